@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `#[kernel]` and `shared_array!` expand to, for each machine.
+//!
+//! The unstable features that a PTX entry needs are allowed to these macros here, so that a kernels crate is written
+//! in stable Rust and needs no feature attributes of its own.
+
+/// On a GPU: the PTX entry point, and a note beside it that tells cuda_builder its module and launch bounds.
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+#[macro_export]
+#[allow_internal_unstable(abi_ptx, asm_experimental_arch)]
+macro_rules! __kernel_entry {
+    (
+        handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:ident,
+        note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
+        params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
+    ) => {
+        #[cfg(cuda_entries)]
+        const _: () = {
+            #[allow(unused_imports)]
+            mod note {
+                use super::*;
+                ::core::arch::global_asm!(
+                    $note, $(max_threads = const $max_threads,)? $(min_blocks = const $min_blocks,)?
+                );
+            }
+
+            #[unsafe(no_mangle)]
+            #[allow(improper_ctypes_definitions)]
+            unsafe extern "ptx-kernel" fn $name(
+                $($head: <$type as $crate::param::Param>::Head, $tail: <$type as $crate::param::Param>::Tail,)*
+            ) {
+                // SAFETY: the launch passes what the handle's Params say, and upholds the kernel's own contract.
+                #[allow(unused_unsafe)]
+                unsafe {
+                    $(let $param = <$type as $crate::param::Param>::from_abi($head, $tail);)*
+                    $function($($param),*)
+                }
+            }
+        };
+    };
+}
+
+/// On the host: the typed handle's implementation.
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __kernel_entry {
+    (
+        handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:ident,
+        note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
+        params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
+    ) => {
+        // SAFETY: the name, the module and the parameters are those of the PTX entry, made from the same lines.
+        unsafe impl $crate::launch::Kernel for $handle {
+            type Params = ($($type,)*);
+            const NAME: &'static str = stringify!($name);
+            const PACKAGE: &'static str = env!("CARGO_PKG_NAME");
+            const MAX_THREADS: u32 = {
+                #[allow(unused_mut, unused_assignments)]
+                let mut threads = 1024;
+                $(threads = $max_threads as u32;)?
+                threads
+            };
+
+            #[allow(unused_unsafe, unused_variables, unused_mut)]
+            unsafe fn run(params: *const *const ()) {
+                // SAFETY: the caller's promise: `params` is what `Params` says; the kernel's contract is the caller's.
+                unsafe {
+                    let mut reader = $crate::launch::ParamReader::new(params);
+                    $(let $param = reader.next::<$type>();)*
+                    $function($($param),*)
+                }
+            }
+        }
+        $crate::__kernel_safe!($safe, $handle);
+    };
+}
+
+/// Marks the handle of a safe kernel.
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __kernel_safe {
+    (true, $handle:ty) => {
+        // SAFETY: the kernel is a safe function.
+        unsafe impl $crate::launch::SafeKernel for $handle {}
+    };
+    (false, $handle:ty) => {};
+}
+
+/// On a GPU: a `.shared` variable of the module, and its address.
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+#[macro_export]
+#[allow_internal_unstable(asm_experimental_arch)]
+macro_rules! __shared_array {
+    ($type:ty, $len:expr, $declaration:literal, $address:literal) => {{
+        const _: () = {
+            #[allow(unused_imports)]
+            mod storage {
+                use super::*;
+                ::core::arch::global_asm!($declaration, bytes = const ::core::mem::size_of::<$type>() * $len);
+            }
+        };
+        const { assert!(::core::mem::align_of::<$type>() <= 16) };
+        let address: u32;
+        // SAFETY: reads the address of the variable declared above.
+        unsafe {
+            ::core::arch::asm!($address, out(reg32) address, options(pure, nomem, nostack, preserves_flags));
+            $crate::shared::Shared::<$type>::from_raw_parts($crate::machine::SharedPtr(address), $len)
+        }
+    }};
+}
+
+/// On the simulated GPU: a site, for which each block has storage.
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __shared_array {
+    ($type:ty, $len:expr, $declaration:literal, $address:literal) => {{
+        static SITE: $crate::SharedSite =
+            $crate::SharedSite::new(::core::mem::size_of::<$type>() * $len, 16);
+        const { assert!(::core::mem::align_of::<$type>() <= 16) };
+        // SAFETY: the block's storage for this site has that many bytes at that alignment.
+        unsafe {
+            $crate::shared::Shared::<$type>::from_raw_parts($crate::machine::static_shared(&SITE), $len)
+        }
+    }};
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Global memory: what a kernel reads (`&[T]`) and writes ([`SliceMut`]).
+//!
+//! A kernel's input is a plain slice. Its output is a [`SliceMut`], which all threads hold at once, so it hands out no
+//! references, only elements: [`get`](SliceMut::get), [`set`](SliceMut::set) and [`atomic`](SliceMut::atomic). Two
+//! threads that set one element without an atomic race; one of the values is kept, which one is not said, and nothing
+//! else is harmed, because every bit pattern of a [`Pod`] type is a value of it.
+
+use core::marker::PhantomData;
+
+use bytemuck::Pod;
+
+use crate::atomic::{Atomic, Device, Global};
+use crate::machine;
+
+/// Global memory that a kernel may write: an array of `T` which every thread of the grid shares.
+///
+/// On the host, the argument for a `SliceMut<'_, T>` is a mutable borrow of device memory, so no other argument of the
+/// launch can be the same memory.
+pub struct SliceMut<'a, T> {
+    ptr: *mut T,
+    len: usize,
+    _memory: PhantomData<&'a mut [T]>,
+}
+
+impl<T> Clone for SliceMut<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SliceMut<'_, T> {}
+
+impl<'a, T: Pod> SliceMut<'a, T> {
+    /// The slice of `len` elements at `ptr`.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` points to `len` elements of global memory, aligned for `T`, which for `'a` are accessed only through
+    /// copies of this slice.
+    #[inline(always)]
+    pub unsafe fn from_raw_parts(ptr: *mut T, len: usize) -> Self {
+        Self {
+            ptr,
+            len,
+            _memory: PhantomData,
+        }
+    }
+
+    /// The number of elements.
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no element.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first element.
+    #[inline(always)]
+    pub fn as_ptr(self) -> *mut T {
+        self.ptr
+    }
+
+    /// Element `index`.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is out of bounds.
+    #[inline(always)]
+    #[track_caller]
+    pub fn get(self, index: usize) -> T {
+        assert!(index < self.len, "index out of bounds of a SliceMut");
+        // SAFETY: in bounds of the memory that `from_raw_parts` was promised.
+        unsafe { machine::load_global(self.ptr.add(index), align_of::<T>()) }
+    }
+
+    /// Sets element `index` to `value`.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is out of bounds.
+    #[inline(always)]
+    #[track_caller]
+    pub fn set(self, index: usize, value: T) {
+        assert!(index < self.len, "index out of bounds of a SliceMut");
+        // SAFETY: in bounds of the memory that `from_raw_parts` was promised.
+        unsafe { machine::store_global(self.ptr.add(index), value, align_of::<T>()) }
+    }
+
+    /// Elements `index .. index + N`, in as few accesses as the hardware has (16 bytes each).
+    ///
+    /// # Panics
+    ///
+    /// If they are not in bounds, or the first is not aligned to the size of `[T; N]` (16 bytes if that is larger).
+    #[inline(always)]
+    #[track_caller]
+    pub fn get_vec<const N: usize>(self, index: usize) -> [T; N] {
+        check_vec::<T, N>(self.ptr, self.len, index);
+        // SAFETY: in bounds and aligned, as just checked.
+        unsafe { machine::load_global(self.ptr.add(index).cast::<[T; N]>(), vec_align::<T, N>()) }
+    }
+
+    /// Sets elements `index .. index + N`, in as few accesses as the hardware has (16 bytes each).
+    ///
+    /// # Panics
+    ///
+    /// As [`get_vec`](Self::get_vec).
+    #[inline(always)]
+    #[track_caller]
+    pub fn set_vec<const N: usize>(self, index: usize, values: [T; N]) {
+        check_vec::<T, N>(self.ptr, self.len, index);
+        // SAFETY: in bounds and aligned, as just checked.
+        unsafe { machine::store_global(self.ptr.add(index).cast::<[T; N]>(), values, vec_align::<T, N>()) }
+    }
+
+    /// [`set_vec`](Self::set_vec) without the checks, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// `index + N` is at most the length, and element `index` is aligned as `set_vec` wants it.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn set_vec_unchecked<const N: usize>(self, index: usize, values: [T; N]) {
+        if machine::CHECKED {
+            check_vec::<T, N>(self.ptr, self.len, index);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { machine::store_global(self.ptr.add(index).cast::<[T; N]>(), values, vec_align::<T, N>()) }
+    }
+
+    /// Element `index` for atomic access, among all threads of the device.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is out of bounds.
+    #[inline(always)]
+    #[track_caller]
+    pub fn atomic(self, index: usize) -> Atomic<'a, T, Global, Device> {
+        assert!(index < self.len, "index out of bounds of a SliceMut");
+        // SAFETY: in bounds of the memory that `from_raw_parts` was promised, for 'a.
+        unsafe { Atomic::from_ptr(self.ptr.add(index)) }
+    }
+}
+
+/// Loads from an input slice that a plain index cannot express.
+pub trait SliceExt<T: Pod> {
+    /// Element `index` through the read-only data cache (`__ldg`).
+    ///
+    /// # Panics
+    ///
+    /// If `index` is out of bounds.
+    fn load(&self, index: usize) -> T;
+
+    /// Elements `index .. index + N` through the read-only data cache, in as few accesses as the hardware has (16
+    /// bytes each).
+    ///
+    /// # Panics
+    ///
+    /// If they are not in bounds, or the first is not aligned to the size of `[T; N]` (16 bytes if that is larger).
+    fn load_vec<const N: usize>(&self, index: usize) -> [T; N];
+
+    /// [`load_vec`](Self::load_vec) without the checks, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// `index + N` is at most the length, and element `index` is aligned as `load_vec` wants it.
+    unsafe fn load_vec_unchecked<const N: usize>(&self, index: usize) -> [T; N];
+
+    /// Whether `load_vec::<N>` may be called at every multiple of `N`.
+    fn is_vec_aligned<const N: usize>(&self) -> bool;
+}
+
+impl<T: Pod> SliceExt<T> for [T] {
+    #[inline(always)]
+    #[track_caller]
+    fn load(&self, index: usize) -> T {
+        // SAFETY: a reference is readable, and nothing writes behind a shared one, which is what the cache needs.
+        unsafe { machine::load_read_only(&raw const self[index], align_of::<T>()) }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn load_vec<const N: usize>(&self, index: usize) -> [T; N] {
+        check_vec::<T, N>(self.as_ptr(), self.len(), index);
+        // SAFETY: in bounds and aligned, as just checked; nothing writes behind a shared reference.
+        unsafe { machine::load_read_only(self.as_ptr().add(index).cast::<[T; N]>(), vec_align::<T, N>()) }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn load_vec_unchecked<const N: usize>(&self, index: usize) -> [T; N] {
+        if machine::CHECKED {
+            check_vec::<T, N>(self.as_ptr(), self.len(), index);
+        }
+        // SAFETY: the caller's promise; nothing writes behind a shared reference.
+        unsafe { machine::load_read_only(self.as_ptr().add(index).cast::<[T; N]>(), vec_align::<T, N>()) }
+    }
+
+    #[inline(always)]
+    fn is_vec_aligned<const N: usize>(&self) -> bool {
+        is_vec_aligned::<T, N>(self.as_ptr())
+    }
+}
+
+impl<T: Pod> SliceMut<'_, T> {
+    /// Whether `get_vec::<N>` and `set_vec::<N>` may be called at every multiple of `N`.
+    #[inline(always)]
+    pub fn is_vec_aligned<const N: usize>(self) -> bool {
+        is_vec_aligned::<T, N>(self.ptr)
+    }
+}
+
+/// The alignment that an access to `[T; N]` wants, so that it takes the fewest instructions.
+#[inline(always)]
+const fn vec_align<T, const N: usize>() -> usize {
+    let bytes = size_of::<[T; N]>();
+    if bytes > 16 { 16 } else { bytes.next_power_of_two() }
+}
+
+/// Whether an access to `[T; N]` at `ptr` is aligned as the hardware wants it.
+#[inline(always)]
+fn is_vec_aligned<T, const N: usize>(ptr: *const T) -> bool {
+    ptr.addr() % vec_align::<T, N>() == 0
+}
+
+#[inline(always)]
+#[track_caller]
+fn check_vec<T, const N: usize>(ptr: *const T, len: usize, index: usize) {
+    assert!(
+        index <= len && N <= len - index,
+        "vector access out of bounds"
+    );
+    assert!(
+        is_vec_aligned::<T, N>(ptr.wrapping_add(index)),
+        "vector access is not aligned to its size"
+    );
+}

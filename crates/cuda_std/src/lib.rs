@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The device standard library: what a CUDA kernel written in Rust calls.
+//!
+//! One source, two machines. Compiled for `nvptx64-nvidia-cuda`, the functions of this crate become the GPU's own
+//! instructions; compiled for any other target, the same functions run on the simulated GPU of `cuda_sim`, where
+//! mistakes that a GPU leaves undefined (a barrier that not every thread reaches, a shuffle from an absent lane, an
+//! access out of bounds) are errors with a file and a line. Kernels contain neither `asm!` nor `cfg`.
+//!
+//! | CUDA C++ | here |
+//! |---|---|
+//! | `__global__` | [`#[kernel]`](kernel) |
+//! | `threadIdx`, `blockIdx`, `blockDim`, `gridDim` | [`thread::thread_idx`], [`thread::block_idx`], … |
+//! | `__syncthreads`, `__syncthreads_count` | [`thread::sync_threads`], [`thread::sync_threads_count`] |
+//! | `__shfl_down_sync`, `__ballot_sync`, … | [`warp`] |
+//! | `__shared__ float tile[256]` | [`shared_array!`] |
+//! | `extern __shared__` | [`shared::dynamic`] |
+//! | `atomicAdd`, `atomicCAS`, `_block`, `_system` | [`Atomic`](atomic::Atomic) |
+//! | `__threadfence` | [`fence`] |
+//! | `__ldg`, `float4` loads | [`SliceExt`](global::SliceExt) |
+//! | `float *out` | [`SliceMut`] |
+//! | `expf`, `rsqrtf`, … | [`Float`] |
+//! | `printf`, `assert` | [`println!`](crate::println), `assert!` and `panic!` of Rust itself |
+//!
+//! # Examples
+//!
+//! ```
+//! use cuda_std::prelude::*;
+//!
+//! /// `out[i] = a * x[i] + y[i]`
+//! #[kernel]
+//! pub fn saxpy(a: f32, x: &[f32], y: &[f32], out: SliceMut<'_, f32>) {
+//!     let i = thread::index_1d();
+//!     if i < out.len() {
+//!         out.set(i, a.mul_add(x[i], y[i]));
+//!     }
+//! }
+//! ```
+#![cfg_attr(target_arch = "nvptx64", no_std)]
+#![cfg_attr(
+    target_arch = "nvptx64",
+    feature(
+        abi_ptx,
+        allow_internal_unstable,
+        asm_experimental_arch,
+        core_intrinsics,
+        link_llvm_intrinsics,
+        stdarch_nvptx
+    )
+)]
+#![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
+#![deny(missing_docs)]
+
+extern crate self as cuda_std;
+
+pub mod atomic;
+mod entry;
+pub mod fence;
+pub mod float;
+pub mod global;
+pub mod io;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod launch;
+#[doc(hidden)]
+pub mod machine;
+pub mod param;
+pub mod shared;
+pub mod thread;
+pub mod warp;
+
+pub use cuda_std_macros::{kernel, shared_array};
+pub use float::Float;
+pub use global::SliceMut;
+
+/// What most kernels use.
+pub mod prelude {
+    pub use crate::float::Float;
+    pub use crate::global::{SliceExt, SliceMut};
+    pub use crate::shared::Shared;
+    pub use crate::{kernel, shared_array, thread, warp};
+}
+
+/// The simulated GPU's part of `shared_array!`; not for direct use.
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub use cuda_sim::SharedSite;

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine's functions on an NVIDIA GPU.
+//!
+//! What threads do together (barriers, shuffles, votes) goes through LLVM's intrinsics, which are convergent: the
+//! optimiser neither copies them nor moves them across control flow. Inline `asm!` is never marked so, and serves for
+//! the rest: loads, stores, atomics, special registers.
+
+use core::arch::asm;
+use core::arch::nvptx;
+use core::mem::MaybeUninit;
+
+use bytemuck::Pod;
+
+use super::Shuffle;
+
+/// Accesses that a kernel vouches for are not checked.
+pub const CHECKED: bool = false;
+
+/// A position or an extent in up to three dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dim3 {
+    /// Along x, the dimension in which neighbouring threads lie.
+    pub x: u32,
+    /// Along y.
+    pub y: u32,
+    /// Along z.
+    pub z: u32,
+}
+
+#[allow(improper_ctypes)] // i1 as bool, as LLVM declares them
+unsafe extern "C" {
+    #[link_name = "llvm.nvvm.barrier.cta.red.popc.aligned.all"]
+    fn barrier_popc(id: u32, predicate: bool) -> u32;
+    #[link_name = "llvm.nvvm.barrier.cta.red.and.aligned.all"]
+    fn barrier_and(id: u32, predicate: bool) -> bool;
+    #[link_name = "llvm.nvvm.barrier.cta.red.or.aligned.all"]
+    fn barrier_or(id: u32, predicate: bool) -> bool;
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    fn bar_warp_sync(mask: u32);
+    #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+    fn shfl_idx(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.up.i32"]
+    fn shfl_up(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
+    fn shfl_down(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+    fn shfl_bfly(mask: u32, value: u32, lane_mask: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.vote.ballot.sync"]
+    fn vote_ballot_sync(mask: u32, predicate: bool) -> u32;
+    #[link_name = "llvm.nvvm.vote.all.sync"]
+    fn vote_all_sync(mask: u32, predicate: bool) -> bool;
+    #[link_name = "llvm.nvvm.vote.any.sync"]
+    fn vote_any_sync(mask: u32, predicate: bool) -> bool;
+    #[link_name = "llvm.nvvm.match.any.sync.i64"]
+    fn match_any_sync(mask: u32, value: u64) -> u32;
+    #[link_name = "llvm.nvvm.activemask"]
+    fn activemask() -> u32;
+    #[link_name = "llvm.nvvm.membar.cta"]
+    fn membar_cta();
+    #[link_name = "llvm.nvvm.membar.gl"]
+    fn membar_gl();
+    #[link_name = "llvm.nvvm.membar.sys"]
+    fn membar_sys();
+}
+
+#[inline(always)]
+pub fn thread_idx() -> Dim3 {
+    // SAFETY: reads special registers.
+    unsafe { Dim3 { x: nvptx::_thread_idx_x(), y: nvptx::_thread_idx_y(), z: nvptx::_thread_idx_z() } }
+}
+
+#[inline(always)]
+pub fn block_idx() -> Dim3 {
+    // SAFETY: reads special registers.
+    unsafe { Dim3 { x: nvptx::_block_idx_x(), y: nvptx::_block_idx_y(), z: nvptx::_block_idx_z() } }
+}
+
+#[inline(always)]
+pub fn block_dim() -> Dim3 {
+    // SAFETY: reads special registers.
+    unsafe { Dim3 { x: nvptx::_block_dim_x(), y: nvptx::_block_dim_y(), z: nvptx::_block_dim_z() } }
+}
+
+#[inline(always)]
+pub fn grid_dim() -> Dim3 {
+    // SAFETY: reads special registers.
+    unsafe { Dim3 { x: nvptx::_grid_dim_x(), y: nvptx::_grid_dim_y(), z: nvptx::_grid_dim_z() } }
+}
+
+#[inline(always)]
+pub fn lane_id() -> u32 {
+    let lane: u32;
+    // SAFETY: reads a special register.
+    unsafe { asm!("mov.u32 {0}, %laneid;", out(reg32) lane, options(pure, nomem, nostack, preserves_flags)) };
+    lane
+}
+
+// The barriers, shuffles and votes below can hang a kernel that breaks their section "Convergence"; they harm no
+// memory, which is what makes them safe to call.
+#[inline(always)]
+pub fn sync_threads() {
+    // SAFETY: a barrier accesses no memory of its own.
+    unsafe { nvptx::_syncthreads() };
+}
+
+#[inline(always)]
+pub fn sync_threads_count(predicate: bool) -> u32 {
+    // SAFETY: a barrier accesses no memory of its own.
+    unsafe { barrier_popc(0, predicate) }
+}
+
+#[inline(always)]
+pub fn sync_threads_and(predicate: bool) -> bool {
+    // SAFETY: a barrier accesses no memory of its own.
+    unsafe { barrier_and(0, predicate) }
+}
+
+#[inline(always)]
+pub fn sync_threads_or(predicate: bool) -> bool {
+    // SAFETY: a barrier accesses no memory of its own.
+    unsafe { barrier_or(0, predicate) }
+}
+
+#[inline(always)]
+pub fn nanosleep(nanoseconds: u32) {
+    // SAFETY: suspends the thread. Not `nomem`, so that a waiting loop reads memory anew.
+    unsafe { asm!("nanosleep.u32 {0};", in(reg32) nanoseconds, options(nostack, preserves_flags)) };
+}
+
+#[inline(always)]
+pub fn fence_block() {
+    // SAFETY: a fence.
+    unsafe { membar_cta() };
+}
+
+#[inline(always)]
+pub fn fence_device() {
+    // SAFETY: a fence.
+    unsafe { membar_gl() };
+}
+
+#[inline(always)]
+pub fn fence_system() {
+    // SAFETY: a fence.
+    unsafe { membar_sys() };
+}
+
+#[inline(always)]
+pub fn active_mask() -> u32 {
+    // SAFETY: reads which lanes are active.
+    unsafe { activemask() }
+}
+
+#[inline(always)]
+pub fn sync_warp(mask: u32) {
+    // SAFETY: a barrier accesses no memory of its own.
+    unsafe { bar_warp_sync(mask) };
+}
+
+#[inline(always)]
+pub fn shuffle(mode: Shuffle, mask: u32, value: u32, argument: u32) -> u32 {
+    // SAFETY: moves registers between lanes. The last argument: the whole warp is one segment, bounded below by lane
+    // 0 (`up`) or above by lane 31.
+    unsafe {
+        match mode {
+            Shuffle::Index => shfl_idx(mask, value, argument, 31),
+            Shuffle::Up => shfl_up(mask, value, argument, 0),
+            Shuffle::Down => shfl_down(mask, value, argument, 31),
+            Shuffle::Xor => shfl_bfly(mask, value, argument, 31),
+        }
+    }
+}
+
+#[inline(always)]
+pub fn ballot(mask: u32, predicate: bool) -> u32 {
+    // SAFETY: a vote accesses no memory.
+    unsafe { vote_ballot_sync(mask, predicate) }
+}
+
+#[inline(always)]
+pub fn vote_all(mask: u32, predicate: bool) -> bool {
+    // SAFETY: a vote accesses no memory.
+    unsafe { vote_all_sync(mask, predicate) }
+}
+
+#[inline(always)]
+pub fn vote_any(mask: u32, predicate: bool) -> bool {
+    // SAFETY: a vote accesses no memory.
+    unsafe { vote_any_sync(mask, predicate) }
+}
+
+#[inline(always)]
+pub fn match_any(mask: u32, value: u64) -> u32 {
+    // SAFETY: a vote accesses no memory.
+    unsafe { match_any_sync(mask, value) }
+}
+
+/// Prints `bytes`, text that ends in a zero byte.
+pub fn print_line(bytes: &[u8], _len: usize) {
+    let arguments = bytes.as_ptr();
+    // SAFETY: the format takes one string; the arguments are a structure of one pointer to one.
+    unsafe { nvptx::vprintf(c"%s\n".as_ptr().cast(), (&raw const arguments).cast()) };
+}
+
+/// Hands message, file and line of a panic to the driver, which prints them with block and thread and ends the launch
+/// with CUDA_ERROR_ASSERT.
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    unsafe extern "C" {
+        fn __assertfail(message: *const u8, file: *const u8, line: u32, function: *const u8, size: usize) -> !;
+    }
+    let (file, line) = match info.location() {
+        Some(location) => (location.file_as_c_str(), location.line()),
+        None => (c"unknown", 0),
+    };
+    // A message with arguments would pull the formatter into every kernel; those of core are named by their place.
+    let message = c"the kernel panicked";
+    // SAFETY: zero-terminated strings and the size of their characters.
+    unsafe { __assertfail(message.as_ptr().cast(), file.as_ptr().cast(), line, c"kernel".as_ptr().cast(), 1) }
+}
+
+/// The 32-bit address of a shared variable.
+#[derive(Clone, Copy)]
+pub struct SharedPtr(pub u32);
+
+// All kernels that use dynamic shared memory have this one variable; the launch says how large it is.
+core::arch::global_asm!(".extern .shared .align 128 .b8 cuda_std_dynamic_shared[];");
+
+#[inline(always)]
+pub fn dynamic_shared() -> (SharedPtr, usize) {
+    let (ptr, bytes): (u32, u32);
+    // SAFETY: an address and a special register.
+    unsafe {
+        asm!(
+            "mov.u32 {0}, cuda_std_dynamic_shared;", "mov.u32 {1}, %dynamic_smem_size;",
+            out(reg32) ptr, out(reg32) bytes, options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    (SharedPtr(ptr), bytes as usize)
+}
+
+#[inline(always)]
+pub fn shared_offset(ptr: SharedPtr, bytes: usize) -> SharedPtr {
+    SharedPtr(ptr.0 + bytes as u32)
+}
+
+/// An address in the shared window, for instructions that name `.shared`; not a generic pointer.
+#[inline(always)]
+pub fn shared_as_ptr<T>(ptr: SharedPtr) -> *mut T {
+    core::ptr::without_provenance_mut(ptr.0 as usize)
+}
+
+/// Defines `$name`, which loads a `T` aligned to `align` bytes by the widest instructions that this allows.
+macro_rules! load {
+    ($name:ident: $address:ty as $register:ident, $instruction:literal, [$($option:ident),*]) => {
+        /// # Safety
+        ///
+        /// `ptr` is a `T` of the memory that the function names, aligned to `align`, a power of two.
+        #[inline(always)]
+        pub unsafe fn $name<T: Pod>(ptr: $address, align: usize) -> T {
+            let mut value = MaybeUninit::<T>::uninit();
+            let (bytes, mut at) = (size_of::<T>(), 0);
+            // SAFETY: each access lies within the T that the caller promises at `ptr`, and within `value`.
+            unsafe {
+                while align >= 16 && bytes - at >= 16 {
+                    let (a, b, c, d): (u32, u32, u32, u32);
+                    asm!(
+                        concat!($instruction, ".v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];"),
+                        out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in($register) ptr.register(at),
+                        options($($option,)* nostack, preserves_flags)
+                    );
+                    value.as_mut_ptr().byte_add(at).cast::<[u32; 4]>().write_unaligned([a, b, c, d]);
+                    at += 16;
+                }
+                while align >= 8 && bytes - at >= 8 {
+                    let (a, b): (u32, u32);
+                    asm!(
+                        concat!($instruction, ".v2.b32 {{{0}, {1}}}, [{2}];"),
+                        out(reg32) a, out(reg32) b, in($register) ptr.register(at),
+                        options($($option,)* nostack, preserves_flags)
+                    );
+                    value.as_mut_ptr().byte_add(at).cast::<[u32; 2]>().write_unaligned([a, b]);
+                    at += 8;
+                }
+                while align >= 4 && bytes - at >= 4 {
+                    let a: u32;
+                    asm!(
+                        concat!($instruction, ".b32 {0}, [{1}];"), out(reg32) a, in($register) ptr.register(at),
+                        options($($option,)* nostack, preserves_flags)
+                    );
+                    value.as_mut_ptr().byte_add(at).cast::<u32>().write_unaligned(a);
+                    at += 4;
+                }
+                while align >= 2 && bytes - at >= 2 {
+                    let a: u16;
+                    asm!(
+                        concat!($instruction, ".b16 {0}, [{1}];"), out(reg16) a, in($register) ptr.register(at),
+                        options($($option,)* nostack, preserves_flags)
+                    );
+                    value.as_mut_ptr().byte_add(at).cast::<u16>().write_unaligned(a);
+                    at += 2;
+                }
+                while bytes - at >= 1 {
+                    let a: u16;
+                    asm!(
+                        concat!($instruction, ".u8 {0}, [{1}];"), out(reg16) a, in($register) ptr.register(at),
+                        options($($option,)* nostack, preserves_flags)
+                    );
+                    value.as_mut_ptr().byte_add(at).cast::<u8>().write(a as u8);
+                    at += 1;
+                }
+                value.assume_init()
+            }
+        }
+    };
+}
+
+/// Defines `$name`, which stores a `T` aligned to `align` bytes by the widest instructions that this allows.
+macro_rules! store {
+    ($name:ident: $address:ty as $register:ident, $instruction:literal) => {
+        /// # Safety
+        ///
+        /// `ptr` is a `T` of the memory that the function names, aligned to `align`, a power of two.
+        #[inline(always)]
+        pub unsafe fn $name<T: Pod>(ptr: $address, value: T, align: usize) {
+            let from: *const T = &value;
+            let (bytes, mut at) = (size_of::<T>(), 0);
+            // SAFETY: each access lies within the T that the caller promises at `ptr`, and within `value`.
+            unsafe {
+                while align >= 16 && bytes - at >= 16 {
+                    let [a, b, c, d] = from.byte_add(at).cast::<[u32; 4]>().read_unaligned();
+                    asm!(
+                        concat!($instruction, ".v4.b32 [{4}], {{{0}, {1}, {2}, {3}}};"),
+                        in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, in($register) ptr.register(at),
+                        options(nostack, preserves_flags)
+                    );
+                    at += 16;
+                }
+                while align >= 8 && bytes - at >= 8 {
+                    let [a, b] = from.byte_add(at).cast::<[u32; 2]>().read_unaligned();
+                    asm!(
+                        concat!($instruction, ".v2.b32 [{2}], {{{0}, {1}}};"),
+                        in(reg32) a, in(reg32) b, in($register) ptr.register(at), options(nostack, preserves_flags)
+                    );
+                    at += 8;
+                }
+                while align >= 4 && bytes - at >= 4 {
+                    asm!(
+                        concat!($instruction, ".b32 [{1}], {0};"),
+                        in(reg32) from.byte_add(at).cast::<u32>().read_unaligned(), in($register) ptr.register(at),
+                        options(nostack, preserves_flags)
+                    );
+                    at += 4;
+                }
+                while align >= 2 && bytes - at >= 2 {
+                    asm!(
+                        concat!($instruction, ".b16 [{1}], {0};"),
+                        in(reg16) from.byte_add(at).cast::<u16>().read_unaligned(), in($register) ptr.register(at),
+                        options(nostack, preserves_flags)
+                    );
+                    at += 2;
+                }
+                while bytes - at >= 1 {
+                    asm!(
+                        concat!($instruction, ".u8 [{1}], {0};"),
+                        in(reg16) u16::from(from.byte_add(at).cast::<u8>().read()), in($register) ptr.register(at),
+                        options(nostack, preserves_flags)
+                    );
+                    at += 1;
+                }
+            }
+        }
+    };
+}
+
+/// An address that an instruction takes in a register.
+trait Address {
+    type Register;
+    /// The address so many bytes further.
+    fn register(self, bytes: usize) -> Self::Register;
+}
+
+impl<T> Address for *const T {
+    type Register = *const T;
+
+    #[inline(always)]
+    fn register(self, bytes: usize) -> *const T {
+        self.wrapping_byte_add(bytes)
+    }
+}
+
+impl<T> Address for *mut T {
+    type Register = *mut T;
+
+    #[inline(always)]
+    fn register(self, bytes: usize) -> *mut T {
+        self.wrapping_byte_add(bytes)
+    }
+}
+
+impl Address for SharedPtr {
+    type Register = u32;
+
+    #[inline(always)]
+    fn register(self, bytes: usize) -> u32 {
+        self.0 + bytes as u32
+    }
+}
+
+// The generic address of global memory is its global address. Loads that see no stores of others are `pure`; those of
+// memory that others write are not, so that each happens where it stands.
+load!(load_read_only: *const T as reg64, "ld.global.nc", [pure, readonly]);
+load!(load_global: *const T as reg64, "ld.global", []);
+load!(load_shared: SharedPtr as reg32, "ld.shared", []);
+store!(store_global: *mut T as reg64, "st.global");
+store!(store_shared: SharedPtr as reg32, "st.shared");

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine below the device library: one file for the GPU, one for the simulated GPU, with the same items. All
+//! that the hardware does and Rust cannot say is here, and nothing above names a machine.
+#![allow(missing_docs)] // not for direct use; see above
+
+use bytemuck::Pod;
+
+use crate::atomic::{Scope, Space};
+
+#[cfg(target_arch = "nvptx64")]
+mod device;
+#[cfg(target_arch = "nvptx64")]
+mod device_atomic;
+#[cfg(target_arch = "nvptx64")]
+pub use device::*;
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod simulator;
+#[cfg(not(target_arch = "nvptx64"))]
+mod simulator_atomic;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use simulator::*;
+
+/// Which lane a shuffle reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shuffle {
+    /// The lane of that number.
+    Index,
+    /// So many lanes below.
+    Up,
+    /// So many lanes above.
+    Down,
+    /// The lane whose number differs in these bits.
+    Xor,
+}
+
+/// A type with atomic operations. Each function's contract: `ptr` is an aligned element of the memory `M` that lives,
+/// and other threads access it only atomically while this one does.
+#[allow(clippy::missing_safety_doc)] // the contract above is that of every function
+pub trait AtomicValue: Pod {
+    unsafe fn add<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self;
+    unsafe fn min<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self;
+    unsafe fn max<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self;
+    unsafe fn exchange<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self;
+    unsafe fn compare_exchange<M: Space, S: Scope>(ptr: *mut Self, current: Self, new: Self) -> Self;
+    unsafe fn load<M: Space, S: Scope>(ptr: *mut Self) -> Self;
+    unsafe fn store<M: Space, S: Scope>(ptr: *mut Self, value: Self);
+    unsafe fn load_acquire<M: Space, S: Scope>(ptr: *mut Self) -> Self;
+    unsafe fn store_release<M: Space, S: Scope>(ptr: *mut Self, value: Self);
+}
+
+/// An integer with atomic operations; the contract is that of [`AtomicValue`].
+#[allow(clippy::missing_safety_doc)] // as said above
+pub trait AtomicInteger: AtomicValue {
+    unsafe fn and<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self;
+    unsafe fn or<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self;
+    unsafe fn xor<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self;
+}
+
+/// `fetch_min` and `fetch_max` of a float, which no instruction does: `better` says whether the new value replaces the
+/// old one.
+///
+/// # Safety
+///
+/// As for [`AtomicValue`].
+#[inline(always)]
+unsafe fn replace_if<T: AtomicValue, M: Space, S: Scope>(
+    ptr: *mut T,
+    value: T,
+    better: impl Fn(T, T) -> bool,
+) -> T {
+    // SAFETY: the caller's promise.
+    let mut old = unsafe { T::load::<M, S>(ptr) };
+    while better(value, old) {
+        // SAFETY: the caller's promise.
+        let seen = unsafe { T::compare_exchange::<M, S>(ptr, old, value) };
+        if bytemuck::bytes_of(&seen) == bytemuck::bytes_of(&old) {
+            break;
+        }
+        old = seen;
+    }
+    old
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine's functions on the simulated GPU.
+//!
+//! Memory that blocks share is accessed by relaxed atomics of the element's size (plain moves on the host's
+//! processors), so that kernels which race, as on a GPU, read or keep one of the values and do nothing worse.
+
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use bytemuck::Pod;
+pub use cuda_sim::Dim3;
+use cuda_sim::SharedSite;
+
+use super::Shuffle;
+
+/// Accesses that a kernel vouches for are checked all the same.
+pub const CHECKED: bool = true;
+
+#[inline]
+pub fn thread_idx() -> Dim3 {
+    cuda_sim::thread_idx()
+}
+
+#[inline]
+pub fn block_idx() -> Dim3 {
+    cuda_sim::block_idx()
+}
+
+#[inline]
+pub fn block_dim() -> Dim3 {
+    cuda_sim::block_dim()
+}
+
+#[inline]
+pub fn grid_dim() -> Dim3 {
+    cuda_sim::grid_dim()
+}
+
+#[inline]
+pub fn lane_id() -> u32 {
+    cuda_sim::lane()
+}
+
+#[track_caller]
+pub fn sync_threads() {
+    cuda_sim::barrier("sync_threads", 0);
+}
+
+#[track_caller]
+pub fn sync_threads_count(predicate: bool) -> u32 {
+    cuda_sim::barrier("sync_threads_count", predicate.into()).nonzero
+}
+
+#[track_caller]
+pub fn sync_threads_and(predicate: bool) -> bool {
+    let result = cuda_sim::barrier("sync_threads_and", predicate.into());
+    result.nonzero == result.threads
+}
+
+#[track_caller]
+pub fn sync_threads_or(predicate: bool) -> bool {
+    cuda_sim::barrier("sync_threads_or", predicate.into()).nonzero > 0
+}
+
+pub fn nanosleep(_nanoseconds: u32) {
+    cuda_sim::yield_now();
+}
+
+pub fn fence_block() {
+    core::sync::atomic::fence(Ordering::SeqCst);
+}
+
+pub fn fence_device() {
+    core::sync::atomic::fence(Ordering::SeqCst);
+}
+
+pub fn fence_system() {
+    core::sync::atomic::fence(Ordering::SeqCst);
+}
+
+pub fn active_mask() -> u32 {
+    cuda_sim::active_mask()
+}
+
+#[track_caller]
+pub fn sync_warp(mask: u32) {
+    cuda_sim::exchange("sync_warp", mask, 0);
+}
+
+#[track_caller]
+pub fn shuffle(mode: Shuffle, mask: u32, value: u32, argument: u32) -> u32 {
+    let lane = cuda_sim::lane();
+    let (name, source) = match mode {
+        Shuffle::Index => ("shuffle", argument % 32),
+        Shuffle::Up => ("shuffle_up", lane.checked_sub(argument).unwrap_or(lane)),
+        Shuffle::Down => ("shuffle_down", lane.checked_add(argument).filter(|&l| l < 32).unwrap_or(lane)),
+        Shuffle::Xor => ("shuffle_xor", Some(lane ^ argument).filter(|&l| l < 32).unwrap_or(lane)),
+    };
+    let lanes = cuda_sim::exchange(name, mask, value.into());
+    match lanes.get(source) {
+        Some(value) => value as u32,
+        None => panic!("`{name}` of lane {lane} reads lane {source}, which is not in its mask {mask:#010x}"),
+    }
+}
+
+#[track_caller]
+pub fn ballot(mask: u32, predicate: bool) -> u32 {
+    lanes_with(cuda_sim::exchange("ballot", mask, predicate.into()), 1)
+}
+
+#[track_caller]
+pub fn vote_all(mask: u32, predicate: bool) -> bool {
+    lanes_with(cuda_sim::exchange("all", mask, predicate.into()), 1) == mask
+}
+
+#[track_caller]
+pub fn vote_any(mask: u32, predicate: bool) -> bool {
+    lanes_with(cuda_sim::exchange("any", mask, predicate.into()), 1) != 0
+}
+
+#[track_caller]
+pub fn match_any(mask: u32, value: u64) -> u32 {
+    lanes_with(cuda_sim::exchange("match_any", mask, value), value)
+}
+
+/// The mask of the lanes that deposited `value`.
+fn lanes_with(lanes: cuda_sim::Lanes, value: u64) -> u32 {
+    (0..32).filter(|&lane| lanes.get(lane) == Some(value)).fold(0, |mask, lane| mask | 1 << lane)
+}
+
+/// Prints the first `len` bytes, which are text.
+pub fn print_line(bytes: &[u8], len: usize) {
+    cuda_sim::print(&String::from_utf8_lossy(&bytes[..len]));
+}
+
+/// Shared memory is the block's memory in the host.
+#[derive(Clone, Copy)]
+pub struct SharedPtr(*mut u8);
+
+#[track_caller]
+pub fn static_shared(site: &'static SharedSite) -> SharedPtr {
+    SharedPtr(cuda_sim::static_shared(site))
+}
+
+pub fn dynamic_shared() -> (SharedPtr, usize) {
+    let (ptr, bytes) = cuda_sim::dynamic_shared();
+    (SharedPtr(ptr), bytes)
+}
+
+#[inline]
+pub fn shared_offset(ptr: SharedPtr, bytes: usize) -> SharedPtr {
+    SharedPtr(ptr.0.wrapping_add(bytes))
+}
+
+#[inline]
+pub fn shared_as_ptr<T>(ptr: SharedPtr) -> *mut T {
+    ptr.0.cast()
+}
+
+/// # Safety
+///
+/// `ptr` is an aligned `T` of the block's shared memory.
+#[inline]
+pub unsafe fn load_shared<T: Pod>(ptr: SharedPtr, align: usize) -> T {
+    // SAFETY: the caller's promise.
+    unsafe { load_global(ptr.0.cast(), align) }
+}
+
+/// # Safety
+///
+/// `ptr` is an aligned `T` of the block's shared memory.
+#[inline]
+pub unsafe fn store_shared<T: Pod>(ptr: SharedPtr, value: T, align: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { store_global(ptr.0.cast(), value, align) }
+}
+
+/// # Safety
+///
+/// `ptr` is a `T`, aligned, which nothing writes during the kernel.
+#[inline]
+pub unsafe fn load_read_only<T: Pod>(ptr: *const T, _align: usize) -> T {
+    // SAFETY: the caller's promise.
+    unsafe { ptr.read() }
+}
+
+/// # Safety
+///
+/// `ptr` is a `T`, aligned, which other threads access only through the functions of this module.
+#[inline]
+pub unsafe fn load_global<T: Pod>(ptr: *const T, _align: usize) -> T {
+    let mut value = T::zeroed();
+    let to: *mut T = &mut value;
+    // SAFETY: the caller's promise for `ptr`; `to` is a local of the same size; `words` keeps within it.
+    unsafe { words::<T>(|word, offset| word.load(ptr.byte_add(offset).cast_mut().cast(), to.byte_add(offset).cast())) };
+    value
+}
+
+/// # Safety
+///
+/// As [`load_global`].
+#[inline]
+pub unsafe fn store_global<T: Pod>(ptr: *mut T, value: T, _align: usize) {
+    let from: *const T = &value;
+    // SAFETY: the caller's promise for `ptr`; `from` is a local of the same size; `words` keeps within it.
+    unsafe { words::<T>(|word, offset| word.store(ptr.byte_add(offset).cast(), from.byte_add(offset).cast())) };
+}
+
+/// The unit in which a value is moved: the largest that its alignment allows.
+#[derive(Clone, Copy)]
+enum Word {
+    One,
+    Two,
+    Four,
+    Eight,
+}
+
+/// Calls `access` for each word of a `T`, with the word's offset in bytes.
+#[inline(always)]
+fn words<T>(access: impl Fn(Word, usize)) {
+    let (word, bytes) = match align_of::<T>() {
+        1 => (Word::One, 1),
+        2 => (Word::Two, 2),
+        4 => (Word::Four, 4),
+        _ => (Word::Eight, 8),
+    };
+    for offset in (0..size_of::<T>()).step_by(bytes) {
+        access(word, offset);
+    }
+}
+
+impl Word {
+    /// # Safety
+    ///
+    /// `from` is an aligned word of memory accessed by atomics, `to` an aligned word of this thread's own.
+    #[inline(always)]
+    unsafe fn load(self, from: *mut u8, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Word::One => to.write(AtomicU8::from_ptr(from).load(Ordering::Relaxed)),
+                Word::Two => to.cast::<u16>().write(AtomicU16::from_ptr(from.cast()).load(Ordering::Relaxed)),
+                Word::Four => to.cast::<u32>().write(AtomicU32::from_ptr(from.cast()).load(Ordering::Relaxed)),
+                Word::Eight => to.cast::<u64>().write(AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed)),
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Word::load`], the other way.
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8, from: *const u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Word::One => AtomicU8::from_ptr(to).store(from.read(), Ordering::Relaxed),
+                Word::Two => AtomicU16::from_ptr(to.cast()).store(from.cast::<u16>().read(), Ordering::Relaxed),
+                Word::Four => AtomicU32::from_ptr(to.cast()).store(from.cast::<u32>().read(), Ordering::Relaxed),
+                Word::Eight => AtomicU64::from_ptr(to.cast()).store(from.cast::<u64>().read(), Ordering::Relaxed),
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What may be a kernel's parameter.
+
+use bytemuck::Pod;
+
+use crate::SliceMut;
+
+/// A type that a kernel can take: a number, `&[T]`, [`SliceMut`], or a [`Pod`] structure named to
+/// [`kernel_param!`](crate::kernel_param).
+///
+/// A parameter crosses the launch as one or two values: a slice as its address and its length (two values and not one
+/// structure, because the compiler knows a bare pointer parameter to be global memory), everything else as itself.
+///
+/// # Safety
+///
+/// `Head` and `Tail` have the layout that the launch writes and the PTX entry reads: a number, a pointer, or a
+/// `repr(C)` structure; a `Tail` of no size is not passed.
+pub unsafe trait Param: Copy {
+    /// The first value.
+    type Head: Copy;
+    /// The second value, or [`NoTail`].
+    type Tail: Copy;
+
+    /// Puts the parameter together again.
+    ///
+    /// # Safety
+    ///
+    /// The values are those of a parameter of this type, and what they point to lives until the kernel ends.
+    unsafe fn from_abi(head: Self::Head, tail: Self::Tail) -> Self;
+}
+
+/// A parameter that crosses the launch as it is: a number, or a structure named to
+/// [`kernel_param!`](crate::kernel_param).
+pub trait ByValue: Param<Head = Self, Tail = NoTail> {}
+
+/// The second value of a parameter that has only one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTail;
+
+// SAFETY: a pointer and a length.
+unsafe impl<T: Pod> Param for &[T] {
+    type Head = *const T;
+    type Tail = usize;
+
+    #[inline(always)]
+    unsafe fn from_abi(head: Self::Head, tail: Self::Tail) -> Self {
+        // SAFETY: the caller's promise: `tail` elements lie at `head`, shared for the kernel's time.
+        unsafe { core::slice::from_raw_parts(head, tail) }
+    }
+}
+
+// SAFETY: a pointer and a length.
+unsafe impl<T: Pod> Param for SliceMut<'_, T> {
+    type Head = *mut T;
+    type Tail = usize;
+
+    #[inline(always)]
+    unsafe fn from_abi(head: Self::Head, tail: Self::Tail) -> Self {
+        // SAFETY: the caller's promise: `tail` elements lie at `head`, borrowed mutably for the kernel's time.
+        unsafe { SliceMut::from_raw_parts(head, tail) }
+    }
+}
+
+/// Lets kernels take structures by value.
+///
+/// The structure must be `Copy` and [`bytemuck::Pod`] (so it is `repr(C)` and has no padding).
+///
+/// ```
+/// #[repr(C)]
+/// #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+/// struct Camera {
+///     position: [f32; 3],
+///     zoom: f32,
+/// }
+/// cuda_std::kernel_param!(Camera);
+/// ```
+#[macro_export]
+macro_rules! kernel_param {
+    ($($type:ty),* $(,)?) => {$(
+        // SAFETY: checked below to be Pod, whose layout is fixed and without padding.
+        unsafe impl $crate::param::Param for $type {
+            type Head = Self;
+            type Tail = $crate::param::NoTail;
+
+            #[inline(always)]
+            unsafe fn from_abi(head: Self, _: $crate::param::NoTail) -> Self {
+                const { $crate::param::assert_pod::<$type>() };
+                head
+            }
+        }
+
+        impl $crate::param::ByValue for $type {}
+    )*};
+}
+
+/// Compiles only for [`Pod`] types.
+#[doc(hidden)]
+pub const fn assert_pod<T: Pod>() {}
+
+kernel_param!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize, f32, f64);

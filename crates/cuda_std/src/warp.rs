@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The warp: 32 threads that exchange values without shared memory.
+//!
+//! Every function takes a mask of the lanes that take part, bit `i` for lane `i`; [`FULL_MASK`] names all.
+//!
+//! # Convergence
+//!
+//! All lanes that the mask names must reach the same call with the same mask, and the caller must be one of them. The
+//! simulated GPU reports what breaks this; on a GPU the result is unspecified, or the kernel hangs.
+
+use bytemuck::Pod;
+
+use crate::machine::{self, Shuffle};
+
+/// The number of threads of a warp.
+pub const WARP_SIZE: u32 = 32;
+
+/// The mask that names all lanes of a warp.
+pub const FULL_MASK: u32 = u32::MAX;
+
+/// The thread's number in its warp, 0 to 31.
+#[inline(always)]
+pub fn lane_id() -> u32 {
+    machine::lane_id()
+}
+
+/// The warp's number in its block.
+#[inline(always)]
+pub fn warp_id() -> u32 {
+    crate::thread::linear_thread_idx() / WARP_SIZE
+}
+
+/// The lanes that run this instruction together right now (`__activemask`). Not a substitute for knowing the mask.
+#[inline(always)]
+pub fn active_mask() -> u32 {
+    machine::active_mask()
+}
+
+/// Waits for the lanes of `mask`, and makes their memory accesses visible to one another (`__syncwarp`).
+#[inline(always)]
+#[track_caller]
+pub fn sync_warp(mask: u32) {
+    machine::sync_warp(mask);
+}
+
+/// The `value` of lane `lane % 32` (`__shfl_sync`).
+#[inline(always)]
+#[track_caller]
+pub fn shuffle<T: Pod>(mask: u32, value: T, lane: u32) -> T {
+    shuffle_words(Shuffle::Index, mask, value, lane)
+}
+
+/// The `value` of the lane `delta` below, or the caller's own where there is none (`__shfl_up_sync`).
+#[inline(always)]
+#[track_caller]
+pub fn shuffle_up<T: Pod>(mask: u32, value: T, delta: u32) -> T {
+    shuffle_words(Shuffle::Up, mask, value, delta)
+}
+
+/// The `value` of the lane `delta` above, or the caller's own where there is none (`__shfl_down_sync`).
+#[inline(always)]
+#[track_caller]
+pub fn shuffle_down<T: Pod>(mask: u32, value: T, delta: u32) -> T {
+    shuffle_words(Shuffle::Down, mask, value, delta)
+}
+
+/// The `value` of the lane whose number differs by exclusive or with `lane_mask` (`__shfl_xor_sync`).
+#[inline(always)]
+#[track_caller]
+pub fn shuffle_xor<T: Pod>(mask: u32, value: T, lane_mask: u32) -> T {
+    shuffle_words(Shuffle::Xor, mask, value, lane_mask)
+}
+
+/// Moves a value of any size in 32-bit words, as the hardware does.
+#[inline(always)]
+#[track_caller]
+fn shuffle_words<T: Pod>(mode: Shuffle, mask: u32, mut value: T, argument: u32) -> T {
+    let bytes = bytemuck::bytes_of_mut(&mut value);
+    let mut start = 0;
+    while start < bytes.len() {
+        let end = if start + 4 < bytes.len() { start + 4 } else { bytes.len() };
+        let mut word = [0; 4];
+        word[..end - start].copy_from_slice(&bytes[start..end]);
+        let moved = machine::shuffle(mode, mask, u32::from_ne_bytes(word), argument);
+        bytes[start..end].copy_from_slice(&moved.to_ne_bytes()[..end - start]);
+        start = end;
+    }
+    value
+}
+
+/// The mask of the lanes whose `predicate` holds (`__ballot_sync`).
+#[inline(always)]
+#[track_caller]
+pub fn ballot(mask: u32, predicate: bool) -> u32 {
+    machine::ballot(mask, predicate)
+}
+
+/// Whether `predicate` holds in every lane of `mask` (`__all_sync`).
+#[inline(always)]
+#[track_caller]
+pub fn all(mask: u32, predicate: bool) -> bool {
+    machine::vote_all(mask, predicate)
+}
+
+/// Whether `predicate` holds in any lane of `mask` (`__any_sync`).
+#[inline(always)]
+#[track_caller]
+pub fn any(mask: u32, predicate: bool) -> bool {
+    machine::vote_any(mask, predicate)
+}
+
+/// The mask of the lanes whose `value` equals the caller's (`__match_any_sync`).
+#[inline(always)]
+#[track_caller]
+pub fn match_any(mask: u32, value: u64) -> u32 {
+    machine::match_any(mask, value)
+}
+
+/// Combines the `value` of all 32 lanes in five steps; every lane receives the result.
+///
+/// `combine` must be associative and commutative up to rounding; the order is the same on every run.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// #[kernel]
+/// pub fn warp_sums(x: &[u32], out: SliceMut<'_, u32>) {
+///     let i = thread::index_1d();
+///     let sum = warp::all_reduce(x[i], |a, b| a + b);
+///     if warp::lane_id() == 0 {
+///         out.set(i / 32, sum);
+///     }
+/// }
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn all_reduce<T: Pod>(value: T, combine: impl Fn(T, T) -> T) -> T {
+    let value = combine(value, shuffle_xor(FULL_MASK, value, 16));
+    let value = combine(value, shuffle_xor(FULL_MASK, value, 8));
+    let value = combine(value, shuffle_xor(FULL_MASK, value, 4));
+    let value = combine(value, shuffle_xor(FULL_MASK, value, 2));
+    combine(value, shuffle_xor(FULL_MASK, value, 1))
+}

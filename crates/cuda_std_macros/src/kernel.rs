@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `#[kernel]`: one entry for each combination of the listed type arguments.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    Error, Expr, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Lifetime, ReturnType, Token, Type, bracketed,
+};
+
+/// What stands in the attribute's parentheses.
+#[derive(Default)]
+pub struct Options {
+    /// `T = [f32, f64]`
+    lists: Vec<(Ident, Vec<GenericArgument>)>,
+    max_threads: Option<Expr>,
+    min_blocks: Option<Expr>,
+}
+
+impl Parse for Options {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let mut options = Self::default();
+        while !input.is_empty() {
+            let name: Ident = input.parse()?;
+            input.parse::<Token![=]>()?;
+            if name == "max_threads" {
+                options.max_threads = Some(input.parse()?);
+            } else if name == "min_blocks" {
+                options.min_blocks = Some(input.parse()?);
+            } else {
+                let list;
+                bracketed!(list in input);
+                let arguments = Punctuated::<GenericArgument, Token![,]>::parse_terminated(&list)?;
+                options.lists.push((name, arguments.into_iter().collect()));
+            }
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The function itself, its handle, and its entries.
+pub fn expand(options: &Options, function: &ItemFn) -> syn::Result<TokenStream> {
+    let parameters = parameter_types(function)?;
+    let names = generic_names(options, function)?;
+    let handle = handle(function, &names);
+    let entries = combinations(options, &names)
+        .into_iter()
+        .map(|arguments| entry(options, function, &names, &arguments, &parameters));
+    let entries = entries.collect::<Vec<_>>();
+    Ok(quote! {
+        #[allow(clippy::too_many_arguments)]
+        #[inline(always)]
+        #function
+        #handle
+        #(#entries)*
+    })
+}
+
+/// The types of the parameters; the function must be one that can be an entry.
+fn parameter_types(function: &ItemFn) -> syn::Result<Vec<Type>> {
+    let signature = &function.sig;
+    if let ReturnType::Type(arrow, _) = &signature.output {
+        let message = "a kernel returns nothing; it writes its results through a SliceMut";
+        return Err(Error::new_spanned(arrow, message));
+    }
+    if let Some(keyword) = &signature.asyncness {
+        return Err(Error::new_spanned(keyword, "a kernel cannot be async"));
+    }
+    signature
+        .inputs
+        .iter()
+        .map(|input| match input {
+            FnArg::Typed(input) => Ok((*input.ty).clone()),
+            FnArg::Receiver(this) => Err(Error::new_spanned(this, "a kernel is a free function, it has no self")),
+        })
+        .collect()
+}
+
+/// The names of the function's type and const parameters, each of which must be listed, and nothing else.
+fn generic_names(options: &Options, function: &ItemFn) -> syn::Result<Vec<Ident>> {
+    let mut names = Vec::new();
+    for parameter in &function.sig.generics.params {
+        let name = match parameter {
+            GenericParam::Type(parameter) => &parameter.ident,
+            GenericParam::Const(parameter) => &parameter.ident,
+            GenericParam::Lifetime(_) => continue,
+        };
+        if !options.lists.iter().any(|(listed, _)| listed == name) {
+            let message = format!("list what `{name}` is compiled for: #[kernel({name} = [f32, f64])]");
+            return Err(Error::new_spanned(name, message));
+        }
+        names.push(name.clone());
+    }
+    for (listed, arguments) in &options.lists {
+        if !names.contains(listed) {
+            let message = format!("`{listed}` is neither a generic parameter of the kernel nor an option");
+            return Err(Error::new_spanned(listed, message));
+        }
+        if arguments.is_empty() {
+            return Err(Error::new_spanned(listed, format!("the list of `{listed}` is empty")));
+        }
+    }
+    Ok(names)
+}
+
+/// A type with the function's name. A structure with named fields shares no namespace with functions, so both can have
+/// the one name.
+fn handle(function: &ItemFn, names: &[Ident]) -> TokenStream {
+    let (visibility, name) = (&function.vis, &function.sig.ident);
+    let document = format!("The handle of the kernel [`{name}`](fn@{name}), for launching it.");
+    let parameters = function.sig.generics.params.iter().filter_map(|parameter| match parameter {
+        GenericParam::Type(parameter) => Some(parameter.ident.to_token_stream()),
+        GenericParam::Const(parameter) => {
+            let (name, ty) = (&parameter.ident, &parameter.ty);
+            Some(quote!(const #name: #ty))
+        }
+        GenericParam::Lifetime(_) => None,
+    });
+    let types = function.sig.generics.type_params().map(|parameter| &parameter.ident);
+    debug_assert!(names.len() <= function.sig.generics.params.len());
+    quote! {
+        #[doc = #document]
+        #[allow(non_camel_case_types)]
+        #visibility struct #name<#(#parameters),*> {
+            _never: ::core::convert::Infallible,
+            _types: ::core::marker::PhantomData<fn() -> (#(#types,)*)>,
+        }
+    }
+}
+
+/// Every way to take one argument from each list, in the order of the generic parameters.
+fn combinations(options: &Options, names: &[Ident]) -> Vec<Vec<GenericArgument>> {
+    names.iter().fold(vec![Vec::new()], |rows, name| {
+        let listed = options.lists.iter().filter(|(listed, _)| listed == name);
+        let arguments: Vec<_> = listed.flat_map(|(_, arguments)| arguments).collect();
+        let with = |row: &Vec<GenericArgument>, argument: &GenericArgument| {
+            row.iter().cloned().chain([argument.clone()]).collect()
+        };
+        rows.iter().flat_map(|row| arguments.iter().map(move |argument| with(row, argument))).collect()
+    })
+}
+
+/// One entry: the kernel for these type arguments.
+fn entry(
+    options: &Options,
+    function: &ItemFn,
+    names: &[Ident],
+    arguments: &[GenericArgument],
+    parameters: &[Type],
+) -> TokenStream {
+    let kernel = &function.sig.ident;
+    let words: Vec<String> = arguments.iter().map(word).collect();
+    let name = [vec![kernel.to_string()], words].concat().join("_");
+    let note = note(options, &name);
+    let name = Ident::new(&name, kernel.span());
+    let (max_threads, min_blocks) = (options.max_threads.iter(), options.min_blocks.iter());
+    let safe = !matches!(function.sig.safety, syn::Safety::Unsafe(_));
+    let (handle, function) = match arguments {
+        [] => (quote!(#kernel), quote!(#kernel)),
+        arguments => (quote!(#kernel<#(#arguments),*>), quote!(#kernel::<#(#arguments),*>)),
+    };
+    let types = parameters.iter().map(|parameter| {
+        let mut parameter = parameter.clone();
+        Concrete { names, arguments }.visit_type_mut(&mut parameter);
+        parameter
+    });
+    let numbers = 0..parameters.len();
+    let (values, heads, tails) = (
+        numbers.clone().map(|i| format_ident!("p{i}")),
+        numbers.clone().map(|i| format_ident!("h{i}")),
+        numbers.map(|i| format_ident!("t{i}")),
+    );
+    quote! {
+        ::cuda_std::__kernel_entry! {
+            handle: #handle, safe: #safe, function: #function, name: #name,
+            note: #note, max_threads: [#(#max_threads)*], min_blocks: [#(#min_blocks)*],
+            params: [#((#values, #heads, #tails): #types),*],
+        }
+    }
+}
+
+/// What cuda_builder reads: the entry, its module, its launch bounds (filled in by `global_asm!`).
+///
+/// Every entry is a module of its own: the driver compiles a module as a whole when it is first used, and a program
+/// should not wait for kernels that it does not launch.
+fn note(options: &Options, name: &str) -> String {
+    let mut note = format!("//cuda_builder entry={name} module={name}");
+    if options.max_threads.is_some() {
+        note += " max_threads={max_threads}";
+    }
+    if options.min_blocks.is_some() {
+        note += " min_blocks={min_blocks}";
+    }
+    note
+}
+
+/// A type argument as a part of a name: the last segment of its path, or the value of a constant.
+fn word(argument: &GenericArgument) -> String {
+    let text = match argument {
+        GenericArgument::Type(Type::Path(path)) => {
+            path.path.segments.last().map(|segment| segment.to_token_stream().to_string()).unwrap_or_default()
+        }
+        other => other.to_token_stream().to_string(),
+    };
+    let part = |c: char| if c.is_alphanumeric() { c } else { '_' };
+    text.chars().filter(|c| !c.is_whitespace()).map(part).collect()
+}
+
+/// Puts the type arguments in place of the generic parameters, and `'static` in place of every lifetime.
+struct Concrete<'a> {
+    names: &'a [Ident],
+    arguments: &'a [GenericArgument],
+}
+
+impl Concrete<'_> {
+    fn argument(&self, path: &syn::Path) -> Option<&GenericArgument> {
+        let position = self.names.iter().position(|name| path.is_ident(name))?;
+        Some(&self.arguments[position])
+    }
+}
+
+impl VisitMut for Concrete<'_> {
+    fn visit_type_mut(&mut self, node: &mut Type) {
+        if let Type::Path(path) = node
+            && path.qself.is_none()
+            && let Some(GenericArgument::Type(argument)) = self.argument(&path.path)
+        {
+            *node = argument.clone();
+            return;
+        }
+        if let Type::Reference(reference) = node {
+            reference.lifetime = Some(Lifetime::new("'static", Span::call_site()));
+        }
+        visit_mut::visit_type_mut(self, node);
+    }
+
+    fn visit_expr_mut(&mut self, node: &mut Expr) {
+        if let Expr::Path(path) = node
+            && let Some(GenericArgument::Const(argument)) = self.argument(&path.path)
+        {
+            *node = argument.clone();
+            return;
+        }
+        visit_mut::visit_expr_mut(self, node);
+    }
+
+    fn visit_lifetime_mut(&mut self, node: &mut Lifetime) {
+        *node = Lifetime::new("'static", node.span());
+    }
+}

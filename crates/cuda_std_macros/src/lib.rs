@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The macros of `cuda_std`, which re-exports them; depend on that crate, not on this one.
+#![deny(missing_docs)]
+
+use proc_macro::TokenStream;
+
+mod kernel;
+mod shared;
+
+/// Makes a function a kernel: an entry point of a PTX module, and a typed handle for the host.
+///
+/// The function stays what it is, and can be called by other device code. Beside it comes a type of the same name, the
+/// kernel's handle, which implements `cuda_std::launch::Kernel` on the host; launching through it checks number and
+/// types of the arguments at compile time. A kernel that is an `unsafe fn` has an unsafe launch, any other a safe one.
+///
+/// Parameters are what `cuda_std::param::Param` is implemented for: numbers, `&[T]`, `SliceMut<'_, T>`, and structures
+/// named to `kernel_param!`. A kernel returns nothing.
+///
+/// # Generic kernels
+///
+/// A PTX entry has no type parameters, so a generic kernel lists the types (or constants) it is compiled for; with
+/// several parameters, for every combination.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// #[kernel(T = [f32, f64])]
+/// pub fn halve<T: Float>(x: &[T], out: SliceMut<'_, T>) {
+///     let i = thread::index_1d();
+///     if i < out.len() {
+///         out.set(i, x[i] * T::from_f64(0.5));
+///     }
+/// }
+/// ```
+///
+/// # Options
+///
+/// * `max_threads = N`: the largest block it is launched with (`__launch_bounds__`), which lets the assembler use more
+///   registers. A constant expression. A launch with more threads is an error.
+/// * `min_blocks = N`: how many blocks shall fit on a multiprocessor at least, which bounds the registers.
+///
+/// # Names
+///
+/// The entry is called like the function and its type arguments (`halve_f32`), and so is its PTX module: each entry is a
+/// module of its own, which is compiled by the driver when it is first launched. Two kernels of one crate cannot have one
+/// name.
+#[proc_macro_attribute]
+pub fn kernel(options: TokenStream, function: TokenStream) -> TokenStream {
+    let options = syn::parse_macro_input!(options as kernel::Options);
+    let function = syn::parse_macro_input!(function as syn::ItemFn);
+    kernel::expand(&options, &function)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// Declares an array in the block's static shared memory: `shared_array![f32; 256]`.
+///
+/// Gives a `cuda_std::shared::Shared<f32>`. The element type and the length are constants of the module (not type
+/// parameters of an enclosing function). Each place in the source that declares one is one array, whichever type
+/// arguments the function around it has; its contents are unspecified at the start. Static arrays may take 48 KiB a
+/// block.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// const BLOCK: usize = 256;
+///
+/// /// Reverses each block's share of the array, for blocks of 256 threads.
+/// #[kernel(max_threads = BLOCK)]
+/// pub fn reverse_in_blocks(data: SliceMut<'_, f32>) {
+///     let tile = shared_array![f32; BLOCK];
+///     let (t, i) = (thread::thread_idx_x() as usize, thread::index_1d());
+///     tile.set(t, data.get(i));
+///     thread::sync_threads();
+///     data.set(i, tile.get(BLOCK - 1 - t));
+/// }
+/// ```
+#[proc_macro]
+pub fn shared_array(input: TokenStream) -> TokenStream {
+    let array = syn::parse_macro_input!(input as shared::Array);
+    shared::expand(&array).into()
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arrays in device memory.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use ndarray::{Array, ArrayBase, Data, Dimension, IntoDimension, IxDyn};
+
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+
+/// A type that can lie in device memory: any that is plain bytes ([`bytemuck::Pod`]).
+pub trait Element: bytemuck::Pod + Send + Sync {}
+
+impl<T: bytemuck::Pod + Send + Sync> Element for T {}
+
+/// An array in the memory of a device, with ndarray's dimensions, in C order (the last axis is contiguous).
+///
+/// It owns its memory, and has a home: the stream that its operations run on. They are asynchronous; reading the result
+/// back ([`to_ndarray`](Self::to_ndarray)) is what waits. Dropping an array gives its memory back in the stream's order.
+///
+/// # Examples
+///
+/// ```
+/// use ndarray::array;
+/// use warpsmith::{Device, DeviceArray};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0, 2.0], [3.0, 4.0]])?;
+/// let y = x.square()?.add_scalar(1.0)?;
+/// assert_eq!(y.to_ndarray()?, array![[2.0, 5.0], [10.0, 17.0]]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct DeviceArray<T, D> {
+    buffer: Buffer,
+    dim: D,
+    stream: Stream,
+    _element: PhantomData<T>,
+}
+
+impl<T: Element, D: Dimension> fmt::Debug for DeviceArray<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceArray")
+            .field("element", &std::any::type_name::<T>())
+            .field("shape", &self.shape())
+            .field("device", &self.stream.device_id())
+            .finish()
+    }
+}
+
+impl<T: Element, D: Dimension> DeviceArray<T, D> {
+    /// Copies an array of any layout to the device.
+    ///
+    /// An array in C order is copied as it lies; any other is put in C order on the host first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails.
+    pub fn from_ndarray<S: Data<Elem = T>>(stream: &Stream, array: &ArrayBase<S, D>) -> Result<Self> {
+        let result = Self::uninit(stream, array.raw_dim())?;
+        let standard = array.as_standard_layout();
+        if let Some(elements) = standard.as_slice().filter(|elements| !elements.is_empty()) {
+            // SAFETY: the buffer was just allocated on this stream, for as many bytes.
+            unsafe { stream.backend().upload(stream.raw(), result.buffer.address(), bytemuck::cast_slice(elements))? };
+        }
+        Ok(result)
+    }
+
+    /// An array of that shape whose bytes are all zero.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails.
+    pub fn zeros(stream: &Stream, shape: impl IntoDimension<Dim = D>) -> Result<Self> {
+        let result = Self::uninit(stream, shape.into_dimension())?;
+        if result.buffer.bytes() > 0 {
+            // SAFETY: the buffer was just allocated on this stream, with that many bytes.
+            unsafe { stream.backend().fill_zero(stream.raw(), result.buffer.address(), result.buffer.bytes())? };
+        }
+        Ok(result)
+    }
+
+    /// An array of that shape with unspecified elements, for an operation to write.
+    pub(crate) fn uninit(stream: &Stream, dim: D) -> Result<Self> {
+        let bytes = dim.size_checked().and_then(|len| len.checked_mul(size_of::<T>()));
+        let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(|| Error::Shape {
+            operation: "allocation",
+            given: format!("shape {:?} of {}-byte elements", dim.slice(), size_of::<T>()),
+            wanted: "less than 2^63 bytes".into(),
+        })?;
+        Ok(Self {
+            buffer: Buffer::allocate(stream, bytes)?,
+            dim,
+            stream: stream.clone(),
+            _element: PhantomData,
+        })
+    }
+
+    /// Copies the array to the host, in C order. Waits for the work that it depends on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelFailed`] if a kernel of the device failed, [`Error::HostMemory`] if the host has not enough memory,
+    /// [`Error::Cuda`] if the driver fails.
+    pub fn to_ndarray(&self) -> Result<Array<T, D>> {
+        let mut elements: Vec<T> = Vec::new();
+        let wanted = self.buffer.bytes();
+        elements.try_reserve_exact(self.len()).map_err(|_| Error::HostMemory { wanted })?;
+        if wanted > 0 {
+            self.buffer.reads_on(&self.stream)?;
+            let (backend, to) = (self.stream.backend(), elements.as_mut_ptr().cast());
+            // SAFETY: the whole buffer, ordered on this stream; the vector has room for it.
+            unsafe { backend.download(self.stream.raw(), to, self.buffer.address(), wanted)? };
+        }
+        // SAFETY: the download wrote `len` elements, whose every bit pattern is a value.
+        unsafe { elements.set_len(self.len()) };
+        Array::from_shape_vec(self.dim.clone(), elements).map_err(|error| Error::Shape {
+            operation: "to_ndarray",
+            given: format!("shape {:?}", self.shape()),
+            wanted: error.to_string(),
+        })
+    }
+
+    /// A copy of the array, on the same device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails.
+    pub fn try_clone(&self) -> Result<Self> {
+        let result = Self::uninit(&self.stream, self.dim.clone())?;
+        let (to, from, bytes) = (result.buffer.address(), self.buffer.address(), self.buffer.bytes());
+        if bytes > 0 {
+            self.buffer.reads_on(&self.stream)?;
+            // SAFETY: two whole buffers of as many bytes, ordered on this stream.
+            unsafe { self.stream.backend().copy(self.stream.raw(), to, from, bytes)? };
+        }
+        Ok(result)
+    }
+
+    /// The length of each axis.
+    pub fn shape(&self) -> &[usize] {
+        self.dim.slice()
+    }
+
+    /// The shape as ndarray's dimension type.
+    pub fn raw_dim(&self) -> D {
+        self.dim.clone()
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.dim.size()
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The stream that the array's operations run on.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The same array at home on another stream of its device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DifferentDevices`] if the stream is another device's.
+    pub fn into_stream(mut self, stream: &Stream) -> Result<Self> {
+        if !self.stream.same_device(stream) {
+            return Err(Error::DifferentDevices {
+                operation: "into_stream",
+                given: stream.device_id().into(),
+                wanted: self.stream.device_id().into(),
+            });
+        }
+        self.stream = stream.clone();
+        Ok(self)
+    }
+
+    /// The same array with a dimension that is known at run time only.
+    pub fn into_dyn(self) -> DeviceArray<T, IxDyn> {
+        DeviceArray {
+            dim: self.dim.into_dyn(),
+            buffer: self.buffer,
+            stream: self.stream,
+            _element: PhantomData,
+        }
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// An error if `other`, an operand of `operation`, has another shape.
+    pub(crate) fn same_shape<U: Element>(&self, operation: &'static str, other: &DeviceArray<U, D>) -> Result<()> {
+        if self.dim == other.dim {
+            return Ok(());
+        }
+        Err(Error::Shape {
+            operation,
+            given: format!("shapes {:?} and {:?}", self.shape(), other.shape()),
+            wanted: "equal shapes".into(),
+        })
+    }
+}

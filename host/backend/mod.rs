@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The device below the host crate: one file for the CUDA driver, one for the simulated GPU. Nothing above knows which.
+
+pub(crate) mod cuda;
+pub(crate) mod sim;
+
+use std::fmt::Debug;
+
+use cuda_sim::LaunchConfig;
+
+use crate::device::{Properties, PtxModule};
+use crate::error::Result;
+
+/// A backend's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RawStream(pub u64);
+
+/// A backend's event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RawEvent(pub u64);
+
+/// A kernel without its types.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelInfo {
+    pub package: &'static str,
+    /// The name of the PTX entry, and of the module that holds it.
+    pub name: &'static str,
+    /// The body for one thread of the simulated GPU.
+    pub run: unsafe fn(*const *const ()),
+}
+
+/// What a device does. Work on a stream happens in order, asynchronously where the device can.
+///
+/// The unsafe functions have one contract: addresses are of this device's memory, allocated and not freed in the
+/// stream's order, and the bytes named lie within the allocation; streams and events are this backend's and live.
+pub(crate) trait Backend: Debug + Send + Sync {
+    fn properties(&self) -> &Properties;
+    fn free_memory(&self) -> Result<u64>;
+    fn register_kernels(&self, package: &'static str, modules: &'static [PtxModule]);
+
+    fn create_stream(&self) -> Result<RawStream>;
+    unsafe fn destroy_stream(&self, stream: RawStream);
+    unsafe fn synchronize(&self, stream: RawStream) -> Result<()>;
+
+    /// An event; one that is only waited for (not `timed`) is cheaper.
+    fn create_event(&self, timed: bool) -> Result<RawEvent>;
+    unsafe fn destroy_event(&self, event: RawEvent);
+    unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<()>;
+    /// Lets the stream's later work wait for the event.
+    unsafe fn wait(&self, stream: RawStream, event: RawEvent) -> Result<()>;
+    unsafe fn synchronize_event(&self, event: RawEvent) -> Result<()>;
+    /// Milliseconds between two recorded, timed events.
+    unsafe fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Result<f32>;
+
+    /// Memory of `bytes` bytes, at least one, aligned to 256.
+    unsafe fn allocate(&self, stream: RawStream, bytes: usize) -> Result<u64>;
+    unsafe fn free(&self, stream: RawStream, address: u64) -> Result<()>;
+    /// Copies to the device; `from` may be reused on return.
+    unsafe fn upload(&self, stream: RawStream, to: u64, from: &[u8]) -> Result<()>;
+    /// Copies from the device, and waits for the copy. Writes all of `to`, which may be uninitialised.
+    unsafe fn download(&self, stream: RawStream, to: *mut u8, from: u64, bytes: usize) -> Result<()>;
+    unsafe fn copy(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()>;
+    unsafe fn fill_zero(&self, stream: RawStream, address: u64, bytes: usize) -> Result<()>;
+
+    /// Launches a kernel whose parameters lie at the addresses in `params`; they are read before the return.
+    unsafe fn launch(
+        &self,
+        stream: RawStream,
+        kernel: &KernelInfo,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<()>;
+}

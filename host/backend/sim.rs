@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The simulated GPU as a backend. Device memory is the host's; work is done when it is asked for, so a stream is
+//! always idle and order between streams holds by itself.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use cuda_sim::LaunchConfig;
+
+use super::{Backend, KernelInfo, RawEvent, RawStream};
+use crate::device::{Properties, PtxModule};
+use crate::error::{Error, Result};
+
+/// The alignment of allocations, as on a GPU.
+const ALIGNMENT: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Simulator {
+    properties: Properties,
+    /// Streams and events are numbers.
+    next_handle: AtomicU64,
+    /// When each event was recorded.
+    events: Mutex<HashMap<u64, Option<Instant>>>,
+    /// The bytes of each allocation, by address.
+    allocations: Mutex<HashMap<u64, usize>>,
+}
+
+impl Simulator {
+    pub(crate) fn new() -> Self {
+        Self {
+            properties: properties(),
+            next_handle: AtomicU64::new(1),
+            events: Mutex::default(),
+            allocations: Mutex::default(),
+        }
+    }
+
+    fn handle(&self) -> u64 {
+        self.next_handle.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn recorded(&self, event: RawEvent) -> Result<Instant> {
+        let events = self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        events.get(&event.0).copied().flatten().ok_or_else(|| Error::Cuda {
+            device: self.properties.id.clone(),
+            call: "elapsed_ms",
+            message: "the event was not recorded".into(),
+        })
+    }
+}
+
+/// What the simulated GPU says of itself: CUDA's limits, the host's memory and processors.
+fn properties() -> Properties {
+    let limits = &cuda_sim::LIMITS;
+    let total_memory = memory_info("MemTotal:").unwrap_or(0);
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    Properties {
+        id: "sim".into(),
+        name: "Warpsmith simulated GPU".into(),
+        compute_capability: None,
+        driver_version: None,
+        total_memory,
+        multiprocessors: cores,
+        warp_size: limits.warp_size,
+        max_threads_per_block: limits.max_threads_per_block,
+        max_threads_per_multiprocessor: limits.max_threads_per_block,
+        max_block: limits.max_block,
+        max_grid: limits.max_grid,
+        shared_memory_per_block: limits.max_static_shared as u32,
+        shared_memory_per_block_optin: limits.max_shared as u32,
+        ..Properties::default()
+    }
+}
+
+/// A line of Linux's memory statistics, in bytes.
+fn memory_info(line: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib: u64 = text.lines().find_map(|l| l.strip_prefix(line))?.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes, ALIGNMENT).ok()
+}
+
+impl Backend for Simulator {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn free_memory(&self) -> Result<u64> {
+        Ok(memory_info("MemAvailable:").unwrap_or(self.properties.total_memory))
+    }
+
+    fn register_kernels(&self, _package: &'static str, _modules: &'static [PtxModule]) {}
+
+    fn create_stream(&self) -> Result<RawStream> {
+        Ok(RawStream(self.handle()))
+    }
+
+    unsafe fn destroy_stream(&self, _stream: RawStream) {}
+
+    unsafe fn synchronize(&self, _stream: RawStream) -> Result<()> {
+        Ok(())
+    }
+
+    fn create_event(&self, _timed: bool) -> Result<RawEvent> {
+        let event = self.handle();
+        self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(event, None);
+        Ok(RawEvent(event))
+    }
+
+    unsafe fn destroy_event(&self, event: RawEvent) {
+        self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&event.0);
+    }
+
+    unsafe fn record(&self, event: RawEvent, _stream: RawStream) -> Result<()> {
+        let mut events = self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        events.insert(event.0, Some(Instant::now()));
+        Ok(())
+    }
+
+    unsafe fn wait(&self, _stream: RawStream, _event: RawEvent) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn synchronize_event(&self, _event: RawEvent) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Result<f32> {
+        let (start, end) = (self.recorded(start)?, self.recorded(end)?);
+        let elapsed = end.saturating_duration_since(start).as_secs_f64() - start.saturating_duration_since(end).as_secs_f64();
+        Ok((elapsed * 1e3) as f32)
+    }
+
+    unsafe fn allocate(&self, _stream: RawStream, bytes: usize) -> Result<u64> {
+        let free = self.free_memory()?;
+        let refused = || Error::OutOfMemory {
+            device: self.properties.id.clone(),
+            wanted: bytes as u64,
+            free,
+            total: self.properties.total_memory,
+        };
+        // Linux promises more memory than there is, and ends the process that uses it; so it is asked beforehand.
+        let layout = layout(bytes).filter(|_| bytes as u64 <= free).ok_or_else(refused)?;
+        // SAFETY: the layout has a size: `bytes` is at least one.
+        let address = unsafe { alloc_zeroed(layout) };
+        if address.is_null() {
+            return Err(refused());
+        }
+        let address = address.expose_provenance() as u64;
+        self.allocations.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(address, bytes);
+        Ok(address)
+    }
+
+    unsafe fn free(&self, _stream: RawStream, address: u64) -> Result<()> {
+        let bytes = self.allocations.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&address);
+        if let Some(layout) = bytes.and_then(layout) {
+            // SAFETY: `allocate` gave this address for this layout, and it was still in the table.
+            unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address as usize), layout) };
+        }
+        Ok(())
+    }
+
+    unsafe fn upload(&self, _stream: RawStream, to: u64, from: &[u8]) -> Result<()> {
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
+        // SAFETY: the contract of the trait: `to` is within an allocation; `from` is the host's own.
+        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    unsafe fn download(&self, _stream: RawStream, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
+        // SAFETY: the contract of the trait: `from` is within an allocation, `to` is the caller's.
+        unsafe { to.copy_from_nonoverlapping(from, bytes) };
+        Ok(())
+    }
+
+    unsafe fn copy(&self, _stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {
+        let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
+        // SAFETY: the contract of the trait: both are within allocations.
+        unsafe { to.copy_from(from, bytes) };
+        Ok(())
+    }
+
+    unsafe fn fill_zero(&self, _stream: RawStream, address: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the contract of the trait: within an allocation.
+        unsafe { std::ptr::with_exposed_provenance_mut::<u8>(address as usize).write_bytes(0, bytes) };
+        Ok(())
+    }
+
+    unsafe fn launch(
+        &self,
+        _stream: RawStream,
+        kernel: &KernelInfo,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<()> {
+        /// Parameters are only read, so every thread may have their addresses.
+        struct Shared(*const *const ());
+        // SAFETY: as just said.
+        unsafe impl Sync for Shared {}
+
+        let shared = &Shared(params.as_ptr());
+        // SAFETY: the contract of the trait: the parameters are the kernel's, and live until the launch is over, which
+        // it is when `cuda_sim::launch` returns.
+        let body = move || unsafe { (kernel.run)(shared.0) };
+        cuda_sim::launch(kernel.name, config, &body).map_err(|error| match error {
+            cuda_sim::Error::Fault(fault) => Error::Fault(Box::new(fault)),
+            other => Error::LaunchConfig {
+                kernel: kernel.name,
+                what: "configuration",
+                given: format!("{config:?}"),
+                wanted: other.to_string(),
+            },
+        })
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Device memory with the streams that use it.
+
+use std::sync::{Mutex, MutexGuard};
+
+use crate::error::Result;
+use crate::stream::Stream;
+
+/// An allocation. Knows which stream wrote it last and which have read it since, so that a use on another stream is
+/// ordered behind them; while only one stream is in use, that costs no event.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    /// 0 where `bytes` is 0.
+    address: u64,
+    bytes: usize,
+    usage: Mutex<Usage>,
+}
+
+#[derive(Debug)]
+struct Usage {
+    /// The stream of the last write; at first, that of the allocation.
+    writer: Stream,
+    /// Other streams that have read since.
+    readers: Vec<Stream>,
+}
+
+impl Buffer {
+    /// Memory with unspecified contents.
+    pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Self> {
+        let address = match bytes {
+            0 => 0,
+            // SAFETY: the backend's own stream, and at least one byte.
+            _ => unsafe { stream.backend().allocate(stream.raw(), bytes)? },
+        };
+        let usage = Usage { writer: stream.clone(), readers: Vec::new() };
+        Ok(Self { address, bytes, usage: Mutex::new(usage) })
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// To be called before `stream` reads: orders it behind the last write, and remembers the read.
+    pub(crate) fn reads_on(&self, stream: &Stream) -> Result<()> {
+        let mut usage = self.usage();
+        if usage.writer != *stream && !usage.readers.contains(stream) {
+            stream.wait_for(&usage.writer)?;
+            usage.readers.push(stream.clone());
+        }
+        Ok(())
+    }
+
+    /// To be called before `stream` writes: orders it behind the last write and all reads since.
+    pub(crate) fn writes_on(&self, stream: &Stream) -> Result<()> {
+        let mut usage = self.usage();
+        if usage.writer != *stream {
+            stream.wait_for(&usage.writer)?;
+        }
+        for reader in usage.readers.iter().filter(|reader| *reader != stream) {
+            stream.wait_for(reader)?;
+        }
+        usage.writer = stream.clone();
+        usage.readers.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        let usage = self.usage();
+        let stream = usage.writer.clone();
+        // An error here is one of earlier work (a kernel that failed), which every later call reports as well; the
+        // memory is then lost with the context.
+        let waited = usage.readers.iter().try_for_each(|reader| stream.wait_for(reader));
+        if waited.is_ok() {
+            // SAFETY: allocated by this backend; the stream is behind all other uses.
+            let _ = unsafe { stream.backend().free(stream.raw(), self.address) };
+        }
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can go wrong, and what was given and wanted when it did.
+
+use thiserror::Error;
+
+/// The result of the operations of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name of a device is not `auto`, `cuda:N` or `sim`.
+    #[error("unknown device {given:?}: wanted auto, cuda:N or sim")]
+    DeviceName {
+        /// The name that was given.
+        given: String,
+    },
+
+    /// There is no such GPU.
+    #[error("no device cuda:{ordinal}: {reason}")]
+    NoDevice {
+        /// The GPU that was asked for.
+        ordinal: u32,
+        /// How many there are, or why there is none.
+        reason: String,
+    },
+
+    /// The crate was built without PTX.
+    #[error(
+        "this build of warpsmith has no device code, so it cannot use cuda:{ordinal}: the source of Rust's `core` was \
+         missing when it was built; run `cargo xtask setup` and build again, or use the device `sim`"
+    )]
+    NoDeviceCode {
+        /// The GPU that was asked for.
+        ordinal: u32,
+    },
+
+    /// The shapes of the operands do not fit together.
+    #[error("{operation}: given {given}, wanted {wanted}")]
+    Shape {
+        /// The operation.
+        operation: &'static str,
+        /// The shapes that were given.
+        given: String,
+        /// The shapes that it takes.
+        wanted: String,
+    },
+
+    /// The operation has no result for an empty array.
+    #[error("{operation} of an array without elements (shape {shape:?}): wanted at least one element")]
+    Empty {
+        /// The operation.
+        operation: &'static str,
+        /// The array's shape.
+        shape: Vec<usize>,
+    },
+
+    /// The operands are in the memory of different devices.
+    #[error("{operation}: operands on different devices, {given} and {wanted}")]
+    DifferentDevices {
+        /// The operation.
+        operation: &'static str,
+        /// The device of the operand.
+        given: String,
+        /// The device that the operation runs on.
+        wanted: String,
+    },
+
+    /// The device has not enough memory.
+    #[error("out of memory on {device}: wanted {wanted} bytes, {free} of {total} bytes are free")]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// The bytes that were asked for.
+        wanted: u64,
+        /// The bytes that are free.
+        free: u64,
+        /// The bytes that the device has.
+        total: u64,
+    },
+
+    /// The host has not enough memory for a result.
+    #[error("out of host memory: wanted {wanted} bytes")]
+    HostMemory {
+        /// The bytes that were asked for.
+        wanted: usize,
+    },
+
+    /// A launch configuration that the kernel or the device does not take.
+    #[error("launch of kernel `{kernel}`: {what}: given {given}, wanted {wanted}")]
+    LaunchConfig {
+        /// The kernel.
+        kernel: &'static str,
+        /// The part of the configuration.
+        what: &'static str,
+        /// Its value.
+        given: String,
+        /// The values that are possible.
+        wanted: String,
+    },
+
+    /// The PTX of a kernel was not given to the device.
+    #[error(
+        "kernel `{kernel}`: the device was given no PTX of package `{package}` that has it and that it can run; see \
+         Device::register_kernels"
+    )]
+    NoModule {
+        /// The kernel.
+        kernel: &'static str,
+        /// The package that the kernel belongs to.
+        package: &'static str,
+    },
+
+    /// The driver refused a PTX module.
+    #[error("the PTX of kernel `{kernel}` of package `{package}`: {message}")]
+    Module {
+        /// The kernel.
+        kernel: &'static str,
+        /// The package that the kernel belongs to.
+        package: &'static str,
+        /// What the driver says.
+        message: String,
+    },
+
+    /// A kernel failed on the simulated GPU.
+    #[error(transparent)]
+    Fault(Box<cuda_sim::Fault>),
+
+    /// A kernel failed on the GPU. All that the process does on this GPU from here on fails the same way.
+    #[error("a kernel failed on {device}: {message}")]
+    KernelFailed {
+        /// The device.
+        device: String,
+        /// What happened; the driver has printed file and line of a panic.
+        message: String,
+    },
+
+    /// A call of the CUDA driver failed.
+    #[error("{call} failed on {device}: {message}")]
+    Cuda {
+        /// The device.
+        device: String,
+        /// The function.
+        call: &'static str,
+        /// The error's name and what it means.
+        message: String,
+    },
+}

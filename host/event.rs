@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Events: points of a stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Backend, RawEvent};
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+
+/// A point of a stream, made by [`Stream::record`]. It is reached when the stream's work up to there is done.
+///
+/// ```
+/// use ndarray::Array1;
+/// use warpsmith::{Device, DeviceArray};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::simulator();
+/// let stream = device.default_stream();
+/// let x = DeviceArray::from_ndarray(stream, &Array1::<f32>::ones(1000))?;
+/// let start = stream.record()?;
+/// let y = x.exp()?;
+/// let end = stream.record()?;
+/// println!("{:?}", end.elapsed_since(&start)?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Event {
+    recorded: RecordedEvent,
+}
+
+impl Event {
+    pub(crate) fn new(recorded: RecordedEvent) -> Self {
+        Self { recorded }
+    }
+
+    pub(crate) fn recorded(&self) -> &RecordedEvent {
+        &self.recorded
+    }
+
+    /// Waits until the event is reached.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelFailed`] if a kernel of the device failed.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: the backend's event.
+        unsafe { self.recorded.backend.synchronize_event(self.recorded.raw) }
+    }
+
+    /// The device's time between two events; waits for both. To about half a microsecond on a GPU.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DifferentDevices`] for events of two devices, [`Error::KernelFailed`] if a kernel of the device failed.
+    pub fn elapsed_since(&self, start: &Event) -> Result<Duration> {
+        let (backend, other) = (&self.recorded.backend, &start.recorded.backend);
+        if !Arc::ptr_eq(backend, other) {
+            return Err(Error::DifferentDevices {
+                operation: "elapsed_since",
+                given: other.properties().id.clone(),
+                wanted: backend.properties().id.clone(),
+            });
+        }
+        start.synchronize()?;
+        self.synchronize()?;
+        // SAFETY: both are this backend's, recorded, and timed.
+        let ms = unsafe { backend.elapsed_ms(start.recorded.raw, self.recorded.raw)? };
+        Ok(Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
+    }
+}
+
+/// An event of the backend, recorded on a stream.
+#[derive(Debug)]
+pub(crate) struct RecordedEvent {
+    backend: Arc<dyn Backend>,
+    raw: RawEvent,
+}
+
+impl RecordedEvent {
+    pub(crate) fn record(stream: &Stream, timed: bool) -> Result<Self> {
+        let backend = Arc::clone(stream.backend());
+        let raw = backend.create_event(timed)?;
+        let event = Self { backend, raw };
+        // SAFETY: the backend's own event and stream.
+        unsafe { event.backend.record(event.raw, stream.raw())? };
+        Ok(event)
+    }
+
+    /// Lets later work of `stream` wait for the event. For another device's stream the host waits.
+    pub(crate) fn let_wait(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: an event and a stream of this backend; or this backend's event alone.
+        unsafe {
+            if Arc::ptr_eq(&self.backend, stream.backend()) {
+                self.backend.wait(stream.raw(), self.raw)
+            } else {
+                self.backend.synchronize_event(self.raw)
+            }
+        }
+    }
+}
+
+impl Drop for RecordedEvent {
+    fn drop(&mut self) {
+        // SAFETY: this was the event's owner; work that waits for it still does.
+        unsafe { self.backend.destroy_event(self.raw) };
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Typed launches: a kernel's handle, a configuration, and arguments that are checked at compile time.
+
+use cuda_std::SliceMut;
+use cuda_std::launch::{Abi, Kernel, Params, SafeKernel};
+use cuda_std::param::{ByValue, NoTail, Param};
+use ndarray::Dimension;
+
+use crate::array::{DeviceArray, Element};
+use crate::backend::KernelInfo;
+use crate::device::Properties;
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+
+pub use cuda_sim::{Dim3, LaunchConfig};
+
+/// The argument for a kernel's parameter of type `P`: a number for a number, `&DeviceArray<T, D>` for `&[T]`,
+/// `&mut DeviceArray<T, D>` for `SliceMut<'_, T>`.
+///
+/// # Safety
+///
+/// What `abi` gives is a `P` in the memory of the stream's device, borrowed as `P` is, once `prepare` has ordered it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no argument for a kernel's parameter of type `{P}`",
+    note = "wanted: `&DeviceArray<T, _>` for `&[T]`, `&mut DeviceArray<T, _>` for `SliceMut<T>`, a number for a number"
+)]
+pub unsafe trait Arg<P: Param> {
+    /// Orders the stream behind the other uses of the argument, and marks its use.
+    #[doc(hidden)]
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()>;
+
+    /// The argument as it crosses the launch.
+    #[doc(hidden)]
+    fn abi(&self) -> Abi<P>;
+}
+
+/// The arguments for a kernel's parameters `P`: a tuple with one [`Arg`] for each.
+///
+/// # Safety
+///
+/// As [`Arg`], for each.
+#[diagnostic::on_unimplemented(
+    message = "the arguments `{Self}` do not match the kernel's parameters `{P}`",
+    note = "wanted: a tuple with as many elements, in the same order"
+)]
+pub unsafe trait Args<P: Params> {
+    /// As [`Arg::prepare`].
+    #[doc(hidden)]
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()>;
+
+    /// As [`Arg::abi`].
+    #[doc(hidden)]
+    fn abi(&self) -> P::Abi;
+}
+
+// SAFETY: a value is passed as it is.
+unsafe impl<P: ByValue> Arg<P> for P {
+    fn prepare(&self, _: &'static str, _: &Stream) -> Result<()> {
+        Ok(())
+    }
+
+    fn abi(&self) -> Abi<P> {
+        Abi { head: *self, tail: NoTail }
+    }
+}
+
+// SAFETY: the array's elements, in the memory of the stream's device, borrowed like the slice.
+unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArray<T, D> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        same_device(kernel, self, stream)?;
+        self.buffer().reads_on(stream)
+    }
+
+    fn abi(&self) -> Abi<&'static [T]> {
+        Abi { head: std::ptr::with_exposed_provenance(address(self)), tail: self.len() }
+    }
+}
+
+// SAFETY: the array's elements, in the memory of the stream's device, borrowed mutably like the slice.
+unsafe impl<T: Element, D: Dimension> Arg<SliceMut<'static, T>> for &mut DeviceArray<T, D> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        same_device(kernel, self, stream)?;
+        self.buffer().writes_on(stream)
+    }
+
+    fn abi(&self) -> Abi<SliceMut<'static, T>> {
+        Abi { head: std::ptr::with_exposed_provenance_mut(address(self)), tail: self.len() }
+    }
+}
+
+/// The address that a slice of the elements has: an aligned one, not null, also where there is no element.
+fn address<T: Element, D: Dimension>(array: &DeviceArray<T, D>) -> usize {
+    match array.buffer().address() {
+        0 => align_of::<T>(),
+        address => address as usize,
+    }
+}
+
+fn same_device<T: Element, D: Dimension>(kernel: &'static str, array: &DeviceArray<T, D>, stream: &Stream) -> Result<()> {
+    if array.stream().same_device(stream) {
+        return Ok(());
+    }
+    Err(Error::DifferentDevices {
+        operation: kernel,
+        given: array.stream().device_id().into(),
+        wanted: stream.device_id().into(),
+    })
+}
+
+macro_rules! args {
+    ($($arg:ident: $param:ident),*) => {
+        // SAFETY: one argument for each parameter.
+        unsafe impl<$($param: Param, $arg: Arg<$param>),*> Args<($($param,)*)> for ($($arg,)*) {
+            #[allow(non_snake_case, unused_variables)]
+            fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+                let ($($arg,)*) = self;
+                $($arg.prepare(kernel, stream)?;)*
+                Ok(())
+            }
+
+            #[allow(non_snake_case, clippy::unused_unit)]
+            fn abi(&self) -> <($($param,)*) as Params>::Abi {
+                let ($($arg,)*) = self;
+                ($($arg.abi(),)*)
+            }
+        }
+    };
+}
+
+args!();
+args!(A: PA);
+args!(A: PA, B: PB);
+args!(A: PA, B: PB, C: PC);
+args!(A: PA, B: PB, C: PC, D: PD);
+args!(A: PA, B: PB, C: PC, D: PD, E: PE);
+args!(A: PA, B: PB, C: PC, D: PD, E: PE, F: PF);
+args!(A: PA, B: PB, C: PC, D: PD, E: PE, F: PF, G: PG);
+args!(A: PA, B: PB, C: PC, D: PD, E: PE, F: PF, G: PG, H: PH);
+args!(A: PA, B: PB, C: PC, D: PD, E: PE, F: PF, G: PG, H: PH, I: PI);
+args!(A: PA, B: PB, C: PC, D: PD, E: PE, F: PF, G: PG, H: PH, I: PI, J: PJ);
+args!(A: PA, B: PB, C: PC, D: PD, E: PE, F: PF, G: PG, H: PH, I: PI, J: PJ, K: PK);
+args!(A: PA, B: PB, C: PC, D: PD, E: PE, F: PF, G: PG, H: PH, I: PI, J: PJ, K: PK, L: PL);
+
+impl Stream {
+    /// Launches kernel `K` on this stream, asynchronously.
+    ///
+    /// `args` is a tuple with one [`Arg`] for each parameter of the kernel; a wrong number or a wrong type does not
+    /// compile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LaunchConfig`] if the kernel or the device does not take the configuration, [`Error::DifferentDevices`]
+    /// if an argument is in another device's memory, [`Error::NoModule`] and [`Error::Module`] if the kernel cannot be
+    /// loaded. On the simulated GPU also [`Error::Fault`], if the kernel fails; a failure on a GPU is reported by the
+    /// call that waits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray, LaunchConfig};
+    ///
+    /// #[kernel]
+    /// pub fn saxpy(a: f32, x: &[f32], y: &[f32], out: SliceMut<'_, f32>) {
+    ///     let i = thread::index_1d();
+    ///     if i < out.len() {
+    ///         out.set(i, a * x[i] + y[i]);
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::simulator();
+    /// let stream = device.default_stream();
+    /// let x = DeviceArray::from_ndarray(stream, &array![1.0, 2.0, 3.0])?;
+    /// let y = DeviceArray::from_ndarray(stream, &array![10.0, 20.0, 30.0])?;
+    /// let mut out = DeviceArray::zeros(stream, 3)?;
+    /// stream.launch::<saxpy>(&LaunchConfig::for_len(3, 256), (2.0, &x, &y, &mut out))?;
+    /// assert_eq!(out.to_ndarray()?, array![12.0, 24.0, 36.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn launch<K: SafeKernel>(&self, config: &LaunchConfig, args: impl Args<K::Params>) -> Result<()> {
+        // SAFETY: the kernel is safe: it keeps no promise beyond its types, which `Args` keeps.
+        unsafe { self.launch_unchecked::<K>(config, args) }
+    }
+
+    /// [`launch`](Self::launch) of a kernel that is an `unsafe fn`.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch).
+    ///
+    /// # Safety
+    ///
+    /// The contract of the kernel's function holds for every thread of the launch.
+    pub unsafe fn launch_unchecked<K: Kernel>(&self, config: &LaunchConfig, args: impl Args<K::Params>) -> Result<()> {
+        check(K::NAME, K::MAX_THREADS, config, self.backend().properties())?;
+        args.prepare(K::NAME, self)?;
+        let abi = args.abi();
+        let mut params = Vec::with_capacity(16);
+        K::Params::addresses(&abi, &mut params);
+        let kernel = KernelInfo { package: K::PACKAGE, name: K::NAME, run: K::run };
+        // SAFETY: `Args` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows
+        // in `args` last for the call, and on the stream the memory is used before it is freed or written by others.
+        unsafe { self.backend().launch(self.raw(), &kernel, config, &mut params) }
+    }
+}
+
+/// Whether the kernel and the device take the configuration.
+fn check(kernel: &'static str, max_threads: u32, config: &LaunchConfig, device: &Properties) -> Result<()> {
+    let refuse = |what, given: String, wanted: String| Err(Error::LaunchConfig { kernel, what, given, wanted });
+    let (grid, block) = (config.grid, config.block);
+    for (what, given, most) in [("grid", grid, device.max_grid), ("block", block, device.max_block)] {
+        let fits = |given: u32, most: u32| (1..=most).contains(&given);
+        if !(fits(given.x, most.x) && fits(given.y, most.y) && fits(given.z, most.z)) {
+            return refuse(what, given.to_string(), format!("(1, 1, 1) to {most}"));
+        }
+    }
+    let most = max_threads.min(device.max_threads_per_block);
+    if block.count() > u64::from(most) {
+        return refuse("threads of a block", block.count().to_string(), format!("at most {most}"));
+    }
+    let most = device.shared_memory_per_block_optin;
+    if config.dynamic_shared > most as usize {
+        return refuse("dynamic shared memory", format!("{} bytes", config.dynamic_shared), format!("at most {most}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    fn config(grid: u32, block: (u32, u32, u32), dynamic_shared: usize) -> LaunchConfig {
+        LaunchConfig { grid: grid.into(), block: block.into(), dynamic_shared }
+    }
+
+    #[test]
+    fn configurations_are_checked_before_the_launch() {
+        let device = Device::simulator();
+        let check = |max_threads, config: LaunchConfig| check("k", max_threads, &config, device.properties());
+        assert!(check(1024, config(1, (1024, 1, 1), 0)).is_ok());
+        let message = |max_threads, config| check(max_threads, config).unwrap_err().to_string();
+        assert_eq!(
+            message(256, config(1, (16, 17, 1), 0)),
+            "launch of kernel `k`: threads of a block: given 272, wanted at most 256"
+        );
+        assert_eq!(
+            message(1024, config(0, (32, 1, 1), 0)),
+            "launch of kernel `k`: grid: given (0, 1, 1), wanted (1, 1, 1) to (2147483647, 65535, 65535)"
+        );
+        assert!(message(1024, config(1, (1, 1, 65), 0)).contains("block: given (1, 1, 65)"));
+        assert!(message(1024, config(1, (1, 1, 1), 1 << 20)).contains("given 1048576 bytes"));
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! CUDA primitives in which every line is Rust, the kernels too.
+//!
+//! A [`DeviceArray`] is an ndarray array in the memory of a [`Device`]: an NVIDIA GPU (Turing or later), or the
+//! simulated GPU, which runs the same kernels on the host's cores. Operations are methods; each has an allocating form
+//! and an `_into` form that writes into an existing array. Work is asynchronous, in the order of a [`Stream`].
+//!
+//! | On the CPU | here |
+//! |---|---|
+//! | `Array<T, D>` | [`DeviceArray<T, D>`](DeviceArray) |
+//! | `&a + &b`, `a.map(f)` | [`a.add(&b)`](DeviceArray::add), [`a.exp()`](DeviceArray::exp), … |
+//! | `a.sum()` | [`a.sum()`](DeviceArray::sum) |
+//! | a thread | a [`Stream`] |
+//! | `Instant` | an [`Event`] |
+//! | a function called for each element | a `#[kernel]` of your own, and [`Stream::launch`] |
+//!
+//! # Examples
+//!
+//! ```
+//! use ndarray::Array1;
+//! use warpsmith::{Device, DeviceArray};
+//!
+//! # fn main() -> warpsmith::Result<()> {
+//! let device = Device::auto()?;
+//! let stream = device.default_stream();
+//! let x = DeviceArray::from_ndarray(stream, &Array1::linspace(0.0f32, 1.0, 1000))?;
+//! let mean_square = x.square()?.mean()?;
+//! assert!((mean_square - 1.0 / 3.0).abs() < 1e-3);
+//! # Ok(())
+//! # }
+//! ```
+#![deny(missing_docs)]
+
+mod array;
+mod backend;
+mod buffer;
+mod device;
+mod error;
+mod event;
+mod launch;
+pub mod ops;
+mod stream;
+
+pub use array::{DeviceArray, Element};
+pub use cuda_sim::Fault;
+pub use device::{DEVICE_VARIABLE, Device, Properties, PtxModule};
+pub use error::{Error, Result};
+pub use event::Event;
+pub use launch::{Arg, Args, Dim3, LaunchConfig};
+pub use stream::Stream;

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Elementwise operations on two operands: array with array, array with scalar, scalar with array.
+//!
+//! Each element is read once and written once: `3 n` elements moved with two arrays, `2 n` with one. A block treats
+//! [`tile_len`] elements; a thread has several 16-byte loads in flight before it stores.
+
+use core::marker::PhantomData;
+
+use cuda_std::prelude::*;
+
+use crate::num::Num;
+use crate::op::{Add, BinaryOp, Div, Maximum, Minimum, Mul, Sub};
+use crate::tile::{self, Body};
+
+pub use crate::tile::THREADS;
+
+/// Elements that a block treats: the launch has `n / tile_len` blocks, rounded up, of [`THREADS`] threads.
+pub const fn tile_len<T>() -> usize {
+    tile::tile_len(size_of::<T>())
+}
+
+/// An operand: an array, or one number for all elements.
+trait Operand<T>: Copy {
+    /// How many elements it has.
+    fn len(self) -> usize;
+
+    /// Whether vectors of `N` may be loaded at multiples of `N`.
+    fn is_aligned<const N: usize>(self) -> bool;
+
+    /// Elements `i .. i + N`.
+    ///
+    /// # Safety
+    ///
+    /// `is_aligned::<N>()` holds, `i` is a multiple of `N`, and `i + N` is at most `len()`.
+    unsafe fn vector<const N: usize>(self, i: usize) -> [T; N];
+
+    /// Element `i`.
+    fn element(self, i: usize) -> T;
+}
+
+/// An array as an operand.
+#[derive(Clone, Copy)]
+struct Array<'a, T>(&'a [T]);
+
+/// A number as an operand.
+#[derive(Clone, Copy)]
+struct Scalar<T>(T);
+
+impl<T: Num> Operand<T> for Array<'_, T> {
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.0.len()
+    }
+
+    #[inline(always)]
+    fn is_aligned<const N: usize>(self) -> bool {
+        self.0.is_vec_aligned::<N>()
+    }
+
+    #[inline(always)]
+    unsafe fn vector<const N: usize>(self, i: usize) -> [T; N] {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.load_vec_unchecked::<N>(i) }
+    }
+
+    #[inline(always)]
+    fn element(self, i: usize) -> T {
+        self.0[i]
+    }
+}
+
+impl<T: Num> Operand<T> for Scalar<T> {
+    #[inline(always)]
+    fn len(self) -> usize {
+        usize::MAX
+    }
+
+    #[inline(always)]
+    fn is_aligned<const N: usize>(self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn vector<const N: usize>(self, _: usize) -> [T; N] {
+        [self.0; N]
+    }
+
+    #[inline(always)]
+    fn element(self, _: usize) -> T {
+        self.0
+    }
+}
+
+/// `out[i] = a[i] op b[i]`
+struct Binary<'a, T, A, B, Op> {
+    a: A,
+    b: B,
+    out: SliceMut<'a, T>,
+    _op: PhantomData<Op>,
+}
+
+impl<T: Num, A: Operand<T>, B: Operand<T>, Op: BinaryOp<T>> Body for Binary<'_, T, A, B, Op> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        Ord::min(self.out.len(), Ord::min(self.a.len(), self.b.len()))
+    }
+
+    #[inline(always)]
+    fn is_aligned<const N: usize>(&self) -> bool {
+        self.a.is_aligned::<N>() && self.b.is_aligned::<N>() && self.out.is_vec_aligned::<N>()
+    }
+
+    #[inline(always)]
+    unsafe fn vectors<const N: usize, const U: usize>(&self, i: usize, stride: usize) {
+        // SAFETY (of all three): the caller's promise for the shortest of the arrays.
+        let a: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.a.vector(i + u * stride) });
+        let b: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.b.vector(i + u * stride) });
+        for u in 0..U {
+            let results = core::array::from_fn(|k| Op::apply(a[u][k], b[u][k]));
+            unsafe { self.out.set_vec_unchecked::<N>(i + u * stride, results) };
+        }
+    }
+
+    #[inline(always)]
+    fn element(&self, i: usize) {
+        self.out.set(i, Op::apply(self.a.element(i), self.b.element(i)));
+    }
+}
+
+#[inline(always)]
+fn run<T: Num, A: Operand<T>, B: Operand<T>, Op: BinaryOp<T>>(a: A, b: B, out: SliceMut<'_, T>) {
+    let body = Binary::<T, A, B, Op> {
+        a,
+        b,
+        out,
+        _op: PhantomData,
+    };
+    tile::for_tile(size_of::<T>(), &body);
+}
+
+/// `out[i] = a[i] op b[i]`; `a` and `b` are as long as `out` (of longer ones, the shortest length counts).
+#[kernel(
+    T = [f32, f64, i32, i64, u32, u64],
+    Op = [Add, Sub, Mul, Div, Minimum, Maximum],
+    max_threads = THREADS,
+)]
+pub fn binary<T: Num, Op: BinaryOp<T>>(a: &[T], b: &[T], out: SliceMut<'_, T>) {
+    run::<T, _, _, Op>(Array(a), Array(b), out);
+}
+
+/// `out[i] = a[i] op b`; `a` is as long as `out`.
+#[kernel(
+    T = [f32, f64, i32, i64, u32, u64],
+    Op = [Add, Sub, Mul, Div, Minimum, Maximum],
+    max_threads = THREADS,
+)]
+pub fn binary_scalar<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: &[T], b: T, out: SliceMut<'_, T>) {
+    run::<T, _, _, Op>(Array(a), Scalar(b), out);
+}
+
+/// `out[i] = a op b[i]`, for the operators that do not commute; `b` is as long as `out`.
+#[kernel(
+    T = [f32, f64, i32, i64, u32, u64],
+    Op = [Sub, Div],
+    max_threads = THREADS,
+)]
+pub fn scalar_binary<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: T, b: &[T], out: SliceMut<'_, T>) {
+    run::<T, _, _, Op>(Scalar(a), Array(b), out);
+}

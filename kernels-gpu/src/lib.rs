@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Warpsmith's kernels: a library of generic device code first, a set of PTX modules second.
+//!
+//! The layers, from below: the intrinsics of [`cuda_std`]; numbers and operators ([`num`], [`op`]); block-wide
+//! collectives ([`block`]); and the kernels, one file per algorithm family, short, and public as functions too, so that
+//! other kernel crates can instantiate the same code with their own types and operators.
+//!
+//! Tuning (threads a block, elements a thread) is constant data beside each kernel, from which the host derives its
+//! launch, so that the two cannot disagree.
+#![no_std]
+#![deny(missing_docs)]
+
+pub mod binary;
+pub mod block;
+pub mod blur;
+pub mod grayscale;
+pub mod map;
+pub mod num;
+pub mod op;
+pub mod reduce;
+mod tile;

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a block walks over the elements of its tile: wide accesses where it can, single ones at the ragged end.
+
+use cuda_std::prelude::*;
+
+/// Threads of a block, in the kernels that treat elements one by one.
+pub const THREADS: usize = 256;
+
+/// Bytes that a thread moves in each of its accesses.
+const ACCESS: usize = 16;
+
+/// Accesses that a thread has in flight.
+const UNROLL: usize = 4;
+
+/// Elements that a block treats when the largest of the element types that it moves has `bytes` bytes.
+pub const fn tile_len(bytes: usize) -> usize {
+    THREADS * UNROLL * vec_len(bytes)
+}
+
+/// Elements of an access when the largest of the element types has `bytes` bytes: one access of it is [`ACCESS`] wide.
+pub const fn vec_len(bytes: usize) -> usize {
+    if bytes >= ACCESS { 1 } else { ACCESS / bytes.next_power_of_two() }
+}
+
+/// What a kernel does to the elements of its tile.
+pub trait Body {
+    /// The number of elements: every array that the body accesses has at least so many.
+    fn len(&self) -> usize;
+
+    /// Whether vectors of `N` may be accessed at multiples of `N`.
+    fn is_aligned<const N: usize>(&self) -> bool;
+
+    /// Treats elements `i`, `i + stride`, … (`U` vectors of `N` elements each): loads all of them first, so that many
+    /// are in flight, then computes and stores.
+    ///
+    /// # Safety
+    ///
+    /// `is_aligned::<N>()` holds, `i` and `stride` are multiples of `N`, and the last vector ends within `len()`.
+    unsafe fn vectors<const N: usize, const U: usize>(&self, i: usize, stride: usize);
+
+    /// Treats element `i`.
+    fn element(&self, i: usize);
+}
+
+/// Lets this block treat its tile, with vectors of the length that `bytes`, the size of the largest element type, asks
+/// for.
+#[inline(always)]
+pub fn for_tile(bytes: usize, body: &impl Body) {
+    match vec_len(bytes) {
+        1 => for_tile_by::<1>(body),
+        2 => for_tile_by::<2>(body),
+        4 => for_tile_by::<4>(body),
+        8 => for_tile_by::<8>(body),
+        _ => for_tile_by::<16>(body),
+    }
+}
+
+#[inline(always)]
+fn for_tile_by<const N: usize>(body: &impl Body) {
+    let tile = THREADS * UNROLL * N;
+    let start = thread::block_idx_x() as usize * tile;
+    let t = thread::thread_idx_x() as usize;
+    if start + tile <= body.len() && body.is_aligned::<N>() {
+        // SAFETY: aligned, as just asked; with THREADS threads, the last vector of the last one ends at the tile's
+        // end, which is within the length; a larger block is refused by the launch (max_threads).
+        unsafe { body.vectors::<N, UNROLL>(start + t * N, THREADS * N) };
+    } else {
+        let end = if start + tile < body.len() { start + tile } else { body.len() };
+        let mut i = start + t;
+        while i < end {
+            body.element(i);
+            i += THREADS;
+        }
+    }
+}
