@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The GPU architectures that PTX can be made for.
+//!
+//! The list is what LLVM 22, the code generator of Rust 1.95, knows from Turing on
+//! (`rustc --print target-cpus --target nvptx64-nvidia-cuda`); older GPUs lack the independent
+//! thread scheduling that the collectives of `cuda_std` rely on.
+
+use std::fmt;
+
+/// Declares [`NvvmArch`] from one table: variant, LLVM's name, what the generation is sold as.
+macro_rules! architectures {
+    ($($variant:ident = $cpu:literal, $doc:literal;)*) => {
+        /// A GPU architecture, the target of one PTX module.
+        ///
+        /// A plain one (`Compute80`) runs on that and every later GPU, an `a` one (`Compute90a`)
+        /// on exactly that GPU with its own instructions, an `f` one (`Compute100f`) on the GPUs
+        /// of its family. The order is that of the variants.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum NvvmArch {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl NvvmArch {
+            /// Every architecture, oldest first.
+            pub const ALL: &[NvvmArch] = &[$(NvvmArch::$variant),*];
+
+            /// The name that rustc, ptxas and the PTX text itself use, such as `sm_90a`.
+            pub const fn target_cpu(self) -> &'static str {
+                match self {
+                    $(NvvmArch::$variant => $cpu,)*
+                }
+            }
+        }
+    };
+}
+
+architectures! {
+    Compute75 = "sm_75", "Turing: runs on every GPU that Warpsmith supports.";
+    Compute80 = "sm_80", "Ampere data centre (A100): `cp.async`, bf16 and tf32 tensor cores.";
+    Compute86 = "sm_86", "Ampere consumer and workstation.";
+    Compute87 = "sm_87", "Ampere embedded (Orin).";
+    Compute88 = "sm_88", "Ampere embedded, later parts.";
+    Compute89 = "sm_89", "Ada: fp8 tensor cores.";
+    Compute90 = "sm_90", "Hopper (H100, H200): thread block clusters.";
+    Compute90a = "sm_90a", "Hopper alone: `wgmma` and TMA.";
+    Compute100 = "sm_100", "Blackwell data centre (B200).";
+    Compute100a = "sm_100a", "Blackwell data centre, exactly `sm_100`: `tcgen05`.";
+    Compute100f = "sm_100f", "Blackwell data centre, the family of `sm_100`.";
+    Compute101 = "sm_101", "Blackwell embedded under its first name, since CUDA 13 `sm_110`.";
+    Compute101a = "sm_101a", "Exactly `sm_101`.";
+    Compute101f = "sm_101f", "The family of `sm_101`.";
+    Compute103 = "sm_103", "Blackwell Ultra (B300).";
+    Compute103a = "sm_103a", "Exactly `sm_103`.";
+    Compute103f = "sm_103f", "The family of `sm_103`.";
+    Compute110 = "sm_110", "Blackwell embedded (Thor).";
+    Compute110a = "sm_110a", "Exactly `sm_110`.";
+    Compute110f = "sm_110f", "The family of `sm_110`.";
+    Compute120 = "sm_120", "Blackwell consumer and workstation.";
+    Compute120a = "sm_120a", "Exactly `sm_120`.";
+    Compute120f = "sm_120f", "The family of `sm_120`.";
+    Compute121 = "sm_121", "Blackwell desktop (GB10).";
+    Compute121a = "sm_121a", "Exactly `sm_121`.";
+    Compute121f = "sm_121f", "The family of `sm_121`.";
+}
+
+impl fmt::Display for NvvmArch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.target_cpu())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NvvmArch;
+    use std::collections::BTreeSet;
+    use std::process::Command;
+
+    #[test]
+    fn the_list_is_what_rustc_knows_from_turing_on() {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let output = Command::new(rustc)
+            .args(["--print", "target-cpus", "--target", "nvptx64-nvidia-cuda"])
+            .output()
+            .unwrap();
+        let known: BTreeSet<String> = String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .filter_map(|line| line.split_whitespace().next())
+            .filter(|cpu| {
+                cpu.strip_prefix("sm_").is_some_and(|number| {
+                    let digits = number.trim_end_matches(['a', 'f']);
+                    digits.parse::<u32>().is_ok_and(|number| number >= 75)
+                })
+            })
+            .map(String::from)
+            .collect();
+        let ours: BTreeSet<String> = NvvmArch::ALL.iter().map(NvvmArch::to_string).collect();
+        assert_eq!(ours, known);
+    }
+}

@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The inner cargo: one kernels crate, one architecture, one PTX text.
+//!
+//! rustc's own NVPTX backend does the work, on a stable toolchain with `RUSTC_BOOTSTRAP=1`. `core`
+//! is compiled from source (`-Zbuild-std`), because the flags that keep collectives convergent must
+//! reach it too; that takes some 15 seconds once for a target folder. What depends on the
+//! architecture goes to the kernels crate alone, so every architecture shares that build, and fat
+//! LTO then compiles all that the kernels use for it.
+
+use crate::{CudaBuilderError, DebugInfo, NvvmArch, deps::Dependencies};
+use cargo_metadata::camino::Utf8Path;
+use cargo_metadata::diagnostic::{Diagnostic, DiagnosticLevel};
+use cargo_metadata::{Artifact, Message, MetadataCommand, Package, TargetKind};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The only target there is.
+const TARGET: &str = "nvptx64-nvidia-cuda";
+
+/// Flags for every crate of the device build, `core` included.
+///
+/// The first keeps rustc's lint for unknown cfgs quiet about the one that marks entry points. The
+/// other two keep the optimiser from duplicating barriers and shuffles or moving them across
+/// control flow, as rustc does by itself only from 1.97 on (rust-lang issue 137086).
+const RUSTFLAGS: [&str; 3] = [
+    "--check-cfg=cfg(cuda_entries)",
+    "-Zmir-enable-passes=-JumpThreading",
+    "-Cllvm-args=-force-attribute=convergent",
+];
+
+/// The `CARGO_…` variables that say where crates come from and how many jobs may run; all others
+/// are the outer build's own settings. A final `_` stands for all that begin so.
+const INHERITED: [&str; 9] = [
+    "CARGO_HOME",
+    "CARGO_MAKEFLAGS",
+    "CARGO_HTTP_",
+    "CARGO_NET_",
+    "CARGO_REGISTRIES_",
+    "CARGO_REGISTRY_",
+    "CARGO_RESOLVER_",
+    "CARGO_SOURCE_",
+    "CARGO_CACHE_",
+];
+
+/// Variables under other names by which an outer build would reach into the inner one.
+const FOREIGN: [&str; 13] = [
+    "CLIPPY_ARGS",
+    "DEBUG",
+    "HOST",
+    "NUM_JOBS",
+    "OPT_LEVEL",
+    "OUT_DIR",
+    "PROFILE",
+    "RUSTC_LINKER",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC_WRAPPER",
+    "RUSTDOCFLAGS",
+    "RUSTFLAGS",
+    "TARGET",
+];
+
+/// The programs of the toolchain that the outer build runs on.
+pub(crate) struct Toolchain {
+    cargo: OsString,
+    rustc: OsString,
+    sysroot: PathBuf,
+}
+
+impl Toolchain {
+    /// The toolchain named by the environment, as cargo sets it for build scripts, else the one
+    /// that applies in `folder`.
+    pub(crate) fn find(folder: &Path) -> Result<Self, CudaBuilderError> {
+        let program = |variable, default: &str| {
+            std::env::var_os(variable).unwrap_or_else(|| OsString::from(default))
+        };
+        let rustc = program("RUSTC", "rustc");
+        let failed = |reason: String| CudaBuilderError::Tool {
+            command: format!("{} --print sysroot", rustc.display()),
+            reason,
+        };
+        let output = Command::new(&rustc)
+            .args(["--print", "sysroot"])
+            .current_dir(folder)
+            .output()
+            .map_err(|error| failed(error.to_string()))?;
+        if !output.status.success() {
+            return Err(failed(stderr_of(&output)));
+        }
+        Ok(Self {
+            cargo: program("CARGO", "cargo"),
+            sysroot: PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end()),
+            rustc,
+        })
+    }
+
+    /// The toolchain's folder.
+    pub(crate) fn sysroot(&self) -> &Path {
+        &self.sysroot
+    }
+
+    /// Reads the manifest of the package in `folder`, without resolving its dependencies.
+    pub(crate) fn describe(&self, folder: &Path) -> Result<Kernels, CudaBuilderError> {
+        let manifest = folder.join("Cargo.toml");
+        if !manifest.is_file() {
+            return Err(CudaBuilderError::NoSuchPackage {
+                path: folder.to_owned(),
+            });
+        }
+        let metadata = MetadataCommand::new()
+            .cargo_path(&self.cargo)
+            .manifest_path(&manifest)
+            .current_dir(folder)
+            .env("CARGO_TERM_COLOR", "never")
+            .no_deps()
+            .exec()
+            .map_err(|source| CudaBuilderError::Metadata {
+                path: folder.to_owned(),
+                source: Box::new(source),
+            })?;
+        let package = metadata
+            .packages
+            .iter()
+            .find(|package| same_file(package.manifest_path.as_std_path(), &manifest))
+            .ok_or_else(|| CudaBuilderError::NoSuchPackage {
+                path: folder.to_owned(),
+            })?;
+        Ok(Kernels {
+            package: package.name.to_string(),
+            library: library_of(package)?,
+            manifest,
+            workspace: metadata.workspace_root.into_std_path_buf(),
+            target_dir: metadata.target_directory.into_std_path_buf(),
+        })
+    }
+}
+
+/// Fails unless the source of `core` is below `sysroot`.
+pub(crate) fn require_core_source(sysroot: &Path) -> Result<(), CudaBuilderError> {
+    let path = sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs");
+    if path.is_file() {
+        return Ok(());
+    }
+    Err(CudaBuilderError::MissingCoreSource {
+        sysroot: sysroot.to_owned(),
+        path,
+    })
+}
+
+/// A kernels crate, as its manifest describes it.
+pub(crate) struct Kernels {
+    /// The package's name, such as `kernels-gpu`.
+    pub(crate) package: String,
+    /// The library's name, such as `kernels_gpu`.
+    pub(crate) library: String,
+    /// The package's Cargo.toml.
+    pub(crate) manifest: PathBuf,
+    /// The root of the workspace that it is in.
+    pub(crate) workspace: PathBuf,
+    /// The target folder of that workspace.
+    pub(crate) target_dir: PathBuf,
+}
+
+/// The settings of one build.
+pub(crate) struct Settings {
+    pub(crate) release: bool,
+    pub(crate) debug: DebugInfo,
+    pub(crate) offline: bool,
+    pub(crate) locked: bool,
+}
+
+/// What one run of the inner cargo gave.
+pub(crate) struct Compiled {
+    /// Where the PTX text lies.
+    pub(crate) path: PathBuf,
+    /// The PTX text: every entry of the crate.
+    pub(crate) text: String,
+    /// rustc's warnings, rendered.
+    pub(crate) warnings: Vec<String>,
+    /// What went in.
+    pub(crate) dependencies: Dependencies,
+}
+
+/// Runs the inner cargo for one kernels crate.
+pub(crate) struct Compiler<'a> {
+    pub(crate) toolchain: &'a Toolchain,
+    pub(crate) kernels: &'a Kernels,
+    pub(crate) settings: &'a Settings,
+    /// The inner target folder, never the outer one: the outer cargo holds that one's lock.
+    pub(crate) target_dir: &'a Path,
+}
+
+impl Compiler<'_> {
+    /// Compiles the crate for `arch`.
+    pub(crate) fn compile(&self, arch: NvvmArch) -> Result<Compiled, CudaBuilderError> {
+        // cargo guards its folder while it runs; this lock holds until its outputs are read too,
+        // so that another build of the same crate cannot replace them in between.
+        let _lock = lock(self.target_dir)?;
+        let arguments = self.arguments();
+        let path = self.ptx_path(arch, &arguments);
+        let output = self.run(arch, &arguments, &path)?;
+        let messages = Message::parse_stream(&output.stdout[..])
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|error| self.unusable(error.to_string()))?;
+        if !output.status.success() {
+            return Err(CudaBuilderError::RustcFailed {
+                package: self.kernels.package.clone(),
+                arch: arch.target_cpu(),
+                diagnostics: failure(&messages, &output),
+            });
+        }
+        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => CudaBuilderError::NoPtx {
+                package: self.kernels.package.clone(),
+                arch: arch.target_cpu(),
+                path: path.clone(),
+                target_dir: self.target_dir.to_owned(),
+            },
+            _ => CudaBuilderError::io("read", &path)(error),
+        })?;
+        Ok(Compiled {
+            text,
+            path,
+            warnings: rendered(&messages, DiagnosticLevel::Warning),
+            dependencies: self.dependencies(&messages)?,
+        })
+    }
+
+    /// cargo's arguments, which no architecture changes: they decide what is built again.
+    fn arguments(&self) -> Vec<OsString> {
+        let Settings {
+            release,
+            debug,
+            offline,
+            locked,
+        } = *self.settings;
+        let mut arguments: Vec<OsString> = [
+            "rustc",
+            "--quiet",
+            "--lib",
+            "--crate-type=cdylib",
+            "--release",
+            "--message-format=json",
+            "-Zbuild-std=core",
+            // Paths in panics and line tables become relative to the workspace, to the package or
+            // to /rustc/HASH. Messages keep the real ones.
+            "-Ztrim-paths",
+            "--config=profile.release.trim-paths='object'",
+            "--config=profile.release.lto='fat'",
+            "--config=profile.release.codegen-units=1",
+            "--config=profile.release.panic='abort'",
+        ]
+        .map(OsString::from)
+        .into();
+        let opt_level = if release { 3 } else { 1 };
+        for setting in [
+            format!("opt-level={opt_level}"),
+            format!("debug-assertions={}", !release),
+            format!("overflow-checks={}", !release),
+            format!("debug='{}'", debug.profile_value()),
+        ] {
+            arguments.push(format!("--config=profile.release.{setting}").into());
+        }
+        for (flag, value) in [
+            ("--target", OsString::from(TARGET)),
+            ("--target-dir", self.target_dir.into()),
+            ("--manifest-path", self.kernels.manifest.clone().into()),
+        ] {
+            arguments.extend([OsString::from(flag), value]);
+        }
+        let options = [("--offline", offline), ("--locked", locked)];
+        let wanted = options.into_iter().filter(|(_, wanted)| *wanted);
+        arguments.extend(wanted.map(|(flag, _)| OsString::from(flag)));
+        arguments
+    }
+
+    /// A file of its own for every combination of settings: cargo does not know of this output, and
+    /// would call it fresh after other settings had replaced it.
+    fn ptx_path(&self, arch: NvvmArch, arguments: &[OsString]) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        (RUSTFLAGS, arguments).hash(&mut hasher);
+        self.profile_dir().join("deps").join(format!(
+            "{}-{:016x}.{arch}.s",
+            self.kernels.library,
+            hasher.finish()
+        ))
+    }
+
+    /// Where the inner cargo leaves what it builds for the target.
+    fn profile_dir(&self) -> PathBuf {
+        self.target_dir.join(TARGET).join("release")
+    }
+
+    /// Runs cargo to its end.
+    fn run(
+        &self,
+        arch: NvvmArch,
+        arguments: &[OsString],
+        ptx: &Path,
+    ) -> Result<Output, CudaBuilderError> {
+        let mut emit = OsString::from("--emit=asm=");
+        emit.push(ptx);
+        let mut command = Command::new(&self.toolchain.cargo);
+        let foreign = std::env::vars_os().map(|(name, _)| name);
+        for name in foreign.filter(|name| name.to_str().is_some_and(is_foreign)) {
+            command.env_remove(name);
+        }
+        command
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("RUSTC", &self.toolchain.rustc)
+            // Empty ones also switch off what a configuration file names.
+            .env("RUSTC_WRAPPER", "")
+            .env("RUSTC_WORKSPACE_WRAPPER", "")
+            // This one goes before every other source of flags.
+            .env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\u{1f}"))
+            // Fat LTO and incremental compilation exclude each other.
+            .env("CARGO_INCREMENTAL", "0")
+            .env("CARGO_TERM_COLOR", "never")
+            // A configured build folder would be the one that the outer cargo has locked.
+            .env("CARGO_BUILD_BUILD_DIR", self.target_dir)
+            .current_dir(self.kernels.manifest.parent().unwrap_or(Path::new(".")))
+            .args(arguments)
+            .args(["--", "--cfg=cuda_entries"])
+            .arg(format!("-Ctarget-cpu={arch}"))
+            // LTO runs only for a linked output, and there is nothing to link after it.
+            .arg("-Zno-link")
+            .arg(emit)
+            .output()
+            .map_err(|error| self.unusable(error.to_string()))
+    }
+
+    fn unusable(&self, reason: String) -> CudaBuilderError {
+        CudaBuilderError::Tool {
+            command: format!("{} rustc", self.toolchain.cargo.display()),
+            reason,
+        }
+    }
+
+    /// What went into the build that `messages` report.
+    fn dependencies(&self, messages: &[Message]) -> Result<Dependencies, CudaBuilderError> {
+        let read =
+            |path: &Path| fs::read_to_string(path).map_err(CudaBuilderError::io("read", path));
+        let profile = self.profile_dir();
+        let library = &self.kernels.library;
+        let mut dependencies = Dependencies::default();
+        dependencies.add_sources(
+            &read(&profile.join(library).with_extension("d"))?,
+            self.target_dir,
+        );
+        dependencies.add_variables(&read(
+            &profile.join("deps").join(library).with_extension("d"),
+        )?);
+
+        let artifacts = messages.iter().filter_map(|message| match message {
+            Message::CompilerArtifact(artifact) => Some(artifact),
+            _ => None,
+        });
+        for artifact in artifacts.filter(|artifact| self.is_local(artifact)) {
+            let manifest = artifact.manifest_path.as_std_path();
+            dependencies.files.insert(manifest.to_owned());
+            if let Some(dep_info) = artifact
+                .filenames
+                .first()
+                .and_then(|file| dep_info_of(file))
+            {
+                // Build scripts leave theirs elsewhere, and their sources are in cargo's list.
+                if dep_info.is_file() {
+                    dependencies.add_variables(&read(&dep_info)?);
+                }
+            }
+        }
+        let workspace = ["Cargo.toml", "Cargo.lock"].map(|name| self.kernels.workspace.join(name));
+        dependencies
+            .files
+            .extend(workspace.into_iter().filter(|path| path.is_file()));
+        Ok(dependencies)
+    }
+
+    /// Whether a crate is in a folder of the user's, rather than from a registry or the toolchain.
+    fn is_local(&self, artifact: &Artifact) -> bool {
+        artifact.package_id.repr.starts_with("path+file:")
+            && !artifact.manifest_path.starts_with(
+                Utf8Path::from_path(self.toolchain.sysroot()).unwrap_or(Utf8Path::new("/")),
+            )
+    }
+}
+
+/// Whether a variable of the environment belongs to the outer build.
+fn is_foreign(name: &str) -> bool {
+    if name.starts_with("CARGO_") {
+        return !INHERITED.iter().any(|kept| match kept.ends_with('_') {
+            true => name.starts_with(kept),
+            false => name == *kept,
+        });
+    }
+    name.starts_with("DEP_") || name.starts_with("__CARGO_") || FOREIGN.contains(&name)
+}
+
+/// rustc's dep-info for a library: `deps/libNAME-HASH.rlib` has `deps/NAME-HASH.d`.
+fn dep_info_of(library: &Utf8Path) -> Option<PathBuf> {
+    let stem = library.file_stem()?;
+    let name = stem.strip_prefix("lib").unwrap_or(stem);
+    Some(library.with_file_name(format!("{name}.d")).into())
+}
+
+/// The name of the package's library, whatever kind it is.
+fn library_of(package: &Package) -> Result<String, CudaBuilderError> {
+    let is_library = |kind: &TargetKind| {
+        matches!(
+            kind,
+            TargetKind::Lib | TargetKind::RLib | TargetKind::CDyLib | TargetKind::DyLib
+        )
+    };
+    package
+        .targets
+        .iter()
+        .find(|target| target.kind.iter().any(is_library))
+        .map(|target| target.name.replace('-', "_"))
+        .ok_or_else(|| CudaBuilderError::NoLibrary {
+            package: package.name.to_string(),
+        })
+}
+
+/// The rendered diagnostics of one level, without the lines that only count them.
+fn rendered(messages: &[Message], level: DiagnosticLevel) -> Vec<String> {
+    let counts = |diagnostic: &Diagnostic| {
+        let text = &diagnostic.message;
+        diagnostic.spans.is_empty()
+            && (text.ends_with(" emitted") || text.starts_with("aborting due to "))
+    };
+    messages
+        .iter()
+        .filter_map(|message| match message {
+            Message::CompilerMessage(message) => Some(&message.message),
+            _ => None,
+        })
+        .filter(|diagnostic| diagnostic.level == level && !counts(diagnostic))
+        .map(|diagnostic| match &diagnostic.rendered {
+            Some(text) => text.trim_end().to_owned(),
+            None => diagnostic.message.clone(),
+        })
+        .collect()
+}
+
+/// What the user is told of a failed build: rustc's errors or, where there are none (a dependency
+/// that cannot be found, a compiler that died), what cargo wrote.
+fn failure(messages: &[Message], output: &Output) -> String {
+    let mut errors = rendered(messages, DiagnosticLevel::Ice);
+    errors.extend(rendered(messages, DiagnosticLevel::Error));
+    if errors.is_empty() {
+        return stderr_of(output);
+    }
+    errors.join("\n\n")
+}
+
+fn stderr_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim().to_owned()
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+/// Takes this crate's own lock in the inner target folder, which ends with the returned file.
+fn lock(target_dir: &Path) -> Result<File, CudaBuilderError> {
+    fs::create_dir_all(target_dir).map_err(CudaBuilderError::io("create", target_dir))?;
+    let path = target_dir.join(".cuda_builder.lock");
+    let file = File::create(&path).map_err(CudaBuilderError::io("create", &path))?;
+    match file.lock() {
+        // As cargo does: some network file systems know no locks.
+        Err(error) if error.kind() != io::ErrorKind::Unsupported => {
+            Err(CudaBuilderError::io("lock", &path)(error))
+        }
+        _ => Ok(file),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_outer_build_stays_outside() {
+        for name in [
+            "CARGO_ENCODED_RUSTFLAGS",
+            "CARGO_TARGET_DIR",
+            "CARGO_BUILD_TARGET",
+            "CARGO_PROFILE_RELEASE_LTO",
+            "CARGO_HOMELY",
+            "RUSTC_WORKSPACE_WRAPPER",
+            "DEP_CUDA_ROOT",
+        ] {
+            assert!(is_foreign(name), "{name}");
+        }
+        for name in [
+            "CARGO",
+            "PATH",
+            "CARGO_HOME",
+            "CARGO_NET_OFFLINE",
+            "CARGO_REGISTRIES_X_INDEX",
+            "CARGO_MAKEFLAGS",
+            "RUSTUP_TOOLCHAIN",
+        ] {
+            assert!(!is_foreign(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_missing_core_source_names_the_file_and_the_commands() {
+        let error = require_core_source(Path::new("/no/such/toolchain")).unwrap_err();
+        let message = error.to_string();
+        for part in [
+            "/no/such/toolchain/lib/rustlib/src/rust/library/core/src/lib.rs",
+            "`cargo xtask setup`",
+            "`rustup component add rust-src`",
+        ] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    }
+}

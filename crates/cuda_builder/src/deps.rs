@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a build was made from, so that cargo reruns the build script when any of it changes.
+//!
+//! rustc and cargo both leave dep-info files (Makefile rules) beside what they build. Cargo's, for
+//! the kernels crate, names every source of that crate and of the path dependencies below it,
+//! build scripts' own inputs included, with absolute paths. rustc's, one for each crate, also tell
+//! which environment variables were read (`env!`, `option_env!`).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Files and variables that the build script is to be rerun for.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Dependencies {
+    /// Absolute paths.
+    pub(crate) files: BTreeSet<PathBuf>,
+    /// Names of environment variables.
+    pub(crate) variables: BTreeSet<String>,
+}
+
+impl Dependencies {
+    /// Adds the sources that cargo's dep-info names, but for those below `generated`: what was
+    /// made during the build is no input of it.
+    pub(crate) fn add_sources(&mut self, dep_info: &str, generated: &Path) {
+        self.files.extend(
+            prerequisites(dep_info)
+                .map(PathBuf::from)
+                .filter(|path| !path.starts_with(generated)),
+        );
+    }
+
+    /// Adds the environment variables that rustc's dep-info names, but for those that the inner
+    /// cargo sets itself.
+    pub(crate) fn add_variables(&mut self, dep_info: &str) {
+        let names = dep_info
+            .lines()
+            .filter_map(|line| line.strip_prefix("# env-dep:"))
+            .map(|variable| variable.split('=').next().unwrap_or(variable))
+            .filter(|name| !name.starts_with("CARGO") && *name != "OUT_DIR");
+        self.variables.extend(names.map(String::from));
+    }
+
+    /// Adds all that `other` has.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.files.extend(other.files);
+        self.variables.extend(other.variables);
+    }
+
+    /// The lines by which a build script tells cargo.
+    pub(crate) fn cargo_lines(&self) -> impl Iterator<Item = String> {
+        let files = self
+            .files
+            .iter()
+            .map(|path| format!("cargo::rerun-if-changed={}", path.display()));
+        let variables = self
+            .variables
+            .iter()
+            .map(|name| format!("cargo::rerun-if-env-changed={name}"));
+        files.chain(variables)
+    }
+}
+
+/// The files on the right-hand side of all rules, where `\ ` stands for a space.
+fn prerequisites(dep_info: &str) -> impl Iterator<Item = String> {
+    dep_info
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(": "))
+        .flat_map(|(_target, list)| {
+            let mut names: Vec<String> = Vec::new();
+            let mut continued = false;
+            for word in list.split(' ') {
+                let (word, more) = match word.strip_suffix('\\') {
+                    Some(start) => (start, true),
+                    None => (word, false),
+                };
+                match names.last_mut() {
+                    Some(name) if continued => {
+                        name.push(' ');
+                        name.push_str(word);
+                    }
+                    _ => names.push(word.to_owned()),
+                }
+                continued = more;
+            }
+            names.retain(|name| !name.is_empty());
+            names
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_those_of_every_rule_outside_the_generated_folder() {
+        let mut dependencies = Dependencies::default();
+        dependencies.add_sources(
+            "/t/k.ptx: /w/k/src/lib.rs /w/my\\ std/src/lib.rs /t/build/x/out/gen.rs\n\
+             /t/k.d: /w/k/src/add.rs\n\n/w/k/src/lib.rs:\n",
+            Path::new("/t"),
+        );
+        let expected = ["/w/k/src/add.rs", "/w/k/src/lib.rs", "/w/my std/src/lib.rs"];
+        assert_eq!(dependencies.files, expected.map(PathBuf::from).into());
+    }
+
+    #[test]
+    fn variables_are_those_read_but_not_set_by_cargo() {
+        let mut dependencies = Dependencies::default();
+        dependencies.add_variables(
+            "k.d: src/lib.rs\n# env-dep:TILE=16\n# env-dep:UNSET\n# env-dep:CARGO_PKG_NAME=k\n\
+             # env-dep:OUT_DIR=/t\n",
+        );
+        let lines: Vec<_> = dependencies.cargo_lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "cargo::rerun-if-env-changed=TILE",
+                "cargo::rerun-if-env-changed=UNSET"
+            ]
+        );
+    }
+}

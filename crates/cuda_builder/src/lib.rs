@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From a crate of GPU kernels to PTX modules, in the build script of the crate that launches them.
+//!
+//! The names are Rust-CUDA's; the compiler is the ordinary pinned rustc with its own NVPTX backend.
+//! No CUDA toolkit, no LLVM and no nightly toolchain is needed, only the source of `core`, which
+//! `rustup component add rust-src` brings (or a `rust-toolchain.toml` with `rust-src` among its
+//! components).
+//!
+//! # A build script
+//!
+//! ```no_run
+//! // build.rs, beside a kernels crate in the folder `kernels`
+//! use cuda_builder::{CudaBuilder, CudaBuilderError, NvvmArch};
+//!
+//! fn main() -> Result<(), CudaBuilderError> {
+//!     CudaBuilder::new("kernels")
+//!         .archs(&[NvvmArch::Compute75, NvvmArch::Compute80, NvvmArch::Compute90a])
+//!         .build()?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The crate then embeds every module, each as (module, architecture, PTX):
+//!
+//! ```ignore
+//! const MODULES: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/kernels.ptx.rs"));
+//! ```
+//!
+//! # What comes out
+//!
+//! A kernel says which module it belongs to (`#[kernel]` of `cuda_std`). For each module and each
+//! architecture there is one file, `<module>.<arch>.ptx`, in the folder `<package>.ptx.d`, and for
+//! all of them the expression above in `<package_with_underscores>.ptx.rs`; both lie in `OUT_DIR`
+//! or where [`CudaBuilder::copy_to`] says. A module has its kernels, with their launch bounds, and
+//! what they use. Files are replaced as a whole and only when they change, and files of modules
+//! that are no more go away. No path of the machine that built them is in them.
+//!
+//! # How it builds
+//!
+//! An inner cargo compiles `core`, the kernels crate and what that depends on for the GPU, in a
+//! target folder of its own, `cuda_builder` inside the outer one, which debug, release and clippy
+//! builds share. `core` takes some 15 seconds the first time; after that only the kernels crate is
+//! compiled, once for each architecture, and only when the build script runs. It runs when a source
+//! file or manifest of the kernels crate or of its path dependencies changes, or the workspace's
+//! Cargo.toml or Cargo.lock, or an environment variable that one of them reads. rustc's warnings
+//! become warnings of the build script, its errors are in [`CudaBuilderError::RustcFailed`].
+//! Builds at the same time wait for each other.
+//!
+//! The kernels crate is an ordinary library: the host compiles it too, and needs no
+//! `crate-type = ["cdylib"]`. Only in the device build, and only for the crate that is built, is the
+//! cfg `cuda_entries` set, so that the kernels of its dependencies do not come out a second time.
+//!
+//! # Network
+//!
+//! The first build downloads, besides the crate's own dependencies, the few crates that the
+//! standard library's lock file names; after that none is needed. Cargo does not tell build scripts
+//! of its flags `--offline`, `--locked` and `--frozen`; the variable `CARGO_NET_OFFLINE` and the
+//! configuration files reach the inner cargo, and [`CudaBuilder::offline`] and
+//! [`CudaBuilder::locked`] set the same here.
+
+#![deny(missing_docs)]
+
+mod arch;
+mod cargo;
+mod deps;
+mod error;
+mod output;
+mod ptx;
+
+pub use arch::NvvmArch;
+pub use error::CudaBuilderError;
+
+use cargo::{Compiler, Kernels, Settings, Toolchain};
+use deps::Dependencies;
+use output::Output;
+use std::path::{Path, PathBuf};
+
+/// How much debug information the PTX carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DebugInfo {
+    /// None.
+    #[default]
+    None,
+    /// Source files and lines (`.file`, `.loc`), for profilers; the code is the same as without.
+    LineTables,
+}
+
+impl DebugInfo {
+    /// The value of `debug` in a cargo profile. Line tables in full would also write debug
+    /// sections, which refer to all kernels of the crate and cannot be split into modules.
+    fn profile_value(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::LineTables => "line-directives-only",
+        }
+    }
+}
+
+/// One PTX module for one architecture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PtxFile {
+    /// The module's name, as the kernels in it give it.
+    pub module: String,
+    /// The architecture that it was compiled for.
+    pub arch: NvvmArch,
+    /// The file, as an absolute path.
+    pub path: PathBuf,
+}
+
+/// Compiles a kernels crate to PTX; see the [crate's page](crate) for a build script with it.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is compiled before `build`"]
+pub struct CudaBuilder {
+    path_to_crate: PathBuf,
+    archs: Vec<NvvmArch>,
+    release: bool,
+    debug: DebugInfo,
+    copy_to: Option<PathBuf>,
+    target_dir: Option<PathBuf>,
+    offline: bool,
+    locked: bool,
+}
+
+impl CudaBuilder {
+    /// A builder for the package in the folder `path_to_crate`, which may be relative to the
+    /// current folder (in a build script that is the package's own). Unless told otherwise it
+    /// builds for [`NvvmArch::Compute75`], optimised and without debug information.
+    pub fn new(path_to_crate: impl AsRef<Path>) -> Self {
+        Self {
+            path_to_crate: path_to_crate.as_ref().to_owned(),
+            archs: vec![NvvmArch::Compute75],
+            release: true,
+            debug: DebugInfo::None,
+            copy_to: None,
+            target_dir: None,
+            offline: false,
+            locked: false,
+        }
+    }
+
+    /// Builds for this architecture alone.
+    pub fn arch(self, arch: NvvmArch) -> Self {
+        self.archs(&[arch])
+    }
+
+    /// Builds for each of these architectures, with one build of `core`. One that is named twice
+    /// counts once; an empty list stands for [`NvvmArch::Compute75`].
+    pub fn archs(mut self, archs: &[NvvmArch]) -> Self {
+        self.archs = match archs {
+            [] => vec![NvvmArch::Compute75],
+            _ => archs.to_vec(),
+        };
+        self.archs.sort_unstable();
+        self.archs.dedup();
+        self
+    }
+
+    /// Whether to optimise in full, which is the default. Otherwise overflow checks and debug
+    /// assertions are compiled in, in `core` too, and the optimiser does less.
+    pub fn release(mut self, release: bool) -> Self {
+        self.release = release;
+        self
+    }
+
+    /// How much debug information to write; none is the default.
+    pub fn debug(mut self, debug: DebugInfo) -> Self {
+        self.debug = debug;
+        self
+    }
+
+    /// The folder to write to instead of `OUT_DIR`. It is made if it does not exist. Outside a
+    /// build script it has to be given.
+    pub fn copy_to(mut self, folder: impl AsRef<Path>) -> Self {
+        self.copy_to = Some(folder.as_ref().to_owned());
+        self
+    }
+
+    /// The target folder of the inner cargo instead of `cuda_builder` inside the outer one. It must
+    /// not be the outer one itself, whose lock the outer cargo holds.
+    pub fn target_dir(mut self, folder: impl AsRef<Path>) -> Self {
+        self.target_dir = Some(folder.as_ref().to_owned());
+        self
+    }
+
+    /// Whether the inner cargo gets `--offline`. Not by default.
+    pub fn offline(mut self, offline: bool) -> Self {
+        self.offline = offline;
+        self
+    }
+
+    /// Whether the inner cargo gets `--locked`, so that it fails rather than change Cargo.lock. Not
+    /// by default.
+    pub fn locked(mut self, locked: bool) -> Self {
+        self.locked = locked;
+        self
+    }
+
+    /// Compiles, and returns the modules ordered by name and architecture.
+    ///
+    /// In a build script (`OUT_DIR` is set) it prints the lines that tell cargo when to rerun it,
+    /// and rustc's warnings as warnings of the build script. Elsewhere it prints no such lines, and
+    /// the warnings go to stderr.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaBuilderError`] lists them. After [`CudaBuilderError::MissingCoreSource`] a build script
+    /// may go on without device code: it is rerun when the source has come.
+    pub fn build(self) -> Result<Vec<PtxFile>, CudaBuilderError> {
+        let out_dir = std::env::var_os("OUT_DIR").map(PathBuf::from);
+        let folder = absolute(&self.path_to_crate)?;
+        if !folder.is_dir() {
+            return Err(CudaBuilderError::CrateNotFound { path: folder });
+        }
+        let toolchain = Toolchain::find(&folder)?;
+        let kernels = toolchain.describe(&folder)?;
+        if let Err(error) = cargo::require_core_source(toolchain.sysroot()) {
+            if let (CudaBuilderError::MissingCoreSource { path, .. }, Some(_)) = (&error, &out_dir)
+            {
+                print_lines(&until_it_appears(path));
+            }
+            return Err(error);
+        }
+        let output = Output {
+            folder: match self.copy_to.as_deref().or(out_dir.as_deref()) {
+                Some(folder) => absolute(folder)?,
+                None => return Err(CudaBuilderError::NoOutputDir),
+            },
+            package: &kernels.package,
+        };
+        let target_dir = match &self.target_dir {
+            Some(folder) => absolute(folder)?,
+            None => default_target_dir(out_dir.as_deref(), &kernels),
+        };
+        let settings = Settings {
+            release: self.release,
+            debug: self.debug,
+            offline: self.offline,
+            locked: self.locked,
+        };
+        let compiler = Compiler {
+            toolchain: &toolchain,
+            kernels: &kernels,
+            settings: &settings,
+            target_dir: &target_dir,
+        };
+        let built = compile_all(&compiler, &self.archs)?;
+        let files = output.write(&built.modules)?;
+        match out_dir {
+            Some(_) => {
+                print_lines(&built.dependencies);
+                for line in built.warnings.iter().flat_map(|warning| warning.lines()) {
+                    println!("cargo::warning={line}");
+                }
+            }
+            None => built
+                .warnings
+                .iter()
+                .for_each(|warning| eprintln!("{warning}\n")),
+        }
+        Ok(files)
+    }
+}
+
+/// What all runs of the inner cargo gave together.
+#[derive(Default)]
+struct Built {
+    /// Name, architecture and text of each module.
+    modules: Vec<(String, NvvmArch, String)>,
+    /// rustc's warnings; those that every architecture has, once.
+    warnings: Vec<String>,
+    dependencies: Dependencies,
+}
+
+/// Compiles for each architecture and splits what comes out into modules.
+fn compile_all(compiler: &Compiler, archs: &[NvvmArch]) -> Result<Built, CudaBuilderError> {
+    let mut built = Built::default();
+    for &arch in archs {
+        let compiled = compiler.compile(arch)?;
+        let path = compiled.path;
+        let modules = ptx::split(&compiled.text).map_err(|error| {
+            let (line, reason) = (error.line, error.reason);
+            match error.in_note {
+                true => CudaBuilderError::EntryNote { path, line, reason },
+                false => CudaBuilderError::MalformedPtx { path, line, reason },
+            }
+        })?;
+        if modules.is_empty() {
+            return Err(CudaBuilderError::NoKernels {
+                package: compiler.kernels.package.clone(),
+            });
+        }
+        let modules = modules.into_iter();
+        built
+            .modules
+            .extend(modules.map(|(name, text)| (name.to_owned(), arch, text)));
+        for warning in compiled.warnings {
+            if !built.warnings.contains(&warning) {
+                built.warnings.push(warning);
+            }
+        }
+        built.dependencies.extend(compiled.dependencies);
+    }
+    built.modules.sort();
+    Ok(built)
+}
+
+/// `cuda_builder` in the outer target folder: the one that `OUT_DIR` is in, else the one that the
+/// kernels crate would be built in by itself.
+fn default_target_dir(out_dir: Option<&Path>, kernels: &Kernels) -> PathBuf {
+    let triple = std::env::var_os("TARGET");
+    let outer = out_dir.and_then(|out_dir| {
+        // TARGET_DIR[/TRIPLE]/PROFILE/build/…/out
+        let build = out_dir.ancestors().find(|path| path.ends_with("build"))?;
+        let above = build.parent()?.parent()?;
+        match triple.filter(|triple| above.ends_with(triple)) {
+            Some(_) => above.parent(),
+            None => Some(above),
+        }
+    });
+    outer.unwrap_or(&kernels.target_dir).join("cuda_builder")
+}
+
+/// Reruns the build script when the file at `path` has appeared, by its nearest folder that exists:
+/// cargo would call a missing file changed every time.
+fn until_it_appears(path: &Path) -> Dependencies {
+    let mut dependencies = Dependencies::default();
+    let nearest = path.ancestors().find(|path| path.exists());
+    dependencies.files.extend(nearest.map(Path::to_owned));
+    dependencies
+}
+
+fn print_lines(dependencies: &Dependencies) {
+    for line in dependencies.cargo_lines() {
+        println!("{line}");
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, CudaBuilderError> {
+    std::path::absolute(path).map_err(CudaBuilderError::io("find", path))
+}

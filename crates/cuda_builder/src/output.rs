@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writing the modules: a folder of PTX files and a Rust expression that embeds them.
+//!
+//! Every file is written beside its place and renamed, so that a reader sees the old or the new one
+//! and never half of one, and only where it differs, so that nothing downstream is rebuilt for
+//! nothing.
+
+use crate::{CudaBuilderError, NvvmArch, PtxFile};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where the modules of one kernels crate go.
+pub(crate) struct Output<'a> {
+    /// An absolute path.
+    pub(crate) folder: PathBuf,
+    /// The package's name.
+    pub(crate) package: &'a str,
+}
+
+impl Output<'_> {
+    /// Writes the modules, given as (name, architecture, text), then the expression, and then
+    /// removes the files of modules that are no more.
+    pub(crate) fn write(
+        &self,
+        modules: &[(String, NvvmArch, String)],
+    ) -> Result<Vec<PtxFile>, CudaBuilderError> {
+        let ptx_folder = self.folder.join(format!("{}.ptx.d", self.package));
+        fs::create_dir_all(&ptx_folder).map_err(CudaBuilderError::io("create", &ptx_folder))?;
+        let mut files = Vec::new();
+        for (module, arch, text) in modules {
+            let path = ptx_folder.join(format!("{module}.{arch}.ptx"));
+            replace(&path, text)?;
+            files.push(PtxFile {
+                module: module.clone(),
+                arch: *arch,
+                path,
+            });
+        }
+        let library = self.package.replace('-', "_");
+        let expression = self.folder.join(format!("{library}.ptx.rs"));
+        replace(&expression, &embedding(&files))?;
+        let current: BTreeSet<&Path> = files.iter().map(|file| file.path.as_path()).collect();
+        remove_all_but(&current, &ptx_folder)?;
+        Ok(files)
+    }
+}
+
+/// A Rust expression of type `&[(&str, &str, &str)]`: module, architecture, PTX.
+fn embedding(files: &[PtxFile]) -> String {
+    let mut expression = String::from("&[\n");
+    for PtxFile { module, arch, path } in files {
+        let arch = arch.target_cpu();
+        expression.push_str(&format!(
+            "    ({module:?}, {arch:?}, include_str!({path:?})),\n"
+        ));
+    }
+    expression.push_str("]\n");
+    expression
+}
+
+/// Gives the file at `path` this text, unless it has it.
+fn replace(path: &Path, text: &str) -> Result<(), CudaBuilderError> {
+    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
+        return Ok(());
+    }
+    // Unique among the processes and the threads that may write the same file.
+    static WRITES: AtomicU32 = AtomicU32::new(0);
+    let number = WRITES.fetch_add(1, Ordering::Relaxed);
+    let mut beside = OsString::from(path);
+    beside.push(format!(".{}.{number}.tmp", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    written.map_err(|error| {
+        // The write has failed already; a leftover that cannot be removed changes nothing.
+        let _ = fs::remove_file(&beside);
+        CudaBuilderError::io("write", path)(error)
+    })
+}
+
+/// Removes the PTX files in `folder` that are not `current`. Another build may do so at the same
+/// time.
+fn remove_all_but(current: &BTreeSet<&Path>, folder: &Path) -> Result<(), CudaBuilderError> {
+    for entry in fs::read_dir(folder).map_err(CudaBuilderError::io("read", folder))? {
+        let path = entry.map_err(CudaBuilderError::io("read", folder))?.path();
+        let stale = path.extension().is_some_and(|extension| extension == "ptx");
+        if stale && !current.contains(path.as_path()) {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(CudaBuilderError::io("remove", &path)(error));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}

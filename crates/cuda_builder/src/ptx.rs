@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One PTX text with every entry of a crate, split into modules.
+//!
+//! rustc compiles all entries of a kernels crate at once; the driver should load no more than what
+//! a program uses. Each entry carries a note that names its module. A module gets the text's
+//! header, its entries with their launch bounds, and exactly those other items (functions,
+//! variables, shared arrays, declarations, aliases) that its entries reach, all in their original
+//! order. The text is read once; a module costs a walk over what it reaches.
+//!
+//! Names match by spelling alone, whatever the scope: a local that is spelled like a global brings
+//! that global along, which costs a few bytes and changes nothing.
+
+mod item;
+mod lexer;
+mod note;
+
+use item::{Item, ItemKind, Parsed};
+use note::Note;
+use std::collections::{BTreeMap, HashMap};
+
+/// Why a text cannot be split.
+#[derive(Debug, PartialEq)]
+pub(crate) struct PtxError {
+    /// Whether the notes are at fault, rather than the text.
+    pub(crate) in_note: bool,
+    /// The line, counted from 1.
+    pub(crate) line: usize,
+    /// What is wrong there.
+    pub(crate) reason: String,
+}
+
+impl PtxError {
+    fn malformed(line: usize, reason: impl Into<String>) -> Self {
+        Self {
+            in_note: false,
+            line,
+            reason: reason.into(),
+        }
+    }
+
+    fn note(line: usize, reason: impl Into<String>) -> Self {
+        Self {
+            in_note: true,
+            ..Self::malformed(line, reason)
+        }
+    }
+}
+
+/// Splits `text` into one PTX text for each module, by the modules' names. Empty where the text has
+/// no entries.
+pub(crate) fn split(text: &str) -> Result<BTreeMap<&str, String>, PtxError> {
+    let Parsed { items, notes } = item::parse(text)?;
+    for directive in [".version", ".target", ".address_size"] {
+        let head = |item: &Item| text[item.start..].starts_with(directive);
+        if !items.iter().any(head) {
+            let reason = format!("there is no `{directive}` directive");
+            return Err(PtxError::malformed(1, reason));
+        }
+    }
+    let entries = match_notes(&items, &notes)?;
+
+    let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (index, item) in items.iter().enumerate() {
+        for &name in &item.names {
+            by_name.entry(name).or_default().push(index);
+        }
+    }
+    let mut modules: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (&index, note) in &entries {
+        modules.entry(note.module).or_default().push(index);
+    }
+    let modules = modules.into_iter().map(|(module, roots)| {
+        let kept = reach(&items, &by_name, roots);
+        (module, assemble(text, &items, &kept, &entries))
+    });
+    Ok(modules.collect())
+}
+
+/// The note of each entry, by the entry's index. One of either without the other is an error.
+fn match_notes<'n, 'a>(
+    items: &[Item<'a>],
+    notes: &'n [Note<'a>],
+) -> Result<BTreeMap<usize, &'n Note<'a>>, PtxError> {
+    let mut by_entry = HashMap::new();
+    for note in notes {
+        if by_entry.insert(note.entry, note).is_some() {
+            let reason = format!("entry `{}` has two notes", note.entry);
+            return Err(PtxError::note(note.line, reason));
+        }
+    }
+    let mut entries = BTreeMap::new();
+    for (index, item) in items.iter().enumerate() {
+        if let ItemKind::Entry { .. } = item.kind {
+            let name = item.names[0];
+            let note = by_entry.remove(name).ok_or_else(|| {
+                let reason = format!("entry `{name}` has no note: was it made by `#[kernel]`?");
+                PtxError::note(item.line, reason)
+            })?;
+            entries.insert(index, note);
+        }
+    }
+    match notes.iter().find(|note| by_entry.contains_key(note.entry)) {
+        None => Ok(entries),
+        Some(note) => {
+            let reason = format!("there is no entry `{}`", note.entry);
+            Err(PtxError::note(note.line, reason))
+        }
+    }
+}
+
+/// Which items a module keeps: the global ones, its entries, and all that these use.
+fn reach(items: &[Item], by_name: &HashMap<&str, Vec<usize>>, roots: Vec<usize>) -> Vec<bool> {
+    let mut kept: Vec<bool> = items
+        .iter()
+        .map(|item| item.kind == ItemKind::Global)
+        .collect();
+    let mut pending = roots;
+    while let Some(index) = pending.pop() {
+        if !std::mem::replace(&mut kept[index], true) {
+            let used = items[index]
+                .words
+                .iter()
+                .filter_map(|word| by_name.get(word));
+            pending.extend(used.flatten());
+        }
+    }
+    kept
+}
+
+/// Writes the kept items, launch bounds put before the entries' bodies.
+fn assemble(text: &str, items: &[Item], kept: &[bool], entries: &BTreeMap<usize, &Note>) -> String {
+    let mut module = String::new();
+    for (index, item) in items.iter().enumerate().filter(|(index, _)| kept[*index]) {
+        match (item.kind, entries.get(&index)) {
+            (ItemKind::Entry { body }, Some(note)) => {
+                let head = text[item.start..body].trim_end();
+                let directives = note.directives();
+                module.extend([head, "\n", &directives, &text[body..item.end]]);
+            }
+            _ => module.push_str(text[item.start..item.end].trim_end()),
+        }
+        module.push('\n');
+    }
+    module
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = ".version 7.0\n.target sm_80\n.address_size 64\n";
+
+    fn with_header(text: &str) -> String {
+        format!("{HEADER}{text}")
+    }
+
+    #[test]
+    fn a_module_has_what_its_entries_reach_and_nothing_else() {
+        let text = with_header(
+            "//cuda_builder entry=a module=m1 max_threads=256 min_blocks=2\n\
+             //cuda_builder entry=b module=m2\n\
+             .shared .align 16 .b8 sh_a[64];\n\
+             .shared .align 16 .b8 sh_b[64];\n\
+             // .globl a\n\
+             .func deep();\n\
+             .extern .func trap_report(.param .b64 p);\n\
+             .global .align 8 .u64 table[2] = {generic(text), 0};\n\
+             .global .align 1 .b8 text[3] = {65, 66, 0};\n\
+             .visible .entry a(\n.param .u64 a_0\n)\n{\nmov.u32 %r1, sh_a;\n}\n\
+             .visible .entry b()\n{\nld.global.u32 %r1, [sh_b+4];\ncall.uni deep, ();\n}\n\
+             .func deep()\n{\nmov.u64 %rd1, table;\n}\n",
+        );
+        let modules = split(&text).unwrap();
+        assert_eq!(modules.keys().copied().collect::<Vec<_>>(), ["m1", "m2"]);
+        let expected = "\
+            .shared .align 16 .b8 sh_a[64];\n\
+            .visible .entry a(\n.param .u64 a_0\n)\n.maxntid 256, 1, 1\n.minnctapersm 2\n\
+            {\nmov.u32 %r1, sh_a;\n}\n";
+        assert_eq!(modules["m1"], with_header(expected));
+        let expected = "\
+            .shared .align 16 .b8 sh_b[64];\n\
+            .func deep();\n\
+            .global .align 8 .u64 table[2] = {generic(text), 0};\n\
+            .global .align 1 .b8 text[3] = {65, 66, 0};\n\
+            .visible .entry b()\n{\nld.global.u32 %r1, [sh_b+4];\ncall.uni deep, ();\n}\n\
+            .func deep()\n{\nmov.u64 %rd1, table;\n}\n";
+        assert_eq!(modules["m2"], with_header(expected));
+    }
+
+    #[test]
+    fn recursion_and_aliases_end() {
+        let text = with_header(
+            "//cuda_builder entry=a module=m\n\
+             .func even();\n.func odd() { call even, (); }\n.func even() { call odd, (); }\n\
+             .func other();\n.alias other, odd;\n\
+             .visible .entry a() { call other, (); }\n",
+        );
+        let module = &split(&text).unwrap()["m"];
+        assert_eq!(module.matches(".func").count(), 4);
+        assert!(module.contains(".alias other, odd;"));
+    }
+
+    #[test]
+    fn of_the_debug_information_line_tables_stay() {
+        let text = with_header(
+            "//cuda_builder entry=a module=m\n\
+             .visible .entry a() {\n$L__func_begin0:\n.loc 1 20 0\n\
+             .loc 1 5 31, function_name $L__info_string0, inlined_at 1 20 0\nret;\n}\n\
+             .section .debug_info { .b64 $L__func_begin0 }\n\
+             .section .debug_str { $L__info_string0: .b8 97, 0 }\n\
+             .section\t.debug_macinfo\t{\t}\n\
+             .file\t1 \"./k/src/lib.rs\"\n",
+        );
+        let module = &split(&text).unwrap()["m"];
+        assert!(module.contains(".file\t1 \"./k/src/lib.rs\"\n"));
+        assert!(module.contains(".section .debug_str"));
+        assert!(!module.contains(".debug_info") && !module.contains(".debug_macinfo"));
+    }
+
+    #[test]
+    fn a_text_without_entries_has_no_modules() {
+        assert!(split(&with_header(".func f() { }")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn entries_and_notes_come_in_pairs() {
+        for (text, line, reason) in [
+            (".entry a() { }", 4, "entry `a` has no note"),
+            ("\n//cuda_builder entry=a module=m", 5, "no entry `a`"),
+            (
+                "//cuda_builder entry=a module=m\n//cuda_builder entry=a module=n\n.entry a() { }",
+                5,
+                "entry `a` has two notes",
+            ),
+        ] {
+            let text = with_header(text);
+            let error = split(&text).unwrap_err();
+            assert!(error.in_note && error.line == line, "{error:?}");
+            assert!(error.reason.contains(reason), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_header_is_required() {
+        let error = split(".version 7.0\n.address_size 64\n").unwrap_err();
+        assert_eq!(
+            error,
+            PtxError::malformed(1, "there is no `.target` directive")
+        );
+    }
+}

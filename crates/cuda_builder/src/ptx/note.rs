@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The notes that `#[kernel]` leaves in the PTX, one comment line for each entry point:
+//!
+//! ```text
+//! //cuda_builder entry=add_f32 module=binary_f32 max_threads=256 min_blocks=2
+//! ```
+//!
+//! They carry what rustc has no attribute for: the module that an entry goes to and its launch
+//! bounds.
+
+use super::PtxError;
+
+/// How a note begins.
+const PREFIX: &str = "//cuda_builder ";
+
+/// The most threads that a block of any GPU may have.
+const MAX_BLOCK_THREADS: u32 = 1024;
+
+/// One note.
+#[derive(Debug, PartialEq)]
+pub(super) struct Note<'a> {
+    /// The entry's name.
+    pub(super) entry: &'a str,
+    /// The name of the module it goes to.
+    pub(super) module: &'a str,
+    /// The most threads a block may have: with it ptxas can plan registers.
+    max_threads: Option<u32>,
+    /// The blocks that one multiprocessor should be able to hold at a time.
+    min_blocks: Option<u32>,
+    /// Where it stands.
+    pub(super) line: usize,
+}
+
+impl<'a> Note<'a> {
+    /// Reads a comment; `None` where it is an ordinary one.
+    pub(super) fn parse(comment: &'a str, line: usize) -> Result<Option<Self>, PtxError> {
+        let Some(words) = comment.strip_prefix(PREFIX) else {
+            return Ok(None);
+        };
+        let error = |reason: String| PtxError::note(line, reason);
+        let (mut entry, mut module) = (None, None);
+        let (mut max_threads, mut min_blocks) = (None, None);
+        for word in words.trim_end().split(' ') {
+            let (key, value) = word
+                .split_once('=')
+                .ok_or_else(|| error(format!("`{word}` is not of the form key=value")))?;
+            let before = match key {
+                "entry" => entry.replace(value).is_some(),
+                "module" => module.replace(file_name(value).map_err(error)?).is_some(),
+                "max_threads" => {
+                    let value = count(key, value, MAX_BLOCK_THREADS).map_err(error)?;
+                    max_threads.replace(value).is_some()
+                }
+                "min_blocks" => {
+                    let value = count(key, value, u32::MAX).map_err(error)?;
+                    min_blocks.replace(value).is_some()
+                }
+                _ => return Err(error(format!("unknown key `{key}`"))),
+            };
+            if before {
+                return Err(error(format!("key `{key}` stands twice")));
+            }
+        }
+        let entry = entry.ok_or_else(|| error("key `entry` is missing".into()))?;
+        let module = module.ok_or_else(|| error("key `module` is missing".into()))?;
+        if min_blocks.is_some() && max_threads.is_none() {
+            // PTX gives .minnctapersm no meaning without a bound on the block.
+            let reason = format!("`{entry}` has key `min_blocks` without key `max_threads`");
+            return Err(error(reason));
+        }
+        Ok(Some(Self {
+            entry,
+            module,
+            max_threads,
+            min_blocks,
+            line,
+        }))
+    }
+
+    /// The directives between the entry's parameters and its body, each on a line.
+    ///
+    /// `.maxntid` bounds the product of its dimensions: blocks of any shape are let through.
+    pub(super) fn directives(&self) -> String {
+        let threads = self.max_threads.map(|n| format!(".maxntid {n}, 1, 1\n"));
+        let blocks = self.min_blocks.map(|n| format!(".minnctapersm {n}\n"));
+        threads.into_iter().chain(blocks).collect()
+    }
+}
+
+/// A module's name becomes a file's.
+fn file_name(value: &str) -> Result<&str, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if value.is_empty() || !value.chars().all(plain) {
+        return Err(format!(
+            "module name `{value}` is not one or more of letters, digits, `_` and `-`"
+        ));
+    }
+    Ok(value)
+}
+
+fn count(key: &str, value: &str, max: u32) -> Result<u32, String> {
+    match value.parse() {
+        Ok(number) if (1..=max).contains(&number) => Ok(number),
+        _ => Err(format!(
+            "`{key}={value}` is not a whole number from 1 to {max}"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(comment: &str) -> String {
+        let error = Note::parse(comment, 7).unwrap_err();
+        assert_eq!(error, PtxError::note(7, error.reason.clone()));
+        error.reason
+    }
+
+    #[test]
+    fn a_note_has_a_module_and_perhaps_bounds() {
+        let note = Note::parse("//cuda_builder entry=add module=m\r", 1);
+        assert_eq!(note.unwrap().unwrap().directives(), "");
+        let note = Note::parse(
+            "//cuda_builder min_blocks=2 module=m entry=add max_threads=256",
+            1,
+        );
+        let note = note.unwrap().unwrap();
+        assert_eq!((note.entry, note.module), ("add", "m"));
+        assert_eq!(note.directives(), ".maxntid 256, 1, 1\n.minnctapersm 2\n");
+    }
+
+    #[test]
+    fn other_comments_are_none() {
+        for comment in ["// cuda_builder entry=a", "//", "/* cuda_builder */"] {
+            assert_eq!(Note::parse(comment, 1), Ok(None));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (words, expected) in [
+            ("entry=a module=m threads=3", "unknown key `threads`"),
+            ("entry=a module=m entry=b", "key `entry` stands twice"),
+            ("entry=a  module=m", "`` is not of the form key=value"),
+            ("entry=a", "key `module` is missing"),
+            ("module=m", "key `entry` is missing"),
+            ("entry=a module=../m", "module name `../m`"),
+            ("entry=a module=m max_threads=1025", "from 1 to 1024"),
+            (
+                "entry=a module=m max_threads=64 min_blocks=0",
+                "min_blocks=0",
+            ),
+            ("entry=a module=m min_blocks=2", "without key `max_threads`"),
+        ] {
+            let reason = reason(&format!("//cuda_builder {words}"));
+            assert!(reason.contains(expected), "{words}: {reason}");
+        }
+    }
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiles the kernels crate in `fixture/` for real. `core` is built twice, once for each profile,
+//! and kept in cargo's folder for test files.
+
+use cuda_builder::{CudaBuilder, CudaBuilderError, DebugInfo, NvvmArch, PtxFile};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A copy of the fixture, and a folder for what comes out, for one test alone.
+struct Fixture {
+    root: PathBuf,
+}
+
+impl Fixture {
+    fn new(test: &str) -> Self {
+        let root = scratch().join(test);
+        let _ = fs::remove_dir_all(&root);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture");
+        for file in [
+            "kernels/Cargo.toml",
+            "kernels/src/lib.rs",
+            "kernels/src/reduce.rs",
+            "device_lib/Cargo.toml",
+            "device_lib/src/lib.rs",
+        ] {
+            let copy = root.join(file);
+            fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            fs::copy(source.join(file), copy).unwrap();
+        }
+        Self { root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn edit(&self, name: &str, edit: impl FnOnce(String) -> String) {
+        let path = self.path(name);
+        fs::write(&path, edit(fs::read_to_string(&path).unwrap())).unwrap();
+    }
+
+    /// A builder whose target folder all tests share.
+    fn builder(&self) -> CudaBuilder {
+        CudaBuilder::new(self.path("kernels"))
+            .copy_to(self.path("out"))
+            .target_dir(scratch().join("outer/cuda_builder"))
+    }
+
+    fn build(&self) -> Result<Vec<PtxFile>, CudaBuilderError> {
+        self.builder().build()
+    }
+
+    /// Runs the test `as_a_build_script` below as cargo runs a build script.
+    fn run_build_script(&self, configure: impl FnOnce(&mut Command)) -> Output {
+        let out_dir = scratch().join(format!(
+            "outer/debug/build/{}-0123456789abcdef/out",
+            self.root.file_name().unwrap().display()
+        ));
+        fs::create_dir_all(&out_dir).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--ignored", "--exact", "--nocapture", "as_a_build_script"])
+            .env("FIXTURE", self.path("kernels"))
+            .env("OUT_DIR", out_dir)
+            // What cargo and clippy set must not reach the inner cargo.
+            .env("CARGO_ENCODED_RUSTFLAGS", "--cfg\u{1f}of_the_host")
+            .env("RUSTC_WORKSPACE_WRAPPER", "/no/such/clippy-driver")
+            .env("CARGO_TARGET_DIR", "/no/such/target")
+            .env("CARGO_PROFILE_RELEASE_PANIC", "unwind");
+        configure(&mut command);
+        command.output().unwrap()
+    }
+}
+
+fn scratch() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda_builder")
+}
+
+/// Not a test by itself: the body of a build script.
+#[test]
+#[ignore = "run by the tests that need a build script"]
+fn as_a_build_script() {
+    let Some(kernels) = std::env::var_os("FIXTURE") else {
+        return;
+    };
+    println!();
+    CudaBuilder::new(kernels)
+        .archs(&[NvvmArch::Compute75, NvvmArch::Compute80])
+        .build()
+        .unwrap();
+}
+
+fn sysroot() -> String {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc)
+        .args(["--print", "sysroot"])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// The PTX with the bytes of its constants, which it spells as numbers, as text below it.
+fn with_strings(ptx: &str) -> String {
+    let mut bytes = Vec::new();
+    for (_, values) in ptx.lines().filter_map(|line| line.split_once("= {")) {
+        let numbers = values.trim_end_matches("};").split(',');
+        bytes.extend(numbers.filter_map(|number| number.trim().parse::<u8>().ok()));
+        bytes.push(b'\n');
+    }
+    format!("{ptx}\n{}", String::from_utf8_lossy(&bytes))
+}
+
+fn assert_no_path_of_this_machine(ptx: &str) {
+    let home = std::env::var("HOME").unwrap();
+    for path in [
+        env!("CARGO_TARGET_TMPDIR"),
+        env!("CARGO_MANIFEST_DIR"),
+        &home,
+        &sysroot(),
+    ] {
+        assert!(!with_strings(ptx).contains(path), "{path} in\n{ptx}");
+    }
+}
+
+#[test]
+fn modules_for_two_architectures() {
+    let fixture = Fixture::new("two");
+    let archs = [NvvmArch::Compute90a, NvvmArch::Compute75];
+    let files = fixture.builder().archs(&archs).build().unwrap();
+    let folder = fixture.path("out/fixture-kernels.ptx.d");
+    let expected = ["binary_f32", "reduce"].into_iter().flat_map(|module| {
+        [NvvmArch::Compute75, NvvmArch::Compute90a].map(|arch| PtxFile {
+            module: module.to_owned(),
+            arch,
+            path: folder.join(format!("{module}.{arch}.ptx")),
+        })
+    });
+    assert_eq!(files, expected.collect::<Vec<_>>());
+
+    for file in &files {
+        let ptx = fs::read_to_string(&file.path).unwrap();
+        assert!(ptx.contains(&format!(".target {}\n", file.arch)), "{ptx}");
+        assert_no_path_of_this_machine(&ptx);
+        let entries: Vec<_> = ptx
+            .split(".visible .entry ")
+            .skip(1)
+            .map(|rest| rest.split('(').next().unwrap())
+            .collect();
+        if file.module == "binary_f32" {
+            assert_eq!(entries, ["add_f32", "twice_f32"]);
+            assert!(ptx.contains(")\n.maxntid 128, 1, 1\n.minnctapersm 4\n{\n"));
+            assert_eq!(ptx.matches(".maxntid").count(), 1);
+            assert!(!ptx.contains("fixture_scratch") && !ptx.contains(".func"));
+        } else {
+            assert_eq!(entries, ["pick_f32"]);
+            assert!(ptx.contains(")\n.maxntid 256, 1, 1\n{\n"));
+            assert!(ptx.contains(".shared .align 16 .b8 fixture_scratch[1024];"));
+            assert!(ptx.contains("__assertfail"));
+            // A panic names its file: below the workspace, and below another package.
+            let strings = with_strings(&ptx);
+            assert!(strings.contains("\nsrc/reduce.rs\n"), "{strings}");
+            assert!(
+                strings.contains("\ndevice_lib-0.1.0/src/lib.rs\n"),
+                "{strings}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_build_script_reruns_for_what_went_in_and_shows_warnings() {
+    let fixture = Fixture::new("script");
+    let output = fixture.run_build_script(|_| ());
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{stdout}");
+
+    let lines = |prefix| -> Vec<&str> {
+        let lines = stdout.lines();
+        lines.filter_map(|line| line.strip_prefix(prefix)).collect()
+    };
+    let mut files = [
+        "kernels/Cargo.toml",
+        "kernels/Cargo.lock",
+        "kernels/src/lib.rs",
+        "kernels/src/reduce.rs",
+        "device_lib/Cargo.toml",
+        "device_lib/src/lib.rs",
+    ]
+    .map(|file| fixture.path(file).display().to_string());
+    files.sort();
+    let mut reported = lines("cargo::rerun-if-changed=");
+    reported.sort();
+    assert_eq!(reported, files);
+    assert_eq!(lines("cargo::rerun-if-env-changed="), ["FIXTURE_TILE"]);
+    let warnings = lines("cargo::warning=");
+    let unused = "warning: function `deliberately_unused` is never used";
+    let count = warnings.iter().filter(|line| **line == unused).count();
+    assert_eq!(count, 1, "{warnings:?}");
+
+    let out_dir = scratch().join("outer/debug/build/script-0123456789abcdef/out");
+    let embedding = fs::read_to_string(out_dir.join("fixture_kernels.ptx.rs")).unwrap();
+    let line = |module, arch| {
+        let path = out_dir.join(format!("fixture-kernels.ptx.d/{module}.{arch}.ptx"));
+        format!("    ({module:?}, {arch:?}, include_str!({path:?})),\n")
+    };
+    let expected = [
+        line("binary_f32", "sm_75"),
+        line("binary_f32", "sm_80"),
+        line("reduce", "sm_75"),
+        line("reduce", "sm_80"),
+    ];
+    assert_eq!(embedding, format!("&[\n{}]\n", expected.concat()));
+}
+
+#[test]
+fn what_stands_still_is_not_written_and_what_is_stale_goes() {
+    let fixture = Fixture::new("again");
+    let first = fixture.build().unwrap();
+    let written = |file: &PtxFile| fs::metadata(&file.path).unwrap().modified().unwrap();
+    let times: Vec<_> = first.iter().map(written).collect();
+    let stale = first[0].path.with_file_name("gone.sm_75.ptx");
+    fs::write(&stale, "").unwrap();
+    let second = fixture.build().unwrap();
+    assert_eq!(second, first);
+    assert_eq!(second.iter().map(written).collect::<Vec<_>>(), times);
+    assert!(!stale.exists());
+}
+
+#[test]
+fn line_tables_and_checks_on_request() {
+    let fixture = Fixture::new("debug");
+    let builder = fixture
+        .builder()
+        .release(false)
+        .debug(DebugInfo::LineTables);
+    for file in builder.arch(NvvmArch::Compute80).build().unwrap() {
+        let ptx = fs::read_to_string(&file.path).unwrap();
+        assert!(
+            ptx.contains("\t.loc\t") && ptx.contains("src/lib.rs\"\n"),
+            "{ptx}"
+        );
+        assert!(!ptx.contains(".section"), "{ptx}");
+        assert_no_path_of_this_machine(&ptx);
+        assert!(ptx.contains("panic_const_add_overflow"), "{ptx}");
+    }
+}
+
+#[test]
+fn errors_of_rustc_are_shown_as_rustc_wrote_them() {
+    let fixture = Fixture::new("broken");
+    fixture.edit("kernels/src/reduce.rs", |text| {
+        text + "\npub fn broken() -> u32 {\n    1.5f32\n}\n"
+    });
+    let error = fixture.build().unwrap_err();
+    let message = error.to_string();
+    let CudaBuilderError::RustcFailed { package, arch, .. } = error else {
+        panic!("{message}");
+    };
+    assert_eq!((package.as_str(), arch), ("fixture-kernels", "sm_75"));
+    for part in [
+        "error[E0308]: mismatched types",
+        "--> src/reduce.rs:",
+        "1.5f32",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(
+        !message.contains('\u{1b}') && !message.contains("never used"),
+        "{message}"
+    );
+}
+
+#[test]
+fn errors_of_cargo_are_shown_too() {
+    let fixture = Fixture::new("dependency");
+    let manifest = "kernels/Cargo.toml";
+    fixture.edit(manifest, |text| {
+        text.replace("lib\" }", "lib\", version = \"2\" }")
+    });
+    let error = fixture.build().unwrap_err();
+    assert!(matches!(error, CudaBuilderError::RustcFailed { .. }));
+    assert!(
+        error.to_string().contains("failed to select a version"),
+        "{error}"
+    );
+
+    fixture.edit(manifest, |text| text.replace("../device_lib", "../gone"));
+    let error = fixture.build().unwrap_err();
+    assert!(matches!(error, CudaBuilderError::Metadata { .. }));
+    // `unwrap` shows the causes as well.
+    assert!(
+        format!("{error:?}").contains("/gone/Cargo.toml"),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn entries_need_notes() {
+    let fixture = Fixture::new("notes");
+    fixture.edit("kernels/src/lib.rs", |text| {
+        text.replace("entry=twice_f32", "entry=other_f32")
+    });
+    let error = fixture.build().unwrap_err();
+    assert!(matches!(
+        error,
+        CudaBuilderError::EntryNote { line: 1.., .. }
+    ));
+    assert!(
+        error.to_string().contains("entry `twice_f32` has no note"),
+        "{error}"
+    );
+
+    fixture.edit("kernels/src/lib.rs", |text| {
+        text.replace("cfg(cuda_entries)", "cfg(any())")
+    });
+    let error = fixture.build().unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("`fixture-kernels` has no kernel"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_crate_that_is_not_one_is_named() {
+    let fixture = Fixture::new("absent");
+    let error = CudaBuilder::new(fixture.path("nowhere"))
+        .build()
+        .unwrap_err();
+    assert!(matches!(error, CudaBuilderError::CrateNotFound { path } if path.ends_with("nowhere")));
+
+    let folder = fixture.path("kernels");
+    let error = CudaBuilder::new(folder.join("src")).build().unwrap_err();
+    assert!(matches!(error, CudaBuilderError::NoSuchPackage { path } if path.ends_with("src")));
+
+    let error = CudaBuilder::new(&folder).build().unwrap_err();
+    assert!(matches!(error, CudaBuilderError::NoOutputDir));
+
+    fs::rename(folder.join("src/lib.rs"), folder.join("src/main.rs")).unwrap();
+    let error = CudaBuilder::new(&folder).build().unwrap_err();
+    assert!(
+        matches!(error, CudaBuilderError::NoLibrary { package } if package == "fixture-kernels")
+    );
+}
+
+/// A toolchain without the source of `core`: a rustc that gives another folder as its own.
+#[cfg(unix)]
+#[test]
+fn a_missing_core_source_is_watched_for() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let fixture = Fixture::new("bare");
+    let bare = fixture.path("toolchain/lib/rustlib");
+    fs::create_dir_all(&bare).unwrap();
+    let rustc = fixture.path("rustc");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1 $2\" = '--print sysroot' ] && echo '{}' && exit\nexec rustc \"$@\"\n",
+        fixture.path("toolchain").display()
+    );
+    fs::write(&rustc, script).unwrap();
+    fs::set_permissions(&rustc, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = fixture.run_build_script(|command| {
+        command.env("RUSTC", &rustc);
+    });
+    assert!(!output.status.success());
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let line = format!("cargo::rerun-if-changed={}\n", bare.display());
+    assert!(stdout.contains(&line), "{stdout}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains("`cargo xtask setup` in the Warpsmith checkout"),
+        "{stderr}"
+    );
+}
