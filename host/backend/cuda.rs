@@ -23,6 +23,9 @@ use crate::error::{Error, Result};
 /// Dynamic shared memory that a kernel may have without asking for more.
 const SHARED_WITHOUT_OPTIN: usize = 48 << 10;
 
+/// Bytes of stack a thread gets where a kernel calls through pointers.
+const STACK_FOR_POINTER_CALLS: usize = 8 << 10;
+
 #[derive(Debug)]
 pub(crate) struct Cuda {
     properties: Properties,
@@ -247,6 +250,7 @@ impl Cuda {
             .max_by_key(|(rank, _)| *rank)
             .map(|(_, module)| *module)
             .ok_or(Error::NoModule { kernel: kernel.name, package: kernel.package })?;
+        self.reserve_stack(ptx)?;
         let failed = |message| Error::Module { kernel: kernel.name, package: kernel.package, message };
         let ptx = CString::new(ptx).map_err(|error| failed(error.to_string()))?;
         let mut log = vec![0u8; 8192];
@@ -274,12 +278,32 @@ impl Cuda {
 
     /// Whether the driver knows this host memory as page-locked, so that a copy from it does not wait.
     fn is_page_locked(&self, host: *const u8) -> bool {
-        let mut kind = 0u32;
-        let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+        let mut kind = 0u32; // stays 0 for memory that the driver does not know
+        let mut attributes = [sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE];
+        let mut values = [(&raw mut kind).cast::<c_void>()];
         let address = host.addr() as sys::CUdeviceptr;
-        // SAFETY: writes one u32; any address may be asked about.
-        let status = unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), attribute, address) };
-        status == Status::CUDA_SUCCESS
+        // SAFETY: one attribute, whose value is one u32; any address may be asked about.
+        let status =
+            unsafe { sys::cuPointerGetAttributes(1, attributes.as_mut_ptr(), values.as_mut_ptr(), address) };
+        status == Status::CUDA_SUCCESS && kind != 0
+    }
+
+    /// Gives threads a larger stack if a kernel calls through pointers, as Rust's formatter does: how much that needs,
+    /// the assembler cannot tell, and the driver's default of 1 KiB is not enough for it.
+    fn reserve_stack(&self, ptx: &str) -> Result<()> {
+        if !ptx.contains(".callprototype") {
+            return Ok(());
+        }
+        let limit = sys::CUlimit::CU_LIMIT_STACK_SIZE;
+        let mut bytes = 0;
+        // SAFETY: writes one size; then sets the limit of this context.
+        unsafe {
+            self.check("cuCtxGetLimit", sys::cuCtxGetLimit(&mut bytes, limit))?;
+            if bytes < STACK_FOR_POINTER_CALLS {
+                self.check("cuCtxSetLimit", sys::cuCtxSetLimit(limit, STACK_FOR_POINTER_CALLS))?;
+            }
+        }
+        Ok(())
     }
 
     fn out_of_memory(&self, wanted: usize) -> Error {

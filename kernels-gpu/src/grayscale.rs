@@ -14,14 +14,17 @@ pub const THREADS: usize = 256;
 #[kernel(C = [3, 4], max_threads = THREADS)]
 pub fn grayscale<const C: usize>(pixels: &[u8], gray: SliceMut<'_, u8>) {
     let i = thread::index_1d();
-    if i >= gray.len() {
+    if i >= Ord::min(gray.len(), pixels.len() / C) {
         return;
     }
-    let [r, g, b] = if C == 4 {
-        let [r, g, b, _] = pixels.load_vec::<4>(i * 4);
+    // SAFETY (of all): pixel `i` ends within `pixels`; a vector of 4 is only loaded where the first is aligned, so every
+    // pixel is.
+    let channel = |c: usize| unsafe { pixels.load_vec_unchecked::<1>(i * C + c) }[0];
+    let [r, g, b] = if C == 4 && pixels.is_vec_aligned::<4>() {
+        let [r, g, b, _] = unsafe { pixels.load_vec_unchecked::<4>(i * 4) };
         [r, g, b]
     } else {
-        [pixels.load(i * C), pixels.load(i * C + 1), pixels.load(i * C + 2)]
+        [channel(0), channel(1), channel(2)]
     };
     gray.set(i, luma(r, g, b));
 }

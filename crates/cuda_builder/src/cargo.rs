@@ -24,12 +24,16 @@ const TARGET: &str = "nvptx64-nvidia-cuda";
 /// Flags for every crate of the device build, `core` included.
 ///
 /// The first keeps rustc's lint for unknown cfgs quiet about the one that marks entry points. The
-/// other two keep the optimiser from duplicating barriers and shuffles or moving them across
+/// next two keep the optimiser from duplicating barriers and shuffles or moving them across
 /// control flow, as rustc does by itself only from 1.97 on (rust-lang issue 137086).
-const RUSTFLAGS: [&str; 3] = [
+///
+/// The last one lets loops with large bodies be unrolled: a thread's array is in registers only where every index is a
+/// constant, and LLVM's own limit, meant for CPUs, leaves such an array in local memory, which is far slower.
+const RUSTFLAGS: [&str; 4] = [
     "--check-cfg=cfg(cuda_entries)",
     "-Zmir-enable-passes=-JumpThreading",
     "-Cllvm-args=-force-attribute=convergent",
+    "-Cllvm-args=-unroll-threshold=1500",
 ];
 
 /// The `CARGO_…` variables that say where crates come from and how many jobs may run; all others

@@ -11,7 +11,7 @@
 #[allow_internal_unstable(abi_ptx, asm_experimental_arch)]
 macro_rules! __kernel_entry {
     (
-        handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:ident,
+        handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:literal,
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
     ) => {
@@ -25,9 +25,9 @@ macro_rules! __kernel_entry {
                 );
             }
 
-            #[unsafe(no_mangle)]
+            #[unsafe(export_name = $name)]
             #[allow(improper_ctypes_definitions)]
-            unsafe extern "ptx-kernel" fn $name(
+            unsafe extern "ptx-kernel" fn entry(
                 $($head: <$type as $crate::param::Param>::Head, $tail: <$type as $crate::param::Param>::Tail,)*
             ) {
                 // SAFETY: the launch passes what the handle's Params say, and upholds the kernel's own contract.
@@ -47,14 +47,14 @@ macro_rules! __kernel_entry {
 #[macro_export]
 macro_rules! __kernel_entry {
     (
-        handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:ident,
+        handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:literal,
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
     ) => {
         // SAFETY: the name, the module and the parameters are those of the PTX entry, made from the same lines.
         unsafe impl $crate::launch::Kernel for $handle {
             type Params = ($($type,)*);
-            const NAME: &'static str = stringify!($name);
+            const NAME: &'static str = $name;
             const PACKAGE: &'static str = env!("CARGO_PKG_NAME");
             const MAX_THREADS: u32 = {
                 #[allow(unused_mut, unused_assignments)]

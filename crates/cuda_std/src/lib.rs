@@ -42,6 +42,7 @@
         abi_ptx,
         allow_internal_unstable,
         asm_experimental_arch,
+        core_float_math,
         core_intrinsics,
         link_llvm_intrinsics,
         stdarch_nvptx

@@ -157,7 +157,6 @@ fn entry(
     let words: Vec<String> = arguments.iter().map(word).collect();
     let name = [vec![kernel.to_string()], words].concat().join("_");
     let note = note(options, &name);
-    let name = Ident::new(&name, kernel.span());
     let (max_threads, min_blocks) = (options.max_threads.iter(), options.min_blocks.iter());
     let safe = !matches!(function.sig.safety, syn::Safety::Unsafe(_));
     let (handle, function) = match arguments {

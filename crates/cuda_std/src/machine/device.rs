@@ -8,6 +8,7 @@
 use core::arch::asm;
 use core::arch::nvptx;
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use bytemuck::Pod;
 
@@ -202,8 +203,20 @@ pub fn print_line(bytes: &[u8], _len: usize) {
     unsafe { nvptx::vprintf(c"%s\n".as_ptr().cast(), (&raw const arguments).cast()) };
 }
 
+/// The longest panic message that is handed on, in bytes.
+const PANIC_BYTES: usize = 120;
+
+/// The message of the first thread that panics, zero-terminated. Not on that thread's stack, which would give every
+/// kernel that can panic a stack frame.
+static PANIC_MESSAGE: [AtomicU8; PANIC_BYTES + 1] = [const { AtomicU8::new(0) }; PANIC_BYTES + 1];
+
+/// Whether a thread has taken [`PANIC_MESSAGE`].
+static PANICKED: AtomicU32 = AtomicU32::new(0);
+
 /// Hands message, file and line of a panic to the driver, which prints them with block and thread and ends the launch
 /// with CUDA_ERROR_ASSERT.
+///
+/// A message with arguments would pull the formatter into every kernel; such a panic is told by its place alone.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     unsafe extern "C" {
@@ -213,10 +226,17 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
         Some(location) => (location.file_as_c_str(), location.line()),
         None => (c"unknown", 0),
     };
-    // A message with arguments would pull the formatter into every kernel; those of core are named by their place.
-    let message = c"the kernel panicked";
+    let message = match info.message().as_str() {
+        Some(text) if PANICKED.fetch_add(1, Ordering::Relaxed) == 0 => {
+            for (to, &from) in PANIC_MESSAGE[..PANIC_BYTES].iter().zip(text.as_bytes()) {
+                to.store(from, Ordering::Relaxed);
+            }
+            PANIC_MESSAGE.as_ptr().cast()
+        }
+        _ => c"panic".as_ptr().cast(),
+    };
     // SAFETY: zero-terminated strings and the size of their characters.
-    unsafe { __assertfail(message.as_ptr().cast(), file.as_ptr().cast(), line, c"kernel".as_ptr().cast(), 1) }
+    unsafe { __assertfail(message, file.as_ptr().cast(), line, c"kernel".as_ptr().cast(), 1) }
 }
 
 /// The 32-bit address of a shared variable.
@@ -414,3 +434,34 @@ load!(load_global: *const T as reg64, "ld.global", []);
 load!(load_shared: SharedPtr as reg32, "ld.shared", []);
 store!(store_global: *mut T as reg64, "st.global");
 store!(store_shared: SharedPtr as reg32, "st.shared");
+
+/// What comparing slices calls. `core` counts on it from the platform; the others of its kind (`memcpy`, `memset`) the
+/// NVPTX backend writes out itself.
+///
+/// # Safety
+///
+/// `bytes` bytes can be read at `a` and at `b`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memcmp(a: *const u8, b: *const u8, bytes: usize) -> i32 {
+    let mut i = 0;
+    while i < bytes {
+        // SAFETY: the caller's promise.
+        let (a, b) = unsafe { (*a.add(i), *b.add(i)) };
+        if a != b {
+            return i32::from(a) - i32::from(b);
+        }
+        i += 1;
+    }
+    0
+}
+
+/// What comparing slices for equality may call.
+///
+/// # Safety
+///
+/// As [`memcmp`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bcmp(a: *const u8, b: *const u8, bytes: usize) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe { memcmp(a, b, bytes) }
+}

@@ -115,13 +115,13 @@ macro_rules! float {
             #[inline(always)]
             unsafe fn min<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self {
                 // SAFETY: the caller's promise.
-                unsafe { replace_if::<Self, M, S>(ptr, value, |new, old| new < old) }
+                unsafe { replace_if::<Self, M, S>(ptr, value, |new, old| new < old, |a, b| a.to_bits() == b.to_bits()) }
             }
 
             #[inline(always)]
             unsafe fn max<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self {
                 // SAFETY: the caller's promise.
-                unsafe { replace_if::<Self, M, S>(ptr, value, |new, old| new > old) }
+                unsafe { replace_if::<Self, M, S>(ptr, value, |new, old| new > old, |a, b| a.to_bits() == b.to_bits()) }
             }
         }
     )*};

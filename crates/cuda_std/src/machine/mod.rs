@@ -58,7 +58,7 @@ pub trait AtomicInteger: AtomicValue {
 }
 
 /// `fetch_min` and `fetch_max` of a float, which no instruction does: `better` says whether the new value replaces the
-/// old one.
+/// old one, `same_bits` whether two values are the same to compare-and-swap.
 ///
 /// # Safety
 ///
@@ -68,13 +68,14 @@ unsafe fn replace_if<T: AtomicValue, M: Space, S: Scope>(
     ptr: *mut T,
     value: T,
     better: impl Fn(T, T) -> bool,
+    same_bits: impl Fn(T, T) -> bool,
 ) -> T {
     // SAFETY: the caller's promise.
     let mut old = unsafe { T::load::<M, S>(ptr) };
     while better(value, old) {
         // SAFETY: the caller's promise.
         let seen = unsafe { T::compare_exchange::<M, S>(ptr, old, value) };
-        if bytemuck::bytes_of(&seen) == bytemuck::bytes_of(&old) {
+        if same_bits(seen, old) {
             break;
         }
         old = seen;

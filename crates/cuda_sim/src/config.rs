@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The shape of a launch, and the limits that a CUDA device sets to it.
+//!
+//! The numbers are those of "Technical specifications per compute capability"
+//! in the CUDA programming guide: the ones common to compute 7.5 and later,
+//! but for the opt-in shared memory, which is compute 9.0's.
+
+use std::fmt;
+
+use crate::error::Error;
+
+/// Three extents (of a grid or a block, in blocks or threads), or the position
+/// of one block or thread within them.
+///
+/// ```
+/// use cuda_sim::Dim3;
+/// assert_eq!(Dim3::from(256), Dim3 { x: 256, y: 1, z: 1 });
+/// assert_eq!(Dim3::from((16, 8)).count(), 128);
+/// assert_eq!(Dim3::from((1, 2, 3)).to_string(), "(1, 2, 3)");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Dim3 {
+    /// The extent along x, which varies fastest.
+    pub x: u32,
+    /// The extent along y.
+    pub y: u32,
+    /// The extent along z, which varies slowest.
+    pub z: u32,
+}
+
+impl Dim3 {
+    /// The product of the three extents. It fits: a grid that the limits allow
+    /// has fewer than 2^63 blocks.
+    #[inline]
+    pub fn count(self) -> u64 {
+        u64::from(self.x) * u64::from(self.y) * u64::from(self.z)
+    }
+
+    /// The position of element `linear`, counted with x fastest.
+    pub(crate) fn position(self, linear: u64) -> Dim3 {
+        let (x, y) = (u64::from(self.x), u64::from(self.y));
+        // Each coordinate is below the extent it is taken modulo, so it fits.
+        Dim3 {
+            x: (linear % x) as u32,
+            y: (linear / x % y) as u32,
+            z: (linear / x / y) as u32,
+        }
+    }
+
+    /// The position that follows `at` in linear order, x fastest.
+    #[inline]
+    pub(crate) fn successor(self, at: Dim3) -> Dim3 {
+        if at.x + 1 < self.x {
+            Dim3 { x: at.x + 1, ..at }
+        } else if at.y + 1 < self.y {
+            Dim3 {
+                x: 0,
+                y: at.y + 1,
+                ..at
+            }
+        } else {
+            Dim3 {
+                x: 0,
+                y: 0,
+                z: at.z + 1,
+            }
+        }
+    }
+}
+
+impl From<u32> for Dim3 {
+    fn from(x: u32) -> Self {
+        Dim3 { x, y: 1, z: 1 }
+    }
+}
+
+impl From<(u32, u32)> for Dim3 {
+    fn from((x, y): (u32, u32)) -> Self {
+        Dim3 { x, y, z: 1 }
+    }
+}
+
+impl From<(u32, u32, u32)> for Dim3 {
+    fn from((x, y, z): (u32, u32, u32)) -> Self {
+        Dim3 { x, y, z }
+    }
+}
+
+/// One in each dimension.
+impl Default for Dim3 {
+    fn default() -> Self {
+        Dim3 { x: 1, y: 1, z: 1 }
+    }
+}
+
+impl fmt::Display for Dim3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({}, {}, {})", self.x, self.y, self.z)
+    }
+}
+
+/// How many threads a launch runs, and with how much dynamic shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct LaunchConfig {
+    /// The extents of the grid, in blocks.
+    pub grid: Dim3,
+    /// The extents of a block, in threads.
+    pub block: Dim3,
+    /// The dynamic shared memory of a block, in bytes.
+    pub dynamic_shared: usize,
+}
+
+impl LaunchConfig {
+    /// A grid of `grid` blocks of `block` threads, without dynamic shared
+    /// memory.
+    pub fn new(grid: impl Into<Dim3>, block: impl Into<Dim3>) -> Self {
+        LaunchConfig {
+            grid: grid.into(),
+            block: block.into(),
+            dynamic_shared: 0,
+        }
+    }
+
+    /// A one-dimensional grid of blocks of `block` threads with at least one
+    /// thread for each of `len` elements, and at least one block.
+    pub fn for_len(len: usize, block: u32) -> Self {
+        let blocks = len.div_ceil(block.max(1) as usize).max(1);
+        Self::new(u32::try_from(blocks).unwrap_or(u32::MAX), block)
+    }
+
+    /// Compares each part with the limits; the first one outside is the error.
+    pub(crate) fn check(&self, kernel: &str) -> Result<(), Error> {
+        let (block, grid) = (LIMITS.max_block, LIMITS.max_grid);
+        let u64s = |a: Dim3| [a.x, a.y, a.z].map(u64::from);
+        let extents = [
+            ("block.x", "block.y", "block.z", self.block, block),
+            ("grid.x", "grid.y", "grid.z", self.grid, grid),
+        ];
+        let mut rows = Vec::with_capacity(8);
+        for (x, y, z, given, max) in extents {
+            for ((limit, given), max) in [x, y, z].into_iter().zip(u64s(given)).zip(u64s(max)) {
+                rows.push((limit, given, 1, max));
+            }
+        }
+        let threads = u64::from(LIMITS.max_threads_per_block);
+        let shared = LIMITS.max_shared as u64;
+        rows.push(("threads per block", self.block.count(), 1, threads));
+        rows.push(("dynamic shared memory in bytes", self.dynamic_shared as u64, 0, shared));
+
+        match rows.iter().find(|row| row.1 < row.2 || row.1 > row.3) {
+            None => Ok(()),
+            Some(&(limit, given, min, max)) => Err(Error::Config {
+                kernel: kernel.to_owned(),
+                limit,
+                given,
+                min,
+                max,
+            }),
+        }
+    }
+}
+
+/// What a device can launch at most; [`LIMITS`] holds the values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Threads in a block, over all three extents.
+    pub max_threads_per_block: u32,
+    /// Each extent of a block.
+    pub max_block: Dim3,
+    /// Each extent of a grid.
+    pub max_grid: Dim3,
+    /// Threads in a warp.
+    pub warp_size: u32,
+    /// Bytes of static shared memory in a block.
+    pub max_static_shared: usize,
+    /// Bytes of static and dynamic shared memory together in a block. On a GPU
+    /// more than [`max_static_shared`](Limits::max_static_shared) needs an
+    /// opt-in; asking for dynamic shared memory is that opt-in here.
+    pub max_shared: usize,
+}
+
+/// The limits of the simulated GPU, which are those of a real one.
+pub const LIMITS: Limits = Limits {
+    max_threads_per_block: 1024,
+    max_block: Dim3 {
+        x: 1024,
+        y: 1024,
+        z: 64,
+    },
+    max_grid: Dim3 {
+        x: 0x7fff_ffff,
+        y: 65_535,
+        z: 65_535,
+    },
+    warp_size: 32,
+    max_static_shared: 48 * 1024,
+    max_shared: 227 * 1024,
+};

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a running GPU thread can see and do: its indices, its warp, its block.
+//!
+//! A worker (an OS thread at work on a grid) has one [`Context`] and uses it for
+//! block after block. Its scheduler and the coroutines of its GPU threads all
+//! run on that one OS thread, so the context is shared by reference and made of
+//! cells. A thread-local pointer leads from a device function to the context; it
+//! is set while, and only while, a coroutine runs.
+//!
+//! A thread that waits writes down what it waits for and switches to the
+//! scheduler; the last one to arrive goes on at once, having made the others
+//! ready. Whatever would make a thread wait for ever is found on arrival: two
+//! threads at two barriers, a lane wanted by an exchange that is elsewhere or
+//! gone. So a block whose threads can all not run does not exist.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic;
+use std::ptr;
+use std::thread;
+
+use corosensei::Yielder;
+
+use crate::barrier::Barrier;
+use crate::config::Dim3;
+use crate::device::Stop;
+use crate::error::Failure;
+use crate::grid::Grid;
+use crate::hook::Panic;
+use crate::shared::Shared;
+use crate::warp::Warp;
+
+thread_local! {
+    static CURRENT: Cell<*const Context<'static>> = const { Cell::new(ptr::null()) };
+}
+
+/// Why a coroutine switches to the scheduler.
+pub(crate) enum Pause {
+    /// Its thread waits for others.
+    Waiting,
+    /// It has no thread.
+    Idle,
+}
+
+/// A GPU thread: its place in the block, in linear order and as an index.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Thread {
+    pub(crate) linear: u32,
+    pub(crate) index: Dim3,
+}
+
+/// The thread that runs, and how its coroutine switches to the scheduler. It is
+/// the scheduler who puts it in place: a coroutine that restored its own after
+/// each switch would do so only once its stack has come into the cache.
+#[derive(Clone, Copy)]
+pub(crate) struct Running {
+    pub(crate) thread: Thread,
+    pub(crate) yielder: *const Yielder<(), Pause>,
+}
+
+impl Default for Running {
+    fn default() -> Self {
+        Running {
+            thread: Thread::default(),
+            yielder: ptr::null(),
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Context<'a> {
+    pub(crate) grid: &'a Grid<'a>,
+    /// Threads in a block.
+    pub(crate) threads: u32,
+    pub(crate) block: Cell<Dim3>,
+    /// What runs, or ran last.
+    pub(crate) running: Cell<Running>,
+    warps: Box<[Warp]>,
+    /// The warp whose threads run now.
+    cursor: Cell<usize>,
+    /// How many threads have started: threads start in linear order.
+    started: Cell<u32>,
+    exited: Cell<u32>,
+    pub(crate) barrier: Barrier,
+    pub(crate) shared: Shared,
+    /// The block is to end: threads unwind at the next switch.
+    stopped: Cell<bool>,
+    /// The worker is to end: coroutines return.
+    closed: Cell<bool>,
+    failure: RefCell<Option<Failure>>,
+    panic: RefCell<Option<Panic>>,
+}
+
+/// The context of the running thread.
+///
+/// # Safety
+///
+/// The reference must not outlive the device function that asks for it.
+#[inline(always)]
+#[track_caller]
+pub(crate) unsafe fn current<'c>(function: &'static str) -> &'c Context<'c> {
+    let context = CURRENT.get();
+    if context.is_null() {
+        outside(function);
+    }
+    // SAFETY: not null, so a coroutine runs on this OS thread, and the `resume`
+    // that runs it holds the context by reference until it has switched back.
+    unsafe { &*context.cast() }
+}
+
+/// Calls `f` with the context of the running thread.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn with<R>(function: &'static str, f: impl FnOnce(&Context<'_>) -> R) -> R {
+    // SAFETY: `f` cannot keep the reference.
+    f(unsafe { current(function) })
+}
+
+#[cold]
+#[track_caller]
+fn outside(function: &'static str) -> ! {
+    panic!("cuda_sim::{function} called outside a kernel: only `launch` makes GPU threads");
+}
+
+/// Whether this OS thread runs a GPU thread now.
+#[inline]
+pub(crate) fn is_set() -> bool {
+    !CURRENT.get().is_null()
+}
+
+/// Keeps a panic for the fault that it becomes; false outside a kernel.
+pub(crate) fn record_panic(seen: impl FnOnce() -> Panic) -> bool {
+    if !is_set() {
+        return false;
+    }
+    with("record_panic", |context| *context.panic.borrow_mut() = Some(seen()));
+    true
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(grid: &'a Grid<'a>) -> Self {
+        // At most 1024: the configuration was checked.
+        let threads = grid.config.block.count() as u32;
+        Context {
+            grid,
+            threads,
+            block: Cell::default(),
+            running: Cell::default(),
+            warps: (0..threads.div_ceil(32))
+                .map(|warp| Warp::new((threads - warp * 32).min(32)))
+                .collect(),
+            cursor: Cell::new(0),
+            started: Cell::new(0),
+            exited: Cell::new(0),
+            barrier: Barrier::new(),
+            shared: Shared::new(grid.config.dynamic_shared),
+            stopped: Cell::new(false),
+            closed: Cell::new(false),
+            failure: RefCell::new(None),
+            panic: RefCell::new(None),
+        }
+    }
+
+    /// The linear index of the thread that runs.
+    #[inline(always)]
+    pub(crate) fn linear(&self) -> u32 {
+        self.running.get().thread.linear
+    }
+
+    /// The index of the thread that runs.
+    #[inline(always)]
+    pub(crate) fn index(&self) -> Dim3 {
+        self.running.get().thread.index
+    }
+
+    /// Gets ready to run `block`.
+    pub(crate) fn begin_block(&self, block: Dim3) {
+        self.block.set(block);
+        self.warps.iter().for_each(Warp::reset);
+        self.cursor.set(0);
+        self.started.set(0);
+        self.exited.set(0);
+        self.barrier.reset();
+        self.shared.reset();
+        self.stopped.set(false);
+    }
+
+    /// The fault of the block, if it had one.
+    pub(crate) fn end_block(&self) -> Option<Failure> {
+        self.failure.borrow_mut().take()
+    }
+
+    /// Calls `f`, in which a coroutine of this context runs.
+    #[inline(always)]
+    pub(crate) fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        let previous = CURRENT.replace(ptr::from_ref(self).cast());
+        let result = f();
+        CURRENT.set(previous);
+        result
+    }
+
+    /// The next thread to run in this pass over the block, warp by warp: lanes
+    /// that an exchange has just made ready come before the next warp.
+    #[inline(always)]
+    pub(crate) fn next_ready(&self) -> Option<u32> {
+        if self.stopped.get() {
+            return None;
+        }
+        loop {
+            let cursor = self.cursor.get();
+            let ready = self.warps.get(cursor)?.ready.get();
+            if ready != 0 {
+                return Some(cursor as u32 * 32 + ready.trailing_zeros());
+            }
+            self.cursor.set(cursor + 1);
+        }
+    }
+
+    /// Whether `thread` has yet to start.
+    #[inline(always)]
+    pub(crate) fn is_fresh(&self, thread: u32) -> bool {
+        thread == self.started.get()
+    }
+
+    /// Takes `thread` from those that are ready.
+    #[inline(always)]
+    pub(crate) fn claim(&self, thread: u32) {
+        let ready = &self.warp(thread).ready;
+        ready.set(ready.get() & !(1 << (thread % 32)));
+    }
+
+    /// Starts the next thread, on the coroutine that runs.
+    #[inline(always)]
+    pub(crate) fn start_thread(&self, yielder: &Yielder<(), Pause>) {
+        let linear = self.started.get();
+        let last = self.running.get().thread;
+        // Divisions are for when another than the one before has run since.
+        let index = if last.linear + 1 == linear {
+            self.grid.config.block.successor(last.index)
+        } else {
+            self.index_of(linear)
+        };
+        self.claim(linear);
+        self.started.set(linear + 1);
+        let thread = Thread { linear, index };
+        self.running.set(Running { thread, yielder });
+    }
+
+    /// The running thread has returned, or was unwound with `outcome`.
+    #[inline(always)]
+    pub(crate) fn end_thread(&self, outcome: Result<(), Box<dyn Any + Send>>) {
+        let thread = self.linear();
+        let warp = self.warp(thread);
+        warp.live.set(warp.live.get() & !(1 << (thread % 32)));
+        self.exited.set(self.exited.get() + 1);
+        match outcome {
+            Err(payload) => self.end_by_panic(payload),
+            Ok(()) => self.check_exit(thread),
+        }
+    }
+
+    /// Starts another pass over the block. When nothing but spinning threads is
+    /// left, what they wait for is done by another block: its OS thread may need
+    /// this core.
+    pub(crate) fn next_pass(&self) {
+        let only_spinning = self.warps.iter().all(|warp| warp.ready.get() == 0);
+        if only_spinning {
+            thread::yield_now();
+        }
+        self.warps.iter().for_each(Warp::wake_yielded);
+        self.cursor.set(0);
+    }
+
+    /// Whether the block has come to its end.
+    pub(crate) fn done(&self) -> bool {
+        self.stopped.get() || self.exited.get() == self.threads
+    }
+
+    /// Ends the block for the sake of another block's fault.
+    pub(crate) fn stop(&self) {
+        self.stopped.set(true);
+    }
+
+    /// Whether the block is to end at once.
+    #[inline(always)]
+    pub(crate) fn stopped(&self) -> bool {
+        self.stopped.get()
+    }
+
+    /// Makes every idle coroutine return when it is resumed.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+    }
+
+    #[inline(always)]
+    pub(crate) fn closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// Whether a thread of the block has exited.
+    #[inline(always)]
+    pub(crate) fn any_exited(&self) -> bool {
+        self.exited.get() > 0
+    }
+
+    /// The threads that have started and not ended.
+    pub(crate) fn suspended(&self) -> impl Iterator<Item = u32> {
+        let started = self.started.get();
+        (0..started).filter(|&thread| self.is_live(thread))
+    }
+
+    /// Records the block's fault and stops it. What goes wrong in a block that is
+    /// stopped already is no fault.
+    pub(crate) fn fail(&self, failure: Failure) {
+        if !self.stopped.replace(true) {
+            *self.failure.borrow_mut() = Some(failure);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn warp(&self, thread: u32) -> &Warp {
+        &self.warps[thread as usize / 32]
+    }
+
+    pub(crate) fn warps(&self) -> &[Warp] {
+        &self.warps
+    }
+
+    pub(crate) fn is_live(&self, thread: u32) -> bool {
+        self.warp(thread).live.get() >> (thread % 32) & 1 != 0
+    }
+
+    pub(crate) fn index_of(&self, linear: u32) -> Dim3 {
+        self.grid.config.block.position(u64::from(linear))
+    }
+
+    #[cold]
+    fn end_by_panic(&self, payload: Box<dyn Any + Send>) {
+        if payload.is::<Stop>() {
+            return;
+        }
+        let seen = self.panic.borrow_mut().take();
+        let panic = seen.unwrap_or_else(|| Panic::from_payload(&*payload));
+        // The payload is foreign code's: dropping it must not end the coroutine.
+        if let Err(second) = panic::catch_unwind(panic::AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(second);
+        }
+        self.fail(Failure {
+            thread: self.index(),
+            location: panic.location,
+            message: panic.message,
+        });
+    }
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The device functions in which threads wait for each other, and their rules.
+
+use std::mem::MaybeUninit;
+use std::panic::{self, Location};
+use std::thread;
+
+use crate::barrier::BarrierResult;
+use crate::context::{Context, Pause};
+use crate::error::{Call, Failure};
+use crate::warp::{Lanes, Refusal, Waiter};
+
+/// What unwinds a thread that is to end without a fault of its own.
+pub(crate) struct Stop;
+
+impl Context<'_> {
+    /// Waits until all threads of the block have come to the same barrier.
+    #[inline(always)]
+    pub(crate) fn wait_at_barrier(&self, call: Call, value: u64) -> BarrierResult {
+        if self.unwinds() {
+            return BarrierResult::alone(value);
+        }
+        let thread = self.linear();
+        let meets = (self.barrier.first()).is_none_or(|(other, _)| other.same(call));
+        let wanted = self.warp(thread).wanted.get() & bit(thread) != 0;
+        if !meets || wanted || self.any_exited() {
+            self.refuse_barrier(call.name, call.at, thread);
+        }
+        match self.barrier.arrive(call, thread, value, self.threads) {
+            Some(result) => {
+                self.warps().iter().for_each(|warp| warp.open_barrier());
+                result
+            }
+            None => {
+                let at_barrier = &self.warp(thread).at_barrier;
+                at_barrier.set(at_barrier.get() | bit(thread));
+                self.suspend();
+                self.barrier.result()
+            }
+        }
+    }
+
+    /// The parts of the call come one by one because they then stay in registers
+    /// where it is made.
+    #[cold]
+    fn refuse_barrier(&self, name: &'static str, at: &'static Location<'static>, thread: u32) -> ! {
+        let call = Call { name, at };
+        let elsewhere = self.barrier.first().filter(|(other, _)| !other.same(call));
+        let reason = if let Some((other, first)) = elsewhere {
+            format!("thread {} waits at {other}", self.index_of(first))
+        } else if let Some((lane, waiter)) = self.warp(thread).waiting_for(thread % 32) {
+            let waiting = self.index_of(neighbour(thread, lane));
+            format!("thread {waiting} waits for this one at {}", waiter.call)
+        } else {
+            let exited = (0..self.threads).find(|&other| !self.is_live(other));
+            let index = self.index_of(exited.unwrap_or_default());
+            format!("thread {index} has exited")
+        };
+        self.raise(call, unreached_barrier(call, &reason))
+    }
+
+    /// Waits until all lanes in `mask` have come to the same exchange.
+    #[inline(always)]
+    pub(crate) fn exchange(&self, call: Call, mask: u32, value: u64) -> Lanes {
+        if self.unwinds() {
+            return Lanes::alone(mask, value);
+        }
+        let thread = self.linear();
+        let (warp, lane) = (self.warp(thread), thread % 32);
+        if !warp.admits(lane, call, mask) {
+            self.refuse_exchange(call.name, call.at, mask);
+        }
+        let mut out = MaybeUninit::<Lanes>::uninit();
+        // SAFETY: `out` stands on this coroutine's stack until `suspend` returns,
+        // when the lane is ready again. If `suspend` unwinds instead, the block
+        // is stopped; `unwinds` then keeps all its threads from coming here, and
+        // the next block resets the warp.
+        match unsafe { warp.give(lane, call, mask, value, out.as_mut_ptr()) } {
+            Some(result) => result,
+            None => {
+                self.suspend();
+                // SAFETY: a lane in an exchange becomes ready only by the last
+                // lane's `give`, which has written `out` before.
+                unsafe { out.assume_init() }
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse_exchange(&self, name: &'static str, at: &'static Location<'static>, mask: u32) -> ! {
+        let call = Call { name, at };
+        let thread = self.linear();
+        let index = |lane| self.index_of(neighbour(thread, lane));
+        let (lane, reason) = match self.warp(thread).refusal(thread % 32, call, mask) {
+            Refusal::NotInMask => {
+                let (name, lane) = (call.name, thread % 32);
+                let message = format!("`{name}` called by lane {lane}, which its mask {mask:#010x} lacks");
+                self.raise(call, message)
+            }
+            Refusal::Missing(lane) => {
+                let (warp, threads) = (thread / 32, self.threads);
+                let reason = format!("which warp {warp} of a block of {threads} threads does not have");
+                (lane, reason)
+            }
+            Refusal::Exited(lane) => (lane, format!("thread {}, has exited", index(lane))),
+            Refusal::AtBarrier(lane) => {
+                let at = self.barrier.first().map(|(other, _)| other.to_string());
+                let at = at.unwrap_or_default();
+                (lane, format!("thread {}, waits at {at}", index(lane)))
+            }
+            Refusal::Elsewhere(lane, waiter) => {
+                let (other, mask) = (waiter.call, waiter.mask);
+                let reason = format!("thread {}, waits at {other} with mask {mask:#010x}", index(lane));
+                (lane, reason)
+            }
+        };
+        self.raise(call, unreached_exchange(call, mask, lane, &reason))
+    }
+
+    /// Lets the other threads of the block, and other blocks, run.
+    pub(crate) fn yield_now(&self) {
+        if self.unwinds() {
+            return;
+        }
+        // What this thread waits for may be the work of a block that was stopped.
+        if self.grid.has_fault() {
+            self.stop();
+            unwind();
+        }
+        let thread = self.linear();
+        let yielded = &self.warp(thread).yielded;
+        yielded.set(yielded.get() | bit(thread));
+        self.suspend();
+    }
+
+    /// The lanes of this warp that have not exited.
+    #[inline(always)]
+    pub(crate) fn active_mask(&self) -> u32 {
+        self.warp(self.linear()).live.get()
+    }
+
+    /// Finds the fault in `thread`'s exit: that others wait for it.
+    #[inline(always)]
+    pub(crate) fn check_exit(&self, thread: u32) {
+        let barrier = self.barrier.first();
+        let exchange = self.warp(thread).waiting_for(thread % 32);
+        if barrier.is_some() || exchange.is_some() {
+            self.refuse_exit(thread, barrier, exchange);
+        }
+    }
+
+    #[cold]
+    fn refuse_exit(&self, thread: u32, barrier: Option<(Call, u32)>, exchange: Option<(u32, Waiter)>) {
+        let index = self.index_of(thread);
+        if let Some((call, first)) = barrier {
+            let reason = format!("thread {index} has exited");
+            self.fail_at(call, first, unreached_barrier(call, &reason));
+        } else if let Some((lane, waiter)) = exchange {
+            let reason = format!("thread {index}, has exited");
+            let message = unreached_exchange(waiter.call, waiter.mask, thread % 32, &reason);
+            self.fail_at(waiter.call, neighbour(thread, lane), message);
+        }
+    }
+
+    /// Ends the running thread, and its block with it, by a fault.
+    #[cold]
+    pub(crate) fn raise(&self, call: Call, message: String) -> ! {
+        self.fail_at(call, self.linear(), message);
+        unwind()
+    }
+
+    #[cold]
+    fn fail_at(&self, call: Call, thread: u32, message: String) {
+        self.fail(Failure {
+            thread: self.index_of(thread),
+            location: Some(call.at.into()),
+            message,
+        });
+    }
+
+    /// Whether the thread unwinds, so that the caller is a destructor: then it
+    /// must neither wait, for nobody will come, nor panic. A thread that has
+    /// caught the unwinding of a stopped block is unwound again.
+    #[inline(always)]
+    fn unwinds(&self) -> bool {
+        if thread::panicking() {
+            return true;
+        }
+        if self.stopped() {
+            unwind();
+        }
+        false
+    }
+
+    /// Switches to the scheduler until this thread is ready again.
+    #[inline(always)]
+    fn suspend(&self) {
+        let yielder = self.running.get().yielder;
+        // SAFETY: the running coroutine's own: `start_thread` entered it, and
+        // the scheduler enters it again before it resumes the coroutine.
+        unsafe { (*yielder).suspend(Pause::Waiting) };
+        if self.stopped() {
+            unwind();
+        }
+    }
+}
+
+/// The lane of `thread`, as a bit.
+#[inline(always)]
+fn bit(thread: u32) -> u32 {
+    1 << (thread % 32)
+}
+
+/// The thread that is lane `lane` of `thread`'s warp.
+fn neighbour(thread: u32, lane: u32) -> u32 {
+    thread - thread % 32 + lane
+}
+
+/// Unwinds the running thread without a word.
+#[cold]
+fn unwind() -> ! {
+    panic::resume_unwind(Box::new(Stop))
+}
+
+#[cold]
+fn unreached_barrier(call: Call, reason: &str) -> String {
+    let name = call.name;
+    format!("barrier `{name}` not reached by all threads of the block: {reason}")
+}
+
+#[cold]
+fn unreached_exchange(call: Call, mask: u32, lane: u32, reason: &str) -> String {
+    let name = call.name;
+    format!("`{name}` with mask {mask:#010x} not reached by all its lanes: lane {lane}, {reason}")
+}

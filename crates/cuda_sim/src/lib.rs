@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A simulated CUDA GPU: it runs a kernel's grids, blocks, warps, barriers and
+//! shared memory on the CPU, and reports what a GPU would get wrong in silence.
+//!
+//! [`launch`] calls a closure once for each GPU thread. Inside, the closure asks
+//! for its place ([`thread_idx`], [`block_idx`], …) and meets the other threads
+//! of its block ([`barrier`]) and its warp ([`exchange`]). Blocks run in
+//! parallel over the cores; the threads of a block are coroutines on one OS
+//! thread which switch only where they wait, about 10 ns a switch. A thread that
+//! never waits costs little more than a call.
+//!
+//! A thread that panics, a barrier that not all threads reach, a warp operation
+//! that names an absent lane, too much shared memory: each is a [`Fault`] that
+//! names kernel, block, thread and source line. It ends the grid, not the
+//! process, and prints nothing.
+//!
+//! # Reversing a block through shared memory
+//!
+//! ```
+//! use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+//! use cuda_sim::{LaunchConfig, SharedSite, barrier, launch, static_shared, thread_idx};
+//!
+//! let output: Vec<AtomicU32> = (0..64).map(|_| AtomicU32::new(0)).collect();
+//! launch("reverse", &LaunchConfig::new(1, 64), &|| {
+//!     static TILE: SharedSite = SharedSite::new(64 * 4, 4);
+//!     let tile = static_shared(&TILE).cast::<u32>();
+//!     let i = thread_idx().x as usize;
+//!     // SAFETY: the array has 64 elements, and each thread writes its own.
+//!     unsafe { tile.add(i).write(i as u32) };
+//!     barrier("sync_threads", 0);
+//!     // SAFETY: as above; the barrier has put all writes before all reads.
+//!     output[i].store(unsafe { tile.add(63 - i).read() }, Relaxed);
+//! })?;
+//! assert!((0..64).all(|i| output[i].load(Relaxed) == 63 - i as u32));
+//! # Ok::<(), cuda_sim::Error>(())
+//! ```
+//!
+//! # What the engine asks of a kernel
+//!
+//! - A loop that waits for another thread or block by reading memory must call
+//!   [`yield_now`], or it keeps its OS thread for ever. A block may wait for
+//!   blocks of lower number; a higher one need not have started.
+//! - A thread has 64 KiB of stack, guarded: running over it ends the process.
+//! - A destructor that runs because its thread unwinds may call every function
+//!   here; in it, the functions that wait return at once. As everywhere in Rust,
+//!   it must not panic.
+//! - Panics must unwind: with `panic = "abort"` a fault ends the process.
+
+#![deny(missing_docs)]
+
+mod barrier;
+mod block;
+mod config;
+mod context;
+mod device;
+mod error;
+mod grid;
+mod hook;
+mod shared;
+mod stack;
+mod warp;
+
+use std::io::Write;
+use std::panic::Location;
+
+pub use barrier::BarrierResult;
+pub use config::{Dim3, LIMITS, LaunchConfig, Limits};
+pub use error::{Error, Fault, SourceLocation};
+pub use shared::SharedSite;
+pub use warp::Lanes;
+
+use error::Call;
+
+/// Runs `body` once for each thread of the grid, and returns when all are done.
+///
+/// Blocks start in linear order, x fastest, and run in parallel on the calling
+/// thread and rayon's current pool; a grid of one block runs on the calling
+/// thread alone. The threads of one block all run on one OS thread. Launches
+/// from several OS threads at once are independent of each other.
+///
+/// # Errors
+///
+/// [`Error::Config`] if the configuration is outside [`LIMITS`]: nothing was run.
+/// [`Error::Fault`] if a thread failed: no further block starts, the threads
+/// still waiting are unwound, and the fault of the lowest block among those that
+/// failed is returned. The engine can be used again at once.
+///
+/// # Panics
+///
+/// If called from inside a kernel.
+///
+/// ```
+/// use cuda_sim::{Error, LaunchConfig, launch, thread_idx};
+///
+/// let error = launch("odd", &LaunchConfig::new(4, 32), &|| {
+///     assert!(thread_idx().x != 7, "seven");
+/// });
+/// let Err(Error::Fault(fault)) = error else { panic!() };
+/// assert_eq!((fault.block.x, fault.thread.x, &*fault.message), (0, 7, "seven"));
+/// assert!(fault.location.is_some());
+/// ```
+#[track_caller]
+pub fn launch(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
+    grid::launch(kernel, config, body)
+}
+
+/// Whether the caller is a GPU thread, so that the other functions may be called.
+#[inline]
+pub fn in_kernel() -> bool {
+    context::is_set()
+}
+
+/// The index of this thread in its block.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[inline]
+#[track_caller]
+pub fn thread_idx() -> Dim3 {
+    context::with("thread_idx", |context| context.index())
+}
+
+/// The index of this block in its grid.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[inline]
+#[track_caller]
+pub fn block_idx() -> Dim3 {
+    context::with("block_idx", |context| context.block.get())
+}
+
+/// The extents of a block, in threads.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[inline]
+#[track_caller]
+pub fn block_dim() -> Dim3 {
+    context::with("block_dim", |context| context.grid.config.block)
+}
+
+/// The extents of the grid, in blocks.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[inline]
+#[track_caller]
+pub fn grid_dim() -> Dim3 {
+    context::with("grid_dim", |context| context.grid.config.grid)
+}
+
+/// This thread's lane in its warp: its linear index (x fastest) modulo 32.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[inline]
+#[track_caller]
+pub fn lane() -> u32 {
+    context::with("lane", |context| context.linear() % 32)
+}
+
+/// The lanes of this warp that exist and have not exited, a bit each.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[inline]
+#[track_caller]
+pub fn active_mask() -> u32 {
+    context::with("active_mask", |context| context.active_mask())
+}
+
+/// Waits until all threads of the block have come here, each with a value;
+/// counts the values that are not zero. Faults name the barrier by `name`.
+///
+/// # Convergence
+///
+/// All threads of the block, in the same call: the same `name`, called from the
+/// same place in the source. It is a fault if a thread has exited, waits at
+/// another barrier, or waits in an [`exchange`] for a thread that is here.
+///
+/// # Panics
+///
+/// Outside a kernel.
+///
+/// ```
+/// use cuda_sim::{LaunchConfig, barrier, launch, thread_idx};
+///
+/// launch("count", &LaunchConfig::new(1, 100), &|| {
+///     let odd = barrier("sync_threads_count", u64::from(thread_idx().x % 2));
+///     assert_eq!((odd.nonzero, odd.threads), (50, 100));
+/// })?;
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn barrier(name: &'static str, value: u64) -> BarrierResult {
+    let call = call(name);
+    // SAFETY: used in this function only. A closure as elsewhere would be a call
+    // of its own, and a switch inside calls costs a wrongly predicted return each.
+    let context = unsafe { context::current("barrier") };
+    context.wait_at_barrier(call, value)
+}
+
+/// Waits until all lanes in `mask` have come here, each with a value, and gives
+/// everyone's values to each. Shuffles, votes, matches and reductions of a warp
+/// are made of it. Faults name the operation by `name`.
+///
+/// # Convergence
+///
+/// All lanes in `mask`, in the same call: the same `name` and `mask`, called
+/// from the same place in the source. The caller is one of them. It is a fault
+/// if one of them does not exist in this block, has exited, waits at the
+/// [`barrier`], or waits in another exchange that in the end waits for the
+/// caller. Several exchanges of a warp can be under way at once.
+///
+/// # Panics
+///
+/// Outside a kernel.
+///
+/// ```
+/// use cuda_sim::{LaunchConfig, exchange, lane, launch};
+///
+/// launch("rotate", &LaunchConfig::new(1, 32), &|| {
+///     let values = exchange("shfl", u32::MAX, u64::from(lane() * 10));
+///     assert_eq!(values.get((lane() + 1) % 32), Some(u64::from((lane() + 1) % 32 * 10)));
+/// })?;
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn exchange(name: &'static str, mask: u32, value: u64) -> Lanes {
+    let call = call(name);
+    // SAFETY: as in `barrier`.
+    let context = unsafe { context::current("exchange") };
+    context.exchange(call, mask, value)
+}
+
+/// The memory of one static shared array: the same address for all threads of a
+/// block, filled with the byte 0xA5 when the block first asks for it. It is a
+/// fault if the arrays of a block need more than [`LIMITS`] allow.
+///
+/// The pointer is valid until the block ends.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[track_caller]
+pub fn static_shared(site: &'static SharedSite) -> *mut u8 {
+    let call = call("static_shared");
+    context::with("static_shared", |context| {
+        let array = context.shared.array(site);
+        array.unwrap_or_else(|message| context.raise(call, message))
+    })
+}
+
+/// The dynamic shared memory of the block and its size in bytes, aligned to 128
+/// bytes and filled with the byte 0xA5 when the block first asks for it.
+///
+/// The pointer is valid until the block ends.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[track_caller]
+pub fn dynamic_shared() -> (*mut u8, usize) {
+    context::with("dynamic_shared", |context| context.shared.dynamic())
+}
+
+/// Lets the other threads of the block, and other blocks, run: to be called in
+/// every turn of a loop that waits for a change in memory. Unwinds the thread if
+/// the grid has been stopped by a fault.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[track_caller]
+pub fn yield_now() {
+    context::with("yield_now", |context| context.yield_now());
+}
+
+/// Writes `text` to standard output in one piece: texts of several threads do
+/// not mix. As with the device's `printf`, that it cannot be written is no error.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // The device function has no way to fail, and the kernel is not at fault.
+    let _ = out.write_all(text.as_bytes());
+}
+
+#[inline(always)]
+#[track_caller]
+fn call(name: &'static str) -> Call {
+    Call {
+        name,
+        at: Location::caller(),
+    }
+}

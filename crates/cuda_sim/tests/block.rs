@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Barriers and shared memory.
+
+mod common;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{dim, fault};
+use cuda_sim::{
+    BarrierResult, LaunchConfig, SharedSite, barrier, block_dim, block_idx, dynamic_shared, launch, static_shared,
+    thread_idx,
+};
+
+/// A tree sum in shared memory, with a barrier a level.
+fn tree_sum(data: &[u64], threads: u32) -> u64 {
+    let blocks = data.len().div_ceil(threads as usize);
+    let total = AtomicU64::new(0);
+    launch("tree", &LaunchConfig::new(blocks as u32, threads), &|| {
+        static TILE: SharedSite = SharedSite::new(1024 * 8, 8);
+        let tile = static_shared(&TILE).cast::<u64>();
+        let (t, n) = (thread_idx().x as usize, block_dim().x as usize);
+        let value = data.get(block_idx().x as usize * n + t).copied();
+        // SAFETY: the array has 1024 elements, a block at most as many threads,
+        // and each writes its own.
+        unsafe { tile.add(t).write(value.unwrap_or(0)) };
+        barrier("sync_threads", 0);
+        let mut width = n.next_power_of_two() / 2;
+        while width > 0 {
+            if t < width && t + width < n {
+                // SAFETY: in bounds as above; the reads are of elements that
+                // nobody writes before the next barrier.
+                unsafe { *tile.add(t) += *tile.add(t + width) };
+            }
+            barrier("sync_threads", 0);
+            width /= 2;
+        }
+        if t == 0 {
+            // SAFETY: as above.
+            total.fetch_add(unsafe { tile.read() }, Ordering::Relaxed);
+        }
+    })
+    .unwrap();
+    total.into_inner()
+}
+
+#[test]
+fn tree_reduction() {
+    for threads in [1, 2, 31, 32, 33, 64, 100, 256, 1000, 1024] {
+        for length in [1, 31, 1024, 5000] {
+            let data: Vec<u64> = (0..length).collect();
+            assert_eq!(tree_sum(&data, threads), length * (length - 1) / 2);
+        }
+    }
+}
+
+#[test]
+fn barrier_counts() {
+    launch("counts", &LaunchConfig::new(20, (10, 10)), &|| {
+        let t = u64::from(thread_idx().x + thread_idx().y * 10);
+        for round in 0..50 {
+            let given = u64::from(t < round);
+            let wanted = BarrierResult {
+                nonzero: round as u32,
+                threads: 100,
+            };
+            assert_eq!(barrier("count", given), wanted);
+            // Also values whose low half is zero count.
+            assert_eq!(barrier("high", given << 40), wanted);
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn shared_memory_is_poisoned_and_apart() {
+    static A: SharedSite = SharedSite::new(5, 1);
+    static B: SharedSite = SharedSite::new(64, 64);
+    static EMPTY: SharedSite = SharedSite::new(0, 16);
+    let config = LaunchConfig {
+        dynamic_shared: 1000,
+        ..LaunchConfig::new(30, 64)
+    };
+    launch("shared", &config, &|| {
+        let (a, b) = (static_shared(&A), static_shared(&B));
+        let (dynamic, bytes) = dynamic_shared();
+        assert_eq!(b.addr() % 64, 0);
+        assert_eq!(static_shared(&EMPTY).addr() % 16, 0);
+        assert_eq!((dynamic.addr() % 128, bytes), (0, 1000));
+        barrier("asked", 0);
+        assert_eq!((a, b), (static_shared(&A), static_shared(&B)));
+        let parts = [(a, 5), (b, 64), (dynamic, 1000)];
+        for (part, (start, bytes)) in parts.into_iter().enumerate() {
+            if thread_idx() == dim(part as u32, 0, 0) {
+                for i in 0..bytes {
+                    // SAFETY: in bounds, and no other thread touches this part.
+                    unsafe {
+                        assert_eq!(start.add(i).read(), 0xA5);
+                        start.add(i).write(part as u8);
+                    }
+                }
+            }
+        }
+        barrier("written", 0);
+        for (part, (start, bytes)) in parts.into_iter().enumerate() {
+            // SAFETY: in bounds, and nobody writes after the barrier.
+            assert!((0..bytes).all(|i| unsafe { start.add(i).read() } == part as u8));
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn no_dynamic_shared_memory() {
+    launch("none", &LaunchConfig::new(1, 1), &|| {
+        let (start, bytes) = dynamic_shared();
+        assert_eq!((start.addr() % 128, bytes), (0, 0));
+    })
+    .unwrap();
+}
+
+#[test]
+fn full_shared_memory() {
+    static ALL: SharedSite = SharedSite::new(48 * 1024, 128);
+    static ONE: SharedSite = SharedSite::new(1, 1);
+    let mut config = LaunchConfig::new(2, 1);
+    config.dynamic_shared = 179 * 1024;
+    launch("full", &config, &|| {
+        static_shared(&ALL);
+    })
+    .unwrap();
+
+    let over = fault(LaunchConfig::new(1, 1), &|| {
+        static_shared(&ALL);
+        static_shared(&ONE);
+    });
+    assert_eq!(
+        over.message,
+        "static shared memory exhausted: an array of 1 bytes on top of 49152 is more than the \
+         49152 bytes of a block"
+    );
+    assert_eq!(over.location.unwrap().file, file!());
+
+    config.dynamic_shared += 1;
+    let over = fault(config, &|| {
+        static_shared(&ALL);
+    });
+    assert_eq!(
+        over.message,
+        "shared memory exhausted: 49152 bytes of static arrays and 183297 bytes of dynamic memory \
+         are more than the 232448 bytes of a block"
+    );
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Exponentials of f32.
+//!
+//! e^x = 2^n · e^r with n the integer nearest to x / ln 2, so that |r| ≤ ln(2) / 2, where a
+//! polynomial of degree 6 is enough. n comes from adding 1.5 · 2^23, which leaves it in the low
+//! bits of the sum; r keeps its relative accuracy because ln 2 is subtracted in two parts, each by
+//! a fused multiply-add. 2^n is multiplied in as two factors, so that the result overflows, or is
+//! rounded to a subnormal, exactly once. There are no branches; saturation is by clamping x.
+
+use super::super::machine::single::fma;
+
+/// Adding this to |x| < 2^22 rounds x to an integer and leaves it in the low mantissa bits.
+pub const ROUNDER: f32 = 12_582_912.0;
+
+const LOG2_E: f32 = core::f32::consts::LOG2_E;
+const LN_2_HI: f32 = core::f32::consts::LN_2;
+const LN_2_LO: f32 = -1.904_654_2e-9;
+
+/// e^x underflows to zero below this, and 2^(-1) e^x overflows above `CEILING`.
+const FLOOR: f32 = -104.0;
+const CEILING: f32 = 90.0;
+
+/// x to the nearest integer, as a float and as an integer. |x| < 2^22.
+#[inline(always)]
+pub fn nearest(x: f32, scale: f32) -> (f32, i32) {
+    let shifted = fma(x, scale, ROUNDER);
+    let n = (shifted.to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32);
+    (shifted - ROUNDER, n)
+}
+
+/// `p` · 2^n for n in −250..=254, rounded once.
+#[inline(always)]
+pub fn scale(p: f32, n: i32) -> f32 {
+    let biased = (n + 254) as u32;
+    let half = biased >> 1;
+    p * f32::from_bits(half << 23) * f32::from_bits((biased - half) << 23)
+}
+
+/// Splits x = n ln 2 + r, with x clamped to where the result is neither 0 nor infinite.
+///
+/// NaN and +∞ survive in r, whatever n then is.
+#[inline(always)]
+pub fn split(x: f32) -> (f32, i32) {
+    let x = if x < FLOOR { FLOOR } else { x };
+    let (n, i) = nearest(x.min(CEILING), LOG2_E);
+    (fma(n, -LN_2_LO, fma(n, -LN_2_HI, x)), i)
+}
+
+/// (e^r − 1) / r for |r| ≤ 0.35, with an error of 2^-28 relative to e^r / r before rounding.
+///
+/// The coefficients are positive, so that r = +∞ gives +∞.
+#[inline(always)]
+pub fn expm1_ratio(r: f32) -> f32 {
+    let mut p = 1.383_828_2e-3;
+    p = fma(p, r, 8.369_298e-3);
+    p = fma(p, r, 4.166_808_7e-2);
+    p = fma(p, r, 1.666_651_5e-1);
+    p = fma(p, r, 4.999_999_4e-1);
+    fma(p, r, 1.0)
+}
+
+/// e^x · 2^k for small k.
+#[inline(always)]
+pub fn exp_scaled(x: f32, k: i32) -> f32 {
+    let (r, n) = split(x);
+    scale(fma(expm1_ratio(r), r, 1.0), n + k)
+}
+
+#[inline]
+pub fn exp(x: f32) -> f32 {
+    exp_scaled(x, 0)
+}
+
+/// 2^f for |f| ≤ 0.5, with a relative error of 2^-28 before rounding.
+#[inline(always)]
+pub fn exp2_polynomial(f: f32) -> f32 {
+    let mut p = 1.532_646_3e-4;
+    p = fma(p, f, 1.339_080_6e-3);
+    p = fma(p, f, 9.618_506e-3);
+    p = fma(p, f, 5.550_36e-2);
+    p = fma(p, f, 2.402_264_8e-1);
+    p = fma(p, f, core::f32::consts::LN_2);
+    fma(p, f, 1.0)
+}
+
+#[inline]
+pub fn exp2(x: f32) -> f32 {
+    let x = if x < -151.0 { -151.0 } else { x };
+    let (n, i) = nearest(x.min(129.0), 1.0);
+    scale(exp2_polynomial(x - n), i)
+}
+
+/// e^x − 1 = 2^n (e^r − 1) + (2^n − 1), with n = 0 for all small x so that nothing cancels.
+#[inline]
+pub fn expm1(x: f32) -> f32 {
+    // Below −18 the result is −1 to the last bit.
+    let clamped = if x < -18.0 { -18.0 } else { x };
+    let (n, i) = nearest(clamped.min(CEILING - 1.0), LOG2_E);
+    let (n, i) = if x.abs() < 0.41 { (0.0, 0) } else { (n, i) };
+    let r = fma(n, -LN_2_LO, fma(n, -LN_2_HI, clamped));
+    let mut p = 1.982_235_1e-4;
+    p = fma(p, r, 1.395_385_7e-3);
+    p = fma(p, r, 8.333_499e-3);
+    p = fma(p, r, 4.166_627_3e-2);
+    p = fma(p, r, 1.666_666_6e-1);
+    p = fma(p, r, 5e-1);
+    p = fma(p * r, r, r);
+    // Half of 2^n, because 2^128 is not a float.
+    let half = f32::from_bits(((i + 126) as u32) << 23);
+    let wide = 2.0 * fma(p, half, half - 0.5);
+    // Halving would cost a subnormal its last bit, and −0 its sign.
+    if i == 0 { p.copysign(x) } else { wide }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Hyperbolic functions of f32: odd polynomials near zero, where the exponentials would cancel,
+//! and exponentials elsewhere.
+
+use super::super::machine::single::fma;
+use super::exp::{exp, exp_scaled};
+
+#[inline]
+pub fn sinh(x: f32) -> f32 {
+    let a = x.abs();
+    let s = x * x;
+    let mut p = 2.782_213_2e-6;
+    p = fma(p, s, 1.984_289_6e-4);
+    p = fma(p, s, 8.333_310_5e-3);
+    p = fma(p, s, 1.666_666_7e-1);
+    let near = fma(p, s * a, a);
+    // e^a / 2 does not overflow before sinh does.
+    let half = exp_scaled(a, -1);
+    let far = half - 0.25 / half;
+    (if a < 1.0 { near } else { far }).copysign(x)
+}
+
+#[inline]
+pub fn cosh(x: f32) -> f32 {
+    let half = exp_scaled(x.abs(), -1);
+    half + 0.25 / half
+}
+
+/// tanh a = 1 − 2 / (e^2a + 1) for large a.
+#[inline]
+pub fn tanh(x: f32) -> f32 {
+    let a = x.abs();
+    let s = x * x;
+    let mut p = -6.242_849_4e-3;
+    p = fma(p, s, 2.105_071_4e-2);
+    p = fma(p, s, -5.384_754_8e-2);
+    p = fma(p, s, 1.333_254_4e-1);
+    p = fma(p, s, -3.333_331_6e-1);
+    let near = fma(p, s * a, a);
+    let far = fma(-2.0, 1.0 / (exp(2.0 * a) + 1.0), 1.0);
+    (if a < 0.55 { near } else { far }).copysign(x)
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Inverse trigonometric functions of f32.
+//!
+//! Odd polynomials on [0, 1/2] (arc sine) and [0, 1] (arc tangent); other arguments are brought
+//! there by asin x = π/2 − 2 asin √((1 − x) / 2) and atan x = π/2 − atan 1/x. Multiples of π/2 are
+//! added as the product of two floats, which a fused multiply-add sees to 44 bits.
+
+use super::super::machine::single::{fma, sqrt};
+
+/// Two floats whose product is π/2 with an error of 6 · 10^-14.
+const FRAC_PI_2_A: f32 = 1.110_095;
+const FRAC_PI_2_B: f32 = 1.415_010_7;
+
+/// k π/2 + x, rounded once, for k = 0, 1 or 2.
+#[inline(always)]
+fn add_quarter_turns(k: f32, x: f32) -> f32 {
+    fma(k * FRAC_PI_2_A, FRAC_PI_2_B, x)
+}
+
+/// asin x for 0 ≤ x ≤ 1/2, where s = x².
+#[inline(always)]
+fn asin_polynomial(x: f32, s: f32) -> f32 {
+    let mut p = 3.768_912e-2;
+    p = fma(p, s, 1.431_823_7e-2);
+    p = fma(p, s, 3.183_865_5e-2);
+    p = fma(p, s, 4.451_339e-2);
+    p = fma(p, s, 7.500_522e-2);
+    p = fma(p, s, 1.666_666e-1);
+    fma(p, s * x, x)
+}
+
+/// asin |x| for |x| ≤ 1/2, else asin √((1 − |x|) / 2), which is NaN for |x| > 1.
+#[inline(always)]
+fn half_range(x: f32) -> (f32, bool) {
+    let a = x.abs();
+    let far = a > 0.5;
+    let s = if far { fma(a, -0.5, 0.5) } else { a * a };
+    let v = if far { sqrt(s) } else { a };
+    (asin_polynomial(v, s), far)
+}
+
+#[inline]
+pub fn asin(x: f32) -> f32 {
+    let (p, far) = half_range(x);
+    let folded = if far { add_quarter_turns(1.0, -2.0 * p) } else { p };
+    folded.copysign(x)
+}
+
+#[inline]
+pub fn acos(x: f32) -> f32 {
+    let (p, far) = half_range(x);
+    let negative = x < 0.0;
+    let (k, p) = match (far, negative) {
+        (true, true) => (2.0, -2.0 * p),
+        (true, false) => (0.0, 2.0 * p),
+        (false, true) => (1.0, p),
+        (false, false) => (1.0, -p),
+    };
+    add_quarter_turns(k, p)
+}
+
+/// atan v for 0 ≤ v ≤ 1.
+#[inline(always)]
+fn atan_polynomial(v: f32) -> f32 {
+    let s = v * v;
+    let mut p = -1.797_663_7e-3;
+    p = fma(p, s, 1.092_499_4e-2);
+    p = fma(p, s, -3.118_153_5e-2);
+    p = fma(p, s, 5.794_47e-2);
+    p = fma(p, s, -8.401_739e-2);
+    p = fma(p, s, 1.095_131_7e-1);
+    p = fma(p, s, -1.426_404_3e-1);
+    p = fma(p, s, 1.999_853e-1);
+    p = fma(p, s, -3.333_33e-1);
+    fma(p, s * v, v)
+}
+
+#[inline]
+pub fn atan(x: f32) -> f32 {
+    let a = x.abs();
+    let far = a > 1.0;
+    let p = atan_polynomial(if far { 1.0 / a } else { a });
+    let folded = if far { add_quarter_turns(1.0, -p) } else { p };
+    folded.copysign(x)
+}
+
+/// The angle of the point (x, y): the octant's arc tangent of a ratio ≤ 1, unfolded.
+#[inline]
+pub fn atan2(y: f32, x: f32) -> f32 {
+    let (ax, ay) = (x.abs(), y.abs());
+    let steep = ay > ax;
+    let (near, far) = if steep { (ax, ay) } else { (ay, ax) };
+    // Points at infinity on a diagonal, and the origin, where the ratio would be NaN.
+    let ratio = if near == f32::INFINITY {
+        1.0
+    } else if far == 0.0 {
+        0.0
+    } else {
+        near / far
+    };
+    let left = x.is_sign_negative();
+    let p = atan_polynomial(ratio);
+    let k = match (steep, left) {
+        (true, _) => 1.0,
+        (false, true) => 2.0,
+        (false, false) => 0.0,
+    };
+    let angle = add_quarter_turns(k, if steep != left { -p } else { p });
+    if x.is_nan() || y.is_nan() {
+        f32::NAN
+    } else {
+        angle.copysign(y)
+    }
+}

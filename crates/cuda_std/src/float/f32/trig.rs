@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sine, cosine and tangent of f32, for arguments of any size.
+//!
+//! x = q π/2 + r with |r| ≤ π/4: up to 10^5 by subtracting π/2 in three parts with fused
+//! multiply-adds (Cody and Waite), beyond by multiplying the bits of x with a window of the bits
+//! of 2/π in integer arithmetic (Payne and Hanek). Only the second is a branch, and warps whose
+//! angles are moderate never take it. The polynomials of both sine and cosine are evaluated and q
+//! selects one.
+
+use super::super::machine::single::fma;
+use super::exp::nearest;
+
+const FRAC_2_PI: f32 = core::f32::consts::FRAC_2_PI;
+/// π/2 in three parts, all positive: so subtracting 0 of them leaves −0 as it is.
+const FRAC_PI_2_1: f32 = f32::from_bits(0x3fc9_0fda);
+const FRAC_PI_2_2: f32 = 7.549_789_4e-8;
+const FRAC_PI_2_3: f32 = 5.390_303e-15;
+
+/// Above this |x| the three parts of π/2 are too few.
+const CODY_WAITE_LIMIT: f32 = 1e5;
+
+/// The bits of 2/π after the point, in words from the most significant, after one word of zeros.
+static TWO_OVER_PI: [u32; 8] = [
+    0,
+    0xa2f9_836e,
+    0x4e44_1529,
+    0xfc27_57d1,
+    0xf534_ddc0,
+    0xdb62_9599,
+    0x3c43_9041,
+    0xfe51_63ab,
+];
+
+/// π/2 · 2^-62.
+const QUARTER_TURN: f64 = 3.406_121_580_086_554_5e-19;
+
+/// x less the multiple of π/2 nearest to it: r + `low`, and q modulo 4 of x = q π/2 + r (the upper
+/// bits of q mean nothing).
+struct Reduced {
+    r: f32,
+    low: f32,
+    q: u32,
+}
+
+/// The reduction of finite |x| ≥ 1.
+///
+/// With x = m 2^k, m of 24 bits, only the bits of 2/π from 2^(1−k) on matter modulo 4, and 96 of
+/// them give x · 2/π modulo 4 with an error below 2^-61: no f32 comes nearer than 2^-31 to a
+/// multiple of π/2. The one multiplication in f64 is affordable here, off the fast path. Never inlined, because a kernel
+/// that treats many elements would otherwise carry it once for each.
+#[cold]
+#[inline(never)]
+fn payne_hanek(x: f32) -> Reduced {
+    let bits = x.to_bits();
+    let mantissa = u64::from((bits & 0x007f_ffff) | 0x0080_0000);
+    // x = mantissa · 2^(exponent − 150), so the window starts at the bit of 2/π of weight 2^(151 − exponent), which the
+    // table, with its 32 zeros in front, has at this offset.
+    let offset = ((bits >> 23) & 0xff) - 120;
+    let (word, shift) = ((offset >> 5) as usize, offset & 31);
+    let pair = |i: usize| {
+        // The masks keep the indices in range without a panic; they change no value.
+        let high = u64::from(TWO_OVER_PI[(word + i) & 7]) << 32;
+        let both = high | u64::from(TWO_OVER_PI[(word + i + 1) & 7]);
+        (both << shift) >> 32
+    };
+    let product = (mantissa * pair(0))
+        .wrapping_shl(32)
+        .wrapping_add(mantissa * pair(1))
+        .wrapping_add((mantissa * pair(2)) >> 32);
+    // `product` is x · 2/π modulo 4, times 2^62: round to the nearest integer, keep the rest.
+    let q = product.wrapping_add(1 << 61) >> 62;
+    let rest = product.wrapping_sub(q << 62) as i64;
+    let exact = rest as f64 * QUARTER_TURN;
+    let r = exact as f32;
+    let low = (exact - f64::from(r)) as f32;
+    if x < 0.0 {
+        Reduced {
+            r: -r,
+            low: -low,
+            q: (q as u32).wrapping_neg(),
+        }
+    } else {
+        Reduced { r, low, q: q as u32 }
+    }
+}
+
+/// a + b with its rounding error.
+#[inline(always)]
+fn two_sum(a: f32, b: f32) -> (f32, f32) {
+    let sum = a + b;
+    let of_b = sum - a;
+    (sum, (a - (sum - of_b)) + (b - of_b))
+}
+
+/// The reduction of any x; r is NaN for infinite x.
+#[inline(always)]
+fn reduce(x: f32) -> Reduced {
+    let magnitude = x.abs();
+    if magnitude > CODY_WAITE_LIMIT && magnitude < f32::INFINITY {
+        return payne_hanek(x);
+    }
+    let (n, q) = nearest(x, FRAC_2_PI);
+    // The first difference is exact; the others leave their rounding errors in `low`.
+    let first = fma(n, -FRAC_PI_2_1, x);
+    let second = fma(n, -FRAC_PI_2_2, first);
+    let r = fma(n, -FRAC_PI_2_3, second);
+    let (step, step_low) = two_sum(first, -second);
+    let low = fma(n, -FRAC_PI_2_2, step) + step_low + fma(n, -FRAC_PI_2_3, second - r);
+    Reduced { r, low, q: q as u32 }
+}
+
+/// sin r for |r| ≤ π/4.
+#[inline(always)]
+fn sin_polynomial(r: f32, s: f32) -> f32 {
+    let mut p = 2.832_51e-6;
+    p = fma(p, s, -1.985_306_4e-4);
+    p = fma(p, s, 8.333_379e-3);
+    p = fma(p, s, -1.666_666_7e-1);
+    // Adding +0 makes the product with p negative zero for r = −0, and the sum −0.
+    fma(fma(s, r, 0.0), p, r)
+}
+
+/// cos r for |r| ≤ π/4, where s = r².
+#[inline(always)]
+fn cos_polynomial(s: f32) -> f32 {
+    let mut p = 2.443_232_7e-5;
+    p = fma(p, s, -1.388_731e-3);
+    p = fma(p, s, 4.166_664_6e-2);
+    p = fma(p, s, -0.5);
+    fma(p, s, 1.0)
+}
+
+/// The sine of `q` quarter turns more than an angle with these sine and cosine.
+#[inline(always)]
+fn turned(sin: f32, cos: f32, q: u32) -> f32 {
+    let value = if q & 1 == 0 { sin } else { cos };
+    f32::from_bits(value.to_bits() ^ ((q & 2) << 30))
+}
+
+#[inline]
+pub fn sin_cos(x: f32) -> (f32, f32) {
+    let Reduced { r, q, .. } = reduce(x);
+    let s = r * r;
+    let (sin, cos) = (sin_polynomial(r, s), cos_polynomial(s));
+    (turned(sin, cos, q), turned(sin, cos, q.wrapping_add(1)))
+}
+
+#[inline]
+pub fn sin(x: f32) -> f32 {
+    sin_cos(x).0
+}
+
+#[inline]
+pub fn cos(x: f32) -> f32 {
+    sin_cos(x).1
+}
+
+#[inline]
+pub fn tan(x: f32) -> f32 {
+    let Reduced { r, low, q } = reduce(x);
+    let s = r * r;
+    let mut p = 4.384_118e-3;
+    p = fma(p, s, 7.680_501_6e-5);
+    p = fma(p, s, 1.084_275_3e-2);
+    p = fma(p, s, 2.128_107_1e-2);
+    p = fma(p, s, 5.405_971e-2);
+    p = fma(p, s, 1.333_267_1e-1);
+    p = fma(p, s, 3.333_335e-1);
+    let cube = s * r;
+    let t = fma(p, cube, r);
+    // −1 / t, corrected for the rounding errors of r, t and the quotient.
+    let t_low = fma(p, cube, r - t) + low;
+    let inverse = -1.0 / t;
+    let error = fma(inverse, t_low, fma(inverse, t, 1.0));
+    let corrected = fma(inverse, error, inverse);
+    if q & 1 == 0 { t } else { corrected }
+}

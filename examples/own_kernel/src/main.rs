@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A kernel of one's own, launched: `cargo run --release -p own-kernel`.
+
+use my_kernels::mandelbrot;
+use ndarray::Ix2;
+use warpsmith::{Device, DeviceArray, LaunchConfig};
+
+/// The PTX that the build script made of the kernels crate.
+static KERNELS: &[warpsmith::PtxModule] = include!(concat!(env!("OUT_DIR"), "/my_kernels.ptx.rs"));
+
+fn main() -> warpsmith::Result<()> {
+    let device = Device::auto()?;
+    device.register_kernels("my-kernels", KERNELS);
+    let stream = device.default_stream();
+
+    let (width, height, most) = (78u32, 24, 1000u32);
+    let mut steps: DeviceArray<u32, Ix2> = DeviceArray::zeros(stream, (height, width as usize))?;
+    let config = LaunchConfig::for_len(steps.len(), 128);
+    stream.launch::<mandelbrot<f32>>(&config, (width, most, &mut steps))?;
+
+    for row in steps.to_ndarray()?.rows() {
+        let shade = |&steps: &u32| b" .:-=+*#%@"[(32 - steps.leading_zeros()).min(9) as usize] as char;
+        println!("{}", row.iter().map(shade).collect::<String>());
+    }
+    Ok(())
+}

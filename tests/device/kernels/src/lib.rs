@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernels that use each part of the device library, a file for each part.
+#![no_std]
+
+pub mod atomics;
+pub mod faults;
+pub mod floats;
+pub mod memory;
+pub mod threads;
+pub mod warps;

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Indices, barriers, and what the optimiser must leave as it is.
+
+use device_test_kernels::threads::{branches_around_collectives, chained_blocks, hello, positions, votes_of_block};
+use device_tests::{PTX, device, download, upload, zeros};
+use warpsmith::LaunchConfig;
+
+#[test]
+fn every_thread_knows_its_place() {
+    let device = device();
+    for (grid, block) in [
+        ((5, 1, 1), (7, 1, 1)),
+        ((3, 4, 1), (8, 6, 1)),
+        ((2, 3, 4), (5, 4, 3)),
+        ((1, 1, 1), (1, 1, 1)),
+        ((1, 2, 1), (16, 8, 8)),
+    ] {
+        let config = LaunchConfig::new(grid, block);
+        let len = (config.grid.count() * config.block.count()) as usize;
+        let mut out = zeros::<u32>(&device, len);
+        device.default_stream().launch::<positions>(&config, (&mut out,)).unwrap();
+        let mut expected = Vec::new();
+        for b in 0..config.grid.count() as u32 {
+            for t in 0..config.block.count() as u32 {
+                let (bx, by, bz) = (b % grid.0, b / grid.0 % grid.1, b / grid.0 / grid.1);
+                let (tx, ty, tz) = (t % block.0, t / block.0 % block.1, t / block.0 / block.1);
+                expected.push([bz, by, bx, tz, ty, tx].iter().fold(0, |number, digit| number * 16 + digit));
+            }
+        }
+        assert_eq!(download(&out), expected, "{config:?}");
+    }
+}
+
+#[test]
+fn barriers_count_and_vote() {
+    let device = device();
+    for block in [1usize, 31, 32, 33, 100, 1024] {
+        let x: Vec<i32> = (0..4 * block as i32).collect();
+        for limit in [-1, 0, block as i32 / 2, 5 * block as i32] {
+            let mut out = zeros::<u32>(&device, 12);
+            let config = LaunchConfig::new(4, block as u32);
+            let x_device = upload(&device, &x);
+            device.default_stream().launch::<votes_of_block>(&config, (&x_device, limit, &mut out)).unwrap();
+            let expected: Vec<u32> = x
+                .chunks(block)
+                .flat_map(|part| {
+                    let count = part.iter().filter(|&&x| x > limit).count();
+                    [count as u32, (count == block) as u32, (count > 0) as u32]
+                })
+                .collect();
+            assert_eq!(download(&out), expected, "block {block}, limit {limit}");
+        }
+    }
+}
+
+/// rust-lang issue 137086, by its result and by the code: one barrier and one shuffle, not one for each branch.
+#[test]
+fn collectives_between_branches_stay_one() {
+    let device = device();
+    let x: Vec<u32> = (0..256u32).map(|i| i.wrapping_mul(0x9e37_79b9) >> 7).collect();
+    let mut out = zeros::<u32>(&device, x.len());
+    let config = LaunchConfig::new(2, 128);
+    let x_device = upload(&device, &x);
+    device.default_stream().launch::<branches_around_collectives>(&config, (&x_device, &mut out)).unwrap();
+    let value = |i: usize| if x[i] % 2 == 1 { x[i].wrapping_mul(3) } else { x[i] + 100 };
+    let expected: Vec<u32> = (0..x.len())
+        .map(|i| if x[i] % 2 == 1 { value(i).wrapping_add(value(i ^ 1)) } else { value(i) ^ value(i ^ 1) })
+        .collect();
+    assert_eq!(download(&out), expected);
+
+    let (_, _, ptx) = PTX.iter().find(|(name, _, _)| *name == "branches_around_collectives").unwrap();
+    assert_eq!(ptx.matches("shfl.sync").count(), 1, "{ptx}");
+    assert_eq!(ptx.matches("bar.sync").count() + ptx.matches("barrier.sync").count(), 1, "{ptx}");
+}
+
+#[test]
+fn blocks_can_wait_for_earlier_ones() {
+    let device = device();
+    let blocks = 500;
+    let mut totals = zeros::<u64>(&device, blocks);
+    let mut flags = zeros::<u32>(&device, blocks);
+    let config = LaunchConfig::new(blocks as u32, 32);
+    device.default_stream().launch::<chained_blocks>(&config, (&mut totals, &mut flags)).unwrap();
+    let expected: Vec<u64> = (0..blocks as u64).map(|b| b * (b + 1) / 2).collect();
+    assert_eq!(download(&totals), expected);
+}
+
+/// What is printed goes past the test harness; that the kernel compiles, loads and ends is what is asserted.
+#[test]
+fn kernels_print() {
+    let device = device();
+    device.default_stream().launch::<hello>(&LaunchConfig::new(2, 32), (1.5f32,)).unwrap();
+    device.default_stream().synchronize().unwrap();
+}

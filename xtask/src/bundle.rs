@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! `cargo xtask bundle`: all that runs, stripped, in one folder for a GPU machine with no Rust
+//! on it.
+//!
+//! ```text
+//! bundle/warpsmith        the program
+//! bundle/run-tests.sh     runs all of tests/
+//! bundle/tests/           PACKAGE-unit, PACKAGE-unit-bin, PACKAGE-TEST
+//! bundle/benches/         criterion benchmarks: each measures when called with --bench
+//! bundle/examples/
+//! ```
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::workspace::{Workspace, output, stdout};
+
+/// More than this does not travel to another machine in one go.
+const MAX_BYTES: u64 = 60 << 20;
+
+/// Packages whose tests call cargo.
+const CARGO_PACKAGES: [&str; 2] = ["cuda_builder", "xtask"];
+
+/// Tests that call cargo.
+const CARGO_TESTS: [&str; 1] = ["compile_fail"];
+
+const RUN_TESTS: &str = include_str!("run-tests.sh");
+
+/// Builds and packs everything into `out` (relative to the workspace), in place of an earlier
+/// bundle there.
+pub fn run(workspace: &Workspace, out: &Path) -> Result<()> {
+    let out = workspace.root.join(out);
+    let old = out.exists();
+    ensure!(
+        !old || out.join("run-tests.sh").is_file(),
+        "{} exists and is not a bundle: name another folder by --out",
+        out.display()
+    );
+    let executables = build(workspace)?;
+
+    let parent = out
+        .parent()
+        .with_context(|| format!("{} is no folder's name", out.display()))?;
+    fs::create_dir_all(parent)?;
+    let staging = tempfile::Builder::new()
+        .prefix(".bundle-")
+        .permissions(Permissions::from_mode(0o755))
+        .tempdir_in(parent)?;
+    let bytes = pack(&executables, staging.path())?;
+    ensure!(
+        bytes <= MAX_BYTES,
+        "the bundle would have {:.1} MiB, of at most {} MiB",
+        mebibytes(bytes),
+        MAX_BYTES >> 20
+    );
+    if old {
+        fs::remove_dir_all(&out)?;
+    }
+    fs::rename(staging.path(), &out).with_context(|| out.display().to_string())?;
+    println!(
+        "{}: {} executables, {:.1} MiB",
+        out.display(),
+        executables.len(),
+        mebibytes(bytes)
+    );
+    Ok(())
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// What cargo built, and where in the bundle it goes.
+#[derive(Debug, PartialEq, Eq)]
+struct Executable {
+    built: PathBuf,
+    place: PathBuf,
+}
+
+fn build(workspace: &Workspace) -> Result<Vec<Executable>> {
+    let mut tests = workspace.cargo();
+    tests.args(["test", "--no-run", "--tests", "--benches"]);
+    let mut programs = workspace.cargo();
+    programs.args(["build", "--bins", "--examples"]);
+
+    let mut executables = Vec::new();
+    for cargo in [&mut tests, &mut programs] {
+        cargo.args(["--workspace", "--exclude", "xtask", "--release"]);
+        cargo.arg("--message-format=json-render-diagnostics");
+        for line in stdout(cargo.stderr(Stdio::inherit()))?.lines() {
+            let message = serde_json::from_str(line).context("a message of cargo's")?;
+            executables.extend(executable(&message));
+        }
+    }
+    // `cargo test` builds the program as well where a test of its package runs it.
+    executables.sort_by(|a, b| a.place.cmp(&b.place));
+    executables.dedup_by(|a, b| a.place == b.place);
+    ensure!(
+        executables
+            .iter()
+            .any(|e| e.place == Path::new("warpsmith")),
+        "cargo built no program `warpsmith`"
+    );
+    Ok(executables)
+}
+
+/// The executable that a message of cargo's tells of, if one that belongs in the bundle.
+fn executable(message: &Value) -> Option<Executable> {
+    let built = message["executable"].as_str()?;
+    let target = message["target"]["name"].as_str()?;
+    let package = package_name(message["package_id"].as_str()?);
+    let is_test = message["profile"]["test"].as_bool()?;
+    let place = match (message["target"]["kind"][0].as_str()?, is_test) {
+        ("bin", false) if target == "warpsmith" => target.to_string(),
+        ("example", false) => format!("examples/{target}"),
+        ("bench", _) => format!("benches/{target}"),
+        (_, true) if CARGO_PACKAGES.contains(&package) => return None,
+        ("test", true) if CARGO_TESTS.contains(&target) => return None,
+        ("test", true) => format!("tests/{package}-{target}"),
+        ("bin", true) => format!("tests/{package}-unit-bin"),
+        ("lib" | "rlib", true) => format!("tests/{package}-unit"),
+        // Other programs, and procedural macros, whose tests are linked with the compiler.
+        _ => return None,
+    };
+    Some(Executable {
+        built: built.into(),
+        place: place.into(),
+    })
+}
+
+/// The name in a package's id: `…/folder#name@1.0.0`, or `…/name#1.0.0` where they are equal.
+fn package_name(id: &str) -> &str {
+    let (address, fragment) = id.rsplit_once('#').unwrap_or((id, ""));
+    match fragment.split_once('@') {
+        Some((name, _)) => name,
+        None => address.rsplit('/').next().unwrap_or(address),
+    }
+}
+
+/// Strips the executables into `folder`, which then holds as many bytes as this returns.
+fn pack(executables: &[Executable], folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for folder_of in ["tests", "benches", "examples"] {
+        fs::create_dir(folder.join(folder_of))?;
+    }
+    for executable in executables {
+        let place = folder.join(&executable.place);
+        let mut strip = Command::new("strip");
+        output(strip.arg("-o").arg(&place).arg(&executable.built))
+            .context("binutils' strip is wanted")?;
+        bytes += fs::metadata(&place)?.len();
+    }
+    let script = folder.join("run-tests.sh");
+    fs::write(&script, RUN_TESTS)?;
+    fs::set_permissions(&script, Permissions::from_mode(0o755))?;
+    Ok(bytes + fs::metadata(&script)?.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn place(package: &str, kind: &str, target: &str, is_test: bool) -> Option<String> {
+        let message = json!({
+            "reason": "compiler-artifact",
+            "package_id": package,
+            "target": {"kind": [kind], "name": target},
+            "profile": {"test": is_test},
+            "executable": "/target/release/deps/x-0123",
+        });
+        executable(&message).map(|executable| executable.place.display().to_string())
+    }
+
+    #[test]
+    fn everything_has_one_place() {
+        let root = "path+file:///tree#warpsmith@0.1.0";
+        let sim = "path+file:///tree/crates/cuda_sim#0.1.0";
+        let cases = [
+            (root, "bin", "warpsmith", false, Some("warpsmith")),
+            (root, "lib", "warpsmith", true, Some("tests/warpsmith-unit")),
+            (root, "test", "reduce", true, Some("tests/warpsmith-reduce")),
+            (root, "test", "compile_fail", true, None),
+            (root, "bench", "copy", true, Some("benches/copy")),
+            (root, "example", "sum", false, Some("examples/sum")),
+            (sim, "bin", "other", false, None),
+            (sim, "lib", "cuda_sim", true, Some("tests/cuda_sim-unit")),
+            (sim, "proc-macro", "macros", true, None),
+            (sim, "custom-build", "build-script-build", false, None),
+        ];
+        for (package, kind, target, is_test, wanted) in cases {
+            let found = place(package, kind, target, is_test);
+            assert_eq!(found.as_deref(), wanted, "{package} {kind} {target}");
+        }
+    }
+
+    #[test]
+    fn what_calls_cargo_stays_behind() {
+        for package in CARGO_PACKAGES {
+            let id = format!("path+file:///tree/crates/{package}#0.1.0");
+            assert_eq!(place(&id, "lib", package, true), None);
+            assert_eq!(place(&id, "test", "any", true), None);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The contributor's whole interface: `cargo xtask setup | demo | test | ptx | bundle`.
+//!
+//! Every command does its own set-up first, so that each works on a fresh machine that has
+//! cargo and nothing else. This program is compiled there before anything else: it stays small.
+
+mod bundle;
+mod ptx;
+mod run;
+mod setup;
+mod workspace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use workspace::Workspace;
+
+/// Set up, show, test and pack Warpsmith.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Bring the source of `core`, which the kernels are built with, into the toolchain.
+    Setup {
+        /// A tar archive with the folder `library` of the compiler's own version, used when
+        /// neither rustup nor Debian's archive has it.
+        #[arg(long, value_name = "ARCHIVE")]
+        core_source: Option<PathBuf>,
+    },
+    /// Build the program and run `warpsmith demo`.
+    Demo {
+        /// Arguments for `warpsmith demo`.
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+    /// Build and run every test of the workspace, doc tests included.
+    Test {
+        /// Arguments for `cargo test`.
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+    /// Assemble every PTX module with ptxas and hold it against the checked-in report.
+    Ptx {
+        /// Write the report anew instead of comparing with it.
+        #[arg(long)]
+        bless: bool,
+    },
+    /// Pack tests, benchmarks, examples and the program for a machine with no Rust on it.
+    Bundle {
+        /// The folder to write.
+        #[arg(long, default_value = "bundle")]
+        out: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    match perform(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(task: Task) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let core_source = match &task {
+        Task::Setup { core_source } => core_source.as_deref(),
+        _ => None,
+    };
+    setup::ensure_core(&workspace, core_source)?;
+    match task {
+        Task::Setup { .. } => Ok(()),
+        Task::Demo { args } => run::demo(&workspace, &args),
+        Task::Test { args } => run::test(&workspace, &args),
+        Task::Ptx { bless } => ptx::run(&workspace, bless),
+        Task::Bundle { out } => bundle::run(&workspace, &out),
+    }
+}

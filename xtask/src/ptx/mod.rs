@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! `cargo xtask ptx`: what the compiler and ptxas make of every kernel, held against the
+//! checked-in report.
+//!
+//! The kernels are built as the host crate builds them, each module is assembled for every
+//! architecture that it runs on, and what comes out is compared with kernels-gpu/ptx-report.tsv:
+//! see [`report`] for what may change. One ptxas process a module and architecture, as many at
+//! once as there are cores.
+
+mod listing;
+mod ptxas;
+mod report;
+mod sm;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use comfy_table::{CellAlignment, Table, presets};
+use cuda_builder::{CudaBuilder, NvvmArch};
+use rayon::prelude::*;
+
+use crate::workspace::Workspace;
+use listing::Listing;
+use ptxas::Ptxas;
+use report::{Changes, Key, Report, Row};
+use sm::Sm;
+
+/// The report's place in the workspace.
+const REPORT: &str = "kernels-gpu/ptx-report.tsv";
+
+/// Turing, Ampere, Hopper and Blackwell.
+const DEVICES: [Sm; 4] = [Sm::new(75), Sm::new(80), Sm::specific(90), Sm::new(100)];
+
+/// A PTX module and what its text says.
+struct Module {
+    name: String,
+    path: PathBuf,
+    bytes: usize,
+    listing: Listing,
+}
+
+/// Builds, assembles and compares, or with `bless` writes the report anew.
+pub fn run(workspace: &Workspace, bless: bool) -> Result<()> {
+    let start = Instant::now();
+    let modules = build(workspace)?;
+    let built = start.elapsed().as_secs_f64();
+    let ptxas = Ptxas::find(workspace)?;
+    let start = Instant::now();
+    let new = assemble(&ptxas, &modules)?;
+    let assembled = start.elapsed().as_secs_f64();
+    println!("{}", table(&new));
+    println!(
+        "{} modules: built in {built:.1} s, assembled in {assembled:.1} s",
+        modules.len()
+    );
+
+    let path = workspace.root.join(REPORT);
+    if bless {
+        ensure!(
+            ptxas.is_pinned(),
+            "ptxas {} makes other numbers than the report's own ptxas: unset PTXAS",
+            ptxas.version
+        );
+        fs::write(&path, new.to_text()).with_context(|| path.display().to_string())?;
+        println!("{REPORT} is written: {} lines", new.0.len());
+        return Ok(());
+    }
+    let text = fs::read_to_string(&path).with_context(|| {
+        format!("{REPORT} cannot be read (`cargo xtask ptx --bless` writes it)")
+    })?;
+    let old = Report::parse(&text).context(REPORT)?;
+    if !ptxas.is_pinned() {
+        println!("ptxas {}: registers are not compared", ptxas.version);
+    }
+    judge(&old.changes(&new, ptxas.is_pinned()))
+}
+
+/// The kernels crate's modules, as the host crate's build script makes them.
+fn build(workspace: &Workspace) -> Result<Vec<Module>> {
+    let files = CudaBuilder::new(workspace.root.join("kernels-gpu"))
+        .archs(&[NvvmArch::Compute75])
+        .copy_to(workspace.target.join("ptx"))
+        .build()?;
+    read(files.into_iter().map(|file| (file.module, file.path)))
+}
+
+/// Reads the modules' text; one that wants a symbol that nothing has is an error.
+fn read(files: impl Iterator<Item = (String, PathBuf)>) -> Result<Vec<Module>> {
+    let mut modules = Vec::new();
+    for (name, path) in files {
+        let shown = || path.display().to_string();
+        let text = fs::read_to_string(&path).with_context(shown)?;
+        let listing = Listing::parse(&text).with_context(shown)?;
+        let undefined: Vec<_> = listing.undefined.iter().map(String::as_str).collect();
+        ensure!(
+            undefined.is_empty(),
+            "{} wants what no driver has: {}",
+            path.display(),
+            undefined.join(", ")
+        );
+        modules.push(Module {
+            name,
+            path,
+            bytes: text.len(),
+            listing,
+        });
+    }
+    let kernels: usize = modules
+        .iter()
+        .map(|module| module.listing.kernels.len())
+        .sum();
+    ensure!(kernels > 0, "the kernels crate has no kernels");
+    Ok(modules)
+}
+
+/// Every kernel on every architecture that it runs on.
+fn assemble(ptxas: &Ptxas, modules: &[Module]) -> Result<Report> {
+    let mut jobs: Vec<_> = modules
+        .iter()
+        .flat_map(|module| DEVICES.map(|device| (module, device)))
+        .filter(|(module, device)| module.listing.target.runs_on(*device))
+        .collect();
+    // The largest first, so that no core ends up alone with one of them.
+    jobs.sort_by_key(|(module, _)| Reverse(module.bytes));
+    let results: Vec<_> = jobs
+        .into_iter()
+        .par_bridge()
+        .map(|(module, device)| module.assemble(ptxas, device))
+        .collect();
+    let mut report = Report::default();
+    let mut failures = Vec::new();
+    for result in results {
+        match result {
+            Ok(rows) => report.0.extend(rows.0),
+            Err(error) => failures.push(format!("{error:#}")),
+        }
+    }
+    failures.sort();
+    ensure!(
+        failures.is_empty(),
+        "ptxas refuses modules:\n{}",
+        failures.join("\n")
+    );
+    Ok(report)
+}
+
+impl Module {
+    fn assemble(&self, ptxas: &Ptxas, sm: Sm) -> Result<Report> {
+        let usages = ptxas.assemble(&self.path, sm)?;
+        let mut report = Report::default();
+        for (kernel, counts) in &self.listing.kernels {
+            let usage = usages
+                .get(kernel)
+                .with_context(|| format!("ptxas says nothing of {}/{kernel}", self.name))?;
+            let key = Key {
+                module: self.name.clone(),
+                kernel: kernel.clone(),
+                ptx: self.listing.target,
+                sm,
+            };
+            report.0.insert(key, report::row(*usage, *counts));
+        }
+        Ok(report)
+    }
+}
+
+/// The report for a reader: a line per kernel, with its registers on each architecture and the
+/// largest of its other numbers.
+fn table(report: &Report) -> Table {
+    let mut kernels: BTreeMap<_, BTreeMap<Sm, &Row>> = BTreeMap::new();
+    for (key, row) in &report.0 {
+        let kernel = (&key.module, &key.kernel, key.ptx);
+        kernels.entry(kernel).or_default().insert(key.sm, row);
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let mut header = ["module", "kernel", "ptx"].map(String::from).to_vec();
+    header.extend(DEVICES.map(|sm| format!("registers\n{sm}")));
+    header.extend(report::column_names().skip(1).map(String::from));
+    table.set_header(header);
+    for ((module, kernel, ptx), rows) in kernels {
+        let mut cells = vec![module.clone(), kernel.clone(), ptx.to_string()];
+        cells.extend(DEVICES.map(|sm| match rows.get(&sm) {
+            Some(row) => row[0].to_string(),
+            None => String::new(),
+        }));
+        for column in 1..Row::default().len() {
+            let largest = rows.values().map(|row| row[column]).max();
+            cells.push(largest.unwrap_or_default().to_string());
+        }
+        table.add_row(cells);
+    }
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn judge(changes: &Changes) -> Result<()> {
+    for line in &changes.better {
+        println!("better: {line}");
+    }
+    if !changes.better.is_empty() {
+        println!("`cargo xtask ptx --bless` keeps what got better");
+    }
+    if changes.worse.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<_> = changes.worse.iter().map(String::as_str).collect();
+    bail!(
+        "the kernels differ from {REPORT} (`cargo xtask ptx --bless` accepts it):\n{}",
+        lines.join("\n")
+    )
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Where the workspace lies, and commands started in it whose failures name the command.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, bail};
+
+/// The checkout that cargo was called in.
+pub struct Workspace {
+    /// The folder of the workspace's Cargo.toml.
+    pub root: PathBuf,
+    /// cargo's target folder.
+    pub target: PathBuf,
+}
+
+impl Workspace {
+    /// Finds the workspace by what `cargo run` says of this package.
+    pub fn find() -> Result<Self> {
+        let package = env::var_os("CARGO_MANIFEST_DIR")
+            .map(PathBuf::from)
+            .context("CARGO_MANIFEST_DIR is not set: start this program as `cargo xtask`")?;
+        let root = package
+            .parent()
+            .with_context(|| format!("{} has no parent folder", package.display()))?
+            .to_path_buf();
+        let target = match env::var_os("CARGO_TARGET_DIR") {
+            Some(folder) => env::current_dir()?.join(folder),
+            None => root.join("target"),
+        };
+        Ok(Self { root, target })
+    }
+
+    /// `program`, started in the workspace's root, so that rust-toolchain.toml holds.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.root);
+        command
+    }
+
+    /// The cargo that runs this program, started in the workspace's root.
+    pub fn cargo(&self) -> Command {
+        let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+        self.command(&cargo)
+    }
+}
+
+/// Runs `command` with this program's own input and output; an exit status other than 0 is an
+/// error that shows the command.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| start_failed(command))?;
+    if !status.success() {
+        bail!("`{}` failed: {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// Runs `command` and collects its output; an exit status other than 0 is an error that shows
+/// the command and what it said.
+pub fn output(command: &mut Command) -> Result<Output> {
+    let output = command.output().with_context(|| start_failed(command))?;
+    if !output.status.success() {
+        bail!(
+            "`{}` failed: {}\n{}{}",
+            shown(command),
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr).trim_end(),
+        );
+    }
+    Ok(output)
+}
+
+/// [`output`]'s standard output as text.
+pub fn stdout(command: &mut Command) -> Result<String> {
+    let output = output(command)?;
+    String::from_utf8(output.stdout)
+        .with_context(|| format!("`{}` printed no UTF-8", shown(command)))
+}
+
+fn start_failed(command: &Command) -> String {
+    format!("`{}` cannot be started", shown(command))
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
