@@ -42,7 +42,8 @@ pub fn box_blur_3x3<const C: usize>(pixels: &[u8], width: usize, out: SliceMut<'
 #[inline(always)]
 unsafe fn load(pixels: &[u8], i: usize) -> u8 {
     // SAFETY: the caller's promise; every address is aligned for one byte.
-    unsafe { pixels.load_vec_unchecked::<1>(i) }[0]
+    let [pixel] = unsafe { pixels.load_vec_unchecked(i) };
+    pixel
 }
 
 /// The mean of channel `c` over the pixels around (x, y) that exist.

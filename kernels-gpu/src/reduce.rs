@@ -2,7 +2,7 @@
 //! Reduction: all elements combined into one by an associative operator.
 //!
 //! The tree of CUDA's classic reduction (M. Harris, "Optimizing parallel reduction in CUDA", 2007), with shuffles below
-//! the warp: each thread combines a grid-stride share of the elements in [`CHAINS`] independent chains, the block
+//! the warp: each thread combines a grid-stride share of the elements in [`chains`] independent chains, the block
 //! combines its threads' values ([`block::reduce`]), and writes one value. A second launch of one block combines those.
 //! Every element is read once. The order depends only on the length and the number of blocks, so floats give the same
 //! bits on every run of one launch plan.
@@ -76,24 +76,23 @@ fn thread_share<T: crate::num::Num, Op: ReduceOp<T>, const N: usize>(x: &[T]) ->
     total
 }
 
-/// Combines the chains pairwise, as a tree.
+/// Combines the chains pairwise, as a tree: first those of one position in the vectors, then the positions.
 #[inline(always)]
-fn fold_chains<T, Op: ReduceOp<T>, const N: usize>(mut chains: [[Op::Acc; N]; UNROLL]) -> Op::Acc {
-    let mut rows = UNROLL;
-    while rows > 1 {
-        rows /= 2;
-        for row in 0..rows {
-            for column in 0..N {
-                chains[row][column] = Op::combine(chains[row][column], chains[row + rows][column]);
-            }
+fn fold_chains<T, Op: ReduceOp<T>, const N: usize>(chains: [[Op::Acc; N]; UNROLL]) -> Op::Acc {
+    let positions: [Op::Acc; N] =
+        core::array::from_fn(|k| fold_pairwise(core::array::from_fn::<_, UNROLL, _>(|u| chains[u][k]), Op::combine));
+    fold_pairwise(positions, Op::combine)
+}
+
+/// Combines `N` values, a power of two, as a tree.
+#[inline(always)]
+fn fold_pairwise<A: Copy, const N: usize>(mut values: [A; N], combine: impl Fn(A, A) -> A) -> A {
+    let mut half = N;
+    while half > 1 {
+        half /= 2;
+        for i in 0..half {
+            values[i] = combine(values[i], values[i + half]);
         }
     }
-    let mut columns = N;
-    while columns > 1 {
-        columns /= 2;
-        for column in 0..columns {
-            chains[0][column] = Op::combine(chains[0][column], chains[0][column + columns]);
-        }
-    }
-    chains[0][0]
+    values[0]
 }

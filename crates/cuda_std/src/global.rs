@@ -224,7 +224,7 @@ const fn vec_align<T, const N: usize>() -> usize {
 /// Whether an access to `[T; N]` at `ptr` is aligned as the hardware wants it.
 #[inline(always)]
 fn is_vec_aligned<T, const N: usize>(ptr: *const T) -> bool {
-    ptr.addr() % vec_align::<T, N>() == 0
+    ptr.addr().is_multiple_of(vec_align::<T, N>())
 }
 
 #[inline(always)]

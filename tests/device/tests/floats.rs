@@ -19,8 +19,11 @@ where
     download(&out)
 }
 
-/// The functions of one argument, with the reference in f64.
-const FUNCTIONS: [(&str, fn(f64) -> f64); 6] =
+/// A function's name, and the reference in f64.
+type Function = (&'static str, fn(f64) -> f64);
+
+/// The functions of one argument.
+const FUNCTIONS: [Function; 6] =
     [("sqrt", f64::sqrt), ("exp", f64::exp), ("ln", f64::ln), ("sin", f64::sin), ("cos", f64::cos), ("tanh", f64::tanh)];
 
 /// Every exponent, both signs, several mantissas.

@@ -38,7 +38,7 @@ pub fn votes(x: &[i32], out: SliceMut<'_, u32>) {
 #[kernel]
 pub fn halves(x: &[u32], out: SliceMut<'_, u32>) {
     let i = thread::index_1d();
-    let value = if warp::lane_id() % 2 == 0 {
+    let value = if warp::lane_id().is_multiple_of(2) {
         warp::shuffle_xor(0x5555_5555, x[i], 2)
     } else {
         warp::shuffle_xor(0xaaaa_aaaa, x[i], 4)
