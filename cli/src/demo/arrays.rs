@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The demo's elementwise operations, casts and reductions.
+
+use anyhow::Result;
+use kernels_gpu::reduce::{THREADS, chains};
+use ndarray::{Array1, Ix1, Zip};
+use rand::SeedableRng;
+use rand::rngs::Xoshiro256PlusPlus;
+use warpsmith::ops::CastTo;
+use warpsmith::{Device, DeviceArray};
+
+use super::check::{self, Deviation};
+use super::reference::{CastFrom, Float, Reference, float_function};
+use super::{Demo, Row};
+use crate::ops::{BinaryOp, UnaryOp};
+use crate::scalar::{Number, Scalar};
+
+type Vector<T> = DeviceArray<T, Ix1>;
+
+const SEED: u64 = 137_086;
+
+const BINARY: [BinaryOp; 6] = [
+    BinaryOp::Add,
+    BinaryOp::Sub,
+    BinaryOp::Mul,
+    BinaryOp::Div,
+    BinaryOp::Min,
+    BinaryOp::Max,
+];
+
+fn generator() -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(SEED)
+}
+
+/// All operations on elements of type `T`, but for the functions that only floats have.
+pub fn run<T: Reference + CastFrom>(demo: &mut Demo, device: &Device, len: usize) -> Result<()> {
+    let mut rng = generator();
+    let mut random = || Array1::from_shape_simple_fn(len, || T::random(&mut rng));
+    let (a, b) = (Operand::new(demo, random())?, Operand::new(demo, random())?);
+    binary(demo, &a, &b)?;
+    drop(b);
+    let exact = [UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Square, UnaryOp::Relu];
+    unary(demo, &a, &exact, |op, got| {
+        check::exact(got, &a.host.mapv(|x| T::exact_unary(op, x)))
+    })?;
+    cast::<T, f32>(demo, &a)?;
+    cast::<T, f64>(demo, &a)?;
+    cast::<T, i32>(demo, &a)?;
+    cast::<T, i64>(demo, &a)?;
+    cast::<T, u32>(demo, &a)?;
+    cast::<T, u64>(demo, &a)?;
+    reductions(demo, device, &a)
+}
+
+/// The functions that only floats have; of these, the root and the logarithm on positive numbers.
+pub fn float_functions<T: Float>(demo: &mut Demo, len: usize) -> Result<()> {
+    let mut rng = generator();
+    let x = Operand::new(demo, Array1::from_shape_simple_fn(len, || T::random(&mut rng)))?;
+    let positive = Operand::new(demo, x.host.mapv(|x| T::exact_unary(UnaryOp::Abs, x)))?;
+    unary(demo, &positive, &[UnaryOp::Sqrt], |op, got| {
+        check::exact(got, &positive.host.mapv(|x| T::exact_unary(op, x)))
+    })?;
+    unary(demo, &positive, &[UnaryOp::Log], |op, got| {
+        in_ulps(op, got, &positive.host)
+    })?;
+    let others = [
+        UnaryOp::Exp,
+        UnaryOp::Sin,
+        UnaryOp::Cos,
+        UnaryOp::Tanh,
+        UnaryOp::Sigmoid,
+    ];
+    unary(demo, &x, &others, |op, got| in_ulps(op, got, &x.host))
+}
+
+fn in_ulps<T: Float>(op: UnaryOp, got: &Array1<T>, x: &Array1<T>) -> Deviation {
+    check::ulps(got, x, |x| float_function(op, x), T::ulps(op) + T::reference_ulps(op))
+}
+
+/// An array here and there.
+struct Operand<T> {
+    host: Array1<T>,
+    device: Vector<T>,
+}
+
+impl<T: Reference> Operand<T> {
+    fn new(demo: &Demo, host: Array1<T>) -> Result<Self> {
+        let device = DeviceArray::from_ndarray(&demo.stream, &host)?;
+        Ok(Self { host, device })
+    }
+}
+
+impl Demo {
+    /// Runs a kernel that writes one element of type `U` for each of the `len`, and reads `bytes` for each.
+    fn elementwise<U: Scalar, E: From<warpsmith::Error> + Into<anyhow::Error>>(
+        &mut self,
+        kernel: String,
+        dtype: &'static str,
+        len: usize,
+        bytes: usize,
+        mut run: impl FnMut(&mut Vector<U>) -> Result<(), E>,
+        check: impl FnOnce(&Array1<U>) -> Deviation,
+    ) -> Result<()> {
+        let mut out = DeviceArray::zeros(&self.stream, len)?;
+        let ((), time) = self.measure(&kernel, || run(&mut out)).map_err(Into::into)?;
+        let deviation = check(&out.to_ndarray()?);
+        let bytes = len * (bytes + size_of::<U>());
+        self.rows.push(Row {
+            kernel,
+            dtype,
+            size: len.to_string(),
+            time,
+            bytes,
+            deviation,
+        });
+        Ok(())
+    }
+}
+
+fn binary<T: Reference>(demo: &mut Demo, a: &Operand<T>, b: &Operand<T>) -> Result<()> {
+    let (len, name, size) = (a.host.len(), T::DTYPE.name(), size_of::<T>());
+    let number = b.host[len / 2];
+    for op in BINARY {
+        let want = || {
+            Zip::from(&a.host)
+                .and(&b.host)
+                .par_map_collect(|&a, &b| T::binary(op, a, b))
+        };
+        let run = |out: &mut Vector<T>| op.arrays(&a.device, &b.device, out);
+        demo.elementwise(format!("{op}"), name, len, 2 * size, run, |got| {
+            check::exact(got, &want())
+        })?;
+    }
+    for op in BINARY {
+        let want = || Zip::from(&a.host).par_map_collect(|&a| T::binary(op, a, number));
+        let run = |out: &mut Vector<T>| op.array_scalar(&a.device, number, out);
+        demo.elementwise(format!("{op} scalar"), name, len, size, run, |got| {
+            check::exact(got, &want())
+        })?;
+    }
+    for op in BINARY.into_iter().filter(|op| !op.commutes()) {
+        let want = || Zip::from(&a.host).par_map_collect(|&a| T::binary(op, number, a));
+        let run = |out: &mut Vector<T>| op.scalar_array(number, &a.device, out);
+        demo.elementwise(format!("scalar {op}"), name, len, size, run, |got| {
+            check::exact(got, &want())
+        })?;
+    }
+    Ok(())
+}
+
+fn unary<T: Reference>(
+    demo: &mut Demo,
+    x: &Operand<T>,
+    ops: &[UnaryOp],
+    check: impl Fn(UnaryOp, &Array1<T>) -> Deviation,
+) -> Result<()> {
+    for &op in ops {
+        let run = |out: &mut Vector<T>| T::unary(op, &x.device, out);
+        demo.elementwise(
+            op.to_string(),
+            T::DTYPE.name(),
+            x.host.len(),
+            size_of::<T>(),
+            run,
+            |got| check(op, got),
+        )?;
+    }
+    Ok(())
+}
+
+fn cast<T: Reference + CastTo<U>, U: Reference + CastFrom>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
+    if T::DTYPE == U::DTYPE {
+        return Ok(());
+    }
+    let want = || Zip::from(&x.host).par_map_collect(|&x| x.cast_to::<U>());
+    let run = |out: &mut Vector<U>| x.device.cast_into(out);
+    let kernel = format!("cast to {}", U::DTYPE);
+    demo.elementwise(kernel, T::DTYPE.name(), x.host.len(), size_of::<T>(), run, |got| {
+        check::exact(got, &want())
+    })
+}
+
+/// Additions on the way from an element to the sum, at most: those of a thread's chain, of the elements
+/// after the last whole tile, and of the tree over all chains.
+fn sum_depth<T>(device: &Device, len: usize) -> f64 {
+    let chains = chains::<T>();
+    // A launch has one block for each multiprocessor at least, unless all elements fit in fewer tiles.
+    let step = device.properties().multiprocessors as usize * THREADS * chains;
+    (len.div_ceil(step) + chains) as f64 + (len as f64).log2().ceil()
+}
+
+fn reductions<T: Reference>(demo: &mut Demo, device: &Device, x: &Operand<T>) -> Result<()> {
+    let host = x.host.as_slice().unwrap_or_default();
+    let fold = |op, values: &[T]| values.iter().copied().reduce(|a, b| T::binary(op, a, b));
+    let depth = sum_depth::<T>(device, host.len());
+
+    demo.reduction("sum", x, Vector::sum, |got| match T::DTYPE.is_float() {
+        true => Deviation::absolute(
+            got.to_f64(),
+            T::exact_sum(host),
+            check::sum_bound(host, depth, T::UNIT_ROUNDOFF),
+        ),
+        false => one(got, fold(BinaryOp::Add, host)),
+    })?;
+    demo.reduction("min", x, Vector::min, |got| one(got, fold(BinaryOp::Min, host)))?;
+    demo.reduction("max", x, Vector::max, |got| one(got, fold(BinaryOp::Max, host)))?;
+    demo.reduction("mean", x, Vector::mean, |got| {
+        let want = T::exact_sum(host) / host.len() as f64;
+        // One rounding of each element, and two of the quotient: as f64, and as the element type.
+        let of_sum = check::sum_bound(host, depth + 1.0, f64::UNIT_ROUNDOFF) / host.len() as f64;
+        Deviation::absolute(
+            got.to_f64(),
+            want,
+            of_sum + (2.0 * f64::UNIT_ROUNDOFF + T::UNIT_ROUNDOFF) * want.abs(),
+        )
+    })?;
+
+    let (mut rng, len) = (generator(), host.len());
+    let factors = Operand::new(demo, Array1::from_shape_fn(len, |i| T::factor(&mut rng, i, len)))?;
+    let want = fold(BinaryOp::Mul, factors.host.as_slice().unwrap_or_default());
+    demo.reduction("prod", &factors, Vector::product, |got| one(got, want))
+}
+
+/// The deviation of a single result that must be exact.
+fn one<T: Reference>(got: T, want: Option<T>) -> Deviation {
+    let want = Array1::from_iter(want);
+    check::exact(&Array1::from_elem(want.len(), got), &want)
+}
+
+impl Demo {
+    fn reduction<T: Reference, R: Number>(
+        &mut self,
+        kernel: &str,
+        x: &Operand<T>,
+        run: impl Fn(&Vector<T>) -> warpsmith::Result<R>,
+        check: impl FnOnce(R) -> Deviation,
+    ) -> Result<()> {
+        let (result, time) = self.measure(kernel, || run(&x.device))?;
+        let (len, deviation) = (x.host.len(), check(result));
+        let (kernel, bytes) = (kernel.to_string(), len * size_of::<T>());
+        self.rows.push(Row {
+            kernel,
+            dtype: T::DTYPE.name(),
+            size: len.to_string(),
+            time,
+            bytes,
+            deviation,
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How far results may be from the CPU's, and how far they are.
+//!
+//! - Integers, comparisons, casts, and what IEEE 754 rounds correctly (+ − × ÷ √, negation, absolute
+//!   value) have one right result: nothing may differ.
+//! - exp, log, sin, cos and tanh are as near as the contract of `cuda_std::Float` says. The reference is
+//!   computed in f64, whose own error is nothing for f32 results; for f64 ones that of the host's library
+//!   comes on top, 1 ulp (tanh 2, as glibc documents).
+//! - sigmoid is `1 / (1 + e)` with `e = e^−x` off by at most 1 ulp, that is 2u relative (u the unit
+//!   roundoff). In the sum that is 2u · e / (1 + e) < 2u; sum and quotient round, u each. A relative
+//!   error of 4u is at most 4 ulp. The reference is computed the same way.
+//! - A float sum combines each element in at most `depth` additions, each off by a factor 1 ± u: to
+//!   first order the error is at most `depth · u · Σ|x|`, however the tree is shaped.
+//! - A mean is such a sum in f64 (integers of 64 bits round once more on their way in), and a quotient.
+
+use ndarray::{Array, Dimension, Zip};
+
+use super::reference::{Float, Reference};
+
+/// The largest error of a result, and what it may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Deviation {
+    pub largest: f64,
+    pub bound: f64,
+    pub unit: &'static str,
+}
+
+impl Deviation {
+    pub fn is_ok(self) -> bool {
+        self.largest <= self.bound
+    }
+
+    pub fn show_largest(self) -> String {
+        self.show(self.largest)
+    }
+
+    pub fn show_bound(self) -> String {
+        self.show(self.bound)
+    }
+
+    fn show(self, value: f64) -> String {
+        match self.unit {
+            _ if value == 0.0 => "0".into(),
+            "ulp" => format!("{value:.2} ulp"),
+            "absolute" => format!("{value:.1e}"),
+            unit => format!("{value} {unit}"),
+        }
+    }
+
+    /// Of a single number.
+    pub fn absolute(got: f64, want: f64, bound: f64) -> Self {
+        let largest = if got == want { 0.0 } else { (got - want).abs() };
+        Self {
+            largest,
+            bound,
+            unit: "absolute",
+        }
+    }
+}
+
+/// How many elements differ; none may. NaN is equal to NaN.
+pub fn exact<T: Copy + PartialEq + Sync + Send, D: Dimension>(got: &Array<T, D>, want: &Array<T, D>) -> Deviation {
+    #[allow(clippy::eq_op)] // Only NaN differs from itself.
+    let differ = |got: &T, want: &T| got != want && (got == got || want == want);
+    let differing = Zip::from(got).and(want).par_fold(
+        || 0usize,
+        |count, got, want| count + usize::from(differ(got, want)),
+        |a, b| a + b,
+    );
+    Deviation {
+        largest: differing as f64,
+        bound: 0.0,
+        unit: "differ",
+    }
+}
+
+/// The largest distance from `want(x)` in units of the last place.
+pub fn ulps<T: Float, D: Dimension>(
+    got: &Array<T, D>,
+    x: &Array<T, D>,
+    want: impl Fn(f64) -> f64 + Sync + Send,
+    bound: f64,
+) -> Deviation {
+    let error = |got: T, x: T| {
+        let (got, want) = (got.to_f64(), want(x.to_f64()));
+        match got == want || (got.is_nan() && want.is_nan()) {
+            true => 0.0,
+            false => (got - want).abs() / T::ulp(want),
+        }
+    };
+    // NaN, where only one of both is NaN, must not be lost in a maximum.
+    let larger = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
+    let largest = Zip::from(got)
+        .and(x)
+        .par_fold(|| 0.0, |largest, &got, &x| larger(error(got, x), largest), larger);
+    Deviation {
+        largest,
+        bound,
+        unit: "ulp",
+    }
+}
+
+/// How far a sum of `x` (a float one) may be off, for sums in a format of that unit roundoff.
+pub fn sum_bound<T: Reference>(x: &[T], depth: f64, unit_roundoff: f64) -> f64 {
+    let magnitude: f64 = x.iter().map(|x| x.to_f64().abs()).sum();
+    depth * unit_roundoff * magnitude
+}

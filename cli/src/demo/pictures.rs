@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The demo's picture operations: on a photograph, and on a generated picture with transparency.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use ndarray::{Array2, Array3, ArrayView2, Axis, s};
+use rand::{RngExt, SeedableRng};
+use warpsmith::DeviceArray;
+
+use super::{Demo, Row, check};
+use crate::output::Output;
+use crate::picture::{Format, decode, encode};
+
+/// The photograph: Eileen Collins, from NASA's Great Images database, in the public domain.
+static PHOTOGRAPH: &[u8] = include_bytes!("../../data/astronaut.png");
+
+/// What the demo made of the photograph.
+pub struct Results {
+    gray: Array3<u8>,
+    blurred: Array3<u8>,
+}
+
+/// The files for the results.
+pub struct Outputs {
+    gray: (PathBuf, Output),
+    blurred: (PathBuf, Output),
+}
+
+impl Outputs {
+    /// Makes the folder; fails where a picture could not be written.
+    pub fn create(folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
+        let create = |name: &str| {
+            let path = folder.join(name);
+            Output::create(&path).map(|output| (path, output))
+        };
+        Ok(Self {
+            gray: create("gray.png")?,
+            blurred: create("blur.png")?,
+        })
+    }
+
+    /// Writes the pictures, and gives their paths.
+    pub fn write(self, results: Results) -> Result<[PathBuf; 2]> {
+        let write = |(path, output): (PathBuf, Output), picture: Array3<u8>| -> Result<PathBuf> {
+            output.commit(|writer| encode(picture.view(), Format::Png, writer))?;
+            Ok(path)
+        };
+        Ok([write(self.gray, results.gray)?, write(self.blurred, results.blurred)?])
+    }
+}
+
+/// Grayscale and blur of every kind of picture.
+pub fn run(demo: &mut Demo) -> Result<Results> {
+    let photograph = decode(PHOTOGRAPH)?;
+    let (height, width, _) = photograph.dim();
+    let mut rng = rand::rngs::Xoshiro256PlusPlus::seed_from_u64(601);
+    let transparent = Array3::from_shape_simple_fn((height, width, 4), || rng.random::<u8>());
+    let gray = grayscale(demo, "grayscale RGB", &photograph)?.insert_axis(Axis(2));
+    grayscale(demo, "grayscale RGBA", &transparent)?;
+    let blurred = blur(demo, "blur RGB", &photograph)?;
+    blur(demo, "blur gray", &gray)?;
+    blur(demo, "blur RGBA", &transparent)?;
+    Ok(Results { gray, blurred })
+}
+
+fn grayscale(demo: &mut Demo, kernel: &str, picture: &Array3<u8>) -> Result<Array2<u8>> {
+    let x = DeviceArray::from_ndarray(&demo.stream, picture)?;
+    let mut out = DeviceArray::zeros(&demo.stream, (picture.dim().0, picture.dim().1))?;
+    let ((), time) = demo.measure(kernel, || x.grayscale_into(&mut out))?;
+    let got = out.to_ndarray()?;
+    let deviation = check::exact(&got, &gray_reference(picture));
+    let bytes = picture.len() + got.len();
+    demo.rows.push(Row {
+        kernel: kernel.into(),
+        dtype: "u8",
+        size: size(picture),
+        time,
+        bytes,
+        deviation,
+    });
+    Ok(got)
+}
+
+fn blur(demo: &mut Demo, kernel: &str, picture: &Array3<u8>) -> Result<Array3<u8>> {
+    let x = DeviceArray::from_ndarray(&demo.stream, picture)?;
+    let mut out = DeviceArray::zeros(&demo.stream, picture.dim())?;
+    let ((), time) = demo.measure(kernel, || x.box_blur_3x3_into(&mut out))?;
+    let got = out.to_ndarray()?;
+    let deviation = check::exact(&got, &blur_reference(picture));
+    let bytes = picture.len() + got.len();
+    demo.rows.push(Row {
+        kernel: kernel.into(),
+        dtype: "u8",
+        size: size(picture),
+        time,
+        bytes,
+        deviation,
+    });
+    Ok(got)
+}
+
+fn size(picture: &Array3<u8>) -> String {
+    let (height, width, _) = picture.dim();
+    format!("{width} × {height}")
+}
+
+/// BT.601 luma, rounded to nearest, halves up: in thousandths, so that nothing is lost.
+fn gray_reference(picture: &Array3<u8>) -> Array2<u8> {
+    let channel = |channel: usize| picture.index_axis(Axis(2), channel).mapv(u32::from);
+    let thousandths = channel(0) * 299 + channel(1) * 587 + channel(2) * 114;
+    thousandths.mapv(|luma| ((luma + 500) / 1000) as u8)
+}
+
+/// The mean of the pixels that exist around each, rounded to nearest, halves up; alpha as it is.
+fn blur_reference(picture: &Array3<u8>) -> Array3<u8> {
+    let mut blurred = picture.clone();
+    for channel in 0..picture.dim().2.min(3) {
+        let original = picture.index_axis(Axis(2), channel);
+        let mean = Array2::from_shape_fn(original.dim(), |at| mean_around(original, at));
+        blurred.index_axis_mut(Axis(2), channel).assign(&mean);
+    }
+    blurred
+}
+
+fn mean_around(channel: ArrayView2<u8>, (row, column): (usize, usize)) -> u8 {
+    let (height, width) = channel.dim();
+    let rows = row.saturating_sub(1)..(row + 2).min(height);
+    let columns = column.saturating_sub(1)..(column + 2).min(width);
+    let around = channel.slice(s![rows, columns]);
+    let (sum, count) = (around.iter().map(|&x| u32::from(x)).sum::<u32>(), around.len() as u32);
+    ((sum + count / 2) / count) as u8
+}

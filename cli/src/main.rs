@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program `warpsmith`: array and picture operations on a GPU, or on the simulated one.
+//!
+//! Results go to standard output, everything else to standard error. The exit status is 0 only when
+//! all went well; an error is one line of standard error.
+
+mod demo;
+mod devices;
+mod elementwise;
+mod npy;
+mod ops;
+mod output;
+mod picture;
+mod reduce;
+mod scalar;
+mod session;
+mod timing;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::elementwise::MapOp;
+use crate::ops::{BinaryOp, ReduceOp};
+use crate::picture::Filter;
+use crate::session::{Session, SessionArgs};
+
+/// Arrays (.npy) and pictures (PNG, JPEG) on an NVIDIA GPU, or on a simulated one.
+#[derive(Parser)]
+#[command(name = "warpsmith", version)]
+struct Cli {
+    #[command(flatten)]
+    session: SessionArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Lists every GPU and the simulated one with their properties.
+    Devices,
+    /// Runs every kernel, checks the results against the CPU's, and says how fast it was.
+    Demo(demo::DemoArgs),
+    /// A + B, element by element.
+    Add(BinaryArgs),
+    /// A − B, element by element.
+    Sub(BinaryArgs),
+    /// A · B, element by element.
+    Mul(BinaryArgs),
+    /// A / B, element by element.
+    Div(BinaryArgs),
+    /// The smaller of A and B, element by element; NaN where either is NaN.
+    Min(BinaryArgs),
+    /// The larger of A and B, element by element; NaN where either is NaN.
+    Max(BinaryArgs),
+    /// A function of every element.
+    Map {
+        /// neg abs square relu; sqrt exp log sin cos tanh sigmoid (floats); cast:TYPE.
+        #[arg(value_name = "OP")]
+        op: MapOp,
+        /// The .npy file that is read.
+        #[arg(value_name = "IN.npy")]
+        input: PathBuf,
+        /// The .npy file that is written.
+        #[arg(short, long, value_name = "OUT.npy")]
+        output: PathBuf,
+    },
+    /// Prints the sum, product, minimum, maximum or mean of all elements.
+    Reduce {
+        #[arg(value_name = "OP")]
+        op: ReduceOp,
+        /// The .npy file that is read.
+        #[arg(value_name = "IN.npy")]
+        input: PathBuf,
+    },
+    /// A picture in shades of gray (ITU-R BT.601).
+    Grayscale(PictureArgs),
+    /// A picture blurred by a 3 × 3 box.
+    Blur(PictureArgs),
+}
+
+#[derive(Args)]
+struct BinaryArgs {
+    /// A .npy file, or a number (write ./5 for a file of the name 5).
+    #[arg(value_name = "A", allow_negative_numbers = true)]
+    a: String,
+    /// A .npy file of the same element type and shape, or a number.
+    #[arg(value_name = "B", allow_negative_numbers = true)]
+    b: String,
+    /// The .npy file that is written.
+    #[arg(short, long, value_name = "C.npy")]
+    output: PathBuf,
+}
+
+#[derive(Args)]
+struct PictureArgs {
+    /// The picture that is read: PNG or JPEG; 8-bit gray, RGB or RGBA.
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The picture that is written; .png, .jpg or .jpeg.
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line, whatever the causes or a file's name contain.
+            let message = format!("{error:#}").replace(['\n', '\r'], " ");
+            // Nothing is left to be done where standard error cannot be written.
+            let _ = writeln!(std::io::stderr(), "warpsmith: error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<()> {
+    let session = Session::new(&cli.session);
+    let binary = |op, args: &BinaryArgs| elementwise::binary(&session, op, [&args.a, &args.b], &args.output);
+    match &cli.command {
+        Command::Devices => devices::run(&session),
+        Command::Demo(args) => demo::run(&session, args),
+        Command::Add(args) => binary(BinaryOp::Add, args),
+        Command::Sub(args) => binary(BinaryOp::Sub, args),
+        Command::Mul(args) => binary(BinaryOp::Mul, args),
+        Command::Div(args) => binary(BinaryOp::Div, args),
+        Command::Min(args) => binary(BinaryOp::Min, args),
+        Command::Max(args) => binary(BinaryOp::Max, args),
+        Command::Map { op, input, output } => elementwise::map(&session, *op, input, output),
+        Command::Reduce { op, input } => reduce::run(&session, *op, input),
+        Command::Grayscale(args) => picture::run(&session, Filter::Grayscale, &args.input, &args.output),
+        Command::Blur(args) => picture::run(&session, Filter::Blur, &args.input, &args.output),
+    }
+}

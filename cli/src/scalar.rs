@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The element types: by name at run time ([`Dtype`]), and as Rust types ([`Scalar`]).
+
+use std::fmt::{self, Debug};
+use std::str::FromStr;
+
+use ndarray::Dimension;
+use ndarray_npy::{ReadableElement, WritableElement};
+use serde_json::Value;
+use warpsmith::DeviceArray;
+use warpsmith::ops::{Arithmetic, CastTo, Math, Reduce};
+
+use crate::ops::UnaryOp;
+
+/// An element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dtype {
+    F32,
+    F64,
+    I32,
+    I64,
+    U32,
+    U64,
+}
+
+/// `dispatch!(dtype, T => expression)` is the expression with the type alias `T` of that element type.
+macro_rules! dispatch {
+    ($dtype:expr, $type:ident => $body:expr) => {
+        match $dtype {
+            Dtype::F32 => dispatch!(@case $type = f32, $body),
+            Dtype::F64 => dispatch!(@case $type = f64, $body),
+            Dtype::I32 => dispatch!(@case $type = i32, $body),
+            Dtype::I64 => dispatch!(@case $type = i64, $body),
+            Dtype::U32 => dispatch!(@case $type = u32, $body),
+            Dtype::U64 => dispatch!(@case $type = u64, $body),
+        }
+    };
+    (@case $type:ident = $element:ty, $body:expr) => {{
+        type $type = $element;
+        $body
+    }};
+}
+pub(crate) use dispatch;
+
+impl Dtype {
+    pub const ALL: [Dtype; 6] = [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I64, Dtype::U32, Dtype::U64];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Dtype::F32 => "f32",
+            Dtype::F64 => "f64",
+            Dtype::I32 => "i32",
+            Dtype::I64 => "i64",
+            Dtype::U32 => "u32",
+            Dtype::U64 => "u64",
+        }
+    }
+
+    /// NumPy's name without the byte order.
+    pub fn numpy_name(self) -> &'static str {
+        match self {
+            Dtype::F32 => "f4",
+            Dtype::F64 => "f8",
+            Dtype::I32 => "i4",
+            Dtype::I64 => "i8",
+            Dtype::U32 => "u4",
+            Dtype::U64 => "u8",
+        }
+    }
+
+    pub fn size(self) -> usize {
+        dispatch!(self, T => size_of::<T>())
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self, Dtype::F32 | Dtype::F64)
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Dtype {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|dtype| dtype.name() == name);
+        found.ok_or_else(|| format!("unknown element type '{name}': wanted f32, f64, i32, i64, u32 or u64"))
+    }
+}
+
+/// An element type that every operation of the program takes.
+pub trait Scalar:
+    Arithmetic
+    + Math
+    + Reduce<Mean: Number>
+    + CastTo<f32>
+    + CastTo<f64>
+    + CastTo<i32>
+    + CastTo<i64>
+    + CastTo<u32>
+    + CastTo<u64>
+    + ReadableElement
+    + WritableElement
+    + FromStr
+    + Number
+    + 'static
+{
+    const DTYPE: Dtype;
+
+    /// Writes a function of every element of `x` to `out`; some are errors for integers.
+    fn unary<D: Dimension>(op: UnaryOp, x: &DeviceArray<Self, D>, out: &mut DeviceArray<Self, D>)
+    -> anyhow::Result<()>;
+}
+
+/// A number that can be printed: [`Debug`] of Rust's numbers reads back as the same value.
+pub trait Number: Debug + Copy + Send + Sync {
+    /// The number for JSON, which has no NaN and no infinity: those are strings.
+    fn to_json(self) -> Value;
+
+    /// The nearest `f64`.
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! numbers {
+    ($($type:ident),*) => {$(
+        impl Number for $type {
+            fn to_json(self) -> Value {
+                match Value::from(self) {
+                    Value::Null => Value::from(format!("{self:?}")),
+                    value => value,
+                }
+            }
+
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+        }
+    )*};
+}
+
+macro_rules! floats {
+    ($($type:ident: $dtype:ident),*) => {$(
+        impl Scalar for $type {
+            const DTYPE: Dtype = Dtype::$dtype;
+
+            fn unary<D: Dimension>(
+                op: UnaryOp,
+                x: &DeviceArray<Self, D>,
+                out: &mut DeviceArray<Self, D>,
+            ) -> anyhow::Result<()> {
+                Ok(match op {
+                    UnaryOp::Neg => x.neg_into(out),
+                    UnaryOp::Abs => x.abs_into(out),
+                    UnaryOp::Square => x.square_into(out),
+                    UnaryOp::Relu => x.relu_into(out),
+                    UnaryOp::Sqrt => x.sqrt_into(out),
+                    UnaryOp::Exp => x.exp_into(out),
+                    UnaryOp::Log => x.ln_into(out),
+                    UnaryOp::Sin => x.sin_into(out),
+                    UnaryOp::Cos => x.cos_into(out),
+                    UnaryOp::Tanh => x.tanh_into(out),
+                    UnaryOp::Sigmoid => x.sigmoid_into(out),
+                }?)
+            }
+        }
+    )*};
+}
+
+macro_rules! integers {
+    ($($type:ident: $dtype:ident),*) => {$(
+        impl Scalar for $type {
+            const DTYPE: Dtype = Dtype::$dtype;
+
+            fn unary<D: Dimension>(
+                op: UnaryOp,
+                x: &DeviceArray<Self, D>,
+                out: &mut DeviceArray<Self, D>,
+            ) -> anyhow::Result<()> {
+                Ok(match op {
+                    UnaryOp::Neg => x.neg_into(out),
+                    UnaryOp::Abs => x.abs_into(out),
+                    UnaryOp::Square => x.square_into(out),
+                    UnaryOp::Relu => x.relu_into(out),
+                    _ => return Err(op.refuses(Self::DTYPE)),
+                }?)
+            }
+        }
+    )*};
+}
+
+numbers!(f32, f64, i32, i64, u32, u64);
+floats!(f32: F32, f64: F64);
+integers!(i32: I32, i64: I64, u32: U32, u64: U64);

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What all commands share: the options that hold for each, and how results and progress are shown.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressFinish};
+use serde_json::{Map, Value, json};
+use warpsmith::Device;
+
+use crate::timing::Timings;
+
+#[derive(Args)]
+pub struct SessionArgs {
+    /// The device: auto (WARPSMITH_DEVICE, else the first GPU, else the simulated one), cuda:N or sim.
+    #[arg(long, global = true, default_value = "auto", value_name = "auto|cuda:N|sim")]
+    device: String,
+    /// Prints the result as one JSON object.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Says on standard error how long each phase took.
+    #[arg(short, long, global = true)]
+    verbose: bool,
+}
+
+/// One run of the program.
+pub struct Session<'a> {
+    args: &'a SessionArgs,
+}
+
+/// What an operation did.
+pub struct Report<'a> {
+    pub operation: String,
+    pub dtype: &'static str,
+    pub shape: &'a [usize],
+    pub output: Option<&'a Path>,
+    /// The result that is printed: as text and as JSON.
+    pub value: Option<(String, Value)>,
+}
+
+impl<'a> Session<'a> {
+    pub fn new(args: &'a SessionArgs) -> Self {
+        Self { args }
+    }
+
+    pub fn device_name(&self) -> &str {
+        &self.args.device
+    }
+
+    pub fn json(&self) -> bool {
+        self.args.json
+    }
+
+    /// Opens the device that was asked for.
+    pub fn open_device(&self) -> anyhow::Result<Device> {
+        Ok(Device::named(&self.args.device)?)
+    }
+
+    /// Shows that work goes on, until the bar is dropped: on a terminal only.
+    pub fn progress(&self, message: impl Into<String>) -> ProgressBar {
+        if self.args.json {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::new_spinner()
+            .with_message(message.into())
+            .with_finish(ProgressFinish::AndClear);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        bar
+    }
+
+    /// Prints what an operation did, as the options ask.
+    pub fn finish(&self, report: &Report, device: &str, timings: &Timings) -> anyhow::Result<()> {
+        if self.args.verbose {
+            // Timings that cannot be shown are no reason to fail.
+            let _ = io::stderr().write_all(timings.to_text().as_bytes());
+        }
+        if !self.args.json {
+            return report
+                .value
+                .as_ref()
+                .map_or(Ok(()), |(text, _)| print(&format!("{text}\n")));
+        }
+        let mut object = Map::new();
+        object.insert("operation".into(), json!(report.operation));
+        object.insert("device".into(), json!(device));
+        object.insert("dtype".into(), json!(report.dtype));
+        object.insert("shape".into(), json!(report.shape));
+        if let Some(output) = report.output {
+            object.insert("output".into(), json!(output.display().to_string()));
+        }
+        if let Some((_, value)) = &report.value {
+            object.insert("value".into(), value.clone());
+        }
+        object.insert("timings_ms".into(), timings.to_json());
+        print(&format!("{}\n", Value::from(object)))
+    }
+}
+
+/// Writes to standard output. A reader that went away (`| head`) has had what it wanted.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("standard output"),
+        _ => Ok(()),
+    }
+}
