@@ -11,7 +11,11 @@ fn main() -> warpsmith::Result<()> {
 
     let mean = x.mean()?;
     let deviation = x.sub_scalar(mean)?.square()?.mean()?.sqrt();
-    println!("{} to {}, mean {mean:.4}, standard deviation {deviation:.4}", x.min()?, x.max()?);
+    println!(
+        "{} to {}, mean {mean:.4}, standard deviation {deviation:.4}",
+        x.min()?,
+        x.max()?
+    );
     assert!((deviation - samples.std(0.0)).abs() < 1e-9);
     Ok(())
 }

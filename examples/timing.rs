@@ -24,6 +24,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     times.sort_unstable();
     let median: Duration = times[times.len() / 2];
     let gigabytes = 3.0 * (len * size_of::<f32>()) as f64 / 1e9;
-    println!("{len} additions on {}: median {median:?}, {:.0} GB/s", device.properties().name, gigabytes / median.as_secs_f64());
+    println!(
+        "{len} additions on {}: median {median:?}, {:.0} GB/s",
+        device.properties().name,
+        gigabytes / median.as_secs_f64()
+    );
     Ok(())
 }

@@ -64,7 +64,11 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         let standard = array.as_standard_layout();
         if let Some(elements) = standard.as_slice().filter(|elements| !elements.is_empty()) {
             // SAFETY: the buffer was just allocated on this stream, for as many bytes.
-            unsafe { stream.backend().upload(stream.raw(), result.buffer.address(), bytemuck::cast_slice(elements))? };
+            unsafe {
+                stream
+                    .backend()
+                    .upload(stream.raw(), result.buffer.address(), bytemuck::cast_slice(elements))?
+            };
         }
         Ok(result)
     }
@@ -78,7 +82,11 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         let result = Self::uninit(stream, shape.into_dimension())?;
         if result.buffer.bytes() > 0 {
             // SAFETY: the buffer was just allocated on this stream, with that many bytes.
-            unsafe { stream.backend().fill_zero(stream.raw(), result.buffer.address(), result.buffer.bytes())? };
+            unsafe {
+                stream
+                    .backend()
+                    .fill_zero(stream.raw(), result.buffer.address(), result.buffer.bytes())?
+            };
         }
         Ok(result)
     }
@@ -86,11 +94,13 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// An array of that shape with unspecified elements, for an operation to write.
     pub(crate) fn uninit(stream: &Stream, dim: D) -> Result<Self> {
         let bytes = dim.size_checked().and_then(|len| len.checked_mul(size_of::<T>()));
-        let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(|| Error::Shape {
-            operation: "allocation",
-            given: format!("shape {:?} of {}-byte elements", dim.slice(), size_of::<T>()),
-            wanted: "less than 2^63 bytes".into(),
-        })?;
+        let bytes = bytes
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .ok_or_else(|| Error::Shape {
+                operation: "allocation",
+                given: format!("shape {:?} of {}-byte elements", dim.slice(), size_of::<T>()),
+                wanted: "less than 2^63 bytes".into(),
+            })?;
         Ok(Self {
             buffer: Buffer::allocate(stream, bytes)?,
             dim,
@@ -108,7 +118,9 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     pub fn to_ndarray(&self) -> Result<Array<T, D>> {
         let mut elements: Vec<T> = Vec::new();
         let wanted = self.buffer.bytes();
-        elements.try_reserve_exact(self.len()).map_err(|_| Error::HostMemory { wanted })?;
+        elements
+            .try_reserve_exact(self.len())
+            .map_err(|_| Error::HostMemory { wanted })?;
         if wanted > 0 {
             self.buffer.reads_on(&self.stream)?;
             let (backend, to) = (self.stream.backend(), elements.as_mut_ptr().cast());

@@ -32,8 +32,15 @@ impl Buffer {
             // SAFETY: the backend's own stream, and at least one byte.
             _ => unsafe { stream.backend().allocate(stream.raw(), bytes)? },
         };
-        let usage = Usage { writer: stream.clone(), readers: Vec::new() };
-        Ok(Self { address, bytes, usage: Mutex::new(usage) })
+        let usage = Usage {
+            writer: stream.clone(),
+            readers: Vec::new(),
+        };
+        Ok(Self {
+            address,
+            bytes,
+            usage: Mutex::new(usage),
+        })
     }
 
     pub(crate) fn address(&self) -> u64 {

@@ -150,7 +150,10 @@ impl Device {
 
     fn with_backend(backend: Arc<dyn Backend>) -> Result<Self> {
         let default_stream = Stream::new(Arc::clone(&backend))?;
-        Ok(Self { backend, default_stream })
+        Ok(Self {
+            backend,
+            default_stream,
+        })
     }
 
     /// The properties of all devices: every GPU, then the simulated one. Opens none of them.

@@ -54,13 +54,17 @@ pub unsafe trait Args<P: Params> {
 }
 
 // SAFETY: a value is passed as it is.
+#[diagnostic::do_not_recommend]
 unsafe impl<P: ByValue> Arg<P> for P {
     fn prepare(&self, _: &'static str, _: &Stream) -> Result<()> {
         Ok(())
     }
 
     fn abi(&self) -> Abi<P> {
-        Abi { head: *self, tail: NoTail }
+        Abi {
+            head: *self,
+            tail: NoTail,
+        }
     }
 }
 
@@ -72,7 +76,10 @@ unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArray<T, D> {
     }
 
     fn abi(&self) -> Abi<&'static [T]> {
-        Abi { head: std::ptr::with_exposed_provenance(address(self)), tail: self.len() }
+        Abi {
+            head: std::ptr::with_exposed_provenance(address(self)),
+            tail: self.len(),
+        }
     }
 }
 
@@ -84,7 +91,10 @@ unsafe impl<T: Element, D: Dimension> Arg<SliceMut<'static, T>> for &mut DeviceA
     }
 
     fn abi(&self) -> Abi<SliceMut<'static, T>> {
-        Abi { head: std::ptr::with_exposed_provenance_mut(address(self)), tail: self.len() }
+        Abi {
+            head: std::ptr::with_exposed_provenance_mut(address(self)),
+            tail: self.len(),
+        }
     }
 }
 
@@ -96,7 +106,11 @@ fn address<T: Element, D: Dimension>(array: &DeviceArray<T, D>) -> usize {
     }
 }
 
-fn same_device<T: Element, D: Dimension>(kernel: &'static str, array: &DeviceArray<T, D>, stream: &Stream) -> Result<()> {
+fn same_device<T: Element, D: Dimension>(
+    kernel: &'static str,
+    array: &DeviceArray<T, D>,
+    stream: &Stream,
+) -> Result<()> {
     if array.stream().same_device(stream) {
         return Ok(());
     }
@@ -200,7 +214,11 @@ impl Stream {
         let abi = args.abi();
         let mut params = Vec::with_capacity(16);
         K::Params::addresses(&abi, &mut params);
-        let kernel = KernelInfo { package: K::PACKAGE, name: K::NAME, run: K::run };
+        let kernel = KernelInfo {
+            package: K::PACKAGE,
+            name: K::NAME,
+            run: K::run,
+        };
         // SAFETY: `Args` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows
         // in `args` last for the call, and on the stream the memory is used before it is freed or written by others.
         unsafe { self.backend().launch(self.raw(), &kernel, config, &mut params) }
@@ -209,7 +227,14 @@ impl Stream {
 
 /// Whether the kernel and the device take the configuration.
 fn check(kernel: &'static str, max_threads: u32, config: &LaunchConfig, device: &Properties) -> Result<()> {
-    let refuse = |what, given: String, wanted: String| Err(Error::LaunchConfig { kernel, what, given, wanted });
+    let refuse = |what, given: String, wanted: String| {
+        Err(Error::LaunchConfig {
+            kernel,
+            what,
+            given,
+            wanted,
+        })
+    };
     let (grid, block) = (config.grid, config.block);
     for (what, given, most) in [("grid", grid, device.max_grid), ("block", block, device.max_block)] {
         let fits = |given: u32, most: u32| (1..=most).contains(&given);
@@ -219,11 +244,19 @@ fn check(kernel: &'static str, max_threads: u32, config: &LaunchConfig, device: 
     }
     let most = max_threads.min(device.max_threads_per_block);
     if block.count() > u64::from(most) {
-        return refuse("threads of a block", block.count().to_string(), format!("at most {most}"));
+        return refuse(
+            "threads of a block",
+            block.count().to_string(),
+            format!("at most {most}"),
+        );
     }
     let most = device.shared_memory_per_block_optin;
     if config.dynamic_shared > most as usize {
-        return refuse("dynamic shared memory", format!("{} bytes", config.dynamic_shared), format!("at most {most}"));
+        return refuse(
+            "dynamic shared memory",
+            format!("{} bytes", config.dynamic_shared),
+            format!("at most {most}"),
+        );
     }
     Ok(())
 }
@@ -234,7 +267,11 @@ mod tests {
     use crate::Device;
 
     fn config(grid: u32, block: (u32, u32, u32), dynamic_shared: usize) -> LaunchConfig {
-        LaunchConfig { grid: grid.into(), block: block.into(), dynamic_shared }
+        LaunchConfig {
+            grid: grid.into(),
+            block: block.into(),
+            dynamic_shared,
+        }
     }
 
     #[test]

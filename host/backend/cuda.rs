@@ -89,8 +89,16 @@ fn read_properties(ordinal: u32) -> cust::error::CudaResult<Properties> {
         warp_size: get(A::WarpSize)?,
         max_threads_per_block: get(A::MaxThreadsPerBlock)?,
         max_threads_per_multiprocessor: get(A::MaxThreadsPerMultiprocessor)?,
-        max_block: Dim3 { x: get(A::MaxBlockDimX)?, y: get(A::MaxBlockDimY)?, z: get(A::MaxBlockDimZ)? },
-        max_grid: Dim3 { x: get(A::MaxGridDimX)?, y: get(A::MaxGridDimY)?, z: get(A::MaxGridDimZ)? },
+        max_block: Dim3 {
+            x: get(A::MaxBlockDimX)?,
+            y: get(A::MaxBlockDimY)?,
+            z: get(A::MaxBlockDimZ)?,
+        },
+        max_grid: Dim3 {
+            x: get(A::MaxGridDimX)?,
+            y: get(A::MaxGridDimY)?,
+            z: get(A::MaxGridDimZ)?,
+        },
         registers_per_block: Some(get(A::MaxRegistersPerBlock)?),
         shared_memory_per_block: get(A::MaxSharedMemoryPerBlock)?,
         shared_memory_per_block_optin: raw_attribute(
@@ -114,7 +122,11 @@ fn raw_attribute(device: Device, attribute: sys::CUdevice_attribute) -> u32 {
     let mut value: c_int = 0;
     // SAFETY: writes one int; the device exists.
     let status = unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device.as_raw()) };
-    if status == Status::CUDA_SUCCESS { value as u32 } else { 0 }
+    if status == Status::CUDA_SUCCESS {
+        value as u32
+    } else {
+        0
+    }
 }
 
 /// The name of a status and what it means.
@@ -124,7 +136,11 @@ fn describe(status: Status) -> String {
         // SAFETY: writes a pointer to a string of the driver's, or leaves null.
         unsafe {
             get(status, &mut text);
-            if text.is_null() { "unknown".into() } else { CStr::from_ptr(text).to_string_lossy() }
+            if text.is_null() {
+                "unknown".into()
+            } else {
+                CStr::from_ptr(text).to_string_lossy()
+            }
         }
     };
     format!("{} ({})", text(sys::cuGetErrorName), text(sys::cuGetErrorString))
@@ -195,7 +211,10 @@ impl Cuda {
         unsafe {
             self.check("cuMemPoolCreate", sys::cuMemPoolCreate(&mut pool, &properties))?;
             let value = (&raw mut threshold).cast();
-            self.check("cuMemPoolSetAttribute", sys::cuMemPoolSetAttribute(pool, attribute, value))?;
+            self.check(
+                "cuMemPoolSetAttribute",
+                sys::cuMemPoolSetAttribute(pool, attribute, value),
+            )?;
         }
         Ok(pool)
     }
@@ -203,7 +222,9 @@ impl Cuda {
     /// Makes the context current on this thread; every call of the driver needs that.
     fn enter(&self) -> Result<()> {
         // SAFETY: the context lives as long as `self`.
-        self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context.as_raw()) })
+        self.check("cuCtxSetCurrent", unsafe {
+            sys::cuCtxSetCurrent(self.context.as_raw())
+        })
     }
 
     fn check(&self, call: &'static str, status: Status) -> Result<()> {
@@ -249,14 +270,26 @@ impl Cuda {
             .filter_map(|module| Some((target_rank(module.1, capability)?, module)))
             .max_by_key(|(rank, _)| *rank)
             .map(|(_, module)| *module)
-            .ok_or(Error::NoModule { kernel: kernel.name, package: kernel.package })?;
+            .ok_or(Error::NoModule {
+                kernel: kernel.name,
+                package: kernel.package,
+            })?;
         self.reserve_stack(ptx)?;
-        let failed = |message| Error::Module { kernel: kernel.name, package: kernel.package, message };
+        let failed = |message| Error::Module {
+            kernel: kernel.name,
+            package: kernel.package,
+            message,
+        };
         let ptx = CString::new(ptx).map_err(|error| failed(error.to_string()))?;
         let mut log = vec![0u8; 8192];
-        let mut options =
-            [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(log.len())];
+        let mut options = [
+            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
+        let mut values = [
+            log.as_mut_ptr().cast::<c_void>(),
+            ptr::without_provenance_mut(log.len()),
+        ];
         let mut module = ptr::null_mut();
         // SAFETY: zero-terminated PTX, two options and their two values, a buffer of the size that is said.
         let status = unsafe {
@@ -283,8 +316,7 @@ impl Cuda {
         let mut values = [(&raw mut kind).cast::<c_void>()];
         let address = host.addr() as sys::CUdeviceptr;
         // SAFETY: one attribute, whose value is one u32; any address may be asked about.
-        let status =
-            unsafe { sys::cuPointerGetAttributes(1, attributes.as_mut_ptr(), values.as_mut_ptr(), address) };
+        let status = unsafe { sys::cuPointerGetAttributes(1, attributes.as_mut_ptr(), values.as_mut_ptr(), address) };
         status == Status::CUDA_SUCCESS && kind != 0
     }
 
@@ -323,7 +355,11 @@ fn target_rank(target: &str, (major, minor): (u32, u32)) -> Option<(u32, bool)> 
     let number = target.strip_prefix("sm_")?;
     match number.strip_suffix('a') {
         Some(number) => (number.parse::<u32>().ok()? == capability).then_some((capability, true)),
-        None => number.parse::<u32>().ok().filter(|&number| number <= capability).map(|number| (number, false)),
+        None => number
+            .parse::<u32>()
+            .ok()
+            .filter(|&number| number <= capability)
+            .map(|number| (number, false)),
     }
 }
 
@@ -364,13 +400,19 @@ impl Backend for Cuda {
     unsafe fn synchronize(&self, stream: RawStream) -> Result<()> {
         self.enter()?;
         // SAFETY: the trait's contract.
-        self.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream_of(stream)) })
+        self.check("cuStreamSynchronize", unsafe {
+            sys::cuStreamSynchronize(stream_of(stream))
+        })
     }
 
     fn create_event(&self, timed: bool) -> Result<RawEvent> {
         self.enter()?;
         let mut event = ptr::null_mut();
-        let flags = if timed { 0 } else { sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32 };
+        let flags = if timed {
+            0
+        } else {
+            sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32
+        };
         // SAFETY: writes a handle.
         self.check("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
         Ok(RawEvent(event.expose_provenance() as u64))
@@ -386,19 +428,25 @@ impl Backend for Cuda {
     unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<()> {
         self.enter()?;
         // SAFETY: the trait's contract.
-        self.check("cuEventRecord", unsafe { sys::cuEventRecord(event_of(event), stream_of(stream)) })
+        self.check("cuEventRecord", unsafe {
+            sys::cuEventRecord(event_of(event), stream_of(stream))
+        })
     }
 
     unsafe fn wait(&self, stream: RawStream, event: RawEvent) -> Result<()> {
         self.enter()?;
         // SAFETY: the trait's contract.
-        self.check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(stream_of(stream), event_of(event), 0) })
+        self.check("cuStreamWaitEvent", unsafe {
+            sys::cuStreamWaitEvent(stream_of(stream), event_of(event), 0)
+        })
     }
 
     unsafe fn synchronize_event(&self, event: RawEvent) -> Result<()> {
         self.enter()?;
         // SAFETY: the trait's contract.
-        self.check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(event_of(event)) })
+        self.check("cuEventSynchronize", unsafe {
+            sys::cuEventSynchronize(event_of(event))
+        })
     }
 
     unsafe fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Result<f32> {

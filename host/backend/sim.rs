@@ -78,7 +78,13 @@ fn properties() -> Properties {
 /// A line of Linux's memory statistics, in bytes.
 fn memory_info(line: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kib: u64 = text.lines().find_map(|l| l.strip_prefix(line))?.split_whitespace().next()?.parse().ok()?;
+    let kib: u64 = text
+        .lines()
+        .find_map(|l| l.strip_prefix(line))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
     Some(kib * 1024)
 }
 
@@ -109,12 +115,18 @@ impl Backend for Simulator {
 
     fn create_event(&self, _timed: bool) -> Result<RawEvent> {
         let event = self.handle();
-        self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(event, None);
+        self.events
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .insert(event, None);
         Ok(RawEvent(event))
     }
 
     unsafe fn destroy_event(&self, event: RawEvent) {
-        self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&event.0);
+        self.events
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .remove(&event.0);
     }
 
     unsafe fn record(&self, event: RawEvent, _stream: RawStream) -> Result<()> {
@@ -133,7 +145,8 @@ impl Backend for Simulator {
 
     unsafe fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Result<f32> {
         let (start, end) = (self.recorded(start)?, self.recorded(end)?);
-        let elapsed = end.saturating_duration_since(start).as_secs_f64() - start.saturating_duration_since(end).as_secs_f64();
+        let elapsed =
+            end.saturating_duration_since(start).as_secs_f64() - start.saturating_duration_since(end).as_secs_f64();
         Ok((elapsed * 1e3) as f32)
     }
 
@@ -153,12 +166,19 @@ impl Backend for Simulator {
             return Err(refused());
         }
         let address = address.expose_provenance() as u64;
-        self.allocations.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(address, bytes);
+        self.allocations
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .insert(address, bytes);
         Ok(address)
     }
 
     unsafe fn free(&self, _stream: RawStream, address: u64) -> Result<()> {
-        let bytes = self.allocations.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&address);
+        let bytes = self
+            .allocations
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .remove(&address);
         if let Some(layout) = bytes.and_then(layout) {
             // SAFETY: `allocate` gave this address for this layout, and it was still in the table.
             unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address as usize), layout) };

@@ -56,17 +56,11 @@ pub trait Arithmetic:
 {
 }
 
-impl<T> Arithmetic for T where
-    T: HasBinary<Add>
-        + HasBinary<Sub>
-        + HasBinary<Mul>
-        + HasBinary<Div>
-        + HasBinary<Minimum>
-        + HasBinary<Maximum>
-        + HasScalarBinary<Sub>
-        + HasScalarBinary<Div>
-{
+macro_rules! implement {
+    ($($type:ty),*) => { $(impl Arithmetic for $type {})* };
 }
+
+implement!(f32, f64, i32, i64, u32, u64);
 
 fn array_array<Op, T: HasBinary<Op>, D: Dimension>(
     operation: &'static str,

@@ -133,7 +133,10 @@ where
     let (height, width) = (picture.shape()[0], picture.shape()[1]);
     let blocks = |pixels: usize, threads: usize| u32::try_from(pixels.div_ceil(threads)).unwrap_or(u32::MAX);
     let config = LaunchConfig::new(
-        (blocks(width, blur::THREADS_X), blocks(height, blur::THREADS_Y).min(MAX_GRID_Y)),
+        (
+            blocks(width, blur::THREADS_X),
+            blocks(height, blur::THREADS_Y).min(MAX_GRID_Y),
+        ),
         (blur::THREADS_X as u32, blur::THREADS_Y as u32),
     );
     picture.stream().launch::<K>(&config, (picture, width, out))

@@ -54,7 +54,11 @@ where
 /// The element types of the functions that every number has: `f32`, `f64`, `i32`, `i64`, `u32`, `u64`.
 pub trait Math: HasMap<Neg> + HasMap<Abs> + HasMap<Square> + HasMap<Relu> {}
 
-impl<T: HasMap<Neg> + HasMap<Abs> + HasMap<Square> + HasMap<Relu>> Math for T {}
+macro_rules! implement {
+    ($name:ident for $($type:ty),*) => { $(impl $name for $type {})* };
+}
+
+implement!(Math for f32, f64, i32, i64, u32, u64);
 
 /// The element types of the functions that only floats have: `f32`, `f64`.
 pub trait FloatMath:
@@ -68,16 +72,7 @@ pub trait FloatMath:
 {
 }
 
-impl<T> FloatMath for T where
-    T: HasFloatMap<Sqrt>
-        + HasFloatMap<Exp>
-        + HasFloatMap<Ln>
-        + HasFloatMap<Sin>
-        + HasFloatMap<Cos>
-        + HasFloatMap<Tanh>
-        + HasFloatMap<Sigmoid>
-{
-}
+implement!(FloatMath for f32, f64);
 
 fn map<K, T: Element, U: Element, D: Dimension>(
     operation: &'static str,

@@ -67,7 +67,11 @@ where
     D: Dimension,
 {
     let partials = partials::<Op, T, Acc, D>(x)?;
-    let total = if partials.len() == 1 { partials } else { combined::<Op, Acc>(&partials)? };
+    let total = if partials.len() == 1 {
+        partials
+    } else {
+        combined::<Op, Acc>(&partials)?
+    };
     Ok(total.to_ndarray()?[0])
 }
 
@@ -76,24 +80,31 @@ fn partials<Op, T: HasReduce<Op, Acc>, Acc: Element, D: Dimension>(
     x: &DeviceArray<T, D>,
 ) -> Result<DeviceArray<Acc, Ix1>> {
     let multiprocessors = x.stream().backend().properties().multiprocessors as usize;
-    let blocks = x.len().div_ceil(tile_len::<T>()).min(multiprocessors * BLOCKS_PER_MULTIPROCESSOR);
+    let blocks = x
+        .len()
+        .div_ceil(tile_len::<T>())
+        .min(multiprocessors * BLOCKS_PER_MULTIPROCESSOR);
     let mut partials = DeviceArray::uninit(x.stream(), Ix1(blocks))?;
-    x.stream().launch::<T::Kernel>(&tiles(blocks, 1, THREADS), (x, &mut partials))?;
+    x.stream()
+        .launch::<T::Kernel>(&tiles(blocks, 1, THREADS), (x, &mut partials))?;
     Ok(partials)
 }
 
 /// All values combined by one block.
 fn combined<Op, Acc: HasReduce<Op, Acc>>(partials: &DeviceArray<Acc, Ix1>) -> Result<DeviceArray<Acc, Ix1>> {
     let mut total = DeviceArray::uninit(partials.stream(), Ix1(1))?;
-    partials.stream().launch::<Acc::Kernel>(&tiles(1, 1, THREADS), (partials, &mut total))?;
+    partials
+        .stream()
+        .launch::<Acc::Kernel>(&tiles(1, 1, THREADS), (partials, &mut total))?;
     Ok(total)
 }
 
 /// Reductions. Every element is read once; floats give the same bits on every run on one device.
 ///
-/// The error of a float sum is bounded by `(n / (t c) + log2(t c)) u Σ|x|`, to first order, where `u` is the unit
+/// The error of a float sum is bounded by `(n / (t c) + c + log2(t c)) u Σ|x|`, to first order, where `u` is the unit
 /// roundoff, `t` the number of threads of the launch and `c` the chains of a thread
-/// ([`kernels_gpu::reduce::chains`]).
+/// ([`kernels_gpu::reduce::chains`]; the middle term is for the elements behind the last whole tile). A sum of nothing
+/// but −0 is +0.
 impl<T: Reduce, D: Dimension> DeviceArray<T, D> {
     /// The sum; 0 for an empty array. Integers wrap around on overflow.
     ///
@@ -114,7 +125,11 @@ impl<T: Reduce, D: Dimension> DeviceArray<T, D> {
     /// # }
     /// ```
     pub fn sum(&self) -> Result<T> {
-        if self.is_empty() { Ok(T::NEUTRAL.0) } else { reduce::<Sum, _, _, _>(self) }
+        if self.is_empty() {
+            Ok(T::NEUTRAL.0)
+        } else {
+            reduce::<Sum, _, _, _>(self)
+        }
     }
 
     /// The product; 1 for an empty array. Integers wrap around on overflow.
@@ -123,7 +138,11 @@ impl<T: Reduce, D: Dimension> DeviceArray<T, D> {
     ///
     /// As [`sum`](Self::sum).
     pub fn product(&self) -> Result<T> {
-        if self.is_empty() { Ok(T::NEUTRAL.1) } else { reduce::<Product, _, _, _>(self) }
+        if self.is_empty() {
+            Ok(T::NEUTRAL.1)
+        } else {
+            reduce::<Product, _, _, _>(self)
+        }
     }
 
     /// The smallest element; NaN if any element is.
@@ -157,7 +176,14 @@ impl<T: Reduce, D: Dimension> DeviceArray<T, D> {
     }
 
     fn not_empty(&self, operation: &'static str) -> Result<()> {
-        if self.is_empty() { Err(Error::Empty { operation, shape: self.shape().to_vec() }) } else { Ok(()) }
+        if self.is_empty() {
+            Err(Error::Empty {
+                operation,
+                shape: self.shape().to_vec(),
+            })
+        } else {
+            Ok(())
+        }
     }
 }
 

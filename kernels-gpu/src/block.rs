@@ -39,7 +39,11 @@ pub fn reduce<T: Pod, const THREADS: usize>(value: T, identity: T, combine: impl
     if warp != 0 {
         return None;
     }
-    let partial = if (lane as usize) < THREADS / 32 { storage.get(lane as usize) } else { identity };
+    let partial = if (lane as usize) < THREADS / 32 {
+        storage.get(lane as usize)
+    } else {
+        identity
+    };
     let total = warp::all_reduce(partial, &combine);
     (lane == 0).then_some(total)
 }

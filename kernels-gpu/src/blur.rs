@@ -28,7 +28,11 @@ pub fn box_blur_3x3<const C: usize>(pixels: &[u8], width: usize, out: SliceMut<'
             let i = (y * width + x) * C + c;
             // SAFETY: `x < width` and `y < height`, so all pixels around are in both arrays.
             unsafe {
-                let blurred = if c == 3 { load(pixels, i) } else { mean_3x3::<C>(pixels, width, height, x, y, c) };
+                let blurred = if c == 3 {
+                    load(pixels, i)
+                } else {
+                    mean_3x3::<C>(pixels, width, height, x, y, c)
+                };
                 out.set_vec_unchecked(i, [blurred]);
             }
         }

@@ -20,7 +20,11 @@ pub const fn tile_len<T, U>() -> usize {
 }
 
 const fn largest<T, U>() -> usize {
-    if size_of::<T>() > size_of::<U>() { size_of::<T>() } else { size_of::<U>() }
+    if size_of::<T>() > size_of::<U>() {
+        size_of::<T>()
+    } else {
+        size_of::<U>()
+    }
 }
 
 /// `out[i] = op(x[i])`

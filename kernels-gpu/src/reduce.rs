@@ -36,10 +36,7 @@ pub const fn chains<T>() -> usize {
     Op = [Sum, Product, Min, Max, WideSum],
     max_threads = THREADS,
 )]
-pub fn reduce<T: crate::num::Num, Op: ReduceOp<T>>(
-    x: &[T],
-    partials: SliceMut<'_, <Op as ReduceOp<T>>::Acc>,
-) {
+pub fn reduce<T: crate::num::Num, Op: ReduceOp<T>>(x: &[T], partials: SliceMut<'_, <Op as ReduceOp<T>>::Acc>) {
     let value = match tile::vec_len(size_of::<T>()) {
         2 => thread_share::<T, Op, 2>(x),
         _ => thread_share::<T, Op, 4>(x),
@@ -54,7 +51,11 @@ pub fn reduce<T: crate::num::Num, Op: ReduceOp<T>>(
 fn thread_share<T: crate::num::Num, Op: ReduceOp<T>, const N: usize>(x: &[T]) -> Op::Acc {
     let tile = THREADS * UNROLL * N;
     let t = thread::thread_idx_x() as usize;
-    let whole = if x.is_vec_aligned::<N>() { x.len() / tile * tile } else { 0 };
+    let whole = if x.is_vec_aligned::<N>() {
+        x.len() / tile * tile
+    } else {
+        0
+    };
     let mut chains = [[Op::identity(); N]; UNROLL];
     let mut start = thread::block_idx_x() as usize * tile;
     while start < whole {
@@ -62,9 +63,7 @@ fn thread_share<T: crate::num::Num, Op: ReduceOp<T>, const N: usize>(x: &[T]) ->
         let loaded: [[T; N]; UNROLL] =
             core::array::from_fn(|u| unsafe { x.load_vec_unchecked::<N>(start + (u * THREADS + t) * N) });
         // Arrays made anew with constant indices stay in registers; changed in place by iterators, they would not.
-        chains = core::array::from_fn(|u| {
-            core::array::from_fn(|k| Op::combine(chains[u][k], Op::lift(loaded[u][k])))
-        });
+        chains = core::array::from_fn(|u| core::array::from_fn(|k| Op::combine(chains[u][k], Op::lift(loaded[u][k]))));
         start += thread::grid_dim_x() as usize * tile;
     }
     let mut total = fold_chains::<T, Op, N>(chains);

@@ -19,7 +19,11 @@ pub const fn tile_len(bytes: usize) -> usize {
 
 /// Elements of an access when the largest of the element types has `bytes` bytes: one access of it is [`ACCESS`] wide.
 pub const fn vec_len(bytes: usize) -> usize {
-    if bytes >= ACCESS { 1 } else { ACCESS / bytes.next_power_of_two() }
+    if bytes >= ACCESS {
+        1
+    } else {
+        ACCESS / bytes.next_power_of_two()
+    }
 }
 
 /// What a kernel does to the elements of its tile.
@@ -65,7 +69,11 @@ fn for_tile_by<const N: usize>(body: &impl Body) {
         // end, which is within the length; a larger block is refused by the launch (max_threads).
         unsafe { body.vectors::<N, UNROLL>(start + t * N, THREADS * N) };
     } else {
-        let end = if start + tile < body.len() { start + tile } else { body.len() };
+        let end = if start + tile < body.len() {
+            start + tile
+        } else {
+            body.len()
+        };
         let mut i = start + t;
         while i < end {
             body.element(i);

@@ -4,12 +4,15 @@
 //! on it.
 //!
 //! ```text
-//! bundle/warpsmith        the program
-//! bundle/run-tests.sh     runs all of tests/
-//! bundle/tests/           PACKAGE-unit, PACKAGE-unit-bin, PACKAGE-TEST
-//! bundle/benches/         criterion benchmarks: each measures when called with --bench
-//! bundle/examples/
+//! bundle/run-tests.sh          unpacks the archive, and runs all of tests/
+//! bundle/executables.tar.xz
+//!     warpsmith                the program
+//!     tests/                   PACKAGE-unit, PACKAGE-unit-bin, PACKAGE-TEST
+//!     benches/                 criterion benchmarks: each measures when called with --bench
+//!     examples/
 //! ```
+//!
+//! The executables have most of their code in common, so that the archive is a small part of their size.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -29,6 +32,12 @@ const CARGO_PACKAGES: [&str; 2] = ["cuda_builder", "xtask"];
 
 /// Tests that call cargo.
 const CARGO_TESTS: [&str; 1] = ["compile_fail"];
+
+/// The archive's name, which run-tests.sh knows.
+const ARCHIVE: &str = "executables.tar.xz";
+
+/// What xz is told: fast, but with a window that spans several executables.
+const XZ_OPTIONS: &str = "--lzma2=preset=1,dict=64MiB";
 
 const RUN_TESTS: &str = include_str!("run-tests.sh");
 
@@ -102,9 +111,7 @@ fn build(workspace: &Workspace) -> Result<Vec<Executable>> {
     executables.sort_by(|a, b| a.place.cmp(&b.place));
     executables.dedup_by(|a, b| a.place == b.place);
     ensure!(
-        executables
-            .iter()
-            .any(|e| e.place == Path::new("warpsmith")),
+        executables.iter().any(|e| e.place == Path::new("warpsmith")),
         "cargo built no program `warpsmith`"
     );
     Ok(executables)
@@ -143,23 +150,29 @@ fn package_name(id: &str) -> &str {
     }
 }
 
-/// Strips the executables into `folder`, which then holds as many bytes as this returns.
+/// Packs the stripped executables into `folder`, which then holds as many bytes as this returns.
 fn pack(executables: &[Executable], folder: &Path) -> Result<u64> {
-    let mut bytes = 0;
+    let stripped = tempfile::tempdir_in(folder)?;
     for folder_of in ["tests", "benches", "examples"] {
-        fs::create_dir(folder.join(folder_of))?;
+        fs::create_dir(stripped.path().join(folder_of))?;
     }
     for executable in executables {
-        let place = folder.join(&executable.place);
+        let place = stripped.path().join(&executable.place);
         let mut strip = Command::new("strip");
-        output(strip.arg("-o").arg(&place).arg(&executable.built))
-            .context("binutils' strip is wanted")?;
-        bytes += fs::metadata(&place)?.len();
+        output(strip.arg("-o").arg(&place).arg(&executable.built)).context("binutils' strip is wanted")?;
     }
+    let archive = folder.join(ARCHIVE);
+    let mut tar = Command::new("tar");
+    tar.env("XZ_OPT", XZ_OPTIONS)
+        .arg("--create")
+        .arg("--xz")
+        .arg("--file")
+        .arg(&archive);
+    output(tar.arg("--directory").arg(stripped.path()).arg(".")).context("tar and xz are wanted")?;
     let script = folder.join("run-tests.sh");
     fs::write(&script, RUN_TESTS)?;
     fs::set_permissions(&script, Permissions::from_mode(0o755))?;
-    Ok(bytes + fs::metadata(&script)?.len())
+    Ok(fs::metadata(&archive)?.len() + fs::metadata(&script)?.len())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 set -uo pipefail
 
 bundle="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+[[ -d $bundle/tests ]] || tar -xJf "$bundle/executables.tar.xz" -C "$bundle" || exit 1
 read -ra prefix <<<"${1:-}"
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT

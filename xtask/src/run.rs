@@ -27,9 +27,7 @@ pub fn test(workspace: &Workspace, args: &[String]) -> Result<()> {
 
     let start = Instant::now();
     let mut tests = workspace.cargo();
-    tests
-        .args(["test", "--workspace", "--no-fail-fast"])
-        .args(args);
+    tests.args(["test", "--workspace", "--no-fail-fast"]).args(args);
     let result = run(&mut tests);
     println!(
         "tests: built in {:.1} s, run in {:.1} s",

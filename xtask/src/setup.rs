@@ -37,9 +37,7 @@ pub fn ensure_core(workspace: &Workspace, archive: Option<&Path>) -> Result<()> 
                 let scratch = workspace.target.join("tools");
                 debian(&scratch, &sysroot.version, staging)
             }),
-            (Way::Archive, Some(archive)) => {
-                sysroot.install(|staging| unpack_archive(archive, staging))
-            }
+            (Way::Archive, Some(archive)) => sysroot.install(|staging| unpack_archive(archive, staging)),
             (Way::Archive, None) => continue,
         };
         match tried {
@@ -165,10 +163,7 @@ fn debian(scratch: &Path, compiler: &str, staging: &Path) -> Result<()> {
     let listed = apt.run("apt-cache", &["madison", "rust-src"])?;
     let version = matching_version(&listed, compiler).with_context(|| {
         let found: Vec<_> = versions(&listed).collect();
-        format!(
-            "{DEBIAN_SUITE} has {}, none of them of {compiler}",
-            found.join(", ")
-        )
+        format!("{DEBIAN_SUITE} has {}, none of them of {compiler}", found.join(", "))
     })?;
     apt.run("apt-get", &["download", &format!("rust-src={version}")])?;
     let package = fs::read_dir(scratch.path())?
@@ -241,9 +236,7 @@ impl Apt {
 
 /// The versions in what `apt-cache madison` lists, newest first.
 fn versions(listed: &str) -> impl Iterator<Item = &str> {
-    listed
-        .lines()
-        .filter_map(|line| line.split('|').nth(1).map(str::trim))
+    listed.lines().filter_map(|line| line.split('|').nth(1).map(str::trim))
 }
 
 /// The newest package of exactly the compiler's version: Debian adds `+dfsg…` or `-…` to it.
@@ -280,10 +273,7 @@ mod tests {
 
     #[test]
     fn picks_exactly_the_compilers_version() {
-        assert_eq!(
-            matching_version(LISTED, "1.95.0"),
-            Some("1.95.0+dfsg1-2~bpo13+1")
-        );
+        assert_eq!(matching_version(LISTED, "1.95.0"), Some("1.95.0+dfsg1-2~bpo13+1"));
         assert_eq!(matching_version(LISTED, "1.9.0"), Some("1.9.0-1"));
         assert_eq!(matching_version(LISTED, "1.9"), None);
         assert_eq!(matching_version(LISTED, "1.97.0"), None);

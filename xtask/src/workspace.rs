@@ -76,8 +76,7 @@ pub fn output(command: &mut Command) -> Result<Output> {
 /// [`output`]'s standard output as text.
 pub fn stdout(command: &mut Command) -> Result<String> {
     let output = output(command)?;
-    String::from_utf8(output.stdout)
-        .with_context(|| format!("`{}` printed no UTF-8", shown(command)))
+    String::from_utf8(output.stdout).with_context(|| format!("`{}` printed no UTF-8", shown(command)))
 }
 
 fn start_failed(command: &Command) -> String {

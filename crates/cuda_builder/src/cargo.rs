@@ -78,9 +78,7 @@ impl Toolchain {
     /// The toolchain named by the environment, as cargo sets it for build scripts, else the one
     /// that applies in `folder`.
     pub(crate) fn find(folder: &Path) -> Result<Self, CudaBuilderError> {
-        let program = |variable, default: &str| {
-            std::env::var_os(variable).unwrap_or_else(|| OsString::from(default))
-        };
+        let program = |variable, default: &str| std::env::var_os(variable).unwrap_or_else(|| OsString::from(default));
         let rustc = program("RUSTC", "rustc");
         let failed = |reason: String| CudaBuilderError::Tool {
             command: format!("{} --print sysroot", rustc.display()),
@@ -286,11 +284,9 @@ impl Compiler<'_> {
     fn ptx_path(&self, arch: NvvmArch, arguments: &[OsString]) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         (RUSTFLAGS, arguments).hash(&mut hasher);
-        self.profile_dir().join("deps").join(format!(
-            "{}-{:016x}.{arch}.s",
-            self.kernels.library,
-            hasher.finish()
-        ))
+        self.profile_dir()
+            .join("deps")
+            .join(format!("{}-{:016x}.{arch}.s", self.kernels.library, hasher.finish()))
     }
 
     /// Where the inner cargo leaves what it builds for the target.
@@ -299,12 +295,7 @@ impl Compiler<'_> {
     }
 
     /// Runs cargo to its end.
-    fn run(
-        &self,
-        arch: NvvmArch,
-        arguments: &[OsString],
-        ptx: &Path,
-    ) -> Result<Output, CudaBuilderError> {
+    fn run(&self, arch: NvvmArch, arguments: &[OsString], ptx: &Path) -> Result<Output, CudaBuilderError> {
         let mut emit = OsString::from("--emit=asm=");
         emit.push(ptx);
         let mut command = Command::new(&self.toolchain.cargo);
@@ -345,18 +336,12 @@ impl Compiler<'_> {
 
     /// What went into the build that `messages` report.
     fn dependencies(&self, messages: &[Message]) -> Result<Dependencies, CudaBuilderError> {
-        let read =
-            |path: &Path| fs::read_to_string(path).map_err(CudaBuilderError::io("read", path));
+        let read = |path: &Path| fs::read_to_string(path).map_err(CudaBuilderError::io("read", path));
         let profile = self.profile_dir();
         let library = &self.kernels.library;
         let mut dependencies = Dependencies::default();
-        dependencies.add_sources(
-            &read(&profile.join(library).with_extension("d"))?,
-            self.target_dir,
-        );
-        dependencies.add_variables(&read(
-            &profile.join("deps").join(library).with_extension("d"),
-        )?);
+        dependencies.add_sources(&read(&profile.join(library).with_extension("d"))?, self.target_dir);
+        dependencies.add_variables(&read(&profile.join("deps").join(library).with_extension("d"))?);
 
         let artifacts = messages.iter().filter_map(|message| match message {
             Message::CompilerArtifact(artifact) => Some(artifact),
@@ -365,11 +350,7 @@ impl Compiler<'_> {
         for artifact in artifacts.filter(|artifact| self.is_local(artifact)) {
             let manifest = artifact.manifest_path.as_std_path();
             dependencies.files.insert(manifest.to_owned());
-            if let Some(dep_info) = artifact
-                .filenames
-                .first()
-                .and_then(|file| dep_info_of(file))
-            {
+            if let Some(dep_info) = artifact.filenames.first().and_then(|file| dep_info_of(file)) {
                 // Build scripts leave theirs elsewhere, and their sources are in cargo's list.
                 if dep_info.is_file() {
                     dependencies.add_variables(&read(&dep_info)?);
@@ -386,9 +367,9 @@ impl Compiler<'_> {
     /// Whether a crate is in a folder of the user's, rather than from a registry or the toolchain.
     fn is_local(&self, artifact: &Artifact) -> bool {
         artifact.package_id.repr.starts_with("path+file:")
-            && !artifact.manifest_path.starts_with(
-                Utf8Path::from_path(self.toolchain.sysroot()).unwrap_or(Utf8Path::new("/")),
-            )
+            && !artifact
+                .manifest_path
+                .starts_with(Utf8Path::from_path(self.toolchain.sysroot()).unwrap_or(Utf8Path::new("/")))
     }
 }
 
@@ -432,8 +413,7 @@ fn library_of(package: &Package) -> Result<String, CudaBuilderError> {
 fn rendered(messages: &[Message], level: DiagnosticLevel) -> Vec<String> {
     let counts = |diagnostic: &Diagnostic| {
         let text = &diagnostic.message;
-        diagnostic.spans.is_empty()
-            && (text.ends_with(" emitted") || text.starts_with("aborting due to "))
+        diagnostic.spans.is_empty() && (text.ends_with(" emitted") || text.starts_with("aborting due to "))
     };
     messages
         .iter()
@@ -478,9 +458,7 @@ fn lock(target_dir: &Path) -> Result<File, CudaBuilderError> {
     let file = File::create(&path).map_err(CudaBuilderError::io("create", &path))?;
     match file.lock() {
         // As cargo does: some network file systems know no locks.
-        Err(error) if error.kind() != io::ErrorKind::Unsupported => {
-            Err(CudaBuilderError::io("lock", &path)(error))
-        }
+        Err(error) if error.kind() != io::ErrorKind::Unsupported => Err(CudaBuilderError::io("lock", &path)(error)),
         _ => Ok(file),
     }
 }

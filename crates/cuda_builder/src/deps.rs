@@ -114,10 +114,7 @@ mod tests {
         let lines: Vec<_> = dependencies.cargo_lines().collect();
         assert_eq!(
             lines,
-            [
-                "cargo::rerun-if-env-changed=TILE",
-                "cargo::rerun-if-env-changed=UNSET"
-            ]
+            ["cargo::rerun-if-env-changed=TILE", "cargo::rerun-if-env-changed=UNSET"]
         );
     }
 }

@@ -215,8 +215,7 @@ impl CudaBuilder {
         let toolchain = Toolchain::find(&folder)?;
         let kernels = toolchain.describe(&folder)?;
         if let Err(error) = cargo::require_core_source(toolchain.sysroot()) {
-            if let (CudaBuilderError::MissingCoreSource { path, .. }, Some(_)) = (&error, &out_dir)
-            {
+            if let (CudaBuilderError::MissingCoreSource { path, .. }, Some(_)) = (&error, &out_dir) {
                 print_lines(&until_it_appears(path));
             }
             return Err(error);
@@ -253,10 +252,7 @@ impl CudaBuilder {
                     println!("cargo::warning={line}");
                 }
             }
-            None => built
-                .warnings
-                .iter()
-                .for_each(|warning| eprintln!("{warning}\n")),
+            None => built.warnings.iter().for_each(|warning| eprintln!("{warning}\n")),
         }
         Ok(files)
     }

@@ -23,10 +23,7 @@ pub(crate) struct Output<'a> {
 impl Output<'_> {
     /// Writes the modules, given as (name, architecture, text), then the expression, and then
     /// removes the files of modules that are no more.
-    pub(crate) fn write(
-        &self,
-        modules: &[(String, NvvmArch, String)],
-    ) -> Result<Vec<PtxFile>, CudaBuilderError> {
+    pub(crate) fn write(&self, modules: &[(String, NvvmArch, String)]) -> Result<Vec<PtxFile>, CudaBuilderError> {
         let ptx_folder = self.folder.join(format!("{}.ptx.d", self.package));
         fs::create_dir_all(&ptx_folder).map_err(CudaBuilderError::io("create", &ptx_folder))?;
         let mut files = Vec::new();
@@ -53,9 +50,7 @@ fn embedding(files: &[PtxFile]) -> String {
     let mut expression = String::from("&[\n");
     for PtxFile { module, arch, path } in files {
         let arch = arch.target_cpu();
-        expression.push_str(&format!(
-            "    ({module:?}, {arch:?}, include_str!({path:?})),\n"
-        ));
+        expression.push_str(&format!("    ({module:?}, {arch:?}, include_str!({path:?})),\n"));
     }
     expression.push_str("]\n");
     expression

@@ -77,10 +77,7 @@ pub(crate) fn split(text: &str) -> Result<BTreeMap<&str, String>, PtxError> {
 }
 
 /// The note of each entry, by the entry's index. One of either without the other is an error.
-fn match_notes<'n, 'a>(
-    items: &[Item<'a>],
-    notes: &'n [Note<'a>],
-) -> Result<BTreeMap<usize, &'n Note<'a>>, PtxError> {
+fn match_notes<'n, 'a>(items: &[Item<'a>], notes: &'n [Note<'a>]) -> Result<BTreeMap<usize, &'n Note<'a>>, PtxError> {
     let mut by_entry = HashMap::new();
     for note in notes {
         if by_entry.insert(note.entry, note).is_some() {
@@ -110,17 +107,11 @@ fn match_notes<'n, 'a>(
 
 /// Which items a module keeps: the global ones, its entries, and all that these use.
 fn reach(items: &[Item], by_name: &HashMap<&str, Vec<usize>>, roots: Vec<usize>) -> Vec<bool> {
-    let mut kept: Vec<bool> = items
-        .iter()
-        .map(|item| item.kind == ItemKind::Global)
-        .collect();
+    let mut kept: Vec<bool> = items.iter().map(|item| item.kind == ItemKind::Global).collect();
     let mut pending = roots;
     while let Some(index) = pending.pop() {
         if !std::mem::replace(&mut kept[index], true) {
-            let used = items[index]
-                .words
-                .iter()
-                .filter_map(|word| by_name.get(word));
+            let used = items[index].words.iter().filter_map(|word| by_name.get(word));
             pending.extend(used.flatten());
         }
     }
@@ -243,9 +234,6 @@ mod tests {
     #[test]
     fn a_header_is_required() {
         let error = split(".version 7.0\n.address_size 64\n").unwrap_err();
-        assert_eq!(
-            error,
-            PtxError::malformed(1, "there is no `.target` directive")
-        );
+        assert_eq!(error, PtxError::malformed(1, "there is no `.target` directive"));
     }
 }

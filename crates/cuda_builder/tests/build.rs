@@ -93,10 +93,7 @@ fn as_a_build_script() {
 
 fn sysroot() -> String {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc)
-        .args(["--print", "sysroot"])
-        .output()
-        .unwrap();
+    let output = Command::new(rustc).args(["--print", "sysroot"]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
@@ -160,10 +157,7 @@ fn modules_for_two_architectures() {
             // A panic names its file: below the workspace, and below another package.
             let strings = with_strings(&ptx);
             assert!(strings.contains("\nsrc/reduce.rs\n"), "{strings}");
-            assert!(
-                strings.contains("\ndevice_lib-0.1.0/src/lib.rs\n"),
-                "{strings}"
-            );
+            assert!(strings.contains("\ndevice_lib-0.1.0/src/lib.rs\n"), "{strings}");
         }
     }
 }
@@ -230,16 +224,10 @@ fn what_stands_still_is_not_written_and_what_is_stale_goes() {
 #[test]
 fn line_tables_and_checks_on_request() {
     let fixture = Fixture::new("debug");
-    let builder = fixture
-        .builder()
-        .release(false)
-        .debug(DebugInfo::LineTables);
+    let builder = fixture.builder().release(false).debug(DebugInfo::LineTables);
     for file in builder.arch(NvvmArch::Compute80).build().unwrap() {
         let ptx = fs::read_to_string(&file.path).unwrap();
-        assert!(
-            ptx.contains("\t.loc\t") && ptx.contains("src/lib.rs\"\n"),
-            "{ptx}"
-        );
+        assert!(ptx.contains("\t.loc\t") && ptx.contains("src/lib.rs\"\n"), "{ptx}");
         assert!(!ptx.contains(".section"), "{ptx}");
         assert_no_path_of_this_machine(&ptx);
         assert!(ptx.contains("panic_const_add_overflow"), "{ptx}");
@@ -258,11 +246,7 @@ fn errors_of_rustc_are_shown_as_rustc_wrote_them() {
         panic!("{message}");
     };
     assert_eq!((package.as_str(), arch), ("fixture-kernels", "sm_75"));
-    for part in [
-        "error[E0308]: mismatched types",
-        "--> src/reduce.rs:",
-        "1.5f32",
-    ] {
+    for part in ["error[E0308]: mismatched types", "--> src/reduce.rs:", "1.5f32"] {
         assert!(message.contains(part), "{message}");
     }
     assert!(
@@ -275,24 +259,16 @@ fn errors_of_rustc_are_shown_as_rustc_wrote_them() {
 fn errors_of_cargo_are_shown_too() {
     let fixture = Fixture::new("dependency");
     let manifest = "kernels/Cargo.toml";
-    fixture.edit(manifest, |text| {
-        text.replace("lib\" }", "lib\", version = \"2\" }")
-    });
+    fixture.edit(manifest, |text| text.replace("lib\" }", "lib\", version = \"2\" }"));
     let error = fixture.build().unwrap_err();
     assert!(matches!(error, CudaBuilderError::RustcFailed { .. }));
-    assert!(
-        error.to_string().contains("failed to select a version"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("failed to select a version"), "{error}");
 
     fixture.edit(manifest, |text| text.replace("../device_lib", "../gone"));
     let error = fixture.build().unwrap_err();
     assert!(matches!(error, CudaBuilderError::Metadata { .. }));
     // `unwrap` shows the causes as well.
-    assert!(
-        format!("{error:?}").contains("/gone/Cargo.toml"),
-        "{error:?}"
-    );
+    assert!(format!("{error:?}").contains("/gone/Cargo.toml"), "{error:?}");
 }
 
 #[test]
@@ -302,33 +278,20 @@ fn entries_need_notes() {
         text.replace("entry=twice_f32", "entry=other_f32")
     });
     let error = fixture.build().unwrap_err();
-    assert!(matches!(
-        error,
-        CudaBuilderError::EntryNote { line: 1.., .. }
-    ));
-    assert!(
-        error.to_string().contains("entry `twice_f32` has no note"),
-        "{error}"
-    );
+    assert!(matches!(error, CudaBuilderError::EntryNote { line: 1.., .. }));
+    assert!(error.to_string().contains("entry `twice_f32` has no note"), "{error}");
 
     fixture.edit("kernels/src/lib.rs", |text| {
         text.replace("cfg(cuda_entries)", "cfg(any())")
     });
     let error = fixture.build().unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("`fixture-kernels` has no kernel"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("`fixture-kernels` has no kernel"), "{error}");
 }
 
 #[test]
 fn a_crate_that_is_not_one_is_named() {
     let fixture = Fixture::new("absent");
-    let error = CudaBuilder::new(fixture.path("nowhere"))
-        .build()
-        .unwrap_err();
+    let error = CudaBuilder::new(fixture.path("nowhere")).build().unwrap_err();
     assert!(matches!(error, CudaBuilderError::CrateNotFound { path } if path.ends_with("nowhere")));
 
     let folder = fixture.path("kernels");
@@ -340,9 +303,7 @@ fn a_crate_that_is_not_one_is_named() {
 
     fs::rename(folder.join("src/lib.rs"), folder.join("src/main.rs")).unwrap();
     let error = CudaBuilder::new(&folder).build().unwrap_err();
-    assert!(
-        matches!(error, CudaBuilderError::NoLibrary { package } if package == "fixture-kernels")
-    );
+    assert!(matches!(error, CudaBuilderError::NoLibrary { package } if package == "fixture-kernels"));
 }
 
 /// A toolchain without the source of `core`: a rustc that gives another folder as its own.

@@ -38,8 +38,7 @@ macro_rules! define_functions {
 with_driver_functions!(define_functions);
 
 /// Where each function's trampoline jumps to; null until it is called for the first time.
-static SLOTS: [AtomicPtr<()>; SYMBOLS.len()] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; SYMBOLS.len()];
+static SLOTS: [AtomicPtr<()>; SYMBOLS.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; SYMBOLS.len()];
 
 impl Function {
     /// The function's name in libcuda.

@@ -229,7 +229,7 @@ mod tests {
 
     macro_rules! receiver {
         ($name:ident returns $result:literal) => {
-            #[rustfmt::skip]
+#[rustfmt::skip]
             unsafe extern "C" fn $name(
                 received: *mut Received,
                 a: i64, b: i64, c: i64, d: i64, e: i64, f: i64, g: i64, h: i64, i: i64,

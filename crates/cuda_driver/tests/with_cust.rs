@@ -65,10 +65,7 @@ fn threads_may_call_at_once() {
             .map(|thread| thread.join().expect("no panic"))
             .collect()
     });
-    assert!(
-        answers.iter().all(|answer| *answer == answers[0]),
-        "{answers:?}"
-    );
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
     if !cuda_driver::is_available() {
         assert_eq!(answers[0], (100, 100, 100, -1, -1));
     }

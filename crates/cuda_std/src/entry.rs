@@ -119,12 +119,9 @@ macro_rules! __shared_array {
 #[macro_export]
 macro_rules! __shared_array {
     ($type:ty, $len:expr, $declaration:literal, $address:literal) => {{
-        static SITE: $crate::SharedSite =
-            $crate::SharedSite::new(::core::mem::size_of::<$type>() * $len, 16);
+        static SITE: $crate::SharedSite = $crate::SharedSite::new(::core::mem::size_of::<$type>() * $len, 16);
         const { assert!(::core::mem::align_of::<$type>() <= 16) };
         // SAFETY: the block's storage for this site has that many bytes at that alignment.
-        unsafe {
-            $crate::shared::Shared::<$type>::from_raw_parts($crate::machine::static_shared(&SITE), $len)
-        }
+        unsafe { $crate::shared::Shared::<$type>::from_raw_parts($crate::machine::static_shared(&SITE), $len) }
     }};
 }

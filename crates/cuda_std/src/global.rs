@@ -230,10 +230,7 @@ fn is_vec_aligned<T, const N: usize>(ptr: *const T) -> bool {
 #[inline(always)]
 #[track_caller]
 fn check_vec<T, const N: usize>(ptr: *const T, len: usize, index: usize) {
-    assert!(
-        index <= len && N <= len - index,
-        "vector access out of bounds"
-    );
+    assert!(index <= len && N <= len - index, "vector access out of bounds");
     assert!(
         is_vec_aligned::<T, N>(ptr.wrapping_add(index)),
         "vector access is not aligned to its size"

@@ -43,8 +43,8 @@ pub unsafe trait Kernel: 'static {
 ///
 /// No argument and no launch configuration makes the kernel do harm.
 #[diagnostic::on_unimplemented(
-    message = "the kernel `{Self}` is an `unsafe fn`, so its launch is unsafe",
-    note = "launch it with `launch_unchecked` and state why its contract holds"
+    message = "the kernel `{Self}` has no safe launch",
+    note = "the launch of a kernel that is an `unsafe fn` is unsafe: use `launch_unchecked`, and state why its contract holds"
 )]
 pub unsafe trait SafeKernel: Kernel {}
 

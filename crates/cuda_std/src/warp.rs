@@ -78,7 +78,11 @@ fn shuffle_words<T: Pod>(mode: Shuffle, mask: u32, mut value: T, argument: u32) 
     let bytes = bytemuck::bytes_of_mut(&mut value);
     let mut start = 0;
     while start < bytes.len() {
-        let end = if start + 4 < bytes.len() { start + 4 } else { bytes.len() };
+        let end = if start + 4 < bytes.len() {
+            start + 4
+        } else {
+            bytes.len()
+        };
         let mut word = [0; 4];
         word[..end - start].copy_from_slice(&bytes[start..end]);
         let moved = machine::shuffle(mode, mask, u32::from_ne_bytes(word), argument);

@@ -113,14 +113,19 @@ fn generic_names(options: &Options, function: &ItemFn) -> syn::Result<Vec<Ident>
 fn handle(function: &ItemFn, names: &[Ident]) -> TokenStream {
     let (visibility, name) = (&function.vis, &function.sig.ident);
     let document = format!("The handle of the kernel [`{name}`](fn@{name}), for launching it.");
-    let parameters = function.sig.generics.params.iter().filter_map(|parameter| match parameter {
-        GenericParam::Type(parameter) => Some(parameter.ident.to_token_stream()),
-        GenericParam::Const(parameter) => {
-            let (name, ty) = (&parameter.ident, &parameter.ty);
-            Some(quote!(const #name: #ty))
-        }
-        GenericParam::Lifetime(_) => None,
-    });
+    let parameters = function
+        .sig
+        .generics
+        .params
+        .iter()
+        .filter_map(|parameter| match parameter {
+            GenericParam::Type(parameter) => Some(parameter.ident.to_token_stream()),
+            GenericParam::Const(parameter) => {
+                let (name, ty) = (&parameter.ident, &parameter.ty);
+                Some(quote!(const #name: #ty))
+            }
+            GenericParam::Lifetime(_) => None,
+        });
     let types = function.sig.generics.type_params().map(|parameter| &parameter.ident);
     debug_assert!(names.len() <= function.sig.generics.params.len());
     quote! {
@@ -141,7 +146,9 @@ fn combinations(options: &Options, names: &[Ident]) -> Vec<Vec<GenericArgument>>
         let with = |row: &Vec<GenericArgument>, argument: &GenericArgument| {
             row.iter().cloned().chain([argument.clone()]).collect()
         };
-        rows.iter().flat_map(|row| arguments.iter().map(move |argument| with(row, argument))).collect()
+        rows.iter()
+            .flat_map(|row| arguments.iter().map(move |argument| with(row, argument)))
+            .collect()
     })
 }
 
@@ -201,9 +208,12 @@ fn note(options: &Options, name: &str) -> String {
 /// A type argument as a part of a name: the last segment of its path, or the value of a constant.
 fn word(argument: &GenericArgument) -> String {
     let text = match argument {
-        GenericArgument::Type(Type::Path(path)) => {
-            path.path.segments.last().map(|segment| segment.to_token_stream().to_string()).unwrap_or_default()
-        }
+        GenericArgument::Type(Type::Path(path)) => path
+            .path
+            .segments
+            .last()
+            .map(|segment| segment.to_token_stream().to_string())
+            .unwrap_or_default(),
         other => other.to_token_stream().to_string(),
     };
     let part = |c: char| if c.is_alphanumeric() { c } else { '_' };

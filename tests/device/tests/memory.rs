@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
 use device_test_kernels::memory::{
-    Affine, BLOCK, copy_vectors, equal_words, increment_vectors, parameters, reverse_dynamic, reverse_static, two_arrays,
-    unchecked_copy,
+    Affine, BLOCK, copy_vectors, equal_words, increment_vectors, parameters, reverse_dynamic, reverse_static,
+    two_arrays, unchecked_copy,
 };
 use device_tests::{device, download, upload, zeros};
 use warpsmith::{Element, LaunchConfig};
@@ -19,15 +19,26 @@ fn reversed_in<T: Copy>(x: &[T], part: usize) -> Vec<T> {
 #[test]
 fn static_shared_memory() {
     let device = device();
-    let x: Vec<u64> = (0..8 * BLOCK as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    let x: Vec<u64> = (0..8 * BLOCK as u64)
+        .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .collect();
     let mut data = upload(&device, &x);
-    device.default_stream().launch::<reverse_static>(&LaunchConfig::new(8, BLOCK as u32), (&mut data,)).unwrap();
+    device
+        .default_stream()
+        .launch::<reverse_static>(&LaunchConfig::new(8, BLOCK as u32), (&mut data,))
+        .unwrap();
     assert_eq!(download(&data), reversed_in(&x, BLOCK));
 
     let mut out = zeros::<u32>(&device, 3 * BLOCK);
-    device.default_stream().launch::<two_arrays>(&LaunchConfig::new(1, BLOCK as u32), (&mut out,)).unwrap();
+    device
+        .default_stream()
+        .launch::<two_arrays>(&LaunchConfig::new(1, BLOCK as u32), (&mut out,))
+        .unwrap();
     let n = BLOCK as u32;
-    let expected: Vec<u32> = (0..n).chain((0..n).map(|t| 1000 + t)).chain((0..n).map(|t| t % 256)).collect();
+    let expected: Vec<u32> = (0..n)
+        .chain((0..n).map(|t| 1000 + t))
+        .chain((0..n).map(|t| t % 256))
+        .collect();
     assert_eq!(download(&out), expected);
 }
 
@@ -38,8 +49,14 @@ where
     let device = device();
     let x: Vec<T> = (0..3 * 128).map(value).collect();
     let (mut data, mut lengths) = (upload(&device, &x), zeros::<u32>(&device, 3));
-    let config = LaunchConfig { dynamic_shared: bytes, ..LaunchConfig::new(3, 128) };
-    device.default_stream().launch::<reverse_dynamic<T>>(&config, (&mut data, &mut lengths)).unwrap();
+    let config = LaunchConfig {
+        dynamic_shared: bytes,
+        ..LaunchConfig::new(3, 128)
+    };
+    device
+        .default_stream()
+        .launch::<reverse_dynamic<T>>(&config, (&mut data, &mut lengths))
+        .unwrap();
     assert_eq!(download(&data), reversed_in(&x, 128));
     assert_eq!(download(&lengths), vec![(bytes / size_of::<T>()) as u32; 3]);
 }
@@ -63,7 +80,10 @@ where
         let x: Vec<T> = (0..len).map(&value).collect();
         let (x_device, mut out) = (upload(&device, &x), zeros::<T>(&device, len));
         let config = LaunchConfig::for_len(len.div_ceil(N), 64);
-        device.default_stream().launch::<copy_vectors<T, N>>(&config, (&x_device, &mut out)).unwrap();
+        device
+            .default_stream()
+            .launch::<copy_vectors<T, N>>(&config, (&x_device, &mut out))
+            .unwrap();
         assert_eq!(download(&out), x, "{len} elements in vectors of {N}");
     }
 }
@@ -92,16 +112,30 @@ fn vectors_of_every_width() {
 
     let device = device();
     let mut data = upload(&device, &(0..400u32).collect::<Vec<_>>());
-    device.default_stream().launch::<increment_vectors>(&LaunchConfig::for_len(100, 32), (&mut data,)).unwrap();
+    device
+        .default_stream()
+        .launch::<increment_vectors>(&LaunchConfig::for_len(100, 32), (&mut data,))
+        .unwrap();
     assert_eq!(download(&data), (1..401).collect::<Vec<_>>());
 }
 
 #[test]
 fn slices_are_compared() {
     let device = device();
-    let x: Vec<u8> = (0..100 * 11u32).map(|i| if i / 11 % 3 == 0 || i % 11 != 10 { (i % 11) as u8 } else { 99 }).collect();
+    let x: Vec<u8> = (0..100 * 11u32)
+        .map(|i| {
+            if i / 11 % 3 == 0 || i % 11 != 10 {
+                (i % 11) as u8
+            } else {
+                99
+            }
+        })
+        .collect();
     let (x_device, mut out) = (upload(&device, &x), zeros::<u32>(&device, 1));
-    device.default_stream().launch::<equal_words>(&LaunchConfig::for_len(100, 32), (&x_device, 11usize, &mut out)).unwrap();
+    device
+        .default_stream()
+        .launch::<equal_words>(&LaunchConfig::for_len(100, 32), (&x_device, 11usize, &mut out))
+        .unwrap();
     assert_eq!(download(&out), [34]);
 }
 
@@ -110,10 +144,17 @@ fn parameters_of_every_size() {
     let device = device();
     let x: Vec<f64> = (0..100).map(f64::from).collect();
     let (x_device, mut out) = (upload(&device, &x), zeros::<f64>(&device, 100));
-    let affine = Affine { scale: 2.0, offset: 0.5, times: 3 };
+    let affine = Affine {
+        scale: 2.0,
+        offset: 0.5,
+        times: 3,
+    };
     let (a, b, c) = (200u8, -300i16, 1i64 << 40);
     let config = LaunchConfig::for_len(100, 32);
-    device.default_stream().launch::<parameters>(&config, (a, affine, &x_device, b, c, &mut out)).unwrap();
+    device
+        .default_stream()
+        .launch::<parameters>(&config, (a, affine, &x_device, b, c, &mut out))
+        .unwrap();
     let expected: Vec<f64> = x.iter().map(|x| x * 8.0 + 3.5 - 100.0 + c as f64).collect();
     assert_eq!(download(&out), expected);
 }
@@ -124,7 +165,9 @@ fn kernels_that_are_unsafe() {
     let (x, mut out) = (upload(&device, &[3u32, 1, 4, 1]), zeros::<u32>(&device, 4));
     // SAFETY: four threads, four elements.
     let launched = unsafe {
-        device.default_stream().launch_unchecked::<unchecked_copy>(&LaunchConfig::new(1, 4), (&x, &mut out))
+        device
+            .default_stream()
+            .launch_unchecked::<unchecked_copy>(&LaunchConfig::new(1, 4), (&x, &mut out))
     };
     launched.unwrap();
     assert_eq!(download(&out), [3, 1, 4, 1]);

@@ -9,13 +9,20 @@ use warpsmith::{Error, LaunchConfig};
 fn a_panic_is_an_error_of_the_caller() {
     let device = device();
     let mut out = zeros::<u32>(&device, 64);
-    let launched = device.default_stream().launch::<panics>(&LaunchConfig::new(2, 32), (&mut out,));
-    let error = launched.and_then(|()| device.default_stream().synchronize()).unwrap_err();
+    let launched = device
+        .default_stream()
+        .launch::<panics>(&LaunchConfig::new(2, 32), (&mut out,));
+    let error = launched
+        .and_then(|()| device.default_stream().synchronize())
+        .unwrap_err();
     match &error {
         Error::Fault(fault) => {
             assert_eq!((fault.kernel.as_str(), fault.block.x, fault.thread.x), ("panics", 1, 5));
             let text = error.to_string();
-            assert!(text.contains("thread 37 gives up") && text.contains("faults.rs:"), "{text}");
+            assert!(
+                text.contains("thread 37 gives up") && text.contains("faults.rs:"),
+                "{text}"
+            );
         }
         // The driver prints file, line, block and thread itself; the error says which kind of failure it was.
         Error::KernelFailed { message, .. } => assert!(message.contains("CUDA_ERROR_ASSERT"), "{message}"),

@@ -18,13 +18,20 @@ fn every_thread_knows_its_place() {
         let config = LaunchConfig::new(grid, block);
         let len = (config.grid.count() * config.block.count()) as usize;
         let mut out = zeros::<u32>(&device, len);
-        device.default_stream().launch::<positions>(&config, (&mut out,)).unwrap();
+        device
+            .default_stream()
+            .launch::<positions>(&config, (&mut out,))
+            .unwrap();
         let mut expected = Vec::new();
         for b in 0..config.grid.count() as u32 {
             for t in 0..config.block.count() as u32 {
                 let (bx, by, bz) = (b % grid.0, b / grid.0 % grid.1, b / grid.0 / grid.1);
                 let (tx, ty, tz) = (t % block.0, t / block.0 % block.1, t / block.0 / block.1);
-                expected.push([bz, by, bx, tz, ty, tx].iter().fold(0, |number, digit| number * 16 + digit));
+                expected.push(
+                    [bz, by, bx, tz, ty, tx]
+                        .iter()
+                        .fold(0, |number, digit| number * 16 + digit),
+                );
             }
         }
         assert_eq!(download(&out), expected, "{config:?}");
@@ -40,7 +47,10 @@ fn barriers_count_and_vote() {
             let mut out = zeros::<u32>(&device, 12);
             let config = LaunchConfig::new(4, block as u32);
             let x_device = upload(&device, &x);
-            device.default_stream().launch::<votes_of_block>(&config, (&x_device, limit, &mut out)).unwrap();
+            device
+                .default_stream()
+                .launch::<votes_of_block>(&config, (&x_device, limit, &mut out))
+                .unwrap();
             let expected: Vec<u32> = x
                 .chunks(block)
                 .flat_map(|part| {
@@ -61,16 +71,38 @@ fn collectives_between_branches_stay_one() {
     let mut out = zeros::<u32>(&device, x.len());
     let config = LaunchConfig::new(2, 128);
     let x_device = upload(&device, &x);
-    device.default_stream().launch::<branches_around_collectives>(&config, (&x_device, &mut out)).unwrap();
-    let value = |i: usize| if x[i] % 2 == 1 { x[i].wrapping_mul(3) } else { x[i] + 100 };
+    device
+        .default_stream()
+        .launch::<branches_around_collectives>(&config, (&x_device, &mut out))
+        .unwrap();
+    let value = |i: usize| {
+        if x[i] % 2 == 1 {
+            x[i].wrapping_mul(3)
+        } else {
+            x[i] + 100
+        }
+    };
     let expected: Vec<u32> = (0..x.len())
-        .map(|i| if x[i] % 2 == 1 { value(i).wrapping_add(value(i ^ 1)) } else { value(i) ^ value(i ^ 1) })
+        .map(|i| {
+            if x[i] % 2 == 1 {
+                value(i).wrapping_add(value(i ^ 1))
+            } else {
+                value(i) ^ value(i ^ 1)
+            }
+        })
         .collect();
     assert_eq!(download(&out), expected);
 
-    let (_, _, ptx) = PTX.iter().find(|(name, _, _)| *name == "branches_around_collectives").unwrap();
+    let (_, _, ptx) = PTX
+        .iter()
+        .find(|(name, _, _)| *name == "branches_around_collectives")
+        .unwrap();
     assert_eq!(ptx.matches("shfl.sync").count(), 1, "{ptx}");
-    assert_eq!(ptx.matches("bar.sync").count() + ptx.matches("barrier.sync").count(), 1, "{ptx}");
+    assert_eq!(
+        ptx.matches("bar.sync").count() + ptx.matches("barrier.sync").count(),
+        1,
+        "{ptx}"
+    );
 }
 
 #[test]
@@ -80,7 +112,10 @@ fn blocks_can_wait_for_earlier_ones() {
     let mut totals = zeros::<u64>(&device, blocks);
     let mut flags = zeros::<u32>(&device, blocks);
     let config = LaunchConfig::new(blocks as u32, 32);
-    device.default_stream().launch::<chained_blocks>(&config, (&mut totals, &mut flags)).unwrap();
+    device
+        .default_stream()
+        .launch::<chained_blocks>(&config, (&mut totals, &mut flags))
+        .unwrap();
     let expected: Vec<u64> = (0..blocks as u64).map(|b| b * (b + 1) / 2).collect();
     assert_eq!(download(&totals), expected);
 }
@@ -89,6 +124,9 @@ fn blocks_can_wait_for_earlier_ones() {
 #[test]
 fn kernels_print() {
     let device = device();
-    device.default_stream().launch::<hello>(&LaunchConfig::new(2, 32), (1.5f32,)).unwrap();
+    device
+        .default_stream()
+        .launch::<hello>(&LaunchConfig::new(2, 32), (1.5f32,))
+        .unwrap();
     device.default_stream().synchronize().unwrap();
 }

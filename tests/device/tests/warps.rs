@@ -20,14 +20,19 @@ where
     for argument in 0..32 {
         let mut out = zeros::<T>(&device, 4 * THREADS);
         let config = LaunchConfig::new(2, THREADS as u32 / 2);
-        device.default_stream().launch::<shuffles<T>>(&config, (&x_device, argument as u32, &mut out)).unwrap();
+        device
+            .default_stream()
+            .launch::<shuffles<T>>(&config, (&x_device, argument as u32, &mut out))
+            .unwrap();
         let source = |select: fn(usize, usize) -> usize| {
             let x = &x;
             (0..THREADS).map(move |i| x[i / 32 * 32 + select(i % 32, argument)])
         };
         let expected: Vec<T> = source(|_, argument| argument)
             .chain(source(|lane, delta| if lane >= delta { lane - delta } else { lane }))
-            .chain(source(|lane, delta| if lane + delta < 32 { lane + delta } else { lane }))
+            .chain(source(
+                |lane, delta| if lane + delta < 32 { lane + delta } else { lane },
+            ))
             .chain(source(|lane, mask| lane ^ mask))
             .collect();
         assert_eq!(download(&out), expected, "argument {argument}");
@@ -49,9 +54,14 @@ fn lanes_vote() {
     let x: Vec<i32> = (0..THREADS).map(|i| warps[i / 32](i % 32)).collect();
     let mut out = zeros::<u32>(&device, 5 * THREADS);
     let x_device = upload(&device, &x);
-    device.default_stream().launch::<votes>(&LaunchConfig::new(1, THREADS as u32), (&x_device, &mut out)).unwrap();
+    device
+        .default_stream()
+        .launch::<votes>(&LaunchConfig::new(1, THREADS as u32), (&x_device, &mut out))
+        .unwrap();
     let mask = |i: usize, holds: &dyn Fn(i32) -> bool| {
-        (0..32).filter(|lane| holds(x[i / 32 * 32 + lane])).fold(0u32, |mask, lane| mask | 1 << lane)
+        (0..32)
+            .filter(|lane| holds(x[i / 32 * 32 + lane]))
+            .fold(0u32, |mask, lane| mask | 1 << lane)
     };
     let ballots = (0..THREADS).map(|i| mask(i, &|x| x > 0));
     let expected: Vec<u32> = ballots
@@ -70,7 +80,10 @@ fn halves_of_a_warp_exchange_in_different_branches() {
     let x: Vec<u32> = (0..64).map(|i| i * i).collect();
     let mut out = zeros::<u32>(&device, 64);
     let x_device = upload(&device, &x);
-    device.default_stream().launch::<halves>(&LaunchConfig::new(1, 64), (&x_device, &mut out)).unwrap();
+    device
+        .default_stream()
+        .launch::<halves>(&LaunchConfig::new(1, 64), (&x_device, &mut out))
+        .unwrap();
     let expected: Vec<u32> = (0..64).map(|i| x[if i % 2 == 0 { i ^ 2 } else { i ^ 4 }]).collect();
     assert_eq!(download(&out), expected);
 }
@@ -84,11 +97,20 @@ fn warps_sum() {
     let expected: Vec<i32> = (0..64).map(|i| sums(i / 32)).collect();
 
     let (x_device, mut out) = (upload(&device, &x), zeros::<i32>(&device, 64));
-    device.default_stream().launch::<warp_sums<i32>>(&config, (&x_device, &mut out)).unwrap();
+    device
+        .default_stream()
+        .launch::<warp_sums<i32>>(&config, (&x_device, &mut out))
+        .unwrap();
     assert_eq!(download(&out), expected);
 
     let wide: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
     let (x_device, mut out) = (upload(&device, &wide), zeros::<f64>(&device, 64));
-    device.default_stream().launch::<warp_sums<f64>>(&config, (&x_device, &mut out)).unwrap();
-    assert_eq!(download(&out), expected.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
+    device
+        .default_stream()
+        .launch::<warp_sums<f64>>(&config, (&x_device, &mut out))
+        .unwrap();
+    assert_eq!(
+        download(&out),
+        expected.iter().map(|&x| f64::from(x)).collect::<Vec<_>>()
+    );
 }

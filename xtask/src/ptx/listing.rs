@@ -175,8 +175,7 @@ impl Function {
     /// Counts a statement such as `$label: @%p1 bar.sync 0`.
     fn add(&mut self, statement: &str) {
         let mut words = statement.split_whitespace();
-        let Some(instruction) = words.find(|word| !word.ends_with(':') && !word.starts_with('@'))
-        else {
+        let Some(instruction) = words.find(|word| !word.ends_with(':') && !word.starts_with('@')) else {
             return;
         };
         let mut parts = instruction.split('.');
@@ -189,8 +188,7 @@ impl Function {
             }
             "call" => {
                 let operands: Vec<_> = words.collect();
-                self.callees
-                    .extend(name(&operands.join(" ")).map(String::from));
+                self.callees.extend(name(&operands.join(" ")).map(String::from));
             }
             _ => {}
         }
@@ -309,10 +307,7 @@ $L__BB0_2:
             votes: 1,
             generic: 2,
         };
-        let wanted = [
-            ("empty".to_string(), Counts::default()),
-            ("sum".to_string(), sum),
-        ];
+        let wanted = [("empty".to_string(), Counts::default()), ("sum".to_string(), sum)];
         assert_eq!(listing.kernels, BTreeMap::from(wanted));
         Ok(())
     }

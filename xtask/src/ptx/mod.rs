@@ -70,9 +70,8 @@ pub fn run(workspace: &Workspace, bless: bool) -> Result<()> {
         println!("{REPORT} is written: {} lines", new.0.len());
         return Ok(());
     }
-    let text = fs::read_to_string(&path).with_context(|| {
-        format!("{REPORT} cannot be read (`cargo xtask ptx --bless` writes it)")
-    })?;
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("{REPORT} cannot be read (`cargo xtask ptx --bless` writes it)"))?;
     let old = Report::parse(&text).context(REPORT)?;
     if !ptxas.is_pinned() {
         println!("ptxas {}: registers are not compared", ptxas.version);
@@ -110,10 +109,7 @@ fn read(files: impl Iterator<Item = (String, PathBuf)>) -> Result<Vec<Module>> {
             listing,
         });
     }
-    let kernels: usize = modules
-        .iter()
-        .map(|module| module.listing.kernels.len())
-        .sum();
+    let kernels: usize = modules.iter().map(|module| module.listing.kernels.len()).sum();
     ensure!(kernels > 0, "the kernels crate has no kernels");
     Ok(modules)
 }
@@ -141,11 +137,7 @@ fn assemble(ptxas: &Ptxas, modules: &[Module]) -> Result<Report> {
         }
     }
     failures.sort();
-    ensure!(
-        failures.is_empty(),
-        "ptxas refuses modules:\n{}",
-        failures.join("\n")
-    );
+    ensure!(failures.is_empty(), "ptxas refuses modules:\n{}", failures.join("\n"));
     Ok(report)
 }
 

@@ -94,9 +94,8 @@ fn download(workspace: &Workspace, package: &Path) -> Result<()> {
     pip.args(["--no-compile", "--only-binary=:all:", "--target"]);
     pip.arg(staging.path().join("package"));
     println!("ptx: getting ptxas {VERSION} (PyPI, nvidia-cuda-nvcc)");
-    output(pip.arg(format!("nvidia-cuda-nvcc=={VERSION}"))).context(
-        "ptxas is wanted: set the variable PTXAS to one, or let python3 with pip reach PyPI",
-    )?;
+    output(pip.arg(format!("nvidia-cuda-nvcc=={VERSION}")))
+        .context("ptxas is wanted: set the variable PTXAS to one, or let python3 with pip reach PyPI")?;
     let renamed = fs::rename(staging.path().join("package"), package);
     ensure!(
         renamed.is_ok() || package.is_dir(),

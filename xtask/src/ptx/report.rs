@@ -107,8 +107,7 @@ impl Report {
         let lines = text.lines().enumerate();
         // The first line that is no comment names the columns.
         for (number, line) in lines.filter(|(_, line)| !line.starts_with('#')).skip(1) {
-            let (key, row) =
-                parse_line(line).with_context(|| format!("line {}: `{line}`", number + 1))?;
+            let (key, row) = parse_line(line).with_context(|| format!("line {}: `{line}`", number + 1))?;
             rows.insert(key, row);
         }
         Ok(Self(rows))
@@ -202,9 +201,7 @@ fn parse_line(line: &str) -> Result<(Key, Row)> {
     };
     let mut row = Row::default();
     for (number, field) in row.iter_mut().zip(&fields[4..]) {
-        *number = field
-            .parse()
-            .with_context(|| format!("`{field}` is not a number"))?;
+        *number = field.parse().with_context(|| format!("`{field}` is not a number"))?;
     }
     Ok((key, row))
 }
@@ -262,26 +259,16 @@ mod tests {
 
     #[test]
     fn what_costs_may_shrink_only() {
-        for column in [
-            "registers",
-            "shared",
-            "stack",
-            "spill_stores",
-            "spill_loads",
-        ] {
+        for column in ["registers", "shared", "stack", "spill_stores", "spill_loads"] {
             let more = report("", 0).changes(&report(column, 9), true);
-            let wanted = ["75", "80"]
-                .map(|sm| format!("reduce/sum_f32 (sm_75 PTX) on sm_{sm}: {column} 8 -> 9"));
+            let wanted = ["75", "80"].map(|sm| format!("reduce/sum_f32 (sm_75 PTX) on sm_{sm}: {column} 8 -> 9"));
             assert_eq!(lines(&more.worse), wanted);
             let fewer = report("", 0).changes(&report(column, 7), true);
             assert!(fewer.worse.is_empty());
             assert_eq!(fewer.better.len(), 2);
         }
         let generic = report("", 0).changes(&report("generic", 9), true);
-        assert_eq!(
-            lines(&generic.worse),
-            ["reduce/sum_f32 (sm_75 PTX): generic 8 -> 9"]
-        );
+        assert_eq!(lines(&generic.worse), ["reduce/sum_f32 (sm_75 PTX): generic 8 -> 9"]);
     }
 
     #[test]
@@ -296,10 +283,7 @@ mod tests {
     fn kernels_that_come_and_go_are_named() {
         let (one, none) = (report("", 0), Report::default());
         let come = none.changes(&one, true);
-        assert_eq!(
-            lines(&come.worse),
-            ["reduce/sum_f32 (sm_75 PTX) is not in the report"]
-        );
+        assert_eq!(lines(&come.worse), ["reduce/sum_f32 (sm_75 PTX) is not in the report"]);
         let gone = one.changes(&none, true);
         assert_eq!(lines(&gone.worse), ["reduce/sum_f32 (sm_75 PTX) is gone"]);
     }

@@ -25,10 +25,7 @@ impl Sm {
 
     /// An architecture with the features that it alone has (`a`).
     pub const fn specific(number: u32) -> Self {
-        Self {
-            number,
-            specific: true,
-        }
+        Self { number, specific: true }
     }
 
     /// Whether PTX for this architecture can be assembled for `device`.
@@ -43,12 +40,7 @@ impl Sm {
 
 impl fmt::Display for Sm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "sm_{}{}",
-            self.number,
-            if self.specific { "a" } else { "" }
-        )
+        write!(f, "sm_{}{}", self.number, if self.specific { "a" } else { "" })
     }
 }
 

@@ -56,9 +56,7 @@ pub(super) fn parse(text: &str) -> Result<Parsed<'_>, PtxError> {
         match token.kind {
             TokenKind::Comment => parsed.notes.extend(Note::parse(slice, token.line)?),
             TokenKind::Punct(';') => {}
-            TokenKind::Word
-                if matches!(slice, ".version" | ".target" | ".address_size" | ".file") =>
-            {
+            TokenKind::Word if matches!(slice, ".version" | ".target" | ".address_size" | ".file") => {
                 parsed.items.push(Item {
                     kind: ItemKind::Global,
                     start: token.start,
@@ -217,10 +215,7 @@ mod tests {
     #[test]
     fn names_of_functions() {
         for (text, name) in [
-            (
-                ".visible .entry k(.param .u64 .ptr .align 1 k_0)\n{ ret; }",
-                "k",
-            ),
+            (".visible .entry k(.param .u64 .ptr .align 1 k_0)\n{ ret; }", "k"),
             (".entry k { ret; }", "k"),
             (".func (.param .b32 r) f(.param .b32 a)\n.noreturn;", "f"),
             (".weak .func f() .noreturn { { call.uni g, (); } }", "f"),
@@ -228,10 +223,7 @@ mod tests {
                 ".extern .func (.param .b32 r) vprintf\n(.param .b64 a, .param .b64 b)\n;",
                 "vprintf",
             ),
-            (
-                ".visible .entry k() .maxntid 256, 1, 1 .minnctapersm 2 { }",
-                "k",
-            ),
+            (".visible .entry k() .maxntid 256, 1, 1 .minnctapersm 2 { }", "k"),
         ] {
             assert_eq!(names(text), [[name]], "{text}");
         }
@@ -240,10 +232,7 @@ mod tests {
     #[test]
     fn names_of_variables_and_the_rest() {
         for (text, expected) in [
-            (
-                ".global .align 4 .b8 a[8] = {1, 0xFF, b, 0f3F800000};",
-                &["a"][..],
-            ),
+            (".global .align 4 .b8 a[8] = {1, 0xFF, b, 0f3F800000};", &["a"][..]),
             (".global .u64 p = generic(a), q = b+4, r;", &["p", "q", "r"]),
             (".global .attribute(.managed) .s32 m;", &["m"]),
             (".extern .shared .align 128 .b8 sh[];", &["sh"]),
@@ -282,11 +271,7 @@ mod tests {
             ("/* a\n b", 1, "this comment never ends"),
             ("\n.global .b8 s[1] = \"a\n;", 2, "this string never ends"),
             (".global .u32;", 1, "this `.global` has no name"),
-            (
-                ".visible .entry k();",
-                1,
-                "this `.visible` is an entry without a body",
-            ),
+            (".visible .entry k();", 1, "this `.visible` is an entry without a body"),
         ] {
             assert_eq!(malformed(text), (line, reason.to_owned()), "{text}");
         }

@@ -101,9 +101,7 @@ fn file_name(value: &str) -> Result<&str, String> {
 fn count(key: &str, value: &str, max: u32) -> Result<u32, String> {
     match value.parse() {
         Ok(number) if (1..=max).contains(&number) => Ok(number),
-        _ => Err(format!(
-            "`{key}={value}` is not a whole number from 1 to {max}"
-        )),
+        _ => Err(format!("`{key}={value}` is not a whole number from 1 to {max}")),
     }
 }
 
@@ -121,10 +119,7 @@ mod tests {
     fn a_note_has_a_module_and_perhaps_bounds() {
         let note = Note::parse("//cuda_builder entry=add module=m\r", 1);
         assert_eq!(note.unwrap().unwrap().directives(), "");
-        let note = Note::parse(
-            "//cuda_builder min_blocks=2 module=m entry=add max_threads=256",
-            1,
-        );
+        let note = Note::parse("//cuda_builder min_blocks=2 module=m entry=add max_threads=256", 1);
         let note = note.unwrap().unwrap();
         assert_eq!((note.entry, note.module), ("add", "m"));
         assert_eq!(note.directives(), ".maxntid 256, 1, 1\n.minnctapersm 2\n");
@@ -147,10 +142,7 @@ mod tests {
             ("module=m", "key `entry` is missing"),
             ("entry=a module=../m", "module name `../m`"),
             ("entry=a module=m max_threads=1025", "from 1 to 1024"),
-            (
-                "entry=a module=m max_threads=64 min_blocks=0",
-                "min_blocks=0",
-            ),
+            ("entry=a module=m max_threads=64 min_blocks=0", "min_blocks=0"),
             ("entry=a module=m min_blocks=2", "without key `max_threads`"),
         ] {
             let reason = reason(&format!("//cuda_builder {words}"));

@@ -67,25 +67,49 @@ unsafe extern "C" {
 #[inline(always)]
 pub fn thread_idx() -> Dim3 {
     // SAFETY: reads special registers.
-    unsafe { Dim3 { x: nvptx::_thread_idx_x(), y: nvptx::_thread_idx_y(), z: nvptx::_thread_idx_z() } }
+    unsafe {
+        Dim3 {
+            x: nvptx::_thread_idx_x(),
+            y: nvptx::_thread_idx_y(),
+            z: nvptx::_thread_idx_z(),
+        }
+    }
 }
 
 #[inline(always)]
 pub fn block_idx() -> Dim3 {
     // SAFETY: reads special registers.
-    unsafe { Dim3 { x: nvptx::_block_idx_x(), y: nvptx::_block_idx_y(), z: nvptx::_block_idx_z() } }
+    unsafe {
+        Dim3 {
+            x: nvptx::_block_idx_x(),
+            y: nvptx::_block_idx_y(),
+            z: nvptx::_block_idx_z(),
+        }
+    }
 }
 
 #[inline(always)]
 pub fn block_dim() -> Dim3 {
     // SAFETY: reads special registers.
-    unsafe { Dim3 { x: nvptx::_block_dim_x(), y: nvptx::_block_dim_y(), z: nvptx::_block_dim_z() } }
+    unsafe {
+        Dim3 {
+            x: nvptx::_block_dim_x(),
+            y: nvptx::_block_dim_y(),
+            z: nvptx::_block_dim_z(),
+        }
+    }
 }
 
 #[inline(always)]
 pub fn grid_dim() -> Dim3 {
     // SAFETY: reads special registers.
-    unsafe { Dim3 { x: nvptx::_grid_dim_x(), y: nvptx::_grid_dim_y(), z: nvptx::_grid_dim_z() } }
+    unsafe {
+        Dim3 {
+            x: nvptx::_grid_dim_x(),
+            y: nvptx::_grid_dim_y(),
+            z: nvptx::_grid_dim_z(),
+        }
+    }
 }
 
 #[inline(always)]

@@ -92,7 +92,10 @@ pub fn shuffle(mode: Shuffle, mask: u32, value: u32, argument: u32) -> u32 {
     let (name, source) = match mode {
         Shuffle::Index => ("shuffle", argument % 32),
         Shuffle::Up => ("shuffle_up", lane.checked_sub(argument).unwrap_or(lane)),
-        Shuffle::Down => ("shuffle_down", lane.checked_add(argument).filter(|&l| l < 32).unwrap_or(lane)),
+        Shuffle::Down => (
+            "shuffle_down",
+            lane.checked_add(argument).filter(|&l| l < 32).unwrap_or(lane),
+        ),
         Shuffle::Xor => ("shuffle_xor", Some(lane ^ argument).filter(|&l| l < 32).unwrap_or(lane)),
     };
     let lanes = cuda_sim::exchange(name, mask, value.into());
@@ -124,7 +127,9 @@ pub fn match_any(mask: u32, value: u64) -> u32 {
 
 /// The mask of the lanes that deposited `value`.
 fn lanes_with(lanes: cuda_sim::Lanes, value: u64) -> u32 {
-    (0..32).filter(|&lane| lanes.get(lane) == Some(value)).fold(0, |mask, lane| mask | 1 << lane)
+    (0..32)
+        .filter(|&lane| lanes.get(lane) == Some(value))
+        .fold(0, |mask, lane| mask | 1 << lane)
 }
 
 /// Prints the first `len` bytes, which are text.
@@ -238,9 +243,15 @@ impl Word {
         unsafe {
             match self {
                 Word::One => to.write(AtomicU8::from_ptr(from).load(Ordering::Relaxed)),
-                Word::Two => to.cast::<u16>().write(AtomicU16::from_ptr(from.cast()).load(Ordering::Relaxed)),
-                Word::Four => to.cast::<u32>().write(AtomicU32::from_ptr(from.cast()).load(Ordering::Relaxed)),
-                Word::Eight => to.cast::<u64>().write(AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed)),
+                Word::Two => to
+                    .cast::<u16>()
+                    .write(AtomicU16::from_ptr(from.cast()).load(Ordering::Relaxed)),
+                Word::Four => to
+                    .cast::<u32>()
+                    .write(AtomicU32::from_ptr(from.cast()).load(Ordering::Relaxed)),
+                Word::Eight => to
+                    .cast::<u64>()
+                    .write(AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed)),
             }
         }
     }

@@ -6,7 +6,12 @@ use cuda_std::prelude::*;
 /// Each thread writes its block's and its own position as digits: `bz by bx tz ty tx`, each below 16.
 #[kernel]
 pub fn positions(out: SliceMut<'_, u32>) {
-    let (t, b, n, g) = (thread::thread_idx(), thread::block_idx(), thread::block_dim(), thread::grid_dim());
+    let (t, b, n, g) = (
+        thread::thread_idx(),
+        thread::block_idx(),
+        thread::block_dim(),
+        thread::grid_dim(),
+    );
     let block = b.x + g.x * (b.y + g.y * b.z);
     let i = block * n.x * n.y * n.z + thread::linear_thread_idx();
     let digits = [b.z, b.y, b.x, t.z, t.y, t.x];

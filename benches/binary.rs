@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Elementwise operations on two operands: `3 n` elements moved with two arrays, `2 n` with a scalar.
+
+mod common;
+
+use common::{measure, random_f32, random_f64};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use ndarray::{Array1, Ix1, Zip};
+use warpsmith::ops::Arithmetic;
+use warpsmith::{DeviceArray, Result, Stream};
+
+type Vector<T> = DeviceArray<T, Ix1>;
+type Into<T> = fn(&Vector<T>, &Vector<T>, &mut Vector<T>) -> Result<()>;
+
+/// An operation that is measured, and the same on the host.
+struct Case<T> {
+    name: &'static str,
+    into: Into<T>,
+    oracle: fn(T, T) -> T,
+}
+
+fn array_with_array<T: Arithmetic + PartialEq>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    stream: &Stream,
+    (a, b): (&Array1<T>, &Array1<T>),
+    case: &Case<T>,
+) {
+    let upload = |array| DeviceArray::from_ndarray(stream, array).expect("the inputs fit");
+    let (on_device, other) = (upload(a), upload(b));
+    let mut out = DeviceArray::zeros(stream, a.len()).expect("the output fits");
+    (case.into)(&on_device, &other, &mut out).expect("the operation succeeds");
+    let result = out.to_ndarray().expect("the result can be read");
+    let right = Zip::from(a)
+        .and(b)
+        .and(&result)
+        .all(|&a, &b, &result| (case.oracle)(a, b) == result);
+    assert!(right, "{} computes something else", case.name);
+    let id = BenchmarkId::new(case.name, a.len());
+    measure(
+        group,
+        id,
+        stream,
+        3 * size_of_val(a.as_slice().expect("one piece")),
+        || (case.into)(&on_device, &other, &mut out),
+    );
+}
+
+fn array_with_scalar(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream, a: &Array1<f32>) {
+    let on_device = DeviceArray::from_ndarray(stream, a).expect("the input fits");
+    let mut out = DeviceArray::zeros(stream, a.len()).expect("the output fits");
+    on_device
+        .mul_scalar_into(1.25, &mut out)
+        .expect("the operation succeeds");
+    let result = out.to_ndarray().expect("the result can be read");
+    assert!(
+        Zip::from(a).and(&result).all(|&a, &result| a * 1.25 == result),
+        "mul_scalar computes something else"
+    );
+    let id = BenchmarkId::new("mul_scalar_f32", a.len());
+    measure(group, id, stream, 2 * 4 * a.len(), || {
+        on_device.mul_scalar_into(1.25, &mut out)
+    });
+}
+
+fn binary(criterion: &mut Criterion) {
+    let device = common::device();
+    let stream = device.default_stream();
+    let mut group = criterion.benchmark_group("binary");
+    let mut rng = common::rng();
+    for len in common::sizes(&device, 3 * 4) {
+        let (a, b) = (random_f32(len, &mut rng), random_f32(len, &mut rng));
+        for case in [
+            Case {
+                name: "add_f32",
+                into: Vector::add_into,
+                oracle: |a: f32, b| a + b,
+            },
+            Case {
+                name: "div_f32",
+                into: Vector::div_into,
+                oracle: |a, b| a / b,
+            },
+            Case {
+                name: "maximum_f32",
+                into: Vector::maximum_into,
+                oracle: f32::max,
+            },
+        ] {
+            array_with_array(&mut group, stream, (&a, &b), &case);
+        }
+        array_with_scalar(&mut group, stream, &a);
+    }
+    for len in common::sizes(&device, 3 * 8) {
+        let (a, b) = (random_f64(len, &mut rng), random_f64(len, &mut rng));
+        for case in [
+            Case {
+                name: "add_f64",
+                into: Vector::add_into,
+                oracle: |a: f64, b| a + b,
+            },
+            Case {
+                name: "div_f64",
+                into: Vector::div_into,
+                oracle: |a, b| a / b,
+            },
+        ] {
+            array_with_array(&mut group, stream, (&a, &b), &case);
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(name = benches; config = common::criterion(); targets = binary);
+criterion_main!(benches);

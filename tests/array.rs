@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arrays up to the device and down again.
+
+#[macro_use]
+mod common;
+
+use common::*;
+use ndarray::{Array, Array1, Array2, IxDyn, arr0, array};
+use proptest::prelude::*;
+use warpsmith::{DeviceArray, Element};
+
+/// Every layout comes back with its shape and its elements, in C order.
+fn every_layout_there_and_back<T: Number>() {
+    let base = layout_base::<T>(1);
+    for (layout, view) in layouts(&base) {
+        let back = upload(&view).to_ndarray().unwrap();
+        assert_eq!(back.shape(), view.shape(), "{layout}");
+        assert!(back.is_standard_layout(), "{layout}");
+        let wanted: Vec<T> = view.iter().copied().collect();
+        assert_same(back.as_slice().unwrap(), &wanted, layout);
+    }
+}
+
+for_types!(every_layout_there_and_back);
+
+#[test]
+fn any_plain_type_there_and_back() {
+    fn check<T: Element + PartialEq + std::fmt::Debug>(values: Vec<T>) {
+        let array = Array1::from(values);
+        assert_eq!(upload(&array).to_ndarray().unwrap(), array);
+    }
+    proptest!(cases(16), |(bytes: Vec<u8>, shorts: Vec<i16>, triples: Vec<[u8; 3]>, pairs: Vec<[f32; 2]>)| {
+        check(bytes);
+        check(shorts);
+        check(triples);
+        check(pairs);
+    });
+}
+
+#[test]
+fn shape_and_length() {
+    let x = upload(&Array::from_elem((2, 3, 4), 1u8));
+    assert_eq!((x.shape(), x.len(), x.is_empty()), (&[2, 3, 4][..], 24, false));
+    assert_eq!(x.raw_dim(), ndarray::Dim([2, 3, 4]));
+    let none = upload(&Array2::<f64>::zeros((0, 4)));
+    assert_eq!((none.len(), none.is_empty()), (0, true));
+    assert_eq!(upload(&arr0(7i32)).len(), 1);
+}
+
+#[test]
+fn zeros_are_zero() {
+    for shape in [vec![], vec![0, 3], vec![1], vec![3, 1001]] {
+        let x = DeviceArray::<f64, IxDyn>::zeros(device().default_stream(), shape.as_slice()).unwrap();
+        assert_eq!(x.shape(), shape);
+        assert!(elements(&x).iter().all(|x| x.to_bits() == 0));
+    }
+}
+
+/// Memory that is given back with other contents is zero again.
+#[test]
+fn zeros_are_zero_in_used_memory() {
+    for _ in 0..10 {
+        drop(upload(&Array1::from_elem(5000, 0xdead_beefu32)));
+        let zeros = DeviceArray::<u32, _>::zeros(device().default_stream(), 5000).unwrap();
+        assert_eq!(zeros.max().unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_clone_has_memory_of_its_own() {
+    let x = upload(&array![[1, 2], [3, 4]]);
+    let mut clone = x.try_clone().unwrap();
+    assert_eq!(clone.to_ndarray().unwrap(), array![[1, 2], [3, 4]]);
+    x.neg_into(&mut clone).unwrap();
+    assert_eq!(clone.to_ndarray().unwrap(), array![[-1, -2], [-3, -4]]);
+    assert_eq!(x.to_ndarray().unwrap(), array![[1, 2], [3, 4]]);
+    assert!(upload(&Array2::<i32>::zeros((3, 0))).try_clone().unwrap().is_empty());
+}
+
+#[test]
+fn the_dimension_can_be_forgotten() {
+    let x = upload(&array![[1, 2, 3], [4, 5, 6]]).into_dyn();
+    assert_eq!(x.to_ndarray().unwrap(), array![[1, 2, 3], [4, 5, 6]].into_dyn());
+}
+
+#[test]
+fn debug_shows_type_shape_and_device() {
+    let x = upload(&array![[1.0f32, 2.0]]);
+    let wanted = format!(
+        "DeviceArray {{ element: \"f32\", shape: [1, 2], device: {:?} }}",
+        device().properties().id
+    );
+    assert_eq!(format!("{x:?}"), wanted);
+}

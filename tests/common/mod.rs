@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the integration tests share: the device, values to compute with, and exact comparison.
+//!
+//! The tests run on the device that `WARPSMITH_DEVICE` names, or the one that `Device::auto` finds.
+
+// Each test file is a crate of its own, and uses a part of this one.
+#![allow(dead_code, unused_macros)]
+
+use std::fmt::Debug;
+use std::sync::LazyLock;
+
+use ndarray::{Array1, ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn, s};
+use proptest::prelude::{ProptestConfig, RngExt};
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use warpsmith::ops::{Arithmetic, FloatMath, Math, Reduce};
+use warpsmith::{Device, DeviceArray, Element};
+
+/// A device array with any number of dimensions.
+pub type Dyn<T> = DeviceArray<T, IxDyn>;
+
+/// The device that the tests of this process share.
+pub fn device() -> &'static Device {
+    static DEVICE: LazyLock<Device> = LazyLock::new(|| Device::auto().expect("the device can be opened"));
+    &DEVICE
+}
+
+/// The array on the default stream of the shared device.
+pub fn upload<S: Data<Elem: Element>, D: Dimension>(array: &ArrayBase<S, D>) -> DeviceArray<S::Elem, D> {
+    DeviceArray::from_ndarray(device().default_stream(), array).expect("the array fits")
+}
+
+/// A vector on the device, with dynamic dimension.
+pub fn upload_vec<T: Element>(elements: &[T]) -> Dyn<T> {
+    upload(&ArrayD::from_shape_vec(IxDyn(&[elements.len()]), elements.to_vec()).expect("one axis"))
+}
+
+/// The elements of a device array, in C order.
+pub fn elements<T: Element, D: Dimension>(array: &DeviceArray<T, D>) -> Vec<T> {
+    array
+        .to_ndarray()
+        .expect("the array can be read")
+        .into_raw_vec_and_offset()
+        .0
+}
+
+/// `cases` cases, and no file of failures: the tests also run where there is no source tree.
+pub fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// A generator of random values that gives the same for the same seed.
+pub fn rng(seed: u64) -> TestRng {
+    let mut bytes = [0x5a; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
+}
+
+/// `len` values of [`Number::random`].
+pub fn random<T: Number>(len: usize, seed: u64) -> Vec<T> {
+    let mut rng = rng(seed);
+    (0..len).map(|_| T::random(&mut rng)).collect()
+}
+
+/// Lengths around every boundary of warps, blocks and tiles of `tile` elements, and a prime of many tiles.
+pub fn lengths(tile: usize) -> Vec<usize> {
+    vec![
+        0,
+        1,
+        31,
+        32,
+        33,
+        255,
+        256,
+        257,
+        tile - 1,
+        tile,
+        tile + 1,
+        2 * tile + 7,
+        99_991,
+    ]
+}
+
+/// An element type of arithmetic.
+pub trait Number: Element + Arithmetic + Math + Reduce + PartialEq + Debug {
+    /// The type's name.
+    const NAME: &'static str;
+
+    /// Values at which arithmetic goes wrong, if it does.
+    const SPECIAL: &'static [Self];
+
+    /// One value in eight special, three of any bits, the rest of moderate size.
+    fn random(rng: &mut TestRng) -> Self;
+
+    /// Whether the bits are the same; one NaN is like another.
+    fn same(self, other: Self) -> bool;
+}
+
+/// A float type.
+pub trait FloatNumber: Number + FloatMath {
+    /// Half the distance from 1 to the next number.
+    const UNIT_ROUNDOFF: f64;
+    /// The least normal number.
+    const LEAST_NORMAL: f64;
+
+    fn of(value: f64) -> Self;
+    fn wide(self) -> f64;
+
+    /// The distance to the true value, in units in the last place of that value. 0 between two NaN, infinite between a
+    /// NaN and a number; the greatest number and infinity are neighbours.
+    fn ulps(self, reference: f64) -> f64;
+}
+
+macro_rules! integers {
+    ($($type:ident)*) => {$(
+        impl Number for $type {
+            const NAME: &'static str = stringify!($type);
+            const SPECIAL: &'static [Self] = &[
+                0, 1, 2, 3, 7, 100, $type::MAX, $type::MAX - 1, $type::MAX / 2, $type::MIN, $type::MIN + 1,
+                (0 as $type).wrapping_sub(1), (0 as $type).wrapping_sub(2),
+            ];
+
+            fn random(rng: &mut TestRng) -> Self {
+                match rng.random_range(0..8) {
+                    0 => Self::SPECIAL[rng.random_range(0..Self::SPECIAL.len())],
+                    1..4 => rng.random(),
+                    _ => (rng.random_range(0..=200) as Self).wrapping_sub(100),
+                }
+            }
+
+            fn same(self, other: Self) -> bool {
+                self == other
+            }
+        }
+    )*};
+}
+
+macro_rules! floats {
+    ($($type:ident: $bits:ident;)*) => {$(
+        impl Number for $type {
+            const NAME: &'static str = stringify!($type);
+            const SPECIAL: &'static [Self] = &[
+                0.0, -0.0, 1.0, -1.0, 0.1, -3.0, 0.5, 1.5, 1e6, $type::EPSILON, $type::MIN_POSITIVE, -$type::MIN_POSITIVE,
+                $type::MIN_POSITIVE / 4.0, $type::from_bits(1), -$type::from_bits(1), $type::MAX, $type::MIN,
+                $type::INFINITY, $type::NEG_INFINITY, $type::NAN,
+            ];
+
+            fn random(rng: &mut TestRng) -> Self {
+                match rng.random_range(0..8) {
+                    0 => Self::SPECIAL[rng.random_range(0..Self::SPECIAL.len())],
+                    1..4 => Self::from_bits(rng.random()),
+                    _ => (rng.random::<Self>() - 0.5) * 200.0,
+                }
+            }
+
+            fn same(self, other: Self) -> bool {
+                self.to_bits() == other.to_bits() || (self.is_nan() && other.is_nan())
+            }
+        }
+
+        impl FloatNumber for $type {
+            const UNIT_ROUNDOFF: f64 = $type::EPSILON as f64 / 2.0;
+            const LEAST_NORMAL: f64 = $type::MIN_POSITIVE as f64;
+
+            fn of(value: f64) -> Self {
+                value as $type
+            }
+
+            fn wide(self) -> f64 {
+                self as f64
+            }
+
+            fn ulps(self, reference: f64) -> f64 {
+                let rounded = reference as $type;
+                if self.is_nan() || rounded.is_nan() {
+                    return if self.is_nan() && rounded.is_nan() { 0.0 } else { f64::INFINITY };
+                }
+                if self.is_infinite() || rounded.is_infinite() {
+                    let same_sign = self.is_sign_negative() == rounded.is_sign_negative();
+                    let steps = self.abs().to_bits().abs_diff(rounded.abs().to_bits()) as f64;
+                    return if same_sign { steps } else { f64::INFINITY };
+                }
+                let below = rounded.abs().min($type::MAX.next_down());
+                (self as f64 - reference).abs() / (below.next_up() - below) as f64
+            }
+        }
+    )*};
+}
+
+integers!(i32 i64 u32 u64);
+floats!(f32: u32; f64: u64;);
+
+/// Turns a generic function into a test for each type.
+macro_rules! for_types {
+    ($function:ident: $($type:ident)*) => {
+        mod $function {
+            $(
+                #[test]
+                fn $type() {
+                    super::$function::<$type>();
+                }
+            )*
+        }
+    };
+    ($function:ident) => {
+        for_types!($function: f32 f64 i32 i64 u32 u64);
+    };
+}
+
+/// Panics at the first element that is not the same, with its index and how many differ.
+#[track_caller]
+pub fn assert_same<T: Number>(got: &[T], wanted: &[T], what: &str) {
+    assert_eq!(got.len(), wanted.len(), "{what} of {}: length", T::NAME);
+    let differ = |&i: &usize| !got[i].same(wanted[i]);
+    if let Some(i) = (0..got.len()).find(differ) {
+        let count = (0..got.len()).filter(differ).count();
+        let (got, wanted, len) = (got[i], wanted[i], wanted.len());
+        panic!(
+            "{what} of {}: {count} of {len} differ; element {i} is {got:?}, wanted {wanted:?}",
+            T::NAME
+        );
+    }
+}
+
+/// One array of values in ways to lie in memory, with what is particular to each.
+pub fn layouts<T: Number>(base: &ArrayD<T>) -> Vec<(&'static str, ArrayViewD<'_, T>)> {
+    assert_eq!(base.shape(), [3, 4, 5, 6]);
+    let four = base.view().into_dimensionality::<ndarray::Ix4>().expect("four axes");
+    let mut reversed = four;
+    reversed.invert_axis(ndarray::Axis(3));
+    reversed.invert_axis(ndarray::Axis(0));
+    vec![
+        ("no axis", four.slice_move(s![1, 2, 3, 4]).into_dyn()),
+        ("one axis", four.slice_move(s![1, 2, 3, ..]).into_dyn()),
+        ("one axis, strided", four.slice_move(s![0, .., 1, 2]).into_dyn()),
+        ("two axes", four.slice_move(s![1, 2, .., ..]).into_dyn()),
+        (
+            "two axes, every other column",
+            four.slice_move(s![2, 1, .., ..;2]).into_dyn(),
+        ),
+        (
+            "three axes, Fortran order",
+            four.slice_move(s![2, .., .., ..]).reversed_axes().into_dyn(),
+        ),
+        ("four axes", four.into_dyn()),
+        ("four axes, two reversed", reversed.into_dyn()),
+        ("four axes, permuted", four.permuted_axes([2, 0, 3, 1]).into_dyn()),
+        (
+            "four axes, a part of each",
+            four.slice_move(s![1.., 1..3, ..;-2, 2..]).into_dyn(),
+        ),
+        ("three axes, one empty", four.slice_move(s![1, .., 2..2, ..]).into_dyn()),
+    ]
+}
+
+/// Random values in the shape that [`layouts`] takes.
+pub fn layout_base<T: Number>(seed: u64) -> ArrayD<T> {
+    let values = Array1::from(random::<T>(3 * 4 * 5 * 6, seed));
+    values
+        .into_shape_with_order(IxDyn(&[3, 4, 5, 6]))
+        .expect("as many values")
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The order of work: arrays used on several streams and from several threads, events, and memory that is given back
+//! while work that uses it is queued.
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::device;
+use ndarray::{Array1, Ix1, array};
+use warpsmith::{Device, DeviceArray, Error, Stream};
+
+/// Elements enough that a kernel still runs when the host has queued the next.
+fn len() -> usize {
+    if device().is_simulator() { 1 << 13 } else { 1 << 23 }
+}
+
+fn zeros(stream: &Stream, len: usize) -> DeviceArray<u32, Ix1> {
+    DeviceArray::zeros(stream, len).unwrap()
+}
+
+/// Panics unless every element is `value`.
+#[track_caller]
+fn assert_all(array: &DeviceArray<u32, Ix1>, value: u32) {
+    let bounds = (array.min().unwrap(), array.max().unwrap());
+    assert_eq!(bounds, (value, value));
+}
+
+/// One stream counts, the other adds up what it counts: a read after each write, and a write after each read.
+#[test]
+fn uses_on_two_streams_are_ordered() {
+    let (counting, adding) = (device().create_stream().unwrap(), device().create_stream().unwrap());
+    let (mut count, mut next) = (zeros(&counting, len()), zeros(&counting, len()));
+    let (mut sum, mut next_sum) = (zeros(&adding, len()), zeros(&adding, len()));
+    let rounds = 100;
+    for _ in 0..rounds {
+        count.add_scalar_into(1, &mut next).unwrap();
+        sum.add_into(&next, &mut next_sum).unwrap();
+        (count, next) = (next, count);
+        (sum, next_sum) = (next_sum, sum);
+    }
+    assert_all(&count, rounds);
+    assert_all(&sum, rounds * (rounds + 1) / 2);
+}
+
+/// An array goes around several streams, each of which adds to it.
+#[test]
+fn an_array_moves_from_stream_to_stream() {
+    let streams: Vec<Stream> = (0..4).map(|_| device().create_stream().unwrap()).collect();
+    let mut array = zeros(&streams[0], len());
+    for round in 0..40 {
+        let stream = &streams[round % streams.len()];
+        array = array.into_stream(stream).unwrap().add_scalar(1).unwrap();
+        assert_eq!(array.stream(), stream);
+    }
+    assert_all(&array, 40);
+}
+
+/// Several streams read one array while its owner goes on to overwrite it: each read sees the value of its time.
+#[test]
+fn many_readers_finish_before_the_next_write() {
+    let readers: Vec<Stream> = (0..3).map(|_| device().create_stream().unwrap()).collect();
+    let mut shared = zeros(device().default_stream(), len());
+    for round in 1..=20 {
+        zeros(device().default_stream(), len())
+            .add_scalar_into(round, &mut shared)
+            .unwrap();
+        let copies: Vec<_> = readers
+            .iter()
+            .map(|reader| {
+                let mut copy = zeros(reader, len());
+                zeros(reader, len()).add_into(&shared, &mut copy).unwrap();
+                copy
+            })
+            .collect();
+        zeros(device().default_stream(), len())
+            .add_scalar_into(u32::MAX, &mut shared)
+            .unwrap();
+        copies.iter().for_each(|copy| assert_all(copy, round));
+    }
+}
+
+/// The memory of a dropped array is not given to another while a queued kernel reads it.
+#[test]
+fn arrays_dropped_while_work_is_queued() {
+    let (one, other) = (device().create_stream().unwrap(), device().create_stream().unwrap());
+    let mut total = zeros(&other, len());
+    for round in 0..50 {
+        let term = zeros(&one, len()).add_scalar(round).unwrap();
+        total = total.add(&term).unwrap();
+        drop(term);
+        // Takes the memory that was just given back, if it can be had, and overwrites it.
+        drop(zeros(&one, len()).add_scalar(u32::MAX).unwrap());
+    }
+    assert_all(&total, 49 * 50 / 2);
+}
+
+#[test]
+fn a_dropped_stream_finishes_its_work() {
+    let stream = device().create_stream().unwrap();
+    let array = zeros(&stream, len()).add_scalar(3).unwrap();
+    drop(stream);
+    assert_all(&array, 3);
+}
+
+#[test]
+fn an_array_outlives_its_device_and_stream() {
+    let array = {
+        let device = Device::auto().unwrap();
+        let stream = device.create_stream().unwrap();
+        DeviceArray::from_ndarray(&stream, &array![1, 2, 3]).unwrap()
+    };
+    assert_eq!(array.square().unwrap().sum().unwrap(), 14);
+}
+
+#[test]
+fn events_measure_the_time_between_them() {
+    let stream = device().create_stream().unwrap();
+    let x = DeviceArray::from_ndarray(&stream, &Array1::<f32>::linspace(0.0, 1.0, len())).unwrap();
+    x.exp().unwrap();
+    stream.synchronize().unwrap();
+    let clock = Instant::now();
+    let start = stream.record().unwrap();
+    let y = x.exp().unwrap();
+    let middle = stream.record().unwrap();
+    let z = y.ln().unwrap();
+    let end = stream.record().unwrap();
+    end.synchronize().unwrap();
+    let wall = clock.elapsed();
+
+    let (whole, first) = (
+        end.elapsed_since(&start).unwrap(),
+        middle.elapsed_since(&start).unwrap(),
+    );
+    assert!(first > Duration::ZERO && first < whole, "{first:?} of {whole:?}");
+    // Half a microsecond is what an event is accurate to.
+    assert!(
+        whole <= wall + Duration::from_micros(1),
+        "{whole:?} by events, {wall:?} by the clock"
+    );
+    assert_eq!(start.elapsed_since(&start).unwrap(), Duration::ZERO);
+    assert_eq!(start.elapsed_since(&end).unwrap(), Duration::ZERO, "never negative");
+    assert_eq!(z.len(), len());
+}
+
+/// An event recorded on one stream holds back another.
+#[test]
+fn a_stream_waits_for_an_event() {
+    let (one, other) = (device().create_stream().unwrap(), device().create_stream().unwrap());
+    let x = zeros(&one, len());
+    let mut y = x.add_scalar(1).unwrap();
+    for _ in 0..10 {
+        y = y.add_scalar(1).unwrap();
+    }
+    let written = one.record().unwrap();
+    other.wait(&written).unwrap();
+    let reached = other.record().unwrap();
+    reached.synchronize().unwrap();
+    // What the other stream reached is behind the first one's event.
+    assert!(written.elapsed_since(&reached).unwrap() <= Duration::from_micros(1));
+    assert_all(&y, 11);
+}
+
+#[test]
+fn arrays_are_shared_between_threads() {
+    let shared = DeviceArray::from_ndarray(device().default_stream(), &Array1::from_iter(0..10_000i64)).unwrap();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|thread| {
+                let shared = &shared;
+                scope.spawn(move || {
+                    let stream = device().create_stream().unwrap();
+                    let mut own = DeviceArray::<i64, _>::zeros(&stream, 10_000).unwrap();
+                    for _ in 0..10 {
+                        own = own.add(shared).unwrap().add_scalar(thread).unwrap();
+                    }
+                    assert_eq!(shared.max().unwrap(), 9_999);
+                    own.sum().unwrap()
+                })
+            })
+            .collect();
+        for (thread, result) in threads.into_iter().enumerate() {
+            assert_eq!(result.join().unwrap(), 10 * (9_999 * 5_000 + 10_000 * thread as i64));
+        }
+    });
+}
+
+#[test]
+fn an_array_is_handed_from_thread_to_thread() {
+    let mut array = zeros(device().default_stream(), len());
+    for _ in 0..8 {
+        array = thread::spawn(move || array.add_scalar(1).unwrap()).join().unwrap();
+    }
+    assert_all(&array, 8);
+}
+
+#[test]
+fn arrays_of_two_devices_do_not_mix() {
+    let (one, other) = (Device::simulator(), Device::simulator());
+    let x = DeviceArray::from_ndarray(one.default_stream(), &array![1.0, 2.0]).unwrap();
+    let y = DeviceArray::from_ndarray(other.default_stream(), &array![3.0, 4.0]).unwrap();
+    let mut out = y.try_clone().unwrap();
+    for error in [x.add(&y).map(drop), x.add_into(&x, &mut out), x.exp_into(&mut out)] {
+        let error = error.unwrap_err();
+        assert!(matches!(error, Error::DifferentDevices { .. }), "{error}");
+        assert!(
+            error.to_string().contains("operands on different devices, sim and sim"),
+            "{error}"
+        );
+    }
+    assert_eq!(out.to_ndarray().unwrap(), array![3.0, 4.0]);
+
+    let error = x.into_stream(other.default_stream()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "into_stream: operands on different devices, sim and sim"
+    );
+
+    let (start, end) = (
+        one.default_stream().record().unwrap(),
+        other.default_stream().record().unwrap(),
+    );
+    let error = end.elapsed_since(&start).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "elapsed_since: operands on different devices, sim and sim"
+    );
+}
+
+/// The host waits for another device's event, so the order holds all the same.
+#[test]
+fn a_stream_waits_for_an_event_of_another_device() {
+    let (one, other) = (Device::simulator(), Device::simulator());
+    let x = zeros(one.default_stream(), 100).add_scalar(5).unwrap();
+    other
+        .default_stream()
+        .wait(&one.default_stream().record().unwrap())
+        .unwrap();
+    let copy = DeviceArray::from_ndarray(other.default_stream(), &x.to_ndarray().unwrap()).unwrap();
+    assert_all(&copy, 5);
+}
+
+#[test]
+fn streams_are_equal_only_to_their_clones() {
+    let (one, other) = (device().create_stream().unwrap(), device().create_stream().unwrap());
+    assert_eq!(one, one.clone());
+    assert_ne!(one, other);
+    assert_eq!(one.device_id(), device().properties().id);
+}
