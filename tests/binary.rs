@@ -5,10 +5,11 @@
 mod common;
 
 use common::*;
-use kernels_gpu::binary::tile_len;
+use kernels_gpu::binary::{binary, tile_len};
+use kernels_gpu::op::Add;
 use ndarray::{Array, Array1, Array2, Array3, Array4, ArrayD, Dimension, IxDyn, Zip, arr0};
 use proptest::prelude::*;
-use warpsmith::{DeviceArray, Result};
+use warpsmith::{Device, DeviceArray, LaunchConfig, Result};
 
 /// The operations as Rust computes them.
 trait Oracle: Number {
@@ -276,4 +277,22 @@ fn arrays_of_other_ranks_do_not_broadcast() {
     let matrix = upload(&ArrayD::<i32>::ones(IxDyn(&[2, 3])));
     let error = matrix.add(&row).unwrap_err().to_string();
     assert_eq!(error, "add: given shapes [2, 3] and [3], wanted equal shapes");
+}
+
+/// The kernel itself, launched with blocks that are not of the size it is tuned for, as other crates may.
+#[test]
+fn blocks_of_any_size_treat_their_tile() {
+    let device = Device::auto().unwrap();
+    let stream = device.default_stream();
+    let len = 3 * tile_len::<f32>() + 5;
+    let x = Array1::from_shape_fn(len, |i| i as f32);
+    let x_device = DeviceArray::from_ndarray(stream, &x).unwrap();
+    for threads in [1, 31, 96, 255, 256] {
+        let mut out = DeviceArray::zeros(stream, len).unwrap();
+        let config = LaunchConfig::new(4, threads);
+        stream
+            .launch::<binary<f32, Add>>(&config, (&x_device, &x_device, &mut out))
+            .unwrap();
+        assert_eq!(out.to_ndarray().unwrap(), &x + &x, "{threads} threads");
+    }
 }

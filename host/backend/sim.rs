@@ -17,6 +17,10 @@ use crate::error::{Error, Result};
 /// The alignment of allocations, as on a GPU.
 const ALIGNMENT: usize = 256;
 
+/// From this size on, an allocation is compared with the memory that is free: asking the system takes longer than a
+/// small allocation.
+const COMPARED_FROM: usize = 16 << 20;
+
 #[derive(Debug)]
 pub(crate) struct Simulator {
     properties: Properties,
@@ -151,15 +155,17 @@ impl Backend for Simulator {
     }
 
     unsafe fn allocate(&self, _stream: RawStream, bytes: usize) -> Result<u64> {
-        let free = self.free_memory()?;
         let refused = || Error::OutOfMemory {
             device: self.properties.id.clone(),
             wanted: bytes as u64,
-            free,
+            free: self.free_memory().unwrap_or(0),
             total: self.properties.total_memory,
         };
         // Linux promises more memory than there is, and ends the process that uses it; so it is asked beforehand.
-        let layout = layout(bytes).filter(|_| bytes as u64 <= free).ok_or_else(refused)?;
+        if bytes >= COMPARED_FROM && bytes as u64 > self.free_memory()? {
+            return Err(refused());
+        }
+        let layout = layout(bytes).ok_or_else(refused)?;
         // SAFETY: the layout has a size: `bytes` is at least one.
         let address = unsafe { alloc_zeroed(layout) };
         if address.is_null() {

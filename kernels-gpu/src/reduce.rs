@@ -51,7 +51,7 @@ pub fn reduce<T: crate::num::Num, Op: ReduceOp<T>>(x: &[T], partials: SliceMut<'
 fn thread_share<T: crate::num::Num, Op: ReduceOp<T>, const N: usize>(x: &[T]) -> Op::Acc {
     let tile = THREADS * UNROLL * N;
     let t = thread::thread_idx_x() as usize;
-    let whole = if x.is_vec_aligned::<N>() {
+    let whole = if thread::block_dim_x() as usize == THREADS && x.is_vec_aligned::<N>() {
         x.len() / tile * tile
     } else {
         0

@@ -64,9 +64,10 @@ fn for_tile_by<const N: usize>(body: &impl Body) {
     let tile = THREADS * UNROLL * N;
     let start = thread::block_idx_x() as usize * tile;
     let t = thread::thread_idx_x() as usize;
-    if start + tile <= body.len() && body.is_aligned::<N>() {
-        // SAFETY: aligned, as just asked; with THREADS threads, the last vector of the last one ends at the tile's
-        // end, which is within the length; a larger block is refused by the launch (max_threads).
+    let threads = thread::block_dim_x() as usize;
+    if threads == THREADS && start + tile <= body.len() && body.is_aligned::<N>() {
+        // SAFETY: aligned, as just asked; with THREADS threads, the last vector of the last one ends at the tile's end,
+        // which is within the length.
         unsafe { body.vectors::<N, UNROLL>(start + t * N, THREADS * N) };
     } else {
         let end = if start + tile < body.len() {
@@ -77,7 +78,7 @@ fn for_tile_by<const N: usize>(body: &impl Body) {
         let mut i = start + t;
         while i < end {
             body.element(i);
-            i += THREADS;
+            i += threads;
         }
     }
 }
