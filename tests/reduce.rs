@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use kernels_gpu::reduce::{THREADS, chains, tile_len};
+use kernels_gpu::reduce::{BLOCKS, THREADS, chains, tile_len};
 use ndarray::{Array2, ArrayD, IxDyn, array};
 use proptest::prelude::*;
 
@@ -54,8 +54,7 @@ fn depth<T, Acc>(n: usize) -> f64 {
         let rest = (n % tile).div_ceil(THREADS * blocks);
         n.div_ceil(blocks * tile) + chains.ilog2() as usize + rest + THREADS.ilog2() as usize
     }
-    // As many blocks as the device holds at a time, 2048 threads on each multiprocessor.
-    let resident = device().properties().multiprocessors as usize * 2048 / THREADS;
+    let resident = device().properties().multiprocessors as usize * BLOCKS;
     let blocks = n.div_ceil(tile_len::<T>()).clamp(1, resident);
     (launch(n, blocks, chains::<T>()) + launch(blocks, 1, chains::<Acc>())) as f64
 }

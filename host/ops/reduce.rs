@@ -4,7 +4,7 @@
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
 use kernels_gpu::op::{Max, Min, Product, ReduceOp, Sum, WideSum};
-use kernels_gpu::reduce::{self as kernels, THREADS, tile_len};
+use kernels_gpu::reduce::{self as kernels, BLOCKS, THREADS, tile_len};
 use ndarray::{Dimension, Ix1};
 
 use super::tiles;
@@ -56,9 +56,6 @@ macro_rules! reduce_types {
 
 reduce_types!(f32 -> f32, f64 -> f64, i32 -> f64, i64 -> f64, u32 -> f64, u64 -> f64);
 
-/// Blocks that a multiprocessor holds at a time.
-const BLOCKS_PER_MULTIPROCESSOR: usize = 2048 / THREADS;
-
 /// One launch that gives a value for each block, and a second of one block that combines those. Waits for the result.
 fn reduce<Op, T, Acc, D>(x: &DeviceArray<T, D>) -> Result<Acc>
 where
@@ -80,10 +77,7 @@ fn partials<Op, T: HasReduce<Op, Acc>, Acc: Element, D: Dimension>(
     x: &DeviceArray<T, D>,
 ) -> Result<DeviceArray<Acc, Ix1>> {
     let multiprocessors = x.stream().backend().properties().multiprocessors as usize;
-    let blocks = x
-        .len()
-        .div_ceil(tile_len::<T>())
-        .min(multiprocessors * BLOCKS_PER_MULTIPROCESSOR);
+    let blocks = x.len().div_ceil(tile_len::<T>()).min(multiprocessors * BLOCKS);
     let mut partials = DeviceArray::uninit(x.stream(), Ix1(blocks))?;
     x.stream()
         .launch::<T::Kernel>(&tiles(blocks, 1, THREADS), (x, &mut partials))?;

@@ -33,7 +33,8 @@ pub fn reduce<T: Pod, const THREADS: usize>(value: T, identity: T, combine: impl
         return (lane == 0).then_some(value);
     }
     if lane == 0 {
-        storage.set(warp as usize, value);
+        // SAFETY: a block has at most MAX_WARPS warps.
+        unsafe { storage.set_unchecked(warp as usize, value) };
     }
     thread::sync_threads();
     if warp != 0 {

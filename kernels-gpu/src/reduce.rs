@@ -16,6 +16,10 @@ use crate::tile;
 /// Threads of a block.
 pub const THREADS: usize = 256;
 
+/// Blocks that a multiprocessor holds at a time, and that the launch has for each: every block is running from the start,
+/// and ptxas need not spill registers to make room for more.
+pub const BLOCKS: usize = 4;
+
 /// Vectors of 16 bytes that a thread has in flight, each combined in a chain of its own.
 const UNROLL: usize = 4;
 
@@ -30,19 +34,26 @@ pub const fn chains<T>() -> usize {
 }
 
 /// Combines the elements of `x` into one value for each block, in `partials`, which has as many elements as the grid
-/// has blocks. Blocks have [`THREADS`] threads.
+/// has blocks (the values of blocks beyond are dropped). Blocks have [`THREADS`] threads.
 #[kernel(
     T = [f32, f64, i32, i64, u32, u64],
     Op = [Sum, Product, Min, Max, WideSum],
     max_threads = THREADS,
+    min_blocks = BLOCKS,
 )]
 pub fn reduce<T: crate::num::Num, Op: ReduceOp<T>>(x: &[T], partials: SliceMut<'_, <Op as ReduceOp<T>>::Acc>) {
     let value = match tile::vec_len(size_of::<T>()) {
         2 => thread_share::<T, Op, 2>(x),
         _ => thread_share::<T, Op, 4>(x),
     };
-    if let Some(total) = block::reduce::<_, THREADS>(value, Op::identity(), Op::combine) {
-        partials.set(thread::block_idx_x() as usize, total);
+    let total = block::reduce::<_, THREADS>(value, Op::identity(), Op::combine);
+    let block = thread::block_idx_x() as usize;
+    if let Some(total) = total
+        && block < partials.len()
+    {
+        // SAFETY: in bounds, as just checked, and a vector of one is aligned like its element. Checked here and not by
+        // `set`, whose panic would cost registers.
+        unsafe { partials.set_vec_unchecked(block, [total]) };
     }
 }
 

@@ -80,6 +80,22 @@ impl<T: Pod> Shared<T> {
         unsafe { machine::store_shared(self.at(index), value, align_of::<T>()) }
     }
 
+    /// [`set`](Self::set) without the check, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// `index` is less than the length.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn set_unchecked(self, index: usize, value: T) {
+        if machine::CHECKED {
+            return self.set(index, value);
+        }
+        let at = machine::shared_offset(self.ptr, index * size_of::<T>());
+        // SAFETY: the caller's promise.
+        unsafe { machine::store_shared(at, value, align_of::<T>()) }
+    }
+
     /// Element `index` for atomic access, among the threads of the block.
     ///
     /// # Panics
