@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can go wrong, and what was given and wanted when it did.
 
+use std::fmt;
+
 use thiserror::Error;
 
 /// The result of the operations of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What went wrong.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The name of a device is not `auto`, `cuda:N` or `sim`.
@@ -146,4 +148,11 @@ pub enum Error {
         /// The error's name and what it means.
         message: String,
     },
+}
+
+/// The message: it is what `main` prints of an error that it returns, and `unwrap`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
