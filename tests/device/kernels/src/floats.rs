@@ -3,26 +3,91 @@
 
 use cuda_std::prelude::*;
 
-/// Function `function` (see the test) of each element.
-#[kernel(T = [f32, f64])]
-pub fn function<T: Float>(function: u32, x: &[T], y: &[T], out: SliceMut<'_, T>) {
-    let i = thread::index_1d();
-    if i >= out.len() {
-        return;
+/// The names of the functions, in the order of their numbers.
+pub const NAMES: [&str; 35] = [
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "exp",
+    "exp2",
+    "expm1",
+    "ln",
+    "log2",
+    "log10",
+    "ln_1p",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "erf",
+    "erfc",
+    "floor",
+    "ceil",
+    "round",
+    "round_ties_even",
+    "trunc",
+    "abs",
+    "recip",
+    "powf",
+    "atan2",
+    "hypot",
+    "copysign",
+    "minimum",
+    "maximum",
+    "mul_add",
+];
+
+/// Function `number` of `x`, or of `x` and `y`.
+pub fn apply<T: Float>(number: u32, x: T, y: T) -> T {
+    match number {
+        0 => x.sqrt(),
+        1 => x.rsqrt(),
+        2 => x.cbrt(),
+        3 => x.exp(),
+        4 => x.exp2(),
+        5 => x.expm1(),
+        6 => x.ln(),
+        7 => x.log2(),
+        8 => x.log10(),
+        9 => x.ln_1p(),
+        10 => x.sin(),
+        11 => x.cos(),
+        12 => x.tan(),
+        13 => x.asin(),
+        14 => x.acos(),
+        15 => x.atan(),
+        16 => x.sinh(),
+        17 => x.cosh(),
+        18 => x.tanh(),
+        19 => x.erf(),
+        20 => x.erfc(),
+        21 => x.floor(),
+        22 => x.ceil(),
+        23 => x.round(),
+        24 => x.round_ties_even(),
+        25 => x.trunc(),
+        26 => x.abs(),
+        27 => x.recip(),
+        28 => x.powf(y),
+        29 => x.atan2(y),
+        30 => x.hypot(y),
+        31 => x.copysign(y),
+        32 => x.minimum(y),
+        33 => x.maximum(y),
+        _ => x.mul_add(y, x),
     }
-    let (x, y) = (x[i], y[i]);
-    out.set(
-        i,
-        match function {
-            0 => x.sqrt(),
-            1 => x.exp(),
-            2 => x.ln(),
-            3 => x.sin(),
-            4 => x.cos(),
-            5 => x.tanh(),
-            6 => x.mul_add(y, x),
-            7 => x.minimum(y),
-            _ => x.maximum(y),
-        },
-    );
+}
+
+/// [`apply`] for each element.
+#[kernel(T = [f32, f64])]
+pub fn function<T: Float>(number: u32, x: &[T], y: &[T], out: SliceMut<'_, T>) {
+    let i = thread::index_1d();
+    if i < out.len() {
+        out.set(i, apply(number, x[i], y[i]));
+    }
 }
