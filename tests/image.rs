@@ -8,7 +8,7 @@ use ndarray::{Array2, Array3, ArrayView3, s};
 use proptest::prelude::*;
 use warpsmith::DeviceArray;
 
-const ASTRONAUT: &[u8] = include_bytes!("data/astronaut.png");
+const ASTRONAUT: &[u8] = include_bytes!("../cli/data/astronaut.png");
 const CAMERA: &[u8] = include_bytes!("data/camera.png");
 
 /// Rows and columns: less than a block, on both sides of its 32 × 8 threads, and several of them.

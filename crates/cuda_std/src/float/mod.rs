@@ -3,7 +3,8 @@
 //!
 //! Device code has no `std`, hence no `x.exp()`; a kernel writes `Float::exp(x)`, or takes a
 //! `T: Float` and writes `x.exp()`. The same arithmetic, operation by operation, runs on the GPU
-//! and on the simulated one, so that what a test saw on a CPU is what the GPU computes.
+//! and on the simulated one, so that what a test saw on a CPU is what the GPU computes. On the host
+//! `x.exp()` of a concrete `f32` may be `std`'s own method instead, whose last bit can differ.
 //!
 //! f32 functions are our own and use f32 arithmetic with fused multiply-add; those of f64 are the
 //! crate `libm`'s. What the hardware has (`sqrt`, `mul_add` and the roundings) is one instruction.
