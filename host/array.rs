@@ -184,11 +184,11 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// [`Error::DifferentDevices`] if the stream is another device's.
     pub fn into_stream(mut self, stream: &Stream) -> Result<Self> {
         if !self.stream.same_device(stream) {
-            return Err(Error::DifferentDevices {
-                operation: "into_stream",
-                given: stream.device_id().into(),
-                wanted: self.stream.device_id().into(),
-            });
+            return Err(Error::different_devices(
+                "into_stream",
+                stream.device_id(),
+                self.stream.device_id(),
+            ));
         }
         self.stream = stream.clone();
         Ok(self)

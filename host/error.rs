@@ -59,7 +59,7 @@ pub enum Error {
     },
 
     /// The operands are in the memory of different devices.
-    #[error("{operation}: operands on different devices, {given} and {wanted}")]
+    #[error("{operation}: given an operand on {given}, wanted one on {wanted}")]
     DifferentDevices {
         /// The operation.
         operation: &'static str,
@@ -148,6 +148,19 @@ pub enum Error {
         /// The error's name and what it means.
         message: String,
     },
+}
+
+impl Error {
+    /// An operand is on a device that has the name `given`, and not on that of the operation, which has the name `wanted`;
+    /// two simulated GPUs have one name.
+    pub(crate) fn different_devices(operation: &'static str, given: &str, wanted: &str) -> Self {
+        let another = if given == wanted { "another " } else { "" };
+        Self::DifferentDevices {
+            operation,
+            given: format!("{another}{given}"),
+            wanted: wanted.into(),
+        }
+    }
 }
 
 /// The message: it is what `main` prints of an error that it returns, and `unwrap`.

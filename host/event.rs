@@ -57,11 +57,8 @@ impl Event {
     pub fn elapsed_since(&self, start: &Event) -> Result<Duration> {
         let (backend, other) = (&self.recorded.backend, &start.recorded.backend);
         if !Arc::ptr_eq(backend, other) {
-            return Err(Error::DifferentDevices {
-                operation: "elapsed_since",
-                given: other.properties().id.clone(),
-                wanted: backend.properties().id.clone(),
-            });
+            let (given, wanted) = (&other.properties().id, &backend.properties().id);
+            return Err(Error::different_devices("elapsed_since", given, wanted));
         }
         start.synchronize()?;
         self.synchronize()?;

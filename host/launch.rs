@@ -114,11 +114,11 @@ fn same_device<T: Element, D: Dimension>(
     if array.stream().same_device(stream) {
         return Ok(());
     }
-    Err(Error::DifferentDevices {
-        operation: kernel,
-        given: array.stream().device_id().into(),
-        wanted: stream.device_id().into(),
-    })
+    Err(Error::different_devices(
+        kernel,
+        array.stream().device_id(),
+        stream.device_id(),
+    ))
 }
 
 macro_rules! args {

@@ -205,7 +205,9 @@ fn arrays_of_two_devices_do_not_mix() {
         let error = error.unwrap_err();
         assert!(matches!(error, Error::DifferentDevices { .. }), "{error}");
         assert!(
-            error.to_string().contains("operands on different devices, sim and sim"),
+            error
+                .to_string()
+                .contains("given an operand on another sim, wanted one on sim"),
             "{error}"
         );
     }
@@ -214,7 +216,7 @@ fn arrays_of_two_devices_do_not_mix() {
     let error = x.into_stream(other.default_stream()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "into_stream: operands on different devices, sim and sim"
+        "into_stream: given an operand on another sim, wanted one on sim"
     );
 
     let (start, end) = (
@@ -224,7 +226,7 @@ fn arrays_of_two_devices_do_not_mix() {
     let error = end.elapsed_since(&start).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "elapsed_since: operands on different devices, sim and sim"
+        "elapsed_since: given an operand on another sim, wanted one on sim"
     );
 }
 
