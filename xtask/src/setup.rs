@@ -18,8 +18,6 @@ use crate::workspace::{Workspace, output, stdout};
 
 /// Where Debian has compilers newer than its stable release's own.
 const DEBIAN_SUITE: &str = "trixie-backports";
-/// Debian's mirror network.
-const DEBIAN_MIRROR: &str = "http://deb.debian.org/debian";
 /// What the suite is signed with; Debian's package `debian-archive-keyring` holds it.
 const DEBIAN_KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
@@ -148,6 +146,17 @@ fn unpack_archive(archive: &Path, staging: &Path) -> Result<()> {
     output(tar.arg("-xf").arg(archive)).map(drop)
 }
 
+/// The mirror of Debian's archive that the machine itself uses: the first source whose folder is named `debian`, as the
+/// archive's is everywhere.
+fn debian_mirror() -> Result<String> {
+    let mut apt = Command::new("apt-get");
+    let sources = stdout(apt.args(["--no-release-info", "indextargets", "--format", "$(REPO_URI)"]))?;
+    let mirror = sources
+        .lines()
+        .find(|source| source.trim_end_matches('/').ends_with("/debian"));
+    Ok(mirror.context("none of apt's sources is Debian's archive")?.to_string())
+}
+
 /// Takes the package of the compiler's version from Debian's archive, checked against Debian's
 /// keys. `scratch` holds apt's lists and the package until it is unpacked.
 fn debian(scratch: &Path, compiler: &str, staging: &Path) -> Result<()> {
@@ -202,7 +211,10 @@ impl Apt {
     fn new(folder: &Path) -> Result<Self> {
         fs::write(
             folder.join("sources.list"),
-            format!("deb [signed-by={DEBIAN_KEYRING}] {DEBIAN_MIRROR} {DEBIAN_SUITE} main\n"),
+            format!(
+                "deb [signed-by={DEBIAN_KEYRING}] {} {DEBIAN_SUITE} main\n",
+                debian_mirror()?
+            ),
         )?;
         fs::create_dir_all(folder.join("lists/partial"))?;
         fs::create_dir_all(folder.join("cache/archives/partial"))?;
