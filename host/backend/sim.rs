@@ -4,8 +4,8 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use cuda_sim::LaunchConfig;
@@ -47,13 +47,18 @@ impl Simulator {
     }
 
     fn recorded(&self, event: RawEvent) -> Result<Instant> {
-        let events = self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let events = lock(&self.events);
         events.get(&event.0).copied().flatten().ok_or_else(|| Error::Cuda {
             device: self.properties.id.clone(),
             call: "elapsed_ms",
             message: "the event was not recorded".into(),
         })
     }
+}
+
+/// The table behind a mutex; what holds it does not panic between changes that belong together.
+fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
+    table.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// What the simulated GPU says of itself: CUDA's limits, the host's memory and processors.
@@ -119,22 +124,16 @@ impl Backend for Simulator {
 
     fn create_event(&self, _timed: bool) -> Result<RawEvent> {
         let event = self.handle();
-        self.events
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .insert(event, None);
+        lock(&self.events).insert(event, None);
         Ok(RawEvent(event))
     }
 
     unsafe fn destroy_event(&self, event: RawEvent) {
-        self.events
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .remove(&event.0);
+        lock(&self.events).remove(&event.0);
     }
 
     unsafe fn record(&self, event: RawEvent, _stream: RawStream) -> Result<()> {
-        let mut events = self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut events = lock(&self.events);
         events.insert(event.0, Some(Instant::now()));
         Ok(())
     }
@@ -172,19 +171,12 @@ impl Backend for Simulator {
             return Err(refused());
         }
         let address = address.expose_provenance() as u64;
-        self.allocations
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .insert(address, bytes);
+        lock(&self.allocations).insert(address, bytes);
         Ok(address)
     }
 
     unsafe fn free(&self, _stream: RawStream, address: u64) -> Result<()> {
-        let bytes = self
-            .allocations
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .remove(&address);
+        let bytes = lock(&self.allocations).remove(&address);
         if let Some(layout) = bytes.and_then(layout) {
             // SAFETY: `allocate` gave this address for this layout, and it was still in the table.
             unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address as usize), layout) };

@@ -2,9 +2,10 @@
 //! The demo's picture operations: on a photograph, and on a generated picture with transparency.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ndarray::{Array2, Array3, ArrayView2, Axis, s};
+use ndarray::{Array, Array2, Array3, ArrayView2, Axis, Dimension, s};
 use rand::{RngExt, SeedableRng};
 use warpsmith::DeviceArray;
 
@@ -70,16 +71,7 @@ fn grayscale(demo: &mut Demo, kernel: &str, picture: &Array3<u8>) -> Result<Arra
     let mut out = DeviceArray::zeros(&demo.stream, (picture.dim().0, picture.dim().1))?;
     let ((), time) = demo.measure(kernel, || x.grayscale_into(&mut out))?;
     let got = out.to_ndarray()?;
-    let deviation = check::exact(&got, &gray_reference(picture));
-    let bytes = picture.len() + got.len();
-    demo.rows.push(Row {
-        kernel: kernel.into(),
-        dtype: "u8",
-        size: size(picture),
-        time,
-        bytes,
-        deviation,
-    });
+    push_row(demo, kernel, picture, time, &got, &gray_reference(picture));
     Ok(got)
 }
 
@@ -88,17 +80,27 @@ fn blur(demo: &mut Demo, kernel: &str, picture: &Array3<u8>) -> Result<Array3<u8
     let mut out = DeviceArray::zeros(&demo.stream, picture.dim())?;
     let ((), time) = demo.measure(kernel, || x.box_blur_3x3_into(&mut out))?;
     let got = out.to_ndarray()?;
-    let deviation = check::exact(&got, &blur_reference(picture));
-    let bytes = picture.len() + got.len();
+    push_row(demo, kernel, picture, time, &got, &blur_reference(picture));
+    Ok(got)
+}
+
+/// The row of a kernel that made `got` of the picture, where the CPU makes `expected`.
+fn push_row<D: Dimension>(
+    demo: &mut Demo,
+    kernel: &str,
+    picture: &Array3<u8>,
+    time: Duration,
+    got: &Array<u8, D>,
+    expected: &Array<u8, D>,
+) {
     demo.rows.push(Row {
         kernel: kernel.into(),
         dtype: "u8",
         size: size(picture),
         time,
-        bytes,
-        deviation,
+        bytes: picture.len() + got.len(),
+        deviation: check::exact(got, expected),
     });
-    Ok(got)
 }
 
 fn size(picture: &Array3<u8>) -> String {
