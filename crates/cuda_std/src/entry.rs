@@ -15,6 +15,13 @@ macro_rules! __kernel_entry {
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
     ) => {
+        // Where the crate is a dependency of the one that is built, its lists are used by name alone.
+        #[cfg(not(cuda_entries))]
+        const _: ::core::marker::PhantomData<$handle> = {
+            $(let _ = $max_threads;)?
+            $(let _ = $min_blocks;)?
+            ::core::marker::PhantomData
+        };
         #[cfg(cuda_entries)]
         const _: () = {
             #[allow(unused_imports)]
@@ -51,6 +58,8 @@ macro_rules! __kernel_entry {
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
     ) => {
+        // The host has no use for it but to check it, and to know that the constant is used.
+        $(const _: u32 = $min_blocks as u32;)?
         // SAFETY: the name, the module and the parameters are those of the PTX entry, made from the same lines.
         unsafe impl $crate::launch::Kernel for $handle {
             type Params = ($($type,)*);
@@ -64,6 +73,8 @@ macro_rules! __kernel_entry {
             };
 
             #[allow(unused_unsafe, unused_variables, unused_mut)]
+            // Inline, so that a crate compiles the bodies of the kernels that it launches, and not of every entry.
+            #[inline]
             unsafe fn run(params: *const *const ()) {
                 // SAFETY: the caller's promise: `params` is what `Params` says; the kernel's contract is the caller's.
                 unsafe {

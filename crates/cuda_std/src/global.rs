@@ -146,6 +146,90 @@ impl<'a, T: Pod> SliceMut<'a, T> {
     }
 }
 
+/// Global memory that a kernel reads, and that may be the very array that it writes: the input of an operation that can
+/// work in place.
+///
+/// Unlike `&[T]` it makes no promise that nothing writes the elements meanwhile. A kernel that takes one reads element `i`
+/// before it sets element `i` of its output, in the same thread, and reads no element that another thread sets.
+pub struct Slice<'a, T> {
+    ptr: *const T,
+    len: usize,
+    _memory: PhantomData<&'a [T]>,
+}
+
+impl<T> Clone for Slice<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Slice<'_, T> {}
+
+impl<'a, T: Pod> Slice<'a, T> {
+    /// The slice of `len` elements at `ptr`.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` points to `len` elements of global memory, aligned for `T`, which for `'a` are written only through a
+    /// [`SliceMut`].
+    #[inline(always)]
+    pub unsafe fn from_raw_parts(ptr: *const T, len: usize) -> Self {
+        Self {
+            ptr,
+            len,
+            _memory: PhantomData,
+        }
+    }
+
+    /// The number of elements.
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no element.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Element `index`.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is out of bounds.
+    #[inline(always)]
+    #[track_caller]
+    pub fn get(self, index: usize) -> T {
+        assert!(index < self.len, "index out of bounds of a Slice");
+        // SAFETY: in bounds of the memory that `from_raw_parts` was promised.
+        unsafe { machine::load_global(self.ptr.add(index), align_of::<T>()) }
+    }
+
+    /// Elements `index .. index + N`, in as few accesses as the hardware has (16 bytes each), without a check. The
+    /// simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// `index + N` is at most the length, and element `index` is aligned to the size of `[T; N]` (16 bytes if that is
+    /// larger).
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get_vec_unchecked<const N: usize>(self, index: usize) -> [T; N] {
+        if machine::CHECKED {
+            check_vec::<T, N>(self.ptr, self.len, index);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { machine::load_global(self.ptr.add(index).cast::<[T; N]>(), vec_align::<T, N>()) }
+    }
+
+    /// Whether `get_vec_unchecked::<N>` may be called at every multiple of `N`.
+    #[inline(always)]
+    pub fn is_vec_aligned<const N: usize>(self) -> bool {
+        is_vec_aligned::<T, N>(self.ptr)
+    }
+}
+
 /// Loads from an input slice that a plain index cannot express.
 pub trait SliceExt<T: Pod> {
     /// Element `index` through the read-only data cache (`__ldg`).

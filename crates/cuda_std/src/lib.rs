@@ -18,6 +18,8 @@
 //! | `__threadfence` | [`fence`] |
 //! | `__ldg`, `float4` loads | [`SliceExt`](global::SliceExt) |
 //! | `float *out` | [`SliceMut`] |
+//! | `const float *x` that `out` may be | [`Slice`] |
+//! | `__half`, `__nv_bfloat16` | [`half`] |
 //! | `expf`, `rsqrtf`, … | [`Float`] |
 //! | `printf`, `assert` | [`println!`](crate::println), `assert!` and `panic!` of Rust itself |
 //!
@@ -58,6 +60,7 @@ mod entry;
 pub mod fence;
 pub mod float;
 pub mod global;
+pub mod half;
 pub mod io;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod launch;
@@ -70,12 +73,12 @@ pub mod warp;
 
 pub use cuda_std_macros::{kernel, shared_array};
 pub use float::Float;
-pub use global::SliceMut;
+pub use global::{Slice, SliceMut};
 
 /// What most kernels use.
 pub mod prelude {
     pub use crate::float::Float;
-    pub use crate::global::{SliceExt, SliceMut};
+    pub use crate::global::{Slice, SliceExt, SliceMut};
     pub use crate::shared::Shared;
     pub use crate::{kernel, shared_array, thread, warp};
 }

@@ -3,9 +3,9 @@
 
 use bytemuck::Pod;
 
-use crate::SliceMut;
+use crate::{Slice, SliceMut};
 
-/// A type that a kernel can take: a number, `&[T]`, [`SliceMut`], or a [`Pod`] structure named to
+/// A type that a kernel can take: a number, `&[T]`, [`Slice`], [`SliceMut`], or a [`Pod`] structure named to
 /// [`kernel_param!`](crate::kernel_param).
 ///
 /// A parameter crosses the launch as one or two values: a slice as its address and its length (two values and not one
@@ -47,6 +47,18 @@ unsafe impl<T: Pod> Param for &[T] {
     unsafe fn from_abi(head: Self::Head, tail: Self::Tail) -> Self {
         // SAFETY: the caller's promise: `tail` elements lie at `head`, shared for the kernel's time.
         unsafe { core::slice::from_raw_parts(head, tail) }
+    }
+}
+
+// SAFETY: a pointer and a length.
+unsafe impl<T: Pod> Param for Slice<'_, T> {
+    type Head = *const T;
+    type Tail = usize;
+
+    #[inline(always)]
+    unsafe fn from_abi(head: Self::Head, tail: Self::Tail) -> Self {
+        // SAFETY: the caller's promise: `tail` elements lie at `head` for the kernel's time.
+        unsafe { Slice::from_raw_parts(head, tail) }
     }
 }
 
@@ -98,4 +110,19 @@ macro_rules! kernel_param {
 #[doc(hidden)]
 pub const fn assert_pod<T: Pod>() {}
 
-kernel_param!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize, f32, f64);
+kernel_param!(
+    u8,
+    u16,
+    u32,
+    u64,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    isize,
+    f32,
+    f64,
+    half::f16,
+    half::bf16
+);

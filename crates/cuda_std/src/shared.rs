@@ -96,6 +96,22 @@ impl<T: Pod> Shared<T> {
         unsafe { machine::store_shared(at, value, align_of::<T>()) }
     }
 
+    /// [`get`](Self::get) without the check, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// `index` is less than the length.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get_unchecked(self, index: usize) -> T {
+        if machine::CHECKED {
+            return self.get(index);
+        }
+        let at = machine::shared_offset(self.ptr, index * size_of::<T>());
+        // SAFETY: the caller's promise.
+        unsafe { machine::load_shared(at, align_of::<T>()) }
+    }
+
     /// Element `index` for atomic access, among the threads of the block.
     ///
     /// # Panics
@@ -129,6 +145,90 @@ impl<T: Pod> Shared<T> {
     fn at(self, index: usize) -> SharedPtr {
         assert!(index < self.len, "index out of bounds of shared memory");
         machine::shared_offset(self.ptr, index * size_of::<T>())
+    }
+
+    /// Elements `index .. index + N`, in as few accesses as the hardware has (16 bytes each).
+    ///
+    /// # Panics
+    ///
+    /// If they are not in bounds, or the first is not aligned to the size of `[T; N]` (16 bytes if that is larger).
+    #[inline(always)]
+    #[track_caller]
+    pub fn get_vec<const N: usize>(self, index: usize) -> [T; N] {
+        let (at, align) = self.vec_at::<N>(index);
+        // SAFETY: `vec_at` checks bounds and alignment in the array that `from_raw_parts` was promised.
+        unsafe { machine::load_shared(at, align) }
+    }
+
+    /// Sets elements `index .. index + N`, in as few accesses as the hardware has (16 bytes each).
+    ///
+    /// # Panics
+    ///
+    /// As [`get_vec`](Self::get_vec).
+    #[inline(always)]
+    #[track_caller]
+    pub fn set_vec<const N: usize>(self, index: usize, values: [T; N]) {
+        let (at, align) = self.vec_at::<N>(index);
+        // SAFETY: `vec_at` checks bounds and alignment in the array that `from_raw_parts` was promised.
+        unsafe { machine::store_shared(at, values, align) }
+    }
+
+    /// [`get_vec`](Self::get_vec) without the checks, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// `index + N` is at most the length, and element `index` is aligned as `get_vec` wants it.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get_vec_unchecked<const N: usize>(self, index: usize) -> [T; N] {
+        if machine::CHECKED {
+            return self.get_vec(index);
+        }
+        let at = machine::shared_offset(self.ptr, index * size_of::<T>());
+        // SAFETY: the caller's promise.
+        unsafe { machine::load_shared(at, Self::vec_align::<N>()) }
+    }
+
+    /// [`set_vec`](Self::set_vec) without the checks, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// As [`get_vec_unchecked`](Self::get_vec_unchecked).
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn set_vec_unchecked<const N: usize>(self, index: usize, values: [T; N]) {
+        if machine::CHECKED {
+            return self.set_vec(index, values);
+        }
+        let at = machine::shared_offset(self.ptr, index * size_of::<T>());
+        // SAFETY: the caller's promise.
+        unsafe { machine::store_shared(at, values, Self::vec_align::<N>()) }
+    }
+
+    /// The alignment that an access to `[T; N]` wants, so that it takes the fewest instructions.
+    #[inline(always)]
+    const fn vec_align<const N: usize>() -> usize {
+        let bytes = size_of::<[T; N]>();
+        if bytes > 16 { 16 } else { bytes.next_power_of_two() }
+    }
+
+    /// Where elements `index .. index + N` lie, checked, and their alignment.
+    #[inline(always)]
+    #[track_caller]
+    fn vec_at<const N: usize>(self, index: usize) -> (SharedPtr, usize) {
+        assert!(
+            index <= self.len && N <= self.len - index,
+            "vector access out of bounds of shared memory"
+        );
+        let (at, align) = (
+            machine::shared_offset(self.ptr, index * size_of::<T>()),
+            Self::vec_align::<N>(),
+        );
+        assert!(
+            machine::shared_as_ptr::<T>(at).addr().is_multiple_of(align),
+            "vector access to shared memory is not aligned to its size"
+        );
+        (at, align)
     }
 }
 

@@ -145,3 +145,52 @@ pub fn all_reduce<T: Pod>(value: T, combine: impl Fn(T, T) -> T) -> T {
     let value = combine(value, shuffle_xor(FULL_MASK, value, 2));
     combine(value, shuffle_xor(FULL_MASK, value, 1))
 }
+
+/// The values of all lanes up to and with the caller's, combined in the order of the lanes (an inclusive scan, or prefix
+/// sum), in five steps.
+///
+/// `combine` must be associative, up to rounding; it need not be commutative. The order is the same on every run: P. Kogge
+/// and H. Stone, "A parallel algorithm for the efficient solution of a general class of recurrence equations" (1973).
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// `out[i]`: the sum of the elements of the warp up to and with number `i`.
+/// #[kernel]
+/// pub fn warp_prefix_sums(x: &[u32], out: SliceMut<'_, u32>) {
+///     let i = thread::index_1d();
+///     out.set(i, warp::inclusive_scan(x[i], |a, b| a + b));
+/// }
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn inclusive_scan<T: Pod>(value: T, combine: impl Fn(T, T) -> T) -> T {
+    let lane = lane_id();
+    let step = |value: T, delta: u32| {
+        let below = shuffle_up(FULL_MASK, value, delta);
+        if lane >= delta { combine(below, value) } else { value }
+    };
+    step(step(step(step(step(value, 1), 2), 4), 8), 16)
+}
+
+/// The values of all lanes below the caller's, combined in the order of the lanes (an exclusive scan), in six steps;
+/// lane 0 receives `identity`.
+///
+/// `combine` as [`inclusive_scan`] wants it.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// `out[i]`: where number `i` of the warp begins, when each has the length `lengths[i]` and one follows the other.
+/// #[kernel]
+/// pub fn warp_offsets(lengths: &[u32], out: SliceMut<'_, u32>) {
+///     let i = thread::index_1d();
+///     out.set(i, warp::exclusive_scan(lengths[i], 0, |a, b| a + b));
+/// }
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn exclusive_scan<T: Pod>(value: T, identity: T, combine: impl Fn(T, T) -> T) -> T {
+    let below = shuffle_up(FULL_MASK, inclusive_scan(value, combine), 1);
+    if lane_id() == 0 { identity } else { below }
+}

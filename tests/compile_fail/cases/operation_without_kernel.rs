@@ -3,7 +3,7 @@
 
 use warpsmith::{DeviceArray, Result};
 
-fn mean(x: &DeviceArray<u8, ndarray::Ix1>) -> Result<f64> {
+fn mean(x: &DeviceArray<i8, ndarray::Ix1>) -> Result<f64> {
     x.mean()
 }
 

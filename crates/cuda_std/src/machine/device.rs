@@ -489,3 +489,25 @@ unsafe extern "C" fn bcmp(a: *const u8, b: *const u8, bytes: usize) -> i32 {
     // SAFETY: the caller's promise.
     unsafe { memcmp(a, b, bytes) }
 }
+
+/// The f32 that the f16 of these bits is.
+#[inline(always)]
+pub fn f16_to_f32(bits: u16) -> f32 {
+    let value: f32;
+    // SAFETY: registers only.
+    unsafe {
+        asm!("cvt.f32.f16 {0}, {1};", out(reg32) value, in(reg16) bits, options(pure, nomem, nostack, preserves_flags));
+    }
+    value
+}
+
+/// The bits of the f16 nearest to `value`, ties to even.
+#[inline(always)]
+pub fn f32_to_f16(value: f32) -> u16 {
+    let bits: u16;
+    // SAFETY: registers only.
+    unsafe {
+        asm!("cvt.rn.f16.f32 {0}, {1};", out(reg16) bits, in(reg32) value, options(pure, nomem, nostack, preserves_flags));
+    }
+    bits
+}

@@ -272,3 +272,15 @@ impl Word {
         }
     }
 }
+
+/// The f32 that the f16 of these bits is.
+#[inline]
+pub fn f16_to_f32(bits: u16) -> f32 {
+    half::f16::from_bits(bits).to_f32()
+}
+
+/// The bits of the f16 nearest to `value`, ties to even.
+#[inline]
+pub fn f32_to_f16(value: f32) -> u16 {
+    half::f16::from_f32(value).to_bits()
+}
