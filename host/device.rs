@@ -12,8 +12,8 @@ use crate::stream::Stream;
 /// The environment variable that chooses the device of [`Device::auto`]: `auto`, `cuda:N` or `sim`.
 pub const DEVICE_VARIABLE: &str = "WARPSMITH_DEVICE";
 
-/// A PTX module: its name, its target (`sm_75`, `sm_90a`), and its text, as `cuda_builder` writes them.
-pub type PtxModule = (&'static str, &'static str, &'static str);
+/// A PTX module: its name, its target (`sm_75`, `sm_90a`), and its text, packed by DEFLATE, as `cuda_builder` writes them.
+pub type PtxModule = (&'static str, &'static str, &'static [u8]);
 
 /// The PTX of this crate's kernels; empty where the crate was built without device code.
 static KERNELS: &[PtxModule] = include!(concat!(env!("OUT_DIR"), "/kernels_gpu.ptx.rs"));

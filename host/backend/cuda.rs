@@ -15,6 +15,7 @@ use cuda_sim::{Dim3, LaunchConfig};
 use cust::context::Context;
 use cust::device::{Device, DeviceAttribute};
 use cust::sys::{self, cudaError_enum as Status};
+use miniz_oxide::inflate::decompress_to_vec;
 
 use super::{Backend, KernelInfo, RawEvent, RawStream};
 use crate::device::{Properties, PtxModule};
@@ -266,7 +267,7 @@ impl Cuda {
     fn load(&self, kernel: &KernelInfo, registered: &[PtxModule]) -> Result<sys::CUmodule> {
         let capability = self.properties.compute_capability.unwrap_or_default();
         let candidates = registered.iter().filter(|(module, _, _)| *module == kernel.name);
-        let (_, _, ptx) = candidates
+        let (_, _, packed) = candidates
             .filter_map(|module| Some((target_rank(module.1, capability)?, module)))
             .max_by_key(|(rank, _)| *rank)
             .map(|(_, module)| *module)
@@ -274,12 +275,13 @@ impl Cuda {
                 kernel: kernel.name,
                 package: kernel.package,
             })?;
-        self.reserve_stack(ptx)?;
         let failed = |message| Error::Module {
             kernel: kernel.name,
             package: kernel.package,
             message,
         };
+        let ptx = decompress_to_vec(packed).map_err(|error| failed(error.to_string()))?;
+        self.reserve_stack(&ptx)?;
         let ptx = CString::new(ptx).map_err(|error| failed(error.to_string()))?;
         let mut log = vec![0u8; 8192];
         let mut options = [
@@ -322,8 +324,9 @@ impl Cuda {
 
     /// Gives threads a larger stack if a kernel calls through pointers, as Rust's formatter does: how much that needs,
     /// the assembler cannot tell, and the driver's default of 1 KiB is not enough for it.
-    fn reserve_stack(&self, ptx: &str) -> Result<()> {
-        if !ptx.contains(".callprototype") {
+    fn reserve_stack(&self, ptx: &[u8]) -> Result<()> {
+        let mark = b".callprototype";
+        if !ptx.windows(mark.len()).any(|bytes| bytes == mark) {
             return Ok(());
         }
         let limit = sys::CUlimit::CU_LIMIT_STACK_SIZE;

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writing the modules: a folder of PTX files and a Rust expression that embeds them.
+//! Writing the modules: a folder of PTX files and a Rust expression that embeds them, packed: PTX is text in which much
+//! repeats, and shrinks to a tenth.
 //!
 //! Every file is written beside its place and renamed, so that a reader sees the old or the new one
 //! and never half of one, and only where it differs, so that nothing downstream is rebuilt for
 //! nothing.
 
 use crate::{CudaBuilderError, NvvmArch, PtxFile};
+use miniz_oxide::deflate::compress_to_vec;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How hard the packing tries, of 10: from here on it takes longer and gains little.
+const LEVEL: u8 = 4;
 
 /// Where the modules of one kernels crate go.
 pub(crate) struct Output<'a> {
@@ -29,7 +34,10 @@ impl Output<'_> {
         let mut files = Vec::new();
         for (module, arch, text) in modules {
             let path = ptx_folder.join(format!("{module}.{arch}.ptx"));
-            replace(&path, text)?;
+            let packed = packed(&path);
+            if replace(&path, text.as_bytes())? || !packed.exists() {
+                replace(&packed, &compress_to_vec(text.as_bytes(), LEVEL))?;
+            }
             files.push(PtxFile {
                 module: module.clone(),
                 arch: *arch,
@@ -38,28 +46,33 @@ impl Output<'_> {
         }
         let library = self.package.replace('-', "_");
         let expression = self.folder.join(format!("{library}.ptx.rs"));
-        replace(&expression, &embedding(&files))?;
+        replace(&expression, embedding(&files).as_bytes())?;
         let current: BTreeSet<&Path> = files.iter().map(|file| file.path.as_path()).collect();
         remove_all_but(&current, &ptx_folder)?;
         Ok(files)
     }
 }
 
-/// A Rust expression of type `&[(&str, &str, &str)]`: module, architecture, PTX.
+/// The file with the packed text of the module at `path`.
+fn packed(path: &Path) -> PathBuf {
+    path.with_extension("ptx.deflate")
+}
+
+/// A Rust expression of type `&[(&str, &str, &[u8])]`: module, architecture, packed PTX.
 fn embedding(files: &[PtxFile]) -> String {
     let mut expression = String::from("&[\n");
     for PtxFile { module, arch, path } in files {
-        let arch = arch.target_cpu();
-        expression.push_str(&format!("    ({module:?}, {arch:?}, include_str!({path:?})),\n"));
+        let (arch, packed) = (arch.target_cpu(), packed(path));
+        expression.push_str(&format!("    ({module:?}, {arch:?}, include_bytes!({packed:?})),\n"));
     }
     expression.push_str("]\n");
     expression
 }
 
-/// Gives the file at `path` this text, unless it has it.
-fn replace(path: &Path, text: &str) -> Result<(), CudaBuilderError> {
-    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
-        return Ok(());
+/// Gives the file at `path` these contents, unless it has them; says whether it had others.
+fn replace(path: &Path, contents: &[u8]) -> Result<bool, CudaBuilderError> {
+    if fs::read(path).is_ok_and(|old| old == contents) {
+        return Ok(false);
     }
     // Unique among the processes and the threads that may write the same file.
     static WRITES: AtomicU32 = AtomicU32::new(0);
@@ -67,21 +80,24 @@ fn replace(path: &Path, text: &str) -> Result<(), CudaBuilderError> {
     let mut beside = OsString::from(path);
     beside.push(format!(".{}.{number}.tmp", std::process::id()));
     let beside = PathBuf::from(beside);
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
+    let written = fs::write(&beside, contents).and_then(|()| fs::rename(&beside, path));
+    written.map(|()| true).map_err(|error| {
         // The write has failed already; a leftover that cannot be removed changes nothing.
         let _ = fs::remove_file(&beside);
         CudaBuilderError::io("write", path)(error)
     })
 }
 
-/// Removes the PTX files in `folder` that are not `current`. Another build may do so at the same
-/// time.
+/// Removes the files in `folder` of modules that are not `current`. Another build may do so at the same time.
 fn remove_all_but(current: &BTreeSet<&Path>, folder: &Path) -> Result<(), CudaBuilderError> {
     for entry in fs::read_dir(folder).map_err(CudaBuilderError::io("read", folder))? {
         let path = entry.map_err(CudaBuilderError::io("read", folder))?.path();
-        let stale = path.extension().is_some_and(|extension| extension == "ptx");
-        if stale && !current.contains(path.as_path()) {
+        let module = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("ptx") => path.clone(),
+            Some("deflate") => path.with_extension(""),
+            _ => continue,
+        };
+        if !current.contains(module.as_path()) {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(CudaBuilderError::io("remove", &path)(error));

@@ -195,8 +195,8 @@ fn a_build_script_reruns_for_what_went_in_and_shows_warnings() {
     let out_dir = scratch().join("outer/debug/build/script-0123456789abcdef/out");
     let embedding = fs::read_to_string(out_dir.join("fixture_kernels.ptx.rs")).unwrap();
     let line = |module, arch| {
-        let path = out_dir.join(format!("fixture-kernels.ptx.d/{module}.{arch}.ptx"));
-        format!("    ({module:?}, {arch:?}, include_str!({path:?})),\n")
+        let packed = out_dir.join(format!("fixture-kernels.ptx.d/{module}.{arch}.ptx.deflate"));
+        format!("    ({module:?}, {arch:?}, include_bytes!({packed:?})),\n")
     };
     let expected = [
         line("binary_f32", "sm_75"),
