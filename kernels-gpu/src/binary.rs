@@ -3,13 +3,16 @@
 //!
 //! Each element is read once and written once: `3 n` elements moved with two arrays, `2 n` with one. A block treats
 //! [`tile_len`] elements; a thread has several 16-byte loads in flight before it stores.
+//!
+//! An operand may be the output itself: a thread reads the elements that it sets, and no others, before it sets them.
 
 use core::marker::PhantomData;
 
+use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use crate::num::Num;
-use crate::op::{Add, BinaryOp, Div, Maximum, Minimum, Mul, Sub};
+use crate::op::{Add, BinaryOp, Div, Maximum, Minimum, Mul, Pow, Sub};
 use crate::tile::{self, Body};
 
 pub use crate::tile::THREADS;
@@ -20,7 +23,7 @@ pub const fn tile_len<T>() -> usize {
 }
 
 /// An operand: an array, or one number for all elements.
-trait Operand<T>: Copy {
+pub(crate) trait Operand<T>: Copy {
     /// How many elements it has.
     fn len(self) -> usize;
 
@@ -40,11 +43,11 @@ trait Operand<T>: Copy {
 
 /// An array as an operand.
 #[derive(Clone, Copy)]
-struct Array<'a, T>(&'a [T]);
+pub(crate) struct Array<'a, T>(pub(crate) Slice<'a, T>);
 
 /// A number as an operand.
 #[derive(Clone, Copy)]
-struct Scalar<T>(T);
+pub(crate) struct Scalar<T>(pub(crate) T);
 
 impl<T: Num> Operand<T> for Array<'_, T> {
     #[inline(always)]
@@ -60,12 +63,12 @@ impl<T: Num> Operand<T> for Array<'_, T> {
     #[inline(always)]
     unsafe fn vector<const N: usize>(self, i: usize) -> [T; N] {
         // SAFETY: the caller's promise.
-        unsafe { self.0.load_vec_unchecked::<N>(i) }
+        unsafe { self.0.get_vec_unchecked::<N>(i) }
     }
 
     #[inline(always)]
     fn element(self, i: usize) -> T {
-        self.0[i]
+        self.0.get(i)
     }
 }
 
@@ -100,6 +103,8 @@ struct Binary<'a, T, A, B, Op> {
 }
 
 impl<T: Num, A: Operand<T>, B: Operand<T>, Op: BinaryOp<T>> Body for Binary<'_, T, A, B, Op> {
+    const LARGEST: usize = size_of::<T>();
+
     #[inline(always)]
     fn len(&self) -> usize {
         Ord::min(self.out.len(), Ord::min(self.a.len(), self.b.len()))
@@ -112,7 +117,18 @@ impl<T: Num, A: Operand<T>, B: Operand<T>, Op: BinaryOp<T>> Body for Binary<'_, 
 
     #[inline(always)]
     unsafe fn vectors<const N: usize, const U: usize>(&self, i: usize, stride: usize) {
-        // SAFETY (of all three): the caller's promise for the shortest of the arrays.
+        // A byte takes a register of its own, like any element, and there are 16 to a vector.
+        if Op::LONG || size_of::<T>() == 1 {
+            for u in 0..U {
+                let i = i + u * stride;
+                // SAFETY (of all three): the caller's promise for the shortest of the arrays.
+                let (a, b) = unsafe { (self.a.vector::<N>(i), self.b.vector::<N>(i)) };
+                let results = core::array::from_fn(|k| Op::apply(a[k], b[k]));
+                unsafe { self.out.set_vec_unchecked::<N>(i, results) };
+            }
+            return;
+        }
+        // SAFETY (of all three): as above.
         let a: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.a.vector(i + u * stride) });
         let b: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.b.vector(i + u * stride) });
         for u in 0..U {
@@ -135,35 +151,35 @@ fn run<T: Num, A: Operand<T>, B: Operand<T>, Op: BinaryOp<T>>(a: A, b: B, out: S
         out,
         _op: PhantomData,
     };
-    tile::for_tile(size_of::<T>(), &body);
+    tile::for_tile(&body);
 }
 
 /// `out[i] = a[i] op b[i]`; `a` and `b` are as long as `out` (of longer ones, the shortest length counts).
 #[kernel(
-    T = [f32, f64, i32, i64, u32, u64],
-    Op = [Add, Sub, Mul, Div, Minimum, Maximum],
+    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    Op = [Add, Sub, Mul, Div, Minimum, Maximum, Pow],
     max_threads = THREADS,
 )]
-pub fn binary<T: Num, Op: BinaryOp<T>>(a: &[T], b: &[T], out: SliceMut<'_, T>) {
+pub fn binary<T: Num, Op: BinaryOp<T>>(a: Slice<'_, T>, b: Slice<'_, T>, out: SliceMut<'_, T>) {
     run::<T, _, _, Op>(Array(a), Array(b), out);
 }
 
 /// `out[i] = a[i] op b`; `a` is as long as `out`.
 #[kernel(
-    T = [f32, f64, i32, i64, u32, u64],
-    Op = [Add, Sub, Mul, Div, Minimum, Maximum],
+    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    Op = [Add, Sub, Mul, Div, Minimum, Maximum, Pow],
     max_threads = THREADS,
 )]
-pub fn binary_scalar<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: &[T], b: T, out: SliceMut<'_, T>) {
+pub fn binary_scalar<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: Slice<'_, T>, b: T, out: SliceMut<'_, T>) {
     run::<T, _, _, Op>(Array(a), Scalar(b), out);
 }
 
 /// `out[i] = a op b[i]`, for the operators that do not commute; `b` is as long as `out`.
 #[kernel(
-    T = [f32, f64, i32, i64, u32, u64],
-    Op = [Sub, Div],
+    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    Op = [Sub, Div, Pow],
     max_threads = THREADS,
 )]
-pub fn scalar_binary<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: T, b: &[T], out: SliceMut<'_, T>) {
+pub fn scalar_binary<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: T, b: Slice<'_, T>, out: SliceMut<'_, T>) {
     run::<T, _, _, Op>(Scalar(a), Array(b), out);
 }

@@ -9,13 +9,24 @@
 //! launch, so that the two cannot disagree.
 #![no_std]
 #![deny(missing_docs)]
+// Arrays stay in registers where every index is a constant, which it is in an unrolled loop over indices.
+#![allow(clippy::needless_range_loop)]
 
 pub mod binary;
 pub mod block;
 pub mod blur;
+pub mod broadcast;
+pub mod cast;
+pub mod compare;
 pub mod grayscale;
+pub mod histogram;
 pub mod map;
+pub mod matmul;
 pub mod num;
 pub mod op;
+pub mod pixel;
 pub mod reduce;
+pub mod scan;
+pub mod select;
 mod tile;
+pub mod transpose;

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Elementwise operations on one array.
+//! Elementwise operations on one array, in place too, and `y += α x`.
 //!
-//! Each element is read once and written once: `2 n` elements moved. A block treats [`tile_len`] elements; a thread
-//! has several 16-byte loads in flight before it stores.
+//! Work `n`, span 1. Each element is read once and written once: `2 n` elements moved, `3 n` by [`axpy`](fn@axpy). A
+//! block treats [`tile_len`] elements; a thread has several 16-byte loads in flight before it stores (8-byte ones in
+//! functions of 16-bit floats). Inputs are [`Slice`]s, since they may be the output: a thread loads what it will
+//! overwrite before it stores, and nothing else.
 
 use core::marker::PhantomData;
 
+use cuda_std::half::{bf16, f16};
+use cuda_std::param::Param;
 use cuda_std::prelude::*;
 
-use crate::num::{CastTo, Num};
-use crate::op::{Abs, Cast, Cos, Exp, Ln, Neg, Relu, Sigmoid, Sin, Sqrt, Square, Tanh, UnaryOp};
+use crate::num::{MulAdd, Num};
+use crate::op::{Abs, Cos, Exp, Ln, Neg, Relu, Sigmoid, Sin, Sqrt, Square, Tanh, UnaryOp};
 use crate::tile::{self, Body};
 
 pub use crate::tile::THREADS;
@@ -17,6 +21,14 @@ pub use crate::tile::THREADS;
 /// Elements that a block treats: the launch has `n / tile_len` blocks, rounded up, of [`THREADS`] threads.
 pub const fn tile_len<T, U>() -> usize {
     tile::tile_len(largest::<T, U>())
+}
+
+/// [`tile_len`] of [`map_float`](fn@map_float): that of the type which the function is computed in.
+///
+/// So the 16-bit floats, too, have 16 evaluations to a thread. Those are unrolled; with 32 the larger functions are not,
+/// and the elements lie in local memory.
+pub const fn float_tile_len<T: Num>() -> usize {
+    tile::tile_len(largest::<T, T::Wide>())
 }
 
 const fn largest<T, U>() -> usize {
@@ -27,14 +39,17 @@ const fn largest<T, U>() -> usize {
     }
 }
 
-/// `out[i] = op(x[i])`
-struct Map<'a, T, U, Op> {
-    x: &'a [T],
+/// `out[i] = function(x[i])`, where the function computes in numbers of type `W`.
+struct Map<'a, T, U, W, F> {
+    x: Slice<'a, T>,
     out: SliceMut<'a, U>,
-    _op: PhantomData<Op>,
+    function: F,
+    _wide: PhantomData<W>,
 }
 
-impl<T: Num, U: Num, Op: UnaryOp<T, U>> Body for Map<'_, T, U, Op> {
+impl<T: Num, U: Num, W, F: Fn(T) -> U> Body for Map<'_, T, U, W, F> {
+    const LARGEST: usize = largest::<T, W>();
+
     #[inline(always)]
     fn len(&self) -> usize {
         Ord::min(self.out.len(), self.x.len())
@@ -46,56 +61,124 @@ impl<T: Num, U: Num, Op: UnaryOp<T, U>> Body for Map<'_, T, U, Op> {
     }
 
     #[inline(always)]
+    // Indices that unrolling makes constants keep the elements in registers.
+    #[allow(clippy::needless_range_loop)]
     unsafe fn vectors<const N: usize, const V: usize>(&self, i: usize, stride: usize) {
         // SAFETY (of both): the caller's promise for the shorter of the arrays.
-        let x: [[T; N]; V] = core::array::from_fn(|v| unsafe { self.x.load_vec_unchecked(i + v * stride) });
-        for (v, x) in x.into_iter().enumerate() {
-            unsafe { self.out.set_vec_unchecked::<N>(i + v * stride, x.map(Op::apply)) };
+        let x: [[T; N]; V] = core::array::from_fn(|v| unsafe { self.x.get_vec_unchecked(i + v * stride) });
+        for v in 0..V {
+            let results = core::array::from_fn(|k| (self.function)(x[v][k]));
+            unsafe { self.out.set_vec_unchecked::<N>(i + v * stride, results) };
         }
     }
 
     #[inline(always)]
     fn element(&self, i: usize) {
-        self.out.set(i, Op::apply(self.x[i]));
+        self.out.set(i, (self.function)(self.x.get(i)));
     }
 }
 
+/// Lets this block compute `out[i] = function(x[i])` for its tile.
 #[inline(always)]
-fn run<T: Num, U: Num, Op: UnaryOp<T, U>>(x: &[T], out: SliceMut<'_, U>) {
-    let body = Map::<T, U, Op> {
-        x,
-        out,
-        _op: PhantomData,
-    };
-    tile::for_tile(largest::<T, U>(), &body);
+pub(crate) fn run<T: Num, U: Num>(x: Slice<'_, T>, out: SliceMut<'_, U>, function: impl Fn(T) -> U) {
+    run_in::<T, U, U>(x, out, function);
 }
 
-/// `out[i] = op(x[i])`, for operators that every number has; `x` is as long as `out`.
+/// [`run`], with a function that computes in numbers of type `W`.
+#[inline(always)]
+fn run_in<T: Num, U: Num, W>(x: Slice<'_, T>, out: SliceMut<'_, U>, function: impl Fn(T) -> U) {
+    tile::for_tile(&Map::<T, U, W, _> {
+        x,
+        out,
+        function,
+        _wide: PhantomData,
+    });
+}
+
+/// `out[i] = op(x[i])`, for operators that every number has; `x` is as long as `out`, and may be it.
 #[kernel(
-    T = [f32, f64, i32, i64, u32, u64],
+    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Neg, Abs, Square, Relu],
     max_threads = THREADS,
 )]
-pub fn map<T: Num, Op: UnaryOp<T>>(x: &[T], out: SliceMut<'_, T>) {
-    run::<T, T, Op>(x, out);
+pub fn map<T: Num, Op: UnaryOp<T>>(x: Slice<'_, T>, out: SliceMut<'_, T>) {
+    run(x, out, Op::apply);
 }
 
-/// `out[i] = op(x[i])`, for operators that only floats have; `x` is as long as `out`.
+/// `out[i] = op(x[i])`, for operators that only floats have; `x` is as long as `out`, and may be it.
 #[kernel(
-    T = [f32, f64],
+    T = [f32, f64, f16, bf16],
     Op = [Sqrt, Exp, Ln, Sin, Cos, Tanh, Sigmoid],
     max_threads = THREADS,
 )]
-pub fn map_float<T: Num + Float, Op: UnaryOp<T>>(x: &[T], out: SliceMut<'_, T>) {
-    run::<T, T, Op>(x, out);
+pub fn map_float<T: Num<Wide: Float>, Op: UnaryOp<T>>(x: Slice<'_, T>, out: SliceMut<'_, T>) {
+    run_in::<T, T, T::Wide>(x, out, Op::apply);
 }
 
-/// `out[i] = x[i] as U`; `x` is as long as `out`.
+/// `out[i]` is `x[i]`, or `low` where that is less, or `high` where that is greater; `x` is as long as `out`, and may be
+/// it. NaN is neither less nor greater, and stays NaN.
 #[kernel(
-    T = [f32, f64, i32, i64, u32, u64],
-    U = [f32, f64, i32, i64, u32, u64],
+    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     max_threads = THREADS,
 )]
-pub fn cast<T: Num + CastTo<U>, U: Num>(x: &[T], out: SliceMut<'_, U>) {
-    run::<T, U, Cast>(x, out);
+pub fn clamp<T: Num + Param>(x: Slice<'_, T>, low: T, high: T, out: SliceMut<'_, T>) {
+    // Compared as `f32`, 16-bit floats take an instruction each.
+    let (wide_low, wide_high) = (low.widen(), high.widen());
+    run(x, out, |x: T| {
+        let wide = x.widen();
+        if wide < wide_low {
+            low
+        } else if wide > wide_high {
+            high
+        } else {
+            x
+        }
+    });
+}
+
+/// `out[i] = alpha · x[i] + y[i]`
+struct Axpy<'a, T> {
+    alpha: T,
+    x: &'a [T],
+    y: Slice<'a, T>,
+    out: SliceMut<'a, T>,
+}
+
+impl<T: MulAdd> Body for Axpy<'_, T> {
+    const LARGEST: usize = size_of::<T>();
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        Ord::min(self.out.len(), Ord::min(self.x.len(), self.y.len()))
+    }
+
+    #[inline(always)]
+    fn is_aligned<const N: usize>(&self) -> bool {
+        self.x.is_vec_aligned::<N>() && self.y.is_vec_aligned::<N>() && self.out.is_vec_aligned::<N>()
+    }
+
+    #[inline(always)]
+    unsafe fn vectors<const N: usize, const V: usize>(&self, i: usize, stride: usize) {
+        // SAFETY (of all three): the caller's promise for the shortest of the arrays.
+        let x: [[T; N]; V] = core::array::from_fn(|v| unsafe { self.x.load_vec_unchecked(i + v * stride) });
+        let y: [[T; N]; V] = core::array::from_fn(|v| unsafe { self.y.get_vec_unchecked(i + v * stride) });
+        for v in 0..V {
+            let results = core::array::from_fn(|k| self.alpha.mul_add(x[v][k], y[v][k]));
+            unsafe { self.out.set_vec_unchecked::<N>(i + v * stride, results) };
+        }
+    }
+
+    #[inline(always)]
+    fn element(&self, i: usize) {
+        self.out.set(i, self.alpha.mul_add(self.x[i], self.y.get(i)));
+    }
+}
+
+/// `out[i] = alpha · x[i] + y[i]`; `x` and `y` are as long as `out`, and `y` may be it.
+#[kernel(
+    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    max_threads = THREADS,
+)]
+pub fn axpy<T: MulAdd + Param>(alpha: T, x: &[T], y: Slice<'_, T>, out: SliceMut<'_, T>) {
+    tile::for_tile(&Axpy { alpha, x, y, out });
 }

@@ -2,11 +2,12 @@
 //! The numbers that kernels compute with.
 
 use cuda_std::Float;
+use cuda_std::half::{bf16, bf16_from_f32, bf16_to_f32, f16, f16_from_f32, f16_to_f32};
 
-/// A number of an array: `f32`, `f64`, `i32`, `i64`, `u32` or `u64`.
+/// A number of an array: `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32` or `u64`.
 ///
 /// Integers wrap around on overflow. No operation panics: a division by zero gives zero for integers, as in NumPy, and
-/// what IEEE 754 says for floats.
+/// what IEEE 754 says for floats. An operation on 16-bit floats is computed in `f32` and rounded once.
 pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     /// 0
     const ZERO: Self;
@@ -16,6 +17,15 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     const LEAST: Self;
     /// The value that every other is at most: +∞ for floats.
     const GREATEST: Self;
+
+    /// What several of these numbers are combined in, before the result is rounded once: `f32` for the 16-bit floats, the
+    /// type itself for all others.
+    type Wide: Num;
+
+    /// The same number.
+    fn widen(self) -> Self::Wide;
+    /// The nearest number of this type.
+    fn narrow(wide: Self::Wide) -> Self;
 
     /// The sum.
     fn add(self, other: Self) -> Self;
@@ -29,6 +39,10 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     fn min(self, other: Self) -> Self;
     /// The larger; NaN if either is NaN, as NumPy's `maximum`.
     fn max(self, other: Self) -> Self;
+    /// The power `self^exponent`. Floats: that of [`Float::powf`]. Integers: by squaring, wrapping; a negative exponent gives
+    /// `1 / self^|exponent|` rounded towards zero, so 0 unless the base is 1 or −1 (also for the base 0, which has no
+    /// reciprocal). `0^0` is 1.
+    fn pow(self, exponent: Self) -> Self;
     /// The negative; for unsigned integers 2^bits − self.
     fn neg(self) -> Self;
     /// The absolute value; the least signed integer, which has none, stays what it is.
@@ -39,9 +53,30 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
 
 /// A conversion between numbers, as Rust's `as`: integers wrap, floats round to nearest, a float becomes the nearest
 /// integer towards zero that the type has, and NaN becomes 0.
+///
+/// A number is rounded once, also to the 16-bit floats.
 pub trait CastTo<To> {
     /// The number as a `To`.
     fn cast(self) -> To;
+}
+
+/// A conversion between integers to the nearest that the type has.
+pub trait SaturatingCastTo<To> {
+    /// The nearest `To`.
+    fn cast_saturating(self) -> To;
+}
+
+/// A conversion of floats to integers that keeps the low bits.
+pub trait WrappingCastTo<To> {
+    /// The number rounded towards zero, modulo 2^bits; 0 for NaN and ±∞.
+    fn cast_wrapping(self) -> To;
+}
+
+/// `a · b + c`: of floats with one fused multiply-add (of the 16-bit ones in `f32`, then rounded to 16 bits), of integers
+/// wrapping.
+pub trait MulAdd: Num {
+    /// `self · factor + summand`
+    fn mul_add(self, factor: Self, summand: Self) -> Self;
 }
 
 macro_rules! integers {
@@ -51,6 +86,18 @@ macro_rules! integers {
             const ONE: Self = 1;
             const LEAST: Self = Self::MIN;
             const GREATEST: Self = Self::MAX;
+
+            type Wide = Self;
+
+            #[inline(always)]
+            fn widen(self) -> Self {
+                self
+            }
+
+            #[inline(always)]
+            fn narrow(wide: Self) -> Self {
+                wide
+            }
 
             #[inline(always)]
             fn add(self, other: Self) -> Self {
@@ -83,6 +130,20 @@ macro_rules! integers {
             }
 
             #[inline(always)]
+            fn pow(self, exponent: Self) -> Self {
+                integers!(@reciprocal $abs, self, exponent);
+                let (mut power, mut square, mut rest) = (1 as Self, self, exponent);
+                while rest != 0 {
+                    if rest & 1 != 0 {
+                        power = power.wrapping_mul(square);
+                    }
+                    square = square.wrapping_mul(square);
+                    rest >>= 1;
+                }
+                power
+            }
+
+            #[inline(always)]
             fn neg(self) -> Self {
                 self.wrapping_neg()
             }
@@ -100,6 +161,16 @@ macro_rules! integers {
     )*};
     (@abs unsigned, $value:expr) => { $value };
     (@abs signed, $value:expr) => { $value.wrapping_abs() };
+    (@reciprocal unsigned, $base:expr, $exponent:expr) => {};
+    (@reciprocal signed, $base:expr, $exponent:expr) => {
+        if $exponent < 0 {
+            return match ($base, $exponent & 1) {
+                (1, _) | (-1, 0) => 1,
+                (-1, _) => -1,
+                _ => 0,
+            };
+        }
+    };
 }
 
 macro_rules! floats {
@@ -109,6 +180,18 @@ macro_rules! floats {
             const ONE: Self = 1.0;
             const LEAST: Self = Self::NEG_INFINITY;
             const GREATEST: Self = Self::INFINITY;
+
+            type Wide = Self;
+
+            #[inline(always)]
+            fn widen(self) -> Self {
+                self
+            }
+
+            #[inline(always)]
+            fn narrow(wide: Self) -> Self {
+                wide
+            }
 
             #[inline(always)]
             fn add(self, other: Self) -> Self {
@@ -141,6 +224,11 @@ macro_rules! floats {
             }
 
             #[inline(always)]
+            fn pow(self, exponent: Self) -> Self {
+                Float::powf(self, exponent)
+            }
+
+            #[inline(always)]
             fn neg(self) -> Self {
                 -self
             }
@@ -158,6 +246,105 @@ macro_rules! floats {
     )*};
 }
 
+macro_rules! narrow_floats {
+    ($($type:ident: $to_f32:ident, $from_f32:ident;)*) => {$(
+        impl Num for $type {
+            const ZERO: Self = Self::ZERO;
+            const ONE: Self = Self::ONE;
+            const LEAST: Self = Self::NEG_INFINITY;
+            const GREATEST: Self = Self::INFINITY;
+
+            type Wide = f32;
+
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                $to_f32(self)
+            }
+
+            #[inline(always)]
+            fn narrow(wide: f32) -> Self {
+                $from_f32(wide)
+            }
+
+            narrow_floats!(@binary add sub mul div min max pow);
+
+            // The sign alone: rounding would quieten a NaN, and `half`'s own negation is the same.
+            #[inline(always)]
+            fn neg(self) -> Self {
+                Self::from_bits(self.to_bits() ^ 0x8000)
+            }
+
+            #[inline(always)]
+            fn abs(self) -> Self {
+                Self::from_bits(self.to_bits() & 0x7fff)
+            }
+
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self.widen() as f64
+            }
+        }
+    )*};
+    (@binary $($method:ident)*) => {$(
+        #[inline(always)]
+        fn $method(self, other: Self) -> Self {
+            Self::narrow(Num::$method(self.widen(), other.widen()))
+        }
+    )*};
+}
+
+/// An `f32` that can be rounded on to a 16-bit float as if the number itself had been.
+///
+/// It is the number rounded to odd: towards zero, and where that is not exact, the last bit is set. So it is on the same
+/// side of every number with fewer bits, and of the middle between two of them, as the number itself; two bits more than
+/// those of the final result are enough. S. Boldo and G. Melquiond, "Emulation of FMA and correctly rounded sums: proved
+/// algorithms using rounding to odd", IEEE Transactions on Computers 57 (2008).
+trait ToOdd: Copy {
+    /// The number rounded to odd.
+    fn to_odd(self) -> f32;
+}
+
+macro_rules! exact_to_f32 {
+    ($($type:ident),*) => {$(
+        impl ToOdd for $type {
+            #[inline(always)]
+            fn to_odd(self) -> f32 {
+                CastTo::<f32>::cast(self)
+            }
+        }
+    )*};
+}
+
+impl ToOdd for f64 {
+    #[inline(always)]
+    fn to_odd(self) -> f32 {
+        let nearest = self as f32;
+        let back = nearest as f64;
+        // One step towards zero where it was rounded away from it; of an infinity, that is the greatest number.
+        let towards_zero = nearest.to_bits() - (f64::abs(back) > f64::abs(self)) as u32;
+        // NaN differs from itself, and stays NaN.
+        f32::from_bits(towards_zero | (back != self) as u32)
+    }
+}
+
+macro_rules! integers_to_odd {
+    ($($type:ident: $magnitude:ident, |$x:ident| $abs:expr, $negative:expr;)*) => {$(
+        impl ToOdd for $type {
+            #[inline(always)]
+            fn to_odd(self) -> f32 {
+                let $x = self;
+                let magnitude: $magnitude = $abs;
+                // The leading 24 bits are an f32 without rounding; the others only count as a whole.
+                let shift = ($magnitude::BITS - magnitude.leading_zeros()).saturating_sub(24);
+                let kept = magnitude >> shift;
+                let odd = kept as u32 | (kept << shift != magnitude) as u32;
+                let value = odd as f32 * f32::from_bits((127 + shift) << 23);
+                if $negative { -value } else { value }
+            }
+        }
+    )*};
+}
+
 macro_rules! casts {
     ($($from:ident),* => $to:tt) => { $(casts!(@from $from $to);)* };
     (@from $from:ident [$($to:ident),*]) => {$(
@@ -170,11 +357,136 @@ macro_rules! casts {
     )*};
 }
 
+macro_rules! casts_from_narrow_floats {
+    ($($from:ident),* => $to:tt) => { $(casts_from_narrow_floats!(@from $from $to);)* };
+    (@from $from:ident [$($to:ident),*]) => {$(
+        impl CastTo<$to> for $from {
+            #[inline(always)]
+            fn cast(self) -> $to {
+                self.widen() as $to
+            }
+        }
+    )*};
+}
+
+macro_rules! casts_to_narrow_floats {
+    ($($from:ident),* => $to:tt) => { $(casts_to_narrow_floats!(@from $from $to);)* };
+    (@from $from:ident [$($to:ident),*]) => {$(
+        impl CastTo<$to> for $from {
+            #[inline(always)]
+            fn cast(self) -> $to {
+                $to::narrow(self.to_odd())
+            }
+        }
+    )*};
+}
+
+macro_rules! saturating_casts {
+    ($($from:ident),* => $to:tt) => { $(saturating_casts!(@from $from $to);)* };
+    (@from $from:ident [$($to:ident),*]) => {$(
+        impl SaturatingCastTo<$to> for $from {
+            #[inline(always)]
+            #[allow(clippy::unnecessary_fallible_conversions)]
+            fn cast_saturating(self) -> $to {
+                match $to::try_from(self) {
+                    Ok(value) => value,
+                    Err(_) if self > 0 => $to::MAX,
+                    Err(_) => $to::MIN,
+                }
+            }
+        }
+    )*};
+}
+
+macro_rules! wrapping_casts {
+    ($($from:ident),* => $to:tt) => { $(wrapping_casts!(@from $from $to);)* };
+    (@from $from:ident [$($to:ident),*]) => {$(
+        impl WrappingCastTo<$to> for $from {
+            #[inline(always)]
+            fn cast_wrapping(self) -> $to {
+                self.widen().modulo_2_64() as $to
+            }
+        }
+    )*};
+}
+
+/// The integer part modulo 2^64; other powers of two divide this one.
+trait Modulo: Copy {
+    fn modulo_2_64(self) -> u64;
+}
+
+macro_rules! modulo {
+    ($($type:ident: $mantissa_bits:literal of $exponent_mask:literal, bias $bias:literal;)*) => {$(
+        impl Modulo for $type {
+            #[inline(always)]
+            fn modulo_2_64(self) -> u64 {
+                let bits = self.to_bits();
+                // The number is ± mantissa · 2^exponent. Subnormal ones are too small to matter, and the exponent that
+                // NaN and ±∞ have makes them 0.
+                let exponent = (bits >> $mantissa_bits & $exponent_mask) as i32 - $bias - $mantissa_bits;
+                let mantissa = (bits & ((1 << $mantissa_bits) - 1) | 1 << $mantissa_bits) as u64;
+                let magnitude = match exponent {
+                    0..64 => mantissa << exponent,
+                    -63..0 => mantissa >> -exponent,
+                    _ => 0,
+                };
+                if self.is_sign_negative() { magnitude.wrapping_neg() } else { magnitude }
+            }
+        }
+    )*};
+}
+
+macro_rules! mul_adds {
+    ($($type:ident: |$a:ident, $b:ident, $c:ident| $result:expr;)*) => {$(
+        impl MulAdd for $type {
+            #[inline(always)]
+            fn mul_add(self, factor: Self, summand: Self) -> Self {
+                let ($a, $b, $c) = (self, factor, summand);
+                $result
+            }
+        }
+    )*};
+}
+
 integers! {
     i32: abs signed;
     i64: abs signed;
+    u8: abs unsigned;
+    u16: abs unsigned;
     u32: abs unsigned;
     u64: abs unsigned;
 }
 floats!(f32, f64);
-casts!(f32, f64, i32, i64, u32, u64 => [f32, f64, i32, i64, u32, u64]);
+narrow_floats! {
+    f16: f16_to_f32, f16_from_f32;
+    bf16: bf16_to_f32, bf16_from_f32;
+}
+casts!(f32, f64, i32, i64, u8, u16, u32, u64 => [f32, f64, i32, i64, u8, u16, u32, u64]);
+casts_from_narrow_floats!(f16, bf16 => [f32, f64, i32, i64, u8, u16, u32, u64]);
+casts_to_narrow_floats!(f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64 => [f16, bf16]);
+saturating_casts!(i32, i64, u8, u16, u32, u64 => [i32, i64, u8, u16, u32, u64]);
+wrapping_casts!(f32, f64, f16, bf16 => [i32, i64, u8, u16, u32, u64]);
+
+exact_to_f32!(f32, f16, bf16, u8, u16);
+integers_to_odd! {
+    i32: u32, |x| x.unsigned_abs(), x < 0;
+    i64: u64, |x| x.unsigned_abs(), x < 0;
+    u32: u32, |x| x, false;
+    u64: u64, |x| x, false;
+}
+modulo! {
+    f32: 23 of 0xff, bias 127;
+    f64: 52 of 0x7ff, bias 1023;
+}
+mul_adds! {
+    f32: |a, b, c| Float::mul_add(a, b, c);
+    f64: |a, b, c| Float::mul_add(a, b, c);
+    f16: |a, b, c| Self::narrow(Float::mul_add(a.widen(), b.widen(), c.widen()));
+    bf16: |a, b, c| Self::narrow(Float::mul_add(a.widen(), b.widen(), c.widen()));
+    i32: |a, b, c| a.mul(b).add(c);
+    i64: |a, b, c| a.mul(b).add(c);
+    u8: |a, b, c| a.mul(b).add(c);
+    u16: |a, b, c| a.mul(b).add(c);
+    u32: |a, b, c| a.mul(b).add(c);
+    u64: |a, b, c| a.mul(b).add(c);
+}

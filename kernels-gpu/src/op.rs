@@ -7,12 +7,22 @@
 use bytemuck::Pod;
 use cuda_std::Float;
 
-use crate::num::{CastTo, Num};
+use crate::num::{CastTo, Num, SaturatingCastTo, WrappingCastTo};
 
 /// Computes one number of two.
 pub trait BinaryOp<T>: 'static {
+    /// Whether the operator takes so many instructions that its results are better computed one after another than with all
+    /// of a thread's elements in registers.
+    const LONG: bool = false;
+
     /// The result for `a` and `b`.
     fn apply(a: T, b: T) -> T;
+}
+
+/// Compares two numbers.
+pub trait CompareOp<T>: 'static {
+    /// Whether the comparison of `a` with `b` holds.
+    fn holds(a: T, b: T) -> bool;
 }
 
 /// Computes one number of one, perhaps of another type.
@@ -21,19 +31,59 @@ pub trait UnaryOp<T, U = T>: 'static {
     fn apply(x: T) -> U;
 }
 
-/// Combines any number of elements into one.
+/// Combines any number of elements into one: what a reduction and a scan compute.
+///
+/// An element is lifted to an `Acc`, those are combined, and the last one is finished to the `Output`. Other kernel
+/// crates implement this trait for operators of their own ([`reduce`](crate::reduce) shows how).
 pub trait ReduceOp<T>: 'static {
-    /// What the elements are combined in.
+    /// What the elements are combined in: at most 32 bytes.
     type Acc: Pod + Send + Sync;
 
-    /// The result for no element; combined with any value, it gives that value.
+    /// What the result is.
+    type Output: Pod + Send + Sync;
+
+    /// The result for no element; combined with any value, on either side, it gives that value.
     fn identity() -> Self::Acc;
 
-    /// The result for one element.
-    fn lift(x: T) -> Self::Acc;
+    /// The result for one element, number `index` of those that are combined (in C order).
+    fn lift(x: T, index: u64) -> Self::Acc;
 
-    /// The result for all elements of `a` and of `b`. Associative and commutative, up to rounding.
+    /// The result for `N` elements, of which the first has number `first` and each next one `step` more.
+    ///
+    /// What a reduction does with the elements that a thread has loaded together. By default they are lifted, and then
+    /// combined as a tree; an operator whose combination is costly may have a better way.
+    #[inline(always)]
+    fn lift_all<const N: usize>(values: [T; N], first: u64, step: u64) -> Self::Acc
+    where
+        T: Copy,
+    {
+        let lifted = core::array::from_fn(|k| Self::lift(values[k], first + k as u64 * step));
+        fold_pairwise::<_, N>(lifted, Self::combine)
+    }
+
+    /// The result for all elements of `a` and of `b`, where those of `a` stand before those of `b`.
+    ///
+    /// Associative, up to rounding. A scan keeps the order of the elements; a reduction does not, and wants an operator
+    /// that is commutative as well.
     fn combine(a: Self::Acc, b: Self::Acc) -> Self::Acc;
+
+    /// What is given for `count` elements that were combined to `acc`.
+    fn finish(acc: Self::Acc, count: u64) -> Self::Output;
+}
+
+/// Combines `N` values as a tree of depth `⌈log2 N⌉`.
+#[inline(always)]
+pub(crate) fn fold_pairwise<A: Copy, const N: usize>(mut values: [A; N], combine: impl Fn(A, A) -> A) -> A {
+    const { assert!(N > 0) };
+    let mut width = N;
+    while width > 1 {
+        let half = width.div_ceil(2);
+        for i in 0..width / 2 {
+            values[i] = combine(values[i], values[i + half]);
+        }
+        width = half;
+    }
+    values[0]
 }
 
 macro_rules! binary_ops {
@@ -52,15 +102,31 @@ macro_rules! binary_ops {
 }
 
 macro_rules! unary_ops {
-    ($($(#[$doc:meta])* $name:ident: $bound:ident = |$x:ident| $result:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = |$x:ident| $result:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
 
-        impl<T: $bound> UnaryOp<T> for $name {
+        impl<T: Num> UnaryOp<T> for $name {
             #[inline(always)]
             fn apply($x: T) -> T {
                 $result
+            }
+        }
+    )*};
+}
+
+macro_rules! float_ops {
+    ($($(#[$doc:meta])* $name:ident = |$x:ident| $result:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        impl<T: Num<Wide: Float>> UnaryOp<T> for $name {
+            #[inline(always)]
+            fn apply(x: T) -> T {
+                let $x = x.widen();
+                T::narrow($result)
             }
         }
     )*};
@@ -73,21 +139,27 @@ macro_rules! reduce_ops {
         pub struct $name;
 
         impl<T: Num> ReduceOp<T> for $name {
-            type Acc = T;
+            type Acc = T::Wide;
+            type Output = T;
 
             #[inline(always)]
-            fn identity() -> T {
-                T::$identity
+            fn identity() -> T::Wide {
+                <T::Wide as Num>::$identity
             }
 
             #[inline(always)]
-            fn lift(x: T) -> T {
-                x
+            fn lift(x: T, _: u64) -> T::Wide {
+                x.widen()
             }
 
             #[inline(always)]
-            fn combine(a: T, b: T) -> T {
+            fn combine(a: T::Wide, b: T::Wide) -> T::Wide {
                 a.$method(b)
+            }
+
+            #[inline(always)]
+            fn finish(acc: T::Wide, _: u64) -> T {
+                T::narrow(acc)
             }
         }
     )*};
@@ -108,29 +180,75 @@ binary_ops! {
     Maximum = max;
 }
 
+/// `a` to the power of `b`.
+#[derive(Clone, Copy, Debug)]
+pub struct Pow;
+
+impl<T: Num> BinaryOp<T> for Pow {
+    const LONG: bool = true;
+
+    #[inline(always)]
+    fn apply(a: T, b: T) -> T {
+        a.pow(b)
+    }
+}
+
+macro_rules! compare_ops {
+    ($($(#[$doc:meta])* $name:ident = $operator:tt;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        impl<T: Num> CompareOp<T> for $name {
+            #[inline(always)]
+            fn holds(a: T, b: T) -> bool {
+                a.widen() $operator b.widen()
+            }
+        }
+    )*};
+}
+
+compare_ops! {
+    /// `a = b`: not for NaN, and −0 equals 0.
+    Equal = ==;
+    /// `a ≠ b`: also where either is NaN.
+    NotEqual = !=;
+    /// `a < b`
+    Less = <;
+    /// `a ≤ b`
+    LessEqual = <=;
+    /// `a > b`
+    Greater = >;
+    /// `a ≥ b`
+    GreaterEqual = >=;
+}
+
 unary_ops! {
     /// `−x`
-    Neg: Num = |x| x.neg();
+    Neg = |x| x.neg();
     /// `|x|`
-    Abs: Num = |x| x.abs();
+    Abs = |x| x.abs();
     /// `x²`
-    Square: Num = |x| x.mul(x);
+    Square = |x| x.mul(x);
     /// `max(x, 0)`; NaN stays NaN.
-    Relu: Num = |x| x.max(T::ZERO);
+    Relu = |x| x.max(T::ZERO);
+}
+
+float_ops! {
     /// The square root.
-    Sqrt: Float = |x| x.sqrt();
+    Sqrt = |x| x.sqrt();
     /// `e^x`
-    Exp: Float = |x| x.exp();
+    Exp = |x| x.exp();
     /// The natural logarithm.
-    Ln: Float = |x| x.ln();
+    Ln = |x| x.ln();
     /// The sine of an angle in radians.
-    Sin: Float = |x| x.sin();
+    Sin = |x| x.sin();
     /// The cosine of an angle in radians.
-    Cos: Float = |x| x.cos();
+    Cos = |x| x.cos();
     /// The hyperbolic tangent.
-    Tanh: Float = |x| x.tanh();
+    Tanh = |x| x.tanh();
     /// `1 / (1 + e^−x)`
-    Sigmoid: Float = |x| sigmoid(x);
+    Sigmoid = |x| sigmoid(x);
 }
 
 /// The logistic function. Its denominator overflows for `x` below about −88 (f32), and the quotient is then 0, off by
@@ -141,15 +259,28 @@ fn sigmoid<T: Float>(x: T) -> T {
     one / (one + (-x).exp())
 }
 
-/// The number in another type, as Rust's `as`.
-#[derive(Clone, Copy, Debug)]
-pub struct Cast;
+macro_rules! cast_ops {
+    ($($(#[$doc:meta])* $name:ident: $trait:ident = $method:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
 
-impl<T: CastTo<U>, U> UnaryOp<T, U> for Cast {
-    #[inline(always)]
-    fn apply(x: T) -> U {
-        x.cast()
-    }
+        impl<T: $trait<U>, U> UnaryOp<T, U> for $name {
+            #[inline(always)]
+            fn apply(x: T) -> U {
+                x.$method()
+            }
+        }
+    )*};
+}
+
+cast_ops! {
+    /// The number in another type, as Rust's `as`.
+    Cast: CastTo = cast;
+    /// The nearest integer of another type.
+    CastSaturating: SaturatingCastTo = cast_saturating;
+    /// A float rounded towards zero, modulo 2^bits of an integer type.
+    CastWrapping: WrappingCastTo = cast_wrapping;
 }
 
 reduce_ops! {
@@ -163,25 +294,6 @@ reduce_ops! {
     Max = max from LEAST;
 }
 
-/// The sum in `f64`, whatever the elements are; what a mean is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct WideSum;
-
-impl<T: Num> ReduceOp<T> for WideSum {
-    type Acc = f64;
-
-    #[inline(always)]
-    fn identity() -> f64 {
-        0.0
-    }
-
-    #[inline(always)]
-    fn lift(x: T) -> f64 {
-        x.to_f64()
-    }
-
-    #[inline(always)]
-    fn combine(a: f64, b: f64) -> f64 {
-        a + b
-    }
-}
+pub use crate::reduce::operators::{
+    All, Any, ArgMax, ArgMin, Mean, Moments, Ordered, Ranked, Statistic, Std, Variance,
+};

@@ -28,6 +28,9 @@ pub const fn vec_len(bytes: usize) -> usize {
 
 /// What a kernel does to the elements of its tile.
 pub trait Body {
+    /// Bytes of the largest of the element types, from which the length of vectors follows.
+    const LARGEST: usize;
+
     /// The number of elements: every array that the body accesses has at least so many.
     fn len(&self) -> usize;
 
@@ -46,11 +49,11 @@ pub trait Body {
     fn element(&self, i: usize);
 }
 
-/// Lets this block treat its tile, with vectors of the length that `bytes`, the size of the largest element type, asks
-/// for.
+/// Lets this block treat its tile.
 #[inline(always)]
-pub fn for_tile(bytes: usize, body: &impl Body) {
-    match vec_len(bytes) {
+pub fn for_tile<B: Body>(body: &B) {
+    // A constant, so that the other lengths are not even compiled.
+    match const { vec_len(B::LARGEST) } {
         1 => for_tile_by::<1>(body),
         2 => for_tile_by::<2>(body),
         4 => for_tile_by::<4>(body),

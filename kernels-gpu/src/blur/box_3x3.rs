@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The 3 × 3 box blur of pictures.
+//! The 3 × 3 box blur of pictures of bytes, in one pass.
 //!
 //! Each output is the mean of the pixel and those of its eight neighbours that exist, rounded to nearest, halves up.
 //! `2 C n` bytes moved for `n` pixels of `C` channels; the neighbours come from the cache.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the threads of a block compute together.
+//! Reduction of a value of every thread of a block.
 
 use bytemuck::Pod;
 use cuda_std::prelude::*;
@@ -8,9 +8,9 @@ use cuda_std::prelude::*;
 const MAX_WARPS: usize = 32;
 
 /// Bytes of the largest value that a collective exchanges.
-const MAX_VALUE: usize = 16;
+pub const MAX_VALUE: usize = 32;
 
-/// Combines the `value` of all `THREADS` threads of a one-dimensional block; thread 0 receives the result, the others
+/// Combines the `value`, of at most [`MAX_VALUE`] bytes, of all `THREADS` threads of a one-dimensional block; thread 0 receives the result, the others
 /// `None`.
 ///
 /// Two levels of shuffles, and one shared-memory slot for each warp between them. The order of combination is the same

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which bin an element is in.
+
+use bytemuck::{Pod, Zeroable};
+use cuda_std::prelude::*;
+
+use super::{Sample, Value};
+
+/// The bins, and how a launch counts in them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub struct Plan {
+    /// The lower limit.
+    pub lo: f64,
+    /// The upper limit less the lower one.
+    pub width: f64,
+    /// `width / bins`
+    pub step: f64,
+    /// The least element that is counted.
+    pub first: f64,
+    /// The greatest element that is counted.
+    pub last: f64,
+    /// Bins per unit, about: what [`Sample::position`] multiplies with.
+    pub scale: f64,
+    /// The position of `first`, about: what [`Sample::position`] of integers adds.
+    pub offset: f64,
+    /// An element at position `p` is not below its bin `k = min(⌊p⌋, bins − 1)` if `p − k > below`, …
+    pub below: f32,
+    /// … and not above it if `p − k < above`.
+    pub above: f32,
+    /// The number of bins of a channel.
+    pub bins: u32,
+    /// The number of channels.
+    pub channels: u32,
+    /// The number of private counters of a block.
+    pub counters: u32,
+    /// The copies of each: a power of two, 32 at most.
+    pub copies: u32,
+}
+
+cuda_std::kernel_param!(Plan);
+
+impl Plan {
+    /// Edge `k` of bins of equal width, the lower one of bin `k`, as NumPy's `linspace` computes it; `k < bins`.
+    #[inline(always)]
+    pub fn edge<T: Sample>(&self, k: u32) -> f64 {
+        let distance = if self.step == 0.0 {
+            // The step of a range of subnormal width may underflow.
+            k as f64 / self.bins as f64 * self.width
+        } else {
+            k as f64 * self.step
+        };
+        T::edge(distance + self.lo)
+    }
+}
+
+/// What a first look says of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quick {
+    /// It is in this bin.
+    Bin(u32),
+    /// It is in none.
+    Outside,
+    /// It needs a second look.
+    Unsure,
+}
+
+/// A rule by which elements are put into bins.
+pub trait Find<T>: 'static {
+    /// Whether each element has a channel.
+    const CHANNELS: bool;
+
+    /// A first look at several elements.
+    fn quick<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [Quick; N];
+
+    /// The bin of an element.
+    fn exact(plan: &Plan, edges: &[T], value: T) -> Option<u32>;
+}
+
+/// Bins of equal width, by NumPy's rule: `edge(k) <= x < edge(k + 1)`, the last one closed.
+///
+/// An element's position, a product that is rounded, is as good as always far enough from the next edge to settle its bin;
+/// [`Plan::below`] and [`Plan::above`] say how far is enough. If it is not, the element is compared with the edges, which
+/// are computed anew.
+#[derive(Clone, Copy, Debug)]
+pub struct Uniform;
+
+/// [`Uniform`] for several channels: element `i` is of channel `i % channels`.
+#[derive(Clone, Copy, Debug)]
+pub struct Channels;
+
+/// Bins between given edges: a binary search in a list of the smallest element of each bin but the first, as far as they
+/// are not greater than `plan.last`.
+#[derive(Clone, Copy, Debug)]
+pub struct Search;
+
+/// A bin for each integer from 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Values;
+
+/// Whether the bins have room for the element; not for NaN.
+#[inline(always)]
+fn is_inside<T: Sample>(plan: &Plan, value: T) -> bool {
+    value >= T::of_f64(plan.first) && value <= T::of_f64(plan.last)
+}
+
+/// The element's position, and the bin that it suggests.
+#[inline(always)]
+fn guess<T: Sample>(plan: &Plan, value: T) -> (f32, u32) {
+    let position = value.position(T::of_f64(plan.first), plan);
+    // Saturating; NaN becomes 0.
+    (position, Ord::min(position as u32, plan.bins.wrapping_sub(1)))
+}
+
+#[inline(always)]
+fn quick_uniform<T: Sample>(plan: &Plan, value: T) -> Quick {
+    if !is_inside(plan, value) {
+        return Quick::Outside;
+    }
+    let (position, bin) = guess(plan, value);
+    let within = position - bin as f32;
+    if within > plan.below && within < plan.above {
+        Quick::Bin(bin)
+    } else {
+        Quick::Unsure
+    }
+}
+
+/// Compares with the edges: two that are next to the guess as a rule, and where the guess is worse than that, those of a
+/// bisection.
+#[inline(always)]
+fn exact_uniform<T: Sample>(plan: &Plan, value: T) -> Option<u32> {
+    if !is_inside(plan, value) {
+        return None;
+    }
+    let (_, guess) = guess(plan, value);
+    let value = value.to_f64();
+    // The bin is one of `low .. high`.
+    let (mut low, mut high) = (0, plan.bins);
+    let mut edge = if guess == 0 { 1 } else { guess };
+    let mut tries = 0;
+    while high - low > 1 {
+        let above = value >= plan.edge::<T>(edge);
+        if above {
+            low = edge;
+        } else {
+            high = edge;
+        }
+        tries += 1;
+        edge = if tries > 2 {
+            low + (high - low) / 2
+        } else if above {
+            low + 1
+        } else {
+            high - 1
+        };
+    }
+    Some(low)
+}
+
+impl<T: Sample> Find<T> for Uniform {
+    const CHANNELS: bool = false;
+
+    #[inline(always)]
+    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [Quick; N] {
+        values.map(|value| quick_uniform(plan, value))
+    }
+
+    #[inline(always)]
+    fn exact(plan: &Plan, _: &[T], value: T) -> Option<u32> {
+        exact_uniform(plan, value)
+    }
+}
+
+impl<T: Sample> Find<T> for Channels {
+    const CHANNELS: bool = true;
+
+    #[inline(always)]
+    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [Quick; N] {
+        values.map(|value| quick_uniform(plan, value))
+    }
+
+    #[inline(always)]
+    fn exact(plan: &Plan, _: &[T], value: T) -> Option<u32> {
+        exact_uniform(plan, value)
+    }
+}
+
+impl<T: Sample> Find<T> for Search {
+    const CHANNELS: bool = false;
+
+    /// All elements of the vector go down the list together, so that as many loads are in flight.
+    #[inline(always)]
+    fn quick<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [Quick; N] {
+        // Of the `left` edges from `base` on, those that are at most the value are to be counted. Both halves of an odd
+        // number of edges keep the larger one's length, so that one `left` does for all elements.
+        let mut base = [0usize; N];
+        let mut left = edges.len();
+        while left > 0 {
+            let half = left / 2;
+            // SAFETY: `base + left <= edges.len()` throughout, and `half < left`.
+            let middle: [T; N] = core::array::from_fn(|k| unsafe { edges.load_vec_unchecked::<1>(base[k] + half)[0] });
+            base = core::array::from_fn(|k| {
+                if middle[k] <= values[k] {
+                    base[k] + (left - half)
+                } else {
+                    base[k]
+                }
+            });
+            left = half;
+        }
+        core::array::from_fn(|k| {
+            if is_inside(plan, values[k]) {
+                Quick::Bin(base[k] as u32)
+            } else {
+                Quick::Outside
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn exact(plan: &Plan, edges: &[T], value: T) -> Option<u32> {
+        match Self::quick(plan, edges, [value]) {
+            [Quick::Bin(bin)] => Some(bin),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Value> Find<T> for Values {
+    const CHANNELS: bool = false;
+
+    #[inline(always)]
+    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [Quick; N] {
+        values.map(|value| {
+            if is_inside(plan, value) {
+                Quick::Bin(value.bin())
+            } else {
+                Quick::Outside
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn exact(plan: &Plan, _: &[T], value: T) -> Option<u32> {
+        is_inside(plan, value).then(|| value.bin())
+    }
+}

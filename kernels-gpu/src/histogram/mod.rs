@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Histograms: how many elements lie in each bin.
+//!
+//! Privatisation, as in V. Podlozhnyuk, "Histogram calculation in CUDA" (2007), and CUB's `DeviceHistogram`: each block
+//! counts in its own shared memory, and adds what it has to the global counts at the end. Every element is read once, in
+//! 16-byte loads of which a thread has several in flight; work `n`, bytes moved `n` elements and the counts. Three ways to
+//! count (`MODE` of [`histogram()`]), by the number of counters:
+//!
+//! * [`COLUMNS`], up to [`COLUMN_COUNTERS`] counters: 32 copies of them, one for each lane of a warp, in the memory bank
+//!   of that lane. No two lanes of a warp ever wait for one another, whatever the data.
+//! * [`COPIES`], as long as shared memory has room: as many copies as fit into [`COPIES_LEN`] words, at least one. A
+//!   thread adds a run of equal neighbours at once.
+//! * [`CACHE`], beyond: counts go to global memory, by way of a small hash table in shared memory that keeps the counts
+//!   of the bins it has met first, so that few distinct bins do not queue at one address.
+//!
+//! An element of 8 bits is counted by its value, and the 256 values are told their bins when the counts are added up.
+//! Private counts have 32 bits, and are emptied before they can overflow; the global ones have 64.
+
+mod find;
+mod sample;
+mod store;
+
+use core::marker::PhantomData;
+
+use cuda_std::prelude::*;
+
+use crate::tile;
+
+pub use find::{Channels, Find, Plan, Quick, Search, Uniform, Values};
+pub use sample::{Sample, Value};
+pub use store::{CACHE, COLUMN_COUNTERS, COLUMNS, COPIES, COPIES_LEN};
+
+use store::{Counters, Run};
+
+/// Threads of a block.
+pub const THREADS: usize = 256;
+
+/// Blocks that a multiprocessor holds at a time at least, and that the launch has for each.
+pub const BLOCKS: usize = 3;
+
+/// Elements that a block treats before it empties its private counts, at most: they have 32 bits.
+const PRIVATE_ELEMENTS: usize = 1 << 30;
+
+/// Tiles that a block treats before it empties the hash table, so that it follows the data.
+const CACHE_TILES: usize = 64;
+
+/// Vectors of 16 bytes that a thread has in flight: 8 to 32 elements.
+const fn unroll<T>() -> usize {
+    if size_of::<T>() < 4 { 2 } else { 4 }
+}
+
+/// Elements that a block treats in one step of its loop.
+pub const fn tile_len<T>() -> usize {
+    THREADS * unroll::<T>() * tile::vec_len(size_of::<T>())
+}
+
+/// Adds the number of elements in each bin to `out`: `channels × bins` counts, in C order.
+///
+/// `F` says which bin an element is in: [`Uniform`], [`Channels`], or [`Search`] in the `edges` (the smallest elements of
+/// all bins but the first; the others do not look at them). `MODE` is [`COLUMNS`], [`COPIES`] (both want
+/// `plan.counters * plan.copies` words of dynamic shared memory) or [`CACHE`]. What does not fit into `out` or into the
+/// shared memory is dropped. Blocks have [`THREADS`] threads.
+#[kernel(
+    T = [f32, f64, i32, u8, u16, u32],
+    F = [Uniform, Channels, Search],
+    MODE = [0, 1, 2],
+    max_threads = THREADS,
+    min_blocks = BLOCKS,
+)]
+pub fn histogram<T: Sample, F: Find<T>, const MODE: usize>(x: &[T], plan: Plan, edges: &[T], out: SliceMut<'_, u64>) {
+    count::<T, F, MODE>(x, &plan, edges, out);
+}
+
+/// [`histogram()`] with a bin for each integer from `plan.first` to `plan.last`, neither of them negative: bin `i` is that of
+/// value `i`.
+#[kernel(
+    T = [i32, u8, u16, u32],
+    MODE = [0, 1, 2],
+    max_threads = THREADS,
+    min_blocks = BLOCKS,
+)]
+pub fn bincount<T: Value, const MODE: usize>(x: &[T], plan: Plan, out: SliceMut<'_, u64>) {
+    count::<T, Values, MODE>(x, &plan, &[], out);
+}
+
+/// The extent of the elements: `out[0]` becomes the largest of its value and of `!x.order()`, `out[1]` the largest of its
+/// value and of `x.order()`, for all elements. NaN orders beyond all numbers. Blocks have [`THREADS`] threads.
+#[kernel(T = [f32, f64, i32, u8, u16, u32], max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn extent<T: Sample>(x: &[T], out: SliceMut<'_, u64>) {
+    let (least, greatest) = match const { tile::vec_len(size_of::<T>()) } {
+        2 => thread_extent::<T, 2, 4>(x),
+        4 => thread_extent::<T, 4, 4>(x),
+        8 => thread_extent::<T, 8, 2>(x),
+        _ => thread_extent::<T, 16, 2>(x),
+    };
+    let below = warp::all_reduce(!least.order(), Ord::max);
+    let above = warp::all_reduce(greatest.order(), Ord::max);
+    if warp::lane_id() == 0 && out.len() >= 2 {
+        out.atomic(0).fetch_max(below);
+        out.atomic(1).fetch_max(above);
+    }
+}
+
+/// The smallest and the largest element of this thread's share, which may be empty.
+#[inline(always)]
+fn thread_extent<T: Sample, const N: usize, const U: usize>(x: &[T]) -> (T, T) {
+    let tile = THREADS * U * N;
+    let t = thread::thread_idx_x() as usize;
+    let wide = thread::block_dim_x() as usize == THREADS && x.is_vec_aligned::<N>();
+    let whole = if wide { x.len() / tile * tile } else { 0 };
+    let (mut least, mut greatest) = (T::GREATEST, T::LEAST);
+    let mut start = thread::block_idx_x() as usize * tile;
+    while start < whole {
+        // SAFETY: aligned, as asked above; with THREADS threads, the tile's last vector ends within `whole`.
+        let loaded: [[T; N]; U] =
+            core::array::from_fn(|u| unsafe { x.load_vec_unchecked::<N>(start + (u * THREADS + t) * N) });
+        // By indices that are constants once the loop is unrolled, so that the vectors stay in registers.
+        for i in 0..U * N {
+            let value = loaded[i / N][i % N];
+            least = least.min(value);
+            greatest = greatest.max(value);
+        }
+        start += thread::grid_dim_x() as usize * tile;
+    }
+    let mut i = whole + thread::index_1d();
+    while let Some(&value) = x.get(i) {
+        least = least.min(value);
+        greatest = greatest.max(value);
+        i += thread::stride_1d();
+    }
+    (least, greatest)
+}
+
+/// Counts this block's share of the elements.
+#[inline(always)]
+fn count<T: Sample, F: Find<T>, const MODE: usize>(x: &[T], plan: &Plan, edges: &[T], out: SliceMut<'_, u64>) {
+    let share = Share::<T, F, MODE> {
+        x,
+        plan: *plan,
+        edges,
+        counters: Counters::new(plan, out),
+        _find: PhantomData,
+    };
+    match const { tile::vec_len(size_of::<T>()) } {
+        2 => share.count::<2, 4>(),
+        4 => share.count::<4, 4>(),
+        8 => share.count::<8, 2>(),
+        _ => share.count::<16, 2>(),
+    }
+}
+
+/// What a thread counts, by which rule, and where.
+struct Share<'a, T, F, const MODE: usize> {
+    x: &'a [T],
+    plan: Plan,
+    edges: &'a [T],
+    counters: Counters<'a, MODE>,
+    _find: PhantomData<F>,
+}
+
+impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
+    /// Whether the private counts are those of values, and not of bins.
+    const BY_VALUE: bool = T::VALUES != 0 && MODE != CACHE;
+
+    /// Counts the block's tiles, and now and then adds the private counts to the global ones. Which way the loops go is
+    /// the same for all threads of the block.
+    #[inline(always)]
+    fn count<const N: usize, const U: usize>(&self) {
+        let tile = THREADS * U * N;
+        let period = if MODE == CACHE {
+            CACHE_TILES
+        } else {
+            PRIVATE_ELEMENTS / tile
+        };
+        // The bins of the 32 bytes that a thread has in flight would not stay in registers. This leaves bytes in `CACHE`,
+        // which are pictures of more than 64 channels, to go one by one.
+        let wide = thread::block_dim_x() as usize == THREADS
+            && self.x.is_vec_aligned::<N>()
+            && (T::VALUES == 0 || Self::BY_VALUE);
+        let mut start = thread::block_idx_x() as usize * tile;
+        let step = thread::grid_dim_x() as usize * tile;
+        let mut channel = self.channel(start);
+        let channel_step = self.channel(step);
+        self.counters.clear();
+        thread::sync_threads();
+        while start < self.x.len() {
+            let mut tiles = 0;
+            while tiles < period && start < self.x.len() {
+                if wide && self.x.len() - start >= tile {
+                    // SAFETY: aligned, as asked above, and the whole tile is there.
+                    unsafe { self.vectors::<N, U>(start, channel) };
+                } else {
+                    self.elements(start, Ord::min(tile, self.x.len() - start));
+                }
+                start += step;
+                channel = self.wrapped(channel + channel_step);
+                tiles += 1;
+            }
+            thread::sync_threads();
+            self.counters.merge(|slot| self.bin_of_slot(slot));
+            thread::sync_threads();
+        }
+    }
+
+    /// Counts this thread's vectors of the tile at `start`, whose first element is of channel `channel`.
+    ///
+    /// The elements go by their place in the vectors first: where the number of channels divides the distance of two
+    /// vectors, neighbours are then of one channel, and can be one run.
+    ///
+    /// # Safety
+    ///
+    /// The elements are aligned for vectors of `N`, and all of the tile's exist.
+    #[inline(always)]
+    unsafe fn vectors<const N: usize, const U: usize>(&self, start: usize, channel: u32) {
+        let t = thread::thread_idx_x() as usize;
+        let at = |u: usize| start + (u * THREADS + t) * N;
+        // SAFETY: the caller's promise.
+        let loaded: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.x.load_vec_unchecked::<N>(at(u)) });
+        let mut channels: [u32; U] =
+            core::array::from_fn(|u| self.wrapped(channel + self.channel_32(((u * THREADS + t) * N) as u32)));
+        let found: [[Quick; N]; U] = core::array::from_fn(|u| self.quick(loaded[u]));
+        let mut run = Run::new();
+        let mut unsure = 0u32;
+        for j in 0..N {
+            for u in 0..U {
+                match found[u][j] {
+                    Quick::Bin(bin) => {
+                        let slot = self.slot(channels[u], bin);
+                        run.push(&self.counters, slot);
+                    }
+                    Quick::Outside => {}
+                    Quick::Unsure => unsure |= 1 << (j * U + u),
+                }
+            }
+            channels = core::array::from_fn(|u| self.wrapped(channels[u] + 1));
+        }
+        // Few, as a rule: read once more, which the cache answers, so that the long way is compiled once.
+        while unsure != 0 {
+            let place = unsure.trailing_zeros() as usize;
+            unsure &= unsure - 1;
+            self.element(&mut run, at(place % U) + place / U);
+        }
+        run.finish(&self.counters);
+    }
+
+    /// Counts this thread's elements of a tile of `len` elements at `start`, one by one.
+    #[inline(always)]
+    fn elements(&self, start: usize, len: usize) {
+        let mut run = Run::new();
+        let mut i = thread::thread_idx_x() as usize;
+        while i < len {
+            self.element(&mut run, start + i);
+            i += thread::block_dim_x() as usize;
+        }
+        run.finish(&self.counters);
+    }
+
+    /// Counts element `i`.
+    #[inline(always)]
+    fn element(&self, run: &mut Run<MODE>, i: usize) {
+        if let Some(&value) = self.x.get(i)
+            && let Some(bin) = self.exact(value)
+        {
+            run.push(&self.counters, self.slot(self.channel(i), bin));
+        }
+    }
+
+    /// What can be said quickly of the bins (or values) of a vector.
+    #[inline(always)]
+    fn quick<const N: usize>(&self, values: [T; N]) -> [Quick; N] {
+        if Self::BY_VALUE {
+            values.map(|value| Quick::Bin(value.value_index()))
+        } else {
+            F::quick(&self.plan, self.edges, values)
+        }
+    }
+
+    /// The bin (or value) of an element.
+    #[inline(always)]
+    fn exact(&self, value: T) -> Option<u32> {
+        if Self::BY_VALUE {
+            Some(value.value_index())
+        } else {
+            F::exact(&self.plan, self.edges, value)
+        }
+    }
+
+    /// The counter for a bin (or value) in a channel.
+    #[inline(always)]
+    fn slot(&self, channel: u32, bin: u32) -> u32 {
+        let stride = if Self::BY_VALUE { T::VALUES } else { self.plan.bins };
+        if F::CHANNELS { channel * stride + bin } else { bin }
+    }
+
+    /// The bin of all channels' bins that a private counter is for.
+    #[inline(always)]
+    fn bin_of_slot(&self, slot: u32) -> Option<u32> {
+        if !Self::BY_VALUE {
+            return Some(slot);
+        }
+        // 256 values: masks and shifts.
+        let (channel, value) = (slot / T::VALUES, slot % T::VALUES);
+        let bin = F::exact(&self.plan, self.edges, T::of_value_index(value))?;
+        Some(if F::CHANNELS {
+            channel * self.plan.bins + bin
+        } else {
+            bin
+        })
+    }
+
+    /// The channel of element `i`.
+    #[inline(always)]
+    fn channel(&self, i: usize) -> u32 {
+        if F::CHANNELS && self.plan.channels != 0 {
+            (i % self.plan.channels as usize) as u32
+        } else {
+            0
+        }
+    }
+
+    /// The channel of an element whose number has 32 bits.
+    #[inline(always)]
+    fn channel_32(&self, i: u32) -> u32 {
+        if F::CHANNELS && self.plan.channels != 0 {
+            i % self.plan.channels
+        } else {
+            0
+        }
+    }
+
+    /// The channel for a sum of two channels.
+    #[inline(always)]
+    fn wrapped(&self, channel: u32) -> u32 {
+        if F::CHANNELS && channel >= self.plan.channels {
+            channel - self.plan.channels
+        } else {
+            channel
+        }
+    }
+}

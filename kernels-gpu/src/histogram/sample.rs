@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The elements that are counted.
+
+use crate::num::Num;
+
+use super::Plan;
+
+/// An element type of histograms.
+pub trait Sample: Num {
+    /// The number of values, where they are so few that a block counts them instead of bins; otherwise 0.
+    const VALUES: u32;
+
+    /// The edge that elements are compared with, for an edge that was computed in `f64`.
+    fn edge(edge: f64) -> f64;
+
+    /// The number that is this `f64`, which is one of this type.
+    fn of_f64(value: f64) -> Self;
+
+    /// About the distance to `first`, in bins, for elements that are not smaller: never decreasing from one element to the
+    /// next larger one, and the same on every machine.
+    fn position(self, first: Self, plan: &Plan) -> f32;
+
+    /// A number that is ordered as the elements are; −0 is below 0, and NaN is beyond all other floats.
+    fn order(self) -> u64;
+
+    /// The element that has this [`order`](Self::order).
+    fn of_order(order: u64) -> Self;
+
+    /// The number of this value among the [`VALUES`](Self::VALUES); 0 where they are not counted.
+    fn value_index(self) -> u32;
+
+    /// The value of that number.
+    fn of_value_index(index: u32) -> Self;
+}
+
+/// An integer that can be a bin's number.
+pub trait Value: Sample {
+    /// The number itself, if it is not negative.
+    fn bin(self) -> u32;
+}
+
+macro_rules! integers {
+    ($($type:ident: $values:literal values, order is xor $flip:literal of $bits:ident;)*) => {$(
+        impl Sample for $type {
+            const VALUES: u32 = $values;
+
+            #[inline(always)]
+            fn edge(edge: f64) -> f64 {
+                edge
+            }
+
+            #[inline(always)]
+            fn of_f64(value: f64) -> Self {
+                value as Self
+            }
+
+            // The distance is exact, and does not overflow as an unsigned number.
+            #[inline(always)]
+            fn position(self, first: Self, plan: &Plan) -> f32 {
+                (self.wrapping_sub(first) as $bits as u32) as f32 * plan.scale as f32 + plan.offset as f32
+            }
+
+            #[inline(always)]
+            fn order(self) -> u64 {
+                (self as $bits ^ $flip) as u64
+            }
+
+            #[inline(always)]
+            fn of_order(order: u64) -> Self {
+                (order as $bits ^ $flip) as Self
+            }
+
+            #[inline(always)]
+            fn value_index(self) -> u32 {
+                if $values == 0 { 0 } else { self as u32 }
+            }
+
+            #[inline(always)]
+            fn of_value_index(index: u32) -> Self {
+                index as Self
+            }
+        }
+
+        impl Value for $type {
+            #[inline(always)]
+            fn bin(self) -> u32 {
+                self as u32
+            }
+        }
+    )*};
+}
+
+macro_rules! floats {
+    ($($type:ident: $bits:ident, position is |$x:ident, $first:ident, $plan:ident| $position:expr;)*) => {$(
+        impl Sample for $type {
+            const VALUES: u32 = 0;
+
+            #[inline(always)]
+            fn edge(edge: f64) -> f64 {
+                edge as Self as f64
+            }
+
+            #[inline(always)]
+            fn of_f64(value: f64) -> Self {
+                value as Self
+            }
+
+            #[inline(always)]
+            fn position(self, $first: Self, $plan: &Plan) -> f32 {
+                let $x = self;
+                $position
+            }
+
+            // Negative floats are ordered against their bits.
+            #[inline(always)]
+            fn order(self) -> u64 {
+                const SIGN: $bits = 1 << ($bits::BITS - 1);
+                let bits = self.to_bits();
+                (if bits & SIGN == 0 { bits | SIGN } else { !bits }) as u64
+            }
+
+            #[inline(always)]
+            fn of_order(order: u64) -> Self {
+                const SIGN: $bits = 1 << ($bits::BITS - 1);
+                let bits = order as $bits;
+                Self::from_bits(if bits & SIGN == 0 { !bits } else { bits & !SIGN })
+            }
+
+            #[inline(always)]
+            fn value_index(self) -> u32 {
+                0
+            }
+
+            #[inline(always)]
+            fn of_value_index(_: u32) -> Self {
+                0.0
+            }
+        }
+    )*};
+}
+
+integers! {
+    u8: 256 values, order is xor 0 of u8;
+    u16: 0 values, order is xor 0 of u16;
+    u32: 0 values, order is xor 0 of u32;
+    i32: 0 values, order is xor 0x8000_0000 of u32;
+}
+floats! {
+    f32: u32, position is |x, first, plan| (x - first) * plan.scale as f32;
+    f64: u64, position is |x, first, plan| ((x - first) * plan.scale) as f32;
+}

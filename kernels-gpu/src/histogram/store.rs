@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a block counts.
+
+use cuda_std::prelude::*;
+
+use super::Plan;
+
+/// A way to count: 32 copies of each counter.
+pub const COLUMNS: usize = 0;
+
+/// A way to count: some copies of each counter.
+pub const COPIES: usize = 1;
+
+/// A way to count: a hash table in shared memory before global counters.
+pub const CACHE: usize = 2;
+
+/// The most counters for [`COLUMNS`]: they take 32 KiB.
+pub const COLUMN_COUNTERS: usize = 256;
+
+/// The words of shared memory that all copies together may take in [`COPIES`], unless one copy alone takes more.
+pub const COPIES_LEN: usize = 8192;
+
+/// The entries of the hash table, as a power of two.
+const CACHE_BITS: u32 = 11;
+
+/// The entries of the hash table: 16 KiB.
+const CACHE_LEN: usize = 1 << CACHE_BITS;
+
+/// What an entry of the hash table says that is for no counter. Counter number 2^32 − 1, which might exist, is not cached.
+const FREE: u32 = u32::MAX;
+
+/// The counters of a block, and behind them the global ones.
+pub(super) struct Counters<'a, const MODE: usize> {
+    /// The copies of one counter side by side; for [`CACHE`], nothing.
+    private: Shared<u32>,
+    /// For [`CACHE`]: the counter that an entry is for, …
+    tags: Shared<u32>,
+    /// … and its count.
+    counts: Shared<u32>,
+    counters: u32,
+    /// The copies, less one.
+    copies: u32,
+    /// The same, but not known to the compiler in [`COLUMNS`] either: where it would unroll a loop over the copies, at the
+    /// cost of registers.
+    copies_of_plan: u32,
+    lane: u32,
+    out: SliceMut<'a, u64>,
+}
+
+impl<'a, const MODE: usize> Counters<'a, MODE> {
+    #[inline(always)]
+    pub(super) fn new(plan: &Plan, out: SliceMut<'a, u64>) -> Self {
+        let (private, tags, counts) = if MODE == CACHE {
+            let tags = shared_array![u32; CACHE_LEN];
+            (tags, tags, shared_array![u32; CACHE_LEN])
+        } else {
+            let private = cuda_std::shared::dynamic();
+            (private, private, private)
+        };
+        Self {
+            private,
+            tags,
+            counts,
+            counters: plan.counters,
+            copies: if MODE == COLUMNS {
+                31
+            } else {
+                plan.copies.wrapping_sub(1) & 31
+            },
+            copies_of_plan: plan.copies.wrapping_sub(1) & 31,
+            lane: thread::thread_idx_x() % 32,
+            out,
+        }
+    }
+
+    /// Makes all private counts 0. The block's threads wait for one another before the next use.
+    #[inline(always)]
+    pub(super) fn clear(&self) {
+        let mut i = thread::thread_idx_x() as usize;
+        let (end, value) = if MODE == CACHE {
+            (CACHE_LEN, FREE)
+        } else {
+            let words = self.counters as usize * (self.copies as usize + 1);
+            (Ord::min(words, self.private.len()), 0)
+        };
+        while i < end {
+            // SAFETY (of both): less than `end`, which is at most the length.
+            unsafe { self.private.set_unchecked(i, value) };
+            if MODE == CACHE {
+                unsafe { self.counts.set_unchecked(i, 0) };
+            }
+            i += thread::block_dim_x() as usize;
+        }
+    }
+
+    /// Adds `count` to counter `slot`.
+    #[inline(always)]
+    pub(super) fn add(&self, slot: u32, count: u32) {
+        if MODE == CACHE {
+            // Fibonacci hashing: bins at any regular distance spread over the table.
+            let entry = (slot.wrapping_mul(0x9e37_79b9) >> (32 - CACHE_BITS)) as usize;
+            if slot != FREE && self.claim(entry, slot) {
+                self.counts.atomic(entry).fetch_add(count);
+            } else {
+                self.add_global(slot, u64::from(count));
+            }
+        } else {
+            let i = (slot * (self.copies + 1) + (self.lane & self.copies)) as usize;
+            if i < self.private.len() {
+                self.private.atomic(i).fetch_add(count);
+            }
+        }
+    }
+
+    /// Whether the entry is for counter `slot`, or was free and is now.
+    #[inline(always)]
+    fn claim(&self, entry: usize, slot: u32) -> bool {
+        let tag = self.tags.atomic(entry);
+        let seen = tag.load();
+        if seen != FREE {
+            return seen == slot;
+        }
+        let before = tag.compare_exchange(FREE, slot);
+        before == FREE || before == slot
+    }
+
+    #[inline(always)]
+    fn add_global(&self, slot: u32, count: u64) {
+        if (slot as usize) < self.out.len() {
+            self.out.atomic(slot as usize).fetch_add(count);
+        }
+    }
+
+    /// Adds the private counts to the global ones, and makes them 0; counter `slot` is for the global counter
+    /// `target(slot)`. The block's threads wait for one another before and after.
+    #[inline(always)]
+    pub(super) fn merge(&self, target: impl Fn(u32) -> Option<u32>) {
+        let t = thread::thread_idx_x();
+        let threads = thread::block_dim_x();
+        let end = if MODE == CACHE { CACHE_LEN as u32 } else { self.counters };
+        let mut slot = t;
+        while slot < end {
+            if MODE == CACHE {
+                let (tag, count) = self.take_entry(slot as usize);
+                if tag != FREE {
+                    self.add_global(tag, u64::from(count));
+                }
+            } else {
+                let count = self.take(slot);
+                if count != 0
+                    && let Some(target) = target(slot)
+                {
+                    self.add_global(target, u64::from(count));
+                }
+            }
+            slot += threads;
+        }
+    }
+
+    /// The sum of the copies of a counter, which become 0. Neighbouring threads start at different copies, so that they
+    /// are in different banks.
+    #[inline(always)]
+    fn take(&self, slot: u32) -> u32 {
+        let mut sum = 0;
+        let mut copy = 0;
+        while copy <= self.copies_of_plan {
+            let i = (slot * (self.copies_of_plan + 1) + ((copy + self.lane) & self.copies_of_plan)) as usize;
+            if i < self.private.len() {
+                sum += self.private.get(i);
+                self.private.set(i, 0);
+            }
+            copy += 1;
+        }
+        sum
+    }
+
+    /// What an entry of the hash table says; it becomes free.
+    #[inline(always)]
+    fn take_entry(&self, entry: usize) -> (u32, u32) {
+        if entry >= CACHE_LEN {
+            return (FREE, 0);
+        }
+        let taken = (self.tags.get(entry), self.counts.get(entry));
+        self.tags.set(entry, FREE);
+        self.counts.set(entry, 0);
+        taken
+    }
+}
+
+/// A run of elements of one bin that a thread has seen and not yet counted. In [`COLUMNS`], where nothing is gained by
+/// waiting, each element is counted at once.
+pub(super) struct Run<const MODE: usize> {
+    slot: u32,
+    len: u32,
+}
+
+impl<const MODE: usize> Run<MODE> {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self { slot: 0, len: 0 }
+    }
+
+    /// The next element is of this counter.
+    #[inline(always)]
+    pub(super) fn push(&mut self, counters: &Counters<'_, MODE>, slot: u32) {
+        if MODE == COLUMNS {
+            counters.add(slot, 1);
+        } else if self.len != 0 && self.slot == slot {
+            self.len += 1;
+        } else {
+            self.finish(counters);
+            self.slot = slot;
+            self.len = 1;
+        }
+    }
+
+    /// Counts the run.
+    #[inline(always)]
+    pub(super) fn finish(&mut self, counters: &Counters<'_, MODE>) {
+        if self.len != 0 {
+            counters.add(self.slot, self.len);
+            self.len = 0;
+        }
+    }
+}

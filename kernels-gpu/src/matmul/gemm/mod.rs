@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Matrix times matrix: `C ← α A B + β C`, where `A` is m × k, `B` is k × n, and `C` is m × n in C order.
+//!
+//! The tiled product of CUTLASS ("CUTLASS: Fast linear algebra in CUDA C++", NVIDIA 2017) without tensor cores. A block
+//! computes one tile of `C`, of 16 `TM` × 16 `TN` elements: it walks along k in steps of `BK`, brings the tiles of `A` and
+//! `B` to shared memory, both with the axis k outermost, and each thread accumulates `TM` × `TN` elements in registers,
+//! for which it reads only `TM + TN` elements of shared memory a step, 16 bytes at a time. Shared memory is double
+//! buffered: the loads of the next tiles are in flight while the present ones are multiplied, and one barrier a step
+//! suffices. Lines of shared memory are 16 bytes longer than the tile, so that operands which lie along k are transposed
+//! on their way in with fewer bank conflicts.
+//!
+//! Work `2 m n k`; elements moved from global memory `m n k (1 / (16 TM) + 1 / (16 TN))` and `m n` (twice that if β is not
+//! 0). Every element of `C` is one chain of fused multiply-adds in the order of k, whatever the tile: the same bits on
+//! every device. Error of an element of `A B`: at most `k u Σ|a||b|` to first order in the unit roundoff `u` (N. Higham,
+//! "Accuracy and Stability of Numerical Algorithms", 3.5).
+
+mod load;
+mod thread_tile;
+
+use cuda_std::prelude::*;
+
+use self::load::Loader;
+use self::thread_tile::{Position, unroll};
+use super::{MulAdd, scaled, span};
+
+/// Threads of a block: 16 × 16.
+pub const THREADS: usize = SIDE * SIDE;
+
+/// Threads along each side of a block's tile.
+const SIDE: usize = 16;
+
+/// Rows of tiles that blocks of neighbouring numbers share: they walk down such a group before they go right, so that
+/// the tiles of `A` and `B` which run at the same time are few, and stay in the L2 cache.
+const GROUP: u32 = 8;
+
+/// Blocks that a multiprocessor holds at a time: 128 registers a thread.
+pub const BLOCKS: usize = 2;
+
+/// The size of a block's tile, for numbers of type `T`.
+pub trait Size<T>: 'static {
+    /// Rows and columns of a block's tile.
+    const BLOCK_TILE: [usize; 2];
+
+    /// Computes this block's tile.
+    #[doc(hidden)]
+    fn run<A: Layout, B: Layout>(product: &Product<'_, T>);
+}
+
+/// 128 × 128 elements, or 128 × 64 of 8 bytes: the fewest bytes moved, for matrices with a tile for every multiprocessor.
+#[derive(Clone, Copy, Debug)]
+pub struct Large;
+
+/// 64 × 64 elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Medium;
+
+/// 32 × 32 elements: the most blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Small;
+
+/// `size: type, bytes, a thread's tile TM × TN, step BK along k, elements V of 16 bytes and F of a thread's wide access to
+/// shared memory, elements NA and NB of the tiles of A and B that a thread loads`
+macro_rules! sizes {
+    ($($size:ty: $type:ty, $bytes:literal, $tm:literal x $tn:literal, $bk:literal, $v:literal $f:literal, $na:literal $nb:literal;)*) => {$(
+        impl Size<$type> for $size {
+            const BLOCK_TILE: [usize; 2] = [SIDE * $tm, SIDE * $tn];
+
+            #[inline(always)]
+            fn run<A: Layout, B: Layout>(product: &Product<'_, $type>) {
+                const {
+                    assert!(size_of::<$type>() == $bytes && $v * $bytes == 16);
+                    assert!($tm * SIDE * $bk == $na * THREADS && $tn * SIDE * $bk == $nb * THREADS);
+                    assert!($na % $v == 0 && $nb % $v == 0 && $tm % $f == 0 && $tn % $f == 0);
+                }
+                let tiles = shared_array![u64; storage($tm, $tn, $bk, $bytes)].cast();
+                product.run::<A, B, $tm, $tn, { SIDE * $tm }, { SIDE * $tn }, $bk, $v, $f, $na, $nb>(tiles);
+            }
+        }
+    )*};
+}
+
+sizes! {
+    Large: f32, 4, 8 x 8, 8, 4 4, 4 4;
+    Large: i32, 4, 8 x 8, 8, 4 4, 4 4;
+    Large: f64, 8, 8 x 4, 8, 2 2, 4 2;
+    Medium: f32, 4, 4 x 4, 16, 4 4, 4 4;
+    Medium: i32, 4, 4 x 4, 16, 4 4, 4 4;
+    Medium: f64, 8, 4 x 4, 8, 2 2, 2 2;
+    Small: f32, 4, 2 x 2, 32, 4 2, 4 4;
+    Small: i32, 4, 2 x 2, 32, 4 2, 4 4;
+    Small: f64, 8, 2 x 2, 16, 2 2, 2 2;
+}
+
+/// Along which axis of an operand neighbouring threads load. Either is right for any strides; the one whose stride is 1
+/// is fast.
+pub trait Layout: 'static {
+    /// Whether it is k, the axis that is summed over.
+    const ALONG_K: bool;
+}
+
+/// Along k: `A` in C order, or `B` in Fortran order.
+#[derive(Clone, Copy, Debug)]
+pub struct KMajor;
+
+/// Along the rows of `A` or the columns of `B`: `A` in Fortran order, or `B` in C order.
+#[derive(Clone, Copy, Debug)]
+pub struct MnMajor;
+
+impl Layout for KMajor {
+    const ALONG_K: bool = true;
+}
+
+impl Layout for MnMajor {
+    const ALONG_K: bool = false;
+}
+
+/// The shape of a product, and where the elements of its operands lie.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Products in the batch.
+    pub batch: usize,
+    /// The first product of the launch: a batch can be larger than a grid along z.
+    pub first: usize,
+    /// Rows of `A` and `C`.
+    pub m: usize,
+    /// Columns of `B` and `C`.
+    pub n: usize,
+    /// Columns of `A` and rows of `B`.
+    pub k: usize,
+    /// `A`'s strides in elements: from product to product of the batch, along m, along k.
+    pub a: [usize; 3],
+    /// `B`'s strides in elements: from product to product of the batch, along n, along k.
+    pub b: [usize; 3],
+}
+
+// SAFETY (of both): eleven `usize` in a `repr(C)` structure, without padding.
+unsafe impl bytemuck::Zeroable for Shape {}
+unsafe impl bytemuck::Pod for Shape {}
+cuda_std::kernel_param!(Shape);
+
+impl Shape {
+    /// Whether the operands lie within arrays of these lengths, and the result fills no more than `c` elements.
+    #[inline(always)]
+    fn fits(&self, a: usize, b: usize, c: usize) -> bool {
+        let within = |span: Option<usize>, len| span.is_some_and(|span| span <= len);
+        let elements = self.batch.checked_mul(self.m).and_then(|rows| rows.checked_mul(self.n));
+        within(span([self.batch, self.m, self.k], self.a), a)
+            && within(span([self.batch, self.n, self.k], self.b), b)
+            && within(elements, c)
+    }
+}
+
+/// `C ← alpha · A B + beta · C` for each product of the batch; where `beta` is 0, `C` is not read.
+///
+/// `c` has the products one after another, each in C order. The grid has in x as many blocks, of [`THREADS`] threads, as
+/// `C` has tiles of [`Size::BLOCK_TILE`] elements, and in z as many as it has products, from `first` on. Where the operands
+/// do not lie within their arrays, nothing is written.
+#[kernel(
+    T = [f32, f64, i32],
+    S = [Large, Medium, Small],
+    A = [KMajor, MnMajor],
+    B = [KMajor, MnMajor],
+    max_threads = THREADS,
+    min_blocks = BLOCKS,
+)]
+pub fn gemm<T: MulAdd, S: Size<T>, A: Layout, B: Layout>(
+    a: &[T],
+    b: &[T],
+    c: SliceMut<'_, T>,
+    shape: Shape,
+    alpha: T,
+    beta: T,
+) {
+    if thread::block_dim_x() as usize != THREADS || !shape.fits(a.len(), b.len(), c.len()) {
+        return;
+    }
+    let product = Product {
+        a,
+        b,
+        c,
+        shape,
+        alpha,
+        beta,
+    };
+    S::run::<A, B>(&product);
+}
+
+/// Elements between a line of a tile in shared memory and the next: 16 bytes more than the tile is wide.
+const fn pitch(thread_side: usize, bytes: usize) -> usize {
+    SIDE * thread_side + 16 / bytes
+}
+
+/// The shared memory for two tiles of each operand, in units of 8 bytes.
+const fn storage(tm: usize, tn: usize, bk: usize, bytes: usize) -> usize {
+    2 * bk * (pitch(tm, bytes) + pitch(tn, bytes)) * bytes / 8
+}
+
+/// The arguments of the kernel, which fit together.
+pub struct Product<'a, T> {
+    a: &'a [T],
+    b: &'a [T],
+    c: SliceMut<'a, T>,
+    shape: Shape,
+    alpha: T,
+    beta: T,
+}
+
+impl<T: MulAdd> Product<'_, T> {
+    /// Computes this block's tile. One product for a block: in a loop over several, the compiler would keep the addresses of
+    /// all of the thread's elements of `C` in registers from one to the next.
+    ///
+    /// `TM` × `TN`: the thread's tile; `WM` × `WN`: the block's; `BK`: the step along k; `V`: elements of 16 bytes; `F`:
+    /// elements of a wide access to shared memory; `NA`, `NB`: elements of the tiles of `A` and `B` that a thread loads.
+    #[inline(always)]
+    fn run<
+        A: Layout,
+        B: Layout,
+        const TM: usize,
+        const TN: usize,
+        const WM: usize,
+        const WN: usize,
+        const BK: usize,
+        const V: usize,
+        const F: usize,
+        const NA: usize,
+        const NB: usize,
+    >(
+        &self,
+        tiles: Shared<T>,
+    ) {
+        let shape = &self.shape;
+        let (tile_m, tile_n) = tile_of_block(shape.m.div_ceil(WM) as u32, shape.n.div_ceil(WN) as u32);
+        let (row, column) = (tile_m as usize * WM, tile_n as usize * WN);
+        let product = shape.first.saturating_add(thread::block_idx_z() as usize);
+        if product < shape.batch && row < shape.m && column < shape.n {
+            let sums = self.sums::<A, B, TM, TN, WM, WN, BK, V, F, NA, NB>(tiles, product, row, column);
+            self.store::<TM, TN, F>(&sums, product, row, column);
+        }
+    }
+
+    /// This thread's part of the block's tile of `A B`.
+    #[inline(always)]
+    fn sums<
+        A: Layout,
+        B: Layout,
+        const TM: usize,
+        const TN: usize,
+        const WM: usize,
+        const WN: usize,
+        const BK: usize,
+        const V: usize,
+        const F: usize,
+        const NA: usize,
+        const NB: usize,
+    >(
+        &self,
+        tiles: Shared<T>,
+        product: usize,
+        row: usize,
+        column: usize,
+    ) -> [[T; TN]; TM] {
+        let (pitch_a, pitch_b) = (WM + V, WN + V);
+        let (of_b, stage) = ((BK * pitch_a) as u32, (BK * (pitch_a + pitch_b)) as u32);
+        let Shape { m, n, k, .. } = self.shape;
+        let mut from_a = Loader::new::<A, T, WM, BK, V>(self.a, self.shape.a, [product, row], [m, k]);
+        let mut from_b = Loader::new::<B, T, WN, BK, V>(self.b, self.shape.b, [product, column], [n, k]);
+        let position = Position::of_thread();
+
+        let mut sums = [[T::ZERO; TN]; TM];
+        let mut a = from_a.load::<A, T, WM, BK, V, NA>(self.a, k);
+        let mut b = from_b.load::<B, T, WN, BK, V, NB>(self.b, k);
+        let (mut left, mut to) = (k, 0);
+        while left > 0 {
+            from_a.store::<A, T, WM, BK, V, NA>(tiles, to, a);
+            from_b.store::<B, T, WN, BK, V, NB>(tiles, to + of_b, b);
+            thread::sync_threads();
+            if left > BK {
+                a = from_a.load::<A, T, WM, BK, V, NA>(self.a, left - BK);
+                b = from_b.load::<B, T, WN, BK, V, NB>(self.b, left - BK);
+            }
+            let (at_a, at_b) = (to as usize + position.y * F, (to + of_b) as usize + position.x * F);
+            if left >= BK {
+                for d in 0..BK {
+                    thread_tile::step::<T, TM, TN, F>(tiles, at_a + d * pitch_a, at_b + d * pitch_b, &mut sums);
+                }
+                left -= BK;
+            } else {
+                for d in 0..left {
+                    thread_tile::step::<T, TM, TN, F>(tiles, at_a + d * pitch_a, at_b + d * pitch_b, &mut sums);
+                }
+                left = 0;
+            }
+            // Two buffers and one barrier a step: who writes into a buffer has passed the barrier behind its last reads.
+            to = stage - to;
+        }
+        sums
+    }
+
+    /// Puts this thread's part into `C`.
+    #[inline(always)]
+    fn store<const TM: usize, const TN: usize, const F: usize>(
+        &self,
+        sums: &[[T; TN]; TM],
+        product: usize,
+        row: usize,
+        column: usize,
+    ) {
+        let position = Position::of_thread();
+        let (m, n) = (self.shape.m, self.shape.n);
+        let wide = n.is_multiple_of(F) && self.c.is_vec_aligned::<F>();
+        unroll!(TM, i => {
+            let row = row + position.line::<F>(position.y, i);
+            if row < m {
+                let line = (product * m + row) * n;
+                unroll!(TN / F, chunk => {
+                    let first = chunk * F;
+                    let column = column + position.line::<F>(position.x, first);
+                    let values: [T; F] = core::array::from_fn(|j| sums[i][first + j]);
+                    if wide && column < n {
+                        // SAFETY: the row and the column are in C, which `fits` found to lie in `c`; as n is a multiple of
+                        // F, so are `line` and the column, and the whole vector is in the row.
+                        unsafe { self.store_vec(line + column, values) };
+                    } else {
+                        unroll!(F, j => {
+                            if column + j < n {
+                                // SAFETY: the row and the column are in C; a vector of one is aligned like its element.
+                                unsafe { self.store_vec(line + column + j, [values[j]]) };
+                            }
+                        });
+                    }
+                });
+            }
+        });
+    }
+
+    /// Puts finished sums into elements `index .. index + N` of `c`.
+    ///
+    /// # Safety
+    ///
+    /// They are in `c`, and aligned as a vector of `N`.
+    #[inline(always)]
+    unsafe fn store_vec<const N: usize>(&self, index: usize, sums: [T; N]) {
+        let values = if self.beta == T::ZERO {
+            sums.map(|sum| scaled(self.alpha, sum, None))
+        } else {
+            // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
+            let old: [T; N] =
+                unsafe { Slice::from_raw_parts(self.c.as_ptr(), self.c.len()).get_vec_unchecked::<N>(index) };
+            core::array::from_fn(|j| scaled(self.alpha, sums[j], Some((self.beta, old[j]))))
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.c.set_vec_unchecked(index, values) };
+    }
+}
+
+/// The tile of `C` that this block computes, of `rows` × `columns` tiles: down in groups of [`GROUP`] rows of tiles.
+#[inline(always)]
+fn tile_of_block(rows: u32, columns: u32) -> (u32, u32) {
+    let block = thread::block_idx_x();
+    // A grid has less than 2^31 blocks: where this saturates, there is one group.
+    let in_group = Ord::max(columns, 1).saturating_mul(GROUP);
+    let (group, within) = (block / in_group, block % in_group);
+    let first = group * GROUP;
+    let height = Ord::min(rows.saturating_sub(first), GROUP);
+    if height == 0 {
+        // A block beyond the last tile: a row that no matrix has.
+        return (u32::MAX, 0);
+    }
+    (first + within % height, within / height)
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The part of a block's tile that one thread accumulates in registers.
+//!
+//! A thread's lines are not neighbours: they are taken in chunks of `F`, one access of shared memory each, and the chunks
+//! of the 16 threads of a side lie side by side. A warp has 4 × 8 of the threads, so an access of it reads 4 or 8 chunks
+//! in a row, without bank conflicts.
+
+use cuda_std::prelude::*;
+
+use super::super::MulAdd;
+use super::SIDE;
+
+/// Where a thread stands among the 16 × 16 of its block.
+#[derive(Clone, Copy)]
+pub struct Position {
+    /// Along the rows of the tile.
+    pub y: usize,
+    /// Along its columns.
+    pub x: usize,
+}
+
+impl Position {
+    /// That of this thread: a warp is 4 × 8, the block 4 × 2 warps.
+    #[inline(always)]
+    pub fn of_thread() -> Self {
+        let t = thread::thread_idx_x() as usize;
+        let (warp, lane) = (t / 32, t % 32);
+        Self {
+            y: warp / 2 * 4 + lane / 8,
+            x: warp % 2 * 8 + lane % 8,
+        }
+    }
+
+    /// The line of the block's tile that is line `i` of the tile of the thread which is at `at` along that side.
+    #[inline(always)]
+    pub fn line<const F: usize>(self, at: usize, i: usize) -> usize {
+        (i / F * SIDE + at) * F + i % F
+    }
+}
+
+/// Repeats a block of statements, with the loop's variable a constant each time: 8 times at most. What is indexed by it
+/// stays in registers, which a loop that the compiler may choose not to unroll does not promise.
+macro_rules! unroll {
+    ($count:expr, $i:ident => $body:block) => {
+        unroll!(@ $count, $i, $body, 0 1 2 3 4 5 6 7)
+    };
+    (@ $count:expr, $i:ident, $body:block, $($value:literal)*) => {$(
+        if $value < $count {
+            let $i: usize = $value;
+            $body
+        }
+    )*};
+}
+pub(super) use unroll;
+
+/// One position along k: adds the products of `TM` elements of `A`'s tile, the first of which is element `at_a` of shared
+/// memory, and `TN` of `B`'s.
+#[inline(always)]
+pub fn step<T: MulAdd, const TM: usize, const TN: usize, const F: usize>(
+    tiles: Shared<T>,
+    at_a: usize,
+    at_b: usize,
+    sums: &mut [[T; TN]; TM],
+) {
+    let a: [T; TM] = fragment::<T, TM, F>(tiles, at_a);
+    let b: [T; TN] = fragment::<T, TN, F>(tiles, at_b);
+    unroll!(TM, i => {
+        unroll!(TN, j => {
+            sums[i][j] = a[i].mul_add(b[j], sums[i][j]);
+        });
+    });
+}
+
+/// This thread's `N` elements of a line of a tile, the first of which is element `at`.
+#[inline(always)]
+fn fragment<T: MulAdd, const N: usize, const F: usize>(tiles: Shared<T>, at: usize) -> [T; N] {
+    let mut values = [T::ZERO; N];
+    unroll!(N / F, chunk => {
+        // SAFETY: within the line of a tile, whose width is a multiple of `SIDE * F`; `at` is a multiple of `F`, as all
+        // lines and threads' places are, and vectors of `F` are at most 16 bytes, to which the storage is aligned.
+        let vector: [T; F] = unsafe { tiles.get_vec_unchecked(at + chunk * SIDE * F) };
+        unroll!(F, i => {
+            values[chunk * F + i] = vector[i];
+        });
+    });
+    values
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Products of matrices and vectors.
+//!
+//! [`gemm`](mod@gemm) multiplies matrices, one by one or in batches, through tiles in shared memory; [`gemv`](mod@gemv)
+//! multiplies a matrix with a vector, which is a matter of reading the matrix once.
+//!
+//! Operands come as all elements of an array and the strides of a view of it: a transposed, permuted or repeated operand
+//! costs no copy. Numbers are accumulated in their own type by [`MulAdd`], which rounds once.
+
+pub mod gemm;
+pub mod gemv;
+
+use cuda_std::Float;
+
+use crate::num::Num;
+
+/// A number that products of matrices are computed in: `f32`, `f64` or `i32`.
+pub trait MulAdd: Num {
+    /// `self · a + b`, rounded once; integers wrap.
+    fn mul_add(self, a: Self, b: Self) -> Self;
+}
+
+macro_rules! floats {
+    ($($type:ident),*) => {$(
+        impl MulAdd for $type {
+            #[inline(always)]
+            fn mul_add(self, a: Self, b: Self) -> Self {
+                Float::mul_add(self, a, b)
+            }
+        }
+    )*};
+}
+
+floats!(f32, f64);
+
+impl MulAdd for i32 {
+    #[inline(always)]
+    fn mul_add(self, a: Self, b: Self) -> Self {
+        self.wrapping_mul(a).wrapping_add(b)
+    }
+}
+
+/// What becomes of a sum `sum` of products: `alpha · sum`, or `alpha · sum + beta · old`, where the first product is
+/// rounded before the rest is fused; without a `beta`, the old value is not looked at.
+#[inline(always)]
+fn scaled<T: MulAdd>(alpha: T, sum: T, beta_and_old: Option<(T, T)>) -> T {
+    let product = alpha.mul(sum);
+    match beta_and_old {
+        Some((beta, old)) => beta.mul_add(old, product),
+        None => product,
+    }
+}
+
+/// The least length of an array that a view of these lengths and strides lies in, if such an array can be.
+#[inline(always)]
+fn span<const N: usize>(lengths: [usize; N], strides: [usize; N]) -> Option<usize> {
+    let mut last = 0usize;
+    for axis in 0..N {
+        if lengths[axis] == 0 {
+            return Some(0);
+        }
+        last = last.checked_add((lengths[axis] - 1).checked_mul(strides[axis])?)?;
+    }
+    last.checked_add(1)
+}

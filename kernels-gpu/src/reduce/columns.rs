@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Columns: elements that are combined lie `inner` apart, and neighbouring threads have neighbouring columns.
+
+use bytemuck::Pod;
+use cuda_std::fence;
+use cuda_std::prelude::*;
+
+use super::plan::{ColumnPlan, GROUP, THREADS};
+use crate::block::MAX_VALUE;
+use crate::op::ReduceOp;
+
+/// The arrays of a launch.
+pub(super) struct Columns<'a, T, A, R> {
+    pub(super) x: &'a [T],
+    pub(super) plan: ColumnPlan,
+    pub(super) partials: SliceMut<'a, A>,
+    pub(super) counters: SliceMut<'a, u32>,
+    pub(super) out: SliceMut<'a, R>,
+}
+
+/// Where a thread stands: the block's columns, its chunk, and the thread's place in it.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The number of the block's columns among those of all blocks.
+    strip: usize,
+    /// The chunk.
+    part: usize,
+    /// The thread's column in the block.
+    tx: usize,
+    /// The thread's number in the column; at least the height for threads that have none.
+    ty: usize,
+}
+
+impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
+    /// Combines a chunk of the block's columns, and all their chunks if this block is the last of them.
+    ///
+    /// # Safety
+    ///
+    /// `plan.length · plan.inner` does not overflow.
+    #[inline(always)]
+    pub(super) unsafe fn combine<Op: ReduceOp<T, Acc = A, Output = R>, const U: usize>(self) {
+        let (block, chunks) = (thread::block_idx_x(), self.plan.chunks as u32);
+        let (strip, part) = if chunks <= 1 {
+            (block as usize, 0)
+        } else {
+            ((block / chunks) as usize, (block % chunks) as usize)
+        };
+        let (t, width) = (thread::thread_idx_x(), Ord::max(self.plan.width, 1));
+        let at = Place {
+            strip,
+            part,
+            tx: (t % width) as usize,
+            ty: (t / width) as usize,
+        };
+        let column = strip * width as usize + at.tx;
+        // SAFETY: the caller's promise.
+        let mut value = unsafe { self.share::<Op, U>(at) };
+        // The tree above the threads, in levels: a level turns the values of a column that are `left` into as many as there
+        // are groups, in place. The first has a chunk for each group, and a block for each chunk; the others are all done
+        // by the last block of these columns.
+        let (mut left, mut groups, mut group, mut is_last) = (0, chunks as usize, part, false);
+        loop {
+            value = self.fold_threads::<Op>(at, value);
+            if at.ty == 0 && column < self.out.len() {
+                let slot = self.slot(at, group);
+                if groups <= 1 {
+                    self.out.set(column, Op::finish(value, self.plan.count));
+                } else if slot < self.partials.len() {
+                    self.partials.set(slot, value);
+                    // The value is seen by whoever sees the counter after the barrier.
+                    fence::device();
+                }
+            }
+            if groups <= 1 {
+                return;
+            }
+            thread::sync_threads();
+            if is_last {
+                group += 1;
+            } else {
+                is_last = thread::sync_threads_or(t == 0 && self.is_last(strip));
+                if !is_last {
+                    return;
+                }
+                group = groups;
+            }
+            if group >= groups {
+                left = groups;
+                groups = left.div_ceil(GROUP * Ord::max(self.plan.height as usize, 1));
+                group = 0;
+            }
+            value = self.group::<Op>(at, column, group, left);
+        }
+    }
+
+    /// Where the value of chunk or group `group` of the thread's column lies.
+    #[inline(always)]
+    fn slot(&self, at: Place, group: usize) -> usize {
+        (at.strip * self.plan.chunks + group) * self.plan.width as usize + at.tx
+    }
+
+    /// Whether all blocks of these columns have left their values, now that this one has; asked once, by one thread.
+    #[inline(always)]
+    fn is_last(&self, strip: usize) -> bool {
+        if strip >= self.counters.len() {
+            return false;
+        }
+        let before = self.counters.atomic(strip).fetch_add(1);
+        // Whoever sees the last count sees all values, and so do the threads behind the next barrier.
+        fence::device();
+        before == self.plan.chunks as u32 - 1
+    }
+
+    /// This thread's share of its column, combined.
+    ///
+    /// # Safety
+    ///
+    /// As [`combine`](Self::combine).
+    #[inline(always)]
+    unsafe fn share<Op: ReduceOp<T, Acc = A, Output = R>, const U: usize>(&self, at: Place) -> A {
+        let mut acc = Op::identity();
+        let (height, inner) = (self.plan.height as usize, self.plan.inner);
+        let column = at.strip * self.plan.width as usize + at.tx;
+        if at.ty >= height || column >= self.out.len() {
+            return acc;
+        }
+        let (outer, i) = divide(column, inner);
+        let size = self.plan.length * inner;
+        if (outer + 1).checked_mul(size).is_none_or(|end| end > self.x.len()) {
+            return acc;
+        }
+        let base = outer * size + i;
+        let begin = at.part * self.plan.chunk;
+        let end = Ord::min(begin.saturating_add(self.plan.chunk), self.plan.length);
+        let mut r = begin + at.ty;
+        while r + (U - 1) * height < end {
+            // SAFETY: the column is within `x`, as just asked, and the last of these rows is before the column's end.
+            let values: [T; U] =
+                core::array::from_fn(|k| unsafe { *self.x.get_unchecked(base + (r + k * height) * inner) });
+            acc = Op::combine(acc, Op::lift_all(values, r as u64, height as u64));
+            r += U * height;
+        }
+        while r < end {
+            // SAFETY: as above.
+            let value = unsafe { *self.x.get_unchecked(base + r * inner) };
+            acc = Op::combine(acc, Op::lift(value, r as u64));
+            r += height;
+        }
+        acc
+    }
+
+    /// Combines the values of the threads of each column, as a tree; the threads with `ty` 0 receive the results.
+    #[inline(always)]
+    fn fold_threads<Op: ReduceOp<T, Acc = A, Output = R>>(&self, at: Place, value: A) -> A {
+        const { assert!(size_of::<A>() <= MAX_VALUE) };
+        let storage = shared_array![[u64; MAX_VALUE / 8]; THREADS].cast::<A>();
+        let (t, width) = (thread::thread_idx_x() as usize, self.plan.width as usize);
+        let (mut value, mut height) = (value, self.plan.height as usize);
+        while height > 1 {
+            let half = height.div_ceil(2);
+            thread::sync_threads();
+            if at.ty >= half && at.ty < height && t < THREADS {
+                // SAFETY: the storage has an element for each thread.
+                unsafe { storage.set_unchecked(t, value) };
+            }
+            thread::sync_threads();
+            let other = t + half * width;
+            if at.ty + half < height && other < THREADS {
+                value = Op::combine(value, storage.get(other));
+            }
+            height = half;
+        }
+        value
+    }
+
+    /// This thread's share of a group of the values of its column that are left: at most [`GROUP`].
+    #[inline(always)]
+    fn group<Op: ReduceOp<T, Acc = A, Output = R>>(&self, at: Place, column: usize, group: usize, left: usize) -> A {
+        let height = self.plan.height as usize;
+        let mut acc = Op::identity();
+        if at.ty >= height || column >= self.out.len() {
+            return acc;
+        }
+        let end = Ord::min((group + 1) * GROUP * height, left);
+        let mut i = group * GROUP * height + at.ty;
+        while i < end {
+            let slot = self.slot(at, i);
+            if slot < self.partials.len() {
+                acc = Op::combine(acc, self.partials.get(slot));
+            }
+            i += height;
+        }
+        acc
+    }
+}
+
+/// Quotient and remainder, by 32-bit division where that is enough. The divisor is not 0.
+#[inline(always)]
+fn divide(n: usize, by: usize) -> (usize, usize) {
+    if n <= u32::MAX as usize && by <= u32::MAX as usize {
+        let (n, by) = (n as u32, Ord::max(by as u32, 1));
+        ((n / by) as usize, (n % by) as usize)
+    } else {
+        let by = Ord::max(by, 1);
+        (n / by, n % by)
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reduction: elements combined into one by an associative and commutative operator; of a whole array, or along axes.
+//!
+//! Every element is read once, and nothing else but one value for each block. For `n` elements the work is `O(n)` and the span `O(log n)`: the tree of M. Harris,
+//! "Optimizing parallel reduction in CUDA" (2007), with shuffles below the warp and, above the block, the last block to
+//! finish combining the values of all (the CUDA sample "threadFenceReduction"), so that one launch is enough.
+//!
+//! The array is seen as (outer, length, inner), and is combined along its middle axis. Where `inner` is 1, the elements
+//! of a result lie side by side: [`reduce()`] combines such *rows*, a whole array being one. Short ones take a warp or a
+//! part of one; of long ones, a block takes a chunk of tiles, in each of which a thread has four vectors of 16 bytes in
+//! flight, combined in four independent chains. Otherwise [`reduce_columns()`] has neighbouring threads read neighbouring
+//! columns, several threads for each column. Long rows and columns are cut into chunks for as many blocks as keep a
+//! device busy ([`RowPlan`], [`ColumnPlan`]).
+//!
+//! What is combined with what depends on the shape and the size of an element alone, so floats give the same bits on
+//! every run and every device; [`RowPlan::depth`] and [`ColumnPlan::depth`] say how deep the tree is, for error bounds.
+//!
+//! # An operator of one's own
+//!
+//! Both kernels are generic functions: a kernels crate instantiates them for a [`ReduceOp`] of its own by a kernel that
+//! does nothing but call them, with the same launch bounds.
+//!
+//! ```
+//! use cuda_std::prelude::*;
+//! use kernels_gpu::op::ReduceOp;
+//! use kernels_gpu::reduce::{self, BLOCKS, RowPlan, THREADS};
+//!
+//! /// The largest absolute value.
+//! pub struct MaxNorm;
+//!
+//! impl ReduceOp<f32> for MaxNorm {
+//!     type Acc = f32;
+//!     type Output = f32;
+//!
+//!     fn identity() -> f32 {
+//!         0.0
+//!     }
+//!
+//!     fn lift(x: f32, _: u64) -> f32 {
+//!         x.abs()
+//!     }
+//!
+//!     fn combine(a: f32, b: f32) -> f32 {
+//!         Float::maximum(a, b)
+//!     }
+//!
+//!     fn finish(acc: f32, _: u64) -> f32 {
+//!         acc
+//!     }
+//! }
+//!
+//! #[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
+//! pub fn max_norm(
+//!     x: &[f32],
+//!     plan: RowPlan,
+//!     partials: SliceMut<'_, f32>,
+//!     counters: SliceMut<'_, u32>,
+//!     out: SliceMut<'_, f32>,
+//! ) {
+//!     reduce::reduce::<f32, MaxNorm>(x, plan, partials, counters, out);
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! On the host, `x.reduce_with::<max_norm>()` is then the largest absolute value of `x`.
+
+mod columns;
+pub(crate) mod operators;
+mod plan;
+mod rows;
+mod swap;
+
+use bytemuck::Pod;
+use cuda_std::half::{bf16, f16};
+use cuda_std::prelude::*;
+
+use crate::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, ReduceOp, Std, Sum, Variance};
+
+pub use plan::{BLOCKS, ColumnPlan, RowPlan, SHORT, THREADS, tile_len};
+pub use swap::{SWAP_TILE, swap_axes};
+
+/// Combines the rows of `x`, row `i` to element `i` of `out`: elements `i · length .. (i + 1) · length`.
+///
+/// `plan` is [`RowPlan::new`] for as many rows as `out` has elements. Beside the output the kernel wants
+/// [`RowPlan::partials`] values to keep, and [`RowPlan::counters`] counters, which are 0. The launch has
+/// [`RowPlan::blocks`] blocks of [`THREADS`] threads. Where the arrays do not fit the plan, nothing is promised of the
+/// output.
+#[kernel(
+    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    Op = [Sum, Product, Min, Max, Mean, Variance, Std, ArgMin, ArgMax, Any, All],
+    max_threads = THREADS,
+    min_blocks = BLOCKS,
+)]
+pub fn reduce<T: Pod, Op: ReduceOp<T>>(
+    x: &[T],
+    plan: RowPlan,
+    partials: SliceMut<'_, <Op as ReduceOp<T>>::Acc>,
+    counters: SliceMut<'_, u32>,
+    out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
+) {
+    let needed = out.len().checked_mul(plan.length);
+    if thread::block_dim_x() as usize != THREADS || needed.is_none_or(|needed| needed > x.len()) {
+        return;
+    }
+    let rows = rows::Rows {
+        x,
+        plan,
+        partials,
+        counters,
+        out,
+    };
+    // SAFETY: `x` has as many elements, as just asked.
+    unsafe {
+        if plan.is_short() {
+            return rows.short::<Op>();
+        }
+        match const { rows::vec_len::<T>() } {
+            1 => rows.long::<Op, 1>(),
+            2 => rows.long::<Op, 2>(),
+            4 => rows.long::<Op, 4>(),
+            8 => rows.long::<Op, 8>(),
+            _ => rows.long::<Op, 16>(),
+        }
+    }
+}
+
+/// Combines the columns of `x`, an array of shape (outer, length, inner), along its middle axis into `out`, of shape
+/// (outer, inner).
+///
+/// `plan` is [`ColumnPlan::new`] for as many columns as `out` has elements; the rest is as for [`reduce()`].
+#[kernel(
+    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    Op = [Sum, Product, Min, Max, Mean, Variance, Std, ArgMin, ArgMax, Any, All],
+    max_threads = THREADS,
+    min_blocks = BLOCKS,
+)]
+pub fn reduce_columns<T: Pod, Op: ReduceOp<T>>(
+    x: &[T],
+    plan: ColumnPlan,
+    partials: SliceMut<'_, <Op as ReduceOp<T>>::Acc>,
+    counters: SliceMut<'_, u32>,
+    out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
+) {
+    if thread::block_dim_x() as usize != THREADS || plan.length.checked_mul(plan.inner).is_none() {
+        return;
+    }
+    let columns = columns::Columns {
+        x,
+        plan,
+        partials,
+        counters,
+        out,
+    };
+    // SAFETY: the product does not overflow, as just asked.
+    unsafe {
+        match const { plan::in_flight::<T>() } {
+            8 => columns.combine::<Op, 8>(),
+            _ => columns.combine::<Op, 4>(),
+        }
+    }
+}

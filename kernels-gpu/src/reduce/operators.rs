@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Operators of reductions that take more than one function of numbers: moments, positions, and predicates.
+
+use bytemuck::{Pod, Zeroable};
+use cuda_std::Float;
+use cuda_std::half::{bf16, bf16_from_f32, f16, f16_from_f32};
+
+use crate::num::Num;
+use crate::op::{ReduceOp, fold_pairwise};
+
+/// A number that has a mean and a variance.
+pub trait Statistic: Num {
+    /// The type of a mean: the float itself, and `f64` for integers.
+    type Mean: Pod + Send + Sync;
+
+    /// The nearest number of that type.
+    fn mean_from(value: f64) -> Self::Mean;
+}
+
+macro_rules! statistics {
+    ($($type:ty: $mean:ty = $from:expr;)*) => {$(
+        impl Statistic for $type {
+            type Mean = $mean;
+
+            #[inline(always)]
+            fn mean_from(value: f64) -> $mean {
+                let from: fn(f64) -> $mean = $from;
+                from(value)
+            }
+        }
+    )*};
+}
+
+statistics! {
+    f32: f32 = |value| value as f32;
+    f64: f64 = |value| value;
+    f16: f16 = |value| f16_from_f32(rounded_to_odd(value));
+    bf16: bf16 = |value| bf16_from_f32(rounded_to_odd(value));
+    i32: f64 = |value| value;
+    i64: f64 = |value| value;
+    u8: f64 = |value| value;
+    u16: f64 = |value| value;
+    u32: f64 = |value| value;
+    u64: f64 = |value| value;
+}
+
+/// The value as an `f32`, and where that is not exact the neighbour whose last bit is 1. Rounding it to a 16-bit float
+/// then gives what rounding the value at once would (S. Boldo and G. Melquiond, "Emulation of FMA and correctly rounded
+/// sums", 2008), which the nearest `f32` does not.
+#[inline(always)]
+fn rounded_to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let widened = nearest as f64;
+    if widened == value || value.is_nan() {
+        return nearest;
+    }
+    let towards_zero = nearest.to_bits() - u32::from(Float::abs(widened) > Float::abs(value));
+    f32::from_bits(towards_zero | 1)
+}
+
+/// The mean: summed in `f64`, divided by the count, and rounded to [`Statistic::Mean`].
+#[derive(Clone, Copy, Debug)]
+pub struct Mean;
+
+impl<T: Statistic> ReduceOp<T> for Mean {
+    type Acc = f64;
+    type Output = T::Mean;
+
+    #[inline(always)]
+    fn identity() -> f64 {
+        0.0
+    }
+
+    #[inline(always)]
+    fn lift(x: T, _: u64) -> f64 {
+        x.to_f64()
+    }
+
+    #[inline(always)]
+    fn combine(a: f64, b: f64) -> f64 {
+        a + b
+    }
+
+    #[inline(always)]
+    fn finish(acc: f64, count: u64) -> T::Mean {
+        T::mean_from(acc / count as f64)
+    }
+}
+
+/// Number, mean, and sum of the squared deviations from the mean of some elements.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub struct Moments {
+    count: f64,
+    mean: f64,
+    deviations: f64,
+}
+
+impl Moments {
+    const EMPTY: Self = Self {
+        count: 0.0,
+        mean: 0.0,
+        deviations: 0.0,
+    };
+
+    #[inline(always)]
+    fn of<T: Num>(x: T) -> Self {
+        let mean = x.to_f64();
+        Self {
+            count: 1.0,
+            mean,
+            // 0, and NaN where the element is infinite or NaN: so is the variance.
+            // 0, or NaN of what is not finite.
+            #[allow(clippy::eq_op)]
+            deviations: (mean - mean) * (mean - mean),
+        }
+    }
+
+    /// Those of `N` elements, which takes no division by a variable.
+    #[inline(always)]
+    fn of_all<T: Num, const N: usize>(values: [T; N]) -> Self {
+        if !N.is_multiple_of(4) {
+            return fold_pairwise(core::array::from_fn::<_, N, _>(|k| Self::of(values[k])), Self::combine);
+        }
+        let four = |i: usize| Self::of_four([values[i], values[i + 1], values[i + 2], values[i + 3]]);
+        // The counts are constants, and so are the weights.
+        let mut all = four(0);
+        for i in 1..N / 4 {
+            all = Self::combine(all, four(4 * i));
+        }
+        all
+    }
+
+    /// Those of four elements in two passes.
+    #[inline(always)]
+    fn of_four<T: Num>(values: [T; 4]) -> Self {
+        let values: [f64; 4] = core::array::from_fn(|k| values[k].to_f64());
+        let mean = fold_pairwise(values, |a, b| a + b) * 0.25;
+        let squares: [f64; 4] = core::array::from_fn(|k| (values[k] - mean) * (values[k] - mean));
+        Self {
+            count: 4.0,
+            mean,
+            deviations: fold_pairwise(squares, |a, b| a + b),
+        }
+    }
+
+    /// Those of the elements of both (T. Chan, G. Golub, R. LeVeque, "Updating formulae and a pairwise algorithm for
+    /// computing sample variances", 1979).
+    #[inline(always)]
+    fn combine(a: Self, b: Self) -> Self {
+        if b.count == 0.0 {
+            return a;
+        }
+        if a.count == 0.0 {
+            return b;
+        }
+        let count = a.count + b.count;
+        let (delta, weight) = (b.mean - a.mean, b.count / count);
+        Self {
+            count,
+            mean: a.mean + delta * weight,
+            deviations: a.deviations + b.deviations + delta * weight * (delta * a.count),
+        }
+    }
+}
+
+macro_rules! variances {
+    ($($(#[$doc:meta])* $name:ident = |$variance:ident| $result:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        impl<T: Statistic> ReduceOp<T> for $name {
+            type Acc = Moments;
+            type Output = T::Mean;
+
+            #[inline(always)]
+            fn identity() -> Moments {
+                Moments::EMPTY
+            }
+
+            #[inline(always)]
+            fn lift(x: T, _: u64) -> Moments {
+                Moments::of(x)
+            }
+
+            #[inline(always)]
+            fn lift_all<const N: usize>(values: [T; N], _: u64, _: u64) -> Moments {
+                Moments::of_all(values)
+            }
+
+            #[inline(always)]
+            fn combine(a: Moments, b: Moments) -> Moments {
+                Moments::combine(a, b)
+            }
+
+            #[inline(always)]
+            fn finish(acc: Moments, count: u64) -> T::Mean {
+                let $variance = acc.deviations / count as f64;
+                T::mean_from($result)
+            }
+        }
+    )*};
+}
+
+variances! {
+    /// The variance, in one pass: the sum of the squared deviations from the mean, in `f64`, divided by the count that
+    /// [`finish`](ReduceOp::finish) is given, which is the number of elements less the degrees of freedom that are gone.
+    Variance = |variance| variance;
+    /// The standard deviation: the square root of the [`Variance`].
+    Std = |variance| Float::sqrt(variance);
+}
+
+/// A number with a place in the order of its type.
+pub trait Ordered: Num {
+    /// Whether it is not a number.
+    fn is_nan(self) -> bool;
+
+    /// A number that compares as this one does, from 1 to 2^64 − 2 for floats. Both zeros have the same.
+    fn rank(self) -> u64;
+}
+
+macro_rules! ordered_integers {
+    ($($type:ident)*) => {$(
+        impl Ordered for $type {
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                false
+            }
+
+            #[inline(always)]
+            fn rank(self) -> u64 {
+                // The least is 0: for signed integers, the sign bit is turned over.
+                (self as u64).wrapping_sub($type::MIN as u64)
+            }
+        }
+    )*};
+}
+
+/// The bits of a float as an integer that compares as the float does: negative ones are turned over, and come first.
+macro_rules! ordered_floats {
+    ($($type:ident: $float:ident $bits:ident |$x:ident| $wide:expr;)*) => {$(
+        impl Ordered for $type {
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                let $x = self;
+                let wide: $float = $wide;
+                wide.is_nan()
+            }
+
+            #[inline(always)]
+            fn rank(self) -> u64 {
+                const SIGN: $bits = 1 << ($bits::BITS - 1);
+                let $x = self;
+                let wide: $float = $wide;
+                // −0 + 0 is +0.
+                let bits = (wide + 0.0).to_bits();
+                (if bits & SIGN == 0 { bits | SIGN } else { !bits }) as u64
+            }
+        }
+    )*};
+}
+
+ordered_integers!(i32 i64 u8 u16 u32 u64);
+ordered_floats! {
+    f32: f32 u32 |x| x;
+    f64: f64 u64 |x| x;
+    f16: f32 u32 |x| x.widen();
+    bf16: f32 u32 |x| x.widen();
+}
+
+/// An element's rank, and where it stands.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Ranked {
+    rank: u64,
+    index: u64,
+}
+
+impl Ranked {
+    /// Behind every element.
+    const NONE: Self = Self {
+        rank: u64::MAX,
+        index: u64::MAX,
+    };
+
+    /// The one of the lower rank; of equal ones, the first.
+    #[inline(always)]
+    fn first(a: Self, b: Self) -> Self {
+        let b_is_first = b.rank < a.rank || (b.rank == a.rank && b.index < a.index);
+        Self {
+            rank: if b_is_first { b.rank } else { a.rank },
+            index: if b_is_first { b.index } else { a.index },
+        }
+    }
+}
+
+macro_rules! positions {
+    ($($(#[$doc:meta])* $name:ident = |$x:ident| $rank:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        impl<T: Ordered> ReduceOp<T> for $name {
+            type Acc = Ranked;
+            type Output = u64;
+
+            #[inline(always)]
+            fn identity() -> Ranked {
+                Ranked::NONE
+            }
+
+            #[inline(always)]
+            fn lift($x: T, index: u64) -> Ranked {
+                // NaN comes before every number, as in NumPy.
+                let rank = if $x.is_nan() { 0 } else { $rank };
+                Ranked { rank, index }
+            }
+
+            #[inline(always)]
+            fn lift_all<const N: usize>(values: [T; N], first: u64, step: u64) -> Ranked {
+                // Only the number of the element is kept, and from left to right no index need be compared.
+                let rank = |k: usize| <Self as ReduceOp<T>>::lift(values[k], 0).rank;
+                let (mut least, mut number) = (rank(0), 0);
+                for k in 1..N {
+                    let is_less = rank(k) < least;
+                    least = if is_less { rank(k) } else { least };
+                    number = if is_less { k as u32 } else { number };
+                }
+                let index = first + u64::from(number) * step;
+                Ranked { rank: least, index }
+            }
+
+            #[inline(always)]
+            fn combine(a: Ranked, b: Ranked) -> Ranked {
+                Ranked::first(a, b)
+            }
+
+            #[inline(always)]
+            fn finish(acc: Ranked, _: u64) -> u64 {
+                acc.index
+            }
+        }
+    )*};
+}
+
+positions! {
+    /// The index of the smallest element, and of several the first; of the first NaN, if there is one.
+    ArgMin = |x| x.rank();
+    /// The index of the largest element, and of several the first; of the first NaN, if there is one.
+    ArgMax = |x| !x.rank();
+}
+
+macro_rules! predicates {
+    ($($(#[$doc:meta])* $name:ident = $operator:tt from $identity:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        impl<T: Num> ReduceOp<T> for $name {
+            type Acc = u32;
+            type Output = u8;
+
+            #[inline(always)]
+            fn identity() -> u32 {
+                $identity
+            }
+
+            #[inline(always)]
+            fn lift(x: T, _: u64) -> u32 {
+                u32::from(x.widen() != <T::Wide as Num>::ZERO)
+            }
+
+            #[inline(always)]
+            fn combine(a: u32, b: u32) -> u32 {
+                a $operator b
+            }
+
+            #[inline(always)]
+            fn finish(acc: u32, _: u64) -> u8 {
+                acc as u8
+            }
+        }
+    )*};
+}
+
+predicates! {
+    /// 1 if any element is not 0 (NaN is not), else 0.
+    Any = | from 0;
+    /// 1 if no element is 0, else 0.
+    All = & from 1;
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which block combines what: functions of the array's shape and element size alone, so that floats are combined in the
+//! same order on every device.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::tile;
+
+const WARP: usize = cuda_std::warp::WARP_SIZE as usize;
+
+/// Threads of a block.
+pub const THREADS: usize = 256;
+
+/// Blocks that a multiprocessor holds at a time: more registers than that leaves, ptxas need not give a thread.
+pub const BLOCKS: usize = 4;
+
+/// Vectors of 16 bytes that a thread has in flight, each combined in a chain of its own.
+pub(super) const UNROLL: usize = 4;
+
+/// Rows of at most so many elements are combined by a warp or a part of one, longer ones by blocks.
+pub const SHORT: usize = 1024;
+
+/// Blocks that a launch is made of where the tiles are enough for them: several times as many as a device runs at once,
+/// so that all of it is busy to the end.
+const PARTS: usize = 2048;
+
+/// The logarithm of the most tiles that a block combines one after another.
+const LONGEST_CHUNK: u32 = 6;
+
+/// Values of blocks that a thread combines in one level of the tree above the blocks.
+pub(super) const GROUP: usize = 16;
+
+/// The columns of a segment that lie side by side: enough to fill the accesses of a warp.
+const WIDTH: usize = 32;
+
+/// Elements that a block reads in one step of its loop over a row.
+pub const fn tile_len<T>() -> usize {
+    THREADS * UNROLL * tile::vec_len(size_of::<T>())
+}
+
+/// Whether a thread combines its vectors in one chain, since the values are too large to have several in registers.
+pub(super) const fn has_one_chain<A>() -> bool {
+    size_of::<A>() > 16
+}
+
+/// Elements of a column that a thread has in flight.
+pub(super) const fn in_flight<T>() -> usize {
+    if size_of::<T>() <= 2 { 8 } else { 4 }
+}
+
+/// How the rows of an array are combined, each into one value: an array of shape (rows, length) along its last axis, or
+/// a whole array as one row.
+///
+/// A long row is cut into chunks of a power of two of tiles, at most 64, one for each block. There are at most 2048
+/// blocks, unless the rows alone are more or the chunks have reached their limit.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct RowPlan {
+    /// The elements of a row.
+    pub length: usize,
+    /// The elements of a chunk; of the last one, that many or fewer.
+    pub chunk: usize,
+    /// The chunks of a row: at least one.
+    pub chunks: usize,
+    /// The count that [`ReduceOp::finish`](crate::op::ReduceOp::finish) is given.
+    pub count: u64,
+}
+
+/// How the columns of an array are combined, each into one value: an array of shape (outer, length, inner) along its
+/// middle axis. A column has one index for outer and inner.
+///
+/// A block has `width` columns side by side, and `height` threads for each. Long columns are cut into chunks, as rows are.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct ColumnPlan {
+    /// The elements of a column.
+    pub length: usize,
+    /// The distance between neighbours of a column.
+    pub inner: usize,
+    /// The elements of a chunk of a column; of the last one, that many or fewer.
+    pub chunk: usize,
+    /// The chunks of a column: at least one.
+    pub chunks: usize,
+    /// The count that [`ReduceOp::finish`](crate::op::ReduceOp::finish) is given.
+    pub count: u64,
+    /// The columns of a block.
+    pub width: u32,
+    /// The threads of a column.
+    pub height: u32,
+}
+
+cuda_std::kernel_param!(RowPlan, ColumnPlan);
+
+impl RowPlan {
+    /// The plan for `rows` rows of `length` elements of type `T`.
+    pub const fn new<T>(rows: usize, length: usize, count: u64) -> Self {
+        let tiles = length.div_ceil(tile_len::<T>());
+        let log_tiles = if length <= SHORT { 0 } else { log_tiles(tiles, rows) };
+        Self {
+            length,
+            chunk: tile_len::<T>() << log_tiles,
+            chunks: chunks(tiles, log_tiles),
+            count,
+        }
+    }
+
+    /// The blocks of the launch.
+    pub const fn blocks(&self, rows: usize) -> usize {
+        if self.is_short() {
+            rows.div_ceil(THREADS / self.lanes() as usize)
+        } else {
+            rows * self.chunks
+        }
+    }
+
+    /// The values of blocks that the launch keeps until they are combined.
+    pub const fn partials(&self, rows: usize) -> usize {
+        if self.chunks == 1 { 0 } else { rows * self.chunks }
+    }
+
+    /// The counters of the launch, 0 at its start.
+    pub const fn counters(&self, rows: usize) -> usize {
+        if self.chunks == 1 { 0 } else { rows }
+    }
+
+    /// Whether a row is combined by a warp or a part of one.
+    pub(super) const fn is_short(&self) -> bool {
+        self.length <= SHORT
+    }
+
+    /// The lanes of a warp that combine a short row: a power of two, with four elements for each while there are lanes.
+    pub(super) const fn lanes(&self) -> u32 {
+        if self.length > 2 * WARP {
+            WARP as u32
+        } else {
+            self.length.div_ceil(4).next_power_of_two() as u32
+        }
+    }
+
+    /// The most combinations that an element of type `T` goes through when values of type `A` are combined,
+    /// `O(log(length))`: the depth of the tree.
+    ///
+    /// Of a sum with unit roundoff `u`, the error is at most `depth · u · Σ|x|`, to first order (N. Higham, "Accuracy and
+    /// Stability of Numerical Algorithms", 4.2).
+    pub const fn depth<T, A>(&self) -> usize {
+        if self.is_short() {
+            let lanes = self.lanes() as usize;
+            // A chain of fours, each folded in two steps, and the rest of at most three; then the lanes.
+            return self.length / (4 * lanes) + 2 + 3 + ceil_log2(lanes);
+        }
+        let (tile, vector) = (tile_len::<T>(), tile::vec_len(size_of::<T>()));
+        let chunk = if self.chunk < self.length {
+            self.chunk
+        } else {
+            self.length
+        };
+        let chain = if has_one_chain::<A>() { UNROLL } else { 1 };
+        // One value of a vector for each tile (in one chain, all four), and the vector itself, which at the end of the row
+        // is combined one by one; then the chains, the threads, and the blocks.
+        let share = chunk.div_ceil(tile) * chain + vector + ceil_log2(UNROLL) + ceil_log2(THREADS);
+        share + levels(self.chunks, THREADS)
+    }
+}
+
+impl ColumnPlan {
+    /// The plan for `columns` columns of `length` elements of type `T`, which are `inner` apart.
+    pub const fn new<T>(columns: usize, length: usize, inner: usize, count: u64) -> Self {
+        let (width, height) = block_shape(columns, length, inner);
+        let step = in_flight::<T>() * height;
+        let tiles = length.div_ceil(step);
+        let log_tiles = log_tiles(tiles, columns.div_ceil(width));
+        Self {
+            length,
+            inner,
+            chunk: step << log_tiles,
+            chunks: chunks(tiles, log_tiles),
+            count,
+            width: width as u32,
+            height: height as u32,
+        }
+    }
+
+    /// As [`RowPlan::blocks`].
+    pub const fn blocks(&self, columns: usize) -> usize {
+        columns.div_ceil(self.width as usize) * self.chunks
+    }
+
+    /// As [`RowPlan::partials`].
+    pub const fn partials(&self, columns: usize) -> usize {
+        if self.chunks == 1 {
+            0
+        } else {
+            self.blocks(columns) * self.width as usize
+        }
+    }
+
+    /// As [`RowPlan::counters`].
+    pub const fn counters(&self, columns: usize) -> usize {
+        if self.chunks == 1 {
+            0
+        } else {
+            columns.div_ceil(self.width as usize)
+        }
+    }
+
+    /// As [`RowPlan::depth`].
+    pub const fn depth<T>(&self) -> usize {
+        let (height, in_flight) = (self.height as usize, in_flight::<T>());
+        let chunk = if self.chunk < self.length {
+            self.chunk
+        } else {
+            self.length
+        };
+        // A chain of as many as are in flight, each folded, and the rest of fewer than that; then the threads and blocks.
+        let share = chunk / (in_flight * height) + ceil_log2(in_flight) + in_flight - 1 + ceil_log2(height);
+        share + levels(self.chunks, height)
+    }
+}
+
+/// The columns of a block and the threads of each.
+///
+/// The more elements a column has, the more threads, while neighbouring threads still read neighbouring elements: at least
+/// [`WIDTH`] columns side by side, or, where fewer lie together, all of those.
+const fn block_shape(columns: usize, length: usize, inner: usize) -> (usize, usize) {
+    let together = if inner < WIDTH { inner } else { WIDTH };
+    let (most, wanted) = (THREADS / together, length / 8);
+    let height = if wanted >= most {
+        most
+    } else if wanted < 2 {
+        1
+    } else if inner < WIDTH {
+        wanted
+    } else {
+        // A power of two, so that the width is one.
+        1 << wanted.ilog2()
+    };
+    let width = THREADS / height;
+    let width = if inner < WIDTH { width / inner * inner } else { width };
+    (if columns < width { columns } else { width }, height)
+}
+
+/// The logarithm of the number of tiles in a chunk: the least with which `segments` rows of `tiles` tiles are at most
+/// [`PARTS`] chunks, or a row is one chunk, but not above [`LONGEST_CHUNK`].
+const fn log_tiles(tiles: usize, segments: usize) -> u32 {
+    let most = match PARTS.checked_div(segments) {
+        Some(most) => most,
+        None => PARTS,
+    };
+    let mut log = 0;
+    while log < LONGEST_CHUNK && 1 << log < tiles && tiles.div_ceil(1 << log) > most {
+        log += 1;
+    }
+    log
+}
+
+const fn chunks(tiles: usize, log_tiles: u32) -> usize {
+    if tiles == 0 { 1 } else { tiles.div_ceil(1 << log_tiles) }
+}
+
+/// The depth of the tree above the blocks, in which `height` threads combine the values of `chunks` blocks.
+const fn levels(chunks: usize, height: usize) -> usize {
+    let (mut left, mut depth) = (chunks, 0);
+    while left > 1 {
+        let each = left.div_ceil(height);
+        depth += ceil_log2(height) + if each < GROUP { each } else { GROUP };
+        left = left.div_ceil(GROUP * height);
+    }
+    depth
+}
+
+const fn ceil_log2(n: usize) -> usize {
+    n.next_power_of_two().trailing_zeros() as usize
+}

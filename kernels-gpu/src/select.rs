@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Selection: one of two elements, as a mask says.
+//!
+//! `3 n` elements and `n` bytes moved: both operands are read, so that the accesses stay wide. [`select()`] walks over tiles
+//! as [`binary`](crate::binary) does, [`select_broadcast()`] as [`crate::broadcast`].
+
+use cuda_std::half::{bf16, f16};
+use cuda_std::prelude::*;
+
+use crate::broadcast::{self, Shape, Strides};
+use crate::num::Num;
+use crate::tile::{self, Body};
+
+pub use crate::tile::THREADS;
+
+/// Elements that a block treats: the launch has `n / tile_len` blocks, rounded up, of [`THREADS`] threads.
+pub const fn tile_len<T>() -> usize {
+    tile::tile_len(size_of::<T>())
+}
+
+/// `out = a` where the mask is not 0, else `b`
+struct Select<'a, T> {
+    mask: Slice<'a, u8>,
+    a: Slice<'a, T>,
+    b: Slice<'a, T>,
+    out: SliceMut<'a, T>,
+}
+
+#[inline(always)]
+fn chosen<T>(mask: u8, a: T, b: T) -> T {
+    if mask != 0 { a } else { b }
+}
+
+impl<T: Num> Body for Select<'_, T> {
+    const LARGEST: usize = size_of::<T>();
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        let operands = Ord::min(self.a.len(), self.b.len());
+        Ord::min(Ord::min(self.out.len(), self.mask.len()), operands)
+    }
+
+    #[inline(always)]
+    fn is_aligned<const N: usize>(&self) -> bool {
+        self.mask.is_vec_aligned::<N>()
+            && self.a.is_vec_aligned::<N>()
+            && self.b.is_vec_aligned::<N>()
+            && self.out.is_vec_aligned::<N>()
+    }
+
+    #[inline(always)]
+    unsafe fn vectors<const N: usize, const U: usize>(&self, i: usize, stride: usize) {
+        // SAFETY (of all four): the caller's promise for the shortest of the arrays.
+        let mask: [[u8; N]; U] = core::array::from_fn(|u| unsafe { self.mask.get_vec_unchecked(i + u * stride) });
+        let a: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.a.get_vec_unchecked(i + u * stride) });
+        let b: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.b.get_vec_unchecked(i + u * stride) });
+        for u in 0..U {
+            let results = core::array::from_fn(|k| chosen(mask[u][k], a[u][k], b[u][k]));
+            unsafe { self.out.set_vec_unchecked::<N>(i + u * stride, results) };
+        }
+    }
+
+    #[inline(always)]
+    fn element(&self, i: usize) {
+        self.out.set(i, chosen(self.mask.get(i), self.a.get(i), self.b.get(i)));
+    }
+}
+
+impl<T: Num> broadcast::Body<3> for Select<'_, T> {
+    type Result = T;
+
+    #[inline(always)]
+    fn lens(&self) -> [usize; 3] {
+        [self.mask.len(), self.a.len(), self.b.len()]
+    }
+
+    #[inline(always)]
+    fn out_len(&self) -> usize {
+        self.out.len()
+    }
+
+    #[inline(always)]
+    unsafe fn compute(&self, at: [usize; 3]) -> T {
+        // SAFETY (of all three): the caller's promise; a vector of one is aligned like its element.
+        unsafe {
+            let [mask] = self.mask.get_vec_unchecked(at[0]);
+            let [a] = self.a.get_vec_unchecked(at[1]);
+            let [b] = self.b.get_vec_unchecked(at[2]);
+            chosen(mask, a, b)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(&self, i: usize, result: T) {
+        // SAFETY: as above.
+        unsafe { self.out.set_vec_unchecked(i, [result]) };
+    }
+}
+
+/// `out[i] = a[i]` where `mask[i]` is not 0, else `b[i]`; all are as long as `out`.
+#[kernel(T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64], max_threads = THREADS)]
+pub fn select<T: Num>(mask: Slice<'_, u8>, a: Slice<'_, T>, b: Slice<'_, T>, out: SliceMut<'_, T>) {
+    tile::for_tile(&Select { mask, a, b, out });
+}
+
+/// `out = a` where `mask` is not 0, else `b`, with the operands along the axes of `shape` as their strides say, as in
+/// [`broadcast`](fn@broadcast::broadcast).
+#[kernel(
+    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    max_threads = THREADS,
+    min_blocks = broadcast::BLOCKS,
+)]
+// The operands' strides are parameters of their own, like the operands.
+#[allow(clippy::too_many_arguments)]
+pub fn select_broadcast<T: Num>(
+    shape: Shape,
+    mask: Slice<'_, u8>,
+    mask_strides: Strides,
+    a: Slice<'_, T>,
+    a_strides: Strides,
+    b: Slice<'_, T>,
+    b_strides: Strides,
+    out: SliceMut<'_, T>,
+) {
+    let body = Select { mask, a, b, out };
+    broadcast::for_tile(&shape, [&mask_strides, &a_strides, &b_strides], &body);
+}
