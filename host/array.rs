@@ -4,7 +4,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use ndarray::{Array, ArrayBase, Data, Dimension, IntoDimension, IxDyn};
+use ndarray::{Array, ArrayBase, Data, Dimension, IntoDimension, Ix1, IxDyn};
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
@@ -54,23 +54,77 @@ impl<T: Element, D: Dimension> fmt::Debug for DeviceArray<T, D> {
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// Copies an array of any layout to the device.
     ///
-    /// An array in C order is copied as it lies; any other is put in C order on the host first.
+    /// An array in C order is copied as it lies. So is one whose elements have no gap between them and lie in another order
+    /// of the axes, such as Fortran order; they are then put in C order on the device, for which it holds them twice for a
+    /// while. Any other is put in C order on the host first.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails.
+    /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails; for an array in another
+    /// order of the axes also those of a launch.
     pub fn from_ndarray<S: Data<Elem = T>>(stream: &Stream, array: &ArrayBase<S, D>) -> Result<Self> {
-        let result = Self::uninit(stream, array.raw_dim())?;
-        let standard = array.as_standard_layout();
-        if let Some(elements) = standard.as_slice().filter(|elements| !elements.is_empty()) {
-            // SAFETY: the buffer was just allocated on this stream, for as many bytes.
-            unsafe {
-                stream
-                    .backend()
-                    .upload(stream.raw(), result.buffer.address(), bytemuck::cast_slice(elements))?
-            };
-        }
+        let mut result = Self::uninit(stream, array.raw_dim())?;
+        result.upload(array)?;
         Ok(result)
+    }
+
+    /// Copies an array of any layout, as [`from_ndarray`](Self::from_ndarray), into this one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes differ, and those of [`from_ndarray`](Self::from_ndarray).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let mut x = DeviceArray::zeros(device.default_stream(), (2, 2))?;
+    /// x.assign_ndarray(&array![[1, 2], [3, 4]].t())?;
+    /// assert_eq!(x.to_ndarray()?, array![[1, 3], [2, 4]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn assign_ndarray<S: Data<Elem = T>>(&mut self, array: &ArrayBase<S, D>) -> Result<()> {
+        if self.shape() != array.shape() {
+            return Err(Error::Shape {
+                operation: "assign_ndarray",
+                given: format!("shape {:?}", array.shape()),
+                wanted: format!("shape {:?}", self.shape()),
+            });
+        }
+        self.upload(array)
+    }
+
+    /// Copies an array of the same shape to this one.
+    fn upload<S: Data<Elem = T>>(&mut self, array: &ArrayBase<S, D>) -> Result<()> {
+        if self.buffer.bytes() == 0 {
+            return Ok(());
+        }
+        if let Some(elements) = array.as_slice() {
+            return self.upload_elements(elements);
+        }
+        if let Some((elements, strides)) = without_gaps(array) {
+            let mut staged = DeviceArray::<T, Ix1>::uninit(&self.stream, Ix1(elements.len()))?;
+            staged.upload_elements(elements)?;
+            return staged.view().laid_out(self.raw_dim(), strides).to_array_into(self);
+        }
+        match array.as_standard_layout().as_slice() {
+            Some(elements) => self.upload_elements(elements),
+            None => unreachable!("an array in standard layout is a slice"),
+        }
+    }
+
+    /// Copies all elements, in the order of the memory.
+    fn upload_elements(&mut self, elements: &[T]) -> Result<()> {
+        assert_eq!(elements.len(), self.len(), "as many elements as the array has");
+        self.buffer.writes_on(&self.stream)?;
+        let (backend, bytes) = (self.stream.backend(), bytemuck::cast_slice(elements));
+        // SAFETY: the whole buffer, which has as many bytes, ordered on this stream.
+        unsafe { backend.upload(self.stream.raw(), self.buffer.address(), bytes) }
     }
 
     /// An array of that shape whose bytes are all zero.
@@ -93,7 +147,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
 
     /// An array of that shape with unspecified elements, for an operation to write.
     pub(crate) fn uninit(stream: &Stream, dim: D) -> Result<Self> {
-        let bytes = dim.size_checked().and_then(|len| len.checked_mul(size_of::<T>()));
+        let bytes = checked_len(dim.slice()).and_then(|len| len.checked_mul(size_of::<T>()));
         let bytes = bytes
             .filter(|&bytes| isize::try_from(bytes).is_ok())
             .ok_or_else(|| Error::Shape {
@@ -204,6 +258,47 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         }
     }
 
+    /// The same elements, in C order, in another shape. Costs nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shape is not one of as many elements; the array is then dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1, 2, 3, 4, 5, 6])?;
+    /// assert_eq!(x.into_shape((2, 3))?.to_ndarray()?, array![[1, 2, 3], [4, 5, 6]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_shape<E: Dimension>(self, shape: impl IntoDimension<Dim = E>) -> Result<DeviceArray<T, E>> {
+        let dim = shape.into_dimension();
+        if checked_len(dim.slice()) != Some(self.len()) {
+            return Err(Error::Shape {
+                operation: "into_shape",
+                given: format!(
+                    "shape {:?} for {} elements of shape {:?}",
+                    dim.slice(),
+                    self.len(),
+                    self.shape()
+                ),
+                wanted: format!("a shape of {} elements", self.len()),
+            });
+        }
+        Ok(DeviceArray {
+            dim,
+            buffer: self.buffer,
+            stream: self.stream,
+            _element: PhantomData,
+        })
+    }
+
     pub(crate) fn buffer(&self) -> &Buffer {
         &self.buffer
     }
@@ -219,4 +314,25 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
             wanted: "equal shapes".into(),
         })
     }
+}
+
+/// The elements in the order of their memory, and the strides, if the elements lie without a gap in C order of some
+/// order of the axes. None of an array with a reversed axis.
+fn without_gaps<S: Data, D: Dimension>(array: &ArrayBase<S, D>) -> Option<(&[S::Elem], Vec<usize>)> {
+    let stride = |(&stride, &len): (&isize, &usize)| match len {
+        // Along such an axis there is no step, and the stride can be anything.
+        1 => Some(0),
+        _ => usize::try_from(stride).ok(),
+    };
+    let strides: Option<Vec<usize>> = array.strides().iter().zip(array.shape()).map(stride).collect();
+    Some((array.as_slice_memory_order()?, strides?))
+}
+
+/// The number of elements of that shape, unless it is 2^63 or more, or would be but for axes of length 0: ndarray has no
+/// such shapes either, so that no part of one has too many elements to be counted.
+pub(crate) fn checked_len(shape: &[usize]) -> Option<usize> {
+    let mut filled = shape.iter().filter(|&&len| len > 0);
+    let most = filled.try_fold(1usize, |product, &len| product.checked_mul(len))?;
+    isize::try_from(most).ok()?;
+    Some(shape.iter().product())
 }

@@ -49,6 +49,30 @@ pub enum Error {
         wanted: String,
     },
 
+    /// An axis that the array does not have, or axes that do not name each once.
+    #[error("{operation}: given axes {given:?}, wanted {wanted}")]
+    Axes {
+        /// The operation.
+        operation: &'static str,
+        /// The axes that were given.
+        given: Vec<usize>,
+        /// The axes that it takes.
+        wanted: String,
+    },
+
+    /// A parameter is outside of what the operation is defined for.
+    #[error("{operation}: {parameter}: given {given}, wanted {wanted}")]
+    Parameter {
+        /// The operation.
+        operation: &'static str,
+        /// The parameter.
+        parameter: &'static str,
+        /// Its value.
+        given: String,
+        /// The values that are possible.
+        wanted: String,
+    },
+
     /// The operation has no result for an empty array.
     #[error("{operation} of an array without elements (shape {shape:?}): wanted at least one element")]
     Empty {

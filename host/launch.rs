@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Typed launches: a kernel's handle, a configuration, and arguments that are checked at compile time.
 
-use cuda_std::SliceMut;
+use std::marker::PhantomData;
+
 use cuda_std::launch::{Abi, Kernel, Params, SafeKernel};
 use cuda_std::param::{ByValue, NoTail, Param};
+use cuda_std::{Slice, SliceMut};
 use ndarray::Dimension;
 
 use crate::array::{DeviceArray, Element};
 use crate::backend::KernelInfo;
+use crate::buffer::Buffer;
 use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
+use crate::view::DeviceView;
 
 pub use cuda_sim::{Dim3, LaunchConfig};
 
@@ -71,13 +75,13 @@ unsafe impl<P: ByValue> Arg<P> for P {
 // SAFETY: the array's elements, in the memory of the stream's device, borrowed like the slice.
 unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArray<T, D> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        same_device(kernel, self, stream)?;
+        same_device(kernel, self.stream(), stream)?;
         self.buffer().reads_on(stream)
     }
 
     fn abi(&self) -> Abi<&'static [T]> {
         Abi {
-            head: std::ptr::with_exposed_provenance(address(self)),
+            head: std::ptr::with_exposed_provenance(address::<T>(self.buffer())),
             tail: self.len(),
         }
     }
@@ -86,39 +90,170 @@ unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArray<T, D> {
 // SAFETY: the array's elements, in the memory of the stream's device, borrowed mutably like the slice.
 unsafe impl<T: Element, D: Dimension> Arg<SliceMut<'static, T>> for &mut DeviceArray<T, D> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        same_device(kernel, self, stream)?;
+        same_device(kernel, self.stream(), stream)?;
         self.buffer().writes_on(stream)
     }
 
     fn abi(&self) -> Abi<SliceMut<'static, T>> {
         Abi {
-            head: std::ptr::with_exposed_provenance_mut(address(self)),
+            head: std::ptr::with_exposed_provenance_mut(address::<T>(self.buffer())),
             tail: self.len(),
         }
     }
 }
 
+// SAFETY: all elements of the array that is viewed, in the memory of the stream's device, borrowed like the slice.
+unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceView<'_, T, D> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        same_device(kernel, self.stream(), stream)?;
+        self.memory().buffer.reads_on(stream)
+    }
+
+    fn abi(&self) -> Abi<&'static [T]> {
+        Abi {
+            head: std::ptr::with_exposed_provenance(address::<T>(self.memory().buffer)),
+            tail: self.memory().len,
+        }
+    }
+}
+
+// SAFETY: the array's elements, in the memory of the stream's device, borrowed shared: nothing writes them.
+unsafe impl<T: Element, D: Dimension> Arg<Slice<'static, T>> for &DeviceArray<T, D> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        Arg::<&'static [T]>::prepare(self, kernel, stream)
+    }
+
+    fn abi(&self) -> Abi<Slice<'static, T>> {
+        Abi {
+            head: std::ptr::with_exposed_provenance(address::<T>(self.buffer())),
+            tail: self.len(),
+        }
+    }
+}
+
+/// An array that a kernel reads as one argument and writes as another, element by element: for operations in place.
+pub(crate) struct InPlace<T> {
+    address: usize,
+    len: usize,
+    _element: PhantomData<T>,
+}
+
+impl<T: Element> InPlace<T> {
+    /// The input that is the same memory as the output `array`.
+    ///
+    /// # Safety
+    ///
+    /// The launch that takes this argument also takes `array` mutably, and its kernel keeps the contract of [`Slice`].
+    pub(crate) unsafe fn of<D: Dimension>(array: &DeviceArray<T, D>) -> Self {
+        Self {
+            address: address::<T>(array.buffer()),
+            len: array.len(),
+            _element: PhantomData,
+        }
+    }
+}
+
+// SAFETY: `of` was promised that the array itself is an argument too, which orders the stream and holds the borrow.
+unsafe impl<T: Element> Arg<Slice<'static, T>> for InPlace<T> {
+    fn prepare(&self, _: &'static str, _: &Stream) -> Result<()> {
+        Ok(())
+    }
+
+    fn abi(&self) -> Abi<Slice<'static, T>> {
+        Abi {
+            head: std::ptr::with_exposed_provenance(self.address),
+            tail: self.len,
+        }
+    }
+}
+
+/// The memory of an array or view as words of another type, as a kernel's input: for kernels that only move bits.
+pub(crate) struct Words<'a, W> {
+    buffer: &'a Buffer,
+    stream: &'a Stream,
+    _word: PhantomData<W>,
+}
+
+impl<'a, W: Element> Words<'a, W> {
+    /// The memory of the array that is viewed, as many words as fit.
+    pub(crate) fn of<T: Element, D: Dimension>(view: &DeviceView<'a, T, D>) -> Self {
+        Self {
+            buffer: view.memory().buffer,
+            stream: view.stream(),
+            _word: PhantomData,
+        }
+    }
+}
+
+// SAFETY: the memory of an array on the stream's device, borrowed shared like the slice. As many words as it has bytes for;
+// allocations are aligned to 256 bytes, more than any word wants (`words` asserts it), and both types are plain bytes.
+unsafe impl<W: Element> Arg<&'static [W]> for Words<'_, W> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        same_device(kernel, self.stream, stream)?;
+        self.buffer.reads_on(stream)
+    }
+
+    fn abi(&self) -> Abi<&'static [W]> {
+        Abi {
+            head: std::ptr::with_exposed_provenance(address::<W>(self.buffer)),
+            tail: words::<W>(self.buffer),
+        }
+    }
+}
+
+/// As [`Words`], as a kernel's output.
+pub(crate) struct WordsMut<'a, W> {
+    buffer: &'a Buffer,
+    stream: &'a Stream,
+    _word: PhantomData<W>,
+}
+
+impl<'a, W: Element> WordsMut<'a, W> {
+    /// The memory of the array, as many words as fit.
+    pub(crate) fn of<T: Element, D: Dimension>(array: &'a mut DeviceArray<T, D>) -> Self {
+        Self {
+            buffer: array.buffer(),
+            stream: array.stream(),
+            _word: PhantomData,
+        }
+    }
+}
+
+// SAFETY: the memory of an array on the stream's device, borrowed mutably like the slice (`of` took the array so). As many
+// words as it has bytes for, aligned as `Words` says; every bit pattern that the kernel writes is a value of the element.
+unsafe impl<W: Element> Arg<SliceMut<'static, W>> for WordsMut<'_, W> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        same_device(kernel, self.stream, stream)?;
+        self.buffer.writes_on(stream)
+    }
+
+    fn abi(&self) -> Abi<SliceMut<'static, W>> {
+        Abi {
+            head: std::ptr::with_exposed_provenance_mut(address::<W>(self.buffer)),
+            tail: words::<W>(self.buffer),
+        }
+    }
+}
+
+/// The number of words that the buffer has room for.
+fn words<W>(buffer: &Buffer) -> usize {
+    const { assert!(size_of::<W>() > 0 && align_of::<W>() <= 256) };
+    buffer.bytes() / size_of::<W>()
+}
+
 /// The address that a slice of the elements has: an aligned one, not null, also where there is no element.
-fn address<T: Element, D: Dimension>(array: &DeviceArray<T, D>) -> usize {
-    match array.buffer().address() {
+fn address<T>(buffer: &Buffer) -> usize {
+    match buffer.address() {
         0 => align_of::<T>(),
         address => address as usize,
     }
 }
 
-fn same_device<T: Element, D: Dimension>(
-    kernel: &'static str,
-    array: &DeviceArray<T, D>,
-    stream: &Stream,
-) -> Result<()> {
-    if array.stream().same_device(stream) {
+fn same_device(kernel: &'static str, home: &Stream, stream: &Stream) -> Result<()> {
+    if home.same_device(stream) {
         return Ok(());
     }
-    Err(Error::different_devices(
-        kernel,
-        array.stream().device_id(),
-        stream.device_id(),
-    ))
+    Err(Error::different_devices(kernel, home.device_id(), stream.device_id()))
 }
 
 macro_rules! args {

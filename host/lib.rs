@@ -40,11 +40,14 @@ mod event;
 mod launch;
 pub mod ops;
 mod stream;
+mod view;
 
 pub use array::{DeviceArray, Element};
 pub use cuda_sim::Fault;
 pub use device::{DEVICE_VARIABLE, Device, Properties, PtxModule};
 pub use error::{Error, Result};
 pub use event::Event;
+pub use half::{bf16, f16};
 pub use launch::{Arg, Args, Dim3, LaunchConfig};
 pub use stream::Stream;
+pub use view::{AsView, DeviceView};

@@ -3,14 +3,29 @@
 //! constants, and launches.
 
 mod binary;
+mod broadcast;
+mod cast;
+mod compare;
+mod histogram;
 mod image;
 mod map;
+mod matmul;
 mod reduce;
+mod scan;
+mod select;
+mod transpose;
 
 pub use binary::Arithmetic;
-pub use image::Channels;
-pub use map::{CastTo, FloatMath, Math};
-pub use reduce::Reduce;
+pub use cast::CastTo;
+pub use compare::Compare;
+pub use histogram::{Bincount, Histogram, histogram_bin_edges};
+pub use image::{Border, Channels, Pixel, Weights};
+pub use kernels_gpu::op::{Max, Min, Product, ReduceOp, Sum};
+pub use map::{FloatMath, Math};
+pub use matmul::MatMul;
+pub use reduce::{Reduce, ReduceColumns, ReduceRows};
+pub use scan::{LookBackParams, Scan, ScanAlgorithm, ScanKind};
+pub use select::Select;
 
 use crate::launch::LaunchConfig;
 

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What elementwise operations on several operands share: the shape of the result, the operands along its axes, and the
+//! launches, of the dense kernel where every operand lies as the result does and of the strided one otherwise.
+
+use cuda_std::Slice;
+use cuda_std::launch::Abi;
+use kernels_gpu::broadcast::{AXES, Shape, Strides, THREADS};
+use ndarray::{DimMax, Dimension, IxDyn};
+
+use crate::array::{DeviceArray, Element};
+use crate::error::{Error, Result};
+use crate::launch::{Arg, InPlace, LaunchConfig};
+use crate::stream::Stream;
+use crate::view::DeviceView;
+
+/// The dimension that two operands have together.
+pub(super) type Common<D, E> = <D as DimMax<E>>::Output;
+
+/// The shape that two shapes are repeated to, by NumPy's rules: axes are matched from the last, and one of length 1 is
+/// repeated, as one that is missing.
+pub(super) fn common_dim<D: DimMax<E> + Dimension, E: Dimension>(
+    operation: &'static str,
+    a: &D,
+    b: &E,
+) -> Result<Common<D, E>> {
+    let (a, b) = (a.slice(), b.slice());
+    let mut dim = Common::<D, E>::zeros(a.len().max(b.len()));
+    let at = |shape: &[usize], back: usize| shape.iter().rev().nth(back).copied().unwrap_or(1);
+    let mut fits = true;
+    for (back, to) in dim.slice_mut().iter_mut().rev().enumerate() {
+        let lengths = (at(a, back), at(b, back));
+        *to = if lengths.0 == 1 { lengths.1 } else { lengths.0 };
+        fits &= lengths.1 == 1 || lengths.1 == *to;
+    }
+    if fits && dim.size_checked().is_some() {
+        return Ok(dim);
+    }
+    Err(Error::Shape {
+        operation,
+        given: format!("shapes {a:?} and {b:?}"),
+        wanted: if fits {
+            "fewer than 2^63 elements together".into()
+        } else {
+            "shapes that broadcast together: along each axis, from the last, equal lengths or a 1".into()
+        },
+    })
+}
+
+/// An error unless the output has the shape of the result.
+pub(super) fn check_out(operation: &'static str, result: &[usize], out: &[usize]) -> Result<()> {
+    if result == out {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        operation,
+        given: format!("an output of shape {out:?}"),
+        wanted: format!("one of the result's shape, {result:?}"),
+    })
+}
+
+/// An operand along the result's axes: the argument for a kernel's [`Slice`].
+pub(super) struct Operand<'a, T> {
+    memory: Memory<'a, T>,
+    pub(super) strides: Vec<usize>,
+}
+
+enum Memory<'a, T> {
+    View(DeviceView<'a, T, IxDyn>),
+    Output(InPlace<T>),
+}
+
+impl<'a, T: Element> Operand<'a, T> {
+    /// The view repeated to the result's shape, which it fits.
+    pub(super) fn new<D: Dimension>(view: &DeviceView<'a, T, D>, shape: &[usize]) -> Result<Self> {
+        let view = view.broadcast(IxDyn(shape))?;
+        Ok(Self {
+            strides: view.strides().to_vec(),
+            memory: Memory::View(view),
+        })
+    }
+
+    /// The output itself.
+    ///
+    /// # Safety
+    ///
+    /// That of [`InPlace::of`].
+    pub(super) unsafe fn in_place<D: Dimension>(out: &DeviceArray<T, D>) -> Self {
+        Self {
+            strides: out.view().strides().to_vec(),
+            // SAFETY: the caller's promise.
+            memory: Memory::Output(unsafe { InPlace::of(out) }),
+        }
+    }
+}
+
+// SAFETY: that of the two kinds: all elements of an array that is borrowed, or the output, which is an argument itself.
+unsafe impl<T: Element> Arg<Slice<'static, T>> for &Operand<'_, T> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        match &self.memory {
+            Memory::View(view) => Arg::<&'static [T]>::prepare(&view, kernel, stream),
+            Memory::Output(out) => out.prepare(kernel, stream),
+        }
+    }
+
+    fn abi(&self) -> Abi<Slice<'static, T>> {
+        match &self.memory {
+            Memory::View(view) => {
+                let Abi { head, tail } = Arg::<&'static [T]>::abi(&view);
+                Abi { head, tail }
+            }
+            Memory::Output(out) => out.abi(),
+        }
+    }
+}
+
+/// An axis of the result, with the stride of each operand along it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Axis<const M: usize> {
+    length: usize,
+    strides: [usize; M],
+}
+
+/// The axes of a result that is not empty, as few as there can be: those of length 1 are dropped, and neighbours along
+/// which every operand goes on in even steps are one.
+pub(super) struct Axes<const M: usize>(Vec<Axis<M>>);
+
+impl<const M: usize> Axes<M> {
+    /// The axes of a result of that shape, with the operands' strides along them.
+    pub(super) fn new(shape: &[usize], strides: [&[usize]; M]) -> Self {
+        let mut axes: Vec<Axis<M>> = Vec::with_capacity(shape.len());
+        for (i, &length) in shape.iter().enumerate().filter(|&(_, &length)| length != 1) {
+            let inner = Axis {
+                length,
+                strides: strides.map(|strides| strides[i]),
+            };
+            match axes.last_mut() {
+                Some(outer) if (0..M).all(|m| inner.strides[m].checked_mul(length) == Some(outer.strides[m])) => {
+                    outer.length *= length;
+                    outer.strides = inner.strides;
+                }
+                _ => axes.push(inner),
+            }
+        }
+        Self(axes)
+    }
+
+    /// Whether every operand lies as the result does.
+    pub(super) fn are_dense(&self) -> bool {
+        match self.0[..] {
+            [] => true,
+            [Axis { strides, .. }] => strides == [1; M],
+            _ => false,
+        }
+    }
+
+    /// Calls `launch` with the arguments of each launch of a strided kernel: one, or more if there are more than [`AXES`]
+    /// axes. The largest element type has `bytes` bytes.
+    pub(super) fn for_each_launch(
+        &self,
+        bytes: usize,
+        mut launch: impl FnMut(&LaunchConfig, Shape, [Strides; M]) -> Result<()>,
+    ) -> Result<()> {
+        let (folded, rest) = self.0.split_at(self.0.len().saturating_sub(AXES));
+        let lengths: Vec<usize> = rest.iter().map(|axis| axis.length).collect();
+        let strides: [Vec<usize>; M] = std::array::from_fn(|m| rest.iter().map(|axis| axis.strides[m]).collect());
+        let (launches, part) = (length(folded), length(rest));
+        for number in 0..launches {
+            let (mut starts, mut digits) = ([0; M], number);
+            for axis in folded.iter().rev() {
+                for (start, stride) in starts.iter_mut().zip(axis.strides) {
+                    *start += digits % axis.length * stride;
+                }
+                digits /= axis.length;
+            }
+            let shape = Shape::new(number * part, &lengths, bytes, self.is_transposed(), self.extent());
+            let blocks = u32::try_from(shape.blocks()).unwrap_or(u32::MAX);
+            let strides = std::array::from_fn(|m| Strides::new(starts[m], &strides[m]));
+            launch(&LaunchConfig::new(blocks, THREADS as u32), shape, strides)?;
+        }
+        Ok(())
+    }
+
+    /// Whether an operand has its neighbours along the last axis but one.
+    fn is_transposed(&self) -> bool {
+        match self.0[..] {
+            [.., rows, columns] => (0..M).any(|m| (1..columns.strides[m]).contains(&rows.strides[m])),
+            _ => false,
+        }
+    }
+
+    /// The largest number of elements that an operand or the output is accessed within.
+    fn extent(&self) -> usize {
+        let last = |m: usize| {
+            self.0
+                .iter()
+                .map(|axis| (axis.length - 1) * axis.strides[m])
+                .sum::<usize>()
+        };
+        (0..M).map(|m| last(m) + 1).fold(length(&self.0), usize::max)
+    }
+}
+
+/// The number of elements along all of the axes.
+fn length<const M: usize>(axes: &[Axis<M>]) -> usize {
+    axes.iter().map(|axis| axis.length).product()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axes<const M: usize>(shape: &[usize], strides: [&[usize]; M]) -> Vec<(usize, [usize; M])> {
+        Axes::new(shape, strides)
+            .0
+            .iter()
+            .map(|axis| (axis.length, axis.strides))
+            .collect()
+    }
+
+    #[test]
+    fn axes_that_go_on_evenly_are_merged() {
+        assert_eq!(axes(&[2, 3, 4], [&[12, 4, 1], &[12, 4, 1]]), [(24, [1, 1])]);
+        assert_eq!(axes(&[2, 3, 4], [&[12, 4, 1], &[0, 0, 1]]), [(6, [4, 0]), (4, [1, 1])]);
+        assert_eq!(
+            axes(&[2, 3, 4], [&[12, 4, 1], &[0, 4, 1]]),
+            [(2, [12, 0]), (12, [1, 1])]
+        );
+        assert_eq!(axes(&[2, 3], [&[3, 1], &[1, 2]]), [(2, [3, 1]), (3, [1, 2])]);
+        assert_eq!(axes(&[2, 1, 3], [&[3, 99, 1]]), [(6, [1])]);
+        assert!(axes(&[1, 1], [&[5, 7], &[0, 0]]).is_empty());
+    }
+
+    #[test]
+    fn only_arrays_in_the_order_of_the_result_are_dense() {
+        assert!(Axes::new(&[], [&[], &[]]).are_dense());
+        assert!(Axes::new(&[2, 3], [&[3, 1], &[3, 1]]).are_dense());
+        assert!(!Axes::new(&[2, 3], [&[3, 1], &[0, 0]]).are_dense());
+        assert!(!Axes::new(&[2, 3], [&[1, 2], &[1, 2]]).are_dense());
+    }
+
+    #[test]
+    fn a_launch_counts_every_element_and_large_arrays_with_64_bits() {
+        for shape in [[1 << 16, 1 << 17], [3, 1 << 33], [1 << 33, 3], [1000, 7]] {
+            let axes = Axes::new(&shape, [&[shape[1], 1], &[0, 1]]);
+            let mut launches = 0;
+            let count = |config: &LaunchConfig, given: Shape, _: [Strides; 2]| {
+                assert!(config.grid.x as usize * 1024 >= shape[0] * shape[1]);
+                let wide = shape[0] * shape[1] >= 1 << 31;
+                assert_eq!(format!("{given:?}").contains("narrow: 0"), wide, "{shape:?}");
+                launches += 1;
+                Ok(())
+            };
+            axes.for_each_launch(4, count).unwrap();
+            assert_eq!(launches, 1);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Matrix times matrix, one by one and in batches.
+
+use cuda_std::SliceMut;
+use cuda_std::launch::SafeKernel;
+use cuda_std::param::ByValue;
+use kernels_gpu::matmul::gemm::{self as kernels, KMajor, Large, Medium, MnMajor, Shape, Size, Small, THREADS};
+use ndarray::{Dimension, Ix2, Ix3};
+
+use super::MatMul;
+use crate::array::{DeviceArray, Element};
+use crate::error::{Error, Result};
+use crate::launch::LaunchConfig;
+use crate::stream::Stream;
+use crate::view::{AsView, DeviceView};
+
+/// The parameters of the kernel.
+type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, Shape, T, T);
+
+/// An element type that the product is compiled for, with tiles of size `S` and layouts `A` and `B`.
+#[doc(hidden)]
+pub trait HasGemm<S, A, B>: Element + ByValue {
+    type Kernel: SafeKernel<Params = GemmParams<Self>>;
+}
+
+impl<T: Element + ByValue, S, A, B> HasGemm<S, A, B> for T
+where
+    kernels::gemm<T, S, A, B>: SafeKernel<Params = GemmParams<T>>,
+{
+    type Kernel = kernels::gemm<T, S, A, B>;
+}
+
+/// An element type that the product is compiled for, with tiles of size `S` and every layout.
+#[doc(hidden)]
+pub trait HasGemmSize<S>:
+    HasGemm<S, KMajor, KMajor> + HasGemm<S, KMajor, MnMajor> + HasGemm<S, MnMajor, KMajor> + HasGemm<S, MnMajor, MnMajor>
+{
+    /// Rows and columns of a block's tile.
+    const BLOCK_TILE: [usize; 2];
+}
+
+impl<S: Size<T>, T> HasGemmSize<S> for T
+where
+    T: HasGemm<S, KMajor, KMajor>
+        + HasGemm<S, KMajor, MnMajor>
+        + HasGemm<S, MnMajor, KMajor>
+        + HasGemm<S, MnMajor, MnMajor>,
+{
+    const BLOCK_TILE: [usize; 2] = S::BLOCK_TILE;
+}
+
+/// The most blocks that a grid has along z.
+const MAX_GRID_Z: usize = 65_535;
+
+/// A product of a batch whose shapes fit.
+struct Product<'a, T> {
+    a: DeviceView<'a, T, Ix3>,
+    b: DeviceView<'a, T, Ix3>,
+    shape: Shape,
+}
+
+/// What `operation` wants of the shapes of its operands.
+fn wanted(axes: usize, with_output: bool) -> String {
+    let operands = match axes {
+        2 => "m × k and k × n",
+        _ => "batch × m × k and batch × k × n (a batch of 1 is repeated)",
+    };
+    let output = match (with_output, axes) {
+        (false, _) => "",
+        (true, 2) => " into m × n",
+        (true, _) => " into batch × m × n",
+    };
+    format!("{operands}{output}")
+}
+
+impl<'a, T: MatMul> Product<'a, T> {
+    /// The product of views of two axes (batches of one) or three.
+    fn new<D: Dimension>(
+        operation: &'static str,
+        a: &DeviceView<'a, T, D>,
+        b: &DeviceView<'a, T, D>,
+        out: Option<&[usize]>,
+    ) -> Result<Self> {
+        let error = || Error::Shape {
+            operation,
+            given: match out {
+                Some(out) => format!("shapes {:?} and {:?} into {out:?}", a.shape(), b.shape()),
+                None => format!("shapes {:?} and {:?}", a.shape(), b.shape()),
+            },
+            wanted: wanted(a.shape().len(), out.is_some()),
+        };
+        let axes = |x: &DeviceView<'a, T, D>| match *x.shape() {
+            [rows, columns] => [1, rows, columns],
+            [batch, rows, columns] => [batch, rows, columns],
+            _ => unreachable!("the operations are those of two and three axes"),
+        };
+        let ([a_batch, m, k], [b_batch, b_k, n]) = (axes(a), axes(b));
+        let batch = if a_batch == 1 { b_batch } else { a_batch };
+        if k != b_k || (b_batch != batch && b_batch != 1) {
+            return Err(error());
+        }
+        let result = [batch, m, n];
+        if out.is_some_and(|out| out != &result[3 - out.len()..]) {
+            return Err(error());
+        }
+        let (a, b) = (a.broadcast([batch, m, k])?, b.broadcast([batch, k, n])?);
+        let (of_a, of_b) = (a.strides(), b.strides());
+        let shape = Shape {
+            batch,
+            first: 0,
+            m,
+            n,
+            k,
+            a: [of_a[0], of_a[1], of_a[2]],
+            b: [of_b[0], of_b[2], of_b[1]],
+        };
+        Ok(Self { a, b, shape })
+    }
+
+    /// `out ← alpha · A B + beta · out`, on that stream.
+    fn run<D: Dimension>(mut self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        if alpha == T::ZERO {
+            // As in BLAS: the operands are not read, so nothing of theirs gets into the result.
+            self.shape.k = 0;
+        }
+        let multiprocessors = stream.backend().properties().multiprocessors as usize;
+        let tiles = [
+            <T as HasGemmSize<Large>>::BLOCK_TILE,
+            <T as HasGemmSize<Medium>>::BLOCK_TILE,
+            <T as HasGemmSize<Small>>::BLOCK_TILE,
+        ];
+        match best_size(&self.shape, tiles, multiprocessors) {
+            0 => self.launch::<Large, D>(stream, out, alpha, beta),
+            1 => self.launch::<Medium, D>(stream, out, alpha, beta),
+            _ => self.launch::<Small, D>(stream, out, alpha, beta),
+        }
+    }
+
+    fn launch<S, D: Dimension>(&self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()>
+    where
+        T: HasGemmSize<S>,
+    {
+        let blocks = blocks(&self.shape, <T as HasGemmSize<S>>::BLOCK_TILE);
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        for first in (0..self.shape.batch).step_by(MAX_GRID_Z) {
+            let shape = Shape { first, ..self.shape };
+            let products = (shape.batch - first).min(MAX_GRID_Z) as u32;
+            let config = LaunchConfig::new((blocks, 1, products), THREADS as u32);
+            let args = (&self.a, &self.b, &mut *out, shape, alpha, beta);
+            match (along_k(shape.a), along_k(shape.b)) {
+                (true, true) => stream.launch::<<T as HasGemm<S, KMajor, KMajor>>::Kernel>(&config, args),
+                (true, false) => stream.launch::<<T as HasGemm<S, KMajor, MnMajor>>::Kernel>(&config, args),
+                (false, true) => stream.launch::<<T as HasGemm<S, MnMajor, KMajor>>::Kernel>(&config, args),
+                (false, false) => stream.launch::<<T as HasGemm<S, MnMajor, MnMajor>>::Kernel>(&config, args),
+            }?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an operand with these strides (batch, lines, k) lies along k rather than along its lines.
+fn along_k([_, line, k]: [usize; 3]) -> bool {
+    k == 1 || (line != 1 && k < line)
+}
+
+/// Tiles of one product of the batch.
+fn blocks(shape: &Shape, [rows, columns]: [usize; 2]) -> usize {
+    shape.m.div_ceil(rows).saturating_mul(shape.n.div_ceil(columns))
+}
+
+/// The size of tiles with which the product is done first, from large to small.
+///
+/// A multiprocessor takes tiles in turn; one costs as much as it has elements, times a weight, because small tiles read
+/// more of shared memory for each product.
+fn best_size(shape: &Shape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> usize {
+    let cost = |tile: [usize; 2], weight: usize| {
+        let turns = blocks(shape, tile)
+            .saturating_mul(shape.batch)
+            .div_ceil(multiprocessors);
+        turns.saturating_mul(tile[0] * tile[1] * weight)
+    };
+    let weights = [4, 5, 10];
+    (0..3).min_by_key(|&size| cost(tiles[size], weights[size])).unwrap_or(0)
+}
+
+/// The methods of a left operand, for arrays and views alike.
+macro_rules! left_operand_methods {
+    ($owner:ty: $axes:ty, $allocating:ident, $into:ident, $document:literal, $example:literal) => {
+        impl<T: MatMul> $owner {
+            #[doc = $document]
+            ///
+            /// The operands may be views of any strides: a transposed one costs no copy. Every element is summed in the
+            /// order of k by fused multiply-add, so that floats have the same bits on every device; an element's error is
+            /// at most `k u Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap
+            /// around on overflow; NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a
+            /// launch.
+            ///
+            /// # Examples
+            ///
+            #[doc = $example]
+            pub fn $allocating(&self, b: &impl AsView<T, Dim = $axes>) -> Result<DeviceArray<T, $axes>> {
+                let (a, b) = (self.as_view(), b.as_view());
+                let product = Product::new(stringify!($allocating), &a, &b, None)?;
+                let mut dim = a.raw_dim();
+                let result = [product.shape.batch, product.shape.m, product.shape.n];
+                let axes = dim.ndim();
+                dim.slice_mut().copy_from_slice(&result[3 - axes..]);
+                let mut out = DeviceArray::uninit(a.stream(), dim)?;
+                product.run(a.stream(), &mut out, T::ONE, T::ZERO)?;
+                Ok(out)
+            }
+
+            #[doc = concat!("[`", stringify!($allocating), "`](Self::", stringify!($allocating), ") into an existing array.")]
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("As [`", stringify!($allocating), "`](Self::", stringify!($allocating), "); on an error nothing is written.")]
+            pub fn $into(&self, b: &impl AsView<T, Dim = $axes>, out: &mut DeviceArray<T, $axes>) -> Result<()> {
+                let (a, b) = (self.as_view(), b.as_view());
+                let product = Product::new(stringify!($allocating), &a, &b, Some(out.shape()))?;
+                product.run(a.stream(), out, T::ONE, T::ZERO)
+            }
+        }
+    };
+}
+
+macro_rules! matmul {
+    ($($owner:ty),*) => {$(
+        left_operand_methods!($owner: Ix2, matmul, matmul_into,
+            "The product of this m × k matrix and the k × n matrix `b`: an m × n matrix.",
+            "```
+# use ndarray::array;
+# use warpsmith::{Device, DeviceArray};
+# fn main() -> warpsmith::Result<()> {
+let device = Device::auto()?;
+let a = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])?;
+assert_eq!(a.t().matmul(&a)?.to_ndarray()?, array![[35.0, 44.0], [44.0, 56.0]]);
+# Ok(())
+# }
+```");
+    )*};
+}
+
+macro_rules! batched_matmul {
+    ($($owner:ty),*) => {$(
+        left_operand_methods!($owner: Ix3, batched_matmul, batched_matmul_into,
+            "The products of these batch × m × k matrices and the batch × k × n matrices `b`, one by one: batch × m × n. A batch of one matrix is multiplied with all of the other.",
+            "```
+# use ndarray::array;
+# use warpsmith::{Device, DeviceArray};
+# fn main() -> warpsmith::Result<()> {
+let device = Device::auto()?;
+let rotation = DeviceArray::from_ndarray(device.default_stream(), &array![[[0, -1], [1, 0]]])?;
+let points = DeviceArray::from_ndarray(device.default_stream(), &array![[[1], [2]], [[3], [4]]])?;
+assert_eq!(rotation.batched_matmul(&points)?.to_ndarray()?, array![[[-2], [1]], [[-4], [3]]]);
+# Ok(())
+# }
+```");
+    )*};
+}
+
+matmul!(DeviceArray<T, Ix2>, DeviceView<'_, T, Ix2>);
+batched_matmul!(DeviceArray<T, Ix3>, DeviceView<'_, T, Ix3>);
+
+/// Products of matrices in place.
+impl<T: MatMul> DeviceArray<T, Ix2> {
+    /// `self ← alpha · a b + beta · self`, for an m × k matrix `a` and a k × n matrix `b`, as BLAS does.
+    ///
+    /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `b` are not: a NaN there does
+    /// not get into the result. The sum of products is that of [`matmul`](Self::matmul); `alpha` times it is rounded, then
+    /// `beta` times the old element is added by fused multiply-add.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of a launch; on an error nothing is
+    /// written.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let a = DeviceArray::from_ndarray(stream, &array![[1.0f32, 2.0]])?;
+    /// let b = DeviceArray::from_ndarray(stream, &array![[3.0], [4.0]])?;
+    /// let mut c = DeviceArray::from_ndarray(stream, &array![[100.0]])?;
+    /// c.gemm(2.0, &a, &b, 0.5)?;
+    /// assert_eq!(c.to_ndarray()?, array![[72.0]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn gemm(
+        &mut self,
+        alpha: T,
+        a: &impl AsView<T, Dim = Ix2>,
+        b: &impl AsView<T, Dim = Ix2>,
+        beta: T,
+    ) -> Result<()> {
+        let (a, b) = (a.as_view(), b.as_view());
+        let product = Product::new("gemm", &a, &b, Some(self.shape()))?;
+        product.run(&self.stream().clone(), self, alpha, beta)
+    }
+}
+
+/// Products of batches of matrices in place.
+impl<T: MatMul> DeviceArray<T, Ix3> {
+    /// `self[i] ← alpha · a[i] b[i] + beta · self[i]`, for batches of m × k and k × n matrices, of which either may have one
+    /// matrix for all; as [`gemm`](DeviceArray::gemm) does for each.
+    ///
+    /// # Errors
+    ///
+    /// As [`gemm`](DeviceArray::gemm).
+    pub fn batched_gemm(
+        &mut self,
+        alpha: T,
+        a: &impl AsView<T, Dim = Ix3>,
+        b: &impl AsView<T, Dim = Ix3>,
+        beta: T,
+    ) -> Result<()> {
+        let (a, b) = (a.as_view(), b.as_view());
+        let product = Product::new("batched_gemm", &a, &b, Some(self.shape()))?;
+        product.run(&self.stream().clone(), self, alpha, beta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(batch: usize, m: usize, n: usize) -> usize {
+        let shape = Shape {
+            batch,
+            first: 0,
+            m,
+            n,
+            k: 100,
+            a: [0; 3],
+            b: [0; 3],
+        };
+        best_size(&shape, [[128, 128], [64, 64], [32, 32]], 132)
+    }
+
+    #[test]
+    fn tiles_fill_the_device() {
+        assert_eq!([size(1, 256, 256), size(1, 1, 1), size(1, 0, 5)], [2, 2, 0]);
+        assert_eq!(size(1, 700, 700), 1);
+        assert_eq!([size(1, 4096, 4096), size(1, 8192, 8192)], [0, 0]);
+        assert_eq!([size(132, 128, 128), size(1000, 20, 20)], [0, 2]);
+        assert_eq!(size(usize::MAX, usize::MAX, usize::MAX), 0);
+    }
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arrays in another order: transposition, permutation of axes, and what a view shows as an array of its own.
+//!
+//! The host only plans (plan.rs): axes that are one on both sides are merged, an element and what lies beside it on both
+//! sides becomes a word as wide as an access can be, and what is left is copied, transposed by tiles, or copied word by
+//! word.
+
+mod plan;
+
+use std::ops::Range;
+
+use cuda_std::SliceMut;
+use cuda_std::launch::SafeKernel;
+use kernels_gpu::transpose as kernels;
+use kernels_gpu::transpose::{
+    BATCH_AXES, Extent, STRIDED_AXES, STRIDED_THREADS, STRIDED_TILE, Strided, TILE_THREADS, Tiles,
+};
+use ndarray::{Array, Dimension, IntoDimension};
+
+use self::plan::{Axis, Plan, pieces};
+use super::tiles;
+use crate::array::{DeviceArray, Element};
+use crate::error::{Error, Result};
+use crate::launch::{LaunchConfig, Words, WordsMut};
+use crate::view::DeviceView;
+
+/// The most steps of a launch: blocks of tiles, or words; what 32-bit arithmetic and a grid allow.
+const MOST: usize = (1 << 31) - 1;
+
+/// What views show, as arrays of their own. Every element is read and written once.
+impl<T: Element, D: Dimension> DeviceView<'_, T, D> {
+    /// The elements of the view as an array, in C order, on the stream of the array that is viewed.
+    ///
+    /// The bits of the elements are kept, also those of a NaN.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
+    /// let columns_twice = x.t().broadcast((2, 3, 2))?.to_array()?;
+    /// let columns = [[1, 4], [2, 5], [3, 6]];
+    /// assert_eq!(columns_twice.to_ndarray()?, array![columns, columns]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn to_array(&self) -> Result<DeviceArray<T, D>> {
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
+        self.to_array_into(&mut out)?;
+        Ok(out)
+    }
+
+    /// [`to_array`](Self::to_array) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of a launch.
+    pub fn to_array_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+        copy("to_array", self, out)
+    }
+
+    /// The elements of the view on the host, in C order. Waits for the work that they depend on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`to_array`](Self::to_array) and of [`DeviceArray::to_ndarray`].
+    pub fn to_ndarray(&self) -> Result<Array<T, D>> {
+        self.to_array()?.to_ndarray()
+    }
+}
+
+/// Other orders of the axes. Every element is read and written once.
+impl<T: Element, D: Dimension> DeviceArray<T, D> {
+    /// The array with its axes in reverse order: of a matrix, its transpose.
+    ///
+    /// [`t`](Self::t) is the view that costs nothing; this moves the elements into C order.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
+    /// assert_eq!(x.transpose()?.to_ndarray()?, array![[1, 4], [2, 5], [3, 6]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn transpose(&self) -> Result<Self> {
+        self.t().to_array()
+    }
+
+    /// [`transpose`](Self::transpose) into an existing array, whose shape is this one's in reverse.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if it is not, [`Error::DifferentDevices`], and those of a launch.
+    pub fn transpose_into(&self, out: &mut Self) -> Result<()> {
+        copy("transpose", &self.t(), out)
+    }
+
+    /// The array with its axes in another order: axis `i` of the result is axis `axes[i]` of this one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axes`] unless `axes` names each axis once, and those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// The channels of a picture as three planes:
+    ///
+    /// ```
+    /// use ndarray::Array3;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let picture = DeviceArray::from_ndarray(device.default_stream(), &Array3::<u8>::zeros((480, 640, 3)))?;
+    /// assert_eq!(picture.permute([2, 0, 1])?.shape(), [3, 480, 640]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn permute(&self, axes: impl IntoDimension<Dim = D>) -> Result<Self> {
+        self.view().with_axes("permute", axes.into_dimension())?.to_array()
+    }
+
+    /// [`permute`](Self::permute) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`permute`](Self::permute), [`Error::Shape`] if `out` has not the permuted shape, and
+    /// [`Error::DifferentDevices`].
+    pub fn permute_into(&self, axes: impl IntoDimension<Dim = D>, out: &mut Self) -> Result<()> {
+        let view = self.view().with_axes("permute", axes.into_dimension())?;
+        copy("permute", &view, out)
+    }
+}
+
+/// Copies the view's elements into an array of its shape.
+fn copy<T: Element, D: Dimension>(
+    operation: &'static str,
+    view: &DeviceView<'_, T, D>,
+    out: &mut DeviceArray<T, D>,
+) -> Result<()> {
+    if view.shape() != out.shape() {
+        return Err(Error::Shape {
+            operation,
+            given: format!("an output of shape {:?}", out.shape()),
+            wanted: format!("one of shape {:?}", view.shape()),
+        });
+    }
+    if !out.stream().same_device(view.stream()) {
+        return Err(Error::different_devices(
+            operation,
+            out.stream().device_id(),
+            view.stream().device_id(),
+        ));
+    }
+    if out.buffer().bytes() == 0 {
+        return Ok(());
+    }
+    run(
+        &Plan::new(view.shape(), view.strides(), size_of::<T>()),
+        view,
+        out,
+        MOST,
+    )
+}
+
+/// Carries out the plan, in launches of at most `most` steps.
+fn run<T: Element, D: Dimension>(
+    plan: &Plan,
+    view: &DeviceView<'_, T, D>,
+    out: &mut DeviceArray<T, D>,
+    most: usize,
+) -> Result<()> {
+    let word = match plan {
+        Plan::Contiguous => return copy_contiguous(view, out),
+        Plan::Tiles { word, .. } | Plan::Strided { word, .. } => *word,
+    };
+    match word {
+        1 => launch::<u8, T, D>(plan, view, out, most),
+        2 => launch::<u16, T, D>(plan, view, out, most),
+        4 => launch::<u32, T, D>(plan, view, out, most),
+        8 => launch::<u64, T, D>(plan, view, out, most),
+        _ => launch::<u128, T, D>(plan, view, out, most),
+    }
+}
+
+/// Copies a view whose elements are in C order.
+fn copy_contiguous<T: Element, D: Dimension>(view: &DeviceView<'_, T, D>, out: &mut DeviceArray<T, D>) -> Result<()> {
+    let (from, stream) = (view.memory().buffer, view.stream());
+    from.reads_on(stream)?;
+    out.buffer().writes_on(stream)?;
+    // SAFETY: a view without repeated elements has as many as its memory, and `out` has as many; both are ordered on this
+    // stream, whose device they are on.
+    unsafe {
+        stream.backend().copy(
+            stream.raw(),
+            out.buffer().address(),
+            from.address(),
+            out.buffer().bytes(),
+        )
+    }
+}
+
+/// A word that the kernels move.
+trait Word: Element {
+    type Tiles: SafeKernel<Params = (&'static [Self], Tiles, SliceMut<'static, Self>)>;
+    type Strided: SafeKernel<Params = (&'static [Self], Strided, SliceMut<'static, Self>)>;
+}
+
+macro_rules! words {
+    ($($type:ty),*) => {$(
+        impl Word for $type {
+            type Tiles = kernels::transpose_tiles<$type>;
+            type Strided = kernels::copy_strided<$type>;
+        }
+    )*};
+}
+
+words!(u8, u16, u32, u64, u128);
+
+fn launch<W: Word, T: Element, D: Dimension>(
+    plan: &Plan,
+    view: &DeviceView<'_, T, D>,
+    out: &mut DeviceArray<T, D>,
+    most: usize,
+) -> Result<()> {
+    match plan {
+        Plan::Contiguous => Ok(()),
+        Plan::Tiles { batch, a, b, .. } => {
+            let side = kernels::tile_side(size_of::<W>());
+            let lens: Vec<usize> = batch.iter().map(|axis| axis.len).collect();
+            let lens = [&lens[..], &[a.len.div_ceil(side), b.len.div_ceil(side)]].concat();
+            pieces(&lens, most, BATCH_AXES + 2, |ranges| {
+                let plan = tiles_of(batch, a, b, side, ranges);
+                let config = LaunchConfig::new(plan.count, TILE_THREADS as u32);
+                let args = (Words::<W>::of(view), plan, WordsMut::<W>::of(out));
+                view.stream().launch::<W::Tiles>(&config, args)
+            })
+        }
+        Plan::Strided { axes, .. } => {
+            let lens: Vec<usize> = axes.iter().map(|axis| axis.len).collect();
+            pieces(&lens, most, STRIDED_AXES, |ranges| {
+                let plan = strided_of(axes, ranges);
+                let config = tiles(plan.count as usize, STRIDED_TILE, STRIDED_THREADS);
+                let args = (Words::<W>::of(view), plan, WordsMut::<W>::of(out));
+                view.stream().launch::<W::Strided>(&config, args)
+            })
+        }
+    }
+}
+
+/// A piece of a copy along axes with the ranges given: its first element on either side, its axes as a kernel takes them
+/// (the innermost first), how many they are, and their steps.
+fn piece<const N: usize>(axes: &[Axis], ranges: &[Range<usize>]) -> ((usize, usize), [kernels::Axis; N], usize, usize) {
+    let none = kernels::Axis {
+        extent: Extent::new(1),
+        x_stride: 0,
+        out_stride: 0,
+    };
+    let (mut first, mut kept, mut rank, mut count) = ((0, 0), [none; N], 0, 1);
+    for (axis, range) in axes.iter().zip(ranges).rev() {
+        first.0 += range.start * axis.x;
+        first.1 += range.start * axis.out;
+        if range.len() > 1 {
+            kept[rank] = kernels::Axis {
+                extent: Extent::new(range.len()),
+                x_stride: axis.x as u64,
+                out_stride: axis.out as u64,
+            };
+            rank += 1;
+            count *= range.len();
+        }
+    }
+    (first, kept, rank, count)
+}
+
+fn strided_of(axes: &[Axis], ranges: &[Range<usize>]) -> Strided {
+    let (first, axes, rank, count) = piece(axes, ranges);
+    Strided {
+        x_first: first.0 as u64,
+        out_first: first.1 as u64,
+        count: count as u32,
+        rank: rank as u32,
+        axes,
+    }
+}
+
+/// The piece of a transposition whose last two ranges count tiles of that side along `a` and `b`.
+fn tiles_of(batch: &[Axis], a: &Axis, b: &Axis, side: usize, ranges: &[Range<usize>]) -> Tiles {
+    let (batch_ranges, tiles) = ranges.split_at(batch.len());
+    let (first, axes, rank, count) = piece(batch, batch_ranges);
+    let (a_first, b_first) = (tiles[0].start * side, tiles[1].start * side);
+    Tiles {
+        x_first: (first.0 + a_first * a.x + b_first * b.x) as u64,
+        out_first: (first.1 + a_first * a.out + b_first * b.out) as u64,
+        a_len: (a.len.min(tiles[0].end * side) - a_first) as u64,
+        b_len: (b.len.min(tiles[1].end * side) - b_first) as u64,
+        a_stride: a.x as u64,
+        b_stride: b.out as u64,
+        a_tiles: Extent::new(tiles[0].len()),
+        b_tiles: Extent::new(tiles[1].len()),
+        count: (count * tiles[0].len() * tiles[1].len()) as u32,
+        rank: rank as u32,
+        axes,
+    }
+}
+
+#[cfg(test)]
+mod tests;

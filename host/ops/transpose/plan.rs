@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which kernel copies a view into C order, with elements of what size, and along which axes.
+
+use std::ops::Range;
+
+/// An axis of a copy: how many steps, and how many words further each is in the input (0 where an element is repeated)
+/// and in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Axis {
+    pub len: usize,
+    pub x: usize,
+    pub out: usize,
+}
+
+/// How a view is copied.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// The elements are in order already.
+    Contiguous,
+    /// Transposition, by tiles of words of `word` bytes, of the axes `a`, along which the output is contiguous, and `b`,
+    /// along which the input is, for each step along the axes `batch`.
+    Tiles {
+        word: usize,
+        batch: Vec<Axis>,
+        a: Axis,
+        b: Axis,
+    },
+    /// Word by word; the last axis is the innermost.
+    Strided { word: usize, axes: Vec<Axis> },
+}
+
+/// The widest access.
+const WIDEST: usize = 16;
+
+/// An axis shorter than this is too thin for tiles: most lanes would idle along it.
+const THIN: usize = 8;
+
+/// A matrix with fewer elements than this is too small for a tile of its own; its lines stay in the cache meanwhile.
+const SMALL: usize = 512;
+
+impl Plan {
+    /// For a view with that shape and those strides, which has elements of `bytes` bytes, and at least one.
+    pub fn new(shape: &[usize], strides: &[usize], bytes: usize) -> Self {
+        let (word, axes) = widened(merged(shape, strides, bytes));
+        let order = order(&axes);
+        match order {
+            Order::Contiguous => Self::Contiguous,
+            Order::AsOutput => Self::Strided { word, axes },
+            Order::Transposed(b) => {
+                let mut batch = axes;
+                let a = batch.remove(batch.len() - 1);
+                let b = batch.remove(b);
+                if a.len.min(b.len) >= THIN && a.len * b.len >= SMALL {
+                    return Self::Tiles { word, batch, a, b };
+                }
+                // Of a small matrix, or where `a` is short, threads go along the output; where `b` is short, they go along
+                // the input, so that a warp meets that many runs of neighbours on the other side.
+                let along_input = a.len * b.len >= SMALL && b.len < a.len;
+                batch.extend(if along_input { [a, b] } else { [b, a] });
+                Self::Strided { word, axes: batch }
+            }
+        }
+    }
+}
+
+/// How the axes of input and output lie to each other.
+enum Order {
+    Contiguous,
+    AsOutput,
+    /// The output is contiguous along its last axis, the input along this one.
+    Transposed(usize),
+}
+
+fn order(axes: &[Axis]) -> Order {
+    match axes {
+        [] | [Axis { x: 1, .. }] => Order::Contiguous,
+        [.., Axis { x: 0 | 1, .. }] => Order::AsOutput,
+        _ => match axes.iter().position(|axis| axis.x == 1) {
+            Some(b) => Order::Transposed(b),
+            None => Order::AsOutput,
+        },
+    }
+}
+
+/// The axes in bytes, an element's own bytes being the last: without those of length 1, and with neighbours as one where
+/// they are one on both sides.
+fn merged(shape: &[usize], strides: &[usize], bytes: usize) -> Vec<Axis> {
+    let mut axes: Vec<Axis> = Vec::with_capacity(shape.len() + 1);
+    axes.push(Axis {
+        len: bytes,
+        x: 1,
+        out: 1,
+    });
+    let mut out = bytes;
+    for (&len, &stride) in shape.iter().zip(strides).rev() {
+        if len == 1 {
+            continue;
+        }
+        let x = stride * bytes;
+        match axes.last_mut() {
+            // In the output, an axis always continues the one before.
+            Some(inner) if x == inner.x * inner.len => inner.len *= len,
+            _ => axes.push(Axis { len, x, out }),
+        }
+        out *= len;
+    }
+    axes.reverse();
+    axes
+}
+
+/// The axes in words that are as wide as the last axis and all distances allow, and the width.
+fn widened(mut axes: Vec<Axis>) -> (usize, Vec<Axis>) {
+    let Some(last) = axes.pop() else {
+        return (1, axes);
+    };
+    let distances = axes.iter().flat_map(|axis| [axis.x, axis.out]);
+    let all = distances.fold(last.len | WIDEST, |all, distance| all | distance);
+    let word = 1 << all.trailing_zeros();
+    for axis in &mut axes {
+        axis.x /= word;
+        axis.out /= word;
+    }
+    if last.len > word || axes.is_empty() {
+        axes.push(Axis {
+            len: last.len / word,
+            ..last
+        });
+    }
+    (word, axes)
+}
+
+/// Takes an iteration over axes of lengths `lens` (at least one; the last is the innermost) apart into pieces of at most
+/// `most` steps and `keep` axes: calls `piece` with a range of each axis. The ranges of the axes before the last `keep`
+/// have length 1. A piece that is not the last along its axis has more than half of `most` steps, if `keep` allows.
+pub(super) fn pieces<E>(
+    lens: &[usize],
+    most: usize,
+    keep: usize,
+    mut piece: impl FnMut(&[Range<usize>]) -> Result<(), E>,
+) -> Result<(), E> {
+    // The first axis of a piece, and the steps along those behind it.
+    let (mut first, mut inner) = (lens.len() - 1, 1);
+    while first > 0 && lens.len() - first < keep && inner * lens[first] <= most {
+        inner *= lens[first];
+        first -= 1;
+    }
+    let chunk = (most / inner).clamp(1, lens[first]);
+    let mut ranges: Vec<Range<usize>> = lens.iter().map(|&len| 0..len).collect();
+    ranges[..first].iter_mut().for_each(|range| *range = 0..1);
+    ranges[first] = 0..chunk;
+    loop {
+        piece(&ranges)?;
+        let mut axis = first;
+        loop {
+            let step = if axis == first { chunk } else { 1 };
+            let start = ranges[axis].end;
+            if start < lens[axis] {
+                ranges[axis] = start..(start + step).min(lens[axis]);
+                break;
+            }
+            ranges[axis] = 0..step;
+            match axis.checked_sub(1) {
+                Some(outer) => axis = outer,
+                None => return Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The planning, and its launches in many small pieces, as arrays beyond 2^31 elements have them.
+
+use std::convert::Infallible;
+
+use ndarray::{Array, ArrayD, IxDyn};
+
+use super::*;
+use crate::Device;
+
+fn axis(len: usize, x: usize, out: usize) -> Axis {
+    Axis { len, x, out }
+}
+
+/// The plan for an array of that shape in C order, with its axes permuted.
+fn plan(shape: &[usize], axes: &[usize], bytes: usize) -> Plan {
+    let mut strides = vec![1; shape.len()];
+    for i in (1..shape.len()).rev() {
+        strides[i - 1] = strides[i] * shape[i];
+    }
+    let permuted = |of: &[usize]| axes.iter().map(|&axis| of[axis]).collect::<Vec<_>>();
+    Plan::new(&permuted(shape), &permuted(&strides), bytes)
+}
+
+#[test]
+fn plans() {
+    let tiles = |word, batch: &[Axis], a, b| Plan::Tiles {
+        word,
+        batch: batch.to_vec(),
+        a,
+        b,
+    };
+    let strided = |word, axes: &[Axis]| Plan::Strided {
+        word,
+        axes: axes.to_vec(),
+    };
+    assert_eq!(plan(&[30, 40], &[0, 1], 4), Plan::Contiguous);
+    assert_eq!(plan(&[], &[], 3), Plan::Contiguous);
+    // Axes of length 1 do not matter, wherever they go.
+    assert_eq!(plan(&[30, 1, 40, 1], &[1, 0, 3, 2], 4), Plan::Contiguous);
+    assert_eq!(
+        plan(&[30, 40], &[1, 0], 4),
+        tiles(4, &[], axis(30, 40, 1), axis(40, 1, 30))
+    );
+    // Channels last to channels first: rows and columns are one axis, and three channels are too thin for a tile.
+    assert_eq!(
+        plan(&[30, 40, 3], &[2, 0, 1], 1),
+        strided(1, &[axis(1200, 3, 1), axis(3, 1, 1200)])
+    );
+    assert_eq!(
+        plan(&[3, 30, 40], &[1, 2, 0], 1),
+        strided(1, &[axis(1200, 1, 3), axis(3, 1200, 1)])
+    );
+    // What stays together moves as one word, and wider where the axis is longer.
+    assert_eq!(
+        plan(&[30, 40, 4], &[1, 0, 2], 2),
+        tiles(8, &[], axis(30, 40, 1), axis(40, 1, 30))
+    );
+    assert_eq!(
+        plan(&[5, 7, 64], &[1, 0, 2], 1),
+        strided(16, &[axis(7, 4, 20), axis(5, 28, 4), axis(4, 1, 1)])
+    );
+    assert_eq!(
+        plan(&[5, 7], &[1, 0], 12),
+        strided(4, &[axis(7, 3, 15), axis(5, 21, 3), axis(3, 1, 1)])
+    );
+    // A stack of matrices, large and small.
+    assert_eq!(
+        plan(&[6, 30, 40], &[0, 2, 1], 4),
+        tiles(4, &[axis(6, 1200, 1200)], axis(30, 40, 1), axis(40, 1, 30))
+    );
+    assert_eq!(
+        plan(&[6, 9, 9], &[0, 2, 1], 4),
+        strided(4, &[axis(6, 81, 81), axis(9, 1, 9), axis(9, 9, 1)])
+    );
+    // Repeated along the last axis, and along another.
+    assert_eq!(
+        Plan::new(&[50, 60], &[1, 0], 4),
+        strided(4, &[axis(50, 1, 60), axis(60, 0, 1)])
+    );
+    assert_eq!(
+        Plan::new(&[5, 30, 40], &[0, 1, 30], 4),
+        tiles(4, &[axis(5, 0, 1200)], axis(40, 30, 1), axis(30, 1, 40))
+    );
+}
+
+/// The pieces cover every step once, are within the limits, and not smaller than they must be.
+#[test]
+fn pieces_of_iterations() {
+    for (lens, most, keep) in [
+        (&[7][..], 100, 8),
+        (&[7], 3, 8),
+        (&[1, 1], 1, 2),
+        (&[3, 4, 5], 60, 3),
+        (&[3, 4, 5], 59, 3),
+        (&[3, 4, 5], 12, 3),
+        (&[3, 4, 5], 4, 3),
+        (&[3, 4, 5], 1000, 2),
+        (&[3, 4, 5], 1000, 1),
+        (&[2; 7], 9, 4),
+    ] {
+        let mut seen = Array::zeros(IxDyn(lens));
+        let mut last: usize = 0;
+        let mut count = 0;
+        let done = pieces(lens, most, keep, |ranges| {
+            let steps: usize = ranges.iter().map(|range| range.len()).product();
+            assert!(0 < steps && steps <= most, "{lens:?} {most} {keep}: {ranges:?}");
+            assert!(
+                ranges[..lens.len().saturating_sub(keep)]
+                    .iter()
+                    .all(|range| range.len() == 1)
+            );
+            let mut part = seen.view_mut();
+            part.slice_each_axis_inplace(|axis| ranges[axis.axis.index()].clone().into());
+            part += 1;
+            last = last.max(steps);
+            count += 1;
+            Ok::<_, Infallible>(())
+        });
+        assert!(done.is_ok());
+        assert!(seen.iter().all(|&times| times == 1), "{lens:?} {most} {keep}: {seen}");
+        if keep >= lens.len() {
+            assert!(
+                count <= 1 || 2 * last > most,
+                "{lens:?} {most} {keep}: pieces of {last}"
+            );
+        }
+    }
+}
+
+#[test]
+fn dividing_by_multiplying() {
+    let lens = (1..300).chain([
+        1000,
+        4095,
+        4096,
+        4097,
+        65_537,
+        99_991,
+        (1 << 30) - 1,
+        1 << 30,
+        (1 << 30) + 1,
+    ]);
+    for len in lens.chain([(1usize << 31) - 1, 1 << 31]) {
+        let extent = Extent::new(len);
+        let multiples = [1usize, 2, 3, 1000, (1 << 31) / len].map(|times| times * len);
+        let near = multiples
+            .into_iter()
+            .flat_map(|index| [index.wrapping_sub(1), index, index + 1]);
+        for index in (0..100)
+            .chain(near)
+            .chain([(1 << 31) - 1])
+            .filter(|&index| index < 1 << 31)
+        {
+            let (quotient, remainder) = extent.div_rem(index as u32);
+            assert_eq!(
+                (quotient as usize, remainder as usize),
+                (index / len, index % len),
+                "{index} by {len}"
+            );
+        }
+    }
+}
+
+/// Launches of few steps give what one launch gives.
+#[test]
+fn copies_in_pieces() {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let cases: [(&[usize], &[usize]); 5] = [
+        (&[70, 90], &[1, 0]),
+        (&[3, 2, 40, 35], &[1, 0, 3, 2]),
+        (&[1200, 3], &[1, 0]),
+        (&[3, 1200], &[1, 0]),
+        (&[2; 11], &[10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]),
+    ];
+    for (shape, axes) in cases {
+        let len = shape.iter().product::<usize>() as u32;
+        let x = ArrayD::from_shape_vec(shape, (0..len).collect()).unwrap();
+        let wanted = x.view().permuted_axes(axes);
+        let on_device = DeviceArray::from_ndarray(stream, &x).unwrap();
+        let view = on_device.view().permuted_axes(axes).unwrap();
+        for most in [1, 2, 5, 1000, MOST] {
+            if most == 1 && len > 7000 {
+                continue;
+            }
+            let mut out = DeviceArray::zeros(stream, view.raw_dim()).unwrap();
+            let plan = Plan::new(view.shape(), view.strides(), size_of::<u32>());
+            run(&plan, &view, &mut out, most).unwrap();
+            assert_eq!(
+                out.to_ndarray().unwrap(),
+                wanted,
+                "{shape:?} {axes:?}, at most {most} steps"
+            );
+        }
+    }
+}
