@@ -5,7 +5,7 @@ mod common;
 
 use common::{measure, random_f32, random_f64};
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
-use ndarray::{Array1, Ix1, Zip};
+use ndarray::{Array1, Ix1, Zip, s};
 use warpsmith::ops::Arithmetic;
 use warpsmith::{DeviceArray, Result, Stream};
 
@@ -110,5 +110,52 @@ fn binary(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(name = benches; config = common::criterion(); targets = binary);
+/// Operands that do not lie as the result does, and what is compared and selected: the bytes are those of each array once.
+fn strided(criterion: &mut Criterion) {
+    let device = common::device();
+    let stream = device.default_stream();
+    let mut group = criterion.benchmark_group("broadcast");
+    let mut rng = common::rng();
+    for len in common::sizes(&device, 3 * 4) {
+        let side = len.isqrt();
+        let id = |name| BenchmarkId::new(name, side * side);
+        let matrix = random_f32(side * side, &mut rng)
+            .into_shape_with_order((side, side))
+            .expect("as many");
+        let upload = |array| DeviceArray::from_ndarray(stream, array).expect("the inputs fit");
+        let (a, row) = (
+            upload(&matrix),
+            DeviceArray::from_ndarray(stream, &matrix.row(0)).expect("it fits"),
+        );
+        let column = DeviceArray::from_ndarray(stream, &matrix.slice(s![.., ..1])).expect("it fits");
+        let mut out = DeviceArray::zeros(stream, (side, side)).expect("the output fits");
+        let bytes = 4 * side * side;
+
+        a.add_into(&a.t(), &mut out).expect("the operation succeeds");
+        assert_eq!(out.to_ndarray().expect("it can be read"), &matrix + &matrix.t());
+        measure(&mut group, id("add_row_f32"), stream, 2 * bytes, || {
+            a.add_into(&row, &mut out)
+        });
+        measure(&mut group, id("add_column_f32"), stream, 2 * bytes, || {
+            a.add_into(&column, &mut out)
+        });
+        measure(&mut group, id("add_transposed_f32"), stream, 3 * bytes, || {
+            a.add_into(&a.t(), &mut out)
+        });
+        measure(&mut group, id("add_assign_row_f32"), stream, 2 * bytes, || {
+            out.add_assign(&row)
+        });
+
+        let mut mask = a.less(&row).expect("the operation succeeds");
+        measure(&mut group, id("less_f32"), stream, 2 * bytes + side * side, || {
+            a.less_into(&out, &mut mask)
+        });
+        measure(&mut group, id("select_f32"), stream, 3 * bytes + side * side, || {
+            mask.select_into(&a, &a, &mut out)
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(name = benches; config = common::criterion(); targets = binary, strided);
 criterion_main!(benches);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Elementwise operations on one array: `2 n` elements moved.
+//! Elementwise operations on one array: `2 n` elements moved; `y += α x`: `3 n`.
 
 mod common;
 
 use common::{measure, random_f32, random_f64};
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use ndarray::{Array1, Ix1, Zip};
-use warpsmith::{DeviceArray, Element, Result, Stream};
+use warpsmith::{Device, DeviceArray, Element, Result, Stream, bf16, f16};
 
 type Vector<T> = DeviceArray<T, Ix1>;
 
@@ -28,7 +28,12 @@ fn run<T: Element + Into<f64>, U: Element + Into<f64>>(
     (case.into)(&on_device, &mut out).expect("the operation succeeds");
     let result = out.to_ndarray().expect("the result can be read");
     // Of either type, to a few units in the last place: this finds a wrong function, the tests find a wrong digit.
-    let tolerance = 8.0 * f64::from(if size_of::<T>() == 4 { f32::EPSILON } else { 1e-15 });
+    let tolerance = 8.0
+        * match size_of::<T>().min(size_of::<U>()) {
+            1 | 2 => f64::from(bf16::EPSILON),
+            4 => f64::from(f32::EPSILON),
+            _ => f64::EPSILON,
+        };
     let right = Zip::from(x).and(&result).all(|&x, &result| {
         let wanted = (case.oracle)(x.into());
         (result.into() - wanted).abs() <= tolerance * wanted.abs().max(0.5)
@@ -40,80 +45,108 @@ fn run<T: Element + Into<f64>, U: Element + Into<f64>>(
     });
 }
 
+/// Measures `name: method, oracle` with the one input.
+macro_rules! cases {
+    ($group:expr, $stream:expr, $x:expr; $($name:literal: $into:expr, $oracle:expr;)*) => {$(
+        run($group, $stream, $x, &Case { name: $name, into: $into, oracle: $oracle });
+    )*};
+}
+
 fn map(criterion: &mut Criterion) {
     let device = common::device();
-    let stream = device.default_stream();
     let mut group = criterion.benchmark_group("map");
-    let mut rng = common::rng();
-    for len in common::sizes(&device, 2 * 4) {
-        let x = random_f32(len, &mut rng);
-        for case in [
-            Case {
-                name: "neg_f32",
-                into: Vector::neg_into,
-                oracle: |x| -x,
-            },
-            Case {
-                name: "sqrt_f32",
-                into: Vector::sqrt_into,
-                oracle: f64::sqrt,
-            },
-            Case {
-                name: "exp_f32",
-                into: Vector::exp_into,
-                oracle: f64::exp,
-            },
-            Case {
-                name: "ln_f32",
-                into: Vector::ln_into,
-                oracle: f64::ln,
-            },
-            Case {
-                name: "sin_f32",
-                into: Vector::sin_into,
-                oracle: f64::sin,
-            },
-            Case {
-                name: "tanh_f32",
-                into: Vector::tanh_into,
-                oracle: f64::tanh,
-            },
-            Case {
-                name: "sigmoid_f32",
-                into: Vector::sigmoid_into,
-                oracle: |x| 1.0 / (1.0 + (-x).exp()),
-            },
-        ] {
-            run(&mut group, stream, &x, &case);
-        }
-    }
-    for len in common::sizes(&device, 2 * 8) {
-        let x = random_f64(len, &mut rng);
-        for case in [
-            Case {
-                name: "exp_f64",
-                into: Vector::exp_into,
-                oracle: f64::exp,
-            },
-            Case {
-                name: "sin_f64",
-                into: Vector::sin_into,
-                oracle: f64::sin,
-            },
-        ] {
-            run(&mut group, stream, &x, &case);
-        }
-    }
-    for len in common::sizes(&device, 4 + 8) {
-        let x = random_f32(len, &mut rng);
-        let cast = Case {
-            name: "cast_f32_f64",
-            into: Vector::<f32>::cast_into::<f64>,
-            oracle: |x| x,
-        };
-        run(&mut group, stream, &x, &cast);
-    }
+    functions(&mut group, &device);
+    casts(&mut group, &device);
+    in_place(&mut group, &device);
     group.finish();
+}
+
+fn functions(group: &mut BenchmarkGroup<'_, WallTime>, device: &Device) {
+    let stream = device.default_stream();
+    let mut rng = common::rng();
+    for len in common::sizes(device, 2 * 4) {
+        let x = random_f32(len, &mut rng);
+        cases! { group, stream, &x;
+            "neg_f32": Vector::neg_into, |x| -x;
+            "sqrt_f32": Vector::sqrt_into, f64::sqrt;
+            "exp_f32": Vector::exp_into, f64::exp;
+            "ln_f32": Vector::ln_into, f64::ln;
+            "sin_f32": Vector::sin_into, f64::sin;
+            "tanh_f32": Vector::tanh_into, f64::tanh;
+            "sigmoid_f32": Vector::sigmoid_into, |x| 1.0 / (1.0 + (-x).exp());
+            "clamp_f32": |x, out| x.clamp_into(0.75, 1.25, out), |x| x.clamp(0.75, 1.25);
+        }
+    }
+    for len in common::sizes(device, 2 * 8) {
+        let x = random_f64(len, &mut rng);
+        cases! { group, stream, &x;
+            "exp_f64": Vector::exp_into, f64::exp;
+            "sin_f64": Vector::sin_into, f64::sin;
+        }
+    }
+    for len in common::sizes(device, 2 * 2) {
+        let x = random_f32(len, &mut rng);
+        cases! { group, stream, &x.mapv(f16::from_f32);
+            "neg_f16": Vector::neg_into, |x| -x;
+            "exp_f16": Vector::exp_into, f64::exp;
+        }
+        cases! { group, stream, &x.mapv(bf16::from_f32);
+            "exp_bf16": Vector::exp_into, f64::exp;
+        }
+    }
+    for len in common::sizes(device, 2) {
+        let x = random_f32(len, &mut rng).mapv(|x| (x * 10.0) as u8);
+        cases! { group, stream, &x;
+            "square_u8": Vector::square_into, |x| x * x;
+        }
+    }
+}
+
+fn casts(group: &mut BenchmarkGroup<'_, WallTime>, device: &Device) {
+    let stream = device.default_stream();
+    let mut rng = common::rng();
+    for len in common::sizes(device, 4 + 8) {
+        let x = random_f32(len, &mut rng);
+        cases! { group, stream, &x;
+            "cast_f32_f64": Vector::<f32>::cast_into::<f64>, |x| x;
+        }
+    }
+    for len in common::sizes(device, 4 + 2) {
+        let x = random_f32(len, &mut rng);
+        cases! { group, stream, &x;
+            "cast_f32_f16": Vector::<f32>::cast_into::<f16>, |x| x;
+            "cast_f32_bf16": Vector::<f32>::cast_into::<bf16>, |x| x;
+            "cast_wrapping_f32_u16": Vector::<f32>::cast_wrapping_into::<u16>, f64::trunc;
+        }
+        cases! { group, stream, &x.mapv(|x| (x * 1000.0 - 600.0) as i32);
+            "cast_saturating_i32_u8": Vector::<i32>::cast_saturating_into::<u8>, |x| x.clamp(0.0, 255.0);
+        }
+    }
+}
+
+/// Operations whose output is an input. Repeated, they keep to finite numbers.
+fn in_place(group: &mut BenchmarkGroup<'_, WallTime>, device: &Device) {
+    let stream = device.default_stream();
+    let mut rng = common::rng();
+    for len in common::sizes(device, 2 * 4) {
+        let (x, y) = (random_f32(len, &mut rng), random_f32(len, &mut rng));
+        let on_device = DeviceArray::from_ndarray(stream, &x).expect("the input fits");
+        let mut result = DeviceArray::from_ndarray(stream, &y).expect("the output fits");
+        result.axpy(1e-6, &on_device).expect("the operation succeeds");
+        let wanted = Zip::from(&x).and(&y).map_collect(|&x, &y| 1e-6f32.mul_add(x, y));
+        assert_eq!(result.to_ndarray().expect("the result can be read"), wanted);
+        measure(group, BenchmarkId::new("axpy_f32", len), stream, 3 * 4 * len, || {
+            result.axpy(1e-6, &on_device)
+        });
+        result.neg_inplace().expect("the operation succeeds");
+        measure(
+            group,
+            BenchmarkId::new("neg_inplace_f32", len),
+            stream,
+            2 * 4 * len,
+            || result.neg_inplace(),
+        );
+    }
 }
 
 criterion_group!(name = benches; config = common::criterion(); targets = map);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reductions: `n` elements moved. The time is that of the whole call, which waits for its result: two launches, the
-//! allocation of the partial results, and the copy of one number to the host.
+//! Reductions: `n` elements moved. For whole arrays the time is that of the call, which waits for its result: the
+//! allocations, one launch, and the copy of one number to the host; along axes that of the kernel.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use common::{measure, random_f32, random_f64};
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
-use ndarray::{Array1, Ix1};
+use ndarray::{Array1, Axis, Ix1, Ix3};
 use warpsmith::{DeviceArray, Element, Result, Stream};
 
 type Vector<T> = DeviceArray<T, Ix1>;
@@ -76,6 +76,16 @@ fn reduce(criterion: &mut Criterion) {
                 call: Vector::mean,
                 wanted: sum / len as f64,
             },
+            Case {
+                name: "variance_f32",
+                call: |x| x.variance(0),
+                wanted: x.mapv(f64::from).var(0.0),
+            },
+            Case {
+                name: "argmax_f32",
+                call: |x| Ok(x.argmax()? as f32),
+                wanted: f64::from(x.iter().position(|&x| f64::from(x) == greatest).unwrap_or(0) as f32),
+            },
         ] {
             run(&mut group, stream, &x, &case);
         }
@@ -93,7 +103,49 @@ fn reduce(criterion: &mut Criterion) {
             },
         );
     }
+    for len in common::sizes(&device, 4) {
+        let x = random_f32(len, &mut rng);
+        for (name, outer, inner) in [
+            ("short_rows", len / 64, 1),
+            ("rows", len / 8192, 1),
+            ("few_rows", 3, 1),
+            ("rgb", 1, 3),
+            ("columns", 1, 1000),
+            ("middle_axis", len / 65_536, 64),
+        ] {
+            along_axis(&mut group, stream, name, &x, [outer.max(1), inner]);
+        }
+    }
     group.finish();
+}
+
+/// The sums of an array of shape (outer, length, inner) along its middle axis, with as many elements as there are.
+fn along_axis(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    stream: &Stream,
+    name: &str,
+    x: &Array1<f32>,
+    [outer, inner]: [usize; 2],
+) {
+    let shape = (outer, x.len() / (outer * inner), inner);
+    let elements = shape.0 * shape.1 * shape.2;
+    let x = x
+        .slice(ndarray::s![..elements])
+        .into_shape_with_order(shape)
+        .expect("as many elements");
+    let on_device = DeviceArray::<f32, Ix3>::from_ndarray(stream, &x).expect("the input fits");
+    let mut out = on_device.sum_axis(Axis(1)).expect("the operation succeeds");
+    let wanted = x.sum_axis(Axis(1));
+    let close = |(&got, &wanted): (&f32, &f32)| (got - wanted).abs() <= 1e-3 * wanted.abs();
+    let result = out.to_ndarray().expect("the kernel succeeds");
+    assert!(result.iter().zip(&wanted).all(close), "{name} is wrong");
+    measure(
+        group,
+        BenchmarkId::new(format!("sum_axis_{name}_f32"), elements),
+        stream,
+        size_of::<f32>() * elements,
+        || on_device.sum_axis_into(Axis(1), &mut out),
+    );
 }
 
 criterion_group!(name = benches; config = common::criterion(); targets = reduce);

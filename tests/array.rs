@@ -56,6 +56,21 @@ fn zeros_are_zero() {
     }
 }
 
+#[test]
+fn shapes_with_too_many_elements_are_an_error() {
+    let zeros = |shape: [usize; 3]| DeviceArray::<u16, _>::zeros(device().default_stream(), shape);
+    for shape in [
+        [1 << 62, 1, 1],
+        [usize::MAX, 2, 3],
+        [1 << 40, 0, 1 << 40],
+        [0, usize::MAX, 1],
+    ] {
+        let wanted = format!("allocation: given shape {shape:?} of 2-byte elements, wanted less than 2^63 bytes");
+        assert_eq!(zeros(shape).unwrap_err().to_string(), wanted);
+    }
+    assert!(zeros([0, 1 << 30, 1 << 30]).unwrap().is_empty());
+}
+
 /// Memory that is given back with other contents is zero again.
 #[test]
 fn zeros_are_zero_in_used_memory() {
@@ -91,4 +106,37 @@ fn debug_shows_type_shape_and_device() {
         device().properties().id
     );
     assert_eq!(format!("{x:?}"), wanted);
+}
+
+#[test]
+fn arrays_into_an_existing_one() {
+    let mut x = upload(&Array2::from_elem((2, 3), 9u16));
+    x.assign_ndarray(&array![[1, 2, 3], [4, 5, 6]]).unwrap();
+    assert_eq!(x.to_ndarray().unwrap(), array![[1, 2, 3], [4, 5, 6]]);
+    x.assign_ndarray(&array![[1, 2], [3, 4], [5, 6]].t()).unwrap();
+    assert_eq!(x.to_ndarray().unwrap(), array![[1, 3, 5], [2, 4, 6]]);
+    let error = x.assign_ndarray(&array![[7, 7, 7]]).unwrap_err().to_string();
+    assert_eq!(error, "assign_ndarray: given shape [1, 3], wanted shape [2, 3]");
+    assert_eq!(x.to_ndarray().unwrap(), array![[1, 3, 5], [2, 4, 6]]);
+    upload(&Array2::<u8>::zeros((0, 3)))
+        .assign_ndarray(&Array2::zeros((0, 3)))
+        .unwrap();
+}
+
+#[test]
+fn the_shape_can_be_changed() {
+    let x = upload(&array![[1, 2, 3], [4, 5, 6]]);
+    let x = x.into_shape((3, 1, 2)).unwrap();
+    assert_eq!(x.to_ndarray().unwrap(), array![[[1, 2]], [[3, 4]], [[5, 6]]]);
+    let x = x.into_shape(6).unwrap();
+    assert_eq!(x.to_ndarray().unwrap(), array![1, 2, 3, 4, 5, 6]);
+    let error = x.into_shape((2, 4)).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "into_shape: given shape [2, 4] for 6 elements of shape [6], wanted a shape of 6 elements"
+    );
+    let none = upload(&Array2::<u8>::zeros((0, 3)));
+    assert!(none.into_shape((0, usize::MAX, 2)).is_err());
+    assert_eq!(upload(&arr0(1)).into_shape((1, 1)).unwrap().shape(), [1, 1]);
+    assert_eq!(upload(&array![[1]]).into_shape(()).unwrap().shape(), [0usize; 0]);
 }

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Elementwise operations on two operands, to the last bit.
 
-#[macro_use]
 mod common;
 
 use common::*;
+use cuda_std::Float;
 use kernels_gpu::binary::{binary, tile_len};
 use kernels_gpu::op::Add;
 use ndarray::{Array, Array1, Array2, Array3, Array4, ArrayD, Dimension, IxDyn, Zip, arr0};
 use proptest::prelude::*;
-use warpsmith::{Device, DeviceArray, LaunchConfig, Result};
+use warpsmith::ops::Arithmetic;
+use warpsmith::{Device, DeviceArray, LaunchConfig, Result, bf16, f16};
 
 /// The operations as Rust computes them.
-trait Oracle: Number {
+trait Oracle: Number + Arithmetic {
     fn add(a: Self, b: Self) -> Self;
     fn sub(a: Self, b: Self) -> Self;
     fn mul(a: Self, b: Self) -> Self;
     fn div(a: Self, b: Self) -> Self;
     fn minimum(a: Self, b: Self) -> Self;
     fn maximum(a: Self, b: Self) -> Self;
+    fn pow(a: Self, b: Self) -> Self;
 }
 
 macro_rules! integer_oracle {
@@ -41,6 +43,29 @@ macro_rules! integer_oracle {
             }
             fn maximum(a: Self, b: Self) -> Self {
                 a.max(b)
+            }
+            /// In the integers modulo 2^64, of which those modulo a smaller power of two are a part; where the exponent is
+            /// negative, the cases one by one.
+            #[allow(unused_comparisons, clippy::absurd_extreme_comparisons)]
+            fn pow(a: Self, b: Self) -> Self {
+                if b < 0 {
+                    let minus_one = (0 as $type).wrapping_sub(1);
+                    return if a == 1 || (a == minus_one && b % 2 == 0) {
+                        1
+                    } else if a == minus_one {
+                        minus_one
+                    } else {
+                        0
+                    };
+                }
+                let (exponent, mut power) = (b as u64, 1u64);
+                for bit in (0..64).rev() {
+                    power = power.wrapping_mul(power);
+                    if exponent >> bit & 1 == 1 {
+                        power = power.wrapping_mul(a as u64);
+                    }
+                }
+                power as $type
             }
         }
     )*};
@@ -74,49 +99,92 @@ macro_rules! float_oracle {
             fn maximum(a: Self, b: Self) -> Self {
                 -Oracle::minimum(-a, -b)
             }
+            /// The function that the kernel calls, which gives the same bits on every device.
+            fn pow(a: Self, b: Self) -> Self {
+                Float::powf(a, b)
+            }
         }
     )*};
 }
 
-integer_oracle!(i32 i64 u32 u64);
+/// In `f32`, rounded once.
+macro_rules! narrow_float_oracle {
+    ($($type:ident)*) => { $(narrow_float_oracle!(@ $type: add sub mul div minimum maximum pow);)* };
+    (@ $type:ident: $($method:ident)*) => {
+        impl Oracle for $type {
+            $(fn $method(a: Self, b: Self) -> Self {
+                Self::from_f32(<f32 as Oracle>::$method(a.to_f32(), b.to_f32()))
+            })*
+        }
+    };
+}
+
+integer_oracle!(i32 i64 u8 u16 u32 u64);
 float_oracle!(f32 f64);
+narrow_float_oracle!(f16 bf16);
+
+/// As `for_types`, for all ten.
+macro_rules! for_all_types {
+    ($function:ident: $($type:ident)*) => {
+        mod $function {
+            #[allow(unused_imports)]
+            use super::{bf16, f16};
+            $(
+                #[test]
+                fn $type() {
+                    super::$function::<$type>();
+                }
+            )*
+        }
+    };
+    ($function:ident) => {
+        for_all_types!($function: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+    };
+}
 
 type ArrayForm<T> = fn(&Dyn<T>, &Dyn<T>) -> Result<Dyn<T>>;
 type ArrayInto<T> = fn(&Dyn<T>, &Dyn<T>, &mut Dyn<T>) -> Result<()>;
 type ScalarForm<T> = fn(&Dyn<T>, T) -> Result<Dyn<T>>;
 type ScalarInto<T> = fn(&Dyn<T>, T, &mut Dyn<T>) -> Result<()>;
+type ArrayAssign<T> = fn(&mut Dyn<T>, &Dyn<T>) -> Result<()>;
+type ScalarAssign<T> = fn(&mut Dyn<T>, T) -> Result<()>;
 
 /// An operation in all its forms.
-struct Operation<T: Number> {
+struct Operation<T: Number + Arithmetic> {
     name: &'static str,
     oracle: fn(T, T) -> T,
-    array: (ArrayForm<T>, ArrayInto<T>),
-    scalar: (ScalarForm<T>, ScalarInto<T>),
+    array: (ArrayForm<T>, ArrayInto<T>, ArrayAssign<T>),
+    scalar: (ScalarForm<T>, ScalarInto<T>, ScalarAssign<T>),
     /// With the scalar as the first operand, where that is another operation.
-    scalar_first: Option<(ScalarForm<T>, ScalarInto<T>)>,
+    scalar_first: Option<(ScalarForm<T>, ScalarInto<T>, ScalarAssign<T>)>,
 }
 
 fn operations<T: Oracle>() -> Vec<Operation<T>> {
     macro_rules! operations {
-        ($($name:ident $into:ident $scalar:ident $scalar_into:ident [$($first:ident $first_into:ident)?];)*) => {
+        ($($name:ident $into:ident $assign:ident $scalar:ident $scalar_into:ident $scalar_assign:ident
+           [$($first:ident $first_into:ident $first_assign:ident)?];)*) => {
             vec![$(Operation {
                 name: stringify!($name),
                 oracle: T::$name,
-                array: (Dyn::$name, Dyn::$into),
-                scalar: (Dyn::$scalar, Dyn::$scalar_into),
-                scalar_first: operations!(@ $($first $first_into)?),
+                array: (Dyn::$name, Dyn::$into, Dyn::$assign),
+                scalar: (Dyn::$scalar, Dyn::$scalar_into, Dyn::$scalar_assign),
+                scalar_first: operations!(@ $($first $first_into $first_assign)?),
             }),*]
         };
         (@) => { None };
-        (@ $first:ident $first_into:ident) => { Some((Dyn::$first, Dyn::$first_into)) };
+        (@ $first:ident $into:ident $assign:ident) => { Some((Dyn::$first, Dyn::$into, Dyn::$assign)) };
     }
     operations! {
-        add add_into add_scalar add_scalar_into [];
-        sub sub_into sub_scalar sub_scalar_into [scalar_sub scalar_sub_into];
-        mul mul_into mul_scalar mul_scalar_into [];
-        div div_into div_scalar div_scalar_into [scalar_div scalar_div_into];
-        minimum minimum_into minimum_scalar minimum_scalar_into [];
-        maximum maximum_into maximum_scalar maximum_scalar_into [];
+        add add_into add_assign add_scalar add_scalar_into add_assign_scalar [];
+        sub sub_into sub_assign sub_scalar sub_scalar_into sub_assign_scalar
+            [scalar_sub scalar_sub_into scalar_sub_assign];
+        mul mul_into mul_assign mul_scalar mul_scalar_into mul_assign_scalar [];
+        div div_into div_assign div_scalar div_scalar_into div_assign_scalar
+            [scalar_div scalar_div_into scalar_div_assign];
+        minimum minimum_into minimum_assign minimum_scalar minimum_scalar_into minimum_assign_scalar [];
+        maximum maximum_into maximum_assign maximum_scalar maximum_scalar_into maximum_assign_scalar [];
+        pow pow_into pow_assign pow_scalar pow_scalar_into pow_assign_scalar
+            [scalar_pow scalar_pow_into scalar_pow_assign];
     }
 }
 
@@ -134,6 +202,9 @@ fn check<T: Oracle>(a: &[T], b: &[T], scalar: T) {
         );
         operation.array.1(&on_device, &other, &mut out).unwrap();
         assert_same(&elements(&out), &wanted, &format!("{name}_into"));
+        let mut in_place = upload_vec(a);
+        operation.array.2(&mut in_place, &other).unwrap();
+        assert_same(&elements(&in_place), &wanted, &format!("{name}_assign"));
 
         let wanted: Vec<T> = a.iter().map(|&a| oracle(a, scalar)).collect();
         let what = format!("{name} with the scalar {scalar:?}");
@@ -144,13 +215,19 @@ fn check<T: Oracle>(a: &[T], b: &[T], scalar: T) {
         );
         operation.scalar.1(&on_device, scalar, &mut out).unwrap();
         assert_same(&elements(&out), &wanted, &format!("{what}, into"));
+        let mut in_place = upload_vec(a);
+        operation.scalar.2(&mut in_place, scalar).unwrap();
+        assert_same(&elements(&in_place), &wanted, &format!("{what}, in place"));
 
-        if let Some((form, into)) = operation.scalar_first {
+        if let Some((form, into, assign)) = operation.scalar_first {
             let wanted: Vec<T> = a.iter().map(|&a| oracle(scalar, a)).collect();
             let what = format!("{name} of the scalar {scalar:?}");
             assert_same(&elements(&form(&on_device, scalar).unwrap()), &wanted, &what);
             into(&on_device, scalar, &mut out).unwrap();
             assert_same(&elements(&out), &wanted, &format!("{what}, into"));
+            let mut in_place = upload_vec(a);
+            assign(&mut in_place, scalar).unwrap();
+            assert_same(&elements(&in_place), &wanted, &format!("{what}, in place"));
         }
     }
 }
@@ -207,11 +284,11 @@ fn an_array_with_itself<T: Oracle>() {
     }
 }
 
-for_types!(every_length);
-for_types!(special_values);
-for_types!(random_values);
-for_types!(every_layout);
-for_types!(an_array_with_itself);
+for_all_types!(every_length);
+for_all_types!(special_values);
+for_all_types!(random_values);
+for_all_types!(every_layout);
+for_all_types!(an_array_with_itself);
 
 #[test]
 fn dimensions_are_those_of_ndarray() {
@@ -242,41 +319,61 @@ fn dimensions_are_those_of_ndarray() {
 }
 
 #[test]
-fn shapes_that_differ_are_an_error_and_leave_the_output_alone() {
+fn shapes_that_do_not_fit_are_an_error_and_leave_the_output_alone() {
     let a = upload(&ArrayD::<f32>::ones(IxDyn(&[2, 3])));
     let transposed = upload(&ArrayD::<f32>::ones(IxDyn(&[3, 2])));
     let mut out = upload(&ArrayD::from_elem(IxDyn(&[3, 2]), 7.0f32));
-    let given = "given shapes [2, 3] and [3, 2], wanted equal shapes";
+    let together = "given shapes [2, 3] and [3, 2], wanted shapes that broadcast together: along each axis, from the last, \
+                    equal lengths or a 1";
+    let output = "given an output of shape [3, 2], wanted one of the result's shape, [2, 3]";
     for operation in operations::<f32>() {
-        let (name, message) = (operation.name, |error: warpsmith::Error| error.to_string());
+        let name = operation.name;
+        let message = |result: Result<()>| result.unwrap_err().to_string();
+        let error = message(operation.array.0(&a, &transposed).map(drop));
+        assert_eq!(error, format!("{name}: {together}"));
+        let error = message(operation.array.1(&a, &a, &mut out));
+        assert_eq!(error, format!("{name}: {output}"));
+        let error = message(operation.array.1(&a, &transposed, &mut out));
+        assert_eq!(error, format!("{name}: {together}"));
+        let error = message(operation.array.2(&mut out, &a));
         assert_eq!(
-            operation.array.0(&a, &transposed).map_err(message).unwrap_err(),
-            format!("{name}: {given}")
+            error,
+            format!(
+                "{name}_assign: given shapes [3, 2] and [2, 3], wanted a second shape that broadcasts to the first"
+            )
         );
-        assert_eq!(
-            operation.array.1(&a, &a, &mut out).map_err(message).unwrap_err(),
-            format!("{name}: {given}")
-        );
-        let error = operation.array.1(&a, &transposed, &mut out)
-            .map_err(message)
-            .unwrap_err();
-        assert_eq!(error, format!("{name}: {given}"));
-        let error = operation.scalar.1(&a, 1.0, &mut out).map_err(message).unwrap_err();
-        assert_eq!(error, format!("{name}_scalar: {given}"));
-        if let Some((_, into)) = operation.scalar_first {
-            let error = into(&a, 1.0, &mut out).map_err(message).unwrap_err();
-            assert_eq!(error, format!("scalar_{name}: {given}"));
+        let error = message(operation.scalar.1(&a, 1.0, &mut out));
+        assert_eq!(error, format!("{name}_scalar: {output}"));
+        if let Some((_, into, _)) = operation.scalar_first {
+            let error = message(into(&a, 1.0, &mut out));
+            assert_eq!(error, format!("scalar_{name}: {output}"));
         }
     }
     assert_eq!(elements(&out), [7.0; 6]);
 }
 
+/// f32 to 1 ulp of the power in f64, which is off by less than 2^-20 ulp of f32; 16-bit floats to 0.5 of their ulp and the
+/// rounding before it, 2^-8 ulp at most with bf16's 8 digits less than f32 has.
 #[test]
-fn arrays_of_other_ranks_do_not_broadcast() {
-    let row = upload(&ArrayD::<i32>::ones(IxDyn(&[3])));
-    let matrix = upload(&ArrayD::<i32>::ones(IxDyn(&[2, 3])));
-    let error = matrix.add(&row).unwrap_err().to_string();
-    assert_eq!(error, "add: given shapes [2, 3] and [3], wanted equal shapes");
+fn powers_are_near_the_true_ones() {
+    fn check<T: FloatNumber + Arithmetic>(bound: f64) {
+        let (a, b) = (random::<T>(5000, 5), random::<T>(5000, 6));
+        let small: Vec<T> = b.iter().map(|b| T::of(b.wide() % 16.0)).collect();
+        for exponents in [&b, &small] {
+            let powers = elements(&upload_vec(&a).pow(&upload_vec(exponents)).unwrap());
+            for ((a, b), power) in a.iter().zip(exponents).zip(powers) {
+                let wanted = a.wide().powf(b.wide());
+                assert!(
+                    power.ulps(wanted) <= bound,
+                    "{a:?}^{b:?} is {power:?}, wanted {wanted:e}"
+                );
+            }
+        }
+    }
+    check::<f32>(1.01);
+    check::<f64>(1.01);
+    check::<f16>(0.51);
+    check::<bf16>(0.51);
 }
 
 /// The kernel itself, launched with blocks that are not of the size it is tuned for, as other crates may.

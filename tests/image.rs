@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Grayscale and box blur, to the last bit, on noise of awkward sizes and on photographs.
+//! Grayscale and the 3 × 3 box blur, to the last bit, on noise of awkward sizes and on photographs.
 
+#[macro_use]
 mod common;
 
-use common::{cases, rng, upload};
+use common::{Number, assert_same, cases, random, rng, upload};
 use ndarray::{Array2, Array3, ArrayView3, s};
 use proptest::prelude::*;
 use warpsmith::DeviceArray;
+use warpsmith::ops::{Pixel, Weights};
 
 const ASTRONAUT: &[u8] = include_bytes!("../cli/data/astronaut.png");
 const CAMERA: &[u8] = include_bytes!("data/camera.png");
@@ -154,6 +156,138 @@ fn pictures_in_other_layouts() {
             box_blur_3x3(&view.to_owned())
         );
     }
+}
+
+/// Noise of any bits, with special values among it.
+fn any_noise<T: Number>(rows: usize, columns: usize, channels: usize, seed: u64) -> Array3<T> {
+    Array3::from_shape_vec((rows, columns, channels), random(rows * columns * channels, seed)).expect("as many")
+}
+
+/// Both forms, against what `gray` makes of red, green and blue.
+fn check_gray<T: Pixel + Number>(picture: &Array3<T>, weights: Weights, gray: impl Fn([T; 3]) -> T) {
+    let (rows, columns, _) = picture.dim();
+    let wanted = Array2::from_shape_fn((rows, columns), |(y, x)| {
+        gray([picture[[y, x, 0]], picture[[y, x, 1]], picture[[y, x, 2]]])
+    });
+    let on_device = upload(picture);
+    let got = on_device.grayscale_with(weights).unwrap().to_ndarray().unwrap();
+    let what = format!("{weights:?} of {:?}", picture.dim());
+    assert_same(got.as_slice().unwrap(), wanted.as_slice().unwrap(), &what);
+    let mut out = upload(&picture.slice(s![.., .., 0]));
+    on_device.grayscale_with_into(weights, &mut out).unwrap();
+    assert_same(
+        out.to_ndarray().unwrap().as_slice().unwrap(),
+        wanted.as_slice().unwrap(),
+        &what,
+    );
+}
+
+/// The weights of the standards, in exact integers.
+fn standards_of_integers<T: Pixel + Number + Into<u64> + TryFrom<u64>>() {
+    for (weights, parts) in [
+        (Weights::Bt601, [2990, 5870, 1140]),
+        (Weights::Bt709, [2126, 7152, 722]),
+    ] {
+        for (seed, (rows, columns)) in (1..).zip(SIZES) {
+            for channels in [3, 4] {
+                check_gray(&any_noise::<T>(rows, columns, channels, seed), weights, |rgb| {
+                    let sum: u64 = rgb.into_iter().zip(parts).map(|(x, part)| x.into() * part).sum();
+                    T::try_from((sum + 5000) / 10_000)
+                        .ok()
+                        .expect("a mean of numbers of the type")
+                });
+            }
+        }
+    }
+}
+
+for_types!(standards_of_integers: u8 u16);
+
+/// `fma(b, B, fma(g, G, r R))`
+fn fused(weights: [f32; 3], [r, g, b]: [f32; 3]) -> f32 {
+    b.mul_add(weights[2], g.mul_add(weights[1], weights[0] * r))
+}
+
+/// A negative one, ones that overflow, ones with results halfway between integers.
+const CUSTOM: [[f32; 3]; 7] = [
+    [0.25, 0.5, 0.25],
+    [0.5, 0.0, 0.0],
+    [1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0],
+    [-1.0, 2.0, 0.3],
+    [0.0, -0.0, 0.0],
+    [1e30, -1e30, 1e-40],
+    [f32::MAX, f32::MIN, f32::MAX],
+];
+
+fn custom_weights_of_integers<T: Pixel + Number + Into<f32>>(of: impl Fn(f64) -> T) {
+    for (seed, weights) in (1..).zip(CUSTOM) {
+        for channels in [3, 4] {
+            let picture = any_noise::<T>(33, 17, channels, seed);
+            check_gray(&picture, Weights::Custom(weights), |rgb| {
+                // Exact in f64, unless it is far beyond the type's range; a cast saturates, and makes 0 of NaN.
+                of((f64::from(fused(weights, rgb.map(Into::into))) + 0.5).floor())
+            });
+        }
+    }
+}
+
+#[test]
+fn custom_weights_of_bytes() {
+    custom_weights_of_integers(|x| x as u8);
+}
+
+#[test]
+fn custom_weights_of_words() {
+    custom_weights_of_integers(|x| x as u16);
+}
+
+#[test]
+fn floats_to_gray() {
+    let standards = [
+        (Weights::Bt601, [0.299, 0.587, 0.114]),
+        (Weights::Bt709, [0.2126, 0.7152, 0.0722]),
+    ];
+    let custom = CUSTOM.map(|weights| (Weights::Custom(weights), weights));
+    for (seed, (weights, numbers)) in (1..).zip(standards.into_iter().chain(custom)) {
+        for channels in [3, 4] {
+            check_gray(&any_noise::<f32>(100, 13, channels, seed), weights, |rgb| {
+                fused(numbers, rgb)
+            });
+        }
+    }
+}
+
+/// The number before a half is nearer to 0; adding a half to it would give 1.
+#[test]
+fn a_half_is_rounded_up_and_what_is_before_it_down() {
+    let picture = Array3::from_elem((1, 1, 3), 1u8);
+    for (weight, wanted) in [
+        (0.5f32.next_down(), 0),
+        (0.5, 1),
+        (1.5f32.next_down(), 1),
+        (1.5, 2),
+        (-0.5, 0),
+    ] {
+        check_gray(&picture, Weights::Custom([weight, 0.0, 0.0]), |_| wanted);
+    }
+}
+
+#[test]
+fn weights_that_are_not_finite_are_an_error() {
+    let picture = upload(&noise(4, 6, 3, 1));
+    let mut gray = upload(&Array2::from_elem((4, 6), 99u8));
+    for (weights, given) in [
+        ([0.5, f32::NAN, 0.0], "[0.5, NaN, 0.0]"),
+        ([f32::INFINITY, 0.0, 1.0], "[inf, 0.0, 1.0]"),
+        ([0.0, 0.0, f32::NEG_INFINITY], "[0.0, 0.0, -inf]"),
+    ] {
+        let weights = Weights::Custom(weights);
+        let wanted = format!("grayscale: weights: given {given}, wanted finite numbers");
+        assert_eq!(picture.grayscale_with(weights).unwrap_err().to_string(), wanted);
+        let error = picture.grayscale_with_into(weights, &mut gray).unwrap_err();
+        assert_eq!(error.to_string(), wanted);
+    }
+    assert_eq!(gray.to_ndarray().unwrap(), Array2::from_elem((4, 6), 99));
 }
 
 #[test]

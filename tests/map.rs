@@ -1,33 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Elementwise operations on one array: integers and exact float operations to the last bit, functions of floats to the
-//! error bounds that `cuda_std::Float` states, casts as Rust's `as`.
+//! error bounds that `cuda_std::Float` states, those of 16-bit floats at every value.
 
 #[macro_use]
 mod common;
 
 use common::*;
-use kernels_gpu::map::tile_len;
-use ndarray::{ArrayD, IxDyn, array};
+use kernels_gpu::map::{float_tile_len, tile_len};
+use ndarray::{ArrayD, IxDyn};
 use proptest::prelude::*;
-use warpsmith::ops::CastTo;
-use warpsmith::{DeviceArray, Result};
+use warpsmith::ops::{FloatMath, Math};
+use warpsmith::{DeviceArray, Result, bf16, f16};
 
 type Form<T> = fn(&Dyn<T>) -> Result<Dyn<T>>;
 type Into<T> = fn(&Dyn<T>, &mut Dyn<T>) -> Result<()>;
+type Inplace<T> = fn(&mut Dyn<T>) -> Result<()>;
 
-/// A function in both its forms.
-struct Function<T: Number> {
+/// A function in its three forms.
+struct Function<T: Number + Math> {
     name: &'static str,
     form: Form<T>,
     into: Into<T>,
+    inplace: Inplace<T>,
 }
 
 /// The functions that every number has, as Rust computes them.
-trait Oracle: Number {
+trait Oracle: Number + Math {
     fn neg(x: Self) -> Self;
     fn abs(x: Self) -> Self;
     fn square(x: Self) -> Self;
     fn relu(x: Self) -> Self;
+
+    /// Neither limit is NaN, and `low <= high`.
+    fn clamp(x: Self, low: Self, high: Self) -> Self;
+    fn axpy(alpha: Self, x: Self, y: Self) -> Self;
 }
 
 macro_rules! integer_oracle {
@@ -44,6 +50,12 @@ macro_rules! integer_oracle {
             }
             fn relu(x: Self) -> Self {
                 x.max(0)
+            }
+            fn clamp(x: Self, low: Self, high: Self) -> Self {
+                x.clamp(low, high)
+            }
+            fn axpy(alpha: Self, x: Self, y: Self) -> Self {
+                alpha.wrapping_mul(x).wrapping_add(y)
             }
         }
     )*};
@@ -65,6 +77,38 @@ macro_rules! float_oracle {
             fn relu(x: Self) -> Self {
                 if x.is_nan() || x > 0.0 { x } else { 0.0 }
             }
+            fn clamp(x: Self, low: Self, high: Self) -> Self {
+                x.clamp(low, high)
+            }
+            fn axpy(alpha: Self, x: Self, y: Self) -> Self {
+                alpha.mul_add(x, y)
+            }
+        }
+    )*};
+}
+
+/// In `f32`, rounded once by the crate `half`.
+macro_rules! narrow_float_oracle {
+    ($($type:ident)*) => {$(
+        impl Oracle for $type {
+            fn neg(x: Self) -> Self {
+                -x
+            }
+            fn abs(x: Self) -> Self {
+                Self::from_f32(x.to_f32().abs())
+            }
+            fn square(x: Self) -> Self {
+                Self::from_f32(x.to_f32() * x.to_f32())
+            }
+            fn relu(x: Self) -> Self {
+                if x.is_nan() || x > Self::ZERO { x } else { Self::ZERO }
+            }
+            fn clamp(x: Self, low: Self, high: Self) -> Self {
+                Self::from_f32(x.to_f32().clamp(low.to_f32(), high.to_f32()))
+            }
+            fn axpy(alpha: Self, x: Self, y: Self) -> Self {
+                Self::from_f32(alpha.to_f32().mul_add(x.to_f32(), y.to_f32()))
+            }
         }
     )*};
 }
@@ -72,10 +116,13 @@ macro_rules! float_oracle {
 integer_oracle! {
     i32: |x| x.wrapping_abs();
     i64: |x| x.wrapping_abs();
+    u8: |x| x;
+    u16: |x| x;
     u32: |x| x;
     u64: |x| x;
 }
 float_oracle!(f32 f64);
+narrow_float_oracle!(f16 bf16);
 
 /// The exact functions and their oracles.
 type Exact<T> = Vec<(Function<T>, fn(T) -> T)>;
@@ -87,6 +134,7 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
                 name: "neg",
                 form: Dyn::neg,
                 into: Dyn::neg_into,
+                inplace: Dyn::neg_inplace,
             },
             T::neg,
         ),
@@ -95,6 +143,7 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
                 name: "abs",
                 form: Dyn::abs,
                 into: Dyn::abs_into,
+                inplace: Dyn::abs_inplace,
             },
             T::abs,
         ),
@@ -103,6 +152,7 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
                 name: "square",
                 form: Dyn::square,
                 into: Dyn::square_into,
+                inplace: Dyn::square_inplace,
             },
             T::square,
         ),
@@ -111,18 +161,22 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
                 name: "relu",
                 form: Dyn::relu,
                 into: Dyn::relu_into,
+                inplace: Dyn::relu_inplace,
             },
             T::relu,
         ),
     ]
 }
 
-/// The results of both forms of a function, which are the same.
-fn apply<T: Number>(function: &Function<T>, x: &Dyn<T>) -> Vec<T> {
+/// The results of the forms of a function, which are the same.
+fn apply<T: Number + Math>(function: &Function<T>, x: &Dyn<T>) -> Vec<T> {
     let results = elements(&(function.form)(x).unwrap());
     let mut out = DeviceArray::zeros(device().default_stream(), IxDyn(x.shape())).unwrap();
     (function.into)(x, &mut out).unwrap();
     assert_same(&elements(&out), &results, &format!("{}_into", function.name));
+    let mut itself = x.try_clone().unwrap();
+    (function.inplace)(&mut itself).unwrap();
+    assert_same(&elements(&itself), &results, &format!("{}_inplace", function.name));
     results
 }
 
@@ -145,7 +199,7 @@ fn exact_at_every_length<T: Oracle>() {
 }
 
 fn exact_at_random_values<T: Oracle>() {
-    proptest!(cases(12), |(len in 0..3 * tile_len::<T, T>(), seed in any::<u64>())| {
+    proptest!(cases(6), |(len in 0..3 * tile_len::<T, T>(), seed in any::<u64>())| {
         check_exact::<T>(&random(len, seed));
     });
 }
@@ -166,13 +220,24 @@ fn exact_in_every_layout<T: Oracle>() {
     }
 }
 
-for_types!(exact_at_special_values);
-for_types!(exact_at_every_length);
-for_types!(exact_at_random_values);
-for_types!(exact_in_every_layout);
+for_types!(exact_at_special_values: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+for_types!(exact_at_every_length: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+for_types!(exact_at_random_values: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+for_types!(exact_in_every_layout: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+
+/// Every value of a 16-bit float.
+fn all_of<T: Number>() -> Vec<T> {
+    (0..=u16::MAX).map(bytemuck::cast).collect()
+}
+
+fn exact_at_every_value<T: Oracle>() {
+    check_exact::<T>(&all_of());
+}
+
+for_types!(exact_at_every_value: f16 bf16 u16);
 
 /// A function of floats, computed by std in `f64`.
-struct FloatFunction<T: Number> {
+struct FloatFunction<T: Number + FloatMath + Math> {
     function: Function<T>,
     reference: fn(f64) -> f64,
     /// The error bound for `f32` in ulp of the true value, which the reference is as good as.
@@ -183,11 +248,11 @@ struct FloatFunction<T: Number> {
     least_normals: f64,
 }
 
-fn float_functions<T: FloatNumber>() -> Vec<FloatFunction<T>> {
+fn float_functions<T: FloatNumber + FloatMath + Math>() -> Vec<FloatFunction<T>> {
     macro_rules! functions {
-        ($($name:ident $into:ident: |$x:ident| $reference:expr, $f32:literal $f64:literal $least:literal;)*) => {
+        ($($name:ident $into:ident $inplace:ident: |$x:ident| $reference:expr, $f32:literal $f64:literal $least:literal;)*) => {
             vec![$(FloatFunction {
-                function: Function { name: stringify!($name), form: Dyn::$name, into: Dyn::$into },
+                function: Function { name: stringify!($name), form: Dyn::$name, into: Dyn::$into, inplace: Dyn::$inplace },
                 reference: |$x: f64| $reference,
                 f32_ulps: $f32,
                 f64_ulps: $f64,
@@ -196,27 +261,34 @@ fn float_functions<T: FloatNumber>() -> Vec<FloatFunction<T>> {
         };
     }
     functions! {
-        sqrt sqrt_into: |x| x.sqrt(), 0.5 0.0 0.0;
-        exp exp_into: |x| x.exp(), 1.0 2.0 0.0;
-        ln ln_into: |x| x.ln(), 1.0 2.0 0.0;
-        sin sin_into: |x| x.sin(), 2.0 2.0 0.0;
-        cos cos_into: |x| x.cos(), 2.0 2.0 0.0;
-        tanh tanh_into: |x| x.tanh(), 2.0 4.0 0.0;
+        sqrt sqrt_into sqrt_inplace: |x| x.sqrt(), 0.5 0.0 0.0;
+        exp exp_into exp_inplace: |x| x.exp(), 1.0 2.0 0.0;
+        ln ln_into ln_inplace: |x| x.ln(), 1.0 2.0 0.0;
+        sin sin_into sin_inplace: |x| x.sin(), 2.0 2.0 0.0;
+        cos cos_into cos_inplace: |x| x.cos(), 2.0 2.0 0.0;
+        tanh tanh_into tanh_inplace: |x| x.tanh(), 2.0 4.0 0.0;
         // 1 ulp of the exponential, which is 2 unit roundoffs at most, and one each of the addition and the division.
-        sigmoid sigmoid_into: |x| 1.0 / (1.0 + (-x).exp()), 4.0 8.0 1.0;
+        sigmoid sigmoid_into sigmoid_inplace: |x| 1.0 / (1.0 + (-x).exp()), 4.0 8.0 1.0;
     }
 }
 
-fn check_floats<T: FloatNumber>(values: &[T]) {
+fn check_floats<T: FloatNumber + FloatMath + Math>(values: &[T]) {
     let x = upload_vec(values);
     for case in float_functions::<T>() {
-        let bound = if T::NAME == "f32" { case.f32_ulps } else { case.f64_ulps };
+        let bound = match T::NAME {
+            "f64" => case.f64_ulps,
+            "f32" => case.f32_ulps,
+            // Half a unit for the last rounding, and the error in f32, whose unit is at most 2^-13 of that of the
+            // narrower type (bf16: 2^-16); twice that at the edge of a binade.
+            _ => 0.5 + case.f32_ulps / 4096.0,
+        };
+        // Of the type that is computed in.
+        let least_normal = T::LEAST_NORMAL.min(f32::MIN_POSITIVE.into());
         let results = apply(&case.function, &x);
         assert_eq!(results.len(), values.len());
         for (&x, &got) in values.iter().zip(&results) {
             let wanted = (case.reference)(x.wide());
-            let within =
-                got.ulps(wanted) <= bound || (got.wide() - wanted).abs() < case.least_normals * T::LEAST_NORMAL;
+            let within = got.ulps(wanted) <= bound || (got.wide() - wanted).abs() < case.least_normals * least_normal;
             let (name, ulps) = (case.function.name, got.ulps(wanted));
             assert!(
                 within,
@@ -227,37 +299,42 @@ fn check_floats<T: FloatNumber>(values: &[T]) {
     }
 }
 
-fn floats_at_special_values<T: FloatNumber>() {
+fn floats_at_special_values<T: FloatNumber + FloatMath + Math>() {
     check_floats::<T>(T::SPECIAL);
 }
 
-fn floats_at_every_length<T: FloatNumber>() {
-    for (seed, len) in (1..).zip(lengths(tile_len::<T, T>())) {
+fn floats_at_every_length<T: FloatNumber + FloatMath + Math + kernels_gpu::num::Num>() {
+    for (seed, len) in (1..).zip(lengths(float_tile_len::<T>())) {
         check_floats::<T>(&random(len, seed));
     }
 }
 
 /// Evenly through the ranges in which the functions change, and through the arguments where they overflow.
-fn floats_in_their_ranges<T: FloatNumber>() {
+fn floats_in_their_ranges<T: FloatNumber + FloatMath + Math>() {
     for (low, high) in [(-1.0, 1.0), (-20.0, 20.0), (-110.0, 95.0), (-750.0, 715.0), (0.0, 1e5)] {
         let step = (high - low) / 4000.0;
         check_floats::<T>(&(0..4000).map(|i| T::of(low + step * f64::from(i))).collect::<Vec<_>>());
     }
 }
 
-fn floats_at_random_values<T: FloatNumber>() {
-    proptest!(cases(12), |(len in 0..3 * tile_len::<T, T>(), seed in any::<u64>())| {
+fn floats_at_random_values<T: FloatNumber + FloatMath + Math + kernels_gpu::num::Num>() {
+    proptest!(cases(6), |(len in 0..3 * float_tile_len::<T>(), seed in any::<u64>())| {
         check_floats::<T>(&random(len, seed));
     });
 }
 
-for_types!(floats_at_special_values: f32 f64);
-for_types!(floats_at_every_length: f32 f64);
+fn floats_at_every_value<T: FloatNumber + FloatMath + Math>() {
+    check_floats::<T>(&all_of());
+}
+
+for_types!(floats_at_special_values: f32 f64 f16 bf16);
+for_types!(floats_at_every_length: f32 f64 f16 bf16);
 for_types!(floats_in_their_ranges: f32 f64);
-for_types!(floats_at_random_values: f32 f64);
+for_types!(floats_at_random_values: f32 f64 f16 bf16);
+for_types!(floats_at_every_value: f16 bf16);
 
 /// The values that IEEE 754 and C give at the ends, to the sign of zero.
-fn floats_at_the_ends<T: FloatNumber>() {
+fn floats_at_the_ends<T: FloatNumber + FloatMath + Math>() {
     let at = |name: &str, x: f64| {
         let all = float_functions::<T>();
         let case = all.iter().find(|case| case.function.name == name).unwrap();
@@ -291,65 +368,114 @@ fn floats_at_the_ends<T: FloatNumber>() {
     }
 }
 
-for_types!(floats_at_the_ends: f32 f64);
+for_types!(floats_at_the_ends: f32 f64 f16 bf16);
 
-/// Whole numbers on both sides of every limit of an integer type, and the halves beside them.
-fn limits() -> Vec<f64> {
-    let powers = [15, 23, 24, 31, 32, 52, 53, 63, 64].map(|bits: i32| 2f64.powi(bits));
-    let beside = |x: f64| [x - 1.0, x - 0.5, x, x + 0.5, x + 1.0, x.next_down(), x.next_up()];
-    powers
-        .into_iter()
-        .chain([0.0, 1.0])
-        .flat_map(beside)
-        .flat_map(|x| [x, -x])
-        .collect()
+/// Checks all forms of `clamp`.
+fn check_clamp<T: Oracle>(values: &[T], low: T, high: T) {
+    let what = format!("clamp to {low}..={high}");
+    let wanted: Vec<T> = values.iter().map(|&x| T::clamp(x, low, high)).collect();
+    let mut x = upload_vec(values);
+    assert_same(&elements(&x.clamp(low, high).unwrap()), &wanted, &what);
+    let mut out = DeviceArray::zeros(device().default_stream(), IxDyn(x.shape())).unwrap();
+    x.clamp_into(low, high, &mut out).unwrap();
+    assert_same(&elements(&out), &wanted, &what);
+    x.clamp_inplace(low, high).unwrap();
+    assert_same(&elements(&x), &wanted, &what);
 }
 
-fn check_cast<T: CastTo<U> + Number, U: Number>(values: &[T], oracle: fn(T) -> U) {
-    let wanted: Vec<U> = values.iter().copied().map(oracle).collect();
-    let x = upload_vec(values);
-    assert_same(
-        &elements(&x.cast::<U>().unwrap()),
-        &wanted,
-        &format!("cast of {}", T::NAME),
-    );
-    let mut out: Dyn<U> = DeviceArray::zeros(device().default_stream(), IxDyn(&[values.len()])).unwrap();
-    x.cast_into(&mut out).unwrap();
-    assert_same(&elements(&out), &wanted, &format!("cast_into of {}", T::NAME));
-}
-
-macro_rules! cast_tests {
-    ($($from:ident)*) => {
-        mod casts {
-            use super::*;
-
-            $(
-                #[test]
-                fn $from() {
-                    let edges = limits().into_iter().map(|x| x as $from);
-                    let edges: Vec<$from> = edges.chain($from::SPECIAL.iter().copied()).collect();
-                    cast_tests!(@to $from, edges, f32 f64 i32 i64 u32 u64);
-                }
-            )*
+/// Between all pairs of special values that are limits.
+fn clamp_at_special_values<T: Oracle>() {
+    for &low in T::SPECIAL {
+        for &high in T::SPECIAL.iter().filter(|&&high| low <= high) {
+            check_clamp::<T>(T::SPECIAL, low, high);
         }
-    };
-    (@to $from:ident, $edges:ident, $($to:ident)*) => {$(
-        check_cast::<$from, $to>(&$edges, |x| x as $to);
-        for (seed, len) in (1..).zip(lengths(tile_len::<$from, $to>())) {
-            check_cast::<$from, $to>(&random(len, seed), |x| x as $to);
-        }
-    )*};
+    }
 }
 
-cast_tests!(f32 f64 i32 i64 u32 u64);
+fn clamp_at_every_length<T: Oracle>() {
+    let limits = random::<T>(40, 9);
+    let limits = limits.chunks_exact(2).filter(|limits| limits[0] <= limits[1]);
+    for ((seed, len), limits) in (1..).zip(lengths(tile_len::<T, T>())).zip(limits.cycle()) {
+        check_clamp::<T>(&random(len, seed), limits[0], limits[1]);
+    }
+}
+
+fn check_axpy<T: Oracle>(alpha: T, x: &[T], y: &[T]) {
+    let wanted: Vec<T> = x.iter().zip(y).map(|(&x, &y)| T::axpy(alpha, x, y)).collect();
+    let (on_device, mut result) = (upload_vec(x), upload_vec(y));
+    result.axpy(alpha, &on_device).unwrap();
+    assert_same(&elements(&result), &wanted, &format!("axpy with {alpha}"));
+    assert_same(&elements(&on_device), x, "x of axpy");
+}
+
+/// All triples of special values.
+fn axpy_at_special_values<T: Oracle>() {
+    let pairs = T::SPECIAL.iter().flat_map(|&x| T::SPECIAL.iter().map(move |&y| (x, y)));
+    let (x, y): (Vec<T>, Vec<T>) = pairs.unzip();
+    for &alpha in T::SPECIAL {
+        check_axpy::<T>(alpha, &x, &y);
+    }
+}
+
+fn axpy_at_every_length<T: Oracle>() {
+    for (seed, len) in (1..).zip(lengths(tile_len::<T, T>())) {
+        let alpha = random::<T>(1, seed)[0];
+        check_axpy::<T>(alpha, &random(len, seed + 100), &random(len, seed + 200));
+    }
+}
+
+for_types!(clamp_at_special_values: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+for_types!(clamp_at_every_length: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+for_types!(axpy_at_special_values: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+for_types!(axpy_at_every_length: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+
+/// `alpha · x` is not rounded before `y` is added: 2^-24 of the square of 1 + 2^-12 is left.
+#[test]
+fn axpy_is_fused() {
+    let third = 1.0 + 2f32.powi(-12);
+    let mut y = upload_vec(&[-(1.0 + 2f32.powi(-11))]);
+    y.axpy(third, &upload_vec(&[third])).unwrap();
+    assert_eq!(elements(&y), [2f32.powi(-24)]);
+}
 
 #[test]
-fn casts_keep_the_shape() {
-    let x = upload(&array![[1.5f64, -2.5], [f64::NAN, 1e300]]);
-    assert_eq!(
-        x.cast::<i32>().unwrap().to_ndarray().unwrap(),
-        array![[1, -2], [0, i32::MAX]]
-    );
+fn limits_without_a_number_between_them_are_an_error() {
+    let mut x = upload_vec(&[1.0f32, 2.0]);
+    let mut out = upload_vec(&[7.0f32, 7.0]);
+    let wanted = "wanted a lower limit that is at most the upper one, and no NaN";
+    for (low, high, given) in [
+        (2.0, 1.5, "2 to 1.5"),
+        (f32::NAN, 1.0, "NaN to 1"),
+        (0.0, f32::NAN, "0 to NaN"),
+        (f32::INFINITY, f32::NEG_INFINITY, "inf to -inf"),
+    ] {
+        let message = format!("clamp: limits: given {given}, {wanted}");
+        assert_eq!(x.clamp(low, high).unwrap_err().to_string(), message);
+        assert_eq!(x.clamp_into(low, high, &mut out).unwrap_err().to_string(), message);
+        assert_eq!(x.clamp_inplace(low, high).unwrap_err().to_string(), message);
+    }
+    assert_eq!((elements(&x), elements(&out)), (vec![1.0, 2.0], vec![7.0, 7.0]));
+    let message = upload_vec(&[1u8]).clamp(3, 2).unwrap_err().to_string();
+    assert_eq!(message, format!("clamp: limits: given 3 to 2, {wanted}"));
+    // Also where there is no element.
+    assert!(upload_vec::<i32>(&[]).clamp(1, 0).is_err());
+}
+
+/// Operations in place are ordered like all others, also after work of another stream.
+#[test]
+fn operations_in_place_follow_one_another() {
+    let values = random::<i32>(5000, 3);
+    let other = device().create_stream().unwrap();
+    let mut x = upload_vec(&values).neg().unwrap().into_stream(&other).unwrap();
+    x.square_inplace().unwrap();
+    x.neg_inplace().unwrap();
+    let mut x = x.into_stream(device().default_stream()).unwrap();
+    x.clamp_inplace(-500, 20).unwrap();
+    let wanted: Vec<i32> = values
+        .iter()
+        .map(|x| x.wrapping_mul(*x).wrapping_neg().clamp(-500, 20))
+        .collect();
+    assert_same(&elements(&x), &wanted, "a chain in place");
 }
 
 #[test]
@@ -362,6 +488,9 @@ fn shapes_that_differ_are_an_error_and_leave_the_output_alone() {
         let error = (function.into)(&x, &mut out).unwrap_err().to_string();
         assert_eq!(error, format!("{}: {given}", function.name));
     }
-    assert_eq!(x.cast_into(&mut out).unwrap_err().to_string(), format!("cast: {given}"));
+    let error = x.clamp_into(0.0, 1.0, &mut out).unwrap_err().to_string();
+    assert_eq!(error, format!("clamp: {given}"));
+    let error = out.axpy(2.0, &x).unwrap_err().to_string();
+    assert_eq!(error, "axpy: given shapes [6] and [2, 3], wanted equal shapes");
     assert_eq!(elements(&out), [7.0; 6]);
 }

@@ -5,9 +5,12 @@
 mod common;
 
 use common::*;
-use kernels_gpu::reduce::{BLOCKS, THREADS, chains, tile_len};
-use ndarray::{Array2, ArrayD, IxDyn, array};
+use kernels_gpu::op::{Moments, Statistic};
+use kernels_gpu::reduce::{RowPlan, SHORT, tile_len};
+use ndarray::{Array2, ArrayD, Ix0, IxDyn, array};
 use proptest::prelude::*;
+use warpsmith::ops::Reduce;
+use warpsmith::{DeviceArray, bf16, f16};
 
 /// A sum or a product in twice the precision of `f64`: the unevaluated sum of two of them.
 #[derive(Clone, Copy)]
@@ -38,35 +41,28 @@ impl Wide {
     }
 }
 
-/// The most roundings that any element goes through in a sum of `n` elements of type `T`, whose partial sums are `Acc`.
+/// The depth of the tree in which `n` elements of type `T` are combined, in values of type `A`.
 ///
-/// The first launch has `b` blocks of `t` threads, each with `c` chains, so that a step of the grid takes `b t c`
-/// elements: `⌈n / (b t c)⌉` additions in a chain, `log2 c` to fold the chains, one for each of the (at most `c`)
-/// elements that the rest of less than a tile leaves to a thread, and `log2 t` in the block. The second launch does the
-/// same to the `b` partial sums, with one block. This is `n / (t c) + log2(t c)` of the documentation, where `t` counts
-/// the threads of all blocks, and a small constant.
-///
-/// The error of the sum is then at most `depth · u · Σ|x|`, to first order in the unit roundoff `u` (N. Higham,
-/// "Accuracy and Stability of Numerical Algorithms", 4.2); the second order is below a thousandth of it here.
-fn depth<T, Acc>(n: usize) -> f64 {
-    fn launch(n: usize, blocks: usize, chains: usize) -> usize {
-        let tile = THREADS * chains;
-        let rest = (n % tile).div_ceil(THREADS * blocks);
-        n.div_ceil(blocks * tile) + chains.ilog2() as usize + rest + THREADS.ilog2() as usize
-    }
-    let resident = device().properties().multiprocessors as usize * BLOCKS;
-    let blocks = n.div_ceil(tile_len::<T>()).clamp(1, resident);
-    (launch(n, blocks, chains::<T>()) + launch(blocks, 1, chains::<Acc>())) as f64
+/// The error of a sum is at most `depth · u · Σ|x|`, to first order in the unit roundoff `u` (N. Higham, "Accuracy and
+/// Stability of Numerical Algorithms", 4.2); the second order is below a thousandth of it here.
+fn depth<T, A>(n: usize) -> f64 {
+    RowPlan::new::<T>(1, n, n as u64).depth::<T, A>() as f64
+}
+
+/// The lengths of [`lengths`], those around the limit of short rows, and one of several chunks of several tiles.
+fn row_lengths<T>() -> Vec<usize> {
+    let mut lengths = lengths(tile_len::<T>());
+    lengths.extend([4, 5, 17, 63, 64, 65, SHORT - 1, SHORT, SHORT + 1]);
+    lengths
 }
 
 /// What an integer reduction gives.
-trait Integer: Number {
+trait Integer: Number + Reduce + Statistic<Mean = f64> + Ord {
     fn sum(values: &[Self]) -> Self;
     fn product(values: &[Self]) -> Self;
     fn least(values: &[Self]) -> Self;
     fn greatest(values: &[Self]) -> Self;
-    fn to_f64(self) -> f64;
-    fn mean_of(x: &Dyn<Self>) -> f64;
+    fn wide(self) -> f64;
 }
 
 macro_rules! integers {
@@ -84,17 +80,14 @@ macro_rules! integers {
             fn greatest(values: &[Self]) -> Self {
                 *values.iter().max().expect("an element")
             }
-            fn to_f64(self) -> f64 {
+            fn wide(self) -> f64 {
                 self as f64
-            }
-            fn mean_of(x: &Dyn<Self>) -> f64 {
-                x.mean().unwrap()
             }
         }
     )*};
 }
 
-integers!(i32 i64 u32 u64);
+integers!(i32 i64 u8 u16 u32 u64);
 
 fn check_integers<T: Integer>(values: &[T]) {
     let x = upload_vec(values);
@@ -106,19 +99,29 @@ fn check_integers<T: Integer>(values: &[T]) {
     assert_same(&[x.min().unwrap()], &[T::least(values)], "min");
     assert_same(&[x.max().unwrap()], &[T::greatest(values)], "max");
     // Beside the additions: an element's conversion to f64, the reference's own, and the division.
-    let wide = || values.iter().map(|x| x.to_f64());
+    let wide = || values.iter().map(|x| Integer::wide(*x));
     let (n, magnitude) = (values.len() as f64, wide().map(f64::abs).sum::<f64>());
     let bound = (depth::<T, f64>(values.len()) + 3.0) * f64::UNIT_ROUNDOFF * magnitude / n;
-    let (got, wanted) = (T::mean_of(&x), Wide::sum(wide()) / n);
+    let (got, wanted) = (x.mean().unwrap(), Wide::sum(wide()) / n);
     assert!(
         (got - wanted).abs() <= bound,
         "mean of {n} {}: {got}, wanted {wanted} to {bound:e}",
         T::NAME
     );
+    let position = |wanted: T| values.iter().position(|&x| x == wanted).map(|i| i as u64);
+    assert_eq!(Some(x.argmin().unwrap()), position(T::least(values)), "argmin of {n}");
+    assert_eq!(
+        Some(x.argmax().unwrap()),
+        position(T::greatest(values)),
+        "argmax of {n}"
+    );
+    let zero = T::SPECIAL[0];
+    assert_eq!(x.any().unwrap(), values.iter().any(|&x| x != zero), "any of {n}");
+    assert_eq!(x.all().unwrap(), values.iter().all(|&x| x != zero), "all of {n}");
 }
 
 fn integers_of_every_length<T: Integer>() {
-    for (seed, len) in (1..).zip(lengths(tile_len::<T>())) {
+    for (seed, len) in (1..).zip(row_lengths::<T>()) {
         check_integers::<T>(&random(len, seed));
         // Odd numbers, whose wrapped product is not 0.
         check_integers::<T>(&vec![T::SPECIAL[3]; len]);
@@ -131,24 +134,31 @@ fn random_integers<T: Integer>() {
     });
 }
 
-for_types!(integers_of_every_length: i32 i64 u32 u64);
-for_types!(random_integers: i32 i64 u32 u64);
+for_types!(integers_of_every_length: i32 i64 u8 u16 u32 u64);
+for_types!(random_integers: i32 i64 u8 u16 u32 u64);
 
-/// A float type whose mean is a float of the same type.
-trait Float: FloatNumber {
-    fn mean_of(x: &Dyn<Self>) -> Self;
+/// A float type, and what its sums and products are made in.
+trait Float: FloatNumber + Reduce + Statistic<Mean = Self> {
+    /// The unit roundoff of the sums.
+    const ROUNDOFF: f64;
+    /// What the result is rounded to beside that.
+    const LAST: f64;
 }
 
-impl Float for f32 {
-    fn mean_of(x: &Dyn<Self>) -> Self {
-        x.mean().unwrap()
-    }
+macro_rules! floats {
+    ($($type:ty: $acc:ty, $last:expr;)*) => {$(
+        impl Float for $type {
+            const ROUNDOFF: f64 = <$acc>::UNIT_ROUNDOFF;
+            const LAST: f64 = $last;
+        }
+    )*};
 }
 
-impl Float for f64 {
-    fn mean_of(x: &Dyn<Self>) -> Self {
-        x.mean().unwrap()
-    }
+floats! {
+    f32: f32, 0.0;
+    f64: f64, 0.0;
+    f16: f32, f16::UNIT_ROUNDOFF;
+    bf16: f32, bf16::UNIT_ROUNDOFF;
 }
 
 #[track_caller]
@@ -165,8 +175,8 @@ fn check_floats<T: Float>(values: &[T]) {
     let (x, n) = (upload_vec(values), values.len());
     let wide = || values.iter().map(|x| x.wide());
     let (sum, magnitude) = (Wide::sum(wide()), wide().map(f64::abs).sum::<f64>());
-    // One more rounding for the reference's own error.
-    let bound = (depth::<T, T>(n) + 1.0) * T::UNIT_ROUNDOFF * magnitude;
+    // One more rounding for the reference's own error, and for 16-bit floats the last rounding.
+    let bound = (depth::<T, f64>(n) + 1.0) * T::ROUNDOFF * magnitude + T::LAST * sum.abs();
     assert_close(x.sum().unwrap(), sum, bound, &format!("sum of {n}"));
     if n == 0 {
         return;
@@ -174,12 +184,49 @@ fn check_floats<T: Float>(values: &[T]) {
     // Summed in f64; then the division, the rounding to T, and the reference's own.
     let mean = sum / n as f64;
     let bound = (depth::<T, f64>(n) + 2.0) * f64::UNIT_ROUNDOFF * magnitude / n as f64 + T::UNIT_ROUNDOFF * mean.abs();
-    assert_close(T::mean_of(&x), mean, bound, &format!("mean of {n}"));
+    assert_close(x.mean().unwrap(), mean, bound, &format!("mean of {n}"));
     // The least and the greatest are elements, so they are exact.
     let least = wide().fold(f64::INFINITY, f64::min);
     let greatest = wide().fold(f64::NEG_INFINITY, f64::max);
     assert_eq!(x.min().unwrap(), T::of(least), "min of {n}");
     assert_eq!(x.max().unwrap(), T::of(greatest), "max of {n}");
+    let position = |wanted: f64| wide().position(|x| x == wanted).map(|i| i as u64);
+    assert_eq!(Some(x.argmin().unwrap()), position(least), "argmin of {n}");
+    assert_eq!(Some(x.argmax().unwrap()), position(greatest), "argmax of {n}");
+    check_variance(&x, values);
+}
+
+/// The variance against two passes in `f64`.
+///
+/// Let `M` bound |x| and `u` be the unit roundoff of `f64`. A combination rounds a mean seven times at most, each time
+/// something of at most `M`, on top of a convex combination of the errors of its two means; so after `d` levels a
+/// difference of means is off by at most `e = (14 d + 4) u M`, where the vectors that are summed at once and the
+/// conversion from 64-bit integers count as levels. The sum of squared deviations S is the sum of `w δ²` over all
+/// combinations, where the weights `w` add up to at most `n d`; errors of δ change it by at most `2 e Σ w|δ| + e² Σ w ≤
+/// 2 e √(S n d) + e² n d` (Cauchy and Schwarz), and the roundings of its own terms by `(d + 8) u S`. The same again
+/// bounds the reference, whose `d` is `n`, unless it is summed exactly, as here.
+fn check_variance<T: Float>(x: &Dyn<T>, values: &[T]) {
+    let wide = || values.iter().map(|x| x.wide());
+    let (n, u) = (values.len() as f64, f64::UNIT_ROUNDOFF);
+    let mean = Wide::sum(wide()) / n;
+    let squares = Wide::sum(wide().map(|x| (x - mean) * (x - mean)));
+    let d = depth::<T, Moments>(values.len()) + 2.0;
+    let e = (14.0 * d + 4.0) * u * wide().map(f64::abs).fold(0.0, f64::max);
+    let error = 2.0 * e * (squares * n * d).sqrt() + e * e * n * d + (d + 8.0) * u * squares;
+    for ddof in [0, 1] {
+        if values.len() <= ddof {
+            continue;
+        }
+        let (count, what) = (n - ddof as f64, format!("variance({ddof}) of {n}"));
+        let variance = squares / count;
+        let bound = error / count + (T::UNIT_ROUNDOFF + 2.0 * u) * variance + T::LEAST_NORMAL * T::UNIT_ROUNDOFF;
+        assert_close(x.variance(ddof).unwrap(), variance, bound, &what);
+        // |√a − √b| ≤ |a − b| / √b, and √|a − b|.
+        let deviation = variance.sqrt();
+        let off = (error / count / deviation).min((error / count).sqrt());
+        let bound = off + (T::UNIT_ROUNDOFF + 3.0 * u) * deviation + T::LEAST_NORMAL * T::UNIT_ROUNDOFF;
+        assert_close(x.std(ddof).unwrap(), deviation, bound, &what.replace("variance", "std"));
+    }
 }
 
 /// Values between −100 and 100 that do not sum to something simple.
@@ -189,9 +236,20 @@ fn moderate<T: FloatNumber>(len: usize, seed: u64) -> Vec<T> {
 }
 
 fn floats_of_every_length<T: Float>() {
-    for (seed, len) in (1..).zip(lengths(tile_len::<T>())) {
+    for (seed, len) in (1..).zip(row_lengths::<T>()) {
         check_floats::<T>(&moderate(len, seed));
         check_floats::<T>(&vec![T::of(0.1); len]);
+    }
+}
+
+/// A large mean and small deviations: squares of elements less the square of the mean would have no digit right.
+fn variance_of_a_large_mean<T: Float>() {
+    for len in [2, 100, 5 * SHORT] {
+        let values: Vec<T> = moderate::<T>(len, 3)
+            .iter()
+            .map(|x| T::of(x.wide() / 100.0 + 30_000.0))
+            .collect();
+        check_variance(&upload_vec(&values), &values);
     }
 }
 
@@ -212,7 +270,7 @@ fn random_floats<T: Float>() {
 
 /// A product's relative error is at most the number of multiplications, in unit roundoffs, to first order.
 fn products_of_floats<T: Float>() {
-    for (seed, len) in (1..).zip(lengths(tile_len::<T>())) {
+    for (seed, len) in (1..).zip(row_lengths::<T>()) {
         // Near 1, so that no product of them overflows; every third negative.
         let values = moderate::<T>(len, seed).into_iter().enumerate();
         let near_one = values.map(|(i, x)| (1.0 + x.wide() * 1e-5) * if i % 3 == 0 { -1.0 } else { 1.0 });
@@ -229,14 +287,47 @@ fn products_of_floats<T: Float>() {
     }
 }
 
-/// The order of the additions does not change from run to run.
+/// The order of the additions does not change from run to run, nor with the stream.
 fn the_same_bits_on_every_run<T: Float>() {
-    let x = upload_vec(&moderate::<T>(99_991, 8));
-    let results = || [x.sum().unwrap(), x.product().unwrap(), T::mean_of(&x)];
-    let first = results();
-    for _ in 0..5 {
-        assert_same(&results(), &first, "repeated reductions");
+    let values = moderate::<T>(99_991, 8);
+    let x = upload_vec(&values);
+    let results = |x: &Dyn<T>| [x.sum(), x.product(), x.mean(), x.variance(1)].map(|result| result.unwrap());
+    let first = results(&x);
+    for _ in 0..4 {
+        assert_same(&results(&x), &first, "repeated reductions");
     }
+    let stream = device().create_stream().unwrap();
+    let elsewhere = upload_vec(&values).into_stream(&stream).unwrap();
+    assert_same(&results(&elsewhere), &first, "reductions on another stream");
+}
+
+/// The order of the additions, spelled out for a length of two chunks that are one tile each: a change of it would be a
+/// change of results between versions, and between devices if it came from them.
+#[test]
+fn the_order_of_the_additions_is_that_of_the_plan() {
+    const N: usize = 4;
+    let tile = tile_len::<f32>();
+    let values = moderate::<f32>(2 * tile, 10);
+    let pairwise = |values: &[f32]| -> f32 {
+        let mut values = values.to_vec();
+        while values.len() > 1 {
+            let half = values.len() / 2;
+            values = (0..half).map(|i| values[i] + values[i + half]).collect();
+        }
+        values[0]
+    };
+    let chunk = |chunk: usize| {
+        let threads: Vec<f32> = (0..256)
+            .map(|t| {
+                let vector = |u: usize| &values[chunk * tile + (u * 256 + t) * N..][..N];
+                pairwise(&[0, 1, 2, 3].map(|u| pairwise(vector(u))))
+            })
+            .collect();
+        let warps: Vec<f32> = threads.chunks(32).map(pairwise).collect();
+        pairwise(&warps)
+    };
+    let sum = upload_vec(&values).sum().unwrap();
+    assert_same(&[sum], &[chunk(0) + chunk(1)], "sum of two chunks");
 }
 
 /// One NaN anywhere, among numbers of both signs, in the first and in the last tile.
@@ -252,7 +343,10 @@ fn nan_propagates<T: Float>() {
             &[T::of(f64::NAN); 4],
             &format!("sum, product, min, max with NaN at {position}"),
         );
-        assert_same(&[T::mean_of(&x)], &[T::of(f64::NAN)], "mean");
+        let moments = [x.mean(), x.variance(0), x.std(1)].map(|result| result.unwrap());
+        assert_same(&moments, &[T::of(f64::NAN); 3], "mean, variance, std");
+        let positions = [x.argmin(), x.argmax()].map(|result| result.unwrap());
+        assert_eq!(positions, [position as u64; 2], "argmin, argmax with NaN at {position}");
     }
 }
 
@@ -282,18 +376,35 @@ fn infinities_and_zeros<T: Float>() {
     }
     same(of(&[-0.0; 3]).max(), -0.0, "max of negative zeros");
     assert_eq!(of(&[-0.0; 3]).sum().unwrap(), T::of(0.0), "sum of negative zeros");
+    // To the positions, both zeros are equal, and the first NaN wins.
+    for zeros in [[0.0, -0.0], [-0.0, 0.0]] {
+        let x = of(&zeros);
+        assert_eq!((x.argmin().unwrap(), x.argmax().unwrap()), (0, 0));
+        assert!(!x.any().unwrap() && !x.all().unwrap());
+    }
+    let x = of(&[1.0, nan, -infinity, infinity, nan]);
+    assert_eq!((x.argmin().unwrap(), x.argmax().unwrap()), (1, 1));
+    assert!(x.any().unwrap() && x.all().unwrap());
+    let x = of(&[-1.0, infinity, -infinity, infinity, -infinity]);
+    assert_eq!((x.argmin().unwrap(), x.argmax().unwrap()), (2, 1));
+    same(x.variance(0), nan, "variance with infinities");
+    same(of(&[infinity]).variance(0), nan, "variance of an infinity");
+    assert_eq!(of(&[infinity]).argmin().unwrap(), 0);
+    assert_eq!(of(&[-infinity]).argmax().unwrap(), 0);
+    same(of(&[5.0]).variance(0), 0.0, "variance of one element");
     let subnormal = T::LEAST_NORMAL / 4.0;
     same(of(&[subnormal; 3]).sum(), 3.0 * subnormal, "sum of subnormals");
     same(of(&[-subnormal, subnormal]).min(), -subnormal, "min of subnormals");
 }
 
-for_types!(floats_of_every_length: f32 f64);
+for_types!(floats_of_every_length: f32 f64 f16 bf16);
 for_types!(floats_that_cancel: f32 f64);
-for_types!(random_floats: f32 f64);
+for_types!(variance_of_a_large_mean: f32 f64 f16 bf16);
+for_types!(random_floats: f32 f64 f16 bf16);
 for_types!(products_of_floats: f32 f64);
-for_types!(the_same_bits_on_every_run: f32 f64);
-for_types!(nan_propagates: f32 f64);
-for_types!(infinities_and_zeros: f32 f64);
+for_types!(the_same_bits_on_every_run: f32 f64 f16 bf16);
+for_types!(nan_propagates: f32 f64 f16 bf16);
+for_types!(infinities_and_zeros: f32 f64 f16 bf16);
 
 #[test]
 fn ten_million_numbers() {
@@ -322,20 +433,83 @@ fn every_layout_is_reduced_whole() {
     }
 }
 
-fn empty_arrays<T: Number>() {
+fn empty_arrays<T: Number + Reduce>() {
     let x = upload(&Array2::<T>::from_shape_vec((0, 3), Vec::new()).unwrap());
-    assert_eq!(x.sum().unwrap(), T::SPECIAL[0]);
+    assert_same(&[x.sum().unwrap()], &T::SPECIAL[..1], "sum of nothing");
     let one = x.product().unwrap();
-    assert_eq!(upload_vec(&[one]).square().unwrap().sum().unwrap(), one);
+    assert_same(&[upload_vec(&[one, one]).product().unwrap()], &[one], "product of ones");
     assert_ne!(one, x.sum().unwrap());
+    assert!(!x.any().unwrap() && x.all().unwrap());
     let message =
         |operation| format!("{operation} of an array without elements (shape [0, 3]): wanted at least one element");
+    let mut out = DeviceArray::<T, Ix0>::zeros(device().default_stream(), ()).unwrap();
     assert_eq!(x.min().unwrap_err().to_string(), message("min"));
+    assert_eq!(x.min_into(&mut out).unwrap_err().to_string(), message("min_into"));
     assert_eq!(x.max().unwrap_err().to_string(), message("max"));
     assert_eq!(x.mean().map(drop).unwrap_err().to_string(), message("mean"));
+    assert_eq!(x.variance(0).map(drop).unwrap_err().to_string(), message("variance"));
+    assert_eq!(x.std(0).map(drop).unwrap_err().to_string(), message("std"));
+    assert_eq!(x.argmin().unwrap_err().to_string(), message("argmin"));
+    assert_eq!(x.argmax().unwrap_err().to_string(), message("argmax"));
 }
 
-for_types!(empty_arrays);
+for_types!(empty_arrays: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+
+#[test]
+fn a_variance_wants_more_elements_than_ddof() {
+    let x = upload(&array![1.0, 2.0]);
+    let message = x.variance(2).unwrap_err().to_string();
+    let wanted = "given 2, wanted less than the number of elements that are combined, 2";
+    assert_eq!(message, format!("variance: ddof: {wanted}"));
+    assert_eq!(x.std(2).unwrap_err().to_string(), format!("std: ddof: {wanted}"));
+    assert_eq!(x.variance(1).unwrap(), 0.5);
+}
+
+#[test]
+fn an_output_on_another_device_is_refused() {
+    let other = warpsmith::Device::simulator();
+    let mut out = DeviceArray::<f64, Ix0>::zeros(other.default_stream(), ()).unwrap();
+    let message = upload(&array![1.0]).sum_into(&mut out).unwrap_err().to_string();
+    assert!(message.starts_with("sum_into: given an operand on"), "{message}");
+}
+
+#[test]
+fn results_stay_on_the_device() {
+    let stream = device().default_stream();
+    let x = upload_vec(&random::<i32>(5000, 11));
+    let (mut sum, mut position) = (
+        DeviceArray::zeros(stream, ()).unwrap(),
+        DeviceArray::zeros(stream, ()).unwrap(),
+    );
+    let (mut mean, mut all) = (
+        DeviceArray::zeros(stream, ()).unwrap(),
+        DeviceArray::zeros(stream, ()).unwrap(),
+    );
+    x.sum_into(&mut sum).unwrap();
+    x.argmax_into(&mut position).unwrap();
+    x.variance_into(1, &mut mean).unwrap();
+    x.all_into(&mut all).unwrap();
+    assert_eq!(elements(&sum), [x.sum().unwrap()]);
+    assert_eq!(elements(&position), [x.argmax().unwrap()]);
+    assert_eq!(elements(&mean), [x.variance(1).unwrap()]);
+    assert_eq!(elements(&all), [u8::from(x.all().unwrap())]);
+}
+
+/// 16-bit results are rounded once: the mean is just above the middle of 1 and the next f16, by less than f32 can show.
+#[test]
+fn means_of_16_bit_floats_are_rounded_once() {
+    let ulp = f16::EPSILON.to_f64();
+    let mut values = vec![f16::from_f64(1.0), f16::from_f64(1.0 + ulp)];
+    assert_eq!(upload_vec(&values).mean().unwrap(), f16::ONE);
+    values.resize(1 << 16, f16::ONE);
+    for pair in values.chunks_mut(2) {
+        pair[1] = f16::from_f64(1.0 + ulp);
+    }
+    // Two elements that are one ulp more together.
+    values[0] = f16::from_f64(0.5);
+    values[2] = f16::from_f64(1.5 + ulp);
+    assert_eq!(upload_vec(&values).mean().unwrap(), f16::from_f64(1.0 + ulp));
+}
 
 #[test]
 fn an_array_without_axes_has_one_element() {
@@ -343,4 +517,23 @@ fn an_array_without_axes_has_one_element() {
     let results = [x.sum(), x.product(), x.min(), x.max()].map(|result| result.unwrap());
     assert_eq!(results, [42; 4]);
     assert_eq!(x.mean().unwrap(), 42.0);
+    assert_eq!((x.argmin().unwrap(), x.variance(0).unwrap()), (0, 0.0));
+}
+
+/// The plans of lengths that no test has the memory for: enough blocks to fill a device, and a depth that grows as the
+/// logarithm.
+#[test]
+fn plans_of_long_rows_have_a_small_depth() {
+    let depth = |log: u32| depth::<f32, f32>(1 << log);
+    let plan = |log: u32| RowPlan::new::<f32>(1, 1 << log, 0);
+    assert_eq!(plan(12).chunks, 1);
+    assert_eq!(plan(20).chunks, 256);
+    assert_eq!(plan(24).chunks, 2048);
+    assert_eq!(plan(28).chunks, 2048);
+    assert_eq!(plan(29).chunks, 2048);
+    assert_eq!(plan(36).chunks, 1 << 18);
+    for log in 12..44 {
+        assert!(depth(log) <= 64.0 + 14.0 + 24.0 * 3.0, "{log}: {}", depth(log));
+        assert!(depth(log + 1) >= depth(log));
+    }
 }

@@ -12,8 +12,7 @@ use std::sync::LazyLock;
 use ndarray::{Array1, ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn, s};
 use proptest::prelude::{ProptestConfig, RngExt};
 use proptest::test_runner::{RngAlgorithm, TestRng};
-use warpsmith::ops::{Arithmetic, FloatMath, Math, Reduce};
-use warpsmith::{Device, DeviceArray, Element};
+use warpsmith::{Device, DeviceArray, Element, bf16, f16};
 
 /// A device array with any number of dimensions.
 pub type Dyn<T> = DeviceArray<T, IxDyn>;
@@ -84,8 +83,8 @@ pub fn lengths(tile: usize) -> Vec<usize> {
     ]
 }
 
-/// An element type of arithmetic.
-pub trait Number: Element + Arithmetic + Math + Reduce + PartialEq + Debug {
+/// An element type.
+pub trait Number: Element + PartialEq + Debug {
     /// The type's name.
     const NAME: &'static str;
 
@@ -100,7 +99,7 @@ pub trait Number: Element + Arithmetic + Math + Reduce + PartialEq + Debug {
 }
 
 /// A float type.
-pub trait FloatNumber: Number + FloatMath {
+pub trait FloatNumber: Number {
     /// Half the distance from 1 to the next number.
     const UNIT_ROUNDOFF: f64;
     /// The least normal number.
@@ -127,7 +126,7 @@ macro_rules! integers {
                 match rng.random_range(0..8) {
                     0 => Self::SPECIAL[rng.random_range(0..Self::SPECIAL.len())],
                     1..4 => rng.random(),
-                    _ => (rng.random_range(0..=200) as Self).wrapping_sub(100),
+                    _ => (rng.random_range(0..=200u8) as Self).wrapping_sub(100),
                 }
             }
 
@@ -190,13 +189,77 @@ macro_rules! floats {
     )*};
 }
 
-integers!(i32 i64 u32 u64);
+/// 16-bit floats: special values are those of f32, rounded, and their own limits.
+macro_rules! narrow_floats {
+    ($($type:ident: unit roundoff $unit:literal, least normal $least:literal;)*) => {$(
+        impl Number for $type {
+            const NAME: &'static str = stringify!($type);
+            const SPECIAL: &'static [Self] = &[
+                $type::ZERO, $type::NEG_ZERO, $type::ONE, $type::NEG_ONE, $type::from_f32_const(0.1),
+                $type::from_f32_const(-3.0), $type::from_f32_const(0.5), $type::from_f32_const(1000.0), $type::EPSILON,
+                $type::MIN_POSITIVE, $type::from_bits(1), $type::from_bits(0x8001), $type::MAX, $type::MIN,
+                $type::INFINITY, $type::NEG_INFINITY, $type::NAN,
+            ];
+
+            fn random(rng: &mut TestRng) -> Self {
+                match rng.random_range(0..8) {
+                    0 => Self::SPECIAL[rng.random_range(0..Self::SPECIAL.len())],
+                    1..4 => Self::from_bits(rng.random()),
+                    _ => Self::from_f32((rng.random::<f32>() - 0.5) * 200.0),
+                }
+            }
+
+            fn same(self, other: Self) -> bool {
+                self.to_bits() == other.to_bits() || (self.is_nan() && other.is_nan())
+            }
+        }
+
+        impl FloatNumber for $type {
+            const UNIT_ROUNDOFF: f64 = $unit;
+            const LEAST_NORMAL: f64 = $least;
+
+            fn of(value: f64) -> Self {
+                Self::from_f64(value)
+            }
+
+            fn wide(self) -> f64 {
+                self.to_f64()
+            }
+
+            fn ulps(self, reference: f64) -> f64 {
+                let rounded = Self::from_f64(reference);
+                if self.is_nan() || rounded.is_nan() {
+                    return if self.is_nan() && rounded.is_nan() { 0.0 } else { f64::INFINITY };
+                }
+                let magnitude = |x: Self| x.to_bits() & 0x7fff;
+                if self.is_infinite() || rounded.is_infinite() {
+                    let same_sign = self.is_sign_negative() == rounded.is_sign_negative();
+                    let steps = f64::from(magnitude(self).abs_diff(magnitude(rounded)));
+                    return if same_sign { steps } else { f64::INFINITY };
+                }
+                let below = magnitude(rounded).min(Self::MAX.to_bits() - 1);
+                let ulp = Self::from_bits(below + 1).to_f64() - Self::from_bits(below).to_f64();
+                (self.to_f64() - reference).abs() / ulp
+            }
+        }
+    )*};
+}
+
+integers!(i32 i64 u8 u16 u32 u64);
 floats!(f32: u32; f64: u64;);
+narrow_floats! {
+    f16: unit roundoff 4.8828125e-4, least normal 6.103515625e-5;
+    bf16: unit roundoff 3.90625e-3, least normal 1.1754943508222875e-38;
+}
 
 /// Turns a generic function into a test for each type.
 macro_rules! for_types {
     ($function:ident: $($type:ident)*) => {
         mod $function {
+            // The names of the tests must not hide them, nor `f16` be the primitive type that is not stable.
+            #[allow(unused_imports)]
+            use warpsmith::{bf16, f16};
+
             $(
                 #[test]
                 fn $type() {

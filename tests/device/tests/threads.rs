@@ -3,6 +3,7 @@
 
 use device_test_kernels::threads::{branches_around_collectives, chained_blocks, hello, positions, votes_of_block};
 use device_tests::{PTX, device, download, upload, zeros};
+use miniz_oxide::inflate::decompress_to_vec;
 use warpsmith::LaunchConfig;
 
 #[test]
@@ -93,10 +94,11 @@ fn collectives_between_branches_stay_one() {
         .collect();
     assert_eq!(download(&out), expected);
 
-    let (_, _, ptx) = PTX
+    let (_, _, packed) = PTX
         .iter()
         .find(|(name, _, _)| *name == "branches_around_collectives")
         .unwrap();
+    let ptx = String::from_utf8(decompress_to_vec(packed).unwrap()).unwrap();
     assert_eq!(ptx.matches("shfl.sync").count(), 1, "{ptx}");
     assert_eq!(
         ptx.matches("bar.sync").count() + ptx.matches("barrier.sync").count(),

@@ -6,5 +6,7 @@ pub mod atomics;
 pub mod faults;
 pub mod floats;
 pub mod memory;
+pub mod operators;
+pub mod scan_operators;
 pub mod threads;
 pub mod warps;

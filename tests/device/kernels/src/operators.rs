@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reductions by operators of one's own.
+
+use cuda_std::prelude::*;
+use kernels_gpu::op::ReduceOp;
+use kernels_gpu::reduce::{self, BLOCKS, ColumnPlan, RowPlan, THREADS};
+
+/// `ln Σ e^x`, without overflow: the sum is that of `e^(x − m)`, where `m` is the largest element.
+pub struct LogSumExp;
+
+/// The largest element `m`, and the sum of `e^(x − m)`.
+type Scaled = [f32; 2];
+
+impl ReduceOp<f32> for LogSumExp {
+    type Acc = Scaled;
+    type Output = f32;
+
+    fn identity() -> Scaled {
+        [f32::NEG_INFINITY, 0.0]
+    }
+
+    fn lift(x: f32, _: u64) -> Scaled {
+        [x, 1.0]
+    }
+
+    fn combine(a: Scaled, b: Scaled) -> Scaled {
+        let most = Float::maximum(a[0], b[0]);
+        let scaled = |[m, sum]: Scaled| {
+            if m == most { sum } else { sum * Float::exp(m - most) }
+        };
+        [most, scaled(a) + scaled(b)]
+    }
+
+    fn finish([most, sum]: Scaled, _: u64) -> f32 {
+        most + Float::ln(sum)
+    }
+}
+
+/// The log-sum-exp of rows.
+#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn log_sum_exp(
+    x: &[f32],
+    plan: RowPlan,
+    partials: SliceMut<'_, [f32; 2]>,
+    counters: SliceMut<'_, u32>,
+    out: SliceMut<'_, f32>,
+) {
+    reduce::reduce::<f32, LogSumExp>(x, plan, partials, counters, out);
+}
+
+/// The log-sum-exp of columns.
+#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn log_sum_exp_columns(
+    x: &[f32],
+    plan: ColumnPlan,
+    partials: SliceMut<'_, [f32; 2]>,
+    counters: SliceMut<'_, u32>,
+    out: SliceMut<'_, f32>,
+) {
+    reduce::reduce_columns::<f32, LogSumExp>(x, plan, partials, counters, out);
+}
+
+/// The highest point, and which it is, with checks of the bookkeeping: elements are structures of 12 bytes, and what they are
+/// combined in is the largest that may be, 32 bytes.
+pub struct Support;
+
+impl ReduceOp<[f32; 3]> for Support {
+    type Acc = [u64; 4];
+    type Output = [u64; 3];
+
+    fn identity() -> [u64; 4] {
+        [0, u64::MAX, 0, 0]
+    }
+
+    /// One more than the height in whole units (so never 0), the number, the number of points, and the sum of the numbers.
+    fn lift(x: [f32; 3], index: u64) -> [u64; 4] {
+        [x[2] as u64 + 1, index, 1, index]
+    }
+
+    fn combine(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+        let b_wins = b[0] > a[0] || (b[0] == a[0] && b[1] < a[1]);
+        let (height, index) = if b_wins { (b[0], b[1]) } else { (a[0], a[1]) };
+        [height, index, a[2] + b[2], a[3] + b[3]]
+    }
+
+    fn finish(acc: [u64; 4], count: u64) -> [u64; 3] {
+        [acc[1], count - acc[2], acc[3]]
+    }
+}
+
+/// The highest of points.
+#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn highest(
+    x: &[[f32; 3]],
+    plan: RowPlan,
+    partials: SliceMut<'_, [u64; 4]>,
+    counters: SliceMut<'_, u32>,
+    out: SliceMut<'_, [u64; 3]>,
+) {
+    reduce::reduce::<[f32; 3], Support>(x, plan, partials, counters, out);
+}
+
+/// The highest of points in each column.
+#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn highest_columns(
+    x: &[[f32; 3]],
+    plan: ColumnPlan,
+    partials: SliceMut<'_, [u64; 4]>,
+    counters: SliceMut<'_, u32>,
+    out: SliceMut<'_, [u64; 3]>,
+) {
+    reduce::reduce_columns::<[f32; 3], Support>(x, plan, partials, counters, out);
+}

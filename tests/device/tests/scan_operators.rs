@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Scans by operators that are not commutative, against the fold of one element after the other.
+
+use device_test_kernels::scan_operators::{
+    Affine, BLOCK, Compose, MatrixProduct, Runs, Triple, compose, count_runs, matrix_products, small_scans,
+};
+use device_tests::{device, download, upload, zeros};
+use kernels_gpu::op::ReduceOp;
+use kernels_gpu::scan::tile_len;
+use warpsmith::ops::ScanKind;
+use warpsmith::{Element, LaunchConfig};
+
+/// Results 0 to `x.len()`, of which the first is that of no element.
+fn folds<T: Element, Op: ReduceOp<T>>(x: &[T]) -> Vec<Op::Output> {
+    let mut acc = Op::identity();
+    let mut results = vec![Op::finish(acc, 0)];
+    for (i, &x) in (0..).zip(x) {
+        acc = Op::combine(acc, Op::lift(x, i));
+        results.push(Op::finish(acc, i + 1));
+    }
+    results
+}
+
+/// Lengths around a tile, and more tiles than a look-back sees at once.
+fn lengths(tile: usize) -> [usize; 7] {
+    [1, 31, 300, tile - 1, tile, tile + 1, 45 * tile + 5]
+}
+
+fn maps(len: usize) -> Vec<Affine> {
+    let map = |i: usize| Affine {
+        scale: (i as u32).wrapping_mul(0x9e37_79b1) | 1,
+        offset: (i as u32).wrapping_mul(0x85eb_ca6b) ^ 0x1234,
+    };
+    (0..len).map(map).collect()
+}
+
+#[test]
+fn affine_maps_are_composed_in_order() {
+    let device = device();
+    for len in lengths(tile_len::<Affine, Compose>()) {
+        let x = maps(len);
+        let (wanted, on_device) = (folds::<_, Compose>(&x), upload(&device, &x));
+        let inclusive = on_device.scan_with::<compose, Compose>(ScanKind::Inclusive).unwrap();
+        assert!(download(&inclusive) == wanted[1..], "{len} maps, inclusive");
+        let exclusive = on_device.scan_with::<compose, Compose>(ScanKind::Exclusive).unwrap();
+        assert!(download(&exclusive) == wanted[..len], "{len} maps, exclusive");
+    }
+}
+
+#[test]
+fn values_of_32_bytes_and_results_of_another_type() {
+    let device = device();
+    for len in lengths(tile_len::<u8, MatrixProduct>()) {
+        let x: Vec<u8> = (0..len).map(|i| (i * i % 251) as u8).collect();
+        let (wanted, on_device) = (folds::<_, MatrixProduct>(&x), upload(&device, &x));
+        let mut out = zeros::<u64>(&device, len);
+        on_device
+            .scan_with_into::<matrix_products, MatrixProduct>(ScanKind::Inclusive, &mut out)
+            .unwrap();
+        assert!(download(&out) == wanted[1..], "{len} matrices, inclusive");
+        on_device
+            .scan_with_into::<matrix_products, MatrixProduct>(ScanKind::Exclusive, &mut out)
+            .unwrap();
+        assert!(download(&out) == wanted[..len], "{len} matrices, exclusive");
+    }
+}
+
+#[test]
+fn values_of_12_bytes() {
+    let device = device();
+    for len in lengths(tile_len::<u16, Runs>()) {
+        let x: Vec<u16> = (0..len).map(|i| (i / 3 * i % 11 / 4) as u16).collect();
+        let (wanted, on_device) = (folds::<_, Runs>(&x), upload(&device, &x));
+        let runs = on_device.scan_with::<count_runs, Runs>(ScanKind::Inclusive).unwrap();
+        assert!(download::<Triple>(&runs) == wanted[1..], "runs of {len}, inclusive");
+        let runs = on_device.scan_with::<count_runs, Runs>(ScanKind::Exclusive).unwrap();
+        assert!(download::<Triple>(&runs) == wanted[..len], "runs of {len}, exclusive");
+    }
+}
+
+#[test]
+fn an_empty_array() {
+    let device = device();
+    let x = upload::<Affine>(&device, &[]);
+    assert_eq!(x.scan_with::<compose, Compose>(ScanKind::Inclusive).unwrap().len(), 0);
+}
+
+#[test]
+fn warps_and_blocks_scan_in_order() {
+    let (device, n) = (device(), 3 * BLOCK);
+    let x = maps(n);
+    let (on_device, mut out) = (upload(&device, &x), zeros::<Affine>(&device, 4 * n));
+    device
+        .default_stream()
+        .launch::<small_scans>(&LaunchConfig::new(3, BLOCK as u32), (&on_device, &mut out))
+        .unwrap();
+    let groups = |size: usize| x.chunks(size).map(folds::<_, Compose>);
+    let inclusive = groups(32).flat_map(|folds| folds[1..].to_vec());
+    let exclusive = groups(32).flat_map(|folds| folds[..32].to_vec());
+    let before = groups(BLOCK).flat_map(|folds| folds[..BLOCK].to_vec());
+    let total = groups(BLOCK).flat_map(|folds| vec![folds[BLOCK]; BLOCK]);
+    let wanted: Vec<Affine> = inclusive.chain(exclusive).chain(before).chain(total).collect();
+    assert_eq!(download(&out), wanted);
+}
