@@ -7,18 +7,14 @@ use std::str::FromStr;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum;
-use ndarray::IxDyn;
+use warpsmith::Device;
 use warpsmith::ops::CastTo;
-use warpsmith::{Device, DeviceArray};
 
+use crate::job::{DynArray, Job};
 use crate::npy::{self, NpyFile};
 use crate::ops::{BinaryOp, UnaryOp};
-use crate::output::Output;
 use crate::scalar::{Dtype, Scalar, dispatch};
-use crate::session::{Report, Session};
-use crate::timing::Timings;
-
-type DynArray<T> = DeviceArray<T, IxDyn>;
+use crate::session::Session;
 
 /// A function of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +62,18 @@ impl<'a> Operand<'a> {
     }
 }
 
+/// The shape of the result for operands of these shapes, by NumPy's rules: axes are matched from the last, and one of
+/// length 1 is repeated.
+fn broadcast_shape(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let axes = a.len().max(b.len());
+    let length = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(axes).map_or(1, |axis| shape[axis]);
+    let common = |axis| match (length(a, axis), length(b, axis)) {
+        (1, n) | (n, 1) => Some(n),
+        (m, n) => (m == n).then_some(m),
+    };
+    (0..axes).map(common).collect()
+}
+
 /// The operands of a binary operation, of which one at least is an array.
 enum Operands<'a> {
     Arrays(NpyFile, NpyFile),
@@ -84,8 +92,8 @@ impl<'a> Operands<'a> {
                     y.dtype
                 );
                 ensure!(
-                    x.shape == y.shape,
-                    "{op}: {a} has shape {:?} and {b} has shape {:?}, wanted the same shape",
+                    broadcast_shape(&x.shape, &y.shape).is_some(),
+                    "{op}: {a} has shape {:?} and {b} has shape {:?}, wanted shapes that broadcast to one",
                     x.shape,
                     y.shape
                 );
@@ -99,10 +107,9 @@ impl<'a> Operands<'a> {
         }
     }
 
-    /// An array that has the shape and the type of the result.
-    fn array(&self) -> &NpyFile {
+    fn dtype(&self) -> Dtype {
         match self {
-            Operands::Arrays(x, _) | Operands::ArrayNumber(x, _) | Operands::NumberArray(_, x) => x,
+            Operands::Arrays(x, _) | Operands::ArrayNumber(x, _) | Operands::NumberArray(_, x) => x.dtype,
         }
     }
 }
@@ -110,14 +117,9 @@ impl<'a> Operands<'a> {
 /// `warpsmith OP A B -o C.npy`
 pub fn binary(session: &Session, op: BinaryOp, operands: [&str; 2], output: &Path) -> Result<()> {
     let operands = Operands::open(op, operands)?;
-    let job = Job {
-        session,
-        name: op.to_string(),
-        path: output,
-        output: Output::create(output)?,
-    };
+    let job = Job::open(session, op.to_string(), output)?;
     let device = session.open_device()?;
-    dispatch!(operands.array().dtype, T => binary_typed::<T>(job, &device, op, &operands))
+    dispatch!(operands.dtype(), T => binary_typed::<T>(job, &device, op, &operands))
 }
 
 fn binary_typed<T: Scalar>(job: Job, device: &Device, op: BinaryOp, operands: &Operands) -> Result<()> {
@@ -125,27 +127,22 @@ fn binary_typed<T: Scalar>(job: Job, device: &Device, op: BinaryOp, operands: &O
         Operands::Arrays(x, y) => {
             let (x, y) = (x.read::<T>(device)?, y.read::<T>(device)?);
             let copy_in = || Ok((npy::upload(device, &x)?, npy::upload(device, &y)?));
-            job.run(device, x.shape(), copy_in, |(x, y), out| Ok(op.arrays(x, y, out)?))
+            let shape = broadcast_shape(x.shape(), y.shape()).unwrap_or_default();
+            job.run(device, shape, copy_in, |(x, y), out| Ok(op.arrays(x, y, out)?))
         }
         Operands::ArrayNumber(x, number) => {
             let (x, number) = (x.read::<T>(device)?, parse::<T>(op, number)?);
             let copy_in = || npy::upload(device, &x);
-            job.run(
-                device,
-                x.shape(),
-                copy_in,
-                |x, out| Ok(op.array_scalar(x, number, out)?),
-            )
+            job.run(device, x.raw_dim(), copy_in, |x, out| {
+                Ok(op.array_scalar(x, number, out)?)
+            })
         }
         Operands::NumberArray(number, y) => {
             let (number, y) = (parse::<T>(op, number)?, y.read::<T>(device)?);
             let copy_in = || npy::upload(device, &y);
-            job.run(
-                device,
-                y.shape(),
-                copy_in,
-                |y, out| Ok(op.scalar_array(number, y, out)?),
-            )
+            job.run(device, y.raw_dim(), copy_in, |y, out| {
+                Ok(op.scalar_array(number, y, out)?)
+            })
         }
     }
 }
@@ -169,12 +166,7 @@ pub fn map(session: &Session, op: MapOp, input: &Path, output: &Path) -> Result<
             unary.refuses(file.dtype)
         );
     }
-    let job = Job {
-        session,
-        name: op.to_string(),
-        path: output,
-        output: Output::create(output)?,
-    };
+    let job = Job::open(session, op.to_string(), output)?;
     let device = session.open_device()?;
     dispatch!(file.dtype, T => match op {
         MapOp::Unary(op) => map_typed::<T, T>(job, &device, &file, |x, out| T::unary(op, x, out)),
@@ -193,42 +185,5 @@ fn map_typed<T: Scalar, U: Scalar>(
     kernel: impl FnOnce(&DynArray<T>, &mut DynArray<U>) -> Result<()>,
 ) -> Result<()> {
     let x = file.read::<T>(device)?;
-    job.run(device, x.shape(), || npy::upload(device, &x), kernel)
-}
-
-/// An operation whose output file is open.
-struct Job<'a> {
-    session: &'a Session<'a>,
-    name: String,
-    path: &'a Path,
-    output: Output,
-}
-
-impl Job<'_> {
-    /// Copies the operands in, makes the result and writes it.
-    fn run<X, U: Scalar>(
-        self,
-        device: &Device,
-        shape: &[usize],
-        copy_in: impl FnOnce() -> warpsmith::Result<X>,
-        kernel: impl FnOnce(&X, &mut DynArray<U>) -> Result<()>,
-    ) -> Result<()> {
-        let progress = self.session.progress(self.name.clone());
-        let stream = device.default_stream();
-        let mut timings = Timings::new(stream);
-        let mut out = timings.time("allocation", || DeviceArray::zeros(stream, IxDyn(shape)))?;
-        let operands = timings.time("copy in", copy_in)?;
-        timings.time("kernel", || kernel(&operands, &mut out))?;
-        let result = timings.time("copy out", || out.to_ndarray())?;
-        npy::write(self.output, &result)?;
-        drop(progress);
-        let report = Report {
-            operation: self.name,
-            dtype: U::DTYPE.name(),
-            shape,
-            output: Some(self.path),
-            value: None,
-        };
-        self.session.finish(&report, stream.device_id(), &timings)
-    }
+    job.run(device, x.raw_dim(), || npy::upload(device, &x), kernel)
 }

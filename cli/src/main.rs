@@ -4,17 +4,23 @@
 //! Results go to standard output, everything else to standard error. The exit status is 0 only when
 //! all went well; an error is one line of standard error.
 
+mod chart;
 mod demo;
 mod devices;
 mod elementwise;
+mod histogram;
+mod job;
+mod matmul;
 mod npy;
 mod ops;
 mod output;
 mod picture;
 mod reduce;
 mod scalar;
+mod scan;
 mod session;
 mod timing;
+mod transpose;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,8 +29,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::elementwise::MapOp;
-use crate::ops::{BinaryOp, ReduceOp};
-use crate::picture::Filter;
+use crate::ops::BinaryOp;
 use crate::session::{Session, SessionArgs};
 
 /// Arrays (.npy) and pictures (PNG, JPEG) on an NVIDIA GPU, or on a simulated one.
@@ -67,18 +72,20 @@ enum Command {
         #[arg(short, long, value_name = "OUT.npy")]
         output: PathBuf,
     },
-    /// Prints the sum, product, minimum, maximum or mean of all elements.
-    Reduce {
-        #[arg(value_name = "OP")]
-        op: ReduceOp,
-        /// The .npy file that is read.
-        #[arg(value_name = "IN.npy")]
-        input: PathBuf,
-    },
-    /// A picture in shades of gray (ITU-R BT.601).
-    Grayscale(PictureArgs),
-    /// A picture blurred by a 3 × 3 box.
-    Blur(PictureArgs),
+    /// The sum, product, minimum, maximum, mean, variance … of all elements, or along an axis.
+    Reduce(reduce::ReduceArgs),
+    /// The sum, product, minimum or maximum of each element and all before it.
+    Scan(scan::ScanArgs),
+    /// The product of two matrices, of stacks of them, or of a matrix and a vector.
+    Matmul(matmul::MatmulArgs),
+    /// How often values occur, as a bar chart.
+    Histogram(histogram::HistogramArgs),
+    /// An array with its axes in another order.
+    Transpose(transpose::TransposeArgs),
+    /// A picture in shades of gray.
+    Grayscale(picture::GrayscaleArgs),
+    /// A picture blurred by a box or by a Gaussian.
+    Blur(picture::BlurArgs),
 }
 
 #[derive(Args)]
@@ -86,21 +93,11 @@ struct BinaryArgs {
     /// A .npy file, or a number (write ./5 for a file of the name 5).
     #[arg(value_name = "A", allow_negative_numbers = true)]
     a: String,
-    /// A .npy file of the same element type and shape, or a number.
+    /// A .npy file of the same element type, whose shape fits (by NumPy's broadcasting), or a number.
     #[arg(value_name = "B", allow_negative_numbers = true)]
     b: String,
     /// The .npy file that is written.
     #[arg(short, long, value_name = "C.npy")]
-    output: PathBuf,
-}
-
-#[derive(Args)]
-struct PictureArgs {
-    /// The picture that is read: PNG or JPEG; 8-bit gray, RGB or RGBA.
-    #[arg(value_name = "IN")]
-    input: PathBuf,
-    /// The picture that is written; .png, .jpg or .jpeg.
-    #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 }
 
@@ -131,8 +128,12 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Min(args) => binary(BinaryOp::Min, args),
         Command::Max(args) => binary(BinaryOp::Max, args),
         Command::Map { op, input, output } => elementwise::map(&session, *op, input, output),
-        Command::Reduce { op, input } => reduce::run(&session, *op, input),
-        Command::Grayscale(args) => picture::run(&session, Filter::Grayscale, &args.input, &args.output),
-        Command::Blur(args) => picture::run(&session, Filter::Blur, &args.input, &args.output),
+        Command::Reduce(args) => reduce::run(&session, args),
+        Command::Scan(args) => scan::run(&session, args),
+        Command::Matmul(args) => matmul::run(&session, args),
+        Command::Histogram(args) => histogram::run(&session, args),
+        Command::Transpose(args) => transpose::run(&session, args),
+        Command::Grayscale(args) => picture::grayscale(&session, args),
+        Command::Blur(args) => picture::blur(&session, args),
     }
 }

@@ -7,9 +7,9 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use ndarray::ArrayD;
+use ndarray::{Array, ArrayD, Dimension};
 use ndarray_npy::npy::header::{Header, ParseHeaderError, ReadHeaderError};
-use ndarray_npy::{ReadNpyExt, WriteNpyExt};
+use ndarray_npy::{ReadNpyExt, WritableElement, WriteNpyExt};
 use warpsmith::{Device, DeviceArray};
 
 use crate::output::Output;
@@ -78,6 +78,18 @@ impl NpyFile {
         })
     }
 
+    /// An error unless the array has that axis.
+    pub fn ensure_axis(&self, operation: &str, axis: usize) -> Result<()> {
+        let axes = self.shape.len();
+        ensure!(
+            axis < axes,
+            "{}: {operation}: given axis {axis}, wanted one of the {axes} of shape {:?}, counted from 0",
+            self.path.display(),
+            self.shape
+        );
+        Ok(())
+    }
+
     /// Reads the elements, which must fit in the device's memory.
     pub fn read<T: Scalar>(&self, device: &Device) -> Result<ArrayD<T>> {
         let context = || self.path.display().to_string();
@@ -103,7 +115,7 @@ impl NpyFile {
 }
 
 /// Writes an array as a .npy file.
-pub fn write<T: Scalar>(output: Output, array: &ArrayD<T>) -> Result<()> {
+pub fn write<T: WritableElement, D: Dimension>(output: Output, array: &Array<T, D>) -> Result<()> {
     output.commit(|writer| Ok(array.write_npy(writer)?))
 }
 
@@ -169,11 +181,11 @@ fn dtype(header: &Header) -> Result<Dtype> {
     let name = header
         .type_descriptor
         .as_string()
-        .and_then(|name| name.strip_prefix(['<', '>']));
+        .and_then(|name| name.strip_prefix(['<', '>', '|']));
     let found = Dtype::ALL.into_iter().find(|dtype| Some(dtype.numpy_name()) == name);
     found.ok_or_else(|| {
         anyhow!(
-            "element type {}, wanted f32, f64, i32, i64, u32 or u64 (for NumPy f4, f8, i4, i8, u4, u8)",
+            "element type {}, wanted f32, f64, i32, i64, u8, u16, u32 or u64 (for NumPy f4, f8, i4, i8, u1, u2, u4, u8)",
             shortened(&descriptor)
         )
     })

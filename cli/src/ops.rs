@@ -44,6 +44,21 @@ pub enum ReduceOp {
     Min,
     Max,
     Mean,
+    Var,
+    Std,
+    Argmin,
+    Argmax,
+    Any,
+    All,
+}
+
+/// A scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ScanOp {
+    Sum,
+    Prod,
+    Min,
+    Max,
 }
 
 macro_rules! names {
@@ -56,7 +71,7 @@ macro_rules! names {
     )*};
 }
 
-names!(BinaryOp, UnaryOp, ReduceOp);
+names!(BinaryOp, UnaryOp, ReduceOp, ScanOp);
 
 impl BinaryOp {
     /// `out = a op b`

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `warpsmith grayscale` and `warpsmith blur`: PNG and JPEG pictures of 8-bit gray, RGB and RGBA.
 
-use std::fmt;
 use std::io::{Cursor, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::Args;
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::PngEncoder;
 use image::{ColorType, DynamicImage, ExtendedColorType, ImageDecoder, ImageEncoder, ImageReader, Limits};
-use ndarray::{Array3, ArrayView3, Axis, Ix3};
+use ndarray::{Array, Array3, ArrayView3, Axis, Dimension, IntoDimension, Ix2, Ix3};
 use warpsmith::DeviceArray;
+use warpsmith::ops::{Border, Weights};
 
 use crate::npy::open_regular;
 use crate::output::Output;
@@ -23,29 +24,66 @@ const MAX_BYTES: u64 = 1 << 30;
 /// Of 100; the quality at which artefacts are not seen.
 const JPEG_QUALITY: u8 = 92;
 
-/// What is done to a picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filter {
-    Grayscale,
-    Blur,
+#[derive(Args)]
+pub struct Files {
+    /// The picture that is read: PNG or JPEG; 8-bit gray, RGB or RGBA.
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The picture that is written; .png, .jpg or .jpeg.
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
 }
 
-impl fmt::Display for Filter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Filter::Grayscale => "grayscale",
-            Filter::Blur => "blur",
-        })
+#[derive(Args)]
+pub struct GrayscaleArgs {
+    #[command(flatten)]
+    files: Files,
+    /// How much red, green and blue count: bt601, bt709, or three numbers.
+    #[arg(long, default_value = "bt601", value_name = "bt601|bt709|R,G,B", allow_hyphen_values = true, value_parser = weights)]
+    weights: Weights,
+}
+
+#[derive(Args)]
+pub struct BlurArgs {
+    #[command(flatten)]
+    files: Files,
+    /// Box blur: each pixel becomes the mean of those up to so many rows and columns away [default: 1].
+    #[arg(long, value_name = "R", conflicts_with = "sigma")]
+    radius: Option<usize>,
+    /// Gaussian blur with this standard deviation, in pixels.
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    sigma: Option<f64>,
+    /// What lies beyond the edges: mean (nothing: the mean is over the pixels that exist), clamp, reflect, wrap, constant
+    /// (0), constant:V.
+    #[arg(long, default_value = "mean", value_name = "MODE", value_parser = border)]
+    border: Border<u8>,
+}
+
+fn weights(text: &str) -> Result<Weights, String> {
+    match text {
+        "bt601" => return Ok(Weights::Bt601),
+        "bt709" => return Ok(Weights::Bt709),
+        _ => {}
+    }
+    let numbers: Option<Vec<f32>> = text.split(',').map(|number| number.trim().parse().ok()).collect();
+    match numbers.as_deref() {
+        Some(&[red, green, blue]) => Ok(Weights::Custom([red, green, blue])),
+        _ => Err("wanted bt601, bt709, or three numbers as in 0.3,0.6,0.1".into()),
     }
 }
 
-impl Filter {
-    /// The channels of the result.
-    fn channels(self, input: usize) -> usize {
-        match self {
-            Filter::Grayscale => 1,
-            Filter::Blur => input,
-        }
+fn border(text: &str) -> Result<Border<u8>, String> {
+    match (text, text.strip_prefix("constant:")) {
+        ("mean", _) => Ok(Border::Mean),
+        ("clamp", _) => Ok(Border::Clamp),
+        ("reflect", _) => Ok(Border::Reflect),
+        ("wrap", _) => Ok(Border::Wrap),
+        ("constant", _) => Ok(Border::Constant(0)),
+        (_, Some(value)) => match value.parse() {
+            Ok(value) => Ok(Border::Constant(value)),
+            Err(_) => Err(format!("{value} is no number from 0 to 255")),
+        },
+        _ => Err("wanted mean, clamp, reflect, wrap, constant or constant:V".into()),
     }
 }
 
@@ -70,58 +108,84 @@ impl Format {
     }
 }
 
-/// `warpsmith grayscale|blur IN -o OUT`
-pub fn run(session: &Session, filter: Filter, input: &Path, path: &Path) -> Result<()> {
-    let format = Format::of(path)?;
-    let output = Output::create(path)?;
-    let progress = session.progress(filter.to_string());
-    let picture = load(input).with_context(|| input.display().to_string())?;
-    if format == Format::Jpeg && filter.channels(picture.dim().2) == 4 {
-        bail!(
-            "{}: {} has an alpha channel, which JPEG cannot store; wanted .png",
-            path.display(),
-            input.display()
-        );
-    }
-    let device = session.open_device()?;
-    let mut timings = Timings::new(device.default_stream());
-    let result = match filter {
+/// `warpsmith grayscale IN -o OUT`
+pub fn grayscale(session: &Session, args: &GrayscaleArgs) -> Result<()> {
+    args.files.filter(session, "grayscale", |picture, timings| {
         // A gray picture is its own gray.
-        Filter::Grayscale if picture.dim().2 == 1 => picture,
-        Filter::Grayscale => grayscale(&picture, &mut timings)?,
-        Filter::Blur => blur(&picture, &mut timings)?,
-    };
-    output.commit(|writer| encode(result.view(), format, writer))?;
-    drop(progress);
-    let report = Report {
-        operation: filter.to_string(),
-        dtype: "u8",
-        shape: result.shape(),
-        output: Some(path),
-        value: None,
-    };
-    session.finish(&report, &device.properties().id, &timings)
+        if picture.dim().2 == 1 {
+            return Ok(picture);
+        }
+        let (height, width, _) = picture.dim();
+        let gray = through_device(
+            &picture,
+            (height, width),
+            timings,
+            |x, out: &mut DeviceArray<u8, Ix2>| x.grayscale_with_into(args.weights, out),
+        )?;
+        Ok(gray.insert_axis(Axis(2)))
+    })
 }
 
-fn grayscale(picture: &Array3<u8>, timings: &mut Timings) -> Result<Array3<u8>> {
-    let (height, width, _) = picture.dim();
-    let stream = &timings.stream();
-    let mut out = timings.time("allocation", || DeviceArray::zeros(stream, (height, width)))?;
-    let x = timings.time("copy in", || DeviceArray::from_ndarray(stream, picture))?;
-    timings.time("kernel", || x.grayscale_into(&mut out))?;
-    let gray = timings.time("copy out", || out.to_ndarray())?;
-    Ok(gray.insert_axis(Axis(2)))
+/// `warpsmith blur IN -o OUT`
+pub fn blur(session: &Session, args: &BlurArgs) -> Result<()> {
+    args.files.filter(session, "blur", |picture, timings| {
+        through_device(&picture, picture.dim(), timings, |x, out| match args.sigma {
+            Some(sigma) => x.gaussian_blur_into(sigma, args.border, out),
+            None => x.box_blur_into(args.radius.unwrap_or(1), args.border, out),
+        })
+    })
 }
 
-fn blur(picture: &Array3<u8>, timings: &mut Timings) -> Result<Array3<u8>> {
+/// Copies the picture to the device, makes a result of that shape of it, and copies it back.
+fn through_device<D: Dimension>(
+    picture: &Array3<u8>,
+    shape: impl IntoDimension<Dim = D>,
+    timings: &mut Timings,
+    kernel: impl FnOnce(&DeviceArray<u8, Ix3>, &mut DeviceArray<u8, D>) -> warpsmith::Result<()>,
+) -> Result<Array<u8, D>> {
     let stream = &timings.stream();
-    let mut out = timings.time("allocation", || DeviceArray::<u8, Ix3>::zeros(stream, picture.dim()))?;
+    let mut out = timings.time("allocation", || DeviceArray::zeros(stream, shape))?;
     let x = timings.time("copy in", || DeviceArray::from_ndarray(stream, picture))?;
-    timings.time("kernel", || x.box_blur_3x3_into(&mut out))?;
+    timings.time("kernel", || kernel(&x, &mut out))?;
     Ok(timings.time("copy out", || out.to_ndarray())?)
 }
 
-fn load(path: &Path) -> Result<Array3<u8>> {
+impl Files {
+    /// Reads the picture, lets `make` make another of it, and writes that.
+    fn filter(
+        &self,
+        session: &Session,
+        operation: &str,
+        make: impl FnOnce(Array3<u8>, &mut Timings) -> Result<Array3<u8>>,
+    ) -> Result<()> {
+        let format = Format::of(&self.output)?;
+        let output = Output::create(&self.output)?;
+        let progress = session.progress(operation);
+        let picture = load(&self.input).with_context(|| self.input.display().to_string())?;
+        let device = session.open_device()?;
+        let mut timings = Timings::new(device.default_stream());
+        let result = make(picture, &mut timings)?;
+        if format == Format::Jpeg && result.dim().2 == 4 {
+            bail!(
+                "{}: {} has an alpha channel, which JPEG cannot store; wanted .png",
+                self.output.display(),
+                self.input.display()
+            );
+        }
+        output.commit(|writer| encode(result.view(), format, writer))?;
+        drop(progress);
+        let report = Report {
+            operation: operation.into(),
+            dtype: "u8",
+            shape: result.shape(),
+            output: Some(&self.output),
+            value: None,
+        };
+        session.finish(&report, &device.properties().id, &timings)
+    }
+}
+
+pub fn load(path: &Path) -> Result<Array3<u8>> {
     let mut file = open_regular(path)?;
     let len = file.metadata()?.len();
     ensure!(len <= MAX_BYTES, "{len} bytes, wanted at most {MAX_BYTES}");

@@ -4,11 +4,12 @@
 use std::fmt::{self, Debug};
 use std::str::FromStr;
 
+use kernels_gpu::op::Statistic;
 use ndarray::Dimension;
 use ndarray_npy::{ReadableElement, WritableElement};
 use serde_json::Value;
-use warpsmith::DeviceArray;
-use warpsmith::ops::{Arithmetic, CastTo, Math, Reduce};
+use warpsmith::ops::{Arithmetic, CastTo, Math, Max, Min, Product, Reduce, Scan, Sum};
+use warpsmith::{DeviceArray, Element};
 
 use crate::ops::UnaryOp;
 
@@ -19,6 +20,8 @@ pub enum Dtype {
     F64,
     I32,
     I64,
+    U8,
+    U16,
     U32,
     U64,
 }
@@ -31,6 +34,8 @@ macro_rules! dispatch {
             Dtype::F64 => dispatch!(@case $type = f64, $body),
             Dtype::I32 => dispatch!(@case $type = i32, $body),
             Dtype::I64 => dispatch!(@case $type = i64, $body),
+            Dtype::U8 => dispatch!(@case $type = u8, $body),
+            Dtype::U16 => dispatch!(@case $type = u16, $body),
             Dtype::U32 => dispatch!(@case $type = u32, $body),
             Dtype::U64 => dispatch!(@case $type = u64, $body),
         }
@@ -43,7 +48,16 @@ macro_rules! dispatch {
 pub(crate) use dispatch;
 
 impl Dtype {
-    pub const ALL: [Dtype; 6] = [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I64, Dtype::U32, Dtype::U64];
+    pub const ALL: [Dtype; 8] = [
+        Dtype::F32,
+        Dtype::F64,
+        Dtype::I32,
+        Dtype::I64,
+        Dtype::U8,
+        Dtype::U16,
+        Dtype::U32,
+        Dtype::U64,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -51,6 +65,8 @@ impl Dtype {
             Dtype::F64 => "f64",
             Dtype::I32 => "i32",
             Dtype::I64 => "i64",
+            Dtype::U8 => "u8",
+            Dtype::U16 => "u16",
             Dtype::U32 => "u32",
             Dtype::U64 => "u64",
         }
@@ -63,6 +79,8 @@ impl Dtype {
             Dtype::F64 => "f8",
             Dtype::I32 => "i4",
             Dtype::I64 => "i8",
+            Dtype::U8 => "u1",
+            Dtype::U16 => "u2",
             Dtype::U32 => "u4",
             Dtype::U64 => "u8",
         }
@@ -88,7 +106,7 @@ impl FromStr for Dtype {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|dtype| dtype.name() == name);
-        found.ok_or_else(|| format!("unknown element type '{name}': wanted f32, f64, i32, i64, u32 or u64"))
+        found.ok_or_else(|| format!("unknown element type '{name}': wanted f32, f64, i32, i64, u8, u16, u32 or u64"))
     }
 }
 
@@ -96,11 +114,18 @@ impl FromStr for Dtype {
 pub trait Scalar:
     Arithmetic
     + Math
-    + Reduce<Mean: Number>
+    + Reduce
+    + Statistic<Mean: Number + WritableElement + Element>
+    + Scan<Sum>
+    + Scan<Product>
+    + Scan<Min>
+    + Scan<Max>
     + CastTo<f32>
     + CastTo<f64>
     + CastTo<i32>
     + CastTo<i64>
+    + CastTo<u8>
+    + CastTo<u16>
     + CastTo<u32>
     + CastTo<u64>
     + ReadableElement
@@ -122,7 +147,7 @@ pub trait Number: Debug + Copy + Send + Sync {
     fn to_json(self) -> Value;
 
     /// The nearest `f64`.
-    fn to_f64(self) -> f64;
+    fn nearest_f64(self) -> f64;
 }
 
 macro_rules! numbers {
@@ -135,7 +160,7 @@ macro_rules! numbers {
                 }
             }
 
-            fn to_f64(self) -> f64 {
+            fn nearest_f64(self) -> f64 {
                 self as f64
             }
         }
@@ -192,6 +217,6 @@ macro_rules! integers {
     )*};
 }
 
-numbers!(f32, f64, i32, i64, u32, u64);
+numbers!(f32, f64, i32, i64, u8, u16, u32, u64);
 floats!(f32: F32, f64: F64);
-integers!(i32: I32, i64: I64, u32: U32, u64: U64);
+integers!(i32: I32, i64: I64, u8: U8, u16: U16, u32: U32, u64: U64);

@@ -35,7 +35,7 @@ fn demo_passes_and_writes_its_pictures() {
         "--len",
         "20011",
         "--types",
-        "f32,f64,i32,i64,u32,u64",
+        "f32,f64,i32,i64,u8,u16,u32,u64",
     ]);
     assert!(!text.contains("WRONG"));
     for kernel in [
@@ -44,7 +44,14 @@ fn demo_passes_and_writes_its_pictures() {
         "sigmoid",
         "mean",
         "grayscale RGBA",
-        "blur gray",
+        "scan sum, Blelloch",
+        "argmax",
+        "matmul, transposed",
+        "matvec",
+        "transpose",
+        "histogram",
+        "box blur gray",
+        "Gaussian blur RGB",
     ] {
         assert!(text.contains(&format!("| {kernel} ")), "no {kernel} in {text}");
     }
@@ -149,6 +156,10 @@ fn help_and_version() {
         "max",
         "map",
         "reduce",
+        "scan",
+        "matmul",
+        "histogram",
+        "transpose",
         "grayscale",
         "blur",
     ] {

@@ -2,20 +2,20 @@
 //! The demo's elementwise operations, casts and reductions.
 
 use anyhow::Result;
-use kernels_gpu::reduce::{THREADS, chains};
+use kernels_gpu::reduce::RowPlan;
 use ndarray::{Array1, Ix1, Zip};
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
+use warpsmith::DeviceArray;
 use warpsmith::ops::CastTo;
-use warpsmith::{Device, DeviceArray};
 
 use super::check::{self, Deviation};
 use super::reference::{CastFrom, Float, Reference, float_function};
-use super::{Demo, Row};
+use super::{Demo, Row, matrices, scan};
 use crate::ops::{BinaryOp, UnaryOp};
 use crate::scalar::{Number, Scalar};
 
-type Vector<T> = DeviceArray<T, Ix1>;
+pub type Vector<T> = DeviceArray<T, Ix1>;
 
 const SEED: u64 = 137_086;
 
@@ -28,12 +28,12 @@ const BINARY: [BinaryOp; 6] = [
     BinaryOp::Max,
 ];
 
-fn generator() -> Xoshiro256PlusPlus {
+pub fn generator() -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(SEED)
 }
 
 /// All operations on elements of type `T`, but for the functions that only floats have.
-pub fn run<T: Reference + CastFrom>(demo: &mut Demo, device: &Device, len: usize) -> Result<()> {
+pub fn run<T: Reference + CastFrom>(demo: &mut Demo, len: usize) -> Result<()> {
     let mut rng = generator();
     let mut random = || Array1::from_shape_simple_fn(len, || T::random(&mut rng));
     let (a, b) = (Operand::new(demo, random())?, Operand::new(demo, random())?);
@@ -47,9 +47,13 @@ pub fn run<T: Reference + CastFrom>(demo: &mut Demo, device: &Device, len: usize
     cast::<T, f64>(demo, &a)?;
     cast::<T, i32>(demo, &a)?;
     cast::<T, i64>(demo, &a)?;
+    cast::<T, u8>(demo, &a)?;
+    cast::<T, u16>(demo, &a)?;
     cast::<T, u32>(demo, &a)?;
     cast::<T, u64>(demo, &a)?;
-    reductions(demo, device, &a)
+    reductions(demo, &a)?;
+    scan::run(demo, &a)?;
+    matrices::transpose(demo, &a)
 }
 
 /// The functions that only floats have; of these, the root and the logarithm on positive numbers.
@@ -78,13 +82,13 @@ fn in_ulps<T: Float>(op: UnaryOp, got: &Array1<T>, x: &Array1<T>) -> Deviation {
 }
 
 /// An array here and there.
-struct Operand<T> {
-    host: Array1<T>,
-    device: Vector<T>,
+pub struct Operand<T> {
+    pub host: Array1<T>,
+    pub device: Vector<T>,
 }
 
 impl<T: Reference> Operand<T> {
-    fn new(demo: &Demo, host: Array1<T>) -> Result<Self> {
+    pub fn new(demo: &Demo, host: Array1<T>) -> Result<Self> {
         let device = DeviceArray::from_ndarray(&demo.stream, &host)?;
         Ok(Self { host, device })
     }
@@ -92,7 +96,7 @@ impl<T: Reference> Operand<T> {
 
 impl Demo {
     /// Runs a kernel that writes one element of type `U` for each of the `len`, and reads `bytes` for each.
-    fn elementwise<U: Scalar, E: From<warpsmith::Error> + Into<anyhow::Error>>(
+    pub fn elementwise<U: Scalar, E: From<warpsmith::Error> + Into<anyhow::Error>>(
         &mut self,
         kernel: String,
         dtype: &'static str,
@@ -180,23 +184,19 @@ fn cast<T: Reference + CastTo<U>, U: Reference + CastFrom>(demo: &mut Demo, x: &
     })
 }
 
-/// Additions on the way from an element to the sum, at most: those of a thread's chain, of the elements
-/// after the last whole tile, and of the tree over all chains.
-fn sum_depth<T>(device: &Device, len: usize) -> f64 {
-    let chains = chains::<T>();
-    // A launch has one block for each multiprocessor at least, unless all elements fit in fewer tiles.
-    let step = device.properties().multiprocessors as usize * THREADS * chains;
-    (len.div_ceil(step) + chains) as f64 + (len as f64).log2().ceil()
-}
-
-fn reductions<T: Reference>(demo: &mut Demo, device: &Device, x: &Operand<T>) -> Result<()> {
+fn reductions<T: Reference>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
     let host = x.host.as_slice().unwrap_or_default();
     let fold = |op, values: &[T]| values.iter().copied().reduce(|a, b| T::binary(op, a, b));
-    let depth = sum_depth::<T>(device, host.len());
+    let len = host.len();
+    let depth = RowPlan::new::<T>(1, len, len as u64).depth::<T, T>() as f64;
+    let position = |best: fn(&T, &T) -> bool| {
+        let first = (1..len).fold(0, |first, i| if best(&host[i], &host[first]) { i } else { first });
+        first as u64
+    };
 
     demo.reduction("sum", x, Vector::sum, |got| match T::DTYPE.is_float() {
         true => Deviation::absolute(
-            got.to_f64(),
+            got.nearest_f64(),
             T::exact_sum(host),
             check::sum_bound(host, depth, T::UNIT_ROUNDOFF),
         ),
@@ -209,13 +209,16 @@ fn reductions<T: Reference>(demo: &mut Demo, device: &Device, x: &Operand<T>) ->
         // One rounding of each element, and two of the quotient: as f64, and as the element type.
         let of_sum = check::sum_bound(host, depth + 1.0, f64::UNIT_ROUNDOFF) / host.len() as f64;
         Deviation::absolute(
-            got.to_f64(),
+            got.nearest_f64(),
             want,
             of_sum + (2.0 * f64::UNIT_ROUNDOFF + T::UNIT_ROUNDOFF) * want.abs(),
         )
     })?;
 
-    let (mut rng, len) = (generator(), host.len());
+    demo.reduction("argmin", x, Vector::argmin, |got| index(got, position(|a, b| a < b)))?;
+    demo.reduction("argmax", x, Vector::argmax, |got| index(got, position(|a, b| a > b)))?;
+
+    let mut rng = generator();
     let factors = Operand::new(demo, Array1::from_shape_fn(len, |i| T::factor(&mut rng, i, len)))?;
     let want = fold(BinaryOp::Mul, factors.host.as_slice().unwrap_or_default());
     demo.reduction("prod", &factors, Vector::product, |got| one(got, want))
@@ -225,6 +228,11 @@ fn reductions<T: Reference>(demo: &mut Demo, device: &Device, x: &Operand<T>) ->
 fn one<T: Reference>(got: T, want: Option<T>) -> Deviation {
     let want = Array1::from_iter(want);
     check::exact(&Array1::from_elem(want.len(), got), &want)
+}
+
+/// The deviation of an index.
+fn index(got: u64, want: u64) -> Deviation {
+    check::exact(&Array1::from_elem(1, got), &Array1::from_elem(1, want))
 }
 
 impl Demo {

@@ -17,6 +17,9 @@ use ndarray::{Array, Dimension, Zip};
 
 use super::reference::{Float, Reference};
 
+/// The unit of an error that is held against the sum of the absolute values of the terms, times the unit roundoff.
+const ROUNDOFFS: &str = "u Σ|x|";
+
 /// The largest error of a result, and what it may be.
 #[derive(Clone, Copy, Debug)]
 pub struct Deviation {
@@ -43,6 +46,7 @@ impl Deviation {
             _ if value == 0.0 => "0".into(),
             "ulp" => format!("{value:.2} ulp"),
             "absolute" => format!("{value:.1e}"),
+            ROUNDOFFS => format!("{value:.2} {ROUNDOFFS}"),
             unit => format!("{value} {unit}"),
         }
     }
@@ -74,6 +78,30 @@ pub fn exact<T: Copy + PartialEq + Sync + Send, D: Dimension>(got: &Array<T, D>,
     }
 }
 
+/// The largest error of sums, each given with the sum of the absolute values of its terms, in unit roundoffs of that.
+pub fn sums<T: Reference>(sums: impl Iterator<Item = (T, f64, f64)>, bound: f64) -> Deviation {
+    let errors = sums.map(|(got, want, magnitude)| {
+        let error = (got.nearest_f64() - want).abs();
+        // Where all terms are 0 the sum is.
+        if error == 0.0 {
+            0.0
+        } else {
+            error / (T::UNIT_ROUNDOFF * magnitude)
+        }
+    });
+    Deviation {
+        largest: errors.fold(0.0, |largest, error| {
+            if error.is_nan() || error > largest {
+                error
+            } else {
+                largest
+            }
+        }),
+        bound,
+        unit: ROUNDOFFS,
+    }
+}
+
 /// The largest distance from `want(x)` in units of the last place.
 pub fn ulps<T: Float, D: Dimension>(
     got: &Array<T, D>,
@@ -82,7 +110,7 @@ pub fn ulps<T: Float, D: Dimension>(
     bound: f64,
 ) -> Deviation {
     let error = |got: T, x: T| {
-        let (got, want) = (got.to_f64(), want(x.to_f64()));
+        let (got, want) = (got.nearest_f64(), want(x.nearest_f64()));
         match got == want || (got.is_nan() && want.is_nan()) {
             true => 0.0,
             false => (got - want).abs() / T::ulp(want),
@@ -102,6 +130,6 @@ pub fn ulps<T: Float, D: Dimension>(
 
 /// How far a sum of `x` (a float one) may be off, for sums in a format of that unit roundoff.
 pub fn sum_bound<T: Reference>(x: &[T], depth: f64, unit_roundoff: f64) -> f64 {
-    let magnitude: f64 = x.iter().map(|x| x.to_f64().abs()).sum();
+    let magnitude: f64 = x.iter().map(|x| x.nearest_f64().abs()).sum();
     depth * unit_roundoff * magnitude
 }

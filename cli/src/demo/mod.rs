@@ -8,8 +8,11 @@
 
 mod arrays;
 mod check;
+mod histogram;
+mod matrices;
 mod pictures;
 mod reference;
+mod scan;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,7 +43,7 @@ pub struct DemoArgs {
     /// Elements of the generated arrays [default: 2^25 on a GPU, 2^18 on the simulated one].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     len: Option<u64>,
-    /// Element types: f32, f64, i32, i64, u32, u64.
+    /// Element types: f32, f64, i32, i64, u8, u16, u32, u64.
     #[arg(long, value_delimiter = ',', default_value = "f32,i64", value_name = "TYPE,…")]
     types: Vec<Dtype>,
 }
@@ -53,10 +56,18 @@ pub fn run(session: &Session, args: &DemoArgs) -> Result<()> {
     let len = args.len.map_or(default_len, |len| len as usize);
     let mut demo = Demo::new(&device, session.progress("demo"));
     for &dtype in &args.types {
-        dispatch!(dtype, T => arrays::run::<T>(&mut demo, &device, len))?;
+        dispatch!(dtype, T => arrays::run::<T>(&mut demo, len))?;
         match dtype {
-            Dtype::F32 => arrays::float_functions::<f32>(&mut demo, len)?,
-            Dtype::F64 => arrays::float_functions::<f64>(&mut demo, len)?,
+            Dtype::F32 => {
+                arrays::float_functions::<f32>(&mut demo, len)?;
+                matrices::matmul::<f32>(&mut demo, device.is_simulator())?;
+                histogram::of_floats(&mut demo, len)?;
+            }
+            Dtype::F64 => {
+                arrays::float_functions::<f64>(&mut demo, len)?;
+                matrices::matmul::<f64>(&mut demo, device.is_simulator())?;
+            }
+            Dtype::I32 => matrices::matmul::<i32>(&mut demo, device.is_simulator())?,
             _ => {}
         }
     }

@@ -8,8 +8,10 @@ use anyhow::{Context, Result};
 use ndarray::{Array, Array2, Array3, ArrayView2, Axis, Dimension, s};
 use rand::{RngExt, SeedableRng};
 use warpsmith::DeviceArray;
+use warpsmith::ops::Border;
 
-use super::{Demo, Row, check};
+use super::check::Deviation;
+use super::{Demo, Row, check, histogram};
 use crate::output::Output;
 use crate::picture::{Format, decode, encode};
 
@@ -60,9 +62,12 @@ pub fn run(demo: &mut Demo) -> Result<Results> {
     let transparent = Array3::from_shape_simple_fn((height, width, 4), || rng.random::<u8>());
     let gray = grayscale(demo, "grayscale RGB", &photograph)?.insert_axis(Axis(2));
     grayscale(demo, "grayscale RGBA", &transparent)?;
-    let blurred = blur(demo, "blur RGB", &photograph)?;
-    blur(demo, "blur gray", &gray)?;
-    blur(demo, "blur RGBA", &transparent)?;
+    let blurred = box_blur(demo, "box blur RGB", &photograph, 1)?;
+    box_blur(demo, "box blur gray", &gray, 1)?;
+    box_blur(demo, "box blur RGBA", &transparent, 1)?;
+    box_blur(demo, "box blur RGB, radius 20", &photograph, 20)?;
+    gaussian_blur(demo, "Gaussian blur RGB", &photograph, 2.0)?;
+    histogram::of_picture(demo, &photograph)?;
     Ok(Results { gray, blurred })
 }
 
@@ -75,13 +80,37 @@ fn grayscale(demo: &mut Demo, kernel: &str, picture: &Array3<u8>) -> Result<Arra
     Ok(got)
 }
 
-fn blur(demo: &mut Demo, kernel: &str, picture: &Array3<u8>) -> Result<Array3<u8>> {
+fn box_blur(demo: &mut Demo, kernel: &str, picture: &Array3<u8>, radius: usize) -> Result<Array3<u8>> {
     let x = DeviceArray::from_ndarray(&demo.stream, picture)?;
     let mut out = DeviceArray::zeros(&demo.stream, picture.dim())?;
-    let ((), time) = demo.measure(kernel, || x.box_blur_3x3_into(&mut out))?;
+    let ((), time) = demo.measure(kernel, || x.box_blur_into(radius, Border::Mean, &mut out))?;
     let got = out.to_ndarray()?;
-    push_row(demo, kernel, picture, time, &got, &blur_reference(picture));
+    push_row(demo, kernel, picture, time, &got, &blur_reference(picture, radius));
     Ok(got)
+}
+
+/// The result in integers may be off by its rounding, a half, and what f32 loses of 255 in two passes of as many products
+/// as the window has pixels.
+fn gaussian_blur(demo: &mut Demo, kernel: &str, picture: &Array3<u8>, sigma: f64) -> Result<()> {
+    let x = DeviceArray::from_ndarray(&demo.stream, picture)?;
+    let mut out = DeviceArray::zeros(&demo.stream, picture.dim())?;
+    let ((), time) = demo.measure(kernel, || x.gaussian_blur_into(sigma, Border::Clamp, &mut out))?;
+    let (got, want) = (out.to_ndarray()?, gaussian_reference(picture, sigma));
+    let errors = got.iter().zip(&want).map(|(&got, want)| (f64::from(got) - want).abs());
+    let window = 8.0 * sigma + 3.0;
+    demo.rows.push(Row {
+        kernel: kernel.into(),
+        dtype: "u8",
+        size: size(picture),
+        time,
+        bytes: picture.len() + got.len(),
+        deviation: Deviation {
+            largest: errors.fold(0.0, f64::max),
+            bound: 0.5 + 2.0 * window * 255.0 * f64::from(f32::EPSILON),
+            unit: "absolute",
+        },
+    });
+    Ok(())
 }
 
 /// The row of a kernel that made `got` of the picture, where the CPU makes `expected`.
@@ -116,21 +145,43 @@ fn gray_reference(picture: &Array3<u8>) -> Array2<u8> {
 }
 
 /// The mean of the pixels that exist around each, rounded to nearest, halves up; alpha as it is.
-fn blur_reference(picture: &Array3<u8>) -> Array3<u8> {
+fn blur_reference(picture: &Array3<u8>, radius: usize) -> Array3<u8> {
     let mut blurred = picture.clone();
     for channel in 0..picture.dim().2.min(3) {
         let original = picture.index_axis(Axis(2), channel);
-        let mean = Array2::from_shape_fn(original.dim(), |at| mean_around(original, at));
+        let mean = Array2::from_shape_fn(original.dim(), |at| mean_around(original, at, radius));
         blurred.index_axis_mut(Axis(2), channel).assign(&mean);
     }
     blurred
 }
 
-fn mean_around(channel: ArrayView2<u8>, (row, column): (usize, usize)) -> u8 {
+fn mean_around(channel: ArrayView2<u8>, (row, column): (usize, usize), radius: usize) -> u8 {
     let (height, width) = channel.dim();
-    let rows = row.saturating_sub(1)..(row + 2).min(height);
-    let columns = column.saturating_sub(1)..(column + 2).min(width);
+    let rows = row.saturating_sub(radius)..(row + radius + 1).min(height);
+    let columns = column.saturating_sub(radius)..(column + radius + 1).min(width);
     let around = channel.slice(s![rows, columns]);
     let (sum, count) = (around.iter().map(|&x| u32::from(x)).sum::<u32>(), around.len() as u32);
     ((sum + count / 2) / count) as u8
+}
+
+/// The Gaussian of the pixels, those at the edge standing for what lies beyond, in `f64` and not rounded.
+fn gaussian_reference(picture: &Array3<u8>, sigma: f64) -> Array3<f64> {
+    let radius = (4.0 * sigma + 0.5) as isize;
+    let weights: Vec<f64> = (-radius..=radius)
+        .map(|i| (-0.5 * (i as f64 / sigma).powi(2)).exp())
+        .collect();
+    let total: f64 = weights.iter().sum();
+    let blurred = picture.mapv(f64::from);
+    (0..2).fold(blurred, |picture, axis| {
+        let last = picture.len_of(Axis(axis)) as isize - 1;
+        Array3::from_shape_fn(picture.dim(), |(row, column, channel)| {
+            let at = [row, column];
+            let terms = (-radius..=radius).zip(&weights).map(|(i, weight)| {
+                let mut from = at;
+                from[axis] = (at[axis] as isize + i).clamp(0, last) as usize;
+                weight * picture[[from[0], from[1], channel]]
+            });
+            terms.sum::<f64>() / total
+        })
+    })
 }

@@ -220,7 +220,9 @@ floats! {
 integers! {
     i32: abs signed;
     i64: abs signed;
+    u8: abs unsigned;
+    u16: abs unsigned;
     u32: abs unsigned;
     u64: abs unsigned;
 }
-casts!(f32, f64, i32, i64, u32, u64);
+casts!(f32, f64, i32, i64, u8, u16, u32, u64);

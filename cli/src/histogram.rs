@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `warpsmith histogram`: how often values occur, of an array or of each channel of a picture.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ndarray::{Array2, Axis};
+use serde_json::json;
+use warpsmith::ops::Histogram;
+use warpsmith::{Device, DeviceArray};
+
+use crate::chart::{self, Channel};
+use crate::npy::{self, NpyFile};
+use crate::output::Output;
+use crate::picture::{self, Format};
+use crate::scalar::{Dtype, Scalar};
+use crate::session::{Report, Session};
+use crate::timing::Timings;
+
+#[derive(Args)]
+pub struct HistogramArgs {
+    /// The .npy file or the picture (PNG or JPEG) that is read.
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The number of bins, all of one width.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    bins: u32,
+    /// Where the first bin begins and the last one ends [default: the smallest and the largest element; of a picture
+    /// 0 and 256].
+    #[arg(long, value_name = "LO,HI", allow_hyphen_values = true)]
+    range: Option<Limits>,
+    /// The file that is written: the counts as .npy, or a plot of them as .png.
+    #[arg(short, long, value_name = "COUNTS.npy|PLOT.png")]
+    output: Option<PathBuf>,
+}
+
+/// Two numbers with a comma between them.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    low: f64,
+    high: f64,
+}
+
+impl FromStr for Limits {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text
+            .split_once(',')
+            .and_then(|(low, high)| Some((low.trim().parse().ok()?, high.trim().parse().ok()?)));
+        let (low, high) = parsed.ok_or("wanted two numbers, as in 0,1.5")?;
+        Ok(Self { low, high })
+    }
+}
+
+/// What is written besides what is printed.
+enum Target {
+    Counts(Output),
+    Plot(Output),
+}
+
+impl Target {
+    fn open(path: &Path) -> Result<Self> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("npy") => Output::create(path).map(Target::Counts),
+            Some("png") => Output::create(path).map(Target::Plot),
+            _ => bail!("{}: wanted a name that ends in .npy or .png", path.display()),
+        }
+    }
+}
+
+/// Counts of each bin: a row for each channel.
+struct Counts {
+    counts: Array2<u64>,
+    range: RangeInclusive<f64>,
+    dtype: &'static str,
+    /// Whether they are those of an array, which has no channels.
+    of_array: bool,
+}
+
+/// `warpsmith histogram IN --bins N`
+pub fn run(session: &Session, args: &HistogramArgs) -> Result<()> {
+    let target = args.output.as_deref().map(Target::open).transpose()?;
+    let progress = session.progress("histogram");
+    let mut timings = None;
+    let counts = if args.input.extension().is_some_and(|extension| extension == "npy") {
+        let file = NpyFile::open(&args.input)?;
+        let device = session.open_device()?;
+        let timings = timings.insert(Timings::new(device.default_stream()));
+        of_file(&device, args, &file, timings).with_context(|| args.input.display().to_string())?
+    } else {
+        let device = session.open_device()?;
+        let timings = timings.insert(Timings::new(device.default_stream()));
+        of_picture(args, timings)?
+    };
+    drop(progress);
+    let timings = timings.context("timings of the device")?;
+    counts.write(target)?;
+    let channels = counts.channels();
+    let report = Report {
+        operation: "histogram".into(),
+        dtype: counts.dtype,
+        shape: counts.counts.shape(),
+        output: args.output.as_deref(),
+        value: Some((
+            chart::bars(&channels, &counts.range).trim_end().to_string(),
+            counts.to_json(),
+        )),
+    };
+    session.finish(&report, timings.stream().device_id(), &timings)
+}
+
+fn of_file(device: &Device, args: &HistogramArgs, file: &NpyFile, timings: &mut Timings) -> Result<Counts> {
+    match file.dtype {
+        Dtype::F32 => of_array::<f32>(device, args, file, timings),
+        Dtype::F64 => of_array::<f64>(device, args, file, timings),
+        Dtype::I32 => of_array::<i32>(device, args, file, timings),
+        Dtype::U8 => of_array::<u8>(device, args, file, timings),
+        Dtype::U16 => of_array::<u16>(device, args, file, timings),
+        Dtype::U32 => of_array::<u32>(device, args, file, timings),
+        other => bail!("histogram of {other}: wanted f32, f64, i32, u8, u16 or u32 (`map cast:f64` makes one)"),
+    }
+}
+
+fn of_array<T: Scalar + Histogram>(
+    device: &Device,
+    args: &HistogramArgs,
+    file: &NpyFile,
+    timings: &mut Timings,
+) -> Result<Counts> {
+    let array = file.read::<T>(device)?;
+    let x = timings.time("copy in", || npy::upload(device, &array))?;
+    let range = match args.range {
+        Some(limits) => limits.low..=limits.high,
+        None => timings.time("range", || x.histogram_range())?,
+    };
+    let counts = timings.time("kernel", || x.histogram(args.bins as usize, range.clone()))?;
+    let counts = timings.time("copy out", || counts.to_ndarray())?;
+    Ok(Counts {
+        counts: counts.insert_axis(Axis(0)),
+        range,
+        dtype: T::DTYPE.name(),
+        of_array: true,
+    })
+}
+
+fn of_picture(args: &HistogramArgs, timings: &mut Timings) -> Result<Counts> {
+    let picture = picture::load(&args.input).with_context(|| args.input.display().to_string())?;
+    let range = args.range.map_or(0.0..=256.0, |limits| limits.low..=limits.high);
+    let stream = timings.stream();
+    let x = timings.time("copy in", || DeviceArray::from_ndarray(&stream, &picture))?;
+    let counts = timings.time("kernel", || x.histogram_channels(args.bins as usize, range.clone()))?;
+    Ok(Counts {
+        counts: timings.time("copy out", || counts.to_ndarray())?,
+        range,
+        dtype: "u8",
+        of_array: false,
+    })
+}
+
+impl Counts {
+    fn channels(&self) -> Vec<Channel> {
+        let names: &[&str] = match self.counts.nrows() {
+            1 => &[""],
+            _ => &["red", "green", "blue", "alpha"],
+        };
+        let rows = self.counts.rows().into_iter().zip(names);
+        rows.map(|(counts, name)| Channel {
+            name,
+            counts: counts.to_vec(),
+        })
+        .collect()
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        let rows: Vec<Vec<u64>> = self.counts.rows().into_iter().map(|row| row.to_vec()).collect();
+        let counts = if self.of_array { json!(rows[0]) } else { json!(rows) };
+        json!({ "low": self.range.start(), "high": self.range.end(), "counts": counts })
+    }
+
+    fn write(&self, target: Option<Target>) -> Result<()> {
+        match target {
+            None => Ok(()),
+            Some(Target::Counts(output)) if self.of_array => {
+                npy::write(output, &self.counts.index_axis(Axis(0), 0).to_owned())
+            }
+            Some(Target::Counts(output)) => npy::write(output, &self.counts),
+            Some(Target::Plot(output)) => {
+                let plot = chart::plot(&self.channels(), &self.range);
+                output.commit(|writer| picture::encode(plot.view(), Format::Png, writer))
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `warpsmith matmul`: products of matrices, of stacks of matrices, and of a matrix and a vector.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+use ndarray::{ArrayD, Dimension, Ix1, Ix2, Ix3};
+use warpsmith::ops::MatMul;
+use warpsmith::{Device, DeviceArray};
+
+use crate::job::Job;
+use crate::npy::NpyFile;
+use crate::scalar::{Dtype, Scalar};
+use crate::session::Session;
+
+#[derive(Args)]
+pub struct MatmulArgs {
+    /// A .npy file: a matrix, or a stack of matrices (three axes).
+    #[arg(value_name = "A.npy")]
+    a: PathBuf,
+    /// A .npy file of the same element type: a matrix, a vector, or a stack of matrices.
+    #[arg(value_name = "B.npy")]
+    b: PathBuf,
+    /// The .npy file that is written.
+    #[arg(short, long, value_name = "C.npy")]
+    output: PathBuf,
+}
+
+/// `warpsmith matmul A.npy B.npy -o C.npy`
+pub fn run(session: &Session, args: &MatmulArgs) -> Result<()> {
+    let (a, b) = (NpyFile::open(&args.a)?, NpyFile::open(&args.b)?);
+    ensure!(
+        a.dtype == b.dtype,
+        "matmul: {} is {} and {} is {}, wanted the same element type",
+        args.a.display(),
+        a.dtype,
+        args.b.display(),
+        b.dtype
+    );
+    ensure_shapes(&a.shape, &b.shape)?;
+    let dtype = a.dtype;
+    ensure!(
+        matches!(dtype, Dtype::F32 | Dtype::F64 | Dtype::I32),
+        "matmul of {dtype}: wanted f32, f64 or i32 (`map cast:f32` makes one)"
+    );
+    let job = Job::open(session, "matmul", &args.output)?;
+    let device = session.open_device()?;
+    match dtype {
+        Dtype::F64 => matmul::<f64>(job, &device, &a, &b),
+        Dtype::I32 => matmul::<i32>(job, &device, &a, &b),
+        _ => matmul::<f32>(job, &device, &a, &b),
+    }
+}
+
+/// An error unless the product of arrays of these shapes is defined.
+fn ensure_shapes(a: &[usize], b: &[usize]) -> Result<()> {
+    match (a, b) {
+        (&[_, k], &[l, _] | &[l]) if k == l => Ok(()),
+        (&[p, _, k], &[q, l, _]) if k == l && (p == q || p == 1 || q == 1) => Ok(()),
+        _ => bail!("matmul: given shapes {a:?} and {b:?}, wanted m × k and k × n, m × k and k, or stacks of the first"),
+    }
+}
+
+fn matmul<T: Scalar + MatMul>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile) -> Result<()> {
+    let (x, y) = (a.read::<T>(device)?, b.read::<T>(device)?);
+    match (a.shape.as_slice(), b.shape.as_slice()) {
+        (&[m, _], &[_]) => {
+            let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix1>(device, &y)?));
+            job.run(device, m, copy_in, |(a, x), out| Ok(a.matvec_into(x, out)?))
+        }
+        (&[m, _], &[_, n]) => {
+            let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix2>(device, &y)?));
+            job.run(device, (m, n), copy_in, |(a, b), out| Ok(a.matmul_into(b, out)?))
+        }
+        (&[p, m, _], &[q, _, n]) => {
+            let copy_in = || Ok((upload::<T, Ix3>(device, &x)?, upload::<T, Ix3>(device, &y)?));
+            let stack = if p == 1 { q } else { p };
+            job.run(device, (stack, m, n), copy_in, |(a, b), out| {
+                Ok(a.batched_matmul_into(b, out)?)
+            })
+        }
+        _ => ensure_shapes(&a.shape, &b.shape),
+    }
+}
+
+/// Copies an array to the device that has as many axes as `D`.
+fn upload<T: Scalar, D: Dimension>(device: &Device, array: &ArrayD<T>) -> warpsmith::Result<DeviceArray<T, D>> {
+    let array = array
+        .view()
+        .into_dimensionality()
+        .expect("as many axes as were asked for");
+    DeviceArray::from_ndarray(device.default_stream(), &array)
+}

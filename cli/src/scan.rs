@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `warpsmith scan`: prefix sums, products, minima and maxima.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use ndarray::Axis;
+use warpsmith::Device;
+use warpsmith::ops::{Max, Min, Product, Scan, ScanAlgorithm, Sum};
+
+use crate::job::{DynArray, Job};
+use crate::npy::{self, NpyFile};
+use crate::ops::ScanOp;
+use crate::scalar::{Dtype, Scalar, dispatch};
+use crate::session::Session;
+
+#[derive(Args)]
+pub struct ScanArgs {
+    #[arg(value_name = "OP")]
+    op: ScanOp,
+    /// The .npy file that is read.
+    #[arg(value_name = "IN.npy")]
+    input: PathBuf,
+    /// The .npy file that is written.
+    #[arg(short, long, value_name = "OUT.npy")]
+    output: PathBuf,
+    /// Leaves out each element's own value: the first result is that of no element.
+    #[arg(long)]
+    exclusive: bool,
+    /// Scans along this axis; without it, over all elements in C order.
+    #[arg(long, value_name = "K")]
+    axis: Option<usize>,
+    /// look-back reads every element once; of floats, blelloch gives the same bits on every run.
+    #[arg(long, value_enum, default_value_t = Algorithm::LookBack, conflicts_with = "axis")]
+    algorithm: Algorithm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Algorithm {
+    LookBack,
+    Blelloch,
+}
+
+/// `warpsmith scan OP IN.npy -o OUT.npy`
+pub fn run(session: &Session, args: &ScanArgs) -> Result<()> {
+    let file = NpyFile::open(&args.input)?;
+    if let Some(axis) = args.axis {
+        file.ensure_axis("scan", axis)?;
+    }
+    let job = Job::open(session, format!("scan {}", args.op), &args.output)?;
+    let device = session.open_device()?;
+    dispatch!(file.dtype, T => scan::<T>(job, &device, args, &file))
+}
+
+fn scan<T: Scalar>(job: Job, device: &Device, args: &ScanArgs, file: &NpyFile) -> Result<()> {
+    let x = file.read::<T>(device)?;
+    job.run(
+        device,
+        x.raw_dim(),
+        || npy::upload(device, &x),
+        |x, out: &mut DynArray<T>| match args.op {
+            ScanOp::Sum => scan_by::<Sum, T>(args, x, out),
+            ScanOp::Prod => scan_by::<Product, T>(args, x, out),
+            ScanOp::Min => scan_by::<Min, T>(args, x, out),
+            ScanOp::Max => scan_by::<Max, T>(args, x, out),
+        },
+    )
+}
+
+fn scan_by<Op, T: Scalar + Scan<Op>>(args: &ScanArgs, x: &DynArray<T>, out: &mut DynArray<T>) -> Result<()> {
+    let algorithm = match args.algorithm {
+        Algorithm::LookBack => ScanAlgorithm::LookBack,
+        Algorithm::Blelloch => ScanAlgorithm::Blelloch,
+    };
+    Ok(match (args.axis.map(Axis), args.exclusive) {
+        (None, false) => x.inclusive_scan_by_into::<Op>(algorithm, out),
+        (None, true) => x.exclusive_scan_by_into::<Op>(algorithm, out),
+        (Some(axis), false) => x.inclusive_scan_axis_into::<Op>(axis, out),
+        (Some(axis), true) => x.exclusive_scan_axis_into::<Op>(axis, out),
+    }?)
+}
