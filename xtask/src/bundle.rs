@@ -43,7 +43,7 @@ const RUN_TESTS: &str = include_str!("run-tests.sh");
 
 /// Builds and packs everything into `out` (relative to the workspace), in place of an earlier
 /// bundle there.
-pub fn run(workspace: &Workspace, out: &Path) -> Result<()> {
+pub fn run(workspace: &Workspace, out: &Path, profile: &str) -> Result<()> {
     let out = workspace.root.join(out);
     let old = out.exists();
     ensure!(
@@ -51,7 +51,7 @@ pub fn run(workspace: &Workspace, out: &Path) -> Result<()> {
         "{} exists and is not a bundle: name another folder by --out",
         out.display()
     );
-    let executables = build(workspace)?;
+    let executables = build(workspace, profile)?;
 
     let parent = out
         .parent()
@@ -92,7 +92,7 @@ struct Executable {
     place: PathBuf,
 }
 
-fn build(workspace: &Workspace) -> Result<Vec<Executable>> {
+fn build(workspace: &Workspace, profile: &str) -> Result<Vec<Executable>> {
     let mut tests = workspace.cargo();
     tests.args(["test", "--no-run", "--tests", "--benches"]);
     let mut programs = workspace.cargo();
@@ -100,7 +100,7 @@ fn build(workspace: &Workspace) -> Result<Vec<Executable>> {
 
     let mut executables = Vec::new();
     for cargo in [&mut tests, &mut programs] {
-        cargo.args(["--workspace", "--exclude", "xtask", "--release"]);
+        cargo.args(["--workspace", "--exclude", "xtask", "--profile", profile]);
         cargo.arg("--message-format=json-render-diagnostics");
         for line in stdout(cargo.stderr(Stdio::inherit()))?.lines() {
             let message = serde_json::from_str(line).context("a message of cargo's")?;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The contributor's whole interface: `cargo xtask setup | demo | test | ptx | bundle`.
+//! The contributor's whole interface: `cargo xtask setup | demo | test | compare | ptx | bundle`.
 //!
 //! Every command does its own set-up first, so that each works on a fresh machine that has
 //! cargo and nothing else. This program is compiled there before anything else: it stays small.
 
 mod bundle;
+mod compare;
 mod ptx;
 mod run;
 mod setup;
@@ -48,6 +49,8 @@ enum Task {
         #[arg(last = true)]
         args: Vec<String>,
     },
+    /// Hold the program against NumPy, SciPy and scikit-image, which pip installs beside the build.
+    Compare,
     /// Assemble every PTX module with ptxas and hold it against the checked-in report.
     Ptx {
         /// Write the report anew instead of comparing with it.
@@ -59,6 +62,9 @@ enum Task {
         /// The folder to write.
         #[arg(long, default_value = "bundle")]
         out: PathBuf,
+        /// cargo's profile: `dev` packs what the tests on this machine have built already.
+        #[arg(long, default_value = "release")]
+        profile: String,
     },
 }
 
@@ -83,7 +89,8 @@ fn perform(task: Task) -> Result<()> {
         Task::Setup { .. } => Ok(()),
         Task::Demo { args } => run::demo(&workspace, &args),
         Task::Test { args } => run::test(&workspace, &args),
+        Task::Compare => compare::compare(&workspace),
         Task::Ptx { bless } => ptx::run(&workspace, bless),
-        Task::Bundle { out } => bundle::run(&workspace, &out),
+        Task::Bundle { out, profile } => bundle::run(&workspace, &out, &profile),
     }
 }
