@@ -165,9 +165,10 @@ impl<T: Reduce, D: Dimension> DeviceArray<T, D> {
         /// # use warpsmith::{Device, DeviceArray};
         /// # fn main() -> warpsmith::Result<()> {
         /// let device = Device::auto()?;
-        /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1, 2, 3, 4])?;
+        /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1i32, 2, 3, 4])?;
         /// assert_eq!(x.variance(0)?, 1.25);
-        /// assert!((x.variance(1)? - 5.0 / 3.0).abs() < 1e-15);
+        /// let unbiased: f64 = x.variance(1)?;
+        /// assert!((unbiased - 5.0 / 3.0).abs() < 1e-15);
         /// # Ok(())
         /// # }
         /// ```
