@@ -278,7 +278,6 @@ pub(crate) trait Body<const M: usize> {
 
 /// Lets this block treat its tile of the shape.
 // Arrays that are indexed with constants, once the loops are unrolled, stay in registers; iterators' do not always.
-#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 pub(crate) fn for_tile<const M: usize>(shape: &Shape, strides: [&Strides; M], body: &impl Body<M>) {
     let lens = body.lens();
@@ -298,7 +297,6 @@ pub(crate) fn for_tile<const M: usize>(shape: &Shape, strides: [&Strides; M], bo
 
 /// This thread's elements, `U` at a time: all operands are loaded before the first result is stored.
 // As above.
-#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 fn walk<I: Index, const M: usize, const U: usize>(shape: &Shape, strides: [&Strides; M], body: &impl Body<M>) {
     let (row_tile, column_tile) = shape.column_tiles.div_rem_narrow(thread::block_idx_x());

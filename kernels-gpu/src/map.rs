@@ -62,7 +62,6 @@ impl<T: Num, U: Num, W, F: Fn(T) -> U> Body for Map<'_, T, U, W, F> {
 
     #[inline(always)]
     // Indices that unrolling makes constants keep the elements in registers.
-    #[allow(clippy::needless_range_loop)]
     unsafe fn vectors<const N: usize, const V: usize>(&self, i: usize, stride: usize) {
         // SAFETY (of both): the caller's promise for the shorter of the arrays.
         let x: [[T; N]; V] = core::array::from_fn(|v| unsafe { self.x.get_vec_unchecked(i + v * stride) });

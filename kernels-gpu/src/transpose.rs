@@ -20,9 +20,6 @@
 //! [`copy_strided`](fn@copy_strided) copies element by element in any order of the axes: for what has a contiguous axis
 //! in common (with elements as wide as that allows), repeats elements, or is too thin for tiles.
 
-// Arrays are indexed by the constants of unrolled loops, which keeps them in registers; iterators over them do not.
-#![allow(clippy::needless_range_loop)]
-
 mod plan;
 
 use cuda_std::prelude::*;

@@ -126,7 +126,6 @@ unsafe fn sum_strip<P: Sums, const C: usize>(
                 entering.sub(P::enter_row(unsafe { row.inside(element - behind) }))
             });
             // By constant indices once unrolled: an iterator over the array would keep it in local memory.
-            #[allow(clippy::needless_range_loop)]
             for u in 0..UNROLL {
                 let sum = before.add(steps[u].scan::<C>());
                 before = sum.shuffle(last);
@@ -249,7 +248,6 @@ fn mean_strip<P: Sums>(
             // SAFETY (of both): from `y − radius` to `y + UNROLL − 1 + radius`, which are there, as just asked.
             let entering: [P::RowSum; UNROLL] = core::array::from_fn(|u| unsafe { column.inside(y + u + radius) });
             let leaving: [P::RowSum; UNROLL] = core::array::from_fn(|u| unsafe { column.inside(y + u - radius) });
-            #[allow(clippy::needless_range_loop)]
             for u in 0..UNROLL {
                 sum = sum.add(P::enter_column(entering[u]));
                 set(y + u, P::mean(sum, divisor));

@@ -46,7 +46,6 @@ pub const COLUMN_OUTPUTS: usize = 8;
 
 /// Adds the products of `taps` weights, in their order, to `sums`: to number `m` that of weight `k` and value `m + k`.
 // By constant indices once unrolled: an iterator over the arrays would keep them in local memory.
-#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 fn convolve<const M: usize>(
     mut sums: [f32; M],
@@ -135,7 +134,6 @@ pub fn gaussian_rows<T: Pixel, const C: usize>(
         let row = unsafe { Row::<T, C>::new(pixels, y, width, border, constant) };
         let sums = row_sums(&row, first, width, weights, tile, pixel * C + channel);
         // By constant indices once unrolled: an iterator over the array would keep it in local memory.
-        #[allow(clippy::needless_range_loop)]
         for m in 0..ROW_OUTPUTS {
             let (x, sum) = (first + pixel + m, sums[m]);
             if x < width {
@@ -242,7 +240,6 @@ pub fn gaussian_columns<T: Pixel>(
             // SAFETY: from `first − radius` to `first + COLUMN_OUTPUTS − 1 + radius`, which are there, as just asked.
             let value = |i: usize| unsafe { column.inside(first + i - radius) };
             let sums = convolve([0.0; COLUMN_OUTPUTS], weights.len(), |k| load(weights, k), value);
-            #[allow(clippy::needless_range_loop)]
             for m in 0..COLUMN_OUTPUTS {
                 set(first + m, sums[m]);
             }

@@ -17,8 +17,6 @@
 //! fold their vectors, each of the `U` rows is scanned by shuffles, independently of the others, and the rows' totals are
 //! carried from one to the next. Against a blocked arrangement, with one scan by shuffles for all of a lane's elements,
 //! this saves the two transpositions through shared memory, which move more bytes than the shuffles do.
-// Arrays whose indices are constants after unrolling stay in registers; walked by iterators, they would not.
-#![allow(clippy::needless_range_loop)]
 
 use bytemuck::Pod;
 use cuda_std::prelude::*;
