@@ -78,6 +78,21 @@ impl<'a, T: Pod> SliceMut<'a, T> {
         unsafe { machine::load_global(self.ptr.add(index), align_of::<T>()) }
     }
 
+    /// [`get`](Self::get) without the check, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// `index` is less than the length.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get_unchecked(self, index: usize) -> T {
+        if machine::CHECKED {
+            return self.get(index);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { machine::load_global(self.ptr.add(index), align_of::<T>()) }
+    }
+
     /// Sets element `index` to `value`.
     ///
     /// # Panics
@@ -142,6 +157,21 @@ impl<'a, T: Pod> SliceMut<'a, T> {
     pub fn atomic(self, index: usize) -> Atomic<'a, T, Global, Device> {
         assert!(index < self.len, "index out of bounds of a SliceMut");
         // SAFETY: in bounds of the memory that `from_raw_parts` was promised, for 'a.
+        unsafe { Atomic::from_ptr(self.ptr.add(index)) }
+    }
+
+    /// [`atomic`](Self::atomic) without the check, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// `index` is less than the length.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn atomic_unchecked(self, index: usize) -> Atomic<'a, T, Global, Device> {
+        if machine::CHECKED {
+            return self.atomic(index);
+        }
+        // SAFETY: the caller's promise.
         unsafe { Atomic::from_ptr(self.ptr.add(index)) }
     }
 }

@@ -125,6 +125,21 @@ impl<T: Pod> Shared<T> {
         unsafe { Atomic::from_shared(self.at(index)) }
     }
 
+    /// [`atomic`](Self::atomic) without the check, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// `index` is less than the length.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn atomic_unchecked(self, index: usize) -> Atomic<'static, T, atomic::Shared, Block> {
+        if machine::CHECKED {
+            return self.atomic(index);
+        }
+        // SAFETY: the caller's promise; for how long, see `atomic`.
+        unsafe { Atomic::from_shared(machine::shared_offset(self.ptr, index * size_of::<T>())) }
+    }
+
     /// The same memory as an array of `U`: as many as fit.
     ///
     /// # Panics
