@@ -2,7 +2,7 @@
 //! Elementwise operations on two operands: array with array, array with scalar, scalar with array.
 //!
 //! Each element is read once and written once: `3 n` elements moved with two arrays, `2 n` with one. A block treats
-//! [`tile_len`] elements; a thread has several 16-byte loads in flight before it stores.
+//! [`tile_len`] elements; a thread treats 16 bytes.
 //!
 //! An operand may be the output itself: a thread reads the elements that it sets, and no others, before it sets them.
 
@@ -116,24 +116,12 @@ impl<T: Num, A: Operand<T>, B: Operand<T>, Op: BinaryOp<T>> Body for Binary<'_, 
     }
 
     #[inline(always)]
-    unsafe fn vectors<const N: usize, const U: usize>(&self, i: usize, stride: usize) {
-        // A byte takes a register of its own, like any element, and there are 16 to a vector.
-        if Op::LONG || size_of::<T>() == 1 {
-            for u in 0..U {
-                let i = i + u * stride;
-                // SAFETY (of all three): the caller's promise for the shortest of the arrays.
-                let (a, b) = unsafe { (self.a.vector::<N>(i), self.b.vector::<N>(i)) };
-                let results = core::array::from_fn(|k| Op::apply(a[k], b[k]));
-                unsafe { self.out.set_vec_unchecked::<N>(i, results) };
-            }
-            return;
-        }
-        // SAFETY (of all three): as above.
-        let a: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.a.vector(i + u * stride) });
-        let b: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.b.vector(i + u * stride) });
-        for u in 0..U {
-            let results = core::array::from_fn(|k| Op::apply(a[u][k], b[u][k]));
-            unsafe { self.out.set_vec_unchecked::<N>(i + u * stride, results) };
+    unsafe fn vector<const N: usize>(&self, i: usize) {
+        // SAFETY (of all three): the caller's promise for the shortest of the arrays.
+        unsafe {
+            let (a, b): ([T; N], [T; N]) = (self.a.vector(i), self.b.vector(i));
+            self.out
+                .set_vec_unchecked::<N>(i, core::array::from_fn(|k| Op::apply(a[k], b[k])));
         }
     }
 

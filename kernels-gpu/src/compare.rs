@@ -44,13 +44,12 @@ impl<T: Num, A: Operand<T>, B: Operand<T>, Op: CompareOp<T>> Body for Compare<'_
     }
 
     #[inline(always)]
-    unsafe fn vectors<const N: usize, const U: usize>(&self, i: usize, stride: usize) {
+    unsafe fn vector<const N: usize>(&self, i: usize) {
         // SAFETY (of all three): the caller's promise for the shortest of the arrays.
-        let a: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.a.vector(i + u * stride) });
-        let b: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.b.vector(i + u * stride) });
-        for u in 0..U {
-            let results = core::array::from_fn(|k| Op::holds(a[u][k], b[u][k]) as u8);
-            unsafe { self.out.set_vec_unchecked::<N>(i + u * stride, results) };
+        unsafe {
+            let (a, b): ([T; N], [T; N]) = (self.a.vector(i), self.b.vector(i));
+            self.out
+                .set_vec_unchecked::<N>(i, core::array::from_fn(|k| Op::holds(a[k], b[k]) as u8));
         }
     }
 

@@ -3,18 +3,65 @@
 //!
 //! `grayscale` has weights in ten-thousandths and computes in exact integers, so it gives the real value rounded to
 //! nearest, halves up. `grayscale_fused` has weights in `f32` and computes with fused multiply-adds in a fixed order.
-//! Each pixel is read once and each gray written once: `C + 1` numbers moved for a pixel of `C` channels. One thread for
-//! each pixel.
+//! Each pixel is read once and each gray written once: `C + 1` numbers moved for a pixel of `C` channels. A thread treats
+//! as many neighbouring pixels as have 16 bytes of gray, in `C` loads of 16 bytes and one store: a warp's loads leave
+//! gaps, but those are the next load's, and the cache has them.
 
 use cuda_std::prelude::*;
 
 use crate::pixel::Pixel;
+use crate::tile::{self, Body};
 
-/// Threads of a block; each treats one pixel.
-pub const THREADS: usize = 256;
+pub use crate::tile::THREADS;
+
+/// Pixels that a block treats: the launch has `n / tile_len` blocks, rounded up, of [`THREADS`] threads.
+pub const fn tile_len<T>() -> usize {
+    tile::tile_len(size_of::<T>())
+}
 
 /// What the weights of `grayscale` add up to.
 pub const WHOLE: u32 = 10_000;
+
+/// `gray[i] = luma(red, green, blue)` of pixel `i`.
+struct Gray<'a, T, F, const C: usize> {
+    pixels: &'a [T],
+    gray: SliceMut<'a, T>,
+    luma: F,
+}
+
+impl<T: Pixel, F: Fn([T; 3]) -> T, const C: usize> Body for Gray<'_, T, F, C> {
+    const LARGEST: usize = size_of::<T>();
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        Ord::min(self.gray.len(), self.pixels.len() / C)
+    }
+
+    #[inline(always)]
+    fn is_aligned<const N: usize>(&self) -> bool {
+        self.pixels.is_vec_aligned::<N>() && self.gray.is_vec_aligned::<N>()
+    }
+
+    #[inline(always)]
+    unsafe fn vector<const N: usize>(&self, i: usize) {
+        // SAFETY: pixels `i .. i + N` exist, by the caller's promise, and `i C` is a multiple of `N`.
+        let loaded: [[T; N]; C] = core::array::from_fn(|v| unsafe { self.pixels.load_vec_unchecked(i * C + v * N) });
+        // Numbers `C k` and after of the vectors, one after another.
+        let results =
+            core::array::from_fn(|k| (self.luma)(core::array::from_fn(|c| loaded[(C * k + c) / N][(C * k + c) % N])));
+        // SAFETY: as above.
+        unsafe { self.gray.set_vec_unchecked::<N>(i, results) };
+    }
+
+    #[inline(always)]
+    fn element(&self, i: usize) {
+        if i < self.len() {
+            // SAFETY (of both): the pixel exists in both arrays, as just asked; single numbers are always aligned.
+            let colours = core::array::from_fn(|c| unsafe { self.pixels.load_vec_unchecked::<1>(i * C + c)[0] });
+            unsafe { self.gray.set_vec_unchecked(i, [(self.luma)(colours)]) };
+        }
+    }
+}
 
 /// `gray[i]` is `(red R + green G + blue B) / 10 000`, rounded to nearest, halves up, of pixel `i` of `pixels`, which has
 /// `C` channels (RGB or RGBA; alpha is not looked at) and `C` times the length of `gray`. The weights add up to [`WHOLE`].
@@ -26,46 +73,23 @@ pub fn grayscale<T: Pixel + Into<u32> + TryFrom<u32>, const C: usize>(
     blue: u32,
     gray: SliceMut<'_, T>,
 ) {
-    let i = thread::index_1d();
-    if i >= Ord::min(gray.len(), pixels.len() / C) {
-        return;
-    }
-    // SAFETY: pixel `i` ends within `pixels`, as just asked.
-    let [r, g, b] = unsafe { colours::<T, C>(pixels, i) }.map(Into::into);
-    // Below 2^16 · WHOLE + WHOLE / 2, which is below 2^32.
-    let luma = (red * r + green * g + blue * b + WHOLE / 2) / WHOLE;
-    // A mean of numbers of the type, which always is one; weights that add up to more are the caller's mistake.
-    if let Ok(luma) = T::try_from(luma) {
-        gray.set(i, luma);
-    }
+    let luma = |colours: [T; 3]| {
+        let [r, g, b] = colours.map(Into::into);
+        // Below 2^16 · WHOLE + WHOLE / 2, which is below 2^32.
+        let luma = (red * r + green * g + blue * b + WHOLE / 2) / WHOLE;
+        // A mean of numbers of the type, which always is one; weights that add up to more are the caller's mistake.
+        T::try_from(luma).unwrap_or(T::zeroed())
+    };
+    tile::for_tile(&Gray::<T, _, C> { pixels, gray, luma });
 }
 
 /// `gray[i]` is `fma(blue, B, fma(green, G, red · R))` in `f32`, rounded as [`Pixel::from_f32`], of pixel `i` of
 /// `pixels`, which has `C` channels (RGB or RGBA; alpha is not looked at) and `C` times the length of `gray`.
 #[kernel(T = [u8, u16, f32], C = [3, 4], max_threads = THREADS)]
 pub fn grayscale_fused<T: Pixel, const C: usize>(pixels: &[T], red: f32, green: f32, blue: f32, gray: SliceMut<'_, T>) {
-    let i = thread::index_1d();
-    if i >= Ord::min(gray.len(), pixels.len() / C) {
-        return;
-    }
-    // SAFETY: pixel `i` ends within `pixels`, as just asked.
-    let [r, g, b] = unsafe { colours::<T, C>(pixels, i) }.map(Pixel::to_f32);
-    let luma = Float::mul_add(blue, b, Float::mul_add(green, g, red * r));
-    gray.set(i, T::from_f32(luma));
-}
-
-/// Red, green and blue of pixel `i`.
-///
-/// # Safety
-///
-/// `(i + 1) C` is at most the length.
-#[inline(always)]
-unsafe fn colours<T: Pixel, const C: usize>(pixels: &[T], i: usize) -> [T; 3] {
-    // SAFETY (of both): by the caller's promise; a vector of 4 is only loaded where the first is aligned, so every pixel
-    // is.
-    if C == 4 && pixels.is_vec_aligned::<4>() {
-        let [r, g, b, _] = unsafe { pixels.load_vec_unchecked::<4>(i * 4) };
-        return [r, g, b];
-    }
-    core::array::from_fn(|c| unsafe { pixels.load_vec_unchecked::<1>(i * C + c) }[0])
+    let luma = |colours: [T; 3]| {
+        let [r, g, b] = colours.map(Pixel::to_f32);
+        T::from_f32(Float::mul_add(blue, b, Float::mul_add(green, g, red * r)))
+    };
+    tile::for_tile(&Gray::<T, _, C> { pixels, gray, luma });
 }

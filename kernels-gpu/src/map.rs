@@ -61,13 +61,11 @@ impl<T: Num, U: Num, W, F: Fn(T) -> U> Body for Map<'_, T, U, W, F> {
     }
 
     #[inline(always)]
-    // Indices that unrolling makes constants keep the elements in registers.
-    unsafe fn vectors<const N: usize, const V: usize>(&self, i: usize, stride: usize) {
+    unsafe fn vector<const N: usize>(&self, i: usize) {
         // SAFETY (of both): the caller's promise for the shorter of the arrays.
-        let x: [[T; N]; V] = core::array::from_fn(|v| unsafe { self.x.get_vec_unchecked(i + v * stride) });
-        for v in 0..V {
-            let results = core::array::from_fn(|k| (self.function)(x[v][k]));
-            unsafe { self.out.set_vec_unchecked::<N>(i + v * stride, results) };
+        unsafe {
+            let x: [T; N] = self.x.get_vec_unchecked(i);
+            self.out.set_vec_unchecked::<N>(i, x.map(&self.function));
         }
     }
 
@@ -157,13 +155,13 @@ impl<T: MulAdd> Body for Axpy<'_, T> {
     }
 
     #[inline(always)]
-    unsafe fn vectors<const N: usize, const V: usize>(&self, i: usize, stride: usize) {
+    unsafe fn vector<const N: usize>(&self, i: usize) {
         // SAFETY (of all three): the caller's promise for the shortest of the arrays.
-        let x: [[T; N]; V] = core::array::from_fn(|v| unsafe { self.x.load_vec_unchecked(i + v * stride) });
-        let y: [[T; N]; V] = core::array::from_fn(|v| unsafe { self.y.get_vec_unchecked(i + v * stride) });
-        for v in 0..V {
-            let results = core::array::from_fn(|k| self.alpha.mul_add(x[v][k], y[v][k]));
-            unsafe { self.out.set_vec_unchecked::<N>(i + v * stride, results) };
+        unsafe {
+            let x: [T; N] = self.x.load_vec_unchecked(i);
+            let y: [T; N] = self.y.get_vec_unchecked(i);
+            let results = core::array::from_fn(|k| self.alpha.mul_add(x[k], y[k]));
+            self.out.set_vec_unchecked::<N>(i, results);
         }
     }
 

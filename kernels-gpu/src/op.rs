@@ -11,10 +11,6 @@ use crate::num::{CastTo, Num, SaturatingCastTo, WrappingCastTo};
 
 /// Computes one number of two.
 pub trait BinaryOp<T>: 'static {
-    /// Whether the operator takes so many instructions that its results are better computed one after another than with all
-    /// of a thread's elements in registers.
-    const LONG: bool = false;
-
     /// The result for `a` and `b`.
     fn apply(a: T, b: T) -> T;
 }
@@ -185,8 +181,6 @@ binary_ops! {
 pub struct Pow;
 
 impl<T: Num> BinaryOp<T> for Pow {
-    const LONG: bool = true;
-
     #[inline(always)]
     fn apply(a: T, b: T) -> T {
         a.pow(b)

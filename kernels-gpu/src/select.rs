@@ -49,14 +49,14 @@ impl<T: Num> Body for Select<'_, T> {
     }
 
     #[inline(always)]
-    unsafe fn vectors<const N: usize, const U: usize>(&self, i: usize, stride: usize) {
+    unsafe fn vector<const N: usize>(&self, i: usize) {
         // SAFETY (of all four): the caller's promise for the shortest of the arrays.
-        let mask: [[u8; N]; U] = core::array::from_fn(|u| unsafe { self.mask.get_vec_unchecked(i + u * stride) });
-        let a: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.a.get_vec_unchecked(i + u * stride) });
-        let b: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.b.get_vec_unchecked(i + u * stride) });
-        for u in 0..U {
-            let results = core::array::from_fn(|k| chosen(mask[u][k], a[u][k], b[u][k]));
-            unsafe { self.out.set_vec_unchecked::<N>(i + u * stride, results) };
+        unsafe {
+            let mask: [u8; N] = self.mask.get_vec_unchecked(i);
+            let a: [T; N] = self.a.get_vec_unchecked(i);
+            let b: [T; N] = self.b.get_vec_unchecked(i);
+            let results = core::array::from_fn(|k| chosen(mask[k], a[k], b[k]));
+            self.out.set_vec_unchecked::<N>(i, results);
         }
     }
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a block walks over the elements of its tile: wide accesses where it can, single ones at the ragged end.
+//!
+//! Each thread makes one access to each array, 16 bytes of the widest type, and is done. More of them in flight in each of
+//! fewer threads are slower: with 2048 threads on a multiprocessor, one each is enough to keep memory busy, and blocks that
+//! follow one another in the order of their addresses suit it better than threads that reach far ahead.
 
 use cuda_std::prelude::*;
 
@@ -9,12 +13,9 @@ pub const THREADS: usize = 256;
 /// Bytes that a thread moves in each of its accesses.
 const ACCESS: usize = 16;
 
-/// Accesses that a thread has in flight.
-const UNROLL: usize = 4;
-
 /// Elements that a block treats when the largest of the element types that it moves has `bytes` bytes.
 pub const fn tile_len(bytes: usize) -> usize {
-    THREADS * UNROLL * vec_len(bytes)
+    THREADS * vec_len(bytes)
 }
 
 /// Elements of an access when the largest of the element types has `bytes` bytes: one access of it is [`ACCESS`] wide.
@@ -37,13 +38,12 @@ pub trait Body {
     /// Whether vectors of `N` may be accessed at multiples of `N`.
     fn is_aligned<const N: usize>(&self) -> bool;
 
-    /// Treats elements `i`, `i + stride`, … (`U` vectors of `N` elements each): loads all of them first, so that many
-    /// are in flight, then computes and stores.
+    /// Treats elements `i .. i + N`.
     ///
     /// # Safety
     ///
-    /// `is_aligned::<N>()` holds, `i` and `stride` are multiples of `N`, and the last vector ends within `len()`.
-    unsafe fn vectors<const N: usize, const U: usize>(&self, i: usize, stride: usize);
+    /// `is_aligned::<N>()` holds, `i` is a multiple of `N`, and `i + N` is at most `len()`.
+    unsafe fn vector<const N: usize>(&self, i: usize);
 
     /// Treats element `i`.
     fn element(&self, i: usize);
@@ -64,14 +64,14 @@ pub fn for_tile<B: Body>(body: &B) {
 
 #[inline(always)]
 fn for_tile_by<const N: usize>(body: &impl Body) {
-    let tile = THREADS * UNROLL * N;
+    let tile = THREADS * N;
     let start = thread::block_idx_x() as usize * tile;
     let t = thread::thread_idx_x() as usize;
     let threads = thread::block_dim_x() as usize;
     if threads == THREADS && start + tile <= body.len() && body.is_aligned::<N>() {
-        // SAFETY: aligned, as just asked; with THREADS threads, the last vector of the last one ends at the tile's end,
-        // which is within the length.
-        unsafe { body.vectors::<N, UNROLL>(start + t * N, THREADS * N) };
+        // SAFETY: aligned, as just asked; with THREADS threads, the vector of the last one ends at the tile's end, which is
+        // within the length.
+        unsafe { body.vector::<N>(start + t * N) };
     } else {
         let end = if start + tile < body.len() {
             start + tile

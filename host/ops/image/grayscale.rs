@@ -192,7 +192,7 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
         if out.is_empty() {
             return Ok(());
         }
-        let config = tiles(out.len(), kernels::THREADS, kernels::THREADS);
+        let config = tiles(out.len(), kernels::tile_len::<T>(), kernels::THREADS);
         let call = Call {
             picture: self,
             gray: out,
