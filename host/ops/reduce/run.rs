@@ -3,7 +3,7 @@
 
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
-use kernels_gpu::reduce::{ColumnPlan, RowPlan, SWAP_TILE, THREADS, swap_axes};
+use kernels_gpu::reduce::{BLOCKS, ColumnPlan, RowPlan, SWAP_TILE, THREADS, swap_axes};
 use ndarray::{Dimension, Ix1};
 
 use crate::array::{DeviceArray, Element};
@@ -144,7 +144,9 @@ pub(super) fn launch_rows<R: ReduceRows<T>, T: Element, D: Dimension, E: Dimensi
     let mut partials = DeviceArray::<R::Acc, Ix1>::uninit(x.stream(), Ix1(plan.partials(rows)))?;
     let mut counters = DeviceArray::zeros(x.stream(), plan.counters(rows))?;
     let arguments = (x, plan, &mut partials, &mut counters, out);
-    x.stream().launch::<R>(&grid(plan.blocks(rows)), arguments)
+    // Twice as many as run at a time, so that none runs alone for long at the end.
+    let most = 2 * BLOCKS * x.stream().backend().properties().multiprocessors as usize;
+    x.stream().launch::<R>(&grid(plan.blocks(rows, most)), arguments)
 }
 
 /// A launch of that many blocks.

@@ -14,15 +14,25 @@ pub const THREADS: usize = 256;
 /// Blocks that a multiprocessor holds at a time: more registers than that leaves, ptxas need not give a thread.
 pub const BLOCKS: usize = 4;
 
-/// Vectors of 16 bytes that a thread has in flight, each combined in a chain of its own.
-pub(super) const UNROLL: usize = 4;
+/// Vectors of 16 bytes that a thread has in flight. With 4 of them, and the registers for it, more blocks at a time did
+/// not make up for it.
+pub(super) const UNROLL: usize = 8;
+
+/// Chains in which a thread combines its vectors, in turn.
+pub(super) const CHAINS: usize = 4;
 
 /// Rows of at most so many elements are combined by a warp or a part of one, longer ones by blocks.
 pub const SHORT: usize = 1024;
 
-/// Blocks that a launch is made of where the tiles are enough for them: several times as many as a device runs at once,
+/// Chunks that rows and columns are cut into where the tiles are enough for them: several times as many as a device runs at once,
 /// so that all of it is busy to the end.
 const PARTS: usize = 2048;
+
+/// Blocks that are enough for a device to be busy: with more, each has several tiles of a row, up to [`FEW`].
+const BUSY: usize = 512;
+
+/// The logarithm of the tiles of a row that are few for a block: more make no difference to its time.
+const FEW: u32 = 2;
 
 /// The logarithm of the most tiles that a block combines one after another.
 const LONGEST_CHUNK: u32 = 6;
@@ -52,7 +62,7 @@ pub(super) const fn in_flight<T>() -> usize {
 /// a whole array as one row.
 ///
 /// A long row is cut into chunks of a power of two of tiles, at most 64, one for each block. There are at most 2048
-/// blocks, unless the rows alone are more or the chunks have reached their limit.
+/// of them, unless the rows alone are more or the chunks have reached their limit.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct RowPlan {
@@ -95,7 +105,7 @@ impl RowPlan {
     /// The plan for `rows` rows of `length` elements of type `T`.
     pub const fn new<T>(rows: usize, length: usize, count: u64) -> Self {
         let tiles = length.div_ceil(tile_len::<T>());
-        let log_tiles = if length <= SHORT { 0 } else { log_tiles(tiles, rows) };
+        let log_tiles = if length <= SHORT { 0 } else { row_log_tiles(tiles, rows) };
         Self {
             length,
             chunk: tile_len::<T>() << log_tiles,
@@ -104,13 +114,17 @@ impl RowPlan {
         }
     }
 
-    /// The blocks of the launch.
-    pub const fn blocks(&self, rows: usize) -> usize {
+    /// The blocks of the launch: one for each chunk, but not more than `most`, unless the rows alone are more. Then a block
+    /// has several chunks, of one row.
+    pub const fn blocks(&self, rows: usize, most: usize) -> usize {
         if self.is_short() {
-            rows.div_ceil(THREADS / self.lanes() as usize)
-        } else {
-            rows * self.chunks
+            return rows.div_ceil(THREADS / self.lanes() as usize);
         }
+        let each = match most.checked_div(rows) {
+            Some(each) if each < self.chunks => each,
+            _ => self.chunks,
+        };
+        rows * if each == 0 { 1 } else { each }
     }
 
     /// The values of blocks that the launch keeps until they are combined.
@@ -154,10 +168,10 @@ impl RowPlan {
         } else {
             self.length
         };
-        let chain = if has_one_chain::<A>() { UNROLL } else { 1 };
-        // One value of a vector for each tile (in one chain, all four), and the vector itself, which at the end of the row
-        // is combined one by one; then the chains, the threads, and the blocks.
-        let share = chunk.div_ceil(tile) * chain + vector + ceil_log2(UNROLL) + ceil_log2(THREADS);
+        let chains = if has_one_chain::<A>() { 1 } else { CHAINS };
+        // The values of a chain's vectors, and the vector itself, which at the end of the row is combined one by one; then
+        // the chains, the threads, and the blocks.
+        let share = chunk.div_ceil(tile) * (UNROLL / chains) + vector + ceil_log2(chains) + ceil_log2(THREADS);
         share + levels(self.chunks, THREADS)
     }
 }
@@ -248,6 +262,15 @@ const fn log_tiles(tiles: usize, segments: usize) -> u32 {
     };
     let mut log = 0;
     while log < LONGEST_CHUNK && 1 << log < tiles && tiles.div_ceil(1 << log) > most {
+        log += 1;
+    }
+    log
+}
+
+/// The logarithm of the tiles of a chunk of a row.
+const fn row_log_tiles(tiles: usize, rows: usize) -> u32 {
+    let mut log = log_tiles(tiles, rows);
+    while log < FEW && 1 << log < tiles && rows * tiles >= BUSY << (log + 1) {
         log += 1;
     }
     log

@@ -5,7 +5,7 @@ use bytemuck::Pod;
 use cuda_std::fence;
 use cuda_std::prelude::*;
 
-use super::plan::{GROUP, RowPlan, THREADS, UNROLL, has_one_chain};
+use super::plan::{CHAINS, GROUP, RowPlan, THREADS, UNROLL, has_one_chain};
 use crate::block;
 use crate::op::ReduceOp;
 use crate::tile;
@@ -65,26 +65,31 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     /// As [`short`](Self::short).
     #[inline(always)]
     pub(super) unsafe fn long<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
-        let (block, chunks) = (thread::block_idx_x(), self.plan.chunks as u32);
-        let (row, part) = if chunks <= 1 {
+        let (block, chunks) = (thread::block_idx_x(), self.plan.chunks);
+        let blocks = self.blocks_of_row();
+        let (row, part) = if blocks <= 1 {
             (block as usize, 0)
         } else {
-            ((block / chunks) as usize, (block % chunks) as usize)
+            ((block / blocks) as usize, (block % blocks) as usize)
         };
         if row >= self.out.len() {
             return;
         }
-        let (n, begin) = (self.plan.length, part * self.plan.chunk);
+        let n = self.plan.length;
         // SAFETY: the row is one of `x`, by the contract.
         let elements = unsafe { self.x.get_unchecked(row * n..row * n + n) };
-        let end = Ord::min(begin.saturating_add(self.plan.chunk), n);
-        // SAFETY: `end` is at most the row's length.
-        let mut value = unsafe { share::<T, Op, N>(elements, begin, end) };
+        let chunk = |part: usize| {
+            let begin = part * self.plan.chunk;
+            let end = Ord::min(begin.saturating_add(self.plan.chunk), n);
+            // SAFETY: `end` is at most the row's length.
+            unsafe { share::<T, Op, N>(elements, begin, end) }
+        };
         // The tree above the threads, in levels: a level turns the values that are `left` into as many as there are
-        // groups, in place. The first has a chunk for each group, and a block for each chunk; the others are all done by
-        // the last block of the row.
-        let first = row * chunks as usize;
-        let (mut left, mut groups, mut group, mut is_last) = (0, chunks as usize, part, false);
+        // groups, in place. The first has a chunk for each group, of which a block has every `blocks`-th; the others are all
+        // done by the last block of the row.
+        let first = row * chunks;
+        let (mut left, mut groups, mut group, mut is_last) = (0, chunks, part, false);
+        let mut value = chunk(part);
         loop {
             let total = block::reduce::<_, THREADS>(value, Op::identity(), Op::combine);
             if let Some(total) = total {
@@ -100,6 +105,11 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             if is_last {
                 thread::sync_threads();
                 group += 1;
+            } else if group + (blocks as usize) < groups {
+                thread::sync_threads();
+                group += blocks as usize;
+                value = chunk(group);
+                continue;
             } else {
                 is_last = thread::sync_threads_or(total.is_some() && self.is_last(row));
                 if !is_last {
@@ -116,6 +126,13 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         }
     }
 
+    /// The blocks of each row: what the launch has for all, but not more than chunks.
+    #[inline(always)]
+    fn blocks_of_row(&self) -> u32 {
+        let blocks = thread::grid_dim_x() / Ord::max(self.out.len() as u32, 1);
+        Ord::min(Ord::max(blocks, 1), self.plan.chunks as u32)
+    }
+
     /// Whether all blocks of the row have left their values, now that this one has; asked once, by the thread that did.
     #[inline(always)]
     fn is_last(&self, row: usize) -> bool {
@@ -126,7 +143,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         fence::device();
         let before = self.counters.atomic(row).fetch_add(1);
         fence::device();
-        before == self.plan.chunks as u32 - 1
+        before == self.blocks_of_row() - 1
     }
 
     /// This thread's share of a group of the values that are left, which start at `first`: at most [`GROUP`].
@@ -135,6 +152,16 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         let mut i = group * GROUP * THREADS + thread::thread_idx_x() as usize;
         let end = Ord::min((group + 1) * GROUP * THREADS, left);
         let mut acc = Op::identity();
+        while i + 3 * THREADS < end && first + i + 3 * THREADS < self.partials.len() {
+            // In flight together: one after another, they would be a good part of the time of a reduction.
+            // SAFETY: in bounds, as just asked.
+            let values: [A; 4] =
+                core::array::from_fn(|k| unsafe { self.partials.get_unchecked(first + i + k * THREADS) });
+            for k in 0..4 {
+                acc = Op::combine(acc, values[k]);
+            }
+            i += 4 * THREADS;
+        }
         while i < end {
             if first + i < self.partials.len() {
                 acc = Op::combine(acc, self.partials.get(first + i));
@@ -155,21 +182,33 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
 unsafe fn share<T: Pod, Op: ReduceOp<T>, const N: usize>(row: &[T], begin: usize, end: usize) -> Op::Acc {
     let tile = THREADS * UNROLL * N;
     let is_aligned = N > 1 && row.is_vec_aligned::<N>() && begin.is_multiple_of(N);
-    let mut chains = [Op::identity(); UNROLL];
+    let mut chains = [Op::identity(); CHAINS];
     let mut start = begin;
     let mut i = begin + thread::thread_idx_x() as usize * N;
     while is_aligned && start + tile <= end {
-        // SAFETY: aligned, as just asked, and the vector is within the tile, which is within the row.
-        let loaded: [[T; N]; UNROLL] =
-            core::array::from_fn(|u| unsafe { row.load_vec_unchecked::<N>(i + u * THREADS * N) });
-        let lift = |u: usize| Op::lift_all(loaded[u], (i + u * THREADS * N) as u64, 1);
+        // SAFETY: aligned, as just asked, and all vectors are within the tile, which is within the row.
+        let load = |u: usize| unsafe { row.load_vec_unchecked::<N>(i + u * THREADS * N) };
+        let lift = |u: usize, values: [T; N]| Op::lift_all(values, (i + u * THREADS * N) as u64, 1);
         if has_one_chain::<Op::Acc>() {
             for u in 0..UNROLL {
-                chains[0] = Op::combine(chains[0], lift(u));
+                chains[0] = Op::combine(chains[0], lift(u, load(u)));
+            }
+        } else if size_of::<Op::Acc>() > 8 {
+            // With larger values there are no registers for all of the tile's vectors at once.
+            let mut first = 0;
+            while first < UNROLL {
+                let loaded: [[T; N]; CHAINS] = core::array::from_fn(|c| load(first + c));
+                chains = core::array::from_fn(|c| Op::combine(chains[c], lift(first + c, loaded[c])));
+                first += CHAINS;
             }
         } else {
+            const { assert!(UNROLL == 2 * CHAINS) };
+            let loaded: [[T; N]; UNROLL] = core::array::from_fn(load);
             // An array made anew with constant indices stays in registers; changed in place by iterators, it would not.
-            chains = core::array::from_fn(|u| Op::combine(chains[u], lift(u)));
+            chains = core::array::from_fn(|c| {
+                let chain = Op::combine(chains[c], lift(c, loaded[c]));
+                Op::combine(chain, lift(c + CHAINS, loaded[c + CHAINS]))
+            });
         }
         start += tile;
         i += tile;
@@ -201,7 +240,7 @@ unsafe fn share<T: Pod, Op: ReduceOp<T>, const N: usize>(row: &[T], begin: usize
     if has_one_chain::<Op::Acc>() {
         return chains[0];
     }
-    const { assert!(UNROLL == 4) };
+    const { assert!(CHAINS == 4) };
     Op::combine(Op::combine(chains[0], chains[2]), Op::combine(chains[1], chains[3]))
 }
 
