@@ -8,7 +8,8 @@ mod common;
 use common::*;
 use kernels_gpu::num::Num;
 use kernels_gpu::op::ReduceOp;
-use kernels_gpu::scan::{THREADS, axis, blelloch, tile_len, vec_len, vectors};
+use kernels_gpu::scan::lookback::{THREADS, tile_len, vectors};
+use kernels_gpu::scan::{axis, blelloch, vec_len};
 use ndarray::{Array1, Array2, Array3, ArrayD, Axis, Dimension, Ix1, IxDyn, array};
 use proptest::prelude::*;
 use warpsmith::ops::{Max, Min, Product, Scan, ScanAlgorithm, ScanKind, Sum};
@@ -133,7 +134,7 @@ fn minima_and_maxima_of_floats<T: Scanned + FloatNumber>() {
 
 for_floats!(minima_and_maxima_of_floats: f32 f64 f16 bf16);
 
-/// More tiles than the window of 32 that a look-back sees at once, in many orders of their progress.
+/// More tiles than the 32 that a look-back sees at once, in many orders of their progress.
 fn many_tiles<T: Scanned>() {
     let len = 70 * tile_len::<T, Sum>() + 11;
     let values = random::<T>(len, 3);
@@ -142,7 +143,7 @@ fn many_tiles<T: Scanned>() {
         let wanted = sequential::<Sum, T>(&values, kind);
         for repeat in 0..2 {
             let got = elements(&scanned::<Sum, T, _>(&x, kind, ScanAlgorithm::LookBack));
-            assert_same(&got, &wanted, &format!("{kind:?} sum over 71 tiles, time {repeat}"));
+            assert_same(&got, &wanted, &format!("{kind:?} sum over many tiles, time {repeat}"));
         }
     }
 }
@@ -166,7 +167,7 @@ fn three_levels_of_trees() {
 /// The most additions that a term goes through on its way to a result, among `n` elements.
 ///
 /// Look-back. In its tile: a fold of `V` elements, the five steps of a warp's scan, the carry over `U` vectors, the fold of
-/// 8 warps' totals, the tile's prefix, what stands before warp and vector, and a fold of `V` elements once more. Through the
+/// the warps' totals, the tile's prefix, what stands before warp and vector, and a fold of `V` elements once more. Through the
 /// tiles behind it: what a tile looks back at are parts of what is before it, each combined with what is not the identity
 /// at most once for each tile that it skips, so at most one addition for each tile.
 ///

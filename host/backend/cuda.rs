@@ -21,7 +21,7 @@ use super::{Backend, KernelInfo, RawEvent, RawStream};
 use crate::device::{Properties, PtxModule};
 use crate::error::{Error, Result};
 
-/// Dynamic shared memory that a kernel may have without asking for more.
+/// Shared memory, static and dynamic, that a kernel may have without asking for more.
 const SHARED_WITHOUT_OPTIN: usize = 48 << 10;
 
 /// Bytes of stack a thread gets where a kernel calls through pointers.
@@ -245,6 +245,23 @@ impl Cuda {
 
     fn modules(&self) -> MutexGuard<'_, Modules> {
         self.modules.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Lets launches of `function` have so much dynamic shared memory, if that takes more than being launched.
+    fn allow_shared(&self, function: sys::CUfunction, dynamic: usize) -> Result<()> {
+        use sys::CUfunction_attribute as Attribute;
+        let mut fixed = 0;
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+        // SAFETY: a function of this context, and a place for the number.
+        let status = unsafe { sys::cuFuncGetAttribute(&raw mut fixed, attribute, function) };
+        self.check("cuFuncGetAttribute", status)?;
+        if dynamic + fixed as usize <= SHARED_WITHOUT_OPTIN {
+            return Ok(());
+        }
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: a function of this context.
+        let status = unsafe { sys::cuFuncSetAttribute(function, attribute, dynamic as c_int) };
+        self.check("cuFuncSetAttribute", status)
     }
 
     /// The kernel's function; its module is loaded on first use.
@@ -542,11 +559,8 @@ impl Backend for Cuda {
     ) -> Result<()> {
         self.enter()?;
         let function = self.function(kernel)?;
-        if config.dynamic_shared > SHARED_WITHOUT_OPTIN {
-            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: a function of this context.
-            let status = unsafe { sys::cuFuncSetAttribute(function, attribute, config.dynamic_shared as c_int) };
-            self.check("cuFuncSetAttribute", status)?;
+        if config.dynamic_shared > 0 {
+            self.allow_shared(function, config.dynamic_shared)?;
         }
         let (grid, block) = (config.grid, config.block);
         // SAFETY: the trait's contract: the parameters are those of the function; the driver copies them.

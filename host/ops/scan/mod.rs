@@ -7,7 +7,7 @@ mod own;
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
 use kernels_gpu::op::{Max, Min, Product, ReduceOp, Sum};
-use kernels_gpu::scan::{self as kernels, THREADS, blelloch, lookback, tile_len};
+use kernels_gpu::scan::{self as kernels, THREADS, blelloch, lookback};
 use ndarray::{Dimension, Ix1};
 
 use super::tiles;
@@ -50,6 +50,8 @@ pub trait HasScan<Op>: Element {
 
     /// Elements of a tile of the look-back.
     const TILE: usize;
+    /// [`lookback::shared_bytes`].
+    const SHARED: usize;
     /// Elements of a tile of Blelloch's tree.
     const TREE_TILE: usize;
 
@@ -71,7 +73,8 @@ where
 {
     type Wide = Op::Acc;
 
-    const TILE: usize = tile_len::<T, Op>();
+    const TILE: usize = lookback::tile_len::<T, Op>();
+    const SHARED: usize = lookback::shared_bytes::<T, Op>();
     const TREE_TILE: usize = blelloch::tile_len::<T, Op>();
 
     fn tiles_of_row(len: usize, n: usize) -> usize {
@@ -149,11 +152,11 @@ fn state<A>(stream: &Stream, tiles: usize) -> Result<DeviceArray<u64, Ix1>> {
     DeviceArray::zeros(stream, len)
 }
 
-/// Scans each row of `n` elements by kernel `K`, in one pass; the rows have `count` tiles together, and values of type `A`
-/// are combined.
+/// Scans each row of `n` elements by kernel `K`, in one pass; the rows have `count` tiles together, each of which takes
+/// `shared` bytes of shared memory, and values of type `A` are combined.
 fn look_back<K, A, T, R, D>(
     x: &DeviceArray<T, D>,
-    (n, count): (usize, usize),
+    (n, count, shared): (usize, usize, usize),
     kind: ScanKind,
     out: &mut DeviceArray<R, D>,
 ) -> Result<()>
@@ -164,9 +167,20 @@ where
     D: Dimension,
 {
     let mut state = state::<A>(x.stream(), count)?;
-    let config = tiles(count, 1, THREADS);
+    let properties = x.stream().backend().properties();
+    // As many as run at a time: each goes on to another tile.
+    let blocks = properties.multiprocessors as usize * lookback::BLOCKS;
+    let room = properties.shared_memory_per_block_optin as usize;
+    let slots = if 2 * shared + STATIC_SHARED <= room { 2 } else { 1 };
+    let config = LaunchConfig {
+        dynamic_shared: slots * shared,
+        ..tiles(count.min(blocks), 1, lookback::THREADS)
+    };
     x.stream().launch::<K>(&config, (x, n, flag(kind), &mut state, out))
 }
+
+/// Bytes of shared memory that a look-back has beside its tiles, at most.
+const STATIC_SHARED: usize = 2048;
 
 /// [`look_back`] by one of the library's operators.
 fn look_back_rows<Op, T, D>(x: &DeviceArray<T, D>, n: usize, kind: ScanKind, out: &mut DeviceArray<T, D>) -> Result<()>
@@ -175,7 +189,7 @@ where
     D: Dimension,
 {
     let count = x.len() / n * T::tiles_of_row(x.len(), n);
-    look_back::<T::LookBack, T::Wide, T, T, D>(x, (n, count), kind, out)
+    look_back::<T::LookBack, T::Wide, T, T, D>(x, (n, count, T::SHARED), kind, out)
 }
 
 /// The kind as the kernels take it.

@@ -29,7 +29,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// ```
     /// use cuda_std::prelude::*;
     /// use kernels_gpu::op::ReduceOp;
-    /// use kernels_gpu::scan::{self, THREADS};
+    /// use kernels_gpu::scan::lookback::{self, THREADS};
     /// use ndarray::Array1;
     /// use warpsmith::ops::ScanKind;
     /// use warpsmith::{Device, DeviceArray};
@@ -60,7 +60,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     ///
     /// #[kernel(max_threads = THREADS)]
     /// pub fn compose(x: &[[u32; 2]], n: usize, exclusive: u32, state: SliceMut<'_, u64>, out: SliceMut<'_, [u32; 2]>) {
-    ///     scan::scan::<[u32; 2], Compose>(x, n, exclusive, state, out);
+    ///     lookback::scan::<[u32; 2], Compose>(x, n, exclusive, state, out);
     /// }
     ///
     /// # fn main() -> warpsmith::Result<()> {
@@ -97,6 +97,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
             return Ok(());
         }
         let count = lookback::tiles_of_row::<T, Op>(self.len(), self.len());
-        look_back::<K, Op::Acc, T, Op::Output, D>(self, (self.len(), count), kind, out)
+        let shared = lookback::shared_bytes::<T, Op>();
+        look_back::<K, Op::Acc, T, Op::Output, D>(self, (self.len(), count, shared), kind, out)
     }
 }

@@ -98,7 +98,7 @@ pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
     state: SliceMut<'_, u64>,
     out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
 ) {
-    let states = States::<Op::Acc>::new(state, columns * parts);
+    let states = States::<Op::Acc>::new(state);
     let block = if parts > 1 {
         states.ticket()
     } else {

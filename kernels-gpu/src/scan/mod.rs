@@ -32,7 +32,7 @@ pub use axis::{scan_columns, scan_rows};
 pub use blelloch::scan_tree;
 pub use lookback::scan;
 
-/// Threads of a block.
+/// Threads of a block, but for [`lookback`].
 pub const THREADS: usize = 256;
 
 /// Elements of a vector when elements of type `T` are scanned by `Op`: 16 bytes of the larger of element and result, but
@@ -78,11 +78,6 @@ pub const fn vectors<T, Op: ReduceOp<T>>() -> usize {
 /// Elements that a warp scans at a time.
 pub const fn warp_tile_len<T, Op: ReduceOp<T>>() -> usize {
     32 * vec_len::<T, Op>() * vectors::<T, Op>()
-}
-
-/// Elements that a block scans at a time.
-pub const fn tile_len<T, Op: ReduceOp<T>>() -> usize {
-    THREADS / 32 * warp_tile_len::<T, Op>()
 }
 
 /// The elements `lo .. hi` of the input, a row that is scanned, and whether vectors may be accessed.
@@ -248,6 +243,17 @@ fn scan_warp<A: Pod, const V: usize, const U: usize>(
         before
     });
     (before, carry)
+}
+
+/// The values of a vector before which `before` stands, each combined with all before it; without itself, if `exclusive`.
+#[inline(always)]
+fn fold<A: Pod, const V: usize>(before: A, values: [A; V], combine: impl Fn(A, A) -> A, exclusive: bool) -> [A; V] {
+    let mut acc = before;
+    core::array::from_fn(|k| {
+        let before = acc;
+        acc = combine(acc, values[k]);
+        if exclusive { before } else { acc }
+    })
 }
 
 /// The results for one vector, before which stands `before`, and whose first element is number `index` of its row.

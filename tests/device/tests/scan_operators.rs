@@ -6,7 +6,7 @@ use device_test_kernels::scan_operators::{
 };
 use device_tests::{device, download, upload, zeros};
 use kernels_gpu::op::ReduceOp;
-use kernels_gpu::scan::tile_len;
+use kernels_gpu::scan::lookback::tile_len;
 use warpsmith::ops::ScanKind;
 use warpsmith::{Element, LaunchConfig};
 

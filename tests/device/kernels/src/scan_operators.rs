@@ -4,7 +4,7 @@
 use cuda_std::prelude::*;
 use kernels_gpu::block;
 use kernels_gpu::op::ReduceOp;
-use kernels_gpu::scan::{self, THREADS};
+use kernels_gpu::scan::lookback::{self, THREADS};
 
 /// The map x ↦ scale · x + offset of the integers modulo 2^32.
 #[repr(C)]
@@ -50,7 +50,7 @@ impl ReduceOp<Affine> for Compose {
 /// The scan of maps by their composition.
 #[kernel(max_threads = THREADS)]
 pub fn compose(x: &[Affine], n: usize, exclusive: u32, state: SliceMut<'_, u64>, out: SliceMut<'_, Affine>) {
-    scan::scan::<Affine, Compose>(x, n, exclusive, state, out);
+    lookback::scan::<Affine, Compose>(x, n, exclusive, state, out);
 }
 
 /// The product of the matrices [[1, x], [0, 1]] · [[1, 0], [x, 1]] of the elements, modulo 2^64, with a result of another
@@ -90,7 +90,7 @@ impl ReduceOp<u8> for MatrixProduct {
 /// The scan of bytes by [`MatrixProduct`].
 #[kernel(max_threads = THREADS)]
 pub fn matrix_products(x: &[u8], n: usize, exclusive: u32, state: SliceMut<'_, u64>, out: SliceMut<'_, u64>) {
-    scan::scan::<u8, MatrixProduct>(x, n, exclusive, state, out);
+    lookback::scan::<u8, MatrixProduct>(x, n, exclusive, state, out);
 }
 
 /// Three numbers of 4 bytes: a size that is not a power of two, so that nothing of it can be accessed in vectors.
@@ -134,7 +134,7 @@ impl ReduceOp<u16> for Runs {
 /// The scan of numbers by [`Runs`].
 #[kernel(max_threads = THREADS)]
 pub fn count_runs(x: &[u16], n: usize, exclusive: u32, state: SliceMut<'_, u64>, out: SliceMut<'_, Triple>) {
-    scan::scan::<u16, Runs>(x, n, exclusive, state, out);
+    lookback::scan::<u16, Runs>(x, n, exclusive, state, out);
 }
 
 /// Threads of a block in [`small_scans()`].
