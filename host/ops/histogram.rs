@@ -21,7 +21,7 @@ const MAX_BINS: usize = 1 << 20;
 /// The most counters of a histogram of several channels.
 const MAX_COUNTERS: usize = 1 << 31;
 
-/// The most counters of a block that has one copy of them: 64 KiB, which every GPU has.
+/// The most counters of a block that has one copy of them, less than 64 KiB, which every GPU has.
 const MAX_PRIVATE_COUNTERS: u64 = 1 << 14;
 
 /// The most bins for which the margins of [`Plan::below`] are computed, which takes the host a step for each. Finer bins
@@ -291,7 +291,7 @@ fn choose_mode<T: Sample>(plan: &mut Plan) -> (Mode, usize) {
         plan.copies = 1 << fit.ilog2();
         Mode::Copies
     };
-    (mode, plan.counters as usize * plan.copies as usize * size_of::<u32>())
+    (mode, plan.private_len() * size_of::<u32>())
 }
 
 /// Makes the counts 0 on the stream of `x`.

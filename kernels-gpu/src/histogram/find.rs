@@ -41,6 +41,13 @@ pub struct Plan {
 cuda_std::kernel_param!(Plan);
 
 impl Plan {
+    /// The words of shared memory for the copies of the private counters. Where each lane has a copy, there is one counter
+    /// more, which takes the elements that are not counted.
+    pub const fn private_len(&self) -> usize {
+        let spare = if self.copies == 32 { 1 } else { 0 };
+        (self.counters as usize + spare) * self.copies as usize
+    }
+
     /// Edge `k` of bins of equal width, the lower one of bin `k`, as NumPy's `linspace` computes it; `k < bins`.
     #[inline(always)]
     pub fn edge<T: Sample>(&self, k: u32) -> f64 {
@@ -54,24 +61,20 @@ impl Plan {
     }
 }
 
-/// What a first look says of an element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quick {
-    /// It is in this bin.
-    Bin(u32),
-    /// It is in none.
-    Outside,
-    /// It needs a second look.
-    Unsure,
-}
+/// Set in the bin of an element that is in none. This and [`UNSURE`] are bits beyond those of any bin, rather than an
+/// `enum`'s cases, so that a thread computes them without a branch for each element.
+pub const OUTSIDE: u32 = 1 << 30;
+
+/// Set in the bin of an element that needs a second look.
+pub const UNSURE: u32 = 1 << 31;
 
 /// A rule by which elements are put into bins.
 pub trait Find<T>: 'static {
     /// Whether each element has a channel.
     const CHANNELS: bool;
 
-    /// A first look at several elements.
-    fn quick<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [Quick; N];
+    /// A first look at several elements: their bins, with [`OUTSIDE`] or [`UNSURE`].
+    fn quick<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [u32; N];
 
     /// The bin of an element.
     fn exact(plan: &Plan, edges: &[T], value: T) -> Option<u32>;
@@ -101,29 +104,33 @@ pub struct Values;
 /// Whether the bins have room for the element; not for NaN.
 #[inline(always)]
 fn is_inside<T: Sample>(plan: &Plan, value: T) -> bool {
-    value >= T::of_f64(plan.first) && value <= T::of_f64(plan.last)
+    (value >= T::of_f64(plan.first)) & (value <= T::of_f64(plan.last))
 }
 
 /// The element's position, and the bin that it suggests.
 #[inline(always)]
 fn guess<T: Sample>(plan: &Plan, value: T) -> (f32, u32) {
     let position = value.position(T::of_f64(plan.first), plan);
-    // Saturating; NaN becomes 0.
-    (position, Ord::min(position as u32, plan.bins.wrapping_sub(1)))
+    // Not `clamp`: `max` takes NaN to 0. A cast would do the same in more instructions.
+    #[allow(clippy::manual_clamp)]
+    let bounded = position.max(0.0).min(2_147_483_648.0);
+    // SAFETY: from 0 to 2^31.
+    let bin: u32 = unsafe { bounded.to_int_unchecked() };
+    (position, Ord::min(bin, plan.bins.wrapping_sub(1)))
 }
 
 #[inline(always)]
-fn quick_uniform<T: Sample>(plan: &Plan, value: T) -> Quick {
-    if !is_inside(plan, value) {
-        return Quick::Outside;
-    }
+fn quick_uniform<T: Sample>(plan: &Plan, value: T) -> u32 {
     let (position, bin) = guess(plan, value);
     let within = position - bin as f32;
-    if within > plan.below && within < plan.above {
-        Quick::Bin(bin)
-    } else {
-        Quick::Unsure
-    }
+    let sure = (within > plan.below) & (within < plan.above);
+    marked(bin, is_inside(plan, value), sure)
+}
+
+/// The bin, or what is to be said of it.
+#[inline(always)]
+fn marked(bin: u32, inside: bool, sure: bool) -> u32 {
+    bin | (u32::from(!inside) * OUTSIDE) | (u32::from(inside & !sure) * UNSURE)
 }
 
 /// Compares with the edges: two that are next to the guess as a rule, and where the guess is worse than that, those of a
@@ -162,7 +169,7 @@ impl<T: Sample> Find<T> for Uniform {
     const CHANNELS: bool = false;
 
     #[inline(always)]
-    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [Quick; N] {
+    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
         values.map(|value| quick_uniform(plan, value))
     }
 
@@ -176,7 +183,7 @@ impl<T: Sample> Find<T> for Channels {
     const CHANNELS: bool = true;
 
     #[inline(always)]
-    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [Quick; N] {
+    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
         values.map(|value| quick_uniform(plan, value))
     }
 
@@ -191,7 +198,7 @@ impl<T: Sample> Find<T> for Search {
 
     /// All elements of the vector go down the list together, so that as many loads are in flight.
     #[inline(always)]
-    fn quick<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [Quick; N] {
+    fn quick<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [u32; N] {
         // Of the `left` edges from `base` on, those that are at most the value are to be counted. Both halves of an odd
         // number of edges keep the larger one's length, so that one `left` does for all elements.
         let mut base = [0usize; N];
@@ -209,21 +216,13 @@ impl<T: Sample> Find<T> for Search {
             });
             left = half;
         }
-        core::array::from_fn(|k| {
-            if is_inside(plan, values[k]) {
-                Quick::Bin(base[k] as u32)
-            } else {
-                Quick::Outside
-            }
-        })
+        core::array::from_fn(|k| marked(base[k] as u32, is_inside(plan, values[k]), true))
     }
 
     #[inline(always)]
     fn exact(plan: &Plan, edges: &[T], value: T) -> Option<u32> {
-        match Self::quick(plan, edges, [value]) {
-            [Quick::Bin(bin)] => Some(bin),
-            _ => None,
-        }
+        let [bin] = Self::quick(plan, edges, [value]);
+        (bin < OUTSIDE).then_some(bin)
     }
 }
 
@@ -231,14 +230,8 @@ impl<T: Value> Find<T> for Values {
     const CHANNELS: bool = false;
 
     #[inline(always)]
-    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [Quick; N] {
-        values.map(|value| {
-            if is_inside(plan, value) {
-                Quick::Bin(value.bin())
-            } else {
-                Quick::Outside
-            }
-        })
+    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
+        values.map(|value| marked(value.bin() & (OUTSIDE - 1), is_inside(plan, value), true))
     }
 
     #[inline(always)]

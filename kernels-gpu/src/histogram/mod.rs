@@ -26,17 +26,17 @@ use cuda_std::prelude::*;
 
 use crate::tile;
 
-pub use find::{Channels, Find, Plan, Quick, Search, Uniform, Values};
+pub use find::{Channels, Find, OUTSIDE, Plan, Search, UNSURE, Uniform, Values};
 pub use sample::{Sample, Value};
 pub use store::{CACHE, COLUMN_COUNTERS, COLUMNS, COPIES, COPIES_LEN};
 
 use store::{Counters, Run};
 
 /// Threads of a block.
-pub const THREADS: usize = 256;
+pub const THREADS: usize = 512;
 
 /// Blocks that a multiprocessor holds at a time at least, and that the launch has for each.
-pub const BLOCKS: usize = 3;
+pub const BLOCKS: usize = 2;
 
 /// Elements that a block treats before it empties its private counts, at most: they have 32 bits.
 const PRIVATE_ELEMENTS: usize = 1 << 30;
@@ -58,8 +58,8 @@ pub const fn tile_len<T>() -> usize {
 ///
 /// `F` says which bin an element is in: [`Uniform`], [`Channels`], or [`Search`] in the `edges` (the smallest elements of
 /// all bins but the first; the others do not look at them). `MODE` is [`COLUMNS`], [`COPIES`] (both want
-/// `plan.counters * plan.copies` words of dynamic shared memory) or [`CACHE`]. What does not fit into `out` or into the
-/// shared memory is dropped. Blocks have [`THREADS`] threads.
+/// [`Plan::private_len`] words of dynamic shared memory; with fewer, nothing is counted) or [`CACHE`]. What does not fit
+/// into `out` is dropped. Blocks have [`THREADS`] threads.
 #[kernel(
     T = [f32, f64, i32, u8, u16, u32],
     F = [Uniform, Channels, Search],
@@ -141,6 +141,9 @@ fn count<T: Sample, F: Find<T>, const MODE: usize>(x: &[T], plan: &Plan, edges: 
         counters: Counters::new(plan, out),
         _find: PhantomData,
     };
+    if !share.counters.fit() {
+        return;
+    }
     match const { tile::vec_len(size_of::<T>()) } {
         2 => share.count::<2, 4>(),
         4 => share.count::<4, 4>(),
@@ -181,14 +184,22 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         let step = thread::grid_dim_x() as usize * tile;
         let mut channel = self.channel(start);
         let channel_step = self.channel(step);
+        // SAFETY: aligned, as asked above, and the whole tile is there.
+        let load = |start: usize| unsafe { self.load::<N, U>(start) };
+        let is_whole = |start: usize| wide && start < self.x.len() && self.x.len() - start >= tile;
         self.counters.clear();
         thread::sync_threads();
         while start < self.x.len() {
             let mut tiles = 0;
+            let mut ahead = if is_whole(start) { load(start) } else { [[0; 4]; U] };
             while tiles < period && start < self.x.len() {
-                if wide && self.x.len() - start >= tile {
-                    // SAFETY: aligned, as asked above, and the whole tile is there.
-                    unsafe { self.vectors::<N, U>(start, channel) };
+                if is_whole(start) {
+                    // The next tile's elements are on the way while this one's are counted.
+                    let loaded = ahead;
+                    if is_whole(start + step) {
+                        ahead = load(start + step);
+                    }
+                    self.vectors::<N, U>(loaded.map(T::of_words), start, channel);
                 } else {
                     self.elements(start, Ord::min(tile, self.x.len() - start));
                 }
@@ -202,37 +213,59 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         }
     }
 
-    /// Counts this thread's vectors of the tile at `start`, whose first element is of channel `channel`.
-    ///
-    /// The elements go by their place in the vectors first: where the number of channels divides the distance of two
-    /// vectors, neighbours are then of one channel, and can be one run.
+    /// This thread's vectors of the tile at `start`, as words: on their way, small elements would take a register each.
     ///
     /// # Safety
     ///
     /// The elements are aligned for vectors of `N`, and all of the tile's exist.
     #[inline(always)]
-    unsafe fn vectors<const N: usize, const U: usize>(&self, start: usize, channel: u32) {
+    unsafe fn load<const N: usize, const U: usize>(&self, start: usize) -> [[u32; 4]; U] {
+        let t = thread::thread_idx_x() as usize;
+        // SAFETY: the caller's promise.
+        core::array::from_fn(|u| unsafe {
+            bytemuck::cast(self.x.load_vec_unchecked::<N>(start + (u * THREADS + t) * N))
+        })
+    }
+
+    /// Counts this thread's vectors of the tile at `start`, whose first element is of channel `channel`.
+    ///
+    /// The elements go by their place in the vectors first: where the number of channels divides the distance of two
+    /// vectors, neighbours are then of one channel, and can be one run.
+    #[inline(always)]
+    fn vectors<const N: usize, const U: usize>(&self, loaded: [[T; N]; U], start: usize, channel: u32) {
         let t = thread::thread_idx_x() as usize;
         let at = |u: usize| start + (u * THREADS + t) * N;
-        // SAFETY: the caller's promise.
-        let loaded: [[T; N]; U] = core::array::from_fn(|u| unsafe { self.x.load_vec_unchecked::<N>(at(u)) });
         let mut channels: [u32; U] =
             core::array::from_fn(|u| self.wrapped(channel + self.channel_32(((u * THREADS + t) * N) as u32)));
-        let found: [[Quick; N]; U] = core::array::from_fn(|u| self.quick(loaded[u]));
+        let found: [[u32; N]; U] = core::array::from_fn(|u| self.quick(loaded[u]));
         let mut run = Run::new();
-        let mut unsure = 0u32;
+        let mut marks = 0;
         for j in 0..N {
             for u in 0..U {
-                match found[u][j] {
-                    Quick::Bin(bin) => {
-                        let slot = self.slot(channels[u], bin);
-                        run.push(&self.counters, slot);
-                    }
-                    Quick::Outside => {}
-                    Quick::Unsure => unsure |= 1 << (j * U + u),
+                let bin = found[u][j];
+                let slot = self.slot(channels[u], bin);
+                if MODE == COLUMNS {
+                    let spare = self.counters.spare();
+                    self.counters.add_column(if Self::BY_VALUE {
+                        slot
+                    } else if F::CHANNELS && bin >= OUTSIDE {
+                        spare
+                    } else {
+                        Ord::min(slot, spare)
+                    });
+                } else if bin < OUTSIDE {
+                    run.push(&self.counters, slot);
                 }
+                marks |= bin;
             }
             channels = core::array::from_fn(|u| self.wrapped(channels[u] + 1));
+        }
+        if marks & UNSURE == 0 {
+            return run.finish(&self.counters);
+        }
+        let mut unsure = 0u32;
+        for place in 0..N * U {
+            unsure |= (found[place % U][place / U] & UNSURE) >> 31 << place;
         }
         // Few, as a rule: read once more, which the cache answers, so that the long way is compiled once.
         while unsure != 0 {
@@ -267,9 +300,9 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
 
     /// What can be said quickly of the bins (or values) of a vector.
     #[inline(always)]
-    fn quick<const N: usize>(&self, values: [T; N]) -> [Quick; N] {
+    fn quick<const N: usize>(&self, values: [T; N]) -> [u32; N] {
         if Self::BY_VALUE {
-            values.map(|value| Quick::Bin(value.value_index()))
+            values.map(|value| value.value_index())
         } else {
             F::quick(&self.plan, self.edges, values)
         }
@@ -289,7 +322,11 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     #[inline(always)]
     fn slot(&self, channel: u32, bin: u32) -> u32 {
         let stride = if Self::BY_VALUE { T::VALUES } else { self.plan.bins };
-        if F::CHANNELS { channel * stride + bin } else { bin }
+        if F::CHANNELS {
+            channel.wrapping_mul(stride).wrapping_add(bin)
+        } else {
+            bin
+        }
     }
 
     /// The bin of all channels' bins that a private counter is for.

@@ -23,6 +23,9 @@ pub trait Sample: Num {
     /// A number that is ordered as the elements are; −0 is below 0, and NaN is beyond all other floats.
     fn order(self) -> u64;
 
+    /// The `N` elements of 16 bytes, which are these words.
+    fn of_words<const N: usize>(words: [u32; 4]) -> [Self; N];
+
     /// The element that has this [`order`](Self::order).
     fn of_order(order: u64) -> Self;
 
@@ -63,6 +66,13 @@ macro_rules! integers {
             #[inline(always)]
             fn order(self) -> u64 {
                 (self as $bits ^ $flip) as u64
+            }
+
+            // By shifts: elements taken from memory, as a cast does it, would be in registers of their own all along.
+            #[inline(always)]
+            fn of_words<const N: usize>(words: [u32; 4]) -> [Self; N] {
+                const BITS: usize = $bits::BITS as usize;
+                core::array::from_fn(|i| (words[i * BITS / 32 % 4] >> (i * BITS % 32)) as Self)
             }
 
             #[inline(always)]
@@ -117,6 +127,16 @@ macro_rules! floats {
                 const SIGN: $bits = 1 << ($bits::BITS - 1);
                 let bits = self.to_bits();
                 (if bits & SIGN == 0 { bits | SIGN } else { !bits }) as u64
+            }
+
+            #[inline(always)]
+            fn of_words<const N: usize>(words: [u32; 4]) -> [Self; N] {
+                const WORDS: usize = size_of::<$bits>() / 4;
+                core::array::from_fn(|i| {
+                    let low = words[i * WORDS % 4] as u64;
+                    let high = words[(i * WORDS + WORDS - 1) % 4] as u64;
+                    Self::from_bits((low | high << 32) as $bits)
+                })
             }
 
             #[inline(always)]

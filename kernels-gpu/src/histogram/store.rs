@@ -14,7 +14,7 @@ pub const COPIES: usize = 1;
 /// A way to count: a hash table in shared memory before global counters.
 pub const CACHE: usize = 2;
 
-/// The most counters for [`COLUMNS`]: they take 32 KiB.
+/// The most counters for [`COLUMNS`]: with the spare one, they take 33 KiB.
 pub const COLUMN_COUNTERS: usize = 256;
 
 /// The words of shared memory that all copies together may take in [`COPIES`], unless one copy alone takes more.
@@ -80,8 +80,7 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
         let (end, value) = if MODE == CACHE {
             (CACHE_LEN, FREE)
         } else {
-            let words = self.counters as usize * (self.copies as usize + 1);
-            (Ord::min(words, self.private.len()), 0)
+            (self.private_len(), 0)
         };
         while i < end {
             // SAFETY (of both): less than `end`, which is at most the length.
@@ -91,6 +90,32 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
             }
             i += thread::block_dim_x() as usize;
         }
+    }
+
+    /// The words of the private counters.
+    #[inline(always)]
+    fn private_len(&self) -> usize {
+        let spare = usize::from(MODE == COLUMNS);
+        (self.counters as usize + spare) * (self.copies as usize + 1)
+    }
+
+    /// Whether the block has shared memory for the private counters.
+    #[inline(always)]
+    pub(super) fn fit(&self) -> bool {
+        MODE == CACHE || self.private_len() <= self.private.len()
+    }
+
+    /// The counter of elements that are not counted.
+    #[inline(always)]
+    pub(super) fn spare(&self) -> u32 {
+        self.counters
+    }
+
+    /// Adds 1 to counter `slot`, the spare one at most, in [`COLUMNS`].
+    #[inline(always)]
+    pub(super) fn add_column(&self, slot: u32) {
+        // SAFETY: one of the private counters, for which there is room, as `fit` has said.
+        unsafe { self.private.atomic_unchecked((slot * 32 + self.lane) as usize) }.fetch_add(1);
     }
 
     /// Adds `count` to counter `slot`.
