@@ -8,11 +8,12 @@
 //! A block brings a tile to shared memory in rows of the input and takes it from there in rows of the output, so that
 //! both sides are accessed in whole lines: G. Ruetsch and P. Micikevicius, "Optimizing Matrix Transpose in CUDA" (2009).
 //! The unit in shared memory is a *word* of at least 4 bytes, the width of a bank. A tile has 32 words either way, and a
-//! row of it 33 in memory, so that neither a row nor a column meets a bank twice:
+//! row of it 33 in memory, so that neither a row nor a column meets a bank twice. Words of 8 (16) bytes are accessed by
+//! half (quarter) warps; a step of 33 words is one of 2 (4) banks, which are those that the neighbour leaves free.
 //!
-//! * 4, 8 and 16 bytes: an element is a word, a tile is 32 × 32 elements. Words of 8 (16) bytes are accessed by half
-//!   (quarter) warps; a step of 33 words is one of 2 (4) banks, which are those that the neighbour leaves free.
-//! * 1 and 2 bytes: `V` elements (4, 2) are a word, a tile is 128 × 128 (64 × 64) elements. A thread reads a word from
+//! * 8 and 16 bytes: an element is a word, a tile is 32 × 32 elements.
+//! * 1, 2 and 4 bytes: `V` elements (4, 2, 2) are a word of 4, 4 or 8 bytes, a tile is 128 × 128 (64 × 64) elements: what
+//!   a warp accesses is 128 contiguous bytes at least, and 256 where there is room for it. A thread reads a word from
 //!   each of `V` rows and transposes these `V × V` elements in registers; the resulting words lie along the output's row.
 //!   Word `j` of lane `l`, which belongs to output row `l V + j`, goes to row `32 j + l` of the tile: so lanes write to
 //!   neighbouring rows, whatever `V` is.
@@ -50,7 +51,11 @@ const UNROLL: usize = LANES / WARPS;
 
 /// The side of a tile in elements of `bytes` bytes.
 pub const fn tile_side(bytes: usize) -> usize {
-    if bytes < 4 { LANES * 4 / bytes } else { LANES }
+    match bytes {
+        1 => 4 * LANES,
+        2 | 4 => 2 * LANES,
+        _ => LANES,
+    }
 }
 
 /// An element that the kernels move: an unsigned integer of its size.
@@ -99,7 +104,7 @@ macro_rules! cells {
 cells! {
     u8: 4 of u32, transpose_bytes;
     u16: 2 of u32, transpose_halves;
-    u32: 1 of u32, core::convert::identity;
+    u32: 2 of u64, transpose_words;
     u64: 1 of u64, core::convert::identity;
     u128: 1 of u128, core::convert::identity;
 }
@@ -120,6 +125,13 @@ fn transpose_bytes(words: [u32; 4]) -> [u32; 4] {
 #[inline(always)]
 fn transpose_halves([a, b]: [u32; 2]) -> [u32; 2] {
     halves(u32::from_le(a), u32::from_le(b)).map(u32::to_le)
+}
+
+/// 2 × 2 words of pairs.
+#[inline(always)]
+fn transpose_words([a, b]: [u64; 2]) -> [u64; 2] {
+    let (a, b) = (u64::from_le(a), u64::from_le(b));
+    [(a & 0xffff_ffff) | (b << 32), (a >> 32) | (b & !0xffff_ffff)].map(u64::to_le)
 }
 
 /// The low halves, and the high halves.
