@@ -3,7 +3,7 @@
 
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
-use kernels_gpu::blur::box_3x3;
+use kernels_gpu::blur::box_3x3::{self, STRIP};
 use kernels_gpu::blur::box_blur::{self as kernels, column_strip, row_strip};
 use kernels_gpu::blur::sums::{Bytes, Floats, Sums, WideWords, Words};
 use ndarray::{Dimension, Ix3};
@@ -227,30 +227,48 @@ impl DeviceArray<u8, Ix3> {
             return Ok(());
         }
         match channels {
-            Channels::Gray => launch_3x3::<box_3x3::box_blur_3x3<1>>(self, out),
-            Channels::Rgb => launch_3x3::<box_3x3::box_blur_3x3<3>>(self, out),
-            Channels::Rgba => launch_3x3::<box_3x3::box_blur_3x3<4>>(self, out),
+            Channels::Gray => launch_3x3::<box_3x3::box_blur_3x3<1, 1>, box_3x3::box_blur_3x3<1, STRIP>>(self, out),
+            Channels::Rgb => launch_3x3::<box_3x3::box_blur_3x3<3, 1>, box_3x3::box_blur_3x3<3, STRIP>>(self, out),
+            Channels::Rgba => launch_3x3::<box_3x3::box_blur_3x3<4, 1>, box_3x3::box_blur_3x3<4, STRIP>>(self, out),
         }
     }
 }
 
-/// The most blocks of a grid along y; taller pictures are gone down in steps.
-const MAX_GRID_Y: u32 = 65_535;
+/// The most blocks of a grid along y.
+const MAX_GRID_Y: usize = 65_535;
 
-fn launch_3x3<K>(picture: &DeviceArray<u8, Ix3>, out: &mut DeviceArray<u8, Ix3>) -> Result<()>
+/// The most rows of a strip, unless the picture is too tall for that: beyond, it makes no difference that the first and the
+/// last are read by two threads.
+const MAX_ROWS: usize = 8;
+
+/// Launches kernel `A` if its accesses are aligned, and `U` otherwise.
+fn launch_3x3<U, A>(picture: &DeviceArray<u8, Ix3>, out: &mut DeviceArray<u8, Ix3>) -> Result<()>
 where
-    K: SafeKernel<Params = (&'static [u8], usize, SliceMut<'static, u8>)>,
+    U: SafeKernel<Params = (&'static [u8], usize, usize, SliceMut<'static, u8>)>,
+    A: SafeKernel<Params = (&'static [u8], usize, usize, SliceMut<'static, u8>)>,
 {
-    let (height, width) = (picture.shape()[0], picture.shape()[1]);
-    let blocks = |pixels: usize, threads: usize| u32::try_from(pixels.div_ceil(threads)).unwrap_or(u32::MAX);
+    let (height, width, channels) = (picture.shape()[0], picture.shape()[1], picture.shape()[2]);
+    let strips = (width * channels).div_ceil(STRIP);
+    let properties = picture.stream().backend().properties();
+    let threads = properties.multiprocessors as usize * properties.max_threads_per_multiprocessor as usize;
+    // Short strips where the picture is too small for threads everywhere.
+    let rows = (strips * height / threads)
+        .clamp(1, MAX_ROWS)
+        .max(height.div_ceil(MAX_GRID_Y));
     let config = LaunchConfig::new(
         (
-            blocks(width, box_3x3::THREADS_X),
-            blocks(height, box_3x3::THREADS_Y).min(MAX_GRID_Y),
+            u32::try_from(strips.div_ceil(box_3x3::THREADS)).unwrap_or(u32::MAX),
+            height.div_ceil(rows) as u32,
         ),
-        (box_3x3::THREADS_X as u32, box_3x3::THREADS_Y as u32),
+        box_3x3::THREADS as u32,
     );
-    picture.stream().launch::<K>(&config, (picture, width, out))
+    let is_aligned = |address: u64| address.is_multiple_of(STRIP as u64);
+    let addresses = [picture.buffer().address(), out.buffer().address()];
+    if (width * channels).is_multiple_of(STRIP) && addresses.into_iter().all(is_aligned) {
+        picture.stream().launch::<A>(&config, (picture, width, rows, out))
+    } else {
+        picture.stream().launch::<U>(&config, (picture, width, rows, out))
+    }
 }
 
 #[cfg(test)]
