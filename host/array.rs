@@ -206,6 +206,43 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         Ok(result)
     }
 
+    /// Copies the elements of an array of the same shape and device into this one, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], [`Error::Cuda`] if the driver fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1, 2, 3])?;
+    /// let mut y = DeviceArray::zeros(device.default_stream(), 3)?;
+    /// y.assign(&x)?;
+    /// assert_eq!(y.to_ndarray()?, array![1, 2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn assign(&mut self, other: &Self) -> Result<()> {
+        self.same_shape("assign", other)?;
+        if !self.stream.same_device(&other.stream) {
+            let (given, wanted) = (other.stream.device_id(), self.stream.device_id());
+            return Err(Error::different_devices("assign", given, wanted));
+        }
+        let (to, from, bytes) = (self.buffer.address(), other.buffer.address(), self.buffer.bytes());
+        if bytes > 0 {
+            other.buffer.reads_on(&self.stream)?;
+            self.buffer.writes_on(&self.stream)?;
+            // SAFETY: two whole buffers of as many bytes, ordered on this stream.
+            unsafe { self.stream.backend().copy(self.stream.raw(), to, from, bytes)? };
+        }
+        Ok(())
+    }
+
     /// The length of each axis.
     pub fn shape(&self) -> &[usize] {
         self.dim.slice()

@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use ndarray::{Array, Array1, Array2, IxDyn, arr0, array};
 use proptest::prelude::*;
-use warpsmith::{DeviceArray, Element};
+use warpsmith::{Device, DeviceArray, Element, Error};
 
 /// Every layout comes back with its shape and its elements, in C order.
 fn every_layout_there_and_back<T: Number>() {
@@ -90,6 +90,33 @@ fn a_clone_has_memory_of_its_own() {
     assert_eq!(clone.to_ndarray().unwrap(), array![[-1, -2], [-3, -4]]);
     assert_eq!(x.to_ndarray().unwrap(), array![[1, 2], [3, 4]]);
     assert!(upload(&Array2::<i32>::zeros((3, 0))).try_clone().unwrap().is_empty());
+}
+
+#[test]
+fn assignment_copies_and_keeps_the_memory() {
+    let x = upload(&array![[1, 2], [3, 4]]);
+    let mut y = upload(&array![[9, 9], [9, 9]]);
+    y.assign(&x).unwrap();
+    assert_eq!(y.to_ndarray().unwrap(), array![[1, 2], [3, 4]]);
+    x.neg_into(&mut y).unwrap();
+    assert_eq!(x.to_ndarray().unwrap(), array![[1, 2], [3, 4]]);
+    let error = y.assign(&upload(&array![[7, 7]])).unwrap_err().to_string();
+    assert_eq!(error, "assign: given shapes [2, 2] and [1, 2], wanted equal shapes");
+    let elsewhere = Device::simulator();
+    let other = DeviceArray::zeros(elsewhere.default_stream(), (2, 2)).unwrap();
+    assert!(matches!(y.assign(&other), Err(Error::DifferentDevices { .. })));
+    assert_eq!(y.to_ndarray().unwrap(), array![[-1, -2], [-3, -4]]);
+    let none = upload(&Array2::<u8>::zeros((3, 0)));
+    none.try_clone().unwrap().assign(&none).unwrap();
+}
+
+#[test]
+fn assignment_is_ordered_behind_other_streams() {
+    let other = device().create_stream().unwrap();
+    let x = upload(&Array1::from_elem(100_000, 3)).into_stream(&other).unwrap();
+    let mut y = upload(&Array1::zeros(100_000));
+    y.assign(&x.square().unwrap()).unwrap();
+    assert_eq!(y.to_ndarray().unwrap(), Array1::from_elem(100_000, 9));
 }
 
 #[test]

@@ -6,11 +6,13 @@
 mod common;
 
 use common::*;
-use kernels_gpu::map::{float_tile_len, tile_len};
-use ndarray::{ArrayD, IxDyn};
+use cuda_std::prelude::*;
+use kernels_gpu::map::{self, THREADS, float_tile_len, tile_len};
+use kernels_gpu::op::UnaryOp;
+use ndarray::{Array1, ArrayD, IxDyn};
 use proptest::prelude::*;
 use warpsmith::ops::{FloatMath, Math};
-use warpsmith::{DeviceArray, Result, bf16, f16};
+use warpsmith::{Device, DeviceArray, Result, bf16, f16};
 
 type Form<T> = fn(&Dyn<T>) -> Result<Dyn<T>>;
 type Into<T> = fn(&Dyn<T>, &mut Dyn<T>) -> Result<()>;
@@ -493,4 +495,36 @@ fn shapes_that_differ_are_an_error_and_leave_the_output_alone() {
     let error = out.axpy(2.0, &x).unwrap_err().to_string();
     assert_eq!(error, "axpy: given shapes [6] and [2, 3], wanted equal shapes");
     assert_eq!(elements(&out), [7.0; 6]);
+}
+
+/// An operator that the library does not have.
+struct Collatz;
+
+impl UnaryOp<u64> for Collatz {
+    fn apply(x: u64) -> u64 {
+        if x.is_multiple_of(2) { x / 2 } else { 3 * x + 1 }
+    }
+}
+
+#[kernel(max_threads = THREADS)]
+pub fn collatz(x: Slice<'_, u64>, out: SliceMut<'_, u64>) {
+    map::map::<u64, Collatz>(x, out);
+}
+
+/// On the simulated GPU, since the kernel is not among the library's PTX.
+#[test]
+fn operators_of_ones_own_at_every_length() {
+    let device = Device::simulator();
+    for len in lengths(tile_len::<u64, u64>()) {
+        let x = Array1::from_iter(1..=len as u64);
+        let on_device = DeviceArray::from_ndarray(device.default_stream(), &x).unwrap();
+        let out = on_device.map_with::<collatz>().unwrap();
+        assert_eq!(out.to_ndarray().unwrap(), x.mapv(Collatz::apply), "{len} elements");
+        let mut longer = DeviceArray::zeros(device.default_stream(), len + 1).unwrap();
+        let error = on_device.map_with_into::<collatz>(&mut longer).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!("map_with: given shapes [{len}] and [{}], wanted equal shapes", len + 1)
+        );
+    }
 }

@@ -4,6 +4,7 @@
 //! Results go to standard output, everything else to standard error. The exit status is 0 only when
 //! all went well; an error is one line of standard error.
 
+mod bench;
 mod chart;
 mod demo;
 mod devices;
@@ -48,6 +49,8 @@ enum Command {
     Devices,
     /// Runs every kernel, checks the results against the CPU's, and says how fast it was.
     Demo(demo::DemoArgs),
+    /// Times the operations at several sizes, after a check of each result, against the device's own copy.
+    Bench(bench::BenchArgs),
     /// A + B, element by element.
     Add(BinaryArgs),
     /// A − B, element by element.
@@ -121,6 +124,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Devices => devices::run(&session),
         Command::Demo(args) => demo::run(&session, args),
+        Command::Bench(args) => bench::run(&session, args),
         Command::Add(args) => binary(BinaryOp::Add, args),
         Command::Sub(args) => binary(BinaryOp::Sub, args),
         Command::Mul(args) => binary(BinaryOp::Mul, args),

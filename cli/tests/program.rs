@@ -162,6 +162,7 @@ fn help_and_version() {
         "transpose",
         "grayscale",
         "blur",
+        "bench",
     ] {
         assert!(help.contains(&format!("  {command} ")), "{command}");
     }

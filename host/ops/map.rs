@@ -325,3 +325,66 @@ impl<T: FloatMath, D: Dimension> DeviceArray<T, D> {
         "The logistic function `1 / (1 + e^−x)`": HasFloatMap<Sigmoid> = sigmoid sigmoid_into sigmoid_inplace;
     }
 }
+
+/// Functions of one's own.
+impl<T: Element, D: Dimension> DeviceArray<T, D> {
+    /// A function of each element, by kernel `K`. Every element is read and written once, whatever the function is made of.
+    ///
+    /// `K` is a kernel of the caller's kernels crate that does nothing but call
+    /// [`kernels_gpu::map::map`](fn@kernels_gpu::map::map), and has its parameters.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    /// use kernels_gpu::map::{self, THREADS};
+    /// use kernels_gpu::op::UnaryOp;
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// /// From degrees Celsius to degrees Fahrenheit.
+    /// pub struct Fahrenheit;
+    ///
+    /// impl UnaryOp<f32> for Fahrenheit {
+    ///     fn apply(celsius: f32) -> f32 {
+    ///         celsius * 1.8 + 32.0
+    ///     }
+    /// }
+    ///
+    /// #[kernel(max_threads = THREADS)]
+    /// pub fn fahrenheit(x: Slice<'_, f32>, out: SliceMut<'_, f32>) {
+    ///     map::map::<f32, Fahrenheit>(x, out);
+    /// }
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::simulator(); // on a GPU also Device::register_kernels
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![-40.0f32, 0.0, 100.0])?;
+    /// assert_eq!(x.map_with::<fahrenheit>()?.to_ndarray()?, array![-40.0, 32.0, 212.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn map_with<K>(&self) -> Result<Self>
+    where
+        K: SafeKernel<Params = (Slice<'static, T>, SliceMut<'static, T>)>,
+    {
+        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
+        self.map_with_into::<K>(&mut out)?;
+        Ok(out)
+    }
+
+    /// [`map_with`](Self::map_with) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of a launch.
+    pub fn map_with_into<K>(&self, out: &mut Self) -> Result<()>
+    where
+        K: SafeKernel<Params = (Slice<'static, T>, SliceMut<'static, T>)>,
+    {
+        map::<K, T, T, D>("map_with", tile_len::<T, T>(), self, out)
+    }
+}

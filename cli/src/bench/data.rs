@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The inputs of the benchmarks: random numbers, each of which its index alone gives.
+//!
+//! So inputs are made by all cores at once, and a check computes the element that it wants instead of keeping the array.
+
+use std::convert::identity;
+use std::fmt::Debug;
+
+use anyhow::{Context, Result};
+use ndarray::Array1;
+use rayon::prelude::*;
+use warpsmith::{Element, f16};
+
+/// 32 random bits for index `i`: the middle ones of the `i`-th number of SplitMix64 (G. Steele, D. Lea, C. Flood, 2014).
+pub fn bits(i: usize) -> u32 {
+    let mut z = (i as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 16) as u32
+}
+
+/// The random byte of index `i`.
+pub fn byte(i: usize) -> u8 {
+    bits(i) as u8
+}
+
+/// The array whose elements `element` gives.
+pub fn array<T: Element>(len: usize, element: impl Fn(usize) -> T + Sync + Send) -> Result<Array1<T>> {
+    let mut elements = Vec::new();
+    elements
+        .try_reserve_exact(len)
+        .with_context(|| format!("the host has no memory for {len} elements"))?;
+    (0..len).into_par_iter().map(element).collect_into_vec(&mut elements);
+    Ok(elements.into())
+}
+
+/// An element type that is measured.
+pub trait Value: Element + PartialEq + Debug {
+    const DTYPE: &'static str;
+
+    /// A random element: of floats from 0 to 1 in steps of 2^−24, of integers from 0 to 255.
+    fn random(bits: u32) -> Self;
+
+    /// A random integer, whose [`of_sum`](Self::of_sum) is an element.
+    fn term(bits: u32) -> i64;
+
+    /// The sum of elements, given that of their integers.
+    ///
+    /// Floats are sixteenths from −1 to 1: their partial sums stay so small that no order of addition rounds one, so that
+    /// a sum has one right result, of which the check knows every bit. Sums of integers wrap around.
+    fn of_sum(sum: i64) -> Self;
+
+    /// `a + b`
+    fn plus(self, other: Self) -> Self;
+
+    /// `x²`
+    fn squared(self) -> Self;
+}
+
+/// Each with the type that it is computed in, and how that is rounded.
+macro_rules! floats {
+    ($($type:ident in $wide:ident, rounded by $round:expr;)*) => {$(
+        impl Value for $type {
+            const DTYPE: &'static str = stringify!($type);
+
+            fn random(bits: u32) -> Self {
+                $round((bits >> 8) as $wide / (1 << 24) as $wide)
+            }
+
+            fn term(bits: u32) -> i64 {
+                i64::from(bits % 33) - 16
+            }
+
+            fn of_sum(sum: i64) -> Self {
+                $round(sum as $wide / 16.0)
+            }
+
+            fn plus(self, other: Self) -> Self {
+                $round($wide::from(self) + $wide::from(other))
+            }
+
+            fn squared(self) -> Self {
+                $round($wide::from(self) * $wide::from(self))
+            }
+        }
+    )*};
+}
+
+macro_rules! integers {
+    ($($type:ident),*) => {$(
+        impl Value for $type {
+            const DTYPE: &'static str = stringify!($type);
+
+            fn random(bits: u32) -> Self {
+                Self::of_sum(Self::term(bits))
+            }
+
+            fn term(bits: u32) -> i64 {
+                i64::from(bits % 256)
+            }
+
+            fn of_sum(sum: i64) -> Self {
+                sum as $type
+            }
+
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            fn squared(self) -> Self {
+                self.wrapping_mul(self)
+            }
+        }
+    )*};
+}
+
+floats! {
+    f32 in f32, rounded by identity;
+    f64 in f64, rounded by identity;
+    f16 in f32, rounded by f16::from_f32;
+}
+integers!(i64, u8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_those_of_splitmix() {
+        // The first numbers of the generator with seed 0, by its published code.
+        assert_eq!(bits(0), (0xe220_a839_7b1d_cdaf_u64 >> 16) as u32);
+        assert_eq!(bits(1), (0x6e78_9e6a_a1b9_65f4_u64 >> 16) as u32);
+    }
+
+    #[test]
+    fn sums_are_those_of_the_elements() {
+        let (sum, exact) = (0..10_000).fold((0.0f32, 0), |(sum, exact), i| {
+            let term = f32::term(bits(i));
+            (sum + f32::of_sum(term), exact + term)
+        });
+        assert_eq!(sum, f32::of_sum(exact));
+        assert_eq!(u8::of_sum(300), 44);
+    }
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `warpsmith bench`: how long the library's operations take, at several sizes.
+//!
+//! - Inputs are random numbers, uploaded once; outputs are allocated once. The forms of the operations are used that write
+//!   into an existing array and do not make the host wait; what they allocate for themselves counts.
+//! - The first call's result is checked against the CPU, on the same data, before anything is timed: every element of it,
+//!   but for the Gaussian blur and the product of matrices, of which places all over the result are. A wrong result is an
+//!   error.
+//! - Then come 3 calls of warm-up, and those that are timed, each between two events of the stream. All are queued without
+//!   a wait in between, and the times are read at the end. The table has the median and the minimum; throughput and the
+//!   plot are of the median.
+//! - Throughput counts the bytes that must move, each input read once and each result written once; for products of
+//!   matrices it counts multiplications and additions. It is held against that of the device's own copy of as many `f32`,
+//!   the latter against what the multiprocessors can do.
+
+mod check;
+mod data;
+mod measure;
+mod plot;
+mod rows;
+mod squares;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Value, json};
+use warpsmith::{Device, Properties, PtxModule};
+
+use crate::output::Output;
+use crate::session::{Session, print};
+use measure::{Bench, Limit, Measurement};
+use rows::{ROWS, Row};
+
+/// The PTX of the program's own kernels; empty where the program was built without device code.
+static KERNELS: &[PtxModule] = include!(concat!(env!("OUT_DIR"), "/warpsmith_cli_kernels.ptx.rs"));
+
+/// The package of the program's own kernels.
+const KERNELS_PACKAGE: &str = "warpsmith-cli-kernels";
+
+/// Sizes on a GPU: one that fits into the L2 cache, one that does not, and one that is all about bandwidth.
+const GPU_SIZES: &[usize] = &[1 << 20, 1 << 24, 1 << 28];
+
+/// Sizes on the simulated GPU, where every thread is run by the CPU.
+const SIMULATOR_SIZES: &[usize] = &[1 << 16];
+
+const MOST_ELEMENTS: usize = 1 << 34;
+
+#[derive(Args)]
+pub struct BenchArgs {
+    /// Numbers of elements, with Ki, Mi or Gi for 2^10, 2^20 or 2^30 [default: 1Mi,16Mi,256Mi on a GPU, 64Ki on the
+    /// simulated one].
+    #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = parse_size)]
+    sizes: Vec<usize>,
+    /// Only the rows whose names contain one of these.
+    #[arg(long, value_delimiter = ',', value_name = "PART,…")]
+    only: Vec<String>,
+    /// Timed calls of each row.
+    #[arg(long, default_value = "30", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeats: u32,
+    /// Draws the largest size as a roofline: operations per second over operations per byte.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// With --json: writes the list to this file, and prints the table.
+    #[arg(value_name = "FILE.json")]
+    file: Option<PathBuf>,
+}
+
+/// A row that was measured.
+struct Outcome {
+    name: &'static str,
+    /// The elements that were asked for.
+    size: usize,
+    measured: Measurement,
+    /// What the copy moves at that size, in bytes per second.
+    copy: f64,
+}
+
+/// `warpsmith bench`
+pub fn run(session: &Session, args: &BenchArgs) -> Result<()> {
+    let rows = selected(&args.only)?;
+    let files = Files::open(session, args)?;
+    let device = session.open_device()?;
+    device.register_kernels(KERNELS_PACKAGE, KERNELS);
+    let sizes = match args.sizes.as_slice() {
+        [] if device.is_simulator() => SIMULATOR_SIZES,
+        [] => GPU_SIZES,
+        sizes => sizes,
+    };
+    let outcomes = measure_all(session, &device, args.repeats as usize, &rows, sizes)?;
+    files.write(&device, &outcomes)?;
+    if session.json() && args.file.is_none() {
+        return print(&format!("{}\n", to_json(&outcomes)));
+    }
+    let device = device.properties();
+    let table = table(&outcomes, arithmetic_peak(device));
+    print(&format!("{} ({})\n{table}\n", device.name, device.id))
+}
+
+/// A number of elements: `1000`, `64Ki`, `16Mi`, `1Gi`.
+fn parse_size(text: &str) -> Result<usize, String> {
+    let units = [("Ki", 1usize << 10), ("Mi", 1 << 20), ("Gi", 1 << 30)];
+    let (digits, unit) = units
+        .iter()
+        .find_map(|&(suffix, unit)| Some((text.strip_suffix(suffix)?, unit)))
+        .unwrap_or((text, 1));
+    let size = digits.parse().ok().and_then(|count: usize| count.checked_mul(unit));
+    size.filter(|size| (1..=MOST_ELEMENTS).contains(size))
+        .ok_or_else(|| "wanted a number of elements from 1 to 16Gi, as 1000, 64Ki or 16Mi".into())
+}
+
+/// The rows whose names contain one of the parts; all without one.
+fn selected(parts: &[String]) -> Result<Vec<&'static Row>> {
+    let matching = |part: &String| ROWS.iter().any(|row| row.name.contains(part.as_str()));
+    if let Some(part) = parts.iter().find(|part| part.is_empty() || !matching(part)) {
+        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        bail!(
+            "--only: no row has '{part}' in its name: wanted parts of {}",
+            names.join(", ")
+        );
+    }
+    let chosen = |row: &&Row| parts.is_empty() || parts.iter().any(|part| row.name.contains(part.as_str()));
+    Ok(ROWS.iter().filter(chosen).collect())
+}
+
+fn measure_all(
+    session: &Session,
+    device: &Device,
+    repeats: usize,
+    rows: &[&'static Row],
+    sizes: &[usize],
+) -> Result<Vec<Outcome>> {
+    let bench = Bench::new(device, repeats);
+    let progress = session.progress("bench");
+    let measure = |row: &Row, size| {
+        progress.set_message(format!("{} of {size}", row.name));
+        (row.run)(&bench, size).with_context(|| format!("{} of {size}", row.name))
+    };
+    let mut outcomes = Vec::new();
+    for &size in sizes {
+        // Also where it is not asked for: the others are held against it.
+        let copy = measure(&ROWS[0], size)?;
+        for row in rows {
+            let measured = if row.name == ROWS[0].name {
+                copy.clone()
+            } else {
+                measure(row, size)?
+            };
+            outcomes.push(Outcome {
+                name: row.name,
+                size,
+                measured,
+                copy: copy.bytes_per_second(),
+            });
+        }
+    }
+    Ok(outcomes)
+}
+
+/// The files that were asked for.
+struct Files {
+    list: Option<Output>,
+    plot: Option<Output>,
+}
+
+impl Files {
+    /// Fails, before any work is done, where one could not be written.
+    fn open(session: &Session, args: &BenchArgs) -> Result<Self> {
+        if let Some(file) = &args.file {
+            ensure!(session.json(), "{}: is written with --json only", file.display());
+        }
+        if let Some(plot) = &args.plot {
+            let is_svg = plot.extension().is_some_and(|extension| extension == "svg");
+            ensure!(is_svg, "{}: wanted a name that ends in .svg", plot.display());
+        }
+        let create = |path: &Option<PathBuf>| path.as_deref().map(|path: &Path| Output::create(path)).transpose();
+        Ok(Self {
+            list: create(&args.file)?,
+            plot: create(&args.plot)?,
+        })
+    }
+
+    fn write(self, device: &Device, outcomes: &[Outcome]) -> Result<()> {
+        if let Some(file) = self.list {
+            file.commit(|file| Ok(writeln!(file, "{}", to_json(outcomes))?))?;
+        }
+        if let Some(file) = self.plot {
+            let svg = roofline(device.properties(), outcomes)?;
+            file.commit(|file| Ok(file.write_all(svg.as_bytes())?))?;
+        }
+        Ok(())
+    }
+}
+
+/// The roofline of the largest size.
+fn roofline(device: &Properties, outcomes: &[Outcome]) -> Result<String> {
+    let largest = outcomes.iter().map(|outcome| outcome.size).max().unwrap_or(0);
+    let points: Vec<plot::Point> = outcomes
+        .iter()
+        .filter(|outcome| outcome.size == largest)
+        .map(|Outcome { name, measured, .. }| plot::Point {
+            label: name,
+            intensity: measured.intensity(),
+            performance: measured.operations_per_second() / 1e9,
+        })
+        .collect();
+    let copies = outcomes.iter().filter(|outcome| outcome.size == largest);
+    let best = outcomes
+        .iter()
+        .filter(|outcome| outcome.measured.limit == Limit::Arithmetic)
+        .map(|outcome| outcome.measured.operations_per_second())
+        .reduce(f64::max);
+    let roof = plot::Roof {
+        bandwidth: copies.map(|outcome| outcome.copy / 1e9).fold(0.0, f64::max),
+        peak: arithmetic_peak(device).or(best).map(|peak| peak / 1e9),
+    };
+    plot::roofline(&format!("{}, {largest} elements", device.name), &roof, &points)
+}
+
+/// Operations on `f32` in a second, a fused multiply-add counted as two, at the highest clock.
+fn arithmetic_peak(device: &Properties) -> Option<f64> {
+    let lanes = match device.compute_capability? {
+        (7, 5) | (8, 0) => 64.0,
+        (8..=12, _) => 128.0,
+        _ => return None,
+    };
+    let clock = 1e3 * f64::from(device.clock_khz?);
+    Some(f64::from(device.multiprocessors) * clock * lanes * 2.0)
+}
+
+fn table(outcomes: &[Outcome], peak: Option<f64>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(["row", "type", "n", "median", "min", "throughput", "of copy or peak"]);
+    for Outcome {
+        name, measured, copy, ..
+    } in outcomes
+    {
+        let (throughput, share) = match measured.limit {
+            Limit::Bandwidth => (
+                format!("{} GB/s", figures(measured.bytes_per_second() / 1e9)),
+                Some(measured.bytes_per_second() / copy),
+            ),
+            Limit::Arithmetic => (
+                format!("{} TFLOP/s", figures(measured.operations_per_second() / 1e12)),
+                peak.map(|peak| measured.operations_per_second() / peak),
+            ),
+        };
+        table.add_row([
+            name.to_string(),
+            measured.dtype.to_string(),
+            measured.n.to_string(),
+            format!("{:.4} ms", measured.median_ms()),
+            format!("{:.4} ms", measured.min_ms()),
+            throughput,
+            share.map_or("unknown".into(), |share| format!("{:.1} %", 100.0 * share)),
+        ]);
+    }
+    for column in 2..7 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// The number with four significant digits, at least.
+fn figures(x: f64) -> String {
+    let decimals = (3.0 - x.log10().floor()).clamp(0.0, 9.0) as usize;
+    format!("{x:.decimals$}")
+}
+
+/// A list of the rows.
+fn to_json(outcomes: &[Outcome]) -> Value {
+    let object = |Outcome { name, measured, .. }: &Outcome| {
+        let mut object = json!({
+            "name": name,
+            "dtype": measured.dtype,
+            "n": measured.n,
+            "ms_median": measured.median_ms(),
+            "ms_min": measured.min_ms(),
+            "repeats": measured.times.repeats,
+        });
+        if let Some(shape) = &measured.shape {
+            object["shape"] = json!(shape);
+        }
+        match measured.limit {
+            Limit::Bandwidth => object["gb_s"] = json!(measured.bytes_per_second() / 1e9),
+            Limit::Arithmetic => object["tflop_s"] = json!(measured.operations_per_second() / 1e12),
+        }
+        object
+    };
+    outcomes.iter().map(object).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        let sizes = ["1", "1000", "64Ki", "16Mi", "1Gi", "16Gi"].map(parse_size);
+        assert_eq!(sizes, [1, 1000, 1 << 16, 1 << 24, 1 << 30, 1 << 34].map(Ok));
+    }
+
+    #[test]
+    fn numbers_have_four_digits() {
+        let texts = [3812.34, 96.2817, 0.001_234_6, 0.0].map(figures);
+        assert_eq!(texts, ["3812", "96.28", "0.001235", "0.000000000"]);
+    }
+
+    /// An H200: 132 multiprocessors of 128 lanes at 1980 MHz.
+    #[test]
+    fn the_peak_is_that_of_all_lanes() {
+        let mut device = Device::simulator().properties().clone();
+        assert_eq!(arithmetic_peak(&device), None);
+        device.compute_capability = Some((9, 0));
+        (device.multiprocessors, device.clock_khz) = (132, Some(1_980_000));
+        assert_eq!(arithmetic_peak(&device), Some(66.908_16e12));
+        device.clock_khz = None;
+        assert_eq!(arithmetic_peak(&device), None);
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The rows of matrices and pictures: squares of about as many elements as are asked for.
+
+use anyhow::Result;
+use ndarray::{Array1, Array2, Array3, Dimension};
+use warpsmith::DeviceArray;
+use warpsmith::ops::Border;
+
+use super::check;
+use super::data::{self, Value, bits, byte};
+use super::measure::{Bench, Limit, Measurement};
+
+/// The longest side of a matrix that is multiplied; on the simulated GPU the other.
+const MOST_OF_PRODUCT: usize = 8192;
+const MOST_OF_PRODUCT_SIMULATED: usize = 64;
+
+/// Of the Gaussian blur.
+const SIGMA: f64 = 2.0;
+
+/// The radius of the Gaussian's window.
+const RADIUS: usize = (4.0 * SIGMA + 0.5) as usize;
+
+/// The elements of a result, in C order.
+fn host<T: Value, D: Dimension>(array: &DeviceArray<T, D>) -> Result<Vec<T>> {
+    Ok(array.to_ndarray()?.into_raw_vec_and_offset().0)
+}
+
+fn matrix<T>(elements: Array1<T>, side: usize) -> Result<Array2<T>> {
+    Ok(elements.into_shape_with_order((side, side))?)
+}
+
+/// A random picture of bytes.
+fn picture(side: usize, channels: usize) -> Result<Array3<u8>> {
+    let elements = data::array(side * side * channels, byte)?;
+    Ok(elements.into_shape_with_order((side, side, channels))?)
+}
+
+pub fn transpose<T: Value>(bench: &Bench, n: usize) -> Result<Measurement> {
+    let side = n.isqrt();
+    let n = side * side;
+    let element = |i| T::random(bits(i));
+    let x = bench.upload(&matrix(data::array(n, element)?, side)?)?;
+    let mut out = bench.zeros((side, side))?;
+    let times = bench.times(
+        &mut out,
+        |out| x.transpose_into(out),
+        |out| check::every(&host(out)?, |i| element(i % side * side + i / side)),
+    )?;
+    Ok(Measurement::new(T::DTYPE, n, 2 * size_of::<T>(), times).of_shape(&[side, side]))
+}
+
+/// Of RGB: BT.601 luma, rounded to nearest, halves up.
+pub fn grayscale(bench: &Bench, n: usize) -> Result<Measurement> {
+    let side = n.isqrt();
+    let x = bench.upload(&picture(side, 3)?)?;
+    let mut out = bench.zeros((side, side))?;
+    let luma = |i: usize| {
+        let channel = |channel| u32::from(byte(3 * i + channel));
+        ((299 * channel(0) + 587 * channel(1) + 114 * channel(2) + 500) / 1000) as u8
+    };
+    let times = bench.times(
+        &mut out,
+        |out| x.grayscale_into(out),
+        |out| check::every(&host(out)?, luma),
+    )?;
+    Ok(Measurement::new("u8", side * side, 4, times)
+        .of_shape(&[side, side, 3])
+        .operations_each(5.0))
+}
+
+/// Of one channel: the mean of the pixels that exist around each, rounded to nearest, halves up.
+pub fn blur3x3(bench: &Bench, n: usize) -> Result<Measurement> {
+    let side = n.isqrt();
+    let x = bench.upload(&picture(side, 1)?)?;
+    let mut out = bench.zeros(x.raw_dim())?;
+    let mean = |i: usize| {
+        let around = |at: usize| at.saturating_sub(1)..(at + 2).min(side);
+        let (rows, columns) = (around(i / side), around(i % side));
+        let count = (rows.len() * columns.len()) as u32;
+        let sum: u32 = rows
+            .flat_map(|row| columns.clone().map(move |column| u32::from(byte(row * side + column))))
+            .sum();
+        ((sum + count / 2) / count) as u8
+    };
+    let times = bench.times(
+        &mut out,
+        |out| x.box_blur_3x3_into(out),
+        |out| check::every(&host(out)?, mean),
+    )?;
+    Ok(Measurement::new("u8", side * side, 2, times)
+        .of_shape(&[side, side, 1])
+        .operations_each(9.0))
+}
+
+/// Of one channel, the pixels at the edge standing for what lies beyond. Checked at about a million places, since each
+/// takes the reference all pixels of its window.
+pub fn blur_gaussian(bench: &Bench, n: usize) -> Result<Measurement> {
+    // A half of the rounding to bytes, and the bound that the library states for what is rounded.
+    const BOUND: f64 = 0.5 + (4 * RADIUS + 6) as f64 * 255.0 / (1 << 24) as f64;
+    let side = n.isqrt();
+    let x = bench.upload(&picture(side, 1)?)?;
+    let mut out = bench.zeros(x.raw_dim())?;
+    let weights = gaussian_weights();
+    let times = bench.times(
+        &mut out,
+        |out| x.gaussian_blur_into(SIGMA, Border::Clamp, out),
+        |out| {
+            let got = host(out)?;
+            check::spread(side, 1024, |row, column| {
+                let wanted = gaussian_at(&weights, side, row, column);
+                let place = format_args!("{row}, {column}");
+                check::near(place, got[row * side + column].into(), wanted, BOUND)
+            })
+        },
+    )?;
+    // A multiplication and an addition for each weight, in either direction.
+    Ok(Measurement::new("u8", side * side, 2, times)
+        .of_shape(&[side, side, 1])
+        .operations_each((4 * (2 * RADIUS + 1)) as f64))
+}
+
+/// The weights of a window, whose sum is 1.
+fn gaussian_weights() -> Vec<f64> {
+    let weight = |i: usize| (-0.5 * ((i as f64 - RADIUS as f64) / SIGMA).powi(2)).exp();
+    let weights: Vec<f64> = (0..=2 * RADIUS).map(weight).collect();
+    let total: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / total).collect()
+}
+
+/// The blurred pixel of the random picture, not rounded.
+fn gaussian_at(weights: &[f64], side: usize, row: usize, column: usize) -> f64 {
+    let within = |at: usize, offset: usize| (at + offset).saturating_sub(RADIUS).min(side - 1);
+    let of_row = |row: usize| -> f64 {
+        let pixel = |offset| f64::from(byte(row * side + within(column, offset)));
+        weights.iter().enumerate().map(|(i, weight)| weight * pixel(i)).sum()
+    };
+    let rows = weights.iter().enumerate();
+    rows.map(|(i, weight)| weight * of_row(within(row, i))).sum()
+}
+
+/// The product of two matrices. Checked at some ten thousand places, to `k u Σ|a b|` for a sum of `k` products (N. Higham,
+/// "Accuracy and Stability of Numerical Algorithms", 3.5); no product here is negative.
+pub fn matmul(bench: &Bench, n: usize) -> Result<Measurement> {
+    let most = match bench.is_simulator {
+        true => MOST_OF_PRODUCT_SIMULATED,
+        false => MOST_OF_PRODUCT,
+    };
+    let side = n.isqrt().min(most);
+    let n = side * side;
+    let (a, b) = (|i| f32::random(bits(i)), |i| f32::random(bits(n + i)));
+    let x = bench.upload(&matrix(data::array(n, a)?, side)?)?;
+    let y = bench.upload(&matrix(data::array(n, b)?, side)?)?;
+    let mut out = bench.zeros((side, side))?;
+    let times = bench.times(
+        &mut out,
+        |out| x.matmul_into(&y, out),
+        |out| {
+            let got = host(out)?;
+            check::spread(side, 100, |row, column| {
+                let product = |k| f64::from(a(row * side + k)) * f64::from(b(k * side + column));
+                let wanted: f64 = (0..side).map(product).sum();
+                let bound = side as f64 * f64::from(f32::EPSILON) / 2.0 * wanted;
+                check::near(
+                    format_args!("{row}, {column}"),
+                    got[row * side + column].into(),
+                    wanted,
+                    bound,
+                )
+            })
+        },
+    )?;
+    let measured = Measurement::new("f32", n, 3 * size_of::<f32>(), times)
+        .of_shape(&[side, side])
+        .operations_each(2.0 * side as f64);
+    Ok(Measurement {
+        limit: Limit::Arithmetic,
+        ..measured
+    })
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command `bench`, on few elements.
+
+mod common;
+
+use common::Workplace;
+use serde_json::Value;
+
+/// All rows.
+const NAMES: [&str; 39] = [
+    "copy",
+    "add",
+    "square",
+    "tanh_affine",
+    "axpy",
+    "reduce_sum",
+    "reduce_max",
+    "reduce_argmin",
+    "scan_inclusive_sum",
+    "scan_exclusive_sum",
+    "scan_blelloch_sum",
+    "histogram_i32",
+    "histogram_u8",
+    "histogram_u8_equal",
+    "transpose",
+    "grayscale",
+    "blur3x3",
+    "blur_gaussian",
+    "matmul_f32",
+    "add_f64",
+    "add_i64",
+    "add_u8",
+    "add_f16",
+    "square_f64",
+    "square_i64",
+    "square_u8",
+    "square_f16",
+    "reduce_sum_f64",
+    "reduce_sum_i64",
+    "reduce_sum_u8",
+    "reduce_sum_f16",
+    "scan_inclusive_sum_f64",
+    "scan_inclusive_sum_i64",
+    "scan_inclusive_sum_u8",
+    "scan_inclusive_sum_f16",
+    "transpose_f64",
+    "transpose_i64",
+    "transpose_u8",
+    "transpose_f16",
+];
+
+fn names(list: &Value) -> Vec<&str> {
+    let rows = list.as_array().unwrap().iter();
+    rows.map(|row| row["name"].as_str().unwrap()).collect()
+}
+
+/// Every row, of which the program checks each against the CPU: at a size that no tile divides, and as files.
+#[test]
+fn every_row_is_right_and_written() {
+    let place = Workplace::new();
+    let args = [
+        "bench",
+        "--sizes",
+        "5003",
+        "--repeats",
+        "2",
+        "--plot",
+        "roof.svg",
+        "--json",
+        "rows.json",
+    ];
+    let text = place.succeed(&args);
+    let list: Value = serde_json::from_slice(&std::fs::read(place.path("rows.json")).unwrap()).unwrap();
+    assert_eq!(names(&list), NAMES);
+    let svg = std::fs::read_to_string(place.path("roof.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    let labels: Vec<&str> = svg.lines().map(str::trim).collect();
+    for name in NAMES {
+        assert!(labels.contains(&name), "no {name} in the plot");
+        assert!(text.contains(&format!("| {name} ")), "no {name} in {text}");
+    }
+    for row in list.as_array().unwrap() {
+        assert_eq!(row["repeats"], 2);
+        assert!(row["ms_min"].as_f64().unwrap() <= row["ms_median"].as_f64().unwrap());
+        let (name, dtype) = (row["name"].as_str().unwrap(), row["dtype"].as_str().unwrap());
+        let is_square = ["transpose", "grayscale", "blur", "matmul"]
+            .iter()
+            .any(|part| name.starts_with(part));
+        let n = if name == "matmul_f32" && is_simulated(&text) {
+            64 * 64
+        } else if is_square {
+            70 * 70
+        } else {
+            5003
+        };
+        assert_eq!((&row["n"], row["shape"].is_array()), (&n.into(), is_square), "{name}");
+        let suffix = name.rsplit('_').next().unwrap();
+        if ["f64", "i64", "u8", "f16", "i32", "f32"].contains(&suffix) {
+            assert_eq!(dtype, suffix, "{name}");
+        }
+        let throughput = if name == "matmul_f32" { "tflop_s" } else { "gb_s" };
+        assert!(row[throughput].as_f64().unwrap() > 0.0, "{name}");
+    }
+}
+
+fn is_simulated(text: &str) -> bool {
+    text.lines().next().unwrap().ends_with("(sim)")
+}
+
+#[test]
+fn sizes_and_rows_are_chosen() {
+    let place = Workplace::new();
+    let args = [
+        "bench",
+        "--sizes",
+        "4Ki,300",
+        "--only",
+        "argmin,scan_excl",
+        "--repeats",
+        "1",
+        "--json",
+    ];
+    let list = place.json(&args);
+    let rows: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap(), row["n"].as_u64().unwrap()))
+        .collect();
+    let (argmin, scan) = ("reduce_argmin", "scan_exclusive_sum");
+    assert_eq!(rows, [(argmin, 4096), (scan, 4096), (argmin, 300), (scan, 300)]);
+    let gray = place.json(&["bench", "--sizes", "1Ki", "--only", "gray", "--repeats", "1", "--json"]);
+    assert_eq!(gray[0]["shape"], serde_json::json!([32, 32, 3]));
+    let row = &gray[0];
+    let gb_s = 4.0 * 1024.0 / row["ms_median"].as_f64().unwrap() / 1e6;
+    assert!((row["gb_s"].as_f64().unwrap() / gb_s - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn sizes_that_are_none() {
+    let place = Workplace::new();
+    for size in ["0", "x", "-1", "Ki", "1.5Mi", "17Gi", "99999999999999999999", ""] {
+        let output = place.run(&["bench", &format!("--sizes={size}")]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{size}: {message}");
+        assert!(
+            message.contains("wanted a number of elements from 1"),
+            "{size}: {message}"
+        );
+    }
+    let output = place.run(&["bench", "--repeats", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Before any work is done: these sizes would take the simulated GPU hours.
+#[test]
+fn bad_options_fail_at_once() {
+    let place = Workplace::new();
+    let fail = |options: &[&str], parts: &[&str]| {
+        place.fail(&[&["bench", "--sizes", "16Gi"], options].concat(), parts);
+    };
+    fail(
+        &["--only", "scan,sorting"],
+        &["no row has 'sorting'", "copy, add", "transpose_f16"],
+    );
+    fail(
+        &["--plot", "missing/roof.svg"],
+        &["missing/roof.svg: cannot be written"],
+    );
+    fail(&["--plot", "roof.png"], &["roof.png: wanted a name that ends in .svg"]);
+    fail(
+        &["--json", "missing/rows.json"],
+        &["missing/rows.json: cannot be written"],
+    );
+    fail(&["rows.json"], &["rows.json: is written with --json only"]);
+}
+
+/// A Gaussian's window must fit into the picture.
+#[test]
+fn an_error_names_its_row() {
+    let place = Workplace::new();
+    place.fail(
+        &[
+            "bench",
+            "--sizes",
+            "16",
+            "--only",
+            "blur_gaussian",
+            "--plot",
+            "roof.svg",
+        ],
+        &["blur_gaussian of 16", "window"],
+    );
+}
