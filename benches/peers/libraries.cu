@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The work of `warpsmith bench` in CUDA C++: CUB, cuBLAS, the driver's copy, and for pictures, which these do not have,
+// the kernel of a beginner, one thread a pixel.
+//
+//   nvcc -O3 -std=c++17 -arch=native libraries.cu -lcublas -o libraries && ./libraries 1048576 16777216 268435456
+//
+// Prints a list of JSON objects, one for each row and size: name, peer, dtype, n, ms_median, ms_min, repeats. Inputs are
+// random, outputs and temporary storage are allocated once; a launch is timed between two events, 30 times after 3.
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cub/cub.cuh>
+#include <functional>
+#include <string>
+#include <vector>
+
+#define CHECK(call)                                                                                  \
+    do {                                                                                             \
+        if (auto status = (call); int(status) != 0) {                                                \
+            std::fprintf(stderr, "%s:%d: %s failed with %d\n", __FILE__, __LINE__, #call, int(status)); \
+            std::exit(1);                                                                            \
+        }                                                                                            \
+    } while (0)
+
+constexpr int WARM_UP = 3, REPEATS = 30;
+static cudaStream_t stream;
+static bool first_row = true;
+
+static void bench(const char *name, const char *peer, const char *dtype, size_t n, const std::function<void()> &launch) {
+    std::vector<cudaEvent_t> events(2 * REPEATS);
+    for (auto &event : events) CHECK(cudaEventCreate(&event));
+    for (int i = 0; i < WARM_UP; i++) launch();
+    for (int i = 0; i < REPEATS; i++) {
+        CHECK(cudaEventRecord(events[2 * i], stream));
+        launch();
+        CHECK(cudaEventRecord(events[2 * i + 1], stream));
+    }
+    CHECK(cudaStreamSynchronize(stream));
+    CHECK(cudaGetLastError());
+    std::vector<float> times(REPEATS);
+    for (int i = 0; i < REPEATS; i++) CHECK(cudaEventElapsedTime(&times[i], events[2 * i], events[2 * i + 1]));
+    for (auto &event : events) CHECK(cudaEventDestroy(event));
+    std::sort(times.begin(), times.end());
+    double median = (times[REPEATS / 2 - 1] + times[REPEATS / 2]) / 2.0;
+    std::printf("%s{\"name\":\"%s\",\"peer\":\"%s\",\"dtype\":\"%s\",\"n\":%zu,\"ms_median\":%.6f,\"ms_min\":%.6f,\"repeats\":%d}",
+                first_row ? "[" : ",\n", name, peer, dtype, n, median, times[0], REPEATS);
+    std::fflush(stdout);
+    first_row = false;
+}
+
+// SplitMix64 by the element's number.
+__device__ uint32_t random_bits(size_t i) {
+    uint64_t z = (i + 1) * 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return uint32_t((z ^ (z >> 31)) >> 16);
+}
+
+template <class T> __device__ T random_value(size_t i, int limit) {
+    return limit ? T(random_bits(i) % unsigned(limit)) : T((random_bits(i) >> 8) * (1.0 / (1 << 24)));
+}
+
+template <class T> __global__ void fill_kernel(T *x, size_t n, int limit) {
+    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x)
+        x[i] = limit == 1 ? T(42) : random_value<T>(i, limit);
+}
+
+// Device memory of n random numbers: below limit, or from 0 to 1 where it is 0; all equal where it is 1.
+template <class T> struct Array {
+    T *data = nullptr;
+    explicit Array(size_t n, int limit = 0) {
+        CHECK(cudaMalloc(&data, std::max<size_t>(n, 1) * sizeof(T)));
+        fill_kernel<<<2048, 256, 0, stream>>>(data, n, limit);
+        CHECK(cudaStreamSynchronize(stream));
+    }
+    ~Array() { cudaFree(data); }
+    Array(const Array &) = delete;
+};
+
+// CUB's way: asked once for the size of its storage, which is allocated outside of the timing.
+template <class Call> static void bench_cub(const char *name, const char *dtype, size_t n, Call call) {
+    size_t bytes = 0;
+    CHECK(call(nullptr, bytes));
+    Array<char> storage(bytes, 1);
+    bench(name, "CUB", dtype, n, [&] { CHECK(call(storage.data, bytes)); });
+}
+
+template <class T> static void reductions_and_scans(size_t n, const char *dtype, const char *suffix, int limit) {
+    Array<T> x(n, limit), out(n, limit);
+    auto name = [&](const char *base) { return std::string(base) + suffix; };
+    bench_cub(name("reduce_sum").c_str(), dtype, n,
+              [&](void *storage, size_t &bytes) { return cub::DeviceReduce::Sum(storage, bytes, x.data, out.data, n, stream); });
+    bench_cub(name("reduce_max").c_str(), dtype, n,
+              [&](void *storage, size_t &bytes) { return cub::DeviceReduce::Max(storage, bytes, x.data, out.data, n, stream); });
+    bench_cub(name("scan_inclusive_sum").c_str(), dtype, n,
+              [&](void *storage, size_t &bytes) { return cub::DeviceScan::InclusiveSum(storage, bytes, x.data, out.data, n, stream); });
+    bench_cub(name("scan_exclusive_sum").c_str(), dtype, n,
+              [&](void *storage, size_t &bytes) { return cub::DeviceScan::ExclusiveSum(storage, bytes, x.data, out.data, n, stream); });
+}
+
+template <class T> static void histogram(const char *name, const char *dtype, size_t n, int limit) {
+    Array<T> x(n, limit);
+    Array<int> counts(256, 1);
+    bench_cub(name, dtype, n, [&](void *storage, size_t &bytes) {
+        return cub::DeviceHistogram::HistogramEven(storage, bytes, x.data, counts.data, 257, 0, 256, (long long)n, stream);
+    });
+}
+
+template <class T, class Op> __global__ void map_kernel(const T *x, T *out, size_t n, Op op) {
+    size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x;
+    if (i < n) out[i] = op(x[i]);
+}
+
+__global__ void add_kernel(const float *x, const float *y, float *out, size_t n) {
+    size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x;
+    if (i < n) out[i] = x[i] + y[i];
+}
+
+struct Square {
+    __device__ float operator()(float x) const { return x * x; }
+};
+
+struct TanhAffine {
+    __device__ float operator()(float x) const { return tanhf(x) * 2.0f + 1.0f; }
+};
+
+static unsigned blocks(size_t n) { return unsigned((n + 255) / 256); }
+
+static void elementwise(size_t n) {
+    Array<float> x(n), y(n), out(n);
+    bench("copy", "driver", "f32", n, [&] { CHECK(cudaMemcpyAsync(out.data, x.data, n * 4, cudaMemcpyDeviceToDevice, stream)); });
+    bench("add", "CUDA C++", "f32", n, [&] { add_kernel<<<blocks(n), 256, 0, stream>>>(x.data, y.data, out.data, n); });
+    bench("square", "CUDA C++", "f32", n, [&] { map_kernel<<<blocks(n), 256, 0, stream>>>(x.data, out.data, n, Square{}); });
+    bench("tanh_affine", "CUDA C++", "f32", n, [&] { map_kernel<<<blocks(n), 256, 0, stream>>>(x.data, out.data, n, TanhAffine{}); });
+}
+
+__global__ void gray_kernel(const uint8_t *rgb, uint8_t *out, size_t n) {
+    size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x;
+    if (i < n) out[i] = uint8_t((2990 * rgb[3 * i] + 5870 * rgb[3 * i + 1] + 1140 * rgb[3 * i + 2] + 5000) / 10000);
+}
+
+__global__ void blur_kernel(const uint8_t *x, uint8_t *out, int side) {
+    int column = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (column >= side || row >= side) return;
+    int sum = 0, count = 0;
+    for (int r = max(row - 1, 0); r <= min(row + 1, side - 1); r++)
+        for (int c = max(column - 1, 0); c <= min(column + 1, side - 1); c++, count++) sum += x[size_t(r) * side + c];
+    out[size_t(row) * side + column] = uint8_t((sum + count / 2) / count);
+}
+
+// Pictures and matrices: squares of n pixels or elements.
+static void squares(size_t n, cublasHandle_t cublas) {
+    int side = int(std::sqrt(double(n)));
+    n = size_t(side) * side;
+    {
+        Array<uint8_t> rgb(3 * n, 256), out(n, 256);
+        bench("grayscale", "CUDA C++", "u8", n, [&] { gray_kernel<<<blocks(n), 256, 0, stream>>>(rgb.data, out.data, n); });
+        dim3 grid((side + 31) / 32, (side + 7) / 8);
+        bench("blur3x3", "CUDA C++", "u8", n, [&] { blur_kernel<<<grid, dim3(32, 8), 0, stream>>>(rgb.data, out.data, side); });
+    }
+    Array<float> x(n), out(n);
+    const float one = 1, zero = 0;
+    bench("transpose", "cuBLAS", "f32", n, [&] {
+        CHECK(cublasSgeam(cublas, CUBLAS_OP_T, CUBLAS_OP_N, side, side, &one, x.data, side, &zero, x.data, side, out.data, side));
+    });
+    if (side > 8192) return;
+    Array<float> y(n);
+    bench("matmul_f32", "cuBLAS", "f32", n, [&] {
+        CHECK(cublasSgemm(cublas, CUBLAS_OP_N, CUBLAS_OP_N, side, side, side, &one, x.data, side, y.data, side, &zero, out.data, side));
+    });
+}
+
+int main(int argc, char **argv) {
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    cublasHandle_t cublas;
+    CHECK(cublasCreate(&cublas));
+    CHECK(cublasSetStream(cublas, stream));
+    CHECK(cublasSetMathMode(cublas, CUBLAS_PEDANTIC_MATH));
+    for (int i = 1; i < argc; i++) {
+        size_t n = std::strtoull(argv[i], nullptr, 10);
+        elementwise(n);
+        reductions_and_scans<float>(n, "f32", "", 0);
+        reductions_and_scans<double>(n, "f64", "_f64", 0);
+        reductions_and_scans<int64_t>(n, "i64", "_i64", 256);
+        histogram<int>("histogram_i32", "i32", n, 256);
+        histogram<uint8_t>("histogram_u8", "u8", n, 256);
+        histogram<uint8_t>("histogram_u8_equal", "u8", n, 1);
+        squares(n, cublas);
+    }
+    std::printf("]\n");
+    CHECK(cublasDestroy(cublas));
+    return 0;
+}

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The work of `warpsmith bench` in PyTorch and CuPy: python3 libraries.py N [N ...]
+
+Prints a list of JSON objects, one for each row and size: name, peer, dtype, n, ms_median, ms_min, repeats. Inputs are
+random; outputs are preallocated where the library lets one. A call is timed between two events, 30 times after 3.
+"""
+
+import json
+import math
+import statistics
+import sys
+
+import cupy as cp
+import cupyx.scipy.ndimage as ndimage
+import torch
+
+WARM_UP, REPEATS = 3, 30
+rows = []
+
+
+def bench(name, peer, dtype, n, call):
+    for _ in range(WARM_UP):
+        call()
+    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(REPEATS)]
+    for start, end in pairs:
+        start.record()
+        call()
+        end.record()
+    torch.cuda.synchronize()
+    times = [start.elapsed_time(end) for start, end in pairs]
+    rows.append(
+        dict(name=name, peer=peer, dtype=dtype, n=n, ms_median=statistics.median(times), ms_min=min(times), repeats=REPEATS)
+    )
+
+
+def with_torch(n):
+    x, y, out = (torch.rand(n, device="cuda") for _ in range(3))
+    bench("copy", "PyTorch", "f32", n, lambda: out.copy_(x))
+    bench("add", "PyTorch", "f32", n, lambda: torch.add(x, y, out=out))
+    bench("square", "PyTorch", "f32", n, lambda: torch.mul(x, x, out=out))
+
+    def tanh_affine(x):
+        return torch.tanh(x) * 2 + 1
+
+    bench("tanh_affine", "PyTorch", "f32", n, lambda: tanh_affine(x))
+    compiled = torch.compile(tanh_affine, dynamic=False)
+    bench("tanh_affine", "torch.compile", "f32", n, lambda: compiled(x))
+    total = torch.empty((), device="cuda")
+    bench("reduce_sum", "PyTorch", "f32", n, lambda: torch.sum(x, dim=0, out=total))
+    bench("reduce_max", "PyTorch", "f32", n, lambda: torch.amax(x, dim=0, out=total))
+    bench("scan_inclusive_sum", "PyTorch", "f32", n, lambda: torch.cumsum(x, dim=0, out=out))
+    side = math.isqrt(n)
+    a, b, c = (t[: side * side].view(side, side) for t in (x, y, out))
+    bench("transpose", "PyTorch", "f32", side * side, lambda: c.copy_(a.t()))
+    if side <= 8192:
+        torch.backends.cuda.matmul.allow_tf32 = False
+        bench("matmul_f32", "PyTorch", "f32", side * side, lambda: torch.mm(a, b, out=c))
+
+
+def with_cupy(n):
+    x, y = cp.random.rand(n, dtype=cp.float32), cp.random.rand(n, dtype=cp.float32)
+    out = cp.empty_like(x)
+    bench("add", "CuPy", "f32", n, lambda: cp.add(x, y, out=out))
+    bench("square", "CuPy", "f32", n, lambda: cp.multiply(x, x, out=out))
+    fused = cp.ElementwiseKernel("float32 x", "float32 y", "y = tanhf(x) * 2.0f + 1.0f", "tanh_affine")
+    bench("tanh_affine", "CuPy", "f32", n, lambda: fused(x, out))
+    bench("reduce_sum", "CuPy", "f32", n, lambda: cp.sum(x))
+    bench("scan_inclusive_sum", "CuPy", "f32", n, lambda: cp.cumsum(x, out=out))
+    side = math.isqrt(n)
+    a, c = x[: side * side].reshape(side, side), out[: side * side].reshape(side, side)
+    bench("transpose", "CuPy", "f32", side * side, lambda: cp.copyto(c, a.T))
+    del x, y, out, a, c
+    picture = cp.random.randint(0, 256, (side, side), dtype=cp.uint8)
+    blurred = cp.empty_like(picture)
+    bench("blur3x3", "CuPy", "u8", side * side, lambda: ndimage.uniform_filter(picture, 3, output=blurred))
+    bench("blur_gaussian", "CuPy", "u8", side * side, lambda: ndimage.gaussian_filter(picture, 2, output=blurred))
+    for name, values in (("histogram_u8", picture.ravel()), ("histogram_u8_equal", cp.full(n, 42, dtype=cp.uint8))):
+        bench(name, "CuPy", "u8", values.size, lambda: cp.bincount(values, minlength=256))
+
+
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream), cp.cuda.ExternalStream(stream.cuda_stream):
+    for n in map(int, sys.argv[1:]):
+        with_torch(n)
+        with_cupy(n)
+        torch.cuda.empty_cache()
+        cp.get_default_memory_pool().free_all_blocks()
+print(json.dumps(rows))
