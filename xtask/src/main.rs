@@ -53,7 +53,7 @@ enum Task {
     Compare,
     /// Assemble every PTX module with ptxas and hold it against the checked-in report.
     Ptx {
-        /// Write the report anew instead of comparing with it.
+        /// Write the report, and docs/occupancy.md, anew instead of comparing with them.
         #[arg(long)]
         bless: bool,
     },

@@ -44,13 +44,22 @@ impl AddAssign for Counts {
     }
 }
 
+/// What the text says of one kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// The threads of its largest block (`.maxntid`); 0 where none is given.
+    pub threads: u32,
+    /// Its instructions and those of the functions that it calls.
+    pub counts: Counts,
+}
+
 /// One PTX module.
 #[derive(Debug)]
 pub struct Listing {
     /// The architecture that the module is for.
     pub target: Sm,
     /// The kernels by name.
-    pub kernels: BTreeMap<String, Counts>,
+    pub kernels: BTreeMap<String, Kernel>,
     /// Names that the module takes from elsewhere and the driver does not have.
     pub undefined: BTreeSet<String>,
 }
@@ -58,6 +67,7 @@ pub struct Listing {
 #[derive(Default)]
 struct Function {
     is_kernel: bool,
+    threads: u32,
     counts: Counts,
     callees: BTreeSet<String>,
 }
@@ -66,6 +76,7 @@ struct Function {
 struct Head<'a> {
     name: &'a str,
     is_kernel: bool,
+    threads: u32,
     is_extern: bool,
 }
 
@@ -87,7 +98,13 @@ impl Listing {
         let kernels = functions
             .iter()
             .filter(|(_, function)| function.is_kernel)
-            .map(|(name, _)| (name.clone(), reachable(&functions, name)))
+            .map(|(name, function)| {
+                let kernel = Kernel {
+                    threads: function.threads,
+                    counts: reachable(&functions, name),
+                };
+                (name.clone(), kernel)
+            })
             .collect();
         Ok(Self {
             target,
@@ -120,6 +137,7 @@ fn functions(text: &str) -> (BTreeMap<String, Function>, BTreeSet<String>) {
                 Some(head) if piece.ends_with('{') => {
                     let function = Function {
                         is_kernel: head.is_kernel,
+                        threads: head.threads,
                         ..Function::default()
                     };
                     current = Some((head.name.to_string(), function));
@@ -143,7 +161,7 @@ fn functions(text: &str) -> (BTreeMap<String, Function>, BTreeSet<String>) {
     (functions, undefined)
 }
 
-/// Reads `.visible .entry NAME(…` or `.extern .func (…) NAME(…`; the directives of the module
+/// Reads `.visible .entry NAME(…) .maxntid …` or `.extern .func (…) NAME(…`; the directives of the module
 /// may come before it, as they end without a semicolon.
 fn head(statement: &str) -> Option<Head<'_>> {
     let (before, is_kernel, after) = match statement.split_once(".entry") {
@@ -156,8 +174,20 @@ fn head(statement: &str) -> Option<Head<'_>> {
     Some(Head {
         name: name(after)?,
         is_kernel,
+        threads: threads(after),
         is_extern: before.trim_end().ends_with(".extern"),
     })
+}
+
+/// The product of the one to three numbers after `.maxntid`.
+fn threads(head: &str) -> u32 {
+    let Some((_, numbers)) = head.split_once(".maxntid") else {
+        return 0;
+    };
+    // Another directive may follow, without a comma before it.
+    let numbers = numbers.split('.').next().unwrap_or_default();
+    let numbers = numbers.split(',').map_while(|number| number.trim().parse::<u32>().ok());
+    numbers.reduce(u32::saturating_mul).unwrap_or_default()
 }
 
 /// The name that follows an optional list of results in parentheses.
@@ -253,7 +283,8 @@ mod tests {
 .visible .entry sum(
 	.param .u64 .ptr .align 1 sum_param_0
 )
-.maxntid 256, 1, 1
+.maxntid 64, 4, 1
+.minnctapersm 2
 {
 	.reg .b32 	%r<4>;
 	ld.param.b64 	%rd1, [sum_param_0];
@@ -298,16 +329,19 @@ $L__BB0_2:
 "#;
 
     #[test]
-    fn counts_the_kernels_instructions_with_those_it_calls() -> Result<()> {
+    fn reads_the_block_and_counts_the_instructions_with_those_of_callees() -> Result<()> {
         let listing = Listing::parse(MODULE)?;
         assert_eq!(listing.target, Sm::new(80));
-        let sum = Counts {
-            barriers: 2,
-            shuffles: 1,
-            votes: 1,
-            generic: 2,
+        let sum = Kernel {
+            threads: 256,
+            counts: Counts {
+                barriers: 2,
+                shuffles: 1,
+                votes: 1,
+                generic: 2,
+            },
         };
-        let wanted = [("empty".to_string(), Counts::default()), ("sum".to_string(), sum)];
+        let wanted = [("empty".to_string(), Kernel::default()), ("sum".to_string(), sum)];
         assert_eq!(listing.kernels, BTreeMap::from(wanted));
         Ok(())
     }

@@ -5,10 +5,12 @@
 //!
 //! The kernels are built as the host crate builds them, each module is assembled for every
 //! architecture that it runs on, and what comes out is compared with kernels-gpu/ptx-report.tsv:
-//! see [`report`] for what may change. One ptxas process a module and architecture, as many at
+//! see [`report`] for what may change. The same numbers make docs/occupancy.md, the table of the
+//! hot kernels: see [`occupancy`]. One ptxas process a module and architecture, as many at
 //! once as there are cores.
 
 mod listing;
+mod occupancy;
 mod ptxas;
 mod report;
 mod sm;
@@ -33,6 +35,9 @@ use sm::Sm;
 /// The report's place in the workspace.
 const REPORT: &str = "kernels-gpu/ptx-report.tsv";
 
+/// The place of the hot kernels' table in the workspace.
+const OCCUPANCY: &str = "docs/occupancy.md";
+
 /// Turing, Ampere, Hopper and Blackwell.
 const DEVICES: [Sm; 4] = [Sm::new(75), Sm::new(80), Sm::specific(90), Sm::new(100)];
 
@@ -44,7 +49,7 @@ struct Module {
     listing: Listing,
 }
 
-/// Builds, assembles and compares, or with `bless` writes the report anew.
+/// Builds, assembles and compares, or with `bless` writes the report and the table anew.
 pub fn run(workspace: &Workspace, bless: bool) -> Result<()> {
     let start = Instant::now();
     let modules = build(workspace)?;
@@ -59,24 +64,38 @@ pub fn run(workspace: &Workspace, bless: bool) -> Result<()> {
         modules.len()
     );
 
-    let path = workspace.root.join(REPORT);
+    let occupancy = occupancy::markdown(&new)?;
     if bless {
         ensure!(
             ptxas.is_pinned(),
             "ptxas {} makes other numbers than the report's own ptxas: unset PTXAS",
             ptxas.version
         );
-        fs::write(&path, new.to_text()).with_context(|| path.display().to_string())?;
-        println!("{REPORT} is written: {} lines", new.0.len());
-        return Ok(());
+        write(workspace, REPORT, &new.to_text())?;
+        return write(workspace, OCCUPANCY, &occupancy);
     }
-    let text = fs::read_to_string(&path)
-        .with_context(|| format!("{REPORT} cannot be read (`cargo xtask ptx --bless` writes it)"))?;
-    let old = Report::parse(&text).context(REPORT)?;
+    let old = Report::parse(&read_text(workspace, REPORT)?).context(REPORT)?;
     if !ptxas.is_pinned() {
-        println!("ptxas {}: registers are not compared", ptxas.version);
+        println!("ptxas {}: registers and occupancy are not compared", ptxas.version);
+        return judge(&old.changes(&new, false));
     }
-    judge(&old.changes(&new, ptxas.is_pinned()))
+    judge(&old.changes(&new, true))?;
+    ensure!(
+        read_text(workspace, OCCUPANCY)? == occupancy,
+        "{OCCUPANCY} is out of date (`cargo xtask ptx --bless` writes it)"
+    );
+    Ok(())
+}
+
+fn write(workspace: &Workspace, place: &str, text: &str) -> Result<()> {
+    fs::write(workspace.root.join(place), text).with_context(|| format!("{place} cannot be written"))?;
+    println!("{place} is written: {} lines", text.lines().count());
+    Ok(())
+}
+
+fn read_text(workspace: &Workspace, place: &str) -> Result<String> {
+    fs::read_to_string(workspace.root.join(place))
+        .with_context(|| format!("{place} cannot be read (`cargo xtask ptx --bless` writes it)"))
 }
 
 /// The kernels crate's modules, as the host crate's build script makes them.
@@ -85,11 +104,11 @@ fn build(workspace: &Workspace) -> Result<Vec<Module>> {
         .archs(&[NvvmArch::Compute75])
         .copy_to(workspace.target.join("ptx"))
         .build()?;
-    read(files.into_iter().map(|file| (file.module, file.path)))
+    read_modules(files.into_iter().map(|file| (file.module, file.path)))
 }
 
 /// Reads the modules' text; one that wants a symbol that nothing has is an error.
-fn read(files: impl Iterator<Item = (String, PathBuf)>) -> Result<Vec<Module>> {
+fn read_modules(files: impl Iterator<Item = (String, PathBuf)>) -> Result<Vec<Module>> {
     let mut modules = Vec::new();
     for (name, path) in files {
         let shown = || path.display().to_string();
@@ -145,7 +164,7 @@ impl Module {
     fn assemble(&self, ptxas: &Ptxas, sm: Sm) -> Result<Report> {
         let usages = ptxas.assemble(&self.path, sm)?;
         let mut report = Report::default();
-        for (kernel, counts) in &self.listing.kernels {
+        for (kernel, said) in &self.listing.kernels {
             let usage = usages
                 .get(kernel)
                 .with_context(|| format!("ptxas says nothing of {}/{kernel}", self.name))?;
@@ -155,7 +174,7 @@ impl Module {
                 ptx: self.listing.target,
                 sm,
             };
-            report.0.insert(key, report::row(*usage, *counts));
+            report.0.insert(key, report::row(*usage, *said));
         }
         Ok(report)
     }
