@@ -43,7 +43,7 @@ const HOT: &[&str] = &[
     "copy_strided_u32",
     "grayscale_u8_3",
     "grayscale_fused_u8_3",
-    "box_blur_3x3_1",
+    "box_blur_3x3_1_16",
     "box_rows_Bytes_1",
     "box_columns_Bytes",
     "gaussian_rows_u8_1",
