@@ -2,8 +2,8 @@
 //! Elementwise operations on one array, in place too, and `y += α x`.
 //!
 //! Work `n`, span 1. Each element is read once and written once: `2 n` elements moved, `3 n` by [`axpy`](fn@axpy). A
-//! block treats [`tile_len`] elements; a thread has several 16-byte loads in flight before it stores (8-byte ones in
-//! functions of 16-bit floats). Inputs are [`Slice`]s, since they may be the output: a thread loads what it will
+//! block treats [`tile_len`] elements; a thread makes one 16-byte access to each array (one of 8 bytes in functions of
+//! 16-bit floats). Inputs are [`Slice`]s, since they may be the output: a thread loads what it will
 //! overwrite before it stores, and nothing else.
 
 use core::marker::PhantomData;
@@ -25,8 +25,8 @@ pub const fn tile_len<T, U>() -> usize {
 
 /// [`tile_len`] of [`map_float`](fn@map_float): that of the type which the function is computed in.
 ///
-/// So the 16-bit floats, too, have 16 evaluations to a thread. Those are unrolled; with 32 the larger functions are not,
-/// and the elements lie in local memory.
+/// So a thread has four evaluations of 16-bit floats, too, as it has of `f32`: with more of them, the larger functions are
+/// not unrolled, and the elements lie in local memory.
 pub const fn float_tile_len<T: Num>() -> usize {
     tile::tile_len(largest::<T, T::Wide>())
 }
