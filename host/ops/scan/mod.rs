@@ -256,7 +256,7 @@ where
 ///
 /// The error of result `i` of a float sum is at most `d u (|x₀| + … + |xᵢ|)`, to first order, where `u` is the unit
 /// roundoff of what is summed in and `d` the most additions that a term goes through: for [`ScanAlgorithm::LookBack`]
-/// the number of tiles of [`tile_len`](kernels_gpu::scan::tile_len) elements and 50, for [`ScanAlgorithm::Blelloch`] at
+/// the number of tiles of [`tile_len`](lookback::tile_len) elements and 50, for [`ScanAlgorithm::Blelloch`] at
 /// most 50 for each level of the tree (the length is divided by at least 1024 from level to level). For 16-bit floats the
 /// result's own rounding comes on top.
 ///
