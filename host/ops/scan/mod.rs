@@ -260,8 +260,8 @@ where
 /// most 50 for each level of the tree (the length is divided by at least 1024 from level to level). For 16-bit floats the
 /// result's own rounding comes on top.
 ///
-/// The default algorithm takes temporary memory of 8 bytes for each tile (`8 + 16 ⌈s / 8⌉` bytes for values of more than
-/// 4 bytes, `s` of them); Blelloch's takes three values for each tile.
+/// The default algorithm takes temporary memory of 8 bytes for each 4 bytes of a value, for each tile; Blelloch's takes
+/// three values for each tile.
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// The inclusive scan: element `i` of the result combines elements `0 ..= i`.
     ///
