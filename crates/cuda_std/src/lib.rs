@@ -61,6 +61,7 @@ pub mod fence;
 pub mod float;
 pub mod global;
 pub mod half;
+pub mod hint;
 pub mod io;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod launch;

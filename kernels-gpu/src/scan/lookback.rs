@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scan in one pass: D. Merrill, M. Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (2016).
 //!
-//! A block takes a tile by a ticket, scans it, and publishes its *aggregate* (the tile's total). Then its first warp looks
-//! back at the states of the 32 tiles before, which are *invalid*, an aggregate, or a *prefix* (all up to and with that
-//! tile): from the nearest prefix on, it combines what it finds; where there is none among the 32, it takes those
-//! aggregates and looks at the 32 before them. What it has found is the tile's own prefix, which it publishes too, so that
-//! others need not look further, and from which the block writes its results.
+//! A block takes a tile by a ticket, scans it, and publishes its *aggregate* (the tile's total). Then one of its warps, which
+//! does nothing else, looks back at the states of the tiles before, which are *invalid*, an aggregate, or a *prefix* (all up
+//! to and with that tile): it combines the aggregates from the nearest prefix on. What it has found is the tile's own
+//! prefix, from which the block writes its results. Every 32nd tile publishes its prefix too, so that others need not look
+//! further.
 //!
 //! The launch has as many blocks as the device runs at a time, and each goes on to another tile when it is done with one.
-//! A tile that is scanned waits in shared memory until the next one is scanned and published as well; only then does the
-//! block look back for it, and by then the tiles before it are published too, as a rule. Meanwhile the elements of the tile
-//! after that are on their way to registers. So memory has work while blocks wait for one another.
+//! Three tiles of a block are on their way at a time: one comes from memory to registers; one is scanned and published, and
+//! waits in shared memory while the warp looks back; of one the prefix is known, and its results are written. When a tile
+//! takes the next step, all others do, at one barrier. So memory has work while warps wait for one another, and a look-back
+//! begins when the tiles before it have been published long since, as a rule.
 //!
 //! Every element is read once and written once. The tickets make it progress in whatever order the blocks start: the first
 //! tile that is not published is held by a block that waits, if at all, for tiles before it, which are. How far a block
@@ -30,24 +31,42 @@
 
 use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
-use super::{Row, Window, at, fold, scan_warp};
-use crate::block::{self, Scanned};
+use super::{Row, Window, at, has_vectors, results, scan_warp, total};
+use crate::block::Scanned;
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
+use crate::tile;
 
-/// Threads of a block.
-pub const THREADS: usize = 256;
+/// Threads of a block that have elements.
+const WORKERS: usize = 256;
+
+/// Threads of a block: those, and the warp that looks back.
+pub const THREADS: usize = WORKERS + 32;
 
 /// Blocks that ptxas makes room for on a multiprocessor, and that the launch has for each: the fewer there are, and the
 /// larger their tiles, the fewer tiles wait for one another.
 pub const BLOCKS: usize = 2;
 
-/// Bytes of values that a thread has of a tile, at most.
+/// Bytes of elements that a thread has of a tile, at most: what it has in flight.
 const THREAD_BYTES: usize = 128;
 
-/// Elements that a thread has of a tile, at most, each in a register of its own.
-const THREAD_ELEMENTS: usize = 32;
+/// Bytes of values that a thread has of a tile, one for each vector, at most.
+const THREAD_VALUES: usize = 64;
+
+/// Bytes of a vector's values, at most, which a thread has in registers at a time.
+const VECTOR_VALUES: usize = 128;
+
+/// The number of no tile.
+const NONE: u32 = u32::MAX;
+
+/// How many times 32 tiles a warp looks at, at first: as many as were scanned since the last prefix, as a rule.
+const LOOKS: usize = 4;
+
+/// Every so many tiles, the last of them publishes its prefix. A state that was read and is written is dear: where every
+/// tile publishes its prefix, the scan takes a tenth longer, though nobody waits for it.
+const PREFIX_EVERY: usize = 32;
 
 /// Bytes of the largest value.
 const MAX_VALUE: usize = 32;
@@ -70,10 +89,15 @@ const PREFIX: u32 = 2;
 /// How long a warp waits before it looks at a state again, in nanoseconds: less than such a look takes.
 const PAUSE: u32 = 64;
 
-/// Elements of a vector: those of the other scans, or fewer where the values are large.
+/// Elements of a vector: 16 bytes of the larger of element and result, or fewer where the values are large; 1 if either has
+/// a size that is not a power of two.
 pub const fn vec_len<T, Op: ReduceOp<T>>() -> usize {
-    let mut len = super::vec_len::<T, Op>();
-    while len > 1 && len * size_of::<Op::Acc>() > THREAD_BYTES {
+    if !has_vectors::<T, Op::Output>() {
+        return 1;
+    }
+    let (input, output) = (size_of::<T>(), size_of::<Op::Output>());
+    let mut len = tile::vec_len(if input > output { input } else { output });
+    while len > 1 && len * size_of::<Op::Acc>() > VECTOR_VALUES {
         len /= 2;
     }
     len
@@ -81,10 +105,9 @@ pub const fn vec_len<T, Op: ReduceOp<T>>() -> usize {
 
 /// Vectors that a thread has of a tile: a power of two.
 pub const fn vectors<T, Op: ReduceOp<T>>() -> usize {
-    let vector = vec_len::<T, Op>();
+    let vector = vec_len::<T, Op>() * size_of::<T>();
     let mut vectors = 8;
-    while vectors > 1 && (vectors * vector > THREAD_ELEMENTS || vectors * vector * size_of::<Op::Acc>() > THREAD_BYTES)
-    {
+    while vectors > 1 && (vectors * vector > THREAD_BYTES || vectors * size_of::<Op::Acc>() > THREAD_VALUES) {
         vectors /= 2;
     }
     vectors
@@ -92,12 +115,14 @@ pub const fn vectors<T, Op: ReduceOp<T>>() -> usize {
 
 /// Elements of a tile.
 pub const fn tile_len<T, Op: ReduceOp<T>>() -> usize {
-    THREADS * vec_len::<T, Op>() * vectors::<T, Op>()
+    WORKERS * vec_len::<T, Op>() * vectors::<T, Op>()
 }
 
-/// Bytes of dynamic shared memory for one tile's values; the launch has that of two, or of one where the device has less.
+/// Bytes of dynamic shared memory for one tile: a value for each vector, and the elements. The launch has that of two
+/// tiles, or of one where the device has less.
 pub const fn shared_bytes<T, Op: ReduceOp<T>>() -> usize {
-    tile_len::<T, Op>() * size_of::<Op::Acc>()
+    let values = WORKERS * vectors::<T, Op>() * size_of::<Op::Acc>();
+    values.next_multiple_of(size_of::<T>()) + tile_len::<T, Op>() * size_of::<T>()
 }
 
 /// Tiles of a row of `n` elements in an array of `len`, when elements of type `T` are scanned by `Op`. Rows that do not
@@ -147,13 +172,19 @@ pub fn scan<T: Pod, Op: ReduceOp<T>>(
         (2, 8) => scan_tiles::<T, Op, 2, 8>(x, n, exclusive, state, out),
         (2, 4) => scan_tiles::<T, Op, 2, 4>(x, n, exclusive, state, out),
         (2, 2) => scan_tiles::<T, Op, 2, 2>(x, n, exclusive, state, out),
+        (2, 1) => scan_tiles::<T, Op, 2, 1>(x, n, exclusive, state, out),
         (4, 8) => scan_tiles::<T, Op, 4, 8>(x, n, exclusive, state, out),
         (4, 4) => scan_tiles::<T, Op, 4, 4>(x, n, exclusive, state, out),
         (4, 2) => scan_tiles::<T, Op, 4, 2>(x, n, exclusive, state, out),
         (4, 1) => scan_tiles::<T, Op, 4, 1>(x, n, exclusive, state, out),
+        (8, 8) => scan_tiles::<T, Op, 8, 8>(x, n, exclusive, state, out),
         (8, 4) => scan_tiles::<T, Op, 8, 4>(x, n, exclusive, state, out),
         (8, 2) => scan_tiles::<T, Op, 8, 2>(x, n, exclusive, state, out),
         (8, 1) => scan_tiles::<T, Op, 8, 1>(x, n, exclusive, state, out),
+        (16, 8) => scan_tiles::<T, Op, 16, 8>(x, n, exclusive, state, out),
+        (16, 4) => scan_tiles::<T, Op, 16, 4>(x, n, exclusive, state, out),
+        (16, 2) => scan_tiles::<T, Op, 16, 2>(x, n, exclusive, state, out),
+        (16, 1) => scan_tiles::<T, Op, 16, 1>(x, n, exclusive, state, out),
         _ => scan_tiles::<T, Op, 1, 1>(x, n, exclusive, state, out),
     }
 }
@@ -180,16 +211,23 @@ struct Tile {
 }
 
 impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
+    /// The row of a tile, and its number there.
     #[inline(always)]
-    fn tile<const V: usize, const U: usize>(&self, number: u32) -> Tile {
-        let (row, in_row) = if self.n == self.x.len() {
+    fn place(&self, number: u32) -> (u32, u32) {
+        if self.n == self.x.len() {
             (0, number)
         } else {
             (number / self.of_row, number % self.of_row)
-        };
-        let row = Row::new::<T, R, V>(row as usize, self.n, self.x, self.out);
+        }
+    }
+
+    #[inline(always)]
+    fn tile<const V: usize, const U: usize>(&self, number: u32) -> Tile {
+        let (row, in_row) = self.place(number);
+        let mut row = Row::new::<T, R, V>(row as usize, self.n, self.x, self.out);
+        row.vectors &= size_of::<[T; V]>() <= size_of::<Words>();
         let warp = thread::thread_idx_x() as usize / 32;
-        let warps = in_row as usize * (THREADS / 32) + warp;
+        let warps = in_row as usize * (WORKERS / 32) + warp;
         let start = row.first::<V>() + warps * (32 * V * U);
         Tile {
             in_row,
@@ -199,25 +237,36 @@ impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
         }
     }
 
-    /// This lane's elements of the tile; those that are not the row's are zeros.
+    /// This lane's vectors of a whole tile, without a branch between the loads, so that all are in flight at once; zeros for
+    /// another tile.
     #[inline(always)]
-    fn load<const V: usize, const U: usize>(&self, tile: Tile) -> [[T; V]; U] {
-        if tile.window.whole {
-            // All loads without a branch between them, so that all are in flight at once.
-            // SAFETY: the whole tile is the row's, and aligned.
-            core::array::from_fn(|u| unsafe { self.x.load_vec_unchecked::<V>(tile.start + at::<V>(u) as usize) })
-        } else {
-            core::array::from_fn(|u| tile.window.load(self.x, tile.start, at::<V>(u)))
+    fn load<const V: usize, const U: usize>(&self, number: u32) -> [Words; U] {
+        let tile = self.tile::<V, U>(number);
+        if !tile.window.whole {
+            return [Words::default(); U];
         }
+        core::array::from_fn(|u| {
+            // SAFETY: the whole tile is the row's, and aligned.
+            words(unsafe { self.x.load_vec_unchecked::<V>(tile.start + at::<V>(u) as usize) })
+        })
     }
 }
 
-/// A tile whose total is published, but whose results are not written yet.
-#[derive(Clone, Copy)]
-struct Pending<A> {
-    number: u32,
-    tile: Tile,
-    scanned: Scanned<A>,
+/// A vector of at most 16 bytes, in the registers that it is loaded to: as an array, each element would have one of its own.
+type Words = [u32; 4];
+
+#[inline(always)]
+fn words<T: Pod, const V: usize>(vector: [T; V]) -> Words {
+    let mut words = Words::default();
+    bytemuck::bytes_of_mut(&mut words)[..size_of::<[T; V]>()].copy_from_slice(bytemuck::cast_slice(&vector));
+    words
+}
+
+#[inline(always)]
+fn vector<T: Pod, const V: usize>(words: Words) -> [T; V] {
+    let mut vector = [T::zeroed(); V];
+    bytemuck::cast_slice_mut(&mut vector).copy_from_slice(&bytemuck::bytes_of(&words)[..size_of::<[T; V]>()]);
+    vector
 }
 
 #[inline(always)]
@@ -228,7 +277,7 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     state: SliceMut<'_, u64>,
     out: SliceMut<'_, Op::Output>,
 ) {
-    let of_row = Ord::max(tiles(x.len(), n, V, THREADS * V * U) as u32, 1);
+    let of_row = Ord::max(tiles(x.len(), n, V, WORKERS * V * U) as u32, 1);
     let rows = if n == x.len() { 1 } else { x.len() / Ord::max(n, 1) };
     let tiles = Tiles {
         x,
@@ -238,163 +287,331 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
         count: rows as u32 * of_row,
     };
     let states = States::<Op::Acc>::new(state);
-    let Some(parked) = Parked::<Op::Acc, V, U>::new() else {
+    let Some(parked) = Parked::<T, Op::Acc, V, U>::new() else {
         return;
     };
-    let tickets = shared_array![u32; 1];
-    let t = thread::thread_idx_x();
-    let mut number = states.ticket();
-    let mut has_tile = number < tiles.count;
-    if !has_tile {
-        return;
+    let shared = Exchange::<Op::Acc>::new();
+    let is_tile = |number: u32| number < tiles.count;
+    // The tiles that the block has on their way: loaded, published, and with a known prefix.
+    let (mut current, mut published, mut known) = (states.ticket(), NONE, NONE);
+    let (mut upcoming, mut published_total) = (NONE, Op::identity());
+    let looks_back = thread::thread_idx_x() as usize >= WORKERS;
+    let mut loaded = [Words::default(); U];
+    if !looks_back {
+        loaded = tiles.load::<V, U>(current);
     }
-    let mut tile = tiles.tile::<V, U>(number);
-    let mut loaded = tiles.load::<V, U>(tile);
-    let mut pending = Pending {
-        number,
-        tile,
-        scanned: Scanned {
-            before: Op::identity(),
-            total: Op::identity(),
-        },
-    };
-    let (mut is_pending, mut slot) = (false, 0);
-    loop {
-        let (before, was_pending) = (pending, is_pending);
-        is_pending = has_tile;
-        if has_tile {
-            // Arrives while the warps scan.
-            let next = if t == 0 { states.take_ticket() } else { 0 };
-            let values: [[Op::Acc; V]; U] = core::array::from_fn(|u| {
-                let i = at::<V>(u);
-                tile.window
-                    .lift::<T, Op, V>(loaded[u], i, tile.index.wrapping_add(i as u64))
-            });
-            let (before, warp_total) = scan_warp(&values, Op::identity(), Op::combine);
-            if t == 0 {
-                tickets.set(0, next);
+    let mut side = 0;
+    while is_tile(current) || is_tile(published) || is_tile(known) {
+        let slot = parked.slot(side);
+        let mut before = [Op::identity(); U];
+        if looks_back {
+            if is_tile(current) && warp::lane_id() == 0 {
+                shared.tickets.set(side, states.take_ticket());
             }
-            let scanned = block::exclusive_scan_warps::<_, THREADS>(warp_total, Op::identity(), Op::combine);
-            if t == 0 {
-                let flag = if tile.in_row == 0 { PREFIX } else { AGGREGATE };
-                states.publish(number as usize, flag, scanned.total);
-            }
-            pending = Pending { number, tile, scanned };
-            for u in 0..U {
-                parked.set(slot, u, fold(before[u], values[u], Op::combine, exclusive != 0));
-            }
-            number = tickets.get(0);
-            has_tile = number < tiles.count;
-            if has_tile {
-                tile = tiles.tile::<V, U>(number);
-                loaded = tiles.load::<V, U>(tile);
-            }
+        } else if is_tile(current) {
+            let tile = tiles.tile::<V, U>(current);
+            let totals = if tile.window.whole {
+                tile.totals_whole::<T, Op, V, U>(loaded)
+            } else {
+                tile.totals_part::<T, Op, V, U>(x)
+            };
+            let (in_warp, warp_total) = scan_warp(totals, Op::identity(), Op::combine);
+            before = in_warp;
+            shared.set_warp(side, warp_total);
         }
-        // The tile before, if there is room for two: by now, the tiles before it are published too, as a rule.
-        let (finish, this) = if parked.has_two() {
-            slot = 1 - slot;
-            (was_pending, before)
+        thread::sync_threads();
+        let scanned = shared.scan_warps(side, Op::identity(), Op::combine);
+        if is_tile(current) {
+            upcoming = shared.tickets.get(side);
+        }
+        // With room for one tile only, the next one waits until the last one is written.
+        let has_room = parked.has_two || !(is_tile(current) || is_tile(published));
+        let next = if has_room {
+            core::mem::replace(&mut upcoming, NONE)
         } else {
-            (is_pending, pending)
+            NONE
         };
-        let prefix = if finish && t < 32 {
-            states.prefix::<T, Op>(this.number as usize, this.tile.in_row as usize, this.scanned.total)
+        if looks_back {
+            if is_tile(current) && warp::lane_id() == 0 {
+                let is_first = tiles.place(current).1 == 0;
+                states.publish(
+                    current as usize,
+                    if is_first { PREFIX } else { AGGREGATE },
+                    scanned.total,
+                );
+            }
+            if is_tile(published) {
+                let in_row = tiles.place(published).1;
+                let prefix = states.prefix::<T, Op>(published as usize, in_row as usize, published_total);
+                shared.set_prefix(1 - side, prefix);
+            }
+            published_total = scanned.total;
         } else {
-            Op::identity()
-        };
-        let prefix = parked.broadcast(slot, prefix);
-        if finish {
-            let before = Op::combine(prefix, this.scanned.before);
-            for u in 0..U {
-                let i = at::<V>(u);
-                let index = this.tile.index.wrapping_add(i as u64);
-                let values = parked.get(slot, u);
-                let results: [Op::Output; V] = core::array::from_fn(|k| {
-                    let count = index.wrapping_add(k as u64 + u64::from(exclusive == 0));
-                    Op::finish(Op::combine(before, values[k]), count)
-                });
-                this.tile.window.store(out, this.tile.start, i, results);
+            if is_tile(known) {
+                parked.store::<Op>(
+                    slot,
+                    tiles.tile::<V, U>(known),
+                    shared.prefix(side),
+                    exclusive != 0,
+                    out,
+                );
+            }
+            if is_tile(current) {
+                let before = before.map(|before| Op::combine(scanned.before, before));
+                parked.set(slot, tiles.tile::<V, U>(current), before, loaded, x);
+            }
+            if is_tile(next) {
+                loaded = tiles.load::<V, U>(next);
             }
         }
-        let is_left = has_tile || (is_pending && parked.has_two());
-        if !is_left {
-            return;
-        }
+        (known, published, current) = (published, current, next);
+        side = 1 - side;
     }
 }
 
-/// Values of one or two tiles, `U` vectors of `V` for each thread, which wait in shared memory for what stands before them.
-/// Each thread has its own.
-#[derive(Clone, Copy)]
-struct Parked<A, const V: usize, const U: usize> {
-    values: Shared<A>,
-    prefixes: Shared<[u64; MAX_VALUE / 8]>,
-}
-
-impl<A: Pod, const V: usize, const U: usize> Parked<A, V, U> {
-    /// The values of a tile.
-    const TILE: usize = THREADS * V * U;
-
-    /// `None` if the launch has not given the shared memory for one tile.
+impl Tile {
+    /// The number in its row of the first element of this lane's vector `u`.
     #[inline(always)]
-    fn new() -> Option<Self> {
-        let values = cuda_std::shared::dynamic::<A>();
-        (values.len() >= Self::TILE && thread::block_dim_x() as usize == THREADS).then_some(Self {
-            values,
-            prefixes: shared_array![[u64; MAX_VALUE / 8]; 2],
+    fn index<const V: usize>(self, u: usize) -> u64 {
+        self.index.wrapping_add(u64::from(at::<V>(u)))
+    }
+
+    /// The total of each of this lane's vectors, of a whole tile that is loaded.
+    #[inline(always)]
+    fn totals_whole<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(self, loaded: [Words; U]) -> [Op::Acc; U] {
+        core::array::from_fn(|u| {
+            let vector = vector(loaded[u].map(hint::opaque));
+            total(lift::<T, Op, V>(vector, self.index::<V>(u)), Op::combine)
         })
     }
 
-    /// Whether there is room for two tiles, in slots 0 and 1.
+    /// [`totals_whole`](Self::totals_whole) of another tile, whose elements are looked at one by one.
     #[inline(always)]
-    fn has_two(self) -> bool {
-        self.values.len() >= 2 * Self::TILE
+    fn totals_part<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(self, x: &[T]) -> [Op::Acc; U] {
+        let mut totals = [Op::identity(); U];
+        for u in 0..U {
+            let vector: [T; V] = self.window.load(x, self.start, at::<V>(u));
+            let values = self.window.lift::<T, Op, V>(vector, at::<V>(u), self.index::<V>(u));
+            let of_u = total(values, Op::combine);
+            // Registers have no numbers: each is asked whether it is meant.
+            totals = core::array::from_fn(|v| if v == u { of_u } else { totals[v] });
+        }
+        totals
+    }
+}
+
+/// The values of a vector whose first element has the number `index` in its row.
+#[inline(always)]
+fn lift<T: Pod, Op: ReduceOp<T>, const V: usize>(vector: [T; V], index: u64) -> [Op::Acc; V] {
+    core::array::from_fn(|k| Op::lift(vector[k], index.wrapping_add(k as u64)))
+}
+
+/// One or two tiles, `U` vectors of `V` elements for each thread and what stands before each in the tile, which wait in
+/// shared memory for what stands before the tile. Each thread has its own.
+#[derive(Clone, Copy)]
+struct Parked<T, A, const V: usize, const U: usize> {
+    before: Shared<A>,
+    elements: Shared<T>,
+    /// Whether there is room for two tiles, in slots 0 and 1.
+    has_two: bool,
+}
+
+impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
+    /// `None` if the launch has not given the shared memory for one tile.
+    #[inline(always)]
+    fn new() -> Option<Self> {
+        let bytes = cuda_std::shared::dynamic::<u8>().len();
+        let tile = Self::first_element(1) * size_of::<T>() + WORKERS * U * V * size_of::<T>();
+        (bytes >= tile && thread::block_dim_x() as usize == THREADS).then_some(Self {
+            before: cuda_std::shared::dynamic(),
+            elements: cuda_std::shared::dynamic(),
+            has_two: bytes >= 2 * tile,
+        })
     }
 
-    /// Where vector `u` of this thread lies.
+    /// The slot of the tiles on `side` 0 or 1.
+    #[inline(always)]
+    fn slot(self, side: usize) -> usize {
+        if self.has_two { side } else { 0 }
+    }
+
+    /// The number of the first element, when `slots` tiles' values stand before it.
+    #[inline(always)]
+    fn first_element(slots: usize) -> usize {
+        (slots * WORKERS * U * size_of::<A>()).div_ceil(size_of::<T>())
+    }
+
+    /// The number of this thread's vector `u`.
     #[inline(always)]
     fn at(slot: usize, u: usize) -> usize {
-        ((slot * U + u) * THREADS + thread::thread_idx_x() as usize) * V
+        (slot * U + u) * WORKERS + thread::thread_idx_x() as usize
     }
 
     #[inline(always)]
-    fn set(self, slot: usize, u: usize, values: [A; V]) {
-        if size_of::<[A; V]>().is_power_of_two() {
-            // SAFETY: within the tile of a slot that there is, and a multiple of the vector's size.
-            unsafe { self.values.set_vec_unchecked(Self::at(slot, u), values) };
+    fn element(self, slot: usize, u: usize) -> usize {
+        Self::first_element(if self.has_two { 2 } else { 1 }) + Self::at(slot, u) * V
+    }
+
+    /// Parks a tile: what stands before each vector, and the vectors, loaded if it is whole.
+    #[inline(always)]
+    fn set(self, slot: usize, tile: Tile, before: [A; U], loaded: [Words; U], x: &[T]) {
+        for u in 0..U {
+            // SAFETY: of a slot that there is.
+            unsafe { self.before.set_unchecked(Self::at(slot, u), before[u]) };
+        }
+        if tile.window.whole {
+            for u in 0..U {
+                // SAFETY: of a slot that there is, and a multiple of a vector, since these may be accessed.
+                unsafe {
+                    self.elements
+                        .set_vec_unchecked(self.element(slot, u), vector::<T, V>(loaded[u]))
+                };
+            }
         } else {
+            self.set_part(slot, tile, x);
+        }
+    }
+
+    #[inline(always)]
+    fn get_before(self, slot: usize, u: usize) -> A {
+        // SAFETY: of a slot that there is.
+        unsafe { self.before.get_unchecked(Self::at(slot, u)) }
+    }
+
+    /// Parks what there is of a tile that is not whole, element by element.
+    #[inline(always)]
+    fn set_part(self, slot: usize, tile: Tile, x: &[T]) {
+        for u in 0..U {
+            let vector: [T; V] = tile.window.load(x, tile.start, at::<V>(u));
             for k in 0..V {
-                // SAFETY: as above.
-                unsafe { self.values.set_unchecked(Self::at(slot, u) + k, values[k]) };
+                // SAFETY: of a slot that there is.
+                unsafe { self.elements.set_unchecked(self.element(slot, u) + k, vector[k]) };
             }
         }
     }
 
+    /// Writes the results of a tile, before which `prefix` stands.
     #[inline(always)]
-    fn get(self, slot: usize, u: usize) -> [A; V] {
-        if size_of::<[A; V]>().is_power_of_two() {
-            // SAFETY: as in `set`.
-            return unsafe { self.values.get_vec_unchecked(Self::at(slot, u)) };
+    fn store<Op: ReduceOp<T, Acc = A>>(
+        self,
+        slot: usize,
+        tile: Tile,
+        prefix: A,
+        exclusive: bool,
+        out: SliceMut<'_, Op::Output>,
+    ) {
+        // Twice, so that it need not be asked for each element.
+        if !tile.window.whole {
+            self.store_part::<Op>(slot, tile, prefix, exclusive, out);
+        } else if exclusive {
+            self.store_whole::<Op>(slot, tile, prefix, true, out);
+        } else {
+            self.store_whole::<Op>(slot, tile, prefix, false, out);
         }
-        // SAFETY: as in `set`.
-        core::array::from_fn(|k| unsafe { self.values.get_unchecked(Self::at(slot, u) + k) })
     }
 
-    /// The `prefix` of thread 0, for all threads, which wait for one another. Between two calls for one slot, they do so
-    /// once more, so that none finds the next prefix.
+    /// [`store`](Self::store) of a whole tile.
     #[inline(always)]
-    fn broadcast(self, slot: usize, prefix: A) -> A {
-        let prefixes = self.prefixes;
-        if thread::thread_idx_x() == 0 {
-            let mut words = [0; MAX_VALUE / 8];
-            bytemuck::bytes_of_mut(&mut words)[..size_of::<A>()].copy_from_slice(bytemuck::bytes_of(&prefix));
-            prefixes.set(slot, words);
+    fn store_whole<Op: ReduceOp<T, Acc = A>>(
+        self,
+        slot: usize,
+        tile: Tile,
+        prefix: A,
+        exclusive: bool,
+        out: SliceMut<'_, Op::Output>,
+    ) {
+        for u in 0..U {
+            // SAFETY: as in `set`.
+            let vector = unsafe { self.elements.get_vec_unchecked(self.element(slot, u)) };
+            let index = tile.index::<V>(u);
+            let before = Op::combine(prefix, self.get_before(slot, u));
+            let results = results::<T, Op, V>(before, lift::<T, Op, V>(vector, index), index, exclusive);
+            // SAFETY: the whole tile is the row's, which is within the output, and aligned.
+            unsafe { out.set_vec_unchecked::<V>(tile.start + at::<V>(u) as usize, results) };
         }
-        thread::sync_threads();
-        let words = prefixes.get(slot);
-        let mut prefix = A::zeroed();
-        bytemuck::bytes_of_mut(&mut prefix).copy_from_slice(&bytemuck::bytes_of(&words)[..size_of::<A>()]);
-        prefix
+    }
+
+    /// [`store`](Self::store) of a tile that is not whole, element by element.
+    #[inline(always)]
+    fn store_part<Op: ReduceOp<T, Acc = A>>(
+        self,
+        slot: usize,
+        tile: Tile,
+        prefix: A,
+        exclusive: bool,
+        out: SliceMut<'_, Op::Output>,
+    ) {
+        for u in 0..U {
+            let i = at::<V>(u);
+            // SAFETY: of a slot that there is.
+            let vector = core::array::from_fn(|k| unsafe { self.elements.get_unchecked(self.element(slot, u) + k) });
+            let index = tile.index::<V>(u);
+            let before = Op::combine(prefix, self.get_before(slot, u));
+            let values = tile.window.lift::<T, Op, V>(vector, i, index);
+            let results = results::<T, Op, V>(before, values, index, exclusive);
+            tile.window.store(out, tile.start, i, results);
+        }
+    }
+}
+
+/// What the warps of a block tell one another, on two sides in turn: between two uses of one side, all threads wait for one
+/// another.
+#[derive(Clone, Copy)]
+struct Exchange<A> {
+    warps: Shared<A>,
+    prefixes: Shared<A>,
+    tickets: Shared<u32>,
+}
+
+impl<A: Pod> Exchange<A> {
+    const WARPS: usize = WORKERS / 32;
+
+    #[inline(always)]
+    fn new() -> Self {
+        Self {
+            warps: shared_array![[u64; MAX_VALUE / 8]; 2 * (WORKERS / 32)].cast(),
+            prefixes: shared_array![[u64; MAX_VALUE / 8]; 2].cast(),
+            tickets: shared_array![u32; 2],
+        }
+    }
+
+    /// Tells the total of this warp's part of a tile.
+    #[inline(always)]
+    fn set_warp(self, side: usize, total: A) {
+        if warp::lane_id() == 0 {
+            let warp = thread::thread_idx_x() as usize / 32;
+            // SAFETY: there are 2 sides, and WARPS warps.
+            unsafe { self.warps.set_unchecked(side * Self::WARPS + warp, total) };
+        }
+    }
+
+    /// What stands before this warp's part of the tile, and the tile's total.
+    #[inline(always)]
+    fn scan_warps(self, side: usize, identity: A, combine: impl Fn(A, A) -> A) -> Scanned<A> {
+        let (mut before, mut total) = (identity, identity);
+        for warp in 0..Self::WARPS {
+            if warp == thread::thread_idx_x() as usize / 32 {
+                before = total;
+            }
+            // SAFETY: as in `set_warp`.
+            total = combine(total, unsafe { self.warps.get_unchecked(side * Self::WARPS + warp) });
+        }
+        Scanned { before, total }
+    }
+
+    /// Tells what stands before a tile.
+    #[inline(always)]
+    fn set_prefix(self, side: usize, prefix: A) {
+        if warp::lane_id() == 0 {
+            // SAFETY: there are 2 sides.
+            unsafe { self.prefixes.set_unchecked(side, prefix) };
+        }
+    }
+
+    #[inline(always)]
+    fn prefix(self, side: usize) -> A {
+        // SAFETY: there are 2 sides.
+        unsafe { self.prefixes.get_unchecked(side) }
     }
 }
 
@@ -449,49 +666,81 @@ impl<'a, A: Pod> States<'a, A> {
         shared.get(0)
     }
 
-    /// What stands before the tile in its row, combined; publishes the tile's prefix then, if there is more in the row
-    /// before it than `total`, its aggregate, says. Called by all lanes of one warp.
+    /// What stands before `tile` in its row; publishes the tile's prefix then, with the tile's own `total`, if it is one of
+    /// those that do. Called by all lanes of one warp.
     #[inline(always)]
     fn prefix<T, Op: ReduceOp<T, Acc = A>>(self, tile: usize, in_row: usize, total: A) -> A {
         if in_row == 0 {
             return Op::identity();
         }
-        let prefix = self.look_back::<T, Op>(tile, tile - in_row);
-        if warp::lane_id() == 0 {
+        let first_of_row = tile - in_row;
+        // As many on their way at once as are not prefixes yet, as a rule.
+        let looked: [(u32, A); LOOKS] =
+            core::array::from_fn(|w| self.before::<T, Op>(tile, first_of_row, 32 * (w + 1)));
+        let (mut prefix, mut end, mut flag) = (Op::identity(), tile, AGGREGATE);
+        for w in 0..LOOKS {
+            if flag == AGGREGATE {
+                let value;
+                (flag, value) = Self::window::<T, Op>(looked[w]);
+                if flag != INVALID {
+                    prefix = Op::combine(warp::shuffle(warp::FULL_MASK, value, 31), prefix);
+                    end -= 32;
+                }
+            }
+        }
+        if flag != PREFIX {
+            prefix = Op::combine(self.look_back::<T, Op>(end, first_of_row), prefix);
+        }
+        if in_row % PREFIX_EVERY == PREFIX_EVERY - 1 && warp::lane_id() == 0 {
             self.publish(tile, PREFIX, Op::combine(prefix, total));
         }
         prefix
     }
 
-    /// Combines tiles `first_of_row .. tile`. Called by all lanes of one warp, of which lane 31 looks at the last of 32 tiles.
+    /// Combines tiles `first_of_row .. tile`, 32 at a time, until one is a prefix. Called by all lanes of one warp.
     #[inline(always)]
     fn look_back<T, Op: ReduceOp<T, Acc = A>>(self, tile: usize, first_of_row: usize) -> A {
-        let lane = warp::lane_id();
         let mut prefix = Op::identity();
         let mut end = tile;
         loop {
-            // More by 32 than the tile that this lane looks at, which may be one before the row, where all is known.
-            let shifted = end + lane as usize;
-            let (flag, value) = if shifted >= first_of_row + 32 {
-                self.value(shifted - 32)
-            } else {
-                (PREFIX, Op::identity())
-            };
-            let invalid = warp::ballot(warp::FULL_MASK, flag == INVALID);
-            let prefixes = warp::ballot(warp::FULL_MASK, flag == PREFIX);
-            let nearest = if prefixes == 0 { 0 } else { prefixes.ilog2() };
-            if invalid >> nearest != 0 {
+            let (flag, value) = Self::window::<T, Op>(self.before::<T, Op>(end, first_of_row, 32));
+            if flag == INVALID {
                 thread::nanosleep(PAUSE);
                 continue;
             }
-            let value = if lane >= nearest { value } else { Op::identity() };
-            let window = warp::shuffle(warp::FULL_MASK, warp::inclusive_scan(value, Op::combine), 31);
-            prefix = Op::combine(window, prefix);
-            if prefixes != 0 {
+            prefix = Op::combine(warp::shuffle(warp::FULL_MASK, value, 31), prefix);
+            if flag == PREFIX {
                 return prefix;
             }
             end -= 32;
         }
+    }
+
+    /// The state of tile `end - back + lane`; before the row, all is known, and nothing.
+    #[inline(always)]
+    fn before<T, Op: ReduceOp<T, Acc = A>>(self, end: usize, first_of_row: usize, back: usize) -> (u32, A) {
+        let shifted = end + warp::lane_id() as usize;
+        if shifted >= first_of_row + back {
+            self.value(shifted - back)
+        } else {
+            (PREFIX, Op::identity())
+        }
+    }
+
+    /// What the states of 32 tiles, one for each lane, say together: from the nearest prefix on, combined, in lane 31; or
+    /// all of them, an aggregate, where there is none; or that one of those is still invalid.
+    #[inline(always)]
+    fn window<T, Op: ReduceOp<T, Acc = A>>((flag, value): (u32, A)) -> (u32, A) {
+        let invalid = warp::ballot(warp::FULL_MASK, flag == INVALID);
+        let prefixes = warp::ballot(warp::FULL_MASK, flag == PREFIX);
+        let nearest = if prefixes == 0 { 0 } else { prefixes.ilog2() };
+        if invalid >> nearest != 0 {
+            return (INVALID, Op::identity());
+        }
+        let is_counted = warp::lane_id() >= nearest;
+        let value = if is_counted { value } else { Op::identity() };
+        let flag = if prefixes == 0 { AGGREGATE } else { PREFIX };
+        (flag, warp::inclusive_scan(value, Op::combine))
     }
 
     /// What one thread does for a part of a column: publishes its total, looks at the states of the parts before it one by

@@ -216,20 +216,21 @@ fn load<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(x: &[T], row: R
     })
 }
 
-/// For each vector of this lane what stands before it in the warp's tile, combined, and the tile's total.
+/// The values of a vector, combined.
 #[inline(always)]
-fn scan_warp<A: Pod, const V: usize, const U: usize>(
-    values: &[[A; V]; U],
-    identity: A,
-    combine: impl Fn(A, A) -> A + Copy,
-) -> ([A; U], A) {
-    let inclusive: [A; U] = core::array::from_fn(|u| {
-        let mut total = values[u][0];
-        for k in 1..V {
-            total = combine(total, values[u][k]);
-        }
-        warp::inclusive_scan(total, combine)
-    });
+fn total<A: Pod, const V: usize>(values: [A; V], combine: impl Fn(A, A) -> A) -> A {
+    let mut total = values[0];
+    for k in 1..V {
+        total = combine(total, values[k]);
+    }
+    total
+}
+
+/// For each vector of this lane, whose totals are given, what stands before it in the warp's tile, combined, and the tile's
+/// total.
+#[inline(always)]
+fn scan_warp<A: Pod, const U: usize>(totals: [A; U], identity: A, combine: impl Fn(A, A) -> A + Copy) -> ([A; U], A) {
+    let inclusive = totals.map(|total| warp::inclusive_scan(total, combine));
     let mut carry = identity;
     let before = core::array::from_fn(|u| {
         let below = warp::shuffle_up(warp::FULL_MASK, inclusive[u], 1);
@@ -243,17 +244,6 @@ fn scan_warp<A: Pod, const V: usize, const U: usize>(
         before
     });
     (before, carry)
-}
-
-/// The values of a vector before which `before` stands, each combined with all before it; without itself, if `exclusive`.
-#[inline(always)]
-fn fold<A: Pod, const V: usize>(before: A, values: [A; V], combine: impl Fn(A, A) -> A, exclusive: bool) -> [A; V] {
-    let mut acc = before;
-    core::array::from_fn(|k| {
-        let before = acc;
-        acc = combine(acc, values[k]);
-        if exclusive { before } else { acc }
-    })
 }
 
 /// The results for one vector, before which stands `before`, and whose first element is number `index` of its row.

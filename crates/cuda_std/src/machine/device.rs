@@ -153,6 +153,16 @@ pub fn nanosleep(nanoseconds: u32) {
 }
 
 #[inline(always)]
+pub fn opaque(value: u32) -> u32 {
+    let same;
+    // SAFETY: copies a register.
+    unsafe {
+        asm!("mov.b32 {0}, {1};", out(reg32) same, in(reg32) value, options(pure, nomem, nostack, preserves_flags))
+    };
+    same
+}
+
+#[inline(always)]
 pub fn fence_block() {
     // SAFETY: a fence.
     unsafe { membar_cta() };

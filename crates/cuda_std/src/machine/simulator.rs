@@ -65,6 +65,10 @@ pub fn nanosleep(_nanoseconds: u32) {
     cuda_sim::yield_now();
 }
 
+pub fn opaque(value: u32) -> u32 {
+    value
+}
+
 pub fn fence_block() {
     core::sync::atomic::fence(Ordering::SeqCst);
 }
