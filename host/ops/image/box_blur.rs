@@ -237,9 +237,10 @@ impl DeviceArray<u8, Ix3> {
 /// The most blocks of a grid along y.
 const MAX_GRID_Y: usize = 65_535;
 
-/// The most rows of a strip, unless the picture is too tall for that: beyond, it makes no difference that the first and the
-/// last are read by two threads.
+/// The most rows of a strip, unless the picture is too tall for that: beyond, it makes no difference that the rows above the
+/// first and below the last are read by two threads. Where rows are not aligned, reading takes more.
 const MAX_ROWS: usize = 8;
+const MAX_SHIFTED_ROWS: usize = 16;
 
 /// Launches kernel `A` if its accesses are aligned, and `U` otherwise.
 fn launch_3x3<U, A>(picture: &DeviceArray<u8, Ix3>, out: &mut DeviceArray<u8, Ix3>) -> Result<()>
@@ -248,23 +249,29 @@ where
     A: SafeKernel<Params = (&'static [u8], usize, usize, SliceMut<'static, u8>)>,
 {
     let (height, width, channels) = (picture.shape()[0], picture.shape()[1], picture.shape()[2]);
+    let is_aligned = |address: u64| address.is_multiple_of(STRIP as u64);
+    let addresses = [picture.buffer().address(), out.buffer().address()];
+    let is_aligned = (width * channels).is_multiple_of(STRIP) && addresses.into_iter().all(is_aligned);
+    let (strips_per_block, max_rows) = if is_aligned {
+        (box_3x3::THREADS, MAX_ROWS)
+    } else {
+        (box_3x3::SHIFTED_STRIPS, MAX_SHIFTED_ROWS)
+    };
     let strips = (width * channels).div_ceil(STRIP);
     let properties = picture.stream().backend().properties();
     let threads = properties.multiprocessors as usize * properties.max_threads_per_multiprocessor as usize;
     // Short strips where the picture is too small for threads everywhere.
     let rows = (strips * height / threads)
-        .clamp(1, MAX_ROWS)
+        .clamp(1, max_rows)
         .max(height.div_ceil(MAX_GRID_Y));
     let config = LaunchConfig::new(
         (
-            u32::try_from(strips.div_ceil(box_3x3::THREADS)).unwrap_or(u32::MAX),
+            u32::try_from(strips.div_ceil(strips_per_block)).unwrap_or(u32::MAX),
             height.div_ceil(rows) as u32,
         ),
         box_3x3::THREADS as u32,
     );
-    let is_aligned = |address: u64| address.is_multiple_of(STRIP as u64);
-    let addresses = [picture.buffer().address(), out.buffer().address()];
-    if (width * channels).is_multiple_of(STRIP) && addresses.into_iter().all(is_aligned) {
+    if is_aligned {
         picture.stream().launch::<A>(&config, (picture, width, rows, out))
     } else {
         picture.stream().launch::<U>(&config, (picture, width, rows, out))

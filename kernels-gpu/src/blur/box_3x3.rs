@@ -20,8 +20,10 @@ use cuda_std::warp::{FULL_MASK, WARP_SIZE};
 /// Threads of a block.
 pub const THREADS: usize = 128;
 
-/// Blocks that ptxas makes room for on a multiprocessor.
-const BLOCKS: usize = 6;
+/// Blocks that ptxas makes room for on a multiprocessor: as many as it does without keeping registers in memory.
+const fn blocks(align: usize) -> usize {
+    if align == 1 { 5 } else { 7 }
+}
 
 /// Bytes of a word.
 const WORD: usize = 4;
@@ -53,7 +55,7 @@ const EVEN: u32 = 0x00ff_00ff;
 /// With `ALIGN` = [`STRIP`], the rows have a multiple of so many bytes, and both arrays are aligned to it; nothing is done
 /// otherwise. The block has strips [`THREADS`]` i` and after. With `ALIGN` = 1, they need not, and it has strips
 /// [`SHIFTED_STRIPS`]` i` and after.
-#[kernel(C = [1, 3, 4], ALIGN = [1, 16], max_threads = THREADS, min_blocks = BLOCKS)]
+#[kernel(C = [1, 3, 4], ALIGN = [1, 16], max_threads = THREADS, min_blocks = blocks(ALIGN))]
 pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
     pixels: &[u8],
     width: usize,
@@ -192,10 +194,10 @@ impl<const C: usize> Strip<'_, C> {
     /// Row `y`, which is [between](Self::is_between) others or aligned.
     #[inline(always)]
     fn inner_row<const ALIGNED: bool>(&self, y: usize) -> Row {
-        let at = y * self.pitch + self.x;
         if !ALIGNED {
-            return self.shifted_row(at);
+            return self.shifted_row(y);
         }
+        let at = y * self.pitch + self.x;
         // SAFETY (of both): the strip's bytes and those words beside it that are the row's; aligned.
         let word = |at: usize| u32::from_le_bytes(unsafe { self.pixels.load_vec_unchecked(at) });
         let left = if self.x > 0 { word(at - WORD) } else { 0 };
@@ -209,11 +211,12 @@ impl<const C: usize> Strip<'_, C> {
         [left, a, b, c, d, right]
     }
 
-    /// The row whose strip begins at `at`, wherever that is, between others: from the aligned words around.
+    /// Row `y`, wherever it begins, [between](Self::is_between) others: from the aligned words around the strip.
     #[inline(always)]
-    fn shifted_row(&self, at: usize) -> Row {
-        let shift = (self.pixels.as_ptr().addr() + at) % WORD;
-        let first = at - shift - WORD;
+    fn shifted_row(&self, y: usize) -> Row {
+        // That of the row's beginning, which is the same for all strips and so takes no register of every thread.
+        let shift = (self.pixels.as_ptr().addr() + y * self.pitch) % WORD;
+        let first = y * self.pitch + self.x - shift - WORD;
         // SAFETY: in bounds, since the row is between others, and aligned, since `shift` is subtracted.
         let word = |w: usize| u32::from_le_bytes(unsafe { self.pixels.load_vec_unchecked(first + w * WORD) });
         let words: [u32; WORDS + 3] = core::array::from_fn(word);
@@ -266,7 +269,7 @@ impl<const C: usize> Strip<'_, C> {
         let edge = sums.map(|sums| means(sums, if self.pitch == C { rows } else { 2 * rows }));
         core::array::from_fn(|w| {
             let mask = spread(self.edges >> (w * WORD));
-            inner[w] & !mask | edge[w] & mask
+            inner[w] ^ (inner[w] ^ edge[w]) & mask
         })
     }
 
@@ -283,20 +286,20 @@ impl<const C: usize> Strip<'_, C> {
     /// Sets the strip in row `y`, as far as it is the row's.
     #[inline(always)]
     fn store<const ALIGNED: bool>(&self, y: usize, blurred: [u32; WORDS]) {
-        let at = y * self.pitch + self.x;
         if ALIGNED {
             // SAFETY: the whole strip is the row's, and aligned.
-            unsafe { self.out.set_vec_unchecked(at, bytes(blurred)) };
+            unsafe { self.out.set_vec_unchecked(y * self.pitch + self.x, bytes(blurred)) };
         } else {
-            self.store_shifted(at, blurred);
+            self.store_shifted(y, blurred);
         }
     }
 
-    /// Sets the aligned strip of memory that begins in the strip at `at`, and what is before the row's first. All lanes of
+    /// Sets the aligned strip of memory that begins in this one's row `y`, and what is before the row's first. All lanes of
     /// a warp call it together, for strips side by side.
     #[inline(always)]
-    fn store_shifted(&self, at: usize, blurred: [u32; WORDS]) {
-        let shift = (self.out.as_ptr().addr() + at).wrapping_neg() % STRIP;
+    fn store_shifted(&self, y: usize, blurred: [u32; WORDS]) {
+        let shift = (self.out.as_ptr().addr() + y * self.pitch).wrapping_neg() % STRIP;
+        let at = y * self.pitch + self.x;
         let next = blurred.map(|word| warp::shuffle_down(FULL_MASK, word, 1));
         let aligned = strip_from(blurred, next, shift);
         if !self.is_stored {
