@@ -3,7 +3,7 @@
 
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
-use kernels_gpu::blur::box_3x3::{self, STRIP};
+use kernels_gpu::blur::box_3x3::{self, BATCH, STRIP};
 use kernels_gpu::blur::box_blur::{self as kernels, column_strip, row_strip};
 use kernels_gpu::blur::sums::{Bytes, Floats, Sums, WideWords, Words};
 use ndarray::{Dimension, Ix3};
@@ -239,8 +239,8 @@ const MAX_GRID_Y: usize = 65_535;
 
 /// The most rows of a strip, unless the picture is too tall for that: beyond, it makes no difference that the rows above the
 /// first and below the last are read by two threads. Where rows are not aligned, reading takes more.
-const MAX_ROWS: usize = 8;
-const MAX_SHIFTED_ROWS: usize = 16;
+const MAX_ROWS: usize = 12;
+const MAX_SHIFTED_ROWS: usize = 32;
 
 /// Launches kernel `A` if its accesses are aligned, and `U` otherwise.
 fn launch_3x3<U, A>(picture: &DeviceArray<u8, Ix3>, out: &mut DeviceArray<u8, Ix3>) -> Result<()>
@@ -260,10 +260,12 @@ where
     let strips = (width * channels).div_ceil(STRIP);
     let properties = picture.stream().backend().properties();
     let threads = properties.multiprocessors as usize * properties.max_threads_per_multiprocessor as usize;
-    // Short strips where the picture is too small for threads everywhere.
-    let rows = (strips * height / threads)
-        .clamp(1, max_rows)
-        .max(height.div_ceil(MAX_GRID_Y));
+    // Short strips where the picture is too small to give threads enough to do: a quarter of those that fit is enough.
+    let rows = match 4 * strips * height / threads {
+        0..2 => 2,
+        rows => Ord::min(rows.next_multiple_of(BATCH), max_rows),
+    };
+    let rows = Ord::max(rows, height.div_ceil(MAX_GRID_Y));
     let config = LaunchConfig::new(
         (
             u32::try_from(strips.div_ceil(strips_per_block)).unwrap_or(u32::MAX),

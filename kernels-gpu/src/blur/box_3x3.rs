@@ -20,9 +20,13 @@ use cuda_std::warp::{FULL_MASK, WARP_SIZE};
 /// Threads of a block.
 pub const THREADS: usize = 128;
 
-/// Blocks that ptxas makes room for on a multiprocessor: as many as it does without keeping registers in memory.
-const fn blocks(align: usize) -> usize {
-    if align == 1 { 5 } else { 7 }
+/// Blocks that ptxas makes room for on a multiprocessor: as many as it can without keeping registers in memory.
+const fn blocks(channels: usize, align: usize) -> usize {
+    match (channels, align) {
+        (_, 1) => 5,
+        (1, _) => 7,
+        _ => 6,
+    }
 }
 
 /// Bytes of a word.
@@ -36,7 +40,7 @@ pub const STRIP: usize = WORDS * WORD;
 
 /// Rows that a thread loads at once, before it adds them up. From 3 on, a row's numbers can stay in their registers while
 /// the two rows below are added.
-const BATCH: usize = 4;
+pub const BATCH: usize = 4;
 
 /// Lanes of a warp.
 const LANES: usize = WARP_SIZE as usize;
@@ -54,8 +58,8 @@ const EVEN: u32 = 0x00ff_00ff;
 ///
 /// With `ALIGN` = [`STRIP`], the rows have a multiple of so many bytes, and both arrays are aligned to it; nothing is done
 /// otherwise. The block has strips [`THREADS`]` i` and after. With `ALIGN` = 1, they need not, and it has strips
-/// [`SHIFTED_STRIPS`]` i` and after.
-#[kernel(C = [1, 3, 4], ALIGN = [1, 16], max_threads = THREADS, min_blocks = blocks(ALIGN))]
+/// [`SHIFTED_STRIPS`]` i` and after. Fastest for `rows` a multiple of [`BATCH`].
+#[kernel(C = [1, 3, 4], ALIGN = [1, 16], max_threads = THREADS, min_blocks = blocks(C, ALIGN))]
 pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
     pixels: &[u8],
     width: usize,
@@ -81,7 +85,10 @@ pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
     };
     if ALIGN == 1 {
         let x = (block * SHIFTED_STRIPS + thread - thread / LANES) * STRIP;
-        // Beyond the row a thread goes along, for the warp's shuffles.
+        if x >= pitch + thread % LANES * STRIP {
+            return;
+        }
+        // A thread beyond the row goes along if another of its warp is not, for the shuffles.
         let is_stored = x < pitch && thread % LANES < LANES - 1;
         strip(Ord::min(x, (pitch - 1) / STRIP * STRIP), is_stored).blur::<false>(first, end);
     } else if pitch.is_multiple_of(STRIP) && pixels.is_vec_aligned::<STRIP>() && out.is_vec_aligned::<STRIP>() {
@@ -153,8 +160,8 @@ impl<const C: usize> Strip<'_, C> {
             } else {
                 let below = numbers(self.row::<ALIGNED>(y + 1));
                 let rows = 1 + u32::from(y > 0) + u32::from(y + 1 < self.height);
-                let blurred = self.means(rows, self.sums([above, here, below]));
-                self.store::<ALIGNED>(y, self.with_alpha(blurred, here));
+                let blurred = self.means(rows, Self::sums([above, here, below]));
+                self.store::<ALIGNED>(y, Self::with_alpha(blurred, here));
                 (above, here) = (here, below);
                 y += 1;
             }
@@ -164,12 +171,12 @@ impl<const C: usize> Strip<'_, C> {
     /// Blurs the second of three rows, row `y`.
     #[inline(always)]
     fn blur_inner<const ALIGNED: bool>(&self, y: usize, rows: [Numbers; 3]) {
-        let sums = self.sums(rows);
+        let sums = Self::sums(rows);
         let mut blurred = sums.map(means_of_9);
         if self.edges != 0 {
             blurred = self.means(3, sums);
         }
-        self.store::<ALIGNED>(y, self.with_alpha(blurred, rows[1]));
+        self.store::<ALIGNED>(y, Self::with_alpha(blurred, rows[1]));
     }
 
     /// Whether all words of memory around a strip in row `y` are the picture's: it has rows above and below, with room for
@@ -250,7 +257,7 @@ impl<const C: usize> Strip<'_, C> {
 
     /// The sums around the strip's bytes: of three rows and, side by side, three pixels.
     #[inline(always)]
-    fn sums(&self, rows: [Numbers; 3]) -> [Halves; WORDS] {
+    fn sums(rows: [Numbers; 3]) -> [Halves; WORDS] {
         let columns: Numbers =
             core::array::from_fn(|w| core::array::from_fn(|i| rows[0][w][i] + rows[1][w][i] + rows[2][w][i]));
         core::array::from_fn(|w| {
@@ -275,7 +282,7 @@ impl<const C: usize> Strip<'_, C> {
 
     /// The blurred words, but of four channels the last as it is in the row.
     #[inline(always)]
-    fn with_alpha(&self, blurred: [u32; WORDS], row: Numbers) -> [u32; WORDS] {
+    fn with_alpha(blurred: [u32; WORDS], row: Numbers) -> [u32; WORDS] {
         if C == WORD {
             core::array::from_fn(|w| byte_perm(blurred[w], row[w + 1][1], 0x6210))
         } else {
