@@ -3,6 +3,7 @@
 
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
+use kernels_gpu::blur::border;
 use kernels_gpu::blur::box_3x3::{self, BATCH, STRIP};
 use kernels_gpu::blur::box_blur::{self as kernels, column_strip, row_strip};
 use kernels_gpu::blur::sums::{Bytes, Floats, Sums, WideWords, Words};
@@ -94,6 +95,9 @@ pub trait HasBoxBlur: Element {
 
 impl HasBoxBlur for u8 {
     fn launch_box_blur(call: Call<'_, Self>) -> Result<()> {
+        if call.radius == 1 && call.border.0 == border::MISSING {
+            return call.picture.box_blur_3x3_into(call.out);
+        }
         // A radius of 2^23, for which 32 bits do not do, takes a picture of as many rows and columns: 2^46 pixels.
         call.launch::<Bytes>()
     }
@@ -148,7 +152,8 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
     /// The picture blurred by a box: each pixel becomes the mean of the `2 radius + 1` rows and columns around it, where
     /// `border` says what lies beyond the edges; of four channels, the last (alpha) is kept. 1, 3 or 4 channels.
     ///
-    /// The time does not depend on the radius: a running sum along the rows, then one along the columns.
+    /// The time does not depend on the radius: a running sum along the rows, then one along the columns. A radius of 1 with
+    /// [`Border::Mean`] on `u8` is [`box_blur_3x3`](Self::box_blur_3x3), which takes one pass.
     ///
     /// * Integers: the real mean rounded to nearest, halves up, exactly.
     /// * `f32`: the mean of the numbers' sum in `f64`. Its distance to the real one is at most
