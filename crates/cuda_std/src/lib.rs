@@ -20,6 +20,7 @@
 //! | `float *out` | [`SliceMut`] |
 //! | `const float *x` that `out` may be | [`Slice`] |
 //! | `__half`, `__nv_bfloat16` | [`half`] |
+//! | `__byte_perm` | [`bits`] |
 //! | `expf`, `rsqrtf`, … | [`Float`] |
 //! | `printf`, `assert` | [`println!`](crate::println), `assert!` and `panic!` of Rust itself |
 //!
@@ -56,6 +57,7 @@
 extern crate self as cuda_std;
 
 pub mod atomic;
+pub mod bits;
 mod entry;
 pub mod fence;
 pub mod float;

@@ -164,7 +164,14 @@ fn entry(
     let words: Vec<String> = arguments.iter().map(word).collect();
     let name = [vec![kernel.to_string()], words].concat().join("_");
     let note = note(options, &name);
-    let (max_threads, min_blocks) = (options.max_threads.iter(), options.min_blocks.iter());
+    let bound = |bound: &Option<Expr>| {
+        let mut bound = bound.clone();
+        if let Some(bound) = &mut bound {
+            Concrete { names, arguments }.visit_expr_mut(bound);
+        }
+        bound.into_iter()
+    };
+    let (max_threads, min_blocks) = (bound(&options.max_threads), bound(&options.min_blocks));
     let safe = !matches!(function.sig.safety, syn::Safety::Unsafe(_));
     let (handle, function) = match arguments {
         [] => (quote!(#kernel), quote!(#kernel)),

@@ -39,6 +39,8 @@ mod shared;
 ///   registers. A constant expression. A launch with more threads is an error.
 /// * `min_blocks = N`: how many blocks shall fit on a multiprocessor at least, which bounds the registers.
 ///
+/// Both may name the function's constant parameters.
+///
 /// # Names
 ///
 /// The entry is called like the function and its type arguments (`halve_f32`), and so is its PTX module: each entry is a

@@ -3,7 +3,8 @@
 
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
-use kernels_gpu::blur::box_3x3::{self, STRIP};
+use kernels_gpu::blur::border;
+use kernels_gpu::blur::box_3x3::{self, BATCH, STRIP};
 use kernels_gpu::blur::box_blur::{self as kernels, column_strip, row_strip};
 use kernels_gpu::blur::sums::{Bytes, Floats, Sums, WideWords, Words};
 use ndarray::{Dimension, Ix3};
@@ -94,6 +95,9 @@ pub trait HasBoxBlur: Element {
 
 impl HasBoxBlur for u8 {
     fn launch_box_blur(call: Call<'_, Self>) -> Result<()> {
+        if call.radius == 1 && call.border.0 == border::MISSING {
+            return call.picture.box_blur_3x3_into(call.out);
+        }
         // A radius of 2^23, for which 32 bits do not do, takes a picture of as many rows and columns: 2^46 pixels.
         call.launch::<Bytes>()
     }
@@ -148,7 +152,8 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
     /// The picture blurred by a box: each pixel becomes the mean of the `2 radius + 1` rows and columns around it, where
     /// `border` says what lies beyond the edges; of four channels, the last (alpha) is kept. 1, 3 or 4 channels.
     ///
-    /// The time does not depend on the radius: a running sum along the rows, then one along the columns.
+    /// The time does not depend on the radius: a running sum along the rows, then one along the columns. A radius of 1 with
+    /// [`Border::Mean`] on `u8` is [`box_blur_3x3`](Self::box_blur_3x3), which takes one pass.
     ///
     /// * Integers: the real mean rounded to nearest, halves up, exactly.
     /// * `f32`: the mean of the numbers' sum in `f64`. Its distance to the real one is at most
@@ -237,9 +242,10 @@ impl DeviceArray<u8, Ix3> {
 /// The most blocks of a grid along y.
 const MAX_GRID_Y: usize = 65_535;
 
-/// The most rows of a strip, unless the picture is too tall for that: beyond, it makes no difference that the first and the
-/// last are read by two threads.
-const MAX_ROWS: usize = 8;
+/// The most rows of a strip, unless the picture is too tall for that: beyond, it makes no difference that the rows above the
+/// first and below the last are read by two threads. Where rows are not aligned, reading takes more.
+const MAX_ROWS: usize = 12;
+const MAX_SHIFTED_ROWS: usize = 32;
 
 /// Launches kernel `A` if its accesses are aligned, and `U` otherwise.
 fn launch_3x3<U, A>(picture: &DeviceArray<u8, Ix3>, out: &mut DeviceArray<u8, Ix3>) -> Result<()>
@@ -248,23 +254,31 @@ where
     A: SafeKernel<Params = (&'static [u8], usize, usize, SliceMut<'static, u8>)>,
 {
     let (height, width, channels) = (picture.shape()[0], picture.shape()[1], picture.shape()[2]);
+    let is_aligned = |address: u64| address.is_multiple_of(STRIP as u64);
+    let addresses = [picture.buffer().address(), out.buffer().address()];
+    let is_aligned = (width * channels).is_multiple_of(STRIP) && addresses.into_iter().all(is_aligned);
+    let (strips_per_block, max_rows) = if is_aligned {
+        (box_3x3::THREADS, MAX_ROWS)
+    } else {
+        (box_3x3::SHIFTED_STRIPS, MAX_SHIFTED_ROWS)
+    };
     let strips = (width * channels).div_ceil(STRIP);
     let properties = picture.stream().backend().properties();
     let threads = properties.multiprocessors as usize * properties.max_threads_per_multiprocessor as usize;
-    // Short strips where the picture is too small for threads everywhere.
-    let rows = (strips * height / threads)
-        .clamp(1, MAX_ROWS)
-        .max(height.div_ceil(MAX_GRID_Y));
+    // Short strips where the picture is too small to give threads enough to do: a quarter of those that fit is enough.
+    let rows = match 4 * strips * height / threads {
+        0..2 => 2,
+        rows => Ord::min(rows.next_multiple_of(BATCH), max_rows),
+    };
+    let rows = Ord::max(rows, height.div_ceil(MAX_GRID_Y));
     let config = LaunchConfig::new(
         (
-            u32::try_from(strips.div_ceil(box_3x3::THREADS)).unwrap_or(u32::MAX),
+            u32::try_from(strips.div_ceil(strips_per_block)).unwrap_or(u32::MAX),
             height.div_ceil(rows) as u32,
         ),
         box_3x3::THREADS as u32,
     );
-    let is_aligned = |address: u64| address.is_multiple_of(STRIP as u64);
-    let addresses = [picture.buffer().address(), out.buffer().address()];
-    if (width * channels).is_multiple_of(STRIP) && addresses.into_iter().all(is_aligned) {
+    if is_aligned {
         picture.stream().launch::<A>(&config, (picture, width, rows, out))
     } else {
         picture.stream().launch::<U>(&config, (picture, width, rows, out))

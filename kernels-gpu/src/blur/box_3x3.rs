@@ -5,17 +5,29 @@
 //! `2 C n` bytes moved for `n` pixels of `C` channels.
 //!
 //! A thread goes down a strip of the picture that is four *words* of 4 bytes wide. Of each row it loads its words and the
-//! two beside them (which are its neighbours', and come from the cache), and adds them up, shifted by a pixel to either
-//! side: two bytes to a register of 32 bits, so that the sums have room. Each row's sums serve for the three rows around
-//! it. A mean is a product with a reciprocal in units of 2^-16, whose third byte it is.
+//! two beside them (which are its neighbours', and come from the cache). Bytes become numbers of 16 bits, two to a
+//! register, so that sums have room: first the sums of three rows, then of three pixels side by side, which are in the
+//! registers already, or half of them in one and half in the next. A mean of nine is two multiplications for two sums.
+//!
+//! Where rows are no multiple of a strip, each begins at another place of the strips of memory. Words are then loaded from
+//! aligned addresses around and shifted into place; and what a thread stores is an aligned strip, of which it has one part
+//! and the next thread of the warp the other.
 
+use cuda_std::bits::byte_perm;
 use cuda_std::prelude::*;
+use cuda_std::warp::{FULL_MASK, WARP_SIZE};
 
-/// Threads of a block, side by side.
+/// Threads of a block.
 pub const THREADS: usize = 128;
 
-/// Blocks that ptxas makes room for on a multiprocessor.
-const BLOCKS: usize = 8;
+/// Blocks that ptxas makes room for on a multiprocessor: as many as it can without keeping registers in memory.
+const fn blocks(channels: usize, align: usize) -> usize {
+    match (channels, align) {
+        (_, 1) => 5,
+        (1, _) => 7,
+        _ => 6,
+    }
+}
 
 /// Bytes of a word.
 const WORD: usize = 4;
@@ -26,19 +38,28 @@ const WORDS: usize = 4;
 /// Bytes of a row that a thread treats.
 pub const STRIP: usize = WORDS * WORD;
 
-/// Rows that a thread loads before it adds them up.
-const UNROLL: usize = 1;
+/// Rows that a thread loads at once, before it adds them up. From 3 on, a row's numbers can stay in their registers while
+/// the two rows below are added.
+pub const BATCH: usize = 4;
+
+/// Lanes of a warp.
+const LANES: usize = WARP_SIZE as usize;
+
+/// Strips of a block where rows are not aligned: one less for each warp, whose last lane only has what the one before it
+/// stores.
+pub const SHIFTED_STRIPS: usize = THREADS - THREADS / LANES;
 
 /// The even bytes of a word, as two numbers of 16 bits.
 const EVEN: u32 = 0x00ff_00ff;
 
 /// Blurs a picture of `width` columns and `C` channels: gray, RGB or RGBA, whose alpha is kept as it is. `pixels` and
 /// `out` hold its rows one after another. A thread treats `rows` rows of [`STRIP`] bytes; block `(i, j)` of [`THREADS`]
-/// threads has strips [`THREADS`]` i` and after, and rows `rows j` and after.
+/// threads has rows `rows j` and after.
 ///
 /// With `ALIGN` = [`STRIP`], the rows have a multiple of so many bytes, and both arrays are aligned to it; nothing is done
-/// otherwise. With `ALIGN` = 1, they need not.
-#[kernel(C = [1, 3, 4], ALIGN = [1, 16], max_threads = THREADS, min_blocks = BLOCKS)]
+/// otherwise. The block has strips [`THREADS`]` i` and after. With `ALIGN` = 1, they need not, and it has strips
+/// [`SHIFTED_STRIPS`]` i` and after. Fastest for `rows` a multiple of [`BATCH`].
+#[kernel(C = [1, 3, 4], ALIGN = [1, 16], max_threads = THREADS, min_blocks = blocks(C, ALIGN))]
 pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
     pixels: &[u8],
     width: usize,
@@ -46,24 +67,35 @@ pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
     out: SliceMut<'_, u8>,
 ) {
     let pitch = width * C;
-    let x = (thread::block_idx_x() as usize * thread::block_dim_x() as usize + thread::thread_idx_x() as usize) * STRIP;
-    if x >= pitch {
+    if pitch == 0 {
         return;
     }
-    let strip = Strip::<C> {
+    let height = Ord::min(pixels.len(), out.len()) / pitch;
+    let first = thread::block_idx_y() as usize * rows;
+    let end = Ord::min(first + rows, height);
+    let (block, thread) = (thread::block_idx_x() as usize, thread::thread_idx_x() as usize);
+    let strip = |x: usize, is_stored: bool| Strip::<C> {
         pixels,
         out,
         pitch,
-        height: Ord::min(pixels.len(), out.len()) / pitch,
+        height,
         x,
         edges: edges::<C>(x, pitch),
+        is_stored,
     };
-    let first = thread::block_idx_y() as usize * rows;
-    let end = Ord::min(first + rows, strip.height);
     if ALIGN == 1 {
-        strip.blur::<false>(first, end);
+        let x = (block * SHIFTED_STRIPS + thread - thread / LANES) * STRIP;
+        if x >= pitch + thread % LANES * STRIP {
+            return;
+        }
+        // A thread beyond the row goes along if another of its warp is not, for the shuffles.
+        let is_stored = x < pitch && thread % LANES < LANES - 1;
+        strip(Ord::min(x, (pitch - 1) / STRIP * STRIP), is_stored).blur::<false>(first, end);
     } else if pitch.is_multiple_of(STRIP) && pixels.is_vec_aligned::<STRIP>() && out.is_vec_aligned::<STRIP>() {
-        strip.blur::<true>(first, end);
+        let x = (block * THREADS + thread) * STRIP;
+        if x < pitch {
+            strip(x, true).blur::<true>(first, end);
+        }
     }
 }
 
@@ -71,8 +103,11 @@ pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
 /// row's.
 type Row = [u32; WORDS + 2];
 
-/// For each word of a strip the sums of three pixels side by side around its bytes: of bytes 0 and 2, and of 1 and 3.
-type Sums = [[u32; 2]; WORDS];
+/// Numbers of 16 bits for the bytes of a word: for bytes 0 and 2, and for 1 and 3.
+type Halves = [u32; 2];
+
+/// The bytes of a [`Row`], or sums of them.
+type Numbers = [Halves; WORDS + 2];
 
 /// `WORDS` words of every row.
 struct Strip<'a, const C: usize> {
@@ -83,8 +118,11 @@ struct Strip<'a, const C: usize> {
     height: usize,
     /// Where the strip begins in a row, less than `pitch`.
     x: usize,
-    /// A bit for each byte of the strip: whether its pixel is at the row's beginning or end.
+    /// A bit for each byte of the strip: whether its pixel is at the row's beginning or end. None is: all words of the
+    /// strip and beside it are the row's.
     edges: u32,
+    /// Whether this thread stores it, where rows are not aligned.
+    is_stored: bool,
 }
 
 /// [`Strip::edges`] of the strip at `x`.
@@ -106,35 +144,67 @@ impl<const C: usize> Strip<'_, C> {
     /// Blurs rows `first .. end`. `ALIGNED`: every strip is, and none reaches beyond its row.
     #[inline(always)]
     fn blur<const ALIGNED: bool>(&self, first: usize, end: usize) {
-        let mut above = Self::sums(self.row::<ALIGNED>(first.wrapping_sub(1)));
-        let mut here = Self::sums(self.row::<ALIGNED>(first));
+        let mut above = numbers(self.row::<ALIGNED>(first.wrapping_sub(1)));
+        let mut here = numbers(self.row::<ALIGNED>(first));
         let mut y = first;
         while y < end {
-            let rows: [Row; UNROLL] = core::array::from_fn(|k| self.row::<ALIGNED>(y + 1 + k));
-            for k in 0..UNROLL {
-                let below = Self::sums(rows[k]);
-                if y + k < end {
-                    let sums =
-                        core::array::from_fn(|w| core::array::from_fn(|i| above[w][i] + here[w][i] + below[w][i]));
-                    self.store::<ALIGNED>(y + k, self.means(y + k, sums));
-                }
-                above = here;
-                here = below;
+            if y > 0 && y + BATCH <= end && self.is_between(y + BATCH) {
+                let rows: [Row; BATCH] = core::array::from_fn(|k| self.inner_row::<ALIGNED>(y + 1 + k));
+                let [a, b, c, d] = rows.map(numbers);
+                self.blur_inner::<ALIGNED>(y, [above, here, a]);
+                self.blur_inner::<ALIGNED>(y + 1, [here, a, b]);
+                self.blur_inner::<ALIGNED>(y + 2, [a, b, c]);
+                self.blur_inner::<ALIGNED>(y + 3, [b, c, d]);
+                (above, here) = (c, d);
+                y += BATCH;
+            } else {
+                let below = numbers(self.row::<ALIGNED>(y + 1));
+                let rows = 1 + u32::from(y > 0) + u32::from(y + 1 < self.height);
+                let blurred = self.means(rows, Self::sums([above, here, below]));
+                self.store::<ALIGNED>(y, Self::with_alpha(blurred, here));
+                (above, here) = (here, below);
+                y += 1;
             }
-            y += UNROLL;
         }
+    }
+
+    /// Blurs the second of three rows, row `y`.
+    #[inline(always)]
+    fn blur_inner<const ALIGNED: bool>(&self, y: usize, rows: [Numbers; 3]) {
+        let sums = Self::sums(rows);
+        let mut blurred = sums.map(means_of_9);
+        if self.edges != 0 {
+            blurred = self.means(3, sums);
+        }
+        self.store::<ALIGNED>(y, Self::with_alpha(blurred, rows[1]));
+    }
+
+    /// Whether all words of memory around a strip in row `y` are the picture's: it has rows above and below, with room for
+    /// the words.
+    #[inline(always)]
+    fn is_between(&self, y: usize) -> bool {
+        y > 0 && y + 1 < self.height && self.pitch >= 2 * STRIP
     }
 
     /// Row `y`; zeros where there is no such row.
     #[inline(always)]
     fn row<const ALIGNED: bool>(&self, y: usize) -> Row {
         if y >= self.height {
-            return [0; WORDS + 2];
+            [0; WORDS + 2]
+        } else if ALIGNED || self.is_between(y) {
+            self.inner_row::<ALIGNED>(y)
+        } else {
+            self.row_of_bytes(y)
+        }
+    }
+
+    /// Row `y`, which is [between](Self::is_between) others or aligned.
+    #[inline(always)]
+    fn inner_row<const ALIGNED: bool>(&self, y: usize) -> Row {
+        if !ALIGNED {
+            return self.shifted_row(y);
         }
         let at = y * self.pitch + self.x;
-        if !ALIGNED {
-            return self.shifted_row(at);
-        }
         // SAFETY (of both): the strip's bytes and those words beside it that are the row's; aligned.
         let word = |at: usize| u32::from_le_bytes(unsafe { self.pixels.load_vec_unchecked(at) });
         let left = if self.x > 0 { word(at - WORD) } else { 0 };
@@ -148,101 +218,120 @@ impl<const C: usize> Strip<'_, C> {
         [left, a, b, c, d, right]
     }
 
-    /// The row whose strip begins at `at`, wherever that is: from the aligned words around, and without the bytes that are
-    /// not the row's.
+    /// Row `y`, wherever it begins, [between](Self::is_between) others: from the aligned words around the strip.
     #[inline(always)]
-    fn shifted_row(&self, at: usize) -> Row {
-        let shift = (self.pixels.as_ptr().addr() + at) % WORD;
-        let first = at.wrapping_sub(shift + WORD);
-        let row_end = self.pitch - self.x;
-        let mask = |w: usize| match w {
-            0 if self.x == 0 => 0,
-            0 => u32::MAX,
-            _ => mask(row_end.saturating_sub((w - 1) * WORD)),
-        };
-        if first >= self.pixels.len() || self.pixels.len() - first < (WORDS + 3) * WORD {
-            // At the picture's very beginning or end.
-            return core::array::from_fn(|w| self.bytes(at.wrapping_add(w * WORD).wrapping_sub(WORD)) & mask(w));
-        }
-        // SAFETY: in bounds, as just asked, and aligned, since `shift` is subtracted.
+    fn shifted_row(&self, y: usize) -> Row {
+        // That of the row's beginning, which is the same for all strips and so takes no register of every thread.
+        let shift = (self.pixels.as_ptr().addr() + y * self.pitch) % WORD;
+        let first = y * self.pitch + self.x - shift - WORD;
+        // SAFETY: in bounds, since the row is between others, and aligned, since `shift` is subtracted.
         let word = |w: usize| u32::from_le_bytes(unsafe { self.pixels.load_vec_unchecked(first + w * WORD) });
         let words: [u32; WORDS + 3] = core::array::from_fn(word);
-        core::array::from_fn(|w| {
-            let both = (u64::from(words[w + 1]) << 32) | u64::from(words[w]);
-            (both >> (8 * shift as u32)) as u32 & mask(w)
+        let row = core::array::from_fn(|w| bytes_from(words[w], words[w + 1], shift));
+        if self.edges == 0 { row } else { self.without_others(row) }
+    }
+
+    /// `row` with zeros for the bytes that are not the row's.
+    #[inline(always)]
+    fn without_others(&self, row: Row) -> Row {
+        core::array::from_fn(|w| match w {
+            0 if self.x == 0 => 0,
+            0 => row[0],
+            _ => row[w] & mask((self.pitch - self.x).saturating_sub((w - 1) * WORD)),
         })
     }
 
-    /// The four bytes at `at`, which may be before the picture; 0 for those that do not exist.
+    /// Row `y`, byte by byte.
     #[inline(always)]
-    fn bytes(&self, at: usize) -> u32 {
-        let byte = |k: usize| self.pixels.get(at.wrapping_add(k)).copied().unwrap_or(0);
-        u32::from_le_bytes(core::array::from_fn(byte))
-    }
-
-    /// The sums of a row.
-    #[inline(always)]
-    fn sums(row: Row) -> Sums {
-        let odd = |word: u32| word >> 8 & EVEN;
+    fn row_of_bytes(&self, y: usize) -> Row {
+        let start = y * self.pitch;
+        let byte = |x: usize| match self.pixels.get(start.wrapping_add(x)) {
+            Some(&byte) if x < self.pitch => byte,
+            _ => 0,
+        };
         core::array::from_fn(|w| {
-            let [left, word, right] = [row[w], row[w + 1], row[w + 2]];
-            let (left, right) = if C == WORD {
-                (left, right)
-            } else {
-                let shift = 8 * C as u32 % 32;
-                (
-                    word << shift | left >> (32 - shift),
-                    word >> shift | right << (32 - shift),
-                )
-            };
-            [
-                (left & EVEN) + (word & EVEN) + (right & EVEN),
-                odd(left) + odd(word) + odd(right),
-            ]
+            let x = (self.x + w * WORD).wrapping_sub(WORD);
+            u32::from_le_bytes(core::array::from_fn(|k| byte(x.wrapping_add(k))))
         })
     }
 
-    /// The means in row `y`, whose sums over all pixels around are `sums`.
+    /// The sums around the strip's bytes: of three rows and, side by side, three pixels.
     #[inline(always)]
-    fn means(&self, y: usize, sums: Sums) -> [u32; WORDS] {
-        let rows = 1 + u32::from(y > 0) + u32::from(y + 1 < self.height);
-        if rows == 3 && self.edges == 0 {
-            return sums.map(|sums| means(sums, |_| Mean::of(9)));
+    fn sums(rows: [Numbers; 3]) -> [Halves; WORDS] {
+        let columns: Numbers =
+            core::array::from_fn(|w| core::array::from_fn(|i| rows[0][w][i] + rows[1][w][i] + rows[2][w][i]));
+        core::array::from_fn(|w| {
+            let (left, right) = beside::<C>([columns[w], columns[w + 1], columns[w + 2]]);
+            core::array::from_fn(|i| left[i] + columns[w + 1][i] + right[i])
+        })
+    }
+
+    /// The means of the sums over `rows` rows.
+    #[inline(always)]
+    fn means(&self, rows: u32, sums: [Halves; WORDS]) -> [u32; WORDS] {
+        let inner = sums.map(|sums| means(sums, 3 * rows));
+        if self.edges == 0 {
+            return inner;
         }
-        let (inner, edge) = (
-            Mean::of(3 * rows),
-            Mean::of(if self.pitch == C { rows } else { 2 * rows }),
-        );
+        let edge = sums.map(|sums| means(sums, if self.pitch == C { rows } else { 2 * rows }));
         core::array::from_fn(|w| {
-            let is_edge = |k: usize| self.edges >> (w * WORD + k) & 1 == 1;
-            means(sums[w], |k| if is_edge(k) { edge } else { inner })
+            let mask = spread(self.edges >> (w * WORD));
+            inner[w] ^ (inner[w] ^ edge[w]) & mask
         })
     }
 
-    /// Sets the strip in row `y`, as far as it is the row's, but for alpha, which is copied.
+    /// The blurred words, but of four channels the last as it is in the row.
+    #[inline(always)]
+    fn with_alpha(blurred: [u32; WORDS], row: Numbers) -> [u32; WORDS] {
+        if C == WORD {
+            core::array::from_fn(|w| byte_perm(blurred[w], row[w + 1][1], 0x6210))
+        } else {
+            blurred
+        }
+    }
+
+    /// Sets the strip in row `y`, as far as it is the row's.
     #[inline(always)]
     fn store<const ALIGNED: bool>(&self, y: usize, blurred: [u32; WORDS]) {
-        let at = y * self.pitch + self.x;
-        let mut bytes: [u8; STRIP] = bytemuck::cast(blurred.map(u32::to_le));
-        if C == WORD {
-            for k in 0..WORDS {
-                let alpha = k * WORD + WORD - 1;
-                if self.x + alpha < self.pitch {
-                    // SAFETY: in the row, as just asked; every address is aligned for one byte.
-                    [bytes[alpha]] = unsafe { self.pixels.load_vec_unchecked(at + alpha) };
-                }
-            }
-        }
         if ALIGNED {
             // SAFETY: the whole strip is the row's, and aligned.
-            unsafe { self.out.set_vec_unchecked(at, bytes) };
+            unsafe { self.out.set_vec_unchecked(y * self.pitch + self.x, bytes(blurred)) };
+        } else {
+            self.store_shifted(y, blurred);
+        }
+    }
+
+    /// Sets the aligned strip of memory that begins in this one's row `y`, and what is before the row's first. All lanes of
+    /// a warp call it together, for strips side by side.
+    #[inline(always)]
+    fn store_shifted(&self, y: usize, blurred: [u32; WORDS]) {
+        let shift = (self.out.as_ptr().addr() + y * self.pitch).wrapping_neg() % STRIP;
+        let at = y * self.pitch + self.x;
+        let next = blurred.map(|word| warp::shuffle_down(FULL_MASK, word, 1));
+        let aligned = strip_from(blurred, next, shift);
+        if !self.is_stored {
             return;
         }
-        for k in 0..STRIP {
-            if self.x + k < self.pitch {
-                // SAFETY: in the row, as just asked.
-                unsafe { self.out.set_vec_unchecked(at + k, [bytes[k]]) };
-            }
+        if self.x == 0 {
+            self.store_bytes(at, blurred, Ord::min(shift, self.pitch));
+        }
+        let left = self.pitch - self.x;
+        if left >= shift + STRIP {
+            // SAFETY: in the row, as just asked, and aligned, since `shift` is added.
+            unsafe { self.out.set_vec_unchecked(at + shift, bytes(aligned)) };
+        } else {
+            self.store_bytes(at + shift, aligned, left.saturating_sub(shift));
+        }
+    }
+
+    /// Sets the first `count` bytes from `at` on, which are the row's.
+    #[inline(always)]
+    fn store_bytes(&self, at: usize, words: [u32; WORDS], count: usize) {
+        let mut rest = u128::from_le_bytes(bytes(words));
+        for k in 0..count {
+            // SAFETY: in the row, as the caller says; every address is aligned for one byte.
+            unsafe { self.out.set_vec_unchecked(at + k, [rest as u8]) };
+            rest >>= 8;
         }
     }
 }
@@ -257,33 +346,78 @@ fn mask(bytes: usize) -> u32 {
     }
 }
 
-/// What makes the mean of a sum of some numbers.
-///
-/// The reciprocal is rounded up; what that adds to a quotient, at most `2 · 2299 / 9` units of 2^-16, is less than the
-/// distance of a quotient from the next integer.
-#[derive(Clone, Copy)]
-struct Mean {
-    reciprocal: u32,
-    half: u32,
+/// The bytes of words.
+#[inline(always)]
+fn bytes(words: [u32; WORDS]) -> [u8; STRIP] {
+    bytemuck::cast(words.map(u32::to_le))
 }
 
-impl Mean {
-    /// For so many numbers: 1, 2, 3, 4, 6 or 9.
-    #[inline(always)]
-    fn of(count: u32) -> Self {
-        let reciprocal = 0xffff / count + 1;
-        Self {
-            reciprocal,
-            half: count / 2 * reciprocal,
-        }
+/// The four bytes from byte `shift` of `low` on, at most 3; those that it does not have are `high`'s.
+#[inline(always)]
+fn bytes_from(low: u32, high: u32, shift: usize) -> u32 {
+    byte_perm(low, high, 0x3210 + 0x1111 * shift as u32)
+}
+
+/// The strip from byte `shift` of `low` on, less than [`STRIP`]; what that does not have is `high`'s.
+///
+/// Registers have no index: words are moved by two, then by one, then by bytes.
+#[inline(always)]
+fn strip_from(low: [u32; WORDS], high: [u32; WORDS], shift: usize) -> [u32; WORDS] {
+    let words: [u32; 2 * WORDS] = bytemuck::cast([low, high]);
+    let selectors = [8, 4].map(|bit| if shift & bit == 0 { 0x3210 } else { 0x7654 });
+    let by_two: [u32; 6] = core::array::from_fn(|w| byte_perm(words[w], words[w + 2], selectors[0]));
+    let by_one: [u32; 5] = core::array::from_fn(|w| byte_perm(by_two[w], by_two[w + 1], selectors[1]));
+    core::array::from_fn(|w| bytes_from(by_one[w], by_one[w + 1], shift % WORD))
+}
+
+/// The bytes of a row as numbers.
+#[inline(always)]
+fn numbers(row: Row) -> Numbers {
+    row.map(|word| [word & EVEN, byte_perm(word, 0, 0x4341)])
+}
+
+/// What is one pixel to the left and to the right of the bytes of a word, which is the second of three.
+#[inline(always)]
+fn beside<const C: usize>([before, word, after]: [Halves; 3]) -> (Halves, Halves) {
+    let ([before_even, before_odd], [even, odd], [after_even, after_odd]) = (before, word, after);
+    // The upper number of one and the lower of the next.
+    let between = |low: u32, high: u32| low >> 16 | high << 16;
+    match C {
+        1 => ([between(before_odd, odd), even], [odd, between(even, after_even)]),
+        3 => (
+            [before_odd, between(before_even, even)],
+            [between(odd, after_odd), after_even],
+        ),
+        _ => (before, after),
     }
 }
 
-/// The sums around a word's bytes as means, which are bytes again.
+/// The sums of nine bytes around those of a word as means.
+///
+/// A ninth is 28 / 256 and 7 / 16 / 256, a bit less, of which a sum's last four bits take no part in the second: for two
+/// sums at a time there is just the room, and byte 1 of each product is the mean. What is added makes up for the half that
+/// rounds and for what the product lacks; it is right for every sum up to 9 · 255.
 #[inline(always)]
-fn means([even, odd]: [u32; 2], mean: impl Fn(usize) -> Mean) -> u32 {
+fn means_of_9(sums: Halves) -> u32 {
+    let [even, odd] = sums.map(|sums| sums * 28 + ((sums >> 4 & 0x0fff_0fff) * 7 + 139 * 0x0001_0001));
+    byte_perm(even, odd, 0x7351)
+}
+
+/// The sums of `count` bytes (1, 2, 3, 4, 6 or 9) around those of a word as means, which are bytes again.
+///
+/// The reciprocal is rounded up; what that adds to a quotient, at most `2 · 2299 / 9` units of 2^-16, is less than the
+/// distance of a quotient from the next integer.
+#[inline(always)]
+fn means([even, odd]: Halves, count: u32) -> u32 {
+    let reciprocal = 0xffff / count + 1;
     let sums = [even & 0xffff, odd & 0xffff, even >> 16, odd >> 16];
     // Below 2^24: the mean is byte 2.
-    let [a, b, c, d] = core::array::from_fn(|k| sums[k] * mean(k).reciprocal + mean(k).half);
-    (a >> 16) | (b >> 8 & 0xff00) | (c & 0xff_0000) | (d << 8 & 0xff00_0000)
+    let [a, b, c, d] = sums.map(|sum| (sum + count / 2) * reciprocal);
+    byte_perm(byte_perm(a, b, 0x0062), byte_perm(c, d, 0x0062), 0x5410)
+}
+
+/// The lowest four bits as bytes of ones or zeros.
+#[inline(always)]
+fn spread(bits: u32) -> u32 {
+    ((bits & 0xf) * 0x0020_4081 & 0x0101_0101) * 0xff
 }

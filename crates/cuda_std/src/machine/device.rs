@@ -56,6 +56,8 @@ unsafe extern "C" {
     fn match_any_sync(mask: u32, value: u64) -> u32;
     #[link_name = "llvm.nvvm.activemask"]
     fn activemask() -> u32;
+    #[link_name = "llvm.nvvm.prmt"]
+    fn prmt(low: u32, high: u32, selector: u32) -> u32;
     #[link_name = "llvm.nvvm.membar.cta"]
     fn membar_cta();
     #[link_name = "llvm.nvvm.membar.gl"]
@@ -520,4 +522,11 @@ pub fn f32_to_f16(value: f32) -> u16 {
         asm!("cvt.rn.f16.f32 {0}, {1};", out(reg16) bits, in(reg32) value, options(pure, nomem, nostack, preserves_flags));
     }
     bits
+}
+
+/// [`byte_perm`](crate::bits::byte_perm), with digits below 8.
+#[inline(always)]
+pub fn byte_perm(low: u32, high: u32, selector: u32) -> u32 {
+    // SAFETY: registers only.
+    unsafe { prmt(low, high, selector) }
 }

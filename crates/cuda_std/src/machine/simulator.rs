@@ -288,3 +288,10 @@ pub fn f16_to_f32(bits: u16) -> f32 {
 pub fn f32_to_f16(value: f32) -> u16 {
     half::f16::from_f32(value).to_bits()
 }
+
+/// [`byte_perm`](crate::bits::byte_perm), with digits below 8.
+#[inline]
+pub fn byte_perm(low: u32, high: u32, selector: u32) -> u32 {
+    let bytes = (u64::from(high) << 32 | u64::from(low)).to_le_bytes();
+    u32::from_le_bytes(core::array::from_fn(|k| bytes[selector as usize >> (4 * k) & 7]))
+}

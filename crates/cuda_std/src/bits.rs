@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bits of integers, rearranged as the hardware does in one instruction.
+
+use crate::machine;
+
+/// Four of the eight bytes of `low` and `high`, each chosen by a hexadecimal digit of `selector`, the lowest digit for the
+/// lowest byte: digits 0 to 3 stand for the bytes of `low`, lowest first, and 4 to 7 for those of `high`
+/// (`__byte_perm`). Of each digit only the lower three bits count, and only four digits do.
+///
+/// ```
+/// use cuda_std::bits::byte_perm;
+///
+/// assert_eq!(byte_perm(0x3322_1100, 0x7766_5544, 0x7250), 0x7722_5500);
+/// ```
+#[inline(always)]
+pub fn byte_perm(low: u32, high: u32, selector: u32) -> u32 {
+    machine::byte_perm(low, high, selector & 0x7777)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_goes_to_every_place() {
+        let bytes = [0x00, 0x8f, 0x7e, 0xff, 0x11, 0xa5, 0x01, 0xc3];
+        let [low, high] = [0, 4].map(|k| u32::from_le_bytes([bytes[k], bytes[k + 1], bytes[k + 2], bytes[k + 3]]));
+        for selector in 0..0x1_0000u32 {
+            let digit = |k: u32| selector as usize >> (4 * k) & 7;
+            let wanted = [0, 1, 2, 3].map(|k| bytes[digit(k)]);
+            assert_eq!(byte_perm(low, high, selector).to_le_bytes(), wanted, "{selector:x}");
+        }
+        assert_eq!(byte_perm(low, high, 0xffff_3210), low);
+    }
+}
