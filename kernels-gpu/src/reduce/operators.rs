@@ -5,8 +5,8 @@ use bytemuck::{Pod, Zeroable};
 use cuda_std::Float;
 use cuda_std::half::{bf16, bf16_from_f32, f16, f16_from_f32};
 
-use crate::num::Num;
-use crate::op::{ReduceOp, fold_pairwise};
+use crate::num::{Num, any_of};
+use crate::op::{ReduceOp, fold_pairwise, fold_vectors};
 
 /// A number that has a mean and a variance.
 pub trait Statistic: Num {
@@ -213,16 +213,21 @@ variances! {
 
 /// A number with a place in the order of its type.
 pub trait Ordered: Num {
+    /// No number has a greater rank.
+    const GREATEST_RANK: u64;
+
     /// Whether it is not a number.
     fn is_nan(self) -> bool;
 
-    /// A number that compares as this one does, from 1 to 2^64 − 2 for floats. Both zeros have the same.
+    /// A number that compares as this one does; of floats, neither the least nor the greatest. Both zeros have the same.
     fn rank(self) -> u64;
 }
 
 macro_rules! ordered_integers {
     ($($type:ident)*) => {$(
         impl Ordered for $type {
+            const GREATEST_RANK: u64 = $type::MAX.wrapping_sub($type::MIN) as u64 & u64::MAX >> (64 - $type::BITS);
+
             #[inline(always)]
             fn is_nan(self) -> bool {
                 false
@@ -241,11 +246,11 @@ macro_rules! ordered_integers {
 macro_rules! ordered_floats {
     ($($type:ident: $float:ident $bits:ident |$x:ident| $wide:expr;)*) => {$(
         impl Ordered for $type {
+            const GREATEST_RANK: u64 = $bits::MAX as u64;
+
             #[inline(always)]
             fn is_nan(self) -> bool {
-                let $x = self;
-                let wide: $float = $wide;
-                wide.is_nan()
+                <$type>::is_nan(self)
             }
 
             #[inline(always)]
@@ -278,11 +283,14 @@ pub struct Ranked {
 }
 
 impl Ranked {
-    /// Behind every element.
-    const NONE: Self = Self {
-        rank: u64::MAX,
-        index: u64::MAX,
-    };
+    /// Behind every element whose rank is at most `greatest`: behind those of that rank by its index.
+    #[inline(always)]
+    const fn behind(greatest: u64) -> Self {
+        Self {
+            rank: greatest,
+            index: u64::MAX,
+        }
+    }
 
     /// The one of the lower rank; of equal ones, the first.
     #[inline(always)]
@@ -295,40 +303,139 @@ impl Ranked {
     }
 }
 
+/// The first of the numbers that come before all others, and how many stand in front of it.
+#[derive(Clone, Copy)]
+struct Found<W> {
+    /// NaN comes before every number; if it is one, `value` says nothing.
+    is_nan: bool,
+    value: W,
+    number: u32,
+}
+
+impl<W: Ordered> Found<W> {
+    /// Among vectors, one behind the other. `precedes` is the order of numbers.
+    ///
+    /// One comparison and two selections for each number, and half a comparison for NaN, whose place is looked for
+    /// only where there is one.
+    #[inline(always)]
+    fn among<T: Ordered<Wide = W>, const N: usize, const U: usize>(
+        vectors: &[[T; N]; U],
+        precedes: impl Fn(W, W) -> bool,
+    ) -> Self {
+        let first = |a: (W, u32), b: (W, u32)| {
+            let b_is_first = precedes(b.0, a.0);
+            (if b_is_first { b.0 } else { a.0 }, if b_is_first { b.1 } else { a.1 })
+        };
+        let at = |u: usize, k: usize| (vectors[u][k].widen(), (u * N + k) as u32);
+        let (mut found, mut is_nan) = (at(0, 0), false);
+        for u in 0..U {
+            // Long vectors each by itself first: their chains of comparisons do not wait for one another.
+            let mut chain = if N > 4 { at(u, 0) } else { found };
+            for k in 0..N {
+                chain = first(chain, at(u, k));
+            }
+            found = if N > 4 { first(found, chain) } else { chain };
+            is_nan |= any_of(vectors[u], |x| x.widen().is_nan());
+        }
+        let (value, number) = found;
+        let number = if is_nan { first_nan(vectors) } else { number };
+        Self { is_nan, value, number }
+    }
+}
+
+/// The number of the first NaN of vectors, one behind the other.
+#[inline(always)]
+fn first_nan<T: Ordered, const N: usize, const U: usize>(vectors: &[[T; N]; U]) -> u32 {
+    let mut number = 0;
+    for u in (0..U).rev() {
+        for k in (0..N).rev() {
+            // Not of the widened number: all of those would have to stay in registers until here.
+            number = if vectors[u][k].is_nan() {
+                (u * N + k) as u32
+            } else {
+                number
+            };
+        }
+    }
+    number
+}
+
+/// The first of the lowest rank, and its number, where ranks have 16 bits: the number stands below the rank in a word, so
+/// that one minimum keeps both.
+#[inline(always)]
+fn first_by_word<T: Ordered, const N: usize, const U: usize>(
+    vectors: &[[T; N]; U],
+    rank: impl Fn(T) -> u64,
+) -> (u64, u32) {
+    let mut first = u32::MAX;
+    for u in 0..U {
+        for k in 0..N {
+            let word = (rank(vectors[u][k]) as u32) << 16 | (u * N + k) as u32;
+            first = Ord::min(first, word);
+        }
+    }
+    (u64::from(first >> 16), first & 0xffff)
+}
+
 macro_rules! positions {
-    ($($(#[$doc:meta])* $name:ident = |$x:ident| $rank:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $precedes:tt by |$x:ident: $type:ident| $rank:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
 
-        impl<T: Ordered> ReduceOp<T> for $name {
+        impl $name {
+            /// Lower than that of every number that comes later, and above 0 for floats.
+            #[inline(always)]
+            fn rank<$type: Ordered>($x: $type) -> u64 {
+                $rank
+            }
+
+            /// The rank of the first element, 0 for NaN, which comes before every number, as in NumPy; and its number.
+            #[inline(always)]
+            fn first<T: Ordered<Wide: Ordered>, const N: usize, const U: usize>(vectors: &[[T; N]; U]) -> (u64, u32) {
+                if T::GREATEST_RANK <= u64::from(u16::MAX) {
+                    return first_by_word(vectors, Self::rank);
+                }
+                let found = Found::among(vectors, |a, b| a $precedes b);
+                let rank = if found.is_nan { 0 } else { Self::rank(found.value) };
+                (rank, found.number)
+            }
+        }
+
+        impl<T: Ordered<Wide: Ordered>> ReduceOp<T> for $name {
             type Acc = Ranked;
             type Output = u64;
 
             #[inline(always)]
             fn identity() -> Ranked {
-                Ranked::NONE
+                // Not the greatest of all ranks: of 32 bits, the upper half is known to be 0.
+                Ranked::behind(T::GREATEST_RANK)
             }
 
             #[inline(always)]
-            fn lift($x: T, index: u64) -> Ranked {
-                // NaN comes before every number, as in NumPy.
-                let rank = if $x.is_nan() { 0 } else { $rank };
+            fn lift(x: T, index: u64) -> Ranked {
+                let rank = if x.is_nan() { 0 } else { Self::rank(x) };
                 Ranked { rank, index }
             }
 
             #[inline(always)]
             fn lift_all<const N: usize>(values: [T; N], first: u64, step: u64) -> Ranked {
-                // Only the number of the element is kept, and from left to right no index need be compared.
-                let rank = |k: usize| <Self as ReduceOp<T>>::lift(values[k], 0).rank;
-                let (mut least, mut number) = (rank(0), 0);
-                for k in 1..N {
-                    let is_less = rank(k) < least;
-                    least = if is_less { rank(k) } else { least };
-                    number = if is_less { k as u32 } else { number };
-                }
+                let (rank, number) = Self::first(&[values]);
                 let index = first + u64::from(number) * step;
-                Ranked { rank: least, index }
+                Ranked { rank, index }
+            }
+
+            #[inline(always)]
+            fn lift_vectors<const N: usize, const U: usize>(vectors: [[T; N]; U], first: u64, stride: u64) -> Ranked {
+                if N * U > 64 {
+                    // More than 64 numbers, unpacked, do not fit into the registers at once.
+                    return fold_vectors::<T, Self, N, U>(vectors, first, stride);
+                }
+                let (rank, number) = Self::first(&vectors);
+                // Powers of two: a shift and a mask.
+                let (u, k) = (number / N as u32, number % N as u32);
+                let index = first + u64::from(u) * stride + u64::from(k);
+                Ranked { rank, index }
             }
 
             #[inline(always)]
@@ -346,9 +453,9 @@ macro_rules! positions {
 
 positions! {
     /// The index of the smallest element, and of several the first; of the first NaN, if there is one.
-    ArgMin = |x| x.rank();
+    ArgMin = < by |x: T| x.rank();
     /// The index of the largest element, and of several the first; of the first NaN, if there is one.
-    ArgMax = |x| !x.rank();
+    ArgMax = > by |x: T| T::GREATEST_RANK - x.rank();
 }
 
 macro_rules! predicates {
