@@ -358,7 +358,11 @@ fn the_first_of_several<T: Float>() {
     for first in [0, 3, 5, 255, 1025, tile_len::<T>() - 1, len - 101] {
         let mut values = moderate::<T>(len, 11);
         let marks = [first, first + 1, first + 7, first + 64, len - 2];
-        for (of, wanted) in [(f64::NEG_INFINITY, "argmin"), (f64::INFINITY, "argmax"), (f64::NAN, "NaN")] {
+        for (of, wanted) in [
+            (f64::NEG_INFINITY, "argmin"),
+            (f64::INFINITY, "argmax"),
+            (f64::NAN, "NaN"),
+        ] {
             for at in marks {
                 values[at] = T::of(of);
             }

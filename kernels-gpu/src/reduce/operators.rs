@@ -497,3 +497,78 @@ predicates! {
     /// 1 if no element is 0, else 0.
     All = & from 1;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{Max, Min};
+
+    /// Vectors of few different values, so that many are equal; number `seed` of them.
+    fn vectors<T: Num, const N: usize, const U: usize>(values: &[T], seed: usize) -> [[T; N]; U] {
+        core::array::from_fn(|u| {
+            core::array::from_fn(|k| values[(seed * (u * N + k + 1) * 7919 + seed / 7) % values.len()])
+        })
+    }
+
+    /// What an operator gives for vectors and for each of them is what it gives for their elements, one by one.
+    fn agrees<T: Num, Op: ReduceOp<T>, const N: usize>(values: &[T]) {
+        for seed in 0..500 {
+            let vectors: [[T; N]; 8] = vectors(values, seed);
+            let mut all = Op::identity();
+            for u in 0..8 {
+                let mut one = Op::identity();
+                for k in 0..N {
+                    let first = 100 + 1000 * u as u64;
+                    one = Op::combine(one, Op::lift(vectors[u][k], first + k as u64));
+                    all = Op::combine(all, Op::lift(vectors[u][k], first + k as u64));
+                }
+                assert_eq!(bits(&Op::lift_all(vectors[u], 100 + 1000 * u as u64, 1)), bits(&one));
+            }
+            assert_eq!(
+                bits(&Op::lift_vectors(vectors, 100, 1000)),
+                bits(&all),
+                "of all vectors, {seed}"
+            );
+        }
+    }
+
+    /// To tell −0 from +0, and to compare NaN.
+    fn bits<A: Pod>(value: &A) -> &[u8] {
+        bytemuck::bytes_of(value)
+    }
+
+    fn all_operators<T: Ordered<Wide: Ordered>, const N: usize>(values: &[T]) {
+        agrees::<T, ArgMin, N>(values);
+        agrees::<T, ArgMax, N>(values);
+        agrees::<T, Min, N>(values);
+        agrees::<T, Max, N>(values);
+        // Those of elements that are all equal, also to the identity.
+        for value in values {
+            agrees::<T, ArgMin, N>(&[*value]);
+            agrees::<T, ArgMax, N>(&[*value]);
+        }
+    }
+
+    #[test]
+    fn vectors_give_what_their_elements_give() {
+        all_operators::<i32, 4>(&[i32::MIN, -1, 0, 1, i32::MAX]);
+        all_operators::<u32, 4>(&[0, 1, u32::MAX]);
+        all_operators::<i64, 2>(&[i64::MIN, -1, 0, i64::MAX]);
+        all_operators::<u64, 2>(&[0, 1, u64::MAX]);
+        all_operators::<u16, 8>(&[0, 1, 255, 256, u16::MAX]);
+        all_operators::<u8, 16>(&[0, 1, 254, u8::MAX]);
+    }
+
+    #[test]
+    fn vectors_of_floats_give_what_their_elements_give() {
+        let numbers = [f64::NEG_INFINITY, -1.5, -0.0, 0.0, 2.0, f64::INFINITY];
+        let few_nans = [-1.0, 0.0, -0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, f64::NAN];
+        for values in [&numbers[..], &numbers[2..4], &few_nans] {
+            let of = |index: usize| values[index % values.len()];
+            all_operators::<f64, 2>(&core::array::from_fn::<_, 66, _>(of));
+            all_operators::<f32, 4>(&core::array::from_fn::<_, 66, _>(|i| of(i) as f32));
+            all_operators::<f16, 8>(&core::array::from_fn::<_, 66, _>(|i| f16_from_f32(of(i) as f32)));
+            all_operators::<bf16, 8>(&core::array::from_fn::<_, 66, _>(|i| bf16_from_f32(of(i) as f32)));
+        }
+    }
+}

@@ -132,7 +132,7 @@ impl RowPlan {
         if self.chunks == 1 { 0 } else { rows * self.chunks }
     }
 
-    /// The counters of the launch, 0 at its start.
+    /// The counters of the launch, 0 at its start and at its end.
     pub const fn counters(&self, rows: usize) -> usize {
         if self.chunks == 1 { 0 } else { rows }
     }

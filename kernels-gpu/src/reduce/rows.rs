@@ -2,7 +2,6 @@
 //! Rows: elements that are combined lie side by side.
 
 use bytemuck::Pod;
-use cuda_std::fence;
 use cuda_std::prelude::*;
 
 use super::plan::{CHAINS, GROUP, RowPlan, THREADS, UNROLL, has_one_chain};
@@ -140,10 +139,13 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             return false;
         }
         // The value is seen by whoever sees the counter after this; and whoever sees the last count sees all values.
-        fence::device();
-        let before = self.counters.atomic(row).fetch_add(1);
-        fence::device();
-        before == self.blocks_of_row() - 1
+        let counter = self.counters.atomic(row);
+        let is_last = counter.fetch_add_ordered(1) == self.blocks_of_row() - 1;
+        if is_last {
+            // For the next launch.
+            counter.store(0);
+        }
+        is_last
     }
 
     /// This thread's share of a group of the values that are left, which start at `first`: at most [`GROUP`].
