@@ -64,7 +64,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     /// As [`short`](Self::short).
     #[inline(always)]
     pub(super) unsafe fn long<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
-        // No array has 2^32 chunks: what is counted of them takes one register.
+        // No array has 2^32 chunks, of all its rows: what is counted of them takes one register.
         let (block, chunks) = (thread::block_idx_x(), self.plan.chunks as u32);
         let blocks = self.blocks_of_row();
         let (row, part) = if blocks <= 1 {
@@ -87,7 +87,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         // The tree above the threads, in levels: a level turns the values that are `left` into as many as there are
         // groups, in place. The first, in which nothing is left yet, has a chunk for each group, of which a block has every
         // `blocks`-th; the others are all done by the last block of the row.
-        let slot = |group: u32| row * self.plan.chunks + group as usize;
+        let first = row as u32 * chunks;
         let (mut left, mut groups, mut group) = (0, chunks, part);
         let mut value = chunk(part);
         loop {
@@ -95,8 +95,8 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             if let Some(total) = total {
                 if groups <= 1 {
                     self.out.set(row, Op::finish(total, self.plan.count));
-                } else if slot(group) < self.partials.len() {
-                    self.partials.set(slot(group), total);
+                } else if ((first + group) as usize) < self.partials.len() {
+                    self.partials.set((first + group) as usize, total);
                 }
             }
             if groups <= 1 {
@@ -121,7 +121,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
                 groups = left.div_ceil((GROUP * THREADS) as u32);
                 group = 0;
             }
-            value = self.group::<Op>(slot(0), group as usize, left as usize);
+            value = self.group::<Op>(first as usize, group as usize, left as usize);
         }
     }
 
