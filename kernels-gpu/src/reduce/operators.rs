@@ -400,6 +400,20 @@ macro_rules! positions {
                 let rank = if found.is_nan { 0 } else { Self::rank(found.value) };
                 (rank, found.number)
             }
+
+            /// The first element of vectors, of which the first starts with number `first`, and each next one `stride` further on.
+            #[inline(always)]
+            fn ranked<T: Ordered<Wide: Ordered>, const N: usize, const U: usize>(
+                vectors: &[[T; N]; U],
+                first: u64,
+                stride: u64,
+            ) -> Ranked {
+                let (rank, number) = Self::first(vectors);
+                // Powers of two: a shift and a mask.
+                let (u, k) = (number / N as u32, number % N as u32);
+                let index = first + u64::from(u) * stride + u64::from(k);
+                Ranked { rank, index }
+            }
         }
 
         impl<T: Ordered<Wide: Ordered>> ReduceOp<T> for $name {
@@ -427,15 +441,16 @@ macro_rules! positions {
 
             #[inline(always)]
             fn lift_vectors<const N: usize, const U: usize>(vectors: [[T; N]; U], first: u64, stride: u64) -> Ranked {
-                if N * U > 64 {
-                    // More than 64 numbers, unpacked, do not fit into the registers at once.
+                // More than 32 numbers, unpacked, do not fit into the registers at once; of bytes, not even those of two vectors.
+                if N > 8 {
                     return fold_vectors::<T, Self, N, U>(vectors, first, stride);
                 }
-                let (rank, number) = Self::first(&vectors);
-                // Powers of two: a shift and a mask.
-                let (u, k) = (number / N as u32, number % N as u32);
-                let index = first + u64::from(u) * stride + u64::from(k);
-                Ranked { rank, index }
+                if N > 4 && U == 8 {
+                    let half = |from: usize| -> [[T; N]; 4] { core::array::from_fn(|u| vectors[from + u]) };
+                    let (a, b) = (half(0), half(4));
+                    return Ranked::first(Self::ranked(&a, first, stride), Self::ranked(&b, first + 4 * stride, stride));
+                }
+                Self::ranked(&vectors, first, stride)
             }
 
             #[inline(always)]
