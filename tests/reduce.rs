@@ -351,6 +351,36 @@ fn nan_propagates<T: Float>() {
     }
 }
 
+/// Of several least, greatest or NaN elements, which neighbours, threads and tiles share, the first; and of zeros in a long
+/// row, which are equal to the positions only, the one with the sign that is asked for.
+fn the_first_of_several<T: Float>() {
+    let len = 2 * tile_len::<T>() + 100;
+    for first in [0, 3, 5, 255, 1025, tile_len::<T>() - 1, len - 101] {
+        let mut values = moderate::<T>(len, 11);
+        let marks = [first, first + 1, first + 7, first + 64, len - 2];
+        for (of, wanted) in [
+            (f64::NEG_INFINITY, "argmin"),
+            (f64::INFINITY, "argmax"),
+            (f64::NAN, "NaN"),
+        ] {
+            for at in marks {
+                values[at] = T::of(of);
+            }
+            let x = upload_vec(&values);
+            let got = if wanted == "argmin" { x.argmin() } else { x.argmax() };
+            assert_eq!(got.unwrap(), first as u64, "{wanted} of several");
+            if of.is_nan() {
+                assert_eq!(x.argmin().unwrap(), first as u64, "argmin of several NaN");
+            }
+        }
+    }
+    let zeros: Vec<T> = (0..len).map(|i| T::of(if i % 3 == 1 { -0.0 } else { 0.0 })).collect();
+    let x = upload_vec(&zeros);
+    let results = [x.min(), x.max()].map(|result| result.unwrap());
+    assert_same(&results, &[T::of(-0.0), T::of(0.0)], "min, max of zeros");
+    assert_eq!((x.argmin().unwrap(), x.argmax().unwrap()), (0, 0));
+}
+
 fn infinities_and_zeros<T: Float>() {
     let of = |values: &[f64]| upload_vec(&values.iter().copied().map(T::of).collect::<Vec<_>>());
     let same = |got: warpsmith::Result<T>, wanted: f64, what| assert_same(&[got.unwrap()], &[T::of(wanted)], what);
@@ -406,6 +436,7 @@ for_types!(products_of_floats: f32 f64);
 for_types!(the_same_bits_on_every_run: f32 f64 f16 bf16);
 for_types!(nan_propagates: f32 f64 f16 bf16);
 for_types!(infinities_and_zeros: f32 f64 f16 bf16);
+for_types!(the_first_of_several: f32 f64 f16 bf16);
 
 #[test]
 fn ten_million_numbers() {

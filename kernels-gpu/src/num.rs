@@ -4,6 +4,8 @@
 use cuda_std::Float;
 use cuda_std::half::{bf16, bf16_from_f32, bf16_to_f32, f16, f16_from_f32, f16_to_f32};
 
+use crate::op::fold_pairwise;
+
 /// A number of an array: `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32` or `u64`.
 ///
 /// Integers wrap around on overflow. No operation panics: a division by zero gives zero for integers, as in NumPy, and
@@ -39,6 +41,16 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     fn min(self, other: Self) -> Self;
     /// The larger; NaN if either is NaN, as NumPy's `maximum`.
     fn max(self, other: Self) -> Self;
+    /// What [`min`](Self::min) gives for all of them; for floats in fewer instructions.
+    #[inline(always)]
+    fn min_of<const N: usize>(values: [Self; N]) -> Self {
+        fold_pairwise(values, Self::min)
+    }
+    /// What [`max`](Self::max) gives for all of them; for floats in fewer instructions.
+    #[inline(always)]
+    fn max_of<const N: usize>(values: [Self; N]) -> Self {
+        fold_pairwise(values, Self::max)
+    }
     /// The power `self^exponent`. Floats: that of [`Float::powf`]. Integers: by squaring, wrapping; a negative exponent gives
     /// `1 / self^|exponent|` rounded towards zero, so 0 unless the base is 1 or −1 (also for the base 0, which has no
     /// reciprocal). `0^0` is 1.
@@ -77,6 +89,17 @@ pub trait WrappingCastTo<To> {
 pub trait MulAdd: Num {
     /// `self · factor + summand`
     fn mul_add(self, factor: Self, summand: Self) -> Self;
+}
+
+/// Whether `holds` of any of the numbers; all are asked.
+#[inline(always)]
+pub(crate) fn any_of<T: Copy, const N: usize>(values: [T; N], holds: impl Fn(T) -> bool) -> bool {
+    let mut any = false;
+    // Of two floats at a time, whether either is NaN is one comparison.
+    for k in 0..N / 2 {
+        any |= holds(values[k]) | holds(values[k + N / 2]);
+    }
+    any | (N % 2 == 1 && holds(values[N - 1]))
 }
 
 macro_rules! integers {
@@ -221,6 +244,19 @@ macro_rules! floats {
             #[inline(always)]
             fn max(self, other: Self) -> Self {
                 Float::maximum(self, other)
+            }
+
+            // NaN is not kept from pair to pair, but asked for of two numbers at once.
+            #[inline(always)]
+            fn min_of<const N: usize>(values: [Self; N]) -> Self {
+                let least = fold_pairwise(values, Float::minimum_number);
+                if any_of(values, Float::is_nan) { Self::NAN } else { least }
+            }
+
+            #[inline(always)]
+            fn max_of<const N: usize>(values: [Self; N]) -> Self {
+                let greatest = fold_pairwise(values, Float::maximum_number);
+                if any_of(values, Float::is_nan) { Self::NAN } else { greatest }
             }
 
             #[inline(always)]

@@ -57,6 +57,19 @@ pub trait ReduceOp<T>: 'static {
         fold_pairwise::<_, N>(lifted, Self::combine)
     }
 
+    /// The result for `U` vectors of `N` neighbours, of which the first starts with number `first`, and each next one
+    /// `stride` further on.
+    ///
+    /// What a reduction does with all that a thread has in flight, where an `Acc` has more than 8 bytes, and no registers
+    /// are left for several of them. By default, the vectors are treated by [`lift_all`](Self::lift_all) and combined one after another.
+    #[inline(always)]
+    fn lift_vectors<const N: usize, const U: usize>(vectors: [[T; N]; U], first: u64, stride: u64) -> Self::Acc
+    where
+        T: Copy,
+    {
+        fold_vectors::<T, Self, N, U>(vectors, first, stride)
+    }
+
     /// The result for all elements of `a` and of `b`, where those of `a` stand before those of `b`.
     ///
     /// Associative, up to rounding. A scan keeps the order of the elements; a reduction does not, and wants an operator
@@ -65,6 +78,20 @@ pub trait ReduceOp<T>: 'static {
 
     /// What is given for `count` elements that were combined to `acc`.
     fn finish(acc: Self::Acc, count: u64) -> Self::Output;
+}
+
+/// [`ReduceOp::lift_vectors`] by default.
+#[inline(always)]
+pub(crate) fn fold_vectors<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize, const U: usize>(
+    vectors: [[T; N]; U],
+    first: u64,
+    stride: u64,
+) -> Op::Acc {
+    let mut acc = Op::lift_all(vectors[0], first, 1);
+    for u in 1..U {
+        acc = Op::combine(acc, Op::lift_all(vectors[u], first + u as u64 * stride, 1));
+    }
+    acc
 }
 
 /// Combines `N` values as a tree of depth `⌈log2 N⌉`.
@@ -129,7 +156,7 @@ macro_rules! float_ops {
 }
 
 macro_rules! reduce_ops {
-    ($($(#[$doc:meta])* $name:ident = $method:ident from $identity:ident;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $method:ident $(or $all:ident)? from $identity:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
@@ -147,6 +174,13 @@ macro_rules! reduce_ops {
             fn lift(x: T, _: u64) -> T::Wide {
                 x.widen()
             }
+
+            $(
+                #[inline(always)]
+                fn lift_all<const N: usize>(values: [T; N], _: u64, _: u64) -> T::Wide {
+                    T::Wide::$all(core::array::from_fn::<_, N, _>(|k| values[k].widen()))
+                }
+            )?
 
             #[inline(always)]
             fn combine(a: T::Wide, b: T::Wide) -> T::Wide {
@@ -283,9 +317,9 @@ reduce_ops! {
     /// The product.
     Product = mul from ONE;
     /// The smallest element; NaN if any is NaN.
-    Min = min from GREATEST;
+    Min = min or min_of from GREATEST;
     /// The largest element; NaN if any is NaN.
-    Max = max from LEAST;
+    Max = max or max_of from LEAST;
 }
 
 pub use crate::reduce::operators::{

@@ -124,9 +124,10 @@ where
     }
     let plan = ColumnPlan::new::<T>(columns, extent.length, extent.inner, count);
     let mut partials = DeviceArray::<C::Acc, Ix1>::uninit(x.stream(), Ix1(plan.partials(columns)))?;
-    let mut counters = DeviceArray::zeros(x.stream(), plan.counters(columns))?;
-    let arguments = (x, plan, &mut partials, &mut counters, out);
-    x.stream().launch::<C>(&grid(plan.blocks(columns)), arguments)
+    let config = grid(plan.blocks(columns));
+    x.stream().with_counters(plan.counters(columns), |counters| {
+        x.stream().launch::<C>(&config, (x, plan, &mut partials, counters, out))
+    })
 }
 
 /// [`launch`] where the elements of a result lie side by side.
@@ -142,11 +143,12 @@ pub(super) fn launch_rows<R: ReduceRows<T>, T: Element, D: Dimension, E: Dimensi
     }
     let plan = RowPlan::new::<T>(rows, extent.length, count);
     let mut partials = DeviceArray::<R::Acc, Ix1>::uninit(x.stream(), Ix1(plan.partials(rows)))?;
-    let mut counters = DeviceArray::zeros(x.stream(), plan.counters(rows))?;
-    let arguments = (x, plan, &mut partials, &mut counters, out);
     // Twice as many as run at a time, so that none runs alone for long at the end.
     let most = 2 * BLOCKS * x.stream().backend().properties().multiprocessors as usize;
-    x.stream().launch::<R>(&grid(plan.blocks(rows, most)), arguments)
+    let config = grid(plan.blocks(rows, most));
+    x.stream().with_counters(plan.counters(rows), |counters| {
+        x.stream().launch::<R>(&config, (x, plan, &mut partials, counters, out))
+    })
 }
 
 /// A launch of that many blocks.

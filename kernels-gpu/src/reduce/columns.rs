@@ -105,10 +105,14 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
         if strip >= self.counters.len() {
             return false;
         }
-        let before = self.counters.atomic(strip).fetch_add(1);
+        let counter = self.counters.atomic(strip);
         // Whoever sees the last count sees all values, and so do the threads behind the next barrier.
-        fence::device();
-        before == self.plan.chunks as u32 - 1
+        let is_last = counter.fetch_add_ordered(1) == self.plan.chunks as u32 - 1;
+        if is_last {
+            // For the next launch.
+            counter.store(0);
+        }
+        is_last
     }
 
     /// This thread's share of its column, combined.

@@ -5,8 +5,8 @@ use bytemuck::{Pod, Zeroable};
 use cuda_std::Float;
 use cuda_std::half::{bf16, bf16_from_f32, f16, f16_from_f32};
 
-use crate::num::Num;
-use crate::op::{ReduceOp, fold_pairwise};
+use crate::num::{Num, any_of};
+use crate::op::{ReduceOp, fold_pairwise, fold_vectors};
 
 /// A number that has a mean and a variance.
 pub trait Statistic: Num {
@@ -213,16 +213,21 @@ variances! {
 
 /// A number with a place in the order of its type.
 pub trait Ordered: Num {
+    /// No number has a greater rank.
+    const GREATEST_RANK: u64;
+
     /// Whether it is not a number.
     fn is_nan(self) -> bool;
 
-    /// A number that compares as this one does, from 1 to 2^64 − 2 for floats. Both zeros have the same.
+    /// A number that compares as this one does; of floats, neither the least nor the greatest. Both zeros have the same.
     fn rank(self) -> u64;
 }
 
 macro_rules! ordered_integers {
     ($($type:ident)*) => {$(
         impl Ordered for $type {
+            const GREATEST_RANK: u64 = $type::MAX.wrapping_sub($type::MIN) as u64 & u64::MAX >> (64 - $type::BITS);
+
             #[inline(always)]
             fn is_nan(self) -> bool {
                 false
@@ -241,11 +246,11 @@ macro_rules! ordered_integers {
 macro_rules! ordered_floats {
     ($($type:ident: $float:ident $bits:ident |$x:ident| $wide:expr;)*) => {$(
         impl Ordered for $type {
+            const GREATEST_RANK: u64 = $bits::MAX as u64;
+
             #[inline(always)]
             fn is_nan(self) -> bool {
-                let $x = self;
-                let wide: $float = $wide;
-                wide.is_nan()
+                <$type>::is_nan(self)
             }
 
             #[inline(always)]
@@ -278,11 +283,14 @@ pub struct Ranked {
 }
 
 impl Ranked {
-    /// Behind every element.
-    const NONE: Self = Self {
-        rank: u64::MAX,
-        index: u64::MAX,
-    };
+    /// Behind every element whose rank is at most `greatest`: behind those of that rank by its index.
+    #[inline(always)]
+    const fn behind(greatest: u64) -> Self {
+        Self {
+            rank: greatest,
+            index: u64::MAX,
+        }
+    }
 
     /// The one of the lower rank; of equal ones, the first.
     #[inline(always)]
@@ -295,40 +303,154 @@ impl Ranked {
     }
 }
 
+/// The first of the numbers that come before all others, and how many stand in front of it.
+#[derive(Clone, Copy)]
+struct Found<W> {
+    /// NaN comes before every number; if it is one, `value` says nothing.
+    is_nan: bool,
+    value: W,
+    number: u32,
+}
+
+impl<W: Ordered> Found<W> {
+    /// Among vectors, one behind the other. `precedes` is the order of numbers.
+    ///
+    /// One comparison and two selections for each number, and half a comparison for NaN, whose place is looked for
+    /// only where there is one.
+    #[inline(always)]
+    fn among<T: Ordered<Wide = W>, const N: usize, const U: usize>(
+        vectors: &[[T; N]; U],
+        precedes: impl Fn(W, W) -> bool,
+    ) -> Self {
+        let first = |a: (W, u32), b: (W, u32)| {
+            let b_is_first = precedes(b.0, a.0);
+            (if b_is_first { b.0 } else { a.0 }, if b_is_first { b.1 } else { a.1 })
+        };
+        let at = |u: usize, k: usize| (vectors[u][k].widen(), (u * N + k) as u32);
+        let (mut found, mut is_nan) = (at(0, 0), false);
+        for u in 0..U {
+            // Long vectors each by itself first: their chains of comparisons do not wait for one another.
+            let mut chain = if N > 4 { at(u, 0) } else { found };
+            for k in 0..N {
+                chain = first(chain, at(u, k));
+            }
+            found = if N > 4 { first(found, chain) } else { chain };
+            is_nan |= any_of(vectors[u], |x| x.widen().is_nan());
+        }
+        let (value, number) = found;
+        let number = if is_nan { first_nan(vectors) } else { number };
+        Self { is_nan, value, number }
+    }
+}
+
+/// The number of the first NaN of vectors, one behind the other.
+#[inline(always)]
+fn first_nan<T: Ordered, const N: usize, const U: usize>(vectors: &[[T; N]; U]) -> u32 {
+    let mut number = 0;
+    for u in (0..U).rev() {
+        for k in (0..N).rev() {
+            // Not of the widened number: all of those would have to stay in registers until here.
+            number = if vectors[u][k].is_nan() {
+                (u * N + k) as u32
+            } else {
+                number
+            };
+        }
+    }
+    number
+}
+
+/// The first of the lowest rank, and its number, where ranks have 16 bits: the number stands below the rank in a word, so
+/// that one minimum keeps both.
+#[inline(always)]
+fn first_by_word<T: Ordered, const N: usize, const U: usize>(
+    vectors: &[[T; N]; U],
+    rank: impl Fn(T) -> u64,
+) -> (u64, u32) {
+    let mut first = u32::MAX;
+    for u in 0..U {
+        for k in 0..N {
+            let word = (rank(vectors[u][k]) as u32) << 16 | (u * N + k) as u32;
+            first = Ord::min(first, word);
+        }
+    }
+    (u64::from(first >> 16), first & 0xffff)
+}
+
 macro_rules! positions {
-    ($($(#[$doc:meta])* $name:ident = |$x:ident| $rank:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $precedes:tt by |$x:ident: $type:ident| $rank:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
 
-        impl<T: Ordered> ReduceOp<T> for $name {
+        impl $name {
+            /// Lower than that of every number that comes later, and above 0 for floats.
+            #[inline(always)]
+            fn rank<$type: Ordered>($x: $type) -> u64 {
+                $rank
+            }
+
+            /// The rank of the first element, 0 for NaN, which comes before every number, as in NumPy; and its number.
+            #[inline(always)]
+            fn first<T: Ordered<Wide: Ordered>, const N: usize, const U: usize>(vectors: &[[T; N]; U]) -> (u64, u32) {
+                if T::GREATEST_RANK <= u64::from(u16::MAX) {
+                    return first_by_word(vectors, Self::rank);
+                }
+                let found = Found::among(vectors, |a, b| a $precedes b);
+                let rank = if found.is_nan { 0 } else { Self::rank(found.value) };
+                (rank, found.number)
+            }
+
+            /// The first element of vectors, of which the first starts with number `first`, and each next one `stride` further on.
+            #[inline(always)]
+            fn ranked<T: Ordered<Wide: Ordered>, const N: usize, const U: usize>(
+                vectors: &[[T; N]; U],
+                first: u64,
+                stride: u64,
+            ) -> Ranked {
+                let (rank, number) = Self::first(vectors);
+                // Powers of two: a shift and a mask.
+                let (u, k) = (number / N as u32, number % N as u32);
+                let index = first + u64::from(u) * stride + u64::from(k);
+                Ranked { rank, index }
+            }
+        }
+
+        impl<T: Ordered<Wide: Ordered>> ReduceOp<T> for $name {
             type Acc = Ranked;
             type Output = u64;
 
             #[inline(always)]
             fn identity() -> Ranked {
-                Ranked::NONE
+                // Not the greatest of all ranks: of 32 bits, the upper half is known to be 0.
+                Ranked::behind(T::GREATEST_RANK)
             }
 
             #[inline(always)]
-            fn lift($x: T, index: u64) -> Ranked {
-                // NaN comes before every number, as in NumPy.
-                let rank = if $x.is_nan() { 0 } else { $rank };
+            fn lift(x: T, index: u64) -> Ranked {
+                let rank = if x.is_nan() { 0 } else { Self::rank(x) };
                 Ranked { rank, index }
             }
 
             #[inline(always)]
             fn lift_all<const N: usize>(values: [T; N], first: u64, step: u64) -> Ranked {
-                // Only the number of the element is kept, and from left to right no index need be compared.
-                let rank = |k: usize| <Self as ReduceOp<T>>::lift(values[k], 0).rank;
-                let (mut least, mut number) = (rank(0), 0);
-                for k in 1..N {
-                    let is_less = rank(k) < least;
-                    least = if is_less { rank(k) } else { least };
-                    number = if is_less { k as u32 } else { number };
-                }
+                let (rank, number) = Self::first(&[values]);
                 let index = first + u64::from(number) * step;
-                Ranked { rank: least, index }
+                Ranked { rank, index }
+            }
+
+            #[inline(always)]
+            fn lift_vectors<const N: usize, const U: usize>(vectors: [[T; N]; U], first: u64, stride: u64) -> Ranked {
+                // More than 32 numbers, unpacked, do not fit into the registers at once; of bytes, not even those of two vectors.
+                if N > 8 {
+                    return fold_vectors::<T, Self, N, U>(vectors, first, stride);
+                }
+                if N > 4 && U == 8 {
+                    let half = |from: usize| -> [[T; N]; 4] { core::array::from_fn(|u| vectors[from + u]) };
+                    let (a, b) = (half(0), half(4));
+                    return Ranked::first(Self::ranked(&a, first, stride), Self::ranked(&b, first + 4 * stride, stride));
+                }
+                Self::ranked(&vectors, first, stride)
             }
 
             #[inline(always)]
@@ -346,9 +468,9 @@ macro_rules! positions {
 
 positions! {
     /// The index of the smallest element, and of several the first; of the first NaN, if there is one.
-    ArgMin = |x| x.rank();
+    ArgMin = < by |x: T| x.rank();
     /// The index of the largest element, and of several the first; of the first NaN, if there is one.
-    ArgMax = |x| !x.rank();
+    ArgMax = > by |x: T| T::GREATEST_RANK - x.rank();
 }
 
 macro_rules! predicates {
@@ -389,4 +511,79 @@ predicates! {
     Any = | from 0;
     /// 1 if no element is 0, else 0.
     All = & from 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{Max, Min};
+
+    /// Vectors of few different values, so that many are equal; number `seed` of them.
+    fn vectors<T: Num, const N: usize, const U: usize>(values: &[T], seed: usize) -> [[T; N]; U] {
+        core::array::from_fn(|u| {
+            core::array::from_fn(|k| values[(seed * (u * N + k + 1) * 7919 + seed / 7) % values.len()])
+        })
+    }
+
+    /// What an operator gives for vectors and for each of them is what it gives for their elements, one by one.
+    fn agrees<T: Num, Op: ReduceOp<T>, const N: usize>(values: &[T]) {
+        for seed in 0..500 {
+            let vectors: [[T; N]; 8] = vectors(values, seed);
+            let mut all = Op::identity();
+            for u in 0..8 {
+                let mut one = Op::identity();
+                for k in 0..N {
+                    let first = 100 + 1000 * u as u64;
+                    one = Op::combine(one, Op::lift(vectors[u][k], first + k as u64));
+                    all = Op::combine(all, Op::lift(vectors[u][k], first + k as u64));
+                }
+                assert_eq!(bits(&Op::lift_all(vectors[u], 100 + 1000 * u as u64, 1)), bits(&one));
+            }
+            assert_eq!(
+                bits(&Op::lift_vectors(vectors, 100, 1000)),
+                bits(&all),
+                "of all vectors, {seed}"
+            );
+        }
+    }
+
+    /// To tell −0 from +0, and to compare NaN.
+    fn bits<A: Pod>(value: &A) -> &[u8] {
+        bytemuck::bytes_of(value)
+    }
+
+    fn all_operators<T: Ordered<Wide: Ordered>, const N: usize>(values: &[T]) {
+        agrees::<T, ArgMin, N>(values);
+        agrees::<T, ArgMax, N>(values);
+        agrees::<T, Min, N>(values);
+        agrees::<T, Max, N>(values);
+        // Those of elements that are all equal, also to the identity.
+        for value in values {
+            agrees::<T, ArgMin, N>(&[*value]);
+            agrees::<T, ArgMax, N>(&[*value]);
+        }
+    }
+
+    #[test]
+    fn vectors_give_what_their_elements_give() {
+        all_operators::<i32, 4>(&[i32::MIN, -1, 0, 1, i32::MAX]);
+        all_operators::<u32, 4>(&[0, 1, u32::MAX]);
+        all_operators::<i64, 2>(&[i64::MIN, -1, 0, i64::MAX]);
+        all_operators::<u64, 2>(&[0, 1, u64::MAX]);
+        all_operators::<u16, 8>(&[0, 1, 255, 256, u16::MAX]);
+        all_operators::<u8, 16>(&[0, 1, 254, u8::MAX]);
+    }
+
+    #[test]
+    fn vectors_of_floats_give_what_their_elements_give() {
+        let numbers = [f64::NEG_INFINITY, -1.5, -0.0, 0.0, 2.0, f64::INFINITY];
+        let few_nans = [-1.0, 0.0, -0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, f64::NAN];
+        for values in [&numbers[..], &numbers[2..4], &few_nans] {
+            let of = |index: usize| values[index % values.len()];
+            all_operators::<f64, 2>(&core::array::from_fn::<_, 66, _>(of));
+            all_operators::<f32, 4>(&core::array::from_fn::<_, 66, _>(|i| of(i) as f32));
+            all_operators::<f16, 8>(&core::array::from_fn::<_, 66, _>(|i| f16_from_f32(of(i) as f32)));
+            all_operators::<bf16, 8>(&core::array::from_fn::<_, 66, _>(|i| bf16_from_f32(of(i) as f32)));
+        }
+    }
 }

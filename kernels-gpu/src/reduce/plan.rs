@@ -50,7 +50,7 @@ pub const fn tile_len<T>() -> usize {
 
 /// Whether a thread combines its vectors in one chain, since the values are too large to have several in registers.
 pub(super) const fn has_one_chain<A>() -> bool {
-    size_of::<A>() > 16
+    size_of::<A>() > 8
 }
 
 /// Elements of a column that a thread has in flight.
@@ -132,7 +132,7 @@ impl RowPlan {
         if self.chunks == 1 { 0 } else { rows * self.chunks }
     }
 
-    /// The counters of the launch, 0 at its start.
+    /// The counters of the launch, 0 at its start and at its end.
     pub const fn counters(&self, rows: usize) -> usize {
         if self.chunks == 1 { 0 } else { rows }
     }

@@ -2,7 +2,6 @@
 //! Rows: elements that are combined lie side by side.
 
 use bytemuck::Pod;
-use cuda_std::fence;
 use cuda_std::prelude::*;
 
 use super::plan::{CHAINS, GROUP, RowPlan, THREADS, UNROLL, has_one_chain};
@@ -65,12 +64,13 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     /// As [`short`](Self::short).
     #[inline(always)]
     pub(super) unsafe fn long<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
-        let (block, chunks) = (thread::block_idx_x(), self.plan.chunks);
+        // No array has 2^32 chunks, of all its rows: what is counted of them takes one register.
+        let (block, chunks) = (thread::block_idx_x(), self.plan.chunks as u32);
         let blocks = self.blocks_of_row();
         let (row, part) = if blocks <= 1 {
             (block as usize, 0)
         } else {
-            ((block / blocks) as usize, (block % blocks) as usize)
+            ((block / blocks) as usize, block % blocks)
         };
         if row >= self.out.len() {
             return;
@@ -78,51 +78,50 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         let n = self.plan.length;
         // SAFETY: the row is one of `x`, by the contract.
         let elements = unsafe { self.x.get_unchecked(row * n..row * n + n) };
-        let chunk = |part: usize| {
-            let begin = part * self.plan.chunk;
+        let chunk = |part: u32| {
+            let begin = part as usize * self.plan.chunk;
             let end = Ord::min(begin.saturating_add(self.plan.chunk), n);
             // SAFETY: `end` is at most the row's length.
             unsafe { share::<T, Op, N>(elements, begin, end) }
         };
         // The tree above the threads, in levels: a level turns the values that are `left` into as many as there are
-        // groups, in place. The first has a chunk for each group, of which a block has every `blocks`-th; the others are all
-        // done by the last block of the row.
-        let first = row * chunks;
-        let (mut left, mut groups, mut group, mut is_last) = (0, chunks, part, false);
+        // groups, in place. The first, in which nothing is left yet, has a chunk for each group, of which a block has every
+        // `blocks`-th; the others are all done by the last block of the row.
+        let first = row as u32 * chunks;
+        let (mut left, mut groups, mut group) = (0, chunks, part);
         let mut value = chunk(part);
         loop {
             let total = block::reduce::<_, THREADS>(value, Op::identity(), Op::combine);
             if let Some(total) = total {
                 if groups <= 1 {
                     self.out.set(row, Op::finish(total, self.plan.count));
-                } else if first + group < self.partials.len() {
-                    self.partials.set(first + group, total);
+                } else if ((first + group) as usize) < self.partials.len() {
+                    self.partials.set((first + group) as usize, total);
                 }
             }
             if groups <= 1 {
                 return;
             }
-            if is_last {
+            if left > 0 {
                 thread::sync_threads();
                 group += 1;
-            } else if group + (blocks as usize) < groups {
+            } else if group + blocks < groups {
                 thread::sync_threads();
-                group += blocks as usize;
+                group += blocks;
                 value = chunk(group);
                 continue;
             } else {
-                is_last = thread::sync_threads_or(total.is_some() && self.is_last(row));
-                if !is_last {
+                if !thread::sync_threads_or(total.is_some() && self.is_last(row)) {
                     return;
                 }
                 group = groups;
             }
             if group >= groups {
                 left = groups;
-                groups = left.div_ceil(GROUP * THREADS);
+                groups = left.div_ceil((GROUP * THREADS) as u32);
                 group = 0;
             }
-            value = self.group::<Op>(first, group, left);
+            value = self.group::<Op>(first as usize, group as usize, left as usize);
         }
     }
 
@@ -140,10 +139,13 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             return false;
         }
         // The value is seen by whoever sees the counter after this; and whoever sees the last count sees all values.
-        fence::device();
-        let before = self.counters.atomic(row).fetch_add(1);
-        fence::device();
-        before == self.blocks_of_row() - 1
+        let counter = self.counters.atomic(row);
+        let is_last = counter.fetch_add_ordered(1) == self.blocks_of_row() - 1;
+        if is_last {
+            // For the next launch.
+            counter.store(0);
+        }
+        is_last
     }
 
     /// This thread's share of a group of the values that are left, which start at `first`: at most [`GROUP`].
@@ -189,18 +191,15 @@ unsafe fn share<T: Pod, Op: ReduceOp<T>, const N: usize>(row: &[T], begin: usize
         // SAFETY: aligned, as just asked, and all vectors are within the tile, which is within the row.
         let load = |u: usize| unsafe { row.load_vec_unchecked::<N>(i + u * THREADS * N) };
         let lift = |u: usize, values: [T; N]| Op::lift_all(values, (i + u * THREADS * N) as u64, 1);
-        if has_one_chain::<Op::Acc>() {
+        if size_of::<Op::Acc>() > 16 {
+            // There are no registers for all of the tile's vectors at once.
             for u in 0..UNROLL {
                 chains[0] = Op::combine(chains[0], lift(u, load(u)));
             }
-        } else if size_of::<Op::Acc>() > 8 {
-            // With larger values there are no registers for all of the tile's vectors at once.
-            let mut first = 0;
-            while first < UNROLL {
-                let loaded: [[T; N]; CHAINS] = core::array::from_fn(|c| load(first + c));
-                chains = core::array::from_fn(|c| Op::combine(chains[c], lift(first + c, loaded[c])));
-                first += CHAINS;
-            }
+        } else if has_one_chain::<Op::Acc>() {
+            let loaded: [[T; N]; UNROLL] = core::array::from_fn(load);
+            let tile = Op::lift_vectors(loaded, i as u64, (THREADS * N) as u64);
+            chains[0] = Op::combine(chains[0], tile);
         } else {
             const { assert!(UNROLL == 2 * CHAINS) };
             let loaded: [[T; N]; UNROLL] = core::array::from_fn(load);

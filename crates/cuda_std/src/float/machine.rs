@@ -7,18 +7,19 @@
 //! host through `std`.
 
 macro_rules! machine {
-    ($name:ident, $float:ty, $core:path, $llvm_minimum:literal, $llvm_maximum:literal) => {
+    ($name:ident, $float:ty, $core:path, $nvvm_min:literal, $nvvm_max:literal) => {
         pub(super) mod $name {
             #[cfg(target_arch = "nvptx64")]
             use $core as ops;
 
-            // One instruction from compute_80 on; `core`'s own forms are a cascade of comparisons.
+            // One instruction: `core`'s own forms, and LLVM's `minimum` and `maximum` before compute_80,
+            // are a cascade of comparisons.
             #[cfg(target_arch = "nvptx64")]
             unsafe extern "C" {
-                #[link_name = $llvm_minimum]
-                safe fn llvm_minimum(a: $float, b: $float) -> $float;
-                #[link_name = $llvm_maximum]
-                safe fn llvm_maximum(a: $float, b: $float) -> $float;
+                #[link_name = $nvvm_min]
+                safe fn nvvm_min(a: $float, b: $float) -> $float;
+                #[link_name = $nvvm_max]
+                safe fn nvvm_max(a: $float, b: $float) -> $float;
             }
 
             /// `a * b + c`, rounded once.
@@ -32,34 +33,51 @@ macro_rules! machine {
 
             machine!(@unary $float: sqrt, floor, ceil, trunc, round, round_ties_even);
 
-            /// The smaller of two numbers, NaN if either is one, with −0 below +0.
+            /// The smaller of two numbers, the other one if either is NaN, with −0 below +0 (which PTX
+            /// promises of `min`).
             #[inline(always)]
-            pub fn minimum(a: $float, b: $float) -> $float {
+            pub fn minimum_number(a: $float, b: $float) -> $float {
                 #[cfg(target_arch = "nvptx64")]
-                return llvm_minimum(a, b);
+                return nvvm_min(a, b);
                 #[cfg(not(target_arch = "nvptx64"))]
-                return if a.is_nan() || b.is_nan() {
-                    a + b
-                } else if a < b || (a == b && a.is_sign_negative()) {
+                return if b.is_nan() || a < b || (a == b && a.is_sign_negative()) {
                     a
                 } else {
                     b
                 };
             }
 
-            /// The larger of two numbers, NaN if either is one, with +0 above −0.
+            /// The larger of two numbers, the other one if either is NaN, with +0 above −0.
             #[inline(always)]
-            pub fn maximum(a: $float, b: $float) -> $float {
+            pub fn maximum_number(a: $float, b: $float) -> $float {
                 #[cfg(target_arch = "nvptx64")]
-                return llvm_maximum(a, b);
+                return nvvm_max(a, b);
                 #[cfg(not(target_arch = "nvptx64"))]
-                return if a.is_nan() || b.is_nan() {
-                    a + b
-                } else if a > b || (a == b && a.is_sign_positive()) {
+                return if b.is_nan() || a > b || (a == b && a.is_sign_positive()) {
                     a
                 } else {
                     b
                 };
+            }
+
+            /// The smaller of two numbers, NaN if either is one, with −0 below +0.
+            #[inline(always)]
+            pub fn minimum(a: $float, b: $float) -> $float {
+                if a.is_nan() || b.is_nan() {
+                    <$float>::NAN
+                } else {
+                    minimum_number(a, b)
+                }
+            }
+
+            /// The larger of two numbers, NaN if either is one, with +0 above −0.
+            #[inline(always)]
+            pub fn maximum(a: $float, b: $float) -> $float {
+                if a.is_nan() || b.is_nan() {
+                    <$float>::NAN
+                } else {
+                    maximum_number(a, b)
+                }
             }
         }
     };
@@ -74,5 +92,5 @@ macro_rules! machine {
     )+};
 }
 
-machine!(single, f32, core::f32::math, "llvm.minimum.f32", "llvm.maximum.f32");
-machine!(double, f64, core::f64::math, "llvm.minimum.f64", "llvm.maximum.f64");
+machine!(single, f32, core::f32::math, "llvm.nvvm.fmin.f", "llvm.nvvm.fmax.f");
+machine!(double, f64, core::f64::math, "llvm.nvvm.fmin.d", "llvm.nvvm.fmax.d");

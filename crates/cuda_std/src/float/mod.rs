@@ -40,6 +40,8 @@ macro_rules! impl_float {
                 hypot => hypot,
                 minimum => $machine::minimum,
                 maximum => $machine::maximum,
+                minimum_number => $machine::minimum_number,
+                maximum_number => $machine::maximum_number,
             );
 
             #[inline]
@@ -221,4 +223,12 @@ pub trait Float:
     fn minimum(self, other: Self) -> Self;
     /// The larger of the two; NaN if either is, as NumPy's `maximum`. +0 is above −0.
     fn maximum(self, other: Self) -> Self;
+    /// The smaller of the two; where one is NaN, the other. −0 is below +0.
+    ///
+    /// One instruction, and less than [`minimum`](Self::minimum) where NaN is asked for another way.
+    fn minimum_number(self, other: Self) -> Self;
+    /// The larger of the two; where one is NaN, the other. +0 is above −0.
+    ///
+    /// One instruction, and less than [`maximum`](Self::maximum) where NaN is asked for another way.
+    fn maximum_number(self, other: Self) -> Self;
 }

@@ -22,14 +22,17 @@ macro_rules! by_space_and_scope {
 
 /// A read-modify-write operation with one operand.
 macro_rules! modify {
-    ($register:ident: $($name:ident = $operation:literal $type:literal),*) => {$(
+    ($register:ident: $($name:ident = $operation:literal $type:literal),*) => {
+        modify!("atom.relaxed", $register: $($name = $operation $type),*);
+    };
+    ($instruction:literal, $register:ident: $($name:ident = $operation:literal $type:literal),*) => {$(
         #[inline(always)]
         unsafe fn $name<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self {
             let old: Self;
             // SAFETY: the caller's promise: a live, aligned element of M.
             unsafe {
                 by_space_and_scope!(
-                    M, S, "atom.relaxed", [".", $operation, ".", $type, " {0}, [{1}], {2};"],
+                    M, S, $instruction, [".", $operation, ".", $type, " {0}, [{1}], {2};"],
                     out($register) old, in(reg64) ptr, in($register) value, options(nostack, preserves_flags)
                 );
             }
@@ -101,6 +104,7 @@ macro_rules! integer {
         }
 
         impl AtomicInteger for $type {
+            modify!("atom.acq_rel", $register: add_ordered = "add" $unsigned);
             modify!($register: and = "and" $bits, or = "or" $bits, xor = "xor" $bits);
         }
     )*};

@@ -52,6 +52,7 @@ pub trait AtomicValue: Pod {
 /// An integer with atomic operations; the contract is that of [`AtomicValue`].
 #[allow(clippy::missing_safety_doc)] // as said above
 pub trait AtomicInteger: AtomicValue {
+    unsafe fn add_ordered<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self;
     unsafe fn and<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self;
     unsafe fn or<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self;
     unsafe fn xor<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self;

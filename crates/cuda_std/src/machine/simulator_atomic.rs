@@ -65,6 +65,11 @@ macro_rules! integer {
         }
 
         impl AtomicInteger for $type {
+            unsafe fn add_ordered<M: Space, S: Scope>(ptr: *mut Self, value: Self) -> Self {
+                // SAFETY: the caller's promise: an aligned, live element accessed atomically.
+                unsafe { <$atomic>::from_ptr(ptr) }.fetch_add(value, Ordering::AcqRel)
+            }
+
             integer_operations!($atomic: and = fetch_and, or = fetch_or, xor = fetch_xor);
         }
     )*};

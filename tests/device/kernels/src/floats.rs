@@ -4,7 +4,7 @@
 use cuda_std::prelude::*;
 
 /// The names of the functions, in the order of their numbers.
-pub const NAMES: [&str; 35] = [
+pub const NAMES: [&str; 37] = [
     "sqrt",
     "rsqrt",
     "cbrt",
@@ -39,6 +39,8 @@ pub const NAMES: [&str; 35] = [
     "copysign",
     "minimum",
     "maximum",
+    "minimum_number",
+    "maximum_number",
     "mul_add",
 ];
 
@@ -79,6 +81,8 @@ pub fn apply<T: Float>(number: u32, x: T, y: T) -> T {
         31 => x.copysign(y),
         32 => x.minimum(y),
         33 => x.maximum(y),
+        34 => x.minimum_number(y),
+        35 => x.maximum_number(y),
         _ => x.mul_add(y, x),
     }
 }
