@@ -419,5 +419,5 @@ fn means([even, odd]: Halves, count: u32) -> u32 {
 /// The lowest four bits as bytes of ones or zeros.
 #[inline(always)]
 fn spread(bits: u32) -> u32 {
-    ((bits & 0xf) * 0x0020_4081 & 0x0101_0101) * 0xff
+    (((bits & 0xf) * 0x0020_4081) & 0x0101_0101) * 0xff
 }

@@ -201,8 +201,6 @@ struct Tiles<'a, T, R> {
 /// A tile, for one warp: what of its row the warp has.
 #[derive(Clone, Copy)]
 struct Tile {
-    /// The tile's number in its row.
-    in_row: u32,
     /// Where the warp's part begins.
     start: usize,
     /// The number in its row of the element at `start`; before the row, it wraps around.
@@ -230,7 +228,6 @@ impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
         let warps = in_row as usize * (WORKERS / 32) + warp;
         let start = row.first::<V>() + warps * (32 * V * U);
         Tile {
-            in_row,
             start,
             index: start.wrapping_sub(row.lo) as u64,
             window: row.window(start, 32 * V * U),
@@ -297,7 +294,7 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     let (mut upcoming, mut published_total) = (NONE, Op::identity());
     let looks_back = thread::thread_idx_x() as usize >= WORKERS;
     let mut loaded = [Words::default(); U];
-    if !looks_back {
+    if !looks_back && is_tile(current) {
         loaded = tiles.load::<V, U>(current);
     }
     let mut side = 0;
@@ -320,8 +317,12 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
             shared.set_warp(side, warp_total);
         }
         thread::sync_threads();
-        let scanned = shared.scan_warps(side, Op::identity(), Op::combine);
+        let mut scanned = Scanned {
+            before: Op::identity(),
+            total: Op::identity(),
+        };
         if is_tile(current) {
+            scanned = shared.scan_warps(side, Op::identity(), Op::combine);
             upcoming = shared.tickets.get(side);
         }
         // With room for one tile only, the next one waits until the last one is written.
@@ -334,11 +335,8 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
         if looks_back {
             if is_tile(current) && warp::lane_id() == 0 {
                 let is_first = tiles.place(current).1 == 0;
-                states.publish(
-                    current as usize,
-                    if is_first { PREFIX } else { AGGREGATE },
-                    scanned.total,
-                );
+                let flag = if is_first { PREFIX } else { AGGREGATE };
+                states.publish(current as usize, flag, scanned.total);
             }
             if is_tile(published) {
                 let in_row = tiles.place(published).1;
@@ -348,13 +346,8 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
             published_total = scanned.total;
         } else {
             if is_tile(known) {
-                parked.store::<Op>(
-                    slot,
-                    tiles.tile::<V, U>(known),
-                    shared.prefix(side),
-                    exclusive != 0,
-                    out,
-                );
+                let (tile, prefix) = (tiles.tile::<V, U>(known), shared.prefix(side));
+                parked.store::<Op>(slot, tile, prefix, exclusive != 0, out);
             }
             if is_tile(current) {
                 let before = before.map(|before| Op::combine(scanned.before, before));
@@ -452,7 +445,7 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
         Self::first_element(if self.has_two { 2 } else { 1 }) + Self::at(slot, u) * V
     }
 
-    /// Parks a tile: what stands before each vector, and the vectors, loaded if it is whole.
+    /// Parks a tile: what stands before each vector, and the vectors, which are loaded if it is whole.
     #[inline(always)]
     fn set(self, slot: usize, tile: Tile, before: [A; U], loaded: [Words; U], x: &[T]) {
         for u in 0..U {
@@ -461,11 +454,9 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
         }
         if tile.window.whole {
             for u in 0..U {
+                let first = self.element(slot, u);
                 // SAFETY: of a slot that there is, and a multiple of a vector, since these may be accessed.
-                unsafe {
-                    self.elements
-                        .set_vec_unchecked(self.element(slot, u), vector::<T, V>(loaded[u]))
-                };
+                unsafe { self.elements.set_vec_unchecked(first, vector::<T, V>(loaded[u])) };
             }
         } else {
             self.set_part(slot, tile, x);
@@ -500,13 +491,10 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
         exclusive: bool,
         out: SliceMut<'_, Op::Output>,
     ) {
-        // Twice, so that it need not be asked for each element.
-        if !tile.window.whole {
-            self.store_part::<Op>(slot, tile, prefix, exclusive, out);
-        } else if exclusive {
-            self.store_whole::<Op>(slot, tile, prefix, true, out);
+        if tile.window.whole {
+            self.store_whole::<Op>(slot, tile, prefix, exclusive, out);
         } else {
-            self.store_whole::<Op>(slot, tile, prefix, false, out);
+            self.store_part::<Op>(slot, tile, prefix, exclusive, out);
         }
     }
 
