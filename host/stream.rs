@@ -135,9 +135,7 @@ impl Stream {
     /// reduction.
     pub(crate) fn with_counters(&self, len: usize, launch: impl FnOnce(Counters) -> Result<()>) -> Result<()> {
         if len == 0 || len > KEPT_COUNTERS {
-            let counters = DeviceArray::<u32, Ix1>::zeros(self, len)?;
-            // SAFETY: an array of this stream, which nobody else knows; it is freed behind the launch.
-            return launch(unsafe { Counters::of(&counters) });
+            return self.with_new_counters(len, launch);
         }
         // Locked until the launch is queued, and taken out: a launch that fails may leave other values than 0.
         let mut kept = self.inner.counters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,6 +150,13 @@ impl Stream {
             Err(_) => self.inner.free_counters(address),
         }
         result
+    }
+
+    /// [`with_counters`](Self::with_counters) with new ones, which the kernel may leave at any value.
+    pub(crate) fn with_new_counters(&self, len: usize, launch: impl FnOnce(Counters) -> Result<()>) -> Result<()> {
+        let counters = DeviceArray::<u32, Ix1>::zeros(self, len)?;
+        // SAFETY: an array of this stream, which nobody else knows; it is freed behind the launch.
+        launch(unsafe { Counters::of(&counters) })
     }
 
     /// Lets later work of this stream wait for all that `other` has queued.

@@ -12,7 +12,7 @@ use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
 
-use run::{Axes, Extent, check_output, launch, launch_rows, swapped};
+use run::{Axes, Extent, KernelOf, check_output, launch, launch_rows, swapped};
 pub use run::{HasSwap, ReduceColumns, ReduceRows};
 
 /// An element type that operator `Op` is compiled for.
@@ -100,7 +100,7 @@ fn whole_into<Op, T: HasReduce<Op>, D: Dimension>(
 ) -> Result<()> {
     let count = wants.count(operation, x.shape(), x.len())?;
     check_output(operation, x, &[], out)?;
-    launch_rows::<T::Rows, _, _, _>(x, Extent::whole(x.len()), count, out)
+    launch_rows::<T::Rows, _, _, _>(x, Extent::whole(x.len()), count, out, KernelOf::Library)
 }
 
 /// Of the whole array; waits for the result.
@@ -127,7 +127,7 @@ fn axis_into<Op, T: HasReduce<Op>, D: RemoveAxis>(
     let extent = Extent::axis(x.shape(), axis.index());
     let count = wants.count(operation, x.shape(), extent.length)?;
     check_output(operation, x, dim.slice(), out)?;
-    launch::<T::Rows, T::Columns, _, _, _, _>(x, extent, count, out)
+    launch::<T::Rows, T::Columns, _, _, _, _>(x, extent, count, out, KernelOf::Library)
 }
 
 /// Along one axis, into a new array.
@@ -161,17 +161,17 @@ fn axes_into<Op, T: HasReduce<Op> + HasSwap, D: Dimension>(
     if x.is_empty() {
         // Nothing to combine for any result.
         let extent = Extent::axis(&[out.len(), 0], 1);
-        return launch_rows::<T::Rows, _, _, _>(x, extent, count, out);
+        return launch_rows::<T::Rows, _, _, _>(x, extent, count, out, KernelOf::Library);
     }
     let mut axes = Axes::new(x.shape(), axes);
     let Some(swap) = axes.next_swap() else {
-        return launch::<T::Rows, T::Columns, _, _, _, _>(x, axes.extent(), count, out);
+        return launch::<T::Rows, T::Columns, _, _, _, _>(x, axes.extent(), count, out, KernelOf::Library);
     };
     let mut copy = swapped(x, swap)?;
     while let Some(swap) = axes.next_swap() {
         copy = swapped(&copy, swap)?;
     }
-    launch::<T::Rows, T::Columns, _, _, _, _>(&copy, axes.extent(), count, out)
+    launch::<T::Rows, T::Columns, _, _, _, _>(&copy, axes.extent(), count, out, KernelOf::Library)
 }
 
 /// Along several axes, into a new array.

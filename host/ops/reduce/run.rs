@@ -8,7 +8,8 @@ use ndarray::{Dimension, Ix1};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
-use crate::launch::LaunchConfig;
+use crate::launch::{Counters, LaunchConfig};
+use crate::stream::Stream;
 
 /// A kernel that combines the rows of an array of `T`: one that has the parameters of [`kernels_gpu::reduce::reduce()`] and
 /// calls it.
@@ -54,6 +55,25 @@ impl<T: Element, A: Element, O: Element, K: SafeKernel<Params = RowParams<T, A, 
 impl<T: Element, A: Element, O: Element, K: SafeKernel<Params = ColumnParams<T, A, O>>> ReduceColumns<T> for K {
     type Acc = A;
     type Output = O;
+}
+
+/// Whose kernel a launch is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KernelOf {
+    /// The library's, which leaves its counters at 0: the stream keeps them for the next launch.
+    Library,
+    /// The user's, of which that is asked and not known.
+    User,
+}
+
+impl KernelOf {
+    /// Calls `launch` with `len` counters that are 0.
+    fn with_counters(self, stream: &Stream, len: usize, launch: impl FnOnce(Counters) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Library => stream.with_counters(len, launch),
+            Self::User => stream.with_new_counters(len, launch),
+        }
+    }
 }
 
 /// An array as (outer, length, inner), of which the middle axis is combined.
@@ -109,6 +129,7 @@ pub(super) fn launch<R, C, T: Element, O, D: Dimension, E: Dimension>(
     extent: Extent,
     count: u64,
     out: &mut DeviceArray<O, E>,
+    kernel_of: KernelOf,
 ) -> Result<()>
 where
     O: Element,
@@ -116,7 +137,7 @@ where
     C: ReduceColumns<T, Output = O>,
 {
     if extent.inner == 1 {
-        return launch_rows::<R, _, _, _>(x, extent, count, out);
+        return launch_rows::<R, _, _, _>(x, extent, count, out, kernel_of);
     }
     let columns = extent.results();
     if columns == 0 {
@@ -125,7 +146,7 @@ where
     let plan = ColumnPlan::new::<T>(columns, extent.length, extent.inner, count);
     let mut partials = DeviceArray::<C::Acc, Ix1>::uninit(x.stream(), Ix1(plan.partials(columns)))?;
     let config = grid(plan.blocks(columns));
-    x.stream().with_counters(plan.counters(columns), |counters| {
+    kernel_of.with_counters(x.stream(), plan.counters(columns), |counters| {
         x.stream().launch::<C>(&config, (x, plan, &mut partials, counters, out))
     })
 }
@@ -136,6 +157,7 @@ pub(super) fn launch_rows<R: ReduceRows<T>, T: Element, D: Dimension, E: Dimensi
     extent: Extent,
     count: u64,
     out: &mut DeviceArray<R::Output, E>,
+    kernel_of: KernelOf,
 ) -> Result<()> {
     let rows = extent.results();
     if rows == 0 {
@@ -146,7 +168,7 @@ pub(super) fn launch_rows<R: ReduceRows<T>, T: Element, D: Dimension, E: Dimensi
     // Twice as many as run at a time, so that none runs alone for long at the end.
     let most = 2 * BLOCKS * x.stream().backend().properties().multiprocessors as usize;
     let config = grid(plan.blocks(rows, most));
-    x.stream().with_counters(plan.counters(rows), |counters| {
+    kernel_of.with_counters(x.stream(), plan.counters(rows), |counters| {
         x.stream().launch::<R>(&config, (x, plan, &mut partials, counters, out))
     })
 }

@@ -3,7 +3,7 @@
 
 use ndarray::{Axis, Dimension, Ix0, RemoveAxis};
 
-use super::run::{Extent, ReduceColumns, ReduceRows, check_output, launch, launch_rows};
+use super::run::{Extent, KernelOf, ReduceColumns, ReduceRows, check_output, launch, launch_rows};
 use super::without;
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
@@ -101,7 +101,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         out: &mut DeviceArray<<R as ReduceRows<T>>::Output, Ix0>,
     ) -> Result<()> {
         check_output("reduce_with_into", self, &[], out)?;
-        launch_rows::<R, _, _, _>(self, Extent::whole(self.len()), self.len() as u64, out)
+        launch_rows::<R, _, _, _>(self, Extent::whole(self.len()), self.len() as u64, out, KernelOf::User)
     }
 
     /// The elements of each lane along an axis combined by kernel `R` where they lie side by side, and by `C` where they
@@ -140,6 +140,6 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         let dim = without("reduce_axis_with_into", self, axis)?;
         check_output("reduce_axis_with_into", self, dim.slice(), out)?;
         let extent = Extent::axis(self.shape(), axis.index());
-        launch::<R, C, _, _, _, _>(self, extent, extent.length as u64, out)
+        launch::<R, C, _, _, _, _>(self, extent, extent.length as u64, out, KernelOf::User)
     }
 }

@@ -6,7 +6,7 @@ use device_test_kernels::scan_operators::{
 };
 use device_tests::{device, download, upload, zeros};
 use kernels_gpu::op::ReduceOp;
-use kernels_gpu::scan::lookback::tile_len;
+use kernels_gpu::scan::lookback::{self, tile_len};
 use warpsmith::ops::ScanKind;
 use warpsmith::{Element, LaunchConfig};
 
@@ -75,6 +75,29 @@ fn values_of_12_bytes() {
         assert!(download::<Triple>(&runs) == wanted[1..], "runs of {len}, inclusive");
         let runs = on_device.scan_with::<count_runs, Runs>(ScanKind::Exclusive).unwrap();
         assert!(download::<Triple>(&runs) == wanted[..len], "runs of {len}, exclusive");
+    }
+}
+
+/// A device with room for one tile of a block only: the next is begun when the last is written.
+#[test]
+fn one_tile_at_a_time() {
+    let device = device();
+    let tile = tile_len::<Affine, Compose>();
+    for len in [tile - 1, tile, 5 * tile + 3] {
+        let x = maps(len);
+        let wanted = folds::<_, Compose>(&x);
+        let tiles = lookback::tiles_of_row::<Affine, Compose>(len, len);
+        let mut state = zeros::<u64>(&device, lookback::state_len::<Affine>(tiles));
+        let (on_device, mut out) = (upload(&device, &x), zeros::<Affine>(&device, len));
+        let config = LaunchConfig {
+            dynamic_shared: lookback::shared_bytes::<Affine, Compose>(),
+            ..LaunchConfig::new(2, lookback::THREADS as u32)
+        };
+        device
+            .default_stream()
+            .launch::<compose>(&config, (&on_device, len, 0u32, &mut state, &mut out))
+            .unwrap();
+        assert!(download(&out) == wanted[1..], "{len} maps");
     }
 }
 

@@ -3,6 +3,7 @@
 #![no_std]
 
 pub mod atomics;
+pub mod bits;
 pub mod faults;
 pub mod floats;
 pub mod memory;
