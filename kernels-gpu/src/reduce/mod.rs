@@ -82,9 +82,9 @@ pub use swap::{SWAP_TILE, swap_axes};
 /// Combines the rows of `x`, row `i` to element `i` of `out`: elements `i · length .. (i + 1) · length`.
 ///
 /// `plan` is [`RowPlan::new`] for as many rows as `out` has elements. Beside the output the kernel wants
-/// [`RowPlan::partials`] values to keep, and [`RowPlan::counters`] counters, which are 0, and are 0 again when it has ended. The launch has
-/// [`RowPlan::blocks`] blocks of [`THREADS`] threads. Where the arrays do not fit the plan, nothing is promised of the
-/// output.
+/// [`RowPlan::partials`] values to keep, and [`RowPlan::counters`] counters, which are 0, and are 0 again when it has
+/// ended. The launch has [`RowPlan::blocks`] blocks of [`THREADS`] threads. Where the arrays do not fit the plan,
+/// nothing is promised of the output.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Sum, Product, Min, Max, Mean, Variance, Std, ArgMin, ArgMax, Any, All],

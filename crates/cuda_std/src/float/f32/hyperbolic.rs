@@ -3,7 +3,7 @@
 //! and exponentials elsewhere.
 
 use super::super::machine::single::fma;
-use super::exp::{exp, exp_scaled};
+use super::exp::{exp_scaled, exp2_polynomial, nearest};
 
 #[inline]
 pub fn sinh(x: f32) -> f32 {
@@ -26,6 +26,15 @@ pub fn cosh(x: f32) -> f32 {
     half + 0.25 / half
 }
 
+/// e^2a for a ≥ 0, as exactly as tanh wants it: above 10, where tanh is 1, as for 10; NaN for NaN.
+#[inline(always)]
+fn exp_of_twice(a: f32) -> f32 {
+    const SCALE: f32 = 2.0 * core::f32::consts::LOG2_E;
+    let a = if a > 10.0 { 10.0 } else { a };
+    let (n, i) = nearest(a, SCALE);
+    exp2_polynomial(fma(a, SCALE, -n)) * f32::from_bits((i.wrapping_add(127) as u32) << 23)
+}
+
 /// tanh a = 1 − 2 / (e^2a + 1) for large a.
 #[inline]
 pub fn tanh(x: f32) -> f32 {
@@ -37,6 +46,6 @@ pub fn tanh(x: f32) -> f32 {
     p = fma(p, s, 1.333_254_4e-1);
     p = fma(p, s, -3.333_331_6e-1);
     let near = fma(p, s * a, a);
-    let far = fma(-2.0, 1.0 / (exp(2.0 * a) + 1.0), 1.0);
+    let far = fma(-2.0, 1.0 / (exp_of_twice(a) + 1.0), 1.0);
     (if a < 0.55 { near } else { far }).copysign(x)
 }
