@@ -12,7 +12,7 @@ use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
-use super::lookback::States;
+use super::lookback::states::States;
 use super::{Row, THREADS, get_unchecked, load, scan_warp, set_within, store, total, vec_len, warp_tile_len};
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
 

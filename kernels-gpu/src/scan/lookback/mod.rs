@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The scan in one pass: D. Merrill, M. Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (2016).
+//!
+//! A block takes a tile by a ticket, scans it, and publishes its *aggregate* (the tile's total). Then one of its warps, which
+//! does nothing else, looks back at the states of the tiles before, which are *invalid*, an aggregate, or a *prefix* (all up
+//! to and with that tile): it combines the aggregates from the nearest prefix on. What it has found is the tile's own
+//! prefix, from which the block writes its results. Every 32nd tile publishes its prefix too, so that others need not look
+//! further.
+//!
+//! The launch has as many blocks as the device runs at a time, and each goes on to another tile when it is done with one.
+//! Three tiles of a block are on their way at a time: one comes from memory to registers; one is scanned and published, and
+//! waits in shared memory while the warp looks back; of one the prefix is known, and its results are written. When a tile
+//! takes the next step, all others do, at one barrier. So memory has work while warps wait for one another, and a look-back
+//! begins when the tiles before it have been published long since, as a rule.
+//!
+//! Every element is read once and written once. The tickets make it progress in whatever order the blocks start: the first
+//! tile that is not published is held by a block that waits, if at all, for tiles before it, which are. How far a block
+//! looks back depends on timing, and with it the grouping of the combinations, though never their order: results that are
+//! rounded may differ in the last bits from run to run.
+//!
+//! The kernel is here; `tile` is what a warp knows of a tile, `shared` what waits in shared memory, and `states` what
+//! blocks tell one another.
+//!
+//! # Rows
+//!
+//! The array may be several rows of `n` elements, each of which is scanned by itself: a look-back ends at the first tile
+//! of its row.
+
+use bytemuck::Pod;
+use cuda_std::half::{bf16, f16};
+use cuda_std::prelude::*;
+
+mod shared;
+pub(super) mod states;
+mod tile;
+
+pub use states::state_len;
+
+use super::{Row, at, has_vectors, scan_warp};
+use crate::block::Scanned;
+use crate::op::{Max, Min, Product, ReduceOp, Sum};
+use shared::{Exchange, Parked};
+use states::{AGGREGATE, PREFIX, States};
+use tile::{Tile, Words, words};
+
+/// Threads of a block that have elements.
+const WORKERS: usize = 256;
+
+/// Threads of a block: those, and the warp that looks back.
+pub const THREADS: usize = WORKERS + 32;
+
+/// Blocks that ptxas makes room for on a multiprocessor, and that the launch has for each: the fewer there are, and the
+/// larger their tiles, the fewer tiles wait for one another.
+pub const BLOCKS: usize = 2;
+
+/// Bytes of elements that a thread has of a tile, at most: what it has in flight.
+const THREAD_BYTES: usize = 128;
+
+/// Bytes of values that a thread has of a tile, one for each vector, at most.
+const THREAD_VALUES: usize = 64;
+
+/// Bytes of a vector's values, at most, which a thread has in registers at a time.
+const VECTOR_VALUES: usize = 128;
+
+/// The number of no tile.
+const NONE: u32 = u32::MAX;
+
+/// Bytes of the largest value.
+const MAX_VALUE: usize = 32;
+
+/// Elements of a vector: 16 bytes of the larger of element and result, or fewer where the values are large; 1 if either has
+/// a size that is not a power of two.
+pub const fn vec_len<T, Op: ReduceOp<T>>() -> usize {
+    if !has_vectors::<T, Op::Output>() {
+        return 1;
+    }
+    let (input, output) = (size_of::<T>(), size_of::<Op::Output>());
+    let mut len = crate::tile::vec_len(if input > output { input } else { output });
+    while len > 1 && len * size_of::<Op::Acc>() > VECTOR_VALUES {
+        len /= 2;
+    }
+    len
+}
+
+/// Vectors that a thread has of a tile: a power of two.
+pub const fn vectors<T, Op: ReduceOp<T>>() -> usize {
+    let vector = vec_len::<T, Op>() * size_of::<T>();
+    let mut vectors = 8;
+    while vectors > 1 && (vectors * vector > THREAD_BYTES || vectors * size_of::<Op::Acc>() > THREAD_VALUES) {
+        vectors /= 2;
+    }
+    vectors
+}
+
+/// Elements of a tile.
+pub const fn tile_len<T, Op: ReduceOp<T>>() -> usize {
+    WORKERS * vec_len::<T, Op>() * vectors::<T, Op>()
+}
+
+/// Bytes of dynamic shared memory for one tile: a value for each vector, and the elements. The launch has that of two
+/// tiles, or of one where the device has less.
+pub const fn shared_bytes<T, Op: ReduceOp<T>>() -> usize {
+    let values = WORKERS * vectors::<T, Op>() * size_of::<Op::Acc>();
+    values.next_multiple_of(size_of::<T>()) + tile_len::<T, Op>() * size_of::<T>()
+}
+
+/// Tiles of a row of `n` elements in an array of `len`, when elements of type `T` are scanned by `Op`. Rows that do not
+/// begin at a multiple of a vector have their first tile begin before them.
+pub const fn tiles_of_row<T, Op: ReduceOp<T>>(len: usize, n: usize) -> usize {
+    tiles(len, n, vec_len::<T, Op>(), tile_len::<T, Op>())
+}
+
+const fn tiles(len: usize, n: usize, vector: usize, tile: usize) -> usize {
+    let shifted = if len == n || n.is_multiple_of(vector) {
+        0
+    } else {
+        vector - 1
+    };
+    (n + shifted).div_ceil(tile)
+}
+
+/// Scans each row of `n` elements of `x` into `out`, exclusively unless `exclusive` is 0.
+///
+/// The launch has at most [`tiles_of_row`] blocks for each row, of [`THREADS`] threads, with [`shared_bytes`] of dynamic
+/// shared memory or twice that; with less, nothing is done. `state` is all zero, and has [`state_len`] words for as many
+/// tiles, or none if there is one tile; with other contents, or fewer words, the results are unspecified, or the kernel
+/// waits for ever.
+#[kernel(
+    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    Op = [Sum, Product, Min, Max],
+    max_threads = THREADS,
+    min_blocks = BLOCKS,
+)]
+pub fn scan<T: Pod, Op: ReduceOp<T>>(
+    x: &[T],
+    n: usize,
+    exclusive: u32,
+    state: SliceMut<'_, u64>,
+    out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
+) {
+    match const { (vec_len::<T, Op>(), vectors::<T, Op>()) } {
+        (1, 8) => scan_tiles::<T, Op, 1, 8>(x, n, exclusive, state, out),
+        (1, 4) => scan_tiles::<T, Op, 1, 4>(x, n, exclusive, state, out),
+        (1, 2) => scan_tiles::<T, Op, 1, 2>(x, n, exclusive, state, out),
+        (2, 8) => scan_tiles::<T, Op, 2, 8>(x, n, exclusive, state, out),
+        (2, 4) => scan_tiles::<T, Op, 2, 4>(x, n, exclusive, state, out),
+        (2, 2) => scan_tiles::<T, Op, 2, 2>(x, n, exclusive, state, out),
+        (2, 1) => scan_tiles::<T, Op, 2, 1>(x, n, exclusive, state, out),
+        (4, 8) => scan_tiles::<T, Op, 4, 8>(x, n, exclusive, state, out),
+        (4, 4) => scan_tiles::<T, Op, 4, 4>(x, n, exclusive, state, out),
+        (4, 2) => scan_tiles::<T, Op, 4, 2>(x, n, exclusive, state, out),
+        (4, 1) => scan_tiles::<T, Op, 4, 1>(x, n, exclusive, state, out),
+        (8, 8) => scan_tiles::<T, Op, 8, 8>(x, n, exclusive, state, out),
+        (8, 4) => scan_tiles::<T, Op, 8, 4>(x, n, exclusive, state, out),
+        (8, 2) => scan_tiles::<T, Op, 8, 2>(x, n, exclusive, state, out),
+        (8, 1) => scan_tiles::<T, Op, 8, 1>(x, n, exclusive, state, out),
+        (16, 8) => scan_tiles::<T, Op, 16, 8>(x, n, exclusive, state, out),
+        (16, 4) => scan_tiles::<T, Op, 16, 4>(x, n, exclusive, state, out),
+        (16, 2) => scan_tiles::<T, Op, 16, 2>(x, n, exclusive, state, out),
+        (16, 1) => scan_tiles::<T, Op, 16, 1>(x, n, exclusive, state, out),
+        _ => scan_tiles::<T, Op, 1, 1>(x, n, exclusive, state, out),
+    }
+}
+
+/// The arrays of a launch, and how they are cut into tiles.
+struct Tiles<'a, T, R> {
+    x: &'a [T],
+    out: SliceMut<'a, R>,
+    n: usize,
+    of_row: u32,
+    count: u32,
+}
+
+impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
+    /// The row of a tile, and its number there.
+    #[inline(always)]
+    fn place(&self, number: u32) -> (u32, u32) {
+        if self.n == self.x.len() {
+            (0, number)
+        } else {
+            (number / self.of_row, number % self.of_row)
+        }
+    }
+
+    #[inline(always)]
+    fn tile<const V: usize, const U: usize>(&self, number: u32) -> Tile {
+        let (row, in_row) = self.place(number);
+        let mut row = Row::new::<T, R, V>(row as usize, self.n, self.x, self.out);
+        row.vectors &= size_of::<[T; V]>() <= size_of::<Words>();
+        let warp = thread::thread_idx_x() as usize / 32;
+        let warps = in_row as usize * (WORKERS / 32) + warp;
+        let start = row.first::<V>() + warps * (32 * V * U);
+        Tile {
+            start,
+            index: start.wrapping_sub(row.lo) as u64,
+            window: row.window(start, 32 * V * U),
+        }
+    }
+
+    /// This lane's vectors of a whole tile, without a branch between the loads, so that all are in flight at once; zeros for
+    /// another tile.
+    #[inline(always)]
+    fn load<const V: usize, const U: usize>(&self, number: u32) -> [Words; U] {
+        let tile = self.tile::<V, U>(number);
+        if !tile.window.whole {
+            return [Words::default(); U];
+        }
+        core::array::from_fn(|u| {
+            // SAFETY: the whole tile is the row's, and aligned.
+            words(unsafe { self.x.load_vec_unchecked::<V>(tile.start + at::<V>(u) as usize) })
+        })
+    }
+}
+
+#[inline(always)]
+fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
+    x: &[T],
+    n: usize,
+    exclusive: u32,
+    state: SliceMut<'_, u64>,
+    out: SliceMut<'_, Op::Output>,
+) {
+    let of_row = Ord::max(tiles(x.len(), n, V, WORKERS * V * U) as u32, 1);
+    let rows = if n == x.len() { 1 } else { x.len() / Ord::max(n, 1) };
+    let tiles = Tiles {
+        x,
+        out,
+        n,
+        of_row,
+        count: rows as u32 * of_row,
+    };
+    let states = States::<Op::Acc>::new(state);
+    let Some(parked) = Parked::<T, Op::Acc, V, U>::new() else {
+        return;
+    };
+    let shared = Exchange::<Op::Acc>::new();
+    let is_tile = |number: u32| number < tiles.count;
+    // The tiles that the block has on their way: loaded, published, and with a known prefix.
+    let (mut current, mut published, mut known) = (states.ticket(), NONE, NONE);
+    let (mut upcoming, mut published_total) = (NONE, Op::identity());
+    let looks_back = thread::thread_idx_x() as usize >= WORKERS;
+    let mut loaded = [Words::default(); U];
+    if !looks_back && is_tile(current) {
+        loaded = tiles.load::<V, U>(current);
+    }
+    let mut side = 0;
+    while is_tile(current) || is_tile(published) || is_tile(known) {
+        let slot = parked.slot(side);
+        let mut before = [Op::identity(); U];
+        if looks_back {
+            if is_tile(current) && warp::lane_id() == 0 {
+                shared.tickets.set(side, states.take_ticket());
+            }
+        } else if is_tile(current) {
+            let tile = tiles.tile::<V, U>(current);
+            let totals = if tile.window.whole {
+                tile.totals_whole::<T, Op, V, U>(loaded)
+            } else {
+                tile.totals_part::<T, Op, V, U>(x)
+            };
+            let (in_warp, warp_total) = scan_warp(totals, Op::identity(), Op::combine);
+            before = in_warp;
+            shared.set_warp(side, warp_total);
+        }
+        thread::sync_threads();
+        let mut scanned = Scanned {
+            before: Op::identity(),
+            total: Op::identity(),
+        };
+        if is_tile(current) {
+            scanned = shared.scan_warps(side, Op::identity(), Op::combine);
+            upcoming = shared.tickets.get(side);
+        }
+        // With room for one tile only, the next one waits until the last one is written.
+        let has_room = parked.has_two || !(is_tile(current) || is_tile(published));
+        let next = if has_room {
+            core::mem::replace(&mut upcoming, NONE)
+        } else {
+            NONE
+        };
+        if looks_back {
+            if is_tile(current) && warp::lane_id() == 0 {
+                let is_first = tiles.place(current).1 == 0;
+                let flag = if is_first { PREFIX } else { AGGREGATE };
+                states.publish(current as usize, flag, scanned.total);
+            }
+            if is_tile(published) {
+                let in_row = tiles.place(published).1;
+                let prefix = states.prefix::<T, Op>(published as usize, in_row as usize, published_total);
+                shared.set_prefix(1 - side, prefix);
+            }
+            published_total = scanned.total;
+        } else {
+            if is_tile(known) {
+                let (tile, prefix) = (tiles.tile::<V, U>(known), shared.prefix(side));
+                parked.store::<Op>(slot, tile, prefix, exclusive != 0, out);
+            }
+            if is_tile(current) {
+                let before = before.map(|before| Op::combine(scanned.before, before));
+                parked.set(slot, tiles.tile::<V, U>(current), before, loaded, x);
+            }
+            if is_tile(next) {
+                loaded = tiles.load::<V, U>(next);
+            }
+        }
+        (known, published, current) = (published, current, next);
+        side = 1 - side;
+    }
+}

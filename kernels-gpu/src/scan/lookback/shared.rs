@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a block has in shared memory: the tiles that wait, and what its warps tell one another.
+
+use bytemuck::Pod;
+use cuda_std::prelude::*;
+
+use super::tile::{Tile, Words, lift, vector};
+use super::{MAX_VALUE, THREADS, WORKERS};
+use crate::block::Scanned;
+use crate::op::ReduceOp;
+use crate::scan::{at, results};
+
+/// One or two tiles, `U` vectors of `V` elements for each thread and what stands before each in the tile, which wait in
+/// shared memory for what stands before the tile. Each thread has its own.
+#[derive(Clone, Copy)]
+pub(super) struct Parked<T, A, const V: usize, const U: usize> {
+    before: Shared<A>,
+    elements: Shared<T>,
+    /// Whether there is room for two tiles, in slots 0 and 1.
+    pub(super) has_two: bool,
+}
+
+impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
+    /// `None` if the launch has not given the shared memory for one tile.
+    #[inline(always)]
+    pub(super) fn new() -> Option<Self> {
+        let bytes = cuda_std::shared::dynamic::<u8>().len();
+        let tile = Self::first_element(1) * size_of::<T>() + WORKERS * U * V * size_of::<T>();
+        (bytes >= tile && thread::block_dim_x() as usize == THREADS).then_some(Self {
+            before: cuda_std::shared::dynamic(),
+            elements: cuda_std::shared::dynamic(),
+            has_two: bytes >= 2 * tile,
+        })
+    }
+
+    /// The slot of the tiles on `side` 0 or 1.
+    #[inline(always)]
+    pub(super) fn slot(self, side: usize) -> usize {
+        if self.has_two { side } else { 0 }
+    }
+
+    /// The number of the first element, when `slots` tiles' values stand before it.
+    #[inline(always)]
+    fn first_element(slots: usize) -> usize {
+        (slots * WORKERS * U * size_of::<A>()).div_ceil(size_of::<T>())
+    }
+
+    /// The number of this thread's vector `u`.
+    #[inline(always)]
+    fn at(slot: usize, u: usize) -> usize {
+        (slot * U + u) * WORKERS + thread::thread_idx_x() as usize
+    }
+
+    #[inline(always)]
+    fn element(self, slot: usize, u: usize) -> usize {
+        Self::first_element(if self.has_two { 2 } else { 1 }) + Self::at(slot, u) * V
+    }
+
+    /// Parks a tile: what stands before each vector, and the vectors, which are loaded if it is whole.
+    #[inline(always)]
+    pub(super) fn set(self, slot: usize, tile: Tile, before: [A; U], loaded: [Words; U], x: &[T]) {
+        for u in 0..U {
+            // SAFETY: of a slot that there is.
+            unsafe { self.before.set_unchecked(Self::at(slot, u), before[u]) };
+        }
+        if tile.window.whole {
+            for u in 0..U {
+                let first = self.element(slot, u);
+                // SAFETY: of a slot that there is, and a multiple of a vector, since these may be accessed.
+                unsafe { self.elements.set_vec_unchecked(first, vector::<T, V>(loaded[u])) };
+            }
+        } else {
+            self.set_part(slot, tile, x);
+        }
+    }
+
+    #[inline(always)]
+    fn get_before(self, slot: usize, u: usize) -> A {
+        // SAFETY: of a slot that there is.
+        unsafe { self.before.get_unchecked(Self::at(slot, u)) }
+    }
+
+    /// Parks what there is of a tile that is not whole, element by element.
+    #[inline(always)]
+    fn set_part(self, slot: usize, tile: Tile, x: &[T]) {
+        for u in 0..U {
+            let vector: [T; V] = tile.window.load(x, tile.start, at::<V>(u));
+            for k in 0..V {
+                // SAFETY: of a slot that there is.
+                unsafe { self.elements.set_unchecked(self.element(slot, u) + k, vector[k]) };
+            }
+        }
+    }
+
+    /// Writes the results of a tile, before which `prefix` stands.
+    #[inline(always)]
+    pub(super) fn store<Op: ReduceOp<T, Acc = A>>(
+        self,
+        slot: usize,
+        tile: Tile,
+        prefix: A,
+        exclusive: bool,
+        out: SliceMut<'_, Op::Output>,
+    ) {
+        if tile.window.whole {
+            self.store_whole::<Op>(slot, tile, prefix, exclusive, out);
+        } else {
+            self.store_part::<Op>(slot, tile, prefix, exclusive, out);
+        }
+    }
+
+    /// [`store`](Self::store) of a whole tile.
+    #[inline(always)]
+    fn store_whole<Op: ReduceOp<T, Acc = A>>(
+        self,
+        slot: usize,
+        tile: Tile,
+        prefix: A,
+        exclusive: bool,
+        out: SliceMut<'_, Op::Output>,
+    ) {
+        for u in 0..U {
+            // SAFETY: as in `set`.
+            let vector = unsafe { self.elements.get_vec_unchecked(self.element(slot, u)) };
+            let index = tile.index::<V>(u);
+            let before = Op::combine(prefix, self.get_before(slot, u));
+            let results = results::<T, Op, V>(before, lift::<T, Op, V>(vector, index), index, exclusive);
+            // SAFETY: the whole tile is the row's, which is within the output, and aligned.
+            unsafe { out.set_vec_unchecked::<V>(tile.start + at::<V>(u) as usize, results) };
+        }
+    }
+
+    /// [`store`](Self::store) of a tile that is not whole, element by element.
+    #[inline(always)]
+    fn store_part<Op: ReduceOp<T, Acc = A>>(
+        self,
+        slot: usize,
+        tile: Tile,
+        prefix: A,
+        exclusive: bool,
+        out: SliceMut<'_, Op::Output>,
+    ) {
+        for u in 0..U {
+            let i = at::<V>(u);
+            // SAFETY: of a slot that there is.
+            let vector = core::array::from_fn(|k| unsafe { self.elements.get_unchecked(self.element(slot, u) + k) });
+            let index = tile.index::<V>(u);
+            let before = Op::combine(prefix, self.get_before(slot, u));
+            let values = tile.window.lift::<T, Op, V>(vector, i, index);
+            let results = results::<T, Op, V>(before, values, index, exclusive);
+            tile.window.store(out, tile.start, i, results);
+        }
+    }
+}
+
+/// What the warps of a block tell one another, on two sides in turn: between two uses of one side, all threads wait for one
+/// another.
+#[derive(Clone, Copy)]
+pub(super) struct Exchange<A> {
+    warps: Shared<A>,
+    prefixes: Shared<A>,
+    pub(super) tickets: Shared<u32>,
+}
+
+impl<A: Pod> Exchange<A> {
+    const WARPS: usize = WORKERS / 32;
+
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self {
+            warps: shared_array![[u64; MAX_VALUE / 8]; 2 * (WORKERS / 32)].cast(),
+            prefixes: shared_array![[u64; MAX_VALUE / 8]; 2].cast(),
+            tickets: shared_array![u32; 2],
+        }
+    }
+
+    /// Tells the total of this warp's part of a tile.
+    #[inline(always)]
+    pub(super) fn set_warp(self, side: usize, total: A) {
+        if warp::lane_id() == 0 {
+            let warp = thread::thread_idx_x() as usize / 32;
+            // SAFETY: there are 2 sides, and WARPS warps.
+            unsafe { self.warps.set_unchecked(side * Self::WARPS + warp, total) };
+        }
+    }
+
+    /// What stands before this warp's part of the tile, and the tile's total.
+    #[inline(always)]
+    pub(super) fn scan_warps(self, side: usize, identity: A, combine: impl Fn(A, A) -> A) -> Scanned<A> {
+        let (mut before, mut total) = (identity, identity);
+        for warp in 0..Self::WARPS {
+            if warp == thread::thread_idx_x() as usize / 32 {
+                before = total;
+            }
+            // SAFETY: as in `set_warp`.
+            total = combine(total, unsafe { self.warps.get_unchecked(side * Self::WARPS + warp) });
+        }
+        Scanned { before, total }
+    }
+
+    /// Tells what stands before a tile.
+    #[inline(always)]
+    pub(super) fn set_prefix(self, side: usize, prefix: A) {
+        if warp::lane_id() == 0 {
+            // SAFETY: there are 2 sides.
+            unsafe { self.prefixes.set_unchecked(side, prefix) };
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn prefix(self, side: usize) -> A {
+        // SAFETY: there are 2 sides.
+        unsafe { self.prefixes.get_unchecked(side) }
+    }
+}
