@@ -5,4 +5,4 @@ mod reduce;
 mod scan;
 
 pub use reduce::{MAX_VALUE, reduce};
-pub use scan::{Scanned, exclusive_scan, exclusive_scan_warps};
+pub use scan::{Scanned, exclusive_scan};

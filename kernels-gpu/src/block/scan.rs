@@ -55,7 +55,7 @@ pub fn exclusive_scan<T: Pod, const THREADS: usize>(value: T, identity: T, combi
 /// As [`exclusive_scan`].
 #[inline(always)]
 #[track_caller]
-pub fn exclusive_scan_warps<T: Pod, const THREADS: usize>(
+fn exclusive_scan_warps<T: Pod, const THREADS: usize>(
     value: T,
     identity: T,
     combine: impl Fn(T, T) -> T,
