@@ -111,6 +111,8 @@ impl<'a, A: Pod> States<'a, A> {
                 (flag, value) = Self::window::<T, Op>(looked[w]);
                 if flag != INVALID {
                     prefix = Op::combine(warp::shuffle(warp::FULL_MASK, value, 31), prefix);
+                }
+                if flag == AGGREGATE {
                     end -= 32;
                 }
             }
