@@ -17,6 +17,18 @@ pub fn byte_perm(low: u32, high: u32, selector: u32) -> u32 {
     machine::byte_perm(low, high, selector & 0x7777)
 }
 
+/// `c` and the four products of the bytes of `a` with those of `b`, added up modulo 2^32 (`__dp4a` of unsigned bytes).
+///
+/// ```
+/// use cuda_std::bits::dp4a;
+///
+/// assert_eq!(dp4a(0x0403_0201, 0x0101_0101, 100), 110);
+/// ```
+#[inline(always)]
+pub fn dp4a(a: u32, b: u32, c: u32) -> u32 {
+    machine::dp4a(a, b, c)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,5 +43,14 @@ mod tests {
             assert_eq!(byte_perm(low, high, selector).to_le_bytes(), wanted, "{selector:x}");
         }
         assert_eq!(byte_perm(low, high, 0xffff_3210), low);
+    }
+
+    #[test]
+    fn products_of_bytes_are_unsigned_and_their_sum_wraps_around() {
+        assert_eq!(dp4a(u32::MAX, u32::MAX, 0), 4 * 255 * 255);
+        assert_eq!(dp4a(0x8000_0001, 0x0200_0003, u32::MAX), 0x100 + 3 - 1);
+        for k in 0..4 {
+            assert_eq!(dp4a(0xd4c3_b2a1, 1 << (8 * k), 7), (0xd4c3_b2a1 >> (8 * k) & 0xff) + 7);
+        }
     }
 }

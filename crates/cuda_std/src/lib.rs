@@ -20,7 +20,7 @@
 //! | `float *out` | [`SliceMut`] |
 //! | `const float *x` that `out` may be | [`Slice`] |
 //! | `__half`, `__nv_bfloat16` | [`half`] |
-//! | `__byte_perm` | [`bits`] |
+//! | `__byte_perm`, `__dp4a` | [`bits`] |
 //! | `expf`, `rsqrtf`, … | [`Float`] |
 //! | `printf`, `assert` | [`println!`](crate::println), `assert!` and `panic!` of Rust itself |
 //!

@@ -58,6 +58,8 @@ unsafe extern "C" {
     fn activemask() -> u32;
     #[link_name = "llvm.nvvm.prmt"]
     fn prmt(low: u32, high: u32, selector: u32) -> u32;
+    #[link_name = "llvm.nvvm.idp4a.u.u"]
+    fn idp4a_u_u(a: u32, b: u32, c: u32) -> u32;
     #[link_name = "llvm.nvvm.membar.cta"]
     fn membar_cta();
     #[link_name = "llvm.nvvm.membar.gl"]
@@ -529,4 +531,10 @@ pub fn f32_to_f16(value: f32) -> u16 {
 pub fn byte_perm(low: u32, high: u32, selector: u32) -> u32 {
     // SAFETY: registers only.
     unsafe { prmt(low, high, selector) }
+}
+
+#[inline(always)]
+pub fn dp4a(a: u32, b: u32, c: u32) -> u32 {
+    // SAFETY: registers only.
+    unsafe { idp4a_u_u(a, b, c) }
 }

@@ -295,3 +295,10 @@ pub fn byte_perm(low: u32, high: u32, selector: u32) -> u32 {
     let bytes = (u64::from(high) << 32 | u64::from(low)).to_le_bytes();
     u32::from_le_bytes(core::array::from_fn(|k| bytes[selector as usize >> (4 * k) & 7]))
 }
+
+/// [`dp4a`](crate::bits::dp4a)
+#[inline]
+pub fn dp4a(a: u32, b: u32, c: u32) -> u32 {
+    let products = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
+    products.fold(c, |sum, (a, b)| sum.wrapping_add(u32::from(a) * u32::from(b)))
+}
