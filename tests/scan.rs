@@ -117,6 +117,8 @@ fn integers_of_every_length<T: Scanned>() {
     // Odd numbers, whose wrapped product never becomes 0, and all equal.
     let tile = tile_len::<T, Sum>();
     check_exact::<Product, T>(&vec![T::SPECIAL[3]; 2 * tile + 77], "product of equal elements");
+    // What several sums in one word would carry from one to the next.
+    check_exact::<Sum, T>(&vec![T::GREATEST; 2 * tile + 77], "sum of greatest elements");
 }
 
 for_types!(integers_of_every_length: i32 i64 u8 u16 u32 u64);
@@ -148,7 +150,7 @@ fn many_tiles<T: Scanned>() {
     }
 }
 
-for_types!(many_tiles: i32 u64);
+for_types!(many_tiles: i32 u8 u64);
 
 /// So many tiles that the tree has three levels.
 #[test]

@@ -16,6 +16,7 @@ pub mod binary;
 pub mod block;
 pub mod blur;
 pub mod broadcast;
+mod bytes;
 pub mod cast;
 pub mod compare;
 pub mod grayscale;

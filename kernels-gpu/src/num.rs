@@ -4,7 +4,9 @@
 use cuda_std::Float;
 use cuda_std::half::{bf16, bf16_from_f32, bf16_to_f32, f16, f16_from_f32, f16_to_f32};
 
-use crate::op::fold_pairwise;
+use crate::bytes;
+use crate::op::{Sum, fold_pairwise};
+use crate::scan::{lift, results, scan_warp, total};
 
 /// A number of an array: `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32` or `u64`.
 ///
@@ -50,6 +52,22 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     #[inline(always)]
     fn max_of<const N: usize>(values: [Self; N]) -> Self {
         fold_pairwise(values, Self::max)
+    }
+    /// The sum of all of them, added one after another; for bytes in fewer instructions.
+    #[inline(always)]
+    fn sum_of<const N: usize>(values: [Self; N]) -> Self::Wide {
+        total(lift::<Self, Sum, N>(values, 0), Num::add)
+    }
+    /// [`ReduceOp::scan_warp`](crate::op::ReduceOp::scan_warp) for sums; of bytes two rows at a time.
+    #[inline(always)]
+    fn sums_of_warp<const U: usize>(values: [Self; U]) -> ([Self; U], Self) {
+        scan_warp(values, Self::ZERO, Self::add)
+    }
+    /// The sums of `before` and the numbers up to each, with that one itself, or without it if `exclusive`; for bytes in
+    /// fewer instructions.
+    #[inline(always)]
+    fn sums_of<const N: usize>(before: Self::Wide, values: [Self; N], exclusive: bool) -> [Self; N] {
+        results::<Self, Sum, N>(before, lift::<Self, Sum, N>(values, 0), 0, exclusive)
     }
     /// The power `self^exponent`. Floats: that of [`Float::powf`]. Integers: by squaring, wrapping; a negative exponent gives
     /// `1 / self^|exponent|` rounded towards zero, so 0 unless the base is 1 or −1 (also for the base 0, which has no
@@ -103,7 +121,7 @@ pub(crate) fn any_of<T: Copy, const N: usize>(values: [T; N], holds: impl Fn(T) 
 }
 
 macro_rules! integers {
-    ($($type:ident: abs $abs:ident;)*) => {$(
+    ($($type:ident: abs $abs:ident, sums $sums:ident;)*) => {$(
         impl Num for $type {
             const ZERO: Self = 0;
             const ONE: Self = 1;
@@ -152,6 +170,8 @@ macro_rules! integers {
                 Ord::max(self, other)
             }
 
+            integers!(@sums $sums);
+
             #[inline(always)]
             fn pow(self, exponent: Self) -> Self {
                 integers!(@reciprocal $abs, self, exponent);
@@ -182,6 +202,23 @@ macro_rules! integers {
             }
         }
     )*};
+    (@sums single) => {};
+    (@sums packed) => {
+        #[inline(always)]
+        fn sum_of<const N: usize>(values: [Self; N]) -> Self {
+            bytes::sum(values)
+        }
+
+        #[inline(always)]
+        fn sums_of_warp<const U: usize>(values: [Self; U]) -> ([Self; U], Self) {
+            bytes::sums_of_warp(values)
+        }
+
+        #[inline(always)]
+        fn sums_of<const N: usize>(before: Self, values: [Self; N], exclusive: bool) -> [Self; N] {
+            bytes::prefix_sums(before, values, exclusive)
+        }
+    };
     (@abs unsigned, $value:expr) => { $value };
     (@abs signed, $value:expr) => { $value.wrapping_abs() };
     (@reciprocal unsigned, $base:expr, $exponent:expr) => {};
@@ -485,12 +522,12 @@ macro_rules! mul_adds {
 }
 
 integers! {
-    i32: abs signed;
-    i64: abs signed;
-    u8: abs unsigned;
-    u16: abs unsigned;
-    u32: abs unsigned;
-    u64: abs unsigned;
+    i32: abs signed, sums single;
+    i64: abs signed, sums single;
+    u8: abs unsigned, sums packed;
+    u16: abs unsigned, sums single;
+    u32: abs unsigned, sums single;
+    u64: abs unsigned, sums single;
 }
 floats!(f32, f64);
 narrow_floats! {

@@ -8,6 +8,7 @@ use bytemuck::Pod;
 use cuda_std::Float;
 
 use crate::num::{CastTo, Num, SaturatingCastTo, WrappingCastTo};
+use crate::scan::{lift, results, scan_warp, total};
 
 /// Computes one number of two.
 pub trait BinaryOp<T>: 'static {
@@ -68,6 +69,44 @@ pub trait ReduceOp<T>: 'static {
         T: Copy,
     {
         fold_vectors::<T, Self, N, U>(vectors, first, stride)
+    }
+
+    /// The result for `N` neighbours, of which the first has number `first`, combined in their order.
+    ///
+    /// What a scan does with a vector before it knows what stands before it. By default they are combined one after
+    /// another.
+    #[inline(always)]
+    fn lift_in_order<const N: usize>(values: [T; N], first: u64) -> Self::Acc
+    where
+        T: Copy,
+    {
+        total(lift::<T, Self, N>(values, first), Self::combine)
+    }
+
+    /// For each of this lane's values, one of each of `U` rows of a warp's values, what stands before it in its row and
+    /// the rows before; and the total of all. Called by all lanes.
+    ///
+    /// By default each row is scanned by shuffles; an operator may have a way to scan several at once.
+    #[inline(always)]
+    fn scan_warp<const U: usize>(values: [Self::Acc; U]) -> ([Self::Acc; U], Self::Acc) {
+        scan_warp(values, Self::identity(), Self::combine)
+    }
+
+    /// What a scan gives for `N` neighbours, of which the first has number `first`, where `before` is the result for
+    /// all elements before them: each with the element itself, or without it if `exclusive`.
+    ///
+    /// By default they are combined one after another; an operator may have a way to treat several at once.
+    #[inline(always)]
+    fn scan_in_order<const N: usize>(
+        before: Self::Acc,
+        values: [T; N],
+        first: u64,
+        exclusive: bool,
+    ) -> [Self::Output; N]
+    where
+        T: Copy,
+    {
+        results::<T, Self, N>(before, lift::<T, Self, N>(values, first), first, exclusive)
     }
 
     /// The result for all elements of `a` and of `b`, where those of `a` stand before those of `b`.
@@ -156,7 +195,11 @@ macro_rules! float_ops {
 }
 
 macro_rules! reduce_ops {
-    ($($(#[$doc:meta])* $name:ident = $method:ident $(or $all:ident)? from $identity:ident;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $method:ident $(or $all:ident)? from $identity:ident
+        $(, scanned by $total:ident, $warp:ident and $each:ident)?;
+    )*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
@@ -179,6 +222,23 @@ macro_rules! reduce_ops {
                 #[inline(always)]
                 fn lift_all<const N: usize>(values: [T; N], _: u64, _: u64) -> T::Wide {
                     T::Wide::$all(core::array::from_fn::<_, N, _>(|k| values[k].widen()))
+                }
+            )?
+
+            $(
+                #[inline(always)]
+                fn lift_in_order<const N: usize>(values: [T; N], _: u64) -> T::Wide {
+                    T::$total(values)
+                }
+
+                #[inline(always)]
+                fn scan_warp<const U: usize>(values: [T::Wide; U]) -> ([T::Wide; U], T::Wide) {
+                    T::Wide::$warp(values)
+                }
+
+                #[inline(always)]
+                fn scan_in_order<const N: usize>(before: T::Wide, values: [T; N], _: u64, exclusive: bool) -> [T; N] {
+                    T::$each(before, values, exclusive)
                 }
             )?
 
@@ -313,7 +373,7 @@ cast_ops! {
 
 reduce_ops! {
     /// The sum.
-    Sum = add from ZERO;
+    Sum = add from ZERO, scanned by sum_of, sums_of_warp and sums_of;
     /// The product.
     Product = mul from ONE;
     /// The smallest element; NaN if any is NaN.

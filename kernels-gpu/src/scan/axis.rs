@@ -13,7 +13,7 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use super::lookback::states::States;
-use super::{Row, THREADS, get_unchecked, load, scan_warp, set_within, store, total, vec_len, warp_tile_len};
+use super::{Row, THREADS, get_unchecked, load, set_within, store, total, vec_len, warp_tile_len};
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
 
 /// Blocks that ptxas makes room for on a multiprocessor.
@@ -67,7 +67,7 @@ fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     while start < row.hi {
         let values = load::<T, Op, V, U>(x, row, start);
         let totals = values.map(|values| total(values, Op::combine));
-        let (before, all) = scan_warp(totals, Op::identity(), Op::combine);
+        let (before, all) = Op::scan_warp(totals);
         let before = core::array::from_fn(|u| Op::combine(carry, before[u]));
         store::<T, Op, V, U>(out, row, start, before, &values, exclusive != 0);
         carry = Op::combine(carry, all);

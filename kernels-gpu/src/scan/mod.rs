@@ -216,9 +216,15 @@ fn load<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(x: &[T], row: R
     })
 }
 
+/// The values of a vector whose first element has the number `index` in its row.
+#[inline(always)]
+pub(crate) fn lift<T: Copy, Op: ReduceOp<T> + ?Sized, const V: usize>(vector: [T; V], index: u64) -> [Op::Acc; V] {
+    core::array::from_fn(|k| Op::lift(vector[k], index.wrapping_add(k as u64)))
+}
+
 /// The values of a vector, combined.
 #[inline(always)]
-fn total<A: Pod, const V: usize>(values: [A; V], combine: impl Fn(A, A) -> A) -> A {
+pub(crate) fn total<A: Pod, const V: usize>(values: [A; V], combine: impl Fn(A, A) -> A) -> A {
     let mut total = values[0];
     for k in 1..V {
         total = combine(total, values[k]);
@@ -229,7 +235,11 @@ fn total<A: Pod, const V: usize>(values: [A; V], combine: impl Fn(A, A) -> A) ->
 /// For each vector of this lane, whose totals are given, what stands before it in the warp's tile, combined, and the tile's
 /// total.
 #[inline(always)]
-fn scan_warp<A: Pod, const U: usize>(totals: [A; U], identity: A, combine: impl Fn(A, A) -> A + Copy) -> ([A; U], A) {
+pub(crate) fn scan_warp<A: Pod, const U: usize>(
+    totals: [A; U],
+    identity: A,
+    combine: impl Fn(A, A) -> A + Copy,
+) -> ([A; U], A) {
     let inclusive = totals.map(|total| warp::inclusive_scan(total, combine));
     let mut carry = identity;
     let before = core::array::from_fn(|u| {
@@ -248,7 +258,7 @@ fn scan_warp<A: Pod, const U: usize>(totals: [A; U], identity: A, combine: impl 
 
 /// The results for one vector, before which stands `before`, and whose first element is number `index` of its row.
 #[inline(always)]
-fn results<T, Op: ReduceOp<T>, const V: usize>(
+pub(crate) fn results<T, Op: ReduceOp<T> + ?Sized, const V: usize>(
     before: Op::Acc,
     values: [Op::Acc; V],
     index: u64,

@@ -36,7 +36,7 @@ mod tile;
 
 pub use states::state_len;
 
-use super::{Row, at, has_vectors, scan_warp};
+use super::{Row, at, has_vectors};
 use crate::block::Scanned;
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
 use shared::{Exchange, Parked};
@@ -258,7 +258,7 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
             } else {
                 tile.totals_part::<T, Op, V, U>(x)
             };
-            let (in_warp, warp_total) = scan_warp(totals, Op::identity(), Op::combine);
+            let (in_warp, warp_total) = Op::scan_warp(totals);
             before = in_warp;
             shared.set_warp(side, warp_total);
         }

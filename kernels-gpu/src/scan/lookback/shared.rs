@@ -4,7 +4,7 @@
 use bytemuck::Pod;
 use cuda_std::prelude::*;
 
-use super::tile::{Tile, Words, lift, vector};
+use super::tile::{Tile, Words, vector};
 use super::{MAX_VALUE, THREADS, WORKERS};
 use crate::block::Scanned;
 use crate::op::ReduceOp;
@@ -121,10 +121,10 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
     ) {
         for u in 0..U {
             // SAFETY: as in `set`.
-            let vector = unsafe { self.elements.get_vec_unchecked(self.element(slot, u)) };
+            let vector = unsafe { self.elements.get_vec_unchecked::<V>(self.element(slot, u)) };
             let index = tile.index::<V>(u);
             let before = Op::combine(prefix, self.get_before(slot, u));
-            let results = results::<T, Op, V>(before, lift::<T, Op, V>(vector, index), index, exclusive);
+            let results = Op::scan_in_order(before, vector, index, exclusive);
             // SAFETY: the whole tile is the row's, which is within the output, and aligned.
             unsafe { out.set_vec_unchecked::<V>(tile.start + at::<V>(u) as usize, results) };
         }

@@ -31,8 +31,8 @@ impl Tile {
         loaded: [Words; U],
     ) -> [Op::Acc; U] {
         core::array::from_fn(|u| {
-            let vector = vector(loaded[u].map(hint::opaque));
-            total(lift::<T, Op, V>(vector, self.index::<V>(u)), Op::combine)
+            let vector: [T; V] = vector(loaded[u].map(hint::opaque));
+            Op::lift_in_order(vector, self.index::<V>(u))
         })
     }
 
@@ -66,10 +66,4 @@ pub(super) fn vector<T: Pod, const V: usize>(words: Words) -> [T; V] {
     let mut vector = [T::zeroed(); V];
     bytemuck::cast_slice_mut(&mut vector).copy_from_slice(&bytemuck::bytes_of(&words)[..size_of::<[T; V]>()]);
     vector
-}
-
-/// The values of a vector whose first element has the number `index` in its row.
-#[inline(always)]
-pub(super) fn lift<T: Pod, Op: ReduceOp<T>, const V: usize>(vector: [T; V], index: u64) -> [Op::Acc; V] {
-    core::array::from_fn(|k| Op::lift(vector[k], index.wrapping_add(k as u64)))
 }
