@@ -140,6 +140,33 @@ impl<T: Pod> Shared<T> {
         unsafe { Atomic::from_shared(machine::shared_offset(self.ptr, index * size_of::<T>())) }
     }
 
+    /// The address of element 0 in the shared memory of the block, in bytes; on the simulated GPU, every array begins at
+    /// 0. For [`atomic_at_unchecked`](Self::atomic_at_unchecked), where an instruction that computes an offset can add it.
+    #[inline(always)]
+    pub fn address(self) -> u32 {
+        machine::shared_address(self.ptr)
+    }
+
+    /// The element at an address, for atomic access among the threads of the block. The simulated GPU checks it.
+    ///
+    /// # Safety
+    ///
+    /// `address` is [`address`](Self::address)` + index * size_of::<T>()`, where `index` is less than the length.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn atomic_at_unchecked(self, address: u32) -> Atomic<'static, T, atomic::Shared, Block> {
+        if machine::CHECKED {
+            let address = address as usize;
+            assert!(
+                address.is_multiple_of(size_of::<T>()),
+                "address between two elements of shared memory"
+            );
+            return self.atomic(address / size_of::<T>());
+        }
+        // SAFETY: the caller's promise; for how long, see `atomic`.
+        unsafe { Atomic::from_shared(machine::shared_at(self.ptr, address)) }
+    }
+
     /// The same memory as an array of `U`: as many as fit.
     ///
     /// # Panics

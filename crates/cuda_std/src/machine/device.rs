@@ -302,6 +302,16 @@ pub fn shared_offset(ptr: SharedPtr, bytes: usize) -> SharedPtr {
     SharedPtr(ptr.0 + bytes as u32)
 }
 
+#[inline(always)]
+pub fn shared_address(ptr: SharedPtr) -> u32 {
+    ptr.0
+}
+
+#[inline(always)]
+pub fn shared_at(_: SharedPtr, address: u32) -> SharedPtr {
+    SharedPtr(address)
+}
+
 /// An address in the shared window, for instructions that name `.shared`; not a generic pointer.
 #[inline(always)]
 pub fn shared_as_ptr<T>(ptr: SharedPtr) -> *mut T {

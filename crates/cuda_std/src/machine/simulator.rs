@@ -160,6 +160,18 @@ pub fn shared_offset(ptr: SharedPtr, bytes: usize) -> SharedPtr {
     SharedPtr(ptr.0.wrapping_add(bytes))
 }
 
+/// Where each array begins, since its memory is nowhere in particular.
+#[inline]
+pub fn shared_address(_: SharedPtr) -> u32 {
+    0
+}
+
+/// What is at an address in the array at `ptr`.
+#[inline]
+pub fn shared_at(ptr: SharedPtr, address: u32) -> SharedPtr {
+    shared_offset(ptr, address as usize)
+}
+
 #[inline]
 pub fn shared_as_ptr<T>(ptr: SharedPtr) -> *mut T {
     ptr.0.cast()
