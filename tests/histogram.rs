@@ -7,7 +7,7 @@ mod common;
 use std::ops::RangeInclusive;
 
 use common::{Number, cases, elements, random, rng, upload, upload_vec};
-use kernels_gpu::histogram::{self as kernels, CACHE, Plan, Uniform};
+use kernels_gpu::histogram::{self as kernels, CACHE, COLUMNS, Plan, Uniform};
 use ndarray::{Array1, Array2, Array3, Ix1};
 use proptest::prelude::*;
 use warpsmith::ops::{Bincount, Histogram, histogram_bin_edges};
@@ -127,7 +127,7 @@ fn every_number_of_bins<T: Element>() {
 }
 
 fn every_length<T: Element>() {
-    let tile = kernels::tile_len::<T>();
+    let tile = kernels::tile_len::<T, Uniform, COLUMNS>();
     let longest = random::<T>(99_991, 2);
     for len in common::lengths(tile) {
         check(&longest[..len], 100, usual_range::<T>());
@@ -148,9 +148,16 @@ fn values_at_the_edges<T: Element>() {
         1e6..=1e6 + 3.0,
         -1e-3..=7e4,
         16_777_216.0..=16_777_300.0,
+        0.0..=256.0,
+        -7.0..=2041.0,
+        0.5..=1000.5,
+        0.0..=4_294_967_295.0,
+        -2_147_483_648.0..=2_147_483_648.0,
     ];
+    // So many that most are counted by whole tiles, and not one by one.
+    let len = kernels::tile_len::<T, Uniform, COLUMNS>() + 77;
     for range in ranges {
-        for bins in [1, 3, 10, 255, 1000, 70_000] {
+        for bins in [1, 3, 10, 255, 256, 1000, 70_000] {
             let edges = linspace::<T>(bins, &range);
             let some = edges
                 .iter()
@@ -160,10 +167,11 @@ fn values_at_the_edges<T: Element>() {
                 .map(|&edge| T::of(edge))
                 .flat_map(|x| [x.neighbours()[0], x, x.neighbours()[1]])
                 .collect();
-            check(&x, bins, range.clone());
             if bins <= 1000 {
                 check_edges(&x, &edges);
             }
+            let repeated: Vec<T> = x.into_iter().cycle().take(len).collect();
+            check(&repeated, bins, range.clone());
         }
     }
 }
@@ -187,7 +195,7 @@ fn special_values<T: Element>() {
 
 /// All equal, sorted, two values in turn, one value after others: in each way to count.
 fn runs_of_equal_values<T: Element>() {
-    let len = 2 * kernels::tile_len::<T>() + 77;
+    let len = 2 * kernels::tile_len::<T, Uniform, COLUMNS>() + 77;
     let one = vec![T::of(42.0); len];
     let mut sorted: Vec<T> = (0..len).map(|i| T::of((i * 101 / len) as f64)).collect();
     let turns: Vec<T> = (0..len).map(|i| T::of([3.0, 99.0][i % 2])).collect();
@@ -319,7 +327,10 @@ fn ranges_of_the_data<T: Element>() {
         common::assert_same(&elements(&counts), &reference(&x, &edges), "counts");
     }
     // Every element is looked at, at whatever place.
-    for len in common::lengths(kernels::tile_len::<T>()).into_iter().skip(1) {
+    for len in common::lengths(kernels::tile_len::<T, Uniform, COLUMNS>())
+        .into_iter()
+        .skip(1)
+    {
         let mut x = vec![T::of(50.0); len];
         x[len / 2] = T::of(3.0);
         x[len - 1] = T::of(120.0);
@@ -384,7 +395,7 @@ fn values_are_counted<T: Element + Bincount>() {
 /// A block that treats more than 64 tiles empties its hash table in between: bins that come first, and others later.
 #[test]
 fn the_hash_table_is_emptied_and_filled_again() {
-    let tile = kernels::tile_len::<f64>();
+    let tile = kernels::tile_len::<f64, Uniform, COLUMNS>();
     let (len, bins) = (66 * tile + 5, 50_000);
     let x: Vec<f64> = (0..len).map(|i| ((i % 3000) + i / (len / 4) * 10_000) as f64).collect();
     let plan = Plan {
@@ -397,6 +408,10 @@ fn the_hash_table_is_emptied_and_filled_again() {
         offset: 0.0,
         below: -1e-3,
         above: 1.0,
+        settled: 0,
+        factor: 0,
+        addend: 0,
+        shift: 0,
         bins,
         channels: 1,
         counters: bins,
@@ -405,8 +420,9 @@ fn the_hash_table_is_emptied_and_filled_again() {
     let on_device = upload_vec(&x);
     let mut counts = DeviceArray::<u64, Ix1>::zeros(common::device().default_stream(), bins as usize).unwrap();
     let config = LaunchConfig::new(1, kernels::THREADS as u32);
-    let args = (&on_device, plan, &on_device, &mut counts);
     let stream = common::device().default_stream();
+    let mut no_counters = DeviceArray::<u32, Ix1>::zeros(stream, 0).unwrap();
+    let args = (&on_device, plan, &on_device, &mut no_counters, &mut counts);
     stream
         .launch::<kernels::histogram<f64, Uniform, CACHE>>(&config, args)
         .unwrap();

@@ -117,9 +117,9 @@ fn settled<T: Histogram>(plan: &Plan, first: T, last: T) -> Option<Plan> {
     })
 }
 
-/// Two plans by which bins of integers are computed in fixed point: with a factor of bins per unit that is rounded up, and
-/// with one that is rounded down, where 1 is added to the distance instead. Neither is right for all ranges: not for bins narrower
-/// than 1, nor where there are bins below the least number of the type. Floats do not look at it.
+/// Two plans by which bins of integers are computed in fixed point: with a factor of bins per unit that is rounded up,
+/// and with one that is rounded down, where 1 is added to the distance instead. Neither is right for all ranges: not for
+/// bins narrower than 1, nor where there are bins below the least number of the type. Floats do not look at it.
 fn fixed_point(plan: &Plan) -> [Plan; 2] {
     // So that the factor, `bins per unit · 2^(32 + shift)`, has 32 bits.
     let shift = (-plan.scale.log2()).floor().clamp(0.0, 31.0) as u32;

@@ -28,6 +28,15 @@ pub struct Plan {
     pub below: f32,
     /// … and not above it if `p − k < above`.
     pub above: f32,
+    /// Unless it is 0, [`Sample::settled_bin`] gives the bin of each element that is counted, and none needs to be
+    /// compared with edges.
+    pub settled: u32,
+    /// What [`Sample::settled_bin`] of integers multiplies the distance to `first` with, …
+    pub factor: u32,
+    /// … what it adds, …
+    pub addend: u32,
+    /// … and by how much it shifts the upper 32 bits.
+    pub shift: u32,
     /// The number of bins of a channel.
     pub bins: u32,
     /// The number of channels.
@@ -73,8 +82,20 @@ pub trait Find<T>: 'static {
     /// Whether each element has a channel.
     const CHANNELS: bool;
 
+    /// Whether [`bins`](Self::bins) says the bin of every element; else, [`quick`](Self::quick) says those of most.
+    #[inline(always)]
+    fn is_settled(_: &Plan) -> bool {
+        true
+    }
+
+    /// The bins of several elements, or [`OUTSIDE`].
+    fn bins<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [u32; N];
+
     /// A first look at several elements: their bins, with [`OUTSIDE`] or [`UNSURE`].
-    fn quick<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [u32; N];
+    #[inline(always)]
+    fn quick<const N: usize>(_: &Plan, values: [T; N]) -> [u32; N] {
+        values.map(|_| UNSURE)
+    }
 
     /// The bin of an element.
     fn exact(plan: &Plan, edges: &[T], value: T) -> Option<u32>;
@@ -104,7 +125,7 @@ pub struct Values;
 /// Whether the bins have room for the element; not for NaN.
 #[inline(always)]
 fn is_inside<T: Sample>(plan: &Plan, value: T) -> bool {
-    (value >= T::of_f64(plan.first)) & (value <= T::of_f64(plan.last))
+    value.is_between(T::of_f64(plan.first), T::of_f64(plan.last))
 }
 
 /// The element's position, and the bin that it suggests.
@@ -119,8 +140,15 @@ fn guess<T: Sample>(plan: &Plan, value: T) -> (f32, u32) {
     (position, Ord::min(bin, plan.bins.wrapping_sub(1)))
 }
 
+/// The bin that is settled.
 #[inline(always)]
-fn quick_uniform<T: Sample>(plan: &Plan, value: T) -> u32 {
+fn settled_bin<T: Sample>(plan: &Plan, value: T) -> u32 {
+    let bin = value.settled_bin(T::of_f64(plan.first), plan);
+    marked(Ord::min(bin, plan.bins.wrapping_sub(1)), is_inside(plan, value), true)
+}
+
+#[inline(always)]
+fn quick_bin<T: Sample>(plan: &Plan, value: T) -> u32 {
     let (position, bin) = guess(plan, value);
     let within = position - bin as f32;
     let sure = (within > plan.below) & (within < plan.above);
@@ -169,8 +197,18 @@ impl<T: Sample> Find<T> for Uniform {
     const CHANNELS: bool = false;
 
     #[inline(always)]
-    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
-        values.map(|value| quick_uniform(plan, value))
+    fn is_settled(plan: &Plan) -> bool {
+        plan.settled != 0
+    }
+
+    #[inline(always)]
+    fn bins<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
+        values.map(|value| settled_bin(plan, value))
+    }
+
+    #[inline(always)]
+    fn quick<const N: usize>(plan: &Plan, values: [T; N]) -> [u32; N] {
+        values.map(|value| quick_bin(plan, value))
     }
 
     #[inline(always)]
@@ -183,8 +221,18 @@ impl<T: Sample> Find<T> for Channels {
     const CHANNELS: bool = true;
 
     #[inline(always)]
-    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
-        values.map(|value| quick_uniform(plan, value))
+    fn is_settled(plan: &Plan) -> bool {
+        plan.settled != 0
+    }
+
+    #[inline(always)]
+    fn bins<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
+        values.map(|value| settled_bin(plan, value))
+    }
+
+    #[inline(always)]
+    fn quick<const N: usize>(plan: &Plan, values: [T; N]) -> [u32; N] {
+        values.map(|value| quick_bin(plan, value))
     }
 
     #[inline(always)]
@@ -198,7 +246,7 @@ impl<T: Sample> Find<T> for Search {
 
     /// All elements of the vector go down the list together, so that as many loads are in flight.
     #[inline(always)]
-    fn quick<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [u32; N] {
+    fn bins<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [u32; N] {
         // Of the `left` edges from `base` on, those that are at most the value are to be counted. Both halves of an odd
         // number of edges keep the larger one's length, so that one `left` does for all elements.
         let mut base = [0usize; N];
@@ -221,7 +269,7 @@ impl<T: Sample> Find<T> for Search {
 
     #[inline(always)]
     fn exact(plan: &Plan, edges: &[T], value: T) -> Option<u32> {
-        let [bin] = Self::quick(plan, edges, [value]);
+        let [bin] = Self::bins(plan, edges, [value]);
         (bin < OUTSIDE).then_some(bin)
     }
 }
@@ -230,7 +278,7 @@ impl<T: Value> Find<T> for Values {
     const CHANNELS: bool = false;
 
     #[inline(always)]
-    fn quick<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
+    fn bins<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
         values.map(|value| marked(value.bin() & (OUTSIDE - 1), is_inside(plan, value), true))
     }
 

@@ -19,6 +19,7 @@
 mod find;
 mod sample;
 mod store;
+mod zero;
 
 use core::marker::PhantomData;
 
@@ -29,8 +30,10 @@ use crate::tile;
 pub use find::{Channels, Find, OUTSIDE, Plan, Search, UNSURE, Uniform, Values};
 pub use sample::{Sample, Value};
 pub use store::{CACHE, COLUMN_COUNTERS, COLUMNS, COPIES, COPIES_LEN};
+pub use zero::COUNTERS;
 
 use store::{Counters, Run};
+use zero::Zeroing;
 
 /// Threads of a block.
 pub const THREADS: usize = 512;
@@ -44,22 +47,28 @@ const PRIVATE_ELEMENTS: usize = 1 << 30;
 /// Tiles that a block treats before it empties the hash table, so that it follows the data.
 const CACHE_TILES: usize = 64;
 
-/// Vectors of 16 bytes that a thread has in flight: 8 to 32 elements.
-const fn unroll<T>() -> usize {
-    if size_of::<T>() < 4 { 2 } else { 4 }
+/// Vectors of 16 bytes that a thread has in flight: 64 bytes, or as many as have registers for the bins of their elements.
+const fn unroll<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
+    if size_of::<T>() >= 4 || Share::<T, F, MODE>::BY_BYTE {
+        4
+    } else {
+        2
+    }
 }
 
 /// Elements that a block treats in one step of its loop.
-pub const fn tile_len<T>() -> usize {
-    THREADS * unroll::<T>() * tile::vec_len(size_of::<T>())
+pub const fn tile_len<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
+    THREADS * unroll::<T, F, MODE>() * tile::vec_len(size_of::<T>())
 }
 
-/// Adds the number of elements in each bin to `out`: `channels × bins` counts, in C order.
+/// Counts the elements in each bin: `out` becomes `channels × bins` counts, in C order.
 ///
 /// `F` says which bin an element is in: [`Uniform`], [`Channels`], or [`Search`] in the `edges` (the smallest elements of
 /// all bins but the first; the others do not look at them). `MODE` is [`COLUMNS`], [`COPIES`] (both want
-/// [`Plan::private_len`] words of dynamic shared memory; with fewer, nothing is counted) or [`CACHE`]. What does not fit
-/// into `out` is dropped. Blocks have [`THREADS`] threads.
+/// [`Plan::private_len`] words of dynamic shared memory; with fewer, nothing is counted) or [`CACHE`], which adds to the
+/// counts in `out`. What does not fit into `out` is dropped. The launch has one dimension, with [`THREADS`] threads in a
+/// block, and unless the mode is `CACHE`, it has two `counters` that are 0, and are 0 again when it has ended; with other
+/// contents, the kernel waits for ever.
 #[kernel(
     T = [f32, f64, i32, u8, u16, u32],
     F = [Uniform, Channels, Search],
@@ -67,8 +76,14 @@ pub const fn tile_len<T>() -> usize {
     max_threads = THREADS,
     min_blocks = BLOCKS,
 )]
-pub fn histogram<T: Sample, F: Find<T>, const MODE: usize>(x: &[T], plan: Plan, edges: &[T], out: SliceMut<'_, u64>) {
-    count::<T, F, MODE>(x, &plan, edges, out);
+pub fn histogram<T: Sample, F: Find<T>, const MODE: usize>(
+    x: &[T],
+    plan: Plan,
+    edges: &[T],
+    counters: SliceMut<'_, u32>,
+    out: SliceMut<'_, u64>,
+) {
+    count::<T, F, MODE>(x, &plan, edges, counters, out);
 }
 
 /// [`histogram()`] with a bin for each integer from `plan.first` to `plan.last`, neither of them negative: bin `i` is that of
@@ -79,8 +94,17 @@ pub fn histogram<T: Sample, F: Find<T>, const MODE: usize>(x: &[T], plan: Plan, 
     max_threads = THREADS,
     min_blocks = BLOCKS,
 )]
-pub fn bincount<T: Value, const MODE: usize>(x: &[T], plan: Plan, out: SliceMut<'_, u64>) {
-    count::<T, Values, MODE>(x, &plan, &[], out);
+pub fn bincount<T: Value, const MODE: usize>(x: &[T], plan: Plan, counters: SliceMut<'_, u32>, out: SliceMut<'_, u64>) {
+    count::<T, Values, MODE>(x, &plan, &[], counters, out);
+}
+
+/// Elements that a block treats in one step of [`extent()`].
+pub const fn extent_tile_len<T>() -> usize {
+    THREADS * extent_unroll::<T>() * tile::vec_len(size_of::<T>())
+}
+
+const fn extent_unroll<T>() -> usize {
+    if size_of::<T>() < 4 { 2 } else { 4 }
 }
 
 /// The extent of the elements: `out[0]` becomes the largest of its value and of `!x.order()`, `out[1]` the largest of its
@@ -133,7 +157,13 @@ fn thread_extent<T: Sample, const N: usize, const U: usize>(x: &[T]) -> (T, T) {
 
 /// Counts this block's share of the elements.
 #[inline(always)]
-fn count<T: Sample, F: Find<T>, const MODE: usize>(x: &[T], plan: &Plan, edges: &[T], out: SliceMut<'_, u64>) {
+fn count<T: Sample, F: Find<T>, const MODE: usize>(
+    x: &[T],
+    plan: &Plan,
+    edges: &[T],
+    counters: SliceMut<'_, u32>,
+    out: SliceMut<'_, u64>,
+) {
     let share = Share::<T, F, MODE> {
         x,
         plan: *plan,
@@ -141,14 +171,16 @@ fn count<T: Sample, F: Find<T>, const MODE: usize>(x: &[T], plan: &Plan, edges: 
         counters: Counters::new(plan, out),
         _find: PhantomData,
     };
-    if !share.counters.fit() {
+    let zeroing = Zeroing::new(counters);
+    if !share.counters.fit(T::VALUES) || !zeroing.fit() {
         return;
     }
-    match const { tile::vec_len(size_of::<T>()) } {
-        2 => share.count::<2, 4>(),
-        4 => share.count::<4, 4>(),
-        8 => share.count::<8, 2>(),
-        _ => share.count::<16, 2>(),
+    match const { (tile::vec_len(size_of::<T>()), unroll::<T, F, MODE>()) } {
+        (2, _) => share.count::<2, 4>(zeroing),
+        (4, _) => share.count::<4, 4>(zeroing),
+        (8, _) => share.count::<8, 2>(zeroing),
+        (_, 2) => share.count::<16, 2>(zeroing),
+        _ => share.count::<16, 4>(zeroing),
     }
 }
 
@@ -165,10 +197,13 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     /// Whether the private counts are those of values, and not of bins.
     const BY_VALUE: bool = T::VALUES != 0 && MODE != CACHE;
 
+    /// Whether elements are bytes, and each lane has a counter for each value.
+    const BY_BYTE: bool = Self::BY_VALUE && size_of::<T>() == 1 && MODE == COLUMNS && !F::CHANNELS;
+
     /// Counts the block's tiles, and now and then adds the private counts to the global ones. Which way the loops go is
     /// the same for all threads of the block.
     #[inline(always)]
-    fn count<const N: usize, const U: usize>(&self) {
+    fn count<const N: usize, const U: usize>(&self, mut zeroing: Zeroing<'_, MODE>) {
         let tile = THREADS * U * N;
         let period = if MODE == CACHE {
             CACHE_TILES
@@ -187,11 +222,14 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         // SAFETY: aligned, as asked above, and the whole tile is there.
         let load = |start: usize| unsafe { self.load::<N, U>(start) };
         let is_whole = |start: usize| wide && start < self.x.len() && self.x.len() - start >= tile;
+        // On its way while the counters are cleared.
+        let mut ahead = if is_whole(start) { load(start) } else { [[0; 4]; U] };
+        zeroing.start();
         self.counters.clear();
         thread::sync_threads();
+        zeroing.zero(self.counters.out);
         while start < self.x.len() {
             let mut tiles = 0;
-            let mut ahead = if is_whole(start) { load(start) } else { [[0; 4]; U] };
             while tiles < period && start < self.x.len() {
                 if is_whole(start) {
                     // The next tile's elements are on the way while this one's are counted.
@@ -199,18 +237,29 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
                     if is_whole(start + step) {
                         ahead = load(start + step);
                     }
-                    self.vectors::<N, U>(loaded.map(T::of_words), start, channel);
+                    if Self::BY_BYTE {
+                        self.bytes(loaded);
+                    } else {
+                        self.vectors::<N, U>(loaded.map(T::of_words), start, channel);
+                    }
                 } else {
                     self.elements(start, Ord::min(tile, self.x.len() - start));
                 }
                 start += step;
                 channel = self.wrapped(channel + channel_step);
                 tiles += 1;
+                zeroing.look();
             }
+            zeroing.wait();
             thread::sync_threads();
             self.counters.merge(|slot| self.bin_of_slot(slot));
-            thread::sync_threads();
+            if start < self.x.len() {
+                thread::sync_threads();
+                self.counters.clear();
+                thread::sync_threads();
+            }
         }
+        zeroing.finish();
     }
 
     /// This thread's vectors of the tile at `start`, as words: on their way, small elements would take a register each.
@@ -227,6 +276,16 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         })
     }
 
+    /// Counts the bytes of these words.
+    #[inline(always)]
+    fn bytes<const U: usize>(&self, loaded: [[u32; 4]; U]) {
+        for word in loaded.as_flattened() {
+            for k in 0..4 {
+                self.counters.add_byte(*word, k);
+            }
+        }
+    }
+
     /// Counts this thread's vectors of the tile at `start`, whose first element is of channel `channel`.
     ///
     /// The elements go by their place in the vectors first: where the number of channels divides the distance of two
@@ -235,34 +294,14 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     fn vectors<const N: usize, const U: usize>(&self, loaded: [[T; N]; U], start: usize, channel: u32) {
         let t = thread::thread_idx_x() as usize;
         let at = |u: usize| start + (u * THREADS + t) * N;
-        let mut channels: [u32; U] =
+        let channels: [u32; U] =
             core::array::from_fn(|u| self.wrapped(channel + self.channel_32(((u * THREADS + t) * N) as u32)));
-        let found: [[u32; N]; U] = core::array::from_fn(|u| self.quick(loaded[u]));
-        let mut run = Run::new();
-        let mut marks = 0;
-        for j in 0..N {
-            for u in 0..U {
-                let bin = found[u][j];
-                let slot = self.slot(channels[u], bin);
-                if MODE == COLUMNS {
-                    let spare = self.counters.spare();
-                    self.counters.add_column(if Self::BY_VALUE {
-                        slot
-                    } else if F::CHANNELS && bin >= OUTSIDE {
-                        spare
-                    } else {
-                        Ord::min(slot, spare)
-                    });
-                } else if bin < OUTSIDE {
-                    run.push(&self.counters, slot);
-                }
-                marks |= bin;
-            }
-            channels = core::array::from_fn(|u| self.wrapped(channels[u] + 1));
+        if Self::BY_VALUE || F::is_settled(&self.plan) {
+            let found = core::array::from_fn(|u| self.bins(loaded[u]));
+            return self.add(found, channels).finish(&self.counters);
         }
-        if marks & UNSURE == 0 {
-            return run.finish(&self.counters);
-        }
+        let found: [[u32; N]; U] = core::array::from_fn(|u| F::quick(&self.plan, loaded[u]));
+        let mut run = self.add(found, channels);
         let mut unsure = 0u32;
         for place in 0..N * U {
             unsure |= (found[place % U][place / U] & UNSURE) >> 31 << place;
@@ -274,6 +313,31 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
             self.element(&mut run, at(place % U) + place / U);
         }
         run.finish(&self.counters);
+    }
+
+    /// Counts what was found for vectors whose first elements are of these channels, as far as it says a bin; the last run is
+    /// left to the caller.
+    #[inline(always)]
+    fn add<const N: usize, const U: usize>(&self, found: [[u32; N]; U], mut channels: [u32; U]) -> Run<MODE> {
+        let mut run = Run::new();
+        for j in 0..N {
+            for u in 0..U {
+                let bin = found[u][j];
+                let slot = self.slot(channels[u], bin);
+                if MODE == COLUMNS {
+                    let spare = self.counters.spare();
+                    self.counters.add_column(if F::CHANNELS && bin >= OUTSIDE {
+                        spare
+                    } else {
+                        Ord::min(slot, spare)
+                    });
+                } else if bin < OUTSIDE {
+                    run.push(&self.counters, slot);
+                }
+            }
+            channels = core::array::from_fn(|u| self.wrapped(channels[u] + 1));
+        }
+        run
     }
 
     /// Counts this thread's elements of a tile of `len` elements at `start`, one by one.
@@ -298,13 +362,13 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         }
     }
 
-    /// What can be said quickly of the bins (or values) of a vector.
+    /// The bins (or values) of a vector, where they are settled.
     #[inline(always)]
-    fn quick<const N: usize>(&self, values: [T; N]) -> [u32; N] {
+    fn bins<const N: usize>(&self, values: [T; N]) -> [u32; N] {
         if Self::BY_VALUE {
             values.map(|value| value.value_index())
         } else {
-            F::quick(&self.plan, self.edges, values)
+            F::bins(&self.plan, self.edges, values)
         }
     }
 

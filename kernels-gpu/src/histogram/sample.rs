@@ -16,9 +16,15 @@ pub trait Sample: Num {
     /// The number that is this `f64`, which is one of this type.
     fn of_f64(value: f64) -> Self;
 
+    /// Whether the element is from `first` to `last`, of which `last` is not smaller; not for NaN.
+    fn is_between(self, first: Self, last: Self) -> bool;
+
     /// About the distance to `first`, in bins, for elements that are not smaller: never decreasing from one element to the
     /// next larger one, and the same on every machine.
     fn position(self, first: Self, plan: &Plan) -> f32;
+
+    /// The bin of an element that is counted, where [`Plan::settled`] says so; else, and for other elements, any number.
+    fn settled_bin(self, first: Self, plan: &Plan) -> u32;
 
     /// A number that is ordered as the elements are; −0 is below 0, and NaN is beyond all other floats.
     fn order(self) -> u64;
@@ -57,10 +63,24 @@ macro_rules! integers {
                 value as Self
             }
 
+            // One comparison, as unsigned numbers.
+            #[inline(always)]
+            fn is_between(self, first: Self, last: Self) -> bool {
+                self.wrapping_sub(first) as $bits <= last.wrapping_sub(first) as $bits
+            }
+
             // The distance is exact, and does not overflow as an unsigned number.
             #[inline(always)]
             fn position(self, first: Self, plan: &Plan) -> f32 {
                 (self.wrapping_sub(first) as $bits as u32) as f32 * plan.scale as f32 + plan.offset as f32
+            }
+
+            // In fixed point.
+            #[inline(always)]
+            fn settled_bin(self, first: Self, plan: &Plan) -> u32 {
+                let distance = self.wrapping_sub(first) as $bits as u64;
+                let product = (distance * plan.factor as u64).wrapping_add(plan.addend as u64);
+                ((product >> 32) as u32).wrapping_shr(plan.shift)
             }
 
             #[inline(always)]
@@ -116,9 +136,22 @@ macro_rules! floats {
             }
 
             #[inline(always)]
+            fn is_between(self, first: Self, last: Self) -> bool {
+                (self >= first) & (self <= last)
+            }
+
+            #[inline(always)]
             fn position(self, $first: Self, $plan: &Plan) -> f32 {
                 let $x = self;
                 $position
+            }
+
+            #[inline(always)]
+            fn settled_bin(self, first: Self, plan: &Plan) -> u32 {
+                // `max` takes NaN to 0, and `min` what is outside to where a cast is defined.
+                let position = self.position(first, plan).max(0.0).min(2_147_483_648.0);
+                // SAFETY: from 0 to 2^31.
+                unsafe { position.to_int_unchecked() }
             }
 
             // Negative floats are ordered against their bits.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a block counts.
 
+use cuda_std::bits::dp4a;
 use cuda_std::prelude::*;
 
 use super::Plan;
@@ -40,11 +41,8 @@ pub(super) struct Counters<'a, const MODE: usize> {
     counters: u32,
     /// The copies, less one.
     copies: u32,
-    /// The same, but not known to the compiler in [`COLUMNS`] either: where it would unroll a loop over the copies, at the
-    /// cost of registers.
-    copies_of_plan: u32,
     lane: u32,
-    out: SliceMut<'a, u64>,
+    pub(super) out: SliceMut<'a, u64>,
 }
 
 impl<'a, const MODE: usize> Counters<'a, MODE> {
@@ -67,7 +65,6 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
             } else {
                 plan.copies.wrapping_sub(1) & 31
             },
-            copies_of_plan: plan.copies.wrapping_sub(1) & 31,
             lane: thread::thread_idx_x() % 32,
             out,
         }
@@ -99,10 +96,10 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
         (self.counters as usize + spare) * (self.copies as usize + 1)
     }
 
-    /// Whether the block has shared memory for the private counters.
+    /// Whether there are `least` private counters, and the block has shared memory for all.
     #[inline(always)]
-    pub(super) fn fit(&self) -> bool {
-        MODE == CACHE || self.private_len() <= self.private.len()
+    pub(super) fn fit(&self, least: u32) -> bool {
+        MODE == CACHE || (self.counters >= least && self.private_len() <= self.private.len())
     }
 
     /// The counter of elements that are not counted.
@@ -116,6 +113,15 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
     pub(super) fn add_column(&self, slot: u32) {
         // SAFETY: one of the private counters, for which there is room, as `fit` has said.
         unsafe { self.private.atomic_unchecked((slot * 32 + self.lane) as usize) }.fetch_add(1);
+    }
+
+    /// Adds 1 to the counter of byte `k` of a word, in [`COLUMNS`] with a counter for each of 256 values. `dp4a` takes the
+    /// byte out of the word, multiplies it by the 128 bytes of 32 columns, and adds the address, all in one instruction.
+    #[inline(always)]
+    pub(super) fn add_byte(&self, word: u32, k: u32) {
+        let column = self.private.address() + self.lane * 4;
+        // SAFETY: one of the private counters, for which there is room, as `fit` has said.
+        unsafe { self.private.atomic_at_unchecked(dp4a(word, 128 << (8 * k), column)) }.fetch_add(1);
     }
 
     /// Adds `count` to counter `slot`.
@@ -156,59 +162,95 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
         }
     }
 
-    /// Adds the private counts to the global ones, and makes them 0; counter `slot` is for the global counter
-    /// `target(slot)`. The block's threads wait for one another before and after.
+    /// Adds the private counts to the global ones; counter `slot` is for the global counter `target(slot)`. The block's
+    /// threads wait for one another before and after.
     #[inline(always)]
     pub(super) fn merge(&self, target: impl Fn(u32) -> Option<u32>) {
-        let t = thread::thread_idx_x();
-        let threads = thread::block_dim_x();
-        let end = if MODE == CACHE { CACHE_LEN as u32 } else { self.counters };
-        let mut slot = t;
-        while slot < end {
-            if MODE == CACHE {
-                let (tag, count) = self.take_entry(slot as usize);
-                if tag != FREE {
-                    self.add_global(tag, u64::from(count));
-                }
-            } else {
-                let count = self.take(slot);
-                if count != 0
-                    && let Some(target) = target(slot)
-                {
-                    self.add_global(target, u64::from(count));
-                }
-            }
-            slot += threads;
+        match MODE {
+            COLUMNS => self.merge_columns(target),
+            COPIES => self.merge_copies(target),
+            _ => self.merge_cache(),
         }
     }
 
-    /// The sum of the copies of a counter, which become 0. Neighbouring threads start at different copies, so that they
-    /// are in different banks.
+    /// A pair of lanes adds up the columns of a counter.
     #[inline(always)]
-    fn take(&self, slot: u32) -> u32 {
+    fn merge_columns(&self, target: impl Fn(u32) -> Option<u32>) {
+        let (t, pairs) = (thread::thread_idx_x(), thread::block_dim_x() / 2);
+        let mut first = 0;
+        while first < self.counters {
+            let slot = first + t / 2;
+            let half = if slot < self.counters {
+                self.half_row(slot, t % 2)
+            } else {
+                0
+            };
+            let count = half + warp::shuffle_xor(warp::FULL_MASK, half, 1);
+            if t % 2 == 0
+                && slot < self.counters
+                && count != 0
+                && let Some(target) = target(slot)
+            {
+                self.add_global(target, u64::from(count));
+            }
+            first += pairs;
+        }
+    }
+
+    /// The sum of the first or second 16 columns of a counter. Neighbours start at different columns, so that they are in
+    /// different banks.
+    #[inline(always)]
+    fn half_row(&self, slot: u32, half: u32) -> u32 {
+        let mut sum = 0;
+        for k in 0..4 {
+            let column = 16 * half + 4 * ((k + slot) % 4);
+            // SAFETY: columns of one of the private counters, for which there is room, as `fit` has said; a multiple of 4.
+            let four = unsafe { self.private.get_vec_unchecked::<4>((slot * 32 + column) as usize) };
+            sum += four[0] + four[1] + four[2] + four[3];
+        }
+        sum
+    }
+
+    #[inline(always)]
+    fn merge_copies(&self, target: impl Fn(u32) -> Option<u32>) {
+        let mut slot = thread::thread_idx_x();
+        while slot < self.counters {
+            let count = self.count(slot);
+            if count != 0
+                && let Some(target) = target(slot)
+            {
+                self.add_global(target, u64::from(count));
+            }
+            slot += thread::block_dim_x();
+        }
+    }
+
+    /// The sum of the copies of a counter. Neighbouring threads start at different copies, so that they are in different
+    /// banks.
+    #[inline(always)]
+    fn count(&self, slot: u32) -> u32 {
         let mut sum = 0;
         let mut copy = 0;
-        while copy <= self.copies_of_plan {
-            let i = (slot * (self.copies_of_plan + 1) + ((copy + self.lane) & self.copies_of_plan)) as usize;
+        while copy <= self.copies {
+            let i = (slot * (self.copies + 1) + ((copy + self.lane) & self.copies)) as usize;
             if i < self.private.len() {
                 sum += self.private.get(i);
-                self.private.set(i, 0);
             }
             copy += 1;
         }
         sum
     }
 
-    /// What an entry of the hash table says; it becomes free.
     #[inline(always)]
-    fn take_entry(&self, entry: usize) -> (u32, u32) {
-        if entry >= CACHE_LEN {
-            return (FREE, 0);
+    fn merge_cache(&self) {
+        let mut entry = thread::thread_idx_x() as usize;
+        while entry < CACHE_LEN {
+            let tag = self.tags.get(entry);
+            if tag != FREE {
+                self.add_global(tag, u64::from(self.counts.get(entry)));
+            }
+            entry += thread::block_dim_x() as usize;
         }
-        let taken = (self.tags.get(entry), self.counts.get(entry));
-        self.tags.set(entry, FREE);
-        self.counts.set(entry, 0);
-        taken
     }
 }
 
