@@ -2,8 +2,16 @@
 //! Hyperbolic functions of f32: odd polynomials near zero, where the exponentials would cancel,
 //! and exponentials elsewhere.
 
+use super::super::machine::recip_of_normal;
 use super::super::machine::single::fma;
 use super::exp::{exp_scaled, exp2_polynomial, nearest};
+
+/// 0.25 / h, that is e^−a / 2 for h = e^a / 2 and a ≥ 0; 2^-66 where it is less, and nothing against h.
+#[inline(always)]
+fn quarter_over(h: f32) -> f32 {
+    const TWO_64: f32 = 18_446_744_073_709_551_616.0;
+    0.25 * recip_of_normal(h.min(TWO_64))
+}
 
 #[inline]
 pub fn sinh(x: f32) -> f32 {
@@ -16,14 +24,14 @@ pub fn sinh(x: f32) -> f32 {
     let near = fma(p, s * a, a);
     // e^a / 2 does not overflow before sinh does.
     let half = exp_scaled(a, -1);
-    let far = half - 0.25 / half;
+    let far = half - quarter_over(half);
     (if a < 1.0 { near } else { far }).copysign(x)
 }
 
 #[inline]
 pub fn cosh(x: f32) -> f32 {
     let half = exp_scaled(x.abs(), -1);
-    half + 0.25 / half
+    half + quarter_over(half)
 }
 
 /// e^2a for a ≥ 0, as exactly as tanh wants it: above 10, where tanh is 1, as for 10; NaN for NaN.
