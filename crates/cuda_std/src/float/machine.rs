@@ -4,7 +4,7 @@
 //! Each rounds once, as IEEE 754 defines it, on both machines, so that whatever is built from
 //! them gives the same bits on the GPU and on the simulated one. The device reaches them through
 //! `core`'s own float functions (LLVM lowers `sqrt` to `sqrt.rn` and `mul_add` to `fma.rn`), the
-//! host through `std`.
+//! host through `std`. The reciprocal takes three, and comes out the same.
 
 macro_rules! machine {
     ($name:ident, $float:ty, $core:path, $nvvm_min:literal, $nvvm_max:literal) => {
@@ -94,3 +94,28 @@ macro_rules! machine {
 
 machine!(single, f32, core::f32::math, "llvm.nvvm.fmin.f", "llvm.nvvm.fmax.f");
 machine!(double, f64, core::f64::math, "llvm.nvvm.fmin.d", "llvm.nvvm.fmax.d");
+
+#[cfg(target_arch = "nvptx64")]
+unsafe extern "C" {
+    #[link_name = "llvm.nvvm.rcp.approx.ftz.f"]
+    safe fn nvvm_approximate_recip(x: f32) -> f32;
+}
+
+/// 1 / x for 2^-126 ≤ |x| < 2^126, correctly rounded; NaN for NaN.
+///
+/// On a GPU, `1.0 / x` asks first whether x is in that range, and takes these three instructions if so. The question
+/// costs twice as many, and its branch keeps the elements that a thread treats from being interleaved. All such x were
+/// compared on an H200; ptxas makes the same three of `1.0 / x` for every GPU from sm_75 to sm_121.
+#[inline(always)]
+pub(super) fn recip_of_normal(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let y = nvvm_approximate_recip(x);
+        single::fma(y, single::fma(-x, y, 1.0), y)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        debug_assert!(x.is_nan() || (f32::MIN_POSITIVE..2f32.powi(126)).contains(&x.abs()));
+        1.0 / x
+    }
+}

@@ -5,6 +5,7 @@
 //! e^(−x²) P(q) / (x + 2) with q = (x − 2) / (x + 2) beyond, where the rounding error of x² is
 //! carried into the exponential: the tail keeps its relative accuracy down to the subnormals.
 
+use super::super::machine::recip_of_normal;
 use super::super::machine::single::fma;
 use super::exp::{exp, expm1_ratio, scale, split};
 
@@ -42,7 +43,7 @@ fn tail(x: f32) -> f32 {
     // 1 / (x + 2) as the sum of two floats, and q = 1 − 4 / (x + 2).
     let sum = x + 2.0;
     let rest = if x > 2.0 { 2.0 - (sum - x) } else { x - (sum - 2.0) };
-    let t = 1.0 / sum;
+    let t = recip_of_normal(sum);
     let t_low = t * fma(-t, rest, fma(-t, sum, 1.0));
     let q = fma(-4.0, t_low, fma(-4.0, t, 1.0));
     let mut p = -4.603_361_6e-4;

@@ -6,6 +6,7 @@
 //! 40 bits: log2 m = u (c1 + c3 v + v² P(v)) with u = (m − 1) / (m + 1) and v = u², the first two
 //! terms in two floats each.
 
+use super::super::machine::recip_of_normal;
 use super::super::machine::single::{fma, sqrt};
 use super::exp::{exp2_polynomial, nearest, scale};
 use super::log::split;
@@ -44,7 +45,7 @@ fn log2_pair(x: f32) -> Pair {
     let f = m - 1.0;
     // u = f / (2 + f) as a pair.
     let (denominator, rest) = fast_two_sum(2.0, f);
-    let reciprocal = 1.0 / denominator;
+    let reciprocal = recip_of_normal(denominator);
     let quotient = f * reciprocal;
     let residue = fma(-quotient, rest, fma(-quotient, denominator, f));
     let u = fast_two_sum(quotient, residue * reciprocal);
