@@ -167,53 +167,6 @@ unsafe impl<T: Element> Arg<Slice<'static, T>> for InPlace<T> {
     }
 }
 
-/// Counters that are 0, as a kernel's argument.
-pub(crate) struct Counters {
-    address: usize,
-    len: usize,
-}
-
-impl Counters {
-    /// Those at `address`, which is not 0.
-    ///
-    /// # Safety
-    ///
-    /// They are of the stream that the argument is used on, and are neither freed nor used by another launch before that
-    /// one is queued.
-    pub(crate) unsafe fn at(address: u64, len: usize) -> Self {
-        Self {
-            address: address as usize,
-            len,
-        }
-    }
-
-    /// Those of an array.
-    ///
-    /// # Safety
-    ///
-    /// As [`at`](Self::at).
-    pub(crate) unsafe fn of<D: Dimension>(array: &DeviceArray<u32, D>) -> Self {
-        Self {
-            address: address::<u32>(array.buffer()),
-            len: array.len(),
-        }
-    }
-}
-
-// SAFETY: `at` and `of` were promised memory of the stream, which the launch has for itself.
-unsafe impl Arg<SliceMut<'static, u32>> for Counters {
-    fn prepare(&self, _: &'static str, _: &Stream) -> Result<()> {
-        Ok(())
-    }
-
-    fn abi(&self) -> Abi<SliceMut<'static, u32>> {
-        Abi {
-            head: std::ptr::with_exposed_provenance_mut(self.address),
-            tail: self.len,
-        }
-    }
-}
-
 /// The memory of an array or view as words of another type, as a kernel's input: for kernels that only move bits.
 pub(crate) struct Words<'a, W> {
     buffer: &'a Buffer,

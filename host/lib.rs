@@ -41,6 +41,7 @@ mod launch;
 pub mod ops;
 mod stream;
 mod view;
+mod zeroed;
 
 pub use array::{DeviceArray, Element};
 pub use cuda_sim::Fault;

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Streams: queues of work that a device does in order.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use ndarray::Ix1;
-
-use crate::array::DeviceArray;
 use crate::backend::{Backend, RawStream};
 use crate::error::Result;
 use crate::event::{Event, RecordedEvent};
-use crate::launch::Counters;
-
-/// The counters that a stream keeps: more are allocated for their launch.
-const KEPT_COUNTERS: usize = 1024;
+use crate::zeroed::{Kept, KernelOf, Zeroed};
 
 /// A queue of work. Copies and kernels on one stream run in order, those on different streams side by side; the host
 /// goes on meanwhile, and waits where it reads a result.
@@ -29,34 +23,15 @@ pub struct Stream {
 struct Inner {
     backend: Arc<dyn Backend>,
     raw: RawStream,
-    /// The address of [`KEPT_COUNTERS`] counters, which are 0 whenever no kernel is running that was given them.
-    counters: Mutex<Option<u64>>,
-}
-
-impl Inner {
-    /// Counters that are 0.
-    fn allocate_counters(&self) -> Result<u64> {
-        let bytes = KEPT_COUNTERS * size_of::<u32>();
-        // SAFETY: the backend's own stream, on which the memory is first allocated and then filled.
-        unsafe {
-            let address = self.backend.allocate(self.raw, bytes)?;
-            self.backend.fill_zero(self.raw, address, bytes)?;
-            Ok(address)
-        }
-    }
-
-    /// Frees counters; an error is one of earlier work, which every later call reports as well.
-    fn free_counters(&self, address: u64) {
-        // SAFETY: allocated by this backend, and used on this stream alone.
-        let _ = unsafe { self.backend.free(self.raw, address) };
-    }
+    counters: Kept,
+    scan_states: Kept,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let counters = self.counters.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(address) = counters {
-            self.free_counters(address);
+        for address in [self.counters.take(), self.scan_states.take()].into_iter().flatten() {
+            // SAFETY: allocated on this stream, and used on it alone. An error is one of earlier work.
+            let _ = unsafe { self.backend.free(self.raw, address) };
         }
         // SAFETY: this was the stream's last owner, and the backend made it.
         unsafe { self.backend.destroy_stream(self.raw) };
@@ -78,7 +53,8 @@ impl Stream {
             inner: Arc::new(Inner {
                 backend,
                 raw,
-                counters: Mutex::new(None),
+                counters: Kept::default(),
+                scan_states: Kept::default(),
             }),
         })
     }
@@ -130,33 +106,23 @@ impl Stream {
     }
 
     /// Calls `launch` with `len` counters that are 0, for one launch on this stream, whose kernel leaves them at 0.
-    ///
-    /// The stream keeps them from launch to launch: to set them to 0 anew takes about a microsecond, a fifth of a small
-    /// reduction.
-    pub(crate) fn with_counters(&self, len: usize, launch: impl FnOnce(Counters) -> Result<()>) -> Result<()> {
-        if len == 0 || len > KEPT_COUNTERS {
-            return self.with_new_counters(len, launch);
-        }
-        // Locked until the launch is queued, and taken out: a launch that fails may leave other values than 0.
-        let mut kept = self.inner.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = match kept.take() {
-            Some(address) => address,
-            None => self.inner.allocate_counters()?,
-        };
-        // SAFETY: allocated on this stream, with at least `len` counters, and taken out.
-        let result = launch(unsafe { Counters::at(address, len) });
-        match result {
-            Ok(()) => *kept = Some(address),
-            Err(_) => self.inner.free_counters(address),
-        }
-        result
+    pub(crate) fn with_counters(
+        &self,
+        kernel_of: KernelOf,
+        len: usize,
+        launch: impl FnOnce(Zeroed<u32>) -> Result<()>,
+    ) -> Result<()> {
+        self.inner.counters.with(self, kernel_of, len, launch)
     }
 
-    /// [`with_counters`](Self::with_counters) with new ones, which the kernel may leave at any value.
-    pub(crate) fn with_new_counters(&self, len: usize, launch: impl FnOnce(Counters) -> Result<()>) -> Result<()> {
-        let counters = DeviceArray::<u32, Ix1>::zeros(self, len)?;
-        // SAFETY: an array of this stream, which nobody else knows; it is freed behind the launch.
-        launch(unsafe { Counters::of(&counters) })
+    /// Calls `launch` with `len` words of state for one scan with look-back on this stream: all 0, or left by another one.
+    pub(crate) fn with_scan_state(
+        &self,
+        kernel_of: KernelOf,
+        len: usize,
+        launch: impl FnOnce(Zeroed<u64>) -> Result<()>,
+    ) -> Result<()> {
+        self.inner.scan_states.with(self, kernel_of, len, launch)
     }
 
     /// Lets later work of this stream wait for all that `other` has queued.

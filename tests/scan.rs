@@ -13,7 +13,7 @@ use kernels_gpu::scan::{axis, blelloch, vec_len};
 use ndarray::{Array1, Array2, Array3, ArrayD, Axis, Dimension, Ix1, IxDyn, array};
 use proptest::prelude::*;
 use warpsmith::ops::{Max, Min, Product, Scan, ScanAlgorithm, ScanKind, Sum};
-use warpsmith::{DeviceArray, bf16, f16};
+use warpsmith::{DeviceArray, Stream, bf16, f16};
 
 /// [`for_types!`] also for the 16-bit floats, whose names the compiler keeps for types of its own.
 macro_rules! for_floats {
@@ -543,6 +543,31 @@ fn empty_arrays() {
 }
 
 /// Scans on several streams at once do not meet each other's state.
+/// The stream keeps the state of a scan for the next: what it says of other tiles, and of values of another size, is not
+/// taken for the next scan's.
+#[test]
+fn one_after_another_on_one_stream() {
+    fn check<T: Scanned>(stream: &Stream, tiles: usize, round: u64) {
+        let n = tiles * tile_len::<T, Sum>() + 7 * round as usize;
+        let values = random::<T>(n, 91 + round);
+        let x = DeviceArray::from_ndarray(stream, &Array1::from(values.clone())).unwrap();
+        let kind = KINDS[round as usize % 2];
+        let got = scanned::<Sum, T, Ix1>(&x, kind, ScanAlgorithm::LookBack);
+        assert_same(
+            &elements(&got),
+            &sequential::<Sum, T>(&values, kind),
+            &format!("{tiles} tiles of {}", T::NAME),
+        );
+    }
+    let stream = device().create_stream().unwrap();
+    for round in 0..6 {
+        check::<u8>(&stream, 3, round);
+        check::<i64>(&stream, 9, round);
+        check::<i32>(&stream, 2 + 5 * round as usize, round);
+        check::<u64>(&stream, 40 - 6 * round as usize, round);
+    }
+}
+
 #[test]
 fn several_streams_at_once() {
     let len = 40 * tile_len::<u32, Sum>() + 1;

@@ -12,9 +12,10 @@ use super::Histogram;
 use super::plan::{Mode, choose_mode};
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
-use crate::launch::{Counters, LaunchConfig};
+use crate::launch::LaunchConfig;
 use crate::ops::tiles;
 use crate::stream::Stream;
+use crate::zeroed::{KernelOf, Zeroed};
 
 /// The parameters of `histogram`.
 #[doc(hidden)]
@@ -156,7 +157,7 @@ fn launch_mode<F, const MODE: usize, T: HasHistogram<F, MODE>, D: Dimension, E: 
     counts: &mut DeviceArray<u64, E>,
 ) -> Result<()> {
     let config = config(x, T::TILE, shared);
-    let launch = |counters: Counters, counts: &mut DeviceArray<u64, E>| {
+    let launch = |counters: Zeroed<u32>, counts: &mut DeviceArray<u64, E>| {
         x.stream()
             .launch::<T::Kernel>(&config, (x, plan, edges, counters, counts))
     };
@@ -168,14 +169,16 @@ fn with_zeroing<const MODE: usize, T: Element, D: Dimension, E: Dimension>(
     operation: &'static str,
     x: &DeviceArray<T, D>,
     counts: &mut DeviceArray<u64, E>,
-    launch: impl FnOnce(Counters, &mut DeviceArray<u64, E>) -> Result<()>,
+    launch: impl FnOnce(Zeroed<u32>, &mut DeviceArray<u64, E>) -> Result<()>,
 ) -> Result<()> {
     let stream = same_device(operation, x, counts)?;
     if MODE == CACHE {
         clear(operation, x, counts)?;
-        return stream.with_counters(0, |none| launch(none, counts));
+        return stream.with_counters(KernelOf::Library, 0, |none| launch(none, counts));
     }
-    stream.with_counters(kernels::COUNTERS, |counters| launch(counters, counts))
+    stream.with_counters(KernelOf::Library, kernels::COUNTERS, |counters| {
+        launch(counters, counts)
+    })
 }
 
 /// Counts the values that have a place in `counts`, which is not empty; nor is `x`.
@@ -201,7 +204,7 @@ fn launch_bincount_mode<const MODE: usize, T: HasBincount<MODE>, D: Dimension>(
     counts: &mut DeviceArray<u64, Ix1>,
 ) -> Result<()> {
     let config = config(x, T::TILE, shared);
-    let launch = |counters: Counters, counts: &mut DeviceArray<u64, Ix1>| {
+    let launch = |counters: Zeroed<u32>, counts: &mut DeviceArray<u64, Ix1>| {
         x.stream().launch::<T::Kernel>(&config, (x, plan, counters, counts))
     };
     with_zeroing::<MODE, _, _, _>("bincount", x, counts, launch)

@@ -11,8 +11,9 @@ use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
+use crate::zeroed::KernelOf;
 
-use run::{Axes, Extent, KernelOf, check_output, launch, launch_rows, swapped};
+use run::{Axes, Extent, check_output, launch, launch_rows, swapped};
 pub use run::{HasSwap, ReduceColumns, ReduceRows};
 
 /// An element type that operator `Op` is compiled for.

@@ -8,8 +8,8 @@ use ndarray::{Dimension, Ix1};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
-use crate::launch::{Counters, LaunchConfig};
-use crate::stream::Stream;
+use crate::launch::LaunchConfig;
+use crate::zeroed::KernelOf;
 
 /// A kernel that combines the rows of an array of `T`: one that has the parameters of [`kernels_gpu::reduce::reduce()`] and
 /// calls it.
@@ -55,25 +55,6 @@ impl<T: Element, A: Element, O: Element, K: SafeKernel<Params = RowParams<T, A, 
 impl<T: Element, A: Element, O: Element, K: SafeKernel<Params = ColumnParams<T, A, O>>> ReduceColumns<T> for K {
     type Acc = A;
     type Output = O;
-}
-
-/// Whose kernel a launch is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KernelOf {
-    /// The library's, which leaves its counters at 0: the stream keeps them for the next launch.
-    Library,
-    /// The user's, of which that is asked and not known.
-    User,
-}
-
-impl KernelOf {
-    /// Calls `launch` with `len` counters that are 0.
-    fn with_counters(self, stream: &Stream, len: usize, launch: impl FnOnce(Counters) -> Result<()>) -> Result<()> {
-        match self {
-            Self::Library => stream.with_counters(len, launch),
-            Self::User => stream.with_new_counters(len, launch),
-        }
-    }
 }
 
 /// An array as (outer, length, inner), of which the middle axis is combined.
@@ -146,7 +127,8 @@ where
     let plan = ColumnPlan::new::<T>(columns, extent.length, extent.inner, count);
     let mut partials = DeviceArray::<C::Acc, Ix1>::uninit(x.stream(), Ix1(plan.partials(columns)))?;
     let config = grid(plan.blocks(columns));
-    kernel_of.with_counters(x.stream(), plan.counters(columns), |counters| {
+    let counters = plan.counters(columns);
+    x.stream().with_counters(kernel_of, counters, |counters| {
         x.stream().launch::<C>(&config, (x, plan, &mut partials, counters, out))
     })
 }
@@ -168,7 +150,8 @@ pub(super) fn launch_rows<R: ReduceRows<T>, T: Element, D: Dimension, E: Dimensi
     // Twice as many as run at a time, so that none runs alone for long at the end.
     let most = 2 * BLOCKS * x.stream().backend().properties().multiprocessors as usize;
     let config = grid(plan.blocks(rows, most));
-    kernel_of.with_counters(x.stream(), plan.counters(rows), |counters| {
+    let counters = plan.counters(rows);
+    x.stream().with_counters(kernel_of, counters, |counters| {
         x.stream().launch::<R>(&config, (x, plan, &mut partials, counters, out))
     })
 }

@@ -3,10 +3,11 @@
 
 use ndarray::{Axis, Dimension, Ix0, RemoveAxis};
 
-use super::run::{Extent, KernelOf, ReduceColumns, ReduceRows, check_output, launch, launch_rows};
+use super::run::{Extent, ReduceColumns, ReduceRows, check_output, launch, launch_rows};
 use super::without;
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
+use crate::zeroed::KernelOf;
 
 /// Reductions by operators that other kernel crates define ([`kernels_gpu::op::ReduceOp`]), of elements of any type.
 ///

@@ -4,10 +4,11 @@
 use kernels_gpu::scan::{THREADS, axis::MIN_PART};
 use ndarray::{Axis, Dimension};
 
-use super::{HasScan, Scan, ScanKind, check, flag, look_back_rows, state};
+use super::{HasScan, Scan, ScanKind, check, flag, look_back_rows, state_len};
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
 use crate::ops::tiles;
+use crate::zeroed::KernelOf;
 
 /// Rows of at most so many elements are scanned by a thread each.
 const SHORT_ROW: usize = 32;
@@ -69,12 +70,12 @@ where
     let threads = device.multiprocessors as usize * device.max_threads_per_multiprocessor as usize / 2;
     let columns = x.len() / n;
     let (part, parts) = parts(n, columns, threads);
-    let mut state = state::<T::Wide>(x.stream(), if parts > 1 { columns * parts } else { 0 })?;
+    let words = state_len::<T::Wide>(if parts > 1 { columns * parts } else { 0 });
     let config = tiles(columns * parts, THREADS, THREADS);
-    x.stream().launch::<T::Columns>(
-        &config,
-        (x, columns, n, inner, part, parts, flag(kind), &mut state, out),
-    )
+    x.stream().with_scan_state(KernelOf::Library, words, |state| {
+        let args = (x, columns, n, inner, part, parts, flag(kind), state, out);
+        x.stream().launch::<T::Columns>(&config, args)
+    })
 }
 
 /// How many elements the parts of a column have, and how many parts there are: enough for `threads` threads, if a part

@@ -14,7 +14,7 @@ use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
-use crate::stream::Stream;
+use crate::zeroed::KernelOf;
 
 /// The parameters of [`kernels_gpu::scan::lookback::scan`](fn@kernels_gpu::scan::lookback::scan), with elements of type
 /// `T` and results of type `R`: what a kernel of one's own must take for [`DeviceArray::scan_with`].
@@ -146,10 +146,9 @@ fn check<T: Element, R: Element, D: Dimension>(
     Ok(())
 }
 
-/// A zeroed state for `tiles` tiles; none where there is one tile, which has nobody to tell.
-fn state<A>(stream: &Stream, tiles: usize) -> Result<DeviceArray<u64, Ix1>> {
-    let len = if tiles > 1 { lookback::state_len::<A>(tiles) } else { 0 };
-    DeviceArray::zeros(stream, len)
+/// Words of state for `tiles` tiles; none where there is one tile, which has nobody to tell.
+fn state_len<A>(tiles: usize) -> usize {
+    if tiles > 1 { lookback::state_len::<A>(tiles) } else { 0 }
 }
 
 /// Scans each row of `n` elements by kernel `K`, in one pass; the rows have `count` tiles together, each of which takes
@@ -159,6 +158,7 @@ fn look_back<K, A, T, R, D>(
     (n, count, shared): (usize, usize, usize),
     kind: ScanKind,
     out: &mut DeviceArray<R, D>,
+    kernel_of: KernelOf,
 ) -> Result<()>
 where
     K: SafeKernel<Params = LookBackParams<T, R>>,
@@ -166,7 +166,6 @@ where
     R: Element,
     D: Dimension,
 {
-    let mut state = state::<A>(x.stream(), count)?;
     let properties = x.stream().backend().properties();
     // As many as run at a time: each goes on to another tile.
     let blocks = properties.multiprocessors as usize * lookback::BLOCKS;
@@ -176,7 +175,9 @@ where
         dynamic_shared: slots * shared,
         ..tiles(count.min(blocks), 1, lookback::THREADS)
     };
-    x.stream().launch::<K>(&config, (x, n, flag(kind), &mut state, out))
+    x.stream().with_scan_state(kernel_of, state_len::<A>(count), |state| {
+        x.stream().launch::<K>(&config, (x, n, flag(kind), state, out))
+    })
 }
 
 /// Bytes of shared memory that a look-back has beside its tiles, at most.
@@ -189,7 +190,7 @@ where
     D: Dimension,
 {
     let count = x.len() / n * T::tiles_of_row(x.len(), n);
-    look_back::<T::LookBack, T::Wide, T, T, D>(x, (n, count, T::SHARED), kind, out)
+    look_back::<T::LookBack, T::Wide, T, T, D>(x, (n, count, T::SHARED), kind, out, KernelOf::Library)
 }
 
 /// The kind as the kernels take it.
@@ -260,8 +261,8 @@ where
 /// most 50 for each level of the tree (the length is divided by at least 1024 from level to level). For 16-bit floats the
 /// result's own rounding comes on top.
 ///
-/// The default algorithm takes temporary memory of 8 bytes for each 4 bytes of a value, for each tile; Blelloch's takes
-/// three values for each tile.
+/// The default algorithm takes 8 bytes for each 4 bytes of a value, for each tile, which the stream keeps for the next scan
+/// unless they are more than 4 MiB; Blelloch's takes temporary memory of three values for each tile.
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// The inclusive scan: element `i` of the result combines elements `0 ..= i`.
     ///

@@ -9,6 +9,7 @@ use ndarray::Dimension;
 use super::{LookBackParams, ScanKind, check, look_back};
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
+use crate::zeroed::KernelOf;
 
 /// Scans by an operator of one's own.
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
@@ -98,6 +99,6 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         }
         let count = lookback::tiles_of_row::<T, Op>(self.len(), self.len());
         let shared = lookback::shared_bytes::<T, Op>();
-        look_back::<K, Op::Acc, T, Op::Output, D>(self, (self.len(), count, shared), kind, out)
+        look_back::<K, Op::Acc, T, Op::Output, D>(self, (self.len(), count, shared), kind, out, KernelOf::User)
     }
 }

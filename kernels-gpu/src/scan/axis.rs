@@ -79,9 +79,9 @@ fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
 /// unless `exclusive` is 0.
 ///
 /// The columns are cut into `parts` parts of `part` elements, the last perhaps of fewer, and the launch has a thread for
-/// each part of each column. With more than one part, `state` is all zero and has
-/// [`state_len`](super::lookback::state_len) words for `columns · parts` tiles; with other contents, or fewer words, the
-/// results are unspecified, or the kernel waits for ever.
+/// each part of each column. With more than one part, `state` has [`state_len`](super::lookback::state_len) words for
+/// `columns · parts` tiles, which are as [`scan`](super::lookback::scan()) wants them, or as this kernel has left them;
+/// with other contents, or fewer words, the results are unspecified, or the kernel waits for ever.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Sum, Product, Min, Max],
@@ -99,9 +99,9 @@ pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
     state: SliceMut<'_, u64>,
     out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
 ) {
-    let states = States::<Op::Acc>::new(state);
+    let mut states = States::<Op::Acc>::new(state);
     let block = if parts > 1 {
-        states.ticket()
+        states.ticket(thread::grid_dim_x() - 1)
     } else {
         thread::block_idx_x()
     };

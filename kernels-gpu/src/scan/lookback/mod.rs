@@ -122,9 +122,10 @@ const fn tiles(len: usize, n: usize, vector: usize, tile: usize) -> usize {
 /// Scans each row of `n` elements of `x` into `out`, exclusively unless `exclusive` is 0.
 ///
 /// The launch has at most [`tiles_of_row`] blocks for each row, of [`THREADS`] threads, with [`shared_bytes`] of dynamic
-/// shared memory or twice that; with less, nothing is done. `state` is all zero, and has [`state_len`] words for as many
-/// tiles, or none if there is one tile; with other contents, or fewer words, the results are unspecified, or the kernel
-/// waits for ever.
+/// shared memory or twice that; with less, nothing is done. `state` has [`state_len`] words for as many tiles, or none if
+/// there is one tile. It is all zero, or as launches of this kernel and [`scan_columns`](super::scan_columns()) have left it
+/// since it was, less than 2^30 of them, of whatever types and lengths. With other contents, or fewer words, the results are unspecified, or the kernel waits for
+/// ever.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Sum, Product, Min, Max],
@@ -229,14 +230,16 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
         of_row,
         count: rows as u32 * of_row,
     };
-    let states = States::<Op::Acc>::new(state);
+    let mut states = States::<Op::Acc>::new(state);
     let Some(parked) = Parked::<T, Op::Acc, V, U>::new() else {
         return;
     };
     let shared = Exchange::<Op::Acc>::new();
     let is_tile = |number: u32| number < tiles.count;
+    // Each block asks for its first tile, and for another one with each tile that it has.
+    let last_ticket = (tiles.count + thread::grid_dim_x()).wrapping_sub(1);
     // The tiles that the block has on their way: loaded, published, and with a known prefix.
-    let (mut current, mut published, mut known) = (states.ticket(), NONE, NONE);
+    let (mut current, mut published, mut known) = (states.ticket(last_ticket), NONE, NONE);
     let (mut upcoming, mut published_total) = (NONE, Op::identity());
     let looks_back = thread::thread_idx_x() as usize >= WORKERS;
     let mut loaded = [Words::default(); U];
@@ -249,7 +252,7 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
         let mut before = [Op::identity(); U];
         if looks_back {
             if is_tile(current) && warp::lane_id() == 0 {
-                shared.tickets.set(side, states.take_ticket());
+                shared.tickets.set(side, states.take_ticket(last_ticket));
             }
         } else if is_tile(current) {
             let tile = tiles.tile::<V, U>(current);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The states of tiles, and the look back at them.
 //!
-//! An array of `u64`, all zero at the start: the ticket counter, then the states of the tiles. A value is stored in pieces
-//! of 4 bytes, each a word together with the flag, which is read and written at once: a value whose pieces have the same
-//! flag is whole, since each flag is stored once. So there is nothing to order, and one access for each piece.
+//! An array of `u64`: the ticket counter, then the states of the tiles. A value is stored in pieces of 4 bytes, each a word
+//! together with the flag, which is read and written at once: a value whose pieces have the same flag is whole, since each
+//! flag is stored once. So there is nothing to order, and one access for each piece.
+//!
+//! The array is all zero at first, and need not be cleared between launches: the upper half of the counter is the number of
+//! the launch, its *epoch*, which every flag is counted from. The lower half is set back by who gets the last ticket.
 
 use bytemuck::Pod;
 use cuda_std::prelude::*;
@@ -24,7 +27,7 @@ const MAX_PIECES: usize = MAX_VALUE / PIECE;
 /// Bytes of a value that a word has room for.
 const PIECE: usize = 4;
 
-/// A tile whose total is not known yet; what the zeroed state says.
+/// A tile whose total is not known yet; what zeros say in the first launch.
 const INVALID: u32 = 0;
 
 /// A tile whose total is known.
@@ -45,6 +48,8 @@ pub const fn state_len<A>(tiles: usize) -> usize {
 /// The state of a launch: a ticket counter, and for each tile a value of type `A` with its flag.
 pub(in crate::scan) struct States<'a, A> {
     words: SliceMut<'a, u64>,
+    /// The number of the launch, times 4: what the flags are counted from.
+    epoch: u32,
     _value: core::marker::PhantomData<A>,
 }
 
@@ -65,32 +70,48 @@ impl<'a, A: Pod> States<'a, A> {
         const { assert!(size_of::<A>() <= MAX_VALUE && align_of::<A>() <= 16) };
         Self {
             words,
+            epoch: 0,
             _value: core::marker::PhantomData,
         }
     }
 
+    /// The epoch, in the upper half, and the next number in the order in which it is asked for. Number `last` is the last
+    /// that is asked for: the counter is made ready for the next launch.
+    #[inline(always)]
+    fn draw(self, last: u32) -> u64 {
+        let counter = self.words.atomic(0);
+        let drawn = counter.fetch_add(1);
+        if drawn as u32 == last {
+            counter.store(((drawn >> 32) + 1) << 32);
+        }
+        drawn
+    }
+
     /// The next number in the order in which it is asked for; without a state, a number beyond all tiles.
     #[inline(always)]
-    pub(super) fn take_ticket(self) -> u32 {
+    pub(super) fn take_ticket(self, last: u32) -> u32 {
         if self.words.is_empty() {
             u32::MAX
         } else {
-            self.words.atomic(0).fetch_add(1) as u32
+            self.draw(last) as u32
         }
     }
 
-    /// A ticket for the block, the same for all of its threads, which all call it, once. Without a state, 0.
+    /// A ticket for the block, the same for all of its threads, which all call it, once, before anything else. Without a
+    /// state, 0.
     #[inline(always)]
-    pub(in crate::scan) fn ticket(self) -> u32 {
+    pub(in crate::scan) fn ticket(&mut self, last: u32) -> u32 {
         if self.words.is_empty() {
             return 0;
         }
-        let shared = shared_array![u32; 1];
+        let shared = shared_array![u64; 1];
         if thread::thread_idx_x() == 0 {
-            shared.set(0, self.take_ticket());
+            shared.set(0, self.draw(last));
         }
         thread::sync_threads();
-        shared.get(0)
+        let drawn = shared.get(0);
+        self.epoch = (drawn >> 32) as u32 * 4;
+        drawn as u32
     }
 
     /// What stands before `tile` in its row; publishes the tile's prefix then, with the tile's own `total`, if it is one of
@@ -212,7 +233,7 @@ impl<'a, A: Pod> States<'a, A> {
         let first = 1 + tile * Self::PIECES;
         for p in 0..Self::PIECES {
             if first + p < self.words.len() {
-                let word = u64::from(flag) << 32 | u64::from(pieces[p]);
+                let word = u64::from(self.epoch + flag) << 32 | u64::from(pieces[p]);
                 self.words.atomic(first + p).store(word);
             }
         }
@@ -228,12 +249,17 @@ impl<'a, A: Pod> States<'a, A> {
         // SAFETY: within the words, as just asked.
         let load = |p: usize| unsafe { self.words.atomic_unchecked(first + p) }.load();
         let mut pieces = [0u32; MAX_PIECES];
-        let mut flag = INVALID;
+        let (mut flag, mut is_whole) = (INVALID, true);
         for p in 0..Self::PIECES {
             let word = load(p);
             let other = (word >> 32) as u32;
-            flag = if p == 0 || other == flag { other } else { INVALID };
-            pieces[p] = word as u32;
+            is_whole &= p == 0 || other == flag;
+            (flag, pieces[p]) = (other, word as u32);
+        }
+        // What an earlier launch has left is no flag.
+        flag = flag.wrapping_sub(self.epoch);
+        if !is_whole || flag > PREFIX {
+            flag = INVALID;
         }
         let mut value = A::zeroed();
         bytemuck::bytes_of_mut(&mut value).copy_from_slice(&bytemuck::bytes_of(&pieces)[..size_of::<A>()]);
