@@ -57,6 +57,9 @@ pub fn random_f64(len: usize, rng: &mut TestRng) -> Array1<f64> {
 }
 
 /// Measures `launch`, which moves at least `bytes` bytes, in a row of launches between two events of the stream.
+///
+/// Where the host takes longer to launch a kernel than the GPU to run it, what is measured is the host: the GPU waits
+/// for each launch. `warpsmith bench` gives the GPU a head start, and so measures kernels of a few microseconds.
 pub fn measure(
     group: &mut BenchmarkGroup<'_, WallTime>,
     id: BenchmarkId,

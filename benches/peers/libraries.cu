@@ -4,12 +4,15 @@
 //
 //   nvcc -O3 -std=c++17 -arch=native libraries.cu -lcublas -o libraries && ./libraries 1048576 16777216 268435456
 //
-// Prints a list of JSON objects, one for each row and size: name, peer, dtype, n, ms_median, ms_min, repeats. Inputs are
-// random, outputs and temporary storage are allocated once; a launch is timed between two events, 30 times after 3.
+// Prints a list of JSON objects, one for each row and size: name, peer, dtype, n, ms_median, ms_min, repeats. Inputs
+// are random, outputs and temporary storage are allocated once; a launch is timed between two events, 30 times after 3.
+// As in `warpsmith bench`, the 30 are queued behind fills of memory that keep the GPU busy for twice as long as that
+// takes the host, so that the times are without the host's launching.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -31,15 +34,35 @@ constexpr int WARM_UP = 3, REPEATS = 30;
 static cudaStream_t stream;
 static bool first_row = true;
 
+// Gives the GPU work for twice the time that the host needs to queue the calls that follow, at most 20 ms: fills of
+// 256 MiB, each of which takes 50 us or more, as it would at 5 TB/s. A call that waits for the GPU loses the head start
+// and no more. The fills also evict the L2 cache, before the first call alone, which does not move a median.
+static void head_start(double host_seconds) {
+    constexpr size_t FILL_BYTES = 256 << 20;
+    constexpr double FILL_SECONDS = 50e-6, LONGEST_SECONDS = 20e-3;
+    static void *filled = nullptr;
+    if (!filled) CHECK(cudaMalloc(&filled, FILL_BYTES));
+    int fills = int(std::ceil(std::min(2 * host_seconds, LONGEST_SECONDS) / FILL_SECONDS));
+    for (int i = 0; i < fills; i++) CHECK(cudaMemsetAsync(filled, 0, FILL_BYTES, stream));
+}
+
 static void bench(const char *name, const char *peer, const char *dtype, size_t n, const std::function<void()> &launch) {
     std::vector<cudaEvent_t> events(2 * REPEATS);
     for (auto &event : events) CHECK(cudaEventCreate(&event));
-    for (int i = 0; i < WARM_UP; i++) launch();
-    for (int i = 0; i < REPEATS; i++) {
+    auto timed = [&](int i) {
         CHECK(cudaEventRecord(events[2 * i], stream));
         launch();
         CHECK(cudaEventRecord(events[2 * i + 1], stream));
+    };
+    // Of the last one of the warm-up, when all is loaded.
+    std::chrono::duration<double> host_time{};
+    for (int i = 0; i < WARM_UP; i++) {
+        auto before = std::chrono::steady_clock::now();
+        timed(i);
+        host_time = std::chrono::steady_clock::now() - before;
     }
+    head_start(REPEATS * host_time.count());
+    for (int i = 0; i < REPEATS; i++) timed(i);
     CHECK(cudaStreamSynchronize(stream));
     CHECK(cudaGetLastError());
     std::vector<float> times(REPEATS);

@@ -2,30 +2,54 @@
 """The work of `warpsmith bench` in PyTorch and CuPy: python3 libraries.py N [N ...]
 
 Prints a list of JSON objects, one for each row and size: name, peer, dtype, n, ms_median, ms_min, repeats. Inputs are
-random; outputs are preallocated where the library lets one. A call is timed between two events, 30 times after 3.
+random; outputs are preallocated where the library lets one. A call is timed between two events, 30 times after 3. As in
+`warpsmith bench`, the 30 are queued behind fills of memory that keep the GPU busy for twice as long as that takes the
+host, so that the times are without the host's launching (but for calls that wait for the GPU: CuPy's bincount).
 """
 
 import json
 import math
 import statistics
 import sys
+import time
 
 import cupy as cp
 import cupyx.scipy.ndimage as ndimage
 import torch
 
 WARM_UP, REPEATS = 3, 30
+# A fill of 256 MiB takes 50 us or more, as it would at 5 TB/s.
+FILL_SECONDS, LONGEST_HEAD_START = 50e-6, 20e-3
+filled = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
 rows = []
 
 
+def head_start(host_seconds):
+    """Gives the GPU work for twice the time that the host needs to queue the calls that follow: fills of memory.
+
+    A call that waits for the GPU loses the head start and no more. The fills also evict the L2 cache,
+    before the first call alone, which does not move a median.
+    """
+    for _ in range(math.ceil(min(2 * host_seconds, LONGEST_HEAD_START) / FILL_SECONDS)):
+        filled.zero_()
+
+
 def bench(name, peer, dtype, n, call):
-    for _ in range(WARM_UP):
-        call()
     pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(REPEATS)]
-    for start, end in pairs:
+
+    def timed(start, end):
         start.record()
         call()
         end.record()
+
+    for pair in pairs[:WARM_UP]:
+        before = time.perf_counter()
+        timed(*pair)
+        # That of the last one stays, when all is compiled.
+        host_seconds = time.perf_counter() - before
+    head_start(REPEATS * host_seconds)
+    for pair in pairs:
+        timed(*pair)
     torch.cuda.synchronize()
     times = [start.elapsed_time(end) for start, end in pairs]
     rows.append(
