@@ -110,7 +110,8 @@ fn binary(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Operands that do not lie as the result does, and what is compared and selected: the bytes are those of each array once.
+/// Operands that do not lie as the result does, and what is compared and selected: the bytes are those of each array
+/// once.
 fn strided(criterion: &mut Criterion) {
     let device = common::device();
     let stream = device.default_stream();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of square matrices, in which throughput is counted in operations (`2 n³`, reported as elements), and of a matrix
-//! and a vector, in which it is the bytes of the matrix.
+//! Products of square matrices, in which throughput is counted in operations (`2 n³`, reported as elements), and of a
+//! matrix and a vector, in which it is the bytes of the matrix.
 
 mod common;
 

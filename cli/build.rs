@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles the program's own kernels to PTX, which the program embeds.
 //!
-//! Where the source of Rust's `core` is missing, the program is built without device code, as the library then is. In CI
-//! that fails the build.
+//! Where the source of Rust's `core` is missing, the program is built without device code, as the library then is. In
+//! CI that fails the build.
 
 use std::path::PathBuf;
 

@@ -18,7 +18,8 @@ impl<T: bytemuck::Pod + Send + Sync> Element for T {}
 /// An array in the memory of a device, with ndarray's dimensions, in C order (the last axis is contiguous).
 ///
 /// It owns its memory, and has a home: the stream that its operations run on. They are asynchronous; reading the result
-/// back ([`to_ndarray`](Self::to_ndarray)) is what waits. Dropping an array gives its memory back in the stream's order.
+/// back ([`to_ndarray`](Self::to_ndarray)) is what waits. Dropping an array gives its memory back in the stream's
+/// order.
 ///
 /// # Examples
 ///
@@ -54,14 +55,14 @@ impl<T: Element, D: Dimension> fmt::Debug for DeviceArray<T, D> {
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// Copies an array of any layout to the device.
     ///
-    /// An array in C order is copied as it lies. So is one whose elements have no gap between them and lie in another order
-    /// of the axes, such as Fortran order; they are then put in C order on the device, for which it holds them twice for a
-    /// while. Any other is put in C order on the host first.
+    /// An array in C order is copied as it lies. So is one whose elements have no gap between them and lie in another
+    /// order of the axes, such as Fortran order; they are then put in C order on the device, for which it holds them
+    /// twice for a while. Any other is put in C order on the host first.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails; for an array in another
-    /// order of the axes also those of a launch.
+    /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails; for an array in
+    /// another order of the axes also those of a launch.
     pub fn from_ndarray<S: Data<Elem = T>>(stream: &Stream, array: &ArrayBase<S, D>) -> Result<Self> {
         let mut result = Self::uninit(stream, array.raw_dim())?;
         result.upload(array)?;
@@ -167,8 +168,8 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::KernelFailed`] if a kernel of the device failed, [`Error::HostMemory`] if the host has not enough memory,
-    /// [`Error::Cuda`] if the driver fails.
+    /// [`Error::KernelFailed`] if a kernel of the device failed, [`Error::HostMemory`] if the host has not enough
+    /// memory, [`Error::Cuda`] if the driver fails.
     pub fn to_ndarray(&self) -> Result<Array<T, D>> {
         let mut elements: Vec<T> = Vec::new();
         let wanted = self.buffer.bytes();
@@ -365,8 +366,8 @@ fn without_gaps<S: Data, D: Dimension>(array: &ArrayBase<S, D>) -> Option<(&[S::
     Some((array.as_slice_memory_order()?, strides?))
 }
 
-/// The number of elements of that shape, unless it is 2^63 or more, or would be but for axes of length 0: ndarray has no
-/// such shapes either, so that no part of one has too many elements to be counted.
+/// The number of elements of that shape, unless it is 2^63 or more, or would be but for axes of length 0: ndarray has
+/// no such shapes either, so that no part of one has too many elements to be counted.
 pub(crate) fn checked_len(shape: &[usize]) -> Option<usize> {
     let mut filled = shape.iter().filter(|&&len| len > 0);
     let most = filled.try_fold(1usize, |product, &len| product.checked_mul(len))?;

@@ -12,7 +12,8 @@ use crate::stream::Stream;
 /// The environment variable that chooses the device of [`Device::auto`]: `auto`, `cuda:N` or `sim`.
 pub const DEVICE_VARIABLE: &str = "WARPSMITH_DEVICE";
 
-/// A PTX module: its name, its target (`sm_75`, `sm_90a`), and its text, packed by DEFLATE, as `cuda_builder` writes them.
+/// A PTX module: its name, its target (`sm_75`, `sm_90a`), and its text, packed by DEFLATE, as `cuda_builder` writes
+/// them.
 pub type PtxModule = (&'static str, &'static str, &'static [u8]);
 
 /// The PTX of this crate's kernels; empty where the crate was built without device code.
@@ -128,8 +129,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDevice`] if there is no such GPU or no driver, [`Error::NoDeviceCode`] if this crate was built without
-    /// PTX, [`Error::Cuda`] if the driver fails.
+    /// [`Error::NoDevice`] if there is no such GPU or no driver, [`Error::NoDeviceCode`] if this crate was built
+    /// without PTX, [`Error::Cuda`] if the driver fails.
     pub fn cuda(ordinal: u32) -> Result<Self> {
         let backend = cuda::Cuda::new(ordinal)?;
         if KERNELS.is_empty() {
@@ -199,8 +200,8 @@ impl Device {
         Stream::new(Arc::clone(&self.backend))
     }
 
-    /// Gives the device the PTX of a kernels crate of your own: the package's name, and what `cuda_builder` wrote for it
-    /// in the build script, `include!(concat!(env!("OUT_DIR"), "/my_kernels.ptx.rs"))`. Nothing is loaded before a
+    /// Gives the device the PTX of a kernels crate of your own: the package's name, and what `cuda_builder` wrote for
+    /// it in the build script, `include!(concat!(env!("OUT_DIR"), "/my_kernels.ptx.rs"))`. Nothing is loaded before a
     /// kernel is launched. The simulated GPU needs no PTX.
     pub fn register_kernels(&self, package: &'static str, modules: &'static [PtxModule]) {
         self.backend.register_kernels(package, modules);

@@ -175,8 +175,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// An operand is on a device that has the name `given`, and not on that of the operation, which has the name `wanted`;
-    /// two simulated GPUs have one name.
+    /// An operand is on a device that has the name `given`, and not on that of the operation, which has the name
+    /// `wanted`; two simulated GPUs have one name.
     pub(crate) fn different_devices(operation: &'static str, given: &str, wanted: &str) -> Self {
         let another = if given == wanted { "another " } else { "" };
         Self::DifferentDevices {

@@ -185,8 +185,9 @@ impl<'a, W: Element> Words<'a, W> {
     }
 }
 
-// SAFETY: the memory of an array on the stream's device, borrowed shared like the slice. As many words as it has bytes for;
-// allocations are aligned to 256 bytes, more than any word wants (`words` asserts it), and both types are plain bytes.
+// SAFETY: the memory of an array on the stream's device, borrowed shared like the slice. As many words as it has bytes
+// for; allocations are aligned to 256 bytes, more than any word wants (`words` asserts it), and both types are plain
+// bytes.
 unsafe impl<W: Element> Arg<&'static [W]> for Words<'_, W> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         same_device(kernel, self.stream, stream)?;
@@ -219,8 +220,9 @@ impl<'a, W: Element> WordsMut<'a, W> {
     }
 }
 
-// SAFETY: the memory of an array on the stream's device, borrowed mutably like the slice (`of` took the array so). As many
-// words as it has bytes for, aligned as `Words` says; every bit pattern that the kernel writes is a value of the element.
+// SAFETY: the memory of an array on the stream's device, borrowed mutably like the slice (`of` took the array so). As
+// many words as it has bytes for, aligned as `Words` says; every bit pattern that the kernel writes is a value of the
+// element.
 unsafe impl<W: Element> Arg<SliceMut<'static, W>> for WordsMut<'_, W> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         same_device(kernel, self.stream, stream)?;

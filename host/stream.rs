@@ -115,7 +115,8 @@ impl Stream {
         self.inner.counters.with(self, kernel_of, len, launch)
     }
 
-    /// Calls `launch` with `len` words of state for one scan with look-back on this stream: all 0, or left by another one.
+    /// Calls `launch` with `len` words of state for one scan with look-back on this stream: all 0, or left by another
+    /// one.
     pub(crate) fn with_scan_state(
         &self,
         kernel_of: KernelOf,

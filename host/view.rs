@@ -10,8 +10,8 @@ use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 
-/// A read-only view of a [`DeviceArray`], as ndarray's `ArrayView`: it has a shape and strides of its own, and borrows the
-/// array's memory.
+/// A read-only view of a [`DeviceArray`], as ndarray's `ArrayView`: it has a shape and strides of its own, and borrows
+/// the array's memory.
 ///
 /// Permuting axes and broadcasting cost nothing; operations that take a view read the elements where they lie.
 ///
@@ -216,8 +216,8 @@ impl<'a, T: Element, D: Dimension> DeviceView<'a, T, D> {
         })
     }
 
-    /// The view repeated to a larger shape, by ndarray's (and NumPy's) rules: the axes are matched from the last; one of
-    /// length 1 is repeated, and those that are missing in front are added.
+    /// The view repeated to a larger shape, by ndarray's (and NumPy's) rules: the axes are matched from the last; one
+    /// of length 1 is repeated, and those that are missing in front are added.
     ///
     /// # Errors
     ///

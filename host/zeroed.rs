@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory that is 0 when a kernel starts.
 //!
-//! To set it to 0 for each launch takes about a microsecond, a fifth of a small reduction. The library's own kernels leave
-//! it ready for the next launch, so a stream keeps it.
+//! To set it to 0 for each launch takes about a microsecond, a fifth of a small reduction. The library's own kernels
+//! leave it ready for the next launch, so a stream keeps it.
 
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,8 +22,8 @@ const LEAST: usize = 4096;
 /// The most that it keeps, in bytes. More is allocated for its launch.
 const MOST: usize = 4 << 20;
 
-/// Launches after which memory is allocated anew, since kernels may tell what earlier launches have left by a number of 30
-/// bits.
+/// Launches after which memory is allocated anew, since kernels may tell what earlier launches have left by a number of
+/// 30 bits.
 const LAUNCHES: u32 = 1 << 29;
 
 /// Whose kernel a launch is of.
@@ -58,8 +58,8 @@ impl Kept {
         self.lock().take().map(|memory| memory.address)
     }
 
-    /// Calls `launch` with `len` words, for one launch on `stream`, which is always the same: all 0, or as the last launch
-    /// for this purpose has left them.
+    /// Calls `launch` with `len` words, for one launch on `stream`, which is always the same: all 0, or as the last
+    /// launch for this purpose has left them.
     pub(crate) fn with<W: Element>(
         &self,
         stream: &Stream,
@@ -126,8 +126,8 @@ pub(crate) struct Zeroed<W> {
 impl<W> Zeroed<W> {
     /// # Safety
     ///
-    /// At `address` are `len` words of the stream that the argument is used on, unless `len` is 0; they are neither freed
-    /// nor used by another launch before that one is queued.
+    /// At `address` are `len` words of the stream that the argument is used on, unless `len` is 0; they are neither
+    /// freed nor used by another launch before that one is queued.
     unsafe fn new(address: u64, len: usize) -> Self {
         Self {
             address,

@@ -44,8 +44,8 @@ macro_rules! integer_oracle {
             fn maximum(a: Self, b: Self) -> Self {
                 a.max(b)
             }
-            /// In the integers modulo 2^64, of which those modulo a smaller power of two are a part; where the exponent is
-            /// negative, the cases one by one.
+            /// In the integers modulo 2^64, of which those modulo a smaller power of two are a part; where the exponent
+            /// is negative, the cases one by one.
             #[allow(unused_comparisons, clippy::absurd_extreme_comparisons)]
             fn pow(a: Self, b: Self) -> Self {
                 if b < 0 {
@@ -352,8 +352,8 @@ fn shapes_that_do_not_fit_are_an_error_and_leave_the_output_alone() {
     assert_eq!(elements(&out), [7.0; 6]);
 }
 
-/// f32 to 1 ulp of the power in f64, which is off by less than 2^-20 ulp of f32; 16-bit floats to 0.5 of their ulp and the
-/// rounding before it, 2^-8 ulp at most with bf16's 8 digits less than f32 has.
+/// f32 to 1 ulp of the power in f64, which is off by less than 2^-20 ulp of f32; 16-bit floats to 0.5 of their ulp and
+/// the rounding before it, 2^-8 ulp at most with bf16's 8 digits less than f32 has.
 #[test]
 fn powers_are_near_the_true_ones() {
     fn check<T: FloatNumber + Arithmetic>(bound: f64) {

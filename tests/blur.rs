@@ -215,17 +215,18 @@ fn boxes_of_floats_that_are_integers_are_exact() {
     }
 }
 
-/// The bound of the documentation. Derivation, with u = 2^−53 and sums of |x| ≤ M over at most w pixels, to first order:
+/// The bound of the documentation. Derivation, with u = 2^−53 and sums of |x| ≤ M over at most w pixels, to first
+/// order:
 ///
-/// * Along a row: the strip's first sum, of 2 radius numbers in chains of at most w / 7 and a scan, is wrong by
-///   (w / 7 + 6) u w M. For each step of 32 elements a scan of differences adds at most 6 u times the sum of their
-///   magnitudes, 12 u a M for the strip, and adding the last window's sum u w M, in at most a / 8 + 1 steps. Together less
-///   than (w + 13 a) u w M where w divides it again: w / 7 + a / 8 + 7 + 12 a / w ≤ w + 13 a for a ≥ 256.
+/// * Along a row: the strip's first sum, of 2 radius numbers in chains of at most w / 7 and a scan, is wrong by (w / 7
+///   + 6) u w M. For each step of 32 elements a scan of differences adds at most 6 u times the sum of their magnitudes,
+///   12 u a M for the strip, and adding the last window's sum u w M, in at most a / 8 + 1 steps. Together less than (w
+///   + 13 a) u w M where w divides it again: w / 7 + a / 8 + 7 + 12 a / w ≤ w + 13 a for a ≥ 256.
 /// * Along a column: 2 radius + 2 b additions of sums of at most (w + 1) w M, 2 (w + 2 b) u w² M after all.
 ///
 /// So (3 w + 13 a + 4 b) u M for a window of w² pixels. Where pixels are missing, the sums that the error was made with
-/// can have up to twice as many rows and twice as many columns as the window itself: four times that, which also has room
-/// for the reciprocal and the product, 2 u |mean|. The conversion to f32 adds 2^−24 |mean|.
+/// can have up to twice as many rows and twice as many columns as the window itself: four times that, which also has
+/// room for the reciprocal and the product, 2 u |mean|. The conversion to f32 adds 2^−24 |mean|.
 fn bound(radius: usize, largest: f64, mean: f64) -> f64 {
     let w = 2 * radius + 1;
     let terms = (3 * w + 13 * w.max(256) + 4 * w.max(32)) as f64;
@@ -432,9 +433,9 @@ fn gaussian_bits<T: TestPixel>(picture: &Array3<T>, sigma: f64, border: Border<T
 /// The distance to the weighted mean in f64, within the bound of the documentation.
 ///
 /// With t = 2 r + 1 weights and u = 2^−24, to first order: a weight is rounded once and a sum t times, so a pass gives
-/// (t + 1) u M, and both 2 (t + 1) u M = (4 r + 4) u M. Renormalising divides once by a sum of existing weights, wrong by
-/// (t + 1) u of itself, so a pass is wrong by (2 t + 3) u M: both by (8 r + 10) u M, less than twice (4 r + 6) u M. A term
-/// for products below the least normal number is left out, since M here is not so small.
+/// (t + 1) u M, and both 2 (t + 1) u M = (4 r + 4) u M. Renormalising divides once by a sum of existing weights, wrong
+/// by (t + 1) u of itself, so a pass is wrong by (2 t + 3) u M: both by (8 r + 10) u M, less than twice (4 r + 6) u M.
+/// A term for products below the least normal number is left out, since M here is not so small.
 fn check_gaussian_bound<T: TestPixel>(picture: &Array3<T>, got: &Array3<T>, sigma: f64, border: Border<T>) {
     let exact = weights(sigma);
     let mut x = picture.mapv(T::wide);

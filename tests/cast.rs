@@ -143,8 +143,8 @@ impl Narrow for bf16 {
     }
 }
 
-/// The bits of the nearest magnitude, halves to even: `not_below` says whether the exact one is at least a magnitude, and
-/// `nearer` compares its distances from the two that it lies between.
+/// The bits of the nearest magnitude, halves to even: `not_below` says whether the exact one is at least a magnitude,
+/// and `nearer` compares its distances from the two that it lies between.
 fn nearest<N: Narrow>(not_below: impl Fn(f64) -> bool, nearer: impl Fn(f64, f64) -> std::cmp::Ordering) -> u16 {
     // The greatest magnitude that is not above the exact one. Bits and magnitudes have one order.
     let (mut low, mut end) = (0, N::INFINITY + 1);
@@ -298,8 +298,8 @@ fn check<T: Source + CastTo<U>, U: Target>(values: &[T]) {
 
 fn check_pair<T: Source + CastTo<U>, U: Target>() {
     check::<T, U>(&edges());
-    // All lengths are a matter of the launch, which is one for all types: here those around the tile's end, which depends
-    // on the types.
+    // All lengths are a matter of the launch, which is one for all types: here those around the tile's end, which
+    // depends on the types.
     let tile = tile_len::<T, U>();
     for (seed, len) in (1..).zip([0, 1, 33, tile - 1, tile, tile + 1]) {
         check::<T, U>(&random(len, seed));

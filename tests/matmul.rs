@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of matrices and vectors: integers exactly, floats to the last bit where the order of summation is promised, and
-//! within its bound where it is not.
+//! Products of matrices and vectors: integers exactly, floats to the last bit where the order of summation is promised,
+//! and within its bound where it is not.
 
 #[macro_use]
 mod common;

@@ -351,8 +351,8 @@ fn nan_propagates<T: Float>() {
     }
 }
 
-/// Of several least, greatest or NaN elements, which neighbours, threads and tiles share, the first; and of zeros in a long
-/// row, which are equal to the positions only, the one with the sign that is asked for.
+/// Of several least, greatest or NaN elements, which neighbours, threads and tiles share, the first; and of zeros in a
+/// long row, which are equal to the positions only, the one with the sign that is asked for.
 fn the_first_of_several<T: Float>() {
     let len = 2 * tile_len::<T>() + 100;
     for first in [0, 3, 5, 255, 1025, tile_len::<T>() - 1, len - 101] {

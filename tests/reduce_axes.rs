@@ -89,8 +89,8 @@ fn check_axis<T: Reference>(x: &ArrayD<T>, axis: usize) {
     assert_eq!(positions, lanes(x, axis, T::position_of_least), "{what}");
 }
 
-/// Shapes for every plan: rows of every number of lanes, long rows of one and of several blocks, columns narrow and wide,
-/// short and long, in one block and in several; and axes of length 0 and 1.
+/// Shapes for every plan: rows of every number of lanes, long rows of one and of several blocks, columns narrow and
+/// wide, short and long, in one block and in several; and axes of length 0 and 1.
 fn shapes() -> Vec<[usize; 3]> {
     vec![
         [1, 1, 1],
@@ -146,7 +146,8 @@ fn depth<T, A>(shape: &[usize], axis: usize) -> f64 {
     depth as f64
 }
 
-/// Sums of floats within the bound that the depth of the tree gives; the variance within that which tests/reduce.rs derives.
+/// Sums of floats within the bound that the depth of the tree gives; the variance within that which tests/reduce.rs
+/// derives.
 fn floats_along_axes<T: FloatNumber + Reduce + Statistic<Mean = T>>() {
     // 16-bit floats are summed in f32.
     let u = T::UNIT_ROUNDOFF.min(f32::EPSILON as f64 / 2.0);

@@ -168,15 +168,15 @@ fn three_levels_of_trees() {
 
 /// The most additions that a term goes through on its way to a result, among `n` elements.
 ///
-/// Look-back. In its tile: a fold of `V` elements, the five steps of a warp's scan, the carry over `U` vectors, the fold of
-/// the warps' totals, the tile's prefix, what stands before warp and vector, and a fold of `V` elements once more. Through the
-/// tiles behind it: what a tile looks back at are parts of what is before it, each combined with what is not the identity
-/// at most once for each tile that it skips, so at most one addition for each tile.
+/// Look-back. In its tile: a fold of `V` elements, the five steps of a warp's scan, the carry over `U` vectors, the
+/// fold of the warps' totals, the tile's prefix, what stands before warp and vector, and a fold of `V` elements once
+/// more. Through the tiles behind it: what a tile looks back at are parts of what is before it, each combined with what
+/// is not the identity at most once for each tile that it skips, so at most one addition for each tile.
 ///
 /// Blelloch, for each level: a fold of `V` elements, up and down the tree, and a fold of `V` again.
 ///
-/// The error of a result is then at most `depth · u · Σ|x|`, to first order in the unit roundoff `u` (N. Higham, "Accuracy
-/// and Stability of Numerical Algorithms", 4.2); the second order is below a hundredth of it here.
+/// The error of a result is then at most `depth · u · Σ|x|`, to first order in the unit roundoff `u` (N. Higham,
+/// "Accuracy and Stability of Numerical Algorithms", 4.2); the second order is below a hundredth of it here.
 fn depth<T: Scanned>(n: usize, algorithm: ScanAlgorithm) -> f64 {
     let vector = vec_len::<T, Sum>();
     let depth = match algorithm {
@@ -208,7 +208,8 @@ fn roundoffs<T: FloatNumber>() -> (f64, f64) {
     }
 }
 
-/// The exact prefix sums, to twice the precision of `f64` (Neumaier's compensated summation), and those of the magnitudes.
+/// The exact prefix sums, to twice the precision of `f64` (Neumaier's compensated summation), and those of the
+/// magnitudes.
 fn prefix_sums<T: FloatNumber>(values: &[T]) -> Vec<(f64, f64)> {
     let (mut sum, mut rest, mut magnitude) = (0.0f64, 0.0f64, 0.0f64);
     values
@@ -542,9 +543,8 @@ fn empty_arrays() {
     }
 }
 
-/// Scans on several streams at once do not meet each other's state.
-/// The stream keeps the state of a scan for the next: what it says of other tiles, and of values of another size, is not
-/// taken for the next scan's.
+/// Scans on several streams at once do not meet each other's state. The stream keeps the state of a scan for the next:
+/// what it says of other tiles, and of values of another size, is not taken for the next scan's.
 #[test]
 fn one_after_another_on_one_stream() {
     fn check<T: Scanned>(stream: &Stream, tiles: usize, round: u64) {

@@ -53,8 +53,8 @@ pub struct BlurArgs {
     /// Gaussian blur with this standard deviation, in pixels.
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     sigma: Option<f64>,
-    /// What lies beyond the edges: mean (nothing: the mean is over the pixels that exist), clamp, reflect, wrap, constant
-    /// (0), constant:V.
+    /// What lies beyond the edges: mean (nothing: the mean is over the pixels that exist), clamp, reflect, wrap,
+    /// constant (0), constant:V.
     #[arg(long, default_value = "mean", value_name = "MODE", value_parser = border)]
     border: Border<u8>,
 }

@@ -368,8 +368,8 @@ impl Cuda {
     }
 }
 
-/// How well PTX for `target` ("sm_75", "sm_90a") suits a GPU; `None` where it cannot run. PTX for a plain target runs on
-/// every later GPU, PTX for an architecture's own features (`a`) on that one alone.
+/// How well PTX for `target` ("sm_75", "sm_90a") suits a GPU; `None` where it cannot run. PTX for a plain target runs
+/// on every later GPU, PTX for an architecture's own features (`a`) on that one alone.
 fn target_rank(target: &str, (major, minor): (u32, u32)) -> Option<(u32, bool)> {
     let capability = major * 10 + minor;
     let number = target.strip_prefix("sm_")?;

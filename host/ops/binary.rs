@@ -313,9 +313,9 @@ macro_rules! methods {
 
 /// Arithmetic on two operands. Every element is read and written once.
 ///
-/// Arrays of different shapes are broadcast by NumPy's rules, as in ndarray's `&a + &b`: the axes are matched from the last,
-/// and one of length 1, or missing, is repeated. Operands that lie in memory as the result does are read in the widest
-/// accesses; repeated and permuted ones where they lie, without a copy.
+/// Arrays of different shapes are broadcast by NumPy's rules, as in ndarray's `&a + &b`: the axes are matched from the
+/// last, and one of length 1, or missing, is repeated. Operands that lie in memory as the result does are read in the
+/// widest accesses; repeated and permuted ones where they lie, without a copy.
 impl<T: Arithmetic, D: Dimension> DeviceArray<T, D> {
     methods!();
 }

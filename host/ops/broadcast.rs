@@ -153,8 +153,8 @@ impl<const M: usize> Axes<M> {
         }
     }
 
-    /// Calls `launch` with the arguments of each launch of a strided kernel: one, or more if there are more than [`AXES`]
-    /// axes. The largest element type has `bytes` bytes.
+    /// Calls `launch` with the arguments of each launch of a strided kernel: one, or more if there are more than
+    /// [`AXES`] axes. The largest element type has `bytes` bytes.
     pub(super) fn for_each_launch(
         &self,
         bytes: usize,

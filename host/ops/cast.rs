@@ -11,8 +11,8 @@ use super::map::map;
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
 
-/// An element type that can be cast to `U`: any two of `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32` and
-/// `u64`, also the same.
+/// An element type that can be cast to `U`: any two of `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32`
+/// and `u64`, also the same.
 pub trait CastTo<U: Element>: Element {
     /// The kernel of [`cast`](DeviceArray::cast).
     #[doc(hidden)]

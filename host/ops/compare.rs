@@ -112,7 +112,8 @@ fn array_scalar<Op, T: HasCompareScalar<Op>, D: Dimension>(
     a.stream().launch::<T::ArrayScalar>(&config, (&operand, b, out))
 }
 
-/// `symbol: operator, operator of two arrays, whether they are swapped = with array, into array, with scalar, into scalar`
+/// `symbol: operator, operator of two arrays, whether they are swapped = with array, into array, with scalar, into
+/// scalar`
 macro_rules! compare_methods {
     ($($(#[$doc:meta])* $symbol:literal: $op:ty, $array_op:ty, $swapped:literal
        = $array:ident $array_into:ident $scalar:ident $scalar_into:ident;)*) => {$(
@@ -209,11 +210,11 @@ macro_rules! methods {
     };
 }
 
-/// Comparisons with NumPy's names; a result is an array of bytes, 1 where the comparison holds and 0 where not: the mask of
-/// [`select`](DeviceArray::select).
+/// Comparisons with NumPy's names; a result is an array of bytes, 1 where the comparison holds and 0 where not: the
+/// mask of [`select`](DeviceArray::select).
 ///
-/// NaN compares as IEEE 754 says: it is not equal to anything, itself included, and neither less nor greater. −0 equals 0.
-/// Operands are broadcast as in [`add`](DeviceArray::add).
+/// NaN compares as IEEE 754 says: it is not equal to anything, itself included, and neither less nor greater. −0 equals
+/// 0. Operands are broadcast as in [`add`](DeviceArray::add).
 impl<T: Compare, D: Dimension> DeviceArray<T, D> {
     methods!();
 }

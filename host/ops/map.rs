@@ -129,8 +129,8 @@ where
     }
     let config = tiles(x.len(), tile, THREADS);
     let stream = x.stream().clone();
-    // SAFETY: the launch takes `x` mutably beside it; the callers' kernels are those of this family, which keep the contract
-    // of `Slice`.
+    // SAFETY: the launch takes `x` mutably beside it; the callers' kernels are those of this family, which keep the
+    // contract of `Slice`.
     let input = unsafe { InPlace::of(x) };
     stream.launch::<K>(&config, (input, x))
 }
@@ -192,7 +192,8 @@ impl<T: Math, D: Dimension> DeviceArray<T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] if `low` is greater than `high` or one of them is NaN, and those of an allocation and a launch.
+    /// [`Error::Parameter`] if `low` is greater than `high` or one of them is NaN, and those of an allocation and a
+    /// launch.
     ///
     /// # Examples
     ///
@@ -297,8 +298,8 @@ fn check_limits<T: Math>(low: T, high: T) -> Result<()> {
     }
 }
 
-/// Functions of floats, to the error bounds of [`cuda_std::Float`]; of 16-bit floats they are those of `f32`, rounded to
-/// 16 bits. Every element is read and written once.
+/// Functions of floats, to the error bounds of [`cuda_std::Float`]; of 16-bit floats they are those of `f32`, rounded
+/// to 16 bits. Every element is read and written once.
 ///
 /// # Examples
 ///
@@ -328,7 +329,8 @@ impl<T: FloatMath, D: Dimension> DeviceArray<T, D> {
 
 /// Functions of one's own.
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
-    /// A function of each element, by kernel `K`. Every element is read and written once, whatever the function is made of.
+    /// A function of each element, by kernel `K`. Every element is read and written once, whatever the function is made
+    /// of.
     ///
     /// `K` is a kernel of the caller's kernels crate that does nothing but call
     /// [`kernels_gpu::map::map`](fn@kernels_gpu::map::map), and has its parameters.

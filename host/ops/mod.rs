@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The operations on device arrays: one file per family. Each checks shapes, chooses a launch plan from the kernel's own
-//! constants, and launches.
+//! The operations on device arrays: one file per family. Each checks shapes, chooses a launch plan from the kernel's
+//! own constants, and launches.
 
 mod binary;
 mod broadcast;

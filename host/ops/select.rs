@@ -110,13 +110,13 @@ fn select<T: Select, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
 
 macro_rules! methods {
     () => {
-        /// The element of `a` where the mask, this array, is not 0, and that of `b` where it is: NumPy's `where`. All three
-        /// are broadcast together.
+        /// The element of `a` where the mask, this array, is not 0, and that of `b` where it is: NumPy's `where`. All
+        /// three are broadcast together.
         ///
         /// # Errors
         ///
-        /// [`Error::Shape`] if the shapes do not broadcast together, [`Error::DifferentDevices`], and those of an allocation
-        /// and a launch.
+        /// [`Error::Shape`] if the shapes do not broadcast together, [`Error::DifferentDevices`], and those of an
+        /// allocation and a launch.
         ///
         /// # Examples
         ///

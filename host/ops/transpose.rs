@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arrays in another order: transposition, permutation of axes, and what a view shows as an array of its own.
 //!
-//! The host only plans (plan.rs): axes that are one on both sides are merged, an element and what lies beside it on both
-//! sides becomes a word as wide as an access can be, and what is left is copied, transposed by tiles, or copied word by
-//! word.
+//! The host only plans (plan.rs): axes that are one on both sides are merged, an element and what lies beside it on
+//! both sides becomes a word as wide as an access can be, and what is left is copied, transposed by tiles, or copied
+//! word by word.
 
 mod plan;
 
@@ -206,8 +206,8 @@ fn copy_contiguous<T: Element, D: Dimension>(view: &DeviceView<'_, T, D>, out: &
     let (from, stream) = (view.memory().buffer, view.stream());
     from.reads_on(stream)?;
     out.buffer().writes_on(stream)?;
-    // SAFETY: a view without repeated elements has as many as its memory, and `out` has as many; both are ordered on this
-    // stream, whose device they are on.
+    // SAFETY: a view without repeated elements has as many as its memory, and `out` has as many; both are ordered on
+    // this stream, whose device they are on.
     unsafe {
         stream.backend().copy(
             stream.raw(),
@@ -266,8 +266,8 @@ fn launch<W: Word, T: Element, D: Dimension>(
     }
 }
 
-/// A piece of a copy along axes with the ranges given: its first element on either side, its axes as a kernel takes them
-/// (the innermost first), how many they are, and their steps.
+/// A piece of a copy along axes with the ranges given: its first element on either side, its axes as a kernel takes
+/// them (the innermost first), how many they are, and their steps.
 fn piece<const N: usize>(axes: &[Axis], ranges: &[Range<usize>]) -> ((usize, usize), [kernels::Axis; N], usize, usize) {
     let none = kernels::Axis {
         extent: Extent::new(1),

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Elementwise operations on operands that lie in memory in other ways than the output: broadcast, transposed, permuted.
+//! Elementwise operations on operands that lie in memory in other ways than the output: broadcast, transposed,
+//! permuted.
 //!
-//! The output is in C order; each operand has strides of its own along the output's axes, 0 where it is repeated. The host
-//! drops axes of length 1 and merges neighbours that lie one behind the other in every operand, so that at most [`AXES`]
-//! are left. The last of them are the *columns*, the product of all others the *rows*. A block treats a tile of
-//! columns × rows: neighbouring threads write neighbouring elements, and a tile as high as it is wide lets the elements
-//! that a transposed operand has in one sector of memory be read from the cache. A thread knows its column without a
-//! division; only rows of three axes and more are divided into coordinates, by multiplication with a reciprocal
-//! (T. Granlund and P. Montgomery, "Division by invariant integers using multiplication", 1994).
+//! The output is in C order; each operand has strides of its own along the output's axes, 0 where it is repeated. The
+//! host drops axes of length 1 and merges neighbours that lie one behind the other in every operand, so that at most
+//! [`AXES`] are left. The last of them are the *columns*, the product of all others the *rows*. A block treats a tile
+//! of columns × rows: neighbouring threads write neighbouring elements, and a tile as high as it is wide lets the
+//! elements that a transposed operand has in one sector of memory be read from the cache. A thread knows its column
+//! without a division; only rows of three axes and more are divided into coordinates, by multiplication with a
+//! reciprocal (T. Granlund and P. Montgomery, "Division by invariant integers using multiplication", 1994).
 //!
 //! `n` elements written, and each operand's own elements read once from memory, repetitions from the cache. Indices are
 //! 32-bit where every array has less than 2^31 elements, and 64-bit otherwise.
@@ -24,8 +25,8 @@ use crate::op::{Add, BinaryOp, Div, Maximum, Minimum, Mul, Pow, Sub};
 /// Threads of a block.
 pub const THREADS: usize = 256;
 
-/// Blocks that a multiprocessor has room for at least. It leaves a thread 80 registers, so that the longest operators need
-/// not spill any; most take fewer.
+/// Blocks that a multiprocessor has room for at least. It leaves a thread 80 registers, so that the longest operators
+/// need not spill any; most take fewer.
 pub const BLOCKS: usize = 3;
 
 /// Axes that a launch can have.
@@ -121,9 +122,10 @@ unsafe impl Pod for Strides {}
 cuda_std::kernel_param!(Shape, Strides);
 
 impl Shape {
-    /// The output's elements from number `start` on, as axes of the lengths `axes`, from the first: 1 to [`AXES`] of them,
-    /// none 0. `bytes` is the size of the largest element type. `transposed` says that an operand has its neighbours along
-    /// the last axis but one. `extent` is the largest number of elements that any operand or the output is accessed within.
+    /// The output's elements from number `start` on, as axes of the lengths `axes`, from the first: 1 to [`AXES`] of
+    /// them, none 0. `bytes` is the size of the largest element type. `transposed` says that an operand has its
+    /// neighbours along the last axis but one. `extent` is the largest number of elements that any operand or the
+    /// output is accessed within.
     ///
     /// # Panics
     ///
@@ -132,8 +134,8 @@ impl Shape {
         let (&columns, outer) = axes.split_last().expect("at least one axis");
         assert!(axes.len() <= AXES, "at most {AXES} axes");
         let (columns, rows) = (columns as u64, outer.iter().product::<usize>() as u64);
-        // Wide enough to write 128 bytes in one piece, or whole sectors if the tile has to be high as well; narrower for
-        // short rows, and as wide as it takes to occupy the block if there are few of them.
+        // Wide enough to write 128 bytes in one piece, or whole sectors if the tile has to be high as well; narrower
+        // for short rows, and as wide as it takes to occupy the block if there are few of them.
         let lanes = if transposed {
             32
         } else {
@@ -174,8 +176,8 @@ impl Shape {
 }
 
 impl Strides {
-    /// The strides along the axes of a [`Shape`], from the first; the operand's element for the shape's first one is number
-    /// `start`.
+    /// The strides along the axes of a [`Shape`], from the first; the operand's element for the shape's first one is
+    /// number `start`.
     ///
     /// # Panics
     ///
@@ -309,7 +311,8 @@ fn walk<I: Index, const M: usize, const U: usize>(shape: &Shape, strides: [&Stri
         let lane = t & 1u32.wrapping_shl(shape.lanes_log2).wrapping_sub(1);
         let column = I::of(lane as u64).plus(I::of(column_tile as u64), shape.tile[0] as u64);
         let row = I::of(t.wrapping_shr(shape.lanes_log2) as u64).plus(I::of(row_tile as u64), shape.tile[1] as u64);
-        // The bound is known to the host alone, so that the loop stays one: unrolled, 64-bit divisions would fill the kernel.
+        // The bound is known to the host alone, so that the loop stays one: unrolled, 64-bit divisions would fill the
+        // kernel.
         let mut step = 0;
         while step < shape.unroll {
             let results: [Option<_>; U] = core::array::from_fn(|u| {
@@ -395,8 +398,8 @@ impl<T: Num, Op: BinaryOp<T>> Body<2> for Broadcast<'_, T, Op> {
     }
 }
 
-/// `out = a op b`, with the operands along the axes of `shape` as their strides say: `shape.blocks()` blocks of [`THREADS`]
-/// threads. Strides that leave an operand give its last element instead.
+/// `out = a op b`, with the operands along the axes of `shape` as their strides say: `shape.blocks()` blocks of
+/// [`THREADS`] threads. Strides that leave an operand give its last element instead.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Add, Sub, Mul, Div, Minimum, Maximum, Pow],

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conversions between any two element types: as Rust's `as`, saturating, or modulo 2^bits.
 //!
-//! Work `n`, span 1; each element is read once and written once. The launch is that of the other elementwise operations,
-//! with the tile that the larger of the two types asks for. A conversion rounds once; see [`CastTo`] and its kin.
+//! Work `n`, span 1; each element is read once and written once. The launch is that of the other elementwise
+//! operations, with the tile that the larger of the two types asks for. A conversion rounds once; see [`CastTo`] and
+//! its kin.
 //!
 //! The saturating and the wrapping form have kernels only where they differ from `as`: between integers and from floats
 //! to integers.
@@ -26,8 +27,8 @@ pub fn cast<T: Num + CastTo<U>, U: Num>(x: Slice<'_, T>, out: SliceMut<'_, U>) {
     map::run(x, out, <Cast as UnaryOp<T, U>>::apply);
 }
 
-/// `out[i]` is the `U` nearest to `x[i]`; `x` is as long as `out`. Every other integer type has all values of u8, so that
-/// its casts are the same as those of [`cast`](fn@cast).
+/// `out[i]` is the `U` nearest to `x[i]`; `x` is as long as `out`. Every other integer type has all values of u8, so
+/// that its casts are the same as those of [`cast`](fn@cast).
 #[kernel(
     T = [i32, i64, u16, u32, u64],
     U = [i32, i64, u8, u16, u32, u64],

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Comparisons, element by element: array with array and array with scalar, to 1 where they hold and 0 where not.
 //!
-//! Each element is read once and each result, a byte, written once. [`compare()`] and [`compare_scalar()`] walk over tiles as
-//! [`binary`](crate::binary) does, [`compare_broadcast()`] as [`crate::broadcast`].
+//! Each element is read once and each result, a byte, written once. [`compare()`] and [`compare_scalar()`] walk over
+//! tiles as [`binary`](crate::binary) does, [`compare_broadcast()`] as [`crate::broadcast`].
 
 use core::marker::PhantomData;
 

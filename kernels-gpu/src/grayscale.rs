@@ -3,9 +3,9 @@
 //!
 //! `grayscale` has weights in ten-thousandths and computes in exact integers, so it gives the real value rounded to
 //! nearest, halves up. `grayscale_fused` has weights in `f32` and computes with fused multiply-adds in a fixed order.
-//! Each pixel is read once and each gray written once: `C + 1` numbers moved for a pixel of `C` channels. A thread treats
-//! as many neighbouring pixels as have 16 bytes of gray, in `C` loads of 16 bytes and one store: a warp's loads leave
-//! gaps, but those are the next load's, and the cache has them.
+//! Each pixel is read once and each gray written once: `C + 1` numbers moved for a pixel of `C` channels. A thread
+//! treats as many neighbouring pixels as have 16 bytes of gray, in `C` loads of 16 bytes and one store: a warp's loads
+//! leave gaps, but those are the next load's, and the cache has them.
 
 use cuda_std::prelude::*;
 
@@ -63,8 +63,9 @@ impl<T: Pixel, F: Fn([T; 3]) -> T, const C: usize> Body for Gray<'_, T, F, C> {
     }
 }
 
-/// `gray[i]` is `(red R + green G + blue B) / 10 000`, rounded to nearest, halves up, of pixel `i` of `pixels`, which has
-/// `C` channels (RGB or RGBA; alpha is not looked at) and `C` times the length of `gray`. The weights add up to [`WHOLE`].
+/// `gray[i]` is `(red R + green G + blue B) / 10 000`, rounded to nearest, halves up, of pixel `i` of `pixels`, which
+/// has `C` channels (RGB or RGBA; alpha is not looked at) and `C` times the length of `gray`. The weights add up to
+/// [`WHOLE`].
 #[kernel(T = [u8, u16], C = [3, 4], max_threads = THREADS)]
 pub fn grayscale<T: Pixel + Into<u32> + TryFrom<u32>, const C: usize>(
     pixels: &[T],

@@ -25,8 +25,8 @@ pub const fn tile_len<T, U>() -> usize {
 
 /// [`tile_len`] of [`map_float`](fn@map_float): that of the type which the function is computed in.
 ///
-/// So a thread has four evaluations of 16-bit floats, too, as it has of `f32`: with more of them, the larger functions are
-/// not unrolled, and the elements lie in local memory.
+/// So a thread has four evaluations of 16-bit floats, too, as it has of `f32`: with more of them, the larger functions
+/// are not unrolled, and the elements lie in local memory.
 pub const fn float_tile_len<T: Num>() -> usize {
     tile::tile_len(largest::<T, T::Wide>())
 }
@@ -112,8 +112,8 @@ pub fn map_float<T: Num<Wide: Float>, Op: UnaryOp<T>>(x: Slice<'_, T>, out: Slic
     run_in::<T, T, T::Wide>(x, out, Op::apply);
 }
 
-/// `out[i]` is `x[i]`, or `low` where that is less, or `high` where that is greater; `x` is as long as `out`, and may be
-/// it. NaN is neither less nor greater, and stays NaN.
+/// `out[i]` is `x[i]`, or `low` where that is less, or `high` where that is greater; `x` is as long as `out`, and may
+/// be it. NaN is neither less nor greater, and stays NaN.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     max_threads = THREADS,

@@ -22,8 +22,8 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     /// The value that every other is at most: +∞ for floats.
     const GREATEST: Self;
 
-    /// What several of these numbers are combined in, before the result is rounded once: `f32` for the 16-bit floats, the
-    /// type itself for all others.
+    /// What several of these numbers are combined in, before the result is rounded once: `f32` for the 16-bit floats,
+    /// the type itself for all others.
     type Wide: Num;
 
     /// The same number.
@@ -63,15 +63,15 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     fn sums_of_warp<const U: usize>(values: [Self; U]) -> ([Self; U], Self) {
         scan_warp(values, Self::ZERO, Self::add)
     }
-    /// The sums of `before` and the numbers up to each, with that one itself, or without it if `exclusive`; for bytes in
-    /// fewer instructions.
+    /// The sums of `before` and the numbers up to each, with that one itself, or without it if `exclusive`; for bytes
+    /// in fewer instructions.
     #[inline(always)]
     fn sums_of<const N: usize>(before: Self::Wide, values: [Self; N], exclusive: bool) -> [Self; N] {
         results::<Self, Sum, N>(before, lift::<Self, Sum, N>(values, 0), 0, exclusive)
     }
-    /// The power `self^exponent`. Floats: that of [`Float::powf`]. Integers: by squaring, wrapping; a negative exponent gives
-    /// `1 / self^|exponent|` rounded towards zero, so 0 unless the base is 1 or −1 (also for the base 0, which has no
-    /// reciprocal). `0^0` is 1.
+    /// The power `self^exponent`. Floats: that of [`Float::powf`]. Integers: by squaring, wrapping; a negative exponent
+    /// gives `1 / self^|exponent|` rounded towards zero, so 0 unless the base is 1 or −1 (also for the base 0, which
+    /// has no reciprocal). `0^0` is 1.
     fn pow(self, exponent: Self) -> Self;
     /// The negative; for unsigned integers 2^bits − self.
     fn neg(self) -> Self;
@@ -102,8 +102,8 @@ pub trait WrappingCastTo<To> {
     fn cast_wrapping(self) -> To;
 }
 
-/// `a · b + c`: of floats with one fused multiply-add (of the 16-bit ones in `f32`, then rounded to 16 bits), of integers
-/// wrapping.
+/// `a · b + c`: of floats with one fused multiply-add (of the 16-bit ones in `f32`, then rounded to 16 bits), of
+/// integers wrapping.
 pub trait MulAdd: Num {
     /// `self · factor + summand`
     fn mul_add(self, factor: Self, summand: Self) -> Self;
@@ -368,10 +368,10 @@ macro_rules! narrow_floats {
 
 /// An `f32` that can be rounded on to a 16-bit float as if the number itself had been.
 ///
-/// It is the number rounded to odd: towards zero, and where that is not exact, the last bit is set. So it is on the same
-/// side of every number with fewer bits, and of the middle between two of them, as the number itself; two bits more than
-/// those of the final result are enough. S. Boldo and G. Melquiond, "Emulation of FMA and correctly rounded sums: proved
-/// algorithms using rounding to odd", IEEE Transactions on Computers 57 (2008).
+/// It is the number rounded to odd: towards zero, and where that is not exact, the last bit is set. So it is on the
+/// same side of every number with fewer bits, and of the middle between two of them, as the number itself; two bits
+/// more than those of the final result are enough. S. Boldo and G. Melquiond, "Emulation of FMA and correctly rounded
+/// sums: proved algorithms using rounding to odd", IEEE Transactions on Computers 57 (2008).
 trait ToOdd: Copy {
     /// The number rounded to odd.
     fn to_odd(self) -> f32;

@@ -61,8 +61,9 @@ pub trait ReduceOp<T>: 'static {
     /// The result for `U` vectors of `N` neighbours, of which the first starts with number `first`, and each next one
     /// `stride` further on.
     ///
-    /// What a reduction does with all that a thread has in flight, where an `Acc` has more than 8 bytes, and no registers
-    /// are left for several of them. By default, the vectors are treated by [`lift_all`](Self::lift_all) and combined one after another.
+    /// What a reduction does with all that a thread has in flight, where an `Acc` has more than 8 bytes, and no
+    /// registers are left for several of them. By default, the vectors are treated by [`lift_all`](Self::lift_all) and
+    /// combined one after another.
     #[inline(always)]
     fn lift_vectors<const N: usize, const U: usize>(vectors: [[T; N]; U], first: u64, stride: u64) -> Self::Acc
     where

@@ -8,8 +8,8 @@ pub trait Pixel: bytemuck::Pod + Send + Sync {
     /// The same number; every `u8` and `u16` is an `f32`.
     fn to_f32(self) -> f32;
 
-    /// The nearest number of this type, halves up, and the least or greatest where `value` lies beyond; NaN becomes 0. An
-    /// `f32` stays what it is.
+    /// The nearest number of this type, halves up, and the least or greatest where `value` lies beyond; NaN becomes 0.
+    /// An `f32` stays what it is.
     fn from_f32(value: f32) -> Self;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Selection: one of two elements, as a mask says.
 //!
-//! `3 n` elements and `n` bytes moved: both operands are read, so that the accesses stay wide. [`select()`] walks over tiles
-//! as [`binary`](crate::binary) does, [`select_broadcast()`] as [`crate::broadcast`].
+//! `3 n` elements and `n` bytes moved: both operands are read, so that the accesses stay wide. [`select()`] walks over
+//! tiles as [`binary`](crate::binary) does, [`select_broadcast()`] as [`crate::broadcast`].
 
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;

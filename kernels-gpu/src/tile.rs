@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a block walks over the elements of its tile: wide accesses where it can, single ones at the ragged end.
 //!
-//! Each thread makes one access to each array, 16 bytes of the widest type, and is done. More of them in flight in each of
-//! fewer threads are slower: with 2048 threads on a multiprocessor, one each is enough to keep memory busy, and blocks that
-//! follow one another in the order of their addresses suit it better than threads that reach far ahead.
+//! Each thread makes one access to each array, 16 bytes of the widest type, and is done. More of them in flight in each
+//! of fewer threads are slower: with 2048 threads on a multiprocessor, one each is enough to keep memory busy, and
+//! blocks that follow one another in the order of their addresses suit it better than threads that reach far ahead.
 
 use cuda_std::prelude::*;
 
@@ -69,8 +69,8 @@ fn for_tile_by<const N: usize>(body: &impl Body) {
     let t = thread::thread_idx_x() as usize;
     let threads = thread::block_dim_x() as usize;
     if threads == THREADS && start + tile <= body.len() && body.is_aligned::<N>() {
-        // SAFETY: aligned, as just asked; with THREADS threads, the vector of the last one ends at the tile's end, which is
-        // within the length.
+        // SAFETY: aligned, as just asked; with THREADS threads, the vector of the last one ends at the tile's end,
+        // which is within the length.
         unsafe { body.vector::<N>(start + t * N) };
     } else {
         let end = if start + tile < body.len() {

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Elements in another order: transposition, and any other permutation of the axes of an array.
 //!
-//! Each element is read once and written once: `2 n` elements moved, whatever they are; the kernels know only their size,
-//! 1, 2, 4, 8 or 16 bytes.
+//! Each element is read once and written once: `2 n` elements moved, whatever they are; the kernels know only their
+//! size, 1, 2, 4, 8 or 16 bytes.
 //!
-//! [`transpose_tiles`](fn@transpose_tiles) is for axes of which one is contiguous in the input and another in the output.
-//! A block brings a tile to shared memory in rows of the input and takes it from there in rows of the output, so that
-//! both sides are accessed in whole lines: G. Ruetsch and P. Micikevicius, "Optimizing Matrix Transpose in CUDA" (2009).
-//! The unit in shared memory is a *word* of at least 4 bytes, the width of a bank. A tile has 32 words either way, and a
-//! row of it 33 in memory, so that neither a row nor a column meets a bank twice. Words of 8 (16) bytes are accessed by
-//! half (quarter) warps; a step of 33 words is one of 2 (4) banks, which are those that the neighbour leaves free.
+//! [`transpose_tiles`](fn@transpose_tiles) is for axes of which one is contiguous in the input and another in the
+//! output. A block brings a tile to shared memory in rows of the input and takes it from there in rows of the output,
+//! so that both sides are accessed in whole lines: G. Ruetsch and P. Micikevicius, "Optimizing Matrix Transpose in
+//! CUDA" (2009). The unit in shared memory is a *word* of at least 4 bytes, the width of a bank. A tile has 32 words
+//! either way, and a row of it 33 in memory, so that neither a row nor a column meets a bank twice. Words of 8 (16)
+//! bytes are accessed by half (quarter) warps; a step of 33 words is one of 2 (4) banks, which are those that the
+//! neighbour leaves free.
 //!
 //! * 8 and 16 bytes: an element is a word, a tile is 32 × 32 elements.
-//! * 1, 2 and 4 bytes: `V` elements (4, 2, 2) are a word of 4, 4 or 8 bytes, a tile is 128 × 128 (64 × 64) elements: what
-//!   a warp accesses is 128 contiguous bytes at least, and 256 where there is room for it. A thread reads a word from
-//!   each of `V` rows and transposes these `V × V` elements in registers; the resulting words lie along the output's row.
-//!   Word `j` of lane `l`, which belongs to output row `l V + j`, goes to row `32 j + l` of the tile: so lanes write to
-//!   neighbouring rows, whatever `V` is.
+//! * 1, 2 and 4 bytes: `V` elements (4, 2, 2) are a word of 4, 4 or 8 bytes, a tile is 128 × 128 (64 × 64) elements:
+//!   what a warp accesses is 128 contiguous bytes at least, and 256 where there is room for it. A thread reads a word
+//!   from each of `V` rows and transposes these `V × V` elements in registers; the resulting words lie along the
+//!   output's row. Word `j` of lane `l`, which belongs to output row `l V + j`, goes to row `32 j + l` of the tile: so
+//!   lanes write to neighbouring rows, whatever `V` is.
 //!
 //! [`copy_strided`](fn@copy_strided) copies element by element in any order of the axes: for what has a contiguous axis
 //! in common (with elements as wide as that allows), repeats elements, or is too thin for tiles.
@@ -140,8 +141,8 @@ fn halves(a: u32, b: u32) -> [u32; 2] {
     [(a & 0xffff) | (b << 16), (a >> 16) | (b & 0xffff_0000)]
 }
 
-/// One block's tile, and where the thread stands in it. Positions in the tile: `a` counts rows of the input, `b` rows of
-/// the output.
+/// One block's tile, and where the thread stands in it. Positions in the tile: `a` counts rows of the input, `b` rows
+/// of the output.
 struct Tile<'a, T, W> {
     x: &'a [T],
     out: SliceMut<'a, T>,
@@ -337,8 +338,8 @@ unsafe fn get<T: bytemuck::Pod>(shared: Shared<T>, index: usize) -> T {
     shared.get(index)
 }
 
-/// Whether `rows` rows of `columns` elements (at most 128 of each), from element `first`, with `stride` from one row to the
-/// next, are within `len` elements.
+/// Whether `rows` rows of `columns` elements (at most 128 of each), from element `first`, with `stride` from one row to
+/// the next, are within `len` elements.
 #[inline(always)]
 fn in_bounds(first: u64, rows: usize, stride: usize, columns: usize, len: usize) -> bool {
     // No slice is that long, and below it the sum does not overflow.

@@ -13,7 +13,8 @@ const FOLDER: &str = "tests/compare";
 /// Builds the program, installs the libraries, and runs the comparison.
 pub fn compare(workspace: &Workspace) -> Result<()> {
     let mut build = workspace.cargo();
-    // The whole workspace, so that what `cargo xtask test` has built serves: other packages would choose other features.
+    // The whole workspace, so that what `cargo xtask test` has built serves: other packages would choose other
+    // features.
     build.args(["build", "--workspace", "--bin", "warpsmith"]);
     run(&mut build)?;
     let python = environment(workspace)?;

@@ -47,7 +47,8 @@ pub fn near(place: std::fmt::Arguments<'_>, got: f64, wanted: f64, bound: f64) -
 }
 
 /// Checks one element, at a random place, in each square of a grid that has at most `most` squares along a side of a
-/// square matrix, so that a matrix that is no larger is checked everywhere; and the corners and the middles of the edges.
+/// square matrix, so that a matrix that is no larger is checked everywhere; and the corners and the middles of the
+/// edges.
 pub fn spread(side: usize, most: usize, check: impl Fn(usize, usize) -> Result<()> + Sync) -> Result<()> {
     let width = side.div_ceil(most);
     let squares = side.div_ceil(width);
@@ -68,7 +69,8 @@ pub fn sum_of_terms<T: Value>(indices: std::ops::Range<usize>) -> i64 {
     indices.into_par_iter().map(|i| T::term(bits(i))).sum()
 }
 
-/// An error unless `got` has the sums of all terms up to its index, with that of its index itself where it is inclusive.
+/// An error unless `got` has the sums of all terms up to its index, with that of its index itself where it is
+/// inclusive.
 pub fn prefix_sums<T: Value>(got: &[T], inclusive: bool) -> Result<()> {
     let chunk = |i: usize| i * CHUNK..got.len().min((i + 1) * CHUNK);
     let chunks = got.len().div_ceil(CHUNK);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The inputs of the benchmarks: random numbers, each of which its index alone gives.
 //!
-//! So inputs are made by all cores at once, and a check computes the element that it wants instead of keeping the array.
+//! So inputs are made by all cores at once, and a check computes the element that it wants instead of keeping the
+//! array.
 
 use std::convert::identity;
 use std::fmt::Debug;
@@ -11,7 +12,8 @@ use ndarray::Array1;
 use rayon::prelude::*;
 use warpsmith::{Element, f16};
 
-/// 32 random bits for index `i`: the middle ones of the `i`-th number of SplitMix64 (G. Steele, D. Lea, C. Flood, 2014).
+/// 32 random bits for index `i`: the middle ones of the `i`-th number of SplitMix64 (G. Steele, D. Lea, C. Flood,
+/// 2014).
 pub fn bits(i: usize) -> u32 {
     let mut z = (i as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -46,8 +48,8 @@ pub trait Value: Element + PartialEq + Debug {
 
     /// The sum of elements, given that of their integers.
     ///
-    /// Floats are sixteenths from −1 to 1: their partial sums stay so small that no order of addition rounds one, so that
-    /// a sum has one right result, of which the check knows every bit. Sums of integers wrap around.
+    /// Floats are sixteenths from −1 to 1: their partial sums stay so small that no order of addition rounds one, so
+    /// that a sum has one right result, of which the check knows every bit. Sums of integers wrap around.
     fn of_sum(sum: i64) -> Self;
 
     /// `a + b`

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `warpsmith bench`: how long the library's operations take, at several sizes.
 //!
-//! - Inputs are random numbers, uploaded once; outputs are allocated once. The forms of the operations are used that write
-//!   into an existing array and do not make the host wait; what they allocate for themselves counts.
-//! - The first call's result is checked against the CPU, on the same data, before anything is timed: every element of it,
-//!   but for the Gaussian blur and the product of matrices, of which places all over the result are. A wrong result is an
-//!   error.
+//! - Inputs are random numbers, uploaded once; outputs are allocated once. The forms of the operations are used that
+//!   write into an existing array and do not make the host wait; what they allocate for themselves counts.
+//! - The first call's result is checked against the CPU, on the same data, before anything is timed: every element of
+//!   it, but for the Gaussian blur and the product of matrices, of which places all over the result are. A wrong result
+//!   is an error.
 //! - Then come 3 calls of warm-up, and those that are timed, each between two events of the stream. All are queued
 //!   without a wait in between, behind fills of memory that keep the GPU busy for twice as long as that takes the host,
 //!   so that the times are without the host's launching; they are read at the end. The table has the median and the
 //!   minimum; throughput and the plot are of the median.
 //! - Throughput counts the bytes that must move, each input read once and each result written once; for products of
-//!   matrices it counts multiplications and additions. It is held against that of the device's own copy of as many `f32`,
-//!   the latter against what the multiprocessors can do.
+//!   matrices it counts multiplications and additions. It is held against that of the device's own copy of as many
+//!   `f32`, the latter against what the multiprocessors can do.
 
 mod check;
 mod data;

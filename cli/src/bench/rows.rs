@@ -26,8 +26,8 @@ macro_rules! rows {
     ($($name:literal: $run:expr;)*) => { &[$(Row { name: $name, run: $run }),*] };
 }
 
-/// All rows, in the order of the table; the first is what the others are held against. Without a suffix, the elements are
-/// `f32`, and those of pictures `u8`.
+/// All rows, in the order of the table; the first is what the others are held against. Without a suffix, the elements
+/// are `f32`, and those of pictures `u8`.
 pub const ROWS: &[Row] = rows! {
     "copy": copy;
     "add": add::<f32>;

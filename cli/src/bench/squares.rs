@@ -138,8 +138,8 @@ fn gaussian_at(weights: &[f64], side: usize, row: usize, column: usize) -> f64 {
     rows.map(|(i, weight)| weight * of_row(within(row, i))).sum()
 }
 
-/// The product of two matrices. Checked at some ten thousand places, to `k u Σ|a b|` for a sum of `k` products (N. Higham,
-/// "Accuracy and Stability of Numerical Algorithms", 3.5); no product here is negative.
+/// The product of two matrices. Checked at some ten thousand places, to `k u Σ|a b|` for a sum of `k` products (N.
+/// Higham, "Accuracy and Stability of Numerical Algorithms", 3.5); no product here is negative.
 pub fn matmul(bench: &Bench, n: usize) -> Result<Measurement> {
     let most = match bench.is_simulator {
         true => MOST_OF_PRODUCT_SIMULATED,

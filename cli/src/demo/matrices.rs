@@ -96,8 +96,8 @@ fn push_row<T: Reference>(
     });
 }
 
-/// Against the product in `f64`, to `k u Σ|a b|` (N. Higham, "Accuracy and Stability of Numerical Algorithms", 3.5), and as
-/// much again of the reference's own; of integers exactly.
+/// Against the product in `f64`, to `k u Σ|a b|` (N. Higham, "Accuracy and Stability of Numerical Algorithms", 3.5),
+/// and as much again of the reference's own; of integers exactly.
 fn deviation<T: Reference>(a: &Array2<T>, b: &Array2<T>, got: &Array2<T>) -> Deviation {
     if !T::DTYPE.is_float() {
         let want = Array2::from_shape_fn(got.dim(), |(i, j)| {

@@ -89,8 +89,8 @@ fn box_blur(demo: &mut Demo, kernel: &str, picture: &Array3<u8>, radius: usize) 
     Ok(got)
 }
 
-/// The result in integers may be off by its rounding, a half, and what f32 loses of 255 in two passes of as many products
-/// as the window has pixels.
+/// The result in integers may be off by its rounding, a half, and what f32 loses of 255 in two passes of as many
+/// products as the window has pixels.
 fn gaussian_blur(demo: &mut Demo, kernel: &str, picture: &Array3<u8>, sigma: f64) -> Result<()> {
     let x = DeviceArray::from_ndarray(&demo.stream, picture)?;
     let mut out = DeviceArray::zeros(&demo.stream, picture.dim())?;

@@ -11,8 +11,8 @@ use super::check::{self, Deviation};
 use super::reference::Reference;
 use crate::ops::BinaryOp;
 
-/// Additions that a term goes through at most, besides one for each tile that is looked back at: docs/kernels.md has them
-/// for each algorithm, and two levels of Blelloch's tree are enough for 2^20 elements, three for 2^30.
+/// Additions that a term goes through at most, besides one for each tile that is looked back at: docs/kernels.md has
+/// them for each algorithm, and two levels of Blelloch's tree are enough for 2^20 elements, three for 2^30.
 const DEPTH: usize = 100;
 
 /// Elements of a tile at least.

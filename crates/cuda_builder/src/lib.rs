@@ -28,12 +28,12 @@
 //!
 //! # What comes out
 //!
-//! A kernel says which module it belongs to (`#[kernel]` of `cuda_std`). For each module and each
-//! architecture there is one file, `<module>.<arch>.ptx`, in the folder `<package>.ptx.d`, and for
-//! all of them the expression above in `<package_with_underscores>.ptx.rs`; both lie in `OUT_DIR`
-//! or where [`CudaBuilder::copy_to`] says. The expression embeds the PTX packed by DEFLATE. A module has its kernels, with their launch bounds, and
-//! what they use. Files are replaced as a whole and only when they change, and files of modules
-//! that are no more go away. No path of the machine that built them is in them.
+//! A kernel says which module it belongs to (`#[kernel]` of `cuda_std`). For each module and each architecture there is
+//! one file, `<module>.<arch>.ptx`, in the folder `<package>.ptx.d`, and for all of them the expression above in
+//! `<package_with_underscores>.ptx.rs`; both lie in `OUT_DIR` or where [`CudaBuilder::copy_to`] says. The expression
+//! embeds the PTX packed by DEFLATE. A module has its kernels, with their launch bounds, and what they use. Files are
+//! replaced as a whole and only when they change, and files of modules that are no more go away. No path of the machine
+//! that built them is in them.
 //!
 //! # How it builds
 //!

@@ -220,8 +220,9 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
 }
 
 impl<T: AtomicInteger, M: Space, S: Scope> Atomic<'_, T, M, S> {
-    /// [`fetch_add`](Self::fetch_add) after all that this thread wrote before; and what those that have added to the element in
-    /// the same way wrote before is visible from here on. One instruction, and cheaper than two [fences](crate::fence).
+    /// [`fetch_add`](Self::fetch_add) after all that this thread wrote before; and what those that have added to the
+    /// element in the same way wrote before is visible from here on. One instruction, and cheaper than two
+    /// [fences](crate::fence).
     #[inline(always)]
     pub fn fetch_add_ordered(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.

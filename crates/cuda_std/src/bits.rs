@@ -3,8 +3,8 @@
 
 use crate::machine;
 
-/// Four of the eight bytes of `low` and `high`, each chosen by a hexadecimal digit of `selector`, the lowest digit for the
-/// lowest byte: digits 0 to 3 stand for the bytes of `low`, lowest first, and 4 to 7 for those of `high`
+/// Four of the eight bytes of `low` and `high`, each chosen by a hexadecimal digit of `selector`, the lowest digit for
+/// the lowest byte: digits 0 to 3 stand for the bytes of `low`, lowest first, and 4 to 7 for those of `high`
 /// (`__byte_perm`). Of each digit only the lower three bits count, and only four digits do.
 ///
 /// ```

@@ -179,8 +179,8 @@ impl<'a, T: Pod> SliceMut<'a, T> {
 /// Global memory that a kernel reads, and that may be the very array that it writes: the input of an operation that can
 /// work in place.
 ///
-/// Unlike `&[T]` it makes no promise that nothing writes the elements meanwhile. A kernel that takes one reads element `i`
-/// before it sets element `i` of its output, in the same thread, and reads no element that another thread sets.
+/// Unlike `&[T]` it makes no promise that nothing writes the elements meanwhile. A kernel that takes one reads element
+/// `i` before it sets element `i` of its output, in the same thread, and reads no element that another thread sets.
 pub struct Slice<'a, T> {
     ptr: *const T,
     len: usize,

@@ -5,9 +5,9 @@ use crate::machine;
 
 /// `value`, of which the compiler no longer knows where it is from.
 ///
-/// The compiler takes a word apart as early as it can: four bytes of a word that is loaded now and used later wait in four
-/// registers. Of an opaque word it must keep the word, and takes it apart where it becomes opaque. ptxas removes the copy
-/// that this is in PTX.
+/// The compiler takes a word apart as early as it can: four bytes of a word that is loaded now and used later wait in
+/// four registers. Of an opaque word it must keep the word, and takes it apart where it becomes opaque. ptxas removes
+/// the copy that this is in PTX.
 ///
 /// ```
 /// use cuda_std::hint;

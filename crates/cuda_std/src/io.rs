@@ -10,8 +10,8 @@ pub const LINE_BYTES: usize = 256;
 ///
 /// On a GPU the driver holds the lines back in a buffer (1 MiB unless told otherwise) and prints them when the host
 /// next waits for the device; lines of different threads come in any order, but whole. A line is cut at
-/// [`LINE_BYTES`](crate::io::LINE_BYTES). For debugging: formatting costs registers, and each thread that the GPU can hold
-/// gets a stack of 8 KiB.
+/// [`LINE_BYTES`](crate::io::LINE_BYTES). For debugging: formatting costs registers, and each thread that the GPU can
+/// hold gets a stack of 8 KiB.
 ///
 /// ```
 /// use cuda_std::{kernel, println, thread};

@@ -146,11 +146,12 @@ pub fn all_reduce<T: Pod>(value: T, combine: impl Fn(T, T) -> T) -> T {
     combine(value, shuffle_xor(FULL_MASK, value, 1))
 }
 
-/// The values of all lanes up to and with the caller's, combined in the order of the lanes (an inclusive scan, or prefix
-/// sum), in five steps.
+/// The values of all lanes up to and with the caller's, combined in the order of the lanes (an inclusive scan, or
+/// prefix sum), in five steps.
 ///
-/// `combine` must be associative, up to rounding; it need not be commutative. The order is the same on every run: P. Kogge
-/// and H. Stone, "A parallel algorithm for the efficient solution of a general class of recurrence equations" (1973).
+/// `combine` must be associative, up to rounding; it need not be commutative. The order is the same on every run: P.
+/// Kogge and H. Stone, "A parallel algorithm for the efficient solution of a general class of recurrence equations"
+/// (1973).
 ///
 /// ```
 /// use cuda_std::prelude::*;

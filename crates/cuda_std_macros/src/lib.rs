@@ -43,9 +43,9 @@ mod shared;
 ///
 /// # Names
 ///
-/// The entry is called like the function and its type arguments (`halve_f32`), and so is its PTX module: each entry is a
-/// module of its own, which is compiled by the driver when it is first launched. Two kernels of one crate cannot have one
-/// name.
+/// The entry is called like the function and its type arguments (`halve_f32`), and so is its PTX module: each entry is
+/// a module of its own, which is compiled by the driver when it is first launched. Two kernels of one crate cannot have
+/// one name.
 #[proc_macro_attribute]
 pub fn kernel(options: TokenStream, function: TokenStream) -> TokenStream {
     let options = syn::parse_macro_input!(options as kernel::Options);

@@ -20,8 +20,8 @@ impl Bincount for u32 {}
 
 /// Counts of values.
 impl<T: Bincount, D: Dimension> DeviceArray<T, D> {
-    /// How often each value from 0 to the largest element occurs: NumPy's `bincount`. No count for an empty array. Waits
-    /// for the largest element, not for the counts.
+    /// How often each value from 0 to the largest element occurs: NumPy's `bincount`. No count for an empty array.
+    /// Waits for the largest element, not for the counts.
     ///
     /// # Errors
     ///
@@ -58,8 +58,8 @@ impl<T: Bincount, D: Dimension> DeviceArray<T, D> {
         Ok(counts)
     }
 
-    /// How often each value from 0 occurs, into an existing array of any length: what was in it is overwritten, and values
-    /// that have no place in it are not counted. Does not wait.
+    /// How often each value from 0 occurs, into an existing array of any length: what was in it is overwritten, and
+    /// values that have no place in it are not counted. Does not wait.
     ///
     /// # Errors
     ///

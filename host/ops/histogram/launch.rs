@@ -164,7 +164,8 @@ fn launch_mode<F, const MODE: usize, T: HasHistogram<F, MODE>, D: Dimension, E: 
     with_zeroing::<MODE, _, _, _>(operation, x, counts, launch)
 }
 
-/// Calls `launch` with what the kernel wants, so that the counts are 0 at first: counters, or for [`CACHE`] that they are.
+/// Calls `launch` with what the kernel wants, so that the counts are 0 at first: counters, or for [`CACHE`] that they
+/// are.
 fn with_zeroing<const MODE: usize, T: Element, D: Dimension, E: Dimension>(
     operation: &'static str,
     x: &DeviceArray<T, D>,

@@ -76,15 +76,15 @@ floats!(f32 f64);
 /// The edges of `bins` bins of equal width from the lower to the upper limit, `bins + 1` numbers: those of NumPy's
 /// `histogram_bin_edges` for data of type `T`.
 ///
-/// They are computed as NumPy's `linspace` does: edge `i` is `i * step + lo` in `f64`, with `step = (hi − lo) / bins`, and
-/// the last is `hi`. Where the limits are equal, they are moved apart by 0.5 each. For `f32` the edges are rounded to
-/// `f32`, beyond its greatest number to infinity. Edges may coincide where the bins are narrower than the type can tell
-/// apart (NumPy 2 refuses those); all but the last of such bins stay empty.
+/// They are computed as NumPy's `linspace` does: edge `i` is `i * step + lo` in `f64`, with `step = (hi − lo) / bins`,
+/// and the last is `hi`. Where the limits are equal, they are moved apart by 0.5 each. For `f32` the edges are rounded
+/// to `f32`, beyond its greatest number to infinity. Edges may coincide where the bins are narrower than the type can
+/// tell apart (NumPy 2 refuses those); all but the last of such bins stay empty.
 ///
 /// # Errors
 ///
-/// [`Error::Parameter`] unless there are 1 to 2^20 bins and the limits are finite, in order, and not further apart than the
-/// greatest `f64`.
+/// [`Error::Parameter`] unless there are 1 to 2^20 bins and the limits are finite, in order, and not further apart than
+/// the greatest `f64`.
 ///
 /// # Examples
 ///
@@ -107,8 +107,8 @@ pub fn histogram_bin_edges<T: Histogram>(bins: usize, range: RangeInclusive<f64>
 impl<T: Histogram, D: Dimension> DeviceArray<T, D> {
     /// The number of elements in each of `bins` bins of equal width in `range`: NumPy's `histogram(x, bins, (lo, hi))`.
     ///
-    /// Bin `i` has the elements with `edges[i] <= x < edges[i + 1]`, the last also those that equal the upper limit; the
-    /// edges are those of [`histogram_bin_edges`]. For an empty array all counts are 0.
+    /// Bin `i` has the elements with `edges[i] <= x < edges[i + 1]`, the last also those that equal the upper limit;
+    /// the edges are those of [`histogram_bin_edges`]. For an empty array all counts are 0.
     ///
     /// # Errors
     ///
@@ -146,13 +146,13 @@ impl<T: Histogram, D: Dimension> DeviceArray<T, D> {
         launch::<Uniform, _, _, _>("histogram", self, uniform_plan::<T>(bins, lo, hi), self, counts)
     }
 
-    /// The range that a histogram has if none is given, by NumPy's rule: the smallest and the largest element, and 0 and 1
-    /// for an empty array. Waits for the result.
+    /// The range that a histogram has if none is given, by NumPy's rule: the smallest and the largest element, and 0
+    /// and 1 for an empty array. Waits for the result.
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] if either is infinite or NaN (which both are if any element is), and those of an allocation and
-    /// a launch.
+    /// [`Error::Parameter`] if either is infinite or NaN (which both are if any element is), and those of an allocation
+    /// and a launch.
     pub fn histogram_range(&self) -> Result<RangeInclusive<f64>> {
         if self.is_empty() {
             return Ok(0.0..=1.0);
@@ -174,8 +174,8 @@ impl<T: Histogram, D: Dimension> DeviceArray<T, D> {
         })
     }
 
-    /// The histogram over the whole range of the elements, and the edges of its bins: NumPy's `histogram(x, bins)`. Waits
-    /// for the range, not for the counts.
+    /// The histogram over the whole range of the elements, and the edges of its bins: NumPy's `histogram(x, bins)`.
+    /// Waits for the range, not for the counts.
     ///
     /// To count into an existing array, give [`histogram_range`](Self::histogram_range) to
     /// [`histogram_into`](Self::histogram_into).
@@ -207,8 +207,8 @@ impl<T: Histogram, D: Dimension> DeviceArray<T, D> {
 
     /// The number of elements between any two neighbouring `edges`: NumPy's `histogram(x, edges)`.
     ///
-    /// Bin `i` has the elements with `edges[i] <= x < edges[i + 1]`, the last also those that equal the last edge. Elements
-    /// are compared with the edges as they are, in `f64`. Edges may be equal, and infinite.
+    /// Bin `i` has the elements with `edges[i] <= x < edges[i + 1]`, the last also those that equal the last edge.
+    /// Elements are compared with the edges as they are, in `f64`. Edges may be equal, and infinite.
     ///
     /// # Errors
     ///
@@ -234,8 +234,8 @@ impl<T: Histogram, D: Dimension> DeviceArray<T, D> {
         Ok(counts)
     }
 
-    /// [`histogram_edges`](Self::histogram_edges) into an existing array with one element less than there are edges; what
-    /// they were is overwritten.
+    /// [`histogram_edges`](Self::histogram_edges) into an existing array with one element less than there are edges;
+    /// what they were is overwritten.
     ///
     /// # Errors
     ///
@@ -290,8 +290,8 @@ fn checked_edges(edges: &[f64]) -> Result<u32> {
 
 /// Histograms of pictures.
 impl<T: Histogram> DeviceArray<T, Ix3> {
-    /// The histogram of each channel of a picture, rows × columns × channels: channels × bins counts. The bins are those of
-    /// [`histogram`](Self::histogram); the picture is read once, whatever the number of channels.
+    /// The histogram of each channel of a picture, rows × columns × channels: channels × bins counts. The bins are
+    /// those of [`histogram`](Self::histogram); the picture is read once, whatever the number of channels.
     ///
     /// # Errors
     ///
@@ -325,8 +325,8 @@ impl<T: Histogram> DeviceArray<T, Ix3> {
     ///
     /// # Errors
     ///
-    /// As [`histogram_channels`](Self::histogram_channels), [`Error::Shape`] if `counts` has another number of rows than
-    /// the picture has channels, and [`Error::DifferentDevices`].
+    /// As [`histogram_channels`](Self::histogram_channels), [`Error::Shape`] if `counts` has another number of rows
+    /// than the picture has channels, and [`Error::DifferentDevices`].
     pub fn histogram_channels_into(
         &self,
         range: RangeInclusive<f64>,

@@ -17,8 +17,8 @@ pub(super) const MAX_COUNTERS: usize = 1 << 31;
 /// The most counters of a block that has one copy of them, less than 64 KiB, which every GPU has.
 const MAX_PRIVATE_COUNTERS: u64 = 1 << 14;
 
-/// The most bins for which [`Plan::settled`] or the margins of [`Plan::below`] are looked for, which takes the host a step
-/// for each. Finer bins are compared with their edges always.
+/// The most bins for which [`Plan::settled`] or the margins of [`Plan::below`] are looked for, which takes the host a
+/// step for each. Finer bins are compared with their edges always.
 const MAX_MARGIN_BINS: u32 = 1 << 16;
 
 /// The number of bins, if it is possible.
@@ -94,8 +94,8 @@ pub(super) fn uniform_plan<T: Histogram>(bins: u32, lo: f64, hi: f64) -> Option<
     (first <= last).then_some(plan)
 }
 
-/// For each edge between two bins its number, the greatest element from `first` to `last` that is below it, and the least
-/// one that is not, as far as there are such.
+/// For each edge between two bins its number, the greatest element from `first` to `last` that is below it, and the
+/// least one that is not, as far as there are such.
 fn neighbours<T: Histogram>(plan: Plan, first: T, last: T) -> impl Iterator<Item = (u32, Option<T>, Option<T>)> {
     (1..plan.bins).map(move |k| {
         let least = T::at_least(plan.edge::<T>(k)).filter(|&least| least <= last);
@@ -106,8 +106,8 @@ fn neighbours<T: Histogram>(plan: Plan, first: T, last: T) -> impl Iterator<Item
 
 /// The plan with what makes [`Sample::settled_bin`] give the bin of every element, if that can be had.
 ///
-/// The bin that it gives never decreases from one element to the next larger one. So it is right for all elements if it is
-/// for the two next to each edge; no estimate of rounding errors is needed.
+/// The bin that it gives never decreases from one element to the next larger one. So it is right for all elements if it
+/// is for the two next to each edge; no estimate of rounding errors is needed.
 fn settled<T: Histogram>(plan: &Plan, first: T, last: T) -> Option<Plan> {
     let mut settled = fixed_point(plan).into_iter();
     settled.find(|plan| {
@@ -118,8 +118,8 @@ fn settled<T: Histogram>(plan: &Plan, first: T, last: T) -> Option<Plan> {
 }
 
 /// Two plans by which bins of integers are computed in fixed point: with a factor of bins per unit that is rounded up,
-/// and with one that is rounded down, where 1 is added to the distance instead. Neither is right for all ranges: not for
-/// bins narrower than 1, nor where there are bins below the least number of the type. Floats do not look at it.
+/// and with one that is rounded down, where 1 is added to the distance instead. Neither is right for all ranges: not
+/// for bins narrower than 1, nor where there are bins below the least number of the type. Floats do not look at it.
 fn fixed_point(plan: &Plan) -> [Plan; 2] {
     // So that the factor, `bins per unit · 2^(32 + shift)`, has 32 bits.
     let shift = (-plan.scale.log2()).floor().clamp(0.0, 31.0) as u32;
@@ -141,10 +141,10 @@ fn fixed_point(plan: &Plan) -> [Plan; 2] {
 
 /// How far from the whole numbers a position must be to settle the bin: [`Plan::below`] and [`Plan::above`].
 ///
-/// Positions never decrease either. So an element is not below edge `k` if its position is greater than that of the greatest
-/// element below the edge, and it is below the edge if its position is less than that of the least element that is not. The
-/// margins are the largest distances of those positions from `k`, of all edges. `None` if they leave no room, as for ranges
-/// whose positions overflow.
+/// Positions never decrease either. So an element is not below edge `k` if its position is greater than that of the
+/// greatest element below the edge, and it is below the edge if its position is less than that of the least element
+/// that is not. The margins are the largest distances of those positions from `k`, of all edges. `None` if they leave
+/// no room, as for ranges whose positions overflow.
 fn margins<T: Histogram>(plan: &Plan, first: T, last: T) -> Option<(f32, f32)> {
     let position = |x: T| f64::from(x.position(first, plan));
     let (mut excess, mut deficit) = (-1.0f64, -1.0f64);

@@ -149,25 +149,25 @@ fn check_input<T: Pixel>(
 
 /// The box blur.
 impl<T: Pixel> DeviceArray<T, Ix3> {
-    /// The picture blurred by a box: each pixel becomes the mean of the `2 radius + 1` rows and columns around it, where
-    /// `border` says what lies beyond the edges; of four channels, the last (alpha) is kept. 1, 3 or 4 channels.
+    /// The picture blurred by a box: each pixel becomes the mean of the `2 radius + 1` rows and columns around it,
+    /// where `border` says what lies beyond the edges; of four channels, the last (alpha) is kept. 1, 3 or 4 channels.
     ///
-    /// The time does not depend on the radius: a running sum along the rows, then one along the columns. A radius of 1 with
-    /// [`Border::Mean`] on `u8` is [`box_blur_3x3`](Self::box_blur_3x3), which takes one pass.
+    /// The time does not depend on the radius: a running sum along the rows, then one along the columns. A radius of 1
+    /// with [`Border::Mean`] on `u8` is [`box_blur_3x3`](Self::box_blur_3x3), which takes one pass.
     ///
     /// * Integers: the real mean rounded to nearest, halves up, exactly.
-    /// * `f32`: the mean of the numbers' sum in `f64`. Its distance to the real one is at most
-    ///   `2^−24 |mean| + 2^−51 (3 w + 13 a + 4 b) M` (and half the least number, 2^−150), with a window of
-    ///   `w = 2 radius + 1`, strips of `a = max(w, 256)` columns and `b = max(w, 32)` rows, and `M` the largest finite
-    ///   `|x|` of the channel or the border. The same bits on every device. A window that holds a NaN, or both
-    ///   infinities, has a mean of NaN, one that holds an infinity has that, and all other windows have their own mean. A
-    ///   zero has no sign: −0 counts as +0, also where the radius is 0.
+    /// * `f32`: the mean of the numbers' sum in `f64`. Its distance to the real one is at most `2^−24 |mean| + 2^−51 (3
+    ///   w + 13 a + 4 b) M` (and half the least number, 2^−150), with a window of `w = 2 radius + 1`, strips of `a =
+    ///   max(w, 256)` columns and `b = max(w, 32)` rows, and `M` the largest finite `|x|` of the channel or the border.
+    ///   The same bits on every device. A window that holds a NaN, or both infinities, has a mean of NaN, one that
+    ///   holds an infinity has that, and all other windows have their own mean. A zero has no sign: −0 counts as +0,
+    ///   also where the radius is 0.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`](crate::Error::Shape) for another number of channels,
-    /// [`Error::Parameter`](crate::Error::Parameter) if the radius is larger than the number of rows or of columns (of a
-    /// picture that has pixels) or the border's constant is not finite, and those of an allocation and a launch.
+    /// [`Error::Parameter`](crate::Error::Parameter) if the radius is larger than the number of rows or of columns (of
+    /// a picture that has pixels) or the border's constant is not finite, and those of an allocation and a launch.
     ///
     /// # Examples
     ///
@@ -242,8 +242,8 @@ impl DeviceArray<u8, Ix3> {
 /// The most blocks of a grid along y.
 const MAX_GRID_Y: usize = 65_535;
 
-/// The most rows of a strip, unless the picture is too tall for that: beyond, it makes no difference that the rows above the
-/// first and below the last are read by two threads. Where rows are not aligned, reading takes more.
+/// The most rows of a strip, unless the picture is too tall for that: beyond, it makes no difference that the rows
+/// above the first and below the last are read by two threads. Where rows are not aligned, reading takes more.
 const MAX_ROWS: usize = 12;
 const MAX_SHIFTED_ROWS: usize = 32;
 

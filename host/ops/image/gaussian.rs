@@ -91,24 +91,24 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
     /// The picture blurred by a Gaussian of standard deviation `sigma`, in pixels, where `border` says what lies beyond
     /// the edges; of four channels, the last (alpha) is kept to the bit. 1, 3 or 4 channels.
     ///
-    /// The window has a radius of `r = ⌊4 sigma + ½⌋`, as SciPy's `gaussian_filter` does; its weights are computed in `f64`,
-    /// add up to 1, and are rounded to `f32`. First the rows, then the columns: `fma(w[2r], x[i+r], … fma(w[1], x[i−r+1],
-    /// fma(w[0], x[i−r], +0)) …)` in `f32`, in this order, with no other rounding in between, so every device gives the
-    /// same bits. [`Border::Mean`] counts what is missing as 0, and divides by the sum, in the same order, of the weights
-    /// of what exists. [`Border::Constant`] has the constant beyond the edges in both passes.
+    /// The window has a radius of `r = ⌊4 sigma + ½⌋`, as SciPy's `gaussian_filter` does; its weights are computed in
+    /// `f64`, add up to 1, and are rounded to `f32`. First the rows, then the columns: `fma(w[2r], x[i+r], … fma(w[1],
+    /// x[i−r+1], fma(w[0], x[i−r], +0)) …)` in `f32`, in this order, with no other rounding in between, so every device
+    /// gives the same bits. [`Border::Mean`] counts what is missing as 0, and divides by the sum, in the same order, of
+    /// the weights of what exists. [`Border::Constant`] has the constant beyond the edges in both passes.
     ///
-    /// The result's distance to the Gaussian with real weights is, to first order, at most `(4 r + 6) 2^−24 M` for `M` the
-    /// largest `|x|` of the window, and twice that for [`Border::Mean`]; and beside that a half for integers, which are
-    /// rounded to nearest at the end, halves up, and clamped. In an `f32` picture, a NaN or an infinity makes windows that
-    /// hold it NaN or infinite, and no others; a zero has no sign.
+    /// The result's distance to the Gaussian with real weights is, to first order, at most `(4 r + 6) 2^−24 M` for `M`
+    /// the largest `|x|` of the window, and twice that for [`Border::Mean`]; and beside that a half for integers, which
+    /// are rounded to nearest at the end, halves up, and clamped. In an `f32` picture, a NaN or an infinity makes
+    /// windows that hold it NaN or infinite, and no others; a zero has no sign.
     ///
     /// The time is proportional to `sigma`.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] for another number of channels, [`Error::Parameter`] if `sigma` is not a finite number above 0,
-    /// the window's radius is larger than the number of rows or of columns (of a picture that has pixels) or the border's
-    /// constant is not finite, and those of an allocation and a launch.
+    /// the window's radius is larger than the number of rows or of columns (of a picture that has pixels) or the
+    /// border's constant is not finite, and those of an allocation and a launch.
     ///
     /// # Examples
     ///

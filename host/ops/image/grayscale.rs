@@ -149,14 +149,14 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
     /// * Integers with the weights of a standard: the real value of `r R + g G + b B` rounded to nearest, halves up,
     ///   exactly.
     /// * Otherwise `fma(b, B, fma(g, G, r · R))` in `f32`, where each operation rounds once, with the weights' nearest
-    ///   `f32`; so every device gives the same bits. For integers the result is rounded to nearest, halves up (`⌊x⌋`, and 1
-    ///   more where `x − ⌊x⌋ ≥ ½`), then clamped to what the type has; NaN, which takes weights that overflow, becomes 0.
-    ///   A NaN of a float picture gives NaN.
+    ///   `f32`; so every device gives the same bits. For integers the result is rounded to nearest, halves up (`⌊x⌋`,
+    ///   and 1 more where `x − ⌊x⌋ ≥ ½`), then clamped to what the type has; NaN, which takes weights that overflow,
+    ///   becomes 0. A NaN of a float picture gives NaN.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for another number of channels, [`Error::Parameter`] for weights that are not finite, and those of
-    /// an allocation and a launch.
+    /// [`Error::Shape`] for another number of channels, [`Error::Parameter`] for weights that are not finite, and those
+    /// of an allocation and a launch.
     ///
     /// # Examples
     ///

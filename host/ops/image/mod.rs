@@ -82,8 +82,8 @@ fn stepping(tasks: usize, each: usize, threads: usize) -> LaunchConfig {
     LaunchConfig::new(tasks.div_ceil(each).min(MAX_BLOCKS) as u32, threads as u32)
 }
 
-/// An error if a window's `radius`, which comes of the `parameter` that is `given`, is larger than a side of the picture.
-/// One without pixels takes every radius.
+/// An error if a window's `radius`, which comes of the `parameter` that is `given`, is larger than a side of the
+/// picture. One without pixels takes every radius.
 fn check_radius<T: Pixel>(
     operation: &'static str,
     parameter: &'static str,

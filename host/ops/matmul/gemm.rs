@@ -193,9 +193,9 @@ macro_rules! left_operand_methods {
             #[doc = $document]
             ///
             /// The operands may be views of any strides: a transposed one costs no copy. Every element is summed in the
-            /// order of k by fused multiply-add, so that floats have the same bits on every device; an element's error is
-            /// at most `k u Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap
-            /// around on overflow; NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
+            /// order of k by fused multiply-add, so that floats have the same bits on every device; an element's error
+            /// is at most `k u Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers
+            /// wrap around on overflow; NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
             ///
             /// # Errors
             ///
@@ -273,14 +273,14 @@ batched_matmul!(DeviceArray<T, Ix3>, DeviceView<'_, T, Ix3>);
 impl<T: MatMul> DeviceArray<T, Ix2> {
     /// `self ← alpha · a b + beta · self`, for an m × k matrix `a` and a k × n matrix `b`, as BLAS does.
     ///
-    /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `b` are not: a NaN there does
-    /// not get into the result. The sum of products is that of [`matmul`](Self::matmul); `alpha` times it is rounded, then
-    /// `beta` times the old element is added by fused multiply-add.
+    /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `b` are not: a NaN there
+    /// does not get into the result. The sum of products is that of [`matmul`](Self::matmul); `alpha` times it is
+    /// rounded, then `beta` times the old element is added by fused multiply-add.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of a launch; on an error nothing is
-    /// written.
+    /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of a launch; on an error
+    /// nothing is written.
     ///
     /// # Examples
     ///
@@ -313,8 +313,8 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
 
 /// Products of batches of matrices in place.
 impl<T: MatMul> DeviceArray<T, Ix3> {
-    /// `self[i] ← alpha · a[i] b[i] + beta · self[i]`, for batches of m × k and k × n matrices, of which either may have one
-    /// matrix for all; as [`gemm`](DeviceArray::gemm) does for each.
+    /// `self[i] ← alpha · a[i] b[i] + beta · self[i]`, for batches of m × k and k × n matrices, of which either may
+    /// have one matrix for all; as [`gemm`](DeviceArray::gemm) does for each.
     ///
     /// # Errors
     ///

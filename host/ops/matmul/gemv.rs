@@ -141,10 +141,10 @@ macro_rules! matvec {
         impl<T: MatMul> $owner {
             /// The product of this m × k matrix and the vector `x` of k elements: a vector of m.
             ///
-            /// The matrix may be a view of any strides: a vector times a matrix is `a.t().matvec(&x)`, without a copy. Every
-            /// element of the matrix is read once. The order of summation depends only on shape and strides, so floats have
-            /// the same bits on every device; an element's error is at most `k u Σ|a||x|`, to first order in the unit
-            /// roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow.
+            /// The matrix may be a view of any strides: a vector times a matrix is `a.t().matvec(&x)`, without a copy.
+            /// Every element of the matrix is read once. The order of summation depends only on shape and strides, so
+            /// floats have the same bits on every device; an element's error is at most `k u Σ|a||x|`, to first order
+            /// in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow.
             ///
             /// # Errors
             ///
@@ -196,8 +196,8 @@ macro_rules! dot {
             ///
             /// # Errors
             ///
-            /// [`Error::Shape`] if the lengths differ, [`Error::DifferentDevices`], and those of an allocation and a launch;
-            /// waits for the result, so also those of earlier kernels.
+            /// [`Error::Shape`] if the lengths differ, [`Error::DifferentDevices`], and those of an allocation and a
+            /// launch; waits for the result, so also those of earlier kernels.
             ///
             /// # Examples
             ///
@@ -236,14 +236,14 @@ dot!(DeviceArray<T, Ix1>, DeviceView<'_, T, Ix1>);
 impl<T: MatMul> DeviceArray<T, Ix1> {
     /// `self ← alpha · a x + beta · self`, for an m × k matrix `a` and a vector `x` of k elements, as BLAS does.
     ///
-    /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `x` are not: a NaN there does
-    /// not get into the result. The sum of products is that of [`matvec`](DeviceArray::matvec); `alpha` times it is rounded,
-    /// then `beta` times the old element is added by fused multiply-add.
+    /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `x` are not: a NaN there
+    /// does not get into the result. The sum of products is that of [`matvec`](DeviceArray::matvec); `alpha` times it
+    /// is rounded, then `beta` times the old element is added by fused multiply-add.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a launch; on an
-    /// error nothing is written.
+    /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a launch;
+    /// on an error nothing is written.
     ///
     /// # Examples
     ///

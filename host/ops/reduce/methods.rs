@@ -84,14 +84,14 @@ macro_rules! axes_methods {
     )*};
 }
 
-/// Reductions of the whole array. Every element is read once. A method that gives a number waits for it; its `_into` form
-/// is asynchronous.
+/// Reductions of the whole array. Every element is read once. A method that gives a number waits for it; its `_into`
+/// form is asynchronous.
 ///
-/// The error of a float sum is at most `d u Σ|x|`, to first order, where `u` is the unit roundoff and `d` the depth of the
-/// tree in which the elements are combined, which grows as the logarithm of their number:
-/// [`RowPlan::depth`](kernels_gpu::reduce::RowPlan::depth). The tree depends on the length alone, so that the bits are the
-/// same on every run and every device. 16-bit floats are summed and multiplied in `f32` and rounded once. A sum of nothing
-/// but −0 is +0.
+/// The error of a float sum is at most `d u Σ|x|`, to first order, where `u` is the unit roundoff and `d` the depth of
+/// the tree in which the elements are combined, which grows as the logarithm of their number:
+/// [`RowPlan::depth`](kernels_gpu::reduce::RowPlan::depth). The tree depends on the length alone, so that the bits are
+/// the same on every run and every device. 16-bit floats are summed and multiplied in `f32` and rounded once. A sum of
+/// nothing but −0 is +0.
 impl<T: Reduce, D: Dimension> DeviceArray<T, D> {
     whole_methods! {
         /// The sum; 0 for an empty array. Integers wrap around on overflow, in their own type.
@@ -181,8 +181,8 @@ impl<T: Reduce, D: Dimension> DeviceArray<T, D> {
         /// As [`variance`](Self::variance).
         Std(ddof: usize) = std std_into -> <T as kernels_gpu::op::Statistic>::Mean, wants Wants::MoreThan(ddof);
 
-        /// The index, in C order, of the smallest element: of several the first. The first NaN comes before every number, as
-        /// in NumPy, and −0 and +0 are equal.
+        /// The index, in C order, of the smallest element: of several the first. The first NaN comes before every
+        /// number, as in NumPy, and −0 and +0 are equal.
         ///
         /// # Errors
         ///
@@ -247,8 +247,8 @@ impl<T: Reduce, D: Dimension> DeviceArray<T, D> {
     }
 }
 
-/// Reductions along one axis: one result for each lane, asynchronously. Every element is read once; as for whole arrays,
-/// the bits of float results depend on the shape alone.
+/// Reductions along one axis: one result for each lane, asynchronously. Every element is read once; as for whole
+/// arrays, the bits of float results depend on the shape alone.
 ///
 /// # Examples
 ///

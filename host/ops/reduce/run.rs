@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
 use crate::zeroed::KernelOf;
 
-/// A kernel that combines the rows of an array of `T`: one that has the parameters of [`kernels_gpu::reduce::reduce()`] and
-/// calls it.
+/// A kernel that combines the rows of an array of `T`: one that has the parameters of [`kernels_gpu::reduce::reduce()`]
+/// and calls it.
 pub trait ReduceRows<T: Element>: SafeKernel<Params = RowParams<T, Self::Acc, Self::Output>> {
     /// What elements are combined in.
     type Acc: Element;

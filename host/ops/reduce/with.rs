@@ -11,10 +11,10 @@ use crate::zeroed::KernelOf;
 
 /// Reductions by operators that other kernel crates define ([`kernels_gpu::op::ReduceOp`]), of elements of any type.
 ///
-/// The kernels crate has, for an operator, a kernel that calls [`kernels_gpu::reduce::reduce()`] and, for reductions along
-/// axes, one that calls [`kernels_gpu::reduce::reduce_columns()`]; here they are named by their handles. The operator is
-/// associative and commutative, up to rounding: elements are combined as a tree, and not in their order. An empty array
-/// gives what the operator finishes its identity to.
+/// The kernels crate has, for an operator, a kernel that calls [`kernels_gpu::reduce::reduce()`] and, for reductions
+/// along axes, one that calls [`kernels_gpu::reduce::reduce_columns()`]; here they are named by their handles. The
+/// operator is associative and commutative, up to rounding: elements are combined as a tree, and not in their order. An
+/// empty array gives what the operator finishes its identity to.
 ///
 /// # Examples
 ///
@@ -105,8 +105,8 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         launch_rows::<R, _, _, _>(self, Extent::whole(self.len()), self.len() as u64, out, KernelOf::User)
     }
 
-    /// The elements of each lane along an axis combined by kernel `R` where they lie side by side, and by `C` where they
-    /// do not; the result has one axis less.
+    /// The elements of each lane along an axis combined by kernel `R` where they lie side by side, and by `C` where
+    /// they do not; the result has one axis less.
     ///
     /// # Errors
     ///

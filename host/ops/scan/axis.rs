@@ -89,8 +89,8 @@ fn parts(n: usize, columns: usize, threads: usize) -> (usize, usize) {
 
 /// Scans along an axis: each line of elements along it is scanned by itself.
 ///
-/// Every element is written once, and read once, or twice where the lines are few and not along the last axis. The error
-/// of result `i` of a line of floats is at most `i u (|x₀| + … + |xᵢ|)`, to first order.
+/// Every element is written once, and read once, or twice where the lines are few and not along the last axis. The
+/// error of result `i` of a line of floats is at most `i u (|x₀| + … + |xᵢ|)`, to first order.
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// The inclusive scan along `axis`.
     ///
@@ -126,8 +126,8 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Axes`] if the array has no such axis, [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`],
-    /// and those of an allocation and a launch.
+    /// [`Error::Axes`] if the array has no such axis, [`Error::Shape`] if the shapes differ,
+    /// [`Error::DifferentDevices`], and those of an allocation and a launch.
     pub fn inclusive_scan_axis_into<Op>(&self, axis: Axis, out: &mut Self) -> Result<()>
     where
         T: Scan<Op>,

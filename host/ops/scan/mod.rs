@@ -87,11 +87,11 @@ where
     type Columns = kernels::scan_columns<T, Op>;
 }
 
-/// An element type with scans by operator `Op`: each of `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32` and
-/// `u64`, by each of [`Sum`], [`Product`], [`Min`] and [`Max`].
+/// An element type with scans by operator `Op`: each of `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32`
+/// and `u64`, by each of [`Sum`], [`Product`], [`Min`] and [`Max`].
 ///
-/// Integers wrap around on overflow. Sums and products of 16-bit floats are computed in `f32`, and each result is rounded
-/// once.
+/// Integers wrap around on overflow. Sums and products of 16-bit floats are computed in `f32`, and each result is
+/// rounded once.
 pub trait Scan<Op>: HasScan<Op, Wide: HasScan<Op, Wide = <Self as HasScan<Op>>::Wide>> {}
 
 macro_rules! implement {
@@ -124,8 +124,8 @@ pub enum ScanAlgorithm {
     /// terms are grouped depends on timing, so floats may differ in the last bits from run to run.
     #[default]
     LookBack,
-    /// By Blelloch's tree: each element is read twice and written once, `3 n` elements moved, in `2 log n` launches (to a
-    /// base of at least 1024). Floats have the same bits on every run and on every device.
+    /// By Blelloch's tree: each element is read twice and written once, `3 n` elements moved, in `2 log n` launches (to
+    /// a base of at least 1024). Floats have the same bits on every run and on every device.
     Blelloch,
 }
 
@@ -252,17 +252,17 @@ where
 /// Scans of the whole array, in C order: the result has the array's shape.
 ///
 /// The operator is a type: [`Sum`](crate::ops::Sum), [`Product`](crate::ops::Product), [`Min`](crate::ops::Min),
-/// [`Max`](crate::ops::Max). Arrays may have any length, none included. Minima and maxima are NaN from the first NaN on,
-/// and a sum of nothing but −0 is +0.
+/// [`Max`](crate::ops::Max). Arrays may have any length, none included. Minima and maxima are NaN from the first NaN
+/// on, and a sum of nothing but −0 is +0.
 ///
 /// The error of result `i` of a float sum is at most `d u (|x₀| + … + |xᵢ|)`, to first order, where `u` is the unit
 /// roundoff of what is summed in and `d` the most additions that a term goes through: for [`ScanAlgorithm::LookBack`]
-/// the number of tiles of [`tile_len`](lookback::tile_len) elements and 50, for [`ScanAlgorithm::Blelloch`] at
-/// most 50 for each level of the tree (the length is divided by at least 1024 from level to level). For 16-bit floats the
+/// the number of tiles of [`tile_len`](lookback::tile_len) elements and 50, for [`ScanAlgorithm::Blelloch`] at most 50
+/// for each level of the tree (the length is divided by at least 1024 from level to level). For 16-bit floats the
 /// result's own rounding comes on top.
 ///
-/// The default algorithm takes 8 bytes for each 4 bytes of a value, for each tile, which the stream keeps for the next scan
-/// unless they are more than 4 MiB; Blelloch's takes temporary memory of three values for each tile.
+/// The default algorithm takes 8 bytes for each 4 bytes of a value, for each tile, which the stream keeps for the next
+/// scan unless they are more than 4 MiB; Blelloch's takes temporary memory of three values for each tile.
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// The inclusive scan: element `i` of the result combines elements `0 ..= i`.
     ///
@@ -349,9 +349,9 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         scan::<Op, T, D>("inclusive_scan", self, ScanKind::Inclusive, algorithm, out)
     }
 
-    /// The exclusive scan: element `i` of the result combines elements `0 .. i`. Element 0 is the operator's identity: 0
-    /// for a sum, 1 for a product, for a minimum the greatest value of the type (+∞ for floats), for a maximum the least
-    /// (−∞).
+    /// The exclusive scan: element `i` of the result combines elements `0 .. i`. Element 0 is the operator's identity:
+    /// 0 for a sum, 1 for a product, for a minimum the greatest value of the type (+∞ for floats), for a maximum the
+    /// least (−∞).
     ///
     /// # Errors
     ///

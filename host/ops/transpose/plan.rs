@@ -17,8 +17,8 @@ pub(super) struct Axis {
 pub(super) enum Plan {
     /// The elements are in order already.
     Contiguous,
-    /// Transposition, by tiles of words of `word` bytes, of the axes `a`, along which the output is contiguous, and `b`,
-    /// along which the input is, for each step along the axes `batch`.
+    /// Transposition, by tiles of words of `word` bytes, of the axes `a`, along which the output is contiguous, and
+    /// `b`, along which the input is, for each step along the axes `batch`.
     Tiles {
         word: usize,
         batch: Vec<Axis>,
@@ -53,8 +53,8 @@ impl Plan {
                 if a.len.min(b.len) >= THIN && a.len * b.len >= SMALL {
                     return Self::Tiles { word, batch, a, b };
                 }
-                // Of a small matrix, or where `a` is short, threads go along the output; where `b` is short, they go along
-                // the input, so that a warp meets that many runs of neighbours on the other side.
+                // Of a small matrix, or where `a` is short, threads go along the output; where `b` is short, they go
+                // along the input, so that a warp meets that many runs of neighbours on the other side.
                 let along_input = a.len * b.len >= SMALL && b.len < a.len;
                 batch.extend(if along_input { [a, b] } else { [b, a] });
                 Self::Strided { word, axes: batch }
@@ -82,8 +82,8 @@ fn order(axes: &[Axis]) -> Order {
     }
 }
 
-/// The axes in bytes, an element's own bytes being the last: without those of length 1, and with neighbours as one where
-/// they are one on both sides.
+/// The axes in bytes, an element's own bytes being the last: without those of length 1, and with neighbours as one
+/// where they are one on both sides.
 fn merged(shape: &[usize], strides: &[usize], bytes: usize) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::with_capacity(shape.len() + 1);
     axes.push(Axis {
@@ -129,9 +129,10 @@ fn widened(mut axes: Vec<Axis>) -> (usize, Vec<Axis>) {
     (word, axes)
 }
 
-/// Takes an iteration over axes of lengths `lens` (at least one; the last is the innermost) apart into pieces of at most
-/// `most` steps and `keep` axes: calls `piece` with a range of each axis. The ranges of the axes before the last `keep`
-/// have length 1. A piece that is not the last along its axis has more than half of `most` steps, if `keep` allows.
+/// Takes an iteration over axes of lengths `lens` (at least one; the last is the innermost) apart into pieces of at
+/// most `most` steps and `keep` axes: calls `piece` with a range of each axis. The ranges of the axes before the last
+/// `keep` have length 1. A piece that is not the last along its axis has more than half of `most` steps, if `keep`
+/// allows.
 pub(super) fn pieces<E>(
     lens: &[usize],
     most: usize,

@@ -10,8 +10,8 @@ const MAX_WARPS: usize = 32;
 /// Bytes of the largest value that a collective exchanges.
 pub const MAX_VALUE: usize = 32;
 
-/// Combines the `value`, of at most [`MAX_VALUE`] bytes, of all `THREADS` threads of a one-dimensional block; thread 0 receives the result, the others
-/// `None`.
+/// Combines the `value`, of at most [`MAX_VALUE`] bytes, of all `THREADS` threads of a one-dimensional block; thread 0
+/// receives the result, the others `None`.
 ///
 /// Two levels of shuffles, and one shared-memory slot for each warp between them. The order of combination is the same
 /// on every run.

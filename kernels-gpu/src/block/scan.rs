@@ -47,8 +47,8 @@ pub fn exclusive_scan<T: Pod, const THREADS: usize>(value: T, identity: T, combi
     }
 }
 
-/// [`exclusive_scan`] of one value for each warp: `value`, which is the same in all lanes of a warp, is combined over the
-/// warps before the caller's, and over all.
+/// [`exclusive_scan`] of one value for each warp: `value`, which is the same in all lanes of a warp, is combined over
+/// the warps before the caller's, and over all.
 ///
 /// # Convergence
 ///

@@ -16,7 +16,8 @@ pub const WRAP: u32 = 3;
 /// A constant.
 pub const CONSTANT: u32 = 4;
 
-/// The position, of `n ≥ 1`, that stands for position `i` outside of them, or none for a border that has no pixel for it.
+/// The position, of `n ≥ 1`, that stands for position `i` outside of them, or none for a border that has no pixel for
+/// it.
 ///
 /// A position before the first has wrapped around. It is at most `n` away from the nearest; beyond that the answer is
 /// some position of the `n`.

@@ -4,14 +4,14 @@
 //! Each output is the mean of the pixel and those of its eight neighbours that exist, rounded to nearest, halves up.
 //! `2 C n` bytes moved for `n` pixels of `C` channels.
 //!
-//! A thread goes down a strip of the picture that is four *words* of 4 bytes wide. Of each row it loads its words and the
-//! two beside them (which are its neighbours', and come from the cache). Bytes become numbers of 16 bits, two to a
+//! A thread goes down a strip of the picture that is four *words* of 4 bytes wide. Of each row it loads its words and
+//! the two beside them (which are its neighbours', and come from the cache). Bytes become numbers of 16 bits, two to a
 //! register, so that sums have room: first the sums of three rows, then of three pixels side by side, which are in the
 //! registers already, or half of them in one and half in the next. A mean of nine is two multiplications for two sums.
 //!
-//! Where rows are no multiple of a strip, each begins at another place of the strips of memory. Words are then loaded from
-//! aligned addresses around and shifted into place; and what a thread stores is an aligned strip, of which it has one part
-//! and the next thread of the warp the other.
+//! Where rows are no multiple of a strip, each begins at another place of the strips of memory. Words are then loaded
+//! from aligned addresses around and shifted into place; and what a thread stores is an aligned strip, of which it has
+//! one part and the next thread of the warp the other.
 
 use cuda_std::bits::byte_perm;
 use cuda_std::prelude::*;
@@ -38,15 +38,15 @@ const WORDS: usize = 4;
 /// Bytes of a row that a thread treats.
 pub const STRIP: usize = WORDS * WORD;
 
-/// Rows that a thread loads at once, before it adds them up. From 3 on, a row's numbers can stay in their registers while
-/// the two rows below are added.
+/// Rows that a thread loads at once, before it adds them up. From 3 on, a row's numbers can stay in their registers
+/// while the two rows below are added.
 pub const BATCH: usize = 4;
 
 /// Lanes of a warp.
 const LANES: usize = WARP_SIZE as usize;
 
-/// Strips of a block where rows are not aligned: one less for each warp, whose last lane only has what the one before it
-/// stores.
+/// Strips of a block where rows are not aligned: one less for each warp, whose last lane only has what the one before
+/// it stores.
 pub const SHIFTED_STRIPS: usize = THREADS - THREADS / LANES;
 
 /// The even bytes of a word, as two numbers of 16 bits.
@@ -56,8 +56,8 @@ const EVEN: u32 = 0x00ff_00ff;
 /// `out` hold its rows one after another. A thread treats `rows` rows of [`STRIP`] bytes; block `(i, j)` of [`THREADS`]
 /// threads has rows `rows j` and after.
 ///
-/// With `ALIGN` = [`STRIP`], the rows have a multiple of so many bytes, and both arrays are aligned to it; nothing is done
-/// otherwise. The block has strips [`THREADS`]` i` and after. With `ALIGN` = 1, they need not, and it has strips
+/// With `ALIGN` = [`STRIP`], the rows have a multiple of so many bytes, and both arrays are aligned to it; nothing is
+/// done otherwise. The block has strips [`THREADS`]` i` and after. With `ALIGN` = 1, they need not, and it has strips
 /// [`SHIFTED_STRIPS`]` i` and after. Fastest for `rows` a multiple of [`BATCH`].
 #[kernel(C = [1, 3, 4], ALIGN = [1, 16], max_threads = THREADS, min_blocks = blocks(C, ALIGN))]
 pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
@@ -99,8 +99,8 @@ pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
     }
 }
 
-/// The words of a strip in a row, and those beside them, the first byte of each as the lowest; 0 for bytes that are not the
-/// row's.
+/// The words of a strip in a row, and those beside them, the first byte of each as the lowest; 0 for bytes that are not
+/// the row's.
 type Row = [u32; WORDS + 2];
 
 /// Numbers of 16 bits for the bytes of a word: for bytes 0 and 2, and for 1 and 3.
@@ -179,8 +179,8 @@ impl<const C: usize> Strip<'_, C> {
         self.store::<ALIGNED>(y, Self::with_alpha(blurred, rows[1]));
     }
 
-    /// Whether all words of memory around a strip in row `y` are the picture's: it has rows above and below, with room for
-    /// the words.
+    /// Whether all words of memory around a strip in row `y` are the picture's: it has rows above and below, with room
+    /// for the words.
     #[inline(always)]
     fn is_between(&self, y: usize) -> bool {
         y > 0 && y + 1 < self.height && self.pitch >= 2 * STRIP
@@ -301,8 +301,8 @@ impl<const C: usize> Strip<'_, C> {
         }
     }
 
-    /// Sets the aligned strip of memory that begins in this one's row `y`, and what is before the row's first. All lanes of
-    /// a warp call it together, for strips side by side.
+    /// Sets the aligned strip of memory that begins in this one's row `y`, and what is before the row's first. All
+    /// lanes of a warp call it together, for strips side by side.
     #[inline(always)]
     fn store_shifted(&self, y: usize, blurred: [u32; WORDS]) {
         let shift = (self.out.as_ptr().addr() + y * self.pitch).wrapping_neg() % STRIP;
@@ -394,9 +394,9 @@ fn beside<const C: usize>([before, word, after]: [Halves; 3]) -> (Halves, Halves
 
 /// The sums of nine bytes around those of a word as means.
 ///
-/// A ninth is 28 / 256 and 7 / 16 / 256, a bit less, of which a sum's last four bits take no part in the second: for two
-/// sums at a time there is just the room, and byte 1 of each product is the mean. What is added makes up for the half that
-/// rounds and for what the product lacks; it is right for every sum up to 9 · 255.
+/// A ninth is 28 / 256 and 7 / 16 / 256, a bit less, of which a sum's last four bits take no part in the second: for
+/// two sums at a time there is just the room, and byte 1 of each product is the mean. What is added makes up for the
+/// half that rounds and for what the product lacks; it is right for every sum up to 9 · 255.
 #[inline(always)]
 fn means_of_9(sums: Halves) -> u32 {
     let [even, odd] = sums.map(|sums| sums * 28 + ((sums >> 4 & 0x0fff_0fff) * 7 + 139 * 0x0001_0001));

@@ -2,17 +2,17 @@
 //! The box blur of any radius: the mean of a square window, in a time that does not depend on the radius.
 //!
 //! The mean over a window of `w = 2 radius + 1` rows and columns is a sum of sums: `box_rows` sums along each row,
-//! `box_columns` sums these sums along each column, and divides. Both keep a running sum (M. J. McDonnell, "Box-filtering
-//! techniques", 1981): from one window to the next a number enters and one leaves. A row or column is cut into strips at
-//! least as long as the window, each of which begins with a sum of its own, so a number is read at most three times in
-//! each pass, whatever the radius; and what rounding a float sum carries along ends with its strip.
+//! `box_columns` sums these sums along each column, and divides. Both keep a running sum (M. J. McDonnell,
+//! "Box-filtering techniques", 1981): from one window to the next a number enters and one leaves. A row or column is
+//! cut into strips at least as long as the window, each of which begins with a sum of its own, so a number is read at
+//! most three times in each pass, whatever the radius; and what rounding a float sum carries along ends with its strip.
 //!
-//! Along a row, a warp treats 32 numbers at a time: each lane takes the difference of what enters and what leaves, and a
-//! scan of these over the lanes of one channel, added to the last window's sum, gives 32 windows' sums. Along a column,
-//! each thread has its own.
+//! Along a row, a warp treats 32 numbers at a time: each lane takes the difference of what enters and what leaves, and
+//! a scan of these over the lanes of one channel, added to the last window's sum, gives 32 windows' sums. Along a
+//! column, each thread has its own.
 //!
-//! Work `n`, span of a strip; for `n` pixels of `C` channels, of `p` bytes each and row sums of `s` bytes, `2 C n (p + s)`
-//! bytes are moved where the cache holds what leaves, and at most `C n (4 p + 4 s)`.
+//! Work `n`, span of a strip; for `n` pixels of `C` channels, of `p` bytes each and row sums of `s` bytes, `2 C n (p +
+//! s)` bytes are moved where the cache holds what leaves, and at most `C n (4 p + 4 s)`.
 
 use cuda_std::prelude::*;
 
@@ -45,11 +45,11 @@ const fn at_least(least: usize, radius: usize) -> usize {
     if 2 * radius + 1 > least { 2 * radius + 1 } else { least }
 }
 
-/// `sums` is, for each channel of each pixel, the sum of those from `radius` to the left to `radius` to the right, where
-/// beyond the row's ends lies `border` (a number of [`super::border`]), or `constant` if that has no pixel. A fourth
-/// channel is kept instead. `pixels` and `sums` hold rows of `width` pixels one after another; `radius ≤ width`, or the
-/// border's pixels are not those that it names. Each warp treats one strip of [`row_strip`] pixels of a row, and then the
-/// one as many strips on as there are warps; a block has [`THREADS`] threads.
+/// `sums` is, for each channel of each pixel, the sum of those from `radius` to the left to `radius` to the right,
+/// where beyond the row's ends lies `border` (a number of [`super::border`]), or `constant` if that has no pixel. A
+/// fourth channel is kept instead. `pixels` and `sums` hold rows of `width` pixels one after another; `radius ≤ width`,
+/// or the border's pixels are not those that it names. Each warp treats one strip of [`row_strip`] pixels of a row, and
+/// then the one as many strips on as there are warps; a block has [`THREADS`] threads.
 #[kernel(P = [Bytes, Words, WideWords, Floats], C = [1, 3, 4], max_threads = THREADS, min_blocks = MIN_BLOCKS)]
 pub fn box_rows<P: Sums, const C: usize>(
     pixels: &[<P as Sums>::Pixel],
@@ -149,11 +149,11 @@ unsafe fn sum_strip<P: Sums, const C: usize>(
     }
 }
 
-/// `out` is, for each channel of each pixel, the mean of the window of which `sums` has the sums of the rows: those from
-/// `radius` above to `radius` below, where above and below the picture lies `border`, or rows of `constant` if that has
-/// no row. A fourth channel is what was kept. `sums` and `out` hold rows of `width` pixels of `channels` channels one
-/// after another; `radius ≤` the number of rows, or the border's rows are not those that it names. Each block treats
-/// [`THREADS`] columns of a strip of [`column_strip`] rows, and then those as many on as there are blocks.
+/// `out` is, for each channel of each pixel, the mean of the window of which `sums` has the sums of the rows: those
+/// from `radius` above to `radius` below, where above and below the picture lies `border`, or rows of `constant` if
+/// that has no row. A fourth channel is what was kept. `sums` and `out` hold rows of `width` pixels of `channels`
+/// channels one after another; `radius ≤` the number of rows, or the border's rows are not those that it names. Each
+/// block treats [`THREADS`] columns of a strip of [`column_strip`] rows, and then those as many on as there are blocks.
 #[kernel(P = [Bytes, Words, WideWords, Floats], max_threads = THREADS, min_blocks = MIN_BLOCKS)]
 pub fn box_columns<P: Sums>(
     sums: &[<P as Sums>::RowSum],

@@ -2,14 +2,14 @@
 //! The Gaussian blur: a weighted mean, first along the rows (`gaussian_rows`), then along the columns
 //! (`gaussian_columns`), with the numbers between the passes in `f32`.
 //!
-//! Both passes compute `fma(w[t−1], x[i+r], … fma(w[1], x[i−r+1], fma(w[0], x[i−r], +0)) …)` for `t = 2 r + 1` weights, in
-//! this order, so every device gives the same bits. Each thread computes several neighbours, of which each number that
-//! is read serves all: the numbers slide through its registers. Along a row the block brings the numbers to shared memory,
-//! already widened and with those beyond the row's ends, as many weights at a time as there is room for; along a column
-//! they come from the cache.
+//! Both passes compute `fma(w[t−1], x[i+r], … fma(w[1], x[i−r+1], fma(w[0], x[i−r], +0)) …)` for `t = 2 r + 1` weights,
+//! in this order, so every device gives the same bits. Each thread computes several neighbours, of which each number
+//! that is read serves all: the numbers slide through its registers. Along a row the block brings the numbers to shared
+//! memory, already widened and with those beyond the row's ends, as many weights at a time as there is room for; along
+//! a column they come from the cache.
 //!
-//! Work `t n` fused multiply-adds for each pass; for `n` pixels of `C` channels of `p` bytes, at least `C n (2 p + 8)` bytes
-//! are moved.
+//! Work `t n` fused multiply-adds for each pass; for `n` pixels of `C` channels of `p` bytes, at least `C n (2 p + 8)`
+//! bytes are moved.
 
 use cuda_std::prelude::*;
 
@@ -53,7 +53,8 @@ fn convolve<const M: usize>(
     weight: impl Fn(usize) -> f32,
     value: impl Fn(usize) -> f32,
 ) -> [f32; M] {
-    // Value `k + m` is at `(k + m) % M`: the registers turn, and nothing is moved, where M weights are applied in a row.
+    // Value `k + m` is at `(k + m) % M`: the registers turn, and nothing is moved, where M weights are applied in a
+    // row.
     let mut values: [f32; M] = core::array::from_fn(|m| if m + 1 < M { value(m) } else { 0.0 });
     let mut k = 0;
     while k + M <= taps {
@@ -106,12 +107,13 @@ fn load(weights: &[f32], k: usize) -> f32 {
     }
 }
 
-/// `out` is, for each channel of each pixel, the weighted sum of those around it in its row, of which the middle one has
-/// the middle one of the `weights`, of which there is an odd number. Beyond the row's ends lies `border` (a number of
-/// [`super::border`]), or `constant` if that has no pixel; for [`MISSING`] that is 0, and the sum is divided by that of
-/// the weights of existing pixels. A fourth channel is kept. `pixels` and `out` hold rows of `width` pixels one after
-/// another; the row is at least as long as half of the weights, or the border's pixels are not those that it names. Each
-/// block, of [`ROW_THREADS`] threads, treats [`row_tile`] pixels of a row, and then those as many on as there are blocks.
+/// `out` is, for each channel of each pixel, the weighted sum of those around it in its row, of which the middle one
+/// has the middle one of the `weights`, of which there is an odd number. Beyond the row's ends lies `border` (a number
+/// of [`super::border`]), or `constant` if that has no pixel; for [`MISSING`] that is 0, and the sum is divided by that
+/// of the weights of existing pixels. A fourth channel is kept. `pixels` and `out` hold rows of `width` pixels one
+/// after another; the row is at least as long as half of the weights, or the border's pixels are not those that it
+/// names. Each block, of [`ROW_THREADS`] threads, treats [`row_tile`] pixels of a row, and then those as many on as
+/// there are blocks.
 #[kernel(T = [u8, u16, f32], C = [1, 3, 4], max_threads = ROW_THREADS)]
 pub fn gaussian_rows<T: Pixel, const C: usize>(
     pixels: &[T],
@@ -195,11 +197,11 @@ fn row_sums<T: Pixel, const C: usize>(
     sums
 }
 
-/// `out` is, for each channel of each pixel, the weighted sum, rounded as [`Pixel::from_f32`], of those of `rows` in its
-/// column, where above and below the picture lies `border`, or `constant` if that has no row; weights and border as for
-/// `gaussian_rows`. A fourth channel is kept. `rows` and `out` hold rows of `width` pixels of `channels` channels one
-/// after another. Each block treats [`COLUMN_THREADS`] columns of [`COLUMN_OUTPUTS`] rows, and then those as many on as
-/// there are blocks.
+/// `out` is, for each channel of each pixel, the weighted sum, rounded as [`Pixel::from_f32`], of those of `rows` in
+/// its column, where above and below the picture lies `border`, or `constant` if that has no row; weights and border as
+/// for `gaussian_rows`. A fourth channel is kept. `rows` and `out` hold rows of `width` pixels of `channels` channels
+/// one after another. Each block treats [`COLUMN_THREADS`] columns of [`COLUMN_OUTPUTS`] rows, and then those as many
+/// on as there are blocks.
 #[kernel(T = [u8, u16, f32], max_threads = COLUMN_THREADS, min_blocks = MIN_COLUMN_BLOCKS)]
 pub fn gaussian_columns<T: Pixel>(
     rows: &[f32],

@@ -2,8 +2,8 @@
 //! What a box blur sums in, for each type of pixel.
 //!
 //! Integers are summed exactly, and divided once. Floats are summed in `f64`; since what has entered a running sum also
-//! leaves it, and ∞ − ∞ is no number, infinities and NaNs are counted beside the sum of the finite numbers, so that they
-//! are where they belong and nowhere else.
+//! leaves it, and ∞ − ∞ is no number, infinities and NaNs are counted beside the sum of the finite numbers, so that
+//! they are where they belong and nowhere else.
 
 use cuda_std::param::ByValue;
 use cuda_std::prelude::*;

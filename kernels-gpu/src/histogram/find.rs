@@ -50,8 +50,8 @@ pub struct Plan {
 cuda_std::kernel_param!(Plan);
 
 impl Plan {
-    /// The words of shared memory for the copies of the private counters. Where each lane has a copy, there is one counter
-    /// more, which takes the elements that are not counted.
+    /// The words of shared memory for the copies of the private counters. Where each lane has a copy, there is one
+    /// counter more, which takes the elements that are not counted.
     pub const fn private_len(&self) -> usize {
         let spare = if self.copies == 32 { 1 } else { 0 };
         (self.counters as usize + spare) * self.copies as usize
@@ -103,9 +103,9 @@ pub trait Find<T>: 'static {
 
 /// Bins of equal width, by NumPy's rule: `edge(k) <= x < edge(k + 1)`, the last one closed.
 ///
-/// An element's position, a product that is rounded, is as good as always far enough from the next edge to settle its bin;
-/// [`Plan::below`] and [`Plan::above`] say how far is enough. If it is not, the element is compared with the edges, which
-/// are computed anew.
+/// An element's position, a product that is rounded, is as good as always far enough from the next edge to settle its
+/// bin; [`Plan::below`] and [`Plan::above`] say how far is enough. If it is not, the element is compared with the
+/// edges, which are computed anew.
 #[derive(Clone, Copy, Debug)]
 pub struct Uniform;
 
@@ -113,8 +113,8 @@ pub struct Uniform;
 #[derive(Clone, Copy, Debug)]
 pub struct Channels;
 
-/// Bins between given edges: a binary search in a list of the smallest element of each bin but the first, as far as they
-/// are not greater than `plan.last`.
+/// Bins between given edges: a binary search in a list of the smallest element of each bin but the first, as far as
+/// they are not greater than `plan.last`.
 #[derive(Clone, Copy, Debug)]
 pub struct Search;
 
@@ -161,8 +161,8 @@ fn marked(bin: u32, inside: bool, sure: bool) -> u32 {
     bin | (u32::from(!inside) * OUTSIDE) | (u32::from(inside & !sure) * UNSURE)
 }
 
-/// Compares with the edges: two that are next to the guess as a rule, and where the guess is worse than that, those of a
-/// bisection.
+/// Compares with the edges: two that are next to the guess as a rule, and where the guess is worse than that, those of
+/// a bisection.
 #[inline(always)]
 fn exact_uniform<T: Sample>(plan: &Plan, value: T) -> Option<u32> {
     if !is_inside(plan, value) {

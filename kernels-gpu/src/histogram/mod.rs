@@ -2,12 +2,12 @@
 //! Histograms: how many elements lie in each bin.
 //!
 //! Privatisation, as in V. Podlozhnyuk, "Histogram calculation in CUDA" (2007), and CUB's `DeviceHistogram`: each block
-//! counts in its own shared memory, and adds what it has to the global counts at the end. Every element is read once, in
-//! 16-byte loads of which a thread has several in flight; work `n`, bytes moved `n` elements and the counts. Three ways to
-//! count (`MODE` of [`histogram()`]), by the number of counters:
+//! counts in its own shared memory, and adds what it has to the global counts at the end. Every element is read once,
+//! in 16-byte loads of which a thread has several in flight; work `n`, bytes moved `n` elements and the counts. Three
+//! ways to count (`MODE` of [`histogram()`]), by the number of counters:
 //!
-//! * [`COLUMNS`], up to [`COLUMN_COUNTERS`] counters: 32 copies of them, one for each lane of a warp, in the memory bank
-//!   of that lane. No two lanes of a warp ever wait for one another, whatever the data.
+//! * [`COLUMNS`], up to [`COLUMN_COUNTERS`] counters: 32 copies of them, one for each lane of a warp, in the memory
+//!   bank of that lane. No two lanes of a warp ever wait for one another, whatever the data.
 //! * [`COPIES`], as long as shared memory has room: as many copies as fit into [`COPIES_LEN`] words, at least one. A
 //!   thread adds a run of equal neighbours at once.
 //! * [`CACHE`], beyond: counts go to global memory, by way of a small hash table in shared memory that keeps the counts
@@ -47,7 +47,8 @@ const PRIVATE_ELEMENTS: usize = 1 << 30;
 /// Tiles that a block treats before it empties the hash table, so that it follows the data.
 const CACHE_TILES: usize = 64;
 
-/// Vectors of 16 bytes that a thread has in flight: 64 bytes, or as many as have registers for the bins of their elements.
+/// Vectors of 16 bytes that a thread has in flight: 64 bytes, or as many as have registers for the bins of their
+/// elements.
 const fn unroll<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
     if size_of::<T>() >= 4 || Share::<T, F, MODE>::BY_BYTE {
         4
@@ -63,12 +64,12 @@ pub const fn tile_len<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
 
 /// Counts the elements in each bin: `out` becomes `channels × bins` counts, in C order.
 ///
-/// `F` says which bin an element is in: [`Uniform`], [`Channels`], or [`Search`] in the `edges` (the smallest elements of
-/// all bins but the first; the others do not look at them). `MODE` is [`COLUMNS`], [`COPIES`] (both want
-/// [`Plan::private_len`] words of dynamic shared memory; with fewer, nothing is counted) or [`CACHE`], which adds to the
-/// counts in `out`. What does not fit into `out` is dropped. The launch has one dimension, with [`THREADS`] threads in a
-/// block, and unless the mode is `CACHE`, it has two `counters` that are 0, and are 0 again when it has ended; with other
-/// contents, the kernel waits for ever.
+/// `F` says which bin an element is in: [`Uniform`], [`Channels`], or [`Search`] in the `edges` (the smallest elements
+/// of all bins but the first; the others do not look at them). `MODE` is [`COLUMNS`], [`COPIES`] (both want
+/// [`Plan::private_len`] words of dynamic shared memory; with fewer, nothing is counted) or [`CACHE`], which adds to
+/// the counts in `out`. What does not fit into `out` is dropped. The launch has one dimension, with [`THREADS`] threads
+/// in a block, and unless the mode is `CACHE`, it has two `counters` that are 0, and are 0 again when it has ended;
+/// with other contents, the kernel waits for ever.
 #[kernel(
     T = [f32, f64, i32, u8, u16, u32],
     F = [Uniform, Channels, Search],
@@ -86,8 +87,8 @@ pub fn histogram<T: Sample, F: Find<T>, const MODE: usize>(
     count::<T, F, MODE>(x, &plan, edges, counters, out);
 }
 
-/// [`histogram()`] with a bin for each integer from `plan.first` to `plan.last`, neither of them negative: bin `i` is that of
-/// value `i`.
+/// [`histogram()`] with a bin for each integer from `plan.first` to `plan.last`, neither of them negative: bin `i` is
+/// that of value `i`.
 #[kernel(
     T = [i32, u8, u16, u32],
     MODE = [0, 1, 2],
@@ -107,8 +108,8 @@ const fn extent_unroll<T>() -> usize {
     if size_of::<T>() < 4 { 2 } else { 4 }
 }
 
-/// The extent of the elements: `out[0]` becomes the largest of its value and of `!x.order()`, `out[1]` the largest of its
-/// value and of `x.order()`, for all elements. NaN orders beyond all numbers. Blocks have [`THREADS`] threads.
+/// The extent of the elements: `out[0]` becomes the largest of its value and of `!x.order()`, `out[1]` the largest of
+/// its value and of `x.order()`, for all elements. NaN orders beyond all numbers. Blocks have [`THREADS`] threads.
 #[kernel(T = [f32, f64, i32, u8, u16, u32], max_threads = THREADS, min_blocks = BLOCKS)]
 pub fn extent<T: Sample>(x: &[T], out: SliceMut<'_, u64>) {
     let (least, greatest) = match const { tile::vec_len(size_of::<T>()) } {
@@ -210,8 +211,8 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         } else {
             PRIVATE_ELEMENTS / tile
         };
-        // The bins of the 32 bytes that a thread has in flight would not stay in registers. This leaves bytes in `CACHE`,
-        // which are pictures of more than 64 channels, to go one by one.
+        // The bins of the 32 bytes that a thread has in flight would not stay in registers. This leaves bytes in
+        // `CACHE`, which are pictures of more than 64 channels, to go one by one.
         let wide = thread::block_dim_x() as usize == THREADS
             && self.x.is_vec_aligned::<N>()
             && (T::VALUES == 0 || Self::BY_VALUE);
@@ -315,8 +316,8 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         run.finish(&self.counters);
     }
 
-    /// Counts what was found for vectors whose first elements are of these channels, as far as it says a bin; the last run is
-    /// left to the caller.
+    /// Counts what was found for vectors whose first elements are of these channels, as far as it says a bin; the last
+    /// run is left to the caller.
     #[inline(always)]
     fn add<const N: usize, const U: usize>(&self, found: [[u32; N]; U], mut channels: [u32; U]) -> Run<MODE> {
         let mut run = Run::new();

@@ -19,11 +19,12 @@ pub trait Sample: Num {
     /// Whether the element is from `first` to `last`, of which `last` is not smaller; not for NaN.
     fn is_between(self, first: Self, last: Self) -> bool;
 
-    /// About the distance to `first`, in bins, for elements that are not smaller: never decreasing from one element to the
-    /// next larger one, and the same on every machine.
+    /// About the distance to `first`, in bins, for elements that are not smaller: never decreasing from one element to
+    /// the next larger one, and the same on every machine.
     fn position(self, first: Self, plan: &Plan) -> f32;
 
-    /// The bin of an element that is counted, where [`Plan::settled`] says so; else, and for other elements, any number.
+    /// The bin of an element that is counted, where [`Plan::settled`] says so; else, and for other elements, any
+    /// number.
     fn settled_bin(self, first: Self, plan: &Plan) -> u32;
 
     /// A number that is ordered as the elements are; −0 is below 0, and NaN is beyond all other floats.

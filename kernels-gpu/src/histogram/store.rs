@@ -27,7 +27,8 @@ const CACHE_BITS: u32 = 11;
 /// The entries of the hash table: 16 KiB.
 const CACHE_LEN: usize = 1 << CACHE_BITS;
 
-/// What an entry of the hash table says that is for no counter. Counter number 2^32 − 1, which might exist, is not cached.
+/// What an entry of the hash table says that is for no counter. Counter number 2^32 − 1, which might exist, is not
+/// cached.
 const FREE: u32 = u32::MAX;
 
 /// The counters of a block, and behind them the global ones.
@@ -115,8 +116,9 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
         unsafe { self.private.atomic_unchecked((slot * 32 + self.lane) as usize) }.fetch_add(1);
     }
 
-    /// Adds 1 to the counter of byte `k` of a word, in [`COLUMNS`] with a counter for each of 256 values. `dp4a` takes the
-    /// byte out of the word, multiplies it by the 128 bytes of 32 columns, and adds the address, all in one instruction.
+    /// Adds 1 to the counter of byte `k` of a word, in [`COLUMNS`] with a counter for each of 256 values. `dp4a` takes
+    /// the byte out of the word, multiplies it by the 128 bytes of 32 columns, and adds the address, all in one
+    /// instruction.
     #[inline(always)]
     pub(super) fn add_byte(&self, word: u32, k: u32) {
         let column = self.private.address() + self.lane * 4;
@@ -197,14 +199,15 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
         }
     }
 
-    /// The sum of the first or second 16 columns of a counter. Neighbours start at different columns, so that they are in
-    /// different banks.
+    /// The sum of the first or second 16 columns of a counter. Neighbours start at different columns, so that they are
+    /// in different banks.
     #[inline(always)]
     fn half_row(&self, slot: u32, half: u32) -> u32 {
         let mut sum = 0;
         for k in 0..4 {
             let column = 16 * half + 4 * ((k + slot) % 4);
-            // SAFETY: columns of one of the private counters, for which there is room, as `fit` has said; a multiple of 4.
+            // SAFETY: columns of one of the private counters, for which there is room, as `fit` has said; a multiple of
+            // 4.
             let four = unsafe { self.private.get_vec_unchecked::<4>((slot * 32 + column) as usize) };
             sum += four[0] + four[1] + four[2] + four[3];
         }
@@ -225,8 +228,8 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
         }
     }
 
-    /// The sum of the copies of a counter. Neighbouring threads start at different copies, so that they are in different
-    /// banks.
+    /// The sum of the copies of a counter. Neighbouring threads start at different copies, so that they are in
+    /// different banks.
     #[inline(always)]
     fn count(&self, slot: u32) -> u32 {
         let mut sum = 0;

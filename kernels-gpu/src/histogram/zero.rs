@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The global counts, which become 0 in the launch that counts: a launch before it, for so few numbers, takes as long as a
-//! block takes to start.
+//! The global counts, which become 0 in the launch that counts: a launch before it, for so few numbers, takes as long
+//! as a block takes to start.
 
 use cuda_std::prelude::*;
 
@@ -12,11 +12,11 @@ pub const COUNTERS: usize = 2;
 /// How long a block waits before it asks again, in nanoseconds: less than the answer takes.
 const PAUSE: u32 = 64;
 
-/// What the blocks of a launch tell one another about the global counts, in two counters that are 0 at its start and at its
-/// end. Nothing for [`CACHE`], which has too many counts for one block.
+/// What the blocks of a launch tell one another about the global counts, in two counters that are 0 at its start and at
+/// its end. Nothing for [`CACHE`], which has too many counts for one block.
 ///
-/// The first is the number of blocks that have started: the block that started first makes the counts 0. The second becomes
-/// 1 when that is done, and grows by 1 for each block that is done; the last of these makes both 0.
+/// The first is the number of blocks that have started: the block that started first makes the counts 0. The second
+/// becomes 1 when that is done, and grows by 1 for each block that is done; the last of these makes both 0.
 #[derive(Clone, Copy)]
 pub(super) struct Zeroing<'a, const MODE: usize> {
     counters: SliceMut<'a, u32>,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times vector: `y ← α A x + β y`, where `A` is m × k.
 //!
-//! Every element of `A` is read once, which is all that the time depends on. Where the rows are contiguous, a warp sums a
-//! row, 16 bytes a lane and access, and folds its lanes by shuffles ([`gemv_rows()`]). Where the columns are, a lane has a
-//! row, neighbouring lanes neighbouring rows, and the eight warps of a block share the columns between them
+//! Every element of `A` is read once, which is all that the time depends on. Where the rows are contiguous, a warp sums
+//! a row, 16 bytes a lane and access, and folds its lanes by shuffles ([`gemv_rows()`]). Where the columns are, a lane
+//! has a row, neighbouring lanes neighbouring rows, and the eight warps of a block share the columns between them
 //! ([`gemv_columns()`]). A matrix of few rows has too few of these: its rows are cut into chunks, whose sums
 //! [`gemv_combine()`] adds up.
 //!
 //! Work `2 m k`, span `k / (32 c)` and the folds, where a lane has `c` chains; bytes: `A` once. The order of summation
-//! depends only on shape and strides, so floats give the same bits on every run and every device. Error of an element of
-//! `A x`: at most `k u Σ|a||x|` to first order, as for any order of summation (N. Higham, "Accuracy and Stability of
+//! depends only on shape and strides, so floats give the same bits on every run and every device. Error of an element
+//! of `A x`: at most `k u Σ|a||x|` to first order, as for any order of summation (N. Higham, "Accuracy and Stability of
 //! Numerical Algorithms", 3.1).
 
 use cuda_std::prelude::*;
@@ -139,8 +139,8 @@ fn warp_number() -> usize {
 ///
 /// # Safety
 ///
-/// Element `first + i · strides[0]` is in `a` and `i · strides[1]` in `x` for each `i` of the range; if `V` is not 1, both
-/// strides are 1, both arrays are aligned to vectors of `V`, and `first` and `start` are multiples of it.
+/// Element `first + i · strides[0]` is in `a` and `i · strides[1]` in `x` for each `i` of the range; if `V` is not 1,
+/// both strides are 1, both arrays are aligned to vectors of `V`, and `first` and `start` are multiples of it.
 #[inline(always)]
 unsafe fn share<T: MulAdd, const V: usize>(
     a: &[T],
@@ -232,8 +232,8 @@ pub fn gemv_columns<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: Shap
 
 /// Adds up the sums of the chunks: `y[r] ← alpha · (partials[r · chunks] + … ) + beta · y[r]`, by a warp.
 ///
-/// Blocks have [`THREADS`] threads and [`ROWS`] rows each. `partials` has `chunks` elements for each of `y`'s; rows that it
-/// does not have are not written.
+/// Blocks have [`THREADS`] threads and [`ROWS`] rows each. `partials` has `chunks` elements for each of `y`'s; rows
+/// that it does not have are not written.
 #[kernel(T = [f32, f64, i32], max_threads = THREADS, min_blocks = BLOCKS)]
 pub fn gemv_combine<T: MulAdd>(partials: &[T], y: SliceMut<'_, T>, chunks: usize, alpha: T, beta: T) {
     let row = warp_number();

@@ -55,9 +55,9 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
         let column = strip * width as usize + at.tx;
         // SAFETY: the caller's promise.
         let mut value = unsafe { self.share::<Op, U>(at) };
-        // The tree above the threads, in levels: a level turns the values of a column that are `left` into as many as there
-        // are groups, in place. The first has a chunk for each group, and a block for each chunk; the others are all done
-        // by the last block of these columns.
+        // The tree above the threads, in levels: a level turns the values of a column that are `left` into as many as
+        // there are groups, in place. The first has a chunk for each group, and a block for each chunk; the others are
+        // all done by the last block of these columns.
         let (mut left, mut groups, mut group, mut is_last) = (0, chunks as usize, part, false);
         loop {
             value = self.fold_threads::<Op>(at, value);

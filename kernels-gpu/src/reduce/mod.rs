@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reduction: elements combined into one by an associative and commutative operator; of a whole array, or along axes.
 //!
-//! Every element is read once, and nothing else but one value for each block. For `n` elements the work is `O(n)` and the span `O(log n)`: the tree of M. Harris,
-//! "Optimizing parallel reduction in CUDA" (2007), with shuffles below the warp and, above the block, the last block to
-//! finish combining the values of all (the CUDA sample "threadFenceReduction"), so that one launch is enough.
+//! Every element is read once, and nothing else but one value for each block. For `n` elements the work is `O(n)` and
+//! the span `O(log n)`: the tree of M. Harris, "Optimizing parallel reduction in CUDA" (2007), with shuffles below the
+//! warp and, above the block, the last block to finish combining the values of all (the CUDA sample
+//! "threadFenceReduction"), so that one launch is enough.
 //!
 //! The array is seen as (outer, length, inner), and is combined along its middle axis. Where `inner` is 1, the elements
-//! of a result lie side by side: [`reduce()`] combines such *rows*, a whole array being one. Short ones take a warp or a
-//! part of one; of long ones, a block takes chunks of tiles, in each of which a thread has eight vectors of 16 bytes in
-//! flight, combined in four independent chains. Otherwise [`reduce_columns()`] has neighbouring threads read neighbouring
-//! columns, several threads for each column. Long rows and columns are cut into chunks for as many blocks as keep a
-//! device busy ([`RowPlan`], [`ColumnPlan`]).
+//! of a result lie side by side: [`reduce()`] combines such *rows*, a whole array being one. Short ones take a warp or
+//! a part of one; of long ones, a block takes chunks of tiles, in each of which a thread has eight vectors of 16 bytes
+//! in flight, combined in four independent chains. Otherwise [`reduce_columns()`] has neighbouring threads read
+//! neighbouring columns, several threads for each column. Long rows and columns are cut into chunks for as many blocks
+//! as keep a device busy ([`RowPlan`], [`ColumnPlan`]).
 //!
 //! What is combined with what depends on the shape and the size of an element alone, so floats give the same bits on
 //! every run and every device; [`RowPlan::depth`] and [`ColumnPlan::depth`] say how deep the tree is, for error bounds.

@@ -205,7 +205,8 @@ macro_rules! variances {
 
 variances! {
     /// The variance, in one pass: the sum of the squared deviations from the mean, in `f64`, divided by the count that
-    /// [`finish`](ReduceOp::finish) is given, which is the number of elements less the degrees of freedom that are gone.
+    /// [`finish`](ReduceOp::finish) is given, which is the number of elements less the degrees of freedom that are
+    /// gone.
     Variance = |variance| variance;
     /// The standard deviation: the square root of the [`Variance`].
     Std = |variance| Float::sqrt(variance);
@@ -219,7 +220,8 @@ pub trait Ordered: Num {
     /// Whether it is not a number.
     fn is_nan(self) -> bool;
 
-    /// A number that compares as this one does; of floats, neither the least nor the greatest. Both zeros have the same.
+    /// A number that compares as this one does; of floats, neither the least nor the greatest. Both zeros have the
+    /// same.
     fn rank(self) -> u64;
 }
 
@@ -360,8 +362,8 @@ fn first_nan<T: Ordered, const N: usize, const U: usize>(vectors: &[[T; N]; U]) 
     number
 }
 
-/// The first of the lowest rank, and its number, where ranks have 16 bits: the number stands below the rank in a word, so
-/// that one minimum keeps both.
+/// The first of the lowest rank, and its number, where ranks have 16 bits: the number stands below the rank in a word,
+/// so that one minimum keeps both.
 #[inline(always)]
 fn first_by_word<T: Ordered, const N: usize, const U: usize>(
     vectors: &[[T; N]; U],
@@ -401,7 +403,8 @@ macro_rules! positions {
                 (rank, found.number)
             }
 
-            /// The first element of vectors, of which the first starts with number `first`, and each next one `stride` further on.
+            /// The first element of vectors, of which the first starts with number `first`, and each next one `stride`
+            /// further on.
             #[inline(always)]
             fn ranked<T: Ordered<Wide: Ordered>, const N: usize, const U: usize>(
                 vectors: &[[T; N]; U],
@@ -441,7 +444,8 @@ macro_rules! positions {
 
             #[inline(always)]
             fn lift_vectors<const N: usize, const U: usize>(vectors: [[T; N]; U], first: u64, stride: u64) -> Ranked {
-                // More than 32 numbers, unpacked, do not fit into the registers at once; of bytes, not even those of two vectors.
+                // More than 32 numbers, unpacked, do not fit into the registers at once; of bytes, not even those of
+                // two vectors.
                 if N > 8 {
                     return fold_vectors::<T, Self, N, U>(vectors, first, stride);
                 }

@@ -24,8 +24,8 @@ pub(super) const CHAINS: usize = 4;
 /// Rows of at most so many elements are combined by a warp or a part of one, longer ones by blocks.
 pub const SHORT: usize = 1024;
 
-/// Chunks that rows and columns are cut into where the tiles are enough for them: several times as many as a device runs at once,
-/// so that all of it is busy to the end.
+/// Chunks that rows and columns are cut into where the tiles are enough for them: several times as many as a device
+/// runs at once, so that all of it is busy to the end.
 const PARTS: usize = 2048;
 
 /// Blocks that are enough for a device to be busy: with more, each has several tiles of a row, up to [`FEW`].
@@ -79,7 +79,8 @@ pub struct RowPlan {
 /// How the columns of an array are combined, each into one value: an array of shape (outer, length, inner) along its
 /// middle axis. A column has one index for outer and inner.
 ///
-/// A block has `width` columns side by side, and `height` threads for each. Long columns are cut into chunks, as rows are.
+/// A block has `width` columns side by side, and `height` threads for each. Long columns are cut into chunks, as rows
+/// are.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct ColumnPlan {
@@ -114,8 +115,8 @@ impl RowPlan {
         }
     }
 
-    /// The blocks of the launch: one for each chunk, but not more than `most`, unless the rows alone are more. Then a block
-    /// has several chunks, of one row.
+    /// The blocks of the launch: one for each chunk, but not more than `most`, unless the rows alone are more. Then a
+    /// block has several chunks, of one row.
     pub const fn blocks(&self, rows: usize, most: usize) -> usize {
         if self.is_short() {
             return rows.div_ceil(THREADS / self.lanes() as usize);
@@ -154,8 +155,8 @@ impl RowPlan {
     /// The most combinations that an element of type `T` goes through when values of type `A` are combined,
     /// `O(log(length))`: the depth of the tree.
     ///
-    /// Of a sum with unit roundoff `u`, the error is at most `depth · u · Σ|x|`, to first order (N. Higham, "Accuracy and
-    /// Stability of Numerical Algorithms", 4.2).
+    /// Of a sum with unit roundoff `u`, the error is at most `depth · u · Σ|x|`, to first order (N. Higham, "Accuracy
+    /// and Stability of Numerical Algorithms", 4.2).
     pub const fn depth<T, A>(&self) -> usize {
         if self.is_short() {
             let lanes = self.lanes() as usize;
@@ -169,8 +170,8 @@ impl RowPlan {
             self.length
         };
         let chains = if has_one_chain::<A>() { 1 } else { CHAINS };
-        // The values of a chain's vectors, and the vector itself, which at the end of the row is combined one by one; then
-        // the chains, the threads, and the blocks.
+        // The values of a chain's vectors, and the vector itself, which at the end of the row is combined one by one;
+        // then the chains, the threads, and the blocks.
         let share = chunk.div_ceil(tile) * (UNROLL / chains) + vector + ceil_log2(chains) + ceil_log2(THREADS);
         share + levels(self.chunks, THREADS)
     }
@@ -225,7 +226,8 @@ impl ColumnPlan {
         } else {
             self.length
         };
-        // A chain of as many as are in flight, each folded, and the rest of fewer than that; then the threads and blocks.
+        // A chain of as many as are in flight, each folded, and the rest of fewer than that; then the threads and
+        // blocks.
         let share = chunk / (in_flight * height) + ceil_log2(in_flight) + in_flight - 1 + ceil_log2(height);
         share + levels(self.chunks, height)
     }
@@ -233,8 +235,8 @@ impl ColumnPlan {
 
 /// The columns of a block and the threads of each.
 ///
-/// The more elements a column has, the more threads, while neighbouring threads still read neighbouring elements: at least
-/// [`WIDTH`] columns side by side, or, where fewer lie together, all of those.
+/// The more elements a column has, the more threads, while neighbouring threads still read neighbouring elements: at
+/// least [`WIDTH`] columns side by side, or, where fewer lie together, all of those.
 const fn block_shape(columns: usize, length: usize, inner: usize) -> (usize, usize) {
     let together = if inner < WIDTH { inner } else { WIDTH };
     let (most, wanted) = (THREADS / together, length / 8);

@@ -85,8 +85,8 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             unsafe { share::<T, Op, N>(elements, begin, end) }
         };
         // The tree above the threads, in levels: a level turns the values that are `left` into as many as there are
-        // groups, in place. The first, in which nothing is left yet, has a chunk for each group, of which a block has every
-        // `blocks`-th; the others are all done by the last block of the row.
+        // groups, in place. The first, in which nothing is left yet, has a chunk for each group, of which a block has
+        // every `blocks`-th; the others are all done by the last block of the row.
         let first = row as u32 * chunks;
         let (mut left, mut groups, mut group) = (0, chunks, part);
         let mut value = chunk(part);
@@ -174,8 +174,9 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     }
 }
 
-/// This thread's share of elements `begin .. end` of a row, combined. Of each tile a thread has [`UNROLL`] vectors of `N`
-/// elements, the same ones whether they can be read by vectors or not, so that alignment does not change the result.
+/// This thread's share of elements `begin .. end` of a row, combined. Of each tile a thread has [`UNROLL`] vectors of
+/// `N` elements, the same ones whether they can be read by vectors or not, so that alignment does not change the
+/// result.
 ///
 /// # Safety
 ///

@@ -2,11 +2,12 @@
 //! Scans along an axis of an array in C order, seen as `(outer, n, inner)`: `n` elements are combined, `inner` apart.
 //!
 //! * `inner = 1`: rows. [`scan_rows`](fn@scan_rows) gives each a warp, which goes along it tile by tile and carries the
-//!   total. A row longer than a block's tile is scanned by [`lookback::scan`](fn@super::lookback::scan), many blocks a row.
-//! * `inner > 1`: columns. [`scan_columns`](fn@scan_columns) gives each a thread; neighbouring threads have neighbouring
-//!   columns, so that the warp's accesses are contiguous. Where the columns are too few to fill the device, they are cut
-//!   into parts, a thread for each, which find what stands before them by looking back, as the tiles of
-//!   [`lookback`](super::lookback) do: then every element is read twice.
+//!   total. A row longer than a block's tile is scanned by [`lookback::scan`](fn@super::lookback::scan), many blocks a
+//!   row.
+//! * `inner > 1`: columns. [`scan_columns`](fn@scan_columns) gives each a thread; neighbouring threads have
+//!   neighbouring columns, so that the warp's accesses are contiguous. Where the columns are too few to fill the
+//!   device, they are cut into parts, a thread for each, which find what stands before them by looking back, as the
+//!   tiles of [`lookback`](super::lookback) do: then every element is read twice.
 
 use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
@@ -75,13 +76,13 @@ fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     }
 }
 
-/// Scans the `columns` columns of `x`, seen as `(outer, n, inner)` with `columns = outer · inner`, into `out`, exclusively
-/// unless `exclusive` is 0.
+/// Scans the `columns` columns of `x`, seen as `(outer, n, inner)` with `columns = outer · inner`, into `out`,
+/// exclusively unless `exclusive` is 0.
 ///
-/// The columns are cut into `parts` parts of `part` elements, the last perhaps of fewer, and the launch has a thread for
-/// each part of each column. With more than one part, `state` has [`state_len`](super::lookback::state_len) words for
-/// `columns · parts` tiles, which are as [`scan`](super::lookback::scan()) wants them, or as this kernel has left them;
-/// with other contents, or fewer words, the results are unspecified, or the kernel waits for ever.
+/// The columns are cut into `parts` parts of `part` elements, the last perhaps of fewer, and the launch has a thread
+/// for each part of each column. With more than one part, `state` has [`state_len`](super::lookback::state_len) words
+/// for `columns · parts` tiles, which are as [`scan`](super::lookback::scan()) wants them, or as this kernel has left
+/// them; with other contents, or fewer words, the results are unspecified, or the kernel waits for ever.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Sum, Product, Min, Max],
@@ -179,7 +180,8 @@ impl Part {
         acc
     }
 
-    /// The same for elements `i .. i + N` of the part, which it has, the first of them at `at`: loads them all, then combines and writes.
+    /// The same for elements `i .. i + N` of the part, which it has, the first of them at `at`: loads them all, then
+    /// combines and writes.
     #[inline(always)]
     fn batch<T: Pod, Op: ReduceOp<T>, const WRITE: bool, const N: usize>(
         self,

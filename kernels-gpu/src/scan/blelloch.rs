@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The work-efficient scan by a balanced tree: G. Blelloch, "Prefix sums and their applications" (1990).
 //!
-//! The *up-sweep* combines pairs, then pairs of pairs, up to the root; the *down-sweep* puts what stands before the whole
-//! at the root, and hands it down: a node passes what it got to its left child, and that combined with the left child's
-//! total to its right child. `2 (m − 1)` combinations for `m` leaves, in `2 log2 m` steps. Neither step changes the order
-//! of the elements.
+//! The *up-sweep* combines pairs, then pairs of pairs, up to the root; the *down-sweep* puts what stands before the
+//! whole at the root, and hands it down: a node passes what it got to its left child, and that combined with the left
+//! child's total to its right child. `2 (m − 1)` combinations for `m` leaves, in `2 log2 m` steps. Neither step changes
+//! the order of the elements.
 //!
-//! A block keeps the tree of its tile in shared memory, with [`LEAVES`] leaves; a leaf is a vector of 16 bytes, folded by
-//! its thread (the paper's section 1.2: with fewer processors than elements, each first sums its own). One word is left
-//! out after each 128 bytes, so that the nodes of a level, which are a power of two apart, lie in different banks.
+//! A block keeps the tree of its tile in shared memory, with [`LEAVES`] leaves; a leaf is a vector of 16 bytes, folded
+//! by its thread (the paper's section 1.2: with fewer processors than elements, each first sums its own). One word is
+//! left out after each 128 bytes, so that the nodes of a level, which are a power of two apart, lie in different banks.
 //!
-//! An array of several tiles is a tree of trees, and the kernel runs twice for each level: in the phase [`UP`] it writes
-//! each tile's total; those are scanned by the same kernel, to as many levels as it takes; and in the phase [`DOWN`] each
-//! tile's root gets what stands before the tile. That reads every element twice and writes it once, 3 n where the
-//! look-back moves 2 n. The shape of the tree depends on the length alone, so floats have the same bits on every run and
-//! on every device.
+//! An array of several tiles is a tree of trees, and the kernel runs twice for each level: in the phase [`UP`] it
+//! writes each tile's total; those are scanned by the same kernel, to as many levels as it takes; and in the phase
+//! [`DOWN`] each tile's root gets what stands before the tile. That reads every element twice and writes it once, 3 n
+//! where the look-back moves 2 n. The shape of the tree depends on the length alone, so floats have the same bits on
+//! every run and on every device.
 
 use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
@@ -56,11 +56,11 @@ pub const fn shared_bytes<A>() -> usize {
     padded::<A>(LEAVES) * size_of::<A>()
 }
 
-/// One level's phase: [`UP`] writes the total of each tile of `x` to `totals`; the others write the scan to `out`, where
-/// `totals` has what stands before each tile, or is empty, if there is one tile.
+/// One level's phase: [`UP`] writes the total of each tile of `x` to `totals`; the others write the scan to `out`,
+/// where `totals` has what stands before each tile, or is empty, if there is one tile.
 ///
-/// The launch has a block of [`THREADS`] threads for each [`tile_len`] elements, with [`shared_bytes`] of dynamic shared
-/// memory; without, it writes nothing.
+/// The launch has a block of [`THREADS`] threads for each [`tile_len`] elements, with [`shared_bytes`] of dynamic
+/// shared memory; without, it writes nothing.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Sum, Product, Min, Max],
@@ -184,8 +184,8 @@ impl<A: Pod> Tree<A> {
         thread::sync_threads();
     }
 
-    /// Hands what is at the root down to the leaves, each of which then has what stands before it. Called by all threads
-    /// of the block, `t` the number of each.
+    /// Hands what is at the root down to the leaves, each of which then has what stands before it. Called by all
+    /// threads of the block, `t` the number of each.
     #[inline(always)]
     fn down_sweep(self, t: usize, combine: impl Fn(A, A) -> A) {
         let mut distance = LEAVES / 2;

@@ -2,8 +2,8 @@
 //! Scans (prefix sums): each element replaced by the combination of all up to it.
 //!
 //! An *inclusive* scan of `x` has `x[0] ⊕ … ⊕ x[i]` at place `i`, an *exclusive* one `x[0] ⊕ … ⊕ x[i − 1]`, and the
-//! identity at place 0. The operator ⊕ is any [`ReduceOp`]: associative, up to rounding, and not necessarily commutative,
-//! since the order of the elements is kept everywhere.
+//! identity at place 0. The operator ⊕ is any [`ReduceOp`]: associative, up to rounding, and not necessarily
+//! commutative, since the order of the elements is kept everywhere.
 //!
 //! | kernel | what it scans | elements moved |
 //! |---|---|---|
@@ -14,9 +14,9 @@
 //!
 //! What the first and the third have in common is here: the tile of a warp. Lane `l` holds `U` vectors of `V` elements,
 //! vector `u` at place `(32 u + l) V` of the tile, so that every access of the warp is 512 contiguous bytes. The lanes
-//! fold their vectors, each of the `U` rows is scanned by shuffles, independently of the others, and the rows' totals are
-//! carried from one to the next. Against a blocked arrangement, with one scan by shuffles for all of a lane's elements,
-//! this saves the two transpositions through shared memory, which move more bytes than the shuffles do.
+//! fold their vectors, each of the `U` rows is scanned by shuffles, independently of the others, and the rows' totals
+//! are carried from one to the next. Against a blocked arrangement, with one scan by shuffles for all of a lane's
+//! elements, this saves the two transpositions through shared memory, which move more bytes than the shuffles do.
 
 use bytemuck::Pod;
 use cuda_std::prelude::*;
@@ -35,8 +35,8 @@ pub use lookback::scan;
 /// Threads of a block, but for [`lookback`].
 pub const THREADS: usize = 256;
 
-/// Elements of a vector when elements of type `T` are scanned by `Op`: 16 bytes of the larger of element and result, but
-/// at most 8 elements, whose values a thread must hold; 1 if either has a size that is not a power of two.
+/// Elements of a vector when elements of type `T` are scanned by `Op`: 16 bytes of the larger of element and result,
+/// but at most 8 elements, whose values a thread must hold; 1 if either has a size that is not a power of two.
 pub const fn vec_len<T, Op: ReduceOp<T>>() -> usize {
     if !has_vectors::<T, Op::Output>() {
         return 1;
@@ -173,8 +173,8 @@ impl Window {
         }
     }
 
-    /// The elements of the vector at `i`, the first of which is number `index` of its row, lifted; the identity for those
-    /// that are not the row's.
+    /// The elements of the vector at `i`, the first of which is number `index` of its row, lifted; the identity for
+    /// those that are not the row's.
     #[inline(always)]
     fn lift<T: Pod, Op: ReduceOp<T>, const V: usize>(self, loaded: [T; V], i: u32, index: u64) -> [Op::Acc; V] {
         core::array::from_fn(|k| {
@@ -232,8 +232,8 @@ pub(crate) fn total<A: Pod, const V: usize>(values: [A; V], combine: impl Fn(A, 
     total
 }
 
-/// For each vector of this lane, whose totals are given, what stands before it in the warp's tile, combined, and the tile's
-/// total.
+/// For each vector of this lane, whose totals are given, what stands before it in the warp's tile, combined, and the
+/// tile's total.
 #[inline(always)]
 pub(crate) fn scan_warp<A: Pod, const U: usize>(
     totals: [A; U],

@@ -86,8 +86,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place so many steps along `axis`. The arithmetic wraps: a sum that does so is out of bounds of every slice or
-    /// another element of it, and the kernels look at the bounds.
+    /// The place so many steps along `axis`. The arithmetic wraps: a sum that does so is out of bounds of every slice
+    /// or another element of it, and the kernels look at the bounds.
     #[inline(always)]
     pub fn step(self, axis: &Axis, steps: u32) -> Self {
         Self {
@@ -113,8 +113,8 @@ pub struct Strided {
     pub axes: [Axis; STRIDED_AXES],
 }
 
-/// A transposition by tiles ([`transpose_tiles`](fn@super::transpose_tiles)): of two axes, `a`, along which the output is
-/// contiguous, and `b`, along which the input is, for each step along the others.
+/// A transposition by tiles ([`transpose_tiles`](fn@super::transpose_tiles)): of two axes, `a`, along which the output
+/// is contiguous, and `b`, along which the input is, for each step along the others.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Tiles {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The float functions on the device under test: the same bits as on the host, whose results `cuda_std`'s own tests hold
-//! against the bounds in the docs.
+//! The float functions on the device under test: the same bits as on the host, whose results `cuda_std`'s own tests
+//! hold against the bounds in the docs.
 
 use cuda_std::launch::SafeKernel;
 use cuda_std::{Float, SliceMut};

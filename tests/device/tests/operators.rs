@@ -6,8 +6,8 @@ use device_tests::{device, upload};
 use ndarray::{Array2, Axis};
 use warpsmith::DeviceArray;
 
-/// Within the bound of a sum: each of at most 64 levels rounds an exponential (2 ulp of its value, and its argument's half
-/// ulp of at most 40), a product and a sum; all terms are positive, so the relative error of the sum, which is the
+/// Within the bound of a sum: each of at most 64 levels rounds an exponential (2 ulp of its value, and its argument's
+/// half ulp of at most 40), a product and a sum; all terms are positive, so the relative error of the sum, which is the
 /// absolute one of its logarithm, adds up to at most that.
 #[track_caller]
 fn assert_close(got: f32, wanted: f64) {

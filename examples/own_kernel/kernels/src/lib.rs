@@ -4,8 +4,8 @@
 
 use cuda_std::prelude::*;
 
-/// The points of a picture that is `width` pixels wide and shows the complex plane around (−0.75, 0), and how many steps
-/// each takes to leave the circle of radius 2 under `z ↦ z² + c`: the Mandelbrot set.
+/// The points of a picture that is `width` pixels wide and shows the complex plane around (−0.75, 0), and how many
+/// steps each takes to leave the circle of radius 2 under `z ↦ z² + c`: the Mandelbrot set.
 #[kernel(T = [f32, f64])]
 pub fn mandelbrot<T: Float>(width: u32, most: u32, steps: SliceMut<'_, u32>) {
     let i = thread::index_1d();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The way of an operand's tiles from global to shared memory, through registers.
 //!
-//! A tile is `WIDTH` lines (rows of `A`, columns of `B`) by `BK` elements along k. Neighbouring threads load along the axis
-//! that the [`Layout`] names; in accesses of 16 bytes where lengths and strides make all of them aligned and none of them
-//! ragged, else one by one, in another distribution, in which neighbouring threads load neighbouring elements too.
+//! A tile is `WIDTH` lines (rows of `A`, columns of `B`) by `BK` elements along k. Neighbouring threads load along the
+//! axis that the [`Layout`] names; in accesses of 16 bytes where lengths and strides make all of them aligned and none
+//! of them ragged, else one by one, in another distribution, in which neighbouring threads load neighbouring elements
+//! too.
 
 use cuda_std::prelude::*;
 
@@ -134,9 +135,9 @@ impl Loader {
         let within =
             self.line + ((access * lines) as u32) < self.lines && self.k + ((access * positions) as u32) < left;
         if within {
-            // SAFETY: line and position are the operand's, which `Shape::fits` found to lie in `x`. If `V` is not 1, the
-            // loader is wide: the elements lie side by side, their number is a multiple of `V`, like every offset, so that
-            // the whole vector is in the operand, and aligned, as `new` asked.
+            // SAFETY: line and position are the operand's, which `Shape::fits` found to lie in `x`. If `V` is not 1,
+            // the loader is wide: the elements lie side by side, their number is a multiple of `V`, like every offset,
+            // so that the whole vector is in the operand, and aligned, as `new` asked.
             unsafe { x.load_vec_unchecked::<V>(at) }
         } else {
             [T::ZERO; V]

@@ -2,17 +2,17 @@
 //! Matrix times matrix: `C ← α A B + β C`, where `A` is m × k, `B` is k × n, and `C` is m × n in C order.
 //!
 //! The tiled product of CUTLASS ("CUTLASS: Fast linear algebra in CUDA C++", NVIDIA 2017) without tensor cores. A block
-//! computes one tile of `C`, of 16 `TM` × 16 `TN` elements: it walks along k in steps of `BK`, brings the tiles of `A` and
-//! `B` to shared memory, both with the axis k outermost, and each thread accumulates `TM` × `TN` elements in registers,
-//! for which it reads only `TM + TN` elements of shared memory a step, 16 bytes at a time. Shared memory is double
-//! buffered: the loads of the next tiles are in flight while the present ones are multiplied, and one barrier a step
-//! suffices. Lines of shared memory are 16 bytes longer than the tile, so that operands which lie along k are transposed
-//! on their way in with fewer bank conflicts.
+//! computes one tile of `C`, of 16 `TM` × 16 `TN` elements: it walks along k in steps of `BK`, brings the tiles of `A`
+//! and `B` to shared memory, both with the axis k outermost, and each thread accumulates `TM` × `TN` elements in
+//! registers, for which it reads only `TM + TN` elements of shared memory a step, 16 bytes at a time. Shared memory is
+//! double buffered: the loads of the next tiles are in flight while the present ones are multiplied, and one barrier a
+//! step suffices. Lines of shared memory are 16 bytes longer than the tile, so that operands which lie along k are
+//! transposed on their way in with fewer bank conflicts.
 //!
-//! Work `2 m n k`; elements moved from global memory `m n k (1 / (16 TM) + 1 / (16 TN))` and `m n` (twice that if β is not
-//! 0). Every element of `C` is one chain of fused multiply-adds in the order of k, whatever the tile: the same bits on
-//! every device. Error of an element of `A B`: at most `k u Σ|a||b|` to first order in the unit roundoff `u` (N. Higham,
-//! "Accuracy and Stability of Numerical Algorithms", 3.5).
+//! Work `2 m n k`; elements moved from global memory `m n k (1 / (16 TM) + 1 / (16 TN))` and `m n` (twice that if β is
+//! not 0). Every element of `C` is one chain of fused multiply-adds in the order of k, whatever the tile: the same bits
+//! on every device. Error of an element of `A B`: at most `k u Σ|a||b|` to first order in the unit roundoff `u` (N.
+//! Higham, "Accuracy and Stability of Numerical Algorithms", 3.5).
 
 mod load;
 mod thread_tile;
@@ -46,7 +46,8 @@ pub trait Size<T>: 'static {
     fn run<A: Layout, B: Layout>(product: &Product<'_, T>);
 }
 
-/// 128 × 128 elements, or 128 × 64 of 8 bytes: the fewest bytes moved, for matrices with a tile for every multiprocessor.
+/// 128 × 128 elements, or 128 × 64 of 8 bytes: the fewest bytes moved, for matrices with a tile for every
+/// multiprocessor.
 #[derive(Clone, Copy, Debug)]
 pub struct Large;
 
@@ -58,8 +59,8 @@ pub struct Medium;
 #[derive(Clone, Copy, Debug)]
 pub struct Small;
 
-/// `size: type, bytes, a thread's tile TM × TN, step BK along k, elements V of 16 bytes and F of a thread's wide access to
-/// shared memory, elements NA and NB of the tiles of A and B that a thread loads`
+/// `size: type, bytes, a thread's tile TM × TN, step BK along k, elements V of 16 bytes and F of a thread's wide access
+/// to shared memory, elements NA and NB of the tiles of A and B that a thread loads`
 macro_rules! sizes {
     ($($size:ty: $type:ty, $bytes:literal, $tm:literal x $tn:literal, $bk:literal, $v:literal $f:literal, $na:literal $nb:literal;)*) => {$(
         impl Size<$type> for $size {
@@ -153,9 +154,9 @@ impl Shape {
 
 /// `C ← alpha · A B + beta · C` for each product of the batch; where `beta` is 0, `C` is not read.
 ///
-/// `c` has the products one after another, each in C order. The grid has in x as many blocks, of [`THREADS`] threads, as
-/// `C` has tiles of [`Size::BLOCK_TILE`] elements, and in z as many as it has products, from `first` on. Where the operands
-/// do not lie within their arrays, nothing is written.
+/// `c` has the products one after another, each in C order. The grid has in x as many blocks, of [`THREADS`] threads,
+/// as `C` has tiles of [`Size::BLOCK_TILE`] elements, and in z as many as it has products, from `first` on. Where the
+/// operands do not lie within their arrays, nothing is written.
 #[kernel(
     T = [f32, f64, i32],
     S = [Large, Medium, Small],
@@ -207,11 +208,12 @@ pub struct Product<'a, T> {
 }
 
 impl<T: MulAdd> Product<'_, T> {
-    /// Computes this block's tile. One product for a block: in a loop over several, the compiler would keep the addresses of
-    /// all of the thread's elements of `C` in registers from one to the next.
+    /// Computes this block's tile. One product for a block: in a loop over several, the compiler would keep the
+    /// addresses of all of the thread's elements of `C` in registers from one to the next.
     ///
-    /// `TM` × `TN`: the thread's tile; `WM` × `WN`: the block's; `BK`: the step along k; `V`: elements of 16 bytes; `F`:
-    /// elements of a wide access to shared memory; `NA`, `NB`: elements of the tiles of `A` and `B` that a thread loads.
+    /// `TM` × `TN`: the thread's tile; `WM` × `WN`: the block's; `BK`: the step along k; `V`: elements of 16 bytes;
+    /// `F`: elements of a wide access to shared memory; `NA`, `NB`: elements of the tiles of `A` and `B` that a thread
+    /// loads.
     #[inline(always)]
     fn run<
         A: Layout,
@@ -291,7 +293,8 @@ impl<T: MulAdd> Product<'_, T> {
                 }
                 left = 0;
             }
-            // Two buffers and one barrier a step: who writes into a buffer has passed the barrier behind its last reads.
+            // Two buffers and one barrier a step: who writes into a buffer has passed the barrier behind its last
+            // reads.
             to = stage - to;
         }
         sums
@@ -318,8 +321,8 @@ impl<T: MulAdd> Product<'_, T> {
                     let column = column + position.line::<F>(position.x, first);
                     let values: [T; F] = core::array::from_fn(|j| sums[i][first + j]);
                     if wide && column < n {
-                        // SAFETY: the row and the column are in C, which `fits` found to lie in `c`; as n is a multiple of
-                        // F, so are `line` and the column, and the whole vector is in the row.
+                        // SAFETY: the row and the column are in C, which `fits` found to lie in `c`; as n is a multiple
+                        // of F, so are `line` and the column, and the whole vector is in the row.
                         unsafe { self.store_vec(line + column, values) };
                     } else {
                         unroll!(F, j => {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of a block's tile that one thread accumulates in registers.
 //!
-//! A thread's lines are not neighbours: they are taken in chunks of `F`, one access of shared memory each, and the chunks
-//! of the 16 threads of a side lie side by side. A warp has 4 × 8 of the threads, so an access of it reads 4 or 8 chunks
-//! in a row, without bank conflicts.
+//! A thread's lines are not neighbours: they are taken in chunks of `F`, one access of shared memory each, and the
+//! chunks of the 16 threads of a side lie side by side. A warp has 4 × 8 of the threads, so an access of it reads 4 or
+//! 8 chunks in a row, without bank conflicts.
 
 use cuda_std::prelude::*;
 
@@ -53,8 +53,8 @@ macro_rules! unroll {
 }
 pub(super) use unroll;
 
-/// One position along k: adds the products of `TM` elements of `A`'s tile, the first of which is element `at_a` of shared
-/// memory, and `TN` of `B`'s.
+/// One position along k: adds the products of `TM` elements of `A`'s tile, the first of which is element `at_a` of
+/// shared memory, and `TN` of `B`'s.
 #[inline(always)]
 pub fn step<T: MulAdd, const TM: usize, const TN: usize, const F: usize>(
     tiles: Shared<T>,

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scan in one pass: D. Merrill, M. Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (2016).
 //!
-//! A block takes a tile by a ticket, scans it, and publishes its *aggregate* (the tile's total). Then one of its warps, which
-//! does nothing else, looks back at the states of the tiles before, which are *invalid*, an aggregate, or a *prefix* (all up
-//! to and with that tile): it combines the aggregates from the nearest prefix on. What it has found is the tile's own
-//! prefix, from which the block writes its results. Every 32nd tile publishes its prefix too, so that others need not look
-//! further.
+//! A block takes a tile by a ticket, scans it, and publishes its *aggregate* (the tile's total). Then one of its warps,
+//! which does nothing else, looks back at the states of the tiles before, which are *invalid*, an aggregate, or a
+//! *prefix* (all up to and with that tile): it combines the aggregates from the nearest prefix on. What it has found is
+//! the tile's own prefix, from which the block writes its results. Every 32nd tile publishes its prefix too, so that
+//! others need not look further.
 //!
-//! The launch has as many blocks as the device runs at a time, and each goes on to another tile when it is done with one.
-//! Three tiles of a block are on their way at a time: one comes from memory to registers; one is scanned and published, and
-//! waits in shared memory while the warp looks back; of one the prefix is known, and its results are written. When a tile
-//! takes the next step, all others do, at one barrier. So memory has work while warps wait for one another, and a look-back
-//! begins when the tiles before it have been published long since, as a rule.
+//! The launch has as many blocks as the device runs at a time, and each goes on to another tile when it is done with
+//! one. Three tiles of a block are on their way at a time: one comes from memory to registers; one is scanned and
+//! published, and waits in shared memory while the warp looks back; of one the prefix is known, and its results are
+//! written. When a tile takes the next step, all others do, at one barrier. So memory has work while warps wait for one
+//! another, and a look-back begins when the tiles before it have been published long since, as a rule.
 //!
-//! Every element is read once and written once. The tickets make it progress in whatever order the blocks start: the first
-//! tile that is not published is held by a block that waits, if at all, for tiles before it, which are. How far a block
-//! looks back depends on timing, and with it the grouping of the combinations, though never their order: results that are
-//! rounded may differ in the last bits from run to run.
+//! Every element is read once and written once. The tickets make it progress in whatever order the blocks start: the
+//! first tile that is not published is held by a block that waits, if at all, for tiles before it, which are. How far a
+//! block looks back depends on timing, and with it the grouping of the combinations, though never their order: results
+//! that are rounded may differ in the last bits from run to run.
 //!
 //! The kernel is here; `tile` is what a warp knows of a tile, `shared` what waits in shared memory, and `states` what
 //! blocks tell one another.
 //!
 //! # Rows
 //!
-//! The array may be several rows of `n` elements, each of which is scanned by itself: a look-back ends at the first tile
-//! of its row.
+//! The array may be several rows of `n` elements, each of which is scanned by itself: a look-back ends at the first
+//! tile of its row.
 
 use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
@@ -68,8 +68,8 @@ const NONE: u32 = u32::MAX;
 /// Bytes of the largest value.
 const MAX_VALUE: usize = 32;
 
-/// Elements of a vector: 16 bytes of the larger of element and result, or fewer where the values are large; 1 if either has
-/// a size that is not a power of two.
+/// Elements of a vector: 16 bytes of the larger of element and result, or fewer where the values are large; 1 if either
+/// has a size that is not a power of two.
 pub const fn vec_len<T, Op: ReduceOp<T>>() -> usize {
     if !has_vectors::<T, Op::Output>() {
         return 1;
@@ -121,11 +121,11 @@ const fn tiles(len: usize, n: usize, vector: usize, tile: usize) -> usize {
 
 /// Scans each row of `n` elements of `x` into `out`, exclusively unless `exclusive` is 0.
 ///
-/// The launch has at most [`tiles_of_row`] blocks for each row, of [`THREADS`] threads, with [`shared_bytes`] of dynamic
-/// shared memory or twice that; with less, nothing is done. `state` has [`state_len`] words for as many tiles, or none if
-/// there is one tile. It is all zero, or as launches of this kernel and [`scan_columns`](super::scan_columns()) have left it
-/// since it was, less than 2^30 of them, of whatever types and lengths. With other contents, or fewer words, the results are unspecified, or the kernel waits for
-/// ever.
+/// The launch has at most [`tiles_of_row`] blocks for each row, of [`THREADS`] threads, with [`shared_bytes`] of
+/// dynamic shared memory or twice that; with less, nothing is done. `state` has [`state_len`] words for as many tiles,
+/// or none if there is one tile. It is all zero, or as launches of this kernel and
+/// [`scan_columns`](super::scan_columns()) have left it since it was, less than 2^30 of them, of whatever types and
+/// lengths. With other contents, or fewer words, the results are unspecified, or the kernel waits for ever.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Sum, Product, Min, Max],
@@ -198,8 +198,8 @@ impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
         }
     }
 
-    /// This lane's vectors of a whole tile, without a branch between the loads, so that all are in flight at once; zeros for
-    /// another tile.
+    /// This lane's vectors of a whole tile, without a branch between the loads, so that all are in flight at once;
+    /// zeros for another tile.
     #[inline(always)]
     fn load<const V: usize, const U: usize>(&self, number: u32) -> [Words; U] {
         let tile = self.tile::<V, U>(number);

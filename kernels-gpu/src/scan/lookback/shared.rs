@@ -153,8 +153,8 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
     }
 }
 
-/// What the warps of a block tell one another, on two sides in turn: between two uses of one side, all threads wait for one
-/// another.
+/// What the warps of a block tell one another, on two sides in turn: between two uses of one side, all threads wait for
+/// one another.
 #[derive(Clone, Copy)]
 pub(super) struct Exchange<A> {
     warps: Shared<A>,

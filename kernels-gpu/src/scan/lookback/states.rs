@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The states of tiles, and the look back at them.
 //!
-//! An array of `u64`: the ticket counter, then the states of the tiles. A value is stored in pieces of 4 bytes, each a word
-//! together with the flag, which is read and written at once: a value whose pieces have the same flag is whole, since each
-//! flag is stored once. So there is nothing to order, and one access for each piece.
+//! An array of `u64`: the ticket counter, then the states of the tiles. A value is stored in pieces of 4 bytes, each a
+//! word together with the flag, which is read and written at once: a value whose pieces have the same flag is whole,
+//! since each flag is stored once. So there is nothing to order, and one access for each piece.
 //!
-//! The array is all zero at first, and need not be cleared between launches: the upper half of the counter is the number of
-//! the launch, its *epoch*, which every flag is counted from. The lower half is set back by who gets the last ticket.
+//! The array is all zero at first, and need not be cleared between launches: the upper half of the counter is the
+//! number of the launch, its *epoch*, which every flag is counted from. The lower half is set back by who gets the last
+//! ticket.
 
 use bytemuck::Pod;
 use cuda_std::prelude::*;
@@ -17,8 +18,8 @@ use crate::op::ReduceOp;
 /// How many times 32 tiles a warp looks at, at first: as many as were scanned since the last prefix, as a rule.
 const LOOKS: usize = 4;
 
-/// Every so many tiles, the last of them publishes its prefix. A state that was read and is written is dear: where every
-/// tile publishes its prefix, the scan takes a tenth longer, though nobody waits for it.
+/// Every so many tiles, the last of them publishes its prefix. A state that was read and is written is dear: where
+/// every tile publishes its prefix, the scan takes a tenth longer, though nobody waits for it.
 const PREFIX_EVERY: usize = 32;
 
 /// The most pieces of a value.
@@ -39,8 +40,8 @@ pub(super) const PREFIX: u32 = 2;
 /// How long a warp waits before it looks at a state again, in nanoseconds: less than such a look takes.
 const PAUSE: u32 = 64;
 
-/// Words of the state for `tiles` tiles and values of type `A`: one for the ticket, and for each tile one for each 4 bytes
-/// of a value.
+/// Words of the state for `tiles` tiles and values of type `A`: one for the ticket, and for each tile one for each 4
+/// bytes of a value.
 pub const fn state_len<A>(tiles: usize) -> usize {
     1 + tiles * size_of::<A>().div_ceil(PIECE)
 }
@@ -75,8 +76,8 @@ impl<'a, A: Pod> States<'a, A> {
         }
     }
 
-    /// The epoch, in the upper half, and the next number in the order in which it is asked for. Number `last` is the last
-    /// that is asked for: the counter is made ready for the next launch.
+    /// The epoch, in the upper half, and the next number in the order in which it is asked for. Number `last` is the
+    /// last that is asked for: the counter is made ready for the next launch.
     #[inline(always)]
     fn draw(self, last: u32) -> u64 {
         let counter = self.words.atomic(0);
@@ -97,8 +98,8 @@ impl<'a, A: Pod> States<'a, A> {
         }
     }
 
-    /// A ticket for the block, the same for all of its threads, which all call it, once, before anything else. Without a
-    /// state, 0.
+    /// A ticket for the block, the same for all of its threads, which all call it, once, before anything else. Without
+    /// a state, 0.
     #[inline(always)]
     pub(in crate::scan) fn ticket(&mut self, last: u32) -> u32 {
         if self.words.is_empty() {
@@ -114,8 +115,8 @@ impl<'a, A: Pod> States<'a, A> {
         drawn as u32
     }
 
-    /// What stands before `tile` in its row; publishes the tile's prefix then, with the tile's own `total`, if it is one of
-    /// those that do. Called by all lanes of one warp.
+    /// What stands before `tile` in its row; publishes the tile's prefix then, with the tile's own `total`, if it is
+    /// one of those that do. Called by all lanes of one warp.
     #[inline(always)]
     pub(super) fn prefix<T, Op: ReduceOp<T, Acc = A>>(self, tile: usize, in_row: usize, total: A) -> A {
         if in_row == 0 {
@@ -177,8 +178,8 @@ impl<'a, A: Pod> States<'a, A> {
         }
     }
 
-    /// What the states of 32 tiles, one for each lane, say together: from the nearest prefix on, combined, in lane 31; or
-    /// all of them, an aggregate, where there is none; or that one of those is still invalid.
+    /// What the states of 32 tiles, one for each lane, say together: from the nearest prefix on, combined, in lane 31;
+    /// or all of them, an aggregate, where there is none; or that one of those is still invalid.
     #[inline(always)]
     fn window<T, Op: ReduceOp<T, Acc = A>>((flag, value): (u32, A)) -> (u32, A) {
         let invalid = warp::ballot(warp::FULL_MASK, flag == INVALID);
@@ -193,8 +194,8 @@ impl<'a, A: Pod> States<'a, A> {
         (flag, warp::inclusive_scan(value, Op::combine))
     }
 
-    /// What one thread does for a part of a column: publishes its total, looks at the states of the parts before it one by
-    /// one, `stride` apart, and publishes its prefix.
+    /// What one thread does for a part of a column: publishes its total, looks at the states of the parts before it one
+    /// by one, `stride` apart, and publishes its prefix.
     #[inline(always)]
     pub(in crate::scan) fn prefix_of_part<T, Op: ReduceOp<T, Acc = A>>(
         self,

@@ -51,7 +51,8 @@ impl Tile {
     }
 }
 
-/// A vector of at most 16 bytes, in the registers that it is loaded to: as an array, each element would have one of its own.
+/// A vector of at most 16 bytes, in the registers that it is loaded to: as an array, each element would have one of its
+/// own.
 pub(super) type Words = [u32; 4];
 
 #[inline(always)]

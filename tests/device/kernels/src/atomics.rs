@@ -55,7 +55,8 @@ pub fn bits(x: &[u32], out: SliceMut<'_, u32>, wide: SliceMut<'_, u64>) {
     wide.atomic(2).fetch_xor(x);
 }
 
-/// A histogram of `x % 8` in shared memory, added to `out` at the end; the ranks that the threads got are all different.
+/// A histogram of `x % 8` in shared memory, added to `out` at the end; the ranks that the threads got are all
+/// different.
 #[kernel]
 pub fn shared_histogram(x: &[u32], out: SliceMut<'_, u32>, ranks: SliceMut<'_, u32>) {
     let counts = shared_array![u32; 8];

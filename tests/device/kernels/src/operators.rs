@@ -60,8 +60,8 @@ pub fn log_sum_exp_columns(
     reduce::reduce_columns::<f32, LogSumExp>(x, plan, partials, counters, out);
 }
 
-/// The highest point, and which it is, with checks of the bookkeeping: elements are structures of 12 bytes, and what they are
-/// combined in is the largest that may be, 32 bytes.
+/// The highest point, and which it is, with checks of the bookkeeping: elements are structures of 12 bytes, and what
+/// they are combined in is the largest that may be, 32 bytes.
 pub struct Support;
 
 impl ReduceOp<[f32; 3]> for Support {
@@ -72,7 +72,8 @@ impl ReduceOp<[f32; 3]> for Support {
         [0, u64::MAX, 0, 0]
     }
 
-    /// One more than the height in whole units (so never 0), the number, the number of points, and the sum of the numbers.
+    /// One more than the height in whole units (so never 0), the number, the number of points, and the sum of the
+    /// numbers.
     fn lift(x: [f32; 3], index: u64) -> [u64; 4] {
         [x[2] as u64 + 1, index, 1, index]
     }

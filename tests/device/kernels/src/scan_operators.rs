@@ -53,8 +53,9 @@ pub fn compose(x: &[Affine], n: usize, exclusive: u32, state: SliceMut<'_, u64>,
     lookback::scan::<Affine, Compose>(x, n, exclusive, state, out);
 }
 
-/// The product of the matrices [[1, x], [0, 1]] · [[1, 0], [x, 1]] of the elements, modulo 2^64, with a result of another
-/// type than the elements: its trace plus the number of elements. Values of 32 bytes, the most that there may be.
+/// The product of the matrices [[1, x], [0, 1]] · [[1, 0], [x, 1]] of the elements, modulo 2^64, with a result of
+/// another type than the elements: its trace plus the number of elements. Values of 32 bytes, the most that there may
+/// be.
 pub struct MatrixProduct;
 
 impl ReduceOp<u8> for MatrixProduct {

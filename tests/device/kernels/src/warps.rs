@@ -10,7 +10,8 @@ use cuda_std::warp::FULL_MASK;
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable, Debug, PartialEq)]
 pub struct Triple(pub f32, pub u32, pub i16, pub [u8; 2]);
 
-/// For each lane: the value of lane `argument`, of the lane so many above and below, and of the one that differs by xor.
+/// For each lane: the value of lane `argument`, of the lane so many above and below, and of the one that differs by
+/// xor.
 #[kernel(T = [u8, u32, f64, Triple])]
 pub fn shuffles<T: Pod>(x: &[T], argument: u32, out: SliceMut<'_, T>) {
     let i = thread::index_1d();

@@ -44,10 +44,10 @@ struct Reduced {
 
 /// The reduction of finite |x| ≥ 1.
 ///
-/// With x = m 2^k, m of 24 bits, only the bits of 2/π from 2^(1−k) on matter modulo 4, and 96 of
-/// them give x · 2/π modulo 4 with an error below 2^-61: no f32 comes nearer than 2^-31 to a
-/// multiple of π/2. The one multiplication in f64 is affordable here, off the fast path. Never inlined, because a kernel
-/// that treats many elements would otherwise carry it once for each.
+/// With x = m 2^k, m of 24 bits, only the bits of 2/π from 2^(1−k) on matter modulo 4, and 96 of them give x · 2/π
+/// modulo 4 with an error below 2^-61: no f32 comes nearer than 2^-31 to a multiple of π/2. The one multiplication in
+/// f64 is affordable here, off the fast path. Never inlined, because a kernel that treats many elements would otherwise
+/// carry it once for each.
 #[cold]
 #[inline(never)]
 fn payne_hanek(x: f32) -> Reduced {
