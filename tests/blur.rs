@@ -218,10 +218,10 @@ fn boxes_of_floats_that_are_integers_are_exact() {
 /// The bound of the documentation. Derivation, with u = 2^−53 and sums of |x| ≤ M over at most w pixels, to first
 /// order:
 ///
-/// * Along a row: the strip's first sum, of 2 radius numbers in chains of at most w / 7 and a scan, is wrong by (w / 7
-///   + 6) u w M. For each step of 32 elements a scan of differences adds at most 6 u times the sum of their magnitudes,
-///   12 u a M for the strip, and adding the last window's sum u w M, in at most a / 8 + 1 steps. Together less than (w
-///   + 13 a) u w M where w divides it again: w / 7 + a / 8 + 7 + 12 a / w ≤ w + 13 a for a ≥ 256.
+/// * Along a row: the strip's first sum, of 2 radius numbers in chains of at most w / 7 and a scan, is wrong by
+///   (w / 7 + 6) u w M. For each step of 32 elements a scan of differences adds at most 6 u times the sum of their
+///   magnitudes, 12 u a M for the strip, and adding the last window's sum u w M, in at most a / 8 + 1 steps. Together
+///   less than (w + 13 a) u w M where w divides it again: w / 7 + a / 8 + 7 + 12 a / w ≤ w + 13 a for a ≥ 256.
 /// * Along a column: 2 radius + 2 b additions of sums of at most (w + 1) w M, 2 (w + 2 b) u w² M after all.
 ///
 /// So (3 w + 13 a + 4 b) u M for a window of w² pixels. Where pixels are missing, the sums that the error was made with

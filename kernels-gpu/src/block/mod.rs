@@ -5,4 +5,5 @@ mod reduce;
 mod scan;
 
 pub use reduce::{MAX_VALUE, reduce};
+pub(crate) use scan::scan_of_warps;
 pub use scan::{Scanned, exclusive_scan};

@@ -70,13 +70,31 @@ fn exclusive_scan_warps<T: Pod, const THREADS: usize>(
         unsafe { storage.set_unchecked(warp, value) };
     }
     thread::sync_threads();
+    // SAFETY: all warps have set theirs, and there are as many as the block has.
+    unsafe { scan_of_warps::<T, THREADS>(storage, 0, identity, combine) }
+}
+
+/// What a thread of the first `THREADS` of a block learns from the values of their warps, which are in shared memory from
+/// `first` on: what stands before its warp, and all of it.
+///
+/// # Safety
+///
+/// `first + THREADS / 32` is at most the length of `values`.
+#[inline(always)]
+pub(crate) unsafe fn scan_of_warps<T: Pod, const THREADS: usize>(
+    values: Shared<T>,
+    first: usize,
+    identity: T,
+    combine: impl Fn(T, T) -> T,
+) -> Scanned<T> {
+    let warp = thread::thread_idx_x() as usize / warp::WARP_SIZE as usize;
     let (mut before, mut total) = (identity, identity);
     for i in 0..THREADS / 32 {
         if i == warp {
             before = total;
         }
-        // SAFETY: THREADS / 32 is at most MAX_WARPS.
-        total = combine(total, unsafe { storage.get_unchecked(i) });
+        // SAFETY: the caller's promise.
+        total = combine(total, unsafe { values.get_unchecked(first + i) });
     }
     Scanned { before, total }
 }

@@ -213,6 +213,15 @@ impl<'a, T: Pod, R: Pod> Tiles<'a, T, R> {
     }
 }
 
+/// A block at work.
+struct Block<'a, T, Op: ReduceOp<T>, const V: usize, const U: usize> {
+    tiles: Tiles<'a, T, Op::Output>,
+    states: States<'a, Op::Acc>,
+    parked: Parked<T, Op::Acc, V, U>,
+    shared: Exchange<Op::Acc>,
+    exclusive: bool,
+}
+
 #[inline(always)]
 fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     x: &[T],
@@ -230,83 +239,134 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
         of_row,
         count: rows as u32 * of_row,
     };
-    let mut states = States::<Op::Acc>::new(state);
-    let Some(parked) = Parked::<T, Op::Acc, V, U>::new() else {
-        return;
-    };
-    let shared = Exchange::<Op::Acc>::new();
-    let is_tile = |number: u32| number < tiles.count;
-    // Each block asks for its first tile, and for another one with each tile that it has.
-    let last_ticket = (tiles.count + thread::grid_dim_x()).wrapping_sub(1);
-    // The tiles that the block has on their way: loaded, published, and with a known prefix.
-    let (mut current, mut published, mut known) = (states.ticket(last_ticket), NONE, NONE);
-    let (mut upcoming, mut published_total) = (NONE, Op::identity());
-    let looks_back = thread::thread_idx_x() as usize >= WORKERS;
-    let mut loaded = [Words::default(); U];
-    if !looks_back && is_tile(current) {
-        loaded = tiles.load::<V, U>(current);
+    if let Some(parked) = Parked::new() {
+        let block = Block::<T, Op, V, U> {
+            tiles,
+            states: States::new(state),
+            parked,
+            shared: Exchange::new(),
+            exclusive: exclusive != 0,
+        };
+        block.run();
     }
-    let mut side = 0;
-    while is_tile(current) || is_tile(published) || is_tile(known) {
-        let slot = parked.slot(side);
-        let mut before = [Op::identity(); U];
-        if looks_back {
-            if is_tile(current) && warp::lane_id() == 0 {
-                shared.tickets.set(side, states.take_ticket(last_ticket));
+}
+
+impl<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize> Block<'_, T, Op, V, U> {
+    /// Takes tiles until there are no more.
+    #[inline(always)]
+    fn run(mut self) {
+        let is_tile = |number: u32| number < self.tiles.count;
+        // Each block asks for its first tile, and for another one with each tile that it has.
+        let last_ticket = (self.tiles.count + thread::grid_dim_x()).wrapping_sub(1);
+        // The tiles that the block has on their way: loaded, published, and with a known prefix.
+        let (mut current, mut published, mut known) = (self.states.ticket(last_ticket), NONE, NONE);
+        let (mut upcoming, mut published_total) = (NONE, Op::identity());
+        let looks_back = thread::thread_idx_x() as usize >= WORKERS;
+        let mut loaded = [Words::default(); U];
+        if !looks_back && is_tile(current) {
+            loaded = self.tiles.load::<V, U>(current);
+        }
+        let mut side = 0;
+        while is_tile(current) || is_tile(published) || is_tile(known) {
+            let mut before = [Op::identity(); U];
+            if looks_back {
+                if is_tile(current) && warp::lane_id() == 0 {
+                    self.shared.tickets.set(side, self.states.take_ticket(last_ticket));
+                }
+            } else if is_tile(current) {
+                before = self.scan_warp(side, current, loaded);
             }
-        } else if is_tile(current) {
-            let tile = tiles.tile::<V, U>(current);
-            let totals = if tile.window.whole {
-                tile.totals_whole::<T, Op, V, U>(loaded)
-            } else {
-                tile.totals_part::<T, Op, V, U>(x)
+            thread::sync_threads();
+            let mut scanned = Scanned {
+                before: Op::identity(),
+                total: Op::identity(),
             };
-            let (in_warp, warp_total) = Op::scan_warp(totals);
-            before = in_warp;
-            shared.set_warp(side, warp_total);
-        }
-        thread::sync_threads();
-        let mut scanned = Scanned {
-            before: Op::identity(),
-            total: Op::identity(),
-        };
-        if is_tile(current) {
-            scanned = shared.scan_warps(side, Op::identity(), Op::combine);
-            upcoming = shared.tickets.get(side);
-        }
-        // With room for one tile only, the next one waits until the last one is written.
-        let has_room = parked.has_two || !(is_tile(current) || is_tile(published));
-        let next = if has_room {
-            core::mem::replace(&mut upcoming, NONE)
-        } else {
-            NONE
-        };
-        if looks_back {
-            if is_tile(current) && warp::lane_id() == 0 {
-                let is_first = tiles.place(current).1 == 0;
-                let flag = if is_first { PREFIX } else { AGGREGATE };
-                states.publish(current as usize, flag, scanned.total);
-            }
-            if is_tile(published) {
-                let in_row = tiles.place(published).1;
-                let prefix = states.prefix::<T, Op>(published as usize, in_row as usize, published_total);
-                shared.set_prefix(1 - side, prefix);
-            }
-            published_total = scanned.total;
-        } else {
-            if is_tile(known) {
-                let (tile, prefix) = (tiles.tile::<V, U>(known), shared.prefix(side));
-                parked.store::<Op>(slot, tile, prefix, exclusive != 0, out);
-            }
             if is_tile(current) {
-                let before = before.map(|before| Op::combine(scanned.before, before));
-                parked.set(slot, tiles.tile::<V, U>(current), before, loaded, x);
+                scanned = self.shared.scan_warps(side, Op::identity(), Op::combine);
+                upcoming = self.shared.tickets.get(side);
             }
-            if is_tile(next) {
-                loaded = tiles.load::<V, U>(next);
+            // With room for one tile only, the next one waits until the last one is written.
+            let has_room = self.parked.has_two || !(is_tile(current) || is_tile(published));
+            let next = if has_room {
+                core::mem::replace(&mut upcoming, NONE)
+            } else {
+                NONE
+            };
+            if looks_back {
+                if is_tile(current) {
+                    self.publish(current, scanned.total);
+                }
+                if is_tile(published) {
+                    self.look_back(side, published, published_total);
+                }
+                published_total = scanned.total;
+            } else {
+                if is_tile(known) {
+                    self.write(side, known);
+                }
+                if is_tile(current) {
+                    self.park(
+                        side,
+                        current,
+                        before.map(|before| Op::combine(scanned.before, before)),
+                        loaded,
+                    );
+                }
+                if is_tile(next) {
+                    loaded = self.tiles.load::<V, U>(next);
+                }
             }
+            (known, published, current) = (published, current, next);
+            side = 1 - side;
         }
-        (known, published, current) = (published, current, next);
-        side = 1 - side;
+    }
+
+    /// What stands before each of this lane's vectors in its warp's part of a tile; tells the others the part's total.
+    #[inline(always)]
+    fn scan_warp(&self, side: usize, number: u32, loaded: [Words; U]) -> [Op::Acc; U] {
+        let tile = self.tiles.tile::<V, U>(number);
+        let totals = if tile.window.whole {
+            tile.totals_whole::<T, Op, V, U>(loaded)
+        } else {
+            tile.totals_part::<T, Op, V, U>(self.tiles.x)
+        };
+        let (before, total) = Op::scan_warp(totals);
+        self.shared.set_warp(side, total);
+        before
+    }
+
+    /// Publishes the total of a tile: its prefix, if it is the first of its row.
+    #[inline(always)]
+    fn publish(&self, number: u32, total: Op::Acc) {
+        if warp::lane_id() == 0 {
+            let is_first = self.tiles.place(number).1 == 0;
+            let flag = if is_first { PREFIX } else { AGGREGATE };
+            self.states.publish(number as usize, flag, total);
+        }
+    }
+
+    /// Finds what stands before the tile of the other side, and tells the others.
+    #[inline(always)]
+    fn look_back(&self, side: usize, number: u32, total: Op::Acc) {
+        let in_row = self.tiles.place(number).1;
+        let prefix = self.states.prefix::<T, Op>(number as usize, in_row as usize, total);
+        self.shared.set_prefix(1 - side, prefix);
+    }
+
+    /// Writes the results of a tile whose prefix is known.
+    #[inline(always)]
+    fn write(&self, side: usize, number: u32) {
+        let (tile, prefix) = (self.tiles.tile::<V, U>(number), self.shared.prefix(side));
+        let slot = self.parked.slot(side);
+        self.parked
+            .store::<Op>(slot, tile, prefix, self.exclusive, self.tiles.out);
+    }
+
+    /// Parks a tile until its prefix is known.
+    #[inline(always)]
+    fn park(&self, side: usize, number: u32, before: [Op::Acc; U], loaded: [Words; U]) {
+        let tile = self.tiles.tile::<V, U>(number);
+        self.parked
+            .set(self.parked.slot(side), tile, before, loaded, self.tiles.x);
     }
 }

@@ -6,7 +6,7 @@ use cuda_std::prelude::*;
 
 use super::tile::{Tile, Words, vector};
 use super::{MAX_VALUE, THREADS, WORKERS};
-use crate::block::Scanned;
+use crate::block::{Scanned, scan_of_warps};
 use crate::op::ReduceOp;
 use crate::scan::{at, results};
 
@@ -187,15 +187,8 @@ impl<A: Pod> Exchange<A> {
     /// What stands before this warp's part of the tile, and the tile's total.
     #[inline(always)]
     pub(super) fn scan_warps(self, side: usize, identity: A, combine: impl Fn(A, A) -> A) -> Scanned<A> {
-        let (mut before, mut total) = (identity, identity);
-        for warp in 0..Self::WARPS {
-            if warp == thread::thread_idx_x() as usize / 32 {
-                before = total;
-            }
-            // SAFETY: as in `set_warp`.
-            total = combine(total, unsafe { self.warps.get_unchecked(side * Self::WARPS + warp) });
-        }
-        Scanned { before, total }
+        // SAFETY: there are 2 sides, of WARPS warps each.
+        unsafe { scan_of_warps::<A, WORKERS>(self.warps, side * Self::WARPS, identity, combine) }
     }
 
     /// Tells what stands before a tile.
