@@ -213,8 +213,8 @@ macro_rules! methods {
 /// Comparisons with NumPy's names; a result is an array of bytes, 1 where the comparison holds and 0 where not: the
 /// mask of [`select`](DeviceArray::select).
 ///
-/// NaN compares as IEEE 754 says: it is not equal to anything, itself included, and neither less nor greater. −0 equals
-/// 0. Operands are broadcast as in [`add`](DeviceArray::add).
+/// NaN compares as IEEE 754 says: it is not equal to anything, itself included, and neither less nor greater. −0
+/// equals 0. Operands are broadcast as in [`add`](DeviceArray::add).
 impl<T: Compare, D: Dimension> DeviceArray<T, D> {
     methods!();
 }

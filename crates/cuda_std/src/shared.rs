@@ -140,10 +140,8 @@ impl<T: Pod> Shared<T> {
         unsafe { Atomic::from_shared(machine::shared_offset(self.ptr, index * size_of::<T>())) }
     }
 
-    /// The address of element 0 in the shared memory of the block, in bytes; on the simulated GPU, every array begins
-    /// at
-    /// 0. For [`atomic_at_unchecked`](Self::atomic_at_unchecked), where an instruction that computes an offset can add
-    ///    it.
+    /// The address of element 0 in the shared memory of the block, in bytes; zero for every array on the simulated GPU.
+    /// For [`atomic_at_unchecked`](Self::atomic_at_unchecked), where an instruction that computes an offset can add it.
     #[inline(always)]
     pub fn address(self) -> u32 {
         machine::shared_address(self.ptr)
