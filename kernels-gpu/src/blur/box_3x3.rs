@@ -144,24 +144,26 @@ impl<const C: usize> Strip<'_, C> {
     /// Blurs rows `first .. end`. `ALIGNED`: every strip is, and none reaches beyond its row.
     #[inline(always)]
     fn blur<const ALIGNED: bool>(&self, first: usize, end: usize) {
-        let mut above = numbers(self.row::<ALIGNED>(first.wrapping_sub(1)));
-        let mut here = numbers(self.row::<ALIGNED>(first));
+        // Kept as bytes, so that nothing waits for these two rows before the loads of the next are on their way.
+        let mut above = self.row::<ALIGNED>(first.wrapping_sub(1));
+        let mut here = self.row::<ALIGNED>(first);
         let mut y = first;
         while y < end {
             if y > 0 && y + BATCH <= end && self.is_between(y + BATCH) {
-                let rows: [Row; BATCH] = core::array::from_fn(|k| self.inner_row::<ALIGNED>(y + 1 + k));
-                let [a, b, c, d] = rows.map(numbers);
-                self.blur_inner::<ALIGNED>(y, [above, here, a]);
-                self.blur_inner::<ALIGNED>(y + 1, [here, a, b]);
-                self.blur_inner::<ALIGNED>(y + 2, [a, b, c]);
-                self.blur_inner::<ALIGNED>(y + 3, [b, c, d]);
-                (above, here) = (c, d);
+                let next: [Row; BATCH] = core::array::from_fn(|k| self.inner_row::<ALIGNED>(y + 1 + k));
+                let [a, b, c, d, e, f] = [above, here, next[0], next[1], next[2], next[3]].map(numbers);
+                self.blur_inner::<ALIGNED>(y, [a, b, c]);
+                self.blur_inner::<ALIGNED>(y + 1, [b, c, d]);
+                self.blur_inner::<ALIGNED>(y + 2, [c, d, e]);
+                self.blur_inner::<ALIGNED>(y + 3, [d, e, f]);
+                (above, here) = (next[2], next[3]);
                 y += BATCH;
             } else {
-                let below = numbers(self.row::<ALIGNED>(y + 1));
-                let rows = 1 + u32::from(y > 0) + u32::from(y + 1 < self.height);
-                let blurred = self.means(rows, Self::sums([above, here, below]));
-                self.store::<ALIGNED>(y, Self::with_alpha(blurred, here));
+                let below = self.row::<ALIGNED>(y + 1);
+                let count = 1 + u32::from(y > 0) + u32::from(y + 1 < self.height);
+                let rows = [above, here, below].map(numbers);
+                let blurred = self.means(count, Self::sums(rows));
+                self.store::<ALIGNED>(y, Self::with_alpha(blurred, rows[1]));
                 (above, here) = (here, below);
                 y += 1;
             }
