@@ -470,14 +470,15 @@ fn check_gaussian<T: TestPixel>(picture: &Array3<T>, sigma: f64, border: Border<
 }
 
 /// Windows of 1, 3, 5, 17 and 65 weights, more than a thread's outputs and more than go into shared memory at once;
-/// pictures of more than a block's tile (960, 320 and 240 pixels of 1, 3 and 4 channels).
+/// pictures of more than two tiles of a block (672, 224 and 168 pixels of 1, 3 and 4 channels), and of more rows than
+/// blocks.
 fn gaussians<T: TestPixel>() {
     let sizes: [(usize, usize, &[f64]); 8] = [
         (1, 1, &[0.1, 0.25]),
         (1, 321, &[0.3]),
         (300, 1, &[0.3]),
         (2, 3, &[0.5]),
-        (8, 961, &[2.0]),
+        (8, 1361, &[2.0]),
         (33, 31, &[0.6, 1.7, 7.7]),
         (32, 32, &[8.0]),
         (34, 60, &[8.1]),

@@ -9,7 +9,7 @@ use kernels_gpu::blur::box_blur::{self as kernels, column_strip, row_strip};
 use kernels_gpu::blur::sums::{Bytes, Floats, Sums, WideWords, Words};
 use ndarray::{Dimension, Ix3};
 
-use super::{Border, Channels, Pixel, check_radius, stepping};
+use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius, stepping};
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
 use crate::launch::LaunchConfig;
@@ -238,9 +238,6 @@ impl DeviceArray<u8, Ix3> {
         }
     }
 }
-
-/// The most blocks of a grid along y.
-const MAX_GRID_Y: usize = 65_535;
 
 /// The most rows of a strip, unless the picture is too tall for that: beyond, it makes no difference that the rows
 /// above the first and below the last are read by two threads. Where rows are not aligned, reading takes more.

@@ -4,20 +4,34 @@
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
 use cuda_std::param::ByValue;
-use kernels_gpu::blur::gaussian::{self as kernels, COLUMN_OUTPUTS, COLUMN_THREADS, ROW_THREADS, row_tile};
+use kernels_gpu::blur::gaussian::{
+    self as kernels, COLUMN_BLOCKS, COLUMN_OUTPUTS, COLUMN_THREADS, ROW_BLOCKS, ROW_THREADS, row_tile,
+};
 use ndarray::{Array1, Dimension, Ix1, Ix3};
 
-use super::{Border, Channels, Pixel, check_radius, stepping};
+use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius};
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
+use crate::launch::LaunchConfig;
+use crate::stream::Stream;
 
 /// The parameters of the pass along the rows.
-type RowParams<T> = (&'static [T], usize, &'static [f32], u32, T, SliceMut<'static, f32>);
+type RowParams<T> = (
+    &'static [T],
+    usize,
+    usize,
+    &'static [f32],
+    u32,
+    T,
+    SliceMut<'static, f32>,
+);
 
 /// The parameters of the pass along the columns.
 type ColumnParams<T> = (
     &'static [f32],
     usize,
+    usize,
+    u32,
     usize,
     &'static [f32],
     u32,
@@ -62,6 +76,16 @@ fn weights(sigma: f64) -> Array1<f32> {
     });
     let sum = exact.sum();
     exact.mapv(|weight| (weight / sum) as f32)
+}
+
+/// The most rows, and groups of [`COLUMN_OUTPUTS`] rows, that a block treats one after another.
+const MOST: usize = 4;
+
+/// How many of `tasks` a block treats one after another, up to [`MOST`]: as many as leave each multiprocessor `blocks`
+/// blocks.
+fn each(tasks: usize, stream: &Stream, blocks: usize) -> usize {
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    (tasks / (multiprocessors * blocks)).clamp(1, MOST)
 }
 
 fn check<T: Pixel>(picture: &DeviceArray<T, Ix3>, sigma: f64, border: Border<T>) -> Result<(Channels, (u32, T))> {
@@ -148,15 +172,26 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
         let (rows, columns, channels) = self.raw_dim().into_pattern();
         let weights: DeviceArray<f32, Ix1> = DeviceArray::from_ndarray(stream, &weights(sigma))?;
         let mut between = DeviceArray::<f32, Ix3>::uninit(stream, self.raw_dim())?;
-        let config = stepping(rows * columns.div_ceil(row_tile(channels)), 1, ROW_THREADS);
-        let args = (self, columns, &weights, border, constant, &mut between);
+        let tiles = columns.div_ceil(row_tile(channels));
+        let rows_each = each(tiles * rows, stream, ROW_BLOCKS);
+        let blocks = (tiles as u32, rows.div_ceil(rows_each).min(MAX_GRID_Y) as u32);
+        let config = LaunchConfig::new(blocks, ROW_THREADS as u32);
+        let args = (self, columns, rows, &weights, border, constant, &mut between);
         match kind {
             Channels::Gray => stream.launch::<T::Rows1>(&config, args)?,
             Channels::Rgb => stream.launch::<T::Rows3>(&config, args)?,
             Channels::Rgba => stream.launch::<T::Rows4>(&config, args)?,
         }
-        let blocks = (columns * channels).div_ceil(COLUMN_THREADS) * rows.div_ceil(COLUMN_OUTPUTS);
-        let args = (&between, columns, channels, &weights, border, constant, out);
-        stream.launch::<T::Columns>(&stepping(blocks, 1, COLUMN_THREADS), args)
+        let row_len = columns * channels;
+        let across = row_len.div_ceil(COLUMN_THREADS);
+        let groups = each(across * rows.div_ceil(COLUMN_OUTPUTS), stream, COLUMN_BLOCKS);
+        let strip = Ord::max(groups * COLUMN_OUTPUTS, rows.div_ceil(MAX_GRID_Y));
+        let blocks = (across as u32, rows.div_ceil(strip) as u32);
+        let config = LaunchConfig::new(blocks, COLUMN_THREADS as u32);
+        let has_alpha = u32::from(kind == Channels::Rgba);
+        let args = (
+            &between, row_len, rows, has_alpha, strip, &weights, border, constant, out,
+        );
+        stream.launch::<T::Columns>(&config, args)
     }
 }

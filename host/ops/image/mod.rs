@@ -74,6 +74,9 @@ pixels! {
     f32: 0.0, f32::is_finite;
 }
 
+/// The most blocks of a grid along y.
+const MAX_GRID_Y: usize = 65_535;
+
 /// The most blocks of a grid along x; the kernels that this is for go on with what is left.
 const MAX_BLOCKS: usize = i32::MAX as usize;
 

@@ -176,6 +176,23 @@ impl<'a, T: bytemuck::Pod> Column<'a, T> {
         }
     }
 
+    /// The elements from row `y` on, one after another.
+    ///
+    /// # Safety
+    ///
+    /// There is a row for each call.
+    #[inline(always)]
+    pub unsafe fn down(&self, y: usize) -> impl FnMut() -> T + use<'a, T> {
+        let (elements, row_len) = (self.elements, self.row_len);
+        let mut at = y * row_len + self.j;
+        move || {
+            // SAFETY: the element of a row, as `inside` argues.
+            let [value] = unsafe { elements.load_vec_unchecked(at) };
+            at += row_len;
+            value
+        }
+    }
+
     /// Whether row `y` and all between `radius` rows above it and `below` rows below it are there.
     #[inline(always)]
     pub fn has_around(&self, y: usize, radius: usize, below: usize) -> bool {
