@@ -123,9 +123,10 @@ pub fn gaussian_rows<T: Pixel, const C: usize>(
     out: SliceMut<'_, f32>,
 ) {
     let tile = shared_array![f32; TILE];
-    let elements = height.checked_mul(width * C);
+    let elements = width.checked_mul(C).and_then(|row_len| row_len.checked_mul(height));
+    let is_there = elements.is_some_and(|elements| elements <= Ord::min(pixels.len(), out.len()));
     let first = thread::block_idx_x() as usize * row_tile(C);
-    if first >= width || elements.is_none_or(|elements| elements > Ord::min(pixels.len(), out.len())) {
+    if thread::block_dim_x() as usize != ROW_THREADS || first >= width || !is_there {
         return;
     }
     let t = thread::thread_idx_x() as usize;
