@@ -212,7 +212,7 @@ fn row_sums<T: Pixel, const C: usize>(
     let mut k = 0;
     while k < weights.len() {
         let taps = Ord::min(CHUNK, weights.len() - k);
-        // Pixels that the picture and its border have, and no more.
+        // Pixels that the picture and its border have, and no more: sums with what is left in the tile are not stored.
         let used = Ord::min(row_tile(C) + taps - 1, width - first + 2 * radius - k);
         bring(row, ((first + k) * C).wrapping_sub(radius * C), used * C, tile);
         thread::sync_threads();
