@@ -6,8 +6,9 @@ mod common;
 use common::*;
 use kernels_gpu::broadcast::{AXES, Shape, Strides, broadcast};
 use kernels_gpu::op::Sub;
-use ndarray::{Array, Array2, Array3, ArrayD, IxDyn, arr0, array};
+use ndarray::{Array, Array2, Array3, ArrayD, IxDyn, Zip, arr0, array, s};
 use proptest::prelude::*;
+use warpsmith::ops::{Arithmetic, Compare, Select};
 use warpsmith::{DeviceArray, LaunchConfig, bf16, f16};
 
 /// 0, 1, 2, … in that shape, from `first` on.
@@ -156,7 +157,7 @@ fn dimensions_are_those_of_ndarray() {
 /// Each type, with values that fit all of them exactly.
 #[test]
 fn every_type() {
-    fn check<T: Number + warpsmith::ops::Arithmetic>(of: fn(u8) -> T) {
+    fn check<T: Number + Arithmetic>(of: fn(u8) -> T) {
         let (a, b) = (
             Array2::from_shape_fn((37, 41), |(i, j)| (i + j) as u8),
             Array::from_iter(0..41u8),
@@ -220,17 +221,17 @@ fn shapes_that_do_not_fit() {
     assert_eq!(row.to_ndarray().unwrap(), counted(&[3], 0));
 }
 
-/// The kernel itself, with blocks of another size than it is tuned for, and with 64-bit indices.
+/// The kernel itself, with blocks of another size than it is tuned for.
 #[test]
-fn blocks_of_any_size_and_indices_of_both_widths() {
+fn blocks_of_any_size() {
     let (a, b) = (counted(&[20, 30, 40], 0), counted(&[20, 40], 5));
     let wanted = &a - &b.clone().into_shape_with_order((20, 1, 40)).unwrap();
-    for extent in [24_000, 1 << 40] {
-        let shape = Shape::new(0, &[20, 30, 40], 4, false, extent);
+    for transposed in [false, true] {
+        let shape = Shape::new(0, &[20, 30, 40], 4, transposed);
         let (a_strides, b_strides) = (Strides::new(0, &[1200, 40, 1]), Strides::new(0, &[40, 0, 1]));
         for threads in [1, 31, 96, 256] {
             let mut out = DeviceArray::zeros(device().default_stream(), wanted.raw_dim()).unwrap();
-            let config = LaunchConfig::new(shape.blocks() as u32, threads);
+            let config = LaunchConfig::new(shape.threads().div_ceil(threads) as u32, threads as u32);
             let arguments = (shape, &upload(&a), a_strides, &upload(&b), b_strides, &mut out);
             device()
                 .default_stream()
@@ -239,4 +240,99 @@ fn blocks_of_any_size_and_indices_of_both_widths() {
             assert_eq!(out.to_ndarray().unwrap(), wanted, "{threads} threads");
         }
     }
+}
+
+/// A part of the output that begins between two vectors, as a launch of many has.
+#[test]
+fn parts_of_the_output() {
+    for columns in [1, 3, 4, 5, 8, 11] {
+        for (start, rows) in [(0, 6), (1, 5), (4, 1), (6, 3)] {
+            let (a, row) = (counted(&[64 + 6 * columns], 1), counted(&[columns], 500));
+            let len = start + rows * columns;
+            let wanted: Vec<i32> = (0..len + 5)
+                .map(|i| match i.checked_sub(start) {
+                    Some(place) if i < len => a[[7 + place]] - row[[place % columns]],
+                    _ => -1,
+                })
+                .collect();
+            let mut out = upload_vec(&vec![-1; len + 5]);
+            let shape = Shape::new(start, &[rows, columns], 4, false);
+            let (a_strides, row_strides) = (Strides::new(7, &[columns, 1]), Strides::new(0, &[0, 1]));
+            let config = LaunchConfig::new(shape.threads().div_ceil(32) as u32, 32);
+            let arguments = (shape, &upload(&a), a_strides, &upload(&row), row_strides, &mut out);
+            device()
+                .default_stream()
+                .launch::<broadcast<i32, Sub>>(&config, arguments)
+                .unwrap();
+            assert_eq!(elements(&out), wanted, "{rows} × {columns} from {start}");
+        }
+    }
+}
+
+/// Rows of lengths around those of vectors, of each type: operands that have vectors where the output has, or between
+/// them, or repeat an element, or lie in other orders.
+fn rows_of_any_length<T: Number + Arithmetic + Compare + Select>(of: fn(u8) -> T) {
+    let len = 16 / size_of::<T>();
+    for columns in [1, 2, 3, 4, 5, len - 1, len, len + 1, 2 * len + 3, 4 * len, 33 * len + 1] {
+        for [batch, rows] in [[1, 5], [3, 2], [2, 33]] {
+            let full = Array3::from_shape_fn((batch, rows, columns), |(i, j, k)| (i * 7 + j * 3 + k * 5) as u8 % 50);
+            let others = [
+                full.slice(s![..1, ..1, ..]).to_owned(),
+                full.slice(s![..1, .., ..1]).to_owned(),
+                full.slice(s![.., ..1, ..]).to_owned(),
+                full.slice(s![.., .., ..1]).to_owned(),
+                full.view().permuted_axes([1, 0, 2]).as_standard_layout().to_owned(),
+                full.view().permuted_axes([0, 2, 1]).as_standard_layout().to_owned(),
+            ];
+            let on_device = upload(&full.mapv(of));
+            for (i, other) in others.iter().enumerate() {
+                let order = [[0, 1, 2], [1, 0, 2], [0, 2, 1]][i.saturating_sub(3)];
+                let what = format!("{:?} with number {i}", full.shape());
+                let other_on_device = upload(&other.mapv(of));
+                let view = other_on_device.view().permuted_axes(order).unwrap();
+                let other = other.view().permuted_axes(order);
+                let other = other.broadcast(full.dim()).unwrap();
+                let wanted = Zip::from(&full).and(&other).map_collect(|&a, &b| of(a + b));
+                let wanted = wanted.as_slice().unwrap();
+                assert_same(&elements(&on_device.add(&view).unwrap()), wanted, &what);
+                assert_same(&elements(&view.add(&on_device).unwrap()), wanted, &what);
+                let mut in_place = upload(&full.mapv(of));
+                in_place.add_assign(&view).unwrap();
+                assert_same(&elements(&in_place), wanted, &what);
+                let mask = on_device.less(&view).unwrap();
+                let wanted = Zip::from(&full).and(&other).map_collect(|a, b| u8::from(a < b));
+                assert_eq!(elements(&mask), wanted.as_slice().unwrap(), "{what}");
+                let chosen = mask.select(&view, &on_device).unwrap();
+                let wanted = Zip::from(&full).and(&other).map_collect(|&a, &b| of(a.max(b)));
+                assert_same(&elements(&chosen), wanted.as_slice().unwrap(), &what);
+            }
+        }
+    }
+}
+
+macro_rules! for_all_types {
+    ($($type:ident: $of:expr;)*) => {
+        mod rows_of_any_length {
+            use super::*;
+            $(
+                #[test]
+                fn $type() {
+                    super::rows_of_any_length::<$type>($of);
+                }
+            )*
+        }
+    };
+}
+
+for_all_types! {
+    f32: f32::from;
+    f64: f64::from;
+    f16: f16::from;
+    bf16: |x| bf16::from_f32(x.into());
+    i32: i32::from;
+    i64: i64::from;
+    u8: u8::from;
+    u16: u16::from;
+    u32: u32::from;
+    u64: u64::from;
 }

@@ -4,7 +4,7 @@
 
 use cuda_std::Slice;
 use cuda_std::launch::Abi;
-use kernels_gpu::broadcast::{AXES, Shape, Strides, THREADS};
+use kernels_gpu::broadcast::{AXES, MOST, Shape, Strides, THREADS};
 use ndarray::{DimMax, Dimension, IxDyn};
 
 use crate::array::{DeviceArray, Element};
@@ -153,31 +153,44 @@ impl<const M: usize> Axes<M> {
         }
     }
 
-    /// Calls `launch` with the arguments of each launch of a strided kernel: one, or more if there are more than
-    /// [`AXES`] axes. The largest element type has `bytes` bytes.
+    /// Calls `launch` with the arguments of each launch of a strided kernel, where the largest element type has `bytes`
+    /// bytes. There is one, unless there are more than [`AXES`] axes or [`MOST`] elements: then each has as many of the
+    /// last axes as it may, with a piece of the axis before, and the others are looped over.
     pub(super) fn for_each_launch(
         &self,
         bytes: usize,
         mut launch: impl FnMut(&LaunchConfig, Shape, [Strides; M]) -> Result<()>,
     ) -> Result<()> {
-        let (folded, rest) = self.0.split_at(self.0.len().saturating_sub(AXES));
-        let lengths: Vec<usize> = rest.iter().map(|axis| axis.length).collect();
-        let strides: [Vec<usize>; M] = std::array::from_fn(|m| rest.iter().map(|axis| axis.strides[m]).collect());
-        let (launches, part) = (length(folded), length(rest));
-        for number in 0..launches {
-            let (mut starts, mut digits) = ([0; M], number);
-            for axis in folded.iter().rev() {
-                for (start, stride) in starts.iter_mut().zip(axis.strides) {
-                    *start += digits % axis.length * stride;
-                }
-                digits /= axis.length;
+        let (folded, kept) = self.0.split_at(self.0.len().saturating_sub(self.whole() + 1));
+        let Some((cut, whole)) = kept.split_first() else {
+            return Ok(());
+        };
+        let part = length(whole);
+        let piece = MOST / part;
+        let strides: [Vec<usize>; M] = std::array::from_fn(|m| kept.iter().map(|axis| axis.strides[m]).collect());
+        for number in 0..length(folded) {
+            let starts = place(folded, number);
+            for from in (0..cut.length).step_by(piece) {
+                let mut lengths: Vec<usize> = kept.iter().map(|axis| axis.length).collect();
+                lengths[0] = Ord::min(piece, cut.length - from);
+                let start = (number * cut.length + from) * part;
+                let shape = Shape::new(start, &lengths, bytes, self.is_transposed());
+                let strides = std::array::from_fn(|m| Strides::new(starts[m] + from * cut.strides[m], &strides[m]));
+                let blocks = shape.threads().div_ceil(THREADS) as u32;
+                launch(&LaunchConfig::new(blocks, THREADS as u32), shape, strides)?;
             }
-            let shape = Shape::new(number * part, &lengths, bytes, self.is_transposed(), self.extent());
-            let blocks = u32::try_from(shape.blocks()).unwrap_or(u32::MAX);
-            let strides = std::array::from_fn(|m| Strides::new(starts[m], &strides[m]));
-            launch(&LaunchConfig::new(blocks, THREADS as u32), shape, strides)?;
         }
         Ok(())
+    }
+
+    /// How many of the last axes a launch has as they are, beside a piece of one more.
+    fn whole(&self) -> usize {
+        let mut elements: usize = 1;
+        let fits = |axis: &&Axis<M>| {
+            elements = elements.saturating_mul(axis.length);
+            elements <= MOST
+        };
+        self.0.iter().rev().take(AXES - 1).take_while(fits).count()
     }
 
     /// Whether an operand has its neighbours along the last axis but one.
@@ -187,17 +200,18 @@ impl<const M: usize> Axes<M> {
             _ => false,
         }
     }
+}
 
-    /// The largest number of elements that an operand or the output is accessed within.
-    fn extent(&self) -> usize {
-        let last = |m: usize| {
-            self.0
-                .iter()
-                .map(|axis| (axis.length - 1) * axis.strides[m])
-                .sum::<usize>()
-        };
-        (0..M).map(|m| last(m) + 1).fold(length(&self.0), usize::max)
+/// Where each operand has the element with that number in C order.
+fn place<const M: usize>(axes: &[Axis<M>], number: usize) -> [usize; M] {
+    let (mut places, mut rest) = ([0; M], number);
+    for axis in axes.iter().rev() {
+        for (place, stride) in places.iter_mut().zip(axis.strides) {
+            *place += rest % axis.length * stride;
+        }
+        rest /= axis.length;
     }
+    places
 }
 
 /// The number of elements along all of the axes.
@@ -239,19 +253,26 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_counts_every_element_and_large_arrays_with_64_bits() {
-        for shape in [[1 << 16, 1 << 17], [3, 1 << 33], [1 << 33, 3], [1000, 7]] {
+    fn launches_have_every_element_once() {
+        for (shape, count) in [
+            ([1000, 7], 1),
+            ([1 << 15, 1 << 15], 1),
+            ([1 << 16, 1 << 17], 8),
+            ([3, 1 << 33], 24),
+            ([1 << 33, 3], 25),
+            ([(1 << 29) + 1, 2], 2),
+            ([1, (1 << 30) + 1], 2),
+        ] {
             let axes = Axes::new(&shape, [&[shape[1], 1], &[0, 1]]);
-            let mut launches = 0;
-            let count = |config: &LaunchConfig, given: Shape, _: [Strides; 2]| {
-                assert!(config.grid.x as usize * 1024 >= shape[0] * shape[1]);
-                let wide = shape[0] * shape[1] >= 1 << 31;
-                assert_eq!(format!("{given:?}").contains("narrow: 0"), wide, "{shape:?}");
+            let (mut launches, mut elements) = (0, 0);
+            let check = |_: &LaunchConfig, given: Shape, _: [Strides; 2]| {
+                assert_eq!(given.start(), elements, "{shape:?}");
                 launches += 1;
+                elements += given.elements();
                 Ok(())
             };
-            axes.for_each_launch(4, count).unwrap();
-            assert_eq!(launches, 1);
+            axes.for_each_launch(4, check).unwrap();
+            assert_eq!((launches, elements), (count, shape[0] * shape[1]), "{shape:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use crate::binary::{Array, Operand, Scalar};
-use crate::broadcast::{self, Shape, Strides};
+use crate::broadcast::{self, Row, Shape, Strides, Vector};
 use crate::num::Num;
 use crate::op::{CompareOp, Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
 use crate::tile::{self, Body};
@@ -68,29 +68,13 @@ struct Strided<'a, T, Op> {
 }
 
 impl<T: Num, Op: CompareOp<T>> broadcast::Body<2> for Strided<'_, T, Op> {
-    type Result = u8;
+    const LARGEST: usize = size_of::<T>();
 
     #[inline(always)]
-    fn lens(&self) -> [usize; 2] {
-        [self.a.len(), self.b.len()]
-    }
-
-    #[inline(always)]
-    fn out_len(&self) -> usize {
-        self.out.len()
-    }
-
-    #[inline(always)]
-    unsafe fn compute(&self, at: [usize; 2]) -> u8 {
-        // SAFETY (of both): the caller's promise; a vector of one is aligned like its element.
-        let ([a], [b]) = unsafe { (self.a.get_vec_unchecked(at[0]), self.b.get_vec_unchecked(at[1])) };
-        Op::holds(a, b) as u8
-    }
-
-    #[inline(always)]
-    unsafe fn store(&self, i: usize, result: u8) {
-        // SAFETY: as above.
-        unsafe { self.out.set_vec_unchecked(i, [result]) };
+    fn vector<const V: usize>(&self, vector: Vector<V>, [a, b]: [Row; 2]) {
+        let (a, b) = (vector.load(self.a, a), vector.load(self.b, b));
+        let (a, b): ([T; V], [T; V]) = (a.elements(), b.elements());
+        vector.store(self.out, core::array::from_fn(|k| Op::holds(a[k], b[k]) as u8));
     }
 }
 
@@ -147,5 +131,5 @@ pub fn compare_broadcast<T: Num, Op: CompareOp<T>>(
         out,
         _op: PhantomData,
     };
-    broadcast::for_tile(&shape, [&a_strides, &b_strides], &body);
+    broadcast::run(&shape, [&a_strides, &b_strides], &body);
 }

@@ -7,7 +7,7 @@
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
-use crate::broadcast::{self, Shape, Strides};
+use crate::broadcast::{self, Row, Shape, Strides, Vector};
 use crate::num::Num;
 use crate::tile::{self, Body};
 
@@ -67,33 +67,15 @@ impl<T: Num> Body for Select<'_, T> {
 }
 
 impl<T: Num> broadcast::Body<3> for Select<'_, T> {
-    type Result = T;
+    const LARGEST: usize = size_of::<T>();
 
     #[inline(always)]
-    fn lens(&self) -> [usize; 3] {
-        [self.mask.len(), self.a.len(), self.b.len()]
-    }
-
-    #[inline(always)]
-    fn out_len(&self) -> usize {
-        self.out.len()
-    }
-
-    #[inline(always)]
-    unsafe fn compute(&self, at: [usize; 3]) -> T {
-        // SAFETY (of all three): the caller's promise; a vector of one is aligned like its element.
-        unsafe {
-            let [mask] = self.mask.get_vec_unchecked(at[0]);
-            let [a] = self.a.get_vec_unchecked(at[1]);
-            let [b] = self.b.get_vec_unchecked(at[2]);
-            chosen(mask, a, b)
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn store(&self, i: usize, result: T) {
-        // SAFETY: as above.
-        unsafe { self.out.set_vec_unchecked(i, [result]) };
+    fn vector<const V: usize>(&self, vector: Vector<V>, [mask, a, b]: [Row; 3]) {
+        let mask = vector.load(self.mask, mask);
+        let (a, b) = (vector.load(self.a, a), vector.load(self.b, b));
+        let mask: [u8; V] = mask.elements();
+        let (a, b): ([T; V], [T; V]) = (a.elements(), b.elements());
+        vector.store(self.out, core::array::from_fn(|k| chosen(mask[k], a[k], b[k])));
     }
 }
 
@@ -123,5 +105,5 @@ pub fn select_broadcast<T: Num>(
     out: SliceMut<'_, T>,
 ) {
     let body = Select { mask, a, b, out };
-    broadcast::for_tile(&shape, [&mask_strides, &a_strides, &b_strides], &body);
+    broadcast::run(&shape, [&mask_strides, &a_strides, &b_strides], &body);
 }
