@@ -75,6 +75,15 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
     #[inline(always)]
     pub(super) fn clear(&self) {
         let mut i = thread::thread_idx_x() as usize;
+        if MODE == COLUMNS {
+            while 4 * i < self.private_len() {
+                // SAFETY: within the private counters, whose rows have 32 words, and for which there is room, as `fit`
+                // has said; a multiple of 4.
+                unsafe { self.private.set_vec_unchecked::<4>(4 * i, [0; 4]) };
+                i += thread::block_dim_x() as usize;
+            }
+            return;
+        }
         let (end, value) = if MODE == CACHE {
             (CACHE_LEN, FREE)
         } else {
