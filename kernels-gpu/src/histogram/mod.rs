@@ -260,7 +260,8 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
                 thread::sync_threads();
             }
         }
-        zeroing.finish();
+        // Of a block without a tile.
+        zeroing.wait();
     }
 
     /// This thread's vectors of the tile at `start`, as words: on their way, small elements would take a register each.

@@ -16,7 +16,7 @@ const PAUSE: u32 = 64;
 /// its end. Nothing for [`CACHE`], which has too many counts for one block.
 ///
 /// The first is the number of blocks that have started: the block that started first makes the counts 0. The second
-/// becomes 1 when that is done, and grows by 1 for each block that is done; the last of these makes both 0.
+/// becomes 1 when that is done, and grows by 1 for each block that has seen it; the last of these makes both 0.
 #[derive(Clone, Copy)]
 pub(super) struct Zeroing<'a, const MODE: usize> {
     counters: SliceMut<'a, u32>,
@@ -67,11 +67,16 @@ impl<'a, const MODE: usize> Zeroing<'a, MODE> {
         }
     }
 
-    /// Asks whether the counts are 0, which is good to know long before [`wait`](Self::wait).
+    /// Asks whether the counts are 0, which is good to know long before [`wait`](Self::wait). A block that knows it has
+    /// no more use for the counters, and says so at once: at its end, it would have to wait for the answer.
     #[inline(always)]
     pub(super) fn look(&mut self) {
-        if thread::thread_idx_x() == 0 && !self.is_done {
-            self.is_done = self.counters.atomic(1).load_acquire() != 0;
+        if thread::thread_idx_x() == 0 && !self.is_done && self.counters.atomic(1).load_acquire() != 0 {
+            self.is_done = true;
+            if self.counters.atomic(1).fetch_add(1) == thread::grid_dim_x() {
+                self.counters.atomic(0).store(0);
+                self.counters.atomic(1).store(0);
+            }
         }
     }
 
@@ -81,16 +86,6 @@ impl<'a, const MODE: usize> Zeroing<'a, MODE> {
         while thread::thread_idx_x() == 0 && !self.is_done {
             thread::nanosleep(PAUSE);
             self.look();
-        }
-    }
-
-    /// The block is done with the counts.
-    #[inline(always)]
-    pub(super) fn finish(&self) {
-        if MODE != CACHE && thread::thread_idx_x() == 0 && self.counters.atomic(1).fetch_add(1) == thread::grid_dim_x()
-        {
-            self.counters.atomic(0).store(0);
-            self.counters.atomic(1).store(0);
         }
     }
 }
