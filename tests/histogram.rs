@@ -392,31 +392,57 @@ fn values_are_counted<T: Element + Bincount>() {
     assert_eq!(elements(&counts), (0..300).map(count).collect::<Vec<_>>());
 }
 
-/// A block that treats more than 64 tiles empties its hash table in between: bins that come first, and others later.
-#[test]
-fn the_hash_table_is_emptied_and_filled_again() {
-    let tile = kernels::tile_len::<f64, Uniform, COLUMNS>();
-    let (len, bins) = (66 * tile + 5, 50_000);
-    let x: Vec<f64> = (0..len).map(|i| ((i % 3000) + i / (len / 4) * 10_000) as f64).collect();
-    let plan = Plan {
+/// The plan of bins of width 1 from 0, in a launch that has so many copies of each counter.
+fn bins_of_width_1(bins: u32, copies: u32) -> Plan {
+    Plan {
         lo: 0.0,
         width: bins as f64,
         step: 1.0,
         first: 0.0,
         last: bins as f64,
         scale: 1.0,
+        scale_f32: 1.0,
         offset: 0.0,
-        below: -1e-3,
         above: 1.0,
-        settled: 0,
         factor: 0,
         addend: 0,
         shift: 0,
         bins,
         channels: 1,
         counters: bins,
-        copies: 1,
+        copies,
+    }
+}
+
+/// Blocks without an element make the counters of the launch 0 with the others, so that they serve again.
+#[test]
+fn more_blocks_than_tiles() {
+    let x = upload_vec(&[0.5f32, 1.5, 1.0, 2.0, -1.0, f32::NAN]);
+    let plan = bins_of_width_1(2, 32);
+    let stream = common::device().default_stream();
+    let mut counters = DeviceArray::<u32, Ix1>::zeros(stream, kernels::COUNTERS).unwrap();
+    let mut counts = upload(&Array1::from(vec![7u64, 8]));
+    let config = LaunchConfig {
+        dynamic_shared: plan.private_len() * size_of::<u32>(),
+        ..LaunchConfig::new(5, kernels::THREADS as u32)
     };
+    for _ in 0..3 {
+        let args = (&x, plan, &x, &mut counters, &mut counts);
+        stream
+            .launch::<kernels::histogram<f32, Uniform, COLUMNS>>(&config, args)
+            .unwrap();
+        assert_eq!(elements(&counts), [1, 3]);
+        assert_eq!(elements(&counters), [0, 0]);
+    }
+}
+
+/// A block that treats more than 64 tiles empties its hash table in between: bins that come first, and others later.
+#[test]
+fn the_hash_table_is_emptied_and_filled_again() {
+    let tile = kernels::tile_len::<f64, Uniform, COLUMNS>();
+    let (len, bins) = (66 * tile + 5, 50_000);
+    let x: Vec<f64> = (0..len).map(|i| ((i % 3000) + i / (len / 4) * 10_000) as f64).collect();
+    let plan = bins_of_width_1(bins, 1);
     let on_device = upload_vec(&x);
     let mut counts = DeviceArray::<u64, Ix1>::zeros(common::device().default_stream(), bins as usize).unwrap();
     let config = LaunchConfig::new(1, kernels::THREADS as u32);

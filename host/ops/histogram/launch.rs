@@ -4,7 +4,7 @@
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
 use kernels_gpu::histogram::{
-    self as kernels, BLOCKS, CACHE, COLUMNS, COPIES, Find, Plan, Sample, THREADS, Value, Values, tile_len,
+    self as kernels, BLOCKS, CACHE, COLUMNS, COPIES, Find, Plan, Sample, THREADS, Value, Values, block_len,
 };
 use ndarray::{Dimension, Ix1};
 
@@ -34,8 +34,8 @@ pub type BincountParams<T> = (&'static [T], Plan, SliceMut<'static, u32>, SliceM
 /// An element type that the kernel is compiled for.
 #[doc(hidden)]
 pub trait HasHistogram<F, const MODE: usize>: Element {
-    /// [`tile_len`]
-    const TILE: usize;
+    /// [`block_len`]
+    const BLOCK: usize;
 
     type Kernel: SafeKernel<Params = HistogramParams<Self>>;
 }
@@ -44,7 +44,7 @@ impl<T: Element + Sample, F: Find<T>, const MODE: usize> HasHistogram<F, MODE> f
 where
     kernels::histogram<T, F, MODE>: SafeKernel<Params = HistogramParams<T>>,
 {
-    const TILE: usize = tile_len::<T, F, MODE>();
+    const BLOCK: usize = block_len::<T, F, MODE>();
 
     type Kernel = kernels::histogram<T, F, MODE>;
 }
@@ -58,8 +58,8 @@ impl<T: HasHistogram<F, COLUMNS> + HasHistogram<F, COPIES> + HasHistogram<F, CAC
 /// An integer type that the counting of values is compiled for.
 #[doc(hidden)]
 pub trait HasBincount<const MODE: usize>: Element {
-    /// [`tile_len`]
-    const TILE: usize;
+    /// [`block_len`]
+    const BLOCK: usize;
 
     type Kernel: SafeKernel<Params = BincountParams<Self>>;
 }
@@ -68,7 +68,7 @@ impl<T: Element + Value, const MODE: usize> HasBincount<MODE> for T
 where
     kernels::bincount<T, MODE>: SafeKernel<Params = BincountParams<T>>,
 {
-    const TILE: usize = tile_len::<T, Values, MODE>();
+    const BLOCK: usize = block_len::<T, Values, MODE>();
 
     type Kernel = kernels::bincount<T, MODE>;
 }
@@ -120,10 +120,11 @@ fn same_device<'a, T: Element, D: Dimension, E: Dimension>(
     }
 }
 
-/// A launch on all of `x`, which is not empty: as many blocks as the device holds, or one for each tile.
-fn config<T: Element, D: Dimension>(x: &DeviceArray<T, D>, tile: usize, dynamic_shared: usize) -> LaunchConfig {
+/// A launch on all of `x`, which is not empty: as many blocks as the device holds, or one for each
+/// `block_len` elements.
+fn config<T: Element, D: Dimension>(x: &DeviceArray<T, D>, block_len: usize, dynamic_shared: usize) -> LaunchConfig {
     let multiprocessors = x.stream().backend().properties().multiprocessors as usize;
-    let blocks = x.len().div_ceil(tile).min(multiprocessors * BLOCKS);
+    let blocks = x.len().div_ceil(block_len).min(multiprocessors * BLOCKS);
     LaunchConfig {
         dynamic_shared,
         ..tiles(blocks, 1, THREADS)
@@ -156,7 +157,7 @@ fn launch_mode<F, const MODE: usize, T: HasHistogram<F, MODE>, D: Dimension, E: 
     edges: &DeviceArray<T, impl Dimension>,
     counts: &mut DeviceArray<u64, E>,
 ) -> Result<()> {
-    let config = config(x, T::TILE, shared);
+    let config = config(x, T::BLOCK, shared);
     let launch = |counters: Zeroed<u32>, counts: &mut DeviceArray<u64, E>| {
         x.stream()
             .launch::<T::Kernel>(&config, (x, plan, edges, counters, counts))
@@ -204,7 +205,7 @@ fn launch_bincount_mode<const MODE: usize, T: HasBincount<MODE>, D: Dimension>(
     (plan, shared): (Plan, usize),
     counts: &mut DeviceArray<u64, Ix1>,
 ) -> Result<()> {
-    let config = config(x, T::TILE, shared);
+    let config = config(x, T::BLOCK, shared);
     let launch = |counters: Zeroed<u32>, counts: &mut DeviceArray<u64, Ix1>| {
         x.stream().launch::<T::Kernel>(&config, (x, plan, counters, counts))
     };

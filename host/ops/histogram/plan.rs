@@ -17,8 +17,8 @@ pub(super) const MAX_COUNTERS: usize = 1 << 31;
 /// The most counters of a block that has one copy of them, less than 64 KiB, which every GPU has.
 const MAX_PRIVATE_COUNTERS: u64 = 1 << 14;
 
-/// The most bins for which [`Plan::settled`] or the margins of [`Plan::below`] are looked for, which takes the host a
-/// step for each. Finer bins are compared with their edges always.
+/// The most bins for which a formula or the margin of [`Plan::above`] is looked for, which takes the host a few steps
+/// for each. Elements of finer bins are compared with their edges always.
 const MAX_MARGIN_BINS: u32 = 1 << 16;
 
 /// The number of bins, if it is possible.
@@ -63,11 +63,10 @@ pub(super) fn equal_width(bins: u32, lo: f64, hi: f64) -> Plan {
         first: lo,
         last: hi,
         scale: f64::from(bins) / (hi - lo),
+        scale_f32: (f64::from(bins) / (hi - lo)) as f32,
         offset: 0.0,
         // No element is settled by its position.
-        below: f32::INFINITY,
-        above: 0.0,
-        settled: 0,
+        above: f32::NEG_INFINITY,
         factor: 0,
         addend: 0,
         shift: 0,
@@ -83,15 +82,17 @@ pub(super) fn uniform_plan<T: Histogram>(bins: u32, lo: f64, hi: f64) -> Option<
     let (first, last) = (T::at_least(T::edge(lo))?, T::at_most(T::edge(hi))?);
     let mut plan = equal_width(bins, lo, hi);
     (plan.first, plan.last) = (first.to_f64(), last.to_f64());
-    plan.offset = (plan.first - lo) * plan.scale;
+    plan.offset = first_position(&plan) as f32;
     if bins <= MAX_MARGIN_BINS && T::VALUES == 0 {
-        if let Some(settled) = settled(&plan, first, last) {
-            plan = settled;
-        } else if let Some((below, above)) = margins(&plan, first, last) {
-            (plan.below, plan.above) = (below, above);
-        }
+        let found = settled(&plan, first, last).or_else(|| with_margin(&plan, first, last));
+        plan = found.unwrap_or(plan);
     }
     (first <= last).then_some(plan)
+}
+
+/// The position of `first`: integers may begin above the lower limit.
+fn first_position(plan: &Plan) -> f64 {
+    (plan.first - plan.lo) * plan.scale
 }
 
 /// For each edge between two bins its number, the greatest element from `first` to `last` that is below it, and the
@@ -104,14 +105,18 @@ fn neighbours<T: Histogram>(plan: Plan, first: T, last: T) -> impl Iterator<Item
     })
 }
 
-/// The plan with what makes [`Sample::settled_bin`] give the bin of every element, if that can be had.
+/// The plan with a formula that gives the bin of every element, if one does: one in fixed point, or the position.
 ///
 /// The bin that it gives never decreases from one element to the next larger one. So it is right for all elements if it
 /// is for the two next to each edge; no estimate of rounding errors is needed.
 fn settled<T: Histogram>(plan: &Plan, first: T, last: T) -> Option<Plan> {
-    let mut settled = fixed_point(plan).into_iter();
-    settled.find(|plan| {
-        let bin = |x: T| x.settled_bin(first, plan);
+    let [up, down] = fixed_point(plan);
+    let position = Plan {
+        above: f32::INFINITY,
+        ..*plan
+    };
+    [up, down, position].into_iter().find(|plan| {
+        let bin = |x: T| T::bins(plan, [x])[0];
         neighbours(*plan, first, last)
             .all(|(k, below, least)| below.is_none_or(|x| bin(x) < k) && least.is_none_or(|x| bin(x) >= k))
     })
@@ -119,15 +124,16 @@ fn settled<T: Histogram>(plan: &Plan, first: T, last: T) -> Option<Plan> {
 
 /// Two plans by which bins of integers are computed in fixed point: with a factor of bins per unit that is rounded up,
 /// and with one that is rounded down, where 1 is added to the distance instead. Neither is right for all ranges: not
-/// for bins narrower than 1, nor where there are bins below the least number of the type. Floats do not look at it.
+/// for bins narrower than 1, nor where there are bins below the least number of the type. Floats have none: their bins
+/// are those of the position.
 fn fixed_point(plan: &Plan) -> [Plan; 2] {
     // So that the factor, `bins per unit · 2^(32 + shift)`, has 32 bits.
     let shift = (-plan.scale.log2()).floor().clamp(0.0, 31.0) as u32;
     let unit = ((1u64 << 32) << shift) as f64;
-    let (factor, addend) = (plan.scale * unit, plan.offset * unit);
+    let (factor, addend) = (plan.scale * unit, first_position(plan) * unit);
     // Casts saturate.
     let plan = |factor: f64, addend: f64| Plan {
-        settled: 1,
+        above: f32::INFINITY,
         factor: factor as u32,
         addend: addend as u32,
         shift,
@@ -139,13 +145,26 @@ fn fixed_point(plan: &Plan) -> [Plan; 2] {
     ]
 }
 
-/// How far from the whole numbers a position must be to settle the bin: [`Plan::below`] and [`Plan::above`].
+/// The plan whose positions are so much smaller that no element's is in a bin above its own, and how near to the next
+/// bin they may then be: [`Plan::offset`] and [`Plan::above`].
 ///
-/// Positions never decrease either. So an element is not below edge `k` if its position is greater than that of the
-/// greatest element below the edge, and it is below the edge if its position is less than that of the least element
-/// that is not. The margins are the largest distances of those positions from `k`, of all edges. `None` if they leave
-/// no room, as for ranges whose positions overflow.
-fn margins<T: Histogram>(plan: &Plan, first: T, last: T) -> Option<(f32, f32)> {
+/// Positions never decrease either. So an element is below edge `k` if its position is less than that of the least
+/// element that is not below it, and it is not below the edge if its position is greater than that of the greatest
+/// element below. `None` if there is no room, as for ranges whose positions overflow.
+fn with_margin<T: Histogram>(plan: &Plan, first: T, last: T) -> Option<Plan> {
+    let (excess, _) = errors(plan, first, last)?;
+    // More than what is rounded when it is subtracted.
+    let ulp = (plan.bins as f32).next_up() - plan.bins as f32;
+    let mut plan = *plan;
+    plan.offset -= (excess.max(0.0) as f32).next_up() + ulp;
+    let (excess, deficit) = errors(&plan, first, last)?;
+    plan.above = ((1.0 - deficit) as f32).next_down();
+    (excess < 0.0 && plan.above > 0.0).then_some(plan)
+}
+
+/// By how much the position of an element below an edge exceeds the edge's, and by how much that of an element that is
+/// not falls short of it, at most of all edges. `None` where positions are no numbers.
+fn errors<T: Histogram>(plan: &Plan, first: T, last: T) -> Option<(f64, f64)> {
     let position = |x: T| f64::from(x.position(first, plan));
     let (mut excess, mut deficit) = (-1.0f64, -1.0f64);
     for (k, below, least) in neighbours(*plan, first, last) {
@@ -156,8 +175,7 @@ fn margins<T: Histogram>(plan: &Plan, first: T, last: T) -> Option<(f32, f32)> {
         }
         (excess, deficit) = (excess.max(of_below), deficit.max(of_least));
     }
-    let (below, above) = ((excess as f32).next_up(), ((1.0 - deficit) as f32).next_down());
-    (below < above).then_some((below, above))
+    Some((excess, deficit))
 }
 
 /// How a launch counts.
@@ -189,6 +207,8 @@ pub(super) fn choose_mode<T: Sample>(plan: &mut Plan) -> (Mode, usize) {
 
 #[cfg(test)]
 mod tests {
+    use kernels_gpu::histogram::UNSURE;
+
     use super::*;
 
     /// The bin of `x` by comparison with all edges.
@@ -197,7 +217,15 @@ mod tests {
     }
 
     fn settled_plan<T: Histogram>(bins: u32, lo: f64, hi: f64) -> Option<Plan> {
-        uniform_plan::<T>(bins, lo, hi).filter(|plan| plan.settled != 0)
+        uniform_plan::<T>(bins, lo, hi).filter(|plan| plan.above == f32::INFINITY)
+    }
+
+    fn fixed_plan<T: Histogram>(bins: u32, lo: f64, hi: f64) -> Option<Plan> {
+        uniform_plan::<T>(bins, lo, hi).filter(|plan| plan.factor != 0)
+    }
+
+    fn bin<T: Histogram>(plan: &Plan, x: T) -> u32 {
+        T::bins(plan, [x])[0]
     }
 
     #[test]
@@ -213,34 +241,64 @@ mod tests {
             (1, 5.0, 6.0),
         ];
         for (bins, lo, hi) in ranges {
-            let plan = settled_plan::<u16>(bins, lo, hi).unwrap_or_else(|| panic!("{bins} bins in {lo}..={hi}"));
+            let plan = fixed_plan::<u16>(bins, lo, hi).unwrap_or_else(|| panic!("{bins} bins in {lo}..={hi}"));
             for x in plan.first as u16..=plan.last as u16 {
-                let bin = Ord::min(x.settled_bin(plan.first as u16, &plan), bins - 1);
-                assert_eq!(bin, compared(&plan, x), "{x}: {bins} bins in {lo}..={hi}");
+                assert_eq!(bin(&plan, x), compared(&plan, x), "{x}: {bins} bins in {lo}..={hi}");
             }
         }
     }
 
     #[test]
     fn the_widest_ranges_are_settled_and_right_at_their_ends() {
-        let plan = settled_plan::<i32>(256, -2_147_483_648.0, 2_147_483_648.0).expect("bins of 2^24");
+        let plan = fixed_plan::<i32>(256, -2_147_483_648.0, 2_147_483_648.0).expect("bins of 2^24");
         for x in [i32::MIN, -1, 0, 0x00ff_ffff, 0x0100_0000, i32::MAX] {
-            assert_eq!(x.settled_bin(i32::MIN, &plan), compared(&plan, x), "{x}");
+            assert_eq!(bin(&plan, x), compared(&plan, x), "{x}");
         }
         // Numbers from the last bin on are of the last bin.
-        let plan = settled_plan::<u32>(2, 0.0, 4_294_967_295.0).expect("two bins");
-        let bins = [0, i32::MAX as u32, 1 << 31, u32::MAX].map(|x| Ord::min(x.settled_bin(0, &plan), 1));
+        let plan = fixed_plan::<u32>(2, 0.0, 4_294_967_295.0).expect("two bins");
+        let bins = [0, i32::MAX as u32, 1 << 31, u32::MAX].map(|x| bin(&plan, x));
         assert_eq!(bins, [0, 0, 1, 1]);
     }
 
     #[test]
     fn what_no_formula_gets_right_is_not_settled() {
         // Bins below the least number of the type.
-        assert_eq!(settled_plan::<u16>(10, -300.0, 700.0), None);
+        assert_eq!(fixed_plan::<u16>(10, -300.0, 700.0), None);
         // Four bins for each integer.
-        assert_eq!(settled_plan::<i32>(40, 0.0, 10.0), None);
+        assert_eq!(fixed_plan::<i32>(40, 0.0, 10.0), None);
         // 0.7 · 10 is 7, but the edge 7 · 0.1 is above 0.7.
         assert_eq!(settled_plan::<f64>(10, 0.0, 1.0), None);
         assert!(settled_plan::<f32>(256, 0.0, 1.0).is_some());
+    }
+
+    /// What a position settles is the bin by comparison, for the elements around each edge; and it settles nearly all.
+    #[test]
+    fn positions_settle_no_wrong_bin() {
+        let ranges = [
+            (10, 0.0, 1.0),
+            (100, -0.2, 0.7),
+            (255, -3.3, 100.1),
+            (256, -0.25, 0.75),
+            (1000, 0.0, 1.0),
+            (7, 1e6, 1e6 + 3.0),
+        ];
+        for (bins, lo, hi) in ranges {
+            let plan = uniform_plan::<f32>(bins, lo, hi).expect("a plan");
+            assert!(plan.above > 0.9, "{bins} bins in {lo}..={hi}: {}", plan.above);
+            for k in 0..=bins {
+                let edge = if k == bins { plan.last } else { plan.edge::<f32>(k) } as f32;
+                let around =
+                    (-20..=20).map(|steps: i32| f32::of_order((edge.order() as i64 + i64::from(steps)) as u64));
+                for x in around.filter(|x| (plan.first..=plan.last).contains(&f64::from(*x))) {
+                    let found = bin(&plan, x);
+                    assert!(
+                        found == UNSURE || found == compared(&plan, x),
+                        "{x}: {bins} bins in {lo}..={hi}"
+                    );
+                }
+            }
+            let middle = plan.edge::<f32>(bins / 2) + plan.step / 2.0;
+            assert_eq!(bin(&plan, middle as f32), bins / 2, "{bins} bins in {lo}..={hi}");
+        }
     }
 }

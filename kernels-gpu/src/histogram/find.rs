@@ -20,18 +20,16 @@ pub struct Plan {
     pub first: f64,
     /// The greatest element that is counted.
     pub last: f64,
-    /// Bins per unit, about: what [`Sample::position`] multiplies with.
+    /// Bins per unit, about: what [`Sample::position`] of `f64` multiplies with, …
     pub scale: f64,
-    /// The position of `first`, about: what [`Sample::position`] of integers adds.
-    pub offset: f64,
-    /// An element at position `p` is not below its bin `k = min(⌊p⌋, bins − 1)` if `p − k > below`, …
-    pub below: f32,
-    /// … and not above it if `p − k < above`.
+    /// … and that of other types.
+    pub scale_f32: f32,
+    /// The position of `first`, about: what [`Sample::position`] adds.
+    pub offset: f32,
+    /// An element at position `p` is in bin `k = min(⌊p⌋, bins − 1)` if `p − k < above`; else, it may be in the next.
     pub above: f32,
-    /// Unless it is 0, [`Sample::settled_bin`] gives the bin of each element that is counted, and none needs to be
-    /// compared with edges.
-    pub settled: u32,
-    /// What [`Sample::settled_bin`] of integers multiplies the distance to `first` with, …
+    /// Unless it is 0, the bins of integers are computed in fixed point, and none needs to be compared with edges: what
+    /// the distance to `first` is multiplied with, …
     pub factor: u32,
     /// … what it adds, …
     pub addend: u32,
@@ -70,32 +68,23 @@ impl Plan {
     }
 }
 
-/// Set in the bin of an element that is in none. This and [`UNSURE`] are bits beyond those of any bin, rather than an
-/// `enum`'s cases, so that a thread computes them without a branch for each element.
+/// The bin of an element that is in none. This and [`UNSURE`] are beyond any bin, rather than an `enum`'s cases, so that
+/// a thread computes them without a branch for each element.
 pub const OUTSIDE: u32 = 1 << 30;
 
-/// Set in the bin of an element that needs a second look.
+/// The bin of an element that needs a second look.
 pub const UNSURE: u32 = 1 << 31;
 
 /// A rule by which elements are put into bins.
 pub trait Find<T>: 'static {
     /// Whether each element has a channel.
-    const CHANNELS: bool;
+    const CHANNELS: bool = false;
 
-    /// Whether [`bins`](Self::bins) says the bin of every element; else, [`quick`](Self::quick) says those of most.
-    #[inline(always)]
-    fn is_settled(_: &Plan) -> bool {
-        true
-    }
+    /// Whether [`bins`](Self::bins) may say [`UNSURE`].
+    const LOOKS_TWICE: bool = false;
 
-    /// The bins of several elements, or [`OUTSIDE`].
+    /// The bins of several elements, or [`OUTSIDE`], or [`UNSURE`].
     fn bins<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [u32; N];
-
-    /// A first look at several elements: their bins, with [`OUTSIDE`] or [`UNSURE`].
-    #[inline(always)]
-    fn quick<const N: usize>(_: &Plan, values: [T; N]) -> [u32; N] {
-        values.map(|_| UNSURE)
-    }
 
     /// The bin of an element.
     fn exact(plan: &Plan, edges: &[T], value: T) -> Option<u32>;
@@ -103,15 +92,17 @@ pub trait Find<T>: 'static {
 
 /// Bins of equal width, by NumPy's rule: `edge(k) <= x < edge(k + 1)`, the last one closed.
 ///
-/// An element's position, a product that is rounded, is as good as always far enough from the next edge to settle its
-/// bin; [`Plan::below`] and [`Plan::above`] say how far is enough. If it is not, the element is compared with the
-/// edges, which are computed anew.
+/// An element's position, which is rounded, is never in a bin above the element's, and as good as always far enough
+/// from the next edge to settle the bin; [`Plan::above`] says how far is enough. If it is not, the element is compared
+/// with the edges, which are computed anew.
 #[derive(Clone, Copy, Debug)]
-pub struct Uniform;
+pub struct EqualWidth<const CHANNELS: bool>;
 
-/// [`Uniform`] for several channels: element `i` is of channel `i % channels`.
-#[derive(Clone, Copy, Debug)]
-pub struct Channels;
+/// [`EqualWidth`], of all elements.
+pub type Uniform = EqualWidth<false>;
+
+/// [`EqualWidth`] for several channels: element `i` is of channel `i % channels`.
+pub type Channels = EqualWidth<true>;
 
 /// Bins between given edges: a binary search in a list of the smallest element of each bin but the first, as far as
 /// they are not greater than `plan.last`.
@@ -132,33 +123,24 @@ fn is_inside<T: Sample>(plan: &Plan, value: T) -> bool {
 #[inline(always)]
 fn guess<T: Sample>(plan: &Plan, value: T) -> (f32, u32) {
     let position = value.position(T::of_f64(plan.first), plan);
-    // Not `clamp`: `max` takes NaN to 0. A cast would do the same in more instructions.
+    // Both limits before the cast, which is then one instruction. Exact for as many bins as there may be.
+    let last_bin = Ord::min(plan.bins.wrapping_sub(1), 1 << 24) as f32;
+    // Not `clamp`: `max` takes NaN to 0.
     #[allow(clippy::manual_clamp)]
-    let bounded = position.max(0.0).min(2_147_483_648.0);
-    // SAFETY: from 0 to 2^31.
-    let bin: u32 = unsafe { bounded.to_int_unchecked() };
-    (position, Ord::min(bin, plan.bins.wrapping_sub(1)))
+    let bounded = position.max(0.0).min(last_bin);
+    // SAFETY: from 0 to 2^24.
+    (position, unsafe { bounded.to_int_unchecked() })
 }
 
-/// The bin that is settled.
+/// The bin that the element's position gives, where it settles it.
 #[inline(always)]
-fn settled_bin<T: Sample>(plan: &Plan, value: T) -> u32 {
-    let bin = value.settled_bin(T::of_f64(plan.first), plan);
-    marked(Ord::min(bin, plan.bins.wrapping_sub(1)), is_inside(plan, value), true)
-}
-
-#[inline(always)]
-fn quick_bin<T: Sample>(plan: &Plan, value: T) -> u32 {
+pub(super) fn bin_at_position<T: Sample>(plan: &Plan, value: T) -> u32 {
     let (position, bin) = guess(plan, value);
-    let within = position - bin as f32;
-    let sure = (within > plan.below) & (within < plan.above);
-    marked(bin, is_inside(plan, value), sure)
-}
-
-/// The bin, or what is to be said of it.
-#[inline(always)]
-fn marked(bin: u32, inside: bool, sure: bool) -> u32 {
-    bin | (u32::from(!inside) * OUTSIDE) | (u32::from(inside & !sure) * UNSURE)
+    if position - (bin as f32) < plan.above {
+        bin
+    } else {
+        UNSURE
+    }
 }
 
 /// Compares with the edges: two that are next to the guess as a rule, and where the guess is worse than that, those of
@@ -193,46 +175,15 @@ fn exact_uniform<T: Sample>(plan: &Plan, value: T) -> Option<u32> {
     Some(low)
 }
 
-impl<T: Sample> Find<T> for Uniform {
-    const CHANNELS: bool = false;
+impl<T: Sample, const CHANNELS: bool> Find<T> for EqualWidth<CHANNELS> {
+    const CHANNELS: bool = CHANNELS;
 
-    #[inline(always)]
-    fn is_settled(plan: &Plan) -> bool {
-        plan.settled != 0
-    }
+    const LOOKS_TWICE: bool = true;
 
     #[inline(always)]
     fn bins<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
-        values.map(|value| settled_bin(plan, value))
-    }
-
-    #[inline(always)]
-    fn quick<const N: usize>(plan: &Plan, values: [T; N]) -> [u32; N] {
-        values.map(|value| quick_bin(plan, value))
-    }
-
-    #[inline(always)]
-    fn exact(plan: &Plan, _: &[T], value: T) -> Option<u32> {
-        exact_uniform(plan, value)
-    }
-}
-
-impl<T: Sample> Find<T> for Channels {
-    const CHANNELS: bool = true;
-
-    #[inline(always)]
-    fn is_settled(plan: &Plan) -> bool {
-        plan.settled != 0
-    }
-
-    #[inline(always)]
-    fn bins<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
-        values.map(|value| settled_bin(plan, value))
-    }
-
-    #[inline(always)]
-    fn quick<const N: usize>(plan: &Plan, values: [T; N]) -> [u32; N] {
-        values.map(|value| quick_bin(plan, value))
+        let bins = T::bins(plan, values);
+        core::array::from_fn(|k| if is_inside(plan, values[k]) { bins[k] } else { OUTSIDE })
     }
 
     #[inline(always)]
@@ -242,8 +193,6 @@ impl<T: Sample> Find<T> for Channels {
 }
 
 impl<T: Sample> Find<T> for Search {
-    const CHANNELS: bool = false;
-
     /// All elements of the vector go down the list together, so that as many loads are in flight.
     #[inline(always)]
     fn bins<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [u32; N] {
@@ -264,7 +213,13 @@ impl<T: Sample> Find<T> for Search {
             });
             left = half;
         }
-        core::array::from_fn(|k| marked(base[k] as u32, is_inside(plan, values[k]), true))
+        core::array::from_fn(|k| {
+            if is_inside(plan, values[k]) {
+                base[k] as u32
+            } else {
+                OUTSIDE
+            }
+        })
     }
 
     #[inline(always)]
@@ -275,11 +230,15 @@ impl<T: Sample> Find<T> for Search {
 }
 
 impl<T: Value> Find<T> for Values {
-    const CHANNELS: bool = false;
-
     #[inline(always)]
     fn bins<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
-        values.map(|value| marked(value.bin() & (OUTSIDE - 1), is_inside(plan, value), true))
+        values.map(|value| {
+            if is_inside(plan, value) {
+                value.bin() & (OUTSIDE - 1)
+            } else {
+                OUTSIDE
+            }
+        })
     }
 
     #[inline(always)]

@@ -27,7 +27,7 @@ use cuda_std::prelude::*;
 
 use crate::tile;
 
-pub use find::{Channels, Find, OUTSIDE, Plan, Search, UNSURE, Uniform, Values};
+pub use find::{Channels, EqualWidth, Find, OUTSIDE, Plan, Search, UNSURE, Uniform, Values};
 pub use sample::{Sample, Value};
 pub use store::{CACHE, COLUMN_COUNTERS, COLUMNS, COPIES, COPIES_LEN};
 pub use zero::COUNTERS;
@@ -45,12 +45,13 @@ pub const BLOCKS: usize = 2;
 const PRIVATE_ELEMENTS: usize = 1 << 30;
 
 /// Tiles that a block treats before it empties the hash table, so that it follows the data.
-const CACHE_TILES: usize = 64;
+const CACHE_TILES: u32 = 64;
 
-/// Vectors of 16 bytes that a thread has in flight: 64 bytes, or as many as have registers for the bins of their
-/// elements.
+/// Vectors of 16 bytes that a thread has in flight: 4, or 2 where the bins of as many elements, and what it takes to
+/// count them, would not stay in registers.
 const fn unroll<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
-    if size_of::<T>() >= 4 || Share::<T, F, MODE>::BY_BYTE {
+    let is_long = F::CHANNELS || (F::LOOKS_TWICE && MODE != COLUMNS);
+    if (size_of::<T>() >= 4 && !is_long) || Share::<T, F, MODE>::BY_BYTE {
         4
     } else {
         2
@@ -60,6 +61,16 @@ const fn unroll<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
 /// Elements that a block treats in one step of its loop.
 pub const fn tile_len<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
     THREADS * unroll::<T, F, MODE>() * tile::vec_len(size_of::<T>())
+}
+
+/// Elements for which a launch has another block, until it has all that run at a time. More blocks would take longer
+/// to add up what they have counted than they save.
+pub const fn block_len<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
+    if size_of::<T>() >= 4 {
+        THREADS * 4 * tile::vec_len(size_of::<T>())
+    } else {
+        tile_len::<T, F, MODE>()
+    }
 }
 
 /// Counts the elements in each bin: `out` becomes `channels × bins` counts, in C order.
@@ -177,7 +188,9 @@ fn count<T: Sample, F: Find<T>, const MODE: usize>(
         return;
     }
     match const { (tile::vec_len(size_of::<T>()), unroll::<T, F, MODE>()) } {
+        (2, 2) => share.count::<2, 2>(zeroing),
         (2, _) => share.count::<2, 4>(zeroing),
+        (4, 2) => share.count::<4, 2>(zeroing),
         (4, _) => share.count::<4, 4>(zeroing),
         (8, _) => share.count::<8, 2>(zeroing),
         (_, 2) => share.count::<16, 2>(zeroing),
@@ -201,6 +214,9 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     /// Whether elements are bytes, and each lane has a counter for each value.
     const BY_BYTE: bool = Self::BY_VALUE && size_of::<T>() == 1 && MODE == COLUMNS && !F::CHANNELS;
 
+    /// Whether elements may need a second look.
+    const LOOKS_TWICE: bool = F::LOOKS_TWICE && !Self::BY_VALUE;
+
     /// Counts the block's tiles, and now and then adds the private counts to the global ones. Which way the loops go is
     /// the same for all threads of the block.
     #[inline(always)]
@@ -209,33 +225,34 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         let period = if MODE == CACHE {
             CACHE_TILES
         } else {
-            PRIVATE_ELEMENTS / tile
+            (PRIVATE_ELEMENTS / tile) as u32
         };
         // The bins of the 32 bytes that a thread has in flight would not stay in registers. This leaves bytes in
         // `CACHE`, which are pictures of more than 64 channels, to go one by one.
         let wide = thread::block_dim_x() as usize == THREADS
             && self.x.is_vec_aligned::<N>()
             && (T::VALUES == 0 || Self::BY_VALUE);
+        // The elements of whole tiles, if they can be loaded as vectors.
+        let whole = if wide { self.x.len() / tile * tile } else { 0 };
         let mut start = thread::block_idx_x() as usize * tile;
         let step = thread::grid_dim_x() as usize * tile;
         let mut channel = self.channel(start);
         let channel_step = self.channel(step);
         // SAFETY: aligned, as asked above, and the whole tile is there.
         let load = |start: usize| unsafe { self.load::<N, U>(start) };
-        let is_whole = |start: usize| wide && start < self.x.len() && self.x.len() - start >= tile;
         // On its way while the counters are cleared.
-        let mut ahead = if is_whole(start) { load(start) } else { [[0; 4]; U] };
+        let mut ahead = if start < whole { load(start) } else { [[0; 4]; U] };
         zeroing.start();
         self.counters.clear();
         thread::sync_threads();
         zeroing.zero(self.counters.out);
         while start < self.x.len() {
-            let mut tiles = 0;
+            let mut tiles = 0u32;
             while tiles < period && start < self.x.len() {
-                if is_whole(start) {
+                if start < whole {
                     // The next tile's elements are on the way while this one's are counted.
                     let loaded = ahead;
-                    if is_whole(start + step) {
+                    if start + step < whole {
                         ahead = load(start + step);
                     }
                     if Self::BY_BYTE {
@@ -298,16 +315,9 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         let at = |u: usize| start + (u * THREADS + t) * N;
         let channels: [u32; U] =
             core::array::from_fn(|u| self.wrapped(channel + self.channel_32(((u * THREADS + t) * N) as u32)));
-        if Self::BY_VALUE || F::is_settled(&self.plan) {
-            let found = core::array::from_fn(|u| self.bins(loaded[u]));
-            return self.add(found, channels).finish(&self.counters);
-        }
-        let found: [[u32; N]; U] = core::array::from_fn(|u| F::quick(&self.plan, loaded[u]));
+        let found: [[u32; N]; U] = core::array::from_fn(|u| self.bins(loaded[u]));
+        let mut unsure = if Self::LOOKS_TWICE { Self::unsure(&found) } else { 0 };
         let mut run = self.add(found, channels);
-        let mut unsure = 0u32;
-        for place in 0..N * U {
-            unsure |= (found[place % U][place / U] & UNSURE) >> 31 << place;
-        }
         // Few, as a rule: read once more, which the cache answers, so that the long way is compiled once.
         while unsure != 0 {
             let place = unsure.trailing_zeros() as usize;
@@ -315,6 +325,20 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
             self.element(&mut run, at(place % U) + place / U);
         }
         run.finish(&self.counters);
+    }
+
+    /// A bit for each element that needs a second look: that of `place` for element `place / U` of vector `place % U`.
+    #[inline(always)]
+    fn unsure<const N: usize, const U: usize>(found: &[[u32; N]; U]) -> u32 {
+        // As a rule there is none, which is quickly known of all together.
+        if found.as_flattened().iter().fold(0, |any, bin| any | bin) < UNSURE {
+            return 0;
+        }
+        let mut unsure = 0;
+        for place in 0..N * U {
+            unsure |= found[place % U][place / U] >> 31 << place;
+        }
+        unsure
     }
 
     /// Counts what was found for vectors whose first elements are of these channels, as far as it says a bin; the last
@@ -364,7 +388,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         }
     }
 
-    /// The bins (or values) of a vector, where they are settled.
+    /// The bins (or values) of a vector.
     #[inline(always)]
     fn bins<const N: usize>(&self, values: [T; N]) -> [u32; N] {
         if Self::BY_VALUE {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The elements that are counted.
 
+use cuda_std::Float;
+
 use crate::num::Num;
 
 use super::Plan;
+use super::find::bin_at_position;
 
 /// An element type of histograms.
 pub trait Sample: Num {
@@ -23,9 +26,8 @@ pub trait Sample: Num {
     /// the next larger one, and the same on every machine.
     fn position(self, first: Self, plan: &Plan) -> f32;
 
-    /// The bin of an element that is counted, where [`Plan::settled`] says so; else, and for other elements, any
-    /// number.
-    fn settled_bin(self, first: Self, plan: &Plan) -> u32;
+    /// The bins of several elements, or [`UNSURE`](super::UNSURE); of those that are not counted, any number.
+    fn bins<const N: usize>(plan: &Plan, values: [Self; N]) -> [u32; N];
 
     /// A number that is ordered as the elements are; −0 is below 0, and NaN is beyond all other floats.
     fn order(self) -> u64;
@@ -73,15 +75,20 @@ macro_rules! integers {
             // The distance is exact, and does not overflow as an unsigned number.
             #[inline(always)]
             fn position(self, first: Self, plan: &Plan) -> f32 {
-                (self.wrapping_sub(first) as $bits as u32) as f32 * plan.scale as f32 + plan.offset as f32
+                (self.wrapping_sub(first) as $bits as u32) as f32 * plan.scale_f32 + plan.offset
             }
 
-            // In fixed point.
             #[inline(always)]
-            fn settled_bin(self, first: Self, plan: &Plan) -> u32 {
-                let distance = self.wrapping_sub(first) as $bits as u64;
-                let product = (distance * plan.factor as u64).wrapping_add(plan.addend as u64);
-                ((product >> 32) as u32).wrapping_shr(plan.shift)
+            fn bins<const N: usize>(plan: &Plan, values: [Self; N]) -> [u32; N] {
+                if plan.factor == 0 {
+                    return values.map(|value| bin_at_position(plan, value));
+                }
+                values.map(|value| {
+                    let distance = value.wrapping_sub(plan.first as Self) as $bits as u64;
+                    let product = (distance * plan.factor as u64).wrapping_add(plan.addend as u64);
+                    let bin = ((product >> 32) as u32).wrapping_shr(plan.shift);
+                    Ord::min(bin, plan.bins.wrapping_sub(1))
+                })
             }
 
             #[inline(always)]
@@ -148,11 +155,8 @@ macro_rules! floats {
             }
 
             #[inline(always)]
-            fn settled_bin(self, first: Self, plan: &Plan) -> u32 {
-                // `max` takes NaN to 0, and `min` what is outside to where a cast is defined.
-                let position = self.position(first, plan).max(0.0).min(2_147_483_648.0);
-                // SAFETY: from 0 to 2^31.
-                unsafe { position.to_int_unchecked() }
+            fn bins<const N: usize>(plan: &Plan, values: [Self; N]) -> [u32; N] {
+                values.map(|value| bin_at_position(plan, value))
             }
 
             // Negative floats are ordered against their bits.
@@ -200,6 +204,6 @@ integers! {
     i32: 0 values, order is xor 0x8000_0000 of u32;
 }
 floats! {
-    f32: u32, position is |x, first, plan| (x - first) * plan.scale as f32;
-    f64: u64, position is |x, first, plan| ((x - first) * plan.scale) as f32;
+    f32: u32, position is |x, first, plan| Float::mul_add(x - first, plan.scale_f32, plan.offset);
+    f64: u64, position is |x, first, plan| Float::mul_add(x - first, plan.scale, plan.offset as f64) as f32;
 }
