@@ -8,8 +8,9 @@ mod common;
 use common::*;
 use kernels_gpu::num::Num;
 use kernels_gpu::op::ReduceOp;
+use kernels_gpu::scan::columns::{segment_len, tile_rows};
 use kernels_gpu::scan::lookback::{THREADS, tile_len, vectors};
-use kernels_gpu::scan::{axis, blelloch, vec_len};
+use kernels_gpu::scan::{blelloch, vec_len};
 use ndarray::{Array1, Array2, Array3, ArrayD, Axis, Dimension, Ix1, IxDyn, array};
 use proptest::prelude::*;
 use warpsmith::ops::{Max, Min, Product, Scan, ScanAlgorithm, ScanKind, Sum};
@@ -467,10 +468,16 @@ fn every_axis<T: Scanned>() {
         vec![3, tile],
         vec![3, tile + 1],
         vec![2, 2 * tile + 3],
-        // Few long columns, in parts; the last part is shorter.
-        vec![axis::MIN_PART * 5 + 7, 3],
-        vec![2, axis::MIN_PART * 3, 2],
+        // Columns of the length of a segment, around it, and of a few.
+        vec![segment_len::<T>(), 5],
+        vec![segment_len::<T>() + 1, 5],
+        vec![3, 2 * segment_len::<T>() - 1, 7],
+        // Several tiles one above the other, the last of fewer rows, or of one; strips that are not whole.
+        vec![3 * tile_rows::<T>(4) + 7, 3],
+        vec![2, tile_rows::<T>(4) + 1, 2],
+        vec![2 * tile_rows::<T>(8), 7],
         vec![300, 300],
+        vec![2 * tile_rows::<T>(32) + 40, 33],
     ];
     for (seed, shape) in (1..).zip(shapes) {
         let x = shaped::<T>(&shape, seed);
@@ -487,6 +494,37 @@ fn every_axis<T: Scanned>() {
 }
 
 for_types!(every_axis: i32 i64 u8 u16);
+
+/// So many columns that each has a thread for itself, of lengths around what it loads at a time.
+#[test]
+fn many_columns() {
+    for (seed, n) in (1..).zip([1, 2, 8, 15, 16, 17, 35]) {
+        let x = shaped::<u8>(&[2, n, 33_000], seed);
+        check_axis::<Sum, u8>(&x, 1);
+    }
+}
+
+/// Few columns of many tiles, more than a block looks at at once in the last two cases.
+#[test]
+fn long_columns() {
+    check_axis::<Sum, i32>(&shaped(&[20 * tile_rows::<i32>(2) + 5, 2], 1), 0);
+    check_axis::<Sum, u8>(&shaped(&[2, 20 * tile_rows::<u8>(32) + 5, 32], 2), 1);
+    let (rows, columns) = (40 * tile_rows::<f32>(8) + 1, 8);
+    let values = moderate::<f32>(rows * columns, 3);
+    let mut x = ArrayD::from_shape_vec(IxDyn(&[rows, columns]), values).expect("as many values");
+    x[[rows / 2, 2]] = f32::NAN;
+    check_axis::<Max, f32>(&x, 0);
+}
+
+/// The state is kept from launch to launch, of other types and lengths.
+#[test]
+fn one_after_another() {
+    for rows in [700, 3000, 1025, 5000] {
+        check_axis::<Sum, i64>(&shaped(&[rows, 3], 4), 0);
+        check_axis::<Sum, u8>(&shaped(&[rows, 70], 5), 0);
+        check_exact::<Sum, i32>(&random(20 * rows, 6), "sum");
+    }
+}
 
 fn every_axis_of_floats<T: Scanned + FloatNumber>() {
     for (seed, shape) in (1..).zip([[20, 300, 2], [3, 500, 1], [2, 3, 5000]]) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scans along an axis.
 
-use kernels_gpu::scan::{THREADS, axis::MIN_PART};
+use kernels_gpu::scan::THREADS;
+use kernels_gpu::scan::columns::{segment_len, tile_rows};
 use ndarray::{Axis, Dimension};
 
 use super::{HasScan, Scan, ScanKind, check, flag, look_back_rows, state_len};
@@ -13,8 +14,17 @@ use crate::zeroed::KernelOf;
 /// Rows of at most so many elements are scanned by a thread each.
 const SHORT_ROW: usize = 32;
 
-/// The most parts that a column is cut into, since the last looks back at all before it.
-const MAX_PARTS: usize = 1024;
+/// Bytes that a row of a tile has, if the columns are many: what a warp accesses at a time.
+const LINE: usize = 128;
+
+/// Bytes that it has at least, if there are as many: what memory moves at a time.
+const SECTOR: usize = 32;
+
+/// As many columns fill the device with a thread for each.
+const MANY_COLUMNS: usize = 1 << 16;
+
+/// As many strips of columns are enough for the device.
+const STRIPS: usize = 64;
 
 fn scan_axis<Op, T, D>(
     operation: &'static str,
@@ -54,7 +64,7 @@ where
     }
 }
 
-/// Scans columns: a thread for each, or for each of several parts, where there are too few to fill the device.
+/// Scans columns, tile by tile.
 fn columns<Op, T, D>(
     x: &DeviceArray<T, D>,
     n: usize,
@@ -66,31 +76,47 @@ where
     T: HasScan<Op>,
     D: Dimension,
 {
-    let device = x.stream().backend().properties();
-    let threads = device.multiprocessors as usize * device.max_threads_per_multiprocessor as usize / 2;
     let columns = x.len() / n;
-    let (part, parts) = parts(n, columns, threads);
-    let words = state_len::<T::Wide>(if parts > 1 { columns * parts } else { 0 });
-    let config = tiles(columns * parts, THREADS, THREADS);
-    x.stream().with_scan_state(KernelOf::Library, words, |state| {
-        let args = (x, columns, n, inner, part, parts, flag(kind), state, out);
-        x.stream().launch::<T::Columns>(&config, args)
-    })
+    let width = width::<T>(n, columns);
+    let tiles_of_column = if width == THREADS {
+        1
+    } else {
+        n.div_ceil(tile_rows::<T>(width))
+    };
+    // Who has nobody above or below needs no state.
+    let values = if tiles_of_column > 1 {
+        columns * tiles_of_column
+    } else {
+        0
+    };
+    let config = tiles(columns.div_ceil(width) * tiles_of_column, 1, THREADS);
+    x.stream()
+        .with_scan_state(KernelOf::Library, state_len::<T::Wide>(values), |state| {
+            let args = (x, columns, n, inner, width as u32, flag(kind), state, out);
+            x.stream().launch::<T::Columns>(&config, args)
+        })
 }
 
-/// How many elements the parts of a column have, and how many parts there are: enough for `threads` threads, if a part
-/// does not become too short for that.
-fn parts(n: usize, columns: usize, threads: usize) -> (usize, usize) {
-    let wanted = threads / columns;
-    let parts = wanted.min(n / MIN_PART).clamp(1, MAX_PARTS);
-    let part = n.div_ceil(parts);
-    (part, n.div_ceil(part))
+/// Columns of a tile: a power of two.
+///
+/// The most there are, if the columns are so many that each can have a thread for itself, or so short. Otherwise as wide
+/// as an access should be; of fewer columns narrower strips, so that more tiles are independent of one another, but not
+/// narrower than what memory moves at a time; of short columns so many that all threads have elements.
+fn width<T>(n: usize, columns: usize) -> usize {
+    if columns >= MANY_COLUMNS {
+        return THREADS;
+    }
+    let of_bytes = |bytes: usize| (bytes / size_of::<T>()).clamp(1, 32);
+    let wanted = (columns / STRIPS).next_power_of_two();
+    let width = wanted.clamp(of_bytes(SECTOR), of_bytes(LINE));
+    let segments = n.div_ceil(segment_len::<T>()).min(THREADS).next_power_of_two();
+    width.min(columns.next_power_of_two()).max(THREADS / segments)
 }
 
 /// Scans along an axis: each line of elements along it is scanned by itself.
 ///
-/// Every element is written once, and read once, or twice where the lines are few and not along the last axis. The
-/// error of result `i` of a line of floats is at most `i u (|x₀| + … + |xᵢ|)`, to first order.
+/// Every element is read once and written once. The error of result `i` of a line of floats is at most
+/// `i u (|x₀| + … + |xᵢ|)`, to first order.
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// The inclusive scan along `axis`.
     ///
@@ -168,17 +194,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_cut_where_they_are_few_and_long() {
-        assert_eq!(parts(1000, 5000, 4096), (1000, 1));
-        assert_eq!(parts(127, 1, 4096), (127, 1));
-        assert_eq!(parts(128, 1, 4096), (64, 2));
-        assert_eq!(parts(10_000_000, 2, 1 << 20), (9766, 1024));
-        for (n, columns) in [(65, 3), (1000, 7), (4097, 100), (99_991, 2)] {
-            let (part, parts) = parts(n, columns, 4096);
-            assert!(
-                part * parts >= n && part * (parts - 1) < n,
-                "{n} {columns}: {part} {parts}"
-            );
-        }
+    fn tiles_are_as_wide_as_columns_are_many() {
+        assert_eq!(width::<f32>(1000, 5000), 32);
+        assert_eq!(width::<f32>(1000, 1024), 16);
+        assert_eq!(width::<f32>(1000, 100), 8);
+        assert_eq!(width::<f32>(1000, 5), 8);
+        assert_eq!(width::<f32>(10_000, 3), 4);
+        assert_eq!(width::<f64>(1000, 5000), 16);
+        assert_eq!(width::<u8>(1000, 5000), 32);
+    }
+
+    #[test]
+    fn short_columns_have_wide_tiles() {
+        assert_eq!(width::<f32>(1, 5000), 256);
+        assert_eq!(width::<f32>(32, 3), 256);
+        assert_eq!(width::<f32>(33, 5000), 128);
+        assert_eq!(width::<f32>(100, 5000), 64);
+        assert_eq!(width::<f32>(129, 5000), 32);
+    }
+
+    #[test]
+    fn many_columns_have_a_thread_each() {
+        assert_eq!(width::<f32>(1000, 65_535), 32);
+        assert_eq!(width::<f32>(1000, 65_536), THREADS);
     }
 }

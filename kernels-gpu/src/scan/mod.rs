@@ -10,7 +10,7 @@
 //! | [`scan`](fn@scan) ([`lookback`]) | a whole array, or long rows, in one pass | `2 n` |
 //! | [`scan_tree`](fn@scan_tree) ([`blelloch`]) | a whole array, with the same bits on every run | `3 n` |
 //! | [`scan_rows`](fn@scan_rows) ([`axis`]) | rows, a warp for each | `2 n` |
-//! | [`scan_columns`](fn@scan_columns) ([`axis`]) | columns, a thread for each, or for each part of one | `2 n` or `3 n` |
+//! | [`scan_columns`](fn@scan_columns) ([`columns`]) | columns, a strip of them for each block, in one pass | `2 n` |
 //!
 //! What the first and the third have in common is here: the tile of a warp. Lane `l` holds `U` vectors of `V` elements,
 //! vector `u` at place `(32 u + l) V` of the tile, so that every access of the warp is 512 contiguous bytes. The lanes
@@ -26,10 +26,12 @@ use crate::tile;
 
 pub mod axis;
 pub mod blelloch;
+pub mod columns;
 pub mod lookback;
 
-pub use axis::{scan_columns, scan_rows};
+pub use axis::scan_rows;
 pub use blelloch::scan_tree;
+pub use columns::scan_columns;
 pub use lookback::scan;
 
 /// Threads of a block, but for [`lookback`].

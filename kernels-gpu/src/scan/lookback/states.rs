@@ -29,16 +29,16 @@ const MAX_PIECES: usize = MAX_VALUE / PIECE;
 const PIECE: usize = 4;
 
 /// A tile whose total is not known yet; what zeros say in the first launch.
-const INVALID: u32 = 0;
+pub(in crate::scan) const INVALID: u32 = 0;
 
 /// A tile whose total is known.
-pub(super) const AGGREGATE: u32 = 1;
+pub(in crate::scan) const AGGREGATE: u32 = 1;
 
 /// A tile of which all up to and with it is known.
-pub(super) const PREFIX: u32 = 2;
+pub(in crate::scan) const PREFIX: u32 = 2;
 
 /// How long a warp waits before it looks at a state again, in nanoseconds: less than such a look takes.
-const PAUSE: u32 = 64;
+pub(in crate::scan) const PAUSE: u32 = 64;
 
 /// Words of the state for `tiles` tiles and values of type `A`: one for the ticket, and for each tile one for each 4
 /// bytes of a value.
@@ -194,41 +194,9 @@ impl<'a, A: Pod> States<'a, A> {
         (flag, warp::inclusive_scan(value, Op::combine))
     }
 
-    /// What one thread does for a part of a column: publishes its total, looks at the states of the parts before it one
-    /// by one, `stride` apart, and publishes its prefix.
-    #[inline(always)]
-    pub(in crate::scan) fn prefix_of_part<T, Op: ReduceOp<T, Acc = A>>(
-        self,
-        part: usize,
-        stride: usize,
-        total: A,
-    ) -> A {
-        if part < stride {
-            self.publish(part, PREFIX, total);
-            return Op::identity();
-        }
-        self.publish(part, AGGREGATE, total);
-        let mut prefix = Op::identity();
-        let mut at = part;
-        while at >= stride {
-            let (flag, value) = self.value(at - stride);
-            if flag == INVALID {
-                thread::nanosleep(PAUSE);
-                continue;
-            }
-            at -= stride;
-            prefix = Op::combine(value, prefix);
-            if flag == PREFIX {
-                break;
-            }
-        }
-        self.publish(part, PREFIX, Op::combine(prefix, total));
-        prefix
-    }
-
     /// Makes the value of a tile known to the other blocks.
     #[inline(always)]
-    pub(super) fn publish(self, tile: usize, flag: u32, value: A) {
+    pub(in crate::scan) fn publish(self, tile: usize, flag: u32, value: A) {
         let mut pieces = [0u32; MAX_PIECES];
         bytemuck::bytes_of_mut(&mut pieces)[..size_of::<A>()].copy_from_slice(bytemuck::bytes_of(&value));
         let first = 1 + tile * Self::PIECES;
@@ -242,7 +210,7 @@ impl<'a, A: Pod> States<'a, A> {
 
     /// The flag of a tile, and its value, if it is valid. Beyond the state all is known, so that nobody waits there.
     #[inline(always)]
-    fn value(self, tile: usize) -> (u32, A) {
+    pub(in crate::scan) fn value(self, tile: usize) -> (u32, A) {
         let first = 1 + tile * Self::PIECES;
         if first + Self::PIECES > self.words.len() {
             return (PREFIX, A::zeroed());

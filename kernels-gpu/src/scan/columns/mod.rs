@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Scans along an axis that is not the last, or whose lines are short, in one pass: every element is read once and
+//! written once.
+//!
+//! A tile is a strip of columns by as many rows as the block has in registers: a thread has up to 32 rows of one column,
+//! a *segment*, all of whose elements are on their way at once, and neighbouring threads have neighbouring columns, so
+//! that accesses are contiguous. What stands before a segment in its tile is found by shuffles and through shared memory
+//! (`segments`), and what stands before the tile by looking back, column by column, at the states of the tiles above it,
+//! which are those of [`lookback`](super::lookback).
+//!
+//! Tiles are taken by tickets, the topmost ones of all strips first. Where strips are many, what stands before a tile is
+//! known when a block takes it, as a rule: one glance, which is on its way along with the elements, is all. Where they
+//! are few, the block looks at several tiles at once.
+//!
+//! Where columns are so many that a thread for each fills the device, each thread goes down its own, and nobody waits.
+
+use bytemuck::Pod;
+use cuda_std::half::{bf16, f16};
+use cuda_std::prelude::*;
+
+mod segment;
+mod segments;
+
+use super::THREADS;
+use super::lookback::states::{INVALID, PAUSE, PREFIX, States};
+use crate::op::{Max, Min, Product, ReduceOp, Sum};
+use segment::Segment;
+use segments::{Segments, Total};
+
+/// Blocks that ptxas makes room for on a multiprocessor: of small elements more, since fewer bytes are on their way.
+pub const fn blocks<T>() -> usize {
+    if size_of::<T>() < 4 { 4 } else { 3 }
+}
+
+/// Bytes of a segment, at most: what a thread has in flight.
+const SEGMENT_BYTES: usize = 128;
+
+/// Rows that a thread which has a column for itself has on their way, while there are as many.
+const MANY_ROWS: usize = 16;
+
+/// Those that it has of what is left.
+const FEW_ROWS: usize = 8;
+
+/// About as many tiles as are on their way at a time: where there are fewer strips, several tiles of a strip are, and
+/// that many are looked at at once.
+const ON_THEIR_WAY: u32 = 512;
+
+/// Rows of a segment of elements of type `T`: a power of two.
+pub const fn segment_len<T>() -> usize {
+    let mut len = 32;
+    while len > 1 && len * size_of::<T>() > SEGMENT_BYTES {
+        len /= 2;
+    }
+    len
+}
+
+/// Rows of a tile of `width` columns, fewer than [`THREADS`].
+pub const fn tile_rows<T>(width: usize) -> usize {
+    THREADS / width * segment_len::<T>()
+}
+
+/// Scans the `columns` columns of `x`, seen as `(outer, n, inner)` with `columns = outer · inner`, into `out`,
+/// exclusively unless `exclusive` is 0.
+///
+/// Tiles have `width` columns, a power of two of at most [`THREADS`], and [`tile_rows`] rows, or all rows if they have
+/// that many columns; the launch has a block of [`THREADS`] threads for each. If there are several tiles one above the
+/// other, `state` has [`state_len`](super::lookback::state_len) words for a value of each column of each of them, which
+/// are as [`scan`](super::lookback::scan()) wants them, or as this kernel has left them; with other contents, or fewer
+/// words, the results are unspecified, or the kernel waits for ever.
+#[kernel(
+    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    Op = [Sum, Product, Min, Max],
+    max_threads = THREADS,
+    min_blocks = blocks::<T>(),
+)]
+pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
+    x: &[T],
+    columns: usize,
+    n: usize,
+    inner: usize,
+    width: u32,
+    exclusive: u32,
+    state: SliceMut<'_, u64>,
+    out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
+) {
+    let columns = Columns {
+        x,
+        out,
+        count: columns,
+        n,
+        inner,
+        exclusive: exclusive != 0,
+    };
+    if width as usize == THREADS {
+        return columns.scan_whole::<Op>();
+    }
+    match const { segment_len::<T>() } {
+        32 => columns.scan::<Op, 32>(width, state),
+        16 => columns.scan::<Op, 16>(width, state),
+        8 => columns.scan::<Op, 8>(width, state),
+        4 => columns.scan::<Op, 4>(width, state),
+        2 => columns.scan::<Op, 2>(width, state),
+        _ => columns.scan::<Op, 1>(width, state),
+    }
+}
+
+/// The arrays of a launch, and the columns that they have.
+#[derive(Clone, Copy)]
+struct Columns<'a, T, R> {
+    x: &'a [T],
+    out: SliceMut<'a, R>,
+    count: usize,
+    n: usize,
+    inner: usize,
+    exclusive: bool,
+}
+
+impl<T: Pod, R: Pod> Columns<'_, T, R> {
+    /// Scans the thread's column, from its first row to its last.
+    #[inline(always)]
+    fn scan_whole<Op: ReduceOp<T, Output = R>>(self) {
+        let (column, mut row, mut acc) = (thread::index_1d(), 0, Op::identity());
+        while row + MANY_ROWS <= self.n {
+            acc = self.scan_segment::<Op, MANY_ROWS>(column, row, acc);
+            row += MANY_ROWS;
+        }
+        while row < self.n {
+            acc = self.scan_segment::<Op, FEW_ROWS>(column, row, acc);
+            row += FEW_ROWS;
+        }
+    }
+
+    /// Scans the segment of a column that begins in row `row`, and before which `before` stands; all of that combined.
+    #[inline(always)]
+    fn scan_segment<Op: ReduceOp<T, Output = R>, const N: usize>(
+        self,
+        column: usize,
+        row: usize,
+        before: Op::Acc,
+    ) -> Op::Acc {
+        let segment = self.segment::<N>(column, row);
+        let loaded = segment.load(self.x);
+        segment.write::<T, Op>(&loaded, before, self.exclusive, self.out)
+    }
+
+    /// Scans the next tile.
+    #[inline(always)]
+    fn scan<Op: ReduceOp<T, Output = R>, const N: usize>(self, width: u32, state: SliceMut<'_, u64>) {
+        let segments = Segments::<Op::Acc>::new(width);
+        let rows = segments.count as usize * N;
+        let mut states = States::<Op::Acc>::new(state);
+        let block = if self.n > rows {
+            states.ticket(thread::grid_dim_x() - 1)
+        } else {
+            thread::block_idx_x()
+        };
+        let strips = Ord::max(self.count.div_ceil(1 << segments.log2_width) as u32, 1);
+        let (tile, strip) = (block / strips, block % strips);
+        let column = ((strip as usize) << segments.log2_width) + segments.column as usize;
+        let above = Above {
+            states,
+            stride: self.count,
+            column,
+            reach: Ord::min(segments.count, Ord::max(ON_THEIR_WAY / strips, 1)),
+        };
+        let start = if segments.number == 0 {
+            above.glance::<T, Op>(tile)
+        } else {
+            Total::nothing(Op::identity())
+        };
+        let segment = self.segment::<N>(column, tile as usize * rows + segments.number as usize * N);
+        let loaded = segment.load(self.x);
+        let total = segment.total::<T, Op>(&loaded);
+        let scanned = segments.scan::<T, Op>(Total {
+            flag: start.flag,
+            value: Op::combine(start.value, total),
+        });
+        let mut before = if segments.number == 0 {
+            start.value
+        } else {
+            scanned.before.value
+        };
+        if self.n > rows {
+            let prefix = above.look_back::<T, Op>(segments, tile, scanned.total);
+            before = Op::combine(prefix, before);
+        }
+        segment.write::<T, Op>(&loaded, before, self.exclusive, self.out);
+    }
+
+    /// The segment of a column that begins in row `row`; empty if there is no such column or row.
+    #[inline(always)]
+    fn segment<const N: usize>(self, column: usize, row: usize) -> Segment<N> {
+        let (outer, place) = if self.inner == self.count {
+            (0, column)
+        } else {
+            let inner = Ord::max(self.inner, 1);
+            (column / inner, column % inner)
+        };
+        let base = (outer * self.n + row) * self.inner + place;
+        let rows = if column < self.count {
+            self.n.saturating_sub(row)
+        } else {
+            0
+        };
+        let len = Ord::min(rows, N);
+        // With strides as long as the arrays at most, the last place cannot wrap around.
+        let room = Ord::min(self.x.len(), self.out.len());
+        let last = base.saturating_add(len.saturating_sub(1) * Ord::min(self.inner, room));
+        let is_within = self.inner <= room && last < room;
+        Segment {
+            base,
+            stride: self.inner,
+            row: row as u64,
+            len: if is_within { len as u32 } else { 0 },
+        }
+    }
+}
+
+/// What is above a tile: the states of the tiles of its strip, of which a thread looks at those of its column.
+#[derive(Clone, Copy)]
+struct Above<'a, A> {
+    states: States<'a, A>,
+    /// The number of columns.
+    stride: usize,
+    column: usize,
+    /// How many tiles are looked at at once.
+    reach: u32,
+}
+
+impl<A: Pod> Above<'_, A> {
+    /// What the thread's state of a tile says.
+    #[inline(always)]
+    fn state(self, tile: u32) -> (u32, A) {
+        self.states.value(tile as usize * self.stride + self.column)
+    }
+
+    /// What stands before tile `tile`, if that is known already.
+    #[inline(always)]
+    fn glance<T, Op: ReduceOp<T, Acc = A>>(self, tile: u32) -> Total<A> {
+        if tile == 0 || self.column >= self.stride {
+            return Total {
+                flag: PREFIX,
+                value: Op::identity(),
+            };
+        }
+        match self.state(tile - 1) {
+            (PREFIX, value) => Total { flag: PREFIX, value },
+            _ => Total::nothing(Op::identity()),
+        }
+    }
+
+    /// Publishes the total of tile `tile`, and finds what stands before it and is not in that total. Called by all
+    /// threads of the block.
+    #[inline(always)]
+    fn look_back<T, Op: ReduceOp<T, Acc = A>>(self, segments: Segments<A>, tile: u32, total: Total<A>) -> A {
+        let publishes = segments.number == 0 && self.column < self.stride;
+        let own = tile as usize * self.stride + self.column;
+        if publishes {
+            self.states.publish(own, total.flag, total.value);
+        }
+        let (mut prefix, mut end, mut flag) = (Op::identity(), tile, total.flag);
+        while thread::sync_threads_or(flag != PREFIX) {
+            // The last segments look at the nearest tiles.
+            let back = segments.count - segments.number;
+            let seen = if flag == PREFIX || back > self.reach {
+                Total::nothing(Op::identity())
+            } else {
+                self.wait::<T, Op>(end, back)
+            };
+            let window = segments.scan::<T, Op>(seen).total;
+            if flag != PREFIX {
+                prefix = Op::combine(window.value, prefix);
+                flag = window.flag;
+                end = end.saturating_sub(self.reach);
+            }
+        }
+        if publishes && total.flag != PREFIX {
+            self.states.publish(own, PREFIX, Op::combine(prefix, total.value));
+        }
+        prefix
+    }
+
+    /// The state of tile `end - back`, once it is valid; above the first tile all is known, and nothing.
+    #[inline(always)]
+    fn wait<T, Op: ReduceOp<T, Acc = A>>(self, end: u32, back: u32) -> Total<A> {
+        if end < back {
+            return Total {
+                flag: PREFIX,
+                value: Op::identity(),
+            };
+        }
+        loop {
+            let (flag, value) = self.state(end - back);
+            if flag != INVALID {
+                return Total { flag, value };
+            }
+            thread::nanosleep(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A segment: what a thread has of a column.
+
+use bytemuck::Pod;
+use cuda_std::hint;
+use cuda_std::prelude::*;
+
+use crate::op::ReduceOp;
+use crate::scan::{get_unchecked, set_within};
+
+/// `len` elements, at most `N`, `stride` apart, the first of them at `base`, in row `row`.
+///
+/// Whoever makes one has made sure that the last of them is within both arrays.
+#[derive(Clone, Copy)]
+pub(super) struct Segment<const N: usize> {
+    pub(super) base: usize,
+    pub(super) stride: usize,
+    pub(super) row: u64,
+    pub(super) len: u32,
+}
+
+impl<const N: usize> Segment<N> {
+    /// All elements, and zeros after them.
+    #[inline(always)]
+    pub(super) fn load<T: Pod>(self, x: &[T]) -> [T; N] {
+        let mut loaded = [T::zeroed(); N];
+        self.for_each(|k, at| {
+            // SAFETY: of the segment, whose last element is within both arrays, or before it.
+            loaded[k] = unsafe { get_unchecked(x, at) };
+        });
+        loaded
+    }
+
+    /// The elements, combined.
+    #[inline(always)]
+    pub(super) fn total<T: Pod, Op: ReduceOp<T>>(self, loaded: &[T; N]) -> Op::Acc {
+        let mut acc = Op::identity();
+        self.for_each(|k, _| acc = Op::combine(acc, Op::lift(loaded[k], self.row + k as u64)));
+        acc
+    }
+
+    /// Writes the scan of the elements, before which `before` stands; they and it combined.
+    #[inline(always)]
+    pub(super) fn write<T: Pod, Op: ReduceOp<T>>(
+        self,
+        loaded: &[T; N],
+        before: Op::Acc,
+        exclusive: bool,
+        out: SliceMut<'_, Op::Output>,
+    ) -> Op::Acc {
+        let mut acc = before;
+        self.for_each(|k, at| {
+            let (index, before) = (self.row + k as u64, acc);
+            acc = Op::combine(acc, Op::lift(loaded[k], index));
+            let result = if exclusive {
+                Op::finish(before, index)
+            } else {
+                Op::finish(acc, index + 1)
+            };
+            // SAFETY: of the segment, whose last element is within both arrays, or before it.
+            unsafe { set_unchecked(out, at, result) };
+        });
+        acc
+    }
+
+    /// Calls `f` with the number and the place of each element, in their order. Where there are `N`, no branch stands
+    /// between them, so that what is loaded is in flight at once.
+    #[inline(always)]
+    fn for_each(self, mut f: impl FnMut(usize, usize)) {
+        if self.len as usize == N {
+            let (mut at, stride) = (self.base, opaque(self.stride));
+            for k in 0..N {
+                f(k, at);
+                at += stride;
+            }
+        } else {
+            let (mut at, stride) = (self.base, opaque(self.stride));
+            for k in 0..N {
+                if k < self.len as usize {
+                    f(k, at);
+                }
+                at += stride;
+            }
+        }
+    }
+}
+
+/// Sets element `i`, which there is.
+///
+/// # Safety
+///
+/// `i` is less than the length.
+#[inline(always)]
+unsafe fn set_unchecked<R: Pod>(out: SliceMut<'_, R>, i: usize, result: R) {
+    if const { size_of::<R>() == align_of::<R>() && size_of::<R>() <= 16 } {
+        // SAFETY: the caller's promise; every element is aligned to its size.
+        unsafe { out.set_vec_unchecked::<1>(i, [result]) };
+    } else {
+        set_within(out, i, result);
+    }
+}
+
+/// `value`, of which the compiler can not tell that places were computed from it before: it would keep all of those, in
+/// the registers that the elements need.
+#[inline(always)]
+fn opaque(value: usize) -> usize {
+    let (low, high) = (hint::opaque(value as u32), hint::opaque((value as u64 >> 32) as u32));
+    (u64::from(high) << 32 | u64::from(low)) as usize
+}
