@@ -301,34 +301,39 @@ fn the_same_bits_on_every_run<T: Float>() {
     assert_same(&results(&elsewhere), &first, "reductions on another stream");
 }
 
-/// The order of the additions, spelled out for a length of two chunks that are one tile each: a change of it would be a
-/// change of results between versions, and between devices if it came from them.
+/// Combined in pairs, those of the first half with those of the second.
+fn pairwise(values: &[f32]) -> f32 {
+    let mut values = values.to_vec();
+    while values.len() > 1 {
+        let half = values.len() / 2;
+        values = (0..half).map(|i| values[i] + values[i + half]).collect();
+    }
+    values[0]
+}
+
+/// The order of the additions, spelled out for one chunk that is a tile, and for eight that are a quarter of one each:
+/// a change of it would be a change of results between versions, and between devices if it came from them.
 #[test]
 fn the_order_of_the_additions_is_that_of_the_plan() {
     const N: usize = 4;
     let tile = tile_len::<f32>();
     let values = moderate::<f32>(2 * tile, 10);
-    let pairwise = |values: &[f32]| -> f32 {
-        let mut values = values.to_vec();
-        while values.len() > 1 {
-            let half = values.len() / 2;
-            values = (0..half).map(|i| values[i] + values[i + half]).collect();
-        }
-        values[0]
-    };
-    let chunk = |chunk: usize| {
-        let threads: Vec<f32> = (0..256)
-            .map(|t| {
-                let vector = |u: usize| &values[chunk * tile + (u * 256 + t) * N..][..N];
-                // Four chains, each of two vectors.
-                pairwise(&[0, 1, 2, 3].map(|u| pairwise(vector(u)) + pairwise(vector(u + 4))))
-            })
-            .collect();
+    let vector = |start: usize, u: usize, t: usize| pairwise(&values[start + (u * 256 + t) * N..][..N]);
+    let block = |thread: &dyn Fn(usize) -> f32| {
+        let threads: Vec<f32> = (0..256).map(thread).collect();
         let warps: Vec<f32> = threads.chunks(32).map(pairwise).collect();
         pairwise(&warps)
     };
+    // Four chains, each of two vectors.
+    let chain = |t: usize, c: usize| vector(0, c, t) + vector(0, c + 4, t);
+    let one = block(&|t| pairwise(&[0, 1, 2, 3].map(|c| chain(t, c))));
+    let sum = upload_vec(&values[..tile]).sum().unwrap();
+    assert_same(&[sum], &[one], "sum of one chunk");
+    // Two chains, each of one vector.
+    let quarter = |i: usize| block(&|t| vector(i * tile / 4, 0, t) + vector(i * tile / 4, 1, t));
+    let quarters: Vec<f32> = (0..8).map(quarter).collect();
     let sum = upload_vec(&values).sum().unwrap();
-    assert_same(&[sum], &[chunk(0) + chunk(1)], "sum of two chunks");
+    assert_same(&[sum], &[pairwise(&quarters)], "sum of eight chunks");
 }
 
 /// One NaN anywhere, among numbers of both signs, in the first and in the last tile.
@@ -559,6 +564,9 @@ fn plans_of_long_rows_have_a_small_depth() {
     let depth = |log: u32| depth::<f32, f32>(1 << log);
     let plan = |log: u32| RowPlan::new::<f32>(1, 1 << log, 0);
     assert_eq!(plan(13).chunks, 1);
+    assert_eq!(plan(14).chunks, 8);
+    assert_eq!(plan(18).chunks, 128);
+    assert_eq!(plan(19).chunks, 64);
     assert_eq!(plan(20).chunks, 128);
     assert_eq!(plan(24).chunks, 512);
     assert_eq!(plan(28).chunks, 2048);

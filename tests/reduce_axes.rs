@@ -113,6 +113,22 @@ fn shapes() -> Vec<[usize; 3]> {
     ]
 }
 
+/// The lengths of short rows: of single elements, of words and of vectors; those around what the lanes have in flight
+/// together; with rows that are not enough for the block's last threads.
+fn lengths_of_short_rows() -> Vec<usize> {
+    let mut lengths: Vec<usize> = (1..=36).collect();
+    lengths.extend([47, 48, 49, 63, 64, 68, 96, 100, 127, 128, 130, 132, 144]);
+    lengths.extend([252, 256, 258, 500, 512, 528, 1000, 1022, 1023, 1024]);
+    lengths
+}
+
+fn short_rows<T: Reference>() {
+    for (seed, length) in (1..).zip(lengths_of_short_rows()) {
+        let x = random_array::<T>(&[1 + 700 / length, length], seed);
+        check_axis(&x, 1);
+    }
+}
+
 fn every_plan<T: Reference>() {
     for (seed, shape) in (1..).zip(shapes()) {
         let x = random_array::<T>(&shape, seed);
@@ -129,6 +145,7 @@ fn random_shapes<T: Reference>() {
 }
 
 for_types!(every_plan: i32 u8);
+for_types!(short_rows: i32 i64 u8 u16);
 for_types!(random_shapes: i32 i64 u8 u16 u32 u64);
 
 /// The order along an axis is that of its plan.
@@ -151,7 +168,12 @@ fn depth<T, A>(shape: &[usize], axis: usize) -> f64 {
 fn floats_along_axes<T: FloatNumber + Reduce + Statistic<Mean = T>>() {
     // 16-bit floats are summed in f32.
     let u = T::UNIT_ROUNDOFF.min(f32::EPSILON as f64 / 2.0);
-    for (seed, shape) in (1..).zip(shapes()) {
+    let rows = lengths_of_short_rows();
+    let rows = rows
+        .into_iter()
+        .filter(|length| length % 3 < 2)
+        .map(|length| [2, length, 1]);
+    for (seed, shape) in (1..).zip(shapes().into_iter().chain(rows)) {
         let mut rng = rng(seed);
         let x = ArrayD::from_shape_simple_fn(IxDyn(&shape), || T::of(rng.random_range(-100.0..100.0)));
         let on_device = upload(&x);

@@ -149,7 +149,7 @@ pub(super) fn launch_rows<R: ReduceRows<T>, T: Element, D: Dimension, E: Dimensi
     let mut partials = DeviceArray::<R::Acc, Ix1>::uninit(x.stream(), Ix1(plan.partials(rows)))?;
     // Twice as many as run at a time, so that none runs alone for long at the end.
     let most = 2 * BLOCKS * x.stream().backend().properties().multiprocessors as usize;
-    let config = grid(plan.blocks(rows, most));
+    let config = grid(plan.blocks::<T>(rows, most));
     let counters = plan.counters(rows);
     x.stream().with_counters(kernel_of, counters, |counters| {
         x.stream().launch::<R>(&config, (x, plan, &mut partials, counters, out))

@@ -8,8 +8,8 @@
 //!
 //! The array is seen as (outer, length, inner), and is combined along its middle axis. Where `inner` is 1, the elements
 //! of a result lie side by side: [`reduce()`] combines such *rows*, a whole array being one. Short ones take a warp or
-//! a part of one; of long ones, a block takes chunks of tiles, in each of which a thread has eight vectors of 16 bytes
-//! in flight, combined in four independent chains. Otherwise [`reduce_columns()`] has neighbouring threads read
+//! a part of one, and a thread has several in flight; of long ones, a block takes chunks of tiles, in each of which a
+//! thread has eight vectors of 16 bytes in flight, combined in four independent chains. Otherwise [`reduce_columns()`] has neighbouring threads read
 //! neighbouring columns, several threads for each column. Long rows and columns are cut into chunks for as many blocks
 //! as keep a device busy ([`RowPlan`], [`ColumnPlan`]).
 //!
@@ -112,15 +112,12 @@ pub fn reduce<T: Pod, Op: ReduceOp<T>>(
     };
     // SAFETY: `x` has as many elements, as just asked.
     unsafe {
-        if plan.is_short() {
-            return rows.short::<Op>();
-        }
         match const { rows::vec_len::<T>() } {
-            1 => rows.long::<Op, 1>(),
-            2 => rows.long::<Op, 2>(),
-            4 => rows.long::<Op, 4>(),
-            8 => rows.long::<Op, 8>(),
-            _ => rows.long::<Op, 16>(),
+            1 => rows.combine::<Op, 1>(),
+            2 => rows.combine::<Op, 2>(),
+            4 => rows.combine::<Op, 4>(),
+            8 => rows.combine::<Op, 8>(),
+            _ => rows.combine::<Op, 16>(),
         }
     }
 }

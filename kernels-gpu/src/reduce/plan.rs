@@ -18,6 +18,13 @@ pub const BLOCKS: usize = 4;
 /// not make up for it.
 pub(super) const UNROLL: usize = 8;
 
+/// The steps of a tile, of which a chunk has at least one.
+pub(super) const STEPS: usize = 4;
+
+/// Chunks up to which rows of several tiles are cut into steps: about as many as a device has multiprocessors. A thread
+/// then combines less one after another; more chunks would take longer to count than that saves.
+const SMALL: usize = 128;
+
 /// Chains in which a thread combines its vectors, in turn.
 pub(super) const CHAINS: usize = 4;
 
@@ -37,6 +44,9 @@ const FEW: u32 = 2;
 /// The logarithm of the most tiles that a block combines one after another.
 const LONGEST_CHUNK: u32 = 6;
 
+/// Vectors of a short row that a lane has in flight.
+pub(super) const ITEMS: usize = 4;
+
 /// Values of blocks that a thread combines in one level of the tree above the blocks.
 pub(super) const GROUP: usize = 16;
 
@@ -53,6 +63,29 @@ pub(super) const fn has_one_chain<A>() -> bool {
     size_of::<A>() > 8
 }
 
+/// Short rows that a thread has its share of, where it loads `vector` elements of type `T` at once: several where that is
+/// less than a whole access, or where a vector's elements do not take more registers than the vector.
+pub(super) const fn rows_in_flight<T>(vector: usize) -> usize {
+    if vector == 1 || vector < tile::vec_len(size_of::<T>()) {
+        4
+    } else if size_of::<T>() < 4 {
+        1
+    } else {
+        2
+    }
+}
+
+/// Those of `rows` that a thread treats together, as there are registers for values of type `A`.
+pub(super) const fn rows_at_once<A>(rows: usize) -> usize {
+    if has_one_chain::<A>() {
+        1
+    } else if size_of::<A>() > 4 && rows > 2 {
+        2
+    } else {
+        rows
+    }
+}
+
 /// Elements of a column that a thread has in flight.
 pub(super) const fn in_flight<T>() -> usize {
     if size_of::<T>() <= 2 { 8 } else { 4 }
@@ -62,7 +95,8 @@ pub(super) const fn in_flight<T>() -> usize {
 /// a whole array as one row.
 ///
 /// A long row is cut into chunks of a power of two of tiles, at most 64, one for each block. There are at most 2048
-/// of them, unless the rows alone are more or the chunks have reached their limit.
+/// of them, unless the rows alone are more or the chunks have reached their limit. Where all rows together have few
+/// tiles, a chunk is a quarter of one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct RowPlan {
@@ -105,21 +139,21 @@ cuda_std::kernel_param!(RowPlan, ColumnPlan);
 impl RowPlan {
     /// The plan for `rows` rows of `length` elements of type `T`.
     pub const fn new<T>(rows: usize, length: usize, count: u64) -> Self {
-        let tiles = length.div_ceil(tile_len::<T>());
-        let log_tiles = if length <= SHORT { 0 } else { row_log_tiles(tiles, rows) };
+        let chunk = row_chunk::<T>(rows, length);
         Self {
             length,
-            chunk: tile_len::<T>() << log_tiles,
-            chunks: chunks(tiles, log_tiles),
+            chunk,
+            chunks: chunks(length, chunk),
             count,
         }
     }
 
     /// The blocks of the launch: one for each chunk, but not more than `most`, unless the rows alone are more. Then a
     /// block has several chunks, of one row.
-    pub const fn blocks(&self, rows: usize, most: usize) -> usize {
+    pub const fn blocks<T>(&self, rows: usize, most: usize) -> usize {
         if self.is_short() {
-            return rows.div_ceil(THREADS / self.lanes() as usize);
+            let vector = self.vector::<T>();
+            return rows.div_ceil(THREADS / self.lanes(vector) as usize * rows_in_flight::<T>(vector));
         }
         let each = match most.checked_div(rows) {
             Some(each) if each < self.chunks => each,
@@ -143,13 +177,25 @@ impl RowPlan {
         self.length <= SHORT
     }
 
-    /// The lanes of a warp that combine a short row: a power of two, with four elements for each while there are lanes.
-    pub(super) const fn lanes(&self) -> u32 {
-        if self.length > 2 * WARP {
-            WARP as u32
+    /// The elements of a short row that are loaded at once: as many as 16 bytes hold, where the row has only whole
+    /// vectors of them and several; else as many as four bytes hold, where it has only whole ones of those; else one.
+    pub(super) const fn vector<T>(&self) -> usize {
+        let access = tile::vec_len(size_of::<T>());
+        let word = access / 4;
+        if self.length.is_multiple_of(access) && self.length > access {
+            access
+        } else if word > 1 && self.length.is_multiple_of(word) {
+            word
         } else {
-            self.length.div_ceil(4).next_power_of_two() as u32
+            1
         }
+    }
+
+    /// The lanes of a warp that combine a short row by vectors of `vector` elements: a power of two, with [`ITEMS`]
+    /// vectors for each while there are lanes.
+    pub(super) const fn lanes(&self, vector: usize) -> u32 {
+        let lanes = (self.length / vector).div_ceil(ITEMS).next_power_of_two();
+        if lanes > WARP { WARP as u32 } else { lanes as u32 }
     }
 
     /// The most combinations that an element of type `T` goes through when values of type `A` are combined,
@@ -159,9 +205,10 @@ impl RowPlan {
     /// and Stability of Numerical Algorithms", 4.2).
     pub const fn depth<T, A>(&self) -> usize {
         if self.is_short() {
-            let lanes = self.lanes() as usize;
-            // A chain of fours, each folded in two steps, and the rest of at most three; then the lanes.
-            return self.length / (4 * lanes) + 2 + 3 + ceil_log2(lanes);
+            let vector = self.vector::<T>();
+            let lanes = self.lanes(vector) as usize;
+            // A vector, those that are loaded with it, and the chain of those; the rest of fewer; then the lanes.
+            return vector + 2 * (ITEMS - 1) + self.length / (vector * ITEMS * lanes) + ceil_log2(lanes);
         }
         let (tile, vector) = (tile_len::<T>(), tile::vec_len(size_of::<T>()));
         let chunk = if self.chunk < self.length {
@@ -172,7 +219,8 @@ impl RowPlan {
         let chains = if has_one_chain::<A>() { 1 } else { CHAINS };
         // The values of a chain's vectors, and the vector itself, which at the end of the row is combined one by one;
         // then the chains, the threads, and the blocks.
-        let share = chunk.div_ceil(tile) * (UNROLL / chains) + vector + ceil_log2(chains) + ceil_log2(THREADS);
+        let vectors = chunk.div_ceil(tile / STEPS) * (UNROLL / STEPS);
+        let share = vectors.div_ceil(chains) + vector + ceil_log2(chains) + ceil_log2(THREADS);
         share + levels(self.chunks, THREADS)
     }
 }
@@ -188,7 +236,7 @@ impl ColumnPlan {
             length,
             inner,
             chunk: step << log_tiles,
-            chunks: chunks(tiles, log_tiles),
+            chunks: chunks(length, step << log_tiles),
             count,
             width: width as u32,
             height: height as u32,
@@ -278,8 +326,21 @@ const fn row_log_tiles(tiles: usize, rows: usize) -> u32 {
     log
 }
 
-const fn chunks(tiles: usize, log_tiles: u32) -> usize {
-    if tiles == 0 { 1 } else { tiles.div_ceil(1 << log_tiles) }
+/// The elements of a chunk of a row.
+const fn row_chunk<T>(rows: usize, length: usize) -> usize {
+    let tile = tile_len::<T>();
+    let tiles = length.div_ceil(tile);
+    if length <= SHORT {
+        tile
+    } else if tiles > 1 && STEPS * rows * tiles <= SMALL {
+        tile / STEPS
+    } else {
+        tile << row_log_tiles(tiles, rows)
+    }
+}
+
+const fn chunks(length: usize, chunk: usize) -> usize {
+    if length == 0 { 1 } else { length.div_ceil(chunk) }
 }
 
 /// The depth of the tree above the blocks, in which `height` threads combine the values of `chunks` blocks.

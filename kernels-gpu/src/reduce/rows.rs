@@ -4,7 +4,7 @@
 use bytemuck::Pod;
 use cuda_std::prelude::*;
 
-use super::plan::{CHAINS, GROUP, RowPlan, THREADS, UNROLL, has_one_chain};
+use super::plan::{CHAINS, GROUP, ITEMS, RowPlan, STEPS, THREADS, UNROLL, has_one_chain, rows_at_once, rows_in_flight};
 use crate::block;
 use crate::op::ReduceOp;
 use crate::tile;
@@ -19,41 +19,119 @@ pub(super) struct Rows<'a, T, A, R> {
 }
 
 impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
-    /// Combines rows by warps or parts of warps.
+    /// Combines all rows, or of long ones a part; they are read by vectors of `N` elements where they can.
     ///
     /// # Safety
     ///
     /// `x` has `plan.length` elements for each element of `out`.
     #[inline(always)]
-    pub(super) unsafe fn short<Op: ReduceOp<T, Acc = A, Output = R>>(self) {
-        let (n, lanes) = (self.plan.length, self.plan.lanes());
-        let log_lanes = lanes.trailing_zeros();
-        let (t, stride) = (thread::thread_idx_x(), lanes as usize);
-        let row = thread::block_idx_x() as usize * (THREADS >> log_lanes) + (t >> log_lanes) as usize;
-        let lane = (t & (lanes - 1)) as usize;
-        let mut acc = Op::identity();
-        if row < self.out.len() {
-            let (start, mut i) = (row * n, lane);
-            while i + 3 * stride < n {
-                // SAFETY: the row is one of `x`, by the contract, and the last of the four is within it.
-                let values: [T; 4] = core::array::from_fn(|k| unsafe { *self.x.get_unchecked(start + i + k * stride) });
-                acc = Op::combine(acc, Op::lift_all(values, i as u64, stride as u64));
-                i += 4 * stride;
+    pub(super) unsafe fn combine<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
+        // SAFETY: the caller's promise; the length is a multiple of the plan's vector.
+        unsafe {
+            if !self.plan.is_short() {
+                return self.long::<Op, N>();
             }
-            while i < n {
-                // SAFETY: as above.
-                let value = unsafe { *self.x.get_unchecked(start + i) };
-                acc = Op::combine(acc, Op::lift(value, i as u64));
-                i += stride;
+            let vector = self.plan.vector::<T>();
+            if N > 1 && vector == N {
+                return self.short::<Op, N>();
             }
+            match const { size_of::<T>() } {
+                1 if vector == 4 => self.short::<Op, 4>(),
+                2 if vector == 2 => self.short::<Op, 2>(),
+                _ => self.short::<Op, 1>(),
+            }
+        }
+    }
+
+    /// Combines rows by warps or parts of warps, by vectors of `N` elements.
+    ///
+    /// # Safety
+    ///
+    /// As [`combine`](Self::combine), and `N` is that of the plan.
+    #[inline(always)]
+    unsafe fn short<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
+        let (lanes, rows) = (self.plan.lanes(N), const { rows_in_flight::<T>(N) });
+        let (t, log_lanes) = (thread::thread_idx_x(), lanes.trailing_zeros());
+        let step = THREADS >> log_lanes;
+        let first = thread::block_idx_x() as usize * (step * rows);
+        if first >= self.out.len() {
+            return;
+        }
+        let (row, lane) = (first + (t >> log_lanes) as usize, t & (lanes - 1));
+        // SAFETY: there is a row, as just asked; the rest is the caller's promise.
+        let all = |k: usize| unsafe {
+            // A constant, so that the other numbers are not even compiled.
+            match const { rows_at_once::<A>(rows_in_flight::<T>(N)) } {
+                1 => self.short_rows::<Op, N, 1>(row + k * step, step, lane, lanes),
+                2 => self.short_rows::<Op, N, 2>(row + k * step, step, lane, lanes),
+                _ => self.short_rows::<Op, N, 4>(row + k * step, step, lane, lanes),
+            }
+        };
+        let mut k = 0;
+        while k < rows {
+            all(k);
+            k += const { rows_at_once::<A>(rows_in_flight::<T>(N)) };
+        }
+    }
+
+    /// Combines `K` rows, `first` and those that follow it at the distance `step`, of which a lane has [`ITEMS`]
+    /// vectors in flight each. Rows behind the last one are read as that one, and left out.
+    ///
+    /// # Safety
+    ///
+    /// As [`short`](Self::short), and there is a row.
+    #[inline(always)]
+    unsafe fn short_rows<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize, const K: usize>(
+        &self,
+        first: usize,
+        step: usize,
+        lane: u32,
+        lanes: u32,
+    ) {
+        let (length, vectors) = (self.plan.length, self.plan.length as u32 / N as u32);
+        let rows: [&[T]; K] = core::array::from_fn(|k| {
+            let start = Ord::min(first + k * step, self.out.len() - 1) * length;
+            // SAFETY: the row is one of `x`, by the contract.
+            unsafe { self.x.get_unchecked(start..start + length) }
+        });
+        let is_aligned = N == 1 || self.x.is_vec_aligned::<N>();
+        let mut accs = [Op::identity(); K];
+        let mut i = lane;
+        while i < vectors {
+            // Of a lane that has fewer, the last one again.
+            let at = |item: usize| Ord::min(i + item as u32 * lanes, vectors - 1) as usize * N;
+            let loaded: [[[T; N]; ITEMS]; K] = if is_aligned {
+                // SAFETY: within the row; aligned, for so is `x`, and the length is a multiple of that of a vector.
+                core::array::from_fn(|k| core::array::from_fn(|item| unsafe { rows[k].load_vec_unchecked(at(item)) }))
+            } else {
+                core::array::from_fn(|k| {
+                    core::array::from_fn(|item| {
+                        // SAFETY: within the row.
+                        core::array::from_fn(|e| unsafe { *rows[k].get_unchecked(at(item) + e) })
+                    })
+                })
+            };
+            if i + (ITEMS as u32 - 1) * lanes < vectors {
+                accs = core::array::from_fn(|k| Op::combine(accs[k], lift_items::<T, Op, N>(loaded[k], i, lanes)));
+            } else {
+                for item in 0..ITEMS - 1 {
+                    if i + (item as u32) * lanes < vectors {
+                        let index = at(item) as u64;
+                        accs = core::array::from_fn(|k| Op::combine(accs[k], Op::lift_all(loaded[k][item], index, 1)));
+                    }
+                }
+            }
+            i += ITEMS as u32 * lanes;
         }
         let mut distance = lanes / 2;
         while distance > 0 {
-            acc = Op::combine(acc, warp::shuffle_xor(warp::FULL_MASK, acc, distance));
+            accs = accs.map(|acc| Op::combine(acc, warp::shuffle_xor(warp::FULL_MASK, acc, distance)));
             distance /= 2;
         }
-        if lane == 0 && row < self.out.len() {
-            self.out.set(row, Op::finish(acc, self.plan.count));
+        for k in 0..K {
+            if lane == 0 && first + k * step < self.out.len() {
+                self.out.set(first + k * step, Op::finish(accs[k], self.plan.count));
+            }
         }
     }
 
@@ -61,9 +139,9 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
     ///
     /// # Safety
     ///
-    /// As [`short`](Self::short).
+    /// As [`combine`](Self::combine).
     #[inline(always)]
-    pub(super) unsafe fn long<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
+    unsafe fn long<Op: ReduceOp<T, Acc = A, Output = R>, const N: usize>(self) {
         // No array has 2^32 chunks, of all its rows: what is counted of them takes one register.
         let (block, chunks) = (thread::block_idx_x(), self.plan.chunks as u32);
         let blocks = self.blocks_of_row();
@@ -84,44 +162,47 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             // SAFETY: `end` is at most the row's length.
             unsafe { share::<T, Op, N>(elements, begin, end) }
         };
-        // The tree above the threads, in levels: a level turns the values that are `left` into as many as there are
-        // groups, in place. The first, in which nothing is left yet, has a chunk for each group, of which a block has
-        // every `blocks`-th; the others are all done by the last block of the row.
-        let first = row as u32 * chunks;
-        let (mut left, mut groups, mut group) = (0, chunks, part);
-        let mut value = chunk(part);
-        loop {
-            let total = block::reduce::<_, THREADS>(value, Op::identity(), Op::combine);
+        // Nobody reads a total before all are there: what the others do with it needs no barrier but that of the tree.
+        let first = row * chunks as usize;
+        let mut group = part;
+        let total = loop {
+            let total = block::reduce::<_, THREADS>(chunk(group), Op::identity(), Op::combine);
             if let Some(total) = total {
-                if groups <= 1 {
+                if chunks <= 1 {
                     self.out.set(row, Op::finish(total, self.plan.count));
-                } else if ((first + group) as usize) < self.partials.len() {
-                    self.partials.set((first + group) as usize, total);
+                } else if first + (group as usize) < self.partials.len() {
+                    self.partials.set(first + group as usize, total);
                 }
+            }
+            group += blocks;
+            if group >= chunks {
+                break total;
+            }
+            thread::sync_threads();
+        };
+        if chunks <= 1 || !thread::sync_threads_or(total.is_some() && self.is_last(row)) {
+            return;
+        }
+        // The tree above the blocks, by the last block of the row, in levels: each turns the values that are `left`
+        // into as many as there are groups, in place.
+        let mut left = chunks as usize;
+        loop {
+            let groups = left.div_ceil(GROUP * THREADS);
+            for group in 0..groups {
+                let value = self.group::<Op>(first, group, left);
+                if let Some(total) = block::reduce::<_, THREADS>(value, Op::identity(), Op::combine) {
+                    if groups <= 1 {
+                        self.out.set(row, Op::finish(total, self.plan.count));
+                    } else if first + group < self.partials.len() {
+                        self.partials.set(first + group, total);
+                    }
+                }
+                thread::sync_threads();
             }
             if groups <= 1 {
                 return;
             }
-            if left > 0 {
-                thread::sync_threads();
-                group += 1;
-            } else if group + blocks < groups {
-                thread::sync_threads();
-                group += blocks;
-                value = chunk(group);
-                continue;
-            } else {
-                if !thread::sync_threads_or(total.is_some() && self.is_last(row)) {
-                    return;
-                }
-                group = groups;
-            }
-            if group >= groups {
-                left = groups;
-                groups = left.div_ceil((GROUP * THREADS) as u32);
-                group = 0;
-            }
-            value = self.group::<Op>(first as usize, group as usize, left as usize);
+            left = groups;
         }
     }
 
@@ -183,38 +264,27 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
 /// `end` is at most the row's length.
 #[inline(always)]
 unsafe fn share<T: Pod, Op: ReduceOp<T>, const N: usize>(row: &[T], begin: usize, end: usize) -> Op::Acc {
-    let tile = THREADS * UNROLL * N;
+    let (tile, step) = (THREADS * UNROLL * N, THREADS * UNROLL / STEPS * N);
     let is_aligned = N > 1 && row.is_vec_aligned::<N>() && begin.is_multiple_of(N);
     let mut chains = [Op::identity(); CHAINS];
-    let mut start = begin;
-    let mut i = begin + thread::thread_idx_x() as usize * N;
-    while is_aligned && start + tile <= end {
-        // SAFETY: aligned, as just asked, and all vectors are within the tile, which is within the row.
-        let load = |u: usize| unsafe { row.load_vec_unchecked::<N>(i + u * THREADS * N) };
-        let lift = |u: usize, values: [T; N]| Op::lift_all(values, (i + u * THREADS * N) as u64, 1);
-        if size_of::<Op::Acc>() > 16 {
-            // There are no registers for all of the tile's vectors at once.
-            for u in 0..UNROLL {
-                chains[0] = Op::combine(chains[0], lift(u, load(u)));
-            }
-        } else if has_one_chain::<Op::Acc>() {
-            let loaded: [[T; N]; UNROLL] = core::array::from_fn(load);
-            let tile = Op::lift_vectors(loaded, i as u64, (THREADS * N) as u64);
-            chains[0] = Op::combine(chains[0], tile);
-        } else {
-            const { assert!(UNROLL == 2 * CHAINS) };
-            let loaded: [[T; N]; UNROLL] = core::array::from_fn(load);
-            // An array made anew with constant indices stays in registers; changed in place by iterators, it would not.
-            chains = core::array::from_fn(|c| {
-                let chain = Op::combine(chains[c], lift(c, loaded[c]));
-                Op::combine(chain, lift(c + CHAINS, loaded[c + CHAINS]))
-            });
+    let (mut start, mut i) = (begin, begin + thread::thread_idx_x() as usize * N);
+    if is_aligned {
+        while start + tile <= end {
+            // SAFETY: aligned, as just asked, and all vectors are within the tile, which is within the row.
+            chains = unsafe { vectors::<T, Op, N, UNROLL>(chains, row, i) };
+            (start, i) = (start + tile, i + tile);
         }
-        start += tile;
-        i += tile;
+        if start >= end {
+            return join::<T, Op>(chains);
+        }
+        while start + step <= end {
+            // SAFETY: as above, of the step.
+            chains = unsafe { vectors::<T, Op, N, { UNROLL / STEPS }>(chains, row, i) };
+            (start, i) = (start + step, i + step);
+        }
     }
-    // The ragged end, and rows that are not aligned: the same vectors one after another, the chains taking turns.
-    let mut left = end.saturating_sub(start).div_ceil(tile) * UNROLL;
+    // The ragged end, and rows that are not aligned: the same vectors one after another.
+    let mut left = end.saturating_sub(start).div_ceil(step) * (UNROLL / STEPS);
     while left > 0 {
         let mut chain = chains[0];
         if i + N <= end {
@@ -229,19 +299,75 @@ unsafe fn share<T: Pod, Op: ReduceOp<T>, const N: usize>(row: &[T], begin: usize
                 k += 1;
             }
         }
-        chains = if has_one_chain::<Op::Acc>() {
-            [chain, chains[1], chains[2], chains[3]]
-        } else {
-            [chains[1], chains[2], chains[3], chain]
-        };
+        chains = turn(chains, chain);
         i += THREADS * N;
         left -= 1;
     }
+    join::<T, Op>(chains)
+}
+
+/// All chains, combined.
+#[inline(always)]
+fn join<T, Op: ReduceOp<T>>(chains: [Op::Acc; CHAINS]) -> Op::Acc {
     if has_one_chain::<Op::Acc>() {
         return chains[0];
     }
     const { assert!(CHAINS == 4) };
     Op::combine(Op::combine(chains[0], chains[2]), Op::combine(chains[1], chains[3]))
+}
+
+/// Combines the `U` vectors that a thread has of neighbouring ones of the block, from its element `i` on.
+///
+/// # Safety
+///
+/// The row is aligned, `i` is a multiple of `N`, and the vectors are within the row.
+#[inline(always)]
+unsafe fn vectors<T: Pod, Op: ReduceOp<T>, const N: usize, const U: usize>(
+    mut chains: [Op::Acc; CHAINS],
+    row: &[T],
+    i: usize,
+) -> [Op::Acc; CHAINS] {
+    // SAFETY: the caller's promise.
+    let load = |u: usize| unsafe { row.load_vec_unchecked::<N>(i + u * THREADS * N) };
+    let lift = |u: usize, values: [T; N]| Op::lift_all(values, (i + u * THREADS * N) as u64, 1);
+    if size_of::<Op::Acc>() > 16 {
+        // There are no registers for all of the vectors at once.
+        for u in 0..U {
+            chains[0] = Op::combine(chains[0], lift(u, load(u)));
+        }
+        return chains;
+    }
+    let loaded: [[T; N]; U] = core::array::from_fn(load);
+    if has_one_chain::<Op::Acc>() {
+        chains[0] = Op::combine(chains[0], Op::lift_vectors(loaded, i as u64, (THREADS * N) as u64));
+        return chains;
+    }
+    for u in 0..U {
+        chains = turn(chains, Op::combine(chains[0], lift(u, loaded[u])));
+    }
+    chains
+}
+
+/// The chains with the first one replaced, and then at the end: the next vector is the next chain's.
+#[inline(always)]
+fn turn<A: Copy>(chains: [A; CHAINS], first: A) -> [A; CHAINS] {
+    // An array made anew with constant indices stays in registers; changed in place by iterators, it would not.
+    if has_one_chain::<A>() {
+        [first, chains[1], chains[2], chains[3]]
+    } else {
+        [chains[1], chains[2], chains[3], first]
+    }
+}
+
+/// The vectors of a short row that a lane has loaded together, combined; the first is number `first` of the row, and
+/// each next one `stride` further on.
+#[inline(always)]
+fn lift_items<T: Pod, Op: ReduceOp<T>, const N: usize>(items: [[T; N]; ITEMS], first: u32, stride: u32) -> Op::Acc {
+    let (first, stride) = (first as u64, stride as u64);
+    if N == 1 {
+        return Op::lift_all(items.map(|item| item[0]), first, stride);
+    }
+    Op::lift_vectors(items, first * N as u64, stride * N as u64)
 }
 
 /// Elements of a vector of `T`.
