@@ -99,9 +99,9 @@ where
 
 /// Columns of a tile: a power of two.
 ///
-/// The most there are, if the columns are so many that each can have a thread for itself, or so short. Otherwise as wide
-/// as an access should be; of fewer columns narrower strips, so that more tiles are independent of one another, but not
-/// narrower than what memory moves at a time; of short columns so many that all threads have elements.
+/// The most there are, if the columns are so many that each can have a thread for itself, or so short. Otherwise as
+/// wide as an access should be; of fewer columns narrower strips, so that more tiles are independent of one another,
+/// but not narrower than what memory moves at a time; of short columns so many that all threads have elements.
 fn width<T>(n: usize, columns: usize) -> usize {
     if columns >= MANY_COLUMNS {
         return THREADS;

@@ -68,8 +68,8 @@ impl Plan {
     }
 }
 
-/// The bin of an element that is in none. This and [`UNSURE`] are beyond any bin, rather than an `enum`'s cases, so that
-/// a thread computes them without a branch for each element.
+/// The bin of an element that is in none. This and [`UNSURE`] are beyond any bin, rather than an `enum`'s cases, so
+/// that a thread computes them without a branch for each element.
 pub const OUTSIDE: u32 = 1 << 30;
 
 /// The bin of an element that needs a second look.

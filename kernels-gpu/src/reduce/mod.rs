@@ -9,9 +9,9 @@
 //! The array is seen as (outer, length, inner), and is combined along its middle axis. Where `inner` is 1, the elements
 //! of a result lie side by side: [`reduce()`] combines such *rows*, a whole array being one. Short ones take a warp or
 //! a part of one, and a thread has several in flight; of long ones, a block takes chunks of tiles, in each of which a
-//! thread has eight vectors of 16 bytes in flight, combined in four independent chains. Otherwise [`reduce_columns()`] has neighbouring threads read
-//! neighbouring columns, several threads for each column. Long rows and columns are cut into chunks for as many blocks
-//! as keep a device busy ([`RowPlan`], [`ColumnPlan`]).
+//! thread has eight vectors of 16 bytes in flight, combined in four independent chains. Otherwise [`reduce_columns()`]
+//! has neighbouring threads read neighbouring columns, several threads for each column. Long rows and columns are cut
+//! into chunks for as many blocks as keep a device busy ([`RowPlan`], [`ColumnPlan`]).
 //!
 //! What is combined with what depends on the shape and the size of an element alone, so floats give the same bits on
 //! every run and every device; [`RowPlan::depth`] and [`ColumnPlan::depth`] say how deep the tree is, for error bounds.

@@ -63,8 +63,8 @@ pub(super) const fn has_one_chain<A>() -> bool {
     size_of::<A>() > 8
 }
 
-/// Short rows that a thread has its share of, where it loads `vector` elements of type `T` at once: several where that is
-/// less than a whole access, or where a vector's elements do not take more registers than the vector.
+/// Short rows that a thread has its share of, where it loads `vector` elements of type `T` at once: several where that
+/// is less than a whole access, or where a vector's elements do not take more registers than the vector.
 pub(super) const fn rows_in_flight<T>(vector: usize) -> usize {
     if vector == 1 || vector < tile::vec_len(size_of::<T>()) {
         4

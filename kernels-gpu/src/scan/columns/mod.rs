@@ -2,15 +2,15 @@
 //! Scans along an axis that is not the last, or whose lines are short, in one pass: every element is read once and
 //! written once.
 //!
-//! A tile is a strip of columns by as many rows as the block has in registers: a thread has up to 32 rows of one column,
-//! a *segment*, all of whose elements are on their way at once, and neighbouring threads have neighbouring columns, so
-//! that accesses are contiguous. What stands before a segment in its tile is found by shuffles and through shared memory
-//! (`segments`), and what stands before the tile by looking back, column by column, at the states of the tiles above it,
-//! which are those of [`lookback`](super::lookback).
+//! A tile is a strip of columns by as many rows as the block has in registers: a thread has up to 32 rows of one
+//! column, a *segment*, all of whose elements are on their way at once, and neighbouring threads have neighbouring
+//! columns, so that accesses are contiguous. What stands before a segment in its tile is found by shuffles and through
+//! shared memory (`segments`), and what stands before the tile by looking back, column by column, at the states of the
+//! tiles above it, which are those of [`lookback`](super::lookback).
 //!
-//! Tiles are taken by tickets, the topmost ones of all strips first. Where strips are many, what stands before a tile is
-//! known when a block takes it, as a rule: one glance, which is on its way along with the elements, is all. Where they
-//! are few, the block looks at several tiles at once.
+//! Tiles are taken by tickets, the topmost ones of all strips first. Where strips are many, what stands before a tile
+//! is known when a block takes it, as a rule: one glance, which is on its way along with the elements, is all. Where
+//! they are few, the block looks at several tiles at once.
 //!
 //! Where columns are so many that a thread for each fills the device, each thread goes down its own, and nobody waits.
 
