@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::array::Element;
 use crate::backend::{Backend, RawStream};
 use crate::error::Result;
 use crate::event::{Event, RecordedEvent};
@@ -25,13 +26,16 @@ struct Inner {
     raw: RawStream,
     counters: Kept,
     scan_states: Kept,
+    partials: Kept,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for address in [self.counters.take(), self.scan_states.take()].into_iter().flatten() {
-            // SAFETY: allocated on this stream, and used on it alone. An error is one of earlier work.
-            let _ = unsafe { self.backend.free(self.raw, address) };
+        for kept in [&self.counters, &self.scan_states, &self.partials] {
+            if let Some(address) = kept.take() {
+                // SAFETY: allocated on this stream, and used on it alone. An error is one of earlier work.
+                let _ = unsafe { self.backend.free(self.raw, address) };
+            }
         }
         // SAFETY: this was the stream's last owner, and the backend made it.
         unsafe { self.backend.destroy_stream(self.raw) };
@@ -55,6 +59,7 @@ impl Stream {
                 raw,
                 counters: Kept::default(),
                 scan_states: Kept::default(),
+                partials: Kept::default(),
             }),
         })
     }
@@ -124,6 +129,15 @@ impl Stream {
         launch: impl FnOnce(Zeroed<u64>) -> Result<()>,
     ) -> Result<()> {
         self.inner.scan_states.with(self, kernel_of, len, launch)
+    }
+
+    /// Calls `launch` with room for `len` values of blocks, for one launch on this stream, whatever is in it.
+    pub(crate) fn with_partials<A: Element>(
+        &self,
+        len: usize,
+        launch: impl FnOnce(Zeroed<A>) -> Result<()>,
+    ) -> Result<()> {
+        self.inner.partials.with(self, KernelOf::Library, len, launch)
     }
 
     /// Lets later work of this stream wait for all that `other` has queued.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that is 0 when a kernel starts.
+//! Memory that a stream keeps for its launches: 0 at first, then as the launch before has left it.
 //!
-//! To set it to 0 for each launch takes about a microsecond, a fifth of a small reduction. The library's own kernels
-//! leave it ready for the next launch, so a stream keeps it.
+//! To set it to 0 for each launch takes about a microsecond, a fifth of a small reduction, and so does allocating it.
+//! The library's own kernels leave it ready for the next launch.
 
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::launch::Arg;
 use crate::stream::Stream;
 
-/// The least that a stream allocates for either purpose, in bytes.
+/// The least that a stream allocates for a purpose, in bytes.
 const LEAST: usize = 4096;
 
 /// The most that it keeps, in bytes. More is allocated for its launch.

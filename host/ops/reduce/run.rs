@@ -125,11 +125,13 @@ where
         return Ok(());
     }
     let plan = ColumnPlan::new::<T>(columns, extent.length, extent.inner, count);
-    let mut partials = DeviceArray::<C::Acc, Ix1>::uninit(x.stream(), Ix1(plan.partials(columns)))?;
     let config = grid(plan.blocks(columns));
-    let counters = plan.counters(columns);
-    x.stream().with_counters(kernel_of, counters, |counters| {
-        x.stream().launch::<C>(&config, (x, plan, &mut partials, counters, out))
+    let (partials, counters) = (plan.partials(columns), plan.counters(columns));
+    let stream = x.stream();
+    stream.with_partials(partials, |partials| {
+        stream.with_counters(kernel_of, counters, |counters| {
+            stream.launch::<C>(&config, (x, plan, partials, counters, out))
+        })
     })
 }
 
@@ -146,13 +148,15 @@ pub(super) fn launch_rows<R: ReduceRows<T>, T: Element, D: Dimension, E: Dimensi
         return Ok(());
     }
     let plan = RowPlan::new::<T>(rows, extent.length, count);
-    let mut partials = DeviceArray::<R::Acc, Ix1>::uninit(x.stream(), Ix1(plan.partials(rows)))?;
+    let stream = x.stream();
     // Twice as many as run at a time, so that none runs alone for long at the end.
-    let most = 2 * BLOCKS * x.stream().backend().properties().multiprocessors as usize;
+    let most = 2 * BLOCKS * stream.backend().properties().multiprocessors as usize;
     let config = grid(plan.blocks::<T>(rows, most));
-    let counters = plan.counters(rows);
-    x.stream().with_counters(kernel_of, counters, |counters| {
-        x.stream().launch::<R>(&config, (x, plan, &mut partials, counters, out))
+    let (partials, counters) = (plan.partials(rows), plan.counters(rows));
+    stream.with_partials(partials, |partials| {
+        stream.with_counters(kernel_of, counters, |counters| {
+            stream.launch::<R>(&config, (x, plan, partials, counters, out))
+        })
     })
 }
 
