@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 use bytemuck::Pod;
 
 use crate::atomic::{Atomic, Device, Global};
-use crate::machine;
+use crate::machine::{self, vec_align};
 
 /// Global memory that a kernel may write: an array of `T` which every thread of the grid shares.
 ///
@@ -110,7 +110,8 @@ impl<'a, T: Pod> SliceMut<'a, T> {
     ///
     /// # Panics
     ///
-    /// If they are not in bounds, or the first is not aligned to the size of `[T; N]` (16 bytes if that is larger).
+    /// If they are not in bounds, or the first is not aligned to the largest power of two that divides the size of
+    /// `[T; N]`, 16 bytes at most.
     #[inline(always)]
     #[track_caller]
     pub fn get_vec<const N: usize>(self, index: usize) -> [T; N] {
@@ -241,8 +242,8 @@ impl<'a, T: Pod> Slice<'a, T> {
     ///
     /// # Safety
     ///
-    /// `index + N` is at most the length, and element `index` is aligned to the size of `[T; N]` (16 bytes if that is
-    /// larger).
+    /// `index + N` is at most the length, and element `index` is aligned to the largest power of two that divides the
+    /// size of `[T; N]`, 16 bytes at most.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn get_vec_unchecked<const N: usize>(self, index: usize) -> [T; N] {
@@ -274,7 +275,8 @@ pub trait SliceExt<T: Pod> {
     ///
     /// # Panics
     ///
-    /// If they are not in bounds, or the first is not aligned to the size of `[T; N]` (16 bytes if that is larger).
+    /// If they are not in bounds, or the first is not aligned to the largest power of two that divides the size of
+    /// `[T; N]`, 16 bytes at most.
     fn load_vec<const N: usize>(&self, index: usize) -> [T; N];
 
     /// [`load_vec`](Self::load_vec) without the checks, for the innermost loops. The simulated GPU checks all the same.
@@ -328,17 +330,11 @@ impl<T: Pod> SliceMut<'_, T> {
     }
 }
 
-/// The alignment that an access to `[T; N]` wants, so that it takes the fewest instructions.
-#[inline(always)]
-const fn vec_align<T, const N: usize>() -> usize {
-    let bytes = size_of::<[T; N]>();
-    if bytes > 16 { 16 } else { bytes.next_power_of_two() }
-}
-
 /// Whether an access to `[T; N]` at `ptr` is aligned as the hardware wants it.
 #[inline(always)]
 fn is_vec_aligned<T, const N: usize>(ptr: *const T) -> bool {
-    ptr.addr().is_multiple_of(vec_align::<T, N>())
+    let align = const { vec_align::<T, N>() };
+    align <= align_of::<T>() || ptr.addr().is_multiple_of(align)
 }
 
 #[inline(always)]
@@ -347,6 +343,6 @@ fn check_vec<T, const N: usize>(ptr: *const T, len: usize, index: usize) {
     assert!(index <= len && N <= len - index, "vector access out of bounds");
     assert!(
         is_vec_aligned::<T, N>(ptr.wrapping_add(index)),
-        "vector access is not aligned to its size"
+        "vector access is not aligned"
     );
 }

@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 use bytemuck::Pod;
 
 use crate::atomic::{self, Atomic, Block};
-use crate::machine::{self, SharedPtr};
+use crate::machine::{self, SharedPtr, vec_align};
 
 /// An array in the shared memory of a block.
 pub struct Shared<T> {
@@ -193,7 +193,8 @@ impl<T: Pod> Shared<T> {
     ///
     /// # Panics
     ///
-    /// If they are not in bounds, or the first is not aligned to the size of `[T; N]` (16 bytes if that is larger).
+    /// If they are not in bounds, or the first is not aligned to the largest power of two that divides the size of
+    /// `[T; N]`, 16 bytes at most.
     #[inline(always)]
     #[track_caller]
     pub fn get_vec<const N: usize>(self, index: usize) -> [T; N] {
@@ -228,7 +229,7 @@ impl<T: Pod> Shared<T> {
         }
         let at = machine::shared_offset(self.ptr, index * size_of::<T>());
         // SAFETY: the caller's promise.
-        unsafe { machine::load_shared(at, Self::vec_align::<N>()) }
+        unsafe { machine::load_shared(at, vec_align::<T, N>()) }
     }
 
     /// [`set_vec`](Self::set_vec) without the checks, for the innermost loops. The simulated GPU checks all the same.
@@ -244,14 +245,7 @@ impl<T: Pod> Shared<T> {
         }
         let at = machine::shared_offset(self.ptr, index * size_of::<T>());
         // SAFETY: the caller's promise.
-        unsafe { machine::store_shared(at, values, Self::vec_align::<N>()) }
-    }
-
-    /// The alignment that an access to `[T; N]` wants, so that it takes the fewest instructions.
-    #[inline(always)]
-    const fn vec_align<const N: usize>() -> usize {
-        let bytes = size_of::<[T; N]>();
-        if bytes > 16 { 16 } else { bytes.next_power_of_two() }
+        unsafe { machine::store_shared(at, values, vec_align::<T, N>()) }
     }
 
     /// Where elements `index .. index + N` lie, checked, and their alignment.
@@ -264,11 +258,11 @@ impl<T: Pod> Shared<T> {
         );
         let (at, align) = (
             machine::shared_offset(self.ptr, index * size_of::<T>()),
-            Self::vec_align::<N>(),
+            vec_align::<T, N>(),
         );
         assert!(
             machine::shared_as_ptr::<T>(at).addr().is_multiple_of(align),
-            "vector access to shared memory is not aligned to its size"
+            "vector access to shared memory is not aligned"
         );
         (at, align)
     }

@@ -94,7 +94,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             // SAFETY: the row is one of `x`, by the contract.
             unsafe { self.x.get_unchecked(start..start + length) }
         });
-        let is_aligned = N == 1 || self.x.is_vec_aligned::<N>();
+        let is_aligned = self.x.is_vec_aligned::<N>();
         let mut accs = [Op::identity(); K];
         let mut i = lane;
         while i < vectors {

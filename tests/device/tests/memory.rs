@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
 use device_test_kernels::memory::{
-    Affine, BLOCK, copy_vectors, equal_words, increment_vectors, parameters, reverse_dynamic, reverse_static,
-    two_arrays, unchecked_copy,
+    Affine, BLOCK, copy_points, copy_vectors, equal_words, increment_vectors, parameters, reverse_dynamic,
+    reverse_static, two_arrays, unchecked_copy,
 };
 use device_tests::{device, download, upload, zeros};
 use warpsmith::{Element, LaunchConfig};
@@ -101,6 +101,29 @@ where
     check_vectors::<T, 4>(value);
     check_vectors::<T, 8>(value);
     check_vectors::<T, 16>(value);
+}
+
+fn check_points<const N: usize>()
+where
+    copy_points<N>: SafeKernel<Params = (&'static [[f32; 3]], SliceMut<'static, [f32; 3]>)>,
+{
+    let device = device();
+    let x: Vec<_> = (0..2 * 64 * N)
+        .map(|i| [0.0, 0.25, 0.5].map(|part| i as f32 + part))
+        .collect();
+    let (x_device, mut out) = (upload(&device, &x), zeros(&device, x.len()));
+    device
+        .default_stream()
+        .launch::<copy_points<N>>(&LaunchConfig::new(2, 64), (&x_device, &mut out))
+        .unwrap();
+    assert_eq!(download(&out), x, "vectors of {N}");
+}
+
+#[test]
+fn vectors_whose_size_is_no_power_of_two() {
+    check_points::<1>();
+    check_points::<2>();
+    check_points::<4>();
 }
 
 #[test]

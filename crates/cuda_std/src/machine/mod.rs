@@ -21,6 +21,17 @@ mod simulator_atomic;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use simulator::*;
 
+/// The alignment that an access to `[T; N]` wants, so that it takes the fewest instructions: that which every multiple
+/// of `N` has in an array whose first element has it, of at most 16 bytes.
+pub(crate) const fn vec_align<T, const N: usize>() -> usize {
+    let bytes = size_of::<[T; N]>();
+    if bytes.is_multiple_of(16) {
+        16
+    } else {
+        1 << bytes.trailing_zeros()
+    }
+}
+
 /// Which lane a shuffle reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
