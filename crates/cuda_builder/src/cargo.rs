@@ -203,6 +203,7 @@ impl Compiler<'_> {
         let _lock = lock(self.target_dir)?;
         let arguments = self.arguments();
         let path = self.ptx_path(arch, &arguments);
+        self.keep_library_of(&path)?;
         let output = self.run(arch, &arguments, &path)?;
         let messages = Message::parse_stream(&output.stdout[..])
             .collect::<io::Result<Vec<_>>>()
@@ -223,6 +224,8 @@ impl Compiler<'_> {
             },
             _ => CudaBuilderError::io("read", &path)(error),
         })?;
+        let library = self.library_path();
+        fs::write(&library, marker(&path)).map_err(CudaBuilderError::io("write", &library))?;
         Ok(Compiled {
             text,
             path,
@@ -287,6 +290,29 @@ impl Compiler<'_> {
         self.profile_dir()
             .join("deps")
             .join(format!("{}-{:016x}.{arch}.s", self.kernels.library, hasher.finish()))
+    }
+
+    /// Where cargo looks for the linked library, which there is none of: if the file is missing, it builds again. So a
+    /// file is left there that says which PTX was written last, by name.
+    fn library_path(&self) -> PathBuf {
+        self.profile_dir()
+            .join("deps")
+            .join(&self.kernels.library)
+            .with_extension("ptx")
+    }
+
+    /// Has cargo build again unless the PTX at `ptx` is what was written last: then cargo knows whether it is fresh.
+    fn keep_library_of(&self, ptx: &Path) -> Result<(), CudaBuilderError> {
+        let library = self.library_path();
+        if ptx.is_file() && fs::read(&library).is_ok_and(|written| written == marker(ptx)) {
+            return Ok(());
+        }
+        match fs::remove_file(&library) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(CudaBuilderError::io("remove", &library)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Where the inner cargo leaves what it builds for the target.
@@ -371,6 +397,11 @@ impl Compiler<'_> {
                 .manifest_path
                 .starts_with(Utf8Path::from_path(self.toolchain.sysroot()).unwrap_or(Utf8Path::new("/")))
     }
+}
+
+/// What stands for the PTX at `ptx` in the library's place.
+fn marker(ptx: &Path) -> &[u8] {
+    ptx.file_name().unwrap_or_default().as_encoded_bytes()
 }
 
 /// Whether a variable of the environment belongs to the outer build.

@@ -40,7 +40,8 @@
 //! An inner cargo compiles `core`, the kernels crate and what that depends on for the GPU, in a
 //! target folder of its own, `cuda_builder` inside the outer one, which debug, release and clippy
 //! builds share. `core` takes some 15 seconds the first time; after that only the kernels crate is
-//! compiled, once for each architecture, and only when the build script runs. It runs when a source
+//! compiled, once for each architecture, and of one architecture only when something in it changed:
+//! a second profile's build script finds the PTX of the first. The build script runs when a source
 //! file or manifest of the kernels crate or of its path dependencies changes, or the workspace's
 //! Cargo.toml or Cargo.lock, or an environment variable that one of them reads. rustc's warnings
 //! become warnings of the build script, its errors are in [`CudaBuilderError::RustcFailed`].

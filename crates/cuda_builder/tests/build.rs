@@ -221,6 +221,44 @@ fn what_stands_still_is_not_written_and_what_is_stale_goes() {
     assert!(!stale.exists());
 }
 
+/// In a target folder of its own: in the shared one, other tests' builds come in between.
+#[test]
+fn what_is_fresh_is_not_compiled_again() {
+    let fixture = Fixture::new("fresh");
+    let target = scratch().join("fresh_target");
+    let build = |release| {
+        let files = fixture.builder().target_dir(&target).release(release).build().unwrap();
+        files
+            .iter()
+            .map(|file| fs::read_to_string(&file.path).unwrap())
+            .collect::<Vec<_>>()
+    };
+    let compiled = || {
+        let deps = fs::read_dir(target.join("nvptx64-nvidia-cuda/release/deps")).unwrap();
+        let files = deps.map(|entry| entry.unwrap().path());
+        let assembly = files.filter(|file| file.extension().is_some_and(|extension| extension == "s"));
+        assembly
+            .map(|file| (fs::metadata(&file).unwrap().modified().unwrap(), file))
+            .max()
+            .unwrap()
+    };
+    let optimised = build(true);
+    let first = compiled();
+    assert_eq!((build(true), compiled()), (optimised.clone(), first.clone()));
+
+    let checked = build(false);
+    assert_ne!(checked, optimised);
+    assert_eq!(build(true), optimised, "other settings came in between");
+
+    fs::remove_file(compiled().1).unwrap();
+    assert_eq!(build(true), optimised, "the PTX was removed");
+
+    fixture.edit("device_lib/src/lib.rs", |source| {
+        source.replace("+ _thread_idx_x()", "- _thread_idx_x()")
+    });
+    assert_ne!(build(true), optimised, "a dependency's source changed");
+}
+
 #[test]
 fn line_tables_and_checks_on_request() {
     let fixture = Fixture::new("debug");
