@@ -10,7 +10,7 @@ use kernels_gpu::broadcast::{Shape, Strides, broadcast};
 use kernels_gpu::op::{Add, Div, Maximum, Minimum, Mul, Pow, Sub};
 use ndarray::{DimMax, Dimension, arr0};
 
-use super::broadcast::{Axes, Common, Operand, check_out, common_dim};
+use super::broadcast::{Axes, Common, Operand, check_out, common_dim, two_operand_methods};
 use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
@@ -192,58 +192,11 @@ fn assign_scalar_first<Op, T: HasScalarBinary<Op>, D: Dimension>(x: &mut DeviceA
 
 /// `formula: operator = with array, into array, with scalar, into scalar`
 macro_rules! binary_methods {
-    ($($(#[$doc:meta])* $formula:literal: $op:ty = $array:ident $array_into:ident $scalar:ident $scalar_into:ident;)*) => {$(
-        #[doc = concat!("`", $formula, "`, element by element, broadcast as in NumPy.\n")]
-        $(#[$doc])*
-        ///
-        /// # Errors
-        ///
-        /// [`Error::Shape`] if the shapes do not broadcast together, [`Error::DifferentDevices`], and those of an
-        /// allocation and a launch.
-        pub fn $array<E: Dimension>(&self, other: &impl AsView<T, Dim = E>) -> Result<DeviceArray<T, Common<D, E>>>
-        where
-            D: DimMax<E>,
-        {
-            let (a, b) = (self.as_view(), other.as_view());
-            let dim = common_dim(stringify!($array), &a.raw_dim(), &b.raw_dim())?;
-            let mut out = DeviceArray::uninit(a.stream(), dim)?;
-            array_array::<$op, _, _, _, _>(&a, &b, &mut out)?;
-            Ok(out)
+    ($($(#[$doc:meta])* $formula:literal: $op:ty = $($method:ident)*;)*) => {
+        two_operand_methods! {
+            $($(#[$doc])* $formula: T, array_array::<$op, _, _, _, _>, array_scalar::<$op, _, _> => $($method)*;)*
         }
-
-        #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") into an existing array, which has the \
-                         shape of the result.\n\n# Errors\n\n")]
-        #[doc = concat!("As [`", stringify!($array), "`](Self::", stringify!($array), ").")]
-        pub fn $array_into<E: Dimension>(
-            &self,
-            other: &impl AsView<T, Dim = E>,
-            out: &mut DeviceArray<T, Common<D, E>>,
-        ) -> Result<()>
-        where
-            D: DimMax<E>,
-        {
-            let (a, b) = (self.as_view(), other.as_view());
-            let dim = common_dim(stringify!($array), &a.raw_dim(), &b.raw_dim())?;
-            check_out(stringify!($array), dim.slice(), out.shape())?;
-            array_array::<$op, _, _, _, _>(&a, &b, out)
-        }
-
-        #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") with one number for every element.\n\n# Errors\n\n")]
-        /// Those of an allocation and a launch.
-        pub fn $scalar(&self, scalar: T) -> Result<DeviceArray<T, D>> {
-            let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-            array_scalar::<$op, _, _>(&self.as_view(), scalar, &mut out)?;
-            Ok(out)
-        }
-
-        #[doc = concat!("[`", stringify!($scalar), "`](Self::", stringify!($scalar), ") into an existing array of the same \
-                         shape.\n\n# Errors\n\n")]
-        /// [`Error::Shape`] if the shapes differ, and those of a launch.
-        pub fn $scalar_into(&self, scalar: T, out: &mut DeviceArray<T, D>) -> Result<()> {
-            check_out(stringify!($scalar), self.shape(), out.shape())?;
-            array_scalar::<$op, _, _>(&self.as_view(), scalar, out)
-        }
-    )*};
+    };
 }
 
 /// `formula: operator = method, into`

@@ -58,6 +58,67 @@ pub(super) fn check_out(operation: &'static str, result: &[usize], out: &[usize]
     })
 }
 
+/// The methods of an operation on two operands, by functions that compute it for two arrays and for an array and a
+/// number into an output of the result's shape: `formula: result, of two arrays, of an array and a number => with array,
+/// into array, with number, into number`.
+macro_rules! two_operand_methods {
+    ($($(#[$doc:meta])* $formula:literal: $result:ty, $arrays:expr, $number:expr
+       => $array:ident $array_into:ident $scalar:ident $scalar_into:ident;)*) => {$(
+        #[doc = concat!("`", $formula, "`, element by element, broadcast as in NumPy.\n")]
+        $(#[$doc])*
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast together,
+        /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of an allocation and a launch.
+        pub fn $array<E: Dimension>(&self, other: &impl AsView<T, Dim = E>) -> Result<DeviceArray<$result, Common<D, E>>>
+        where
+            D: DimMax<E>,
+        {
+            let (a, b) = (self.as_view(), other.as_view());
+            let dim = common_dim(stringify!($array), &a.raw_dim(), &b.raw_dim())?;
+            let mut out = DeviceArray::uninit(a.stream(), dim)?;
+            $arrays(&a, &b, &mut out)?;
+            Ok(out)
+        }
+
+        #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") into an existing array, which has the \
+                         shape of the result.\n\n# Errors\n\n")]
+        #[doc = concat!("As [`", stringify!($array), "`](Self::", stringify!($array), ").")]
+        pub fn $array_into<E: Dimension>(
+            &self,
+            other: &impl AsView<T, Dim = E>,
+            out: &mut DeviceArray<$result, Common<D, E>>,
+        ) -> Result<()>
+        where
+            D: DimMax<E>,
+        {
+            let (a, b) = (self.as_view(), other.as_view());
+            let dim = common_dim(stringify!($array), &a.raw_dim(), &b.raw_dim())?;
+            check_out(stringify!($array), dim.slice(), out.shape())?;
+            $arrays(&a, &b, out)
+        }
+
+        #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") with one number for every element.\n\n# Errors\n\n")]
+        /// Those of an allocation and a launch.
+        pub fn $scalar(&self, scalar: T) -> Result<DeviceArray<$result, D>> {
+            let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
+            $number(&self.as_view(), scalar, &mut out)?;
+            Ok(out)
+        }
+
+        #[doc = concat!("[`", stringify!($scalar), "`](Self::", stringify!($scalar), ") into an existing array of the same \
+                         shape.\n\n# Errors\n\n")]
+        /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
+        pub fn $scalar_into(&self, scalar: T, out: &mut DeviceArray<$result, D>) -> Result<()> {
+            check_out(stringify!($scalar), self.shape(), out.shape())?;
+            $number(&self.as_view(), scalar, out)
+        }
+    )*};
+}
+
+pub(super) use two_operand_methods;
+
 /// An operand along the result's axes: the argument for a kernel's [`Slice`].
 pub(super) struct Operand<'a, T> {
     memory: Memory<'a, T>,

@@ -10,7 +10,7 @@ use kernels_gpu::compare::{self as kernels, THREADS, tile_len};
 use kernels_gpu::op::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
 use ndarray::{DimMax, Dimension, arr0};
 
-use super::broadcast::{Axes, Common, Operand, check_out, common_dim};
+use super::broadcast::{Axes, Common, Operand, check_out, common_dim, two_operand_methods};
 use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
@@ -79,10 +79,10 @@ macro_rules! implement {
 
 implement!(f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64);
 
-/// Two arrays that fit the shape of `out`, in the given order or `swapped`.
-fn array_array<Op, T: HasCompare<Op>, D: Dimension, E: Dimension, F: Dimension>(
-    (a, b): (&DeviceView<'_, T, D>, &DeviceView<'_, T, E>),
-    swapped: bool,
+/// Two arrays that fit the shape of `out`, in the given order or `SWAPPED`.
+fn array_array<Op, const SWAPPED: bool, T: HasCompare<Op>, D: Dimension, E: Dimension, F: Dimension>(
+    a: &DeviceView<'_, T, D>,
+    b: &DeviceView<'_, T, E>,
     out: &mut DeviceArray<u8, F>,
 ) -> Result<()> {
     if out.is_empty() {
@@ -90,7 +90,7 @@ fn array_array<Op, T: HasCompare<Op>, D: Dimension, E: Dimension, F: Dimension>(
     }
     let stream = a.stream();
     let (a, b) = (&Operand::new(a, out.shape())?, &Operand::new(b, out.shape())?);
-    let (a, b) = if swapped { (b, a) } else { (a, b) };
+    let (a, b) = if SWAPPED { (b, a) } else { (a, b) };
     let axes = Axes::new(out.shape(), [&a.strides, &b.strides]);
     if axes.are_dense() {
         let config = tiles(out.len(), tile_len::<T>(), THREADS);
@@ -101,82 +101,37 @@ fn array_array<Op, T: HasCompare<Op>, D: Dimension, E: Dimension, F: Dimension>(
     })
 }
 
-/// An array of the shape of `out`, and one number.
-fn array_scalar<Op, T: HasCompareScalar<Op>, D: Dimension>(
+/// An array of the shape of `out`, and one number; `ArrayOp` and `SWAPPED` are those for two arrays.
+fn array_scalar<Op, ArrayOp, const SWAPPED: bool, T, D: Dimension>(
     a: &DeviceView<'_, T, D>,
     b: T,
     out: &mut DeviceArray<u8, D>,
-) -> Result<()> {
+) -> Result<()>
+where
+    T: HasCompareScalar<Op> + HasCompare<ArrayOp>,
+{
+    if out.is_empty() {
+        return Ok(());
+    }
+    if !a.is_standard_layout() {
+        let b = DeviceArray::from_ndarray(a.stream(), &arr0(b))?;
+        return array_array::<ArrayOp, SWAPPED, _, _, _, _>(a, &b.view(), out);
+    }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);
     let operand = Operand::new(a, out.shape())?;
     a.stream().launch::<T::ArrayScalar>(&config, (&operand, b, out))
 }
 
-/// `symbol: operator, operator of two arrays, whether they are swapped = with array, into array, with scalar, into
+/// `formula: operator, operator of two arrays, whether they are swapped = with array, into array, with scalar, into
 /// scalar`
 macro_rules! compare_methods {
-    ($($(#[$doc:meta])* $symbol:literal: $op:ty, $array_op:ty, $swapped:literal
-       = $array:ident $array_into:ident $scalar:ident $scalar_into:ident;)*) => {$(
-        #[doc = concat!("`self ", $symbol, " other`, element by element, broadcast as in NumPy: 1 where it holds, 0 where not.\n")]
-        $(#[$doc])*
-        ///
-        /// # Errors
-        ///
-        /// [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast together,
-        /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of an allocation and a launch.
-        pub fn $array<E: Dimension>(&self, other: &impl AsView<T, Dim = E>) -> Result<DeviceArray<u8, Common<D, E>>>
-        where
-            D: DimMax<E>,
-        {
-            let (a, b) = (self.as_view(), other.as_view());
-            let dim = common_dim(stringify!($array), &a.raw_dim(), &b.raw_dim())?;
-            let mut out = DeviceArray::uninit(self.stream(), dim)?;
-            array_array::<$array_op, _, _, _, _>((&a, &b), $swapped, &mut out)?;
-            Ok(out)
+    ($($(#[$doc:meta])* $formula:literal: $op:ty, $array_op:ty, $swapped:literal = $($method:ident)*;)*) => {
+        two_operand_methods! {
+            $(#[doc = "The result is 1 where that holds, and 0 where not.\n"] $(#[$doc])* $formula: u8,
+              array_array::<$array_op, $swapped, _, _, _, _>, array_scalar::<$op, $array_op, $swapped, _, _>
+              => $($method)*;)*
         }
-
-        #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") into an existing array, which has the \
-                         shape of the result.\n\n# Errors\n\n")]
-        #[doc = concat!("As [`", stringify!($array), "`](Self::", stringify!($array), ").")]
-        pub fn $array_into<E: Dimension>(
-            &self,
-            other: &impl AsView<T, Dim = E>,
-            out: &mut DeviceArray<u8, Common<D, E>>,
-        ) -> Result<()>
-        where
-            D: DimMax<E>,
-        {
-            let (a, b) = (self.as_view(), other.as_view());
-            let dim = common_dim(stringify!($array), &a.raw_dim(), &b.raw_dim())?;
-            check_out(stringify!($array), dim.slice(), out.shape())?;
-            array_array::<$array_op, _, _, _, _>((&a, &b), $swapped, out)
-        }
-
-        #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") with one number for every element.\n\n# Errors\n\n")]
-        /// Those of an allocation and a launch.
-        pub fn $scalar(&self, scalar: T) -> Result<DeviceArray<u8, D>> {
-            let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-            self.$scalar_into(scalar, &mut out)?;
-            Ok(out)
-        }
-
-        #[doc = concat!("[`", stringify!($scalar), "`](Self::", stringify!($scalar), ") into an existing array of the same \
-                         shape.\n\n# Errors\n\n")]
-        /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
-        pub fn $scalar_into(&self, scalar: T, out: &mut DeviceArray<u8, D>) -> Result<()> {
-            check_out(stringify!($scalar), self.shape(), out.shape())?;
-            let a = self.as_view();
-            if out.is_empty() {
-                return Ok(());
-            }
-            if a.is_standard_layout() {
-                return array_scalar::<$op, _, _>(&a, scalar, out);
-            }
-            let scalar = DeviceArray::from_ndarray(self.stream(), &arr0(scalar))?;
-            let b = scalar.view();
-            array_array::<$array_op, _, _, _, _>((&a, &b), $swapped, out)
-        }
-    )*};
+    };
 }
 
 /// All comparisons, for arrays and for views.
@@ -199,12 +154,12 @@ macro_rules! methods {
             /// # Ok(())
             /// # }
             /// ```
-            "=": Equal, Equal, false = equal equal_into equal_scalar equal_scalar_into;
-            "≠": NotEqual, NotEqual, false = not_equal not_equal_into not_equal_scalar not_equal_scalar_into;
-            "<": Less, Less, false = less less_into less_scalar less_scalar_into;
-            "≤": LessEqual, LessEqual, false = less_equal less_equal_into less_equal_scalar less_equal_scalar_into;
-            ">": Greater, Less, true = greater greater_into greater_scalar greater_scalar_into;
-            "≥": GreaterEqual, LessEqual, true
+            "self = other": Equal, Equal, false = equal equal_into equal_scalar equal_scalar_into;
+            "self ≠ other": NotEqual, NotEqual, false = not_equal not_equal_into not_equal_scalar not_equal_scalar_into;
+            "self < other": Less, Less, false = less less_into less_scalar less_scalar_into;
+            "self ≤ other": LessEqual, LessEqual, false = less_equal less_equal_into less_equal_scalar less_equal_scalar_into;
+            "self > other": Greater, Less, true = greater greater_into greater_scalar greater_scalar_into;
+            "self ≥ other": GreaterEqual, LessEqual, true
                 = greater_equal greater_equal_into greater_equal_scalar greater_equal_scalar_into;
         }
     };

@@ -6,8 +6,6 @@
 //!
 //! An operand may be the output itself: a thread reads the elements that it sets, and no others, before it sets them.
 
-use core::marker::PhantomData;
-
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
@@ -23,7 +21,10 @@ pub const fn tile_len<T>() -> usize {
 }
 
 /// An operand: an array, or one number for all elements.
-pub(crate) trait Operand<T>: Copy {
+pub(crate) trait Operand: Copy {
+    /// What it has elements of.
+    type Element: Copy;
+
     /// How many elements it has.
     fn len(self) -> usize;
 
@@ -35,10 +36,10 @@ pub(crate) trait Operand<T>: Copy {
     /// # Safety
     ///
     /// `is_aligned::<N>()` holds, `i` is a multiple of `N`, and `i + N` is at most `len()`.
-    unsafe fn vector<const N: usize>(self, i: usize) -> [T; N];
+    unsafe fn vector<const N: usize>(self, i: usize) -> [Self::Element; N];
 
     /// Element `i`.
-    fn element(self, i: usize) -> T;
+    fn element(self, i: usize) -> Self::Element;
 }
 
 /// An array as an operand.
@@ -49,7 +50,9 @@ pub(crate) struct Array<'a, T>(pub(crate) Slice<'a, T>);
 #[derive(Clone, Copy)]
 pub(crate) struct Scalar<T>(pub(crate) T);
 
-impl<T: Num> Operand<T> for Array<'_, T> {
+impl<T: Num> Operand for Array<'_, T> {
+    type Element = T;
+
     #[inline(always)]
     fn len(self) -> usize {
         self.0.len()
@@ -72,7 +75,9 @@ impl<T: Num> Operand<T> for Array<'_, T> {
     }
 }
 
-impl<T: Num> Operand<T> for Scalar<T> {
+impl<T: Num> Operand for Scalar<T> {
+    type Element = T;
+
     #[inline(always)]
     fn len(self) -> usize {
         usize::MAX
@@ -94,16 +99,22 @@ impl<T: Num> Operand<T> for Scalar<T> {
     }
 }
 
-/// `out[i] = a[i] op b[i]`
-struct Binary<'a, T, A, B, Op> {
+/// `out[i] = op(a[i], b[i])`, with results that are no larger than elements.
+struct Binary<'a, U, A, B, F> {
     a: A,
     b: B,
-    out: SliceMut<'a, T>,
-    _op: PhantomData<Op>,
+    out: SliceMut<'a, U>,
+    op: F,
 }
 
-impl<T: Num, A: Operand<T>, B: Operand<T>, Op: BinaryOp<T>> Body for Binary<'_, T, A, B, Op> {
-    const LARGEST: usize = size_of::<T>();
+impl<U, A, B, F> Body for Binary<'_, U, A, B, F>
+where
+    U: Num,
+    A: Operand,
+    B: Operand<Element = A::Element>,
+    F: Fn(A::Element, A::Element) -> U,
+{
+    const LARGEST: usize = size_of::<A::Element>();
 
     #[inline(always)]
     fn len(&self) -> usize {
@@ -119,27 +130,27 @@ impl<T: Num, A: Operand<T>, B: Operand<T>, Op: BinaryOp<T>> Body for Binary<'_, 
     unsafe fn vector<const N: usize>(&self, i: usize) {
         // SAFETY (of all three): the caller's promise for the shortest of the arrays.
         unsafe {
-            let (a, b): ([T; N], [T; N]) = (self.a.vector(i), self.b.vector(i));
+            let (a, b): ([_; N], [_; N]) = (self.a.vector(i), self.b.vector(i));
             self.out
-                .set_vec_unchecked::<N>(i, core::array::from_fn(|k| Op::apply(a[k], b[k])));
+                .set_vec_unchecked::<N>(i, core::array::from_fn(|k| (self.op)(a[k], b[k])));
         }
     }
 
     #[inline(always)]
     fn element(&self, i: usize) {
-        self.out.set(i, Op::apply(self.a.element(i), self.b.element(i)));
+        self.out.set(i, (self.op)(self.a.element(i), self.b.element(i)));
     }
 }
 
+/// Lets this block treat its tile of `out[i] = op(a[i], b[i])`, with results that are no larger than elements.
 #[inline(always)]
-fn run<T: Num, A: Operand<T>, B: Operand<T>, Op: BinaryOp<T>>(a: A, b: B, out: SliceMut<'_, T>) {
-    let body = Binary::<T, A, B, Op> {
-        a,
-        b,
-        out,
-        _op: PhantomData,
-    };
-    tile::for_tile(&body);
+pub(crate) fn run<T, U: Num>(
+    a: impl Operand<Element = T>,
+    b: impl Operand<Element = T>,
+    out: SliceMut<'_, U>,
+    op: impl Fn(T, T) -> U,
+) {
+    tile::for_tile(&Binary { a, b, out, op });
 }
 
 /// `out[i] = a[i] op b[i]`; `a` and `b` are as long as `out` (of longer ones, the shortest length counts).
@@ -149,7 +160,7 @@ fn run<T: Num, A: Operand<T>, B: Operand<T>, Op: BinaryOp<T>>(a: A, b: B, out: S
     max_threads = THREADS,
 )]
 pub fn binary<T: Num, Op: BinaryOp<T>>(a: Slice<'_, T>, b: Slice<'_, T>, out: SliceMut<'_, T>) {
-    run::<T, _, _, Op>(Array(a), Array(b), out);
+    run(Array(a), Array(b), out, Op::apply);
 }
 
 /// `out[i] = a[i] op b`; `a` is as long as `out`.
@@ -159,7 +170,7 @@ pub fn binary<T: Num, Op: BinaryOp<T>>(a: Slice<'_, T>, b: Slice<'_, T>, out: Sl
     max_threads = THREADS,
 )]
 pub fn binary_scalar<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: Slice<'_, T>, b: T, out: SliceMut<'_, T>) {
-    run::<T, _, _, Op>(Array(a), Scalar(b), out);
+    run(Array(a), Scalar(b), out, Op::apply);
 }
 
 /// `out[i] = a op b[i]`, for the operators that do not commute; `b` is as long as `out`.
@@ -169,5 +180,5 @@ pub fn binary_scalar<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: Slice<
     max_threads = THREADS,
 )]
 pub fn scalar_binary<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: T, b: Slice<'_, T>, out: SliceMut<'_, T>) {
-    run::<T, _, _, Op>(Scalar(a), Array(b), out);
+    run(Scalar(a), Array(b), out, Op::apply);
 }

@@ -20,8 +20,6 @@
 mod plan;
 mod vector;
 
-use core::marker::PhantomData;
-
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
@@ -69,22 +67,22 @@ fn run_by<const V: usize, const M: usize>(shape: &Shape, strides: [&Strides; M],
     }
 }
 
-/// `out = a op b`
-struct Broadcast<'a, T, Op> {
-    a: Slice<'a, T>,
-    b: Slice<'a, T>,
-    out: SliceMut<'a, T>,
-    _op: PhantomData<Op>,
+/// `out = op(a, b)`, with results that are no larger than elements.
+pub(crate) struct Binary<'a, T, U, F> {
+    pub(crate) a: Slice<'a, T>,
+    pub(crate) b: Slice<'a, T>,
+    pub(crate) out: SliceMut<'a, U>,
+    pub(crate) op: F,
 }
 
-impl<T: Num, Op: BinaryOp<T>> Body<2> for Broadcast<'_, T, Op> {
+impl<T: Num, U: Num, F: Fn(T, T) -> U> Body<2> for Binary<'_, T, U, F> {
     const LARGEST: usize = size_of::<T>();
 
     #[inline(always)]
     fn vector<const V: usize>(&self, vector: Vector<V>, [a, b]: [Row; 2]) {
         let (a, b) = (vector.load(self.a, a), vector.load(self.b, b));
         let (a, b): ([T; V], [T; V]) = (a.elements(), b.elements());
-        vector.store(self.out, core::array::from_fn(|k| Op::apply(a[k], b[k])));
+        vector.store(self.out, core::array::from_fn(|k| (self.op)(a[k], b[k])));
     }
 }
 
@@ -104,11 +102,6 @@ pub fn broadcast<T: Num, Op: BinaryOp<T>>(
     b_strides: Strides,
     out: SliceMut<'_, T>,
 ) {
-    let body = Broadcast::<T, Op> {
-        a,
-        b,
-        out,
-        _op: PhantomData,
-    };
-    run(&shape, [&a_strides, &b_strides], &body);
+    let op = Op::apply;
+    run(&shape, [&a_strides, &b_strides], &Binary { a, b, out, op });
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions by operators of one's own, of elements and values of any size.
 
-use device_test_kernels::operators::{highest, highest_columns, log_sum_exp, log_sum_exp_columns};
+use device_test_kernels::operators::{
+    channel_sums, channel_sums_columns, highest, highest_columns, log_sum_exp, log_sum_exp_columns,
+};
 use device_tests::{device, upload};
 use ndarray::{Array2, Axis};
 use warpsmith::DeviceArray;
@@ -81,5 +83,31 @@ fn elements_of_any_size_have_their_index() {
         let lanes = points.lanes(axis);
         let wanted: Vec<_> = lanes.into_iter().map(|lane| wanted(&lane.to_vec())).collect();
         assert_eq!(got.to_ndarray().unwrap().to_vec(), wanted);
+    }
+}
+
+#[test]
+fn pixels_are_combined_by_channel() {
+    let device = device();
+    let pixel = |i: usize| [(i * 31 % 251) as u8, (i * 7 % 256) as u8, (i / 256) as u8];
+    let wanted =
+        |pixels: &[[u8; 3]]| [0, 1, 2].map(|channel| pixels.iter().map(|pixel| u32::from(pixel[channel])).sum::<u32>());
+    for len in [1, 3, 4, 100, 1023, 1024, 4096, 20_001] {
+        let pixels: Vec<_> = (0..len).map(pixel).collect();
+        let got = upload(&device, &pixels).reduce_with::<channel_sums>().unwrap();
+        assert_eq!(got, wanted(&pixels), "{len}");
+    }
+    // Rows that vectors fit into, and rows that they do not.
+    for shape in [(50, 64), (50, 63), (3, 5000), (5, 2049), (700, 2)] {
+        let pixels = Array2::from_shape_fn(shape, |(i, j)| pixel(i * shape.1 + j));
+        let on_device = DeviceArray::from_ndarray(device.default_stream(), &pixels).unwrap();
+        for axis in [Axis(0), Axis(1)] {
+            let got = on_device
+                .reduce_axis_with::<channel_sums, channel_sums_columns>(axis)
+                .unwrap();
+            let lanes = pixels.lanes(axis);
+            let wanted: Vec<_> = lanes.into_iter().map(|lane| wanted(&lane.to_vec())).collect();
+            assert_eq!(got.to_ndarray().unwrap().to_vec(), wanted, "{shape:?}, {axis:?}");
+        }
     }
 }

@@ -112,3 +112,51 @@ pub fn highest_columns(
 ) {
     reduce::reduce_columns::<[f32; 3], Support>(x, plan, partials, counters, out);
 }
+
+/// The sum of each channel of pixels: elements of 3 bytes, of which no vector has a power of two.
+pub struct ChannelSums;
+
+impl ReduceOp<[u8; 3]> for ChannelSums {
+    type Acc = [u32; 3];
+    type Output = [u32; 3];
+
+    fn identity() -> [u32; 3] {
+        [0; 3]
+    }
+
+    fn lift(x: [u8; 3], _: u64) -> [u32; 3] {
+        x.map(u32::from)
+    }
+
+    fn combine(a: [u32; 3], b: [u32; 3]) -> [u32; 3] {
+        [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
+    }
+
+    fn finish(acc: [u32; 3], _: u64) -> [u32; 3] {
+        acc
+    }
+}
+
+/// The sums of the channels of rows of pixels.
+#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn channel_sums(
+    x: &[[u8; 3]],
+    plan: RowPlan,
+    partials: SliceMut<'_, [u32; 3]>,
+    counters: SliceMut<'_, u32>,
+    out: SliceMut<'_, [u32; 3]>,
+) {
+    reduce::reduce::<[u8; 3], ChannelSums>(x, plan, partials, counters, out);
+}
+
+/// The sums of the channels of columns of pixels.
+#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn channel_sums_columns(
+    x: &[[u8; 3]],
+    plan: ColumnPlan,
+    partials: SliceMut<'_, [u32; 3]>,
+    counters: SliceMut<'_, u32>,
+    out: SliceMut<'_, [u32; 3]>,
+) {
+    reduce::reduce_columns::<[u8; 3], ChannelSums>(x, plan, partials, counters, out);
+}
