@@ -221,42 +221,50 @@ fn what_stands_still_is_not_written_and_what_is_stale_goes() {
     assert!(!stale.exists());
 }
 
-/// In a target folder of its own: in the shared one, other tests' builds come in between.
+/// Of a package with a name of its own: other tests build the fixture in between.
 #[test]
 fn what_is_fresh_is_not_compiled_again() {
     let fixture = Fixture::new("fresh");
-    let target = scratch().join("fresh_target");
-    let build = |release| {
-        let files = fixture.builder().target_dir(&target).release(release).build().unwrap();
+    fixture.edit("kernels/Cargo.toml", |manifest| {
+        manifest.replace("fixture-kernels", "fresh-kernels")
+    });
+    let build = |arch| -> Vec<String> {
+        let files = fixture.builder().arch(arch).build().unwrap();
         files
             .iter()
             .map(|file| fs::read_to_string(&file.path).unwrap())
-            .collect::<Vec<_>>()
+            .collect()
     };
+    // The compiler's last output, and when it was written.
     let compiled = || {
-        let deps = fs::read_dir(target.join("nvptx64-nvidia-cuda/release/deps")).unwrap();
-        let files = deps.map(|entry| entry.unwrap().path());
-        let assembly = files.filter(|file| file.extension().is_some_and(|extension| extension == "s"));
-        assembly
+        let folder = scratch().join("outer/cuda_builder/nvptx64-nvidia-cuda/release/deps");
+        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let of_this = files.filter(|file| {
+            let name = file.file_name().unwrap().to_string_lossy();
+            name.starts_with("fresh_kernels-") && name.ends_with(".s")
+        });
+        of_this
             .map(|file| (fs::metadata(&file).unwrap().modified().unwrap(), file))
             .max()
             .unwrap()
     };
-    let optimised = build(true);
-    let first = compiled();
-    assert_eq!((build(true), compiled()), (optimised.clone(), first.clone()));
+    let first = build(NvvmArch::Compute75);
+    let written = compiled();
+    assert_eq!((build(NvvmArch::Compute75), compiled()), (first.clone(), written));
 
-    let checked = build(false);
-    assert_ne!(checked, optimised);
-    assert_eq!(build(true), optimised, "other settings came in between");
+    assert_ne!(build(NvvmArch::Compute80), first);
+    assert_eq!(
+        build(NvvmArch::Compute75),
+        first,
+        "another architecture came in between"
+    );
 
     fs::remove_file(compiled().1).unwrap();
-    assert_eq!(build(true), optimised, "the PTX was removed");
+    assert_eq!(build(NvvmArch::Compute75), first, "the compiler's output was removed");
 
-    fixture.edit("device_lib/src/lib.rs", |source| {
-        source.replace("+ _thread_idx_x()", "- _thread_idx_x()")
-    });
-    assert_ne!(build(true), optimised, "a dependency's source changed");
+    let minus = |source: String| source.replace("+ _thread_idx_x()", "- _thread_idx_x()");
+    fixture.edit("device_lib/src/lib.rs", minus);
+    assert_ne!(build(NvvmArch::Compute75), first, "a dependency's source changed");
 }
 
 #[test]
