@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::ops::Range;
+
 use common::device;
 use ndarray::Array1;
 use warpsmith::DeviceArray;
@@ -22,17 +24,43 @@ fn element(i: usize) -> u8 {
     (((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) % 255) as u8
 }
 
+/// What `f` gives for pieces of the indices below `len`, which all cores share; in their order.
+fn in_pieces<R: Send>(len: usize, f: impl Fn(Range<usize>) -> R + Sync) -> Vec<R> {
+    let pieces = std::thread::available_parallelism().map_or(1, usize::from);
+    let piece = len.div_ceil(pieces);
+    let range = |number: usize| Ord::min(number * piece, len)..Ord::min((number + 1) * piece, len);
+    std::thread::scope(|scope| {
+        let f = &f;
+        let threads: Vec<_> = (0..pieces)
+            .map(|number| scope.spawn(move || f(range(number))))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// The first index of which `is_right` does not hold.
+fn first_wrong(len: usize, is_right: impl Fn(usize) -> bool + Sync) -> Option<usize> {
+    let of_piece = |mut piece: Range<usize>| piece.find(|&i| !is_right(i));
+    in_pieces(len, of_piece).into_iter().flatten().next()
+}
+
 #[test]
 fn arrays_beyond_32_bits() {
     let len = len();
-    let mut host: Array1<u8> = (0..len).map(element).collect();
+    let mut host = in_pieces(len, |piece| piece.map(element).collect::<Vec<u8>>()).concat();
     // One element that is larger than all others, where a 32-bit index would have wrapped around.
     let last = len - 2;
     host[last] = 255;
+    let host = Array1::from_vec(host);
     let x = DeviceArray::from_ndarray(device().default_stream(), &host).unwrap();
+    let host = host.as_slice().unwrap();
 
-    let mut counts = [0u64; 256];
-    host.iter().for_each(|&x| counts[usize::from(x)] += 1);
+    let counts_of_pieces = in_pieces(len, |piece| {
+        let mut counts = [0u64; 256];
+        host[piece].iter().for_each(|&x| counts[usize::from(x)] += 1);
+        counts
+    });
+    let counts: [u64; 256] = std::array::from_fn(|value| counts_of_pieces.iter().map(|counts| counts[value]).sum());
     let total: u64 = (0..).zip(counts).map(|(value, count)| value * count).sum();
 
     assert_eq!(x.sum().unwrap(), total as u8, "sum, which wraps");
@@ -47,18 +75,19 @@ fn arrays_beyond_32_bits() {
     );
     assert_eq!(x.bincount().unwrap().to_ndarray().unwrap().to_vec(), counts, "bincount");
 
-    let negative = x.neg().unwrap().to_ndarray().unwrap();
-    let differs = |(x, y): (&u8, &u8)| x.wrapping_neg() != *y;
-    assert_eq!(host.iter().zip(&negative).position(differs), None, "neg");
+    let negative = x.neg().unwrap().to_ndarray().unwrap().to_vec();
+    assert_eq!(first_wrong(len, |i| negative[i] == host[i].wrapping_neg()), None, "neg");
     drop(negative);
 
     for algorithm in [ScanAlgorithm::LookBack, ScanAlgorithm::Blelloch] {
-        let sums = x.inclusive_scan_by::<Sum>(algorithm).unwrap().to_ndarray().unwrap();
-        let mut sum = 0u8;
-        let differs = |(x, y): (&u8, &u8)| {
-            sum = sum.wrapping_add(*x);
-            sum != *y
-        };
-        assert_eq!(host.iter().zip(&sums).position(differs), None, "{algorithm:?} scan");
+        let sums = x
+            .inclusive_scan_by::<Sum>(algorithm)
+            .unwrap()
+            .to_ndarray()
+            .unwrap()
+            .to_vec();
+        let before = |i: usize| if i == 0 { 0 } else { sums[i - 1] };
+        let is_right = |i: usize| sums[i] == before(i).wrapping_add(host[i]);
+        assert_eq!(first_wrong(len, is_right), None, "{algorithm:?} scan");
     }
 }
