@@ -2,7 +2,7 @@
 //! Comparisons, element by element: array with array and array with scalar, to 1 where they hold and 0 where not.
 //!
 //! Each element is read once and each result, a byte, written once. [`compare()`] and [`compare_scalar()`] walk over
-//! tiles as [`binary`](crate::binary) does, [`compare_broadcast()`] as [`crate::broadcast`].
+//! tiles as [`binary`] does, [`compare_broadcast()`] as [`crate::broadcast`].
 
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
