@@ -48,7 +48,8 @@ pub const fn vec_len<T, Op: ReduceOp<T>>() -> usize {
     if len > 8 { 8 } else { len }
 }
 
-/// Whether every multiple of a vector is aligned as a vector if the first is.
+/// Whether elements and results have sizes that are powers of two, so that vectors of them begin at multiples of their
+/// own size, in shared memory too.
 const fn has_vectors<T, R>() -> bool {
     size_of::<T>().is_power_of_two() && size_of::<R>().is_power_of_two()
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions by operators of one's own, of elements and values of any size.
 
+use std::fmt::Debug;
+
 use device_test_kernels::operators::{
     channel_sums, channel_sums_columns, highest, highest_columns, log_sum_exp, log_sum_exp_columns,
 };
 use device_tests::{device, upload};
-use ndarray::{Array2, Axis};
-use warpsmith::DeviceArray;
+use ndarray::{Array2, Axis, Ix1, Ix2};
+use warpsmith::{DeviceArray, Element};
 
 /// Within the bound of a sum: each of at most 64 levels rounds an exponential (2 ulp of its value, and its argument's
 /// half ulp of at most 40), a product and a sum; all terms are positive, so the relative error of the sum, which is the
@@ -15,6 +17,23 @@ use warpsmith::DeviceArray;
 fn assert_close(got: f32, wanted: f64) {
     let bound = 64.0 * 50.0 * f64::from(f32::EPSILON) + wanted.abs() * f64::from(f32::EPSILON);
     assert!((f64::from(got) - wanted).abs() <= bound, "{got}, wanted {wanted}");
+}
+
+type OnDevice<T> = DeviceArray<T, Ix2>;
+
+/// `reduce` gives what is `wanted` of each lane along both axes.
+#[track_caller]
+fn assert_lanes<T: Element, R: Element + PartialEq + Debug>(
+    x: &Array2<T>,
+    reduce: impl Fn(&OnDevice<T>, Axis) -> warpsmith::Result<DeviceArray<R, Ix1>>,
+    wanted: impl Fn(&[T]) -> R,
+) {
+    let on_device = DeviceArray::from_ndarray(device().default_stream(), x).unwrap();
+    for axis in [Axis(0), Axis(1)] {
+        let got = reduce(&on_device, axis).unwrap().to_ndarray().unwrap().to_vec();
+        let wanted: Vec<_> = x.lanes(axis).into_iter().map(|lane| wanted(&lane.to_vec())).collect();
+        assert_eq!(got, wanted, "{:?}, {axis:?}", x.shape());
+    }
 }
 
 fn reference<'a>(x: impl Iterator<Item = &'a f32> + Clone) -> f64 {
@@ -77,13 +96,8 @@ fn elements_of_any_size_have_their_index() {
         );
     }
     let points = Array2::from_shape_fn((700, 5), |(i, j)| point(i * 5 + j));
-    let on_device = DeviceArray::from_ndarray(device.default_stream(), &points).unwrap();
-    for axis in [Axis(0), Axis(1)] {
-        let got = on_device.reduce_axis_with::<highest, highest_columns>(axis).unwrap();
-        let lanes = points.lanes(axis);
-        let wanted: Vec<_> = lanes.into_iter().map(|lane| wanted(&lane.to_vec())).collect();
-        assert_eq!(got.to_ndarray().unwrap().to_vec(), wanted);
-    }
+    let reduce = |x: &OnDevice<_>, axis| x.reduce_axis_with::<highest, highest_columns>(axis);
+    assert_lanes(&points, reduce, wanted);
 }
 
 #[test]
@@ -97,17 +111,10 @@ fn pixels_are_combined_by_channel() {
         let got = upload(&device, &pixels).reduce_with::<channel_sums>().unwrap();
         assert_eq!(got, wanted(&pixels), "{len}");
     }
+    let reduce = |x: &OnDevice<_>, axis| x.reduce_axis_with::<channel_sums, channel_sums_columns>(axis);
     // Rows that vectors fit into, and rows that they do not.
     for shape in [(50, 64), (50, 63), (3, 5000), (5, 2049), (700, 2)] {
         let pixels = Array2::from_shape_fn(shape, |(i, j)| pixel(i * shape.1 + j));
-        let on_device = DeviceArray::from_ndarray(device.default_stream(), &pixels).unwrap();
-        for axis in [Axis(0), Axis(1)] {
-            let got = on_device
-                .reduce_axis_with::<channel_sums, channel_sums_columns>(axis)
-                .unwrap();
-            let lanes = pixels.lanes(axis);
-            let wanted: Vec<_> = lanes.into_iter().map(|lane| wanted(&lane.to_vec())).collect();
-            assert_eq!(got.to_ndarray().unwrap().to_vec(), wanted, "{shape:?}, {axis:?}");
-        }
+        assert_lanes(&pixels, reduce, wanted);
     }
 }
