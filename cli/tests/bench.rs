@@ -7,7 +7,7 @@ use common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 39] = [
+const NAMES: [&str; 43] = [
     "copy",
     "add",
     "square",
@@ -39,10 +39,14 @@ const NAMES: [&str; 39] = [
     "reduce_sum_i64",
     "reduce_sum_u8",
     "reduce_sum_f16",
+    "reduce_max_f64",
+    "reduce_max_i64",
     "scan_inclusive_sum_f64",
     "scan_inclusive_sum_i64",
     "scan_inclusive_sum_u8",
     "scan_inclusive_sum_f16",
+    "scan_exclusive_sum_f64",
+    "scan_exclusive_sum_i64",
     "transpose_f64",
     "transpose_i64",
     "transpose_u8",

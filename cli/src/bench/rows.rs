@@ -35,10 +35,10 @@ pub const ROWS: &[Row] = rows! {
     "tanh_affine": tanh_of_elements;
     "axpy": axpy;
     "reduce_sum": reduce_sum::<f32>;
-    "reduce_max": reduce_max;
+    "reduce_max": reduce_max::<f32>;
     "reduce_argmin": reduce_argmin;
     "scan_inclusive_sum": scan_inclusive_sum::<f32>;
-    "scan_exclusive_sum": scan_exclusive_sum;
+    "scan_exclusive_sum": scan_exclusive_sum::<f32>;
     "scan_blelloch_sum": scan_blelloch_sum;
     "histogram_i32": |bench, n| histogram(bench, n, "i32", |i| i32::from(byte(i)), byte);
     "histogram_u8": |bench, n| histogram(bench, n, "u8", byte, byte);
@@ -60,10 +60,14 @@ pub const ROWS: &[Row] = rows! {
     "reduce_sum_i64": reduce_sum::<i64>;
     "reduce_sum_u8": reduce_sum::<u8>;
     "reduce_sum_f16": reduce_sum::<f16>;
+    "reduce_max_f64": reduce_max::<f64>;
+    "reduce_max_i64": reduce_max::<i64>;
     "scan_inclusive_sum_f64": scan_inclusive_sum::<f64>;
     "scan_inclusive_sum_i64": scan_inclusive_sum::<i64>;
     "scan_inclusive_sum_u8": scan_inclusive_sum::<u8>;
     "scan_inclusive_sum_f16": scan_inclusive_sum::<f16>;
+    "scan_exclusive_sum_f64": scan_exclusive_sum::<f64>;
+    "scan_exclusive_sum_i64": scan_exclusive_sum::<i64>;
     "transpose_f64": squares::transpose::<f64>;
     "transpose_i64": squares::transpose::<i64>;
     "transpose_u8": squares::transpose::<u8>;
@@ -175,9 +179,10 @@ fn reduce_sum<T: Value + Reduce>(bench: &Bench, n: usize) -> Result<Measurement>
     reduction(bench, &terms::<T>(n)?, Vector::sum_into, wanted)
 }
 
-fn reduce_max(bench: &Bench, n: usize) -> Result<Measurement> {
-    let elements = (0..n).into_par_iter().map(|i| element::<f32>(0, n, i));
-    let wanted = || elements.reduce(|| f32::NEG_INFINITY, f32::max);
+fn reduce_max<T: Value + Reduce + PartialOrd>(bench: &Bench, n: usize) -> Result<Measurement> {
+    let elements = (0..n).into_par_iter().map(|i| element::<T>(0, n, i));
+    let greater = |a: T, b: T| if b > a { b } else { a };
+    let wanted = || elements.reduce(|| element(0, n, 0), greater);
     reduction(bench, &data::array(n, |i| element(0, n, i))?, Vector::max_into, wanted)
 }
 
@@ -216,8 +221,8 @@ fn scan_inclusive_sum<T: Value + Scan<Sum>>(bench: &Bench, n: usize) -> Result<M
     scan::<T>(bench, n, true, |x, out| x.inclusive_scan_into::<Sum>(out))
 }
 
-fn scan_exclusive_sum(bench: &Bench, n: usize) -> Result<Measurement> {
-    scan::<f32>(bench, n, false, |x, out| x.exclusive_scan_into::<Sum>(out))
+fn scan_exclusive_sum<T: Value + Scan<Sum>>(bench: &Bench, n: usize) -> Result<Measurement> {
+    scan::<T>(bench, n, false, |x, out| x.exclusive_scan_into::<Sum>(out))
 }
 
 fn scan_blelloch_sum(bench: &Bench, n: usize) -> Result<Measurement> {
