@@ -119,7 +119,7 @@ fn sizes_and_rows_are_chosen() {
         "--sizes",
         "4Ki,300",
         "--only",
-        "argmin,scan_excl",
+        "argmin,blell",
         "--repeats",
         "1",
         "--json",
@@ -131,7 +131,7 @@ fn sizes_and_rows_are_chosen() {
         .iter()
         .map(|row| (row["name"].as_str().unwrap(), row["n"].as_u64().unwrap()))
         .collect();
-    let (argmin, scan) = ("reduce_argmin", "scan_exclusive_sum");
+    let (argmin, scan) = ("reduce_argmin", "scan_blelloch_sum");
     assert_eq!(rows, [(argmin, 4096), (scan, 4096), (argmin, 300), (scan, 300)]);
     let gray = place.json(&["bench", "--sizes", "1Ki", "--only", "gray", "--repeats", "1", "--json"]);
     assert_eq!(gray[0]["shape"], serde_json::json!([32, 32, 3]));
