@@ -3,21 +3,15 @@
 
 use anyhow::Result;
 use kernels_gpu::reduce::RowPlan;
-use ndarray::{Array1, Ix1, Zip};
-use rand::SeedableRng;
-use rand::rngs::Xoshiro256PlusPlus;
-use warpsmith::DeviceArray;
+use ndarray::{Array1, Zip};
 use warpsmith::ops::CastTo;
 
 use super::check::{self, Deviation};
+use super::data::{Operand, Vector, generator};
 use super::reference::{CastFrom, Float, Reference, float_function};
-use super::{Demo, Row, matrices, scan};
+use super::rows::Demo;
 use crate::ops::{BinaryOp, UnaryOp};
-use crate::scalar::{Number, Scalar};
-
-pub type Vector<T> = DeviceArray<T, Ix1>;
-
-const SEED: u64 = 137_086;
+use crate::scalar::Number;
 
 const BINARY: [BinaryOp; 6] = [
     BinaryOp::Add,
@@ -28,15 +22,11 @@ const BINARY: [BinaryOp; 6] = [
     BinaryOp::Max,
 ];
 
-pub fn generator() -> Xoshiro256PlusPlus {
-    Xoshiro256PlusPlus::seed_from_u64(SEED)
-}
-
-/// All operations on elements of type `T`, but for the functions that only floats have.
-pub fn run<T: Reference + CastFrom>(demo: &mut Demo, len: usize) -> Result<()> {
+/// What every number has, on random ones; gives the array that they were tried on.
+pub fn run<T: Reference + CastFrom>(demo: &mut Demo, len: usize) -> Result<Operand<T>> {
     let mut rng = generator();
-    let mut random = || Array1::from_shape_simple_fn(len, || T::random(&mut rng));
-    let (a, b) = (Operand::new(demo, random())?, Operand::new(demo, random())?);
+    let mut random = || Operand::new(&demo.stream, Array1::from_shape_simple_fn(len, || T::random(&mut rng)));
+    let (a, b) = (random()?, random()?);
     binary(demo, &a, &b)?;
     drop(b);
     let exact = [UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Square, UnaryOp::Relu];
@@ -52,15 +42,14 @@ pub fn run<T: Reference + CastFrom>(demo: &mut Demo, len: usize) -> Result<()> {
     cast::<T, u32>(demo, &a)?;
     cast::<T, u64>(demo, &a)?;
     reductions(demo, &a)?;
-    scan::run(demo, &a)?;
-    matrices::transpose(demo, &a)
+    Ok(a)
 }
 
 /// The functions that only floats have; of these, the root and the logarithm on positive numbers.
 pub fn float_functions<T: Float>(demo: &mut Demo, len: usize) -> Result<()> {
     let mut rng = generator();
-    let x = Operand::new(demo, Array1::from_shape_simple_fn(len, || T::random(&mut rng)))?;
-    let positive = Operand::new(demo, x.host.mapv(|x| T::exact_unary(UnaryOp::Abs, x)))?;
+    let x = Operand::new(&demo.stream, Array1::from_shape_simple_fn(len, || T::random(&mut rng)))?;
+    let positive = Operand::new(&demo.stream, x.host.mapv(|x| T::exact_unary(UnaryOp::Abs, x)))?;
     unary(demo, &positive, &[UnaryOp::Sqrt], |op, got| {
         check::exact(got, &positive.host.mapv(|x| T::exact_unary(op, x)))
     })?;
@@ -79,46 +68,6 @@ pub fn float_functions<T: Float>(demo: &mut Demo, len: usize) -> Result<()> {
 
 fn in_ulps<T: Float>(op: UnaryOp, got: &Array1<T>, x: &Array1<T>) -> Deviation {
     check::ulps(got, x, |x| float_function(op, x), T::ulps(op) + T::reference_ulps(op))
-}
-
-/// An array here and there.
-pub struct Operand<T> {
-    pub host: Array1<T>,
-    pub device: Vector<T>,
-}
-
-impl<T: Reference> Operand<T> {
-    pub fn new(demo: &Demo, host: Array1<T>) -> Result<Self> {
-        let device = DeviceArray::from_ndarray(&demo.stream, &host)?;
-        Ok(Self { host, device })
-    }
-}
-
-impl Demo {
-    /// Runs a kernel that writes one element of type `U` for each of the `len`, and reads `bytes` for each.
-    pub fn elementwise<U: Scalar, E: From<warpsmith::Error> + Into<anyhow::Error>>(
-        &mut self,
-        kernel: String,
-        dtype: &'static str,
-        len: usize,
-        bytes: usize,
-        mut run: impl FnMut(&mut Vector<U>) -> Result<(), E>,
-        check: impl FnOnce(&Array1<U>) -> Deviation,
-    ) -> Result<()> {
-        let mut out = DeviceArray::zeros(&self.stream, len)?;
-        let ((), time) = self.measure(&kernel, || run(&mut out)).map_err(Into::into)?;
-        let deviation = check(&out.to_ndarray()?);
-        let bytes = len * (bytes + size_of::<U>());
-        self.rows.push(Row {
-            kernel,
-            dtype,
-            size: len.to_string(),
-            time,
-            bytes,
-            deviation,
-        });
-        Ok(())
-    }
 }
 
 fn binary<T: Reference>(demo: &mut Demo, a: &Operand<T>, b: &Operand<T>) -> Result<()> {
@@ -219,7 +168,10 @@ fn reductions<T: Reference>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
     demo.reduction("argmax", x, Vector::argmax, |got| index(got, position(|a, b| a > b)))?;
 
     let mut rng = generator();
-    let factors = Operand::new(demo, Array1::from_shape_fn(len, |i| T::factor(&mut rng, i, len)))?;
+    let factors = Operand::new(
+        &demo.stream,
+        Array1::from_shape_fn(len, |i| T::factor(&mut rng, i, len)),
+    )?;
     let want = fold(BinaryOp::Mul, factors.host.as_slice().unwrap_or_default());
     demo.reduction("prod", &factors, Vector::product, |got| one(got, want))
 }
@@ -233,27 +185,4 @@ fn one<T: Reference>(got: T, want: Option<T>) -> Deviation {
 /// The deviation of an index.
 fn index(got: u64, want: u64) -> Deviation {
     check::exact(&Array1::from_elem(1, got), &Array1::from_elem(1, want))
-}
-
-impl Demo {
-    fn reduction<T: Reference, R: Number>(
-        &mut self,
-        kernel: &str,
-        x: &Operand<T>,
-        run: impl Fn(&Vector<T>) -> warpsmith::Result<R>,
-        check: impl FnOnce(R) -> Deviation,
-    ) -> Result<()> {
-        let (result, time) = self.measure(kernel, || run(&x.device))?;
-        let (len, deviation) = (x.host.len(), check(result));
-        let (kernel, bytes) = (kernel.to_string(), len * size_of::<T>());
-        self.rows.push(Row {
-            kernel,
-            dtype: T::DTYPE.name(),
-            size: len.to_string(),
-            time,
-            bytes,
-            deviation,
-        });
-        Ok(())
-    }
 }

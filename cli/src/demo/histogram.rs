@@ -6,8 +6,9 @@ use ndarray::{Array1, Array2, Array3, Axis};
 use rand::RngExt;
 use warpsmith::DeviceArray;
 
-use super::arrays::generator;
-use super::{Demo, Row, check};
+use super::check;
+use super::data::generator;
+use super::rows::{Demo, Row};
 
 const BINS: usize = 256;
 
@@ -22,7 +23,7 @@ pub fn of_floats(demo: &mut Demo, len: usize) -> Result<()> {
     for x in &host {
         want[((x * BINS as f32) as usize).min(BINS - 1)] += 1u64;
     }
-    demo.rows.push(Row {
+    demo.push(Row {
         kernel: "histogram".into(),
         dtype: "f32",
         size: len.to_string(),
@@ -45,7 +46,7 @@ pub fn of_picture(demo: &mut Demo, picture: &Array3<u8>) -> Result<()> {
             counts[usize::from(value)] += 1u64;
         }
     }
-    demo.rows.push(Row {
+    demo.push(Row {
         kernel: "histogram RGB".into(),
         dtype: "u8",
         size: format!("{} × {}", picture.dim().1, picture.dim().0),

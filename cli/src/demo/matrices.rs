@@ -6,10 +6,10 @@ use ndarray::{Array2, Ix2};
 use warpsmith::ops::MatMul;
 use warpsmith::{AsView, DeviceArray};
 
-use super::arrays::{Operand, Vector, generator};
 use super::check::{self, Deviation};
+use super::data::{Operand, Vector, generator};
 use super::reference::Reference;
-use super::{Demo, Row};
+use super::rows::{Demo, Row};
 use crate::ops::BinaryOp;
 
 /// Rows of the matrix that is transposed: no multiple of any tile.
@@ -28,7 +28,7 @@ pub fn transpose<T: Reference>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
     let mut out = DeviceArray::zeros(&demo.stream, (columns, rows))?;
     let ((), time) = demo.measure("transpose", || device.transpose_into(&mut out))?;
     let want = host.t().as_standard_layout().to_owned();
-    demo.rows.push(Row {
+    demo.push(Row {
         kernel: "transpose".into(),
         dtype: T::DTYPE.name(),
         size: format!("{rows} × {columns}"),
@@ -86,7 +86,7 @@ fn push_row<T: Reference>(
     got: &Array2<T>,
 ) {
     let ((m, k), n) = (a.dim(), b.ncols());
-    demo.rows.push(Row {
+    demo.push(Row {
         kernel: kernel.into(),
         dtype: T::DTYPE.name(),
         size: format!("{m} × {k} × {n}"),

@@ -10,8 +10,9 @@ use rand::{RngExt, SeedableRng};
 use warpsmith::DeviceArray;
 use warpsmith::ops::Border;
 
-use super::check::Deviation;
-use super::{Demo, Row, check, histogram};
+use super::check::{self, Deviation};
+use super::histogram;
+use super::rows::{Demo, Row};
 use crate::output::Output;
 use crate::picture::{Format, decode, encode};
 
@@ -98,7 +99,7 @@ fn gaussian_blur(demo: &mut Demo, kernel: &str, picture: &Array3<u8>, sigma: f64
     let (got, want) = (out.to_ndarray()?, gaussian_reference(picture, sigma));
     let errors = got.iter().zip(&want).map(|(&got, want)| (f64::from(got) - want).abs());
     let window = 8.0 * sigma + 3.0;
-    demo.rows.push(Row {
+    demo.push(Row {
         kernel: kernel.into(),
         dtype: "u8",
         size: size(picture),
@@ -122,7 +123,7 @@ fn push_row<D: Dimension>(
     got: &Array<u8, D>,
     expected: &Array<u8, D>,
 ) {
-    demo.rows.push(Row {
+    demo.push(Row {
         kernel: kernel.into(),
         dtype: "u8",
         size: size(picture),

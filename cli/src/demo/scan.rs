@@ -5,10 +5,10 @@ use anyhow::Result;
 use ndarray::Array1;
 use warpsmith::ops::{Max, ScanAlgorithm, Sum};
 
-use super::Demo;
-use super::arrays::{Operand, Vector};
 use super::check::{self, Deviation};
+use super::data::{Operand, Vector};
 use super::reference::Reference;
+use super::rows::Demo;
 use crate::ops::BinaryOp;
 
 /// Additions that a term goes through at most, besides one for each tile that is looked back at: docs/kernels.md has
