@@ -213,6 +213,7 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use rand::rngs::Xoshiro256PlusPlus;
     use rand::{RngExt, SeedableRng};
 
@@ -242,6 +243,35 @@ mod tests {
             std::fs::write(&path, &bytes).unwrap();
             if let Ok(file) = NpyFile::open(&path) {
                 let _ = dispatch!(file.dtype, T => file.read::<T>(&device).map(|array| array.len()));
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        /// A header of any type and shape, over any number of bytes, is an array of exactly these bytes, or an error.
+        #[test]
+        fn any_header_is_read_or_refused(
+            descr in prop::sample::select(vec!["<f4", ">f8", "|u1", "<i8", "=u2", "f4", "<c8", "|O", "", "<f4'"]),
+            fortran in prop::sample::select(vec!["True", "False", "1"]),
+            shape in prop::collection::vec(prop_oneof![0u64..5, any::<u64>()], 0..5),
+            version in 0u8..4,
+            claimed in prop::option::of(any::<u16>()),
+            data in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let axes: String = shape.iter().map(|len| format!("{len}, ")).collect();
+            let header = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': ({axes}), }}\n");
+            let len = claimed.map_or(header.len() as u32, u32::from);
+            let len = if version == 1 { (len as u16).to_le_bytes().to_vec() } else { len.to_le_bytes().to_vec() };
+            let bytes = [MAGIC, &[version, 0], &len, header.as_bytes(), &data].concat();
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("any.npy");
+            std::fs::write(&path, &bytes).unwrap();
+            if let Ok(file) = NpyFile::open(&path) {
+                prop_assert_eq!(shape.iter().product::<u64>() * file.dtype.size() as u64, data.len() as u64);
+                let read = dispatch!(file.dtype, T => file.read::<T>(&Device::simulator()).map(|array| array.len()));
+                prop_assert_eq!(read.unwrap() as u64, shape.iter().product::<u64>());
             }
         }
     }

@@ -137,6 +137,10 @@ fn assemble(text: &str, items: &[Item], kept: &[bool], entries: &BTreeMap<usize,
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     const HEADER: &str = ".version 7.0\n.target sm_80\n.address_size 64\n";
@@ -228,6 +232,89 @@ mod tests {
             let error = split(&text).unwrap_err();
             assert!(error.in_note && error.line == line, "{error:?}");
             assert!(error.reason.contains(reason), "{error:?}");
+        }
+    }
+
+    /// Pieces of PTX's grammar and of the notes', which get further than random characters.
+    const PIECES: [&str; 32] = [
+        "//cuda_builder ",
+        "entry=",
+        "module=",
+        "max_threads=",
+        "min_blocks=",
+        "a",
+        "b",
+        "m-1",
+        "64",
+        "=",
+        " ",
+        "\n",
+        "\t",
+        ".visible ",
+        ".entry ",
+        ".func ",
+        ".global ",
+        ".shared ",
+        ".file ",
+        ".section ",
+        ".loc ",
+        ".alias ",
+        "(",
+        ")",
+        "{",
+        "}",
+        "[",
+        "]",
+        ";",
+        "\"",
+        "/* ",
+        "é",
+    ];
+
+    proptest! {
+        /// Any text is split or refused, at a line that it has; what comes out splits again, to itself.
+        #[test]
+        fn any_text_is_split_or_refused(
+            head in prop::bool::ANY,
+            pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..60),
+        ) {
+            let text = [if head { HEADER } else { "" }, &pieces.concat()].concat();
+            match split(&text) {
+                Ok(modules) => {
+                    for module in modules.values() {
+                        prop_assert!(module.starts_with(".version"));
+                        prop_assert!(module.contains(".entry"));
+                    }
+                }
+                Err(error) => prop_assert!((1..=text.lines().count() + 1).contains(&error.line), "{error:?}"),
+            }
+        }
+
+        /// Entries that use what other items define: each module has exactly what its entry reaches.
+        #[test]
+        fn modules_are_closed_and_minimal(uses in prop::collection::vec(prop::collection::vec(0usize..8, 0..4), 8)) {
+            let names: Vec<String> = (0..8).map(|i| format!("f{i}")).collect();
+            let mut text = String::from(HEADER);
+            for (name, used) in names.iter().zip(&uses) {
+                let calls: String = used.iter().map(|&i| format!("call f{i}, ();\n")).collect();
+                text += &format!(".func {name}()\n{{\n{calls}}}\n");
+            }
+            for i in 0..8 {
+                text += &format!("//cuda_builder entry=e{i} module=m{i}\n.entry e{i}() {{ call f{i}, (); }}\n");
+            }
+            let modules = split(&text).unwrap();
+            for i in 0..8 {
+                let mut reached = vec![i];
+                let mut next = 0;
+                while let Some(&at) = reached.get(next) {
+                    reached.extend(uses[at].iter().filter(|used| !reached.contains(used)).collect::<BTreeSet<_>>());
+                    next += 1;
+                }
+                for (j, name) in names.iter().enumerate() {
+                    let defined = modules[&*format!("m{i}")].contains(&format!(".func {name}()"));
+                    prop_assert_eq!(defined, reached.contains(&j), "m{} and {}", i, name);
+                }
+            }
         }
     }
 

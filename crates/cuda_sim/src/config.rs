@@ -29,11 +29,12 @@ pub struct Dim3 {
 }
 
 impl Dim3 {
-    /// The product of the three extents. It fits: a grid that the limits allow
-    /// has fewer than 2^63 blocks.
+    /// The product of the three extents, or `u64::MAX` where it is larger. A
+    /// grid that the limits allow has fewer than 2^63 blocks.
     #[inline]
     pub fn count(self) -> u64 {
-        u64::from(self.x) * u64::from(self.y) * u64::from(self.z)
+        let plane = u64::from(self.x) * u64::from(self.y);
+        plane.saturating_mul(u64::from(self.z))
     }
 
     /// The position of element `linear`, counted with x fastest.
@@ -197,3 +198,58 @@ pub const LIMITS: Limits = Limits {
     max_static_shared: 48 * 1024,
     max_shared: 227 * 1024,
 };
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Small extents, those at the limits, and any.
+    fn extent() -> impl Strategy<Value = u32> {
+        let edges = [64, 65, 1024, 1025, 65_535, 65_536, 0x7fff_ffff, 0x8000_0000, u32::MAX];
+        prop_oneof![0u32..4, prop::sample::select(edges.to_vec()), any::<u32>()]
+    }
+
+    fn dim3() -> impl Strategy<Value = Dim3> {
+        (extent(), extent(), extent()).prop_map(|(x, y, z)| Dim3 { x, y, z })
+    }
+
+    proptest! {
+        /// What is accepted is within every limit, and what is refused names one that it is outside of.
+        #[test]
+        fn configurations_are_accepted_within_the_limits_only(
+            grid in dim3(),
+            block in dim3(),
+            dynamic_shared in prop_oneof![0usize..300_000, any::<usize>()],
+        ) {
+            let config = LaunchConfig { grid, block, dynamic_shared };
+            let within = |given: Dim3, max: Dim3| {
+                let each = [(given.x, max.x), (given.y, max.y), (given.z, max.z)];
+                each.into_iter().all(|(given, max)| (1..=max).contains(&given))
+            };
+            let threads = u128::from(block.x) * u128::from(block.y) * u128::from(block.z);
+            let fits = within(grid, LIMITS.max_grid)
+                && within(block, LIMITS.max_block)
+                && threads <= u128::from(LIMITS.max_threads_per_block)
+                && dynamic_shared <= LIMITS.max_shared;
+            match config.check("k") {
+                Ok(()) => prop_assert!(fits),
+                Err(Error::Config { given, min, max, .. }) => prop_assert!(!fits && !(min..=max).contains(&given)),
+                Err(other) => prop_assert!(false, "{other}"),
+            }
+        }
+
+        /// Positions and numbers within an extent are one to one, and successors follow one another.
+        #[test]
+        fn positions_count_on(x in 1u32..9, y in 1u32..9, z in 1u32..9) {
+            let extent = Dim3 { x, y, z };
+            let mut at = Dim3 { x: 0, y: 0, z: 0 };
+            for linear in 0..extent.count() {
+                prop_assert_eq!(extent.position(linear), at);
+                at = extent.successor(at);
+            }
+            prop_assert_eq!(at, Dim3 { x: 0, y: 0, z });
+        }
+    }
+}
