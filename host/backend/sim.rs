@@ -11,8 +11,9 @@ use std::time::Instant;
 use cuda_sim::LaunchConfig;
 
 use super::{Backend, KernelInfo, RawEvent, RawStream};
-use crate::device::{Properties, PtxModule};
+use crate::device::Properties;
 use crate::error::{Error, Result};
+use crate::ptx::{PtxModules, Registry};
 
 /// The alignment of allocations, as on a GPU.
 const ALIGNMENT: usize = 256;
@@ -30,6 +31,8 @@ pub(crate) struct Simulator {
     events: Mutex<HashMap<u64, Option<Instant>>>,
     /// The bytes of each allocation, by address.
     allocations: Mutex<HashMap<u64, usize>>,
+    /// Used for nothing but to refuse what a GPU would refuse.
+    registry: Mutex<Registry>,
 }
 
 impl Simulator {
@@ -39,6 +42,7 @@ impl Simulator {
             next_handle: AtomicU64::new(1),
             events: Mutex::default(),
             allocations: Mutex::default(),
+            registry: Mutex::default(),
         }
     }
 
@@ -110,7 +114,9 @@ impl Backend for Simulator {
         Ok(memory_info("MemAvailable:").unwrap_or(self.properties.total_memory))
     }
 
-    fn register_kernels(&self, _package: &'static str, _modules: &'static [PtxModule]) {}
+    fn register_kernels(&self, modules: PtxModules) -> Result<()> {
+        lock(&self.registry).register(modules)
+    }
 
     fn create_stream(&self) -> Result<RawStream> {
         Ok(RawStream(self.handle()))
