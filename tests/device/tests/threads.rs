@@ -2,8 +2,8 @@
 //! Indices, barriers, and what the optimiser must leave as it is.
 
 use cuda_std::launch::Kernel;
-use device_test_kernels::memory;
 use device_test_kernels::threads::{branches_around_collectives, chained_blocks, hello, positions, votes_of_block};
+use device_test_kernels::{memory, warps};
 use device_tests::{PTX, device, download, upload, zeros};
 use miniz_oxide::inflate::decompress_to_vec;
 use warpsmith::LaunchConfig;
@@ -116,6 +116,9 @@ fn signatures_are_those_of_the_ptx() {
     check::<branches_around_collectives>();
     check::<chained_blocks>();
     check::<hello>();
+    check::<memory::copy_vectors<f64, 16>>();
+    check::<memory::copy_points<2>>();
+    check::<warps::shuffles<warps::Triple>>();
 }
 
 #[test]
