@@ -52,5 +52,7 @@ pub use event::Event;
 pub use half::{bf16, f16};
 pub use launch::{Arg, Args, Dim3, LaunchConfig};
 pub use ptx::PtxModules;
+#[doc(hidden)]
+pub use ptx::WrittenModules;
 pub use stream::Stream;
 pub use view::{AsView, DeviceView};

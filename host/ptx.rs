@@ -19,6 +19,10 @@ type Module = (
     &'static [u8],
 );
 
+/// What a build script writes for a kernels crate: its package, that package's version, its modules.
+#[doc(hidden)]
+pub type WrittenModules = (&'static str, &'static str, &'static [Module]);
+
 /// The PTX modules of one kernels crate, as [`kernels!`](crate::kernels!) takes them from the build script's output.
 ///
 /// Give them to a device with [`Device::register_kernels`](crate::Device::register_kernels).
@@ -121,15 +125,10 @@ impl fmt::Debug for PtxModules {
 macro_rules! kernels {
     ($library:ident) => {
         const {
+            const WRITTEN: $crate::WrittenModules =
+                include!(concat!(env!("OUT_DIR"), "/", stringify!($library), ".ptx.rs"));
             // SAFETY: the build script wrote the file with `cuda_builder`; see the macro's documentation.
-            unsafe {
-                $crate::PtxModules::from_build(include!(concat!(
-                    env!("OUT_DIR"),
-                    "/",
-                    stringify!($library),
-                    ".ptx.rs"
-                )))
-            }
+            unsafe { $crate::PtxModules::from_build(WRITTEN) }
         }
     };
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A kernel of one's own, launched: `cargo run --release -p own-kernel`.
+#![forbid(unsafe_code)]
 
 use my_kernels::mandelbrot;
 use ndarray::Ix2;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tests of the device library share: the device, with the test kernels registered.
+#![forbid(unsafe_code)]
 
 use ndarray::{Array1, ArrayView1};
 use warpsmith::{Device, DeviceArray, Element, PtxModules};
