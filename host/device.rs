@@ -205,7 +205,7 @@ impl Device {
 
     /// Gives the device the PTX of a kernels crate of your own, as [`kernels!`](crate::kernels!) takes it from what
     /// `cuda_builder` wrote in the build script. Nothing is loaded before a kernel is launched. The simulated GPU needs
-    /// no PTX, and takes it all the same.
+    /// no PTX; what it is given it compares with the kernels that are launched, as a GPU does.
     ///
     /// Registering the same modules again changes nothing. Those of different packages, or of different versions of
     /// one, stand side by side.

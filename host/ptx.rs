@@ -161,6 +161,27 @@ impl Registry {
         Ok(())
     }
 
+    /// Refuses a kernel whose registered PTX is of other source. One without PTX is none of this function's business.
+    pub(crate) fn check(&self, kernel: &KernelInfo) -> Result<()> {
+        let KernelInfo {
+            name, package, version, ..
+        } = *kernel;
+        let mut entries = self
+            .registered
+            .iter()
+            .filter(|known| known.is_of(package, version))
+            .flat_map(|known| known.modules.iter())
+            .flat_map(|(_, _, entries, _)| entries.iter());
+        match entries.any(|(entry, signature)| *entry == name && *signature != kernel.signature) {
+            true => Err(Error::SignatureMismatch {
+                kernel: name,
+                package,
+                version,
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// The packed PTX for `kernel`: the best that a GPU of that compute capability can run.
     pub(crate) fn find(&self, kernel: &KernelInfo, capability: (u32, u32)) -> Result<&'static [u8]> {
         let KernelInfo {
@@ -189,19 +210,19 @@ impl Registry {
     }
 }
 
-/// How well PTX for `target` ("sm_75", "sm_90a") suits a GPU; `None` where it cannot run. PTX for a plain target runs
-/// on every later GPU, PTX for an architecture's own features (`a`) on that one alone.
-fn target_rank(target: &str, (major, minor): (u32, u32)) -> Option<(u32, bool)> {
+/// How well PTX for `target` ("sm_75", "sm_90a", "sm_100f") suits a GPU; `None` where it cannot run. PTX for a plain
+/// target runs on every later GPU, PTX for an architecture's own features (`a`) on that one alone, PTX for those of its
+/// family (`f`) on later ones of the same major version.
+fn target_rank(target: &str, (major, minor): (u32, u32)) -> Option<(u32, u32)> {
     let capability = major * 10 + minor;
-    let number = target.strip_prefix("sm_")?;
-    match number.strip_suffix('a') {
-        Some(number) => (number.parse::<u32>().ok()? == capability).then_some((capability, true)),
-        None => number
-            .parse::<u32>()
-            .ok()
-            .filter(|&number| number <= capability)
-            .map(|number| (number, false)),
-    }
+    let name = target.strip_prefix("sm_")?;
+    let number: u32 = name.trim_end_matches(['a', 'f']).parse().ok()?;
+    let (runs, rank) = match name.as_bytes().last()? {
+        b'a' => (number == capability, 2),
+        b'f' => (number <= capability && number / 10 == major, 1),
+        _ => (number <= capability, 0),
+    };
+    runs.then_some((number, rank))
 }
 
 #[cfg(test)]
@@ -294,18 +315,26 @@ mod tests {
         let error = registry.find(&kernel("sum", 8), (9, 0)).unwrap_err();
         assert!(matches!(error, Error::SignatureMismatch { kernel: "sum", .. }));
         assert!(error.to_string().contains("build the program again"), "{error}");
+        let checked = registry.check(&kernel("sum", 8));
+        assert!(matches!(checked, Err(Error::SignatureMismatch { .. })));
+        assert!(registry.check(&kernel("sum", 7)).is_ok() && registry.check(&kernel("unknown", 7)).is_ok());
         let error = registry.find(&kernel("sum", 7), (7, 0)).unwrap_err();
         assert!(matches!(error, Error::NoModule { kernel: "sum", .. }), "{error}");
     }
 
     #[test]
     fn the_best_target_that_runs_is_taken() {
-        assert_eq!(target_rank("sm_75", (9, 0)), Some((75, false)));
+        assert_eq!(target_rank("sm_75", (9, 0)), Some((75, 0)));
         assert_eq!(target_rank("sm_80", (7, 5)), None);
-        assert_eq!(target_rank("sm_90a", (9, 0)), Some((90, true)));
+        assert_eq!(target_rank("sm_90a", (9, 0)), Some((90, 2)));
         assert_eq!(target_rank("sm_90a", (10, 0)), None);
+        assert_eq!(target_rank("sm_100f", (10, 3)), Some((100, 1)));
+        assert_eq!(target_rank("sm_100f", (12, 0)), None);
+        assert_eq!(target_rank("sm_103f", (10, 0)), None);
         assert!(target_rank("sm_90a", (9, 0)) > target_rank("sm_90", (9, 0)));
         assert!(target_rank("sm_90", (9, 0)) > target_rank("sm_80", (9, 0)));
+        assert!(target_rank("sm_103", (10, 3)) > target_rank("sm_100f", (10, 3)));
         assert_eq!(target_rank("compute_75", (9, 0)), None);
+        assert_eq!(target_rank("sm_", (9, 0)), None);
     }
 }

@@ -17,6 +17,7 @@ use warpsmith::{Device, DeviceArray, Error, LaunchConfig, PtxModules};
 fn stub() -> &'static Path {
     static STUB: OnceLock<PathBuf> = OnceLock::new();
     STUB.get_or_init(|| {
+        remove_leftovers();
         let folder = scratch("stub");
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let output = Command::new(rustc)
@@ -28,6 +29,18 @@ fn stub() -> &'static Path {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         folder
     })
+}
+
+/// Removes the folders of processes that have ended.
+fn remove_leftovers() {
+    let entries = std::fs::read_dir(env!("CARGO_TARGET_TMPDIR")).expect("cargo's folder for test files can be read");
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix("driver-").and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path()); // another process may be at it
+        }
+    }
 }
 
 /// A folder for this process and purpose.
@@ -85,6 +98,7 @@ fn child() {
             .clone(),
         "fork" => fork_and_look(),
         "uploads" => with_device(uploads),
+        "frees" => with_device(frees),
         "loads" => with_device(loads),
         "shared" => with_device(shared),
         "contexts" => with_device(contexts),
@@ -208,6 +222,23 @@ fn an_upload_has_read_its_source_when_it_returns() {
     let (said, _) = run(stub(), "uploads", &[]);
     if has_code(&said) {
         assert_eq!(said, "true");
+    }
+}
+
+/// An array is freed while the copy to it is queued.
+fn frees(device: Device) -> String {
+    let x = DeviceArray::from_ndarray(device.default_stream(), &Array1::from_elem(1000, 1.0f32)).unwrap();
+    drop(x.try_clone().unwrap());
+    drop(x);
+    "freed".into()
+}
+
+#[test]
+fn without_an_allocator_in_stream_order_memory_is_freed_behind_the_stream() {
+    let (said, log) = run(stub(), "frees", &[("STUB_POOLS", "0")]);
+    if has_code(&said) {
+        let freed: Vec<_> = log.iter().filter(|line| line.starts_with("freed")).collect();
+        assert_eq!(freed, ["freed, copies pending: 0"; 2]);
     }
 }
 

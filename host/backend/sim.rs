@@ -3,7 +3,8 @@
 //! always idle and order between streams holds by itself.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::collections::HashMap;
+use std::any::TypeId;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
@@ -31,8 +32,15 @@ pub(crate) struct Simulator {
     events: Mutex<HashMap<u64, Option<Instant>>>,
     /// The bytes of each allocation, by address.
     allocations: Mutex<HashMap<u64, usize>>,
-    /// Used for nothing but to refuse what a GPU would refuse.
-    registry: Mutex<Registry>,
+    kernels: Mutex<Kernels>,
+}
+
+/// The PTX that the device was given: it is not used here, but what a GPU would refuse is refused.
+#[derive(Debug, Default)]
+struct Kernels {
+    registry: Registry,
+    /// The kernels that the PTX is known to fit.
+    checked: HashSet<TypeId>,
 }
 
 impl Simulator {
@@ -42,12 +50,22 @@ impl Simulator {
             next_handle: AtomicU64::new(1),
             events: Mutex::default(),
             allocations: Mutex::default(),
-            registry: Mutex::default(),
+            kernels: Mutex::default(),
         }
     }
 
     fn handle(&self) -> u64 {
         self.next_handle.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Refuses a kernel whose PTX is of other source, as a GPU does.
+    fn check(&self, kernel: &KernelInfo) -> Result<()> {
+        let mut kernels = lock(&self.kernels);
+        if !kernels.checked.contains(&kernel.id) {
+            kernels.registry.check(kernel)?;
+            kernels.checked.insert(kernel.id);
+        }
+        Ok(())
     }
 
     fn recorded(&self, event: RawEvent) -> Result<Instant> {
@@ -115,7 +133,9 @@ impl Backend for Simulator {
     }
 
     fn register_kernels(&self, modules: PtxModules) -> Result<()> {
-        lock(&self.registry).register(modules)
+        let mut kernels = lock(&self.kernels);
+        kernels.checked.clear();
+        kernels.registry.register(modules)
     }
 
     fn create_stream(&self) -> Result<RawStream> {
@@ -230,6 +250,7 @@ impl Backend for Simulator {
         // SAFETY: as just said.
         unsafe impl Sync for Shared {}
 
+        self.check(kernel)?;
         let shared = &Shared(params.as_ptr());
         // SAFETY: the contract of the trait: the parameters are the kernel's, and live until the launch is over, which
         // it is when `cuda_sim::launch` returns.

@@ -2,9 +2,9 @@
 //! A libcuda of the functions that Warpsmith calls, for the tests of driver.rs, which compile it.
 //!
 //! Device memory is the host's. A function returns what the variable `STUB_<its name>` says, if it is set, and does
-//! nothing else then. The number of GPUs is `STUB_GPUS` (1). As with the driver, nothing works in a process that was
-//! forked after `cuInit`. Copies to the device are done by the next synchronisation, which is as late as the driver's
-//! documentation allows. What matters to a test is written to the file `STUB_LOG`, a line each.
+//! nothing else then. The number of GPUs is `STUB_GPUS` (1); with `STUB_POOLS` of 0 they have no stream-ordered allocator. As with the driver, nothing works in a process that was
+//! forked after `cuInit`. Copies are done by the next synchronisation, which is as late as the driver's documentation
+//! allows. What matters to a test is written to the file `STUB_LOG`, a line each.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -95,7 +95,7 @@ functions! {
             75 => 9,
             76 => 0,
             97 => 227 << 10,
-            115 => 1,
+            115 => std::env::var("STUB_POOLS").map_or(1, |text| text.parse().unwrap()),
             _ => 16,
         })
     }
@@ -158,6 +158,10 @@ functions! {
         free.write(1 << 29);
         total.write(1 << 30)
     }
+    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) {
+        address.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as u64)
+    }
+    fn cuMemFree_v2(address: u64) { log(&format!("freed, copies pending: {}", COPIES.lock().unwrap().len())) }
     fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: usize, stream: usize) {
         // Never given back: a test's few bytes.
         address.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as u64)
@@ -167,6 +171,9 @@ functions! {
     fn cuMemPoolSetAttribute(pool: usize, attribute: c_int, value: *mut c_void) {}
     fn cuMemPoolDestroy(pool: usize) { log("pool destroyed") }
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: usize) {
+        COPIES.lock().unwrap().push((to as usize, from as usize, bytes))
+    }
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
         COPIES.lock().unwrap().push((to as usize, from as usize, bytes))
     }
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: usize) {
