@@ -5,8 +5,6 @@
 //! opening a CUDA device is an error that says why. In CI that fails the build. It is also built so where the variable
 //! `WARPSMITH_SIM_ONLY` is set, which saves minutes where no GPU code is to run, as in tests that only compile.
 
-use std::path::PathBuf;
-
 use cuda_builder::{CudaBuilder, CudaBuilderError, NvvmArch};
 
 fn main() {
@@ -14,7 +12,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=WARPSMITH_SIM_ONLY");
     println!("cargo::rerun-if-changed=build.rs");
     if std::env::var_os("WARPSMITH_SIM_ONLY").is_some() {
-        return write_empty_index();
+        return write_no_modules();
     }
     let built = CudaBuilder::new("kernels-gpu").arch(NvvmArch::Compute75).build();
     match built {
@@ -24,7 +22,7 @@ fn main() {
                 println!("cargo::warning={line}");
             }
             println!("cargo::warning=warpsmith is built without device code: only the simulated GPU will work");
-            write_empty_index();
+            write_no_modules();
         }
         Err(error) => {
             eprintln!("{error}");
@@ -33,8 +31,10 @@ fn main() {
     }
 }
 
-/// The index that `cuda_builder` writes, of no module.
-fn write_empty_index() {
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
-    std::fs::write(out.join("kernels_gpu.ptx.rs"), "&[]").expect("cargo's OUT_DIR can be written");
+/// What `cuda_builder` writes, of no module.
+fn write_no_modules() {
+    if let Err(error) = CudaBuilder::new("kernels-gpu").write_no_modules() {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
 }

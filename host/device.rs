@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Devices: which there are, what they can do, and how one is chosen.
 
+use std::env::VarError;
 use std::sync::Arc;
 
 use cuda_sim::Dim3;
 
 use crate::backend::{Backend, cuda, sim};
 use crate::error::{Error, Result};
+use crate::ptx::PtxModules;
 use crate::stream::Stream;
 
 /// The environment variable that chooses the device of [`Device::auto`]: `auto`, `cuda:N` or `sim`.
 pub const DEVICE_VARIABLE: &str = "WARPSMITH_DEVICE";
 
-/// A PTX module: its name, its target (`sm_75`, `sm_90a`), and its text, packed by DEFLATE, as `cuda_builder` writes
-/// them.
-pub type PtxModule = (&'static str, &'static str, &'static [u8]);
-
-/// The PTX of this crate's kernels; empty where the crate was built without device code.
-static KERNELS: &[PtxModule] = include!(concat!(env!("OUT_DIR"), "/kernels_gpu.ptx.rs"));
-
-/// The package of this crate's kernels.
-const KERNELS_PACKAGE: &str = "kernels-gpu";
+/// The PTX of this crate's kernels; of no module where the crate was built without device code.
+const KERNELS: PtxModules = crate::kernels!(kernels_gpu);
 
 /// A GPU, or the simulated one. Clones are the same device.
 ///
@@ -95,16 +90,23 @@ impl Device {
     /// The device that the environment variable `WARPSMITH_DEVICE` names (as [`Device::named`] does); without it, the
     /// first GPU, and the simulated GPU on a machine that has none.
     ///
+    /// A machine has none where there is no NVIDIA driver (no `libcuda.so.1` that the dynamic linker finds), or where
+    /// the driver says so. A driver that is there and does not work is an error, never a reason to be slow in silence.
+    ///
     /// # Errors
     ///
-    /// As [`Device::named`]. A machine with a GPU never falls back to the simulated one.
+    /// [`Error::Driver`] if the driver does not load or does not start: one that does not match the kernel's module, or
+    /// any in a process that was forked after its parent had used CUDA. Otherwise as [`Device::named`].
     pub fn auto() -> Result<Self> {
         match std::env::var(DEVICE_VARIABLE) {
             Ok(name) if name != "auto" => Self::named(&name),
-            _ => match cuda::count() {
-                Ok(count) if count > 0 => Self::cuda(0),
-                _ => Ok(Self::simulator()),
+            Ok(_) | Err(VarError::NotPresent) => match cuda::count()? {
+                0 => Ok(Self::simulator()),
+                _ => Self::cuda(0),
             },
+            Err(VarError::NotUnicode(name)) => Err(Error::DeviceName {
+                given: name.to_string_lossy().into_owned(),
+            }),
         }
     }
 
@@ -129,16 +131,14 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDevice`] if there is no such GPU or no driver, [`Error::NoDeviceCode`] if this crate was built
-    /// without PTX, [`Error::Cuda`] if the driver fails.
+    /// [`Error::NoDevice`] if there is no such GPU or no driver, [`Error::Driver`] if the driver does not work,
+    /// [`Error::NoDeviceCode`] if this crate was built without PTX, [`Error::Cuda`] if the device cannot be opened.
     pub fn cuda(ordinal: u32) -> Result<Self> {
         let backend = cuda::Cuda::new(ordinal)?;
         if KERNELS.is_empty() {
             return Err(Error::NoDeviceCode { ordinal });
         }
-        let device = Self::with_backend(Arc::new(backend))?;
-        device.register_kernels(KERNELS_PACKAGE, KERNELS);
-        Ok(device)
+        Self::with_backend(Arc::new(backend))
     }
 
     /// The simulated GPU: kernels run on the host's cores, and what is undefined on a GPU is an error.
@@ -146,10 +146,12 @@ impl Device {
     /// Each call makes a device of its own.
     pub fn simulator() -> Self {
         let backend: Arc<dyn Backend> = Arc::new(sim::Simulator::new());
-        Self::with_backend(backend).expect("the simulator's streams are numbers, which do not run out")
+        Self::with_backend(backend).expect("the simulator's streams are numbers, and it has no kernels yet")
     }
 
+    /// A device with the library's own kernels, before anyone else can take their place.
     fn with_backend(backend: Arc<dyn Backend>) -> Result<Self> {
+        backend.register_kernels(KERNELS)?;
         let default_stream = Stream::new(Arc::clone(&backend))?;
         Ok(Self {
             backend,
@@ -161,9 +163,10 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDevice`] if the driver does not tell of one of its GPUs.
+    /// [`Error::Driver`] if the driver does not work, or does not tell of one of its GPUs. A machine without a driver
+    /// has the simulated GPU alone.
     pub fn list() -> Result<Vec<Properties>> {
-        let gpus = (0..cuda::count().unwrap_or(0)).map(cuda::properties);
+        let gpus = (0..cuda::count()?).map(cuda::properties);
         gpus.chain([Ok(sim::Simulator::new().properties().clone())]).collect()
     }
 
@@ -200,10 +203,24 @@ impl Device {
         Stream::new(Arc::clone(&self.backend))
     }
 
-    /// Gives the device the PTX of a kernels crate of your own: the package's name, and what `cuda_builder` wrote for
-    /// it in the build script, `include!(concat!(env!("OUT_DIR"), "/my_kernels.ptx.rs"))`. Nothing is loaded before a
-    /// kernel is launched. The simulated GPU needs no PTX.
-    pub fn register_kernels(&self, package: &'static str, modules: &'static [PtxModule]) {
-        self.backend.register_kernels(package, modules);
+    /// Gives the device the PTX of a kernels crate of your own, as [`kernels!`](crate::kernels!) takes it from what
+    /// `cuda_builder` wrote in the build script. Nothing is loaded before a kernel is launched. The simulated GPU needs
+    /// no PTX; what it is given it compares with the kernels that are launched, as a GPU does.
+    ///
+    /// Registering the same modules again changes nothing. Those of different packages, or of different versions of
+    /// one, stand side by side.
+    ///
+    /// ```ignore
+    /// let device = Device::auto()?;
+    /// device.register_kernels(warpsmith::kernels!(my_kernels))?;
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DuplicateKernels`] if the device has other modules with one of these kernels, of a package with the same
+    /// name and version; none of `modules` is then registered. So nobody takes the place of another's kernels, nor of
+    /// this library's.
+    pub fn register_kernels(&self, modules: PtxModules) -> Result<()> {
+        self.backend.register_kernels(modules)
     }
 }

@@ -28,6 +28,16 @@ pub enum Error {
         reason: String,
     },
 
+    /// There is an NVIDIA driver, and it does not work. It was not installed for this machine's kernel, say, or the
+    /// process was forked after its parent had used CUDA.
+    #[error("the NVIDIA driver does not work: {call}: {message}; the device `sim` needs none")]
+    Driver {
+        /// The function that failed: one of the driver's, or `dlopen`, which loads it.
+        call: &'static str,
+        /// What it says.
+        message: String,
+    },
+
     /// The crate was built without PTX.
     #[error(
         "this build of warpsmith has no device code, so it cannot use cuda:{ordinal}: the source of Rust's `core` was \
@@ -128,14 +138,44 @@ pub enum Error {
 
     /// The PTX of a kernel was not given to the device.
     #[error(
-        "kernel `{kernel}`: the device was given no PTX of package `{package}` that has it and that it can run; see \
-         Device::register_kernels"
+        "kernel `{kernel}`: the device was given no PTX of package `{package}` {version} that has it and that it can \
+         run; see Device::register_kernels"
     )]
     NoModule {
         /// The kernel.
         kernel: &'static str,
         /// The package that the kernel belongs to.
         package: &'static str,
+        /// The package's version.
+        version: &'static str,
+    },
+
+    /// The PTX of a kernel was compiled from other source than the program that launches it.
+    #[error(
+        "kernel `{kernel}` of package `{package}` {version}: the registered PTX is of other source than the kernel \
+         that is launched; build the program again, with one package of that name"
+    )]
+    SignatureMismatch {
+        /// The kernel.
+        kernel: &'static str,
+        /// The package that the kernel belongs to.
+        package: &'static str,
+        /// The package's version.
+        version: &'static str,
+    },
+
+    /// Two kernels crates of one name and version that share a kernel's name.
+    #[error(
+        "package `{package}` {version}: the device has other PTX with the kernel `{kernel}` already; give one of the \
+         two kernels crates another name"
+    )]
+    DuplicateKernels {
+        /// The package that was to be registered.
+        package: &'static str,
+        /// The package's version.
+        version: &'static str,
+        /// The first kernel that the device has already.
+        kernel: &'static str,
     },
 
     /// The driver refused a PTX module.

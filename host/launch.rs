@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Typed launches: a kernel's handle, a configuration, and arguments that are checked at compile time.
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 
 use cuda_std::launch::{Abi, Kernel, Params, SafeKernel};
@@ -301,8 +302,8 @@ impl Stream {
     /// # Errors
     ///
     /// [`Error::LaunchConfig`] if the kernel or the device does not take the configuration, [`Error::DifferentDevices`]
-    /// if an argument is in another device's memory, [`Error::NoModule`] and [`Error::Module`] if the kernel cannot be
-    /// loaded. On the simulated GPU also [`Error::Fault`], if the kernel fails; a failure on a GPU is reported by the
+    /// if an argument is in another device's memory, [`Error::NoModule`], [`Error::SignatureMismatch`] and
+    /// [`Error::Module`] if the kernel cannot be loaded. On the simulated GPU also [`Error::Fault`], if the kernel fails; a failure on a GPU is reported by the
     /// call that waits.
     ///
     /// # Examples
@@ -352,8 +353,11 @@ impl Stream {
         let mut params = Vec::with_capacity(16);
         K::Params::addresses(&abi, &mut params);
         let kernel = KernelInfo {
+            id: TypeId::of::<K>(),
             package: K::PACKAGE,
+            version: K::VERSION,
             name: K::NAME,
+            signature: K::SIGNATURE,
             run: K::run,
         };
         // SAFETY: `Args` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows

@@ -39,16 +39,20 @@ mod error;
 mod event;
 mod launch;
 pub mod ops;
+mod ptx;
 mod stream;
 mod view;
 mod zeroed;
 
 pub use array::{DeviceArray, Element};
 pub use cuda_sim::Fault;
-pub use device::{DEVICE_VARIABLE, Device, Properties, PtxModule};
+pub use device::{DEVICE_VARIABLE, Device, Properties};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use half::{bf16, f16};
 pub use launch::{Arg, Args, Dim3, LaunchConfig};
+pub use ptx::PtxModules;
+#[doc(hidden)]
+pub use ptx::WrittenModules;
 pub use stream::Stream;
 pub use view::{AsView, DeviceView};

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device below the host crate: one file for the CUDA driver, one for the simulated GPU. Nothing above knows which.
+//! The device below the host crate: one folder for the CUDA driver, one file for the simulated GPU. Nothing above knows
+//! which.
 
 pub(crate) mod cuda;
 pub(crate) mod sim;
 
+use std::any::TypeId;
 use std::fmt::Debug;
 
 use cuda_sim::LaunchConfig;
 
-use crate::device::{Properties, PtxModule};
+use crate::device::Properties;
 use crate::error::Result;
+use crate::ptx::PtxModules;
 
 /// A backend's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,9 +25,14 @@ pub(crate) struct RawEvent(pub u64);
 /// A kernel without its types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelInfo {
+    /// The type of the kernel's handle, which no two kernels share.
+    pub id: TypeId,
     pub package: &'static str,
+    pub version: &'static str,
     /// The name of the PTX entry, and of the module that holds it.
     pub name: &'static str,
+    /// The number that the PTX entry must have as well.
+    pub signature: u64,
     /// The body for one thread of the simulated GPU.
     pub run: unsafe fn(*const *const ()),
 }
@@ -36,7 +44,7 @@ pub(crate) struct KernelInfo {
 pub(crate) trait Backend: Debug + Send + Sync {
     fn properties(&self) -> &Properties;
     fn free_memory(&self) -> Result<u64>;
-    fn register_kernels(&self, package: &'static str, modules: &'static [PtxModule]);
+    fn register_kernels(&self, modules: PtxModules) -> Result<()>;
 
     fn create_stream(&self) -> Result<RawStream>;
     unsafe fn destroy_stream(&self, stream: RawStream);

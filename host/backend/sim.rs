@@ -3,7 +3,8 @@
 //! always idle and order between streams holds by itself.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::collections::HashMap;
+use std::any::TypeId;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
@@ -11,8 +12,9 @@ use std::time::Instant;
 use cuda_sim::LaunchConfig;
 
 use super::{Backend, KernelInfo, RawEvent, RawStream};
-use crate::device::{Properties, PtxModule};
+use crate::device::Properties;
 use crate::error::{Error, Result};
+use crate::ptx::{PtxModules, Registry};
 
 /// The alignment of allocations, as on a GPU.
 const ALIGNMENT: usize = 256;
@@ -30,6 +32,15 @@ pub(crate) struct Simulator {
     events: Mutex<HashMap<u64, Option<Instant>>>,
     /// The bytes of each allocation, by address.
     allocations: Mutex<HashMap<u64, usize>>,
+    kernels: Mutex<Kernels>,
+}
+
+/// The PTX that the device was given: it is not used here, but what a GPU would refuse is refused.
+#[derive(Debug, Default)]
+struct Kernels {
+    registry: Registry,
+    /// The kernels that the PTX is known to fit.
+    checked: HashSet<TypeId>,
 }
 
 impl Simulator {
@@ -39,11 +50,22 @@ impl Simulator {
             next_handle: AtomicU64::new(1),
             events: Mutex::default(),
             allocations: Mutex::default(),
+            kernels: Mutex::default(),
         }
     }
 
     fn handle(&self) -> u64 {
         self.next_handle.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Refuses a kernel whose PTX is of other source, as a GPU does.
+    fn check(&self, kernel: &KernelInfo) -> Result<()> {
+        let mut kernels = lock(&self.kernels);
+        if !kernels.checked.contains(&kernel.id) {
+            kernels.registry.check(kernel)?;
+            kernels.checked.insert(kernel.id);
+        }
+        Ok(())
     }
 
     fn recorded(&self, event: RawEvent) -> Result<Instant> {
@@ -110,7 +132,11 @@ impl Backend for Simulator {
         Ok(memory_info("MemAvailable:").unwrap_or(self.properties.total_memory))
     }
 
-    fn register_kernels(&self, _package: &'static str, _modules: &'static [PtxModule]) {}
+    fn register_kernels(&self, modules: PtxModules) -> Result<()> {
+        let mut kernels = lock(&self.kernels);
+        kernels.checked.clear();
+        kernels.registry.register(modules)
+    }
 
     fn create_stream(&self) -> Result<RawStream> {
         Ok(RawStream(self.handle()))
@@ -224,6 +250,7 @@ impl Backend for Simulator {
         // SAFETY: as just said.
         unsafe impl Sync for Shared {}
 
+        self.check(kernel)?;
         let shared = &Shared(params.as_ptr());
         // SAFETY: the contract of the trait: the parameters are the kernel's, and live until the launch is over, which
         // it is when `cuda_sim::launch` returns.

@@ -30,8 +30,8 @@ const MAX_BYTES: u64 = 60 << 20;
 /// Packages whose tests call cargo.
 const CARGO_PACKAGES: [&str; 2] = ["cuda_builder", "xtask"];
 
-/// Tests that call cargo.
-const CARGO_TESTS: [&str; 1] = ["compile_fail"];
+/// Tests that call cargo or rustc.
+const CARGO_TESTS: [&str; 2] = ["compile_fail", "driver"];
 
 /// The archive's name, which run-tests.sh knows.
 const ARCHIVE: &str = "executables.tar.xz";

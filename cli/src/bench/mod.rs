@@ -28,18 +28,12 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
-use warpsmith::{Device, Properties, PtxModule};
+use warpsmith::{Device, Properties};
 
 use crate::output::Output;
 use crate::session::{Session, print};
 use measure::{Bench, Limit, Measurement};
 use rows::{ROWS, Row};
-
-/// The PTX of the program's own kernels; empty where the program was built without device code.
-static KERNELS: &[PtxModule] = include!(concat!(env!("OUT_DIR"), "/warpsmith_cli_kernels.ptx.rs"));
-
-/// The package of the program's own kernels.
-const KERNELS_PACKAGE: &str = "warpsmith-cli-kernels";
 
 /// Sizes on a GPU: one that fits into the L2 cache, one that does not, and one that is all about bandwidth.
 const GPU_SIZES: &[usize] = &[1 << 20, 1 << 24, 1 << 28];
@@ -84,7 +78,7 @@ pub fn run(session: &Session, args: &BenchArgs) -> Result<()> {
     let rows = selected(&args.only)?;
     let files = Files::open(session, args)?;
     let device = session.open_device()?;
-    device.register_kernels(KERNELS_PACKAGE, KERNELS);
+    device.register_kernels(warpsmith::kernels!(warpsmith_cli_kernels))?;
     let sizes = match args.sizes.as_slice() {
         [] if device.is_simulator() => SIMULATOR_SIZES,
         [] => GPU_SIZES,

@@ -72,6 +72,8 @@ pub(crate) struct Toolchain {
     cargo: OsString,
     rustc: OsString,
     sysroot: PathBuf,
+    /// What `rustc -vV` says: release, commit, LLVM.
+    version: String,
 }
 
 impl Toolchain {
@@ -80,21 +82,25 @@ impl Toolchain {
     pub(crate) fn find(folder: &Path) -> Result<Self, CudaBuilderError> {
         let program = |variable, default: &str| std::env::var_os(variable).unwrap_or_else(|| OsString::from(default));
         let rustc = program("RUSTC", "rustc");
-        let failed = |reason: String| CudaBuilderError::Tool {
-            command: format!("{} --print sysroot", rustc.display()),
-            reason,
+        let ask = |arguments: &[&str]| {
+            let failed = |reason: String| CudaBuilderError::Tool {
+                command: format!("{} {}", rustc.display(), arguments.join(" ")),
+                reason,
+            };
+            let output = Command::new(&rustc)
+                .args(arguments)
+                .current_dir(folder)
+                .output()
+                .map_err(|error| failed(error.to_string()))?;
+            match output.status.success() {
+                true => Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned()),
+                false => Err(failed(stderr_of(&output))),
+            }
         };
-        let output = Command::new(&rustc)
-            .args(["--print", "sysroot"])
-            .current_dir(folder)
-            .output()
-            .map_err(|error| failed(error.to_string()))?;
-        if !output.status.success() {
-            return Err(failed(stderr_of(&output)));
-        }
         Ok(Self {
             cargo: program("CARGO", "cargo"),
-            sysroot: PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end()),
+            sysroot: PathBuf::from(ask(&["--print", "sysroot"])?),
+            version: ask(&["-vV"])?,
             rustc,
         })
     }
@@ -132,6 +138,7 @@ impl Toolchain {
             })?;
         Ok(Kernels {
             package: package.name.to_string(),
+            version: package.version.to_string(),
             library: library_of(package)?,
             manifest,
             workspace: metadata.workspace_root.into_std_path_buf(),
@@ -156,6 +163,8 @@ pub(crate) fn require_core_source(sysroot: &Path) -> Result<(), CudaBuilderError
 pub(crate) struct Kernels {
     /// The package's name, such as `kernels-gpu`.
     pub(crate) package: String,
+    /// The package's version.
+    pub(crate) version: String,
     /// The library's name, such as `kernels_gpu`.
     pub(crate) library: String,
     /// The package's Cargo.toml.
@@ -282,11 +291,11 @@ impl Compiler<'_> {
         arguments
     }
 
-    /// A file of its own for every combination of settings: cargo does not know of this output, and
-    /// would call it fresh after other settings had replaced it.
+    /// A file of its own for every compiler and every combination of settings: cargo does not know of this output, and
+    /// would call it fresh after others had replaced it.
     fn ptx_path(&self, arch: NvvmArch, arguments: &[OsString]) -> PathBuf {
         let mut hasher = DefaultHasher::new();
-        (RUSTFLAGS, arguments).hash(&mut hasher);
+        (&self.toolchain.version, RUSTFLAGS, arguments).hash(&mut hasher);
         self.profile_dir()
             .join("deps")
             .join(format!("{}-{:016x}.{arch}.s", self.kernels.library, hasher.finish()))
@@ -497,6 +506,43 @@ fn lock(target_dir: &Path) -> Result<File, CudaBuilderError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn compilers_and_settings_have_files_of_their_own() {
+        let path = |version: &str, argument: &str| {
+            let toolchain = Toolchain {
+                cargo: "cargo".into(),
+                rustc: "rustc".into(),
+                sysroot: "/sysroot".into(),
+                version: version.into(),
+            };
+            let kernels = Kernels {
+                package: "k".into(),
+                version: "0.1.0".into(),
+                library: "k".into(),
+                manifest: "/k/Cargo.toml".into(),
+                workspace: "/k".into(),
+                target_dir: "/k/target".into(),
+            };
+            let settings = Settings {
+                release: true,
+                debug: DebugInfo::None,
+                offline: false,
+                locked: false,
+            };
+            let compiler = Compiler {
+                toolchain: &toolchain,
+                kernels: &kernels,
+                settings: &settings,
+                target_dir: Path::new("/t"),
+            };
+            compiler.ptx_path(NvvmArch::Compute75, &[argument.into()])
+        };
+        let rustc = "rustc 1.95.0\ncommit-hash: 1";
+        assert_eq!(path(rustc, "a"), path(rustc, "a"));
+        assert_ne!(path(rustc, "a"), path(rustc, "b"));
+        assert_ne!(path(rustc, "a"), path("rustc 1.95.0\ncommit-hash: 2", "a"));
+    }
 
     #[test]
     fn the_outer_build_stays_outside() {

@@ -20,18 +20,19 @@
 //! }
 //! ```
 //!
-//! The crate then embeds every module, each as (module, architecture, PTX):
+//! The crate then embeds every module, and gives them to a device:
 //!
 //! ```ignore
-//! const MODULES: &[(&str, &str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/kernels.ptx.rs"));
+//! device.register_kernels(warpsmith::kernels!(kernels))?;
 //! ```
 //!
 //! # What comes out
 //!
 //! A kernel says which module it belongs to (`#[kernel]` of `cuda_std`). For each module and each architecture there is
-//! one file, `<module>.<arch>.ptx`, in the folder `<package>.ptx.d`, and for all of them the expression above in
+//! one file, `<module>.<arch>.ptx`, in the folder `<package>.ptx.d`, and for all of them a Rust expression in
 //! `<package_with_underscores>.ptx.rs`; both lie in `OUT_DIR` or where [`CudaBuilder::copy_to`] says. The expression
-//! embeds the PTX packed by DEFLATE. A module has its kernels, with their launch bounds, and what they use. Files are
+//! names the package, its version and each module's kernels with their signatures, and embeds the PTX packed by DEFLATE;
+//! it is for `warpsmith::kernels!`, and what is written there by hand can break the safety of launches. A module has its kernels, with their launch bounds, and what they use. Files are
 //! replaced as a whole and only when they change, and files of modules that are no more go away. No path of the machine
 //! that built them is in them.
 //!
@@ -74,6 +75,7 @@ pub use error::CudaBuilderError;
 use cargo::{Compiler, Kernels, Settings, Toolchain};
 use deps::Dependencies;
 use output::Output;
+use ptx::Module;
 use std::path::{Path, PathBuf};
 
 /// How much debug information the PTX carries.
@@ -215,19 +217,13 @@ impl CudaBuilder {
         }
         let toolchain = Toolchain::find(&folder)?;
         let kernels = toolchain.describe(&folder)?;
+        let output = self.output(&kernels, out_dir.as_deref())?;
         if let Err(error) = cargo::require_core_source(toolchain.sysroot()) {
             if let (CudaBuilderError::MissingCoreSource { path, .. }, Some(_)) = (&error, &out_dir) {
                 print_lines(&until_it_appears(path));
             }
             return Err(error);
         }
-        let output = Output {
-            folder: match self.copy_to.as_deref().or(out_dir.as_deref()) {
-                Some(folder) => absolute(folder)?,
-                None => return Err(CudaBuilderError::NoOutputDir),
-            },
-            package: &kernels.package,
-        };
         let target_dir = match &self.target_dir {
             Some(folder) => absolute(folder)?,
             None => default_target_dir(out_dir.as_deref(), &kernels),
@@ -259,11 +255,40 @@ impl CudaBuilder {
     }
 }
 
+impl CudaBuilder {
+    /// Writes what [`build`](Self::build) writes, of no module: for a crate that is to be built without device code.
+    /// Launches on a GPU are then errors, and the simulated GPU works. Compiles nothing and needs no source of `core`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`build`](Self::build) that concern the manifest and the files that are written.
+    pub fn write_no_modules(self) -> Result<(), CudaBuilderError> {
+        let out_dir = std::env::var_os("OUT_DIR").map(PathBuf::from);
+        let folder = absolute(&self.path_to_crate)?;
+        if !folder.is_dir() {
+            return Err(CudaBuilderError::CrateNotFound { path: folder });
+        }
+        let kernels = Toolchain::find(&folder)?.describe(&folder)?;
+        let output = self.output(&kernels, out_dir.as_deref())?;
+        output.write(&[]).map(|_| ())
+    }
+
+    /// Where the files go.
+    fn output<'a>(&self, kernels: &'a Kernels, out_dir: Option<&Path>) -> Result<Output<'a>, CudaBuilderError> {
+        let folder = self.copy_to.as_deref().or(out_dir);
+        Ok(Output {
+            folder: absolute(folder.ok_or(CudaBuilderError::NoOutputDir)?)?,
+            package: &kernels.package,
+            version: &kernels.version,
+        })
+    }
+}
+
 /// What all runs of the inner cargo gave together.
 #[derive(Default)]
 struct Built {
-    /// Name, architecture and text of each module.
-    modules: Vec<(String, NvvmArch, String)>,
+    /// Name and architecture of each module, and the module.
+    modules: Vec<(String, NvvmArch, Module)>,
     /// rustc's warnings; those that every architecture has, once.
     warnings: Vec<String>,
     dependencies: Dependencies,
@@ -290,7 +315,7 @@ fn compile_all(compiler: &Compiler, archs: &[NvvmArch]) -> Result<Built, CudaBui
         let modules = modules.into_iter();
         built
             .modules
-            .extend(modules.map(|(name, text)| (name.to_owned(), arch, text)));
+            .extend(modules.map(|(name, module)| (name.to_owned(), arch, module)));
         for warning in compiled.warnings {
             if !built.warnings.contains(&warning) {
                 built.warnings.push(warning);

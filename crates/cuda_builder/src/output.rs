@@ -2,10 +2,14 @@
 //! Writing the modules: a folder of PTX files and a Rust expression that embeds them, packed: PTX is text in which much
 //! repeats, and shrinks to a tenth.
 //!
+//! The expression is `(package, version, &[(module, architecture, &[(entry, signature), …], packed PTX), …])`, of type
+//! `(&str, &str, &[(&str, &str, &[(&str, u64)], &[u8])])`.
+//!
 //! Every file is written beside its place and renamed, so that a reader sees the old or the new one
 //! and never half of one, and only where it differs, so that nothing downstream is rebuilt for
 //! nothing.
 
+use crate::ptx::Module;
 use crate::{CudaBuilderError, NvvmArch, PtxFile};
 use miniz_oxide::deflate::compress_to_vec;
 use std::collections::BTreeSet;
@@ -23,21 +27,25 @@ pub(crate) struct Output<'a> {
     pub(crate) folder: PathBuf,
     /// The package's name.
     pub(crate) package: &'a str,
+    /// The package's version.
+    pub(crate) version: &'a str,
 }
 
 impl Output<'_> {
-    /// Writes the modules, given as (name, architecture, text), then the expression, and then
+    /// Writes the modules, given with name and architecture, then the expression, and then
     /// removes the files of modules that are no more.
-    pub(crate) fn write(&self, modules: &[(String, NvvmArch, String)]) -> Result<Vec<PtxFile>, CudaBuilderError> {
+    pub(crate) fn write(&self, modules: &[(String, NvvmArch, Module)]) -> Result<Vec<PtxFile>, CudaBuilderError> {
         let ptx_folder = self.folder.join(format!("{}.ptx.d", self.package));
         fs::create_dir_all(&ptx_folder).map_err(CudaBuilderError::io("create", &ptx_folder))?;
         let mut files = Vec::new();
-        for (module, arch, text) in modules {
+        let mut embedded = String::new();
+        for (module, arch, Module { entries, text }) in modules {
             let path = ptx_folder.join(format!("{module}.{arch}.ptx"));
             let packed = packed(&path);
             if replace(&path, text.as_bytes())? || !packed.exists() {
                 replace(&packed, &compress_to_vec(text.as_bytes(), LEVEL))?;
             }
+            embedded += &embedding(module, *arch, entries, &packed);
             files.push(PtxFile {
                 module: module.clone(),
                 arch: *arch,
@@ -46,7 +54,9 @@ impl Output<'_> {
         }
         let library = self.package.replace('-', "_");
         let expression = self.folder.join(format!("{library}.ptx.rs"));
-        replace(&expression, embedding(&files).as_bytes())?;
+        let (package, version) = (self.package, self.version);
+        let embedded = format!("({package:?}, {version:?}, &[\n{embedded}])\n");
+        replace(&expression, embedded.as_bytes())?;
         let current: BTreeSet<&Path> = files.iter().map(|file| file.path.as_path()).collect();
         remove_all_but(&current, &ptx_folder)?;
         Ok(files)
@@ -58,15 +68,11 @@ fn packed(path: &Path) -> PathBuf {
     path.with_extension("ptx.deflate")
 }
 
-/// A Rust expression of type `&[(&str, &str, &[u8])]`: module, architecture, packed PTX.
-fn embedding(files: &[PtxFile]) -> String {
-    let mut expression = String::from("&[\n");
-    for PtxFile { module, arch, path } in files {
-        let (arch, packed) = (arch.target_cpu(), packed(path));
-        expression.push_str(&format!("    ({module:?}, {arch:?}, include_bytes!({packed:?})),\n"));
-    }
-    expression.push_str("]\n");
-    expression
+/// One module in the expression: a tuple of its name, its architecture, its entries with their signatures, and its
+/// packed PTX.
+fn embedding(module: &str, arch: NvvmArch, entries: &[(String, u64)], packed: &Path) -> String {
+    let arch = arch.target_cpu();
+    format!("    ({module:?}, {arch:?}, &{entries:?}, include_bytes!({packed:?})),\n")
 }
 
 /// Gives the file at `path` these contents, unless it has them; says whether it had others.

@@ -46,9 +46,17 @@ impl PtxError {
     }
 }
 
-/// Splits `text` into one PTX text for each module, by the modules' names. Empty where the text has
-/// no entries.
-pub(crate) fn split(text: &str) -> Result<BTreeMap<&str, String>, PtxError> {
+/// One module of a text.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Module {
+    /// Its entries' names and signatures, in the order of the text.
+    pub(crate) entries: Vec<(String, u64)>,
+    /// Its PTX text.
+    pub(crate) text: String,
+}
+
+/// Splits `text` into its modules, by their names. Empty where the text has no entries.
+pub(crate) fn split(text: &str) -> Result<BTreeMap<&str, Module>, PtxError> {
     let Parsed { items, notes } = item::parse(text)?;
     for directive in [".version", ".target", ".address_size"] {
         let head = |item: &Item| text[item.start..].starts_with(directive);
@@ -70,8 +78,11 @@ pub(crate) fn split(text: &str) -> Result<BTreeMap<&str, String>, PtxError> {
         modules.entry(note.module).or_default().push(index);
     }
     let modules = modules.into_iter().map(|(module, roots)| {
+        let signed = |index: &usize| (entries[index].entry.to_owned(), entries[index].signature);
+        let signed = roots.iter().map(signed).collect();
         let kept = reach(&items, &by_name, roots);
-        (module, assemble(text, &items, &kept, &entries))
+        let text = assemble(text, &items, &kept, &entries);
+        (module, Module { entries: signed, text })
     });
     Ok(modules.collect())
 }
@@ -152,8 +163,8 @@ mod tests {
     #[test]
     fn a_module_has_what_its_entries_reach_and_nothing_else() {
         let text = with_header(
-            "//cuda_builder entry=a module=m1 max_threads=256 min_blocks=2\n\
-             //cuda_builder entry=b module=m2\n\
+            "//cuda_builder entry=a module=m1 signature=1 max_threads=256 min_blocks=2\n\
+             //cuda_builder entry=b module=m2 signature=2\n\
              .shared .align 16 .b8 sh_a[64];\n\
              .shared .align 16 .b8 sh_b[64];\n\
              // .globl a\n\
@@ -171,7 +182,8 @@ mod tests {
             .shared .align 16 .b8 sh_a[64];\n\
             .visible .entry a(\n.param .u64 a_0\n)\n.maxntid 256, 1, 1\n.minnctapersm 2\n\
             {\nmov.u32 %r1, sh_a;\n}\n";
-        assert_eq!(modules["m1"], with_header(expected));
+        assert_eq!(modules["m1"].text, with_header(expected));
+        assert_eq!(modules["m1"].entries, [("a".to_owned(), 1)]);
         let expected = "\
             .shared .align 16 .b8 sh_b[64];\n\
             .func deep();\n\
@@ -179,18 +191,18 @@ mod tests {
             .global .align 1 .b8 text[3] = {65, 66, 0};\n\
             .visible .entry b()\n{\nld.global.u32 %r1, [sh_b+4];\ncall.uni deep, ();\n}\n\
             .func deep()\n{\nmov.u64 %rd1, table;\n}\n";
-        assert_eq!(modules["m2"], with_header(expected));
+        assert_eq!(modules["m2"].text, with_header(expected));
     }
 
     #[test]
     fn recursion_and_aliases_end() {
         let text = with_header(
-            "//cuda_builder entry=a module=m\n\
+            "//cuda_builder entry=a module=m signature=3\n\
              .func even();\n.func odd() { call even, (); }\n.func even() { call odd, (); }\n\
              .func other();\n.alias other, odd;\n\
              .visible .entry a() { call other, (); }\n",
         );
-        let module = &split(&text).unwrap()["m"];
+        let module = &split(&text).unwrap()["m"].text;
         assert_eq!(module.matches(".func").count(), 4);
         assert!(module.contains(".alias other, odd;"));
     }
@@ -198,7 +210,7 @@ mod tests {
     #[test]
     fn of_the_debug_information_line_tables_stay() {
         let text = with_header(
-            "//cuda_builder entry=a module=m\n\
+            "//cuda_builder entry=a module=m signature=4\n\
              .visible .entry a() {\n$L__func_begin0:\n.loc 1 20 0\n\
              .loc 1 5 31, function_name $L__info_string0, inlined_at 1 20 0\nret;\n}\n\
              .section .debug_info { .b64 $L__func_begin0 }\n\
@@ -206,7 +218,7 @@ mod tests {
              .section\t.debug_macinfo\t{\t}\n\
              .file\t1 \"./k/src/lib.rs\"\n",
         );
-        let module = &split(&text).unwrap()["m"];
+        let module = &split(&text).unwrap()["m"].text;
         assert!(module.contains(".file\t1 \"./k/src/lib.rs\"\n"));
         assert!(module.contains(".section .debug_str"));
         assert!(!module.contains(".debug_info") && !module.contains(".debug_macinfo"));
@@ -221,9 +233,9 @@ mod tests {
     fn entries_and_notes_come_in_pairs() {
         for (text, line, reason) in [
             (".entry a() { }", 4, "entry `a` has no note"),
-            ("\n//cuda_builder entry=a module=m", 5, "no entry `a`"),
+            ("\n//cuda_builder entry=a module=m signature=5", 5, "no entry `a`"),
             (
-                "//cuda_builder entry=a module=m\n//cuda_builder entry=a module=n\n.entry a() { }",
+                "//cuda_builder entry=a module=m signature=6\n//cuda_builder entry=a module=n signature=7\n.entry a() { }",
                 5,
                 "entry `a` has two notes",
             ),

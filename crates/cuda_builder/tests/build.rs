@@ -194,17 +194,19 @@ fn a_build_script_reruns_for_what_went_in_and_shows_warnings() {
 
     let out_dir = scratch().join("outer/debug/build/script-0123456789abcdef/out");
     let embedding = fs::read_to_string(out_dir.join("fixture_kernels.ptx.rs")).unwrap();
-    let line = |module, arch| {
+    let line = |module, arch, entries: &[(&str, u64)]| {
         let packed = out_dir.join(format!("fixture-kernels.ptx.d/{module}.{arch}.ptx.deflate"));
-        format!("    ({module:?}, {arch:?}, include_bytes!({packed:?})),\n")
+        format!("    ({module:?}, {arch:?}, &{entries:?}, include_bytes!({packed:?})),\n")
     };
+    let (binary, reduce) = ([("add_f32", 1), ("twice_f32", 2)], [("pick_f32", 3)]);
     let expected = [
-        line("binary_f32", "sm_75"),
-        line("binary_f32", "sm_80"),
-        line("reduce", "sm_75"),
-        line("reduce", "sm_80"),
+        line("binary_f32", "sm_75", &binary),
+        line("binary_f32", "sm_80", &binary),
+        line("reduce", "sm_75", &reduce),
+        line("reduce", "sm_80", &reduce),
     ];
-    assert_eq!(embedding, format!("&[\n{}]\n", expected.concat()));
+    let expected = format!("(\"fixture-kernels\", \"0.1.0\", &[\n{}])\n", expected.concat());
+    assert_eq!(embedding, expected);
 }
 
 #[test]
@@ -219,6 +221,14 @@ fn what_stands_still_is_not_written_and_what_is_stale_goes() {
     assert_eq!(second, first);
     assert_eq!(second.iter().map(written).collect::<Vec<_>>(), times);
     assert!(!stale.exists());
+}
+
+#[test]
+fn without_device_code_there_is_an_expression_of_no_module() {
+    let fixture = Fixture::new("none");
+    fixture.builder().write_no_modules().unwrap();
+    let expression = fs::read_to_string(fixture.path("out/fixture_kernels.ptx.rs")).unwrap();
+    assert_eq!(expression, "(\"fixture-kernels\", \"0.1.0\", &[\n])\n");
 }
 
 /// Of a package with a name of its own: other tests build the fixture in between.

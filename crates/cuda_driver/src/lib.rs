@@ -12,7 +12,11 @@
 //! * With none every call returns `CUDA_ERROR_NO_DEVICE`, so `cust::quick_init()` answers
 //!   `CudaError::NoDevice`. `cuGetErrorString` and `cuGetErrorName` still work, so that the error
 //!   can be printed.
+//! * With one that cannot be loaded every call returns `CUDA_ERROR_SHARED_OBJECT_INIT_FAILED`.
 //! * A function that an older driver lacks returns `CUDA_ERROR_NOT_FOUND`.
+//!
+//! [`sys`] declares those of them that Warpsmith itself calls, with integer results: `cust_raw` declares a Rust `enum`
+//! that lacks what newer drivers return.
 //!
 //! # When
 //! A program must name this crate once, or the compiler leaves it out of the link and the linker
@@ -68,6 +72,7 @@ compile_error!(
 mod driver;
 mod functions;
 mod names;
+pub mod sys;
 mod trampoline;
 
 /// Whether `libcuda.so.1` could be loaded, that is, whether an NVIDIA driver is installed.
@@ -88,6 +93,21 @@ pub fn is_available() -> bool {
     driver::driver().is_ok()
 }
 
+/// Whether there is no file `libcuda.so.1` where the dynamic linker looks: a machine without an NVIDIA driver.
+///
+/// `false` where the driver was loaded, and also where the file is there and cannot be loaded (it is damaged, or for
+/// another architecture, or depends on a library that is missing). Such a driver has failed; [`load_error`] says how.
+///
+/// # Examples
+/// ```
+/// if !cuda_driver::is_available() && !cuda_driver::is_missing() {
+///     panic!("the driver does not load: {:?}", cuda_driver::load_error());
+/// }
+/// ```
+pub fn is_missing() -> bool {
+    matches!(driver::driver(), Err(driver::LoadError::Missing(_)))
+}
+
 /// Why `libcuda.so.1` could not be loaded, in the words of the dynamic linker; `None` where it was.
 ///
 /// # Examples
@@ -95,5 +115,5 @@ pub fn is_available() -> bool {
 /// assert_eq!(cuda_driver::load_error().is_none(), cuda_driver::is_available());
 /// ```
 pub fn load_error() -> Option<&'static str> {
-    driver::driver().as_ref().err().map(String::as_str)
+    driver::driver().as_ref().err().map(driver::LoadError::reason)
 }

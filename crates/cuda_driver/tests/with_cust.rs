@@ -5,6 +5,7 @@
 
 use std::sync::Barrier;
 
+use cuda_driver::sys;
 use cust::error::CudaError;
 
 #[test]
@@ -52,9 +53,9 @@ fn threads_may_call_at_once() {
                     // SAFETY: both functions write one integer through a pointer that is good for
                     // it.
                     unsafe {
-                        let initialised = cust::sys::cuInit(0) as u32;
-                        let versioned = cust::sys::cuDriverGetVersion(&mut version) as u32;
-                        let counted = cust::sys::cuDeviceGetCount(&mut count) as u32;
+                        let initialised = sys::cuInit(0).0;
+                        let versioned = sys::cuDriverGetVersion(&mut version).0;
+                        let counted = sys::cuDeviceGetCount(&mut count).0;
                         (initialised, versioned, counted, version, count)
                     }
                 })

@@ -12,6 +12,7 @@
 macro_rules! __kernel_entry {
     (
         handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:literal,
+        source: $source:literal, signature: $signature:ident,
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
     ) => {
@@ -22,13 +23,17 @@ macro_rules! __kernel_entry {
             $(let _ = $min_blocks;)?
             ::core::marker::PhantomData
         };
+        // Beside the entry and not in it: the module of the note below sees names of the crate's modules alone.
+        #[cfg(cuda_entries)]
+        #[allow(non_upper_case_globals)]
+        const $signature: u64 = $crate::__signature!($name, $source, $($type),*);
         #[cfg(cuda_entries)]
         const _: () = {
             #[allow(unused_imports)]
             mod note {
                 use super::*;
                 ::core::arch::global_asm!(
-                    $note, $(max_threads = const $max_threads,)? $(min_blocks = const $min_blocks,)?
+                    $note, signature = const $signature, $(max_threads = const $max_threads,)? $(min_blocks = const $min_blocks,)?
                 );
             }
 
@@ -55,6 +60,7 @@ macro_rules! __kernel_entry {
 macro_rules! __kernel_entry {
     (
         handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:literal,
+        source: $source:literal, signature: $signature:ident,
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
     ) => {
@@ -65,6 +71,8 @@ macro_rules! __kernel_entry {
             type Params = ($($type,)*);
             const NAME: &'static str = $name;
             const PACKAGE: &'static str = env!("CARGO_PKG_NAME");
+            const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+            const SIGNATURE: u64 = $crate::__signature!($name, $source, $($type),*);
             const MAX_THREADS: u32 = {
                 #[allow(unused_mut, unused_assignments)]
                 let mut threads = 1024;
@@ -85,6 +93,18 @@ macro_rules! __kernel_entry {
             }
         }
         $crate::__kernel_safe!($safe, $handle);
+    };
+}
+
+/// The signature of an entry of the crate that is compiled.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __signature {
+    ($name:literal, $source:literal, $($type:ty),*) => {
+        $crate::signature::of(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), $name, $source, &[$((
+            ::core::mem::size_of::<<$type as $crate::param::Param>::Head>(),
+            ::core::mem::size_of::<<$type as $crate::param::Param>::Tail>(),
+        )),*])
     };
 }
 

@@ -12,7 +12,8 @@ use crate::param::Param;
 ///
 /// # Safety
 ///
-/// The PTX entry `NAME` takes exactly `Params`, and so does `run`.
+/// The PTX entry `NAME` of package `PACKAGE` in version `VERSION`, if it carries `SIGNATURE`, takes exactly `Params`, and
+/// so does `run`.
 #[diagnostic::on_unimplemented(
     message = "there is no kernel `{Self}`",
     note = "a kernel exists for the types that its #[kernel(…)] lists"
@@ -24,6 +25,10 @@ pub unsafe trait Kernel: 'static {
     const NAME: &'static str;
     /// The package that the kernel belongs to.
     const PACKAGE: &'static str;
+    /// That package's version.
+    const VERSION: &'static str;
+    /// A hash of the kernel's source, names and parameters, which its PTX entry carries too.
+    const SIGNATURE: u64;
     /// The most threads a block may have.
     const MAX_THREADS: u32;
 

@@ -71,6 +71,8 @@ pub mod launch;
 pub mod machine;
 pub mod param;
 pub mod shared;
+#[doc(hidden)]
+pub mod signature;
 pub mod thread;
 pub mod warp;
 

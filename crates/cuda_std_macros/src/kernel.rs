@@ -164,6 +164,8 @@ fn entry(
     let words: Vec<String> = arguments.iter().map(word).collect();
     let name = [vec![kernel.to_string()], words].concat().join("_");
     let note = note(options, &name);
+    let source = source_hash(options, function, arguments);
+    let signature = format_ident!("__signature_{name}");
     let bound = |bound: &Option<Expr>| {
         let mut bound = bound.clone();
         if let Some(bound) = &mut bound {
@@ -191,18 +193,38 @@ fn entry(
     quote! {
         ::cuda_std::__kernel_entry! {
             handle: #handle, safe: #safe, function: #function, name: #name,
+            source: #source, signature: #signature,
             note: #note, max_threads: [#(#max_threads)*], min_blocks: [#(#min_blocks)*],
             params: [#((#values, #heads, #tails): #types),*],
         }
     }
 }
 
-/// What cuda_builder reads: the entry, its module, its launch bounds (filled in by `global_asm!`).
+/// The 64-bit FNV-1a hash of the kernel as it is written: its signature, its body, its launch bounds, and the type
+/// arguments of this entry. `cuda_std::signature` makes the entry's signature of it.
+///
+/// Attributes are left out: what `cfg_attr` makes of them may differ between the device's build and the host's.
+fn source_hash(options: &Options, function: &ItemFn, arguments: &[GenericArgument]) -> u64 {
+    let mut texts = vec![
+        function.sig.to_token_stream().to_string(),
+        function.block.to_token_stream().to_string(),
+        options.max_threads.to_token_stream().to_string(),
+        options.min_blocks.to_token_stream().to_string(),
+    ];
+    texts.extend(arguments.iter().map(|argument| argument.to_token_stream().to_string()));
+    // A byte that is in no UTF-8 text ends each.
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0xff]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// What cuda_builder reads: the entry, its module, its signature, its launch bounds (filled in by `global_asm!`).
 ///
 /// Every entry is a module of its own: the driver compiles a module as a whole when it is first used, and a program
 /// should not wait for kernels that it does not launch.
 fn note(options: &Options, name: &str) -> String {
-    let mut note = format!("//cuda_builder entry={name} module={name}");
+    let mut note = format!("//cuda_builder entry={name} module={name} signature={{signature}}");
     if options.max_threads.is_some() {
         note += " max_threads={max_threads}";
     }

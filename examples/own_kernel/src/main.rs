@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A kernel of one's own, launched: `cargo run --release -p own-kernel`.
+#![forbid(unsafe_code)]
 
 use my_kernels::mandelbrot;
 use ndarray::Ix2;
 use warpsmith::{Device, DeviceArray, LaunchConfig};
 
-/// The PTX that the build script made of the kernels crate.
-static KERNELS: &[warpsmith::PtxModule] = include!(concat!(env!("OUT_DIR"), "/my_kernels.ptx.rs"));
-
 fn main() -> warpsmith::Result<()> {
     let device = Device::auto()?;
-    device.register_kernels("my-kernels", KERNELS);
+    device.register_kernels(warpsmith::kernels!(my_kernels))?;
     let stream = device.default_stream();
 
     let (width, height, most) = (78u32, 24, 1000u32);

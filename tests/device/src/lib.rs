@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tests of the device library share: the device, with the test kernels registered.
+#![forbid(unsafe_code)]
 
 use ndarray::{Array1, ArrayView1};
-use warpsmith::{Device, DeviceArray, Element, PtxModule};
+use warpsmith::{Device, DeviceArray, Element, PtxModules};
 
 /// The PTX of the test kernels.
-pub static PTX: &[PtxModule] = include!(concat!(env!("OUT_DIR"), "/device_test_kernels.ptx.rs"));
+pub const PTX: PtxModules = warpsmith::kernels!(device_test_kernels);
 
 /// The device under test, as WARPSMITH_DEVICE says.
 pub fn device() -> Device {
     let device = Device::auto().expect("the device can be opened");
-    device.register_kernels("device-test-kernels", PTX);
+    device
+        .register_kernels(PTX)
+        .expect("no other package has the test kernels' name");
     device
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Indices, barriers, and what the optimiser must leave as it is.
 
+use cuda_std::launch::Kernel;
 use device_test_kernels::threads::{branches_around_collectives, chained_blocks, hello, positions, votes_of_block};
+use device_test_kernels::{memory, warps};
 use device_tests::{PTX, device, download, upload, zeros};
 use miniz_oxide::inflate::decompress_to_vec;
 use warpsmith::LaunchConfig;
@@ -94,10 +96,7 @@ fn collectives_between_branches_stay_one() {
         .collect();
     assert_eq!(download(&out), expected);
 
-    let (_, _, packed) = PTX
-        .iter()
-        .find(|(name, _, _)| *name == "branches_around_collectives")
-        .unwrap();
+    let packed = PTX.packed("branches_around_collectives", "sm_75").unwrap();
     let ptx = String::from_utf8(decompress_to_vec(packed).unwrap()).unwrap();
     assert_eq!(ptx.matches("shfl.sync").count(), 1, "{ptx}");
     assert_eq!(
@@ -105,6 +104,21 @@ fn collectives_between_branches_stay_one() {
         1,
         "{ptx}"
     );
+}
+
+/// The host's compiler run and the device's have made the same numbers, also of generic kernels.
+#[test]
+fn signatures_are_those_of_the_ptx() {
+    fn check<K: Kernel>() {
+        assert_eq!(PTX.signature(K::NAME, "sm_75"), Some(K::SIGNATURE), "{}", K::NAME);
+        assert_eq!((PTX.package(), PTX.version()), (K::PACKAGE, K::VERSION));
+    }
+    check::<branches_around_collectives>();
+    check::<chained_blocks>();
+    check::<hello>();
+    check::<memory::copy_vectors<f64, 16>>();
+    check::<memory::copy_points<2>>();
+    check::<warps::shuffles<warps::Triple>>();
 }
 
 #[test]

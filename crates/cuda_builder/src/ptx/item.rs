@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn notes_count_at_file_scope_only() {
-        let text = "//cuda_builder entry=a module=m\n.entry a() { //cuda_builder wrong\n }";
+        let text = "//cuda_builder entry=a module=m signature=1\n.entry a() { //cuda_builder wrong\n }";
         let parsed = parse(text).unwrap();
         assert_eq!((parsed.notes.len(), parsed.items.len()), (1, 1));
         assert_eq!((parsed.notes[0].line, parsed.items[0].line), (1, 2));

@@ -2,11 +2,11 @@
 //! The notes that `#[kernel]` leaves in the PTX, one comment line for each entry point:
 //!
 //! ```text
-//! //cuda_builder entry=add_f32 module=binary_f32 max_threads=256 min_blocks=2
+//! //cuda_builder entry=add_f32 module=binary_f32 signature=1234567890 max_threads=256 min_blocks=2
 //! ```
 //!
-//! They carry what rustc has no attribute for: the module that an entry goes to and its launch
-//! bounds.
+//! They carry what rustc has no attribute for: the module that an entry goes to, its signature (a number by which the
+//! host tells that the entry is the kernel it was compiled with), and its launch bounds.
 
 use super::PtxError;
 
@@ -23,6 +23,8 @@ pub(super) struct Note<'a> {
     pub(super) entry: &'a str,
     /// The name of the module it goes to.
     pub(super) module: &'a str,
+    /// The number that the host's handle of the kernel has too.
+    pub(super) signature: u64,
     /// The most threads a block may have: with it ptxas can plan registers.
     max_threads: Option<u32>,
     /// The blocks that one multiprocessor should be able to hold at a time.
@@ -38,7 +40,7 @@ impl<'a> Note<'a> {
             return Ok(None);
         };
         let error = |reason: String| PtxError::note(line, reason);
-        let (mut entry, mut module) = (None, None);
+        let (mut entry, mut module, mut signature) = (None, None, None);
         let (mut max_threads, mut min_blocks) = (None, None);
         for word in words.trim_end().split(' ') {
             let (key, value) = word
@@ -47,6 +49,10 @@ impl<'a> Note<'a> {
             let before = match key {
                 "entry" => entry.replace(value).is_some(),
                 "module" => module.replace(file_name(value).map_err(error)?).is_some(),
+                "signature" => {
+                    let reason = |_| error(format!("`{word}` is not a whole number of 64 bits"));
+                    signature.replace(value.parse().map_err(reason)?).is_some()
+                }
                 "max_threads" => {
                     let value = count(key, value, MAX_BLOCK_THREADS).map_err(error)?;
                     max_threads.replace(value).is_some()
@@ -63,6 +69,7 @@ impl<'a> Note<'a> {
         }
         let entry = entry.ok_or_else(|| error("key `entry` is missing".into()))?;
         let module = module.ok_or_else(|| error("key `module` is missing".into()))?;
+        let signature = signature.ok_or_else(|| error("key `signature` is missing".into()))?;
         if min_blocks.is_some() && max_threads.is_none() {
             // PTX gives .minnctapersm no meaning without a bound on the block.
             let reason = format!("`{entry}` has key `min_blocks` without key `max_threads`");
@@ -71,6 +78,7 @@ impl<'a> Note<'a> {
         Ok(Some(Self {
             entry,
             module,
+            signature,
             max_threads,
             min_blocks,
             line,
@@ -117,11 +125,14 @@ mod tests {
 
     #[test]
     fn a_note_has_a_module_and_perhaps_bounds() {
-        let note = Note::parse("//cuda_builder entry=add module=m\r", 1);
+        let note = Note::parse("//cuda_builder entry=add module=m signature=3\r", 1);
         assert_eq!(note.unwrap().unwrap().directives(), "");
-        let note = Note::parse("//cuda_builder min_blocks=2 module=m entry=add max_threads=256", 1);
+        let note = Note::parse(
+            "//cuda_builder min_blocks=2 module=m signature=18446744073709551615 entry=add max_threads=256",
+            1,
+        );
         let note = note.unwrap().unwrap();
-        assert_eq!((note.entry, note.module), ("add", "m"));
+        assert_eq!((note.entry, note.module, note.signature), ("add", "m", u64::MAX));
         assert_eq!(note.directives(), ".maxntid 256, 1, 1\n.minnctapersm 2\n");
     }
 
@@ -140,10 +151,12 @@ mod tests {
             ("entry=a  module=m", "`` is not of the form key=value"),
             ("entry=a", "key `module` is missing"),
             ("module=m", "key `entry` is missing"),
+            ("entry=a module=m", "key `signature` is missing"),
+            ("entry=a module=m signature=-1", "`signature=-1` is not"),
             ("entry=a module=../m", "module name `../m`"),
             ("entry=a module=m max_threads=1025", "from 1 to 1024"),
             ("entry=a module=m max_threads=64 min_blocks=0", "min_blocks=0"),
-            ("entry=a module=m min_blocks=2", "without key `max_threads`"),
+            ("entry=a module=m signature=1 min_blocks=2", "without key `max_threads`"),
         ] {
             let reason = reason(&format!("//cuda_builder {words}"));
             assert!(reason.contains(expected), "{words}: {reason}");

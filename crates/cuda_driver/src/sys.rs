@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The driver's functions that Warpsmith calls, declared so that no answer of any driver is undefined behaviour.
+//!
+//! The driver's C functions return an `enum` that grows with every release. Bindings that declare it as a Rust `enum`,
+//! as `cust_raw` does, promise the compiler that no other value comes back, and a newer driver breaks the promise. Here
+//! every result is a [`Status`], and every option of an `enum` type is an integer with named constants, so that any
+//! number is a value. Names, parameters and their order are those of cuda.h; a test holds them against `cust_raw`'s.
+//!
+//! All functions are safe to call as far as Rust's types go only with arguments as the CUDA driver API reference wants
+//! them; its text is their contract.
+
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
+
+/// Integers with named values, as the driver's `enum` types are.
+macro_rules! integers {
+    ($(#[doc = $about:literal] $type:ident { $($name:ident = $value:literal,)* })*) => {$(
+        #[doc = $about]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(transparent)]
+        pub struct $type(pub c_int);
+
+        #[allow(missing_docs, reason = "the constants are cuda.h's, by their names there")]
+        impl $type {
+            $(pub const $name: Self = Self($value);)*
+        }
+    )*};
+}
+
+integers! {
+    /// What a call returns (`CUresult`). Drivers return numbers that are not listed here.
+    Status {
+        SUCCESS = 0,
+        INVALID_VALUE = 1,
+        OUT_OF_MEMORY = 2,
+        NOT_INITIALIZED = 3,
+        NO_DEVICE = 100,
+        SHARED_OBJECT_INIT_FAILED = 303,
+        NOT_FOUND = 500,
+        ILLEGAL_ADDRESS = 700,
+        LAUNCH_TIMEOUT = 702,
+        ASSERT = 710,
+        HARDWARE_STACK_ERROR = 714,
+        ILLEGAL_INSTRUCTION = 715,
+        MISALIGNED_ADDRESS = 716,
+        INVALID_ADDRESS_SPACE = 717,
+        INVALID_PC = 718,
+        LAUNCH_FAILED = 719,
+    }
+
+    /// What can be asked of a device (`CUdevice_attribute`).
+    DeviceAttribute {
+        MAX_THREADS_PER_BLOCK = 1,
+        MAX_BLOCK_DIM_X = 2,
+        MAX_BLOCK_DIM_Y = 3,
+        MAX_BLOCK_DIM_Z = 4,
+        MAX_GRID_DIM_X = 5,
+        MAX_GRID_DIM_Y = 6,
+        MAX_GRID_DIM_Z = 7,
+        MAX_SHARED_MEMORY_PER_BLOCK = 8,
+        TOTAL_CONSTANT_MEMORY = 9,
+        WARP_SIZE = 10,
+        MAX_REGISTERS_PER_BLOCK = 12,
+        CLOCK_RATE = 13,
+        MULTIPROCESSOR_COUNT = 16,
+        ECC_ENABLED = 32,
+        PCI_BUS_ID = 33,
+        PCI_DEVICE_ID = 34,
+        MEMORY_CLOCK_RATE = 36,
+        GLOBAL_MEMORY_BUS_WIDTH = 37,
+        L2_CACHE_SIZE = 38,
+        MAX_THREADS_PER_MULTIPROCESSOR = 39,
+        ASYNC_ENGINE_COUNT = 40,
+        PCI_DOMAIN_ID = 50,
+        COMPUTE_CAPABILITY_MAJOR = 75,
+        COMPUTE_CAPABILITY_MINOR = 76,
+        MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81,
+        MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+        MEMORY_POOLS_SUPPORTED = 115,
+    }
+
+    /// What can be asked and told of a function (`CUfunction_attribute`).
+    FunctionAttribute {
+        SHARED_SIZE_BYTES = 1,
+        MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+    }
+
+    /// An option of the PTX compiler (`CUjit_option`).
+    JitOption {
+        ERROR_LOG_BUFFER = 5,
+        ERROR_LOG_BUFFER_SIZE_BYTES = 6,
+    }
+
+    /// A limit of a context (`CUlimit`).
+    Limit {
+        STACK_SIZE = 0,
+    }
+
+    /// What can be told of a memory pool (`CUmemPool_attribute`).
+    PoolAttribute {
+        RELEASE_THRESHOLD = 4,
+    }
+
+    /// How a pool's memory is allocated (`CUmemAllocationType`).
+    AllocationType {
+        PINNED = 1,
+    }
+
+    /// How a pool's memory can be given to other processes (`CUmemAllocationHandleType`).
+    HandleType {
+        NONE = 0,
+    }
+
+    /// Where a pool's memory is (`CUmemLocationType`).
+    LocationType {
+        DEVICE = 1,
+    }
+}
+
+/// A stream that does not wait for the null stream; a flag of [`cuStreamCreate`].
+pub const CU_STREAM_NON_BLOCKING: c_uint = 1;
+
+/// An event without a time; a flag of [`cuEventCreate`].
+pub const CU_EVENT_DISABLE_TIMING: c_uint = 2;
+
+/// Pointers to what only the driver knows the inside of.
+macro_rules! handles {
+    ($(#[doc = $about:literal] $name:ident -> $pointee:ident;)*) => {$(
+        #[doc = concat!("What a [`", stringify!($name), "`] points to.")]
+        #[derive(Debug)]
+        #[repr(C)]
+        pub struct $pointee {
+            _opaque: [u8; 0],
+        }
+
+        #[doc = $about]
+        pub type $name = *mut $pointee;
+    )*};
+}
+
+handles! {
+    /// A context: a process's use of a GPU.
+    CUcontext -> OpaqueContext;
+    /// A module: loaded code.
+    CUmodule -> OpaqueModule;
+    /// A function of a module: a kernel.
+    CUfunction -> OpaqueFunction;
+    /// A stream.
+    CUstream -> OpaqueStream;
+    /// An event.
+    CUevent -> OpaqueEvent;
+    /// A pool of the stream-ordered allocator.
+    CUmemoryPool -> OpaquePool;
+}
+
+/// A GPU, by the driver's number.
+pub type CUdevice = c_int;
+
+/// An address in device memory.
+pub type CUdeviceptr = u64;
+
+/// Where memory is (`CUmemLocation`).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CUmemLocation {
+    /// The kind of place.
+    pub kind: LocationType,
+    /// Which one of that kind.
+    pub id: c_int,
+}
+
+/// What a memory pool is to be (`CUmemPoolProps`).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CUmemPoolProps {
+    /// How memory is allocated.
+    pub alloc_type: AllocationType,
+    /// How memory can be given to other processes.
+    pub handle_types: HandleType,
+    /// Where memory is.
+    pub location: CUmemLocation,
+    /// For Windows; null.
+    pub win32_security_attributes: *mut c_void,
+    /// Zeros; later drivers have given some of them meanings, for which 0 is the default.
+    pub reserved: [c_uchar; 64],
+}
+
+#[allow(
+    missing_docs,
+    reason = "the CUDA driver API reference documents them, under the same names"
+)]
+#[allow(non_snake_case, reason = "the names of the driver's symbols")]
+unsafe extern "C" {
+    pub fn cuGetErrorName(error: Status, name: *mut *const c_char) -> Status;
+    pub fn cuGetErrorString(error: Status, text: *mut *const c_char) -> Status;
+
+    pub fn cuInit(flags: c_uint) -> Status;
+    pub fn cuDriverGetVersion(version: *mut c_int) -> Status;
+
+    pub fn cuDeviceGetCount(count: *mut c_int) -> Status;
+    pub fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> Status;
+    pub fn cuDeviceGetName(name: *mut c_char, len: c_int, device: CUdevice) -> Status;
+    pub fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice) -> Status;
+    pub fn cuDeviceGetAttribute(value: *mut c_int, attribute: DeviceAttribute, device: CUdevice) -> Status;
+
+    pub fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> Status;
+    pub fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> Status;
+    pub fn cuCtxGetCurrent(context: *mut CUcontext) -> Status;
+    pub fn cuCtxSetCurrent(context: CUcontext) -> Status;
+    pub fn cuCtxPushCurrent_v2(context: CUcontext) -> Status;
+    pub fn cuCtxPopCurrent_v2(context: *mut CUcontext) -> Status;
+    pub fn cuCtxGetLimit(value: *mut usize, limit: Limit) -> Status;
+    pub fn cuCtxSetLimit(limit: Limit, value: usize) -> Status;
+
+    pub fn cuModuleLoadDataEx(
+        module: *mut CUmodule,
+        image: *const c_void,
+        count: c_uint,
+        options: *mut JitOption,
+        values: *mut *mut c_void,
+    ) -> Status;
+    pub fn cuModuleUnload(module: CUmodule) -> Status;
+    pub fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) -> Status;
+    pub fn cuFuncGetAttribute(value: *mut c_int, attribute: FunctionAttribute, function: CUfunction) -> Status;
+    pub fn cuFuncSetAttribute(function: CUfunction, attribute: FunctionAttribute, value: c_int) -> Status;
+    pub fn cuLaunchKernel(
+        function: CUfunction,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        shared_bytes: c_uint,
+        stream: CUstream,
+        params: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) -> Status;
+
+    pub fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) -> Status;
+    pub fn cuStreamDestroy_v2(stream: CUstream) -> Status;
+    pub fn cuStreamSynchronize(stream: CUstream) -> Status;
+    pub fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> Status;
+
+    pub fn cuEventCreate(event: *mut CUevent, flags: c_uint) -> Status;
+    pub fn cuEventDestroy_v2(event: CUevent) -> Status;
+    pub fn cuEventRecord(event: CUevent, stream: CUstream) -> Status;
+    pub fn cuEventSynchronize(event: CUevent) -> Status;
+    pub fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> Status;
+
+    pub fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Status;
+    pub fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> Status;
+    pub fn cuMemFree_v2(address: CUdeviceptr) -> Status;
+    pub fn cuMemAllocFromPoolAsync(
+        address: *mut CUdeviceptr,
+        bytes: usize,
+        pool: CUmemoryPool,
+        stream: CUstream,
+    ) -> Status;
+    pub fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> Status;
+    pub fn cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps) -> Status;
+    pub fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: PoolAttribute, value: *mut c_void) -> Status;
+    pub fn cuMemPoolDestroy(pool: CUmemoryPool) -> Status;
+
+    pub fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream) -> Status;
+    pub fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream) -> Status;
+    pub fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> Status;
+    pub fn cuMemsetD8Async(to: CUdeviceptr, value: c_uchar, bytes: usize, stream: CUstream) -> Status;
+}
+
+impl Status {
+    /// Whether the call did what it was to do.
+    pub fn is_success(self) -> bool {
+        self == Self::SUCCESS
+    }
+}
+
+/// The error's name, its number, and what it means, in the driver's words:
+/// `CUDA_ERROR_OUT_OF_MEMORY (2: out of memory)`.
+///
+/// Of a number that the driver does not know itself, `error 912, which the driver has no name for`.
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.words(cuGetErrorName), self.words(cuGetErrorString)) {
+            (Some(name), Some(text)) => write!(f, "{name} ({}: {text})", self.0),
+            (Some(name), None) => write!(f, "{name} ({})", self.0),
+            (None, Some(text)) => write!(f, "error {} ({text})", self.0),
+            (None, None) => write!(f, "error {}, which the driver has no name for", self.0),
+        }
+    }
+}
+
+impl Status {
+    /// What `get`, one of the driver's two functions that describe statuses, says of this one.
+    fn words(self, get: unsafe extern "C" fn(Self, *mut *const c_char) -> Self) -> Option<String> {
+        let mut text = std::ptr::null();
+        // SAFETY: both functions take any number and a place for a pointer, and can be called before `cuInit`.
+        let status = unsafe { get(self, &mut text) };
+        if !status.is_success() || text.is_null() {
+            return None;
+        }
+        // SAFETY: on success the driver has written the address of a string of its own, which stays.
+        Some(unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    }
+}

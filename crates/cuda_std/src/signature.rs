@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Signatures: by what the host tells that a PTX entry is the kernel it was compiled with.
+//!
+//! A launch hands the driver untyped addresses, so that an entry of the same name with other parameters would read
+//! foreign memory. `#[kernel]` therefore writes a number beside each entry, into the PTX and into the host's handle:
+//! the FNV-1a hash of the package's name and version, the entry's name, the kernel's source with the type arguments in
+//! their places, and the sizes of the values by which each parameter crosses the launch. Both sides are made from the
+//! same lines, each by its own compiler run, and a launch compares the two.
+
+/// The offset basis of 64-bit FNV-1a.
+const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// The prime of 64-bit FNV-1a.
+const PRIME: u64 = 0x0100_0000_01b3;
+
+/// The signature of an entry: `source` is the hash that `#[kernel]` made of the function and its type arguments,
+/// `sizes` has the sizes of head and tail of each parameter.
+pub const fn of(package: &str, version: &str, name: &str, source: u64, sizes: &[(usize, usize)]) -> u64 {
+    let mut hash = number(BASIS, source);
+    hash = text(hash, package);
+    hash = text(hash, version);
+    hash = text(hash, name);
+    let mut i = 0;
+    while i < sizes.len() {
+        hash = number(hash, sizes[i].0 as u64);
+        hash = number(hash, sizes[i].1 as u64);
+        i += 1;
+    }
+    hash
+}
+
+/// Goes on with a text and its length, which keeps neighbours apart.
+const fn text(mut hash: u64, text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(PRIME);
+        i += 1;
+    }
+    number(hash, bytes.len() as u64)
+}
+
+const fn number(mut hash: u64, number: u64) -> u64 {
+    let bytes = number.to_le_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(PRIME);
+        i += 1;
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_differs_shows() {
+        let a = of("package", "1.0.0", "sum_f32", 7, &[(8, 8), (4, 0)]);
+        assert_eq!(a, of("package", "1.0.0", "sum_f32", 7, &[(8, 8), (4, 0)]));
+        for other in [
+            of("packages", "1.0.0", "sum_f32", 7, &[(8, 8), (4, 0)]),
+            of("package", "1.0.1", "sum_f32", 7, &[(8, 8), (4, 0)]),
+            of("package1", ".0.0", "sum_f32", 7, &[(8, 8), (4, 0)]),
+            of("package", "1.0.0", "sum_f64", 7, &[(8, 8), (4, 0)]),
+            of("package", "1.0.0", "sum_f32", 8, &[(8, 8), (4, 0)]),
+            of("package", "1.0.0", "sum_f32", 7, &[(8, 8), (8, 0)]),
+            of("package", "1.0.0", "sum_f32", 7, &[(8, 8)]),
+        ] {
+            assert_ne!(a, other);
+        }
+    }
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        let bytes = "foobar".bytes();
+        let hash = bytes.fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
+        assert_eq!(hash, 0x8594_4171_f739_67e8, "the published value");
+        assert_eq!(text(BASIS, "foobar"), number(hash, 6));
+    }
+}

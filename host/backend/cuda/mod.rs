@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The CUDA driver as a backend, through `cuda_driver::sys`: streams, events, memory and launches.
+//!
+//! context.rs finds the GPUs and makes their contexts current, modules.rs loads kernels, status.rs makes errors of what
+//! the driver says.
+
+mod context;
+mod modules;
+mod status;
+
+use std::ptr;
+
+use cuda_driver::sys::{self, DeviceAttribute, Status};
+use cuda_sim::LaunchConfig;
+
+use super::{Backend, KernelInfo, RawEvent, RawStream};
+use crate::device::Properties;
+use crate::error::{Error, Result};
+use crate::ptx::PtxModules;
+use context::{Context, Entered};
+use modules::Modules;
+
+pub(crate) use context::{count, properties};
+
+#[derive(Debug)]
+pub(crate) struct Cuda {
+    properties: Properties,
+    modules: Modules,
+    /// The pool of the stream-ordered allocator; null where the device has none.
+    pool: sys::CUmemoryPool,
+    /// Last, so that it is released after all that is in it.
+    context: Context,
+}
+
+// SAFETY: the driver's handles may be used from every thread; all calls make the context current first.
+unsafe impl Send for Cuda {}
+// SAFETY: as above; the driver is thread-safe, and the tables are behind locks.
+unsafe impl Sync for Cuda {}
+
+fn stream_of(stream: RawStream) -> sys::CUstream {
+    ptr::with_exposed_provenance_mut(stream.0 as usize)
+}
+
+fn event_of(event: RawEvent) -> sys::CUevent {
+    ptr::with_exposed_provenance_mut(event.0 as usize)
+}
+
+impl Cuda {
+    /// Opens GPU `ordinal`: its primary context, and a memory pool that keeps what is freed.
+    pub(crate) fn new(ordinal: u32) -> Result<Self> {
+        let properties = properties(ordinal)?;
+        let context = Context::retain(ordinal, &properties.id)?;
+        let mut cuda = Self {
+            properties,
+            modules: Modules::default(),
+            pool: ptr::null_mut(),
+            context,
+        };
+        if cuda.context.has(DeviceAttribute::MEMORY_POOLS_SUPPORTED) {
+            cuda.create_pool()?;
+        }
+        Ok(cuda)
+    }
+
+    fn create_pool(&mut self) -> Result<()> {
+        let _current = self.enter()?;
+        let properties = sys::CUmemPoolProps {
+            alloc_type: sys::AllocationType::PINNED,
+            handle_types: sys::HandleType::NONE,
+            location: sys::CUmemLocation {
+                kind: sys::LocationType::DEVICE,
+                id: self.context.device(),
+            },
+            win32_security_attributes: ptr::null_mut(),
+            reserved: [0; 64],
+        };
+        // SAFETY: a valid structure, and a place for a handle.
+        let status = unsafe { sys::cuMemPoolCreate(&mut self.pool, &properties) };
+        self.check("cuMemPoolCreate", status)?;
+        // Without a threshold, every synchronisation would give the memory back to the system.
+        let mut threshold = u64::MAX;
+        let (attribute, value) = (sys::PoolAttribute::RELEASE_THRESHOLD, (&raw mut threshold).cast());
+        // SAFETY: the pool was just made; the threshold is a u64, as the attribute wants.
+        let status = unsafe { sys::cuMemPoolSetAttribute(self.pool, attribute, value) };
+        self.check("cuMemPoolSetAttribute", status)
+    }
+
+    /// Makes the context current on this thread; every call of the driver needs that.
+    fn enter(&self) -> Result<Entered> {
+        self.context.enter()
+    }
+
+    fn check(&self, call: &'static str, status: Status) -> Result<()> {
+        status::check_device(&self.properties.id, call, status)
+    }
+
+    fn out_of_memory(&self, wanted: usize) -> Error {
+        Error::OutOfMemory {
+            device: self.properties.id.clone(),
+            wanted: wanted as u64,
+            free: self.free_memory().unwrap_or(0),
+            total: self.properties.total_memory,
+        }
+    }
+}
+
+impl Backend for Cuda {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn free_memory(&self) -> Result<u64> {
+        let _current = self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two sizes.
+        self.check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        Ok(free as u64)
+    }
+
+    fn register_kernels(&self, modules: PtxModules) -> Result<()> {
+        self.modules.register(modules)
+    }
+
+    fn create_stream(&self) -> Result<RawStream> {
+        let _current = self.enter()?;
+        let mut stream = ptr::null_mut();
+        // SAFETY: writes a handle.
+        self.check("cuStreamCreate", unsafe {
+            sys::cuStreamCreate(&mut stream, sys::CU_STREAM_NON_BLOCKING)
+        })?;
+        Ok(RawStream(stream.expose_provenance() as u64))
+    }
+
+    unsafe fn destroy_stream(&self, stream: RawStream) {
+        if let Ok(_current) = self.enter() {
+            // SAFETY: the trait's contract. The driver finishes the stream's work first; an error would be one of
+            // that work, and shows in the next call.
+            let _ = unsafe { sys::cuStreamDestroy_v2(stream_of(stream)) };
+        }
+    }
+
+    unsafe fn synchronize(&self, stream: RawStream) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract.
+        self.check("cuStreamSynchronize", unsafe {
+            sys::cuStreamSynchronize(stream_of(stream))
+        })
+    }
+
+    fn create_event(&self, timed: bool) -> Result<RawEvent> {
+        let _current = self.enter()?;
+        let mut event = ptr::null_mut();
+        let flags = if timed { 0 } else { sys::CU_EVENT_DISABLE_TIMING };
+        // SAFETY: writes a handle.
+        self.check("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
+        Ok(RawEvent(event.expose_provenance() as u64))
+    }
+
+    unsafe fn destroy_event(&self, event: RawEvent) {
+        if let Ok(_current) = self.enter() {
+            // SAFETY: the trait's contract; work that waits for the event still does.
+            let _ = unsafe { sys::cuEventDestroy_v2(event_of(event)) };
+        }
+    }
+
+    unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract.
+        self.check("cuEventRecord", unsafe {
+            sys::cuEventRecord(event_of(event), stream_of(stream))
+        })
+    }
+
+    unsafe fn wait(&self, stream: RawStream, event: RawEvent) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract.
+        self.check("cuStreamWaitEvent", unsafe {
+            sys::cuStreamWaitEvent(stream_of(stream), event_of(event), 0)
+        })
+    }
+
+    unsafe fn synchronize_event(&self, event: RawEvent) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract.
+        self.check("cuEventSynchronize", unsafe {
+            sys::cuEventSynchronize(event_of(event))
+        })
+    }
+
+    unsafe fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Result<f32> {
+        let _current = self.enter()?;
+        let mut ms = 0.0;
+        // SAFETY: the trait's contract.
+        let status = unsafe { sys::cuEventElapsedTime(&mut ms, event_of(start), event_of(end)) };
+        self.check("cuEventElapsedTime", status)?;
+        Ok(ms)
+    }
+
+    unsafe fn allocate(&self, stream: RawStream, bytes: usize) -> Result<u64> {
+        let _current = self.enter()?;
+        if bytes as u64 > self.properties.total_memory {
+            return Err(self.out_of_memory(bytes));
+        }
+        let mut address = 0;
+        // SAFETY: the trait's contract; writes an address.
+        let (call, status) = unsafe {
+            if self.pool.is_null() {
+                ("cuMemAlloc", sys::cuMemAlloc_v2(&mut address, bytes))
+            } else {
+                let status = sys::cuMemAllocFromPoolAsync(&mut address, bytes, self.pool, stream_of(stream));
+                ("cuMemAllocFromPoolAsync", status)
+            }
+        };
+        if status == Status::OUT_OF_MEMORY {
+            return Err(self.out_of_memory(bytes));
+        }
+        self.check(call, status)?;
+        Ok(address)
+    }
+
+    unsafe fn free(&self, stream: RawStream, address: u64) -> Result<()> {
+        let _current = self.enter()?;
+        if self.pool.is_null() {
+            // Not stream-ordered, so the stream is waited for: by the trait's contract it is behind all that uses the
+            // memory. A wait that fails leaves it allocated: something may still use it.
+            // SAFETY: the trait's contract.
+            unsafe {
+                self.synchronize(stream)?;
+                return self.check("cuMemFree", sys::cuMemFree_v2(address));
+            }
+        }
+        // SAFETY: the trait's contract.
+        let status = unsafe { sys::cuMemFreeAsync(address, stream_of(stream)) };
+        self.check("cuMemFreeAsync", status)
+    }
+
+    /// Waits for the copy. The driver's documentation of "API synchronization behavior" says of an asynchronous copy
+    /// from pageable memory that it "might be synchronous", and that memory which has to be staged "may" be staged
+    /// before the return; that of CUDA 11 has it staged by a thread of the driver's, later. From page-locked memory
+    /// the device itself reads after the return. In none of these cases may the caller's memory be given back before
+    /// the copy is done, and nothing but a wait tells when that is. The synchronous copy is no substitute: it is
+    /// ordered with the null stream, which these streams do not wait for.
+    unsafe fn upload(&self, stream: RawStream, to: u64, from: &[u8]) -> Result<()> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract; the copy is waited for before the return, and so `from` is borrowed long
+        // enough.
+        unsafe {
+            let status = sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream_of(stream));
+            let copied = self.check("cuMemcpyHtoDAsync", status);
+            self.synchronize(stream)?;
+            copied
+        }
+    }
+
+    unsafe fn download(&self, stream: RawStream, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract; the copy is waited for before the return.
+        unsafe {
+            let status = sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, stream_of(stream));
+            let copied = self.check("cuMemcpyDtoHAsync", status);
+            self.synchronize(stream)?;
+            copied
+        }
+    }
+
+    unsafe fn copy(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract.
+        let status = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, stream_of(stream)) };
+        self.check("cuMemcpyDtoDAsync", status)
+    }
+
+    unsafe fn fill_zero(&self, stream: RawStream, address: u64, bytes: usize) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract.
+        let status = unsafe { sys::cuMemsetD8Async(address, 0, bytes, stream_of(stream)) };
+        self.check("cuMemsetD8Async", status)
+    }
+
+    unsafe fn launch(
+        &self,
+        stream: RawStream,
+        kernel: &KernelInfo,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<()> {
+        let _current = self.enter()?;
+        let function = self.modules.function(kernel, &self.properties)?;
+        function.allow_shared(config.dynamic_shared, kernel, &self.properties)?;
+        let (grid, block) = (config.grid, config.block);
+        // SAFETY: the trait's contract: the parameters are those of the function; the driver copies them.
+        let status = unsafe {
+            sys::cuLaunchKernel(
+                function.raw,
+                grid.x,
+                grid.y,
+                grid.z,
+                block.x,
+                block.y,
+                block.z,
+                config.dynamic_shared as u32,
+                stream_of(stream),
+                params.as_mut_ptr().cast(),
+                ptr::null_mut(),
+            )
+        };
+        self.check("cuLaunchKernel", status)
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        let Ok(_current) = self.context.enter() else {
+            return; // the driver is gone or the process was forked; nothing can be given back
+        };
+        // SAFETY: nothing uses the modules and the pool any more: streams and arrays keep the backend alive. Errors
+        // would be those of earlier work, which was waited for or given up.
+        unsafe {
+            self.modules.unload();
+            if !self.pool.is_null() {
+                let _ = sys::cuMemPoolDestroy(self.pool);
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernels on the GPU: modules loaded on first use, and the functions in them.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::ffi::{CString, c_int, c_void};
+use std::hash::Hash;
+use std::ptr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use cuda_driver::sys::{self, FunctionAttribute, JitOption, Limit};
+use miniz_oxide::inflate::decompress_to_vec;
+
+use super::status::check_device;
+use crate::backend::KernelInfo;
+use crate::device::Properties;
+use crate::error::{Error, Result};
+use crate::ptx::{PtxModules, Registry};
+
+/// Bytes of stack a thread gets where a kernel calls through pointers.
+const STACK_FOR_POINTER_CALLS: usize = 8 << 10;
+
+/// Room for what the PTX compiler says of a module that it refuses.
+const LOG_BYTES: usize = 8192;
+
+/// A kernel that is loaded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Function {
+    pub(super) raw: sys::CUfunction,
+    module: sys::CUmodule,
+    /// Bytes of static shared memory.
+    static_shared: usize,
+}
+
+/// What was registered and what is loaded.
+#[derive(Debug, Default)]
+pub(super) struct Modules {
+    registry: Mutex<Registry>,
+    /// By the type of the kernel's handle.
+    loaded: OnceMap<TypeId, Function>,
+}
+
+impl Modules {
+    pub(super) fn register(&self, modules: PtxModules) -> Result<()> {
+        self.registry().register(modules)
+    }
+
+    fn registry(&self) -> std::sync::MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel's function; its module is loaded on first use. The device's context is current.
+    pub(super) fn function(&self, kernel: &KernelInfo, device: &Properties) -> Result<Function> {
+        self.loaded.get_or_make(kernel.id, || {
+            let capability = device.compute_capability.unwrap_or_default();
+            let packed = self.registry().find(kernel, capability)?;
+            load(kernel, packed, &device.id)
+        })
+    }
+
+    /// Unloads all.
+    ///
+    /// # Safety
+    ///
+    /// Nothing uses the functions any more, and the device's context is current.
+    pub(super) unsafe fn unload(&mut self) {
+        for function in self.loaded.drain() {
+            // SAFETY: loaded by `load`, and used no more. An error would be one of earlier work.
+            let _ = unsafe { sys::cuModuleUnload(function.module) };
+        }
+    }
+}
+
+impl Function {
+    /// Lets launches have so much dynamic shared memory, if that takes more than being launched.
+    ///
+    /// What is allowed is the most that the device can give this function, whatever this launch asks for: threads that
+    /// launch one kernel with different sizes then tell the driver the same.
+    pub(super) fn allow_shared(&self, dynamic: usize, kernel: &KernelInfo, device: &Properties) -> Result<()> {
+        let left = |of: u32| (of as usize).saturating_sub(self.static_shared);
+        if dynamic <= left(device.shared_memory_per_block) {
+            return Ok(());
+        }
+        let most = left(device.shared_memory_per_block_optin);
+        if dynamic > most {
+            return Err(Error::LaunchConfig {
+                kernel: kernel.name,
+                what: "dynamic shared memory",
+                given: format!("{dynamic} bytes"),
+                wanted: format!("at most {most}, beside {} of the kernel's own", self.static_shared),
+            });
+        }
+        let attribute = FunctionAttribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: a function of the current context. `most` is at most a `u32` of the device, some hundred KiB.
+        let status = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, most as c_int) };
+        check_device(&device.id, "cuFuncSetAttribute", status)
+    }
+}
+
+/// Loads the module with packed text `packed`, and finds the kernel in it. The device's context is current.
+fn load(kernel: &KernelInfo, packed: &[u8], device: &str) -> Result<Function> {
+    let failed = |message| Error::Module {
+        kernel: kernel.name,
+        package: kernel.package,
+        message,
+    };
+    let ptx = decompress_to_vec(packed).map_err(|error| failed(error.to_string()))?;
+    reserve_stack(&ptx, device)?;
+    let ptx = CString::new(ptx).map_err(|error| failed(error.to_string()))?;
+    let name = CString::new(kernel.name).map_err(|error| failed(error.to_string()))?;
+    let module = compile(&ptx).map_err(failed)?;
+    let mut raw = ptr::null_mut();
+    let mut static_shared = 0;
+    // SAFETY: a loaded module and a zero-terminated name; then the function, and a place for a number.
+    let found = unsafe {
+        let status = sys::cuModuleGetFunction(&mut raw, module, name.as_ptr());
+        check_device(device, "cuModuleGetFunction", status).and_then(|()| {
+            let attribute = FunctionAttribute::SHARED_SIZE_BYTES;
+            let status = sys::cuFuncGetAttribute(&mut static_shared, attribute, raw);
+            check_device(device, "cuFuncGetAttribute", status)
+        })
+    };
+    if let Err(error) = found {
+        // SAFETY: loaded just now, and known to nobody.
+        let _ = unsafe { sys::cuModuleUnload(module) };
+        return Err(error);
+    }
+    Ok(Function {
+        raw,
+        module,
+        static_shared: usize::try_from(static_shared).unwrap_or(0),
+    })
+}
+
+/// Has the driver compile and load PTX; else what it says of it.
+fn compile(ptx: &CString) -> std::result::Result<sys::CUmodule, String> {
+    let mut log = vec![0u8; LOG_BYTES];
+    let mut options = [JitOption::ERROR_LOG_BUFFER, JitOption::ERROR_LOG_BUFFER_SIZE_BYTES];
+    let mut values = [
+        log.as_mut_ptr().cast::<c_void>(),
+        ptr::without_provenance_mut(LOG_BYTES),
+    ];
+    let mut module = ptr::null_mut();
+    // SAFETY: zero-terminated PTX, two options and their two values, a buffer of the size that is said.
+    let status = unsafe {
+        sys::cuModuleLoadDataEx(
+            &mut module,
+            ptx.as_ptr().cast(),
+            options.len() as u32,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    if status.is_success() {
+        return Ok(module);
+    }
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    let log = String::from_utf8_lossy(&log[..end]);
+    Err(format!("{status} {}", log.trim()))
+}
+
+/// Gives threads a larger stack if a kernel calls through pointers, as Rust's formatter does: how much that needs, the
+/// assembler cannot tell, and the driver's default of 1 KiB is not enough for it.
+///
+/// Threads that come here at once set the same size.
+fn reserve_stack(ptx: &[u8], device: &str) -> Result<()> {
+    let mark = b".callprototype";
+    if !ptx.windows(mark.len()).any(|bytes| bytes == mark) {
+        return Ok(());
+    }
+    let mut bytes = 0;
+    // SAFETY: writes one size.
+    let status = unsafe { sys::cuCtxGetLimit(&mut bytes, Limit::STACK_SIZE) };
+    check_device(device, "cuCtxGetLimit", status)?;
+    if bytes >= STACK_FOR_POINTER_CALLS {
+        return Ok(());
+    }
+    // SAFETY: sets a limit of the current context.
+    let status = unsafe { sys::cuCtxSetLimit(Limit::STACK_SIZE, STACK_FOR_POINTER_CALLS) };
+    check_device(device, "cuCtxSetLimit", status)
+}
+
+/// Values that are made once for each key, by whoever asks first.
+///
+/// Those who ask for the same key meanwhile wait for that one; for other keys they do not wait, so that two kernels are
+/// compiled side by side. The table itself is locked for a look alone.
+#[derive(Debug)]
+struct OnceMap<K, V> {
+    cells: RwLock<HashMap<K, Arc<Cell<V>>>>,
+}
+
+#[derive(Debug)]
+struct Cell<V> {
+    value: OnceLock<V>,
+    /// Held by the thread that makes the value.
+    making: Mutex<()>,
+}
+
+impl<K, V> Default for OnceMap<K, V> {
+    fn default() -> Self {
+        Self {
+            cells: RwLock::default(),
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash, V: Copy> OnceMap<K, V> {
+    /// The value for `key`. Where there is none yet, `make` makes it; if it fails, the next who asks tries again.
+    fn get_or_make(&self, key: K, make: impl FnOnce() -> Result<V>) -> Result<V> {
+        let cell = self.cell(key);
+        if let Some(value) = cell.value.get() {
+            return Ok(*value);
+        }
+        let _making = cell.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = cell.value.get() {
+            return Ok(*value);
+        }
+        let value = make()?;
+        Ok(*cell.value.get_or_init(|| value))
+    }
+
+    fn cell(&self, key: K) -> Arc<Cell<V>> {
+        let cells = self.cells.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cell) = cells.get(&key) {
+            return Arc::clone(cell);
+        }
+        drop(cells);
+        let mut cells = self.cells.write().unwrap_or_else(PoisonError::into_inner);
+        let cell = cells.entry(key).or_insert_with(|| {
+            Arc::new(Cell {
+                value: OnceLock::new(),
+                making: Mutex::new(()),
+            })
+        });
+        Arc::clone(cell)
+    }
+
+    /// Takes out all values.
+    fn drain(&mut self) -> Vec<V> {
+        let cells = self.cells.get_mut().unwrap_or_else(PoisonError::into_inner);
+        cells
+            .drain()
+            .filter_map(|(_, cell)| cell.value.get().copied())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn different_kernels_load_side_by_side() {
+        let map = OnceMap::default();
+        // Each waits inside for the other: with a lock held across, this would never end.
+        let both = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for key in [1, 2] {
+                let (map, both) = (&map, &both);
+                scope.spawn(move || {
+                    let make = || {
+                        both.wait();
+                        Ok(10 * key)
+                    };
+                    assert_eq!(map.get_or_make(key, make).unwrap(), 10 * key);
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn one_kernel_loads_once() {
+        const THREADS: usize = 8;
+        let (mut map, made, start) = (OnceMap::default(), AtomicU32::new(0), Barrier::new(THREADS));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    start.wait();
+                    let make = || {
+                        std::thread::sleep(std::time::Duration::from_millis(20));
+                        Ok(made.fetch_add(1, Ordering::Relaxed))
+                    };
+                    assert_eq!(map.get_or_make("kernel", make).unwrap(), 0);
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+        assert_eq!(map.drain(), [0]);
+    }
+
+    #[test]
+    fn a_load_that_failed_is_tried_again() {
+        let map = OnceMap::default();
+        let fail = || {
+            Err(Error::Module {
+                kernel: "k",
+                package: "p",
+                message: "no".into(),
+            })
+        };
+        assert!(map.get_or_make(0, fail).is_err());
+        assert_eq!(map.get_or_make(0, || Ok(5)).unwrap(), 5);
+    }
+}

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Drivers that fail, are slow, or do only what their documentation promises.
+//!
+//! The driver is driver/stub.rs, compiled here. Which libcuda a process uses is decided once, so each case runs in a
+//! process of its own: this program again, with the stub's folder before all others and the test `child` chosen.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Barrier, OnceLock};
+
+use cuda_std::launch::Kernel;
+use cuda_std::prelude::*;
+use ndarray::{Array1, array};
+use warpsmith::{Device, DeviceArray, Error, LaunchConfig, PtxModules};
+
+/// The folder with the stub as `libcuda.so.1`.
+fn stub() -> &'static Path {
+    static STUB: OnceLock<PathBuf> = OnceLock::new();
+    STUB.get_or_init(|| {
+        remove_leftovers();
+        let folder = scratch("stub");
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let output = Command::new(rustc)
+            .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=stub", "-o"])
+            .arg(folder.join("libcuda.so.1"))
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/driver/stub.rs"))
+            .output()
+            .expect("rustc can be run");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        folder
+    })
+}
+
+/// Removes the folders of processes that have ended.
+fn remove_leftovers() {
+    let entries = std::fs::read_dir(env!("CARGO_TARGET_TMPDIR")).expect("cargo's folder for test files can be read");
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix("driver-").and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path()); // another process may be at it
+        }
+    }
+}
+
+/// A folder for this process and purpose.
+fn scratch(purpose: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("driver-{}-{purpose}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("cargo's folder for test files can be written");
+    folder
+}
+
+/// What the child says that does `case` with the libcuda in `folder`, and what that has logged.
+fn run(folder: &Path, case: &str, variables: &[(&str, &str)]) -> (String, Vec<String>) {
+    let log = scratch(case).join("log");
+    let _ = std::fs::remove_file(&log);
+    let output = Command::new(std::env::current_exe().expect("this program's path"))
+        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .env("LD_LIBRARY_PATH", folder)
+        .env("CASE", case)
+        .env("STUB_LOG", &log)
+        .env_remove("WARPSMITH_DEVICE")
+        .envs(variables.iter().copied())
+        .output()
+        .expect("this program can be run");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    let said = stdout.lines().filter_map(|line| line.split_once("said: "));
+    let said = said.map(|(_, said)| said).collect::<Vec<_>>().join("\n");
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    (said, log.lines().map(String::from).collect())
+}
+
+/// The device that `Device::auto` gives, or the error.
+fn auto() -> String {
+    match Device::auto() {
+        Ok(device) => device.properties().id.clone(),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+/// Not a test by itself.
+#[test]
+#[ignore = "run by the others, with another libcuda"]
+fn child() {
+    let Ok(case) = std::env::var("CASE") else { return };
+    let said = match case.as_str() {
+        "auto" => auto(),
+        "list" => match Device::list() {
+            Ok(devices) => format!("{} devices", devices.len()),
+            Err(error) => format!("error: {error}"),
+        },
+        "sim" => Device::named("sim")
+            .expect("the simulator needs no driver")
+            .properties()
+            .id
+            .clone(),
+        "fork" => fork_and_look(),
+        "uploads" => with_device(uploads),
+        "frees" => with_device(frees),
+        "loads" => with_device(loads),
+        "shared" => with_device(shared),
+        "contexts" => with_device(contexts),
+        "registration" => with_device(registration),
+        "failures" => with_device(failures),
+        other => panic!("no case {other}"),
+    };
+    println!("said: {said}");
+}
+
+/// What `case` says of the stub's device. A library that was built without device code opens none; the cases of the
+/// tests below then say so.
+fn with_device(case: fn(Device) -> String) -> String {
+    match Device::cuda(0) {
+        Ok(device) => case(device),
+        Err(Error::NoDeviceCode { ordinal: 0 }) => NO_CODE.into(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+const NO_CODE: &str = "no device code";
+
+/// Whether the library was built with device code, by what a child has said.
+fn has_code(said: &str) -> bool {
+    let built_without = std::env::var_os("WARPSMITH_SIM_ONLY").is_some();
+    assert!(said != NO_CODE || built_without, "built with device code: {said}");
+    said != NO_CODE
+}
+
+#[test]
+fn a_driver_that_fails_is_an_error_and_not_the_simulator() {
+    let variables = [("STUB_cuInit", "803")];
+    for case in ["auto", "list"] {
+        let (said, _) = run(stub(), case, &variables);
+        assert_eq!(
+            said,
+            "error: the NVIDIA driver does not work: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803: system has \
+             unsupported display driver); the device `sim` needs none"
+        );
+    }
+    assert_eq!(run(stub(), "sim", &variables).0, "sim");
+}
+
+#[test]
+fn a_status_that_nobody_knows_is_told_by_its_number() {
+    let (said, _) = run(stub(), "auto", &[("STUB_cuDeviceGetCount", "912")]);
+    assert!(
+        said.starts_with("error: ") && said.contains("cuDeviceGetCount: error 912"),
+        "{said}"
+    );
+}
+
+#[test]
+fn without_a_gpu_there_is_the_simulator() {
+    for variables in [
+        ("STUB_cuInit", "100"),
+        ("STUB_GPUS", "0"),
+        ("STUB_cuDeviceGetCount", "100"),
+    ] {
+        assert_eq!(run(stub(), "auto", &[variables]).0, "sim", "{variables:?}");
+        assert_eq!(run(stub(), "list", &[variables]).0, "1 devices", "{variables:?}");
+    }
+}
+
+#[test]
+fn a_driver_that_does_not_load_is_an_error() {
+    let folder = scratch("broken");
+    std::fs::write(folder.join("libcuda.so.1"), "not a library").expect("the folder can be written");
+    let (said, _) = run(&folder, "auto", &[]);
+    assert!(
+        said.starts_with("error: the NVIDIA driver does not work: dlopen: "),
+        "{said}"
+    );
+    assert!(said.contains("libcuda.so.1"), "{said}");
+    assert_eq!(run(&folder, "sim", &[]).0, "sim");
+}
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn waitpid(process: i32, status: *mut i32, options: i32) -> i32;
+    fn _exit(status: i32) -> !;
+}
+
+/// Uses the driver, forks, and tells what `Device::auto` is in the new process.
+fn fork_and_look() -> String {
+    Device::list().expect("the stub works before the fork");
+    // SAFETY: the new process does no more than to ask for a device, and ends at once.
+    let process = unsafe { fork() };
+    if process == 0 {
+        let answer = match Device::auto() {
+            Err(Error::Driver { call: "cuInit", .. }) => 40,
+            Err(_) => 41,
+            Ok(_) => 42,
+        };
+        // SAFETY: ends the process.
+        unsafe { _exit(answer) }
+    }
+    let mut status = 0;
+    // SAFETY: waits for that process, and writes one number.
+    let waited = unsafe { waitpid(process, &mut status, 0) };
+    assert_eq!(waited, process);
+    format!("{}", status >> 8)
+}
+
+#[test]
+fn after_a_fork_the_driver_is_an_error_and_not_the_simulator() {
+    assert_eq!(run(stub(), "fork", &[]).0, "40");
+}
+
+/// The stub copies as late as it may: what the caller does to its memory after the call must not matter.
+fn uploads(device: Device) -> String {
+    let mut x = Array1::from_elem(1000, 1.0f32);
+    let on_device = DeviceArray::from_ndarray(device.default_stream(), &x).unwrap();
+    x.fill(2.0);
+    let back = on_device.to_ndarray().unwrap();
+    format!("{}", back == Array1::from_elem(1000, 1.0f32))
+}
+
+#[test]
+fn an_upload_has_read_its_source_when_it_returns() {
+    let (said, _) = run(stub(), "uploads", &[]);
+    if has_code(&said) {
+        assert_eq!(said, "true");
+    }
+}
+
+/// An array is freed while the copy to it is queued.
+fn frees(device: Device) -> String {
+    let x = DeviceArray::from_ndarray(device.default_stream(), &Array1::from_elem(1000, 1.0f32)).unwrap();
+    drop(x.try_clone().unwrap());
+    drop(x);
+    "freed".into()
+}
+
+#[test]
+fn without_an_allocator_in_stream_order_memory_is_freed_behind_the_stream() {
+    let (said, log) = run(stub(), "frees", &[("STUB_POOLS", "0")]);
+    if has_code(&said) {
+        let freed: Vec<_> = log.iter().filter(|line| line.starts_with("freed")).collect();
+        assert_eq!(freed, ["freed, copies pending: 0"; 2]);
+    }
+}
+
+#[kernel]
+fn first(out: SliceMut<'_, u32>) {
+    out.set(0, 1);
+}
+
+#[kernel]
+fn second(out: SliceMut<'_, u32>) {
+    out.set(0, 2);
+}
+
+/// Of no text: the stub takes anything.
+const EMPTY: &[u8] = &[3, 0];
+
+/// The two kernels as a build script would give them, with `signature` for the second.
+fn modules(signature: u64) -> PtxModules {
+    let first = (
+        <first as Kernel>::NAME,
+        "sm_75",
+        entries(<first as Kernel>::NAME, <first as Kernel>::SIGNATURE),
+        EMPTY,
+    );
+    let second = (
+        <second as Kernel>::NAME,
+        "sm_75",
+        entries(<second as Kernel>::NAME, signature),
+        EMPTY,
+    );
+    let (package, version) = (<first as Kernel>::PACKAGE, <first as Kernel>::VERSION);
+    // SAFETY: the stub runs nothing of it.
+    unsafe { PtxModules::from_build((package, version, Vec::leak(vec![first, second]))) }
+}
+
+fn entries(name: &'static str, signature: u64) -> &'static [(&'static str, u64)] {
+    Vec::leak(vec![(name, signature)])
+}
+
+/// Two threads launch one kernel, two another one, for the first time.
+fn loads(device: Device) -> String {
+    device.register_kernels(modules(<second as Kernel>::SIGNATURE)).unwrap();
+    let start = Barrier::new(4);
+    std::thread::scope(|scope| {
+        for i in 0..4 {
+            let (device, start) = (&device, &start);
+            scope.spawn(move || {
+                let stream = device.create_stream().unwrap();
+                let mut out = DeviceArray::from_ndarray(&stream, &array![0u32]).unwrap();
+                let config = LaunchConfig::new(1, 1);
+                start.wait();
+                match i % 2 {
+                    0 => stream.launch::<first>(&config, (&mut out,)).unwrap(),
+                    _ => stream.launch::<second>(&config, (&mut out,)).unwrap(),
+                }
+            });
+        }
+    });
+    "launched".into()
+}
+
+#[test]
+fn kernels_are_compiled_side_by_side_and_each_once() {
+    let (said, log) = run(stub(), "loads", &[("STUB_LOAD_MS", "300")]);
+    if has_code(&said) {
+        let of = |part: &str| {
+            log.iter()
+                .filter(|line| line.starts_with(part))
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        let expected = ["load begins", "load begins", "load ends", "load ends"];
+        assert_eq!(of("load"), expected, "{log:?}");
+        let mut functions = of("function");
+        functions.sort();
+        assert_eq!(functions, ["function first", "function second"]);
+        assert_eq!(of("launch").len(), 4);
+        let end = [
+            "module unloaded",
+            "module unloaded",
+            "pool destroyed",
+            "context released",
+        ];
+        assert_eq!(log[log.len() - 4..], end, "{log:?}");
+    }
+}
+
+/// Whatever a launch asks for, the function is allowed the same.
+fn shared(device: Device) -> String {
+    device.register_kernels(modules(<second as Kernel>::SIGNATURE)).unwrap();
+    let stream = device.default_stream();
+    let mut out = DeviceArray::from_ndarray(stream, &array![0u32]).unwrap();
+    let mut launch = |dynamic_shared| {
+        let config = LaunchConfig {
+            dynamic_shared,
+            ..LaunchConfig::new(1, 1)
+        };
+        stream.launch::<first>(&config, (&mut out,))
+    };
+    for bytes in [1000, 100_000, 60_000, 47 << 10] {
+        launch(bytes).unwrap();
+    }
+    launch(227 << 10).unwrap_err().to_string()
+}
+
+#[test]
+fn dynamic_shared_memory_is_allowed_once_and_for_all_sizes() {
+    let (said, log) = run(stub(), "shared", &[]);
+    if has_code(&said) {
+        // 227 KiB a block, of which the stub says that 1 KiB is static.
+        let most = 226 << 10;
+        assert!(said.ends_with(&format!(
+            "given {} bytes, wanted at most {most}, beside 1024 of the kernel's own",
+            227 << 10
+        )));
+        let attributes = log.iter().filter(|line| line.starts_with("attribute"));
+        assert!(
+            attributes.clone().all(|line| *line == format!("attribute {most}")),
+            "{log:?}"
+        );
+        assert_eq!(attributes.count(), 2, "{log:?}");
+    }
+}
+
+/// The caller's context is current again after every call.
+fn contexts(device: Device) -> String {
+    use cuda_driver::sys;
+    let foreign = std::ptr::without_provenance_mut(0xf0);
+    let current = || {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: writes a handle.
+        assert!(unsafe { sys::cuCtxGetCurrent(&mut context) }.is_success());
+        context
+    };
+    // SAFETY: the stub takes any handle.
+    assert!(unsafe { sys::cuCtxSetCurrent(foreign) }.is_success());
+    let x = DeviceArray::from_ndarray(device.default_stream(), &array![1.0f32, 2.0]).unwrap();
+    assert_eq!(current(), foreign);
+    assert_eq!(x.to_ndarray().unwrap(), array![1.0, 2.0]);
+    assert_eq!(current(), foreign);
+    drop((x, device));
+    assert_eq!(current(), foreign);
+    std::thread::spawn(move || assert!(current().is_null())).join().unwrap();
+    "kept".into()
+}
+
+#[test]
+fn a_foreign_context_stays_current() {
+    let (said, _) = run(stub(), "contexts", &[]);
+    if has_code(&said) {
+        assert_eq!(said, "kept");
+    }
+}
+
+/// Nobody takes the place of a kernel, and nobody is launched in the place of another.
+fn registration(device: Device) -> String {
+    let stale = modules(1);
+    device.register_kernels(stale).unwrap();
+    device.register_kernels(stale).unwrap();
+    let error = device
+        .register_kernels(modules(<second as Kernel>::SIGNATURE))
+        .unwrap_err();
+    assert!(
+        matches!(error, Error::DuplicateKernels { kernel: "first", .. }),
+        "{error}"
+    );
+
+    let stream = device.default_stream();
+    let mut out = DeviceArray::from_ndarray(stream, &array![0u32]).unwrap();
+    stream.launch::<first>(&LaunchConfig::new(1, 1), (&mut out,)).unwrap();
+    let error = stream
+        .launch::<second>(&LaunchConfig::new(1, 1), (&mut out,))
+        .unwrap_err();
+    assert!(
+        matches!(error, Error::SignatureMismatch { kernel: "second", .. }),
+        "{error}"
+    );
+    "refused".into()
+}
+
+#[test]
+fn kernels_are_never_replaced_and_stale_ones_not_launched() {
+    let (said, log) = run(stub(), "registration", &[]);
+    if has_code(&said) {
+        assert_eq!(said, "refused");
+        let launches = log.iter().filter(|line| line.starts_with("launch"));
+        assert_eq!(launches.count(), 1, "{log:?}");
+    }
+}
+
+/// A call that fails with a number of a newer driver.
+fn failures(device: Device) -> String {
+    device.register_kernels(modules(<second as Kernel>::SIGNATURE)).unwrap();
+    let stream = device.default_stream();
+    let mut out = DeviceArray::from_ndarray(stream, &array![0u32]).unwrap();
+    let error = stream
+        .launch::<first>(&LaunchConfig::new(1, 1), (&mut out,))
+        .unwrap_err();
+    error.to_string()
+}
+
+#[test]
+fn a_launch_that_fails_in_a_way_unknown_here_is_an_error() {
+    let (said, _) = run(stub(), "failures", &[("STUB_cuLaunchKernel", "912")]);
+    if has_code(&said) {
+        assert_eq!(
+            said,
+            "cuLaunchKernel failed on cuda:0: error 912, which the driver has no name for"
+        );
+    }
+}

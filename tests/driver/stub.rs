@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A libcuda of the functions that Warpsmith calls, for the tests of driver.rs, which compile it.
+//!
+//! Device memory is the host's. A function returns what the variable `STUB_<its name>` says, if it is set, and does
+//! nothing else then. The number of GPUs is `STUB_GPUS` (1); with `STUB_POOLS` of 0 they have no stream-ordered allocator. As with the driver, nothing works in a process that was
+//! forked after `cuInit`. Copies are done by the next synchronisation, which is as late as the driver's documentation
+//! allows. What matters to a test is written to the file `STUB_LOG`, a line each.
+#![allow(non_snake_case, clippy::missing_safety_doc)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+const SUCCESS: c_int = 0;
+const INVALID_VALUE: c_int = 1;
+const NOT_INITIALIZED: c_int = 3;
+
+/// The process that called `cuInit`; 0 for none.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Handles that are given out.
+static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
+
+/// Copies that are not yet done: to, from, bytes.
+static COPIES: Mutex<Vec<(usize, usize, usize)>> = Mutex::new(Vec::new());
+
+/// The primary context's handle.
+const CONTEXT: usize = 0x100;
+
+thread_local! {
+    static CURRENT: std::cell::RefCell<Vec<usize>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+fn log(line: &str) {
+    if let Some(path) = std::env::var_os("STUB_LOG") {
+        let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        file.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+}
+
+/// What the environment has `function` return.
+fn told(function: &str) -> Option<c_int> {
+    std::env::var(format!("STUB_{function}")).ok()?.parse().ok()
+}
+
+fn handle() -> usize {
+    NEXT.fetch_add(0x10, Ordering::Relaxed)
+}
+
+fn milliseconds(variable: &str) -> Duration {
+    Duration::from_millis(std::env::var(variable).map_or(0, |text| text.parse().unwrap()))
+}
+
+/// Functions that return what they are told to, and NOT_INITIALIZED in a forked process.
+macro_rules! functions {
+    ($(fn $name:ident($($param:ident: $type:ty),*) $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        #[allow(unused_variables)]
+        pub unsafe extern "C" fn $name($($param: $type),*) -> c_int {
+            if let Some(status) = told(stringify!($name)) {
+                return status;
+            }
+            let process = PROCESS.load(Ordering::Relaxed);
+            if process != 0 && process != std::process::id() {
+                return NOT_INITIALIZED;
+            }
+            // SAFETY: the caller's contract, which is the driver's.
+            unsafe { $body }
+            SUCCESS
+        }
+    )*};
+}
+
+functions! {
+    fn cuInit(flags: u32) { PROCESS.store(std::process::id(), Ordering::Relaxed); }
+    fn cuDriverGetVersion(version: *mut c_int) { version.write(12_040) }
+    fn cuDeviceGetCount(count: *mut c_int) {
+        count.write(std::env::var("STUB_GPUS").map_or(1, |text| text.parse().unwrap()))
+    }
+    fn cuDeviceGet(device: *mut c_int, ordinal: c_int) { device.write(ordinal) }
+    fn cuDeviceGetName(name: *mut c_char, len: c_int, device: c_int) {
+        let text = c"Stub".to_bytes_with_nul();
+        name.cast::<u8>().copy_from(text.as_ptr(), text.len())
+    }
+    fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) { bytes.write(1 << 30) }
+    fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) {
+        value.write(match attribute {
+            1..=4 => 1024,
+            5..=7 => 65_535,
+            8 => 48 << 10,
+            10 => 32,
+            75 => 9,
+            76 => 0,
+            97 => 227 << 10,
+            115 => std::env::var("STUB_POOLS").map_or(1, |text| text.parse().unwrap()),
+            _ => 16,
+        })
+    }
+    fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) { context.write(CONTEXT) }
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int) { log("context released") }
+    fn cuCtxGetCurrent(context: *mut usize) {
+        context.write(CURRENT.with_borrow(|stack| stack.last().copied().unwrap_or(0)))
+    }
+    fn cuCtxSetCurrent(context: usize) {
+        CURRENT.with_borrow_mut(|stack| {
+            stack.pop();
+            stack.push(context);
+        })
+    }
+    fn cuCtxPushCurrent_v2(context: usize) { CURRENT.with_borrow_mut(|stack| stack.push(context)) }
+    fn cuCtxPopCurrent_v2(context: *mut usize) {
+        context.write(CURRENT.with_borrow_mut(|stack| stack.pop().unwrap()))
+    }
+    fn cuCtxGetLimit(value: *mut usize, limit: c_int) { value.write(1 << 20) }
+    fn cuCtxSetLimit(limit: c_int, value: usize) {}
+
+    fn cuModuleLoadDataEx(
+        module: *mut usize, image: *const c_void, count: u32, options: *mut c_int, values: *mut *mut c_void
+    ) {
+        log("load begins");
+        std::thread::sleep(milliseconds("STUB_LOAD_MS"));
+        log("load ends");
+        module.write(handle())
+    }
+    fn cuModuleUnload(module: usize) { log("module unloaded") }
+    fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) {
+        log(&format!("function {}", CStr::from_ptr(name).to_str().unwrap()));
+        function.write(handle())
+    }
+    fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: usize) { value.write(1024) }
+    fn cuFuncSetAttribute(function: usize, attribute: c_int, value: c_int) { log(&format!("attribute {value}")) }
+    fn cuLaunchKernel(
+        function: usize, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: usize,
+        params: *mut *mut c_void, extra: *mut *mut c_void
+    ) {
+        assert_eq!(CURRENT.with_borrow(|stack| stack.last().copied()), Some(CONTEXT));
+        log(&format!("launch with {shared}"))
+    }
+
+    fn cuStreamCreate(stream: *mut usize, flags: u32) { stream.write(handle()) }
+    fn cuStreamDestroy_v2(stream: usize) {}
+    fn cuStreamSynchronize(stream: usize) {
+        for (to, from, bytes) in COPIES.lock().unwrap().drain(..) {
+            std::ptr::copy(from as *const u8, to as *mut u8, bytes);
+        }
+    }
+    fn cuStreamWaitEvent(stream: usize, event: usize, flags: u32) {}
+    fn cuEventCreate(event: *mut usize, flags: u32) { event.write(handle()) }
+    fn cuEventDestroy_v2(event: usize) {}
+    fn cuEventRecord(event: usize, stream: usize) {}
+    fn cuEventSynchronize(event: usize) {}
+    fn cuEventElapsedTime(milliseconds: *mut f32, start: usize, end: usize) { milliseconds.write(1.0) }
+
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
+        free.write(1 << 29);
+        total.write(1 << 30)
+    }
+    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) {
+        address.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as u64)
+    }
+    fn cuMemFree_v2(address: u64) { log(&format!("freed, copies pending: {}", COPIES.lock().unwrap().len())) }
+    fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: usize, stream: usize) {
+        // Never given back: a test's few bytes.
+        address.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as u64)
+    }
+    fn cuMemFreeAsync(address: u64, stream: usize) {}
+    fn cuMemPoolCreate(pool: *mut usize, properties: *const c_void) { pool.write(handle()) }
+    fn cuMemPoolSetAttribute(pool: usize, attribute: c_int, value: *mut c_void) {}
+    fn cuMemPoolDestroy(pool: usize) { log("pool destroyed") }
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: usize) {
+        COPIES.lock().unwrap().push((to as usize, from as usize, bytes))
+    }
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
+        COPIES.lock().unwrap().push((to as usize, from as usize, bytes))
+    }
+    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: usize) {
+        COPIES.lock().unwrap().push((to as usize, from as usize, bytes))
+    }
+}
+
+/// One name is known, as of an error that the tests have `cuInit` return.
+///
+/// # Safety
+/// `name` may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetErrorName(error: c_int, name: *mut *const c_char) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { answer(error, name, c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH") }
+}
+
+/// # Safety
+/// `text` may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { answer(error, text, c"system has unsupported display driver") }
+}
+
+unsafe fn answer(error: c_int, output: *mut *const c_char, string: &'static CStr) -> c_int {
+    let known = error == 803;
+    let string = if known { string.as_ptr() } else { std::ptr::null() };
+    // SAFETY: the callers' contract.
+    unsafe { output.write(string) };
+    if known { SUCCESS } else { INVALID_VALUE }
+}
