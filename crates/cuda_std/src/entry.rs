@@ -26,7 +26,11 @@ macro_rules! __kernel_entry {
         // Beside the entry and not in it: the module of the note below sees names of the crate's modules alone.
         #[cfg(cuda_entries)]
         #[allow(non_upper_case_globals)]
-        const $signature: u64 = $crate::__signature!($name, $source, $($type),*);
+        const $signature: u64 =
+            $crate::signature::of(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), $name, $source, &[$((
+                ::core::mem::size_of::<<$type as $crate::param::Param>::Head>(),
+                ::core::mem::size_of::<<$type as $crate::param::Param>::Tail>(),
+            )),*]);
         #[cfg(cuda_entries)]
         const _: () = {
             #[allow(unused_imports)]
@@ -72,7 +76,7 @@ macro_rules! __kernel_entry {
             const NAME: &'static str = $name;
             const PACKAGE: &'static str = env!("CARGO_PKG_NAME");
             const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-            const SIGNATURE: u64 = $crate::__signature!($name, $source, $($type),*);
+            const SOURCE: u64 = $source;
             const MAX_THREADS: u32 = {
                 #[allow(unused_mut, unused_assignments)]
                 let mut threads = 1024;
@@ -93,18 +97,6 @@ macro_rules! __kernel_entry {
             }
         }
         $crate::__kernel_safe!($safe, $handle);
-    };
-}
-
-/// The signature of an entry of the crate that is compiled.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __signature {
-    ($name:literal, $source:literal, $($type:ty),*) => {
-        $crate::signature::of(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), $name, $source, &[$((
-            ::core::mem::size_of::<<$type as $crate::param::Param>::Head>(),
-            ::core::mem::size_of::<<$type as $crate::param::Param>::Tail>(),
-        )),*])
     };
 }
 

@@ -7,6 +7,7 @@
 use core::marker::PhantomData;
 
 use crate::param::Param;
+use crate::signature;
 
 /// The handle of one kernel: what a launch needs to know of it.
 ///
@@ -27,8 +28,16 @@ pub unsafe trait Kernel: 'static {
     const PACKAGE: &'static str;
     /// That package's version.
     const VERSION: &'static str;
-    /// A hash of the kernel's source, names and parameters, which its PTX entry carries too.
-    const SIGNATURE: u64;
+    /// A hash of the kernel as it is written.
+    const SOURCE: u64;
+    /// A hash of that, the names and the sizes of the parameters, which the PTX entry carries too.
+    const SIGNATURE: u64 = signature::of(
+        Self::PACKAGE,
+        Self::VERSION,
+        Self::NAME,
+        Self::SOURCE,
+        <Self::Params as Params>::SIZES,
+    );
     /// The most threads a block may have.
     const MAX_THREADS: u32;
 
@@ -74,6 +83,10 @@ pub trait Params {
     /// The values of all parameters.
     type Abi: Copy;
 
+    /// The sizes of head and tail of each parameter, for the kernel's signature.
+    #[doc(hidden)]
+    const SIZES: &'static [(usize, usize)];
+
     /// Appends the addresses of the values, as `cuLaunchKernel` takes them.
     fn addresses(abi: &Self::Abi, into: &mut Vec<*const ()>);
 }
@@ -82,6 +95,8 @@ macro_rules! params {
     ($($name:ident)*) => {
         impl<$($name: Param),*> Params for ($($name,)*) {
             type Abi = ($(Abi<$name>,)*);
+
+            const SIZES: &'static [(usize, usize)] = &[$((size_of::<$name::Head>(), size_of::<$name::Tail>())),*];
 
             #[allow(non_snake_case, unused_variables)]
             fn addresses(abi: &Self::Abi, into: &mut Vec<*const ()>) {
