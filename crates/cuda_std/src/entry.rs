@@ -11,7 +11,7 @@
 #[allow_internal_unstable(abi_ptx, asm_experimental_arch)]
 macro_rules! __kernel_entry {
     (
-        handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:literal,
+        handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
     ) => {
@@ -34,14 +34,15 @@ macro_rules! __kernel_entry {
 
             #[unsafe(export_name = $name)]
             #[allow(improper_ctypes_definitions)]
-            unsafe extern "ptx-kernel" fn entry(
+            unsafe extern "ptx-kernel" fn entry<'launch>(
                 $($head: <$type as $crate::param::Param>::Head, $tail: <$type as $crate::param::Param>::Tail,)*
             ) {
-                // SAFETY: the launch passes what the handle's Params say, and upholds the kernel's own contract.
+                // SAFETY: the launch passes what the handle's Params say, which lives for 'launch, and upholds the
+                // kernel's own contract.
                 #[allow(unused_unsafe)]
                 unsafe {
-                    $(let $param = <$type as $crate::param::Param>::from_abi($head, $tail);)*
-                    $function($($param),*)
+                    $(let $param = <$type as $crate::param::Param>::from_abi::<'launch>($head, $tail);)*
+                    $call
                 }
             }
         };
@@ -54,7 +55,7 @@ macro_rules! __kernel_entry {
 #[macro_export]
 macro_rules! __kernel_entry {
     (
-        handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:literal,
+        handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
     ) => {
@@ -75,12 +76,12 @@ macro_rules! __kernel_entry {
             #[allow(unused_unsafe, unused_variables, unused_mut)]
             // Inline, so that a crate compiles the bodies of the kernels that it launches, and not of every entry.
             #[inline]
-            unsafe fn run(params: *const *const ()) {
+            unsafe fn run<'launch>(params: *const *const ()) {
                 // SAFETY: the caller's promise: `params` is what `Params` says; the kernel's contract is the caller's.
                 unsafe {
-                    let mut reader = $crate::launch::ParamReader::new(params);
+                    let mut reader = $crate::launch::ParamReader::<'launch>::new(params);
                     $(let $param = reader.next::<$type>();)*
-                    $function($($param),*)
+                    $call
                 }
             }
         }

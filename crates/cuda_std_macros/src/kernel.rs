@@ -2,7 +2,7 @@
 //! `#[kernel]`: one entry for each combination of the listed type arguments.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, format_ident, quote};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::visit_mut::{self, VisitMut};
@@ -183,14 +183,17 @@ fn entry(
         parameter
     });
     let numbers = 0..parameters.len();
-    let (values, heads, tails) = (
-        numbers.clone().map(|i| format_ident!("p{i}")),
+    // The compiler names the function's line where the launch's arguments do not live as long as it wants.
+    let span = kernel.span();
+    let values: Vec<_> = numbers.clone().map(|i| format_ident!("p{i}", span = span)).collect();
+    let call = quote_spanned!(span=> #function(#(#values),*));
+    let (heads, tails) = (
         numbers.clone().map(|i| format_ident!("h{i}")),
         numbers.map(|i| format_ident!("t{i}")),
     );
     quote! {
         ::cuda_std::__kernel_entry! {
-            handle: #handle, safe: #safe, function: #function, name: #name,
+            handle: #handle, safe: #safe, call: [#call], name: #name,
             note: #note, max_threads: [#(#max_threads)*], min_blocks: [#(#min_blocks)*],
             params: [#((#values, #heads, #tails): #types),*],
         }
