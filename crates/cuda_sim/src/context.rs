@@ -194,10 +194,18 @@ impl<'a> Context<'a> {
     /// Calls `f`, in which a coroutine of this context runs.
     #[inline(always)]
     pub(crate) fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
-        let previous = CURRENT.replace(ptr::from_ref(self).cast());
-        let result = f();
-        CURRENT.set(previous);
-        result
+        /// Also a scheduler that panics leaves no pointer to its context behind.
+        struct Restore(*const Context<'static>);
+
+        impl Drop for Restore {
+            #[inline(always)]
+            fn drop(&mut self) {
+                CURRENT.set(self.0);
+            }
+        }
+
+        let _restore = Restore(CURRENT.replace(ptr::from_ref(self).cast()));
+        f()
     }
 
     /// The next thread to run in this pass over the block, warp by warp: lanes
@@ -339,14 +347,16 @@ impl<'a> Context<'a> {
         }
         let seen = self.panic.borrow_mut().take();
         let panic = seen.unwrap_or_else(|| Panic::from_payload(&*payload));
-        // The payload is foreign code's: dropping it must not end the coroutine.
-        if let Err(second) = panic::catch_unwind(panic::AssertUnwindSafe(|| drop(payload))) {
-            std::mem::forget(second);
-        }
         self.fail(Failure {
             thread: self.index(),
             location: panic.location,
             message: panic.message,
         });
+        // The payload is foreign code's: dropping it must not end the coroutine.
+        // The block is stopped now, so that it cannot wait there either, which a
+        // thread that has exited must not.
+        if let Err(second) = panic::catch_unwind(panic::AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(second);
+        }
     }
 }

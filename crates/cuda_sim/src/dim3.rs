@@ -23,11 +23,11 @@ pub struct Dim3 {
 }
 
 impl Dim3 {
-    /// The product of the three extents. It fits: a grid that the limits allow
-    /// has fewer than 2^63 blocks.
+    /// The product of the three extents, or [`u64::MAX`] if it is beyond. A grid
+    /// that the limits allow has fewer than 2^63 blocks.
     #[inline]
     pub fn count(self) -> u64 {
-        u64::from(self.x) * u64::from(self.y) * u64::from(self.z)
+        (u64::from(self.x) * u64::from(self.y)).saturating_mul(u64::from(self.z))
     }
 
     /// The position of element `linear`, counted with x fastest.

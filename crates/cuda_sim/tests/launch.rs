@@ -65,6 +65,14 @@ fn configuration_outside_the_limits() {
         (LaunchConfig::new(1 << 31, 1), "grid.x", 1 << 31, 1, 0x7fff_ffff),
         (LaunchConfig::new((1, 65536), 1), "grid.y", 65536, 1, 65535),
         (LaunchConfig::new((1, 1, 65536), 1), "grid.z", 65536, 1, 65535),
+        // The product of these is beyond 64 bits.
+        (
+            LaunchConfig::new(1, (u32::MAX, u32::MAX, u32::MAX)),
+            "block.x",
+            0xffff_ffff,
+            1,
+            1024,
+        ),
         (dynamic, "dynamic shared memory in bytes", 232_449, 0, 232_448),
     ] {
         let ran = AtomicBool::new(false);

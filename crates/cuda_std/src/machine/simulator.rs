@@ -136,9 +136,9 @@ fn lanes_with(lanes: cuda_sim::Lanes, value: u64) -> u32 {
         .fold(0, |mask, lane| mask | 1 << lane)
 }
 
-/// Prints the first `len` bytes, which are text.
+/// Prints the first `len` bytes, which are text, as a line.
 pub fn print_line(bytes: &[u8], len: usize) {
-    cuda_sim::print(&String::from_utf8_lossy(&bytes[..len]));
+    cuda_sim::print(&format!("{}\n", String::from_utf8_lossy(&bytes[..len])));
 }
 
 #[track_caller]
