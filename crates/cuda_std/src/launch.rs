@@ -34,6 +34,10 @@ pub unsafe trait Kernel: 'static {
     /// `params` points to the addresses of the values of `Params`, laid out as for `cuLaunchKernel`; what they refer
     /// to lives for `'launch`; for a kernel that is an `unsafe fn`, its contract holds. Called inside a launch of the
     /// simulated GPU.
+    #[allow(
+        clippy::extra_unused_lifetimes,
+        reason = "it is what the implementation's body borrows the parameters for"
+    )]
     unsafe fn run<'launch>(params: *const *const ());
 }
 

@@ -10,9 +10,11 @@ use cuda_std::shared::dynamic;
 
 const STALE: &str = "shared memory of another block: it was kept beyond the block that it belongs to";
 
+type SharedAtomic = Atomic<'static, u64, atomic::Shared, Block>;
+
 thread_local! {
     static KEPT: Cell<Option<Shared<u64>>> = const { Cell::new(None) };
-    static KEPT_ATOMIC: Cell<Option<Atomic<'static, u64, atomic::Shared, Block>>> = const { Cell::new(None) };
+    static KEPT_ATOMIC: Cell<Option<SharedAtomic>> = const { Cell::new(None) };
 }
 
 fn keep() {
@@ -30,7 +32,7 @@ fn fault(config: LaunchConfig, body: &(dyn Fn() + Sync)) -> Fault {
 }
 
 /// Each way to the memory, through the array kept and the atomic kept.
-const ACCESSES: [fn(Shared<u64>, Atomic<'static, u64, atomic::Shared, Block>); 8] = [
+const ACCESSES: [fn(Shared<u64>, SharedAtomic); 8] = [
     |tile, _| _ = tile.get(3),
     |tile, _| tile.set(3, 1),
     |tile, _| _ = tile.get_vec::<2>(4),
