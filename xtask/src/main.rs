@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The contributor's whole interface: `cargo xtask setup | demo | test | compare | ptx | bundle`.
+//! The contributor's whole interface: `cargo xtask setup | demo | test | sanitize | compare | ptx | bundle`.
 //!
 //! Every command does its own set-up first, so that each works on a fresh machine that has
 //! cargo and nothing else. This program is compiled there before anything else: it stays small.
@@ -9,6 +9,7 @@ mod bundle;
 mod compare;
 mod ptx;
 mod run;
+mod sanitize;
 mod setup;
 mod workspace;
 
@@ -45,6 +46,12 @@ enum Task {
     },
     /// Build and run every test of the workspace, doc tests included.
     Test {
+        /// Arguments for `cargo test`.
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+    /// Run the tests of the simulated GPU and of the device library under ThreadSanitizer.
+    Sanitize {
         /// Arguments for `cargo test`.
         #[arg(last = true)]
         args: Vec<String>,
@@ -89,6 +96,7 @@ fn perform(task: Task) -> Result<()> {
         Task::Setup { .. } => Ok(()),
         Task::Demo { args } => run::demo(&workspace, &args),
         Task::Test { args } => run::test(&workspace, &args),
+        Task::Sanitize { args } => sanitize::run_tests(&workspace, &args),
         Task::Compare => compare::compare(&workspace),
         Task::Ptx { bless } => ptx::run(&workspace, bless),
         Task::Bundle { out, profile } => bundle::run(&workspace, &out, &profile),

@@ -17,8 +17,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::config::Dim3;
 use crate::context::{Context, Pause, Running};
+use crate::dim3::Dim3;
 use crate::error::Failure;
 use crate::stack::{self, Stack};
 

@@ -22,17 +22,18 @@ use std::thread;
 use corosensei::Yielder;
 
 use crate::barrier::Barrier;
-use crate::config::Dim3;
-use crate::device::Stop;
-use crate::error::Failure;
+use crate::dim3::Dim3;
+use crate::error::{Failure, Panic};
 use crate::grid::Grid;
-use crate::hook::Panic;
 use crate::shared::Shared;
 use crate::warp::Warp;
 
 thread_local! {
     static CURRENT: Cell<*const Context<'static>> = const { Cell::new(ptr::null()) };
 }
+
+/// What unwinds a thread that is to end without a fault of its own.
+pub(crate) struct Stop;
 
 /// Why a coroutine switches to the scheduler.
 pub(crate) enum Pause {
@@ -193,10 +194,18 @@ impl<'a> Context<'a> {
     /// Calls `f`, in which a coroutine of this context runs.
     #[inline(always)]
     pub(crate) fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
-        let previous = CURRENT.replace(ptr::from_ref(self).cast());
-        let result = f();
-        CURRENT.set(previous);
-        result
+        /// Also a scheduler that panics leaves no pointer to its context behind.
+        struct Restore(*const Context<'static>);
+
+        impl Drop for Restore {
+            #[inline(always)]
+            fn drop(&mut self) {
+                CURRENT.set(self.0);
+            }
+        }
+
+        let _restore = Restore(CURRENT.replace(ptr::from_ref(self).cast()));
+        f()
     }
 
     /// The next thread to run in this pass over the block, warp by warp: lanes
@@ -246,17 +255,13 @@ impl<'a> Context<'a> {
         self.running.set(Running { thread, yielder });
     }
 
-    /// The running thread has returned, or was unwound with `outcome`.
+    /// The running thread has ended.
     #[inline(always)]
-    pub(crate) fn end_thread(&self, outcome: Result<(), Box<dyn Any + Send>>) {
+    pub(crate) fn exit(&self) {
         let thread = self.linear();
         let warp = self.warp(thread);
         warp.live.set(warp.live.get() & !(1 << (thread % 32)));
         self.exited.set(self.exited.get() + 1);
-        match outcome {
-            Err(payload) => self.end_by_panic(payload),
-            Ok(()) => self.check_exit(thread),
-        }
     }
 
     /// Starts another pass over the block. When nothing but spinning threads is
@@ -334,21 +339,24 @@ impl<'a> Context<'a> {
         self.grid.config.block.position(u64::from(linear))
     }
 
+    /// Makes a fault of what unwound the running thread.
     #[cold]
-    fn end_by_panic(&self, payload: Box<dyn Any + Send>) {
+    pub(crate) fn fail_by_panic(&self, payload: Box<dyn Any + Send>) {
         if payload.is::<Stop>() {
             return;
         }
         let seen = self.panic.borrow_mut().take();
         let panic = seen.unwrap_or_else(|| Panic::from_payload(&*payload));
-        // The payload is foreign code's: dropping it must not end the coroutine.
-        if let Err(second) = panic::catch_unwind(panic::AssertUnwindSafe(|| drop(payload))) {
-            std::mem::forget(second);
-        }
         self.fail(Failure {
             thread: self.index(),
             location: panic.location,
             message: panic.message,
         });
+        // The payload is foreign code's: dropping it must not end the coroutine.
+        // The block is stopped now, so that it cannot wait there either, which a
+        // thread that has exited must not.
+        if let Err(second) = panic::catch_unwind(panic::AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(second);
+        }
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can go wrong with a launch, and where in it.
 
+use std::any::Any;
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, PanicHookInfo};
 
-use crate::config::Dim3;
+use crate::dim3::Dim3;
 
 /// Why a launch failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -96,6 +97,34 @@ pub(crate) struct Failure {
     pub(crate) thread: Dim3,
     pub(crate) location: Option<SourceLocation>,
     pub(crate) message: String,
+}
+
+/// A panic in a simulated thread, as far as it is known.
+pub(crate) struct Panic {
+    pub(crate) message: String,
+    pub(crate) location: Option<SourceLocation>,
+}
+
+const NO_TEXT: &str = "panicked with a value that is no text";
+
+impl Panic {
+    /// What the hook is told.
+    pub(crate) fn from_hook(info: &PanicHookInfo<'_>) -> Panic {
+        Panic {
+            message: info.payload_as_str().unwrap_or(NO_TEXT).to_owned(),
+            location: info.location().map(SourceLocation::from),
+        }
+    }
+
+    /// What is left of a panic that passed the hook by.
+    pub(crate) fn from_payload(payload: &(dyn Any + Send)) -> Panic {
+        let text =
+            (payload.downcast_ref::<&str>().copied()).or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        Panic {
+            message: text.unwrap_or(NO_TEXT).to_owned(),
+            location: None,
+        }
+    }
 }
 
 /// One call of a device function in which threads meet: its name and its place

@@ -18,12 +18,12 @@
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-//! use cuda_sim::{LaunchConfig, SharedSite, barrier, launch, static_shared, thread_idx};
+//! use cuda_sim::{LaunchConfig, SharedSite, barrier, launch, shared_memory, static_shared, thread_idx};
 //!
 //! let output: Vec<AtomicU32> = (0..64).map(|_| AtomicU32::new(0)).collect();
 //! launch("reverse", &LaunchConfig::new(1, 64), &|| {
 //!     static TILE: SharedSite = SharedSite::new(64 * 4, 4);
-//!     let tile = static_shared(&TILE).cast::<u32>();
+//!     let tile = shared_memory(static_shared(&TILE), 64 * 4).cast::<u32>();
 //!     let i = thread_idx().x as usize;
 //!     // SAFETY: the array has 64 elements, and each thread writes its own.
 //!     unsafe { tile.add(i).write(i as u32) };
@@ -52,21 +52,25 @@ mod barrier;
 mod block;
 mod config;
 mod context;
-mod device;
+mod crew;
+mod dim3;
 mod error;
 mod grid;
 mod hook;
+mod launch;
 mod shared;
 mod stack;
+mod wait;
 mod warp;
 
 use std::io::Write;
 use std::panic::Location;
 
 pub use barrier::BarrierResult;
-pub use config::{Dim3, LIMITS, LaunchConfig, Limits};
+pub use config::{LIMITS, LaunchConfig, Limits};
+pub use dim3::Dim3;
 pub use error::{Error, Fault, SourceLocation};
-pub use shared::SharedSite;
+pub use shared::{SharedPtr, SharedSite};
 pub use warp::Lanes;
 
 use error::Call;
@@ -74,8 +78,10 @@ use error::Call;
 /// Runs `body` once for each thread of the grid, and returns when all are done.
 ///
 /// Blocks start in linear order, x fastest, and run in parallel on the calling
-/// thread and rayon's current pool; a grid of one block runs on the calling
-/// thread alone. The threads of one block all run on one OS thread. Launches
+/// thread and a pool of the engine's own, as many at once as rayon's current pool
+/// has threads; a grid of one block runs on the calling thread alone. The calling
+/// thread does nothing else before the launch is over, also where it is a thread
+/// of rayon's: a lock may be held. The threads of one block all run on one OS thread. Launches
 /// from several OS threads at once are independent of each other.
 ///
 /// # Errors
@@ -101,7 +107,7 @@ use error::Call;
 /// ```
 #[track_caller]
 pub fn launch(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
-    grid::launch(kernel, config, body)
+    launch::launch(kernel, config, body)
 }
 
 /// Whether the caller is a GPU thread, so that the other functions may be called.
@@ -242,17 +248,15 @@ pub fn exchange(name: &'static str, mask: u32, value: u64) -> Lanes {
     context.exchange(call, mask, value)
 }
 
-/// The memory of one static shared array: the same address for all threads of a
+/// The memory of one static shared array: the same place for all threads of a
 /// block, filled with the byte 0xA5 when the block first asks for it. It is a
 /// fault if the arrays of a block need more than [`LIMITS`] allow.
-///
-/// The pointer is valid until the block ends.
 ///
 /// # Panics
 ///
 /// Outside a kernel.
 #[track_caller]
-pub fn static_shared(site: &'static SharedSite) -> *mut u8 {
+pub fn static_shared(site: &'static SharedSite) -> SharedPtr {
     let call = call("static_shared");
     context::with("static_shared", |context| {
         let array = context.shared.array(site);
@@ -263,14 +267,29 @@ pub fn static_shared(site: &'static SharedSite) -> *mut u8 {
 /// The dynamic shared memory of the block and its size in bytes, aligned to 128
 /// bytes and filled with the byte 0xA5 when the block first asks for it.
 ///
-/// The pointer is valid until the block ends.
-///
 /// # Panics
 ///
 /// Outside a kernel.
 #[track_caller]
-pub fn dynamic_shared() -> (*mut u8, usize) {
+pub fn dynamic_shared() -> (SharedPtr, usize) {
     context::with("dynamic_shared", |context| context.shared.dynamic())
+}
+
+/// The address of `bytes` bytes of shared memory at `at`, valid until the block
+/// ends. It is a fault if `at` belongs to another block than the one that runs,
+/// or if there are fewer bytes.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[inline]
+#[track_caller]
+pub fn shared_memory(at: SharedPtr, bytes: usize) -> *mut u8 {
+    let call = call("shared_memory");
+    context::with("shared_memory", |context| match context.shared.at(at, bytes) {
+        Some(address) => address,
+        None => context.raise(call, context.shared.refusal(at, bytes)),
+    })
 }
 
 /// Lets the other threads of the block, and other blocks, run: to be called in

@@ -7,7 +7,9 @@
 //! fail here as well. So a block pays only for the arrays it uses.
 
 use std::cell::{Cell, OnceCell, RefCell, UnsafeCell};
+use std::marker::PhantomData;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::LIMITS;
 
@@ -48,79 +50,138 @@ struct Line {
 
 const _: () = assert!(align_of::<Line>() == MAX_ALIGN && size_of::<Line>() == MAX_ALIGN);
 
-/// Aligned bytes that a block's threads share by raw pointer.
-struct Arena(Box<[UnsafeCell<Line>]>);
+/// A place in the shared memory of one block: not an address, but the block's
+/// identity and an offset, so that one kept beyond the block leads nowhere.
+///
+/// [`shared_memory`](crate::shared_memory) gives the address, to the threads of
+/// that block alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SharedPtr {
+    /// See [`Shared::owner`].
+    owner: u64,
+    offset: usize,
+    /// A block's threads are all on one OS thread: no other has a use for it.
+    _not_send: PhantomData<*mut u8>,
+}
 
-impl Arena {
-    fn new(bytes: usize) -> Arena {
+impl SharedPtr {
+    /// The place `bytes` bytes further on.
+    #[inline(always)]
+    pub fn byte_add(self, bytes: usize) -> SharedPtr {
+        SharedPtr {
+            offset: self.offset.wrapping_add(bytes),
+            ..self
+        }
+    }
+
+    /// Whether the address is a multiple of `align`, a power of two up to 128.
+    #[inline]
+    pub fn is_aligned_to(self, align: usize) -> bool {
+        self.offset & (align - 1) == 0
+    }
+}
+
+/// Aligned bytes that a block's threads share by raw pointer.
+struct Store(Box<[UnsafeCell<Line>]>);
+
+impl Store {
+    fn new(bytes: usize) -> Store {
         let lines = bytes.div_ceil(MAX_ALIGN);
         let line = || {
             UnsafeCell::new(Line {
                 _bytes: [POISON; MAX_ALIGN],
             })
         };
-        Arena(std::iter::repeat_with(line).take(lines).collect())
+        Store(std::iter::repeat_with(line).take(lines).collect())
     }
 
-    /// The address of byte `offset`, with `bytes` from there on poisoned if
-    /// `poison`.
-    fn at(&self, offset: usize, bytes: usize, poison: bool) -> *mut u8 {
-        assert!(offset + bytes <= self.0.len() * MAX_ALIGN);
+    /// The address of byte `offset`, if `bytes` bytes from there on are in it.
+    #[inline(always)]
+    fn at(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
+        let len = self.0.len() * MAX_ALIGN;
+        if offset > len || bytes > len - offset {
+            return None;
+        }
         let base = UnsafeCell::raw_get(self.0.as_ptr()).cast::<u8>();
-        // SAFETY: the assertion keeps `offset` and `offset + bytes` within the
-        // allocation. `UnsafeCell` allows the write through a shared reference,
-        // and the arena is not `Sync`: no other OS thread touches it.
-        unsafe {
-            let start = base.add(offset);
-            if poison {
-                start.write_bytes(POISON, bytes);
-            }
-            start
+        // SAFETY: the offset is within the allocation, as just checked.
+        Some(unsafe { base.add(offset) })
+    }
+
+    /// Fills bytes with the poison.
+    fn poison(&self, offset: usize, bytes: usize) {
+        if let Some(start) = self.at(offset, bytes) {
+            // SAFETY: within the allocation, as `at` has checked. `UnsafeCell`
+            // allows the write through a shared reference, and the store is not
+            // `Sync`: no other OS thread touches it.
+            unsafe { start.write_bytes(POISON, bytes) };
         }
     }
 }
 
-/// The shared memory of the block that a worker runs.
+/// The shared memory of the block that a worker runs: the dynamic memory first,
+/// then the static arrays.
 pub(crate) struct Shared {
+    store: OnceCell<Store>,
+    /// The identity of the block, which no other block of the process has; zero
+    /// until the block asks for memory.
+    owner: Cell<u64>,
     /// The static arrays placed so far, with their offsets.
     placed: RefCell<Vec<(*const SharedSite, usize)>>,
+    /// The bytes that the static arrays take.
     used: Cell<usize>,
-    fixed: OnceCell<Arena>,
     dynamic_bytes: usize,
-    dynamic: OnceCell<Arena>,
     dynamic_poisoned: Cell<bool>,
 }
 
 impl Shared {
     pub(crate) fn new(dynamic_bytes: usize) -> Shared {
         Shared {
+            store: OnceCell::new(),
+            owner: Cell::new(0),
             placed: RefCell::default(),
             used: Cell::new(0),
-            fixed: OnceCell::new(),
             dynamic_bytes,
-            dynamic: OnceCell::new(),
             dynamic_poisoned: Cell::new(false),
         }
     }
 
-    /// Forgets the arrays of the last block.
+    /// Forgets the last block.
     #[inline]
     pub(crate) fn reset(&self) {
+        self.owner.set(0);
         self.used.set(0);
         self.placed.borrow_mut().clear();
         self.dynamic_poisoned.set(false);
     }
 
+    /// The address of `bytes` bytes at `ptr`, if that is in the memory of the
+    /// block that runs.
+    #[inline(always)]
+    pub(crate) fn at(&self, ptr: SharedPtr, bytes: usize) -> Option<*mut u8> {
+        if ptr.owner != self.owner.get() {
+            return None;
+        }
+        self.store.get()?.at(ptr.offset, bytes)
+    }
+
+    /// Why [`at`](Self::at) gave nothing.
+    pub(crate) fn refusal(&self, ptr: SharedPtr, bytes: usize) -> String {
+        if ptr.owner != self.owner.get() {
+            return "shared memory of another block: it was kept beyond the block that it belongs to".into();
+        }
+        let offset = ptr.offset;
+        format!("access out of bounds of the block's shared memory: {bytes} bytes at offset {offset}")
+    }
+
     /// The array of `site`, or why it does not fit.
-    pub(crate) fn array(&self, site: &'static SharedSite) -> Result<*mut u8, String> {
-        let fixed = (self.fixed).get_or_init(|| Arena::new(LIMITS.max_static_shared));
+    pub(crate) fn array(&self, site: &'static SharedSite) -> Result<SharedPtr, String> {
         let mut placed = self.placed.borrow_mut();
         if let Some(&(_, offset)) = placed.iter().find(|(known, _)| ptr::eq(*known, site)) {
-            return Ok(fixed.at(offset, site.bytes, false));
+            return Ok(self.pointer(offset));
         }
         let before = self.used.get();
-        let offset = before.next_multiple_of(site.align);
-        let end = offset.saturating_add(site.bytes);
+        let start = before.next_multiple_of(site.align);
+        let end = start.saturating_add(site.bytes);
         let total = end.saturating_add(self.dynamic_bytes);
         if end > LIMITS.max_static_shared {
             return Err(format!(
@@ -137,15 +198,41 @@ impl Shared {
             ));
         }
         self.used.set(end);
+        let offset = self.static_start() + start;
         placed.push((site, offset));
-        Ok(fixed.at(offset, site.bytes, true))
+        self.store().poison(offset, site.bytes);
+        Ok(self.pointer(offset))
     }
 
     /// The dynamic memory and its size.
-    pub(crate) fn dynamic(&self) -> (*mut u8, usize) {
-        let bytes = self.dynamic_bytes;
-        let arena = self.dynamic.get_or_init(|| Arena::new(bytes));
-        let poison = !self.dynamic_poisoned.replace(true);
-        (arena.at(0, bytes, poison), bytes)
+    pub(crate) fn dynamic(&self) -> (SharedPtr, usize) {
+        if !self.dynamic_poisoned.replace(true) {
+            self.store().poison(0, self.dynamic_bytes);
+        }
+        (self.pointer(0), self.dynamic_bytes)
+    }
+
+    /// Where the static arrays begin.
+    fn static_start(&self) -> usize {
+        self.dynamic_bytes.next_multiple_of(MAX_ALIGN)
+    }
+
+    fn store(&self) -> &Store {
+        let bytes = self.static_start() + LIMITS.max_static_shared;
+        self.store.get_or_init(|| Store::new(bytes))
+    }
+
+    /// A place in the memory of the block that runs.
+    fn pointer(&self, offset: usize) -> SharedPtr {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        if self.owner.get() == 0 {
+            // Each number is given once; nothing else is ordered by it.
+            self.owner.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        SharedPtr {
+            owner: self.owner.get(),
+            offset,
+            _not_send: PhantomData,
+        }
     }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{dim, fault};
 use cuda_sim::{
-    BarrierResult, LaunchConfig, SharedSite, barrier, block_dim, block_idx, dynamic_shared, launch, static_shared,
-    thread_idx,
+    BarrierResult, LaunchConfig, SharedSite, barrier, block_dim, block_idx, dynamic_shared, launch, shared_memory,
+    static_shared, thread_idx,
 };
 
 /// A tree sum in shared memory, with a barrier a level.
@@ -17,7 +17,7 @@ fn tree_sum(data: &[u64], threads: u32) -> u64 {
     let total = AtomicU64::new(0);
     launch("tree", &LaunchConfig::new(blocks as u32, threads), &|| {
         static TILE: SharedSite = SharedSite::new(1024 * 8, 8);
-        let tile = static_shared(&TILE).cast::<u64>();
+        let tile = shared_memory(static_shared(&TILE), 1024 * 8).cast::<u64>();
         let (t, n) = (thread_idx().x as usize, block_dim().x as usize);
         let value = data.get(block_idx().x as usize * n + t).copied();
         // SAFETY: the array has 1024 elements, a block at most as many threads,
@@ -83,12 +83,13 @@ fn shared_memory_is_poisoned_and_apart() {
     launch("shared", &config, &|| {
         let (a, b) = (static_shared(&A), static_shared(&B));
         let (dynamic, bytes) = dynamic_shared();
-        assert_eq!(b.addr() % 64, 0);
-        assert_eq!(static_shared(&EMPTY).addr() % 16, 0);
-        assert_eq!((dynamic.addr() % 128, bytes), (0, 1000));
+        let addr = |ptr, bytes| shared_memory(ptr, bytes).addr();
+        assert!(b.is_aligned_to(64) && addr(b, 64).is_multiple_of(64));
+        assert!(addr(static_shared(&EMPTY), 0).is_multiple_of(16));
+        assert_eq!((addr(dynamic, bytes) % 128, bytes), (0, 1000));
         barrier("asked", 0);
         assert_eq!((a, b), (static_shared(&A), static_shared(&B)));
-        let parts = [(a, 5), (b, 64), (dynamic, 1000)];
+        let parts = [(a, 5), (b, 64), (dynamic, 1000)].map(|(ptr, bytes)| (shared_memory(ptr, bytes), bytes));
         for (part, (start, bytes)) in parts.into_iter().enumerate() {
             if thread_idx() == dim(part as u32, 0, 0) {
                 for i in 0..bytes {
@@ -113,7 +114,7 @@ fn shared_memory_is_poisoned_and_apart() {
 fn no_dynamic_shared_memory() {
     launch("none", &LaunchConfig::new(1, 1), &|| {
         let (start, bytes) = dynamic_shared();
-        assert_eq!((start.addr() % 128, bytes), (0, 0));
+        assert_eq!((shared_memory(start, 0).addr() % 128, bytes), (0, 0));
     })
     .unwrap();
 }

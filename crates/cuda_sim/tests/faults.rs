@@ -389,6 +389,34 @@ fn unwinding_caught_by_the_kernel() {
     assert_eq!(failed.message, "block 1");
 }
 
+/// What a thread panicked with may be of a type whose destructor waits: too late.
+#[test]
+fn a_payload_that_waits_when_it_is_dropped() {
+    struct Waits(fn());
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    let waits: [fn(); 3] = [
+        yield_now,
+        || _ = barrier("drop", 0),
+        || _ = exchange("drop", u32::MAX, 0),
+    ];
+    for wait in waits {
+        for threads in [1, 64] {
+            let failed = fault(LaunchConfig::new(3, threads), &|| {
+                if thread_idx().x == threads - 1 {
+                    panic_any(Waits(wait));
+                }
+                barrier("sync_threads", 0);
+            });
+            assert_eq!(failed.thread, dim(threads - 1, 0, 0));
+            assert_eq!(failed.message, "panicked with a value that is no text");
+        }
+    }
+}
+
 /// A destructor of an unwinding host thread may launch.
 #[test]
 fn launch_while_the_host_unwinds() {

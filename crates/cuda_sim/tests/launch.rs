@@ -3,13 +3,15 @@
 
 mod common;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::dim;
 use cuda_sim::{
     Dim3, Error, LIMITS, LaunchConfig, block_dim, block_idx, grid_dim, in_kernel, lane, launch, thread_idx, yield_now,
 };
+use rayon::prelude::*;
 
 /// Every thread of the launch runs once, with the right indices.
 fn check_indices(grid: Dim3, block: Dim3) {
@@ -63,6 +65,14 @@ fn configuration_outside_the_limits() {
         (LaunchConfig::new(1 << 31, 1), "grid.x", 1 << 31, 1, 0x7fff_ffff),
         (LaunchConfig::new((1, 65536), 1), "grid.y", 65536, 1, 65535),
         (LaunchConfig::new((1, 1, 65536), 1), "grid.z", 65536, 1, 65535),
+        // The product of these is beyond 64 bits.
+        (
+            LaunchConfig::new(1, (u32::MAX, u32::MAX, u32::MAX)),
+            "block.x",
+            0xffff_ffff,
+            1,
+            1024,
+        ),
         (dynamic, "dynamic shared memory in bytes", 232_449, 0, 232_448),
     ] {
         let ran = AtomicBool::new(false);
@@ -118,6 +128,30 @@ fn blocks_wait_for_earlier_ones() {
     // All workers of the pool launch at once.
     let sums = rayon::broadcast(|_| chained_sum(500));
     assert!(sums.iter().all(|&sum| sum == 1 + 499 * 500 / 2));
+}
+
+/// A thread of rayon's that waits for its launch takes up no other job, which might want what this one holds.
+#[test]
+fn a_lock_may_be_held_over_a_launch() {
+    let (done, all_done) = std::sync::mpsc::channel();
+    // On threads of its own: what fails here hangs.
+    std::thread::spawn(move || {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
+        let total = Mutex::new(0);
+        pool.install(|| {
+            (0..200).into_par_iter().for_each(|_| {
+                let mut total = total.lock().unwrap();
+                let threads = AtomicU32::new(0);
+                launch("count", &LaunchConfig::new(16, 32), &|| {
+                    threads.fetch_add(1, Ordering::Relaxed);
+                })
+                .unwrap();
+                *total += threads.into_inner();
+            });
+        });
+        done.send(total.into_inner().unwrap())
+    });
+    assert_eq!(all_done.recv_timeout(Duration::from_secs(60)), Ok(200 * 16 * 32));
 }
 
 #[test]

@@ -10,71 +10,7 @@ use core::marker::PhantomData;
 
 use crate::machine::{self, AtomicInteger, AtomicValue, SharedPtr};
 
-/// The memory that an [`Atomic`] is in.
-pub trait Space: Copy {
-    /// Whether it is shared memory.
-    #[doc(hidden)]
-    const SHARED: bool;
-}
-
-/// Global memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Global;
-
-/// Shared memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Shared;
-
-impl Space for Global {
-    const SHARED: bool = false;
-}
-
-impl Space for Shared {
-    const SHARED: bool = true;
-}
-
-/// The threads among which an [`Atomic`] is atomic.
-pub trait Scope: Copy {
-    /// The scope as a value.
-    #[doc(hidden)]
-    const LEVEL: Level;
-}
-
-/// A [`Scope`] as a value.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// The threads of the block.
-    Block,
-    /// The threads of the device.
-    Device,
-    /// The device, the host and the other devices.
-    System,
-}
-
-/// The threads of the block.
-#[derive(Clone, Copy, Debug)]
-pub struct Block;
-
-/// The threads of the device.
-#[derive(Clone, Copy, Debug)]
-pub struct Device;
-
-/// The threads of the device, the host, and the other devices.
-#[derive(Clone, Copy, Debug)]
-pub struct System;
-
-impl Scope for Block {
-    const LEVEL: Level = Level::Block;
-}
-
-impl Scope for Device {
-    const LEVEL: Level = Level::Device;
-}
-
-impl Scope for System {
-    const LEVEL: Level = Level::System;
-}
+pub use crate::machine::{Block, Device, Global, Scope, Shared, Space, System};
 
 /// One element of global or shared memory, for atomic access.
 ///
@@ -93,7 +29,7 @@ impl Scope for System {
 /// }
 /// ```
 pub struct Atomic<'a, T, M: Space, S: Scope> {
-    ptr: *mut T,
+    ptr: M::Ptr<T>,
     _memory: PhantomData<(&'a mut T, M, S)>,
 }
 
@@ -125,7 +61,7 @@ impl<T> Atomic<'_, T, Shared, Block> {
     #[inline(always)]
     pub(crate) unsafe fn from_shared(ptr: SharedPtr) -> Self {
         Self {
-            ptr: machine::shared_as_ptr(ptr),
+            ptr: machine::shared_element::<T>(ptr),
             _memory: PhantomData,
         }
     }
@@ -151,71 +87,81 @@ impl<'a, T, S: Scope> Atomic<'a, T, Global, S> {
     }
 }
 
-// In what follows each call hands on the promise of `from_ptr` and `from_shared`: a live, aligned element of `M`.
+// In what follows each call hands on the promise of `from_ptr` and `from_shared`: an aligned element of `M`, which lives:
+// global memory for the lifetime, shared memory as long as the block, and `M::address` refuses another block's.
 impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     /// Adds `value`, wrapping around for integers, and gives back the element as it was.
     #[inline(always)]
+    #[track_caller]
     pub fn fetch_add(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::add::<M, S>(self.ptr, value) }
+        unsafe { T::add::<M, S>(M::address(self.ptr), value) }
     }
 
     /// Replaces the element by the smaller of it and `value`, and gives back the element as it was. A NaN never
     /// replaces a number.
     #[inline(always)]
+    #[track_caller]
     pub fn fetch_min(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::min::<M, S>(self.ptr, value) }
+        unsafe { T::min::<M, S>(M::address(self.ptr), value) }
     }
 
     /// Replaces the element by the larger of it and `value`, and gives back the element as it was. A NaN never
     /// replaces a number.
     #[inline(always)]
+    #[track_caller]
     pub fn fetch_max(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::max::<M, S>(self.ptr, value) }
+        unsafe { T::max::<M, S>(M::address(self.ptr), value) }
     }
 
     /// Sets the element, and gives back the element as it was.
     #[inline(always)]
+    #[track_caller]
     pub fn exchange(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::exchange::<M, S>(self.ptr, value) }
+        unsafe { T::exchange::<M, S>(M::address(self.ptr), value) }
     }
 
     /// Sets the element to `new` if its bits are those of `current`, and gives back the element as it was.
     #[inline(always)]
+    #[track_caller]
     pub fn compare_exchange(self, current: T, new: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::compare_exchange::<M, S>(self.ptr, current, new) }
+        unsafe { T::compare_exchange::<M, S>(M::address(self.ptr), current, new) }
     }
 
     /// The element.
     #[inline(always)]
+    #[track_caller]
     pub fn load(self) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::load::<M, S>(self.ptr) }
+        unsafe { T::load::<M, S>(M::address(self.ptr)) }
     }
 
     /// Sets the element.
     #[inline(always)]
+    #[track_caller]
     pub fn store(self, value: T) {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::store::<M, S>(self.ptr, value) }
+        unsafe { T::store::<M, S>(M::address(self.ptr), value) }
     }
 
     /// The element; what the thread that [stored](Self::store_release) it wrote before is visible from here on.
     #[inline(always)]
+    #[track_caller]
     pub fn load_acquire(self) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::load_acquire::<M, S>(self.ptr) }
+        unsafe { T::load_acquire::<M, S>(M::address(self.ptr)) }
     }
 
     /// Sets the element, after all that this thread wrote before.
     #[inline(always)]
+    #[track_caller]
     pub fn store_release(self, value: T) {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::store_release::<M, S>(self.ptr, value) }
+        unsafe { T::store_release::<M, S>(M::address(self.ptr), value) }
     }
 }
 
@@ -224,29 +170,33 @@ impl<T: AtomicInteger, M: Space, S: Scope> Atomic<'_, T, M, S> {
     /// element in the same way wrote before is visible from here on. One instruction, and cheaper than two
     /// [fences](crate::fence).
     #[inline(always)]
+    #[track_caller]
     pub fn fetch_add_ordered(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::add_ordered::<M, S>(self.ptr, value) }
+        unsafe { T::add_ordered::<M, S>(M::address(self.ptr), value) }
     }
 
     /// Replaces the element by its bitwise and with `value`, and gives back the element as it was.
     #[inline(always)]
+    #[track_caller]
     pub fn fetch_and(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::and::<M, S>(self.ptr, value) }
+        unsafe { T::and::<M, S>(M::address(self.ptr), value) }
     }
 
     /// Replaces the element by its bitwise or with `value`, and gives back the element as it was.
     #[inline(always)]
+    #[track_caller]
     pub fn fetch_or(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::or::<M, S>(self.ptr, value) }
+        unsafe { T::or::<M, S>(M::address(self.ptr), value) }
     }
 
     /// Replaces the element by its bitwise exclusive or with `value`, and gives back the element as it was.
     #[inline(always)]
+    #[track_caller]
     pub fn fetch_xor(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::xor::<M, S>(self.ptr, value) }
+        unsafe { T::xor::<M, S>(M::address(self.ptr), value) }
     }
 }

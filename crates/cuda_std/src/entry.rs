@@ -11,8 +11,8 @@
 #[allow_internal_unstable(abi_ptx, asm_experimental_arch)]
 macro_rules! __kernel_entry {
     (
-        handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:literal,
-        source: $source:literal, signature: $signature:ident,
+        handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
+        source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
     ) => {
@@ -24,13 +24,11 @@ macro_rules! __kernel_entry {
             ::core::marker::PhantomData
         };
         // Beside the entry and not in it: the module of the note below sees names of the crate's modules alone.
-        #[cfg(cuda_entries)]
-        #[allow(non_upper_case_globals)]
-        const $signature: u64 =
-            $crate::signature::of(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), $name, $source, &[$((
-                ::core::mem::size_of::<<$type as $crate::param::Param>::Head>(),
-                ::core::mem::size_of::<<$type as $crate::param::Param>::Tail>(),
-            )),*]);
+        $(
+            #[cfg(cuda_entries)]
+            #[allow(non_upper_case_globals)]
+            const $constant: u64 = $value;
+        )?
         #[cfg(cuda_entries)]
         const _: () = {
             #[allow(unused_imports)]
@@ -43,14 +41,15 @@ macro_rules! __kernel_entry {
 
             #[unsafe(export_name = $name)]
             #[allow(improper_ctypes_definitions)]
-            unsafe extern "ptx-kernel" fn entry(
+            unsafe extern "ptx-kernel" fn entry<'launch>(
                 $($head: <$type as $crate::param::Param>::Head, $tail: <$type as $crate::param::Param>::Tail,)*
             ) {
-                // SAFETY: the launch passes what the handle's Params say, and upholds the kernel's own contract.
+                // SAFETY: the launch passes what the handle's Params say, which lives for 'launch, and upholds the
+                // kernel's own contract.
                 #[allow(unused_unsafe)]
                 unsafe {
-                    $(let $param = <$type as $crate::param::Param>::from_abi($head, $tail);)*
-                    $function($($param),*)
+                    $(let $param = <$type as $crate::param::Param>::from_abi::<'launch>($head, $tail);)*
+                    $call
                 }
             }
         };
@@ -63,8 +62,8 @@ macro_rules! __kernel_entry {
 #[macro_export]
 macro_rules! __kernel_entry {
     (
-        handle: $handle:ty, safe: $safe:tt, function: $function:expr, name: $name:literal,
-        source: $source:literal, signature: $signature:ident,
+        handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
+        source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
     ) => {
@@ -87,12 +86,12 @@ macro_rules! __kernel_entry {
             #[allow(unused_unsafe, unused_variables, unused_mut)]
             // Inline, so that a crate compiles the bodies of the kernels that it launches, and not of every entry.
             #[inline]
-            unsafe fn run(params: *const *const ()) {
+            unsafe fn run<'launch>(params: *const *const ()) {
                 // SAFETY: the caller's promise: `params` is what `Params` says; the kernel's contract is the caller's.
                 unsafe {
-                    let mut reader = $crate::launch::ParamReader::new(params);
+                    let mut reader = $crate::launch::ParamReader::<'launch>::new(params);
                     $(let $param = reader.next::<$type>();)*
-                    $function($($param),*)
+                    $call
                 }
             }
         }

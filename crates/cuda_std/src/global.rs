@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 use bytemuck::Pod;
 
 use crate::atomic::{Atomic, Device, Global};
-use crate::machine::{self, vec_align};
+use crate::machine::{self, check_bounds, vec_align};
 
 /// Global memory that a kernel may write: an array of `T` which every thread of the grid shares.
 ///
@@ -73,7 +73,7 @@ impl<'a, T: Pod> SliceMut<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub fn get(self, index: usize) -> T {
-        assert!(index < self.len, "index out of bounds of a SliceMut");
+        check_bounds!("a SliceMut", index, self.len);
         // SAFETY: in bounds of the memory that `from_raw_parts` was promised.
         unsafe { machine::load_global(self.ptr.add(index), align_of::<T>()) }
     }
@@ -101,7 +101,7 @@ impl<'a, T: Pod> SliceMut<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub fn set(self, index: usize, value: T) {
-        assert!(index < self.len, "index out of bounds of a SliceMut");
+        check_bounds!("a SliceMut", index, self.len);
         // SAFETY: in bounds of the memory that `from_raw_parts` was promised.
         unsafe { machine::store_global(self.ptr.add(index), value, align_of::<T>()) }
     }
@@ -156,7 +156,7 @@ impl<'a, T: Pod> SliceMut<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub fn atomic(self, index: usize) -> Atomic<'a, T, Global, Device> {
-        assert!(index < self.len, "index out of bounds of a SliceMut");
+        check_bounds!("a SliceMut", index, self.len);
         // SAFETY: in bounds of the memory that `from_raw_parts` was promised, for 'a.
         unsafe { Atomic::from_ptr(self.ptr.add(index)) }
     }
@@ -232,7 +232,7 @@ impl<'a, T: Pod> Slice<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub fn get(self, index: usize) -> T {
-        assert!(index < self.len, "index out of bounds of a Slice");
+        check_bounds!("a Slice", index, self.len);
         // SAFETY: in bounds of the memory that `from_raw_parts` was promised.
         unsafe { machine::load_global(self.ptr.add(index), align_of::<T>()) }
     }
@@ -340,7 +340,7 @@ fn is_vec_aligned<T, const N: usize>(ptr: *const T) -> bool {
 #[inline(always)]
 #[track_caller]
 fn check_vec<T, const N: usize>(ptr: *const T, len: usize, index: usize) {
-    assert!(index <= len && N <= len - index, "vector access out of bounds");
+    check_bounds!("a slice", index, N, len);
     assert!(
         is_vec_aligned::<T, N>(ptr.wrapping_add(index)),
         "vector access is not aligned"

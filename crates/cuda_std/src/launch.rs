@@ -41,14 +41,18 @@ pub unsafe trait Kernel: 'static {
     /// The most threads a block may have.
     const MAX_THREADS: u32;
 
-    /// Runs the kernel's body for one thread of the simulated GPU.
+    /// Runs the kernel's body for one thread of the simulated GPU, in a launch that lasts for `'launch`.
     ///
     /// # Safety
     ///
     /// `params` points to the addresses of the values of `Params`, laid out as for `cuLaunchKernel`; what they refer
-    /// to outlives the call; for a kernel that is an `unsafe fn`, its contract holds. Called inside a launch of the
+    /// to lives for `'launch`; for a kernel that is an `unsafe fn`, its contract holds. Called inside a launch of the
     /// simulated GPU.
-    unsafe fn run(params: *const *const ());
+    #[allow(
+        clippy::extra_unused_lifetimes,
+        reason = "it is what the implementation's body borrows the parameters for"
+    )]
+    unsafe fn run<'launch>(params: *const *const ());
 }
 
 /// A kernel whose function is safe: any launch of it is.
@@ -87,7 +91,7 @@ pub trait Params {
     #[doc(hidden)]
     const SIZES: &'static [(usize, usize)];
 
-    /// Appends the addresses of the values, as `cuLaunchKernel` takes them.
+    /// Appends the addresses of the values, as `cuLaunchKernel` takes them: a value of no size is not passed.
     fn addresses(abi: &Self::Abi, into: &mut Vec<*const ()>);
 }
 
@@ -102,7 +106,9 @@ macro_rules! params {
             fn addresses(abi: &Self::Abi, into: &mut Vec<*const ()>) {
                 let ($($name,)*) = abi;
                 $(
-                    into.push((&raw const $name.head).cast());
+                    if size_of::<$name::Head>() > 0 {
+                        into.push((&raw const $name.head).cast());
+                    }
                     if size_of::<$name::Tail>() > 0 {
                         into.push((&raw const $name.tail).cast());
                     }
@@ -128,15 +134,16 @@ params!(A B C D E F G H I J K L);
 
 /// Reads a launch's parameters back, one after another; what [`Kernel::run`] is made of.
 #[doc(hidden)]
-pub struct ParamReader<'a> {
+pub struct ParamReader<'launch> {
     next: *const *const (),
-    _params: PhantomData<&'a ()>,
+    _params: PhantomData<&'launch ()>,
 }
 
-impl ParamReader<'_> {
+impl<'launch> ParamReader<'launch> {
     /// # Safety
     ///
-    /// `params` points to the addresses that [`Params::addresses`] gave for the parameters that will be read.
+    /// `params` points to the addresses that [`Params::addresses`] gave for the parameters that will be read; what
+    /// those refer to lives for `'launch`.
     pub unsafe fn new(params: *const *const ()) -> Self {
         Self {
             next: params,
@@ -146,22 +153,72 @@ impl ParamReader<'_> {
 
     /// # Safety
     ///
-    /// The next parameter is a `P`, and what it refers to outlives its use.
+    /// The next parameter is a `P`.
     #[allow(clippy::should_implement_trait)]
-    pub unsafe fn next<P: Param>(&mut self) -> P {
-        // SAFETY: by the contracts of `new` and this function, the next address is that of a Head, and the one behind
-        // it, if a Tail has a size, that of a Tail; a Tail without a size can be read from any aligned address.
-        unsafe {
-            let head = self.next.read().cast::<P::Head>().read();
-            self.next = self.next.add(1);
-            let tail = if size_of::<P::Tail>() > 0 {
-                let tail = self.next.read().cast::<P::Tail>().read();
-                self.next = self.next.add(1);
-                tail
-            } else {
-                core::ptr::NonNull::<P::Tail>::dangling().as_ptr().read()
-            };
-            P::from_abi(head, tail)
+    pub unsafe fn next<P: Param>(&mut self) -> P::At<'launch> {
+        // SAFETY: by the contracts of `new` and this function, what comes next is a Head, then a Tail, and what they
+        // refer to lives for 'launch.
+        unsafe { P::from_abi(self.value::<P::Head>(), self.value::<P::Tail>()) }
+    }
+
+    /// # Safety
+    ///
+    /// The next value is a `T`.
+    unsafe fn value<T: Copy>(&mut self) -> T {
+        if size_of::<T>() == 0 {
+            // SAFETY: a value without a size can be read from any aligned address; that there is one, the caller says.
+            return unsafe { core::ptr::NonNull::<T>::dangling().read() };
         }
+        // SAFETY: the caller's promise: the next address is that of a `T`.
+        unsafe {
+            let value = self.next.read().cast::<T>().read();
+            self.next = self.next.add(1);
+            value
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Slice;
+    use crate::param::NoTail;
+
+    /// A structure without fields, which PTX does not pass.
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Nothing;
+    // SAFETY: no bytes.
+    unsafe impl bytemuck::Zeroable for Nothing {}
+    // SAFETY: as above.
+    unsafe impl bytemuck::Pod for Nothing {}
+    crate::kernel_param!(Nothing);
+
+    #[test]
+    fn values_without_a_size_are_not_passed() {
+        type P = (u32, Nothing, Slice<'static, u64>);
+        let elements = [7u64, 8, 9];
+        let abi: <P as Params>::Abi = (
+            Abi { head: 5, tail: NoTail },
+            Abi {
+                head: Nothing,
+                tail: NoTail,
+            },
+            Abi {
+                head: elements.as_ptr(),
+                tail: elements.len(),
+            },
+        );
+        let mut addresses = Vec::new();
+        P::addresses(&abi, &mut addresses);
+        assert_eq!(addresses.len(), 3, "a number, an address and a length");
+        // SAFETY: the addresses are those of these parameters, and `elements` lives until the end of the function.
+        let (number, slice) = unsafe {
+            let mut reader = ParamReader::new(addresses.as_ptr());
+            let number = reader.next::<u32>();
+            reader.next::<Nothing>();
+            (number, reader.next::<Slice<'static, u64>>())
+        };
+        assert_eq!((number, slice.len(), slice.get(2)), (5, 3, 9));
     }
 }

@@ -11,22 +11,31 @@ use crate::{Slice, SliceMut};
 /// A parameter crosses the launch as one or two values: a slice as its address and its length (two values and not one
 /// structure, because the compiler knows a bare pointer parameter to be global memory), everything else as itself.
 ///
+/// # Lifetimes
+///
+/// The trait is implemented for the type as a list of parameters spells it, with `'static` for what is borrowed. What
+/// the kernel is called with is [`At<'launch>`](Self::At), borrowed for the time of the launch. The entry is generic
+/// over that time, so that a kernel which wants its argument for longer (`&'static [T]`, or an alias that stands for
+/// it) does not compile, and none can keep one.
+///
 /// # Safety
 ///
 /// `Head` and `Tail` have the layout that the launch writes and the PTX entry reads: a number, a pointer, or a
-/// `repr(C)` structure; a `Tail` of no size is not passed.
-pub unsafe trait Param: Copy {
+/// `repr(C)` structure; one of no size is not passed. `At<'launch>` differs from `Self` in its lifetimes only.
+pub unsafe trait Param: Copy + 'static {
     /// The first value.
     type Head: Copy;
     /// The second value, or [`NoTail`].
     type Tail: Copy;
+    /// The parameter in a launch that lasts for `'launch`.
+    type At<'launch>;
 
     /// Puts the parameter together again.
     ///
     /// # Safety
     ///
-    /// The values are those of a parameter of this type, and what they point to lives until the kernel ends.
-    unsafe fn from_abi(head: Self::Head, tail: Self::Tail) -> Self;
+    /// The values are those of a parameter of this type, and what they point to lives for `'launch`.
+    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> Self::At<'launch>;
 }
 
 /// A parameter that crosses the launch as it is: a number, or a structure named to
@@ -39,36 +48,42 @@ pub trait ByValue: Param<Head = Self, Tail = NoTail> {}
 pub struct NoTail;
 
 // SAFETY: a pointer and a length.
-unsafe impl<T: Pod> Param for &[T] {
+unsafe impl<T: Pod> Param for &'static [T] {
     type Head = *const T;
     type Tail = usize;
+    type At<'launch> = &'launch [T];
 
     #[inline(always)]
-    unsafe fn from_abi(head: Self::Head, tail: Self::Tail) -> Self {
+    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> &'launch [T] {
+        const { assert_alignment::<T>() };
         // SAFETY: the caller's promise: `tail` elements lie at `head`, shared for the kernel's time.
         unsafe { core::slice::from_raw_parts(head, tail) }
     }
 }
 
 // SAFETY: a pointer and a length.
-unsafe impl<T: Pod> Param for Slice<'_, T> {
+unsafe impl<T: Pod> Param for Slice<'static, T> {
     type Head = *const T;
     type Tail = usize;
+    type At<'launch> = Slice<'launch, T>;
 
     #[inline(always)]
-    unsafe fn from_abi(head: Self::Head, tail: Self::Tail) -> Self {
+    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> Slice<'launch, T> {
+        const { assert_alignment::<T>() };
         // SAFETY: the caller's promise: `tail` elements lie at `head` for the kernel's time.
         unsafe { Slice::from_raw_parts(head, tail) }
     }
 }
 
 // SAFETY: a pointer and a length.
-unsafe impl<T: Pod> Param for SliceMut<'_, T> {
+unsafe impl<T: Pod> Param for SliceMut<'static, T> {
     type Head = *mut T;
     type Tail = usize;
+    type At<'launch> = SliceMut<'launch, T>;
 
     #[inline(always)]
-    unsafe fn from_abi(head: Self::Head, tail: Self::Tail) -> Self {
+    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> SliceMut<'launch, T> {
+        const { assert_alignment::<T>() };
         // SAFETY: the caller's promise: `tail` elements lie at `head`, borrowed mutably for the kernel's time.
         unsafe { SliceMut::from_raw_parts(head, tail) }
     }
@@ -94,9 +109,10 @@ macro_rules! kernel_param {
         unsafe impl $crate::param::Param for $type {
             type Head = Self;
             type Tail = $crate::param::NoTail;
+            type At<'launch> = Self;
 
             #[inline(always)]
-            unsafe fn from_abi(head: Self, _: $crate::param::NoTail) -> Self {
+            unsafe fn from_abi<'launch>(head: Self, _: $crate::param::NoTail) -> Self::At<'launch> {
                 const { $crate::param::assert_pod::<$type>() };
                 head
             }
@@ -109,6 +125,14 @@ macro_rules! kernel_param {
 /// Compiles only for [`Pod`] types.
 #[doc(hidden)]
 pub const fn assert_pod<T: Pod>() {}
+
+/// Device memory is allocated at multiples of 256 bytes.
+const fn assert_alignment<T>() {
+    assert!(
+        align_of::<T>() <= 256,
+        "device memory has no alignment beyond 256 bytes"
+    );
+}
 
 kernel_param!(
     u8,

@@ -5,15 +5,21 @@
 //! Both are a [`Shared`], which hands out elements, not references, since every thread of the block holds it. Its
 //! contents are unspecified until a thread sets them; between a thread's [`set`](Shared::set) and another's
 //! [`get`](Shared::get) stands a [barrier](crate::thread::sync_threads).
+//!
+//! Shared memory belongs to one block, and ends with it. A kernel cannot keep a [`Shared`], or an atomic of one, for
+//! another: it is neither `Send` nor `Sync`, so that no static takes it, and a GPU has no thread-local storage. On the
+//! host there is such storage; the simulated GPU checks at each access that the memory is that of the block which runs.
 
 use core::marker::PhantomData;
 
 use bytemuck::Pod;
 
 use crate::atomic::{self, Atomic, Block};
-use crate::machine::{self, SharedPtr, vec_align};
+use crate::machine::{self, SharedPtr, check_bounds, vec_align};
 
 /// An array in the shared memory of a block.
+///
+/// On the simulated GPU an access to another block's array is a fault, and one outside a kernel panics.
 pub struct Shared<T> {
     ptr: SharedPtr,
     len: usize,
@@ -185,7 +191,7 @@ impl<T: Pod> Shared<T> {
     #[inline(always)]
     #[track_caller]
     fn at(self, index: usize) -> SharedPtr {
-        assert!(index < self.len, "index out of bounds of shared memory");
+        check_bounds!("shared memory", index, self.len);
         machine::shared_offset(self.ptr, index * size_of::<T>())
     }
 
@@ -252,16 +258,13 @@ impl<T: Pod> Shared<T> {
     #[inline(always)]
     #[track_caller]
     fn vec_at<const N: usize>(self, index: usize) -> (SharedPtr, usize) {
-        assert!(
-            index <= self.len && N <= self.len - index,
-            "vector access out of bounds of shared memory"
-        );
+        check_bounds!("shared memory", index, N, self.len);
         let (at, align) = (
             machine::shared_offset(self.ptr, index * size_of::<T>()),
             vec_align::<T, N>(),
         );
         assert!(
-            machine::shared_as_ptr::<T>(at).addr().is_multiple_of(align),
+            machine::shared_is_aligned(at, align),
             "vector access to shared memory is not aligned"
         );
         (at, align)

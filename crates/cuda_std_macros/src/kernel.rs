@@ -2,7 +2,7 @@
 //! `#[kernel]`: one entry for each combination of the listed type arguments.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, format_ident, quote};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::visit_mut::{self, VisitMut};
@@ -17,29 +17,43 @@ pub struct Options {
     lists: Vec<(Ident, Vec<GenericArgument>)>,
     max_threads: Option<Expr>,
     min_blocks: Option<Expr>,
+    /// Whether the kernel stands in a block.
+    nested: bool,
 }
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let mut options = Self::default();
         while !input.is_empty() {
-            let name: Ident = input.parse()?;
-            input.parse::<Token![=]>()?;
-            if name == "max_threads" {
-                options.max_threads = Some(input.parse()?);
-            } else if name == "min_blocks" {
-                options.min_blocks = Some(input.parse()?);
-            } else {
-                let list;
-                bracketed!(list in input);
-                let arguments = Punctuated::<GenericArgument, Token![,]>::parse_terminated(&list)?;
-                options.lists.push((name, arguments.into_iter().collect()));
-            }
+            options.parse_one(input)?;
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
         }
         Ok(options)
+    }
+}
+
+impl Options {
+    /// `nested`, or `name = value`.
+    fn parse_one(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+        let name: Ident = input.parse()?;
+        if name == "nested" {
+            self.nested = true;
+            return Ok(());
+        }
+        input.parse::<Token![=]>()?;
+        if name == "max_threads" {
+            self.max_threads = Some(input.parse()?);
+        } else if name == "min_blocks" {
+            self.min_blocks = Some(input.parse()?);
+        } else {
+            let list;
+            bracketed!(list in input);
+            let arguments = Punctuated::<GenericArgument, Token![,]>::parse_terminated(&list)?;
+            self.lists.push((name, arguments.into_iter().collect()));
+        }
+        Ok(())
     }
 }
 
@@ -165,7 +179,6 @@ fn entry(
     let name = [vec![kernel.to_string()], words].concat().join("_");
     let note = note(options, &name);
     let source = source_hash(options, function, arguments);
-    let signature = format_ident!("__signature_{name}");
     let bound = |bound: &Option<Expr>| {
         let mut bound = bound.clone();
         if let Some(bound) = &mut bound {
@@ -179,21 +192,40 @@ fn entry(
         [] => (quote!(#kernel), quote!(#kernel)),
         arguments => (quote!(#kernel<#(#arguments),*>), quote!(#kernel::<#(#arguments),*>)),
     };
-    let types = parameters.iter().map(|parameter| {
-        let mut parameter = parameter.clone();
-        Concrete { names, arguments }.visit_type_mut(&mut parameter);
-        parameter
-    });
+    let types: Vec<Type> = parameters
+        .iter()
+        .map(|parameter| {
+            let mut parameter = parameter.clone();
+            Concrete { names, arguments }.visit_type_mut(&mut parameter);
+            parameter
+        })
+        .collect();
+    let signature = quote! {
+        ::cuda_std::signature::of(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), #name, #source, &[#((
+            ::core::mem::size_of::<<#types as ::cuda_std::param::Param>::Head>(),
+            ::core::mem::size_of::<<#types as ::cuda_std::param::Param>::Tail>(),
+        )),*])
+    };
+    // The note is in a module: what stands in a block has no name there, and what stands beside it may have another.
+    let (constant, signature) = if options.nested {
+        (quote!(), signature)
+    } else {
+        let constant = format_ident!("__signature_{name}");
+        (quote!(#constant = #signature), quote!(#constant))
+    };
     let numbers = 0..parameters.len();
-    let (values, heads, tails) = (
-        numbers.clone().map(|i| format_ident!("p{i}")),
+    // The compiler names the function's line where the launch's arguments do not live as long as it wants.
+    let span = kernel.span();
+    let values: Vec<_> = numbers.clone().map(|i| format_ident!("p{i}", span = span)).collect();
+    let call = quote_spanned!(span=> #function(#(#values),*));
+    let (heads, tails) = (
         numbers.clone().map(|i| format_ident!("h{i}")),
         numbers.map(|i| format_ident!("t{i}")),
     );
     quote! {
         ::cuda_std::__kernel_entry! {
-            handle: #handle, safe: #safe, function: #function, name: #name,
-            source: #source, signature: #signature,
+            handle: #handle, safe: #safe, call: [#call], name: #name,
+            source: #source, constant: [#constant], signature: [#signature],
             note: #note, max_threads: [#(#max_threads)*], min_blocks: [#(#min_blocks)*],
             params: [#((#values, #heads, #tails): #types),*],
         }

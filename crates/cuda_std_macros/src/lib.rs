@@ -39,7 +39,10 @@ mod shared;
 ///   registers. A constant expression. A launch with more threads is an error.
 /// * `min_blocks = N`: how many blocks shall fit on a multiprocessor at least, which bounds the registers.
 ///
-/// Both may name the function's constant parameters.
+/// * `nested`: the kernel stands in a block, of a macro's expansion for instance, and not in a module. The types of its
+///   parameters and its bounds are then named by paths that hold in the module around the block.
+///
+/// The bounds may name the function's constant parameters.
 ///
 /// # Names
 ///

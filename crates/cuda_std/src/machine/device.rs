@@ -312,10 +312,9 @@ pub fn shared_at(_: SharedPtr, address: u32) -> SharedPtr {
     SharedPtr(address)
 }
 
-/// An address in the shared window, for instructions that name `.shared`; not a generic pointer.
 #[inline(always)]
-pub fn shared_as_ptr<T>(ptr: SharedPtr) -> *mut T {
-    core::ptr::without_provenance_mut(ptr.0 as usize)
+pub fn shared_is_aligned(ptr: SharedPtr, align: usize) -> bool {
+    (ptr.0 as usize).is_multiple_of(align)
 }
 
 /// Defines `$name`, which loads a `T` aligned to `align` bytes by the widest instructions that this allows.

@@ -3,8 +3,23 @@
 
 use core::arch::asm;
 
-use super::{AtomicInteger, AtomicValue, replace_if};
-use crate::atomic::{Level, Scope, Space};
+use super::{AtomicInteger, AtomicValue, Level, Scope, Shared, SharedPtr, Space, replace_if};
+
+impl Space for Shared {
+    const SHARED: bool = true;
+    /// An address in the shared window, for instructions that name `.shared`; not a generic pointer.
+    type Ptr<T> = *mut T;
+
+    #[inline(always)]
+    fn address<T>(ptr: *mut T) -> *mut T {
+        ptr
+    }
+}
+
+#[inline(always)]
+pub fn shared_element<T>(ptr: SharedPtr) -> <Shared as Space>::Ptr<T> {
+    core::ptr::without_provenance_mut(ptr.0 as usize)
+}
 
 /// One instruction in the form of the atomic's space and scope: `$head.SCOPE.SPACE$tail operands`. The branches are
 /// on constants, so that one of them remains.

@@ -5,7 +5,8 @@
 
 use bytemuck::Pod;
 
-use crate::atomic::{Scope, Space};
+mod space;
+pub use space::*;
 
 #[cfg(target_arch = "nvptx64")]
 mod device;
@@ -13,6 +14,8 @@ mod device;
 mod device_atomic;
 #[cfg(target_arch = "nvptx64")]
 pub use device::*;
+#[cfg(target_arch = "nvptx64")]
+pub use device_atomic::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod simulator;
@@ -20,6 +23,8 @@ mod simulator;
 mod simulator_atomic;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use simulator::*;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use simulator_atomic::*;
 
 /// The alignment that an access to `[T; N]` wants, so that it takes the fewest instructions: that which every multiple
 /// of `N` has in an array whose first element has it, of at most 16 bytes.
@@ -31,6 +36,41 @@ pub(crate) const fn vec_align<T, const N: usize>() -> usize {
         1 << bytes.trailing_zeros()
     }
 }
+
+/// What the simulated GPU says of an access out of bounds. Not for the GPU: formatting costs code and registers.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(crate) fn out_of_bounds(what: &str, first: usize, count: usize, len: usize) -> ! {
+    match count {
+        1 => panic!("index out of bounds of {what}: the len is {len} but the index is {first}"),
+        _ => panic!("{count} elements from index {first} on are out of bounds of {what}, whose len is {len}"),
+    }
+}
+
+/// Panics unless element `$index` of `$len` is in bounds, or the `$count` elements from there on; on the simulated GPU
+/// with a message that names index and length.
+macro_rules! check_bounds {
+    ($what:literal, $index:expr, $len:expr) => {
+        if !$crate::machine::CHECKED {
+            assert!($index < $len, concat!("index out of bounds of ", $what));
+        } else if $index >= $len {
+            $crate::machine::out_of_bounds($what, $index, 1, $len);
+        }
+    };
+    ($what:literal, $index:expr, $count:expr, $len:expr) => {
+        if !$crate::machine::CHECKED {
+            assert!(
+                $index <= $len && $count <= $len - $index,
+                concat!("vector access out of bounds of ", $what)
+            );
+        } else if $index > $len || $count > $len - $index {
+            $crate::machine::out_of_bounds($what, $index, $count, $len);
+        }
+    };
+}
+
+pub(crate) use check_bounds;
 
 /// Which lane a shuffle reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

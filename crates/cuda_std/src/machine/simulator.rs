@@ -7,8 +7,8 @@
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Pod;
-pub use cuda_sim::Dim3;
 use cuda_sim::SharedSite;
+pub use cuda_sim::{Dim3, SharedPtr};
 
 use super::Shuffle;
 
@@ -136,28 +136,24 @@ fn lanes_with(lanes: cuda_sim::Lanes, value: u64) -> u32 {
         .fold(0, |mask, lane| mask | 1 << lane)
 }
 
-/// Prints the first `len` bytes, which are text.
+/// Prints the first `len` bytes, which are text, as a line.
 pub fn print_line(bytes: &[u8], len: usize) {
-    cuda_sim::print(&String::from_utf8_lossy(&bytes[..len]));
+    cuda_sim::print(&format!("{}\n", String::from_utf8_lossy(&bytes[..len])));
 }
-
-/// Shared memory is the block's memory in the host.
-#[derive(Clone, Copy)]
-pub struct SharedPtr(*mut u8);
 
 #[track_caller]
 pub fn static_shared(site: &'static SharedSite) -> SharedPtr {
-    SharedPtr(cuda_sim::static_shared(site))
+    cuda_sim::static_shared(site)
 }
 
+#[track_caller]
 pub fn dynamic_shared() -> (SharedPtr, usize) {
-    let (ptr, bytes) = cuda_sim::dynamic_shared();
-    (SharedPtr(ptr), bytes)
+    cuda_sim::dynamic_shared()
 }
 
 #[inline]
 pub fn shared_offset(ptr: SharedPtr, bytes: usize) -> SharedPtr {
-    SharedPtr(ptr.0.wrapping_add(bytes))
+    ptr.byte_add(bytes)
 }
 
 /// Where each array begins, since its memory is nowhere in particular.
@@ -173,26 +169,30 @@ pub fn shared_at(ptr: SharedPtr, address: u32) -> SharedPtr {
 }
 
 #[inline]
-pub fn shared_as_ptr<T>(ptr: SharedPtr) -> *mut T {
-    ptr.0.cast()
+pub fn shared_is_aligned(ptr: SharedPtr, align: usize) -> bool {
+    ptr.is_aligned_to(align)
 }
 
 /// # Safety
 ///
-/// `ptr` is an aligned `T` of the block's shared memory.
+/// `ptr` is an aligned `T`; that it is of the block's shared memory is checked.
 #[inline]
+#[track_caller]
 pub unsafe fn load_shared<T: Pod>(ptr: SharedPtr, align: usize) -> T {
-    // SAFETY: the caller's promise.
-    unsafe { load_global(ptr.0.cast(), align) }
+    let ptr = cuda_sim::shared_memory(ptr, size_of::<T>());
+    // SAFETY: aligned, as the caller promises, and in the memory of the block, whose threads are all on this OS thread.
+    unsafe { load_global(ptr.cast(), align) }
 }
 
 /// # Safety
 ///
-/// `ptr` is an aligned `T` of the block's shared memory.
+/// As [`load_shared`].
 #[inline]
+#[track_caller]
 pub unsafe fn store_shared<T: Pod>(ptr: SharedPtr, value: T, align: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { store_global(ptr.0.cast(), value, align) }
+    let ptr = cuda_sim::shared_memory(ptr, size_of::<T>());
+    // SAFETY: as in `load_shared`.
+    unsafe { store_global(ptr.cast(), value, align) }
 }
 
 /// # Safety

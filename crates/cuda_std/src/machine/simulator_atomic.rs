@@ -3,8 +3,23 @@
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use super::{AtomicInteger, AtomicValue, replace_if};
-use crate::atomic::{Scope, Space};
+use super::{AtomicInteger, AtomicValue, Scope, Shared, SharedPtr, Space, replace_if};
+
+impl Space for Shared {
+    const SHARED: bool = true;
+    type Ptr<T> = SharedPtr;
+
+    #[inline(always)]
+    #[track_caller]
+    fn address<T>(ptr: SharedPtr) -> *mut T {
+        cuda_sim::shared_memory(ptr, size_of::<T>()).cast()
+    }
+}
+
+#[inline]
+pub fn shared_element<T>(ptr: SharedPtr) -> <Shared as Space>::Ptr<T> {
+    ptr
+}
 
 /// The operations that integers and floats have in common; a float goes through the integer `$atomic` of its bits.
 macro_rules! common {

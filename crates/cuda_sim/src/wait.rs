@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device functions in which threads wait for each other, and their rules.
+//! How threads wait for each other, what ends a wait, and the rules of both.
 
+use std::any::Any;
 use std::mem::MaybeUninit;
 use std::panic::{self, Location};
 use std::thread;
 
 use crate::barrier::BarrierResult;
-use crate::context::{Context, Pause};
+use crate::context::{Context, Pause, Stop};
 use crate::error::{Call, Failure};
 use crate::warp::{Lanes, Refusal, Waiter};
-
-/// What unwinds a thread that is to end without a fault of its own.
-pub(crate) struct Stop;
 
 impl Context<'_> {
     /// Waits until all threads of the block have come to the same barrier.
@@ -139,9 +137,19 @@ impl Context<'_> {
         self.warp(self.linear()).live.get()
     }
 
+    /// The running thread has returned, or was unwound with `outcome`.
+    #[inline(always)]
+    pub(crate) fn end_thread(&self, outcome: Result<(), Box<dyn Any + Send>>) {
+        self.exit();
+        match outcome {
+            Err(payload) => self.fail_by_panic(payload),
+            Ok(()) => self.check_exit(self.linear()),
+        }
+    }
+
     /// Finds the fault in `thread`'s exit: that others wait for it.
     #[inline(always)]
-    pub(crate) fn check_exit(&self, thread: u32) {
+    fn check_exit(&self, thread: u32) {
         let barrier = self.barrier.first();
         let exchange = self.warp(thread).waiting_for(thread % 32);
         if barrier.is_some() || exchange.is_some() {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The memories of a GPU, and the scopes of what is atomic in them; [`crate::atomic`] hands them on.
+
+/// The memory that an [`Atomic`](crate::atomic::Atomic) is in.
+pub trait Space: Copy {
+    /// Whether it is shared memory.
+    #[doc(hidden)]
+    const SHARED: bool;
+
+    /// Where an element of it is.
+    #[doc(hidden)]
+    type Ptr<T>: Copy;
+
+    /// The element's address, for the instruction that accesses it. The simulated GPU refuses another block's.
+    #[doc(hidden)]
+    #[track_caller]
+    fn address<T>(ptr: Self::Ptr<T>) -> *mut T;
+}
+
+/// Global memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Global;
+
+/// Shared memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared;
+
+impl Space for Global {
+    const SHARED: bool = false;
+    type Ptr<T> = *mut T;
+
+    #[inline(always)]
+    fn address<T>(ptr: *mut T) -> *mut T {
+        ptr
+    }
+}
+
+/// The threads among which an [`Atomic`](crate::atomic::Atomic) is atomic.
+pub trait Scope: Copy {
+    /// The scope as a value.
+    #[doc(hidden)]
+    const LEVEL: Level;
+}
+
+/// A [`Scope`] as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// The threads of the block.
+    Block,
+    /// The threads of the device.
+    Device,
+    /// The device, the host and the other devices.
+    System,
+}
+
+/// The threads of the block.
+#[derive(Clone, Copy, Debug)]
+pub struct Block;
+
+/// The threads of the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Device;
+
+/// The threads of the device, the host, and the other devices.
+#[derive(Clone, Copy, Debug)]
+pub struct System;
+
+impl Scope for Block {
+    const LEVEL: Level = Level::Block;
+}
+
+impl Scope for Device {
+    const LEVEL: Level = Level::Device;
+}
+
+impl Scope for System {
+    const LEVEL: Level = Level::System;
+}
