@@ -41,7 +41,7 @@ mod launch;
 pub mod ops;
 mod stream;
 mod view;
-mod zeroed;
+mod workspace;
 
 pub use array::{DeviceArray, Element};
 pub use cuda_sim::Fault;

@@ -29,6 +29,15 @@ pub use select::Select;
 
 use crate::launch::LaunchConfig;
 
+/// Whose kernel a launch is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KernelOf {
+    /// The library's, which leaves its workspace ready for the next launch.
+    Library,
+    /// The user's, of which that is asked and not known: its workspace is not used again.
+    User,
+}
+
 /// A one-dimensional launch in which each block treats `tile` of the `len` elements, which are at least one.
 fn tiles(len: usize, tile: usize, threads: usize) -> LaunchConfig {
     let blocks = u32::try_from(len.div_ceil(tile)).unwrap_or(u32::MAX);

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
 use crate::ops::tiles;
 use crate::stream::Stream;
-use crate::zeroed::{KernelOf, Zeroed};
+use crate::workspace::Lease;
 
 /// The parameters of `histogram`.
 #[doc(hidden)]
@@ -158,7 +158,7 @@ fn launch_mode<F, const MODE: usize, T: HasHistogram<F, MODE>, D: Dimension, E: 
     counts: &mut DeviceArray<u64, E>,
 ) -> Result<()> {
     let config = config(x, T::BLOCK, shared);
-    let launch = |counters: Zeroed<u32>, counts: &mut DeviceArray<u64, E>| {
+    let launch = |counters: &mut Lease<'_, u32>, counts: &mut DeviceArray<u64, E>| {
         x.stream()
             .launch::<T::Kernel>(&config, (x, plan, edges, counters, counts))
     };
@@ -171,16 +171,16 @@ fn with_zeroing<const MODE: usize, T: Element, D: Dimension, E: Dimension>(
     operation: &'static str,
     x: &DeviceArray<T, D>,
     counts: &mut DeviceArray<u64, E>,
-    launch: impl FnOnce(Zeroed<u32>, &mut DeviceArray<u64, E>) -> Result<()>,
+    launch: impl FnOnce(&mut Lease<'_, u32>, &mut DeviceArray<u64, E>) -> Result<()>,
 ) -> Result<()> {
     let stream = same_device(operation, x, counts)?;
     if MODE == CACHE {
         clear(operation, x, counts)?;
-        return stream.with_counters(KernelOf::Library, 0, |none| launch(none, counts));
     }
-    stream.with_counters(KernelOf::Library, kernels::COUNTERS, |counters| {
-        launch(counters, counts)
-    })
+    let mut counters = stream.take_counters(if MODE == CACHE { 0 } else { kernels::COUNTERS })?;
+    launch(&mut counters, counts)?;
+    counters.give_back();
+    Ok(())
 }
 
 /// Counts the values that have a place in `counts`, which is not empty; nor is `x`.
@@ -206,7 +206,7 @@ fn launch_bincount_mode<const MODE: usize, T: HasBincount<MODE>, D: Dimension>(
     counts: &mut DeviceArray<u64, Ix1>,
 ) -> Result<()> {
     let config = config(x, T::BLOCK, shared);
-    let launch = |counters: Zeroed<u32>, counts: &mut DeviceArray<u64, Ix1>| {
+    let launch = |counters: &mut Lease<'_, u32>, counts: &mut DeviceArray<u64, Ix1>| {
         x.stream().launch::<T::Kernel>(&config, (x, plan, counters, counts))
     };
     with_zeroing::<MODE, _, _, _>("bincount", x, counts, launch)

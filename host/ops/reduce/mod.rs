@@ -11,7 +11,7 @@ use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
-use crate::zeroed::KernelOf;
+use crate::ops::KernelOf;
 
 use run::{Axes, Extent, check_output, launch, launch_rows, swapped};
 pub use run::{HasSwap, ReduceColumns, ReduceRows};

@@ -9,7 +9,8 @@ use ndarray::{Dimension, Ix1};
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
-use crate::zeroed::KernelOf;
+use crate::ops::KernelOf;
+use crate::workspace::Lease;
 
 /// A kernel that combines the rows of an array of `T`: one that has the parameters of [`kernels_gpu::reduce::reduce()`]
 /// and calls it.
@@ -128,11 +129,10 @@ where
     let config = grid(plan.blocks(columns));
     let (partials, counters) = (plan.partials(columns), plan.counters(columns));
     let stream = x.stream();
-    stream.with_partials(partials, |partials| {
-        stream.with_counters(kernel_of, counters, |counters| {
-            stream.launch::<C>(&config, (x, plan, partials, counters, out))
-        })
-    })
+    let (mut partials, mut counters) = (stream.take_partials(partials)?, stream.take_counters(counters)?);
+    stream.launch::<C>(&config, (x, plan, &mut partials, &mut counters, out))?;
+    give_back(partials, counters, kernel_of);
+    Ok(())
 }
 
 /// [`launch`] where the elements of a result lie side by side.
@@ -153,11 +153,17 @@ pub(super) fn launch_rows<R: ReduceRows<T>, T: Element, D: Dimension, E: Dimensi
     let most = 2 * BLOCKS * stream.backend().properties().multiprocessors as usize;
     let config = grid(plan.blocks::<T>(rows, most));
     let (partials, counters) = (plan.partials(rows), plan.counters(rows));
-    stream.with_partials(partials, |partials| {
-        stream.with_counters(kernel_of, counters, |counters| {
-            stream.launch::<R>(&config, (x, plan, partials, counters, out))
-        })
-    })
+    let (mut partials, mut counters) = (stream.take_partials(partials)?, stream.take_counters(counters)?);
+    stream.launch::<R>(&config, (x, plan, &mut partials, &mut counters, out))?;
+    give_back(partials, counters, kernel_of);
+    Ok(())
+}
+
+fn give_back<A>(partials: Lease<'_, A>, counters: Lease<'_, u32>, kernel_of: KernelOf) {
+    partials.give_back();
+    if kernel_of == KernelOf::Library {
+        counters.give_back();
+    }
 }
 
 /// A launch of that many blocks.

@@ -7,7 +7,7 @@ use super::run::{Extent, ReduceColumns, ReduceRows, check_output, launch, launch
 use super::without;
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
-use crate::zeroed::KernelOf;
+use crate::ops::KernelOf;
 
 /// Reductions by operators that other kernel crates define ([`kernels_gpu::op::ReduceOp`]), of elements of any type.
 ///

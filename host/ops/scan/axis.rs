@@ -9,7 +9,6 @@ use super::{HasScan, Scan, ScanKind, check, flag, look_back_rows, state_len};
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
 use crate::ops::tiles;
-use crate::zeroed::KernelOf;
 
 /// Rows of at most so many elements are scanned by a thread each.
 const SHORT_ROW: usize = 32;
@@ -90,11 +89,11 @@ where
         0
     };
     let config = tiles(columns.div_ceil(width) * tiles_of_column, 1, THREADS);
-    x.stream()
-        .with_scan_state(KernelOf::Library, state_len::<T::Wide>(values), |state| {
-            let args = (x, columns, n, inner, width as u32, flag(kind), state, out);
-            x.stream().launch::<T::Columns>(&config, args)
-        })
+    let mut state = x.stream().take_scan_states(state_len::<T::Wide>(values))?;
+    let args = (x, columns, n, inner, width as u32, flag(kind), &mut state, out);
+    x.stream().launch::<T::Columns>(&config, args)?;
+    state.give_back();
+    Ok(())
 }
 
 /// Columns of a tile: a power of two.

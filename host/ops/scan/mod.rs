@@ -14,7 +14,7 @@ use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
-use crate::zeroed::KernelOf;
+use crate::ops::KernelOf;
 
 /// The parameters of [`kernels_gpu::scan::lookback::scan`](fn@kernels_gpu::scan::lookback::scan), with elements of type
 /// `T` and results of type `R`: what a kernel of one's own must take for [`DeviceArray::scan_with`].
@@ -174,9 +174,12 @@ where
         dynamic_shared: slots * shared,
         ..tiles(count.min(blocks), 1, lookback::THREADS)
     };
-    x.stream().with_scan_state(kernel_of, state_len::<A>(count), |state| {
-        x.stream().launch::<K>(&config, (x, n, flag(kind), state, out))
-    })
+    let mut state = x.stream().take_scan_states(state_len::<A>(count))?;
+    x.stream().launch::<K>(&config, (x, n, flag(kind), &mut state, out))?;
+    if kernel_of == KernelOf::Library {
+        state.give_back();
+    }
+    Ok(())
 }
 
 /// Bytes of shared memory that a look-back has beside its tiles, at most.

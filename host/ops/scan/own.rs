@@ -9,7 +9,7 @@ use ndarray::Dimension;
 use super::{LookBackParams, ScanKind, check, look_back};
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
-use crate::zeroed::KernelOf;
+use crate::ops::KernelOf;
 
 /// Scans by an operator of one's own.
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
