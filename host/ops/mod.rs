@@ -2,10 +2,12 @@
 //! The operations on device arrays: one file per family. Each checks shapes, chooses a launch plan from the kernel's
 //! own constants, and launches.
 
+mod assign;
 mod binary;
 mod broadcast;
 mod cast;
 mod compare;
+mod elementwise;
 mod histogram;
 mod image;
 mod map;
@@ -15,28 +17,18 @@ mod scan;
 mod select;
 mod transpose;
 
-pub use binary::Arithmetic;
-pub use cast::CastTo;
-pub use compare::Compare;
+pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};
 pub use image::{Border, Channels, Pixel, Weights};
-pub use kernels_gpu::op::{Max, Min, Product, ReduceOp, Sum};
-pub use map::{FloatMath, Math};
+pub use kernels_gpu::compiled::{Binary, CastTo, Elementwise, Map, Number, Real, Reduce, Scan, ScanTree};
+pub use kernels_gpu::op::{
+    Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,
+    ReduceOp, Relu, Sigmoid, Sin, Sqrt, Square, Std, Sub, Sum, Tanh, Variance,
+};
 pub use matmul::MatMul;
-pub use reduce::{Reduce, ReduceColumns, ReduceRows};
-pub use scan::{LookBackParams, Scan, ScanAlgorithm, ScanKind};
-pub use select::Select;
+pub use scan::ScanAlgorithm;
 
 use crate::launch::LaunchConfig;
-
-/// Whose kernel a launch is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KernelOf {
-    /// The library's, which leaves its workspace ready for the next launch.
-    Library,
-    /// The user's, of which that is asked and not known: its workspace is not used again.
-    User,
-}
 
 /// A one-dimensional launch in which each block treats `tile` of the `len` elements, which are at least one.
 fn tiles(len: usize, tile: usize, threads: usize) -> LaunchConfig {

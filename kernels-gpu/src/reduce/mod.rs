@@ -69,7 +69,6 @@ mod columns;
 pub(crate) mod operators;
 mod plan;
 mod rows;
-mod swap;
 
 use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
@@ -78,7 +77,6 @@ use cuda_std::prelude::*;
 use crate::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, ReduceOp, Std, Sum, Variance};
 
 pub use plan::{BLOCKS, ColumnPlan, RowPlan, SHORT, THREADS, tile_len};
-pub use swap::{SWAP_TILE, swap_axes};
 
 /// Combines the rows of `x`, row `i` to element `i` of `out`: elements `i · length .. (i + 1) · length`.
 ///
