@@ -97,7 +97,7 @@ impl Stream {
     ///
     /// [`Error::Cuda`](crate::Error::Cuda) if the driver fails.
     pub fn record(&self) -> Result<Event> {
-        Ok(Event::new(RecordedEvent::record(self, true)?))
+        Ok(Event::new(self.record_event(true)?))
     }
 
     /// Lets the work that is queued on this stream from here on wait for `event`.
@@ -106,7 +106,7 @@ impl Stream {
     ///
     /// [`Error::Cuda`](crate::Error::Cuda) if the driver fails.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        event.recorded().let_wait(self)
+        self.wait_for_event(event.recorded())
     }
 
     /// `len` counters that are 0, for one launch on this stream; to be given back if its kernel leaves them at 0.
@@ -126,6 +126,16 @@ impl Stream {
 
     /// Lets later work of this stream wait for all that `other` has queued.
     pub(crate) fn wait_for(&self, other: &Stream) -> Result<()> {
-        RecordedEvent::record(other, false)?.let_wait(self)
+        self.wait_for_event(&other.record_event(false)?)
+    }
+
+    fn record_event(&self, timed: bool) -> Result<RecordedEvent> {
+        // SAFETY: the backend's own stream, which lives as long as this.
+        unsafe { RecordedEvent::record(self.backend(), self.raw(), timed) }
+    }
+
+    fn wait_for_event(&self, event: &RecordedEvent) -> Result<()> {
+        // SAFETY: as in `record_event`.
+        unsafe { event.let_wait(self.backend(), self.raw()) }
     }
 }

@@ -15,17 +15,17 @@ mod matmul;
 mod reduce;
 mod scan;
 mod select;
+mod transfer;
 mod transpose;
 
 pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};
 pub use image::{Border, Channels, Pixel, Weights};
-pub use kernels_gpu::compiled::{Binary, CastTo, Elementwise, Map, Number, Real, Reduce, Scan, ScanTree};
+pub use kernels_gpu::compiled::{Binary, CastTo, Elementwise, Map, MatMul, Number, Real, Reduce, Scan, ScanTree};
 pub use kernels_gpu::op::{
     Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,
     ReduceOp, Relu, Sigmoid, Sin, Sqrt, Square, Std, Sub, Sum, Tanh, Variance,
 };
-pub use matmul::MatMul;
 pub use scan::ScanAlgorithm;
 
 use crate::launch::LaunchConfig;

@@ -8,6 +8,8 @@
 //! [`operator_kernels!`](crate::operator_kernels) does for those of other crates. There is no implementation for all
 //! operators at once, which would leave no room for those.
 
+mod products;
+
 use core::fmt::Display;
 
 use bytemuck::Pod;
@@ -22,6 +24,8 @@ use crate::op::*;
 use crate::reduce::{ColumnPlan, RowPlan};
 use crate::scan::blelloch;
 use crate::{binary, broadcast, cast, compare, map, reduce, scan, select};
+
+pub use products::{CountBins, CountValues, Gemm, GemmParams, GemvParams, MatMul};
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of
 /// [`reduce_columns()`](crate::reduce::reduce_columns()).
@@ -182,7 +186,7 @@ pub trait Elementwise: 'static {
     type Kernel: SafeKernel;
 }
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 }
 

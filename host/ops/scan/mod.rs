@@ -241,7 +241,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         T: Scan<Op>,
     {
         let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.inclusive_scan_into::<Op>(&mut out)?;
+        whole_into::<Op, T, D>("inclusive_scan", self, ScanKind::Inclusive, &mut out)?;
         Ok(out)
     }
 
@@ -333,7 +333,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         T: Scan<Op>,
     {
         let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        self.exclusive_scan_into::<Op>(&mut out)?;
+        whole_into::<Op, T, D>("exclusive_scan", self, ScanKind::Exclusive, &mut out)?;
         Ok(out)
     }
 
