@@ -4,7 +4,7 @@
 
 use cuda_std::Slice;
 use cuda_std::launch::Abi;
-use kernels_gpu::broadcast::{AXES, MOST, Shape, Strides, THREADS};
+use kernels_gpu::broadcast::{AXES, MOST, OutputAxes, Strides, THREADS};
 use ndarray::{DimMax, Dimension, IxDyn};
 
 use crate::array::{DeviceArray, Element};
@@ -226,7 +226,7 @@ impl<const M: usize> Axes<M> {
     pub(super) fn for_each_launch(
         &self,
         bytes: usize,
-        mut launch: impl FnMut(&LaunchConfig, Shape, [Strides; M]) -> Result<()>,
+        mut launch: impl FnMut(&LaunchConfig, OutputAxes, [Strides; M]) -> Result<()>,
     ) -> Result<()> {
         let (folded, kept) = self.0.split_at(self.0.len().saturating_sub(self.whole() + 1));
         let Some((cut, whole)) = kept.split_first() else {
@@ -241,7 +241,7 @@ impl<const M: usize> Axes<M> {
                 let mut lengths: Vec<usize> = kept.iter().map(|axis| axis.length).collect();
                 lengths[0] = Ord::min(piece, cut.length - from);
                 let start = (number * cut.length + from) * part;
-                let shape = Shape::new(start, &lengths, bytes, self.is_transposed());
+                let shape = OutputAxes::new(start, &lengths, bytes, self.is_transposed());
                 let strides = std::array::from_fn(|m| Strides::new(starts[m] + from * cut.strides[m], &strides[m]));
                 let blocks = shape.threads().div_ceil(THREADS) as u32;
                 launch(&LaunchConfig::new(blocks, THREADS as u32), shape, strides)?;
@@ -332,7 +332,7 @@ mod tests {
         ] {
             let axes = Axes::new(&shape, [&[shape[1], 1], &[0, 1]]);
             let (mut launches, mut elements) = (0, 0);
-            let check = |_: &LaunchConfig, given: Shape, _: [Strides; 2]| {
+            let check = |_: &LaunchConfig, given: OutputAxes, _: [Strides; 2]| {
                 assert_eq!(given.start(), elements, "{shape:?}");
                 launches += 1;
                 elements += given.elements();

@@ -18,7 +18,7 @@ use cuda_std::launch::SafeKernel;
 use cuda_std::param::ByValue;
 use cuda_std::{Slice, SliceMut};
 
-use crate::broadcast::{Shape, Strides};
+use crate::broadcast::{OutputAxes, Strides};
 use crate::num::{MulAdd, Num};
 use crate::op::*;
 use crate::reduce::{ColumnPlan, RowPlan};
@@ -63,7 +63,7 @@ pub type DenseParams<T, U> = (Slice<'static, T>, Slice<'static, T>, SliceMut<'st
 
 /// The parameters of a kernel with two operands that lie otherwise.
 pub type StridedParams<T, U> = (
-    Shape,
+    OutputAxes,
     Slice<'static, T>,
     Strides,
     Slice<'static, T>,
@@ -75,7 +75,8 @@ pub type StridedParams<T, U> = (
 ///
 /// Implemented by [`operator_kernels!`](crate::operator_kernels). An implementation by hand names kernels that do
 /// nothing but call [`reduce()`](crate::reduce::reduce()) and [`reduce_columns()`](crate::reduce::reduce_columns()) for
-/// `Op`: others give wrong results, in later launches too, which find the counters that they have left.
+/// `Op`: with others, this launch and later ones, which find the counters that they have left, give wrong results or
+/// do not end.
 #[diagnostic::on_unimplemented(
     message = "reductions of `{Self}` by `{Op}` are not compiled",
     note = "for an operator of your own: `kernels_gpu::operator_kernels!({Op}: {Self} => reduce);` in a kernels crate"
@@ -91,8 +92,8 @@ pub trait Reduce<Op: ReduceOp<Self>>: Pod + Send + Sync {
 ///
 /// Implemented by [`operator_kernels!`](crate::operator_kernels). An implementation by hand names kernels that do
 /// nothing but call [`lookback::scan`](fn@crate::scan::lookback::scan), [`scan_rows`](fn@crate::scan::scan_rows) and
-/// [`scan_columns`](fn@crate::scan::scan_columns) for `Op`: others give wrong results, in later launches too, which find
-/// the states that they have left.
+/// [`scan_columns`](fn@crate::scan::scan_columns) for `Op`: with others, this launch and later ones, which find the
+/// states that they have left, give wrong results or do not end.
 #[diagnostic::on_unimplemented(
     message = "scans of `{Self}` by `{Op}` are not compiled",
     note = "for an operator of your own: `kernels_gpu::operator_kernels!({Op}: {Self} => scan);` in a kernels crate"
@@ -261,7 +262,7 @@ pub trait Number:
     #[doc(hidden)]
     type SelectStrided: SafeKernel<
         Params = (
-            Shape,
+            OutputAxes,
             Slice<'static, u8>,
             Strides,
             Slice<'static, Self>,

@@ -38,7 +38,7 @@ pub trait Inputs: Copy {
     const LARGEST: usize;
 
     /// The length of the shortest.
-    fn len(self) -> usize;
+    fn least_len(self) -> usize;
 
     /// Whether vectors of `N` may be loaded at multiples of `N`.
     fn are_aligned<const N: usize>(self) -> bool;
@@ -47,7 +47,7 @@ pub trait Inputs: Copy {
     ///
     /// # Safety
     ///
-    /// `are_aligned::<N>()` holds, `i` is a multiple of `N`, and `i + N` is at most `len()`.
+    /// `are_aligned::<N>()` holds, `i` is a multiple of `N`, and `i + N` is at most `least_len()`.
     unsafe fn vectors<const N: usize>(self, i: usize) -> [Self::Elements; N];
 
     /// Element `i` of each.
@@ -66,7 +66,7 @@ macro_rules! inputs {
             };
 
             #[inline(always)]
-            fn len(self) -> usize {
+            fn least_len(self) -> usize {
                 let ($($x,)+) = self;
                 let mut len = usize::MAX;
                 $(len = Ord::min(len, $x.len());)+
@@ -118,7 +118,7 @@ impl<I: Inputs, U: Pod, F: Fn(I::Elements) -> U> Body for Function<'_, I, U, F> 
 
     #[inline(always)]
     fn len(&self) -> usize {
-        Ord::min(self.out.len(), self.inputs.len())
+        Ord::min(self.out.len(), self.inputs.least_len())
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 //! Matrix times matrix, one by one and in batches.
 
 use kernels_gpu::compiled::{Gemm, MatMul};
-use kernels_gpu::matmul::gemm::{Large, Medium, Shape, Small, THREADS};
+use kernels_gpu::matmul::gemm::{GemmShape, Large, Medium, Small, THREADS};
 use ndarray::{Dimension, Ix2, Ix3};
 
 use crate::array::DeviceArray;
@@ -18,7 +18,7 @@ const MAX_GRID_Z: usize = 65_535;
 struct Multiplication<'a, T> {
     a: DeviceView<'a, T, Ix3>,
     b: DeviceView<'a, T, Ix3>,
-    shape: Shape,
+    shape: GemmShape,
 }
 
 /// What `operation` wants of the shapes of its operands.
@@ -67,7 +67,7 @@ impl<'a, T: MatMul> Multiplication<'a, T> {
         }
         let (a, b) = (a.broadcast([batch, m, k])?, b.broadcast([batch, k, n])?);
         let (of_a, of_b) = (a.strides(), b.strides());
-        let shape = Shape {
+        let shape = GemmShape {
             batch,
             first: 0,
             m,
@@ -108,7 +108,7 @@ impl<'a, T: MatMul> Multiplication<'a, T> {
         let blocks = blocks(&self.shape, <T as Gemm<S>>::BLOCK_TILE);
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         for first in (0..self.shape.batch).step_by(MAX_GRID_Z) {
-            let shape = Shape { first, ..self.shape };
+            let shape = GemmShape { first, ..self.shape };
             let products = (shape.batch - first).min(MAX_GRID_Z) as u32;
             let config = LaunchConfig::new((blocks, 1, products), THREADS as u32);
             let args = (&self.a, &self.b, &mut *out, shape, alpha, beta);
@@ -129,7 +129,7 @@ fn along_k([_, line, k]: [usize; 3]) -> bool {
 }
 
 /// Tiles of one product of the batch.
-fn blocks(shape: &Shape, [rows, columns]: [usize; 2]) -> usize {
+fn blocks(shape: &GemmShape, [rows, columns]: [usize; 2]) -> usize {
     shape.m.div_ceil(rows).saturating_mul(shape.n.div_ceil(columns))
 }
 
@@ -137,7 +137,7 @@ fn blocks(shape: &Shape, [rows, columns]: [usize; 2]) -> usize {
 ///
 /// A multiprocessor takes tiles in turn; one costs as much as it has elements, times a weight, because small tiles read
 /// more of shared memory for each product.
-fn best_size(shape: &Shape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> usize {
+fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> usize {
     let cost = |tile: [usize; 2], weight: usize| {
         let turns = blocks(shape, tile)
             .saturating_mul(shape.batch)
@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     fn size(batch: usize, m: usize, n: usize) -> usize {
-        let shape = Shape {
+        let shape = GemmShape {
             batch,
             first: 0,
             m,

@@ -2,7 +2,7 @@
 //! Matrix times vector, and the dot product of two vectors.
 
 use kernels_gpu::compiled::MatMul;
-use kernels_gpu::matmul::gemv::{LANES, ROWS, Shape, THREADS};
+use kernels_gpu::matmul::gemv::{GemvShape, LANES, ROWS, THREADS};
 use ndarray::{Dimension, Ix1, Ix2};
 
 use crate::array::{DeviceArray, Element};
@@ -24,7 +24,7 @@ const COLUMN_CHUNK: usize = 256;
 struct Plan {
     /// Whether a warp has a row, and not a lane.
     rows: bool,
-    shape: Shape,
+    shape: GemvShape,
 }
 
 impl Plan {
@@ -38,7 +38,7 @@ impl Plan {
         };
         let chunks = wanted.clamp(1, k.div_ceil(least).max(1));
         let chunk = k.div_ceil(chunks).next_multiple_of(least);
-        let shape = Shape {
+        let shape = GemvShape {
             m,
             k,
             a,

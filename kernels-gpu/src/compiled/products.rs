@@ -14,10 +14,10 @@ use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
 use crate::matmul::{MulAdd, gemv};
 
 /// The parameters of [`gemm`](fn@gemm::gemm).
-pub type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemm::Shape, T, T);
+pub type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemm::GemmShape, T, T);
 
 /// The parameters of [`gemv_rows`](fn@gemv::gemv_rows) and [`gemv_columns`](fn@gemv::gemv_columns).
-pub type GemvParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemv::Shape, T, T);
+pub type GemvParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemv::GemvShape, T, T);
 
 /// Products of matrices of this type by tiles of size `S`: a kernel for each way that the operands lie, along k or not.
 pub trait Gemm<S>: Pod + Send + Sync + ByValue {
