@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::device;
+use kernels_gpu::op::ReduceOp;
 use ndarray::{Array1, Ix1, array};
 use rayon::prelude::*;
 use warpsmith::ops::Sum;
@@ -317,4 +318,52 @@ fn many_threads_launch_on_one_stream() {
             scope.spawn(|| (0..16).into_par_iter().for_each(|_| assert_sums(&ones(), &mut zeros())));
         });
     });
+}
+
+/// The sum, of elements of which none is 13.
+pub struct Unlucky;
+
+impl ReduceOp<f32> for Unlucky {
+    type Acc = f32;
+    type Output = f32;
+
+    fn identity() -> f32 {
+        0.0
+    }
+
+    fn lift(x: f32, _: u64) -> f32 {
+        assert!(x != 13.0, "unlucky");
+        x
+    }
+
+    fn combine(a: f32, b: f32) -> f32 {
+        a + b
+    }
+
+    fn finish(acc: f32, _: u64) -> f32 {
+        acc
+    }
+}
+
+kernels_gpu::operator_kernels!(Unlucky: f32 => reduce, scan);
+
+/// A launch that fails leaves its counters and states anyhow; later launches do not see them. On the simulated GPU: a GPU
+/// does no more work after a kernel that failed.
+#[test]
+fn memory_of_a_launch_that_failed_is_not_used_again() {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let mut elements = Array1::<f32>::ones(SUMMED);
+    let ones = DeviceArray::from_ndarray(stream, &elements).unwrap();
+    elements[SUMMED - 1] = 13.0;
+    let unlucky = DeviceArray::from_ndarray(stream, &elements).unwrap();
+    let mut out = DeviceArray::zeros(stream, SUMMED).unwrap();
+    for _ in 0..3 {
+        assert_sums(&ones, &mut out);
+        assert!(matches!(unlucky.reduce::<Unlucky>(), Err(Error::Fault(_))));
+        assert!(matches!(unlucky.inclusive_scan::<Unlucky>(), Err(Error::Fault(_))));
+        assert_eq!(ones.reduce::<Unlucky>().unwrap(), SUMMED as f32);
+        ones.inclusive_scan_into::<Unlucky>(&mut out).unwrap();
+        assert_eq!(out.max().unwrap(), SUMMED as f32);
+    }
 }
