@@ -6,7 +6,7 @@ mod common;
 use common::{measure, random_f32, random_f64};
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use ndarray::{Array1, Ix1, Zip, s};
-use warpsmith::ops::Arithmetic;
+use warpsmith::ops::Number;
 use warpsmith::{DeviceArray, Result, Stream};
 
 type Vector<T> = DeviceArray<T, Ix1>;
@@ -19,7 +19,7 @@ struct Case<T> {
     oracle: fn(T, T) -> T,
 }
 
-fn array_with_array<T: Arithmetic + PartialEq>(
+fn array_with_array<T: Number + PartialEq>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     stream: &Stream,
     (a, b): (&Array1<T>, &Array1<T>),

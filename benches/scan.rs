@@ -7,7 +7,7 @@ mod common;
 use common::{measure, random_f32};
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use ndarray::{Array1, Array2, Axis, Ix1};
-use warpsmith::ops::{Max, Scan, ScanAlgorithm, Sum};
+use warpsmith::ops::{Max, ReduceOp, Scan, ScanAlgorithm, ScanTree, Sum};
 use warpsmith::{DeviceArray, Element, Result, Stream};
 
 type Vector<T> = DeviceArray<T, Ix1>;
@@ -20,11 +20,11 @@ struct Case<T> {
     wanted: f64,
 }
 
-fn look_back<Op, T: Scan<Op>>(x: &Vector<T>, out: &mut Vector<T>) -> Result<()> {
+fn look_back<Op: ReduceOp<T, Output = T>, T: Scan<Op>>(x: &Vector<T>, out: &mut Vector<T>) -> Result<()> {
     x.inclusive_scan_into::<Op>(out)
 }
 
-fn blelloch<Op, T: Scan<Op>>(x: &Vector<T>, out: &mut Vector<T>) -> Result<()> {
+fn blelloch<Op: ReduceOp<T, Output = T>, T: Scan<Op> + ScanTree<Op>>(x: &Vector<T>, out: &mut Vector<T>) -> Result<()> {
     x.inclusive_scan_by_into::<Op>(ScanAlgorithm::Blelloch, out)
 }
 

@@ -51,6 +51,8 @@ impl Buffer {
         self.bytes
     }
 
+    /// While the guard lives, streams record events and wait for them: cheap calls of the backend, in which no kernel is
+    /// launched or compiled and nobody's code runs. Two buffers are never locked at a time.
     fn usage(&self) -> MutexGuard<'_, Usage> {
         self.usage.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -74,8 +76,11 @@ impl Buffer {
         for reader in usage.readers.iter().filter(|reader| *reader != stream) {
             stream.wait_for(reader)?;
         }
-        usage.writer = stream.clone();
-        usage.readers.clear();
+        let writer = std::mem::replace(&mut usage.writer, stream.clone());
+        let readers = std::mem::take(&mut usage.readers);
+        // Unlocked before the last owner of a stream may end it.
+        drop(usage);
+        drop((writer, readers));
         Ok(())
     }
 }
@@ -85,8 +90,8 @@ impl Drop for Buffer {
         if self.bytes == 0 {
             return;
         }
-        let usage = self.usage();
-        let stream = usage.writer.clone();
+        let usage = self.usage.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let stream = &usage.writer;
         // An error here is one of earlier work (a kernel that failed), which every later call reports as well; the
         // memory is then lost with the context.
         let waited = usage.readers.iter().try_for_each(|reader| stream.wait_for(reader));

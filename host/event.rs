@@ -4,11 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Backend, RawEvent};
+use crate::backend::{Backend, RawEvent, RawStream};
 use crate::error::{Error, Result};
-use crate::stream::Stream;
 
-/// A point of a stream, made by [`Stream::record`]. It is reached when the stream's work up to there is done.
+/// A point of a stream, made by [`Stream::record`](crate::Stream::record). It is reached when the stream's work up to there is done.
 ///
 /// ```
 /// use ndarray::Array1;
@@ -76,21 +75,28 @@ pub(crate) struct RecordedEvent {
 }
 
 impl RecordedEvent {
-    pub(crate) fn record(stream: &Stream, timed: bool) -> Result<Self> {
-        let backend = Arc::clone(stream.backend());
+    /// # Safety
+    ///
+    /// The stream is the backend's, and lives.
+    pub(crate) unsafe fn record(backend: &Arc<dyn Backend>, stream: RawStream, timed: bool) -> Result<Self> {
+        let backend = Arc::clone(backend);
         let raw = backend.create_event(timed)?;
         let event = Self { backend, raw };
-        // SAFETY: the backend's own event and stream.
-        unsafe { event.backend.record(event.raw, stream.raw())? };
+        // SAFETY: the backend's own event, and by the caller's promise its stream.
+        unsafe { event.backend.record(event.raw, stream)? };
         Ok(event)
     }
 
-    /// Lets later work of `stream` wait for the event. For another device's stream the host waits.
-    pub(crate) fn let_wait(&self, stream: &Stream) -> Result<()> {
-        // SAFETY: an event and a stream of this backend; or this backend's event alone.
+    /// Lets later work of a stream of `backend` wait for the event. For another device's stream the host waits.
+    ///
+    /// # Safety
+    ///
+    /// The stream is the backend's, and lives.
+    pub(crate) unsafe fn let_wait(&self, backend: &Arc<dyn Backend>, stream: RawStream) -> Result<()> {
+        // SAFETY: an event of this backend, and by the caller's promise a stream of it; or the event alone.
         unsafe {
-            if Arc::ptr_eq(&self.backend, stream.backend()) {
-                self.backend.wait(stream.raw(), self.raw)
+            if Arc::ptr_eq(&self.backend, backend) {
+                backend.wait(stream, self.raw)
             } else {
                 self.backend.synchronize_event(self.raw)
             }

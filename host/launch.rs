@@ -16,6 +16,7 @@ use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::view::DeviceView;
+use crate::workspace::Lease;
 
 pub use cuda_sim::{Dim3, LaunchConfig};
 
@@ -242,6 +243,26 @@ unsafe impl<W: Element> Arg<SliceMut<'static, W>> for WordsMut<'_, W> {
 fn words<W>(buffer: &Buffer) -> usize {
     const { assert!(size_of::<W>() > 0 && align_of::<W>() <= 256) };
     buffer.bytes() / size_of::<W>()
+}
+
+// SAFETY: the lease's words on its stream, which is this one (`prepare` asserts it), borrowed mutably like the slice: the
+// launch has them for itself. They are given back or freed later than the launch is queued.
+unsafe impl<W: Element> Arg<SliceMut<'static, W>> for &mut Lease<'_, W> {
+    fn prepare(&self, _: &'static str, stream: &Stream) -> Result<()> {
+        assert_eq!(Lease::stream(self), stream.raw(), "a lease is for its own stream");
+        Ok(())
+    }
+
+    fn abi(&self) -> Abi<SliceMut<'static, W>> {
+        let address = match self.address() {
+            0 => align_of::<W>(),
+            address => address as usize,
+        };
+        Abi {
+            head: std::ptr::with_exposed_provenance_mut(address),
+            tail: self.len(),
+        }
+    }
 }
 
 /// The address that a slice of the elements has: an aligned one, not null, also where there is no element.

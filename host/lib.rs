@@ -42,7 +42,7 @@ pub mod ops;
 mod ptx;
 mod stream;
 mod view;
-mod zeroed;
+mod workspace;
 
 pub use array::{DeviceArray, Element};
 pub use cuda_sim::Fault;

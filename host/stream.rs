@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::array::Element;
 use crate::backend::{Backend, RawStream};
 use crate::error::Result;
 use crate::event::{Event, RecordedEvent};
-use crate::zeroed::{Kept, KernelOf, Zeroed};
+use crate::workspace::{Lease, Workspace};
 
 /// A queue of work. Copies and kernels on one stream run in order, those on different streams side by side; the host
 /// goes on meanwhile, and waits where it reads a result.
@@ -22,22 +21,23 @@ pub struct Stream {
 
 #[derive(Debug)]
 struct Inner {
-    backend: Arc<dyn Backend>,
-    raw: RawStream,
-    counters: Kept,
-    scan_states: Kept,
-    partials: Kept,
+    // Dropped in this order: the memory of the workspaces is freed on the stream.
+    counters: Workspace,
+    scan_states: Workspace,
+    partials: Workspace,
+    owned: OwnedStream,
 }
 
-impl Drop for Inner {
+/// A stream of the backend.
+#[derive(Debug)]
+struct OwnedStream {
+    backend: Arc<dyn Backend>,
+    raw: RawStream,
+}
+
+impl Drop for OwnedStream {
     fn drop(&mut self) {
-        for kept in [&self.counters, &self.scan_states, &self.partials] {
-            if let Some(address) = kept.take() {
-                // SAFETY: allocated on this stream, and used on it alone. An error is one of earlier work.
-                let _ = unsafe { self.backend.free(self.raw, address) };
-            }
-        }
-        // SAFETY: this was the stream's last owner, and the backend made it.
+        // SAFETY: this was the stream's owner, and the backend made it.
         unsafe { self.backend.destroy_stream(self.raw) };
     }
 }
@@ -55,21 +55,20 @@ impl Stream {
         let raw = backend.create_stream()?;
         Ok(Self {
             inner: Arc::new(Inner {
-                backend,
-                raw,
-                counters: Kept::default(),
-                scan_states: Kept::default(),
-                partials: Kept::default(),
+                counters: Workspace::new(&backend, raw),
+                scan_states: Workspace::new(&backend, raw),
+                partials: Workspace::new(&backend, raw),
+                owned: OwnedStream { backend, raw },
             }),
         })
     }
 
     pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
-        &self.inner.backend
+        &self.inner.owned.backend
     }
 
     pub(crate) fn raw(&self) -> RawStream {
-        self.inner.raw
+        self.inner.owned.raw
     }
 
     /// The name of the stream's device: `cuda:0`, `sim`.
@@ -98,7 +97,7 @@ impl Stream {
     ///
     /// [`Error::Cuda`](crate::Error::Cuda) if the driver fails.
     pub fn record(&self) -> Result<Event> {
-        Ok(Event::new(RecordedEvent::record(self, true)?))
+        Ok(Event::new(self.record_event(true)?))
     }
 
     /// Lets the work that is queued on this stream from here on wait for `event`.
@@ -107,41 +106,36 @@ impl Stream {
     ///
     /// [`Error::Cuda`](crate::Error::Cuda) if the driver fails.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        event.recorded().let_wait(self)
+        self.wait_for_event(event.recorded())
     }
 
-    /// Calls `launch` with `len` counters that are 0, for one launch on this stream, whose kernel leaves them at 0.
-    pub(crate) fn with_counters(
-        &self,
-        kernel_of: KernelOf,
-        len: usize,
-        launch: impl FnOnce(Zeroed<u32>) -> Result<()>,
-    ) -> Result<()> {
-        self.inner.counters.with(self, kernel_of, len, launch)
+    /// `len` counters that are 0, for one launch on this stream; to be given back if its kernel leaves them at 0.
+    pub(crate) fn take_counters(&self, len: usize) -> Result<Lease<'_, u32>> {
+        self.inner.counters.take(len)
     }
 
-    /// Calls `launch` with `len` words of state for one scan with look-back on this stream: all 0, or left by another
-    /// one.
-    pub(crate) fn with_scan_state(
-        &self,
-        kernel_of: KernelOf,
-        len: usize,
-        launch: impl FnOnce(Zeroed<u64>) -> Result<()>,
-    ) -> Result<()> {
-        self.inner.scan_states.with(self, kernel_of, len, launch)
+    /// `len` words of state for one scan with look-back on this stream: all 0, or left by another one.
+    pub(crate) fn take_scan_states(&self, len: usize) -> Result<Lease<'_, u64>> {
+        self.inner.scan_states.take(len)
     }
 
-    /// Calls `launch` with room for `len` values of blocks, for one launch on this stream, whatever is in it.
-    pub(crate) fn with_partials<A: Element>(
-        &self,
-        len: usize,
-        launch: impl FnOnce(Zeroed<A>) -> Result<()>,
-    ) -> Result<()> {
-        self.inner.partials.with(self, KernelOf::Library, len, launch)
+    /// Room for `len` values of blocks, for one launch on this stream, whatever is in it.
+    pub(crate) fn take_partials<A>(&self, len: usize) -> Result<Lease<'_, A>> {
+        self.inner.partials.take(len)
     }
 
     /// Lets later work of this stream wait for all that `other` has queued.
     pub(crate) fn wait_for(&self, other: &Stream) -> Result<()> {
-        RecordedEvent::record(other, false)?.let_wait(self)
+        self.wait_for_event(&other.record_event(false)?)
+    }
+
+    fn record_event(&self, timed: bool) -> Result<RecordedEvent> {
+        // SAFETY: the backend's own stream, which lives as long as this.
+        unsafe { RecordedEvent::record(self.backend(), self.raw(), timed) }
+    }
+
+    fn wait_for_event(&self, event: &RecordedEvent) -> Result<()> {
+        // SAFETY: as in `record_event`.
+        unsafe { event.let_wait(self.backend(), self.raw()) }
     }
 }

@@ -252,6 +252,12 @@ impl<'a, T: Element, D: Dimension> DeviceView<'a, T, D> {
         })
     }
 
+    /// The view of a whole array in another shape of as many elements, in C order.
+    pub(crate) fn in_shape<E: Dimension>(&self, dim: E) -> DeviceView<'a, T, E> {
+        let strides = standard_strides(dim.slice());
+        self.laid_out(dim, strides)
+    }
+
     /// A view of the same memory with a shape and strides of its own, which stay within it.
     pub(crate) fn laid_out<E: Dimension>(&self, dim: E, strides: Vec<usize>) -> DeviceView<'a, T, E> {
         DeviceView {

@@ -9,11 +9,11 @@ use kernels_gpu::binary::{binary, tile_len};
 use kernels_gpu::op::Add;
 use ndarray::{Array, Array1, Array2, Array3, Array4, ArrayD, Dimension, IxDyn, Zip, arr0};
 use proptest::prelude::*;
-use warpsmith::ops::Arithmetic;
+use warpsmith::ops;
 use warpsmith::{Device, DeviceArray, LaunchConfig, Result, bf16, f16};
 
 /// The operations as Rust computes them.
-trait Oracle: Number + Arithmetic {
+trait Oracle: Number + ops::Number {
     fn add(a: Self, b: Self) -> Self;
     fn sub(a: Self, b: Self) -> Self;
     fn mul(a: Self, b: Self) -> Self;
@@ -150,7 +150,7 @@ type ArrayAssign<T> = fn(&mut Dyn<T>, &Dyn<T>) -> Result<()>;
 type ScalarAssign<T> = fn(&mut Dyn<T>, T) -> Result<()>;
 
 /// An operation in all its forms.
-struct Operation<T: Number + Arithmetic> {
+struct Operation<T: Number + ops::Number> {
     name: &'static str,
     oracle: fn(T, T) -> T,
     array: (ArrayForm<T>, ArrayInto<T>, ArrayAssign<T>),
@@ -165,7 +165,7 @@ fn operations<T: Oracle>() -> Vec<Operation<T>> {
            [$($first:ident $first_into:ident $first_assign:ident)?];)*) => {
             vec![$(Operation {
                 name: stringify!($name),
-                oracle: T::$name,
+                oracle: Oracle::$name,
                 array: (Dyn::$name, Dyn::$into, Dyn::$assign),
                 scalar: (Dyn::$scalar, Dyn::$scalar_into, Dyn::$scalar_assign),
                 scalar_first: operations!(@ $($first $first_into $first_assign)?),
@@ -356,7 +356,7 @@ fn shapes_that_do_not_fit_are_an_error_and_leave_the_output_alone() {
 /// the rounding before it, 2^-8 ulp at most with bf16's 8 digits less than f32 has.
 #[test]
 fn powers_are_near_the_true_ones() {
-    fn check<T: FloatNumber + Arithmetic>(bound: f64) {
+    fn check<T: FloatNumber + ops::Number>(bound: f64) {
         let (a, b) = (random::<T>(5000, 5), random::<T>(5000, 6));
         let small: Vec<T> = b.iter().map(|b| T::of(b.wide() % 16.0)).collect();
         for exponents in [&b, &small] {

@@ -4,11 +4,11 @@
 mod common;
 
 use common::*;
-use kernels_gpu::broadcast::{AXES, Shape, Strides, broadcast};
+use kernels_gpu::broadcast::{AXES, OutputAxes, Strides, broadcast};
 use kernels_gpu::op::Sub;
 use ndarray::{Array, Array2, Array3, ArrayD, IxDyn, Zip, arr0, array, s};
 use proptest::prelude::*;
-use warpsmith::ops::{Arithmetic, Compare, Select};
+use warpsmith::ops;
 use warpsmith::{DeviceArray, LaunchConfig, bf16, f16};
 
 /// 0, 1, 2, … in that shape, from `first` on.
@@ -157,7 +157,7 @@ fn dimensions_are_those_of_ndarray() {
 /// Each type, with values that fit all of them exactly.
 #[test]
 fn every_type() {
-    fn check<T: Number + Arithmetic>(of: fn(u8) -> T) {
+    fn check<T: Number + ops::Number>(of: fn(u8) -> T) {
         let (a, b) = (
             Array2::from_shape_fn((37, 41), |(i, j)| (i + j) as u8),
             Array::from_iter(0..41u8),
@@ -227,7 +227,7 @@ fn blocks_of_any_size() {
     let (a, b) = (counted(&[20, 30, 40], 0), counted(&[20, 40], 5));
     let wanted = &a - &b.clone().into_shape_with_order((20, 1, 40)).unwrap();
     for transposed in [false, true] {
-        let shape = Shape::new(0, &[20, 30, 40], 4, transposed);
+        let shape = OutputAxes::new(0, &[20, 30, 40], 4, transposed);
         let (a_strides, b_strides) = (Strides::new(0, &[1200, 40, 1]), Strides::new(0, &[40, 0, 1]));
         for threads in [1, 31, 96, 256] {
             let mut out = DeviceArray::zeros(device().default_stream(), wanted.raw_dim()).unwrap();
@@ -256,7 +256,7 @@ fn parts_of_the_output() {
                 })
                 .collect();
             let mut out = upload_vec(&vec![-1; len + 5]);
-            let shape = Shape::new(start, &[rows, columns], 4, false);
+            let shape = OutputAxes::new(start, &[rows, columns], 4, false);
             let (a_strides, row_strides) = (Strides::new(7, &[columns, 1]), Strides::new(0, &[0, 1]));
             let config = LaunchConfig::new(shape.threads().div_ceil(32) as u32, 32);
             let arguments = (shape, &upload(&a), a_strides, &upload(&row), row_strides, &mut out);
@@ -271,7 +271,7 @@ fn parts_of_the_output() {
 
 /// Rows of lengths around those of vectors, of each type: operands that have vectors where the output has, or between
 /// them, or repeat an element, or lie in other orders.
-fn rows_of_any_length<T: Number + Arithmetic + Compare + Select>(of: fn(u8) -> T) {
+fn rows_of_any_length<T: Number + ops::Number>(of: fn(u8) -> T) {
     let len = 16 / size_of::<T>();
     for columns in [1, 2, 3, 4, 5, len - 1, len, len + 1, 2 * len + 3, 4 * len, 33 * len + 1] {
         for [batch, rows] in [[1, 5], [3, 2], [2, 33]] {

@@ -7,7 +7,7 @@ use common::*;
 use kernels_gpu::compare::tile_len;
 use ndarray::{Array, Array2, ArrayD, IxDyn};
 use proptest::prelude::*;
-use warpsmith::ops::Compare;
+use warpsmith::ops;
 use warpsmith::{DeviceArray, Result, bf16, f16};
 
 type ArrayForm<T> = fn(&Dyn<T>, &Dyn<T>) -> Result<Dyn<u8>>;
@@ -16,14 +16,14 @@ type ScalarForm<T> = fn(&Dyn<T>, T) -> Result<Dyn<u8>>;
 type ScalarInto<T> = fn(&Dyn<T>, T, &mut Dyn<u8>) -> Result<()>;
 
 /// A comparison in all its forms.
-struct Comparison<T: Number + Compare + PartialOrd> {
+struct Comparison<T: Number + ops::Number + PartialOrd> {
     name: &'static str,
     oracle: fn(&T, &T) -> bool,
     array: (ArrayForm<T>, ArrayInto<T>),
     scalar: (ScalarForm<T>, ScalarInto<T>),
 }
 
-fn comparisons<T: Number + Compare + PartialOrd>() -> Vec<Comparison<T>> {
+fn comparisons<T: Number + ops::Number + PartialOrd>() -> Vec<Comparison<T>> {
     macro_rules! comparisons {
         ($($name:ident $into:ident $scalar:ident $scalar_into:ident: $oracle:ident;)*) => {
             vec![$(Comparison {
@@ -44,7 +44,7 @@ fn comparisons<T: Number + Compare + PartialOrd>() -> Vec<Comparison<T>> {
     }
 }
 
-fn check<T: Number + Compare + PartialOrd>(a: &[T], b: &[T], scalar: T) {
+fn check<T: Number + ops::Number + PartialOrd>(a: &[T], b: &[T], scalar: T) {
     let (on_device, other) = (upload_vec(a), upload_vec(b));
     let mut out = DeviceArray::zeros(device().default_stream(), IxDyn(&[a.len()])).unwrap();
     for comparison in comparisons::<T>() {
@@ -71,7 +71,7 @@ fn check<T: Number + Compare + PartialOrd>(a: &[T], b: &[T], scalar: T) {
 }
 
 /// Every length, every special value with every other, equal values, and broadcast operands.
-fn every_comparison<T: Number + Compare + PartialOrd>() {
+fn every_comparison<T: Number + ops::Number + PartialOrd>() {
     for (seed, len) in (1..).zip(lengths(tile_len::<T>()).into_iter().filter(|&len| len < 50_000)) {
         let (a, mut b) = (random::<T>(len, seed), random::<T>(len, seed + 100));
         for (b, &a) in b.iter_mut().zip(&a).step_by(3) {

@@ -6,12 +6,10 @@
 mod common;
 
 use common::*;
-use cuda_std::prelude::*;
-use kernels_gpu::map::{self, THREADS, float_tile_len, tile_len};
-use kernels_gpu::op::UnaryOp;
+use kernels_gpu::map::{float_tile_len, tile_len};
 use ndarray::{Array1, ArrayD, IxDyn};
 use proptest::prelude::*;
-use warpsmith::ops::{FloatMath, Math};
+use warpsmith::ops;
 use warpsmith::{Device, DeviceArray, Result, bf16, f16};
 
 type Form<T> = fn(&Dyn<T>) -> Result<Dyn<T>>;
@@ -19,7 +17,7 @@ type Into<T> = fn(&Dyn<T>, &mut Dyn<T>) -> Result<()>;
 type Inplace<T> = fn(&mut Dyn<T>) -> Result<()>;
 
 /// A function in its three forms.
-struct Function<T: Number + Math> {
+struct Function<T: Number + ops::Number> {
     name: &'static str,
     form: Form<T>,
     into: Into<T>,
@@ -27,7 +25,7 @@ struct Function<T: Number + Math> {
 }
 
 /// The functions that every number has, as Rust computes them.
-trait Oracle: Number + Math {
+trait Oracle: Number + ops::Number {
     fn neg(x: Self) -> Self;
     fn abs(x: Self) -> Self;
     fn square(x: Self) -> Self;
@@ -138,7 +136,7 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
                 into: Dyn::neg_into,
                 inplace: Dyn::neg_inplace,
             },
-            T::neg,
+            Oracle::neg,
         ),
         (
             Function {
@@ -147,7 +145,7 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
                 into: Dyn::abs_into,
                 inplace: Dyn::abs_inplace,
             },
-            T::abs,
+            Oracle::abs,
         ),
         (
             Function {
@@ -171,7 +169,7 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
 }
 
 /// The results of the forms of a function, which are the same.
-fn apply<T: Number + Math>(function: &Function<T>, x: &Dyn<T>) -> Vec<T> {
+fn apply<T: Number + ops::Number>(function: &Function<T>, x: &Dyn<T>) -> Vec<T> {
     let results = elements(&(function.form)(x).unwrap());
     let mut out = DeviceArray::zeros(device().default_stream(), IxDyn(x.shape())).unwrap();
     (function.into)(x, &mut out).unwrap();
@@ -239,7 +237,7 @@ fn exact_at_every_value<T: Oracle>() {
 for_types!(exact_at_every_value: f16 bf16 u16);
 
 /// A function of floats, computed by std in `f64`.
-struct FloatFunction<T: Number + FloatMath + Math> {
+struct FloatFunction<T: Number + ops::Real> {
     function: Function<T>,
     reference: fn(f64) -> f64,
     /// The error bound for `f32` in ulp of the true value, which the reference is as good as.
@@ -250,7 +248,7 @@ struct FloatFunction<T: Number + FloatMath + Math> {
     least_normals: f64,
 }
 
-fn float_functions<T: FloatNumber + FloatMath + Math>() -> Vec<FloatFunction<T>> {
+fn float_functions<T: FloatNumber + ops::Real>() -> Vec<FloatFunction<T>> {
     macro_rules! functions {
         ($($name:ident $into:ident $inplace:ident: |$x:ident| $reference:expr, $f32:literal $f64:literal $least:literal;)*) => {
             vec![$(FloatFunction {
@@ -274,7 +272,7 @@ fn float_functions<T: FloatNumber + FloatMath + Math>() -> Vec<FloatFunction<T>>
     }
 }
 
-fn check_floats<T: FloatNumber + FloatMath + Math>(values: &[T]) {
+fn check_floats<T: FloatNumber + ops::Real>(values: &[T]) {
     let x = upload_vec(values);
     for case in float_functions::<T>() {
         let bound = match T::NAME {
@@ -301,31 +299,31 @@ fn check_floats<T: FloatNumber + FloatMath + Math>(values: &[T]) {
     }
 }
 
-fn floats_at_special_values<T: FloatNumber + FloatMath + Math>() {
+fn floats_at_special_values<T: FloatNumber + ops::Real>() {
     check_floats::<T>(T::SPECIAL);
 }
 
-fn floats_at_every_length<T: FloatNumber + FloatMath + Math + kernels_gpu::num::Num>() {
+fn floats_at_every_length<T: FloatNumber + ops::Real + kernels_gpu::num::Num>() {
     for (seed, len) in (1..).zip(lengths(float_tile_len::<T>())) {
         check_floats::<T>(&random(len, seed));
     }
 }
 
 /// Evenly through the ranges in which the functions change, and through the arguments where they overflow.
-fn floats_in_their_ranges<T: FloatNumber + FloatMath + Math>() {
+fn floats_in_their_ranges<T: FloatNumber + ops::Real>() {
     for (low, high) in [(-1.0, 1.0), (-20.0, 20.0), (-110.0, 95.0), (-750.0, 715.0), (0.0, 1e5)] {
         let step = (high - low) / 4000.0;
         check_floats::<T>(&(0..4000).map(|i| T::of(low + step * f64::from(i))).collect::<Vec<_>>());
     }
 }
 
-fn floats_at_random_values<T: FloatNumber + FloatMath + Math + kernels_gpu::num::Num>() {
+fn floats_at_random_values<T: FloatNumber + ops::Real + kernels_gpu::num::Num>() {
     proptest!(cases(6), |(len in 0..3 * float_tile_len::<T>(), seed in any::<u64>())| {
         check_floats::<T>(&random(len, seed));
     });
 }
 
-fn floats_at_every_value<T: FloatNumber + FloatMath + Math>() {
+fn floats_at_every_value<T: FloatNumber + ops::Real>() {
     check_floats::<T>(&all_of());
 }
 
@@ -336,7 +334,7 @@ for_types!(floats_at_random_values: f32 f64 f16 bf16);
 for_types!(floats_at_every_value: f16 bf16);
 
 /// The values that IEEE 754 and C give at the ends, to the sign of zero.
-fn floats_at_the_ends<T: FloatNumber + FloatMath + Math>() {
+fn floats_at_the_ends<T: FloatNumber + ops::Real>() {
     let at = |name: &str, x: f64| {
         let all = float_functions::<T>();
         let case = all.iter().find(|case| case.function.name == name).unwrap();
@@ -497,18 +495,25 @@ fn shapes_that_differ_are_an_error_and_leave_the_output_alone() {
     assert_eq!(elements(&out), [7.0; 6]);
 }
 
-/// An operator that the library does not have.
-struct Collatz;
-
-impl UnaryOp<u64> for Collatz {
-    fn apply(x: u64) -> u64 {
-        if x.is_multiple_of(2) { x / 2 } else { 3 * x + 1 }
-    }
+fn next_of_collatz(x: u64) -> u64 {
+    if x.is_multiple_of(2) { x / 2 } else { 3 * x + 1 }
 }
 
-#[kernel(max_threads = THREADS)]
-pub fn collatz(x: Slice<'_, u64>, out: SliceMut<'_, u64>) {
-    map::map::<u64, Collatz>(x, out);
+kernels_gpu::elementwise! {
+    /// A function that the library does not have.
+    pub fn collatz(x: u64) -> u64 {
+        next_of_collatz(x)
+    }
+
+    /// Inputs of several sizes, and a result of another.
+    pub fn mixed(a: u8, b: f64, c: u16, d: [u8; 3]) -> f32 {
+        (f64::from(a) + b * f64::from(c)) as f32 + f32::from(d[0]) - f32::from(d[2])
+    }
+
+    /// Two inputs whose vectors fill whole accesses.
+    pub fn above(a: f32, b: f32) -> u8 {
+        u8::from(a > b)
+    }
 }
 
 /// On the simulated GPU, since the kernel is not among the library's PTX.
@@ -519,7 +524,7 @@ fn operators_of_ones_own_at_every_length() {
         let x = Array1::from_iter(1..=len as u64);
         let on_device = DeviceArray::from_ndarray(device.default_stream(), &x).unwrap();
         let out = on_device.map_with::<collatz>().unwrap();
-        assert_eq!(out.to_ndarray().unwrap(), x.mapv(Collatz::apply), "{len} elements");
+        assert_eq!(out.to_ndarray().unwrap(), x.mapv(next_of_collatz), "{len} elements");
         let mut longer = DeviceArray::zeros(device.default_stream(), len + 1).unwrap();
         let error = on_device.map_with_into::<collatz>(&mut longer).unwrap_err().to_string();
         assert_eq!(
@@ -527,4 +532,53 @@ fn operators_of_ones_own_at_every_length() {
             format!("map_with: given shapes [{len}] and [{}], wanted equal shapes", len + 1)
         );
     }
+}
+
+#[test]
+fn functions_of_several_arrays_of_any_types() {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    for len in lengths(1024) {
+        let a = Array1::from_shape_fn(len, |i| i as u8);
+        let b = Array1::from_shape_fn(len, |i| i as f64 / 4.0);
+        let c = Array1::from_shape_fn(len, |i| (i * 7 % 1000) as u16);
+        let d = Array1::from_shape_fn(len, |i| [(i % 5) as u8, 0, (i % 3) as u8]);
+        let wanted = Array1::from_shape_fn(len, |i| {
+            (f64::from(a[i]) + b[i] * f64::from(c[i])) as f32 + f32::from(d[i][0]) - f32::from(d[i][2])
+        });
+        let on_device = (
+            DeviceArray::from_ndarray(stream, &a).unwrap(),
+            DeviceArray::from_ndarray(stream, &b).unwrap(),
+            DeviceArray::from_ndarray(stream, &c).unwrap(),
+            DeviceArray::from_ndarray(stream, &d).unwrap(),
+        );
+        let operands = (&on_device.0, &on_device.1, &on_device.2, &on_device.3);
+        let out = ops::elementwise::<mixed, _>(operands).unwrap();
+        assert_eq!(out.to_ndarray().unwrap(), wanted, "{len} elements");
+
+        let (x, y) = (b.mapv(|b| (b * 3.7) as f32 % 11.0), b.mapv(|b| (b * 1.3) as f32 % 7.0));
+        let wanted = Array1::from_shape_fn(len, |i| u8::from(x[i] > y[i]));
+        let (x, y) = (
+            DeviceArray::from_ndarray(stream, &x).unwrap(),
+            DeviceArray::from_ndarray(stream, &y).unwrap(),
+        );
+        let mut out = DeviceArray::zeros(stream, len).unwrap();
+        ops::elementwise_into::<above, _>((&x, &y), &mut out).unwrap();
+        assert_eq!(out.to_ndarray().unwrap(), wanted, "{len} elements");
+    }
+}
+
+#[test]
+fn functions_of_several_arrays_want_equal_shapes_of_one_device() {
+    let (device, other) = (Device::simulator(), Device::simulator());
+    let zeros = |device: &Device, len: usize| DeviceArray::<f32, _>::zeros(device.default_stream(), len).unwrap();
+    let error = ops::elementwise::<above, _>((&zeros(&device, 3), &zeros(&device, 4))).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "elementwise: given shapes [3] and [4] and [3], wanted equal shapes"
+    );
+    let error = ops::elementwise::<above, _>((&zeros(&device, 3), &zeros(&other, 3))).unwrap_err();
+    assert!(matches!(error, warpsmith::Error::DifferentDevices { .. }), "{error}");
+    let empty = ops::elementwise::<above, _>((&zeros(&device, 0), &zeros(&device, 0))).unwrap();
+    assert!(empty.is_empty());
 }

@@ -7,7 +7,7 @@ mod common;
 
 use common::*;
 use kernels_gpu::matmul::MulAdd;
-use kernels_gpu::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Shape, Size, Small, THREADS};
+use kernels_gpu::matmul::gemm::{self, GemmShape, KMajor, Large, Medium, MnMajor, Size, Small, THREADS};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayView3, Axis, s};
 use proptest::prelude::*;
 use warpsmith::ops::MatMul;
@@ -180,7 +180,7 @@ where
     let stream = device().default_stream();
     for (a_transposed, b_transposed) in ORDERS {
         let (a, b) = (Uploaded::new(&a, a_transposed), Uploaded::new(&b, b_transposed));
-        let shape = Shape {
+        let shape = GemmShape {
             batch: 1,
             first: 0,
             m,
@@ -206,7 +206,14 @@ where
     }
 }
 
-type Params<T> = (&'static [T], &'static [T], cuda_std::SliceMut<'static, T>, Shape, T, T);
+type Params<T> = (
+    &'static [T],
+    &'static [T],
+    cuda_std::SliceMut<'static, T>,
+    GemmShape,
+    T,
+    T,
+);
 
 macro_rules! tiles_of_every_size {
     ($($type:ident)*) => {
@@ -240,7 +247,7 @@ fn tiles_in_groups() {
 /// A launch whose strides lead out of the arrays writes nothing.
 #[test]
 fn strides_beyond_the_arrays() {
-    let shape = Shape {
+    let shape = GemmShape {
         batch: 1,
         first: 0,
         m: 4,
@@ -250,23 +257,23 @@ fn strides_beyond_the_arrays() {
         b: [0, 1, 4],
     };
     let beyond = [
-        Shape { m: 5, ..shape },
-        Shape { k: 5, ..shape },
-        Shape { batch: 2, ..shape },
-        Shape {
+        GemmShape { m: 5, ..shape },
+        GemmShape { k: 5, ..shape },
+        GemmShape { batch: 2, ..shape },
+        GemmShape {
             a: [0, usize::MAX, 1],
             ..shape
         },
-        Shape {
+        GemmShape {
             b: [0, 1, usize::MAX / 3 + 1],
             ..shape
         },
-        Shape {
+        GemmShape {
             batch: usize::MAX,
             ..shape
         },
-        Shape { first: 1, ..shape },
-        Shape {
+        GemmShape { first: 1, ..shape },
+        GemmShape {
             first: usize::MAX,
             ..shape
         },

@@ -9,7 +9,7 @@ use kernels_gpu::op::{Moments, Statistic};
 use kernels_gpu::reduce::{RowPlan, SHORT, tile_len};
 use ndarray::{Array2, ArrayD, Ix0, IxDyn, array};
 use proptest::prelude::*;
-use warpsmith::ops::Reduce;
+use warpsmith::ops;
 use warpsmith::{DeviceArray, bf16, f16};
 
 /// A sum or a product in twice the precision of `f64`: the unevaluated sum of two of them.
@@ -57,7 +57,7 @@ fn row_lengths<T>() -> Vec<usize> {
 }
 
 /// What an integer reduction gives.
-trait Integer: Number + Reduce + Statistic<Mean = f64> + Ord {
+trait Integer: Number + ops::Number + Statistic<Mean = f64> + Ord {
     fn sum(values: &[Self]) -> Self;
     fn product(values: &[Self]) -> Self;
     fn least(values: &[Self]) -> Self;
@@ -138,7 +138,7 @@ for_types!(integers_of_every_length: i32 i64 u8 u16 u32 u64);
 for_types!(random_integers: i32 i64 u8 u16 u32 u64);
 
 /// A float type, and what its sums and products are made in.
-trait Float: FloatNumber + Reduce + Statistic<Mean = Self> {
+trait Float: FloatNumber + ops::Number + Statistic<Mean = Self> {
     /// The unit roundoff of the sums.
     const ROUNDOFF: f64;
     /// What the result is rounded to beside that.
@@ -470,7 +470,7 @@ fn every_layout_is_reduced_whole() {
     }
 }
 
-fn empty_arrays<T: Number + Reduce>() {
+fn empty_arrays<T: Number + ops::Number>() {
     let x = upload(&Array2::<T>::from_shape_vec((0, 3), Vec::new()).unwrap());
     assert_same(&[x.sum().unwrap()], &T::SPECIAL[..1], "sum of nothing");
     let one = x.product().unwrap();

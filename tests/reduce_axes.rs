@@ -9,7 +9,7 @@ use kernels_gpu::op::{Moments, Statistic};
 use kernels_gpu::reduce::{ColumnPlan, RowPlan};
 use ndarray::{Array1, Array2, Array3, ArrayD, ArrayView1, Axis, Ix1, IxDyn, array};
 use proptest::prelude::*;
-use warpsmith::ops::Reduce;
+use warpsmith::ops;
 use warpsmith::{DeviceArray, bf16, f16};
 
 /// An array of random numbers.
@@ -24,7 +24,7 @@ fn lanes<T: Number, U>(x: &ArrayD<T>, axis: Axis, f: impl Fn(ArrayView1<'_, T>) 
 }
 
 /// What the tests compute themselves.
-trait Reference: Number + Reduce {
+trait Reference: Number + ops::Number {
     fn wrapping_sum(values: ArrayView1<'_, Self>) -> Self;
     fn wrapping_product(values: ArrayView1<'_, Self>) -> Self;
     fn least(values: ArrayView1<'_, Self>) -> Self;
@@ -165,7 +165,7 @@ fn depth<T, A>(shape: &[usize], axis: usize) -> f64 {
 
 /// Sums of floats within the bound that the depth of the tree gives; the variance within that which tests/reduce.rs
 /// derives.
-fn floats_along_axes<T: FloatNumber + Reduce + Statistic<Mean = T>>() {
+fn floats_along_axes<T: FloatNumber + ops::Number + Statistic<Mean = T>>() {
     // 16-bit floats are summed in f32.
     let u = T::UNIT_ROUNDOFF.min(f32::EPSILON as f64 / 2.0);
     let rows = lengths_of_short_rows();
@@ -343,7 +343,7 @@ fn several_axes_of_random_shapes() {
 
 #[test]
 fn every_type_along_axes() {
-    fn check<T: Number + Reduce>() {
+    fn check<T: Number + ops::Number>() {
         let x = Array3::from_elem((2, 3, 4), T::SPECIAL[0]);
         let x = upload(&x);
         assert_eq!(elements(&x.sum_axes(&[0, 2]).unwrap()), [T::SPECIAL[0]; 3]);

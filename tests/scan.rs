@@ -6,14 +6,13 @@
 mod common;
 
 use common::*;
-use kernels_gpu::num::Num;
 use kernels_gpu::op::ReduceOp;
 use kernels_gpu::scan::columns::{segment_len, tile_rows};
 use kernels_gpu::scan::lookback::{THREADS, tile_len, vectors};
 use kernels_gpu::scan::{blelloch, vec_len};
 use ndarray::{Array1, Array2, Array3, ArrayD, Axis, Dimension, Ix1, IxDyn, array};
 use proptest::prelude::*;
-use warpsmith::ops::{Max, Min, Product, Scan, ScanAlgorithm, ScanKind, Sum};
+use warpsmith::ops::{self, Max, Min, Product, Scan, ScanAlgorithm, ScanTree, Sum};
 use warpsmith::{DeviceArray, Stream, bf16, f16};
 
 /// [`for_types!`] also for the 16-bit floats, whose names the compiler keeps for types of its own.
@@ -33,15 +32,22 @@ macro_rules! for_floats {
 }
 
 const ALGORITHMS: [ScanAlgorithm; 2] = [ScanAlgorithm::LookBack, ScanAlgorithm::Blelloch];
+/// Whether a result includes the element at its own place.
+#[derive(Clone, Copy, Debug)]
+enum ScanKind {
+    Inclusive,
+    Exclusive,
+}
+
 const KINDS: [ScanKind; 2] = [ScanKind::Inclusive, ScanKind::Exclusive];
 
 /// An element type that all scans are compiled for.
-trait Scanned: Number + Num + Scan<Sum> + Scan<Product> + Scan<Min> + Scan<Max> {}
+trait Scanned: Number + ops::Number {}
 
-impl<T: Number + Num + Scan<Sum> + Scan<Product> + Scan<Min> + Scan<Max>> Scanned for T {}
+impl<T: Number + ops::Number> Scanned for T {}
 
 /// The scan of the whole array on the device.
-fn scanned<Op, T: Scan<Op>, D: Dimension>(
+fn scanned<Op: ReduceOp<T, Output = T>, T: Scan<Op> + ScanTree<Op>, D: Dimension>(
     x: &DeviceArray<T, D>,
     kind: ScanKind,
     algorithm: ScanAlgorithm,
@@ -54,7 +60,7 @@ fn scanned<Op, T: Scan<Op>, D: Dimension>(
 }
 
 /// The scan along an axis on the device.
-fn scanned_axis<Op, T: Scan<Op>, D: Dimension>(
+fn scanned_axis<Op: ReduceOp<T, Output = T>, T: Scan<Op>, D: Dimension>(
     x: &DeviceArray<T, D>,
     axis: usize,
     kind: ScanKind,
@@ -84,7 +90,7 @@ fn sequential<Op: ReduceOp<T, Output = T>, T: Number>(values: &[T], kind: ScanKi
 
 /// Both algorithms and both kinds give what the sequential scan gives, to the last bit.
 #[track_caller]
-fn check_exact<Op: ReduceOp<T, Output = T>, T: Number + Scan<Op>>(values: &[T], what: &str) {
+fn check_exact<Op: ReduceOp<T, Output = T>, T: Number + Scan<Op> + ScanTree<Op>>(values: &[T], what: &str) {
     let x = upload_vec(values);
     for kind in KINDS {
         let wanted = sequential::<Op, T>(values, kind);

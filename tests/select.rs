@@ -7,7 +7,7 @@ use common::*;
 use kernels_gpu::select::tile_len;
 use ndarray::{Array1, Array2, Array3, ArrayD, IxDyn, arr0, array};
 use proptest::prelude::*;
-use warpsmith::ops::Select;
+use warpsmith::ops;
 use warpsmith::{DeviceArray, bf16, f16};
 
 /// Masks with more values than 0 and 1.
@@ -18,7 +18,7 @@ fn mask(len: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-fn every_length<T: Number + Select>() {
+fn every_length<T: Number + ops::Number>() {
     for (seed, len) in (1..).zip(lengths(tile_len::<T>()).into_iter().filter(|&len| len < 50_000)) {
         let (m, a, b) = (mask(len, seed), random::<T>(len, seed + 1), random::<T>(len, seed + 2));
         let wanted: Vec<T> = (0..len).map(|i| if m[i] != 0 { a[i] } else { b[i] }).collect();

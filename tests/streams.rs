@@ -4,11 +4,15 @@
 
 mod common;
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::device;
+use kernels_gpu::op::ReduceOp;
 use ndarray::{Array1, Ix1, array};
+use rayon::prelude::*;
+use warpsmith::ops::Sum;
 use warpsmith::{Device, DeviceArray, Error, Stream};
 
 /// Elements enough that a kernel still runs when the host has queued the next.
@@ -249,4 +253,117 @@ fn streams_are_equal_only_to_their_clones() {
     assert_eq!(one, one.clone());
     assert_ne!(one, other);
     assert_eq!(one.device_id(), device().properties().id);
+}
+
+/// Calls `work` in a thread of its own, and panics if it panics or takes more than a minute.
+#[track_caller]
+fn assert_ends(work: impl FnOnce() + Send + 'static) {
+    let (ended, end) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        work();
+        ended.send(()).expect("the test waits");
+    });
+    if let Err(mpsc::RecvTimeoutError::Timeout) = end.recv_timeout(Duration::from_secs(60)) {
+        panic!("no end after a minute: a deadlock");
+    }
+    worker.join().expect("the work does not panic");
+}
+
+/// Long enough for several blocks, which the simulator runs in the threads that also run the test's own work.
+const SUMMED: usize = 1 << 17;
+
+/// The operations that borrow memory of their stream: counters and values of blocks, and the states of scans.
+fn assert_sums(ones: &DeviceArray<f32, Ix1>, out: &mut DeviceArray<f32, Ix1>) {
+    assert_eq!(ones.sum().unwrap(), SUMMED as f32);
+    ones.inclusive_scan_into::<Sum>(out).unwrap();
+    assert_eq!(out.max().unwrap(), SUMMED as f32);
+    let counts = ones.histogram(2, 0.0..=2.0).unwrap();
+    assert_eq!(counts.to_ndarray().unwrap(), array![0, SUMMED as u64]);
+}
+
+/// A launch on the simulator waits in rayon, where a thread takes up the next of the program's own jobs meanwhile: one
+/// that launches on the same stream.
+#[test]
+fn parallel_iterators_launch_on_one_stream() {
+    assert_ends(|| {
+        let stream = device().default_stream();
+        let mut arrays: Vec<_> = (0..16)
+            .map(|_| {
+                let ones = DeviceArray::from_ndarray(stream, &Array1::ones(SUMMED)).unwrap();
+                (ones, DeviceArray::zeros(stream, SUMMED).unwrap())
+            })
+            .collect();
+        for threads in [2, 16] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| arrays.par_iter_mut().for_each(|(ones, out)| assert_sums(ones, out)));
+        }
+        arrays.par_iter_mut().for_each(|(ones, out)| assert_sums(ones, out));
+    });
+}
+
+/// Threads of the program's own, beside a parallel iterator.
+#[test]
+fn many_threads_launch_on_one_stream() {
+    assert_ends(|| {
+        let stream = device().default_stream();
+        let ones = || DeviceArray::from_ndarray(stream, &Array1::ones(SUMMED)).unwrap();
+        let zeros = || DeviceArray::zeros(stream, SUMMED).unwrap();
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let (ones, mut out) = (ones(), zeros());
+                    (0..3).for_each(|_| assert_sums(&ones, &mut out));
+                });
+            }
+            scope.spawn(|| (0..16).into_par_iter().for_each(|_| assert_sums(&ones(), &mut zeros())));
+        });
+    });
+}
+
+/// The sum, of elements of which none is 13.
+pub struct Unlucky;
+
+impl ReduceOp<f32> for Unlucky {
+    type Acc = f32;
+    type Output = f32;
+
+    fn identity() -> f32 {
+        0.0
+    }
+
+    fn lift(x: f32, _: u64) -> f32 {
+        assert!(x != 13.0, "unlucky");
+        x
+    }
+
+    fn combine(a: f32, b: f32) -> f32 {
+        a + b
+    }
+
+    fn finish(acc: f32, _: u64) -> f32 {
+        acc
+    }
+}
+
+kernels_gpu::operator_kernels!(Unlucky: f32 => reduce, scan);
+
+/// A launch that fails leaves its counters and states anyhow; later launches do not see them. On the simulated GPU: a GPU
+/// does no more work after a kernel that failed.
+#[test]
+fn memory_of_a_launch_that_failed_is_not_used_again() {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let mut elements = Array1::<f32>::ones(SUMMED);
+    let ones = DeviceArray::from_ndarray(stream, &elements).unwrap();
+    elements[SUMMED - 1] = 13.0;
+    let unlucky = DeviceArray::from_ndarray(stream, &elements).unwrap();
+    let mut out = DeviceArray::zeros(stream, SUMMED).unwrap();
+    for _ in 0..3 {
+        assert_sums(&ones, &mut out);
+        assert!(matches!(unlucky.reduce::<Unlucky>(), Err(Error::Fault(_))));
+        assert!(matches!(unlucky.inclusive_scan::<Unlucky>(), Err(Error::Fault(_))));
+        assert_eq!(ones.reduce::<Unlucky>().unwrap(), SUMMED as f32);
+        ones.inclusive_scan_into::<Unlucky>(&mut out).unwrap();
+        assert_eq!(out.max().unwrap(), SUMMED as f32);
+    }
 }

@@ -8,7 +8,7 @@ use kernels_gpu::op::Statistic;
 use ndarray::Dimension;
 use ndarray_npy::{ReadableElement, WritableElement};
 use serde_json::Value;
-use warpsmith::ops::{Arithmetic, CastTo, Math, Max, Min, Product, Reduce, Scan, Sum};
+use warpsmith::ops::{self, CastTo};
 use warpsmith::{DeviceArray, Element};
 
 use crate::ops::UnaryOp;
@@ -112,14 +112,8 @@ impl FromStr for Dtype {
 
 /// An element type that every operation of the program takes.
 pub trait Scalar:
-    Arithmetic
-    + Math
-    + Reduce
+    ops::Number
     + Statistic<Mean: Number + WritableElement + Element>
-    + Scan<Sum>
-    + Scan<Product>
-    + Scan<Min>
-    + Scan<Max>
     + CastTo<f32>
     + CastTo<f64>
     + CastTo<i32>

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use ndarray::Axis;
 use warpsmith::Device;
-use warpsmith::ops::{Max, Min, Product, Scan, ScanAlgorithm, Sum};
+use warpsmith::ops::{Max, Min, Product, ReduceOp, Scan, ScanAlgorithm, ScanTree, Sum};
 
 use crate::job::{DynArray, Job};
 use crate::npy::{self, NpyFile};
@@ -68,7 +68,11 @@ fn scan<T: Scalar>(job: Job, device: &Device, args: &ScanArgs, file: &NpyFile) -
     )
 }
 
-fn scan_by<Op, T: Scalar + Scan<Op>>(args: &ScanArgs, x: &DynArray<T>, out: &mut DynArray<T>) -> Result<()> {
+fn scan_by<Op, T>(args: &ScanArgs, x: &DynArray<T>, out: &mut DynArray<T>) -> Result<()>
+where
+    Op: ReduceOp<T, Output = T>,
+    T: Scalar + Scan<Op> + ScanTree<Op>,
+{
     let algorithm = match args.algorithm {
         Algorithm::LookBack => ScanAlgorithm::LookBack,
         Algorithm::Blelloch => ScanAlgorithm::Blelloch,

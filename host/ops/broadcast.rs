@@ -4,7 +4,7 @@
 
 use cuda_std::Slice;
 use cuda_std::launch::Abi;
-use kernels_gpu::broadcast::{AXES, MOST, Shape, Strides, THREADS};
+use kernels_gpu::broadcast::{AXES, MOST, OutputAxes, Strides, THREADS};
 use ndarray::{DimMax, Dimension, IxDyn};
 
 use crate::array::{DeviceArray, Element};
@@ -58,12 +58,18 @@ pub(super) fn check_out(operation: &'static str, result: &[usize], out: &[usize]
     })
 }
 
-/// The methods of an operation on two operands, by functions that compute it for two arrays and for an array and a
-/// number into an output of the result's shape: `formula: result, of two arrays, of an array and a number => with array,
-/// into array, with number, into number`.
+/// The methods of operations on two operands: `result by function of two arrays, function of an array and a number;`, and
+/// a line for each operation: `formula: operator => with array, into array, with number, into number`. The functions
+/// compute into an output of the result's shape.
 macro_rules! two_operand_methods {
-    ($($(#[$doc:meta])* $formula:literal: $result:ty, $arrays:expr, $number:expr
-       => $array:ident $array_into:ident $scalar:ident $scalar_into:ident;)*) => {$(
+    ($result:ident by $arrays:ident, $number:ident; $($rows:tt)*) => {
+        two_operand_methods! { @rows [$result $arrays $number] $($rows)* }
+    };
+    (@rows $of:tt $($(#[$doc:meta])* $formula:literal: $op:ident => $($method:ident)*;)*) => {
+        $(two_operand_methods! { @row $of [$(#[$doc])*] $formula $op $($method)* })*
+    };
+    (@row [$result:ident $arrays:ident $number:ident] [$(#[$doc:meta])*] $formula:literal $op:ident
+     $array:ident $array_into:ident $scalar:ident $scalar_into:ident) => {
         #[doc = concat!("`", $formula, "`, element by element, broadcast as in NumPy.\n")]
         $(#[$doc])*
         ///
@@ -78,7 +84,7 @@ macro_rules! two_operand_methods {
             let (a, b) = (self.as_view(), other.as_view());
             let dim = common_dim(stringify!($array), &a.raw_dim(), &b.raw_dim())?;
             let mut out = DeviceArray::uninit(a.stream(), dim)?;
-            $arrays(&a, &b, &mut out)?;
+            $arrays::<$op, _, _, _, _>(&a, &b, &mut out)?;
             Ok(out)
         }
 
@@ -96,14 +102,14 @@ macro_rules! two_operand_methods {
             let (a, b) = (self.as_view(), other.as_view());
             let dim = common_dim(stringify!($array), &a.raw_dim(), &b.raw_dim())?;
             check_out(stringify!($array), dim.slice(), out.shape())?;
-            $arrays(&a, &b, out)
+            $arrays::<$op, _, _, _, _>(&a, &b, out)
         }
 
         #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") with one number for every element.\n\n# Errors\n\n")]
         /// Those of an allocation and a launch.
         pub fn $scalar(&self, scalar: T) -> Result<DeviceArray<$result, D>> {
             let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-            $number(&self.as_view(), scalar, &mut out)?;
+            $number::<$op, _, _>(&self.as_view(), scalar, &mut out)?;
             Ok(out)
         }
 
@@ -112,9 +118,9 @@ macro_rules! two_operand_methods {
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
         pub fn $scalar_into(&self, scalar: T, out: &mut DeviceArray<$result, D>) -> Result<()> {
             check_out(stringify!($scalar), self.shape(), out.shape())?;
-            $number(&self.as_view(), scalar, out)
+            $number::<$op, _, _>(&self.as_view(), scalar, out)
         }
-    )*};
+    };
 }
 
 pub(super) use two_operand_methods;
@@ -220,7 +226,7 @@ impl<const M: usize> Axes<M> {
     pub(super) fn for_each_launch(
         &self,
         bytes: usize,
-        mut launch: impl FnMut(&LaunchConfig, Shape, [Strides; M]) -> Result<()>,
+        mut launch: impl FnMut(&LaunchConfig, OutputAxes, [Strides; M]) -> Result<()>,
     ) -> Result<()> {
         let (folded, kept) = self.0.split_at(self.0.len().saturating_sub(self.whole() + 1));
         let Some((cut, whole)) = kept.split_first() else {
@@ -235,7 +241,7 @@ impl<const M: usize> Axes<M> {
                 let mut lengths: Vec<usize> = kept.iter().map(|axis| axis.length).collect();
                 lengths[0] = Ord::min(piece, cut.length - from);
                 let start = (number * cut.length + from) * part;
-                let shape = Shape::new(start, &lengths, bytes, self.is_transposed());
+                let shape = OutputAxes::new(start, &lengths, bytes, self.is_transposed());
                 let strides = std::array::from_fn(|m| Strides::new(starts[m] + from * cut.strides[m], &strides[m]));
                 let blocks = shape.threads().div_ceil(THREADS) as u32;
                 launch(&LaunchConfig::new(blocks, THREADS as u32), shape, strides)?;
@@ -326,7 +332,7 @@ mod tests {
         ] {
             let axes = Axes::new(&shape, [&[shape[1], 1], &[0, 1]]);
             let (mut launches, mut elements) = (0, 0);
-            let check = |_: &LaunchConfig, given: Shape, _: [Strides; 2]| {
+            let check = |_: &LaunchConfig, given: OutputAxes, _: [Strides; 2]| {
                 assert_eq!(given.start(), elements, "{shape:?}");
                 launches += 1;
                 elements += given.elements();

@@ -2,14 +2,9 @@
 //! Elementwise operations on one array, in place too, and `y += α x`.
 
 use std::cmp::Ordering;
-use std::fmt::Display;
 
-use cuda_std::launch::SafeKernel;
-use cuda_std::param::ByValue;
-use cuda_std::{Slice, SliceMut};
-use half::{bf16, f16};
-use kernels_gpu::map::{self as kernels, THREADS, float_tile_len, tile_len};
-use kernels_gpu::num::Num;
+use kernels_gpu::compiled::{Map, Number, Real};
+use kernels_gpu::map::{THREADS, tile_len};
 use kernels_gpu::op::{Abs, Cos, Exp, Ln, Neg, Relu, Sigmoid, Sin, Sqrt, Square, Tanh};
 use ndarray::Dimension;
 
@@ -18,147 +13,82 @@ use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
 use crate::launch::InPlace;
 
-/// An element type that operator `Op` is compiled for.
-#[doc(hidden)]
-pub trait HasMap<Op>: Element {
-    /// Elements that a block treats.
-    const TILE: usize;
-
-    type Kernel: SafeKernel<Params = (Slice<'static, Self>, SliceMut<'static, Self>)>;
-}
-
-impl<T: Element, Op> HasMap<Op> for T
-where
-    kernels::map<T, Op>: SafeKernel<Params = (Slice<'static, T>, SliceMut<'static, T>)>,
-{
-    const TILE: usize = tile_len::<T, T>();
-
-    type Kernel = kernels::map<T, Op>;
-}
-
-/// A float type that operator `Op` is compiled for.
-#[doc(hidden)]
-pub trait HasFloatMap<Op>: Element {
-    /// Elements that a block treats.
-    const TILE: usize;
-
-    type Kernel: SafeKernel<Params = (Slice<'static, Self>, SliceMut<'static, Self>)>;
-}
-
-impl<T: Element + Num, Op> HasFloatMap<Op> for T
-where
-    kernels::map_float<T, Op>: SafeKernel<Params = (Slice<'static, T>, SliceMut<'static, T>)>,
-{
-    const TILE: usize = float_tile_len::<T>();
-
-    type Kernel = kernels::map_float<T, Op>;
-}
-
-/// An element type that the kernels with scalar parameters are compiled for.
-#[doc(hidden)]
-pub trait HasScalarMap: Element + ByValue {
-    type Clamp: SafeKernel<Params = (Slice<'static, Self>, Self, Self, SliceMut<'static, Self>)>;
-    type Axpy: SafeKernel<Params = (Self, &'static [Self], Slice<'static, Self>, SliceMut<'static, Self>)>;
-}
-
-impl<T: Element + ByValue> HasScalarMap for T
-where
-    kernels::clamp<T>: SafeKernel<Params = (Slice<'static, T>, T, T, SliceMut<'static, T>)>,
-    kernels::axpy<T>: SafeKernel<Params = (T, &'static [T], Slice<'static, T>, SliceMut<'static, T>)>,
-{
-    type Clamp = kernels::clamp<T>;
-    type Axpy = kernels::axpy<T>;
-}
-
-/// The element types of the functions that every number has: `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`,
-/// `u32` and `u64`.
-///
-/// Integers wrap around on overflow. 16-bit floats are computed in `f32` and rounded once.
-pub trait Math:
-    HasMap<Neg> + HasMap<Abs> + HasMap<Square> + HasMap<Relu> + HasScalarMap + PartialOrd + Display
-{
-}
-
-macro_rules! implement {
-    ($name:ident for $($type:ty),*) => { $(impl $name for $type {})* };
-}
-
-implement!(Math for f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64);
-
-/// The element types of the functions that only floats have: `f32`, `f64`, `f16` and `bf16`.
-///
-/// 16-bit floats are computed in `f32` and rounded once.
-pub trait FloatMath:
-    HasFloatMap<Sqrt>
-    + HasFloatMap<Exp>
-    + HasFloatMap<Ln>
-    + HasFloatMap<Sin>
-    + HasFloatMap<Cos>
-    + HasFloatMap<Tanh>
-    + HasFloatMap<Sigmoid>
-{
-}
-
-implement!(FloatMath for f32, f64, f16, bf16);
-
-/// `out[i] = f(x[i])`, by kernel `K`, a block of which treats `tile` elements.
-pub(super) fn map<K, T: Element, U: Element, D: Dimension>(
+/// `out[i] = Op(x[i])`
+fn apply_into<Op, T: Map<Op>, D: Dimension>(
     operation: &'static str,
-    tile: usize,
     x: &DeviceArray<T, D>,
-    out: &mut DeviceArray<U, D>,
-) -> Result<()>
-where
-    K: SafeKernel<Params = (Slice<'static, T>, SliceMut<'static, U>)>,
-{
+    out: &mut DeviceArray<T, D>,
+) -> Result<()> {
     x.same_shape(operation, out)?;
     if x.is_empty() {
         return Ok(());
     }
-    let config = tiles(x.len(), tile, THREADS);
-    x.stream().launch::<K>(&config, (x, out))
+    x.stream()
+        .launch::<T::Kernel>(&tiles(x.len(), T::TILE, THREADS), (x, out))
 }
 
-/// `x[i] = f(x[i])`, by kernel `K`, a block of which treats `tile` elements.
-fn map_inplace<K, T: Element, D: Dimension>(tile: usize, x: &mut DeviceArray<T, D>) -> Result<()>
-where
-    K: SafeKernel<Params = (Slice<'static, T>, SliceMut<'static, T>)>,
-{
-    if x.is_empty() {
-        return Ok(());
+/// Functions of each element that are named as a type: those of [`ops`](crate::ops). Every element is read and written
+/// once.
+///
+/// # Examples
+///
+/// ```
+/// use ndarray::array;
+/// use warpsmith::ops::Square;
+/// use warpsmith::{Device, DeviceArray};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1, 2, 3])?;
+/// assert_eq!(x.map::<Square>()?.to_ndarray()?, array![1, 4, 9]);
+/// # Ok(())
+/// # }
+/// ```
+impl<T: Element, D: Dimension> DeviceArray<T, D> {
+    /// `Op` of each element.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    pub fn map<Op>(&self) -> Result<Self>
+    where
+        T: Map<Op>,
+    {
+        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
+        apply_into::<Op, T, D>("map", self, &mut out)?;
+        Ok(out)
     }
-    let config = tiles(x.len(), tile, THREADS);
-    let stream = x.stream().clone();
-    // SAFETY: the launch takes `x` mutably beside it; the callers' kernels are those of this family, which keep the
-    // contract of `Slice`.
-    let input = unsafe { InPlace::of(x) };
-    stream.launch::<K>(&config, (input, x))
-}
 
-/// `"description": trait<operator> = method, into, inplace;`
-macro_rules! unary_methods {
-    ($($formula:literal: $has:ident<$op:ty> = $method:ident $into:ident $inplace:ident;)*) => {$(
-        #[doc = concat!($formula, ", element by element.\n\n# Errors\n\n")]
-        /// Those of an allocation and a launch.
-        pub fn $method(&self) -> Result<Self> {
-            let mut out = Self::uninit(self.stream(), self.raw_dim())?;
-            self.$into(&mut out)?;
-            Ok(out)
-        }
+    /// [`map`](Self::map) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of a launch.
+    pub fn map_into<Op>(&self, out: &mut Self) -> Result<()>
+    where
+        T: Map<Op>,
+    {
+        apply_into::<Op, T, D>("map", self, out)
+    }
 
-        #[doc = concat!("[`", stringify!($method), "`](Self::", stringify!($method), ") into an existing array.\n\n# Errors\n\n")]
-        /// [`Error::Shape`](crate::Error::Shape) if the shapes differ,
-        /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of a launch.
-        pub fn $into(&self, out: &mut Self) -> Result<()> {
-            map::<<T as $has<$op>>::Kernel, T, T, D>(stringify!($method), <T as $has<$op>>::TILE, self, out)
+    /// [`map`](Self::map) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn map_inplace<Op>(&mut self) -> Result<()>
+    where
+        T: Map<Op>,
+    {
+        if self.is_empty() {
+            return Ok(());
         }
-
-        #[doc = concat!("[`", stringify!($method), "`](Self::", stringify!($method), ") of the array itself, in its own memory.\n\n# Errors\n\n")]
-        /// Those of a launch.
-        pub fn $inplace(&mut self) -> Result<()> {
-            map_inplace::<<T as $has<$op>>::Kernel, T, D>(<T as $has<$op>>::TILE, self)
-        }
-    )*};
+        let config = tiles(self.len(), T::TILE, THREADS);
+        let stream = self.stream().clone();
+        // SAFETY: the launch takes the array mutably beside it; the kernels of this family keep the contract of `Slice`.
+        let input = unsafe { InPlace::of(self) };
+        stream.launch::<T::Kernel>(&config, (input, self))
+    }
 }
 
 /// Functions of every number. Every element is read and written once.
@@ -178,12 +108,113 @@ macro_rules! unary_methods {
 /// # Ok(())
 /// # }
 /// ```
-impl<T: Math, D: Dimension> DeviceArray<T, D> {
-    unary_methods! {
-        "`−x` (for unsigned integers 2^bits − x)": HasMap<Neg> = neg neg_into neg_inplace;
-        "`|x|` (the least integer, which has none, stays what it is)": HasMap<Abs> = abs abs_into abs_inplace;
-        "`x²`": HasMap<Square> = square square_into square_inplace;
-        "`max(x, 0)`; NaN stays NaN": HasMap<Relu> = relu relu_into relu_inplace;
+impl<T: Number, D: Dimension> DeviceArray<T, D> {
+    /// `−x` (for unsigned integers 2^bits − x), element by element.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    pub fn neg(&self) -> Result<Self> {
+        self.map::<Neg>()
+    }
+
+    /// [`neg`](Self::neg) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_into`](Self::map_into).
+    pub fn neg_into(&self, out: &mut Self) -> Result<()> {
+        apply_into::<Neg, T, D>("neg", self, out)
+    }
+
+    /// [`neg`](Self::neg) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn neg_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Neg>()
+    }
+
+    /// `|x|` (the least integer, which has none, stays what it is), element by element.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    pub fn abs(&self) -> Result<Self> {
+        self.map::<Abs>()
+    }
+
+    /// [`abs`](Self::abs) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_into`](Self::map_into).
+    pub fn abs_into(&self, out: &mut Self) -> Result<()> {
+        apply_into::<Abs, T, D>("abs", self, out)
+    }
+
+    /// [`abs`](Self::abs) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn abs_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Abs>()
+    }
+
+    /// `x²`, element by element.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    pub fn square(&self) -> Result<Self> {
+        self.map::<Square>()
+    }
+
+    /// [`square`](Self::square) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_into`](Self::map_into).
+    pub fn square_into(&self, out: &mut Self) -> Result<()> {
+        apply_into::<Square, T, D>("square", self, out)
+    }
+
+    /// [`square`](Self::square) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn square_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Square>()
+    }
+
+    /// `max(x, 0)`; NaN stays NaN, element by element.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    pub fn relu(&self) -> Result<Self> {
+        self.map::<Relu>()
+    }
+
+    /// [`relu`](Self::relu) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_into`](Self::map_into).
+    pub fn relu_into(&self, out: &mut Self) -> Result<()> {
+        apply_into::<Relu, T, D>("relu", self, out)
+    }
+
+    /// [`relu`](Self::relu) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn relu_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Relu>()
     }
 
     /// Each element, or the limit that it is beyond: `low` for one that is less, `high` for one that is greater.
@@ -286,7 +317,7 @@ impl<T: Math, D: Dimension> DeviceArray<T, D> {
 }
 
 /// Whether numbers can be limited to `low ..= high`.
-fn check_limits<T: Math>(low: T, high: T) -> Result<()> {
+fn check_limits<T: Number>(low: T, high: T) -> Result<()> {
     match low.partial_cmp(&high) {
         Some(Ordering::Less | Ordering::Equal) => Ok(()),
         _ => Err(Error::Parameter {
@@ -315,78 +346,193 @@ fn check_limits<T: Math>(low: T, high: T) -> Result<()> {
 /// # Ok(())
 /// # }
 /// ```
-impl<T: FloatMath, D: Dimension> DeviceArray<T, D> {
-    unary_methods! {
-        "The square root": HasFloatMap<Sqrt> = sqrt sqrt_into sqrt_inplace;
-        "`e^x`": HasFloatMap<Exp> = exp exp_into exp_inplace;
-        "The natural logarithm": HasFloatMap<Ln> = ln ln_into ln_inplace;
-        "The sine of an angle in radians": HasFloatMap<Sin> = sin sin_into sin_inplace;
-        "The cosine of an angle in radians": HasFloatMap<Cos> = cos cos_into cos_inplace;
-        "The hyperbolic tangent": HasFloatMap<Tanh> = tanh tanh_into tanh_inplace;
-        "The logistic function `1 / (1 + e^−x)`": HasFloatMap<Sigmoid> = sigmoid sigmoid_into sigmoid_inplace;
-    }
-}
-
-/// Functions of one's own.
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
-    /// A function of each element, by kernel `K`. Every element is read and written once, whatever the function is made
-    /// of.
-    ///
-    /// `K` is a kernel of the caller's kernels crate that does nothing but call
-    /// [`kernels_gpu::map::map`](fn@kernels_gpu::map::map), and has its parameters.
+impl<T: Real, D: Dimension> DeviceArray<T, D> {
+    /// The square root, element by element.
     ///
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cuda_std::prelude::*;
-    /// use kernels_gpu::map::{self, THREADS};
-    /// use kernels_gpu::op::UnaryOp;
-    /// use ndarray::array;
-    /// use warpsmith::{Device, DeviceArray};
-    ///
-    /// /// From degrees Celsius to degrees Fahrenheit.
-    /// pub struct Fahrenheit;
-    ///
-    /// impl UnaryOp<f32> for Fahrenheit {
-    ///     fn apply(celsius: f32) -> f32 {
-    ///         celsius * 1.8 + 32.0
-    ///     }
-    /// }
-    ///
-    /// #[kernel(max_threads = THREADS)]
-    /// pub fn fahrenheit(x: Slice<'_, f32>, out: SliceMut<'_, f32>) {
-    ///     map::map::<f32, Fahrenheit>(x, out);
-    /// }
-    ///
-    /// # fn main() -> warpsmith::Result<()> {
-    /// let device = Device::simulator(); // on a GPU also Device::register_kernels
-    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![-40.0f32, 0.0, 100.0])?;
-    /// assert_eq!(x.map_with::<fahrenheit>()?.to_ndarray()?, array![-40.0, 32.0, 212.0]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn map_with<K>(&self) -> Result<Self>
-    where
-        K: SafeKernel<Params = (Slice<'static, T>, SliceMut<'static, T>)>,
-    {
-        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
-        self.map_with_into::<K>(&mut out)?;
-        Ok(out)
+    pub fn sqrt(&self) -> Result<Self> {
+        self.map::<Sqrt>()
     }
 
-    /// [`map_with`](Self::map_with) into an existing array.
+    /// [`sqrt`](Self::sqrt) into an existing array.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of a launch.
-    pub fn map_with_into<K>(&self, out: &mut Self) -> Result<()>
-    where
-        K: SafeKernel<Params = (Slice<'static, T>, SliceMut<'static, T>)>,
-    {
-        map::<K, T, T, D>("map_with", tile_len::<T, T>(), self, out)
+    /// As [`map_into`](Self::map_into).
+    pub fn sqrt_into(&self, out: &mut Self) -> Result<()> {
+        apply_into::<Sqrt, T, D>("sqrt", self, out)
+    }
+
+    /// [`sqrt`](Self::sqrt) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn sqrt_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Sqrt>()
+    }
+
+    /// `e^x`, element by element.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    pub fn exp(&self) -> Result<Self> {
+        self.map::<Exp>()
+    }
+
+    /// [`exp`](Self::exp) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_into`](Self::map_into).
+    pub fn exp_into(&self, out: &mut Self) -> Result<()> {
+        apply_into::<Exp, T, D>("exp", self, out)
+    }
+
+    /// [`exp`](Self::exp) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn exp_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Exp>()
+    }
+
+    /// The natural logarithm, element by element.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    pub fn ln(&self) -> Result<Self> {
+        self.map::<Ln>()
+    }
+
+    /// [`ln`](Self::ln) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_into`](Self::map_into).
+    pub fn ln_into(&self, out: &mut Self) -> Result<()> {
+        apply_into::<Ln, T, D>("ln", self, out)
+    }
+
+    /// [`ln`](Self::ln) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn ln_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Ln>()
+    }
+
+    /// The sine of an angle in radians, element by element.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    pub fn sin(&self) -> Result<Self> {
+        self.map::<Sin>()
+    }
+
+    /// [`sin`](Self::sin) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_into`](Self::map_into).
+    pub fn sin_into(&self, out: &mut Self) -> Result<()> {
+        apply_into::<Sin, T, D>("sin", self, out)
+    }
+
+    /// [`sin`](Self::sin) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn sin_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Sin>()
+    }
+
+    /// The cosine of an angle in radians, element by element.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    pub fn cos(&self) -> Result<Self> {
+        self.map::<Cos>()
+    }
+
+    /// [`cos`](Self::cos) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_into`](Self::map_into).
+    pub fn cos_into(&self, out: &mut Self) -> Result<()> {
+        apply_into::<Cos, T, D>("cos", self, out)
+    }
+
+    /// [`cos`](Self::cos) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn cos_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Cos>()
+    }
+
+    /// The hyperbolic tangent, element by element.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    pub fn tanh(&self) -> Result<Self> {
+        self.map::<Tanh>()
+    }
+
+    /// [`tanh`](Self::tanh) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_into`](Self::map_into).
+    pub fn tanh_into(&self, out: &mut Self) -> Result<()> {
+        apply_into::<Tanh, T, D>("tanh", self, out)
+    }
+
+    /// [`tanh`](Self::tanh) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn tanh_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Tanh>()
+    }
+
+    /// The logistic function `1 / (1 + e^−x)`, element by element.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    pub fn sigmoid(&self) -> Result<Self> {
+        self.map::<Sigmoid>()
+    }
+
+    /// [`sigmoid`](Self::sigmoid) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_into`](Self::map_into).
+    pub fn sigmoid_into(&self, out: &mut Self) -> Result<()> {
+        apply_into::<Sigmoid, T, D>("sigmoid", self, out)
+    }
+
+    /// [`sigmoid`](Self::sigmoid) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn sigmoid_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Sigmoid>()
     }
 }

@@ -2,10 +2,12 @@
 //! The operations on device arrays: one file per family. Each checks shapes, chooses a launch plan from the kernel's
 //! own constants, and launches.
 
+mod assign;
 mod binary;
 mod broadcast;
 mod cast;
 mod compare;
+mod elementwise;
 mod histogram;
 mod image;
 mod map;
@@ -13,19 +15,18 @@ mod matmul;
 mod reduce;
 mod scan;
 mod select;
+mod transfer;
 mod transpose;
 
-pub use binary::Arithmetic;
-pub use cast::CastTo;
-pub use compare::Compare;
+pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};
 pub use image::{Border, Channels, Pixel, Weights};
-pub use kernels_gpu::op::{Max, Min, Product, ReduceOp, Sum};
-pub use map::{FloatMath, Math};
-pub use matmul::MatMul;
-pub use reduce::{Reduce, ReduceColumns, ReduceRows};
-pub use scan::{LookBackParams, Scan, ScanAlgorithm, ScanKind};
-pub use select::Select;
+pub use kernels_gpu::compiled::{Binary, CastTo, Elementwise, Map, MatMul, Number, Real, Reduce, Scan, ScanTree};
+pub use kernels_gpu::op::{
+    Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,
+    ReduceOp, Relu, Sigmoid, Sin, Sqrt, Square, Std, Sub, Sum, Tanh, Variance,
+};
+pub use scan::ScanAlgorithm;
 
 use crate::launch::LaunchConfig;
 

@@ -1,61 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Selection by a mask.
 
-use cuda_std::launch::SafeKernel;
-use cuda_std::{Slice, SliceMut};
-use half::{bf16, f16};
-use kernels_gpu::broadcast::{Shape, Strides};
-use kernels_gpu::select::{self as kernels, THREADS, tile_len};
+use kernels_gpu::compiled::Number;
+use kernels_gpu::select::{THREADS, tile_len};
 use ndarray::{DimMax, Dimension};
 
 use super::broadcast::{Axes, Common, Operand, check_out, common_dim};
 use super::tiles;
-use crate::array::{DeviceArray, Element};
+use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 use crate::view::{AsView, DeviceView};
-
-/// The parameters of the kernel with operands that lie as the output does.
-type Dense<T> = (
-    Slice<'static, u8>,
-    Slice<'static, T>,
-    Slice<'static, T>,
-    SliceMut<'static, T>,
-);
-
-/// The parameters of the kernel with operands that lie otherwise.
-type Strided<T> = (
-    Shape,
-    Slice<'static, u8>,
-    Strides,
-    Slice<'static, T>,
-    Strides,
-    Slice<'static, T>,
-    Strides,
-    SliceMut<'static, T>,
-);
-
-/// The element types of [`select`](DeviceArray::select): `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32`,
-/// `u64`.
-pub trait Select: Element {
-    /// The kernel for operands that lie as the output does.
-    #[doc(hidden)]
-    type Dense: SafeKernel<Params = Dense<Self>>;
-
-    /// The kernel for all others.
-    #[doc(hidden)]
-    type Strided: SafeKernel<Params = Strided<Self>>;
-}
-
-macro_rules! implement {
-    ($($type:ty),*) => {$(
-        impl Select for $type {
-            type Dense = kernels::select<$type>;
-            type Strided = kernels::select_broadcast<$type>;
-        }
-    )*};
-}
-
-implement!(f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64);
 
 /// The dimension that a mask and two operands have together.
 type Common3<D, E, F> = Common<Common<D, E>, F>;
@@ -83,7 +37,7 @@ where
 }
 
 /// Operands that fit the shape of `out`.
-fn select<T: Select, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
+fn select<T: Number, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
     mask: &DeviceView<'_, u8, D>,
     a: &DeviceView<'_, T, E>,
     b: &DeviceView<'_, T, F>,
@@ -101,83 +55,112 @@ fn select<T: Select, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
     let axes = Axes::new(out.shape(), [&mask.strides, &a.strides, &b.strides]);
     if axes.are_dense() {
         let config = tiles(out.len(), tile_len::<T>(), THREADS);
-        return stream.launch::<T::Dense>(&config, (mask, a, b, out));
+        return stream.launch::<T::Select>(&config, (mask, a, b, out));
     }
     axes.for_each_launch(size_of::<T>(), |config, shape, [m, s, t]| {
-        stream.launch::<T::Strided>(config, (shape, mask, m, a, s, b, t, &mut *out))
+        stream.launch::<T::SelectStrided>(config, (shape, mask, m, a, s, b, t, &mut *out))
     })
-}
-
-macro_rules! methods {
-    () => {
-        /// The element of `a` where the mask, this array, is not 0, and that of `b` where it is: NumPy's `where`. All
-        /// three are broadcast together.
-        ///
-        /// # Errors
-        ///
-        /// [`Error::Shape`] if the shapes do not broadcast together, [`Error::DifferentDevices`], and those of an
-        /// allocation and a launch.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use ndarray::{arr0, array};
-        /// use warpsmith::{Device, DeviceArray};
-        ///
-        /// # fn main() -> warpsmith::Result<()> {
-        /// let device = Device::auto()?;
-        /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0, f32::NAN], [f32::NAN, 4.0]])?;
-        /// let zero = DeviceArray::from_ndarray(device.default_stream(), &arr0(0.0f32))?;
-        /// let without_nan = x.equal(&x)?.select(&x, &zero)?;
-        /// assert_eq!(without_nan.to_ndarray()?, array![[1.0, 0.0], [0.0, 4.0]]);
-        /// # Ok(())
-        /// # }
-        /// ```
-        pub fn select<T: Select, E: Dimension, F: Dimension>(
-            &self,
-            a: &impl AsView<T, Dim = E>,
-            b: &impl AsView<T, Dim = F>,
-        ) -> Result<DeviceArray<T, Common3<D, E, F>>>
-        where
-            D: DimMax<E>,
-            Common<D, E>: DimMax<F>,
-        {
-            let (mask, a, b) = (self.as_view(), a.as_view(), b.as_view());
-            let dim = common3(&mask.raw_dim(), &a.raw_dim(), &b.raw_dim())?;
-            let mut out = DeviceArray::uninit(self.stream(), dim)?;
-            select(&mask, &a, &b, &mut out)?;
-            Ok(out)
-        }
-
-        /// [`select`](Self::select) into an existing array, which has the shape of the result.
-        ///
-        /// # Errors
-        ///
-        /// As [`select`](Self::select).
-        pub fn select_into<T: Select, E: Dimension, F: Dimension>(
-            &self,
-            a: &impl AsView<T, Dim = E>,
-            b: &impl AsView<T, Dim = F>,
-            out: &mut DeviceArray<T, Common3<D, E, F>>,
-        ) -> Result<()>
-        where
-            D: DimMax<E>,
-            Common<D, E>: DimMax<F>,
-        {
-            let (mask, a, b) = (self.as_view(), a.as_view(), b.as_view());
-            let dim = common3(&mask.raw_dim(), &a.raw_dim(), &b.raw_dim())?;
-            check_out("select", dim.slice(), out.shape())?;
-            select(&mask, &a, &b, out)
-        }
-    };
 }
 
 /// Selection by a mask: each element of the mask and of both operands is read once.
 impl<D: Dimension> DeviceArray<u8, D> {
-    methods!();
+    /// The element of `a` where the mask, this array, is not 0, and that of `b` where it is: NumPy's `where`. All
+    /// three are broadcast together.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes do not broadcast together, [`Error::DifferentDevices`], and those of an
+    /// allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0, f32::NAN], [f32::NAN, 4.0]])?;
+    /// let zero = DeviceArray::from_ndarray(device.default_stream(), &arr0(0.0f32))?;
+    /// let without_nan = x.equal(&x)?.select(&x, &zero)?;
+    /// assert_eq!(without_nan.to_ndarray()?, array![[1.0, 0.0], [0.0, 4.0]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn select<T: Number, E: Dimension, F: Dimension>(
+        &self,
+        a: &impl AsView<T, Dim = E>,
+        b: &impl AsView<T, Dim = F>,
+    ) -> Result<DeviceArray<T, Common3<D, E, F>>>
+    where
+        D: DimMax<E>,
+        Common<D, E>: DimMax<F>,
+    {
+        self.view().select(a, b)
+    }
+
+    /// [`select`](Self::select) into an existing array, which has the shape of the result.
+    ///
+    /// # Errors
+    ///
+    /// As [`select`](Self::select).
+    pub fn select_into<T: Number, E: Dimension, F: Dimension>(
+        &self,
+        a: &impl AsView<T, Dim = E>,
+        b: &impl AsView<T, Dim = F>,
+        out: &mut DeviceArray<T, Common3<D, E, F>>,
+    ) -> Result<()>
+    where
+        D: DimMax<E>,
+        Common<D, E>: DimMax<F>,
+    {
+        self.view().select_into(a, b, out)
+    }
 }
 
 /// Selection by a mask, as that of [`DeviceArray`].
 impl<D: Dimension> DeviceView<'_, u8, D> {
-    methods!();
+    /// The element of `a` where the mask, this array, is not 0, and that of `b` where it is: NumPy's `where`. All
+    /// three are broadcast together.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes do not broadcast together, [`Error::DifferentDevices`], and those of an
+    /// allocation and a launch.
+    pub fn select<T: Number, E: Dimension, F: Dimension>(
+        &self,
+        a: &impl AsView<T, Dim = E>,
+        b: &impl AsView<T, Dim = F>,
+    ) -> Result<DeviceArray<T, Common3<D, E, F>>>
+    where
+        D: DimMax<E>,
+        Common<D, E>: DimMax<F>,
+    {
+        let (a, b) = (a.as_view(), b.as_view());
+        let dim = common3(&self.raw_dim(), &a.raw_dim(), &b.raw_dim())?;
+        let mut out = DeviceArray::uninit(self.stream(), dim)?;
+        select(self, &a, &b, &mut out)?;
+        Ok(out)
+    }
+
+    /// [`select`](Self::select) into an existing array, which has the shape of the result.
+    ///
+    /// # Errors
+    ///
+    /// As [`select`](Self::select).
+    pub fn select_into<T: Number, E: Dimension, F: Dimension>(
+        &self,
+        a: &impl AsView<T, Dim = E>,
+        b: &impl AsView<T, Dim = F>,
+        out: &mut DeviceArray<T, Common3<D, E, F>>,
+    ) -> Result<()>
+    where
+        D: DimMax<E>,
+        Common<D, E>: DimMax<F>,
+    {
+        let (a, b) = (a.as_view(), b.as_view());
+        let dim = common3(&self.raw_dim(), &a.raw_dim(), &b.raw_dim())?;
+        check_out("select", dim.slice(), out.shape())?;
+        select(self, &a, &b, out)
+    }
 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
-use kernels_gpu::transpose as kernels;
+use kernels_gpu::transpose::{self as kernels, copy_strided, transpose_tiles};
 use kernels_gpu::transpose::{
     BATCH_AXES, Extent, STRIDED_AXES, STRIDED_THREADS, STRIDED_TILE, Strided, TILE_THREADS, Tiles,
 };
@@ -193,11 +193,11 @@ fn run<T: Element, D: Dimension>(
         Plan::Tiles { word, .. } | Plan::Strided { word, .. } => *word,
     };
     match word {
-        1 => launch::<u8, T, D>(plan, view, out, most),
-        2 => launch::<u16, T, D>(plan, view, out, most),
-        4 => launch::<u32, T, D>(plan, view, out, most),
-        8 => launch::<u64, T, D>(plan, view, out, most),
-        _ => launch::<u128, T, D>(plan, view, out, most),
+        1 => launch::<u8, transpose_tiles<u8>, copy_strided<u8>, T, D>(plan, view, out, most),
+        2 => launch::<u16, transpose_tiles<u16>, copy_strided<u16>, T, D>(plan, view, out, most),
+        4 => launch::<u32, transpose_tiles<u32>, copy_strided<u32>, T, D>(plan, view, out, most),
+        8 => launch::<u64, transpose_tiles<u64>, copy_strided<u64>, T, D>(plan, view, out, most),
+        _ => launch::<u128, transpose_tiles<u128>, copy_strided<u128>, T, D>(plan, view, out, most),
     }
 }
 
@@ -218,29 +218,17 @@ fn copy_contiguous<T: Element, D: Dimension>(view: &DeviceView<'_, T, D>, out: &
     }
 }
 
-/// A word that the kernels move.
-trait Word: Element {
-    type Tiles: SafeKernel<Params = (&'static [Self], Tiles, SliceMut<'static, Self>)>;
-    type Strided: SafeKernel<Params = (&'static [Self], Strided, SliceMut<'static, Self>)>;
-}
-
-macro_rules! words {
-    ($($type:ty),*) => {$(
-        impl Word for $type {
-            type Tiles = kernels::transpose_tiles<$type>;
-            type Strided = kernels::copy_strided<$type>;
-        }
-    )*};
-}
-
-words!(u8, u16, u32, u64, u128);
-
-fn launch<W: Word, T: Element, D: Dimension>(
+/// Launches the plan's kernel, which moves words `W`: `K` for tiles, `S` for strides.
+fn launch<W: Element, K, S, T: Element, D: Dimension>(
     plan: &Plan,
     view: &DeviceView<'_, T, D>,
     out: &mut DeviceArray<T, D>,
     most: usize,
-) -> Result<()> {
+) -> Result<()>
+where
+    K: SafeKernel<Params = (&'static [W], Tiles, SliceMut<'static, W>)>,
+    S: SafeKernel<Params = (&'static [W], Strided, SliceMut<'static, W>)>,
+{
     match plan {
         Plan::Contiguous => Ok(()),
         Plan::Tiles { batch, a, b, .. } => {
@@ -251,7 +239,7 @@ fn launch<W: Word, T: Element, D: Dimension>(
                 let plan = tiles_of(batch, a, b, side, ranges);
                 let config = LaunchConfig::new(plan.count, TILE_THREADS as u32);
                 let args = (Words::<W>::of(view), plan, WordsMut::<W>::of(out));
-                view.stream().launch::<W::Tiles>(&config, args)
+                view.stream().launch::<K>(&config, args)
             })
         }
         Plan::Strided { axes, .. } => {
@@ -260,7 +248,7 @@ fn launch<W: Word, T: Element, D: Dimension>(
                 let plan = strided_of(axes, ranges);
                 let config = tiles(plan.count as usize, STRIDED_TILE, STRIDED_THREADS);
                 let args = (Words::<W>::of(view), plan, WordsMut::<W>::of(out));
-                view.stream().launch::<W::Strided>(&config, args)
+                view.stream().launch::<S>(&config, args)
             })
         }
     }

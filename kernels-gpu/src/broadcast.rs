@@ -28,7 +28,7 @@ use crate::num::Num;
 use crate::op::{Add, BinaryOp, Div, Maximum, Minimum, Mul, Pow, Sub};
 use crate::tile;
 
-pub use self::plan::{AXES, MOST, Shape, Strides};
+pub use self::plan::{AXES, MOST, OutputAxes, Strides};
 pub(crate) use self::vector::{Row, Vector};
 pub use crate::tile::THREADS;
 
@@ -47,7 +47,7 @@ pub(crate) trait Body<const M: usize> {
 
 /// Lets this thread treat its vector of the shape.
 #[inline(always)]
-pub(crate) fn run<const M: usize, B: Body<M>>(shape: &Shape, strides: [&Strides; M], body: &B) {
+pub(crate) fn run<const M: usize, B: Body<M>>(shape: &OutputAxes, strides: [&Strides; M], body: &B) {
     // A constant, so that the other lengths are not even compiled.
     match const { tile::vec_len(B::LARGEST) } {
         1 => run_by::<1, M>(shape, strides, body),
@@ -60,7 +60,7 @@ pub(crate) fn run<const M: usize, B: Body<M>>(shape: &Shape, strides: [&Strides;
 }
 
 #[inline(always)]
-fn run_by<const V: usize, const M: usize>(shape: &Shape, strides: [&Strides; M], body: &impl Body<M>) {
+fn run_by<const V: usize, const M: usize>(shape: &OutputAxes, strides: [&Strides; M], body: &impl Body<M>) {
     let block = thread::block_idx_x().wrapping_mul(thread::block_dim_x());
     if let Some((row, vector)) = shape.vector::<V>(block.wrapping_add(thread::thread_idx_x())) {
         body.vector(vector, shape.places(strides, row));
@@ -95,7 +95,7 @@ impl<T: Num, U: Num, F: Fn(T, T) -> U> Body<2> for Binary<'_, T, U, F> {
     min_blocks = BLOCKS,
 )]
 pub fn broadcast<T: Num, Op: BinaryOp<T>>(
-    shape: Shape,
+    shape: OutputAxes,
     a: Slice<'_, T>,
     a_strides: Strides,
     b: Slice<'_, T>,

@@ -8,7 +8,7 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use crate::binary::{self, Array, Scalar};
-use crate::broadcast::{self, Binary, Shape, Strides};
+use crate::broadcast::{self, Binary, OutputAxes, Strides};
 use crate::num::Num;
 use crate::op::{CompareOp, Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
 use crate::tile;
@@ -55,7 +55,7 @@ pub fn compare_scalar<T: Num + cuda_std::param::Param, Op: CompareOp<T>>(a: Slic
     min_blocks = broadcast::BLOCKS,
 )]
 pub fn compare_broadcast<T: Num, Op: CompareOp<T>>(
-    shape: Shape,
+    shape: OutputAxes,
     a: Slice<'_, T>,
     a_strides: Strides,
     b: Slice<'_, T>,

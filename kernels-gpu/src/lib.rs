@@ -19,6 +19,9 @@ pub mod broadcast;
 mod bytes;
 pub mod cast;
 pub mod compare;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod compiled;
+pub mod elementwise;
 pub mod grayscale;
 pub mod histogram;
 pub mod map;
@@ -31,3 +34,7 @@ pub mod scan;
 pub mod select;
 mod tile;
 pub mod transpose;
+mod user;
+
+#[doc(hidden)]
+pub use bytemuck::Pod as __Pod;

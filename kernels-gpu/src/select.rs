@@ -7,7 +7,7 @@
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
-use crate::broadcast::{self, Row, Shape, Strides, Vector};
+use crate::broadcast::{self, OutputAxes, Row, Strides, Vector};
 use crate::num::Num;
 use crate::tile::{self, Body};
 
@@ -95,7 +95,7 @@ pub fn select<T: Num>(mask: Slice<'_, u8>, a: Slice<'_, T>, b: Slice<'_, T>, out
 // The operands' strides are parameters of their own, like the operands.
 #[allow(clippy::too_many_arguments)]
 pub fn select_broadcast<T: Num>(
-    shape: Shape,
+    shape: OutputAxes,
     mask: Slice<'_, u8>,
     mask_strides: Strides,
     a: Slice<'_, T>,

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use ndarray::{Array1, Ix0, Ix1};
 use rayon::prelude::*;
-use warpsmith::ops::{Arithmetic, Histogram, Math, Reduce, Scan, ScanAlgorithm, Sum};
+use warpsmith::ops::{Histogram, Number, ScanAlgorithm, Sum};
 use warpsmith::{DeviceArray, f16};
 use warpsmith_cli_kernels::tanh_affine;
 
@@ -109,7 +109,7 @@ fn copy(bench: &Bench, n: usize) -> Result<Measurement> {
     )
 }
 
-fn add<T: Value + Arithmetic>(bench: &Bench, n: usize) -> Result<Measurement> {
+fn add<T: Value + Number>(bench: &Bench, n: usize) -> Result<Measurement> {
     elementwise::<T>(
         bench,
         n,
@@ -119,7 +119,7 @@ fn add<T: Value + Arithmetic>(bench: &Bench, n: usize) -> Result<Measurement> {
     )
 }
 
-fn square<T: Value + Math>(bench: &Bench, n: usize) -> Result<Measurement> {
+fn square<T: Value + Number>(bench: &Bench, n: usize) -> Result<Measurement> {
     elementwise::<T>(
         bench,
         n,
@@ -174,12 +174,12 @@ fn terms<T: Value>(n: usize) -> Result<Array1<T>> {
     data::array(n, |i| T::of_sum(T::term(bits(i))))
 }
 
-fn reduce_sum<T: Value + Reduce>(bench: &Bench, n: usize) -> Result<Measurement> {
+fn reduce_sum<T: Value + Number>(bench: &Bench, n: usize) -> Result<Measurement> {
     let wanted = || T::of_sum(check::sum_of_terms::<T>(0..n));
     reduction(bench, &terms::<T>(n)?, Vector::sum_into, wanted)
 }
 
-fn reduce_max<T: Value + Reduce + PartialOrd>(bench: &Bench, n: usize) -> Result<Measurement> {
+fn reduce_max<T: Value + Number + PartialOrd>(bench: &Bench, n: usize) -> Result<Measurement> {
     let elements = (0..n).into_par_iter().map(|i| element::<T>(0, n, i));
     let greater = |a: T, b: T| if b > a { b } else { a };
     let wanted = || elements.reduce(|| element(0, n, 0), greater);
@@ -217,11 +217,11 @@ fn scan<T: Value>(
     Ok(Measurement::new(T::DTYPE, n, 2 * size_of::<T>(), times))
 }
 
-fn scan_inclusive_sum<T: Value + Scan<Sum>>(bench: &Bench, n: usize) -> Result<Measurement> {
+fn scan_inclusive_sum<T: Value + Number>(bench: &Bench, n: usize) -> Result<Measurement> {
     scan::<T>(bench, n, true, |x, out| x.inclusive_scan_into::<Sum>(out))
 }
 
-fn scan_exclusive_sum<T: Value + Scan<Sum>>(bench: &Bench, n: usize) -> Result<Measurement> {
+fn scan_exclusive_sum<T: Value + Number>(bench: &Bench, n: usize) -> Result<Measurement> {
     scan::<T>(bench, n, false, |x, out| x.exclusive_scan_into::<Sum>(out))
 }
 

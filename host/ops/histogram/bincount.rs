@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counts of values.
 
-use kernels_gpu::histogram::{CACHE, COLUMNS, COPIES, Value};
+use kernels_gpu::compiled::CountValues;
 use ndarray::{Dimension, Ix1};
 
 use super::Histogram;
-use super::launch::{HasBincount, clear, extent, launch_bincount};
+use super::launch::{clear, extent, launch_bincount};
 use super::plan::equal_width;
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 
 /// The element types whose values can be counted: `u8`, `u16`, `i32`, `u32`.
-pub trait Bincount: Histogram + Value + HasBincount<COLUMNS> + HasBincount<COPIES> + HasBincount<CACHE> {}
+pub trait Bincount: Histogram + CountValues {}
 
 impl Bincount for u8 {}
 impl Bincount for u16 {}

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The launches of histograms.
 
-use cuda_std::SliceMut;
-use cuda_std::launch::SafeKernel;
-use kernels_gpu::histogram::{
-    self as kernels, BLOCKS, CACHE, COLUMNS, COPIES, Find, Plan, Sample, THREADS, Value, Values, block_len,
-};
+use kernels_gpu::compiled::{CountBins, CountValues};
+use kernels_gpu::histogram::{self as kernels, BLOCKS, Plan, Sample, THREADS};
 use ndarray::{Dimension, Ix1};
 
 use super::Histogram;
@@ -15,76 +12,7 @@ use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
 use crate::ops::tiles;
 use crate::stream::Stream;
-use crate::zeroed::{KernelOf, Zeroed};
-
-/// The parameters of `histogram`.
-#[doc(hidden)]
-pub type HistogramParams<T> = (
-    &'static [T],
-    Plan,
-    &'static [T],
-    SliceMut<'static, u32>,
-    SliceMut<'static, u64>,
-);
-
-/// Those of `bincount`.
-#[doc(hidden)]
-pub type BincountParams<T> = (&'static [T], Plan, SliceMut<'static, u32>, SliceMut<'static, u64>);
-
-/// An element type that the kernel is compiled for.
-#[doc(hidden)]
-pub trait HasHistogram<F, const MODE: usize>: Element {
-    /// [`block_len`]
-    const BLOCK: usize;
-
-    type Kernel: SafeKernel<Params = HistogramParams<Self>>;
-}
-
-impl<T: Element + Sample, F: Find<T>, const MODE: usize> HasHistogram<F, MODE> for T
-where
-    kernels::histogram<T, F, MODE>: SafeKernel<Params = HistogramParams<T>>,
-{
-    const BLOCK: usize = block_len::<T, F, MODE>();
-
-    type Kernel = kernels::histogram<T, F, MODE>;
-}
-
-/// An element type that bins by rule `F` are compiled for.
-#[doc(hidden)]
-pub trait HasBins<F>: HasHistogram<F, COLUMNS> + HasHistogram<F, COPIES> + HasHistogram<F, CACHE> {}
-
-impl<T: HasHistogram<F, COLUMNS> + HasHistogram<F, COPIES> + HasHistogram<F, CACHE>, F> HasBins<F> for T {}
-
-/// An integer type that the counting of values is compiled for.
-#[doc(hidden)]
-pub trait HasBincount<const MODE: usize>: Element {
-    /// [`block_len`]
-    const BLOCK: usize;
-
-    type Kernel: SafeKernel<Params = BincountParams<Self>>;
-}
-
-impl<T: Element + Value, const MODE: usize> HasBincount<MODE> for T
-where
-    kernels::bincount<T, MODE>: SafeKernel<Params = BincountParams<T>>,
-{
-    const BLOCK: usize = block_len::<T, Values, MODE>();
-
-    type Kernel = kernels::bincount<T, MODE>;
-}
-
-/// An element type that the kernel for the smallest and largest element is compiled for.
-#[doc(hidden)]
-pub trait HasExtent: Element {
-    type Kernel: SafeKernel<Params = (&'static [Self], SliceMut<'static, u64>)>;
-}
-
-impl<T: Element + Sample> HasExtent for T
-where
-    kernels::extent<T>: SafeKernel<Params = (&'static [T], SliceMut<'static, u64>)>,
-{
-    type Kernel = kernels::extent<T>;
-}
+use crate::workspace::Lease;
 
 /// Makes the counts 0 on the stream of `x`.
 pub(super) fn clear<T: Element, D: Dimension, E: Dimension>(
@@ -132,7 +60,7 @@ fn config<T: Element, D: Dimension>(x: &DeviceArray<T, D>, block_len: usize, dyn
 }
 
 /// Counts into `counts`, whatever they were. No element is counted where there is no plan.
-pub(super) fn launch<F, T: HasBins<F> + Sample, D: Dimension, E: Dimension>(
+pub(super) fn launch<F, T: CountBins<F> + Sample, D: Dimension, E: Dimension>(
     operation: &'static str,
     x: &DeviceArray<T, D>,
     plan: Option<Plan>,
@@ -143,80 +71,57 @@ pub(super) fn launch<F, T: HasBins<F> + Sample, D: Dimension, E: Dimension>(
         return clear(operation, x, counts);
     };
     let (mode, shared) = choose_mode::<T>(&mut plan);
+    let config = config(x, T::BLOCK_LENS[mode as usize], shared);
+    let mut counters = take_counters(operation, mode, x, counts)?;
+    let (stream, args) = (x.stream(), (x, plan, edges, &mut counters, counts));
     match mode {
-        Mode::Columns => launch_mode::<F, COLUMNS, _, _, _>(operation, x, (plan, shared), edges, counts),
-        Mode::Copies => launch_mode::<F, COPIES, _, _, _>(operation, x, (plan, shared), edges, counts),
-        Mode::Cache => launch_mode::<F, CACHE, _, _, _>(operation, x, (plan, shared), edges, counts),
+        Mode::Columns => stream.launch::<T::InColumns>(&config, args)?,
+        Mode::Copies => stream.launch::<T::InCopies>(&config, args)?,
+        Mode::Cache => stream.launch::<T::InCache>(&config, args)?,
     }
-}
-
-fn launch_mode<F, const MODE: usize, T: HasHistogram<F, MODE>, D: Dimension, E: Dimension>(
-    operation: &'static str,
-    x: &DeviceArray<T, D>,
-    (plan, shared): (Plan, usize),
-    edges: &DeviceArray<T, impl Dimension>,
-    counts: &mut DeviceArray<u64, E>,
-) -> Result<()> {
-    let config = config(x, T::BLOCK, shared);
-    let launch = |counters: Zeroed<u32>, counts: &mut DeviceArray<u64, E>| {
-        x.stream()
-            .launch::<T::Kernel>(&config, (x, plan, edges, counters, counts))
-    };
-    with_zeroing::<MODE, _, _, _>(operation, x, counts, launch)
-}
-
-/// Calls `launch` with what the kernel wants, so that the counts are 0 at first: counters, or for [`CACHE`] that they
-/// are.
-fn with_zeroing<const MODE: usize, T: Element, D: Dimension, E: Dimension>(
-    operation: &'static str,
-    x: &DeviceArray<T, D>,
-    counts: &mut DeviceArray<u64, E>,
-    launch: impl FnOnce(Zeroed<u32>, &mut DeviceArray<u64, E>) -> Result<()>,
-) -> Result<()> {
-    let stream = same_device(operation, x, counts)?;
-    if MODE == CACHE {
-        clear(operation, x, counts)?;
-        return stream.with_counters(KernelOf::Library, 0, |none| launch(none, counts));
-    }
-    stream.with_counters(KernelOf::Library, kernels::COUNTERS, |counters| {
-        launch(counters, counts)
-    })
+    counters.give_back();
+    Ok(())
 }
 
 /// Counts the values that have a place in `counts`, which is not empty; nor is `x`.
-pub(super) fn launch_bincount<T, D: Dimension>(
+pub(super) fn launch_bincount<T: CountValues, D: Dimension>(
     x: &DeviceArray<T, D>,
     mut plan: Plan,
     counts: &mut DeviceArray<u64, Ix1>,
-) -> Result<()>
-where
-    T: Sample + HasBincount<COLUMNS> + HasBincount<COPIES> + HasBincount<CACHE>,
-{
+) -> Result<()> {
     let (mode, shared) = choose_mode::<T>(&mut plan);
+    let config = config(x, T::BLOCK_LENS[mode as usize], shared);
+    let mut counters = take_counters("bincount", mode, x, counts)?;
+    let (stream, args) = (x.stream(), (x, plan, &mut counters, counts));
     match mode {
-        Mode::Columns => launch_bincount_mode::<COLUMNS, _, _>(x, (plan, shared), counts),
-        Mode::Copies => launch_bincount_mode::<COPIES, _, _>(x, (plan, shared), counts),
-        Mode::Cache => launch_bincount_mode::<CACHE, _, _>(x, (plan, shared), counts),
+        Mode::Columns => stream.launch::<T::InColumns>(&config, args)?,
+        Mode::Copies => stream.launch::<T::InCopies>(&config, args)?,
+        Mode::Cache => stream.launch::<T::InCache>(&config, args)?,
     }
+    counters.give_back();
+    Ok(())
 }
 
-fn launch_bincount_mode<const MODE: usize, T: HasBincount<MODE>, D: Dimension>(
-    x: &DeviceArray<T, D>,
-    (plan, shared): (Plan, usize),
-    counts: &mut DeviceArray<u64, Ix1>,
-) -> Result<()> {
-    let config = config(x, T::BLOCK, shared);
-    let launch = |counters: Zeroed<u32>, counts: &mut DeviceArray<u64, Ix1>| {
-        x.stream().launch::<T::Kernel>(&config, (x, plan, counters, counts))
-    };
-    with_zeroing::<MODE, _, _, _>("bincount", x, counts, launch)
+/// What the kernel wants, so that the counts are 0 at first: counters, or for [`Mode::Cache`] that they are.
+fn take_counters<'a, T: Element, D: Dimension, E: Dimension>(
+    operation: &'static str,
+    mode: Mode,
+    x: &'a DeviceArray<T, D>,
+    counts: &mut DeviceArray<u64, E>,
+) -> Result<Lease<'a, u32>> {
+    let stream = same_device(operation, x, counts)?;
+    if mode == Mode::Cache {
+        clear(operation, x, counts)?;
+        return stream.take_counters(0);
+    }
+    stream.take_counters(kernels::COUNTERS)
 }
 
 /// The smallest and the largest element of an array that is not empty; either is NaN if any element is. Waits.
 pub(super) fn extent<T: Histogram, D: Dimension>(x: &DeviceArray<T, D>) -> Result<(T, T)> {
     let mut out = DeviceArray::zeros(x.stream(), Ix1(2))?;
     x.stream()
-        .launch::<<T as HasExtent>::Kernel>(&config(x, kernels::extent_tile_len::<T>(), 0), (x, &mut out))?;
+        .launch::<T::Extent>(&config(x, kernels::extent_tile_len::<T>(), 0), (x, &mut out))?;
     let orders = out.to_ndarray()?;
     Ok((T::of_order(!orders[0]), T::of_order(orders[1])))
 }

@@ -7,6 +7,9 @@ mod plan;
 
 use std::ops::RangeInclusive;
 
+use cuda_std::SliceMut;
+use cuda_std::launch::SafeKernel;
+use kernels_gpu::compiled::CountBins;
 use kernels_gpu::histogram::{Channels, Sample, Search, Uniform};
 use ndarray::{Array1, Dimension, Ix1, Ix2, Ix3};
 
@@ -14,11 +17,15 @@ use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 
 pub use bincount::Bincount;
-use launch::{HasBins, HasExtent, clear, extent, launch};
+use launch::{clear, extent, launch};
 use plan::{MAX_BINS, MAX_COUNTERS, checked_bins, checked_range, equal_width, uniform_plan};
 
 /// The element types of histograms: `u8`, `u16`, `i32`, `u32`, `f32`, `f64`.
-pub trait Histogram: Sample + HasExtent + HasBins<Uniform> + HasBins<Channels> + HasBins<Search> {
+pub trait Histogram: Sample + CountBins<Uniform> + CountBins<Channels> + CountBins<Search> {
+    /// The kernel for the smallest and the largest element.
+    #[doc(hidden)]
+    type Extent: SafeKernel<Params = (&'static [Self], SliceMut<'static, u64>)>;
+
     /// The least value that is at least `edge`.
     #[doc(hidden)]
     fn at_least(edge: f64) -> Option<Self>;
@@ -35,6 +42,8 @@ pub trait Histogram: Sample + HasExtent + HasBins<Uniform> + HasBins<Channels> +
 macro_rules! integers {
     ($($type:ident)*) => {$(
         impl Histogram for $type {
+            type Extent = kernels_gpu::histogram::extent<$type>;
+
             fn at_least(edge: f64) -> Option<Self> {
                 (edge <= f64::from(Self::MAX)).then(|| edge.ceil() as Self)
             }
@@ -53,6 +62,8 @@ macro_rules! integers {
 macro_rules! floats {
     ($($type:ident)*) => {$(
         impl Histogram for $type {
+            type Extent = kernels_gpu::histogram::extent<$type>;
+
             fn at_least(edge: f64) -> Option<Self> {
                 let nearest = edge as Self;
                 Some(if f64::from(nearest) < edge { nearest.next_up() } else { nearest })

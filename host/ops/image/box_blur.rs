@@ -43,18 +43,33 @@ trait BoxSums: Sums<Pixel: Pixel, RowSum: Element> {
     type Columns: SafeKernel<Params = ColumnParams<Self>>;
 }
 
-macro_rules! box_sums {
-    ($($sums:ident),*) => {$(
-        impl BoxSums for $sums {
-            type Rows1 = kernels::box_rows<$sums, 1>;
-            type Rows3 = kernels::box_rows<$sums, 3>;
-            type Rows4 = kernels::box_rows<$sums, 4>;
-            type Columns = kernels::box_columns<$sums>;
-        }
-    )*};
+impl BoxSums for Bytes {
+    type Rows1 = kernels::box_rows<Bytes, 1>;
+    type Rows3 = kernels::box_rows<Bytes, 3>;
+    type Rows4 = kernels::box_rows<Bytes, 4>;
+    type Columns = kernels::box_columns<Bytes>;
 }
 
-box_sums!(Bytes, Words, WideWords, Floats);
+impl BoxSums for Words {
+    type Rows1 = kernels::box_rows<Words, 1>;
+    type Rows3 = kernels::box_rows<Words, 3>;
+    type Rows4 = kernels::box_rows<Words, 4>;
+    type Columns = kernels::box_columns<Words>;
+}
+
+impl BoxSums for WideWords {
+    type Rows1 = kernels::box_rows<WideWords, 1>;
+    type Rows3 = kernels::box_rows<WideWords, 3>;
+    type Rows4 = kernels::box_rows<WideWords, 4>;
+    type Columns = kernels::box_columns<WideWords>;
+}
+
+impl BoxSums for Floats {
+    type Rows1 = kernels::box_rows<Floats, 1>;
+    type Rows3 = kernels::box_rows<Floats, 3>;
+    type Rows4 = kernels::box_rows<Floats, 4>;
+    type Columns = kernels::box_columns<Floats>;
+}
 
 /// A blur whose parameters have been checked, of a picture that has pixels.
 #[doc(hidden)]
@@ -87,36 +102,27 @@ impl<T: Pixel> Call<'_, T> {
     }
 }
 
-/// A type of pixels that the kernels are compiled for.
-#[doc(hidden)]
-pub trait HasBoxBlur: Element {
-    fn launch_box_blur(call: Call<'_, Self>) -> Result<()>;
+/// The blur of bytes.
+pub(super) fn bytes(call: Call<'_, u8>) -> Result<()> {
+    if call.radius == 1 && call.border.0 == border::MISSING {
+        return call.picture.box_blur_3x3_into(call.out);
+    }
+    // A radius of 2^23, for which 32 bits do not do, takes a picture of as many rows and columns: 2^46 pixels.
+    call.launch::<Bytes>()
 }
 
-impl HasBoxBlur for u8 {
-    fn launch_box_blur(call: Call<'_, Self>) -> Result<()> {
-        if call.radius == 1 && call.border.0 == border::MISSING {
-            return call.picture.box_blur_3x3_into(call.out);
-        }
-        // A radius of 2^23, for which 32 bits do not do, takes a picture of as many rows and columns: 2^46 pixels.
-        call.launch::<Bytes>()
+/// The blur of words.
+pub(super) fn words(call: Call<'_, u16>) -> Result<()> {
+    if call.radius < 1 << 15 {
+        call.launch::<Words>()
+    } else {
+        call.launch::<WideWords>()
     }
 }
 
-impl HasBoxBlur for u16 {
-    fn launch_box_blur(call: Call<'_, Self>) -> Result<()> {
-        if call.radius < 1 << 15 {
-            call.launch::<Words>()
-        } else {
-            call.launch::<WideWords>()
-        }
-    }
-}
-
-impl HasBoxBlur for f32 {
-    fn launch_box_blur(call: Call<'_, Self>) -> Result<()> {
-        call.launch::<Floats>()
-    }
+/// The blur of floats.
+pub(super) fn floats(call: Call<'_, f32>) -> Result<()> {
+    call.launch::<Floats>()
 }
 
 /// The call, if the parameters are possible, and if there is anything to do.

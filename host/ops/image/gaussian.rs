@@ -2,21 +2,18 @@
 //! The Gaussian blur.
 
 use cuda_std::SliceMut;
-use cuda_std::launch::SafeKernel;
-use cuda_std::param::ByValue;
-use kernels_gpu::blur::gaussian::{
-    self as kernels, COLUMN_BLOCKS, COLUMN_OUTPUTS, COLUMN_THREADS, ROW_BLOCKS, ROW_THREADS, row_tile,
-};
+use kernels_gpu::blur::gaussian::{COLUMN_BLOCKS, COLUMN_OUTPUTS, COLUMN_THREADS, ROW_BLOCKS, ROW_THREADS, row_tile};
 use ndarray::{Array1, Dimension, Ix1, Ix3};
 
 use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius};
-use crate::array::{DeviceArray, Element};
+use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 
+#[doc(hidden)]
 /// The parameters of the pass along the rows.
-type RowParams<T> = (
+pub type RowParams<T> = (
     &'static [T],
     usize,
     usize,
@@ -26,8 +23,9 @@ type RowParams<T> = (
     SliceMut<'static, f32>,
 );
 
+#[doc(hidden)]
 /// The parameters of the pass along the columns.
-type ColumnParams<T> = (
+pub type ColumnParams<T> = (
     &'static [f32],
     usize,
     usize,
@@ -38,28 +36,6 @@ type ColumnParams<T> = (
     T,
     SliceMut<'static, T>,
 );
-
-/// A type of pixels that the kernels are compiled for.
-#[doc(hidden)]
-pub trait HasGaussianBlur: Element + ByValue {
-    type Rows1: SafeKernel<Params = RowParams<Self>>;
-    type Rows3: SafeKernel<Params = RowParams<Self>>;
-    type Rows4: SafeKernel<Params = RowParams<Self>>;
-    type Columns: SafeKernel<Params = ColumnParams<Self>>;
-}
-
-macro_rules! gaussian_types {
-    ($($type:ident),*) => {$(
-        impl HasGaussianBlur for $type {
-            type Rows1 = kernels::gaussian_rows<$type, 1>;
-            type Rows3 = kernels::gaussian_rows<$type, 3>;
-            type Rows4 = kernels::gaussian_rows<$type, 4>;
-            type Columns = kernels::gaussian_columns<$type>;
-        }
-    )*};
-}
-
-gaussian_types!(u8, u16, f32);
 
 /// The radius of the window: four standard deviations, rounded to nearest, halves up, as SciPy has it.
 fn radius(sigma: f64) -> usize {
@@ -178,9 +154,9 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
         let config = LaunchConfig::new(blocks, ROW_THREADS as u32);
         let args = (self, columns, rows, &weights, border, constant, &mut between);
         match kind {
-            Channels::Gray => stream.launch::<T::Rows1>(&config, args)?,
-            Channels::Rgb => stream.launch::<T::Rows3>(&config, args)?,
-            Channels::Rgba => stream.launch::<T::Rows4>(&config, args)?,
+            Channels::Gray => stream.launch::<T::GaussianRows1>(&config, args)?,
+            Channels::Rgb => stream.launch::<T::GaussianRows3>(&config, args)?,
+            Channels::Rgba => stream.launch::<T::GaussianRows4>(&config, args)?,
         }
         let row_len = columns * channels;
         let across = row_len.div_ceil(COLUMN_THREADS);
@@ -192,6 +168,6 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
         let args = (
             &between, row_len, rows, has_alpha, strip, &weights, border, constant, out,
         );
-        stream.launch::<T::Columns>(&config, args)
+        stream.launch::<T::GaussianColumns>(&config, args)
     }
 }

@@ -7,7 +7,7 @@ use kernels_gpu::grayscale as kernels;
 use ndarray::{Ix2, Ix3};
 
 use super::{Channels, Pixel};
-use crate::array::{DeviceArray, Element};
+use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
 use crate::ops::tiles;
@@ -81,33 +81,23 @@ impl<T: Pixel> Call<'_, T> {
     }
 }
 
-/// A type of pixels that the kernels are compiled for.
-#[doc(hidden)]
-pub trait HasGrayscale: Element {
-    fn launch_grayscale(call: Call<'_, Self>, weights: Weights) -> Result<()>;
-}
-
-macro_rules! integers {
-    ($($type:ident),*) => {$(
-        impl HasGrayscale for $type {
-            fn launch_grayscale(call: Call<'_, Self>, weights: Weights) -> Result<()> {
-                match weights.exact() {
-                    Some(weights) => call.exact::<kernels::grayscale<$type, 3>, kernels::grayscale<$type, 4>>(weights),
-                    None => call.fused::<kernels::grayscale_fused<$type, 3>, kernels::grayscale_fused<$type, 4>>(
-                        weights.nearest(),
-                    ),
-                }
-            }
-        }
-    )*};
-}
-
-integers!(u8, u16);
-
-impl HasGrayscale for f32 {
-    fn launch_grayscale(call: Call<'_, Self>, weights: Weights) -> Result<()> {
-        call.fused::<kernels::grayscale_fused<f32, 3>, kernels::grayscale_fused<f32, 4>>(weights.nearest())
+/// Integers: exactly by the weights of a standard, by kernels `E3` and `E4`, and otherwise by `F3` and `F4`.
+pub(super) fn integers<T: Pixel, E3, E4, F3, F4>(call: Call<'_, T>, weights: Weights) -> Result<()>
+where
+    E3: SafeKernel<Params = (&'static [T], u32, u32, u32, SliceMut<'static, T>)>,
+    E4: SafeKernel<Params = (&'static [T], u32, u32, u32, SliceMut<'static, T>)>,
+    F3: SafeKernel<Params = (&'static [T], f32, f32, f32, SliceMut<'static, T>)>,
+    F4: SafeKernel<Params = (&'static [T], f32, f32, f32, SliceMut<'static, T>)>,
+{
+    match weights.exact() {
+        Some(weights) => call.exact::<E3, E4>(weights),
+        None => call.fused::<F3, F4>(weights.nearest()),
     }
+}
+
+/// Floats.
+pub(super) fn floats(call: Call<'_, f32>, weights: Weights) -> Result<()> {
+    call.fused::<kernels::grayscale_fused<f32, 3>, kernels::grayscale_fused<f32, 4>>(weights.nearest())
 }
 
 /// Colour pictures to gray. Each pixel is read once, each gray written once.

@@ -6,9 +6,11 @@ mod border;
 mod box_blur;
 mod gaussian;
 mod grayscale;
+mod pixel;
 
 pub use border::Border;
 pub use grayscale::Weights;
+pub use pixel::Pixel;
 
 use ndarray::Ix3;
 
@@ -41,37 +43,6 @@ impl Channels {
             }),
         }
     }
-}
-
-/// What a channel of a picture's pixel can be: `u8`, `u16` or `f32`.
-pub trait Pixel:
-    Element + kernels_gpu::pixel::Pixel + grayscale::HasGrayscale + box_blur::HasBoxBlur + gaussian::HasGaussianBlur
-{
-    /// 0
-    #[doc(hidden)]
-    const ZERO: Self;
-
-    /// Whether it is neither infinite nor NaN.
-    #[doc(hidden)]
-    fn is_finite(self) -> bool;
-}
-
-macro_rules! pixels {
-    ($($type:ident: $zero:literal, $is_finite:expr;)*) => {$(
-        impl Pixel for $type {
-            const ZERO: Self = $zero;
-
-            fn is_finite(self) -> bool {
-                $is_finite(self)
-            }
-        }
-    )*};
-}
-
-pixels! {
-    u8: 0, |_| true;
-    u16: 0, |_| true;
-    f32: 0.0, f32::is_finite;
 }
 
 /// The most blocks of a grid along y.

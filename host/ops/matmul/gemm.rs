@@ -1,62 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times matrix, one by one and in batches.
 
-use cuda_std::SliceMut;
-use cuda_std::launch::SafeKernel;
-use cuda_std::param::ByValue;
-use kernels_gpu::matmul::gemm::{self as kernels, KMajor, Large, Medium, MnMajor, Shape, Size, Small, THREADS};
+use kernels_gpu::compiled::{Gemm, MatMul};
+use kernels_gpu::matmul::gemm::{GemmShape, Large, Medium, Small, THREADS};
 use ndarray::{Dimension, Ix2, Ix3};
 
-use super::MatMul;
-use crate::array::{DeviceArray, Element};
+use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 use crate::view::{AsView, DeviceView};
 
-/// The parameters of the kernel.
-type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, Shape, T, T);
-
-/// An element type that the product is compiled for, with tiles of size `S` and layouts `A` and `B`.
-#[doc(hidden)]
-pub trait HasGemm<S, A, B>: Element + ByValue {
-    type Kernel: SafeKernel<Params = GemmParams<Self>>;
-}
-
-impl<T: Element + ByValue, S, A, B> HasGemm<S, A, B> for T
-where
-    kernels::gemm<T, S, A, B>: SafeKernel<Params = GemmParams<T>>,
-{
-    type Kernel = kernels::gemm<T, S, A, B>;
-}
-
-/// An element type that the product is compiled for, with tiles of size `S` and every layout.
-#[doc(hidden)]
-pub trait HasGemmSize<S>:
-    HasGemm<S, KMajor, KMajor> + HasGemm<S, KMajor, MnMajor> + HasGemm<S, MnMajor, KMajor> + HasGemm<S, MnMajor, MnMajor>
-{
-    /// Rows and columns of a block's tile.
-    const BLOCK_TILE: [usize; 2];
-}
-
-impl<S: Size<T>, T> HasGemmSize<S> for T
-where
-    T: HasGemm<S, KMajor, KMajor>
-        + HasGemm<S, KMajor, MnMajor>
-        + HasGemm<S, MnMajor, KMajor>
-        + HasGemm<S, MnMajor, MnMajor>,
-{
-    const BLOCK_TILE: [usize; 2] = S::BLOCK_TILE;
-}
-
 /// The most blocks that a grid has along z.
 const MAX_GRID_Z: usize = 65_535;
 
-/// A product of a batch whose shapes fit.
-struct Product<'a, T> {
+/// The products of a batch, of operands whose shapes fit.
+struct Multiplication<'a, T> {
     a: DeviceView<'a, T, Ix3>,
     b: DeviceView<'a, T, Ix3>,
-    shape: Shape,
+    shape: GemmShape,
 }
 
 /// What `operation` wants of the shapes of its operands.
@@ -73,7 +35,7 @@ fn wanted(axes: usize, with_output: bool) -> String {
     format!("{operands}{output}")
 }
 
-impl<'a, T: MatMul> Product<'a, T> {
+impl<'a, T: MatMul> Multiplication<'a, T> {
     /// The product of views of two axes (batches of one) or three.
     fn new<D: Dimension>(
         operation: &'static str,
@@ -105,7 +67,7 @@ impl<'a, T: MatMul> Product<'a, T> {
         }
         let (a, b) = (a.broadcast([batch, m, k])?, b.broadcast([batch, k, n])?);
         let (of_a, of_b) = (a.strides(), b.strides());
-        let shape = Shape {
+        let shape = GemmShape {
             batch,
             first: 0,
             m,
@@ -128,9 +90,9 @@ impl<'a, T: MatMul> Product<'a, T> {
         }
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
         let tiles = [
-            <T as HasGemmSize<Large>>::BLOCK_TILE,
-            <T as HasGemmSize<Medium>>::BLOCK_TILE,
-            <T as HasGemmSize<Small>>::BLOCK_TILE,
+            <T as Gemm<Large>>::BLOCK_TILE,
+            <T as Gemm<Medium>>::BLOCK_TILE,
+            <T as Gemm<Small>>::BLOCK_TILE,
         ];
         match best_size(&self.shape, tiles, multiprocessors) {
             0 => self.launch::<Large, D>(stream, out, alpha, beta),
@@ -141,20 +103,20 @@ impl<'a, T: MatMul> Product<'a, T> {
 
     fn launch<S, D: Dimension>(&self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()>
     where
-        T: HasGemmSize<S>,
+        T: Gemm<S>,
     {
-        let blocks = blocks(&self.shape, <T as HasGemmSize<S>>::BLOCK_TILE);
+        let blocks = blocks(&self.shape, <T as Gemm<S>>::BLOCK_TILE);
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         for first in (0..self.shape.batch).step_by(MAX_GRID_Z) {
-            let shape = Shape { first, ..self.shape };
+            let shape = GemmShape { first, ..self.shape };
             let products = (shape.batch - first).min(MAX_GRID_Z) as u32;
             let config = LaunchConfig::new((blocks, 1, products), THREADS as u32);
             let args = (&self.a, &self.b, &mut *out, shape, alpha, beta);
             match (along_k(shape.a), along_k(shape.b)) {
-                (true, true) => stream.launch::<<T as HasGemm<S, KMajor, KMajor>>::Kernel>(&config, args),
-                (true, false) => stream.launch::<<T as HasGemm<S, KMajor, MnMajor>>::Kernel>(&config, args),
-                (false, true) => stream.launch::<<T as HasGemm<S, MnMajor, KMajor>>::Kernel>(&config, args),
-                (false, false) => stream.launch::<<T as HasGemm<S, MnMajor, MnMajor>>::Kernel>(&config, args),
+                (true, true) => stream.launch::<<T as Gemm<S>>::AlongKK>(&config, args),
+                (true, false) => stream.launch::<<T as Gemm<S>>::AlongKN>(&config, args),
+                (false, true) => stream.launch::<<T as Gemm<S>>::AlongMK>(&config, args),
+                (false, false) => stream.launch::<<T as Gemm<S>>::AlongMN>(&config, args),
             }?;
         }
         Ok(())
@@ -167,7 +129,7 @@ fn along_k([_, line, k]: [usize; 3]) -> bool {
 }
 
 /// Tiles of one product of the batch.
-fn blocks(shape: &Shape, [rows, columns]: [usize; 2]) -> usize {
+fn blocks(shape: &GemmShape, [rows, columns]: [usize; 2]) -> usize {
     shape.m.div_ceil(rows).saturating_mul(shape.n.div_ceil(columns))
 }
 
@@ -175,7 +137,7 @@ fn blocks(shape: &Shape, [rows, columns]: [usize; 2]) -> usize {
 ///
 /// A multiprocessor takes tiles in turn; one costs as much as it has elements, times a weight, because small tiles read
 /// more of shared memory for each product.
-fn best_size(shape: &Shape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> usize {
+fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> usize {
     let cost = |tile: [usize; 2], weight: usize| {
         let turns = blocks(shape, tile)
             .saturating_mul(shape.batch)
@@ -186,88 +148,153 @@ fn best_size(shape: &Shape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> u
     (0..3).min_by_key(|&size| cost(tiles[size], weights[size])).unwrap_or(0)
 }
 
-/// The methods of a left operand, for arrays and views alike.
-macro_rules! left_operand_methods {
-    ($owner:ty: $axes:ty, $allocating:ident, $into:ident, $document:literal, $example:literal) => {
-        impl<T: MatMul> $owner {
-            #[doc = $document]
-            ///
-            /// The operands may be views of any strides: a transposed one costs no copy. Every element is summed in the
-            /// order of k by fused multiply-add, so that floats have the same bits on every device; an element's error
-            /// is at most `k u Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers
-            /// wrap around on overflow; NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
-            ///
-            /// # Errors
-            ///
-            /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a
-            /// launch.
-            ///
-            /// # Examples
-            ///
-            #[doc = $example]
-            pub fn $allocating(&self, b: &impl AsView<T, Dim = $axes>) -> Result<DeviceArray<T, $axes>> {
-                let (a, b) = (self.as_view(), b.as_view());
-                let product = Product::new(stringify!($allocating), &a, &b, None)?;
-                let mut dim = a.raw_dim();
-                let result = [product.shape.batch, product.shape.m, product.shape.n];
-                let axes = dim.ndim();
-                dim.slice_mut().copy_from_slice(&result[3 - axes..]);
-                let mut out = DeviceArray::uninit(a.stream(), dim)?;
-                product.run(a.stream(), &mut out, T::ONE, T::ZERO)?;
-                Ok(out)
-            }
-
-            #[doc = concat!("[`", stringify!($allocating), "`](Self::", stringify!($allocating), ") into an existing array.")]
-            ///
-            /// # Errors
-            ///
-            #[doc = concat!("As [`", stringify!($allocating), "`](Self::", stringify!($allocating), "); on an error nothing is written.")]
-            pub fn $into(&self, b: &impl AsView<T, Dim = $axes>, out: &mut DeviceArray<T, $axes>) -> Result<()> {
-                let (a, b) = (self.as_view(), b.as_view());
-                let product = Product::new(stringify!($allocating), &a, &b, Some(out.shape()))?;
-                product.run(a.stream(), out, T::ONE, T::ZERO)
-            }
-        }
-    };
+/// The product of two views, of two axes or three, on the stream of the first.
+fn product<T: MatMul, D: Dimension>(
+    operation: &'static str,
+    a: &DeviceView<'_, T, D>,
+    b: &DeviceView<'_, T, D>,
+) -> Result<DeviceArray<T, D>> {
+    let product = Multiplication::new(operation, a, b, None)?;
+    let mut dim = a.raw_dim();
+    let result = [product.shape.batch, product.shape.m, product.shape.n];
+    let axes = dim.ndim();
+    dim.slice_mut().copy_from_slice(&result[3 - axes..]);
+    let mut out = DeviceArray::uninit(a.stream(), dim)?;
+    product.run(a.stream(), &mut out, T::ONE, T::ZERO)?;
+    Ok(out)
 }
 
-macro_rules! matmul {
-    ($($owner:ty),*) => {$(
-        left_operand_methods!($owner: Ix2, matmul, matmul_into,
-            "The product of this m × k matrix and the k × n matrix `b`: an m × n matrix.",
-            "```
-# use ndarray::array;
-# use warpsmith::{Device, DeviceArray};
-# fn main() -> warpsmith::Result<()> {
-let device = Device::auto()?;
-let a = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])?;
-assert_eq!(a.t().matmul(&a)?.to_ndarray()?, array![[35.0, 44.0], [44.0, 56.0]]);
-# Ok(())
-# }
-```");
-    )*};
+/// [`product`] into an existing array.
+fn product_into<T: MatMul, D: Dimension>(
+    operation: &'static str,
+    a: &DeviceView<'_, T, D>,
+    b: &DeviceView<'_, T, D>,
+    out: &mut DeviceArray<T, D>,
+) -> Result<()> {
+    Multiplication::new(operation, a, b, Some(out.shape()))?.run(a.stream(), out, T::ONE, T::ZERO)
 }
 
-macro_rules! batched_matmul {
-    ($($owner:ty),*) => {$(
-        left_operand_methods!($owner: Ix3, batched_matmul, batched_matmul_into,
-            "The products of these batch × m × k matrices and the batch × k × n matrices `b`, one by one: batch × m × n. A batch of one matrix is multiplied with all of the other.",
-            "```
-# use ndarray::array;
-# use warpsmith::{Device, DeviceArray};
-# fn main() -> warpsmith::Result<()> {
-let device = Device::auto()?;
-let rotation = DeviceArray::from_ndarray(device.default_stream(), &array![[[0, -1], [1, 0]]])?;
-let points = DeviceArray::from_ndarray(device.default_stream(), &array![[[1], [2]], [[3], [4]]])?;
-assert_eq!(rotation.batched_matmul(&points)?.to_ndarray()?, array![[[-2], [1]], [[-4], [3]]]);
-# Ok(())
-# }
-```");
-    )*};
+/// Products of matrices.
+impl<T: MatMul> DeviceArray<T, Ix2> {
+    /// The product of this m × k matrix and the k × n matrix `b`: an m × n matrix.
+    ///
+    /// The operands may be views of any strides: a transposed one costs no copy. Every element is summed in the order of
+    /// k by fused multiply-add, so that floats have the same bits on every device; an element's error is at most `k u
+    /// Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow;
+    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let a = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])?;
+    /// assert_eq!(a.t().matmul(&a)?.to_ndarray()?, array![[35.0, 44.0], [44.0, 56.0]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn matmul(&self, b: &impl AsView<T, Dim = Ix2>) -> Result<DeviceArray<T, Ix2>> {
+        product("matmul", &self.view(), &b.as_view())
+    }
+
+    /// [`matmul`](Self::matmul) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`matmul`](Self::matmul); on an error nothing is written.
+    pub fn matmul_into(&self, b: &impl AsView<T, Dim = Ix2>, out: &mut DeviceArray<T, Ix2>) -> Result<()> {
+        product_into("matmul", &self.view(), &b.as_view(), out)
+    }
 }
 
-matmul!(DeviceArray<T, Ix2>, DeviceView<'_, T, Ix2>);
-batched_matmul!(DeviceArray<T, Ix3>, DeviceView<'_, T, Ix3>);
+/// Products of matrices.
+impl<T: MatMul> DeviceView<'_, T, Ix2> {
+    /// As [`DeviceArray::matmul`].
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceArray::matmul`].
+    pub fn matmul(&self, b: &impl AsView<T, Dim = Ix2>) -> Result<DeviceArray<T, Ix2>> {
+        product("matmul", self, &b.as_view())
+    }
+
+    /// [`matmul`](Self::matmul) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`matmul`](Self::matmul); on an error nothing is written.
+    pub fn matmul_into(&self, b: &impl AsView<T, Dim = Ix2>, out: &mut DeviceArray<T, Ix2>) -> Result<()> {
+        product_into("matmul", self, &b.as_view(), out)
+    }
+}
+
+/// Products of batches of matrices.
+impl<T: MatMul> DeviceArray<T, Ix3> {
+    /// The products of these batch × m × k matrices and the batch × k × n matrices `b`, one by one: batch × m × n. A batch
+    /// of one matrix is multiplied with all of the other.
+    ///
+    /// The operands may be views of any strides: a transposed one costs no copy. Every element is summed in the order of
+    /// k by fused multiply-add, so that floats have the same bits on every device; an element's error is at most `k u
+    /// Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow;
+    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let rotation = DeviceArray::from_ndarray(device.default_stream(), &array![[[0, -1], [1, 0]]])?;
+    /// let points = DeviceArray::from_ndarray(device.default_stream(), &array![[[1], [2]], [[3], [4]]])?;
+    /// assert_eq!(rotation.batched_matmul(&points)?.to_ndarray()?, array![[[-2], [1]], [[-4], [3]]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn batched_matmul(&self, b: &impl AsView<T, Dim = Ix3>) -> Result<DeviceArray<T, Ix3>> {
+        product("batched_matmul", &self.view(), &b.as_view())
+    }
+
+    /// [`batched_matmul`](Self::batched_matmul) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`batched_matmul`](Self::batched_matmul); on an error nothing is written.
+    pub fn batched_matmul_into(&self, b: &impl AsView<T, Dim = Ix3>, out: &mut DeviceArray<T, Ix3>) -> Result<()> {
+        product_into("batched_matmul", &self.view(), &b.as_view(), out)
+    }
+}
+
+/// Products of batches of matrices.
+impl<T: MatMul> DeviceView<'_, T, Ix3> {
+    /// As [`DeviceArray::batched_matmul`].
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceArray::batched_matmul`].
+    pub fn batched_matmul(&self, b: &impl AsView<T, Dim = Ix3>) -> Result<DeviceArray<T, Ix3>> {
+        product("batched_matmul", self, &b.as_view())
+    }
+
+    /// [`batched_matmul`](Self::batched_matmul) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`batched_matmul`](Self::batched_matmul); on an error nothing is written.
+    pub fn batched_matmul_into(&self, b: &impl AsView<T, Dim = Ix3>, out: &mut DeviceArray<T, Ix3>) -> Result<()> {
+        product_into("batched_matmul", self, &b.as_view(), out)
+    }
+}
 
 /// Products of matrices in place.
 impl<T: MatMul> DeviceArray<T, Ix2> {
@@ -306,7 +333,7 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
         beta: T,
     ) -> Result<()> {
         let (a, b) = (a.as_view(), b.as_view());
-        let product = Product::new("gemm", &a, &b, Some(self.shape()))?;
+        let product = Multiplication::new("gemm", &a, &b, Some(self.shape()))?;
         product.run(&self.stream().clone(), self, alpha, beta)
     }
 }
@@ -327,7 +354,7 @@ impl<T: MatMul> DeviceArray<T, Ix3> {
         beta: T,
     ) -> Result<()> {
         let (a, b) = (a.as_view(), b.as_view());
-        let product = Product::new("batched_gemm", &a, &b, Some(self.shape()))?;
+        let product = Multiplication::new("batched_gemm", &a, &b, Some(self.shape()))?;
         product.run(&self.stream().clone(), self, alpha, beta)
     }
 }
@@ -337,7 +364,7 @@ mod tests {
     use super::*;
 
     fn size(batch: usize, m: usize, n: usize) -> usize {
-        let shape = Shape {
+        let shape = GemmShape {
             batch,
             first: 0,
             m,

@@ -1,40 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times vector, and the dot product of two vectors.
 
-use cuda_std::SliceMut;
-use cuda_std::launch::SafeKernel;
-use cuda_std::param::ByValue;
-use kernels_gpu::matmul::gemv::{self as kernels, LANES, ROWS, Shape, THREADS};
+use kernels_gpu::compiled::MatMul;
+use kernels_gpu::matmul::gemv::{GemvShape, LANES, ROWS, THREADS};
 use ndarray::{Dimension, Ix1, Ix2};
 
-use super::MatMul;
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
 use crate::ops::tiles;
 use crate::stream::Stream;
 use crate::view::{AsView, DeviceView};
-
-/// The parameters of the two kernels that read the matrix.
-type GemvParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, Shape, T, T);
-
-/// An element type that the products are compiled for.
-#[doc(hidden)]
-pub trait HasGemv: Element + ByValue {
-    type Rows: SafeKernel<Params = GemvParams<Self>>;
-    type Columns: SafeKernel<Params = GemvParams<Self>>;
-    type Combine: SafeKernel<Params = (&'static [Self], SliceMut<'static, Self>, usize, Self, Self)>;
-}
-
-impl<T: Element + ByValue> HasGemv for T
-where
-    kernels::gemv_rows<T>: SafeKernel<Params = GemvParams<T>>,
-    kernels::gemv_columns<T>: SafeKernel<Params = GemvParams<T>>,
-    kernels::gemv_combine<T>: SafeKernel<Params = (&'static [T], SliceMut<'static, T>, usize, T, T)>,
-{
-    type Rows = kernels::gemv_rows<T>;
-    type Columns = kernels::gemv_columns<T>;
-    type Combine = kernels::gemv_combine<T>;
-}
 
 /// Sums that a matrix of few rows is cut into, for the kernel along rows: enough warps for any device.
 const ROW_SUMS: usize = 8192;
@@ -49,7 +24,7 @@ const COLUMN_CHUNK: usize = 256;
 struct Plan {
     /// Whether a warp has a row, and not a lane.
     rows: bool,
-    shape: Shape,
+    shape: GemvShape,
 }
 
 impl Plan {
@@ -63,7 +38,7 @@ impl Plan {
         };
         let chunks = wanted.clamp(1, k.div_ceil(least).max(1));
         let chunk = k.div_ceil(chunks).next_multiple_of(least);
-        let shape = Shape {
+        let shape = GemvShape {
             m,
             k,
             a,
@@ -85,10 +60,10 @@ impl Plan {
         let args = (a, x, y, self.shape, alpha, beta);
         if self.rows {
             let config = tiles(self.shape.m * self.shape.chunks, ROWS, THREADS);
-            stream.launch::<T::Rows>(&config, args)
+            stream.launch::<T::GemvRows>(&config, args)
         } else {
             let config = tiles(self.shape.m.div_ceil(LANES) * self.shape.chunks, 1, THREADS);
-            stream.launch::<T::Columns>(&config, args)
+            stream.launch::<T::GemvColumns>(&config, args)
         }
     }
 }
@@ -133,104 +108,128 @@ fn gemv<T: MatMul>(
     }
     let mut partials = DeviceArray::uninit(stream, Ix1(m * chunks))?;
     plan.launch(stream, a, x, &mut partials, (T::ONE, T::ZERO))?;
-    stream.launch::<T::Combine>(&tiles(m, ROWS, THREADS), (&partials, y, chunks, alpha, beta))
+    stream.launch::<T::GemvCombine>(&tiles(m, ROWS, THREADS), (&partials, y, chunks, alpha, beta))
 }
 
-macro_rules! matvec {
-    ($($owner:ty),*) => {$(
-        impl<T: MatMul> $owner {
-            /// The product of this m × k matrix and the vector `x` of k elements: a vector of m.
-            ///
-            /// The matrix may be a view of any strides: a vector times a matrix is `a.t().matvec(&x)`, without a copy.
-            /// Every element of the matrix is read once. The order of summation depends only on shape and strides, so
-            /// floats have the same bits on every device; an element's error is at most `k u Σ|a||x|`, to first order
-            /// in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow.
-            ///
-            /// # Errors
-            ///
-            /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a
-            /// launch.
-            ///
-            /// # Examples
-            ///
-            /// ```
-            /// # use ndarray::array;
-            /// # use warpsmith::{Device, DeviceArray};
-            /// # fn main() -> warpsmith::Result<()> {
-            /// let device = Device::auto()?;
-            /// let a = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0, 2.0], [3.0, 4.0]])?;
-            /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1.0, 10.0])?;
-            /// assert_eq!(a.matvec(&x)?.to_ndarray()?, array![21.0, 43.0]);
-            /// assert_eq!(a.t().matvec(&x)?.to_ndarray()?, array![31.0, 42.0]);
-            /// # Ok(())
-            /// # }
-            /// ```
-            pub fn matvec(&self, x: &impl AsView<T, Dim = Ix1>) -> Result<DeviceArray<T, Ix1>> {
-                let (a, x) = (self.as_view(), x.as_view());
-                check("matvec", &a, &x, None)?;
-                let mut y = DeviceArray::uninit(a.stream(), Ix1(a.shape()[0]))?;
-                gemv(a.stream(), &a, &x, &mut y, (T::ONE, T::ZERO))?;
-                Ok(y)
-            }
+/// Products of a matrix and a vector.
+impl<T: MatMul> DeviceArray<T, Ix2> {
+    /// The product of this m × k matrix and the vector `x` of k elements: a vector of m.
+    ///
+    /// The matrix may be a view of any strides: a vector times a matrix is `a.t().matvec(&x)`, without a copy.
+    /// Every element of the matrix is read once. The order of summation depends only on shape and strides, so
+    /// floats have the same bits on every device; an element's error is at most `k u Σ|a||x|`, to first order
+    /// in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a
+    /// launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let a = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0, 2.0], [3.0, 4.0]])?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1.0, 10.0])?;
+    /// assert_eq!(a.matvec(&x)?.to_ndarray()?, array![21.0, 43.0]);
+    /// assert_eq!(a.t().matvec(&x)?.to_ndarray()?, array![31.0, 42.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn matvec(&self, x: &impl AsView<T, Dim = Ix1>) -> Result<DeviceArray<T, Ix1>> {
+        self.view().matvec(x)
+    }
 
-            /// [`matvec`](Self::matvec) into an existing array.
-            ///
-            /// # Errors
-            ///
-            /// As [`matvec`](Self::matvec); on an error nothing is written.
-            pub fn matvec_into(&self, x: &impl AsView<T, Dim = Ix1>, out: &mut DeviceArray<T, Ix1>) -> Result<()> {
-                let (a, x) = (self.as_view(), x.as_view());
-                check("matvec", &a, &x, Some(out.shape()))?;
-                gemv(a.stream(), &a, &x, out, (T::ONE, T::ZERO))
-            }
+    /// [`matvec`](Self::matvec) into an existing array.
+    ///
+    /// # Errors
+    ///
+    /// As [`matvec`](Self::matvec); on an error nothing is written.
+    pub fn matvec_into(&self, x: &impl AsView<T, Dim = Ix1>, out: &mut DeviceArray<T, Ix1>) -> Result<()> {
+        self.view().matvec_into(x, out)
+    }
+}
+
+/// Products of a matrix and a vector.
+impl<T: MatMul> DeviceView<'_, T, Ix2> {
+    /// As [`DeviceArray::matvec`].
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceArray::matvec`].
+    pub fn matvec(&self, x: &impl AsView<T, Dim = Ix1>) -> Result<DeviceArray<T, Ix1>> {
+        let (a, x) = (self, &x.as_view());
+        check("matvec", a, x, None)?;
+        let mut y = DeviceArray::uninit(a.stream(), Ix1(a.shape()[0]))?;
+        gemv(a.stream(), a, x, &mut y, (T::ONE, T::ZERO))?;
+        Ok(y)
+    }
+
+    /// As [`DeviceArray::matvec_into`].
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceArray::matvec_into`].
+    pub fn matvec_into(&self, x: &impl AsView<T, Dim = Ix1>, out: &mut DeviceArray<T, Ix1>) -> Result<()> {
+        let (a, x) = (self, &x.as_view());
+        check("matvec", a, x, Some(out.shape()))?;
+        gemv(a.stream(), a, x, out, (T::ONE, T::ZERO))
+    }
+}
+
+/// The dot product.
+impl<T: MatMul> DeviceArray<T, Ix1> {
+    /// The dot product with a vector of as many elements, `Σ x y`; 0 for empty vectors.
+    ///
+    /// As [`matvec`](DeviceArray::matvec) of a matrix of one row. Waits for the result.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the lengths differ, [`Error::DifferentDevices`], and those of an allocation and a
+    /// launch; waits for the result, so also those of earlier kernels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1, 2, 3])?;
+    /// assert_eq!(x.dot(&x)?, 14);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dot(&self, y: &impl AsView<T, Dim = Ix1>) -> Result<T> {
+        self.view().dot(y)
+    }
+}
+
+/// The dot product.
+impl<T: MatMul> DeviceView<'_, T, Ix1> {
+    /// As [`DeviceArray::dot`].
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceArray::dot`].
+    pub fn dot(&self, y: &impl AsView<T, Dim = Ix1>) -> Result<T> {
+        let (x, y) = (self, y.as_view());
+        if x.len() != y.len() {
+            return Err(Error::Shape {
+                operation: "dot",
+                given: format!("shapes {:?} and {:?}", x.shape(), y.shape()),
+                wanted: "equal shapes".into(),
+            });
         }
-    )*};
+        let mut result = DeviceArray::uninit(x.stream(), Ix1(1))?;
+        let row = x.broadcast([1, x.len()])?;
+        gemv(x.stream(), &row, &y, &mut result, (T::ONE, T::ZERO))?;
+        Ok(result.to_ndarray()?[0])
+    }
 }
-
-macro_rules! dot {
-    ($($owner:ty),*) => {$(
-        impl<T: MatMul> $owner {
-            /// The dot product with a vector of as many elements, `Σ x y`; 0 for empty vectors.
-            ///
-            /// As [`matvec`](DeviceArray::matvec) of a matrix of one row. Waits for the result.
-            ///
-            /// # Errors
-            ///
-            /// [`Error::Shape`] if the lengths differ, [`Error::DifferentDevices`], and those of an allocation and a
-            /// launch; waits for the result, so also those of earlier kernels.
-            ///
-            /// # Examples
-            ///
-            /// ```
-            /// # use ndarray::array;
-            /// # use warpsmith::{Device, DeviceArray};
-            /// # fn main() -> warpsmith::Result<()> {
-            /// let device = Device::auto()?;
-            /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1, 2, 3])?;
-            /// assert_eq!(x.dot(&x)?, 14);
-            /// # Ok(())
-            /// # }
-            /// ```
-            pub fn dot(&self, y: &impl AsView<T, Dim = Ix1>) -> Result<T> {
-                let (x, y) = (self.as_view(), y.as_view());
-                if x.len() != y.len() {
-                    return Err(Error::Shape {
-                        operation: "dot",
-                        given: format!("shapes {:?} and {:?}", x.shape(), y.shape()),
-                        wanted: "equal shapes".into(),
-                    });
-                }
-                let mut result = DeviceArray::uninit(x.stream(), Ix1(1))?;
-                let row = x.broadcast([1, x.len()])?;
-                gemv(x.stream(), &row, &y, &mut result, (T::ONE, T::ZERO))?;
-                Ok(result.to_ndarray()?[0])
-            }
-        }
-    )*};
-}
-
-matvec!(DeviceArray<T, Ix2>, DeviceView<'_, T, Ix2>);
-dot!(DeviceArray<T, Ix1>, DeviceView<'_, T, Ix1>);
 
 /// Products of a matrix and a vector in place.
 impl<T: MatMul> DeviceArray<T, Ix1> {

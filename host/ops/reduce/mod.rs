@@ -1,65 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions of whole arrays and along axes.
+//!
+//! The primitives are here, generic over the operator: [`whole`], [`along_axis`], [`along_axes`]. `primitive.rs` has
+//! them as public methods; those with a name of their own, `sum` and its kin, are in `named.rs`, `named_axis.rs` and
+//! `named_axes.rs`. `axes.rs` says what lies where, `launch.rs` launches.
 
-mod methods;
-mod run;
-mod with;
+mod axes;
+mod launch;
+mod named;
+mod named_axes;
+mod named_axis;
+mod primitive;
 
-use kernels_gpu::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, ReduceOp, Statistic, Std, Sum, Variance};
-use kernels_gpu::reduce as kernels;
+use kernels_gpu::compiled::Reduce;
+use kernels_gpu::op::ReduceOp;
 use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
-use crate::zeroed::KernelOf;
 
-use run::{Axes, Extent, check_output, launch, launch_rows, swapped};
-pub use run::{HasSwap, ReduceColumns, ReduceRows};
-
-/// An element type that operator `Op` is compiled for.
-#[doc(hidden)]
-pub trait HasReduce<Op>: Element {
-    type Output: Element;
-    type Rows: ReduceRows<Self, Output = Self::Output>;
-    type Columns: ReduceColumns<Self, Output = Self::Output>;
-}
-
-impl<T: Element, Op: ReduceOp<T>> HasReduce<Op> for T
-where
-    Op::Output: Element,
-    kernels::reduce<T, Op>: ReduceRows<T, Output = Op::Output>,
-    kernels::reduce_columns<T, Op>: ReduceColumns<T, Output = Op::Output>,
-{
-    type Output = Op::Output;
-    type Rows = kernels::reduce<T, Op>;
-    type Columns = kernels::reduce_columns<T, Op>;
-}
-
-/// The element types of reductions: `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32`, `u64`.
-///
-/// The type of a mean, a variance and a standard deviation is `T::Mean`: the float itself, and `f64` for integers.
-pub trait Reduce:
-    Statistic
-    + HasSwap
-    + HasReduce<Sum, Output = Self>
-    + HasReduce<Product, Output = Self>
-    + HasReduce<Min, Output = Self>
-    + HasReduce<Max, Output = Self>
-    + HasReduce<Mean, Output = <Self as Statistic>::Mean>
-    + HasReduce<Variance, Output = <Self as Statistic>::Mean>
-    + HasReduce<Std, Output = <Self as Statistic>::Mean>
-    + HasReduce<ArgMin, Output = u64>
-    + HasReduce<ArgMax, Output = u64>
-    + HasReduce<Any, Output = u8>
-    + HasReduce<All, Output = u8>
-{
-}
-
-macro_rules! implement {
-    ($($type:ty),*) => { $(impl Reduce for $type {})* };
-}
-
-implement!(f32, f64, half::f16, half::bf16, i32, i64, u8, u16, u32, u64);
+use axes::{Axes, Extent};
+use launch::{launch, launch_rows};
 
 /// What a reduction wants of the elements that it combines, and counts them for.
 #[derive(Clone, Copy)]
@@ -92,66 +53,66 @@ impl Wants {
     }
 }
 
-/// Of the whole array.
-fn whole_into<Op, T: HasReduce<Op>, D: Dimension>(
+/// Of the whole array, into an array without axes.
+fn whole_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArray<T, D>,
     wants: Wants,
-    out: &mut DeviceArray<T::Output, Ix0>,
+    out: &mut DeviceArray<Op::Output, Ix0>,
 ) -> Result<()> {
     let count = wants.count(operation, x.shape(), x.len())?;
     check_output(operation, x, &[], out)?;
-    launch_rows::<T::Rows, _, _, _>(x, Extent::whole(x.len()), count, out, KernelOf::Library)
+    launch_rows::<Op, _, _, _>(x, Extent::whole(x.len()), count, out)
 }
 
 /// Of the whole array; waits for the result.
-fn whole<Op, T: HasReduce<Op>, D: Dimension>(
+fn whole<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArray<T, D>,
     wants: Wants,
-) -> Result<T::Output> {
-    wants.count(operation, x.shape(), x.len())?;
+) -> Result<Op::Output> {
+    let count = wants.count(operation, x.shape(), x.len())?;
     let mut out = DeviceArray::uninit(x.stream(), Ix0())?;
-    whole_into::<Op, T, D>(operation, x, wants, &mut out)?;
+    launch_rows::<Op, _, _, _>(x, Extent::whole(x.len()), count, &mut out)?;
     Ok(out.to_ndarray()?.into_scalar())
 }
 
-/// Along one axis.
-fn axis_into<Op, T: HasReduce<Op>, D: RemoveAxis>(
+/// Along one axis, into an existing array.
+fn along_axis_into<Op: ReduceOp<T>, T: Reduce<Op>, D: RemoveAxis>(
     operation: &'static str,
     x: &DeviceArray<T, D>,
     axis: Axis,
     wants: Wants,
-    out: &mut DeviceArray<T::Output, D::Smaller>,
+    out: &mut DeviceArray<Op::Output, D::Smaller>,
 ) -> Result<()> {
     let dim = without(operation, x, axis)?;
     let extent = Extent::axis(x.shape(), axis.index());
     let count = wants.count(operation, x.shape(), extent.length)?;
     check_output(operation, x, dim.slice(), out)?;
-    launch::<T::Rows, T::Columns, _, _, _, _>(x, extent, count, out, KernelOf::Library)
+    launch::<Op, _, _, _>(x, extent, count, out)
 }
 
-/// Along one axis, into a new array.
-fn axis<Op, T: HasReduce<Op>, D: RemoveAxis>(
+/// Along one axis.
+fn along_axis<Op: ReduceOp<T>, T: Reduce<Op>, D: RemoveAxis>(
     operation: &'static str,
     x: &DeviceArray<T, D>,
     axis: Axis,
     wants: Wants,
-) -> Result<DeviceArray<T::Output, D::Smaller>> {
+) -> Result<DeviceArray<Op::Output, D::Smaller>> {
     let dim = without(operation, x, axis)?;
     wants.count(operation, x.shape(), x.shape()[axis.index()])?;
     let mut out = DeviceArray::uninit(x.stream(), dim)?;
-    axis_into::<Op, T, D>(operation, x, axis, wants, &mut out)?;
+    along_axis_into::<Op, T, D>(operation, x, axis, wants, &mut out)?;
     Ok(out)
 }
 
-/// Along several axes. Each further group of neighbouring axes costs a copy that brings it together with the last.
-fn axes_into<Op, T: HasReduce<Op> + HasSwap, D: Dimension>(
+/// Along several axes, into an existing array. Where they are not all neighbours, a copy brings them together.
+fn along_axes_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArray<T, D>,
     axes: &[usize],
     wants: Wants,
-    out: &mut DeviceArray<T::Output, IxDyn>,
+    out: &mut DeviceArray<Op::Output, IxDyn>,
 ) -> Result<()> {
     let (kept, length) = split(operation, x.shape(), axes)?;
     let count = wants.count(operation, x.shape(), length)?;
@@ -162,30 +123,29 @@ fn axes_into<Op, T: HasReduce<Op> + HasSwap, D: Dimension>(
     if x.is_empty() {
         // Nothing to combine for any result.
         let extent = Extent::axis(&[out.len(), 0], 1);
-        return launch_rows::<T::Rows, _, _, _>(x, extent, count, out, KernelOf::Library);
+        return launch_rows::<Op, _, _, _>(x, extent, count, out);
     }
-    let mut axes = Axes::new(x.shape(), axes);
-    let Some(swap) = axes.next_swap() else {
-        return launch::<T::Rows, T::Columns, _, _, _, _>(x, axes.extent(), count, out, KernelOf::Library);
-    };
-    let mut copy = swapped(x, swap)?;
-    while let Some(swap) = axes.next_swap() {
-        copy = swapped(&copy, swap)?;
+    let axes = Axes::new(x.shape(), axes);
+    match axes.together() {
+        None => launch::<Op, _, _, _>(x, axes.extent(), count, out),
+        Some(order) => {
+            let x = x.view().in_shape(IxDyn(&axes.shape())).permuted_axes(IxDyn(&order))?;
+            launch::<Op, _, _, _>(&x.to_array()?, axes.extent(), count, out)
+        }
     }
-    launch::<T::Rows, T::Columns, _, _, _, _>(&copy, axes.extent(), count, out, KernelOf::Library)
 }
 
-/// Along several axes, into a new array.
-fn axes<Op, T: HasReduce<Op> + HasSwap, D: Dimension>(
+/// Along several axes.
+fn along_axes<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArray<T, D>,
     axes: &[usize],
     wants: Wants,
-) -> Result<DeviceArray<T::Output, IxDyn>> {
+) -> Result<DeviceArray<Op::Output, IxDyn>> {
     let (kept, length) = split(operation, x.shape(), axes)?;
     wants.count(operation, x.shape(), length)?;
     let mut out = DeviceArray::uninit(x.stream(), IxDyn(&kept))?;
-    axes_into::<Op, T, D>(operation, x, axes, wants, &mut out)?;
+    along_axes_into::<Op, T, D>(operation, x, axes, wants, &mut out)?;
     Ok(out)
 }
 
@@ -224,4 +184,25 @@ fn split(operation: &'static str, shape: &[usize], axes: &[usize]) -> Result<(Ve
         kept.map(|axis| shape[axis]).collect(),
         axes.iter().map(|&axis| shape[axis]).product(),
     ))
+}
+
+/// An error unless `out` can take the result of `operation` on `x`.
+fn check_output<T: Element, D: Dimension, O: Element, E: Dimension>(
+    operation: &'static str,
+    x: &DeviceArray<T, D>,
+    wanted: &[usize],
+    out: &DeviceArray<O, E>,
+) -> Result<()> {
+    if out.shape() != wanted {
+        return Err(Error::Shape {
+            operation,
+            given: format!("an output of shape {:?}", out.shape()),
+            wanted: format!("one of shape {wanted:?}, for an array of shape {:?}", x.shape()),
+        });
+    }
+    if !x.stream().same_device(out.stream()) {
+        let (given, wanted) = (out.stream().device_id(), x.stream().device_id());
+        return Err(Error::different_devices(operation, given, wanted));
+    }
+    Ok(())
 }

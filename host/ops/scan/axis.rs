@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scans along an axis.
 
-use kernels_gpu::scan::THREADS;
+use kernels_gpu::compiled::Scan;
+use kernels_gpu::op::ReduceOp;
 use kernels_gpu::scan::columns::{segment_len, tile_rows};
+use kernels_gpu::scan::{THREADS, lookback};
 use ndarray::{Axis, Dimension};
 
-use super::{HasScan, Scan, ScanKind, check, flag, look_back_rows, state_len};
+use super::{ScanKind, check, flag, look_back, state_len};
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
 use crate::ops::tiles;
-use crate::zeroed::KernelOf;
 
 /// Rows of at most so many elements are scanned by a thread each.
 const SHORT_ROW: usize = 32;
@@ -26,17 +27,13 @@ const MANY_COLUMNS: usize = 1 << 16;
 /// As many strips of columns are enough for the device.
 const STRIPS: usize = 64;
 
-fn scan_axis<Op, T, D>(
+fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArray<T, D>,
     axis: Axis,
     kind: ScanKind,
-    out: &mut DeviceArray<T, D>,
-) -> Result<()>
-where
-    T: Scan<Op>,
-    D: Dimension,
-{
+    out: &mut DeviceArray<Op::Output, D>,
+) -> Result<()> {
     let shape = x.shape();
     let Some(&n) = shape.get(axis.index()) else {
         return Err(Error::Axes {
@@ -54,8 +51,8 @@ where
     }
     let inner = shape[axis.index() + 1..].iter().product();
     let lines = x.len() / n;
-    if lines == 1 || (inner == 1 && n > T::TILE) {
-        look_back_rows::<Op, T, D>(x, n, kind, out)
+    if lines == 1 || (inner == 1 && n > lookback::tile_len::<T, Op>()) {
+        look_back::<Op, T, D>(x, n, kind, out)
     } else if inner == 1 && n > SHORT_ROW {
         let config = tiles(lines, THREADS / 32, THREADS);
         x.stream().launch::<T::Rows>(&config, (x, lines, n, flag(kind), out))
@@ -65,17 +62,13 @@ where
 }
 
 /// Scans columns, tile by tile.
-fn columns<Op, T, D>(
+fn columns<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     x: &DeviceArray<T, D>,
     n: usize,
     inner: usize,
     kind: ScanKind,
-    out: &mut DeviceArray<T, D>,
-) -> Result<()>
-where
-    T: HasScan<Op>,
-    D: Dimension,
-{
+    out: &mut DeviceArray<Op::Output, D>,
+) -> Result<()> {
     let columns = x.len() / n;
     let width = width::<T>(n, columns);
     let tiles_of_column = if width == THREADS {
@@ -90,11 +83,11 @@ where
         0
     };
     let config = tiles(columns.div_ceil(width) * tiles_of_column, 1, THREADS);
-    x.stream()
-        .with_scan_state(KernelOf::Library, state_len::<T::Wide>(values), |state| {
-            let args = (x, columns, n, inner, width as u32, flag(kind), state, out);
-            x.stream().launch::<T::Columns>(&config, args)
-        })
+    let mut state = x.stream().take_scan_states(state_len::<Op::Acc>(values))?;
+    let args = (x, columns, n, inner, width as u32, flag(kind), &mut state, out);
+    x.stream().launch::<T::Columns>(&config, args)?;
+    state.give_back();
+    Ok(())
 }
 
 /// Columns of a tile: a power of two.
@@ -139,11 +132,11 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn inclusive_scan_axis<Op>(&self, axis: Axis) -> Result<Self>
+    pub fn inclusive_scan_axis<Op: ReduceOp<T>>(&self, axis: Axis) -> Result<DeviceArray<Op::Output, D>>
     where
         T: Scan<Op>,
     {
-        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
         self.inclusive_scan_axis_into::<Op>(axis, &mut out)?;
         Ok(out)
     }
@@ -154,11 +147,15 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::Axes`] if the array has no such axis, [`Error::Shape`] if the shapes differ,
     /// [`Error::DifferentDevices`], and those of an allocation and a launch.
-    pub fn inclusive_scan_axis_into<Op>(&self, axis: Axis, out: &mut Self) -> Result<()>
+    pub fn inclusive_scan_axis_into<Op: ReduceOp<T>>(
+        &self,
+        axis: Axis,
+        out: &mut DeviceArray<Op::Output, D>,
+    ) -> Result<()>
     where
         T: Scan<Op>,
     {
-        scan_axis::<Op, T, D>("inclusive_scan_axis", self, axis, ScanKind::Inclusive, out)
+        along_axis_into::<Op, T, D>("inclusive_scan_axis", self, axis, ScanKind::Inclusive, out)
     }
 
     /// The exclusive scan along `axis`: each line begins with the operator's identity, as
@@ -167,11 +164,11 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`inclusive_scan_axis`](Self::inclusive_scan_axis).
-    pub fn exclusive_scan_axis<Op>(&self, axis: Axis) -> Result<Self>
+    pub fn exclusive_scan_axis<Op: ReduceOp<T>>(&self, axis: Axis) -> Result<DeviceArray<Op::Output, D>>
     where
         T: Scan<Op>,
     {
-        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
         self.exclusive_scan_axis_into::<Op>(axis, &mut out)?;
         Ok(out)
     }
@@ -181,11 +178,15 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`inclusive_scan_axis_into`](Self::inclusive_scan_axis_into).
-    pub fn exclusive_scan_axis_into<Op>(&self, axis: Axis, out: &mut Self) -> Result<()>
+    pub fn exclusive_scan_axis_into<Op: ReduceOp<T>>(
+        &self,
+        axis: Axis,
+        out: &mut DeviceArray<Op::Output, D>,
+    ) -> Result<()>
     where
         T: Scan<Op>,
     {
-        scan_axis::<Op, T, D>("exclusive_scan_axis", self, axis, ScanKind::Exclusive, out)
+        along_axis_into::<Op, T, D>("exclusive_scan_axis", self, axis, ScanKind::Exclusive, out)
     }
 }
 

@@ -2,111 +2,20 @@
 //! Scans (prefix sums), of whole arrays and along an axis.
 
 mod axis;
-mod own;
 
-use cuda_std::SliceMut;
-use cuda_std::launch::SafeKernel;
-use kernels_gpu::op::{Max, Min, Product, ReduceOp, Sum};
-use kernels_gpu::scan::{self as kernels, THREADS, blelloch, lookback};
+use kernels_gpu::compiled::{Scan, ScanTree};
+use kernels_gpu::op::ReduceOp;
+use kernels_gpu::scan::{THREADS, blelloch, lookback};
 use ndarray::{Dimension, Ix1};
 
 use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
-use crate::zeroed::KernelOf;
-
-/// The parameters of [`kernels_gpu::scan::lookback::scan`](fn@kernels_gpu::scan::lookback::scan), with elements of type
-/// `T` and results of type `R`: what a kernel of one's own must take for [`DeviceArray::scan_with`].
-pub type LookBackParams<T, R> = (&'static [T], usize, u32, SliceMut<'static, u64>, SliceMut<'static, R>);
-
-/// Those of `scan_tree`.
-#[doc(hidden)]
-pub type TreeParams<T, A> = (&'static [T], u32, SliceMut<'static, A>, SliceMut<'static, T>);
-
-/// Those of `scan_rows`.
-#[doc(hidden)]
-pub type RowsParams<T> = (&'static [T], usize, usize, u32, SliceMut<'static, T>);
-
-/// Those of `scan_columns`.
-#[doc(hidden)]
-pub type ColumnsParams<T> = (
-    &'static [T],
-    usize,
-    usize,
-    usize,
-    u32,
-    u32,
-    SliceMut<'static, u64>,
-    SliceMut<'static, T>,
-);
-
-/// An element type that the scans by operator `Op` are compiled for.
-#[doc(hidden)]
-pub trait HasScan<Op>: Element {
-    /// What the elements are combined in.
-    type Wide: Element;
-
-    /// Elements of a tile of the look-back.
-    const TILE: usize;
-    /// [`lookback::shared_bytes`].
-    const SHARED: usize;
-    /// Elements of a tile of Blelloch's tree.
-    const TREE_TILE: usize;
-
-    /// [`lookback::tiles_of_row`].
-    fn tiles_of_row(len: usize, n: usize) -> usize;
-
-    type LookBack: SafeKernel<Params = LookBackParams<Self, Self>>;
-    type Tree: SafeKernel<Params = TreeParams<Self, Self::Wide>>;
-    type Rows: SafeKernel<Params = RowsParams<Self>>;
-    type Columns: SafeKernel<Params = ColumnsParams<Self>>;
-}
-
-impl<T: Element, Op: ReduceOp<T, Output = T>> HasScan<Op> for T
-where
-    kernels::scan<T, Op>: SafeKernel<Params = LookBackParams<T, T>>,
-    kernels::scan_tree<T, Op>: SafeKernel<Params = TreeParams<T, Op::Acc>>,
-    kernels::scan_rows<T, Op>: SafeKernel<Params = RowsParams<T>>,
-    kernels::scan_columns<T, Op>: SafeKernel<Params = ColumnsParams<T>>,
-{
-    type Wide = Op::Acc;
-
-    const TILE: usize = lookback::tile_len::<T, Op>();
-    const SHARED: usize = lookback::shared_bytes::<T, Op>();
-    const TREE_TILE: usize = blelloch::tile_len::<T, Op>();
-
-    fn tiles_of_row(len: usize, n: usize) -> usize {
-        lookback::tiles_of_row::<T, Op>(len, n)
-    }
-
-    type LookBack = kernels::scan<T, Op>;
-    type Tree = kernels::scan_tree<T, Op>;
-    type Rows = kernels::scan_rows<T, Op>;
-    type Columns = kernels::scan_columns<T, Op>;
-}
-
-/// An element type with scans by operator `Op`: each of `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32`
-/// and `u64`, by each of [`Sum`], [`Product`], [`Min`] and [`Max`].
-///
-/// Integers wrap around on overflow. Sums and products of 16-bit floats are computed in `f32`, and each result is
-/// rounded once.
-pub trait Scan<Op>: HasScan<Op, Wide: HasScan<Op, Wide = <Self as HasScan<Op>>::Wide>> {}
-
-macro_rules! implement {
-    ($($type:ty),*) => {$(
-        impl Scan<Sum> for $type {}
-        impl Scan<Product> for $type {}
-        impl Scan<Min> for $type {}
-        impl Scan<Max> for $type {}
-    )*};
-}
-
-implement!(f32, f64, half::f16, half::bf16, i32, i64, u8, u16, u32, u64);
 
 /// Whether a result includes the element at its own place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScanKind {
+enum ScanKind {
     /// Result `i` combines elements `0 ..= i`.
     Inclusive,
     /// Result `i` combines elements `0 .. i`; result 0 is the operator's identity.
@@ -150,21 +59,18 @@ fn state_len<A>(tiles: usize) -> usize {
     if tiles > 1 { lookback::state_len::<A>(tiles) } else { 0 }
 }
 
-/// Scans each row of `n` elements by kernel `K`, in one pass; the rows have `count` tiles together, each of which takes
-/// `shared` bytes of shared memory, and values of type `A` are combined.
-fn look_back<K, A, T, R, D>(
+/// Bytes of shared memory that a look-back has beside its tiles, at most.
+const STATIC_SHARED: usize = 2048;
+
+/// Scans each row of `n` elements, in one pass. The array is not empty.
+fn look_back<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     x: &DeviceArray<T, D>,
-    (n, count, shared): (usize, usize, usize),
+    n: usize,
     kind: ScanKind,
-    out: &mut DeviceArray<R, D>,
-    kernel_of: KernelOf,
-) -> Result<()>
-where
-    K: SafeKernel<Params = LookBackParams<T, R>>,
-    T: Element,
-    R: Element,
-    D: Dimension,
-{
+    out: &mut DeviceArray<Op::Output, D>,
+) -> Result<()> {
+    let count = x.len() / n * lookback::tiles_of_row::<T, Op>(x.len(), n);
+    let shared = lookback::shared_bytes::<T, Op>();
     let properties = x.stream().backend().properties();
     // As many as run at a time: each goes on to another tile.
     let blocks = properties.multiprocessors as usize * lookback::BLOCKS;
@@ -174,22 +80,11 @@ where
         dynamic_shared: slots * shared,
         ..tiles(count.min(blocks), 1, lookback::THREADS)
     };
-    x.stream().with_scan_state(kernel_of, state_len::<A>(count), |state| {
-        x.stream().launch::<K>(&config, (x, n, flag(kind), state, out))
-    })
-}
-
-/// Bytes of shared memory that a look-back has beside its tiles, at most.
-const STATIC_SHARED: usize = 2048;
-
-/// [`look_back`] by one of the library's operators.
-fn look_back_rows<Op, T, D>(x: &DeviceArray<T, D>, n: usize, kind: ScanKind, out: &mut DeviceArray<T, D>) -> Result<()>
-where
-    T: HasScan<Op>,
-    D: Dimension,
-{
-    let count = x.len() / n * T::tiles_of_row(x.len(), n);
-    look_back::<T::LookBack, T::Wide, T, T, D>(x, (n, count, T::SHARED), kind, out, KernelOf::Library)
+    let mut state = x.stream().take_scan_states(state_len::<Op::Acc>(count))?;
+    let args = (x, n, flag(kind), &mut state, out);
+    x.stream().launch::<T::LookBack>(&config, args)?;
+    state.give_back();
+    Ok(())
 }
 
 /// The kind as the kernels take it.
@@ -202,13 +97,13 @@ fn flag(kind: ScanKind) -> u32 {
 
 /// Scans the array by Blelloch's tree: the totals of the tiles, their exclusive scan by the same function, and the
 /// tiles once more, each with what stands before it.
-fn tree<Op, T, D>(x: &DeviceArray<T, D>, kind: ScanKind, out: &mut DeviceArray<T, D>) -> Result<()>
-where
-    T: HasScan<Op, Wide: HasScan<Op, Wide = <T as HasScan<Op>>::Wide>>,
-    D: Dimension,
-{
+fn tree<Op, T: ScanTree<Op>, D: Dimension>(
+    x: &DeviceArray<T, D>,
+    kind: ScanKind,
+    out: &mut DeviceArray<T, D>,
+) -> Result<()> {
     let stream = x.stream();
-    let count = x.len().div_ceil(T::TREE_TILE);
+    let count = x.len().div_ceil(T::TILE);
     let config = LaunchConfig {
         dynamic_shared: blelloch::shared_bytes::<T::Wide>(),
         ..tiles(count, 1, THREADS)
@@ -227,7 +122,22 @@ where
     stream.launch::<T::Tree>(&config, (x, phase, &mut before, out))
 }
 
-fn scan<Op, T, D>(
+/// Of the whole array, by the default algorithm.
+fn whole_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
+    operation: &'static str,
+    x: &DeviceArray<T, D>,
+    kind: ScanKind,
+    out: &mut DeviceArray<Op::Output, D>,
+) -> Result<()> {
+    check(operation, x, out)?;
+    if x.is_empty() {
+        return Ok(());
+    }
+    look_back::<Op, T, D>(x, x.len(), kind, out)
+}
+
+/// Of the whole array, by that algorithm.
+fn whole_by_into<Op, T, D: Dimension>(
     operation: &'static str,
     x: &DeviceArray<T, D>,
     kind: ScanKind,
@@ -235,15 +145,15 @@ fn scan<Op, T, D>(
     out: &mut DeviceArray<T, D>,
 ) -> Result<()>
 where
-    T: Scan<Op>,
-    D: Dimension,
+    Op: ReduceOp<T, Output = T>,
+    T: Scan<Op> + ScanTree<Op>,
 {
     check(operation, x, out)?;
     if x.is_empty() {
         return Ok(());
     }
     match algorithm {
-        ScanAlgorithm::LookBack => look_back_rows::<Op, T, D>(x, x.len(), kind, out),
+        ScanAlgorithm::LookBack => look_back::<Op, T, D>(x, x.len(), kind, out),
         ScanAlgorithm::Blelloch => tree::<Op, T, D>(x, kind, out),
     }
 }
@@ -251,8 +161,9 @@ where
 /// Scans of the whole array, in C order: the result has the array's shape.
 ///
 /// The operator is a type: [`Sum`](crate::ops::Sum), [`Product`](crate::ops::Product), [`Min`](crate::ops::Min),
-/// [`Max`](crate::ops::Max). Arrays may have any length, none included. Minima and maxima are NaN from the first NaN
-/// on, and a sum of nothing but −0 is +0.
+/// [`Max`](crate::ops::Max), or one that a kernels crate names to [`kernels_gpu::operator_kernels!`], commutative or not,
+/// whose values have at most 32 bytes: the order of the elements is kept. Arrays may have any length, none included.
+/// Minima and maxima are NaN from the first NaN on, and a sum of nothing but −0 is +0.
 ///
 /// The error of result `i` of a float sum is at most `d u (|x₀| + … + |xᵢ|)`, to first order, where `u` is the unit
 /// roundoff of what is summed in and `d` the most additions that a term goes through: for [`ScanAlgorithm::LookBack`]
@@ -284,11 +195,54 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn inclusive_scan<Op>(&self) -> Result<Self>
+    ///
+    /// The composition of affine maps, an operator of one's own that does not commute:
+    ///
+    /// ```
+    /// use kernels_gpu::op::ReduceOp;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// /// First `a`, then `b`; a map `[s, t]` is x ↦ s x + t.
+    /// pub struct Compose;
+    ///
+    /// impl ReduceOp<[u32; 2]> for Compose {
+    ///     type Acc = [u32; 2];
+    ///     type Output = [u32; 2];
+    ///
+    ///     fn identity() -> [u32; 2] {
+    ///         [1, 0]
+    ///     }
+    ///
+    ///     fn lift(x: [u32; 2], _: u64) -> [u32; 2] {
+    ///         x
+    ///     }
+    ///
+    ///     fn combine(a: [u32; 2], b: [u32; 2]) -> [u32; 2] {
+    ///         [a[0].wrapping_mul(b[0]), b[0].wrapping_mul(a[1]).wrapping_add(b[1])]
+    ///     }
+    ///
+    ///     fn finish(acc: [u32; 2], _: u64) -> [u32; 2] {
+    ///         acc
+    ///     }
+    /// }
+    ///
+    /// kernels_gpu::operator_kernels!(Compose: [u32; 2] => scan);
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::simulator(); // on a GPU also Device::register_kernels
+    /// let maps = ndarray::Array1::from(vec![[2, 1], [3, 0], [1, 5]]);
+    /// let maps = DeviceArray::from_ndarray(device.default_stream(), &maps)?;
+    /// assert_eq!(maps.inclusive_scan::<Compose>()?.to_ndarray()?.to_vec(), [[2, 1], [6, 3], [6, 8]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn inclusive_scan<Op: ReduceOp<T>>(&self) -> Result<DeviceArray<Op::Output, D>>
     where
         T: Scan<Op>,
     {
-        self.inclusive_scan_by::<Op>(ScanAlgorithm::default())
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
+        whole_into::<Op, T, D>("inclusive_scan", self, ScanKind::Inclusive, &mut out)?;
+        Ok(out)
     }
 
     /// [`inclusive_scan`](Self::inclusive_scan) into an existing array.
@@ -296,11 +250,11 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of an allocation and a launch.
-    pub fn inclusive_scan_into<Op>(&self, out: &mut Self) -> Result<()>
+    pub fn inclusive_scan_into<Op: ReduceOp<T>>(&self, out: &mut DeviceArray<Op::Output, D>) -> Result<()>
     where
         T: Scan<Op>,
     {
-        self.inclusive_scan_by_into::<Op>(ScanAlgorithm::default(), out)
+        whole_into::<Op, T, D>("inclusive_scan", self, ScanKind::Inclusive, out)
     }
 
     /// [`inclusive_scan`](Self::inclusive_scan) by the given algorithm.
@@ -329,7 +283,8 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// ```
     pub fn inclusive_scan_by<Op>(&self, algorithm: ScanAlgorithm) -> Result<Self>
     where
-        T: Scan<Op>,
+        Op: ReduceOp<T, Output = T>,
+        T: Scan<Op> + ScanTree<Op>,
     {
         let mut out = Self::uninit(self.stream(), self.raw_dim())?;
         self.inclusive_scan_by_into::<Op>(algorithm, &mut out)?;
@@ -343,9 +298,10 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// As [`inclusive_scan_into`](Self::inclusive_scan_into).
     pub fn inclusive_scan_by_into<Op>(&self, algorithm: ScanAlgorithm, out: &mut Self) -> Result<()>
     where
-        T: Scan<Op>,
+        Op: ReduceOp<T, Output = T>,
+        T: Scan<Op> + ScanTree<Op>,
     {
-        scan::<Op, T, D>("inclusive_scan", self, ScanKind::Inclusive, algorithm, out)
+        whole_by_into::<Op, T, D>("inclusive_scan", self, ScanKind::Inclusive, algorithm, out)
     }
 
     /// The exclusive scan: element `i` of the result combines elements `0 .. i`. Element 0 is the operator's identity:
@@ -372,11 +328,13 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn exclusive_scan<Op>(&self) -> Result<Self>
+    pub fn exclusive_scan<Op: ReduceOp<T>>(&self) -> Result<DeviceArray<Op::Output, D>>
     where
         T: Scan<Op>,
     {
-        self.exclusive_scan_by::<Op>(ScanAlgorithm::default())
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
+        whole_into::<Op, T, D>("exclusive_scan", self, ScanKind::Exclusive, &mut out)?;
+        Ok(out)
     }
 
     /// [`exclusive_scan`](Self::exclusive_scan) into an existing array.
@@ -384,11 +342,11 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`inclusive_scan_into`](Self::inclusive_scan_into).
-    pub fn exclusive_scan_into<Op>(&self, out: &mut Self) -> Result<()>
+    pub fn exclusive_scan_into<Op: ReduceOp<T>>(&self, out: &mut DeviceArray<Op::Output, D>) -> Result<()>
     where
         T: Scan<Op>,
     {
-        self.exclusive_scan_by_into::<Op>(ScanAlgorithm::default(), out)
+        whole_into::<Op, T, D>("exclusive_scan", self, ScanKind::Exclusive, out)
     }
 
     /// [`exclusive_scan`](Self::exclusive_scan) by the given algorithm.
@@ -398,7 +356,8 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// As [`exclusive_scan`](Self::exclusive_scan).
     pub fn exclusive_scan_by<Op>(&self, algorithm: ScanAlgorithm) -> Result<Self>
     where
-        T: Scan<Op>,
+        Op: ReduceOp<T, Output = T>,
+        T: Scan<Op> + ScanTree<Op>,
     {
         let mut out = Self::uninit(self.stream(), self.raw_dim())?;
         self.exclusive_scan_by_into::<Op>(algorithm, &mut out)?;
@@ -412,8 +371,9 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// As [`inclusive_scan_into`](Self::inclusive_scan_into).
     pub fn exclusive_scan_by_into<Op>(&self, algorithm: ScanAlgorithm, out: &mut Self) -> Result<()>
     where
-        T: Scan<Op>,
+        Op: ReduceOp<T, Output = T>,
+        T: Scan<Op> + ScanTree<Op>,
     {
-        scan::<Op, T, D>("exclusive_scan", self, ScanKind::Exclusive, algorithm, out)
+        whole_by_into::<Op, T, D>("exclusive_scan", self, ScanKind::Exclusive, algorithm, out)
     }
 }

@@ -36,7 +36,7 @@ const fn vec_len(bytes: usize, columns: usize) -> usize {
 /// The output's axes, and how threads share its elements.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct Shape {
+pub struct OutputAxes {
     start: u64,
     columns: u32,
     rows: u32,
@@ -61,9 +61,9 @@ pub struct Strides {
     first: u64,
 }
 
-cuda_std::kernel_param!(Shape, Strides);
+cuda_std::kernel_param!(OutputAxes, Strides);
 
-impl Shape {
+impl OutputAxes {
     /// The output's elements from number `start` on, as axes of the lengths `axes`, from the first: 1 to [`AXES`] of
     /// them, none 0. `bytes` is the size of the largest element type. `transposed` says that an operand has its
     /// neighbours along the last axis but one.
@@ -179,7 +179,7 @@ impl Shape {
 }
 
 impl Strides {
-    /// The strides along the axes of a [`Shape`], from the first; the operand's element for the shape's first one is
+    /// The strides along the axes of [`OutputAxes`], from the first; the operand's element for the shape's first one is
     /// number `start`.
     ///
     /// # Panics

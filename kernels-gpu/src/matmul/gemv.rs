@@ -34,7 +34,7 @@ const UNROLL: usize = 4;
 /// The shape of a product, where the elements of its operands lie, and how the rows are cut.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct GemvShape {
     /// Rows of `A`.
     pub m: usize,
     /// Columns of `A`.
@@ -50,11 +50,11 @@ pub struct Shape {
 }
 
 // SAFETY (of both): seven `usize` in a `repr(C)` structure, without padding.
-unsafe impl bytemuck::Zeroable for Shape {}
-unsafe impl bytemuck::Pod for Shape {}
-cuda_std::kernel_param!(Shape);
+unsafe impl bytemuck::Zeroable for GemvShape {}
+unsafe impl bytemuck::Pod for GemvShape {}
+cuda_std::kernel_param!(GemvShape);
 
-impl Shape {
+impl GemvShape {
     /// Whether the operands lie within arrays of these lengths, and the sums of all chunks are no more than `y`.
     #[inline(always)]
     fn fits(&self, a: usize, x: usize, y: usize) -> bool {
@@ -93,7 +93,7 @@ unsafe fn set<T: MulAdd>(y: SliceMut<'_, T>, i: usize, sum: T, alpha: T, beta: T
 /// For rows that are contiguous, or nearly so; any strides are right. Blocks have [`THREADS`] threads and [`ROWS`] sums
 /// each. Where the operands do not lie within their arrays, nothing is written.
 #[kernel(T = [f32, f64, i32], max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn gemv_rows<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: Shape, alpha: T, beta: T) {
+pub fn gemv_rows<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: GemvShape, alpha: T, beta: T) {
     let item = warp_number();
     if shape.chunks == 0 || item >= shape.m.saturating_mul(shape.chunks) || !shape.fits(a.len(), x.len(), y.len()) {
         return;
@@ -115,7 +115,7 @@ pub fn gemv_rows<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: Shape, 
     }
 }
 
-impl Shape {
+impl GemvShape {
     /// Whether all rows, and `x`, can be read in vectors of `V` from the start of a chunk on.
     #[inline(always)]
     fn is_wide<T: MulAdd, const V: usize>(&self, a: &[T], x: &[T]) -> bool {
@@ -189,7 +189,7 @@ fn pairwise<T: MulAdd>(chains: [T; UNROLL]) -> T {
 /// A block has [`THREADS`] threads and one chunk of [`LANES`] rows: block `b` has chunk `b % chunks` of rows from
 /// `b / chunks · LANES` on. Where the operands do not lie within their arrays, nothing is written.
 #[kernel(T = [f32, f64, i32], max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn gemv_columns<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: Shape, alpha: T, beta: T) {
+pub fn gemv_columns<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: GemvShape, alpha: T, beta: T) {
     if thread::block_dim_x() as usize != THREADS || shape.chunks == 0 || !shape.fits(a.len(), x.len(), y.len()) {
         return;
     }

@@ -18,58 +18,13 @@
 //!
 //! # An operator of one's own
 //!
-//! Both kernels are generic functions: a kernels crate instantiates them for a [`ReduceOp`] of its own by a kernel that
-//! does nothing but call them, with the same launch bounds.
-//!
-//! ```
-//! use cuda_std::prelude::*;
-//! use kernels_gpu::op::ReduceOp;
-//! use kernels_gpu::reduce::{self, BLOCKS, RowPlan, THREADS};
-//!
-//! /// The largest absolute value.
-//! pub struct MaxNorm;
-//!
-//! impl ReduceOp<f32> for MaxNorm {
-//!     type Acc = f32;
-//!     type Output = f32;
-//!
-//!     fn identity() -> f32 {
-//!         0.0
-//!     }
-//!
-//!     fn lift(x: f32, _: u64) -> f32 {
-//!         x.abs()
-//!     }
-//!
-//!     fn combine(a: f32, b: f32) -> f32 {
-//!         Float::maximum(a, b)
-//!     }
-//!
-//!     fn finish(acc: f32, _: u64) -> f32 {
-//!         acc
-//!     }
-//! }
-//!
-//! #[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
-//! pub fn max_norm(
-//!     x: &[f32],
-//!     plan: RowPlan,
-//!     partials: SliceMut<'_, f32>,
-//!     counters: SliceMut<'_, u32>,
-//!     out: SliceMut<'_, f32>,
-//! ) {
-//!     reduce::reduce::<f32, MaxNorm>(x, plan, partials, counters, out);
-//! }
-//! # fn main() {}
-//! ```
-//!
-//! On the host, `x.reduce_with::<max_norm>()` is then the largest absolute value of `x`.
+//! Both kernels are generic functions. [`operator_kernels!`](crate::operator_kernels) makes kernels of them for a
+//! [`ReduceOp`] of a kernels crate's own, which `x.reduce::<Operator>()` on the host then takes.
 
 mod columns;
 pub(crate) mod operators;
 mod plan;
 mod rows;
-mod swap;
 
 use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
@@ -78,7 +33,6 @@ use cuda_std::prelude::*;
 use crate::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, ReduceOp, Std, Sum, Variance};
 
 pub use plan::{BLOCKS, ColumnPlan, RowPlan, SHORT, THREADS, tile_len};
-pub use swap::{SWAP_TILE, swap_axes};
 
 /// Combines the rows of `x`, row `i` to element `i` of `out`: elements `i · length .. (i + 1) · length`.
 ///

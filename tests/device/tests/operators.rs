@@ -3,11 +3,9 @@
 
 use std::fmt::Debug;
 
-use device_test_kernels::operators::{
-    channel_sums, channel_sums_columns, highest, highest_columns, log_sum_exp, log_sum_exp_columns,
-};
+use device_test_kernels::operators::{ChannelSums, LogSumExp, Support};
 use device_tests::{device, upload};
-use ndarray::{Array2, Axis, Ix1, Ix2};
+use ndarray::{Array2, Array4, Axis, Ix1, Ix2};
 use warpsmith::{DeviceArray, Element};
 
 /// Within the bound of a sum: each of at most 64 levels rounds an exponential (2 ulp of its value, and its argument's
@@ -51,12 +49,9 @@ fn a_whole_array_is_combined() {
     for len in [1, 2, 31, 1024, 1025, 4096, 20_001] {
         let x = values(len);
         // e^100 alone overflows.
-        assert_close(
-            upload(&device, &x).reduce_with::<log_sum_exp>().unwrap(),
-            reference(x.iter()),
-        );
+        assert_close(upload(&device, &x).reduce::<LogSumExp>().unwrap(), reference(x.iter()));
     }
-    let empty = upload::<f32>(&device, &[]).reduce_with::<log_sum_exp>().unwrap();
+    let empty = upload::<f32>(&device, &[]).reduce::<LogSumExp>().unwrap();
     assert_eq!(empty, f32::NEG_INFINITY);
 }
 
@@ -67,7 +62,7 @@ fn lanes_are_combined() {
         let x = Array2::from_shape_vec(shape, values(shape.0 * shape.1)).unwrap();
         let on_device = DeviceArray::from_ndarray(device.default_stream(), &x).unwrap();
         for axis in [Axis(0), Axis(1)] {
-            let result = on_device.reduce_axis_with::<log_sum_exp, log_sum_exp_columns>(axis);
+            let result = on_device.reduce_axis::<LogSumExp>(axis);
             let got = result.unwrap().to_ndarray().unwrap();
             assert_eq!(got.len(), x.len() / x.len_of(axis));
             for (&got, lane) in got.iter().zip(x.lanes(axis)) {
@@ -90,13 +85,13 @@ fn elements_of_any_size_have_their_index() {
     for len in [1, 100, 1024, 1025, 5000] {
         let points: Vec<_> = (0..len).map(point).collect();
         assert_eq!(
-            upload(&device, &points).reduce_with::<highest>().unwrap(),
+            upload(&device, &points).reduce::<Support>().unwrap(),
             wanted(&points),
             "{len}"
         );
     }
     let points = Array2::from_shape_fn((700, 5), |(i, j)| point(i * 5 + j));
-    let reduce = |x: &OnDevice<_>, axis| x.reduce_axis_with::<highest, highest_columns>(axis);
+    let reduce = |x: &OnDevice<_>, axis| x.reduce_axis::<Support>(axis);
     assert_lanes(&points, reduce, wanted);
 }
 
@@ -108,13 +103,36 @@ fn pixels_are_combined_by_channel() {
         |pixels: &[[u8; 3]]| [0, 1, 2].map(|channel| pixels.iter().map(|pixel| u32::from(pixel[channel])).sum::<u32>());
     for len in [1, 3, 4, 100, 1023, 1024, 4096, 20_001] {
         let pixels: Vec<_> = (0..len).map(pixel).collect();
-        let got = upload(&device, &pixels).reduce_with::<channel_sums>().unwrap();
+        let got = upload(&device, &pixels).reduce::<ChannelSums>().unwrap();
         assert_eq!(got, wanted(&pixels), "{len}");
     }
-    let reduce = |x: &OnDevice<_>, axis| x.reduce_axis_with::<channel_sums, channel_sums_columns>(axis);
+    let reduce = |x: &OnDevice<_>, axis| x.reduce_axis::<ChannelSums>(axis);
     // Rows that vectors fit into, and rows that they do not.
     for shape in [(50, 64), (50, 63), (3, 5000), (5, 2049), (700, 2)] {
         let pixels = Array2::from_shape_fn(shape, |(i, j)| pixel(i * shape.1 + j));
         assert_lanes(&pixels, reduce, wanted);
+    }
+}
+
+#[test]
+fn several_axes_are_combined() {
+    let device = device();
+    let pixel = |i: usize| [(i * 31 % 251) as u8, (i * 7 % 256) as u8, (i / 256) as u8];
+    let shape = (7, 33, 5, 4);
+    let pixels = Array4::from_shape_fn(shape, |(i, j, k, l)| pixel(((i * 33 + j) * 5 + k) * 4 + l));
+    let on_device = DeviceArray::from_ndarray(device.default_stream(), &pixels).unwrap();
+    for axes in [&[0, 2][..], &[1, 3], &[0, 3], &[0, 2, 3], &[1, 2], &[]] {
+        let got = on_device
+            .reduce_axes::<ChannelSums>(axes)
+            .unwrap()
+            .to_ndarray()
+            .unwrap();
+        let mut wanted = pixels.mapv(|pixel| pixel.map(u32::from)).into_dyn();
+        for &axis in axes.iter().rev() {
+            wanted = wanted.map_axis(Axis(axis), |lane| {
+                lane.iter().fold([0; 3], |sums, x| [0, 1, 2].map(|c| sums[c] + x[c]))
+            });
+        }
+        assert_eq!(got, wanted, "{axes:?}");
     }
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scans by operators that are not commutative, against the fold of one element after the other.
 
-use device_test_kernels::scan_operators::{
-    Affine, BLOCK, Compose, MatrixProduct, Runs, Triple, compose, count_runs, matrix_products, small_scans,
-};
+use std::fmt::Debug;
+
+use device_test_kernels::scan_operators::{Affine, BLOCK, Compose, MatrixProduct, Runs, Triple, small_scans};
 use device_tests::{device, download, upload, zeros};
+use kernels_gpu::compiled::Scan;
 use kernels_gpu::op::ReduceOp;
 use kernels_gpu::scan::lookback::{self, tile_len};
-use warpsmith::ops::ScanKind;
-use warpsmith::{Element, LaunchConfig};
+use ndarray::{Array3, Axis};
+use warpsmith::{DeviceArray, Element, LaunchConfig};
 
 /// Results 0 to `x.len()`, of which the first is that of no element.
 fn folds<T: Element, Op: ReduceOp<T>>(x: &[T]) -> Vec<Op::Output> {
@@ -27,11 +28,14 @@ fn lengths(tile: usize) -> [usize; 7] {
 }
 
 fn maps(len: usize) -> Vec<Affine> {
-    let map = |i: usize| Affine {
+    (0..len).map(map).collect()
+}
+
+fn map(i: usize) -> Affine {
+    Affine {
         scale: (i as u32).wrapping_mul(0x9e37_79b1) | 1,
         offset: (i as u32).wrapping_mul(0x85eb_ca6b) ^ 0x1234,
-    };
-    (0..len).map(map).collect()
+    }
 }
 
 #[test]
@@ -40,9 +44,9 @@ fn affine_maps_are_composed_in_order() {
     for len in lengths(tile_len::<Affine, Compose>()) {
         let x = maps(len);
         let (wanted, on_device) = (folds::<_, Compose>(&x), upload(&device, &x));
-        let inclusive = on_device.scan_with::<compose, Compose>(ScanKind::Inclusive).unwrap();
+        let inclusive = on_device.inclusive_scan::<Compose>().unwrap();
         assert!(download(&inclusive) == wanted[1..], "{len} maps, inclusive");
-        let exclusive = on_device.scan_with::<compose, Compose>(ScanKind::Exclusive).unwrap();
+        let exclusive = on_device.exclusive_scan::<Compose>().unwrap();
         assert!(download(&exclusive) == wanted[..len], "{len} maps, exclusive");
     }
 }
@@ -54,13 +58,9 @@ fn values_of_32_bytes_and_results_of_another_type() {
         let x: Vec<u8> = (0..len).map(|i| (i * i % 251) as u8).collect();
         let (wanted, on_device) = (folds::<_, MatrixProduct>(&x), upload(&device, &x));
         let mut out = zeros::<u64>(&device, len);
-        on_device
-            .scan_with_into::<matrix_products, MatrixProduct>(ScanKind::Inclusive, &mut out)
-            .unwrap();
+        on_device.inclusive_scan_into::<MatrixProduct>(&mut out).unwrap();
         assert!(download(&out) == wanted[1..], "{len} matrices, inclusive");
-        on_device
-            .scan_with_into::<matrix_products, MatrixProduct>(ScanKind::Exclusive, &mut out)
-            .unwrap();
+        on_device.exclusive_scan_into::<MatrixProduct>(&mut out).unwrap();
         assert!(download(&out) == wanted[..len], "{len} matrices, exclusive");
     }
 }
@@ -71,9 +71,9 @@ fn values_of_12_bytes() {
     for len in lengths(tile_len::<u16, Runs>()) {
         let x: Vec<u16> = (0..len).map(|i| (i / 3 * i % 11 / 4) as u16).collect();
         let (wanted, on_device) = (folds::<_, Runs>(&x), upload(&device, &x));
-        let runs = on_device.scan_with::<count_runs, Runs>(ScanKind::Inclusive).unwrap();
+        let runs = on_device.inclusive_scan::<Runs>().unwrap();
         assert!(download::<Triple>(&runs) == wanted[1..], "runs of {len}, inclusive");
-        let runs = on_device.scan_with::<count_runs, Runs>(ScanKind::Exclusive).unwrap();
+        let runs = on_device.exclusive_scan::<Runs>().unwrap();
         assert!(download::<Triple>(&runs) == wanted[..len], "runs of {len}, exclusive");
     }
 }
@@ -95,17 +95,52 @@ fn one_tile_at_a_time() {
         };
         device
             .default_stream()
-            .launch::<compose>(&config, (&on_device, len, 0u32, &mut state, &mut out))
+            .launch::<<Affine as Scan<Compose>>::LookBack>(&config, (&on_device, len, 0u32, &mut state, &mut out))
             .unwrap();
         assert!(download(&out) == wanted[1..], "{len} maps");
     }
+}
+
+/// Along each axis of arrays whose lines are short and long, many and few.
+#[track_caller]
+fn assert_axes<T: Element + Scan<Op>, Op: ReduceOp<T, Output: PartialEq + Debug>>(of: fn(usize) -> T) {
+    let device = device();
+    for shape in [
+        (3, 2000, 1),
+        (1, 2000, 3),
+        (40, 70, 5),
+        (300, 20, 2),
+        (2, 40, 300),
+        (1, 9, 1),
+    ] {
+        let at = |(i, j, k): (usize, usize, usize)| of((i * shape.1 + j) * shape.2 + k);
+        let x = Array3::from_shape_fn(shape, at);
+        let on_device = DeviceArray::from_ndarray(device.default_stream(), &x).unwrap();
+        for axis in [Axis(0), Axis(1), Axis(2)] {
+            let inclusive = on_device.inclusive_scan_axis::<Op>(axis).unwrap().to_ndarray().unwrap();
+            let exclusive = on_device.exclusive_scan_axis::<Op>(axis).unwrap().to_ndarray().unwrap();
+            let lanes = inclusive.lanes(axis).into_iter().zip(exclusive.lanes(axis));
+            for (x, (inclusive, exclusive)) in x.lanes(axis).into_iter().zip(lanes) {
+                let wanted = folds::<T, Op>(&x.to_vec());
+                assert_eq!(inclusive.to_vec(), wanted[1..], "{shape:?}, {axis:?}, inclusive");
+                assert_eq!(exclusive.to_vec(), wanted[..x.len()], "{shape:?}, {axis:?}, exclusive");
+            }
+        }
+    }
+}
+
+#[test]
+fn axes_are_scanned_in_order() {
+    assert_axes::<Affine, Compose>(map);
+    assert_axes::<u8, MatrixProduct>(|i| (i * i % 251) as u8);
+    assert_axes::<u16, Runs>(|i| (i / 3 * i % 11 / 4) as u16);
 }
 
 #[test]
 fn an_empty_array() {
     let device = device();
     let x = upload::<Affine>(&device, &[]);
-    assert_eq!(x.scan_with::<compose, Compose>(ScanKind::Inclusive).unwrap().len(), 0);
+    assert_eq!(x.inclusive_scan::<Compose>().unwrap().len(), 0);
 }
 
 #[test]

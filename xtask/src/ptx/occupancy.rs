@@ -39,7 +39,6 @@ const HOT: &[&str] = &[
     "bincount_i32_0",
     "transpose_tiles_u32",
     "transpose_tiles_u8",
-    "swap_axes_f32",
     "copy_strided_u32",
     "grayscale_u8_3",
     "grayscale_fused_u8_3",

@@ -135,7 +135,7 @@ impl Loader {
         let within =
             self.line + ((access * lines) as u32) < self.lines && self.k + ((access * positions) as u32) < left;
         if within {
-            // SAFETY: line and position are the operand's, which `Shape::fits` found to lie in `x`. If `V` is not 1,
+            // SAFETY: line and position are the operand's, which `GemmShape::fits` found to lie in `x`. If `V` is not 1,
             // the loader is wide: the elements lie side by side, their number is a multiple of `V`, like every offset,
             // so that the whole vector is in the operand, and aligned, as `new` asked.
             unsafe { x.load_vec_unchecked::<V>(at) }

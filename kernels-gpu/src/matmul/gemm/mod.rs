@@ -43,7 +43,7 @@ pub trait Size<T>: 'static {
 
     /// Computes this block's tile.
     #[doc(hidden)]
-    fn run<A: Layout, B: Layout>(product: &Product<'_, T>);
+    fn run<A: Layout, B: Layout>(product: &Arguments<'_, T>);
 }
 
 /// 128 × 128 elements, or 128 × 64 of 8 bytes: the fewest bytes moved, for matrices with a tile for every
@@ -67,7 +67,7 @@ macro_rules! sizes {
             const BLOCK_TILE: [usize; 2] = [SIDE * $tm, SIDE * $tn];
 
             #[inline(always)]
-            fn run<A: Layout, B: Layout>(product: &Product<'_, $type>) {
+            fn run<A: Layout, B: Layout>(product: &Arguments<'_, $type>) {
                 const {
                     assert!(size_of::<$type>() == $bytes && $v * $bytes == 16);
                     assert!($tm * SIDE * $bk == $na * THREADS && $tn * SIDE * $bk == $nb * THREADS);
@@ -118,7 +118,7 @@ impl Layout for MnMajor {
 /// The shape of a product, and where the elements of its operands lie.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct GemmShape {
     /// Products in the batch.
     pub batch: usize,
     /// The first product of the launch: a batch can be larger than a grid along z.
@@ -136,11 +136,11 @@ pub struct Shape {
 }
 
 // SAFETY (of both): eleven `usize` in a `repr(C)` structure, without padding.
-unsafe impl bytemuck::Zeroable for Shape {}
-unsafe impl bytemuck::Pod for Shape {}
-cuda_std::kernel_param!(Shape);
+unsafe impl bytemuck::Zeroable for GemmShape {}
+unsafe impl bytemuck::Pod for GemmShape {}
+cuda_std::kernel_param!(GemmShape);
 
-impl Shape {
+impl GemmShape {
     /// Whether the operands lie within arrays of these lengths, and the result fills no more than `c` elements.
     #[inline(always)]
     fn fits(&self, a: usize, b: usize, c: usize) -> bool {
@@ -169,14 +169,14 @@ pub fn gemm<T: MulAdd, S: Size<T>, A: Layout, B: Layout>(
     a: &[T],
     b: &[T],
     c: SliceMut<'_, T>,
-    shape: Shape,
+    shape: GemmShape,
     alpha: T,
     beta: T,
 ) {
     if thread::block_dim_x() as usize != THREADS || !shape.fits(a.len(), b.len(), c.len()) {
         return;
     }
-    let product = Product {
+    let product = Arguments {
         a,
         b,
         c,
@@ -198,16 +198,16 @@ const fn storage(tm: usize, tn: usize, bk: usize, bytes: usize) -> usize {
 }
 
 /// The arguments of the kernel, which fit together.
-pub struct Product<'a, T> {
+pub struct Arguments<'a, T> {
     a: &'a [T],
     b: &'a [T],
     c: SliceMut<'a, T>,
-    shape: Shape,
+    shape: GemmShape,
     alpha: T,
     beta: T,
 }
 
-impl<T: MulAdd> Product<'_, T> {
+impl<T: MulAdd> Arguments<'_, T> {
     /// Computes this block's tile. One product for a block: in a loop over several, the compiler would keep the
     /// addresses of all of the thread's elements of `C` in registers from one to the next.
     ///
@@ -264,7 +264,7 @@ impl<T: MulAdd> Product<'_, T> {
     ) -> [[T; TN]; TM] {
         let (pitch_a, pitch_b) = (WM + V, WN + V);
         let (of_b, stage) = ((BK * pitch_a) as u32, (BK * (pitch_a + pitch_b)) as u32);
-        let Shape { m, n, k, .. } = self.shape;
+        let GemmShape { m, n, k, .. } = self.shape;
         let mut from_a = Loader::new::<A, T, WM, BK, V>(self.a, self.shape.a, [product, row], [m, k]);
         let mut from_b = Loader::new::<B, T, WN, BK, V>(self.b, self.shape.b, [product, column], [n, k]);
         let position = Position::of_thread();

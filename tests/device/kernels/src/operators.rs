@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions by operators of one's own.
 
-use cuda_std::prelude::*;
+use cuda_std::Float;
 use kernels_gpu::op::ReduceOp;
-use kernels_gpu::reduce::{self, BLOCKS, ColumnPlan, RowPlan, THREADS};
 
 /// `ln Σ e^x`, without overflow: the sum is that of `e^(x − m)`, where `m` is the largest element.
 pub struct LogSumExp;
@@ -36,29 +35,7 @@ impl ReduceOp<f32> for LogSumExp {
     }
 }
 
-/// The log-sum-exp of rows.
-#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn log_sum_exp(
-    x: &[f32],
-    plan: RowPlan,
-    partials: SliceMut<'_, [f32; 2]>,
-    counters: SliceMut<'_, u32>,
-    out: SliceMut<'_, f32>,
-) {
-    reduce::reduce::<f32, LogSumExp>(x, plan, partials, counters, out);
-}
-
-/// The log-sum-exp of columns.
-#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn log_sum_exp_columns(
-    x: &[f32],
-    plan: ColumnPlan,
-    partials: SliceMut<'_, [f32; 2]>,
-    counters: SliceMut<'_, u32>,
-    out: SliceMut<'_, f32>,
-) {
-    reduce::reduce_columns::<f32, LogSumExp>(x, plan, partials, counters, out);
-}
+kernels_gpu::operator_kernels!(LogSumExp: f32 => reduce);
 
 /// The highest point, and which it is, with checks of the bookkeeping: elements are structures of 12 bytes, and what
 /// they are combined in is the largest that may be, 32 bytes.
@@ -89,29 +66,7 @@ impl ReduceOp<[f32; 3]> for Support {
     }
 }
 
-/// The highest of points.
-#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn highest(
-    x: &[[f32; 3]],
-    plan: RowPlan,
-    partials: SliceMut<'_, [u64; 4]>,
-    counters: SliceMut<'_, u32>,
-    out: SliceMut<'_, [u64; 3]>,
-) {
-    reduce::reduce::<[f32; 3], Support>(x, plan, partials, counters, out);
-}
-
-/// The highest of points in each column.
-#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn highest_columns(
-    x: &[[f32; 3]],
-    plan: ColumnPlan,
-    partials: SliceMut<'_, [u64; 4]>,
-    counters: SliceMut<'_, u32>,
-    out: SliceMut<'_, [u64; 3]>,
-) {
-    reduce::reduce_columns::<[f32; 3], Support>(x, plan, partials, counters, out);
-}
+kernels_gpu::operator_kernels!(Support: [f32; 3] => reduce);
 
 /// The sum of each channel of pixels: elements of 3 bytes, of which no vector has a power of two.
 pub struct ChannelSums;
@@ -137,26 +92,4 @@ impl ReduceOp<[u8; 3]> for ChannelSums {
     }
 }
 
-/// The sums of the channels of rows of pixels.
-#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn channel_sums(
-    x: &[[u8; 3]],
-    plan: RowPlan,
-    partials: SliceMut<'_, [u32; 3]>,
-    counters: SliceMut<'_, u32>,
-    out: SliceMut<'_, [u32; 3]>,
-) {
-    reduce::reduce::<[u8; 3], ChannelSums>(x, plan, partials, counters, out);
-}
-
-/// The sums of the channels of columns of pixels.
-#[kernel(max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn channel_sums_columns(
-    x: &[[u8; 3]],
-    plan: ColumnPlan,
-    partials: SliceMut<'_, [u32; 3]>,
-    counters: SliceMut<'_, u32>,
-    out: SliceMut<'_, [u32; 3]>,
-) {
-    reduce::reduce_columns::<[u8; 3], ChannelSums>(x, plan, partials, counters, out);
-}
+kernels_gpu::operator_kernels!(ChannelSums: [u8; 3] => reduce);

@@ -4,7 +4,6 @@
 use cuda_std::prelude::*;
 use kernels_gpu::block;
 use kernels_gpu::op::ReduceOp;
-use kernels_gpu::scan::lookback::{self, THREADS};
 
 /// The map x ↦ scale · x + offset of the integers modulo 2^32.
 #[repr(C)]
@@ -47,11 +46,7 @@ impl ReduceOp<Affine> for Compose {
     }
 }
 
-/// The scan of maps by their composition.
-#[kernel(max_threads = THREADS)]
-pub fn compose(x: &[Affine], n: usize, exclusive: u32, state: SliceMut<'_, u64>, out: SliceMut<'_, Affine>) {
-    lookback::scan::<Affine, Compose>(x, n, exclusive, state, out);
-}
+kernels_gpu::operator_kernels!(Compose: Affine => scan);
 
 /// The product of the matrices [[1, x], [0, 1]] · [[1, 0], [x, 1]] of the elements, modulo 2^64, with a result of
 /// another type than the elements: its trace plus the number of elements. Values of 32 bytes, the most that there may
@@ -88,11 +83,7 @@ impl ReduceOp<u8> for MatrixProduct {
     }
 }
 
-/// The scan of bytes by [`MatrixProduct`].
-#[kernel(max_threads = THREADS)]
-pub fn matrix_products(x: &[u8], n: usize, exclusive: u32, state: SliceMut<'_, u64>, out: SliceMut<'_, u64>) {
-    lookback::scan::<u8, MatrixProduct>(x, n, exclusive, state, out);
-}
+kernels_gpu::operator_kernels!(MatrixProduct: u8 => scan);
 
 /// Three numbers of 4 bytes: a size that is not a power of two, so that nothing of it can be accessed in vectors.
 pub type Triple = [u32; 3];
@@ -132,11 +123,7 @@ impl ReduceOp<u16> for Runs {
     }
 }
 
-/// The scan of numbers by [`Runs`].
-#[kernel(max_threads = THREADS)]
-pub fn count_runs(x: &[u16], n: usize, exclusive: u32, state: SliceMut<'_, u64>, out: SliceMut<'_, Triple>) {
-    lookback::scan::<u16, Runs>(x, n, exclusive, state, out);
-}
+kernels_gpu::operator_kernels!(Runs: u16 => scan);
 
 /// Threads of a block in [`small_scans()`].
 pub const BLOCK: usize = 128;

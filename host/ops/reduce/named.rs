@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The reductions of the whole array that have a name.
+
+use kernels_gpu::compiled::Number;
+use kernels_gpu::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, Std, Sum, Variance};
+use ndarray::{Dimension, Ix0};
+
+use super::{Wants, whole, whole_into};
+use crate::array::DeviceArray;
+use crate::error::Result;
+
+/// Reductions of the whole array. Every element is read once. A method that gives a number waits for it; its `_into`
+/// form is asynchronous.
+///
+/// The error of a float sum is at most `d u Σ|x|`, to first order, where `u` is the unit roundoff and `d` the depth of
+/// the tree in which the elements are combined, which grows as the logarithm of their number:
+/// [`RowPlan::depth`](kernels_gpu::reduce::RowPlan::depth). The tree depends on the length alone, so that the bits are
+/// the same on every run and every device. 16-bit floats are summed and multiplied in `f32` and rounded once. A sum of
+/// nothing but −0 is +0.
+impl<T: Number, D: Dimension> DeviceArray<T, D> {
+    /// The sum; 0 for an empty array. Integers wrap around on overflow, in their own type.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch; waits for the result, so also those of earlier kernels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::Array2;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &Array2::<i64>::ones((100, 200)))?;
+    /// assert_eq!(x.sum()?, 20_000);
+    ///
+    /// let mut total = DeviceArray::zeros(device.default_stream(), ())?;
+    /// x.sum_into(&mut total)?; // does not wait
+    /// assert_eq!(total.to_ndarray()?.into_scalar(), 20_000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sum(&self) -> Result<T> {
+        whole::<Sum, T, D>("sum", self, Wants::Any)
+    }
+
+    /// [`sum`](Self::sum) into an array without axes, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`sum`](Self::sum), but for those of earlier kernels;
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
+    pub fn sum_into(&self, out: &mut DeviceArray<T, Ix0>) -> Result<()> {
+        whole_into::<Sum, T, D>("sum_into", self, Wants::Any, out)
+    }
+
+    /// The product; 1 for an empty array. Integers wrap around on overflow, in their own type.
+    ///
+    /// # Errors
+    ///
+    /// As [`sum`](Self::sum).
+    pub fn product(&self) -> Result<T> {
+        whole::<Product, T, D>("product", self, Wants::Any)
+    }
+
+    /// [`product`](Self::product) into an array without axes, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`product`](Self::product), but for those of earlier kernels;
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
+    pub fn product_into(&self, out: &mut DeviceArray<T, Ix0>) -> Result<()> {
+        whole_into::<Product, T, D>("product_into", self, Wants::Any, out)
+    }
+
+    /// The smallest element; NaN if any element is. −0 is below +0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
+    pub fn min(&self) -> Result<T> {
+        whole::<Min, T, D>("min", self, Wants::One)
+    }
+
+    /// [`min`](Self::min) into an array without axes, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`min`](Self::min), but for those of earlier kernels;
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
+    pub fn min_into(&self, out: &mut DeviceArray<T, Ix0>) -> Result<()> {
+        whole_into::<Min, T, D>("min_into", self, Wants::One, out)
+    }
+
+    /// The largest element; NaN if any element is. −0 is below +0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
+    pub fn max(&self) -> Result<T> {
+        whole::<Max, T, D>("max", self, Wants::One)
+    }
+
+    /// [`max`](Self::max) into an array without axes, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`max`](Self::max), but for those of earlier kernels;
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
+    pub fn max_into(&self, out: &mut DeviceArray<T, Ix0>) -> Result<()> {
+        whole_into::<Max, T, D>("max_into", self, Wants::One, out)
+    }
+
+    /// The arithmetic mean, summed in `f64`: an `f64` for integers, the element type for floats.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
+    pub fn mean(&self) -> Result<T::Mean> {
+        whole::<Mean, T, D>("mean", self, Wants::One)
+    }
+
+    /// [`mean`](Self::mean) into an array without axes, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`mean`](Self::mean), but for those of earlier kernels;
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
+    pub fn mean_into(&self, out: &mut DeviceArray<T::Mean, Ix0>) -> Result<()> {
+        whole_into::<Mean, T, D>("mean_into", self, Wants::One, out)
+    }
+
+    /// The variance: the sum of the squared deviations from the mean, divided by the number of elements less `ddof`
+    /// (0 for the variance of the elements, 1 for the unbiased estimate from a sample). NaN if an element is NaN or
+    /// infinite.
+    ///
+    /// One pass, in `f64` (T. Chan, G. Golub, R. LeVeque, 1979): number, mean and squared deviations of parts are
+    /// combined, so that nothing cancels where the mean is large.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Empty`](crate::Error::Empty) for an empty array, [`Error::Parameter`](crate::Error::Parameter) if
+    /// there are not more than `ddof` elements, and as [`sum`](Self::sum).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1i32, 2, 3, 4])?;
+    /// assert_eq!(x.variance(0)?, 1.25);
+    /// let unbiased: f64 = x.variance(1)?;
+    /// assert!((unbiased - 5.0 / 3.0).abs() < 1e-15);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn variance(&self, ddof: usize) -> Result<T::Mean> {
+        whole::<Variance, T, D>("variance", self, Wants::MoreThan(ddof))
+    }
+
+    /// [`variance`](Self::variance) into an array without axes, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`variance`](Self::variance), but for those of earlier kernels;
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
+    pub fn variance_into(&self, ddof: usize, out: &mut DeviceArray<T::Mean, Ix0>) -> Result<()> {
+        whole_into::<Variance, T, D>("variance_into", self, Wants::MoreThan(ddof), out)
+    }
+
+    /// The standard deviation: the square root of the [`variance`](Self::variance), rounded once.
+    ///
+    /// # Errors
+    ///
+    /// As [`variance`](Self::variance).
+    pub fn std(&self, ddof: usize) -> Result<T::Mean> {
+        whole::<Std, T, D>("std", self, Wants::MoreThan(ddof))
+    }
+
+    /// [`std`](Self::std) into an array without axes, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`std`](Self::std), but for those of earlier kernels;
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
+    pub fn std_into(&self, ddof: usize, out: &mut DeviceArray<T::Mean, Ix0>) -> Result<()> {
+        whole_into::<Std, T, D>("std_into", self, Wants::MoreThan(ddof), out)
+    }
+
+    /// The index, in C order, of the smallest element: of several the first. The first NaN comes before every
+    /// number, as in NumPy, and −0 and +0 are equal.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[3, 1], [4, 1]])?;
+    /// assert_eq!((x.argmin()?, x.argmax()?), (1, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn argmin(&self) -> Result<u64> {
+        whole::<ArgMin, T, D>("argmin", self, Wants::One)
+    }
+
+    /// [`argmin`](Self::argmin) into an array without axes, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`argmin`](Self::argmin), but for those of earlier kernels;
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
+    pub fn argmin_into(&self, out: &mut DeviceArray<u64, Ix0>) -> Result<()> {
+        whole_into::<ArgMin, T, D>("argmin_into", self, Wants::One, out)
+    }
+
+    /// The index, in C order, of the largest element; the rest is as for [`argmin`](Self::argmin).
+    ///
+    /// # Errors
+    ///
+    /// As [`argmin`](Self::argmin).
+    pub fn argmax(&self) -> Result<u64> {
+        whole::<ArgMax, T, D>("argmax", self, Wants::One)
+    }
+
+    /// [`argmax`](Self::argmax) into an array without axes, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`argmax`](Self::argmax), but for those of earlier kernels;
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
+    pub fn argmax_into(&self, out: &mut DeviceArray<u64, Ix0>) -> Result<()> {
+        whole_into::<ArgMax, T, D>("argmax_into", self, Wants::One, out)
+    }
+
+    /// Whether any element is not 0; NaN is not. `false` for an empty array. Reads the whole array in any case.
+    ///
+    /// # Errors
+    ///
+    /// As [`sum`](Self::sum).
+    pub fn any(&self) -> Result<bool> {
+        Ok(whole::<Any, T, D>("any", self, Wants::Any)? != 0)
+    }
+
+    /// [`any`](Self::any) into an array without axes, as 0 or 1, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`sum_into`](Self::sum_into).
+    pub fn any_into(&self, out: &mut DeviceArray<u8, Ix0>) -> Result<()> {
+        whole_into::<Any, T, D>("any_into", self, Wants::Any, out)
+    }
+
+    /// Whether no element is 0; NaN is not. `true` for an empty array. Reads the whole array in any case.
+    ///
+    /// # Errors
+    ///
+    /// As [`sum`](Self::sum).
+    pub fn all(&self) -> Result<bool> {
+        Ok(whole::<All, T, D>("all", self, Wants::Any)? != 0)
+    }
+
+    /// [`all`](Self::all) into an array without axes, as 0 or 1, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`sum_into`](Self::sum_into).
+    pub fn all_into(&self, out: &mut DeviceArray<u8, Ix0>) -> Result<()> {
+        whole_into::<All, T, D>("all_into", self, Wants::Any, out)
+    }
+}

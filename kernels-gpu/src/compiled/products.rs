@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The families of few types: products of matrices, and histograms.
+
+use bytemuck::Pod;
+use cuda_std::SliceMut;
+use cuda_std::launch::SafeKernel;
+use cuda_std::param::ByValue;
+
+use super::sealed::Sealed;
+use crate::histogram::{
+    self, CACHE, COLUMNS, COPIES, Channels, Plan, Sample, Search, Uniform, Value, Values, block_len,
+};
+use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
+use crate::matmul::{MulAdd, gemv};
+
+/// The parameters of [`gemm`](fn@gemm::gemm).
+pub type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemm::GemmShape, T, T);
+
+/// The parameters of [`gemv_rows`](fn@gemv::gemv_rows) and [`gemv_columns`](fn@gemv::gemv_columns).
+pub type GemvParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemv::GemvShape, T, T);
+
+/// Products of matrices of this type by tiles of size `S`: a kernel for each way that the operands lie, along k or not.
+pub trait Gemm<S>: Pod + Send + Sync + ByValue {
+    /// Rows and columns of a block's tile.
+    const BLOCK_TILE: [usize; 2];
+    /// Both along k.
+    type AlongKK: SafeKernel<Params = GemmParams<Self>>;
+    /// The left one along k, the right one along n.
+    type AlongKN: SafeKernel<Params = GemmParams<Self>>;
+    /// The left one along m, the right one along k.
+    type AlongMK: SafeKernel<Params = GemmParams<Self>>;
+    /// The left one along m, the right one along n.
+    type AlongMN: SafeKernel<Params = GemmParams<Self>>;
+}
+
+/// The element types of products of matrices: `f32`, `f64`, `i32`.
+///
+/// Floats are multiplied and added by fused multiply-add in their own type; integers wrap around on overflow.
+pub trait MatMul: Sealed + MulAdd + Gemm<Large> + Gemm<Medium> + Gemm<Small> {
+    /// Matrix times vector, a warp for each row.
+    #[doc(hidden)]
+    type GemvRows: SafeKernel<Params = GemvParams<Self>>;
+    /// Matrix times vector, a lane for each row.
+    #[doc(hidden)]
+    type GemvColumns: SafeKernel<Params = GemvParams<Self>>;
+    /// The sums of rows that were cut.
+    #[doc(hidden)]
+    type GemvCombine: SafeKernel<Params = (&'static [Self], SliceMut<'static, Self>, usize, Self, Self)>;
+}
+
+/// Histograms of elements of this type, whose bins are found by rule `F`: a kernel for each way to count.
+pub trait CountBins<F>: Pod + Send + Sync {
+    /// [`block_len`] of each kernel, in this order.
+    const BLOCK_LENS: [usize; 3];
+    /// [`COLUMNS`]
+    type InColumns: SafeKernel<
+        Params = (
+            &'static [Self],
+            Plan,
+            &'static [Self],
+            SliceMut<'static, u32>,
+            SliceMut<'static, u64>,
+        ),
+    >;
+    /// [`COPIES`]
+    type InCopies: SafeKernel<
+        Params = (
+            &'static [Self],
+            Plan,
+            &'static [Self],
+            SliceMut<'static, u32>,
+            SliceMut<'static, u64>,
+        ),
+    >;
+    /// [`CACHE`]
+    type InCache: SafeKernel<
+        Params = (
+            &'static [Self],
+            Plan,
+            &'static [Self],
+            SliceMut<'static, u32>,
+            SliceMut<'static, u64>,
+        ),
+    >;
+}
+
+/// Counts of values of this type: a kernel for each way to count.
+pub trait CountValues: Sample + Value {
+    /// [`block_len`] of each kernel, in this order.
+    const BLOCK_LENS: [usize; 3];
+    /// [`COLUMNS`]
+    type InColumns: SafeKernel<Params = (&'static [Self], Plan, SliceMut<'static, u32>, SliceMut<'static, u64>)>;
+    /// [`COPIES`]
+    type InCopies: SafeKernel<Params = (&'static [Self], Plan, SliceMut<'static, u32>, SliceMut<'static, u64>)>;
+    /// [`CACHE`]
+    type InCache: SafeKernel<Params = (&'static [Self], Plan, SliceMut<'static, u32>, SliceMut<'static, u64>)>;
+}
+
+/// The kernels of a family for each of the types and each of the sizes or rules: `family: [types] by [them]`.
+macro_rules! compiled {
+    ($($family:ident: [$($type:ty),*] by $cases:tt;)*) => { $($(compiled!(@each $family $type, $cases);)*)* };
+    (@each $family:ident $type:ty, [$($case:tt),*]) => { $(compiled!(@$family $type, $case);)* };
+    (@gemm $type:ty, $size:ident) => {
+        impl Gemm<$size> for $type {
+            const BLOCK_TILE: [usize; 2] = <$size as Size<$type>>::BLOCK_TILE;
+            type AlongKK = gemm::gemm<$type, $size, KMajor, KMajor>;
+            type AlongKN = gemm::gemm<$type, $size, KMajor, MnMajor>;
+            type AlongMK = gemm::gemm<$type, $size, MnMajor, KMajor>;
+            type AlongMN = gemm::gemm<$type, $size, MnMajor, MnMajor>;
+        }
+    };
+    (@matmul $type:ty, _) => {
+        impl MatMul for $type {
+            type GemvRows = gemv::gemv_rows<$type>;
+            type GemvColumns = gemv::gemv_columns<$type>;
+            type GemvCombine = gemv::gemv_combine<$type>;
+        }
+    };
+    (@bins $type:ty, $rule:ident) => {
+        impl CountBins<$rule> for $type {
+            const BLOCK_LENS: [usize; 3] = [
+                block_len::<$type, $rule, COLUMNS>(),
+                block_len::<$type, $rule, COPIES>(),
+                block_len::<$type, $rule, CACHE>(),
+            ];
+            type InColumns = histogram::histogram<$type, $rule, COLUMNS>;
+            type InCopies = histogram::histogram<$type, $rule, COPIES>;
+            type InCache = histogram::histogram<$type, $rule, CACHE>;
+        }
+    };
+    (@values $type:ty, _) => {
+        impl CountValues for $type {
+            const BLOCK_LENS: [usize; 3] = [
+                block_len::<$type, Values, COLUMNS>(),
+                block_len::<$type, Values, COPIES>(),
+                block_len::<$type, Values, CACHE>(),
+            ];
+            type InColumns = histogram::bincount<$type, COLUMNS>;
+            type InCopies = histogram::bincount<$type, COPIES>;
+            type InCache = histogram::bincount<$type, CACHE>;
+        }
+    };
+}
+
+compiled! {
+    gemm: [f32, f64, i32] by [Large, Medium, Small];
+    matmul: [f32, f64, i32] by [_];
+    bins: [f32, f64, i32, u8, u16, u32] by [Uniform, Channels, Search];
+    values: [i32, u8, u16, u32] by [_];
+}
