@@ -66,7 +66,6 @@
 //! On the host, `x.reduce_with::<max_norm>()` is then the largest absolute value of `x`.
 
 mod columns;
-pub(crate) mod operators;
 mod plan;
 mod rows;
 mod swap;
