@@ -87,6 +87,38 @@ fn launch<K: SafeKernel>(config: &LaunchConfig, arguments: impl Args<K::Params>)
     }
 }
 
+/// Pictures of three channels, of a width with which a row has two elements, or one: `width · 3` wraps around.
+#[test]
+fn widths_that_wrap_around() {
+    let config = LaunchConfig::new(1, 256);
+    for width in [(1u128 << 64).div_ceil(3) as usize, (1u128 << 65).div_ceil(3) as usize] {
+        let (x, mut sums) = (ones::<u8>(2), zeros(2));
+        launch::<box_rows<Bytes, 3>>(&config, (&x, width, 1usize, 1u32, 0u8, &mut sums));
+        launch::<box_columns<Bytes>>(&config, (&sums, width, 3usize, 1usize, 1u32, 0u8, &mut zeros(2)));
+        let config = LaunchConfig::new(1, 128);
+        launch::<box_blur_3x3<3, 1>>(&config, (&x, width, 1usize, &mut zeros(2)));
+    }
+}
+
+/// Rows whose places wrap around to the array's beginning.
+#[test]
+fn rows_that_wrap_around() {
+    let x = ones::<f32>(100);
+    for (rows, n) in [
+        (3, 1 << 63),
+        (1 << 62, 4),
+        (usize::MAX, usize::MAX),
+        (5, usize::MAX / 4 + 1),
+    ] {
+        let config = LaunchConfig::new(1, 256);
+        launch::<scan_rows<f32, Sum>>(&config, (&x, rows, n, 0u32, &mut zeros(100)));
+        for width in [8u32, 256] {
+            let arguments = (&x, rows, n, 1usize, width, 0u32, &mut zeros(1000), &mut zeros(100));
+            launch::<scan_columns<f32, Sum>>(&config, arguments);
+        }
+    }
+}
+
 /// Grids and blocks, whose threads are not those that kernels are written for: too few, too many, in more dimensions,
 /// and with warps that are not full.
 fn configs() -> impl Strategy<Value = LaunchConfig> {

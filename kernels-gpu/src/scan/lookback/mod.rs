@@ -241,7 +241,7 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
         x,
         out,
         n,
-        of_row: of_row as u32,
+        of_row: Ord::max(of_row as u32, 1),
         count: count as u32,
     };
     if let Some(parked) = Parked::new() {
