@@ -27,19 +27,26 @@ impl<T: Pod, const LEN: usize> Storage<T, LEN> {
         identity: T,
         combine: impl Fn(T, T) -> T,
     ) -> (Option<T>, Used<T, LEN>) {
+        // The result by a function of its own: with what is given back beside it, it would take registers of more kinds.
+        (self.reduced::<THREADS>(value, identity, combine), self.used())
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn reduced<const THREADS: usize>(&self, value: T, identity: T, combine: impl Fn(T, T) -> T) -> Option<T> {
         let (warp, lane) = (thread::thread_idx_x() / warp::WARP_SIZE, warp::lane_id());
         let value = warp::all_reduce(value, &combine);
         if THREADS == 32 {
-            return ((lane == 0).then_some(value), self.used());
+            return (lane == 0).then_some(value);
         }
         self.set_warp::<THREADS>(warp, lane, value);
         thread::sync_threads();
         if warp != 0 {
-            return (None, self.used());
+            return None;
         }
         let partial = self.warp_or::<THREADS>(lane, identity);
         let total = warp::all_reduce(partial, &combine);
-        ((lane == 0).then_some(total), self.used())
+        (lane == 0).then_some(total)
     }
 
     /// [`reduce`](Self::reduce), of which every thread receives the result.

@@ -14,6 +14,7 @@
 //! one part and the next thread of the warp the other.
 
 use cuda_std::bits::byte_perm;
+use cuda_std::hint;
 use cuda_std::prelude::*;
 use cuda_std::warp::{FULL_MASK, WARP_SIZE};
 
@@ -66,15 +67,14 @@ pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
     rows: usize,
     out: SliceMut<'_, u8>,
 ) {
-    // With a row in both arrays, no sum of places in them overflows.
     let pitch = match width.checked_mul(C) {
-        Some(pitch) if 0 < pitch && pitch <= Ord::min(pixels.len(), out.len()) => pitch,
+        Some(pitch) if pitch > 0 => pitch,
         _ => return,
     };
     let height = Ord::min(pixels.len(), out.len()) / pitch;
     let first = (thread::block_idx_y() as usize).saturating_mul(rows);
     let end = Ord::min(first.saturating_add(rows), height);
-    if first >= end || thread::block_dim_x() as usize != THREADS {
+    if hint::opaque(thread::block_dim_x()) as usize != THREADS {
         return;
     }
     let (block, thread) = (thread::block_idx_x() as usize, thread::thread_idx_x() as usize);
@@ -89,7 +89,7 @@ pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
     };
     if ALIGN == 1 {
         let x = (block * SHIFTED_STRIPS + thread - thread / LANES) * STRIP;
-        if x >= pitch + thread % LANES * STRIP {
+        if x >= pitch.saturating_add(thread % LANES * STRIP) {
             return;
         }
         // A thread beyond the row goes along if another of its warp is not, for the shuffles.

@@ -23,6 +23,7 @@ mod zero;
 
 use core::marker::PhantomData;
 
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use crate::tile;
@@ -191,7 +192,8 @@ fn count<T: Sample, F: Find<T>, const MODE: usize>(
         _find: PhantomData,
     };
     let zeroing = Zeroing::new(counters);
-    if thread::block_dim_x() as usize != THREADS || !share.counters.fit(T::VALUES) || !zeroing.fit() {
+    // Opaque: the compiler would make other loops of it, which take more registers.
+    if hint::opaque(thread::block_dim_x()) as usize != THREADS || !share.counters.fit(T::VALUES) || !zeroing.fit() {
         return;
     }
     match const { (tile::vec_len(size_of::<T>()), unroll::<T, F, MODE>()) } {
@@ -236,7 +238,9 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         };
         // The bins of the 32 bytes that a thread has in flight would not stay in registers. This leaves bytes in
         // `CACHE`, which are pictures of more than 64 channels, to go one by one.
-        let wide = self.x.is_vec_aligned::<N>() && (T::VALUES == 0 || Self::BY_VALUE);
+        let wide = thread::block_dim_x() as usize == THREADS
+            && self.x.is_vec_aligned::<N>()
+            && (T::VALUES == 0 || Self::BY_VALUE);
         // The elements of whole tiles, if they can be loaded as vectors.
         let whole = if wide { self.x.len() / tile * tile } else { 0 };
         let mut start = thread::block_idx_x() as usize * tile;

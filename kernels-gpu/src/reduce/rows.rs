@@ -155,15 +155,14 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         let elements = unsafe { self.x.get_unchecked(row * n..row * n + n) };
         let chunk = |part: u32| {
             let begin = part as usize * self.plan.chunk;
-            // The part is one of the row's, so it begins within; both are far from the end of all numbers.
-            let end = Ord::min(begin + self.plan.chunk, n);
+            let end = Ord::min(begin.saturating_add(self.plan.chunk), n);
             // SAFETY: `end` is at most the row's length.
             unsafe { share::<T, Op, N>(elements, begin, end) }
         };
         // Nobody reads a total before all are there: what the others do with it needs no barrier but that of the tree.
         let first = row * chunks as usize;
         let mut group = part;
-        let mut storage = storage![A as [u64; MAX_VALUE / 8]; THREADS / 32];
+        let mut storage = storage![A as [u64; MAX_VALUE / 8]; 32];
         let (total, used) = loop {
             let (total, used) = storage.reduce::<THREADS>(chunk(group), Op::identity(), Op::combine);
             if let Some(total) = total {

@@ -18,6 +18,7 @@ use bytemuck::Pod;
 use cuda_block::lookback::{INVALID, PAUSE, PREFIX, States};
 use cuda_block::storage;
 use cuda_std::half::{bf16, f16};
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 mod segment;
@@ -93,7 +94,7 @@ pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
         inner,
         exclusive: exclusive != 0,
     };
-    if !columns.fit() || thread::block_dim_x() as usize != THREADS {
+    if !columns.fit() || hint::opaque(thread::block_dim_x()) as usize != THREADS {
         return;
     }
     if width as usize == THREADS {
