@@ -119,6 +119,28 @@ fn rows_that_wrap_around() {
     }
 }
 
+/// Blocks of a second dimension, which nobody counts: one of them once took the counters from under the others.
+#[test]
+fn histograms_of_grids_in_two_dimensions() {
+    let config = LaunchConfig {
+        grid: dim((2, 3, 2)),
+        dynamic_shared: 40_000,
+        ..LaunchConfig::new(1, 512)
+    };
+    let plan = Plan {
+        bins: 10,
+        channels: 1,
+        counters: 256,
+        copies: 1,
+        ..bytemuck::Zeroable::zeroed()
+    };
+    let (mut counters, mut out) = (zeros(2), zeros(10));
+    for _ in 0..2 {
+        launch::<bincount<u8, 0>>(&config, (&ones(20_000), plan, &mut counters, &mut out));
+    }
+    assert_eq!(counters.to_ndarray().unwrap().to_vec(), [0, 0]);
+}
+
 /// Grids and blocks, whose threads are not those that kernels are written for: too few, too many, in more dimensions,
 /// and with warps that are not full.
 fn configs() -> impl Strategy<Value = LaunchConfig> {

@@ -81,7 +81,8 @@ pub const fn block_len<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
 /// [`Plan::private_len`] words of dynamic shared memory; with fewer, nothing is counted) or [`CACHE`], which adds to
 /// the counts in `out`. What does not fit into `out` is dropped. The launch has one dimension, with [`THREADS`] threads
 /// in a block, and unless the mode is `CACHE`, it has two `counters` that are 0, and are 0 again when it has ended;
-/// with other contents, the kernel waits for ever. With another number of threads, nothing is counted.
+/// with other contents, the kernel waits for ever. With another number of threads, nothing is counted, and blocks of other
+/// dimensions count nothing.
 #[kernel(
     T = [f32, f64, i32, u8, u16, u32],
     F = [Uniform, Channels, Search],
@@ -192,7 +193,11 @@ fn count<T: Sample, F: Find<T>, const MODE: usize>(
         _find: PhantomData,
     };
     let zeroing = Zeroing::new(counters);
-    // Opaque: the compiler would make other loops of it, which take more registers.
+    // The counters are for the blocks of one dimension: others would wait for ever. The number of threads is opaque, or
+    // the compiler would make other loops of it, which take more registers.
+    if thread::block_idx_y() | thread::block_idx_z() != 0 {
+        return;
+    }
     if hint::opaque(thread::block_dim_x()) as usize != THREADS || !share.counters.fit(T::VALUES) || !zeroing.fit() {
         return;
     }

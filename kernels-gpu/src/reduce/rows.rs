@@ -162,6 +162,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         // Nobody reads a total before all are there: what the others do with it needs no barrier but that of the tree.
         let first = row * chunks as usize;
         let mut group = part;
+        // For as many warps as a block can have: then no warp needs to be asked whether it has a place.
         let mut storage = storage![A as [u64; MAX_VALUE / 8]; 32];
         let (total, used) = loop {
             let (total, used) = storage.reduce::<THREADS>(chunk(group), Op::identity(), Op::combine);
