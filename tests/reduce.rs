@@ -563,15 +563,15 @@ fn an_array_without_axes_has_one_element() {
 fn plans_of_long_rows_have_a_small_depth() {
     let depth = |log: u32| depth::<f32, f32>(1 << log);
     let plan = |log: u32| RowPlan::new::<f32>(1, 1 << log, 0);
-    assert_eq!(plan(13).chunks, 1);
-    assert_eq!(plan(14).chunks, 8);
-    assert_eq!(plan(18).chunks, 128);
-    assert_eq!(plan(19).chunks, 64);
-    assert_eq!(plan(20).chunks, 128);
-    assert_eq!(plan(24).chunks, 512);
-    assert_eq!(plan(28).chunks, 2048);
-    assert_eq!(plan(29).chunks, 2048);
-    assert_eq!(plan(36).chunks, 1 << 17);
+    assert_eq!(plan(13).chunks(), 1);
+    assert_eq!(plan(14).chunks(), 8);
+    assert_eq!(plan(18).chunks(), 128);
+    assert_eq!(plan(19).chunks(), 64);
+    assert_eq!(plan(20).chunks(), 128);
+    assert_eq!(plan(24).chunks(), 512);
+    assert_eq!(plan(28).chunks(), 2048);
+    assert_eq!(plan(29).chunks(), 2048);
+    assert_eq!(plan(36).chunks(), 1 << 17);
     for log in 12..44 {
         assert!(depth(log) <= 128.0 + 14.0 + 24.0 * 3.0, "{log}: {}", depth(log));
         assert!(depth(log + 1) >= depth(log));

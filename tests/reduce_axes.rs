@@ -448,7 +448,7 @@ fn plans_of_long_columns_have_a_small_depth() {
                 "{plan:?}: {}",
                 plan.depth::<f32>()
             );
-            assert!(plan.width * plan.height <= 256 && plan.chunks * plan.chunk >= 1 << log);
+            assert!(plan.width() * plan.height() <= 256 && plan.chunks() * plan.chunk() >= 1 << log);
         }
     }
 }

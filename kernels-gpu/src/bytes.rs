@@ -6,9 +6,8 @@
 
 use core::ops::Range;
 
+use cuda_block::warp::scan_rows;
 use cuda_std::bits::{byte_perm, dp4a};
-
-use crate::scan::scan_warp;
 
 /// Bytes 0 and 2 of a word.
 const EVEN: u32 = 0x00ff_00ff;
@@ -68,7 +67,7 @@ pub(crate) fn sums_of_warp<const U: usize>(values: [u8; U]) -> ([u8; U], u8) {
         2 => sums_of_halves::<U, 1>(values),
         4 => sums_of_halves::<U, 2>(values),
         8 => sums_of_halves::<U, 4>(values),
-        _ => scan_warp(values, 0, u8::wrapping_add),
+        _ => scan_rows(values, 0, u8::wrapping_add),
     }
 }
 
@@ -77,7 +76,7 @@ pub(crate) fn sums_of_warp<const U: usize>(values: [u8; U]) -> ([u8; U], u8) {
 #[inline(always)]
 fn sums_of_halves<const U: usize, const H: usize>(values: [u8; U]) -> ([u8; U], u8) {
     let words: [u32; H] = core::array::from_fn(|u| u32::from(values[u]) | u32::from(values[u + H]) << 16);
-    let (before, total) = scan_warp(words, 0, u32::wrapping_add);
+    let (before, total) = scan_rows(words, 0, u32::wrapping_add);
     let before = before.map(|before| before + (total << 16));
     let of_row = |u: usize| if u < H { before[u] } else { before[u - H] >> 16 };
     (core::array::from_fn(|u| of_row(u) as u8), (total + (total >> 16)) as u8)

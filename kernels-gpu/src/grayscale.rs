@@ -77,7 +77,11 @@ pub fn grayscale<T: Pixel + Into<u32> + TryFrom<u32>, const C: usize>(
     let luma = |colours: [T; 3]| {
         let [r, g, b] = colours.map(Into::into);
         // Below 2^16 · WHOLE + WHOLE / 2, which is below 2^32.
-        let luma = (red * r + green * g + blue * b + WHOLE / 2) / WHOLE;
+        let weighted = |weight: u32, colour: u32| weight.wrapping_mul(colour);
+        let sum = weighted(red, r)
+            .wrapping_add(weighted(green, g))
+            .wrapping_add(weighted(blue, b));
+        let luma = sum.wrapping_add(WHOLE / 2) / WHOLE;
         // A mean of numbers of the type, which always is one; weights that add up to more are the caller's mistake.
         T::try_from(luma).unwrap_or(T::zeroed())
     };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Warpsmith's kernels: a library of generic device code first, a set of PTX modules second.
 //!
-//! The layers, from below: the intrinsics of [`cuda_std`]; numbers and operators ([`num`], [`op`]); block-wide
-//! collectives ([`block`]); and the kernels, one file per algorithm family, short, and public as functions too, so that
+//! The layers, from below: the intrinsics of [`cuda_std`]; what threads compute together ([`cuda_block`]); numbers and
+//! operators ([`num`], [`op`]); and the kernels, one file per algorithm family, short, and public as functions too, so that
 //! other kernel crates can instantiate the same code with their own types and operators.
 //!
 //! Tuning (threads a block, elements a thread) is constant data beside each kernel, from which the host derives its
@@ -13,7 +13,6 @@
 #![allow(clippy::needless_range_loop)]
 
 pub mod binary;
-pub mod block;
 pub mod blur;
 pub mod broadcast;
 mod bytes;

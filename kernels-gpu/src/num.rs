@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The numbers that kernels compute with.
 
+use cuda_block::thread::{fold, fold_pairwise};
+use cuda_block::warp::scan_rows;
 use cuda_std::Float;
 use cuda_std::half::{bf16, bf16_from_f32, bf16_to_f32, f16, f16_from_f32, f16_to_f32};
 
 use crate::bytes;
-use crate::op::{Sum, fold_pairwise};
-use crate::scan::{lift, results, scan_warp, total};
 
 /// A number of an array: `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32` or `u64`.
 ///
@@ -56,18 +56,23 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     /// The sum of all of them, added one after another; for bytes in fewer instructions.
     #[inline(always)]
     fn sum_of<const N: usize>(values: [Self; N]) -> Self::Wide {
-        total(lift::<Self, Sum, N>(values, 0), Num::add)
+        fold(values.map(Self::widen), Num::add)
     }
     /// [`ReduceOp::scan_warp`](crate::op::ReduceOp::scan_warp) for sums; of bytes two rows at a time.
     #[inline(always)]
     fn sums_of_warp<const U: usize>(values: [Self; U]) -> ([Self; U], Self) {
-        scan_warp(values, Self::ZERO, Self::add)
+        scan_rows(values, Self::ZERO, Self::add)
     }
     /// The sums of `before` and the numbers up to each, with that one itself, or without it if `exclusive`; for bytes
     /// in fewer instructions.
     #[inline(always)]
     fn sums_of<const N: usize>(before: Self::Wide, values: [Self; N], exclusive: bool) -> [Self; N] {
-        results::<Self, Sum, N>(before, lift::<Self, Sum, N>(values, 0), 0, exclusive)
+        let mut sum = before;
+        values.map(|value| {
+            let before = sum;
+            sum = sum.add(value.widen());
+            Self::narrow(if exclusive { before } else { sum })
+        })
     }
     /// The power `self^exponent`. Floats: that of [`Float::powf`]. Integers: by squaring, wrapping; a negative exponent
     /// gives `1 / self^|exponent|` rounded towards zero, so 0 unless the base is 1 or −1 (also for the base 0, which

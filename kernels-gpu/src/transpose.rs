@@ -412,8 +412,11 @@ fn places(plan: &Strided, mut indices: [u32; ITEMS]) -> [Place; ITEMS] {
 /// What lies beyond the arrays is left out.
 #[kernel(T = [u8, u16, u32, u64, u128], max_threads = STRIDED_THREADS)]
 pub fn copy_strided<T: Cell>(x: &[T], plan: Strided, out: SliceMut<'_, T>) {
-    let first = thread::block_idx_x() * STRIDED_TILE as u32 + thread::thread_idx_x();
-    let indices: [u32; ITEMS] = core::array::from_fn(|k| first + (k * STRIDED_THREADS) as u32);
+    // Of a grid with more blocks than a plan has elements for, some copy again what others do.
+    let first = thread::block_idx_x()
+        .wrapping_mul(STRIDED_TILE as u32)
+        .wrapping_add(thread::thread_idx_x());
+    let indices: [u32; ITEMS] = core::array::from_fn(|k| first.wrapping_add((k * STRIDED_THREADS) as u32));
     let places = places(&plan, indices);
     let exists: [bool; ITEMS] = core::array::from_fn(|k| {
         indices[k] < plan.count && places[k].x < x.len() as u64 && places[k].out < out.len() as u64

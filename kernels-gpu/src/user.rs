@@ -57,6 +57,7 @@ macro_rules! operator_kernels {
     (@reduce $operator:ident $type:ty) => {
         const _: () = {
             #[::cuda_std::kernel(
+                nested,
                 T = [$type],
                 Op = [$operator],
                 max_threads = $crate::reduce::THREADS,
@@ -73,6 +74,7 @@ macro_rules! operator_kernels {
             }
 
             #[::cuda_std::kernel(
+                nested,
                 T = [$type],
                 Op = [$operator],
                 max_threads = $crate::reduce::THREADS,
@@ -97,7 +99,7 @@ macro_rules! operator_kernels {
     };
     (@scan $operator:ident $type:ty) => {
         const _: () = {
-            #[::cuda_std::kernel(T = [$type], Op = [$operator], max_threads = $crate::scan::lookback::THREADS)]
+            #[::cuda_std::kernel(nested, T = [$type], Op = [$operator], max_threads = $crate::scan::lookback::THREADS)]
             pub fn scan<T: $crate::__Pod, Op: $crate::op::ReduceOp<T>>(
                 x: &[T],
                 n: usize,
@@ -108,7 +110,7 @@ macro_rules! operator_kernels {
                 $crate::scan::lookback::scan::<T, Op>(x, n, exclusive, state, out);
             }
 
-            #[::cuda_std::kernel(T = [$type], Op = [$operator], max_threads = $crate::scan::THREADS)]
+            #[::cuda_std::kernel(nested, T = [$type], Op = [$operator], max_threads = $crate::scan::THREADS)]
             pub fn scan_rows<T: $crate::__Pod, Op: $crate::op::ReduceOp<T>>(
                 x: &[T],
                 rows: usize,
@@ -119,7 +121,7 @@ macro_rules! operator_kernels {
                 $crate::scan::scan_rows::<T, Op>(x, rows, n, exclusive, out);
             }
 
-            #[::cuda_std::kernel(T = [$type], Op = [$operator], max_threads = $crate::scan::THREADS)]
+            #[::cuda_std::kernel(nested, T = [$type], Op = [$operator], max_threads = $crate::scan::THREADS)]
             pub fn scan_columns<T: $crate::__Pod, Op: $crate::op::ReduceOp<T>>(
                 x: &[T],
                 columns: usize,

@@ -294,8 +294,8 @@ mod tests {
             match split(&text) {
                 Ok(modules) => {
                     for module in modules.values() {
-                        prop_assert!(module.starts_with(".version"));
-                        prop_assert!(module.contains(".entry"));
+                        prop_assert!(module.text.starts_with(".version"));
+                        prop_assert!(module.text.contains(".entry"));
                     }
                 }
                 Err(error) => prop_assert!((1..=text.lines().count() + 1).contains(&error.line), "{error:?}"),
@@ -323,7 +323,7 @@ mod tests {
                     next += 1;
                 }
                 for (j, name) in names.iter().enumerate() {
-                    let defined = modules[&*format!("m{i}")].contains(&format!(".func {name}()"));
+                    let defined = modules[&*format!("m{i}")].text.contains(&format!(".func {name}()"));
                     prop_assert_eq!(defined, reached.contains(&j), "m{} and {}", i, name);
                 }
             }

@@ -102,8 +102,52 @@ unsafe impl<T: Pod> Param for SliceMut<'static, T> {
 /// }
 /// cuda_std::kernel_param!(Camera);
 /// ```
+///
+/// A structure whose values are not just any bits, because a kernel relies on what its constructor has checked, must not
+/// be `Pod`: safe code could make one of any bytes. It is named behind the word `unsafe`, and its fields are private.
+///
+/// # Safety
+///
+/// A type named behind `unsafe` is `repr(C)`, without padding, and made of numbers alone.
+///
+/// ```
+/// /// A part of an array.
+/// #[repr(C)]
+/// #[derive(Clone, Copy)]
+/// pub struct Part {
+///     first: usize,
+///     end: usize,
+/// }
+///
+/// impl Part {
+///     /// # Panics
+///     ///
+///     /// If the first is behind the end.
+///     pub fn new(first: usize, end: usize) -> Self {
+///         assert!(first <= end);
+///         Self { first, end }
+///     }
+/// }
+/// // SAFETY: `repr(C)`, two numbers of one size.
+/// cuda_std::kernel_param!(unsafe Part);
+/// ```
 #[macro_export]
 macro_rules! kernel_param {
+    (unsafe $($type:ty),* $(,)?) => {$(
+        // SAFETY: a `repr(C)` structure of numbers, as whoever names it has promised.
+        unsafe impl $crate::param::Param for $type {
+            type Head = Self;
+            type Tail = $crate::param::NoTail;
+            type At<'launch> = Self;
+
+            #[inline(always)]
+            unsafe fn from_abi<'launch>(head: Self, _: $crate::param::NoTail) -> Self::At<'launch> {
+                head
+            }
+        }
+
+        impl $crate::param::ByValue for $type {}
+    )*};
     ($($type:ty),* $(,)?) => {$(
         // SAFETY: checked below to be Pod, whose layout is fixed and without padding.
         unsafe impl $crate::param::Param for $type {

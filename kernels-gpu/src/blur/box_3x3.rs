@@ -14,6 +14,7 @@
 //! one part and the next thread of the warp the other.
 
 use cuda_std::bits::byte_perm;
+use cuda_std::hint;
 use cuda_std::prelude::*;
 use cuda_std::warp::{FULL_MASK, WARP_SIZE};
 
@@ -58,7 +59,7 @@ const EVEN: u32 = 0x00ff_00ff;
 ///
 /// With `ALIGN` = [`STRIP`], the rows have a multiple of so many bytes, and both arrays are aligned to it; nothing is
 /// done otherwise. The block has strips [`THREADS`]` i` and after. With `ALIGN` = 1, they need not, and it has strips
-/// [`SHIFTED_STRIPS`]` i` and after. Fastest for `rows` a multiple of [`BATCH`].
+/// [`SHIFTED_STRIPS`]` i` and after. With another number of threads, nothing is done. Fastest for `rows` a multiple of [`BATCH`].
 #[kernel(C = [1, 3, 4], ALIGN = [1, 16], max_threads = THREADS, min_blocks = blocks(C, ALIGN))]
 pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
     pixels: &[u8],
@@ -66,13 +67,16 @@ pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
     rows: usize,
     out: SliceMut<'_, u8>,
 ) {
-    let pitch = width * C;
-    if pitch == 0 {
+    let pitch = match width.checked_mul(C) {
+        Some(pitch) if pitch > 0 => pitch,
+        _ => return,
+    };
+    let height = Ord::min(pixels.len(), out.len()) / pitch;
+    let first = (thread::block_idx_y() as usize).saturating_mul(rows);
+    let end = Ord::min(first.saturating_add(rows), height);
+    if hint::opaque(thread::block_dim_x()) as usize != THREADS {
         return;
     }
-    let height = Ord::min(pixels.len(), out.len()) / pitch;
-    let first = thread::block_idx_y() as usize * rows;
-    let end = Ord::min(first + rows, height);
     let (block, thread) = (thread::block_idx_x() as usize, thread::thread_idx_x() as usize);
     let strip = |x: usize, is_stored: bool| Strip::<C> {
         pixels,
@@ -85,7 +89,7 @@ pub fn box_blur_3x3<const C: usize, const ALIGN: usize>(
     };
     if ALIGN == 1 {
         let x = (block * SHIFTED_STRIPS + thread - thread / LANES) * STRIP;
-        if x >= pitch + thread % LANES * STRIP {
+        if x >= pitch.saturating_add(thread % LANES * STRIP) {
             return;
         }
         // A thread beyond the row goes along if another of its warp is not, for the shuffles.

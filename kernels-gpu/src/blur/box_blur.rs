@@ -48,8 +48,9 @@ const fn at_least(least: usize, radius: usize) -> usize {
 /// `sums` is, for each channel of each pixel, the sum of those from `radius` to the left to `radius` to the right,
 /// where beyond the row's ends lies `border` (a number of [`super::border`]), or `constant` if that has no pixel. A
 /// fourth channel is kept instead. `pixels` and `sums` hold rows of `width` pixels one after another; `radius ≤ width`,
-/// or the border's pixels are not those that it names. Each warp treats one strip of [`row_strip`] pixels of a row, and
-/// then the one as many strips on as there are warps; a block has [`THREADS`] threads.
+/// or nothing is done. Each warp treats one strip of [`row_strip`] pixels of a row, and
+/// then the one as many strips on as there are warps; a block has [`THREADS`] threads, or nothing is
+/// done.
 #[kernel(P = [Bytes, Words, WideWords, Floats], C = [1, 3, 4], max_threads = THREADS, min_blocks = MIN_BLOCKS)]
 pub fn box_rows<P: Sums, const C: usize>(
     pixels: &[<P as Sums>::Pixel],
@@ -59,7 +60,14 @@ pub fn box_rows<P: Sums, const C: usize>(
     constant: <P as Sums>::Pixel,
     sums: SliceMut<'_, <P as Sums>::RowSum>,
 ) {
-    let (height, _) = split(Ord::min(pixels.len(), sums.len()), width * C);
+    let Some(row_len) = width.checked_mul(C) else {
+        return;
+    };
+    // With a row in both arrays, and a window of three rows at most, no sum of places overflows.
+    let (height, _) = split(Ord::min(pixels.len(), sums.len()), row_len);
+    if height == 0 || radius > width || thread::block_dim_x() as usize != THREADS {
+        return;
+    }
     let strip = row_strip(radius);
     let strips = width.div_ceil(strip);
     let mut task = thread::index_1d() / 32;
@@ -152,7 +160,7 @@ unsafe fn sum_strip<P: Sums, const C: usize>(
 /// `out` is, for each channel of each pixel, the mean of the window of which `sums` has the sums of the rows: those
 /// from `radius` above to `radius` below, where above and below the picture lies `border`, or rows of `constant` if
 /// that has no row. A fourth channel is what was kept. `sums` and `out` hold rows of `width` pixels of `channels`
-/// channels one after another; `radius ≤` the number of rows, or the border's rows are not those that it names. Each
+/// channels one after another; `radius` is at most the number of rows and at most `width`, or nothing is done. Each
 /// block treats [`THREADS`] columns of a strip of [`column_strip`] rows, and then those as many on as there are blocks.
 #[kernel(P = [Bytes, Words, WideWords, Floats], max_threads = THREADS, min_blocks = MIN_BLOCKS)]
 pub fn box_columns<P: Sums>(
@@ -164,8 +172,14 @@ pub fn box_columns<P: Sums>(
     constant: <P as Sums>::Pixel,
     out: SliceMut<'_, <P as Sums>::Pixel>,
 ) {
-    let row_len = width * channels;
+    let Some(row_len) = width.checked_mul(channels) else {
+        return;
+    };
+    // With a row in both arrays, and a window of at most three times the picture, no sum or number of pixels overflows.
     let (height, _) = split(Ord::min(sums.len(), out.len()), row_len);
+    if radius > Ord::min(width, height) {
+        return;
+    }
     let strip = column_strip(radius);
     let threads = thread::block_dim_x() as usize;
     let (blocks, _) = split(row_len + threads - 1, threads);

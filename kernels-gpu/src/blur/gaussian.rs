@@ -294,7 +294,7 @@ pub fn gaussian_columns<T: Pixel>(
     let column = unsafe { Column::new(rows, row_len, height, j, border, constant.to_f32()) };
     // SAFETY: only rows of the array are set, and `j < row_len`.
     let set = |y: usize, value| unsafe { out.set_vec_unchecked(y * row_len + j, [T::from_f32(value)]) };
-    let mut first = thread::block_idx_y() as usize * strip;
+    let mut first = (thread::block_idx_y() as usize).saturating_mul(strip);
     let end = Ord::min(first.saturating_add(strip), height);
     if has_alpha != 0 && j % 4 == 3 {
         for y in first..end {

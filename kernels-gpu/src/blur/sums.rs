@@ -5,6 +5,7 @@
 //! leaves it, and ∞ − ∞ is no number, infinities and NaNs are counted beside the sum of the finite numbers, so that
 //! they are where they belong and nowhere else.
 
+use cuda_block::warp::inclusive_scan_strided;
 use cuda_std::param::ByValue;
 use cuda_std::prelude::*;
 use cuda_std::warp::FULL_MASK;
@@ -35,21 +36,6 @@ pub trait Running: Copy {
     fn shuffle(self, lane: u32) -> Self;
 }
 
-/// An inclusive scan over the lanes that are congruent modulo `C` (Hillis and Steele, 1986).
-#[inline(always)]
-fn scan<const C: usize, T: bytemuck::Pod>(mut value: T, add: impl Fn(T, T) -> T) -> T {
-    let lane = warp::lane_id();
-    let mut distance = C as u32;
-    while distance < warp::WARP_SIZE {
-        let below = warp::shuffle_up(FULL_MASK, value, distance);
-        if lane >= distance {
-            value = add(value, below);
-        }
-        distance *= 2;
-    }
-    value
-}
-
 macro_rules! integers {
     ($($type:ident),*) => {$(
         impl Running for $type {
@@ -67,7 +53,7 @@ macro_rules! integers {
 
             #[inline(always)]
             fn scan<const C: usize>(self) -> Self {
-                scan::<C, Self>(self, Self::wrapping_add)
+                inclusive_scan_strided::<C, _>(self, Self::wrapping_add)
             }
 
             #[inline(always)]
@@ -156,10 +142,10 @@ impl Running for Extended {
         let mut infinities = self.infinities;
         // Nearly always there is none.
         if warp::any(FULL_MASK, infinities != 0) {
-            infinities = scan::<C, u64>(infinities, u64::wrapping_add);
+            infinities = inclusive_scan_strided::<C, _>(infinities, u64::wrapping_add);
         }
         Self {
-            finite: scan::<C, f64>(self.finite, |a, b| a + b),
+            finite: inclusive_scan_strided::<C, _>(self.finite, |a, b| a + b),
             infinities,
         }
     }
@@ -202,13 +188,14 @@ impl Divisor {
     /// at most 1: an exact multiplication tells.
     #[inline(always)]
     fn rounded(self, sum: u64) -> u32 {
-        let sum = sum + self.count / 2;
+        // Sums of pixels are far from wrapping around; what else lies in the array may not be.
+        let sum = sum.wrapping_add(self.count / 2);
         let quotient = (sum as f32 * self.reciprocal) as u32;
-        let product = u64::from(quotient) * self.count;
+        let product = u64::from(quotient).wrapping_mul(self.count);
         if product > sum {
-            quotient - 1
+            quotient.wrapping_sub(1)
         } else if sum - product >= self.count {
-            quotient + 1
+            quotient.wrapping_add(1)
         } else {
             quotient
         }

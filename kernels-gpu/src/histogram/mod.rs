@@ -23,6 +23,7 @@ mod zero;
 
 use core::marker::PhantomData;
 
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use crate::tile;
@@ -80,7 +81,8 @@ pub const fn block_len<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
 /// [`Plan::private_len`] words of dynamic shared memory; with fewer, nothing is counted) or [`CACHE`], which adds to
 /// the counts in `out`. What does not fit into `out` is dropped. The launch has one dimension, with [`THREADS`] threads
 /// in a block, and unless the mode is `CACHE`, it has two `counters` that are 0, and are 0 again when it has ended;
-/// with other contents, the kernel waits for ever.
+/// with other contents, the kernel waits for ever. With another number of threads, nothing is counted, and blocks of other
+/// dimensions count nothing.
 #[kernel(
     T = [f32, f64, i32, u8, u16, u32],
     F = [Uniform, Channels, Search],
@@ -120,9 +122,13 @@ const fn extent_unroll<T>() -> usize {
 }
 
 /// The extent of the elements: `out[0]` becomes the largest of its value and of `!x.order()`, `out[1]` the largest of
-/// its value and of `x.order()`, for all elements. NaN orders beyond all numbers. Blocks have [`THREADS`] threads.
+/// its value and of `x.order()`, for all elements. NaN orders beyond all numbers. Blocks have [`THREADS`] threads,
+/// or nothing is done.
 #[kernel(T = [f32, f64, i32, u8, u16, u32], max_threads = THREADS, min_blocks = BLOCKS)]
 pub fn extent<T: Sample>(x: &[T], out: SliceMut<'_, u64>) {
+    if thread::block_dim_x() as usize != THREADS {
+        return;
+    }
     let (least, greatest) = match const { tile::vec_len(size_of::<T>()) } {
         2 => thread_extent::<T, 2, 4>(x),
         4 => thread_extent::<T, 4, 4>(x),
@@ -142,8 +148,11 @@ pub fn extent<T: Sample>(x: &[T], out: SliceMut<'_, u64>) {
 fn thread_extent<T: Sample, const N: usize, const U: usize>(x: &[T]) -> (T, T) {
     let tile = THREADS * U * N;
     let t = thread::thread_idx_x() as usize;
-    let wide = thread::block_dim_x() as usize == THREADS && x.is_vec_aligned::<N>();
-    let whole = if wide { x.len() / tile * tile } else { 0 };
+    let whole = if x.is_vec_aligned::<N>() {
+        x.len() / tile * tile
+    } else {
+        0
+    };
     let (mut least, mut greatest) = (T::GREATEST, T::LEAST);
     let mut start = thread::block_idx_x() as usize * tile;
     while start < whole {
@@ -184,7 +193,12 @@ fn count<T: Sample, F: Find<T>, const MODE: usize>(
         _find: PhantomData,
     };
     let zeroing = Zeroing::new(counters);
-    if !share.counters.fit(T::VALUES) || !zeroing.fit() {
+    // The counters are for the blocks of one dimension: others would wait for ever. The number of threads is opaque, or
+    // the compiler would make other loops of it, which take more registers.
+    if thread::block_idx_y() | thread::block_idx_z() != 0 {
+        return;
+    }
+    if hint::opaque(thread::block_dim_x()) as usize != THREADS || !share.counters.fit(T::VALUES) || !zeroing.fit() {
         return;
     }
     match const { (tile::vec_len(size_of::<T>()), unroll::<T, F, MODE>()) } {
@@ -264,7 +278,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
                     self.elements(start, Ord::min(tile, self.x.len() - start));
                 }
                 start += step;
-                channel = self.wrapped(channel + channel_step);
+                channel = self.wrapped(channel.wrapping_add(channel_step));
                 tiles += 1;
                 zeroing.look();
             }
@@ -313,8 +327,9 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     fn vectors<const N: usize, const U: usize>(&self, loaded: [[T; N]; U], start: usize, channel: u32) {
         let t = thread::thread_idx_x() as usize;
         let at = |u: usize| start + (u * THREADS + t) * N;
-        let channels: [u32; U] =
-            core::array::from_fn(|u| self.wrapped(channel + self.channel_32(((u * THREADS + t) * N) as u32)));
+        let channels: [u32; U] = core::array::from_fn(|u| {
+            self.wrapped(channel.wrapping_add(self.channel_32(((u * THREADS + t) * N) as u32)))
+        });
         let found: [[u32; N]; U] = core::array::from_fn(|u| self.bins(loaded[u]));
         let mut unsure = if Self::LOOKS_TWICE { Self::unsure(&found) } else { 0 };
         let mut run = self.add(found, channels);
@@ -361,7 +376,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
                     run.push(&self.counters, slot);
                 }
             }
-            channels = core::array::from_fn(|u| self.wrapped(channels[u] + 1));
+            channels = core::array::from_fn(|u| self.wrapped(channels[u].wrapping_add(1)));
         }
         run
     }
@@ -429,7 +444,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
         let (channel, value) = (slot / T::VALUES, slot % T::VALUES);
         let bin = F::exact(&self.plan, self.edges, T::of_value_index(value))?;
         Some(if F::CHANNELS {
-            channel * self.plan.bins + bin
+            channel.wrapping_mul(self.plan.bins).wrapping_add(bin)
         } else {
             bin
         })

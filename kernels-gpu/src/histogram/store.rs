@@ -147,7 +147,9 @@ impl<'a, const MODE: usize> Counters<'a, MODE> {
                 self.add_global(slot, u64::from(count));
             }
         } else {
-            let i = (slot * (self.copies + 1) + (self.lane & self.copies)) as usize;
+            // A slot that there is not wraps around, or is beyond all.
+            let copy = self.lane & self.copies;
+            let i = slot.wrapping_mul(self.copies + 1).wrapping_add(copy) as usize;
             if i < self.private.len() {
                 self.private.atomic(i).fetch_add(count);
             }

@@ -31,6 +31,9 @@ pub const BLOCKS: usize = 3;
 /// Accesses that a thread has in flight, each summed in a chain of its own.
 const UNROLL: usize = 4;
 
+/// The longest row, of operands that are repeated too: so a sum of places in a row does not overflow.
+const LONGEST: usize = 1 << 48;
+
 /// The shape of a product, where the elements of its operands lie, and how the rows are cut.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +62,8 @@ impl GemvShape {
     #[inline(always)]
     fn fits(&self, a: usize, x: usize, y: usize) -> bool {
         let within = |span: Option<usize>, len| span.is_some_and(|span| span <= len);
-        within(span([self.m, self.k], self.a), a)
+        self.k <= LONGEST
+            && within(span([self.m, self.k], self.a), a)
             && within(span([self.k], [self.x]), x)
             && within(self.m.checked_mul(self.chunks), y)
     }
@@ -95,12 +99,17 @@ unsafe fn set<T: MulAdd>(y: SliceMut<'_, T>, i: usize, sum: T, alpha: T, beta: T
 #[kernel(T = [f32, f64, i32], max_threads = THREADS, min_blocks = BLOCKS)]
 pub fn gemv_rows<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: GemvShape, alpha: T, beta: T) {
     let item = warp_number();
-    if shape.chunks == 0 || item >= shape.m.saturating_mul(shape.chunks) || !shape.fits(a.len(), x.len(), y.len()) {
+    if thread::block_dim_x() as usize != THREADS
+        || shape.chunks == 0
+        || item >= shape.m.saturating_mul(shape.chunks)
+        || !shape.fits(a.len(), x.len(), y.len())
+    {
         return;
     }
     let (row, chunk) = (item / shape.chunks, item % shape.chunks);
     let range = shape.chunk(chunk);
-    let (first, strides) = (row * shape.a[0], [shape.a[1], shape.x]);
+    // Of rows without elements, strides can be any.
+    let (first, strides) = (row.wrapping_mul(shape.a[0]), [shape.a[1], shape.x]);
     // SAFETY (of all): the row's elements up to `shape.k` lie in `a` and those of `x` in `x`, as `fits` found. For
     // vectors, elements lie side by side, and their places are multiples of the vector's length.
     let sum = match const { size_of::<T>() } {
@@ -237,7 +246,7 @@ pub fn gemv_columns<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: Gemv
 #[kernel(T = [f32, f64, i32], max_threads = THREADS, min_blocks = BLOCKS)]
 pub fn gemv_combine<T: MulAdd>(partials: &[T], y: SliceMut<'_, T>, chunks: usize, alpha: T, beta: T) {
     let row = warp_number();
-    if chunks == 0 || row >= Ord::min(y.len(), partials.len() / chunks) {
+    if thread::block_dim_x() as usize != THREADS || chunks == 0 || row >= Ord::min(y.len(), partials.len() / chunks) {
         return;
     }
     let mut sum = T::ZERO;

@@ -2,11 +2,11 @@
 //! Columns: elements that are combined lie `inner` apart, and neighbouring threads have neighbouring columns.
 
 use bytemuck::Pod;
+use cuda_block::MAX_VALUE;
 use cuda_std::fence;
 use cuda_std::prelude::*;
 
 use super::plan::{ColumnPlan, GROUP, THREADS};
-use crate::block::MAX_VALUE;
 use crate::op::ReduceOp;
 
 /// The arrays of a launch.

@@ -22,7 +22,6 @@
 //! [`ReduceOp`] of a kernels crate's own, which `x.reduce::<Operator>()` on the host then takes.
 
 mod columns;
-pub(crate) mod operators;
 mod plan;
 mod rows;
 

@@ -2,8 +2,6 @@
 //! Which block combines what: functions of the array's shape and element size alone, so that floats are combined in the
 //! same order on every device.
 
-use bytemuck::{Pod, Zeroable};
-
 use crate::tile;
 
 const WARP: usize = cuda_std::warp::WARP_SIZE as usize;
@@ -97,17 +95,19 @@ pub(super) const fn in_flight<T>() -> usize {
 /// A long row is cut into chunks of a power of two of tiles, at most 64, one for each block. There are at most 2048
 /// of them, unless the rows alone are more or the chunks have reached their limit. Where all rows together have few
 /// tiles, a chunk is a quarter of one.
+///
+/// A kernel relies on it that chunks are those of a row, so a plan is made by [`new`](Self::new) only.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPlan {
     /// The elements of a row.
-    pub length: usize,
-    /// The elements of a chunk; of the last one, that many or fewer.
-    pub chunk: usize,
-    /// The chunks of a row: at least one.
-    pub chunks: usize,
+    pub(super) length: usize,
+    /// The elements of a chunk; of the last one, that many or fewer. At least one.
+    pub(super) chunk: usize,
+    /// The chunks of a row: as many as cover it, at least one and less than 2^32.
+    pub(super) chunks: usize,
     /// The count that [`ReduceOp::finish`](crate::op::ReduceOp::finish) is given.
-    pub count: u64,
+    pub(super) count: u64,
 }
 
 /// How the columns of an array are combined, each into one value: an array of shape (outer, length, inner) along its
@@ -115,29 +115,36 @@ pub struct RowPlan {
 ///
 /// A block has `width` columns side by side, and `height` threads for each. Long columns are cut into chunks, as rows
 /// are.
+///
+/// A kernel relies on it that chunks are those of a column, so a plan is made by [`new`](Self::new) only.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnPlan {
     /// The elements of a column.
-    pub length: usize,
-    /// The distance between neighbours of a column.
-    pub inner: usize,
-    /// The elements of a chunk of a column; of the last one, that many or fewer.
-    pub chunk: usize,
-    /// The chunks of a column: at least one.
-    pub chunks: usize,
+    pub(super) length: usize,
+    /// The distance between neighbours of a column: at least 1.
+    pub(super) inner: usize,
+    /// The elements of a chunk of a column; of the last one, that many or fewer. At least one.
+    pub(super) chunk: usize,
+    /// The chunks of a column: as many as cover it, at least one and less than 2^32.
+    pub(super) chunks: usize,
     /// The count that [`ReduceOp::finish`](crate::op::ReduceOp::finish) is given.
-    pub count: u64,
-    /// The columns of a block.
-    pub width: u32,
-    /// The threads of a column.
-    pub height: u32,
+    pub(super) count: u64,
+    /// The columns of a block: at least one.
+    pub(super) width: u32,
+    /// The threads of a column: at least one, and for all columns of a block at most [`THREADS`].
+    pub(super) height: u32,
 }
 
-cuda_std::kernel_param!(RowPlan, ColumnPlan);
+// SAFETY (of both): `repr(C)`, numbers of 8 bytes, and two of 4 at the end.
+cuda_std::kernel_param!(unsafe RowPlan, ColumnPlan);
 
 impl RowPlan {
     /// The plan for `rows` rows of `length` elements of type `T`.
+    ///
+    /// # Panics
+    ///
+    /// If a row has 2^32 chunks, so more than 2^40 elements: none is that long.
     pub const fn new<T>(rows: usize, length: usize, count: u64) -> Self {
         let chunk = row_chunk::<T>(rows, length);
         Self {
@@ -159,17 +166,26 @@ impl RowPlan {
             Some(each) if each < self.chunks => each,
             _ => self.chunks,
         };
-        rows * if each == 0 { 1 } else { each }
+        rows.saturating_mul(if each == 0 { 1 } else { each })
     }
 
     /// The values of blocks that the launch keeps until they are combined.
     pub const fn partials(&self, rows: usize) -> usize {
-        if self.chunks == 1 { 0 } else { rows * self.chunks }
+        if self.chunks == 1 {
+            0
+        } else {
+            rows.saturating_mul(self.chunks)
+        }
     }
 
     /// The counters of the launch, 0 at its start and at its end.
     pub const fn counters(&self, rows: usize) -> usize {
         if self.chunks == 1 { 0 } else { rows }
+    }
+
+    /// The chunks of a row: at least one.
+    pub const fn chunks(&self) -> usize {
+        self.chunks
     }
 
     /// Whether a row is combined by a warp or a part of one.
@@ -227,7 +243,17 @@ impl RowPlan {
 
 impl ColumnPlan {
     /// The plan for `columns` columns of `length` elements of type `T`, which are `inner` apart.
+    ///
+    /// # Panics
+    ///
+    /// If a column has 2^32 chunks, so more than 2^32 elements times those that a block has in flight: none is that
+    /// long.
     pub const fn new<T>(columns: usize, length: usize, inner: usize, count: u64) -> Self {
+        // Of no columns, or of such without elements, a plan of one: nobody asks what they are.
+        let (columns, inner) = (
+            if columns == 0 { 1 } else { columns },
+            if inner == 0 { 1 } else { inner },
+        );
         let (width, height) = block_shape(columns, length, inner);
         let step = in_flight::<T>() * height;
         let tiles = length.div_ceil(step);
@@ -245,7 +271,7 @@ impl ColumnPlan {
 
     /// As [`RowPlan::blocks`].
     pub const fn blocks(&self, columns: usize) -> usize {
-        columns.div_ceil(self.width as usize) * self.chunks
+        columns.div_ceil(self.width as usize).saturating_mul(self.chunks)
     }
 
     /// As [`RowPlan::partials`].
@@ -253,7 +279,7 @@ impl ColumnPlan {
         if self.chunks == 1 {
             0
         } else {
-            self.blocks(columns) * self.width as usize
+            self.blocks(columns).saturating_mul(self.width as usize)
         }
     }
 
@@ -264,6 +290,26 @@ impl ColumnPlan {
         } else {
             columns.div_ceil(self.width as usize)
         }
+    }
+
+    /// The elements of a chunk of a column; of the last one, that many or fewer.
+    pub const fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// The chunks of a column: at least one.
+    pub const fn chunks(&self) -> usize {
+        self.chunks
+    }
+
+    /// The columns of a block.
+    pub const fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// The threads of a column.
+    pub const fn height(&self) -> u32 {
+        self.height
     }
 
     /// As [`RowPlan::depth`].
@@ -320,7 +366,7 @@ const fn log_tiles(tiles: usize, segments: usize) -> u32 {
 /// The logarithm of the tiles of a chunk of a row.
 const fn row_log_tiles(tiles: usize, rows: usize) -> u32 {
     let mut log = log_tiles(tiles, rows);
-    while log < FEW && 1 << log < tiles && rows * tiles >= BUSY << (log + 1) {
+    while log < FEW && 1 << log < tiles && rows.saturating_mul(tiles) >= BUSY << (log + 1) {
         log += 1;
     }
     log
@@ -332,7 +378,7 @@ const fn row_chunk<T>(rows: usize, length: usize) -> usize {
     let tiles = length.div_ceil(tile);
     if length <= SHORT {
         tile
-    } else if tiles > 1 && STEPS * rows * tiles <= SMALL {
+    } else if tiles > 1 && rows.saturating_mul(STEPS * tiles) <= SMALL {
         tile / STEPS
     } else {
         tile << row_log_tiles(tiles, rows)
@@ -340,7 +386,9 @@ const fn row_chunk<T>(rows: usize, length: usize) -> usize {
 }
 
 const fn chunks(length: usize, chunk: usize) -> usize {
-    if length == 0 { 1 } else { length.div_ceil(chunk) }
+    let chunks = if length == 0 { 1 } else { length.div_ceil(chunk) };
+    assert!(chunks <= u32::MAX as usize, "no row or column has 2^32 chunks");
+    chunks
 }
 
 /// The depth of the tree above the blocks, in which `height` threads combine the values of `chunks` blocks.

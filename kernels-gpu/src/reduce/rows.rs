@@ -2,10 +2,11 @@
 //! Rows: elements that are combined lie side by side.
 
 use bytemuck::Pod;
+use cuda_block::warp::all_reduce_groups;
+use cuda_block::{MAX_VALUE, storage};
 use cuda_std::prelude::*;
 
 use super::plan::{CHAINS, GROUP, ITEMS, RowPlan, STEPS, THREADS, UNROLL, has_one_chain, rows_at_once, rows_in_flight};
-use crate::block;
 use crate::op::ReduceOp;
 use crate::tile;
 
@@ -123,11 +124,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             }
             i += ITEMS as u32 * lanes;
         }
-        let mut distance = lanes / 2;
-        while distance > 0 {
-            accs = accs.map(|acc| Op::combine(acc, warp::shuffle_xor(warp::FULL_MASK, acc, distance)));
-            distance /= 2;
-        }
+        let accs = all_reduce_groups(accs, lanes, Op::combine);
         for k in 0..K {
             if lane == 0 && first + k * step < self.out.len() {
                 self.out.set(first + k * step, Op::finish(accs[k], self.plan.count));
@@ -165,8 +162,10 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         // Nobody reads a total before all are there: what the others do with it needs no barrier but that of the tree.
         let first = row * chunks as usize;
         let mut group = part;
-        let total = loop {
-            let total = block::reduce::<_, THREADS>(chunk(group), Op::identity(), Op::combine);
+        // For as many warps as a block can have: then no warp needs to be asked whether it has a place.
+        let mut storage = storage![A as [u64; MAX_VALUE / 8]; 32];
+        let (total, used) = loop {
+            let (total, used) = storage.reduce::<THREADS>(chunk(group), Op::identity(), Op::combine);
             if let Some(total) = total {
                 if chunks <= 1 {
                     self.out.set(row, Op::finish(total, self.plan.count));
@@ -176,11 +175,15 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             }
             group += blocks;
             if group >= chunks {
-                break total;
+                break (total, used);
             }
-            thread::sync_threads();
+            storage = used.sync();
         };
-        if chunks <= 1 || !thread::sync_threads_or(total.is_some() && self.is_last(row)) {
+        if chunks <= 1 {
+            return;
+        }
+        let (is_last, mut storage) = used.sync_or(total.is_some() && self.is_last(row));
+        if !is_last {
             return;
         }
         // The tree above the blocks, by the last block of the row, in levels: each turns the values that are `left`
@@ -190,14 +193,15 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             let groups = left.div_ceil(GROUP * THREADS);
             for group in 0..groups {
                 let value = self.group::<Op>(first, group, left);
-                if let Some(total) = block::reduce::<_, THREADS>(value, Op::identity(), Op::combine) {
+                let (total, used) = storage.reduce::<THREADS>(value, Op::identity(), Op::combine);
+                if let Some(total) = total {
                     if groups <= 1 {
                         self.out.set(row, Op::finish(total, self.plan.count));
                     } else if first + group < self.partials.len() {
                         self.partials.set(first + group, total);
                     }
                 }
-                thread::sync_threads();
+                storage = used.sync();
             }
             if groups <= 1 {
                 return;

@@ -7,10 +7,11 @@
 //! * `inner > 1`: columns, by [`scan_columns`](fn@super::scan_columns).
 
 use bytemuck::Pod;
+use cuda_block::thread::fold;
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
-use super::{Row, THREADS, load, store, total, vec_len, warp_tile_len};
+use super::{Row, THREADS, load, store, vec_len, warp_tile_len};
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
 
 /// Blocks that ptxas makes room for on a multiprocessor.
@@ -18,7 +19,8 @@ pub const BLOCKS: usize = 3;
 
 /// Scans each of the `rows` rows of `n` elements of `x` into `out`, exclusively unless `exclusive` is 0.
 ///
-/// The launch has a warp for each row.
+/// The launch has a warp for each row, in blocks of [`THREADS`] threads. With others, or if the rows together have more
+/// elements than can be counted, nothing is done.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Sum, Product, Min, Max],
@@ -49,7 +51,8 @@ fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     out: SliceMut<'_, Op::Output>,
 ) {
     let number = thread::index_1d() / 32;
-    if number >= rows {
+    let is_countable = rows.checked_mul(n).is_some();
+    if number >= rows || !is_countable || thread::block_dim_x() as usize != THREADS {
         return;
     }
     let row = Row::new::<T, Op::Output, V>(number, n, x, out);
@@ -57,7 +60,7 @@ fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     let mut start = row.first::<V>();
     while start < row.hi {
         let values = load::<T, Op, V, U>(x, row, start);
-        let totals = values.map(|values| total(values, Op::combine));
+        let totals = values.map(|values| fold(values, Op::combine));
         let (before, all) = Op::scan_warp(totals);
         let before = core::array::from_fn(|u| Op::combine(carry, before[u]));
         store::<T, Op, V, U>(out, row, start, before, &values, exclusive != 0);

@@ -17,12 +17,13 @@
 //! every run and on every device.
 
 use bytemuck::Pod;
+use cuda_block::thread::fold;
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 use cuda_std::shared;
 
-use super::{Row, THREADS, has_vectors, results, set_within, vec_len};
-use crate::op::{Max, Min, Product, ReduceOp, Sum};
+use super::{Row, THREADS, has_vectors, set_within, vec_len};
+use crate::op::{Max, Min, Product, ReduceOp, Sum, results};
 
 /// Leaves of a block's tree: two for each thread.
 pub const LEAVES: usize = 2 * THREADS;
@@ -109,11 +110,7 @@ fn sweep_tile<T: Pod, Op: ReduceOp<T>, const V: usize>(
     let values: [[Op::Acc; V]; 2] =
         core::array::from_fn(|half| window.lift::<T, Op, V>(loaded[half], at(half), start as u64 + at(half) as u64));
     for half in 0..2 {
-        let mut total = values[half][0];
-        for k in 1..V {
-            total = Op::combine(total, values[half][k]);
-        }
-        tree.set(leaf(half), total);
+        tree.set(leaf(half), fold(values[half], Op::combine));
     }
     tree.up_sweep(t, Op::combine);
     if phase == UP {

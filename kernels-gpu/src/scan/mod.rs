@@ -21,7 +21,7 @@
 use bytemuck::Pod;
 use cuda_std::prelude::*;
 
-use crate::op::ReduceOp;
+use crate::op::{ReduceOp, results};
 use crate::tile;
 
 pub mod axis;
@@ -216,66 +216,6 @@ fn load<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(x: &[T], row: R
     core::array::from_fn(|u| {
         let i = at::<V>(u);
         window.lift::<T, Op, V>(loaded[u], i, index_in_row(row, start, i))
-    })
-}
-
-/// The values of a vector whose first element has the number `index` in its row.
-#[inline(always)]
-pub(crate) fn lift<T: Copy, Op: ReduceOp<T> + ?Sized, const V: usize>(vector: [T; V], index: u64) -> [Op::Acc; V] {
-    core::array::from_fn(|k| Op::lift(vector[k], index.wrapping_add(k as u64)))
-}
-
-/// The values of a vector, combined.
-#[inline(always)]
-pub(crate) fn total<A: Pod, const V: usize>(values: [A; V], combine: impl Fn(A, A) -> A) -> A {
-    let mut total = values[0];
-    for k in 1..V {
-        total = combine(total, values[k]);
-    }
-    total
-}
-
-/// For each vector of this lane, whose totals are given, what stands before it in the warp's tile, combined, and the
-/// tile's total.
-#[inline(always)]
-pub(crate) fn scan_warp<A: Pod, const U: usize>(
-    totals: [A; U],
-    identity: A,
-    combine: impl Fn(A, A) -> A + Copy,
-) -> ([A; U], A) {
-    let inclusive = totals.map(|total| warp::inclusive_scan(total, combine));
-    let mut carry = identity;
-    let before = core::array::from_fn(|u| {
-        let below = warp::shuffle_up(warp::FULL_MASK, inclusive[u], 1);
-        let row = warp::shuffle(warp::FULL_MASK, inclusive[u], 31);
-        let before = if warp::lane_id() == 0 {
-            carry
-        } else {
-            combine(carry, below)
-        };
-        carry = combine(carry, row);
-        before
-    });
-    (before, carry)
-}
-
-/// The results for one vector, before which stands `before`, and whose first element is number `index` of its row.
-#[inline(always)]
-pub(crate) fn results<T, Op: ReduceOp<T> + ?Sized, const V: usize>(
-    before: Op::Acc,
-    values: [Op::Acc; V],
-    index: u64,
-    exclusive: bool,
-) -> [Op::Output; V] {
-    let mut acc = before;
-    core::array::from_fn(|k| {
-        let (before, count) = (acc, index.wrapping_add(k as u64));
-        acc = Op::combine(acc, values[k]);
-        if exclusive {
-            Op::finish(before, count)
-        } else {
-            Op::finish(acc, count.wrapping_add(1))
-        }
     })
 }
 

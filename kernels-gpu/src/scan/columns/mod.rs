@@ -6,7 +6,7 @@
 //! column, a *segment*, all of whose elements are on their way at once, and neighbouring threads have neighbouring
 //! columns, so that accesses are contiguous. What stands before a segment in its tile is found by shuffles and through
 //! shared memory (`segments`), and what stands before the tile by looking back, column by column, at the states of the
-//! tiles above it, which are those of [`lookback`](super::lookback).
+//! tiles above it ([`cuda_block::lookback`]).
 //!
 //! Tiles are taken by tickets, the topmost ones of all strips first. Where strips are many, what stands before a tile
 //! is known when a block takes it, as a rule: one glance, which is on its way along with the elements, is all. Where
@@ -15,14 +15,16 @@
 //! Where columns are so many that a thread for each fills the device, each thread goes down its own, and nobody waits.
 
 use bytemuck::Pod;
+use cuda_block::lookback::{INVALID, PAUSE, PREFIX, States};
+use cuda_block::storage;
 use cuda_std::half::{bf16, f16};
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 mod segment;
 mod segments;
 
 use super::THREADS;
-use super::lookback::states::{INVALID, PAUSE, PREFIX, States};
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
 use segment::Segment;
 use segments::{Segments, Total};
@@ -66,7 +68,8 @@ pub const fn tile_rows<T>(width: usize) -> usize {
 /// that many columns; the launch has a block of [`THREADS`] threads for each. If there are several tiles one above the
 /// other, `state` has [`state_len`](super::lookback::state_len) words for a value of each column of each of them, which
 /// are as [`scan`](super::lookback::scan()) wants them, or as this kernel has left them; with other contents, or fewer
-/// words, the results are unspecified, or the kernel waits for ever.
+/// words, the results are unspecified, or the kernel waits for ever. Where the columns are not within both arrays, or
+/// blocks have another number of threads, nothing is done.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Sum, Product, Min, Max],
@@ -91,6 +94,9 @@ pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
         inner,
         exclusive: exclusive != 0,
     };
+    if !columns.fit() || hint::opaque(thread::block_dim_x()) as usize != THREADS {
+        return;
+    }
     if width as usize == THREADS {
         return columns.scan_whole::<Op>();
     }
@@ -116,6 +122,15 @@ struct Columns<'a, T, R> {
 }
 
 impl<T: Pod, R: Pod> Columns<'_, T, R> {
+    /// Whether the columns are within both arrays, so that the place of no element wraps around. Where they are, and
+    /// `inner` does not divide their number, what the last of them lack is left out.
+    #[inline(always)]
+    fn fit(&self) -> bool {
+        let room = Ord::min(self.x.len(), self.out.len());
+        let is_within = |len: usize| len.checked_mul(self.n).is_some_and(|elements| elements <= room);
+        self.count > 0 && is_within(self.count) && is_within(self.inner)
+    }
+
     /// Scans the thread's column, from its first row to its last.
     #[inline(always)]
     fn scan_whole<Op: ReduceOp<T, Output = R>>(self) {
@@ -150,12 +165,15 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         let rows = segments.count as usize * N;
         let mut states = States::<Op::Acc>::new(state);
         let block = if self.n > rows {
-            states.ticket(thread::grid_dim_x() - 1)
+            states.ticket(storage![u64; 1], thread::grid_dim_x() - 1)
         } else {
             thread::block_idx_x()
         };
         let strips = Ord::max(self.count.div_ceil(1 << segments.log2_width) as u32, 1);
         let (tile, strip) = (block / strips, block % strips);
+        if rows == 0 || tile as usize * rows >= self.n {
+            return;
+        }
         let column = ((strip as usize) << segments.log2_width) + segments.column as usize;
         let above = Above {
             states,
@@ -196,7 +214,9 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
             let inner = Ord::max(self.inner, 1);
             (column / inner, column % inner)
         };
-        let base = (outer * self.n + row) * self.inner + place;
+        // Of a column or row that there is not, any number.
+        let first = outer.wrapping_mul(self.n).wrapping_add(row);
+        let base = first.wrapping_mul(self.inner).wrapping_add(place);
         let rows = if column < self.count {
             self.n.saturating_sub(row)
         } else {

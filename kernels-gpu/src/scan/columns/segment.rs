@@ -71,7 +71,7 @@ impl<const N: usize> Segment<N> {
             let (mut at, stride) = (self.base, opaque(self.stride));
             for k in 0..N {
                 f(k, at);
-                at += stride;
+                at = at.wrapping_add(stride);
             }
         } else {
             let (mut at, stride) = (self.base, opaque(self.stride));
@@ -79,7 +79,7 @@ impl<const N: usize> Segment<N> {
                 if k < self.len as usize {
                     f(k, at);
                 }
-                at += stride;
+                at = at.wrapping_add(stride);
             }
         }
     }

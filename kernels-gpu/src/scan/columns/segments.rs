@@ -2,12 +2,12 @@
 //! What the threads of a block that have segments of the same column tell one another.
 
 use bytemuck::Pod;
+use cuda_block::lookback::{AGGREGATE, PREFIX};
+use cuda_block::{MAX_VALUE, Scanned};
 use cuda_std::prelude::*;
 
-use crate::block::{MAX_VALUE, Scanned};
 use crate::op::ReduceOp;
 use crate::scan::THREADS;
-use crate::scan::lookback::states::{AGGREGATE, PREFIX};
 
 /// Elements combined: a `PREFIX` of all from the column's first one on, an `AGGREGATE` of others.
 #[derive(Clone, Copy)]

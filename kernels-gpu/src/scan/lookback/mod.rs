@@ -18,8 +18,8 @@
 //! block looks back depends on timing, and with it the grouping of the combinations, though never their order: results
 //! that are rounded may differ in the last bits from run to run.
 //!
-//! The kernel is here; `tile` is what a warp knows of a tile, `shared` what waits in shared memory, and `states` what
-//! blocks tell one another.
+//! The kernel is here; `tile` is what a warp knows of a tile, and `shared` what waits in shared memory. What blocks tell
+//! one another is [`cuda_block::lookback`].
 //!
 //! # Rows
 //!
@@ -27,20 +27,19 @@
 //! tile of its row.
 
 use bytemuck::Pod;
+use cuda_block::lookback::{AGGREGATE, PREFIX, States};
+use cuda_block::{Scanned, storage};
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 mod shared;
-pub(super) mod states;
 mod tile;
 
-pub use states::state_len;
+pub use cuda_block::lookback::state_len;
 
 use super::{Row, at, has_vectors};
-use crate::block::Scanned;
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
 use shared::{Exchange, Parked};
-use states::{AGGREGATE, PREFIX, States};
 use tile::{Tile, Words, words};
 
 /// Threads of a block that have elements.
@@ -64,9 +63,6 @@ const VECTOR_VALUES: usize = 128;
 
 /// The number of no tile.
 const NONE: u32 = u32::MAX;
-
-/// Bytes of the largest value.
-const MAX_VALUE: usize = 32;
 
 /// Elements of a vector: 16 bytes of the larger of element and result, or fewer where the values are large; 1 if either
 /// has a size that is not a power of two.
@@ -126,6 +122,7 @@ const fn tiles(len: usize, n: usize, vector: usize, tile: usize) -> usize {
 /// or none if there is one tile. It is all zero, or as launches of this kernel and
 /// [`scan_columns`](super::scan_columns()) have left it since it was, less than 2^30 of them, of whatever types and
 /// lengths. With other contents, or fewer words, the results are unspecified, or the kernel waits for ever.
+/// Of 2^32 tiles or more, nothing is done.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Sum, Product, Min, Max],
@@ -230,14 +227,22 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     state: SliceMut<'_, u64>,
     out: SliceMut<'_, Op::Output>,
 ) {
-    let of_row = Ord::max(tiles(x.len(), n, V, WORKERS * V * U) as u32, 1);
+    if n > x.len() {
+        return;
+    }
+    let of_row = Ord::max(tiles(x.len(), n, V, WORKERS * V * U), 1);
     let rows = if n == x.len() { 1 } else { x.len() / Ord::max(n, 1) };
+    // What is counted of tiles has 32 bits, and one number is that of none: of more tiles, none is scanned.
+    let count = rows.saturating_mul(of_row);
+    if count >= NONE as usize {
+        return;
+    }
     let tiles = Tiles {
         x,
         out,
         n,
-        of_row,
-        count: rows as u32 * of_row,
+        of_row: Ord::max(of_row as u32, 1),
+        count: count as u32,
     };
     if let Some(parked) = Parked::new() {
         let block = Block::<T, Op, V, U> {
@@ -257,9 +262,9 @@ impl<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize> Block<'_, T, Op, V
     fn run(mut self) {
         let is_tile = |number: u32| number < self.tiles.count;
         // Each block asks for its first tile, and for another one with each tile that it has.
-        let last_ticket = (self.tiles.count + thread::grid_dim_x()).wrapping_sub(1);
+        let last_ticket = self.tiles.count.wrapping_add(thread::grid_dim_x()).wrapping_sub(1);
         // The tiles that the block has on their way: loaded, published, and with a known prefix.
-        let (mut current, mut published, mut known) = (self.states.ticket(last_ticket), NONE, NONE);
+        let (mut current, mut published, mut known) = (self.states.ticket(storage![u64; 1], last_ticket), NONE, NONE);
         let (mut upcoming, mut published_total) = (NONE, Op::identity());
         let looks_back = thread::thread_idx_x() as usize >= WORKERS;
         let mut loaded = [Words::default(); U];
@@ -349,7 +354,10 @@ impl<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize> Block<'_, T, Op, V
     #[inline(always)]
     fn look_back(&self, side: usize, number: u32, total: Op::Acc) {
         let in_row = self.tiles.place(number).1;
-        let prefix = self.states.prefix::<T, Op>(number as usize, in_row as usize, total);
+        let prefix = {
+            let (tile, in_row) = (number as usize, in_row as usize);
+            self.states.prefix(tile, in_row, total, Op::identity(), Op::combine)
+        };
         self.shared.set_prefix(1 - side, prefix);
     }
 

@@ -2,13 +2,13 @@
 //! What a block has in shared memory: the tiles that wait, and what its warps tell one another.
 
 use bytemuck::Pod;
+use cuda_block::{MAX_VALUE, Scanned, scan_of_warps};
 use cuda_std::prelude::*;
 
 use super::tile::{Tile, Words, vector};
-use super::{MAX_VALUE, THREADS, WORKERS};
-use crate::block::{Scanned, scan_of_warps};
-use crate::op::ReduceOp;
-use crate::scan::{at, results};
+use super::{THREADS, WORKERS};
+use crate::op::{ReduceOp, results};
+use crate::scan::at;
 
 /// One or two tiles, `U` vectors of `V` elements for each thread and what stands before each in the tile, which wait in
 /// shared memory for what stands before the tile. Each thread has its own.

@@ -2,10 +2,11 @@
 //! A tile: its vectors in registers, and the values of them.
 
 use bytemuck::Pod;
+use cuda_block::thread::fold;
 use cuda_std::hint;
 
 use crate::op::ReduceOp;
-use crate::scan::{Window, at, total};
+use crate::scan::{Window, at};
 
 /// A tile, for one warp: what of its row the warp has.
 #[derive(Clone, Copy)]
@@ -43,7 +44,7 @@ impl Tile {
         for u in 0..U {
             let vector: [T; V] = self.window.load(x, self.start, at::<V>(u));
             let values = self.window.lift::<T, Op, V>(vector, at::<V>(u), self.index::<V>(u));
-            let of_u = total(values, Op::combine);
+            let of_u = fold(values, Op::combine);
             // Registers have no numbers: each is asked whether it is meant.
             totals = core::array::from_fn(|v| if v == u { of_u } else { totals[v] });
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scans by operators that are not the library's, and the scans of a warp and of a block.
 
+use cuda_block::storage;
 use cuda_std::prelude::*;
-use kernels_gpu::block;
 use kernels_gpu::op::ReduceOp;
 
 /// The map x ↦ scale · x + offset of the integers modulo 2^32.
@@ -135,7 +135,8 @@ pub fn small_scans(x: &[Affine], out: SliceMut<'_, Affine>) {
     let (i, n) = (thread::index_1d(), x.len());
     out.set(i, warp::inclusive_scan(x[i], Compose::combine));
     out.set(n + i, warp::exclusive_scan(x[i], Compose::identity(), Compose::combine));
-    let scanned = block::exclusive_scan::<_, BLOCK>(x[i], Compose::identity(), Compose::combine);
+    let storage = storage![Affine; BLOCK / 32];
+    let (scanned, _) = storage.exclusive_scan::<BLOCK>(x[i], Compose::identity(), Compose::combine);
     out.set(2 * n + i, scanned.before);
     out.set(3 * n + i, scanned.total);
 }

@@ -5,10 +5,15 @@
 //! their own.
 
 use bytemuck::Pod;
+use cuda_block::thread::{fold, fold_pairwise};
+use cuda_block::warp::scan_rows;
 use cuda_std::Float;
 
 use crate::num::{CastTo, Num, SaturatingCastTo, WrappingCastTo};
-use crate::scan::{lift, results, scan_warp, total};
+
+mod compound;
+
+pub use compound::{All, Any, ArgMax, ArgMin, Mean, Moments, Ordered, Ranked, Statistic, Std, Variance};
 
 /// Computes one number of two.
 pub trait BinaryOp<T>: 'static {
@@ -81,7 +86,7 @@ pub trait ReduceOp<T>: 'static {
     where
         T: Copy,
     {
-        total(lift::<T, Self, N>(values, first), Self::combine)
+        fold(lift::<T, Self, N>(values, first), Self::combine)
     }
 
     /// For each of this lane's values, one of each of `U` rows of a warp's values, what stands before it in its row and
@@ -90,7 +95,7 @@ pub trait ReduceOp<T>: 'static {
     /// By default each row is scanned by shuffles; an operator may have a way to scan several at once.
     #[inline(always)]
     fn scan_warp<const U: usize>(values: [Self::Acc; U]) -> ([Self::Acc; U], Self::Acc) {
-        scan_warp(values, Self::identity(), Self::combine)
+        scan_rows(values, Self::identity(), Self::combine)
     }
 
     /// What a scan gives for `N` neighbours, of which the first has number `first`, where `before` is the result for
@@ -134,19 +139,30 @@ pub(crate) fn fold_vectors<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize, co
     acc
 }
 
-/// Combines `N` values as a tree of depth `⌈log2 N⌉`.
+/// The values of a vector whose first element has the number `index` in its row.
 #[inline(always)]
-pub(crate) fn fold_pairwise<A: Copy, const N: usize>(mut values: [A; N], combine: impl Fn(A, A) -> A) -> A {
-    const { assert!(N > 0) };
-    let mut width = N;
-    while width > 1 {
-        let half = width.div_ceil(2);
-        for i in 0..width / 2 {
-            values[i] = combine(values[i], values[i + half]);
+pub(crate) fn lift<T: Copy, Op: ReduceOp<T> + ?Sized, const V: usize>(vector: [T; V], index: u64) -> [Op::Acc; V] {
+    core::array::from_fn(|k| Op::lift(vector[k], index.wrapping_add(k as u64)))
+}
+
+/// The results for one vector, before which stands `before`, and whose first element is number `index` of its row.
+#[inline(always)]
+pub(crate) fn results<T, Op: ReduceOp<T> + ?Sized, const V: usize>(
+    before: Op::Acc,
+    values: [Op::Acc; V],
+    index: u64,
+    exclusive: bool,
+) -> [Op::Output; V] {
+    let mut acc = before;
+    core::array::from_fn(|k| {
+        let (before, count) = (acc, index.wrapping_add(k as u64));
+        acc = Op::combine(acc, values[k]);
+        if exclusive {
+            Op::finish(before, count)
+        } else {
+            Op::finish(acc, count.wrapping_add(1))
         }
-        width = half;
-    }
-    values[0]
+    })
 }
 
 macro_rules! binary_ops {
@@ -382,7 +398,3 @@ reduce_ops! {
     /// The largest element; NaN if any is NaN.
     Max = max or max_of from LEAST;
 }
-
-pub use crate::reduce::operators::{
-    All, Any, ArgMax, ArgMin, Mean, Moments, Ordered, Ranked, Statistic, Std, Variance,
-};

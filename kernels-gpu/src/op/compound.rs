@@ -2,11 +2,12 @@
 //! Operators of reductions that take more than one function of numbers: moments, positions, and predicates.
 
 use bytemuck::{Pod, Zeroable};
+use cuda_block::thread::fold_pairwise;
 use cuda_std::Float;
 use cuda_std::half::{bf16, bf16_from_f32, f16, f16_from_f32};
 
+use super::{ReduceOp, fold_vectors};
 use crate::num::{Num, any_of};
-use crate::op::{ReduceOp, fold_pairwise, fold_vectors};
 
 /// A number that has a mean and a variance.
 pub trait Statistic: Num {
