@@ -177,7 +177,7 @@ pub fn box_columns<P: Sums>(
     };
     // With a row in both arrays, and a window of at most three times the picture, no sum or number of pixels overflows.
     let (height, _) = split(Ord::min(sums.len(), out.len()), row_len);
-    if radius > Ord::min(width, height) {
+    if height == 0 || radius > Ord::min(width, height) {
         return;
     }
     let strip = column_strip(radius);
