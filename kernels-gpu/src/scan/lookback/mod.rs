@@ -122,7 +122,7 @@ const fn tiles(len: usize, n: usize, vector: usize, tile: usize) -> usize {
 /// or none if there is one tile. It is all zero, or as launches of this kernel and
 /// [`scan_columns`](super::scan_columns()) have left it since it was, less than 2^30 of them, of whatever types and
 /// lengths. With other contents, or fewer words, the results are unspecified, or the kernel waits for ever.
-/// Of 2^32 tiles or more, nothing is done.
+/// Of 2^32 tiles or more, nothing is done; blocks of a second or third dimension do nothing.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Sum, Product, Min, Max],
@@ -227,7 +227,8 @@ fn scan_tiles<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     state: SliceMut<'_, u64>,
     out: SliceMut<'_, Op::Output>,
 ) {
-    if n > x.len() {
+    // Tickets are for the blocks of one dimension: with more, the counter would be set back while some still ask.
+    if n > x.len() || thread::block_idx_y() | thread::block_idx_z() != 0 {
         return;
     }
     let of_row = Ord::max(tiles(x.len(), n, V, WORKERS * V * U), 1);
