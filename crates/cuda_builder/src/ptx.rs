@@ -312,7 +312,7 @@ mod tests {
                 text += &format!(".func {name}()\n{{\n{calls}}}\n");
             }
             for i in 0..8 {
-                text += &format!("//cuda_builder entry=e{i} module=m{i}\n.entry e{i}() {{ call f{i}, (); }}\n");
+                text += &format!("//cuda_builder entry=e{i} module=m{i} signature={i}\n.entry e{i}() {{ call f{i}, (); }}\n");
             }
             let modules = split(&text).unwrap();
             for i in 0..8 {
