@@ -480,8 +480,12 @@ fn a_kernel_without_ptx_runs_on_the_simulator_alone() {
     if common::device().is_simulator() {
         result.unwrap();
     } else {
-        let text =
-            "kernel `nothing`: the device was given no PTX of package `warpsmith` that has it and that it can run";
-        assert!(result.unwrap_err().to_string().starts_with(text));
+        let text = concat!(
+            "kernel `nothing`: the device was given no PTX of package `warpsmith` ",
+            env!("CARGO_PKG_VERSION"),
+            " that has it and that it can run"
+        );
+        let error = result.unwrap_err().to_string();
+        assert!(error.starts_with(text), "{error}");
     }
 }
