@@ -105,6 +105,9 @@ pub const fn state_len<A>(tiles: usize) -> usize {
 /// flag.
 pub struct States<'a, A> {
     words: SliceMut<'a, u64>,
+    /// The tiles that the words have room for. One comparison with it says that all words of a tile are there; more of
+    /// them, ahead of the loads of a look-back, would keep these from being in flight together.
+    tiles: usize,
     /// The number of the launch, times 4: what the flags are counted from.
     epoch: u32,
     _value: core::marker::PhantomData<A>,
@@ -128,6 +131,7 @@ impl<'a, A: Pod> States<'a, A> {
         const { assert!(size_of::<A>() <= MAX_VALUE && align_of::<A>() <= 16) };
         Self {
             words,
+            tiles: words.len().saturating_sub(1) / const { if Self::PIECES == 0 { 1 } else { Self::PIECES } },
             epoch: 0,
             _value: core::marker::PhantomData,
         }
@@ -264,36 +268,30 @@ impl<'a, A: Pod> States<'a, A> {
         (flag, warp::inclusive_scan(value, combine))
     }
 
-    /// Where the words of a tile begin. Of a tile that no array has room for, any number.
-    #[inline(always)]
-    fn first_word(tile: usize) -> usize {
-        tile.wrapping_mul(Self::PIECES).wrapping_add(1)
-    }
-
     /// Makes the value of a tile known to the other blocks, with its flag: [`AGGREGATE`] or [`PREFIX`]. Called by one
     /// thread. Beyond the states, nothing is done.
     #[inline(always)]
     pub fn publish(self, tile: usize, flag: u32, value: A) {
         let mut pieces = [0u32; MAX_PIECES];
         bytemuck::bytes_of_mut(&mut pieces)[..size_of::<A>()].copy_from_slice(bytemuck::bytes_of(&value));
-        let first = Self::first_word(tile);
+        if tile >= self.tiles {
+            return;
+        }
         for p in 0..Self::PIECES {
-            if first.wrapping_add(p) < self.words.len() {
-                let word = u64::from(self.epoch.wrapping_add(flag)) << 32 | u64::from(pieces[p]);
-                self.words.atomic(first.wrapping_add(p)).store(word);
-            }
+            let word = u64::from(self.epoch.wrapping_add(flag)) << 32 | u64::from(pieces[p]);
+            // SAFETY: all words of the tile are there, as just asked.
+            unsafe { self.words.atomic_unchecked(1 + tile * Self::PIECES + p) }.store(word);
         }
     }
 
     /// The flag of a tile, and its value, if it is valid. Beyond the state all is known, so that nobody waits there.
     #[inline(always)]
     pub fn value(self, tile: usize) -> (u32, A) {
-        let (first, len) = (Self::first_word(tile), self.words.len());
-        if first >= len || Self::PIECES > len - first {
+        if tile >= self.tiles {
             return (PREFIX, A::zeroed());
         }
-        // SAFETY: within the words, as just asked.
-        let load = |p: usize| unsafe { self.words.atomic_unchecked(first + p) }.load();
+        // SAFETY: all words of the tile are there, as just asked.
+        let load = |p: usize| unsafe { self.words.atomic_unchecked(1 + tile * Self::PIECES + p) }.load();
         let mut pieces = [0u32; MAX_PIECES];
         let (mut flag, mut is_whole) = (INVALID, true);
         for p in 0..Self::PIECES {
