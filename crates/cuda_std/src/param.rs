@@ -148,22 +148,11 @@ macro_rules! kernel_param {
 
         impl $crate::param::ByValue for $type {}
     )*};
-    ($($type:ty),* $(,)?) => {$(
-        // SAFETY: checked below to be Pod, whose layout is fixed and without padding.
-        unsafe impl $crate::param::Param for $type {
-            type Head = Self;
-            type Tail = $crate::param::NoTail;
-            type At<'launch> = Self;
-
-            #[inline(always)]
-            unsafe fn from_abi<'launch>(head: Self, _: $crate::param::NoTail) -> Self::At<'launch> {
-                const { $crate::param::assert_pod::<$type>() };
-                head
-            }
-        }
-
-        impl $crate::param::ByValue for $type {}
-    )*};
+    ($($type:ty),* $(,)?) => {
+        // Pod types have a fixed layout without padding: what the form with `unsafe` wants promised.
+        $(const _: () = $crate::param::assert_pod::<$type>();)*
+        $crate::kernel_param!(unsafe $($type),*);
+    };
 }
 
 /// Compiles only for [`Pod`] types.
