@@ -105,8 +105,7 @@ pub const fn state_len<A>(tiles: usize) -> usize {
 /// flag.
 pub struct States<'a, A> {
     words: SliceMut<'a, u64>,
-    /// The tiles that the words have room for. One comparison with it says that all words of a tile are there; more of
-    /// them, ahead of the loads of a look-back, would keep these from being in flight together.
+    /// The tiles that the words have room for.
     tiles: usize,
     /// The number of the launch, times 4: what the flags are counted from.
     epoch: u32,
@@ -185,7 +184,8 @@ impl<'a, A: Pod> States<'a, A> {
     /// What stands before `tile`, which is number `in_row` of its row, in that row; publishes the tile's prefix then,
     /// with the tile's own `total`, if it is one of those that do. Every lane receives it.
     ///
-    /// `combine` must be associative, up to rounding; it need not be commutative.
+    /// `combine` must be associative, up to rounding; it need not be commutative. Of a tile that the states have no room
+    /// for, and of one that comes before its own row, it is the identity.
     ///
     /// # Convergence
     ///
@@ -193,13 +193,15 @@ impl<'a, A: Pod> States<'a, A> {
     #[inline(always)]
     #[track_caller]
     pub fn prefix(self, tile: usize, in_row: usize, total: A, identity: A, combine: impl Fn(A, A) -> A + Copy) -> A {
-        if in_row == 0 {
+        if in_row == 0 || in_row > tile || tile > self.tiles {
             return identity;
         }
         let first_of_row = tile - in_row;
         // As many on their way at once as are not prefixes yet, as a rule.
-        let looked: [(u32, A); LOOKS] =
-            core::array::from_fn(|w| self.before(tile, first_of_row, 32 * (w + 1), identity));
+        let looked: [(u32, A); LOOKS] = core::array::from_fn(|w| {
+            // SAFETY: the row has a tile before this one, which the words have room for, as just asked.
+            unsafe { self.before(tile, first_of_row, 32 * (w + 1), identity) }
+        });
         let (mut prefix, mut end, mut flag) = (identity, tile, AGGREGATE);
         for w in 0..LOOKS {
             if flag == AGGREGATE {
@@ -214,7 +216,8 @@ impl<'a, A: Pod> States<'a, A> {
             }
         }
         if flag != PREFIX {
-            prefix = combine(self.look_back(end, first_of_row, identity, combine), prefix);
+            // SAFETY: as above; `end` is less than `tile` by what is within the row.
+            prefix = combine(unsafe { self.look_back(end, first_of_row, identity, combine) }, prefix);
         }
         if in_row % PREFIX_EVERY == PREFIX_EVERY - 1 && warp::lane_id() == 0 {
             self.publish(tile, PREFIX, combine(prefix, total));
@@ -223,12 +226,18 @@ impl<'a, A: Pod> States<'a, A> {
     }
 
     /// Combines tiles `first_of_row .. tile`, 32 at a time, until one is a prefix. Called by all lanes of one warp.
+    ///
+    /// # Safety
+    ///
+    /// As [`before`](Self::before).
     #[inline(always)]
-    fn look_back(self, tile: usize, first_of_row: usize, identity: A, combine: impl Fn(A, A) -> A + Copy) -> A {
+    unsafe fn look_back(self, tile: usize, first_of_row: usize, identity: A, combine: impl Fn(A, A) -> A + Copy) -> A {
         let mut prefix = identity;
         let mut end = tile;
         loop {
-            let (flag, value) = Self::window(self.before(end, first_of_row, 32, identity), identity, combine);
+            // SAFETY: the caller's promise; `end` only falls.
+            let state = unsafe { self.before(end, first_of_row, 32, identity) };
+            let (flag, value) = Self::window(state, identity, combine);
             if flag == INVALID {
                 thread::nanosleep(PAUSE);
                 continue;
@@ -242,14 +251,19 @@ impl<'a, A: Pod> States<'a, A> {
     }
 
     /// The state of tile `end - back + lane`; before the row, all is known, and nothing.
+    ///
+    /// Every lane loads, those before the row the row's first state: a branch around a load would keep several from
+    /// being in flight together.
+    ///
+    /// # Safety
+    ///
+    /// The words have room for the tiles up to `end` and for number `first_of_row`; `back` is at least 32.
     #[inline(always)]
-    fn before(self, end: usize, first_of_row: usize, back: usize, identity: A) -> (u32, A) {
-        let shifted = end + warp::lane_id() as usize;
-        if shifted >= first_of_row + back {
-            self.value(shifted - back)
-        } else {
-            (PREFIX, identity)
-        }
+    unsafe fn before(self, end: usize, first_of_row: usize, back: usize, identity: A) -> (u32, A) {
+        let (shifted, first) = (end + warp::lane_id() as usize, first_of_row + back);
+        // SAFETY: the row's first tile, or one before `end`, since a lane's number is less than `back`.
+        let known = unsafe { self.value_unchecked(Ord::max(shifted, first) - back) };
+        if shifted >= first { known } else { (PREFIX, identity) }
     }
 
     /// What the states of 32 tiles, one for each lane, say together: from the nearest prefix on, combined, in lane 31;
@@ -290,7 +304,18 @@ impl<'a, A: Pod> States<'a, A> {
         if tile >= self.tiles {
             return (PREFIX, A::zeroed());
         }
-        // SAFETY: all words of the tile are there, as just asked.
+        // SAFETY: as just asked.
+        unsafe { self.value_unchecked(tile) }
+    }
+
+    /// [`value`](Self::value) of a tile that the words have room for.
+    ///
+    /// # Safety
+    ///
+    /// `tile` is less than `self.tiles`.
+    #[inline(always)]
+    unsafe fn value_unchecked(self, tile: usize) -> (u32, A) {
+        // SAFETY: all words of the tile are there: the caller's promise.
         let load = |p: usize| unsafe { self.words.atomic_unchecked(1 + tile * Self::PIECES + p) }.load();
         let mut pieces = [0u32; MAX_PIECES];
         let (mut flag, mut is_whole) = (INVALID, true);
