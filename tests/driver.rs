@@ -13,6 +13,9 @@ use cuda_std::prelude::*;
 use ndarray::{Array1, array};
 use warpsmith::{Device, DeviceArray, Error, LaunchConfig, PtxModules};
 
+#[path = "driver/uploads.rs"]
+mod uploads;
+
 /// The folder with the stub as `libcuda.so.1`.
 fn stub() -> &'static Path {
     static STUB: OnceLock<PathBuf> = OnceLock::new();
@@ -97,7 +100,11 @@ fn child() {
             .id
             .clone(),
         "fork" => fork_and_look(),
-        "uploads" => with_device(uploads),
+        "uploads" => with_device(uploads::uploads),
+        "many_uploads" => with_device(uploads::many_uploads),
+        "slow_stream" => with_device(uploads::slow_stream),
+        "upload_threads" => with_device(uploads::upload_threads),
+        "upload_errors" => with_device(uploads::upload_errors),
         "frees" => with_device(frees),
         "loads" => with_device(loads),
         "shared" => with_device(shared),
@@ -206,23 +213,6 @@ fn fork_and_look() -> String {
 #[test]
 fn after_a_fork_the_driver_is_an_error_and_not_the_simulator() {
     assert_eq!(run(stub(), "fork", &[]).0, "40");
-}
-
-/// The stub copies as late as it may: what the caller does to its memory after the call must not matter.
-fn uploads(device: Device) -> String {
-    let mut x = Array1::from_elem(1000, 1.0f32);
-    let on_device = DeviceArray::from_ndarray(device.default_stream(), &x).unwrap();
-    x.fill(2.0);
-    let back = on_device.to_ndarray().unwrap();
-    format!("{}", back == Array1::from_elem(1000, 1.0f32))
-}
-
-#[test]
-fn an_upload_has_read_its_source_when_it_returns() {
-    let (said, _) = run(stub(), "uploads", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "true");
-    }
 }
 
 /// An array is freed while the copy to it is queued.

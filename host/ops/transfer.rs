@@ -16,6 +16,9 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// order of the axes, such as Fortran order; they are then put in C order on the device, for which it holds them
     /// twice for a while. Any other is put in C order on the host first.
     ///
+    /// `array` may change or go when this returns. On a GPU, up to 64 KiB are queued, by way of memory of the library's;
+    /// with more, this waits for the copy.
+    ///
     /// # Errors
     ///
     /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails; for an array in

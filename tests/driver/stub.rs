@@ -2,21 +2,24 @@
 //! A libcuda of the functions that Warpsmith calls, for the tests of driver.rs, which compile it.
 //!
 //! Device memory is the host's. A function returns what the variable `STUB_<its name>` says, if it is set, and does
-//! nothing else then. The number of GPUs is `STUB_GPUS` (1); with `STUB_POOLS` of 0 they have no stream-ordered allocator. As with the driver, nothing works in a process that was
-//! forked after `cuInit`. Copies are done by the next synchronisation, which is as late as the driver's documentation
-//! allows. What matters to a test is written to the file `STUB_LOG`, a line each.
+//! nothing else then. The number of GPUs is `STUB_GPUS` (1); with `STUB_POOLS` of 0 they have no stream-ordered
+//! allocator. As with the driver, nothing works in a process that was forked after `cuInit`. Copies are done when their
+//! stream, or an event behind them, is waited for, which is as late as the driver's documentation allows. What matters
+//! to a test is written to the file `STUB_LOG`, a line each.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
+use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 const SUCCESS: c_int = 0;
 const INVALID_VALUE: c_int = 1;
 const NOT_INITIALIZED: c_int = 3;
+const NOT_READY: c_int = 600;
 
 /// The process that called `cuInit`; 0 for none.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -24,8 +27,51 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Handles that are given out.
 static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
 
-/// Copies that are not yet done: to, from, bytes.
-static COPIES: Mutex<Vec<(usize, usize, usize)>> = Mutex::new(Vec::new());
+/// A copy that is not yet done.
+struct Copy {
+    stream: usize,
+    /// How many were queued before, on all streams.
+    number: usize,
+    to: usize,
+    from: usize,
+    bytes: usize,
+}
+
+static COPIES: Mutex<Vec<Copy>> = Mutex::new(Vec::new());
+static QUEUED: AtomicUsize = AtomicUsize::new(0);
+
+/// Events, with the stream on which they were recorded and the number of copies that were queued then.
+static EVENTS: LazyLock<Mutex<HashMap<usize, (usize, usize)>>> = LazyLock::new(Mutex::default);
+
+/// Page-locked memory: bytes by address.
+static HOST_MEMORY: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
+
+fn queue(stream: usize, to: usize, from: usize, bytes: usize) {
+    let mut copies = COPIES.lock().unwrap();
+    let number = QUEUED.fetch_add(1, Ordering::Relaxed);
+    copies.push(Copy {
+        stream,
+        number,
+        to,
+        from,
+        bytes,
+    });
+}
+
+/// Does the copies of `stream` among the first `until` that were queued; returns how many are left, of all.
+unsafe fn copy(stream: usize, until: usize) -> usize {
+    let mut copies = COPIES.lock().unwrap();
+    for copy in copies.extract_if(.., |copy| copy.stream == stream && copy.number < until) {
+        // SAFETY: the caller's contract when the copy was queued.
+        unsafe { std::ptr::copy(copy.from as *const u8, copy.to as *mut u8, copy.bytes) };
+    }
+    copies.len()
+}
+
+/// Where `event` was recorded.
+fn recorded(event: usize) -> (usize, usize) {
+    EVENTS.lock().unwrap()[&event]
+}
 
 /// The primary context's handle.
 const CONTEXT: usize = 0x100;
@@ -143,15 +189,38 @@ functions! {
     fn cuStreamCreate(stream: *mut usize, flags: u32) { stream.write(handle()) }
     fn cuStreamDestroy_v2(stream: usize) {}
     fn cuStreamSynchronize(stream: usize) {
-        for (to, from, bytes) in COPIES.lock().unwrap().drain(..) {
-            std::ptr::copy(from as *const u8, to as *mut u8, bytes);
+        let left = copy(stream, usize::MAX);
+        log(&format!("stream waited for, copies pending: {left}"))
+    }
+    fn cuStreamWaitEvent(stream: usize, event: usize, flags: u32) {
+        let (of, until) = recorded(event);
+        copy(of, until);
+    }
+    fn cuEventCreate(event: *mut usize, flags: u32) {
+        event.write(handle());
+        EVENTS.lock().unwrap().insert(*event, (0, 0));
+        log("event created")
+    }
+    fn cuEventDestroy_v2(event: usize) {
+        assert!(EVENTS.lock().unwrap().remove(&event).is_some());
+        log("event destroyed")
+    }
+    fn cuEventRecord(event: usize, stream: usize) {
+        let queued = QUEUED.load(Ordering::Relaxed);
+        *EVENTS.lock().unwrap().get_mut(&event).unwrap() = (stream, queued)
+    }
+    fn cuEventQuery(event: usize) {
+        let (stream, until) = recorded(event);
+        let pending = |copy: &Copy| copy.stream == stream && copy.number < until;
+        if COPIES.lock().unwrap().iter().any(pending) {
+            return NOT_READY;
         }
     }
-    fn cuStreamWaitEvent(stream: usize, event: usize, flags: u32) {}
-    fn cuEventCreate(event: *mut usize, flags: u32) { event.write(handle()) }
-    fn cuEventDestroy_v2(event: usize) {}
-    fn cuEventRecord(event: usize, stream: usize) {}
-    fn cuEventSynchronize(event: usize) {}
+    fn cuEventSynchronize(event: usize) {
+        let (stream, until) = recorded(event);
+        let left = copy(stream, until);
+        log(&format!("event waited for, copies pending: {left}"))
+    }
     fn cuEventElapsedTime(milliseconds: *mut f32, start: usize, end: usize) { milliseconds.write(1.0) }
 
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
@@ -162,6 +231,17 @@ functions! {
         address.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as u64)
     }
     fn cuMemFree_v2(address: u64) { log(&format!("freed, copies pending: {}", COPIES.lock().unwrap().len())) }
+    fn cuMemHostAlloc(memory: *mut usize, bytes: usize, flags: u32) {
+        memory.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as usize);
+        HOST_MEMORY.lock().unwrap().insert(*memory, bytes);
+        log("host memory allocated")
+    }
+    fn cuMemFreeHost(memory: usize) {
+        let bytes = HOST_MEMORY.lock().unwrap().remove(&memory).expect("allocated and not freed");
+        let reads = |copy: &&Copy| (memory..memory + bytes).contains(&copy.from);
+        let pending = COPIES.lock().unwrap().iter().filter(reads).count();
+        log(&format!("host memory freed, copies pending: {pending}"))
+    }
     fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: usize, stream: usize) {
         // Never given back: a test's few bytes.
         address.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as u64)
@@ -171,13 +251,14 @@ functions! {
     fn cuMemPoolSetAttribute(pool: usize, attribute: c_int, value: *mut c_void) {}
     fn cuMemPoolDestroy(pool: usize) { log("pool destroyed") }
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: usize) {
-        COPIES.lock().unwrap().push((to as usize, from as usize, bytes))
+        log(&format!("upload of {bytes} bytes"));
+        queue(stream, to as usize, from as usize, bytes)
     }
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
-        COPIES.lock().unwrap().push((to as usize, from as usize, bytes))
+        queue(stream, to as usize, from as usize, bytes)
     }
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: usize) {
-        COPIES.lock().unwrap().push((to as usize, from as usize, bytes))
+        queue(stream, to as usize, from as usize, bytes)
     }
 }
 

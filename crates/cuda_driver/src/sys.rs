@@ -36,6 +36,7 @@ integers! {
         NO_DEVICE = 100,
         SHARED_OBJECT_INIT_FAILED = 303,
         NOT_FOUND = 500,
+        NOT_READY = 600,
         ILLEGAL_ADDRESS = 700,
         LAUNCH_TIMEOUT = 702,
         ASSERT = 710,
@@ -244,12 +245,15 @@ unsafe extern "C" {
     pub fn cuEventCreate(event: *mut CUevent, flags: c_uint) -> Status;
     pub fn cuEventDestroy_v2(event: CUevent) -> Status;
     pub fn cuEventRecord(event: CUevent, stream: CUstream) -> Status;
+    pub fn cuEventQuery(event: CUevent) -> Status;
     pub fn cuEventSynchronize(event: CUevent) -> Status;
     pub fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> Status;
 
     pub fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Status;
     pub fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> Status;
     pub fn cuMemFree_v2(address: CUdeviceptr) -> Status;
+    pub fn cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint) -> Status;
+    pub fn cuMemFreeHost(memory: *mut c_void) -> Status;
     pub fn cuMemAllocFromPoolAsync(
         address: *mut CUdeviceptr,
         bytes: usize,

@@ -68,11 +68,14 @@ fn functions_take_what_cuda_h_says() {
         cuEventCreate(a b);
         cuEventDestroy_v2(a);
         cuEventRecord(a b);
+        cuEventQuery(a);
         cuEventSynchronize(a);
         cuEventElapsedTime(a b c);
         cuMemGetInfo_v2(a b);
         cuMemAlloc_v2(a b);
         cuMemFree_v2(a);
+        cuMemHostAlloc(a b c);
+        cuMemFreeHost(a);
         cuMemAllocFromPoolAsync(a b c d);
         cuMemFreeAsync(a b);
         cuMemPoolCreate(a b);
@@ -101,6 +104,7 @@ fn numbers_are_those_of_cuda_h() {
             NO_DEVICE = CUDA_ERROR_NO_DEVICE
             SHARED_OBJECT_INIT_FAILED = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
             NOT_FOUND = CUDA_ERROR_NOT_FOUND
+            NOT_READY = CUDA_ERROR_NOT_READY
             ILLEGAL_ADDRESS = CUDA_ERROR_ILLEGAL_ADDRESS
             LAUNCH_TIMEOUT = CUDA_ERROR_LAUNCH_TIMEOUT
             ASSERT = CUDA_ERROR_ASSERT

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The CUDA driver as a backend, through `cuda_driver::sys`: streams, events, memory and launches.
 //!
-//! context.rs finds the GPUs and makes their contexts current, modules.rs loads kernels, status.rs makes errors of what
-//! the driver says.
+//! context.rs finds the GPUs and makes their contexts current, modules.rs loads kernels, staging.rs takes small uploads,
+//! status.rs makes errors of what the driver says.
 
 mod context;
 mod modules;
+mod staging;
 mod status;
 
 use std::ptr;
@@ -19,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::ptx::PtxModules;
 use context::{Context, Entered};
 use modules::Modules;
+use staging::Staging;
 
 pub(crate) use context::{count, properties};
 
@@ -26,6 +28,7 @@ pub(crate) use context::{count, properties};
 pub(crate) struct Cuda {
     properties: Properties,
     modules: Modules,
+    staging: Staging,
     /// The pool of the stream-ordered allocator; null where the device has none.
     pool: sys::CUmemoryPool,
     /// Last, so that it is released after all that is in it.
@@ -53,6 +56,7 @@ impl Cuda {
         let mut cuda = Self {
             properties,
             modules: Modules::default(),
+            staging: Staging::default(),
             pool: ptr::null_mut(),
             context,
         };
@@ -234,7 +238,8 @@ impl Backend for Cuda {
         self.check("cuMemFreeAsync", status)
     }
 
-    /// Waits for the copy. The driver's documentation of "API synchronization behavior" says of an asynchronous copy
+    /// Up to [`staging::PIECE`] bytes are queued from memory of the library. Others are copied from where they lie, and
+    /// the copy is waited for. The driver's documentation of "API synchronization behavior" says of an asynchronous copy
     /// from pageable memory that it "might be synchronous", and that memory which has to be staged "may" be staged
     /// before the return; that of CUDA 11 has it staged by a thread of the driver's, later. From page-locked memory
     /// the device itself reads after the return. In none of these cases may the caller's memory be given back before
@@ -245,10 +250,14 @@ impl Backend for Cuda {
             return Ok(());
         }
         let _current = self.enter()?;
-        // SAFETY: the trait's contract; the copy is waited for before the return, and so `from` is borrowed long
-        // enough.
+        let (device, raw) = (&self.properties.id, stream_of(stream));
+        // SAFETY: the trait's contract, in both cases; where it is not staged, the copy is waited for before the
+        // return, and so `from` is borrowed long enough.
         unsafe {
-            let status = sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream_of(stream));
+            if from.len() <= staging::PIECE && self.staging.upload(device, raw, to, from)? {
+                return Ok(());
+            }
+            let status = sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), raw);
             let copied = self.check("cuMemcpyHtoDAsync", status);
             self.synchronize(stream)?;
             copied
@@ -319,6 +328,7 @@ impl Drop for Cuda {
         // SAFETY: nothing uses the modules and the pool any more: streams and arrays keep the backend alive. Errors
         // would be those of earlier work, which was waited for or given up.
         unsafe {
+            self.staging.free();
             self.modules.unload();
             if !self.pool.is_null() {
                 let _ = sys::cuMemPoolDestroy(self.pool);
