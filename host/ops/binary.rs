@@ -6,7 +6,7 @@ use kernels_gpu::compiled::{Binary, Number, ScalarFirst};
 use kernels_gpu::op::{Add, Div, Maximum, Minimum, Mul, Pow, Sub};
 use ndarray::{DimMax, Dimension, arr0};
 
-use super::broadcast::{Axes, Common, Operand, check_out, common_dim, two_operand_methods};
+use super::broadcast::{Axes, Common, Operand, check_out, common_dim, for_arrays_and_views, two_operand_methods};
 use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
@@ -139,12 +139,33 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     }
 }
 
-/// Arithmetic on two operands. Every element is read and written once.
-///
-/// Arrays of different shapes are broadcast by NumPy's rules, as in ndarray's `&a + &b`: the axes are matched from the
-/// last, and one of length 1, or missing, is repeated. Operands that lie in memory as the result does are read in the
-/// widest accesses; repeated and permuted ones where they lie, without a copy.
-impl<T: Number, D: Dimension> DeviceArray<T, D> {
+/// The methods with the number first, a line for each operation: `formula: operator => method, into`.
+macro_rules! scalar_first_methods {
+    ($($formula:literal: $op:ident => $method:ident $into:ident;)*) => {$(
+        #[doc = concat!("`", $formula, "`, element by element.\n\n# Errors\n\n")]
+        /// Those of an allocation and a launch.
+        pub fn $method(&self, scalar: T) -> Result<DeviceArray<T, D>> {
+            let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
+            scalar_array::<$op, _, _>(scalar, &self.as_view(), &mut out)?;
+            Ok(out)
+        }
+
+        #[doc = concat!("[`", stringify!($method), "`](Self::", stringify!($method), ") into an existing array of the \
+                         same shape.\n\n# Errors\n\n")]
+        /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
+        pub fn $into(&self, scalar: T, out: &mut DeviceArray<T, D>) -> Result<()> {
+            check_out(stringify!($method), self.shape(), out.shape())?;
+            scalar_array::<$op, _, _>(scalar, &self.as_view(), out)
+        }
+    )*};
+}
+
+for_arrays_and_views! {
+    /// Arithmetic on two operands. Every element is read and written once.
+    ///
+    /// Arrays of different shapes are broadcast by NumPy's rules, as in ndarray's `&a + &b`: the axes are matched from
+    /// the last, and one of length 1, or missing, is repeated. Operands that lie in memory as the result does are read
+    /// in the widest accesses; repeated and permuted ones where they lie, without a copy.
     two_operand_methods! {
         T by array_array, array_scalar;
         ///
@@ -178,146 +199,13 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
         /// bases, 0 for all others, 0 included. `0^0` is 1.
         "self^other": Pow => pow pow_into pow_scalar pow_scalar_into;
     }
-
-    /// `scalar − self`, element by element.
-    ///
-    /// # Errors
-    ///
-    /// Those of an allocation and a launch.
-    pub fn scalar_sub(&self, scalar: T) -> Result<DeviceArray<T, D>> {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        scalar_array::<Sub, _, _>(scalar, &self.view(), &mut out)?;
-        Ok(out)
-    }
-
-    /// [`scalar_sub`](Self::scalar_sub) into an existing array of the same shape.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
-    pub fn scalar_sub_into(&self, scalar: T, out: &mut DeviceArray<T, D>) -> Result<()> {
-        check_out("scalar_sub", self.shape(), out.shape())?;
-        scalar_array::<Sub, _, _>(scalar, &self.view(), out)
-    }
-
-    /// `scalar / self`, element by element.
-    ///
-    /// # Errors
-    ///
-    /// Those of an allocation and a launch.
-    pub fn scalar_div(&self, scalar: T) -> Result<DeviceArray<T, D>> {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        scalar_array::<Div, _, _>(scalar, &self.view(), &mut out)?;
-        Ok(out)
-    }
-
-    /// [`scalar_div`](Self::scalar_div) into an existing array of the same shape.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
-    pub fn scalar_div_into(&self, scalar: T, out: &mut DeviceArray<T, D>) -> Result<()> {
-        check_out("scalar_div", self.shape(), out.shape())?;
-        scalar_array::<Div, _, _>(scalar, &self.view(), out)
-    }
-
-    /// `scalar^self`, element by element.
-    ///
-    /// # Errors
-    ///
-    /// Those of an allocation and a launch.
-    pub fn scalar_pow(&self, scalar: T) -> Result<DeviceArray<T, D>> {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        scalar_array::<Pow, _, _>(scalar, &self.view(), &mut out)?;
-        Ok(out)
-    }
-
-    /// [`scalar_pow`](Self::scalar_pow) into an existing array of the same shape.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
-    pub fn scalar_pow_into(&self, scalar: T, out: &mut DeviceArray<T, D>) -> Result<()> {
-        check_out("scalar_pow", self.shape(), out.shape())?;
-        scalar_array::<Pow, _, _>(scalar, &self.view(), out)
-    }
 }
 
-/// Arithmetic on two operands, as that of [`DeviceArray`].
-impl<T: Number, D: Dimension> DeviceView<'_, T, D> {
-    two_operand_methods! {
-        T by array_array, array_scalar;
-        "self + other": Add => add add_into add_scalar add_scalar_into;
-        "self − other": Sub => sub sub_into sub_scalar sub_scalar_into;
-        "self · other": Mul => mul mul_into mul_scalar mul_scalar_into;
-        "self / other": Div => div div_into div_scalar div_scalar_into;
-        "min(self, other), NaN where either is NaN": Minimum
-            => minimum minimum_into minimum_scalar minimum_scalar_into;
-        "max(self, other), NaN where either is NaN": Maximum
-            => maximum maximum_into maximum_scalar maximum_scalar_into;
-        "self^other": Pow => pow pow_into pow_scalar pow_scalar_into;
-    }
-
-    /// `scalar − self`, element by element.
-    ///
-    /// # Errors
-    ///
-    /// Those of an allocation and a launch.
-    pub fn scalar_sub(&self, scalar: T) -> Result<DeviceArray<T, D>> {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        scalar_array::<Sub, _, _>(scalar, self, &mut out)?;
-        Ok(out)
-    }
-
-    /// [`scalar_sub`](Self::scalar_sub) into an existing array of the same shape.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
-    pub fn scalar_sub_into(&self, scalar: T, out: &mut DeviceArray<T, D>) -> Result<()> {
-        check_out("scalar_sub", self.shape(), out.shape())?;
-        scalar_array::<Sub, _, _>(scalar, self, out)
-    }
-
-    /// `scalar / self`, element by element.
-    ///
-    /// # Errors
-    ///
-    /// Those of an allocation and a launch.
-    pub fn scalar_div(&self, scalar: T) -> Result<DeviceArray<T, D>> {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        scalar_array::<Div, _, _>(scalar, self, &mut out)?;
-        Ok(out)
-    }
-
-    /// [`scalar_div`](Self::scalar_div) into an existing array of the same shape.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
-    pub fn scalar_div_into(&self, scalar: T, out: &mut DeviceArray<T, D>) -> Result<()> {
-        check_out("scalar_div", self.shape(), out.shape())?;
-        scalar_array::<Div, _, _>(scalar, self, out)
-    }
-
-    /// `scalar^self`, element by element.
-    ///
-    /// # Errors
-    ///
-    /// Those of an allocation and a launch.
-    pub fn scalar_pow(&self, scalar: T) -> Result<DeviceArray<T, D>> {
-        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-        scalar_array::<Pow, _, _>(scalar, self, &mut out)?;
-        Ok(out)
-    }
-
-    /// [`scalar_pow`](Self::scalar_pow) into an existing array of the same shape.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
-    pub fn scalar_pow_into(&self, scalar: T, out: &mut DeviceArray<T, D>) -> Result<()> {
-        check_out("scalar_pow", self.shape(), out.shape())?;
-        scalar_array::<Pow, _, _>(scalar, self, out)
+for_arrays_and_views! {
+    /// Arithmetic with one number as the first operand.
+    scalar_first_methods! {
+        "scalar − self": Sub => scalar_sub scalar_sub_into;
+        "scalar / self": Div => scalar_div scalar_div_into;
+        "scalar^self": Pow => scalar_pow scalar_pow_into;
     }
 }

@@ -123,7 +123,22 @@ macro_rules! two_operand_methods {
     };
 }
 
-pub(super) use two_operand_methods;
+/// The methods that a macro makes of a table, for arrays and for views of numbers: `macro! { table }`.
+macro_rules! for_arrays_and_views {
+    ($(#[$doc:meta])* $methods:ident! $table:tt) => {
+        $(#[$doc])*
+        impl<T: Number, D: Dimension> DeviceArray<T, D> {
+            $methods! $table
+        }
+
+        /// As the methods of [`DeviceArray`] of the same names.
+        impl<T: Number, D: Dimension> DeviceView<'_, T, D> {
+            $methods! $table
+        }
+    };
+}
+
+pub(super) use {for_arrays_and_views, two_operand_methods};
 
 /// An operand along the result's axes: the argument for a kernel's [`Slice`].
 pub(super) struct Operand<'a, T> {

@@ -6,7 +6,7 @@ use kernels_gpu::compiled::{Compare, Number};
 use kernels_gpu::op::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
 use ndarray::{DimMax, Dimension, arr0};
 
-use super::broadcast::{Axes, Common, Operand, check_out, common_dim, two_operand_methods};
+use super::broadcast::{Axes, Common, Operand, check_out, common_dim, for_arrays_and_views, two_operand_methods};
 use super::tiles;
 use crate::array::DeviceArray;
 use crate::error::Result;
@@ -52,12 +52,12 @@ fn array_scalar<Op, T: Compare<Op>, D: Dimension>(
     a.stream().launch::<T::ArrayScalar>(&config, (&operand, b, out))
 }
 
-/// Comparisons with NumPy's names; a result is an array of bytes, 1 where the comparison holds and 0 where not: the
-/// mask of [`select`](DeviceArray::select).
-///
-/// NaN compares as IEEE 754 says: it is not equal to anything, itself included, and neither less nor greater. −0
-/// equals 0. Operands are broadcast as in [`add`](DeviceArray::add).
-impl<T: Number, D: Dimension> DeviceArray<T, D> {
+for_arrays_and_views! {
+    /// Comparisons with NumPy's names; a result is an array of bytes, 1 where the comparison holds and 0 where not: the
+    /// mask of [`select`](DeviceArray::select).
+    ///
+    /// NaN compares as IEEE 754 says: it is not equal to anything, itself included, and neither less nor greater. −0
+    /// equals 0. Operands are broadcast as in [`add`](DeviceArray::add).
     two_operand_methods! {
         u8 by array_array, array_scalar;
         ///
@@ -76,19 +76,6 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
         /// # Ok(())
         /// # }
         /// ```
-        "self = other": Equal => equal equal_into equal_scalar equal_scalar_into;
-        "self ≠ other": NotEqual => not_equal not_equal_into not_equal_scalar not_equal_scalar_into;
-        "self < other": Less => less less_into less_scalar less_scalar_into;
-        "self ≤ other": LessEqual => less_equal less_equal_into less_equal_scalar less_equal_scalar_into;
-        "self > other": Greater => greater greater_into greater_scalar greater_scalar_into;
-        "self ≥ other": GreaterEqual => greater_equal greater_equal_into greater_equal_scalar greater_equal_scalar_into;
-    }
-}
-
-/// Comparisons, as those of [`DeviceArray`].
-impl<T: Number, D: Dimension> DeviceView<'_, T, D> {
-    two_operand_methods! {
-        u8 by array_array, array_scalar;
         "self = other": Equal => equal equal_into equal_scalar equal_scalar_into;
         "self ≠ other": NotEqual => not_equal not_equal_into not_equal_scalar not_equal_scalar_into;
         "self < other": Less => less less_into less_scalar less_scalar_into;

@@ -8,8 +8,9 @@
 /// `x.inclusive_scan::<Operator>()` and the like then work as for the library's own. An operator for reductions is
 /// commutative, one for scans need not be.
 ///
-/// The crate depends on `cuda_std` too. The names of the PTX entries have the operator's own name in them, so that a
-/// crate cannot have two operators of one name.
+/// The crate depends on `cuda_std` too. The names of the PTX entries have the operator's and the type's own names in
+/// them, without those of their modules: of two operators of one name for types of one name in a crate, the build of its
+/// device code says that a symbol is already defined, and where.
 ///
 /// # Examples
 ///

@@ -311,6 +311,21 @@ fn errors_of_rustc_are_shown_as_rustc_wrote_them() {
     );
 }
 
+/// As two operators of one name would have, in two modules of a crate.
+#[test]
+fn two_entries_of_one_name_do_not_compile() {
+    let fixture = Fixture::new("twice");
+    fixture.edit("kernels/src/reduce.rs", |text| {
+        text + "\n#[cfg(cuda_entries)]\n#[unsafe(export_name = \"twice_f32\")]\nunsafe extern \"ptx-kernel\" fn again() {}\n"
+    });
+    let error = fixture.build().unwrap_err();
+    assert!(matches!(error, CudaBuilderError::RustcFailed { .. }), "{error}");
+    let message = error.to_string();
+    for part in ["error: symbol `twice_f32` is already defined", "--> src/"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
 #[test]
 fn errors_of_cargo_are_shown_too() {
     let fixture = Fixture::new("dependency");

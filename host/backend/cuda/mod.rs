@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The CUDA driver as a backend, through `cuda_driver::sys`: streams, events, memory and launches.
 //!
-//! context.rs finds the GPUs and makes their contexts current, modules.rs loads kernels, staging.rs takes small uploads,
-//! status.rs makes errors of what the driver says.
+//! context.rs finds the GPUs and makes their contexts current, modules.rs loads kernels, staging.rs takes small
+//! uploads, status.rs makes errors of what the driver says.
 
 mod context;
 mod modules;
@@ -239,8 +239,8 @@ impl Backend for Cuda {
     }
 
     /// Up to [`staging::PIECE`] bytes are queued from memory of the library. Others are copied from where they lie, and
-    /// the copy is waited for. The driver's documentation of "API synchronization behavior" says of an asynchronous copy
-    /// from pageable memory that it "might be synchronous", and that memory which has to be staged "may" be staged
+    /// the copy is waited for. The driver's documentation of "API synchronization behavior" says of an asynchronous
+    /// copy from pageable memory that it "might be synchronous", and that memory which has to be staged "may" be staged
     /// before the return; that of CUDA 11 has it staged by a thread of the driver's, later. From page-locked memory
     /// the device itself reads after the return. In none of these cases may the caller's memory be given back before
     /// the copy is done, and nothing but a wait tells when that is. The synchronous copy is no substitute: it is
