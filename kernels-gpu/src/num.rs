@@ -71,7 +71,12 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
         values.map(|value| {
             let before = sum;
             sum = sum.add(value.widen());
-            Self::narrow(if exclusive { before } else { sum })
+            // Two conversions and a choice: of one conversion of a chosen number ptxas makes a slower instruction.
+            if exclusive {
+                Self::narrow(before)
+            } else {
+                Self::narrow(sum)
+            }
         })
     }
     /// The power `self^exponent`. Floats: that of [`Float::powf`]. Integers: by squaring, wrapping; a negative exponent

@@ -105,8 +105,6 @@ pub const fn state_len<A>(tiles: usize) -> usize {
 /// flag.
 pub struct States<'a, A> {
     words: SliceMut<'a, u64>,
-    /// The tiles that the words have room for.
-    tiles: usize,
     /// The number of the launch, times 4: what the flags are counted from.
     epoch: u32,
     _value: core::marker::PhantomData<A>,
@@ -130,10 +128,18 @@ impl<'a, A: Pod> States<'a, A> {
         const { assert!(size_of::<A>() <= MAX_VALUE && align_of::<A>() <= 16) };
         Self {
             words,
-            tiles: words.len().saturating_sub(1) / const { if Self::PIECES == 0 { 1 } else { Self::PIECES } },
             epoch: 0,
             _value: core::marker::PhantomData,
         }
+    }
+
+    /// Whether the words have room for the first `tiles` tiles.
+    ///
+    /// Asked of the length each time, which is a parameter of the launch and so takes no register; of a number that
+    /// comes from 32 bits the first condition is known.
+    #[inline(always)]
+    fn have(self, tiles: usize) -> bool {
+        tiles <= usize::MAX >> 8 && tiles * Self::PIECES < self.words.len()
     }
 
     /// The epoch, in the upper half, and the next number in the order in which it is asked for. Number `last` is the
@@ -193,7 +199,7 @@ impl<'a, A: Pod> States<'a, A> {
     #[inline(always)]
     #[track_caller]
     pub fn prefix(self, tile: usize, in_row: usize, total: A, identity: A, combine: impl Fn(A, A) -> A + Copy) -> A {
-        if in_row == 0 || in_row > tile || tile > self.tiles {
+        if in_row == 0 || in_row > tile || !self.have(tile) {
             return identity;
         }
         let first_of_row = tile - in_row;
@@ -288,7 +294,7 @@ impl<'a, A: Pod> States<'a, A> {
     pub fn publish(self, tile: usize, flag: u32, value: A) {
         let mut pieces = [0u32; MAX_PIECES];
         bytemuck::bytes_of_mut(&mut pieces)[..size_of::<A>()].copy_from_slice(bytemuck::bytes_of(&value));
-        if tile >= self.tiles {
+        if !self.have(tile.saturating_add(1)) {
             return;
         }
         for p in 0..Self::PIECES {
@@ -301,7 +307,7 @@ impl<'a, A: Pod> States<'a, A> {
     /// The flag of a tile, and its value, if it is valid. Beyond the state all is known, so that nobody waits there.
     #[inline(always)]
     pub fn value(self, tile: usize) -> (u32, A) {
-        if tile >= self.tiles {
+        if !self.have(tile.saturating_add(1)) {
             return (PREFIX, A::zeroed());
         }
         // SAFETY: as just asked.
@@ -312,7 +318,7 @@ impl<'a, A: Pod> States<'a, A> {
     ///
     /// # Safety
     ///
-    /// `tile` is less than `self.tiles`.
+    /// The words have room for it.
     #[inline(always)]
     unsafe fn value_unchecked(self, tile: usize) -> (u32, A) {
         // SAFETY: all words of the tile are there: the caller's promise.
