@@ -89,6 +89,18 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         })
     }
 
+    /// An array of that shape in a buffer that has just its elements.
+    #[cfg(feature = "cust")]
+    pub(crate) fn of_buffer(stream: &Stream, buffer: Buffer, dim: D) -> Self {
+        assert_eq!(dim.size() * size_of::<T>(), buffer.bytes());
+        Self {
+            buffer,
+            dim,
+            stream: stream.clone(),
+            _element: PhantomData,
+        }
+    }
+
     /// A copy of the array, on the same device.
     ///
     /// # Errors

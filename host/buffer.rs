@@ -14,6 +14,23 @@ pub(crate) struct Buffer {
     address: u64,
     bytes: usize,
     usage: Mutex<Usage>,
+    /// Who frees the memory, if that is not the backend.
+    #[cfg(feature = "cust")]
+    owner: Option<Box<dyn Owner>>,
+}
+
+/// Somebody else's memory, freed when this is dropped.
+#[cfg(feature = "cust")]
+pub(crate) trait Owner: Send + Sync {}
+
+#[cfg(feature = "cust")]
+impl<T: ::cust::memory::DeviceCopy + Send + Sync> Owner for ::cust::memory::DeviceBuffer<T> {}
+
+#[cfg(feature = "cust")]
+impl std::fmt::Debug for dyn Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DeviceBuffer")
+    }
 }
 
 #[derive(Debug)]
@@ -24,6 +41,15 @@ struct Usage {
     readers: Vec<Stream>,
 }
 
+impl Usage {
+    fn of(stream: &Stream) -> Self {
+        Self {
+            writer: stream.clone(),
+            readers: Vec::new(),
+        }
+    }
+}
+
 impl Buffer {
     /// Memory with unspecified contents.
     pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Self> {
@@ -32,15 +58,29 @@ impl Buffer {
             // SAFETY: the backend's own stream, and at least one byte.
             _ => unsafe { stream.backend().allocate(stream.raw(), bytes)? },
         };
-        let usage = Usage {
-            writer: stream.clone(),
-            readers: Vec::new(),
-        };
         Ok(Self {
             address,
             bytes,
-            usage: Mutex::new(usage),
+            usage: Mutex::new(Usage::of(stream)),
+            #[cfg(feature = "cust")]
+            owner: None,
         })
+    }
+
+    /// Memory that somebody else owns.
+    ///
+    /// # Safety
+    ///
+    /// `bytes` bytes at `address`, in the memory of the stream's device and aligned as an allocation is, belong to
+    /// `owner`, and nobody else uses them but in the stream's order.
+    #[cfg(feature = "cust")]
+    pub(crate) unsafe fn adopt(stream: &Stream, address: u64, bytes: usize, owner: Box<dyn Owner>) -> Self {
+        Self {
+            address,
+            bytes,
+            usage: Mutex::new(Usage::of(stream)),
+            owner: Some(owner),
+        }
     }
 
     pub(crate) fn address(&self) -> u64 {
@@ -95,6 +135,15 @@ impl Drop for Buffer {
         // An error here is one of earlier work (a kernel that failed), which every later call reports as well; the
         // memory is then lost with the context.
         let waited = usage.readers.iter().try_for_each(|reader| stream.wait_for(reader));
+        #[cfg(feature = "cust")]
+        if let Some(owner) = self.owner.take() {
+            // Freed by a call that knows no stream.
+            match waited.and_then(|()| stream.synchronize()) {
+                Ok(()) => drop(owner),
+                Err(_) => std::mem::forget(owner),
+            }
+            return;
+        }
         if waited.is_ok() {
             // SAFETY: allocated by this backend; the stream is behind all other uses.
             let _ = unsafe { stream.backend().free(stream.raw(), self.address) };

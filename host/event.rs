@@ -87,6 +87,13 @@ impl RecordedEvent {
         Ok(event)
     }
 
+    /// The driver's handle; none on the simulated GPU.
+    #[cfg(feature = "cust")]
+    pub(crate) fn driver_handle(&self) -> Option<u64> {
+        let is_gpu = self.backend.properties().compute_capability.is_some();
+        is_gpu.then_some(self.raw.0)
+    }
+
     /// Lets later work of a stream of `backend` wait for the event. For another device's stream the host waits.
     ///
     /// # Safety

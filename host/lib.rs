@@ -29,11 +29,20 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Features
+//!
+//! `cust`, on by default: conversions to and from the types of the crate `cust` ([`Stream`], [`Event`], [`Device`],
+//! [`DeviceArray`]: their methods with `cust` in the name). Its build scripts fail with "Could not find a cuda
+//! installation" where there is none and `CUDA_LIBRARY_PATH` is not set. `default-features = false` builds everywhere,
+//! and works on GPUs all the same.
 #![deny(missing_docs)]
 
 mod array;
 mod backend;
 mod buffer;
+#[cfg(feature = "cust")]
+mod cust;
 mod device;
 mod error;
 mod event;

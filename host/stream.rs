@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use crate::backend::{Backend, RawStream};
+#[cfg(feature = "cust")]
+use crate::error::Error;
 use crate::error::Result;
 use crate::event::{Event, RecordedEvent};
 use crate::workspace::{Lease, Workspace};
@@ -33,10 +35,18 @@ struct Inner {
 struct OwnedStream {
     backend: Arc<dyn Backend>,
     raw: RawStream,
+    /// Who destroys it, if that is not the backend.
+    #[cfg(feature = "cust")]
+    owner: Option<Arc<::cust::stream::Stream>>,
 }
 
 impl Drop for OwnedStream {
     fn drop(&mut self) {
+        #[cfg(feature = "cust")]
+        if self.owner.is_some() {
+            // SAFETY: the owner is dropped after this.
+            return unsafe { self.backend.release_stream(self.raw) };
+        }
         // SAFETY: this was the stream's owner, and the backend made it.
         unsafe { self.backend.destroy_stream(self.raw) };
     }
@@ -53,14 +63,37 @@ impl Eq for Stream {}
 impl Stream {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self> {
         let raw = backend.create_stream()?;
-        Ok(Self {
-            inner: Arc::new(Inner {
-                counters: Workspace::new(&backend, raw),
-                scan_states: Workspace::new(&backend, raw),
-                partials: Workspace::new(&backend, raw),
-                owned: OwnedStream { backend, raw },
-            }),
-        })
+        Ok(Self::of(OwnedStream {
+            backend,
+            raw,
+            #[cfg(feature = "cust")]
+            owner: None,
+        }))
+    }
+
+    /// A stream of `cust`'s, which keeps it as long as this does.
+    #[cfg(feature = "cust")]
+    pub(crate) fn shared(backend: Arc<dyn Backend>, owner: Arc<::cust::stream::Stream>) -> Result<Self> {
+        let handle = owner.as_inner().expose_provenance() as u64;
+        // SAFETY: a stream that lives, as its owner does.
+        let Some(raw) = (unsafe { backend.adopt_stream(handle)? }) else {
+            let wanted = &backend.properties().id;
+            return Err(Error::different_devices("from_cust", "another context", wanted));
+        };
+        let owner = Some(owner);
+        Ok(Self::of(OwnedStream { backend, raw, owner }))
+    }
+
+    fn of(owned: OwnedStream) -> Self {
+        let workspace = || Workspace::new(&owned.backend, owned.raw);
+        let (counters, scan_states, partials) = (workspace(), workspace(), workspace());
+        let inner = Inner {
+            counters,
+            scan_states,
+            partials,
+            owned,
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     pub(crate) fn backend(&self) -> &Arc<dyn Backend> {

@@ -48,6 +48,12 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     fn create_stream(&self) -> Result<RawStream>;
     unsafe fn destroy_stream(&self, stream: RawStream);
+    /// A stream of somebody else's, by the driver's handle; `None` if it is not one of this device's context.
+    #[cfg(feature = "cust")]
+    unsafe fn adopt_stream(&self, handle: u64) -> Result<Option<RawStream>>;
+    /// To be called when an adopted stream is done with: its owner may destroy it then.
+    #[cfg(feature = "cust")]
+    unsafe fn release_stream(&self, stream: RawStream);
     unsafe fn synchronize(&self, stream: RawStream) -> Result<()>;
 
     /// An event; one that is only waited for (not `timed`) is cheaper.
@@ -63,6 +69,9 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Memory of `bytes` bytes, at least one, aligned to 256.
     unsafe fn allocate(&self, stream: RawStream, bytes: usize) -> Result<u64>;
     unsafe fn free(&self, stream: RawStream, address: u64) -> Result<()>;
+    /// Whether there is memory of this device's at the address, whoever allocated it.
+    #[cfg(feature = "cust")]
+    fn has_memory(&self, address: u64) -> Result<bool>;
     /// Copies to the device; `from` may be reused on return.
     unsafe fn upload(&self, stream: RawStream, to: u64, from: &[u8]) -> Result<()>;
     /// Copies from the device, and waits for the copy. Writes all of `to`, which may be uninitialised.

@@ -132,6 +132,19 @@ impl Backend for Simulator {
         Ok(memory_info("MemAvailable:").unwrap_or(self.properties.total_memory))
     }
 
+    #[cfg(feature = "cust")]
+    unsafe fn adopt_stream(&self, _: u64) -> Result<Option<RawStream>> {
+        Ok(None)
+    }
+
+    #[cfg(feature = "cust")]
+    unsafe fn release_stream(&self, _: RawStream) {}
+
+    #[cfg(feature = "cust")]
+    fn has_memory(&self, _: u64) -> Result<bool> {
+        Ok(false)
+    }
+
     fn register_kernels(&self, modules: PtxModules) -> Result<()> {
         let mut kernels = lock(&self.kernels);
         kernels.checked.clear();

@@ -123,6 +123,9 @@ pub const CU_STREAM_NON_BLOCKING: c_uint = 1;
 /// An event without a time; a flag of [`cuEventCreate`].
 pub const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 
+/// For [`cuPointerGetAttribute`]: a [`CUdevice`], that of the memory.
+pub const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_uint = 9;
+
 /// Pointers to what only the driver knows the inside of.
 macro_rules! handles {
     ($(#[doc = $about:literal] $name:ident -> $pointee:ident;)*) => {$(
@@ -239,6 +242,7 @@ unsafe extern "C" {
 
     pub fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) -> Status;
     pub fn cuStreamDestroy_v2(stream: CUstream) -> Status;
+    pub fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext) -> Status;
     pub fn cuStreamSynchronize(stream: CUstream) -> Status;
     pub fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> Status;
 
@@ -249,6 +253,7 @@ unsafe extern "C" {
     pub fn cuEventSynchronize(event: CUevent) -> Status;
     pub fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> Status;
 
+    pub fn cuPointerGetAttribute(data: *mut c_void, attribute: c_uint, address: CUdeviceptr) -> Status;
     pub fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Status;
     pub fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> Status;
     pub fn cuMemFree_v2(address: CUdeviceptr) -> Status;

@@ -63,6 +63,7 @@ fn functions_take_what_cuda_h_says() {
         cuLaunchKernel(a b c d e f g h i j k);
         cuStreamCreate(a b);
         cuStreamDestroy_v2(a);
+        cuStreamGetCtx(a b);
         cuStreamSynchronize(a);
         cuStreamWaitEvent(a b c);
         cuEventCreate(a b);
@@ -71,6 +72,7 @@ fn functions_take_what_cuda_h_says() {
         cuEventQuery(a);
         cuEventSynchronize(a);
         cuEventElapsedTime(a b c);
+        cuPointerGetAttribute(a b c);
         cuMemGetInfo_v2(a b);
         cuMemAlloc_v2(a b);
         cuMemFree_v2(a);
@@ -163,6 +165,10 @@ fn numbers_are_those_of_cuda_h() {
     assert_eq!(
         sys::CU_EVENT_DISABLE_TIMING,
         raw::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32
+    );
+    assert_eq!(
+        sys::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        raw::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL as u32
     );
 }
 

@@ -157,6 +157,12 @@ impl Context {
         })
     }
 
+    /// Whether that is this context's handle.
+    #[cfg(feature = "cust")]
+    pub(super) fn is(&self, raw: sys::CUcontext) -> bool {
+        self.raw == raw
+    }
+
     /// The driver's number of the GPU.
     pub(super) fn device(&self) -> sys::CUdevice {
         self.device

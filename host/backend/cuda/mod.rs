@@ -143,6 +143,19 @@ impl Backend for Cuda {
         }
     }
 
+    #[cfg(feature = "cust")]
+    unsafe fn adopt_stream(&self, handle: u64) -> Result<Option<RawStream>> {
+        let _current = self.enter()?;
+        let mut context = ptr::null_mut();
+        // SAFETY: a stream that lives, by the trait's contract; writes a handle.
+        let status = unsafe { sys::cuStreamGetCtx(stream_of(RawStream(handle)), &mut context) };
+        self.check("cuStreamGetCtx", status)?;
+        Ok(self.context.is(context).then_some(RawStream(handle)))
+    }
+
+    #[cfg(feature = "cust")]
+    unsafe fn release_stream(&self, _: RawStream) {}
+
     unsafe fn synchronize(&self, stream: RawStream) -> Result<()> {
         let _current = self.enter()?;
         // SAFETY: the trait's contract.
@@ -236,6 +249,27 @@ impl Backend for Cuda {
         // SAFETY: the trait's contract.
         let status = unsafe { sys::cuMemFreeAsync(address, stream_of(stream)) };
         self.check("cuMemFreeAsync", status)
+    }
+
+    #[cfg(feature = "cust")]
+    fn has_memory(&self, address: u64) -> Result<bool> {
+        let _current = self.enter()?;
+        let mut device: sys::CUdevice = -1;
+        // SAFETY: writes the number of a device, as the attribute says.
+        let status = unsafe {
+            sys::cuPointerGetAttribute(
+                (&raw mut device).cast(),
+                sys::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                address,
+            )
+        };
+        match status {
+            // An address that the driver does not know.
+            Status::INVALID_VALUE => Ok(false),
+            status => self
+                .check("cuPointerGetAttribute", status)
+                .map(|()| device == self.context.device()),
+        }
     }
 
     /// Up to [`staging::PIECE`] bytes are queued from memory of the library. Others are copied from where they lie, and
