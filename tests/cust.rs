@@ -25,7 +25,7 @@ fn the_simulator_shares_nothing() {
     assert!(x.as_cust().is_none());
     assert!(device.default_stream().as_cust().is_none());
     assert!(device.default_stream().record().unwrap().as_cust().is_none());
-    let error = device.cust_context().err().expect("there is no context");
+    let error = device.cust_context().expect_err("there is no context");
     assert_eq!(
         error.to_string(),
         "cust_context: given an operand on sim, wanted one on cuda:N"
