@@ -63,6 +63,7 @@ fn functions_take_what_cuda_h_says() {
         cuLaunchKernel(a b c d e f g h i j k);
         cuStreamCreate(a b);
         cuStreamDestroy_v2(a);
+        cuStreamQuery(a);
         cuStreamSynchronize(a);
         cuStreamWaitEvent(a b c);
         cuEventCreate(a b);
