@@ -4,8 +4,9 @@
 //! Device memory is the host's. A function returns what the variable `STUB_<its name>` says, if it is set, and does
 //! nothing else then. The number of GPUs is `STUB_GPUS` (1); with `STUB_POOLS` of 0 they have no stream-ordered
 //! allocator. As with the driver, nothing works in a process that was forked after `cuInit`. Copies are done when their
-//! stream, or an event behind them, is waited for, which is as late as the driver's documentation allows. What matters
-//! to a test is written to the file `STUB_LOG`, a line each.
+//! stream, or an event behind them, is waited for, which is as late as the driver's documentation allows. A stream that
+//! is gone is not to be named any more, and its handle is given to the next one. What matters to a test is written to
+//! the file `STUB_LOG`, a line each.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 use std::collections::HashMap;
@@ -43,10 +44,18 @@ static QUEUED: AtomicUsize = AtomicUsize::new(0);
 /// Events, with the stream on which they were recorded and the number of copies that were queued then.
 static EVENTS: LazyLock<Mutex<HashMap<usize, (usize, usize)>>> = LazyLock::new(Mutex::default);
 
+/// Handles of streams, and whether the stream lives.
+static STREAMS: LazyLock<Mutex<HashMap<usize, bool>>> = LazyLock::new(Mutex::default);
+
 /// Page-locked memory: bytes by address.
 static HOST_MEMORY: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
 
+fn assert_lives(stream: usize) {
+    assert!(STREAMS.lock().unwrap()[&stream], "stream {stream:#x} is gone");
+}
+
 fn queue(stream: usize, to: usize, from: usize, bytes: usize) {
+    assert_lives(stream);
     let mut copies = COPIES.lock().unwrap();
     let number = QUEUED.fetch_add(1, Ordering::Relaxed);
     copies.push(Copy {
@@ -186,9 +195,31 @@ functions! {
         log(&format!("launch with {shared}"))
     }
 
-    fn cuStreamCreate(stream: *mut usize, flags: u32) { stream.write(handle()) }
-    fn cuStreamDestroy_v2(stream: usize) {}
+    fn cuStreamCreate(stream: *mut usize, flags: u32) {
+        let mut streams = STREAMS.lock().unwrap();
+        let gone = streams.iter().find_map(|(&stream, lives)| (!lives).then_some(stream));
+        stream.write(gone.unwrap_or_else(handle));
+        streams.insert(*stream, true);
+    }
+    fn cuStreamDestroy_v2(stream: usize) {
+        assert_lives(stream);
+        // What it has queued is still to be done.
+        let rest = handle();
+        let mut copies = COPIES.lock().unwrap();
+        copies.iter_mut().filter(|copy| copy.stream == stream).for_each(|copy| copy.stream = rest);
+        let mut events = EVENTS.lock().unwrap();
+        events.values_mut().filter(|(of, _)| *of == stream).for_each(|(of, _)| *of = rest);
+        STREAMS.lock().unwrap().insert(stream, false);
+    }
+    fn cuStreamQuery(stream: usize) {
+        assert_lives(stream);
+        log("stream queried");
+        if COPIES.lock().unwrap().iter().any(|copy| copy.stream == stream) {
+            return NOT_READY;
+        }
+    }
     fn cuStreamSynchronize(stream: usize) {
+        assert_lives(stream);
         let left = copy(stream, usize::MAX);
         log(&format!("stream waited for, copies pending: {left}"))
     }
@@ -206,10 +237,13 @@ functions! {
         log("event destroyed")
     }
     fn cuEventRecord(event: usize, stream: usize) {
+        assert_lives(stream);
+        log("event recorded");
         let queued = QUEUED.load(Ordering::Relaxed);
         *EVENTS.lock().unwrap().get_mut(&event).unwrap() = (stream, queued)
     }
     fn cuEventQuery(event: usize) {
+        log("event queried");
         let (stream, until) = recorded(event);
         let pending = |copy: &Copy| copy.stream == stream && copy.number < until;
         if COPIES.lock().unwrap().iter().any(pending) {

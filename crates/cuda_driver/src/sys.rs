@@ -243,6 +243,7 @@ unsafe extern "C" {
     pub fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) -> Status;
     pub fn cuStreamDestroy_v2(stream: CUstream) -> Status;
     pub fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext) -> Status;
+    pub fn cuStreamQuery(stream: CUstream) -> Status;
     pub fn cuStreamSynchronize(stream: CUstream) -> Status;
     pub fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> Status;
 

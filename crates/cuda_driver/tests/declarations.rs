@@ -64,6 +64,7 @@ fn functions_take_what_cuda_h_says() {
         cuStreamCreate(a b);
         cuStreamDestroy_v2(a);
         cuStreamGetCtx(a b);
+        cuStreamQuery(a);
         cuStreamSynchronize(a);
         cuStreamWaitEvent(a b c);
         cuEventCreate(a b);

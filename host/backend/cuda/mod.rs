@@ -137,9 +137,12 @@ impl Backend for Cuda {
 
     unsafe fn destroy_stream(&self, stream: RawStream) {
         if let Ok(_current) = self.enter() {
-            // SAFETY: the trait's contract. The driver finishes the stream's work first; an error would be one of
-            // that work, and shows in the next call.
-            let _ = unsafe { sys::cuStreamDestroy_v2(stream_of(stream)) };
+            // SAFETY: the trait's contract: nobody uses the stream any more. The driver finishes the stream's work
+            // first; an error would be one of that work, and shows in the next call.
+            unsafe {
+                self.staging.leave(stream_of(stream));
+                let _ = sys::cuStreamDestroy_v2(stream_of(stream));
+            }
         }
     }
 
@@ -154,7 +157,12 @@ impl Backend for Cuda {
     }
 
     #[cfg(feature = "cust")]
-    unsafe fn release_stream(&self, _: RawStream) {}
+    unsafe fn release_stream(&self, stream: RawStream) {
+        if let Ok(_current) = self.enter() {
+            // SAFETY: the trait's contract: nobody uses the stream any more.
+            unsafe { self.staging.leave(stream_of(stream)) };
+        }
+    }
 
     unsafe fn synchronize(&self, stream: RawStream) -> Result<()> {
         let _current = self.enter()?;
