@@ -489,3 +489,24 @@ fn a_kernel_without_ptx_runs_on_the_simulator_alone() {
         assert!(error.starts_with(text), "{error}");
     }
 }
+
+/// A kernel knows no strides: a view in another order than C's is refused, where it once lost them in silence.
+#[test]
+fn views_in_another_order_are_refused() {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &Array2::from_shape_fn((2, 3), |(i, j)| (3 * i + j) as f32)).unwrap();
+    let mut out = DeviceArray::zeros(stream, 6).unwrap();
+    let config = LaunchConfig::for_len(6, 32);
+    let y = DeviceArray::zeros(stream, 6).unwrap();
+    let error = stream
+        .launch::<saxpy>(&config, (1.0, &x.t(), &y, &mut out))
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "saxpy: given a view of shape [3, 2] and strides [1, 3], wanted a view in C order, since a kernel knows no \
+         strides: `to_array` puts it in order"
+    );
+    stream.launch::<saxpy>(&config, (1.0, &x.view(), &y, &mut out)).unwrap();
+    assert_eq!(out.to_ndarray().unwrap(), array![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+}
