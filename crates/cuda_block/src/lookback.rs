@@ -199,7 +199,7 @@ impl<'a, A: Pod> States<'a, A> {
         let first_of_row = tile - in_row;
         // As many on their way at once as are not prefixes yet, as a rule.
         let looked: [(u32, A); LOOKS] =
-            core::array::from_fn(|w| self.before(tile, first_of_row, 32 * (w + 1), identity));
+            cuda_std::array::from_fn(|w| self.before(tile, first_of_row, 32 * (w + 1), identity));
         let (mut prefix, mut end, mut flag) = (identity, tile, AGGREGATE);
         for w in 0..LOOKS {
             if flag == AGGREGATE {
