@@ -2,13 +2,11 @@
 //! The order of work: arrays used on several streams and from several threads, events, and memory that is given back
 //! while work that uses it is queued.
 
-mod common;
-
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::device;
+use crate::common::device;
 use kernels_gpu::op::ReduceOp;
 use ndarray::{Array1, Ix1, Ix2, array};
 use rayon::prelude::*;

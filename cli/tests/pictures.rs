@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands on pictures.
 
-mod common;
-
-use common::Workplace;
+use crate::common::Workplace;
 use image::{DynamicImage, GrayImage, ImageFormat, RgbImage, RgbaImage};
 use ndarray::{Array3, s};
 
