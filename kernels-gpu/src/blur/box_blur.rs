@@ -127,13 +127,15 @@ unsafe fn sum_strip<P: Sums, const C: usize>(
     while base < end {
         let next = base + UNROLL * 32;
         if base >= first + C && base >= behind && next <= end && next + ahead <= row.len() {
-            let steps: [P::Row; UNROLL] = core::array::from_fn(|u| {
+            // By constant indices once unrolled: an iterator over the array, or a function that fills it and is not
+            // inlined, would keep it in local memory.
+            let mut steps = [P::Row::ZERO; UNROLL];
+            for u in 0..UNROLL {
                 let element = base + u * 32 + lane;
                 // SAFETY (of both): from `base − behind` to before `next + ahead`, within the row.
                 let entering = P::enter_row(unsafe { row.inside(element + ahead) });
-                entering.sub(P::enter_row(unsafe { row.inside(element - behind) }))
-            });
-            // By constant indices once unrolled: an iterator over the array would keep it in local memory.
+                steps[u] = entering.sub(P::enter_row(unsafe { row.inside(element - behind) }));
+            }
             for u in 0..UNROLL {
                 let sum = before.add(steps[u].scan::<C>());
                 before = sum.shuffle(last);
