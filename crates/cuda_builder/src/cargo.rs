@@ -12,7 +12,7 @@
 //! something changed. `#[kernel]` says what a unit is. What there can be one of only (statics, the panic handler) is
 //! taken from the assembly of its own crate or unit when the text is split.
 
-use crate::{CudaBuilderError, DebugInfo, NvvmArch, deps::Dependencies, ptx};
+use crate::{CudaBuilderError, DebugInfo, NvvmArch, cache::Request, deps::Dependencies, ptx};
 use cargo_metadata::camino::Utf8Path;
 use cargo_metadata::diagnostic::{Diagnostic, DiagnosticLevel};
 use cargo_metadata::{Artifact, Message, MetadataCommand, Package, TargetKind};
@@ -252,6 +252,21 @@ impl Compiler<'_> {
         })
     }
 
+    /// What decides of the outcome besides the files and variables that it is made from.
+    pub(crate) fn request(&self, arch: NvvmArch) -> Request<'_> {
+        let Settings { release, debug, .. } = self.settings;
+        let folder = self.kernels.manifest.parent().unwrap_or(Path::new("."));
+        // Paths in the PTX are as seen from the workspace.
+        let depth = folder.strip_prefix(&self.kernels.workspace).unwrap_or(folder);
+        let mut settings = vec![
+            self.kernels.package.clone(),
+            self.toolchain.version.clone(),
+            format!("{release} {debug:?} {}", depth.display()),
+        ];
+        settings.extend(configurations(folder));
+        Request { folder, settings, arch }
+    }
+
     /// cargo's arguments, which no architecture changes: they decide what is built again.
     fn arguments(&self) -> Vec<OsString> {
         let Settings {
@@ -449,6 +464,13 @@ impl Compiler<'_> {
         dependencies.add_sources(&read(&profile.join(library).with_extension("d"))?, self.target_dir);
         dependencies.add_variables(&read(&profile.join("deps").join(library).with_extension("d"))?);
 
+        for message in messages {
+            if let Message::BuildScriptExecuted(script) = message {
+                // cargo keeps what the script printed beside its folder.
+                let printed = script.out_dir.as_std_path().with_file_name("output");
+                dependencies.add_script(&read(&printed)?);
+            }
+        }
         let artifacts = messages.iter().filter_map(|message| match message {
             Message::CompilerArtifact(artifact) => Some(artifact),
             _ => None,
@@ -568,6 +590,15 @@ fn same_file(a: &Path, b: &Path) -> bool {
         (Ok(a), Ok(b)) => a == b,
         _ => a == b,
     }
+}
+
+/// The texts of cargo's configuration files that apply in `folder`.
+fn configurations(folder: &Path) -> Vec<String> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let folders = folder.ancestors().map(|folder| folder.join(".cargo")).chain(home);
+    let files = folders.flat_map(|folder| ["config.toml", "config"].map(|name| folder.join(name)));
+    files.filter_map(|file| fs::read_to_string(file).ok()).collect()
 }
 
 fn remove_files(paths: &[PathBuf]) -> Result<(), CudaBuilderError> {

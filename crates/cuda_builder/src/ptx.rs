@@ -53,7 +53,7 @@ impl PtxError {
 }
 
 /// One module of a text.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Module {
     /// Its entries' names and signatures, in the order of the text.
     pub(crate) entries: Vec<(String, u64)>,

@@ -190,17 +190,18 @@ impl<'a> Units<'a> {
 }
 
 /// Whether other units can use the item. They can use shared memory without a declaration: it is declared by assembly
-/// in Rust (`shared_array!`), which is in one unit, and used by more of it, which goes where it is inlined.
+/// in Rust (`shared_array!`, the launch's dynamic shared memory), which is in one unit, and used by more of it, which
+/// goes where it is inlined.
 fn is_export(item: &Item) -> bool {
     matches!(
-        item.words.first(),
-        Some(&(".visible" | ".weak" | ".common" | ".shared"))
+        item.words[..],
+        [".visible" | ".weak" | ".common" | ".shared", ..] | [".extern", ".shared", ..]
     )
 }
 
 /// Whether the item only says that some other unit has it.
 fn is_extern(item: &Item) -> bool {
-    item.words.first() == Some(&".extern")
+    item.words[0] == ".extern" && !is_export(item)
 }
 
 #[cfg(test)]
@@ -238,12 +239,12 @@ mod tests {
     #[test]
     fn shared_memory_is_of_every_unit() {
         let text = module(&[
-            "//cuda_builder entry=a module=m signature=1\n.visible .entry a() { mov.u32 %r1, sh; }",
-            ".shared .align 16 .b8 sh[64];\n.shared .align 16 .b8 other[64];",
+            "//cuda_builder entry=a module=m signature=1\n.visible .entry a() { mov.u32 %r1, sh; mov.u32 %r2, dynamic; }",
+            ".shared .align 16 .b8 sh[64];\n.shared .align 16 .b8 other[64];\n.extern .shared .b8 dynamic[];",
         ]);
         assert_eq!(
             text,
-            ".shared .align 16 .b8 sh[64];\n.visible .entry a()\n{ mov.u32 %r1, sh; }\n"
+            ".shared .align 16 .b8 sh[64];\n.extern .shared .b8 dynamic[];\n.visible .entry a()\n{ mov.u32 %r1, sh; mov.u32 %r2, dynamic; }\n"
         );
     }
 
