@@ -48,6 +48,22 @@
 //! become warnings of the build script, its errors are in [`CudaBuilderError::RustcFailed`].
 //! Builds at the same time wait for each other.
 //!
+//! rustc compiles the kernels crate in units, on all cores and incrementally: after an edit only the units whose code
+//! it changed are compiled again. `#[kernel]` puts sixteen entries of a kernel into a unit; what the entries call is
+//! compiled into each unit that uses it, so that nothing is left to call. What a unit does not have itself (a `static`,
+//! the panic handler) is linked in when the PTX is split into modules. The modules are the same, byte for byte, however
+//! the build came by them.
+//!
+//! # The cache
+//!
+//! What was built is also kept in the user's cache folder (`$XDG_CACHE_HOME/cuda_builder`, else
+//! `~/.cache/cuda_builder`; on Windows `%LOCALAPPDATA%\cuda_builder`), so that a second target folder, a second clone,
+//! `cargo doc` and clippy compile nothing. It is found by the content of all that goes in: the files named above,
+//! wherever the clone lies, the values of the variables, cargo's configuration files, the settings, the compiler's
+//! version and commit, and this crate's own source. A build during which one of its files was written is not kept. The
+//! cache has 256 MB at most, of which the least recently used goes first; it can be deleted at any time. Where it cannot
+//! be written, each target folder is built by itself.
+//!
 //! The kernels crate is an ordinary library: the host compiles it too, and needs no
 //! `crate-type = ["cdylib"]`. Only in the device build, and only for the crate that is built, is the
 //! cfg `cuda_entries` set, so that the kernels of its dependencies do not come out a second time.
