@@ -4,10 +4,15 @@
 //! rustc's own NVPTX backend does the work, on a stable toolchain with `RUSTC_BOOTSTRAP=1`. `core`
 //! is compiled from source (`-Zbuild-std`), because the flags that keep collectives convergent must
 //! reach it too; that takes some 15 seconds once for a target folder. What depends on the
-//! architecture goes to the kernels crate alone, so every architecture shares that build, and fat
-//! LTO then compiles all that the kernels use for it.
+//! architecture goes to the kernels crate alone, so every architecture shares that build.
+//!
+//! A GPU has no use for calls, so each codegen unit of the kernels crate is to have its own copy of all that its
+//! entries use, which rustc makes of functions that it may inline across crates: it is told that these are all. Then
+//! units need nothing of each other, and are compiled side by side and incrementally: rustc knows for which of them
+//! something changed. `#[kernel]` says what a unit is. What there can be one of only (statics, the panic handler) is
+//! taken from the assembly of its own crate or unit when the text is split.
 
-use crate::{CudaBuilderError, DebugInfo, NvvmArch, deps::Dependencies};
+use crate::{CudaBuilderError, DebugInfo, NvvmArch, cache::Request, deps::Dependencies, ptx};
 use cargo_metadata::camino::Utf8Path;
 use cargo_metadata::diagnostic::{Diagnostic, DiagnosticLevel};
 use cargo_metadata::{Artifact, Message, MetadataCommand, Package, TargetKind};
@@ -27,14 +32,23 @@ const TARGET: &str = "nvptx64-nvidia-cuda";
 /// next two keep the optimiser from duplicating barriers and shuffles or moving them across
 /// control flow, as rustc does by itself only from 1.97 on (rust-lang issue 137086).
 ///
-/// The last one lets loops with large bodies be unrolled: a thread's array is in registers only where every index is a
+/// The fourth lets loops with large bodies be unrolled: a thread's array is in registers only where every index is a
 /// constant, and LLVM's own limit, meant for CPUs, leaves such an array in local memory, which is far slower.
-const RUSTFLAGS: [&str; 4] = [
+///
+/// The last two have every crate leave the code of its functions to the units that use them, and its own assembly,
+/// with what is left (statics, for instance), beside the library.
+const RUSTFLAGS: [&str; 6] = [
     "--check-cfg=cfg(cuda_entries)",
     "-Zmir-enable-passes=-JumpThreading",
     "-Cllvm-args=-force-attribute=convergent",
     "-Cllvm-args=-unroll-threshold=1500",
+    "-Zcross-crate-inline-threshold=always",
+    "--emit=asm",
 ];
+
+/// More codegen units than there are modules in a crate: a smaller number would have rustc put modules together, and
+/// others when one has changed.
+const UNITS: &str = "-Ccodegen-units=1000000";
 
 /// The `CARGO_…` variables that say where crates come from and how many jobs may run; all others
 /// are the outer build's own settings. A final `_` stands for all that begin so.
@@ -212,7 +226,7 @@ impl Compiler<'_> {
         let _lock = lock(self.target_dir)?;
         let arguments = self.arguments();
         let path = self.ptx_path(arch, &arguments);
-        self.keep_library_of(&path)?;
+        self.begin(&path)?;
         let output = self.run(arch, &arguments, &path)?;
         let messages = Message::parse_stream(&output.stdout[..])
             .collect::<io::Result<Vec<_>>>()
@@ -224,23 +238,33 @@ impl Compiler<'_> {
                 diagnostics: failure(&messages, &output),
             });
         }
-        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => CudaBuilderError::NoPtx {
-                package: self.kernels.package.clone(),
-                arch: arch.target_cpu(),
-                path: path.clone(),
-                target_dir: self.target_dir.to_owned(),
-            },
-            _ => CudaBuilderError::io("read", &path)(error),
+        let text = self.finish(&path, &messages)?.ok_or_else(|| CudaBuilderError::NoPtx {
+            package: self.kernels.package.clone(),
+            arch: arch.target_cpu(),
+            path: path.clone(),
+            target_dir: self.target_dir.to_owned(),
         })?;
-        let library = self.library_path();
-        fs::write(&library, marker(&path)).map_err(CudaBuilderError::io("write", &library))?;
         Ok(Compiled {
             text,
             path,
             warnings: rendered(&messages, DiagnosticLevel::Warning),
             dependencies: self.dependencies(&messages)?,
         })
+    }
+
+    /// What decides of the outcome besides the files and variables that it is made from.
+    pub(crate) fn request(&self, arch: NvvmArch) -> Request<'_> {
+        let Settings { release, debug, .. } = self.settings;
+        let folder = self.kernels.manifest.parent().unwrap_or(Path::new("."));
+        // Paths in the PTX are as seen from the workspace.
+        let depth = folder.strip_prefix(&self.kernels.workspace).unwrap_or(folder);
+        let mut settings = vec![
+            self.kernels.package.clone(),
+            self.toolchain.version.clone(),
+            format!("{release} {debug:?} {}", depth.display()),
+        ];
+        settings.extend(configurations(folder));
+        Request { folder, settings, arch }
     }
 
     /// cargo's arguments, which no architecture changes: they decide what is built again.
@@ -263,7 +287,9 @@ impl Compiler<'_> {
             // to /rustc/HASH. Messages keep the real ones.
             "-Ztrim-paths",
             "--config=profile.release.trim-paths='object'",
-            "--config=profile.release.lto='fat'",
+            // Within the crate: LLVM's passes before and after linking are what makes good code, though nothing is
+            // linked, since every unit has all that it needs.
+            "--config=profile.release.lto=false",
             "--config=profile.release.codegen-units=1",
             "--config=profile.release.panic='abort'",
         ]
@@ -310,11 +336,13 @@ impl Compiler<'_> {
             .with_extension("ptx")
     }
 
-    /// Has cargo build again unless the PTX at `ptx` is what was written last: then cargo knows whether it is fresh.
-    fn keep_library_of(&self, ptx: &Path) -> Result<(), CudaBuilderError> {
+    /// Makes cargo build again unless the PTX at `ptx` is what was written last: then cargo knows whether it is fresh.
+    /// Until the run is finished no PTX counts as written, so that of a run that is cut off nothing is taken.
+    fn begin(&self, ptx: &Path) -> Result<(), CudaBuilderError> {
+        remove_files(&self.units()?)?;
         let library = self.library_path();
         if ptx.is_file() && fs::read(&library).is_ok_and(|written| written == marker(ptx)) {
-            return Ok(());
+            return fs::write(&library, "").map_err(CudaBuilderError::io("write", &library));
         }
         match fs::remove_file(&library) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -324,6 +352,64 @@ impl Compiler<'_> {
         }
     }
 
+    /// Puts what rustc wrote into the file at `ptx`: the assembly of the crate's units and of the other crates. Where
+    /// the crate was fresh the file stays. Gives the text, or `None` if there is none.
+    fn finish(&self, ptx: &Path, messages: &[Message]) -> Result<Option<String>, CudaBuilderError> {
+        let read = |path: &Path| fs::read_to_string(path).map_err(CudaBuilderError::io("read", path));
+        let text = if messages.iter().any(|message| self.is_fresh(message)) {
+            if !ptx.is_file() {
+                return Ok(None);
+            }
+            read(ptx)?
+        } else {
+            let units = self.units()?;
+            let others = messages.iter().filter_map(assembly_of).filter(|path| path.is_file());
+            let texts = units.iter().cloned().chain(others).map(|path| read(&path));
+            let text = ptx::join(texts.collect::<Result<Vec<_>, _>>()?);
+            fs::write(ptx, &text).map_err(CudaBuilderError::io("write", ptx))?;
+            remove_files(&units)?;
+            text
+        };
+        let library = self.library_path();
+        fs::write(&library, marker(ptx)).map_err(CudaBuilderError::io("write", &library))?;
+        Ok(Some(text))
+    }
+
+    /// Whether cargo says that the kernels crate itself was not compiled.
+    fn is_fresh(&self, message: &Message) -> bool {
+        match message {
+            Message::CompilerArtifact(artifact) => {
+                artifact.fresh
+                    && same_file(artifact.manifest_path.as_std_path(), &self.kernels.manifest)
+                    && artifact.target.name.replace('-', "_") == self.kernels.library
+            }
+            _ => false,
+        }
+    }
+
+    /// The assembly of the crate's codegen units that rustc has left.
+    fn units(&self) -> Result<Vec<PathBuf>, CudaBuilderError> {
+        let folder = self.profile_dir().join("deps");
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(CudaBuilderError::io("read", &folder))?,
+        };
+        let start = format!("{}.", self.kernels.library);
+        let mut units = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(CudaBuilderError::io("read", &folder))?;
+            let name = entry.file_name();
+            if name
+                .to_str()
+                .is_some_and(|name| name.starts_with(&start) && name.ends_with(".rcgu.s"))
+            {
+                units.push(entry.path());
+            }
+        }
+        units.sort();
+        Ok(units)
+    }
+
     /// Where the inner cargo leaves what it builds for the target.
     fn profile_dir(&self) -> PathBuf {
         self.target_dir.join(TARGET).join("release")
@@ -331,8 +417,9 @@ impl Compiler<'_> {
 
     /// Runs cargo to its end.
     fn run(&self, arch: NvvmArch, arguments: &[OsString], ptx: &Path) -> Result<Output, CudaBuilderError> {
-        let mut emit = OsString::from("--emit=asm=");
-        emit.push(ptx);
+        // One for every file of PTX: rustc starts afresh where an option is another one.
+        let mut incremental = OsString::from("-Cincremental=");
+        incremental.push(ptx.with_extension("incremental"));
         let mut command = Command::new(&self.toolchain.cargo);
         let foreign = std::env::vars_os().map(|(name, _)| name);
         for name in foreign.filter(|name| name.to_str().is_some_and(is_foreign)) {
@@ -346,7 +433,7 @@ impl Compiler<'_> {
             .env("RUSTC_WORKSPACE_WRAPPER", "")
             // This one goes before every other source of flags.
             .env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\u{1f}"))
-            // Fat LTO and incremental compilation exclude each other.
+            // For the other crates: what they have is compiled with the kernels.
             .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_TERM_COLOR", "never")
             // A configured build folder would be the one that the outer cargo has locked.
@@ -355,9 +442,10 @@ impl Compiler<'_> {
             .args(arguments)
             .args(["--", "--cfg=cuda_entries"])
             .arg(format!("-Ctarget-cpu={arch}"))
-            // LTO runs only for a linked output, and there is nothing to link after it.
-            .arg("-Zno-link")
-            .arg(emit)
+            .args([UNITS, "-Zno-link"])
+            .arg(incremental)
+            // By itself rustc inlines before LLVM does only where it does not compile incrementally.
+            .args(self.settings.release.then_some("-Zinline-mir=yes"))
             .output()
             .map_err(|error| self.unusable(error.to_string()))
     }
@@ -378,6 +466,13 @@ impl Compiler<'_> {
         dependencies.add_sources(&read(&profile.join(library).with_extension("d"))?, self.target_dir);
         dependencies.add_variables(&read(&profile.join("deps").join(library).with_extension("d"))?);
 
+        for message in messages {
+            if let Message::BuildScriptExecuted(script) = message {
+                // cargo keeps what the script printed beside its folder.
+                let printed = script.out_dir.as_std_path().with_file_name("output");
+                dependencies.add_script(&read(&printed)?);
+            }
+        }
         let artifacts = messages.iter().filter_map(|message| match message {
             Message::CompilerArtifact(artifact) => Some(artifact),
             _ => None,
@@ -385,7 +480,7 @@ impl Compiler<'_> {
         for artifact in artifacts.filter(|artifact| self.is_local(artifact)) {
             let manifest = artifact.manifest_path.as_std_path();
             dependencies.files.insert(manifest.to_owned());
-            if let Some(dep_info) = artifact.filenames.first().and_then(|file| dep_info_of(file)) {
+            if let Some(dep_info) = artifact.filenames.first().and_then(|file| beside(file, "d")) {
                 // Build scripts leave theirs elsewhere, and their sources are in cargo's list.
                 if dep_info.is_file() {
                     dependencies.add_variables(&read(&dep_info)?);
@@ -424,11 +519,19 @@ fn is_foreign(name: &str) -> bool {
     name.starts_with("DEP_") || name.starts_with("__CARGO_") || FOREIGN.contains(&name)
 }
 
-/// rustc's dep-info for a library: `deps/libNAME-HASH.rlib` has `deps/NAME-HASH.d`.
-fn dep_info_of(library: &Utf8Path) -> Option<PathBuf> {
+/// The assembly that rustc wrote for a crate, by cargo's message: `deps/libNAME-HASH.rlib` has `deps/NAME-HASH.s`.
+fn assembly_of(message: &Message) -> Option<PathBuf> {
+    match message {
+        Message::CompilerArtifact(artifact) => artifact.filenames.first().and_then(|file| beside(file, "s")),
+        _ => None,
+    }
+}
+
+/// What rustc left beside a library: `deps/libNAME-HASH.rlib` has `deps/NAME-HASH.d`.
+fn beside(library: &Utf8Path, extension: &str) -> Option<PathBuf> {
     let stem = library.file_stem()?;
     let name = stem.strip_prefix("lib").unwrap_or(stem);
-    Some(library.with_file_name(format!("{name}.d")).into())
+    Some(library.with_file_name(format!("{name}.{extension}")).into())
 }
 
 /// The name of the package's library, whatever kind it is.
@@ -489,6 +592,21 @@ fn same_file(a: &Path, b: &Path) -> bool {
         (Ok(a), Ok(b)) => a == b,
         _ => a == b,
     }
+}
+
+/// The texts of cargo's configuration files that apply in `folder`.
+fn configurations(folder: &Path) -> Vec<String> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let folders = folder.ancestors().map(|folder| folder.join(".cargo")).chain(home);
+    let files = folders.flat_map(|folder| ["config.toml", "config"].map(|name| folder.join(name)));
+    files.filter_map(|file| fs::read_to_string(file).ok()).collect()
+}
+
+fn remove_files(paths: &[PathBuf]) -> Result<(), CudaBuilderError> {
+    paths
+        .iter()
+        .try_for_each(|path| fs::remove_file(path).map_err(CudaBuilderError::io("remove", path)))
 }
 
 /// Takes this crate's own lock in the inner target folder, which ends with the returned file.

@@ -40,6 +40,16 @@ impl Dependencies {
         self.variables.extend(names.map(String::from));
     }
 
+    /// Adds the environment variables that a build script said it read, but for the one that the inner cargo is given.
+    pub(crate) fn add_script(&mut self, printed: &str) {
+        let names = printed.lines().filter_map(|line| {
+            let instruction = line.strip_prefix("cargo::").or_else(|| line.strip_prefix("cargo:"))?;
+            instruction.strip_prefix("rerun-if-env-changed=")
+        });
+        let names = names.filter(|name| *name != "RUSTC_BOOTSTRAP");
+        self.variables.extend(names.map(String::from));
+    }
+
     /// Adds all that `other` has.
     pub(crate) fn extend(&mut self, other: Self) {
         self.files.extend(other.files);
@@ -102,6 +112,14 @@ mod tests {
         );
         let expected = ["/w/k/src/add.rs", "/w/k/src/lib.rs", "/w/my std/src/lib.rs"];
         assert_eq!(dependencies.files, expected.map(PathBuf::from).into());
+    }
+
+    #[test]
+    fn build_scripts_name_variables() {
+        let mut dependencies = Dependencies::default();
+        dependencies
+            .add_script("cargo:rerun-if-env-changed=A\ncargo::rerun-if-env-changed=B\ncargo::rerun-if-changed=C\nD\n");
+        assert_eq!(dependencies.variables, ["A", "B"].map(String::from).into());
     }
 
     #[test]

@@ -48,6 +48,22 @@
 //! become warnings of the build script, its errors are in [`CudaBuilderError::RustcFailed`].
 //! Builds at the same time wait for each other.
 //!
+//! rustc compiles the kernels crate in units, on all cores and incrementally: after an edit only the units whose code
+//! it changed are compiled again. `#[kernel]` puts sixteen entries of a kernel into a unit; what the entries call is
+//! compiled into each unit that uses it, so that nothing is left to call. What a unit does not have itself (a `static`,
+//! the panic handler) is linked in when the PTX is split into modules. The modules are the same, byte for byte, however
+//! the build came by them.
+//!
+//! # The cache
+//!
+//! What was built is also kept in the user's cache folder (`$XDG_CACHE_HOME/cuda_builder`, else
+//! `~/.cache/cuda_builder`; on Windows `%LOCALAPPDATA%\cuda_builder`), so that a second target folder, a second clone,
+//! `cargo doc` and clippy compile nothing. It is found by the content of all that goes in: the files named above,
+//! wherever the clone lies, the values of the variables, cargo's configuration files, the settings, the compiler's
+//! version and commit, and this crate's own source. A build during which one of its files was written is not kept. The
+//! cache has 256 MB at most, of which the least recently used goes first; it can be deleted at any time. Where it cannot
+//! be written, each target folder is built by itself.
+//!
 //! The kernels crate is an ordinary library: the host compiles it too, and needs no
 //! `crate-type = ["cdylib"]`. Only in the device build, and only for the crate that is built, is the
 //! cfg `cuda_entries` set, so that the kernels of its dependencies do not come out a second time.
@@ -63,6 +79,7 @@
 #![deny(missing_docs)]
 
 mod arch;
+mod cache;
 mod cargo;
 mod deps;
 mod error;
@@ -72,11 +89,12 @@ mod ptx;
 pub use arch::NvvmArch;
 pub use error::CudaBuilderError;
 
+use cache::{Build, Cache};
 use cargo::{Compiler, Kernels, Settings, Toolchain};
 use deps::Dependencies;
-use output::Output;
-use ptx::Module;
+use output::{Output, Packed};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// How much debug information the PTX carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -240,7 +258,7 @@ impl CudaBuilder {
             settings: &settings,
             target_dir: &target_dir,
         };
-        let built = compile_all(&compiler, &self.archs)?;
+        let built = build_all(&compiler, &Cache::of_the_user(), &self.archs)?;
         let files = output.write(&built.modules)?;
         match out_dir {
             Some(_) => {
@@ -288,43 +306,63 @@ impl CudaBuilder {
 #[derive(Default)]
 struct Built {
     /// Name and architecture of each module, and the module.
-    modules: Vec<(String, NvvmArch, Module)>,
+    modules: Vec<(String, NvvmArch, Packed)>,
     /// rustc's warnings; those that every architecture has, once.
     warnings: Vec<String>,
     dependencies: Dependencies,
 }
 
-/// Compiles for each architecture and splits what comes out into modules.
-fn compile_all(compiler: &Compiler, archs: &[NvvmArch]) -> Result<Built, CudaBuilderError> {
+/// The modules for each architecture: from the cache, or compiled and kept there.
+fn build_all(compiler: &Compiler, cache: &Cache, archs: &[NvvmArch]) -> Result<Built, CudaBuilderError> {
     let mut built = Built::default();
     for &arch in archs {
-        let compiled = compiler.compile(arch)?;
-        let path = compiled.path;
-        let modules = ptx::split(&compiled.text).map_err(|error| {
-            let (line, reason) = (error.line, error.reason);
-            match error.in_note {
-                true => CudaBuilderError::EntryNote { path, line, reason },
-                false => CudaBuilderError::MalformedPtx { path, line, reason },
+        let request = compiler.request(arch);
+        let build = match cache.find(&request) {
+            Some(build) => build,
+            None => {
+                let started = SystemTime::now();
+                let build = build_one(compiler, arch)?;
+                cache.store(&request, started, &build);
+                build
             }
-        })?;
-        if modules.is_empty() {
-            return Err(CudaBuilderError::NoKernels {
-                package: compiler.kernels.package.clone(),
-            });
-        }
-        let modules = modules.into_iter();
-        built
-            .modules
-            .extend(modules.map(|(name, module)| (name.to_owned(), arch, module)));
-        for warning in compiled.warnings {
+        };
+        let modules = build.modules.into_iter();
+        built.modules.extend(modules.map(|(name, module)| (name, arch, module)));
+        for warning in build.warnings {
             if !built.warnings.contains(&warning) {
                 built.warnings.push(warning);
             }
         }
-        built.dependencies.extend(compiled.dependencies);
+        built.dependencies.extend(build.dependencies);
     }
     built.modules.sort();
     Ok(built)
+}
+
+/// Compiles for one architecture and splits what comes out into modules.
+fn build_one(compiler: &Compiler, arch: NvvmArch) -> Result<Build, CudaBuilderError> {
+    let compiled = compiler.compile(arch)?;
+    let path = compiled.path;
+    let modules = ptx::split(&compiled.text).map_err(|error| {
+        let (line, reason) = (error.line, error.reason);
+        match error.in_note {
+            true => CudaBuilderError::EntryNote { path, line, reason },
+            false => CudaBuilderError::MalformedPtx { path, line, reason },
+        }
+    })?;
+    if modules.is_empty() {
+        return Err(CudaBuilderError::NoKernels {
+            package: compiler.kernels.package.clone(),
+        });
+    }
+    let modules = modules.into_iter();
+    Ok(Build {
+        modules: modules
+            .map(|(name, module)| (name.to_owned(), Packed::new(module)))
+            .collect(),
+        warnings: compiled.warnings,
+        dependencies: compiled.dependencies,
+    })
 }
 
 /// `cuda_builder` in the outer target folder: the one that `OUT_DIR` is in, else the one that the

@@ -12,6 +12,7 @@
 use crate::ptx::Module;
 use crate::{CudaBuilderError, NvvmArch, PtxFile};
 use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::inflate::decompress_to_vec;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -20,6 +21,40 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How hard the packing tries, of 10: from here on it takes longer and gains little.
 const LEVEL: u8 = 4;
+
+/// A module, packed and not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Packed {
+    module: Module,
+    packed: Vec<u8>,
+}
+
+impl Packed {
+    /// Packs a module.
+    pub(crate) fn new(module: Module) -> Self {
+        let packed = compress_to_vec(module.text.as_bytes(), LEVEL);
+        Self { module, packed }
+    }
+
+    /// A module that was packed before, of its entries and its packed text. `None` where it is no such text.
+    pub(crate) fn from_packed(entries: Vec<(String, u64)>, packed: Vec<u8>) -> Option<Self> {
+        let text = String::from_utf8(decompress_to_vec(&packed).ok()?).ok()?;
+        Some(Self {
+            module: Module { entries, text },
+            packed,
+        })
+    }
+
+    /// The module's entries with their signatures.
+    pub(crate) fn entries(&self) -> &[(String, u64)] {
+        &self.module.entries
+    }
+
+    /// The packed text.
+    pub(crate) fn packed(&self) -> &[u8] {
+        &self.packed
+    }
+}
 
 /// Where the modules of one kernels crate go.
 pub(crate) struct Output<'a> {
@@ -34,18 +69,17 @@ pub(crate) struct Output<'a> {
 impl Output<'_> {
     /// Writes the modules, given with name and architecture, then the expression, and then
     /// removes the files of modules that are no more.
-    pub(crate) fn write(&self, modules: &[(String, NvvmArch, Module)]) -> Result<Vec<PtxFile>, CudaBuilderError> {
+    pub(crate) fn write(&self, modules: &[(String, NvvmArch, Packed)]) -> Result<Vec<PtxFile>, CudaBuilderError> {
         let ptx_folder = self.folder.join(format!("{}.ptx.d", self.package));
         fs::create_dir_all(&ptx_folder).map_err(CudaBuilderError::io("create", &ptx_folder))?;
         let mut files = Vec::new();
         let mut embedded = String::new();
-        for (module, arch, Module { entries, text }) in modules {
+        for (module, arch, contents) in modules {
             let path = ptx_folder.join(format!("{module}.{arch}.ptx"));
             let packed = packed(&path);
-            if replace(&path, text.as_bytes())? || !packed.exists() {
-                replace(&packed, &compress_to_vec(text.as_bytes(), LEVEL))?;
-            }
-            embedded += &embedding(module, *arch, entries, &packed);
+            replace(&path, contents.module.text.as_bytes())?;
+            replace(&packed, &contents.packed)?;
+            embedded += &embedding(module, *arch, contents.entries(), &packed);
             files.push(PtxFile {
                 module: module.clone(),
                 arch: *arch,
@@ -75,10 +109,10 @@ fn embedding(module: &str, arch: NvvmArch, entries: &[(String, u64)], packed: &P
     format!("    ({module:?}, {arch:?}, &{entries:?}, include_bytes!({packed:?})),\n")
 }
 
-/// Gives the file at `path` these contents, unless it has them; says whether it had others.
-fn replace(path: &Path, contents: &[u8]) -> Result<bool, CudaBuilderError> {
+/// Gives the file at `path` these contents, unless it has them.
+pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<(), CudaBuilderError> {
     if fs::read(path).is_ok_and(|old| old == contents) {
-        return Ok(false);
+        return Ok(());
     }
     // Unique among the processes and the threads that may write the same file.
     static WRITES: AtomicU32 = AtomicU32::new(0);
@@ -87,7 +121,7 @@ fn replace(path: &Path, contents: &[u8]) -> Result<bool, CudaBuilderError> {
     beside.push(format!(".{}.{number}.tmp", std::process::id()));
     let beside = PathBuf::from(beside);
     let written = fs::write(&beside, contents).and_then(|()| fs::rename(&beside, path));
-    written.map(|()| true).map_err(|error| {
+    written.map_err(|error| {
         // The write has failed already; a leftover that cannot be removed changes nothing.
         let _ = fs::remove_file(&beside);
         CudaBuilderError::io("write", path)(error)

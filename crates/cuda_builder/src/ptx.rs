@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One PTX text with every entry of a crate, split into modules.
+//! PTX texts with every entry of a crate, split into modules.
 //!
-//! rustc compiles all entries of a kernels crate at once; the driver should load no more than what
-//! a program uses. Each entry carries a note that names its module. A module gets the text's
-//! header, its entries with their launch bounds, and exactly those other items (functions,
+//! rustc compiles all entries of a kernels crate at once, in several units; the driver should load no more than what
+//! a program uses. Each entry carries a note, in whatever unit, that names its module. A module gets the header of its
+//! first entry's unit, its entries with their launch bounds, and exactly those other items (functions,
 //! variables, shared arrays, declarations, aliases) that its entries reach, all in their original
-//! order. The text is read once; a module costs a walk over what it reaches.
+//! order. What its unit declares `.extern` and another unit defines comes from there ([`link`]). The text is read once;
+//! a module costs a walk over what it reaches.
 //!
 //! Names match by spelling alone, whatever the scope: a local that is spelled like a global brings
 //! that global along, which costs a few bytes and changes nothing.
 
 mod item;
 mod lexer;
+mod link;
 mod note;
 
-use item::{Item, ItemKind, Parsed};
+use item::{ItemKind, Parsed};
+use link::{Place, Units};
 use note::Note;
 use std::collections::{BTreeMap, HashMap};
+
+/// The line above each unit of a text that has several.
+const UNIT: &str = "//cuda_builder_unit\n";
 
 /// Why a text cannot be split.
 #[derive(Debug, PartialEq)]
@@ -47,7 +53,7 @@ impl PtxError {
 }
 
 /// One module of a text.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Module {
     /// Its entries' names and signatures, in the order of the text.
     pub(crate) entries: Vec<(String, u64)>,
@@ -55,40 +61,73 @@ pub(crate) struct Module {
     pub(crate) text: String,
 }
 
+/// One text of several units.
+pub(crate) fn join(units: impl IntoIterator<Item = String>) -> String {
+    let mut text = String::new();
+    for unit in units {
+        text.extend([UNIT, &unit]);
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    text
+}
+
 /// Splits `text` into its modules, by their names. Empty where the text has no entries.
 pub(crate) fn split(text: &str) -> Result<BTreeMap<&str, Module>, PtxError> {
-    let Parsed { items, notes } = item::parse(text)?;
-    for directive in [".version", ".target", ".address_size"] {
-        let head = |item: &Item| text[item.start..].starts_with(directive);
-        if !items.iter().any(head) {
-            let reason = format!("there is no `{directive}` directive");
-            return Err(PtxError::malformed(1, reason));
+    let mut notes = Vec::new();
+    let mut units = Vec::new();
+    let mut line = 0;
+    for unit in text.split(UNIT) {
+        let in_text = |error: PtxError| PtxError {
+            line: error.line + line,
+            ..error
+        };
+        let parsed: Parsed = item::parse(unit).map_err(in_text)?;
+        let is_empty = parsed.items.is_empty() && parsed.notes.is_empty();
+        if !is_empty {
+            check_header(unit, &parsed).map_err(in_text)?;
         }
+        notes.extend(parsed.notes.into_iter().map(|note| note.below(line)));
+        units.push((unit, parsed.items, line));
+        line += unit.matches('\n').count() + 1;
     }
-    let entries = match_notes(&items, &notes)?;
+    let units = Units::new(units);
+    let entries = match_notes(&units, &notes)?;
 
-    let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (index, item) in items.iter().enumerate() {
-        for &name in &item.names {
-            by_name.entry(name).or_default().push(index);
-        }
+    let mut modules: BTreeMap<&str, Vec<(&str, Place)>> = BTreeMap::new();
+    for (&place, note) in &entries {
+        modules.entry(note.module).or_default().push((note.entry, place));
     }
-    let mut modules: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (&index, note) in &entries {
-        modules.entry(note.module).or_default().push(index);
-    }
-    let modules = modules.into_iter().map(|(module, roots)| {
-        let signed = |index: &usize| (entries[index].entry.to_owned(), entries[index].signature);
+    let modules = modules.into_iter().map(|(module, mut roots)| {
+        // In the order of the text within a unit; rustc's order of units says nothing.
+        roots.sort_by_key(|&(name, (unit, index))| (units.first_entry(unit), index, name));
+        let roots: Vec<Place> = roots.into_iter().map(|(_, place)| place).collect();
+        let signed = |place: &Place| (entries[place].entry.to_owned(), entries[place].signature);
         let signed = roots.iter().map(signed).collect();
-        let kept = reach(&items, &by_name, roots);
-        let text = assemble(text, &items, &kept, &entries);
+        let text = units.link(&roots, &entries);
         (module, Module { entries: signed, text })
     });
     Ok(modules.collect())
 }
 
-/// The note of each entry, by the entry's index. One of either without the other is an error.
-fn match_notes<'n, 'a>(items: &[Item<'a>], notes: &'n [Note<'a>]) -> Result<BTreeMap<usize, &'n Note<'a>>, PtxError> {
+/// A unit has the directives that a module begins with.
+fn check_header(text: &str, parsed: &Parsed) -> Result<(), PtxError> {
+    for directive in [".version", ".target", ".address_size"] {
+        if !parsed
+            .items
+            .iter()
+            .any(|item| text[item.start..].starts_with(directive))
+        {
+            let reason = format!("there is no `{directive}` directive");
+            return Err(PtxError::malformed(1, reason));
+        }
+    }
+    Ok(())
+}
+
+/// The note of each entry, by the entry's place. One of either without the other is an error.
+fn match_notes<'n, 'a>(units: &Units<'a>, notes: &'n [Note<'a>]) -> Result<BTreeMap<Place, &'n Note<'a>>, PtxError> {
     let mut by_entry = HashMap::new();
     for note in notes {
         if by_entry.insert(note.entry, note).is_some() {
@@ -97,14 +136,14 @@ fn match_notes<'n, 'a>(items: &[Item<'a>], notes: &'n [Note<'a>]) -> Result<BTre
         }
     }
     let mut entries = BTreeMap::new();
-    for (index, item) in items.iter().enumerate() {
+    for (place, item) in units.items() {
         if let ItemKind::Entry { .. } = item.kind {
             let name = item.names[0];
             let note = by_entry.remove(name).ok_or_else(|| {
                 let reason = format!("entry `{name}` has no note: was it made by `#[kernel]`?");
-                PtxError::note(item.line, reason)
+                PtxError::note(units.line(place), reason)
             })?;
-            entries.insert(index, note);
+            entries.insert(place, note);
         }
     }
     match notes.iter().find(|note| by_entry.contains_key(note.entry)) {
@@ -114,36 +153,6 @@ fn match_notes<'n, 'a>(items: &[Item<'a>], notes: &'n [Note<'a>]) -> Result<BTre
             Err(PtxError::note(note.line, reason))
         }
     }
-}
-
-/// Which items a module keeps: the global ones, its entries, and all that these use.
-fn reach(items: &[Item], by_name: &HashMap<&str, Vec<usize>>, roots: Vec<usize>) -> Vec<bool> {
-    let mut kept: Vec<bool> = items.iter().map(|item| item.kind == ItemKind::Global).collect();
-    let mut pending = roots;
-    while let Some(index) = pending.pop() {
-        if !std::mem::replace(&mut kept[index], true) {
-            let used = items[index].words.iter().filter_map(|word| by_name.get(word));
-            pending.extend(used.flatten());
-        }
-    }
-    kept
-}
-
-/// Writes the kept items, launch bounds put before the entries' bodies.
-fn assemble(text: &str, items: &[Item], kept: &[bool], entries: &BTreeMap<usize, &Note>) -> String {
-    let mut module = String::new();
-    for (index, item) in items.iter().enumerate().filter(|(index, _)| kept[*index]) {
-        match (item.kind, entries.get(&index)) {
-            (ItemKind::Entry { body }, Some(note)) => {
-                let head = text[item.start..body].trim_end();
-                let directives = note.directives();
-                module.extend([head, "\n", &directives, &text[body..item.end]]);
-            }
-            _ => module.push_str(text[item.start..item.end].trim_end()),
-        }
-        module.push('\n');
-    }
-    module
 }
 
 #[cfg(test)]
@@ -334,5 +343,8 @@ mod tests {
     fn a_header_is_required() {
         let error = split(".version 7.0\n.address_size 64\n").unwrap_err();
         assert_eq!(error, PtxError::malformed(1, "there is no `.target` directive"));
+        let text = join([with_header(".entry a() { }"), ".version 7.0\n.address_size 64\n".into()]);
+        let error = split(&text).unwrap_err();
+        assert_eq!(error, PtxError::malformed(7, "there is no `.target` directive"));
     }
 }

@@ -11,7 +11,7 @@
 #[allow_internal_unstable(abi_ptx, asm_experimental_arch)]
 macro_rules! __kernel_entry {
     (
-        handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
+        unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
@@ -39,21 +39,47 @@ macro_rules! __kernel_entry {
                 );
             }
 
-            #[unsafe(export_name = $name)]
-            #[allow(improper_ctypes_definitions)]
-            unsafe extern "ptx-kernel" fn entry<'launch>(
-                $($head: <$type as $crate::param::Param>::Head, $tail: <$type as $crate::param::Param>::Tail,)*
-            ) {
-                // SAFETY: the launch passes what the handle's Params say, which lives for 'launch, and upholds the
-                // kernel's own contract.
-                #[allow(unused_unsafe)]
-                unsafe {
-                    $(let $param = <$type as $crate::param::Param>::from_abi::<'launch>($head, $tail);)*
-                    $call
+            // rustc puts a method into the codegen unit of its type's module.
+            impl $unit::Unit {
+                #[unsafe(export_name = $name)]
+                #[allow(improper_ctypes_definitions, non_snake_case)]
+                unsafe extern "ptx-kernel" fn $entry<'launch>(
+                    $($head: <$type as $crate::param::Param>::Head, $tail: <$type as $crate::param::Param>::Tail,)*
+                ) {
+                    // SAFETY: the launch passes what the handle's Params say, which lives for 'launch, and upholds the
+                    // kernel's own contract.
+                    #[allow(unused_unsafe)]
+                    unsafe {
+                        $(let $param = <$type as $crate::param::Param>::from_abi::<'launch>($head, $tail);)*
+                        $call
+                    }
                 }
             }
         };
     };
+}
+
+/// On a GPU: a codegen unit of rustc's, for some of a kernel's entries.
+///
+/// When rustc compiles incrementally, each module is a unit of its own.
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __kernel_unit {
+    ($unit:ident) => {
+        #[cfg(cuda_entries)]
+        mod $unit {
+            pub(super) struct Unit;
+        }
+    };
+}
+
+/// On the host there are no entries.
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __kernel_unit {
+    ($unit:ident) => {};
 }
 
 /// On the host: the typed handle's implementation.
@@ -62,7 +88,7 @@ macro_rules! __kernel_entry {
 #[macro_export]
 macro_rules! __kernel_entry {
     (
-        handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
+        unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],

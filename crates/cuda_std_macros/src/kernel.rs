@@ -10,6 +10,10 @@ use syn::{
     Error, Expr, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Lifetime, ReturnType, Token, Type, bracketed,
 };
 
+/// How many entries of a kernel are compiled together. One more unit costs some 50 ms, one more entry in a unit is
+/// compiled again when another of them changes, and what one core compiles last should not take long.
+const UNIT: usize = 16;
+
 /// What stands in the attribute's parentheses.
 #[derive(Default)]
 pub struct Options {
@@ -62,16 +66,23 @@ pub fn expand(options: &Options, function: &ItemFn) -> syn::Result<TokenStream> 
     let parameters = parameter_types(function)?;
     let names = generic_names(options, function)?;
     let handle = handle(function, &names);
-    let entries = combinations(options, &names)
-        .into_iter()
-        .map(|arguments| entry(options, function, &names, &arguments, &parameters));
-    let entries = entries.collect::<Vec<_>>();
+    let combinations = combinations(options, &names);
+    let units = combinations.chunks(UNIT).enumerate().map(|(number, combinations)| {
+        let unit = format_ident!("__unit_{}_{number}", function.sig.ident);
+        let entries = combinations
+            .iter()
+            .map(|arguments| entry(options, function, &names, &unit, arguments, &parameters));
+        quote! {
+            ::cuda_std::__kernel_unit! { #unit }
+            #(#entries)*
+        }
+    });
     Ok(quote! {
         #[allow(clippy::too_many_arguments)]
         #[inline(always)]
         #function
         #handle
-        #(#entries)*
+        #(#units)*
     })
 }
 
@@ -171,6 +182,7 @@ fn entry(
     options: &Options,
     function: &ItemFn,
     names: &[Ident],
+    unit: &Ident,
     arguments: &[GenericArgument],
     parameters: &[Type],
 ) -> TokenStream {
@@ -213,6 +225,7 @@ fn entry(
         let constant = format_ident!("__signature_{name}");
         (quote!(#constant = #signature), quote!(#constant))
     };
+    let entry = format_ident!("entry_{name}");
     let numbers = 0..parameters.len();
     // The compiler names the function's line where the launch's arguments do not live as long as it wants.
     let span = kernel.span();
@@ -224,7 +237,7 @@ fn entry(
     );
     quote! {
         ::cuda_std::__kernel_entry! {
-            handle: #handle, safe: #safe, call: [#call], name: #name,
+            unit: #unit, entry: #entry, handle: #handle, safe: #safe, call: [#call], name: #name,
             source: #source, constant: [#constant], signature: [#signature],
             note: #note, max_threads: [#(#max_threads)*], min_blocks: [#(#min_blocks)*],
             params: [#((#values, #heads, #tails): #types),*],

@@ -85,6 +85,14 @@ impl<'a> Note<'a> {
         }))
     }
 
+    /// The same, of a text with that many lines above.
+    pub(super) fn below(self, lines: usize) -> Self {
+        Self {
+            line: self.line + lines,
+            ..self
+        }
+    }
+
     /// The directives between the entry's parameters and its body, each on a line.
     ///
     /// `.maxntid` bounds the product of its dimensions: blocks of any shape are let through.
