@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Linking at the level of PTX: what a unit declares `.extern`, taken from the unit that defines it.
 //!
-//! A module's own unit is that of its first entry. What comes from another unit stands before the module's own items,
-//! as PTX wants names declared before their use, and its names that are local to that unit get a suffix: two units may
-//! use one name for different things. Source lines (`.loc`) are left out of it, as each unit numbers files by itself.
+//! A module's own unit is that of its first entry. Of what comes from another unit, the names that are local to that unit
+//! get a suffix: two units may use one name for different things. PTX wants names declared before their use, so a module
+//! of several units has all declarations first, then all variables, then all functions. Source lines (`.loc`) are left out of it, as each unit numbers files by itself.
 //! Names that no unit defines (`__assertfail`, `vprintf`) stay declared; the driver has them.
 
 use super::item::{Item, ItemKind};
@@ -81,60 +81,89 @@ impl<'a> Units<'a> {
     /// The text of the module with the entries at `roots`, of which there is at least one.
     pub(super) fn link(&self, roots: &[Place], entries: &BTreeMap<Place, &Note>) -> String {
         let own = roots[0].0;
-        let (kept, order) = self.reach(roots);
-        let kept_of = |unit: usize| kept.range((unit, 0)..(unit + 1, 0)).copied();
-        let (header, items): (Vec<_>, Vec<_>) =
-            kept_of(own).partition(|&place| self.item(place).kind == ItemKind::Global);
+        let Reached {
+            kept,
+            units,
+            prototypes,
+        } = self.reach(roots);
+        let of = |unit: usize| kept.range((unit, 0)..(unit + 1, 0)).copied();
+        let (header, items): (Vec<_>, Vec<_>) = of(own).partition(|&place| self.item(place).kind == ItemKind::Global);
         let mut module = String::new();
         for place in header {
             module.extend([self.text(place).trim_end(), "\n"]);
         }
-        // A unit uses units that were found after it.
-        for (number, &unit) in order.iter().enumerate().skip(1).rev() {
-            for place in kept_of(unit) {
-                self.import(place, number, entries.get(&place).copied(), &mut module);
-            }
+        module.extend(prototypes.into_values());
+        let imported = units.iter().enumerate().skip(1).rev();
+        let imported = imported.flat_map(|(number, &unit)| of(unit).map(move |place| (number, place)));
+        let mut items: Vec<(usize, Place)> = imported.chain(items.into_iter().map(|place| (0, place))).collect();
+        if units.len() > 1 {
+            items.sort_by_key(|&(_, place)| self.rank(place));
         }
-        for place in items {
-            match entries.get(&place) {
-                Some(note) => module += &self.entry(place, note),
-                None => module.push_str(self.text(place).trim_end()),
+        for (number, place) in items {
+            let text = match entries.get(&place) {
+                Some(note) => self.entry(place, note),
+                None => self.text(place).trim_end().to_owned(),
+            };
+            match number {
+                0 => module.push_str(&text),
+                number => self.import(place.0, &text, number, &mut module),
             }
             module.push('\n');
         }
         module
     }
 
-    /// What a module keeps: the global items of its own unit, its entries, and all that these use; and the units that
-    /// these are in, in the order in which they are found.
-    fn reach(&self, roots: &[Place]) -> (BTreeSet<Place>, Vec<usize>) {
+    /// What a module keeps: the global items of its own unit, its entries, and all that these use.
+    fn reach(&self, roots: &[Place]) -> Reached {
         let own = roots[0].0;
         let is_global = |(_, item): &(usize, &Item)| item.kind == ItemKind::Global;
         let globals = self.units[own].items.iter().enumerate().filter(is_global);
-        let mut kept: BTreeSet<Place> = globals.map(|(index, _)| (own, index)).collect();
-        let mut order = vec![own];
+        let mut reached = Reached {
+            kept: globals.map(|(index, _)| (own, index)).collect(),
+            units: vec![own],
+            prototypes: BTreeMap::new(),
+        };
         let mut pending = roots.to_vec();
         while let Some(place) = pending.pop() {
-            if !kept.insert(place) {
+            if !reached.kept.insert(place) {
                 continue;
             }
             let unit = place.0;
-            if !order.contains(&unit) {
-                order.push(unit);
+            if !reached.units.contains(&unit) {
+                reached.units.push(unit);
             }
             for &word in &self.item(place).words {
                 let here = self.units[unit].by_name.get(word);
-                match (self.exports.get(word), here) {
-                    (Some(exported), None) => pending.extend(exported),
-                    (exported, Some(here)) => pending.extend(here.iter().flat_map(|&index| match exported {
-                        Some(exported) if is_extern(&self.units[unit].items[index]) => exported.clone(),
-                        _ => vec![(unit, index)],
-                    })),
-                    (None, None) => {}
+                let Some(exported) = self.exports.get(word) else {
+                    pending.extend(here.into_iter().flatten().map(|&index| (unit, index)));
+                    continue;
+                };
+                for declared in here.into_iter().flatten().map(|&index| (unit, index)) {
+                    if !is_extern(self.item(declared)) {
+                        pending.push(declared);
+                    } else if self.item(declared).words.get(1) == Some(&".func") {
+                        let linkage = self.item(exported[0]).words[0];
+                        let prototype = self.text(declared).trim_end().replacen(".extern", linkage, 1);
+                        reached.prototypes.entry(word.to_owned()).or_insert(prototype + "\n");
+                    }
+                }
+                if here.is_none_or(|here| here.iter().all(|&index| is_extern(&self.units[unit].items[index]))) {
+                    pending.extend(exported);
                 }
             }
         }
-        (kept, order)
+        reached
+    }
+
+    /// What stands first in a module of several units: what functions are called like, then variables, then functions.
+    fn rank(&self, place: Place) -> u8 {
+        let words = &self.item(place).words;
+        let is = |directive| words.iter().take(2).any(|word| *word == directive);
+        match self.text(place).trim_end().ends_with(';') {
+            true if is(".func") => 0,
+            _ if is(".func") || is(".entry") || is(".alias") => 2,
+            _ => 1,
+        }
     }
 
     fn text(&self, place: Place) -> &'a str {
@@ -158,17 +187,13 @@ impl<'a> Units<'a> {
     }
 
     /// Writes an item of another unit than the module's own.
-    fn import(&self, place: Place, number: usize, note: Option<&Note>, module: &mut String) {
-        let unit = &self.units[place.0];
-        let text = match note {
-            Some(note) => self.entry(place, note),
-            None => self.text(place).trim_end().to_owned(),
-        };
+    fn import(&self, unit: usize, text: &str, number: usize, module: &mut String) {
+        let unit = &self.units[unit];
         let is_local = |word: &str| {
             let defined = |&index: &usize| !is_extern(&unit.items[index]) && !is_export(&unit.items[index]);
             unit.by_name.get(word).is_some_and(|items| items.iter().all(defined))
         };
-        let mut lexer = Lexer::new(&text);
+        let mut lexer = Lexer::new(text);
         let mut written = 0;
         // The item was read before, token for token.
         while let Ok(Some(token)) = lexer.next() {
@@ -185,8 +210,17 @@ impl<'a> Units<'a> {
                 written = token.end;
             }
         }
-        module.extend([&text[written..], "\n"]);
+        module.push_str(&text[written..]);
     }
+}
+
+/// What a module keeps.
+struct Reached {
+    kept: BTreeSet<Place>,
+    /// The units that it is from, in the order in which they were found, the module's own first.
+    units: Vec<usize>,
+    /// How functions are called that one unit has from another, by name.
+    prototypes: BTreeMap<String, String>,
 }
 
 /// Whether other units can use the item. They can use shared memory without a declaration: it is declared by assembly
@@ -228,10 +262,10 @@ mod tests {
             ".visible .global .u32 table[2] = {1, 2};\n.visible .global .u32 unused;",
         ]);
         let expected = "\
-            .visible .global .u32 table[2] = {1, 2};\n\
-            .global .u32 x_u1 = 2;\n.func g_u1() {\n\nret; }\n\
+            .visible .func f();\n.extern .func __assertfail();\n\
+            .visible .global .u32 table[2] = {1, 2};\n.global .u32 x_u1 = 2;\n.global .u32 x = 1;\n\
+            .func g_u1() {\n\nret; }\n\
             .visible .func f() { ld.u32 table; ld.u32 [x_u1+4]; call g_u1, (); }\n\
-            .extern .func __assertfail();\n.global .u32 x = 1;\n\
             .visible .entry a()\n{ call f, (); ld.u32 x; call __assertfail, (); }\n";
         assert_eq!(text, expected);
     }
@@ -256,9 +290,28 @@ mod tests {
             ".weak .func f() { trap; }",
         ]);
         let expected = "\
-            .visible .func f();\n.visible .func g() { call f, (); }\n.visible .func f() { call g, (); }\n\
+            .visible .func f();\n.visible .func f();\n.visible .func g() { call f, (); }\n.visible .func f() { call g, (); }\n\
             .visible .entry a()\n{ call f, (); }\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_two_units_share_is_declared_before_both() {
+        let text = module(&[
+            "//cuda_builder entry=a module=m signature=1\n.extern .func f();\n.extern .func g();\n\
+             .visible .entry a() { call f, (); call g, (); }",
+            ".extern .func g();\n.visible .func f() { call g, (); }",
+            ".extern .func f();\n.weak .func g() { call f, (); }",
+        ]);
+        let (declarations, bodies) = text.split_at(text.find('{').unwrap());
+        for declaration in [".visible .func f();\n", ".weak .func g();\n"] {
+            assert!(declarations.contains(declaration), "{text}");
+        }
+        assert_eq!(
+            (bodies.matches('{').count(), text.matches(".extern").count()),
+            (3, 0),
+            "{text}"
+        );
     }
 
     #[test]
