@@ -85,16 +85,18 @@ mod deps;
 mod error;
 mod output;
 mod ptx;
+mod toolchain;
 
 pub use arch::NvvmArch;
 pub use error::CudaBuilderError;
 
 use cache::{Build, Cache};
-use cargo::{Compiler, Kernels, Settings, Toolchain};
+use cargo::{Compiler, Settings};
 use deps::Dependencies;
 use output::{Output, Packed};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use toolchain::{Kernels, Toolchain};
 
 /// How much debug information the PTX carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -236,7 +238,7 @@ impl CudaBuilder {
         let toolchain = Toolchain::find(&folder)?;
         let kernels = toolchain.describe(&folder)?;
         let output = self.output(&kernels, out_dir.as_deref())?;
-        if let Err(error) = cargo::require_core_source(toolchain.sysroot()) {
+        if let Err(error) = toolchain::require_core_source(toolchain.sysroot()) {
             if let (CudaBuilderError::MissingCoreSource { path, .. }, Some(_)) = (&error, &out_dir) {
                 print_lines(&until_it_appears(path));
             }
