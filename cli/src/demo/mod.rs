@@ -18,7 +18,7 @@ mod scan;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
 
@@ -54,7 +54,8 @@ pub fn run(session: &Session, args: &DemoArgs) -> Result<()> {
     let len = args.len.map_or(default_len, |len| len as usize);
     let mut demo = Demo::new(&device, session.progress("demo"));
     for &dtype in &args.types {
-        dispatch!(dtype, T => numbers::<T>(&mut demo, len))?;
+        let refused = || bail!("demo of f16: wanted f32, f64, i32, i64, u8, u16, u32 or u64");
+        dispatch!(dtype, T => numbers::<T>(&mut demo, len), F16 => refused())?;
         match dtype {
             Dtype::F32 => {
                 arrays::float_functions::<f32>(&mut demo, len)?;
