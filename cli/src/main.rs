@@ -42,9 +42,9 @@ use crate::session::{Session, SessionArgs};
 /// is written then. A.npz:NAME is one array of an archive; A.npz is its only array, and as an output an archive of one
 /// array, arr_0.
 ///
-/// Elements are f16, f32, f64, i32, i64, u8, u16, u32 or u64. Results of i8 and i16 are of that type again, and wrap
-/// around. bool is what NumPy makes of it: add and mul are "or" and "and"; sums, products and scans by them count, as
-/// those of i8 and i16, in i64; other arithmetic is refused. NumPy has no bf16.
+/// Elements are f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64 or bool. Of bool, add and mul are "or" and "and", as
+/// in NumPy, and other arithmetic is refused. Sums and products of bool, i8 and i16 are i64; other results of i8 and i16
+/// are of that type again, and wrap around. NumPy has no bf16.
 #[derive(Parser)]
 #[command(name = "warpsmith", version)]
 struct Cli {

@@ -93,9 +93,12 @@ impl Stored {
 
     /// An error if these bytes are none of its elements, in the machine's byte order.
     pub fn check(self, elements: &[u8]) -> Result<()> {
+        if self != Stored::Bool {
+            return Ok(());
+        }
         match elements.iter().find(|&&byte| byte > 1) {
-            Some(byte) if self == Stored::Bool => bail!("an element of bool is {byte}, wanted 0 or 1"),
-            _ => Ok(()),
+            Some(byte) => bail!("an element of bool is {byte}, wanted 0 or 1"),
+            None => Ok(()),
         }
     }
 
