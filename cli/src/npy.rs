@@ -62,18 +62,14 @@ impl NpyFile {
             };
             anyhow!("no valid .npy header: {}", shortened(&cause))
         })?;
-        let descr = header.type_descriptor.to_string();
-        let stored = match header.type_descriptor.as_string() {
-            Some(name) => Stored::from_descr(&shortened(name))?,
-            None => return Err(Stored::refuse(&shortened(&descr))),
-        };
-        let big_endian = header
-            .type_descriptor
+        let descr = &header.type_descriptor;
+        let name = descr
             .as_string()
-            .is_some_and(|name| name.starts_with('>'));
+            .ok_or_else(|| Stored::refuse(&shortened(&descr.to_string())))?;
+        let stored = Stored::from_descr(&shortened(name))?;
         let file = Self {
-            big_endian,
             stored,
+            big_endian: name.starts_with('>'),
             fortran_order: header.layout.is_fortran(),
             shape: header.shape,
             start: bytes.len(),
@@ -117,10 +113,9 @@ impl NpyFile {
                 "{}: {operation}: given axis {axis}, wanted one of the {axes} of shape {:?}{}",
                 self.name(),
                 self.shape,
-                if axes > 0 {
-                    format!(", from -{axes} to {}", axes - 1)
-                } else {
-                    String::new()
+                match axes {
+                    0 => String::new(),
+                    _ => format!(", from -{axes} to {}", axes - 1),
                 }
             )
         })
@@ -219,10 +214,11 @@ fn write_npy<T: Number, D: Dimension>(writer: &mut dyn Write, array: &Array<T, D
     writer.write_all(&header(array.shape(), stored))?;
     let elements = array.as_standard_layout();
     let elements: &[u8] = bytemuck::cast_slice(elements.as_slice().context("elements in C order")?);
-    Ok(match stored == Stored::Of(T::DTYPE) {
+    match stored == Stored::Of(T::DTYPE) {
         true => writer.write_all(elements)?,
         false => writer.write_all(&stored.narrow(elements, size_of::<T>()))?,
-    })
+    }
+    Ok(())
 }
 
 /// The header of an array in C order, as NumPy writes it.
@@ -323,7 +319,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     use super::*;
-    use crate::scalar::dispatch;
+    use crate::scalar::{Dtype, dispatch};
 
     /// A file in which a few bytes are something else must give an array or an error.
     #[test]

@@ -100,7 +100,10 @@ fn bf16_is_refused_with_the_reason() {
     );
 }
 
-/// Masks, of which 200 are more than a byte counts to with others like it.
+/// An operation, and what it makes of two elements.
+type Case<T> = (&'static str, fn(T, T) -> T);
+
+/// Masks, in which more elements hold than a byte counts to.
 fn masks(place: &Workplace) -> (Array1<bool>, Array1<bool>) {
     let (a, b) = (
         Array1::from_shape_fn(700, |i| i % 3 != 0),
@@ -115,7 +118,7 @@ fn masks(place: &Workplace) -> (Array1<bool>, Array1<bool>) {
 fn bool_is_as_in_numpy() {
     let place = Workplace::new();
     let (a, b) = masks(&place);
-    let cases: [(&str, fn(bool, bool) -> bool); 4] = [
+    let cases: [Case<bool>; 4] = [
         ("add", |a, b| a | b),
         ("mul", |a, b| a & b),
         ("max", |a, b| a | b),
@@ -197,7 +200,7 @@ fn i8_and_i16_are_as_in_numpy() {
     let (a, b) = (array![i8::MIN, -1, 7, 127], array![-1i8, 2, 100, 1]);
     place.save("a.npy", &a);
     place.save("b.npy", &b);
-    let cases: [(&str, fn(i8, i8) -> i8); 6] = [
+    let cases: [Case<i8>; 6] = [
         ("add", i8::wrapping_add),
         ("sub", i8::wrapping_sub),
         ("mul", i8::wrapping_mul),
