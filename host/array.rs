@@ -139,11 +139,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # }
     /// ```
     pub fn assign(&mut self, other: &Self) -> Result<()> {
-        self.same_shape("assign", other)?;
-        if !self.stream.same_device(&other.stream) {
-            let (given, wanted) = (other.stream.device_id(), self.stream.device_id());
-            return Err(Error::different_devices("assign", given, wanted));
-        }
+        self.fits("assign", other)?;
         let (to, from, bytes) = (self.buffer.address(), other.buffer.address(), self.buffer.bytes());
         if bytes > 0 {
             other.buffer.reads_on(&self.stream)?;
@@ -185,13 +181,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::DifferentDevices`] if the stream is another device's.
     pub fn into_stream(mut self, stream: &Stream) -> Result<Self> {
-        if !self.stream.same_device(stream) {
-            return Err(Error::different_devices(
-                "into_stream",
-                stream.device_id(),
-                self.stream.device_id(),
-            ));
-        }
+        self.stream.check_device("into_stream", stream)?;
         self.stream = stream.clone();
         Ok(self)
     }
@@ -251,10 +241,10 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         &self.buffer
     }
 
-    /// An error if `other`, an operand of `operation`, has another shape.
-    pub(crate) fn same_shape<U: Element>(&self, operation: &'static str, other: &DeviceArray<U, D>) -> Result<()> {
+    /// An error if `other`, an operand of `operation`, has another shape or is on another device.
+    pub(crate) fn fits<U: Element>(&self, operation: &'static str, other: &DeviceArray<U, D>) -> Result<()> {
         if self.dim == other.dim {
-            return Ok(());
+            return self.stream.check_device(operation, &other.stream);
         }
         Err(Error::Shape {
             operation,

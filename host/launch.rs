@@ -77,7 +77,7 @@ unsafe impl<P: ByValue> Arg<P> for P {
 // SAFETY: the array's elements, in the memory of the stream's device, borrowed like the slice.
 unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArray<T, D> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        same_device(kernel, self.stream(), stream)?;
+        stream.check_device(kernel, self.stream())?;
         self.buffer().reads_on(stream)
     }
 
@@ -92,7 +92,7 @@ unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArray<T, D> {
 // SAFETY: the array's elements, in the memory of the stream's device, borrowed mutably like the slice.
 unsafe impl<T: Element, D: Dimension> Arg<SliceMut<'static, T>> for &mut DeviceArray<T, D> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        same_device(kernel, self.stream(), stream)?;
+        stream.check_device(kernel, self.stream())?;
         self.buffer().writes_on(stream)
     }
 
@@ -107,7 +107,14 @@ unsafe impl<T: Element, D: Dimension> Arg<SliceMut<'static, T>> for &mut DeviceA
 // SAFETY: all elements of the array that is viewed, in the memory of the stream's device, borrowed like the slice.
 unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceView<'_, T, D> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        same_device(kernel, self.stream(), stream)?;
+        if !self.is_standard_layout() {
+            return Err(Error::Shape {
+                operation: kernel,
+                given: format!("a view of shape {:?} and strides {:?}", self.shape(), self.strides()),
+                wanted: "a view in C order, since a kernel knows no strides: `to_array` puts it in order".into(),
+            });
+        }
+        stream.check_device(kernel, self.stream())?;
         self.memory().buffer.reads_on(stream)
     }
 
@@ -169,7 +176,8 @@ unsafe impl<T: Element> Arg<Slice<'static, T>> for InPlace<T> {
     }
 }
 
-/// The memory of an array or view as words of another type, as a kernel's input: for kernels that only move bits.
+/// The memory of an array or view, as a kernel's input: for kernels that are told the strides. Its words may be of
+/// another type than the elements, for kernels that only move bits.
 pub(crate) struct Words<'a, W> {
     buffer: &'a Buffer,
     stream: &'a Stream,
@@ -192,7 +200,7 @@ impl<'a, W: Element> Words<'a, W> {
 // bytes.
 unsafe impl<W: Element> Arg<&'static [W]> for Words<'_, W> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        same_device(kernel, self.stream, stream)?;
+        stream.check_device(kernel, self.stream)?;
         self.buffer.reads_on(stream)
     }
 
@@ -227,7 +235,7 @@ impl<'a, W: Element> WordsMut<'a, W> {
 // element.
 unsafe impl<W: Element> Arg<SliceMut<'static, W>> for WordsMut<'_, W> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        same_device(kernel, self.stream, stream)?;
+        stream.check_device(kernel, self.stream)?;
         self.buffer.writes_on(stream)
     }
 
@@ -271,13 +279,6 @@ fn address<T>(buffer: &Buffer) -> usize {
         0 => align_of::<T>(),
         address => address as usize,
     }
-}
-
-fn same_device(kernel: &'static str, home: &Stream, stream: &Stream) -> Result<()> {
-    if home.same_device(stream) {
-        return Ok(());
-    }
-    Err(Error::different_devices(kernel, home.device_id(), stream.device_id()))
 }
 
 macro_rules! args {

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use crate::backend::{Backend, RawStream};
-#[cfg(feature = "cust")]
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::{Event, RecordedEvent};
 use crate::workspace::{Lease, Workspace};
 
@@ -112,6 +110,14 @@ impl Stream {
     /// Whether both streams are of one device.
     pub(crate) fn same_device(&self, other: &Stream) -> bool {
         Arc::ptr_eq(self.backend(), other.backend())
+    }
+
+    /// An error of `operation`, which runs on this stream, if an operand at home on `other` is on another device.
+    pub(crate) fn check_device(&self, operation: &'static str, other: &Stream) -> Result<()> {
+        if self.same_device(other) {
+            return Ok(());
+        }
+        Err(Error::different_devices(operation, other.device_id(), self.device_id()))
     }
 
     /// Waits until all work of the stream is done.

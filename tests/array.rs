@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arrays up to the device and down again.
 
-#[macro_use]
-mod common;
-
-use common::*;
+use crate::common::*;
 use ndarray::{Array, Array1, Array2, IxDyn, arr0, array};
 use proptest::prelude::*;
 use warpsmith::{Device, DeviceArray, Element, Error};

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Elementwise operations on two operands, to the last bit.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use cuda_std::Float;
 use kernels_gpu::binary::{binary, tile_len};
 use kernels_gpu::op::Add;

@@ -2,12 +2,9 @@
 //! Box and Gaussian blurs: integers and the Gaussian to the last bit, sums of floats within the bound that the
 //! documentation states.
 
-#[macro_use]
-mod common;
-
 use std::fmt::Debug;
 
-use common::{Number, assert_same, cases, rng, upload};
+use crate::common::{Number, assert_same, cases, rng, upload};
 use ndarray::Array3;
 use proptest::prelude::*;
 use warpsmith::ops::{Border, Pixel};

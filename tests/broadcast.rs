@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Broadcasting and operands that lie in other orders, against ndarray's own broadcasting.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use kernels_gpu::broadcast::{AXES, OutputAxes, Strides, broadcast};
 use kernels_gpu::op::Sub;
 use ndarray::{Array, Array2, Array3, ArrayD, IxDyn, Zip, arr0, array, s};

@@ -2,10 +2,7 @@
 //! Casts between all pairs of element types: to integers and to wide floats against Rust's `as`, to 16-bit floats
 //! against the nearer of the two numbers beside the exact value.
 
-#[macro_use]
-mod common;
-
-use common::*;
+use crate::common::*;
 use kernels_gpu::cast::tile_len;
 use ndarray::{ArrayD, IxDyn, array};
 use proptest::prelude::*;

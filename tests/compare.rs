@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Comparisons, exactly.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use kernels_gpu::compare::tile_len;
 use ndarray::{Array, Array2, ArrayD, IxDyn};
 use proptest::prelude::*;

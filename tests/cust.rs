@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory, streams and events shared with `cust`. On the simulated GPU, that they are refused.
-#![cfg(feature = "cust")]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::device;
 use cust::memory::{CopyDestination, DeviceBuffer, DeviceSlice};
 use cust::stream::StreamFlags;
 use ndarray::{Array1, array};
 use warpsmith::{Device, DeviceArray, Error, Stream};
+
+use crate::common::device;
 
 /// The device, with its context current for `cust`; none on the simulated GPU.
 fn gpu() -> Option<(&'static Device, cust::context::Context)> {

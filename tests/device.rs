@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which device is opened, what it says of itself, and what happens when it cannot be.
 
-mod common;
-
-use common::device;
+use crate::common::device;
 use ndarray::{Ix1, Ix2};
 use warpsmith::{DEVICE_VARIABLE, Device, DeviceArray, Dim3, Error};
 

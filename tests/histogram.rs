@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Histograms and counts of values, to the last count, against NumPy's rule spelled out on the host.
 
-#[macro_use]
-mod common;
-
 use std::ops::RangeInclusive;
 
-use common::{Number, cases, elements, random, rng, upload, upload_vec};
+use crate::common::{Number, cases, elements, random, rng, upload, upload_vec};
 use kernels_gpu::histogram::{self as kernels, CACHE, COLUMNS, Plan, Uniform};
 use ndarray::{Array1, Array2, Array3, Ix1};
 use proptest::prelude::*;
@@ -96,7 +93,7 @@ fn reference<T: Element>(x: &[T], edges: &[f64]) -> Vec<u64> {
 fn check<T: Element>(x: &[T], bins: usize, range: RangeInclusive<f64>) {
     let wanted = reference(x, &linspace::<T>(bins, &range));
     let got = upload_vec(x).histogram(bins, range.clone()).expect("a histogram");
-    common::assert_same(
+    crate::common::assert_same(
         &elements(&got),
         &wanted,
         &format!("{bins} bins in {range:?} of {}", T::NAME),
@@ -107,7 +104,7 @@ fn check<T: Element>(x: &[T], bins: usize, range: RangeInclusive<f64>) {
 fn check_edges<T: Element>(x: &[T], edges: &[f64]) {
     let got = upload_vec(x).histogram_edges(edges).expect("a histogram");
     let what = format!("{} edges of {}", edges.len(), T::NAME);
-    common::assert_same(&elements(&got), &reference(x, edges), &what);
+    crate::common::assert_same(&elements(&got), &reference(x, edges), &what);
 }
 
 macro_rules! for_all {
@@ -129,7 +126,7 @@ fn every_number_of_bins<T: Element>() {
 fn every_length<T: Element>() {
     let tile = kernels::tile_len::<T, Uniform, COLUMNS>();
     let longest = random::<T>(99_991, 2);
-    for len in common::lengths(tile) {
+    for len in crate::common::lengths(tile) {
         check(&longest[..len], 100, usual_range::<T>());
     }
     // By way of each of the two other ways to count.
@@ -306,7 +303,7 @@ fn channels_of_pictures<T: Element>() {
         let picture = upload(&Array3::from_shape_vec((pixels, 1, channels), values).expect("as many values"));
         let got = picture.histogram_channels(bins, range).expect("a histogram");
         assert_eq!(got.shape(), [channels, bins]);
-        common::assert_same(&elements(&got), &wanted, &format!("{channels} channels of {}", T::NAME));
+        crate::common::assert_same(&elements(&got), &wanted, &format!("{channels} channels of {}", T::NAME));
     }
 }
 
@@ -324,10 +321,10 @@ fn ranges_of_the_data<T: Element>() {
         let edges = linspace::<T>(6, &range);
         let (counts, got_edges) = on_device.histogram_auto(6).unwrap();
         assert_eq!(got_edges, edges);
-        common::assert_same(&elements(&counts), &reference(&x, &edges), "counts");
+        crate::common::assert_same(&elements(&counts), &reference(&x, &edges), "counts");
     }
     // Every element is looked at, at whatever place.
-    for len in common::lengths(kernels::tile_len::<T, Uniform, COLUMNS>())
+    for len in crate::common::lengths(kernels::tile_len::<T, Uniform, COLUMNS>())
         .into_iter()
         .skip(1)
     {
@@ -419,7 +416,7 @@ fn bins_of_width_1(bins: u32, copies: u32) -> Plan {
 fn more_blocks_than_tiles() {
     let x = upload_vec(&[0.5f32, 1.5, 1.0, 2.0, -1.0, f32::NAN]);
     let plan = bins_of_width_1(2, 32);
-    let stream = common::device().default_stream();
+    let stream = crate::common::device().default_stream();
     let mut counters = DeviceArray::<u32, Ix1>::zeros(stream, kernels::COUNTERS).unwrap();
     let mut counts = upload(&Array1::from(vec![7u64, 8]));
     let config = LaunchConfig {
@@ -444,16 +441,16 @@ fn the_hash_table_is_emptied_and_filled_again() {
     let x: Vec<f64> = (0..len).map(|i| ((i % 3000) + i / (len / 4) * 10_000) as f64).collect();
     let plan = bins_of_width_1(bins, 1);
     let on_device = upload_vec(&x);
-    let mut counts = DeviceArray::<u64, Ix1>::zeros(common::device().default_stream(), bins as usize).unwrap();
+    let mut counts = DeviceArray::<u64, Ix1>::zeros(crate::common::device().default_stream(), bins as usize).unwrap();
     let config = LaunchConfig::new(1, kernels::THREADS as u32);
-    let stream = common::device().default_stream();
+    let stream = crate::common::device().default_stream();
     let mut no_counters = DeviceArray::<u32, Ix1>::zeros(stream, 0).unwrap();
     let args = (&on_device, plan, &on_device, &mut no_counters, &mut counts);
     stream
         .launch::<kernels::histogram<f64, Uniform, CACHE>>(&config, args)
         .unwrap();
     let wanted = reference(&x, &linspace::<f64>(bins as usize, &(0.0..=f64::from(bins))));
-    common::assert_same(&elements(&counts), &wanted, "counts");
+    crate::common::assert_same(&elements(&counts), &wanted, "counts");
 }
 
 #[test]

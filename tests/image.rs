@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Grayscale and the 3 × 3 box blur, to the last bit, on noise of awkward sizes and on photographs.
 
-#[macro_use]
-mod common;
-
-use common::{Number, assert_same, cases, random, rng, upload};
+use crate::common::{Number, assert_same, cases, random, rng, upload};
 use ndarray::{Array2, Array3, ArrayView3, s};
 use proptest::prelude::*;
 use warpsmith::DeviceArray;

@@ -11,11 +11,9 @@
 //! which are the same one), and states and counters of other contents than a kernel has left, with which it may wait for
 //! ever, as its documentation says. The tests use the simulated GPU whatever the environment names.
 
-mod common;
-
 use std::sync::LazyLock;
 
-use common::cases;
+use crate::common::cases;
 use cuda_std::launch::SafeKernel;
 use kernels_gpu::blur::box_3x3::box_blur_3x3;
 use kernels_gpu::blur::box_blur::{box_columns, box_rows};

@@ -2,11 +2,9 @@
 //! More elements than 32 bits can count: 2^32 + 5 of u8. That is for a GPU; the simulator, for which it would take an
 //! hour, does the same with 2^20 + 5.
 
-mod common;
-
 use std::ops::Range;
 
-use common::device;
+use crate::common::device;
 use ndarray::Array1;
 use warpsmith::DeviceArray;
 use warpsmith::ops::{ScanAlgorithm, Sum};

@@ -3,8 +3,6 @@
 //!
 //! The kernels of this file are not compiled to PTX, so its tests use the simulated GPU whatever the environment names.
 
-mod common;
-
 use bytemuck::{Pod, Zeroable};
 use cuda_std::prelude::*;
 use ndarray::{Array1, Array2, array};
@@ -186,7 +184,7 @@ fn assert_at(fault: &Fault, kernel: &str, block: u32, thread: u32, line: u32) {
 
 #[test]
 fn a_kernel_of_ones_own() {
-    proptest!(common::cases(16), |(x: Vec<f32>, a in -10.0f32..10.0)| {
+    proptest!(crate::common::cases(16), |(x: Vec<f32>, a in -10.0f32..10.0)| {
         let device = Device::simulator();
         let stream = device.default_stream();
         let x = Array1::from(x.into_iter().map(|x| x % 1e6).collect::<Vec<_>>());
@@ -268,10 +266,10 @@ fn generic_kernels_are_launched_for_each_listed_type() {
 
 #[test]
 fn atomics_count_exactly() {
-    proptest!(common::cases(8), |(seed in any::<u64>(), len in 1..5000usize)| {
+    proptest!(crate::common::cases(8), |(seed in any::<u64>(), len in 1..5000usize)| {
         use proptest::prelude::RngExt;
         let device = Device::simulator();
-        let mut rng = common::rng(seed);
+        let mut rng = crate::common::rng(seed);
         let values = Array1::from_shape_simple_fn(len, || rng.random_range(0..10u8));
         let mut wanted = [0u32; 10];
         values.iter().for_each(|&value| wanted[usize::from(value)] += 1);
@@ -474,10 +472,10 @@ fn arguments_of_another_device_are_refused() {
 /// On a GPU a kernel without PTX is an error that says what is missing; the simulated GPU needs none.
 #[test]
 fn a_kernel_without_ptx_runs_on_the_simulator_alone() {
-    let result = common::device()
+    let result = crate::common::device()
         .default_stream()
         .launch::<nothing>(&LaunchConfig::new(1, 32), ());
-    if common::device().is_simulator() {
+    if crate::common::device().is_simulator() {
         result.unwrap();
     } else {
         let text = concat!(
@@ -488,4 +486,25 @@ fn a_kernel_without_ptx_runs_on_the_simulator_alone() {
         let error = result.unwrap_err().to_string();
         assert!(error.starts_with(text), "{error}");
     }
+}
+
+/// A kernel knows no strides: a view in another order than C's is refused, where it once lost them in silence.
+#[test]
+fn views_in_another_order_are_refused() {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &Array2::from_shape_fn((2, 3), |(i, j)| (3 * i + j) as f32)).unwrap();
+    let mut out = DeviceArray::zeros(stream, 6).unwrap();
+    let config = LaunchConfig::for_len(6, 32);
+    let y = DeviceArray::zeros(stream, 6).unwrap();
+    let error = stream
+        .launch::<saxpy>(&config, (1.0, &x.t(), &y, &mut out))
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "saxpy: given a view of shape [3, 2] and strides [1, 3], wanted a view in C order, since a kernel knows no \
+         strides: `to_array` puts it in order"
+    );
+    stream.launch::<saxpy>(&config, (1.0, &x.view(), &y, &mut out)).unwrap();
+    assert_eq!(out.to_ndarray().unwrap(), array![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
 }

@@ -2,10 +2,7 @@
 //! Elementwise operations on one array: integers and exact float operations to the last bit, functions of floats to the
 //! error bounds that `cuda_std::Float` states, those of 16-bit floats at every value.
 
-#[macro_use]
-mod common;
-
-use common::*;
+use crate::common::*;
 use kernels_gpu::map::{float_tile_len, tile_len};
 use ndarray::{Array1, ArrayD, IxDyn};
 use proptest::prelude::*;

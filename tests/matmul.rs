@@ -2,10 +2,7 @@
 //! Products of matrices and vectors: integers exactly, floats to the last bit where the order of summation is promised,
 //! and within its bound where it is not.
 
-#[macro_use]
-mod common;
-
-use common::*;
+use crate::common::*;
 use kernels_gpu::matmul::MulAdd;
 use kernels_gpu::matmul::gemm::{self, GemmShape, KMajor, Large, Medium, MnMajor, Size, Small, THREADS};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayView3, Axis, s};

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions of whole arrays: integers exactly, floats within a bound that follows from the order of the additions.
 
-#[macro_use]
-mod common;
-
-use common::*;
+use crate::common::*;
 use kernels_gpu::op::{Moments, Statistic};
 use kernels_gpu::reduce::{RowPlan, SHORT, tile_len};
 use ndarray::{Array2, ArrayD, Ix0, IxDyn, array};

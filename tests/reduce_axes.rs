@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions along axes, against ndarray's lanes.
 
-#[macro_use]
-mod common;
-
-use common::*;
+use crate::common::*;
 use kernels_gpu::op::{Moments, Statistic};
 use kernels_gpu::reduce::{ColumnPlan, RowPlan};
 use ndarray::{Array1, Array2, Array3, ArrayD, ArrayView1, Axis, Ix1, IxDyn, array};

@@ -2,10 +2,7 @@
 //! Scans by both algorithms and along axes: integers, minima and maxima exactly, float sums and products within a bound
 //! that follows from the most roundings that a term can go through.
 
-#[macro_use]
-mod common;
-
-use common::*;
+use crate::common::*;
 use kernels_gpu::op::ReduceOp;
 use kernels_gpu::scan::columns::{segment_len, tile_rows};
 use kernels_gpu::scan::lookback::{THREADS, tile_len, vectors};

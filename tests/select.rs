@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Selection by a mask, to the last bit.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use kernels_gpu::select::tile_len;
 use ndarray::{Array1, Array2, Array3, ArrayD, IxDyn, arr0, array};
 use proptest::prelude::*;

@@ -2,17 +2,15 @@
 //! The order of work: arrays used on several streams and from several threads, events, and memory that is given back
 //! while work that uses it is queued.
 
-mod common;
-
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::device;
+use crate::common::device;
 use kernels_gpu::op::ReduceOp;
-use ndarray::{Array1, Ix1, array};
+use ndarray::{Array1, Ix1, Ix2, array};
 use rayon::prelude::*;
-use warpsmith::ops::Sum;
+use warpsmith::ops::{Maximum, Sum};
 use warpsmith::{Device, DeviceArray, Error, Stream};
 
 /// Elements enough that a kernel still runs when the host has queued the next.
@@ -199,20 +197,49 @@ fn an_array_is_handed_from_thread_to_thread() {
     assert_all(&array, 8);
 }
 
+fn square(device: &Device) -> DeviceArray<f64, Ix2> {
+    DeviceArray::zeros(device.default_stream(), (2, 2)).unwrap()
+}
+
+fn mask(device: &Device) -> DeviceArray<u8, Ix1> {
+    DeviceArray::zeros(device.default_stream(), 2).unwrap()
+}
+
 #[test]
 fn arrays_of_two_devices_do_not_mix() {
     let (one, other) = (Device::simulator(), Device::simulator());
     let x = DeviceArray::from_ndarray(one.default_stream(), &array![1.0, 2.0]).unwrap();
     let y = DeviceArray::from_ndarray(other.default_stream(), &array![3.0, 4.0]).unwrap();
     let mut out = y.try_clone().unwrap();
-    for error in [x.add(&y).map(drop), x.add_into(&x, &mut out), x.exp_into(&mut out)] {
+    let (matrix, mask) = (square(&one), mask(&one));
+    let mut total = DeviceArray::zeros(other.default_stream(), ()).unwrap();
+    let errors = [
+        ("add", x.add(&y).map(drop)),
+        ("add", x.add_into(&x, &mut out)),
+        ("add_scalar", x.add_scalar_into(1.0, &mut out)),
+        ("scalar_sub", x.scalar_sub_into(1.0, &mut out)),
+        ("mul_assign", out.mul_assign(&x)),
+        ("less", x.less(&y).map(drop)),
+        ("binary", x.binary::<Maximum, _>(&y).map(drop)),
+        ("exp", x.exp_into(&mut out)),
+        ("cast", x.cast_into(&mut out)),
+        ("clamp", x.clamp_into(0.0, 1.0, &mut out)),
+        ("axpy", out.axpy(2.0, &x)),
+        ("assign", out.assign(&x)),
+        ("select", mask.select(&x, &y).map(drop)),
+        ("sum_into", x.sum_into(&mut total)),
+        ("inclusive_scan", x.inclusive_scan_into::<Sum>(&mut out)),
+        ("matvec", matrix.matvec(&y).map(drop)),
+        ("gemv", out.gemv(1.0, &matrix, &x, 0.0)),
+        ("matmul", matrix.matmul(&square(&other)).map(drop)),
+        ("to_array", x.view().to_array_into(&mut out)),
+    ];
+    for (operation, error) in errors {
         let error = error.unwrap_err();
         assert!(matches!(error, Error::DifferentDevices { .. }), "{error}");
-        assert!(
-            error
-                .to_string()
-                .contains("given an operand on another sim, wanted one on sim"),
-            "{error}"
+        assert_eq!(
+            error.to_string(),
+            format!("{operation}: given an operand on another sim, wanted one on sim")
         );
     }
     assert_eq!(out.to_ndarray().unwrap(), array![3.0, 4.0]);

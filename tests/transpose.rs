@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Transposition and other orders of the axes, bit by bit, for elements of every size.
 
-mod common;
-
 use std::fmt::Debug;
 
+use crate::common::*;
 use bytemuck::bytes_of;
-use common::*;
 use ndarray::{Array, Array1, Array2, Array3, ArrayBase, Data, Dimension, IxDyn, array};
 use proptest::prelude::*;
 use warpsmith::{Device, DeviceArray, Element};

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Views: shapes, strides, and their elements as arrays of their own.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ndarray::{Array, Array1, Array2, Array3, ArrayD, IxDyn, array};
 use proptest::prelude::*;
 use warpsmith::{AsView, DeviceArray};

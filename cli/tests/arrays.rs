@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands on .npy files give what ndarray and NumPy give.
 
-mod common;
-
-use common::{Workplace, npy_bytes, npy_header};
+use crate::common::{Workplace, npy_bytes, npy_header};
 use ndarray::{Array, Array1, Array2, ArrayD, IxDyn, ShapeBuilder, Zip, arr0, array};
 
 fn floats() -> (Array2<f32>, Array2<f32>) {

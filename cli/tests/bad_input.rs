@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bad input is one clear line, a status that is not 0, and no file made or changed.
 
-mod common;
-
-use common::{Workplace, npy_bytes, npy_header};
+use crate::common::{Workplace, npy_bytes, npy_header};
 use ndarray::{Array, array};
 
 #[test]

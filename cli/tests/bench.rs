@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `bench`, on few elements.
 
-mod common;
-
-use common::Workplace;
+use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.

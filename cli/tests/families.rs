@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions along axes, scans, products, histograms, transposition and the options of pictures.
 
-mod common;
-
-use common::Workplace;
+use crate::common::Workplace;
 use ndarray::{Array, Array1, Array2, Array3, Axis, ShapeBuilder, array};
 
 fn numbers() -> Array3<i32> {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Elements of f16, bool, i8 and i16: results have NumPy's types and values.
 
-mod common;
-
-use common::{Workplace, npy_bytes, npy_header};
+use crate::common::{Workplace, npy_bytes, npy_header};
 use ndarray::{Array1, array};
 use warpsmith::f16;
 

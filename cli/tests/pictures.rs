@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands on pictures.
 
-mod common;
-
-use common::Workplace;
+use crate::common::Workplace;
 use image::{DynamicImage, GrayImage, ImageBuffer, ImageFormat, Luma, LumaA, Rgb, RgbImage, Rgba, RgbaImage};
 use ndarray::{Array1, Array3, Axis, s};
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Standard input and output, and .npz archives.
 
-mod common;
-
 use std::io::{Cursor, Read, Write};
 use std::process::{Output, Stdio};
 
-use common::Workplace;
+use crate::common::{Workplace, npy_bytes, npy_header};
 use ndarray::{Array1, ArrayD, array};
 use ndarray_npy::{ReadNpyExt, WriteNpyExt};
 use zip::write::SimpleFileOptions;
@@ -154,11 +152,11 @@ fn what_standard_input_does_not_hold() {
     let json = "--json and the output - both write to standard output";
     fail(&place, &["map", "neg", "-", "-o", "-", "--json"], &good, json);
     // More than any memory: refused before it is asked for.
-    let header = common::npy_header("<f4", false, "(274877906944,)");
+    let header = npy_header("<f4", false, "(274877906944,)");
     fail(
         &place,
         &sum,
-        &common::npy_bytes(&header, &[0; 64]),
+        &npy_bytes(&header, &[0; 64]),
         "1099511627776 bytes of elements, wanted at most",
     );
     assert_eq!(std::fs::read_dir(place.path(".")).unwrap().count(), 0);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands `devices` and `demo`, and the options that hold for every command.
 
-mod common;
-
 use std::process::Stdio;
 
-use common::Workplace;
+use crate::common::Workplace;
 use ndarray::{Array1, array};
 
 #[test]

@@ -25,6 +25,7 @@ fn assign_array<Op, T: Binary<Op>, D: Dimension, E: Dimension>(
         wanted: "a second shape that broadcasts to the first".into(),
     })?;
     let stream = x.stream().clone();
+    stream.check_device(operation, other.stream())?;
     // SAFETY: the launch takes `x` as its output, and its kernels read an element in the thread that sets it.
     let left = unsafe { Operand::in_place(x) };
     launch::<Op, T, D>(&stream, &left, &right, x)

@@ -6,7 +6,7 @@ use kernels_gpu::compiled::{Binary, Number, ScalarFirst};
 use kernels_gpu::op::{Add, Div, Maximum, Minimum, Mul, Pow, Sub};
 use ndarray::{DimMax, Dimension, arr0};
 
-use super::broadcast::{Axes, Common, Operand, check_out, common_dim, for_arrays_and_views, two_operand_methods};
+use super::broadcast::{Axes, Common, Operand, check_out, common, for_arrays_and_views, two_operand_methods};
 use super::tiles;
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
@@ -110,7 +110,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         D: DimMax<E>,
     {
         let (a, b) = (self.view(), other.as_view());
-        let mut out = DeviceArray::uninit(a.stream(), common_dim("binary", &a.raw_dim(), &b.raw_dim())?)?;
+        let mut out = DeviceArray::uninit(a.stream(), common("binary", &a, &b)?)?;
         array_array::<Op, _, _, _, _>(&a, &b, &mut out)?;
         Ok(out)
     }
@@ -130,11 +130,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         D: DimMax<E>,
     {
         let (a, b) = (self.view(), other.as_view());
-        check_out(
-            "binary",
-            common_dim("binary", &a.raw_dim(), &b.raw_dim())?.slice(),
-            out.shape(),
-        )?;
+        check_out("binary", a.stream(), common("binary", &a, &b)?.slice(), out)?;
         array_array::<Op, _, _, _, _>(&a, &b, out)
     }
 }
@@ -154,7 +150,7 @@ macro_rules! scalar_first_methods {
                          same shape.\n\n# Errors\n\n")]
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
         pub fn $into(&self, scalar: T, out: &mut DeviceArray<T, D>) -> Result<()> {
-            check_out(stringify!($method), self.shape(), out.shape())?;
+            check_out(stringify!($method), self.stream(), self.shape(), out)?;
             scalar_array::<$op, _, _>(scalar, &self.as_view(), out)
         }
     )*};

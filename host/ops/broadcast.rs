@@ -9,12 +9,22 @@ use ndarray::{DimMax, Dimension, IxDyn};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
-use crate::launch::{Arg, InPlace, LaunchConfig};
+use crate::launch::{Arg, InPlace, LaunchConfig, Words};
 use crate::stream::Stream;
 use crate::view::DeviceView;
 
 /// The dimension that two operands have together.
 pub(super) type Common<D, E> = <D as DimMax<E>>::Output;
+
+/// The shape that two operands on one device are repeated to.
+pub(super) fn common<T: Element, U: Element, D: DimMax<E> + Dimension, E: Dimension>(
+    operation: &'static str,
+    a: &DeviceView<'_, T, D>,
+    b: &DeviceView<'_, U, E>,
+) -> Result<Common<D, E>> {
+    a.stream().check_device(operation, b.stream())?;
+    common_dim(operation, &a.raw_dim(), &b.raw_dim())
+}
 
 /// The shape that two shapes are repeated to, by NumPy's rules: axes are matched from the last, and one of length 1 is
 /// repeated, as one that is missing.
@@ -46,14 +56,19 @@ pub(super) fn common_dim<D: DimMax<E> + Dimension, E: Dimension>(
     })
 }
 
-/// An error unless the output has the shape of the result.
-pub(super) fn check_out(operation: &'static str, result: &[usize], out: &[usize]) -> Result<()> {
-    if result == out {
-        return Ok(());
+/// An error unless the output has the shape of the result, and is on the device of the stream that computes it.
+pub(super) fn check_out<T: Element, D: Dimension>(
+    operation: &'static str,
+    stream: &Stream,
+    result: &[usize],
+    out: &DeviceArray<T, D>,
+) -> Result<()> {
+    if result == out.shape() {
+        return stream.check_device(operation, out.stream());
     }
     Err(Error::Shape {
         operation,
-        given: format!("an output of shape {out:?}"),
+        given: format!("an output of shape {:?}", out.shape()),
         wanted: format!("one of the result's shape, {result:?}"),
     })
 }
@@ -82,7 +97,7 @@ macro_rules! two_operand_methods {
             D: DimMax<E>,
         {
             let (a, b) = (self.as_view(), other.as_view());
-            let dim = common_dim(stringify!($array), &a.raw_dim(), &b.raw_dim())?;
+            let dim = common(stringify!($array), &a, &b)?;
             let mut out = DeviceArray::uninit(a.stream(), dim)?;
             $arrays::<$op, _, _, _, _>(&a, &b, &mut out)?;
             Ok(out)
@@ -100,8 +115,8 @@ macro_rules! two_operand_methods {
             D: DimMax<E>,
         {
             let (a, b) = (self.as_view(), other.as_view());
-            let dim = common_dim(stringify!($array), &a.raw_dim(), &b.raw_dim())?;
-            check_out(stringify!($array), dim.slice(), out.shape())?;
+            let dim = common(stringify!($array), &a, &b)?;
+            check_out(stringify!($array), a.stream(), dim.slice(), out)?;
             $arrays::<$op, _, _, _, _>(&a, &b, out)
         }
 
@@ -117,7 +132,7 @@ macro_rules! two_operand_methods {
                          shape.\n\n# Errors\n\n")]
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
         pub fn $scalar_into(&self, scalar: T, out: &mut DeviceArray<$result, D>) -> Result<()> {
-            check_out(stringify!($scalar), self.shape(), out.shape())?;
+            check_out(stringify!($scalar), self.stream(), self.shape(), out)?;
             $number::<$op, _, _>(&self.as_view(), scalar, out)
         }
     };
@@ -147,7 +162,7 @@ pub(super) struct Operand<'a, T> {
 }
 
 enum Memory<'a, T> {
-    View(DeviceView<'a, T, IxDyn>),
+    Array(Words<'a, T>),
     Output(InPlace<T>),
 }
 
@@ -157,7 +172,7 @@ impl<'a, T: Element> Operand<'a, T> {
         let view = view.broadcast(IxDyn(shape))?;
         Ok(Self {
             strides: view.strides().to_vec(),
-            memory: Memory::View(view),
+            memory: Memory::Array(Words::of(&view)),
         })
     }
 
@@ -179,15 +194,15 @@ impl<'a, T: Element> Operand<'a, T> {
 unsafe impl<T: Element> Arg<Slice<'static, T>> for &Operand<'_, T> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         match &self.memory {
-            Memory::View(view) => Arg::<&'static [T]>::prepare(&view, kernel, stream),
+            Memory::Array(words) => words.prepare(kernel, stream),
             Memory::Output(out) => out.prepare(kernel, stream),
         }
     }
 
     fn abi(&self) -> Abi<Slice<'static, T>> {
         match &self.memory {
-            Memory::View(view) => {
-                let Abi { head, tail } = Arg::<&'static [T]>::abi(&view);
+            Memory::Array(words) => {
+                let Abi { head, tail } = words.abi();
                 Abi { head, tail }
             }
             Memory::Output(out) => out.abi(),

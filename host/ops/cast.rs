@@ -20,7 +20,7 @@ fn launch<K, T: Element, U: Element, D: Dimension>(
 where
     K: SafeKernel<Params = (Slice<'static, T>, SliceMut<'static, U>)>,
 {
-    x.same_shape(operation, out)?;
+    x.fits(operation, out)?;
     if x.is_empty() {
         return Ok(());
     }

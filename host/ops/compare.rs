@@ -6,7 +6,7 @@ use kernels_gpu::compiled::{Compare, Number};
 use kernels_gpu::op::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
 use ndarray::{DimMax, Dimension, arr0};
 
-use super::broadcast::{Axes, Common, Operand, check_out, common_dim, for_arrays_and_views, two_operand_methods};
+use super::broadcast::{Axes, Common, Operand, check_out, common, for_arrays_and_views, two_operand_methods};
 use super::tiles;
 use crate::array::DeviceArray;
 use crate::error::Result;

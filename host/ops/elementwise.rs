@@ -19,9 +19,9 @@ pub trait Operands<F: Elementwise, D: Dimension> {
     #[doc(hidden)]
     fn home(&self) -> (&Stream, D);
 
-    /// An error unless all shapes, that of `out` too, are the same.
+    /// An error unless all shapes are the same, that of `out` too, and all devices, that of `out`'s stream too.
     #[doc(hidden)]
-    fn check(&self, operation: &'static str, out: &D) -> Result<()>;
+    fn check(&self, operation: &'static str, out: (&Stream, &D)) -> Result<()>;
 
     /// Launches the kernel for elements that are at least one.
     #[doc(hidden)]
@@ -49,9 +49,11 @@ macro_rules! operands {
                 (self.0.stream(), self.0.raw_dim())
             }
 
-            fn check(&self, operation: &'static str, out: &D) -> Result<()> {
+            fn check(&self, operation: &'static str, out: (&Stream, &D)) -> Result<()> {
                 let ($first, $($type,)*) = self;
-                same_shapes(operation, &[$first.shape(), $($type.shape(),)* out.slice()])
+                same_shapes(operation, &[$first.shape(), $($type.shape(),)* out.1.slice()])?;
+                $($first.stream().check_device(operation, $type.stream())?;)*
+                $first.stream().check_device(operation, out.0)
             }
 
             fn launch(self, out: &mut DeviceArray<F::Output, D>) -> Result<()> {
@@ -114,7 +116,7 @@ fn same_shapes(operation: &'static str, shapes: &[&[usize]]) -> Result<()> {
 /// ```
 pub fn elementwise<F: Elementwise, D: Dimension>(operands: impl Operands<F, D>) -> Result<DeviceArray<F::Output, D>> {
     let (stream, dim) = operands.home();
-    operands.check("elementwise", &dim)?;
+    operands.check("elementwise", (stream, &dim))?;
     let mut out = DeviceArray::uninit(stream, dim)?;
     apply_into("elementwise", operands, &mut out)?;
     Ok(out)
@@ -137,7 +139,7 @@ fn apply_into<F: Elementwise, D: Dimension>(
     operands: impl Operands<F, D>,
     out: &mut DeviceArray<F::Output, D>,
 ) -> Result<()> {
-    operands.check(operation, &out.raw_dim())?;
+    operands.check(operation, (out.stream(), &out.raw_dim()))?;
     if out.is_empty() {
         return Ok(());
     }

@@ -19,7 +19,7 @@ fn apply_into<Op, T: Map<Op>, D: Dimension>(
     x: &DeviceArray<T, D>,
     out: &mut DeviceArray<T, D>,
 ) -> Result<()> {
-    x.same_shape(operation, out)?;
+    x.fits(operation, out)?;
     if x.is_empty() {
         return Ok(());
     }
@@ -254,7 +254,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// As [`clamp`](Self::clamp), [`Error::Shape`] if the shapes differ, and [`Error::DifferentDevices`].
     pub fn clamp_into(&self, low: T, high: T, out: &mut Self) -> Result<()> {
         check_limits(low, high)?;
-        self.same_shape("clamp", out)?;
+        self.fits("clamp", out)?;
         if self.is_empty() {
             return Ok(());
         }
@@ -304,7 +304,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # }
     /// ```
     pub fn axpy(&mut self, alpha: T, x: &DeviceArray<T, D>) -> Result<()> {
-        self.same_shape("axpy", x)?;
+        self.fits("axpy", x)?;
         if self.is_empty() {
             return Ok(());
         }

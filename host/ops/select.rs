@@ -47,6 +47,9 @@ fn select<T: Number, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
         return Ok(());
     }
     let stream = mask.stream();
+    for other in [a.stream(), b.stream()] {
+        stream.check_device("select", other)?;
+    }
     let (mask, a, b) = (
         &Operand::new(mask, out.shape())?,
         &Operand::new(a, out.shape())?,
@@ -160,7 +163,7 @@ impl<D: Dimension> DeviceView<'_, u8, D> {
     {
         let (a, b) = (a.as_view(), b.as_view());
         let dim = common3(&self.raw_dim(), &a.raw_dim(), &b.raw_dim())?;
-        check_out("select", dim.slice(), out.shape())?;
+        check_out("select", self.stream(), dim.slice(), out)?;
         select(self, &a, &b, out)
     }
 }

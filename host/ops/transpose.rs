@@ -163,13 +163,7 @@ fn copy<T: Element, D: Dimension>(
             wanted: format!("one of shape {:?}", view.shape()),
         });
     }
-    if !out.stream().same_device(view.stream()) {
-        return Err(Error::different_devices(
-            operation,
-            out.stream().device_id(),
-            view.stream().device_id(),
-        ));
-    }
+    view.stream().check_device(operation, out.stream())?;
     if out.buffer().bytes() == 0 {
         return Ok(());
     }

@@ -132,7 +132,7 @@ where
         unsafe {
             let (a, b): ([_; N], [_; N]) = (self.a.vector(i), self.b.vector(i));
             self.out
-                .set_vec_unchecked::<N>(i, core::array::from_fn(|k| (self.op)(a[k], b[k])));
+                .set_vec_unchecked::<N>(i, cuda_std::array::from_fn(|k| (self.op)(a[k], b[k])));
         }
     }
 

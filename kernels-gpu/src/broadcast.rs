@@ -82,7 +82,7 @@ impl<T: Num, U: Num, F: Fn(T, T) -> U> Body<2> for Binary<'_, T, U, F> {
     fn vector<const V: usize>(&self, vector: Vector<V>, [a, b]: [Row; 2]) {
         let (a, b) = (vector.load(self.a, a), vector.load(self.b, b));
         let (a, b): ([T; V], [T; V]) = (a.elements(), b.elements());
-        vector.store(self.out, core::array::from_fn(|k| (self.op)(a[k], b[k])));
+        vector.store(self.out, cuda_std::array::from_fn(|k| (self.op)(a[k], b[k])));
     }
 }
 

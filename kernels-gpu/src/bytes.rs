@@ -75,11 +75,14 @@ pub(crate) fn sums_of_warp<const U: usize>(values: [u8; U]) -> ([u8; U], u8) {
 /// stand behind them in the upper ones.
 #[inline(always)]
 fn sums_of_halves<const U: usize, const H: usize>(values: [u8; U]) -> ([u8; U], u8) {
-    let words: [u32; H] = core::array::from_fn(|u| u32::from(values[u]) | u32::from(values[u + H]) << 16);
+    let words: [u32; H] = cuda_std::array::from_fn(|u| u32::from(values[u]) | u32::from(values[u + H]) << 16);
     let (before, total) = scan_rows(words, 0, u32::wrapping_add);
     let before = before.map(|before| before + (total << 16));
     let of_row = |u: usize| if u < H { before[u] } else { before[u - H] >> 16 };
-    (core::array::from_fn(|u| of_row(u) as u8), (total + (total >> 16)) as u8)
+    (
+        cuda_std::array::from_fn(|u| of_row(u) as u8),
+        (total + (total >> 16)) as u8,
+    )
 }
 
 #[cfg(test)]
@@ -97,7 +100,7 @@ mod tests {
             acc = acc.wrapping_add(byte);
             sum
         });
-        let inclusive: [u8; N] = core::array::from_fn(|k| exclusive[k].wrapping_add(bytes[k]));
+        let inclusive: [u8; N] = cuda_std::array::from_fn(|k| exclusive[k].wrapping_add(bytes[k]));
         assert_eq!(
             prefix_sums(before, bytes, false),
             inclusive,
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn special_bytes_at_every_place_of_a_word() {
-        let digits = |n: usize| core::array::from_fn::<_, 4, _>(|k| SPECIAL[n / 6_usize.pow(k as u32) % 6]);
+        let digits = |n: usize| cuda_std::array::from_fn::<_, 4, _>(|k| SPECIAL[n / 6_usize.pow(k as u32) % 6]);
         for n in 0..6_usize.pow(4) {
             for before in SPECIAL {
                 check(before, digits(n));
@@ -131,7 +134,7 @@ mod tests {
             for k in 0..16 {
                 check(
                     byte,
-                    core::array::from_fn::<_, 16, _>(|j| if j == k { byte } else { 255 - byte }),
+                    cuda_std::array::from_fn::<_, 16, _>(|j| if j == k { byte } else { 255 - byte }),
                 );
             }
         }
@@ -143,7 +146,7 @@ mod tests {
             check(255, [255; N]);
             check(
                 7,
-                core::array::from_fn::<_, N, _>(|k| (k * k * 31 + 17 * k + 200) as u8),
+                cuda_std::array::from_fn::<_, N, _>(|k| (k * k * 31 + 17 * k + 200) as u8),
             );
         }
         both::<0>();

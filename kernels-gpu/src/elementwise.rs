@@ -84,7 +84,7 @@ macro_rules! inputs {
                 let ($($x,)+) = self;
                 // SAFETY (of all): the caller's promise, for the shortest of them.
                 $(let $x: [$type; N] = unsafe { $x.get_vec_unchecked(i) };)+
-                core::array::from_fn(|k| ($($x[k],)+))
+                cuda_std::array::from_fn(|k| ($($x[k],)+))
             }
 
             #[inline(always)]

@@ -45,10 +45,12 @@ impl<T: Pixel, F: Fn([T; 3]) -> T, const C: usize> Body for Gray<'_, T, F, C> {
     #[inline(always)]
     unsafe fn vector<const N: usize>(&self, i: usize) {
         // SAFETY: pixels `i .. i + N` exist, by the caller's promise, and `i C` is a multiple of `N`.
-        let loaded: [[T; N]; C] = core::array::from_fn(|v| unsafe { self.pixels.load_vec_unchecked(i * C + v * N) });
+        let loaded: [[T; N]; C] =
+            cuda_std::array::from_fn(|v| unsafe { self.pixels.load_vec_unchecked(i * C + v * N) });
         // Numbers `C k` and after of the vectors, one after another.
-        let results =
-            core::array::from_fn(|k| (self.luma)(core::array::from_fn(|c| loaded[(C * k + c) / N][(C * k + c) % N])));
+        let results = cuda_std::array::from_fn(|k| {
+            (self.luma)(cuda_std::array::from_fn(|c| loaded[(C * k + c) / N][(C * k + c) % N]))
+        });
         // SAFETY: as above.
         unsafe { self.gray.set_vec_unchecked::<N>(i, results) };
     }
@@ -57,7 +59,7 @@ impl<T: Pixel, F: Fn([T; 3]) -> T, const C: usize> Body for Gray<'_, T, F, C> {
     fn element(&self, i: usize) {
         if i < self.len() {
             // SAFETY (of both): the pixel exists in both arrays, as just asked; single numbers are always aligned.
-            let colours = core::array::from_fn(|c| unsafe { self.pixels.load_vec_unchecked::<1>(i * C + c)[0] });
+            let colours = cuda_std::array::from_fn(|c| unsafe { self.pixels.load_vec_unchecked::<1>(i * C + c)[0] });
             unsafe { self.gray.set_vec_unchecked(i, [(self.luma)(colours)]) };
         }
     }

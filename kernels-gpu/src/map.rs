@@ -160,7 +160,7 @@ impl<T: MulAdd> Body for Axpy<'_, T> {
         unsafe {
             let x: [T; N] = self.x.load_vec_unchecked(i);
             let y: [T; N] = self.y.get_vec_unchecked(i);
-            let results = core::array::from_fn(|k| self.alpha.mul_add(x[k], y[k]));
+            let results = cuda_std::array::from_fn(|k| self.alpha.mul_add(x[k], y[k]));
             self.out.set_vec_unchecked::<N>(i, results);
         }
     }

@@ -55,7 +55,7 @@ impl<T: Num> Body for Select<'_, T> {
             let mask: [u8; N] = self.mask.get_vec_unchecked(i);
             let a: [T; N] = self.a.get_vec_unchecked(i);
             let b: [T; N] = self.b.get_vec_unchecked(i);
-            let results = core::array::from_fn(|k| chosen(mask[k], a[k], b[k]));
+            let results = cuda_std::array::from_fn(|k| chosen(mask[k], a[k], b[k]));
             self.out.set_vec_unchecked::<N>(i, results);
         }
     }
@@ -75,7 +75,7 @@ impl<T: Num> broadcast::Body<3> for Select<'_, T> {
         let (a, b) = (vector.load(self.a, a), vector.load(self.b, b));
         let mask: [u8; V] = mask.elements();
         let (a, b): ([T; V], [T; V]) = (a.elements(), b.elements());
-        vector.store(self.out, core::array::from_fn(|k| chosen(mask[k], a[k], b[k])));
+        vector.store(self.out, cuda_std::array::from_fn(|k| chosen(mask[k], a[k], b[k])));
     }
 }
 

@@ -220,13 +220,13 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
     {
         let first = self.first.x as usize + self.lane * V;
         for g in 0..V {
-            let words: [W; UNROLL] = core::array::from_fn(|k| {
+            let words: [W; UNROLL] = cuda_std::array::from_fn(|k| {
                 let a = (self.warp + WARPS * (g * (UNROLL / V) + k / V)) * V + k % V;
                 // SAFETY: the caller's promise; `a` and the word's elements are less than the tile's side.
                 bytemuck::cast(unsafe { self.x.load_vec_unchecked::<V>(first + a * self.a_stride) })
             });
             for q in 0..UNROLL / V {
-                let words = T::transpose(core::array::from_fn(|i| words[q * V + i]));
+                let words = T::transpose(cuda_std::array::from_fn(|i| words[q * V + i]));
                 for j in 0..V {
                     let at = (j * LANES + self.lane) * PITCH + self.warp + WARPS * (g * (UNROLL / V) + q);
                     // SAFETY: a row less than `32 V` and a column less than 32.
@@ -251,7 +251,7 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
         while b < self.b_len {
             let mut a = self.warp;
             while a < self.a_len {
-                let elements: [T; UNROLL] = core::array::from_fn(|k| {
+                let elements: [T; UNROLL] = cuda_std::array::from_fn(|k| {
                     let a = a + WARPS * k;
                     if a >= self.a_len {
                         return T::zeroed();
@@ -286,7 +286,7 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
         let first = self.first.out as usize + self.lane * V;
         for g in 0..V {
             let row = |k: usize| self.warp + WARPS * (g * UNROLL + k);
-            let words: [W; UNROLL] = core::array::from_fn(|k| {
+            let words: [W; UNROLL] = cuda_std::array::from_fn(|k| {
                 // SAFETY: the row is less than the tile's side, and the lane less than 32.
                 unsafe { get(self.shared, Self::word::<V>(row(k), self.lane)) }
             });
@@ -416,12 +416,12 @@ pub fn copy_strided<T: Cell>(x: &[T], plan: Strided, out: SliceMut<'_, T>) {
     let first = thread::block_idx_x()
         .wrapping_mul(STRIDED_TILE as u32)
         .wrapping_add(thread::thread_idx_x());
-    let indices: [u32; ITEMS] = core::array::from_fn(|k| first.wrapping_add((k * STRIDED_THREADS) as u32));
+    let indices: [u32; ITEMS] = cuda_std::array::from_fn(|k| first.wrapping_add((k * STRIDED_THREADS) as u32));
     let places = places(&plan, indices);
-    let exists: [bool; ITEMS] = core::array::from_fn(|k| {
+    let exists: [bool; ITEMS] = cuda_std::array::from_fn(|k| {
         indices[k] < plan.count && places[k].x < x.len() as u64 && places[k].out < out.len() as u64
     });
-    let elements: [T; ITEMS] = core::array::from_fn(|k| {
+    let elements: [T; ITEMS] = cuda_std::array::from_fn(|k| {
         if !exists[k] {
             return T::zeroed();
         }

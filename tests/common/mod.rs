@@ -3,9 +3,6 @@
 //!
 //! The tests run on the device that `WARPSMITH_DEVICE` names, or the one that `Device::auto` finds.
 
-// Each test file is a crate of its own, and uses a part of this one.
-#![allow(dead_code, unused_macros)]
-
 use std::fmt::Debug;
 use std::sync::LazyLock;
 

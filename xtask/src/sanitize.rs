@@ -23,6 +23,8 @@ pub fn run_tests(workspace: &Workspace, args: &[String]) -> Result<()> {
         .args(["--package", "cuda_sim", "--package", "cuda_std"])
         .args(args);
     tests.env("CARGO_TARGET_DIR", workspace.target.join("sanitize"));
-    tests.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=thread");
+    tests
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Zsanitizer=thread --cfg=thread_sanitizer");
     run(&mut tests)
 }

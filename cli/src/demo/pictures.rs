@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use ndarray::{Array, Array2, Array3, ArrayView2, Axis, Dimension, s};
+use ndarray::{Array, Array2, Array3, Axis, Dimension};
 use rand::{RngExt, SeedableRng};
 use warpsmith::DeviceArray;
 use warpsmith::ops::Border;
@@ -149,22 +149,35 @@ fn gray_reference(picture: &Array3<u8>) -> Array2<u8> {
 
 /// The mean of the pixels that exist around each, rounded to nearest, halves up; alpha as it is.
 fn blur_reference(picture: &Array3<u8>, radius: usize) -> Array3<u8> {
+    let around = |pixels: Array2<u32>| (0..2).fold(pixels, |pixels, axis| window_sums(&pixels, Axis(axis), radius));
+    let (height, width, channels) = picture.dim();
+    let counts = around(Array2::ones((height, width)));
     let mut blurred = picture.clone();
-    for channel in 0..picture.dim().2.min(3) {
-        let original = picture.index_axis(Axis(2), channel);
-        let mean = Array2::from_shape_fn(original.dim(), |at| mean_around(original, at, radius));
-        blurred.index_axis_mut(Axis(2), channel).assign(&mean);
+    for channel in 0..channels.min(3) {
+        let sums = around(picture.index_axis(Axis(2), channel).mapv(u32::from));
+        let means = (sums + &counts / 2) / &counts;
+        blurred
+            .index_axis_mut(Axis(2), channel)
+            .assign(&means.mapv(|mean| mean as u8));
     }
     blurred
 }
 
-fn mean_around(channel: ArrayView2<u8>, (row, column): (usize, usize), radius: usize) -> u8 {
-    let (height, width) = channel.dim();
-    let rows = row.saturating_sub(radius)..(row + radius + 1).min(height);
-    let columns = column.saturating_sub(radius)..(column + radius + 1).min(width);
-    let around = channel.slice(s![rows, columns]);
-    let (sum, count) = (around.iter().map(|&x| u32::from(x)).sum::<u32>(), around.len() as u32);
-    ((sum + count / 2) / count) as u8
+/// The sum of each element and of those that exist within `radius` of it along the axis.
+fn window_sums(x: &Array2<u32>, axis: Axis, radius: usize) -> Array2<u32> {
+    let len = x.len_of(axis);
+    let mut window = x.slice_axis(axis, (..radius.min(len)).into()).sum_axis(axis);
+    let mut sums = Array2::zeros(x.dim());
+    for i in 0..len {
+        if i + radius < len {
+            window += &x.index_axis(axis, i + radius);
+        }
+        if i > radius {
+            window -= &x.index_axis(axis, i - radius - 1);
+        }
+        sums.index_axis_mut(axis, i).assign(&window);
+    }
+    sums
 }
 
 /// The Gaussian of the pixels, those at the edge standing for what lies beyond, in `f64` and not rounded.

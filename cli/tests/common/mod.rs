@@ -2,8 +2,6 @@
 //! What the tests of the program share. The program is the one that the variable WARPSMITH_BIN names,
 //! else the one that cargo built; its device is that of the environment.
 
-#![allow(dead_code)] // Each test crate uses a part.
-
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};

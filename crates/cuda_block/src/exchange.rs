@@ -105,7 +105,7 @@ impl<T: Pod, const LEN: usize> Storage<T, LEN> {
         }
         thread::sync_threads();
         // SAFETY: as above.
-        let items = core::array::from_fn(|i| unsafe { self.memory.get_unchecked(to[i]) });
+        let items = cuda_std::array::from_fn(|i| unsafe { self.memory.get_unchecked(to[i]) });
         (items, self.used())
     }
 }
@@ -117,7 +117,7 @@ fn places<const THREADS: usize, const ITEMS: usize>() -> ([usize; ITEMS], [usize
     let t = thread::thread_idx_x() as usize;
     assert!(t < THREADS, "the block has more threads than it says");
     (
-        core::array::from_fn(|i| padded(t * ITEMS + i)),
-        core::array::from_fn(|i| padded(i * THREADS + t)),
+        cuda_std::array::from_fn(|i| padded(t * ITEMS + i)),
+        cuda_std::array::from_fn(|i| padded(i * THREADS + t)),
     )
 }

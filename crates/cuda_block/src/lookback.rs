@@ -204,7 +204,7 @@ impl<'a, A: Pod> States<'a, A> {
         }
         let first_of_row = tile - in_row;
         // As many on their way at once as are not prefixes yet, as a rule.
-        let looked: [(u32, A); LOOKS] = core::array::from_fn(|w| {
+        let looked: [(u32, A); LOOKS] = cuda_std::array::from_fn(|w| {
             // SAFETY: the row has a tile before this one, which the words have room for, as just asked.
             unsafe { self.before(tile, first_of_row, 32 * (w + 1), identity) }
         });

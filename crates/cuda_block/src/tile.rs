@@ -65,11 +65,11 @@ pub fn load<T: Pod, const THREADS: usize, const V: usize, const U: usize>(
     if is_whole::<THREADS, V, U>(start, x.len(), x.is_vec_aligned::<V>()) {
         // Without a branch between the loads, so that all are in flight at once.
         // SAFETY: the vector is in the tile, which is in `x`; its place is a multiple of `V`, for which `x` is aligned.
-        return core::array::from_fn(|u| unsafe { x.load_vec_unchecked::<V>(start + place::<THREADS, V>(u)) });
+        return cuda_std::array::from_fn(|u| unsafe { x.load_vec_unchecked::<V>(start + place::<THREADS, V>(u)) });
     }
-    core::array::from_fn(|u| {
+    cuda_std::array::from_fn(|u| {
         let first = start.saturating_add(place::<THREADS, V>(u));
-        core::array::from_fn(|k| match x.get(first.saturating_add(k)) {
+        cuda_std::array::from_fn(|k| match x.get(first.saturating_add(k)) {
             Some(&element) => element,
             None => fill,
         })

@@ -47,7 +47,7 @@ pub fn scan_rows<T: Pod, const U: usize>(
 ) -> ([T; U], T) {
     let inclusive = values.map(|value| warp::inclusive_scan(value, combine));
     let mut carry = identity;
-    let before = core::array::from_fn(|u| {
+    let before = cuda_std::array::from_fn(|u| {
         let below = warp::shuffle_up(warp::FULL_MASK, inclusive[u], 1);
         let row = warp::shuffle(warp::FULL_MASK, inclusive[u], 31);
         let before = if warp::lane_id() == 0 {

@@ -15,6 +15,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::panic;
 use std::ptr;
 use std::thread;
@@ -127,6 +128,18 @@ fn outside(function: &'static str) -> ! {
 #[inline]
 pub(crate) fn is_set() -> bool {
     !CURRENT.get().is_null()
+}
+
+/// Writes which thread of which launch runs on this OS thread. Allocates nothing.
+pub(crate) fn describe(out: &mut dyn fmt::Write) -> fmt::Result {
+    if !is_set() {
+        return out.write_str("a simulated thread");
+    }
+    with("describe", |context| {
+        let (kernel, block) = (context.grid.kernel, context.block.get());
+        let thread = context.running.get().thread.index;
+        write!(out, "kernel `{kernel}`: block {block}, thread {thread}")
+    })
 }
 
 /// Keeps a panic for the fault that it becomes; false outside a kernel.

@@ -18,7 +18,7 @@ const NONE: u64 = u64::MAX;
 
 /// One launch.
 pub(crate) struct Grid<'a> {
-    kernel: &'a str,
+    pub(crate) kernel: &'a str,
     pub(crate) config: &'a LaunchConfig,
     pub(crate) body: &'a (dyn Fn() + Sync),
     pub(crate) blocks: u64,

@@ -11,7 +11,7 @@ use crate::config::LaunchConfig;
 use crate::context::{self, Context};
 use crate::error::Error;
 use crate::grid::Grid;
-use crate::{crew, hook, stack};
+use crate::{crew, hook, overflow, stack};
 
 /// See [`crate::launch`].
 #[track_caller]
@@ -40,6 +40,7 @@ pub(crate) fn launch(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Syn
 
 fn run(grid: &Grid<'_>) {
     hook::install();
+    overflow::install();
     if grid.blocks == 1 {
         return work(grid);
     }

@@ -40,7 +40,8 @@
 //! - A loop that waits for another thread or block by reading memory must call
 //!   [`yield_now`], or it keeps its OS thread for ever. A block may wait for
 //!   blocks of lower number; a higher one need not have started.
-//! - A thread has 64 KiB of stack, guarded: running over it ends the process.
+//! - A thread has 64 KiB of stack, guarded: running over it ends the process,
+//!   with a line on stderr that names kernel, block and thread.
 //! - A destructor that runs because its thread unwinds may call every function
 //!   here; in it, the functions that wait return at once. As everywhere in Rust,
 //!   it must not panic.
@@ -58,6 +59,7 @@ mod error;
 mod grid;
 mod hook;
 mod launch;
+mod overflow;
 mod shared;
 mod stack;
 mod wait;

@@ -11,9 +11,12 @@ use std::sync::{Mutex, PoisonError};
 
 use corosensei::stack::{DefaultStack, Stack as RawStack, StackPointer};
 
+use crate::overflow;
+
 /// Room for a kernel's frames, also unoptimised ones, and for a panic's
-/// unwinding. A guard page ends it: running over is a crash, never corruption.
-const STACK_BYTES: usize = 64 * 1024;
+/// unwinding. A guard page ends it: running over ends the process ([`overflow`]),
+/// and corrupts nothing.
+pub(crate) const STACK_BYTES: usize = 64 * 1024;
 
 /// How many stacks may be in use at once. Each takes two of the 65 530 mappings
 /// that Linux grants a process by default.
@@ -46,6 +49,8 @@ pub(crate) struct Stack {
 impl Stack {
     fn new(number: usize) -> io::Result<Stack> {
         let memory = DefaultStack::new(STACK_BYTES + SHIFT_RANGE)?;
+        // The guard page is at the lower end.
+        overflow::add_guard(memory.limit().get());
         let top = memory.base();
         let base = top.get() - number.wrapping_mul(SHIFT) % SHIFT_RANGE;
         Ok(Stack {

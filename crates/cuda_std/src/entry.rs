@@ -83,19 +83,44 @@ macro_rules! __kernel_entry {
                 threads
             };
 
-            #[allow(unused_unsafe, unused_variables, unused_mut)]
-            // Inline, so that a crate compiles the bodies of the kernels that it launches, and not of every entry.
-            #[inline]
-            unsafe fn run<'launch>(params: *const *const ()) {
-                // SAFETY: the caller's promise: `params` is what `Params` says; the kernel's contract is the caller's.
-                unsafe {
-                    let mut reader = $crate::launch::ParamReader::<'launch>::new(params);
-                    $(let $param = reader.next::<$type>();)*
-                    $call
+            $crate::__kernel_run! {
+                #[allow(unused_unsafe, unused_variables, unused_mut)]
+                unsafe fn run<'launch>(params: *const *const ()) {
+                    // SAFETY: the caller's promise: `params` is what `Params` says; the kernel's contract is the
+                    // caller's.
+                    unsafe {
+                        let mut reader = $crate::launch::ParamReader::<'launch>::new(params);
+                        $(let $param = reader.next::<$type>();)*
+                        $call
+                    }
                 }
             }
         }
         $crate::__kernel_safe!($safe, $handle);
+    };
+}
+
+/// The body for the simulated GPU as an inline function: a crate compiles the bodies of the kernels that it launches, and
+/// not those of all entries of the crates that it depends on.
+#[cfg(all(not(target_arch = "nvptx64"), not(feature = "linked-bodies")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __kernel_run {
+    ($($run:tt)*) => {
+        #[inline]
+        $($run)*
+    };
+}
+
+/// The same, compiled once, with the crate that has the kernel. That crate's own unit tests are inline all the same:
+/// nothing links to them.
+#[cfg(all(not(target_arch = "nvptx64"), feature = "linked-bodies"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __kernel_run {
+    ($($run:tt)*) => {
+        #[cfg_attr(test, inline)]
+        $($run)*
     };
 }
 

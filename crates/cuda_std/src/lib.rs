@@ -56,6 +56,7 @@
 
 extern crate self as cuda_std;
 
+pub mod array;
 pub mod atomic;
 pub mod bits;
 mod entry;

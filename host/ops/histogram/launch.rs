@@ -8,7 +8,7 @@ use ndarray::{Dimension, Ix1};
 use super::Histogram;
 use super::plan::{Mode, choose_mode};
 use crate::array::{DeviceArray, Element};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::launch::LaunchConfig;
 use crate::ops::tiles;
 use crate::stream::Stream;
@@ -36,16 +36,8 @@ fn same_device<'a, T: Element, D: Dimension, E: Dimension>(
     x: &'a DeviceArray<T, D>,
     counts: &DeviceArray<u64, E>,
 ) -> Result<&'a Stream> {
-    let (stream, other) = (x.stream(), counts.stream());
-    if stream.same_device(other) {
-        Ok(stream)
-    } else {
-        Err(Error::different_devices(
-            operation,
-            other.device_id(),
-            stream.device_id(),
-        ))
-    }
+    x.stream().check_device(operation, counts.stream())?;
+    Ok(x.stream())
 }
 
 /// A launch on all of `x`, which is not empty: as many blocks as the device holds, or one for each

@@ -133,7 +133,7 @@ fn check<'a, T: Pixel>(
     out: &'a mut DeviceArray<T, Ix3>,
 ) -> Result<Option<Call<'a, T>>> {
     let (channels, border) = check_input(picture, radius, border)?;
-    picture.same_shape("box_blur", out)?;
+    picture.fits("box_blur", out)?;
     Ok((!picture.is_empty()).then_some(Call {
         picture,
         out,
@@ -233,7 +233,7 @@ impl DeviceArray<u8, Ix3> {
     /// As [`box_blur_3x3`](Self::box_blur_3x3), and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
     pub fn box_blur_3x3_into(&self, out: &mut Self) -> Result<()> {
         let channels = Channels::of("box_blur_3x3", self)?;
-        self.same_shape("box_blur_3x3", out)?;
+        self.fits("box_blur_3x3", out)?;
         if out.is_empty() {
             return Ok(());
         }

@@ -140,7 +140,7 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
     /// As [`gaussian_blur`](Self::gaussian_blur), and [`Error::Shape`] if the shapes differ.
     pub fn gaussian_blur_into(&self, sigma: f64, border: Border<T>, out: &mut Self) -> Result<()> {
         let (kind, (border, constant)) = check(self, sigma, border)?;
-        self.same_shape("gaussian_blur", out)?;
+        self.fits("gaussian_blur", out)?;
         if self.is_empty() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use ndarray::{Dimension, Ix2, Ix3};
 
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
-use crate::launch::LaunchConfig;
+use crate::launch::{LaunchConfig, Words};
 use crate::stream::Stream;
 use crate::view::{AsView, DeviceView};
 
@@ -65,6 +65,7 @@ impl<'a, T: MatMul> Multiplication<'a, T> {
         if out.is_some_and(|out| out != &result[3 - out.len()..]) {
             return Err(error());
         }
+        a.stream().check_device(operation, b.stream())?;
         let (a, b) = (a.broadcast([batch, m, k])?, b.broadcast([batch, k, n])?);
         let (of_a, of_b) = (a.strides(), b.strides());
         let shape = GemmShape {
@@ -111,7 +112,7 @@ impl<'a, T: MatMul> Multiplication<'a, T> {
             let shape = GemmShape { first, ..self.shape };
             let products = (shape.batch - first).min(MAX_GRID_Z) as u32;
             let config = LaunchConfig::new((blocks, 1, products), THREADS as u32);
-            let args = (&self.a, &self.b, &mut *out, shape, alpha, beta);
+            let args = (Words::of(&self.a), Words::of(&self.b), &mut *out, shape, alpha, beta);
             match (along_k(shape.a), along_k(shape.b)) {
                 (true, true) => stream.launch::<<T as Gemm<S>>::AlongKK>(&config, args),
                 (true, false) => stream.launch::<<T as Gemm<S>>::AlongKN>(&config, args),
@@ -171,7 +172,9 @@ fn product_into<T: MatMul, D: Dimension>(
     b: &DeviceView<'_, T, D>,
     out: &mut DeviceArray<T, D>,
 ) -> Result<()> {
-    Multiplication::new(operation, a, b, Some(out.shape()))?.run(a.stream(), out, T::ONE, T::ZERO)
+    let product = Multiplication::new(operation, a, b, Some(out.shape()))?;
+    a.stream().check_device(operation, out.stream())?;
+    product.run(a.stream(), out, T::ONE, T::ZERO)
 }
 
 /// Products of matrices.
@@ -334,6 +337,7 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
     ) -> Result<()> {
         let (a, b) = (a.as_view(), b.as_view());
         let product = Multiplication::new("gemm", &a, &b, Some(self.shape()))?;
+        self.stream().check_device("gemm", a.stream())?;
         product.run(&self.stream().clone(), self, alpha, beta)
     }
 }
@@ -355,6 +359,7 @@ impl<T: MatMul> DeviceArray<T, Ix3> {
     ) -> Result<()> {
         let (a, b) = (a.as_view(), b.as_view());
         let product = Multiplication::new("batched_gemm", &a, &b, Some(self.shape()))?;
+        self.stream().check_device("batched_gemm", a.stream())?;
         product.run(&self.stream().clone(), self, alpha, beta)
     }
 }

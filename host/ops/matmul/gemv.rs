@@ -7,6 +7,7 @@ use ndarray::{Dimension, Ix1, Ix2};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
+use crate::launch::Words;
 use crate::ops::tiles;
 use crate::stream::Stream;
 use crate::view::{AsView, DeviceView};
@@ -57,7 +58,7 @@ impl Plan {
         y: &mut DeviceArray<T, Ix1>,
         (alpha, beta): (T, T),
     ) -> Result<()> {
-        let args = (a, x, y, self.shape, alpha, beta);
+        let args = (Words::of(a), Words::of(x), y, self.shape, alpha, beta);
         if self.rows {
             let config = tiles(self.shape.m * self.shape.chunks, ROWS, THREADS);
             stream.launch::<T::GemvRows>(&config, args)
@@ -68,21 +69,22 @@ impl Plan {
     }
 }
 
-/// An error unless `a` is m × k, `x` has k elements, and `y`, if there is one, m.
+/// An error unless `a` is m × k, `x` has k elements, and `y`, if there is one, m, all on one device.
 fn check<T: Element>(
     operation: &'static str,
     a: &DeviceView<'_, T, Ix2>,
     x: &DeviceView<'_, T, Ix1>,
-    y: Option<&[usize]>,
+    y: Option<&DeviceArray<T, Ix1>>,
 ) -> Result<()> {
     let (m, k) = a.raw_dim().into_pattern();
-    if x.len() == k && y.is_none_or(|y| y == [m]) {
-        return Ok(());
+    if x.len() == k && y.is_none_or(|y| y.len() == m) {
+        a.stream().check_device(operation, x.stream())?;
+        return y.map_or(Ok(()), |y| a.stream().check_device(operation, y.stream()));
     }
     let given = format!("shapes {:?} and {:?}", a.shape(), x.shape());
     Err(Error::Shape {
         operation,
-        given: y.map_or(given.clone(), |y| format!("{given} into {y:?}")),
+        given: y.map_or(given.clone(), |y| format!("{given} into {:?}", y.shape())),
         wanted: format!("m × k and k{}", if y.is_some() { " into m" } else { "" }),
     })
 }
@@ -175,7 +177,7 @@ impl<T: MatMul> DeviceView<'_, T, Ix2> {
     /// As [`DeviceArray::matvec_into`].
     pub fn matvec_into(&self, x: &impl AsView<T, Dim = Ix1>, out: &mut DeviceArray<T, Ix1>) -> Result<()> {
         let (a, x) = (self, &x.as_view());
-        check("matvec", a, x, Some(out.shape()))?;
+        check("matvec", a, x, Some(out))?;
         gemv(a.stream(), a, x, out, (T::ONE, T::ZERO))
     }
 }
@@ -268,7 +270,7 @@ impl<T: MatMul> DeviceArray<T, Ix1> {
         beta: T,
     ) -> Result<()> {
         let (a, x) = (a.as_view(), x.as_view());
-        check("gemv", &a, &x, Some(self.shape()))?;
+        check("gemv", &a, &x, Some(self))?;
         gemv(&self.stream().clone(), &a, &x, self, (alpha, beta))
     }
 }

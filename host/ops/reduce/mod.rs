@@ -200,9 +200,5 @@ fn check_output<T: Element, D: Dimension, O: Element, E: Dimension>(
             wanted: format!("one of shape {wanted:?}, for an array of shape {:?}", x.shape()),
         });
     }
-    if !x.stream().same_device(out.stream()) {
-        let (given, wanted) = (out.stream().device_id(), x.stream().device_id());
-        return Err(Error::different_devices(operation, given, wanted));
-    }
-    Ok(())
+    x.stream().check_device(operation, out.stream())
 }

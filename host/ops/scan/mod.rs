@@ -10,7 +10,7 @@ use ndarray::{Dimension, Ix1};
 
 use super::tiles;
 use crate::array::{DeviceArray, Element};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::launch::LaunchConfig;
 
 /// Whether a result includes the element at its own place.
@@ -43,15 +43,7 @@ fn check<T: Element, R: Element, D: Dimension>(
     x: &DeviceArray<T, D>,
     out: &DeviceArray<R, D>,
 ) -> Result<()> {
-    x.same_shape(operation, out)?;
-    if !x.stream().same_device(out.stream()) {
-        return Err(Error::different_devices(
-            operation,
-            out.stream().device_id(),
-            x.stream().device_id(),
-        ));
-    }
-    Ok(())
+    x.fits(operation, out)
 }
 
 /// Words of state for `tiles` tiles; none where there is one tile, which has nobody to tell.

@@ -157,7 +157,7 @@ impl<const C: usize> Strip<'_, C> {
         let mut y = first;
         while y < end {
             if y > 0 && y + BATCH <= end && self.is_between(y + BATCH) {
-                let next: [Row; BATCH] = core::array::from_fn(|k| self.inner_row::<ALIGNED>(y + 1 + k));
+                let next: [Row; BATCH] = cuda_std::array::from_fn(|k| self.inner_row::<ALIGNED>(y + 1 + k));
                 let [a, b, c, d, e, f] = [above, here, next[0], next[1], next[2], next[3]].map(numbers);
                 self.blur_inner::<ALIGNED>(y, [a, b, c]);
                 self.blur_inner::<ALIGNED>(y + 1, [b, c, d]);
@@ -235,15 +235,15 @@ impl<const C: usize> Strip<'_, C> {
         let first = y * self.pitch + self.x - shift - WORD;
         // SAFETY: in bounds, since the row is between others, and aligned, since `shift` is subtracted.
         let word = |w: usize| u32::from_le_bytes(unsafe { self.pixels.load_vec_unchecked(first + w * WORD) });
-        let words: [u32; WORDS + 3] = core::array::from_fn(word);
-        let row = core::array::from_fn(|w| bytes_from(words[w], words[w + 1], shift));
+        let words: [u32; WORDS + 3] = cuda_std::array::from_fn(word);
+        let row = cuda_std::array::from_fn(|w| bytes_from(words[w], words[w + 1], shift));
         if self.edges == 0 { row } else { self.without_others(row) }
     }
 
     /// `row` with zeros for the bytes that are not the row's.
     #[inline(always)]
     fn without_others(&self, row: Row) -> Row {
-        core::array::from_fn(|w| match w {
+        cuda_std::array::from_fn(|w| match w {
             0 if self.x == 0 => 0,
             0 => row[0],
             _ => row[w] & mask((self.pitch - self.x).saturating_sub((w - 1) * WORD)),
@@ -258,9 +258,9 @@ impl<const C: usize> Strip<'_, C> {
             Some(&byte) if x < self.pitch => byte,
             _ => 0,
         };
-        core::array::from_fn(|w| {
+        cuda_std::array::from_fn(|w| {
             let x = (self.x + w * WORD).wrapping_sub(WORD);
-            u32::from_le_bytes(core::array::from_fn(|k| byte(x.wrapping_add(k))))
+            u32::from_le_bytes(cuda_std::array::from_fn(|k| byte(x.wrapping_add(k))))
         })
     }
 
@@ -268,10 +268,10 @@ impl<const C: usize> Strip<'_, C> {
     #[inline(always)]
     fn sums(rows: [Numbers; 3]) -> [Halves; WORDS] {
         let columns: Numbers =
-            core::array::from_fn(|w| core::array::from_fn(|i| rows[0][w][i] + rows[1][w][i] + rows[2][w][i]));
-        core::array::from_fn(|w| {
+            cuda_std::array::from_fn(|w| cuda_std::array::from_fn(|i| rows[0][w][i] + rows[1][w][i] + rows[2][w][i]));
+        cuda_std::array::from_fn(|w| {
             let (left, right) = beside::<C>([columns[w], columns[w + 1], columns[w + 2]]);
-            core::array::from_fn(|i| left[i] + columns[w + 1][i] + right[i])
+            cuda_std::array::from_fn(|i| left[i] + columns[w + 1][i] + right[i])
         })
     }
 
@@ -283,7 +283,7 @@ impl<const C: usize> Strip<'_, C> {
             return inner;
         }
         let edge = sums.map(|sums| means(sums, if self.pitch == C { rows } else { 2 * rows }));
-        core::array::from_fn(|w| {
+        cuda_std::array::from_fn(|w| {
             let mask = spread(self.edges >> (w * WORD));
             inner[w] ^ (inner[w] ^ edge[w]) & mask
         })
@@ -293,7 +293,7 @@ impl<const C: usize> Strip<'_, C> {
     #[inline(always)]
     fn with_alpha(blurred: [u32; WORDS], row: Numbers) -> [u32; WORDS] {
         if C == WORD {
-            core::array::from_fn(|w| byte_perm(blurred[w], row[w + 1][1], 0x6210))
+            cuda_std::array::from_fn(|w| byte_perm(blurred[w], row[w + 1][1], 0x6210))
         } else {
             blurred
         }
@@ -374,9 +374,9 @@ fn bytes_from(low: u32, high: u32, shift: usize) -> u32 {
 fn strip_from(low: [u32; WORDS], high: [u32; WORDS], shift: usize) -> [u32; WORDS] {
     let words: [u32; 2 * WORDS] = bytemuck::cast([low, high]);
     let selectors = [8, 4].map(|bit| if shift & bit == 0 { 0x3210 } else { 0x7654 });
-    let by_two: [u32; 6] = core::array::from_fn(|w| byte_perm(words[w], words[w + 2], selectors[0]));
-    let by_one: [u32; 5] = core::array::from_fn(|w| byte_perm(by_two[w], by_two[w + 1], selectors[1]));
-    core::array::from_fn(|w| bytes_from(by_one[w], by_one[w + 1], shift % WORD))
+    let by_two: [u32; 6] = cuda_std::array::from_fn(|w| byte_perm(words[w], words[w + 2], selectors[0]));
+    let by_one: [u32; 5] = cuda_std::array::from_fn(|w| byte_perm(by_two[w], by_two[w + 1], selectors[1]));
+    cuda_std::array::from_fn(|w| bytes_from(by_one[w], by_one[w + 1], shift % WORD))
 }
 
 /// The bytes of a row as numbers.

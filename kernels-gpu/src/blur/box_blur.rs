@@ -127,7 +127,7 @@ unsafe fn sum_strip<P: Sums, const C: usize>(
     while base < end {
         let next = base + UNROLL * 32;
         if base >= first + C && base >= behind && next <= end && next + ahead <= row.len() {
-            let steps: [P::Row; UNROLL] = core::array::from_fn(|u| {
+            let steps: [P::Row; UNROLL] = cuda_std::array::from_fn(|u| {
                 let element = base + u * 32 + lane;
                 // SAFETY (of both): from `base − behind` to before `next + ahead`, within the row.
                 let entering = P::enter_row(unsafe { row.inside(element + ahead) });
@@ -260,8 +260,8 @@ fn mean_strip<P: Sums>(
         if y + UNROLL <= rows.end && column.has_around(y, radius, UNROLL - 1 + radius) {
             // Windows of as many rows, whose loads are in flight together.
             // SAFETY (of both): from `y − radius` to `y + UNROLL − 1 + radius`, which are there, as just asked.
-            let entering: [P::RowSum; UNROLL] = core::array::from_fn(|u| unsafe { column.inside(y + u + radius) });
-            let leaving: [P::RowSum; UNROLL] = core::array::from_fn(|u| unsafe { column.inside(y + u - radius) });
+            let entering: [P::RowSum; UNROLL] = cuda_std::array::from_fn(|u| unsafe { column.inside(y + u + radius) });
+            let leaving: [P::RowSum; UNROLL] = cuda_std::array::from_fn(|u| unsafe { column.inside(y + u - radius) });
             for u in 0..UNROLL {
                 sum = sum.add(P::enter_column(entering[u]));
                 set(y + u, P::mean(sum, divisor));

@@ -61,13 +61,13 @@ fn convolve<const M: usize>(mut sums: [f32; M], weights: &[f32], mut next: impl 
     let weight = |k: usize| unsafe { *weights.get_unchecked(k) };
     // Value `k + m` is at `(k + m) % M`: the registers turn, and nothing is moved, where M weights are applied in a
     // row.
-    let mut values: [f32; M] = core::array::from_fn(|m| if m + 1 < M { next() } else { 0.0 });
+    let mut values: [f32; M] = cuda_std::array::from_fn(|m| if m + 1 < M { next() } else { 0.0 });
     let mut k = 0;
     while k + M <= weights.len() {
         // All on their way before the first is used.
         let (w, new): ([f32; M], [f32; M]) = (
-            core::array::from_fn(|s| weight(k + s)),
-            core::array::from_fn(|_| next()),
+            cuda_std::array::from_fn(|s| weight(k + s)),
+            cuda_std::array::from_fn(|_| next()),
         );
         for s in 0..M {
             values[(s + M - 1) % M] = new[s];
@@ -83,7 +83,7 @@ fn convolve<const M: usize>(mut sums: [f32; M], weights: &[f32], mut next: impl 
         for m in 0..M {
             sums[m] = Float::mul_add(w, values[m], sums[m]);
         }
-        values = core::array::from_fn(|m| if m + 1 < M { values[m + 1] } else { 0.0 });
+        values = cuda_std::array::from_fn(|m| if m + 1 < M { values[m + 1] } else { 0.0 });
         k += 1;
     }
     sums
@@ -251,7 +251,7 @@ fn fill<T: Pixel, const N: usize>(count: usize, tile: Shared<f32>, value: impl F
     let count = count as u32;
     let mut i = thread::thread_idx_x();
     while i < count {
-        let values: [T; N] = core::array::from_fn(|u| {
+        let values: [T; N] = cuda_std::array::from_fn(|u| {
             if i + u as u32 * STEP < count {
                 value(i as usize + u * ROW_THREADS)
             } else {

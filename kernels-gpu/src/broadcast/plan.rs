@@ -161,17 +161,17 @@ impl OutputAxes {
     #[inline(always)]
     pub(super) fn places<const M: usize>(&self, strides: [&Strides; M], mut row: u32) -> [Row; M] {
         let plus = |at: u64, steps: u32, stride: u64| at.wrapping_add((steps as u64).wrapping_mul(stride));
-        let mut first: [u64; M] = core::array::from_fn(|m| strides[m].start);
+        let mut first: [u64; M] = cuda_std::array::from_fn(|m| strides[m].start);
         if self.middles != 0 {
             for k in 0..MIDDLE {
                 if (k as u32) < self.middles {
                     let (rest, coordinate) = self.middle[k].div_rem(row);
-                    first = core::array::from_fn(|m| plus(first[m], coordinate, strides[m].middle[k]));
+                    first = cuda_std::array::from_fn(|m| plus(first[m], coordinate, strides[m].middle[k]));
                     row = rest;
                 }
             }
         }
-        core::array::from_fn(|m| Row {
+        cuda_std::array::from_fn(|m| Row {
             first: plus(first[m], row, strides[m].first),
             step: strides[m].column,
         })

@@ -122,7 +122,7 @@ impl<const V: usize> Vector<V> {
             return Loaded::new(elements, true);
         }
         let mut at = row.first.wrapping_add(row.step.wrapping_mul(self.column as u64));
-        elements = core::array::from_fn(|k| {
+        elements = cuda_std::array::from_fn(|k| {
             let value = if self.has(k) { get(at) } else { T::ZERO };
             at = at.wrapping_add(row.step);
             value

@@ -183,7 +183,7 @@ impl<T: Sample, const CHANNELS: bool> Find<T> for EqualWidth<CHANNELS> {
     #[inline(always)]
     fn bins<const N: usize>(plan: &Plan, _: &[T], values: [T; N]) -> [u32; N] {
         let bins = T::bins(plan, values);
-        core::array::from_fn(|k| if is_inside(plan, values[k]) { bins[k] } else { OUTSIDE })
+        cuda_std::array::from_fn(|k| if is_inside(plan, values[k]) { bins[k] } else { OUTSIDE })
     }
 
     #[inline(always)]
@@ -203,8 +203,9 @@ impl<T: Sample> Find<T> for Search {
         while left > 0 {
             let half = left / 2;
             // SAFETY: `base + left <= edges.len()` throughout, and `half < left`.
-            let middle: [T; N] = core::array::from_fn(|k| unsafe { edges.load_vec_unchecked::<1>(base[k] + half)[0] });
-            base = core::array::from_fn(|k| {
+            let middle: [T; N] =
+                cuda_std::array::from_fn(|k| unsafe { edges.load_vec_unchecked::<1>(base[k] + half)[0] });
+            base = cuda_std::array::from_fn(|k| {
                 if middle[k] <= values[k] {
                     base[k] + (left - half)
                 } else {
@@ -213,7 +214,7 @@ impl<T: Sample> Find<T> for Search {
             });
             left = half;
         }
-        core::array::from_fn(|k| {
+        cuda_std::array::from_fn(|k| {
             if is_inside(plan, values[k]) {
                 base[k] as u32
             } else {

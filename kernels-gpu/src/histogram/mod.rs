@@ -158,7 +158,7 @@ fn thread_extent<T: Sample, const N: usize, const U: usize>(x: &[T]) -> (T, T) {
     while start < whole {
         // SAFETY: aligned, as asked above; with THREADS threads, the tile's last vector ends within `whole`.
         let loaded: [[T; N]; U] =
-            core::array::from_fn(|u| unsafe { x.load_vec_unchecked::<N>(start + (u * THREADS + t) * N) });
+            cuda_std::array::from_fn(|u| unsafe { x.load_vec_unchecked::<N>(start + (u * THREADS + t) * N) });
         // By indices that are constants once the loop is unrolled, so that the vectors stay in registers.
         for i in 0..U * N {
             let value = loaded[i / N][i % N];
@@ -304,7 +304,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     unsafe fn load<const N: usize, const U: usize>(&self, start: usize) -> [[u32; 4]; U] {
         let t = thread::thread_idx_x() as usize;
         // SAFETY: the caller's promise.
-        core::array::from_fn(|u| unsafe {
+        cuda_std::array::from_fn(|u| unsafe {
             bytemuck::cast(self.x.load_vec_unchecked::<N>(start + (u * THREADS + t) * N))
         })
     }
@@ -327,10 +327,10 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
     fn vectors<const N: usize, const U: usize>(&self, loaded: [[T; N]; U], start: usize, channel: u32) {
         let t = thread::thread_idx_x() as usize;
         let at = |u: usize| start + (u * THREADS + t) * N;
-        let channels: [u32; U] = core::array::from_fn(|u| {
+        let channels: [u32; U] = cuda_std::array::from_fn(|u| {
             self.wrapped(channel.wrapping_add(self.channel_32(((u * THREADS + t) * N) as u32)))
         });
-        let found: [[u32; N]; U] = core::array::from_fn(|u| self.bins(loaded[u]));
+        let found: [[u32; N]; U] = cuda_std::array::from_fn(|u| self.bins(loaded[u]));
         let mut unsure = if Self::LOOKS_TWICE { Self::unsure(&found) } else { 0 };
         let mut run = self.add(found, channels);
         // Few, as a rule: read once more, which the cache answers, so that the long way is compiled once.
@@ -376,7 +376,7 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
                     run.push(&self.counters, slot);
                 }
             }
-            channels = core::array::from_fn(|u| self.wrapped(channels[u].wrapping_add(1)));
+            channels = cuda_std::array::from_fn(|u| self.wrapped(channels[u].wrapping_add(1)));
         }
         run
     }

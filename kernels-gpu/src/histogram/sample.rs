@@ -100,7 +100,7 @@ macro_rules! integers {
             #[inline(always)]
             fn of_words<const N: usize>(words: [u32; 4]) -> [Self; N] {
                 const BITS: usize = $bits::BITS as usize;
-                core::array::from_fn(|i| (words[i * BITS / 32 % 4] >> (i * BITS % 32)) as Self)
+                cuda_std::array::from_fn(|i| (words[i * BITS / 32 % 4] >> (i * BITS % 32)) as Self)
             }
 
             #[inline(always)]
@@ -170,7 +170,7 @@ macro_rules! floats {
             #[inline(always)]
             fn of_words<const N: usize>(words: [u32; 4]) -> [Self; N] {
                 const WORDS: usize = size_of::<$bits>() / 4;
-                core::array::from_fn(|i| {
+                cuda_std::array::from_fn(|i| {
                     let low = words[i * WORDS % 4] as u64;
                     let high = words[(i * WORDS + WORDS - 1) % 4] as u64;
                     Self::from_bits((low | high << 32) as $bits)

@@ -166,12 +166,14 @@ unsafe fn share<T: MulAdd, const V: usize>(
         let at = |u: usize| tile_start + (u * 32 + lane) * V;
         // SAFETY (of both): the tile is within the range.
         let row: [[T; V]; UNROLL] =
-            core::array::from_fn(|u| unsafe { a.load_vec_unchecked(first + at(u) * strides[0]) });
-        let vector: [[T; V]; UNROLL] = core::array::from_fn(|u| unsafe { x.load_vec_unchecked(at(u) * strides[1]) });
-        chains = core::array::from_fn(|u| core::array::from_fn(|v| row[u][v].mul_add(vector[u][v], chains[u][v])));
+            cuda_std::array::from_fn(|u| unsafe { a.load_vec_unchecked(first + at(u) * strides[0]) });
+        let vector: [[T; V]; UNROLL] =
+            cuda_std::array::from_fn(|u| unsafe { x.load_vec_unchecked(at(u) * strides[1]) });
+        chains =
+            cuda_std::array::from_fn(|u| cuda_std::array::from_fn(|v| row[u][v].mul_add(vector[u][v], chains[u][v])));
         tile_start += tile;
     }
-    let sums: [T; V] = core::array::from_fn(|v| pairwise(core::array::from_fn(|u| chains[u][v])));
+    let sums: [T; V] = cuda_std::array::from_fn(|v| pairwise(cuda_std::array::from_fn(|u| chains[u][v])));
     let mut sum = sums[0];
     for v in 1..V {
         sum = sum.add(sums[v]);
@@ -217,7 +219,7 @@ pub fn gemv_columns<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: Gemv
         };
         let mut i = start + warp;
         while i + (UNROLL - 1) * ROWS < end {
-            chains = core::array::from_fn(|u| product(chains[u], i + u * ROWS));
+            chains = cuda_std::array::from_fn(|u| product(chains[u], i + u * ROWS));
             i += UNROLL * ROWS;
         }
         while i < end {

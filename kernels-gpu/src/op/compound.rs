@@ -121,7 +121,10 @@ impl Moments {
     #[inline(always)]
     fn of_all<T: Num, const N: usize>(values: [T; N]) -> Self {
         if !N.is_multiple_of(4) {
-            return fold_pairwise(core::array::from_fn::<_, N, _>(|k| Self::of(values[k])), Self::combine);
+            return fold_pairwise(
+                cuda_std::array::from_fn::<_, N, _>(|k| Self::of(values[k])),
+                Self::combine,
+            );
         }
         let four = |i: usize| Self::of_four([values[i], values[i + 1], values[i + 2], values[i + 3]]);
         // The counts are constants, and so are the weights.
@@ -135,9 +138,9 @@ impl Moments {
     /// Those of four elements in two passes.
     #[inline(always)]
     fn of_four<T: Num>(values: [T; 4]) -> Self {
-        let values: [f64; 4] = core::array::from_fn(|k| values[k].to_f64());
+        let values: [f64; 4] = cuda_std::array::from_fn(|k| values[k].to_f64());
         let mean = fold_pairwise(values, |a, b| a + b) * 0.25;
-        let squares: [f64; 4] = core::array::from_fn(|k| (values[k] - mean) * (values[k] - mean));
+        let squares: [f64; 4] = cuda_std::array::from_fn(|k| (values[k] - mean) * (values[k] - mean));
         Self {
             count: 4.0,
             mean,
@@ -451,7 +454,7 @@ macro_rules! positions {
                     return fold_vectors::<T, Self, N, U>(vectors, first, stride);
                 }
                 if N > 4 && U == 8 {
-                    let half = |from: usize| -> [[T; N]; 4] { core::array::from_fn(|u| vectors[from + u]) };
+                    let half = |from: usize| -> [[T; N]; 4] { cuda_std::array::from_fn(|u| vectors[from + u]) };
                     let (a, b) = (half(0), half(4));
                     return Ranked::first(Self::ranked(&a, first, stride), Self::ranked(&b, first + 4 * stride, stride));
                 }
@@ -525,8 +528,8 @@ mod tests {
 
     /// Vectors of few different values, so that many are equal; number `seed` of them.
     fn vectors<T: Num, const N: usize, const U: usize>(values: &[T], seed: usize) -> [[T; N]; U] {
-        core::array::from_fn(|u| {
-            core::array::from_fn(|k| values[(seed * (u * N + k + 1) * 7919 + seed / 7) % values.len()])
+        cuda_std::array::from_fn(|u| {
+            cuda_std::array::from_fn(|k| values[(seed * (u * N + k + 1) * 7919 + seed / 7) % values.len()])
         })
     }
 
@@ -585,10 +588,10 @@ mod tests {
         let few_nans = [-1.0, 0.0, -0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, f64::NAN];
         for values in [&numbers[..], &numbers[2..4], &few_nans] {
             let of = |index: usize| values[index % values.len()];
-            all_operators::<f64, 2>(&core::array::from_fn::<_, 66, _>(of));
-            all_operators::<f32, 4>(&core::array::from_fn::<_, 66, _>(|i| of(i) as f32));
-            all_operators::<f16, 8>(&core::array::from_fn::<_, 66, _>(|i| f16_from_f32(of(i) as f32)));
-            all_operators::<bf16, 8>(&core::array::from_fn::<_, 66, _>(|i| bf16_from_f32(of(i) as f32)));
+            all_operators::<f64, 2>(&cuda_std::array::from_fn::<_, 66, _>(of));
+            all_operators::<f32, 4>(&cuda_std::array::from_fn::<_, 66, _>(|i| of(i) as f32));
+            all_operators::<f16, 8>(&cuda_std::array::from_fn::<_, 66, _>(|i| f16_from_f32(of(i) as f32)));
+            all_operators::<bf16, 8>(&cuda_std::array::from_fn::<_, 66, _>(|i| bf16_from_f32(of(i) as f32)));
         }
     }
 }

@@ -59,7 +59,7 @@ pub trait ReduceOp<T>: 'static {
     where
         T: Copy,
     {
-        let lifted = core::array::from_fn(|k| Self::lift(values[k], first + k as u64 * step));
+        let lifted = cuda_std::array::from_fn(|k| Self::lift(values[k], first + k as u64 * step));
         fold_pairwise::<_, N>(lifted, Self::combine)
     }
 
@@ -142,7 +142,7 @@ pub(crate) fn fold_vectors<T: Copy, Op: ReduceOp<T> + ?Sized, const N: usize, co
 /// The values of a vector whose first element has the number `index` in its row.
 #[inline(always)]
 pub(crate) fn lift<T: Copy, Op: ReduceOp<T> + ?Sized, const V: usize>(vector: [T; V], index: u64) -> [Op::Acc; V] {
-    core::array::from_fn(|k| Op::lift(vector[k], index.wrapping_add(k as u64)))
+    cuda_std::array::from_fn(|k| Op::lift(vector[k], index.wrapping_add(k as u64)))
 }
 
 /// The results for one vector, before which stands `before`, and whose first element is number `index` of its row.
@@ -154,7 +154,7 @@ pub(crate) fn results<T, Op: ReduceOp<T> + ?Sized, const V: usize>(
     exclusive: bool,
 ) -> [Op::Output; V] {
     let mut acc = before;
-    core::array::from_fn(|k| {
+    cuda_std::array::from_fn(|k| {
         let (before, count) = (acc, index.wrapping_add(k as u64));
         acc = Op::combine(acc, values[k]);
         if exclusive {
@@ -238,7 +238,7 @@ macro_rules! reduce_ops {
             $(
                 #[inline(always)]
                 fn lift_all<const N: usize>(values: [T; N], _: u64, _: u64) -> T::Wide {
-                    T::Wide::$all(core::array::from_fn::<_, N, _>(|k| values[k].widen()))
+                    T::Wide::$all(cuda_std::array::from_fn::<_, N, _>(|k| values[k].widen()))
                 }
             )?
 

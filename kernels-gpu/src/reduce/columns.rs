@@ -140,7 +140,7 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
         while r + (U - 1) * height < end {
             // SAFETY: the column is within `x`, as just asked, and the last of these rows is before the column's end.
             let values: [T; U] =
-                core::array::from_fn(|k| unsafe { *self.x.get_unchecked(base + (r + k * height) * inner) });
+                cuda_std::array::from_fn(|k| unsafe { *self.x.get_unchecked(base + (r + k * height) * inner) });
             acc = Op::combine(acc, Op::lift_all(values, r as u64, height as u64));
             r += U * height;
         }

@@ -90,7 +90,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         lanes: u32,
     ) {
         let (length, vectors) = (self.plan.length, self.plan.length as u32 / N as u32);
-        let rows: [&[T]; K] = core::array::from_fn(|k| {
+        let rows: [&[T]; K] = cuda_std::array::from_fn(|k| {
             let start = Ord::min(first + k * step, self.out.len() - 1) * length;
             // SAFETY: the row is one of `x`, by the contract.
             unsafe { self.x.get_unchecked(start..start + length) }
@@ -103,22 +103,25 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             let at = |item: usize| Ord::min(i + item as u32 * lanes, vectors - 1) as usize * N;
             let loaded: [[[T; N]; ITEMS]; K] = if is_aligned {
                 // SAFETY: within the row; aligned, for so is `x`, and the length is a multiple of that of a vector.
-                core::array::from_fn(|k| core::array::from_fn(|item| unsafe { rows[k].load_vec_unchecked(at(item)) }))
+                cuda_std::array::from_fn(|k| {
+                    cuda_std::array::from_fn(|item| unsafe { rows[k].load_vec_unchecked(at(item)) })
+                })
             } else {
-                core::array::from_fn(|k| {
-                    core::array::from_fn(|item| {
+                cuda_std::array::from_fn(|k| {
+                    cuda_std::array::from_fn(|item| {
                         // SAFETY: within the row.
-                        core::array::from_fn(|e| unsafe { *rows[k].get_unchecked(at(item) + e) })
+                        cuda_std::array::from_fn(|e| unsafe { *rows[k].get_unchecked(at(item) + e) })
                     })
                 })
             };
             if i + (ITEMS as u32 - 1) * lanes < vectors {
-                accs = core::array::from_fn(|k| Op::combine(accs[k], lift_items::<T, Op, N>(loaded[k], i, lanes)));
+                accs = cuda_std::array::from_fn(|k| Op::combine(accs[k], lift_items::<T, Op, N>(loaded[k], i, lanes)));
             } else {
                 for item in 0..ITEMS - 1 {
                     if i + (item as u32) * lanes < vectors {
                         let index = at(item) as u64;
-                        accs = core::array::from_fn(|k| Op::combine(accs[k], Op::lift_all(loaded[k][item], index, 1)));
+                        accs =
+                            cuda_std::array::from_fn(|k| Op::combine(accs[k], Op::lift_all(loaded[k][item], index, 1)));
                     }
                 }
             }
@@ -243,7 +246,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             // In flight together: one after another, they would be a good part of the time of a reduction.
             // SAFETY: in bounds, as just asked.
             let values: [A; 4] =
-                core::array::from_fn(|k| unsafe { self.partials.get_unchecked(first + i + k * THREADS) });
+                cuda_std::array::from_fn(|k| unsafe { self.partials.get_unchecked(first + i + k * THREADS) });
             for k in 0..4 {
                 acc = Op::combine(acc, values[k]);
             }
@@ -293,7 +296,7 @@ unsafe fn share<T: Pod, Op: ReduceOp<T>, const N: usize>(row: &[T], begin: usize
         let mut chain = chains[0];
         if i + N <= end {
             // SAFETY: before the row's end.
-            let values: [T; N] = core::array::from_fn(|k| unsafe { *row.get_unchecked(i + k) });
+            let values: [T; N] = cuda_std::array::from_fn(|k| unsafe { *row.get_unchecked(i + k) });
             chain = Op::combine(chain, Op::lift_all(values, i as u64, 1));
         } else {
             let mut k = i;
@@ -341,7 +344,7 @@ unsafe fn vectors<T: Pod, Op: ReduceOp<T>, const N: usize, const U: usize>(
         }
         return chains;
     }
-    let loaded: [[T; N]; U] = core::array::from_fn(load);
+    let loaded: [[T; N]; U] = cuda_std::array::from_fn(load);
     if has_one_chain::<Op::Acc>() {
         chains[0] = Op::combine(chains[0], Op::lift_vectors(loaded, i as u64, (THREADS * N) as u64));
         return chains;

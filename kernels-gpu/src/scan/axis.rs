@@ -62,7 +62,7 @@ fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
         let values = load::<T, Op, V, U>(x, row, start);
         let totals = values.map(|values| fold(values, Op::combine));
         let (before, all) = Op::scan_warp(totals);
-        let before = core::array::from_fn(|u| Op::combine(carry, before[u]));
+        let before = cuda_std::array::from_fn(|u| Op::combine(carry, before[u]));
         store::<T, Op, V, U>(out, row, start, before, &values, exclusive != 0);
         carry = Op::combine(carry, all);
         start += warp_tile_len::<T, Op>();

@@ -106,9 +106,10 @@ fn sweep_tile<T: Pod, Op: ReduceOp<T>, const V: usize>(
     let leaf = |half: usize| half * THREADS + t;
     let at = |half: usize| (leaf(half) * V) as u32;
     let window = row.window(start, len);
-    let loaded: [[T; V]; 2] = core::array::from_fn(|half| window.load(x, start, at(half)));
-    let values: [[Op::Acc; V]; 2] =
-        core::array::from_fn(|half| window.lift::<T, Op, V>(loaded[half], at(half), start as u64 + at(half) as u64));
+    let loaded: [[T; V]; 2] = cuda_std::array::from_fn(|half| window.load(x, start, at(half)));
+    let values: [[Op::Acc; V]; 2] = cuda_std::array::from_fn(|half| {
+        window.lift::<T, Op, V>(loaded[half], at(half), start as u64 + at(half) as u64)
+    });
     for half in 0..2 {
         tree.set(leaf(half), fold(values[half], Op::combine));
     }

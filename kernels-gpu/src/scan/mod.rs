@@ -150,7 +150,7 @@ impl Window {
             // SAFETY: aligned, and within the row, as just asked.
             return unsafe { x.load_vec_unchecked::<V>(start + i as usize) };
         }
-        core::array::from_fn(|k| {
+        cuda_std::array::from_fn(|k| {
             if self.has(i + k as u32) {
                 // SAFETY: within the row, which is within the input.
                 unsafe { get_unchecked(x, start + i as usize + k) }
@@ -180,7 +180,7 @@ impl Window {
     /// those that are not the row's.
     #[inline(always)]
     fn lift<T: Pod, Op: ReduceOp<T>, const V: usize>(self, loaded: [T; V], i: u32, index: u64) -> [Op::Acc; V] {
-        core::array::from_fn(|k| {
+        cuda_std::array::from_fn(|k| {
             if self.whole || self.has(i + k as u32) {
                 Op::lift(loaded[k], index.wrapping_add(k as u64))
             } else {
@@ -209,11 +209,11 @@ fn load<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(x: &[T], row: R
     let loaded: [[T; V]; U] = if window.whole {
         // All loads without a branch between them, so that all are in flight at once.
         // SAFETY: the whole tile is the row's, and aligned.
-        core::array::from_fn(|u| unsafe { x.load_vec_unchecked::<V>(start + at::<V>(u) as usize) })
+        cuda_std::array::from_fn(|u| unsafe { x.load_vec_unchecked::<V>(start + at::<V>(u) as usize) })
     } else {
-        core::array::from_fn(|u| window.load(x, start, at::<V>(u)))
+        cuda_std::array::from_fn(|u| window.load(x, start, at::<V>(u)))
     };
-    core::array::from_fn(|u| {
+    cuda_std::array::from_fn(|u| {
         let i = at::<V>(u);
         window.lift::<T, Op, V>(loaded[u], i, index_in_row(row, start, i))
     })

@@ -4,6 +4,7 @@
 //! Memory that blocks share is accessed by relaxed atomics of the element's size (plain moves on the host's
 //! processors), so that kernels which race, as on a GPU, read or keep one of the values and do nothing worse.
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Pod;
@@ -209,11 +210,14 @@ pub unsafe fn load_read_only<T: Pod>(ptr: *const T, _align: usize) -> T {
 /// `ptr` is a `T`, aligned, which other threads access only through the functions of this module.
 #[inline]
 pub unsafe fn load_global<T: Pod>(ptr: *const T, _align: usize) -> T {
-    let mut value = T::zeroed();
-    let to: *mut T = &mut value;
-    // SAFETY: the caller's promise for `ptr`; `to` is a local of the same size; `words` keeps within it.
-    unsafe { words::<T>(|word, offset| word.load(ptr.byte_add(offset).cast_mut().cast(), to.byte_add(offset).cast())) };
-    value
+    let mut value = MaybeUninit::<T>::uninit();
+    let to = value.as_mut_ptr();
+    // SAFETY: the caller's promise for `ptr`; `to` is a local of the same size; `words` keeps within it, and has written
+    // all of it, of which every bit pattern is a `T`.
+    unsafe {
+        words::<T>(|word, offset| word.load(ptr.byte_add(offset).cast_mut().cast(), to.byte_add(offset).cast()));
+        value.assume_init()
+    }
 }
 
 /// # Safety
@@ -235,17 +239,22 @@ enum Word {
     Eight,
 }
 
-/// Calls `access` for each word of a `T`, with the word's offset in bytes.
+/// Calls `access` for each word of a `T`, with the word's offset in bytes. A bare loop, since all that kernels do goes
+/// through it and tests do not optimise it.
 #[inline(always)]
 fn words<T>(access: impl Fn(Word, usize)) {
-    let (word, bytes) = match align_of::<T>() {
-        1 => (Word::One, 1),
-        2 => (Word::Two, 2),
-        4 => (Word::Four, 4),
-        _ => (Word::Eight, 8),
+    let (word, bytes) = const {
+        match align_of::<T>() {
+            1 => (Word::One, 1),
+            2 => (Word::Two, 2),
+            4 => (Word::Four, 4),
+            _ => (Word::Eight, 8),
+        }
     };
-    for offset in (0..size_of::<T>()).step_by(bytes) {
+    let mut offset = 0;
+    while offset < size_of::<T>() {
         access(word, offset);
+        offset += bytes;
     }
 }
 

@@ -173,7 +173,7 @@ impl Loader {
         } else {
             for access in 0..N / V {
                 let at = at + offset(step::<L, WIDTH, BK, V>(), access);
-                let vector: [T; V] = core::array::from_fn(|i| values[access * V + i]);
+                let vector: [T; V] = cuda_std::array::from_fn(|i| values[access * V + i]);
                 unsafe { tiles.set_vec_unchecked(at, vector) };
             }
         }

@@ -319,7 +319,7 @@ impl<T: MulAdd> Arguments<'_, T> {
                 unroll!(TN / F, chunk => {
                     let first = chunk * F;
                     let column = column + position.line::<F>(position.x, first);
-                    let values: [T; F] = core::array::from_fn(|j| sums[i][first + j]);
+                    let values: [T; F] = cuda_std::array::from_fn(|j| sums[i][first + j]);
                     if wide && column < n {
                         // SAFETY: the row and the column are in C, which `fits` found to lie in `c`; as n is a multiple
                         // of F, so are `line` and the column, and the whole vector is in the row.
@@ -350,7 +350,7 @@ impl<T: MulAdd> Arguments<'_, T> {
             // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
             let old: [T; N] =
                 unsafe { Slice::from_raw_parts(self.c.as_ptr(), self.c.len()).get_vec_unchecked::<N>(index) };
-            core::array::from_fn(|j| scaled(self.alpha, sums[j], Some((self.beta, old[j]))))
+            cuda_std::array::from_fn(|j| scaled(self.alpha, sums[j], Some((self.beta, old[j]))))
         };
         // SAFETY: the caller's promise.
         unsafe { self.c.set_vec_unchecked(index, values) };

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program as its users run it. One executable, so that what the files have in common is compiled and linked once.
+
+mod common;
+
+mod arrays;
+mod bad_input;
+mod bench;
+mod families;
+mod narrow_types;
+mod pictures;
+mod pipes;
+mod program;

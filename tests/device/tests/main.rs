@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The device library on the device that `WARPSMITH_DEVICE` names. One executable, but for what ends a process's
+//! context on a GPU.
+
+mod atomics;
+mod bits;
+mod floats;
+mod memory;
+mod operators;
+mod scan_operators;
+mod threads;
+mod warps;

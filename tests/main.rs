@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The library against ndarray and Rust's own arithmetic, on the device that `WARPSMITH_DEVICE` names.
+//!
+//! One executable: what the files have in common is compiled and linked once, and the tests of all share the cores.
+//! `cargo test --test suite reduce::` runs those of one file.
+
+#[macro_use]
+mod common;
+
+mod array;
+mod binary;
+mod blur;
+mod broadcast;
+mod cast;
+mod compare;
+#[cfg(feature = "cust")]
+mod cust;
+mod device;
+mod histogram;
+mod image;
+mod kernels;
+mod large;
+mod launch;
+mod map;
+mod matmul;
+mod reduce;
+mod reduce_axes;
+mod scan;
+mod select;
+mod streams;
+mod transpose;
+mod view;
