@@ -10,7 +10,7 @@ use font8x8::{BASIC_FONTS, UnicodeFonts};
 use ndarray::{Array3, s};
 
 /// Rows of a bar chart at most.
-const ROWS: usize = 32;
+const ROWS: usize = 64;
 
 /// Characters of the longest bar.
 const BAR: usize = 50;
@@ -40,11 +40,13 @@ fn grouped(counts: &[u64], most: usize) -> (Vec<u64>, usize) {
     (counts.chunks(share).map(|bins| bins.iter().sum()).collect(), share)
 }
 
-/// A line for each bin: where it begins, its count, and a bar.
+/// A line for each bin: where it begins, its count, and a bar. Where several bins share a line, the last line says so.
 pub fn bars(channels: &[Channel], range: &RangeInclusive<f64>) -> String {
     let mut text = String::new();
+    let mut shared = None;
     for Channel { name, counts } in channels {
         let (rows, share) = grouped(counts, ROWS);
+        shared = (share > 1).then_some((share, counts.len()));
         let most = rows.iter().copied().max().unwrap_or(0).max(1);
         let step = (range.end() - range.start()) / counts.len() as f64 * share as f64;
         if !name.is_empty() {
@@ -54,6 +56,16 @@ pub fn bars(channels: &[Channel], range: &RangeInclusive<f64>) -> String {
             let start = range.start() + row as f64 * step;
             let _ = writeln!(text, "{start:>12.5} {count:>12} {}", bar(count, most));
         }
+    }
+    if let Some((share, bins)) = shared {
+        let _ = writeln!(
+            text,
+            "({bins} bins; each row is the sum of {share}{})",
+            match bins % share {
+                0 => String::new(),
+                rest => format!(", the last one of {rest}"),
+            }
+        );
     }
     text
 }
@@ -102,7 +114,8 @@ pub fn plot(channels: &[Channel], range: &RangeInclusive<f64>) -> Array3<u8> {
 /// mix where they overlap.
 fn darken(picture: &mut Array3<u8>, x: usize, rows: std::ops::Range<usize>, channel: usize, channels: usize) {
     for color in 0..3 {
-        let darker = if channels == 1 || channel == 3 {
+        // One or two channels: gray, and alpha.
+        let darker = if channels <= 2 || channel == 3 {
             150
         } else if channel == color {
             0
@@ -148,7 +161,27 @@ mod tests {
     #[test]
     fn many_bins_share_rows_and_lose_no_count() {
         let (rows, share) = grouped(&[3; 1000], ROWS);
-        assert_eq!((rows.len(), share, rows.iter().sum::<u64>()), (32, 32, 3000));
+        assert_eq!((rows.len(), share, rows.iter().sum::<u64>()), (63, 16, 3000));
+    }
+
+    #[test]
+    fn bars_that_stand_for_several_bins_say_so() {
+        let text = |bins: usize| {
+            let channel = Channel {
+                name: "",
+                counts: vec![1; bins],
+            };
+            bars(&[channel], &(0.0..=1.0))
+        };
+        assert_eq!(text(33).lines().count(), 33);
+        assert_eq!(text(64).lines().count(), 64);
+        let shared = text(65);
+        assert_eq!(shared.lines().count(), 34);
+        assert_eq!(
+            shared.lines().last(),
+            Some("(65 bins; each row is the sum of 2, the last one of 1)")
+        );
+        assert_eq!(text(128).lines().last(), Some("(128 bins; each row is the sum of 2)"));
     }
 
     #[test]

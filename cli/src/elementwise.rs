@@ -15,6 +15,7 @@ use crate::npy::{self, NpyFile};
 use crate::ops::{BinaryOp, UnaryOp};
 use crate::scalar::{Dtype, Scalar, dispatch};
 use crate::session::Session;
+use crate::stored::Stored;
 
 /// A function of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +87,10 @@ impl<'a> Operands<'a> {
         match (Operand::open(a)?, Operand::open(b)?) {
             (Operand::Array(x), Operand::Array(y)) => {
                 ensure!(
-                    x.dtype == y.dtype,
+                    x.stored == y.stored,
                     "{op}: {a} is {} and {b} is {}, wanted the same element type",
-                    x.dtype,
-                    y.dtype
+                    x.stored,
+                    y.stored
                 );
                 ensure!(
                     broadcast_shape(&x.shape, &y.shape).is_some(),
@@ -107,9 +108,22 @@ impl<'a> Operands<'a> {
         }
     }
 
-    fn dtype(&self) -> Dtype {
+    fn stored(&self) -> Stored {
         match self {
-            Operands::Arrays(x, _) | Operands::ArrayNumber(x, _) | Operands::NumberArray(_, x) => x.dtype,
+            Operands::Arrays(x, _) | Operands::ArrayNumber(x, _) | Operands::NumberArray(_, x) => x.stored,
+        }
+    }
+
+    /// The operation that computes the result; of bool, as NumPy has it: "or" is their maximum, "and" their minimum.
+    fn computed_by(&self, op: BinaryOp) -> Result<BinaryOp> {
+        match (self.stored(), self, op) {
+            (Stored::Bool, Operands::Arrays(..), BinaryOp::Add | BinaryOp::Max) => Ok(BinaryOp::Max),
+            (Stored::Bool, Operands::Arrays(..), BinaryOp::Mul | BinaryOp::Min) => Ok(BinaryOp::Min),
+            (Stored::Bool, Operands::Arrays(..), _) => {
+                bail!("{op} of bool: wanted numbers (`map cast:u8` makes them), or one of add, mul, min and max")
+            }
+            (Stored::Bool, ..) => bail!("{op} of bool and a number: wanted numbers (`map cast:u8` makes them)"),
+            _ => Ok(op),
         }
     }
 }
@@ -117,9 +131,10 @@ impl<'a> Operands<'a> {
 /// `warpsmith OP A B -o C.npy`
 pub fn binary(session: &Session, op: BinaryOp, operands: [&str; 2], output: &Path) -> Result<()> {
     let operands = Operands::open(op, operands)?;
-    let job = Job::open(session, op.to_string(), output)?;
+    let (stored, computed) = (operands.stored(), operands.computed_by(op)?);
+    let job = Job::open(session, op.to_string(), Some(output))?.stored_as(stored);
     let device = session.open_device()?;
-    dispatch!(operands.dtype(), T => binary_typed::<T>(job, &device, op, &operands))
+    dispatch!(stored.dtype(), T => binary_typed::<T>(job, &device, computed, &operands))
 }
 
 fn binary_typed<T: Scalar>(job: Job, device: &Device, op: BinaryOp, operands: &Operands) -> Result<()> {
@@ -131,14 +146,14 @@ fn binary_typed<T: Scalar>(job: Job, device: &Device, op: BinaryOp, operands: &O
             job.run(device, shape, copy_in, |(x, y), out| Ok(op.arrays(x, y, out)?))
         }
         Operands::ArrayNumber(x, number) => {
-            let (x, number) = (x.read::<T>(device)?, parse::<T>(op, number)?);
+            let (x, number) = (x.read::<T>(device)?, parse::<T>(op, x.stored, number)?);
             let copy_in = || npy::upload(device, &x);
             job.run(device, x.raw_dim(), copy_in, |x, out| {
                 Ok(op.array_scalar(x, number, out)?)
             })
         }
         Operands::NumberArray(number, y) => {
-            let (number, y) = (parse::<T>(op, number)?, y.read::<T>(device)?);
+            let (number, y) = (parse::<T>(op, y.stored, number)?, y.read::<T>(device)?);
             let copy_in = || npy::upload(device, &y);
             job.run(device, y.raw_dim(), copy_in, |y, out| {
                 Ok(op.scalar_array(number, y, out)?)
@@ -147,12 +162,15 @@ fn binary_typed<T: Scalar>(job: Job, device: &Device, op: BinaryOp, operands: &O
     }
 }
 
-/// The number that is an operand with elements of type `T`.
-fn parse<T: Scalar>(op: BinaryOp, number: &str) -> Result<T> {
-    let dtype = T::DTYPE;
-    number
-        .parse()
-        .map_err(|_| anyhow!("{op}: {number} is no {dtype}, wanted one, as the array's elements are"))
+/// The number that is an operand with elements of that type, which `T` holds.
+fn parse<T: Scalar>(op: BinaryOp, stored: Stored, number: &str) -> Result<T> {
+    let fits = match stored {
+        Stored::I8 => number.parse::<i8>().is_ok(),
+        Stored::I16 => number.parse::<i16>().is_ok(),
+        _ => true,
+    };
+    let parsed = number.parse().ok().filter(|_| fits);
+    parsed.ok_or_else(|| anyhow!("{op}: {number} is no {stored}, wanted one, as the array's elements are"))
 }
 
 /// `warpsmith map OP IN.npy -o OUT.npy`
@@ -160,15 +178,24 @@ pub fn map(session: &Session, op: MapOp, input: &Path, output: &Path) -> Result<
     let file = NpyFile::open(input)?;
     if let MapOp::Unary(unary) = op {
         ensure!(
-            unary.takes(file.dtype),
+            file.stored != Stored::Bool,
+            "{}: {unary} of bool: wanted numbers (`map cast:u8` makes them)",
+            file.name()
+        );
+        ensure!(
+            unary.takes(file.stored.dtype()),
             "{}: {}",
-            input.display(),
-            unary.refuses(file.dtype)
+            file.name(),
+            unary.refuses(file.stored)
         );
     }
-    let job = Job::open(session, op.to_string(), output)?;
+    let job = Job::open(session, op.to_string(), Some(output))?;
+    let job = match op {
+        MapOp::Unary(_) => job.stored_as(file.stored),
+        MapOp::Cast(_) => job,
+    };
     let device = session.open_device()?;
-    dispatch!(file.dtype, T => match op {
+    dispatch!(file.stored.dtype(), T => match op {
         MapOp::Unary(op) => map_typed::<T, T>(job, &device, &file, |x, out| T::unary(op, x, out)),
         MapOp::Cast(to) => dispatch!(to, U => map_typed::<T, U>(job, &device, &file, cast)),
     })

@@ -5,34 +5,36 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use ndarray::{Array2, Axis};
+use ndarray::{Array2, Array3, Axis};
 use serde_json::json;
 use warpsmith::ops::Histogram;
 use warpsmith::{Device, DeviceArray};
 
 use crate::chart::{self, Channel};
+use crate::input::{Input, Kind, is_stream};
 use crate::npy::{self, NpyFile};
 use crate::output::Output;
-use crate::picture::{self, Format};
-use crate::scalar::{Dtype, Scalar};
+use crate::picture::{self, Format, Picture};
+use crate::scalar::{Dtype, Number, Scalar};
 use crate::session::{Report, Session};
+use crate::stored::Stored;
 use crate::timing::Timings;
 
 #[derive(Args)]
 pub struct HistogramArgs {
-    /// The .npy file or the picture (PNG or JPEG) that is read.
+    /// The array (.npy) or the picture (PNG or JPEG) that is read; the contents decide, not the name.
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The number of bins, all of one width.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     bins: u32,
     /// Where the first bin begins and the last one ends [default: the smallest and the largest element; of a picture
-    /// 0 and 256].
+    /// 0 and 256, or 65536 if it has 16 bits].
     #[arg(long, value_name = "LO,HI", allow_hyphen_values = true)]
     range: Option<Limits>,
-    /// The file that is written: the counts as .npy, or a plot of them as .png.
+    /// The file that is written: the counts as .npy (also to standard output, -), or a plot of them as .png.
     #[arg(short, long, value_name = "COUNTS.npy|PLOT.png")]
     output: Option<PathBuf>,
 }
@@ -63,11 +65,13 @@ enum Target {
 }
 
 impl Target {
-    fn open(path: &Path) -> Result<Self> {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("npy") => Output::create(path).map(Target::Counts),
-            Some("png") => Output::create(path).map(Target::Plot),
-            _ => bail!("{}: wanted a name that ends in .npy or .png", path.display()),
+    fn open(session: &Session, path: &Path) -> Result<Self> {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match extension {
+            Some("npy" | "npz") => session.create_output(path).map(Target::Counts),
+            _ if is_stream(path) => session.create_output(path).map(Target::Counts),
+            Some("png") => session.create_output(path).map(Target::Plot),
+            _ => bail!("{}: wanted a name that ends in .npy, .npz or .png", path.display()),
         }
     }
 }
@@ -76,33 +80,49 @@ impl Target {
 struct Counts {
     counts: Array2<u64>,
     range: RangeInclusive<f64>,
-    dtype: &'static str,
+    dtype: Stored,
     /// Whether they are those of an array, which has no channels.
     of_array: bool,
 }
 
 /// `warpsmith histogram IN --bins N`
 pub fn run(session: &Session, args: &HistogramArgs) -> Result<()> {
-    let target = args.output.as_deref().map(Target::open).transpose()?;
+    let target = args
+        .output
+        .as_deref()
+        .map(|path| Target::open(session, path))
+        .transpose()?;
+    let input = Input::open(&args.input)?;
+    let name = input.name().to_string();
+    let context = || name.clone();
     let progress = session.progress("histogram");
     let mut timings = None;
-    let counts = if args.input.extension().is_some_and(|extension| extension == "npy") {
-        let file = NpyFile::open(&args.input)?;
-        let device = session.open_device()?;
-        let timings = timings.insert(Timings::new(device.default_stream()));
-        of_file(&device, args, &file, timings).with_context(|| args.input.display().to_string())?
-    } else {
-        let device = session.open_device()?;
-        let timings = timings.insert(Timings::new(device.default_stream()));
-        of_picture(args, timings)?
+    let counts = match input.kind().with_context(context)? {
+        Kind::Array => {
+            let file = NpyFile::of(input)?;
+            let device = session.open_device()?;
+            let timings = timings.insert(Timings::new(device.default_stream()));
+            of_file(&device, args, &file, timings)
+        }
+        Kind::Picture => {
+            let picture = picture::read(&input).with_context(context)?;
+            let device = session.open_device()?;
+            let timings = timings.insert(Timings::new(device.default_stream()));
+            match picture {
+                Picture::Bytes(pixels) => of_picture(&pixels, 256.0, args, timings),
+                Picture::Words(pixels) => of_picture(&pixels, 65536.0, args, timings),
+            }
+        }
+        Kind::Other => Err(anyhow!("is no .npy or .npz file, and no PNG or JPEG picture")),
     };
+    let counts = counts.with_context(context)?;
     drop(progress);
     let timings = timings.context("timings of the device")?;
     counts.write(target)?;
     let channels = counts.channels();
     let report = Report {
         operation: "histogram".into(),
-        dtype: counts.dtype,
+        dtype: counts.dtype.name(),
         shape: counts.counts.shape(),
         output: args.output.as_deref(),
         value: Some((
@@ -114,15 +134,20 @@ pub fn run(session: &Session, args: &HistogramArgs) -> Result<()> {
 }
 
 fn of_file(device: &Device, args: &HistogramArgs, file: &NpyFile, timings: &mut Timings) -> Result<Counts> {
-    match file.dtype {
-        Dtype::F32 => of_array::<f32>(device, args, file, timings),
-        Dtype::F64 => of_array::<f64>(device, args, file, timings),
-        Dtype::I32 => of_array::<i32>(device, args, file, timings),
-        Dtype::U8 => of_array::<u8>(device, args, file, timings),
-        Dtype::U16 => of_array::<u16>(device, args, file, timings),
-        Dtype::U32 => of_array::<u32>(device, args, file, timings),
-        other => bail!("histogram of {other}: wanted f32, f64, i32, u8, u16 or u32 (`map cast:f64` makes one)"),
-    }
+    let wider = match file.stored.dtype() {
+        Dtype::F32 => return of_array::<f32>(device, args, file, timings),
+        Dtype::F64 => return of_array::<f64>(device, args, file, timings),
+        Dtype::I32 => return of_array::<i32>(device, args, file, timings),
+        Dtype::U8 => return of_array::<u8>(device, args, file, timings),
+        Dtype::U16 => return of_array::<u16>(device, args, file, timings),
+        Dtype::U32 => return of_array::<u32>(device, args, file, timings),
+        Dtype::F16 => Dtype::F32,
+        Dtype::I64 | Dtype::U64 => Dtype::F64,
+    };
+    bail!(
+        "histogram of {}: wanted f32, f64, i8, i16, i32, u8, u16, u32 or bool (`map cast:{wider}` makes one)",
+        file.stored
+    )
 }
 
 fn of_array<T: Scalar + Histogram>(
@@ -142,21 +167,25 @@ fn of_array<T: Scalar + Histogram>(
     Ok(Counts {
         counts: counts.insert_axis(Axis(0)),
         range,
-        dtype: T::DTYPE.name(),
+        dtype: file.stored,
         of_array: true,
     })
 }
 
-fn of_picture(args: &HistogramArgs, timings: &mut Timings) -> Result<Counts> {
-    let picture = picture::load(&args.input).with_context(|| args.input.display().to_string())?;
-    let range = args.range.map_or(0.0..=256.0, |limits| limits.low..=limits.high);
+fn of_picture<T: Histogram + Number>(
+    pixels: &Array3<T>,
+    values: f64,
+    args: &HistogramArgs,
+    timings: &mut Timings,
+) -> Result<Counts> {
+    let range = args.range.map_or(0.0..=values, |limits| limits.low..=limits.high);
     let stream = timings.stream();
-    let x = timings.time("copy in", || DeviceArray::from_ndarray(&stream, &picture))?;
+    let x = timings.time("copy in", || DeviceArray::from_ndarray(&stream, pixels))?;
     let counts = timings.time("kernel", || x.histogram_channels(args.bins as usize, range.clone()))?;
     Ok(Counts {
         counts: timings.time("copy out", || counts.to_ndarray())?,
         range,
-        dtype: "u8",
+        dtype: Stored::Of(T::DTYPE),
         of_array: false,
     })
 }
@@ -165,6 +194,7 @@ impl Counts {
     fn channels(&self) -> Vec<Channel> {
         let names: &[&str] = match self.counts.nrows() {
             1 => &[""],
+            2 => &["gray", "alpha"],
             _ => &["red", "green", "blue", "alpha"],
         };
         let rows = self.counts.rows().into_iter().zip(names);
@@ -182,15 +212,16 @@ impl Counts {
     }
 
     fn write(&self, target: Option<Target>) -> Result<()> {
+        let counts = Stored::Of(u64::DTYPE);
         match target {
             None => Ok(()),
             Some(Target::Counts(output)) if self.of_array => {
-                npy::write(output, &self.counts.index_axis(Axis(0), 0).to_owned())
+                npy::write(output, &self.counts.index_axis(Axis(0), 0).to_owned(), counts)
             }
-            Some(Target::Counts(output)) => npy::write(output, &self.counts),
+            Some(Target::Counts(output)) => npy::write(output, &self.counts, counts),
             Some(Target::Plot(output)) => {
-                let plot = chart::plot(&self.channels(), &self.range);
-                output.commit(|writer| picture::encode(plot.view(), Format::Png, writer))
+                let plot = Picture::Bytes(chart::plot(&self.channels(), &self.range));
+                output.commit(|writer| picture::encode(&plot, Format::Png, writer))
             }
         }
     }

@@ -1,43 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An operation on arrays from files to a file.
+//! An operation on arrays from files whose result is an array, to a file or to be printed.
 
 use std::path::Path;
 
 use anyhow::Result;
 use ndarray::{Dimension, IntoDimension, IxDyn};
-use ndarray_npy::WritableElement;
-use warpsmith::{Device, DeviceArray, Element};
+use warpsmith::{Device, DeviceArray};
 
 use crate::npy;
 use crate::output::Output;
 use crate::scalar::Number;
 use crate::session::{Report, Session};
+use crate::show;
+use crate::stored::Stored;
 use crate::timing::Timings;
 
 /// An array as a file has it: its number of axes is known at run time.
 pub type DynArray<T> = DeviceArray<T, IxDyn>;
 
-/// An operation whose output file is open.
+/// An operation whose output is open.
 pub struct Job<'a> {
     session: &'a Session<'a>,
     name: String,
-    path: &'a Path,
-    output: Output,
+    path: Option<&'a Path>,
+    output: Option<Output>,
+    stored: Option<Stored>,
 }
 
 impl<'a> Job<'a> {
-    /// Fails, before any work is done, where the file could not be written.
-    pub fn open(session: &'a Session<'a>, name: impl Into<String>, path: &'a Path) -> Result<Self> {
+    /// Fails, before any work is done, where the file could not be written. Without one, the result is printed.
+    pub fn open(session: &'a Session<'a>, name: impl Into<String>, path: Option<&'a Path>) -> Result<Self> {
         Ok(Self {
             session,
             name: name.into(),
             path,
-            output: Output::create(path)?,
+            output: path.map(|path| session.create_output(path)).transpose()?,
+            stored: None,
         })
     }
 
-    /// Copies the operands in, makes the result, which has that shape, and writes it.
-    pub fn run<X, U: Number + WritableElement + Element, D: Dimension>(
+    /// The result becomes one of this element type, of which its own is a wider form.
+    pub fn stored_as(self, stored: Stored) -> Self {
+        Self {
+            stored: Some(stored),
+            ..self
+        }
+    }
+
+    /// Copies the operands in, makes the result, which has that shape, and writes or prints it.
+    pub fn run<X, U: Number, D: Dimension>(
         self,
         device: &Device,
         shape: impl IntoDimension<Dim = D>,
@@ -51,14 +62,21 @@ impl<'a> Job<'a> {
         let operands = timings.time("copy in", copy_in)?;
         timings.time("kernel", || kernel(&operands, &mut out))?;
         let result = timings.time("copy out", || out.to_ndarray())?;
-        npy::write(self.output, &result)?;
+        let stored = self.stored.unwrap_or(Stored::Of(U::DTYPE));
+        let printed = match self.output {
+            Some(output) => npy::write(output, &result, stored).map(|()| None)?,
+            None => Some((
+                show::text(&result, stored),
+                show::json(result.view().into_dyn(), stored),
+            )),
+        };
         drop(progress);
         let report = Report {
             operation: self.name,
-            dtype: std::any::type_name::<U>(),
+            dtype: stored.name(),
             shape: result.shape(),
-            output: Some(self.path),
-            value: None,
+            output: self.path,
+            value: printed,
         };
         self.session.finish(&report, stream.device_id(), &timings)
     }

@@ -10,6 +10,7 @@ mod demo;
 mod devices;
 mod elementwise;
 mod histogram;
+mod input;
 mod job;
 mod matmul;
 mod npy;
@@ -20,6 +21,8 @@ mod reduce;
 mod scalar;
 mod scan;
 mod session;
+mod show;
+mod stored;
 mod timing;
 mod transpose;
 
@@ -33,7 +36,15 @@ use crate::elementwise::MapOp;
 use crate::ops::BinaryOp;
 use crate::session::{Session, SessionArgs};
 
-/// Arrays (.npy) and pictures (PNG, JPEG) on an NVIDIA GPU, or on a simulated one.
+/// Arrays (.npy, .npz) and pictures (PNG, JPEG) on an NVIDIA GPU, or on a simulated one.
+///
+/// The file name - stands for standard input, and as an output for standard output (.npy or PNG), to which nothing else
+/// is written then. A.npz:NAME is one array of an archive; A.npz is its only array, and as an output an archive of one
+/// array, arr_0.
+///
+/// Elements are f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64 or bool. Of bool, add and mul are "or" and "and", as
+/// in NumPy, and other arithmetic is refused. Sums and products of bool, i8 and i16 are i64; other results of i8 and i16
+/// are of that type again, and wrap around. NumPy has no bf16.
 #[derive(Parser)]
 #[command(name = "warpsmith", version)]
 struct Cli {
@@ -65,7 +76,7 @@ enum Command {
     Max(BinaryArgs),
     /// A function of every element.
     Map {
-        /// neg abs square relu; sqrt exp log sin cos tanh sigmoid (floats); cast:TYPE.
+        /// neg abs square relu; sqrt exp log sin cos tanh sigmoid (floats); cast:TYPE, as in cast:f16.
         #[arg(value_name = "OP")]
         op: MapOp,
         /// The .npy file that is read.

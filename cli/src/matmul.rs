@@ -31,20 +31,20 @@ pub struct MatmulArgs {
 pub fn run(session: &Session, args: &MatmulArgs) -> Result<()> {
     let (a, b) = (NpyFile::open(&args.a)?, NpyFile::open(&args.b)?);
     ensure!(
-        a.dtype == b.dtype,
+        a.stored == b.stored,
         "matmul: {} is {} and {} is {}, wanted the same element type",
-        args.a.display(),
-        a.dtype,
-        args.b.display(),
-        b.dtype
+        a.name(),
+        a.stored,
+        b.name(),
+        b.stored
     );
     ensure_shapes(&a.shape, &b.shape)?;
-    let dtype = a.dtype;
+    let (stored, dtype) = (a.stored, a.stored.dtype());
     ensure!(
         matches!(dtype, Dtype::F32 | Dtype::F64 | Dtype::I32),
-        "matmul of {dtype}: wanted f32, f64 or i32 (`map cast:f32` makes one)"
+        "matmul of {stored}: wanted f32, f64, i8, i16 or i32 (`map cast:f32` makes one)"
     );
-    let job = Job::open(session, "matmul", &args.output)?;
+    let job = Job::open(session, "matmul", Some(&args.output))?.stored_as(stored);
     let device = session.open_device()?;
     match dtype {
         Dtype::F64 => matmul::<f64>(job, &device, &a, &b),

@@ -134,7 +134,7 @@ impl UnaryOp {
     }
 
     /// The error for an element type that the function does not take.
-    pub fn refuses(self, dtype: Dtype) -> anyhow::Error {
-        anyhow::anyhow!("{self} of {dtype}: wanted f32 or f64 (`map cast:f64` makes one)")
+    pub fn refuses(self, dtype: impl fmt::Display) -> anyhow::Error {
+        anyhow::anyhow!("{self} of {dtype}: wanted f16, f32 or f64 (`map cast:f64` makes one)")
     }
 }

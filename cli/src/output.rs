@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Output files that appear whole or not at all: written beside the target, then renamed.
+//! Output files that appear whole or not at all: written beside the target, then renamed. The name `-` stands for
+//! standard output.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,18 +10,56 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::{Builder, NamedTempFile};
 
-/// An output file that does not exist yet. Dropped without [`commit`](Self::commit), it leaves nothing.
+use crate::input::is_stream;
+use crate::session::print_by;
+
+/// An output that has not been written yet. Dropped without [`commit`](Self::commit), it leaves nothing.
 pub struct Output {
     /// As the user gave it.
     path: PathBuf,
-    /// Where it leads, if it is a link: the link is kept.
+    /// Nothing for standard output.
+    file: Option<NewFile>,
+}
+
+/// A file under another name than its own.
+struct NewFile {
+    /// Where the name leads, if it is a link: the link is kept.
     target: PathBuf,
     temporary: NamedTempFile,
 }
 
 impl Output {
-    /// Fails, before any work is done, where the file could not be written.
+    /// Fails, before any work is done, where the output could not be written.
     pub fn create(path: &Path) -> Result<Self> {
+        let file = if is_stream(path) {
+            None
+        } else {
+            Some(NewFile::create(path)?)
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            file,
+        })
+    }
+
+    /// As the user gave it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the output's contents, and gives a file its name.
+    pub fn commit(self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+        match self.file {
+            None => print_by(write),
+            Some(file) => file
+                .commit(write)
+                .with_context(|| format!("{}: cannot be written", self.path.display())),
+        }
+    }
+}
+
+impl NewFile {
+    fn create(path: &Path) -> Result<Self> {
         let name = path.display();
         let existing = match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => bail!("{name}: is a folder, wanted a file to write"),
@@ -60,24 +99,15 @@ impl Output {
         if let Some(permissions) = existing {
             fs::set_permissions(temporary.path(), permissions).with_context(|| format!("{name}: cannot be written"))?;
         }
-        Ok(Self {
-            path: path.to_path_buf(),
-            target,
-            temporary,
-        })
+        Ok(Self { target, temporary })
     }
 
-    /// Writes the file's contents and gives it its name.
-    pub fn commit(mut self, write: impl FnOnce(&mut BufWriter<&mut File>) -> Result<()>) -> Result<()> {
-        let context = || format!("{}: cannot be written", self.path.display());
+    fn commit(mut self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         let mut writer = BufWriter::with_capacity(1 << 20, self.temporary.as_file_mut());
-        write(&mut writer).with_context(context)?;
-        writer.flush().with_context(context)?;
+        write(&mut writer)?;
+        writer.flush()?;
         drop(writer);
-        self.temporary
-            .persist(&self.target)
-            .map_err(|error| error.error)
-            .with_context(context)?;
+        self.temporary.persist(&self.target).map_err(|error| error.error)?;
         Ok(())
     }
 }

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use ndarray::{Axis, IxDyn, arr0};
-use ndarray_npy::WritableElement;
 use serde_json::Value;
-use warpsmith::{Device, DeviceArray, Element};
+use warpsmith::{Device, DeviceArray};
 
 use crate::job::{DynArray, Job};
 use crate::npy::{self, NpyFile};
@@ -16,6 +15,8 @@ use crate::ops::ReduceOp;
 use crate::output::Output;
 use crate::scalar::{Dtype, Number, Scalar, dispatch};
 use crate::session::{Report, Session};
+use crate::show;
+use crate::stored::Stored;
 use crate::timing::Timings;
 
 #[derive(Args)]
@@ -25,9 +26,9 @@ pub struct ReduceArgs {
     /// The .npy file that is read.
     #[arg(value_name = "IN.npy")]
     input: PathBuf,
-    /// Reduces along this axis, and leaves the others.
-    #[arg(long, value_name = "K", requires = "output")]
-    axis: Option<usize>,
+    /// Reduces along this axis, and leaves the others; -1 is the last one.
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    axis: Option<isize>,
     /// var and std divide by the number of elements less this.
     #[arg(long, value_name = "N", default_value_t = 0)]
     ddof: usize,
@@ -39,22 +40,38 @@ pub struct ReduceArgs {
 /// `warpsmith reduce OP IN.npy`
 pub fn run(session: &Session, args: &ReduceArgs) -> Result<()> {
     let file = NpyFile::open(&args.input)?;
-    let context = || args.input.display().to_string();
-    if let (Some(axis), Some(output)) = (args.axis, &args.output) {
-        file.ensure_axis(&format!("reduce {}", args.op), axis)?;
-        let job = Job::open(session, format!("reduce {}", args.op), output)?;
+    let context = || file.name().to_string();
+    let (dtype, stored) = types(args.op, file.stored);
+    let output = args.output.as_deref();
+    if let Some(axis) = args.axis {
+        let name = format!("reduce {}", args.op);
+        let axis = Axis(file.axis(&name, axis)?);
+        let job = Job::open(session, name, output)?;
+        let job = match stored {
+            Some(stored) => job.stored_as(stored),
+            None => job,
+        };
         let device = session.open_device()?;
-        return dispatch!(file.dtype, T => along_axis::<T>(job, &device, args, Axis(axis), &file))
-            .with_context(context);
+        return dispatch!(dtype, T => along_axis::<T>(job, &device, args, axis, &file)).with_context(context);
     }
-    let output = args.output.as_deref().map(Output::create).transpose()?;
+    let output = output.map(|path| session.create_output(path)).transpose()?;
     let device = session.open_device()?;
-    dispatch!(file.dtype, T => whole::<T>(session, &device, args, &file, output)).with_context(context)
+    dispatch!(dtype, T => whole::<T>(session, &device, args, &file, stored, output)).with_context(context)
+}
+
+/// The type that elements are reduced in, and that of the result, where it is another than the operation's own.
+fn types(op: ReduceOp, elements: Stored) -> (Dtype, Option<Stored>) {
+    match op {
+        ReduceOp::Sum | ReduceOp::Prod => (elements.sum_dtype(), None),
+        ReduceOp::Min | ReduceOp::Max => (elements.dtype(), Some(elements)),
+        ReduceOp::Any | ReduceOp::All => (elements.dtype(), Some(Stored::Bool)),
+        _ => (elements.dtype(), None),
+    }
 }
 
 fn along_axis<T: Scalar>(job: Job, device: &Device, args: &ReduceArgs, axis: Axis, file: &NpyFile) -> Result<()> {
     /// Runs the method that writes to an output of the type that it has.
-    fn run<T: Scalar, U: Number + WritableElement + Element>(
+    fn run<T: Scalar, U: Number>(
         job: Job,
         device: &Device,
         axis: Axis,
@@ -92,6 +109,7 @@ fn whole<T: Scalar>(
     device: &Device,
     args: &ReduceArgs,
     file: &NpyFile,
+    stored: Option<Stored>,
     output: Option<Output>,
 ) -> Result<()> {
     let progress = session.progress(args.op.to_string());
@@ -99,14 +117,14 @@ fn whole<T: Scalar>(
     let mut timings = Timings::new(device.default_stream());
     let x = timings.time("copy in", || npy::upload(device, &array))?;
     // The library waits for the result, so that the way of that one number cannot be timed apart.
-    let total = timings.time("kernel and copy out", || Total::of(args, &x))?;
+    let total = timings.time("kernel and copy out", || Total::of(args, &x, stored))?;
     drop(progress);
     if let Some(output) = output {
         (total.write)(output)?;
     }
     let report = Report {
         operation: args.op.to_string(),
-        dtype: T::DTYPE.name(),
+        dtype: file.stored.name(),
         shape: &file.shape,
         output: args.output.as_deref(),
         value: Some((total.text, total.json)),
@@ -122,35 +140,29 @@ struct Total {
 }
 
 impl Total {
-    fn of<T: Scalar>(args: &ReduceArgs, x: &DeviceArray<T, IxDyn>) -> warpsmith::Result<Self> {
+    fn of<T: Scalar>(args: &ReduceArgs, x: &DeviceArray<T, IxDyn>, stored: Option<Stored>) -> warpsmith::Result<Self> {
         Ok(match args.op {
-            ReduceOp::Sum => Self::number(x.sum()?),
-            ReduceOp::Prod => Self::number(x.product()?),
-            ReduceOp::Min => Self::number(x.min()?),
-            ReduceOp::Max => Self::number(x.max()?),
-            ReduceOp::Mean => Self::number(x.mean()?),
-            ReduceOp::Var => Self::number(x.variance(args.ddof)?),
-            ReduceOp::Std => Self::number(x.std(args.ddof)?),
-            ReduceOp::Argmin => Self::number(x.argmin()?),
-            ReduceOp::Argmax => Self::number(x.argmax()?),
-            ReduceOp::Any => Self::truth(x.any()?),
-            ReduceOp::All => Self::truth(x.all()?),
+            ReduceOp::Sum => Self::number(x.sum()?, stored),
+            ReduceOp::Prod => Self::number(x.product()?, stored),
+            ReduceOp::Min => Self::number(x.min()?, stored),
+            ReduceOp::Max => Self::number(x.max()?, stored),
+            ReduceOp::Mean => Self::number(x.mean()?, stored),
+            ReduceOp::Var => Self::number(x.variance(args.ddof)?, stored),
+            ReduceOp::Std => Self::number(x.std(args.ddof)?, stored),
+            ReduceOp::Argmin => Self::number(x.argmin()?, stored),
+            ReduceOp::Argmax => Self::number(x.argmax()?, stored),
+            ReduceOp::Any => Self::number(u8::from(x.any()?), stored),
+            ReduceOp::All => Self::number(u8::from(x.all()?), stored),
         })
     }
 
-    fn number<N: Number + WritableElement + 'static>(number: N) -> Self {
+    fn number<N: Number>(number: N, stored: Option<Stored>) -> Self {
+        let stored = stored.unwrap_or(Stored::Of(N::DTYPE));
+        let number = arr0(number);
         Self {
-            text: format!("{number:?}"),
-            json: number.to_json(),
-            write: Box::new(move |output| npy::write(output, &arr0(number))),
-        }
-    }
-
-    fn truth(value: bool) -> Self {
-        Self {
-            text: value.to_string(),
-            json: value.into(),
-            write: Box::new(move |output| npy::write(output, &arr0(u8::from(value)))),
+            text: show::text(&number, stored),
+            json: show::json(number.view().into_dyn(), stored),
+            write: Box::new(move |output| npy::write(output, &number, stored)),
         }
     }
 }

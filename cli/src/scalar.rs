@@ -6,16 +6,16 @@ use std::str::FromStr;
 
 use kernels_gpu::op::Statistic;
 use ndarray::Dimension;
-use ndarray_npy::{ReadableElement, WritableElement};
 use serde_json::Value;
 use warpsmith::ops::{self, CastTo};
-use warpsmith::{DeviceArray, Element};
+use warpsmith::{DeviceArray, Element, f16};
 
 use crate::ops::UnaryOp;
 
 /// An element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dtype {
+    F16,
     F32,
     F64,
     I32,
@@ -26,10 +26,15 @@ pub enum Dtype {
     U64,
 }
 
-/// `dispatch!(dtype, T => expression)` is the expression with the type alias `T` of that element type.
+/// `dispatch!(dtype, T => expression)` is the expression with the type alias `T` of that element type;
+/// `dispatch!(dtype, T => expression, F16 => other)` for all but one.
 macro_rules! dispatch {
     ($dtype:expr, $type:ident => $body:expr) => {
+        dispatch!($dtype, $type => $body, F16 => dispatch!(@case $type = warpsmith::f16, $body))
+    };
+    ($dtype:expr, $type:ident => $body:expr, F16 => $other:expr) => {
         match $dtype {
+            Dtype::F16 => $other,
             Dtype::F32 => dispatch!(@case $type = f32, $body),
             Dtype::F64 => dispatch!(@case $type = f64, $body),
             Dtype::I32 => dispatch!(@case $type = i32, $body),
@@ -48,7 +53,8 @@ macro_rules! dispatch {
 pub(crate) use dispatch;
 
 impl Dtype {
-    pub const ALL: [Dtype; 8] = [
+    pub const ALL: [Dtype; 9] = [
+        Dtype::F16,
         Dtype::F32,
         Dtype::F64,
         Dtype::I32,
@@ -61,6 +67,7 @@ impl Dtype {
 
     pub fn name(self) -> &'static str {
         match self {
+            Dtype::F16 => "f16",
             Dtype::F32 => "f32",
             Dtype::F64 => "f64",
             Dtype::I32 => "i32",
@@ -75,6 +82,7 @@ impl Dtype {
     /// NumPy's name without the byte order.
     pub fn numpy_name(self) -> &'static str {
         match self {
+            Dtype::F16 => "f2",
             Dtype::F32 => "f4",
             Dtype::F64 => "f8",
             Dtype::I32 => "i4",
@@ -91,7 +99,7 @@ impl Dtype {
     }
 
     pub fn is_float(self) -> bool {
-        matches!(self, Dtype::F32 | Dtype::F64)
+        matches!(self, Dtype::F16 | Dtype::F32 | Dtype::F64)
     }
 }
 
@@ -106,14 +114,22 @@ impl FromStr for Dtype {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|dtype| dtype.name() == name);
-        found.ok_or_else(|| format!("unknown element type '{name}': wanted f32, f64, i32, i64, u8, u16, u32 or u64"))
+        let why = if name == "bf16" {
+            " (NumPy has no bf16, so that no .npy file holds it)"
+        } else {
+            ""
+        };
+        found.ok_or_else(|| {
+            format!("unknown element type '{name}'{why}: wanted f16, f32, f64, i32, i64, u8, u16, u32 or u64")
+        })
     }
 }
 
 /// An element type that every operation of the program takes.
 pub trait Scalar:
     ops::Number
-    + Statistic<Mean: Number + WritableElement + Element>
+    + Statistic<Mean: Number>
+    + CastTo<f16>
     + CastTo<f32>
     + CastTo<f64>
     + CastTo<i32>
@@ -122,21 +138,19 @@ pub trait Scalar:
     + CastTo<u16>
     + CastTo<u32>
     + CastTo<u64>
-    + ReadableElement
-    + WritableElement
     + FromStr
     + Number
     + 'static
 {
-    const DTYPE: Dtype;
-
     /// Writes a function of every element of `x` to `out`; some are errors for integers.
     fn unary<D: Dimension>(op: UnaryOp, x: &DeviceArray<Self, D>, out: &mut DeviceArray<Self, D>)
     -> anyhow::Result<()>;
 }
 
-/// A number that can be printed: [`Debug`] of Rust's numbers reads back as the same value.
-pub trait Number: Debug + Copy + Send + Sync {
+/// A number that can be written and printed: [`Debug`] of Rust's numbers reads back as the same value.
+pub trait Number: Debug + Element {
+    const DTYPE: Dtype;
+
     /// The number for JSON, which has no NaN and no infinity: those are strings.
     fn to_json(self) -> Value;
 
@@ -145,27 +159,29 @@ pub trait Number: Debug + Copy + Send + Sync {
 }
 
 macro_rules! numbers {
-    ($($type:ident),*) => {$(
+    ($($type:ident: $dtype:ident = $to_json:expr, $nearest:expr;)*) => {$(
         impl Number for $type {
+            const DTYPE: Dtype = Dtype::$dtype;
+
             fn to_json(self) -> Value {
-                match Value::from(self) {
+                let to_json: fn(Self) -> Value = $to_json;
+                match to_json(self) {
                     Value::Null => Value::from(format!("{self:?}")),
                     value => value,
                 }
             }
 
             fn nearest_f64(self) -> f64 {
-                self as f64
+                let nearest: fn(Self) -> f64 = $nearest;
+                nearest(self)
             }
         }
     )*};
 }
 
 macro_rules! floats {
-    ($($type:ident: $dtype:ident),*) => {$(
+    ($($type:ident),*) => {$(
         impl Scalar for $type {
-            const DTYPE: Dtype = Dtype::$dtype;
-
             fn unary<D: Dimension>(
                 op: UnaryOp,
                 x: &DeviceArray<Self, D>,
@@ -190,10 +206,8 @@ macro_rules! floats {
 }
 
 macro_rules! integers {
-    ($($type:ident: $dtype:ident),*) => {$(
+    ($($type:ident),*) => {$(
         impl Scalar for $type {
-            const DTYPE: Dtype = Dtype::$dtype;
-
             fn unary<D: Dimension>(
                 op: UnaryOp,
                 x: &DeviceArray<Self, D>,
@@ -211,6 +225,16 @@ macro_rules! integers {
     )*};
 }
 
-numbers!(f32, f64, i32, i64, u8, u16, u32, u64);
-floats!(f32: F32, f64: F64);
-integers!(i32: I32, i64: I64, u8: U8, u16: U16, u32: U32, u64: U64);
+numbers! {
+    f16: F16 = |x| Value::from(x.to_f64()), f16::to_f64;
+    f32: F32 = Value::from, f64::from;
+    f64: F64 = Value::from, |x| x;
+    i32: I32 = Value::from, f64::from;
+    i64: I64 = Value::from, |x| x as f64;
+    u8: U8 = Value::from, f64::from;
+    u16: U16 = Value::from, f64::from;
+    u32: U32 = Value::from, f64::from;
+    u64: U64 = Value::from, |x| x as f64;
+}
+floats!(f16, f32, f64);
+integers!(i32, i64, u8, u16, u32, u64);

@@ -28,9 +28,9 @@ pub struct ScanArgs {
     /// Leaves out each element's own value: the first result is that of no element.
     #[arg(long)]
     exclusive: bool,
-    /// Scans along this axis; without it, over all elements in C order.
-    #[arg(long, value_name = "K")]
-    axis: Option<usize>,
+    /// Scans along this axis, -1 being the last one; without it, over all elements in C order.
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    axis: Option<isize>,
     /// look-back reads every element once; of floats, blelloch gives the same bits on every run.
     #[arg(long, value_enum, default_value_t = Algorithm::LookBack, conflicts_with = "axis")]
     algorithm: Algorithm,
@@ -45,30 +45,32 @@ enum Algorithm {
 /// `warpsmith scan OP IN.npy -o OUT.npy`
 pub fn run(session: &Session, args: &ScanArgs) -> Result<()> {
     let file = NpyFile::open(&args.input)?;
-    if let Some(axis) = args.axis {
-        file.ensure_axis("scan", axis)?;
-    }
-    let job = Job::open(session, format!("scan {}", args.op), &args.output)?;
+    let axis = args.axis.map(|axis| file.axis("scan", axis)).transpose()?.map(Axis);
+    let job = Job::open(session, format!("scan {}", args.op), Some(&args.output))?;
+    let (dtype, job) = match args.op {
+        ScanOp::Sum | ScanOp::Prod => (file.stored.sum_dtype(), job),
+        ScanOp::Min | ScanOp::Max => (file.stored.dtype(), job.stored_as(file.stored)),
+    };
     let device = session.open_device()?;
-    dispatch!(file.dtype, T => scan::<T>(job, &device, args, &file))
+    dispatch!(dtype, T => scan::<T>(job, &device, args, axis, &file))
 }
 
-fn scan<T: Scalar>(job: Job, device: &Device, args: &ScanArgs, file: &NpyFile) -> Result<()> {
+fn scan<T: Scalar>(job: Job, device: &Device, args: &ScanArgs, axis: Option<Axis>, file: &NpyFile) -> Result<()> {
     let x = file.read::<T>(device)?;
     job.run(
         device,
         x.raw_dim(),
         || npy::upload(device, &x),
         |x, out: &mut DynArray<T>| match args.op {
-            ScanOp::Sum => scan_by::<Sum, T>(args, x, out),
-            ScanOp::Prod => scan_by::<Product, T>(args, x, out),
-            ScanOp::Min => scan_by::<Min, T>(args, x, out),
-            ScanOp::Max => scan_by::<Max, T>(args, x, out),
+            ScanOp::Sum => scan_by::<Sum, T>(args, axis, x, out),
+            ScanOp::Prod => scan_by::<Product, T>(args, axis, x, out),
+            ScanOp::Min => scan_by::<Min, T>(args, axis, x, out),
+            ScanOp::Max => scan_by::<Max, T>(args, axis, x, out),
         },
     )
 }
 
-fn scan_by<Op, T>(args: &ScanArgs, x: &DynArray<T>, out: &mut DynArray<T>) -> Result<()>
+fn scan_by<Op, T>(args: &ScanArgs, axis: Option<Axis>, x: &DynArray<T>, out: &mut DynArray<T>) -> Result<()>
 where
     Op: ReduceOp<T, Output = T>,
     T: Scalar + Scan<Op> + ScanTree<Op>,
@@ -77,7 +79,7 @@ where
         Algorithm::LookBack => ScanAlgorithm::LookBack,
         Algorithm::Blelloch => ScanAlgorithm::Blelloch,
     };
-    Ok(match (args.axis.map(Axis), args.exclusive) {
+    Ok(match (axis, args.exclusive) {
         (None, false) => x.inclusive_scan_by_into::<Op>(algorithm, out),
         (None, true) => x.exclusive_scan_by_into::<Op>(algorithm, out),
         (Some(axis), false) => x.inclusive_scan_axis_into::<Op>(axis, out),

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all commands share: the options that hold for each, and how results and progress are shown.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressFinish};
 use serde_json::{Map, Value, json};
 use warpsmith::Device;
 
+use crate::input::is_stream;
+use crate::output::Output;
 use crate::timing::Timings;
 
 #[derive(Args)]
@@ -59,6 +61,15 @@ impl<'a> Session<'a> {
         Ok(Device::named(&self.args.device)?)
     }
 
+    /// Opens an output, before any work is done.
+    pub fn create_output(&self, path: &Path) -> anyhow::Result<Output> {
+        ensure!(
+            !(self.args.json && is_stream(path)),
+            "--json and the output - both write to standard output, wanted one of them"
+        );
+        Output::create(path)
+    }
+
     /// Shows that work goes on, until the bar is dropped: on a terminal only.
     pub fn progress(&self, message: impl Into<String>) -> ProgressBar {
         if self.args.json {
@@ -71,11 +82,14 @@ impl<'a> Session<'a> {
         bar
     }
 
-    /// Prints what an operation did, as the options ask.
+    /// Prints what an operation did, as the options ask, unless its output is what standard output is for.
     pub fn finish(&self, report: &Report, device: &str, timings: &Timings) -> anyhow::Result<()> {
         if self.args.verbose {
             // Timings that cannot be shown are no reason to fail.
             let _ = io::stderr().write_all(timings.to_text().as_bytes());
+        }
+        if report.output.is_some_and(is_stream) {
+            return Ok(());
         }
         if !self.args.json {
             return report
@@ -99,11 +113,26 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Writes to standard output. A reader that went away (`| head`) has had what it wanted.
+/// Writes to standard output.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("standard output"),
+    print_by(|stdout| Ok(stdout.write_all(text.as_bytes())?))
+}
+
+/// Writes to standard output. A reader that went away (`| head`) has had what it wanted.
+pub fn print_by(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    // Standard output itself hands on each line of what may be an array's bytes.
+    let mut stdout = BufWriter::with_capacity(1 << 20, io::stdout().lock());
+    let written = write(&mut stdout).and_then(|()| Ok(stdout.flush()?));
+    let gone = |error: &anyhow::Error| {
+        let mut causes = error.chain();
+        causes.any(|cause| {
+            cause
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        })
+    };
+    match written {
+        Err(error) if !gone(&error) => Err(error).context("standard output"),
         _ => Ok(()),
     }
 }

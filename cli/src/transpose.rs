@@ -21,29 +21,33 @@ pub struct TransposeArgs {
     /// The .npy file that is written.
     #[arg(short, long, value_name = "OUT.npy")]
     output: PathBuf,
-    /// Where each axis of the result comes from [default: the axes in reverse order].
-    #[arg(long, value_delimiter = ',', value_name = "2,0,1")]
-    axes: Option<Vec<usize>>,
+    /// Where each axis of the result comes from; -1 is the last one [default: the axes in reverse order].
+    #[arg(long, value_delimiter = ',', value_name = "2,0,1", allow_hyphen_values = true)]
+    axes: Option<Vec<isize>>,
 }
 
 /// `warpsmith transpose IN.npy -o OUT.npy`
 pub fn run(session: &Session, args: &TransposeArgs) -> Result<()> {
     let file = NpyFile::open(&args.input)?;
     let axes = match &args.axes {
-        Some(axes) => axes.clone(),
+        Some(axes) => axes
+            .iter()
+            .map(|&axis| file.axis("transpose", axis))
+            .collect::<Result<Vec<_>>>()?,
         None => (0..file.shape.len()).rev().collect(),
     };
     let mut sorted = axes.clone();
     sorted.sort_unstable();
     ensure!(
         sorted.iter().copied().eq(0..file.shape.len()),
-        "transpose: given axes {axes:?}, wanted each of the {} axes of {} once",
+        "transpose: given axes {:?}, wanted each of the {} axes of {} once",
+        args.axes.as_deref().unwrap_or_default(),
         file.shape.len(),
-        args.input.display()
+        file.name()
     );
-    let job = Job::open(session, "transpose", &args.output)?;
+    let job = Job::open(session, "transpose", Some(&args.output))?.stored_as(file.stored);
     let device = session.open_device()?;
-    dispatch!(file.dtype, T => transpose::<T>(job, &device, &axes, &file))
+    dispatch!(file.stored.dtype(), T => transpose::<T>(job, &device, &axes, &file))
 }
 
 fn transpose<T: Scalar>(job: Job, device: &Device, axes: &[usize], file: &NpyFile) -> Result<()> {

@@ -28,8 +28,8 @@ fn reductions_along_an_axis() {
         });
         assert_eq!(place.load::<u64>("out.npy"), argmin.into_dyn());
         run("any");
-        let any = x.map_axis(Axis(axis), |lane| u8::from(lane.iter().any(|&x| x != 0)));
-        assert_eq!(place.load::<u8>("out.npy"), any.into_dyn());
+        let any = x.map_axis(Axis(axis), |lane| lane.iter().any(|&x| x != 0));
+        assert_eq!(place.load::<bool>("out.npy"), any.into_dyn());
         run("mean");
         let mean = x.mapv(f64::from).mean_axis(Axis(axis)).unwrap();
         let errors = &place.load::<f64>("out.npy") - &mean;
@@ -47,12 +47,79 @@ fn reductions_along_an_axis() {
     assert!((variance - 7.0 / 3.0).abs() < 1e-15);
     place.fail(
         &["reduce", "sum", "x.npy", "--axis", "3", "-o", "none.npy"],
-        &["given axis 3, wanted one of the 3 of shape [3, 50, 7]"],
+        &["x.npy: reduce sum: given axis 3, wanted one of the 3 of shape [3, 50, 7], from -3 to 2"],
     );
     place.fail(
         &["reduce", "var", "small.npy", "--ddof", "3"],
         &["small.npy", "variance"],
     );
+}
+
+#[test]
+fn axes_count_from_the_end() {
+    let place = Workplace::new();
+    let x = numbers();
+    place.save("x.npy", &x);
+    for axis in 0..3 {
+        let text = (axis as isize - 3).to_string();
+        place.succeed(&["reduce", "sum", "x.npy", "--axis", &text, "-o", "out.npy"]);
+        assert_eq!(place.load::<i32>("out.npy"), x.sum_axis(Axis(axis)).into_dyn());
+        place.succeed(&["scan", "sum", "x.npy", &format!("--axis={text}"), "-o", "out.npy"]);
+        let mut sums = x.clone();
+        sums.accumulate_axis_inplace(Axis(axis), |&before, x| *x += before);
+        assert_eq!(place.load::<i32>("out.npy"), sums.into_dyn());
+    }
+    for axes in ["-1,0,1", "2,-3,-2"] {
+        place.succeed(&["transpose", "x.npy", "--axes", axes, "-o", "out.npy"]);
+        let wanted = x.view().permuted_axes([2, 0, 1]).into_dyn();
+        assert_eq!(place.load::<i32>("out.npy"), wanted, "{axes}");
+    }
+    let axes = "axis -4, wanted one of the 3 of shape [3, 50, 7], from -3 to 2";
+    let fail = |args: &[&str], parts: &[&str]| place.fail(&[args, &["-o", "none.npy"]].concat(), parts);
+    fail(
+        &["reduce", "max", "x.npy", "--axis", "-4"],
+        &["x.npy: reduce max", axes],
+    );
+    fail(&["scan", "max", "x.npy", "--axis", "-4"], &["x.npy: scan", axes]);
+    fail(&["transpose", "x.npy", "--axes", "0,1,-4"], &["x.npy: transpose", axes]);
+    fail(
+        &["transpose", "x.npy", "--axes", "0,2,-1"],
+        &["given axes [0, 2, -1], wanted each"],
+    );
+    place.save("scalar.npy", &ndarray::arr0(1.0f32));
+    fail(
+        &["reduce", "max", "scalar.npy", "--axis", "-1"],
+        &["axis -1, wanted one of the 0 of shape []"],
+    );
+}
+
+#[test]
+fn results_along_an_axis_are_printed() {
+    let place = Workplace::new();
+    place.save("x.npy", &array![[1.5f32, 2.0], [3.0, -0.25]]);
+    assert_eq!(
+        place.succeed(&["reduce", "sum", "x.npy", "--axis", "0"]),
+        "[4.5, 1.75]\n"
+    );
+    assert_eq!(
+        place.succeed(&["reduce", "argmax", "x.npy", "--axis", "-1"]),
+        "[1, 0]\n"
+    );
+    let object = place.json(&["reduce", "max", "x.npy", "--axis", "1", "--json"]);
+    assert_eq!(object["value"], serde_json::json!([2.0, 3.0]));
+    assert_eq!(object["shape"], serde_json::json!([2]));
+    let x = numbers();
+    place.save("n.npy", &x);
+    let text = place.succeed(&["reduce", "max", "n.npy", "--axis", "1"]);
+    let max = x.fold_axis(Axis(1), i32::MIN, |&a, &b| a.max(b));
+    assert_eq!(text, format!("{max}\n"));
+    place.save("long.npy", &Array2::<u32>::ones((2, 9000)));
+    let text = place.succeed(&["reduce", "min", "long.npy", "--axis", "0"]);
+    assert!(
+        text.ends_with("(9000 elements of shape [9000], not all shown: -o OUT.npy writes them, --json prints them)\n")
+    );
+    let object = place.json(&["reduce", "min", "long.npy", "--axis", "0", "--json"]);
+    assert_eq!(object["value"].as_array().unwrap().len(), 9000);
 }
 
 #[test]
@@ -117,7 +184,7 @@ fn products_of_matrices() {
         &["a.npy is i32 and f.npy is f32, wanted the same element type"],
     );
     place.save("u.npy", &array![[1u8]]);
-    fail("u.npy", "u.npy", &["matmul of u8: wanted f32, f64 or i32"]);
+    fail("u.npy", "u.npy", &["matmul of u8: wanted f32, f64, i8, i16 or i32"]);
 }
 
 #[test]
@@ -171,13 +238,31 @@ fn histograms() {
     fail(&["--bins", "4"], &["x.npy", "range"]); // NaN among the elements
     fail(
         &["--bins", "4", "-o", "out.txt"],
-        &["out.txt: wanted a name that ends in .npy or .png"],
+        &["out.txt: wanted a name that ends in .npy, .npz or .png"],
     );
     place.save("n.npy", &array![1i64]);
     place.fail(
         &["histogram", "n.npy", "--bins", "4"],
         &["histogram of i64: wanted f32"],
     );
+    place.write("x.txt", b"1 2 3");
+    place.fail(
+        &["histogram", "x.txt", "--bins", "4"],
+        &["x.txt: is no .npy or .npz file, and no PNG or JPEG picture"],
+    );
+}
+
+/// What is printed has a row for each bin, or says what the rows stand for.
+#[test]
+fn histograms_lose_no_bins_unsaid() {
+    let place = Workplace::new();
+    place.save("x.npy", &Array1::from_iter(0..6400));
+    let text = place.succeed(&["histogram", "x.npy", "--bins", "33"]);
+    assert_eq!(text.lines().count(), 33, "{text}");
+    let text = place.succeed(&["histogram", "x.npy", "--bins", "100"]);
+    assert_eq!(text.lines().count(), 51, "{text}");
+    assert!(text.ends_with("(100 bins; each row is the sum of 2)\n"), "{text}");
+    assert!(text.lines().take(50).all(|line| line.contains(" 128 ")), "{text}");
 }
 
 #[test]

@@ -7,5 +7,7 @@ mod arrays;
 mod bad_input;
 mod bench;
 mod families;
+mod narrow_types;
 mod pictures;
+mod pipes;
 mod program;

@@ -2,8 +2,8 @@
 //! The commands on pictures.
 
 use crate::common::Workplace;
-use image::{DynamicImage, GrayImage, ImageFormat, RgbImage, RgbaImage};
-use ndarray::{Array3, s};
+use image::{DynamicImage, GrayImage, ImageBuffer, ImageFormat, Luma, LumaA, Rgb, RgbImage, Rgba, RgbaImage};
+use ndarray::{Array1, Array3, Axis, s};
 
 /// A picture with edges, gradients and every value.
 fn pixel(x: u32, y: u32, channel: u32) -> u8 {
@@ -11,15 +11,40 @@ fn pixel(x: u32, y: u32, channel: u32) -> u8 {
 }
 
 fn rgb(width: u32, height: u32) -> RgbImage {
-    RgbImage::from_fn(width, height, |x, y| image::Rgb([0, 1, 2].map(|c| pixel(x, y, c))))
+    RgbImage::from_fn(width, height, |x, y| Rgb([0, 1, 2].map(|c| pixel(x, y, c))))
 }
 
 fn rgba(width: u32, height: u32) -> RgbaImage {
-    RgbaImage::from_fn(width, height, |x, y| image::Rgba([0, 1, 2, 3].map(|c| pixel(x, y, c))))
+    RgbaImage::from_fn(width, height, |x, y| Rgba([0, 1, 2, 3].map(|c| pixel(x, y, c))))
+}
+
+/// 16 bits, of which neither byte is the other.
+fn word(x: u32, y: u32, channel: u32) -> u16 {
+    u16::from(pixel(x, y, channel)) << 8 | u16::from(pixel(y, x + 3, channel))
+}
+
+fn rgb16(width: u32, height: u32) -> DynamicImage {
+    ImageBuffer::from_fn(width, height, |x, y| Rgb([0, 1, 2].map(|c| word(x, y, c)))).into()
+}
+
+fn rgba16(width: u32, height: u32) -> DynamicImage {
+    ImageBuffer::from_fn(width, height, |x, y| Rgba([0, 1, 2, 3].map(|c| word(x, y, c)))).into()
+}
+
+fn gray16(width: u32, height: u32) -> DynamicImage {
+    ImageBuffer::from_fn(width, height, |x, y| Luma([word(x, y, 0)])).into()
+}
+
+fn gray_alpha(width: u32, height: u32) -> DynamicImage {
+    ImageBuffer::from_fn(width, height, |x, y| LumaA([0, 1].map(|c| pixel(x, y, c)))).into()
+}
+
+fn gray_alpha16(width: u32, height: u32) -> DynamicImage {
+    ImageBuffer::from_fn(width, height, |x, y| LumaA([0, 1].map(|c| word(x, y, c)))).into()
 }
 
 fn gray(width: u32, height: u32) -> GrayImage {
-    GrayImage::from_fn(width, height, |x, y| image::Luma([pixel(x, y, 0)]))
+    GrayImage::from_fn(width, height, |x, y| Luma([pixel(x, y, 0)]))
 }
 
 /// BT.601, rounded to nearest, halves up.
@@ -27,15 +52,25 @@ fn luma([r, g, b]: [u8; 3]) -> u8 {
     ((299 * u32::from(r) + 587 * u32::from(g) + 114 * u32::from(b) + 500) / 1000) as u8
 }
 
+/// What each channel of each pixel has.
+fn samples(picture: &DynamicImage) -> Vec<u16> {
+    let (color, bytes) = (picture.color(), picture.as_bytes());
+    if color.bytes_per_pixel() == color.channel_count() {
+        return bytes.iter().map(|&x| u16::from(x)).collect();
+    }
+    let pairs = bytes.chunks_exact(2);
+    pairs.map(|pair| u16::from_ne_bytes([pair[0], pair[1]])).collect()
+}
+
 /// The mean of the pixels that exist around each; alpha as it is.
-fn blurred(picture: DynamicImage) -> Vec<u8> {
+fn blurred(picture: DynamicImage) -> Vec<u16> {
     let shape = [
         picture.height(),
         picture.width(),
         picture.color().channel_count().into(),
     ]
     .map(|n| n as usize);
-    let x = Array3::from_shape_vec(shape, picture.into_bytes()).unwrap();
+    let x = Array3::from_shape_vec(shape, samples(&picture)).unwrap();
     let mean = |(i, j, c): (usize, usize, usize)| {
         let around = x.slice(s![
             i.saturating_sub(1)..(i + 2).min(shape[0]),
@@ -43,10 +78,10 @@ fn blurred(picture: DynamicImage) -> Vec<u8> {
             c
         ]);
         let sum: f64 = around.iter().map(|&x| f64::from(x)).sum();
-        if c == 3 {
+        if c % 2 == 1 && c + 1 == shape[2] {
             x[[i, j, c]]
         } else {
-            (sum / around.len() as f64 + 0.5).floor() as u8
+            (sum / around.len() as f64 + 0.5).floor() as u16
         }
     };
     Array3::from_shape_fn(shape, mean).into_raw_vec_and_offset().0
@@ -69,17 +104,80 @@ fn grayscale_of_every_kind() {
     place.succeed(&["grayscale", "rgba.png", "-o", "out.png"]);
     let want: Vec<u8> = transparent
         .pixels()
-        .map(|pixel| luma([pixel[0], pixel[1], pixel[2]]))
+        .flat_map(|pixel| [luma([pixel[0], pixel[1], pixel[2]]), pixel[3]])
         .collect();
-    assert_eq!(open(&place, "out.png").as_luma8().unwrap().as_raw(), &want);
+    assert_eq!(open(&place, "out.png").as_luma_alpha8().unwrap().as_raw(), &want);
     place.succeed(&["grayscale", "gray.png", "-o", "out.png"]);
     assert_eq!(open(&place, "out.png").as_luma8().unwrap(), &plain);
+}
+
+/// 16 bits stay 16 bits, alpha stays as it is.
+#[test]
+fn grayscale_of_16_bits_and_of_alpha() {
+    let place = Workplace::new();
+    for picture in [gray_alpha(30, 20), gray_alpha16(30, 20), gray16(30, 20)] {
+        place.save_picture("in.png", picture.clone());
+        place.succeed(&["grayscale", "in.png", "-o", "out.png"]);
+        assert_eq!(open(&place, "out.png"), picture, "its own gray");
+    }
+    let luma =
+        |r: u16, g: u16, b: u16| ((299 * u32::from(r) + 587 * u32::from(g) + 114 * u32::from(b) + 500) / 1000) as u16;
+    place.save_picture("in.png", rgb16(67, 45));
+    place.succeed(&["grayscale", "in.png", "-o", "out.png"]);
+    let want: Vec<u16> = samples(&rgb16(67, 45))
+        .chunks(3)
+        .map(|p| luma(p[0], p[1], p[2]))
+        .collect();
+    assert_eq!(open(&place, "out.png").as_luma16().unwrap().as_raw(), &want);
+    place.save_picture("in.png", rgba16(33, 9));
+    let object = place.json(&["grayscale", "in.png", "-o", "out.png", "--json"]);
+    let pixels = samples(&rgba16(33, 9));
+    let want: Vec<u16> = pixels.chunks(4).flat_map(|p| [luma(p[0], p[1], p[2]), p[3]]).collect();
+    assert_eq!(open(&place, "out.png").as_luma_alpha16().unwrap().as_raw(), &want);
+    assert_eq!(
+        (&object["dtype"], &object["shape"]),
+        (&"u16".into(), &serde_json::json!([9, 33, 2]))
+    );
+}
+
+#[test]
+fn histogram_and_border_of_16_bits() {
+    let place = Workplace::new();
+    place.save_picture("in.png", gray16(40, 31));
+    place.succeed(&["histogram", "in.png", "--bins", "256", "-o", "out.npy"]);
+    let mut want = Array1::<u64>::zeros(256);
+    samples(&gray16(40, 31))
+        .iter()
+        .for_each(|&x| want[usize::from(x >> 8)] += 1);
+    assert_eq!(place.load::<u64>("out.npy"), want.insert_axis(Axis(0)).into_dyn());
+    place.save_picture("la.png", gray_alpha(40, 31));
+    let text = place.succeed(&["histogram", "la.png", "--bins", "2"]);
+    assert!(text.contains("gray\n") && text.contains("alpha\n"), "{text}");
+    let wide = ["blur", "in.png", "-o", "out.png", "--border", "constant:65535"];
+    place.succeed(&wide);
+    let corner = open(&place, "out.png").as_luma16().unwrap().get_pixel(0, 0).0[0];
+    let sum: u64 = [(0, 0), (1, 0), (0, 1), (1, 1)]
+        .map(|(x, y)| u64::from(word(x, y, 0)))
+        .iter()
+        .sum();
+    assert_eq!(u64::from(corner), (sum + 5 * 65535 + 4) / 9);
+    place.succeed(&["blur", "in.png", "-o", "out.png", "--sigma", "1.5"]);
+    assert_eq!(open(&place, "out.png").color(), image::ColorType::L16);
+    place.fail(
+        &["blur", "la.png", "-o", "none.png", "--border", "constant:256"],
+        &["blur: --border constant:256 of an 8-bit picture, wanted a number from 0 to 255"],
+    );
 }
 
 #[test]
 fn blur_keeps_the_kind() {
     let place = Workplace::new();
-    let pictures: [DynamicImage; 5] = [
+    let pictures: [DynamicImage; 10] = [
+        gray16(40, 31),
+        rgb16(67, 45),
+        rgba16(33, 9),
+        gray_alpha(40, 31),
+        gray_alpha16(31, 40),
         rgb(67, 45).into(),
         rgba(33, 9).into(),
         gray(40, 31).into(),
@@ -91,7 +189,7 @@ fn blur_keeps_the_kind() {
         place.succeed(&["blur", "in.png", "-o", "out.png"]);
         let got = open(&place, "out.png");
         assert_eq!((got.color(), got.width()), (picture.color(), picture.width()));
-        assert_eq!(got.into_bytes(), blurred(picture));
+        assert_eq!(samples(&got), blurred(picture));
     }
 }
 
@@ -101,7 +199,7 @@ fn jpeg_in_and_out() {
     place.save_picture("in.jpg", rgb(64, 48));
     let decoded = open(&place, "in.jpg");
     place.succeed(&["blur", "in.jpg", "-o", "out.png"]);
-    assert_eq!(open(&place, "out.png").into_bytes(), blurred(decoded));
+    assert_eq!(samples(&open(&place, "out.png")), blurred(decoded));
     for name in ["out.jpg", "out.JPEG"] {
         let object = place.json(&["grayscale", "in.jpg", "-o", name, "--json"]);
         assert_eq!(object["shape"], serde_json::json!([48, 64, 1]));
@@ -180,16 +278,6 @@ fn bad_pictures() {
         &["missing.png: cannot be read", "No such file"],
     );
     place.fail(&["blur", ".", "-o", "out.png"], &[".: is a folder, wanted a file"]);
-    place.save_picture("deep.png", DynamicImage::new_rgb16(2, 2));
-    place.fail(
-        &["blur", "deep.png", "-o", "out.png"],
-        &["deep.png: 16-bit RGB", "wanted 8-bit gray, RGB or RGBA"],
-    );
-    place.save_picture("la.png", DynamicImage::new_luma_a8(2, 2));
-    place.fail(
-        &["blur", "la.png", "-o", "out.png"],
-        &["la.png: 8-bit gray-and-alpha", "wanted 8-bit gray, RGB"],
-    );
     place.write("bomb.png", &png(60_000, 60_000, 8, 6, &[], &[]));
     place.fail(
         &["blur", "bomb.png", "-o", "out.png"],
@@ -211,8 +299,16 @@ fn bad_picture_outputs() {
         &["blur", "rgba.png", "-o", "out.jpg"],
         &["out.jpg", "rgba.png has an alpha channel", "wanted .png"],
     );
-    // Its gray has none.
-    place.succeed(&["grayscale", "rgba.png", "-o", "out.jpg"]);
+    // Its gray has it too.
+    place.fail(
+        &["grayscale", "rgba.png", "-o", "out.jpg"],
+        &["out.jpg", "rgba.png has an alpha channel", "wanted .png"],
+    );
+    place.save_picture("deep.png", rgb16(8, 8));
+    place.fail(
+        &["blur", "deep.png", "-o", "out.jpg"],
+        &["out.jpg: deep.png has 16 bits for each channel, which JPEG cannot store; wanted .png"],
+    );
     place.fail(
         &["blur", "rgb.png", "-o", "none/out.png"],
         &["none/out.png: cannot be written"],

@@ -77,6 +77,15 @@ fn demo_in_json() {
 }
 
 #[test]
+fn demo_of_16_bit_floats_is_refused() {
+    let place = Workplace::new();
+    place.fail(
+        &["demo", "--types", "f32,f16"],
+        &["demo of f16: wanted f32, f64, i32, i64, u8, u16, u32 or u64"],
+    );
+}
+
+#[test]
 fn json_tells_what_was_done() {
     let place = Workplace::new();
     place.save("x.npy", &array![[1.0f32, 2.0]]);

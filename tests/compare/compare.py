@@ -241,6 +241,33 @@ def transposes(it):
         it.check(f"transpose {name_of(dtype)}", it.array("transpose", "x.npy", x=x), x.T)
 
 
+def narrow_types(it):
+    """bool, int8, int16 and float16: of the same types as NumPy's results."""
+    functions = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+    for dtype in [np.bool_, np.int8, np.int16, np.float16]:
+        a, b = (rng.integers(-120, 120, shape).astype(dtype) for shape in [(30, 40), (40,)])
+        for command, function in functions.items():
+            it.check(f"{command} {name_of(dtype)}", it.array(command, "a.npy", "b.npy", a=a, b=b), function(a, b))
+        for command, function in {"min": np.min, "max": np.max, "any": np.any, "all": np.all}.items():
+            for axis in [0, -1]:
+                got = it.array("reduce", command, "a.npy", "--axis", axis)
+                it.check(f"{command} {name_of(dtype)} axis {axis}", got, function(a, axis))
+        got = it.array("transpose", "a.npy", "--axes", "-1,0")
+        it.check(f"transpose {name_of(dtype)}", got, np.ascontiguousarray(a.T))
+        if dtype == np.float16:
+            it.check("square float16", it.array("map", "square", "a.npy"), a * a)
+            x = floats(np.float64, 999) * 1000
+            it.check("cast to float16", it.array("map", "cast:f16", "x.npy", x=x), x.astype(np.float16))
+            continue
+        for command, function in {"sum": np.sum, "prod": np.prod}.items():
+            it.check(f"{command} {name_of(dtype)}", it.array("reduce", command, "a.npy", "--axis", 0), function(a, 0))
+        it.check(f"scan sum {name_of(dtype)}", it.array("scan", "sum", "a.npy", "--axis", 1), np.cumsum(a, 1))
+    np.savez_compressed(it.folder / "in.npz", a=a, b=b)
+    it.check("npz", it.array("map", "neg", "in.npz:b"), -b)
+    it.run("map", "neg", "b.npy", "-o", "out.npz")
+    it.check("npz written", np.load(it.folder / "out.npz")["arr_0"], -b)
+
+
 def existing_mean(channel, radius):
     """The mean over the pixels of a square that exist, exactly, halves up."""
 
@@ -267,6 +294,12 @@ def pictures(it):
     it.check("grayscale as rgb2gray", got, 255 * color.rgb2gray(photograph), 0.5 + 1e-4)
 
     gray = photograph[:, :, 1]
+    # Pillow, which scikit-image writes with, has no 16-bit RGB.
+    deep = photograph[:, :, 1].astype(np.uint16) * 255 + photograph[::-1, :, 0]
+    for radius in [1, 9]:
+        got = it.picture("blur", deep, "--radius", radius, "--border", "mean")
+        it.check(f"box blur of 16 bits, radius {radius}", got, existing_mean(deep, radius).astype(np.uint16))
+
     modes = {"clamp": "nearest", "reflect": "reflect", "wrap": "wrap", "constant": "constant"}
     for picture, channels in [(gray, 0), (photograph, 3), (transparent, 3)]:
 
@@ -310,7 +343,7 @@ def main():
     (program,) = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         it = Comparison(Path(program).resolve(), folder)
-        for part in [binary, maps, reductions, scans, products, histograms, transposes, pictures]:
+        for part in [binary, maps, reductions, scans, products, histograms, transposes, narrow_types, pictures]:
             before = it.passed + it.failed
             with np.errstate(all="ignore"):
                 part(it)

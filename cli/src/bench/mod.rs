@@ -21,7 +21,6 @@ mod plot;
 mod rows;
 mod squares;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -170,7 +169,11 @@ impl Files {
             let is_svg = plot.extension().is_some_and(|extension| extension == "svg");
             ensure!(is_svg, "{}: wanted a name that ends in .svg", plot.display());
         }
-        let create = |path: &Option<PathBuf>| path.as_deref().map(|path: &Path| Output::create(path)).transpose();
+        let create = |path: &Option<PathBuf>| {
+            path.as_deref()
+                .map(|path: &Path| session.create_output(path))
+                .transpose()
+        };
         Ok(Self {
             list: create(&args.file)?,
             plot: create(&args.plot)?,

@@ -18,7 +18,7 @@ mod scan;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Error, Result, anyhow, ensure};
 use clap::Args;
 use serde_json::json;
 
@@ -48,13 +48,14 @@ pub struct DemoArgs {
 
 /// `warpsmith demo`
 pub fn run(session: &Session, args: &DemoArgs) -> Result<()> {
+    ensure!(!args.types.contains(&Dtype::F16), refusal());
     let device = session.open_device()?;
     let outputs = pictures::Outputs::create(&args.out)?;
     let default_len = if device.is_simulator() { SIMULATOR_LEN } else { GPU_LEN };
     let len = args.len.map_or(default_len, |len| len as usize);
     let mut demo = Demo::new(&device, session.progress("demo"));
     for &dtype in &args.types {
-        dispatch!(dtype, T => numbers::<T>(&mut demo, len))?;
+        dispatch!(dtype, T => numbers::<T>(&mut demo, len), F16 => Err(refusal()))?;
         match dtype {
             Dtype::F32 => {
                 arrays::float_functions::<f32>(&mut demo, len)?;
@@ -84,6 +85,11 @@ pub fn run(session: &Session, args: &DemoArgs) -> Result<()> {
         }
     }
     demo.verdict()
+}
+
+/// The error for the element type that the references know nothing of.
+fn refusal() -> Error {
+    anyhow!("demo of f16: wanted f32, f64, i32, i64, u8, u16, u32 or u64")
 }
 
 /// All operations on elements of type `T`, but for the functions that only floats have.

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ndarray::{Array, Array2, Array3, Axis, Dimension};
 use rand::{RngExt, SeedableRng};
 use warpsmith::DeviceArray;
@@ -14,7 +14,7 @@ use super::check::{self, Deviation};
 use super::histogram;
 use super::rows::{Demo, Row};
 use crate::output::Output;
-use crate::picture::{Format, decode, encode};
+use crate::picture::{Format, Picture, decode, encode};
 
 /// The photograph: Eileen Collins, from NASA's Great Images database, in the public domain.
 static PHOTOGRAPH: &[u8] = include_bytes!("../../data/astronaut.png");
@@ -48,7 +48,7 @@ impl Outputs {
     /// Writes the pictures, and gives their paths.
     pub fn write(self, results: Results) -> Result<[PathBuf; 2]> {
         let write = |(path, output): (PathBuf, Output), picture: Array3<u8>| -> Result<PathBuf> {
-            output.commit(|writer| encode(picture.view(), Format::Png, writer))?;
+            output.commit(|writer| encode(&Picture::Bytes(picture), Format::Png, writer))?;
             Ok(path)
         };
         Ok([write(self.gray, results.gray)?, write(self.blurred, results.blurred)?])
@@ -57,7 +57,9 @@ impl Outputs {
 
 /// Grayscale and blur of every kind of picture.
 pub fn run(demo: &mut Demo) -> Result<Results> {
-    let photograph = decode(PHOTOGRAPH)?;
+    let Picture::Bytes(photograph) = decode(PHOTOGRAPH)? else {
+        bail!("the photograph is not of 8 bits");
+    };
     let (height, width, _) = photograph.dim();
     let mut rng = rand::rngs::Xoshiro256PlusPlus::seed_from_u64(601);
     let transparent = Array3::from_shape_simple_fn((height, width, 4), || rng.random::<u8>());
