@@ -12,6 +12,7 @@ use ndarray::Dimension;
 use crate::array::{DeviceArray, Element};
 use crate::backend::KernelInfo;
 use crate::buffer::Buffer;
+use crate::constants::Constant;
 use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
@@ -268,6 +269,22 @@ unsafe impl<W: Element> Arg<SliceMut<'static, W>> for &mut Lease<'_, W> {
         };
         Abi {
             head: std::ptr::with_exposed_provenance_mut(address),
+            tail: self.len(),
+        }
+    }
+}
+
+// SAFETY: the values on its stream, which is this one (`prepare` asserts it); nothing writes them, and they are freed
+// later than the launch is queued.
+unsafe impl<W: Element> Arg<&'static [W]> for &Constant<'_, W> {
+    fn prepare(&self, _: &'static str, stream: &Stream) -> Result<()> {
+        assert_eq!(Constant::stream(self), stream.raw(), "a constant is for its own stream");
+        Ok(())
+    }
+
+    fn abi(&self) -> Abi<&'static [W]> {
+        Abi {
+            head: std::ptr::with_exposed_provenance(self.address() as usize),
             tail: self.len(),
         }
     }

@@ -41,6 +41,7 @@
 mod array;
 mod backend;
 mod buffer;
+mod constants;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;

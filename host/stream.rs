@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::backend::{Backend, RawStream};
+use crate::constants::{Constant, Constants};
 use crate::error::{Error, Result};
 use crate::event::{Event, RecordedEvent};
 use crate::workspace::{Lease, Workspace};
@@ -25,6 +26,7 @@ struct Inner {
     counters: Workspace,
     scan_states: Workspace,
     partials: Workspace,
+    constants: Constants,
     owned: OwnedStream,
 }
 
@@ -84,11 +86,11 @@ impl Stream {
 
     fn of(owned: OwnedStream) -> Self {
         let workspace = || Workspace::new(&owned.backend, owned.raw);
-        let (counters, scan_states, partials) = (workspace(), workspace(), workspace());
         let inner = Inner {
-            counters,
-            scan_states,
-            partials,
+            counters: workspace(),
+            scan_states: workspace(),
+            partials: workspace(),
+            constants: Constants::new(&owned.backend, owned.raw),
             owned,
         };
         Self { inner: Arc::new(inner) }
@@ -161,6 +163,11 @@ impl Stream {
     /// Room for `len` values of blocks, for one launch on this stream, whatever is in it.
     pub(crate) fn take_partials<A>(&self, len: usize) -> Result<Lease<'_, A>> {
         self.inner.partials.take(len)
+    }
+
+    /// The values on the device, at least one, for launches on this stream that read them.
+    pub(crate) fn constant<W: bytemuck::Pod>(&self, values: &[W]) -> Result<Constant<'_, W>> {
+        self.inner.constants.get(values)
     }
 
     /// Lets later work of this stream wait for all that `other` has queued.

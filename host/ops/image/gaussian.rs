@@ -3,7 +3,7 @@
 
 use cuda_std::SliceMut;
 use kernels_gpu::blur::gaussian::{COLUMN_BLOCKS, COLUMN_OUTPUTS, COLUMN_THREADS, ROW_BLOCKS, ROW_THREADS, row_tile};
-use ndarray::{Array1, Dimension, Ix1, Ix3};
+use ndarray::{Dimension, Ix3};
 
 use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius};
 use crate::array::DeviceArray;
@@ -44,14 +44,14 @@ fn radius(sigma: f64) -> usize {
 
 /// The weights of a window: `exp(−k² / 2σ²)` for k from −radius to radius, divided by their sum, computed in `f64` and
 /// rounded once.
-fn weights(sigma: f64) -> Array1<f32> {
+fn weights(sigma: f64) -> Vec<f32> {
     let radius = radius(sigma);
-    let exact = Array1::from_shape_fn(2 * radius + 1, |i| {
+    let exact = Vec::from_iter((0..2 * radius + 1).map(|i| {
         let deviations = i.abs_diff(radius) as f64 / sigma;
         (-0.5 * deviations * deviations).exp()
-    });
-    let sum = exact.sum();
-    exact.mapv(|weight| (weight / sum) as f32)
+    }));
+    let sum: f64 = exact.iter().sum();
+    Vec::from_iter(exact.iter().map(|weight| (weight / sum) as f32))
 }
 
 /// The most rows, and groups of [`COLUMN_OUTPUTS`] rows, that a block treats one after another.
@@ -146,7 +146,7 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
         }
         let stream = self.stream();
         let (rows, columns, channels) = self.raw_dim().into_pattern();
-        let weights: DeviceArray<f32, Ix1> = DeviceArray::from_ndarray(stream, &weights(sigma))?;
+        let weights = stream.constant(&weights(sigma))?;
         let mut between = DeviceArray::<f32, Ix3>::uninit(stream, self.raw_dim())?;
         let tiles = columns.div_ceil(row_tile(channels));
         let rows_each = each(tiles * rows, stream, ROW_BLOCKS);
