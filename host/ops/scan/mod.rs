@@ -241,7 +241,8 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of an allocation and a launch.
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes differ,
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of an allocation and a launch.
     pub fn inclusive_scan_into<Op: ReduceOp<T>>(&self, out: &mut DeviceArray<Op::Output, D>) -> Result<()>
     where
         T: Scan<Op>,
