@@ -81,16 +81,10 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
                 given: format!("shape {:?} of {}-byte elements", dim.slice(), size_of::<T>()),
                 wanted: "less than 2^63 bytes".into(),
             })?;
-        Ok(Self {
-            buffer: Buffer::allocate(stream, bytes)?,
-            dim,
-            stream: stream.clone(),
-            _element: PhantomData,
-        })
+        Ok(Self::of_buffer(stream, Buffer::allocate(stream, bytes)?, dim))
     }
 
     /// An array of that shape in a buffer that has just its elements.
-    #[cfg(feature = "cust")]
     pub(crate) fn of_buffer(stream: &Stream, buffer: Buffer, dim: D) -> Self {
         assert_eq!(dim.size() * size_of::<T>(), buffer.bytes());
         Self {

@@ -99,8 +99,8 @@ impl Stream {
     /// The driver's handle of the stream; `None` on the simulated GPU. For calls of `cust::sys`, and of other libraries
     /// that take one. It is valid as long as the stream, and nobody else destroys it.
     pub fn as_cust(&self) -> Option<CUstream> {
-        let is_gpu = self.backend().properties().compute_capability.is_some();
-        is_gpu.then(|| std::ptr::with_exposed_provenance_mut(self.raw().0 as usize))
+        let is_simulated = self.backend().properties().is_simulated();
+        (!is_simulated).then(|| std::ptr::with_exposed_provenance_mut(self.raw().0 as usize))
     }
 }
 
@@ -120,8 +120,8 @@ impl<T: Element + DeviceCopy, D: Dimension> DeviceArray<T, D> {
     /// The memory is the array's, and what is done with the pointer is not seen by it: use it on the array's
     /// [stream](Self::stream) (see [`Stream::from_cust`]), or after work there was waited for, and while the array lives.
     pub fn as_cust(&self) -> Option<DevicePointer<T>> {
-        let is_gpu = self.stream().backend().properties().compute_capability.is_some();
-        is_gpu.then(|| DevicePointer::from_raw(self.buffer().address()))
+        let is_simulated = self.stream().backend().properties().is_simulated();
+        (!is_simulated).then(|| DevicePointer::from_raw(self.buffer().address()))
     }
 }
 

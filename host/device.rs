@@ -86,6 +86,13 @@ pub struct Properties {
     pub pci: Option<(u32, u32, u32)>,
 }
 
+impl Properties {
+    /// Whether they are the simulated GPU's.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.compute_capability.is_none()
+    }
+}
+
 impl Device {
     /// The device that the environment variable `WARPSMITH_DEVICE` names (as [`Device::named`] does); without it, the
     /// first GPU, and the simulated GPU on a machine that has none.
@@ -177,7 +184,7 @@ impl Device {
 
     /// Whether this is the simulated GPU.
     pub fn is_simulator(&self) -> bool {
-        self.properties().compute_capability.is_none()
+        self.properties().is_simulated()
     }
 
     /// Bytes of memory that are free.

@@ -90,8 +90,8 @@ impl RecordedEvent {
     /// The driver's handle; none on the simulated GPU.
     #[cfg(feature = "cust")]
     pub(crate) fn driver_handle(&self) -> Option<u64> {
-        let is_gpu = self.backend.properties().compute_capability.is_some();
-        is_gpu.then_some(self.raw.0)
+        let is_simulated = self.backend.properties().is_simulated();
+        (!is_simulated).then_some(self.raw.0)
     }
 
     /// Lets later work of a stream of `backend` wait for the event. For another device's stream the host waits.

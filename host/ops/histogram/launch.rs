@@ -11,7 +11,6 @@ use crate::array::{DeviceArray, Element};
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 use crate::ops::tiles;
-use crate::stream::Stream;
 use crate::workspace::Lease;
 
 /// Makes the counts 0 on the stream of `x`.
@@ -20,7 +19,8 @@ pub(super) fn clear<T: Element, D: Dimension, E: Dimension>(
     x: &DeviceArray<T, D>,
     counts: &mut DeviceArray<u64, E>,
 ) -> Result<()> {
-    let stream = same_device(operation, x, counts)?;
+    let stream = x.stream();
+    stream.check_device(operation, counts.stream())?;
     if !counts.is_empty() {
         counts.buffer().writes_on(stream)?;
         let (address, bytes) = (counts.buffer().address(), counts.buffer().bytes());
@@ -28,16 +28,6 @@ pub(super) fn clear<T: Element, D: Dimension, E: Dimension>(
         unsafe { stream.backend().fill_zero(stream.raw(), address, bytes)? };
     }
     Ok(())
-}
-
-/// The stream of `x`, if `counts` is on the same device.
-fn same_device<'a, T: Element, D: Dimension, E: Dimension>(
-    operation: &'static str,
-    x: &'a DeviceArray<T, D>,
-    counts: &DeviceArray<u64, E>,
-) -> Result<&'a Stream> {
-    x.stream().check_device(operation, counts.stream())?;
-    Ok(x.stream())
 }
 
 /// A launch on all of `x`, which is not empty: as many blocks as the device holds, or one for each
@@ -101,7 +91,8 @@ fn take_counters<'a, T: Element, D: Dimension, E: Dimension>(
     x: &'a DeviceArray<T, D>,
     counts: &mut DeviceArray<u64, E>,
 ) -> Result<Lease<'a, u32>> {
-    let stream = same_device(operation, x, counts)?;
+    let stream = x.stream();
+    stream.check_device(operation, counts.stream())?;
     if mode == Mode::Cache {
         clear(operation, x, counts)?;
         return stream.take_counters(0);
