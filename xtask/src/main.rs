@@ -59,11 +59,7 @@ enum Task {
     /// Hold the program against NumPy, SciPy and scikit-image, which pip installs beside the build.
     Compare,
     /// Assemble every PTX module with ptxas and hold it against the checked-in report.
-    Ptx {
-        /// Write the report, and docs/occupancy.md, anew instead of comparing with them.
-        #[arg(long)]
-        bless: bool,
-    },
+    Ptx(ptx::Options),
     /// Pack tests, benchmarks, examples and the program for a machine with no Rust on it.
     Bundle {
         /// The folder to write.
@@ -98,7 +94,7 @@ fn perform(task: Task) -> Result<()> {
         Task::Test { args } => run::test(&workspace, &args),
         Task::Sanitize { args } => sanitize::run_tests(&workspace, &args),
         Task::Compare => compare::compare(&workspace),
-        Task::Ptx { bless } => ptx::run(&workspace, bless),
+        Task::Ptx(options) => ptx::run(&workspace, &options),
         Task::Bundle { out, profile } => bundle::run(&workspace, &out, &profile),
     }
 }

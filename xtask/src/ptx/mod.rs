@@ -5,7 +5,8 @@
 //!
 //! The kernels are built as the host crate builds them, each module is assembled for every
 //! architecture that it runs on, and what comes out is compared with kernels-gpu/ptx-report.tsv:
-//! see [`report`] for what may change. The same numbers make docs/occupancy.md, the table of the
+//! see [`report`] for what may change. A module whose text is that of the report is not assembled
+//! again, unless `--all` asks for it. The same numbers make docs/occupancy.md, the table of the
 //! hot kernels: see [`occupancy`]. One ptxas process a module and architecture, as many at
 //! once as there are cores.
 
@@ -46,26 +47,44 @@ struct Module {
     name: String,
     path: PathBuf,
     bytes: usize,
+    digest: u64,
     listing: Listing,
 }
 
-/// Builds, assembles and compares, or with `bless` writes the report and the table anew.
-pub fn run(workspace: &Workspace, bless: bool) -> Result<()> {
+/// What `cargo xtask ptx` is asked to do.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Write the report, and docs/occupancy.md, anew instead of comparing with them.
+    #[arg(long)]
+    bless: bool,
+    /// Assemble every module, also those of the text that the report's numbers are of.
+    #[arg(long)]
+    all: bool,
+}
+
+/// Builds, assembles and compares, or writes the report and the table anew.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let start = Instant::now();
     let modules = build(workspace)?;
     let built = start.elapsed().as_secs_f64();
     let ptxas = Ptxas::find(workspace)?;
+    let old = read_text(workspace, REPORT).and_then(|text| Report::parse(&text).context(REPORT));
+    let known = match &old {
+        Ok(old) if ptxas.is_pinned() && !options.all => Some(old),
+        _ => None,
+    };
     let start = Instant::now();
-    let new = assemble(&ptxas, &modules)?;
-    let assembled = start.elapsed().as_secs_f64();
+    let (new, assembled) = assemble(&ptxas, &modules, known)?;
     println!("{}", table(&new));
     println!(
-        "{} modules: built in {built:.1} s, assembled in {assembled:.1} s",
-        modules.len()
+        "{} modules: built in {built:.1} s; {assembled} of {} assembled in {:.1} s",
+        modules.len(),
+        modules.len() * DEVICES.len(),
+        start.elapsed().as_secs_f64()
     );
 
     let occupancy = occupancy::markdown(&new)?;
-    if bless {
+    if options.bless {
         ensure!(
             ptxas.is_pinned(),
             "ptxas {} makes other numbers than the report's own ptxas: unset PTXAS",
@@ -74,7 +93,7 @@ pub fn run(workspace: &Workspace, bless: bool) -> Result<()> {
         write(workspace, REPORT, &new.to_text())?;
         return write(workspace, OCCUPANCY, &occupancy);
     }
-    let old = Report::parse(&read_text(workspace, REPORT)?).context(REPORT)?;
+    let old = old?;
     if !ptxas.is_pinned() {
         println!("ptxas {}: registers and occupancy are not compared", ptxas.version);
         return judge(&old.changes(&new, false));
@@ -125,6 +144,7 @@ fn read_modules(files: impl Iterator<Item = (String, PathBuf)>) -> Result<Vec<Mo
             name,
             path,
             bytes: text.len(),
+            digest: report::digest(&text),
             listing,
         });
     }
@@ -133,13 +153,23 @@ fn read_modules(files: impl Iterator<Item = (String, PathBuf)>) -> Result<Vec<Mo
     Ok(modules)
 }
 
-/// Every kernel on every architecture that it runs on.
-fn assemble(ptxas: &Ptxas, modules: &[Module]) -> Result<Report> {
-    let mut jobs: Vec<_> = modules
-        .iter()
-        .flat_map(|module| DEVICES.map(|device| (module, device)))
-        .filter(|(module, device)| module.listing.target.runs_on(*device))
-        .collect();
+/// Every kernel on every architecture that it runs on, and how many times a module was assembled for that: what `known`
+/// has of the same text is taken from there.
+fn assemble(ptxas: &Ptxas, modules: &[Module], known: Option<&Report>) -> Result<(Report, usize)> {
+    let mut report = Report::default();
+    let mut jobs = Vec::new();
+    for module in modules {
+        for device in DEVICES {
+            if !module.listing.target.runs_on(device) {
+                continue;
+            }
+            match known.and_then(|known| known.of_module(&module.name, device, module.digest)) {
+                Some(rows) => report.0.extend(rows.0),
+                None => jobs.push((module, device)),
+            }
+        }
+    }
+    let assembled = jobs.len();
     // The largest first, so that no core ends up alone with one of them.
     jobs.sort_by_key(|(module, _)| Reverse(module.bytes));
     let results: Vec<_> = jobs
@@ -147,7 +177,6 @@ fn assemble(ptxas: &Ptxas, modules: &[Module]) -> Result<Report> {
         .par_bridge()
         .map(|(module, device)| module.assemble(ptxas, device))
         .collect();
-    let mut report = Report::default();
     let mut failures = Vec::new();
     for result in results {
         match result {
@@ -157,7 +186,7 @@ fn assemble(ptxas: &Ptxas, modules: &[Module]) -> Result<Report> {
     }
     failures.sort();
     ensure!(failures.is_empty(), "ptxas refuses modules:\n{}", failures.join("\n"));
-    Ok(report)
+    Ok((report, assembled))
 }
 
 impl Module {
@@ -174,7 +203,11 @@ impl Module {
                 ptx: self.listing.target,
                 sm,
             };
-            report.0.insert(key, report::row(*usage, *said));
+            let row = Row {
+                digest: self.digest,
+                numbers: report::numbers(*usage, *said),
+            };
+            report.0.insert(key, row);
         }
         Ok(report)
     }
@@ -197,11 +230,11 @@ fn table(report: &Report) -> Table {
     for ((module, kernel, ptx), rows) in kernels {
         let mut cells = vec![module.clone(), kernel.clone(), ptx.to_string()];
         cells.extend(DEVICES.map(|sm| match rows.get(&sm) {
-            Some(row) => row[0].to_string(),
+            Some(row) => row.numbers[0].to_string(),
             None => String::new(),
         }));
-        for column in 1..Row::default().len() {
-            let largest = rows.values().map(|row| row[column]).max();
+        for column in 1..Row::default().numbers.len() {
+            let largest = rows.values().map(|row| row.numbers[column]).max();
             cells.push(largest.unwrap_or_default().to_string());
         }
         table.add_row(cells);

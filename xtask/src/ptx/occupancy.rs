@@ -215,7 +215,7 @@ fn line(report: &Report, kernel: &str, multiprocessor: &Multiprocessor) -> Resul
     let row = find(report, kernel, sm).with_context(|| {
         format!("the hot kernel {kernel} does not exist on {sm}: take it off the list in xtask/src/ptx/occupancy.rs")
     })?;
-    let block = report::block(row);
+    let block = report::block(&row.numbers);
     ensure!(block.threads > 0, "the PTX of the hot kernel {kernel} has no .maxntid");
     let occupancy = multiprocessor.occupancy(block);
     Ok(format!(
@@ -309,11 +309,11 @@ mod tests {
     #[test]
     fn renders_a_table_for_each_architecture() -> Result<()> {
         let report = sample(&[
-            "sum sum sm_75 sm_75 40 1024 0 0 0 256 1 5 0 0",
-            "sum sum sm_75 sm_80 40 1024 0 0 0 256 1 5 0 0",
-            "sum sum sm_75 sm_90a 32 1024 0 0 0 256 1 5 0 0",
-            "sum sum sm_75 sm_100 64 1024 0 0 0 256 1 5 0 0",
-            "sum sum sm_90a sm_90a 48 1024 0 0 0 256 1 5 0 0",
+            "sum sum sm_75 sm_75 f0 40 1024 0 0 0 256 1 5 0 0",
+            "sum sum sm_75 sm_80 f0 40 1024 0 0 0 256 1 5 0 0",
+            "sum sum sm_75 sm_90a f0 32 1024 0 0 0 256 1 5 0 0",
+            "sum sum sm_75 sm_100 f0 64 1024 0 0 0 256 1 5 0 0",
+            "sum sum sm_90a sm_90a f0 48 1024 0 0 0 256 1 5 0 0",
         ])?;
         let text = render(&report, &["sum"])?;
         assert!(text.starts_with("# Occupancy") && text.contains("`cargo xtask ptx --bless`"));
@@ -344,7 +344,7 @@ mod tests {
             missing.starts_with("the hot kernel sum does not exist on sm_75"),
             "{missing}"
         );
-        let unbounded = sample(&["sum sum sm_75 sm_75 40 0 0 0 0 0 0 0 0 0"])?;
+        let unbounded = sample(&["sum sum sm_75 sm_75 f0 40 0 0 0 0 0 0 0 0 0"])?;
         let unbounded = render(&unbounded, &["sum"]).unwrap_err().to_string();
         assert_eq!(unbounded, "the PTX of the hot kernel sum has no .maxntid");
         Ok(())

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher as _};
 
 use anyhow::{Context, Result, ensure};
 
@@ -21,7 +22,8 @@ use super::sm::Sm;
 const HEAD: &str = "\
 # What ptxas makes of every kernel. Written by `cargo xtask ptx --bless`; `cargo xtask ptx`
 # fails where a kernel got worse. `ptx` is what the module was compiled for, `sm` what it was
-# assembled for.
+# assembled for. `digest` is that of the module's text: a module of the same text is not
+# assembled again.
 ";
 
 /// A kernel of a module, on one architecture.
@@ -65,7 +67,24 @@ const COLUMNS: [(&str, Rule); 10] = [
 ];
 
 /// The numbers of one kernel on one architecture, as [`COLUMNS`] names them.
-pub type Row = [u32; COLUMNS.len()];
+pub type Numbers = [u32; COLUMNS.len()];
+
+/// A line: the numbers, and of which text they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The [`digest`] of the module.
+    pub digest: u64,
+    /// What was counted in it, and what ptxas said.
+    pub numbers: Numbers,
+}
+
+/// Tells a module's text from any other. Rust promises this hash for one compiler version only, and with another one the
+/// text differs as well.
+pub fn digest(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
 
 /// The names of a row's numbers.
 pub fn column_names() -> impl Iterator<Item = &'static str> {
@@ -73,7 +92,7 @@ pub fn column_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Puts the numbers of a kernel in the order of [`column_names`].
-pub fn row(usage: Usage, kernel: Kernel) -> Row {
+pub fn numbers(usage: Usage, kernel: Kernel) -> Numbers {
     let Kernel { threads, counts } = kernel;
     [
         usage.registers,
@@ -89,9 +108,9 @@ pub fn row(usage: Usage, kernel: Kernel) -> Row {
     ]
 }
 
-/// The numbers of a row that decide how many blocks a multiprocessor holds.
-pub fn block(row: &Row) -> Block {
-    let [registers, shared, _, _, _, threads, ..] = *row;
+/// The numbers that decide how many blocks a multiprocessor holds.
+pub fn block(numbers: &Numbers) -> Block {
+    let [registers, shared, _, _, _, threads, ..] = *numbers;
     Block {
         threads,
         registers,
@@ -131,7 +150,7 @@ impl Report {
     /// The file's text.
     pub fn to_text(&self) -> String {
         let mut text = String::from(HEAD);
-        text += "module\tkernel\tptx\tsm";
+        text += "module\tkernel\tptx\tsm\tdigest";
         for name in column_names() {
             text.push('\t');
             text += name;
@@ -139,13 +158,23 @@ impl Report {
         text.push('\n');
         for (key, row) in &self.0 {
             text += &format!("{}\t{}\t{}\t{}", key.module, key.kernel, key.ptx, key.sm);
-            for number in row {
+            text += &format!("\t{:016x}", row.digest);
+            for number in row.numbers {
                 // Writing to a string cannot fail.
                 let _ = write!(text, "\t{number}");
             }
             text.push('\n');
         }
         text
+    }
+
+    /// The lines of one module on one architecture, if they are of the text with this digest.
+    pub fn of_module(&self, module: &str, sm: Sm, digest: u64) -> Option<Self> {
+        let rows: BTreeMap<_, _> = (self.0.iter())
+            .filter(|(key, row)| key.module == module && key.sm == sm && row.digest == digest)
+            .map(|(key, row)| (key.clone(), *row))
+            .collect();
+        (!rows.is_empty()).then_some(Self(rows))
     }
 
     /// What is worse and what is better in `new`. Registers are left out where the two come
@@ -175,7 +204,7 @@ impl Changes {
     }
 
     fn compare(&mut self, key: &Key, old: &Row, new: &Row, same_ptxas: bool) {
-        for ((name, rule), (old, new)) in COLUMNS.iter().zip(old.iter().zip(new)) {
+        for ((name, rule), (old, new)) in COLUMNS.iter().zip(old.numbers.iter().zip(&new.numbers)) {
             if old == new || (*rule == Rule::MayShrinkSamePtxas && !same_ptxas) {
                 continue;
             }
@@ -202,7 +231,7 @@ impl Key {
 
 fn parse_line(line: &str) -> Result<(Key, Row)> {
     let fields: Vec<_> = line.split('\t').collect();
-    let wanted = 4 + COLUMNS.len();
+    let wanted = 5 + COLUMNS.len();
     ensure!(
         fields.len() == wanted,
         "{} fields where {wanted} are wanted",
@@ -214,11 +243,12 @@ fn parse_line(line: &str) -> Result<(Key, Row)> {
         ptx: fields[2].parse()?,
         sm: fields[3].parse()?,
     };
-    let mut row = Row::default();
-    for (number, field) in row.iter_mut().zip(&fields[4..]) {
+    let digest = u64::from_str_radix(fields[4], 16).with_context(|| format!("`{}` is no digest", fields[4]))?;
+    let mut numbers = Numbers::default();
+    for (number, field) in numbers.iter_mut().zip(&fields[5..]) {
         *number = field.parse().with_context(|| format!("`{field}` is not a number"))?;
     }
-    Ok((key, row))
+    Ok((key, Row { digest, numbers }))
 }
 
 #[cfg(test)]
@@ -236,7 +266,10 @@ mod tests {
 
     /// A report of one kernel on two architectures, where `column` has `number`.
     fn report(column: &str, number: u32) -> Report {
-        let row = COLUMNS.map(|(name, _)| if name == column { number } else { 8 });
+        let row = Row {
+            digest: 0xABC,
+            numbers: COLUMNS.map(|(name, _)| if name == column { number } else { 8 }),
+        };
         Report(BTreeMap::from([(key(75), row), (key(80), row)]))
     }
 
@@ -249,6 +282,16 @@ mod tests {
         let report = report("registers", 32);
         assert_eq!(Report::parse(&report.to_text())?, report);
         Ok(())
+    }
+
+    #[test]
+    fn lines_serve_for_the_same_text_only() {
+        let report = report("registers", 32);
+        let on_75 = report.of_module("reduce", Sm::new(75), 0xABC).unwrap();
+        assert!(on_75.0.keys().eq([&key(75)]));
+        assert_eq!(report.of_module("reduce", Sm::new(75), 0xABD), None);
+        assert_eq!(report.of_module("reduce", Sm::new(90), 0xABC), None);
+        assert_eq!(report.of_module("scan", Sm::new(75), 0xABC), None);
     }
 
     #[test]
@@ -267,7 +310,7 @@ mod tests {
             registers: 40,
             shared: 1024,
         };
-        assert_eq!(block(&row(usage, kernel)), wanted);
+        assert_eq!(block(&numbers(usage, kernel)), wanted);
     }
 
     #[test]
@@ -275,7 +318,7 @@ mod tests {
         let error = Report::parse("# head\nmodule\nreduce\tsum\n").unwrap_err();
         assert_eq!(
             format!("{error:#}"),
-            "line 3: `reduce\tsum`: 2 fields where 14 are wanted"
+            "line 3: `reduce\tsum`: 2 fields where 15 are wanted"
         );
     }
 
