@@ -188,11 +188,28 @@ pub(crate) struct Words<'a, W> {
 impl<'a, W: Element> Words<'a, W> {
     /// The memory of the array that is viewed, as many words as fit.
     pub(crate) fn of<T: Element, D: Dimension>(view: &DeviceView<'a, T, D>) -> Self {
+        Self::new(view.memory().buffer, view.stream())
+    }
+
+    fn new(buffer: &'a Buffer, stream: &'a Stream) -> Self {
         Self {
-            buffer: view.memory().buffer,
-            stream: view.stream(),
+            buffer,
+            stream,
             _word: PhantomData,
         }
+    }
+
+    /// The same memory in other words.
+    pub(crate) fn cast<V: Element>(&self) -> Words<'a, V> {
+        Words::new(self.buffer, self.stream)
+    }
+
+    pub(crate) fn buffer(&self) -> &'a Buffer {
+        self.buffer
+    }
+
+    pub(crate) fn stream(&self) -> &'a Stream {
+        self.stream
     }
 }
 
@@ -223,11 +240,24 @@ pub(crate) struct WordsMut<'a, W> {
 impl<'a, W: Element> WordsMut<'a, W> {
     /// The memory of the array, as many words as fit.
     pub(crate) fn of<T: Element, D: Dimension>(array: &'a mut DeviceArray<T, D>) -> Self {
+        Self::new(array.buffer(), array.stream())
+    }
+
+    fn new(buffer: &'a Buffer, stream: &'a Stream) -> Self {
         Self {
-            buffer: array.buffer(),
-            stream: array.stream(),
+            buffer,
+            stream,
             _word: PhantomData,
         }
+    }
+
+    /// The same memory in other words.
+    pub(crate) fn cast<V: Element>(&mut self) -> WordsMut<'_, V> {
+        WordsMut::new(self.buffer, self.stream)
+    }
+
+    pub(crate) fn buffer(&self) -> &'a Buffer {
+        self.buffer
     }
 }
 

@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ndarray::{Dimension, IntoDimension, IxDyn};
-use warpsmith::{Device, DeviceArray};
+use indicatif::ProgressBar;
+use ndarray::{ArrayD, Dimension, IntoDimension, IxDyn};
+use warpsmith::{Device, DeviceArray, Stream};
 
 use crate::npy;
 use crate::output::Output;
@@ -61,14 +62,22 @@ impl<'a> Job<'a> {
         let mut out = timings.time("allocation", || DeviceArray::zeros(stream, shape))?;
         let operands = timings.time("copy in", copy_in)?;
         timings.time("kernel", || kernel(&operands, &mut out))?;
-        let result = timings.time("copy out", || out.to_ndarray())?;
+        let result = timings.time("copy out", || out.to_ndarray())?.into_dyn();
+        self.finish(progress, stream, &result, &timings)
+    }
+
+    /// Writes or prints the result.
+    fn finish<U: Number>(
+        self,
+        progress: ProgressBar,
+        stream: &Stream,
+        result: &ArrayD<U>,
+        timings: &Timings,
+    ) -> Result<()> {
         let stored = self.stored.unwrap_or(Stored::Of(U::DTYPE));
         let printed = match self.output {
-            Some(output) => npy::write(output, &result, stored).map(|()| None)?,
-            None => Some((
-                show::text(&result, stored),
-                show::json(result.view().into_dyn(), stored),
-            )),
+            Some(output) => npy::write(output, result, stored).map(|()| None)?,
+            None => Some((show::text(result, stored), show::json(result.view(), stored))),
         };
         drop(progress);
         let report = Report {
@@ -78,6 +87,6 @@ impl<'a> Job<'a> {
             output: self.path,
             value: printed,
         };
-        self.session.finish(&report, stream.device_id(), &timings)
+        self.session.finish(&report, stream.device_id(), timings)
     }
 }

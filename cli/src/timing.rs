@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use warpsmith::Stream;
+use warpsmith::{Event, Stream};
 
 /// The phases of an operation on one stream, in order, each between two events.
 pub struct Timings {
@@ -30,9 +30,16 @@ impl Timings {
         phase: &'static str,
         work: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
-        let (result, duration) = timed(&self.stream, work)?;
-        self.phases.push((phase, duration));
+        let start = self.stream.record()?;
+        let result = work()?;
+        self.end(phase, &start)?;
         Ok(result)
+    }
+
+    fn end(&mut self, phase: &'static str, start: &Event) -> warpsmith::Result<()> {
+        let end = self.stream.record()?;
+        self.phases.push((phase, end.elapsed_since(start)?));
+        Ok(())
     }
 
     /// In milliseconds, by phase.
@@ -51,15 +58,4 @@ impl Timings {
 
 pub fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
-}
-
-/// The time between two events around the work.
-pub fn timed<R, E: From<warpsmith::Error>>(
-    stream: &Stream,
-    work: impl FnOnce() -> Result<R, E>,
-) -> Result<(R, Duration), E> {
-    let start = stream.record()?;
-    let result = work()?;
-    let end = stream.record()?;
-    Ok((result, end.elapsed_since(&start)?))
 }

@@ -28,9 +28,10 @@ pub(super) fn launch<Op, T: Binary<Op>, D: Dimension>(
         let config = tiles(out.len(), tile_len::<T>(), THREADS);
         return stream.launch::<T::ArrayArray>(&config, (a, b, out));
     }
-    axes.for_each_launch(size_of::<T>(), |config, shape, [a_strides, b_strides]| {
-        stream.launch::<T::Strided>(config, (shape, a, a_strides, b, b_strides, &mut *out))
-    })
+    for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>()) {
+        stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, &mut *out))?;
+    }
+    Ok(())
 }
 
 /// Two arrays that fit the shape of `out`.

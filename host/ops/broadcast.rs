@@ -250,34 +250,28 @@ impl<const M: usize> Axes<M> {
         }
     }
 
-    /// Calls `launch` with the arguments of each launch of a strided kernel, where the largest element type has `bytes`
-    /// bytes. There is one, unless there are more than [`AXES`] axes or [`MOST`] elements: then each has as many of the
-    /// last axes as it may, with a piece of the axis before, and the others are looped over.
-    pub(super) fn for_each_launch(
-        &self,
-        bytes: usize,
-        mut launch: impl FnMut(&LaunchConfig, OutputAxes, [Strides; M]) -> Result<()>,
-    ) -> Result<()> {
+    /// The arguments of each launch of a strided kernel, where the largest element type has `bytes` bytes. There is one,
+    /// unless there are more than [`AXES`] axes or [`MOST`] elements: then each has as many of the last axes as it may,
+    /// with a piece of the axis before, and the others are looped over.
+    pub(super) fn launches(&self, bytes: usize) -> impl Iterator<Item = (LaunchConfig, OutputAxes, [Strides; M])> {
         let (folded, kept) = self.0.split_at(self.0.len().saturating_sub(self.whole() + 1));
-        let Some((cut, whole)) = kept.split_first() else {
-            return Ok(());
-        };
-        let part = length(whole);
-        let piece = MOST / part;
         let strides: [Vec<usize>; M] = std::array::from_fn(|m| kept.iter().map(|axis| axis.strides[m]).collect());
-        for number in 0..length(folded) {
+        let cuts = kept.split_first().map(|(cut, whole)| (cut, length(whole)));
+        let pieces = cuts.into_iter().flat_map(move |(cut, part)| {
+            let piece = MOST / part;
+            let starts = (0..cut.length).step_by(piece);
+            (0..length(folded)).flat_map(move |number| starts.clone().map(move |from| (number, cut, part, from, piece)))
+        });
+        pieces.map(move |(number, cut, part, from, piece)| {
+            let mut lengths: Vec<usize> = kept.iter().map(|axis| axis.length).collect();
+            lengths[0] = Ord::min(piece, cut.length - from);
+            let start = (number * cut.length + from) * part;
+            let shape = OutputAxes::new(start, &lengths, bytes, self.is_transposed());
             let starts = place(folded, number);
-            for from in (0..cut.length).step_by(piece) {
-                let mut lengths: Vec<usize> = kept.iter().map(|axis| axis.length).collect();
-                lengths[0] = Ord::min(piece, cut.length - from);
-                let start = (number * cut.length + from) * part;
-                let shape = OutputAxes::new(start, &lengths, bytes, self.is_transposed());
-                let strides = std::array::from_fn(|m| Strides::new(starts[m] + from * cut.strides[m], &strides[m]));
-                let blocks = shape.threads().div_ceil(THREADS) as u32;
-                launch(&LaunchConfig::new(blocks, THREADS as u32), shape, strides)?;
-            }
-        }
-        Ok(())
+            let strides = std::array::from_fn(|m| Strides::new(starts[m] + from * cut.strides[m], &strides[m]));
+            let blocks = shape.threads().div_ceil(THREADS) as u32;
+            (LaunchConfig::new(blocks, THREADS as u32), shape, strides)
+        })
     }
 
     /// How many of the last axes a launch has as they are, beside a piece of one more.
@@ -362,13 +356,11 @@ mod tests {
         ] {
             let axes = Axes::new(&shape, [&[shape[1], 1], &[0, 1]]);
             let (mut launches, mut elements) = (0, 0);
-            let check = |_: &LaunchConfig, given: OutputAxes, _: [Strides; 2]| {
+            for (_, given, _) in axes.launches(4) {
                 assert_eq!(given.start(), elements, "{shape:?}");
                 launches += 1;
                 elements += given.elements();
-                Ok(())
-            };
-            axes.for_each_launch(4, check).unwrap();
+            }
             assert_eq!((launches, elements), (count, shape[0] * shape[1]), "{shape:?}");
         }
     }

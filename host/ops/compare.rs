@@ -29,9 +29,10 @@ fn array_array<Op, T: Compare<Op>, D: Dimension, E: Dimension, F: Dimension>(
         let config = tiles(out.len(), tile_len::<T>(), THREADS);
         return stream.launch::<T::ArrayArray>(&config, (a, b, out));
     }
-    axes.for_each_launch(size_of::<T>(), |config, shape, [a_strides, b_strides]| {
-        stream.launch::<T::Strided>(config, (shape, a, a_strides, b, b_strides, &mut *out))
-    })
+    for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>()) {
+        stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, &mut *out))?;
+    }
+    Ok(())
 }
 
 /// An array of the shape of `out`, and one number.

@@ -60,9 +60,10 @@ fn select<T: Number, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
         let config = tiles(out.len(), tile_len::<T>(), THREADS);
         return stream.launch::<T::Select>(&config, (mask, a, b, out));
     }
-    axes.for_each_launch(size_of::<T>(), |config, shape, [m, s, t]| {
-        stream.launch::<T::SelectStrided>(config, (shape, mask, m, a, s, b, t, &mut *out))
-    })
+    for (config, shape, [m, s, t]) in axes.launches(size_of::<T>()) {
+        stream.launch::<T::SelectStrided>(&config, (shape, mask, m, a, s, b, t, &mut *out))?;
+    }
+    Ok(())
 }
 
 /// Selection by a mask: each element of the mask and of both operands is read once.

@@ -167,85 +167,70 @@ fn copy<T: Element, D: Dimension>(
     if out.buffer().bytes() == 0 {
         return Ok(());
     }
-    run(
-        &Plan::new(view.shape(), view.strides(), size_of::<T>()),
-        view,
-        out,
-        MOST,
-    )
+    let plan = Plan::new(view.shape(), view.strides(), size_of::<T>());
+    run(&plan, &Words::of(view), &mut WordsMut::of(out), MOST)
 }
 
-/// Carries out the plan, in launches of at most `most` steps.
-fn run<T: Element, D: Dimension>(
-    plan: &Plan,
-    view: &DeviceView<'_, T, D>,
-    out: &mut DeviceArray<T, D>,
-    most: usize,
-) -> Result<()> {
+/// Carries out the plan, in launches of at most `most` steps. What memory it is, and not of which elements, is what the
+/// copy depends on: this is compiled once.
+fn run(plan: &Plan, x: &Words<'_, u8>, out: &mut WordsMut<'_, u8>, most: usize) -> Result<()> {
     let word = match plan {
-        Plan::Contiguous => return copy_contiguous(view, out),
+        Plan::Contiguous => return copy_contiguous(x, out),
         Plan::Tiles { word, .. } | Plan::Strided { word, .. } => *word,
     };
     match word {
-        1 => launch::<u8, transpose_tiles<u8>, copy_strided<u8>, T, D>(plan, view, out, most),
-        2 => launch::<u16, transpose_tiles<u16>, copy_strided<u16>, T, D>(plan, view, out, most),
-        4 => launch::<u32, transpose_tiles<u32>, copy_strided<u32>, T, D>(plan, view, out, most),
-        8 => launch::<u64, transpose_tiles<u64>, copy_strided<u64>, T, D>(plan, view, out, most),
-        _ => launch::<u128, transpose_tiles<u128>, copy_strided<u128>, T, D>(plan, view, out, most),
+        1 => launch::<u8, transpose_tiles<u8>, copy_strided<u8>>(plan, x, out, most),
+        2 => launch::<u16, transpose_tiles<u16>, copy_strided<u16>>(plan, x, out, most),
+        4 => launch::<u32, transpose_tiles<u32>, copy_strided<u32>>(plan, x, out, most),
+        8 => launch::<u64, transpose_tiles<u64>, copy_strided<u64>>(plan, x, out, most),
+        _ => launch::<u128, transpose_tiles<u128>, copy_strided<u128>>(plan, x, out, most),
     }
 }
 
 /// Copies a view whose elements are in C order.
-fn copy_contiguous<T: Element, D: Dimension>(view: &DeviceView<'_, T, D>, out: &mut DeviceArray<T, D>) -> Result<()> {
-    let (from, stream) = (view.memory().buffer, view.stream());
+fn copy_contiguous(x: &Words<'_, u8>, out: &mut WordsMut<'_, u8>) -> Result<()> {
+    let (from, to, stream) = (x.buffer(), out.buffer(), x.stream());
     from.reads_on(stream)?;
-    out.buffer().writes_on(stream)?;
+    to.writes_on(stream)?;
     // SAFETY: a view without repeated elements has as many as its memory, and `out` has as many; both are ordered on
     // this stream, whose device they are on.
     unsafe {
-        stream.backend().copy(
-            stream.raw(),
-            out.buffer().address(),
-            from.address(),
-            out.buffer().bytes(),
-        )
+        stream
+            .backend()
+            .copy(stream.raw(), to.address(), from.address(), to.bytes())
     }
 }
 
 /// Launches the plan's kernel, which moves words `W`: `K` for tiles, `S` for strides.
-fn launch<W: Element, K, S, T: Element, D: Dimension>(
-    plan: &Plan,
-    view: &DeviceView<'_, T, D>,
-    out: &mut DeviceArray<T, D>,
-    most: usize,
-) -> Result<()>
+fn launch<W: Element, K, S>(plan: &Plan, x: &Words<'_, u8>, out: &mut WordsMut<'_, u8>, most: usize) -> Result<()>
 where
     K: SafeKernel<Params = (&'static [W], Tiles, SliceMut<'static, W>)>,
     S: SafeKernel<Params = (&'static [W], Strided, SliceMut<'static, W>)>,
 {
     match plan {
-        Plan::Contiguous => Ok(()),
+        Plan::Contiguous => {}
         Plan::Tiles { batch, a, b, .. } => {
             let side = kernels::tile_side(size_of::<W>());
             let lens: Vec<usize> = batch.iter().map(|axis| axis.len).collect();
             let lens = [&lens[..], &[a.len.div_ceil(side), b.len.div_ceil(side)]].concat();
-            pieces(&lens, most, BATCH_AXES + 2, |ranges| {
-                let plan = tiles_of(batch, a, b, side, ranges);
+            for ranges in pieces(&lens, most, BATCH_AXES + 2) {
+                let plan = tiles_of(batch, a, b, side, &ranges);
                 let config = LaunchConfig::new(plan.count, TILE_THREADS as u32);
-                let args = (Words::<W>::of(view), plan, WordsMut::<W>::of(out));
-                view.stream().launch::<K>(&config, args)
-            })
+                x.stream()
+                    .launch::<K>(&config, (x.cast::<W>(), plan, out.cast::<W>()))?;
+            }
         }
         Plan::Strided { axes, .. } => {
             let lens: Vec<usize> = axes.iter().map(|axis| axis.len).collect();
-            pieces(&lens, most, STRIDED_AXES, |ranges| {
-                let plan = strided_of(axes, ranges);
+            for ranges in pieces(&lens, most, STRIDED_AXES) {
+                let plan = strided_of(axes, &ranges);
                 let config = tiles(plan.count as usize, STRIDED_TILE, STRIDED_THREADS);
-                let args = (Words::<W>::of(view), plan, WordsMut::<W>::of(out));
-                view.stream().launch::<S>(&config, args)
-            })
+                x.stream()
+                    .launch::<S>(&config, (x.cast::<W>(), plan, out.cast::<W>()))?;
+            }
         }
     }
+    Ok(())
 }
 
 /// A piece of a copy along axes with the ranges given: its first element on either side, its axes as a kernel takes

@@ -18,7 +18,7 @@ pub fn of_floats(demo: &mut Demo, len: usize) -> Result<()> {
     let host = Array1::from_shape_simple_fn(len, || rng.random::<f32>());
     let x = DeviceArray::from_ndarray(&demo.stream, &host)?;
     let mut counts = DeviceArray::zeros(&demo.stream, BINS)?;
-    let ((), time) = demo.measure("histogram", || x.histogram_into(0.0..=1.0, &mut counts))?;
+    let time = demo.measure("histogram", &mut || Ok(x.histogram_into(0.0..=1.0, &mut counts)?))?;
     let mut want = Array1::zeros(BINS);
     for x in &host {
         want[((x * BINS as f32) as usize).min(BINS - 1)] += 1u64;
@@ -39,7 +39,9 @@ pub fn of_picture(demo: &mut Demo, picture: &Array3<u8>) -> Result<()> {
     let channels = picture.dim().2;
     let x = DeviceArray::from_ndarray(&demo.stream, picture)?;
     let mut counts = DeviceArray::zeros(&demo.stream, (channels, BINS))?;
-    let ((), time) = demo.measure("histogram RGB", || x.histogram_channels_into(0.0..=256.0, &mut counts))?;
+    let time = demo.measure("histogram RGB", &mut || {
+        Ok(x.histogram_channels_into(0.0..=256.0, &mut counts)?)
+    })?;
     let mut want = Array2::zeros((channels, BINS));
     for (channel, mut counts) in want.outer_iter_mut().enumerate() {
         for &value in picture.index_axis(Axis(2), channel) {

@@ -14,7 +14,7 @@ use super::check::Deviation;
 use super::data::{Operand, Vector};
 use super::reference::Reference;
 use crate::scalar::{Number, Scalar};
-use crate::timing::{milliseconds, timed};
+use crate::timing::milliseconds;
 
 /// The rows so far, and what makes more.
 pub struct Demo {
@@ -46,26 +46,22 @@ impl Demo {
         }
     }
 
-    /// Runs a kernel a few times, and gives the last result and the median time.
-    pub fn measure<R, E: From<warpsmith::Error>>(
-        &self,
-        kernel: &str,
-        mut run: impl FnMut() -> Result<R, E>,
-    ) -> Result<(R, Duration), E> {
+    /// Runs a kernel a few times, and gives the median time.
+    pub fn measure(&self, kernel: &str, run: &mut dyn FnMut() -> Result<()>) -> Result<Duration> {
         self.progress.set_message(kernel.to_string());
-        let mut result = run()?;
+        run()?;
         let mut times = Vec::with_capacity(self.runs);
         for _ in 0..self.runs {
-            let (last, time) = timed(&self.stream, &mut run)?;
-            result = last;
-            times.push(time);
+            let start = self.stream.record()?;
+            run()?;
+            times.push(self.stream.record()?.elapsed_since(&start)?);
         }
         times.sort();
-        Ok((result, times[times.len() / 2]))
+        Ok(times[times.len() / 2])
     }
 
     /// Runs a kernel that writes one element of type `U` for each of the `len`, and reads `bytes` for each.
-    pub fn elementwise<U: Scalar, E: From<warpsmith::Error> + Into<anyhow::Error>>(
+    pub fn elementwise<U: Scalar, E: Into<anyhow::Error>>(
         &mut self,
         kernel: String,
         dtype: &'static str,
@@ -75,7 +71,7 @@ impl Demo {
         check: impl FnOnce(&Array1<U>) -> Deviation,
     ) -> Result<()> {
         let mut out = DeviceArray::zeros(&self.stream, len)?;
-        let ((), time) = self.measure(&kernel, || run(&mut out)).map_err(Into::into)?;
+        let time = self.measure(&kernel, &mut || run(&mut out).map_err(Into::into))?;
         let deviation = check(&out.to_ndarray()?);
         let bytes = len * (bytes + size_of::<U>());
         self.push(Row {
@@ -97,7 +93,8 @@ impl Demo {
         run: impl Fn(&Vector<T>) -> warpsmith::Result<R>,
         check: impl FnOnce(R) -> Deviation,
     ) -> Result<()> {
-        let (result, time) = self.measure(kernel, || run(&x.device))?;
+        let result = run(&x.device)?;
+        let time = self.measure(kernel, &mut || Ok(run(&x.device).map(drop)?))?;
         let (len, deviation) = (x.host.len(), check(result));
         let (kernel, bytes) = (kernel.to_string(), len * size_of::<T>());
         self.push(Row {

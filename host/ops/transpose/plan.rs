@@ -130,15 +130,10 @@ fn widened(mut axes: Vec<Axis>) -> (usize, Vec<Axis>) {
 }
 
 /// Takes an iteration over axes of lengths `lens` (at least one; the last is the innermost) apart into pieces of at
-/// most `most` steps and `keep` axes: calls `piece` with a range of each axis. The ranges of the axes before the last
-/// `keep` have length 1. A piece that is not the last along its axis has more than half of `most` steps, if `keep`
-/// allows.
-pub(super) fn pieces<E>(
-    lens: &[usize],
-    most: usize,
-    keep: usize,
-    mut piece: impl FnMut(&[Range<usize>]) -> Result<(), E>,
-) -> Result<(), E> {
+/// most `most` steps and `keep` axes, each a range of each axis. The ranges of the axes before the last `keep` have
+/// length 1. A piece that is not the last along its axis has more than half of `most` steps, if `keep` allows.
+pub(super) fn pieces(lens: &[usize], most: usize, keep: usize) -> impl Iterator<Item = Vec<Range<usize>>> + use<> {
+    let lens = lens.to_vec();
     // The first axis of a piece, and the steps along those behind it.
     let (mut first, mut inner) = (lens.len() - 1, 1);
     while first > 0 && lens.len() - first < keep && inner * lens[first] <= most {
@@ -149,21 +144,17 @@ pub(super) fn pieces<E>(
     let mut ranges: Vec<Range<usize>> = lens.iter().map(|&len| 0..len).collect();
     ranges[..first].iter_mut().for_each(|range| *range = 0..1);
     ranges[first] = 0..chunk;
-    loop {
-        piece(&ranges)?;
-        let mut axis = first;
-        loop {
+    std::iter::successors(Some(ranges), move |ranges| {
+        let mut next = ranges.clone();
+        for axis in (0..=first).rev() {
             let step = if axis == first { chunk } else { 1 };
-            let start = ranges[axis].end;
+            let start = next[axis].end;
             if start < lens[axis] {
-                ranges[axis] = start..(start + step).min(lens[axis]);
-                break;
+                next[axis] = start..(start + step).min(lens[axis]);
+                return Some(next);
             }
-            ranges[axis] = 0..step;
-            match axis.checked_sub(1) {
-                Some(outer) => axis = outer,
-                None => return Ok(()),
-            }
+            next[axis] = 0..step;
         }
-    }
+        None
+    })
 }

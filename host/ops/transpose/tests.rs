@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The planning, and its launches in many small pieces, as arrays beyond 2^31 elements have them.
 
-use std::convert::Infallible;
-
 use ndarray::{Array, ArrayD, IxDyn};
 
 use super::*;
@@ -102,7 +100,7 @@ fn pieces_of_iterations() {
         let mut seen = Array::zeros(IxDyn(lens));
         let mut last: usize = 0;
         let mut count = 0;
-        let done = pieces(lens, most, keep, |ranges| {
+        for ranges in pieces(lens, most, keep) {
             let steps: usize = ranges.iter().map(|range| range.len()).product();
             assert!(0 < steps && steps <= most, "{lens:?} {most} {keep}: {ranges:?}");
             assert!(
@@ -115,9 +113,7 @@ fn pieces_of_iterations() {
             part += 1;
             last = last.max(steps);
             count += 1;
-            Ok::<_, Infallible>(())
-        });
-        assert!(done.is_ok());
+        }
         assert!(seen.iter().all(|&times| times == 1), "{lens:?} {most} {keep}: {seen}");
         if keep >= lens.len() {
             assert!(
@@ -184,9 +180,9 @@ fn copies_in_pieces() {
             if most == 1 && len > 7000 {
                 continue;
             }
-            let mut out = DeviceArray::zeros(stream, view.raw_dim()).unwrap();
+            let mut out = DeviceArray::<u32, _>::zeros(stream, view.raw_dim()).unwrap();
             let plan = Plan::new(view.shape(), view.strides(), size_of::<u32>());
-            run(&plan, &view, &mut out, most).unwrap();
+            run(&plan, &Words::of(&view), &mut WordsMut::of(&mut out), most).unwrap();
             assert_eq!(
                 out.to_ndarray().unwrap(),
                 wanted,
