@@ -170,6 +170,7 @@ pub fn sync_threads_or(predicate: bool) -> bool {
 /// Suspends the thread for about `nanoseconds`, between 0 and twice that (`__nanosleep`). Loops that wait for
 /// another block call it, so that the others get on; on the simulated GPU they must.
 #[inline(always)]
+#[track_caller]
 pub fn nanosleep(nanoseconds: u32) {
     machine::nanosleep(nanoseconds);
 }
