@@ -150,6 +150,9 @@ impl Device {
 
     /// The simulated GPU: kernels run on the host's cores, and what is undefined on a GPU is an error.
     ///
+    /// A launch of which no block has ended for 60 seconds is an error as well; the environment variable
+    /// `WARPSMITH_SIM_TIMEOUT` gives another number of seconds, 0 no limit.
+    ///
     /// Each call makes a device of its own.
     pub fn simulator() -> Self {
         let backend: Arc<dyn Backend> = Arc::new(sim::Simulator::new());
