@@ -37,6 +37,9 @@
 //!         out.set(i, a.mul_add(x[i], y[i]));
 //!     }
 //! }
+//! # let mut out = [0.0; 3];
+//! # cuda_std::launch::on_simulator(1, 32, &mut out, |out| saxpy(2.0, &[1.0, 2.0, 3.0], &[10.0; 3], out));
+//! assert_eq!(out, [12.0, 14.0, 16.0]);
 //! ```
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(
