@@ -43,7 +43,7 @@ pub enum Error {
     #[error(
         "warpsmith was built without device code, so it cannot use cuda:{ordinal}: the variable WARPSMITH_SIM_ONLY was \
          set, or the source of Rust's `core` was missing. Unset the variable, run `rustup component add rust-src`, and \
-         build again; or use the device `sim`"
+         build again; or depend on the published package, which carries the code; or use the device `sim`"
     )]
     NoDeviceCode {
         /// The GPU that was asked for.

@@ -55,6 +55,7 @@ fn a_library_without_device_code_says_how_it_gets_some() {
         "cannot use cuda:1",
         "WARPSMITH_SIM_ONLY",
         "`rustup component add rust-src`",
+        "the published package",
         "the device `sim`",
     ] {
         assert!(message.contains(part), "{part}: {message}");

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `__global__` | [`#[kernel]`](kernel) |
 //! | `threadIdx`, `blockIdx`, `blockDim`, `gridDim` | [`thread::thread_idx`], [`thread::block_idx`], … |
+//! | `blockIdx.x * blockDim.x + threadIdx.x`, of rows and columns too | [`thread::index_1d`], [`thread::index_2d`] |
 //! | `__syncthreads`, `__syncthreads_count` | [`thread::sync_threads`], [`thread::sync_threads_count`] |
 //! | `__shfl_down_sync`, `__ballot_sync`, … | [`warp`] |
 //! | `__shared__ float tile[256]` | [`shared_array!`] |
