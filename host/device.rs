@@ -23,8 +23,19 @@ const KERNELS: PtxModules = crate::kernels!(kernels_gpu);
 /// use warpsmith::Device;
 ///
 /// # fn main() -> warpsmith::Result<()> {
+/// // The one that WARPSMITH_DEVICE names, or the first GPU, or the simulated one.
 /// let device = Device::auto()?;
 /// println!("{}: {}", device.properties().id, device.properties().name);
+/// assert!(device.properties().max_threads_per_block >= 1024);
+///
+/// // One device for all clones; each call of `simulator` makes another.
+/// let simulator = Device::named("sim")?;
+/// assert!(simulator.is_simulator());
+/// assert_eq!(simulator.clone().default_stream(), simulator.default_stream());
+/// assert_ne!(Device::simulator().default_stream(), simulator.default_stream());
+///
+/// // All GPUs, and the simulated one behind them.
+/// assert_eq!(Device::list()?.last().map(|last| &*last.id), Some("sim"));
 /// # Ok(())
 /// # }
 /// ```
@@ -149,6 +160,9 @@ impl Device {
     }
 
     /// The simulated GPU: kernels run on the host's cores, and what is undefined on a GPU is an error.
+    ///
+    /// A launch of which no block has ended for 60 seconds is an error as well; the environment variable
+    /// `WARPSMITH_SIM_TIMEOUT` gives another number of seconds, 0 no limit.
     ///
     /// Each call makes a device of its own.
     pub fn simulator() -> Self {

@@ -38,10 +38,12 @@ pub enum Error {
         message: String,
     },
 
-    /// The crate was built without PTX.
+    /// The crate was built without PTX, as it is from source where the variable `WARPSMITH_SIM_ONLY` is set or the source
+    /// of Rust's `core` is missing. The published package has its PTX with it.
     #[error(
-        "this build of warpsmith has no device code, so it cannot use cuda:{ordinal}: the source of Rust's `core` was \
-         missing when it was built; run `cargo xtask setup` and build again, or use the device `sim`"
+        "warpsmith was built without device code, so it cannot use cuda:{ordinal}: the variable WARPSMITH_SIM_ONLY was \
+         set, or the source of Rust's `core` was missing. Unset the variable, run `rustup component add rust-src`, and \
+         build again; or depend on the published package, which carries the code; or use the device `sim`"
     )]
     NoDeviceCode {
         /// The GPU that was asked for.
@@ -139,7 +141,8 @@ pub enum Error {
     /// The PTX of a kernel was not given to the device.
     #[error(
         "kernel `{kernel}`: the device was given no PTX of package `{package}` {version} that has it and that it can \
-         run; see Device::register_kernels"
+         run; see Device::register_kernels. A crate that was built with WARPSMITH_SIM_ONLY set, or without the source of \
+         Rust's `core` (`rustup component add rust-src`), has none"
     )]
     NoModule {
         /// The kernel.

@@ -372,8 +372,8 @@ impl Stream {
     ///
     /// [`Error::LaunchConfig`] if the kernel or the device does not take the configuration, [`Error::DifferentDevices`]
     /// if an argument is in another device's memory, [`Error::NoModule`], [`Error::SignatureMismatch`] and
-    /// [`Error::Module`] if the kernel cannot be loaded. On the simulated GPU also [`Error::Fault`], if the kernel fails; a failure on a GPU is reported by the
-    /// call that waits.
+    /// [`Error::Module`] if the kernel cannot be loaded. On the simulated GPU also [`Error::Fault`], if the kernel fails or
+    /// [does not end](crate::Device::simulator); a failure on a GPU is reported by the call that waits.
     ///
     /// # Examples
     ///

@@ -66,3 +66,8 @@ pub use ptx::PtxModules;
 pub use ptx::WrittenModules;
 pub use stream::Stream;
 pub use view::{AsView, DeviceView};
+
+/// The examples of docs/writing-kernels.md, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/writing-kernels.md")]
+mod writing_kernels {}

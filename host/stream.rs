@@ -15,6 +15,23 @@ use crate::workspace::{Lease, Workspace};
 /// An array that is used on another stream than the one that wrote it is ordered behind that write by itself.
 ///
 /// Clones are the same stream. A stream that is dropped finishes its work.
+///
+/// ```
+/// use ndarray::array;
+/// use warpsmith::{Device, DeviceArray};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::simulator();
+/// let (one, other) = (device.create_stream()?, device.create_stream()?);
+/// let x = DeviceArray::from_ndarray(&one, &array![1.0, 2.0, 3.0])?;
+/// let y = DeviceArray::from_ndarray(&other, &array![10.0, 20.0, 30.0])?;
+/// // On the stream of `x`, behind what makes `y` on the other.
+/// let sum = x.add(&y)?;
+/// assert_eq!(sum.stream(), &one);
+/// assert_eq!(sum.to_ndarray()?, array![11.0, 22.0, 33.0]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Stream {
     inner: Arc<Inner>,
@@ -122,7 +139,7 @@ impl Stream {
         Err(Error::different_devices(operation, other.device_id(), self.device_id()))
     }
 
-    /// Waits until all work of the stream is done.
+    /// Waits until all work of the stream is done. Reading an array does so by itself.
     ///
     /// # Errors
     ///
@@ -141,11 +158,32 @@ impl Stream {
         Ok(Event::new(self.record_event(true)?))
     }
 
-    /// Lets the work that is queued on this stream from here on wait for `event`.
+    /// Lets the work that is queued on this stream from here on wait for `event`. Uses of one array on two streams are
+    /// ordered without.
     ///
     /// # Errors
     ///
     /// [`Error::Cuda`](crate::Error::Cuda) if the driver fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::simulator();
+    /// let (first, second) = (device.create_stream()?, device.create_stream()?);
+    /// let x = DeviceArray::from_ndarray(&first, &array![1.0, 2.0])?.exp()?;
+    /// // Nothing that is queued on `second` from here on begins before `x` is there.
+    /// second.wait(&first.record()?)?;
+    /// let start = second.record()?;
+    /// let y = DeviceArray::from_ndarray(&second, &array![3.0, 4.0])?.ln()?;
+    /// second.record()?.elapsed_since(&start)?;
+    /// assert_eq!((x.len(), y.len()), (2, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.wait_for_event(event.recorded())
     }

@@ -47,6 +47,22 @@ fn names_that_are_none_are_refused() {
     }
 }
 
+/// The commands are those of any project, not of this workspace.
+#[test]
+fn a_library_without_device_code_says_how_it_gets_some() {
+    let message = Error::NoDeviceCode { ordinal: 1 }.to_string();
+    for part in [
+        "cannot use cuda:1",
+        "WARPSMITH_SIM_ONLY",
+        "`rustup component add rust-src`",
+        "the published package",
+        "the device `sim`",
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    assert!(!message.contains("xtask"), "{message}");
+}
+
 /// The error says how many GPUs there are, or why there is none.
 #[test]
 fn a_gpu_that_does_not_exist_is_an_error_with_a_reason() {

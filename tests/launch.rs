@@ -203,8 +203,7 @@ fn two_dimensions_and_shared_memory() {
         let matrix = Array2::from_shape_fn((rows, columns), |(y, x)| (y * 1000 + x) as i32);
         let on_device = DeviceArray::from_ndarray(&stream, &matrix).unwrap();
         let mut out = DeviceArray::zeros(&stream, (columns, rows)).unwrap();
-        let blocks = |n: usize| n.div_ceil(EDGE) as u32;
-        let config = LaunchConfig::new((blocks(columns), blocks(rows)), (EDGE as u32, EDGE as u32));
+        let config = LaunchConfig::for_shape((rows, columns), (EDGE as u32, EDGE as u32));
         stream
             .launch::<transpose>(&config, (&on_device, columns, &mut out))
             .unwrap();

@@ -244,6 +244,15 @@ fn arrays_of_two_devices_do_not_mix() {
     }
     assert_eq!(out.to_ndarray().unwrap(), array![3.0, 4.0]);
 
+    // The devices are compared before there is a result: this one would have 2^60 elements.
+    let long = |device: &Device| DeviceArray::<f32, Ix2>::zeros(device.default_stream(), (1 << 20, 1)).unwrap();
+    let wide = DeviceArray::<f32, _>::zeros(one.default_stream(), (1 << 20, 1, 1)).unwrap();
+    let row = DeviceArray::<u8, Ix1>::zeros(one.default_stream(), 1 << 20).unwrap();
+    let error = row.select(&wide, &long(&other)).unwrap_err();
+    assert!(matches!(error, Error::DifferentDevices { .. }), "{error}");
+    let error = row.select(&wide, &long(&one)).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+
     let error = x.into_stream(other.default_stream()).unwrap_err();
     assert_eq!(
         error.to_string(),

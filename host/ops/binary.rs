@@ -158,7 +158,11 @@ macro_rules! scalar_first_methods {
 }
 
 for_arrays_and_views! {
-    /// Arithmetic on two operands. Every element is read and written once.
+    /// Arithmetic on two operands. Every element is read and written once, so that `3 n` elements are moved, and `2 n`
+    /// with a number; a repeated operand's own elements are read from memory once, their repetitions from the cache.
+    ///
+    /// Floats are exact operations of IEEE 754, those of 16 bits computed in `f32` and rounded once. Integers wrap around
+    /// on overflow, and a division by zero gives 0, as in NumPy.
     ///
     /// Arrays of different shapes are broadcast by NumPy's rules, as in ndarray's `&a + &b`: the axes are matched from
     /// the last, and one of length 1, or missing, is repeated. Operands that lie in memory as the result does are read

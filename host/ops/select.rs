@@ -14,29 +14,36 @@ use crate::view::{AsView, DeviceView};
 /// The dimension that a mask and two operands have together.
 type Common3<D, E, F> = Common<Common<D, E>, F>;
 
-/// The shape that all three are repeated to.
-fn common3<D, E, F>(mask: &D, a: &E, b: &F) -> Result<Common3<D, E, F>>
+/// The shape that all three, on one device, are repeated to.
+fn common3<T: Number, D, E, F>(
+    mask: &DeviceView<'_, u8, D>,
+    a: &DeviceView<'_, T, E>,
+    b: &DeviceView<'_, T, F>,
+) -> Result<Common3<D, E, F>>
 where
     D: DimMax<E> + Dimension,
     E: Dimension,
     Common<D, E>: DimMax<F>,
     F: Dimension,
 {
-    common_dim("select", mask, a)
-        .and_then(|dim| common_dim("select", &dim, b))
+    for other in [a.stream(), b.stream()] {
+        mask.stream().check_device("select", other)?;
+    }
+    common_dim("select", &mask.raw_dim(), &a.raw_dim())
+        .and_then(|dim| common_dim("select", &dim, &b.raw_dim()))
         .map_err(|_| Error::Shape {
             operation: "select",
             given: format!(
                 "a mask of shape {:?}, shapes {:?} and {:?}",
-                mask.slice(),
-                a.slice(),
-                b.slice()
+                mask.shape(),
+                a.shape(),
+                b.shape()
             ),
             wanted: "shapes that broadcast together: along each axis, from the last, equal lengths or a 1".into(),
         })
 }
 
-/// Operands that fit the shape of `out`.
+/// Of operands on the device of `out` that fit its shape.
 fn select<T: Number, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
     mask: &DeviceView<'_, u8, D>,
     a: &DeviceView<'_, T, E>,
@@ -47,9 +54,6 @@ fn select<T: Number, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
         return Ok(());
     }
     let stream = mask.stream();
-    for other in [a.stream(), b.stream()] {
-        stream.check_device("select", other)?;
-    }
     let (mask, a, b) = (
         &Operand::new(mask, out.shape())?,
         &Operand::new(a, out.shape())?,
@@ -141,7 +145,7 @@ impl<D: Dimension> DeviceView<'_, u8, D> {
         Common<D, E>: DimMax<F>,
     {
         let (a, b) = (a.as_view(), b.as_view());
-        let dim = common3(&self.raw_dim(), &a.raw_dim(), &b.raw_dim())?;
+        let dim = common3(self, &a, &b)?;
         let mut out = DeviceArray::uninit(self.stream(), dim)?;
         select(self, &a, &b, &mut out)?;
         Ok(out)
@@ -163,7 +167,7 @@ impl<D: Dimension> DeviceView<'_, u8, D> {
         Common<D, E>: DimMax<F>,
     {
         let (a, b) = (a.as_view(), b.as_view());
-        let dim = common3(&self.raw_dim(), &a.raw_dim(), &b.raw_dim())?;
+        let dim = common3(self, &a, &b)?;
         check_out("select", self.stream(), dim.slice(), out)?;
         select(self, &a, &b, out)
     }

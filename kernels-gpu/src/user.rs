@@ -42,7 +42,13 @@
 /// }
 ///
 /// kernels_gpu::operator_kernels!(MaxNorm: f32 => reduce, scan);
-/// # fn main() {}
+///
+/// # fn main() {
+/// // What the kernels compute.
+/// let lifted = [3.0, -8.0, 5.0].map(|x| MaxNorm::lift(x, 0));
+/// let norm = lifted.into_iter().fold(MaxNorm::identity(), MaxNorm::combine);
+/// assert_eq!(MaxNorm::finish(norm, 3), 8.0);
+/// # }
 /// ```
 #[macro_export]
 macro_rules! operator_kernels {
@@ -172,7 +178,17 @@ macro_rules! operator_kernels {
 ///         if exists != 0 { Float::sqrt(a * a + b * b) } else { 0.0 }
 ///     }
 /// }
-/// # fn main() {}
+///
+/// # fn main() {
+/// # use cuda_std::Slice;
+/// # let mut x = [0.0, 100.0, -40.0];
+/// # cuda_std::launch::on_simulator(1, kernels_gpu::elementwise::THREADS as u32, &mut x, |out| {
+/// #     // SAFETY: the same elements, for the kernel's time.
+/// #     fahrenheit(unsafe { Slice::from_raw_parts(out.as_ptr(), out.len()) }, out);
+/// # });
+/// // `x.map_with::<fahrenheit>()` on the host
+/// assert_eq!(x, [32.0, 212.0, -40.0]);
+/// # }
 /// ```
 #[macro_export]
 macro_rules! elementwise {

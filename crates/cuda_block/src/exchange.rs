@@ -26,6 +26,29 @@ impl<T: Pod, const LEN: usize> Storage<T, LEN> {
     ///
     /// Cost: `2 ITEMS` accesses to shared memory, one barrier.
     ///
+    /// ```
+    /// use cuda_block::{exchange_len, storage};
+    /// use cuda_std::prelude::*;
+    ///
+    /// const THREADS: usize = 64;
+    /// const ITEMS: usize = 4;
+    ///
+    /// /// Each thread computes four neighbours, and each store of a warp is contiguous all the same.
+    /// #[kernel(max_threads = THREADS)]
+    /// pub fn triangular_numbers(out: SliceMut<'_, u32>) {
+    ///     let t = thread::thread_idx_x();
+    ///     let blocked: [u32; ITEMS] = core::array::from_fn(|i| (4 * t + i as u32) * (4 * t + i as u32 + 1) / 2);
+    ///     let storage = storage![u32; exchange_len(THREADS, ITEMS)];
+    ///     let (striped, _) = storage.blocked_to_striped::<THREADS, ITEMS>(blocked);
+    ///     for i in 0..ITEMS {
+    ///         out.set(i * THREADS + t as usize, striped[i]);
+    ///     }
+    /// }
+    /// # let mut out = [0; 256];
+    /// # cuda_std::launch::on_simulator(1, 64, &mut out, triangular_numbers);
+    /// assert_eq!((out[1], out[2], out[3], out[255]), (1, 3, 6, 32640));
+    /// ```
+    ///
     /// # Panics
     ///
     /// If the block has more threads than `THREADS`.
@@ -63,13 +86,8 @@ impl<T: Pod, const LEN: usize> Storage<T, LEN> {
     ///     out.set(t, fold(blocked, |a, b| a + b));
     /// }
     /// # let (x, mut out) = (Vec::from_iter(0..256u32), vec![0u32; 64]);
-    /// # let address = out.as_mut_ptr() as usize;
-    /// # cuda_sim::launch("sums_of_four", &cuda_sim::LaunchConfig::new(1, 64), &|| {
-    /// #     // SAFETY: 64 elements, which only the launch accesses.
-    /// #     sums_of_four(&x, unsafe { SliceMut::from_raw_parts(address as *mut u32, 64) });
-    /// # })?;
-    /// # assert!((0..64).all(|i| out[i] as usize == 16 * i + 6));
-    /// # Ok::<(), cuda_sim::Error>(())
+    /// # cuda_std::launch::on_simulator(1, 64, &mut out, |out| sums_of_four(&x, out));
+    /// assert!((0..64).all(|i| out[i] as usize == 16 * i + 6));
     /// ```
     ///
     /// # Panics

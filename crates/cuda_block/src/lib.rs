@@ -41,13 +41,8 @@
 //!     }
 //! }
 //! # let (x, mut out) = (vec![3u32; 100], vec![0u32; 2]);
-//! # let address = out.as_mut_ptr() as usize;
-//! # cuda_sim::launch("sum_and_max", &cuda_sim::LaunchConfig::new(1, 256), &|| {
-//! #     // SAFETY: two elements, which only the launch accesses.
-//! #     sum_and_max(&x, unsafe { SliceMut::from_raw_parts(address as *mut u32, 2) });
-//! # })?;
-//! # assert_eq!(out, [300, 3]);
-//! # Ok::<(), cuda_sim::Error>(())
+//! # cuda_std::launch::on_simulator(1, 256, &mut out, |out| sum_and_max(&x, out));
+//! assert_eq!(out, [300, 3]);
 //! ```
 //!
 //! Without the barrier, it is an error:

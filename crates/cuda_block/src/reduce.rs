@@ -19,6 +19,27 @@ impl<T: Pod, const LEN: usize> Storage<T, LEN> {
     /// # Convergence
     ///
     /// All threads of the block call it, and `THREADS`, a multiple of 32, is how many they are, in one dimension.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cuda_block::storage;
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// The sum of the squares of each 128 elements.
+    /// #[kernel(max_threads = 128)]
+    /// pub fn sums_of_squares(x: &[f32], out: SliceMut<'_, f32>) {
+    ///     let x = x[thread::index_1d()];
+    ///     let (sum, _) = storage![f32; 4].reduce::<128>(x * x, 0.0, |a, b| a + b);
+    ///     // Thread 0 has it, and no other.
+    ///     if let Some(sum) = sum {
+    ///         out.set(thread::block_idx_x() as usize, sum);
+    ///     }
+    /// }
+    /// # let (x, mut out) = (vec![3.0; 256], [0.0; 2]);
+    /// # cuda_std::launch::on_simulator(2, 128, &mut out, |out| sums_of_squares(&x, out));
+    /// assert_eq!(out, [9.0 * 128.0; 2]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn reduce<const THREADS: usize>(
@@ -65,13 +86,8 @@ impl<T: Pod, const LEN: usize> Storage<T, LEN> {
     ///     out.set(i, x[i] - sum / 64.0);
     /// }
     /// # let (x, mut out) = (Vec::from_iter((0..128u8).map(f32::from)), vec![0f32; 128]);
-    /// # let address = out.as_mut_ptr() as usize;
-    /// # cuda_sim::launch("centre", &cuda_sim::LaunchConfig::new(2, 64), &|| {
-    /// #     // SAFETY: 128 elements, which only the launch accesses.
-    /// #     centre(&x, unsafe { SliceMut::from_raw_parts(address as *mut f32, 128) });
-    /// # })?;
-    /// # assert!((0..128).all(|i| out[i] == (i % 64) as f32 - 31.5));
-    /// # Ok::<(), cuda_sim::Error>(())
+    /// # cuda_std::launch::on_simulator(2, 64, &mut out, |out| centre(&x, out));
+    /// assert!((0..128).all(|i| out[i] == (i % 64) as f32 - 31.5));
     /// ```
     ///
     /// # Convergence

@@ -39,13 +39,8 @@ impl<T: Pod, const LEN: usize> Storage<T, LEN> {
     ///     begins.set(i, scanned.before);
     /// }
     /// # let (lengths, mut begins) = (Vec::from_iter(0..128u32), vec![0u32; 128]);
-    /// # let address = begins.as_mut_ptr() as usize;
-    /// # cuda_sim::launch("offsets", &cuda_sim::LaunchConfig::new(1, 128), &|| {
-    /// #     // SAFETY: 128 elements, which only the launch accesses.
-    /// #     offsets(&lengths, unsafe { SliceMut::from_raw_parts(address as *mut u32, 128) });
-    /// # })?;
-    /// # assert!((1..128).all(|i| begins[i] as usize == i * (i - 1) / 2));
-    /// # Ok::<(), cuda_sim::Error>(())
+    /// # cuda_std::launch::on_simulator(1, 128, &mut begins, |begins| offsets(&lengths, begins));
+    /// assert!((1..128).all(|i| begins[i] as usize == i * (i - 1) / 2));
     /// ```
     ///
     /// # Convergence
@@ -81,6 +76,24 @@ impl<T: Pod, const LEN: usize> Storage<T, LEN> {
     /// # Convergence
     ///
     /// As [`exclusive_scan`](Self::exclusive_scan).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cuda_block::storage;
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// What share of the total is reached with each of 64 elements.
+    /// #[kernel(max_threads = 64)]
+    /// pub fn cumulative_shares(x: &[f32], out: SliceMut<'_, f32>) {
+    ///     let i = thread::index_1d();
+    ///     let ((up_to_here, total), _) = storage![f32; 2].inclusive_scan::<64>(x[i], 0.0, |a, b| a + b);
+    ///     out.set(i, up_to_here / total);
+    /// }
+    /// # let mut out = [0.0; 64];
+    /// # cuda_std::launch::on_simulator(1, 64, &mut out, |out| cumulative_shares(&[2.0; 64], out));
+    /// assert_eq!((out[0], out[31], out[63]), (1.0 / 64.0, 0.5, 1.0));
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn inclusive_scan<const THREADS: usize>(

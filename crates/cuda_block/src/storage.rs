@@ -67,6 +67,34 @@ impl<T: Pod, const LEN: usize> Used<T, LEN> {
     /// # Convergence
     ///
     /// All threads of the block call it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cuda_block::storage;
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// Halves 32 numbers until their sum is below 100, and says in how many steps.
+    /// #[kernel(max_threads = 32)]
+    /// pub fn halvings(x: &[f32], out: SliceMut<'_, u32>) {
+    ///     let (mut value, mut steps) = (x[thread::index_1d()], 0);
+    ///     let mut storage = storage![f32; 1];
+    ///     loop {
+    ///         let (sum, used) = storage.reduce::<32>(value, 0.0, |a, b| a + b);
+    ///         // Thread 0 alone knows the sum; the barrier, which has to come anyway, tells the others.
+    ///         let (goes_on, usable) = used.sync_or(sum.is_some_and(|sum| sum >= 100.0));
+    ///         storage = usable;
+    ///         if !goes_on {
+    ///             break;
+    ///         }
+    ///         (value, steps) = (value / 2.0, steps + 1);
+    ///     }
+    ///     out.set(thread::index_1d(), steps);
+    /// }
+    /// # let mut out = [0; 32];
+    /// # cuda_std::launch::on_simulator(1, 32, &mut out, |out| halvings(&[10.0; 32], out));
+    /// assert_eq!(out, [2; 32]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn sync_or(self, predicate: bool) -> (bool, Storage<T, LEN>) {
@@ -111,7 +139,9 @@ impl<T: Pod, const LEN: usize> Used<T, LEN> {
 ///         out.set(thread::block_idx_x() as usize, sum);
 ///     }
 /// }
-/// # fn main() {}
+/// # let mut out = [0.0; 2];
+/// # cuda_std::launch::on_simulator(2, 256, &mut out, |out| block_sums::<f32>(&[0.5; 512], out));
+/// assert_eq!(out, [128.0; 2]);
 /// ```
 #[macro_export]
 macro_rules! storage {

@@ -19,13 +19,8 @@
 //!     tile::store::<_, THREADS, 4, 2>(out, start, vectors.map(|vector| vector.map(|x| x + 1)));
 //! }
 //! # let (x, mut out) = (Vec::from_iter(0..1100u32), vec![0u32; 1100]);
-//! # let address = out.as_mut_ptr() as usize;
-//! # cuda_sim::launch("increment", &cuda_sim::LaunchConfig::new(3, 64), &|| {
-//! #     // SAFETY: 1100 elements, which only the launch accesses.
-//! #     increment(&x, unsafe { SliceMut::from_raw_parts(address as *mut u32, 1100) });
-//! # })?;
-//! # assert!((0..1100).all(|i| out[i] as usize == i + 1));
-//! # Ok::<(), cuda_sim::Error>(())
+//! # cuda_std::launch::on_simulator(3, 64, &mut out, |out| increment(&x, out));
+//! assert!((0..1100).all(|i| out[i] as usize == i + 1));
 //! ```
 
 use bytemuck::Pod;

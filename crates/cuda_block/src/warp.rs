@@ -30,13 +30,8 @@ use cuda_std::prelude::*;
 ///     out.set(32 + lane, before[1]);
 /// }
 /// # let (x, mut out) = (vec![2u32; 64], vec![0u32; 64]);
-/// # let address = out.as_mut_ptr() as usize;
-/// # cuda_sim::launch("sums_before", &cuda_sim::LaunchConfig::new(1, 32), &|| {
-/// #     // SAFETY: 64 elements, which only the launch accesses.
-/// #     sums_before(&x, unsafe { SliceMut::from_raw_parts(address as *mut u32, 64) });
-/// # })?;
-/// # assert!((0..64).all(|i| out[i] as usize == 2 * i));
-/// # Ok::<(), cuda_sim::Error>(())
+/// # cuda_std::launch::on_simulator(1, 32, &mut out, |out| sums_before(&x, out));
+/// assert!((0..64).all(|i| out[i] as usize == 2 * i));
 /// ```
 #[inline(always)]
 #[track_caller]
@@ -76,13 +71,8 @@ pub fn scan_rows<T: Pod, const U: usize>(
 ///     out.set(lane, cuda_block::warp::inclusive_scan_strided::<2, _>(x[lane], |a, b| a + b));
 /// }
 /// # let (x, mut out) = (Vec::from_iter((0..32u32).map(|i| i % 2)), vec![0u32; 32]);
-/// # let address = out.as_mut_ptr() as usize;
-/// # cuda_sim::launch("running_sums", &cuda_sim::LaunchConfig::new(1, 32), &|| {
-/// #     // SAFETY: 32 elements, which only the launch accesses.
-/// #     running_sums(&x, unsafe { SliceMut::from_raw_parts(address as *mut u32, 32) });
-/// # })?;
-/// # assert!((0..32).all(|i| out[i] as usize == if i % 2 == 0 { 0 } else { i / 2 + 1 }));
-/// # Ok::<(), cuda_sim::Error>(())
+/// # cuda_std::launch::on_simulator(1, 32, &mut out, |out| running_sums(&x, out));
+/// assert!((0..32).all(|i| out[i] as usize == if i % 2 == 0 { 0 } else { i / 2 + 1 }));
 /// ```
 #[inline(always)]
 #[track_caller]
@@ -118,13 +108,8 @@ pub fn inclusive_scan_strided<const STEP: usize, T: Pod>(mut value: T, combine: 
 ///     }
 /// }
 /// # let (x, mut out) = (Vec::from_iter(0..32u32), vec![0u32; 8]);
-/// # let address = out.as_mut_ptr() as usize;
-/// # cuda_sim::launch("greatest_of_four", &cuda_sim::LaunchConfig::new(1, 32), &|| {
-/// #     // SAFETY: 8 elements, which only the launch accesses.
-/// #     greatest_of_four(&x, unsafe { SliceMut::from_raw_parts(address as *mut u32, 8) });
-/// # })?;
-/// # assert_eq!(out, [3, 7, 11, 15, 19, 23, 27, 31]);
-/// # Ok::<(), cuda_sim::Error>(())
+/// # cuda_std::launch::on_simulator(1, 32, &mut out, |out| greatest_of_four(&x, out));
+/// assert_eq!(out, [3, 7, 11, 15, 19, 23, 27, 31]);
 /// ```
 #[inline(always)]
 #[track_caller]

@@ -43,8 +43,8 @@ pub enum CudaBuilderError {
     /// The toolchain has no source of `core`, which kernels are compiled together with.
     #[error(
         "the source of Rust's `core` library, which kernels are compiled with, is missing: \
-         looked for `{}`. The command that brings it: `cargo xtask setup` in the Warpsmith \
-         checkout, or `rustup component add rust-src` elsewhere",
+         looked for `{}`. The command that brings it: `rustup component add rust-src`, or \
+         `cargo xtask setup` in a checkout of Warpsmith",
         path.display()
     )]
     MissingCoreSource {

@@ -26,6 +26,13 @@
 //! device.register_kernels(warpsmith::kernels!(kernels))?;
 //! ```
 //!
+//! # Without device code
+//!
+//! In a build script [`build`](CudaBuilder::build) compiles nothing, and writes that there is no module, in two cases:
+//! where the environment variable `WARPSMITH_SIM_ONLY` is set, and where the source of `core` is missing, of which a
+//! warning tells. Only the simulated GPU then works; a launch on another is an error. Where the variable `CI` is set,
+//! missing source fails the build: what is made there is to have its kernels.
+//!
 //! # What comes out
 //!
 //! A kernel says which module it belongs to (`#[kernel]` of `cuda_std`). For each module and each architecture there is
@@ -94,9 +101,16 @@ use cache::{Build, Cache};
 use cargo::{Compiler, Settings};
 use deps::Dependencies;
 use output::{Output, Packed};
+use std::env;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use toolchain::{Kernels, Toolchain};
+
+/// With this variable set, build scripts compile no device code.
+const SIM_ONLY: &str = "WARPSMITH_SIM_ONLY";
+
+/// With this variable set, as services for continuous integration do, a build without device code has to be asked for.
+const CI: &str = "CI";
 
 /// How much debug information the PTX carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -222,15 +236,15 @@ impl CudaBuilder {
     /// Compiles, and returns the modules ordered by name and architecture.
     ///
     /// In a build script (`OUT_DIR` is set) it prints the lines that tell cargo when to rerun it,
-    /// and rustc's warnings as warnings of the build script. Elsewhere it prints no such lines, and
-    /// the warnings go to stderr.
+    /// and rustc's warnings as warnings of the build script, and there may be [no device
+    /// code](crate#without-device-code). Elsewhere it prints no such lines, the warnings go to stderr,
+    /// and there is device code or an error.
     ///
     /// # Errors
     ///
-    /// [`CudaBuilderError`] lists them. After [`CudaBuilderError::MissingCoreSource`] a build script
-    /// may go on without device code: it is rerun when the source has come.
+    /// [`CudaBuilderError`] lists them.
     pub fn build(self) -> Result<Vec<PtxFile>, CudaBuilderError> {
-        let out_dir = std::env::var_os("OUT_DIR").map(PathBuf::from);
+        let out_dir = env::var_os("OUT_DIR").map(PathBuf::from);
         let folder = absolute(&self.path_to_crate)?;
         if !folder.is_dir() {
             return Err(CudaBuilderError::CrateNotFound { path: folder });
@@ -238,12 +252,10 @@ impl CudaBuilder {
         let toolchain = Toolchain::find(&folder)?;
         let kernels = toolchain.describe(&folder)?;
         let output = self.output(&kernels, out_dir.as_deref())?;
-        if let Err(error) = toolchain::require_core_source(toolchain.sysroot()) {
-            if let (CudaBuilderError::MissingCoreSource { path, .. }, Some(_)) = (&error, &out_dir) {
-                print_lines(&until_it_appears(path));
-            }
-            return Err(error);
+        if out_dir.is_some() && goes_without_device_code(&toolchain)? {
+            return output.write(&[]);
         }
+        toolchain::require_core_source(toolchain.sysroot())?;
         let target_dir = match &self.target_dir {
             Some(folder) => absolute(folder)?,
             None => default_target_dir(out_dir.as_deref(), &kernels),
@@ -276,23 +288,6 @@ impl CudaBuilder {
 }
 
 impl CudaBuilder {
-    /// Writes what [`build`](Self::build) writes, of no module: for a crate that is to be built without device code.
-    /// Launches on a GPU are then errors, and the simulated GPU works. Compiles nothing and needs no source of `core`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`build`](Self::build) that concern the manifest and the files that are written.
-    pub fn write_no_modules(self) -> Result<(), CudaBuilderError> {
-        let out_dir = std::env::var_os("OUT_DIR").map(PathBuf::from);
-        let folder = absolute(&self.path_to_crate)?;
-        if !folder.is_dir() {
-            return Err(CudaBuilderError::CrateNotFound { path: folder });
-        }
-        let kernels = Toolchain::find(&folder)?.describe(&folder)?;
-        let output = self.output(&kernels, out_dir.as_deref())?;
-        output.write(&[]).map(|_| ())
-    }
-
     /// Where the files go.
     fn output<'a>(&self, kernels: &'a Kernels, out_dir: Option<&Path>) -> Result<Output<'a>, CudaBuilderError> {
         let folder = self.copy_to.as_deref().or(out_dir);
@@ -302,6 +297,28 @@ impl CudaBuilder {
             version: &kernels.version,
         })
     }
+}
+
+/// Whether this build script compiles nothing: because it is told so, or because it cannot, of which it warns.
+fn goes_without_device_code(toolchain: &Toolchain) -> Result<bool, CudaBuilderError> {
+    for variable in [SIM_ONLY, CI] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
+    if env::var_os(SIM_ONLY).is_some() {
+        return Ok(true);
+    }
+    let Err(error) = toolchain::require_core_source(toolchain.sysroot()) else {
+        return Ok(false);
+    };
+    if let CudaBuilderError::MissingCoreSource { path, .. } = &error {
+        print_lines(&until_it_appears(path));
+    }
+    if env::var_os(CI).is_some() {
+        return Err(error);
+    }
+    let consequence = "built without device code: only the simulated GPU will work";
+    println!("cargo::warning={error}\ncargo::warning={consequence}");
+    Ok(true)
 }
 
 /// What all runs of the inner cargo gave together.
@@ -370,7 +387,7 @@ fn build_one(compiler: &Compiler, arch: NvvmArch) -> Result<Build, CudaBuilderEr
 /// `cuda_builder` in the outer target folder: the one that `OUT_DIR` is in, else the one that the
 /// kernels crate would be built in by itself.
 fn default_target_dir(out_dir: Option<&Path>, kernels: &Kernels) -> PathBuf {
-    let triple = std::env::var_os("TARGET");
+    let triple = env::var_os("TARGET");
     let outer = out_dir.and_then(|out_dir| {
         // TARGET_DIR[/TRIPLE]/PROFILE/build/…/out
         let build = out_dir.ancestors().find(|path| path.ends_with("build"))?;

@@ -60,18 +60,30 @@ impl Fixture {
         self.builder().build()
     }
 
-    /// Runs the test `as_a_build_script` below as cargo runs a build script.
-    fn run_build_script(&self, configure: impl FnOnce(&mut Command)) -> Output {
-        let out_dir = scratch().join(format!(
+    /// Where a build script of cargo's writes.
+    fn out_dir(&self) -> PathBuf {
+        scratch().join(format!(
             "outer/debug/build/{}-0123456789abcdef/out",
             self.root.file_name().unwrap().display()
-        ));
+        ))
+    }
+
+    /// What the build script below wrote for `warpsmith::kernels!`.
+    fn expression(&self) -> String {
+        fs::read_to_string(self.out_dir().join("fixture_kernels.ptx.rs")).unwrap()
+    }
+
+    /// Runs the test `as_a_build_script` below as cargo runs a build script.
+    fn run_build_script(&self, configure: impl FnOnce(&mut Command)) -> Output {
+        let out_dir = self.out_dir();
         fs::create_dir_all(&out_dir).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--ignored", "--exact", "--nocapture", "as_a_build_script"])
             .env("FIXTURE", self.path("kernels"))
             .env("OUT_DIR", out_dir)
+            .env_remove("WARPSMITH_SIM_ONLY")
+            .env_remove("CI")
             // What cargo and clippy set must not reach the inner cargo.
             .env("CARGO_ENCODED_RUSTFLAGS", "--cfg\u{1f}of_the_host")
             .env("RUSTC_WORKSPACE_WRAPPER", "/no/such/clippy-driver")
@@ -81,6 +93,9 @@ impl Fixture {
         command.output().unwrap()
     }
 }
+
+/// The expression of a crate without device code.
+const NO_MODULE: &str = "(\"fixture-kernels\", \"0.1.0\", &[\n])\n";
 
 fn scratch() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda_builder")
@@ -195,7 +210,10 @@ fn a_build_script_reruns_for_what_went_in_and_shows_warnings() {
     let mut reported = lines("cargo::rerun-if-changed=");
     reported.sort();
     assert_eq!(reported, files);
-    assert_eq!(lines("cargo::rerun-if-env-changed="), ["FIXTURE_TILE"]);
+    assert_eq!(
+        lines("cargo::rerun-if-env-changed="),
+        ["WARPSMITH_SIM_ONLY", "CI", "FIXTURE_TILE"]
+    );
     let warnings = lines("cargo::warning=");
     let unused = "warning: function `deliberately_unused` is never used";
     let count = warnings.iter().filter(|line| **line == unused).count();
@@ -233,11 +251,19 @@ fn what_stands_still_is_not_written_and_what_is_stale_goes() {
 }
 
 #[test]
-fn without_device_code_there_is_an_expression_of_no_module() {
-    let fixture = Fixture::new("none");
-    fixture.builder().write_no_modules().unwrap();
-    let expression = fs::read_to_string(fixture.path("out/fixture_kernels.ptx.rs")).unwrap();
-    assert_eq!(expression, "(\"fixture-kernels\", \"0.1.0\", &[\n])\n");
+fn the_variable_for_the_simulator_alone_compiles_nothing() {
+    let fixture = Fixture::new("sim_only");
+    let output = fixture.run_build_script(|command| {
+        command.env("WARPSMITH_SIM_ONLY", "1").env("CI", "true");
+    });
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{stdout}");
+    assert!(
+        stdout.contains("cargo::rerun-if-env-changed=WARPSMITH_SIM_ONLY\n"),
+        "{stdout}"
+    );
+    assert!(!stdout.contains("cargo::warning="), "{stdout}");
+    assert_eq!(fixture.expression(), NO_MODULE);
 }
 
 /// Of a package with a name of its own: other tests build the fixture in between.
@@ -428,9 +454,11 @@ fn a_crate_that_is_not_one_is_named() {
 }
 
 /// A toolchain without the source of `core`: a rustc that gives another folder as its own.
+///
+/// The crate is built without device code, and again when the source has come; where `CI` is set, it fails.
 #[cfg(unix)]
 #[test]
-fn a_missing_core_source_is_watched_for() {
+fn a_missing_core_source_is_warned_of_and_watched_for() {
     use std::os::unix::fs::PermissionsExt;
 
     let fixture = Fixture::new("bare");
@@ -443,18 +471,30 @@ fn a_missing_core_source_is_watched_for() {
     );
     fs::write(&rustc, script).unwrap();
     fs::set_permissions(&rustc, fs::Permissions::from_mode(0o755)).unwrap();
-    let output = fixture.run_build_script(|command| {
-        command.env("RUSTC", &rustc);
+    let line = format!("cargo::rerun-if-changed={}\n", bare.display());
+    let command = "The command that brings it: `rustup component add rust-src`";
+
+    let output = fixture.run_build_script(|script| {
+        script.env("RUSTC", &rustc);
+    });
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{stdout}");
+    assert!(stdout.contains(&line), "{stdout}");
+    let warned = |text: &str| {
+        let mut lines = stdout.lines().filter_map(|line| line.strip_prefix("cargo::warning="));
+        lines.any(|line| line.contains(text))
+    };
+    assert!(warned(command) && warned("built without device code"), "{stdout}");
+    assert_eq!(fixture.expression(), NO_MODULE);
+
+    let output = fixture.run_build_script(|script| {
+        script.env("RUSTC", &rustc).env("CI", "true");
     });
     assert!(!output.status.success());
     let stdout = String::from_utf8(output.stdout).unwrap();
-    let line = format!("cargo::rerun-if-changed={}\n", bare.display());
     assert!(stdout.contains(&line), "{stdout}");
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        stderr.contains("`cargo xtask setup` in the Warpsmith checkout"),
-        "{stderr}"
-    );
+    assert!(stderr.contains(command), "{stderr}");
 }
 
 /// A build script with a cache, and a cargo that counts how often it compiles.

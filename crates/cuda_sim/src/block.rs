@@ -103,7 +103,7 @@ impl<'a> Runners<'a> {
     #[inline(always)]
     fn resume_thread(&mut self, thread: u32) {
         let waiting = self.waiting[thread as usize];
-        self.context.running.set(waiting.running);
+        self.context.run(waiting.running);
         self.resume(waiting.runner);
     }
 

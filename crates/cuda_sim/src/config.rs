@@ -9,6 +9,16 @@ use crate::dim3::Dim3;
 use crate::error::Error;
 
 /// How many threads a launch runs, and with how much dynamic shared memory.
+///
+/// ```
+/// use cuda_sim::LaunchConfig;
+///
+/// let config = LaunchConfig {
+///     dynamic_shared: 256 * size_of::<f32>(),
+///     ..LaunchConfig::new((4, 2), 256)
+/// };
+/// assert_eq!((config.grid.count(), config.block.count()), (8, 256));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct LaunchConfig {
     /// The extents of the grid, in blocks.
@@ -32,9 +42,36 @@ impl LaunchConfig {
 
     /// A one-dimensional grid of blocks of `block` threads with at least one
     /// thread for each of `len` elements, and at least one block.
+    ///
+    /// ```
+    /// use cuda_sim::{Dim3, LaunchConfig};
+    ///
+    /// let config = LaunchConfig::for_len(1000, 256);
+    /// assert_eq!((config.grid, config.block), (Dim3::from(4), Dim3::from(256)));
+    /// ```
     pub fn for_len(len: usize, block: u32) -> Self {
-        let blocks = len.div_ceil(block.max(1) as usize).max(1);
-        Self::new(u32::try_from(blocks).unwrap_or(u32::MAX), block)
+        Self::new(blocks(len, block), block)
+    }
+
+    /// A two-dimensional grid of blocks of `block` threads with at least one
+    /// thread for each element of an array of so many rows and columns, and at
+    /// least one block. Columns run along x, in which neighbouring threads lie,
+    /// and rows along y.
+    ///
+    /// A grid has 65,535 blocks at most along y: of more rows than that many
+    /// blocks cover, the launch is an error. A grid of fewer blocks whose threads
+    /// step on by the grid's extent covers any number.
+    ///
+    /// ```
+    /// use cuda_sim::{Dim3, LaunchConfig};
+    ///
+    /// // 1080 rows of 1920 pixels, by blocks of 8 rows of 32.
+    /// let config = LaunchConfig::for_shape((1080, 1920), (32, 8));
+    /// assert_eq!((config.grid, config.block), (Dim3::from((60, 135)), Dim3::from((32, 8))));
+    /// ```
+    pub fn for_shape((rows, columns): (usize, usize), block: impl Into<Dim3>) -> Self {
+        let block = block.into();
+        Self::new((blocks(columns, block.x), blocks(rows, block.y)), block)
     }
 
     /// Compares each part with the limits; the first one outside is the error.
@@ -67,6 +104,13 @@ impl LaunchConfig {
             }),
         }
     }
+}
+
+/// How many blocks of `threads` threads have one for each of `len` elements; the
+/// greatest number, which no launch takes, if it is beyond.
+fn blocks(len: usize, threads: u32) -> u32 {
+    let blocks = len.div_ceil(threads.max(1) as usize).max(1);
+    u32::try_from(blocks).unwrap_or(u32::MAX)
 }
 
 /// What a device can launch at most; [`LIMITS`] holds the values.
@@ -146,6 +190,19 @@ mod tests {
                 Err(Error::Config { given, min, max, .. }) => prop_assert!(!fits && !(min..=max).contains(&given)),
                 Err(other) => prop_assert!(false, "{other}"),
             }
+        }
+
+        /// As few blocks as have a thread for each element, and one block at least.
+        #[test]
+        fn grids_cover_shapes(rows in 0usize..5000, columns in 0usize..5000, x in 1u32..65, y in 1u32..17) {
+            let config = LaunchConfig::for_shape((rows, columns), (x, y));
+            prop_assert_eq!((config.block, config.grid.z), (Dim3 { x, y, z: 1 }, 1));
+            for (len, blocks, threads) in [(columns, config.grid.x, x), (rows, config.grid.y, y)] {
+                let covered = |blocks: u32| blocks as usize * threads as usize;
+                prop_assert!(covered(blocks) >= len && blocks >= 1);
+                prop_assert!(blocks == 1 || covered(blocks - 1) < len);
+            }
+            prop_assert_eq!(LaunchConfig::for_shape((1, columns), x), LaunchConfig::for_len(columns, x));
         }
 
         /// Positions and numbers within an extent are one to one, and successors follow one another.

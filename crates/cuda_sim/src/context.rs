@@ -18,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic;
 use std::ptr;
+use std::sync::Arc;
 use std::thread;
 
 use corosensei::Yielder;
@@ -28,6 +29,7 @@ use crate::error::{Failure, Panic};
 use crate::grid::Grid;
 use crate::shared::Shared;
 use crate::warp::Warp;
+use crate::watchdog::Place;
 
 thread_local! {
     static CURRENT: Cell<*const Context<'static>> = const { Cell::new(ptr::null()) };
@@ -77,6 +79,8 @@ pub(crate) struct Context<'a> {
     pub(crate) block: Cell<Dim3>,
     /// What runs, or ran last.
     pub(crate) running: Cell<Running>,
+    /// The same, for the watchdog to see.
+    pub(crate) place: Arc<Place>,
     warps: Box<[Warp]>,
     /// The warp whose threads run now.
     cursor: Cell<usize>,
@@ -160,6 +164,7 @@ impl<'a> Context<'a> {
             threads,
             block: Cell::default(),
             running: Cell::default(),
+            place: grid.watch.add_worker(),
             warps: (0..threads.div_ceil(32))
                 .map(|warp| Warp::new((threads - warp * 32).min(32)))
                 .collect(),
@@ -265,7 +270,14 @@ impl<'a> Context<'a> {
         self.claim(linear);
         self.started.set(linear + 1);
         let thread = Thread { linear, index };
-        self.running.set(Running { thread, yielder });
+        self.run(Running { thread, yielder });
+    }
+
+    /// This thread runs from here on.
+    #[inline(always)]
+    pub(crate) fn run(&self, running: Running) {
+        self.running.set(running);
+        self.place.set_thread(running.thread.linear);
     }
 
     /// The running thread has ended.

@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::config::LaunchConfig;
 use crate::dim3::Dim3;
 use crate::error::{Failure, Fault};
+use crate::watchdog::Watch;
 
 /// No block has faulted.
 const NONE: u64 = u64::MAX;
@@ -22,6 +23,7 @@ pub(crate) struct Grid<'a> {
     pub(crate) config: &'a LaunchConfig,
     pub(crate) body: &'a (dyn Fn() + Sync),
     pub(crate) blocks: u64,
+    pub(crate) watch: Watch,
     /// The next block to run.
     ticket: Alone<AtomicU64>,
     /// The lowest block that has faulted.
@@ -42,6 +44,7 @@ impl<'a> Grid<'a> {
             config,
             body,
             blocks: config.grid.count(),
+            watch: Watch::new(kernel, config),
             ticket: Alone(AtomicU64::new(0)),
             faulted: AtomicU64::new(NONE),
             fault: Mutex::new(None),

@@ -60,7 +60,10 @@ fn work(grid: &Grid<'_>) {
     let mut runners = Runners::new(&context);
     loop {
         let index = grid.config.grid.position(block);
-        if let Some(failure) = runners.run_block(index, || grid.has_fault_below(block)) {
+        context.place.set_block(Some(block));
+        let failure = runners.run_block(index, || grid.has_fault_below(block));
+        context.place.set_block(None);
+        if let Some(failure) = failure {
             grid.report(block, index, failure);
         }
         match grid.draw() {

@@ -14,6 +14,17 @@
 //! names kernel, block, thread and source line. It ends the grid, not the
 //! process, and prints nothing.
 //!
+//! # Launches that never end
+//!
+//! A launch is given up when none of its blocks has ended for 60 seconds, or as
+//! many as the environment variable `WARPSMITH_SIM_TIMEOUT` says (`0.5`, `600`;
+//! `0` is no limit; it is read once a process). Its threads end at the next
+//! function here that waits or touches memory, by a [`Fault`] that names the
+//! thread and where it loops or waits. A thread that calls none, as in `loop {}`,
+//! cannot be ended, and the launch does not return: then a line on standard
+//! error names kernel, block and thread. Time in which the process was stopped
+//! does not count.
+//!
 //! # Reversing a block through shared memory
 //!
 //! ```
@@ -38,8 +49,11 @@
 //! # What the engine asks of a kernel
 //!
 //! - A loop that waits for another thread or block by reading memory must call
-//!   [`yield_now`], or it keeps its OS thread for ever. A block may wait for
-//!   blocks of lower number; a higher one need not have started.
+//!   [`yield_now`], or it keeps its OS thread until the launch is given up. A
+//!   block may wait for blocks of lower number; a higher one need not have
+//!   started.
+//! - A loop that reads memory which other threads write calls [`poll`], if it
+//!   calls no other function here: a launch that never ends is given up there.
 //! - A thread has 64 KiB of stack, guarded: running over it ends the process,
 //!   with a line on stderr that names kernel, block and thread.
 //! - A destructor that runs because its thread unwinds may call every function
@@ -64,6 +78,7 @@ mod shared;
 mod stack;
 mod wait;
 mod warp;
+mod watchdog;
 
 use std::io::Write;
 use std::panic::Location;
@@ -210,6 +225,7 @@ pub fn active_mask() -> u32 {
 #[track_caller]
 pub fn barrier(name: &'static str, value: u64) -> BarrierResult {
     let call = call(name);
+    watchdog::listen(call);
     // SAFETY: used in this function only. A closure as elsewhere would be a call
     // of its own, and a switch inside calls costs a wrongly predicted return each.
     let context = unsafe { context::current("barrier") };
@@ -245,6 +261,7 @@ pub fn barrier(name: &'static str, value: u64) -> BarrierResult {
 #[track_caller]
 pub fn exchange(name: &'static str, mask: u32, value: u64) -> Lanes {
     let call = call(name);
+    watchdog::listen(call);
     // SAFETY: as in `barrier`.
     let context = unsafe { context::current("exchange") };
     context.exchange(call, mask, value)
@@ -288,6 +305,7 @@ pub fn dynamic_shared() -> (SharedPtr, usize) {
 #[track_caller]
 pub fn shared_memory(at: SharedPtr, bytes: usize) -> *mut u8 {
     let call = call("shared_memory");
+    watchdog::listen(call);
     context::with("shared_memory", |context| match context.shared.at(at, bytes) {
         Some(address) => address,
         None => context.raise(call, context.shared.refusal(at, bytes)),
@@ -303,7 +321,33 @@ pub fn shared_memory(at: SharedPtr, bytes: usize) -> *mut u8 {
 /// Outside a kernel.
 #[track_caller]
 pub fn yield_now() {
+    poll("yield_now");
     context::with("yield_now", |context| context.yield_now());
+}
+
+/// Ends the thread by a fault that names `name`, if the launch has been given up
+/// because it does not end. To be called where a thread touches memory that
+/// others write. Costs one load; does nothing outside a kernel.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// use cuda_sim::{LaunchConfig, launch, poll, thread_idx};
+///
+/// let ready = AtomicBool::new(false);
+/// launch("wait", &LaunchConfig::new(1, 2), &|| match thread_idx().x {
+///     0 => ready.store(true, Relaxed),
+///     // Without the store above, a fault.
+///     _ => while !ready.load(Relaxed) {
+///         poll("load");
+///     },
+/// })?;
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
+#[inline]
+#[track_caller]
+pub fn poll(name: &'static str) {
+    let call = call(name);
+    watchdog::listen(call);
 }
 
 /// Writes `text` to standard output in one piece: texts of several threads do

@@ -190,7 +190,7 @@ impl Context<'_> {
     /// must neither wait, for nobody will come, nor panic. A thread that has
     /// caught the unwinding of a stopped block is unwound again.
     #[inline(always)]
-    fn unwinds(&self) -> bool {
+    pub(crate) fn unwinds(&self) -> bool {
         if thread::panicking() {
             return true;
         }

@@ -27,6 +27,10 @@ pub use crate::machine::{Block, Device, Global, Scope, Shared, Space, System};
 ///         count.atomic(0).fetch_add(1);
 ///     }
 /// }
+/// # let x: Vec<f32> = (-10..54).map(|i| i as f32).collect();
+/// # let mut count = [0];
+/// # cuda_std::launch::on_simulator(2, 32, &mut count, |count| count_negative(&x, count));
+/// assert_eq!(count, [10]);
 /// ```
 pub struct Atomic<'a, T, M: Space, S: Scope> {
     ptr: M::Ptr<T>,
@@ -100,6 +104,24 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
 
     /// Replaces the element by the smaller of it and `value`, and gives back the element as it was. A NaN never
     /// replaces a number.
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// The smallest and the greatest element.
+    /// #[kernel]
+    /// pub fn extent(x: &[f32], out: SliceMut<'_, f32>) {
+    ///     let i = thread::index_1d();
+    ///     if i < x.len() {
+    ///         out.atomic(0).fetch_min(x[i]);
+    ///         out.atomic(1).fetch_max(x[i]);
+    ///     }
+    /// }
+    /// # let x: Vec<f32> = (0..64).map(|i| (i * 37 % 64) as f32 - 20.0).collect();
+    /// # let mut out = [f32::INFINITY, f32::NEG_INFINITY];
+    /// # cuda_std::launch::on_simulator(2, 32, &mut out, |out| extent(&x, out));
+    /// assert_eq!(out, [-20.0, 43.0]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn fetch_min(self, value: T) -> T {
@@ -125,6 +147,27 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     }
 
     /// Sets the element to `new` if its bits are those of `current`, and gives back the element as it was.
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// Multiplies all elements together, which no single instruction does.
+    /// #[kernel]
+    /// pub fn product(x: &[f64], out: SliceMut<'_, f64>) {
+    ///     let (cell, factor) = (out.atomic(0), x[thread::index_1d()]);
+    ///     let mut old = cell.load();
+    ///     loop {
+    ///         let seen = cell.compare_exchange(old, old * factor);
+    ///         if seen.to_bits() == old.to_bits() {
+    ///             break;
+    ///         }
+    ///         old = seen;
+    ///     }
+    /// }
+    /// # let mut out = [1.0];
+    /// # cuda_std::launch::on_simulator(2, 5, &mut out, |out| product(&[2.0; 10], out));
+    /// assert_eq!(out, [1024.0]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn compare_exchange(self, current: T, new: T) -> T {
@@ -157,6 +200,28 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     }
 
     /// Sets the element, after all that this thread wrote before.
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// Block 1 waits for what block 0 has computed. A block may wait for one of lower number: that has started.
+    /// #[kernel]
+    /// pub fn hand_on(value: u32, memory: SliceMut<'_, u32>) {
+    ///     let ready = memory.atomic(0);
+    ///     if thread::block_idx_x() == 0 {
+    ///         memory.set(1, value);
+    ///         ready.store_release(1);
+    ///     } else {
+    ///         while ready.load_acquire() == 0 {
+    ///             thread::nanosleep(100);
+    ///         }
+    ///         memory.set(2, memory.get(1) + 1);
+    ///     }
+    /// }
+    /// # let mut memory = [0; 3];
+    /// # cuda_std::launch::on_simulator(2, 1, &mut memory, |memory| hand_on(41, memory));
+    /// assert_eq!(memory, [1, 41, 42]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn store_release(self, value: T) {
@@ -177,6 +242,25 @@ impl<T: AtomicInteger, M: Space, S: Scope> Atomic<'_, T, M, S> {
     }
 
     /// Replaces the element by its bitwise and with `value`, and gives back the element as it was.
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// Strikes the multiples of each number from 2 on from a set of the numbers below 32; what is left is prime.
+    /// #[kernel]
+    /// pub fn sieve(set: SliceMut<'_, u32>) {
+    ///     let step = thread::thread_idx_x() + 2;
+    ///     let mut multiple = 2 * step;
+    ///     while multiple < 32 {
+    ///         set.atomic(0).fetch_and(!(1 << multiple));
+    ///         multiple += step;
+    ///     }
+    /// }
+    /// # let mut set = [!3];
+    /// # cuda_std::launch::on_simulator(1, 16, &mut set, sieve);
+    /// let primes: Vec<u32> = (0..32).filter(|i| set[0] >> i & 1 == 1).collect();
+    /// assert_eq!(primes, [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn fetch_and(self, value: T) -> T {

@@ -14,7 +14,7 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
-        params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
+        params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?], list: [$($list:tt)*],
     ) => {
         // Where the crate is a dependency of the one that is built, its lists are used by name alone.
         #[cfg(not(cuda_entries))]
@@ -91,13 +91,13 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
-        params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?],
+        params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?], list: [$($list:tt)*],
     ) => {
         // The host has no use for it but to check it, and to know that the constant is used.
         $(const _: u32 = $min_blocks as u32;)?
         // SAFETY: the name, the module and the parameters are those of the PTX entry, made from the same lines.
         unsafe impl $crate::launch::Kernel for $handle {
-            type Params = ($($type,)*);
+            $($list)*
             const NAME: &'static str = $name;
             const PACKAGE: &'static str = env!("CARGO_PKG_NAME");
             const VERSION: &'static str = env!("CARGO_PKG_VERSION");

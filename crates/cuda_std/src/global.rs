@@ -17,6 +17,22 @@ use crate::machine::{self, check_bounds, vec_align};
 ///
 /// On the host, the argument for a `SliceMut<'_, T>` is a mutable borrow of device memory, so no other argument of the
 /// launch can be the same memory.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// Adds `x` to `y`.
+/// #[kernel]
+/// pub fn add_to(x: &[f32], y: SliceMut<'_, f32>) {
+///     let i = thread::index_1d();
+///     if i < y.len() {
+///         y.set(i, y.get(i) + x[i]);
+///     }
+/// }
+/// # let mut y = [10.0, 20.0, 30.0];
+/// # cuda_std::launch::on_simulator(1, 32, &mut y, |y| add_to(&[1.0, 2.0, 3.0], y));
+/// assert_eq!(y, [11.0, 22.0, 33.0]);
+/// ```
 pub struct SliceMut<'a, T> {
     ptr: *mut T,
     len: usize,
@@ -182,6 +198,25 @@ impl<'a, T: Pod> SliceMut<'a, T> {
 ///
 /// Unlike `&[T]` it makes no promise that nothing writes the elements meanwhile. A kernel that takes one reads element
 /// `i` before it sets element `i` of its output, in the same thread, and reads no element that another thread sets.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// `out` may be `x`.
+/// #[kernel]
+/// pub fn square(x: Slice<'_, f32>, out: SliceMut<'_, f32>) {
+///     let i = thread::index_1d();
+///     if i < out.len() {
+///         out.set(i, x.get(i) * x.get(i));
+///     }
+/// }
+/// # let mut x = [1.0, 2.0, 3.0];
+/// # cuda_std::launch::on_simulator(1, 32, &mut x, |x| {
+/// #     // SAFETY: the same elements, for the kernel's time.
+/// #     square(unsafe { Slice::from_raw_parts(x.as_ptr(), x.len()) }, x);
+/// # });
+/// assert_eq!(x, [1.0, 4.0, 9.0]);
+/// ```
 pub struct Slice<'a, T> {
     ptr: *const T,
     len: usize,
@@ -262,6 +297,29 @@ impl<'a, T: Pod> Slice<'a, T> {
 }
 
 /// Loads from an input slice that a plain index cannot express.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// Negates four elements a thread, by one load and one store of 16 bytes.
+/// #[kernel]
+/// pub fn negate(x: &[f32], out: SliceMut<'_, f32>) {
+///     let i = 4 * thread::index_1d();
+///     if i + 4 <= out.len() {
+///         out.set_vec(i, x.load_vec::<4>(i).map(|x| -x));
+///     } else {
+///         // The last elements, one by one.
+///         for i in i..out.len() {
+///             out.set(i, -x.load(i));
+///         }
+///     }
+/// }
+/// # #[repr(align(16))] struct Aligned([f32; 131]);
+/// # let (x, mut out) = (Aligned(std::array::from_fn(|i| i as f32)), Aligned([0.0; 131]));
+/// # cuda_std::launch::on_simulator(1, 64, &mut out.0, |out| negate(&x.0, out));
+/// # let (x, out) = (x.0, out.0);
+/// assert!((0..131).all(|i| out[i] == -x[i]));
+/// ```
 pub trait SliceExt<T: Pod> {
     /// Element `index` through the read-only data cache (`__ldg`).
     ///

@@ -6,6 +6,10 @@
 
 use core::marker::PhantomData;
 
+use bytemuck::Pod;
+use cuda_sim::{Dim3, LaunchConfig};
+
+use crate::SliceMut;
 use crate::param::Param;
 use crate::signature;
 
@@ -175,6 +179,34 @@ impl<'launch> ParamReader<'launch> {
             self.next = self.next.add(1);
             value
         }
+    }
+}
+
+/// Calls `kernel` once for each thread of a launch on the simulated GPU, with `out` for it to write: what the examples of
+/// kernels run by. Programs launch through a device.
+///
+/// # Panics
+///
+/// If the launch fails.
+#[doc(hidden)]
+#[track_caller]
+pub fn on_simulator<T: Pod>(
+    grid: impl Into<Dim3>,
+    block: impl Into<Dim3>,
+    out: &mut [T],
+    kernel: impl Fn(SliceMut<'_, T>) + Sync,
+) {
+    let config = LaunchConfig {
+        dynamic_shared: 1024,
+        ..LaunchConfig::new(grid, block)
+    };
+    let (address, len) = (out.as_mut_ptr().expose_provenance(), out.len());
+    let run = || {
+        // SAFETY: the elements of `out`, which is borrowed until the launch is over.
+        kernel(unsafe { SliceMut::from_raw_parts(core::ptr::with_exposed_provenance_mut(address), len) });
+    };
+    if let Err(error) = cuda_sim::launch("example", &config, &run) {
+        panic!("{error}");
     }
 }
 

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `__global__` | [`#[kernel]`](kernel) |
 //! | `threadIdx`, `blockIdx`, `blockDim`, `gridDim` | [`thread::thread_idx`], [`thread::block_idx`], … |
+//! | `blockIdx.x * blockDim.x + threadIdx.x`, of rows and columns too | [`thread::index_1d`], [`thread::index_2d`] |
 //! | `__syncthreads`, `__syncthreads_count` | [`thread::sync_threads`], [`thread::sync_threads_count`] |
 //! | `__shfl_down_sync`, `__ballot_sync`, … | [`warp`] |
 //! | `__shared__ float tile[256]` | [`shared_array!`] |
@@ -37,6 +38,9 @@
 //!         out.set(i, a.mul_add(x[i], y[i]));
 //!     }
 //! }
+//! # let mut out = [0.0; 3];
+//! # cuda_std::launch::on_simulator(1, 32, &mut out, |out| saxpy(2.0, &[1.0, 2.0, 3.0], &[10.0; 3], out));
+//! assert_eq!(out, [12.0, 14.0, 16.0]);
 //! ```
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(

@@ -22,6 +22,14 @@ use crate::{Slice, SliceMut};
 ///
 /// `Head` and `Tail` have the layout that the launch writes and the PTX entry reads: a number, a pointer, or a
 /// `repr(C)` structure; one of no size is not passed. `At<'launch>` differs from `Self` in its lifetimes only.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a kernel",
+    label = "no launch can pass this",
+    note = "a kernel takes numbers, `&[T]`, `Slice<'_, T>`, `SliceMut<'_, T>` for what it writes, and structures named to \
+            `cuda_std::kernel_param!`",
+    note = "an array of a fixed length goes into such a structure, `#[repr(C)] struct Weights {{ of: [f32; 5] }}`, or is \
+            passed as a slice"
+)]
 pub unsafe trait Param: Copy + 'static {
     /// The first value.
     type Head: Copy;

@@ -20,6 +20,29 @@ use crate::machine::{self, SharedPtr, check_bounds, vec_align};
 /// An array in the shared memory of a block.
 ///
 /// On the simulated GPU an access to another block's array is a fault, and one outside a kernel panics.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// How often each byte occurs: counted in shared memory, whose atomics are fast, then added up.
+/// #[kernel(max_threads = 256)]
+/// pub fn count_bytes(x: &[u8], counts: SliceMut<'_, u32>) {
+///     let bins = shared_array![u32; 256];
+///     let t = thread::thread_idx_x() as usize;
+///     bins.set(t, 0);
+///     thread::sync_threads();
+///     let i = thread::index_1d();
+///     if i < x.len() {
+///         bins.atomic(x[i].into()).fetch_add(1);
+///     }
+///     thread::sync_threads();
+///     counts.atomic(t).fetch_add(bins.get(t));
+/// }
+/// # let x: Vec<u8> = (0..1000).map(|i| (i % 100) as u8).collect();
+/// # let mut counts = [0; 256];
+/// # cuda_std::launch::on_simulator(4, 256, &mut counts, |counts| count_bytes(&x, counts));
+/// assert_eq!((counts[0], counts[99], counts[100]), (10, 10, 0));
+/// ```
 pub struct Shared<T> {
     ptr: SharedPtr,
     len: usize,
@@ -175,6 +198,25 @@ impl<T: Pod> Shared<T> {
 
     /// The same memory as an array of `U`: as many as fit.
     ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// The bytes of each number, the lowest first.
+    /// #[kernel(max_threads = 32)]
+    /// pub fn bytes_of(x: &[u32], out: SliceMut<'_, u8>) {
+    ///     let words = shared_array![u32; 32];
+    ///     let t = thread::thread_idx_x() as usize;
+    ///     words.set(t, x[t]);
+    ///     thread::sync_threads();
+    ///     for k in 0..4 {
+    ///         out.set(32 * k + t, words.cast::<u8>().get(32 * k + t));
+    ///     }
+    /// }
+    /// # let mut out = [0; 128];
+    /// # cuda_std::launch::on_simulator(1, 32, &mut out, |out| bytes_of(&[0x04030201; 32], out));
+    /// assert_eq!(out[124..], [1, 2, 3, 4]);
+    /// ```
+    ///
     /// # Panics
     ///
     /// If `U` wants a larger alignment than 16 bytes.
@@ -201,6 +243,27 @@ impl<T: Pod> Shared<T> {
     ///
     /// If they are not in bounds, or the first is not aligned to the largest power of two that divides the size of
     /// `[T; N]`, 16 bytes at most.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// Each block turns its groups of four around, and leaves their order within.
+    /// #[kernel(max_threads = 32)]
+    /// pub fn reverse_groups(x: &[f32], out: SliceMut<'_, f32>) {
+    ///     let tile = shared_array![f32; 128];
+    ///     let (t, i) = (thread::thread_idx_x() as usize, 4 * thread::index_1d());
+    ///     tile.set_vec(4 * t, x.load_vec::<4>(i));
+    ///     thread::sync_threads();
+    ///     out.set_vec(i, tile.get_vec::<4>(4 * (31 - t)));
+    /// }
+    /// # #[repr(align(16))] struct Aligned([f32; 128]);
+    /// # let (x, mut out) = (Aligned(std::array::from_fn(|i| i as f32)), Aligned([0.0; 128]));
+    /// # cuda_std::launch::on_simulator(1, 32, &mut out.0, |out| reverse_groups(&x.0, out));
+    /// # let out = out.0;
+    /// assert_eq!(out[..4], [124.0, 125.0, 126.0, 127.0]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn get_vec<const N: usize>(self, index: usize) -> [T; N] {
@@ -273,6 +336,25 @@ impl<T: Pod> Shared<T> {
 
 /// The dynamic shared memory of the block (`extern __shared__`): as many `T` as fit into the bytes that the launch
 /// asked for.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// Turns each block's elements around, for blocks of any size; a launch asks for 4 bytes a thread.
+/// #[kernel]
+/// pub fn reverse_in_blocks(x: &[u32], out: SliceMut<'_, u32>) {
+///     let tile = cuda_std::shared::dynamic::<u32>();
+///     let (t, threads) = (thread::thread_idx_x() as usize, thread::block_dim_x() as usize);
+///     let i = thread::index_1d();
+///     tile.set(t, x[i]);
+///     thread::sync_threads();
+///     out.set(i, tile.get(threads - 1 - t));
+/// }
+/// # let x: Vec<u32> = (0..48).collect();
+/// # let mut out = [0; 48];
+/// # cuda_std::launch::on_simulator(2, 24, &mut out, |out| reverse_in_blocks(&x, out));
+/// assert_eq!((out[0], out[23], out[24]), (23, 0, 47));
+/// ```
 #[inline(always)]
 pub fn dynamic<T: Pod>() -> Shared<T> {
     const { assert!(align_of::<T>() <= 16 && size_of::<T>() > 0) };

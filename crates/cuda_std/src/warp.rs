@@ -19,6 +19,18 @@ pub const WARP_SIZE: u32 = 32;
 pub const FULL_MASK: u32 = u32::MAX;
 
 /// The thread's number in its warp, 0 to 31.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// #[kernel]
+/// pub fn warps_and_lanes(out: SliceMut<'_, u32>) {
+///     out.set(thread::index_1d(), 100 * warp::warp_id() + warp::lane_id());
+/// }
+/// # let mut out = [0; 64];
+/// # cuda_std::launch::on_simulator(1, 64, &mut out, warps_and_lanes);
+/// assert_eq!((out[0], out[31], out[32], out[63]), (0, 31, 100, 131));
+/// ```
 #[inline(always)]
 pub fn lane_id() -> u32 {
     machine::lane_id()
@@ -37,6 +49,25 @@ pub fn active_mask() -> u32 {
 }
 
 /// Waits for the lanes of `mask`, and makes their memory accesses visible to one another (`__syncwarp`).
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// Turns the elements of each warp around. Warps do not wait for one another.
+/// #[kernel(max_threads = 64)]
+/// pub fn reverse_in_warps(x: &[u32], out: SliceMut<'_, u32>) {
+///     let tile = shared_array![u32; 64];
+///     let i = thread::index_1d();
+///     let (first, lane) = (32 * warp::warp_id() as usize, warp::lane_id() as usize);
+///     tile.set(first + lane, x[i]);
+///     warp::sync_warp(warp::FULL_MASK);
+///     out.set(i, tile.get(first + 31 - lane));
+/// }
+/// # let x: Vec<u32> = (0..64).collect();
+/// # let mut out = [0; 64];
+/// # cuda_std::launch::on_simulator(1, 64, &mut out, |out| reverse_in_warps(&x, out));
+/// assert_eq!((out[0], out[31], out[32]), (31, 0, 63));
+/// ```
 #[inline(always)]
 #[track_caller]
 pub fn sync_warp(mask: u32) {
@@ -44,6 +75,23 @@ pub fn sync_warp(mask: u32) {
 }
 
 /// The `value` of lane `lane % 32` (`__shfl_sync`).
+///
+/// A value of any [`Pod`] type, moved in words of 32 bits.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// Takes each warp's first element off all of them.
+/// #[kernel]
+/// pub fn from_first(x: &[f64], out: SliceMut<'_, f64>) {
+///     let i = thread::index_1d();
+///     out.set(i, x[i] - warp::shuffle(warp::FULL_MASK, x[i], 0));
+/// }
+/// # let x: Vec<f64> = (10..74).map(f64::from).collect();
+/// # let mut out = [0.0; 64];
+/// # cuda_std::launch::on_simulator(1, 64, &mut out, |out| from_first(&x, out));
+/// assert!((0..64).all(|i| out[i] == (i % 32) as f64));
+/// ```
 #[inline(always)]
 #[track_caller]
 pub fn shuffle<T: Pod>(mask: u32, value: T, lane: u32) -> T {
@@ -51,20 +99,40 @@ pub fn shuffle<T: Pod>(mask: u32, value: T, lane: u32) -> T {
 }
 
 /// The `value` of the lane `delta` below, or the caller's own where there is none (`__shfl_up_sync`).
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// The neighbours of each element in its warp, at its ends the element itself: below, above, and the other of the pair.
+/// #[kernel]
+/// pub fn neighbours(x: &[u32], out: SliceMut<'_, u32>) {
+///     let i = thread::index_1d();
+///     let below = warp::shuffle_up(warp::FULL_MASK, x[i], 1);
+///     let above = warp::shuffle_down(warp::FULL_MASK, x[i], 1);
+///     let pair = warp::shuffle_xor(warp::FULL_MASK, x[i], 1);
+///     out.set(i, 10_000 * below + 100 * above + pair);
+/// }
+/// # let x: Vec<u32> = (0..32).collect();
+/// # let mut out = [0; 32];
+/// # cuda_std::launch::on_simulator(1, 32, &mut out, |out| neighbours(&x, out));
+/// assert_eq!((out[0], out[7], out[31]), (0_01_01, 6_08_06, 30_31_30));
+/// ```
 #[inline(always)]
 #[track_caller]
 pub fn shuffle_up<T: Pod>(mask: u32, value: T, delta: u32) -> T {
     shuffle_words(Shuffle::Up, mask, value, delta)
 }
 
-/// The `value` of the lane `delta` above, or the caller's own where there is none (`__shfl_down_sync`).
+/// The `value` of the lane `delta` above, or the caller's own where there is none (`__shfl_down_sync`). The example of
+/// [`shuffle_up`] has it.
 #[inline(always)]
 #[track_caller]
 pub fn shuffle_down<T: Pod>(mask: u32, value: T, delta: u32) -> T {
     shuffle_words(Shuffle::Down, mask, value, delta)
 }
 
-/// The `value` of the lane whose number differs by exclusive or with `lane_mask` (`__shfl_xor_sync`).
+/// The `value` of the lane whose number differs by exclusive or with `lane_mask` (`__shfl_xor_sync`). The example of
+/// [`shuffle_up`] has it.
 #[inline(always)]
 #[track_caller]
 pub fn shuffle_xor<T: Pod>(mask: u32, value: T, lane_mask: u32) -> T {
@@ -93,20 +161,40 @@ fn shuffle_words<T: Pod>(mode: Shuffle, mask: u32, mut value: T, argument: u32) 
 }
 
 /// The mask of the lanes whose `predicate` holds (`__ballot_sync`).
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// For each warp: the lanes with an odd element, whether all have one, whether any has.
+/// #[kernel]
+/// pub fn odd_lanes(x: &[u32], out: SliceMut<'_, [u32; 3]>) {
+///     let i = thread::index_1d();
+///     let odd = x[i] % 2 == 1;
+///     let lanes = warp::ballot(warp::FULL_MASK, odd);
+///     let (all, any) = (warp::all(warp::FULL_MASK, odd), warp::any(warp::FULL_MASK, odd));
+///     if warp::lane_id() == 0 {
+///         out.set(i / 32, [lanes, all.into(), any.into()]);
+///     }
+/// }
+/// # let x: Vec<u32> = (0..32).chain([1; 32]).chain([2; 32]).collect();
+/// # let mut out = [[9; 3]; 3];
+/// # cuda_std::launch::on_simulator(1, 96, &mut out, |out| odd_lanes(&x, out));
+/// assert_eq!(out, [[0xaaaa_aaaa, 0, 1], [u32::MAX, 1, 1], [0, 0, 0]]);
+/// ```
 #[inline(always)]
 #[track_caller]
 pub fn ballot(mask: u32, predicate: bool) -> u32 {
     machine::ballot(mask, predicate)
 }
 
-/// Whether `predicate` holds in every lane of `mask` (`__all_sync`).
+/// Whether `predicate` holds in every lane of `mask` (`__all_sync`). The example of [`ballot`] has it.
 #[inline(always)]
 #[track_caller]
 pub fn all(mask: u32, predicate: bool) -> bool {
     machine::vote_all(mask, predicate)
 }
 
-/// Whether `predicate` holds in any lane of `mask` (`__any_sync`).
+/// Whether `predicate` holds in any lane of `mask` (`__any_sync`). The example of [`ballot`] has it.
 #[inline(always)]
 #[track_caller]
 pub fn any(mask: u32, predicate: bool) -> bool {
@@ -114,6 +202,24 @@ pub fn any(mask: u32, predicate: bool) -> bool {
 }
 
 /// The mask of the lanes whose `value` equals the caller's (`__match_any_sync`).
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// Counts each key, with one atomic for all lanes of a warp that have it.
+/// #[kernel]
+/// pub fn count_keys(keys: &[u32], counts: SliceMut<'_, u32>) {
+///     let key = keys[thread::index_1d()];
+///     let same = warp::match_any(warp::FULL_MASK, key.into());
+///     if warp::lane_id() == same.trailing_zeros() {
+///         counts.atomic(key as usize).fetch_add(same.count_ones());
+///     }
+/// }
+/// # let keys: Vec<u32> = (0..64).map(|i| i % 3).collect();
+/// # let mut counts = [0; 3];
+/// # cuda_std::launch::on_simulator(2, 32, &mut counts, |counts| count_keys(&keys, counts));
+/// assert_eq!(counts, [22, 21, 21]);
+/// ```
 #[inline(always)]
 #[track_caller]
 pub fn match_any(mask: u32, value: u64) -> u32 {
@@ -135,6 +241,10 @@ pub fn match_any(mask: u32, value: u64) -> u32 {
 ///         out.set(i / 32, sum);
 ///     }
 /// }
+/// # let x: Vec<u32> = (0..64).collect();
+/// # let mut out = [0; 2];
+/// # cuda_std::launch::on_simulator(1, 64, &mut out, |out| warp_sums(&x, out));
+/// assert_eq!(out, [(0..32).sum(), (32..64).sum()]);
 /// ```
 #[inline(always)]
 #[track_caller]
@@ -162,6 +272,9 @@ pub fn all_reduce<T: Pod>(value: T, combine: impl Fn(T, T) -> T) -> T {
 ///     let i = thread::index_1d();
 ///     out.set(i, warp::inclusive_scan(x[i], |a, b| a + b));
 /// }
+/// # let mut out = [0; 64];
+/// # cuda_std::launch::on_simulator(1, 64, &mut out, |out| warp_prefix_sums(&[1; 64], out));
+/// assert!((0..64).all(|i| out[i] == i as u32 % 32 + 1));
 /// ```
 #[inline(always)]
 #[track_caller]
@@ -188,6 +301,9 @@ pub fn inclusive_scan<T: Pod>(value: T, combine: impl Fn(T, T) -> T) -> T {
 ///     let i = thread::index_1d();
 ///     out.set(i, warp::exclusive_scan(lengths[i], 0, |a, b| a + b));
 /// }
+/// # let mut out = [9; 32];
+/// # cuda_std::launch::on_simulator(1, 32, &mut out, |out| warp_offsets(&[3; 32], out));
+/// assert_eq!((out[0], out[1], out[31]), (0, 3, 93));
 /// ```
 #[inline(always)]
 #[track_caller]

@@ -186,7 +186,7 @@ fn entry(
     arguments: &[GenericArgument],
     parameters: &[Type],
 ) -> TokenStream {
-    let kernel = &function.sig.ident;
+    let (kernel, parentheses) = (&function.sig.ident, function.sig.paren_token.span.join());
     let words: Vec<String> = arguments.iter().map(word).collect();
     let name = [vec![kernel.to_string()], words].concat().join("_");
     let note = note(options, &name);
@@ -212,6 +212,9 @@ fn entry(
             parameter
         })
         .collect();
+    let types: Vec<_> = types.iter().map(checked).collect();
+    // A type that is no `Param` makes the list wrong too; the compiler then names the list as it is written.
+    let list = quote_spanned!(parentheses=> type Params = (#(#types,)*););
     let signature = quote! {
         ::cuda_std::signature::of(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), #name, #source, &[#((
             ::core::mem::size_of::<<#types as ::cuda_std::param::Param>::Head>(),
@@ -240,9 +243,21 @@ fn entry(
             unit: #unit, entry: #entry, handle: #handle, safe: #safe, call: [#call], name: #name,
             source: #source, constant: [#constant], signature: [#signature],
             note: #note, max_threads: [#(#max_threads)*], min_blocks: [#(#min_blocks)*],
-            params: [#((#values, #heads, #tails): #types),*],
+            params: [#((#values, #heads, #tails): #types),*], list: [#list],
         }
     }
+}
+
+/// The type `ty` by way of `Param`, as which it is the same. Where it has no such implementation, the compiler then says so
+/// of `ty`, all of it, and of nothing
+/// else.
+fn checked(ty: &Type) -> TokenStream {
+    let tokens = ty.to_token_stream();
+    let first = tokens.clone().into_iter().next().map(|token| token.span());
+    let last = tokens.into_iter().last().map(|token| token.span());
+    let begin = quote_spanned!(first.unwrap_or_else(Span::call_site)=> <#ty as ::cuda_std::param::Param);
+    let end = quote_spanned!(last.unwrap_or_else(Span::call_site)=> >::At<'static>);
+    quote!(#begin #end)
 }
 
 /// The 64-bit FNV-1a hash of the kernel as it is written: its signature, its body, its launch bounds, and the type

@@ -11,9 +11,9 @@ fn main() -> warpsmith::Result<()> {
     device.register_kernels(warpsmith::kernels!(my_kernels))?;
     let stream = device.default_stream();
 
-    let (width, height, most) = (78u32, 24, 1000u32);
+    let (width, height, most) = (78u32, 24usize, 1000u32);
     let mut steps: DeviceArray<u32, Ix2> = DeviceArray::zeros(stream, (height, width as usize))?;
-    let config = LaunchConfig::for_len(steps.len(), 128);
+    let config = LaunchConfig::for_shape((height, width as usize), (32, 4));
     stream.launch::<mandelbrot<f32>>(&config, (width, most, &mut steps))?;
 
     for row in steps.to_ndarray()?.rows() {

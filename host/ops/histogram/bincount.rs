@@ -21,7 +21,7 @@ impl Bincount for u32 {}
 /// Counts of values.
 impl<T: Bincount, D: Dimension> DeviceArray<T, D> {
     /// How often each value from 0 to the largest element occurs: NumPy's `bincount`. No count for an empty array.
-    /// Waits for the largest element, not for the counts.
+    /// Waits for the largest element, not for the counts; so every element is read twice.
     ///
     /// # Errors
     ///

@@ -115,6 +115,10 @@ pub fn histogram_bin_edges<T: Histogram>(bins: usize, range: RangeInclusive<f64>
 
 /// Histograms: how many elements lie in each bin. The counts are exact, by comparison with the edges, and of 64 bits.
 /// Elements outside of the range and NaN are not counted. Every element is read once.
+///
+/// Each block counts in shared memory (V. Podlozhnyuk, "Histogram calculation in CUDA", 2007): up to 256 bins in a copy of
+/// the counters for each lane, where equal elements cost no more than others, up to 16384 in as many copies as there is
+/// room for; more are counted in global memory. The work is `n`, and `n log2(bins)` between given edges.
 impl<T: Histogram, D: Dimension> DeviceArray<T, D> {
     /// The number of elements in each of `bins` bins of equal width in `range`: NumPy's `histogram(x, bins, (lo, hi))`.
     ///

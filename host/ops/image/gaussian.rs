@@ -102,7 +102,8 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
     /// are rounded to nearest at the end, halves up, and clamped. In an `f32` picture, a NaN or an infinity makes
     /// windows that hold it NaN or infinite, and no others; a zero has no sign.
     ///
-    /// The time is proportional to `sigma`.
+    /// The time is proportional to `sigma`: `4 r + 2` fused multiply-adds for each number of a channel. Of `n` numbers of
+    /// `p` bytes, at least `n (2 p + 8)` bytes are moved, and `4 n` allocated for what is between the passes.
     ///
     /// # Errors
     ///

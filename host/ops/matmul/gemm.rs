@@ -186,6 +186,11 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
     /// Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow;
     /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
     ///
+    /// The tiled product of CUTLASS (NVIDIA, 2017), without tensor cores: a block keeps a tile of the result in
+    /// registers, and goes along k by tiles of the operands in shared memory. `2 m n k` operations, `k` of them one after
+    /// another; `m n k (1 / r + 1 / c)` elements are loaded for tiles of r × c, most of them from the cache. Tiles are
+    /// from 128 × 128 (f64: 128 × 64) down to 32 × 32, so that small products occupy the device too.
+    ///
     /// # Errors
     ///
     /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a launch.
@@ -245,7 +250,8 @@ impl<T: MatMul> DeviceArray<T, Ix3> {
     /// The operands may be views of any strides: a transposed one costs no copy. Every element is summed in the order of
     /// k by fused multiply-add, so that floats have the same bits on every device; an element's error is at most `k u
     /// Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow;
-    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
+    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too. Computed as [`matmul`](DeviceArray::matmul) is, all
+    /// products in one launch.
     ///
     /// # Errors
     ///

@@ -122,6 +122,9 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
     /// floats have the same bits on every device; an element's error is at most `k u Σ|a||x|`, to first order
     /// in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow.
     ///
+    /// `2 m k` operations. A warp sums a contiguous row, each lane in several chains that are folded as a tree; of other
+    /// strides a lane sums a row. Where there are few rows, they are summed in parts, by a second launch.
+    ///
     /// # Errors
     ///
     /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a

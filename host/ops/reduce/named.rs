@@ -12,6 +12,9 @@ use crate::error::Result;
 /// Reductions of the whole array. Every element is read once. A method that gives a number waits for it; its `_into`
 /// form is asynchronous.
 ///
+/// One launch: each block combines a part of the array as a tree (M. Harris, "Optimizing parallel reduction in CUDA",
+/// 2007), and the last one to finish combines the blocks' values. The work is `n`, `O(log n)` of it one after another.
+///
 /// The error of a float sum is at most `d u Σ|x|`, to first order, where `u` is the unit roundoff and `d` the depth of
 /// the tree in which the elements are combined, which grows as the logarithm of their number:
 /// [`RowPlan::depth`](kernels_gpu::reduce::RowPlan::depth). The tree depends on the length alone, so that the bits are

@@ -12,6 +12,11 @@ use crate::error::Result;
 /// Reductions along one axis: one result for each lane, asynchronously. Every element is read once; as for whole
 /// arrays, the bits of float results depend on the shape alone.
 ///
+/// Along the last axis, short rows take a warp or a part of one each, longer ones a block or several. Along another,
+/// neighbouring threads have neighbouring columns. The error of a float sum is as for whole arrays, with
+/// [`RowPlan::depth`](kernels_gpu::reduce::RowPlan::depth) and
+/// [`ColumnPlan::depth`](kernels_gpu::reduce::ColumnPlan::depth).
+///
 /// # Examples
 ///
 /// ```

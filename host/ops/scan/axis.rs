@@ -108,8 +108,12 @@ fn width<T>(n: usize, columns: usize) -> usize {
 
 /// Scans along an axis: each line of elements along it is scanned by itself.
 ///
-/// Every element is read once and written once. The error of result `i` of a line of floats is at most
-/// `i u (|x₀| + … + |xᵢ|)`, to first order.
+/// Every element is read once and written once, `2 n` elements moved. Along the last axis a warp scans a row of a tile at
+/// most, and blocks with look-back a longer one; along another, threads have a column each where there are many, or a
+/// tile of a strip of columns, with look-back from tile to tile.
+///
+/// The error of result `i` of a line of floats is at most `i u (|x₀| + … + |xᵢ|)`, to first order, however the terms are
+/// grouped, which with look-back depends on timing.
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// The inclusive scan along `axis`.
     ///

@@ -28,12 +28,14 @@ enum ScanKind {
 /// roundings fall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScanAlgorithm {
-    /// In one pass, with decoupled look-back: each element is read once and written once, `2 n` elements moved. How the
-    /// terms are grouped depends on timing, so floats may differ in the last bits from run to run.
+    /// In one pass, with decoupled look-back (D. Merrill and M. Garland, "Single-pass Parallel Prefix Scan with Decoupled
+    /// Look-back", 2016): each element is read once and written once, `2 n` elements moved, which is the least that there
+    /// can be. How the terms are grouped depends on timing, so floats may differ in the last bits from run to run.
     #[default]
     LookBack,
-    /// By Blelloch's tree: each element is read twice and written once, `3 n` elements moved, in `2 log n` launches (to
-    /// a base of at least 1024). Floats have the same bits on every run and on every device.
+    /// By Blelloch's tree (G. Blelloch, "Prefix sums and their applications", 1990): each element is read twice and
+    /// written once, `3 n` elements moved, in `2 log n` launches (to a base of at least 1024). Floats have the same bits
+    /// on every run and on every device.
     Blelloch,
 }
 

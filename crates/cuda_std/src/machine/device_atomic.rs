@@ -3,7 +3,17 @@
 
 use core::arch::asm;
 
-use super::{AtomicInteger, AtomicValue, Level, Scope, Shared, SharedPtr, Space, replace_if};
+use super::{AtomicInteger, AtomicValue, Global, Level, Scope, Shared, SharedPtr, Space, replace_if};
+
+impl Space for Global {
+    const SHARED: bool = false;
+    type Ptr<T> = *mut T;
+
+    #[inline(always)]
+    fn address<T>(ptr: *mut T) -> *mut T {
+        ptr
+    }
+}
 
 impl Space for Shared {
     const SHARED: bool = true;

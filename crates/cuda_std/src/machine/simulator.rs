@@ -2,7 +2,8 @@
 //! The machine's functions on the simulated GPU.
 //!
 //! Memory that blocks share is accessed by relaxed atomics of the element's size (plain moves on the host's
-//! processors), so that kernels which race, as on a GPU, read or keep one of the values and do nothing worse.
+//! processors), so that kernels which race, as on a GPU, read or keep one of the values and do nothing worse. A loop over
+//! such accesses may wait for another thread in vain; so each is a place at which a launch that never ends is given up.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -62,7 +63,9 @@ pub fn sync_threads_or(predicate: bool) -> bool {
     cuda_sim::barrier("sync_threads_or", predicate.into()).nonzero > 0
 }
 
+#[track_caller]
 pub fn nanosleep(_nanoseconds: u32) {
+    cuda_sim::poll("nanosleep");
     cuda_sim::yield_now();
 }
 
@@ -179,10 +182,10 @@ pub fn shared_is_aligned(ptr: SharedPtr, align: usize) -> bool {
 /// `ptr` is an aligned `T`; that it is of the block's shared memory is checked.
 #[inline]
 #[track_caller]
-pub unsafe fn load_shared<T: Pod>(ptr: SharedPtr, align: usize) -> T {
+pub unsafe fn load_shared<T: Pod>(ptr: SharedPtr, _align: usize) -> T {
     let ptr = cuda_sim::shared_memory(ptr, size_of::<T>());
     // SAFETY: aligned, as the caller promises, and in the memory of the block, whose threads are all on this OS thread.
-    unsafe { load_global(ptr.cast(), align) }
+    unsafe { load_words(ptr.cast()) }
 }
 
 /// # Safety
@@ -190,10 +193,10 @@ pub unsafe fn load_shared<T: Pod>(ptr: SharedPtr, align: usize) -> T {
 /// As [`load_shared`].
 #[inline]
 #[track_caller]
-pub unsafe fn store_shared<T: Pod>(ptr: SharedPtr, value: T, align: usize) {
+pub unsafe fn store_shared<T: Pod>(ptr: SharedPtr, value: T, _align: usize) {
     let ptr = cuda_sim::shared_memory(ptr, size_of::<T>());
     // SAFETY: as in `load_shared`.
-    unsafe { store_global(ptr.cast(), value, align) }
+    unsafe { store_words(ptr.cast(), value) }
 }
 
 /// # Safety
@@ -209,7 +212,29 @@ pub unsafe fn load_read_only<T: Pod>(ptr: *const T, _align: usize) -> T {
 ///
 /// `ptr` is a `T`, aligned, which other threads access only through the functions of this module.
 #[inline]
+#[track_caller]
 pub unsafe fn load_global<T: Pod>(ptr: *const T, _align: usize) -> T {
+    cuda_sim::poll("get");
+    // SAFETY: the caller's promise.
+    unsafe { load_words(ptr) }
+}
+
+/// # Safety
+///
+/// As [`load_global`].
+#[inline]
+#[track_caller]
+pub unsafe fn store_global<T: Pod>(ptr: *mut T, value: T, _align: usize) {
+    cuda_sim::poll("set");
+    // SAFETY: the caller's promise.
+    unsafe { store_words(ptr, value) };
+}
+
+/// # Safety
+///
+/// As [`load_global`].
+#[inline]
+unsafe fn load_words<T: Pod>(ptr: *const T) -> T {
     let mut value = MaybeUninit::<T>::uninit();
     let to = value.as_mut_ptr();
     // SAFETY: the caller's promise for `ptr`; `to` is a local of the same size; `words` keeps within it, and has written
@@ -224,7 +249,7 @@ pub unsafe fn load_global<T: Pod>(ptr: *const T, _align: usize) -> T {
 ///
 /// As [`load_global`].
 #[inline]
-pub unsafe fn store_global<T: Pod>(ptr: *mut T, value: T, _align: usize) {
+unsafe fn store_words<T: Pod>(ptr: *mut T, value: T) {
     let from: *const T = &value;
     // SAFETY: the caller's promise for `ptr`; `from` is a local of the same size; `words` keeps within it.
     unsafe { words::<T>(|word, offset| word.store(ptr.byte_add(offset).cast(), from.byte_add(offset).cast())) };

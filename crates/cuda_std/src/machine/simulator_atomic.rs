@@ -3,7 +3,19 @@
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use super::{AtomicInteger, AtomicValue, Scope, Shared, SharedPtr, Space, replace_if};
+use super::{AtomicInteger, AtomicValue, Global, Scope, Shared, SharedPtr, Space, replace_if};
+
+impl Space for Global {
+    const SHARED: bool = false;
+    type Ptr<T> = *mut T;
+
+    #[inline(always)]
+    #[track_caller]
+    fn address<T>(ptr: *mut T) -> *mut T {
+        cuda_sim::poll("atomic");
+        ptr
+    }
+}
 
 impl Space for Shared {
     const SHARED: bool = true;

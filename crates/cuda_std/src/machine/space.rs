@@ -25,16 +25,6 @@ pub struct Global;
 #[derive(Clone, Copy, Debug)]
 pub struct Shared;
 
-impl Space for Global {
-    const SHARED: bool = false;
-    type Ptr<T> = *mut T;
-
-    #[inline(always)]
-    fn address<T>(ptr: *mut T) -> *mut T {
-        ptr
-    }
-}
-
 /// The threads among which an [`Atomic`](crate::atomic::Atomic) is atomic.
 pub trait Scope: Copy {
     /// The scope as a value.

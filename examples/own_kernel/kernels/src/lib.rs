@@ -8,14 +8,13 @@ use cuda_std::prelude::*;
 /// steps each takes to leave the circle of radius 2 under `z ↦ z² + c`: the Mandelbrot set.
 #[kernel(T = [f32, f64])]
 pub fn mandelbrot<T: Float>(width: u32, most: u32, steps: SliceMut<'_, u32>) {
-    let i = thread::index_1d();
-    if i >= steps.len() {
+    let (row, column) = thread::index_2d();
+    let (width, height) = (width as usize, steps.len() / width as usize);
+    if row >= height || column >= width {
         return;
     }
-    let height = steps.len() / width as usize;
     let scale = 2.5 / height as f64;
-    let x = (i % width as usize) as f64 - f64::from(width) / 2.0;
-    let y = (i / width as usize) as f64 - height as f64 / 2.0;
+    let (x, y) = (column as f64 - width as f64 / 2.0, row as f64 - height as f64 / 2.0);
     let (cx, cy) = (T::from_f64(x * scale - 0.75), T::from_f64(y * scale));
 
     let (mut zx, mut zy, mut count) = (cx, cy, 0);
@@ -25,5 +24,5 @@ pub fn mandelbrot<T: Float>(width: u32, most: u32, steps: SliceMut<'_, u32>) {
         zx = next;
         count += 1;
     }
-    steps.set(i, count);
+    steps.set(row * width + column, count);
 }

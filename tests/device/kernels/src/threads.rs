@@ -22,6 +22,21 @@ pub fn positions(out: SliceMut<'_, u32>) {
     out.set(i as usize, number);
 }
 
+/// Each element is its row and its column, by a grid that may be smaller than the array.
+#[kernel]
+pub fn rows_and_columns(columns: usize, out: SliceMut<'_, u64>) {
+    let ((first_row, first_column), (rows, columns_at_once)) = (thread::index_2d(), thread::stride_2d());
+    let mut row = first_row;
+    while row < out.len() / columns {
+        let mut column = first_column;
+        while column < columns {
+            out.set(row * columns + column, (row as u64) << 32 | column as u64);
+            column += columns_at_once;
+        }
+        row += rows;
+    }
+}
+
 /// For each block: the count, the conjunction and the disjunction of `x[i] > limit` over its threads.
 #[kernel]
 pub fn votes_of_block(x: &[i32], limit: i32, out: SliceMut<'_, u32>) {

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Launches that never end. The limit is read once a process, so each case is a process of its own.
+
+mod common;
+
+use std::hint::black_box;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use common::{dim, fault};
+use cuda_sim::{
+    Fault, LaunchConfig, SharedSite, barrier, block_idx, exchange, launch, poll, shared_memory, static_shared,
+    thread_idx, yield_now,
+};
+
+/// Starts the ignored test `case` of this file in a process of its own.
+fn start(case: &str, limit: &str) -> Child {
+    let mut this = Command::new(std::env::current_exe().unwrap());
+    this.args(["--exact", case, "--ignored", "--nocapture", "--test-threads=1"]);
+    this.env("WARPSMITH_SIM_TIMEOUT", limit);
+    this.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[track_caller]
+fn passes(case: &str, limit: &str) -> String {
+    let mut child = start(case, limit);
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success(), "{text}");
+    text
+}
+
+#[test]
+fn loops_that_come_to_the_engine_become_faults() {
+    let text = passes("endless_loops", "0.2");
+    assert!(!text.contains("cannot be stopped"), "{text}");
+}
+
+/// What the fault says of a loop around `name`.
+fn message(name: &str) -> String {
+    format!(
+        "no block has ended for 0.2 s, the limit that WARPSMITH_SIM_TIMEOUT sets: this thread waits in `{name}` for what \
+         does not come, or loops over it"
+    )
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn endless_loops() {
+    static SITE: SharedSite = SharedSite::new(4, 4);
+    let cases: [(&str, &(dyn Fn() + Sync)); 5] = [
+        ("load", &|| poll("load")),
+        ("yield_now", &|| yield_now()),
+        ("sync_threads", &|| _ = barrier("sync_threads", 0)),
+        ("shuffle", &|| _ = exchange("shuffle", u32::MAX, 0)),
+        ("shared_memory", &|| _ = shared_memory(static_shared(&SITE), 4)),
+    ];
+    for (name, step) in cases {
+        let started = Instant::now();
+        let fault: Fault = fault(LaunchConfig::new(2, 64), &|| {
+            while block_idx().x == 1 {
+                step();
+            }
+        });
+        assert!(fault.message.starts_with(&message(name)), "{fault}");
+        assert_eq!((&*fault.kernel, fault.block), ("kernel", dim(1, 0, 0)));
+        assert_eq!(fault.location.unwrap().file, file!());
+        let time = started.elapsed();
+        assert!(time >= Duration::from_millis(200), "{name}: {time:?}");
+        // And the engine works as before.
+        launch("after", &LaunchConfig::new(4, 32), &|| _ = barrier("sync_threads", 0)).unwrap();
+    }
+}
+
+#[test]
+fn the_fault_names_who_waits() {
+    passes("one_spins_and_one_waits", "0.2");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn one_spins_and_one_waits() {
+    let line = line!() + 5;
+    let fault = fault(LaunchConfig::new(1, 2), &|| {
+        while thread_idx().x == 1 {
+            yield_now();
+        }
+        barrier("sync_threads", 0);
+    });
+    assert_eq!(fault.thread, dim(1, 0, 0));
+    let waits = format!("; thread (0, 0, 0) waits at `sync_threads` at {}:{line}:9", file!());
+    assert_eq!(fault.message, message("yield_now") + &waits);
+}
+
+#[test]
+fn a_loop_that_cannot_be_stopped_is_reported() {
+    let mut child = start("endless_and_deaf", "0.2");
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let wanted = "kernel `deaf`: block (1, 0, 0), thread (3, 1, 0): no block has ended for 0.2 s, the limit that \
+                  WARPSMITH_SIM_TIMEOUT sets, and it cannot be stopped: ";
+    let found = lines.map_while(Result::ok).any(|line| line.starts_with(wanted));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(found);
+}
+
+#[test]
+#[ignore = "does not end"]
+fn endless_and_deaf() {
+    let _ = launch("deaf", &LaunchConfig::new(2, (4, 2)), &|| {
+        while block_idx().x == 1 && thread_idx() == dim(3, 1, 0) {
+            black_box(());
+        }
+    });
+}
+
+/// The grid takes several limits; its blocks end one after another.
+#[test]
+fn a_long_launch_is_not_given_up_while_blocks_end() {
+    passes("long", "0.4");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn long() {
+    let blocks = AtomicU32::new(0);
+    launch("long", &LaunchConfig::new(24, 1), &|| {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_millis(100) {
+            yield_now();
+        }
+        blocks.fetch_add(1, Relaxed);
+    })
+    .unwrap();
+    assert_eq!(blocks.into_inner(), 24);
+}
+
+#[test]
+fn no_limit() {
+    let mut child = start("endless_loops", "0");
+    std::thread::sleep(Duration::from_millis(1000));
+    assert!(child.try_wait().unwrap().is_none(), "it was given up");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_limit_that_is_no_number_is_said() {
+    let text = passes("short", "1 min");
+    let wanted = "WARPSMITH_SIM_TIMEOUT is \"1 min\": wanted a number of seconds, 0 for no limit; the limit is 60 s\n";
+    assert!(text.contains(wanted), "{text}");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn short() {
+    launch("short", &LaunchConfig::new(1, 1), &|| ()).unwrap();
+}
