@@ -116,25 +116,25 @@ fn endless_and_deaf() {
     });
 }
 
-/// The grid takes several limits; its blocks end one after another.
+/// The grid takes twice the limit; its blocks end one after another, however many run at once.
 #[test]
 fn a_long_launch_is_not_given_up_while_blocks_end() {
-    passes("long", "0.4");
+    passes("long", "1");
 }
 
 #[test]
 #[ignore = "run by the test above"]
 fn long() {
-    let blocks = AtomicU32::new(0);
-    launch("long", &LaunchConfig::new(24, 1), &|| {
-        let started = Instant::now();
-        while started.elapsed() < Duration::from_millis(100) {
+    let (blocks, started) = (AtomicU32::new(0), Instant::now());
+    launch("long", &LaunchConfig::new(40, 1), &|| {
+        while started.elapsed() < Duration::from_millis(50) * (block_idx().x + 1) {
             yield_now();
         }
         blocks.fetch_add(1, Relaxed);
     })
     .unwrap();
-    assert_eq!(blocks.into_inner(), 24);
+    assert_eq!(blocks.into_inner(), 40);
+    assert!(started.elapsed() >= Duration::from_secs(2));
 }
 
 #[test]
