@@ -13,9 +13,9 @@ const FOLDER: &str = "tests/compare";
 /// Builds the program, installs the libraries, and runs the comparison.
 pub fn compare(workspace: &Workspace) -> Result<()> {
     let mut build = workspace.cargo();
-    // The whole workspace, so that what `cargo xtask test` has built serves: other packages would choose other
-    // features.
-    build.args(["build", "--workspace", "--bin", "warpsmith"]);
+    // As `cargo xtask test` builds it, so that its program serves: alone it would have other features, and all of its
+    // crates be compiled again.
+    build.args(["test", "--workspace", "--no-run"]);
     run(&mut build)?;
     let python = environment(workspace)?;
     let mut comparison = workspace.command(&python.to_string_lossy());
