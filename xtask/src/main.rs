@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The contributor's whole interface: `cargo xtask setup | demo | test | sanitize | compare | ptx | bundle`.
+//! The contributor's whole interface: `cargo xtask setup | demo | test | sanitize | compare | ptx | bundle |
+//! package`.
 //!
 //! Every command does its own set-up first, so that each works on a fresh machine that has
 //! cargo and nothing else. This program is compiled there before anything else: it stays small.
 
 mod bundle;
 mod compare;
+mod package;
 mod ptx;
 mod run;
 mod sanitize;
@@ -73,6 +75,8 @@ enum Task {
         #[arg(long, default_value = "release")]
         profile: String,
     },
+    /// Make the packages that are published, the PTX packed in, in target/package.
+    Package,
 }
 
 fn main() -> ExitCode {
@@ -99,6 +103,7 @@ fn perform(task: Task) -> Result<()> {
         Task::Sanitize { args } => sanitize::run_tests(&workspace, &args),
         Task::Compare => compare::compare(&workspace),
         Task::Ptx { bless } => ptx::run(&workspace, bless),
+        Task::Package => package::package(&workspace).map(drop),
         Task::Bundle { out, profile } => bundle::run(&workspace, &out, &profile),
     }
 }

@@ -32,9 +32,11 @@
 //! one file, `<module>.<arch>.ptx`, in the folder `<package>.ptx.d`, and for all of them a Rust expression in
 //! `<package_with_underscores>.ptx.rs`; both lie in `OUT_DIR` or where [`CudaBuilder::copy_to`] says. The expression
 //! names the package, its version and each module's kernels with their signatures, and embeds the PTX packed by DEFLATE;
-//! it is for `warpsmith::kernels!`, and what is written there by hand can break the safety of launches. A module has its kernels, with their launch bounds, and what they use. Files are
-//! replaced as a whole and only when they change, and files of modules that are no more go away. No path of the machine
-//! that built them is in them.
+//! it is for `warpsmith::kernels!`, and what is written there by hand can break the safety of launches. A build script
+//! tells the macro where it is by the variable `CUDA_BUILDER_PTX_<package_with_underscores>`. A module has its kernels,
+//! with their launch bounds, and what they use. Files are replaced as a whole and only when they change, and files of
+//! modules that are no more go away. No path of the machine that built them is in them: the expression and the folder
+//! can be packed into a package together, whose build script then prints that variable and builds nothing.
 //!
 //! # How it builds
 //!
@@ -83,6 +85,7 @@ mod cache;
 mod cargo;
 mod deps;
 mod error;
+mod message;
 mod output;
 mod ptx;
 mod toolchain;
@@ -264,6 +267,7 @@ impl CudaBuilder {
         let files = output.write(&built.modules)?;
         match out_dir {
             Some(_) => {
+                println!("{}", output.cargo_line());
                 print_lines(&built.dependencies);
                 for line in built.warnings.iter().flat_map(|warning| warning.lines()) {
                     println!("cargo::warning={line}");
@@ -290,7 +294,11 @@ impl CudaBuilder {
         }
         let kernels = Toolchain::find(&folder)?.describe(&folder)?;
         let output = self.output(&kernels, out_dir.as_deref())?;
-        output.write(&[]).map(|_| ())
+        output.write(&[])?;
+        if out_dir.is_some() {
+            println!("{}", output.cargo_line());
+        }
+        Ok(())
     }
 
     /// Where the files go.

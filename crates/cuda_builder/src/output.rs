@@ -3,7 +3,8 @@
 //! repeats, and shrinks to a tenth.
 //!
 //! The expression is `(package, version, &[(module, architecture, &[(entry, signature), …], packed PTX), …])`, of type
-//! `(&str, &str, &[(&str, &str, &[(&str, u64)], &[u8])])`.
+//! `(&str, &str, &[(&str, &str, &[(&str, u64)], &[u8])])`. It names the packed files as they lie beside it, so that folder
+//! and expression can be moved together.
 //!
 //! Every file is written beside its place and renamed, so that a reader sees the old or the new one
 //! and never half of one, and only where it differs, so that nothing downstream is rebuilt for
@@ -79,21 +80,35 @@ impl Output<'_> {
             let packed = packed(&path);
             replace(&path, contents.module.text.as_bytes())?;
             replace(&packed, &contents.packed)?;
-            embedded += &embedding(module, *arch, contents.entries(), &packed);
+            let beside = packed.strip_prefix(&self.folder).unwrap_or(&packed);
+            embedded += &embedding(module, *arch, contents.entries(), beside);
             files.push(PtxFile {
                 module: module.clone(),
                 arch: *arch,
                 path,
             });
         }
-        let library = self.package.replace('-', "_");
-        let expression = self.folder.join(format!("{library}.ptx.rs"));
         let (package, version) = (self.package, self.version);
         let embedded = format!("({package:?}, {version:?}, &[\n{embedded}])\n");
-        replace(&expression, embedded.as_bytes())?;
+        replace(&self.expression(), embedded.as_bytes())?;
         let current: BTreeSet<&Path> = files.iter().map(|file| file.path.as_path()).collect();
         remove_all_but(&current, &ptx_folder)?;
         Ok(files)
+    }
+
+    /// The line by which a build script tells `warpsmith::kernels!` where the expression is.
+    pub(crate) fn cargo_line(&self) -> String {
+        let (library, expression) = (self.library(), self.expression());
+        format!("cargo::rustc-env=CUDA_BUILDER_PTX_{library}={}", expression.display())
+    }
+
+    fn expression(&self) -> PathBuf {
+        self.folder.join(format!("{}.ptx.rs", self.library()))
+    }
+
+    /// The package's name as Rust has it.
+    fn library(&self) -> String {
+        self.package.replace('-', "_")
     }
 }
 
