@@ -13,6 +13,7 @@ use std::path::Path;
 fn main() {
     println!("cargo::rerun-if-env-changed=CI");
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(packed)");
     if is_packed() {
         return;
     }
@@ -27,7 +28,7 @@ fn main() {
     }
 }
 
-/// Whether the PTX is packed in, whose place `warpsmith::kernels!` is then told.
+/// Whether the PTX is packed in, whose place `warpsmith::kernels!` is then told; and the program, by a cfg.
 fn is_packed() -> bool {
     let packed = Path::new("ptx/warpsmith_cli_kernels.ptx.rs");
     if let (true, Ok(path)) = (packed.exists(), std::path::absolute(packed)) {

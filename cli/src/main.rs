@@ -13,6 +13,7 @@ mod histogram;
 mod input;
 mod job;
 mod matmul;
+mod new;
 mod npy;
 mod ops;
 mod output;
@@ -27,7 +28,7 @@ mod timing;
 mod transpose;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -100,6 +101,11 @@ enum Command {
     Grayscale(picture::GrayscaleArgs),
     /// A picture blurred by a box or by a Gaussian.
     Blur(picture::BlurArgs),
+    /// Writes a project with a kernel of its own into a new folder: a program, a test, and what builds them.
+    New {
+        /// The project's name and its folder's.
+        name: String,
+    },
 }
 
 #[derive(Args)]
@@ -150,5 +156,18 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Transpose(args) => transpose::run(&session, args),
         Command::Grayscale(args) => picture::grayscale(&session, args),
         Command::Blur(args) => picture::blur(&session, args),
+        Command::New { name } => {
+            new::create(Path::new("."), name, |_| source())?;
+            println!("{name} is written: cd {name} && cargo run && cargo test");
+            Ok(())
+        }
+    }
+}
+
+/// Where a project gets Warpsmith's packages from: this program came from there too.
+fn source() -> String {
+    match cfg!(packed) {
+        true => format!("version = {:?}", env!("CARGO_PKG_VERSION")),
+        false => format!("git = {:?}", env!("CARGO_PKG_REPOSITORY")),
     }
 }

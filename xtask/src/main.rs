@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The contributor's whole interface: `cargo xtask setup | demo | test | sanitize | compare | ptx | bundle |
-//! package`.
+//! package | new`.
 //!
 //! Every command does its own set-up first, so that each works on a fresh machine that has
 //! cargo and nothing else. This program is compiled there before anything else: it stays small.
 
 mod bundle;
 mod compare;
+// The program's own, so that there is one such project; it needs nothing of the program.
+#[path = "../../cli/src/new.rs"]
+mod new;
+mod outside;
 mod package;
 mod ptx;
 mod run;
@@ -15,6 +19,7 @@ mod sanitize;
 mod setup;
 mod workspace;
 
+use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -76,7 +81,16 @@ enum Task {
         profile: String,
     },
     /// Make the packages that are published, the PTX packed in, in target/package.
-    Package,
+    Package {
+        /// Then build projects from them as their users would, in an empty folder.
+        #[arg(long)]
+        try_out: bool,
+    },
+    /// Write a project with a kernel of its own into a new folder; it depends on this checkout.
+    New {
+        /// The project's name and its folder's.
+        name: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -103,7 +117,16 @@ fn perform(task: Task) -> Result<()> {
         Task::Sanitize { args } => sanitize::run_tests(&workspace, &args),
         Task::Compare => compare::compare(&workspace),
         Task::Ptx { bless } => ptx::run(&workspace, bless),
-        Task::Package => package::package(&workspace).map(drop),
+        Task::Package { try_out } => {
+            let packages = package::package(&workspace)?;
+            if try_out {
+                outside::try_out(&workspace, &packages)?;
+            }
+            Ok(())
+        }
+        Task::New { name } => new::create(&env::current_dir()?, &name, |folder| {
+            format!("path = {:?}", workspace.root.join(folder))
+        }),
         Task::Bundle { out, profile } => bundle::run(&workspace, &out, &profile),
     }
 }

@@ -171,9 +171,9 @@ fn embedded(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
 /// Has cargo make the .crate files.
 fn pack(workspace: &Workspace, packages: &[Package], source: &Path) -> Result<()> {
     let mut cargo = workspace.cargo();
-    cargo
-        .current_dir(source)
-        .args(["package", "--no-verify", "--allow-dirty"]);
+    cargo.current_dir(source);
+    // Quiet: it warns of each test that stays outside.
+    cargo.args(["package", "--quiet", "--no-verify", "--allow-dirty"]);
     // Its folder `package` is where they come to lie.
     cargo.arg("--target-dir").arg(&workspace.target);
     for package in packages {
@@ -248,7 +248,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     write(to, &contents)
 }
 
-fn write(path: &Path, contents: &[u8]) -> Result<()> {
+pub fn write(path: &Path, contents: &[u8]) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
