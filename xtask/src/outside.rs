@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::new;
 use crate::package::{Packages, write};
@@ -120,7 +120,8 @@ impl Outside<'_> {
         Ok(())
     }
 
-    /// The library with `cust`, whose build script is shown the empty libcuda that cuda_driver has.
+    /// The library with `cust`, whose build script is shown the empty libcuda that cuda_driver has; then its page, as
+    /// docs.rs makes it.
     fn default_features(&self) -> Result<()> {
         let mut cargo = self.cargo("first");
         run(cargo.args(["add", "--quiet", "warpsmith", "--features", "default"]))?;
@@ -128,6 +129,15 @@ impl Outside<'_> {
         cargo.env("CUDA_LIBRARY_PATH", self.workspace.root.join("crates/cuda_driver/link"));
         run(cargo.args(["check", "--quiet"]))?;
         println!("with the default features: builds");
+
+        let mut cargo = self.cargo("first");
+        cargo.args(["doc", "--quiet", "--no-deps", "--package", "warpsmith"]);
+        run(cargo.args(docs_rs_arguments(self.workspace)?))?;
+        ensure!(
+            self.target().join("doc/warpsmith/struct.DeviceArray.html").is_file(),
+            "`cargo doc` has left no page of DeviceArray"
+        );
+        println!("documentation: builds");
         Ok(())
     }
 
@@ -155,6 +165,18 @@ impl Outside<'_> {
     fn cache(&self) -> PathBuf {
         self.folder.join("cache")
     }
+}
+
+/// What the library's manifest has docs.rs say to cargo.
+fn docs_rs_arguments(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut cargo = workspace.cargo();
+    let metadata = stdout(cargo.args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: Value = serde_json::from_str(&metadata)?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let mut library = packages.filter(|package| package["name"] == "warpsmith");
+    let library = library.next().context("cargo metadata has no warpsmith")?;
+    let arguments = library["metadata"]["docs"]["rs"]["cargo-args"].clone();
+    serde_json::from_value(arguments).context("cargo-args for docs.rs")
 }
 
 /// The first program in README.md.

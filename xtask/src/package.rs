@@ -70,7 +70,7 @@ pub struct Packages {
 impl Packages {
     /// The file that is uploaded.
     pub fn archive(&self, package: &Package) -> PathBuf {
-        self.folder.join(package.full_name()).with_added_extension("crate")
+        self.folder.join(format!("{}.crate", package.full_name()))
     }
 
     /// The packages' contents.
