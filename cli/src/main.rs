@@ -157,7 +157,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Grayscale(args) => picture::grayscale(&session, args),
         Command::Blur(args) => picture::blur(&session, args),
         Command::New { name } => {
-            new::create(Path::new("."), name, |_| source())?;
+            new::create(Path::new(""), name, |_| source())?;
             println!("{name} is written: cd {name} && cargo run && cargo test");
             Ok(())
         }
