@@ -28,7 +28,7 @@ mod timing;
 mod transpose;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -103,8 +103,8 @@ enum Command {
     Blur(picture::BlurArgs),
     /// Writes a project with a kernel of its own into a new folder: a program, a test, and what builds them.
     New {
-        /// The project's name and its folder's.
-        name: String,
+        /// The folder; its name is the project's.
+        folder: PathBuf,
     },
 }
 
@@ -156,9 +156,10 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Transpose(args) => transpose::run(&session, args),
         Command::Grayscale(args) => picture::grayscale(&session, args),
         Command::Blur(args) => picture::blur(&session, args),
-        Command::New { name } => {
-            new::create(Path::new(""), name, |_| source())?;
-            println!("{name} is written: cd {name} && cargo run && cargo test");
+        Command::New { folder } => {
+            new::create(folder, |_| source())?;
+            let folder = folder.display();
+            println!("{folder} is written: cd {folder} && cargo run && cargo test");
             Ok(())
         }
     }

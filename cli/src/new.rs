@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `warpsmith new NAME` and `cargo xtask new NAME`: a workspace with a program, a kernel and a test, which builds as it
+//! `warpsmith new FOLDER` and `cargo xtask new FOLDER`: a workspace with a program, a kernel and a test, which builds as it
 //! stands.
 //!
 //! `templates/` is such a workspace of the name hello. Only its manifests are no valid files: where the packages come
@@ -37,12 +37,12 @@ const RESERVED: &str = "abstract alloc artifact as async await become box break 
     priv proc_macro pub ref return self static std struct super test trait true try type typeof unsafe unsized use virtual \
     where while yield";
 
-/// Writes the workspace `name` into the folder `parent`. `source` says where a package comes from, as a manifest has it
-/// (`version = "1"`), by its folder in the repository. On an error nothing is left behind.
-pub fn create(parent: &Path, name: &str, source: impl Fn(&str) -> String) -> Result<()> {
+/// Writes the workspace into the new folder `folder`, whose name it takes. `source` says where a package comes from, as a
+/// manifest has it (`version = "1"`), by its folder in the repository. On an error nothing is left behind.
+pub fn create(folder: &Path, source: impl Fn(&str) -> String) -> Result<()> {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     check_name(name)?;
-    let folder = parent.join(name);
-    match fs::create_dir(&folder) {
+    match fs::create_dir(folder) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             anyhow::bail!("{} is there already: take another name", folder.display())
         }
@@ -51,13 +51,13 @@ pub fn create(parent: &Path, name: &str, source: impl Fn(&str) -> String) -> Res
     let written = FILES.iter().try_for_each(|(path, template)| {
         let path = folder.join(path);
         let text = fill_in(template, name, &source);
-        fs::create_dir_all(path.parent().unwrap_or(&folder))
+        fs::create_dir_all(path.parent().unwrap_or(folder))
             .and_then(|()| fs::write(&path, text))
             .with_context(|| format!("{} cannot be written", path.display()))
     });
     if written.is_err() {
         // What failed is told; a folder that cannot be removed either changes nothing.
-        let _ = fs::remove_dir_all(&folder);
+        let _ = fs::remove_dir_all(folder);
     }
     written
 }
@@ -94,7 +94,9 @@ mod tests {
     #[test]
     fn every_file_has_the_names_filled_in() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        create(folder.path(), "my-project", |folder| format!("path = \"/at/{folder}\""))?;
+        create(&folder.path().join("my-project"), |folder| {
+            format!("path = \"/at/{folder}\"")
+        })?;
         let read = |path: &str| fs::read_to_string(folder.path().join("my-project").join(path));
         for (path, _) in FILES {
             let text = read(path)?;
@@ -114,21 +116,20 @@ mod tests {
     fn names_that_are_none_write_nothing() -> Result<()> {
         let folder = tempfile::tempdir()?;
         for name in [
-            "",
             "1st",
             "-x",
-            "../x",
-            "a/b",
             "größe",
             "a b",
+            "a.b",
             "fn",
             "test",
             "warpsmith",
             "cuda_std",
         ] {
-            let error = create(folder.path(), name, version).unwrap_err();
+            let error = create(&folder.path().join(name), version).unwrap_err();
             assert!(error.to_string().starts_with(&format!("`{name}` ")), "{error}");
         }
+        assert!(create(Path::new(".."), version).is_err() && create(Path::new(""), version).is_err());
         assert_eq!(fs::read_dir(folder.path())?.count(), 0);
         Ok(())
     }
@@ -138,13 +139,13 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let there = folder.path().join("there");
         fs::write(&there, "kept")?;
-        let error = create(folder.path(), "there", version).unwrap_err();
+        let error = create(&there, version).unwrap_err();
         assert!(
             error.to_string().ends_with("is there already: take another name"),
             "{error}"
         );
         assert_eq!(fs::read_to_string(there)?, "kept");
-        let error = create(&folder.path().join("no-such-folder"), "x", version).unwrap_err();
+        let error = create(&folder.path().join("no-such-folder/x"), version).unwrap_err();
         assert!(error.to_string().ends_with("cannot be made"), "{error}");
         Ok(())
     }

@@ -32,7 +32,8 @@ fn new_writes_a_project_once() {
     // This program is no package's, so what it writes depends on the repository.
     assert_eq!(manifest.matches("git = \"https://").count(), 2, "{manifest}");
     place.fail(&["new", "my-project"], &["my-project is there already"]);
-    place.fail(&["new", "no/name"], &["`no/name` is no name for a project"]);
+    place.fail(&["new", "no-such-folder/x"], &["no-such-folder/x cannot be made"]);
+    place.fail(&["new", "1st"], &["`1st` is no name for a project"]);
 }
 
 #[test]

@@ -19,7 +19,6 @@ mod sanitize;
 mod setup;
 mod workspace;
 
-use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -88,8 +87,8 @@ enum Task {
     },
     /// Write a project with a kernel of its own into a new folder; it depends on this checkout.
     New {
-        /// The project's name and its folder's.
-        name: String,
+        /// The folder; its name is the project's.
+        folder: PathBuf,
     },
 }
 
@@ -124,9 +123,7 @@ fn perform(task: Task) -> Result<()> {
             }
             Ok(())
         }
-        Task::New { name } => new::create(&env::current_dir()?, &name, |folder| {
-            format!("path = {:?}", workspace.root.join(folder))
-        }),
+        Task::New { folder } => new::create(&folder, |folder| format!("path = {:?}", workspace.root.join(folder))),
         Task::Bundle { out, profile } => bundle::run(&workspace, &out, &profile),
     }
 }

@@ -101,7 +101,7 @@ impl Outside<'_> {
     /// What `warpsmith new` writes.
     fn own_kernels(&self) -> Result<()> {
         let (start, busy) = (Instant::now(), processor_seconds()?);
-        new::create(self.folder, "hello", |_| {
+        new::create(&self.folder.join("hello"), |_| {
             format!("version = {:?}", env!("CARGO_PKG_VERSION"))
         })?;
         let printed = stdout(self.cargo("hello").args(["run", "--quiet"]))?;
