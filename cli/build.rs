@@ -32,6 +32,7 @@ fn main() {
 fn is_packed() -> bool {
     let packed = Path::new("ptx/warpsmith_cli_kernels.ptx.rs");
     if let (true, Ok(path)) = (packed.exists(), std::path::absolute(packed)) {
+        println!("cargo::rustc-cfg=packed");
         println!(
             "cargo::rustc-env=CUDA_BUILDER_PTX_warpsmith_cli_kernels={}",
             path.display()
