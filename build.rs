@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles kernels-gpu to PTX, which the host crate embeds.
+//!
+//! A package has the PTX packed beside its Cargo.toml, where `cargo xtask package` puts it: then nothing is compiled for
+//! GPUs. The workspace has none there, and builds from source.
 
-fn main() -> Result<(), cuda_builder::CudaBuilderError> {
-    cuda_builder::CudaBuilder::new("kernels-gpu").build()?;
+use cuda_builder::{CudaBuilder, CudaBuilderError};
+
+fn main() -> Result<(), CudaBuilderError> {
+    if !cuda_builder::use_packed("ptx")? {
+        CudaBuilder::new("kernels-gpu").build()?;
+    }
     Ok(())
 }

@@ -17,7 +17,7 @@
 //! # Examples
 //!
 //! ```
-//! use ndarray::Array1;
+//! use warpsmith::ndarray::Array1;
 //! use warpsmith::{Device, DeviceArray};
 //!
 //! # fn main() -> warpsmith::Result<()> {
@@ -61,6 +61,8 @@ pub use error::{Error, Result};
 pub use event::Event;
 pub use half::{bf16, f16};
 pub use launch::{Arg, Args, Dim3, LaunchConfig};
+/// The arrays of the host, in the version that this library takes.
+pub use ndarray;
 pub use ptx::PtxModules;
 #[doc(hidden)]
 pub use ptx::WrittenModules;

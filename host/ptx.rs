@@ -112,21 +112,30 @@ impl fmt::Debug for PtxModules {
 /// The [`PtxModules`] that this crate's build script made with `cuda_builder` of the kernels crate of that name, written
 /// with underscores.
 ///
-/// It is a constant expression, and can be used under `#![forbid(unsafe_code)]`.
+/// It is a constant expression, and can be used under `#![forbid(unsafe_code)]`. Where the build script has not built
+/// that crate it does not compile, and says what to do.
 ///
 /// ```ignore
 /// let device = Device::auto()?;
 /// device.register_kernels(warpsmith::kernels!(my_kernels))?;
 /// ```
 ///
-/// It includes the file `OUT_DIR/my_kernels.ptx.rs`. That file is trusted to be `cuda_builder`'s: a build script that
-/// writes it by hand can give a kernel the code of another.
+/// It includes the file that the build script names by the variable `CUDA_BUILDER_PTX_my_kernels`. That file is trusted
+/// to be `cuda_builder`'s: a build script that writes it by hand can give a kernel the code of another.
 #[macro_export]
 macro_rules! kernels {
     ($library:ident) => {
         const {
-            const WRITTEN: $crate::WrittenModules =
-                include!(concat!(env!("OUT_DIR"), "/", stringify!($library), ".ptx.rs"));
+            const WRITTEN: $crate::WrittenModules = include!(env!(
+                concat!("CUDA_BUILDER_PTX_", stringify!($library)),
+                concat!(
+                    "no device code of `",
+                    stringify!($library),
+                    "`: this package's build.rs has to build it, by \
+                     `cuda_builder::CudaBuilder::new(\"FOLDER\").build()?;` with the folder of that crate, \
+                     and its Cargo.toml has to have `cuda_builder` in [build-dependencies]"
+                )
+            ));
             // SAFETY: the build script wrote the file with `cuda_builder`; see the macro's documentation.
             unsafe { $crate::PtxModules::from_build(WRITTEN) }
         }

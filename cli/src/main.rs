@@ -13,6 +13,7 @@ mod histogram;
 mod input;
 mod job;
 mod matmul;
+mod new;
 mod npy;
 mod ops;
 mod output;
@@ -100,6 +101,11 @@ enum Command {
     Grayscale(picture::GrayscaleArgs),
     /// A picture blurred by a box or by a Gaussian.
     Blur(picture::BlurArgs),
+    /// Writes a project with a kernel of its own into a new folder: a program, a test, and what builds them.
+    New {
+        /// The folder; its name is the project's.
+        folder: PathBuf,
+    },
 }
 
 #[derive(Args)]
@@ -150,5 +156,19 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Transpose(args) => transpose::run(&session, args),
         Command::Grayscale(args) => picture::grayscale(&session, args),
         Command::Blur(args) => picture::blur(&session, args),
+        Command::New { folder } => {
+            new::create(folder, |_| source())?;
+            let folder = folder.display();
+            println!("{folder} is written: cd {folder} && cargo run && cargo test");
+            Ok(())
+        }
+    }
+}
+
+/// Where a project gets Warpsmith's packages from: this program came from there too.
+fn source() -> String {
+    match cfg!(packed) {
+        true => format!("version = {:?}", env!("CARGO_PKG_VERSION")),
+        false => format!("git = {:?}", env!("CARGO_PKG_REPOSITORY")),
     }
 }

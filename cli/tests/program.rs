@@ -23,6 +23,20 @@ fn devices_shows_the_simulator_last() {
 }
 
 #[test]
+fn new_writes_a_project_once() {
+    let place = Workplace::new();
+    let text = place.succeed(&["new", "my-project"]);
+    assert!(text.contains("cd my-project && cargo run && cargo test"), "{text}");
+    let manifest = std::fs::read_to_string(place.path("my-project/Cargo.toml")).unwrap();
+    assert!(manifest.contains("name = \"my-project\""), "{manifest}");
+    // This program is no package's, so what it writes depends on the repository.
+    assert_eq!(manifest.matches("git = \"https://").count(), 2, "{manifest}");
+    place.fail(&["new", "my-project"], &["my-project is there already"]);
+    place.fail(&["new", "no-such-folder/x"], &["no-such-folder/x cannot be made"]);
+    place.fail(&["new", "1st"], &["`1st` is no name for a project"]);
+}
+
+#[test]
 fn demo_passes_and_writes_its_pictures() {
     let place = Workplace::new();
     // A length that no tile divides.

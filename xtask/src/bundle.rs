@@ -22,7 +22,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::workspace::{Workspace, output, stdout};
+use crate::workspace::{Workspace, output, package_name, stdout};
 
 /// More than this does not travel to another machine in one go.
 const MAX_BYTES: u64 = 60 << 20;
@@ -139,15 +139,6 @@ fn executable(message: &Value) -> Option<Executable> {
         built: built.into(),
         place: place.into(),
     })
-}
-
-/// The name in a package's id: `…/folder#name@1.0.0`, or `…/name#1.0.0` where they are equal.
-fn package_name(id: &str) -> &str {
-    let (address, fragment) = id.rsplit_once('#').unwrap_or((id, ""));
-    match fragment.split_once('@') {
-        Some((name, _)) => name,
-        None => address.rsplit('/').next().unwrap_or(address),
-    }
 }
 
 /// Packs the stripped executables into `folder`, which then holds as many bytes as this returns.

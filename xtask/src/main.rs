@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The contributor's whole interface: `cargo xtask setup | demo | test | sanitize | compare | ptx | bundle`.
+//! The contributor's whole interface: `cargo xtask setup | demo | test | sanitize | compare | ptx | bundle |
+//! package | new`.
 //!
 //! Every command does its own set-up first, so that each works on a fresh machine that has
 //! cargo and nothing else. This program is compiled there before anything else: it stays small.
 
 mod bundle;
 mod compare;
+// The program's own, so that there is one such project; it needs nothing of the program.
+#[path = "../../cli/src/new.rs"]
+mod new;
+mod outside;
+mod package;
 mod ptx;
 mod run;
 mod sanitize;
@@ -69,6 +75,17 @@ enum Task {
         #[arg(long, default_value = "release")]
         profile: String,
     },
+    /// Make the packages that are published, the PTX packed in, in target/package.
+    Package {
+        /// Then build projects from them as their users would, in an empty folder.
+        #[arg(long)]
+        try_out: bool,
+    },
+    /// Write a project with a kernel of its own into a new folder; it depends on this checkout.
+    New {
+        /// The folder; its name is the project's.
+        folder: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -95,6 +112,14 @@ fn perform(task: Task) -> Result<()> {
         Task::Sanitize { args } => sanitize::run_tests(&workspace, &args),
         Task::Compare => compare::compare(&workspace),
         Task::Ptx(options) => ptx::run(&workspace, &options),
+        Task::Package { try_out } => {
+            let packages = package::package(&workspace)?;
+            if try_out {
+                outside::try_out(&workspace, &packages)?;
+            }
+            Ok(())
+        }
+        Task::New { folder } => new::create(&folder, |folder| format!("path = {:?}", workspace.root.join(folder))),
         Task::Bundle { out, profile } => bundle::run(&workspace, &out, &profile),
     }
 }

@@ -79,6 +79,15 @@ pub fn stdout(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{}` printed no UTF-8", shown(command)))
 }
 
+/// The name in a package's id: `…/folder#name@1.0.0`, or `…/name#1.0.0` where they are equal.
+pub fn package_name(id: &str) -> &str {
+    let (address, fragment) = id.rsplit_once('#').unwrap_or((id, ""));
+    match fragment.split_once('@') {
+        Some((name, _)) => name,
+        None => address.rsplit('/').next().unwrap_or(address),
+    }
+}
+
 fn start_failed(command: &Command) -> String {
     format!("`{}` cannot be started", shown(command))
 }

@@ -12,11 +12,9 @@
 //! something changed. `#[kernel]` says what a unit is. What there can be one of only (statics, the panic handler) is
 //! taken from the assembly of its own crate or unit when the text is split.
 
+use crate::message::{Artifact, Diagnostic, Message};
 use crate::toolchain::{Kernels, Toolchain, same_file, stderr_of};
 use crate::{CudaBuilderError, DebugInfo, NvvmArch, cache::Request, deps::Dependencies, ptx};
-use cargo_metadata::camino::Utf8Path;
-use cargo_metadata::diagnostic::{Diagnostic, DiagnosticLevel};
-use cargo_metadata::{Artifact, Message};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -121,9 +119,7 @@ impl Compiler<'_> {
         let path = self.ptx_path(arch, &arguments);
         self.begin(&path)?;
         let output = self.run(arch, &arguments, &path)?;
-        let messages = Message::parse_stream(&output.stdout[..])
-            .collect::<io::Result<Vec<_>>>()
-            .map_err(|error| self.unusable(error.to_string()))?;
+        let messages = Message::parse_all(&output.stdout);
         if !output.status.success() {
             return Err(CudaBuilderError::RustcFailed {
                 package: self.kernels.package.clone(),
@@ -140,7 +136,7 @@ impl Compiler<'_> {
         Ok(Compiled {
             text,
             path,
-            warnings: rendered(&messages, DiagnosticLevel::Warning),
+            warnings: rendered(&messages, "warning"),
             dependencies: self.dependencies(&messages)?,
         })
     }
@@ -271,10 +267,10 @@ impl Compiler<'_> {
     /// Whether cargo says that the kernels crate itself was not compiled.
     fn is_fresh(&self, message: &Message) -> bool {
         match message {
-            Message::CompilerArtifact(artifact) => {
+            Message::Artifact(artifact) => {
                 artifact.fresh
-                    && same_file(artifact.manifest_path.as_std_path(), &self.kernels.manifest)
-                    && artifact.target.name.replace('-', "_") == self.kernels.library
+                    && same_file(&artifact.manifest, &self.kernels.manifest)
+                    && artifact.target.replace('-', "_") == self.kernels.library
             }
             _ => false,
         }
@@ -360,20 +356,19 @@ impl Compiler<'_> {
         dependencies.add_variables(&read(&profile.join("deps").join(library).with_extension("d"))?);
 
         for message in messages {
-            if let Message::BuildScriptExecuted(script) = message {
+            if let Message::Script { out_dir } = message {
                 // cargo keeps what the script printed beside its folder.
-                let printed = script.out_dir.as_std_path().with_file_name("output");
+                let printed = out_dir.with_file_name("output");
                 dependencies.add_script(&read(&printed)?);
             }
         }
         let artifacts = messages.iter().filter_map(|message| match message {
-            Message::CompilerArtifact(artifact) => Some(artifact),
+            Message::Artifact(artifact) => Some(artifact),
             _ => None,
         });
         for artifact in artifacts.filter(|artifact| self.is_local(artifact)) {
-            let manifest = artifact.manifest_path.as_std_path();
-            dependencies.files.insert(manifest.to_owned());
-            if let Some(dep_info) = artifact.filenames.first().and_then(|file| beside(file, "d")) {
+            dependencies.files.insert(artifact.manifest.clone());
+            if let Some(dep_info) = artifact.beside("d") {
                 // Build scripts leave theirs elsewhere, and their sources are in cargo's list.
                 if dep_info.is_file() {
                     dependencies.add_variables(&read(&dep_info)?);
@@ -389,10 +384,7 @@ impl Compiler<'_> {
 
     /// Whether a crate is in a folder of the user's, rather than from a registry or the toolchain.
     fn is_local(&self, artifact: &Artifact) -> bool {
-        artifact.package_id.repr.starts_with("path+file:")
-            && !artifact
-                .manifest_path
-                .starts_with(Utf8Path::from_path(self.toolchain.sysroot()).unwrap_or(Utf8Path::new("/")))
+        artifact.package.starts_with("path+file:") && !artifact.manifest.starts_with(self.toolchain.sysroot())
     }
 }
 
@@ -412,46 +404,36 @@ fn is_foreign(name: &str) -> bool {
     name.starts_with("DEP_") || name.starts_with("__CARGO_") || FOREIGN.contains(&name)
 }
 
-/// The assembly that rustc wrote for a crate, by cargo's message: `deps/libNAME-HASH.rlib` has `deps/NAME-HASH.s`.
+/// The assembly that rustc wrote for a crate, by cargo's message.
 fn assembly_of(message: &Message) -> Option<PathBuf> {
     match message {
-        Message::CompilerArtifact(artifact) => artifact.filenames.first().and_then(|file| beside(file, "s")),
+        Message::Artifact(artifact) => artifact.beside("s"),
         _ => None,
     }
 }
 
-/// What rustc left beside a library: `deps/libNAME-HASH.rlib` has `deps/NAME-HASH.d`.
-fn beside(library: &Utf8Path, extension: &str) -> Option<PathBuf> {
-    let stem = library.file_stem()?;
-    let name = stem.strip_prefix("lib").unwrap_or(stem);
-    Some(library.with_file_name(format!("{name}.{extension}")).into())
-}
-
 /// The rendered diagnostics of one level, without the lines that only count them.
-fn rendered(messages: &[Message], level: DiagnosticLevel) -> Vec<String> {
+fn rendered(messages: &[Message], level: &str) -> Vec<String> {
     let counts = |diagnostic: &Diagnostic| {
         let text = &diagnostic.message;
-        diagnostic.spans.is_empty() && (text.ends_with(" emitted") || text.starts_with("aborting due to "))
+        diagnostic.is_placeless && (text.ends_with(" emitted") || text.starts_with("aborting due to "))
     };
     messages
         .iter()
         .filter_map(|message| match message {
-            Message::CompilerMessage(message) => Some(&message.message),
+            Message::Diagnostic(diagnostic) => Some(diagnostic),
             _ => None,
         })
         .filter(|diagnostic| diagnostic.level == level && !counts(diagnostic))
-        .map(|diagnostic| match &diagnostic.rendered {
-            Some(text) => text.trim_end().to_owned(),
-            None => diagnostic.message.clone(),
-        })
+        .map(|diagnostic| diagnostic.rendered.trim_end().to_owned())
         .collect()
 }
 
 /// What the user is told of a failed build: rustc's errors or, where there are none (a dependency
 /// that cannot be found, a compiler that died), what cargo wrote.
 fn failure(messages: &[Message], output: &Output) -> String {
-    let mut errors = rendered(messages, DiagnosticLevel::Ice);
-    errors.extend(rendered(messages, DiagnosticLevel::Error));
+    let mut errors = rendered(messages, "error: internal compiler error");
+    errors.extend(rendered(messages, "error"));
     if errors.is_empty() {
         return stderr_of(output);
     }

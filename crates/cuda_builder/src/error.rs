@@ -55,12 +55,12 @@ pub enum CudaBuilderError {
     },
 
     /// `cargo metadata` could not read the package.
-    #[error("cannot read the manifest of the kernels crate in `{}`", path.display())]
+    #[error("cannot read the manifest of the kernels crate in `{}`: {reason}", path.display())]
     Metadata {
         /// The kernels crate's folder.
         path: PathBuf,
         /// What cargo said.
-        source: Box<cargo_metadata::Error>,
+        reason: String,
     },
 
     /// cargo or rustc could not be started, or gave no usable answer.

@@ -39,9 +39,11 @@
 //! one file, `<module>.<arch>.ptx`, in the folder `<package>.ptx.d`, and for all of them a Rust expression in
 //! `<package_with_underscores>.ptx.rs`; both lie in `OUT_DIR` or where [`CudaBuilder::copy_to`] says. The expression
 //! names the package, its version and each module's kernels with their signatures, and embeds the PTX packed by DEFLATE;
-//! it is for `warpsmith::kernels!`, and what is written there by hand can break the safety of launches. A module has its kernels, with their launch bounds, and what they use. Files are
-//! replaced as a whole and only when they change, and files of modules that are no more go away. No path of the machine
-//! that built them is in them.
+//! it is for `warpsmith::kernels!`, and what is written there by hand can break the safety of launches. A build script
+//! tells the macro where it is by the variable `CUDA_BUILDER_PTX_<package_with_underscores>`. A module has its kernels,
+//! with their launch bounds, and what they use. Files are replaced as a whole and only when they change, and files of
+//! modules that are no more go away. No path of the machine that built them is in them: the expression and the folder
+//! can be packed into a package together, whose build script then prints that variable and builds nothing.
 //!
 //! # How it builds
 //!
@@ -90,6 +92,7 @@ mod cache;
 mod cargo;
 mod deps;
 mod error;
+mod message;
 mod output;
 mod ptx;
 mod toolchain;
@@ -102,6 +105,7 @@ use cargo::{Compiler, Settings};
 use deps::Dependencies;
 use output::{Output, Packed};
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use toolchain::{Kernels, Toolchain};
@@ -252,8 +256,11 @@ impl CudaBuilder {
         let toolchain = Toolchain::find(&folder)?;
         let kernels = toolchain.describe(&folder)?;
         let output = self.output(&kernels, out_dir.as_deref())?;
-        if out_dir.is_some() && goes_without_device_code(&toolchain)? {
-            return output.write(&[]);
+        if out_dir.is_some() {
+            println!("{}", cargo_line(&kernels.package, &output.expression()));
+            if goes_without_device_code(&toolchain)? {
+                return output.write(&[]);
+            }
         }
         toolchain::require_core_source(toolchain.sysroot())?;
         let target_dir = match &self.target_dir {
@@ -297,6 +304,36 @@ impl CudaBuilder {
             version: &kernels.version,
         })
     }
+}
+
+/// In a build script: whether there is a folder `folder` with modules of a kernels crate, as [`CudaBuilder::copy_to`] has
+/// them written, and if so tells `kernels!` of it. A package that has its modules packed in then needs to compile nothing.
+///
+/// # Errors
+///
+/// [`CudaBuilderError::Io`] if the folder cannot be read.
+pub fn use_packed(folder: impl AsRef<Path>) -> Result<bool, CudaBuilderError> {
+    let folder = absolute(folder.as_ref())?;
+    if !folder.is_dir() {
+        return Ok(false);
+    }
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let mut found = false;
+    for entry in fs::read_dir(&folder).map_err(CudaBuilderError::io("read", &folder))? {
+        let path = entry.map_err(CudaBuilderError::io("read", &folder))?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(library) = name.and_then(|name| name.strip_suffix(output::EXPRESSION)) {
+            println!("{}", cargo_line(library, &path));
+            found = true;
+        }
+    }
+    Ok(found)
+}
+
+/// The line by which a build script tells `warpsmith::kernels!` where the expression of a kernels crate is.
+fn cargo_line(package: &str, expression: &Path) -> String {
+    let (library, path) = (package.replace('-', "_"), expression.display());
+    format!("cargo::rustc-env=CUDA_BUILDER_PTX_{library}={path}")
 }
 
 /// Whether this build script compiles nothing: because it is told so, or because it cannot, of which it warns.

@@ -3,7 +3,8 @@
 //! repeats, and shrinks to a tenth.
 //!
 //! The expression is `(package, version, &[(module, architecture, &[(entry, signature), …], packed PTX), …])`, of type
-//! `(&str, &str, &[(&str, &str, &[(&str, u64)], &[u8])])`.
+//! `(&str, &str, &[(&str, &str, &[(&str, u64)], &[u8])])`. It names the packed files as they lie beside it, so that folder
+//! and expression can be moved together.
 //!
 //! Every file is written beside its place and renamed, so that a reader sees the old or the new one
 //! and never half of one, and only where it differs, so that nothing downstream is rebuilt for
@@ -21,6 +22,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How hard the packing tries, of 10: from here on it takes longer and gains little.
 const LEVEL: u8 = 4;
+
+/// How the names of files with expressions end, behind the package's as Rust has it.
+pub(crate) const EXPRESSION: &str = ".ptx.rs";
 
 /// A module, packed and not.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,21 +83,26 @@ impl Output<'_> {
             let packed = packed(&path);
             replace(&path, contents.module.text.as_bytes())?;
             replace(&packed, &contents.packed)?;
-            embedded += &embedding(module, *arch, contents.entries(), &packed);
+            let beside = packed.strip_prefix(&self.folder).unwrap_or(&packed);
+            embedded += &embedding(module, *arch, contents.entries(), beside);
             files.push(PtxFile {
                 module: module.clone(),
                 arch: *arch,
                 path,
             });
         }
-        let library = self.package.replace('-', "_");
-        let expression = self.folder.join(format!("{library}.ptx.rs"));
         let (package, version) = (self.package, self.version);
         let embedded = format!("({package:?}, {version:?}, &[\n{embedded}])\n");
-        replace(&expression, embedded.as_bytes())?;
+        replace(&self.expression(), embedded.as_bytes())?;
         let current: BTreeSet<&Path> = files.iter().map(|file| file.path.as_path()).collect();
         remove_all_but(&current, &ptx_folder)?;
         Ok(files)
+    }
+
+    /// The file with the expression.
+    pub(crate) fn expression(&self) -> PathBuf {
+        let library = self.package.replace('-', "_");
+        self.folder.join(library + EXPRESSION)
     }
 }
 

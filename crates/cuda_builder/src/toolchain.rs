@@ -2,7 +2,7 @@
 //! The toolchain that the outer build runs on, and what it says of a kernels crate's manifest.
 
 use crate::CudaBuilderError;
-use cargo_metadata::{MetadataCommand, Package, TargetKind};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -58,33 +58,42 @@ impl Toolchain {
                 path: folder.to_owned(),
             });
         }
-        let metadata = MetadataCommand::new()
-            .cargo_path(&self.cargo)
-            .manifest_path(&manifest)
+        let unreadable = |reason: String| CudaBuilderError::Metadata {
+            path: folder.to_owned(),
+            reason,
+        };
+        let output = Command::new(&self.cargo)
+            .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"])
+            .arg(&manifest)
             .current_dir(folder)
             .env("CARGO_TERM_COLOR", "never")
-            .no_deps()
-            .exec()
-            .map_err(|source| CudaBuilderError::Metadata {
-                path: folder.to_owned(),
-                source: Box::new(source),
-            })?;
-        let package = metadata
-            .packages
-            .iter()
-            .find(|package| same_file(package.manifest_path.as_std_path(), &manifest))
+            .output()
+            .map_err(|error| unreadable(error.to_string()))?;
+        if !output.status.success() {
+            return Err(unreadable(stderr_of(&output)));
+        }
+        let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| unreadable(error.to_string()))?;
+        let packages = metadata["packages"].as_array().into_iter().flatten();
+        let package = packages
+            .into_iter()
+            .find(|package| same_file(Path::new(text(&package["manifest_path"])), &manifest))
             .ok_or_else(|| CudaBuilderError::NoSuchPackage {
                 path: folder.to_owned(),
             })?;
         Ok(Kernels {
-            package: package.name.to_string(),
-            version: package.version.to_string(),
+            package: text(&package["name"]).to_owned(),
+            version: text(&package["version"]).to_owned(),
             library: library_of(package)?,
             manifest,
-            workspace: metadata.workspace_root.into_std_path_buf(),
-            target_dir: metadata.target_directory.into_std_path_buf(),
+            workspace: text(&metadata["workspace_root"]).into(),
+            target_dir: text(&metadata["target_directory"]).into(),
         })
     }
+}
+
+/// What `cargo metadata` has at a place that is always text.
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 /// Fails unless the source of `core` is below `sysroot`.
@@ -116,20 +125,19 @@ pub(crate) struct Kernels {
 }
 
 /// The name of the package's library, whatever kind it is.
-fn library_of(package: &Package) -> Result<String, CudaBuilderError> {
-    let is_library = |kind: &TargetKind| {
-        matches!(
-            kind,
-            TargetKind::Lib | TargetKind::RLib | TargetKind::CDyLib | TargetKind::DyLib
-        )
+fn library_of(package: &Value) -> Result<String, CudaBuilderError> {
+    let is_library = |target: &&Value| {
+        let kinds = target["kind"].as_array().into_iter().flatten();
+        kinds
+            .into_iter()
+            .any(|kind| matches!(text(kind), "lib" | "rlib" | "cdylib" | "dylib"))
     };
-    package
-        .targets
-        .iter()
-        .find(|target| target.kind.iter().any(is_library))
-        .map(|target| target.name.replace('-', "_"))
+    let mut targets = package["targets"].as_array().into_iter().flatten();
+    targets
+        .find(is_library)
+        .map(|target| text(&target["name"]).replace('-', "_"))
         .ok_or_else(|| CudaBuilderError::NoLibrary {
-            package: package.name.to_string(),
+            package: text(&package["name"]).to_owned(),
         })
 }
 

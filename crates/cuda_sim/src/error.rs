@@ -111,8 +111,8 @@ impl Panic {
     /// What the hook is told.
     pub(crate) fn from_hook(info: &PanicHookInfo<'_>) -> Panic {
         Panic {
-            message: info.payload_as_str().unwrap_or(NO_TEXT).to_owned(),
             location: info.location().map(SourceLocation::from),
+            ..Self::from_payload(info.payload())
         }
     }
 

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use my_kernels::mandelbrot;
-use ndarray::Ix2;
+use warpsmith::ndarray::Ix2;
 use warpsmith::{Device, DeviceArray, LaunchConfig};
 
 fn main() -> warpsmith::Result<()> {

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the inner cargo reports, one JSON object a line (`--message-format=json`): what is used here of it.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A message of cargo's.
+pub(crate) enum Message {
+    /// A crate is built.
+    Artifact(Artifact),
+    /// A build script has run, with this folder as its `OUT_DIR`.
+    Script {
+        /// Absolute.
+        out_dir: PathBuf,
+    },
+    /// rustc has said something.
+    Diagnostic(Diagnostic),
+}
+
+/// A crate that is built.
+pub(crate) struct Artifact {
+    /// The id of its package.
+    pub(crate) package: String,
+    /// Its package's Cargo.toml.
+    pub(crate) manifest: PathBuf,
+    /// Its target's name.
+    pub(crate) target: String,
+    /// The first file that was made.
+    pub(crate) file: Option<PathBuf>,
+    /// Whether it was built before.
+    pub(crate) fresh: bool,
+}
+
+/// What rustc says.
+pub(crate) struct Diagnostic {
+    /// `error`, `warning`, ….
+    pub(crate) level: String,
+    /// In one line.
+    pub(crate) message: String,
+    /// As the terminal shows it, else the message.
+    pub(crate) rendered: String,
+    /// Whether it is about no place in the source.
+    pub(crate) is_placeless: bool,
+}
+
+impl Message {
+    /// Reads what cargo printed; lines that are no messages, and messages of other kinds, are left out.
+    pub(crate) fn parse_all(printed: &[u8]) -> Vec<Self> {
+        let lines = printed.split(|&byte| byte == b'\n');
+        let objects = lines.filter_map(|line| serde_json::from_slice(line).ok());
+        objects.filter_map(|object: Value| Self::parse(&object)).collect()
+    }
+
+    fn parse(object: &Value) -> Option<Self> {
+        match object["reason"].as_str()? {
+            "compiler-artifact" => Some(Self::Artifact(Artifact {
+                package: text(&object["package_id"])?,
+                manifest: path(&object["manifest_path"])?,
+                target: text(&object["target"]["name"])?,
+                file: path(&object["filenames"][0]),
+                fresh: object["fresh"].as_bool()?,
+            })),
+            "build-script-executed" => Some(Self::Script {
+                out_dir: path(&object["out_dir"])?,
+            }),
+            "compiler-message" => {
+                let said = &object["message"];
+                let message = text(&said["message"])?;
+                Some(Self::Diagnostic(Diagnostic {
+                    level: text(&said["level"])?,
+                    rendered: text(&said["rendered"]).unwrap_or_else(|| message.clone()),
+                    is_placeless: said["spans"].as_array().is_none_or(Vec::is_empty),
+                    message,
+                }))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Artifact {
+    /// What rustc left beside the library: `deps/libNAME-HASH.rlib` has `deps/NAME-HASH.d`.
+    pub(crate) fn beside(&self, extension: &str) -> Option<PathBuf> {
+        let file: &Path = self.file.as_deref()?;
+        let stem = file.file_stem()?.to_str()?;
+        let name = stem.strip_prefix("lib").unwrap_or(stem);
+        Some(file.with_file_name(format!("{name}.{extension}")))
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(String::from)
+}
+
+fn path(value: &Value) -> Option<PathBuf> {
+    value.as_str().map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_is_read_and_the_rest_left_out() {
+        let printed = br#"{"reason":"build-finished","success":true}
+   Compiling k v0.1.0
+{"reason":"compiler-artifact","package_id":"path+file:///k#0.1.0","manifest_path":"/k/Cargo.toml","target":{"name":"k"},"filenames":["/t/deps/libk-1.rlib","/t/deps/libk-1.rmeta"],"fresh":true}
+{"reason":"build-script-executed","out_dir":"/t/out"}
+{"reason":"compiler-message","message":{"message":"no","level":"error","spans":[],"rendered":null}}
+"#;
+        let messages = Message::parse_all(printed);
+        let [
+            Message::Artifact(artifact),
+            Message::Script { out_dir },
+            Message::Diagnostic(said),
+        ] = &messages[..]
+        else {
+            panic!("{} messages", messages.len());
+        };
+        assert_eq!((artifact.target.as_str(), artifact.fresh), ("k", true));
+        assert_eq!(artifact.beside("s").unwrap(), Path::new("/t/deps/k-1.s"));
+        assert_eq!(out_dir, Path::new("/t/out"));
+        assert_eq!((said.level.as_str(), said.rendered.as_str()), ("error", "no"));
+        assert!(said.is_placeless);
+    }
+}
