@@ -56,7 +56,7 @@ pub type ScanColumnsParams<T, R> = (
 );
 
 /// The parameters of [`scan_tree`](fn@crate::scan::scan_tree).
-pub type ScanTreeParams<T, A> = (&'static [T], u32, SliceMut<'static, A>, SliceMut<'static, T>);
+pub type ScanTreeParams<T, A, R> = (&'static [T], u32, SliceMut<'static, A>, SliceMut<'static, R>);
 
 /// The parameters of a kernel with two operands that lie as the output does.
 pub type DenseParams<T, U> = (Slice<'static, T>, Slice<'static, T>, SliceMut<'static, U>);
@@ -111,11 +111,13 @@ pub trait Scan<Op: ReduceOp<Self>>: Pod + Send + Sync {
 #[diagnostic::on_unimplemented(message = "scans of `{Self}` by `{Op}` with Blelloch's tree are not compiled")]
 pub trait ScanTree<Op>: Pod + Send + Sync {
     /// What the elements are combined in, the totals of tiles too, which are scanned in turn.
-    type Wide: ScanTree<Op, Wide = Self::Wide>;
+    type Acc: ScanTree<Op, Acc = Self::Acc, Output = Self::Acc>;
+    /// What the result is.
+    type Output: Pod + Send + Sync;
     /// [`blelloch::tile_len`]
     const TILE: usize;
     /// The kernel.
-    type Tree: SafeKernel<Params = ScanTreeParams<Self, Self::Wide>>;
+    type Tree: SafeKernel<Params = ScanTreeParams<Self, Self::Acc, Self::Output>>;
 }
 
 /// The function `Op` of each element of this type.
@@ -195,8 +197,9 @@ pub(crate) mod sealed {
 /// `u64`.
 ///
 /// Integers wrap around on overflow; a division by zero gives 0 for integers, and what IEEE 754 says for floats. 16-bit
-/// floats are computed in `f32` and rounded once. The type of a mean, a variance and a standard deviation is
-/// [`T::Mean`](Statistic::Mean): the float itself, and `f64` for integers.
+/// floats are computed in `f32` and rounded once. The type of a sum, a product and their scans is
+/// [`T::Total`](Num::Total): the float itself, `i64` for signed integers, `u64` for unsigned ones. That of a mean, a
+/// variance and a standard deviation is [`T::Mean`](Statistic::Mean): the float itself, and `f64` for integers.
 pub trait Number:
     sealed::Sealed
     + Ordered<Wide: Ordered>
@@ -220,10 +223,10 @@ pub trait Number:
     + Scan<Product>
     + Scan<Min>
     + Scan<Max>
-    + ScanTree<Sum>
-    + ScanTree<Product>
-    + ScanTree<Min>
-    + ScanTree<Max>
+    + ScanTree<Sum, Output = <Self as Num>::Total>
+    + ScanTree<Product, Output = <Self as Num>::Total>
+    + ScanTree<Min, Output = Self>
+    + ScanTree<Max, Output = Self>
     + Map<Neg>
     + Map<Abs>
     + Map<Square>
@@ -302,7 +305,8 @@ macro_rules! compiled {
         }
 
         impl ScanTree<$operator> for $type {
-            type Wide = <$type as Num>::Wide;
+            type Acc = <$operator as ReduceOp<$type>>::Acc;
+            type Output = <$operator as ReduceOp<$type>>::Output;
             const TILE: usize = blelloch::tile_len::<$type, $operator>();
             type Tree = scan::scan_tree<$type, $operator>;
         }

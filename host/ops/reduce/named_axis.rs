@@ -33,7 +33,7 @@ impl<T: Number, D: RemoveAxis> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::Axes`](crate::Error::Axes) if there is no such axis, and those of an allocation and a launch.
-    pub fn sum_axis(&self, axis: Axis) -> Result<DeviceArray<T, D::Smaller>> {
+    pub fn sum_axis(&self, axis: Axis) -> Result<DeviceArray<T::Total, D::Smaller>> {
         along_axis::<Sum, T, D>("sum_axis", self, axis, Wants::Any)
     }
 
@@ -43,7 +43,7 @@ impl<T: Number, D: RemoveAxis> DeviceArray<T, D> {
     ///
     /// As [`sum_axis`](Self::sum_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn sum_axis_into(&self, axis: Axis, out: &mut DeviceArray<T, D::Smaller>) -> Result<()> {
+    pub fn sum_axis_into(&self, axis: Axis, out: &mut DeviceArray<T::Total, D::Smaller>) -> Result<()> {
         along_axis_into::<Sum, T, D>("sum_axis_into", self, axis, Wants::Any, out)
     }
 
@@ -52,7 +52,7 @@ impl<T: Number, D: RemoveAxis> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::Axes`](crate::Error::Axes) if there is no such axis, and those of an allocation and a launch.
-    pub fn product_axis(&self, axis: Axis) -> Result<DeviceArray<T, D::Smaller>> {
+    pub fn product_axis(&self, axis: Axis) -> Result<DeviceArray<T::Total, D::Smaller>> {
         along_axis::<Product, T, D>("product_axis", self, axis, Wants::Any)
     }
 
@@ -62,7 +62,7 @@ impl<T: Number, D: RemoveAxis> DeviceArray<T, D> {
     ///
     /// As [`product_axis`](Self::product_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape,
     /// and [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn product_axis_into(&self, axis: Axis, out: &mut DeviceArray<T, D::Smaller>) -> Result<()> {
+    pub fn product_axis_into(&self, axis: Axis, out: &mut DeviceArray<T::Total, D::Smaller>) -> Result<()> {
         along_axis_into::<Product, T, D>("product_axis_into", self, axis, Wants::Any, out)
     }
 
