@@ -79,7 +79,9 @@ pub const fn tile_rows<T, Op: ReduceOp<T>>(width: usize) -> usize {
 /// blocks have another number of threads, nothing is done.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Sum, Product, Min, Max],
+    Op = [Min, Max];
+    T = [f32, f64, f16, bf16, i32, u8, u16, u32, u64],
+    Op = [Sum, Product],
     max_threads = THREADS,
     min_blocks = blocks::<T, Op>(),
 )]

@@ -134,7 +134,9 @@ const fn tiles(len: usize, n: usize, vector: usize, tile: usize) -> usize {
 /// Of 2^32 tiles or more, nothing is done; blocks of a second or third dimension do nothing.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Sum, Product, Min, Max],
+    Op = [Min, Max];
+    T = [f32, f64, f16, bf16, i32, u8, u16, u32, u64],
+    Op = [Sum, Product],
     max_threads = THREADS,
     min_blocks = BLOCKS,
 )]
