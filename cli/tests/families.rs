@@ -131,15 +131,15 @@ fn scans() {
     place.save("x.npy", &x);
     let mut sum = 0;
     let sums = x.mapv(|x| {
-        sum += x;
+        sum += u64::from(x);
         sum
     });
     for algorithm in ["look-back", "blelloch"] {
         place.succeed(&["scan", "sum", "x.npy", "-o", "out.npy", "--algorithm", algorithm]);
-        assert_eq!(place.load::<u32>("out.npy"), sums.clone().into_dyn());
+        assert_eq!(place.load::<u64>("out.npy"), sums.clone().into_dyn());
     }
     place.succeed(&["scan", "sum", "x.npy", "-o", "out.npy", "--exclusive"]);
-    assert_eq!(place.load::<u32>("out.npy"), (&sums - &x).into_dyn());
+    assert_eq!(place.load::<u64>("out.npy"), (&sums - &x.mapv(u64::from)).into_dyn());
     let x = numbers();
     place.save("x.npy", &x);
     place.succeed(&["scan", "max", "x.npy", "--axis", "1", "-o", "out.npy"]);

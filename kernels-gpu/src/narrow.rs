@@ -5,8 +5,9 @@
 //! would take longer than they take to come. `dp4a` and `dp2a` add the four bytes or two halves of a word, as it is
 //! loaded, to a sum of 32 bits in one instruction.
 //!
-//! What is summed in 32 bits is counted by the compiler: `n` integers of `b` bits are less than `n · 2^b`. Of a thread's
-//! vectors that are at most 4 · 16 bytes or 4 · 8 halves, of a warp's scan 2^29 (see [`sums_of_warp`]).
+//! `n` integers of `b` bits are less than `n · 2^b`. The numbers that are summed in 32 bits are constants, for which the
+//! compiler checks that this is at most 2^32 (`has_room`): a thread's vectors of 16 bytes, at most four of them, and what
+//! a warp scans at a time.
 
 use bytemuck::Pod;
 use cuda_block::warp::scan_rows;

@@ -62,12 +62,17 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     /// The sum of all of them; of integers of 8 and 16 bits in 32 bits.
     #[inline(always)]
     fn sum_of<const N: usize>(values: [Self; N]) -> Accumulator<Self> {
-        fold_pairwise(values.map(Self::accumulate), Num::add)
+        let values: [_; N] = cuda_std::array::from_fn(|k| values[k].accumulate());
+        fold_pairwise(values, Num::add)
     }
     /// The sum of all of them; of integers of 8 and 16 bits without unpacking the words that they are loaded in.
     #[inline(always)]
     fn sum_of_vectors<const N: usize, const U: usize>(vectors: [[Self; N]; U]) -> Accumulator<Self> {
-        fold(vectors.map(Self::sum_of), Num::add)
+        let mut sum = Self::sum_of(vectors[0]);
+        for u in 1..U {
+            sum = sum.add(Self::sum_of(vectors[u]));
+        }
+        sum
     }
     /// The sum of a vector, added one after another; of integers as [`sum_of_vectors`](Self::sum_of_vectors).
     #[inline(always)]
@@ -82,7 +87,8 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     /// The product of all of them; of integers of 8 and 16 bits as far as it goes in 32 bits.
     #[inline(always)]
     fn product_of<const N: usize>(values: [Self; N]) -> Accumulator<Self> {
-        fold_pairwise(values.map(Self::accumulate), Num::mul)
+        let values: [_; N] = cuda_std::array::from_fn(|k| values[k].accumulate());
+        fold_pairwise(values, Num::mul)
     }
     /// The power `self^exponent`. Floats: that of [`Float::powf`]. Integers: by squaring, wrapping; a negative exponent
     /// gives `1 / self^|exponent|` rounded towards zero, so 0 unless the base is 1 or −1 (also for the base 0, which

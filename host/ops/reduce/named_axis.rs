@@ -21,7 +21,7 @@ use crate::error::Result;
 /// # fn main() -> warpsmith::Result<()> {
 /// let device = Device::auto()?;
 /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
-/// assert_eq!(x.sum_axis(Axis(0))?.to_ndarray()?, array![5, 7, 9]);
+/// assert_eq!(x.sum_axis(Axis(0))?.to_ndarray()?, array![5i64, 7, 9]);
 /// assert_eq!(x.argmax_axis(Axis(1))?.to_ndarray()?, array![2, 2]);
 /// assert_eq!(x.mean_axis(Axis(1))?.to_ndarray()?, array![2.0, 5.0]);
 /// # Ok(())

@@ -127,8 +127,8 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::auto()?;
     /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
-    /// assert_eq!(x.inclusive_scan_axis::<Sum>(Axis(0))?.to_ndarray()?, array![[1, 2, 3], [5, 7, 9]]);
-    /// assert_eq!(x.inclusive_scan_axis::<Sum>(Axis(1))?.to_ndarray()?, array![[1, 3, 6], [4, 9, 15]]);
+    /// assert_eq!(x.inclusive_scan_axis::<Sum>(Axis(0))?.to_ndarray()?, array![[1i64, 2, 3], [5, 7, 9]]);
+    /// assert_eq!(x.inclusive_scan_axis::<Sum>(Axis(1))?.to_ndarray()?, array![[1i64, 3, 6], [4, 9, 15]]);
     /// # Ok(())
     /// # }
     /// ```

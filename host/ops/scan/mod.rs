@@ -183,7 +183,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::auto()?;
     /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![3, 1, -4, 1, 5])?;
-    /// assert_eq!(x.inclusive_scan::<Sum>()?.to_ndarray()?, array![3, 4, 0, 1, 6]);
+    /// assert_eq!(x.inclusive_scan::<Sum>()?.to_ndarray()?, array![3i64, 4, 0, 1, 6]);
     /// assert_eq!(x.inclusive_scan::<Max>()?.to_ndarray()?, array![3, 3, 3, 3, 5]);
     /// # Ok(())
     /// # }
