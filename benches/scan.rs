@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scans into an existing array: `2 n` elements moved at least. The look-back's time includes the allocation and the
+//! Scans into an existing array: `n` elements read and `n` written at least. The look-back's time includes the allocation and the
 //! clearing of its state, Blelloch's the allocation of the tiles' totals.
 
 mod common;
@@ -13,32 +13,36 @@ use warpsmith::{DeviceArray, Element, Result, Stream};
 type Vector<T> = DeviceArray<T, Ix1>;
 
 /// A scan of a whole array.
-struct Case<T> {
+struct Case<T, R> {
     name: &'static str,
-    call: fn(&Vector<T>, &mut Vector<T>) -> Result<()>,
+    call: fn(&Vector<T>, &mut Vector<R>) -> Result<()>,
     /// The last element of its result.
     wanted: f64,
 }
 
-fn look_back<Op: ReduceOp<T, Output = T>, T: Scan<Op>>(x: &Vector<T>, out: &mut Vector<T>) -> Result<()> {
+fn look_back<Op: ReduceOp<T>, T: Scan<Op>>(x: &Vector<T>, out: &mut Vector<Op::Output>) -> Result<()> {
     x.inclusive_scan_into::<Op>(out)
 }
 
-fn blelloch<Op: ReduceOp<T, Output = T>, T: Scan<Op> + ScanTree<Op>>(x: &Vector<T>, out: &mut Vector<T>) -> Result<()> {
+fn blelloch<Op: ReduceOp<T>, T: Scan<Op> + ScanTree<Op, Output = Op::Output>>(
+    x: &Vector<T>,
+    out: &mut Vector<Op::Output>,
+) -> Result<()> {
     x.inclusive_scan_by_into::<Op>(ScanAlgorithm::Blelloch, out)
 }
 
-fn run<T: Element + Into<f64>>(
+fn run<T: Element, R: Element>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     stream: &Stream,
     x: &Array1<T>,
-    cases: &[Case<T>],
+    to_f64: fn(R) -> f64,
+    cases: &[Case<T, R>],
 ) {
     let on_device = DeviceArray::from_ndarray(stream, x).expect("the input fits");
     let mut out = DeviceArray::zeros(stream, x.len()).expect("the output fits");
     for case in cases {
         (case.call)(&on_device, &mut out).expect("the scan succeeds");
-        let last: f64 = out.to_ndarray().expect("the result can be read")[x.len() - 1].into();
+        let last = to_f64(out.to_ndarray().expect("the result can be read")[x.len() - 1]);
         let error = (last - case.wanted).abs();
         assert!(
             error <= 1e-4 * case.wanted.abs(),
@@ -47,7 +51,7 @@ fn run<T: Element + Into<f64>>(
             case.wanted
         );
         let id = BenchmarkId::new(case.name, x.len());
-        measure(group, id, stream, 2 * size_of::<T>() * x.len(), || {
+        measure(group, id, stream, (size_of::<T>() + size_of::<R>()) * x.len(), || {
             (case.call)(&on_device, &mut out)
         });
     }
@@ -94,7 +98,7 @@ fn scan(criterion: &mut Criterion) {
             case("sum_f32_blelloch", blelloch::<Sum, f32>, sum),
             case("max_f32", look_back::<Max, f32>, greatest),
         ];
-        run(&mut group, stream, &x, &cases);
+        run(&mut group, stream, &x, f64::from, &cases);
         let rows = 1 << (len.ilog2() / 2);
         let matrix = x.into_shape_with_order((rows, len / rows)).expect("a power of two");
         run_axes(&mut group, stream, &matrix);
@@ -108,9 +112,9 @@ fn scan(criterion: &mut Criterion) {
             call,
             wanted,
         }];
-        run(&mut group, stream, &x, &cases);
+        run(&mut group, stream, &x, f64::from, &cases);
     }
-    for len in common::sizes(&device, 8) {
+    for len in common::sizes(&device, 12) {
         let x = Array1::from_shape_fn(len, |i| (i % 3) as u32);
         let wanted = x.iter().map(|&x| f64::from(x)).sum();
         let call = look_back::<Sum, u32>;
@@ -119,7 +123,7 @@ fn scan(criterion: &mut Criterion) {
             call,
             wanted,
         }];
-        run(&mut group, stream, &x, &cases);
+        run(&mut group, stream, &x, |sum| sum as f64, &cases);
     }
     group.finish();
 }

@@ -2,7 +2,8 @@
 //! Broadcasting and operands that lie in other orders, against ndarray's own broadcasting.
 
 use crate::common::*;
-use kernels_gpu::broadcast::{AXES, OutputAxes, Strides, broadcast};
+use kernels_gpu::broadcast::{AXES, OutputAxes, Strides};
+use kernels_gpu::compiled::Binary;
 use kernels_gpu::op::Sub;
 use ndarray::{Array, Array2, Array3, ArrayD, IxDyn, Zip, arr0, array, s};
 use proptest::prelude::*;
@@ -233,7 +234,7 @@ fn blocks_of_any_size() {
             let arguments = (shape, &upload(&a), a_strides, &upload(&b), b_strides, &mut out);
             device()
                 .default_stream()
-                .launch::<broadcast<i32, Sub>>(&config, arguments)
+                .launch::<<i32 as Binary<Sub>>::Strided>(&config, arguments)
                 .unwrap();
             assert_eq!(out.to_ndarray().unwrap(), wanted, "{threads} threads");
         }
@@ -260,7 +261,7 @@ fn parts_of_the_output() {
             let arguments = (shape, &upload(&a), a_strides, &upload(&row), row_strides, &mut out);
             device()
                 .default_stream()
-                .launch::<broadcast<i32, Sub>>(&config, arguments)
+                .launch::<<i32 as Binary<Sub>>::Strided>(&config, arguments)
                 .unwrap();
             assert_eq!(elements(&out), wanted, "{rows} × {columns} from {start}");
         }

@@ -27,7 +27,6 @@ use kernels_gpu::matmul::gemv::{self, gemv_columns, gemv_combine, gemv_rows};
 use kernels_gpu::op::{Add, Max, Sum};
 use kernels_gpu::reduce::{ColumnPlan, RowPlan, reduce, reduce_columns};
 use kernels_gpu::scan::{scan, scan_columns, scan_rows, scan_tree};
-use kernels_gpu::select::select_broadcast;
 use kernels_gpu::transpose::{Strided, Tiles, copy_strided, transpose_tiles};
 use ndarray::{Array1, Ix1};
 use proptest::collection::vec;
@@ -261,7 +260,7 @@ proptest! {
         let mask = ones::<u8>(out);
         allow_strides(|| {
             let arguments = (shape, &mask, strides[0], &a, strides[1], &b, strides[2], &mut zeros(out));
-            launch::<select_broadcast<f32>>(&config, arguments);
+            launch::<<f32 as warpsmith::ops::Number>::SelectStrided>(&config, arguments);
         });
     }
 

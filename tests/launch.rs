@@ -4,6 +4,7 @@
 //! The kernels of this file are not compiled to PTX, so its tests use the simulated GPU whatever the environment names.
 
 use bytemuck::{Pod, Zeroable};
+use cuda_std::launch::Retyped;
 use cuda_std::prelude::*;
 use ndarray::{Array1, Array2, array};
 use proptest::prelude::{any, proptest};
@@ -85,6 +86,24 @@ pub fn sum_groups<T: Pod + core::ops::Add<Output = T>, const N: usize>(x: &[T], 
             sum = sum + x[i * N + k];
         }
         out.set(i, sum);
+    }
+}
+
+/// `out[i] = 2 x[i]`, from 16 to 32 bits and from 32 to 64.
+#[kernel(T = [u16], U = [u32]; T = [u32], U = [u64], max_threads = 64)]
+pub fn doubled<T: Pod + Into<U>, U: Pod + core::ops::Add<Output = U>>(x: &[T], out: SliceMut<'_, U>) {
+    let i = thread::index_1d();
+    if i < out.len() {
+        out.set(i, x[i].into() + x[i].into());
+    }
+}
+
+/// `out[i] = x[i] + y`, modulo 2^32.
+#[kernel]
+pub fn add_wrapping(x: Slice<'_, u32>, y: u32, out: SliceMut<'_, u32>) {
+    let i = thread::index_1d();
+    if i < out.len() {
+        out.set(i, x.get(i).wrapping_add(y));
     }
 }
 
@@ -261,6 +280,48 @@ fn generic_kernels_are_launched_for_each_listed_type() {
         .launch::<sum_groups<i64, 1>>(&config, (&integers, &mut same))
         .unwrap();
     assert_eq!(same.to_ndarray().unwrap(), integers.to_ndarray().unwrap());
+}
+
+/// Each group of lists has its own combinations, and all have the options.
+#[test]
+fn generic_kernels_are_launched_for_each_group_of_types() {
+    let device = Device::simulator();
+    let (stream, config) = (device.default_stream(), LaunchConfig::for_len(2, 32));
+    let (short, long) = (array![1u16, 40_000], array![7u32, 3_000_000_000]);
+    let (short, long) = (
+        DeviceArray::from_ndarray(stream, &short).unwrap(),
+        DeviceArray::from_ndarray(stream, &long).unwrap(),
+    );
+    let (mut words, mut wide) = (
+        DeviceArray::zeros(stream, 2).unwrap(),
+        DeviceArray::zeros(stream, 2).unwrap(),
+    );
+    stream
+        .launch::<doubled<u16, u32>>(&config, (&short, &mut words))
+        .unwrap();
+    stream.launch::<doubled<u32, u64>>(&config, (&long, &mut wide)).unwrap();
+    assert_eq!(words.to_ndarray().unwrap(), array![2, 80_000]);
+    assert_eq!(wide.to_ndarray().unwrap(), array![14, 6_000_000_000]);
+    let large = LaunchConfig::for_len(100, 128);
+    assert!(
+        stream
+            .launch::<doubled<u16, u32>>(&large, (&short, &mut words))
+            .is_err()
+    );
+}
+
+/// A kernel of unsigned integers takes signed ones, which are the same bits, and says so at compile time.
+#[test]
+fn kernels_are_launched_for_types_of_the_same_bits() {
+    type Signed = (Slice<'static, i32>, i32, SliceMut<'static, i32>);
+    let device = Device::simulator();
+    let (stream, config) = (device.default_stream(), LaunchConfig::for_len(3, 32));
+    let x = DeviceArray::from_ndarray(stream, &array![i32::MAX, -5, 0]).unwrap();
+    let mut out = DeviceArray::zeros(stream, 3).unwrap();
+    stream
+        .launch::<Retyped<add_wrapping, Signed>>(&config, (&x, -1, &mut out))
+        .unwrap();
+    assert_eq!(out.to_ndarray().unwrap(), array![i32::MAX - 1, -6, -1]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! Reductions of whole arrays: integers exactly, floats within a bound that follows from the order of the additions.
 
 use crate::common::*;
+use kernels_gpu::num::Num;
 use kernels_gpu::op::{Moments, Statistic};
 use kernels_gpu::reduce::{RowPlan, SHORT, tile_len};
 use ndarray::{Array2, ArrayD, Ix0, IxDyn, array};
@@ -54,22 +55,22 @@ fn row_lengths<T>() -> Vec<usize> {
 }
 
 /// What an integer reduction gives.
-trait Integer: Number + ops::Number + Statistic<Mean = f64> + Ord {
-    fn sum(values: &[Self]) -> Self;
-    fn product(values: &[Self]) -> Self;
+trait Integer: Number + ops::Number + Statistic<Mean = f64, Total: Number> + Ord {
+    fn sum(values: &[Self]) -> Self::Total;
+    fn product(values: &[Self]) -> Self::Total;
     fn least(values: &[Self]) -> Self;
     fn greatest(values: &[Self]) -> Self;
     fn wide(self) -> f64;
 }
 
 macro_rules! integers {
-    ($($type:ident)*) => {$(
+    ($($total:ident: $($type:ident)*;)*) => {$($(
         impl Integer for $type {
-            fn sum(values: &[Self]) -> Self {
-                values.iter().fold(0, |sum, &x| sum.wrapping_add(x))
+            fn sum(values: &[Self]) -> $total {
+                values.iter().map(|&x| x as i128).sum::<i128>() as $total
             }
-            fn product(values: &[Self]) -> Self {
-                values.iter().fold(1, |product, &x| product.wrapping_mul(x))
+            fn product(values: &[Self]) -> $total {
+                values.iter().fold(1, |product: $total, &x| product.wrapping_mul(x as $total))
             }
             fn least(values: &[Self]) -> Self {
                 *values.iter().min().expect("an element")
@@ -81,10 +82,13 @@ macro_rules! integers {
                 self as f64
             }
         }
-    )*};
+    )*)*};
 }
 
-integers!(i32 i64 u8 u16 u32 u64);
+integers! {
+    i64: i32 i64;
+    u64: u8 u16 u32 u64;
+}
 
 fn check_integers<T: Integer>(values: &[T]) {
     let x = upload_vec(values);
@@ -120,8 +124,10 @@ fn check_integers<T: Integer>(values: &[T]) {
 fn integers_of_every_length<T: Integer>() {
     for (seed, len) in (1..).zip(row_lengths::<T>()) {
         check_integers::<T>(&random(len, seed));
-        // Odd numbers, whose wrapped product is not 0.
+        // Odd numbers, whose wrapped product is not 0; and what no narrower sum has room for.
         check_integers::<T>(&vec![T::SPECIAL[3]; len]);
+        check_integers::<T>(&vec![T::GREATEST; len]);
+        check_integers::<T>(&vec![T::LEAST; len]);
     }
 }
 
@@ -134,8 +140,34 @@ fn random_integers<T: Integer>() {
 for_types!(integers_of_every_length: i32 i64 u8 u16 u32 u64);
 for_types!(random_integers: i32 i64 u8 u16 u32 u64);
 
+/// Sums and products are 64 bits wide, as in NumPy, and wrap around there.
+#[test]
+fn integers_are_summed_in_64_bits() {
+    assert_eq!(upload_vec(&[200u8; 1000]).sum().unwrap(), 200_000u64);
+    assert_eq!(upload_vec(&[u16::MAX; 100_001]).sum().unwrap(), 65_535 * 100_001);
+    assert_eq!(upload_vec(&[u32::MAX; 3]).sum().unwrap(), 3 * u64::from(u32::MAX));
+    assert_eq!(upload_vec(&[i32::MAX; 2]).sum().unwrap(), 2 * i64::from(i32::MAX));
+    assert_eq!(upload_vec(&[i32::MIN; 5001]).sum().unwrap(), 5001 * i64::from(i32::MIN));
+    assert_eq!(upload_vec(&[-1i32, 1, -1, -5]).sum().unwrap(), -6i64);
+    assert_eq!(upload_vec(&[i64::MAX, 1]).sum().unwrap(), i64::MIN);
+    assert_eq!(upload_vec(&[u64::MAX, 2]).sum().unwrap(), 1);
+    assert_eq!(upload_vec(&[255u8; 8]).product().unwrap(), 255u64.pow(8));
+    assert_eq!(upload_vec(&[65_535u16; 4]).product().unwrap(), 65_535u64.pow(4));
+    assert_eq!(upload_vec(&[i32::MIN, -3]).product().unwrap(), 3i64 << 31);
+    assert_eq!(
+        upload_vec(&[i32::MIN; 3]).product().unwrap(),
+        i64::from(i32::MIN).wrapping_pow(3)
+    );
+    assert_eq!(upload_vec(&[3u8; 100]).product().unwrap(), 3u64.wrapping_pow(100));
+    let mut out = DeviceArray::<u64, Ix0>::zeros(device().default_stream(), ()).unwrap();
+    upload_vec(&[200u8; 1000]).sum_into(&mut out).unwrap();
+    assert_eq!(elements(&out), [200_000]);
+    upload_vec(&[200u16; 5]).product_into(&mut out).unwrap();
+    assert_eq!(elements(&out), [200u64.pow(5)]);
+}
+
 /// A float type, and what its sums and products are made in.
-trait Float: FloatNumber + ops::Number + Statistic<Mean = Self> {
+trait Float: FloatNumber + ops::Number + Statistic<Mean = Self, Total = Self> {
     /// The unit roundoff of the sums.
     const ROUNDOFF: f64;
     /// What the result is rounded to beside that.
@@ -467,12 +499,10 @@ fn every_layout_is_reduced_whole() {
     }
 }
 
-fn empty_arrays<T: Number + ops::Number>() {
+fn empty_arrays<T: Number + ops::Number + Num<Total: Number>>() {
     let x = upload(&Array2::<T>::from_shape_vec((0, 3), Vec::new()).unwrap());
-    assert_same(&[x.sum().unwrap()], &T::SPECIAL[..1], "sum of nothing");
-    let one = x.product().unwrap();
-    assert_same(&[upload_vec(&[one, one]).product().unwrap()], &[one], "product of ones");
-    assert_ne!(one, x.sum().unwrap());
+    assert_same(&[x.sum().unwrap()], &[T::Total::ZERO], "sum of nothing");
+    assert_same(&[x.product().unwrap()], &[T::Total::ONE], "product of nothing");
     assert!(!x.any().unwrap() && x.all().unwrap());
     let message =
         |operation| format!("{operation} of an array without elements (shape [0, 3]): wanted at least one element");
@@ -548,8 +578,8 @@ fn means_of_16_bit_floats_are_rounded_once() {
 #[test]
 fn an_array_without_axes_has_one_element() {
     let x = upload(&ArrayD::from_elem(IxDyn(&[]), 42i32));
-    let results = [x.sum(), x.product(), x.min(), x.max()].map(|result| result.unwrap());
-    assert_eq!(results, [42; 4]);
+    assert_eq!([x.sum(), x.product()].map(|result| result.unwrap()), [42i64; 2]);
+    assert_eq!([x.min(), x.max()].map(|result| result.unwrap()), [42i32; 2]);
     assert_eq!(x.mean().unwrap(), 42.0);
     assert_eq!((x.argmin().unwrap(), x.variance(0).unwrap()), (0, 0.0));
 }

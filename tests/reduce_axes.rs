@@ -2,6 +2,7 @@
 //! Reductions along axes, against ndarray's lanes.
 
 use crate::common::*;
+use kernels_gpu::num::Num;
 use kernels_gpu::op::{Moments, Statistic};
 use kernels_gpu::reduce::{ColumnPlan, RowPlan};
 use ndarray::{Array1, Array2, Array3, ArrayD, ArrayView1, Axis, Ix1, IxDyn, array};
@@ -21,9 +22,9 @@ fn lanes<T: Number, U>(x: &ArrayD<T>, axis: Axis, f: impl Fn(ArrayView1<'_, T>) 
 }
 
 /// What the tests compute themselves.
-trait Reference: Number + ops::Number {
-    fn wrapping_sum(values: ArrayView1<'_, Self>) -> Self;
-    fn wrapping_product(values: ArrayView1<'_, Self>) -> Self;
+trait Reference: Number + ops::Number + Num<Total: Number> {
+    fn wrapping_sum(values: ArrayView1<'_, Self>) -> Self::Total;
+    fn wrapping_product(values: ArrayView1<'_, Self>) -> Self::Total;
     fn least(values: ArrayView1<'_, Self>) -> Self;
     fn greatest(values: ArrayView1<'_, Self>) -> Self;
     /// The first of the least.
@@ -34,13 +35,13 @@ trait Reference: Number + ops::Number {
 }
 
 macro_rules! integers {
-    ($($type:ty)*) => {$(
+    ($($total:ty: $($type:ty)*;)*) => {$($(
         impl Reference for $type {
-            fn wrapping_sum(values: ArrayView1<'_, Self>) -> Self {
-                values.iter().fold(0, |sum, &x| sum.wrapping_add(x))
+            fn wrapping_sum(values: ArrayView1<'_, Self>) -> $total {
+                values.iter().map(|&x| x as i128).sum::<i128>() as $total
             }
-            fn wrapping_product(values: ArrayView1<'_, Self>) -> Self {
-                values.iter().fold(1, |product, &x| product.wrapping_mul(x))
+            fn wrapping_product(values: ArrayView1<'_, Self>) -> $total {
+                values.iter().fold(1, |product: $total, &x| product.wrapping_mul(x as $total))
             }
             fn least(values: ArrayView1<'_, Self>) -> Self {
                 *values.iter().min().expect("an element")
@@ -49,22 +50,23 @@ macro_rules! integers {
                 *values.iter().max().expect("an element")
             }
         }
-    )*};
+    )*)*};
 }
 
-integers!(i32 i64 u8 u16 u32 u64);
+integers! {
+    i64: i32 i64;
+    u64: u8 u16 u32 u64;
+}
 
 fn check_axis<T: Reference>(x: &ArrayD<T>, axis: usize) {
     let (on_device, axis, zero) = (upload(x), Axis(axis), T::SPECIAL[0]);
     let what = format!("{:?} along {}", x.shape(), axis.index());
     let result = |result: warpsmith::Result<Dyn<T>>| elements(&result.unwrap());
-    assert_same(
-        &result(on_device.sum_axis(axis)),
-        &lanes(x, axis, T::wrapping_sum),
-        &what,
-    );
-    let product = result(on_device.product_axis(axis));
-    assert_same(&product, &lanes(x, axis, T::wrapping_product), &what);
+    let total = |result: warpsmith::Result<Dyn<T::Total>>| elements(&result.unwrap());
+    let sums = total(on_device.sum_axis(axis));
+    assert_same(&sums, &lanes(x, axis, T::wrapping_sum), &what);
+    let products = total(on_device.product_axis(axis));
+    assert_same(&products, &lanes(x, axis, T::wrapping_product), &what);
     let any = |lane: ArrayView1<'_, T>| u8::from(lane.iter().any(|&x| x != zero));
     assert_eq!(
         elements(&on_device.any_axis(axis).unwrap()),
@@ -162,7 +164,7 @@ fn depth<T, A>(shape: &[usize], axis: usize) -> f64 {
 
 /// Sums of floats within the bound that the depth of the tree gives; the variance within that which tests/reduce.rs
 /// derives.
-fn floats_along_axes<T: FloatNumber + ops::Number + Statistic<Mean = T>>() {
+fn floats_along_axes<T: FloatNumber + ops::Number + Statistic<Mean = T, Total = T>>() {
     // 16-bit floats are summed in f32.
     let u = T::UNIT_ROUNDOFF.min(f32::EPSILON as f64 / 2.0);
     let rows = lengths_of_short_rows();
@@ -340,10 +342,10 @@ fn several_axes_of_random_shapes() {
 
 #[test]
 fn every_type_along_axes() {
-    fn check<T: Number + ops::Number>() {
+    fn check<T: Number + ops::Number + Num<Total: Number>>() {
         let x = Array3::from_elem((2, 3, 4), T::SPECIAL[0]);
         let x = upload(&x);
-        assert_eq!(elements(&x.sum_axes(&[0, 2]).unwrap()), [T::SPECIAL[0]; 3]);
+        assert_eq!(elements(&x.sum_axes(&[0, 2]).unwrap()), [T::Total::ZERO; 3]);
         assert_eq!(elements(&x.any_axes(&[0, 2]).unwrap()), [0; 3]);
         assert_eq!(elements(&x.argmax_axis(Axis(1)).unwrap()), [0; 8]);
     }
@@ -357,6 +359,35 @@ fn every_type_along_axes() {
     check::<u16>();
     check::<u32>();
     check::<u64>();
+}
+
+/// No narrower sum has room for these: along rows, columns, several axes, and axes that a copy brings together.
+#[test]
+fn integers_are_summed_in_64_bits_along_axes() {
+    fn check<T: Reference>() {
+        for shape in [[2, 700, 5], [3, 5, 700], [1, 3, 2000], [40, 9, 4]] {
+            let x = ArrayD::from_elem(IxDyn(&shape), T::GREATEST);
+            (0..3).for_each(|axis| check_axis(&x, axis));
+            let on_device = upload(&x);
+            for (axes, kept) in [(&[0, 1][..], 2), (&[1, 2], 0), (&[0, 2], 1)] {
+                let count = shape.iter().product::<usize>() / shape[kept];
+                let sum = T::wrapping_sum(Array1::from_elem(count, T::GREATEST).view());
+                let wanted = vec![sum; shape[kept]];
+                assert_same(
+                    &elements(&on_device.sum_axes(axes).unwrap()),
+                    &wanted,
+                    "sum over several axes",
+                );
+                let mut out = DeviceArray::zeros(device().default_stream(), IxDyn(&[shape[kept]])).unwrap();
+                on_device.sum_axes_into(axes, &mut out).unwrap();
+                assert_same(&elements(&out), &wanted, "sum over several axes, into an array");
+            }
+        }
+    }
+    check::<u8>();
+    check::<u16>();
+    check::<u32>();
+    check::<i32>();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! that follows from the most roundings that a term can go through.
 
 use crate::common::*;
+use kernels_gpu::num::Num;
 use kernels_gpu::op::ReduceOp;
 use kernels_gpu::scan::columns::{segment_len, tile_rows};
 use kernels_gpu::scan::lookback::{THREADS, tile_len, vectors};
@@ -39,16 +40,21 @@ enum ScanKind {
 const KINDS: [ScanKind; 2] = [ScanKind::Inclusive, ScanKind::Exclusive];
 
 /// An element type that all scans are compiled for.
-trait Scanned: Number + ops::Number {}
+trait Scanned: Number + ops::Number + Num<Total: Number> {}
 
-impl<T: Number + ops::Number> Scanned for T {}
+impl<T: Number + ops::Number + Num<Total: Number>> Scanned for T {}
+
+/// A float type, whose sums are of the same type.
+trait ScannedFloat: Scanned + FloatNumber + Num<Total = Self> {}
+
+impl<T: Scanned + FloatNumber + Num<Total = T>> ScannedFloat for T {}
 
 /// The scan of the whole array on the device.
-fn scanned<Op: ReduceOp<T, Output = T>, T: Scan<Op> + ScanTree<Op>, D: Dimension>(
+fn scanned<Op: ReduceOp<T>, T: Scan<Op> + ScanTree<Op, Output = Op::Output>, D: Dimension>(
     x: &DeviceArray<T, D>,
     kind: ScanKind,
     algorithm: ScanAlgorithm,
-) -> DeviceArray<T, D> {
+) -> DeviceArray<Op::Output, D> {
     match kind {
         ScanKind::Inclusive => x.inclusive_scan_by::<Op>(algorithm),
         ScanKind::Exclusive => x.exclusive_scan_by::<Op>(algorithm),
@@ -57,11 +63,11 @@ fn scanned<Op: ReduceOp<T, Output = T>, T: Scan<Op> + ScanTree<Op>, D: Dimension
 }
 
 /// The scan along an axis on the device.
-fn scanned_axis<Op: ReduceOp<T, Output = T>, T: Scan<Op>, D: Dimension>(
+fn scanned_axis<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     x: &DeviceArray<T, D>,
     axis: usize,
     kind: ScanKind,
-) -> DeviceArray<T, D> {
+) -> DeviceArray<Op::Output, D> {
     match kind {
         ScanKind::Inclusive => x.inclusive_scan_axis::<Op>(Axis(axis)),
         ScanKind::Exclusive => x.exclusive_scan_axis::<Op>(Axis(axis)),
@@ -70,7 +76,7 @@ fn scanned_axis<Op: ReduceOp<T, Output = T>, T: Scan<Op>, D: Dimension>(
 }
 
 /// The scan one by one, in the operator's own arithmetic.
-fn sequential<Op: ReduceOp<T, Output = T>, T: Number>(values: &[T], kind: ScanKind) -> Vec<T> {
+fn sequential<Op: ReduceOp<T>, T: Number>(values: &[T], kind: ScanKind) -> Vec<Op::Output> {
     let mut acc = Op::identity();
     (0..)
         .zip(values)
@@ -87,7 +93,10 @@ fn sequential<Op: ReduceOp<T, Output = T>, T: Number>(values: &[T], kind: ScanKi
 
 /// Both algorithms and both kinds give what the sequential scan gives, to the last bit.
 #[track_caller]
-fn check_exact<Op: ReduceOp<T, Output = T>, T: Number + Scan<Op> + ScanTree<Op>>(values: &[T], what: &str) {
+fn check_exact<Op: ReduceOp<T, Output: Number>, T: Number + Scan<Op> + ScanTree<Op, Output = Op::Output>>(
+    values: &[T],
+    what: &str,
+) {
     let x = upload_vec(values);
     for kind in KINDS {
         let wanted = sequential::<Op, T>(values, kind);
@@ -123,11 +132,40 @@ fn integers_of_every_length<T: Scanned>() {
     check_exact::<Product, T>(&vec![T::SPECIAL[3]; 2 * tile + 77], "product of equal elements");
     // What several sums in one word would carry from one to the next.
     check_exact::<Sum, T>(&vec![T::GREATEST; 2 * tile + 77], "sum of greatest elements");
+    check_exact::<Sum, T>(&vec![T::LEAST; 2 * tile + 77], "sum of least elements");
+}
+
+/// Sums and products are 64 bits wide, as in NumPy, and wrap around there.
+#[test]
+fn integers_are_scanned_in_64_bits() {
+    let sums = |result: warpsmith::Result<DeviceArray<u64, Ix1>>| elements(&result.unwrap());
+    let x = upload_vec(&[200u8; 1000]).into_shape(1000);
+    let x = x.unwrap();
+    let wanted: Vec<u64> = (1..=1000).map(|i| 200 * i).collect();
+    for algorithm in ALGORITHMS {
+        assert_eq!(sums(x.inclusive_scan_by::<Sum>(algorithm)), wanted);
+    }
+    assert_eq!(sums(x.inclusive_scan::<Sum>()), wanted);
+    assert_eq!(sums(x.exclusive_scan::<Sum>())[999], 200 * 999);
+    assert_eq!(sums(x.inclusive_scan_axis::<Sum>(Axis(0))), wanted);
+    let x = upload(&array![i32::MAX, i32::MAX, -1, i32::MIN, i32::MIN]);
+    let max = i64::from(i32::MAX);
+    assert_eq!(
+        elements(&x.inclusive_scan::<Sum>().unwrap()),
+        [max, 2 * max, 2 * max - 1, max - 2, -3]
+    );
+    let x = upload(&array![i32::MIN, -2, 3]);
+    assert_eq!(
+        elements(&x.inclusive_scan::<Product>().unwrap()),
+        [-(max + 1), 2 * (max + 1), 6 * (max + 1)]
+    );
+    let x = upload(&array![u64::MAX, 2]);
+    assert_eq!(elements(&x.inclusive_scan::<Sum>().unwrap()), [u64::MAX, 1]);
 }
 
 for_types!(integers_of_every_length: i32 i64 u8 u16 u32 u64);
 
-fn minima_and_maxima_of_floats<T: Scanned + FloatNumber>() {
+fn minima_and_maxima_of_floats<T: ScannedFloat>() {
     for (seed, len) in (1..).zip(scan_lengths::<T>()) {
         let values = random::<T>(len, seed);
         check_exact::<Min, T>(&values, "min of values that may be NaN");
@@ -262,7 +300,7 @@ fn moderate<T: FloatNumber>(len: usize, seed: u64) -> Vec<T> {
     (0..len).map(|_| T::of(rng.random_range(-1.0..1.0))).collect()
 }
 
-fn sums_of_floats<T: Scanned + FloatNumber>() {
+fn sums_of_floats<T: ScannedFloat>() {
     let mut cases: Vec<Vec<T>> = (1..)
         .zip(scan_lengths::<T>())
         .map(|(seed, len)| moderate(len, seed))
@@ -291,7 +329,7 @@ fn sums_of_floats<T: Scanned + FloatNumber>() {
 for_floats!(sums_of_floats: f32 f64 f16 bf16);
 
 /// A product of `n` factors has a relative error of at most `n − 1` unit roundoffs, to first order, in any grouping.
-fn products_of_floats<T: Scanned + FloatNumber>() {
+fn products_of_floats<T: ScannedFloat>() {
     let (unit, last) = roundoffs::<T>();
     let len = tile_len::<T, Product>() + 300;
     let near_one = moderate::<T>(len, 6).into_iter().enumerate();
@@ -322,7 +360,7 @@ fn products_of_floats<T: Scanned + FloatNumber>() {
 for_floats!(products_of_floats: f32 f64 f16 bf16);
 
 /// The order of the additions does not depend on timing.
-fn blelloch_gives_the_same_bits<T: Scanned + FloatNumber>() {
+fn blelloch_gives_the_same_bits<T: ScannedFloat>() {
     let x = upload_vec(&moderate::<T>(5 * blelloch::tile_len::<T, Sum>() + 3, 8));
     let run = || elements(&scanned::<Sum, T, _>(&x, ScanKind::Inclusive, ScanAlgorithm::Blelloch));
     let first = run();
@@ -334,7 +372,7 @@ fn blelloch_gives_the_same_bits<T: Scanned + FloatNumber>() {
 for_types!(blelloch_gives_the_same_bits: f32 f64);
 
 /// From a NaN on, and from infinities of both signs on, a sum is NaN; before, it is not.
-fn nan_and_infinities<T: Scanned + FloatNumber>() {
+fn nan_and_infinities<T: ScannedFloat>() {
     let len = 2 * tile_len::<T, Sum>() + 100;
     let (nan, inf) = (T::of(f64::NAN), T::of(f64::INFINITY));
     for at in [0, 31, 255, len / 2, tile_len::<T, Sum>(), len - 1] {
@@ -354,7 +392,7 @@ fn nan_and_infinities<T: Scanned + FloatNumber>() {
 for_floats!(nan_and_infinities: f32 f16);
 
 /// A sum of nothing but −0 is +0; minima and maxima know −0 from +0.
-fn zeros<T: Scanned + FloatNumber>() {
+fn zeros<T: ScannedFloat>() {
     let negative = T::of(-0.0);
     let values = vec![negative; tile_len::<T, Sum>() + 40];
     check_exact::<Sum, T>(&values, "sum of −0");
@@ -438,13 +476,12 @@ fn one_element_without_an_axis() {
 
 /// Every line along the axis is what the sequential scan gives.
 #[track_caller]
-fn check_axis<Op: ReduceOp<T, Output = T>, T: Number + Scan<Op>>(x: &ArrayD<T>, axis: usize) {
+fn check_axis<Op: ReduceOp<T, Output: Number>, T: Number + Scan<Op>>(x: &ArrayD<T>, axis: usize) {
     let on_device = upload(x);
     for kind in KINDS {
-        let mut wanted = x.clone();
-        for mut line in wanted.lanes_mut(Axis(axis)) {
-            let result = sequential::<Op, T>(&line.to_vec(), kind);
-            line.assign(&Array1::from(result));
+        let mut wanted = ArrayD::from_elem(x.raw_dim(), Op::finish(Op::identity(), 0));
+        for (mut results, line) in wanted.lanes_mut(Axis(axis)).into_iter().zip(x.lanes(Axis(axis))) {
+            results.assign(&Array1::from(sequential::<Op, T>(&line.to_vec(), kind)));
         }
         let got = scanned_axis::<Op, T, _>(&on_device, axis, kind);
         let what = format!("{kind:?} scan of {:?} along axis {axis}", x.shape());
@@ -472,15 +509,15 @@ fn every_axis<T: Scanned>() {
         vec![3, tile + 1],
         vec![2, 2 * tile + 3],
         // Columns of the length of a segment, around it, and of a few.
-        vec![segment_len::<T>(), 5],
-        vec![segment_len::<T>() + 1, 5],
-        vec![3, 2 * segment_len::<T>() - 1, 7],
+        vec![segment_len::<T, Sum>(), 5],
+        vec![segment_len::<T, Sum>() + 1, 5],
+        vec![3, 2 * segment_len::<T, Sum>() - 1, 7],
         // Several tiles one above the other, the last of fewer rows, or of one; strips that are not whole.
-        vec![3 * tile_rows::<T>(4) + 7, 3],
-        vec![2, tile_rows::<T>(4) + 1, 2],
-        vec![2 * tile_rows::<T>(8), 7],
+        vec![3 * tile_rows::<T, Sum>(4) + 7, 3],
+        vec![2, tile_rows::<T, Sum>(4) + 1, 2],
+        vec![2 * tile_rows::<T, Sum>(8), 7],
         vec![300, 300],
-        vec![2 * tile_rows::<T>(32) + 40, 33],
+        vec![2 * tile_rows::<T, Sum>(32) + 40, 33],
     ];
     for (seed, shape) in (1..).zip(shapes) {
         let x = shaped::<T>(&shape, seed);
@@ -510,9 +547,9 @@ fn many_columns() {
 /// Few columns of many tiles, more than a block looks at at once in the last two cases.
 #[test]
 fn long_columns() {
-    check_axis::<Sum, i32>(&shaped(&[20 * tile_rows::<i32>(2) + 5, 2], 1), 0);
-    check_axis::<Sum, u8>(&shaped(&[2, 20 * tile_rows::<u8>(32) + 5, 32], 2), 1);
-    let (rows, columns) = (40 * tile_rows::<f32>(8) + 1, 8);
+    check_axis::<Sum, i32>(&shaped(&[20 * tile_rows::<i32, Sum>(2) + 5, 2], 1), 0);
+    check_axis::<Sum, u8>(&shaped(&[2, 20 * tile_rows::<u8, Sum>(32) + 5, 32], 2), 1);
+    let (rows, columns) = (40 * tile_rows::<f32, Max>(8) + 1, 8);
     let values = moderate::<f32>(rows * columns, 3);
     let mut x = ArrayD::from_shape_vec(IxDyn(&[rows, columns]), values).expect("as many values");
     x[[rows / 2, 2]] = f32::NAN;
@@ -529,7 +566,7 @@ fn one_after_another() {
     }
 }
 
-fn every_axis_of_floats<T: Scanned + FloatNumber>() {
+fn every_axis_of_floats<T: ScannedFloat>() {
     for (seed, shape) in (1..).zip([[20, 300, 2], [3, 500, 1], [2, 3, 5000]]) {
         let values = moderate::<T>(shape.iter().product(), seed);
         let x = ArrayD::from_shape_vec(IxDyn(&shape), values).expect("as many values");
@@ -637,20 +674,21 @@ fn several_streams_at_once() {
 fn into_existing_arrays() {
     let x = upload(&array![[1u8, 2], [3, 250]]);
     let mut out = upload(&Array2::<u8>::zeros((2, 2)));
-    x.inclusive_scan_into::<Sum>(&mut out).unwrap();
-    assert_eq!(elements(&out), [1, 3, 6, 0]);
-    x.exclusive_scan_into::<Sum>(&mut out).unwrap();
-    assert_eq!(elements(&out), [0, 1, 3, 6]);
+    let mut sums = upload(&Array2::<u64>::zeros((2, 2)));
+    x.inclusive_scan_into::<Sum>(&mut sums).unwrap();
+    assert_eq!(elements(&sums), [1, 3, 6, 256]);
+    x.exclusive_scan_into::<Sum>(&mut sums).unwrap();
+    assert_eq!(elements(&sums), [0, 1, 3, 6]);
     x.inclusive_scan_by_into::<Max>(ScanAlgorithm::Blelloch, &mut out)
         .unwrap();
     assert_eq!(elements(&out), [1, 2, 3, 250]);
     x.exclusive_scan_by_into::<Max>(ScanAlgorithm::Blelloch, &mut out)
         .unwrap();
     assert_eq!(elements(&out), [0, 1, 2, 3]);
-    x.inclusive_scan_axis_into::<Sum>(Axis(0), &mut out).unwrap();
-    assert_eq!(elements(&out), [1, 2, 4, 252]);
-    x.exclusive_scan_axis_into::<Sum>(Axis(1), &mut out).unwrap();
-    assert_eq!(elements(&out), [0, 1, 0, 3]);
+    x.inclusive_scan_axis_into::<Sum>(Axis(0), &mut sums).unwrap();
+    assert_eq!(elements(&sums), [1, 2, 4, 252]);
+    x.exclusive_scan_axis_into::<Sum>(Axis(1), &mut sums).unwrap();
+    assert_eq!(elements(&sums), [0, 1, 0, 3]);
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn an_array_outlives_its_device_and_stream() {
         let stream = device.create_stream().unwrap();
         DeviceArray::from_ndarray(&stream, &array![1, 2, 3]).unwrap()
     };
-    assert_eq!(array.square().unwrap().sum().unwrap(), 14);
+    assert_eq!(array.square().unwrap().sum().unwrap(), 14i64);
 }
 
 #[test]

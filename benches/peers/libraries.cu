@@ -20,6 +20,7 @@
 #include <cub/cub.cuh>
 #include <functional>
 #include <string>
+#include <thrust/iterator/transform_iterator.h>
 #include <vector>
 
 #define CHECK(call)                                                                                  \
@@ -126,6 +127,23 @@ template <class T> static void reductions_and_scans(size_t n, const char *dtype,
               [&](void *storage, size_t &bytes) { return cub::DeviceScan::ExclusiveSum(storage, bytes, x.data, out.data, n, stream); });
 }
 
+template <class Wide> struct Widen {
+    template <class T> __host__ __device__ Wide operator()(T x) const { return x; }
+};
+
+// Sums of integers in 64 bits: CUB's accumulator has the type of what it is given, so it is given wide elements.
+template <class T, class Wide> static void wide_sums(size_t n, const char *dtype, const char *suffix, bool scans) {
+    Array<T> x(n, 256);
+    auto wide = thrust::make_transform_iterator(x.data, Widen<Wide>{});
+    Array<Wide> out(scans ? n : 1, 1);
+    auto name = [&](const char *base) { return std::string(base) + suffix; };
+    bench_cub(name("reduce_sum").c_str(), dtype, n,
+              [&](void *storage, size_t &bytes) { return cub::DeviceReduce::Sum(storage, bytes, wide, out.data, n, stream); });
+    if (!scans) return;
+    bench_cub(name("scan_inclusive_sum").c_str(), dtype, n,
+              [&](void *storage, size_t &bytes) { return cub::DeviceScan::InclusiveSum(storage, bytes, wide, out.data, n, stream); });
+}
+
 template <class T> static void histogram(const char *name, const char *dtype, size_t n, int limit) {
     Array<T> x(n, limit);
     Array<int> counts(256, 1);
@@ -210,6 +228,9 @@ int main(int argc, char **argv) {
         reductions_and_scans<float>(n, "f32", "", 0);
         reductions_and_scans<double>(n, "f64", "_f64", 0);
         reductions_and_scans<int64_t>(n, "i64", "_i64", 256);
+        wide_sums<int32_t, int64_t>(n, "i32", "_i32", true);
+        wide_sums<uint8_t, uint64_t>(n, "u8", "_u8", true);
+        wide_sums<uint16_t, uint64_t>(n, "u16", "_u16", false);
         histogram<int>("histogram_i32", "i32", n, 256);
         histogram<uint8_t>("histogram_u8", "u8", n, 256);
         histogram<uint8_t>("histogram_u8_equal", "u8", n, 1);

@@ -74,6 +74,16 @@ def with_torch(n):
     bench("reduce_max", "PyTorch", "f32", n, lambda: torch.amax(x, dim=0, out=total))
     bench("scan_inclusive_sum", "PyTorch", "f32", n, lambda: torch.cumsum(x, dim=0, out=out))
     side = math.isqrt(n)
+    # Of integers in 64 bits; PyTorch has hardly any operation on u16.
+    for dtype, name in ((torch.int32, "i32"), (torch.uint8, "u8")):
+        integers = torch.randint(0, 256, (n,), device="cuda", dtype=dtype)
+        total, sums = (torch.empty(shape, device="cuda", dtype=torch.int64) for shape in ((), (n,)))
+        bench(f"reduce_sum_{name}", "PyTorch", name, n, lambda: torch.sum(integers, dim=0, out=total))
+        bench(f"scan_inclusive_sum_{name}", "PyTorch", name, n, lambda: torch.cumsum(integers, dim=0, out=sums))
+    square = integers[: side * side].view(side, side)
+    column_sums = torch.empty(side, device="cuda", dtype=torch.int64)
+    bench("reduce_sum_axis_0_u8", "PyTorch", "u8", side * side, lambda: torch.sum(square, dim=0, out=column_sums))
+    del integers, sums, square
     a, b, c = (t[: side * side].view(side, side) for t in (x, y, out))
     bench("transpose", "PyTorch", "f32", side * side, lambda: c.copy_(a.t()))
     if side <= 8192:
@@ -91,6 +101,19 @@ def with_cupy(n):
     bench("reduce_sum", "CuPy", "f32", n, lambda: cp.sum(x))
     bench("scan_inclusive_sum", "CuPy", "f32", n, lambda: cp.cumsum(x, out=out))
     side = math.isqrt(n)
+    for dtype, name in ((cp.int32, "i32"), (cp.uint8, "u8"), (cp.uint16, "u16")):
+        integers = cp.random.randint(0, 256, n, dtype=dtype)
+        bench(f"reduce_sum_{name}", "CuPy", name, n, lambda: cp.sum(integers))
+        if name == "u16":
+            continue
+        sums = cp.empty(n, dtype=cp.int64 if name == "i32" else cp.uint64)
+        bench(f"scan_inclusive_sum_{name}", "CuPy", name, n, lambda: cp.cumsum(integers, dtype=sums.dtype, out=sums))
+        if name == "u8":
+            square = integers[: side * side].reshape(side, side)
+            bench("reduce_sum_axis_0_u8", "CuPy", "u8", side * side, lambda: cp.sum(square, axis=0))
+            del square
+        del sums
+    del integers
     a, c = x[: side * side].reshape(side, side), out[: side * side].reshape(side, side)
     bench("transpose", "CuPy", "f32", side * side, lambda: cp.copyto(c, a.T))
     del x, y, out, a, c

@@ -44,8 +44,8 @@ use crate::session::{Session, SessionArgs};
 /// array, arr_0.
 ///
 /// Elements are f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64 or bool. Of bool, add and mul are "or" and "and", as
-/// in NumPy, and other arithmetic is refused. Sums and products of bool, i8 and i16 are i64; other results of i8 and i16
-/// are of that type again, and wrap around. NumPy has no bf16.
+/// in NumPy, and other arithmetic is refused. Sums and products are i64 of signed integers and bool, and u64 of unsigned
+/// integers; other results of integers are of their own type again, and wrap around. NumPy has no bf16.
 #[derive(Parser)]
 #[command(name = "warpsmith", version)]
 struct Cli {

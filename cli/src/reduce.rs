@@ -90,8 +90,8 @@ fn along_axis<T: Scalar>(job: Job, device: &Device, args: &ReduceArgs, axis: Axi
     }
     let ddof = args.ddof;
     match args.op {
-        ReduceOp::Sum => run::<T, T>(job, device, axis, file, |x, out| x.sum_axis_into(axis, out)),
-        ReduceOp::Prod => run::<T, T>(job, device, axis, file, |x, out| x.product_axis_into(axis, out)),
+        ReduceOp::Sum => run::<T, T::Total>(job, device, axis, file, |x, out| x.sum_axis_into(axis, out)),
+        ReduceOp::Prod => run::<T, T::Total>(job, device, axis, file, |x, out| x.product_axis_into(axis, out)),
         ReduceOp::Min => run::<T, T>(job, device, axis, file, |x, out| x.min_axis_into(axis, out)),
         ReduceOp::Max => run::<T, T>(job, device, axis, file, |x, out| x.max_axis_into(axis, out)),
         ReduceOp::Mean => run::<T, T::Mean>(job, device, axis, file, |x, out| x.mean_axis_into(axis, out)),

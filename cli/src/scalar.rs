@@ -128,7 +128,7 @@ impl FromStr for Dtype {
 /// An element type that every operation of the program takes.
 pub trait Scalar:
     ops::Number
-    + Statistic<Mean: Number>
+    + Statistic<Mean: Number, Total: Number>
     + CastTo<f16>
     + CastTo<f32>
     + CastTo<f64>

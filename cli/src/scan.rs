@@ -12,7 +12,7 @@ use warpsmith::ops::{Max, Min, Product, ReduceOp, Scan, ScanAlgorithm, ScanTree,
 use crate::job::{DynArray, Job};
 use crate::npy::{self, NpyFile};
 use crate::ops::ScanOp;
-use crate::scalar::{Dtype, Scalar, dispatch};
+use crate::scalar::{Dtype, Number, Scalar, dispatch};
 use crate::session::Session;
 
 #[derive(Args)]
@@ -56,33 +56,35 @@ pub fn run(session: &Session, args: &ScanArgs) -> Result<()> {
 }
 
 fn scan<T: Scalar>(job: Job, device: &Device, args: &ScanArgs, axis: Option<Axis>, file: &NpyFile) -> Result<()> {
-    let x = file.read::<T>(device)?;
-    job.run(
-        device,
-        x.raw_dim(),
-        || npy::upload(device, &x),
-        |x, out: &mut DynArray<T>| match args.op {
-            ScanOp::Sum => scan_by::<Sum, T>(args, axis, x, out),
-            ScanOp::Prod => scan_by::<Product, T>(args, axis, x, out),
-            ScanOp::Min => scan_by::<Min, T>(args, axis, x, out),
-            ScanOp::Max => scan_by::<Max, T>(args, axis, x, out),
-        },
-    )
+    match args.op {
+        ScanOp::Sum => scan_by::<Sum, T>(job, device, args, axis, file),
+        ScanOp::Prod => scan_by::<Product, T>(job, device, args, axis, file),
+        ScanOp::Min => scan_by::<Min, T>(job, device, args, axis, file),
+        ScanOp::Max => scan_by::<Max, T>(job, device, args, axis, file),
+    }
 }
 
-fn scan_by<Op, T>(args: &ScanArgs, axis: Option<Axis>, x: &DynArray<T>, out: &mut DynArray<T>) -> Result<()>
+fn scan_by<Op, T>(job: Job, device: &Device, args: &ScanArgs, axis: Option<Axis>, file: &NpyFile) -> Result<()>
 where
-    Op: ReduceOp<T, Output = T>,
-    T: Scalar + Scan<Op> + ScanTree<Op>,
+    Op: ReduceOp<T, Output: Number>,
+    T: Scalar + Scan<Op> + ScanTree<Op, Output = Op::Output>,
 {
     let algorithm = match args.algorithm {
         Algorithm::LookBack => ScanAlgorithm::LookBack,
         Algorithm::Blelloch => ScanAlgorithm::Blelloch,
     };
-    Ok(match (axis, args.exclusive) {
-        (None, false) => x.inclusive_scan_by_into::<Op>(algorithm, out),
-        (None, true) => x.exclusive_scan_by_into::<Op>(algorithm, out),
-        (Some(axis), false) => x.inclusive_scan_axis_into::<Op>(axis, out),
-        (Some(axis), true) => x.exclusive_scan_axis_into::<Op>(axis, out),
-    }?)
+    let x = file.read::<T>(device)?;
+    job.run(
+        device,
+        x.raw_dim(),
+        || npy::upload(device, &x),
+        |x, out: &mut DynArray<Op::Output>| {
+            Ok(match (axis, args.exclusive) {
+                (None, false) => x.inclusive_scan_by_into::<Op>(algorithm, out),
+                (None, true) => x.exclusive_scan_by_into::<Op>(algorithm, out),
+                (Some(axis), false) => x.inclusive_scan_axis_into::<Op>(axis, out),
+                (Some(axis), true) => x.exclusive_scan_axis_into::<Op>(axis, out),
+            }?)
+        },
+    )
 }

@@ -83,11 +83,12 @@ impl Stored {
         }
     }
 
-    /// The type that sums and products of its elements are computed in.
+    /// The type that its elements are summed and multiplied as. The library's result of it has NumPy's type: that of bool
+    /// is signed.
     pub fn sum_dtype(self) -> Dtype {
         match self {
-            Stored::Of(dtype) => dtype,
-            Stored::Bool | Stored::I8 | Stored::I16 => Dtype::I64,
+            Stored::Bool => Dtype::I32,
+            stored => stored.dtype(),
         }
     }
 

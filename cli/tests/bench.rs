@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 43] = [
+const NAMES: [&str; 47] = [
     "copy",
     "add",
     "square",
@@ -35,12 +35,16 @@ const NAMES: [&str; 43] = [
     "square_f16",
     "reduce_sum_f64",
     "reduce_sum_i64",
+    "reduce_sum_i32",
     "reduce_sum_u8",
+    "reduce_sum_u16",
     "reduce_sum_f16",
     "reduce_max_f64",
     "reduce_max_i64",
+    "reduce_sum_axis_0_u8",
     "scan_inclusive_sum_f64",
     "scan_inclusive_sum_i64",
+    "scan_inclusive_sum_i32",
     "scan_inclusive_sum_u8",
     "scan_inclusive_sum_f16",
     "scan_exclusive_sum_f64",
@@ -85,9 +89,9 @@ fn every_row_is_right_and_written() {
         assert_eq!(row["repeats"], 2);
         assert!(row["ms_min"].as_f64().unwrap() <= row["ms_median"].as_f64().unwrap());
         let (name, dtype) = (row["name"].as_str().unwrap(), row["dtype"].as_str().unwrap());
-        let is_square = ["transpose", "grayscale", "blur", "matmul"]
+        let is_square = ["transpose", "grayscale", "blur", "matmul", "axis"]
             .iter()
-            .any(|part| name.starts_with(part));
+            .any(|part| name.contains(part));
         let n = if name == "matmul_f32" && is_simulated(&text) {
             64 * 64
         } else if is_square {
@@ -97,7 +101,7 @@ fn every_row_is_right_and_written() {
         };
         assert_eq!((&row["n"], row["shape"].is_array()), (&n.into(), is_square), "{name}");
         let suffix = name.rsplit('_').next().unwrap();
-        if ["f64", "i64", "u8", "f16", "i32", "f32"].contains(&suffix) {
+        if ["f64", "i64", "u8", "u16", "f16", "i32", "f32"].contains(&suffix) {
             assert_eq!(dtype, suffix, "{name}");
         }
         let throughput = if name == "matmul_f32" { "tflop_s" } else { "gb_s" };

@@ -17,7 +17,8 @@ fn reductions_along_an_axis() {
         let text = axis.to_string();
         let run = |op: &str| place.succeed(&["reduce", op, "x.npy", "--axis", &text, "-o", "out.npy"]);
         run("sum");
-        assert_eq!(place.load::<i32>("out.npy"), x.sum_axis(Axis(axis)).into_dyn());
+        let sum = x.mapv(i64::from).sum_axis(Axis(axis));
+        assert_eq!(place.load::<i64>("out.npy"), sum.into_dyn());
         run("max");
         let max = x.fold_axis(Axis(axis), i32::MIN, |&a, &b| a.max(b));
         assert_eq!(place.load::<i32>("out.npy"), max.into_dyn());
@@ -37,7 +38,8 @@ fn reductions_along_an_axis() {
     }
     assert_eq!(place.succeed(&["reduce", "all", "x.npy"]), "false\n");
     place.succeed(&["reduce", "sum", "x.npy", "-o", "out.npy"]);
-    assert_eq!(place.load::<i32>("out.npy").into_raw_vec_and_offset().0, [x.sum()]);
+    let sum = place.load::<i64>("out.npy").into_raw_vec_and_offset().0;
+    assert_eq!(sum, [i64::from(x.sum())]);
     place.save("small.npy", &array![1.0, 2.0, 4.0]);
     let variance: f64 = place
         .succeed(&["reduce", "var", "small.npy", "--ddof", "1"])
@@ -63,11 +65,11 @@ fn axes_count_from_the_end() {
     for axis in 0..3 {
         let text = (axis as isize - 3).to_string();
         place.succeed(&["reduce", "sum", "x.npy", "--axis", &text, "-o", "out.npy"]);
-        assert_eq!(place.load::<i32>("out.npy"), x.sum_axis(Axis(axis)).into_dyn());
+        let mut sums = x.mapv(i64::from);
+        assert_eq!(place.load::<i64>("out.npy"), sums.sum_axis(Axis(axis)).into_dyn());
         place.succeed(&["scan", "sum", "x.npy", &format!("--axis={text}"), "-o", "out.npy"]);
-        let mut sums = x.clone();
         sums.accumulate_axis_inplace(Axis(axis), |&before, x| *x += before);
-        assert_eq!(place.load::<i32>("out.npy"), sums.into_dyn());
+        assert_eq!(place.load::<i64>("out.npy"), sums.into_dyn());
     }
     for axes in ["-1,0,1", "2,-3,-2"] {
         place.succeed(&["transpose", "x.npy", "--axes", axes, "-o", "out.npy"]);
@@ -129,15 +131,15 @@ fn scans() {
     place.save("x.npy", &x);
     let mut sum = 0;
     let sums = x.mapv(|x| {
-        sum += x;
+        sum += u64::from(x);
         sum
     });
     for algorithm in ["look-back", "blelloch"] {
         place.succeed(&["scan", "sum", "x.npy", "-o", "out.npy", "--algorithm", algorithm]);
-        assert_eq!(place.load::<u32>("out.npy"), sums.clone().into_dyn());
+        assert_eq!(place.load::<u64>("out.npy"), sums.clone().into_dyn());
     }
     place.succeed(&["scan", "sum", "x.npy", "-o", "out.npy", "--exclusive"]);
-    assert_eq!(place.load::<u32>("out.npy"), (&sums - &x).into_dyn());
+    assert_eq!(place.load::<u64>("out.npy"), (&sums - &x.mapv(u64::from)).into_dyn());
     let x = numbers();
     place.save("x.npy", &x);
     place.succeed(&["scan", "max", "x.npy", "--axis", "1", "-o", "out.npy"]);

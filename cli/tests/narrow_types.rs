@@ -258,6 +258,34 @@ fn i8_and_i16_are_as_in_numpy() {
     assert_eq!(place.load::<i8>("c.npy"), array![[22i8, 47], [-54, 7]].into_dyn());
 }
 
+/// Sums and products of integers have 64 bits, signed or not as the elements are.
+#[test]
+fn sums_and_products_have_64_bits() {
+    let place = Workplace::new();
+    place.save("b.npy", &Array1::from_elem(1000, 200u8));
+    assert_eq!(place.succeed(&["reduce", "sum", "b.npy"]), "200000\n");
+    let object = place.json(&["reduce", "sum", "b.npy", "--json", "-o", "c.npy"]);
+    assert_eq!(object["value"], 200_000);
+    assert_eq!(place.load::<u64>("c.npy"), ndarray::arr0(200_000).into_dyn());
+    for algorithm in ["look-back", "blelloch"] {
+        place.succeed(&["scan", "sum", "b.npy", "--algorithm", algorithm, "-o", "c.npy"]);
+        assert_eq!(place.load::<u64>("c.npy").last(), Some(&200_000), "{algorithm}");
+    }
+    place.save("m.npy", &array![[i32::MAX, i32::MIN], [i32::MAX, i32::MIN]]);
+    place.succeed(&["reduce", "sum", "m.npy", "--axis", "0", "-o", "c.npy"]);
+    let sums = array![2 * i64::from(i32::MAX), 2 * i64::from(i32::MIN)];
+    assert_eq!(place.load::<i64>("c.npy"), sums.into_dyn());
+    place.succeed(&["scan", "prod", "m.npy", "--axis", "0", "--exclusive", "-o", "c.npy"]);
+    let products = array![[1, 1], [i64::from(i32::MAX), i64::from(i32::MIN)]];
+    assert_eq!(place.load::<i64>("c.npy"), products.into_dyn());
+    place.save("h.npy", &array![65_535u16, 65_535, 65_535]);
+    assert_eq!(
+        place.succeed(&["reduce", "prod", "h.npy"]),
+        format!("{}\n", 65_535u64.pow(3))
+    );
+    assert_eq!(place.succeed(&["reduce", "max", "h.npy"]), "65535\n");
+}
+
 /// In both byte orders, and in Fortran order.
 #[test]
 fn big_endian_i16_in_fortran_order() {

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use kernels_gpu::compiled::{Map, Number, Real};
+use kernels_gpu::compiled::{Axpy, Map, Number, Real};
 use kernels_gpu::map::{THREADS, tile_len};
 use kernels_gpu::op::{Abs, Cos, Exp, Ln, Neg, Relu, Sigmoid, Sin, Sqrt, Square, Tanh};
 use ndarray::Dimension;
@@ -312,7 +312,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
         let stream = self.stream().clone();
         // SAFETY: the launch takes the array mutably beside it; the kernel keeps the contract of `Slice`.
         let y = unsafe { InPlace::of(self) };
-        stream.launch::<T::Axpy>(&config, (alpha, x, y, self))
+        stream.launch::<<T as Axpy>::Kernel>(&config, (alpha, x, y, self))
     }
 }
 

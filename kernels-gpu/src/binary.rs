@@ -156,7 +156,9 @@ pub(crate) fn run<T, U: Num>(
 /// `out[i] = a[i] op b[i]`; `a` and `b` are as long as `out` (of longer ones, the shortest length counts).
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Add, Sub, Mul, Div, Minimum, Maximum, Pow],
+    Op = [Div, Minimum, Maximum, Pow];
+    T = [f32, f64, f16, bf16, u8, u16, u32, u64],
+    Op = [Add, Sub, Mul],
     max_threads = THREADS,
 )]
 pub fn binary<T: Num, Op: BinaryOp<T>>(a: Slice<'_, T>, b: Slice<'_, T>, out: SliceMut<'_, T>) {
@@ -166,7 +168,9 @@ pub fn binary<T: Num, Op: BinaryOp<T>>(a: Slice<'_, T>, b: Slice<'_, T>, out: Sl
 /// `out[i] = a[i] op b`; `a` is as long as `out`.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Add, Sub, Mul, Div, Minimum, Maximum, Pow],
+    Op = [Div, Minimum, Maximum, Pow];
+    T = [f32, f64, f16, bf16, u8, u16, u32, u64],
+    Op = [Add, Sub, Mul],
     max_threads = THREADS,
 )]
 pub fn binary_scalar<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: Slice<'_, T>, b: T, out: SliceMut<'_, T>) {
@@ -176,7 +180,9 @@ pub fn binary_scalar<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: Slice<
 /// `out[i] = a op b[i]`, for the operators that do not commute; `b` is as long as `out`.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Sub, Div, Pow],
+    Op = [Div, Pow];
+    T = [f32, f64, f16, bf16, u8, u16, u32, u64],
+    Op = [Sub],
     max_threads = THREADS,
 )]
 pub fn scalar_binary<T: Num + cuda_std::param::Param, Op: BinaryOp<T>>(a: T, b: Slice<'_, T>, out: SliceMut<'_, T>) {

@@ -90,7 +90,9 @@ impl<T: Num, U: Num, F: Fn(T, T) -> U> Body<2> for Binary<'_, T, U, F> {
 /// blocks of at most [`THREADS`]. Strides that leave an operand give 0 instead, and what leaves the output is not set.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Add, Sub, Mul, Div, Minimum, Maximum, Pow],
+    Op = [Div, Minimum, Maximum, Pow];
+    T = [f32, f64, f16, bf16, u8, u16, u32, u64],
+    Op = [Add, Sub, Mul],
     max_threads = THREADS,
     min_blocks = BLOCKS,
 )]

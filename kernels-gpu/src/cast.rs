@@ -17,10 +17,17 @@ use crate::op::{Cast, CastSaturating, CastWrapping, UnaryOp};
 
 pub use crate::map::{THREADS, tile_len};
 
-/// `out[i] = x[i] as U`; `x` is as long as `out`.
+/// `out[i] = x[i] as U`; `x` is as long as `out`. Between integers, the sign of the result makes no difference, and that
+/// of the element only where the result is longer.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    U = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    U = [f32, f64, f16, bf16];
+    T = [f32, f64, f16, bf16],
+    U = [i32, i64, u8, u16, u32, u64];
+    T = [i32],
+    U = [u64];
+    T = [u8, u16, u32, u64],
+    U = [u8, u16, u32, u64],
     max_threads = THREADS,
 )]
 pub fn cast<T: Num + CastTo<U>, U: Num>(x: Slice<'_, T>, out: SliceMut<'_, U>) {
@@ -41,7 +48,7 @@ pub fn cast_saturating<T: Num + SaturatingCastTo<U>, U: Num>(x: Slice<'_, T>, ou
 /// `out[i]` is `x[i]` rounded towards zero, modulo 2^bits, 0 for NaN and ±∞; `x` is as long as `out`.
 #[kernel(
     T = [f32, f64, f16, bf16],
-    U = [i32, i64, u8, u16, u32, u64],
+    U = [u8, u16, u32, u64],
     max_threads = THREADS,
 )]
 pub fn cast_wrapping<T: Num + WrappingCastTo<U>, U: Num>(x: Slice<'_, T>, out: SliceMut<'_, U>) {

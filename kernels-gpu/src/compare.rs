@@ -29,7 +29,9 @@ fn holds<T, Op: CompareOp<T>>(a: T, b: T) -> u8 {
 /// `out[i] = a[i] op b[i]`; `a` and `b` are as long as `out`. For `>` and `≥` the operands change places.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Equal, NotEqual, Less, LessEqual],
+    Op = [Less, LessEqual];
+    T = [f32, f64, f16, bf16, u8, u16, u32, u64],
+    Op = [Equal, NotEqual],
     max_threads = THREADS,
 )]
 pub fn compare<T: Num, Op: CompareOp<T>>(a: Slice<'_, T>, b: Slice<'_, T>, out: SliceMut<'_, u8>) {
@@ -39,7 +41,9 @@ pub fn compare<T: Num, Op: CompareOp<T>>(a: Slice<'_, T>, b: Slice<'_, T>, out: 
 /// `out[i] = a[i] op b`; `a` is as long as `out`.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual],
+    Op = [Less, LessEqual, Greater, GreaterEqual];
+    T = [f32, f64, f16, bf16, u8, u16, u32, u64],
+    Op = [Equal, NotEqual],
     max_threads = THREADS,
 )]
 pub fn compare_scalar<T: Num + cuda_std::param::Param, Op: CompareOp<T>>(a: Slice<'_, T>, b: T, out: SliceMut<'_, u8>) {
@@ -50,7 +54,9 @@ pub fn compare_scalar<T: Num + cuda_std::param::Param, Op: CompareOp<T>>(a: Slic
 /// [`broadcast`](fn@broadcast::broadcast).
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Equal, NotEqual, Less, LessEqual],
+    Op = [Less, LessEqual];
+    T = [f32, f64, f16, bf16, u8, u16, u32, u64],
+    Op = [Equal, NotEqual],
     max_threads = THREADS,
     min_blocks = broadcast::BLOCKS,
 )]

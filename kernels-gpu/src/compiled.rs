@@ -14,7 +14,7 @@ use core::fmt::Display;
 
 use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
-use cuda_std::launch::SafeKernel;
+use cuda_std::launch::{Retyped, SafeKernel, SameBits};
 use cuda_std::param::ByValue;
 use cuda_std::{Slice, SliceMut};
 
@@ -56,7 +56,7 @@ pub type ScanColumnsParams<T, R> = (
 );
 
 /// The parameters of [`scan_tree`](fn@crate::scan::scan_tree).
-pub type ScanTreeParams<T, A> = (&'static [T], u32, SliceMut<'static, A>, SliceMut<'static, T>);
+pub type ScanTreeParams<T, A, R> = (&'static [T], u32, SliceMut<'static, A>, SliceMut<'static, R>);
 
 /// The parameters of a kernel with two operands that lie as the output does.
 pub type DenseParams<T, U> = (Slice<'static, T>, Slice<'static, T>, SliceMut<'static, U>);
@@ -71,6 +71,41 @@ pub type StridedParams<T, U> = (
     SliceMut<'static, U>,
 );
 
+/// The parameters of a kernel with one such operand and a number.
+pub type ArrayScalarParams<T, U> = (Slice<'static, T>, T, SliceMut<'static, U>);
+
+/// The parameters of a kernel with a number and one such operand.
+pub type ScalarArrayParams<T> = (T, Slice<'static, T>, SliceMut<'static, T>);
+
+/// The parameters of a kernel of one operand.
+pub type MapParams<T, U> = (Slice<'static, T>, SliceMut<'static, U>);
+
+/// The parameters of [`axpy`](fn@map::axpy).
+pub type AxpyParams<T> = (T, &'static [T], Slice<'static, T>, SliceMut<'static, T>);
+
+/// The parameters of [`select`](fn@select::select).
+pub type SelectParams<T> = (
+    Slice<'static, u8>,
+    Slice<'static, T>,
+    Slice<'static, T>,
+    SliceMut<'static, T>,
+);
+
+/// The parameters of [`select_broadcast`](fn@select::select_broadcast).
+pub type SelectStridedParams<T> = (
+    OutputAxes,
+    Slice<'static, u8>,
+    Strides,
+    Slice<'static, T>,
+    Strides,
+    Slice<'static, T>,
+    Strides,
+    SliceMut<'static, T>,
+);
+
+/// The type of the results of `Op`.
+type Output<T, Op> = <Op as ReduceOp<T>>::Output;
+
 /// Reductions by `Op` of elements of this type.
 ///
 /// Implemented by [`operator_kernels!`](crate::operator_kernels). An implementation by hand names kernels that do
@@ -82,6 +117,9 @@ pub type StridedParams<T, U> = (
     note = "for an operator of your own: `kernels_gpu::operator_kernels!({Op}: {Self} => reduce);` in a kernels crate"
 )]
 pub trait Reduce<Op: ReduceOp<Self>>: Pod + Send + Sync {
+    /// What the kernels are told beside the count, in a bit that no count has.
+    #[doc(hidden)]
+    const COUNT_FLAG: u64 = 0;
     /// Where the elements of a result lie side by side.
     type Rows: SafeKernel<Params = ReduceParams<Self, Op, RowPlan>>;
     /// Where they do not.
@@ -111,11 +149,20 @@ pub trait Scan<Op: ReduceOp<Self>>: Pod + Send + Sync {
 #[diagnostic::on_unimplemented(message = "scans of `{Self}` by `{Op}` with Blelloch's tree are not compiled")]
 pub trait ScanTree<Op>: Pod + Send + Sync {
     /// What the elements are combined in, the totals of tiles too, which are scanned in turn.
-    type Wide: ScanTree<Op, Wide = Self::Wide>;
+    type Acc: ScanTree<Op, Acc = Self::Acc, Output = Self::Acc>;
+    /// What the result is.
+    type Output: Pod + Send + Sync;
     /// [`blelloch::tile_len`]
     const TILE: usize;
     /// The kernel.
-    type Tree: SafeKernel<Params = ScanTreeParams<Self, Self::Wide>>;
+    type Tree: SafeKernel<Params = ScanTreeParams<Self, Self::Acc, Self::Output>>;
+}
+
+/// `alpha · x + y` of elements of this type.
+pub trait Axpy: Pod + Send + Sync + ByValue {
+    /// The kernel.
+    #[doc(hidden)]
+    type Kernel: SafeKernel<Params = AxpyParams<Self>>;
 }
 
 /// The function `Op` of each element of this type.
@@ -124,7 +171,7 @@ pub trait Map<Op>: Pod + Send + Sync {
     /// Elements that a block treats.
     const TILE: usize;
     /// The kernel.
-    type Kernel: SafeKernel<Params = (Slice<'static, Self>, SliceMut<'static, Self>)>;
+    type Kernel: SafeKernel<Params = MapParams<Self, Self>>;
 }
 
 /// Operation `Op` on two operands of this type.
@@ -133,7 +180,7 @@ pub trait Binary<Op>: Pod + Send + Sync + ByValue {
     /// Two arrays that lie as the output does.
     type ArrayArray: SafeKernel<Params = DenseParams<Self, Self>>;
     /// Such an array and one number.
-    type ArrayScalar: SafeKernel<Params = (Slice<'static, Self>, Self, SliceMut<'static, Self>)>;
+    type ArrayScalar: SafeKernel<Params = ArrayScalarParams<Self, Self>>;
     /// Two arrays that lie otherwise.
     type Strided: SafeKernel<Params = StridedParams<Self, Self>>;
 }
@@ -141,7 +188,7 @@ pub trait Binary<Op>: Pod + Send + Sync + ByValue {
 /// Operation `Op` on one number and an array: of the operators that do not commute.
 pub trait ScalarFirst<Op>: Binary<Op> {
     /// The kernel.
-    type ScalarArray: SafeKernel<Params = (Self, Slice<'static, Self>, SliceMut<'static, Self>)>;
+    type ScalarArray: SafeKernel<Params = ScalarArrayParams<Self>>;
 }
 
 /// Comparison `Op` of elements of this type, to 1 and 0.
@@ -152,7 +199,7 @@ pub trait Compare<Op>: Pod + Send + Sync + ByValue {
     /// Two arrays that lie as the output does.
     type ArrayArray: SafeKernel<Params = DenseParams<Self, u8>>;
     /// Such an array and one number, in this order.
-    type ArrayScalar: SafeKernel<Params = (Slice<'static, Self>, Self, SliceMut<'static, u8>)>;
+    type ArrayScalar: SafeKernel<Params = ArrayScalarParams<Self, u8>>;
     /// Two arrays that lie otherwise.
     type Strided: SafeKernel<Params = StridedParams<Self, u8>>;
 }
@@ -162,13 +209,13 @@ pub trait Compare<Op>: Pod + Send + Sync + ByValue {
 pub trait CastTo<U: Pod>: Pod + Send + Sync {
     /// As Rust's `as`.
     #[doc(hidden)]
-    type Kernel: SafeKernel<Params = (Slice<'static, Self>, SliceMut<'static, U>)>;
+    type Kernel: SafeKernel<Params = MapParams<Self, U>>;
     /// To the nearest.
     #[doc(hidden)]
-    type Saturating: SafeKernel<Params = (Slice<'static, Self>, SliceMut<'static, U>)>;
+    type Saturating: SafeKernel<Params = MapParams<Self, U>>;
     /// Modulo 2^bits.
     #[doc(hidden)]
-    type Wrapping: SafeKernel<Params = (Slice<'static, Self>, SliceMut<'static, U>)>;
+    type Wrapping: SafeKernel<Params = MapParams<Self, U>>;
 }
 
 /// A function of the elements of one to four arrays, made by [`elementwise!`](crate::elementwise!).
@@ -195,14 +242,16 @@ pub(crate) mod sealed {
 /// `u64`.
 ///
 /// Integers wrap around on overflow; a division by zero gives 0 for integers, and what IEEE 754 says for floats. 16-bit
-/// floats are computed in `f32` and rounded once. The type of a mean, a variance and a standard deviation is
-/// [`T::Mean`](Statistic::Mean): the float itself, and `f64` for integers.
+/// floats are computed in `f32` and rounded once. The type of a sum, a product and their scans is
+/// [`T::Total`](Num::Total): the float itself, `i64` for signed integers, `u64` for unsigned ones. That of a mean, a
+/// variance and a standard deviation is [`T::Mean`](Statistic::Mean): the float itself, and `f64` for integers.
 pub trait Number:
     sealed::Sealed
     + Ordered<Wide: Ordered>
     + Statistic
     + MulAdd
     + ByValue
+    + Axpy
     + PartialOrd
     + Display
     + Reduce<Sum>
@@ -220,10 +269,10 @@ pub trait Number:
     + Scan<Product>
     + Scan<Min>
     + Scan<Max>
-    + ScanTree<Sum>
-    + ScanTree<Product>
-    + ScanTree<Min>
-    + ScanTree<Max>
+    + ScanTree<Sum, Output = <Self as Num>::Total>
+    + ScanTree<Product, Output = <Self as Num>::Total>
+    + ScanTree<Min, Output = Self>
+    + ScanTree<Max, Output = Self>
     + Map<Neg>
     + Map<Abs>
     + Map<Square>
@@ -245,33 +294,12 @@ pub trait Number:
     /// Each element, or the limit that it is beyond.
     #[doc(hidden)]
     type Clamp: SafeKernel<Params = (Slice<'static, Self>, Self, Self, SliceMut<'static, Self>)>;
-    /// `alpha · x + y`
-    #[doc(hidden)]
-    type Axpy: SafeKernel<Params = (Self, &'static [Self], Slice<'static, Self>, SliceMut<'static, Self>)>;
     /// Selection by a mask, where all operands lie as the output does.
     #[doc(hidden)]
-    type Select: SafeKernel<
-        Params = (
-            Slice<'static, u8>,
-            Slice<'static, Self>,
-            Slice<'static, Self>,
-            SliceMut<'static, Self>,
-        ),
-    >;
+    type Select: SafeKernel<Params = SelectParams<Self>>;
     /// Selection by a mask, where they lie otherwise.
     #[doc(hidden)]
-    type SelectStrided: SafeKernel<
-        Params = (
-            OutputAxes,
-            Slice<'static, u8>,
-            Strides,
-            Slice<'static, Self>,
-            Strides,
-            Slice<'static, Self>,
-            Strides,
-            SliceMut<'static, Self>,
-        ),
-    >;
+    type SelectStrided: SafeKernel<Params = SelectStridedParams<Self>>;
 }
 
 /// The element types of the functions that only floats have: `f32`, `f64`, `f16` and `bf16`.
@@ -284,106 +312,163 @@ impl Real for f64 {}
 impl Real for f16 {}
 impl Real for bf16 {}
 
-/// The kernels of a family for each of the types and each of the operators: `family: [types] by [operators]`.
+// SAFETY (of both): the same type.
+unsafe impl SameBits<Moments> for Moments {}
+unsafe impl SameBits<Ranked> for Ranked {}
+
+/// The kernels of a family for each of the types and each of the operators: `family: [types] by [operators]`. A type may
+/// have the kernels of another, whose bits they treat alike: `(i32 as u32)`.
 macro_rules! compiled {
-    ($($family:ident: [$($type:ty),*] by $operators:tt;)*) => { $($(compiled!(@each $family $type, $operators);)*)* };
-    (@each $family:ident $type:ty, [$($operator:tt),*]) => { $(compiled!(@$family $type, $operator);)* };
-    (@reduce $type:ty, $operator:ident) => {
+    ($($family:ident: [$($type:tt),*] by $operators:tt;)*) => { $($(compiled!(@each $family $type, $operators);)*)* };
+    (@each $family:ident ($type:ident as $bits:ident), [$($operator:tt),*]) => {
+        $(compiled!(@$family $type as $bits, $operator);)*
+    };
+    (@each $family:ident $type:ident, [$($operator:tt),*]) => { $(compiled!(@$family $type as $type, $operator);)* };
+    (@reduce $type:ident as $bits:ident, $operator:ident) => {
         impl Reduce<$operator> for $type {
-            type Rows = reduce::reduce<$type, $operator>;
-            type Columns = reduce::reduce_columns<$type, $operator>;
+            type Rows = Retyped<reduce::reduce<$bits, $operator>, ReduceParams<$type, $operator, RowPlan>>;
+            type Columns = Retyped<reduce::reduce_columns<$bits, $operator>, ReduceParams<$type, $operator, ColumnPlan>>;
         }
     };
-    (@scan $type:ty, $operator:ident) => {
+    (@std $type:ident as $bits:ident, _) => {
+        impl Reduce<Std> for $type {
+            const COUNT_FLAG: u64 = ROOT;
+            type Rows = <$bits as Reduce<Variance>>::Rows;
+            type Columns = <$bits as Reduce<Variance>>::Columns;
+        }
+    };
+    (@scan $type:ident as $bits:ident, $operator:ident) => {
         impl Scan<$operator> for $type {
-            type LookBack = scan::scan<$type, $operator>;
-            type Rows = scan::scan_rows<$type, $operator>;
-            type Columns = scan::scan_columns<$type, $operator>;
+            type LookBack = Retyped<scan::scan<$bits, $operator>, LookBackParams<$type, Output<$type, $operator>>>;
+            type Rows = Retyped<scan::scan_rows<$bits, $operator>, ScanRowsParams<$type, Output<$type, $operator>>>;
+            type Columns =
+                Retyped<scan::scan_columns<$bits, $operator>, ScanColumnsParams<$type, Output<$type, $operator>>>;
         }
 
         impl ScanTree<$operator> for $type {
-            type Wide = <$type as Num>::Wide;
+            type Acc = <$operator as ReduceOp<$type>>::Acc;
+            type Output = Output<$type, $operator>;
             const TILE: usize = blelloch::tile_len::<$type, $operator>();
-            type Tree = scan::scan_tree<$type, $operator>;
+            type Tree = Retyped<scan::scan_tree<$bits, $operator>, ScanTreeParams<$type, Self::Acc, Self::Output>>;
         }
     };
-    (@map $type:ty, $operator:ident) => {
+    (@map $type:ident as $bits:ident, ($operator:ident as $same:ident)) => {
         impl Map<$operator> for $type {
             const TILE: usize = map::tile_len::<$type, $type>();
-            type Kernel = map::map<$type, $operator>;
+            type Kernel = Retyped<map::map<$bits, $same>, MapParams<$type, $type>>;
         }
     };
-    (@map_float $type:ty, $operator:ident) => {
+    (@map $type:ident as $bits:ident, $operator:ident) => {
+        compiled!(@map $type as $bits, ($operator as $operator));
+    };
+    (@map_float $type:ident as $bits:ident, $operator:ident) => {
         impl Map<$operator> for $type {
             const TILE: usize = map::float_tile_len::<$type>();
-            type Kernel = map::map_float<$type, $operator>;
+            type Kernel = map::map_float<$bits, $operator>;
         }
     };
-    (@binary $type:ty, $operator:ident) => {
+    (@binary $type:ident as $bits:ident, $operator:ident) => {
         impl Binary<$operator> for $type {
-            type ArrayArray = binary::binary<$type, $operator>;
-            type ArrayScalar = binary::binary_scalar<$type, $operator>;
-            type Strided = broadcast::broadcast<$type, $operator>;
+            type ArrayArray = Retyped<binary::binary<$bits, $operator>, DenseParams<$type, $type>>;
+            type ArrayScalar = Retyped<binary::binary_scalar<$bits, $operator>, ArrayScalarParams<$type, $type>>;
+            type Strided = Retyped<broadcast::broadcast<$bits, $operator>, StridedParams<$type, $type>>;
         }
     };
-    (@scalar_first $type:ty, $operator:ident) => {
+    (@scalar_first $type:ident as $bits:ident, $operator:ident) => {
         impl ScalarFirst<$operator> for $type {
-            type ScalarArray = binary::scalar_binary<$type, $operator>;
+            type ScalarArray = Retyped<binary::scalar_binary<$bits, $operator>, ScalarArrayParams<$type>>;
         }
     };
-    (@compare $type:ty, ($operator:ident = $swapped:literal $of_arrays:ident)) => {
+    (@compare $type:ident as $bits:ident, ($operator:ident = $swapped:literal $of_arrays:ident)) => {
         impl Compare<$operator> for $type {
             const SWAPPED: bool = $swapped;
-            type ArrayArray = compare::compare<$type, $of_arrays>;
-            type ArrayScalar = compare::compare_scalar<$type, $operator>;
-            type Strided = compare::compare_broadcast<$type, $of_arrays>;
+            type ArrayArray = Retyped<compare::compare<$bits, $of_arrays>, DenseParams<$type, u8>>;
+            type ArrayScalar = Retyped<compare::compare_scalar<$bits, $operator>, ArrayScalarParams<$type, u8>>;
+            type Strided = Retyped<compare::compare_broadcast<$bits, $of_arrays>, StridedParams<$type, u8>>;
         }
     };
-    (@cast $type:ty, ($to:ident: $saturating:ident $wrapping:ident)) => {
+    (@cast_to_float $type:ident as $bits:ident, $to:ident) => {
         impl CastTo<$to> for $type {
-            type Kernel = cast::cast<$type, $to>;
-            type Saturating = cast::$saturating<$type, $to>;
-            type Wrapping = cast::$wrapping<$type, $to>;
+            type Kernel = cast::cast<$bits, $to>;
+            type Saturating = cast::cast<$bits, $to>;
+            type Wrapping = cast::cast<$bits, $to>;
         }
     };
-    (@number $type:ty, _) => {
+    (@cast_from_float $type:ident as $same:ident, ($to:ident as $bits:ident)) => {
+        impl CastTo<$to> for $type {
+            type Kernel = cast::cast<$same, $to>;
+            type Saturating = cast::cast<$same, $to>;
+            type Wrapping = Retyped<cast::cast_wrapping<$same, $bits>, MapParams<$type, $to>>;
+        }
+    };
+    (@cast_integer $type:ident as $from:ident, ($to:ident as $bits:ident)) => {
+        impl CastTo<$to> for $type {
+            type Kernel = Retyped<cast::cast<$from, $bits>, MapParams<$type, $to>>;
+            type Saturating = cast::cast_saturating<$type, $to>;
+            type Wrapping = Self::Kernel;
+        }
+    };
+    // Every other integer type has all values of u8.
+    (@cast_byte $type:ident as $from:ident, ($to:ident as $bits:ident)) => {
+        impl CastTo<$to> for $type {
+            type Kernel = Retyped<cast::cast<$from, $bits>, MapParams<$type, $to>>;
+            type Saturating = Self::Kernel;
+            type Wrapping = Self::Kernel;
+        }
+    };
+    (@number $type:ident as $bits:ident, _) => {
         impl sealed::Sealed for $type {}
 
         impl Number for $type {
             type Clamp = map::clamp<$type>;
-            type Axpy = map::axpy<$type>;
-            type Select = select::select<$type>;
-            type SelectStrided = select::select_broadcast<$type>;
+            type Select = Retyped<select::select<$bits>, SelectParams<$type>>;
+            type SelectStrided = Retyped<select::select_broadcast<$bits>, SelectStridedParams<$type>>;
+        }
+    };
+    (@axpy $type:ident as $bits:ident, _) => {
+        impl Axpy for $type {
+            type Kernel = Retyped<map::axpy<$bits>, AxpyParams<$type>>;
         }
     };
 }
 
 compiled! {
-    number: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [_];
-    reduce: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64]
-        by [Sum, Product, Min, Max, Mean, Variance, Std, ArgMin, ArgMax, Any, All];
-    scan: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Sum, Product, Min, Max];
-    map: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Neg, Abs, Square, Relu];
+    number: [
+        (f32 as u32), (f64 as u64), (f16 as u16), (bf16 as u16), (i32 as u32), (i64 as u64), u8, u16, u32, u64
+    ] by [_];
+    axpy: [f32, f64, f16, bf16, (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [_];
+    reduce: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Min, Max, Mean, Variance, ArgMin, ArgMax];
+    reduce: [f32, f64, f16, bf16, i32, (i64 as u64), u8, u16, u32, u64] by [Sum, Product];
+    reduce: [f32, f64, f16, (bf16 as f16), (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [Any, All];
+    std: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [_];
+    scan: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Min, Max];
+    scan: [f32, f64, f16, bf16, i32, (i64 as u64), u8, u16, u32, u64] by [Sum, Product];
+    map: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Abs];
+    map: [f32, f64, f16, bf16, (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [Neg, Square];
+    map: [f32, f64, f16, bf16, i32, i64] by [Relu];
+    map: [u8, u16, u32, u64] by [(Relu as Abs)];
     map_float: [f32, f64, f16, bf16] by [Sqrt, Exp, Ln, Sin, Cos, Tanh, Sigmoid];
-    binary: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Add, Sub, Mul, Div, Minimum, Maximum, Pow];
-    scalar_first: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Sub, Div, Pow];
+    binary: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Div, Minimum, Maximum, Pow];
+    binary: [f32, f64, f16, bf16, (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [Add, Sub, Mul];
+    scalar_first: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Div, Pow];
+    scalar_first: [f32, f64, f16, bf16, (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [Sub];
     compare: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [
-        (Equal = false Equal), (NotEqual = false NotEqual), (Less = false Less), (LessEqual = false LessEqual),
-        (Greater = true Less), (GreaterEqual = true LessEqual)
+        (Less = false Less), (LessEqual = false LessEqual), (Greater = true Less), (GreaterEqual = true LessEqual)
     ];
-    // To which type, and by which kernels if saturating and if wrapping: `cast` where that is the same.
-    cast: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [
-        (f32: cast cast), (f64: cast cast), (f16: cast cast), (bf16: cast cast)
+    compare: [f32, f64, f16, bf16, (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [
+        (Equal = false Equal), (NotEqual = false NotEqual)
     ];
-    cast: [f32, f64, f16, bf16] by [
-        (i32: cast cast_wrapping), (i64: cast cast_wrapping), (u8: cast cast_wrapping), (u16: cast cast_wrapping),
-        (u32: cast cast_wrapping), (u64: cast cast_wrapping)
+    cast_to_float: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [f32, f64, f16, bf16];
+    cast_from_float: [f32, f64, f16, bf16] by [
+        (i32 as u32), (i64 as u64), (u8 as u8), (u16 as u16), (u32 as u32), (u64 as u64)
     ];
-    cast: [i32, i64, u16, u32, u64] by [
-        (i32: cast_saturating cast), (i64: cast_saturating cast), (u8: cast_saturating cast),
-        (u16: cast_saturating cast), (u32: cast_saturating cast), (u64: cast_saturating cast)
+    // Of an integer that becomes no longer, the sign makes no difference.
+    cast_integer: [i32] by [(i64 as u64), (u64 as u64)];
+    cast_integer: [(i32 as u32)] by [(i32 as u32), (u8 as u8), (u16 as u16), (u32 as u32)];
+    cast_integer: [(i64 as u64), u16, u32, u64] by [
+        (i32 as u32), (i64 as u64), (u8 as u8), (u16 as u16), (u32 as u32), (u64 as u64)
     ];
-    cast: [u8] by [
-        (i32: cast cast), (i64: cast cast), (u8: cast cast), (u16: cast cast), (u32: cast cast), (u64: cast cast)
+    cast_byte: [u8] by [
+        (i32 as u32), (i64 as u64), (u8 as u8), (u16 as u16), (u32 as u32), (u64 as u64)
     ];
 }

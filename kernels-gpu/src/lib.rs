@@ -15,7 +15,6 @@
 pub mod binary;
 pub mod blur;
 pub mod broadcast;
-mod bytes;
 pub mod cast;
 pub mod compare;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -25,6 +24,7 @@ pub mod grayscale;
 pub mod histogram;
 pub mod map;
 pub mod matmul;
+mod narrow;
 pub mod num;
 pub mod op;
 pub mod pixel;

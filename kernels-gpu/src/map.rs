@@ -95,7 +95,11 @@ fn run_in<T: Num, U: Num, W>(x: Slice<'_, T>, out: SliceMut<'_, U>, function: im
 /// `out[i] = op(x[i])`, for operators that every number has; `x` is as long as `out`, and may be it.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Neg, Abs, Square, Relu],
+    Op = [Abs];
+    T = [f32, f64, f16, bf16, u8, u16, u32, u64],
+    Op = [Neg, Square];
+    T = [f32, f64, f16, bf16, i32, i64],
+    Op = [Relu],
     max_threads = THREADS,
 )]
 pub fn map<T: Num, Op: UnaryOp<T>>(x: Slice<'_, T>, out: SliceMut<'_, T>) {
@@ -173,7 +177,7 @@ impl<T: MulAdd> Body for Axpy<'_, T> {
 
 /// `out[i] = alpha · x[i] + y[i]`; `x` and `y` are as long as `out`, and `y` may be it.
 #[kernel(
-    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    T = [f32, f64, f16, bf16, u8, u16, u32, u64],
     max_threads = THREADS,
 )]
 pub fn axpy<T: MulAdd + Param>(alpha: T, x: &[T], y: Slice<'_, T>, out: SliceMut<'_, T>) {

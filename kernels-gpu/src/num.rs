@@ -6,11 +6,11 @@ use cuda_block::warp::scan_rows;
 use cuda_std::Float;
 use cuda_std::half::{bf16, bf16_from_f32, bf16_to_f32, f16, f16_from_f32, f16_to_f32};
 
-use crate::bytes;
+use crate::narrow;
 
 /// A number of an array: `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32` or `u64`.
 ///
-/// Integers wrap around on overflow. No operation panics: a division by zero gives zero for integers, as in NumPy, and
+/// Integers wrap around on overflow, sums and products of many in 64 bits. No operation panics: a division by zero gives zero for integers, as in NumPy, and
 /// what IEEE 754 says for floats. An operation on 16-bit floats is computed in `f32` and rounded once.
 pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     /// 0
@@ -25,6 +25,10 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     /// What several of these numbers are combined in, before the result is rounded once: `f32` for the 16-bit floats,
     /// the type itself for all others.
     type Wide: Num;
+
+    /// What sums and products are given in, as by NumPy: `i64` for signed integers, `u64` for unsigned ones, the type
+    /// itself for floats. They are made in an [`Accumulator`].
+    type Total: Num;
 
     /// The same number.
     fn widen(self) -> Self::Wide;
@@ -53,31 +57,38 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     fn max_of<const N: usize>(values: [Self; N]) -> Self {
         fold_pairwise(values, Self::max)
     }
-    /// The sum of all of them, added one after another; for bytes in fewer instructions.
+    /// The number as sums and products take it.
+    fn accumulate(self) -> Accumulator<Self>;
+    /// The sum of all of them; of integers of 8 and 16 bits in 32 bits.
     #[inline(always)]
-    fn sum_of<const N: usize>(values: [Self; N]) -> Self::Wide {
-        fold(values.map(Self::widen), Num::add)
+    fn sum_of<const N: usize>(values: [Self; N]) -> Accumulator<Self> {
+        let values: [_; N] = cuda_std::array::from_fn(|k| values[k].accumulate());
+        fold_pairwise(values, Num::add)
     }
-    /// [`ReduceOp::scan_warp`](crate::op::ReduceOp::scan_warp) for sums; of bytes two rows at a time.
+    /// The sum of all of them; of integers of 8 and 16 bits without unpacking the words that they are loaded in.
     #[inline(always)]
-    fn sums_of_warp<const U: usize>(values: [Self; U]) -> ([Self; U], Self) {
-        scan_rows(values, Self::ZERO, Self::add)
+    fn sum_of_vectors<const N: usize, const U: usize>(vectors: [[Self; N]; U]) -> Accumulator<Self> {
+        let mut sum = Self::sum_of(vectors[0]);
+        for u in 1..U {
+            sum = sum.add(Self::sum_of(vectors[u]));
+        }
+        sum
     }
-    /// The sums of `before` and the numbers up to each, with that one itself, or without it if `exclusive`; for bytes
-    /// in fewer instructions.
+    /// The sum of a vector, added one after another; of integers as [`sum_of_vectors`](Self::sum_of_vectors).
     #[inline(always)]
-    fn sums_of<const N: usize>(before: Self::Wide, values: [Self; N], exclusive: bool) -> [Self; N] {
-        let mut sum = before;
-        values.map(|value| {
-            let before = sum;
-            sum = sum.add(value.widen());
-            // Two conversions and a choice: of one conversion of a chosen number ptxas makes a slower instruction.
-            if exclusive {
-                Self::narrow(before)
-            } else {
-                Self::narrow(sum)
-            }
-        })
+    fn sum_in_order<const N: usize>(values: [Self; N]) -> Accumulator<Self> {
+        fold(values.map(Self::accumulate), Num::add)
+    }
+    /// [`ReduceOp::scan_warp`](crate::op::ReduceOp::scan_warp) for sums; of integers of 8 and 16 bits in 32 bits.
+    #[inline(always)]
+    fn sums_of_warp<const U: usize>(values: [Accumulator<Self>; U]) -> ([Accumulator<Self>; U], Accumulator<Self>) {
+        scan_rows(values, Num::ZERO, Num::add)
+    }
+    /// The product of all of them; of integers of 8 and 16 bits as far as it goes in 32 bits.
+    #[inline(always)]
+    fn product_of<const N: usize>(values: [Self; N]) -> Accumulator<Self> {
+        let values: [_; N] = cuda_std::array::from_fn(|k| values[k].accumulate());
+        fold_pairwise(values, Num::mul)
     }
     /// The power `self^exponent`. Floats: that of [`Float::powf`]. Integers: by squaring, wrapping; a negative exponent
     /// gives `1 / self^|exponent|` rounded towards zero, so 0 unless the base is 1 or −1 (also for the base 0, which
@@ -90,6 +101,10 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     /// The nearest `f64`.
     fn to_f64(self) -> f64;
 }
+
+/// What sums and products of numbers of type `T` are made in, before the result is rounded once: 64 bits for integers,
+/// which wrap around, `f32` for the 16-bit floats.
+pub type Accumulator<T> = <<T as Num>::Total as Num>::Wide;
 
 /// A conversion between numbers, as Rust's `as`: integers wrap, floats round to nearest, a float becomes the nearest
 /// integer towards zero that the type has, and NaN becomes 0.
@@ -131,7 +146,7 @@ pub(crate) fn any_of<T: Copy, const N: usize>(values: [T; N], holds: impl Fn(T) 
 }
 
 macro_rules! integers {
-    ($($type:ident: abs $abs:ident, sums $sums:ident;)*) => {$(
+    ($($type:ident: abs $abs:ident, total $total:ident of $sums:ident;)*) => {$(
         impl Num for $type {
             const ZERO: Self = 0;
             const ONE: Self = 1;
@@ -139,6 +154,7 @@ macro_rules! integers {
             const GREATEST: Self = Self::MAX;
 
             type Wide = Self;
+            type Total = $total;
 
             #[inline(always)]
             fn widen(self) -> Self {
@@ -148,6 +164,11 @@ macro_rules! integers {
             #[inline(always)]
             fn narrow(wide: Self) -> Self {
                 wide
+            }
+
+            #[inline(always)]
+            fn accumulate(self) -> $total {
+                self as $total
             }
 
             #[inline(always)]
@@ -212,21 +233,31 @@ macro_rules! integers {
             }
         }
     )*};
-    (@sums single) => {};
-    (@sums packed) => {
+    (@sums wide) => {};
+    (@sums narrow) => {
         #[inline(always)]
-        fn sum_of<const N: usize>(values: [Self; N]) -> Self {
-            bytes::sum(values)
+        fn sum_of<const N: usize>(values: [Self; N]) -> u64 {
+            narrow::sum(values)
         }
 
         #[inline(always)]
-        fn sums_of_warp<const U: usize>(values: [Self; U]) -> ([Self; U], Self) {
-            bytes::sums_of_warp(values)
+        fn sum_of_vectors<const N: usize, const U: usize>(vectors: [[Self; N]; U]) -> u64 {
+            narrow::sum_of_vectors(vectors)
         }
 
         #[inline(always)]
-        fn sums_of<const N: usize>(before: Self, values: [Self; N], exclusive: bool) -> [Self; N] {
-            bytes::prefix_sums(before, values, exclusive)
+        fn sum_in_order<const N: usize>(values: [Self; N]) -> u64 {
+            narrow::sum_of_vectors([values])
+        }
+
+        #[inline(always)]
+        fn sums_of_warp<const U: usize>(values: [u64; U]) -> ([u64; U], u64) {
+            narrow::sums_of_warp::<Self, U>(values)
+        }
+
+        #[inline(always)]
+        fn product_of<const N: usize>(values: [Self; N]) -> u64 {
+            narrow::product(values)
         }
     };
     (@abs unsigned, $value:expr) => { $value };
@@ -252,6 +283,7 @@ macro_rules! floats {
             const GREATEST: Self = Self::INFINITY;
 
             type Wide = Self;
+            type Total = Self;
 
             #[inline(always)]
             fn widen(self) -> Self {
@@ -261,6 +293,11 @@ macro_rules! floats {
             #[inline(always)]
             fn narrow(wide: Self) -> Self {
                 wide
+            }
+
+            #[inline(always)]
+            fn accumulate(self) -> Self {
+                self
             }
 
             #[inline(always)]
@@ -338,10 +375,16 @@ macro_rules! narrow_floats {
             const GREATEST: Self = Self::INFINITY;
 
             type Wide = f32;
+            type Total = Self;
 
             #[inline(always)]
             fn widen(self) -> f32 {
                 $to_f32(self)
+            }
+
+            #[inline(always)]
+            fn accumulate(self) -> f32 {
+                self.widen()
             }
 
             #[inline(always)]
@@ -532,12 +575,12 @@ macro_rules! mul_adds {
 }
 
 integers! {
-    i32: abs signed, sums single;
-    i64: abs signed, sums single;
-    u8: abs unsigned, sums packed;
-    u16: abs unsigned, sums single;
-    u32: abs unsigned, sums single;
-    u64: abs unsigned, sums single;
+    i32: abs signed, total i64 of wide;
+    i64: abs signed, total i64 of wide;
+    u8: abs unsigned, total u64 of narrow;
+    u16: abs unsigned, total u64 of narrow;
+    u32: abs unsigned, total u64 of wide;
+    u64: abs unsigned, total u64 of wide;
 }
 floats!(f32, f64);
 narrow_floats! {

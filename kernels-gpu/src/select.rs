@@ -4,7 +4,6 @@
 //! `3 n` elements and `n` bytes moved: both operands are read, so that the accesses stay wide. [`select()`] walks over
 //! tiles as [`binary`](crate::binary) does, [`select_broadcast()`] as [`crate::broadcast`].
 
-use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use crate::broadcast::{self, OutputAxes, Row, Strides, Vector};
@@ -80,7 +79,7 @@ impl<T: Num> broadcast::Body<3> for Select<'_, T> {
 }
 
 /// `out[i] = a[i]` where `mask[i]` is not 0, else `b[i]`; all are as long as `out`.
-#[kernel(T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64], max_threads = THREADS)]
+#[kernel(T = [u8, u16, u32, u64], max_threads = THREADS)]
 pub fn select<T: Num>(mask: Slice<'_, u8>, a: Slice<'_, T>, b: Slice<'_, T>, out: SliceMut<'_, T>) {
     tile::for_tile(&Select { mask, a, b, out });
 }
@@ -88,7 +87,7 @@ pub fn select<T: Num>(mask: Slice<'_, u8>, a: Slice<'_, T>, b: Slice<'_, T>, out
 /// `out = a` where `mask` is not 0, else `b`, with the operands along the axes of `shape` as their strides say, as in
 /// [`broadcast`](fn@broadcast::broadcast).
 #[kernel(
-    T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
+    T = [u8, u16, u32, u64],
     max_threads = THREADS,
     min_blocks = broadcast::BLOCKS,
 )]

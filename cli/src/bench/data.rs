@@ -49,7 +49,7 @@ pub trait Value: Element + PartialEq + Debug {
     /// The sum of elements, given that of their integers.
     ///
     /// Floats are sixteenths from −1 to 1: their partial sums stay so small that no order of addition rounds one, so
-    /// that a sum has one right result, of which the check knows every bit. Sums of integers wrap around.
+    /// that a sum has one right result, of which the check knows every bit. Integers have room for it, or it wraps around.
     fn of_sum(sum: i64) -> Self;
 
     /// `a + b`
@@ -121,7 +121,7 @@ floats! {
     f64 in f64, rounded by identity;
     f16 in f32, rounded by f16::from_f32;
 }
-integers!(i64, u8);
+integers!(i32, i64, u8, u16, u64);
 
 #[cfg(test)]
 mod tests {

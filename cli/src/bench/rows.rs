@@ -2,6 +2,7 @@
 //! The rows, by name, and those of elementwise operations, reductions, scans and histograms.
 
 use anyhow::Result;
+use kernels_gpu::num::Num;
 use ndarray::{Array1, Ix0, Ix1};
 use rayon::prelude::*;
 use warpsmith::ops::{Histogram, Number, ScanAlgorithm, Sum};
@@ -58,12 +59,16 @@ pub const ROWS: &[Row] = rows! {
     "square_f16": square::<f16>;
     "reduce_sum_f64": reduce_sum::<f64>;
     "reduce_sum_i64": reduce_sum::<i64>;
+    "reduce_sum_i32": reduce_sum::<i32>;
     "reduce_sum_u8": reduce_sum::<u8>;
+    "reduce_sum_u16": reduce_sum::<u16>;
     "reduce_sum_f16": reduce_sum::<f16>;
     "reduce_max_f64": reduce_max::<f64>;
     "reduce_max_i64": reduce_max::<i64>;
+    "reduce_sum_axis_0_u8": squares::sum_axis_0::<u8>;
     "scan_inclusive_sum_f64": scan_inclusive_sum::<f64>;
     "scan_inclusive_sum_i64": scan_inclusive_sum::<i64>;
+    "scan_inclusive_sum_i32": scan_inclusive_sum::<i32>;
     "scan_inclusive_sum_u8": scan_inclusive_sum::<u8>;
     "scan_inclusive_sum_f16": scan_inclusive_sum::<f16>;
     "scan_exclusive_sum_f64": scan_exclusive_sum::<f64>;
@@ -174,8 +179,8 @@ fn terms<T: Value>(n: usize) -> Result<Array1<T>> {
     data::array(n, |i| T::of_sum(T::term(bits(i))))
 }
 
-fn reduce_sum<T: Value + Number>(bench: &Bench, n: usize) -> Result<Measurement> {
-    let wanted = || T::of_sum(check::sum_of_terms::<T>(0..n));
+fn reduce_sum<T: Value + Number + Num<Total: Value>>(bench: &Bench, n: usize) -> Result<Measurement> {
+    let wanted = || T::Total::of_sum(check::sum_of_terms::<T>(0..n));
     reduction(bench, &terms::<T>(n)?, Vector::sum_into, wanted)
 }
 
@@ -200,12 +205,12 @@ fn reduce_argmin(bench: &Bench, n: usize) -> Result<Measurement> {
     )
 }
 
-/// Measures a scan.
-fn scan<T: Value>(
+/// Measures a scan by sums.
+fn scan<T: Value + Num<Total: Value>>(
     bench: &Bench,
     n: usize,
     inclusive: bool,
-    launch: impl Fn(&Vector<T>, &mut Vector<T>) -> warpsmith::Result<()>,
+    launch: impl Fn(&Vector<T>, &mut Vector<T::Total>) -> warpsmith::Result<()>,
 ) -> Result<Measurement> {
     let x = bench.upload(&terms::<T>(n)?)?;
     let mut out = bench.zeros(n)?;
@@ -214,14 +219,15 @@ fn scan<T: Value>(
         |out| launch(&x, out),
         |out| check::prefix_sums(&host(out)?, inclusive),
     )?;
-    Ok(Measurement::new(T::DTYPE, n, 2 * size_of::<T>(), times))
+    let bytes = size_of::<T>() + size_of::<T::Total>();
+    Ok(Measurement::new(T::DTYPE, n, bytes, times))
 }
 
-fn scan_inclusive_sum<T: Value + Number>(bench: &Bench, n: usize) -> Result<Measurement> {
+fn scan_inclusive_sum<T: Value + Number + Num<Total: Value>>(bench: &Bench, n: usize) -> Result<Measurement> {
     scan::<T>(bench, n, true, |x, out| x.inclusive_scan_into::<Sum>(out))
 }
 
-fn scan_exclusive_sum<T: Value + Number>(bench: &Bench, n: usize) -> Result<Measurement> {
+fn scan_exclusive_sum<T: Value + Number + Num<Total: Value>>(bench: &Bench, n: usize) -> Result<Measurement> {
     scan::<T>(bench, n, false, |x, out| x.exclusive_scan_into::<Sum>(out))
 }
 

@@ -2,9 +2,10 @@
 //! The rows of matrices and pictures: squares of about as many elements as are asked for.
 
 use anyhow::Result;
-use ndarray::{Array1, Array2, Array3, Dimension};
+use kernels_gpu::num::Num;
+use ndarray::{Array1, Array2, Array3, Axis, Dimension};
 use warpsmith::DeviceArray;
-use warpsmith::ops::Border;
+use warpsmith::ops::{Border, Number};
 
 use super::check;
 use super::data::{self, Value, bits, byte};
@@ -47,6 +48,25 @@ pub fn transpose<T: Value>(bench: &Bench, n: usize) -> Result<Measurement> {
         |out| check::every(&host(out)?, |i| element(i % side * side + i / side)),
     )?;
     Ok(Measurement::new(T::DTYPE, n, 2 * size_of::<T>(), times).of_shape(&[side, side]))
+}
+
+/// The sums of columns, of elements below 256.
+pub fn sum_axis_0<T: Value + Number + Num<Total: Value>>(bench: &Bench, n: usize) -> Result<Measurement> {
+    let side = n.isqrt();
+    let element = |i| T::of_sum(T::term(bits(i)));
+    let x = bench.upload(&matrix(data::array(side * side, element)?, side)?)?;
+    let mut out = bench.zeros(side)?;
+    let times = bench.times(
+        &mut out,
+        |out| x.sum_axis_into(Axis(0), out),
+        |out| {
+            check::every(&host(out)?, |column| {
+                let terms = (0..side).map(|row| T::term(bits(row * side + column)));
+                T::Total::of_sum(terms.sum())
+            })
+        },
+    )?;
+    Ok(Measurement::new(T::DTYPE, side * side, size_of::<T>(), times).of_shape(&[side, side]))
 }
 
 /// Of RGB: BT.601 luma, rounded to nearest, halves up.

@@ -2,6 +2,7 @@
 //! The demo's elementwise operations, casts and reductions.
 
 use anyhow::Result;
+use kernels_gpu::num::Num;
 use kernels_gpu::reduce::RowPlan;
 use ndarray::{Array1, Zip};
 use warpsmith::ops::CastTo;
@@ -23,7 +24,10 @@ const BINARY: [BinaryOp; 6] = [
 ];
 
 /// What every number has, on random ones; gives the array that they were tried on.
-pub fn run<T: Reference + CastFrom>(demo: &mut Demo, len: usize) -> Result<Operand<T>> {
+pub fn run<T: Reference + CastFrom + Num<Total: Reference + CastFrom>>(
+    demo: &mut Demo,
+    len: usize,
+) -> Result<Operand<T>> {
     let mut rng = generator();
     let mut random = || Operand::new(&demo.stream, Array1::from_shape_simple_fn(len, || T::random(&mut rng)));
     let (a, b) = (random()?, random()?);
@@ -133,7 +137,7 @@ fn cast<T: Reference + CastTo<U>, U: Reference + CastFrom>(demo: &mut Demo, x: &
     })
 }
 
-fn reductions<T: Reference>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
+fn reductions<T: Reference + Num<Total: Reference + CastFrom>>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
     let host = x.host.as_slice().unwrap_or_default();
     let fold = |op, values: &[T]| values.iter().copied().reduce(|a, b| T::binary(op, a, b));
     let len = host.len();
@@ -143,13 +147,17 @@ fn reductions<T: Reference>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
         first as u64
     };
 
+    let total = |op, values: &[T]| {
+        let values = values.iter().map(|x| x.cast_to::<T::Total>());
+        values.reduce(|a, b| T::Total::binary(op, a, b))
+    };
     demo.reduction("sum", x, Vector::sum, |got| match T::DTYPE.is_float() {
         true => Deviation::absolute(
             got.nearest_f64(),
             T::exact_sum(host),
             check::sum_bound(host, depth, T::UNIT_ROUNDOFF),
         ),
-        false => one(got, fold(BinaryOp::Add, host)),
+        false => one(got, total(BinaryOp::Add, host)),
     })?;
     demo.reduction("min", x, Vector::min, |got| one(got, fold(BinaryOp::Min, host)))?;
     demo.reduction("max", x, Vector::max, |got| one(got, fold(BinaryOp::Max, host)))?;
@@ -172,7 +180,7 @@ fn reductions<T: Reference>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
         &demo.stream,
         Array1::from_shape_fn(len, |i| T::factor(&mut rng, i, len)),
     )?;
-    let want = fold(BinaryOp::Mul, factors.host.as_slice().unwrap_or_default());
+    let want = total(BinaryOp::Mul, factors.host.as_slice().unwrap_or_default());
     demo.reduction("prod", &factors, Vector::product, |got| one(got, want))
 }
 

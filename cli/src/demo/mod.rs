@@ -20,6 +20,7 @@ use std::path::PathBuf;
 
 use anyhow::{Error, Result, anyhow, ensure};
 use clap::Args;
+use kernels_gpu::num::Num;
 use serde_json::json;
 
 use crate::scalar::{Dtype, dispatch};
@@ -93,7 +94,7 @@ fn refusal() -> Error {
 }
 
 /// All operations on elements of type `T`, but for the functions that only floats have.
-fn numbers<T: Reference + CastFrom>(demo: &mut Demo, len: usize) -> Result<()> {
+fn numbers<T: Reference + CastFrom + Num<Total: Reference + CastFrom>>(demo: &mut Demo, len: usize) -> Result<()> {
     let x = arrays::run::<T>(demo, len)?;
     scan::run(demo, &x)?;
     matrices::transpose(demo, &x)

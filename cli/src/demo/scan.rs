@@ -2,12 +2,13 @@
 //! The demo's scans: prefix sums by both algorithms, and exclusive prefix maxima.
 
 use anyhow::Result;
+use kernels_gpu::num::Num;
 use ndarray::Array1;
 use warpsmith::ops::{Max, ScanAlgorithm, Sum};
 
 use super::check::{self, Deviation};
 use super::data::{Operand, Vector};
-use super::reference::Reference;
+use super::reference::{CastFrom, Reference};
 use super::rows::Demo;
 use crate::ops::BinaryOp;
 
@@ -18,13 +19,13 @@ const DEPTH: usize = 100;
 /// Elements of a tile at least.
 const TILE: usize = 2048;
 
-pub fn run<T: Reference>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
+pub fn run<T: Reference + Num<Total: Reference + CastFrom>>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
     let (name, len, size) = (T::DTYPE.name(), x.host.len(), size_of::<T>());
     for (kernel, algorithm) in [
         ("scan sum", ScanAlgorithm::LookBack),
         ("scan sum, Blelloch", ScanAlgorithm::Blelloch),
     ] {
-        let run = |out: &mut Vector<T>| x.device.inclusive_scan_by_into::<Sum>(algorithm, out);
+        let run = |out: &mut Vector<T::Total>| x.device.inclusive_scan_by_into::<Sum>(algorithm, out);
         demo.elementwise(kernel.into(), name, len, size, run, |got| prefix_sums(&x.host, got))?;
     }
     let run = |out: &mut Vector<T>| x.device.exclusive_scan_into::<Max>(out);
@@ -40,10 +41,11 @@ pub fn run<T: Reference>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
     })
 }
 
-fn prefix_sums<T: Reference>(x: &Array1<T>, got: &Array1<T>) -> Deviation {
+fn prefix_sums<T: Reference + Num<Total: Reference + CastFrom>>(x: &Array1<T>, got: &Array1<T::Total>) -> Deviation {
     if !T::DTYPE.is_float() {
-        let want = x.iter().scan(None, |sum: &mut Option<T>, &x| {
-            *sum = Some(sum.map_or(x, |sum| T::binary(BinaryOp::Add, sum, x)));
+        let want = x.iter().scan(None, |sum: &mut Option<T::Total>, x| {
+            let x = x.cast_to::<T::Total>();
+            *sum = Some(sum.map_or(x, |sum| T::Total::binary(BinaryOp::Add, sum, x)));
             *sum
         });
         return check::exact(got, &want.collect());

@@ -29,6 +29,19 @@ pub fn dp4a(a: u32, b: u32, c: u32) -> u32 {
     machine::dp4a(a, b, c)
 }
 
+/// `c` and the products of the 16-bit halves of `a` with the two lower bytes of `b`, each with the one at its own place,
+/// added up modulo 2^32 (`__dp2a_lo` of unsigned numbers).
+///
+/// ```
+/// use cuda_std::bits::dp2a_lo;
+///
+/// assert_eq!(dp2a_lo(0x0003_0002, 0x0101, 100), 105);
+/// ```
+#[inline(always)]
+pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
+    machine::dp2a_lo(a, b, c)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +64,18 @@ mod tests {
         assert_eq!(dp4a(0x8000_0001, 0x0200_0003, u32::MAX), 0x100 + 3 - 1);
         for k in 0..4 {
             assert_eq!(dp4a(0xd4c3_b2a1, 1 << (8 * k), 7), (0xd4c3_b2a1 >> (8 * k) & 0xff) + 7);
+        }
+    }
+
+    #[test]
+    fn products_of_halves_are_unsigned_and_their_sum_wraps_around() {
+        assert_eq!(dp2a_lo(u32::MAX, u32::MAX, 0), 2 * 0xffff * 255);
+        assert_eq!(dp2a_lo(0x8000_0001, 0xffff_0203, u32::MAX), 0x1_0000 + 3 - 1);
+        for k in 0..2 {
+            assert_eq!(
+                dp2a_lo(0xd4c3_b2a1, 1 << (8 * k), 7),
+                (0xd4c3_b2a1 >> (16 * k) & 0xffff) + 7
+            );
         }
     }
 }

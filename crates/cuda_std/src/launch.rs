@@ -8,10 +8,10 @@ use core::marker::PhantomData;
 
 use bytemuck::Pod;
 use cuda_sim::{Dim3, LaunchConfig};
+use half::{bf16, f16};
 
-use crate::SliceMut;
-use crate::param::Param;
-use crate::signature;
+use crate::param::{ByValue, Param};
+use crate::{Slice, SliceMut, signature};
 
 /// The handle of one kernel: what a launch needs to know of it.
 ///
@@ -70,6 +70,91 @@ pub unsafe trait Kernel: 'static {
 )]
 pub unsafe trait SafeKernel: Kernel {}
 
+/// Elements, parameters, or lists of parameters that are bit for bit those of another type: an `i32` is a `u32`, and so
+/// `&[i32]` is `&[u32]`.
+///
+/// # Safety
+///
+/// The bits of every value of one type are those of a value of the other, with the same size and alignment. As a
+/// parameter, one crosses the launch as the other does.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not bit for bit `{U}`")]
+pub unsafe trait SameBits<U> {}
+
+// SAFETY: the same type.
+unsafe impl<P: ByValue> SameBits<P> for P {}
+
+macro_rules! same_bits {
+    ($($type:ty = $other:ty),* $(,)?) => {
+        // SAFETY: numbers of the same size, for which all bits are values.
+        $(unsafe impl SameBits<$other> for $type {})*
+    };
+}
+
+same_bits! {
+    i32 = u32,
+    f32 = u32,
+    i64 = u64,
+    f64 = u64,
+    f16 = u16,
+    bf16 = u16,
+    bf16 = f16,
+}
+
+// SAFETY (of the three): an address and a length, of elements that are the same bits.
+unsafe impl<T: Pod + SameBits<U>, U: Pod> SameBits<&'static [U]> for &'static [T] {}
+unsafe impl<T: Pod + SameBits<U>, U: Pod> SameBits<Slice<'static, U>> for Slice<'static, T> {}
+unsafe impl<T: Pod + SameBits<U>, U: Pod> SameBits<SliceMut<'static, U>> for SliceMut<'static, T> {}
+
+/// Kernel `K`, launched with the parameters `P`, which are those of `K` bit for bit: for types that a kernel does the
+/// same with, such as the sums of two `u32` and of two `i32`, there is one entry.
+///
+/// ```
+/// use cuda_std::launch::{Kernel, Retyped};
+/// use cuda_std::prelude::*;
+///
+/// #[kernel]
+/// pub fn negate(x: &[u32], out: SliceMut<'_, u32>) {
+///     let i = thread::index_1d();
+///     if i < out.len() {
+///         out.set(i, x[i].wrapping_neg());
+///     }
+/// }
+///
+/// type NegateSigned = Retyped<negate, (&'static [i32], SliceMut<'static, i32>)>;
+/// assert_eq!(NegateSigned::NAME, "negate");
+/// ```
+///
+/// Of another size, an element is not the same bits:
+///
+/// ```compile_fail,E0277
+/// # use cuda_std::launch::{Kernel, Retyped};
+/// # use cuda_std::prelude::*;
+/// # #[kernel]
+/// # pub fn negate(x: &[u32], out: SliceMut<'_, u32>) {}
+/// type NegateLong = Retyped<negate, (&'static [i64], SliceMut<'static, i64>)>;
+/// assert_eq!(NegateLong::NAME, "negate");
+/// ```
+pub struct Retyped<K, P>(PhantomData<fn() -> (K, P)>);
+
+// SAFETY: the entry takes the parameters of `K`, and `P` is the same bits.
+unsafe impl<K: Kernel, P: Params + SameBits<K::Params> + 'static> Kernel for Retyped<K, P> {
+    type Params = P;
+    const NAME: &'static str = K::NAME;
+    const PACKAGE: &'static str = K::PACKAGE;
+    const VERSION: &'static str = K::VERSION;
+    const SOURCE: u64 = K::SOURCE;
+    const SIGNATURE: u64 = K::SIGNATURE;
+    const MAX_THREADS: u32 = K::MAX_THREADS;
+
+    unsafe fn run<'launch>(params: *const *const ()) {
+        // SAFETY: the caller's promise, of parameters that are the same bits.
+        unsafe { K::run(params) };
+    }
+}
+
+// SAFETY: a launch of `K`.
+unsafe impl<K: SafeKernel, P: Params + SameBits<K::Params> + 'static> SafeKernel for Retyped<K, P> {}
+
 /// One parameter as it crosses the launch.
 pub struct Abi<P: Param> {
     /// The first value.
@@ -120,6 +205,24 @@ macro_rules! params {
             }
         }
     };
+}
+
+/// Lists of as many parameters, each the same bits.
+macro_rules! same_bits_of_lists {
+    ($($($name:ident = $other:ident)*;)*) => {
+        // SAFETY: what holds of each parameter holds of all.
+        $(unsafe impl<$($name: SameBits<$other>, $other),*> SameBits<($($other,)*)> for ($($name,)*) {})*
+    };
+}
+
+same_bits_of_lists! {
+    A = P B = Q;
+    A = P B = Q C = R;
+    A = P B = Q C = R D = S;
+    A = P B = Q C = R D = S E = T;
+    A = P B = Q C = R D = S E = T F = U;
+    A = P B = Q C = R D = S E = T F = U G = V;
+    A = P B = Q C = R D = S E = T F = U G = V H = W;
 }
 
 params!();
@@ -213,7 +316,6 @@ pub fn on_simulator<T: Pod>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Slice;
     use crate::param::NoTail;
 
     /// A structure without fields, which PTX does not pass.

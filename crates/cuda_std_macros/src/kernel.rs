@@ -17,8 +17,8 @@ const UNIT: usize = 16;
 /// What stands in the attribute's parentheses.
 #[derive(Default)]
 pub struct Options {
-    /// `T = [f32, f64]`
-    lists: Vec<(Ident, Vec<GenericArgument>)>,
+    /// `T = [f32, f64], U = [u8]`, and others behind semicolons: the entries are those of each together.
+    groups: Vec<Vec<(Ident, Vec<GenericArgument>)>>,
     max_threads: Option<Expr>,
     min_blocks: Option<Expr>,
     /// Whether the kernel stands in a block.
@@ -27,10 +27,16 @@ pub struct Options {
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let mut options = Self::default();
+        let mut options = Self {
+            groups: vec![Vec::new()],
+            ..Self::default()
+        };
         while !input.is_empty() {
             options.parse_one(input)?;
-            if !input.is_empty() {
+            if input.peek(Token![;]) {
+                input.parse::<Token![;]>()?;
+                options.groups.push(Vec::new());
+            } else if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
         }
@@ -39,7 +45,7 @@ impl Parse for Options {
 }
 
 impl Options {
-    /// `nested`, or `name = value`.
+    /// `nested`, or `name = value`; lists are of the last group.
     fn parse_one(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
         let name: Ident = input.parse()?;
         if name == "nested" {
@@ -55,7 +61,9 @@ impl Options {
             let list;
             bracketed!(list in input);
             let arguments = Punctuated::<GenericArgument, Token![,]>::parse_terminated(&list)?;
-            self.lists.push((name, arguments.into_iter().collect()));
+            if let Some(group) = self.groups.last_mut() {
+                group.push((name, arguments.into_iter().collect()));
+            }
         }
         Ok(())
     }
@@ -106,7 +114,7 @@ fn parameter_types(function: &ItemFn) -> syn::Result<Vec<Type>> {
         .collect()
 }
 
-/// The names of the function's type and const parameters, each of which must be listed, and nothing else.
+/// The names of the function's type and const parameters, each of which every group must list, and nothing else.
 fn generic_names(options: &Options, function: &ItemFn) -> syn::Result<Vec<Ident>> {
     let mut names = Vec::new();
     for parameter in &function.sig.generics.params {
@@ -115,13 +123,14 @@ fn generic_names(options: &Options, function: &ItemFn) -> syn::Result<Vec<Ident>
             GenericParam::Const(parameter) => &parameter.ident,
             GenericParam::Lifetime(_) => continue,
         };
-        if !options.lists.iter().any(|(listed, _)| listed == name) {
+        let is_listed = |group: &Vec<(Ident, _)>| group.iter().any(|(listed, _)| listed == name);
+        if !options.groups.iter().all(is_listed) {
             let message = format!("list what `{name}` is compiled for: #[kernel({name} = [f32, f64])]");
             return Err(Error::new_spanned(name, message));
         }
         names.push(name.clone());
     }
-    for (listed, arguments) in &options.lists {
+    for (listed, arguments) in options.groups.iter().flatten() {
         if !names.contains(listed) {
             let message = format!("`{listed}` is neither a generic parameter of the kernel nor an option");
             return Err(Error::new_spanned(listed, message));
@@ -163,10 +172,15 @@ fn handle(function: &ItemFn, names: &[Ident]) -> TokenStream {
     }
 }
 
-/// Every way to take one argument from each list, in the order of the generic parameters.
+/// Every way to take one argument from each list of a group, in the order of the generic parameters.
 fn combinations(options: &Options, names: &[Ident]) -> Vec<Vec<GenericArgument>> {
+    let groups = options.groups.iter();
+    groups.flat_map(|group| combinations_of(group, names)).collect()
+}
+
+fn combinations_of(group: &[(Ident, Vec<GenericArgument>)], names: &[Ident]) -> Vec<Vec<GenericArgument>> {
     names.iter().fold(vec![Vec::new()], |rows, name| {
-        let listed = options.lists.iter().filter(|(listed, _)| listed == name);
+        let listed = group.iter().filter(|(listed, _)| listed == name);
         let arguments: Vec<_> = listed.flat_map(|(_, arguments)| arguments).collect();
         let with = |row: &Vec<GenericArgument>, argument: &GenericArgument| {
             row.iter().cloned().chain([argument.clone()]).collect()

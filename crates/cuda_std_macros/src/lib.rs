@@ -33,6 +33,9 @@ mod shared;
 /// }
 /// ```
 ///
+/// Where not every combination is wanted, there are several groups of lists, with semicolons between them, the options
+/// behind the last: `#[kernel(T = [f32], U = [u8, u16]; T = [f64], U = [u32], max_threads = 256)]` is of three.
+///
 /// # Options
 ///
 /// * `max_threads = N`: the largest block it is launched with (`__launch_bounds__`), which lets the assembler use more

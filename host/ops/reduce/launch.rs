@@ -26,7 +26,7 @@ pub(super) fn launch<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension, E: Dimension>
     if columns == 0 {
         return Ok(());
     }
-    let plan = ColumnPlan::new::<T>(columns, extent.length, extent.inner, count);
+    let plan = ColumnPlan::new::<T>(columns, extent.length, extent.inner, count | T::COUNT_FLAG);
     let stream = x.stream();
     let mut partials = stream.take_partials(plan.partials(columns))?;
     let mut counters = stream.take_counters(plan.counters(columns))?;
@@ -48,7 +48,7 @@ pub(super) fn launch_rows<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension, E: Dimen
     if rows == 0 {
         return Ok(());
     }
-    let plan = RowPlan::new::<T>(rows, extent.length, count);
+    let plan = RowPlan::new::<T>(rows, extent.length, count | T::COUNT_FLAG);
     let stream = x.stream();
     // Twice as many as run at a time, so that none runs alone for long at the end.
     let most = 2 * BLOCKS * stream.backend().properties().multiprocessors as usize;

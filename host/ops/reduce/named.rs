@@ -21,7 +21,8 @@ use crate::error::Result;
 /// the same on every run and every device. 16-bit floats are summed and multiplied in `f32` and rounded once. A sum of
 /// nothing but −0 is +0.
 impl<T: Number, D: Dimension> DeviceArray<T, D> {
-    /// The sum; 0 for an empty array. Integers wrap around on overflow, in their own type.
+    /// The sum; 0 for an empty array. Of integers it is an `i64` or `u64`, whatever their size, as NumPy's, and wraps
+    /// around where that overflows; of floats it has their type.
     ///
     /// # Errors
     ///
@@ -36,6 +37,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// let device = Device::auto()?;
     /// let x = DeviceArray::from_ndarray(device.default_stream(), &Array2::<i64>::ones((100, 200)))?;
     /// assert_eq!(x.sum()?, 20_000);
+    /// let bytes = DeviceArray::from_ndarray(device.default_stream(), &Array2::from_elem((100, 200), 200u8))?;
+    /// assert_eq!(bytes.sum()?, 4_000_000u64);
     ///
     /// let mut total = DeviceArray::zeros(device.default_stream(), ())?;
     /// x.sum_into(&mut total)?; // does not wait
@@ -43,7 +46,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn sum(&self) -> Result<T> {
+    pub fn sum(&self) -> Result<T::Total> {
         whole::<Sum, T, D>("sum", self, Wants::Any)
     }
 
@@ -53,16 +56,20 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// As [`sum`](Self::sum), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn sum_into(&self, out: &mut DeviceArray<T, Ix0>) -> Result<()> {
+    pub fn sum_into(&self, out: &mut DeviceArray<T::Total, Ix0>) -> Result<()> {
         whole_into::<Sum, T, D>("sum_into", self, Wants::Any, out)
     }
 
-    /// The product; 1 for an empty array. Integers wrap around on overflow, in their own type.
+    /// The product; 1 for an empty array. Its type is that of the [`sum`](Self::sum); of integers it wraps around where
+    /// 64 bits overflow.
+    ///
+    /// A multiplication of 64 bits is four instructions. Products of integers of 8 and 16 bits are made in 32 bits as
+    /// far as those have room, so that memory remains the limit.
     ///
     /// # Errors
     ///
     /// As [`sum`](Self::sum).
-    pub fn product(&self) -> Result<T> {
+    pub fn product(&self) -> Result<T::Total> {
         whole::<Product, T, D>("product", self, Wants::Any)
     }
 
@@ -72,7 +79,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// As [`product`](Self::product), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn product_into(&self, out: &mut DeviceArray<T, Ix0>) -> Result<()> {
+    pub fn product_into(&self, out: &mut DeviceArray<T::Total, Ix0>) -> Result<()> {
         whole_into::<Product, T, D>("product_into", self, Wants::Any, out)
     }
 

@@ -33,7 +33,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::Axes`](crate::Error::Axes) if there is no such axis or one is named twice, and those of an allocation
     /// and a launch.
-    pub fn sum_axes(&self, axes: &[usize]) -> Result<DeviceArray<T, IxDyn>> {
+    pub fn sum_axes(&self, axes: &[usize]) -> Result<DeviceArray<T::Total, IxDyn>> {
         along_axes::<Sum, T, D>("sum_axes", self, axes, Wants::Any)
     }
 
@@ -43,7 +43,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// As [`sum_axes`](Self::sum_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn sum_axes_into(&self, axes: &[usize], out: &mut DeviceArray<T, IxDyn>) -> Result<()> {
+    pub fn sum_axes_into(&self, axes: &[usize], out: &mut DeviceArray<T::Total, IxDyn>) -> Result<()> {
         along_axes_into::<Sum, T, D>("sum_axes_into", self, axes, Wants::Any, out)
     }
 
@@ -54,7 +54,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::Axes`](crate::Error::Axes) if there is no such axis or one is named twice, and those of an allocation
     /// and a launch.
-    pub fn product_axes(&self, axes: &[usize]) -> Result<DeviceArray<T, IxDyn>> {
+    pub fn product_axes(&self, axes: &[usize]) -> Result<DeviceArray<T::Total, IxDyn>> {
         along_axes::<Product, T, D>("product_axes", self, axes, Wants::Any)
     }
 
@@ -64,7 +64,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// As [`product_axes`](Self::product_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape,
     /// and [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn product_axes_into(&self, axes: &[usize], out: &mut DeviceArray<T, IxDyn>) -> Result<()> {
+    pub fn product_axes_into(&self, axes: &[usize], out: &mut DeviceArray<T::Total, IxDyn>) -> Result<()> {
         along_axes_into::<Product, T, D>("product_axes_into", self, axes, Wants::Any, out)
     }
 

@@ -26,7 +26,7 @@ use crate::error::Result;
 /// # fn main() -> warpsmith::Result<()> {
 /// let device = Device::auto()?;
 /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
-/// assert_eq!(x.sum_axis(Axis(0))?.to_ndarray()?, array![5, 7, 9]);
+/// assert_eq!(x.sum_axis(Axis(0))?.to_ndarray()?, array![5i64, 7, 9]);
 /// assert_eq!(x.argmax_axis(Axis(1))?.to_ndarray()?, array![2, 2]);
 /// assert_eq!(x.mean_axis(Axis(1))?.to_ndarray()?, array![2.0, 5.0]);
 /// # Ok(())
@@ -38,7 +38,7 @@ impl<T: Number, D: RemoveAxis> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::Axes`](crate::Error::Axes) if there is no such axis, and those of an allocation and a launch.
-    pub fn sum_axis(&self, axis: Axis) -> Result<DeviceArray<T, D::Smaller>> {
+    pub fn sum_axis(&self, axis: Axis) -> Result<DeviceArray<T::Total, D::Smaller>> {
         along_axis::<Sum, T, D>("sum_axis", self, axis, Wants::Any)
     }
 
@@ -48,7 +48,7 @@ impl<T: Number, D: RemoveAxis> DeviceArray<T, D> {
     ///
     /// As [`sum_axis`](Self::sum_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn sum_axis_into(&self, axis: Axis, out: &mut DeviceArray<T, D::Smaller>) -> Result<()> {
+    pub fn sum_axis_into(&self, axis: Axis, out: &mut DeviceArray<T::Total, D::Smaller>) -> Result<()> {
         along_axis_into::<Sum, T, D>("sum_axis_into", self, axis, Wants::Any, out)
     }
 
@@ -57,7 +57,7 @@ impl<T: Number, D: RemoveAxis> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::Axes`](crate::Error::Axes) if there is no such axis, and those of an allocation and a launch.
-    pub fn product_axis(&self, axis: Axis) -> Result<DeviceArray<T, D::Smaller>> {
+    pub fn product_axis(&self, axis: Axis) -> Result<DeviceArray<T::Total, D::Smaller>> {
         along_axis::<Product, T, D>("product_axis", self, axis, Wants::Any)
     }
 
@@ -67,7 +67,7 @@ impl<T: Number, D: RemoveAxis> DeviceArray<T, D> {
     ///
     /// As [`product_axis`](Self::product_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape,
     /// and [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn product_axis_into(&self, axis: Axis, out: &mut DeviceArray<T, D::Smaller>) -> Result<()> {
+    pub fn product_axis_into(&self, axis: Axis, out: &mut DeviceArray<T::Total, D::Smaller>) -> Result<()> {
         along_axis_into::<Product, T, D>("product_axis_into", self, axis, Wants::Any, out)
     }
 

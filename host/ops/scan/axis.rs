@@ -70,11 +70,11 @@ fn columns<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     out: &mut DeviceArray<Op::Output, D>,
 ) -> Result<()> {
     let columns = x.len() / n;
-    let width = width::<T>(n, columns);
+    let width = width::<T, Op>(n, columns);
     let tiles_of_column = if width == THREADS {
         1
     } else {
-        n.div_ceil(tile_rows::<T>(width))
+        n.div_ceil(tile_rows::<T, Op>(width))
     };
     // Who has nobody above or below needs no state.
     let values = if tiles_of_column > 1 {
@@ -95,14 +95,14 @@ fn columns<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
 /// The most there are, if the columns are so many that each can have a thread for itself, or so short. Otherwise as
 /// wide as an access should be; of fewer columns narrower strips, so that more tiles are independent of one another,
 /// but not narrower than what memory moves at a time; of short columns so many that all threads have elements.
-fn width<T>(n: usize, columns: usize) -> usize {
+fn width<T, Op: ReduceOp<T>>(n: usize, columns: usize) -> usize {
     if columns >= MANY_COLUMNS {
         return THREADS;
     }
     let of_bytes = |bytes: usize| (bytes / size_of::<T>()).clamp(1, 32);
     let wanted = (columns / STRIPS).next_power_of_two();
     let width = wanted.clamp(of_bytes(SECTOR), of_bytes(LINE));
-    let segments = n.div_ceil(segment_len::<T>()).min(THREADS).next_power_of_two();
+    let segments = n.div_ceil(segment_len::<T, Op>()).min(THREADS).next_power_of_two();
     width.min(columns.next_power_of_two()).max(THREADS / segments)
 }
 
@@ -131,8 +131,8 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::auto()?;
     /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
-    /// assert_eq!(x.inclusive_scan_axis::<Sum>(Axis(0))?.to_ndarray()?, array![[1, 2, 3], [5, 7, 9]]);
-    /// assert_eq!(x.inclusive_scan_axis::<Sum>(Axis(1))?.to_ndarray()?, array![[1, 3, 6], [4, 9, 15]]);
+    /// assert_eq!(x.inclusive_scan_axis::<Sum>(Axis(0))?.to_ndarray()?, array![[1i64, 2, 3], [5, 7, 9]]);
+    /// assert_eq!(x.inclusive_scan_axis::<Sum>(Axis(1))?.to_ndarray()?, array![[1i64, 3, 6], [4, 9, 15]]);
     /// # Ok(())
     /// # }
     /// ```
@@ -196,31 +196,33 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
 
 #[cfg(test)]
 mod tests {
+    use kernels_gpu::op::Sum;
+
     use super::*;
 
     #[test]
     fn tiles_are_as_wide_as_columns_are_many() {
-        assert_eq!(width::<f32>(1000, 5000), 32);
-        assert_eq!(width::<f32>(1000, 1024), 16);
-        assert_eq!(width::<f32>(1000, 100), 8);
-        assert_eq!(width::<f32>(1000, 5), 8);
-        assert_eq!(width::<f32>(10_000, 3), 4);
-        assert_eq!(width::<f64>(1000, 5000), 16);
-        assert_eq!(width::<u8>(1000, 5000), 32);
+        assert_eq!(width::<f32, Sum>(1000, 5000), 32);
+        assert_eq!(width::<f32, Sum>(1000, 1024), 16);
+        assert_eq!(width::<f32, Sum>(1000, 100), 8);
+        assert_eq!(width::<f32, Sum>(1000, 5), 8);
+        assert_eq!(width::<f32, Sum>(10_000, 3), 4);
+        assert_eq!(width::<f64, Sum>(1000, 5000), 16);
+        assert_eq!(width::<u8, Sum>(1000, 5000), 32);
     }
 
     #[test]
     fn short_columns_have_wide_tiles() {
-        assert_eq!(width::<f32>(1, 5000), 256);
-        assert_eq!(width::<f32>(32, 3), 256);
-        assert_eq!(width::<f32>(33, 5000), 128);
-        assert_eq!(width::<f32>(100, 5000), 64);
-        assert_eq!(width::<f32>(129, 5000), 32);
+        assert_eq!(width::<f32, Sum>(1, 5000), 256);
+        assert_eq!(width::<f32, Sum>(32, 3), 256);
+        assert_eq!(width::<f32, Sum>(33, 5000), 128);
+        assert_eq!(width::<f32, Sum>(100, 5000), 64);
+        assert_eq!(width::<f32, Sum>(129, 5000), 32);
     }
 
     #[test]
     fn many_columns_have_a_thread_each() {
-        assert_eq!(width::<f32>(1000, 65_535), 32);
-        assert_eq!(width::<f32>(1000, 65_536), THREADS);
+        assert_eq!(width::<f32, Sum>(1000, 65_535), 32);
+        assert_eq!(width::<f32, Sum>(1000, 65_536), THREADS);
     }
 }

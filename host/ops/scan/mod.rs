@@ -29,13 +29,13 @@ enum ScanKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScanAlgorithm {
     /// In one pass, with decoupled look-back (D. Merrill and M. Garland, "Single-pass Parallel Prefix Scan with Decoupled
-    /// Look-back", 2016): each element is read once and written once, `2 n` elements moved, which is the least that there
-    /// can be. How the terms are grouped depends on timing, so floats may differ in the last bits from run to run.
+    /// Look-back", 2016): each element is read once and each result written once, which is the least that there can be.
+    /// How the terms are grouped depends on timing, so floats may differ in the last bits from run to run.
     #[default]
     LookBack,
-    /// By Blelloch's tree (G. Blelloch, "Prefix sums and their applications", 1990): each element is read twice and
-    /// written once, `3 n` elements moved, in `2 log n` launches (to a base of at least 1024). Floats have the same bits
-    /// on every run and on every device.
+    /// By Blelloch's tree (G. Blelloch, "Prefix sums and their applications", 1990): each element is read twice and each
+    /// result written once, in `2 log n` launches (to a base of at least 1024). Floats have the same bits on every run and
+    /// on every device.
     Blelloch,
 }
 
@@ -94,12 +94,12 @@ fn flag(kind: ScanKind) -> u32 {
 fn tree<Op, T: ScanTree<Op>, D: Dimension>(
     x: &DeviceArray<T, D>,
     kind: ScanKind,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArray<T::Output, D>,
 ) -> Result<()> {
     let stream = x.stream();
     let count = x.len().div_ceil(T::TILE);
     let config = LaunchConfig {
-        dynamic_shared: blelloch::shared_bytes::<T::Wide>(),
+        dynamic_shared: blelloch::shared_bytes::<T::Acc>(),
         ..tiles(count, 1, THREADS)
     };
     let mut before = DeviceArray::uninit(stream, Ix1(if count > 1 { count } else { 0 }))?;
@@ -107,7 +107,7 @@ fn tree<Op, T: ScanTree<Op>, D: Dimension>(
         let mut totals = DeviceArray::uninit(stream, Ix1(count))?;
         let mut nothing = DeviceArray::uninit(stream, Ix1(0))?;
         stream.launch::<T::Tree>(&config, (x, blelloch::UP, &mut totals, &mut nothing))?;
-        tree::<Op, T::Wide, Ix1>(&totals, ScanKind::Exclusive, &mut before)?;
+        tree::<Op, T::Acc, Ix1>(&totals, ScanKind::Exclusive, &mut before)?;
     }
     let phase = match kind {
         ScanKind::Inclusive => blelloch::DOWN,
@@ -136,11 +136,11 @@ fn whole_by_into<Op, T, D: Dimension>(
     x: &DeviceArray<T, D>,
     kind: ScanKind,
     algorithm: ScanAlgorithm,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArray<Op::Output, D>,
 ) -> Result<()>
 where
-    Op: ReduceOp<T, Output = T>,
-    T: Scan<Op> + ScanTree<Op>,
+    Op: ReduceOp<T>,
+    T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
 {
     check(operation, x, out)?;
     if x.is_empty() {
@@ -157,7 +157,8 @@ where
 /// The operator is a type: [`Sum`](crate::ops::Sum), [`Product`](crate::ops::Product), [`Min`](crate::ops::Min),
 /// [`Max`](crate::ops::Max), or one that a kernels crate names to [`kernels_gpu::operator_kernels!`], commutative or not,
 /// whose values have at most 32 bytes: the order of the elements is kept. Arrays may have any length, none included.
-/// Minima and maxima are NaN from the first NaN on, and a sum of nothing but −0 is +0.
+/// Sums and products of integers are `i64` or `u64`, whatever the elements' size, as in NumPy, and wrap around where that
+/// overflows. Minima and maxima are NaN from the first NaN on, and a sum of nothing but −0 is +0.
 ///
 /// The error of result `i` of a float sum is at most `d u (|x₀| + … + |xᵢ|)`, to first order, where `u` is the unit
 /// roundoff of what is summed in and `d` the most additions that a term goes through: for [`ScanAlgorithm::LookBack`]
@@ -184,7 +185,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::auto()?;
     /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![3, 1, -4, 1, 5])?;
-    /// assert_eq!(x.inclusive_scan::<Sum>()?.to_ndarray()?, array![3, 4, 0, 1, 6]);
+    /// assert_eq!(x.inclusive_scan::<Sum>()?.to_ndarray()?, array![3i64, 4, 0, 1, 6]);
     /// assert_eq!(x.inclusive_scan::<Max>()?.to_ndarray()?, array![3, 3, 3, 3, 5]);
     /// # Ok(())
     /// # }
@@ -276,12 +277,11 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn inclusive_scan_by<Op>(&self, algorithm: ScanAlgorithm) -> Result<Self>
+    pub fn inclusive_scan_by<Op: ReduceOp<T>>(&self, algorithm: ScanAlgorithm) -> Result<DeviceArray<Op::Output, D>>
     where
-        Op: ReduceOp<T, Output = T>,
-        T: Scan<Op> + ScanTree<Op>,
+        T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
     {
-        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
         self.inclusive_scan_by_into::<Op>(algorithm, &mut out)?;
         Ok(out)
     }
@@ -291,10 +291,13 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`inclusive_scan_into`](Self::inclusive_scan_into).
-    pub fn inclusive_scan_by_into<Op>(&self, algorithm: ScanAlgorithm, out: &mut Self) -> Result<()>
+    pub fn inclusive_scan_by_into<Op: ReduceOp<T>>(
+        &self,
+        algorithm: ScanAlgorithm,
+        out: &mut DeviceArray<Op::Output, D>,
+    ) -> Result<()>
     where
-        Op: ReduceOp<T, Output = T>,
-        T: Scan<Op> + ScanTree<Op>,
+        T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
     {
         whole_by_into::<Op, T, D>("inclusive_scan", self, ScanKind::Inclusive, algorithm, out)
     }
@@ -349,12 +352,11 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`exclusive_scan`](Self::exclusive_scan).
-    pub fn exclusive_scan_by<Op>(&self, algorithm: ScanAlgorithm) -> Result<Self>
+    pub fn exclusive_scan_by<Op: ReduceOp<T>>(&self, algorithm: ScanAlgorithm) -> Result<DeviceArray<Op::Output, D>>
     where
-        Op: ReduceOp<T, Output = T>,
-        T: Scan<Op> + ScanTree<Op>,
+        T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
     {
-        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
         self.exclusive_scan_by_into::<Op>(algorithm, &mut out)?;
         Ok(out)
     }
@@ -364,10 +366,13 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`inclusive_scan_into`](Self::inclusive_scan_into).
-    pub fn exclusive_scan_by_into<Op>(&self, algorithm: ScanAlgorithm, out: &mut Self) -> Result<()>
+    pub fn exclusive_scan_by_into<Op: ReduceOp<T>>(
+        &self,
+        algorithm: ScanAlgorithm,
+        out: &mut DeviceArray<Op::Output, D>,
+    ) -> Result<()>
     where
-        Op: ReduceOp<T, Output = T>,
-        T: Scan<Op> + ScanTree<Op>,
+        T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
     {
         whole_by_into::<Op, T, D>("exclusive_scan", self, ScanKind::Exclusive, algorithm, out)
     }

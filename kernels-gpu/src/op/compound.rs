@@ -5,9 +5,13 @@ use bytemuck::{Pod, Zeroable};
 use cuda_block::thread::fold_pairwise;
 use cuda_std::Float;
 use cuda_std::half::{bf16, bf16_from_f32, f16, f16_from_f32};
+use cuda_std::hint;
 
 use super::{ReduceOp, fold_vectors};
 use crate::num::{Num, any_of};
+
+/// The bit of the count that [`Variance`] is given where the standard deviation is wanted: one kernel finishes both.
+pub const ROOT: u64 = 1 << 63;
 
 /// A number that has a mean and a variance.
 pub trait Statistic: Num {
@@ -169,7 +173,7 @@ impl Moments {
 }
 
 macro_rules! variances {
-    ($($(#[$doc:meta])* $name:ident = |$variance:ident| $result:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = |$acc:ident, $count:ident| $result:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
@@ -199,8 +203,7 @@ macro_rules! variances {
             }
 
             #[inline(always)]
-            fn finish(acc: Moments, count: u64) -> T::Mean {
-                let $variance = acc.deviations / count as f64;
+            fn finish($acc: Moments, $count: u64) -> T::Mean {
                 T::mean_from($result)
             }
         }
@@ -210,10 +213,16 @@ macro_rules! variances {
 variances! {
     /// The variance, in one pass: the sum of the squared deviations from the mean, in `f64`, divided by the count that
     /// [`finish`](ReduceOp::finish) is given, which is the number of elements less the degrees of freedom that are
-    /// gone.
-    Variance = |variance| variance;
-    /// The standard deviation: the square root of the [`Variance`].
-    Std = |variance| Float::sqrt(variance);
+    /// gone. With [`ROOT`] in the count, its square root.
+    Variance = |acc, count| {
+        // Opaque, so that nothing of it is computed ahead of the loops, and kept in registers that those need.
+        let (low, high) = (hint::opaque(count as u32), hint::opaque((count >> 32) as u32));
+        let count = u64::from(high) << 32 | u64::from(low);
+        let variance = acc.deviations / (count & !ROOT) as f64;
+        if count & ROOT == 0 { variance } else { Float::sqrt(variance) }
+    };
+    /// The standard deviation: the square root of the [`Variance`], by whose kernels it is computed.
+    Std = |acc, count| Float::sqrt(acc.deviations / count as f64);
 }
 
 /// A number with a place in the order of its type.

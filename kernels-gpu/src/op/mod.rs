@@ -9,11 +9,11 @@ use cuda_block::thread::{fold, fold_pairwise};
 use cuda_block::warp::scan_rows;
 use cuda_std::Float;
 
-use crate::num::{CastTo, Num, SaturatingCastTo, WrappingCastTo};
+use crate::num::{Accumulator, CastTo, Num, SaturatingCastTo, WrappingCastTo};
 
 mod compound;
 
-pub use compound::{All, Any, ArgMax, ArgMin, Mean, Moments, Ordered, Ranked, Statistic, Std, Variance};
+pub use compound::{All, Any, ArgMax, ArgMin, Mean, Moments, Ordered, ROOT, Ranked, Statistic, Std, Variance};
 
 /// Computes one number of two.
 pub trait BinaryOp<T>: 'static {
@@ -66,9 +66,9 @@ pub trait ReduceOp<T>: 'static {
     /// The result for `U` vectors of `N` neighbours, of which the first starts with number `first`, and each next one
     /// `stride` further on.
     ///
-    /// What a reduction does with all that a thread has in flight, where an `Acc` has more than 8 bytes, and no
-    /// registers are left for several of them. By default, the vectors are treated by [`lift_all`](Self::lift_all) and
-    /// combined one after another.
+    /// What a reduction does with vectors as they were loaded: one of them, or all that a thread has in flight, where an
+    /// `Acc` has more than 8 bytes, and no registers are left for several of them. By default, the vectors are treated
+    /// by [`lift_all`](Self::lift_all) and combined one after another.
     #[inline(always)]
     fn lift_vectors<const N: usize, const U: usize>(vectors: [[T; N]; U], first: u64, stride: u64) -> Self::Acc
     where
@@ -90,29 +90,12 @@ pub trait ReduceOp<T>: 'static {
     }
 
     /// For each of this lane's values, one of each of `U` rows of a warp's values, what stands before it in its row and
-    /// the rows before; and the total of all. Called by all lanes.
+    /// the rows before; and the total of all. Each value is that of at most 16 elements. Called by all lanes.
     ///
-    /// By default each row is scanned by shuffles; an operator may have a way to scan several at once.
+    /// By default each row is scanned by shuffles; an operator may have a way to do so in fewer.
     #[inline(always)]
     fn scan_warp<const U: usize>(values: [Self::Acc; U]) -> ([Self::Acc; U], Self::Acc) {
         scan_rows(values, Self::identity(), Self::combine)
-    }
-
-    /// What a scan gives for `N` neighbours, of which the first has number `first`, where `before` is the result for
-    /// all elements before them: each with the element itself, or without it if `exclusive`.
-    ///
-    /// By default they are combined one after another; an operator may have a way to treat several at once.
-    #[inline(always)]
-    fn scan_in_order<const N: usize>(
-        before: Self::Acc,
-        values: [T; N],
-        first: u64,
-        exclusive: bool,
-    ) -> [Self::Output; N]
-    where
-        T: Copy,
-    {
-        results::<T, Self, N>(before, lift::<T, Self, N>(values, first), first, exclusive)
     }
 
     /// The result for all elements of `a` and of `b`, where those of `a` stand before those of `b`.
@@ -211,12 +194,69 @@ macro_rules! float_ops {
     )*};
 }
 
-macro_rules! reduce_ops {
+/// Sums and products: of integers in 64 bits.
+macro_rules! totals {
     ($(
         $(#[$doc:meta])*
-        $name:ident = $method:ident $(or $all:ident)? from $identity:ident
-        $(, scanned by $total:ident, $warp:ident and $each:ident)?;
+        $name:ident = $method:ident or $all:ident from $identity:ident
+        $(, of vectors $vectors:ident, scanned by $in_order:ident and $warp:ident)?;
     )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        impl<T: Num> ReduceOp<T> for $name {
+            type Acc = Accumulator<T>;
+            type Output = T::Total;
+
+            #[inline(always)]
+            fn identity() -> Accumulator<T> {
+                Num::$identity
+            }
+
+            #[inline(always)]
+            fn lift(x: T, _: u64) -> Accumulator<T> {
+                x.accumulate()
+            }
+
+            #[inline(always)]
+            fn lift_all<const N: usize>(values: [T; N], _: u64, _: u64) -> Accumulator<T> {
+                T::$all(values)
+            }
+
+            $(
+                #[inline(always)]
+                fn lift_vectors<const N: usize, const U: usize>(vectors: [[T; N]; U], _: u64, _: u64) -> Accumulator<T> {
+                    T::$vectors(vectors)
+                }
+
+                #[inline(always)]
+                fn lift_in_order<const N: usize>(values: [T; N], _: u64) -> Accumulator<T> {
+                    T::$in_order(values)
+                }
+
+                #[inline(always)]
+                fn scan_warp<const U: usize>(values: [Accumulator<T>; U]) -> ([Accumulator<T>; U], Accumulator<T>) {
+                    T::$warp(values)
+                }
+            )?
+
+            #[inline(always)]
+            fn combine(a: Accumulator<T>, b: Accumulator<T>) -> Accumulator<T> {
+                a.$method(b)
+            }
+
+            #[inline(always)]
+            fn finish(acc: Accumulator<T>, _: u64) -> T::Total {
+                T::Total::narrow(acc)
+            }
+        }
+    )*};
+}
+
+/// The least and the greatest.
+macro_rules! extremes {
+    ($($(#[$doc:meta])* $name:ident = $method:ident or $all:ident from $identity:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
@@ -235,29 +275,10 @@ macro_rules! reduce_ops {
                 x.widen()
             }
 
-            $(
-                #[inline(always)]
-                fn lift_all<const N: usize>(values: [T; N], _: u64, _: u64) -> T::Wide {
-                    T::Wide::$all(cuda_std::array::from_fn::<_, N, _>(|k| values[k].widen()))
-                }
-            )?
-
-            $(
-                #[inline(always)]
-                fn lift_in_order<const N: usize>(values: [T; N], _: u64) -> T::Wide {
-                    T::$total(values)
-                }
-
-                #[inline(always)]
-                fn scan_warp<const U: usize>(values: [T::Wide; U]) -> ([T::Wide; U], T::Wide) {
-                    T::Wide::$warp(values)
-                }
-
-                #[inline(always)]
-                fn scan_in_order<const N: usize>(before: T::Wide, values: [T; N], _: u64, exclusive: bool) -> [T; N] {
-                    T::$each(before, values, exclusive)
-                }
-            )?
+            #[inline(always)]
+            fn lift_all<const N: usize>(values: [T; N], _: u64, _: u64) -> T::Wide {
+                T::Wide::$all(cuda_std::array::from_fn::<_, N, _>(|k| values[k].widen()))
+            }
 
             #[inline(always)]
             fn combine(a: T::Wide, b: T::Wide) -> T::Wide {
@@ -388,11 +409,14 @@ cast_ops! {
     CastWrapping: WrappingCastTo = cast_wrapping;
 }
 
-reduce_ops! {
-    /// The sum.
-    Sum = add from ZERO, scanned by sum_of, sums_of_warp and sums_of;
-    /// The product.
-    Product = mul from ONE;
+totals! {
+    /// The sum, a [`Total`](Num::Total): of integers in 64 bits, which wrap around, as NumPy's.
+    Sum = add or sum_of from ZERO, of vectors sum_of_vectors, scanned by sum_in_order and sums_of_warp;
+    /// The product, a [`Total`](Num::Total): of integers in 64 bits, which wrap around, as NumPy's.
+    Product = mul or product_of from ONE;
+}
+
+extremes! {
     /// The smallest element; NaN if any is NaN.
     Min = min or min_of from GREATEST;
     /// The largest element; NaN if any is NaN.

@@ -29,7 +29,7 @@ use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
-use crate::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, ReduceOp, Std, Sum, Variance};
+use crate::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, ReduceOp, Sum, Variance};
 
 pub use plan::{BLOCKS, ColumnPlan, RowPlan, SHORT, THREADS, tile_len};
 
@@ -41,7 +41,11 @@ pub use plan::{BLOCKS, ColumnPlan, RowPlan, SHORT, THREADS, tile_len};
 /// nothing is promised of the output.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Sum, Product, Min, Max, Mean, Variance, Std, ArgMin, ArgMax, Any, All],
+    Op = [Min, Max, Mean, Variance, ArgMin, ArgMax];
+    T = [f32, f64, f16, bf16, i32, u8, u16, u32, u64],
+    Op = [Sum, Product];
+    T = [f32, f64, f16, u8, u16, u32, u64],
+    Op = [Any, All],
     max_threads = THREADS,
     min_blocks = BLOCKS,
 )]
@@ -81,7 +85,11 @@ pub fn reduce<T: Pod, Op: ReduceOp<T>>(
 /// `plan` is [`ColumnPlan::new`] for as many columns as `out` has elements; the rest is as for [`reduce()`].
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Sum, Product, Min, Max, Mean, Variance, Std, ArgMin, ArgMax, Any, All],
+    Op = [Min, Max, Mean, Variance, ArgMin, ArgMax];
+    T = [f32, f64, f16, bf16, i32, u8, u16, u32, u64],
+    Op = [Sum, Product];
+    T = [f32, f64, f16, u8, u16, u32, u64],
+    Op = [Any, All],
     max_threads = THREADS,
     min_blocks = BLOCKS,
 )]
@@ -105,6 +113,7 @@ pub fn reduce_columns<T: Pod, Op: ReduceOp<T>>(
     // SAFETY: the product does not overflow, as just asked.
     unsafe {
         match const { plan::in_flight::<T>() } {
+            12 => columns.combine::<Op, 12>(),
             8 => columns.combine::<Op, 8>(),
             _ => columns.combine::<Op, 4>(),
         }

@@ -84,10 +84,17 @@ pub(super) const fn rows_at_once<A>(rows: usize) -> usize {
     }
 }
 
-/// Elements of a column that a thread has in flight.
+/// Elements of a column that a thread has in flight: the smaller they are, the more, as far as registers go.
 pub(super) const fn in_flight<T>() -> usize {
-    if size_of::<T>() <= 2 { 8 } else { 4 }
+    match size_of::<T>() {
+        1 => 12,
+        2 => 8,
+        _ => LEAST_IN_FLIGHT,
+    }
 }
+
+/// Those of large elements; and of bytes, those of what is left of a column.
+pub(super) const LEAST_IN_FLIGHT: usize = 4;
 
 /// How the rows of an array are combined, each into one value: an array of shape (rows, length) along its last axis, or
 /// a whole array as one row.

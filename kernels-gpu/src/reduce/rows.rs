@@ -120,8 +120,9 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
                 for item in 0..ITEMS - 1 {
                     if i + (item as u32) * lanes < vectors {
                         let index = at(item) as u64;
-                        accs =
-                            cuda_std::array::from_fn(|k| Op::combine(accs[k], Op::lift_all(loaded[k][item], index, 1)));
+                        accs = cuda_std::array::from_fn(|k| {
+                            Op::combine(accs[k], lift_vector::<T, Op, N>(loaded[k][item], index))
+                        });
                     }
                 }
             }
@@ -336,7 +337,7 @@ unsafe fn vectors<T: Pod, Op: ReduceOp<T>, const N: usize, const U: usize>(
 ) -> [Op::Acc; CHAINS] {
     // SAFETY: the caller's promise.
     let load = |u: usize| unsafe { row.load_vec_unchecked::<N>(i + u * THREADS * N) };
-    let lift = |u: usize, values: [T; N]| Op::lift_all(values, (i + u * THREADS * N) as u64, 1);
+    let lift = |u: usize, values: [T; N]| lift_vector::<T, Op, N>(values, (i + u * THREADS * N) as u64);
     if size_of::<Op::Acc>() > 16 {
         // There are no registers for all of the vectors at once.
         for u in 0..U {
@@ -375,6 +376,12 @@ fn lift_items<T: Pod, Op: ReduceOp<T>, const N: usize>(items: [[T; N]; ITEMS], f
         return Op::lift_all(items.map(|item| item[0]), first, stride);
     }
     Op::lift_vectors(items, first * N as u64, stride * N as u64)
+}
+
+/// A vector as it was loaded, combined; its first element is number `first` of the row.
+#[inline(always)]
+fn lift_vector<T: Pod, Op: ReduceOp<T>, const N: usize>(vector: [T; N], first: u64) -> Op::Acc {
+    Op::lift_vectors([vector], first, 0)
 }
 
 /// Elements of a vector of `T`.

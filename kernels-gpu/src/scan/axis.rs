@@ -11,7 +11,7 @@ use cuda_block::thread::fold;
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
-use super::{Row, THREADS, load, store, vec_len, warp_tile_len};
+use super::{Row, THREADS, load, store, vec_len, vectors, warp_tile_len};
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
 
 /// Blocks that ptxas makes room for on a multiprocessor.
@@ -23,7 +23,9 @@ pub const BLOCKS: usize = 3;
 /// elements than can be counted, nothing is done.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Sum, Product, Min, Max],
+    Op = [Min, Max];
+    T = [f32, f64, f16, bf16, i32, u8, u16, u32, u64],
+    Op = [Sum, Product],
     max_threads = THREADS,
     min_blocks = BLOCKS,
 )]
@@ -34,10 +36,13 @@ pub fn scan_rows<T: Pod, Op: ReduceOp<T>>(
     exclusive: u32,
     out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
 ) {
-    match const { vec_len::<T, Op>() } {
-        1 => warp_rows::<T, Op, 1, 4>(x, rows, n, exclusive, out),
-        2 => warp_rows::<T, Op, 2, 4>(x, rows, n, exclusive, out),
-        4 => warp_rows::<T, Op, 4, 4>(x, rows, n, exclusive, out),
+    match const { (vec_len::<T, Op>(), vectors::<T, Op>()) } {
+        (1, 6) => warp_rows::<T, Op, 1, 6>(x, rows, n, exclusive, out),
+        (1, _) => warp_rows::<T, Op, 1, 4>(x, rows, n, exclusive, out),
+        (2, 6) => warp_rows::<T, Op, 2, 6>(x, rows, n, exclusive, out),
+        (2, _) => warp_rows::<T, Op, 2, 4>(x, rows, n, exclusive, out),
+        (4, 6) => warp_rows::<T, Op, 4, 6>(x, rows, n, exclusive, out),
+        (4, _) => warp_rows::<T, Op, 4, 4>(x, rows, n, exclusive, out),
         _ => warp_rows::<T, Op, 8, 2>(x, rows, n, exclusive, out),
     }
 }

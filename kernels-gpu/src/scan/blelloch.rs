@@ -64,7 +64,9 @@ pub const fn shared_bytes<A>() -> usize {
 /// shared memory; without, it writes nothing.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Sum, Product, Min, Max],
+    Op = [Min, Max];
+    T = [f32, f64, f16, bf16, i32, u8, u16, u32, u64],
+    Op = [Sum, Product],
     max_threads = THREADS,
     min_blocks = 4,
 )]

@@ -73,9 +73,15 @@ fn set_within<R: Pod>(out: SliceMut<'_, R>, i: usize, value: R) {
     }
 }
 
-/// Vectors that a thread holds.
+/// Vectors that a thread holds: of elements much smaller than their results, more.
 pub const fn vectors<T, Op: ReduceOp<T>>() -> usize {
-    if vec_len::<T, Op>() >= 8 { 2 } else { 4 }
+    if vec_len::<T, Op>() >= 8 {
+        2
+    } else if 4 * size_of::<T>() <= size_of::<Op::Output>() {
+        6
+    } else {
+        4
+    }
 }
 
 /// Elements that a warp scans at a time.

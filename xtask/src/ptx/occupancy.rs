@@ -13,8 +13,8 @@ use anyhow::{Context, Result, ensure};
 use super::report::{self, Report, Row};
 use super::sm::Sm;
 
-/// The kernels that the table shows: of each family the instance for the commonest type, and for
-/// histograms and pictures those of their types.
+/// The kernels that the table shows: of each family the instance for the commonest type, for sums
+/// those of integers too, whose results are wider, and for histograms and pictures those of their types.
 const HOT: &[&str] = &[
     "binary_f32_Add",
     "binary_scalar_f32_Add",
@@ -24,14 +24,20 @@ const HOT: &[&str] = &[
     "axpy_f32",
     "clamp_f32",
     "compare_f32_Less",
-    "select_f32",
+    "select_u32",
     "cast_f32_i32",
     "reduce_f32_Sum",
+    "reduce_i32_Sum",
+    "reduce_u8_Sum",
     "reduce_columns_f32_Sum",
+    "reduce_columns_u8_Sum",
     "scan_f32_Sum",
+    "scan_i32_Sum",
+    "scan_u8_Sum",
     "scan_tree_f32_Sum",
     "scan_rows_f32_Sum",
     "scan_columns_f32_Sum",
+    "scan_columns_u8_Sum",
     "histogram_u8_Uniform_0",
     "histogram_i32_Uniform_0",
     "histogram_f32_Uniform_0",

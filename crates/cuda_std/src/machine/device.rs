@@ -547,3 +547,16 @@ pub fn dp4a(a: u32, b: u32, c: u32) -> u32 {
     // SAFETY: registers only.
     unsafe { idp4a_u_u(a, b, c) }
 }
+
+#[inline(always)]
+pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
+    let sum;
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "dp2a.lo.u32.u32 {0}, {1}, {2}, {3};",
+            out(reg32) sum, in(reg32) a, in(reg32) b, in(reg32) c, options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    sum
+}

@@ -348,3 +348,10 @@ pub fn dp4a(a: u32, b: u32, c: u32) -> u32 {
     let products = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
     products.fold(c, |sum, (a, b)| sum.wrapping_add(u32::from(a) * u32::from(b)))
 }
+
+/// [`dp2a_lo`](crate::bits::dp2a_lo)
+#[inline]
+pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
+    let products = [a & 0xffff, a >> 16].into_iter().zip(b.to_le_bytes());
+    products.fold(c, |sum, (a, b)| sum.wrapping_add(a * u32::from(b)))
+}

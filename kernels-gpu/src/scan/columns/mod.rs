@@ -29,12 +29,17 @@ use crate::op::{Max, Min, Product, ReduceOp, Sum};
 use segment::Segment;
 use segments::{Segments, Total};
 
-/// Blocks that ptxas makes room for on a multiprocessor: of small elements more, since fewer bytes are on their way.
-pub const fn blocks<T>() -> usize {
-    if size_of::<T>() < 4 { 4 } else { 3 }
+/// Blocks that ptxas makes room for on a multiprocessor: where elements and results are small more, since fewer bytes
+/// are on their way.
+pub const fn blocks<T, Op: ReduceOp<T>>() -> usize {
+    if size_of::<T>() < 4 && size_of::<Op::Output>() < 4 {
+        4
+    } else {
+        3
+    }
 }
 
-/// Bytes of a segment, at most: what a thread has in flight.
+/// Bytes of a segment, at most, of elements and of results: what a thread has in flight.
 const SEGMENT_BYTES: usize = 128;
 
 /// Rows that a thread which has a column for itself has on their way, while there are as many.
@@ -47,18 +52,20 @@ const FEW_ROWS: usize = 8;
 /// that many are looked at at once.
 const ON_THEIR_WAY: u32 = 512;
 
-/// Rows of a segment of elements of type `T`: a power of two.
-pub const fn segment_len<T>() -> usize {
+/// Rows of a segment when elements of type `T` are scanned by `Op`: a power of two.
+pub const fn segment_len<T, Op: ReduceOp<T>>() -> usize {
+    let (input, output) = (size_of::<T>(), size_of::<Op::Output>());
+    let largest = if input > output { input } else { output };
     let mut len = 32;
-    while len > 1 && len * size_of::<T>() > SEGMENT_BYTES {
+    while len > 1 && len * largest > SEGMENT_BYTES {
         len /= 2;
     }
     len
 }
 
 /// Rows of a tile of `width` columns, fewer than [`THREADS`].
-pub const fn tile_rows<T>(width: usize) -> usize {
-    THREADS / width * segment_len::<T>()
+pub const fn tile_rows<T, Op: ReduceOp<T>>(width: usize) -> usize {
+    THREADS / width * segment_len::<T, Op>()
 }
 
 /// Scans the `columns` columns of `x`, seen as `(outer, n, inner)` with `columns = outer · inner`, into `out`,
@@ -72,9 +79,11 @@ pub const fn tile_rows<T>(width: usize) -> usize {
 /// blocks have another number of threads, nothing is done.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Sum, Product, Min, Max],
+    Op = [Min, Max];
+    T = [f32, f64, f16, bf16, i32, u8, u16, u32, u64],
+    Op = [Sum, Product],
     max_threads = THREADS,
-    min_blocks = blocks::<T>(),
+    min_blocks = blocks::<T, Op>(),
 )]
 pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
     x: &[T],
@@ -100,7 +109,7 @@ pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
     if width as usize == THREADS {
         return columns.scan_whole::<Op>();
     }
-    match const { segment_len::<T>() } {
+    match const { segment_len::<T, Op>() } {
         32 => columns.scan::<Op, 32>(width, state),
         16 => columns.scan::<Op, 16>(width, state),
         8 => columns.scan::<Op, 8>(width, state),

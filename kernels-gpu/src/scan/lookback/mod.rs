@@ -58,6 +58,9 @@ const THREAD_BYTES: usize = 128;
 /// Bytes of values that a thread has of a tile, one for each vector, at most.
 const THREAD_VALUES: usize = 64;
 
+/// The most vectors of a thread; up to half as many, both of the above hold.
+const MOST_VECTORS: usize = 16;
+
 /// Bytes of a vector's values, at most, which a thread has in registers at a time.
 const VECTOR_VALUES: usize = 128;
 
@@ -79,10 +82,16 @@ pub const fn vec_len<T, Op: ReduceOp<T>>() -> usize {
 }
 
 /// Vectors that a thread has of a tile: a power of two.
+///
+/// Of elements much smaller than their results the vectors are short, and the tile would have few bytes: there are more
+/// of them where together with their values they take no more room than others do.
 pub const fn vectors<T, Op: ReduceOp<T>>() -> usize {
-    let vector = vec_len::<T, Op>() * size_of::<T>();
-    let mut vectors = 8;
-    while vectors > 1 && (vectors * vector > THREAD_BYTES || vectors * size_of::<Op::Acc>() > THREAD_VALUES) {
+    let (vector, value) = (vec_len::<T, Op>() * size_of::<T>(), size_of::<Op::Acc>());
+    if MOST_VECTORS * (vector + value) <= THREAD_BYTES + THREAD_VALUES {
+        return MOST_VECTORS;
+    }
+    let mut vectors = MOST_VECTORS / 2;
+    while vectors > 1 && (vectors * vector > THREAD_BYTES || vectors * value > THREAD_VALUES) {
         vectors /= 2;
     }
     vectors
@@ -125,7 +134,9 @@ const fn tiles(len: usize, n: usize, vector: usize, tile: usize) -> usize {
 /// Of 2^32 tiles or more, nothing is done; blocks of a second or third dimension do nothing.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Sum, Product, Min, Max],
+    Op = [Min, Max];
+    T = [f32, f64, f16, bf16, i32, u8, u16, u32, u64],
+    Op = [Sum, Product],
     max_threads = THREADS,
     min_blocks = BLOCKS,
 )]
@@ -137,17 +148,21 @@ pub fn scan<T: Pod, Op: ReduceOp<T>>(
     out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
 ) {
     match const { (vec_len::<T, Op>(), vectors::<T, Op>()) } {
+        (1, 16) => scan_tiles::<T, Op, 1, 16>(x, n, exclusive, state, out),
         (1, 8) => scan_tiles::<T, Op, 1, 8>(x, n, exclusive, state, out),
         (1, 4) => scan_tiles::<T, Op, 1, 4>(x, n, exclusive, state, out),
         (1, 2) => scan_tiles::<T, Op, 1, 2>(x, n, exclusive, state, out),
+        (2, 16) => scan_tiles::<T, Op, 2, 16>(x, n, exclusive, state, out),
         (2, 8) => scan_tiles::<T, Op, 2, 8>(x, n, exclusive, state, out),
         (2, 4) => scan_tiles::<T, Op, 2, 4>(x, n, exclusive, state, out),
         (2, 2) => scan_tiles::<T, Op, 2, 2>(x, n, exclusive, state, out),
         (2, 1) => scan_tiles::<T, Op, 2, 1>(x, n, exclusive, state, out),
+        (4, 16) => scan_tiles::<T, Op, 4, 16>(x, n, exclusive, state, out),
         (4, 8) => scan_tiles::<T, Op, 4, 8>(x, n, exclusive, state, out),
         (4, 4) => scan_tiles::<T, Op, 4, 4>(x, n, exclusive, state, out),
         (4, 2) => scan_tiles::<T, Op, 4, 2>(x, n, exclusive, state, out),
         (4, 1) => scan_tiles::<T, Op, 4, 1>(x, n, exclusive, state, out),
+        (8, 16) => scan_tiles::<T, Op, 8, 16>(x, n, exclusive, state, out),
         (8, 8) => scan_tiles::<T, Op, 8, 8>(x, n, exclusive, state, out),
         (8, 4) => scan_tiles::<T, Op, 8, 4>(x, n, exclusive, state, out),
         (8, 2) => scan_tiles::<T, Op, 8, 2>(x, n, exclusive, state, out),

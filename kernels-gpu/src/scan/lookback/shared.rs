@@ -7,7 +7,7 @@ use cuda_std::prelude::*;
 
 use super::tile::{Tile, Words, vector};
 use super::{THREADS, WORKERS};
-use crate::op::{ReduceOp, results};
+use crate::op::{ReduceOp, lift, results};
 use crate::scan::at;
 
 /// One or two tiles, `U` vectors of `V` elements for each thread and what stands before each in the tile, which wait in
@@ -124,7 +124,7 @@ impl<T: Pod, A: Pod, const V: usize, const U: usize> Parked<T, A, V, U> {
             let vector = unsafe { self.elements.get_vec_unchecked::<V>(self.element(slot, u)) };
             let index = tile.index::<V>(u);
             let before = Op::combine(prefix, self.get_before(slot, u));
-            let results = Op::scan_in_order(before, vector, index, exclusive);
+            let results = results::<T, Op, V>(before, lift::<T, Op, V>(vector, index), index, exclusive);
             // SAFETY: the whole tile is the row's, which is within the output, and aligned.
             unsafe { out.set_vec_unchecked::<V>(tile.start + at::<V>(u) as usize, results) };
         }

@@ -15,3 +15,14 @@ pub fn byte_perms(x: &[u32], selectors: &[u32], out: SliceMut<'_, u32>) {
         );
     }
 }
+
+/// The sums of the bytes and of the halves of `x[i]`, each times `i`, `i + 1` … modulo 256, on top of `x[i]`.
+#[kernel]
+pub fn dot_products(x: &[u32], of_bytes: SliceMut<'_, u32>, of_halves: SliceMut<'_, u32>) {
+    let i = thread::index_1d();
+    if i < x.len() {
+        let factors = u32::from_le_bytes([0, 1, 2, 3].map(|k| (i as u8).wrapping_add(k)));
+        of_bytes.set(i, bits::dp4a(x[i], factors, x[i]));
+        of_halves.set(i, bits::dp2a_lo(x[i], factors, x[i]));
+    }
+}
