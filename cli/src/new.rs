@@ -75,8 +75,13 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 fn fill_in(template: &str, name: &str, source: impl Fn(&str) -> String) -> String {
-    let crate_name = format!("{}_kernels", name.replace('-', "_"));
-    let mut text = template.replace("hello_kernels", &crate_name).replace("hello", name);
+    let in_rust = name.replace('-', "_");
+    let mut parts = template.split("hello");
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        text += if part.starts_with('_') { &in_rust } else { name };
+        text += part;
+    }
     for (package, folder) in PACKAGES {
         text = text.replace(&format!("{{{package}}}"), &source(folder));
     }
@@ -110,6 +115,12 @@ mod tests {
         assert!(read("kernels/Cargo.toml")?.contains("name = \"my-project-kernels\""));
         assert!(read("src/main.rs")?.contains("warpsmith::kernels!(my_project_kernels)"));
         Ok(())
+    }
+
+    #[test]
+    fn the_templates_own_name_may_be_in_the_name() {
+        let text = fill_in("use hello_kernels; hello-kernels", "hello-2", version);
+        assert_eq!(text, "use hello_2_kernels; hello-2-kernels");
     }
 
     #[test]
