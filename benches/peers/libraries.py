@@ -84,6 +84,10 @@ def with_torch(n):
     column_sums = torch.empty(side, device="cuda", dtype=torch.int64)
     bench("reduce_sum_axis_0_u8", "PyTorch", "u8", side * side, lambda: torch.sum(square, dim=0, out=column_sums))
     del integers, sums, square
+    outer = math.isqrt(n // 64)
+    cube = x[: outer * 64 * outer].view(outer, 64, outer)
+    middle_sums = torch.empty(64, device="cuda")
+    bench("reduce_sum_axes_0_2", "PyTorch", "f32", cube.numel(), lambda: torch.sum(cube, dim=(0, 2), out=middle_sums))
     a, b, c = (t[: side * side].view(side, side) for t in (x, y, out))
     bench("transpose", "PyTorch", "f32", side * side, lambda: c.copy_(a.t()))
     if side <= 8192:

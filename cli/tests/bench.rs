@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 47] = [
+const NAMES: [&str; 48] = [
     "copy",
     "add",
     "square",
@@ -42,6 +42,7 @@ const NAMES: [&str; 47] = [
     "reduce_max_f64",
     "reduce_max_i64",
     "reduce_sum_axis_0_u8",
+    "reduce_sum_axes_0_2",
     "scan_inclusive_sum_f64",
     "scan_inclusive_sum_i64",
     "scan_inclusive_sum_i32",

@@ -66,6 +66,7 @@ pub const ROWS: &[Row] = rows! {
     "reduce_max_f64": reduce_max::<f64>;
     "reduce_max_i64": reduce_max::<i64>;
     "reduce_sum_axis_0_u8": squares::sum_axis_0::<u8>;
+    "reduce_sum_axes_0_2": squares::sum_axes_0_2::<f32>;
     "scan_inclusive_sum_f64": scan_inclusive_sum::<f64>;
     "scan_inclusive_sum_i64": scan_inclusive_sum::<i64>;
     "scan_inclusive_sum_i32": scan_inclusive_sum::<i32>;

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use kernels_gpu::num::Num;
-use ndarray::{Array1, Array2, Array3, Axis, Dimension};
+use ndarray::{Array1, Array2, Array3, Axis, Dimension, IxDyn};
 use warpsmith::DeviceArray;
 use warpsmith::ops::{Border, Number};
 
@@ -67,6 +67,28 @@ pub fn sum_axis_0<T: Value + Number + Num<Total: Value>>(bench: &Bench, n: usize
         },
     )?;
     Ok(Measurement::new(T::DTYPE, side * side, size_of::<T>(), times).of_shape(&[side, side]))
+}
+
+/// The sums over the first and the last axis of three, which are brought together first.
+pub fn sum_axes_0_2<T: Value + Number + Num<Total: Value>>(bench: &Bench, n: usize) -> Result<Measurement> {
+    let middle = n.clamp(1, 64);
+    let side = (n / middle).isqrt();
+    let n = side * middle * side;
+    let term = |i: usize| T::term(bits(i));
+    let elements = data::array(n, |i| T::of_sum(term(i)))?;
+    let x = bench.upload(&elements.into_shape_with_order((side, middle, side))?)?;
+    let mut out = bench.zeros(IxDyn(&[middle]))?;
+    let times = bench.times(
+        &mut out,
+        |out| x.sum_axes_into(&[0, 2], out),
+        |out| {
+            check::every(&host(out)?, |column| {
+                let terms = (0..side * side).map(|i| term((i / side * middle + column) * side + i % side));
+                T::Total::of_sum(terms.sum())
+            })
+        },
+    )?;
+    Ok(Measurement::new(T::DTYPE, n, size_of::<T>(), times).of_shape(&[side, middle, side]))
 }
 
 /// Of RGB: BT.601 luma, rounded to nearest, halves up.
