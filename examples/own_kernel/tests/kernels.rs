@@ -10,7 +10,7 @@ fn points_of_the_set_take_all_steps_and_others_leave() -> warpsmith::Result<()> 
     let device = Device::simulator();
     let (width, height, most) = (64u32, 32, 100u32);
     let mut steps: DeviceArray<u32, Ix2> = DeviceArray::zeros(device.default_stream(), (height, width as usize))?;
-    let config = LaunchConfig::for_len(steps.len(), 128);
+    let config = LaunchConfig::for_shape((height, width as usize), (32, 4));
     let stream = device.default_stream();
     stream.launch::<mandelbrot<f64>>(&config, (width, most, &mut steps))?;
 
