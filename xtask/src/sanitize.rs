@@ -7,7 +7,7 @@
 //! coroutine stays on its OS thread. AddressSanitizer is not run: it takes a panic that unwinds
 //! on a coroutine's stack for an error.
 //!
-//! About four minutes on two cores the first time, half a minute after.
+//! Some 80 seconds on two cores the first time, half of that for building.
 
 use anyhow::{Context, Result};
 
