@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::new;
 use crate::package::{Packages, write};
@@ -169,11 +169,8 @@ impl Outside<'_> {
 
 /// What the library's manifest has docs.rs say to cargo.
 fn docs_rs_arguments(workspace: &Workspace) -> Result<Vec<String>> {
-    let mut cargo = workspace.cargo();
-    let metadata = stdout(cargo.args(["metadata", "--no-deps", "--format-version", "1"]))?;
-    let metadata: Value = serde_json::from_str(&metadata)?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let mut library = packages.filter(|package| package["name"] == "warpsmith");
+    let packages = workspace.packages()?;
+    let mut library = packages.iter().filter(|package| package["name"] == "warpsmith");
     let library = library.next().context("cargo metadata has no warpsmith")?;
     let arguments = library["metadata"]["docs"]["rs"]["cargo-args"].clone();
     serde_json::from_value(arguments).context("cargo-args for docs.rs")

@@ -97,15 +97,9 @@ pub fn package(workspace: &Workspace) -> Result<Packages> {
 
 /// The workspace's packages but for those that say `publish = false`.
 fn published(workspace: &Workspace) -> Result<Vec<Package>> {
-    let mut cargo = workspace.cargo();
-    let metadata = stdout(cargo.args(["metadata", "--no-deps", "--format-version", "1"]))?;
-    let metadata: Value = serde_json::from_str(&metadata)?;
-    let listed = metadata["packages"]
-        .as_array()
-        .context("cargo metadata has no packages")?;
-    let is_published = |package: &&Value| package["publish"].is_null();
-    listed
-        .iter()
+    let is_published = |package: &Value| package["publish"].is_null();
+    let packages = workspace.packages()?.into_iter();
+    packages
         .filter(is_published)
         .map(|package| {
             let text = |key: &str| package[key].as_str().with_context(|| format!("a package has no {key}"));

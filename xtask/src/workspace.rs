@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 /// The checkout that cargo was called in.
 pub struct Workspace {
@@ -44,6 +45,17 @@ impl Workspace {
     pub fn cargo(&self) -> Command {
         let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         self.command(&cargo)
+    }
+
+    /// The packages of the workspace, as cargo describes them.
+    pub fn packages(&self) -> Result<Vec<Value>> {
+        let mut cargo = self.cargo();
+        let metadata = stdout(cargo.args(["metadata", "--no-deps", "--format-version", "1"]))?;
+        let mut metadata: Value = serde_json::from_str(&metadata)?;
+        match metadata["packages"].take() {
+            Value::Array(packages) => Ok(packages),
+            _ => bail!("cargo metadata has no packages"),
+        }
     }
 }
 
