@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scans into an existing array: `n` elements read and `n` written at least. The look-back's time includes the allocation and the
-//! clearing of its state, Blelloch's the allocation of the tiles' totals.
+//! Scans into an existing array: `n` elements read and `n` written at least. The look-back's time includes the
+//! allocation and the clearing of its state, Blelloch's the allocation of the tiles' totals.
 
 mod common;
 

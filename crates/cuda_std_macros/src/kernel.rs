@@ -263,8 +263,7 @@ fn entry(
 }
 
 /// The type `ty` by way of `Param`, as which it is the same. Where it has no such implementation, the compiler then says so
-/// of `ty`, all of it, and of nothing
-/// else.
+/// of `ty`, all of it, and of nothing else.
 fn checked(ty: &Type) -> TokenStream {
     let tokens = ty.to_token_stream();
     let first = tokens.clone().into_iter().next().map(|token| token.span());
