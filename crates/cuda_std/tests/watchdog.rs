@@ -26,8 +26,12 @@ fn waiting_kernels_are_given_up() {
 #[test]
 #[ignore = "run by the test above"]
 fn waiting_kernels() {
-    let mut flag = [0u32; 4];
-    let (at, len) = (flag.as_mut_ptr().expose_provenance(), flag.len());
+    /// Aligned for the vector of four that a loop below reads.
+    #[repr(align(16))]
+    struct Flags([u32; 4]);
+
+    let mut flag = Flags([0; 4]);
+    let (at, len) = (flag.0.as_mut_ptr().expose_provenance(), flag.0.len());
     // SAFETY: the kernels below run one after another, and access the array through these alone.
     let flags = || unsafe { SliceMut::from_raw_parts(std::ptr::with_exposed_provenance_mut::<u32>(at), len) };
     // SAFETY: as above.
