@@ -4,6 +4,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use crate::error::Result;
+use crate::owner::Owner;
 use crate::stream::Stream;
 
 /// An allocation. Knows which stream wrote it last and which have read it since, so that a use on another stream is
@@ -15,22 +16,7 @@ pub(crate) struct Buffer {
     bytes: usize,
     usage: Mutex<Usage>,
     /// Who frees the memory, if that is not the backend.
-    #[cfg(feature = "cust")]
-    owner: Option<Box<dyn Owner>>,
-}
-
-/// Somebody else's memory, freed when this is dropped.
-#[cfg(feature = "cust")]
-pub(crate) trait Owner: Send + Sync {}
-
-#[cfg(feature = "cust")]
-impl<T: ::cust::memory::DeviceCopy + Send + Sync> Owner for ::cust::memory::DeviceBuffer<T> {}
-
-#[cfg(feature = "cust")]
-impl std::fmt::Debug for dyn Owner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("DeviceBuffer")
-    }
+    owner: Option<Owner>,
 }
 
 #[derive(Debug)]
@@ -62,7 +48,6 @@ impl Buffer {
             address,
             bytes,
             usage: Mutex::new(Usage::of(stream)),
-            #[cfg(feature = "cust")]
             owner: None,
         })
     }
@@ -73,8 +58,7 @@ impl Buffer {
     ///
     /// `bytes` bytes at `address`, in the memory of the stream's device and aligned as an allocation is, belong to
     /// `owner`, and nobody else uses them but in the stream's order.
-    #[cfg(feature = "cust")]
-    pub(crate) unsafe fn adopt(stream: &Stream, address: u64, bytes: usize, owner: Box<dyn Owner>) -> Self {
+    pub(crate) unsafe fn adopt(stream: &Stream, address: u64, bytes: usize, owner: Owner) -> Self {
         Self {
             address,
             bytes,
@@ -135,7 +119,6 @@ impl Drop for Buffer {
         // An error here is one of earlier work (a kernel that failed), which every later call reports as well; the
         // memory is then lost with the context.
         let waited = usage.readers.iter().try_for_each(|reader| stream.wait_for(reader));
-        #[cfg(feature = "cust")]
         if let Some(owner) = self.owner.take() {
             // Freed by a call that knows no stream.
             match waited.and_then(|()| stream.synchronize()) {

@@ -4,6 +4,7 @@
 //! Both crates use a GPU's primary context, so what one makes the other can use. `cust` calls the driver by the
 //! functions that crates/cuda_driver defines; docs/architecture.md says what its declarations leave open.
 
+use std::ptr;
 use std::sync::Arc;
 
 use ::cust::context::Context;
@@ -12,14 +13,11 @@ use ::cust::sys::{CUevent, CUstream};
 use ndarray::{Dimension, Ix1};
 
 use crate::array::{DeviceArray, Element};
-use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::owner::Owner;
 use crate::stream::Stream;
-
-/// What every allocation of a device is aligned to.
-const ALIGN: u64 = 256;
 
 impl Device {
     /// `cust`'s handle of the context that this device works in, its GPU's primary context, for `cust`'s calls on this
@@ -93,14 +91,17 @@ impl Stream {
     /// # }
     /// ```
     pub fn from_cust(device: &Device, stream: Arc<::cust::stream::Stream>) -> Result<Self> {
-        Self::shared(Arc::clone(device.default_stream().backend()), stream)
+        let backend = Arc::clone(device.default_stream().backend());
+        let handle = stream.as_inner().expose_provenance() as u64;
+        // SAFETY: `cust`'s stream lives as long as its owner, which is kept.
+        unsafe { Self::adopt("from_cust", backend, handle, Owner::new(stream)) }
     }
 
-    /// The driver's handle of the stream; `None` on the simulated GPU. For calls of `cust::sys`, and of other libraries
-    /// that take one. It is valid as long as the stream, and nobody else destroys it.
+    /// The driver's handle of the stream; `None` on the simulated GPU. For calls of `cust::sys`; it is that of
+    /// [`as_raw`](Self::as_raw).
     pub fn as_cust(&self) -> Option<CUstream> {
-        let is_simulated = self.backend().properties().is_simulated();
-        (!is_simulated).then(|| std::ptr::with_exposed_provenance_mut(self.raw().0 as usize))
+        let raw = self.as_raw();
+        (!raw.is_null()).then(|| raw.cast())
     }
 }
 
@@ -109,7 +110,7 @@ impl Event {
     /// destroys it.
     pub fn as_cust(&self) -> Option<CUevent> {
         let handle = self.recorded().driver_handle()?;
-        Some(std::ptr::with_exposed_provenance_mut(handle as usize))
+        Some(ptr::with_exposed_provenance_mut(handle as usize))
     }
 }
 
@@ -137,29 +138,12 @@ impl<T: Element + DeviceCopy> DeviceArray<T, Ix1> {
     /// [`Error::DifferentDevices`] if the memory is not that of the stream's device, [`Error::Cuda`] if the driver fails;
     /// the buffer is dropped then.
     pub fn from_cust(stream: &Stream, buffer: DeviceBuffer<T>) -> Result<Self> {
-        let (address, len) = (buffer.as_device_ptr().as_raw(), buffer.len());
-        let bytes = len * size_of::<T>();
-        if bytes == 0 {
-            return Self::zeros(stream, len);
+        if stream.backend().properties().is_simulated() {
+            return Err(Error::different_devices("from_cust", "a GPU", stream.device_id()));
         }
-        if !stream.backend().has_memory(address)? {
-            let wanted = stream.device_id();
-            return Err(Error::different_devices(
-                "from_cust",
-                "another device or the host",
-                wanted,
-            ));
-        }
-        if !address.is_multiple_of(ALIGN) {
-            return Err(Error::Parameter {
-                operation: "from_cust",
-                parameter: "the buffer's address",
-                given: format!("{address:#x}"),
-                wanted: format!("a multiple of {ALIGN}, as every allocation has"),
-            });
-        }
-        // SAFETY: memory of this device, as just asked, of that many bytes, which the buffer owns.
-        let memory = unsafe { Buffer::adopt(stream, address, bytes, Box::new(buffer)) };
-        Ok(Self::of_buffer(stream, memory, Ix1(len)))
+        let (address, len) = (buffer.as_device_ptr().as_raw() as usize, buffer.len());
+        let memory = ptr::with_exposed_provenance_mut(address);
+        // SAFETY: the elements of the buffer, which is their owner, and which the caller has given away.
+        unsafe { Self::adopt("from_cust", stream, memory, Ix1(len), Owner::new(buffer)) }
     }
 }

@@ -2,6 +2,7 @@
 //! What can go wrong, and what was given and wanted when it did.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use thiserror::Error;
 
@@ -129,7 +130,7 @@ pub enum Error {
     #[error("launch of kernel `{kernel}`: {what}: given {given}, wanted {wanted}")]
     LaunchConfig {
         /// The kernel.
-        kernel: &'static str,
+        kernel: String,
         /// The part of the configuration.
         what: &'static str,
         /// Its value.
@@ -190,6 +191,31 @@ pub enum Error {
         package: &'static str,
         /// What the driver says.
         message: String,
+    },
+
+    /// The driver refused a module of another compiler's, or there is no such kernel in it.
+    #[error("{module}: {message}")]
+    ForeignModule {
+        /// The file, or what it was loaded from.
+        module: String,
+        /// What the driver says.
+        message: String,
+    },
+
+    /// The simulated GPU runs kernels that are written in Rust, and nothing else.
+    #[error("{operation}: given sim, which runs kernels in Rust only, wanted cuda:N")]
+    NotSimulated {
+        /// What was asked for.
+        operation: &'static str,
+    },
+
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
     },
 
     /// A kernel failed on the simulated GPU.

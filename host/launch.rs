@@ -436,10 +436,10 @@ impl Stream {
 }
 
 /// Whether the kernel and the device take the configuration.
-fn check(kernel: &'static str, max_threads: u32, config: &LaunchConfig, device: &Properties) -> Result<()> {
+pub(crate) fn check(kernel: &str, max_threads: u32, config: &LaunchConfig, device: &Properties) -> Result<()> {
     let refuse = |what, given: String, wanted: String| {
         Err(Error::LaunchConfig {
-            kernel,
+            kernel: kernel.into(),
             what,
             given,
             wanted,

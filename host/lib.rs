@@ -30,6 +30,11 @@
 //! # }
 //! ```
 //!
+//! # Other libraries
+//!
+//! [`DeviceArray::as_device_ptr`] and [`Stream::as_raw`] are for C libraries such as cuBLAS, [`dlpack`] for PyTorch, CuPy
+//! and JAX, and a [`Module`] runs what another compiler made.
+//!
 //! # Features
 //!
 //! `cust`, on by default: conversions to and from the types of the crate `cust` ([`Stream`], [`Event`], [`Device`],
@@ -45,11 +50,15 @@ mod constants;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
+pub mod dlpack;
 mod error;
 mod event;
 mod launch;
+mod module;
 pub mod ops;
+mod owner;
 mod ptx;
+mod raw;
 mod stream;
 mod view;
 mod workspace;
@@ -61,6 +70,7 @@ pub use error::{Error, Result};
 pub use event::Event;
 pub use half::{bf16, f16};
 pub use launch::{Arg, Args, Dim3, LaunchConfig};
+pub use module::{Function, FunctionArg, FunctionArgs, Module};
 /// The arrays of the host, in the version that this library takes.
 pub use ndarray;
 pub use ptx::PtxModules;

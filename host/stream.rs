@@ -7,6 +7,7 @@ use crate::backend::{Backend, RawStream};
 use crate::constants::{Constant, Constants};
 use crate::error::{Error, Result};
 use crate::event::{Event, RecordedEvent};
+use crate::owner::Owner;
 use crate::workspace::{Lease, Workspace};
 
 /// A queue of work. Copies and kernels on one stream run in order, those on different streams side by side; the host
@@ -53,13 +54,11 @@ struct OwnedStream {
     backend: Arc<dyn Backend>,
     raw: RawStream,
     /// Who destroys it, if that is not the backend.
-    #[cfg(feature = "cust")]
-    owner: Option<Arc<::cust::stream::Stream>>,
+    owner: Option<Owner>,
 }
 
 impl Drop for OwnedStream {
     fn drop(&mut self) {
-        #[cfg(feature = "cust")]
         if self.owner.is_some() {
             // SAFETY: the owner is dropped after this.
             return unsafe { self.backend.release_stream(self.raw) };
@@ -83,19 +82,25 @@ impl Stream {
         Ok(Self::of(OwnedStream {
             backend,
             raw,
-            #[cfg(feature = "cust")]
             owner: None,
         }))
     }
 
-    /// A stream of `cust`'s, which keeps it as long as this does.
-    #[cfg(feature = "cust")]
-    pub(crate) fn shared(backend: Arc<dyn Backend>, owner: Arc<::cust::stream::Stream>) -> Result<Self> {
-        let handle = owner.as_inner().expose_provenance() as u64;
+    /// A stream that somebody else made, by the driver's handle.
+    ///
+    /// # Safety
+    ///
+    /// The stream lives as long as `owner`.
+    pub(crate) unsafe fn adopt(
+        operation: &'static str,
+        backend: Arc<dyn Backend>,
+        handle: u64,
+        owner: Owner,
+    ) -> Result<Self> {
         // SAFETY: a stream that lives, as its owner does.
         let Some(raw) = (unsafe { backend.adopt_stream(handle)? }) else {
             let wanted = &backend.properties().id;
-            return Err(Error::different_devices("from_cust", "another context", wanted));
+            return Err(Error::different_devices(operation, "another context", wanted));
         };
         let owner = Some(owner);
         Ok(Self::of(OwnedStream { backend, raw, owner }))

@@ -18,6 +18,7 @@ mod cust;
 mod device;
 mod histogram;
 mod image;
+mod interop;
 mod kernels;
 mod large;
 mod launch;

@@ -7,6 +7,7 @@ pub(crate) mod sim;
 
 use std::any::TypeId;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use cuda_sim::LaunchConfig;
 
@@ -21,6 +22,27 @@ pub(crate) struct RawStream(pub u64);
 /// A backend's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RawEvent(pub u64);
+
+/// A backend's module of another compiler's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawModule(pub u64);
+
+/// A kernel in one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawFunction(pub u64);
+
+/// What is known of such a kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct FunctionInfo {
+    /// The size of each parameter, if the driver tells.
+    pub parameters: Option<Arc<[usize]>>,
+    /// The most threads of a block.
+    pub max_threads: u32,
+    /// The registers of a thread.
+    pub registers: u32,
+    /// Bytes of shared memory beside the dynamic.
+    pub static_shared: usize,
+}
 
 /// A kernel without its types.
 #[derive(Clone, Copy, Debug)]
@@ -49,10 +71,8 @@ pub(crate) trait Backend: Debug + Send + Sync {
     fn create_stream(&self) -> Result<RawStream>;
     unsafe fn destroy_stream(&self, stream: RawStream);
     /// A stream of somebody else's, by the driver's handle; `None` if it is not one of this device's context.
-    #[cfg(feature = "cust")]
     unsafe fn adopt_stream(&self, handle: u64) -> Result<Option<RawStream>>;
     /// To be called when an adopted stream is done with: its owner may destroy it then.
-    #[cfg(feature = "cust")]
     unsafe fn release_stream(&self, stream: RawStream);
     unsafe fn synchronize(&self, stream: RawStream) -> Result<()>;
 
@@ -70,7 +90,6 @@ pub(crate) trait Backend: Debug + Send + Sync {
     unsafe fn allocate(&self, stream: RawStream, bytes: usize) -> Result<u64>;
     unsafe fn free(&self, stream: RawStream, address: u64) -> Result<()>;
     /// Whether there is memory of this device's at the address, whoever allocated it.
-    #[cfg(feature = "cust")]
     fn has_memory(&self, address: u64) -> Result<bool>;
     /// Copies to the device; `from` may be reused on return.
     unsafe fn upload(&self, stream: RawStream, to: u64, from: &[u8]) -> Result<()>;
@@ -84,6 +103,27 @@ pub(crate) trait Backend: Debug + Send + Sync {
         &self,
         stream: RawStream,
         kernel: &KernelInfo,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<()>;
+
+    /// Loads PTX that ends with a zero, or a cubin or fatbin, whole as a compiler made it; `name` is for errors.
+    unsafe fn load_module(&self, name: &str, image: &[u8]) -> Result<RawModule>;
+    /// Unloads a module, whose functions are launched no more, when the device's work is done.
+    unsafe fn unload_module(&self, module: RawModule);
+    unsafe fn module_function(
+        &self,
+        module: RawModule,
+        module_name: &str,
+        name: &str,
+    ) -> Result<(RawFunction, FunctionInfo)>;
+    /// As [`launch`](Self::launch).
+    unsafe fn launch_function(
+        &self,
+        stream: RawStream,
+        function: RawFunction,
+        info: &FunctionInfo,
+        name: &str,
         config: &LaunchConfig,
         params: &mut [*const ()],
     ) -> Result<()>;

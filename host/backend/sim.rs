@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use cuda_sim::LaunchConfig;
 
-use super::{Backend, KernelInfo, RawEvent, RawStream};
+use super::{Backend, FunctionInfo, KernelInfo, RawEvent, RawFunction, RawModule, RawStream};
 use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::ptx::{PtxModules, Registry};
@@ -132,17 +132,15 @@ impl Backend for Simulator {
         Ok(memory_info("MemAvailable:").unwrap_or(self.properties.total_memory))
     }
 
-    #[cfg(feature = "cust")]
     unsafe fn adopt_stream(&self, _: u64) -> Result<Option<RawStream>> {
         Ok(None)
     }
 
-    #[cfg(feature = "cust")]
     unsafe fn release_stream(&self, _: RawStream) {}
 
-    #[cfg(feature = "cust")]
+    /// All that the process has: the simulated GPU's memory is the host's.
     fn has_memory(&self, _: u64) -> Result<bool> {
-        Ok(false)
+        Ok(true)
     }
 
     fn register_kernels(&self, modules: PtxModules) -> Result<()> {
@@ -271,11 +269,37 @@ impl Backend for Simulator {
         cuda_sim::launch(kernel.name, config, &body).map_err(|error| match error {
             cuda_sim::Error::Fault(fault) => Error::Fault(Box::new(fault)),
             other => Error::LaunchConfig {
-                kernel: kernel.name,
+                kernel: kernel.name.into(),
                 what: "configuration",
                 given: format!("{config:?}"),
                 wanted: other.to_string(),
             },
         })
+    }
+
+    unsafe fn load_module(&self, _: &str, _: &[u8]) -> Result<RawModule> {
+        Err(Error::NotSimulated {
+            operation: "loading a module of another compiler",
+        })
+    }
+
+    unsafe fn unload_module(&self, _: RawModule) {
+        unreachable!("none was loaded");
+    }
+
+    unsafe fn module_function(&self, _: RawModule, _: &str, _: &str) -> Result<(RawFunction, FunctionInfo)> {
+        unreachable!("no module was loaded");
+    }
+
+    unsafe fn launch_function(
+        &self,
+        _: RawStream,
+        _: RawFunction,
+        _: &FunctionInfo,
+        _: &str,
+        _: &LaunchConfig,
+        _: &mut [*const ()],
+    ) -> Result<()> {
+        unreachable!("no module was loaded");
     }
 }

@@ -81,7 +81,9 @@ integers! {
 
     /// What can be asked and told of a function (`CUfunction_attribute`).
     FunctionAttribute {
+        MAX_THREADS_PER_BLOCK = 0,
         SHARED_SIZE_BYTES = 1,
+        NUM_REGS = 4,
         MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
     }
 
@@ -199,6 +201,7 @@ unsafe extern "C" {
 
     pub fn cuInit(flags: c_uint) -> Status;
     pub fn cuDriverGetVersion(version: *mut c_int) -> Status;
+    pub fn cuGetProcAddress(symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64) -> Status;
 
     pub fn cuDeviceGetCount(count: *mut c_int) -> Status;
     pub fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> Status;
@@ -212,6 +215,7 @@ unsafe extern "C" {
     pub fn cuCtxSetCurrent(context: CUcontext) -> Status;
     pub fn cuCtxPushCurrent_v2(context: CUcontext) -> Status;
     pub fn cuCtxPopCurrent_v2(context: *mut CUcontext) -> Status;
+    pub fn cuCtxSynchronize() -> Status;
     pub fn cuCtxGetLimit(value: *mut usize, limit: Limit) -> Status;
     pub fn cuCtxSetLimit(limit: Limit, value: usize) -> Status;
 

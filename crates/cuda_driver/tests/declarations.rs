@@ -19,6 +19,7 @@ macro_rules! sizes {
         }
     };
 }
+sizes!();
 sizes!(A);
 sizes!(A B);
 sizes!(A B C);
@@ -42,6 +43,7 @@ fn functions_take_what_cuda_h_says() {
         cuGetErrorString(a b);
         cuInit(a);
         cuDriverGetVersion(a);
+        cuGetProcAddress(a b c d);
         cuDeviceGetCount(a);
         cuDeviceGet(a b);
         cuDeviceGetName(a b c);
@@ -53,6 +55,7 @@ fn functions_take_what_cuda_h_says() {
         cuCtxSetCurrent(a);
         cuCtxPushCurrent_v2(a);
         cuCtxPopCurrent_v2(a);
+        cuCtxSynchronize();
         cuCtxGetLimit(a b);
         cuCtxSetLimit(a b);
         cuModuleLoadDataEx(a b c d e);
@@ -146,7 +149,9 @@ fn numbers_are_those_of_cuda_h() {
             MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
             MEMORY_POOLS_SUPPORTED = CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
         FunctionAttribute, CUfunction_attribute_enum, "CU_FUNC_ATTRIBUTE_":
+            MAX_THREADS_PER_BLOCK = CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
             SHARED_SIZE_BYTES = CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+            NUM_REGS = CU_FUNC_ATTRIBUTE_NUM_REGS
             MAX_DYNAMIC_SHARED_SIZE_BYTES = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         JitOption, CUjit_option_enum, "CU_JIT_":
             ERROR_LOG_BUFFER = CU_JIT_ERROR_LOG_BUFFER

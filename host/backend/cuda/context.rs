@@ -158,7 +158,6 @@ impl Context {
     }
 
     /// Whether that is this context's handle.
-    #[cfg(feature = "cust")]
     pub(super) fn is(&self, raw: sys::CUcontext) -> bool {
         self.raw == raw
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The CUDA driver as a backend, through `cuda_driver::sys`: streams, events, memory and launches.
 //!
-//! context.rs finds the GPUs and makes their contexts current, modules.rs loads kernels, staging.rs takes small
+//! context.rs finds the GPUs and makes their contexts current, modules.rs loads kernels, foreign.rs those of other
+//! compilers, staging.rs takes small
 //! uploads, status.rs makes errors of what the driver says.
 
 mod context;
+mod foreign;
 mod modules;
 mod staging;
 mod status;
@@ -14,7 +16,7 @@ use std::ptr;
 use cuda_driver::sys::{self, DeviceAttribute, Status};
 use cuda_sim::LaunchConfig;
 
-use super::{Backend, KernelInfo, RawEvent, RawStream};
+use super::{Backend, FunctionInfo, KernelInfo, RawEvent, RawFunction, RawModule, RawStream};
 use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::ptx::PtxModules;
@@ -98,6 +100,38 @@ impl Cuda {
         status::check_device(&self.properties.id, call, status)
     }
 
+    /// Launches a function; the context is current.
+    ///
+    /// # Safety
+    ///
+    /// The parameters are the function's; the stream is this context's and lives.
+    unsafe fn launch_raw(
+        &self,
+        stream: RawStream,
+        function: sys::CUfunction,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<()> {
+        let (grid, block) = (config.grid, config.block);
+        // SAFETY: the caller's promise; the driver copies the parameters.
+        let status = unsafe {
+            sys::cuLaunchKernel(
+                function,
+                grid.x,
+                grid.y,
+                grid.z,
+                block.x,
+                block.y,
+                block.z,
+                config.dynamic_shared as u32,
+                stream_of(stream),
+                params.as_mut_ptr().cast(),
+                ptr::null_mut(),
+            )
+        };
+        self.check("cuLaunchKernel", status)
+    }
+
     fn out_of_memory(&self, wanted: usize) -> Error {
         Error::OutOfMemory {
             device: self.properties.id.clone(),
@@ -146,7 +180,6 @@ impl Backend for Cuda {
         }
     }
 
-    #[cfg(feature = "cust")]
     unsafe fn adopt_stream(&self, handle: u64) -> Result<Option<RawStream>> {
         let _current = self.enter()?;
         let mut context = ptr::null_mut();
@@ -156,7 +189,6 @@ impl Backend for Cuda {
         Ok(self.context.is(context).then_some(RawStream(handle)))
     }
 
-    #[cfg(feature = "cust")]
     unsafe fn release_stream(&self, stream: RawStream) {
         if let Ok(_current) = self.enter() {
             // SAFETY: the trait's contract: nobody uses the stream any more.
@@ -259,7 +291,6 @@ impl Backend for Cuda {
         self.check("cuMemFreeAsync", status)
     }
 
-    #[cfg(feature = "cust")]
     fn has_memory(&self, address: u64) -> Result<bool> {
         let _current = self.enter()?;
         let mut device: sys::CUdevice = -1;
@@ -340,25 +371,49 @@ impl Backend for Cuda {
     ) -> Result<()> {
         let _current = self.enter()?;
         let function = self.modules.function(kernel, &self.properties)?;
-        function.allow_shared(config.dynamic_shared, kernel, &self.properties)?;
-        let (grid, block) = (config.grid, config.block);
-        // SAFETY: the trait's contract: the parameters are those of the function; the driver copies them.
-        let status = unsafe {
-            sys::cuLaunchKernel(
-                function.raw,
-                grid.x,
-                grid.y,
-                grid.z,
-                block.x,
-                block.y,
-                block.z,
-                config.dynamic_shared as u32,
-                stream_of(stream),
-                params.as_mut_ptr().cast(),
-                ptr::null_mut(),
-            )
-        };
-        self.check("cuLaunchKernel", status)
+        function.allow_shared(config.dynamic_shared, kernel.name, &self.properties)?;
+        // SAFETY: the trait's contract: the parameters are those of the function.
+        unsafe { self.launch_raw(stream, function.raw, config, params) }
+    }
+
+    unsafe fn load_module(&self, name: &str, image: &[u8]) -> Result<RawModule> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract.
+        unsafe { foreign::load(name, image) }
+    }
+
+    unsafe fn unload_module(&self, module: RawModule) {
+        if let Ok(_current) = self.enter() {
+            // SAFETY: the trait's contract.
+            unsafe { foreign::unload(module) };
+        }
+    }
+
+    unsafe fn module_function(
+        &self,
+        module: RawModule,
+        module_name: &str,
+        name: &str,
+    ) -> Result<(RawFunction, FunctionInfo)> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract.
+        unsafe { foreign::function(&self.properties.id, module, module_name, name) }
+    }
+
+    unsafe fn launch_function(
+        &self,
+        stream: RawStream,
+        function: RawFunction,
+        info: &FunctionInfo,
+        name: &str,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<()> {
+        let _current = self.enter()?;
+        let raw = foreign::raw(function);
+        modules::allow_shared(raw, info.static_shared, config.dynamic_shared, name, &self.properties)?;
+        // SAFETY: the trait's contract: the parameters are those of the function.
+        unsafe { self.launch_raw(stream, raw, config, params) }
     }
 }
 

@@ -72,29 +72,40 @@ impl Modules {
 }
 
 impl Function {
-    /// Lets launches have so much dynamic shared memory, if that takes more than being launched.
-    ///
-    /// What is allowed is the most that the device can give this function, whatever this launch asks for: threads that
-    /// launch one kernel with different sizes then tell the driver the same.
-    pub(super) fn allow_shared(&self, dynamic: usize, kernel: &KernelInfo, device: &Properties) -> Result<()> {
-        let left = |of: u32| (of as usize).saturating_sub(self.static_shared);
-        if dynamic <= left(device.shared_memory_per_block) {
-            return Ok(());
-        }
-        let most = left(device.shared_memory_per_block_optin);
-        if dynamic > most {
-            return Err(Error::LaunchConfig {
-                kernel: kernel.name,
-                what: "dynamic shared memory",
-                given: format!("{dynamic} bytes"),
-                wanted: format!("at most {most}, beside {} of the kernel's own", self.static_shared),
-            });
-        }
-        let attribute = FunctionAttribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: a function of the current context. `most` is at most a `u32` of the device, some hundred KiB.
-        let status = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, most as c_int) };
-        check_device(&device.id, "cuFuncSetAttribute", status)
+    /// As [`allow_shared`], for this kernel.
+    pub(super) fn allow_shared(&self, dynamic: usize, kernel: &str, device: &Properties) -> Result<()> {
+        allow_shared(self.raw, self.static_shared, dynamic, kernel, device)
     }
+}
+
+/// Lets launches of a function have so much dynamic shared memory, if that takes more than being launched.
+///
+/// What is allowed is the most that the device can give this function, whatever this launch asks for: threads that
+/// launch one kernel with different sizes then tell the driver the same.
+pub(super) fn allow_shared(
+    function: sys::CUfunction,
+    static_shared: usize,
+    dynamic: usize,
+    kernel: &str,
+    device: &Properties,
+) -> Result<()> {
+    let left = |of: u32| (of as usize).saturating_sub(static_shared);
+    if dynamic <= left(device.shared_memory_per_block) {
+        return Ok(());
+    }
+    let most = left(device.shared_memory_per_block_optin);
+    if dynamic > most {
+        return Err(Error::LaunchConfig {
+            kernel: kernel.into(),
+            what: "dynamic shared memory",
+            given: format!("{dynamic} bytes"),
+            wanted: format!("at most {most}, beside {static_shared} of the kernel's own"),
+        });
+    }
+    let attribute = FunctionAttribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    // SAFETY: a function of the current context. `most` is at most a `u32` of the device, some hundred KiB.
+    let status = unsafe { sys::cuFuncSetAttribute(function, attribute, most as c_int) };
+    check_device(&device.id, "cuFuncSetAttribute", status)
 }
 
 /// Loads the module with packed text `packed`, and finds the kernel in it. The device's context is current.
@@ -108,7 +119,8 @@ fn load(kernel: &KernelInfo, packed: &[u8], device: &str) -> Result<Function> {
     reserve_stack(&ptx, device)?;
     let ptx = CString::new(ptx).map_err(|error| failed(error.to_string()))?;
     let name = CString::new(kernel.name).map_err(|error| failed(error.to_string()))?;
-    let module = compile(&ptx).map_err(failed)?;
+    // SAFETY: text that ends with a zero.
+    let module = unsafe { load_image(ptx.as_bytes_with_nul()) }.map_err(failed)?;
     let mut raw = ptr::null_mut();
     let mut static_shared = 0;
     // SAFETY: a loaded module and a zero-terminated name; then the function, and a place for a number.
@@ -132,8 +144,12 @@ fn load(kernel: &KernelInfo, packed: &[u8], device: &str) -> Result<Function> {
     })
 }
 
-/// Has the driver compile and load PTX; else what it says of it.
-fn compile(ptx: &CString) -> std::result::Result<sys::CUmodule, String> {
+/// Has the driver load code, and compile it if it is PTX; else what it says of it. The device's context is current.
+///
+/// # Safety
+///
+/// The image is text that ends with a zero, or whole as a compiler has made it.
+pub(super) unsafe fn load_image(image: &[u8]) -> std::result::Result<sys::CUmodule, String> {
     let mut log = vec![0u8; LOG_BYTES];
     let mut options = [JitOption::ERROR_LOG_BUFFER, JitOption::ERROR_LOG_BUFFER_SIZE_BYTES];
     let mut values = [
@@ -141,11 +157,11 @@ fn compile(ptx: &CString) -> std::result::Result<sys::CUmodule, String> {
         ptr::without_provenance_mut(LOG_BYTES),
     ];
     let mut module = ptr::null_mut();
-    // SAFETY: zero-terminated PTX, two options and their two values, a buffer of the size that is said.
+    // SAFETY: the caller's promise; two options and their two values, a buffer of the size that is said.
     let status = unsafe {
         sys::cuModuleLoadDataEx(
             &mut module,
-            ptx.as_ptr().cast(),
+            image.as_ptr().cast(),
             options.len() as u32,
             options.as_mut_ptr(),
             values.as_mut_ptr(),

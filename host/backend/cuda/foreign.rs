@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Modules of other compilers, and what the driver knows of their kernels. The device's context is current in all.
+
+use std::ffi::{CString, c_int, c_void};
+use std::mem;
+use std::ptr;
+use std::sync::OnceLock;
+
+use cuda_driver::sys::{self, FunctionAttribute, Status};
+
+use super::modules::load_image;
+use super::status::check_device;
+use crate::backend::{FunctionInfo, RawFunction, RawModule};
+use crate::error::{Error, Result};
+
+/// `cuFuncGetParamInfo`: where a parameter lies, and its size.
+type GetParamInfo = unsafe extern "C" fn(sys::CUfunction, usize, *mut usize, *mut usize) -> Status;
+
+/// The CUDA version that brought it, as the driver counts them.
+const PARAM_INFO_SINCE: c_int = 12_040;
+
+fn failed(module: &str, message: String) -> Error {
+    Error::ForeignModule {
+        module: module.into(),
+        message,
+    }
+}
+
+/// # Safety
+///
+/// That of [`load_image`].
+pub(super) unsafe fn load(name: &str, image: &[u8]) -> Result<RawModule> {
+    // SAFETY: the caller's promise.
+    let module = unsafe { load_image(image) }.map_err(|message| failed(name, message))?;
+    Ok(RawModule(module.expose_provenance() as u64))
+}
+
+/// Waits for the device, and unloads the module. Errors are those of earlier work, which later calls report too.
+///
+/// # Safety
+///
+/// [`load`] made it; its functions are launched no more.
+pub(super) unsafe fn unload(module: RawModule) {
+    // SAFETY: the caller's promise; nothing of the module runs after the wait.
+    unsafe {
+        if sys::cuCtxSynchronize().is_success() {
+            let _ = sys::cuModuleUnload(ptr::with_exposed_provenance_mut(module.0 as usize));
+        }
+    }
+}
+
+pub(super) fn raw(function: RawFunction) -> sys::CUfunction {
+    ptr::with_exposed_provenance_mut(function.0 as usize)
+}
+
+/// The kernel of that name.
+///
+/// # Safety
+///
+/// The module is loaded.
+pub(super) unsafe fn function(
+    device: &str,
+    module: RawModule,
+    module_name: &str,
+    name: &str,
+) -> Result<(RawFunction, FunctionInfo)> {
+    let symbol = CString::new(name).map_err(|error| failed(module_name, error.to_string()))?;
+    let mut function = ptr::null_mut();
+    let module = ptr::with_exposed_provenance_mut(module.0 as usize);
+    // SAFETY: a loaded module, a name that ends with a zero, and a place for a handle.
+    let status = unsafe { sys::cuModuleGetFunction(&mut function, module, symbol.as_ptr()) };
+    if status == Status::NOT_FOUND {
+        return Err(failed(module_name, format!("there is no kernel `{name}` in it")));
+    }
+    check_device(device, "cuModuleGetFunction", status)?;
+    let attribute = |attribute| -> Result<u32> {
+        let mut value = 0;
+        // SAFETY: the function just found, and a place for a number.
+        let status = unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) };
+        check_device(device, "cuFuncGetAttribute", status)?;
+        Ok(u32::try_from(value).unwrap_or(0)) // none of those that are asked for is negative
+    };
+    let info = FunctionInfo {
+        parameters: parameters(device, function)?.map(Into::into),
+        max_threads: attribute(FunctionAttribute::MAX_THREADS_PER_BLOCK)?,
+        registers: attribute(FunctionAttribute::NUM_REGS)?,
+        static_shared: attribute(FunctionAttribute::SHARED_SIZE_BYTES)? as usize,
+    };
+    Ok((RawFunction(function.expose_provenance() as u64), info))
+}
+
+/// The size of each parameter of the function, if the driver tells.
+fn parameters(device: &str, function: sys::CUfunction) -> Result<Option<Vec<usize>>> {
+    let Some(get) = get_param_info() else {
+        return Ok(None);
+    };
+    let mut sizes = Vec::new();
+    loop {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: a function of the current context, and places for two sizes.
+        match unsafe { get(function, sizes.len(), &mut offset, &mut size) } {
+            Status::SUCCESS => sizes.push(size),
+            // What it says of a number that is not that of a parameter.
+            Status::INVALID_VALUE => return Ok(Some(sizes)),
+            status => check_device(device, "cuFuncGetParamInfo", status)?,
+        }
+    }
+}
+
+/// The function, of drivers that have it.
+fn get_param_info() -> Option<GetParamInfo> {
+    static FUNCTION: OnceLock<Option<GetParamInfo>> = OnceLock::new();
+    *FUNCTION.get_or_init(|| {
+        let mut found: *mut c_void = ptr::null_mut();
+        // SAFETY: a name that ends with a zero, and a place for an address. A driver without `cuGetProcAddress` says so.
+        let status = unsafe { sys::cuGetProcAddress(c"cuFuncGetParamInfo".as_ptr(), &mut found, PARAM_INFO_SINCE, 0) };
+        if !status.is_success() || found.is_null() {
+            return None;
+        }
+        // SAFETY: the driver's function of that name and version, which has that type in cuda.h.
+        Some(unsafe { mem::transmute::<*mut c_void, GetParamInfo>(found) })
+    })
+}
