@@ -89,6 +89,7 @@ impl RecordedEvent {
     }
 
     /// The driver's handle; none on the simulated GPU.
+    #[cfg(feature = "cust")]
     pub(crate) fn driver_handle(&self) -> Option<u64> {
         let is_simulated = self.backend.properties().is_simulated();
         (!is_simulated).then_some(self.raw.0)

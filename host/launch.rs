@@ -69,7 +69,7 @@ unsafe impl<P: ByValue> Arg<P> for P {
 
     fn abi(&self) -> Abi<P> {
         Abi {
-            head: *self,
+            head: self.into_head(),
             tail: NoTail,
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! The kernels of this file are not compiled to PTX, so its tests use the simulated GPU whatever the environment names.
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 use cuda_std::launch::Retyped;
 use cuda_std::prelude::*;
 use ndarray::{Array1, Array2, array};
@@ -53,19 +53,12 @@ pub fn reverse_in_blocks(data: SliceMut<'_, u64>) {
 
 /// A structure that a kernel takes by value.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, KernelParam)]
 pub struct Affine {
     pub scale: [f64; 2],
     pub offset: f64,
     pub index: u64,
 }
-
-// SAFETY: only numbers, to which all zero bits are 0.
-unsafe impl Zeroable for Affine {}
-// SAFETY: `repr(C)`, only 8-byte numbers, so no padding and no invalid bits.
-unsafe impl Pod for Affine {}
-
-cuda_std::kernel_param!(Affine);
 
 /// `out[i] = scale[index] * x[i] + offset`
 #[kernel]

@@ -70,7 +70,7 @@ pub unsafe trait Kernel: 'static {
 )]
 pub unsafe trait SafeKernel: Kernel {}
 
-/// Elements, parameters, or lists of parameters that are bit for bit those of another type: an `i32` is a `u32`, and so
+/// Elements or parameters that are bit for bit those of another type: an `i32` is a `u32`, and so
 /// `&[i32]` is `&[u32]`.
 ///
 /// # Safety
@@ -79,6 +79,14 @@ pub unsafe trait SafeKernel: Kernel {}
 /// parameter, one crosses the launch as the other does.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not bit for bit `{U}`")]
 pub unsafe trait SameBits<U> {}
+
+/// Lists of as many parameters as another, each bit for bit the other's.
+///
+/// # Safety
+///
+/// As [`SameBits`], for each.
+#[diagnostic::on_unimplemented(message = "the parameters `{Self}` are not bit for bit `{U}`")]
+pub unsafe trait SameParams<U> {}
 
 // SAFETY: the same type.
 unsafe impl<P: ByValue> SameBits<P> for P {}
@@ -137,7 +145,7 @@ unsafe impl<T: Pod + SameBits<U>, U: Pod> SameBits<SliceMut<'static, U>> for Sli
 pub struct Retyped<K, P>(PhantomData<fn() -> (K, P)>);
 
 // SAFETY: the entry takes the parameters of `K`, and `P` is the same bits.
-unsafe impl<K: Kernel, P: Params + SameBits<K::Params> + 'static> Kernel for Retyped<K, P> {
+unsafe impl<K: Kernel, P: Params + SameParams<K::Params> + 'static> Kernel for Retyped<K, P> {
     type Params = P;
     const NAME: &'static str = K::NAME;
     const PACKAGE: &'static str = K::PACKAGE;
@@ -153,7 +161,7 @@ unsafe impl<K: Kernel, P: Params + SameBits<K::Params> + 'static> Kernel for Ret
 }
 
 // SAFETY: a launch of `K`.
-unsafe impl<K: SafeKernel, P: Params + SameBits<K::Params> + 'static> SafeKernel for Retyped<K, P> {}
+unsafe impl<K: SafeKernel, P: Params + SameParams<K::Params> + 'static> SafeKernel for Retyped<K, P> {}
 
 /// One parameter as it crosses the launch.
 pub struct Abi<P: Param> {
@@ -207,15 +215,14 @@ macro_rules! params {
     };
 }
 
-/// Lists of as many parameters, each the same bits.
-macro_rules! same_bits_of_lists {
+macro_rules! same_params {
     ($($($name:ident = $other:ident)*;)*) => {
         // SAFETY: what holds of each parameter holds of all.
-        $(unsafe impl<$($name: SameBits<$other>, $other),*> SameBits<($($other,)*)> for ($($name,)*) {})*
+        $(unsafe impl<$($name: SameBits<$other>, $other),*> SameParams<($($other,)*)> for ($($name,)*) {})*
     };
 }
 
-same_bits_of_lists! {
+same_params! {
     A = P B = Q;
     A = P B = Q C = R;
     A = P B = Q C = R D = S;
@@ -320,13 +327,8 @@ mod tests {
 
     /// A structure without fields, which PTX does not pass.
     #[repr(C)]
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, cuda_std::KernelParam)]
     struct Nothing;
-    // SAFETY: no bytes.
-    unsafe impl bytemuck::Zeroable for Nothing {}
-    // SAFETY: as above.
-    unsafe impl bytemuck::Pod for Nothing {}
-    crate::kernel_param!(Nothing);
 
     #[test]
     fn values_without_a_size_are_not_passed() {

@@ -81,7 +81,7 @@ pub mod signature;
 pub mod thread;
 pub mod warp;
 
-pub use cuda_std_macros::{kernel, shared_array};
+pub use cuda_std_macros::{KernelParam, kernel, shared_array};
 pub use float::Float;
 pub use global::{Slice, SliceMut};
 
@@ -90,7 +90,7 @@ pub mod prelude {
     pub use crate::float::Float;
     pub use crate::global::{Slice, SliceExt, SliceMut};
     pub use crate::shared::Shared;
-    pub use crate::{kernel, shared_array, thread, warp};
+    pub use crate::{KernelParam, kernel, shared_array, thread, warp};
 }
 
 /// The simulated GPU's part of `shared_array!`; not for direct use.

@@ -3,10 +3,10 @@
 
 use bytemuck::Pod;
 
-use crate::{Slice, SliceMut};
+use crate::{Slice, SliceMut, array};
 
-/// A type that a kernel can take: a number, `&[T]`, [`Slice`], [`SliceMut`], or a [`Pod`] structure named to
-/// [`kernel_param!`](crate::kernel_param).
+/// A type that a kernel can take: a number, `bool`, an array or a tuple of up to four of them, a structure with
+/// [`KernelParam`](crate::KernelParam), `&[T]`, [`Slice`] or [`SliceMut`].
 ///
 /// A parameter crosses the launch as one or two values: a slice as its address and its length (two values and not one
 /// structure, because the compiler knows a bare pointer parameter to be global memory), everything else as itself.
@@ -25,10 +25,8 @@ use crate::{Slice, SliceMut};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a kernel",
     label = "no launch can pass this",
-    note = "a kernel takes numbers, `&[T]`, `Slice<'_, T>`, `SliceMut<'_, T>` for what it writes, and structures named to \
-            `cuda_std::kernel_param!`",
-    note = "an array of a fixed length goes into such a structure, `#[repr(C)] struct Weights {{ of: [f32; 5] }}`, or is \
-            passed as a slice"
+    note = "a kernel takes numbers, `bool`, arrays and tuples of them, `&[T]`, `Slice<'_, T>`, `SliceMut<'_, T>` for what it \
+            writes, and structures with `#[derive(KernelParam)]`"
 )]
 pub unsafe trait Param: Copy + 'static {
     /// The first value.
@@ -46,9 +44,11 @@ pub unsafe trait Param: Copy + 'static {
     unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> Self::At<'launch>;
 }
 
-/// A parameter that crosses the launch as it is: a number, or a structure named to
-/// [`kernel_param!`](crate::kernel_param).
-pub trait ByValue: Param<Head = Self, Tail = NoTail> {}
+/// A parameter that is a value, and refers to no memory.
+pub trait ByValue: for<'launch> Param<Tail = NoTail, At<'launch> = Self> {
+    /// The value as it crosses the launch.
+    fn into_head(self) -> Self::Head;
+}
 
 /// The second value of a parameter that has only one.
 #[repr(C)]
@@ -97,75 +97,9 @@ unsafe impl<T: Pod> Param for SliceMut<'static, T> {
     }
 }
 
-/// Lets kernels take structures by value.
-///
-/// The structure must be `Copy` and [`bytemuck::Pod`] (so it is `repr(C)` and has no padding).
-///
-/// ```
-/// #[repr(C)]
-/// #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-/// struct Camera {
-///     position: [f32; 3],
-///     zoom: f32,
-/// }
-/// cuda_std::kernel_param!(Camera);
-/// ```
-///
-/// A structure whose values are not just any bits, because a kernel relies on what its constructor has checked, must not
-/// be `Pod`: safe code could make one of any bytes. It is named behind the word `unsafe`, and its fields are private.
-///
-/// # Safety
-///
-/// A type named behind `unsafe` is `repr(C)`, without padding, and made of numbers alone.
-///
-/// ```
-/// /// A part of an array.
-/// #[repr(C)]
-/// #[derive(Clone, Copy)]
-/// pub struct Part {
-///     first: usize,
-///     end: usize,
-/// }
-///
-/// impl Part {
-///     /// # Panics
-///     ///
-///     /// If the first is behind the end.
-///     pub fn new(first: usize, end: usize) -> Self {
-///         assert!(first <= end);
-///         Self { first, end }
-///     }
-/// }
-/// // SAFETY: `repr(C)`, two numbers of one size.
-/// cuda_std::kernel_param!(unsafe Part);
-/// ```
-#[macro_export]
-macro_rules! kernel_param {
-    (unsafe $($type:ty),* $(,)?) => {$(
-        // SAFETY: a `repr(C)` structure of numbers, as whoever names it has promised.
-        unsafe impl $crate::param::Param for $type {
-            type Head = Self;
-            type Tail = $crate::param::NoTail;
-            type At<'launch> = Self;
-
-            #[inline(always)]
-            unsafe fn from_abi<'launch>(head: Self, _: $crate::param::NoTail) -> Self::At<'launch> {
-                head
-            }
-        }
-
-        impl $crate::param::ByValue for $type {}
-    )*};
-    ($($type:ty),* $(,)?) => {
-        // Pod types have a fixed layout without padding: what the form with `unsafe` wants promised.
-        $(const _: () = $crate::param::assert_pod::<$type>();)*
-        $crate::kernel_param!(unsafe $($type),*);
-    };
-}
-
-/// Compiles only for [`Pod`] types.
+/// Compiles only for what a kernel takes by value.
 #[doc(hidden)]
-pub const fn assert_pod<T: Pod>() {}
+pub const fn assert_by_value<P: ByValue>() {}
 
 /// Device memory is allocated at multiples of 256 bytes.
 const fn assert_alignment<T>() {
@@ -175,19 +109,107 @@ const fn assert_alignment<T>() {
     );
 }
 
-kernel_param!(
-    u8,
-    u16,
-    u32,
-    u64,
-    usize,
-    i8,
-    i16,
-    i32,
-    i64,
-    isize,
-    f32,
-    f64,
-    half::f16,
-    half::bf16
-);
+macro_rules! numbers {
+    ($($type:ty)*) => {$(
+        // SAFETY: a number.
+        unsafe impl Param for $type {
+            type Head = Self;
+            type Tail = NoTail;
+            type At<'launch> = Self;
+
+            #[inline(always)]
+            unsafe fn from_abi<'launch>(head: Self, _: NoTail) -> Self::At<'launch> {
+                head
+            }
+        }
+
+        impl ByValue for $type {
+            #[inline(always)]
+            fn into_head(self) -> Self {
+                self
+            }
+        }
+    )*};
+}
+
+numbers! { u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 half::f16 half::bf16 }
+
+// SAFETY: a number, 0 or 1.
+unsafe impl Param for bool {
+    type Head = u8;
+    type Tail = NoTail;
+    type At<'launch> = Self;
+
+    #[inline(always)]
+    unsafe fn from_abi<'launch>(head: u8, _: NoTail) -> Self::At<'launch> {
+        head != 0
+    }
+}
+
+impl ByValue for bool {
+    #[inline(always)]
+    fn into_head(self) -> u8 {
+        self.into()
+    }
+}
+
+/// An array or a tuple as it crosses the launch: a structure, the only way in which C passes several values as one.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Fields<T>(T);
+
+// SAFETY: a structure of as many parameters by value, in their order.
+unsafe impl<P: ByValue, const N: usize> Param for [P; N] {
+    type Head = Fields<[P::Head; N]>;
+    type Tail = NoTail;
+    type At<'launch> = Self;
+
+    #[inline(always)]
+    unsafe fn from_abi<'launch>(head: Self::Head, _: NoTail) -> Self::At<'launch> {
+        // SAFETY: the caller's promise, for each.
+        array::from_fn(|i| unsafe { P::from_abi(head.0[i], NoTail) })
+    }
+}
+
+impl<P: ByValue, const N: usize> ByValue for [P; N] {
+    #[inline(always)]
+    fn into_head(self) -> Self::Head {
+        Fields(array::from_fn(|i| self[i].into_head()))
+    }
+}
+
+macro_rules! tuples {
+    ($($fields:ident: $($param:ident $number:tt)*;)*) => {$(
+        #[doc(hidden)]
+        #[derive(Clone, Copy)]
+        #[repr(C)]
+        pub struct $fields<$($param),*>($($param),*);
+
+        // SAFETY: a structure of parameters by value.
+        unsafe impl<$($param: ByValue),*> Param for ($($param,)*) {
+            type Head = $fields<$($param::Head),*>;
+            type Tail = NoTail;
+            type At<'launch> = Self;
+
+            #[inline(always)]
+            unsafe fn from_abi<'launch>(head: Self::Head, _: NoTail) -> Self::At<'launch> {
+                // SAFETY: the caller's promise, for each.
+                unsafe { ($($param::from_abi(head.$number, NoTail),)*) }
+            }
+        }
+
+        impl<$($param: ByValue),*> ByValue for ($($param,)*) {
+            #[inline(always)]
+            fn into_head(self) -> Self::Head {
+                $fields($(self.$number.into_head()),*)
+            }
+        }
+    )*};
+}
+
+tuples! {
+    Fields2: A 0 B 1;
+    Fields3: A 0 B 1 C 2;
+    Fields4: A 0 B 1 C 2 D 3;
+}

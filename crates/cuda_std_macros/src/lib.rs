@@ -5,6 +5,7 @@
 use proc_macro::TokenStream;
 
 mod kernel;
+mod param;
 mod shared;
 
 /// Makes a function a kernel: an entry point of a PTX module, and a typed handle for the host.
@@ -13,8 +14,8 @@ mod shared;
 /// kernel's handle, which implements `cuda_std::launch::Kernel` on the host; launching through it checks number and
 /// types of the arguments at compile time. A kernel that is an `unsafe fn` has an unsafe launch, any other a safe one.
 ///
-/// Parameters are what `cuda_std::param::Param` is implemented for: numbers, `&[T]`, `SliceMut<'_, T>`, and structures
-/// named to `kernel_param!`. A kernel returns nothing.
+/// Parameters are what `cuda_std::param::Param` is implemented for: numbers, `bool`, arrays and tuples of them, structures
+/// with [`KernelParam`](derive@KernelParam), `&[T]` and `SliceMut<'_, T>`. A kernel returns nothing.
 ///
 /// # Generic kernels
 ///
@@ -57,6 +58,40 @@ pub fn kernel(options: TokenStream, function: TokenStream) -> TokenStream {
     let options = syn::parse_macro_input!(options as kernel::Options);
     let function = syn::parse_macro_input!(function as syn::ItemFn);
     kernel::expand(&options, &function)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// Lets kernels take a structure by value.
+///
+/// The structure is `Copy` and `#[repr(C)]`, and its fields are what a kernel takes by value: numbers, `bool`, arrays and
+/// tuples of them, and other such structures. Its fields may be private, and a kernel rely on what the constructor has
+/// checked.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// #[repr(C)]
+/// #[derive(Clone, Copy, KernelParam)]
+/// pub struct Camera {
+///     position: [f32; 3],
+///     zoom: f32,
+///     mirrored: bool,
+/// }
+///
+/// #[kernel]
+/// pub fn project(camera: Camera, depths: &[f32], out: SliceMut<'_, f32>) {
+///     let i = thread::index_1d();
+///     if i < out.len() {
+///         let scale = camera.zoom / (depths[i] - camera.position[2]);
+///         out.set(i, if camera.mirrored { -scale } else { scale });
+///     }
+/// }
+/// ```
+#[proc_macro_derive(KernelParam)]
+pub fn kernel_param(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as syn::DeriveInput);
+    param::expand(&input)
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }

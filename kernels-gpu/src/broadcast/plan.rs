@@ -4,6 +4,7 @@
 //! A launch has at most 2^30 elements, so coordinates are 32-bit; the place of an element is a 64-bit sum of products.
 
 use bytemuck::{Pod, Zeroable};
+use cuda_std::KernelParam;
 
 use super::vector::{Row, Vector};
 use crate::tile;
@@ -35,7 +36,7 @@ const fn vec_len(bytes: usize, columns: usize) -> usize {
 
 /// The output's axes, and how threads share its elements.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, KernelParam, Pod, Zeroable)]
 pub struct OutputAxes {
     start: u64,
     columns: u32,
@@ -53,15 +54,13 @@ pub struct OutputAxes {
 
 /// An operand's strides along the output's axes, in elements.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, KernelParam, Pod, Zeroable)]
 pub struct Strides {
     start: u64,
     column: u64,
     middle: [u64; MIDDLE],
     first: u64,
 }
-
-cuda_std::kernel_param!(OutputAxes, Strides);
 
 impl OutputAxes {
     /// The output's elements from number `start` on, as axes of the lengths `axes`, from the first: 1 to [`AXES`] of

@@ -8,7 +8,7 @@ use super::{Sample, Value};
 
 /// The bins, and how a launch counts in them.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, KernelParam, Pod, Zeroable)]
 pub struct Plan {
     /// The lower limit.
     pub lo: f64,
@@ -44,8 +44,6 @@ pub struct Plan {
     /// The copies of each: a power of two, 32 at most.
     pub copies: u32,
 }
-
-cuda_std::kernel_param!(Plan);
 
 impl Plan {
     /// The words of shared memory for the copies of the private counters. Where each lane has a copy, there is one

@@ -36,7 +36,7 @@ const LONGEST: usize = 1 << 48;
 
 /// The shape of a product, where the elements of its operands lie, and how the rows are cut.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
 pub struct GemvShape {
     /// Rows of `A`.
     pub m: usize,
@@ -51,11 +51,6 @@ pub struct GemvShape {
     /// Elements of a chunk; the last one may have fewer, and there may be some without any.
     pub chunk: usize,
 }
-
-// SAFETY (of both): seven `usize` in a `repr(C)` structure, without padding.
-unsafe impl bytemuck::Zeroable for GemvShape {}
-unsafe impl bytemuck::Pod for GemvShape {}
-cuda_std::kernel_param!(GemvShape);
 
 impl GemvShape {
     /// Whether the operands lie within arrays of these lengths, and the sums of all chunks are no more than `y`.

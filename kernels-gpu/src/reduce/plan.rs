@@ -2,6 +2,8 @@
 //! Which block combines what: functions of the array's shape and element size alone, so that floats are combined in the
 //! same order on every device.
 
+use cuda_std::KernelParam;
+
 use crate::tile;
 
 const WARP: usize = cuda_std::warp::WARP_SIZE as usize;
@@ -105,7 +107,7 @@ pub(super) const LEAST_IN_FLIGHT: usize = 4;
 ///
 /// A kernel relies on it that chunks are those of a row, so a plan is made by [`new`](Self::new) only.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
 pub struct RowPlan {
     /// The elements of a row.
     pub(super) length: usize,
@@ -125,7 +127,7 @@ pub struct RowPlan {
 ///
 /// A kernel relies on it that chunks are those of a column, so a plan is made by [`new`](Self::new) only.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
 pub struct ColumnPlan {
     /// The elements of a column.
     pub(super) length: usize,
@@ -142,9 +144,6 @@ pub struct ColumnPlan {
     /// The threads of a column: at least one, and for all columns of a block at most [`THREADS`].
     pub(super) height: u32,
 }
-
-// SAFETY (of both): `repr(C)`, numbers of 8 bytes, and two of 4 at the end.
-cuda_std::kernel_param!(unsafe RowPlan, ColumnPlan);
 
 impl RowPlan {
     /// The plan for `rows` rows of `length` elements of type `T`.

@@ -6,7 +6,7 @@
 //! 64-bit sum of products. Copies with more iterations are several launches, each from a first element of its own.
 
 use bytemuck::{Pod, Zeroable};
-use cuda_std::kernel_param;
+use cuda_std::KernelParam;
 
 /// The most axes of [`Strided`].
 pub const STRIDED_AXES: usize = 8;
@@ -17,7 +17,7 @@ pub const BATCH_AXES: usize = STRIDED_AXES - 2;
 /// The length of an axis, and the constants that divide by it: T. Granlund and P. L. Montgomery, "Division by Invariant
 /// Integers using Multiplication" (1994), section 4.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, KernelParam, Pod, Zeroable)]
 pub struct Extent {
     len: u32,
     magic: u32,
@@ -68,7 +68,7 @@ impl Extent {
 
 /// An axis of a copy: how many steps, and how many elements further each is on either side.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, KernelParam, Pod, Zeroable)]
 pub struct Axis {
     /// The number of steps.
     pub extent: Extent,
@@ -99,7 +99,7 @@ impl Place {
 
 /// A copy element by element ([`copy_strided`](fn@super::copy_strided)).
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, KernelParam, Pod, Zeroable)]
 pub struct Strided {
     /// The first element of the input.
     pub x_first: u64,
@@ -116,7 +116,7 @@ pub struct Strided {
 /// A transposition by tiles ([`transpose_tiles`](fn@super::transpose_tiles)): of two axes, `a`, along which the output
 /// is contiguous, and `b`, along which the input is, for each step along the others.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, KernelParam, Pod, Zeroable)]
 pub struct Tiles {
     /// The first element of the input.
     pub x_first: u64,
@@ -141,5 +141,3 @@ pub struct Tiles {
     /// The other axes, the innermost first.
     pub axes: [Axis; BATCH_AXES],
 }
-
-kernel_param!(Strided, Tiles);

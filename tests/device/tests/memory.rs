@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
 use device_test_kernels::memory::{
-    Affine, BLOCK, copy_points, copy_vectors, equal_words, increment_vectors, parameters, reverse_dynamic,
-    reverse_static, two_arrays, unchecked_copy,
+    Affine, BLOCK, Motion, compound_parameters, copy_points, copy_vectors, equal_words, increment_vectors, parameters,
+    reverse_dynamic, reverse_static, two_arrays, unchecked_copy,
 };
 use device_tests::{device, download, upload, zeros};
 use warpsmith::{Element, LaunchConfig};
@@ -180,6 +180,38 @@ fn parameters_of_every_size() {
         .unwrap();
     let expected: Vec<f64> = x.iter().map(|x| x * 8.0 + 3.5 - 100.0 + c as f64).collect();
     assert_eq!(download(&out), expected);
+}
+
+#[test]
+fn arrays_tuples_and_truth_values_as_parameters() {
+    let device = device();
+    let x: Vec<f64> = (0..100).map(f64::from).collect();
+    let (x_device, weights) = (upload(&device, &x), [0.5f32, 1.0, 2.0, 4.0, 8.0]);
+    let config = LaunchConfig::for_len(100, 32);
+    for (swap, shifted, on) in [(false, false, true), (true, true, true), (true, true, false)] {
+        let mut out = zeros::<f64>(&device, 100);
+        let motion = Motion {
+            swap,
+            by: [1.0, -3.0],
+            scale: (0.25, 2),
+        };
+        let args = (&x_device, weights, (3u32, shifted), on, motion, [], &mut out);
+        device
+            .default_stream()
+            .launch::<compound_parameters>(&config, args)
+            .unwrap();
+        let expected = (0..100usize).map(|i| {
+            if !on {
+                return 0.0;
+            }
+            let weight = f64::from(weights[(i + if shifted { 3 } else { 0 }) % 5]);
+            let moved = (0..2).fold(x[if swap { i ^ 1 } else { i }] * weight, |value, _| {
+                value * 0.25 + motion.by[i % 2]
+            });
+            moved + 8.0
+        });
+        assert_eq!(download(&out), expected.collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl Layout for MnMajor {
 
 /// The shape of a product, and where the elements of its operands lie.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
 pub struct GemmShape {
     /// Products in the batch.
     pub batch: usize,
@@ -134,11 +134,6 @@ pub struct GemmShape {
     /// `B`'s strides in elements: from product to product of the batch, along n, along k.
     pub b: [usize; 3],
 }
-
-// SAFETY (of both): eleven `usize` in a `repr(C)` structure, without padding.
-unsafe impl bytemuck::Zeroable for GemmShape {}
-unsafe impl bytemuck::Pod for GemmShape {}
-cuda_std::kernel_param!(GemmShape);
 
 impl GemmShape {
     /// Whether the operands lie within arrays of these lengths, and the result fills no more than `c` elements.

@@ -86,7 +86,7 @@ pub fn equal_words(x: &[u8], len: usize, out: SliceMut<'_, u32>) {
 
 /// A parameter by value.
 #[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Clone, Copy, KernelParam)]
 pub struct Affine {
     /// The slope.
     pub scale: f64,
@@ -95,7 +95,43 @@ pub struct Affine {
     /// How often.
     pub times: u32,
 }
-cuda_std::kernel_param!(Affine);
+
+/// How points are moved; `repr(C)` has padding in it.
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct Motion {
+    /// Whether the axes change places.
+    pub swap: bool,
+    /// By how much.
+    pub by: [f64; 2],
+    /// How far, and how often.
+    pub scale: (f32, u8),
+}
+
+/// Weighs the elements by turns, of which the first is number `first.0`, if `first.1`, moves pairs of them, and adds the
+/// last weight: arrays, tuples and truth values as parameters.
+#[kernel]
+pub fn compound_parameters(
+    x: &[f64],
+    weights: [f32; 5],
+    first: (u32, bool),
+    on: bool,
+    motion: Motion,
+    none: [u16; 0],
+    out: SliceMut<'_, f64>,
+) {
+    let i = thread::index_1d();
+    if i >= out.len() || !on || !none.is_empty() {
+        return;
+    }
+    let from = if motion.swap { i ^ 1 } else { i };
+    let start = if first.1 { first.0 as usize } else { 0 };
+    let mut value = x[from] * f64::from(weights[(i + start) % weights.len()]);
+    for _ in 0..motion.scale.1 {
+        value = value * f64::from(motion.scale.0) + motion.by[i % 2];
+    }
+    out.set(i, value + f64::from(weights[4]));
+}
 
 /// Applies `affine` so many times as it says; parameters of many sizes side by side.
 #[kernel]
