@@ -79,17 +79,20 @@ pub mod shared;
 #[doc(hidden)]
 pub mod signature;
 pub mod thread;
+pub mod view;
 pub mod warp;
 
 pub use cuda_std_macros::{KernelParam, kernel, shared_array};
 pub use float::Float;
 pub use global::{Slice, SliceMut};
+pub use view::{ArrayView, ArrayViewMut};
 
 /// What most kernels use.
 pub mod prelude {
     pub use crate::float::Float;
     pub use crate::global::{Slice, SliceExt, SliceMut};
     pub use crate::shared::Shared;
+    pub use crate::view::{ArrayView, ArrayViewMut};
     pub use crate::{KernelParam, kernel, shared_array, thread, warp};
 }
 
