@@ -122,21 +122,6 @@ impl<'a, T: Pod> SliceMut<'a, T> {
         unsafe { machine::store_global(self.ptr.add(index), value, align_of::<T>()) }
     }
 
-    /// [`set`](Self::set) without the check, for the innermost loops. The simulated GPU checks all the same.
-    ///
-    /// # Safety
-    ///
-    /// `index` is less than the length.
-    #[inline(always)]
-    #[track_caller]
-    pub unsafe fn set_unchecked(self, index: usize, value: T) {
-        if machine::CHECKED {
-            return self.set(index, value);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { machine::store_global(self.ptr.add(index), value, align_of::<T>()) }
-    }
-
     /// Elements `index .. index + N`, in as few accesses as the hardware has (16 bytes each).
     ///
     /// # Panics

@@ -5,10 +5,12 @@
 //! An element is named by its index along each axis. That the shape and the strides stay within the memory, the launch
 //! has seen to; so a kernel compares each index with its axis, and nothing else.
 
+use core::marker::PhantomData;
+
 use bytemuck::Pod;
 
 use crate::atomic::{Atomic, Device, Global};
-use crate::global::SliceMut;
+use crate::machine;
 use crate::param::Param;
 
 /// Where the elements lie: element `[0, 0, …]` is number `first` of the `len` elements that the memory has from the lowest
@@ -117,8 +119,9 @@ macro_rules! common {
 /// }
 /// ```
 pub struct ArrayView<'a, T, const N: usize> {
-    elements: &'a [T],
+    lowest: *const T,
     layout: Layout<N>,
+    _memory: PhantomData<&'a T>,
 }
 
 impl<T, const N: usize> Clone for ArrayView<'_, T, N> {
@@ -134,22 +137,22 @@ impl<'a, T: Pod, const N: usize> ArrayView<'a, T, N> {
     ///
     /// # Safety
     ///
-    /// The layout was made by [`Layout::new`]; `lowest` points to as many elements of global memory as it says, which for
-    /// `'a` nothing writes.
+    /// The layout was made by [`Layout::new`]; `lowest` points to as many elements of global memory as it says, aligned for
+    /// `T`. Those that the layout has, nothing writes for `'a`; those in between are nobody's business here.
     #[inline(always)]
     pub unsafe fn from_raw_parts(lowest: *const T, layout: Layout<N>) -> Self {
         Self {
-            // SAFETY: the caller's promise.
-            elements: unsafe { core::slice::from_raw_parts(lowest, layout.len) },
+            lowest,
             layout,
+            _memory: PhantomData,
         }
     }
 
-    common!(|view, number| *view.elements.get_unchecked(number));
+    common!(|view, number| machine::load_read_only(view.lowest.add(number), align_of::<T>()));
 }
 
 /// A view of `N` axes that a kernel writes; its argument on the host is `&mut DeviceArray` or `&mut DeviceViewMut`, of any
-/// strides. All threads hold it, as they do a [`SliceMut`].
+/// strides. All threads hold it, as they do a [`SliceMut`](crate::SliceMut).
 ///
 /// ```
 /// use cuda_std::prelude::*;
@@ -165,8 +168,9 @@ impl<'a, T: Pod, const N: usize> ArrayView<'a, T, N> {
 /// }
 /// ```
 pub struct ArrayViewMut<'a, T, const N: usize> {
-    elements: SliceMut<'a, T>,
+    lowest: *mut T,
     layout: Layout<N>,
+    _memory: PhantomData<&'a mut T>,
 }
 
 impl<T, const N: usize> Clone for ArrayViewMut<'_, T, N> {
@@ -182,18 +186,18 @@ impl<'a, T: Pod, const N: usize> ArrayViewMut<'a, T, N> {
     ///
     /// # Safety
     ///
-    /// The layout was made by [`Layout::new`]; `lowest` points to as many elements of global memory as it says, which for
-    /// `'a` are accessed only through copies of this view.
+    /// The layout was made by [`Layout::new`]; `lowest` points to as many elements of global memory as it says, aligned for
+    /// `T`. Those that the layout has, are accessed for `'a` only through copies of this view.
     #[inline(always)]
     pub unsafe fn from_raw_parts(lowest: *mut T, layout: Layout<N>) -> Self {
         Self {
-            // SAFETY: the caller's promise.
-            elements: unsafe { SliceMut::from_raw_parts(lowest, layout.len) },
+            lowest,
             layout,
+            _memory: PhantomData,
         }
     }
 
-    common!(|view, number| view.elements.get_unchecked(number));
+    common!(|view, number| machine::load_global(view.lowest.add(number).cast_const(), align_of::<T>()));
 
     /// Sets element `index` to `value`.
     ///
@@ -205,7 +209,7 @@ impl<'a, T: Pod, const N: usize> ArrayViewMut<'a, T, N> {
     pub fn set(self, index: [usize; N], value: T) {
         match self.layout.number(index) {
             // SAFETY: less than the length, by the contract of `from_raw_parts`.
-            Some(number) => unsafe { self.elements.set_unchecked(number, value) },
+            Some(number) => unsafe { machine::store_global(self.lowest.add(number), value, align_of::<T>()) },
             None => out_of_bounds(index, self.layout.shape),
         }
     }
@@ -219,7 +223,8 @@ impl<'a, T: Pod, const N: usize> ArrayViewMut<'a, T, N> {
     #[track_caller]
     pub fn atomic(self, index: [usize; N]) -> Atomic<'a, T, Global, Device> {
         match self.layout.number(index) {
-            Some(number) => self.elements.atomic(number),
+            // SAFETY: as above, for 'a.
+            Some(number) => unsafe { Atomic::from_ptr(self.lowest.add(number)) },
             None => out_of_bounds(index, self.layout.shape),
         }
     }
