@@ -39,6 +39,7 @@
 #![deny(missing_docs)]
 
 mod array;
+mod array_ref;
 mod backend;
 mod buffer;
 mod constants;
@@ -48,13 +49,16 @@ mod device;
 mod error;
 mod event;
 mod launch;
+mod layout;
 pub mod ops;
 mod ptx;
 mod stream;
+mod usage;
 mod view;
 mod workspace;
 
 pub use array::{DeviceArray, Element};
+pub use array_ref::DeviceArrayRef;
 pub use cuda_sim::Fault;
 pub use device::{DEVICE_VARIABLE, Device, Properties};
 pub use error::{Error, Result};
@@ -67,7 +71,7 @@ pub use ptx::PtxModules;
 #[doc(hidden)]
 pub use ptx::WrittenModules;
 pub use stream::Stream;
-pub use view::{AsView, DeviceView};
+pub use view::{AsView, DeviceView, DeviceViewMut};
 
 /// The examples of docs/writing-kernels.md, as tests.
 #[cfg(doctest)]

@@ -16,6 +16,7 @@ mod compare;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
+mod format;
 mod histogram;
 mod image;
 mod kernels;
@@ -27,6 +28,7 @@ mod reduce;
 mod reduce_axes;
 mod scan;
 mod select;
+mod slicing;
 mod streams;
 mod transpose;
 mod view;
