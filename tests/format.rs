@@ -18,7 +18,10 @@ fn small_arrays_are_written_as_ndarray_does() {
     assert_eq!(upload(&arr0(-3i64)).to_string(), "-3");
     for shape in [(0, 3), (3, 0)] {
         let none = Array2::<u16>::zeros(shape);
-        assert_eq!(upload(&none).to_string(), if shape.0 == 0 { "[]" } else { "[[],\n [],\n []]" });
+        assert_eq!(
+            upload(&none).to_string(),
+            if shape.0 == 0 { "[]" } else { "[[],\n [],\n []]" }
+        );
     }
 }
 
@@ -35,7 +38,10 @@ fn large_arrays_are_written_shortened() {
     assert_eq!(x.to_string(), wanted);
     let rows = x.slice(s![..;-1, ..2]).unwrap();
     let wanted = "[[2990, 2991],\n [2980, 2981],\n [2970, 2971],\n ...,\n [20, 21],\n [10, 11],\n [0, 1]]";
-    assert_eq!(upload(&array![1u8]).view().broadcast([2, 1]).unwrap().to_string(), "[[1],\n [1]]");
+    assert_eq!(
+        upload(&array![1u8]).view().broadcast([2, 1]).unwrap().to_string(),
+        "[[1],\n [1]]"
+    );
     // 600 elements are few.
     assert!(rows.to_string().lines().count() == 300);
     let rows = x.slice(s![..;-1, ..4]).unwrap();

@@ -22,7 +22,13 @@ fn slices() -> impl Strategy<Value = (Vec<usize>, Vec<SliceInfoElem>)> {
         let mut slice = Vec::new();
         for (length, from, to, step, kind, backwards) in axes {
             let place = |part: u32| (length as u32 * part / 99) as isize;
-            let shown = |place: isize| if backwards && place > 0 { place - length as isize } else { place };
+            let shown = |place: isize| {
+                if backwards && place > 0 {
+                    place - length as isize
+                } else {
+                    place
+                }
+            };
             match kind {
                 0 if length > 0 => slice.push(SliceInfoElem::Index(shown(place(from).min(length as isize - 1)))),
                 1 => slice.extend([SliceInfoElem::NewAxis, SliceInfoElem::from(..)]),
@@ -49,7 +55,11 @@ fn copies<T: Element + Debug + PartialEq>(shape: &[usize], slice: &[SliceInfoEle
     let (part, wanted) = (on_device.slice(slice).unwrap(), x.slice(slice));
     assert_eq!(part.shape(), wanted.shape());
     assert_eq!(part.to_ndarray().unwrap(), wanted, "{shape:?} {slice:?}");
-    assert_eq!(part.t().to_ndarray().unwrap(), wanted.t(), "{shape:?} {slice:?}, transposed");
+    assert_eq!(
+        part.t().to_ndarray().unwrap(),
+        wanted.t(),
+        "{shape:?} {slice:?}, transposed"
+    );
     let mut y = numbered(shape, |i| of(i + 77));
     let mut out = upload(&y);
     y.slice_mut(slice).assign(&wanted);
@@ -114,11 +124,26 @@ fn vectors_from_every_place_on() {
             );
             assert_eq!(part.sum().unwrap(), whole.sum().unwrap(), "sum from {start}");
             let (one, other) = (part.neg().unwrap(), whole.neg().unwrap());
-            assert_eq!(one.to_ndarray().unwrap(), other.to_ndarray().unwrap(), "neg from {start}");
+            assert_eq!(
+                one.to_ndarray().unwrap(),
+                other.to_ndarray().unwrap(),
+                "neg from {start}"
+            );
             let (one, other) = (part.add(&part).unwrap(), whole.add(&whole).unwrap());
-            assert_eq!(one.to_ndarray().unwrap(), other.to_ndarray().unwrap(), "add from {start}");
-            let (one, other) = (part.inclusive_scan::<Max>().unwrap(), whole.inclusive_scan::<Max>().unwrap());
-            assert_eq!(one.to_ndarray().unwrap(), other.to_ndarray().unwrap(), "scan from {start}");
+            assert_eq!(
+                one.to_ndarray().unwrap(),
+                other.to_ndarray().unwrap(),
+                "add from {start}"
+            );
+            let (one, other) = (
+                part.inclusive_scan::<Max>().unwrap(),
+                whole.inclusive_scan::<Max>().unwrap(),
+            );
+            assert_eq!(
+                one.to_ndarray().unwrap(),
+                other.to_ndarray().unwrap(),
+                "scan from {start}"
+            );
             assert_eq!(part.argmax().unwrap(), whole.argmax().unwrap(), "argmax from {start}");
         }
     }
@@ -143,9 +168,8 @@ fn histograms_and_pictures_of_parts() {
         assert_eq!(counts(&part), counts(&whole));
         let counts = |x: &warpsmith::DeviceArrayRef<u8, _>| x.bincount().unwrap().to_ndarray().unwrap();
         assert_eq!(counts(&part), counts(&whole));
-        let channels = |x: &warpsmith::DeviceArrayRef<u8, _>| {
-            x.histogram_channels(5, 0.0..=255.0).unwrap().to_ndarray().unwrap()
-        };
+        let channels =
+            |x: &warpsmith::DeviceArrayRef<u8, _>| x.histogram_channels(5, 0.0..=255.0).unwrap().to_ndarray().unwrap();
         assert_eq!(channels(&part), channels(&whole));
         for border in [Border::Mean, Border::Clamp] {
             let blurred = |x: &warpsmith::DeviceArrayRef<u8, _>| x.box_blur(1, border).unwrap().to_ndarray().unwrap();
@@ -163,7 +187,11 @@ fn products_of_parts() {
         (s![..;2, ..64], s![5..69, ..;3]),
         (s![..;-1, 8..40], s![32..64;-1, 4..;-2]),
     ] {
-        let product = on_device.slice(a).unwrap().matmul(&on_device.slice(b).unwrap()).unwrap();
+        let product = on_device
+            .slice(a)
+            .unwrap()
+            .matmul(&on_device.slice(b).unwrap())
+            .unwrap();
         assert_eq!(product.to_ndarray().unwrap(), x.slice(a).dot(&x.slice(b)));
     }
     let (row, matrix) = (s![3, 5..;-1], s![2..40, ..85;-1]);
@@ -288,7 +316,12 @@ fn what_is_not_there_is_an_error() {
     );
     let other = Device::simulator();
     let other = DeviceArray::<u8, _>::zeros(other.default_stream(), 3).unwrap();
-    assert!(y.assign(&other).unwrap_err().to_string().starts_with("assign: given an operand on"));
+    assert!(
+        y.assign(&other)
+            .unwrap_err()
+            .to_string()
+            .starts_with("assign: given an operand on")
+    );
 }
 
 /// Rows and columns that interlace, within one array.
@@ -321,7 +354,11 @@ fn streams_write_parts() {
                 let more = part.add_scalar(number + 1).unwrap();
                 part.assign(&more).unwrap();
             }
-            let sums: Vec<u64> = x.axis_chunks(axis, size).unwrap().map(|part| part.sum().unwrap()).collect();
+            let sums: Vec<u64> = x
+                .axis_chunks(axis, size)
+                .unwrap()
+                .map(|part| part.sum().unwrap())
+                .collect();
             let of_part = len as u64 / 4;
             let wanted: Vec<u64> = (1..5).map(|number| number * u64::from(round) * of_part).collect();
             assert_eq!(sums, wanted);
@@ -353,7 +390,11 @@ fn mutable_views_are_taken_apart() {
     let mut x = Array2::<i32>::zeros((4, 6));
     let mut on_device = upload(&x);
     let mut view = on_device.view_mut();
-    view.view_mut().slice_axis_mut(Axis(1), Slice::from(1..;2)).unwrap().fill(1).unwrap();
+    view.view_mut()
+        .slice_axis_mut(Axis(1), Slice::new(1, None, 2))
+        .unwrap()
+        .fill(1)
+        .unwrap();
     x.slice_mut(s![.., 1..;2]).fill(1);
     for (i, mut row) in view.axis_iter_mut(Axis(0)).unwrap().enumerate() {
         row.set(0, i as i32).unwrap();
