@@ -144,7 +144,7 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
             return copy_to(&*value.broadcast(self.raw_dim())?, &stream, self);
         };
         let words = line.len() / copies;
-        let (whole, mut rest) = line.into_split_at(words * copies)?;
+        let (whole, mut rest) = line.into_split_axis(ndarray::Axis(0), words * copies)?;
         copy_to(&*value.broadcast(rest.raw_dim())?, &stream, &mut rest)?;
         let mut whole = whole.into_rows(words, copies);
         copy_to(&*values.broadcast(whole.raw_dim())?, &stream, &mut whole)

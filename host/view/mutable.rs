@@ -208,12 +208,6 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
 }
 
 impl<'a, T: Element> DeviceViewMut<'a, T, Ix1> {
-    /// The parts before and from `index`.
-    pub(crate) fn into_split_at(self, index: usize) -> Result<(Self, Self)> {
-        let (before, from) = self.layout.split_at("split_at", 0, index)?;
-        Ok((mutable(&self, before), mutable(&self, from)))
-    }
-
     /// Elements in C order without a gap as rows of that length.
     pub(crate) fn into_rows(self, rows: usize, length: usize) -> DeviceViewMut<'a, T, Ix2> {
         mutable(&self, self.layout.in_shape(Ix2(rows, length)))
@@ -221,6 +215,12 @@ impl<'a, T: Element> DeviceViewMut<'a, T, Ix1> {
 }
 
 impl<'a, T: Element, D: Dimension> DeviceViewMut<'a, T, D> {
+    /// The parts before `index` along an axis, and from it on.
+    pub(crate) fn into_split_axis(self, axis: Axis, index: usize) -> Result<(Self, Self)> {
+        let (before, from) = self.layout.split_at("split_at", axis.index(), index)?;
+        Ok((mutable(&self, before), mutable(&self, from)))
+    }
+
     /// The part along one axis.
     pub(crate) fn into_slice_axis(self, axis: Axis, indices: Slice) -> Result<Self> {
         let layout = self.layout.slice_axis("slice_axis", axis.index(), indices)?;
