@@ -19,6 +19,7 @@ mod device;
 mod format;
 mod histogram;
 mod image;
+mod indexing;
 mod kernels;
 mod large;
 mod launch;

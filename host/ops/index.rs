@@ -15,34 +15,36 @@ use crate::ops::transpose::Ordered;
 use crate::view::AsView;
 
 /// The types of indices: `u64`, `i64` and `u32`. Indices count from 0; a negative one is out of bounds.
-pub trait Index: Element + sealed::Sealed {
-    /// The indices as the kernels take them: with 64 bits, of which a negative number is a large one.
-    #[doc(hidden)]
-    fn to_kernel(indices: &DeviceArrayRef<Self, Ix1>) -> Result<Ordered<'_, u64, Ix1>>;
-}
+pub trait Index: sealed::Sealed {}
+
+impl Index for u64 {}
+impl Index for i64 {}
+impl Index for u32 {}
 
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for u64 {}
-    impl Sealed for i64 {}
-    impl Sealed for u32 {}
-}
+    use super::*;
 
-impl Index for u64 {
-    fn to_kernel(indices: &DeviceArrayRef<u64, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
-        indices.in_order()
+    pub trait Sealed: Element {
+        /// The indices as the kernels take them: with 64 bits, of which a negative number is a large one.
+        fn to_kernel(indices: &DeviceArrayRef<Self, Ix1>) -> Result<Ordered<'_, u64, Ix1>>;
     }
-}
 
-impl Index for i64 {
-    fn to_kernel(indices: &DeviceArrayRef<i64, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
-        Ok(Ordered::Copied(indices.cast_wrapping::<u64>()?))
+    impl Sealed for u64 {
+        fn to_kernel(indices: &DeviceArrayRef<u64, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
+            indices.in_order()
+        }
     }
-}
 
-impl Index for u32 {
-    fn to_kernel(indices: &DeviceArrayRef<u32, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
-        Ok(Ordered::Copied(indices.cast::<u64>()?))
+    impl Sealed for i64 {
+        fn to_kernel(indices: &DeviceArrayRef<i64, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
+            Ok(Ordered::Copied(indices.cast_wrapping::<u64>()?))
+        }
+    }
+
+    impl Sealed for u32 {
+        fn to_kernel(indices: &DeviceArrayRef<u32, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
+            Ok(Ordered::Copied(indices.cast::<u64>()?))
+        }
     }
 }
 
@@ -139,7 +141,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// number.
     ///
     /// The mask's elements are counted by an exclusive scan, which says where each index goes; then the elements are
-    /// [taken](Self::take). For `n` elements of which `m` are selected, about `18 n + 16 m` bytes are moved beside the
+    /// [taken](Self::take). For `n` elements of which `m` are selected, at most `20 n + 16 m` bytes are moved beside the
     /// elements, and `9 n + 8 m` allocated for a while.
     ///
     /// # Errors

@@ -115,8 +115,10 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
 }
 
 /// Elements as they lie, or a copy of them, as an operation wants them.
-pub(super) enum Ordered<'a, T, D> {
+pub enum Ordered<'a, T, D> {
+    /// As they lie.
     AsIs(DeviceView<'a, T, D>),
+    /// A copy.
     Copied(DeviceArray<T, D>),
 }
 
