@@ -55,10 +55,10 @@ fn array_scalar<Op, T: Compare<Op>, D: Dimension>(
 }
 
 /// Comparisons with NumPy's names; a result is an array of bytes, 1 where the comparison holds and 0 where not: the
-/// mask of [`select`](DeviceArray::select).
+/// mask of [`select`](DeviceArrayRef::select).
 ///
 /// NaN compares as IEEE 754 says: it is not equal to anything, itself included, and neither less nor greater. −0
-/// equals 0. Operands are broadcast as in [`add`](DeviceArray::add).
+/// equals 0. Operands are broadcast as in [`add`](DeviceArrayRef::add).
 impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     two_operand_methods! {
         u8 by array_array, array_scalar;

@@ -232,7 +232,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// The operands may be views of any strides: a transposed one costs no copy, only one that goes backwards does. Every element is summed in the order of
     /// k by fused multiply-add, so that floats have the same bits on every device; an element's error is at most `k u
     /// Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow;
-    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too. Computed as [`matmul`](DeviceArray::matmul) is, all
+    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too. Computed as [`matmul`](DeviceArrayRef::matmul) is, all
     /// products in one launch.
     ///
     /// # Errors

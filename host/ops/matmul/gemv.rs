@@ -171,7 +171,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
 impl<T: MatMul> DeviceArrayRef<T, Ix1> {
     /// The dot product with a vector of as many elements, `Σ x y`; 0 for empty vectors.
     ///
-    /// As [`matvec`](DeviceArray::matvec) of a matrix of one row. Waits for the result.
+    /// As [`matvec`](DeviceArrayRef::matvec) of a matrix of one row. Waits for the result.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl<T: MatMul> DeviceArray<T, Ix1> {
     /// `self ← alpha · a x + beta · self`, for an m × k matrix `a` and a vector `x` of k elements, as BLAS does.
     ///
     /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `x` are not: a NaN there
-    /// does not get into the result. The sum of products is that of [`matvec`](DeviceArray::matvec); `alpha` times it
+    /// does not get into the result. The sum of products is that of [`matvec`](DeviceArrayRef::matvec); `alpha` times it
     /// is rounded, then `beta` times the old element is added by fused multiply-add.
     ///
     /// # Errors
