@@ -12,7 +12,7 @@
 //! | `a.slice(s![1.., ..;2])`, `a[[i, j]]` | [`a.slice(s![1.., ..;2])`](DeviceArrayRef::slice), [`a.get([i, j])`](DeviceArrayRef::get) |
 //! | `a.slice_mut(s![..3]).assign(&b)` | [`a.slice_mut(s![..3])?`](DeviceArray::slice_mut)[`.assign(&b)`](DeviceViewMut::assign) |
 //! | `concatenate`, `a.select(axis, &indices)` | [`ops::concatenate`], [`a.take(axis, &indices)`](DeviceArrayRef::take) |
-//! | `&a + &b`, `a.map(f)` | [`a.add(&b)`](DeviceArrayRef::add), [`a.exp()`](DeviceArray::exp), … |
+//! | `&a + &b`, `a.map(f)` | [`a.add(&b)`](DeviceArrayRef::add), [`a.exp()`](DeviceArrayRef::exp), … |
 //! | `a.sum()` | [`a.sum()`](DeviceArrayRef::sum) |
 //! | a thread | a [`Stream`] |
 //! | `Instant` | an [`Event`] |

@@ -4,10 +4,11 @@
 use std::fmt::Debug;
 
 use crate::common::*;
+use cuda_std::prelude::*;
 use ndarray::{Array1, Array2, Array3, ArrayD, Axis, IxDyn, Slice, SliceInfoElem, array, aview0, s};
 use proptest::prelude::*;
 use warpsmith::ops::{Border, Max, Sum};
-use warpsmith::{Device, DeviceArray, DeviceView, Element};
+use warpsmith::{Device, DeviceArray, DeviceView, Element, LaunchConfig};
 
 fn numbered<T>(shape: &[usize], of: impl Fn(usize) -> T) -> ArrayD<T> {
     let len = shape.iter().product::<usize>();
@@ -162,6 +163,7 @@ fn histograms_and_pictures_of_parts() {
         s![1.., .., ..],
         s![..;-1, ..;2, 1..2],
         s![.., 1..46, ..],
+        s![.., 1.., 1..],
     ] {
         let (part, whole) = (on_device.slice(slice).unwrap(), upload(&x.slice(slice).to_owned()));
         let counts = |x: &warpsmith::DeviceArrayRef<u8, _>| x.histogram(7, 0.0..=255.0).unwrap().to_ndarray().unwrap();
@@ -176,6 +178,85 @@ fn histograms_and_pictures_of_parts() {
             assert_eq!(blurred(&part), blurred(&whole));
         }
     }
+}
+
+/// Rows from every place on, whose bytes are not aligned for words.
+#[test]
+fn pictures_that_begin_between_words() {
+    let x = Array3::from_shape_fn((40, 33, 3), |(i, j, k)| (i * 31 + j * 7 + k * 13) as u8);
+    let on_device = upload(&x);
+    for first in 0..6 {
+        let slice = s![first.., .., ..];
+        let (part, whole) = (on_device.slice(slice).unwrap(), upload(&x.slice(slice).to_owned()));
+        assert_eq!(
+            part.box_blur_3x3().unwrap().to_ndarray().unwrap(),
+            whole.box_blur_3x3().unwrap().to_ndarray().unwrap()
+        );
+        assert_eq!(
+            part.grayscale().unwrap().to_ndarray().unwrap(),
+            whole.grayscale().unwrap().to_ndarray().unwrap()
+        );
+        let gaussian = |x: &warpsmith::DeviceArrayRef<u8, _>| x.gaussian_blur(1.5, Border::Reflect).unwrap();
+        assert_eq!(
+            gaussian(&part).to_ndarray().unwrap(),
+            gaussian(&whole).to_ndarray().unwrap()
+        );
+    }
+}
+
+/// `out = 2 x`, by vectors where both are aligned for them.
+#[kernel]
+pub fn double(x: &[f32], out: SliceMut<'_, f32>) {
+    let i = 4 * thread::index_1d();
+    if i + 4 <= out.len() && x.is_vec_aligned::<4>() && out.is_vec_aligned::<4>() {
+        out.set_vec(i, x.load_vec::<4>(i).map(|x| 2.0 * x));
+    } else {
+        for i in i..Ord::min(i + 4, out.len()) {
+            out.set(i, 2.0 * x[i]);
+        }
+    }
+}
+
+/// `out = x`, by vectors.
+#[kernel]
+pub fn copy_vectors(x: &[f32], out: SliceMut<'_, f32>) {
+    let i = 4 * thread::index_1d();
+    if i + 4 <= out.len() {
+        out.set_vec(i, x.load_vec::<4>(i));
+    }
+}
+
+#[test]
+fn kernels_of_ones_own_take_parts() {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let config = LaunchConfig::for_len(100, 32);
+    let mut x = Array1::from_iter((0..300).map(|i| i as f32));
+    let mut on_device = DeviceArray::from_ndarray(stream, &x).unwrap();
+    for start in [0, 3, 8] {
+        let (part, rest) = on_device.split_at_mut(Axis(0), 150).unwrap();
+        let mut rest = rest;
+        let mut out = rest.slice_mut(s![start..start + 101]).unwrap();
+        stream
+            .launch::<double>(&config, (&part.slice(s![start..start + 101]).unwrap(), &mut out))
+            .unwrap();
+        let doubled = x.slice(s![start..start + 101]).mapv(|x| 2.0 * x);
+        x.slice_mut(s![150 + start..251 + start]).assign(&doubled);
+        assert_eq!(on_device.to_ndarray().unwrap(), x);
+    }
+    let mut out = DeviceArray::zeros(stream, 8).unwrap();
+    let error = stream
+        .launch::<copy_vectors>(&config, (&on_device.slice(s![1..9]).unwrap(), &mut out))
+        .unwrap_err();
+    assert!(error.to_string().contains("vector access is not aligned"), "{error}");
+    let error = stream
+        .launch::<double>(&config, (&out, &mut on_device.slice_mut(s![..16;2]).unwrap()))
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "double: given a view of shape [8] and strides [2], wanted a view in C order, since a kernel knows no strides: \
+         `to_array` puts it in order"
+    );
 }
 
 #[test]

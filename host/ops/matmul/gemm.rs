@@ -271,7 +271,7 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
     /// `self ← alpha · a b + beta · self`, for an m × k matrix `a` and a k × n matrix `b`, as BLAS does.
     ///
     /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `b` are not: a NaN there
-    /// does not get into the result. The sum of products is that of [`matmul`](Self::matmul); `alpha` times it is
+    /// does not get into the result. The sum of products is that of [`matmul`](DeviceArrayRef::matmul); `alpha` times it is
     /// rounded, then `beta` times the old element is added by fused multiply-add.
     ///
     /// # Errors

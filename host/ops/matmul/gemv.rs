@@ -22,7 +22,7 @@ const COLUMN_BLOCKS: usize = 1024;
 /// Columns that such a block has at least, and of which it has a multiple.
 const COLUMN_CHUNK: usize = 256;
 
-/// How a product is done. It depends on shape and strides alone, and so do the bits of its result.
+/// How a product is done. It depends on shape and strides alone; the bits of its result also on whether the operands are aligned.
 struct Plan {
     /// Whether a warp has a row, and not a lane.
     rows: bool,
@@ -121,8 +121,8 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// The product of this m × k matrix and the vector `x` of k elements: a vector of m.
     ///
     /// The operands may be views of any strides, of which only those that go backwards are copied: a vector times a matrix is `a.t().matvec(&x)`, without a copy.
-    /// Every element of the matrix is read once. The order of summation depends only on shape and strides, so
-    /// floats have the same bits on every device; an element's error is at most `k u Σ|a||x|`, to first order
+    /// Every element of the matrix is read once. The order of summation depends only on shape, strides and the place where a
+    /// view begins, so floats have the same bits on every device; an element's error is at most `k u Σ|a||x|`, to first order
     /// in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow.
     ///
     /// `2 m k` operations. A warp sums a contiguous row, each lane in several chains that are folded as a tree; of other
