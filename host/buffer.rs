@@ -125,7 +125,8 @@ impl Drop for Buffer {
         let usage = self.usage.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         // An error here is one of earlier work (a kernel that failed), which every later call reports as well; the
         // memory is then lost with the context.
-        let (stream, waited) = usage.end();
+        let (stream, others) = usage.end();
+        let waited = others.iter().try_for_each(|other| stream.wait_for(other));
         #[cfg(feature = "cust")]
         if let Some(owner) = self.owner.take() {
             // Freed by a call that knows no stream.

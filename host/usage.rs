@@ -36,6 +36,22 @@ impl Part {
             readers: Vec::new(),
         }
     }
+
+    /// Whether `stream` comes behind the last write.
+    fn is_known(&self, stream: &Stream) -> bool {
+        self.writer == *stream || self.readers.contains(stream)
+    }
+}
+
+/// Those that are not `stream`, once each.
+fn others<'a>(stream: &Stream, streams: impl Iterator<Item = &'a Stream>) -> Vec<Stream> {
+    let mut others = Vec::new();
+    for other in streams {
+        if other != stream && !others.contains(other) {
+            others.push(other.clone());
+        }
+    }
+    others
 }
 
 /// Streams that nothing uses any more. The last owner of a stream ends it when it drops this: not under a lock.
@@ -53,85 +69,83 @@ impl Usage {
 
     /// Orders `stream` behind the writes of those bytes, and remembers the read.
     pub(crate) fn read(&mut self, stream: &Stream, bytes: Range<usize>) -> Result<Released> {
-        let is_known = |part: &Part| part.writer == *stream || part.readers.contains(stream);
-        if bytes.is_empty() || (self.others.is_empty() && is_known(&self.first)) {
+        let writers = self.before_read(stream, &bytes);
+        if writers.is_empty() {
             return Ok(Released(Vec::new()));
         }
-        let mut behind: Vec<Stream> = Vec::new();
-        for part in self.parts(&bytes).filter(|part| !is_known(part)) {
-            if !behind.contains(&part.writer) {
-                stream.wait_for(&part.writer)?;
-                behind.push(part.writer.clone());
-            }
+        for writer in &writers {
+            stream.wait_for(writer)?;
         }
-        if behind.is_empty() {
-            return Ok(Released(Vec::new()));
-        }
-        let range = self.cut(&bytes);
-        for part in std::iter::once(&mut self.first)
-            .chain(self.others.iter_mut().map(|other| &mut other.1))
-            .take(range.end)
-            .skip(range.start)
-        {
-            if part.writer != *stream && !part.readers.contains(stream) {
+        for number in self.cut(&bytes) {
+            let part = self.part_mut(number);
+            if !part.is_known(stream) {
                 part.readers.push(stream.clone());
             }
         }
         self.merge();
-        if self.others.len() >= MOST {
-            return self.order_all(stream);
-        }
-        Ok(Released(Vec::new()))
+        self.bounded(stream)
     }
 
     /// Orders `stream` behind the writes and reads of those bytes, and remembers the write.
     pub(crate) fn write(&mut self, stream: &Stream, bytes: Range<usize>) -> Result<Released> {
-        let is_own = |part: &Part| part.writer == *stream && part.readers.is_empty();
-        if bytes.is_empty() || (self.others.is_empty() && is_own(&self.first)) {
+        if self.others.is_empty() && self.first.writer == *stream && self.first.readers.is_empty() || bytes.is_empty() {
             return Ok(Released(Vec::new()));
         }
-        Self::wait(stream, self.parts(&bytes))?;
-        let range = self.cut(&bytes);
-        let mut parts = Vec::with_capacity(range.len());
+        for other in self.before_write(stream, &bytes) {
+            stream.wait_for(&other)?;
+        }
         // The parts of the range become one, at the place of the first.
-        parts.extend(self.others.drain(range.start..range.end - 1).map(|other| other.1));
-        let kept = match range.start {
-            0 => &mut self.first,
-            // Drained were those from the second of the range on.
-            start => &mut self.others[start - 1].1,
-        };
-        parts.push(std::mem::replace(kept, Part::of(stream)));
+        let range = self.cut(&bytes);
+        let merged = self.others.drain(range.start..range.end - 1).map(|other| other.1);
+        let mut released: Vec<Part> = merged.collect();
+        released.push(std::mem::replace(self.part_mut(range.start), Part::of(stream)));
         self.merge();
-        if self.others.len() >= MOST {
-            parts.extend(self.order_all(stream)?.0);
-        }
-        Ok(Released(parts))
+        released.extend(self.bounded(stream)?.0);
+        Ok(Released(released))
     }
 
-    /// Orders the stream that the memory is given back on behind all uses, and returns it.
-    pub(crate) fn end(&self) -> (&Stream, Result<()>) {
+    /// The stream that the memory is given back on, and the others, which it waits for before.
+    pub(crate) fn end(&self) -> (&Stream, Vec<Stream>) {
         let stream = &self.first.writer;
-        (stream, Self::wait(stream, self.parts(&(0..usize::MAX))))
+        (stream, self.before_write(stream, &(0..usize::MAX)))
     }
 
-    /// Lets `stream` wait for all other streams of the parts, once for each.
-    fn wait<'a>(stream: &Stream, parts: impl Iterator<Item = &'a Part>) -> Result<()> {
-        let mut behind: Vec<&Stream> = Vec::new();
-        for other in parts.flat_map(|part| std::iter::once(&part.writer).chain(&part.readers)) {
-            if other != stream && !behind.contains(&other) {
-                stream.wait_for(other)?;
-                behind.push(other);
-            }
+    /// The streams that a read waits for, once each.
+    fn before_read(&self, stream: &Stream, bytes: &Range<usize>) -> Vec<Stream> {
+        let unknown = self.parts(bytes).filter(|part| !part.is_known(stream));
+        others(stream, unknown.map(|part| &part.writer))
+    }
+
+    /// The streams that a write waits for, once each.
+    fn before_write(&self, stream: &Stream, bytes: &Range<usize>) -> Vec<Stream> {
+        let users = |part: &'_ Part| {
+            std::iter::once(&part.writer)
+                .chain(&part.readers)
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        let users: Vec<Stream> = self.parts(bytes).flat_map(users).collect();
+        others(stream, users.iter())
+    }
+
+    /// With too many parts: one part again, of which `stream` is behind all uses.
+    fn bounded(&mut self, stream: &Stream) -> Result<Released> {
+        if self.others.len() < MOST {
+            return Ok(Released(Vec::new()));
         }
-        Ok(())
-    }
-
-    /// One part again, of which `stream` is behind all uses.
-    fn order_all(&mut self, stream: &Stream) -> Result<Released> {
-        Self::wait(stream, self.parts(&(0..usize::MAX)))?;
+        for other in self.before_write(stream, &(0..usize::MAX)) {
+            stream.wait_for(&other)?;
+        }
         let mut parts: Vec<Part> = self.others.drain(..).map(|other| other.1).collect();
         parts.push(std::mem::replace(&mut self.first, Part::of(stream)));
         Ok(Released(parts))
+    }
+
+    fn part_mut(&mut self, number: usize) -> &mut Part {
+        match number {
+            0 => &mut self.first,
+            _ => &mut self.others[number - 1].1,
+        }
     }
 
     /// The parts that have some of the bytes.
@@ -184,5 +198,75 @@ impl Usage {
             .collect();
         let mut keep = keep.into_iter();
         self.others.retain(|_| keep.next().unwrap_or(true));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    fn streams<const N: usize>() -> [Stream; N] {
+        let device = Device::simulator();
+        std::array::from_fn(|_| device.create_stream().unwrap())
+    }
+
+    #[test]
+    fn one_stream_waits_for_nobody() {
+        let [a] = streams();
+        let mut usage = Usage::of(&a);
+        for bytes in [0..usize::MAX, 0..10, 5..7] {
+            assert!(usage.before_read(&a, &bytes).is_empty() && usage.before_write(&a, &bytes).is_empty());
+            drop(usage.read(&a, bytes.clone()).unwrap());
+            drop(usage.write(&a, bytes).unwrap());
+            assert!(usage.others.is_empty() && usage.others.capacity() == 0);
+        }
+    }
+
+    #[test]
+    fn writers_of_disjoint_parts_do_not_wait_for_one_another() {
+        let [a, b, c] = streams();
+        let mut usage = Usage::of(&a);
+        // The first use is behind the allocation.
+        assert_eq!(usage.before_write(&b, &(0..50)), [a.clone()]);
+        drop(usage.write(&b, 0..50).unwrap());
+        drop(usage.write(&c, 50..usize::MAX).unwrap());
+        assert!(usage.before_write(&b, &(0..50)).is_empty());
+        assert!(usage.before_write(&c, &(60..70)).is_empty());
+        // Bytes of both.
+        assert_eq!(usage.before_write(&b, &(40..51)), [c.clone()]);
+        assert_eq!(usage.before_read(&a, &(0..usize::MAX)), [b.clone(), c.clone()]);
+        drop(usage.read(&a, 0..usize::MAX).unwrap());
+        assert!(usage.before_read(&a, &(0..usize::MAX)).is_empty());
+        // Who writes comes behind who reads.
+        assert_eq!(usage.before_write(&b, &(10..20)), [a.clone()]);
+        drop(usage.write(&a, 0..usize::MAX).unwrap());
+        assert!(usage.others.is_empty());
+        assert_eq!(usage.end(), (&a, vec![]));
+    }
+
+    #[test]
+    fn reads_of_a_part_are_remembered_of_the_part() {
+        let [a, b] = streams();
+        let mut usage = Usage::of(&a);
+        drop(usage.read(&b, 10..20).unwrap());
+        assert_eq!(usage.others.len(), 2);
+        assert!(usage.before_write(&a, &(0..10)).is_empty() && usage.before_write(&a, &(20..30)).is_empty());
+        assert_eq!(usage.before_write(&a, &(19..30)), [b.clone()]);
+        assert_eq!(usage.before_read(&b, &(15..25)), [a.clone()]);
+        assert_eq!(usage.end(), (&a, vec![b]));
+    }
+
+    #[test]
+    fn there_are_not_too_many_parts() {
+        let [a, b] = streams();
+        let mut usage = Usage::of(&a);
+        for part in 0..10 * MOST {
+            drop(usage.write(&b, 2 * part..2 * part + 1).unwrap());
+            assert!(usage.others.len() < MOST);
+        }
+        // In all that was done, nothing was forgotten.
+        let users = usage.before_write(&a, &(0..usize::MAX));
+        assert_eq!(users, [b]);
     }
 }
