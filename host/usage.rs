@@ -228,18 +228,18 @@ mod tests {
         let [a, b, c] = streams();
         let mut usage = Usage::of(&a);
         // The first use is behind the allocation.
-        assert_eq!(usage.before_write(&b, &(0..50)), [a.clone()]);
+        assert_eq!(usage.before_write(&b, &(0..50)), vec![a.clone()]);
         drop(usage.write(&b, 0..50).unwrap());
         drop(usage.write(&c, 50..usize::MAX).unwrap());
         assert!(usage.before_write(&b, &(0..50)).is_empty());
         assert!(usage.before_write(&c, &(60..70)).is_empty());
         // Bytes of both.
-        assert_eq!(usage.before_write(&b, &(40..51)), [c.clone()]);
+        assert_eq!(usage.before_write(&b, &(40..51)), vec![c.clone()]);
         assert_eq!(usage.before_read(&a, &(0..usize::MAX)), [b.clone(), c.clone()]);
         drop(usage.read(&a, 0..usize::MAX).unwrap());
         assert!(usage.before_read(&a, &(0..usize::MAX)).is_empty());
         // Who writes comes behind who reads.
-        assert_eq!(usage.before_write(&b, &(10..20)), [a.clone()]);
+        assert_eq!(usage.before_write(&b, &(10..20)), vec![a.clone()]);
         drop(usage.write(&a, 0..usize::MAX).unwrap());
         assert!(usage.others.is_empty());
         assert_eq!(usage.end(), (&a, vec![]));
@@ -252,8 +252,8 @@ mod tests {
         drop(usage.read(&b, 10..20).unwrap());
         assert_eq!(usage.others.len(), 2);
         assert!(usage.before_write(&a, &(0..10)).is_empty() && usage.before_write(&a, &(20..30)).is_empty());
-        assert_eq!(usage.before_write(&a, &(19..30)), [b.clone()]);
-        assert_eq!(usage.before_read(&b, &(15..25)), [a.clone()]);
+        assert_eq!(usage.before_write(&a, &(19..30)), vec![b.clone()]);
+        assert_eq!(usage.before_read(&b, &(15..25)), vec![a.clone()]);
         assert_eq!(usage.end(), (&a, vec![b]));
     }
 

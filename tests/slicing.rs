@@ -212,7 +212,7 @@ pub fn double(x: &[f32], out: SliceMut<'_, f32>) {
         out.set_vec(i, x.load_vec::<4>(i).map(|x| 2.0 * x));
     } else {
         for i in i..Ord::min(i + 4, out.len()) {
-            out.set(i, 2.0 * x[i]);
+            out.set(i, 2.0 * x.load(i));
         }
     }
 }
