@@ -18,8 +18,8 @@ use crate::stream::Stream;
 /// three dereference to it, and it has the operations that read: so all of them take arrays and views alike.
 ///
 /// An operation reads the elements of a view where they lie if they are in C order without a gap, wherever the first is;
-/// elementwise operations on several operands, comparisons, selections, products of matrices and copies read any
-/// strides. Other operations first bring the elements of other views in order, by one copy
+/// copies read any strides, and so do elementwise operations on several operands, comparisons, selections and products of
+/// matrices, but for operands that go backwards. Other operations first bring the elements of other views in order, by one copy
 /// ([`to_array`](DeviceArrayRef::to_array)).
 ///
 /// # Examples

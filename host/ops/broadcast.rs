@@ -7,7 +7,7 @@ use cuda_std::launch::Abi;
 use kernels_gpu::broadcast::{AXES, MOST, OutputAxes, Strides, THREADS};
 use ndarray::{DimMax, Dimension, IxDyn};
 
-use crate::array::Element;
+use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::{Arg, InPlace, LaunchConfig, Words};
@@ -150,15 +150,27 @@ pub(super) struct Operand<'a, T> {
 
 enum Memory<'a, T> {
     Array(Words<'a, T>),
+    Copied(DeviceArray<T, IxDyn>),
     Output(InPlace<T>),
 }
 
 impl<'a, T: Element> Operand<'a, T> {
-    /// The elements repeated to the result's shape, which they fit.
+    /// The elements repeated to the result's shape, which they fit. Where they go backwards along its last axis, it is a
+    /// copy of them: the kernels go forwards along rows, and would need more registers otherwise.
     pub(super) fn new<D: Dimension>(elements: &'a DeviceArrayRef<T, D>, shape: &[usize]) -> Result<Self> {
+        let strides = elements.layout.broadcast(IxDyn(shape))?.strides().to_vec();
+        let columns = (0..shape.len()).rev().find(|&axis| shape[axis] != 1);
+        if columns.is_some_and(|axis| strides[axis] < 0) {
+            let copied = elements.to_array()?.into_dyn();
+            return Ok(Self {
+                start: 0,
+                strides: copied.layout.broadcast(IxDyn(shape))?.strides().to_vec(),
+                memory: Memory::Copied(copied),
+            });
+        }
         Ok(Self {
             start: elements.layout.offset() - elements.layout.extent().start,
-            strides: elements.layout.broadcast(IxDyn(shape))?.strides().to_vec(),
+            strides,
             memory: Memory::Array(Words::of(elements)),
         })
     }
@@ -178,11 +190,12 @@ impl<'a, T: Element> Operand<'a, T> {
     }
 }
 
-// SAFETY: that of the two kinds: the memory of elements that are borrowed, or the output, which is an argument itself.
+// SAFETY: that of the kinds: the memory of elements that are borrowed or owned, or the output, which is an argument itself.
 unsafe impl<T: Element> Arg<Slice<'static, T>> for &Operand<'_, T> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         match &self.memory {
             Memory::Array(words) => words.prepare(kernel, stream),
+            Memory::Copied(array) => Arg::<Slice<'static, T>>::prepare(&array, kernel, stream),
             Memory::Output(out) => out.prepare(kernel, stream),
         }
     }
@@ -193,6 +206,7 @@ unsafe impl<T: Element> Arg<Slice<'static, T>> for &Operand<'_, T> {
                 let Abi { head, tail } = words.abi();
                 Abi { head, tail }
             }
+            Memory::Copied(array) => Arg::<Slice<'static, T>>::abi(&array),
             Memory::Output(out) => out.abi(),
         }
     }

@@ -42,20 +42,26 @@ fn numbers() -> [u64; ITEMS] {
     cuda_std::array::from_fn(|k| first.wrapping_add((k * THREADS) as u64))
 }
 
-/// Where the indexed array, which has `n` parts of `inner` words along the axis, has word `number` of the other one, which
-/// has a part for each index.
+/// Where the indexed array of `len` words, which has `n` parts of `inner` words along the axis, has word `number` of the
+/// other one, which has a part for each of the indices, at least one.
 ///
 /// # Panics
 ///
-/// If the index is not less than `n`.
+/// If the index is not less than `n`, or the place not less than `len`: the only panic of these kernels, without the code
+/// that would put numbers into a message.
 #[inline(always)]
-fn place(number: u64, indices: &[u64], n: usize, inner: usize) -> u64 {
+fn place(number: u64, indices: &[u64], n: usize, inner: usize, len: usize) -> usize {
     let (part, word) = div_rem(number, inner as u64);
     let (outer, which) = div_rem(part, indices.len() as u64);
-    let index = indices.load(which as usize);
-    assert!(index < n as u64, "an index is out of bounds of its axis");
+    // SAFETY: a remainder is less than the divisor, and a single element is always aligned.
+    let [index] = unsafe { indices.load_vec_unchecked(which as usize) };
     let part = outer.wrapping_mul(n as u64).wrapping_add(index);
-    part.wrapping_mul(inner as u64).wrapping_add(word)
+    let place = part.wrapping_mul(inner as u64).wrapping_add(word);
+    assert!(
+        index < n as u64 && place < len as u64,
+        "an index is out of bounds of its axis"
+    );
+    place as usize
 }
 
 /// `out[o, j, i] = x[o, indices[j], i]`, for (outer, n, inner) words; a block of [`THREADS`] threads for each [`TILE`] words
@@ -74,11 +80,15 @@ pub fn take<T: Cell>(x: &[T], indices: &[u64], n: usize, inner: usize, out: Slic
         if numbers[k] >= len {
             return T::zeroed();
         }
-        x.load(place(numbers[k], indices, n, inner) as usize)
+        let place = place(numbers[k], indices, n, inner, x.len());
+        // SAFETY: in bounds, as `place` says; a single element is always aligned.
+        let [word] = unsafe { x.load_vec_unchecked(place) };
+        word
     });
     for k in 0..ITEMS {
         if numbers[k] < len {
-            out.set(numbers[k] as usize, words[k]);
+            // SAFETY: in bounds, as just asked.
+            unsafe { out.set_vec_unchecked(numbers[k] as usize, [words[k]]) };
         }
     }
 }
@@ -87,18 +97,19 @@ pub fn take<T: Cell>(x: &[T], indices: &[u64], n: usize, inner: usize, out: Slic
 pub trait AtomicAdd: bytemuck::Pod + Send + Sync {
     /// Adds `value` to element `at`.
     ///
-    /// # Panics
+    /// # Safety
     ///
-    /// If there is no such element.
-    fn add_to(out: SliceMut<'_, Self>, at: usize, value: Self);
+    /// There is such an element.
+    unsafe fn add_to(out: SliceMut<'_, Self>, at: usize, value: Self);
 }
 
 macro_rules! atomic_add {
     ($($type:ident)*) => {$(
         impl AtomicAdd for $type {
             #[inline(always)]
-            fn add_to(out: SliceMut<'_, Self>, at: usize, value: Self) {
-                out.atomic(at).fetch_add(value);
+            unsafe fn add_to(out: SliceMut<'_, Self>, at: usize, value: Self) {
+                // SAFETY: the caller's promise.
+                unsafe { out.atomic_unchecked(at) }.fetch_add(value);
             }
         }
     )*};
@@ -119,8 +130,10 @@ pub fn scatter_add<T: AtomicAdd>(values: &[T], indices: &[u64], n: usize, inner:
     }
     for number in numbers() {
         if number < values.len() as u64 {
-            let at = place(number, indices, n, inner);
-            T::add_to(out, at as usize, values.load(number as usize));
+            let at = place(number, indices, n, inner, out.len());
+            // SAFETY (of both): in bounds, as just asked and as `place` says; a single element is always aligned.
+            let [value] = unsafe { values.load_vec_unchecked(number as usize) };
+            unsafe { T::add_to(out, at, value) };
         }
     }
 }
@@ -132,17 +145,19 @@ pub fn scatter_add<T: AtomicAdd>(values: &[T], indices: &[u64], n: usize, inner:
 pub fn indices_of(mask: &[u8], before: &[u64], out: SliceMut<'_, u64>) {
     let numbers = numbers();
     let marks: [u8; ITEMS] = cuda_std::array::from_fn(|k| {
-        if numbers[k] < Ord::min(mask.len(), before.len()) as u64 {
-            mask.load(numbers[k] as usize)
-        } else {
-            0
+        if numbers[k] >= Ord::min(mask.len(), before.len()) as u64 {
+            return 0;
         }
+        // SAFETY: in bounds, as just asked.
+        let [mark] = unsafe { mask.load_vec_unchecked(numbers[k] as usize) };
+        mark
     });
     for k in 0..ITEMS {
         if marks[k] != 0 {
-            let place = before.load(numbers[k] as usize);
+            // SAFETY (of both): in bounds, as asked above and as is asked here; single elements are always aligned.
+            let [place] = unsafe { before.load_vec_unchecked::<1>(numbers[k] as usize) };
             if place < out.len() as u64 {
-                out.set(place as usize, numbers[k]);
+                unsafe { out.set_vec_unchecked(place as usize, [numbers[k]]) };
             }
         }
     }

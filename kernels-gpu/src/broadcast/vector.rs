@@ -23,23 +23,8 @@ pub(crate) struct Vector<const V: usize> {
 pub(crate) struct Row {
     /// The index of the first.
     pub(super) first: u64,
-    /// Elements from one to the next; as an `i64` negative where the row is read backwards.
+    /// Elements from one to the next.
     pub(super) step: u64,
-}
-
-impl Row {
-    /// Whether all elements of the row, of which there are `columns`, at least one, are among the operand's `len`.
-    #[inline(always)]
-    fn is_inside(&self, columns: u64, len: u64) -> bool {
-        let steps = columns.wrapping_sub(1);
-        // From the first to the end that the row goes to.
-        let (step, room) = if (self.step as i64) < 0 {
-            (self.step.wrapping_neg(), self.first)
-        } else {
-            (self.step, len.wrapping_sub(1).wrapping_sub(self.first))
-        };
-        self.first < len && (step == 0 || step.checked_mul(steps).is_some_and(|way| way <= room))
-    }
 }
 
 /// An operand's elements of a vector, as they come from memory.
@@ -119,7 +104,12 @@ impl<const V: usize> Vector<V> {
                 return Loaded::new(elements, false);
             }
         }
-        let is_inside = row.is_inside(self.columns as u64, x.len() as u64);
+        let steps = (self.columns as u64).wrapping_sub(1);
+        let last = match row.step {
+            0 => Some(row.first),
+            step => step.checked_mul(steps).and_then(|steps| row.first.checked_add(steps)),
+        };
+        let is_inside = last.is_some_and(|last| last < x.len() as u64);
         debug_assert!(is_inside, "the strides leave an operand");
         let mut elements = [T::ZERO; V];
         if !is_inside {
