@@ -7,10 +7,11 @@ use common::{measure, random_f32, random_f64};
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use ndarray::{Array1, Ix1, Zip, s};
 use warpsmith::ops::Number;
-use warpsmith::{DeviceArray, Result, Stream};
+use warpsmith::{DeviceArray, DeviceArrayRef, Result, Stream};
 
 type Vector<T> = DeviceArray<T, Ix1>;
-type Into<T> = fn(&Vector<T>, &Vector<T>, &mut Vector<T>) -> Result<()>;
+type Elements<T> = DeviceArrayRef<T, Ix1>;
+type Into<T> = fn(&Elements<T>, &Vector<T>, &mut Vector<T>) -> Result<()>;
 
 /// An operation that is measured, and the same on the host.
 struct Case<T> {
@@ -72,17 +73,17 @@ fn binary(criterion: &mut Criterion) {
         for case in [
             Case {
                 name: "add_f32",
-                into: Vector::add_into,
+                into: Elements::add_into,
                 oracle: |a: f32, b| a + b,
             },
             Case {
                 name: "div_f32",
-                into: Vector::div_into,
+                into: Elements::div_into,
                 oracle: |a, b| a / b,
             },
             Case {
                 name: "maximum_f32",
-                into: Vector::maximum_into,
+                into: Elements::maximum_into,
                 oracle: f32::max,
             },
         ] {
@@ -95,12 +96,12 @@ fn binary(criterion: &mut Criterion) {
         for case in [
             Case {
                 name: "add_f64",
-                into: Vector::add_into,
+                into: Elements::add_into,
                 oracle: |a: f64, b| a + b,
             },
             Case {
                 name: "div_f64",
-                into: Vector::div_into,
+                into: Elements::div_into,
                 oracle: |a, b| a / b,
             },
         ] {

@@ -6,14 +6,15 @@ mod common;
 use common::{measure, random_f32, random_f64};
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use ndarray::{Array1, Ix1, Zip};
-use warpsmith::{Device, DeviceArray, Element, Result, Stream, bf16, f16};
+use warpsmith::{Device, DeviceArray, DeviceArrayRef, Element, Result, Stream, bf16, f16};
 
 type Vector<T> = DeviceArray<T, Ix1>;
+type Elements<T> = DeviceArrayRef<T, Ix1>;
 
 /// A function that is measured, and the same on the host in `f64`.
 struct Case<T, U = T> {
     name: &'static str,
-    into: fn(&Vector<T>, &mut Vector<U>) -> Result<()>,
+    into: fn(&Elements<T>, &mut Vector<U>) -> Result<()>,
     oracle: fn(f64) -> f64,
 }
 
@@ -67,37 +68,37 @@ fn functions(group: &mut BenchmarkGroup<'_, WallTime>, device: &Device) {
     for len in common::sizes(device, 2 * 4) {
         let x = random_f32(len, &mut rng);
         cases! { group, stream, &x;
-            "neg_f32": Vector::neg_into, |x| -x;
-            "sqrt_f32": Vector::sqrt_into, f64::sqrt;
-            "exp_f32": Vector::exp_into, f64::exp;
-            "ln_f32": Vector::ln_into, f64::ln;
-            "sin_f32": Vector::sin_into, f64::sin;
-            "tanh_f32": Vector::tanh_into, f64::tanh;
-            "sigmoid_f32": Vector::sigmoid_into, |x| 1.0 / (1.0 + (-x).exp());
+            "neg_f32": Elements::neg_into, |x| -x;
+            "sqrt_f32": Elements::sqrt_into, f64::sqrt;
+            "exp_f32": Elements::exp_into, f64::exp;
+            "ln_f32": Elements::ln_into, f64::ln;
+            "sin_f32": Elements::sin_into, f64::sin;
+            "tanh_f32": Elements::tanh_into, f64::tanh;
+            "sigmoid_f32": Elements::sigmoid_into, |x| 1.0 / (1.0 + (-x).exp());
             "clamp_f32": |x, out| x.clamp_into(0.75, 1.25, out), |x| x.clamp(0.75, 1.25);
         }
     }
     for len in common::sizes(device, 2 * 8) {
         let x = random_f64(len, &mut rng);
         cases! { group, stream, &x;
-            "exp_f64": Vector::exp_into, f64::exp;
-            "sin_f64": Vector::sin_into, f64::sin;
+            "exp_f64": Elements::exp_into, f64::exp;
+            "sin_f64": Elements::sin_into, f64::sin;
         }
     }
     for len in common::sizes(device, 2 * 2) {
         let x = random_f32(len, &mut rng);
         cases! { group, stream, &x.mapv(f16::from_f32);
-            "neg_f16": Vector::neg_into, |x| -x;
-            "exp_f16": Vector::exp_into, f64::exp;
+            "neg_f16": Elements::neg_into, |x| -x;
+            "exp_f16": Elements::exp_into, f64::exp;
         }
         cases! { group, stream, &x.mapv(bf16::from_f32);
-            "exp_bf16": Vector::exp_into, f64::exp;
+            "exp_bf16": Elements::exp_into, f64::exp;
         }
     }
     for len in common::sizes(device, 2) {
         let x = random_f32(len, &mut rng).mapv(|x| (x * 10.0) as u8);
         cases! { group, stream, &x;
-            "square_u8": Vector::square_into, |x| x * x;
+            "square_u8": Elements::square_into, |x| x * x;
         }
     }
 }
@@ -108,18 +109,18 @@ fn casts(group: &mut BenchmarkGroup<'_, WallTime>, device: &Device) {
     for len in common::sizes(device, 4 + 8) {
         let x = random_f32(len, &mut rng);
         cases! { group, stream, &x;
-            "cast_f32_f64": Vector::<f32>::cast_into::<f64>, |x| x;
+            "cast_f32_f64": Elements::<f32>::cast_into::<f64>, |x| x;
         }
     }
     for len in common::sizes(device, 4 + 2) {
         let x = random_f32(len, &mut rng);
         cases! { group, stream, &x;
-            "cast_f32_f16": Vector::<f32>::cast_into::<f16>, |x| x;
-            "cast_f32_bf16": Vector::<f32>::cast_into::<bf16>, |x| x;
-            "cast_wrapping_f32_u16": Vector::<f32>::cast_wrapping_into::<u16>, f64::trunc;
+            "cast_f32_f16": Elements::<f32>::cast_into::<f16>, |x| x;
+            "cast_f32_bf16": Elements::<f32>::cast_into::<bf16>, |x| x;
+            "cast_wrapping_f32_u16": Elements::<f32>::cast_wrapping_into::<u16>, f64::trunc;
         }
         cases! { group, stream, &x.mapv(|x| (x * 1000.0 - 600.0) as i32);
-            "cast_saturating_i32_u8": Vector::<i32>::cast_saturating_into::<u8>, |x| x.clamp(0.0, 255.0);
+            "cast_saturating_i32_u8": Elements::<i32>::cast_saturating_into::<u8>, |x| x.clamp(0.0, 255.0);
         }
     }
 }

@@ -9,14 +9,14 @@ use std::cell::Cell;
 use common::{measure, random_f32, random_f64};
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use ndarray::{Array1, Axis, Ix1, Ix3};
-use warpsmith::{DeviceArray, Element, Result, Stream};
+use warpsmith::{DeviceArray, DeviceArrayRef, Element, Result, Stream};
 
-type Vector<T> = DeviceArray<T, Ix1>;
+type Elements<T> = DeviceArrayRef<T, Ix1>;
 
 /// A reduction that is measured.
 struct Case<T> {
     name: &'static str,
-    call: fn(&Vector<T>) -> Result<T>,
+    call: fn(&Elements<T>) -> Result<T>,
     /// Its result.
     wanted: f64,
 }
@@ -63,17 +63,17 @@ fn reduce(criterion: &mut Criterion) {
         for case in [
             Case {
                 name: "sum_f32",
-                call: Vector::sum,
+                call: Elements::sum,
                 wanted: sum,
             },
             Case {
                 name: "max_f32",
-                call: Vector::max,
+                call: Elements::max,
                 wanted: greatest,
             },
             Case {
                 name: "mean_f32",
-                call: Vector::mean,
+                call: Elements::mean,
                 wanted: sum / len as f64,
             },
             Case {
@@ -98,7 +98,7 @@ fn reduce(criterion: &mut Criterion) {
             &x,
             &Case {
                 name: "sum_f64",
-                call: Vector::sum,
+                call: Elements::sum,
                 wanted: x.sum(),
             },
         );

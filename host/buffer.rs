@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Device memory with the streams that use it.
 
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::error::Result;
 use crate::owner::Owner;
 use crate::stream::Stream;
+use crate::usage::Usage;
 
-/// An allocation. Knows which stream wrote it last and which have read it since, so that a use on another stream is
-/// ordered behind them; while only one stream is in use, that costs no event.
+/// An allocation. Knows which stream wrote which bytes last and which have read them since, so that a use on another
+/// stream is ordered behind them; while only one stream is in use, that costs no event.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     /// 0 where `bytes` is 0.
@@ -17,23 +19,6 @@ pub(crate) struct Buffer {
     usage: Mutex<Usage>,
     /// Who frees the memory, if that is not the backend.
     owner: Option<Owner>,
-}
-
-#[derive(Debug)]
-struct Usage {
-    /// The stream of the last write; at first, that of the allocation.
-    writer: Stream,
-    /// Other streams that have read since.
-    readers: Vec<Stream>,
-}
-
-impl Usage {
-    fn of(stream: &Stream) -> Self {
-        Self {
-            writer: stream.clone(),
-            readers: Vec::new(),
-        }
-    }
 }
 
 impl Buffer {
@@ -81,31 +66,38 @@ impl Buffer {
         self.usage.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// To be called before `stream` reads: orders it behind the last write, and remembers the read.
+    /// To be called before `stream` reads: orders it behind the last writes, and remembers the read.
     pub(crate) fn reads_on(&self, stream: &Stream) -> Result<()> {
-        let mut usage = self.usage();
-        if usage.writer != *stream && !usage.readers.contains(stream) {
-            stream.wait_for(&usage.writer)?;
-            usage.readers.push(stream.clone());
-        }
+        self.reads_part_on(stream, 0..self.bytes)
+    }
+
+    /// [`reads_on`](Self::reads_on), of those bytes alone.
+    pub(crate) fn reads_part_on(&self, stream: &Stream, bytes: Range<usize>) -> Result<()> {
+        let released = self.usage().read(stream, self.whole_or(bytes))?;
+        drop(released);
         Ok(())
     }
 
-    /// To be called before `stream` writes: orders it behind the last write and all reads since.
+    /// To be called before `stream` writes: orders it behind the last writes and all reads since.
     pub(crate) fn writes_on(&self, stream: &Stream) -> Result<()> {
-        let mut usage = self.usage();
-        if usage.writer != *stream {
-            stream.wait_for(&usage.writer)?;
-        }
-        for reader in usage.readers.iter().filter(|reader| *reader != stream) {
-            stream.wait_for(reader)?;
-        }
-        let writer = std::mem::replace(&mut usage.writer, stream.clone());
-        let readers = std::mem::take(&mut usage.readers);
-        // Unlocked before the last owner of a stream may end it.
-        drop(usage);
-        drop((writer, readers));
+        self.writes_part_on(stream, 0..self.bytes)
+    }
+
+    /// [`writes_on`](Self::writes_on), of those bytes alone.
+    pub(crate) fn writes_part_on(&self, stream: &Stream, bytes: Range<usize>) -> Result<()> {
+        // Dropped when the guard is gone: the last owner of a stream ends it.
+        let released = self.usage().write(stream, self.whole_or(bytes))?;
+        drop(released);
         Ok(())
+    }
+
+    /// The bytes, as the parts of a [`Usage`] want them: the last part has no end.
+    fn whole_or(&self, bytes: Range<usize>) -> Range<usize> {
+        if bytes.end == self.bytes && !bytes.is_empty() {
+            bytes.start..usize::MAX
+        } else {
+            bytes
+        }
     }
 }
 
@@ -115,10 +107,10 @@ impl Drop for Buffer {
             return;
         }
         let usage = self.usage.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let stream = &usage.writer;
         // An error here is one of earlier work (a kernel that failed), which every later call reports as well; the
         // memory is then lost with the context.
-        let waited = usage.readers.iter().try_for_each(|reader| stream.wait_for(reader));
+        let (stream, others) = usage.end();
+        let waited = others.iter().try_for_each(|other| stream.wait_for(other));
         if let Some(owner) = self.owner.take() {
             // Freed by a call that knows no stream.
             match waited.and_then(|()| stream.synchronize()) {

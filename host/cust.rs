@@ -119,7 +119,7 @@ impl<T: Element + DeviceCopy, D: Dimension> DeviceArray<T, D> {
     /// without elements.
     ///
     /// The memory is the array's, and what is done with the pointer is not seen by it: use it on the array's
-    /// [stream](Self::stream) (see [`Stream::from_cust`]), or after work there was waited for, and while the array lives.
+    /// [stream](crate::DeviceArrayRef::stream) (see [`Stream::from_cust`]), or after work there was waited for, and while the array lives.
     pub fn as_cust(&self) -> Option<DevicePointer<T>> {
         let is_simulated = self.stream().backend().properties().is_simulated();
         (!is_simulated).then(|| DevicePointer::from_raw(self.buffer().address()))

@@ -289,9 +289,9 @@ impl<T: DLElement, D: Dimension> DeviceArray<T, D> {
     pub fn into_dlpack<M: Managed>(self) -> Result<NonNull<M>> {
         let data = self.as_device_ptr(self.stream())?;
         self.stream().synchronize()?;
-        let signed = |&length: &usize| length as i64; // below 2^63, as all of them multiplied are
-        let mut shape: Box<[i64]> = self.shape().iter().map(signed).collect();
-        let mut strides: Box<[i64]> = self.view().strides().iter().map(signed).collect();
+        // Below 2^63, as all of them multiplied are.
+        let mut shape: Box<[i64]> = self.shape().iter().map(|&length| length as i64).collect();
+        let mut strides: Box<[i64]> = self.strides().iter().map(|&stride| stride as i64).collect();
         let tensor = DLTensor {
             data: data.cast_mut().cast(),
             device: device_of(self.stream()),

@@ -3,6 +3,7 @@
 
 use std::any::TypeId;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use cuda_std::launch::{Abi, Kernel, Params, SafeKernel};
 use cuda_std::param::{ByValue, NoTail, Param};
@@ -10,26 +11,32 @@ use cuda_std::{Slice, SliceMut};
 use ndarray::Dimension;
 
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::backend::KernelInfo;
 use crate::buffer::Buffer;
 use crate::constants::Constant;
 use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
-use crate::view::DeviceView;
+use crate::view::{DeviceView, DeviceViewMut};
 use crate::workspace::Lease;
 
 pub use cuda_sim::{Dim3, LaunchConfig};
 
-/// The argument for a kernel's parameter of type `P`: a number for a number, `&DeviceArray<T, D>` for `&[T]`,
-/// `&mut DeviceArray<T, D>` for `SliceMut<'_, T>`.
+/// The argument for a kernel's parameter of type `P`: a number for a number, `&DeviceArray<T, D>` or
+/// `&DeviceView<T, D>` for `&[T]`, `&mut DeviceArray<T, D>` or `&mut DeviceViewMut<T, D>` for `SliceMut<'_, T>`.
+///
+/// A view is one in C order without a gap, since a kernel knows no strides; others are refused with
+/// [`Error::Shape`](crate::Error::Shape). It begins anywhere, so that in the kernel a vector (`load_vec`, `get_vec`,
+/// `set_vec`) may not be aligned as it has to be: these functions check that, and panic; `is_vec_aligned` tells.
 ///
 /// # Safety
 ///
 /// What `abi` gives is a `P` in the memory of the stream's device, borrowed as `P` is, once `prepare` has ordered it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no argument for a kernel's parameter of type `{P}`",
-    note = "wanted: `&DeviceArray<T, _>` for `&[T]`, `&mut DeviceArray<T, _>` for `SliceMut<T>`, a number for a number"
+    note = "wanted: `&DeviceArray<T, _>` or `&DeviceView<T, _>` for `&[T]`, `&mut DeviceArray<T, _>` or \
+            `&mut DeviceViewMut<T, _>` for `SliceMut<T>`, a number for a number"
 )]
 pub unsafe trait Arg<P: Param> {
     /// Orders the stream behind the other uses of the argument, and marks its use.
@@ -75,71 +82,105 @@ unsafe impl<P: ByValue> Arg<P> for P {
     }
 }
 
-// SAFETY: the array's elements, in the memory of the stream's device, borrowed like the slice.
-unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArray<T, D> {
+/// An error unless the elements are in C order without a gap.
+fn check_order<T: Element, D: Dimension>(kernel: &'static str, elements: &DeviceArrayRef<T, D>) -> Result<()> {
+    if elements.is_standard_layout() {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        operation: kernel,
+        given: format!(
+            "a view of shape {:?} and strides {:?}",
+            elements.shape(),
+            elements.strides()
+        ),
+        wanted: "a view in C order, since a kernel knows no strides: `to_array` puts it in order".into(),
+    })
+}
+
+// SAFETY: the elements, in the memory of the stream's device, in C order without a gap, as `prepare` checks, and borrowed
+// like the slice; aligned as such elements are, since the memory is to 256 bytes.
+unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArrayRef<T, D> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        check_order(kernel, self)?;
         stream.check_device(kernel, self.stream())?;
-        self.buffer().reads_on(stream)
+        self.reads_on(stream)
     }
 
     fn abi(&self) -> Abi<&'static [T]> {
         Abi {
-            head: std::ptr::with_exposed_provenance(address::<T>(self.buffer())),
+            head: std::ptr::with_exposed_provenance(address::<T>(self.address())),
             tail: self.len(),
         }
     }
 }
 
-// SAFETY: the array's elements, in the memory of the stream's device, borrowed mutably like the slice.
-unsafe impl<T: Element, D: Dimension> Arg<SliceMut<'static, T>> for &mut DeviceArray<T, D> {
-    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        stream.check_device(kernel, self.stream())?;
-        self.buffer().writes_on(stream)
-    }
-
-    fn abi(&self) -> Abi<SliceMut<'static, T>> {
-        Abi {
-            head: std::ptr::with_exposed_provenance_mut(address::<T>(self.buffer())),
-            tail: self.len(),
-        }
-    }
-}
-
-// SAFETY: all elements of the array that is viewed, in the memory of the stream's device, borrowed like the slice.
-unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceView<'_, T, D> {
-    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        if !self.is_standard_layout() {
-            return Err(Error::Shape {
-                operation: kernel,
-                given: format!("a view of shape {:?} and strides {:?}", self.shape(), self.strides()),
-                wanted: "a view in C order, since a kernel knows no strides: `to_array` puts it in order".into(),
-            });
-        }
-        stream.check_device(kernel, self.stream())?;
-        self.memory().buffer.reads_on(stream)
-    }
-
-    fn abi(&self) -> Abi<&'static [T]> {
-        Abi {
-            head: std::ptr::with_exposed_provenance(address::<T>(self.memory().buffer)),
-            tail: self.memory().len,
-        }
-    }
-}
-
-// SAFETY: the array's elements, in the memory of the stream's device, borrowed shared: nothing writes them.
-unsafe impl<T: Element, D: Dimension> Arg<Slice<'static, T>> for &DeviceArray<T, D> {
+// SAFETY: as the one before; nothing writes the elements.
+unsafe impl<T: Element, D: Dimension> Arg<Slice<'static, T>> for &DeviceArrayRef<T, D> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         Arg::<&'static [T]>::prepare(self, kernel, stream)
     }
 
     fn abi(&self) -> Abi<Slice<'static, T>> {
         Abi {
-            head: std::ptr::with_exposed_provenance(address::<T>(self.buffer())),
+            head: std::ptr::with_exposed_provenance(address::<T>(self.address())),
             tail: self.len(),
         }
     }
 }
+
+/// Types that are read as the elements that they dereference to.
+macro_rules! reads {
+    ($($type:ty),*) => {$(
+        // SAFETY: that of the elements, which are borrowed as long.
+        unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &$type {
+            fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+                Arg::<&'static [T]>::prepare(&&***self, kernel, stream)
+            }
+
+            fn abi(&self) -> Abi<&'static [T]> {
+                Arg::<&'static [T]>::abi(&&***self)
+            }
+        }
+
+        // SAFETY: that of the elements, which are borrowed as long.
+        unsafe impl<T: Element, D: Dimension> Arg<Slice<'static, T>> for &$type {
+            fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+                Arg::<Slice<'static, T>>::prepare(&&***self, kernel, stream)
+            }
+
+            fn abi(&self) -> Abi<Slice<'static, T>> {
+                Arg::<Slice<'static, T>>::abi(&&***self)
+            }
+        }
+    )*};
+}
+
+reads!(DeviceArray<T, D>, DeviceView<'_, T, D>, DeviceViewMut<'_, T, D>);
+
+/// Types that are written, which are borrowed mutably.
+macro_rules! writes {
+    ($($type:ty),*) => {$(
+        // SAFETY: the elements, in the memory of the stream's device, in C order without a gap, as `prepare` checks, and
+        // borrowed mutably like the slice; aligned as such elements are.
+        unsafe impl<T: Element, D: Dimension> Arg<SliceMut<'static, T>> for &mut $type {
+            fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+                check_order(kernel, self)?;
+                stream.check_device(kernel, self.stream())?;
+                self.writes_on(stream)
+            }
+
+            fn abi(&self) -> Abi<SliceMut<'static, T>> {
+                Abi {
+                    head: std::ptr::with_exposed_provenance_mut(address::<T>(self.address())),
+                    tail: self.len(),
+                }
+            }
+        }
+    )*};
+}
+
+writes!(DeviceArray<T, D>, DeviceViewMut<'_, T, D>);
 
 /// An array that a kernel reads as one argument and writes as another, element by element: for operations in place.
 pub(crate) struct InPlace<T> {
@@ -154,9 +195,9 @@ impl<T: Element> InPlace<T> {
     /// # Safety
     ///
     /// The launch that takes this argument also takes `array` mutably, and its kernel keeps the contract of [`Slice`].
-    pub(crate) unsafe fn of<D: Dimension>(array: &DeviceArray<T, D>) -> Self {
+    pub(crate) unsafe fn of<D: Dimension>(array: &DeviceArrayRef<T, D>) -> Self {
         Self {
-            address: address::<T>(array.buffer()),
+            address: address::<T>(array.address()),
             len: array.len(),
             _element: PhantomData,
         }
@@ -177,23 +218,25 @@ unsafe impl<T: Element> Arg<Slice<'static, T>> for InPlace<T> {
     }
 }
 
-/// The memory of an array or view, as a kernel's input: for kernels that are told the strides. Its words may be of
-/// another type than the elements, for kernels that only move bits.
+/// The memory of an array or view from its first byte to its last, as a kernel's input: for kernels that are told the
+/// strides. Its words may be of another type than the elements, for kernels that only move bits.
 pub(crate) struct Words<'a, W> {
     buffer: &'a Buffer,
+    bytes: Range<usize>,
     stream: &'a Stream,
     _word: PhantomData<W>,
 }
 
 impl<'a, W: Element> Words<'a, W> {
-    /// The memory of the array that is viewed, as many words as fit.
-    pub(crate) fn of<T: Element, D: Dimension>(view: &DeviceView<'a, T, D>) -> Self {
-        Self::new(view.memory().buffer, view.stream())
+    /// The memory that the elements extend over.
+    pub(crate) fn of<T: Element, D: Dimension>(elements: &'a DeviceArrayRef<T, D>) -> Self {
+        Self::new(elements.buffer(), elements.bytes(), elements.stream())
     }
 
-    fn new(buffer: &'a Buffer, stream: &'a Stream) -> Self {
+    fn new(buffer: &'a Buffer, bytes: Range<usize>, stream: &'a Stream) -> Self {
         Self {
             buffer,
+            bytes,
             stream,
             _word: PhantomData,
         }
@@ -201,31 +244,33 @@ impl<'a, W: Element> Words<'a, W> {
 
     /// The same memory in other words.
     pub(crate) fn cast<V: Element>(&self) -> Words<'a, V> {
-        Words::new(self.buffer, self.stream)
+        Words::new(self.buffer, self.bytes.clone(), self.stream)
     }
 
-    pub(crate) fn buffer(&self) -> &'a Buffer {
-        self.buffer
+    /// The address of the first byte.
+    pub(crate) fn address(&self) -> u64 {
+        start(self.buffer, &self.bytes)
     }
 
-    pub(crate) fn stream(&self) -> &'a Stream {
-        self.stream
+    /// To be called before `stream` reads the bytes.
+    pub(crate) fn reads_on(&self, stream: &Stream) -> Result<()> {
+        self.buffer.reads_part_on(stream, self.bytes.clone())
     }
 }
 
-// SAFETY: the memory of an array on the stream's device, borrowed shared like the slice. As many words as it has bytes
-// for; allocations are aligned to 256 bytes, more than any word wants (`words` asserts it), and both types are plain
-// bytes.
+// SAFETY: the memory of elements on the stream's device, borrowed shared like the slice, from the first to the last: no
+// more, since what is beside them may be written meanwhile. As many words as it has bytes for, aligned as `words` asserts,
+// and both types are plain bytes.
 unsafe impl<W: Element> Arg<&'static [W]> for Words<'_, W> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         stream.check_device(kernel, self.stream)?;
-        self.buffer.reads_on(stream)
+        self.reads_on(stream)
     }
 
     fn abi(&self) -> Abi<&'static [W]> {
         Abi {
-            head: std::ptr::with_exposed_provenance(address::<W>(self.buffer)),
-            tail: words::<W>(self.buffer),
+            head: std::ptr::with_exposed_provenance(address::<W>(self.address())),
+            tail: words::<W>(self.address(), &self.bytes),
         }
     }
 }
@@ -233,19 +278,21 @@ unsafe impl<W: Element> Arg<&'static [W]> for Words<'_, W> {
 /// As [`Words`], as a kernel's output.
 pub(crate) struct WordsMut<'a, W> {
     buffer: &'a Buffer,
+    bytes: Range<usize>,
     stream: &'a Stream,
     _word: PhantomData<W>,
 }
 
 impl<'a, W: Element> WordsMut<'a, W> {
-    /// The memory of the array, as many words as fit.
-    pub(crate) fn of<T: Element, D: Dimension>(array: &'a mut DeviceArray<T, D>) -> Self {
-        Self::new(array.buffer(), array.stream())
+    /// The memory that the elements extend over.
+    pub(crate) fn of<T: Element, D: Dimension>(elements: &'a mut DeviceViewMut<'_, T, D>) -> Self {
+        Self::new(elements.buffer(), elements.bytes(), elements.stream())
     }
 
-    fn new(buffer: &'a Buffer, stream: &'a Stream) -> Self {
+    fn new(buffer: &'a Buffer, bytes: Range<usize>, stream: &'a Stream) -> Self {
         Self {
             buffer,
+            bytes,
             stream,
             _word: PhantomData,
         }
@@ -253,35 +300,60 @@ impl<'a, W: Element> WordsMut<'a, W> {
 
     /// The same memory in other words.
     pub(crate) fn cast<V: Element>(&mut self) -> WordsMut<'_, V> {
-        WordsMut::new(self.buffer, self.stream)
+        WordsMut::new(self.buffer, self.bytes.clone(), self.stream)
     }
 
-    pub(crate) fn buffer(&self) -> &'a Buffer {
-        self.buffer
+    /// The address of the first byte.
+    pub(crate) fn address(&self) -> u64 {
+        start(self.buffer, &self.bytes)
+    }
+
+    /// The number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// To be called before `stream` writes the bytes.
+    pub(crate) fn writes_on(&self, stream: &Stream) -> Result<()> {
+        self.buffer.writes_part_on(stream, self.bytes.clone())
     }
 }
 
-// SAFETY: the memory of an array on the stream's device, borrowed mutably like the slice (`of` took the array so). As
-// many words as it has bytes for, aligned as `Words` says; every bit pattern that the kernel writes is a value of the
-// element.
+// SAFETY: the memory of elements on the stream's device, from the first to the last, borrowed mutably like the slice
+// (`of` took the view so). What lies between the elements is not written, and nobody else uses it during the launch: who
+// has it is ordered by the bytes that it extends over, and copies within an array go by way of another. As many words as
+// it has bytes for, aligned as `words` asserts; every bit pattern that the kernel writes is a value of the element.
 unsafe impl<W: Element> Arg<SliceMut<'static, W>> for WordsMut<'_, W> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         stream.check_device(kernel, self.stream)?;
-        self.buffer.writes_on(stream)
+        self.writes_on(stream)
     }
 
     fn abi(&self) -> Abi<SliceMut<'static, W>> {
         Abi {
-            head: std::ptr::with_exposed_provenance_mut(address::<W>(self.buffer)),
-            tail: words::<W>(self.buffer),
+            head: std::ptr::with_exposed_provenance_mut(address::<W>(self.address())),
+            tail: words::<W>(self.address(), &self.bytes),
         }
     }
 }
 
-/// The number of words that the buffer has room for.
-fn words<W>(buffer: &Buffer) -> usize {
-    const { assert!(size_of::<W>() > 0 && align_of::<W>() <= 256) };
-    buffer.bytes() / size_of::<W>()
+/// The address of the first of the bytes.
+fn start(buffer: &Buffer, bytes: &Range<usize>) -> u64 {
+    match buffer.address() {
+        0 => 0,
+        address => address + bytes.start as u64,
+    }
+}
+
+/// The number of words that there is room for.
+///
+/// # Panics
+///
+/// If the bytes are not aligned for such words: who chooses the words looks at the place of the first one.
+fn words<W>(address: u64, bytes: &Range<usize>) -> usize {
+    const { assert!(size_of::<W>() > 0) };
+    assert!(address.is_multiple_of(align_of::<W>() as u64), "words that are aligned");
+    bytes.len() / size_of::<W>()
 }
 
 // SAFETY: the lease's words on its stream, which is this one (`prepare` asserts it), borrowed mutably like the slice: the
@@ -321,8 +393,8 @@ unsafe impl<W: Element> Arg<&'static [W]> for &Constant<'_, W> {
 }
 
 /// The address that a slice of the elements has: an aligned one, not null, also where there is no element.
-fn address<T>(buffer: &Buffer) -> usize {
-    match buffer.address() {
+fn address<T>(address: u64) -> usize {
+    match address {
         0 => align_of::<T>(),
         address => address as usize,
     }

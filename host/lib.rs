@@ -2,14 +2,18 @@
 //! CUDA primitives in which every line is Rust, the kernels too.
 //!
 //! A [`DeviceArray`] is an ndarray array in the memory of a [`Device`]: an NVIDIA GPU (Turing or later), or the
-//! simulated GPU, which runs the same kernels on the host's cores. Operations are methods; each has an allocating form
-//! and an `_into` form that writes into an existing array. Work is asynchronous, in the order of a [`Stream`].
+//! simulated GPU, which runs the same kernels on the host's cores. Operations are methods, of arrays and views alike
+//! ([`DeviceArrayRef`]); each has an allocating form and an `_into` form that writes into an existing array. Work is asynchronous, in the order of a [`Stream`].
 //!
 //! | On the CPU | here |
 //! |---|---|
 //! | `Array<T, D>` | [`DeviceArray<T, D>`](DeviceArray) |
-//! | `&a + &b`, `a.map(f)` | [`a.add(&b)`](DeviceArray::add), [`a.exp()`](DeviceArray::exp), … |
-//! | `a.sum()` | [`a.sum()`](DeviceArray::sum) |
+//! | `ArrayView<T, D>`, `ArrayViewMut<T, D>` | [`DeviceView<T, D>`](DeviceView), [`DeviceViewMut<T, D>`](DeviceViewMut) |
+//! | `a.slice(s![1.., ..;2])`, `a[[i, j]]` | [`a.slice(s![1.., ..;2])`](DeviceArrayRef::slice), [`a.get([i, j])`](DeviceArrayRef::get) |
+//! | `a.slice_mut(s![..3]).assign(&b)` | [`a.slice_mut(s![..3])?`](DeviceArray::slice_mut)[`.assign(&b)`](DeviceViewMut::assign) |
+//! | `concatenate`, `a.select(axis, &indices)` | [`ops::concatenate`], [`a.take(axis, &indices)`](DeviceArrayRef::take) |
+//! | `&a + &b`, `a.map(f)` | [`a.add(&b)`](DeviceArrayRef::add), [`a.exp()`](DeviceArrayRef::exp), … |
+//! | `a.sum()` | [`a.sum()`](DeviceArrayRef::sum) |
 //! | a thread | a [`Stream`] |
 //! | `Instant` | an [`Event`] |
 //! | a function called for each element | a `#[kernel]` of your own, and [`Stream::launch`] |
@@ -44,6 +48,7 @@
 #![deny(missing_docs)]
 
 mod array;
+mod array_ref;
 mod backend;
 mod buffer;
 mod constants;
@@ -54,16 +59,19 @@ pub mod dlpack;
 mod error;
 mod event;
 mod launch;
+mod layout;
 mod module;
 pub mod ops;
 mod owner;
 mod ptx;
 mod raw;
 mod stream;
+mod usage;
 mod view;
 mod workspace;
 
 pub use array::{DeviceArray, Element};
+pub use array_ref::DeviceArrayRef;
 pub use cuda_sim::Fault;
 pub use device::{DEVICE_VARIABLE, Device, Properties};
 pub use error::{Error, Result};
@@ -77,7 +85,7 @@ pub use ptx::PtxModules;
 #[doc(hidden)]
 pub use ptx::WrittenModules;
 pub use stream::Stream;
-pub use view::{AsView, DeviceView};
+pub use view::{AsView, DeviceView, DeviceViewMut};
 
 /// The examples of docs/writing-kernels.md, as tests.
 #[cfg(doctest)]

@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use ndarray::{Dimension, IntoDimension};
 
-use crate::array::{DeviceArray, Element, checked_len};
+use crate::array::{DeviceArray, Element};
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::layout::checked_len;
 use crate::owner::Owner;
 use crate::stream::Stream;
 

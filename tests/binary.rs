@@ -140,10 +140,10 @@ macro_rules! for_all_types {
     };
 }
 
-type ArrayForm<T> = fn(&Dyn<T>, &Dyn<T>) -> Result<Dyn<T>>;
-type ArrayInto<T> = fn(&Dyn<T>, &Dyn<T>, &mut Dyn<T>) -> Result<()>;
-type ScalarForm<T> = fn(&Dyn<T>, T) -> Result<Dyn<T>>;
-type ScalarInto<T> = fn(&Dyn<T>, T, &mut Dyn<T>) -> Result<()>;
+type ArrayForm<T> = fn(&DynRef<T>, &Dyn<T>) -> Result<Dyn<T>>;
+type ArrayInto<T> = fn(&DynRef<T>, &Dyn<T>, &mut Dyn<T>) -> Result<()>;
+type ScalarForm<T> = fn(&DynRef<T>, T) -> Result<Dyn<T>>;
+type ScalarInto<T> = fn(&DynRef<T>, T, &mut Dyn<T>) -> Result<()>;
 type ArrayAssign<T> = fn(&mut Dyn<T>, &Dyn<T>) -> Result<()>;
 type ScalarAssign<T> = fn(&mut Dyn<T>, T) -> Result<()>;
 
@@ -164,13 +164,13 @@ fn operations<T: Oracle>() -> Vec<Operation<T>> {
             vec![$(Operation {
                 name: stringify!($name),
                 oracle: Oracle::$name,
-                array: (Dyn::$name, Dyn::$into, Dyn::$assign),
-                scalar: (Dyn::$scalar, Dyn::$scalar_into, Dyn::$scalar_assign),
+                array: (DynRef::$name, DynRef::$into, Dyn::$assign),
+                scalar: (DynRef::$scalar, DynRef::$scalar_into, Dyn::$scalar_assign),
                 scalar_first: operations!(@ $($first $first_into $first_assign)?),
             }),*]
         };
         (@) => { None };
-        (@ $first:ident $into:ident $assign:ident) => { Some((Dyn::$first, Dyn::$into, Dyn::$assign)) };
+        (@ $first:ident $into:ident $assign:ident) => { Some((DynRef::$first, DynRef::$into, Dyn::$assign)) };
     }
     operations! {
         add add_into add_assign add_scalar add_scalar_into add_assign_scalar [];

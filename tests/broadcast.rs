@@ -256,7 +256,7 @@ fn parts_of_the_output() {
                 .collect();
             let mut out = upload_vec(&vec![-1; len + 5]);
             let shape = OutputAxes::new(start, &[rows, columns], 4, false);
-            let (a_strides, row_strides) = (Strides::new(7, &[columns, 1]), Strides::new(0, &[0, 1]));
+            let (a_strides, row_strides) = (Strides::new(7, &[columns as isize, 1]), Strides::new(0, &[0, 1]));
             let config = LaunchConfig::new(shape.threads().div_ceil(32) as u32, 32);
             let arguments = (shape, &upload(&a), a_strides, &upload(&row), row_strides, &mut out);
             device()

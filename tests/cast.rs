@@ -246,24 +246,24 @@ fn edges<T: Source>() -> Vec<T> {
         .collect()
 }
 
-type Form<T, U> = fn(&Dyn<T>) -> Result<Dyn<U>>;
-type Into<T, U> = fn(&Dyn<T>, &mut Dyn<U>) -> Result<()>;
+type Form<T, U> = fn(&DynRef<T>) -> Result<Dyn<U>>;
+type Into<T, U> = fn(&DynRef<T>, &mut Dyn<U>) -> Result<()>;
 
 /// The casts, by name, in both forms, with their references.
 #[allow(clippy::type_complexity)] // a table: the name, the two forms, and the reference
 fn casts<T: Source + CastTo<U>, U: Target>() -> [(&'static str, Form<T, U>, Into<T, U>, fn(Exact) -> U); 3] {
     [
-        ("cast", Dyn::cast, Dyn::cast_into, U::cast),
+        ("cast", DynRef::cast, DynRef::cast_into, U::cast),
         (
             "cast_saturating",
-            Dyn::cast_saturating,
-            Dyn::cast_saturating_into,
+            DynRef::cast_saturating,
+            DynRef::cast_saturating_into,
             U::saturating,
         ),
         (
             "cast_wrapping",
-            Dyn::cast_wrapping,
-            Dyn::cast_wrapping_into,
+            DynRef::cast_wrapping,
+            DynRef::cast_wrapping_into,
             U::wrapping,
         ),
     ]

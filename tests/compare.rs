@@ -8,10 +8,10 @@ use proptest::prelude::*;
 use warpsmith::ops;
 use warpsmith::{DeviceArray, Result, bf16, f16};
 
-type ArrayForm<T> = fn(&Dyn<T>, &Dyn<T>) -> Result<Dyn<u8>>;
-type ArrayInto<T> = fn(&Dyn<T>, &Dyn<T>, &mut Dyn<u8>) -> Result<()>;
-type ScalarForm<T> = fn(&Dyn<T>, T) -> Result<Dyn<u8>>;
-type ScalarInto<T> = fn(&Dyn<T>, T, &mut Dyn<u8>) -> Result<()>;
+type ArrayForm<T> = fn(&DynRef<T>, &Dyn<T>) -> Result<Dyn<u8>>;
+type ArrayInto<T> = fn(&DynRef<T>, &Dyn<T>, &mut Dyn<u8>) -> Result<()>;
+type ScalarForm<T> = fn(&DynRef<T>, T) -> Result<Dyn<u8>>;
+type ScalarInto<T> = fn(&DynRef<T>, T, &mut Dyn<u8>) -> Result<()>;
 
 /// A comparison in all its forms.
 struct Comparison<T: Number + ops::Number + PartialOrd> {
@@ -27,8 +27,8 @@ fn comparisons<T: Number + ops::Number + PartialOrd>() -> Vec<Comparison<T>> {
             vec![$(Comparison {
                 name: stringify!($name),
                 oracle: T::$oracle,
-                array: (Dyn::$name, Dyn::$into),
-                scalar: (Dyn::$scalar, Dyn::$scalar_into),
+                array: (DynRef::$name, DynRef::$into),
+                scalar: (DynRef::$scalar, DynRef::$scalar_into),
             }),*]
         };
     }

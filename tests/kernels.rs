@@ -270,7 +270,9 @@ proptest! {
         (steps, first) in (vec(size(), 5), size()), (a, out) in (len(), len()),
     ) {
         let shape = OutputAxes::new(start, &axes, 4, false);
-        let strides = Strides::new(first, &steps[..axes.len()]);
+        // The longest of them are negative ones.
+        let steps: Vec<isize> = steps[..axes.len()].iter().map(|&step| step as isize).collect();
+        let strides = Strides::new(first, &steps);
         let x = ones::<f32>(a);
         let config = LaunchConfig::new((shape.threads() as u32).div_ceil(threads), threads);
         allow_strides(|| launch::<broadcast<f32, Add>>(&config, (shape, &x, strides, &x, strides, &mut zeros(out))));

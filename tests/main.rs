@@ -16,8 +16,10 @@ mod compare;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
+mod format;
 mod histogram;
 mod image;
+mod indexing;
 mod interop;
 mod kernels;
 mod large;
@@ -28,6 +30,7 @@ mod reduce;
 mod reduce_axes;
 mod scan;
 mod select;
+mod slicing;
 mod streams;
 mod transpose;
 mod view;

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use warpsmith::ops;
 use warpsmith::{Device, DeviceArray, Result, bf16, f16};
 
-type Form<T> = fn(&Dyn<T>) -> Result<Dyn<T>>;
-type Into<T> = fn(&Dyn<T>, &mut Dyn<T>) -> Result<()>;
+type Form<T> = fn(&DynRef<T>) -> Result<Dyn<T>>;
+type Into<T> = fn(&DynRef<T>, &mut Dyn<T>) -> Result<()>;
 type Inplace<T> = fn(&mut Dyn<T>) -> Result<()>;
 
 /// A function in its three forms.
@@ -129,8 +129,8 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
         (
             Function {
                 name: "neg",
-                form: Dyn::neg,
-                into: Dyn::neg_into,
+                form: DynRef::neg,
+                into: DynRef::neg_into,
                 inplace: Dyn::neg_inplace,
             },
             Oracle::neg,
@@ -138,8 +138,8 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
         (
             Function {
                 name: "abs",
-                form: Dyn::abs,
-                into: Dyn::abs_into,
+                form: DynRef::abs,
+                into: DynRef::abs_into,
                 inplace: Dyn::abs_inplace,
             },
             Oracle::abs,
@@ -147,8 +147,8 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
         (
             Function {
                 name: "square",
-                form: Dyn::square,
-                into: Dyn::square_into,
+                form: DynRef::square,
+                into: DynRef::square_into,
                 inplace: Dyn::square_inplace,
             },
             T::square,
@@ -156,8 +156,8 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
         (
             Function {
                 name: "relu",
-                form: Dyn::relu,
-                into: Dyn::relu_into,
+                form: DynRef::relu,
+                into: DynRef::relu_into,
                 inplace: Dyn::relu_inplace,
             },
             T::relu,
@@ -249,7 +249,7 @@ fn float_functions<T: FloatNumber + ops::Real>() -> Vec<FloatFunction<T>> {
     macro_rules! functions {
         ($($name:ident $into:ident $inplace:ident: |$x:ident| $reference:expr, $f32:literal $f64:literal $least:literal;)*) => {
             vec![$(FloatFunction {
-                function: Function { name: stringify!($name), form: Dyn::$name, into: Dyn::$into, inplace: Dyn::$inplace },
+                function: Function { name: stringify!($name), form: DynRef::$name, into: DynRef::$into, inplace: Dyn::$inplace },
                 reference: |$x: f64| $reference,
                 f32_ulps: $f32,
                 f64_ulps: $f64,

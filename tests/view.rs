@@ -54,7 +54,7 @@ fn layouts_are_told() {
 fn debug_shows_shape_and_strides() {
     let x = upload(&Array2::<f32>::zeros((2, 3)));
     let wanted = format!(
-        "DeviceView {{ element: \"f32\", shape: [3, 2], strides: [1, 3], device: {:?} }}",
+        "[[0.0, 0.0],\n [0.0, 0.0],\n [0.0, 0.0]], type=f32, shape=[3, 2], strides=[1, 3], device={}",
         device().properties().id
     );
     assert_eq!(format!("{:?}", x.t()), wanted);

@@ -10,14 +10,15 @@ use super::binary::launch;
 use super::broadcast::Operand;
 use super::tiles;
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::view::{AsView, DeviceView};
+use crate::view::AsView;
 
 /// An array that becomes the result, and one that is repeated to its shape.
 fn assign_array<Op, T: Binary<Op>, D: Dimension, E: Dimension>(
     operation: &'static str,
     x: &mut DeviceArray<T, D>,
-    other: &DeviceView<'_, T, E>,
+    other: &DeviceArrayRef<T, E>,
 ) -> Result<()> {
     let right = Operand::new(other, x.shape()).map_err(|_| Error::Shape {
         operation,

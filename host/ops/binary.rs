@@ -6,12 +6,13 @@ use kernels_gpu::compiled::{Binary, Number, ScalarFirst};
 use kernels_gpu::op::{Add, Div, Maximum, Minimum, Mul, Pow, Sub};
 use ndarray::{DimMax, Dimension, arr0};
 
-use super::broadcast::{Axes, Common, Operand, check_out, common, for_arrays_and_views, two_operand_methods};
+use super::broadcast::{Axes, Common, Operand, check_out, common, two_operand_methods};
 use super::tiles;
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::stream::Stream;
-use crate::view::{AsView, DeviceView};
+use crate::view::AsView;
 
 /// Launches the kernel for two operands along the axes of `out`.
 pub(super) fn launch<Op, T: Binary<Op>, D: Dimension>(
@@ -28,7 +29,7 @@ pub(super) fn launch<Op, T: Binary<Op>, D: Dimension>(
         let config = tiles(out.len(), tile_len::<T>(), THREADS);
         return stream.launch::<T::ArrayArray>(&config, (a, b, out));
     }
-    for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>()) {
+    for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>(), [a.start, b.start]) {
         stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, &mut *out))?;
     }
     Ok(())
@@ -36,8 +37,8 @@ pub(super) fn launch<Op, T: Binary<Op>, D: Dimension>(
 
 /// Two arrays that fit the shape of `out`.
 fn array_array<Op, T: Binary<Op>, D: Dimension, E: Dimension, F: Dimension>(
-    a: &DeviceView<'_, T, D>,
-    b: &DeviceView<'_, T, E>,
+    a: &DeviceArrayRef<T, D>,
+    b: &DeviceArrayRef<T, E>,
     out: &mut DeviceArray<T, F>,
 ) -> Result<()> {
     let (left, right) = (Operand::new(a, out.shape())?, Operand::new(b, out.shape())?);
@@ -46,7 +47,7 @@ fn array_array<Op, T: Binary<Op>, D: Dimension, E: Dimension, F: Dimension>(
 
 /// An array of the shape of `out`, and one number.
 fn array_scalar<Op, T: Binary<Op>, D: Dimension>(
-    a: &DeviceView<'_, T, D>,
+    a: &DeviceArrayRef<T, D>,
     b: T,
     out: &mut DeviceArray<T, D>,
 ) -> Result<()> {
@@ -55,7 +56,7 @@ fn array_scalar<Op, T: Binary<Op>, D: Dimension>(
     }
     if !a.is_standard_layout() {
         let b = DeviceArray::from_ndarray(a.stream(), &arr0(b))?;
-        return array_array::<Op, _, _, _, _>(a, &b.view(), out);
+        return array_array::<Op, _, _, _, _>(a, &b, out);
     }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);
     let operand = Operand::new(a, out.shape())?;
@@ -65,7 +66,7 @@ fn array_scalar<Op, T: Binary<Op>, D: Dimension>(
 /// One number, and an array of the shape of `out`.
 fn scalar_array<Op, T: ScalarFirst<Op>, D: Dimension>(
     a: T,
-    b: &DeviceView<'_, T, D>,
+    b: &DeviceArrayRef<T, D>,
     out: &mut DeviceArray<T, D>,
 ) -> Result<()> {
     if out.is_empty() {
@@ -73,7 +74,7 @@ fn scalar_array<Op, T: ScalarFirst<Op>, D: Dimension>(
     }
     if !b.is_standard_layout() {
         let a = DeviceArray::from_ndarray(b.stream(), &arr0(a))?;
-        let (left, right) = (Operand::new(&a.view(), out.shape())?, Operand::new(b, out.shape())?);
+        let (left, right) = (Operand::new(&a, out.shape())?, Operand::new(b, out.shape())?);
         return launch::<Op, T, D>(b.stream(), &left, &right, out);
     }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);
@@ -98,7 +99,7 @@ fn scalar_array<Op, T: ScalarFirst<Op>, D: Dimension>(
 /// # Ok(())
 /// # }
 /// ```
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// `Op` of each element and that of `other`, broadcast as in NumPy.
     ///
     /// # Errors
@@ -110,9 +111,9 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         T: Binary<Op>,
         D: DimMax<E>,
     {
-        let (a, b) = (self.view(), other.as_view());
-        let mut out = DeviceArray::uninit(a.stream(), common("binary", &a, &b)?)?;
-        array_array::<Op, _, _, _, _>(&a, &b, &mut out)?;
+        let (a, b) = (self, &*other.as_view());
+        let mut out = DeviceArray::uninit(a.stream(), common("binary", a, b)?)?;
+        array_array::<Op, _, _, _, _>(a, b, &mut out)?;
         Ok(out)
     }
 
@@ -130,9 +131,9 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         T: Binary<Op>,
         D: DimMax<E>,
     {
-        let (a, b) = (self.view(), other.as_view());
-        check_out("binary", a.stream(), common("binary", &a, &b)?.slice(), out)?;
-        array_array::<Op, _, _, _, _>(&a, &b, out)
+        let (a, b) = (self, &*other.as_view());
+        check_out("binary", a.stream(), common("binary", a, b)?.slice(), out)?;
+        array_array::<Op, _, _, _, _>(a, b, out)
     }
 }
 
@@ -143,7 +144,7 @@ macro_rules! scalar_first_methods {
         /// Those of an allocation and a launch.
         pub fn $method(&self, scalar: T) -> Result<DeviceArray<T, D>> {
             let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-            scalar_array::<$op, _, _>(scalar, &self.as_view(), &mut out)?;
+            scalar_array::<$op, _, _>(scalar, self, &mut out)?;
             Ok(out)
         }
 
@@ -152,21 +153,21 @@ macro_rules! scalar_first_methods {
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
         pub fn $into(&self, scalar: T, out: &mut DeviceArray<T, D>) -> Result<()> {
             check_out(stringify!($method), self.stream(), self.shape(), out)?;
-            scalar_array::<$op, _, _>(scalar, &self.as_view(), out)
+            scalar_array::<$op, _, _>(scalar, self, out)
         }
     )*};
 }
 
-for_arrays_and_views! {
-    /// Arithmetic on two operands. Every element is read and written once, so that `3 n` elements are moved, and `2 n`
-    /// with a number; a repeated operand's own elements are read from memory once, their repetitions from the cache.
-    ///
-    /// Floats are exact operations of IEEE 754, those of 16 bits computed in `f32` and rounded once. Integers wrap around
-    /// on overflow, and a division by zero gives 0, as in NumPy.
-    ///
-    /// Arrays of different shapes are broadcast by NumPy's rules, as in ndarray's `&a + &b`: the axes are matched from
-    /// the last, and one of length 1, or missing, is repeated. Operands that lie in memory as the result does are read
-    /// in the widest accesses; repeated and permuted ones where they lie, without a copy.
+/// Arithmetic on two operands. Every element is read and written once, so that `3 n` elements are moved, and `2 n`
+/// with a number; a repeated operand's own elements are read from memory once, their repetitions from the cache.
+///
+/// Floats are exact operations of IEEE 754, those of 16 bits computed in `f32` and rounded once. Integers wrap around
+/// on overflow, and a division by zero gives 0, as in NumPy.
+///
+/// Arrays of different shapes are broadcast by NumPy's rules, as in ndarray's `&a + &b`: the axes are matched from
+/// the last, and one of length 1, or missing, is repeated. Operands that lie in memory as the result does are read
+/// in the widest accesses; repeated and permuted ones where they lie, without a copy.
+impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     two_operand_methods! {
         T by array_array, array_scalar;
         ///
@@ -202,8 +203,8 @@ for_arrays_and_views! {
     }
 }
 
-for_arrays_and_views! {
-    /// Arithmetic with one number as the first operand.
+/// Arithmetic with one number as the first operand.
+impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     scalar_first_methods! {
         "scalar − self": Sub => scalar_sub scalar_sub_into;
         "scalar / self": Div => scalar_div scalar_div_into;

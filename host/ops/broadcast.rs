@@ -8,10 +8,10 @@ use kernels_gpu::broadcast::{AXES, MOST, OutputAxes, Strides, THREADS};
 use ndarray::{DimMax, Dimension, IxDyn};
 
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::{Arg, InPlace, LaunchConfig, Words};
 use crate::stream::Stream;
-use crate::view::DeviceView;
 
 /// The dimension that two operands have together.
 pub(super) type Common<D, E> = <D as DimMax<E>>::Output;
@@ -19,8 +19,8 @@ pub(super) type Common<D, E> = <D as DimMax<E>>::Output;
 /// The shape that two operands on one device are repeated to.
 pub(super) fn common<T: Element, U: Element, D: DimMax<E> + Dimension, E: Dimension>(
     operation: &'static str,
-    a: &DeviceView<'_, T, D>,
-    b: &DeviceView<'_, U, E>,
+    a: &DeviceArrayRef<T, D>,
+    b: &DeviceArrayRef<U, E>,
 ) -> Result<Common<D, E>> {
     a.stream().check_device(operation, b.stream())?;
     common_dim(operation, &a.raw_dim(), &b.raw_dim())
@@ -61,7 +61,7 @@ pub(super) fn check_out<T: Element, D: Dimension>(
     operation: &'static str,
     stream: &Stream,
     result: &[usize],
-    out: &DeviceArray<T, D>,
+    out: &DeviceArrayRef<T, D>,
 ) -> Result<()> {
     if result == out.shape() {
         return stream.check_device(operation, out.stream());
@@ -96,10 +96,10 @@ macro_rules! two_operand_methods {
         where
             D: DimMax<E>,
         {
-            let (a, b) = (self.as_view(), other.as_view());
-            let dim = common(stringify!($array), &a, &b)?;
+            let (a, b) = (self, &*other.as_view());
+            let dim = common(stringify!($array), a, b)?;
             let mut out = DeviceArray::uninit(a.stream(), dim)?;
-            $arrays::<$op, _, _, _, _>(&a, &b, &mut out)?;
+            $arrays::<$op, _, _, _, _>(a, b, &mut out)?;
             Ok(out)
         }
 
@@ -114,17 +114,17 @@ macro_rules! two_operand_methods {
         where
             D: DimMax<E>,
         {
-            let (a, b) = (self.as_view(), other.as_view());
-            let dim = common(stringify!($array), &a, &b)?;
+            let (a, b) = (self, &*other.as_view());
+            let dim = common(stringify!($array), a, b)?;
             check_out(stringify!($array), a.stream(), dim.slice(), out)?;
-            $arrays::<$op, _, _, _, _>(&a, &b, out)
+            $arrays::<$op, _, _, _, _>(a, b, out)
         }
 
         #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") with one number for every element.\n\n# Errors\n\n")]
         /// Those of an allocation and a launch.
         pub fn $scalar(&self, scalar: T) -> Result<DeviceArray<$result, D>> {
             let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
-            $number::<$op, _, _>(&self.as_view(), scalar, &mut out)?;
+            $number::<$op, _, _>(self, scalar, &mut out)?;
             Ok(out)
         }
 
@@ -133,46 +133,45 @@ macro_rules! two_operand_methods {
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
         pub fn $scalar_into(&self, scalar: T, out: &mut DeviceArray<$result, D>) -> Result<()> {
             check_out(stringify!($scalar), self.stream(), self.shape(), out)?;
-            $number::<$op, _, _>(&self.as_view(), scalar, out)
+            $number::<$op, _, _>(self, scalar, out)
         }
     };
 }
 
-/// The methods that a macro makes of a table, for arrays and for views of numbers: `macro! { table }`.
-macro_rules! for_arrays_and_views {
-    ($(#[$doc:meta])* $methods:ident! $table:tt) => {
-        $(#[$doc])*
-        impl<T: Number, D: Dimension> DeviceArray<T, D> {
-            $methods! $table
-        }
-
-        /// As the methods of [`DeviceArray`] of the same names.
-        impl<T: Number, D: Dimension> DeviceView<'_, T, D> {
-            $methods! $table
-        }
-    };
-}
-
-pub(super) use {for_arrays_and_views, two_operand_methods};
+pub(super) use two_operand_methods;
 
 /// An operand along the result's axes: the argument for a kernel's [`Slice`].
 pub(super) struct Operand<'a, T> {
     memory: Memory<'a, T>,
-    pub(super) strides: Vec<usize>,
+    /// The first element's place in the memory.
+    pub(super) start: usize,
+    pub(super) strides: Vec<isize>,
 }
 
 enum Memory<'a, T> {
     Array(Words<'a, T>),
+    Copied(DeviceArray<T, IxDyn>),
     Output(InPlace<T>),
 }
 
 impl<'a, T: Element> Operand<'a, T> {
-    /// The view repeated to the result's shape, which it fits.
-    pub(super) fn new<D: Dimension>(view: &DeviceView<'a, T, D>, shape: &[usize]) -> Result<Self> {
-        let view = view.broadcast(IxDyn(shape))?;
+    /// The elements repeated to the result's shape, which they fit. Where they go backwards along its last axis, it is a
+    /// copy of them: the kernels go forwards along rows, and would need more registers otherwise.
+    pub(super) fn new<D: Dimension>(elements: &'a DeviceArrayRef<T, D>, shape: &[usize]) -> Result<Self> {
+        let strides = elements.layout.broadcast(IxDyn(shape))?.strides().to_vec();
+        let columns = (0..shape.len()).rev().find(|&axis| shape[axis] != 1);
+        if columns.is_some_and(|axis| strides[axis] < 0) {
+            let copied = elements.to_array()?.into_dyn();
+            return Ok(Self {
+                start: 0,
+                strides: copied.layout.broadcast(IxDyn(shape))?.strides().to_vec(),
+                memory: Memory::Copied(copied),
+            });
+        }
         Ok(Self {
-            strides: view.strides().to_vec(),
-            memory: Memory::Array(Words::of(&view)),
+            start: elements.layout.offset() - elements.layout.extent().start,
+            strides,
+            memory: Memory::Array(Words::of(elements)),
         })
     }
 
@@ -181,20 +180,22 @@ impl<'a, T: Element> Operand<'a, T> {
     /// # Safety
     ///
     /// That of [`InPlace::of`].
-    pub(super) unsafe fn in_place<D: Dimension>(out: &DeviceArray<T, D>) -> Self {
+    pub(super) unsafe fn in_place<D: Dimension>(out: &DeviceArrayRef<T, D>) -> Self {
         Self {
-            strides: out.view().strides().to_vec(),
+            start: 0,
+            strides: out.strides().to_vec(),
             // SAFETY: the caller's promise.
             memory: Memory::Output(unsafe { InPlace::of(out) }),
         }
     }
 }
 
-// SAFETY: that of the two kinds: all elements of an array that is borrowed, or the output, which is an argument itself.
+// SAFETY: that of the kinds: the memory of elements that are borrowed or owned, or the output, which is an argument itself.
 unsafe impl<T: Element> Arg<Slice<'static, T>> for &Operand<'_, T> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         match &self.memory {
             Memory::Array(words) => words.prepare(kernel, stream),
+            Memory::Copied(array) => Arg::<Slice<'static, T>>::prepare(&array, kernel, stream),
             Memory::Output(out) => out.prepare(kernel, stream),
         }
     }
@@ -205,6 +206,7 @@ unsafe impl<T: Element> Arg<Slice<'static, T>> for &Operand<'_, T> {
                 let Abi { head, tail } = words.abi();
                 Abi { head, tail }
             }
+            Memory::Copied(array) => Arg::<Slice<'static, T>>::abi(&array),
             Memory::Output(out) => out.abi(),
         }
     }
@@ -214,7 +216,7 @@ unsafe impl<T: Element> Arg<Slice<'static, T>> for &Operand<'_, T> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Axis<const M: usize> {
     length: usize,
-    strides: [usize; M],
+    strides: [isize; M],
 }
 
 /// The axes of a result that is not empty, as few as there can be: those of length 1 are dropped, and neighbours along
@@ -223,7 +225,7 @@ pub(super) struct Axes<const M: usize>(Vec<Axis<M>>);
 
 impl<const M: usize> Axes<M> {
     /// The axes of a result of that shape, with the operands' strides along them.
-    pub(super) fn new(shape: &[usize], strides: [&[usize]; M]) -> Self {
+    pub(super) fn new(shape: &[usize], strides: [&[isize]; M]) -> Self {
         let mut axes: Vec<Axis<M>> = Vec::with_capacity(shape.len());
         for (i, &length) in shape.iter().enumerate().filter(|&(_, &length)| length != 1) {
             let inner = Axis {
@@ -231,7 +233,9 @@ impl<const M: usize> Axes<M> {
                 strides: strides.map(|strides| strides[i]),
             };
             match axes.last_mut() {
-                Some(outer) if (0..M).all(|m| inner.strides[m].checked_mul(length) == Some(outer.strides[m])) => {
+                Some(outer)
+                    if (0..M).all(|m| inner.strides[m].checked_mul(length as isize) == Some(outer.strides[m])) =>
+                {
                     outer.length *= length;
                     outer.strides = inner.strides;
                 }
@@ -250,12 +254,17 @@ impl<const M: usize> Axes<M> {
         }
     }
 
-    /// The arguments of each launch of a strided kernel, where the largest element type has `bytes` bytes. There is one,
+    /// The arguments of each launch of a strided kernel, where the largest element type has `bytes` bytes, and the
+    /// operands' first elements are at `starts`. There is one,
     /// unless there are more than [`AXES`] axes or [`MOST`] elements: then each has as many of the last axes as it may,
     /// with a piece of the axis before, and the others are looped over.
-    pub(super) fn launches(&self, bytes: usize) -> impl Iterator<Item = (LaunchConfig, OutputAxes, [Strides; M])> {
+    pub(super) fn launches(
+        &self,
+        bytes: usize,
+        starts: [usize; M],
+    ) -> impl Iterator<Item = (LaunchConfig, OutputAxes, [Strides; M])> {
         let (folded, kept) = self.0.split_at(self.0.len().saturating_sub(self.whole() + 1));
-        let strides: [Vec<usize>; M] = std::array::from_fn(|m| kept.iter().map(|axis| axis.strides[m]).collect());
+        let strides: [Vec<isize>; M] = std::array::from_fn(|m| kept.iter().map(|axis| axis.strides[m]).collect());
         let cuts = kept.split_first().map(|(cut, whole)| (cut, length(whole)));
         let pieces = cuts.into_iter().flat_map(move |(cut, part)| {
             let piece = MOST / part;
@@ -267,8 +276,9 @@ impl<const M: usize> Axes<M> {
             lengths[0] = Ord::min(piece, cut.length - from);
             let start = (number * cut.length + from) * part;
             let shape = OutputAxes::new(start, &lengths, bytes, self.is_transposed());
-            let starts = place(folded, number);
-            let strides = std::array::from_fn(|m| Strides::new(starts[m] + from * cut.strides[m], &strides[m]));
+            let steps = place(folded, number);
+            let first = |m: usize| starts[m].wrapping_add_signed(steps[m] + from as isize * cut.strides[m]);
+            let strides = std::array::from_fn(|m| Strides::new(first(m), &strides[m]));
             let blocks = shape.threads().div_ceil(THREADS) as u32;
             (LaunchConfig::new(blocks, THREADS as u32), shape, strides)
         })
@@ -287,18 +297,21 @@ impl<const M: usize> Axes<M> {
     /// Whether an operand has its neighbours along the last axis but one.
     fn is_transposed(&self) -> bool {
         match self.0[..] {
-            [.., rows, columns] => (0..M).any(|m| (1..columns.strides[m]).contains(&rows.strides[m])),
+            [.., rows, columns] => {
+                let [rows, columns] = [rows, columns].map(|axis| axis.strides.map(isize::unsigned_abs));
+                (0..M).any(|m| (1..columns[m]).contains(&rows[m]))
+            }
             _ => false,
         }
     }
 }
 
-/// Where each operand has the element with that number in C order.
-fn place<const M: usize>(axes: &[Axis<M>], number: usize) -> [usize; M] {
+/// How far from the first each operand has the element with that number in C order.
+fn place<const M: usize>(axes: &[Axis<M>], number: usize) -> [isize; M] {
     let (mut places, mut rest) = ([0; M], number);
     for axis in axes.iter().rev() {
         for (place, stride) in places.iter_mut().zip(axis.strides) {
-            *place += rest % axis.length * stride;
+            *place += (rest % axis.length) as isize * stride;
         }
         rest /= axis.length;
     }
@@ -314,7 +327,7 @@ fn length<const M: usize>(axes: &[Axis<M>]) -> usize {
 mod tests {
     use super::*;
 
-    fn axes<const M: usize>(shape: &[usize], strides: [&[usize]; M]) -> Vec<(usize, [usize; M])> {
+    fn axes<const M: usize>(shape: &[usize], strides: [&[isize]; M]) -> Vec<(usize, [isize; M])> {
         Axes::new(shape, strides)
             .0
             .iter()
@@ -354,9 +367,9 @@ mod tests {
             ([(1 << 29) + 1, 2], 2),
             ([1, (1 << 30) + 1], 2),
         ] {
-            let axes = Axes::new(&shape, [&[shape[1], 1], &[0, 1]]);
+            let axes = Axes::new(&shape, [&[shape[1] as isize, 1], &[0, 1]]);
             let (mut launches, mut elements) = (0, 0);
-            for (_, given, _) in axes.launches(4) {
+            for (_, given, _) in axes.launches(4, [0, 0]) {
                 assert_eq!(given.start(), elements, "{shape:?}");
                 launches += 1;
                 elements += given.elements();

@@ -9,12 +9,13 @@ use ndarray::Dimension;
 
 use super::tiles;
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 
 /// `out[i]` is `x[i]` as another type, by kernel `K`.
 fn launch<K, T: Element, U: Element, D: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     out: &mut DeviceArray<U, D>,
 ) -> Result<()>
 where
@@ -25,7 +26,7 @@ where
         return Ok(());
     }
     let config = tiles(x.len(), tile_len::<T, U>(), THREADS);
-    x.stream().launch::<K>(&config, (x, out))
+    x.stream().launch::<K>(&config, (&*x.in_order()?, out))
 }
 
 /// Casts. Every element is read and written once.
@@ -37,7 +38,7 @@ where
 /// | integer | integer | modulo 2^bits | the nearest | modulo 2^bits |
 /// | float | integer | the nearest towards zero; NaN becomes 0 | as `cast` | rounded towards zero, modulo 2^bits; NaN and ±∞ become 0 |
 /// | any | float | the nearest, ties to even; ±∞ beyond the range | as `cast` | as `cast` |
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// The elements as another type, as Rust's `as`: integers wrap, floats round to nearest, a float becomes the
     /// nearest integer towards zero that the type has, and NaN becomes 0.
     ///

@@ -6,16 +6,17 @@ use kernels_gpu::compiled::{Compare, Number};
 use kernels_gpu::op::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
 use ndarray::{DimMax, Dimension, arr0};
 
-use super::broadcast::{Axes, Common, Operand, check_out, common, for_arrays_and_views, two_operand_methods};
+use super::broadcast::{Axes, Common, Operand, check_out, common, two_operand_methods};
 use super::tiles;
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::view::{AsView, DeviceView};
+use crate::view::AsView;
 
 /// Two arrays that fit the shape of `out`.
 fn array_array<Op, T: Compare<Op>, D: Dimension, E: Dimension, F: Dimension>(
-    a: &DeviceView<'_, T, D>,
-    b: &DeviceView<'_, T, E>,
+    a: &DeviceArrayRef<T, D>,
+    b: &DeviceArrayRef<T, E>,
     out: &mut DeviceArray<u8, F>,
 ) -> Result<()> {
     if out.is_empty() {
@@ -29,7 +30,7 @@ fn array_array<Op, T: Compare<Op>, D: Dimension, E: Dimension, F: Dimension>(
         let config = tiles(out.len(), tile_len::<T>(), THREADS);
         return stream.launch::<T::ArrayArray>(&config, (a, b, out));
     }
-    for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>()) {
+    for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>(), [a.start, b.start]) {
         stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, &mut *out))?;
     }
     Ok(())
@@ -37,7 +38,7 @@ fn array_array<Op, T: Compare<Op>, D: Dimension, E: Dimension, F: Dimension>(
 
 /// An array of the shape of `out`, and one number.
 fn array_scalar<Op, T: Compare<Op>, D: Dimension>(
-    a: &DeviceView<'_, T, D>,
+    a: &DeviceArrayRef<T, D>,
     b: T,
     out: &mut DeviceArray<u8, D>,
 ) -> Result<()> {
@@ -46,19 +47,19 @@ fn array_scalar<Op, T: Compare<Op>, D: Dimension>(
     }
     if !a.is_standard_layout() {
         let b = DeviceArray::from_ndarray(a.stream(), &arr0(b))?;
-        return array_array::<Op, _, _, _, _>(a, &b.view(), out);
+        return array_array::<Op, _, _, _, _>(a, &b, out);
     }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);
     let operand = Operand::new(a, out.shape())?;
     a.stream().launch::<T::ArrayScalar>(&config, (&operand, b, out))
 }
 
-for_arrays_and_views! {
-    /// Comparisons with NumPy's names; a result is an array of bytes, 1 where the comparison holds and 0 where not: the
-    /// mask of [`select`](DeviceArray::select).
-    ///
-    /// NaN compares as IEEE 754 says: it is not equal to anything, itself included, and neither less nor greater. −0
-    /// equals 0. Operands are broadcast as in [`add`](DeviceArray::add).
+/// Comparisons with NumPy's names; a result is an array of bytes, 1 where the comparison holds and 0 where not: the
+/// mask of [`select`](DeviceArrayRef::select).
+///
+/// NaN compares as IEEE 754 says: it is not equal to anything, itself included, and neither less nor greater. −0
+/// equals 0. Operands are broadcast as in [`add`](DeviceArrayRef::add).
+impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     two_operand_methods! {
         u8 by array_array, array_scalar;
         ///

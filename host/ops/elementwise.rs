@@ -9,15 +9,17 @@ use ndarray::Dimension;
 
 use super::tiles;
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
+use crate::view::AsView;
 
-/// The arrays that [`elementwise()`] takes for function `F`: a tuple of one to four `&DeviceArray`, of the function's
-/// types and of one shape.
+/// The arrays that [`elementwise()`] takes for function `F`: a tuple of references to one to four arrays or views
+/// ([`AsView`]), of the function's types and of one shape. Views that are not in C order are copied first.
 pub trait Operands<F: Elementwise, D: Dimension> {
     /// The stream and the shape of the first array.
     #[doc(hidden)]
-    fn home(&self) -> (&Stream, D);
+    fn home(&self) -> (Stream, D);
 
     /// An error unless all shapes are the same, that of `out` too, and all devices, that of `out`'s stream too.
     #[doc(hidden)]
@@ -28,11 +30,12 @@ pub trait Operands<F: Elementwise, D: Dimension> {
     fn launch(self, out: &mut DeviceArray<F::Output, D>) -> Result<()>;
 }
 
+/// `operands!(type of an element: type of an array, …)`
 macro_rules! operands {
-    ($first:ident $($type:ident)*) => {
+    ($first:ident: $first_array:ident $(, $type:ident: $array:ident)*) => {
         #[allow(non_snake_case)]
-        impl<F, D: Dimension, $first: Element, $($type: Element),*> Operands<F, D>
-            for (&DeviceArray<$first, D>, $(&DeviceArray<$type, D>,)*)
+        impl<F, D: Dimension, $first: Element, $first_array, $($type: Element, $array),*> Operands<F, D>
+            for (&$first_array, $(&$array,)*)
         where
             F: Elementwise<
                 Inputs = ($first, $($type,)*),
@@ -44,13 +47,17 @@ macro_rules! operands {
                     ),
                 >,
             >,
+            $first_array: AsView<$first, Dim = D>,
+            $($array: AsView<$type, Dim = D>,)*
         {
-            fn home(&self) -> (&Stream, D) {
-                (self.0.stream(), self.0.raw_dim())
+            fn home(&self) -> (Stream, D) {
+                let first = self.0.as_view();
+                (first.stream().clone(), first.raw_dim())
             }
 
             fn check(&self, operation: &'static str, out: (&Stream, &D)) -> Result<()> {
                 let ($first, $($type,)*) = self;
+                let ($first, $($type,)*) = ($first.as_view(), $($type.as_view(),)*);
                 same_shapes(operation, &[$first.shape(), $($type.shape(),)* out.1.slice()])?;
                 $($first.stream().check_device(operation, $type.stream())?;)*
                 $first.stream().check_device(operation, out.0)
@@ -58,17 +65,19 @@ macro_rules! operands {
 
             fn launch(self, out: &mut DeviceArray<F::Output, D>) -> Result<()> {
                 let ($first, $($type,)*) = self;
+                let ($first, $($type,)*) = ($first.as_view(), $($type.as_view(),)*);
+                let ($first, $($type,)*) = ($first.in_order()?, $($type.in_order()?,)*);
                 let config = tiles(out.len(), F::TILE, THREADS);
-                $first.stream().launch::<F::Kernel>(&config, ($first, $($type,)* out))
+                $first.stream().launch::<F::Kernel>(&config, (&*$first, $(&*$type,)* out))
             }
         }
     };
 }
 
-operands!(A);
-operands!(A B);
-operands!(A B C);
-operands!(A B C D4);
+operands!(A: X);
+operands!(A: X, B: Y);
+operands!(A: X, B: Y, C: Z);
+operands!(A: X, B: Y, C: Z, E: W);
 
 fn same_shapes(operation: &'static str, shapes: &[&[usize]]) -> Result<()> {
     if shapes.iter().all(|shape| *shape == shapes[0]) {
@@ -116,8 +125,8 @@ fn same_shapes(operation: &'static str, shapes: &[&[usize]]) -> Result<()> {
 /// ```
 pub fn elementwise<F: Elementwise, D: Dimension>(operands: impl Operands<F, D>) -> Result<DeviceArray<F::Output, D>> {
     let (stream, dim) = operands.home();
-    operands.check("elementwise", (stream, &dim))?;
-    let mut out = DeviceArray::uninit(stream, dim)?;
+    operands.check("elementwise", (&stream, &dim))?;
+    let mut out = DeviceArray::uninit(&stream, dim)?;
     apply_into("elementwise", operands, &mut out)?;
     Ok(out)
 }
@@ -147,7 +156,7 @@ fn apply_into<F: Elementwise, D: Dimension>(
 }
 
 /// Functions of one's own.
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// A function of each element, made by [`kernels_gpu::elementwise!`]; for functions of several arrays there is
     /// [`elementwise()`].
     ///

@@ -10,19 +10,21 @@ use ndarray::Dimension;
 
 use super::tiles;
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::InPlace;
 
 /// `out[i] = Op(x[i])`
 fn apply_into<Op, T: Map<Op>, D: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     out: &mut DeviceArray<T, D>,
 ) -> Result<()> {
     x.fits(operation, out)?;
     if x.is_empty() {
         return Ok(());
     }
+    let x = &*x.in_order()?;
     x.stream()
         .launch::<T::Kernel>(&tiles(x.len(), T::TILE, THREADS), (x, out))
 }
@@ -44,17 +46,17 @@ fn apply_into<Op, T: Map<Op>, D: Dimension>(
 /// # Ok(())
 /// # }
 /// ```
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// `Op` of each element.
     ///
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn map<Op>(&self) -> Result<Self>
+    pub fn map<Op>(&self) -> Result<DeviceArray<T, D>>
     where
         T: Map<Op>,
     {
-        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
         apply_into::<Op, T, D>("map", self, &mut out)?;
         Ok(out)
     }
@@ -64,14 +66,17 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of a launch.
-    pub fn map_into<Op>(&self, out: &mut Self) -> Result<()>
+    pub fn map_into<Op>(&self, out: &mut DeviceArray<T, D>) -> Result<()>
     where
         T: Map<Op>,
     {
         apply_into::<Op, T, D>("map", self, out)
     }
+}
 
-    /// [`map`](Self::map) of the array itself, in its own memory.
+/// The same of an array itself, in its own memory: every element is read and written once, and nothing is allocated.
+impl<T: Element, D: Dimension> DeviceArray<T, D> {
+    /// [`map`](DeviceArrayRef::map) of the array itself, in its own memory.
     ///
     /// # Errors
     ///
@@ -108,13 +113,13 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
 /// # Ok(())
 /// # }
 /// ```
-impl<T: Number, D: Dimension> DeviceArray<T, D> {
+impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// `−x` (for unsigned integers 2^bits − x), element by element.
     ///
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn neg(&self) -> Result<Self> {
+    pub fn neg(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Neg>()
     }
 
@@ -123,17 +128,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn neg_into(&self, out: &mut Self) -> Result<()> {
+    pub fn neg_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         apply_into::<Neg, T, D>("neg", self, out)
-    }
-
-    /// [`neg`](Self::neg) of the array itself, in its own memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of a launch.
-    pub fn neg_inplace(&mut self) -> Result<()> {
-        self.map_inplace::<Neg>()
     }
 
     /// `|x|` (the least integer, which has none, stays what it is), element by element.
@@ -141,7 +137,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn abs(&self) -> Result<Self> {
+    pub fn abs(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Abs>()
     }
 
@@ -150,17 +146,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn abs_into(&self, out: &mut Self) -> Result<()> {
+    pub fn abs_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         apply_into::<Abs, T, D>("abs", self, out)
-    }
-
-    /// [`abs`](Self::abs) of the array itself, in its own memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of a launch.
-    pub fn abs_inplace(&mut self) -> Result<()> {
-        self.map_inplace::<Abs>()
     }
 
     /// `x²`, element by element.
@@ -168,7 +155,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn square(&self) -> Result<Self> {
+    pub fn square(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Square>()
     }
 
@@ -177,17 +164,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn square_into(&self, out: &mut Self) -> Result<()> {
+    pub fn square_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         apply_into::<Square, T, D>("square", self, out)
-    }
-
-    /// [`square`](Self::square) of the array itself, in its own memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of a launch.
-    pub fn square_inplace(&mut self) -> Result<()> {
-        self.map_inplace::<Square>()
     }
 
     /// `max(x, 0)`; NaN stays NaN, element by element.
@@ -195,7 +173,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn relu(&self) -> Result<Self> {
+    pub fn relu(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Relu>()
     }
 
@@ -204,17 +182,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn relu_into(&self, out: &mut Self) -> Result<()> {
+    pub fn relu_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         apply_into::<Relu, T, D>("relu", self, out)
-    }
-
-    /// [`relu`](Self::relu) of the array itself, in its own memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of a launch.
-    pub fn relu_inplace(&mut self) -> Result<()> {
-        self.map_inplace::<Relu>()
     }
 
     /// Each element, or the limit that it is beyond: `low` for one that is less, `high` for one that is greater.
@@ -240,9 +209,9 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn clamp(&self, low: T, high: T) -> Result<Self> {
+    pub fn clamp(&self, low: T, high: T) -> Result<DeviceArray<T, D>> {
         check_limits(low, high)?;
-        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
         self.clamp_into(low, high, &mut out)?;
         Ok(out)
     }
@@ -252,21 +221,61 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`clamp`](Self::clamp), [`Error::Shape`] if the shapes differ, and [`Error::DifferentDevices`].
-    pub fn clamp_into(&self, low: T, high: T, out: &mut Self) -> Result<()> {
+    pub fn clamp_into(&self, low: T, high: T, out: &mut DeviceArray<T, D>) -> Result<()> {
         check_limits(low, high)?;
         self.fits("clamp", out)?;
         if self.is_empty() {
             return Ok(());
         }
         let config = tiles(self.len(), tile_len::<T, T>(), THREADS);
-        self.stream().launch::<T::Clamp>(&config, (self, low, high, out))
+        self.stream()
+            .launch::<T::Clamp>(&config, (&*self.in_order()?, low, high, out))
     }
+}
 
-    /// [`clamp`](Self::clamp) of the array itself, in its own memory.
+/// The same of an array itself, in its own memory: every element is read and written once, and nothing is allocated.
+impl<T: Number, D: Dimension> DeviceArray<T, D> {
+    /// [`neg`](DeviceArrayRef::neg) of the array itself, in its own memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] as [`clamp`](Self::clamp), and those of a launch.
+    /// Those of a launch.
+    pub fn neg_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Neg>()
+    }
+
+    /// [`abs`](DeviceArrayRef::abs) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn abs_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Abs>()
+    }
+
+    /// [`square`](DeviceArrayRef::square) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn square_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Square>()
+    }
+
+    /// [`relu`](DeviceArrayRef::relu) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn relu_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Relu>()
+    }
+
+    /// [`clamp`](DeviceArrayRef::clamp) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] as [`clamp`](DeviceArrayRef::clamp), and those of a launch.
     pub fn clamp_inplace(&mut self, low: T, high: T) -> Result<()> {
         check_limits(low, high)?;
         if self.is_empty() {
@@ -303,7 +312,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn axpy(&mut self, alpha: T, x: &DeviceArray<T, D>) -> Result<()> {
+    pub fn axpy(&mut self, alpha: T, x: &DeviceArrayRef<T, D>) -> Result<()> {
         self.fits("axpy", x)?;
         if self.is_empty() {
             return Ok(());
@@ -312,6 +321,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
         let stream = self.stream().clone();
         // SAFETY: the launch takes the array mutably beside it; the kernel keeps the contract of `Slice`.
         let y = unsafe { InPlace::of(self) };
+        let x = &*x.in_order()?;
         stream.launch::<<T as Axpy>::Kernel>(&config, (alpha, x, y, self))
     }
 }
@@ -347,13 +357,13 @@ fn check_limits<T: Number>(low: T, high: T) -> Result<()> {
 /// # Ok(())
 /// # }
 /// ```
-impl<T: Real, D: Dimension> DeviceArray<T, D> {
+impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
     /// The square root, element by element.
     ///
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn sqrt(&self) -> Result<Self> {
+    pub fn sqrt(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Sqrt>()
     }
 
@@ -362,17 +372,8 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn sqrt_into(&self, out: &mut Self) -> Result<()> {
+    pub fn sqrt_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         apply_into::<Sqrt, T, D>("sqrt", self, out)
-    }
-
-    /// [`sqrt`](Self::sqrt) of the array itself, in its own memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of a launch.
-    pub fn sqrt_inplace(&mut self) -> Result<()> {
-        self.map_inplace::<Sqrt>()
     }
 
     /// `e^x`, element by element.
@@ -380,7 +381,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn exp(&self) -> Result<Self> {
+    pub fn exp(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Exp>()
     }
 
@@ -389,17 +390,8 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn exp_into(&self, out: &mut Self) -> Result<()> {
+    pub fn exp_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         apply_into::<Exp, T, D>("exp", self, out)
-    }
-
-    /// [`exp`](Self::exp) of the array itself, in its own memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of a launch.
-    pub fn exp_inplace(&mut self) -> Result<()> {
-        self.map_inplace::<Exp>()
     }
 
     /// The natural logarithm, element by element.
@@ -407,7 +399,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn ln(&self) -> Result<Self> {
+    pub fn ln(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Ln>()
     }
 
@@ -416,17 +408,8 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn ln_into(&self, out: &mut Self) -> Result<()> {
+    pub fn ln_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         apply_into::<Ln, T, D>("ln", self, out)
-    }
-
-    /// [`ln`](Self::ln) of the array itself, in its own memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of a launch.
-    pub fn ln_inplace(&mut self) -> Result<()> {
-        self.map_inplace::<Ln>()
     }
 
     /// The sine of an angle in radians, element by element.
@@ -434,7 +417,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn sin(&self) -> Result<Self> {
+    pub fn sin(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Sin>()
     }
 
@@ -443,17 +426,8 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn sin_into(&self, out: &mut Self) -> Result<()> {
+    pub fn sin_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         apply_into::<Sin, T, D>("sin", self, out)
-    }
-
-    /// [`sin`](Self::sin) of the array itself, in its own memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of a launch.
-    pub fn sin_inplace(&mut self) -> Result<()> {
-        self.map_inplace::<Sin>()
     }
 
     /// The cosine of an angle in radians, element by element.
@@ -461,7 +435,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn cos(&self) -> Result<Self> {
+    pub fn cos(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Cos>()
     }
 
@@ -470,17 +444,8 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn cos_into(&self, out: &mut Self) -> Result<()> {
+    pub fn cos_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         apply_into::<Cos, T, D>("cos", self, out)
-    }
-
-    /// [`cos`](Self::cos) of the array itself, in its own memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of a launch.
-    pub fn cos_inplace(&mut self) -> Result<()> {
-        self.map_inplace::<Cos>()
     }
 
     /// The hyperbolic tangent, element by element.
@@ -488,7 +453,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn tanh(&self) -> Result<Self> {
+    pub fn tanh(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Tanh>()
     }
 
@@ -497,17 +462,8 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn tanh_into(&self, out: &mut Self) -> Result<()> {
+    pub fn tanh_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         apply_into::<Tanh, T, D>("tanh", self, out)
-    }
-
-    /// [`tanh`](Self::tanh) of the array itself, in its own memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of a launch.
-    pub fn tanh_inplace(&mut self) -> Result<()> {
-        self.map_inplace::<Tanh>()
     }
 
     /// The logistic function `1 / (1 + e^−x)`, element by element.
@@ -515,7 +471,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// Those of an allocation and a launch.
-    pub fn sigmoid(&self) -> Result<Self> {
+    pub fn sigmoid(&self) -> Result<DeviceArray<T, D>> {
         self.map::<Sigmoid>()
     }
 
@@ -524,11 +480,68 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn sigmoid_into(&self, out: &mut Self) -> Result<()> {
+    pub fn sigmoid_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         apply_into::<Sigmoid, T, D>("sigmoid", self, out)
     }
+}
 
-    /// [`sigmoid`](Self::sigmoid) of the array itself, in its own memory.
+/// The same of an array itself, in its own memory: every element is read and written once, and nothing is allocated.
+impl<T: Real, D: Dimension> DeviceArray<T, D> {
+    /// [`sqrt`](DeviceArrayRef::sqrt) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn sqrt_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Sqrt>()
+    }
+
+    /// [`exp`](DeviceArrayRef::exp) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn exp_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Exp>()
+    }
+
+    /// [`ln`](DeviceArrayRef::ln) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn ln_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Ln>()
+    }
+
+    /// [`sin`](DeviceArrayRef::sin) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn sin_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Sin>()
+    }
+
+    /// [`cos`](DeviceArrayRef::cos) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn cos_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Cos>()
+    }
+
+    /// [`tanh`](DeviceArrayRef::tanh) of the array itself, in its own memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of a launch.
+    pub fn tanh_inplace(&mut self) -> Result<()> {
+        self.map_inplace::<Tanh>()
+    }
+
+    /// [`sigmoid`](DeviceArrayRef::sigmoid) of the array itself, in its own memory.
     ///
     /// # Errors
     ///

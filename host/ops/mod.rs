@@ -8,10 +8,14 @@ mod broadcast;
 mod cast;
 mod compare;
 mod elementwise;
+mod format;
 mod histogram;
 mod image;
+mod index;
+mod join;
 mod map;
 mod matmul;
+mod part;
 mod reduce;
 mod scan;
 mod select;
@@ -21,7 +25,11 @@ mod transpose;
 pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};
 pub use image::{Border, Channels, Pixel, Weights};
-pub use kernels_gpu::compiled::{Binary, CastTo, Elementwise, Map, MatMul, Number, Real, Reduce, Scan, ScanTree};
+pub use index::Index;
+pub use join::{concatenate, stack};
+pub use kernels_gpu::compiled::{
+    Binary, CastTo, Elementwise, Map, MatMul, Number, Real, Reduce, Scan, ScanTree, ScatterAdd,
+};
 pub use kernels_gpu::op::{
     Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,
     ReduceOp, Relu, Sigmoid, Sin, Sqrt, Square, Std, Sub, Sum, Tanh, Variance,

@@ -8,17 +8,18 @@ use ndarray::{DimMax, Dimension};
 use super::broadcast::{Axes, Common, Operand, check_out, common_dim};
 use super::tiles;
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::view::{AsView, DeviceView};
+use crate::view::AsView;
 
 /// The dimension that a mask and two operands have together.
 type Common3<D, E, F> = Common<Common<D, E>, F>;
 
 /// The shape that all three, on one device, are repeated to.
 fn common3<T: Number, D, E, F>(
-    mask: &DeviceView<'_, u8, D>,
-    a: &DeviceView<'_, T, E>,
-    b: &DeviceView<'_, T, F>,
+    mask: &DeviceArrayRef<u8, D>,
+    a: &DeviceArrayRef<T, E>,
+    b: &DeviceArrayRef<T, F>,
 ) -> Result<Common3<D, E, F>>
 where
     D: DimMax<E> + Dimension,
@@ -45,9 +46,9 @@ where
 
 /// Of operands on the device of `out` that fit its shape.
 fn select<T: Number, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
-    mask: &DeviceView<'_, u8, D>,
-    a: &DeviceView<'_, T, E>,
-    b: &DeviceView<'_, T, F>,
+    mask: &DeviceArrayRef<u8, D>,
+    a: &DeviceArrayRef<T, E>,
+    b: &DeviceArrayRef<T, F>,
     out: &mut DeviceArray<T, G>,
 ) -> Result<()> {
     if out.is_empty() {
@@ -64,14 +65,14 @@ fn select<T: Number, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
         let config = tiles(out.len(), tile_len::<T>(), THREADS);
         return stream.launch::<T::Select>(&config, (mask, a, b, out));
     }
-    for (config, shape, [m, s, t]) in axes.launches(size_of::<T>()) {
+    for (config, shape, [m, s, t]) in axes.launches(size_of::<T>(), [mask.start, a.start, b.start]) {
         stream.launch::<T::SelectStrided>(&config, (shape, mask, m, a, s, b, t, &mut *out))?;
     }
     Ok(())
 }
 
 /// Selection by a mask: each element of the mask and of both operands is read once.
-impl<D: Dimension> DeviceArray<u8, D> {
+impl<D: Dimension> DeviceArrayRef<u8, D> {
     /// The element of `a` where the mask, this array, is not 0, and that of `b` where it is: NumPy's `where`. All
     /// three are broadcast together.
     ///
@@ -104,50 +105,9 @@ impl<D: Dimension> DeviceArray<u8, D> {
         D: DimMax<E>,
         Common<D, E>: DimMax<F>,
     {
-        self.view().select(a, b)
-    }
-
-    /// [`select`](Self::select) into an existing array, which has the shape of the result.
-    ///
-    /// # Errors
-    ///
-    /// As [`select`](Self::select).
-    pub fn select_into<T: Number, E: Dimension, F: Dimension>(
-        &self,
-        a: &impl AsView<T, Dim = E>,
-        b: &impl AsView<T, Dim = F>,
-        out: &mut DeviceArray<T, Common3<D, E, F>>,
-    ) -> Result<()>
-    where
-        D: DimMax<E>,
-        Common<D, E>: DimMax<F>,
-    {
-        self.view().select_into(a, b, out)
-    }
-}
-
-/// Selection by a mask, as that of [`DeviceArray`].
-impl<D: Dimension> DeviceView<'_, u8, D> {
-    /// The element of `a` where the mask, this array, is not 0, and that of `b` where it is: NumPy's `where`. All
-    /// three are broadcast together.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] if the shapes do not broadcast together, [`Error::DifferentDevices`], and those of an
-    /// allocation and a launch.
-    pub fn select<T: Number, E: Dimension, F: Dimension>(
-        &self,
-        a: &impl AsView<T, Dim = E>,
-        b: &impl AsView<T, Dim = F>,
-    ) -> Result<DeviceArray<T, Common3<D, E, F>>>
-    where
-        D: DimMax<E>,
-        Common<D, E>: DimMax<F>,
-    {
-        let (a, b) = (a.as_view(), b.as_view());
-        let dim = common3(self, &a, &b)?;
-        let mut out = DeviceArray::uninit(self.stream(), dim)?;
-        select(self, &a, &b, &mut out)?;
+        let (a, b) = (&*a.as_view(), &*b.as_view());
+        let mut out = DeviceArray::uninit(self.stream(), common3(self, a, b)?)?;
+        select(self, a, b, &mut out)?;
         Ok(out)
     }
 
@@ -166,9 +126,8 @@ impl<D: Dimension> DeviceView<'_, u8, D> {
         D: DimMax<E>,
         Common<D, E>: DimMax<F>,
     {
-        let (a, b) = (a.as_view(), b.as_view());
-        let dim = common3(self, &a, &b)?;
-        check_out("select", self.stream(), dim.slice(), out)?;
-        select(self, &a, &b, out)
+        let (a, b) = (&*a.as_view(), &*b.as_view());
+        check_out("select", self.stream(), common3(self, a, b)?.slice(), out)?;
+        select(self, a, b, out)
     }
 }

@@ -7,7 +7,7 @@
 
 mod plan;
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
@@ -15,21 +15,23 @@ use kernels_gpu::transpose::{self as kernels, copy_strided, transpose_tiles};
 use kernels_gpu::transpose::{
     BATCH_AXES, Extent, STRIDED_AXES, STRIDED_THREADS, STRIDED_TILE, Strided, TILE_THREADS, Tiles,
 };
-use ndarray::{Array, Dimension, IntoDimension};
+use ndarray::{Array, Dimension, IntoDimension, Ix1};
 
-use self::plan::{Axis, Plan, pieces};
+use self::plan::{Axis, Lie, Plan, first, pieces};
 use super::tiles;
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::{LaunchConfig, Words, WordsMut};
-use crate::view::DeviceView;
+use crate::stream::Stream;
+use crate::view::{DeviceView, DeviceViewMut};
 
 /// The most steps of a launch: blocks of tiles, or words; what 32-bit arithmetic and a grid allow.
 const MOST: usize = (1 << 31) - 1;
 
 /// What views show, as arrays of their own. Every element is read and written once.
-impl<T: Element, D: Dimension> DeviceView<'_, T, D> {
-    /// The elements of the view as an array, in C order, on the stream of the array that is viewed.
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// The elements as an array of their own, in C order, on the same stream.
     ///
     /// The bits of the elements are kept, also those of a NaN.
     ///
@@ -67,6 +69,41 @@ impl<T: Element, D: Dimension> DeviceView<'_, T, D> {
         copy("to_array", self, out)
     }
 
+    /// A copy of the elements, as [`to_array`](Self::to_array).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`to_array`](Self::to_array).
+    pub fn try_clone(&self) -> Result<DeviceArray<T, D>> {
+        self.to_array()
+    }
+
+    /// The elements themselves where they are in C order without a gap, else a copy that is.
+    pub(super) fn in_order(&self) -> Result<Ordered<'_, T, D>> {
+        if self.is_standard_layout() {
+            Ok(Ordered::AsIs(self.view()))
+        } else {
+            Ok(Ordered::Copied(self.to_array()?))
+        }
+    }
+
+    /// The elements themselves if no stride is negative, else a copy in C order.
+    pub(super) fn forwards(&self) -> Result<Ordered<'_, T, D>> {
+        if self.layout.is_reversed() {
+            Ok(Ordered::Copied(self.to_array()?))
+        } else {
+            Ok(Ordered::AsIs(self.view()))
+        }
+    }
+
+    /// All elements in some order, one after another without a gap: themselves where they lie so, else a copy.
+    pub(super) fn in_any_order(&self) -> Result<Ordered<'_, T, Ix1>> {
+        match self.in_memory_order() {
+            Some(elements) => Ok(Ordered::AsIs(elements)),
+            None => Ok(Ordered::Copied(self.to_array()?.into_shape(self.len())?)),
+        }
+    }
+
     /// The elements of the view on the host, in C order. Waits for the work that they depend on.
     ///
     /// # Errors
@@ -77,13 +114,32 @@ impl<T: Element, D: Dimension> DeviceView<'_, T, D> {
     }
 }
 
+/// Elements as they lie, or a copy of them, as an operation wants them.
+pub enum Ordered<'a, T, D> {
+    /// As they lie.
+    AsIs(DeviceView<'a, T, D>),
+    /// A copy.
+    Copied(DeviceArray<T, D>),
+}
+
+impl<T, D> Deref for Ordered<'_, T, D> {
+    type Target = DeviceArrayRef<T, D>;
+
+    fn deref(&self) -> &DeviceArrayRef<T, D> {
+        match self {
+            Ordered::AsIs(elements) => elements,
+            Ordered::Copied(array) => array,
+        }
+    }
+}
+
 /// Other orders of the axes. Every element is read and written once, so that `2 n` elements are moved; their bits are kept,
 /// also those of a NaN.
 ///
 /// Where the last axis changes, by tiles in shared memory, so that both reads and writes are whole lines of memory (G.
 /// Ruetsch and P. Micikevicius, "Optimizing Matrix Transpose in CUDA", 2009), in words of up to 16 bytes. Axes that stay
 /// together count as one.
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// The array with its axes in reverse order: of a matrix, its transpose.
     ///
     /// [`t`](Self::t) is the view that costs nothing; this moves the elements into C order.
@@ -105,7 +161,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn transpose(&self) -> Result<Self> {
+    pub fn transpose(&self) -> Result<DeviceArray<T, D>> {
         self.t().to_array()
     }
 
@@ -114,7 +170,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::Shape`] if it is not, [`Error::DifferentDevices`], and those of a launch.
-    pub fn transpose_into(&self, out: &mut Self) -> Result<()> {
+    pub fn transpose_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
         copy("transpose", &self.t(), out)
     }
 
@@ -139,7 +195,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn permute(&self, axes: impl IntoDimension<Dim = D>) -> Result<Self> {
+    pub fn permute(&self, axes: impl IntoDimension<Dim = D>) -> Result<DeviceArray<T, D>> {
         self.view().with_axes("permute", axes.into_dimension())?.to_array()
     }
 
@@ -149,16 +205,16 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     ///
     /// As [`permute`](Self::permute), [`Error::Shape`] if `out` has not the permuted shape, and
     /// [`Error::DifferentDevices`].
-    pub fn permute_into(&self, axes: impl IntoDimension<Dim = D>, out: &mut Self) -> Result<()> {
+    pub fn permute_into(&self, axes: impl IntoDimension<Dim = D>, out: &mut DeviceArray<T, D>) -> Result<()> {
         let view = self.view().with_axes("permute", axes.into_dimension())?;
         copy("permute", &view, out)
     }
 }
 
-/// Copies the view's elements into an array of its shape.
+/// Copies the elements into an array of their shape.
 fn copy<T: Element, D: Dimension>(
     operation: &'static str,
-    view: &DeviceView<'_, T, D>,
+    view: &DeviceArrayRef<T, D>,
     out: &mut DeviceArray<T, D>,
 ) -> Result<()> {
     if view.shape() != out.shape() {
@@ -169,45 +225,64 @@ fn copy<T: Element, D: Dimension>(
         });
     }
     view.stream().check_device(operation, out.stream())?;
-    if out.buffer().bytes() == 0 {
-        return Ok(());
-    }
-    let plan = Plan::new(view.shape(), view.strides(), size_of::<T>());
-    run(&plan, &Words::of(view), &mut WordsMut::of(out), MOST)
+    copy_to(view, view.stream(), &mut out.view_mut())
 }
 
-/// Carries out the plan, in launches of at most `most` steps. What memory it is, and not of which elements, is what the
-/// copy depends on: this is compiled once.
-fn run(plan: &Plan, x: &Words<'_, u8>, out: &mut WordsMut<'_, u8>, most: usize) -> Result<()> {
+/// Copies elements to a view of the same shape and device, on that stream, which is of the device as well.
+pub(super) fn copy_to<T: Element, D: Dimension>(
+    view: &DeviceArrayRef<T, D>,
+    stream: &Stream,
+    out: &mut DeviceViewMut<'_, T, D>,
+) -> Result<()> {
+    if out.len() * size_of::<T>() == 0 {
+        return Ok(());
+    }
+    let plan = Plan::new(&Lie {
+        shape: view.shape(),
+        x: view.strides(),
+        out: out.strides(),
+        bytes: size_of::<T>(),
+        addresses: [view.address(), out.address()],
+    });
+    run(&plan, stream, &Words::of(view), &mut WordsMut::of(out), MOST)
+}
+
+/// Carries out the plan on that stream, in launches of at most `most` steps. What memory it is, and not of which
+/// elements, is what the copy depends on: this is compiled once.
+fn run(plan: &Plan, stream: &Stream, x: &Words<'_, u8>, out: &mut WordsMut<'_, u8>, most: usize) -> Result<()> {
     let word = match plan {
-        Plan::Contiguous => return copy_contiguous(x, out),
+        Plan::Contiguous => return copy_contiguous(stream, x, out),
         Plan::Tiles { word, .. } | Plan::Strided { word, .. } => *word,
     };
     match word {
-        1 => launch::<u8, transpose_tiles<u8>, copy_strided<u8>>(plan, x, out, most),
-        2 => launch::<u16, transpose_tiles<u16>, copy_strided<u16>>(plan, x, out, most),
-        4 => launch::<u32, transpose_tiles<u32>, copy_strided<u32>>(plan, x, out, most),
-        8 => launch::<u64, transpose_tiles<u64>, copy_strided<u64>>(plan, x, out, most),
-        _ => launch::<u128, transpose_tiles<u128>, copy_strided<u128>>(plan, x, out, most),
+        1 => launch::<u8, transpose_tiles<u8>, copy_strided<u8>>(plan, stream, x, out, most),
+        2 => launch::<u16, transpose_tiles<u16>, copy_strided<u16>>(plan, stream, x, out, most),
+        4 => launch::<u32, transpose_tiles<u32>, copy_strided<u32>>(plan, stream, x, out, most),
+        8 => launch::<u64, transpose_tiles<u64>, copy_strided<u64>>(plan, stream, x, out, most),
+        _ => launch::<u128, transpose_tiles<u128>, copy_strided<u128>>(plan, stream, x, out, most),
     }
 }
 
-/// Copies a view whose elements are in C order.
-fn copy_contiguous(x: &Words<'_, u8>, out: &mut WordsMut<'_, u8>) -> Result<()> {
-    let (from, to, stream) = (x.buffer(), out.buffer(), x.stream());
-    from.reads_on(stream)?;
-    to.writes_on(stream)?;
-    // SAFETY: a view without repeated elements has as many as its memory, and `out` has as many; both are ordered on
-    // this stream, whose device they are on.
+/// Copies elements that lie alike on both sides.
+fn copy_contiguous(stream: &Stream, x: &Words<'_, u8>, out: &WordsMut<'_, u8>) -> Result<()> {
+    x.reads_on(stream)?;
+    out.writes_on(stream)?;
+    // SAFETY: both sides have as many bytes without a gap; they are ordered on this stream, whose device they are on.
     unsafe {
         stream
             .backend()
-            .copy(stream.raw(), to.address(), from.address(), to.bytes())
+            .copy(stream.raw(), out.address(), x.address(), out.len())
     }
 }
 
 /// Launches the plan's kernel, which moves words `W`: `K` for tiles, `S` for strides.
-fn launch<W: Element, K, S>(plan: &Plan, x: &Words<'_, u8>, out: &mut WordsMut<'_, u8>, most: usize) -> Result<()>
+fn launch<W: Element, K, S>(
+    plan: &Plan,
+    stream: &Stream,
+    x: &Words<'_, u8>,
+    out: &mut WordsMut<'_, u8>,
+    most: usize,
+) -> Result<()>
 where
     K: SafeKernel<Params = (&'static [W], Tiles, SliceMut<'static, W>)>,
     S: SafeKernel<Params = (&'static [W], Strided, SliceMut<'static, W>)>,
@@ -221,8 +296,7 @@ where
             for ranges in pieces(&lens, most, BATCH_AXES + 2) {
                 let plan = tiles_of(batch, a, b, side, &ranges);
                 let config = LaunchConfig::new(plan.count, TILE_THREADS as u32);
-                x.stream()
-                    .launch::<K>(&config, (x.cast::<W>(), plan, out.cast::<W>()))?;
+                stream.launch::<K>(&config, (x.cast::<W>(), plan, out.cast::<W>()))?;
             }
         }
         Plan::Strided { axes, .. } => {
@@ -230,8 +304,7 @@ where
             for ranges in pieces(&lens, most, STRIDED_AXES) {
                 let plan = strided_of(axes, &ranges);
                 let config = tiles(plan.count as usize, STRIDED_TILE, STRIDED_THREADS);
-                x.stream()
-                    .launch::<S>(&config, (x.cast::<W>(), plan, out.cast::<W>()))?;
+                stream.launch::<S>(&config, (x.cast::<W>(), plan, out.cast::<W>()))?;
             }
         }
     }
@@ -241,14 +314,15 @@ where
 /// A piece of a copy along axes with the ranges given: its first element on either side, its axes as a kernel takes
 /// them (the innermost first), how many they are, and their steps.
 fn piece<const N: usize>(axes: &[Axis], ranges: &[Range<usize>]) -> ((usize, usize), [kernels::Axis; N], usize, usize) {
+    let start = first(axes);
     let none = kernels::Axis {
         extent: Extent::new(1),
         x_stride: 0,
         out_stride: 0,
     };
-    let (mut first, mut kept, mut rank, mut count) = ((0, 0), [none; N], 0, 1);
+    let (mut first, mut kept, mut rank, mut count) = ((start, 0), [none; N], 0, 1);
     for (axis, range) in axes.iter().zip(ranges).rev() {
-        first.0 += range.start * axis.x;
+        first.0 = first.0.wrapping_add_signed(range.start as isize * axis.x);
         first.1 += range.start * axis.out;
         if range.len() > 1 {
             kept[rank] = kernels::Axis {
@@ -280,7 +354,8 @@ fn tiles_of(batch: &[Axis], a: &Axis, b: &Axis, side: usize, ranges: &[Range<usi
     let (first, axes, rank, count) = piece(batch, batch_ranges);
     let (a_first, b_first) = (tiles[0].start * side, tiles[1].start * side);
     Tiles {
-        x_first: (first.0 + a_first * a.x + b_first * b.x) as u64,
+        // Forwards along both axes of the tiles.
+        x_first: (first.0 + a_first * a.x as usize + b_first * b.x as usize) as u64,
         out_first: (first.1 + a_first * a.out + b_first * b.out) as u64,
         a_len: (a.len.min(tiles[0].end * side) - a_first) as u64,
         b_len: (b.len.min(tiles[1].end * side) - b_first) as u64,

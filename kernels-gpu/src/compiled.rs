@@ -25,7 +25,7 @@ use crate::reduce::{ColumnPlan, RowPlan};
 use crate::scan::blelloch;
 use crate::{binary, broadcast, cast, compare, map, reduce, scan, select};
 
-pub use products::{CountBins, CountValues, Gemm, GemmParams, GemvParams, MatMul};
+pub use products::{CountBins, CountValues, Gemm, GemmParams, GemvParams, MatMul, ScatterAdd, ScatterAddParams};
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of
 /// [`reduce_columns()`](crate::reduce::reduce_columns()).

@@ -22,6 +22,7 @@ pub mod compiled;
 pub mod elementwise;
 pub mod grayscale;
 pub mod histogram;
+pub mod index;
 pub mod map;
 pub mod matmul;
 mod narrow;

@@ -9,10 +9,13 @@ use std::sync::LazyLock;
 use ndarray::{Array1, ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn, s};
 use proptest::prelude::{ProptestConfig, RngExt};
 use proptest::test_runner::{RngAlgorithm, TestRng};
-use warpsmith::{Device, DeviceArray, Element, bf16, f16};
+use warpsmith::{Device, DeviceArray, DeviceArrayRef, Element, bf16, f16};
 
 /// A device array with any number of dimensions.
 pub type Dyn<T> = DeviceArray<T, IxDyn>;
+
+/// What arrays and views of any shape have in common.
+pub type DynRef<T> = DeviceArrayRef<T, IxDyn>;
 
 /// The device that the tests of this process share.
 pub fn device() -> &'static Device {

@@ -182,14 +182,19 @@ fn terms<T: Value>(n: usize) -> Result<Array1<T>> {
 
 fn reduce_sum<T: Value + Number + Num<Total: Value>>(bench: &Bench, n: usize) -> Result<Measurement> {
     let wanted = || T::Total::of_sum(check::sum_of_terms::<T>(0..n));
-    reduction(bench, &terms::<T>(n)?, Vector::sum_into, wanted)
+    reduction(bench, &terms::<T>(n)?, |x, out| x.sum_into(out), wanted)
 }
 
 fn reduce_max<T: Value + Number + PartialOrd>(bench: &Bench, n: usize) -> Result<Measurement> {
     let elements = (0..n).into_par_iter().map(|i| element::<T>(0, n, i));
     let greater = |a: T, b: T| if b > a { b } else { a };
     let wanted = || elements.reduce(|| element(0, n, 0), greater);
-    reduction(bench, &data::array(n, |i| element(0, n, i))?, Vector::max_into, wanted)
+    reduction(
+        bench,
+        &data::array(n, |i| element(0, n, i))?,
+        |x, out| x.max_into(out),
+        wanted,
+    )
 }
 
 /// Of equal elements the first; an element grows with the upper 24 of its bits.
@@ -201,7 +206,7 @@ fn reduce_argmin(bench: &Bench, n: usize) -> Result<Measurement> {
     reduction(
         bench,
         &data::array(n, |i| element::<f32>(0, n, i))?,
-        Vector::argmin_into,
+        |x, out| x.argmin_into(out),
         wanted,
     )
 }

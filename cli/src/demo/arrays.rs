@@ -151,29 +151,39 @@ fn reductions<T: Reference + Num<Total: Reference + CastFrom>>(demo: &mut Demo, 
         let values = values.iter().map(|x| x.cast_to::<T::Total>());
         values.reduce(|a, b| T::Total::binary(op, a, b))
     };
-    demo.reduction("sum", x, Vector::sum, |got| match T::DTYPE.is_float() {
-        true => Deviation::absolute(
-            got.nearest_f64(),
-            T::exact_sum(host),
-            check::sum_bound(host, depth, T::UNIT_ROUNDOFF),
-        ),
-        false => one(got, total(BinaryOp::Add, host)),
-    })?;
-    demo.reduction("min", x, Vector::min, |got| one(got, fold(BinaryOp::Min, host)))?;
-    demo.reduction("max", x, Vector::max, |got| one(got, fold(BinaryOp::Max, host)))?;
-    demo.reduction("mean", x, Vector::mean, |got| {
-        let want = T::exact_sum(host) / host.len() as f64;
-        // One rounding of each element, and two of the quotient: as f64, and as the element type.
-        let of_sum = check::sum_bound(host, depth + 1.0, f64::UNIT_ROUNDOFF) / host.len() as f64;
-        Deviation::absolute(
-            got.nearest_f64(),
-            want,
-            of_sum + (2.0 * f64::UNIT_ROUNDOFF + T::UNIT_ROUNDOFF) * want.abs(),
-        )
-    })?;
+    demo.reduction(
+        "sum",
+        x,
+        |x| x.sum(),
+        |got| match T::DTYPE.is_float() {
+            true => Deviation::absolute(
+                got.nearest_f64(),
+                T::exact_sum(host),
+                check::sum_bound(host, depth, T::UNIT_ROUNDOFF),
+            ),
+            false => one(got, total(BinaryOp::Add, host)),
+        },
+    )?;
+    demo.reduction("min", x, |x| x.min(), |got| one(got, fold(BinaryOp::Min, host)))?;
+    demo.reduction("max", x, |x| x.max(), |got| one(got, fold(BinaryOp::Max, host)))?;
+    demo.reduction(
+        "mean",
+        x,
+        |x| x.mean(),
+        |got| {
+            let want = T::exact_sum(host) / host.len() as f64;
+            // One rounding of each element, and two of the quotient: as f64, and as the element type.
+            let of_sum = check::sum_bound(host, depth + 1.0, f64::UNIT_ROUNDOFF) / host.len() as f64;
+            Deviation::absolute(
+                got.nearest_f64(),
+                want,
+                of_sum + (2.0 * f64::UNIT_ROUNDOFF + T::UNIT_ROUNDOFF) * want.abs(),
+            )
+        },
+    )?;
 
-    demo.reduction("argmin", x, Vector::argmin, |got| index(got, position(|a, b| a < b)))?;
-    demo.reduction("argmax", x, Vector::argmax, |got| index(got, position(|a, b| a > b)))?;
+    demo.reduction("argmin", x, |x| x.argmin(), |got| index(got, position(|a, b| a < b)))?;
+    demo.reduction("argmax", x, |x| x.argmax(), |got| index(got, position(|a, b| a > b)))?;
 
     let mut rng = generator();
     let factors = Operand::new(
@@ -181,7 +191,7 @@ fn reductions<T: Reference + Num<Total: Reference + CastFrom>>(demo: &mut Demo, 
         Array1::from_shape_fn(len, |i| T::factor(&mut rng, i, len)),
     )?;
     let want = total(BinaryOp::Mul, factors.host.as_slice().unwrap_or_default());
-    demo.reduction("prod", &factors, Vector::product, |got| one(got, want))
+    demo.reduction("prod", &factors, |x| x.product(), |got| one(got, want))
 }
 
 /// The deviation of a single result that must be exact.

@@ -8,6 +8,7 @@ use super::Histogram;
 use super::launch::{clear, extent, launch_bincount};
 use super::plan::equal_width;
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 
 /// The element types whose values can be counted: `u8`, `u16`, `i32`, `u32`.
@@ -19,7 +20,7 @@ impl Bincount for i32 {}
 impl Bincount for u32 {}
 
 /// Counts of values.
-impl<T: Bincount, D: Dimension> DeviceArray<T, D> {
+impl<T: Bincount, D: Dimension> DeviceArrayRef<T, D> {
     /// How often each value from 0 to the largest element occurs: NumPy's `bincount`. No count for an empty array.
     /// Waits for the largest element, not for the counts; so every element is read twice.
     ///

@@ -8,6 +8,7 @@ use ndarray::{Dimension, Ix1};
 use super::Histogram;
 use super::plan::{Mode, choose_mode};
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 use crate::ops::tiles;
@@ -16,7 +17,7 @@ use crate::workspace::Lease;
 /// Makes the counts 0 on the stream of `x`.
 pub(super) fn clear<T: Element, D: Dimension, E: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     counts: &mut DeviceArray<u64, E>,
 ) -> Result<()> {
     let stream = x.stream();
@@ -32,7 +33,7 @@ pub(super) fn clear<T: Element, D: Dimension, E: Dimension>(
 
 /// A launch on all of `x`, which is not empty: as many blocks as the device holds, or one for each
 /// `block_len` elements.
-fn config<T: Element, D: Dimension>(x: &DeviceArray<T, D>, block_len: usize, dynamic_shared: usize) -> LaunchConfig {
+fn config<T: Element, D: Dimension>(x: &DeviceArrayRef<T, D>, block_len: usize, dynamic_shared: usize) -> LaunchConfig {
     let multiprocessors = x.stream().backend().properties().multiprocessors as usize;
     let blocks = x.len().div_ceil(block_len).min(multiprocessors * BLOCKS);
     LaunchConfig {
@@ -41,12 +42,13 @@ fn config<T: Element, D: Dimension>(x: &DeviceArray<T, D>, block_len: usize, dyn
     }
 }
 
-/// Counts into `counts`, whatever they were. No element is counted where there is no plan.
+/// Counts into `counts`, whatever they were. No element is counted where there is no plan; the kernels of some plans look
+/// at the `edges`.
 pub(super) fn launch<F, T: CountBins<F> + Sample, D: Dimension, E: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     plan: Option<Plan>,
-    edges: &DeviceArray<T, impl Dimension>,
+    edges: Option<&DeviceArray<T, Ix1>>,
     counts: &mut DeviceArray<u64, E>,
 ) -> Result<()> {
     let Some(mut plan) = plan.filter(|_| !x.is_empty() && !counts.is_empty()) else {
@@ -55,6 +57,8 @@ pub(super) fn launch<F, T: CountBins<F> + Sample, D: Dimension, E: Dimension>(
     let (mode, shared) = choose_mode::<T>(&mut plan);
     let config = config(x, T::BLOCK_LENS[mode as usize], shared);
     let mut counters = take_counters(operation, mode, x, counts)?;
+    let x = &*x.in_any_order()?;
+    let edges = edges.map_or(x, |edges| edges);
     let (stream, args) = (x.stream(), (x, plan, edges, &mut counters, counts));
     match mode {
         Mode::Columns => stream.launch::<T::InColumns>(&config, args)?,
@@ -67,13 +71,14 @@ pub(super) fn launch<F, T: CountBins<F> + Sample, D: Dimension, E: Dimension>(
 
 /// Counts the values that have a place in `counts`, which is not empty; nor is `x`.
 pub(super) fn launch_bincount<T: CountValues, D: Dimension>(
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     mut plan: Plan,
     counts: &mut DeviceArray<u64, Ix1>,
 ) -> Result<()> {
     let (mode, shared) = choose_mode::<T>(&mut plan);
     let config = config(x, T::BLOCK_LENS[mode as usize], shared);
     let mut counters = take_counters("bincount", mode, x, counts)?;
+    let x = &*x.in_any_order()?;
     let (stream, args) = (x.stream(), (x, plan, &mut counters, counts));
     match mode {
         Mode::Columns => stream.launch::<T::InColumns>(&config, args)?,
@@ -88,7 +93,7 @@ pub(super) fn launch_bincount<T: CountValues, D: Dimension>(
 fn take_counters<'a, T: Element, D: Dimension, E: Dimension>(
     operation: &'static str,
     mode: Mode,
-    x: &'a DeviceArray<T, D>,
+    x: &'a DeviceArrayRef<T, D>,
     counts: &mut DeviceArray<u64, E>,
 ) -> Result<Lease<'a, u32>> {
     let stream = x.stream();
@@ -101,8 +106,9 @@ fn take_counters<'a, T: Element, D: Dimension, E: Dimension>(
 }
 
 /// The smallest and the largest element of an array that is not empty; either is NaN if any element is. Waits.
-pub(super) fn extent<T: Histogram, D: Dimension>(x: &DeviceArray<T, D>) -> Result<(T, T)> {
+pub(super) fn extent<T: Histogram, D: Dimension>(x: &DeviceArrayRef<T, D>) -> Result<(T, T)> {
     let mut out = DeviceArray::zeros(x.stream(), Ix1(2))?;
+    let x = &*x.in_any_order()?;
     x.stream()
         .launch::<T::Extent>(&config(x, kernels::extent_tile_len::<T>(), 0), (x, &mut out))?;
     let orders = out.to_ndarray()?;

@@ -14,6 +14,7 @@ use kernels_gpu::histogram::{Channels, Sample, Search, Uniform};
 use ndarray::{Array1, Dimension, Ix1, Ix2, Ix3};
 
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 
 pub use bincount::Bincount;
@@ -119,7 +120,7 @@ pub fn histogram_bin_edges<T: Histogram>(bins: usize, range: RangeInclusive<f64>
 /// Each block counts in shared memory (V. Podlozhnyuk, "Histogram calculation in CUDA", 2007): up to 256 bins in a copy of
 /// the counters for each lane, where equal elements cost no more than others, up to 16384 in as many copies as there is
 /// room for; more are counted in global memory. The work is `n`, and `n log2(bins)` between given edges.
-impl<T: Histogram, D: Dimension> DeviceArray<T, D> {
+impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
     /// The number of elements in each of `bins` bins of equal width in `range`: NumPy's `histogram(x, bins, (lo, hi))`.
     ///
     /// Bin `i` has the elements with `edges[i] <= x < edges[i + 1]`, the last also those that equal the upper limit;
@@ -158,7 +159,7 @@ impl<T: Histogram, D: Dimension> DeviceArray<T, D> {
     pub fn histogram_into(&self, range: RangeInclusive<f64>, counts: &mut DeviceArray<u64, Ix1>) -> Result<()> {
         let bins = checked_bins("histogram", counts.len())?;
         let (lo, hi) = checked_range("histogram", &range)?;
-        launch::<Uniform, _, _, _>("histogram", self, uniform_plan::<T>(bins, lo, hi), self, counts)
+        launch::<Uniform, _, _, _>("histogram", self, uniform_plan::<T>(bins, lo, hi), None, counts)
     }
 
     /// The range that a histogram has if none is given, by NumPy's rule: the smallest and the largest element, and 0
@@ -275,7 +276,7 @@ impl<T: Histogram, D: Dimension> DeviceArray<T, D> {
         let mut plan = equal_width(bins, 0.0, 1.0);
         (plan.first, plan.last) = (first.to_f64(), last.to_f64());
         let plan = (first <= last).then_some(plan);
-        launch::<Search, _, _, _>("histogram_edges", self, plan, &starts, counts)
+        launch::<Search, _, _, _>("histogram_edges", self, plan, Some(&starts), counts)
     }
 }
 
@@ -304,7 +305,7 @@ fn checked_edges(edges: &[f64]) -> Result<u32> {
 }
 
 /// Histograms of pictures.
-impl<T: Histogram> DeviceArray<T, Ix3> {
+impl<T: Histogram> DeviceArrayRef<T, Ix3> {
     /// The histogram of each channel of a picture, rows × columns × channels: channels × bins counts. The bins are
     /// those of [`histogram`](Self::histogram); the picture is read once, whatever the number of channels.
     ///
@@ -362,7 +363,8 @@ impl<T: Histogram> DeviceArray<T, Ix3> {
         if let Some(plan) = &mut plan {
             plan.channels = channels;
         }
-        launch::<Channels, _, _, _>(operation, self, plan, self, counts)
+        // In C order, since the place says which channel an element is of.
+        launch::<Channels, _, _, _>(operation, &*self.in_order()?, plan, None, counts)
     }
 }
 

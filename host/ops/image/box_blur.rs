@@ -11,6 +11,7 @@ use ndarray::{Dimension, Ix3};
 
 use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius, stepping};
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 
@@ -74,7 +75,7 @@ impl BoxSums for Floats {
 /// A blur whose parameters have been checked, of a picture that has pixels.
 #[doc(hidden)]
 pub struct Call<'a, T> {
-    picture: &'a DeviceArray<T, Ix3>,
+    picture: &'a DeviceArrayRef<T, Ix3>,
     out: &'a mut DeviceArray<T, Ix3>,
     channels: Channels,
     radius: usize,
@@ -127,7 +128,7 @@ pub(super) fn floats(call: Call<'_, f32>) -> Result<()> {
 
 /// The call, if the parameters are possible, and if there is anything to do.
 fn check<'a, T: Pixel>(
-    picture: &'a DeviceArray<T, Ix3>,
+    picture: &'a DeviceArrayRef<T, Ix3>,
     radius: usize,
     border: Border<T>,
     out: &'a mut DeviceArray<T, Ix3>,
@@ -144,7 +145,7 @@ fn check<'a, T: Pixel>(
 }
 
 fn check_input<T: Pixel>(
-    picture: &DeviceArray<T, Ix3>,
+    picture: &DeviceArrayRef<T, Ix3>,
     radius: usize,
     border: Border<T>,
 ) -> Result<(Channels, (u32, T))> {
@@ -154,7 +155,7 @@ fn check_input<T: Pixel>(
 }
 
 /// The box blur.
-impl<T: Pixel> DeviceArray<T, Ix3> {
+impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     /// The picture blurred by a box: each pixel becomes the mean of the `2 radius + 1` rows and columns around it,
     /// where `border` says what lies beyond the edges; of four channels, the last (alpha) is kept. 1, 3 or 4 channels.
     ///
@@ -194,9 +195,9 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn box_blur(&self, radius: usize, border: Border<T>) -> Result<Self> {
+    pub fn box_blur(&self, radius: usize, border: Border<T>) -> Result<DeviceArray<T, Ix3>> {
         check_input(self, radius, border)?;
-        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
         self.box_blur_into(radius, border, &mut out)?;
         Ok(out)
     }
@@ -206,8 +207,9 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
     /// # Errors
     ///
     /// As [`box_blur`](Self::box_blur), and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
-    pub fn box_blur_into(&self, radius: usize, border: Border<T>, out: &mut Self) -> Result<()> {
-        match check(self, radius, border, out)? {
+    pub fn box_blur_into(&self, radius: usize, border: Border<T>, out: &mut DeviceArray<T, Ix3>) -> Result<()> {
+        let picture = &*self.in_order()?;
+        match check(picture, radius, border, out)? {
             Some(call) => T::launch_box_blur(call),
             None => Ok(()),
         }
@@ -215,7 +217,7 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
 }
 
 /// The 3 × 3 box blur of pictures of bytes.
-impl DeviceArray<u8, Ix3> {
+impl DeviceArrayRef<u8, Ix3> {
     /// The picture blurred by a 3 × 3 box: what [`box_blur`](Self::box_blur) gives for a radius of 1 and
     /// [`Border::Mean`], in one pass, without an array for sums: each byte is read and written once. 1, 3 or 4 channels.
     /// The mean is the real one, rounded to nearest, halves up.
@@ -223,9 +225,9 @@ impl DeviceArray<u8, Ix3> {
     /// # Errors
     ///
     /// [`Error::Shape`](crate::Error::Shape) for another number of channels, and those of an allocation and a launch.
-    pub fn box_blur_3x3(&self) -> Result<Self> {
+    pub fn box_blur_3x3(&self) -> Result<DeviceArray<u8, Ix3>> {
         Channels::of("box_blur_3x3", self)?;
-        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
         self.box_blur_3x3_into(&mut out)?;
         Ok(out)
     }
@@ -235,16 +237,17 @@ impl DeviceArray<u8, Ix3> {
     /// # Errors
     ///
     /// As [`box_blur_3x3`](Self::box_blur_3x3), and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
-    pub fn box_blur_3x3_into(&self, out: &mut Self) -> Result<()> {
+    pub fn box_blur_3x3_into(&self, out: &mut DeviceArray<u8, Ix3>) -> Result<()> {
         let channels = Channels::of("box_blur_3x3", self)?;
         self.fits("box_blur_3x3", out)?;
         if out.is_empty() {
             return Ok(());
         }
+        let picture = &*self.in_order()?;
         match channels {
-            Channels::Gray => launch_3x3::<box_3x3::box_blur_3x3<1, 1>, box_3x3::box_blur_3x3<1, STRIP>>(self, out),
-            Channels::Rgb => launch_3x3::<box_3x3::box_blur_3x3<3, 1>, box_3x3::box_blur_3x3<3, STRIP>>(self, out),
-            Channels::Rgba => launch_3x3::<box_3x3::box_blur_3x3<4, 1>, box_3x3::box_blur_3x3<4, STRIP>>(self, out),
+            Channels::Gray => launch_3x3::<box_3x3::box_blur_3x3<1, 1>, box_3x3::box_blur_3x3<1, STRIP>>(picture, out),
+            Channels::Rgb => launch_3x3::<box_3x3::box_blur_3x3<3, 1>, box_3x3::box_blur_3x3<3, STRIP>>(picture, out),
+            Channels::Rgba => launch_3x3::<box_3x3::box_blur_3x3<4, 1>, box_3x3::box_blur_3x3<4, STRIP>>(picture, out),
         }
     }
 }
@@ -255,14 +258,14 @@ const MAX_ROWS: usize = 12;
 const MAX_SHIFTED_ROWS: usize = 32;
 
 /// Launches kernel `A` if its accesses are aligned, and `U` otherwise.
-fn launch_3x3<U, A>(picture: &DeviceArray<u8, Ix3>, out: &mut DeviceArray<u8, Ix3>) -> Result<()>
+fn launch_3x3<U, A>(picture: &DeviceArrayRef<u8, Ix3>, out: &mut DeviceArray<u8, Ix3>) -> Result<()>
 where
     U: SafeKernel<Params = (&'static [u8], usize, usize, SliceMut<'static, u8>)>,
     A: SafeKernel<Params = (&'static [u8], usize, usize, SliceMut<'static, u8>)>,
 {
     let (height, width, channels) = (picture.shape()[0], picture.shape()[1], picture.shape()[2]);
     let is_aligned = |address: u64| address.is_multiple_of(STRIP as u64);
-    let addresses = [picture.buffer().address(), out.buffer().address()];
+    let addresses = [picture.address(), out.address()];
     let is_aligned = (width * channels).is_multiple_of(STRIP) && addresses.into_iter().all(is_aligned);
     let (strips_per_block, max_rows) = if is_aligned {
         (box_3x3::THREADS, MAX_ROWS)

@@ -7,6 +7,7 @@ use ndarray::{Dimension, Ix3};
 
 use super::{Border, Channels, MAX_GRID_Y, Pixel, check_radius};
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
@@ -64,7 +65,7 @@ fn each(tasks: usize, stream: &Stream, blocks: usize) -> usize {
     (tasks / (multiprocessors * blocks)).clamp(1, MOST)
 }
 
-fn check<T: Pixel>(picture: &DeviceArray<T, Ix3>, sigma: f64, border: Border<T>) -> Result<(Channels, (u32, T))> {
+fn check<T: Pixel>(picture: &DeviceArrayRef<T, Ix3>, sigma: f64, border: Border<T>) -> Result<(Channels, (u32, T))> {
     let operation = "gaussian_blur";
     let channels = Channels::of(operation, picture)?;
     if !(sigma.is_finite() && sigma > 0.0) {
@@ -87,7 +88,7 @@ fn check<T: Pixel>(picture: &DeviceArray<T, Ix3>, sigma: f64, border: Border<T>)
 }
 
 /// The Gaussian blur.
-impl<T: Pixel> DeviceArray<T, Ix3> {
+impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     /// The picture blurred by a Gaussian of standard deviation `sigma`, in pixels, where `border` says what lies beyond
     /// the edges; of four channels, the last (alpha) is kept to the bit. 1, 3 or 4 channels.
     ///
@@ -127,9 +128,9 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn gaussian_blur(&self, sigma: f64, border: Border<T>) -> Result<Self> {
+    pub fn gaussian_blur(&self, sigma: f64, border: Border<T>) -> Result<DeviceArray<T, Ix3>> {
         check(self, sigma, border)?;
-        let mut out = Self::uninit(self.stream(), self.raw_dim())?;
+        let mut out = DeviceArray::uninit(self.stream(), self.raw_dim())?;
         self.gaussian_blur_into(sigma, border, &mut out)?;
         Ok(out)
     }
@@ -139,7 +140,7 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
     /// # Errors
     ///
     /// As [`gaussian_blur`](Self::gaussian_blur), and [`Error::Shape`] if the shapes differ.
-    pub fn gaussian_blur_into(&self, sigma: f64, border: Border<T>, out: &mut Self) -> Result<()> {
+    pub fn gaussian_blur_into(&self, sigma: f64, border: Border<T>, out: &mut DeviceArray<T, Ix3>) -> Result<()> {
         let (kind, (border, constant)) = check(self, sigma, border)?;
         self.fits("gaussian_blur", out)?;
         if self.is_empty() {
@@ -153,7 +154,8 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
         let rows_each = each(tiles * rows, stream, ROW_BLOCKS);
         let blocks = (tiles as u32, rows.div_ceil(rows_each).min(MAX_GRID_Y) as u32);
         let config = LaunchConfig::new(blocks, ROW_THREADS as u32);
-        let args = (self, columns, rows, &weights, border, constant, &mut between);
+        let picture = &*self.in_order()?;
+        let args = (picture, columns, rows, &weights, border, constant, &mut between);
         match kind {
             Channels::Gray => stream.launch::<T::GaussianRows1>(&config, args)?,
             Channels::Rgb => stream.launch::<T::GaussianRows3>(&config, args)?,

@@ -8,6 +8,7 @@ use ndarray::{Ix2, Ix3};
 
 use super::{Channels, Pixel};
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
 use crate::ops::tiles;
@@ -47,7 +48,7 @@ impl Weights {
 /// A launch of one of the kernels.
 #[doc(hidden)]
 pub struct Call<'a, T> {
-    picture: &'a DeviceArray<T, Ix3>,
+    picture: &'a DeviceArrayRef<T, Ix3>,
     gray: &'a mut DeviceArray<T, Ix2>,
     channels: Channels,
     config: LaunchConfig,
@@ -101,7 +102,7 @@ pub(super) fn floats(call: Call<'_, f32>, weights: Weights) -> Result<()> {
 }
 
 /// Colour pictures to gray. Each pixel is read once, each gray written once.
-impl<T: Pixel> DeviceArray<T, Ix3> {
+impl<T: Pixel> DeviceArrayRef<T, Ix3> {
     /// The picture in shades of gray, by ITU-R BT.601: [`grayscale_with`](Self::grayscale_with) of [`Weights::Bt601`].
     ///
     /// # Errors
@@ -184,7 +185,7 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
         }
         let config = tiles(out.len(), kernels::tile_len::<T>(), kernels::THREADS);
         let call = Call {
-            picture: self,
+            picture: &*self.in_order()?,
             gray: out,
             channels,
             config,
@@ -194,7 +195,7 @@ impl<T: Pixel> DeviceArray<T, Ix3> {
 }
 
 /// The picture's channels, if it can be turned to a gray one of shape `out` with these weights.
-fn check<T: Pixel>(picture: &DeviceArray<T, Ix3>, out: Ix2, weights: Weights) -> Result<Channels> {
+fn check<T: Pixel>(picture: &DeviceArrayRef<T, Ix3>, out: Ix2, weights: Weights) -> Result<Channels> {
     let operation = "grayscale";
     let channels = Channels::of(operation, picture)?;
     let out = [out[0], out[1]];

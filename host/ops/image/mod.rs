@@ -14,7 +14,8 @@ pub use pixel::Pixel;
 
 use ndarray::Ix3;
 
-use crate::array::{DeviceArray, Element};
+use crate::array::Element;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::LaunchConfig;
 
@@ -31,7 +32,7 @@ pub enum Channels {
 
 impl Channels {
     /// The channels of a picture that has so many.
-    fn of<T: Element>(operation: &'static str, picture: &DeviceArray<T, Ix3>) -> Result<Self> {
+    fn of<T: Element>(operation: &'static str, picture: &DeviceArrayRef<T, Ix3>) -> Result<Self> {
         match picture.shape()[2] {
             1 => Ok(Self::Gray),
             3 => Ok(Self::Rgb),
@@ -63,7 +64,7 @@ fn check_radius<T: Pixel>(
     parameter: &'static str,
     given: String,
     radius: usize,
-    picture: &DeviceArray<T, Ix3>,
+    picture: &DeviceArrayRef<T, Ix3>,
 ) -> Result<()> {
     let (rows, columns) = (picture.shape()[0], picture.shape()[1]);
     if picture.is_empty() || radius <= rows.min(columns) {

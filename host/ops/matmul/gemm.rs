@@ -6,18 +6,20 @@ use kernels_gpu::matmul::gemm::{GemmShape, Large, Medium, Small, THREADS};
 use ndarray::{Dimension, Ix2, Ix3};
 
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::{LaunchConfig, Words};
+use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
-use crate::view::{AsView, DeviceView};
+use crate::view::AsView;
 
 /// The most blocks that a grid has along z.
 const MAX_GRID_Z: usize = 65_535;
 
 /// The products of a batch, of operands whose shapes fit.
-struct Multiplication<'a, T> {
-    a: DeviceView<'a, T, Ix3>,
-    b: DeviceView<'a, T, Ix3>,
+struct Multiplication<'a, T, D> {
+    a: Ordered<'a, T, D>,
+    b: Ordered<'a, T, D>,
     shape: GemmShape,
 }
 
@@ -35,12 +37,12 @@ fn wanted(axes: usize, with_output: bool) -> String {
     format!("{operands}{output}")
 }
 
-impl<'a, T: MatMul> Multiplication<'a, T> {
-    /// The product of views of two axes (batches of one) or three.
-    fn new<D: Dimension>(
+impl<'a, T: MatMul, D: Dimension> Multiplication<'a, T, D> {
+    /// The product of operands of two axes (batches of one) or three.
+    fn new(
         operation: &'static str,
-        a: &DeviceView<'a, T, D>,
-        b: &DeviceView<'a, T, D>,
+        a: &'a DeviceArrayRef<T, D>,
+        b: &'a DeviceArrayRef<T, D>,
         out: Option<&[usize]>,
     ) -> Result<Self> {
         let error = || Error::Shape {
@@ -51,7 +53,7 @@ impl<'a, T: MatMul> Multiplication<'a, T> {
             },
             wanted: wanted(a.shape().len(), out.is_some()),
         };
-        let axes = |x: &DeviceView<'a, T, D>| match *x.shape() {
+        let axes = |x: &DeviceArrayRef<T, D>| match *x.shape() {
             [rows, columns] => [1, rows, columns],
             [batch, rows, columns] => [batch, rows, columns],
             _ => unreachable!("the operations are those of two and three axes"),
@@ -66,8 +68,9 @@ impl<'a, T: MatMul> Multiplication<'a, T> {
             return Err(error());
         }
         a.stream().check_device(operation, b.stream())?;
-        let (a, b) = (a.broadcast([batch, m, k])?, b.broadcast([batch, k, n])?);
-        let (of_a, of_b) = (a.strides(), b.strides());
+        // The kernels go forwards.
+        let (a, b) = (a.forwards()?, b.forwards()?);
+        let (of_a, of_b) = (a.broadcast([batch, m, k])?.steps(), b.broadcast([batch, k, n])?.steps());
         let shape = GemmShape {
             batch,
             first: 0,
@@ -81,7 +84,7 @@ impl<'a, T: MatMul> Multiplication<'a, T> {
     }
 
     /// `out ← alpha · A B + beta · out`, on that stream.
-    fn run<D: Dimension>(mut self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()> {
+    fn run(mut self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()> {
         if out.is_empty() {
             return Ok(());
         }
@@ -96,13 +99,13 @@ impl<'a, T: MatMul> Multiplication<'a, T> {
             <T as Gemm<Small>>::BLOCK_TILE,
         ];
         match best_size(&self.shape, tiles, multiprocessors) {
-            0 => self.launch::<Large, D>(stream, out, alpha, beta),
-            1 => self.launch::<Medium, D>(stream, out, alpha, beta),
-            _ => self.launch::<Small, D>(stream, out, alpha, beta),
+            0 => self.launch::<Large>(stream, out, alpha, beta),
+            1 => self.launch::<Medium>(stream, out, alpha, beta),
+            _ => self.launch::<Small>(stream, out, alpha, beta),
         }
     }
 
-    fn launch<S, D: Dimension>(&self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()>
+    fn launch<S>(&self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()>
     where
         T: Gemm<S>,
     {
@@ -152,8 +155,8 @@ fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) 
 /// The product of two views, of two axes or three, on the stream of the first.
 fn product<T: MatMul, D: Dimension>(
     operation: &'static str,
-    a: &DeviceView<'_, T, D>,
-    b: &DeviceView<'_, T, D>,
+    a: &DeviceArrayRef<T, D>,
+    b: &DeviceArrayRef<T, D>,
 ) -> Result<DeviceArray<T, D>> {
     let product = Multiplication::new(operation, a, b, None)?;
     let mut dim = a.raw_dim();
@@ -168,8 +171,8 @@ fn product<T: MatMul, D: Dimension>(
 /// [`product`] into an existing array.
 fn product_into<T: MatMul, D: Dimension>(
     operation: &'static str,
-    a: &DeviceView<'_, T, D>,
-    b: &DeviceView<'_, T, D>,
+    a: &DeviceArrayRef<T, D>,
+    b: &DeviceArrayRef<T, D>,
     out: &mut DeviceArray<T, D>,
 ) -> Result<()> {
     let product = Multiplication::new(operation, a, b, Some(out.shape()))?;
@@ -178,10 +181,10 @@ fn product_into<T: MatMul, D: Dimension>(
 }
 
 /// Products of matrices.
-impl<T: MatMul> DeviceArray<T, Ix2> {
+impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// The product of this m × k matrix and the k × n matrix `b`: an m × n matrix.
     ///
-    /// The operands may be views of any strides: a transposed one costs no copy. Every element is summed in the order of
+    /// The operands may be views of any strides: a transposed one costs no copy, only one that goes backwards does. Every element is summed in the order of
     /// k by fused multiply-add, so that floats have the same bits on every device; an element's error is at most `k u
     /// Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow;
     /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
@@ -208,27 +211,6 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
     /// # }
     /// ```
     pub fn matmul(&self, b: &impl AsView<T, Dim = Ix2>) -> Result<DeviceArray<T, Ix2>> {
-        product("matmul", &self.view(), &b.as_view())
-    }
-
-    /// [`matmul`](Self::matmul) into an existing array.
-    ///
-    /// # Errors
-    ///
-    /// As [`matmul`](Self::matmul); on an error nothing is written.
-    pub fn matmul_into(&self, b: &impl AsView<T, Dim = Ix2>, out: &mut DeviceArray<T, Ix2>) -> Result<()> {
-        product_into("matmul", &self.view(), &b.as_view(), out)
-    }
-}
-
-/// Products of matrices.
-impl<T: MatMul> DeviceView<'_, T, Ix2> {
-    /// As [`DeviceArray::matmul`].
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceArray::matmul`].
-    pub fn matmul(&self, b: &impl AsView<T, Dim = Ix2>) -> Result<DeviceArray<T, Ix2>> {
         product("matmul", self, &b.as_view())
     }
 
@@ -243,14 +225,14 @@ impl<T: MatMul> DeviceView<'_, T, Ix2> {
 }
 
 /// Products of batches of matrices.
-impl<T: MatMul> DeviceArray<T, Ix3> {
+impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// The products of these batch × m × k matrices and the batch × k × n matrices `b`, one by one: batch × m × n. A batch
     /// of one matrix is multiplied with all of the other.
     ///
-    /// The operands may be views of any strides: a transposed one costs no copy. Every element is summed in the order of
+    /// The operands may be views of any strides: a transposed one costs no copy, only one that goes backwards does. Every element is summed in the order of
     /// k by fused multiply-add, so that floats have the same bits on every device; an element's error is at most `k u
     /// Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow;
-    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too. Computed as [`matmul`](DeviceArray::matmul) is, all
+    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too. Computed as [`matmul`](DeviceArrayRef::matmul) is, all
     /// products in one launch.
     ///
     /// # Errors
@@ -271,27 +253,6 @@ impl<T: MatMul> DeviceArray<T, Ix3> {
     /// # }
     /// ```
     pub fn batched_matmul(&self, b: &impl AsView<T, Dim = Ix3>) -> Result<DeviceArray<T, Ix3>> {
-        product("batched_matmul", &self.view(), &b.as_view())
-    }
-
-    /// [`batched_matmul`](Self::batched_matmul) into an existing array.
-    ///
-    /// # Errors
-    ///
-    /// As [`batched_matmul`](Self::batched_matmul); on an error nothing is written.
-    pub fn batched_matmul_into(&self, b: &impl AsView<T, Dim = Ix3>, out: &mut DeviceArray<T, Ix3>) -> Result<()> {
-        product_into("batched_matmul", &self.view(), &b.as_view(), out)
-    }
-}
-
-/// Products of batches of matrices.
-impl<T: MatMul> DeviceView<'_, T, Ix3> {
-    /// As [`DeviceArray::batched_matmul`].
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceArray::batched_matmul`].
-    pub fn batched_matmul(&self, b: &impl AsView<T, Dim = Ix3>) -> Result<DeviceArray<T, Ix3>> {
         product("batched_matmul", self, &b.as_view())
     }
 
@@ -310,7 +271,7 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
     /// `self ← alpha · a b + beta · self`, for an m × k matrix `a` and a k × n matrix `b`, as BLAS does.
     ///
     /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `b` are not: a NaN there
-    /// does not get into the result. The sum of products is that of [`matmul`](Self::matmul); `alpha` times it is
+    /// does not get into the result. The sum of products is that of [`matmul`](DeviceArrayRef::matmul); `alpha` times it is
     /// rounded, then `beta` times the old element is added by fused multiply-add.
     ///
     /// # Errors

@@ -6,11 +6,12 @@ use kernels_gpu::matmul::gemv::{GemvShape, LANES, ROWS, THREADS};
 use ndarray::{Dimension, Ix1, Ix2};
 
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::Words;
 use crate::ops::tiles;
 use crate::stream::Stream;
-use crate::view::{AsView, DeviceView};
+use crate::view::AsView;
 
 /// Sums that a matrix of few rows is cut into, for the kernel along rows: enough warps for any device.
 const ROW_SUMS: usize = 8192;
@@ -21,7 +22,7 @@ const COLUMN_BLOCKS: usize = 1024;
 /// Columns that such a block has at least, and of which it has a multiple.
 const COLUMN_CHUNK: usize = 256;
 
-/// How a product is done. It depends on shape and strides alone, and so do the bits of its result.
+/// How a product is done. It depends on shape and strides alone; the bits of its result also on whether the operands are aligned.
 struct Plan {
     /// Whether a warp has a row, and not a lane.
     rows: bool,
@@ -53,8 +54,8 @@ impl Plan {
     fn launch<T: MatMul>(
         &self,
         stream: &Stream,
-        a: &DeviceView<'_, T, Ix2>,
-        x: &DeviceView<'_, T, Ix1>,
+        a: &DeviceArrayRef<T, Ix2>,
+        x: &DeviceArrayRef<T, Ix1>,
         y: &mut DeviceArray<T, Ix1>,
         (alpha, beta): (T, T),
     ) -> Result<()> {
@@ -72,9 +73,9 @@ impl Plan {
 /// An error unless `a` is m × k, `x` has k elements, and `y`, if there is one, m, all on one device.
 fn check<T: Element>(
     operation: &'static str,
-    a: &DeviceView<'_, T, Ix2>,
-    x: &DeviceView<'_, T, Ix1>,
-    y: Option<&DeviceArray<T, Ix1>>,
+    a: &DeviceArrayRef<T, Ix2>,
+    x: &DeviceArrayRef<T, Ix1>,
+    y: Option<&DeviceArrayRef<T, Ix1>>,
 ) -> Result<()> {
     let (m, k) = a.raw_dim().into_pattern();
     if x.len() == k && y.is_none_or(|y| y.len() == m) {
@@ -92,8 +93,8 @@ fn check<T: Element>(
 /// `y ← alpha · A x + beta · y` on that stream, of shapes that fit.
 fn gemv<T: MatMul>(
     stream: &Stream,
-    a: &DeviceView<'_, T, Ix2>,
-    x: &DeviceView<'_, T, Ix1>,
+    a: &DeviceArrayRef<T, Ix2>,
+    x: &DeviceArrayRef<T, Ix1>,
     y: &mut DeviceArray<T, Ix1>,
     (alpha, beta): (T, T),
 ) -> Result<()> {
@@ -101,9 +102,11 @@ fn gemv<T: MatMul>(
     if m == 0 {
         return Ok(());
     }
+    // The kernels go forwards.
+    let (a, x) = (&*a.forwards()?, &*x.forwards()?);
     // As in BLAS: if alpha is 0, the operands are not read, so nothing of theirs gets into the result.
     let k = if alpha == T::ZERO { 0 } else { k };
-    let plan = Plan::new(m, k, [a.strides()[0], a.strides()[1]], x.strides()[0]);
+    let plan = Plan::new(m, k, [a.steps()[0], a.steps()[1]], x.steps()[0]);
     let chunks = plan.shape.chunks;
     if chunks == 1 {
         return plan.launch(stream, a, x, y, (alpha, beta));
@@ -114,12 +117,12 @@ fn gemv<T: MatMul>(
 }
 
 /// Products of a matrix and a vector.
-impl<T: MatMul> DeviceArray<T, Ix2> {
+impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// The product of this m × k matrix and the vector `x` of k elements: a vector of m.
     ///
-    /// The matrix may be a view of any strides: a vector times a matrix is `a.t().matvec(&x)`, without a copy.
-    /// Every element of the matrix is read once. The order of summation depends only on shape and strides, so
-    /// floats have the same bits on every device; an element's error is at most `k u Σ|a||x|`, to first order
+    /// The operands may be views of any strides, of which only those that go backwards are copied: a vector times a matrix is `a.t().matvec(&x)`, without a copy.
+    /// Every element of the matrix is read once. The order of summation depends only on shape, strides and the place where a
+    /// view begins, so floats have the same bits on every device; an element's error is at most `k u Σ|a||x|`, to first order
     /// in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow.
     ///
     /// `2 m k` operations. A warp sums a contiguous row, each lane in several chains that are folded as a tree; of other
@@ -145,7 +148,11 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
     /// # }
     /// ```
     pub fn matvec(&self, x: &impl AsView<T, Dim = Ix1>) -> Result<DeviceArray<T, Ix1>> {
-        self.view().matvec(x)
+        let x = &*x.as_view();
+        check("matvec", self, x, None)?;
+        let mut y = DeviceArray::uninit(self.stream(), Ix1(self.shape()[0]))?;
+        gemv(self.stream(), self, x, &mut y, (T::ONE, T::ZERO))?;
+        Ok(y)
     }
 
     /// [`matvec`](Self::matvec) into an existing array.
@@ -154,42 +161,17 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
     ///
     /// As [`matvec`](Self::matvec); on an error nothing is written.
     pub fn matvec_into(&self, x: &impl AsView<T, Dim = Ix1>, out: &mut DeviceArray<T, Ix1>) -> Result<()> {
-        self.view().matvec_into(x, out)
-    }
-}
-
-/// Products of a matrix and a vector.
-impl<T: MatMul> DeviceView<'_, T, Ix2> {
-    /// As [`DeviceArray::matvec`].
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceArray::matvec`].
-    pub fn matvec(&self, x: &impl AsView<T, Dim = Ix1>) -> Result<DeviceArray<T, Ix1>> {
-        let (a, x) = (self, &x.as_view());
-        check("matvec", a, x, None)?;
-        let mut y = DeviceArray::uninit(a.stream(), Ix1(a.shape()[0]))?;
-        gemv(a.stream(), a, x, &mut y, (T::ONE, T::ZERO))?;
-        Ok(y)
-    }
-
-    /// As [`DeviceArray::matvec_into`].
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceArray::matvec_into`].
-    pub fn matvec_into(&self, x: &impl AsView<T, Dim = Ix1>, out: &mut DeviceArray<T, Ix1>) -> Result<()> {
-        let (a, x) = (self, &x.as_view());
-        check("matvec", a, x, Some(out))?;
-        gemv(a.stream(), a, x, out, (T::ONE, T::ZERO))
+        let x = &*x.as_view();
+        check("matvec", self, x, Some(out))?;
+        gemv(self.stream(), self, x, out, (T::ONE, T::ZERO))
     }
 }
 
 /// The dot product.
-impl<T: MatMul> DeviceArray<T, Ix1> {
+impl<T: MatMul> DeviceArrayRef<T, Ix1> {
     /// The dot product with a vector of as many elements, `Σ x y`; 0 for empty vectors.
     ///
-    /// As [`matvec`](DeviceArray::matvec) of a matrix of one row. Waits for the result.
+    /// As [`matvec`](DeviceArrayRef::matvec) of a matrix of one row. Waits for the result.
     ///
     /// # Errors
     ///
@@ -208,18 +190,6 @@ impl<T: MatMul> DeviceArray<T, Ix1> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn dot(&self, y: &impl AsView<T, Dim = Ix1>) -> Result<T> {
-        self.view().dot(y)
-    }
-}
-
-/// The dot product.
-impl<T: MatMul> DeviceView<'_, T, Ix1> {
-    /// As [`DeviceArray::dot`].
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceArray::dot`].
     pub fn dot(&self, y: &impl AsView<T, Dim = Ix1>) -> Result<T> {
         let (x, y) = (self, y.as_view());
         if x.len() != y.len() {
@@ -241,7 +211,7 @@ impl<T: MatMul> DeviceArray<T, Ix1> {
     /// `self ← alpha · a x + beta · self`, for an m × k matrix `a` and a vector `x` of k elements, as BLAS does.
     ///
     /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `x` are not: a NaN there
-    /// does not get into the result. The sum of products is that of [`matvec`](DeviceArray::matvec); `alpha` times it
+    /// does not get into the result. The sum of products is that of [`matvec`](DeviceArrayRef::matvec); `alpha` times it
     /// is rounded, then `beta` times the old element is added by fused multiply-add.
     ///
     /// # Errors

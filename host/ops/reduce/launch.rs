@@ -8,13 +8,14 @@ use ndarray::Dimension;
 
 use super::axes::Extent;
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 
 /// Combines `x` as `extent` says. `out` has as many elements as there are results; `count` is what the operator's
 /// `finish` is given.
 pub(super) fn launch<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension, E: Dimension>(
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     extent: Extent,
     count: u64,
     out: &mut DeviceArray<Op::Output, E>,
@@ -39,7 +40,7 @@ pub(super) fn launch<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension, E: Dimension>
 
 /// [`launch`] where the elements of a result lie side by side.
 pub(super) fn launch_rows<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension, E: Dimension>(
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     extent: Extent,
     count: u64,
     out: &mut DeviceArray<Op::Output, E>,

@@ -14,11 +14,13 @@ mod primitive;
 
 use kernels_gpu::compiled::Reduce;
 use kernels_gpu::op::ReduceOp;
-use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
+use ndarray::{Axis, Dimension, Ix0, Ix1, IxDyn, RemoveAxis};
 
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 
+use super::transpose::Ordered;
 use axes::{Axes, Extent};
 use launch::{launch, launch_rows};
 
@@ -27,8 +29,12 @@ use launch::{launch, launch_rows};
 enum Wants {
     /// Nothing.
     Any,
+    /// Nothing, but to be told the elements' indices.
+    AnyIndexed,
     /// An element.
     One,
+    /// An element, and to be told the elements' indices.
+    OneIndexed,
     /// More elements than are taken off the divisor.
     MoreThan(usize),
 }
@@ -37,7 +43,7 @@ impl Wants {
     /// The count that the operator is given for `length` elements, of an array of that shape.
     fn count(self, operation: &'static str, shape: &[usize], length: usize) -> Result<u64> {
         match self {
-            Wants::One | Wants::MoreThan(_) if length == 0 => Err(Error::Empty {
+            Wants::One | Wants::OneIndexed | Wants::MoreThan(_) if length == 0 => Err(Error::Empty {
                 operation,
                 shape: shape.to_vec(),
             }),
@@ -48,7 +54,17 @@ impl Wants {
                 wanted: format!("less than the number of elements that are combined, {length}"),
             }),
             Wants::MoreThan(ddof) => Ok((length - ddof) as u64),
-            Wants::Any | Wants::One => Ok(length as u64),
+            Wants::Any | Wants::AnyIndexed | Wants::One | Wants::OneIndexed => Ok(length as u64),
+        }
+    }
+
+    /// All elements as one axis, in an order that will do.
+    fn elements<T: Element, D: Dimension>(self, x: &DeviceArrayRef<T, D>) -> Result<Ordered<'_, T, Ix1>> {
+        match self {
+            Wants::AnyIndexed | Wants::OneIndexed if !x.is_standard_layout() => {
+                Ok(Ordered::Copied(x.to_array()?.into_shape(x.len())?))
+            }
+            _ => x.in_any_order(),
         }
     }
 }
@@ -56,31 +72,31 @@ impl Wants {
 /// Of the whole array, into an array without axes.
 fn whole_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     wants: Wants,
     out: &mut DeviceArray<Op::Output, Ix0>,
 ) -> Result<()> {
     let count = wants.count(operation, x.shape(), x.len())?;
     check_output(operation, x, &[], out)?;
-    launch_rows::<Op, _, _, _>(x, Extent::whole(x.len()), count, out)
+    launch_rows::<Op, _, _, _>(&*wants.elements(x)?, Extent::whole(x.len()), count, out)
 }
 
 /// Of the whole array; waits for the result.
 fn whole<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     wants: Wants,
 ) -> Result<Op::Output> {
     let count = wants.count(operation, x.shape(), x.len())?;
     let mut out = DeviceArray::uninit(x.stream(), Ix0())?;
-    launch_rows::<Op, _, _, _>(x, Extent::whole(x.len()), count, &mut out)?;
+    launch_rows::<Op, _, _, _>(&*wants.elements(x)?, Extent::whole(x.len()), count, &mut out)?;
     Ok(out.to_ndarray()?.into_scalar())
 }
 
 /// Along one axis, into an existing array.
 fn along_axis_into<Op: ReduceOp<T>, T: Reduce<Op>, D: RemoveAxis>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     axis: Axis,
     wants: Wants,
     out: &mut DeviceArray<Op::Output, D::Smaller>,
@@ -89,13 +105,13 @@ fn along_axis_into<Op: ReduceOp<T>, T: Reduce<Op>, D: RemoveAxis>(
     let extent = Extent::axis(x.shape(), axis.index());
     let count = wants.count(operation, x.shape(), extent.length)?;
     check_output(operation, x, dim.slice(), out)?;
-    launch::<Op, _, _, _>(x, extent, count, out)
+    launch::<Op, _, _, _>(&*x.in_order()?, extent, count, out)
 }
 
 /// Along one axis.
 fn along_axis<Op: ReduceOp<T>, T: Reduce<Op>, D: RemoveAxis>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     axis: Axis,
     wants: Wants,
 ) -> Result<DeviceArray<Op::Output, D::Smaller>> {
@@ -109,7 +125,7 @@ fn along_axis<Op: ReduceOp<T>, T: Reduce<Op>, D: RemoveAxis>(
 /// Along several axes, into an existing array. Where they are not all neighbours, a copy brings them together.
 fn along_axes_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     axes: &[usize],
     wants: Wants,
     out: &mut DeviceArray<Op::Output, IxDyn>,
@@ -126,11 +142,13 @@ fn along_axes_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
         return launch_rows::<Op, _, _, _>(x, extent, count, out);
     }
     let axes = Axes::new(x.shape(), axes);
+    let x = &*x.in_order()?;
     match axes.together() {
         None => launch::<Op, _, _, _>(x, axes.extent(), count, out),
         Some(order) => {
-            let x = x.view().in_shape(IxDyn(&axes.shape())).permuted_axes(IxDyn(&order))?;
-            launch::<Op, _, _, _>(&x.to_array()?, axes.extent(), count, out)
+            let x = x.in_shape(IxDyn(&axes.shape())).permuted_axes(IxDyn(&order))?;
+            let x = x.to_array()?;
+            launch::<Op, _, _, _>(&x, axes.extent(), count, out)
         }
     }
 }
@@ -138,7 +156,7 @@ fn along_axes_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
 /// Along several axes.
 fn along_axes<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     axes: &[usize],
     wants: Wants,
 ) -> Result<DeviceArray<Op::Output, IxDyn>> {
@@ -152,7 +170,7 @@ fn along_axes<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
 /// The shape without one axis.
 fn without<T: Element, D: RemoveAxis>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     axis: Axis,
 ) -> Result<D::Smaller> {
     let axes = x.shape().len();
@@ -189,9 +207,9 @@ fn split(operation: &'static str, shape: &[usize], axes: &[usize]) -> Result<(Ve
 /// An error unless `out` can take the result of `operation` on `x`.
 fn check_output<T: Element, D: Dimension, O: Element, E: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     wanted: &[usize],
-    out: &DeviceArray<O, E>,
+    out: &DeviceArrayRef<O, E>,
 ) -> Result<()> {
     if out.shape() != wanted {
         return Err(Error::Shape {

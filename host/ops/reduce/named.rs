@@ -7,6 +7,7 @@ use ndarray::{Dimension, Ix0};
 
 use super::{Wants, whole, whole_into};
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 
 /// Reductions of the whole array. Every element is read once. A method that gives a number waits for it; its `_into`
@@ -20,7 +21,7 @@ use crate::error::Result;
 /// [`RowPlan::depth`](kernels_gpu::reduce::RowPlan::depth). The tree depends on the length alone, so that the bits are
 /// the same on every run and every device. 16-bit floats are summed and multiplied in `f32` and rounded once. A sum of
 /// nothing but −0 is +0.
-impl<T: Number, D: Dimension> DeviceArray<T, D> {
+impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// The sum; 0 for an empty array. Of integers it is an `i64` or `u64`, whatever their size, as NumPy's, and wraps
     /// around where that overflows; of floats it has their type.
     ///
@@ -219,7 +220,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// # }
     /// ```
     pub fn argmin(&self) -> Result<u64> {
-        whole::<ArgMin, T, D>("argmin", self, Wants::One)
+        whole::<ArgMin, T, D>("argmin", self, Wants::OneIndexed)
     }
 
     /// [`argmin`](Self::argmin) into an array without axes, asynchronously.
@@ -229,7 +230,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// As [`argmin`](Self::argmin), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn argmin_into(&self, out: &mut DeviceArray<u64, Ix0>) -> Result<()> {
-        whole_into::<ArgMin, T, D>("argmin_into", self, Wants::One, out)
+        whole_into::<ArgMin, T, D>("argmin_into", self, Wants::OneIndexed, out)
     }
 
     /// The index, in C order, of the largest element; the rest is as for [`argmin`](Self::argmin).
@@ -238,7 +239,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// As [`argmin`](Self::argmin).
     pub fn argmax(&self) -> Result<u64> {
-        whole::<ArgMax, T, D>("argmax", self, Wants::One)
+        whole::<ArgMax, T, D>("argmax", self, Wants::OneIndexed)
     }
 
     /// [`argmax`](Self::argmax) into an array without axes, asynchronously.
@@ -248,7 +249,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     /// As [`argmax`](Self::argmax), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn argmax_into(&self, out: &mut DeviceArray<u64, Ix0>) -> Result<()> {
-        whole_into::<ArgMax, T, D>("argmax_into", self, Wants::One, out)
+        whole_into::<ArgMax, T, D>("argmax_into", self, Wants::OneIndexed, out)
     }
 
     /// Whether any element is not 0; NaN is not. `false` for an empty array. Reads the whole array in any case.

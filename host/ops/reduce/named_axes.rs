@@ -7,6 +7,7 @@ use ndarray::{Dimension, IxDyn};
 
 use super::{Wants, along_axes, along_axes_into};
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 
 /// Reductions along several axes, asynchronously. Axes that are neighbours, or have none but axes of length 1 between
@@ -25,7 +26,7 @@ use crate::error::Result;
 /// # Ok(())
 /// # }
 /// ```
-impl<T: Number, D: Dimension> DeviceArray<T, D> {
+impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// The sums along several axes, as [`sum`](Self::sum) of each part; the result has the other axes, in their order.
     /// Along no axis, every element is a part of its own.
     ///

@@ -7,6 +7,7 @@ use ndarray::{Axis, RemoveAxis};
 
 use super::{Wants, along_axis, along_axis_into};
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 
 /// Reductions along one axis: one result for each lane, asynchronously. Every element is read once; as for whole
@@ -32,7 +33,7 @@ use crate::error::Result;
 /// # Ok(())
 /// # }
 /// ```
-impl<T: Number, D: RemoveAxis> DeviceArray<T, D> {
+impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     /// The sums along an axis, as [`sum`](Self::sum) of each lane; the result has one axis less.
     ///
     /// # Errors

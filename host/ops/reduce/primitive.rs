@@ -7,6 +7,7 @@ use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use super::{Wants, along_axes, along_axes_into, along_axis, along_axis_into, whole, whole_into};
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 
 /// Reductions by an operator ([`ReduceOp`]) that is named as a type.
@@ -59,7 +60,7 @@ use crate::error::Result;
 /// # Ok(())
 /// # }
 /// ```
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// All elements combined; waits for the result.
     ///
     /// # Errors
@@ -69,7 +70,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     where
         T: Reduce<Op>,
     {
-        whole::<Op, T, D>("reduce", self, Wants::Any)
+        whole::<Op, T, D>("reduce", self, Wants::AnyIndexed)
     }
 
     /// [`reduce`](Self::reduce) into an array without axes, asynchronously.
@@ -81,7 +82,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     where
         T: Reduce<Op>,
     {
-        whole_into::<Op, T, D>("reduce_into", self, Wants::Any, out)
+        whole_into::<Op, T, D>("reduce_into", self, Wants::AnyIndexed, out)
     }
 
     /// The elements of each lane along an axis combined; the result has one axis less.

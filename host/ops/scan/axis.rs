@@ -9,6 +9,7 @@ use ndarray::{Axis, Dimension};
 
 use super::{ScanKind, check, flag, look_back, state_len};
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::ops::tiles;
 
@@ -29,7 +30,7 @@ const STRIPS: usize = 64;
 
 fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     axis: Axis,
     kind: ScanKind,
     out: &mut DeviceArray<Op::Output, D>,
@@ -50,6 +51,7 @@ fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
         return Ok(());
     }
     let inner = shape[axis.index() + 1..].iter().product();
+    let x = &*x.in_order()?;
     let lines = x.len() / n;
     if lines == 1 || (inner == 1 && n > lookback::tile_len::<T, Op>()) {
         look_back::<Op, T, D>(x, n, kind, out)
@@ -63,7 +65,7 @@ fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
 
 /// Scans columns, tile by tile.
 fn columns<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     n: usize,
     inner: usize,
     kind: ScanKind,
@@ -114,7 +116,7 @@ fn width<T, Op: ReduceOp<T>>(n: usize, columns: usize) -> usize {
 ///
 /// The error of result `i` of a line of floats is at most `i u (|x₀| + … + |xᵢ|)`, to first order, however the terms are
 /// grouped, which with look-back depends on timing.
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// The inclusive scan along `axis`.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use ndarray::{Dimension, Ix1};
 
 use super::tiles;
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 
@@ -42,8 +43,8 @@ pub enum ScanAlgorithm {
 /// What every scan checks before it allocates or launches anything.
 fn check<T: Element, R: Element, D: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
-    out: &DeviceArray<R, D>,
+    x: &DeviceArrayRef<T, D>,
+    out: &DeviceArrayRef<R, D>,
 ) -> Result<()> {
     x.fits(operation, out)
 }
@@ -58,7 +59,7 @@ const STATIC_SHARED: usize = 2048;
 
 /// Scans each row of `n` elements, in one pass. The array is not empty.
 fn look_back<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     n: usize,
     kind: ScanKind,
     out: &mut DeviceArray<Op::Output, D>,
@@ -92,7 +93,7 @@ fn flag(kind: ScanKind) -> u32 {
 /// Scans the array by Blelloch's tree: the totals of the tiles, their exclusive scan by the same function, and the
 /// tiles once more, each with what stands before it.
 fn tree<Op, T: ScanTree<Op>, D: Dimension>(
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     kind: ScanKind,
     out: &mut DeviceArray<T::Output, D>,
 ) -> Result<()> {
@@ -119,7 +120,7 @@ fn tree<Op, T: ScanTree<Op>, D: Dimension>(
 /// Of the whole array, by the default algorithm.
 fn whole_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     kind: ScanKind,
     out: &mut DeviceArray<Op::Output, D>,
 ) -> Result<()> {
@@ -127,13 +128,13 @@ fn whole_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     if x.is_empty() {
         return Ok(());
     }
-    look_back::<Op, T, D>(x, x.len(), kind, out)
+    look_back::<Op, T, D>(&*x.in_order()?, x.len(), kind, out)
 }
 
 /// Of the whole array, by that algorithm.
 fn whole_by_into<Op, T, D: Dimension>(
     operation: &'static str,
-    x: &DeviceArray<T, D>,
+    x: &DeviceArrayRef<T, D>,
     kind: ScanKind,
     algorithm: ScanAlgorithm,
     out: &mut DeviceArray<Op::Output, D>,
@@ -146,6 +147,7 @@ where
     if x.is_empty() {
         return Ok(());
     }
+    let x = &*x.in_order()?;
     match algorithm {
         ScanAlgorithm::LookBack => look_back::<Op, T, D>(x, x.len(), kind, out),
         ScanAlgorithm::Blelloch => tree::<Op, T, D>(x, kind, out),
@@ -168,7 +170,7 @@ where
 ///
 /// The default algorithm takes 8 bytes for each 4 bytes of a value, for each tile, which the stream keeps for the next
 /// scan unless they are more than 4 MiB; Blelloch's takes temporary memory of three values for each tile.
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// The inclusive scan: element `i` of the result combines elements `0 ..= i`.
     ///
     /// # Errors

@@ -1,21 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which kernel copies a view into C order, with elements of what size, and along which axes.
+//! Which kernel copies one view to another, with elements of what size, and along which axes.
 
 use std::ops::Range;
 
-/// An axis of a copy: how many steps, and how many words further each is in the input (0 where an element is repeated)
-/// and in the output.
+/// An axis of a copy: how many steps, and how many words further each is in the input (0 where an element is repeated,
+/// negative where it is read backwards) and in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Axis {
     pub len: usize,
-    pub x: usize,
+    pub x: isize,
     pub out: usize,
+}
+
+/// How the elements of a copy lie on either side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lie<'a> {
+    pub shape: &'a [usize],
+    /// Strides of the input, in elements.
+    pub x: &'a [isize],
+    /// Strides of the output, in elements, in which no element is repeated.
+    pub out: &'a [isize],
+    /// The size of an element.
+    pub bytes: usize,
+    /// The addresses of the first bytes of both sides.
+    pub addresses: [u64; 2],
 }
 
 /// How a view is copied.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// The elements are in order already.
+    /// Both sides are alike, without a gap.
     Contiguous,
     /// Transposition, by tiles of words of `word` bytes, of the axes `a`, along which the output is contiguous, and
     /// `b`, along which the input is, for each step along the axes `batch`.
@@ -39,9 +53,9 @@ const THIN: usize = 8;
 const SMALL: usize = 512;
 
 impl Plan {
-    /// For a view with that shape and those strides, which has elements of `bytes` bytes, and at least one.
-    pub fn new(shape: &[usize], strides: &[usize], bytes: usize) -> Self {
-        let (word, axes) = widened(merged(shape, strides, bytes));
+    /// For elements that lie so, at least one.
+    pub fn new(lie: &Lie<'_>) -> Self {
+        let (word, axes) = widened(merged(lie), lie.addresses);
         let order = order(&axes);
         match order {
             Order::Contiguous => Self::Contiguous,
@@ -73,51 +87,61 @@ enum Order {
 
 fn order(axes: &[Axis]) -> Order {
     match axes {
-        [] | [Axis { x: 1, .. }] => Order::Contiguous,
-        [.., Axis { x: 0 | 1, .. }] => Order::AsOutput,
-        _ => match axes.iter().position(|axis| axis.x == 1) {
+        [] | [Axis { x: 1, out: 1, .. }] => Order::Contiguous,
+        // The kernel of tiles goes forwards along both.
+        [.., Axis { x: 2.., out: 1, .. }] => match axes.iter().position(|axis| axis.x == 1) {
             Some(b) => Order::Transposed(b),
             None => Order::AsOutput,
         },
+        _ => Order::AsOutput,
     }
 }
 
-/// The axes in bytes, an element's own bytes being the last: without those of length 1, and with neighbours as one
-/// where they are one on both sides.
-fn merged(shape: &[usize], strides: &[usize], bytes: usize) -> Vec<Axis> {
-    let mut axes: Vec<Axis> = Vec::with_capacity(shape.len() + 1);
+/// The axes in bytes, in the order in which the output lies and forwards along it, an element's own bytes being the last:
+/// without those of length 1, and with neighbours as one where they are one on both sides.
+fn merged(lie: &Lie<'_>) -> Vec<Axis> {
+    let strides = lie.x.iter().zip(lie.out);
+    let mut given: Vec<Axis> = (lie.shape.iter().zip(strides))
+        .filter(|&(&len, _)| len != 1)
+        .map(|(&len, (&x, &out))| Axis {
+            len,
+            x: (if out < 0 { -x } else { x }) * lie.bytes as isize,
+            out: out.unsigned_abs() * lie.bytes,
+        })
+        .collect();
+    // Stable: an output in C order stays as it is.
+    given.sort_by_key(|axis| std::cmp::Reverse(axis.out));
+    let mut axes: Vec<Axis> = Vec::with_capacity(given.len() + 1);
     axes.push(Axis {
-        len: bytes,
+        len: lie.bytes,
         x: 1,
         out: 1,
     });
-    let mut out = bytes;
-    for (&len, &stride) in shape.iter().zip(strides).rev() {
-        if len == 1 {
-            continue;
-        }
-        let x = stride * bytes;
+    for axis in given.into_iter().rev() {
         match axes.last_mut() {
-            // In the output, an axis always continues the one before.
-            Some(inner) if x == inner.x * inner.len => inner.len *= len,
-            _ => axes.push(Axis { len, x, out }),
+            Some(inner) if axis.x == inner.x * inner.len as isize && axis.out == inner.out * inner.len => {
+                inner.len *= axis.len;
+            }
+            _ => axes.push(axis),
         }
-        out *= len;
     }
     axes.reverse();
     axes
 }
 
-/// The axes in words that are as wide as the last axis and all distances allow, and the width.
-fn widened(mut axes: Vec<Axis>) -> (usize, Vec<Axis>) {
+/// The axes in words that are as wide as the last axis, all distances and both addresses allow, and the width.
+fn widened(mut axes: Vec<Axis>, addresses: [u64; 2]) -> (usize, Vec<Axis>) {
     let Some(last) = axes.pop() else {
         return (1, axes);
     };
-    let distances = axes.iter().flat_map(|axis| [axis.x, axis.out]);
-    let all = distances.fold(last.len | WIDEST, |all, distance| all | distance);
+    let distances = axes.iter().flat_map(|axis| [axis.x.unsigned_abs(), axis.out]);
+    let places = addresses.map(|address| address as usize);
+    let all = distances
+        .chain(places)
+        .fold(last.len | WIDEST, |all, distance| all | distance);
     let word = 1 << all.trailing_zeros();
     for axis in &mut axes {
-        axis.x /= word;
+        axis.x /= word as isize;
         axis.out /= word;
     }
     if last.len > word || axes.is_empty() {
@@ -127,6 +151,13 @@ fn widened(mut axes: Vec<Axis>) -> (usize, Vec<Axis>) {
         });
     }
     (word, axes)
+}
+
+/// How far behind the first byte of the input the first element is: along each axis that is read backwards, the last
+/// one is the first.
+pub(super) fn first(axes: &[Axis]) -> usize {
+    let backwards = axes.iter().filter(|axis| axis.x < 0);
+    backwards.map(|axis| (axis.len - 1) * axis.x.unsigned_abs()).sum()
 }
 
 /// Takes an iteration over axes of lengths `lens` (at least one; the last is the innermost) apart into pieces of at

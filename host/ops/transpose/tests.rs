@@ -6,18 +6,36 @@ use ndarray::{Array, ArrayD, IxDyn};
 use super::*;
 use crate::Device;
 
-fn axis(len: usize, x: usize, out: usize) -> Axis {
+fn axis(len: usize, x: isize, out: usize) -> Axis {
     Axis { len, x, out }
+}
+
+/// The strides of C order.
+fn standard(shape: &[usize]) -> Vec<isize> {
+    let mut strides = vec![1; shape.len()];
+    for i in (1..shape.len()).rev() {
+        strides[i - 1] = strides[i] * shape[i] as isize;
+    }
+    strides
+}
+
+/// The plan for a view of that shape and those strides into C order.
+fn into_standard(shape: &[usize], x: &[isize], bytes: usize) -> Plan {
+    Plan::new(&Lie {
+        shape,
+        x,
+        out: &standard(shape),
+        bytes,
+        addresses: [256, 512],
+    })
 }
 
 /// The plan for an array of that shape in C order, with its axes permuted.
 fn plan(shape: &[usize], axes: &[usize], bytes: usize) -> Plan {
-    let mut strides = vec![1; shape.len()];
-    for i in (1..shape.len()).rev() {
-        strides[i - 1] = strides[i] * shape[i];
-    }
-    let permuted = |of: &[usize]| axes.iter().map(|&axis| of[axis]).collect::<Vec<_>>();
-    Plan::new(&permuted(shape), &permuted(&strides), bytes)
+    let strides = standard(shape);
+    let permuted: Vec<usize> = axes.iter().map(|&axis| shape[axis]).collect();
+    let strides: Vec<isize> = axes.iter().map(|&axis| strides[axis]).collect();
+    into_standard(&permuted, &strides, bytes)
 }
 
 #[test]
@@ -73,12 +91,55 @@ fn plans() {
     );
     // Repeated along the last axis, and along another.
     assert_eq!(
-        Plan::new(&[50, 60], &[1, 0], 4),
+        into_standard(&[50, 60], &[1, 0], 4),
         strided(4, &[axis(50, 1, 60), axis(60, 0, 1)])
     );
     assert_eq!(
-        Plan::new(&[5, 30, 40], &[0, 1, 30], 4),
+        into_standard(&[5, 30, 40], &[0, 1, 30], 4),
         tiles(4, &[axis(5, 0, 1200)], axis(40, 30, 1), axis(30, 1, 40))
+    );
+    // Backwards along the last axis, and along another, whose rows are words as wide as they can be.
+    assert_eq!(
+        into_standard(&[50, 60], &[60, -1], 2),
+        strided(2, &[axis(50, 60, 60), axis(60, -1, 1)])
+    );
+    assert_eq!(
+        into_standard(&[50, 64], &[-64, 1], 2),
+        strided(16, &[axis(50, -8, 8), axis(8, 1, 1)])
+    );
+}
+
+#[test]
+fn plans_of_copies_into_parts() {
+    let plan = |shape: &[usize], x: &[isize], out: &[isize], addresses| {
+        Plan::new(&Lie {
+            shape,
+            x,
+            out,
+            bytes: 4,
+            addresses,
+        })
+    };
+    let strided = |word, axes: &[Axis]| Plan::Strided {
+        word,
+        axes: axes.to_vec(),
+    };
+    // Both sides backwards: forwards.
+    assert_eq!(plan(&[50, 60], &[-60, 1], &[-60, 1], [256, 512]), Plan::Contiguous);
+    // The output in another order of the axes, and the input in the same.
+    assert_eq!(plan(&[50, 60], &[1, 50], &[1, 50], [256, 516]), Plan::Contiguous);
+    // Rows of a larger array, which are aligned, and which begin between words of 16 bytes.
+    assert_eq!(
+        plan(&[50, 8], &[8, 1], &[24, 1], [256, 512]),
+        strided(16, &[axis(50, 2, 6), axis(2, 1, 1)])
+    );
+    assert_eq!(
+        plan(&[50, 8], &[8, 1], &[24, 1], [256, 520]),
+        strided(8, &[axis(50, 4, 12), axis(4, 1, 1)])
+    );
+    assert_eq!(
+        plan(&[50, 8], &[8, 1], &[24, -1], [260, 520]),
+        strided(4, &[axis(50, 8, 24), axis(8, -1, 1)])
     );
 }
 
@@ -181,8 +242,9 @@ fn copies_in_pieces() {
                 continue;
             }
             let mut out = DeviceArray::<u32, _>::zeros(stream, view.raw_dim()).unwrap();
-            let plan = Plan::new(view.shape(), view.strides(), size_of::<u32>());
-            run(&plan, &Words::of(&view), &mut WordsMut::of(&mut out), most).unwrap();
+            let plan = into_standard(view.shape(), view.strides(), size_of::<u32>());
+            let mut part = out.view_mut();
+            run(&plan, stream, &Words::of(&view), &mut WordsMut::of(&mut part), most).unwrap();
             assert_eq!(
                 out.to_ndarray().unwrap(),
                 wanted,

@@ -52,7 +52,7 @@ pub struct OutputAxes {
     zero: u32,
 }
 
-/// An operand's strides along the output's axes, in elements.
+/// An operand's strides along the output's axes, in elements; a negative one is the number that wraps around to it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, KernelParam, Pod, Zeroable)]
 pub struct Strides {
@@ -184,7 +184,7 @@ impl Strides {
     /// # Panics
     ///
     /// If there is no axis, or more than [`AXES`].
-    pub fn new(start: usize, strides: &[usize]) -> Self {
+    pub fn new(start: usize, strides: &[isize]) -> Self {
         assert!(strides.len() <= AXES, "at most {AXES} axes");
         let (&column, outer) = strides.split_last().expect("at least one axis");
         let mut middle = [0; MIDDLE];

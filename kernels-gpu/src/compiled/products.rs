@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The families of few types: products of matrices, and histograms.
+//! The families of few types: products of matrices, histograms, and additions where indices say.
 
 use bytemuck::Pod;
 use cuda_std::SliceMut;
-use cuda_std::launch::SafeKernel;
+use cuda_std::launch::{Retyped, SafeKernel};
 use cuda_std::param::ByValue;
 
 use super::sealed::Sealed;
 use crate::histogram::{
     self, CACHE, COLUMNS, COPIES, Channels, Plan, Sample, Search, Uniform, Value, Values, block_len,
 };
+use crate::index::scatter_add;
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
 use crate::matmul::{MulAdd, gemv};
 
@@ -46,6 +47,33 @@ pub trait MatMul: Sealed + MulAdd + Gemm<Large> + Gemm<Medium> + Gemm<Small> {
     /// The sums of rows that were cut.
     #[doc(hidden)]
     type GemvCombine: SafeKernel<Params = (&'static [Self], SliceMut<'static, Self>, usize, Self, Self)>;
+}
+
+/// The parameters of [`scatter_add`](fn@scatter_add).
+pub type ScatterAddParams<T> = (&'static [T], &'static [u64], usize, usize, SliceMut<'static, T>);
+
+/// The element types that are added to atomically: `f32`, `f64`, `i32`, `i64`, `u32`, `u64`.
+pub trait ScatterAdd: Sealed + Pod + Send + Sync {
+    /// Adds where indices say.
+    #[doc(hidden)]
+    type Kernel: SafeKernel<Params = ScatterAddParams<Self>>;
+}
+
+macro_rules! scatter_add {
+    ($($type:ident as $bits:ident,)*) => {$(
+        impl ScatterAdd for $type {
+            type Kernel = Retyped<scatter_add<$bits>, ScatterAddParams<$type>>;
+        }
+    )*};
+}
+
+scatter_add! {
+    f32 as f32,
+    f64 as f64,
+    i32 as u32,
+    i64 as u64,
+    u32 as u32,
+    u64 as u64,
 }
 
 /// Histograms of elements of this type, whose bins are found by rule `F`: a kernel for each way to count.

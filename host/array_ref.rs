@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What arrays and views have in common.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ndarray::Dimension;
+
+use crate::array::Element;
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::stream::Stream;
+
+/// Elements in the memory of a device, with a shape and strides: what a [`DeviceArray`](crate::DeviceArray), a
+/// [`DeviceView`](crate::DeviceView) and a [`DeviceViewMut`](crate::DeviceViewMut) are, as ndarray's `ArrayRef`. All
+/// three dereference to it, and it has the operations that read: so all of them take arrays and views alike.
+///
+/// An operation reads the elements of a view where they lie if they are in C order without a gap, wherever the first is;
+/// copies read any strides, and so do elementwise operations on several operands, comparisons, selections and products of
+/// matrices, but for operands that go backwards. Other operations first bring the elements of other views in order, by one copy
+/// ([`to_array`](DeviceArrayRef::to_array)).
+///
+/// # Examples
+///
+/// ```
+/// use ndarray::array;
+/// use ndarray::s;
+/// use warpsmith::{Device, DeviceArray, DeviceArrayRef, Result};
+///
+/// fn norm(x: &DeviceArrayRef<f64, ndarray::Ix1>) -> Result<f64> {
+///     Ok(x.square()?.sum()?.sqrt())
+/// }
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let x = DeviceArray::from_ndarray(device.default_stream(), &array![3.0, 4.0, 12.0])?;
+/// assert_eq!(norm(&x)?, 13.0);
+/// assert_eq!(norm(&x.slice(s![..2])?)?, 5.0);
+/// # Ok(())
+/// # }
+/// ```
+// Owners and borrowers share the memory by count; that nobody writes what others use is what the types around it say:
+// none gives a mutable reference to this one away, nor a copy that outlives its borrow.
+pub struct DeviceArrayRef<T, D> {
+    pub(crate) buffer: Arc<Buffer>,
+    pub(crate) stream: Stream,
+    pub(crate) layout: Layout<D>,
+    pub(crate) _element: PhantomData<T>,
+}
+
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// The length of each axis.
+    pub fn shape(&self) -> &[usize] {
+        self.layout.shape()
+    }
+
+    /// The distance between neighbours along each axis, in elements, as ndarray has it: negative along an axis that was
+    /// reversed, 0 along one that was broadcast.
+    pub fn strides(&self) -> &[isize] {
+        self.layout.strides()
+    }
+
+    /// The shape as ndarray's dimension type.
+    pub fn raw_dim(&self) -> D {
+        self.layout.dim().clone()
+    }
+
+    /// The number of axes.
+    pub fn ndim(&self) -> usize {
+        self.layout.ndim()
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.layout.is_empty()
+    }
+
+    /// The stream that the operations run on.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Whether the elements lie in C order without a gap. Axes of length 1 do not count, and an empty view does.
+    pub fn is_standard_layout(&self) -> bool {
+        self.layout.is_standard()
+    }
+
+    /// The distances between neighbours along each axis, where they do not matter for axes of length 1 and are not
+    /// negative for others.
+    pub(crate) fn steps(&self) -> Vec<usize> {
+        self.strides().iter().map(|stride| stride.unsigned_abs()).collect()
+    }
+
+    /// The memory that the elements lie in.
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// The bytes of the memory from the first element to the last.
+    pub(crate) fn bytes(&self) -> Range<usize> {
+        let extent = self.layout.extent();
+        extent.start * size_of::<T>()..extent.end * size_of::<T>()
+    }
+
+    /// The address of the lowest byte of the elements; 0 where there is none.
+    pub(crate) fn address(&self) -> u64 {
+        match self.buffer.address() {
+            0 => 0,
+            address => address + self.bytes().start as u64,
+        }
+    }
+
+    /// To be called before `stream` reads the elements.
+    pub(crate) fn reads_on(&self, stream: &Stream) -> Result<()> {
+        self.buffer.reads_part_on(stream, self.bytes())
+    }
+
+    /// To be called before `stream` writes the elements.
+    pub(crate) fn writes_on(&self, stream: &Stream) -> Result<()> {
+        self.buffer.writes_part_on(stream, self.bytes())
+    }
+
+    /// The same memory with another layout, which is within it.
+    pub(crate) fn with_layout<E>(&self, layout: Layout<E>) -> DeviceArrayRef<T, E> {
+        DeviceArrayRef {
+            buffer: Arc::clone(&self.buffer),
+            stream: self.stream.clone(),
+            layout,
+            _element: PhantomData,
+        }
+    }
+
+    /// An error if `other`, an operand of `operation`, has another shape or is on another device.
+    pub(crate) fn fits<U: Element>(&self, operation: &'static str, other: &DeviceArrayRef<U, D>) -> Result<()> {
+        if self.shape() == other.shape() {
+            return self.stream.check_device(operation, other.stream());
+        }
+        Err(Error::Shape {
+            operation,
+            given: format!("shapes {:?} and {:?}", self.shape(), other.shape()),
+            wanted: "equal shapes".into(),
+        })
+    }
+}

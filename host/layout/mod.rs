@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the elements of an array or a view lie in its memory: shape, strides, and the place of the first element.
+
+mod slicing;
+
+use std::ops::Range;
+
+use ndarray::{Dimension, IxDyn};
+
+use crate::error::{Error, Result};
+
+/// A shape with strides in a memory. Every element is within the memory: a layout is made of a whole array, in C order,
+/// and changed by functions that check what they are given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout<D> {
+    /// The place of the first element, in elements; 0 where there is none.
+    offset: usize,
+    dim: D,
+    /// As `isize`, the distance between neighbours along each axis, in elements.
+    strides: D,
+}
+
+impl<D: Dimension> Layout<D> {
+    /// Of an array in C order that is the whole memory.
+    pub(crate) fn standard(dim: D) -> Self {
+        Self::place(0, dim)
+    }
+
+    /// In C order from element `offset` on.
+    fn place(offset: usize, dim: D) -> Self {
+        let mut strides = dim.clone();
+        let mut stride: usize = 1;
+        for (to, &length) in strides.slice_mut().iter_mut().zip(dim.slice()).rev() {
+            *to = stride;
+            // Of an empty shape the product can be too large; nobody goes along such strides.
+            stride = stride.wrapping_mul(length);
+        }
+        Self { offset, dim, strides }.settled()
+    }
+
+    /// The same, with the first element at 0 where there is none.
+    fn settled(mut self) -> Self {
+        if self.is_empty() {
+            self.offset = 0;
+        }
+        self
+    }
+
+    pub(crate) fn dim(&self) -> &D {
+        &self.dim
+    }
+
+    pub(crate) fn shape(&self) -> &[usize] {
+        self.dim.slice()
+    }
+
+    pub(crate) fn strides(&self) -> &[isize] {
+        bytemuck::cast_slice(self.strides.slice())
+    }
+
+    fn strides_mut(&mut self) -> &mut [isize] {
+        bytemuck::cast_slice_mut(self.strides.slice_mut())
+    }
+
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.dim.size()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shape().contains(&0)
+    }
+
+    pub(crate) fn ndim(&self) -> usize {
+        self.dim.ndim()
+    }
+
+    /// The elements of the memory from the first to the last that the layout has: what is between counts, too.
+    pub(crate) fn extent(&self) -> Range<usize> {
+        if self.is_empty() {
+            return 0..0;
+        }
+        let (mut first, mut last) = (self.offset, self.offset);
+        for (&length, &stride) in self.shape().iter().zip(self.strides()) {
+            let steps = (length - 1) * stride.unsigned_abs();
+            if stride < 0 {
+                first -= steps;
+            } else {
+                last += steps;
+            }
+        }
+        first..last + 1
+    }
+
+    /// Whether the elements lie in C order without a gap. Axes of length 1 do not count, and an empty layout does.
+    pub(crate) fn is_standard(&self) -> bool {
+        if self.is_empty() {
+            return true;
+        }
+        let mut expected = 1;
+        for (&length, &stride) in self.shape().iter().zip(self.strides()).rev() {
+            if length != 1 && stride != expected {
+                return false;
+            }
+            expected *= length as isize;
+        }
+        true
+    }
+
+    /// Whether a stride is negative along an axis that has more than one element.
+    pub(crate) fn is_reversed(&self) -> bool {
+        let mut axes = self.shape().iter().zip(self.strides());
+        !self.is_empty() && axes.any(|(&length, &stride)| length > 1 && stride < 0)
+    }
+
+    /// The same elements as one axis, in the order of the memory, if they lie in it without gap or repetition.
+    pub(crate) fn in_memory_order(&self) -> Option<Layout<ndarray::Ix1>> {
+        let extent = self.extent();
+        let mut axes: Vec<(usize, usize)> = Vec::with_capacity(self.ndim());
+        for (&length, &stride) in self.shape().iter().zip(self.strides()).filter(|axis| *axis.0 != 1) {
+            axes.push((stride.unsigned_abs(), length));
+        }
+        axes.sort_unstable();
+        let mut expected = 1;
+        for (stride, length) in axes {
+            if stride != expected && !self.is_empty() {
+                return None;
+            }
+            expected *= length;
+        }
+        Some(Layout::place(extent.start, ndarray::Ix1(extent.len())))
+    }
+
+    /// The place of the element with that index.
+    pub(crate) fn index(&self, operation: &'static str, index: &D) -> Result<usize> {
+        let within =
+            index.ndim() == self.ndim() && index.slice().iter().zip(self.shape()).all(|(i, length)| i < length);
+        if !within {
+            return Err(Error::Shape {
+                operation,
+                given: format!("index {:?}", index.slice()),
+                wanted: format!("an index within shape {:?}", self.shape()),
+            });
+        }
+        let steps = index.slice().iter().zip(self.strides());
+        Ok(steps.fold(self.offset, |at, (&i, &stride)| {
+            at.wrapping_add_signed((i as isize).wrapping_mul(stride))
+        }))
+    }
+
+    /// An error unless there is such an axis.
+    pub(crate) fn check_axis(&self, operation: &'static str, axis: usize) -> Result<()> {
+        if axis < self.ndim() {
+            return Ok(());
+        }
+        Err(Error::Axes {
+            operation,
+            given: vec![axis],
+            wanted: match self.ndim() {
+                0 => "an array that has an axis".into(),
+                axes => format!("an axis below {axes}"),
+            },
+        })
+    }
+
+    /// The axes in reverse order.
+    pub(crate) fn reversed_axes(mut self) -> Self {
+        self.dim.slice_mut().reverse();
+        self.strides.slice_mut().reverse();
+        self
+    }
+
+    /// Axis `i` is axis `axes[i]` of this one.
+    pub(crate) fn permuted(&self, operation: &'static str, axes: &D) -> Result<Self> {
+        let mut sorted = axes.slice().to_vec();
+        sorted.sort_unstable();
+        if !sorted.iter().copied().eq(0..self.ndim()) {
+            return Err(Error::Axes {
+                operation,
+                given: axes.slice().to_vec(),
+                wanted: format!("each of the {} axes once", self.ndim()),
+            });
+        }
+        let mut result = self.clone();
+        for (to, &from) in axes.slice().iter().enumerate() {
+            result.dim[to] = self.dim[from];
+            result.strides[to] = self.strides[from];
+        }
+        Ok(result)
+    }
+
+    /// Repeated to a larger shape, by NumPy's rules.
+    pub(crate) fn broadcast<E: Dimension>(&self, dim: E) -> Result<Layout<E>> {
+        let (from, to) = (self.shape(), dim.slice());
+        let fits = from.len() <= to.len()
+            && from
+                .iter()
+                .rev()
+                .zip(to.iter().rev())
+                .all(|(&from, &to)| from == to || from == 1)
+            && checked_len(to).is_some();
+        if !fits {
+            return Err(Error::Shape {
+                operation: "broadcast",
+                given: format!("shape {from:?}"),
+                wanted: format!("one that can be repeated to {to:?}"),
+            });
+        }
+        let added = to.len() - from.len();
+        let mut strides = E::zeros(to.len());
+        for (axis, to) in strides.slice_mut().iter_mut().enumerate().skip(added) {
+            if from[axis - added] != 1 {
+                *to = self.strides[axis - added];
+            }
+        }
+        let offset = self.offset;
+        Ok(Layout { offset, dim, strides }.settled())
+    }
+
+    /// In another shape of as many elements, of a layout in C order.
+    pub(crate) fn in_shape<E: Dimension>(&self, dim: E) -> Layout<E> {
+        debug_assert!(self.is_standard() && dim.size() == self.len());
+        Layout::place(self.offset, dim)
+    }
+
+    /// The same memory with a shape and strides of their own, which stay within it.
+    pub(crate) fn laid_out<E: Dimension>(&self, dim: E, strides: &[usize]) -> Layout<E> {
+        let mut to = dim.clone();
+        to.slice_mut().copy_from_slice(strides);
+        Layout {
+            offset: self.offset,
+            dim,
+            strides: to,
+        }
+    }
+
+    pub(crate) fn into_dyn(self) -> Layout<IxDyn> {
+        let mut strides = IxDyn::zeros(self.strides.ndim());
+        strides.slice_mut().copy_from_slice(self.strides.slice());
+        Layout {
+            offset: self.offset,
+            dim: self.dim.into_dyn(),
+            strides,
+        }
+    }
+}
+
+/// The number of elements of that shape, unless it is 2^63 or more, or would be but for axes of length 0: ndarray has
+/// no such shapes either, so that no part of one has too many elements to be counted.
+pub(crate) fn checked_len(shape: &[usize]) -> Option<usize> {
+    let mut filled = shape.iter().filter(|&&len| len > 0);
+    let most = filled.try_fold(1usize, |product, &len| product.checked_mul(len))?;
+    isize::try_from(most).ok()?;
+    Some(shape.iter().product())
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Elements that indices or a mask name: gathered, added to, selected.
+
+use kernels_gpu::compiled::ScatterAdd;
+use kernels_gpu::index::{self as kernels, THREADS, TILE, indices_of};
+use kernels_gpu::op::Sum;
+use ndarray::{Axis, Dimension, Ix1};
+
+use super::tiles;
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+use crate::error::{Error, Result};
+use crate::launch::{Words, WordsMut};
+use crate::ops::transpose::Ordered;
+use crate::view::AsView;
+
+/// The types of indices: `u64`, `i64` and `u32`. Indices count from 0; a negative one is out of bounds.
+pub trait Index: sealed::Sealed {}
+
+impl Index for u64 {}
+impl Index for i64 {}
+impl Index for u32 {}
+
+mod sealed {
+    use super::*;
+
+    pub trait Sealed: Element {
+        /// The indices as the kernels take them: with 64 bits, of which a negative number is a large one.
+        fn to_kernel(indices: &DeviceArrayRef<Self, Ix1>) -> Result<Ordered<'_, u64, Ix1>>;
+    }
+
+    impl Sealed for u64 {
+        fn to_kernel(indices: &DeviceArrayRef<u64, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
+            indices.in_order()
+        }
+    }
+
+    impl Sealed for i64 {
+        fn to_kernel(indices: &DeviceArrayRef<i64, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
+            Ok(Ordered::Copied(indices.cast_wrapping::<u64>()?))
+        }
+    }
+
+    impl Sealed for u32 {
+        fn to_kernel(indices: &DeviceArrayRef<u32, Ix1>) -> Result<Ordered<'_, u64, Ix1>> {
+            Ok(Ordered::Copied(indices.cast::<u64>()?))
+        }
+    }
+}
+
+/// The product of the lengths behind an axis.
+fn inner(shape: &[usize], axis: usize) -> usize {
+    shape[axis + 1..].iter().product()
+}
+
+/// Copies the parts of `x`, which is in C order, that `indices` name along an axis to `out`, which is not empty.
+fn take<T: Element, D: Dimension>(
+    x: &DeviceArrayRef<T, D>,
+    axis: usize,
+    indices: &DeviceArrayRef<u64, Ix1>,
+    out: &mut DeviceArray<T, D>,
+) -> Result<()> {
+    let n = x.shape()[axis];
+    // What an index names is as many bytes, which are moved in the widest words that they and the addresses allow.
+    let bytes = inner(x.shape(), axis) * size_of::<T>();
+    let word = 1usize << (16 | bytes | x.address() as usize | out.address() as usize).trailing_zeros();
+    let config = tiles(out.len() * size_of::<T>() / word, TILE, THREADS);
+    let stream = x.stream();
+    let (from, to) = (Words::<u8>::of(x), &mut out.view_mut());
+    let mut to = WordsMut::<u8>::of(to);
+    macro_rules! launch {
+        ($word:ty) => {{
+            let args = (from.cast::<$word>(), indices, n, bytes / word, to.cast::<$word>());
+            stream.launch::<kernels::take<$word>>(&config, args)
+        }};
+    }
+    match word {
+        1 => launch!(u8),
+        2 => launch!(u16),
+        4 => launch!(u32),
+        8 => launch!(u64),
+        _ => launch!(u128),
+    }
+}
+
+/// An error of `operation` if there are indices and nothing that they could name.
+fn check_indices(operation: &'static str, shape: &[usize], axis: usize, indices: usize) -> Result<()> {
+    if shape[axis] > 0 || indices == 0 {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        operation,
+        given: format!("{indices} indices along axis {axis} of shape {shape:?}"),
+        wanted: "none, for an axis of length 0".into(),
+    })
+}
+
+/// Gathering.
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// The parts with the given indices along an axis, in their order: NumPy's `take`, ndarray's `select`. An index may
+    /// occur more than once. The result has as many parts along the axis as there are indices.
+    ///
+    /// Each element that is named is read once and written once; indices of other types than `u64` are made `u64` first.
+    /// The indices are looked at on the device: one that is out of bounds is a panic of the kernel, as that of a slice's
+    /// index, which the simulated GPU reports at once, and a GPU with the call that waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axes`] if there is no such axis, [`Error::Shape`] if there are indices and the axis has length 0,
+    /// [`Error::DifferentDevices`], and those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
+    /// let columns = DeviceArray::from_ndarray(device.default_stream(), &array![2u32, 0, 2, 1])?;
+    /// assert_eq!(x.take(Axis(1), &columns)?.to_ndarray()?, array![[3, 1, 3, 2], [6, 4, 6, 5]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn take<I: Index>(&self, axis: Axis, indices: &impl AsView<I, Dim = Ix1>) -> Result<DeviceArray<T, D>> {
+        let indices = indices.as_view();
+        self.stream().check_device("take", indices.stream())?;
+        self.layout.check_axis("take", axis.index())?;
+        check_indices("take", self.shape(), axis.index(), indices.len())?;
+        let mut dim = self.raw_dim();
+        dim[axis.index()] = indices.len();
+        let mut out = DeviceArray::uninit(self.stream(), dim)?;
+        if out.len() * size_of::<T>() > 0 {
+            take(&*self.in_order()?, axis.index(), &*I::to_kernel(&indices)?, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    /// The elements where `mask`, which has the same shape, is not 0, in C order: NumPy's `x[mask]`. Waits for their
+    /// number.
+    ///
+    /// The mask's elements are counted by an exclusive scan, which says where each index goes; then the elements are
+    /// [taken](Self::take). For `n` elements of which `m` are selected, at most `20 n + 16 m` bytes are moved beside the
+    /// elements, and `9 n + 8 m` allocated for a while.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of an allocation and a launch; waits
+    /// for a result, so also those of earlier kernels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, -2], [-3, 4]])?;
+    /// assert_eq!(x.compress(&x.greater_scalar(0)?)?.to_ndarray()?, array![1, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compress(&self, mask: &impl AsView<u8, Dim = D>) -> Result<DeviceArray<T, Ix1>> {
+        let mask = mask.as_view();
+        self.stream().check_device("compress", mask.stream())?;
+        if self.shape() != mask.shape() {
+            return Err(Error::Shape {
+                operation: "compress",
+                given: format!("shape {:?} and a mask of shape {:?}", self.shape(), mask.shape()),
+                wanted: "equal shapes".into(),
+            });
+        }
+        let indices = mask.flatnonzero()?;
+        let elements = self.in_order()?;
+        elements.in_shape(Ix1(elements.len())).take(Axis(0), &indices)
+    }
+
+    /// The parts along an axis where `mask`, which is as long as the axis, is not 0: NumPy's `compress`. Waits for their
+    /// number. As [`compress`](Self::compress), of whole parts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axes`] if there is no such axis, [`Error::Shape`] if the mask has another length,
+    /// [`Error::DifferentDevices`], and those of an allocation and a launch; waits for a result, so also those of
+    /// earlier kernels.
+    pub fn compress_axis(&self, axis: Axis, mask: &impl AsView<u8, Dim = Ix1>) -> Result<DeviceArray<T, D>> {
+        let mask = mask.as_view();
+        self.stream().check_device("compress_axis", mask.stream())?;
+        self.layout.check_axis("compress_axis", axis.index())?;
+        if self.shape()[axis.index()] != mask.len() {
+            return Err(Error::Shape {
+                operation: "compress_axis",
+                given: format!(
+                    "shape {:?}, axis {} and a mask of shape {:?}",
+                    self.shape(),
+                    axis.index(),
+                    mask.shape()
+                ),
+                wanted: "a mask as long as the axis".into(),
+            });
+        }
+        self.take(axis, &mask.flatnonzero()?)
+    }
+}
+
+/// Masks.
+impl<D: Dimension> DeviceArrayRef<u8, D> {
+    /// The indices, in C order, of the elements that are not 0: NumPy's `flatnonzero`. Waits for their number.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch; waits for a result, so also those of earlier kernels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![0.5, -1.0, 3.0])?;
+    /// assert_eq!(x.greater_scalar(0.0)?.flatnonzero()?.to_ndarray()?, array![0, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn flatnonzero(&self) -> Result<DeviceArray<u64, Ix1>> {
+        let (stream, len) = (self.stream(), self.len());
+        if len == 0 {
+            return DeviceArray::uninit(stream, Ix1(0));
+        }
+        // Each 0 or 1, in C order.
+        let mask = self.not_equal_scalar(0)?.into_shape(len)?;
+        let before = mask.exclusive_scan::<Sum>()?;
+        let count = before.get(len - 1)? + u64::from(mask.get(len - 1)?);
+        let mut out = DeviceArray::uninit(stream, Ix1(count as usize))?;
+        if count > 0 {
+            stream.launch::<indices_of>(&tiles(len, TILE, THREADS), (&mask, &before, &mut out))?;
+        }
+        Ok(out)
+    }
+}
+
+/// Adding where indices say.
+impl<T: ScatterAdd + Element, D: Dimension> DeviceArray<T, D> {
+    /// Adds the parts of `values` along an axis to those of this array that the indices name: `self[.., indices[j], ..] +=
+    /// values[.., j, ..]`, NumPy's `add.at`. An index that occurs more than once is added to as often, atomically: in
+    /// no particular order, so that floats may differ in the last bits from run to run. Integers wrap around.
+    ///
+    /// Each value is read once, and an element is read and written for each value that is added to it. The indices are
+    /// looked at on the device, as [`take`](DeviceArrayRef::take) does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axes`] if there is no such axis, [`Error::Shape`] unless `values` has the shape of this array but for
+    /// the axis, along which it is as long as there are indices (none, if the axis has length 0),
+    /// [`Error::DifferentDevices`], and those of a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let mut sums = DeviceArray::zeros(stream, 3)?;
+    /// let groups = DeviceArray::from_ndarray(stream, &array![0u32, 2, 0, 2])?;
+    /// let values = DeviceArray::from_ndarray(stream, &array![1.0f32, 2.0, 4.0, 8.0])?;
+    /// sums.scatter_add(Axis(0), &groups, &values)?;
+    /// assert_eq!(sums.to_ndarray()?, array![5.0, 0.0, 10.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scatter_add<I: Index>(
+        &mut self,
+        axis: Axis,
+        indices: &impl AsView<I, Dim = Ix1>,
+        values: &impl AsView<T, Dim = D>,
+    ) -> Result<()> {
+        let (indices, values, stream) = (indices.as_view(), values.as_view(), self.stream().clone());
+        stream.check_device("scatter_add", indices.stream())?;
+        stream.check_device("scatter_add", values.stream())?;
+        self.layout.check_axis("scatter_add", axis.index())?;
+        let mut wanted = self.raw_dim();
+        wanted[axis.index()] = indices.len();
+        if values.shape() != wanted.slice() {
+            return Err(Error::Shape {
+                operation: "scatter_add",
+                given: format!("values of shape {:?} for shape {:?}", values.shape(), self.shape()),
+                wanted: format!("values of shape {:?}, for {} indices", wanted.slice(), indices.len()),
+            });
+        }
+        check_indices("scatter_add", self.shape(), axis.index(), indices.len())?;
+        if values.is_empty() {
+            return Ok(());
+        }
+        let (n, inner) = (self.shape()[axis.index()], inner(self.shape(), axis.index()));
+        let (indices, values) = (I::to_kernel(&indices)?, values.in_order()?);
+        let config = tiles(values.len(), TILE, THREADS);
+        stream.launch::<T::Kernel>(&config, (&*values, &*indices, n, inner, self))
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Single elements, and what is copied into arrays and parts of them.
+
+use ndarray::{Array1, Dimension, IntoDimension};
+
+use super::transpose::copy_to;
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+use crate::error::{Error, Result};
+use crate::view::{AsView, DeviceViewMut};
+
+/// Single elements.
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// The element with that index, on the host. Waits for the work that it depends on; an element at a time is a slow
+    /// way to read many.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if there is no such element, [`Error::KernelFailed`] if a kernel of the device failed,
+    /// [`Error::Cuda`] if the driver fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let mut x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
+    /// x.set([0, 1], 20)?;
+    /// assert_eq!((x.get([1, 2])?, x.t().get([1, 0])?), (6, 20));
+    /// let error = x.get([2, 0]).unwrap_err().to_string();
+    /// assert_eq!(error, "get: given index [2, 0], wanted an index within shape [2, 3]");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get(&self, index: impl IntoDimension<Dim = D>) -> Result<T> {
+        let place = self.layout.index("get", &index.into_dimension())? * size_of::<T>();
+        let mut element = T::zeroed();
+        let bytes = bytemuck::bytes_of_mut(&mut element);
+        if bytes.is_empty() {
+            return Ok(element);
+        }
+        self.buffer
+            .reads_part_on(self.stream(), place..place + size_of::<T>())?;
+        let (backend, from) = (self.stream().backend(), self.buffer.address() + place as u64);
+        // SAFETY: an element of the buffer, ordered on this stream; `bytes` has room for it.
+        unsafe { backend.download(self.stream().raw(), bytes.as_mut_ptr(), from, bytes.len())? };
+        Ok(element)
+    }
+}
+
+/// Writing parts.
+impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
+    /// Sets the element with that index.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if there is no such element, [`Error::Cuda`] if the driver fails.
+    pub fn set(&mut self, index: impl IntoDimension<Dim = D>, value: T) -> Result<()> {
+        let place = self.layout.index("set", &index.into_dimension())? * size_of::<T>();
+        let bytes = bytemuck::bytes_of(&value);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.buffer.writes_part_on(self.stream(), place..place + bytes.len())?;
+        let (backend, to) = (self.stream().backend(), self.buffer.address() + place as u64);
+        // SAFETY: an element of the buffer, which is borrowed mutably and ordered on this stream.
+        unsafe { backend.upload(self.stream().raw(), to, bytes) }
+    }
+
+    /// Copies the elements of `other`, repeated to the shape of `self` by NumPy's rules, to these, asynchronously, on
+    /// the stream of `self`. Either may lie in any way; every element is read and written once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the other shape does not broadcast to that of `self`, [`Error::DifferentDevices`], and those
+    /// of a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{array, s};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let row = DeviceArray::from_ndarray(device.default_stream(), &array![1, 2])?;
+    /// let mut x = DeviceArray::zeros(device.default_stream(), (2, 3))?;
+    /// x.slice_mut(s![.., ..;2])?.assign(&row)?;
+    /// assert_eq!(x.to_ndarray()?, array![[1, 0, 2], [1, 0, 2]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn assign<E: Dimension>(&mut self, other: &impl AsView<T, Dim = E>) -> Result<()> {
+        let other = other.as_view();
+        let stream = self.stream().clone();
+        stream.check_device("assign", other.stream())?;
+        let from = other.broadcast(self.raw_dim()).map_err(|_| Error::Shape {
+            operation: "assign",
+            given: format!("shapes {:?} and {:?}", self.shape(), other.shape()),
+            wanted: "a second shape that broadcasts to the first".into(),
+        })?;
+        let (own, others) = (self.bytes(), from.bytes());
+        if std::ptr::eq(self.buffer(), from.buffer()) && own.start < others.end && others.start < own.end {
+            // Parts of one array that interlace: the kernels want memory that nobody else has.
+            return copy_to(&*other.to_array()?.broadcast(self.raw_dim())?, &stream, self);
+        }
+        copy_to(&from, &stream, self)
+    }
+
+    /// Sets every element to `value`, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// Those of an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{array, s};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let mut x = DeviceArray::zeros(device.default_stream(), (2, 3))?;
+    /// x.fill(1.5)?;
+    /// x.slice_mut(s![.., 1])?.fill(-1.0)?;
+    /// assert_eq!(x.to_ndarray()?, array![[1.5, -1.0, 1.5], [1.5, -1.0, 1.5]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fill(&mut self, value: T) -> Result<()> {
+        if self.len() * size_of::<T>() == 0 {
+            return Ok(());
+        }
+        let stream = self.stream().clone();
+        // As many copies of the value as make a word of the widest accesses, which are repeated where they can be.
+        let copies = WIDEST / size_of::<T>().clamp(1, WIDEST);
+        let values = DeviceArray::from_ndarray(&stream, &Array1::from_elem(copies, value))?;
+        let value = values.index_axis(ndarray::Axis(0), 0)?;
+        let Some(line) = self.in_memory_order_mut() else {
+            return copy_to(&*value.broadcast(self.raw_dim())?, &stream, self);
+        };
+        let words = line.len() / copies;
+        let (whole, mut rest) = line.into_split_axis(ndarray::Axis(0), words * copies)?;
+        copy_to(&*value.broadcast(rest.raw_dim())?, &stream, &mut rest)?;
+        let mut whole = whole.into_rows(words, copies);
+        copy_to(&*values.broadcast(whole.raw_dim())?, &stream, &mut whole)
+    }
+}
+
+/// Bytes of the widest access.
+const WIDEST: usize = 16;
+
+/// Writing the elements, as the methods of [`DeviceViewMut`] of the same names.
+impl<T: Element, D: Dimension> DeviceArray<T, D> {
+    /// Sets the element with that index.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceViewMut::set`].
+    pub fn set(&mut self, index: impl IntoDimension<Dim = D>, value: T) -> Result<()> {
+        self.view_mut().set(index, value)
+    }
+
+    /// Copies the elements of `other`, repeated to the shape of `self`, to these, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceViewMut::assign`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1, 2, 3])?;
+    /// let mut y = DeviceArray::zeros(device.default_stream(), (2, 3))?;
+    /// y.assign(&x)?;
+    /// assert_eq!(y.to_ndarray()?, array![[1, 2, 3], [1, 2, 3]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn assign<E: Dimension>(&mut self, other: &impl AsView<T, Dim = E>) -> Result<()> {
+        self.view_mut().assign(other)
+    }
+
+    /// Sets every element to `value`, asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceViewMut::fill`].
+    pub fn fill(&mut self, value: T) -> Result<()> {
+        self.view_mut().fill(value)
+    }
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Elements that indices or masks name, and arrays made of others, against ndarray.
+
+use std::fmt::Debug;
+
+use crate::common::*;
+use ndarray::{Array, Array1, Array2, Array3, ArrayD, Axis, IxDyn, array, s};
+use proptest::prelude::*;
+use warpsmith::ops::{Border, concatenate, stack};
+use warpsmith::{Device, DeviceArray, Element, Error};
+
+fn numbered<T>(shape: &[usize], of: impl Fn(usize) -> T) -> ArrayD<T> {
+    let len = shape.iter().product::<usize>();
+    ArrayD::from_shape_vec(IxDyn(shape), (0..len).map(of).collect()).expect("as many elements")
+}
+
+fn taken<T: Element + Debug + PartialEq>(shape: &[usize], axis: Axis, indices: &[usize], of: impl Fn(usize) -> T) {
+    let x = numbered(shape, of);
+    let wanted = x.select(axis, indices);
+    let on_device = upload(&x);
+    let long = upload(&Array1::from_iter(indices.iter().map(|&i| i as u64)));
+    assert_eq!(on_device.take(axis, &long).unwrap().to_ndarray().unwrap(), wanted);
+    let signed = upload(&Array1::from_iter(indices.iter().map(|&i| i as i64)));
+    assert_eq!(on_device.take(axis, &signed).unwrap().to_ndarray().unwrap(), wanted);
+    let short = upload(&Array1::from_iter(indices.iter().rev().map(|&i| i as u32)));
+    let short = short.flip(Axis(0)).unwrap();
+    assert_eq!(on_device.take(axis, &short).unwrap().to_ndarray().unwrap(), wanted);
+    // A part that begins between words, and one that is turned.
+    let fits = axis.index() > 0 || indices.iter().all(|&i| i + 1 < shape[0]);
+    if shape[0] > 0 && fits {
+        let part = on_device.slice_axis(Axis(0), (1..).into()).unwrap();
+        let wanted = x.slice_axis(Axis(0), (1..).into()).select(axis, indices);
+        assert_eq!(part.take(axis, &long).unwrap().to_ndarray().unwrap(), wanted);
+    }
+    let turned = Axis(shape.len() - 1 - axis.index());
+    let wanted = x.t().select(turned, indices);
+    assert_eq!(on_device.t().take(turned, &long).unwrap().to_ndarray().unwrap(), wanted);
+}
+
+#[test]
+fn parts_are_taken() {
+    let axes = (
+        prop::collection::vec(1..12usize, 1..4),
+        any::<u32>(),
+        prop::collection::vec(any::<u32>(), 0..20),
+    );
+    proptest!(cases(32), |((shape, axis, indices) in axes)| {
+        let axis = Axis(axis as usize % shape.len());
+        let indices: Vec<usize> = indices.iter().map(|&i| i as usize % shape[axis.index()]).collect();
+        taken(&shape, axis, &indices, |i| i as u8);
+        taken(&shape, axis, &indices, |i| i as u16);
+        taken(&shape, axis, &indices, |i| [i as u8; 3]);
+        taken(&shape, axis, &indices, |i| i as f32);
+        taken(&shape, axis, &indices, |i| i as f64);
+        taken(&shape, axis, &indices, |i| i as u128);
+    });
+    taken(
+        &[3000, 2],
+        Axis(0),
+        &(0..3000).map(|i| i * 7 % 3000).collect::<Vec<_>>(),
+        |i| i as u16,
+    );
+    taken(&[0, 4], Axis(1), &[3, 3], |i| i as u16);
+    taken(&[4, 0], Axis(0), &[3, 3], |i| i as u16);
+}
+
+#[test]
+fn indices_out_of_bounds_fail() {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &array![1, 2, 3]).unwrap();
+    for index in [3i64, -1, i64::MIN] {
+        let indices = DeviceArray::from_ndarray(stream, &array![0, index]).unwrap();
+        let error = x.take(Axis(0), &indices).unwrap_err();
+        assert!(matches!(error, Error::Fault(_)), "{error}");
+        assert!(
+            error.to_string().contains("an index is out of bounds of its axis"),
+            "{error}"
+        );
+        let mut sums = DeviceArray::from_ndarray(stream, &array![1, 2, 3]).unwrap();
+        let values = DeviceArray::from_ndarray(stream, &array![1, 2]).unwrap();
+        assert!(matches!(
+            sums.scatter_add(Axis(0), &indices, &values),
+            Err(Error::Fault(_))
+        ));
+    }
+    let none = DeviceArray::<i32, _>::zeros(stream, (0, 3)).unwrap();
+    let indices = DeviceArray::from_ndarray(stream, &array![0u32]).unwrap();
+    assert_eq!(
+        none.take(Axis(0), &indices).unwrap_err().to_string(),
+        "take: given 1 indices along axis 0 of shape [0, 3], wanted none, for an axis of length 0"
+    );
+    assert_eq!(none.take(Axis(1), &indices).unwrap().shape(), [0, 1]);
+    assert!(matches!(none.take(Axis(2), &indices), Err(Error::Axes { .. })));
+}
+
+macro_rules! scatters {
+    ($($type:ident)*) => {$(
+        #[test]
+        fn $type() {
+            for (shape, axis, count) in [(vec![5], 0, 1000), (vec![3, 7, 2], 1, 40), (vec![4, 3], 0, 9), (vec![2, 0], 0, 3)] {
+                let mut x = super::numbered(&shape, |i| i as $type);
+                let indices: Vec<u32> = (0..count).map(|i| (i * i % shape[axis]) as u32).collect();
+                let mut of_values = shape.clone();
+                of_values[axis] = count;
+                let values = super::numbered(&of_values, |i| (i % 10) as $type);
+                let mut on_device = upload(&x);
+                let (on_indices, on_values) = (upload(&Array1::from(indices.clone())), upload(&values));
+                on_device.scatter_add(Axis(axis), &on_indices, &on_values).unwrap();
+                for (j, &index) in indices.iter().enumerate() {
+                    let mut part = x.index_axis_mut(Axis(axis), index as usize);
+                    part += &values.index_axis(Axis(axis), j);
+                }
+                assert_eq!(on_device.to_ndarray().unwrap(), x, "{shape:?}");
+            }
+        }
+    )*};
+}
+
+mod scatter_add {
+    use crate::common::*;
+    use ndarray::{Array1, Axis};
+
+    scatters!(f32 f64 i32 i64 u32 u64);
+}
+
+#[test]
+fn values_that_do_not_fit_are_an_error() {
+    let mut x = upload(&Array2::<f32>::zeros((3, 4)));
+    let indices = upload(&array![0u32, 1]);
+    let values = upload(&Array2::<f32>::zeros((3, 3)));
+    assert_eq!(
+        x.scatter_add(Axis(1), &indices, &values).unwrap_err().to_string(),
+        "scatter_add: given values of shape [3, 3] for shape [3, 4], wanted values of shape [3, 2], for 2 indices"
+    );
+}
+
+#[test]
+fn masks_select() {
+    for shape in [(1, 1), (40, 33), (3, 2000), (0, 3)] {
+        let x = Array2::from_shape_fn(shape, |(i, j)| (i * 37 + j * 101) as u16 % 1000);
+        let on_device = upload(&x);
+        for limit in [0u16, 1, 500, 1000] {
+            let mask = on_device.less_scalar(limit).unwrap();
+            let wanted = Array1::from_iter(x.iter().copied().filter(|&x| x < limit));
+            assert_eq!(on_device.compress(&mask).unwrap().to_ndarray().unwrap(), wanted);
+            // Any number but 0 stands for what is selected, wherever mask and elements lie.
+            let mask = mask.mul_scalar(77).unwrap();
+            let wanted = Array1::from_iter(x.t().iter().copied().filter(|&x| x < limit));
+            assert_eq!(on_device.t().compress(&mask.t()).unwrap().to_ndarray().unwrap(), wanted);
+            let indices = (0..x.len() as u64).zip(&x).filter(|(_, x)| **x < limit).map(|(i, _)| i);
+            assert_eq!(
+                mask.flatnonzero().unwrap().to_ndarray().unwrap(),
+                Array1::from_iter(indices)
+            );
+        }
+    }
+    let x = upload(&array![[1, 2, 3], [4, 5, 6]]);
+    let columns = x.compress_axis(Axis(1), &upload(&array![1u8, 0, 9])).unwrap();
+    assert_eq!(columns.to_ndarray().unwrap(), array![[1, 3], [4, 6]]);
+    assert_eq!(
+        x.compress(&upload(&array![[1u8]])).unwrap_err().to_string(),
+        "compress: given shape [2, 3] and a mask of shape [1, 1], wanted equal shapes"
+    );
+    assert_eq!(
+        x.compress_axis(Axis(0), &upload(&array![1u8])).unwrap_err().to_string(),
+        "compress_axis: given shape [2, 3], axis 0 and a mask of shape [1], wanted a mask as long as the axis"
+    );
+}
+
+#[test]
+fn arrays_are_joined() {
+    let x = Array3::from_shape_fn((3, 4, 5), |(i, j, k)| (i * 100 + j * 10 + k) as u16);
+    let y = x.mapv(|x| x + 1000);
+    let (on_x, on_y) = (upload(&x), upload(&y));
+    for axis in (0..3).map(Axis) {
+        let joined = concatenate(axis, &[on_x.view(), on_y.view(), on_x.flip(axis).unwrap()]).unwrap();
+        let mut flipped = x.view();
+        flipped.invert_axis(axis);
+        let wanted = ndarray::concatenate(axis, &[x.view(), y.view(), flipped]).unwrap();
+        assert_eq!(joined.to_ndarray().unwrap(), wanted);
+        let part = on_y.slice_axis(axis, (1..2).into()).unwrap();
+        let joined = concatenate(axis, &[part, on_x.view()]).unwrap();
+        let wanted = ndarray::concatenate(axis, &[y.slice_axis(axis, (1..2).into()), x.view()]).unwrap();
+        assert_eq!(joined.to_ndarray().unwrap(), wanted);
+    }
+    for axis in (0..4).map(Axis) {
+        let stacked = stack(axis, &[on_x.view(), on_y.view()]).unwrap();
+        assert_eq!(
+            stacked.to_ndarray().unwrap(),
+            ndarray::stack(axis, &[x.view(), y.view()]).unwrap()
+        );
+    }
+    let (a, b) = (
+        upload(&Array2::<u8>::zeros((2, 3))),
+        upload(&Array2::<u8>::zeros((2, 4))),
+    );
+    assert_eq!(
+        concatenate(Axis(0), &[a.view(), b.view()]).unwrap_err().to_string(),
+        "concatenate: given shapes [[2, 3], [2, 4]], wanted shapes that differ along the axis alone"
+    );
+    assert_eq!(
+        stack(Axis(0), &[a.view(), b.view()]).unwrap_err().to_string(),
+        "stack: given shapes [[2, 3], [2, 4]], wanted equal shapes"
+    );
+    assert_eq!(
+        concatenate::<u8, IxDyn>(Axis(0), &[]).unwrap_err().to_string(),
+        "concatenate: arrays: given none, wanted at least one"
+    );
+    assert!(matches!(concatenate(Axis(2), &[a.view()]), Err(Error::Axes { .. })));
+    assert!(matches!(stack(Axis(3), &[a.view()]), Err(Error::Axes { .. })));
+}
+
+#[test]
+fn elements_are_rolled() {
+    let x = Array2::from_shape_fn((5, 7), |(i, j)| (i * 10 + j) as f32);
+    let on_device = upload(&x);
+    for shift in [0, 1, -1, 3, 7, -12, isize::MAX, isize::MIN] {
+        for axis in 0..2 {
+            let length = x.shape()[axis];
+            let wanted = Array::from_shape_fn((5, 7), |place| {
+                let mut from = [place.0, place.1];
+                from[axis] = (from[axis] as i128 - shift as i128).rem_euclid(length as i128) as usize;
+                x[from]
+            });
+            assert_eq!(on_device.roll(Axis(axis), shift).unwrap().to_ndarray().unwrap(), wanted);
+        }
+    }
+    let none = upload(&Array2::<u8>::zeros((0, 3)));
+    assert_eq!(none.roll(Axis(0), 2).unwrap().shape(), [0, 3]);
+}
+
+#[test]
+fn arrays_are_padded() {
+    let x = Array2::from_shape_fn((3, 4), |(i, j)| (i * 10 + j + 1) as i32);
+    let on_device = upload(&x);
+    let widths = [[2, 5], [7, 0]];
+    let padded = |source: &dyn Fn(isize, isize) -> isize| {
+        Array2::from_shape_fn((10, 11), |(i, j)| {
+            let (i, j) = (source(i as isize - 2, 3), source(j as isize - 7, 4));
+            if i < 0 || j < 0 {
+                -1
+            } else {
+                x[[i as usize, j as usize]]
+            }
+        })
+    };
+    let constant = padded(&|place, length| if (0..length).contains(&place) { place } else { -1 });
+    assert_eq!(
+        on_device
+            .pad(&widths, Border::Constant(-1))
+            .unwrap()
+            .to_ndarray()
+            .unwrap(),
+        constant
+    );
+    let clamped = padded(&|place, length| place.clamp(0, length - 1));
+    assert_eq!(
+        on_device.pad(&widths, Border::Clamp).unwrap().to_ndarray().unwrap(),
+        clamped
+    );
+    let wrapped = padded(&|place, length| place.rem_euclid(length));
+    assert_eq!(
+        on_device.pad(&widths, Border::Wrap).unwrap().to_ndarray().unwrap(),
+        wrapped
+    );
+    let reflected = padded(&|mut place, length| {
+        while !(0..length).contains(&place) {
+            place = if place < 0 { -1 - place } else { 2 * length - 1 - place };
+        }
+        place
+    });
+    assert_eq!(
+        on_device.pad(&widths, Border::Reflect).unwrap().to_ndarray().unwrap(),
+        reflected
+    );
+    assert_eq!(
+        on_device
+            .t()
+            .pad(&[[0, 0]; 2], Border::Wrap)
+            .unwrap()
+            .to_ndarray()
+            .unwrap(),
+        x.t()
+    );
+    let none = upload(&Array2::<u8>::zeros((0, 2)));
+    let padded = none.pad(&[[1, 1], [0, 1]], Border::Constant(3)).unwrap();
+    assert_eq!(padded.to_ndarray().unwrap(), Array2::from_elem((2, 3), 3));
+    assert!(matches!(
+        none.pad(&[[1, 1], [0, 1]], Border::Clamp),
+        Err(Error::Shape { .. })
+    ));
+    assert!(matches!(
+        none.pad(&[[1, 1], [0, 1]], Border::Mean),
+        Err(Error::Parameter { .. })
+    ));
+    assert!(matches!(none.pad(&[[1, 1]], Border::Clamp), Err(Error::Axes { .. })));
+    assert!(matches!(
+        none.pad(&[[usize::MAX, 1], [0, 1]], Border::Clamp),
+        Err(Error::Shape { .. })
+    ));
+}
+
+#[test]
+fn arrays_are_repeated() {
+    let x = Array2::from_shape_fn((3, 4), |(i, j)| (i * 10 + j) as u8);
+    let on_device = upload(&x);
+    for times in [(1, 1), (2, 3), (0, 2), (5, 1)] {
+        let wanted = Array2::from_shape_fn((3 * times.0, 4 * times.1), |(i, j)| x[[i % 3, j % 4]]);
+        assert_eq!(on_device.tile(times).unwrap().to_ndarray().unwrap(), wanted);
+        let wanted = Array2::from_shape_fn((3 * times.0, 4), |(i, j)| x[[i / times.0, j]]);
+        assert_eq!(
+            on_device.repeat(Axis(0), times.0).unwrap().to_ndarray().unwrap(),
+            wanted
+        );
+        let wanted = Array2::from_shape_fn((4, 3 * times.1), |(i, j)| x[[j / times.1, i]]);
+        assert_eq!(
+            on_device.t().repeat(Axis(1), times.1).unwrap().to_ndarray().unwrap(),
+            wanted
+        );
+    }
+    let message = on_device.tile((usize::MAX, 2)).unwrap_err().to_string();
+    assert!(message.starts_with("tile: given shape [3, 4]"), "{message}");
+    assert!(on_device.repeat(Axis(0), usize::MAX).is_err());
+    let dynamic = on_device.view().into_dyn();
+    assert!(matches!(dynamic.tile(IxDyn(&[2])), Err(Error::Axes { .. })));
+    assert_eq!(
+        on_device
+            .slice(s![1, 2])
+            .unwrap()
+            .tile(())
+            .unwrap()
+            .to_ndarray()
+            .unwrap(),
+        ndarray::arr0(12)
+    );
+}
