@@ -393,7 +393,7 @@ unsafe impl<W: Element> Arg<&'static [W]> for &Constant<'_, W> {
 }
 
 /// The address that a slice of the elements has: an aligned one, not null, also where there is no element.
-fn address<T>(address: u64) -> usize {
+pub(crate) fn address<T>(address: u64) -> usize {
     match address {
         0 => align_of::<T>(),
         address => address as usize,

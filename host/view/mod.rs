@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Views: an array's elements in another order or shape, or a part of them, without a copy.
 
+mod kernel;
 mod mutable;
 mod parts;
 
