@@ -24,6 +24,7 @@
 
 mod plan;
 
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use self::plan::Place;
@@ -141,8 +142,7 @@ fn halves(a: u32, b: u32) -> [u32; 2] {
     [(a & 0xffff) | (b << 16), (a >> 16) | (b & 0xffff_0000)]
 }
 
-/// One block's tile, and where the thread stands in it. Positions in the tile: `a` counts rows of the input, `b` rows
-/// of the output.
+/// One block's tile. Positions in the tile: `a` counts rows of the input, `b` rows of the output.
 struct Tile<'a, T, W> {
     x: &'a [T],
     out: SliceMut<'a, T>,
@@ -154,8 +154,6 @@ struct Tile<'a, T, W> {
     a_len: usize,
     b_len: usize,
     shared: Shared<W>,
-    lane: usize,
-    warp: usize,
 }
 
 impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
@@ -187,7 +185,6 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
         let (a, b) = (a as u64 * side, b as u64 * side);
         first.x = first.x.wrapping_add(a.wrapping_mul(plan.a_stride)).wrapping_add(b);
         first.out = first.out.wrapping_add(b.wrapping_mul(plan.b_stride)).wrapping_add(a);
-        let t = thread::thread_idx_x() as usize;
         Some(Self {
             x,
             out,
@@ -197,9 +194,15 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
             a_len: Ord::min(plan.a_len.saturating_sub(a), side) as usize,
             b_len: Ord::min(plan.b_len.saturating_sub(b), side) as usize,
             shared: T::tile(),
-            lane: t % LANES,
-            warp: t / LANES % WARPS,
         })
+    }
+
+    /// The thread's lane and warp, of which the compiler can not tell that they were computed before: it would keep
+    /// them, and all that follows from them, across the barrier, in the registers that the words need.
+    #[inline(always)]
+    fn lane_and_warp() -> (usize, usize) {
+        let t = hint::opaque(thread::thread_idx_x()) as usize;
+        (t % LANES, t / LANES % WARPS)
     }
 
     /// Where in shared memory the word lies that has the `index`-th `V` elements of row `b` of the output.
@@ -218,17 +221,18 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
     where
         T: Packed<V, Word = W>,
     {
-        let first = self.first.x as usize + self.lane * V;
+        let (lane, warp) = Self::lane_and_warp();
+        let first = self.first.x as usize + lane * V;
         for g in 0..V {
             let words: [W; UNROLL] = cuda_std::array::from_fn(|k| {
-                let a = (self.warp + WARPS * (g * (UNROLL / V) + k / V)) * V + k % V;
+                let a = (warp + WARPS * (g * (UNROLL / V) + k / V)) * V + k % V;
                 // SAFETY: the caller's promise; `a` and the word's elements are less than the tile's side.
                 bytemuck::cast(unsafe { self.x.load_vec_unchecked::<V>(first + a * self.a_stride) })
             });
             for q in 0..UNROLL / V {
                 let words = T::transpose(cuda_std::array::from_fn(|i| words[q * V + i]));
                 for j in 0..V {
-                    let at = (j * LANES + self.lane) * PITCH + self.warp + WARPS * (g * (UNROLL / V) + q);
+                    let at = (j * LANES + lane) * PITCH + warp + WARPS * (g * (UNROLL / V) + q);
                     // SAFETY: a row less than `32 V` and a column less than 32.
                     unsafe { self.shared.set_unchecked(at, words[j]) };
                 }
@@ -246,10 +250,11 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
     where
         T: Packed<V, Word = W>,
     {
+        let (lane, warp) = Self::lane_and_warp();
         let shared = self.shared.cast::<T>();
-        let mut b = self.lane;
+        let mut b = lane;
         while b < self.b_len {
-            let mut a = self.warp;
+            let mut a = warp;
             while a < self.a_len {
                 let elements: [T; UNROLL] = cuda_std::array::from_fn(|k| {
                     let a = a + WARPS * k;
@@ -283,12 +288,13 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
     where
         T: Packed<V, Word = W>,
     {
-        let first = self.first.out as usize + self.lane * V;
+        let (lane, warp) = Self::lane_and_warp();
+        let first = self.first.out as usize + lane * V;
         for g in 0..V {
-            let row = |k: usize| self.warp + WARPS * (g * UNROLL + k);
+            let row = |k: usize| warp + WARPS * (g * UNROLL + k);
             let words: [W; UNROLL] = cuda_std::array::from_fn(|k| {
                 // SAFETY: the row is less than the tile's side, and the lane less than 32.
-                unsafe { get(self.shared, Self::word::<V>(row(k), self.lane)) }
+                unsafe { get(self.shared, Self::word::<V>(row(k), lane)) }
             });
             for k in 0..UNROLL {
                 let at = first + row(k) * self.b_stride;
@@ -308,10 +314,11 @@ impl<'a, T, W: bytemuck::Pod> Tile<'a, T, W> {
     where
         T: Packed<V, Word = W>,
     {
+        let (lane, warp) = Self::lane_and_warp();
         let shared = self.shared.cast::<T>();
-        let mut a = self.lane;
+        let mut a = lane;
         while a < self.a_len {
-            let mut b = self.warp;
+            let mut b = warp;
             while b < self.b_len {
                 let word = Self::word::<V>(b, a / V) * V + a % V;
                 // SAFETY: `a` and `b` are less than the tile's side.

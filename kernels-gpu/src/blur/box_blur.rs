@@ -25,8 +25,14 @@ pub const THREADS: usize = 256;
 /// The warps of a block: each treats one strip of a row.
 pub const WARPS: usize = THREADS / 32;
 
-/// Blocks on a multiprocessor, at the least: few enough that no kernel spills registers.
-const MIN_BLOCKS: usize = 2;
+/// Blocks of `box_rows` on a multiprocessor, at the least: few enough that no kernel spills registers, which hold the
+/// sums.
+const fn row_blocks<P: Sums>() -> usize {
+    if size_of::<P::Row>() <= 8 { 4 } else { 3 }
+}
+
+/// Blocks of `box_columns`, likewise.
+const COLUMN_BLOCKS: usize = 2;
 
 /// Windows of a warp, or of a thread, whose loads are in flight together.
 const UNROLL: usize = 4;
@@ -51,7 +57,7 @@ const fn at_least(least: usize, radius: usize) -> usize {
 /// or nothing is done. Each warp treats one strip of [`row_strip`] pixels of a row, and
 /// then the one as many strips on as there are warps; a block has [`THREADS`] threads, or nothing is
 /// done.
-#[kernel(P = [Bytes, Words, WideWords, Floats], C = [1, 3, 4], max_threads = THREADS, min_blocks = MIN_BLOCKS)]
+#[kernel(P = [Bytes, Words, WideWords, Floats], C = [1, 3, 4], max_threads = THREADS, min_blocks = row_blocks::<P>())]
 pub fn box_rows<P: Sums, const C: usize>(
     pixels: &[<P as Sums>::Pixel],
     width: usize,
@@ -71,8 +77,11 @@ pub fn box_rows<P: Sums, const C: usize>(
     let strip = row_strip(radius);
     let strips = width.div_ceil(strip);
     let mut task = thread::index_1d() / 32;
-    while task < height * strips {
+    loop {
         let (y, number) = split(task, strips);
+        if y >= height {
+            return;
+        }
         let first = number * strip;
         let end = Ord::min(first + strip, width);
         // SAFETY: `y < height`, so both have that row.
@@ -98,6 +107,7 @@ unsafe fn sum_strip<P: Sums, const C: usize>(
     sums: SliceMut<'_, P::RowSum>,
     start: usize,
 ) {
+    let (ahead, behind) = (radius * C, (radius + 1) * C);
     let lane = warp::lane_id() as usize;
     // The highest lane of this lane's channel, and the one whose channel this lane has 32 elements later.
     let (highest, last) = ((31 - (31 - lane) % C) as u32, (32 - C + lane % C) as u32);
@@ -106,38 +116,35 @@ unsafe fn sum_strip<P: Sums, const C: usize>(
     let mut before = P::Row::ZERO;
     let step = 32 / C * C;
     let mut i = lane;
-    while lane < step && i < 2 * radius * C {
-        before = before.add(P::enter_row(row.get((first + i).wrapping_sub(radius * C))));
+    while lane < step && i < 2 * ahead {
+        before = before.add(P::enter_row(row.get((first + i).wrapping_sub(ahead))));
         i += step;
     }
     let mut before = before.scan::<C>().shuffle(highest);
+    // Of an element of the row, before `end`.
     let keep = |element: usize, sum: P::Row| {
-        if element < end {
-            let value = if is_alpha {
-                P::keep(row.get(element))
-            } else {
-                P::row_sum(sum)
-            };
-            // SAFETY: the caller's promise; every element is aligned for itself.
-            unsafe { sums.set_vec_unchecked(start + element, [value]) };
-        }
+        let value = if is_alpha {
+            P::keep(row.get(element))
+        } else {
+            P::row_sum(sum)
+        };
+        // SAFETY: the caller's promise; every element is aligned for itself.
+        unsafe { sums.set_vec_unchecked(start + element, [value]) };
     };
-    let (ahead, behind) = (radius * C, (radius + 1) * C);
-    let mut base = first;
+    let (mut base, mut is_first) = (first, true);
     while base < end {
         let next = base + UNROLL * 32;
-        if base >= first + C && base >= behind && next <= end && next + ahead <= row.len() {
-            let steps: [P::Row; UNROLL] = cuda_std::array::from_fn(|u| {
-                let element = base + u * 32 + lane;
-                // SAFETY (of both): from `base − behind` to before `next + ahead`, within the row.
-                let entering = P::enter_row(unsafe { row.inside(element + ahead) });
-                entering.sub(P::enter_row(unsafe { row.inside(element - behind) }))
-            });
+        if !is_first && base >= behind && next <= end && next + ahead <= row.len() {
+            // SAFETY (of both): from `base − behind` to before `next + ahead`, within the row.
+            let at = |u: usize| base + u * 32 + lane;
+            let entering: [P::Pixel; UNROLL] = cuda_std::array::from_fn(|u| unsafe { row.inside(at(u) + ahead) });
+            let leaving: [P::Pixel; UNROLL] = cuda_std::array::from_fn(|u| unsafe { row.inside(at(u) - behind) });
             // By constant indices once unrolled: an iterator over the array would keep it in local memory.
             for u in 0..UNROLL {
-                let sum = before.add(steps[u].scan::<C>());
+                let step = P::enter_row(entering[u]).sub(P::enter_row(leaving[u]));
+                let sum = before.add(step.scan::<C>());
                 before = sum.shuffle(last);
-                keep(base + u * 32 + lane, sum);
+                keep(at(u), sum);
             }
             base = next;
             continue;
@@ -146,14 +153,16 @@ unsafe fn sum_strip<P: Sums, const C: usize>(
         let mut step = P::Row::ZERO;
         if element < end {
             step = P::enter_row(row.get(element + ahead));
-            if element >= first + C {
+            if !is_first || lane >= C {
                 step = step.sub(P::enter_row(row.get(element.wrapping_sub(behind))));
             }
         }
         let sum = before.add(step.scan::<C>());
         before = sum.shuffle(last);
-        keep(element, sum);
-        base += 32;
+        if element < end {
+            keep(element, sum);
+        }
+        (base, is_first) = (base + 32, false);
     }
 }
 
@@ -162,7 +171,7 @@ unsafe fn sum_strip<P: Sums, const C: usize>(
 /// that has no row. A fourth channel is what was kept. `sums` and `out` hold rows of `width` pixels of `channels`
 /// channels one after another; `radius` is at most the number of rows and at most `width`, or nothing is done. Each
 /// block treats [`THREADS`] columns of a strip of [`column_strip`] rows, and then those as many on as there are blocks.
-#[kernel(P = [Bytes, Words, WideWords, Floats], max_threads = THREADS, min_blocks = MIN_BLOCKS)]
+#[kernel(P = [Bytes, Words, WideWords, Floats], max_threads = THREADS, min_blocks = COLUMN_BLOCKS)]
 pub fn box_columns<P: Sums>(
     sums: &[<P as Sums>::RowSum],
     width: usize,

@@ -12,6 +12,7 @@
 //! Work `t n` fused multiply-adds for each pass; for `n` pixels of `C` channels of `p` bytes, at least `C n (2 p + 8)`
 //! bytes are moved.
 
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::border::{Column, MISSING, Row, existing};
@@ -129,13 +130,15 @@ pub fn gaussian_rows<T: Pixel, const C: usize>(
     if thread::block_dim_x() as usize != ROW_THREADS || first >= width || !is_there {
         return;
     }
-    let t = thread::thread_idx_x() as usize;
-    let channel = t % C;
+    let (t, channels) = (thread::thread_idx_x(), C as u32);
+    let at = t / channels * ROW_OUTPUTS as u32 * channels + t % channels;
     let mut y = thread::block_idx_y() as usize;
     while y < height {
         // SAFETY: `y < height`, so there is that row.
         let row = unsafe { Row::<T, C>::new(pixels, y, width, border, constant) };
-        let at = t / C * ROW_OUTPUTS * C + channel;
+        // Where a thread's numbers are not neighbours, registers are few, and the compiler would keep several that
+        // follow from this one.
+        let at = if C == 1 { at } else { hint::opaque(at) } as usize;
         let sums = row_sums(&row, first, width, weights, tile, at);
         for m in 0..ROW_OUTPUTS {
             // SAFETY: the last is the last channel of pixel `row_tile(C) − 1`, which TILE has room for.

@@ -26,7 +26,7 @@ mod segments;
 
 use super::THREADS;
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
-use segment::Segment;
+use segment::{Kept, Segment};
 use segments::{Segments, Total};
 
 /// Blocks that ptxas makes room for on a multiprocessor: where elements and results are small more, since fewer bytes
@@ -164,7 +164,7 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
     ) -> Op::Acc {
         let segment = self.segment::<N>(column, row);
         let loaded = segment.load(self.x);
-        segment.write::<T, Op>(&loaded, before, self.exclusive, self.out)
+        segment.write::<T, Op>(|k| loaded[k], before, self.exclusive, self.out)
     }
 
     /// Scans the next tile.
@@ -197,7 +197,8 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         };
         let segment = self.segment::<N>(column, tile as usize * rows + segments.number as usize * N);
         let loaded = segment.load(self.x);
-        let total = segment.total::<T, Op>(&loaded);
+        let kept = Kept::new(loaded);
+        let total = segment.total::<T, Op>(&kept);
         let scanned = segments.scan::<T, Op>(Total {
             flag: start.flag,
             value: Op::combine(start.value, total),
@@ -211,7 +212,7 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
             let prefix = above.look_back::<T, Op>(segments, tile, scanned.total);
             before = Op::combine(prefix, before);
         }
-        segment.write::<T, Op>(&loaded, before, self.exclusive, self.out);
+        segment.write::<T, Op>(|k| kept.get(k), before, self.exclusive, self.out);
     }
 
     /// The segment of a column that begins in row `row`; empty if there is no such column or row.

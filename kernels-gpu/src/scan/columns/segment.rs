@@ -24,7 +24,7 @@ impl<const N: usize> Segment<N> {
     #[inline(always)]
     pub(super) fn load<T: Pod>(self, x: &[T]) -> [T; N] {
         let mut loaded = [T::zeroed(); N];
-        self.for_each(|k, at| {
+        self.for_each(self.stride, |k, at| {
             // SAFETY: of the segment, whose last element is within both arrays, or before it.
             loaded[k] = unsafe { get_unchecked(x, at) };
         });
@@ -33,25 +33,27 @@ impl<const N: usize> Segment<N> {
 
     /// The elements, combined.
     #[inline(always)]
-    pub(super) fn total<T: Pod, Op: ReduceOp<T>>(self, loaded: &[T; N]) -> Op::Acc {
+    pub(super) fn total<T: Pod, Op: ReduceOp<T>>(self, kept: &Kept<T, N>) -> Op::Acc {
         let mut acc = Op::identity();
-        self.for_each(|k, _| acc = Op::combine(acc, Op::lift(loaded[k], self.row + k as u64)));
+        self.for_each(self.stride, |k, _| {
+            acc = Op::combine(acc, Op::lift(kept.get(k), self.row + k as u64))
+        });
         acc
     }
 
-    /// Writes the scan of the elements, before which `before` stands; they and it combined.
+    /// Writes the scan of these elements, before which `before` stands; they and it combined.
     #[inline(always)]
     pub(super) fn write<T: Pod, Op: ReduceOp<T>>(
         self,
-        loaded: &[T; N],
+        element: impl Fn(usize) -> T,
         before: Op::Acc,
         exclusive: bool,
         out: SliceMut<'_, Op::Output>,
     ) -> Op::Acc {
         let mut acc = before;
-        self.for_each(|k, at| {
+        self.for_each(opaque(self.stride), |k, at| {
             let (index, before) = (self.row + k as u64, acc);
-            acc = Op::combine(acc, Op::lift(loaded[k], index));
+            acc = Op::combine(acc, Op::lift(element(k), index));
             let result = if exclusive {
                 Op::finish(before, index)
             } else {
@@ -63,18 +65,18 @@ impl<const N: usize> Segment<N> {
         acc
     }
 
-    /// Calls `f` with the number and the place of each element, in their order. Where there are `N`, no branch stands
-    /// between them, so that what is loaded is in flight at once.
+    /// Calls `f` with the number and the place of each element, in their order; `stride` is the segment's own. Where
+    /// there are `N`, no branch stands between them, so that what is loaded is in flight at once.
     #[inline(always)]
-    fn for_each(self, mut f: impl FnMut(usize, usize)) {
+    fn for_each(self, stride: usize, mut f: impl FnMut(usize, usize)) {
         if self.len as usize == N {
-            let (mut at, stride) = (self.base, opaque(self.stride));
+            let mut at = self.base;
             for k in 0..N {
                 f(k, at);
                 at = at.wrapping_add(stride);
             }
         } else {
-            let (mut at, stride) = (self.base, opaque(self.stride));
+            let mut at = self.base;
             for k in 0..N {
                 if k < self.len as usize {
                     f(k, at);
@@ -82,6 +84,50 @@ impl<const N: usize> Segment<N> {
                 at = at.wrapping_add(stride);
             }
         }
+    }
+}
+
+/// The elements of a segment while its threads wait for one another: several small ones share a register, of which a
+/// load takes one for each.
+#[derive(Clone, Copy)]
+pub(super) struct Kept<T, const N: usize> {
+    elements: [T; N],
+    /// In their place, where several have room in a word; the first of them are used.
+    words: [u32; N],
+}
+
+impl<T: Pod, const N: usize> Kept<T, N> {
+    const IN_A_WORD: usize = match size_of::<T>() {
+        1 if N.is_multiple_of(4) => 4,
+        2 if N.is_multiple_of(2) => 2,
+        _ => 1,
+    };
+
+    #[inline(always)]
+    pub(super) fn new(elements: [T; N]) -> Self {
+        let mut words = [0; N];
+        if Self::IN_A_WORD > 1 {
+            for i in 0..N / Self::IN_A_WORD {
+                let mut bytes = [0; 4];
+                for k in 0..Self::IN_A_WORD {
+                    let element = elements[i * Self::IN_A_WORD + k];
+                    bytes[k * size_of::<T>()..][..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&element));
+                }
+                // Or the compiler would keep the elements as they were.
+                words[i] = hint::opaque(u32::from_ne_bytes(bytes));
+            }
+        }
+        Self { elements, words }
+    }
+
+    /// Element `k`.
+    #[inline(always)]
+    pub(super) fn get(&self, k: usize) -> T {
+        if Self::IN_A_WORD == 1 {
+            return self.elements[k];
+        }
+        let bytes = self.words[k / Self::IN_A_WORD].to_ne_bytes();
+        bytemuck::pod_read_unaligned(&bytes[k % Self::IN_A_WORD * size_of::<T>()..][..size_of::<T>()])
     }
 }
 
