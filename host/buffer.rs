@@ -56,7 +56,7 @@ impl Buffer {
         let address = match bytes {
             0 => 0,
             // SAFETY: the backend's own stream, and at least one byte.
-            _ => unsafe { stream.backend().allocate(stream.raw(), bytes)? },
+            _ => unsafe { stream.backend().acquire(stream.raw(), bytes)? },
         };
         Ok(Self {
             address,
@@ -132,8 +132,6 @@ impl Drop for Buffer {
         }
         let usage = self.usage.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         let stream = &usage.writer;
-        // An error here is one of earlier work (a kernel that failed), which every later call reports as well; the
-        // memory is then lost with the context.
         let waited = usage.readers.iter().try_for_each(|reader| stream.wait_for(reader));
         #[cfg(feature = "cust")]
         if let Some(owner) = self.owner.take() {
@@ -144,9 +142,12 @@ impl Drop for Buffer {
             }
             return;
         }
-        if waited.is_ok() {
-            // SAFETY: allocated by this backend; the stream is behind all other uses.
-            let _ = unsafe { stream.backend().free(stream.raw(), self.address) };
+        // SAFETY: allocated by this backend for as many bytes; if the wait was queued, the stream is behind all uses.
+        unsafe {
+            match waited {
+                Ok(()) => stream.backend().release(stream.raw(), self.address, self.bytes),
+                Err(_) => stream.backend().strand(self.address, self.bytes),
+            }
         }
     }
 }

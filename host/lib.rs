@@ -41,6 +41,7 @@
 mod array;
 mod backend;
 mod buffer;
+mod callback;
 mod constants;
 #[cfg(feature = "cust")]
 mod cust;
@@ -48,21 +49,27 @@ mod device;
 mod error;
 mod event;
 mod launch;
+mod memory;
 pub mod ops;
+mod pinned;
 mod ptx;
 mod stream;
 mod view;
 mod workspace;
 
 pub use array::{DeviceArray, Element};
+#[doc(hidden)]
+pub use backend::faulty::Faults;
 pub use cuda_sim::Fault;
 pub use device::{DEVICE_VARIABLE, Device, Properties};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use half::{bf16, f16};
 pub use launch::{Arg, Args, Dim3, LaunchConfig};
+pub use memory::{LiveAllocation, MemoryInfo, TRACE_VARIABLE};
 /// The arrays of the host, in the version that this library takes.
 pub use ndarray;
+pub use pinned::{PendingCopy, PinnedArray};
 pub use ptx::PtxModules;
 #[doc(hidden)]
 pub use ptx::WrittenModules;
