@@ -132,12 +132,10 @@ fn block_size(bytes: usize) -> usize {
 impl Memory {
     /// Counts an allocation; not, if that is more than the limit.
     fn count(&self, bytes: usize) -> bool {
-        let before = self.allocated.fetch_add(bytes as u64, Ordering::Relaxed);
-        let fits = before.saturating_add(bytes as u64) <= self.limit.load(Ordering::Relaxed);
-        if !fits {
-            self.discount(bytes);
-        }
-        fits
+        let limit = self.limit.load(Ordering::Relaxed);
+        let more = |allocated: u64| allocated.checked_add(bytes as u64).filter(|&sum| sum <= limit);
+        let order = Ordering::Relaxed;
+        self.allocated.fetch_update(order, order, more).is_ok()
     }
 
     fn discount(&self, bytes: usize) {

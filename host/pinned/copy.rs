@@ -120,7 +120,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     ///
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::auto()?;
-    /// let host = PinnedArray::from_ndarray(&device, &array![1.0, 2.0, 3.0])?;
+    /// let host = PinnedArray::from_ndarray(&device, &array![1.0f32, 2.0, 3.0])?;
     /// let (x, upload) = DeviceArray::upload_async(device.default_stream(), host)?;
     /// assert_eq!(x.sum()?, 6.0);
     /// let mut host = upload.wait()?;
