@@ -233,12 +233,14 @@ impl dyn Backend {
         if let Some(address) = unsafe { self.try_acquire(stream, bytes)? } {
             return Ok(address);
         }
-        self.trim()?;
-        // SAFETY: as above.
-        match unsafe { self.try_acquire(stream, bytes)? } {
-            Some(address) => Ok(address),
-            None => Err(self.out_of_memory(bytes)),
+        if bytes as u64 <= self.properties().total_memory {
+            self.trim()?;
+            // SAFETY: as above.
+            if let Some(address) = unsafe { self.try_acquire(stream, bytes)? } {
+                return Ok(address);
+            }
         }
+        Err(self.out_of_memory(bytes))
     }
 
     /// `None` where there is not enough, or the limit does not allow it.

@@ -22,6 +22,7 @@ mod image;
 mod kernels;
 mod large;
 mod launch;
+mod many_threads;
 mod map;
 mod matmul;
 mod memory;

@@ -246,11 +246,7 @@ impl Backend for Simulator {
     }
 
     unsafe fn allocate(&self, _stream: RawStream, bytes: usize) -> Result<Option<u64>> {
-        // Linux promises more memory than there is, and ends the process that uses it; so it is asked beforehand.
-        if bytes >= COMPARED_FROM && bytes as u64 > self.free_memory()? {
-            return Ok(None);
-        }
-        let address = host_memory(bytes);
+        let address = self.pin(bytes)?;
         if let Some(address) = address {
             lock(&self.allocations).insert(address, bytes);
         }
@@ -284,6 +280,10 @@ impl Backend for Simulator {
     }
 
     fn pin(&self, bytes: usize) -> Result<Option<u64>> {
+        // Linux promises more memory than there is, and ends the process that uses it; so it is asked beforehand.
+        if bytes >= COMPARED_FROM && bytes as u64 > self.free_memory()? {
+            return Ok(None);
+        }
         Ok(host_memory(bytes))
     }
 

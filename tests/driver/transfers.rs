@@ -518,3 +518,36 @@ fn whatever_call_of_the_driver_fails_nothing_is_lost() {
         assert!(wrongly.is_empty(), "{wrongly:?}");
     }
 }
+
+/// A device is opened, a kernel compiled and launched, and all of it dropped, with each call failing in turn.
+pub(crate) fn open_failures(device: Device) -> String {
+    drop(device);
+    let fail = stub_fail();
+    let attempt = |first, end| {
+        fail(first, end);
+        let done = Device::cuda(0).and_then(|device| {
+            let x = DeviceArray::from_ndarray(device.default_stream(), &Array1::<f32>::ones(100_000))?;
+            x.sum()?; // the stub computes nothing
+            x.square()?.to_ndarray().map(drop)
+        });
+        (fail(u64::MAX, u64::MAX), done)
+    };
+    let (calls, done) = attempt(u64::MAX, u64::MAX);
+    done.unwrap();
+    let mut errors = 0;
+    for n in 0..calls {
+        for end in [n + 1, u64::MAX] {
+            errors += u64::from(attempt(n, end).1.is_err());
+        }
+        attempt(u64::MAX, u64::MAX).1.unwrap();
+    }
+    format!("{}", errors > calls)
+}
+
+#[test]
+fn whatever_call_fails_while_a_device_is_opened_and_used_the_next_one_works() {
+    let (said, _) = run(stub(), "open_failures", &[]);
+    if has_code(&said) {
+        assert_eq!(said, "true");
+    }
+}

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::panic::resume_unwind;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use cuda_driver::sys::{self, Status};
@@ -103,7 +103,9 @@ impl Chunks {
 
 /// How many threads copy that many bytes.
 fn threads(bytes: usize) -> usize {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
+    // The system is asked once: it reads files to tell.
+    static CORES: OnceLock<usize> = OnceLock::new();
+    let cores = *CORES.get_or_init(|| thread::available_parallelism().map_or(1, usize::from));
     (bytes / BYTES_PER_THREAD).clamp(1, MOST_THREADS.min(cores))
 }
 
