@@ -364,8 +364,11 @@ impl dyn Backend {
 
     /// To be called when the backend is dropped: frees what is left.
     pub(crate) fn close_memory(&self) {
-        // An error is one of earlier work; the memory goes with the context.
-        let _ = self.free_stranded();
+        // Only then, as it waits for the work of other libraries too.
+        if !lock(&self.memory().stranded).is_empty() {
+            // An error is one of earlier work; the memory goes with the context.
+            let _ = self.free_stranded();
+        }
         self.memory().pinned.close(self);
     }
 
