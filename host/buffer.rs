@@ -27,7 +27,7 @@ impl Buffer {
         let address = match bytes {
             0 => 0,
             // SAFETY: the backend's own stream, and at least one byte.
-            _ => unsafe { stream.backend().allocate(stream.raw(), bytes)? },
+            _ => unsafe { stream.backend().acquire(stream.raw(), bytes)? },
         };
         Ok(Self {
             address,
@@ -119,9 +119,12 @@ impl Drop for Buffer {
             }
             return;
         }
-        if waited.is_ok() {
-            // SAFETY: allocated by this backend; the stream is behind all other uses.
-            let _ = unsafe { stream.backend().free(stream.raw(), self.address) };
+        // SAFETY: allocated by this backend for as many bytes; if the wait was queued, the stream is behind all uses.
+        unsafe {
+            match waited {
+                Ok(()) => stream.backend().release(stream.raw(), self.address, self.bytes),
+                Err(_) => stream.backend().strand(self.address, self.bytes),
+            }
         }
     }
 }

@@ -72,7 +72,7 @@ impl Constants {
 
     fn upload(&self, contents: &[u8]) -> Result<Arc<Table>> {
         // SAFETY: the backend's own stream, and at least one byte.
-        let address = unsafe { self.backend.allocate(self.stream, contents.len())? };
+        let address = unsafe { self.backend.acquire(self.stream, contents.len())? };
         let table = Arc::new(Table {
             backend: Arc::clone(&self.backend),
             stream: self.stream,
@@ -99,9 +99,9 @@ impl Constants {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: allocated by this backend on this stream, used on it alone by launches that are queued. An error is
-        // one of earlier work, which every later call reports as well.
-        let _ = unsafe { self.backend.free(self.stream, self.address) };
+        // SAFETY: allocated by this backend on this stream for as many bytes, used on it alone by launches that are
+        // queued.
+        unsafe { self.backend.release(self.stream, self.address, self.contents.len()) };
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
 
     fn constants() -> Constants {
         let backend: Arc<dyn Backend> = Arc::new(Simulator::new());
-        let stream = backend.create_stream().unwrap();
+        let stream = backend.create_stream(0).unwrap();
         Constants::new(&backend, stream)
     }
 

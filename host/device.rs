@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Devices: which there are, what they can do, and how one is chosen.
 
+use std::cell::RefCell;
 use std::env::VarError;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use cuda_sim::Dim3;
 
+use crate::backend::faulty::{Faults, Faulty};
 use crate::backend::{Backend, cuda, sim};
 use crate::error::{Error, Result};
+use crate::memory::{LiveAllocation, MemoryInfo};
 use crate::ptx::PtxModules;
 use crate::stream::Stream;
 
@@ -173,7 +177,7 @@ impl Device {
     /// A device with the library's own kernels, before anyone else can take their place.
     fn with_backend(backend: Arc<dyn Backend>) -> Result<Self> {
         backend.register_kernels(KERNELS)?;
-        let default_stream = Stream::new(Arc::clone(&backend))?;
+        let default_stream = Stream::new(Arc::clone(&backend), 0)?;
         Ok(Self {
             backend,
             default_stream,
@@ -191,6 +195,10 @@ impl Device {
         gpus.chain([Ok(sim::Simulator::new().properties().clone())]).collect()
     }
 
+    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
     /// What the device can do.
     pub fn properties(&self) -> &Properties {
         self.backend.properties()
@@ -201,13 +209,116 @@ impl Device {
         self.properties().is_simulated()
     }
 
-    /// Bytes of memory that are free.
+    /// Bytes of memory that are free; [`memory`](Self::memory) has more.
     ///
     /// # Errors
     ///
     /// [`Error::Cuda`] if the driver fails.
     pub fn free_memory(&self) -> Result<u64> {
         self.backend.free_memory()
+    }
+
+    /// What the device's memory is used for, by this process and as a whole.
+    ///
+    /// An array's memory is allocated until its drop, also while work that uses it is queued. Then it is reserved: it
+    /// is kept for the next arrays, of the same stream first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`] if the driver fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::{Device, DeviceArray, Error};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::simulator();
+    /// let before = device.memory()?;
+    /// let x = DeviceArray::<f32, _>::zeros(device.default_stream(), 1000)?;
+    /// assert_eq!(device.memory()?.allocated - before.allocated, 4000);
+    /// drop(x);
+    /// let after = device.memory()?;
+    /// assert_eq!(after.allocated, before.allocated);
+    /// assert!(after.peak >= 4000 && after.reserved >= 4000);
+    /// device.trim()?;
+    /// assert_eq!(device.memory()?.reserved, before.reserved);
+    ///
+    /// device.set_memory_limit(Some(1 << 20));
+    /// let refused = DeviceArray::<u8, _>::zeros(device.default_stream(), 2 << 20);
+    /// assert!(matches!(refused, Err(Error::OutOfMemory { limit: Some(1048576), .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn memory(&self) -> Result<MemoryInfo> {
+        self.backend.memory_info()
+    }
+
+    /// Lets the peak of [`memory`](Self::memory) begin anew, at what is allocated.
+    pub fn reset_peak(&self) {
+        self.backend.memory().reset_peak();
+    }
+
+    /// Waits for all work of the device, and gives the memory back to the system that is reserved and not allocated.
+    ///
+    /// Nobody needs it to go on: an allocation for which there is not enough does so by itself, and tries once more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelFailed`] if a kernel of the device failed, [`Error::Cuda`] if the driver fails.
+    pub fn trim(&self) -> Result<()> {
+        self.backend.trim()
+    }
+
+    /// How many bytes may stay reserved, allocated ones among them, when the device is waited for; more goes back to
+    /// the system then, for other processes. Without a limit at first, as to take memory from the system again is slow.
+    ///
+    /// It applies to the driver's pool. The simulated GPU has none, and no memory that would stay in it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`] if the driver fails.
+    pub fn set_release_threshold(&self, bytes: u64) -> Result<()> {
+        self.backend.set_release_threshold(bytes)
+    }
+
+    /// Lets no more be allocated than `bytes`, by the count of [`memory`](Self::memory); `None` for no limit, as at
+    /// first. What would be more is refused, as [`Error::OutOfMemory`] with the limit.
+    pub fn set_memory_limit(&self, bytes: Option<u64>) {
+        self.backend.memory().set_limit(bytes);
+    }
+
+    /// Every allocation that is alive, the largest first, with the calls that led to it; `None` unless the environment
+    /// variable `WARPSMITH_TRACE_ALLOC` was `1` when the device was opened. To remember the calls makes an allocation
+    /// several times as slow.
+    ///
+    /// With it, an allocation for which there is not enough lists them on standard error.
+    ///
+    /// ```
+    /// # let device = warpsmith::Device::simulator();
+    /// for allocation in device.live_allocations().unwrap_or_default() {
+    ///     println!("{allocation}");
+    /// }
+    /// ```
+    pub fn live_allocations(&self) -> Option<Vec<LiveAllocation>> {
+        self.backend.memory().live_allocations()
+    }
+
+    /// Waits for all work of the device, on every stream. Reading an array waits for what it needs by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelFailed`] if a kernel of the device failed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.backend.synchronize_all()
+    }
+
+    /// The same device, with calls that fail when a test wants it.
+    #[doc(hidden)]
+    pub fn with_faults(&self) -> Result<(Self, Faults)> {
+        let faults = Faults::default();
+        let backend = Faulty::new(Arc::clone(&self.backend), faults.clone());
+        Ok((Self::with_backend(Arc::new(backend))?, faults))
     }
 
     /// The stream on which arrays are made that name no other.
@@ -221,7 +332,82 @@ impl Device {
     ///
     /// [`Error::Cuda`] if the driver fails.
     pub fn create_stream(&self) -> Result<Stream> {
-        Stream::new(Arc::clone(&self.backend))
+        Stream::new(Arc::clone(&self.backend), 0)
+    }
+
+    /// A new stream of that priority: where several streams have work, that of the least number begins first. Kernels
+    /// that run are not interrupted. Other streams have priority 0.
+    ///
+    /// A number outside of [`stream_priorities`](Self::stream_priorities) means the nearest one inside.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`] if the driver fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::Device;
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let urgent = *device.stream_priorities()?.start();
+    /// let stream = device.create_stream_with_priority(urgent)?;
+    /// assert!(stream.is_idle()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn create_stream_with_priority(&self, priority: i32) -> Result<Stream> {
+        Stream::new(Arc::clone(&self.backend), priority)
+    }
+
+    /// The priorities that streams can have, the first to be served at the start; `-5..=0` on an H200, `0..=0` on the
+    /// simulated GPU, which does all work at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`] if the driver fails.
+    pub fn stream_priorities(&self) -> Result<RangeInclusive<i32>> {
+        self.backend.stream_priorities()
+    }
+
+    /// The stream of the calling thread, made by its first call and the same from then on: threads that use the device
+    /// side by side need no more than to ask for it. It lives until the thread ends, and the device with it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`] if the driver fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::Device;
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let here = device.thread_stream()?;
+    /// assert_eq!(device.thread_stream()?, here);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| assert_ne!(device.thread_stream().unwrap(), here));
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn thread_stream(&self) -> Result<Stream> {
+        thread_local! {
+            static STREAMS: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
+        }
+        STREAMS.with_borrow_mut(|streams| {
+            if let Some(stream) = streams
+                .iter()
+                .find(|stream| Arc::ptr_eq(stream.backend(), &self.backend))
+            {
+                return Ok(stream.clone());
+            }
+            let stream = self.create_stream()?;
+            streams.push(stream.clone());
+            Ok(stream)
+        })
     }
 
     /// Gives the device the PTX of a kernels crate of your own, as [`kernels!`](crate::kernels!) takes it from what

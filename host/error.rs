@@ -96,7 +96,7 @@ pub enum Error {
     },
 
     /// The operands are in the memory of different devices.
-    #[error("{operation}: given an operand on {given}, wanted one on {wanted}")]
+    #[error("{operation}: given an operand on {given}, wanted one on {wanted}; `to_device` copies arrays")]
     DifferentDevices {
         /// The operation.
         operation: &'static str,
@@ -107,16 +107,23 @@ pub enum Error {
     },
 
     /// The device has not enough memory.
-    #[error("out of memory on {device}: wanted {wanted} bytes, {free} of {total} bytes are free")]
+    #[error(
+        "out of memory on {device}: wanted {wanted} bytes; {allocated} are allocated{}, {free} of {total} are free",
+        of_limit(*limit)
+    )]
     OutOfMemory {
         /// The device.
         device: String,
         /// The bytes that were asked for.
         wanted: u64,
-        /// The bytes that are free.
+        /// The bytes that arrays hold, and that streams keep for their launches.
+        allocated: u64,
+        /// The bytes that the system has left for any process.
         free: u64,
         /// The bytes that the device has.
         total: u64,
+        /// The most that may be allocated, by [`Device::set_memory_limit`](crate::Device::set_memory_limit).
+        limit: Option<u64>,
     },
 
     /// The host has not enough memory for a result.
@@ -241,6 +248,10 @@ pub enum Error {
         /// The error's name and what it means.
         message: String,
     },
+}
+
+fn of_limit(limit: Option<u64>) -> String {
+    limit.map_or(String::new(), |limit| format!(" of a limit of {limit}"))
 }
 
 impl Error {

@@ -49,6 +49,16 @@ impl Event {
         unsafe { self.recorded.backend.synchronize_event(self.recorded.raw) }
     }
 
+    /// Whether the event is reached.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelFailed`] if a kernel of the device failed.
+    pub fn is_reached(&self) -> Result<bool> {
+        // SAFETY: the backend's event.
+        unsafe { self.recorded.backend.is_reached(self.recorded.raw) }
+    }
+
     /// The device's time between two events; waits for both. To about half a microsecond on a GPU.
     ///
     /// # Errors
@@ -95,15 +105,18 @@ impl RecordedEvent {
         (!is_simulated).then_some(self.raw.0)
     }
 
-    /// Lets later work of a stream of `backend` wait for the event. For another device's stream the host waits.
+    /// Lets later work of a stream of `backend` wait for the event. Of a GPU and the simulated one, the host waits.
     ///
     /// # Safety
     ///
     /// The stream is the backend's, and lives.
     pub(crate) unsafe fn let_wait(&self, backend: &Arc<dyn Backend>, stream: RawStream) -> Result<()> {
-        // SAFETY: an event of this backend, and by the caller's promise a stream of it; or the event alone.
+        let one_driver =
+            Arc::ptr_eq(&self.backend, backend) || self.backend.peer().is_some() && backend.peer().is_some();
+        // SAFETY: an event of this backend or one that its streams can wait for, and by the caller's promise a stream of
+        // it; or the event alone.
         unsafe {
-            if Arc::ptr_eq(&self.backend, backend) {
+            if one_driver {
                 backend.wait(stream, self.raw)
             } else {
                 self.backend.synchronize_event(self.raw)

@@ -51,6 +51,7 @@ mod array;
 mod array_ref;
 mod backend;
 mod buffer;
+mod callback;
 mod constants;
 #[cfg(feature = "cust")]
 mod cust;
@@ -60,9 +61,11 @@ mod error;
 mod event;
 mod launch;
 mod layout;
+mod memory;
 mod module;
 pub mod ops;
 mod owner;
+mod pinned;
 mod ptx;
 mod raw;
 mod stream;
@@ -72,15 +75,19 @@ mod workspace;
 
 pub use array::{DeviceArray, Element};
 pub use array_ref::DeviceArrayRef;
+#[doc(hidden)]
+pub use backend::faulty::Faults;
 pub use cuda_sim::Fault;
 pub use device::{DEVICE_VARIABLE, Device, Properties};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use half::{bf16, f16};
 pub use launch::{Arg, Args, Dim3, LaunchConfig};
+pub use memory::{LiveAllocation, MemoryInfo, TRACE_VARIABLE};
 pub use module::{Function, FunctionArg, FunctionArgs, Module};
 /// The arrays of the host, in the version that this library takes.
 pub use ndarray;
+pub use pinned::{PendingCopy, PinnedArray};
 pub use ptx::PtxModules;
 #[doc(hidden)]
 pub use ptx::WrittenModules;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::backend::{Backend, RawStream};
+use crate::callback::on_thread;
 use crate::constants::{Constant, Constants};
 use crate::error::{Error, Result};
 use crate::event::{Event, RecordedEvent};
@@ -59,6 +60,8 @@ struct OwnedStream {
 
 impl Drop for OwnedStream {
     fn drop(&mut self) {
+        // SAFETY: this was the stream's owner, and it lives still.
+        unsafe { self.backend.leave(self.raw) };
         if self.owner.is_some() {
             // SAFETY: the owner is dropped after this.
             return unsafe { self.backend.release_stream(self.raw) };
@@ -77,8 +80,9 @@ impl PartialEq for Stream {
 impl Eq for Stream {}
 
 impl Stream {
-    pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self> {
-        let raw = backend.create_stream()?;
+    /// A new stream; [`Backend::create_stream`] says what its priority means.
+    pub(crate) fn new(backend: Arc<dyn Backend>, priority: i32) -> Result<Self> {
+        let raw = backend.create_stream(priority)?;
         Ok(Self::of(OwnedStream {
             backend,
             raw,
@@ -152,6 +156,53 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the backend's stream.
         unsafe { self.backend().synchronize(self.raw()) }
+    }
+
+    /// Whether all work of the stream is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelFailed`](crate::Error::KernelFailed) if a kernel of the device failed, on this stream or another.
+    pub fn is_idle(&self) -> Result<bool> {
+        // SAFETY: the backend's stream.
+        unsafe { self.backend().is_idle(self.raw()) }
+    }
+
+    /// Has `callback` called when the work is done that the stream has now. The stream does not wait for it.
+    ///
+    /// It runs on a thread of the library, which runs the callbacks of all streams one after the other: it may use the
+    /// library, and one that takes long delays the others. Its panic is printed, and ends nothing else. It is not called
+    /// if the work fails, and not if the process ends first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`](crate::Error::Cuda) if the driver fails; `callback` is dropped then.
+    ///
+    /// # Panics
+    ///
+    /// If the system starts no thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::mpsc::channel;
+    ///
+    /// use ndarray::Array1;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let y = DeviceArray::from_ndarray(stream, &Array1::<f32>::ones(1000))?.exp()?;
+    /// let (done, wait) = channel();
+    /// stream.on_reached(move || done.send(y.sum()).expect("somebody waits"))?;
+    /// assert!(wait.recv().expect("it is called")? > 2718.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_reached(&self, callback: impl FnOnce() + Send + 'static) -> Result<()> {
+        // SAFETY: the backend's stream; what it calls sends the callback to a thread, and no more.
+        unsafe { self.backend().call_back(self.raw(), on_thread(callback)) }
     }
 
     /// Marks this point of the stream, for timing and for waiting.

@@ -90,7 +90,7 @@ impl Workspace {
 
     fn allocate(&self, bytes: usize) -> Result<Piece> {
         // SAFETY: the backend's own stream.
-        let address = unsafe { self.backend.allocate(self.stream, bytes)? };
+        let address = unsafe { self.backend.acquire(self.stream, bytes)? };
         let piece = Piece {
             address,
             bytes,
@@ -106,10 +106,10 @@ impl Workspace {
         }
     }
 
-    /// Frees a piece behind what uses it; an error is one of earlier work, which every later call reports as well.
+    /// Frees a piece behind what uses it.
     fn free(&self, piece: Piece) {
         // SAFETY: allocated by this backend on this stream, used on it alone, and owned by nobody else.
-        let _ = unsafe { self.backend.free(self.stream, piece.address) };
+        unsafe { self.backend.release(self.stream, piece.address, piece.bytes) };
     }
 
     /// Nobody else's code runs while the guard lives: it is held only to search the list.
@@ -175,7 +175,7 @@ mod tests {
 
     fn workspace() -> Workspace {
         let backend: Arc<dyn Backend> = Arc::new(Simulator::new());
-        let stream = backend.create_stream().unwrap();
+        let stream = backend.create_stream(0).unwrap();
         Workspace::new(&backend, stream)
     }
 

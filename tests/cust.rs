@@ -26,7 +26,7 @@ fn the_simulator_shares_nothing() {
     let error = device.cust_context().expect_err("there is no context");
     assert_eq!(
         error.to_string(),
-        "cust_context: given an operand on sim, wanted one on cuda:N"
+        "cust_context: given an operand on sim, wanted one on cuda:N; `to_device` copies arrays"
     );
 }
 

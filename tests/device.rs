@@ -155,6 +155,8 @@ fn an_array_larger_than_the_memory_is_an_error_with_the_numbers() {
         wanted: bytes,
         free,
         total,
+        allocated,
+        limit: None,
     } = error
     else {
         panic!("{message}")
@@ -162,7 +164,8 @@ fn an_array_larger_than_the_memory_is_an_error_with_the_numbers() {
     assert_eq!((id.as_str(), bytes), (device().properties().id.as_str(), wanted as u64));
     assert_eq!(total, device().properties().total_memory);
     assert!(free <= total);
-    let text = format!("out of memory on {id}: wanted {wanted} bytes, {free} of {total} bytes are free");
+    let text =
+        format!("out of memory on {id}: wanted {wanted} bytes; {allocated} are allocated, {free} of {total} are free");
     assert_eq!(message, text);
     // The device is as usable as before.
     let small = DeviceArray::<u32, Ix1>::zeros(device().default_stream(), 10).unwrap();

@@ -13,6 +13,8 @@ use cuda_std::prelude::*;
 use ndarray::{Array1, array};
 use warpsmith::{Device, DeviceArray, Error, LaunchConfig, PtxModules};
 
+#[path = "driver/transfers.rs"]
+mod transfers;
 #[path = "driver/uploads.rs"]
 mod uploads;
 
@@ -108,6 +110,18 @@ fn child() {
         "stream_drop" => with_device(uploads::stream_drop),
         "upload_threads" => with_device(uploads::upload_threads),
         "upload_errors" => with_device(uploads::upload_errors),
+        "bulk" => with_device(transfers::bulk),
+        "bulk_beside_slow" => with_device(transfers::bulk_beside_slow),
+        "bulk_errors" => with_device(transfers::bulk_errors),
+        "pinned_copies" => with_device(transfers::pinned_copies),
+        "pinned_errors" => with_device(transfers::pinned_errors),
+        "peers" => with_device(transfers::peers),
+        "callbacks" => with_device(transfers::callbacks),
+        "callback_errors" => with_device(transfers::callback_errors),
+        "full_pool" => with_device(transfers::full_pool),
+        "ledger" => with_device(transfers::ledger),
+        "open_failures" => with_device(transfers::open_failures),
+        "call_failures" => with_device(transfers::call_failures),
         "frees" => with_device(frees),
         "loads" => with_device(loads),
         "shared" => with_device(shared),

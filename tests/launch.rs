@@ -518,7 +518,7 @@ fn arguments_of_another_device_are_refused() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "refuse_negative: given an operand on another sim, wanted one on sim"
+        "refuse_negative: given an operand on another sim, wanted one on sim; `to_device` copies arrays"
     );
 }
 

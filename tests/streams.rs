@@ -239,7 +239,7 @@ fn arrays_of_two_devices_do_not_mix() {
         assert!(matches!(error, Error::DifferentDevices { .. }), "{error}");
         assert_eq!(
             error.to_string(),
-            format!("{operation}: given an operand on another sim, wanted one on sim")
+            format!("{operation}: given an operand on another sim, wanted one on sim; `to_device` copies arrays")
         );
     }
     assert_eq!(out.to_ndarray().unwrap(), array![3.0, 4.0]);
@@ -256,7 +256,7 @@ fn arrays_of_two_devices_do_not_mix() {
     let error = x.into_stream(other.default_stream()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "into_stream: given an operand on another sim, wanted one on sim"
+        "into_stream: given an operand on another sim, wanted one on sim; `to_device` copies arrays"
     );
 
     let (start, end) = (
@@ -266,7 +266,7 @@ fn arrays_of_two_devices_do_not_mix() {
     let error = end.elapsed_since(&start).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "elapsed_since: given an operand on another sim, wanted one on sim"
+        "elapsed_since: given an operand on another sim, wanted one on sim; `to_device` copies arrays"
     );
 }
 

@@ -3,16 +3,19 @@
 //! which.
 
 pub(crate) mod cuda;
+pub(crate) mod faulty;
 pub(crate) mod sim;
 
 use std::any::TypeId;
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use cuda_sim::LaunchConfig;
 
 use crate::device::Properties;
 use crate::error::Result;
+use crate::memory::Memory;
 use crate::ptx::PtxModules;
 
 /// A backend's stream.
@@ -44,6 +47,20 @@ pub(crate) struct FunctionInfo {
     pub static_shared: usize,
 }
 
+/// A context of the driver's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RawContext(pub u64);
+
+/// An address in another device's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerMemory {
+    pub context: RawContext,
+    pub address: u64,
+}
+
+/// What a stream calls on the host.
+pub(crate) type Callback = Box<dyn FnOnce() + Send>;
+
 /// A kernel without its types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelInfo {
@@ -65,16 +82,28 @@ pub(crate) struct KernelInfo {
 /// stream's order, and the bytes named lie within the allocation; streams and events are this backend's and live.
 pub(crate) trait Backend: Debug + Send + Sync {
     fn properties(&self) -> &Properties;
+    /// Bytes that the system has left.
     fn free_memory(&self) -> Result<u64>;
     fn register_kernels(&self, modules: PtxModules) -> Result<()>;
+    /// Waits for all work of the device.
+    fn synchronize_all(&self) -> Result<()>;
 
-    fn create_stream(&self) -> Result<RawStream>;
+    /// A stream. Of those with work to do the one with the least number comes first; numbers outside of
+    /// [`stream_priorities`](Self::stream_priorities) mean the nearest one inside.
+    fn create_stream(&self, priority: i32) -> Result<RawStream>;
+    /// The priorities from the first to the last that there are.
+    fn stream_priorities(&self) -> Result<RangeInclusive<i32>>;
     unsafe fn destroy_stream(&self, stream: RawStream);
     /// A stream of somebody else's, by the driver's handle; `None` if it is not one of this device's context.
     unsafe fn adopt_stream(&self, handle: u64) -> Result<Option<RawStream>>;
     /// To be called when an adopted stream is done with: its owner may destroy it then.
     unsafe fn release_stream(&self, stream: RawStream);
     unsafe fn synchronize(&self, stream: RawStream) -> Result<()>;
+    /// Whether all work of the stream is done.
+    unsafe fn is_idle(&self, stream: RawStream) -> Result<bool>;
+    /// Has `callback`, which must not call this backend, called when the stream's work up to here is done. It is not
+    /// called if that work fails.
+    unsafe fn call_back(&self, stream: RawStream, callback: Callback) -> Result<()>;
 
     /// An event; one that is only waited for (not `timed`) is cheaper.
     fn create_event(&self, timed: bool) -> Result<RawEvent>;
@@ -83,19 +112,45 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Lets the stream's later work wait for the event.
     unsafe fn wait(&self, stream: RawStream, event: RawEvent) -> Result<()>;
     unsafe fn synchronize_event(&self, event: RawEvent) -> Result<()>;
+    /// Whether the stream's work up to the event is done.
+    unsafe fn is_reached(&self, event: RawEvent) -> Result<bool>;
     /// Milliseconds between two recorded, timed events.
     unsafe fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Result<f32>;
 
-    /// Memory of `bytes` bytes, at least one, aligned to 256.
-    unsafe fn allocate(&self, stream: RawStream, bytes: usize) -> Result<u64>;
+    /// The accounts of the memory that `allocate` gives; `acquire` and `release` keep them.
+    fn memory(&self) -> &Memory;
+    /// Memory of `bytes` bytes, at least one, aligned to 256; `None` if there is not enough.
+    unsafe fn allocate(&self, stream: RawStream, bytes: usize) -> Result<Option<u64>>;
     unsafe fn free(&self, stream: RawStream, address: u64) -> Result<()>;
+    /// Frees memory that no work uses any more.
+    unsafe fn free_now(&self, address: u64) -> Result<()>;
+    /// Bytes that were taken from the system for `allocate`, if there is a pool that keeps them.
+    fn reserved_memory(&self) -> Result<Option<u64>>;
+    /// Gives back to the system what is reserved and not allocated.
+    fn trim_pool(&self) -> Result<()>;
+    /// How much may stay reserved when the device is waited for.
+    fn set_release_threshold(&self, bytes: u64) -> Result<()>;
+
+    /// Page-locked memory of the host, at least one byte, aligned to 256; `None` if there is not enough.
+    fn pin(&self, bytes: usize) -> Result<Option<u64>>;
+    /// Gives back what `pin` gave for as many bytes. No work uses it any more.
+    unsafe fn unpin(&self, address: u64, bytes: usize);
     /// Whether there is memory of this device's at the address, whoever allocated it.
     fn has_memory(&self, address: u64) -> Result<bool>;
     /// Copies to the device; `from` may be reused on return.
     unsafe fn upload(&self, stream: RawStream, to: u64, from: &[u8]) -> Result<()>;
     /// Copies from the device, and waits for the copy. Writes all of `to`, which may be uninitialised.
     unsafe fn download(&self, stream: RawStream, to: *mut u8, from: u64, bytes: usize) -> Result<()>;
+    /// Queues a copy from memory that [`pin`](Self::pin) gave.
+    unsafe fn upload_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()>;
+    /// Queues a copy to memory that [`pin`](Self::pin) gave.
+    unsafe fn download_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()>;
     unsafe fn copy(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()>;
+    /// What the device's memory is in for [`copy_to_peer`](Self::copy_to_peer); `None` on the simulator. Streams of
+    /// devices that both have one wait for each other's events.
+    fn peer(&self) -> Option<RawContext>;
+    /// Queues a copy to memory of another device.
+    unsafe fn copy_to_peer(&self, stream: RawStream, to: PeerMemory, from: u64, bytes: usize) -> Result<()>;
     unsafe fn fill_zero(&self, stream: RawStream, address: u64, bytes: usize) -> Result<()>;
 
     /// Launches a kernel whose parameters lie at the addresses in `params`; they are read before the return.

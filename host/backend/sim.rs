@@ -5,15 +5,19 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use cuda_sim::LaunchConfig;
 
-use super::{Backend, FunctionInfo, KernelInfo, RawEvent, RawFunction, RawModule, RawStream};
+use super::{
+    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
+};
 use crate::device::Properties;
 use crate::error::{Error, Result};
+use crate::memory::Memory;
 use crate::ptx::{PtxModules, Registry};
 
 /// The alignment of allocations, as on a GPU.
@@ -26,6 +30,7 @@ const COMPARED_FROM: usize = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct Simulator {
     properties: Properties,
+    memory: Memory,
     /// Streams and events are numbers.
     next_handle: AtomicU64,
     /// When each event was recorded.
@@ -47,6 +52,7 @@ impl Simulator {
     pub(crate) fn new() -> Self {
         Self {
             properties: properties(),
+            memory: Memory::default(),
             next_handle: AtomicU64::new(1),
             events: Mutex::default(),
             allocations: Mutex::default(),
@@ -75,6 +81,13 @@ impl Simulator {
             call: "elapsed_ms",
             message: "the event was not recorded".into(),
         })
+    }
+}
+
+impl Drop for Simulator {
+    fn drop(&mut self) {
+        let backend: &dyn Backend = self;
+        backend.close_memory();
     }
 }
 
@@ -123,6 +136,23 @@ fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes, ALIGNMENT).ok()
 }
 
+/// At least one byte of the host's memory; `None` if there is not enough.
+fn host_memory(bytes: usize) -> Option<u64> {
+    assert!(bytes > 0, "an allocation of no bytes");
+    // SAFETY: the layout has a size, as just asked.
+    let address = unsafe { alloc_zeroed(layout(bytes)?) };
+    (!address.is_null()).then(|| address.expose_provenance() as u64)
+}
+
+/// # Safety
+///
+/// `host_memory` gave the address for as many bytes, and nobody uses it any more.
+unsafe fn free_host_memory(address: u64, bytes: usize) {
+    let layout = layout(bytes).expect("it was allocated by this layout");
+    // SAFETY: this function's contract.
+    unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address as usize), layout) };
+}
+
 impl Backend for Simulator {
     fn properties(&self) -> &Properties {
         &self.properties
@@ -149,13 +179,30 @@ impl Backend for Simulator {
         kernels.registry.register(modules)
     }
 
-    fn create_stream(&self) -> Result<RawStream> {
+    fn synchronize_all(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn create_stream(&self, _priority: i32) -> Result<RawStream> {
         Ok(RawStream(self.handle()))
+    }
+
+    fn stream_priorities(&self) -> Result<RangeInclusive<i32>> {
+        Ok(0..=0)
     }
 
     unsafe fn destroy_stream(&self, _stream: RawStream) {}
 
     unsafe fn synchronize(&self, _stream: RawStream) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn is_idle(&self, _stream: RawStream) -> Result<bool> {
+        Ok(true)
+    }
+
+    unsafe fn call_back(&self, _stream: RawStream, callback: Callback) -> Result<()> {
+        callback();
         Ok(())
     }
 
@@ -183,6 +230,10 @@ impl Backend for Simulator {
         Ok(())
     }
 
+    unsafe fn is_reached(&self, _event: RawEvent) -> Result<bool> {
+        Ok(true)
+    }
+
     unsafe fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Result<f32> {
         let (start, end) = (self.recorded(start)?, self.recorded(end)?);
         let elapsed =
@@ -190,35 +241,55 @@ impl Backend for Simulator {
         Ok((elapsed * 1e3) as f32)
     }
 
-    unsafe fn allocate(&self, _stream: RawStream, bytes: usize) -> Result<u64> {
-        let refused = || Error::OutOfMemory {
-            device: self.properties.id.clone(),
-            wanted: bytes as u64,
-            free: self.free_memory().unwrap_or(0),
-            total: self.properties.total_memory,
-        };
-        // Linux promises more memory than there is, and ends the process that uses it; so it is asked beforehand.
-        if bytes >= COMPARED_FROM && bytes as u64 > self.free_memory()? {
-            return Err(refused());
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    unsafe fn allocate(&self, _stream: RawStream, bytes: usize) -> Result<Option<u64>> {
+        let address = self.pin(bytes)?;
+        if let Some(address) = address {
+            lock(&self.allocations).insert(address, bytes);
         }
-        let layout = layout(bytes).ok_or_else(refused)?;
-        // SAFETY: the layout has a size: `bytes` is at least one.
-        let address = unsafe { alloc_zeroed(layout) };
-        if address.is_null() {
-            return Err(refused());
-        }
-        let address = address.expose_provenance() as u64;
-        lock(&self.allocations).insert(address, bytes);
         Ok(address)
     }
 
     unsafe fn free(&self, _stream: RawStream, address: u64) -> Result<()> {
         let bytes = lock(&self.allocations).remove(&address);
-        if let Some(layout) = bytes.and_then(layout) {
-            // SAFETY: `allocate` gave this address for this layout, and it was still in the table.
-            unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address as usize), layout) };
+        if let Some(bytes) = bytes {
+            // SAFETY: `allocate` gave this address for as many bytes, and it was still in the table.
+            unsafe { free_host_memory(address, bytes) };
         }
         Ok(())
+    }
+
+    unsafe fn free_now(&self, address: u64) -> Result<()> {
+        // SAFETY: the trait's contract; all streams are one.
+        unsafe { self.free(RawStream(0), address) }
+    }
+
+    fn reserved_memory(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn trim_pool(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn set_release_threshold(&self, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn pin(&self, bytes: usize) -> Result<Option<u64>> {
+        // Linux promises more memory than there is, and ends the process that uses it; so it is asked beforehand.
+        if bytes >= COMPARED_FROM && bytes as u64 > self.free_memory()? {
+            return Ok(None);
+        }
+        Ok(host_memory(bytes))
+    }
+
+    unsafe fn unpin(&self, address: u64, bytes: usize) {
+        // SAFETY: the trait's contract.
+        unsafe { free_host_memory(address, bytes) };
     }
 
     unsafe fn upload(&self, _stream: RawStream, to: u64, from: &[u8]) -> Result<()> {
@@ -233,6 +304,24 @@ impl Backend for Simulator {
         // SAFETY: the contract of the trait: `from` is within an allocation, `to` is the caller's.
         unsafe { to.copy_from_nonoverlapping(from, bytes) };
         Ok(())
+    }
+
+    unsafe fn upload_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {
+        // SAFETY: the contract of the trait; all memory is the host's.
+        unsafe { self.copy(stream, to, from, bytes) }
+    }
+
+    unsafe fn download_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { self.copy(stream, to, from, bytes) }
+    }
+
+    fn peer(&self) -> Option<RawContext> {
+        None
+    }
+
+    unsafe fn copy_to_peer(&self, _: RawStream, _: PeerMemory, _: u64, _: usize) -> Result<()> {
+        unreachable!("the simulator has no context, and so no peer")
     }
 
     unsafe fn copy(&self, _stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {

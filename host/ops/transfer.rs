@@ -2,9 +2,10 @@
 //! Copies of arrays between the host and a device. They are above the transposition, which puts what lies in another
 //! order of the axes in C order on the device.
 
-use ndarray::{Array, ArrayBase, Data, Dimension, Ix1};
+use ndarray::{Array, ArrayBase, Data, DataMut, Dimension, Ix1};
 
 use crate::array::{DeviceArray, Element};
+use crate::backend::PeerMemory;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 
@@ -16,8 +17,9 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// order of the axes, such as Fortran order; they are then put in C order on the device, for which it holds them
     /// twice for a while. Any other is put in C order on the host first.
     ///
-    /// `array` may change or go when this returns. On a GPU, up to 64 KiB are queued, by way of memory of the library's;
-    /// with more, this waits for the copy.
+    /// `array` may change or go when this returns. On a GPU the copy is queued by way of page-locked memory of the
+    /// library's, to which several threads copy a large array; in a [`PinnedArray`](crate::PinnedArray) the device copies
+    /// it from where it lies.
     ///
     /// # Errors
     ///
@@ -88,7 +90,9 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         unsafe { backend.upload(self.stream().raw(), self.buffer().address(), bytes) }
     }
 
-    /// Copies the array to the host, in C order. Waits for the work that it depends on.
+    /// Copies the array to the host, in C order. Waits for the work that it depends on. Several threads copy a large
+    /// one, which takes most of its time to make the result's pages; [`copy_to_ndarray`](Self::copy_to_ndarray) and
+    /// [`download_async`](Self::download_async) use memory again.
     ///
     /// # Errors
     ///
@@ -100,12 +104,9 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         elements
             .try_reserve_exact(self.len())
             .map_err(|_| Error::HostMemory { wanted })?;
-        if wanted > 0 {
-            self.buffer().reads_on(self.stream())?;
-            let (backend, to) = (self.stream().backend(), elements.as_mut_ptr().cast());
-            // SAFETY: the whole buffer, ordered on this stream; the vector has room for it.
-            unsafe { backend.download(self.stream().raw(), to, self.buffer().address(), wanted)? };
-        }
+        prefer_huge_pages(elements.as_mut_ptr().cast(), wanted);
+        // SAFETY: the vector has room for all elements.
+        unsafe { self.download(elements.as_mut_ptr())? };
         // SAFETY: the download wrote `len` elements, whose every bit pattern is a value.
         unsafe { elements.set_len(self.len()) };
         Array::from_shape_vec(self.raw_dim(), elements).map_err(|error| Error::Shape {
@@ -114,6 +115,152 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
             wanted: error.to_string(),
         })
     }
+
+    /// Copies the array into one of the host's, of any layout; in C order without a copy in between. Waits for the work
+    /// that it depends on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes differ, and those of [`to_ndarray`](Self::to_ndarray); `array` may have been
+    /// written to then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{Array2, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2], [3, 4]])?;
+    /// let mut host = Array2::zeros((2, 2));
+    /// x.copy_to_ndarray(&mut host.view_mut().reversed_axes())?;
+    /// assert_eq!(host, array![[1, 3], [2, 4]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn copy_to_ndarray<S: DataMut<Elem = T>>(&self, array: &mut ArrayBase<S, D>) -> Result<()> {
+        if self.shape() != array.shape() {
+            return Err(Error::Shape {
+                operation: "copy_to_ndarray",
+                given: format!("shape {:?}", array.shape()),
+                wanted: format!("shape {:?}", self.shape()),
+            });
+        }
+        match array.as_slice_mut() {
+            // SAFETY: as many elements.
+            Some(elements) => unsafe { self.download(elements.as_mut_ptr()) },
+            None => {
+                array.assign(&self.to_ndarray()?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies all elements to the host, and waits for the copy.
+    ///
+    /// # Safety
+    ///
+    /// There is room for them, which may be uninitialised.
+    unsafe fn download(&self, to: *mut T) -> Result<()> {
+        let (stream, bytes) = (self.stream(), self.buffer().bytes());
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.buffer().reads_on(stream)?;
+        // SAFETY: the whole buffer, ordered on this stream; the rest is this function's contract.
+        unsafe {
+            stream
+                .backend()
+                .download(stream.raw(), to.cast(), self.buffer().address(), bytes)
+        }
+    }
+
+    /// A copy of the array at home on `stream`, of this device or another.
+    ///
+    /// Between two GPUs the copy is queued, and goes from one to the other where the machine lets it; the streams of both
+    /// wait for it, and the host does not. Between a GPU and the simulated one it goes by way of the host, which waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails; by way of the host,
+    /// also those of [`to_ndarray`](Self::to_ndarray).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let (one, other) = (Device::auto()?, Device::simulator());
+    /// let x = DeviceArray::from_ndarray(one.default_stream(), &array![1, 2, 3])?;
+    /// let y = DeviceArray::from_ndarray(other.default_stream(), &array![10, 20, 30])?;
+    /// // Operands of two devices are an error; a copy makes them of one.
+    /// assert!(x.add(&y).is_err());
+    /// assert_eq!(x.add(&y.to_device(x.stream())?)?.to_ndarray()?, array![11, 22, 33]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn to_device(&self, stream: &Stream) -> Result<Self> {
+        let (home, bytes) = (self.stream(), self.buffer().bytes());
+        let peer = stream.backend().peer().filter(|_| home.backend().peer().is_some());
+        if !home.same_device(stream) && peer.is_none() {
+            return Self::from_ndarray(stream, &self.to_ndarray()?);
+        }
+        let result = Self::uninit(stream, self.raw_dim())?;
+        if bytes == 0 {
+            return Ok(result);
+        }
+        let (from, to) = (self.buffer().address(), result.buffer().address());
+        let Some(context) = peer.filter(|_| !home.same_device(stream)) else {
+            self.buffer().reads_on(stream)?;
+            // SAFETY: two whole buffers of as many bytes, ordered on this stream.
+            unsafe { stream.backend().copy(stream.raw(), to, from, bytes)? };
+            return Ok(result);
+        };
+        self.buffer().reads_on(home)?;
+        home.wait_for(stream)?; // the memory is there from then on
+        let to = PeerMemory { context, address: to };
+        // SAFETY: two whole buffers of as many bytes. The source is ordered on its own stream, which the copy is on; the
+        // result's stream comes behind it, or it is waited for.
+        let copied = unsafe { home.backend().copy_to_peer(home.raw(), to, from, bytes) };
+        let ordered = stream.wait_for(home);
+        if ordered.is_err() && home.synchronize().is_err() {
+            // The copy may be queued, and nothing tells when it is done.
+            std::mem::forget(result);
+            return Err(copied.and(ordered).expect_err("one of them is an error"));
+        }
+        copied.and(ordered).map(|()| result)
+    }
+}
+
+/// Asks the system for huge pages, of 2 MiB, in memory that nobody has touched yet: it is clearing pages that a download
+/// into such memory takes its time for, and 512 small ones take several times as long as a huge one.
+fn prefer_huge_pages(address: *mut u8, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        use std::ffi::{c_int, c_void};
+        const HUGE_PAGE: usize = 2 << 20;
+        const MADV_HUGEPAGE: c_int = 14;
+        unsafe extern "C" {
+            fn madvise(address: *mut c_void, bytes: usize, advice: c_int) -> c_int;
+        }
+        let skip = address.align_offset(HUGE_PAGE);
+        if let Some(bytes @ HUGE_PAGE..) = bytes.checked_sub(skip) {
+            // SAFETY: whole pages within one allocation. The advice changes no contents; where the system does not take
+            // it, nothing is lost but time.
+            let _ = unsafe {
+                madvise(
+                    address.wrapping_add(skip).cast(),
+                    bytes / HUGE_PAGE * HUGE_PAGE,
+                    MADV_HUGEPAGE,
+                )
+            };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (address, bytes);
 }
 
 /// The elements in the order of their memory, and the strides, if the elements lie without a gap in C order of some

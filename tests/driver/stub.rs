@@ -5,28 +5,49 @@
 //! nothing else then. The number of GPUs is `STUB_GPUS` (1); with `STUB_POOLS` of 0 they have no stream-ordered
 //! allocator. As with the driver, nothing works in a process that was forked after `cuInit`. Copies are done when their
 //! stream, or an event behind them, is waited for, which is as late as the driver's documentation allows. A stream that
-//! is gone is not to be named any more, and its handle is given to the next one. What matters to a test is written to
-//! the file `STUB_LOG`, a line each.
+//! is gone is not to be named any more, and its handle is given to the next one. The pools have `STUB_POOL_BYTES`
+//! together. What matters to a test is written to the file `STUB_LOG`, a line each. A test can have the nth call fail,
+//! of whatever function, by `stub_fail`.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 const SUCCESS: c_int = 0;
 const INVALID_VALUE: c_int = 1;
+const OUT_OF_MEMORY: c_int = 2;
 const NOT_INITIALIZED: c_int = 3;
 const NOT_READY: c_int = 600;
+const UNKNOWN: c_int = 999;
 
 /// The process that called `cuInit`; 0 for none.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// Handles that are given out.
 static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
+
+/// Calls since `stub_fail`, and which of them fail.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+static FIRST_FAILURE: AtomicU64 = AtomicU64::new(u64::MAX);
+static END_OF_FAILURES: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Has the next calls from number `first` to `end` fail, counted from 0; returns how many there were since the last time.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_fail(first: u64, end: u64) -> u64 {
+    FIRST_FAILURE.store(first, Ordering::Relaxed);
+    END_OF_FAILURES.store(end, Ordering::Relaxed);
+    CALLS.swap(0, Ordering::Relaxed)
+}
+
+fn is_due() -> bool {
+    let number = CALLS.fetch_add(1, Ordering::Relaxed);
+    (FIRST_FAILURE.load(Ordering::Relaxed)..END_OF_FAILURES.load(Ordering::Relaxed)).contains(&number)
+}
 
 /// A copy that is not yet done.
 struct Copy {
@@ -36,6 +57,8 @@ struct Copy {
     to: usize,
     from: usize,
     bytes: usize,
+    /// What is called instead, with `from`. Without one, and `from` 0, the bytes are set to 0.
+    function: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
 static COPIES: Mutex<Vec<Copy>> = Mutex::new(Vec::new());
@@ -64,7 +87,29 @@ fn queue(stream: usize, to: usize, from: usize, bytes: usize) {
         to,
         from,
         bytes,
+        function: None,
     });
+}
+
+/// Memory of the pools that is allocated: bytes by address.
+static POOL_MEMORY: LazyLock<Mutex<HashMap<u64, usize>>> = LazyLock::new(Mutex::default);
+
+/// What the pools have taken from the system.
+static RESERVED: AtomicUsize = AtomicUsize::new(0);
+
+/// Takes memory from the pools; not, if they have not enough.
+fn from_pool(bytes: usize) -> Option<u64> {
+    let mut memory = POOL_MEMORY.lock().unwrap();
+    let used = memory.values().sum::<usize>() + bytes;
+    let most = std::env::var("STUB_POOL_BYTES").map_or(usize::MAX, |text| text.parse().unwrap());
+    if used > most {
+        return None;
+    }
+    RESERVED.fetch_max(used, Ordering::Relaxed);
+    // Never given back: a test's few bytes.
+    let address = Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as u64;
+    memory.insert(address, bytes);
+    Some(address)
 }
 
 /// Does the copies of `stream` among the first `until` that were queued; returns how many are left, of all.
@@ -72,7 +117,13 @@ unsafe fn copy(stream: usize, until: usize) -> usize {
     let mut copies = COPIES.lock().unwrap();
     for copy in copies.extract_if(.., |copy| copy.stream == stream && copy.number < until) {
         // SAFETY: the caller's contract when the copy was queued.
-        unsafe { std::ptr::copy(copy.from as *const u8, copy.to as *mut u8, copy.bytes) };
+        unsafe {
+            match copy.function {
+                Some(function) => function(copy.from as *mut c_void),
+                None if copy.from == 0 => std::ptr::write_bytes(copy.to as *mut u8, 0, copy.bytes),
+                None => std::ptr::copy(copy.from as *const u8, copy.to as *mut u8, copy.bytes),
+            }
+        }
     }
     copies.len()
 }
@@ -82,7 +133,7 @@ fn recorded(event: usize) -> (usize, usize) {
     EVENTS.lock().unwrap()[&event]
 }
 
-/// The primary context's handle.
+/// The handle of the first GPU's primary context; the others' follow.
 const CONTEXT: usize = 0x100;
 
 thread_local! {
@@ -117,6 +168,10 @@ macro_rules! functions {
         pub unsafe extern "C" fn $name($($param: $type),*) -> c_int {
             if let Some(status) = told(stringify!($name)) {
                 return status;
+            }
+            if is_due() {
+                let allocates = ["cuMemAllocFromPoolAsync", "cuMemHostAlloc"].contains(&stringify!($name));
+                return if allocates { OUT_OF_MEMORY } else { UNKNOWN };
             }
             let process = PROCESS.load(Ordering::Relaxed);
             if process != 0 && process != std::process::id() {
@@ -154,7 +209,7 @@ functions! {
             _ => 16,
         })
     }
-    fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) { context.write(CONTEXT) }
+    fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) { context.write(CONTEXT + device as usize) }
     fn cuDevicePrimaryCtxRelease_v2(device: c_int) { log("context released") }
     fn cuCtxGetCurrent(context: *mut usize) {
         context.write(CURRENT.with_borrow(|stack| stack.last().copied().unwrap_or(0)))
@@ -168,6 +223,17 @@ functions! {
     fn cuCtxPushCurrent_v2(context: usize) { CURRENT.with_borrow_mut(|stack| stack.push(context)) }
     fn cuCtxPopCurrent_v2(context: *mut usize) {
         context.write(CURRENT.with_borrow_mut(|stack| stack.pop().unwrap()))
+    }
+    fn cuCtxSynchronize() {
+        let streams: Vec<usize> = COPIES.lock().unwrap().iter().map(|copy| copy.stream).collect();
+        for stream in streams {
+            copy(stream, usize::MAX);
+        }
+        log("all waited for")
+    }
+    fn cuCtxGetStreamPriorityRange(last: *mut c_int, first: *mut c_int) {
+        last.write(0);
+        first.write(-5)
     }
     fn cuCtxGetLimit(value: *mut usize, limit: c_int) { value.write(1 << 20) }
     fn cuCtxSetLimit(limit: c_int, value: usize) {}
@@ -195,7 +261,10 @@ functions! {
         log(&format!("launch with {shared}"))
     }
 
-    fn cuStreamCreate(stream: *mut usize, flags: u32) {
+    fn cuStreamCreateWithPriority(stream: *mut usize, flags: u32, priority: c_int) {
+        if priority != 0 {
+            log(&format!("stream of priority {priority}"));
+        }
         let mut streams = STREAMS.lock().unwrap();
         let gone = streams.iter().find_map(|(&stream, lives)| (!lives).then_some(stream));
         stream.write(gone.unwrap_or_else(handle));
@@ -222,6 +291,10 @@ functions! {
         assert_lives(stream);
         let left = copy(stream, usize::MAX);
         log(&format!("stream waited for, copies pending: {left}"))
+    }
+    fn cuLaunchHostFunc(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) {
+        queue(stream, 0, data as usize, 0);
+        COPIES.lock().unwrap().last_mut().unwrap().function = Some(function)
     }
     fn cuStreamWaitEvent(stream: usize, event: usize, flags: u32) {
         let (of, until) = recorded(event);
@@ -264,7 +337,10 @@ functions! {
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) {
         address.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as u64)
     }
-    fn cuMemFree_v2(address: u64) { log(&format!("freed, copies pending: {}", COPIES.lock().unwrap().len())) }
+    fn cuMemFree_v2(address: u64) {
+        POOL_MEMORY.lock().unwrap().remove(&address);
+        log(&format!("freed, copies pending: {}", COPIES.lock().unwrap().len()))
+    }
     fn cuMemHostAlloc(memory: *mut usize, bytes: usize, flags: u32) {
         memory.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as usize);
         HOST_MEMORY.lock().unwrap().insert(*memory, bytes);
@@ -272,15 +348,30 @@ functions! {
     }
     fn cuMemFreeHost(memory: usize) {
         let bytes = HOST_MEMORY.lock().unwrap().remove(&memory).expect("allocated and not freed");
-        let reads = |copy: &&Copy| (memory..memory + bytes).contains(&copy.from);
-        let pending = COPIES.lock().unwrap().iter().filter(reads).count();
+        let memory = memory..memory + bytes;
+        let uses = |copy: &&Copy| memory.contains(&copy.from) || memory.contains(&copy.to);
+        let pending = COPIES.lock().unwrap().iter().filter(uses).count();
         log(&format!("host memory freed, copies pending: {pending}"))
     }
     fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: usize, stream: usize) {
-        // Never given back: a test's few bytes.
-        address.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as u64)
+        assert_lives(stream);
+        match from_pool(bytes) {
+            Some(memory) => address.write(memory),
+            None => return OUT_OF_MEMORY,
+        }
     }
-    fn cuMemFreeAsync(address: u64, stream: usize) {}
+    fn cuMemFreeAsync(address: u64, stream: usize) {
+        assert_lives(stream);
+        assert!(POOL_MEMORY.lock().unwrap().remove(&address).is_some(), "{address:#x} is not allocated")
+    }
+    fn cuMemPoolGetAttribute(pool: usize, attribute: c_int, value: *mut c_void) {
+        assert_eq!(attribute, 5);
+        value.cast::<u64>().write(RESERVED.load(Ordering::Relaxed) as u64)
+    }
+    fn cuMemPoolTrimTo(pool: usize, bytes: usize) {
+        RESERVED.store(POOL_MEMORY.lock().unwrap().values().sum(), Ordering::Relaxed);
+        log("pool trimmed")
+    }
     fn cuMemPoolCreate(pool: *mut usize, properties: *const c_void) { pool.write(handle()) }
     fn cuMemPoolSetAttribute(pool: usize, attribute: c_int, value: *mut c_void) {}
     fn cuMemPoolDestroy(pool: usize) { log("pool destroyed") }
@@ -289,6 +380,14 @@ functions! {
         queue(stream, to as usize, from as usize, bytes)
     }
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
+        queue(stream, to as usize, from as usize, bytes)
+    }
+    fn cuMemsetD8Async(to: u64, value: u8, bytes: usize, stream: usize) {
+        assert_eq!(value, 0);
+        queue(stream, to as usize, 0, bytes)
+    }
+    fn cuMemcpyPeerAsync(to: u64, to_context: usize, from: u64, from_context: usize, bytes: usize, stream: usize) {
+        log(&format!("copy from device {} to {}", from_context - CONTEXT, to_context - CONTEXT));
         queue(stream, to as usize, from as usize, bytes)
     }
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: usize) {

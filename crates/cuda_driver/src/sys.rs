@@ -101,6 +101,7 @@ integers! {
     /// What can be told of a memory pool (`CUmemPool_attribute`).
     PoolAttribute {
         RELEASE_THRESHOLD = 4,
+        RESERVED_MEM_CURRENT = 5,
     }
 
     /// How a pool's memory is allocated (`CUmemAllocationType`).
@@ -119,7 +120,7 @@ integers! {
     }
 }
 
-/// A stream that does not wait for the null stream; a flag of [`cuStreamCreate`].
+/// A stream that does not wait for the null stream; a flag of [`cuStreamCreateWithPriority`].
 pub const CU_STREAM_NON_BLOCKING: c_uint = 1;
 
 /// An event without a time; a flag of [`cuEventCreate`].
@@ -163,6 +164,9 @@ pub type CUdevice = c_int;
 
 /// An address in device memory.
 pub type CUdeviceptr = u64;
+
+/// A function that a stream calls on the host.
+pub type CUhostFn = Option<unsafe extern "C" fn(data: *mut c_void)>;
 
 /// Where memory is (`CUmemLocation`).
 #[derive(Clone, Copy, Debug)]
@@ -216,6 +220,7 @@ unsafe extern "C" {
     pub fn cuCtxPushCurrent_v2(context: CUcontext) -> Status;
     pub fn cuCtxPopCurrent_v2(context: *mut CUcontext) -> Status;
     pub fn cuCtxSynchronize() -> Status;
+    pub fn cuCtxGetStreamPriorityRange(last: *mut c_int, first: *mut c_int) -> Status;
     pub fn cuCtxGetLimit(value: *mut usize, limit: Limit) -> Status;
     pub fn cuCtxSetLimit(limit: Limit, value: usize) -> Status;
 
@@ -244,11 +249,12 @@ unsafe extern "C" {
         extra: *mut *mut c_void,
     ) -> Status;
 
-    pub fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) -> Status;
+    pub fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) -> Status;
     pub fn cuStreamDestroy_v2(stream: CUstream) -> Status;
     pub fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext) -> Status;
     pub fn cuStreamQuery(stream: CUstream) -> Status;
     pub fn cuStreamSynchronize(stream: CUstream) -> Status;
+    pub fn cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) -> Status;
     pub fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> Status;
 
     pub fn cuEventCreate(event: *mut CUevent, flags: c_uint) -> Status;
@@ -273,11 +279,21 @@ unsafe extern "C" {
     pub fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> Status;
     pub fn cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps) -> Status;
     pub fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: PoolAttribute, value: *mut c_void) -> Status;
+    pub fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: PoolAttribute, value: *mut c_void) -> Status;
+    pub fn cuMemPoolTrimTo(pool: CUmemoryPool, bytes: usize) -> Status;
     pub fn cuMemPoolDestroy(pool: CUmemoryPool) -> Status;
 
     pub fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream) -> Status;
     pub fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream) -> Status;
     pub fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> Status;
+    pub fn cuMemcpyPeerAsync(
+        to: CUdeviceptr,
+        to_context: CUcontext,
+        from: CUdeviceptr,
+        from_context: CUcontext,
+        bytes: usize,
+        stream: CUstream,
+    ) -> Status;
     pub fn cuMemsetD8Async(to: CUdeviceptr, value: c_uchar, bytes: usize, stream: CUstream) -> Status;
 }
 

@@ -12,7 +12,7 @@ trait Sizes {
 
 macro_rules! sizes {
     ($($param:ident)*) => {
-        impl<Out, $($param),*> Sizes for unsafe extern "C" fn($($param),*) -> Out {
+        impl<Out $(, $param)*> Sizes for unsafe extern "C" fn($($param),*) -> Out {
             fn sizes(&self) -> Vec<usize> {
                 vec![size_of::<Out>(), $(size_of::<$param>()),*]
             }
@@ -25,6 +25,7 @@ sizes!(A B);
 sizes!(A B C);
 sizes!(A B C D);
 sizes!(A B C D E);
+sizes!(A B C D E F);
 sizes!(A B C D E F G H I J K);
 
 #[test]
@@ -56,6 +57,7 @@ fn functions_take_what_cuda_h_says() {
         cuCtxPushCurrent_v2(a);
         cuCtxPopCurrent_v2(a);
         cuCtxSynchronize();
+        cuCtxGetStreamPriorityRange(a b);
         cuCtxGetLimit(a b);
         cuCtxSetLimit(a b);
         cuModuleLoadDataEx(a b c d e);
@@ -64,11 +66,12 @@ fn functions_take_what_cuda_h_says() {
         cuFuncGetAttribute(a b c);
         cuFuncSetAttribute(a b c);
         cuLaunchKernel(a b c d e f g h i j k);
-        cuStreamCreate(a b);
+        cuStreamCreateWithPriority(a b c);
         cuStreamDestroy_v2(a);
         cuStreamGetCtx(a b);
         cuStreamQuery(a);
         cuStreamSynchronize(a);
+        cuLaunchHostFunc(a b c);
         cuStreamWaitEvent(a b c);
         cuEventCreate(a b);
         cuEventDestroy_v2(a);
@@ -86,10 +89,13 @@ fn functions_take_what_cuda_h_says() {
         cuMemFreeAsync(a b);
         cuMemPoolCreate(a b);
         cuMemPoolSetAttribute(a b c);
+        cuMemPoolGetAttribute(a b c);
+        cuMemPoolTrimTo(a b);
         cuMemPoolDestroy(a);
         cuMemcpyHtoDAsync_v2(a b c d);
         cuMemcpyDtoHAsync_v2(a b c d);
         cuMemcpyDtoDAsync_v2(a b c d);
+        cuMemcpyPeerAsync(a b c d e f);
         cuMemsetD8Async(a b c d);
     }
 }
@@ -158,7 +164,8 @@ fn numbers_are_those_of_cuda_h() {
             ERROR_LOG_BUFFER_SIZE_BYTES = CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
         Limit, CUlimit_enum, "CU_LIMIT_": STACK_SIZE = CU_LIMIT_STACK_SIZE;
         PoolAttribute, CUmemPool_attribute_enum, "CU_MEMPOOL_ATTR_":
-            RELEASE_THRESHOLD = CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+            RELEASE_THRESHOLD = CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+            RESERVED_MEM_CURRENT = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
         AllocationType, CUmemAllocationType_enum, "CU_MEM_ALLOCATION_TYPE_": PINNED = CU_MEM_ALLOCATION_TYPE_PINNED;
         HandleType, CUmemAllocationHandleType_enum, "CU_MEM_HANDLE_TYPE_": NONE = CU_MEM_HANDLE_TYPE_NONE;
         LocationType, CUmemLocationType_enum, "CU_MEM_LOCATION_TYPE_": DEVICE = CU_MEM_LOCATION_TYPE_DEVICE;

@@ -9,6 +9,7 @@ use cuda_driver::sys::{self, DeviceAttribute, Status};
 use cuda_sim::Dim3;
 
 use super::status::{check_device, check_driver};
+use crate::backend::RawContext;
 use crate::device::Properties;
 use crate::error::{Error, Result};
 
@@ -160,6 +161,11 @@ impl Context {
     /// Whether that is this context's handle.
     pub(super) fn is(&self, raw: sys::CUcontext) -> bool {
         self.raw == raw
+    }
+
+    /// The driver's handle, as other devices' copies name it.
+    pub(super) fn handle(&self) -> RawContext {
+        RawContext(self.raw.expose_provenance() as u64)
     }
 
     /// The driver's number of the GPU.

@@ -2,25 +2,34 @@
 //! The CUDA driver as a backend, through `cuda_driver::sys`: streams, events, memory and launches.
 //!
 //! context.rs finds the GPUs and makes their contexts current, modules.rs loads kernels, foreign.rs those of other
-//! compilers, staging.rs takes small
-//! uploads, status.rs makes errors of what the driver says.
+//! compilers, staging.rs takes small uploads, landing.rs small downloads, bulk.rs large copies, status.rs makes errors of
+//! what the driver says.
 
+mod bulk;
 mod context;
 mod foreign;
+mod landing;
 mod modules;
 mod staging;
 mod status;
 
+use std::ffi::c_void;
+use std::ops::RangeInclusive;
 use std::ptr;
 
 use cuda_driver::sys::{self, DeviceAttribute, Status};
 use cuda_sim::LaunchConfig;
 
-use super::{Backend, FunctionInfo, KernelInfo, RawEvent, RawFunction, RawModule, RawStream};
+use super::{
+    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
+};
 use crate::device::Properties;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::memory::Memory;
 use crate::ptx::PtxModules;
+use bulk::Bulk;
 use context::{Context, Entered};
+use landing::Landing;
 use modules::Modules;
 use staging::Staging;
 
@@ -29,8 +38,11 @@ pub(crate) use context::{count, properties};
 #[derive(Debug)]
 pub(crate) struct Cuda {
     properties: Properties,
+    memory: Memory,
     modules: Modules,
     staging: Staging,
+    landing: Landing,
+    bulk: Bulk,
     /// The pool of the stream-ordered allocator; null where the device has none.
     pool: sys::CUmemoryPool,
     /// Last, so that it is released after all that is in it.
@@ -57,8 +69,11 @@ impl Cuda {
         let context = Context::retain(ordinal, &properties.id)?;
         let mut cuda = Self {
             properties,
+            memory: Memory::default(),
             modules: Modules::default(),
             staging: Staging::default(),
+            landing: Landing::default(),
+            bulk: Bulk::default(),
             pool: ptr::null_mut(),
             context,
         };
@@ -84,11 +99,7 @@ impl Cuda {
         let status = unsafe { sys::cuMemPoolCreate(&mut self.pool, &properties) };
         self.check("cuMemPoolCreate", status)?;
         // Without a threshold, every synchronisation would give the memory back to the system.
-        let mut threshold = u64::MAX;
-        let (attribute, value) = (sys::PoolAttribute::RELEASE_THRESHOLD, (&raw mut threshold).cast());
-        // SAFETY: the pool was just made; the threshold is a u64, as the attribute wants.
-        let status = unsafe { sys::cuMemPoolSetAttribute(self.pool, attribute, value) };
-        self.check("cuMemPoolSetAttribute", status)
+        self.set_release_threshold(u64::MAX)
     }
 
     /// Makes the context current on this thread; every call of the driver needs that.
@@ -132,14 +143,59 @@ impl Cuda {
         self.check("cuLaunchKernel", status)
     }
 
-    fn out_of_memory(&self, wanted: usize) -> Error {
-        Error::OutOfMemory {
-            device: self.properties.id.clone(),
-            wanted: wanted as u64,
-            free: self.free_memory().unwrap_or(0),
-            total: self.properties.total_memory,
+    /// The answer of a query that says whether something is done.
+    fn is_done(&self, call: &'static str, status: Status) -> Result<bool> {
+        match status {
+            Status::NOT_READY => Ok(false),
+            status => self.check(call, status).map(|()| true),
         }
     }
+
+    /// Copies from where the bytes lie, and waits for the copy. The driver's documentation of "API synchronization
+    /// behavior" says of an asynchronous copy from pageable memory that it "might be synchronous", and that memory
+    /// which has to be staged "may" be staged before the return; that of CUDA 11 has it staged by a thread of the
+    /// driver's, later. From page-locked memory the device itself reads after the return. In none of these cases may
+    /// the caller's memory be given back before the copy is done, and nothing but a wait tells when that is. The
+    /// synchronous copy is no substitute: it is ordered with the null stream, which these streams do not wait for.
+    ///
+    /// # Safety
+    ///
+    /// That of [`Backend::upload`]; the context is current.
+    unsafe fn upload_directly(&self, stream: RawStream, to: u64, from: &[u8]) -> Result<()> {
+        // SAFETY: this function's contract; the copy is waited for before the return.
+        unsafe {
+            let status = sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream_of(stream));
+            let copied = self.check("cuMemcpyHtoDAsync", status);
+            self.synchronize(stream)?;
+            copied
+        }
+    }
+
+    /// Copies to where the bytes are wanted, and waits for the copy.
+    ///
+    /// # Safety
+    ///
+    /// That of [`Backend::download`]; the context is current.
+    unsafe fn download_directly(&self, stream: RawStream, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        // SAFETY: this function's contract; the copy is waited for before the return.
+        unsafe {
+            let status = sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, stream_of(stream));
+            let copied = self.check("cuMemcpyDtoHAsync", status);
+            self.synchronize(stream)?;
+            copied
+        }
+    }
+}
+
+/// What a stream calls on a thread of the driver's.
+///
+/// # Safety
+///
+/// `data` is a `Box<Callback>` that nobody else has.
+unsafe extern "C" fn run_callback(data: *mut c_void) {
+    // SAFETY: this function's contract.
+    let callback = unsafe { Box::from_raw(data.cast::<Callback>()) };
+    callback();
 }
 
 impl Backend for Cuda {
@@ -159,14 +215,30 @@ impl Backend for Cuda {
         self.modules.register(modules)
     }
 
-    fn create_stream(&self) -> Result<RawStream> {
+    fn synchronize_all(&self) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: takes nothing.
+        self.check("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() })
+    }
+
+    fn create_stream(&self, priority: i32) -> Result<RawStream> {
         let _current = self.enter()?;
         let mut stream = ptr::null_mut();
         // SAFETY: writes a handle.
-        self.check("cuStreamCreate", unsafe {
-            sys::cuStreamCreate(&mut stream, sys::CU_STREAM_NON_BLOCKING)
+        self.check("cuStreamCreateWithPriority", unsafe {
+            sys::cuStreamCreateWithPriority(&mut stream, sys::CU_STREAM_NON_BLOCKING, priority)
         })?;
         Ok(RawStream(stream.expose_provenance() as u64))
+    }
+
+    fn stream_priorities(&self) -> Result<RangeInclusive<i32>> {
+        let _current = self.enter()?;
+        let (mut last, mut first) = (0, 0);
+        // SAFETY: writes two numbers.
+        self.check("cuCtxGetStreamPriorityRange", unsafe {
+            sys::cuCtxGetStreamPriorityRange(&mut last, &mut first)
+        })?;
+        Ok(first..=last)
     }
 
     unsafe fn destroy_stream(&self, stream: RawStream) {
@@ -201,6 +273,23 @@ impl Backend for Cuda {
         // SAFETY: the trait's contract.
         self.check("cuStreamSynchronize", unsafe {
             sys::cuStreamSynchronize(stream_of(stream))
+        })
+    }
+
+    unsafe fn is_idle(&self, stream: RawStream) -> Result<bool> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract.
+        self.is_done("cuStreamQuery", unsafe { sys::cuStreamQuery(stream_of(stream)) })
+    }
+
+    unsafe fn call_back(&self, stream: RawStream, callback: Callback) -> Result<()> {
+        let _current = self.enter()?;
+        let data = Box::into_raw(Box::new(callback));
+        // SAFETY: the trait's contract; the function is called once at most, with what it wants.
+        let status = unsafe { sys::cuLaunchHostFunc(stream_of(stream), Some(run_callback), data.cast()) };
+        self.check("cuLaunchHostFunc", status).inspect_err(|_| {
+            // SAFETY: the driver has not taken it.
+            drop(unsafe { Box::from_raw(data) });
         })
     }
 
@@ -244,6 +333,12 @@ impl Backend for Cuda {
         })
     }
 
+    unsafe fn is_reached(&self, event: RawEvent) -> Result<bool> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract.
+        self.is_done("cuEventQuery", unsafe { sys::cuEventQuery(event_of(event)) })
+    }
+
     unsafe fn elapsed_ms(&self, start: RawEvent, end: RawEvent) -> Result<f32> {
         let _current = self.enter()?;
         let mut ms = 0.0;
@@ -253,10 +348,14 @@ impl Backend for Cuda {
         Ok(ms)
     }
 
-    unsafe fn allocate(&self, stream: RawStream, bytes: usize) -> Result<u64> {
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    unsafe fn allocate(&self, stream: RawStream, bytes: usize) -> Result<Option<u64>> {
         let _current = self.enter()?;
         if bytes as u64 > self.properties.total_memory {
-            return Err(self.out_of_memory(bytes));
+            return Ok(None);
         }
         let mut address = 0;
         // SAFETY: the trait's contract; writes an address.
@@ -269,10 +368,10 @@ impl Backend for Cuda {
             }
         };
         if status == Status::OUT_OF_MEMORY {
-            return Err(self.out_of_memory(bytes));
+            return Ok(None);
         }
         self.check(call, status)?;
-        Ok(address)
+        Ok(Some(address))
     }
 
     unsafe fn free(&self, stream: RawStream, address: u64) -> Result<()> {
@@ -291,6 +390,66 @@ impl Backend for Cuda {
         self.check("cuMemFreeAsync", status)
     }
 
+    unsafe fn free_now(&self, address: u64) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract. The function takes memory of a pool as well.
+        self.check("cuMemFree", unsafe { sys::cuMemFree_v2(address) })
+    }
+
+    fn reserved_memory(&self) -> Result<Option<u64>> {
+        if self.pool.is_null() {
+            return Ok(None);
+        }
+        let _current = self.enter()?;
+        let mut reserved = 0u64;
+        let (attribute, value) = (sys::PoolAttribute::RESERVED_MEM_CURRENT, (&raw mut reserved).cast());
+        // SAFETY: the pool lives as long as `self`; the attribute is a u64.
+        let status = unsafe { sys::cuMemPoolGetAttribute(self.pool, attribute, value) };
+        self.check("cuMemPoolGetAttribute", status)?;
+        Ok(Some(reserved))
+    }
+
+    fn trim_pool(&self) -> Result<()> {
+        if self.pool.is_null() {
+            return Ok(());
+        }
+        let _current = self.enter()?;
+        // SAFETY: the pool lives as long as `self`.
+        self.check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(self.pool, 0) })
+    }
+
+    fn set_release_threshold(&self, mut bytes: u64) -> Result<()> {
+        if self.pool.is_null() {
+            return Ok(());
+        }
+        let _current = self.enter()?;
+        let (attribute, value) = (sys::PoolAttribute::RELEASE_THRESHOLD, (&raw mut bytes).cast());
+        // SAFETY: the pool lives as long as `self`; the attribute is a u64.
+        let status = unsafe { sys::cuMemPoolSetAttribute(self.pool, attribute, value) };
+        self.check("cuMemPoolSetAttribute", status)
+    }
+
+    fn pin(&self, bytes: usize) -> Result<Option<u64>> {
+        let _current = self.enter()?;
+        let mut memory = ptr::null_mut();
+        // SAFETY: writes an address. No flag: with unified addressing all contexts know the memory.
+        match unsafe { sys::cuMemHostAlloc(&mut memory, bytes, 0) } {
+            Status::OUT_OF_MEMORY => Ok(None),
+            status => {
+                self.check("cuMemHostAlloc", status)?;
+                Ok(Some(memory.expose_provenance() as u64))
+            }
+        }
+    }
+
+    unsafe fn unpin(&self, address: u64, _bytes: usize) {
+        if let Ok(_current) = self.enter() {
+            // SAFETY: the trait's contract. An error would be one of earlier work.
+            let _ = unsafe { sys::cuMemFreeHost(ptr::with_exposed_provenance_mut(address as usize)) };
+        }
+    }
+
+    #[cfg(feature = "cust")]
     fn has_memory(&self, address: u64) -> Result<bool> {
         let _current = self.enter()?;
         let mut device: sys::CUdevice = -1;
@@ -311,41 +470,63 @@ impl Backend for Cuda {
         }
     }
 
-    /// Up to [`staging::PIECE`] bytes are queued from memory of the library. Others are copied from where they lie, and
-    /// the copy is waited for. The driver's documentation of "API synchronization behavior" says of an asynchronous
-    /// copy from pageable memory that it "might be synchronous", and that memory which has to be staged "may" be staged
-    /// before the return; that of CUDA 11 has it staged by a thread of the driver's, later. From page-locked memory
-    /// the device itself reads after the return. In none of these cases may the caller's memory be given back before
-    /// the copy is done, and nothing but a wait tells when that is. The synchronous copy is no substitute: it is
-    /// ordered with the null stream, which these streams do not wait for.
+    /// Queued from memory of the library, if that is not under way for other streams.
     unsafe fn upload(&self, stream: RawStream, to: u64, from: &[u8]) -> Result<()> {
         if from.is_empty() {
             return Ok(());
         }
         let _current = self.enter()?;
         let (device, raw) = (&self.properties.id, stream_of(stream));
-        // SAFETY: the trait's contract, in both cases; where it is not staged, the copy is waited for before the
-        // return, and so `from` is borrowed long enough.
+        // SAFETY: the trait's contract, in all cases.
         unsafe {
-            if from.len() <= staging::PIECE && self.staging.upload(device, raw, to, from)? {
+            if from.len() > staging::PIECE {
+                return self.upload_bulk(stream, to, from);
+            }
+            if self.staging.upload(device, raw, to, from)? {
                 return Ok(());
             }
-            let status = sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), raw);
-            let copied = self.check("cuMemcpyHtoDAsync", status);
-            self.synchronize(stream)?;
-            copied
+            self.upload_directly(stream, to, from)
         }
     }
 
     unsafe fn download(&self, stream: RawStream, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
         let _current = self.enter()?;
-        // SAFETY: the trait's contract; the copy is waited for before the return.
+        // SAFETY: the trait's contract, in both cases.
         unsafe {
-            let status = sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, stream_of(stream));
-            let copied = self.check("cuMemcpyDtoHAsync", status);
-            self.synchronize(stream)?;
-            copied
+            match bytes <= landing::MOST {
+                true => self.download_small(stream, to, from, bytes),
+                false => self.download_bulk(stream, to, from, bytes),
+            }
         }
+    }
+
+    unsafe fn upload_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {
+        let _current = self.enter()?;
+        let from = ptr::with_exposed_provenance(from as usize);
+        // SAFETY: the trait's contract.
+        let status = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, bytes, stream_of(stream)) };
+        self.check("cuMemcpyHtoDAsync", status)
+    }
+
+    unsafe fn download_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {
+        let _current = self.enter()?;
+        let to = ptr::with_exposed_provenance_mut(to as usize);
+        // SAFETY: the trait's contract.
+        let status = unsafe { sys::cuMemcpyDtoHAsync_v2(to, from, bytes, stream_of(stream)) };
+        self.check("cuMemcpyDtoHAsync", status)
+    }
+
+    fn peer(&self) -> Option<RawContext> {
+        Some(self.context.handle())
+    }
+
+    unsafe fn copy_to_peer(&self, stream: RawStream, to: PeerMemory, from: u64, bytes: usize) -> Result<()> {
+        let _current = self.enter()?;
+        let context = |context: RawContext| ptr::with_exposed_provenance_mut(context.0 as usize);
+        let (theirs, ours) = (context(to.context), context(self.context.handle()));
+        // SAFETY: the trait's contract; both contexts live as their devices do.
+        let status = unsafe { sys::cuMemcpyPeerAsync(to.address, theirs, from, ours, bytes, stream_of(stream)) };
+        self.check("cuMemcpyPeerAsync", status)
     }
 
     unsafe fn copy(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {
@@ -419,6 +600,8 @@ impl Backend for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
+        let backend: &dyn Backend = self;
+        backend.close_memory();
         let Ok(_current) = self.context.enter() else {
             return; // the driver is gone or the process was forked; nothing can be given back
         };
@@ -426,6 +609,8 @@ impl Drop for Cuda {
         // would be those of earlier work, which was waited for or given up.
         unsafe {
             self.staging.free();
+            self.landing.free();
+            self.bulk.free();
             self.modules.unload();
             if !self.pool.is_null() {
                 let _ = sys::cuMemPoolDestroy(self.pool);

@@ -12,8 +12,7 @@
 //! some 1.5 µs of the 24 that a Gaussian blur of 2^20 pixels takes on an H200, whose weights are uploaded.
 //!
 //! For small uploads the wait is most of the cost, some 8 µs on an H200. The host copies [`PIECE`] bytes in a few
-//! microseconds, less than the wait takes; larger uploads gain nothing, and are copied from where they lie and waited
-//! for.
+//! microseconds, less than the wait takes. Of larger ones several threads copy the parts (bulk.rs).
 //!
 //! There are up to [`MOST`] pieces for a device, open or closed, and one more for each further thread that uploads at
 //! the same moment; they are made when they are needed. When all are under way, an upload waits for a copy on its own
