@@ -12,6 +12,7 @@
 //! | `a.sum()` | [`a.sum()`](DeviceArray::sum) |
 //! | a thread | a [`Stream`] |
 //! | `Instant` | an [`Event`] |
+//! | `rand`'s generators | a [`Generator`] |
 //! | a function called for each element | a `#[kernel]` of your own, and [`Stream::launch`] |
 //!
 //! # Examples
@@ -63,6 +64,7 @@ pub use half::{bf16, f16};
 pub use launch::{Arg, Args, Dim3, LaunchConfig};
 /// The arrays of the host, in the version that this library takes.
 pub use ndarray;
+pub use ops::Generator;
 pub use ptx::PtxModules;
 #[doc(hidden)]
 pub use ptx::WrittenModules;

@@ -13,6 +13,7 @@ mod blur;
 mod broadcast;
 mod cast;
 mod compare;
+mod create;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
@@ -23,6 +24,7 @@ mod large;
 mod launch;
 mod map;
 mod matmul;
+mod random;
 mod reduce;
 mod reduce_axes;
 mod scan;

@@ -7,11 +7,13 @@ mod binary;
 mod broadcast;
 mod cast;
 mod compare;
+mod create;
 mod elementwise;
 mod histogram;
 mod image;
 mod map;
 mod matmul;
+mod random;
 mod reduce;
 mod scan;
 mod select;
@@ -21,11 +23,14 @@ mod transpose;
 pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};
 pub use image::{Border, Channels, Pixel, Weights};
-pub use kernels_gpu::compiled::{Binary, CastTo, Elementwise, Map, MatMul, Number, Real, Reduce, Scan, ScanTree};
+pub use kernels_gpu::compiled::{
+    Binary, CastTo, Elementwise, Map, MatMul, Number, RandomFloat, RandomInteger, Real, Reduce, Scan, ScanTree,
+};
 pub use kernels_gpu::op::{
     Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,
     ReduceOp, Relu, Sigmoid, Sin, Sqrt, Square, Std, Sub, Sum, Tanh, Variance,
 };
+pub use random::Generator;
 pub use scan::ScanAlgorithm;
 
 use crate::launch::LaunchConfig;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random f32.
+//!
+//! Normal ones by G. E. P. Box and M. E. Muller, "A note on the generation of random normal deviates" (1958), in as few
+//! instructions as the accuracy of a random number asks for: 32 for two numbers, beside those of the generator. The
+//! words are integers, so the logarithm needs no case but its own, and the angle no reduction.
+
+use crate::float::machine::single::fma;
+use crate::float::machine::sqrt_of_normal;
+
+/// A random number of [0, 1): a multiple of 2^-24, each as likely as the others.
+///
+/// ```
+/// use cuda_std::random::uniform_f32;
+///
+/// assert_eq!(uniform_f32(0), 0.0);
+/// assert_eq!(uniform_f32(u32::MAX), 1.0 - f32::EPSILON / 2.0);
+/// ```
+#[inline(always)]
+pub const fn uniform_f32(word: u32) -> f32 {
+    (word >> 8) as f32 * 5.960_464_5e-8
+}
+
+/// Two independent random numbers of the normal distribution, of two random words.
+///
+/// The first word gives the radius √(−2 ln u), where u is (word + ½) 2^-32 rounded to 24 bits, and the second the angle.
+/// So no number is further from the mean than 6.77 standard deviations, beyond which the distribution has 1.3 · 10^-11.
+/// Each differs from what exact arithmetic makes of u and the angle by less than 2^-19 of the radius and 2^-30, times
+/// `standard_deviation`, and by the roundings that this and the mean bring.
+///
+/// ```
+/// use cuda_std::random::{Philox4x32, normal_f32};
+///
+/// let [a, b, ..] = Philox4x32::new(7).block(0);
+/// let [x, y] = normal_f32([a, b], 10.0, 0.5);
+/// assert!((5.0..15.0).contains(&x) && (5.0..15.0).contains(&y));
+/// ```
+#[inline(always)]
+pub fn normal_f32(words: [u32; 2], mean: f32, standard_deviation: f32) -> [f32; 2] {
+    let radius = sqrt_of_normal(square_of_radius(words[0])) * standard_deviation;
+    let [cos, sin] = direction(words[1]);
+    [fma(radius, cos, mean), fma(radius, sin, mean)]
+}
+
+/// The bits of 2/3 · 2^32: the exponent field of (bits − these) counts powers of two from [2/3, 4/3) · 2^32.
+const TWO_THIRDS: u32 = 0x3f2a_aaab + (32 << 23);
+const EXPONENT: u32 = 0xff80_0000;
+/// −2 ln 2 · 2^-23, which turns an exponent field into its part of −2 ln.
+const PER_FIELD: f32 = -1.652_592_8e-7;
+/// Where u rounds to 1, a square of the radius that is none of the cases of a square root.
+const LEAST: f32 = 8.673_617e-19;
+
+/// −2 ln((word + ½) 2^-32), within 2^-19.4 of it, and at least [`LEAST`].
+#[inline(always)]
+fn square_of_radius(word: u32) -> f32 {
+    let bits = (word as f32 + 0.5).to_bits();
+    let field = bits.wrapping_sub(TWO_THIRDS) & EXPONENT;
+    // u = 2^e (1 + f), with e 2^23 as the field and f in [−1/3, 1/3).
+    let f = fma(f32::from_bits(bits.wrapping_sub(field)), 2.328_306_4e-10, -1.0);
+    // −2 ln(1 + f) / f, within 2^-19.6 of it.
+    let mut p = -3.337_438_1e-1;
+    p = fma(p, f, 3.879_278_9e-1);
+    p = fma(p, f, -3.973_011_7e-1);
+    p = fma(p, f, 4.968_644e-1);
+    p = fma(p, f, -6.667_025e-1);
+    p = fma(p, f, 1.000_044);
+    p = fma(p, f, -2.0);
+    fma(field as i32 as f32, PER_FIELD, fma(p, f, LEAST))
+}
+
+/// Cosine and sine of an angle that is as random as the word.
+///
+/// As a signed number, the word is an angle from −90° to 90°, and its last bit says whether that is seen in a mirror:
+/// so all angles of the circle are as likely, without a choice between the two functions.
+#[inline(always)]
+fn direction(word: u32) -> [f32; 2] {
+    let x = word as i32 as f32 * 4.656_613e-10;
+    let s = x * x;
+    // cos(π/2 x), within 2^-23.5
+    let mut cos = 8.576_823_7e-4;
+    cos = fma(cos, s, -2.080_951_8e-2);
+    cos = fma(cos, s, 2.536_499_5e-1);
+    cos = fma(cos, s, -1.233_698);
+    cos = fma(cos, s, 9.999_999_4e-1);
+    // sin(π/2 x) / x, within 2^-19.9 of it.
+    let mut sin = -4.362_107_3e-3;
+    sin = fma(sin, s, 7.948_705e-2);
+    sin = fma(sin, s, -6.459_207e-1);
+    sin = fma(sin, s, 1.570_794_8);
+    [f32::from_bits(cos.to_bits() ^ word << 31), sin * x]
+}
