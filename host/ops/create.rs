@@ -274,18 +274,10 @@ impl<T: Number> DeviceArray<T, Ix2> {
     /// ```
     pub fn eye(stream: &Stream, n: usize) -> Result<Self> {
         let mut result = Self::zeros(stream, (n, n))?;
-        if n == 0 {
-            return Ok(result);
+        if n > 0 {
+            let config = LaunchConfig::for_len(n, THREADS as u32);
+            stream.launch::<T::SetStrided>(&config, (T::ONE, n + 1, &mut result))?;
         }
-        let mut one = [0; 8];
-        one[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&T::ONE));
-        let args = (
-            u64::from_le_bytes(one),
-            size_of::<T>() as u32,
-            n + 1,
-            WordsMut::<u8>::of(&mut result),
-        );
-        stream.launch::<create::set_strided>(&LaunchConfig::for_len(n, THREADS as u32), args)?;
         Ok(result)
     }
 }

@@ -297,6 +297,9 @@ pub trait Number:
     /// Each element, or the limit that it is beyond.
     #[doc(hidden)]
     type Clamp: SafeKernel<Params = (Slice<'static, Self>, Self, Self, SliceMut<'static, Self>)>;
+    /// One number in every so many elements.
+    #[doc(hidden)]
+    type SetStrided: SafeKernel<Params = (Self, usize, SliceMut<'static, Self>)>;
     /// Selection by a mask, where all operands lie as the output does.
     #[doc(hidden)]
     type Select: SafeKernel<Params = SelectParams<Self>>;
@@ -427,6 +430,7 @@ macro_rules! compiled {
 
         impl Number for $type {
             type Clamp = map::clamp<$type>;
+            type SetStrided = Retyped<create::set_strided<$bits>, (Self, usize, SliceMut<'static, Self>)>;
             type Select = Retyped<select::select<$bits>, SelectParams<$type>>;
             type SelectStrided = Retyped<select::select_broadcast<$bits>, SelectStridedParams<$type>>;
         }

@@ -2,7 +2,8 @@
 //! Arrays that are made on the device: of one value, of equal steps, with ones on the diagonal.
 //!
 //! Work `n`, span 1; each element is written once and nothing is read. What [`fill`](fn@fill) and
-//! [`set_strided`](fn@set_strided) write are bits, so that each is one entry for all types.
+//! [`set_strided`](fn@set_strided) write are bits: of the one there is one entry for all types, of the other one for each
+//! size.
 
 use bytemuck::{Pod, Zeroable};
 use cuda_std::half::{bf16, f16};
@@ -41,21 +42,13 @@ pub fn fill(pattern: Pattern, out: SliceMut<'_, u8>) {
     generate::write::<u8, 16>(out, |_| bytemuck::cast(pattern.0));
 }
 
-/// Elements `0, step, 2 step, …` of `out` are `value`, whose lower bytes an element of `size` bytes has: 1, 2, 4 or 8. One
-/// thread for each.
-#[kernel(max_threads = THREADS)]
-pub fn set_strided(value: u64, size: u32, step: usize, out: SliceMut<'_, u8>) {
-    let size = size as usize;
-    let bytes = step.saturating_mul(size);
-    if bytes == 0 || thread::index_1d() > out.len().wrapping_sub(size) / bytes || out.len() < size {
-        return;
-    }
-    let at = thread::index_1d() * bytes;
-    match size {
-        1 => out.set(at, value as u8),
-        2 => out.set_vec::<2>(at, (value as u16).to_le_bytes()),
-        4 => out.set_vec::<4>(at, (value as u32).to_le_bytes()),
-        _ => out.set_vec::<8>(at, value.to_le_bytes()),
+/// Elements `0, step, 2 step, …` of `out` are `value`. One thread for each.
+#[kernel(T = [u8, u16, u32, u64], max_threads = THREADS)]
+pub fn set_strided<T: Param + Pod>(value: T, step: usize, out: SliceMut<'_, T>) {
+    if let Some(at) = thread::index_1d().checked_mul(step)
+        && at < out.len()
+    {
+        out.set(at, value);
     }
 }
 

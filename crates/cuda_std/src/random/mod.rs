@@ -39,6 +39,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::hint::opaque;
+
 mod double;
 mod single;
 
@@ -110,7 +112,9 @@ impl Philox4x32 {
     /// Block `number` of the sequence: four words, each with all of its 32 bits random. The counter is the block's
     /// number, in the lower two words, and the sequence's.
     #[inline(always)]
-    pub const fn block(&self, number: u64) -> [u32; 4] {
+    pub fn block(&self, number: u64) -> [u32; 4] {
+        // Of constants, LLVM would make products of 64 bits with 64, and ptxas one more addition for each.
+        let [multiplier, other_multiplier] = MULTIPLIERS.map(opaque);
         let number = self.first.wrapping_add(number);
         let mut words = [
             number as u32,
@@ -121,8 +125,8 @@ impl Philox4x32 {
         let mut round = 0;
         while round < ROUNDS {
             let [key, other_key] = self.keys[round];
-            let a = words[0] as u64 * MULTIPLIERS[0] as u64;
-            let b = words[2] as u64 * MULTIPLIERS[1] as u64;
+            let a = u64::from(words[0]) * u64::from(multiplier);
+            let b = u64::from(words[2]) * u64::from(other_multiplier);
             words = [
                 (b >> 32) as u32 ^ words[1] ^ key,
                 b as u32,
