@@ -37,6 +37,8 @@
 //! [`DeviceArray`]: their methods with `cust` in the name). Its build scripts fail with "Could not find a cuda
 //! installation" where there is none and `CUDA_LIBRARY_PATH` is not set. `default-features = false` builds everywhere,
 //! and works on GPUs all the same.
+//!
+//! `npz`: NumPy's archives of arrays ([`npy`]), by the crate `zip`. Files of one array, `.npy`, take no feature.
 #![deny(missing_docs)]
 
 mod array;
@@ -49,6 +51,7 @@ mod device;
 mod error;
 mod event;
 mod launch;
+pub mod npy;
 pub mod ops;
 mod ptx;
 mod stream;

@@ -24,6 +24,7 @@ mod large;
 mod launch;
 mod map;
 mod matmul;
+mod npy;
 mod random;
 mod reduce;
 mod reduce_axes;

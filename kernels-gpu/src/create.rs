@@ -11,7 +11,15 @@ use cuda_std::param::Param;
 use cuda_std::prelude::*;
 
 use crate::generate;
-pub use crate::generate::{THREADS, tile_len};
+pub use crate::generate::THREADS;
+
+/// Vectors of 16 bytes that a thread writes.
+const VECTORS: usize = 4;
+
+/// Elements of type `T` that a block writes: the launch has `n / tile_len` blocks, rounded up, of [`THREADS`] threads.
+pub const fn tile_len<T>() -> usize {
+    generate::tile_len::<T>(VECTORS)
+}
 use crate::num::CastTo;
 
 /// Sixteen bytes that repeat themselves: elements whose size divides 16.
@@ -39,7 +47,7 @@ impl Pattern {
 /// Byte `i` of `out` is byte `i % 16` of the pattern. The launch has as many blocks as [`tile_len::<u8>`](tile_len) says.
 #[kernel(max_threads = THREADS)]
 pub fn fill(pattern: Pattern, out: SliceMut<'_, u8>) {
-    generate::write::<u8, 16>(out, |_| bytemuck::cast(pattern.0));
+    generate::write::<u8, 16, VECTORS>(out, |_| bytemuck::cast(pattern.0));
 }
 
 /// Elements `0, step, 2 step, …` of `out` are `value`. One thread for each.
@@ -121,5 +129,5 @@ range_of_integers!(i32 i64 u8 u16 u32 u64);
 )]
 pub fn range<T: Range<Exact = W> + Param, W: Param + Copy>(start: W, step: W, last: T, out: SliceMut<'_, T>) {
     let end = out.len().wrapping_sub(1);
-    generate::write_each(out, |i| if i == end { last } else { T::at(start, step, i) });
+    generate::write_each::<_, VECTORS>(out, |i| if i == end { last } else { T::at(start, step, i) });
 }

@@ -12,11 +12,20 @@ use cuda_std::prelude::*;
 use cuda_std::random::{Philox4x32, bounded_u32, bounded_u64, normal_f32, normal_f64, uniform_f32, uniform_f64};
 
 use crate::generate;
-pub use crate::generate::{THREADS, tile_len};
+pub use crate::generate::THREADS;
 
 mod bijection;
 
 pub use bijection::{Bijection, permutation};
+
+/// Vectors of 16 bytes that a thread writes: arithmetic is what these kernels wait for, and what a thread computes once
+/// takes as long as a third of a vector.
+const VECTORS: usize = 8;
+
+/// Elements of type `T` that a block writes: the launch has `n / tile_len` blocks, rounded up, of [`THREADS`] threads.
+pub const fn tile_len<T>() -> usize {
+    generate::tile_len::<T>(VECTORS)
+}
 
 /// A float type of which a block of the generator makes `N`.
 pub trait RandomFloat<const N: usize>: Float {
@@ -68,7 +77,7 @@ pub fn uniform<T: RandomFloat<N> + Param, const N: usize>(
     greatest: T,
     out: SliceMut<'_, T>,
 ) {
-    generate::write::<T, N>(out, |v| {
+    generate::write::<T, N, VECTORS>(out, |v| {
         T::uniform(random.block(v as u64)).map(|x| x.mul_add(span, low).minimum_number(greatest))
     });
 }
@@ -87,7 +96,7 @@ pub fn normal<T: RandomFloat<N> + Param, const N: usize>(
     standard_deviation: T,
     out: SliceMut<'_, T>,
 ) {
-    generate::write::<T, N>(out, |v| T::normal(random.block(v as u64), mean, standard_deviation));
+    generate::write::<T, N, VECTORS>(out, |v| T::normal(random.block(v as u64), mean, standard_deviation));
 }
 
 /// An integer type of which two blocks of the generator make `N`.
@@ -124,7 +133,7 @@ pub fn integers<T: RandomInteger<N> + Param, const N: usize>(
     last: T,
     out: SliceMut<'_, T>,
 ) {
-    generate::write::<T, N>(out, |v| {
+    generate::write::<T, N, VECTORS>(out, |v| {
         let v = 2 * v as u64;
         T::bounded([random.block(v), random.block(v + 1)], low, last)
     });
@@ -133,7 +142,7 @@ pub fn integers<T: RandomInteger<N> + Param, const N: usize>(
 /// `out[i]` is 1 if a random word is less than `threshold`, else 0.
 #[kernel(max_threads = THREADS)]
 pub fn bernoulli(random: Philox4x32, threshold: u64, out: SliceMut<'_, u8>) {
-    generate::write::<u8, 16>(out, |v| {
+    generate::write::<u8, 16, VECTORS>(out, |v| {
         let blocks: [[u32; 4]; 4] = cuda_std::array::from_fn(|k| random.block(4 * v as u64 + k as u64));
         cuda_std::array::from_fn(|k| u8::from(u64::from(blocks[k / 4][k % 4]) < threshold))
     });

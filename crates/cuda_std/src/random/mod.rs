@@ -39,7 +39,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::hint::opaque;
+use crate::bits::mul_wide;
 
 mod double;
 mod single;
@@ -113,8 +113,6 @@ impl Philox4x32 {
     /// number, in the lower two words, and the sequence's.
     #[inline(always)]
     pub fn block(&self, number: u64) -> [u32; 4] {
-        // Of constants, LLVM would make products of 64 bits with 64, and ptxas one more addition for each.
-        let [multiplier, other_multiplier] = MULTIPLIERS.map(opaque);
         let number = self.first.wrapping_add(number);
         let mut words = [
             number as u32,
@@ -125,14 +123,9 @@ impl Philox4x32 {
         let mut round = 0;
         while round < ROUNDS {
             let [key, other_key] = self.keys[round];
-            let a = u64::from(words[0]) * u64::from(multiplier);
-            let b = u64::from(words[2]) * u64::from(other_multiplier);
-            words = [
-                (b >> 32) as u32 ^ words[1] ^ key,
-                b as u32,
-                (a >> 32) as u32 ^ words[3] ^ other_key,
-                a as u32,
-            ];
+            let [low, high] = mul_wide(words[0], MULTIPLIERS[0]);
+            let [other_low, other_high] = mul_wide(words[2], MULTIPLIERS[1]);
+            words = [other_high ^ words[1] ^ key, other_low, high ^ words[3] ^ other_key, low];
             round += 1;
         }
         words
