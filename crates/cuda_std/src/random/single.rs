@@ -2,7 +2,7 @@
 //! Random f32.
 //!
 //! Normal ones by G. E. P. Box and M. E. Muller, "A note on the generation of random normal deviates" (1958), in as few
-//! instructions as the accuracy of a random number asks for: 32 for two numbers, beside those of the generator. The
+//! instructions as the accuracy of a random number asks for: 35 for two numbers, beside those of the generator. The
 //! words are integers, so the logarithm needs no case but its own, and the angle no reduction.
 
 use crate::float::machine::single::fma;
@@ -23,10 +23,10 @@ pub const fn uniform_f32(word: u32) -> f32 {
 
 /// Two independent random numbers of the normal distribution, of two random words.
 ///
-/// The first word gives the radius √(−2 ln u), where u is (word + ½) 2^-32 rounded to 24 bits, and the second the angle.
-/// So no number is further from the mean than 6.77 standard deviations, beyond which the distribution has 1.3 · 10^-11.
-/// Each differs from what exact arithmetic makes of u and the angle by less than 2^-19 of the radius and 2^-30, times
-/// `standard_deviation`, and by the roundings that this and the mean bring.
+/// The first word gives the radius √(−2 ln u), where u is (word (1 − 2^-24) + ½) 2^-32 rounded to 24 bits, which is
+/// neither 0 nor 1, and the second the angle. So no number is further from the mean than 6.77 standard deviations, beyond
+/// which the distribution has 1.3 · 10^-11. Each differs from what exact arithmetic makes of u and the angle by less than
+/// 2.3 · 10^-6 of the radius, times `standard_deviation`, and by the roundings that this and the mean bring.
 ///
 /// ```
 /// use cuda_std::random::{Philox4x32, normal_f32};
@@ -42,30 +42,31 @@ pub fn normal_f32(words: [u32; 2], mean: f32, standard_deviation: f32) -> [f32; 
     [fma(radius, cos, mean), fma(radius, sin, mean)]
 }
 
-/// The bits of 2/3 · 2^32: the exponent field of (bits − these) counts powers of two from [2/3, 4/3) · 2^32.
-const TWO_THIRDS: u32 = 0x3f2a_aaab + (32 << 23);
-const EXPONENT: u32 = 0xff80_0000;
-/// −2 ln 2 · 2^-23, which turns an exponent field into its part of −2 ln.
-const PER_FIELD: f32 = -1.652_592_8e-7;
-/// Where u rounds to 1, a square of the radius that is none of the cases of a square root.
-const LEAST: f32 = 8.673_617e-19;
+/// 1 − 2^-24, by which a word is less than 2^32 when it is rounded, too.
+const BELOW_ONE: f32 = 1.0 - f32::EPSILON / 2.0;
+/// The bits of 2^32.
+const ONE: u32 = (127 + 32) << 23;
+/// −2 ln 2 · 2^-23
+const PER_STEP: f32 = -1.652_592_8e-7;
 
-/// −2 ln((word + ½) 2^-32), within 2^-19.4 of it, and at least [`LEAST`].
+/// −2 ln u for the u of the word, within 2^-19.7 of it.
+///
+/// The bits of a float, taken as an integer, are its logarithm to base 2 but for what a straight line from 1 to 2 differs
+/// from it: u is 2^e m with m in [1, 2), and the difference is a function of t = 2 − m that is 0 at both ends.
 #[inline(always)]
 fn square_of_radius(word: u32) -> f32 {
-    let bits = (word as f32 + 0.5).to_bits();
-    let field = bits.wrapping_sub(TWO_THIRDS) & EXPONENT;
-    // u = 2^e (1 + f), with e 2^23 as the field and f in [−1/3, 1/3).
-    let f = fma(f32::from_bits(bits.wrapping_sub(field)), 2.328_306_4e-10, -1.0);
-    // −2 ln(1 + f) / f, within 2^-19.6 of it.
-    let mut p = -3.337_438_1e-1;
-    p = fma(p, f, 3.879_278_9e-1);
-    p = fma(p, f, -3.973_011_7e-1);
-    p = fma(p, f, 4.968_644e-1);
-    p = fma(p, f, -6.667_025e-1);
-    p = fma(p, f, 1.000_044);
-    p = fma(p, f, -2.0);
-    fma(field as i32 as f32, PER_FIELD, fma(p, f, LEAST))
+    let bits = fma(word as f32, BELOW_ONE, 0.5).to_bits();
+    let steps = bits.wrapping_sub(ONE) as i32 as f32;
+    let t = 2.0 - f32::from_bits(bits & 0x007f_ffff | 0x3f80_0000);
+    // −2 ln(1 − t/2) / t − 2 ln 2
+    let mut p = 1.512_858e-2;
+    p = fma(p, t, -1.890_222_4e-2);
+    p = fma(p, t, 3.152_981e-2);
+    p = fma(p, t, 2.402_079_3e-2);
+    p = fma(p, t, 8.459_577e-2);
+    p = fma(p, t, 2.499_192_5e-1);
+    p = fma(p, t, -3.862_935_3e-1);
+    fma(steps, PER_STEP, p * t)
 }
 
 /// Cosine and sine of an angle that is as random as the word.

@@ -88,11 +88,10 @@ fn words() -> impl Iterator<Item = u32> + Clone {
 #[test]
 fn normal_f32_is_within_its_bound() {
     for (a, b) in words().flat_map(|a| words().step_by(7).map(move |b| (a, b))) {
-        let u = f64::from(a as f32 + 0.5) / 4294967296.0;
+        let u = f64::from((a as f32).mul_add(1.0 - f32::EPSILON / 2.0, 0.5)) / 4294967296.0;
         let found = normal_f32([a, b], 0.0, 1.0);
         let wanted = reference(u, f64::from(b as i32) / 4294967296.0, b & 1 == 1);
-        // Where u is 1, the radius is 2^-30 instead of 0.
-        let bound = (-2.0 * u.ln()).sqrt() * 2f64.powi(-19) + 2f64.powi(-30);
+        let bound = (-2.0 * u.ln()).sqrt() * 2.3e-6;
         for (found, wanted) in found.into_iter().zip(wanted) {
             let error = (f64::from(found) - wanted).abs();
             assert!(
@@ -132,8 +131,9 @@ fn the_tails_end_where_they_should() {
     assert!((x - 6.7637).abs() < 1e-3 && y == 0.0, "{x} {y}");
     let [x, y] = normal_f64([0; 4], 0.0, 1.0);
     assert!((x - 9.4924).abs() < 1e-3 && y == 0.0, "{x} {y}");
-    // The largest word of the radius, which rounds to 1.
-    assert!(normal_f32([u32::MAX, 0], 0.0, 1.0)[0].abs() < 1e-4);
+    // The largest word of the radius, which would round to 1.
+    let [x, _] = normal_f32([u32::MAX, 0], 0.0, 1.0);
+    assert!((x - 3.4527e-4).abs() < 1e-7, "{x}");
     assert_eq!(normal_f64([u32::MAX, u32::MAX, 0, 0], 0.0, 1.0), [0.0, 0.0]);
 }
 
