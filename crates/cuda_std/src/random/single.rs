@@ -78,7 +78,7 @@ fn direction(word: u32) -> [f32; 2] {
     let x = word as i32 as f32 * 4.656_613e-10;
     let s = x * x;
     // cos(π/2 x), within 2^-23.5
-    let mut cos = 8.576_823_7e-4;
+    let mut cos = 8.576_824e-4;
     cos = fma(cos, s, -2.080_951_8e-2);
     cos = fma(cos, s, 2.536_499_5e-1);
     cos = fma(cos, s, -1.233_698);
