@@ -400,10 +400,7 @@ fn normal_numbers_are_normal() {
     );
 }
 
-fn integers_are_even<T: Number + ops::RandomInteger>()
-where
-    T: TryFrom<i64> + TryInto<i64>,
-{
+fn integers_are_even<T: Number + ops::RandomInteger + TryFrom<i64> + TryInto<i64>>() {
     let of = |x: i64| T::try_from(x).ok().unwrap();
     for (low, high) in [(0, 1), (0, 5), (3, 102), (100, 999)] {
         let range = of(low)..=of(high);

@@ -101,7 +101,7 @@ impl<T: NpyElement, D: Dimension> DeviceArray<T, D> {
         let mut file = File::open(&path).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
         // The length of a pipe means nothing.
-        let len = metadata.is_file().then(|| metadata.len());
+        let len = metadata.is_file().then_some(metadata.len());
         load(stream, &mut file, len, &name)
     }
 
