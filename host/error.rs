@@ -2,7 +2,6 @@
 //! What can go wrong, and what was given and wanted when it did.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use thiserror::Error;
 
@@ -133,6 +132,24 @@ pub enum Error {
         wanted: usize,
     },
 
+    /// A file, or what is read as one, cannot be opened, read or written.
+    #[error("{file}: {source}")]
+    Io {
+        /// The file's path, or what a reader or a writer is called.
+        file: String,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+
+    /// A file does not hold what is wanted.
+    #[error("{file}: {problem}")]
+    File {
+        /// The file's path, behind a colon the name of the array in an archive, or what a reader is called.
+        file: String,
+        /// What it holds, and what was wanted.
+        problem: String,
+    },
+
     /// A launch configuration that the kernel or the device does not take.
     #[error("launch of kernel `{kernel}`: {what}: given {given}, wanted {wanted}")]
     LaunchConfig {
@@ -214,15 +231,6 @@ pub enum Error {
     NotSimulated {
         /// What was asked for.
         operation: &'static str,
-    },
-
-    /// A file could not be read or written.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
     },
 
     /// A kernel failed on the simulated GPU.

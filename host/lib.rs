@@ -16,6 +16,7 @@
 //! | `a.sum()` | [`a.sum()`](DeviceArrayRef::sum) |
 //! | a thread | a [`Stream`] |
 //! | `Instant` | an [`Event`] |
+//! | `rand`'s generators | a [`Generator`] |
 //! | a function called for each element | a `#[kernel]` of your own, and [`Stream::launch`] |
 //!
 //! # Examples
@@ -45,6 +46,8 @@
 //! [`DeviceArray`]: their methods with `cust` in the name). Its build scripts fail with "Could not find a cuda
 //! installation" where there is none and `CUDA_LIBRARY_PATH` is not set. `default-features = false` builds everywhere,
 //! and works on GPUs all the same.
+//!
+//! `npz`: NumPy's archives of arrays ([`npy`]), by the crate `zip`. Files of one array, `.npy`, take no feature.
 #![deny(missing_docs)]
 
 mod array;
@@ -63,6 +66,7 @@ mod launch;
 mod layout;
 mod memory;
 mod module;
+pub mod npy;
 pub mod ops;
 mod owner;
 mod pinned;
@@ -87,6 +91,7 @@ pub use memory::{LiveAllocation, MemoryInfo, TRACE_VARIABLE};
 pub use module::{Function, FunctionArg, FunctionArgs, Module};
 /// The arrays of the host, in the version that this library takes.
 pub use ndarray;
+pub use ops::Generator;
 pub use pinned::{PendingCopy, PinnedArray};
 pub use ptx::PtxModules;
 #[doc(hidden)]

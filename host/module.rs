@@ -107,15 +107,15 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// As [`from_image`](Self::from_image), and [`Error::File`] if the file cannot be read.
+    /// As [`from_image`](Self::from_image), and [`Error::Io`] if the file cannot be read.
     ///
     /// # Safety
     ///
     /// As [`from_image`](Self::from_image), for what is in the file.
     pub unsafe fn from_file(device: &Device, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let image = fs::read(path).map_err(|source| Error::File {
-            path: path.into(),
+        let image = fs::read(path).map_err(|source| Error::Io {
+            file: path.display().to_string(),
             source,
         })?;
         // SAFETY: the caller's promise.

@@ -192,7 +192,7 @@ fn the_simulator_runs_no_ptx() {
     );
     // SAFETY: there is no such file.
     let error = unsafe { Module::from_file(&Device::simulator(), "no/such/file.cubin") }.unwrap_err();
-    assert!(matches!(error, Error::File { .. }), "{error}");
+    assert!(matches!(error, Error::Io { .. }), "{error}");
     assert!(error.to_string().starts_with("no/such/file.cubin: "), "{error}");
 }
 

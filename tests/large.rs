@@ -5,9 +5,10 @@
 use std::ops::Range;
 
 use crate::common::device;
+use cuda_std::random::Philox4x32;
 use ndarray::Array1;
-use warpsmith::DeviceArray;
 use warpsmith::ops::{ScanAlgorithm, Sum};
+use warpsmith::{DeviceArray, Generator};
 
 fn len() -> usize {
     if device().is_simulator() {
@@ -88,4 +89,23 @@ fn arrays_beyond_32_bits() {
         let is_right = |i: usize| sums[i] == before(i) + u64::from(host[i]);
         assert_eq!(first_wrong(len, is_right), None, "{algorithm:?} scan");
     }
+}
+
+#[test]
+fn arrays_that_are_made_beyond_32_bits() {
+    let (len, stream) = (len(), device().default_stream());
+    let mut x = DeviceArray::from_elem(stream, len, 3u8).unwrap();
+    assert_eq!((x.sum().unwrap(), x.min().unwrap()), (3 * len as u64, 3), "fill");
+
+    Generator::new(1).bernoulli_into(0.25, &mut x).unwrap();
+    let off = x.sum().unwrap() as f64 - len as f64 / 4.0;
+    assert!(
+        off.abs() < 4.0 * (len as f64 * 3.0 / 16.0).sqrt(),
+        "bernoulli: {off} from the mean"
+    );
+    let x = x.to_ndarray().unwrap().to_vec();
+    let random = Philox4x32::new(1);
+    let wanted = |i: usize| u8::from(random.block(i as u64 / 4)[i % 4] < 1 << 30);
+    let ends = (0..5000).chain(len - 5000..len);
+    assert_eq!(ends.into_iter().find(|&i| x[i] != wanted(i)), None, "bernoulli");
 }

@@ -13,6 +13,7 @@ mod blur;
 mod broadcast;
 mod cast;
 mod compare;
+mod create;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
@@ -30,6 +31,8 @@ mod many_threads;
 mod map;
 mod matmul;
 mod memory;
+mod npy;
+mod random;
 mod reduce;
 mod reduce_axes;
 mod scan;

@@ -93,10 +93,10 @@ impl<'a> Operands<'a> {
                     y.stored
                 );
                 ensure!(
-                    broadcast_shape(&x.shape, &y.shape).is_some(),
+                    broadcast_shape(x.shape(), y.shape()).is_some(),
                     "{op}: {a} has shape {:?} and {b} has shape {:?}, wanted shapes that broadcast to one",
-                    x.shape,
-                    y.shape
+                    x.shape(),
+                    y.shape()
                 );
                 Ok(Operands::Arrays(x, y))
             }

@@ -38,7 +38,7 @@ pub fn run(session: &Session, args: &MatmulArgs) -> Result<()> {
         b.name(),
         b.stored
     );
-    ensure_shapes(&a.shape, &b.shape)?;
+    ensure_shapes(a.shape(), b.shape())?;
     let (stored, dtype) = (a.stored, a.stored.dtype());
     ensure!(
         matches!(dtype, Dtype::F32 | Dtype::F64 | Dtype::I32),
@@ -64,7 +64,7 @@ fn ensure_shapes(a: &[usize], b: &[usize]) -> Result<()> {
 
 fn matmul<T: Scalar + MatMul>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile) -> Result<()> {
     let (x, y) = (a.read::<T>(device)?, b.read::<T>(device)?);
-    match (a.shape.as_slice(), b.shape.as_slice()) {
+    match (a.shape(), b.shape()) {
         (&[m, _], &[_]) => {
             let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix1>(device, &y)?));
             job.run(device, m, copy_in, |(a, x), out| Ok(a.matvec_into(x, out)?))
@@ -80,7 +80,7 @@ fn matmul<T: Scalar + MatMul>(job: Job, device: &Device, a: &NpyFile, b: &NpyFil
                 Ok(a.batched_matmul_into(b, out)?)
             })
         }
-        _ => ensure_shapes(&a.shape, &b.shape),
+        _ => ensure_shapes(a.shape(), b.shape()),
     }
 }
 

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use ndarray::{Array, ArrayD, Dimension, IxDyn, ShapeBuilder};
-use ndarray_npy::npy::header::{Header, ParseHeaderError, ReadHeaderError};
-use warpsmith::{Device, DeviceArray, Element};
+use warpsmith::npy::Header;
+use warpsmith::{Device, DeviceArray, Element, Error};
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use crate::input::Input;
@@ -18,28 +18,14 @@ use crate::output::Output;
 use crate::scalar::{Number, Scalar};
 use crate::stored::Stored;
 
-const MAGIC: &[u8] = b"\x93NUMPY";
-
-/// NumPy refuses longer headers too.
-const MAX_HEADER: usize = 10_000;
-
-/// How deep brackets may nest. Two levels are what a header of plain numbers has; the parser's time
-/// is exponential in it.
-const MAX_NESTING: usize = 4;
-
-/// The elements of a file begin at a multiple of this.
-const ALIGNMENT: usize = 64;
-
 /// An array in a file, whose header is known.
 #[derive(Debug)]
 pub struct NpyFile {
     input: Input,
     pub stored: Stored,
-    pub shape: Vec<usize>,
-    fortran_order: bool,
-    big_endian: bool,
+    header: Header,
     /// Where the elements begin.
-    start: usize,
+    start: u64,
 }
 
 impl NpyFile {
@@ -53,36 +39,39 @@ impl NpyFile {
     }
 
     fn parse(input: Input) -> Result<Self> {
-        let bytes = input.read(header_bytes)?;
-        let header = Header::from_reader(&mut bytes.as_slice()).map_err(|error| {
-            let cause = match &error {
-                ReadHeaderError::Parse(ParseHeaderError::DictParse(_)) => "is no Python dictionary".into(),
-                ReadHeaderError::Parse(cause) => cause.to_string(),
-                other => other.to_string(),
-            };
-            anyhow!("no valid .npy header: {}", shortened(&cause))
+        let (header, start) = input.read(|reader| {
+            let mut counted = reader.take(u64::MAX);
+            let header = Header::read(&mut counted, input.name()).map_err(|error| match error {
+                Error::File { problem, .. } => anyhow!(problem),
+                Error::Io { source, .. } => source.into(),
+                other => other.into(),
+            })?;
+            Ok((header, u64::MAX - counted.limit()))
         })?;
-        let descr = &header.type_descriptor;
-        let name = descr
-            .as_string()
-            .ok_or_else(|| Stored::refuse(&shortened(&descr.to_string())))?;
-        let stored = Stored::from_descr(&shortened(name))?;
+        let descr = shortened(&header.descr);
+        if header.is_structure() {
+            return Err(Stored::refuse(&descr));
+        }
+        let stored = Stored::from_descr(&descr)?;
         let file = Self {
-            stored,
-            big_endian: name.starts_with('>'),
-            fortran_order: header.layout.is_fortran(),
-            shape: header.shape,
-            start: bytes.len(),
             input,
+            stored,
+            header,
+            start,
         };
         let wanted = file.bytes(stored.size())? as u64;
         if let Some(len) = file.input.len()? {
-            let found = len.saturating_sub(file.start as u64);
+            let found = len.saturating_sub(file.start);
             let claim = || format!("{}, the file has {found}", file.claim(wanted));
             ensure!(found >= wanted, "truncated: {}", claim());
             ensure!(found <= wanted, "more than one array in the file: {}", claim());
         }
         Ok(file)
+    }
+
+    /// The length of each axis.
+    pub fn shape(&self) -> &[usize] {
+        &self.header.shape
     }
 
     /// The name for messages.
@@ -91,15 +80,15 @@ impl NpyFile {
     }
 
     fn claim(&self, bytes: u64) -> String {
-        format!("shape {:?} of {} takes {bytes} bytes", self.shape, self.stored)
+        format!("shape {:?} of {} takes {bytes} bytes", self.shape(), self.stored)
     }
 
     /// Bytes of so many elements, of that size each.
     fn bytes(&self, size: usize) -> Result<usize> {
-        byte_len(&self.shape, size).ok_or_else(|| {
+        self.header.byte_len(size).ok_or_else(|| {
             anyhow!(
                 "the header claims more elements than memory can hold, shape {:?} of {}",
-                self.shape,
+                self.shape(),
                 self.stored
             )
         })
@@ -107,12 +96,12 @@ impl NpyFile {
 
     /// The axis, which counts from the end if it is negative.
     pub fn axis(&self, operation: &str, axis: isize) -> Result<usize> {
-        let axes = self.shape.len();
+        let axes = self.shape().len();
         resolve_axis(axis, axes).ok_or_else(|| {
             anyhow!(
                 "{}: {operation}: given axis {axis}, wanted one of the {axes} of shape {:?}{}",
                 self.name(),
-                self.shape,
+                self.shape(),
                 match axes {
                     0 => String::new(),
                     _ => format!(", from -{axes} to {}", axes - 1),
@@ -143,14 +132,14 @@ impl NpyFile {
             let wide = bytemuck::cast_slice_mut(&mut elements);
             self.stored.widen(&narrow, size_of::<T>(), wide);
         }
-        let shape = IxDyn(&self.shape).set_f(self.fortran_order);
+        let shape = IxDyn(self.shape()).set_f(self.header.fortran_order);
         Ok(ArrayD::from_shape_vec(shape, elements)?)
     }
 
     /// Reads the file's elements, in the machine's byte order.
     fn fill(&self, elements: &mut [u8]) -> Result<()> {
         let wanted = elements.len() as u64;
-        self.input.read_on(self.start as u64, |reader| {
+        self.input.read_on(self.start, |reader| {
             match reader.read_exact(elements) {
                 Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                     bail!("truncated: {}, fewer follow the header", self.claim(wanted))
@@ -164,7 +153,7 @@ impl NpyFile {
             );
             Ok(())
         })?;
-        if self.big_endian {
+        if self.header.descr.starts_with('>') {
             elements.chunks_exact_mut(self.stored.size()).for_each(<[u8]>::reverse);
         }
         self.stored.check(elements)
@@ -211,7 +200,7 @@ pub fn write<T: Number, D: Dimension>(output: Output, array: &Array<T, D>, store
 }
 
 fn write_npy<T: Number, D: Dimension>(writer: &mut dyn Write, array: &Array<T, D>, stored: Stored) -> Result<()> {
-    writer.write_all(&header(array.shape(), stored))?;
+    writer.write_all(&header(array.shape(), stored).to_bytes())?;
     let elements = array.as_standard_layout();
     let elements: &[u8] = bytemuck::cast_slice(elements.as_slice().context("elements in C order")?);
     match stored == Stored::Of(T::DTYPE) {
@@ -221,85 +210,15 @@ fn write_npy<T: Number, D: Dimension>(writer: &mut dyn Write, array: &Array<T, D
     Ok(())
 }
 
-/// The header of an array in C order, as NumPy writes it.
-fn header(shape: &[usize], stored: Stored) -> Vec<u8> {
+/// The header of an array in C order.
+fn header(shape: &[usize], stored: Stored) -> Header {
     let order = if stored.size() == 1 { '|' } else { '<' };
-    let axes = match shape {
-        [len] => format!("{len},"),
-        _ => shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
-    };
-    let mut text = format!(
-        "{{'descr': '{order}{}', 'fortran_order': False, 'shape': ({axes}), }}",
-        stored.numpy_name()
-    );
-    let prefix = MAGIC.len() + 4;
-    let len = (prefix + text.len() + 1).next_multiple_of(ALIGNMENT) - prefix;
-    text.extend(std::iter::repeat_n(' ', len - 1 - text.len()));
-    text.push('\n');
-    // Every shape that was read from a header, which is shorter than MAX_HEADER, fits in one again.
-    [MAGIC, &[1, 0], &(len as u16).to_le_bytes(), text.as_bytes()].concat()
+    Header::new(&format!("{order}{}", stored.numpy_name()), shape)
 }
 
 /// Copies an array to the device's default stream.
 pub fn upload<T: Scalar>(device: &Device, array: &ArrayD<T>) -> warpsmith::Result<DeviceArray<T, IxDyn>> {
     DeviceArray::from_ndarray(device.default_stream(), array)
-}
-
-/// The header's bytes from the magic string to the last newline, if they can be parsed at little cost.
-fn header_bytes(file: &mut dyn Read) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    (&mut *file).take(10).read_to_end(&mut bytes)?;
-    ensure!(!bytes.is_empty(), "is empty");
-    ensure!(
-        bytes.starts_with(MAGIC),
-        "is no .npy file (it does not start with \\x93NUMPY)"
-    );
-    // The second version has four bytes for the length.
-    let wide = bytes.get(6).is_some_and(|&version| version != 1);
-    (&mut *file).take(if wide { 2 } else { 0 }).read_to_end(&mut bytes)?;
-    let (prefix, len) = match *bytes.as_slice() {
-        [_, _, _, _, _, _, 1, _, a, b] => (10, u32::from_le_bytes([a, b, 0, 0])),
-        [_, _, _, _, _, _, _, _, a, b, c, d] => (12, u32::from_le_bytes([a, b, c, d])),
-        _ => bail!("truncated in the header"),
-    };
-    let len = len as usize;
-    ensure!(
-        len <= MAX_HEADER,
-        "the header claims {len} bytes, wanted at most {MAX_HEADER}"
-    );
-    let rest = (prefix + len).saturating_sub(bytes.len());
-    file.take(rest as u64).read_to_end(&mut bytes)?;
-    ensure!(bytes.len() >= prefix + len, "truncated in the header");
-    bytes.truncate(prefix + len);
-    ensure!(
-        nesting(&bytes[prefix..]) <= MAX_NESTING,
-        "no valid .npy header: brackets nest too deep"
-    );
-    Ok(bytes)
-}
-
-/// The greatest depth of brackets.
-fn nesting(text: &[u8]) -> usize {
-    let depths = text.iter().scan(0usize, |depth, byte| {
-        match byte {
-            b'(' | b'[' | b'{' => *depth += 1,
-            b')' | b']' | b'}' => *depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        Some(*depth)
-    });
-    depths.max().unwrap_or(0)
-}
-
-/// Bytes of an array of that shape, unless an address cannot reach them; axes of length 0 do not hide
-/// that of the others, which ndarray would refuse.
-fn byte_len(shape: &[usize], element: usize) -> Option<usize> {
-    let spanned = shape
-        .iter()
-        .filter(|&&len| len > 0)
-        .try_fold(element, |bytes, &len| bytes.checked_mul(len))?;
-    isize::try_from(spanned).ok()?;
-    Some(if shape.contains(&0) { 0 } else { spanned })
 }
 
 /// A text from a file, short enough for a message.
@@ -365,7 +284,7 @@ mod tests {
             let header = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': ({axes}), }}\n");
             let len = claimed.map_or(header.len() as u32, u32::from);
             let len = if version == 1 { (len as u16).to_le_bytes().to_vec() } else { len.to_le_bytes().to_vec() };
-            let bytes = [MAGIC, &[version, 0], &len, header.as_bytes(), &data].concat();
+            let bytes = [b"\x93NUMPY", &[version, 0][..], &len, header.as_bytes(), &data].concat();
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("any.npy");
             std::fs::write(&path, &bytes).unwrap();
@@ -375,20 +294,5 @@ mod tests {
                 prop_assert_eq!(read.unwrap() as u64, shape.iter().product::<u64>());
             }
         }
-    }
-
-    #[test]
-    fn sizes_that_no_address_reaches_are_refused() {
-        assert_eq!(byte_len(&[3, 4], 4), Some(48));
-        assert_eq!(byte_len(&[], 8), Some(8));
-        assert_eq!(byte_len(&[0, 5], 8), Some(0));
-        assert_eq!(byte_len(&[0, 1 << 40, 1 << 40], 4), None);
-        assert_eq!(byte_len(&[1 << 62], 2), None);
-    }
-
-    #[test]
-    fn nesting_is_the_deepest_level() {
-        assert_eq!(nesting(b"{'shape': (3,), 'a': []}"), 2);
-        assert_eq!(nesting(b"]]]((("), 3);
     }
 }

@@ -79,7 +79,7 @@ fn along_axis<T: Scalar>(job: Job, device: &Device, args: &ReduceArgs, axis: Axi
         kernel: impl FnOnce(&DynArray<T>, &mut DynArray<U>) -> warpsmith::Result<()>,
     ) -> Result<()> {
         let x = file.read::<T>(device)?;
-        let mut shape = file.shape.clone();
+        let mut shape = file.shape().to_vec();
         shape.remove(axis.index());
         job.run(
             device,
@@ -125,7 +125,7 @@ fn whole<T: Scalar>(
     let report = Report {
         operation: args.op.to_string(),
         dtype: file.stored.name(),
-        shape: &file.shape,
+        shape: file.shape(),
         output: args.output.as_deref(),
         value: Some((total.text, total.json)),
     };

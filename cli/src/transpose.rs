@@ -34,15 +34,15 @@ pub fn run(session: &Session, args: &TransposeArgs) -> Result<()> {
             .iter()
             .map(|&axis| file.axis("transpose", axis))
             .collect::<Result<Vec<_>>>()?,
-        None => (0..file.shape.len()).rev().collect(),
+        None => (0..file.shape().len()).rev().collect(),
     };
     let mut sorted = axes.clone();
     sorted.sort_unstable();
     ensure!(
-        sorted.iter().copied().eq(0..file.shape.len()),
+        sorted.iter().copied().eq(0..file.shape().len()),
         "transpose: given axes {:?}, wanted each of the {} axes of {} once",
         args.axes.as_deref().unwrap_or_default(),
-        file.shape.len(),
+        file.shape().len(),
         file.name()
     );
     let job = Job::open(session, "transpose", Some(&args.output))?.stored_as(file.stored);

@@ -7,6 +7,7 @@ mod binary;
 mod broadcast;
 mod cast;
 mod compare;
+mod create;
 mod elementwise;
 mod format;
 mod histogram;
@@ -16,6 +17,7 @@ mod join;
 mod map;
 mod matmul;
 mod part;
+mod random;
 mod reduce;
 mod scan;
 mod select;
@@ -28,12 +30,14 @@ pub use image::{Border, Channels, Pixel, Weights};
 pub use index::Index;
 pub use join::{concatenate, stack};
 pub use kernels_gpu::compiled::{
-    Binary, CastTo, Elementwise, Map, MatMul, Number, Real, Reduce, Scan, ScanTree, ScatterAdd,
+    Binary, CastTo, Elementwise, Map, MatMul, Number, RandomFloat, RandomInteger, Real, Reduce, Scan, ScanTree,
+    ScatterAdd,
 };
 pub use kernels_gpu::op::{
     Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,
     ReduceOp, Relu, Sigmoid, Sin, Sqrt, Square, Std, Sub, Sum, Tanh, Variance,
 };
+pub use random::Generator;
 pub use scan::ScanAlgorithm;
 
 use crate::launch::LaunchConfig;

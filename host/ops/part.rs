@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Single elements, and what is copied into arrays and parts of them.
 
-use ndarray::{Array1, Dimension, IntoDimension};
+use kernels_gpu::create::{self, Pattern};
+use ndarray::{Dimension, IntoDimension, arr0};
 
+use super::tiles;
 use super::transpose::copy_to;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::launch::WordsMut;
 use crate::view::{AsView, DeviceViewMut};
 
 /// Single elements.
@@ -112,6 +115,9 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
 
     /// Sets every element to `value`, asynchronously.
     ///
+    /// Every element is written once. Where the elements have no gap between them, begin at a multiple of 16 bytes, and
+    /// have a size that divides 16, that is by a kernel of stores of 16 bytes; else as copies of one element.
+    ///
     /// # Errors
     ///
     /// Those of an allocation and a launch.
@@ -136,23 +142,22 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
             return Ok(());
         }
         let stream = self.stream().clone();
-        // As many copies of the value as make a word of the widest accesses, which are repeated where they can be.
-        let copies = WIDEST / size_of::<T>().clamp(1, WIDEST);
-        let values = DeviceArray::from_ndarray(&stream, &Array1::from_elem(copies, value))?;
-        let value = values.index_axis(ndarray::Axis(0), 0)?;
-        let Some(line) = self.in_memory_order_mut() else {
-            return copy_to(&*value.broadcast(self.raw_dim())?, &stream, self);
-        };
-        let words = line.len() / copies;
-        let (whole, mut rest) = line.into_split_axis(ndarray::Axis(0), words * copies)?;
-        copy_to(&*value.broadcast(rest.raw_dim())?, &stream, &mut rest)?;
-        let mut whole = whole.into_rows(words, copies);
-        copy_to(&*values.broadcast(whole.raw_dim())?, &stream, &mut whole)
+        if let Some(pattern) = Pattern::of(value)
+            && let Some(mut line) = self
+                .in_memory_order_mut()
+                .filter(|line| line.address().is_multiple_of(WIDEST))
+        {
+            let bytes = line.len() * size_of::<T>();
+            let config = tiles(bytes, create::tile_len::<u8>(), create::THREADS);
+            return stream.launch::<create::fill>(&config, (pattern, WordsMut::<u8>::of(&mut line)));
+        }
+        let one = DeviceArray::from_ndarray(&stream, &arr0(value))?;
+        copy_to(&*one.broadcast(self.raw_dim())?, &stream, self)
     }
 }
 
 /// Bytes of the widest access.
-const WIDEST: usize = 16;
+const WIDEST: u64 = 16;
 
 /// Writing the elements, as the methods of [`DeviceViewMut`] of the same names.
 impl<T: Element, D: Dimension> DeviceArray<T, D> {

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use ndarray::{Axis, Dimension, IntoDimension, Ix1, Ix2, IxDyn, RemoveAxis, Slice, SliceArg};
+use ndarray::{Axis, Dimension, IntoDimension, Ix1, IxDyn, RemoveAxis, Slice, SliceArg};
 
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -204,13 +204,6 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
     /// The elements as one axis, in the order of the memory, if they lie in it without gap.
     pub(crate) fn in_memory_order_mut(&mut self) -> Option<DeviceViewMut<'_, T, Ix1>> {
         Some(mutable(self, self.layout.in_memory_order()?))
-    }
-}
-
-impl<'a, T: Element> DeviceViewMut<'a, T, Ix1> {
-    /// Elements in C order without a gap as rows of that length.
-    pub(crate) fn into_rows(self, rows: usize, length: usize) -> DeviceViewMut<'a, T, Ix2> {
-        mutable(&self, self.layout.in_shape(Ix2(rows, length)))
     }
 }
 

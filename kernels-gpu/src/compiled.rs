@@ -8,6 +8,7 @@
 //! [`operator_kernels!`](crate::operator_kernels) does for those of other crates. There is no implementation for all
 //! operators at once, which would leave no room for those.
 
+mod made;
 mod products;
 
 use core::fmt::Display;
@@ -23,8 +24,9 @@ use crate::num::{MulAdd, Num};
 use crate::op::*;
 use crate::reduce::{ColumnPlan, RowPlan};
 use crate::scan::blelloch;
-use crate::{binary, broadcast, cast, compare, map, reduce, scan, select};
+use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select};
 
+pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{CountBins, CountValues, Gemm, GemmParams, GemvParams, MatMul, ScatterAdd, ScatterAddParams};
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of
@@ -251,6 +253,7 @@ pub trait Number:
     + Statistic
     + MulAdd
     + ByValue
+    + Range
     + Axpy
     + PartialOrd
     + Display
@@ -305,7 +308,10 @@ pub trait Number:
 /// The element types of the functions that only floats have: `f32`, `f64`, `f16` and `bf16`.
 ///
 /// 16-bit floats are computed in `f32` and rounded once.
-pub trait Real: Number + Map<Sqrt> + Map<Exp> + Map<Ln> + Map<Sin> + Map<Cos> + Map<Tanh> + Map<Sigmoid> {}
+pub trait Real:
+    Number + create::Range<Exact = f64> + Map<Sqrt> + Map<Exp> + Map<Ln> + Map<Sin> + Map<Cos> + Map<Tanh> + Map<Sigmoid>
+{
+}
 
 impl Real for f32 {}
 impl Real for f64 {}

@@ -19,7 +19,9 @@ pub mod cast;
 pub mod compare;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod compiled;
+pub mod create;
 pub mod elementwise;
+mod generate;
 pub mod grayscale;
 pub mod histogram;
 pub mod index;
@@ -29,6 +31,7 @@ mod narrow;
 pub mod num;
 pub mod op;
 pub mod pixel;
+pub mod random;
 pub mod reduce;
 pub mod scan;
 pub mod select;

@@ -42,6 +42,18 @@ pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
     machine::dp2a_lo(a, b, c)
 }
 
+/// The lower and the upper word of `a * b`, by one multiplication (`__umulhi` and the product).
+///
+/// ```
+/// use cuda_std::bits::mul_wide;
+///
+/// assert_eq!(mul_wide(0xffff_ffff, 0xffff_fffe), [2, 0xffff_fffd]);
+/// ```
+#[inline(always)]
+pub fn mul_wide(a: u32, b: u32) -> [u32; 2] {
+    machine::mul_wide(a, b)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,6 +23,7 @@
 //! | `__half`, `__nv_bfloat16` | [`half`] |
 //! | `__byte_perm`, `__dp4a` | [`bits`] |
 //! | `expf`, `rsqrtf`, … | [`Float`] |
+//! | cuRAND's `curand_init`, `curand4`, `curand_normal` | [`random`] |
 //! | `printf`, `assert` | [`println!`](crate::println), `assert!` and `panic!` of Rust itself |
 //!
 //! # Examples
@@ -75,6 +76,7 @@ pub mod launch;
 #[doc(hidden)]
 pub mod machine;
 pub mod param;
+pub mod random;
 pub mod shared;
 #[doc(hidden)]
 pub mod signature;

@@ -7,6 +7,7 @@ mod bits;
 mod floats;
 mod memory;
 mod operators;
+mod random;
 mod scan_operators;
 mod threads;
 mod warps;

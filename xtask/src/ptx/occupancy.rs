@@ -16,6 +16,8 @@ use super::sm::Sm;
 /// The kernels that the table shows: of each family the instance for the commonest type, for sums
 /// those of integers too, whose results are wider, and for histograms and pictures those of their types.
 const HOT: &[&str] = &[
+    "fill",
+    "normal_f32_4",
     "binary_f32_Add",
     "binary_scalar_f32_Add",
     "broadcast_f32_Add",

@@ -8,7 +8,7 @@
 
 macro_rules! machine {
     ($name:ident, $float:ty, $core:path, $nvvm_min:literal, $nvvm_max:literal) => {
-        pub(super) mod $name {
+        pub(crate) mod $name {
             #[cfg(target_arch = "nvptx64")]
             use $core as ops;
 
@@ -99,6 +99,8 @@ machine!(double, f64, core::f64::math, "llvm.nvvm.fmin.d", "llvm.nvvm.fmax.d");
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.rcp.approx.ftz.f"]
     safe fn nvvm_approximate_recip(x: f32) -> f32;
+    #[link_name = "llvm.nvvm.rsqrt.approx.ftz.f"]
+    safe fn nvvm_approximate_rsqrt(x: f32) -> f32;
 }
 
 /// 1 / x for 2^-126 ≤ |x| < 2^126, correctly rounded; NaN for NaN.
@@ -117,5 +119,24 @@ pub(super) fn recip_of_normal(x: f32) -> f32 {
     {
         debug_assert!(x.is_nan() || (f32::MIN_POSITIVE..2f32.powi(126)).contains(&x.abs()));
         1.0 / x
+    }
+}
+
+/// √x for 2^-101 ≤ x < ∞, correctly rounded.
+///
+/// On a GPU, `sqrt` asks first whether x is in that range, and takes these five instructions if so: see
+/// [`recip_of_normal`].
+#[inline(always)]
+pub(crate) fn sqrt_of_normal(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let y = nvvm_approximate_rsqrt(x);
+        let (root, half) = (x * y, 0.5 * y);
+        single::fma(single::fma(-root, root, x), half, root)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        debug_assert!((3.944_304_5e-31..f32::INFINITY).contains(&x));
+        x.sqrt()
     }
 }

@@ -98,7 +98,7 @@ macro_rules! impl_float {
 
 mod f32;
 mod f64;
-mod machine;
+pub(crate) mod machine;
 
 mod sealed {
     pub trait Sealed {}

@@ -560,3 +560,21 @@ pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
     }
     sum
 }
+
+/// The two words of the product. LLVM computes in 64 bits what is done to them, and then multiplies 64 bits with 64.
+#[inline(always)]
+pub fn mul_wide(a: u32, b: u32) -> [u32; 2] {
+    let (low, high);
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .b64 product;",
+            "mul.wide.u32 product, {2}, {3};",
+            "mov.b64 {{{0}, {1}}}, product;",
+            "}}",
+            out(reg32) low, out(reg32) high, in(reg32) a, in(reg32) b, options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    [low, high]
+}

@@ -355,3 +355,10 @@ pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
     let products = [a & 0xffff, a >> 16].into_iter().zip(b.to_le_bytes());
     products.fold(c, |sum, (a, b)| sum.wrapping_add(a * u32::from(b)))
 }
+
+/// [`mul_wide`](crate::bits::mul_wide)
+#[inline]
+pub fn mul_wide(a: u32, b: u32) -> [u32; 2] {
+    let product = u64::from(a) * u64::from(b);
+    [product as u32, (product >> 32) as u32]
+}

@@ -8,6 +8,7 @@ pub mod faults;
 pub mod floats;
 pub mod memory;
 pub mod operators;
+pub mod random;
 pub mod scan_operators;
 pub mod threads;
 pub mod warps;

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arrays of random numbers, by [`cuda_std::random`].
+//!
+//! Work `n`, span 1; each element is written once and nothing is read. Element `i` is made of the words of the generator
+//! that its index names, whatever the launch: an f32 of one word (of two, normal ones come in pairs), an f64 of two, an
+//! integer of a range of twice its own bits, a byte of one word. So a vector of 16 bytes takes one block of the generator, two for integers, four for
+//! bytes.
+
+use bytemuck::Pod;
+use cuda_std::param::Param;
+use cuda_std::prelude::*;
+use cuda_std::random::{Philox4x32, bounded_u32, bounded_u64, normal_f32, normal_f64, uniform_f32, uniform_f64};
+
+use crate::generate;
+pub use crate::generate::THREADS;
+
+mod bijection;
+
+pub use bijection::{Bijection, permutation};
+
+/// Vectors of 16 bytes that a thread writes: arithmetic is what these kernels wait for, and what a thread computes once
+/// takes as long as a third of a vector.
+const VECTORS: usize = 8;
+
+/// Elements of type `T` that a block writes: the launch has `n / tile_len` blocks, rounded up, of [`THREADS`] threads.
+pub const fn tile_len<T>() -> usize {
+    generate::tile_len::<T>(VECTORS)
+}
+
+/// A float type of which a block of the generator makes `N`.
+pub trait RandomFloat<const N: usize>: Float {
+    /// Numbers of [0, 1).
+    fn uniform(block: [u32; 4]) -> [Self; N];
+
+    /// Numbers of the normal distribution.
+    fn normal(block: [u32; 4], mean: Self, standard_deviation: Self) -> [Self; N];
+}
+
+impl RandomFloat<4> for f32 {
+    #[inline(always)]
+    fn uniform(block: [u32; 4]) -> [f32; 4] {
+        block.map(uniform_f32)
+    }
+
+    #[inline(always)]
+    fn normal([a, b, c, d]: [u32; 4], mean: f32, standard_deviation: f32) -> [f32; 4] {
+        let [p, q] = normal_f32([a, b], mean, standard_deviation);
+        let [r, s] = normal_f32([c, d], mean, standard_deviation);
+        [p, q, r, s]
+    }
+}
+
+impl RandomFloat<2> for f64 {
+    #[inline(always)]
+    fn uniform([a, b, c, d]: [u32; 4]) -> [f64; 2] {
+        [uniform_f64([a, b]), uniform_f64([c, d])]
+    }
+
+    #[inline(always)]
+    fn normal(block: [u32; 4], mean: f64, standard_deviation: f64) -> [f64; 2] {
+        normal_f64(block, mean, standard_deviation)
+    }
+}
+
+/// `out[i]` is a number of `low .. low + span`, and not above `greatest`, which the rounding of a sum could be.
+#[kernel(
+    T = [f32],
+    N = [4];
+    T = [f64],
+    N = [2],
+    max_threads = THREADS,
+)]
+pub fn uniform<T: RandomFloat<N> + Param, const N: usize>(
+    random: Philox4x32,
+    low: T,
+    span: T,
+    greatest: T,
+    out: SliceMut<'_, T>,
+) {
+    generate::write::<T, N, VECTORS>(out, |v| {
+        T::uniform(random.block(v as u64)).map(|x| x.mul_add(span, low).minimum_number(greatest))
+    });
+}
+
+/// `out[i]` is a number of the normal distribution.
+#[kernel(
+    T = [f32],
+    N = [4];
+    T = [f64],
+    N = [2],
+    max_threads = THREADS,
+)]
+pub fn normal<T: RandomFloat<N> + Param, const N: usize>(
+    random: Philox4x32,
+    mean: T,
+    standard_deviation: T,
+    out: SliceMut<'_, T>,
+) {
+    generate::write::<T, N, VECTORS>(out, |v| T::normal(random.block(v as u64), mean, standard_deviation));
+}
+
+/// An integer type of which two blocks of the generator make `N`.
+pub trait RandomInteger<const N: usize>: Pod {
+    /// Integers from `low` to `low + last`, modulo 2^bits.
+    fn bounded(blocks: [[u32; 4]; 2], low: Self, last: Self) -> [Self; N];
+}
+
+impl RandomInteger<4> for u32 {
+    #[inline(always)]
+    fn bounded([[a, b, c, d], [e, f, g, h]]: [[u32; 4]; 2], low: u32, last: u32) -> [u32; 4] {
+        [[a, b], [c, d], [e, f], [g, h]].map(|words| low.wrapping_add(bounded_u32(words, last)))
+    }
+}
+
+impl RandomInteger<2> for u64 {
+    #[inline(always)]
+    fn bounded(blocks: [[u32; 4]; 2], low: u64, last: u64) -> [u64; 2] {
+        blocks.map(|words| low.wrapping_add(bounded_u64(words, last)))
+    }
+}
+
+/// `out[i]` is one of the integers from `low` to `low + last`.
+#[kernel(
+    T = [u32],
+    N = [4];
+    T = [u64],
+    N = [2],
+    max_threads = THREADS,
+)]
+pub fn integers<T: RandomInteger<N> + Param, const N: usize>(
+    random: Philox4x32,
+    low: T,
+    last: T,
+    out: SliceMut<'_, T>,
+) {
+    generate::write::<T, N, VECTORS>(out, |v| {
+        let v = 2 * v as u64;
+        T::bounded([random.block(v), random.block(v + 1)], low, last)
+    });
+}
+
+/// `out[i]` is 1 if a random word is less than `threshold`, else 0.
+#[kernel(max_threads = THREADS)]
+pub fn bernoulli(random: Philox4x32, threshold: u64, out: SliceMut<'_, u8>) {
+    generate::write::<u8, 16, VECTORS>(out, |v| {
+        let blocks: [[u32; 4]; 4] = cuda_std::array::from_fn(|k| random.block(4 * v as u64 + k as u64));
+        cuda_std::array::from_fn(|k| u8::from(u64::from(blocks[k / 4][k % 4]) < threshold))
+    });
+}
