@@ -449,7 +449,6 @@ impl Backend for Cuda {
         }
     }
 
-    #[cfg(feature = "cust")]
     fn has_memory(&self, address: u64) -> Result<bool> {
         let _current = self.enter()?;
         let mut device: sys::CUdevice = -1;
