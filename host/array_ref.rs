@@ -37,7 +37,8 @@ use crate::stream::Stream;
 /// let device = Device::auto()?;
 /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![3.0, 4.0, 12.0])?;
 /// assert_eq!(norm(&x)?, 13.0);
-/// assert_eq!(norm(&x.slice(s![..2])?)?, 5.0);
+/// let part = x.slice(s![..2])?;
+/// assert_eq!(norm(&part)?, 5.0);
 /// # Ok(())
 /// # }
 /// ```
