@@ -100,6 +100,7 @@ fn check_order<T: Element, D: Dimension>(kernel: &'static str, elements: &Device
 
 // SAFETY: the elements, in the memory of the stream's device, in C order without a gap, as `prepare` checks, and borrowed
 // like the slice; aligned as such elements are, since the memory is to 256 bytes.
+#[diagnostic::do_not_recommend]
 unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArrayRef<T, D> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         check_order(kernel, self)?;
@@ -116,6 +117,7 @@ unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArrayRef<T, D
 }
 
 // SAFETY: as the one before; nothing writes the elements.
+#[diagnostic::do_not_recommend]
 unsafe impl<T: Element, D: Dimension> Arg<Slice<'static, T>> for &DeviceArrayRef<T, D> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         Arg::<&'static [T]>::prepare(self, kernel, stream)
@@ -144,7 +146,8 @@ macro_rules! reads {
         }
 
         // SAFETY: that of the elements, which are borrowed as long.
-        unsafe impl<T: Element, D: Dimension> Arg<Slice<'static, T>> for &$type {
+        #[diagnostic::do_not_recommend]
+unsafe impl<T: Element, D: Dimension> Arg<Slice<'static, T>> for &$type {
             fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
                 Arg::<Slice<'static, T>>::prepare(&&***self, kernel, stream)
             }
