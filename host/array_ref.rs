@@ -37,7 +37,8 @@ use crate::stream::Stream;
 /// let device = Device::auto()?;
 /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![3.0, 4.0, 12.0])?;
 /// assert_eq!(norm(&x)?, 13.0);
-/// assert_eq!(norm(&x.slice(s![..2])?)?, 5.0);
+/// let part = x.slice(s![..2])?;
+/// assert_eq!(norm(&part)?, 5.0);
 /// # Ok(())
 /// # }
 /// ```
@@ -117,12 +118,17 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         }
     }
 
-    /// To be called before `stream` reads the elements.
+    /// Whether the memory has other elements beside these.
+    pub(crate) fn is_part(&self) -> bool {
+        self.bytes().len() < self.buffer.bytes()
+    }
+
+    /// To be called before `stream` reads the elements; of a [part](Self::is_part), also when the read is queued.
     pub(crate) fn reads_on(&self, stream: &Stream) -> Result<()> {
         self.buffer.reads_part_on(stream, self.bytes())
     }
 
-    /// To be called before `stream` writes the elements.
+    /// To be called before `stream` writes the elements; of a [part](Self::is_part), also when the write is queued.
     pub(crate) fn writes_on(&self, stream: &Stream) -> Result<()> {
         self.buffer.writes_part_on(stream, self.bytes())
     }

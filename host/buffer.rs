@@ -71,7 +71,8 @@ impl Buffer {
         self.reads_part_on(stream, 0..self.bytes)
     }
 
-    /// [`reads_on`](Self::reads_on), of those bytes alone.
+    /// [`reads_on`](Self::reads_on), of those bytes alone. To be called again when the read is queued, if other threads may
+    /// write other parts meanwhile: what they wait for is what this stream has queued by then.
     pub(crate) fn reads_part_on(&self, stream: &Stream, bytes: Range<usize>) -> Result<()> {
         let released = self.usage().read(stream, self.whole_or(bytes))?;
         drop(released);
@@ -83,7 +84,8 @@ impl Buffer {
         self.writes_part_on(stream, 0..self.bytes)
     }
 
-    /// [`writes_on`](Self::writes_on), of those bytes alone.
+    /// [`writes_on`](Self::writes_on), of those bytes alone. As for [`reads_part_on`](Self::reads_part_on), also when the
+    /// write is queued.
     pub(crate) fn writes_part_on(&self, stream: &Stream, bytes: Range<usize>) -> Result<()> {
         // Dropped when the guard is gone: the last owner of a stream ends it.
         let released = self.usage().write(stream, self.whole_or(bytes))?;

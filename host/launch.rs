@@ -3,7 +3,6 @@
 
 use std::any::TypeId;
 use std::marker::PhantomData;
-use std::ops::Range;
 
 use cuda_std::launch::{Abi, Kernel, Params, SafeKernel};
 use cuda_std::param::{ByValue, NoTail, Param};
@@ -13,7 +12,6 @@ use ndarray::Dimension;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::backend::KernelInfo;
-use crate::buffer::Buffer;
 use crate::constants::Constant;
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -21,7 +19,10 @@ use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 use crate::workspace::Lease;
 
+mod words;
+
 pub use cuda_sim::{Dim3, LaunchConfig};
+pub(crate) use words::{Words, WordsMut};
 
 /// The argument for a kernel's parameter of type `P`: a number for a number, `&DeviceArray<T, D>` or
 /// `&DeviceView<T, D>` for `&[T]`, `&mut DeviceArray<T, D>` or `&mut DeviceViewMut<T, D>` for `SliceMut<'_, T>`.
@@ -43,6 +44,12 @@ pub unsafe trait Arg<P: Param> {
     #[doc(hidden)]
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()>;
 
+    /// Whether the argument is a part of an array, other parts of which other threads may prepare meanwhile.
+    #[doc(hidden)]
+    fn is_part(&self) -> bool {
+        false
+    }
+
     /// The argument as it crosses the launch.
     #[doc(hidden)]
     fn abi(&self) -> Abi<P>;
@@ -61,6 +68,10 @@ pub unsafe trait Args<P: Params> {
     /// As [`Arg::prepare`].
     #[doc(hidden)]
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()>;
+
+    /// As [`Arg::is_part`], of any.
+    #[doc(hidden)]
+    fn is_part(&self) -> bool;
 
     /// As [`Arg::abi`].
     #[doc(hidden)]
@@ -100,11 +111,16 @@ fn check_order<T: Element, D: Dimension>(kernel: &'static str, elements: &Device
 
 // SAFETY: the elements, in the memory of the stream's device, in C order without a gap, as `prepare` checks, and borrowed
 // like the slice; aligned as such elements are, since the memory is to 256 bytes.
+#[diagnostic::do_not_recommend]
 unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArrayRef<T, D> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         check_order(kernel, self)?;
         stream.check_device(kernel, self.stream())?;
         self.reads_on(stream)
+    }
+
+    fn is_part(&self) -> bool {
+        DeviceArrayRef::is_part(self)
     }
 
     fn abi(&self) -> Abi<&'static [T]> {
@@ -116,9 +132,14 @@ unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArrayRef<T, D
 }
 
 // SAFETY: as the one before; nothing writes the elements.
+#[diagnostic::do_not_recommend]
 unsafe impl<T: Element, D: Dimension> Arg<Slice<'static, T>> for &DeviceArrayRef<T, D> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         Arg::<&'static [T]>::prepare(self, kernel, stream)
+    }
+
+    fn is_part(&self) -> bool {
+        DeviceArrayRef::is_part(self)
     }
 
     fn abi(&self) -> Abi<Slice<'static, T>> {
@@ -138,15 +159,24 @@ macro_rules! reads {
                 Arg::<&'static [T]>::prepare(&&***self, kernel, stream)
             }
 
+            fn is_part(&self) -> bool {
+                DeviceArrayRef::is_part(self)
+            }
+
             fn abi(&self) -> Abi<&'static [T]> {
                 Arg::<&'static [T]>::abi(&&***self)
             }
         }
 
         // SAFETY: that of the elements, which are borrowed as long.
+        #[diagnostic::do_not_recommend]
         unsafe impl<T: Element, D: Dimension> Arg<Slice<'static, T>> for &$type {
             fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
                 Arg::<Slice<'static, T>>::prepare(&&***self, kernel, stream)
+            }
+
+            fn is_part(&self) -> bool {
+                DeviceArrayRef::is_part(self)
             }
 
             fn abi(&self) -> Abi<Slice<'static, T>> {
@@ -168,6 +198,10 @@ macro_rules! writes {
                 check_order(kernel, self)?;
                 stream.check_device(kernel, self.stream())?;
                 self.writes_on(stream)
+            }
+
+            fn is_part(&self) -> bool {
+                DeviceArrayRef::is_part(self)
             }
 
             fn abi(&self) -> Abi<SliceMut<'static, T>> {
@@ -216,144 +250,6 @@ unsafe impl<T: Element> Arg<Slice<'static, T>> for InPlace<T> {
             tail: self.len,
         }
     }
-}
-
-/// The memory of an array or view from its first byte to its last, as a kernel's input: for kernels that are told the
-/// strides. Its words may be of another type than the elements, for kernels that only move bits.
-pub(crate) struct Words<'a, W> {
-    buffer: &'a Buffer,
-    bytes: Range<usize>,
-    stream: &'a Stream,
-    _word: PhantomData<W>,
-}
-
-impl<'a, W: Element> Words<'a, W> {
-    /// The memory that the elements extend over.
-    pub(crate) fn of<T: Element, D: Dimension>(elements: &'a DeviceArrayRef<T, D>) -> Self {
-        Self::new(elements.buffer(), elements.bytes(), elements.stream())
-    }
-
-    fn new(buffer: &'a Buffer, bytes: Range<usize>, stream: &'a Stream) -> Self {
-        Self {
-            buffer,
-            bytes,
-            stream,
-            _word: PhantomData,
-        }
-    }
-
-    /// The same memory in other words.
-    pub(crate) fn cast<V: Element>(&self) -> Words<'a, V> {
-        Words::new(self.buffer, self.bytes.clone(), self.stream)
-    }
-
-    /// The address of the first byte.
-    pub(crate) fn address(&self) -> u64 {
-        start(self.buffer, &self.bytes)
-    }
-
-    /// To be called before `stream` reads the bytes.
-    pub(crate) fn reads_on(&self, stream: &Stream) -> Result<()> {
-        self.buffer.reads_part_on(stream, self.bytes.clone())
-    }
-}
-
-// SAFETY: the memory of elements on the stream's device, borrowed shared like the slice, from the first to the last: no
-// more, since what is beside them may be written meanwhile. As many words as it has bytes for, aligned as `words` asserts,
-// and both types are plain bytes.
-unsafe impl<W: Element> Arg<&'static [W]> for Words<'_, W> {
-    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        stream.check_device(kernel, self.stream)?;
-        self.reads_on(stream)
-    }
-
-    fn abi(&self) -> Abi<&'static [W]> {
-        Abi {
-            head: std::ptr::with_exposed_provenance(address::<W>(self.address())),
-            tail: words::<W>(self.address(), &self.bytes),
-        }
-    }
-}
-
-/// As [`Words`], as a kernel's output.
-pub(crate) struct WordsMut<'a, W> {
-    buffer: &'a Buffer,
-    bytes: Range<usize>,
-    stream: &'a Stream,
-    _word: PhantomData<W>,
-}
-
-impl<'a, W: Element> WordsMut<'a, W> {
-    /// The memory that the elements extend over.
-    pub(crate) fn of<T: Element, D: Dimension>(elements: &'a mut DeviceViewMut<'_, T, D>) -> Self {
-        Self::new(elements.buffer(), elements.bytes(), elements.stream())
-    }
-
-    fn new(buffer: &'a Buffer, bytes: Range<usize>, stream: &'a Stream) -> Self {
-        Self {
-            buffer,
-            bytes,
-            stream,
-            _word: PhantomData,
-        }
-    }
-
-    /// The same memory in other words.
-    pub(crate) fn cast<V: Element>(&mut self) -> WordsMut<'_, V> {
-        WordsMut::new(self.buffer, self.bytes.clone(), self.stream)
-    }
-
-    /// The address of the first byte.
-    pub(crate) fn address(&self) -> u64 {
-        start(self.buffer, &self.bytes)
-    }
-
-    /// The number of bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// To be called before `stream` writes the bytes.
-    pub(crate) fn writes_on(&self, stream: &Stream) -> Result<()> {
-        self.buffer.writes_part_on(stream, self.bytes.clone())
-    }
-}
-
-// SAFETY: the memory of elements on the stream's device, from the first to the last, borrowed mutably like the slice
-// (`of` took the view so). What lies between the elements is not written, and nobody else uses it during the launch: who
-// has it is ordered by the bytes that it extends over, and copies within an array go by way of another. As many words as
-// it has bytes for, aligned as `words` asserts; every bit pattern that the kernel writes is a value of the element.
-unsafe impl<W: Element> Arg<SliceMut<'static, W>> for WordsMut<'_, W> {
-    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
-        stream.check_device(kernel, self.stream)?;
-        self.writes_on(stream)
-    }
-
-    fn abi(&self) -> Abi<SliceMut<'static, W>> {
-        Abi {
-            head: std::ptr::with_exposed_provenance_mut(address::<W>(self.address())),
-            tail: words::<W>(self.address(), &self.bytes),
-        }
-    }
-}
-
-/// The address of the first of the bytes.
-fn start(buffer: &Buffer, bytes: &Range<usize>) -> u64 {
-    match buffer.address() {
-        0 => 0,
-        address => address + bytes.start as u64,
-    }
-}
-
-/// The number of words that there is room for.
-///
-/// # Panics
-///
-/// If the bytes are not aligned for such words: who chooses the words looks at the place of the first one.
-fn words<W>(address: u64, bytes: &Range<usize>) -> usize {
-    const { assert!(size_of::<W>() > 0) };
-    assert!(address.is_multiple_of(align_of::<W>() as u64), "words that are aligned");
-    bytes.len() / size_of::<W>()
 }
 
 // SAFETY: the lease's words on its stream, which is this one (`prepare` asserts it), borrowed mutably like the slice: the
@@ -409,6 +305,12 @@ macro_rules! args {
                 let ($($arg,)*) = self;
                 $($arg.prepare(kernel, stream)?;)*
                 Ok(())
+            }
+
+            #[allow(non_snake_case)]
+            fn is_part(&self) -> bool {
+                let ($($arg,)*) = self;
+                false $(|| $arg.is_part())*
             }
 
             #[allow(non_snake_case, clippy::unused_unit)]
@@ -503,7 +405,12 @@ impl Stream {
         };
         // SAFETY: `Args` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows
         // in `args` last for the call, and on the stream the memory is used before it is freed or written by others.
-        unsafe { self.backend().launch(self.raw(), &kernel, config, &mut params) }
+        unsafe { self.backend().launch(self.raw(), &kernel, config, &mut params)? };
+        if args.is_part() {
+            // A thread that has prepared another part since has waited for this stream without the launch.
+            args.prepare(K::NAME, self)?;
+        }
+        Ok(())
     }
 }
 

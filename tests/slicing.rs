@@ -447,6 +447,34 @@ fn streams_write_parts() {
     }
 }
 
+/// Threads that each have a stream and a part, which interlace in one case; whoever comes after them waits for all.
+#[test]
+fn threads_write_parts() {
+    for axis in [Axis(0), Axis(1)] {
+        let mut x = DeviceArray::<u32, _>::zeros(device().default_stream(), (32, 96)).unwrap();
+        let mut wanted = Array2::<u32>::zeros((32, 96));
+        for round in 1..20u32 {
+            let size = x.shape()[axis.index()] / 4;
+            std::thread::scope(|scope| {
+                for (part, number) in x.axis_chunks_mut(axis, size).unwrap().zip(0..) {
+                    scope.spawn(move || {
+                        let mut part = part.into_stream(&device().create_stream().unwrap()).unwrap();
+                        part.fill(number).unwrap();
+                        let more = part.add_scalar(round).unwrap();
+                        part.assign(&more).unwrap();
+                        part.set([0, 0], 7).unwrap();
+                    });
+                }
+            });
+            for (mut part, number) in wanted.axis_chunks_iter_mut(axis, size).zip(0..) {
+                part.fill(number + round);
+                part[[0, 0]] = 7;
+            }
+            assert_eq!(x.to_ndarray().unwrap(), wanted);
+        }
+    }
+}
+
 #[test]
 fn many_parts_on_many_streams() {
     let streams: Vec<_> = (0..3).map(|_| device().create_stream().unwrap()).collect();

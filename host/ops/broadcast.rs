@@ -200,6 +200,13 @@ unsafe impl<T: Element> Arg<Slice<'static, T>> for &Operand<'_, T> {
         }
     }
 
+    fn is_part(&self) -> bool {
+        match &self.memory {
+            Memory::Array(words) => words.is_part(),
+            Memory::Copied(_) | Memory::Output(_) => false,
+        }
+    }
+
     fn abi(&self) -> Abi<Slice<'static, T>> {
         match &self.memory {
             Memory::Array(words) => {

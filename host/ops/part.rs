@@ -70,7 +70,9 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
         self.buffer.writes_part_on(self.stream(), place..place + bytes.len())?;
         let (backend, to) = (self.stream().backend(), self.buffer.address() + place as u64);
         // SAFETY: an element of the buffer, which is borrowed mutably and ordered on this stream.
-        unsafe { backend.upload(self.stream().raw(), to, bytes) }
+        unsafe { backend.upload(self.stream().raw(), to, bytes)? };
+        // Once more: other threads may have prepared other parts of the array since.
+        self.buffer.writes_part_on(self.stream(), place..place + bytes.len())
     }
 
     /// Copies the elements of `other`, repeated to the shape of `self` by NumPy's rules, to these, asynchronously, on

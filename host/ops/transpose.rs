@@ -271,8 +271,11 @@ fn copy_contiguous(stream: &Stream, x: &Words<'_, u8>, out: &WordsMut<'_, u8>) -
     unsafe {
         stream
             .backend()
-            .copy(stream.raw(), out.address(), x.address(), out.len())
-    }
+            .copy(stream.raw(), out.address(), x.address(), out.len())?
+    };
+    // Once more: of parts of an array, other threads may have prepared others since.
+    x.reads_on(stream)?;
+    out.writes_on(stream)
 }
 
 /// Launches the plan's kernel, which moves words `W`: `K` for tiles, `S` for strides.

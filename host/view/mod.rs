@@ -32,11 +32,11 @@ pub use mutable::DeviceViewMut;
 ///
 /// # fn main() -> warpsmith::Result<()> {
 /// let device = Device::auto()?;
-/// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2, 3], [4, 5, 6]])?;
+/// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1i32, 2, 3], [4, 5, 6]])?;
 /// assert_eq!(x.t().shape(), [3, 2]);
 /// assert_eq!(x.t().strides(), [1, 3]);
 /// let last_columns = x.slice(s![.., 1..])?;
-/// assert_eq!(last_columns.sum()?, 2 + 3 + 5 + 6);
+/// assert_eq!(last_columns.sum()?, 16i64);
 /// # Ok(())
 /// # }
 /// ```
