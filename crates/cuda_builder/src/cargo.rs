@@ -20,7 +20,7 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// The only target there is.
 const TARGET: &str = "nvptx64-nvidia-cuda";
@@ -88,8 +88,9 @@ pub(crate) struct Settings {
     pub(crate) locked: bool,
 }
 
-/// What one run of the inner cargo gave.
+/// What one run of the inner cargo gave. No other build writes to the folder while this is there.
 pub(crate) struct Compiled {
+    _lock: File,
     /// Where the PTX text lies.
     pub(crate) path: PathBuf,
     /// The PTX text: every entry of the crate.
@@ -112,13 +113,13 @@ pub(crate) struct Compiler<'a> {
 impl Compiler<'_> {
     /// Compiles the crate for `arch`.
     pub(crate) fn compile(&self, arch: NvvmArch) -> Result<Compiled, CudaBuilderError> {
-        // cargo guards its folder while it runs; this lock holds until its outputs are read too,
-        // so that another build of the same crate cannot replace them in between.
-        let _lock = lock(self.target_dir)?;
+        // cargo guards its folder while it runs; this lock holds until its outputs are read and found sound, so that
+        // another build of the same crate cannot replace them in between.
+        let lock = lock(self.target_dir)?;
         let arguments = self.arguments();
         let path = self.ptx_path(arch, &arguments);
         self.begin(&path)?;
-        let output = self.run(arch, &arguments, &path)?;
+        let output = self.run(arch, &arguments, &path, &lock)?;
         let messages = Message::parse_all(&output.stdout);
         if !output.status.success() {
             return Err(CudaBuilderError::RustcFailed {
@@ -134,6 +135,7 @@ impl Compiler<'_> {
             target_dir: self.target_dir.to_owned(),
         })?;
         Ok(Compiled {
+            _lock: lock,
             text,
             path,
             warnings: rendered(&messages, "warning"),
@@ -226,7 +228,7 @@ impl Compiler<'_> {
     }
 
     /// Makes cargo build again unless the PTX at `ptx` is what was written last: then cargo knows whether it is fresh.
-    /// Until the run is finished no PTX counts as written, so that of a run that is cut off nothing is taken.
+    /// Until [`keep`](Self::keep) no PTX counts as written, so that of a run that is cut off nothing is taken.
     fn begin(&self, ptx: &Path) -> Result<(), CudaBuilderError> {
         remove_files(&self.units()?)?;
         let library = self.library_path();
@@ -259,9 +261,13 @@ impl Compiler<'_> {
             remove_files(&units)?;
             text
         };
-        let library = self.library_path();
-        fs::write(&library, marker(ptx)).map_err(CudaBuilderError::io("write", &library))?;
         Ok(Some(text))
+    }
+
+    /// Has the next build take `compiled` where cargo finds nothing changed: to be called once the text has proved sound.
+    pub(crate) fn keep(&self, compiled: &Compiled) -> Result<(), CudaBuilderError> {
+        let library = self.library_path();
+        fs::write(&library, marker(&compiled.path)).map_err(CudaBuilderError::io("write", &library))
     }
 
     /// Whether cargo says that the kernels crate itself was not compiled.
@@ -304,8 +310,12 @@ impl Compiler<'_> {
         self.target_dir.join(TARGET).join("release")
     }
 
-    /// Runs cargo to its end.
-    fn run(&self, arch: NvvmArch, arguments: &[OsString], ptx: &Path) -> Result<Output, CudaBuilderError> {
+    /// Runs cargo to its end. It holds the lock too, as its standard input, which it does not read: if this process is
+    /// killed, the next build waits for the cargo that is left, whose units it would otherwise take for its own.
+    fn run(&self, arch: NvvmArch, arguments: &[OsString], ptx: &Path, lock: &File) -> Result<Output, CudaBuilderError> {
+        let lock = lock
+            .try_clone()
+            .map_err(CudaBuilderError::io("open", self.target_dir))?;
         // One for every file of PTX: rustc starts afresh where an option is another one.
         let mut incremental = OsString::from("-Cincremental=");
         incremental.push(ptx.with_extension("incremental"));
@@ -335,6 +345,7 @@ impl Compiler<'_> {
             .arg(incremental)
             // By itself rustc inlines before LLVM does only where it does not compile incrementally.
             .args(self.settings.release.then_some("-Zinline-mir=yes"))
+            .stdin(Stdio::from(lock))
             .output()
             .map_err(|error| self.unusable(error.to_string()))
     }

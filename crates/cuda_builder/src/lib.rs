@@ -398,9 +398,8 @@ fn build_all(compiler: &Compiler, cache: &Cache, archs: &[NvvmArch]) -> Result<B
 /// Compiles for one architecture and splits what comes out into modules.
 fn build_one(compiler: &Compiler, arch: NvvmArch) -> Result<Build, CudaBuilderError> {
     let compiled = compiler.compile(arch)?;
-    let path = compiled.path;
     let modules = ptx::split(&compiled.text).map_err(|error| {
-        let (line, reason) = (error.line, error.reason);
+        let (path, line, reason) = (compiled.path.clone(), error.line, error.reason);
         match error.in_note {
             true => CudaBuilderError::EntryNote { path, line, reason },
             false => CudaBuilderError::MalformedPtx { path, line, reason },
@@ -411,6 +410,7 @@ fn build_one(compiler: &Compiler, arch: NvvmArch) -> Result<Build, CudaBuilderEr
             package: compiler.kernels.package.clone(),
         });
     }
+    compiler.keep(&compiled)?;
     let modules = modules.into_iter();
     Ok(Build {
         modules: modules

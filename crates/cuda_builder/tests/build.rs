@@ -75,6 +75,12 @@ impl Fixture {
 
     /// Runs the test `as_a_build_script` below as cargo runs a build script.
     fn run_build_script(&self, configure: impl FnOnce(&mut Command)) -> Output {
+        let mut command = self.build_script();
+        configure(&mut command);
+        command.output().unwrap()
+    }
+
+    fn build_script(&self) -> Command {
         let out_dir = self.out_dir();
         fs::create_dir_all(&out_dir).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -89,8 +95,7 @@ impl Fixture {
             .env("RUSTC_WORKSPACE_WRAPPER", "/no/such/clippy-driver")
             .env("CARGO_TARGET_DIR", "/no/such/target")
             .env("CARGO_PROFILE_RELEASE_PANIC", "unwind");
-        configure(&mut command);
-        command.output().unwrap()
+        command
     }
 }
 
@@ -354,6 +359,52 @@ fn an_edit_gives_what_a_build_from_nothing_gives() {
         }
     }
     assert_eq!(build(), edited);
+}
+
+/// A build that is killed leaves its cargo running, and that writes the units of a source that is no more. Of a package
+/// with a name of its own.
+#[cfg(unix)]
+#[test]
+fn what_a_killed_build_leaves_is_not_taken_in() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Stdio;
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    let fixture = Fixture::new("killed");
+    fixture.edit("kernels/Cargo.toml", |manifest| {
+        manifest.replace("fixture-kernels", "killed-kernels")
+    });
+    // A compiler that says when it begins with the kernels, and goes on when it is told.
+    let rustc = fixture.path("rustc");
+    let real = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *'--crate-name killed_kernels '*)\n: > '{}'\n\
+         until [ -e '{}' ]; do sleep 0.05; done\nesac\nexec '{real}' \"$@\"\n",
+        fixture.path("begun").display(),
+        fixture.path("told").display(),
+    );
+    fs::write(&rustc, script).unwrap();
+    fs::set_permissions(&rustc, fs::Permissions::from_mode(0o755)).unwrap();
+
+    let mut first = fixture.build_script();
+    let mut first = first.env("RUSTC", rustc).stdout(Stdio::null()).spawn().unwrap();
+    while !fixture.path("begun").exists() {
+        assert_eq!(first.try_wait().unwrap(), None);
+        sleep(Duration::from_millis(20));
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+
+    // The same entries in another module are in another unit.
+    fixture.edit("kernels/src/lib.rs", |text| text.replace("mod entries", "mod others"));
+    let mut second = fixture.build_script();
+    let second = second.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Long enough for the second build to come to where it has to wait.
+    sleep(Duration::from_secs(2));
+    fs::write(fixture.path("told"), "").unwrap();
+    let output = second.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
