@@ -20,7 +20,7 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 /// The only target there is.
 const TARGET: &str = "nvptx64-nvidia-cuda";
@@ -119,7 +119,7 @@ impl Compiler<'_> {
         let arguments = self.arguments();
         let path = self.ptx_path(arch, &arguments);
         self.begin(&path)?;
-        let output = self.run(arch, &arguments, &path, &lock)?;
+        let output = self.run(arch, &arguments, &path)?;
         let messages = Message::parse_all(&output.stdout);
         if !output.status.success() {
             return Err(CudaBuilderError::RustcFailed {
@@ -235,16 +235,14 @@ impl Compiler<'_> {
         if ptx.is_file() && fs::read(&library).is_ok_and(|written| written == marker(ptx)) {
             return fs::write(&library, "").map_err(CudaBuilderError::io("write", &library));
         }
-        match fs::remove_file(&library) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(CudaBuilderError::io("remove", &library)(error))
-            }
-            _ => Ok(()),
-        }
+        remove_files(&[library])
     }
 
     /// Puts what rustc wrote into the file at `ptx`: the assembly of the crate's units and of the other crates. Where
     /// the crate was fresh the file stays. Gives the text, or `None` if there is none.
+    ///
+    /// A build that was killed may have left a cargo or a rustc that goes on, and so units of its own. Each run of rustc
+    /// gives its units names of their own, and lists them for a linker, which is what `-Zno-link` stands for.
     fn finish(&self, ptx: &Path, messages: &[Message]) -> Result<Option<String>, CudaBuilderError> {
         let read = |path: &Path| fs::read_to_string(path).map_err(CudaBuilderError::io("read", path));
         let text = if messages.iter().any(|message| self.is_fresh(message)) {
@@ -254,8 +252,15 @@ impl Compiler<'_> {
             read(ptx)?
         } else {
             let units = self.units()?;
+            let list = self
+                .profile_dir()
+                .join("deps")
+                .join(&self.kernels.library)
+                .with_extension("rlink");
+            let list = fs::read(&list).map_err(CudaBuilderError::io("read", &list))?;
+            let of_this_run = units.iter().filter(|unit| is_named(unit, &list)).cloned();
             let others = messages.iter().filter_map(assembly_of).filter(|path| path.is_file());
-            let texts = units.iter().cloned().chain(others).map(|path| read(&path));
+            let texts = of_this_run.chain(others).map(|path| read(&path));
             let text = ptx::join(texts.collect::<Result<Vec<_>, _>>()?);
             fs::write(ptx, &text).map_err(CudaBuilderError::io("write", ptx))?;
             remove_files(&units)?;
@@ -282,7 +287,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The assembly of the crate's codegen units that rustc has left.
+    /// The assembly of codegen units of the crate that runs of rustc have left.
     fn units(&self) -> Result<Vec<PathBuf>, CudaBuilderError> {
         let folder = self.profile_dir().join("deps");
         let entries = match fs::read_dir(&folder) {
@@ -310,12 +315,8 @@ impl Compiler<'_> {
         self.target_dir.join(TARGET).join("release")
     }
 
-    /// Runs cargo to its end. It holds the lock too, as its standard input, which it does not read: if this process is
-    /// killed, the next build waits for the cargo that is left, whose units it would otherwise take for its own.
-    fn run(&self, arch: NvvmArch, arguments: &[OsString], ptx: &Path, lock: &File) -> Result<Output, CudaBuilderError> {
-        let lock = lock
-            .try_clone()
-            .map_err(CudaBuilderError::io("open", self.target_dir))?;
+    /// Runs cargo to its end.
+    fn run(&self, arch: NvvmArch, arguments: &[OsString], ptx: &Path) -> Result<Output, CudaBuilderError> {
         // One for every file of PTX: rustc starts afresh where an option is another one.
         let mut incremental = OsString::from("-Cincremental=");
         incremental.push(ptx.with_extension("incremental"));
@@ -345,7 +346,6 @@ impl Compiler<'_> {
             .arg(incremental)
             // By itself rustc inlines before LLVM does only where it does not compile incrementally.
             .args(self.settings.release.then_some("-Zinline-mir=yes"))
-            .stdin(Stdio::from(lock))
             .output()
             .map_err(|error| self.unusable(error.to_string()))
     }
@@ -460,10 +460,18 @@ fn configurations(folder: &Path) -> Vec<String> {
     files.filter_map(|file| fs::read_to_string(file).ok()).collect()
 }
 
+/// Whether the file's name stands in `list`.
+fn is_named(file: &Path, list: &[u8]) -> bool {
+    let name = file.file_name().unwrap_or_default().as_encoded_bytes();
+    list.windows(name.len()).any(|window| window == name)
+}
+
+/// Removes files, which another build may have removed.
 fn remove_files(paths: &[PathBuf]) -> Result<(), CudaBuilderError> {
-    paths
-        .iter()
-        .try_for_each(|path| fs::remove_file(path).map_err(CudaBuilderError::io("remove", path)))
+    paths.iter().try_for_each(|path| match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CudaBuilderError::io("remove", path)(error)),
+        _ => Ok(()),
+    })
 }
 
 /// Takes this crate's own lock in the inner target folder, which ends with the returned file.
