@@ -2,8 +2,8 @@
 //! `warpsmith demo`: every kernel on generated arrays and on a photograph, each checked against ndarray
 //! on the CPU and timed.
 //!
-//! A time is the median between events around the operation, after a warm-up; for a reduction that
-//! includes the way of the result to the host. GB/s counts the bytes that must move: each input read
+//! A time is the median between events around the operation, after a warm-up, or of the one run on the simulated GPU; for a
+//! reduction that includes the way of the result to the host. GB/s counts the bytes that must move: each input read
 //! once, each output written once.
 
 mod arrays;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::ProgressBar;
 use ndarray::Array1;
@@ -19,7 +19,7 @@ use crate::timing::milliseconds;
 /// The rows so far, and what makes more.
 pub struct Demo {
     pub stream: Stream,
-    /// Timed runs of each kernel.
+    /// Timed runs of each kernel, after the first, which loads it; none on the simulator, where the first tells enough.
     runs: usize,
     progress: ProgressBar,
     rows: Vec<Row>,
@@ -40,24 +40,24 @@ impl Demo {
     pub fn new(device: &Device, progress: ProgressBar) -> Self {
         Self {
             stream: device.default_stream().clone(),
-            runs: if device.is_simulator() { 3 } else { 20 },
+            runs: if device.is_simulator() { 0 } else { 20 },
             progress,
             rows: Vec::new(),
         }
     }
 
-    /// Runs a kernel a few times, and gives the median time.
+    /// Runs a kernel at least once, and gives the median time.
     pub fn measure(&self, kernel: &str, run: &mut dyn FnMut() -> Result<()>) -> Result<Duration> {
         self.progress.set_message(kernel.to_string());
-        run()?;
-        let mut times = Vec::with_capacity(self.runs);
-        for _ in 0..self.runs {
+        let mut timed = || {
             let start = self.stream.record()?;
             run()?;
-            times.push(self.stream.record()?.elapsed_since(&start)?);
-        }
+            Ok::<_, anyhow::Error>(self.stream.record()?.elapsed_since(&start)?)
+        };
+        let first = timed()?;
+        let mut times = (0..self.runs).map(|_| timed()).collect::<Result<Vec<_>>>()?;
         times.sort();
-        Ok(times[times.len() / 2])
+        Ok(times.get(times.len() / 2).copied().unwrap_or(first))
     }
 
     /// Runs a kernel that writes one element of type `U` for each of the `len`, and reads `bytes` for each.
@@ -93,8 +93,12 @@ impl Demo {
         run: impl Fn(&Vector<T>) -> warpsmith::Result<R>,
         check: impl FnOnce(R) -> Deviation,
     ) -> Result<()> {
-        let result = run(&x.device)?;
-        let time = self.measure(kernel, &mut || Ok(run(&x.device).map(drop)?))?;
+        let mut result = None;
+        let time = self.measure(kernel, &mut || {
+            result = Some(run(&x.device)?);
+            Ok(())
+        })?;
+        let result = result.context("a kernel that was measured has run")?;
         let (len, deviation) = (x.host.len(), check(result));
         let (kernel, bytes) = (kernel.to_string(), len * size_of::<T>());
         self.push(Row {
