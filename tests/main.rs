@@ -23,7 +23,6 @@ mod histogram;
 mod image;
 mod indexing;
 mod interop;
-mod kernel_views;
 mod kernels;
 mod large;
 mod launch;
