@@ -214,7 +214,11 @@ impl<'a> Pipeline<'a> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn run<I, U, D, E, F>(&self, chunks: I, function: F) -> impl Iterator<Item = Result<PinnedArray<U, D>, E>>
+    pub fn run<I, U, D, E, F>(
+        &self,
+        chunks: I,
+        function: F,
+    ) -> impl Iterator<Item = Result<PinnedArray<U, D>, E>> + use<'a, I, U, D, E, F>
     where
         I: IntoIterator<Item: Chunk + 'a, IntoIter: Send + 'a>,
         U: Element,
