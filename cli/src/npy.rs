@@ -85,25 +85,6 @@ impl NpyFile {
         self.header.fortran_order && self.shape().len() > 1
     }
 
-    /// The index in C order of the element of that index in the file.
-    pub fn index_in_c_order(&self, index: u64) -> u64 {
-        if !self.is_fortran_order() {
-            return index;
-        }
-        let mut left = index;
-        let indices: Vec<u64> = self
-            .shape()
-            .iter()
-            .map(|&len| {
-                let index = left % len as u64;
-                left /= len as u64;
-                index
-            })
-            .collect();
-        let axes = indices.iter().zip(self.shape());
-        axes.fold(0, |all, (&index, &len)| all * len as u64 + index)
-    }
-
     /// The elements, of which any can be read; none for what is no file by itself.
     pub fn open_elements(&self) -> Result<Option<Elements>> {
         let (Some(file), size) = (self.input.file()?, self.stored.size()) else {

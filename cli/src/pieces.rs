@@ -65,7 +65,7 @@ impl<T: Scalar> Pieces<T> {
             }
             Err(_) => pipeline.chunk_len(size)?,
         };
-        let is_long = elements.len / WHOLE > len;
+        let is_long = elements.len > len.saturating_mul(WHOLE);
         Ok(is_long.then(|| Self {
             pipeline,
             elements: Arc::new(elements),

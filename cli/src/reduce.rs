@@ -65,17 +65,17 @@ pub fn run(session: &Session, args: &ReduceArgs) -> Result<()> {
         file: &file,
         stored,
     };
-    let done = dispatch!(dtype, T => match Pieces::<T>::of(&file, &device, 0)? {
+    let done = dispatch!(dtype, T => match command.pieces::<T>()? {
         Some(pieces) => command.of_pieces(output, pieces.bytes(), |bar| {
             let total = pieces.reduce(args.op, args.ddof, bar, Ok)?;
-            Ok(Total::rounded::<T, T>(total, &file, stored, |sum| sum, |x| x))
+            Ok(Total::rounded::<T, T>(total, stored, |sum| sum, |x| x))
         }),
         None => command.of_array::<T>(output),
-    }, F16 => match Pieces::<f16>::of(&file, &device, 0)? {
+    }, F16 => match command.pieces::<f16>()? {
         // As one array does: in f32, rounded once.
         Some(pieces) => command.of_pieces(output, pieces.bytes(), |bar| {
             let total = pieces.reduce(args.op, args.ddof, bar, |x| x.cast::<f32>())?;
-            Ok(Total::rounded::<f16, f32>(total, &file, stored, f16::from_f32, f16::from_f32))
+            Ok(Total::rounded::<f16, f32>(total, stored, f16::from_f32, f16::from_f32))
         }),
         None => command.of_array::<f16>(output),
     });
@@ -137,6 +137,15 @@ struct Whole<'a> {
 }
 
 impl Whole<'_> {
+    /// The file in pieces, if it is long. Of equal elements the first in C order counts, which only a file in that order
+    /// has ahead of the others.
+    fn pieces<T: Scalar>(&self) -> Result<Option<Pieces<T>>> {
+        match self.args.op {
+            ReduceOp::Argmin | ReduceOp::Argmax if self.file.is_fortran_order() => Ok(None),
+            _ => Pieces::of(self.file, self.device, 0),
+        }
+    }
+
     /// Copies the whole file to the device.
     fn of_array<T: Scalar>(&self, output: Option<Output>) -> Result<()> {
         let progress = self.session.progress(self.args.op.to_string());
@@ -205,7 +214,6 @@ impl Total {
     /// A total that was computed in the type `W`, as one of elements `T`.
     fn rounded<T: Scalar, W: Scalar>(
         total: pieces::Total<W>,
-        file: &NpyFile,
         stored: Option<Stored>,
         sum: impl FnOnce(W::Total) -> T::Total,
         element: impl FnOnce(W) -> T,
@@ -214,7 +222,7 @@ impl Total {
             pieces::Total::Sum(number) => Self::number(sum(number), stored),
             pieces::Total::Element(number) => Self::number(element(number), stored),
             pieces::Total::Mean(number) => Self::number(T::mean_from(number), stored),
-            pieces::Total::Index(index) => Self::number(file.index_in_c_order(index), stored),
+            pieces::Total::Index(index) => Self::number(index, stored),
             pieces::Total::Truth(truth) => Self::number(u8::from(truth), stored),
         }
     }
