@@ -50,13 +50,19 @@ fn main() -> Result<()> {
         (i % 1009) as f32 + j as f32
     }));
 
-    let generator = Generator::new(7);
+    let mut generator = Generator::new(7);
     for epoch in 0..3 {
-        let order = generator.permutation(device.default_stream(), count)?.to_ndarray()?.to_vec();
+        let order = generator
+            .permutation(device.default_stream(), count)?
+            .to_ndarray()?
+            .to_vec();
         let samples = Arc::clone(&samples);
         let batches = (0..count.div_ceil(batch)).map(move |i| Batch {
             samples: Arc::clone(&samples),
-            rows: order[i * batch..((i + 1) * batch).min(count)].iter().map(|&row| row as u32).collect(),
+            rows: order[i * batch..((i + 1) * batch).min(count)]
+                .iter()
+                .map(|&row| row as u32)
+                .collect(),
         });
 
         let (start, mut seen) = (Instant::now(), 0);
@@ -64,7 +70,7 @@ fn main() -> Result<()> {
         let mut total = DeviceArray::<f32, _>::zeros(device.default_stream(), ())?;
         for x in Pipeline::new(&device).load(batches) {
             let x = x?;
-            seen += x.nrows();
+            seen += x.shape()[0];
             let mut squares = DeviceArray::zeros(x.stream(), ())?;
             normalised(&x)?.square()?.sum_into(&mut squares)?;
             total = total.add(&squares)?;

@@ -64,7 +64,7 @@ type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
 /// let batches = (0..10).map(move |i| samples.select(Axis(0), &order[100 * i..100 * (i + 1)]));
 /// let mut count = 0;
 /// for batch in Pipeline::new(&device).load(batches) {
-///     count += batch?.mul_scalar(1.0 / 8000.0)?.nrows();
+///     count += batch?.mul_scalar(1.0 / 8000.0)?.shape()[0];
 /// }
 /// assert_eq!(count, 1000);
 /// # Ok(())
