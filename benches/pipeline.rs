@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     println!(
         "{}: {count} chunks of {} KiB, {} kernels each ({:.1?} beside a copy of {:.1?})",
         device.properties().name,
-        len * size_of::<f32>() >> 10,
+        (len * size_of::<f32>()) >> 10,
         bench.kernels,
         bench.kernels_time,
         bench.copy_time,
@@ -44,7 +44,7 @@ fn main() -> Result<()> {
             serial.as_secs_f64() / time.as_secs_f64()
         );
     }
-    let pageable = median(|| bench.from_arrays())?;
+    let pageable = median(|| bench.pageable())?;
     println!(
         "{:>36}  {pageable:>9.2?}  {:>5.1} GB/s each way, {:.2} times as fast",
         "pipeline from ordinary arrays",
@@ -151,7 +151,7 @@ impl<'a> Bench<'a> {
         Ok(start.elapsed())
     }
 
-    fn from_arrays(&self) -> Result<Duration> {
+    fn pageable(&self) -> Result<Duration> {
         let start = Instant::now();
         std::thread::scope(|scope| {
             let pipeline = Pipeline::scoped(self.device, scope);

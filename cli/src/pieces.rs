@@ -292,7 +292,7 @@ impl<T: Scalar> Pieces<T> {
         })?;
         let means: Vec<f64> = means
             .iter()
-            .map(|mean| Ok(mean.to_ndarray()?.first().copied().context("one mean for each piece")?))
+            .map(|mean| mean.to_ndarray()?.first().copied().context("one mean for each piece"))
             .collect::<Result<_>>()?;
         let mean = mean_of(&means, self.len(), total);
         let (variances, counts) = (variances.to_ndarray()?, counts(means.len(), self.len(), total));

@@ -170,9 +170,9 @@ impl<T: NpyElement, D: RemoveAxis> Chunk for NpyPart<T, D> {
         }
         let mut elements = vec![T::zeroed(); dim.size()];
         if !rows.is_empty() {
-            let runs = elements.chunks_exact_mut(rows.len()).enumerate();
-            runs.map(|(i, run)| file.read_at(run, i * file.rows() + rows.start))
-                .collect::<Result<()>>()?;
+            for (i, run) in elements.chunks_exact_mut(rows.len()).enumerate() {
+                file.read_at(run, i * file.rows() + rows.start)?;
+            }
         }
         put_right(header, &mut elements, &file.contents.file)?;
         let array = Array::from_shape_vec(dim.f(), elements).expect("as many elements as the shape has");

@@ -12,6 +12,9 @@ use crate::error::Error;
 use crate::pinned::{PendingCopy, PinnedArray};
 use crate::stream::Stream;
 
+/// A chunk as an array of the device, or what went wrong.
+type OnDevice<C> = Result<DeviceArray<<C as Chunk>::Elem, <C as Chunk>::Dim>, <C as Chunk>::Error>;
+
 /// Chunks as arrays of the device, in order; made by [`Pipeline::load`](super::Pipeline::load).
 ///
 /// The first error is the last item. Dropped, it waits for its threads, which end behind the chunk that each is loading;
@@ -52,7 +55,7 @@ impl<C: Chunk> Loader<C> {
     }
 
     /// The next chunk; none if there is none, or if it is not loaded yet and `wait` is false.
-    pub(super) fn pull(&mut self, wait: bool) -> Option<Result<DeviceArray<C::Elem, C::Dim>, C::Error>> {
+    pub(super) fn pull(&mut self, wait: bool) -> Option<OnDevice<C>> {
         while self.ready.len() < self.count && self.failed.is_none() {
             let wait = wait && self.ready.is_empty();
             let Some(loaded) = self.source.take(wait) else { break };
