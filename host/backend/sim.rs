@@ -7,13 +7,14 @@ use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use cuda_sim::LaunchConfig;
 
 use super::{
     Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
+    Stay,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -179,6 +180,16 @@ impl Backend for Simulator {
         kernels.registry.register(modules)
     }
 
+    fn reset(&self) -> Result<Arc<dyn Backend>> {
+        let fresh = Self::new();
+        lock(&fresh.kernels).registry = lock(&self.kernels).registry.clone();
+        Ok(Arc::new(fresh))
+    }
+
+    fn stay(&self) -> Result<Stay> {
+        Ok(Stay { _call: None })
+    }
+
     fn synchronize_all(&self) -> Result<()> {
         Ok(())
     }
@@ -292,6 +303,11 @@ impl Backend for Simulator {
         unsafe { free_host_memory(address, bytes) };
     }
 
+    unsafe fn strand_pinned(&self, address: u64, bytes: usize) {
+        // SAFETY: the trait's contract; no work is ever queued.
+        unsafe { self.unpin(address, bytes) };
+    }
+
     unsafe fn upload(&self, _stream: RawStream, to: u64, from: &[u8]) -> Result<()> {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
         // SAFETY: the contract of the trait: `to` is within an allocation; `from` is the host's own.
@@ -364,6 +380,23 @@ impl Backend for Simulator {
                 wanted: other.to_string(),
             },
         })
+    }
+
+    fn preload(&self, kernel: &KernelInfo) -> Result<()> {
+        self.check(kernel)
+    }
+
+    fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32> {
+        self.check(kernel)?;
+        let shared = self.properties.shared_memory_per_block_optin as usize;
+        let by_memory = shared.checked_div(dynamic_shared).unwrap_or(usize::MAX);
+        let by_threads = self.properties.max_threads_per_multiprocessor / threads;
+        Ok(by_threads.min(u32::try_from(by_memory).unwrap_or(u32::MAX)))
+    }
+
+    fn best_block(&self, kernel: &KernelInfo, most: u32) -> Result<u32> {
+        self.check(kernel)?;
+        Ok(most)
     }
 
     unsafe fn load_module(&self, _: &str, _: &[u8]) -> Result<RawModule> {

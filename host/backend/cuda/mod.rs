@@ -1,39 +1,48 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The CUDA driver as a backend, through `cuda_driver::sys`: streams, events, memory and launches.
 //!
-//! context.rs finds the GPUs and makes their contexts current, modules.rs loads kernels, foreign.rs those of other
+//! context.rs finds the GPUs and makes their contexts current, generation.rs says how long one is of use, modules.rs loads kernels, foreign.rs those of other
 //! compilers, staging.rs takes small uploads, landing.rs small downloads, bulk.rs large copies, status.rs makes errors of
 //! what the driver says.
 
 mod bulk;
 mod context;
 mod foreign;
+mod generation;
 mod landing;
 mod modules;
 mod staging;
 mod status;
 
-use std::ffi::c_void;
+use std::alloc::{alloc_zeroed, dealloc};
+use std::ffi::{c_int, c_void};
 use std::ops::RangeInclusive;
 use std::ptr;
+use std::sync::Arc;
 
-use cuda_driver::sys::{self, DeviceAttribute, Status};
+use cuda_driver::sys::{self, CaptureStatus, DeviceAttribute, FunctionAttribute, Status};
 use cuda_sim::LaunchConfig;
 
 use super::{
     Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
+    Stay,
 };
 use crate::device::Properties;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
 use bulk::Bulk;
 use context::{Context, Entered};
+use generation::{free_pinned, pinned_layout};
 use landing::Landing;
 use modules::Modules;
 use staging::Staging;
 
 pub(crate) use context::{count, properties};
+
+/// The environment variable that has each launch on a GPU wait for its kernel, if it is `1` when the device is opened; see
+/// [`Error::KernelFailed`](crate::Error::KernelFailed).
+pub const SYNC_VARIABLE: &str = "WARPSMITH_SYNC";
 
 #[derive(Debug)]
 pub(crate) struct Cuda {
@@ -45,6 +54,8 @@ pub(crate) struct Cuda {
     bulk: Bulk,
     /// The pool of the stream-ordered allocator; null where the device has none.
     pool: sys::CUmemoryPool,
+    /// Whether each launch is followed by a wait for its kernel.
+    synchronous: bool,
     /// Last, so that it is released after all that is in it.
     context: Context,
 }
@@ -65,16 +76,21 @@ fn event_of(event: RawEvent) -> sys::CUevent {
 impl Cuda {
     /// Opens GPU `ordinal`: its primary context, and a memory pool that keeps what is freed.
     pub(crate) fn new(ordinal: u32) -> Result<Self> {
+        Self::with_modules(ordinal, Modules::default())
+    }
+
+    fn with_modules(ordinal: u32, modules: Modules) -> Result<Self> {
         let properties = properties(ordinal)?;
         let context = Context::retain(ordinal, &properties.id)?;
         let mut cuda = Self {
             properties,
             memory: Memory::default(),
-            modules: Modules::default(),
+            modules,
             staging: Staging::default(),
             landing: Landing::default(),
             bulk: Bulk::default(),
             pool: ptr::null_mut(),
+            synchronous: std::env::var_os(SYNC_VARIABLE).is_some_and(|value| value == "1"),
             context,
         };
         if cuda.context.has(DeviceAttribute::MEMORY_POOLS_SUPPORTED) {
@@ -108,7 +124,7 @@ impl Cuda {
     }
 
     fn check(&self, call: &'static str, status: Status) -> Result<()> {
-        status::check_device(&self.properties.id, call, status)
+        self.context.check(call, status)
     }
 
     /// Launches a function; the context is current.
@@ -119,11 +135,12 @@ impl Cuda {
     unsafe fn launch_raw(
         &self,
         stream: RawStream,
-        function: sys::CUfunction,
+        (function, name): (sys::CUfunction, &str),
         config: &LaunchConfig,
         params: &mut [*const ()],
     ) -> Result<()> {
         let (grid, block) = (config.grid, config.block);
+        let one_kernel = self.synchronous.then(|| self.context.one_kernel());
         // SAFETY: the caller's promise; the driver copies the parameters.
         let status = unsafe {
             sys::cuLaunchKernel(
@@ -140,7 +157,60 @@ impl Cuda {
                 ptr::null_mut(),
             )
         };
-        self.check("cuLaunchKernel", status)
+        match status {
+            Status::LAUNCH_OUT_OF_RESOURCES | Status::INVALID_VALUE => {
+                return Err(self.refused_launch(function, name, config, status));
+            }
+            status => self.check("cuLaunchKernel", status)?,
+        }
+        match one_kernel {
+            // SAFETY: the caller's promise.
+            Some(_one_kernel) => unsafe { self.finish_launch(stream, name) },
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for the kernel that was launched last on the stream, so that what it did wrong is told of it. Where the
+    /// stream's work is recorded for a graph there is nothing to wait for.
+    ///
+    /// # Safety
+    ///
+    /// As of [`launch_raw`](Self::launch_raw).
+    unsafe fn finish_launch(&self, stream: RawStream, name: &str) -> Result<()> {
+        let mut capture = CaptureStatus::NONE;
+        // SAFETY: the caller's promise; writes a number.
+        let status = unsafe { sys::cuStreamIsCapturing(stream_of(stream), &mut capture) };
+        self.context.check_kernel("cuStreamIsCapturing", status, Some(name))?;
+        if capture != CaptureStatus::NONE {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        let status = unsafe { sys::cuStreamSynchronize(stream_of(stream)) };
+        self.context.check_kernel("cuStreamSynchronize", status, Some(name))
+    }
+
+    /// The error of a launch that the driver refuses, with what it has taken.
+    fn refused_launch(&self, function: sys::CUfunction, name: &str, config: &LaunchConfig, status: Status) -> Error {
+        let attribute = |attribute| {
+            let mut value = 0;
+            // SAFETY: a function of the current context; writes a number. Where it fails, the number stays 0.
+            let _ = unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) };
+            value
+        };
+        Error::LaunchResources {
+            device: self.properties.id.clone(),
+            kernel: name.into(),
+            wanted: format!(
+                "grid {}, block {}, {} bytes of dynamic shared memory beside {} of the kernel's own, {} registers a \
+                 thread",
+                config.grid,
+                config.block,
+                config.dynamic_shared,
+                attribute(FunctionAttribute::SHARED_SIZE_BYTES),
+                attribute(FunctionAttribute::NUM_REGS)
+            ),
+            message: status.to_string(),
+        }
     }
 
     /// The answer of a query that says whether something is done.
@@ -149,6 +219,18 @@ impl Cuda {
             Status::NOT_READY => Ok(false),
             status => self.check(call, status).map(|()| true),
         }
+    }
+
+    /// Waits for the stream, whatever has failed meanwhile.
+    ///
+    /// # Safety
+    ///
+    /// The stream is this context's and lives; the context is current.
+    unsafe fn finish(&self, stream: RawStream) -> Result<()> {
+        // SAFETY: this function's contract.
+        self.check("cuStreamSynchronize", unsafe {
+            sys::cuStreamSynchronize(stream_of(stream))
+        })
     }
 
     /// Copies from where the bytes lie, and waits for the copy. The driver's documentation of "API synchronization
@@ -166,7 +248,7 @@ impl Cuda {
         unsafe {
             let status = sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream_of(stream));
             let copied = self.check("cuMemcpyHtoDAsync", status);
-            self.synchronize(stream)?;
+            self.finish(stream)?;
             copied
         }
     }
@@ -181,7 +263,7 @@ impl Cuda {
         unsafe {
             let status = sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, stream_of(stream));
             let copied = self.check("cuMemcpyDtoHAsync", status);
-            self.synchronize(stream)?;
+            self.finish(stream)?;
             copied
         }
     }
@@ -201,6 +283,18 @@ unsafe extern "C" fn run_callback(data: *mut c_void) {
 impl Backend for Cuda {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn reset(&self) -> Result<Arc<dyn Backend>> {
+        self.context.end()?;
+        let ordinal = self.context.device() as u32; // it was one
+        let fresh = Self::with_modules(ordinal, self.modules.unloaded())?;
+        fresh.synchronize_all()?;
+        Ok(Arc::new(fresh))
+    }
+
+    fn stay(&self) -> Result<Stay> {
+        self.context.stay().map(|call| Stay { _call: Some(call) })
     }
 
     fn free_memory(&self) -> Result<u64> {
@@ -271,9 +365,7 @@ impl Backend for Cuda {
     unsafe fn synchronize(&self, stream: RawStream) -> Result<()> {
         let _current = self.enter()?;
         // SAFETY: the trait's contract.
-        self.check("cuStreamSynchronize", unsafe {
-            sys::cuStreamSynchronize(stream_of(stream))
-        })
+        unsafe { self.finish(stream) }
     }
 
     unsafe fn is_idle(&self, stream: RawStream) -> Result<bool> {
@@ -381,7 +473,7 @@ impl Backend for Cuda {
             // memory. A wait that fails leaves it allocated: something may still use it.
             // SAFETY: the trait's contract.
             unsafe {
-                self.synchronize(stream)?;
+                self.finish(stream)?;
                 return self.check("cuMemFree", sys::cuMemFree_v2(address));
             }
         }
@@ -429,24 +521,52 @@ impl Backend for Cuda {
         self.check("cuMemPoolSetAttribute", status)
     }
 
+    /// The process's own memory, which the driver only locks: memory that the driver allocates goes with its context, and
+    /// a reset ends that while the host may read what is in it.
     fn pin(&self, bytes: usize) -> Result<Option<u64>> {
         let _current = self.enter()?;
-        let mut memory = ptr::null_mut();
-        // SAFETY: writes an address. No flag: with unified addressing all contexts know the memory.
-        match unsafe { sys::cuMemHostAlloc(&mut memory, bytes, 0) } {
+        let Some(layout) = pinned_layout(bytes).filter(|layout| layout.size() > 0) else {
+            return Ok(None);
+        };
+        // SAFETY: the layout has a size. Zeroed, so that it is initialised for whoever reads it.
+        let memory = unsafe { alloc_zeroed(layout) };
+        if memory.is_null() {
+            return Ok(None);
+        }
+        let address = memory.expose_provenance() as u64;
+        // SAFETY: memory of that size. No flag: with unified addressing all contexts know the memory.
+        let status = unsafe { sys::cuMemHostRegister_v2(memory.cast(), bytes, 0) };
+        let registered = match status {
             Status::OUT_OF_MEMORY => Ok(None),
-            status => {
-                self.check("cuMemHostAlloc", status)?;
-                Ok(Some(memory.expose_provenance() as u64))
+            status => self.check("cuMemHostRegister", status).map(|()| Some(address)),
+        };
+        if !matches!(registered, Ok(Some(_))) {
+            // SAFETY: allocated just now, by that layout.
+            unsafe { dealloc(memory, layout) };
+        }
+        registered
+    }
+
+    unsafe fn unpin(&self, address: u64, bytes: usize) {
+        match self.enter() {
+            Ok(_current) => {
+                let memory = ptr::with_exposed_provenance_mut(address as usize);
+                // SAFETY: the trait's contract. Memory that stays locked is kept: the driver may still know it.
+                unsafe {
+                    match sys::cuMemHostUnregister(memory) {
+                        status if status.is_success() => free_pinned(address, bytes),
+                        _ => self.context.generation().strand(address, bytes),
+                    }
+                }
             }
+            // SAFETY: the trait's contract.
+            Err(_) => unsafe { self.strand_pinned(address, bytes) },
         }
     }
 
-    unsafe fn unpin(&self, address: u64, _bytes: usize) {
-        if let Ok(_current) = self.enter() {
-            // SAFETY: the trait's contract. An error would be one of earlier work.
-            let _ = unsafe { sys::cuMemFreeHost(ptr::with_exposed_provenance_mut(address as usize)) };
-        }
+    unsafe fn strand_pinned(&self, address: u64, bytes: usize) {
+        // SAFETY: the trait's contract.
+        unsafe { self.context.generation().strand(address, bytes) };
     }
 
     fn has_memory(&self, address: u64) -> Result<bool> {
@@ -475,13 +595,13 @@ impl Backend for Cuda {
             return Ok(());
         }
         let _current = self.enter()?;
-        let (device, raw) = (&self.properties.id, stream_of(stream));
+        let raw = stream_of(stream);
         // SAFETY: the trait's contract, in all cases.
         unsafe {
             if from.len() > staging::PIECE {
                 return self.upload_bulk(stream, to, from);
             }
-            if self.staging.upload(device, raw, to, from)? {
+            if self.staging.upload(&self.context, raw, to, from)? {
                 return Ok(());
             }
             self.upload_directly(stream, to, from)
@@ -550,16 +670,51 @@ impl Backend for Cuda {
         params: &mut [*const ()],
     ) -> Result<()> {
         let _current = self.enter()?;
-        let function = self.modules.function(kernel, &self.properties)?;
-        function.allow_shared(config.dynamic_shared, kernel.name, &self.properties)?;
+        let function = self.modules.function(kernel, &self.context, &self.properties)?;
+        function.allow_shared(config.dynamic_shared, kernel.name, &self.context, &self.properties)?;
         // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.launch_raw(stream, function.raw, config, params) }
+        unsafe { self.launch_raw(stream, (function.raw, kernel.name), config, params) }
+    }
+
+    fn preload(&self, kernel: &KernelInfo) -> Result<()> {
+        let _current = self.enter()?;
+        self.modules.function(kernel, &self.context, &self.properties).map(drop)
+    }
+
+    fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32> {
+        let _current = self.enter()?;
+        let function = self.modules.function(kernel, &self.context, &self.properties)?;
+        function.allow_shared(dynamic_shared, kernel.name, &self.context, &self.properties)?;
+        let mut blocks = 0;
+        // SAFETY: a function of the current context; writes a number. The threads are at most a block's.
+        let status = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut blocks,
+                function.raw,
+                threads as c_int,
+                dynamic_shared,
+            )
+        };
+        self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
+        Ok(u32::try_from(blocks).unwrap_or(0))
+    }
+
+    fn best_block(&self, kernel: &KernelInfo, most: u32) -> Result<u32> {
+        let _current = self.enter()?;
+        let function = self.modules.function(kernel, &self.context, &self.properties)?;
+        let (mut grid, mut block) = (0, 0);
+        // SAFETY: a function of the current context; writes two numbers. No function: no block has dynamic shared memory.
+        let status = unsafe {
+            sys::cuOccupancyMaxPotentialBlockSize(&mut grid, &mut block, function.raw, None, 0, most as c_int)
+        };
+        self.check("cuOccupancyMaxPotentialBlockSize", status)?;
+        Ok(u32::try_from(block).unwrap_or(1).max(1))
     }
 
     unsafe fn load_module(&self, name: &str, image: &[u8]) -> Result<RawModule> {
         let _current = self.enter()?;
         // SAFETY: the trait's contract.
-        unsafe { foreign::load(name, image) }
+        unsafe { foreign::load(&self.context, &self.properties, name, image) }
     }
 
     unsafe fn unload_module(&self, module: RawModule) {
@@ -577,7 +732,7 @@ impl Backend for Cuda {
     ) -> Result<(RawFunction, FunctionInfo)> {
         let _current = self.enter()?;
         // SAFETY: the trait's contract.
-        unsafe { foreign::function(&self.properties.id, module, module_name, name) }
+        unsafe { foreign::function(&self.context, module, module_name, name) }
     }
 
     unsafe fn launch_function(
@@ -591,9 +746,16 @@ impl Backend for Cuda {
     ) -> Result<()> {
         let _current = self.enter()?;
         let raw = foreign::raw(function);
-        modules::allow_shared(raw, info.static_shared, config.dynamic_shared, name, &self.properties)?;
+        modules::allow_shared(
+            raw,
+            info.static_shared,
+            config.dynamic_shared,
+            name,
+            &self.context,
+            &self.properties,
+        )?;
         // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.launch_raw(stream, raw, config, params) }
+        unsafe { self.launch_raw(stream, (raw, name), config, params) }
     }
 }
 
