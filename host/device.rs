@@ -374,7 +374,13 @@ impl Device {
     ///
     /// [`PinnedArray`]: crate::PinnedArray
     pub fn reset(&self) -> Result<Self> {
-        Self::with_backend(self.backend.reset()?)
+        loop {
+            match self.backend.reset().and_then(Self::with_backend) {
+                // Another thread has reset the new one again, as that has failed too.
+                Err(Error::DeviceReset { .. }) => {}
+                done => return done,
+            }
+        }
     }
 
     /// The same device, with calls that fail when a test wants it.

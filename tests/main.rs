@@ -32,6 +32,7 @@ mod map;
 mod matmul;
 mod memory;
 mod npy;
+mod occupancy;
 mod random;
 mod reduce;
 mod reduce_axes;

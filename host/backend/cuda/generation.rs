@@ -115,7 +115,7 @@ impl Gpu {
         }
     }
 
-    /// Destroys the context of `generation`, unless it is destroyed already. Waits for calls of the driver that are under
+    /// Destroys the context of `generation`, or if it is destroyed already the one since, if that has failed. Waits for calls of the driver that are under
     /// way; other calls wait for this, and are then refused.
     ///
     /// The context is released, not reset by force: who else has retained it, be it a library or the CUDA runtime, keeps
@@ -123,9 +123,11 @@ impl Gpu {
     pub(super) fn end(&self, device: sys::CUdevice, id: &str, generation: &Arc<Generation>) -> Result<()> {
         let _no_call = self.no_call();
         let mut current = lock(&self.current);
-        if generation.is_ended() {
-            return Ok(());
-        }
+        let generation = match (&*current, generation.is_ended()) {
+            (_, false) => Arc::clone(generation),
+            (Some(current), true) if current.failure().is_some() => Arc::clone(current),
+            _ => return Ok(()),
+        };
         // SAFETY: retained once by `retain`; no call is under way, and none of this generation will be. The status may be
         // one of earlier work, as that of each call; whether the context is destroyed is asked for.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(device) };
