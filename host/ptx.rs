@@ -435,7 +435,7 @@ mod tests {
     fn the_version_is_that_of_the_modules_for_the_gpu() {
         let pack = |text: &str| &*Vec::leak(miniz_oxide::deflate::compress_to_vec(text.as_bytes(), 6));
         let rest = "// more\n".repeat(1000);
-        let all: &'static [Module] = Vec::leak(vec![
+        let all: Vec<Module> = vec![
             (
                 "sum",
                 "sm_75",
@@ -443,8 +443,8 @@ mod tests {
                 pack(&format!(".version 6.3\n.target sm_75\n{rest}")),
             ),
             ("sum", "sm_90", &[], pack(".version 7.8\n.target sm_90\n")),
-        ]);
-        let modules = modules("1.0.0", all);
+        ];
+        let modules = modules("1.0.0", Vec::leak(all));
         assert_eq!(modules.version_for((8, 6)), Some(PtxVersion(6, 3)));
         assert_eq!(modules.version_for((9, 0)), Some(PtxVersion(7, 8)));
         assert_eq!(modules.version_for((7, 0)), None);

@@ -5,6 +5,7 @@
 pub(crate) mod cuda;
 pub(crate) mod faulty;
 pub(crate) mod sim;
+mod system;
 #[cfg(feature = "tracing")]
 pub(crate) mod traced;
 

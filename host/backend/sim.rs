@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use cuda_sim::LaunchConfig;
 
+use super::system::{has_room, memory_info};
 use super::{
     Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
     Stay,
@@ -23,10 +24,6 @@ use crate::ptx::{PtxModules, Registry};
 
 /// The alignment of allocations, as on a GPU.
 const ALIGNMENT: usize = 256;
-
-/// From this size on, an allocation is compared with the memory that is free: asking the system takes longer than a
-/// small allocation.
-const COMPARED_FROM: usize = 16 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Simulator {
@@ -118,19 +115,6 @@ fn properties() -> Properties {
         shared_memory_per_block_optin: limits.max_shared as u32,
         ..Properties::default()
     }
-}
-
-/// A line of Linux's memory statistics, in bytes.
-fn memory_info(line: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kib: u64 = text
-        .lines()
-        .find_map(|l| l.strip_prefix(line))?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()?;
-    Some(kib * 1024)
 }
 
 fn layout(bytes: usize) -> Option<Layout> {
@@ -291,11 +275,7 @@ impl Backend for Simulator {
     }
 
     fn pin(&self, bytes: usize) -> Result<Option<u64>> {
-        // Linux promises more memory than there is, and ends the process that uses it; so it is asked beforehand.
-        if bytes >= COMPARED_FROM && bytes as u64 > self.free_memory()? {
-            return Ok(None);
-        }
-        Ok(host_memory(bytes))
+        Ok(has_room(bytes).then(|| host_memory(bytes)).flatten())
     }
 
     unsafe fn unpin(&self, address: u64, bytes: usize) {

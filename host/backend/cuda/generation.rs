@@ -23,13 +23,20 @@ use crate::error::{Error, Result};
 pub(super) struct Gpu {
     /// Read by who is in a call of the driver; written while a context is ended, so that none is then.
     calls: RwLock<()>,
-    /// The generation that devices are opened in.
-    current: Mutex<Option<Arc<Generation>>>,
+    current: Mutex<Option<Current>>,
     /// Held from a launch to the end of its kernel, where each is waited for.
     one_kernel: Mutex<()>,
 }
 
-/// A context. This process retains it once.
+/// The generation that devices are opened in.
+#[derive(Debug)]
+struct Current {
+    generation: Arc<Generation>,
+    /// How many devices are open in it.
+    devices: usize,
+}
+
+/// A context. This library retains it once, however many devices there are.
 #[derive(Debug)]
 pub(super) struct Generation {
     pub(super) raw: sys::CUcontext,
@@ -87,8 +94,9 @@ impl Gpu {
     /// The generation that devices are opened in; a new one where there is none.
     pub(super) fn join(&self, device: sys::CUdevice, id: &str) -> Result<Arc<Generation>> {
         let mut current = lock(&self.current);
-        if let Some(generation) = &*current {
-            return Ok(Arc::clone(generation));
+        if let Some(current) = &mut *current {
+            current.devices += 1;
+            return Ok(Arc::clone(&current.generation));
         }
         let generation = Arc::new(Generation {
             raw: retain(device, id)?,
@@ -96,17 +104,22 @@ impl Gpu {
             ended: AtomicBool::new(false),
             stranded: Mutex::default(),
         });
-        *current = Some(Arc::clone(&generation));
+        *current = Some(Current {
+            generation: Arc::clone(&generation),
+            devices: 1,
+        });
         Ok(generation)
     }
 
     /// To be called when a device is closed: ends the generation with the last of its devices.
     pub(super) fn leave(&self, device: sys::CUdevice, generation: &Arc<Generation>) {
-        let mut current = lock(&self.current);
-        let is_current = current.as_ref().is_some_and(|of| Arc::ptr_eq(of, generation));
-        // The table's and the caller's; all others are made under this lock.
-        if is_current && Arc::strong_count(generation) == 2 {
-            *current = None;
+        let mut table = lock(&self.current);
+        let Some(current) = table.as_mut().filter(|of| Arc::ptr_eq(&of.generation, generation)) else {
+            return; // ended already
+        };
+        current.devices -= 1;
+        if current.devices == 0 {
+            *table = None;
             // SAFETY: retained once by `retain`. An error would be one of earlier work; there is nothing left to be done.
             let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(device) };
             if !lock(&generation.stranded).is_empty() && is_active(device) == Ok(false) {
@@ -115,8 +128,8 @@ impl Gpu {
         }
     }
 
-    /// Destroys the context of `generation`, or if it is destroyed already the one since, if that has failed. Waits for calls of the driver that are under
-    /// way; other calls wait for this, and are then refused.
+    /// Destroys the context of `generation`, or if it is destroyed already the one since, if that has failed. Waits for
+    /// calls of the driver that are under way; other calls wait for this, and are then refused.
     ///
     /// The context is released, not reset by force: who else has retained it, be it a library or the CUDA runtime, keeps
     /// it, and then nothing has changed and it is an error.
@@ -125,7 +138,7 @@ impl Gpu {
         let mut current = lock(&self.current);
         let generation = match (&*current, generation.is_ended()) {
             (_, false) => Arc::clone(generation),
-            (Some(current), true) if current.failure().is_some() => Arc::clone(current),
+            (Some(current), true) if current.generation.failure().is_some() => Arc::clone(&current.generation),
             _ => return Ok(()),
         };
         // SAFETY: retained once by `retain`; no call is under way, and none of this generation will be. The status may be

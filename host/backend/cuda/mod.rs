@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The CUDA driver as a backend, through `cuda_driver::sys`: streams, events, memory and launches.
 //!
-//! context.rs finds the GPUs and makes their contexts current, generation.rs says how long one is of use, modules.rs loads kernels, foreign.rs those of other
+//! context.rs finds the GPUs and makes their contexts current, generation.rs says how long one is of use, modules.rs loads kernels and launching.rs launches them, foreign.rs those of other
 //! compilers, staging.rs takes small uploads, landing.rs small downloads, bulk.rs large copies, status.rs makes errors of
 //! what the driver says.
 
@@ -10,17 +10,18 @@ mod context;
 mod foreign;
 mod generation;
 mod landing;
+mod launching;
+mod locking;
 mod modules;
 mod staging;
 mod status;
 
-use std::alloc::{alloc_zeroed, dealloc};
 use std::ffi::{c_int, c_void};
 use std::ops::RangeInclusive;
 use std::ptr;
 use std::sync::Arc;
 
-use cuda_driver::sys::{self, CaptureStatus, DeviceAttribute, FunctionAttribute, Status};
+use cuda_driver::sys::{self, DeviceAttribute, Status};
 use cuda_sim::LaunchConfig;
 
 use super::{
@@ -28,12 +29,11 @@ use super::{
     Stay,
 };
 use crate::device::Properties;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
 use bulk::Bulk;
 use context::{Context, Entered};
-use generation::{free_pinned, pinned_layout};
 use landing::Landing;
 use modules::Modules;
 use staging::Staging;
@@ -125,92 +125,6 @@ impl Cuda {
 
     fn check(&self, call: &'static str, status: Status) -> Result<()> {
         self.context.check(call, status)
-    }
-
-    /// Launches a function; the context is current.
-    ///
-    /// # Safety
-    ///
-    /// The parameters are the function's; the stream is this context's and lives.
-    unsafe fn launch_raw(
-        &self,
-        stream: RawStream,
-        (function, name): (sys::CUfunction, &str),
-        config: &LaunchConfig,
-        params: &mut [*const ()],
-    ) -> Result<()> {
-        let (grid, block) = (config.grid, config.block);
-        let one_kernel = self.synchronous.then(|| self.context.one_kernel());
-        // SAFETY: the caller's promise; the driver copies the parameters.
-        let status = unsafe {
-            sys::cuLaunchKernel(
-                function,
-                grid.x,
-                grid.y,
-                grid.z,
-                block.x,
-                block.y,
-                block.z,
-                config.dynamic_shared as u32,
-                stream_of(stream),
-                params.as_mut_ptr().cast(),
-                ptr::null_mut(),
-            )
-        };
-        match status {
-            Status::LAUNCH_OUT_OF_RESOURCES | Status::INVALID_VALUE => {
-                return Err(self.refused_launch(function, name, config, status));
-            }
-            status => self.check("cuLaunchKernel", status)?,
-        }
-        match one_kernel {
-            // SAFETY: the caller's promise.
-            Some(_one_kernel) => unsafe { self.finish_launch(stream, name) },
-            None => Ok(()),
-        }
-    }
-
-    /// Waits for the kernel that was launched last on the stream, so that what it did wrong is told of it. Where the
-    /// stream's work is recorded for a graph there is nothing to wait for.
-    ///
-    /// # Safety
-    ///
-    /// As of [`launch_raw`](Self::launch_raw).
-    unsafe fn finish_launch(&self, stream: RawStream, name: &str) -> Result<()> {
-        let mut capture = CaptureStatus::NONE;
-        // SAFETY: the caller's promise; writes a number.
-        let status = unsafe { sys::cuStreamIsCapturing(stream_of(stream), &mut capture) };
-        self.context.check_kernel("cuStreamIsCapturing", status, Some(name))?;
-        if capture != CaptureStatus::NONE {
-            return Ok(());
-        }
-        // SAFETY: the caller's promise.
-        let status = unsafe { sys::cuStreamSynchronize(stream_of(stream)) };
-        self.context.check_kernel("cuStreamSynchronize", status, Some(name))
-    }
-
-    /// The error of a launch that the driver refuses, with what it has taken.
-    fn refused_launch(&self, function: sys::CUfunction, name: &str, config: &LaunchConfig, status: Status) -> Error {
-        let attribute = |attribute| {
-            let mut value = 0;
-            // SAFETY: a function of the current context; writes a number. Where it fails, the number stays 0.
-            let _ = unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) };
-            value
-        };
-        Error::LaunchResources {
-            device: self.properties.id.clone(),
-            kernel: name.into(),
-            wanted: format!(
-                "grid {}, block {}, {} bytes of dynamic shared memory beside {} of the kernel's own, {} registers a \
-                 thread",
-                config.grid,
-                config.block,
-                config.dynamic_shared,
-                attribute(FunctionAttribute::SHARED_SIZE_BYTES),
-                attribute(FunctionAttribute::NUM_REGS)
-            ),
-            message: status.to_string(),
-        }
     }
 
     /// The answer of a query that says whether something is done.
@@ -521,44 +435,15 @@ impl Backend for Cuda {
         self.check("cuMemPoolSetAttribute", status)
     }
 
-    /// The process's own memory, which the driver only locks: memory that the driver allocates goes with its context, and
-    /// a reset ends that while the host may read what is in it.
     fn pin(&self, bytes: usize) -> Result<Option<u64>> {
         let _current = self.enter()?;
-        let Some(layout) = pinned_layout(bytes).filter(|layout| layout.size() > 0) else {
-            return Ok(None);
-        };
-        // SAFETY: the layout has a size. Zeroed, so that it is initialised for whoever reads it.
-        let memory = unsafe { alloc_zeroed(layout) };
-        if memory.is_null() {
-            return Ok(None);
-        }
-        let address = memory.expose_provenance() as u64;
-        // SAFETY: memory of that size. No flag: with unified addressing all contexts know the memory.
-        let status = unsafe { sys::cuMemHostRegister_v2(memory.cast(), bytes, 0) };
-        let registered = match status {
-            Status::OUT_OF_MEMORY => Ok(None),
-            status => self.check("cuMemHostRegister", status).map(|()| Some(address)),
-        };
-        if !matches!(registered, Ok(Some(_))) {
-            // SAFETY: allocated just now, by that layout.
-            unsafe { dealloc(memory, layout) };
-        }
-        registered
+        self.lock_memory(bytes)
     }
 
     unsafe fn unpin(&self, address: u64, bytes: usize) {
         match self.enter() {
-            Ok(_current) => {
-                let memory = ptr::with_exposed_provenance_mut(address as usize);
-                // SAFETY: the trait's contract. Memory that stays locked is kept: the driver may still know it.
-                unsafe {
-                    match sys::cuMemHostUnregister(memory) {
-                        status if status.is_success() => free_pinned(address, bytes),
-                        _ => self.context.generation().strand(address, bytes),
-                    }
-                }
-            }
+            // SAFETY: the trait's contract; the context is current.
+            Ok(_current) => unsafe { self.unlock_memory(address, bytes) },
             // SAFETY: the trait's contract.
             Err(_) => unsafe { self.strand_pinned(address, bytes) },
         }
