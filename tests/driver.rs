@@ -161,6 +161,7 @@ fn child() {
         "named" => with_device(failures::named),
         "resources" => with_device(failures::resources),
         "two_devices" => with_device(failures::two_devices),
+        "closing" => with_device(failures::closing),
         "threads" => with_device(failures::threads),
         "others" => with_device(failures::others),
         "pinned_reset" => with_device(failures::pinned_reset),

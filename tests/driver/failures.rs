@@ -216,6 +216,29 @@ fn devices_of_one_gpu_fail_together_and_are_reset_once() {
     }
 }
 
+/// The last one ends the context, also of two that are closed at a time.
+pub(crate) fn closing(device: Device) -> String {
+    drop(device);
+    for _ in 0..200 {
+        let (one, two) = (Device::cuda(0).unwrap(), Device::cuda(0).unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(move || drop(one));
+            drop(two);
+        });
+    }
+    "closed".into()
+}
+
+#[test]
+fn the_context_ends_with_its_last_device() {
+    let (said, log) = run(stub(), "closing", &[]);
+    if has_code(&said) {
+        assert_eq!(said, "closed");
+        let destroyed = log.iter().filter(|line| *line == "context destroyed").count();
+        assert_eq!(destroyed, 201, "{log:?}");
+    }
+}
+
 /// Threads that go on with whatever device there is, while it fails now and then.
 pub(crate) fn threads(device: Device) -> String {
     const FAILURES: usize = 30;
