@@ -21,6 +21,13 @@ pub const DEVICE_VARIABLE: &str = "WARPSMITH_DEVICE";
 /// The PTX of this crate's kernels; of no module where the crate was built without device code.
 const KERNELS: PtxModules = crate::kernels!(kernels_gpu);
 
+/// The backend, each call of which is told to the crate `tracing` where the feature is on.
+fn traced(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
+    #[cfg(feature = "tracing")]
+    let backend: Arc<dyn Backend> = Arc::new(crate::backend::traced::Traced::new(backend));
+    backend
+}
+
 /// A GPU, or the simulated one. Clones are the same device.
 ///
 /// ```
@@ -154,13 +161,19 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::NoDevice`] if there is no such GPU or no driver, [`Error::Driver`] if the driver does not work,
-    /// [`Error::NoDeviceCode`] if this crate was built without PTX, [`Error::Cuda`] if the device cannot be opened.
+    /// [`Error::NoDeviceCode`] if this crate was built without PTX, [`Error::DriverTooOld`] if the driver does not know the
+    /// PTX, [`Error::Cuda`] if the device cannot be opened, and what has failed on it in this process already, until all
+    /// that was made on it is dropped or it is [reset](Self::reset).
     pub fn cuda(ordinal: u32) -> Result<Self> {
         let backend = cuda::Cuda::new(ordinal)?;
         if KERNELS.is_empty() {
             return Err(Error::NoDeviceCode { ordinal });
         }
-        Self::with_backend(Arc::new(backend))
+        let properties = backend.properties();
+        if let Some(version) = KERNELS.version_for(properties.compute_capability.unwrap_or_default()) {
+            version.check(properties)?;
+        }
+        Self::with_backend(traced(Arc::new(backend)))
     }
 
     /// The simulated GPU: kernels run on the host's cores, and what is undefined on a GPU is an error.
@@ -170,8 +183,8 @@ impl Device {
     ///
     /// Each call makes a device of its own.
     pub fn simulator() -> Self {
-        let backend: Arc<dyn Backend> = Arc::new(sim::Simulator::new());
-        Self::with_backend(backend).expect("the simulator's streams are numbers, and it has no kernels yet")
+        Self::with_backend(traced(Arc::new(sim::Simulator::new())))
+            .expect("the simulator's streams are numbers, and it has no kernels yet")
     }
 
     /// A device with the library's own kernels, before anyone else can take their place.
@@ -311,6 +324,63 @@ impl Device {
     /// [`Error::KernelFailed`] if a kernel of the device failed.
     pub fn synchronize(&self) -> Result<()> {
         self.backend.synchronize_all()
+    }
+
+    /// The device anew, after what has made it useless: a kernel that failed ([`Error::KernelFailed`]), or a loss
+    /// ([`Error::DeviceLost`]). It is as if newly opened, with the kernels that were [registered](Self::register_kernels).
+    ///
+    /// What was made on a GPU before is gone, through whichever `Device` of this process: each use of an array, a stream,
+    /// an event or a module from then on is [`Error::DeviceReset`], and their drops do nothing. [`PinnedArray`]s keep
+    /// their elements, and are copied by the old device no more. Calls of other threads that are under way are waited
+    /// for, a kernel that never ends among them. Of several threads that reset a device for one failure, the first does
+    /// it, and all get the new one. A reset of the simulated GPU is [`Device::simulator`] with the kernels that were
+    /// registered; what is on the old one stays.
+    ///
+    /// The GPU's context is shared with other libraries of the process, `cust`, `cudarc` and those of the CUDA runtime,
+    /// and a reset would destroy what they have in it as well. So this gives up this library's share of it, as the drop of
+    /// all that was made on the device does, and the driver destroys the context then. Where another library keeps it,
+    /// the reset is refused, and nothing has changed.
+    ///
+    /// The CUDA driver API reference promises this of a failed assertion, which is what a panic is. After other failures,
+    /// it says, the process has to be started anew; whether the new context works is found out here.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ContextInUse`] if another library of the process keeps the context; what the driver says if the device
+    /// does not work in the new one, and all errors of [`Device::cuda`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    /// use warpsmith::{Device, DeviceArray, LaunchConfig};
+    ///
+    /// #[kernel]
+    /// pub fn picky(data: SliceMut<'_, u32>) {
+    ///     assert!(data.get(0) != 13, "anything but 13");
+    /// }
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::simulator();
+    /// let mut data = DeviceArray::from_elem(device.default_stream(), 1, 13)?;
+    /// let failed = device.default_stream().launch::<picky>(&LaunchConfig::new(1, 1), (&mut data,));
+    /// assert!(failed.is_err());
+    /// let device = device.reset()?;
+    /// let data = DeviceArray::from_elem(device.default_stream(), 1, 12)?;
+    /// assert_eq!(data.sum()?, 12);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`PinnedArray`]: crate::PinnedArray
+    pub fn reset(&self) -> Result<Self> {
+        loop {
+            match self.backend.reset().and_then(Self::with_backend) {
+                // Another thread has reset the new one again, as that has failed too.
+                Err(Error::DeviceReset { .. }) => {}
+                done => return done,
+            }
+        }
     }
 
     /// The same device, with calls that fail when a test wants it.

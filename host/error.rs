@@ -237,13 +237,89 @@ pub enum Error {
     #[error(transparent)]
     Fault(Box<cuda_sim::Fault>),
 
-    /// A kernel failed on the GPU. All that the process does on this GPU from here on fails the same way.
-    #[error("a kernel failed on {device}: {message}")]
+    /// A kernel failed on the GPU, and took the device's context along: every later call on this GPU is this error at
+    /// once, until [`Device::reset`](crate::Device::reset).
+    ///
+    /// A GPU tells of a failure when it is waited for, so the call that reports it is seldom the launch that caused it.
+    /// With the environment variable `WARPSMITH_SYNC` at `1` each launch waits for its kernel, and `kernel` says which
+    /// one it was. Of a panic (a failed assertion) the driver prints file, line, block and thread on standard error when
+    /// the kernel is waited for; neither they nor the panic's message are in the error. The simulated GPU has both, as
+    /// [`Fault`](Self::Fault).
+    #[error(
+        "{} failed on {device}: {failure}: {message}, reported by {call}; nothing works on this device until \
+         Device::reset",
+        of_kernel(kernel.as_deref())
+    )]
     KernelFailed {
         /// The device.
         device: String,
-        /// What happened; the driver has printed file and line of a panic.
+        /// The kernel's name, where it is known: with `WARPSMITH_SYNC=1`.
+        kernel: Option<String>,
+        /// What the kernel did.
+        failure: KernelFailure,
+        /// The function of the driver that reported it first.
+        call: &'static str,
+        /// The driver's name of the error and what it means.
         message: String,
+    },
+
+    /// The device or its context is lost to the process, without a kernel's doing: memory or NVLink had an error that
+    /// cannot be corrected, or another library reset the device. Every later call on this GPU is this error at once,
+    /// until [`Device::reset`](crate::Device::reset), if the GPU still works then.
+    #[error("{device} is lost: {message}, reported by {call}; nothing works on it until Device::reset")]
+    DeviceLost {
+        /// The device.
+        device: String,
+        /// The function of the driver that reported it first.
+        call: &'static str,
+        /// The driver's name of the error and what it means.
+        message: String,
+    },
+
+    /// What was used is of a device that has been [reset](crate::Device::reset) since: its arrays, streams, events and
+    /// modules are gone.
+    #[error("{device} was reset, and what was made on it before is gone; use the device that Device::reset gave")]
+    DeviceReset {
+        /// The device.
+        device: String,
+    },
+
+    /// A device cannot be reset while other libraries of the process use its context: `cust`, `cudarc`, the CUDA
+    /// runtime.
+    #[error(
+        "reset of {device}: another library of this process uses its context: have it end that (for the CUDA runtime, \
+         `cudaDeviceReset`), then reset the device again"
+    )]
+    ContextInUse {
+        /// The device.
+        device: String,
+    },
+
+    /// The GPU has not the registers, the threads or the memory that a launch wants. The device goes on.
+    #[error("launch of kernel `{kernel}` on {device}: not enough resources for {wanted}: {message}")]
+    LaunchResources {
+        /// The device.
+        device: String,
+        /// The kernel.
+        kernel: String,
+        /// What the launch asked for: grid, block, dynamic shared memory, and what a thread and a block take besides.
+        wanted: String,
+        /// The driver's name of the error and what it means.
+        message: String,
+    },
+
+    /// The NVIDIA driver is too old for the kernels: it does not know the version of PTX that they are written in.
+    #[error(
+        "the NVIDIA driver of {device} is too old: given one for CUDA {}.{}, wanted one for CUDA {}.{} or later",
+        given.0, given.1, wanted.0, wanted.1
+    )]
+    DriverTooOld {
+        /// The device.
+        device: String,
+        /// The CUDA version of the driver, major and minor.
+        given: (u32, u32),
+        /// The first CUDA version whose driver takes the kernels.
+        wanted: (u32, u32),
     },
 
     /// A call of the CUDA driver failed.
@@ -256,6 +332,43 @@ pub enum Error {
         /// The error's name and what it means.
         message: String,
     },
+}
+
+/// What a kernel did that failed on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+#[non_exhaustive]
+pub enum KernelFailure {
+    /// A panic, or another failed assertion.
+    #[error("panic")]
+    Panic,
+    /// A load or a store at an address where there is no memory.
+    #[error("illegal address")]
+    IllegalAddress,
+    /// A load or a store at an address that is not aligned for it.
+    #[error("misaligned address")]
+    MisalignedAddress,
+    /// An access to a kind of memory that the instruction does not take.
+    #[error("address in another space than the instruction's")]
+    InvalidAddressSpace,
+    /// An instruction that the GPU does not have, or a trap.
+    #[error("illegal instruction")]
+    IllegalInstruction,
+    /// A jump to where there is no code.
+    #[error("invalid program counter")]
+    InvalidProgramCounter,
+    /// More calls inside of calls than the stack has room for, or another error of the stack.
+    #[error("stack error")]
+    Stack,
+    /// It took longer than the system allows, where the GPU also drives a screen.
+    #[error("timeout")]
+    Timeout,
+    /// The driver says no more than that it failed.
+    #[error("unspecified failure")]
+    Unspecified,
+}
+
+fn of_kernel(kernel: Option<&str>) -> String {
+    kernel.map_or("a kernel".into(), |kernel| format!("kernel `{kernel}`"))
 }
 
 fn of_limit(limit: Option<u64>) -> String {

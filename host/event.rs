@@ -113,10 +113,11 @@ impl RecordedEvent {
     pub(crate) unsafe fn let_wait(&self, backend: &Arc<dyn Backend>, stream: RawStream) -> Result<()> {
         let one_driver =
             Arc::ptr_eq(&self.backend, backend) || self.backend.peer().is_some() && backend.peer().is_some();
-        // SAFETY: an event of this backend or one that its streams can wait for, and by the caller's promise a stream of
-        // it; or the event alone.
+        // SAFETY: an event of this backend or one that its streams can wait for, which no reset destroys meanwhile, and by
+        // the caller's promise a stream of it; or the event alone.
         unsafe {
             if one_driver {
+                let _stay = self.backend.stay()?;
                 backend.wait(stream, self.raw)
             } else {
                 self.backend.synchronize_event(self.raw)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Typed launches: a kernel's handle, a configuration, and arguments that are checked at compile time.
 
-use std::any::TypeId;
 use std::marker::PhantomData;
 
 use cuda_std::launch::{Abi, Kernel, Params, SafeKernel};
@@ -346,8 +345,10 @@ impl Stream {
     ///
     /// [`Error::LaunchConfig`] if the kernel or the device does not take the configuration, [`Error::DifferentDevices`]
     /// if an argument is in another device's memory, [`Error::NoModule`], [`Error::SignatureMismatch`] and
-    /// [`Error::Module`] if the kernel cannot be loaded. On the simulated GPU also [`Error::Fault`], if the kernel fails or
-    /// [does not end](crate::Device::simulator); a failure on a GPU is reported by the call that waits.
+    /// [`Error::Module`] if the kernel cannot be loaded, [`Error::LaunchResources`] if the GPU has not what the launch
+    /// takes. On the simulated GPU also [`Error::Fault`], if the kernel fails or
+    /// [does not end](crate::Device::simulator); a failure on a GPU is reported by the call that waits,
+    /// or here where the environment variable `WARPSMITH_SYNC` is `1`: see [`Error::KernelFailed`].
     ///
     /// # Examples
     ///
@@ -395,14 +396,7 @@ impl Stream {
         let abi = args.abi();
         let mut params = Vec::with_capacity(16);
         K::Params::addresses(&abi, &mut params);
-        let kernel = KernelInfo {
-            id: TypeId::of::<K>(),
-            package: K::PACKAGE,
-            version: K::VERSION,
-            name: K::NAME,
-            signature: K::SIGNATURE,
-            run: K::run,
-        };
+        let kernel = KernelInfo::of::<K>();
         // SAFETY: `Args` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows
         // in `args` last for the call, and on the stream the memory is used before it is freed or written by others.
         unsafe { self.backend().launch(self.raw(), &kernel, config, &mut params)? };

@@ -47,6 +47,9 @@
 //! installation" where there is none and `CUDA_LIBRARY_PATH` is not set. `default-features = false` builds everywhere,
 //! and works on GPUs all the same.
 //!
+//! `tracing`: allocations, copies, launches and waits as spans of the crate `tracing`, of level DEBUG and target
+//! `warpsmith`.
+//!
 //! `npz`: NumPy's archives of arrays ([`npy`]), by the crate `zip`. Files of one array, `.npy`, take no feature.
 #![deny(missing_docs)]
 
@@ -67,6 +70,7 @@ mod layout;
 mod memory;
 mod module;
 pub mod npy;
+mod occupancy;
 pub mod ops;
 mod owner;
 mod pinned;
@@ -80,11 +84,12 @@ mod workspace;
 
 pub use array::{DeviceArray, Element};
 pub use array_ref::DeviceArrayRef;
+pub use backend::cuda::SYNC_VARIABLE;
 #[doc(hidden)]
 pub use backend::faulty::Faults;
 pub use cuda_sim::Fault;
 pub use device::{DEVICE_VARIABLE, Device, Properties};
-pub use error::{Error, Result};
+pub use error::{Error, KernelFailure, Result};
 pub use event::Event;
 pub use half::{bf16, f16};
 pub use launch::{Arg, Args, Dim3, LaunchConfig};

@@ -8,7 +8,10 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
+
 use crate::backend::KernelInfo;
+use crate::device::Properties;
 use crate::error::{Error, Result};
 
 /// A module as a build script writes it: name, target (`sm_75`, `sm_90a`), entries with their signatures, packed PTX.
@@ -92,6 +95,18 @@ impl PtxModules {
         })
     }
 
+    /// The version of PTX of the modules that a GPU of that compute capability runs; none where it runs none of them.
+    pub(crate) fn version_for(&self, capability: (u32, u32)) -> Option<PtxVersion> {
+        let ranked = self.modules.iter().filter_map(|(_, target, _, packed)| {
+            let rank = target_rank(target, capability)?;
+            Some((rank, *packed))
+        });
+        let (_, packed) = ranked.max_by_key(|(rank, _)| *rank)?;
+        // The first lines; that there are more is no error here.
+        let start = decompress_to_vec_with_limit(packed, 1 << 10).unwrap_or_else(|error| error.output);
+        PtxVersion::of(&start)
+    }
+
     fn is_of(&self, package: &str, version: &str) -> bool {
         self.package == package && self.version == version
     }
@@ -142,8 +157,48 @@ macro_rules! kernels {
     };
 }
 
+/// The version of PTX that a module is written in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PtxVersion(u32, u32);
+
+impl PtxVersion {
+    /// That which the module's text names first; none in what is not PTX.
+    pub(crate) fn of(text: &[u8]) -> Option<Self> {
+        let mark = b".version";
+        let begin = text.windows(mark.len()).position(|bytes| bytes == mark)? + mark.len();
+        let line = text[begin..].split(|&byte| byte == b'\n').next()?;
+        let (major, minor) = std::str::from_utf8(line).ok()?.trim().split_once('.')?;
+        Some(Self(major.parse().ok()?, minor.parse().ok()?))
+    }
+
+    /// The first CUDA version that has it, by the release history of the PTX ISA.
+    fn driver(self) -> (u32, u32) {
+        match self {
+            Self(..6, _) => (8, 0),
+            Self(6, minor @ ..3) => (9, minor),
+            Self(6, minor) => (10, minor - 3),
+            // CUDA 12.5 and 12.6 have one version.
+            Self(8, minor @ 6..) => (12, minor + 1),
+            Self(major, minor) => (major + 4, minor),
+        }
+    }
+
+    /// An error if the device's driver is older than the version.
+    pub(crate) fn check(self, device: &Properties) -> Result<()> {
+        let wanted = self.driver();
+        match device.driver_version {
+            Some(given) if given < wanted => Err(Error::DriverTooOld {
+                device: device.id.clone(),
+                given,
+                wanted,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The modules that a device has been given. What is in it stays.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Registry {
     registered: Vec<PtxModules>,
 }
@@ -329,6 +384,70 @@ mod tests {
         assert!(registry.check(&kernel("sum", 7)).is_ok() && registry.check(&kernel("unknown", 7)).is_ok());
         let error = registry.find(&kernel("sum", 7), (7, 0)).unwrap_err();
         assert!(matches!(error, Error::NoModule { kernel: "sum", .. }), "{error}");
+    }
+
+    #[test]
+    fn a_driver_older_than_the_ptx_is_refused() {
+        let device = |driver_version| Properties {
+            driver_version: Some(driver_version),
+            ..Properties::default()
+        };
+        let version = |text: &str| PtxVersion::of(text.as_bytes());
+        assert_eq!(version("//\n.version 7.8\n.target sm_90"), Some(PtxVersion(7, 8)));
+        assert_eq!(
+            (version("\x7fELF"), version(".version"), version(".version 7\n")),
+            (None, None, None)
+        );
+        for ((major, minor), first) in [
+            ((3, 2), (8, 0)),
+            ((6, 0), (9, 0)),
+            ((6, 3), (10, 0)),
+            ((6, 5), (10, 2)),
+            ((7, 0), (11, 0)),
+            ((7, 8), (11, 8)),
+            ((8, 5), (12, 5)),
+            ((8, 6), (12, 7)),
+            ((8, 8), (12, 9)),
+            ((9, 0), (13, 0)),
+        ] {
+            assert_eq!(PtxVersion(major, minor).driver(), first);
+        }
+        assert!(PtxVersion(7, 8).check(&device((11, 8))).is_ok() && PtxVersion(7, 8).check(&device((12, 0))).is_ok());
+        let error = PtxVersion(8, 6).check(&device((12, 6))).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::DriverTooOld {
+                    given: (12, 6),
+                    wanted: (12, 7),
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert!(
+            PtxVersion(9, 0).check(&Properties::default()).is_ok(),
+            "the simulated GPU has no driver"
+        );
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_modules_for_the_gpu() {
+        let pack = |text: &str| &*Vec::leak(miniz_oxide::deflate::compress_to_vec(text.as_bytes(), 6));
+        let rest = "// more\n".repeat(1000);
+        let all: Vec<Module> = vec![
+            (
+                "sum",
+                "sm_75",
+                &[],
+                pack(&format!(".version 6.3\n.target sm_75\n{rest}")),
+            ),
+            ("sum", "sm_90", &[], pack(".version 7.8\n.target sm_90\n")),
+        ];
+        let modules = modules("1.0.0", Vec::leak(all));
+        assert_eq!(modules.version_for((8, 6)), Some(PtxVersion(6, 3)));
+        assert_eq!(modules.version_for((9, 0)), Some(PtxVersion(7, 8)));
+        assert_eq!(modules.version_for((7, 0)), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! The driver is driver/stub.rs, compiled here. Which libcuda a process uses is decided once, so each case runs in a
 //! process of its own: this program again, with the stub's folder before all others and the test `child` chosen.
 
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Barrier, OnceLock};
@@ -13,6 +14,8 @@ use cuda_std::prelude::*;
 use ndarray::{Array1, array};
 use warpsmith::{Device, DeviceArray, Error, LaunchConfig, PtxModules};
 
+#[path = "driver/failures.rs"]
+mod failures;
 #[path = "driver/transfers.rs"]
 mod transfers;
 #[path = "driver/uploads.rs"]
@@ -85,6 +88,32 @@ fn auto() -> String {
     }
 }
 
+unsafe extern "C" {
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// The address of a function of the stub's own.
+fn stub_function(name: &CStr) -> *mut c_void {
+    const RTLD_NOW: c_int = 2;
+    // SAFETY: names that end with a zero; the library is loaded.
+    let function = unsafe { dlsym(dlopen(c"libcuda.so.1".as_ptr(), RTLD_NOW), name.as_ptr()) };
+    assert!(!function.is_null());
+    function
+}
+
+/// Has calls fail, from one to another.
+fn stub_fail() -> extern "C" fn(u64, u64) -> u64 {
+    // SAFETY: the stub's function has that type.
+    unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(u64, u64) -> u64>(stub_function(c"stub_fail")) }
+}
+
+/// Has the context fail at a call, with a status.
+fn stub_break() -> extern "C" fn(u64, c_int) -> u64 {
+    // SAFETY: as above.
+    unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(u64, c_int) -> u64>(stub_function(c"stub_break")) }
+}
+
 /// Not a test by itself.
 #[test]
 #[ignore = "run by the others, with another libcuda"]
@@ -127,7 +156,17 @@ fn child() {
         "shared" => with_device(shared),
         "contexts" => with_device(contexts),
         "registration" => with_device(registration),
-        "failures" => with_device(failures),
+        "unknown_failure" => with_device(unknown_failure),
+        "broken" => with_device(failures::broken),
+        "named" => with_device(failures::named),
+        "resources" => with_device(failures::resources),
+        "two_devices" => with_device(failures::two_devices),
+        "closing" => with_device(failures::closing),
+        "threads" => with_device(failures::threads),
+        "others" => with_device(failures::others),
+        "pinned_reset" => with_device(failures::pinned_reset),
+        "occupancy" => with_device(failures::occupancy),
+        "too_old" => failures::too_old(),
         other => panic!("no case {other}"),
     };
     println!("said: {said}");
@@ -328,8 +367,9 @@ fn kernels_are_compiled_side_by_side_and_each_once() {
             "module unloaded",
             "pool destroyed",
             "context released",
+            "context destroyed",
         ];
-        assert_eq!(log[log.len() - 4..], end, "{log:?}");
+        assert_eq!(log[log.len() - 5..], end, "{log:?}");
     }
 }
 
@@ -437,7 +477,7 @@ fn kernels_are_never_replaced_and_stale_ones_not_launched() {
 }
 
 /// A call that fails with a number of a newer driver.
-fn failures(device: Device) -> String {
+fn unknown_failure(device: Device) -> String {
     device.register_kernels(modules(<second as Kernel>::SIGNATURE)).unwrap();
     let stream = device.default_stream();
     let mut out = DeviceArray::from_ndarray(stream, &array![0u32]).unwrap();
@@ -449,7 +489,7 @@ fn failures(device: Device) -> String {
 
 #[test]
 fn a_launch_that_fails_in_a_way_unknown_here_is_an_error() {
-    let (said, _) = run(stub(), "failures", &[("STUB_cuLaunchKernel", "912")]);
+    let (said, _) = run(stub(), "unknown_failure", &[("STUB_cuLaunchKernel", "912")]);
     if has_code(&said) {
         assert_eq!(
             said,

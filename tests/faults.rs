@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use cuda_std::prelude::*;
 use ndarray::{Array1, Array2, Array3, Axis, array};
 use warpsmith::ops::{Border, Sum};
-use warpsmith::{Device, DeviceArray, Error, Faults, LaunchConfig, PinnedArray, Result, Stream};
+use warpsmith::{Device, DeviceArray, Error, Faults, PinnedArray, Result, Stream};
 
 use crate::common::device;
 
@@ -123,7 +123,9 @@ const WORK: &[(&str, Work)] = &[
     ("a launch", |device, stream| {
         let mut x = DeviceArray::<u32, _>::zeros(stream, 100)?;
         if device.is_simulator() {
-            stream.launch::<increment>(&LaunchConfig::for_len(100, 64), (&mut x,))?;
+            device.preload::<increment>()?;
+            assert_eq!(device.occupancy::<increment>(64, 0)?, 16);
+            stream.launch::<increment>(&device.launch_config::<increment>(100)?, (&mut x,))?;
             assert_eq!(x.sum()?, 100);
         }
         Ok(())

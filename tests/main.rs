@@ -31,6 +31,7 @@ mod map;
 mod matmul;
 mod memory;
 mod npy;
+mod occupancy;
 mod pipeline;
 mod random;
 mod reduce;

@@ -10,6 +10,7 @@ use cuda_sim::LaunchConfig;
 
 use super::{
     Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
+    Stay,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -102,6 +103,9 @@ impl Backend for Faulty {
         fn trim_pool() -> ();
         fn set_release_threshold(bytes: u64) -> ();
         fn has_memory(address: u64) -> bool;
+        fn preload(kernel: &KernelInfo) -> ();
+        fn occupancy(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> u32;
+        fn best_block(kernel: &KernelInfo, most: u32) -> u32;
     }
     calls! {
         unsafe fn adopt_stream(handle: u64) -> Option<RawStream>;
@@ -147,6 +151,20 @@ impl Backend for Faulty {
 
     fn peer(&self) -> Option<RawContext> {
         self.inner.peer()
+    }
+
+    fn reset(&self) -> Result<Arc<dyn Backend>> {
+        self.try_call("reset")?;
+        Ok(Arc::new(Self::new(self.inner.reset()?, self.faults.clone())))
+    }
+
+    fn stay(&self) -> Result<Stay> {
+        self.inner.stay()
+    }
+
+    unsafe fn strand_pinned(&self, address: u64, bytes: usize) {
+        // SAFETY: the trait's contract, which is the same.
+        unsafe { self.inner.strand_pinned(address, bytes) }
     }
 
     unsafe fn allocate(&self, stream: RawStream, bytes: usize) -> Result<Option<u64>> {

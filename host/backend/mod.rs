@@ -5,13 +5,17 @@
 pub(crate) mod cuda;
 pub(crate) mod faulty;
 pub(crate) mod sim;
+mod system;
+#[cfg(feature = "tracing")]
+pub(crate) mod traced;
 
 use std::any::TypeId;
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 
 use cuda_sim::LaunchConfig;
+use cuda_std::launch::Kernel;
 
 use crate::device::Properties;
 use crate::error::Result;
@@ -58,6 +62,14 @@ pub(crate) struct PeerMemory {
     pub address: u64,
 }
 
+/// Keeps a device from being reset; see [`Backend::stay`].
+#[must_use = "the device may be reset when this is dropped"]
+#[derive(Debug)]
+pub(crate) struct Stay {
+    /// None on the simulator.
+    _call: Option<RwLockReadGuard<'static, ()>>,
+}
+
 /// What a stream calls on the host.
 pub(crate) type Callback = Box<dyn FnOnce() + Send>;
 
@@ -76,6 +88,19 @@ pub(crate) struct KernelInfo {
     pub run: unsafe fn(*const *const ()),
 }
 
+impl KernelInfo {
+    pub(crate) fn of<K: Kernel>() -> Self {
+        Self {
+            id: TypeId::of::<K>(),
+            package: K::PACKAGE,
+            version: K::VERSION,
+            name: K::NAME,
+            signature: K::SIGNATURE,
+            run: K::run,
+        }
+    }
+}
+
 /// What a device does. Work on a stream happens in order, asynchronously where the device can.
 ///
 /// The unsafe functions have one contract: addresses are of this device's memory, allocated and not freed in the
@@ -85,6 +110,12 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Bytes that the system has left.
     fn free_memory(&self) -> Result<u64>;
     fn register_kernels(&self, modules: PtxModules) -> Result<()>;
+    /// A device anew, with the kernels that this one was given. On a GPU, all that was made on it is gone then, by
+    /// whichever backend of this process: each function here is the error that says so, and those without a result do
+    /// nothing. The simulator's stays.
+    fn reset(&self) -> Result<Arc<dyn Backend>>;
+    /// Until it is dropped nobody resets the device, whose streams, events and memory another backend is given.
+    fn stay(&self) -> Result<Stay>;
     /// Waits for all work of the device.
     fn synchronize_all(&self) -> Result<()>;
 
@@ -135,6 +166,8 @@ pub(crate) trait Backend: Debug + Send + Sync {
     fn pin(&self, bytes: usize) -> Result<Option<u64>>;
     /// Gives back what `pin` gave for as many bytes. No work uses it any more.
     unsafe fn unpin(&self, address: u64, bytes: usize);
+    /// As [`unpin`](Self::unpin), of memory that queued work may still use: it is freed when none can be left.
+    unsafe fn strand_pinned(&self, address: u64, bytes: usize);
     /// Whether there is memory of this device's at the address, whoever allocated it.
     fn has_memory(&self, address: u64) -> Result<bool>;
     /// Copies to the device; `from` may be reused on return.
@@ -161,6 +194,13 @@ pub(crate) trait Backend: Debug + Send + Sync {
         config: &LaunchConfig,
         params: &mut [*const ()],
     ) -> Result<()>;
+
+    /// Gets ready to launch the kernel.
+    fn preload(&self, kernel: &KernelInfo) -> Result<()>;
+    /// How many blocks of so many threads, at most those of a block, run at a time on a multiprocessor.
+    fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;
+    /// The threads of a block, at most `most`, with which the most threads run at a time.
+    fn best_block(&self, kernel: &KernelInfo, most: u32) -> Result<u32>;
 
     /// Loads PTX that ends with a zero, or a cubin or fatbin, whole as a compiler made it; `name` is for errors.
     unsafe fn load_module(&self, name: &str, image: &[u8]) -> Result<RawModule>;

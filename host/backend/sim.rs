@@ -7,13 +7,15 @@ use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use cuda_sim::LaunchConfig;
 
+use super::system::{has_room, memory_info};
 use super::{
     Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
+    Stay,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -22,10 +24,6 @@ use crate::ptx::{PtxModules, Registry};
 
 /// The alignment of allocations, as on a GPU.
 const ALIGNMENT: usize = 256;
-
-/// From this size on, an allocation is compared with the memory that is free: asking the system takes longer than a
-/// small allocation.
-const COMPARED_FROM: usize = 16 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Simulator {
@@ -119,19 +117,6 @@ fn properties() -> Properties {
     }
 }
 
-/// A line of Linux's memory statistics, in bytes.
-fn memory_info(line: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kib: u64 = text
-        .lines()
-        .find_map(|l| l.strip_prefix(line))?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()?;
-    Some(kib * 1024)
-}
-
 fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes, ALIGNMENT).ok()
 }
@@ -177,6 +162,16 @@ impl Backend for Simulator {
         let mut kernels = lock(&self.kernels);
         kernels.checked.clear();
         kernels.registry.register(modules)
+    }
+
+    fn reset(&self) -> Result<Arc<dyn Backend>> {
+        let fresh = Self::new();
+        lock(&fresh.kernels).registry = lock(&self.kernels).registry.clone();
+        Ok(Arc::new(fresh))
+    }
+
+    fn stay(&self) -> Result<Stay> {
+        Ok(Stay { _call: None })
     }
 
     fn synchronize_all(&self) -> Result<()> {
@@ -280,16 +275,17 @@ impl Backend for Simulator {
     }
 
     fn pin(&self, bytes: usize) -> Result<Option<u64>> {
-        // Linux promises more memory than there is, and ends the process that uses it; so it is asked beforehand.
-        if bytes >= COMPARED_FROM && bytes as u64 > self.free_memory()? {
-            return Ok(None);
-        }
-        Ok(host_memory(bytes))
+        Ok(has_room(bytes).then(|| host_memory(bytes)).flatten())
     }
 
     unsafe fn unpin(&self, address: u64, bytes: usize) {
         // SAFETY: the trait's contract.
         unsafe { free_host_memory(address, bytes) };
+    }
+
+    unsafe fn strand_pinned(&self, address: u64, bytes: usize) {
+        // SAFETY: the trait's contract; no work is ever queued.
+        unsafe { self.unpin(address, bytes) };
     }
 
     unsafe fn upload(&self, _stream: RawStream, to: u64, from: &[u8]) -> Result<()> {
@@ -364,6 +360,23 @@ impl Backend for Simulator {
                 wanted: other.to_string(),
             },
         })
+    }
+
+    fn preload(&self, kernel: &KernelInfo) -> Result<()> {
+        self.check(kernel)
+    }
+
+    fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32> {
+        self.check(kernel)?;
+        let shared = self.properties.shared_memory_per_block_optin as usize;
+        let by_memory = shared.checked_div(dynamic_shared).unwrap_or(usize::MAX);
+        let by_threads = self.properties.max_threads_per_multiprocessor / threads;
+        Ok(by_threads.min(u32::try_from(by_memory).unwrap_or(u32::MAX)))
+    }
+
+    fn best_block(&self, kernel: &KernelInfo, most: u32) -> Result<u32> {
+        self.check(kernel)?;
+        Ok(most)
     }
 
     unsafe fn load_module(&self, _: &str, _: &[u8]) -> Result<RawModule> {

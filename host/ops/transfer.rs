@@ -222,9 +222,12 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         self.buffer().reads_on(home)?;
         home.wait_for(stream)?; // the memory is there from then on
         let to = PeerMemory { context, address: to };
-        // SAFETY: two whole buffers of as many bytes. The source is ordered on its own stream, which the copy is on; the
-        // result's stream comes behind it, or it is waited for.
+        let stay = stream.backend().stay()?;
+        // SAFETY: two whole buffers of as many bytes, the other device's of a context that no reset destroys meanwhile. The
+        // source is ordered on its own stream, which the copy is on; the result's stream comes behind it, or it is waited
+        // for.
         let copied = unsafe { home.backend().copy_to_peer(home.raw(), to, from, bytes) };
+        drop(stay);
         let ordered = stream.wait_for(home);
         if ordered.is_err() && home.synchronize().is_err() {
             // The copy may be queued, and nothing tells when it is done.

@@ -98,7 +98,7 @@ impl PinnedCache {
     }
 
     /// To be called when the backend is dropped: waits for the copies, and frees all. A block whose event cannot be
-    /// waited for stays locked: the driver may still use it.
+    /// waited for is stranded: the driver may still use it.
     pub(crate) fn close(&self, backend: &dyn Backend) {
         let busy: Vec<_> = self.blocks().busy.iter().map(|(event, _)| *event).collect();
         for event in busy {
@@ -106,6 +106,13 @@ impl PinnedCache {
             let _ = unsafe { backend.synchronize_event(event) };
         }
         self.trim(backend);
+        for (event, block) in self.blocks().busy.drain(..) {
+            // SAFETY: the list's own event, and memory that `pin` gave and nobody else uses.
+            unsafe {
+                backend.destroy_event(event);
+                backend.strand_pinned(block.address, block.bytes);
+            }
+        }
     }
 }
 
@@ -177,9 +184,12 @@ impl PinnedMemory {
         }
     }
 
-    /// Never frees it: a copy may use it, and nothing tells until when.
+    /// Gives it back though a copy may use it, and nothing tells until when: nobody gets it again.
     pub(super) fn abandon(mut self) {
-        self.block = None;
+        if let Some(block) = self.block.take() {
+            // SAFETY: `pin` gave it, and nobody else uses it.
+            unsafe { self.backend.strand_pinned(block.address, block.bytes) };
+        }
     }
 }
 

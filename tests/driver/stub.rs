@@ -6,15 +6,16 @@
 //! allocator. As with the driver, nothing works in a process that was forked after `cuInit`. Copies are done when their
 //! stream, or an event behind them, is waited for, which is as late as the driver's documentation allows. A stream that
 //! is gone is not to be named any more, and its handle is given to the next one. The pools have `STUB_POOL_BYTES`
-//! together. What matters to a test is written to the file `STUB_LOG`, a line each. A test can have the nth call fail,
-//! of whatever function, by `stub_fail`.
+//! together. The driver is for CUDA 12.4, or `STUB_VERSION`. What matters to a test is written to the file `STUB_LOG`, a line each. A test can have the nth call fail,
+//! of whatever function, by `stub_fail`, and the context fail for good at the nth call in it, by `stub_break`. When nobody
+//! retains a context any more all that is in it is gone.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
@@ -44,9 +45,65 @@ pub extern "C" fn stub_fail(first: u64, end: u64) -> u64 {
     CALLS.swap(0, Ordering::Relaxed)
 }
 
-fn is_due() -> bool {
+/// The status that the context fails with, and the call from which on it does; 0 for none.
+static BROKEN: AtomicI32 = AtomicI32::new(0);
+static BREAKS_AT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Has the context fail with `status` at call number `at` of the next ones, until it is destroyed; returns how many calls
+/// there were since the last time.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_break(at: u64, status: c_int) -> u64 {
+    BREAKS_AT.store(u64::MAX, Ordering::Relaxed);
+    BROKEN.store(status, Ordering::Relaxed);
+    let calls = CALLS.swap(0, Ordering::Relaxed);
+    BREAKS_AT.store(at, Ordering::Relaxed);
+    calls
+}
+
+/// What a function of the context returns, if that has failed. `number` is the call's.
+fn broken(function: &str, number: u64) -> Option<c_int> {
+    let outside = function.starts_with("cuDevice") || ["cuInit", "cuDriverGetVersion"].contains(&function);
+    let is_broken = !outside && number >= BREAKS_AT.load(Ordering::Relaxed);
+    // It stays so when the calls are counted anew.
+    is_broken.then(|| {
+        BREAKS_AT.store(0, Ordering::Relaxed);
+        BROKEN.load(Ordering::Relaxed)
+    })
+}
+
+/// How often the context of each GPU is retained.
+static RETAINED: LazyLock<Mutex<HashMap<c_int, u32>>> = LazyLock::new(Mutex::default);
+
+/// All that is in the contexts is gone; those of several GPUs end together here.
+fn destroy() {
+    STREAMS.lock().unwrap().clear();
+    EVENTS.lock().unwrap().clear();
+    COPIES.lock().unwrap().clear();
+    POOL_MEMORY.lock().unwrap().clear();
+    HOST_MEMORY.lock().unwrap().clear();
+    BREAKS_AT.store(u64::MAX, Ordering::Relaxed);
+    log("context destroyed");
+}
+
+/// Locks memory of the process, or allocates it.
+fn lock_memory(memory: usize, bytes: usize) {
+    assert!(HOST_MEMORY.lock().unwrap().insert(memory, bytes).is_none(), "locked twice");
+    log("host memory allocated")
+}
+
+fn unlock_memory(memory: usize) {
+    let bytes = HOST_MEMORY.lock().unwrap().remove(&memory).expect("allocated and not freed");
+    let memory = memory..memory + bytes;
+    let uses = |copy: &&Copy| memory.contains(&copy.from) || memory.contains(&copy.to);
+    let pending = COPIES.lock().unwrap().iter().filter(uses).count();
+    log(&format!("host memory freed, copies pending: {pending}"))
+}
+
+/// The number of this call; whether it is to fail.
+fn is_due() -> (u64, bool) {
     let number = CALLS.fetch_add(1, Ordering::Relaxed);
-    (FIRST_FAILURE.load(Ordering::Relaxed)..END_OF_FAILURES.load(Ordering::Relaxed)).contains(&number)
+    let due = (FIRST_FAILURE.load(Ordering::Relaxed)..END_OF_FAILURES.load(Ordering::Relaxed)).contains(&number);
+    (number, due)
 }
 
 /// A copy that is not yet done.
@@ -169,8 +226,12 @@ macro_rules! functions {
             if let Some(status) = told(stringify!($name)) {
                 return status;
             }
-            if is_due() {
-                let allocates = ["cuMemAllocFromPoolAsync", "cuMemHostAlloc"].contains(&stringify!($name));
+            let (number, due) = is_due();
+            if let Some(status) = broken(stringify!($name), number) {
+                return status;
+            }
+            if due {
+                let allocates = ["cuMemAllocFromPoolAsync", "cuMemHostAlloc", "cuMemHostRegister_v2"].contains(&stringify!($name));
                 return if allocates { OUT_OF_MEMORY } else { UNKNOWN };
             }
             let process = PROCESS.load(Ordering::Relaxed);
@@ -186,7 +247,9 @@ macro_rules! functions {
 
 functions! {
     fn cuInit(flags: u32) { PROCESS.store(std::process::id(), Ordering::Relaxed); }
-    fn cuDriverGetVersion(version: *mut c_int) { version.write(12_040) }
+    fn cuDriverGetVersion(version: *mut c_int) {
+        version.write(std::env::var("STUB_VERSION").map_or(12_040, |text| text.parse().unwrap()))
+    }
     fn cuDeviceGetCount(count: *mut c_int) {
         count.write(std::env::var("STUB_GPUS").map_or(1, |text| text.parse().unwrap()))
     }
@@ -209,8 +272,21 @@ functions! {
             _ => 16,
         })
     }
-    fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) { context.write(CONTEXT + device as usize) }
-    fn cuDevicePrimaryCtxRelease_v2(device: c_int) { log("context released") }
+    fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) {
+        *RETAINED.lock().unwrap().entry(device).or_default() += 1;
+        context.write(CONTEXT + device as usize)
+    }
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int) {
+        log("context released");
+        let mut retained = RETAINED.lock().unwrap();
+        *retained.get_mut(&device).expect("it is retained") -= 1;
+        if retained.values().all(|times| *times == 0) {
+            destroy();
+        }
+    }
+    fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut u32, active: *mut c_int) {
+        active.write((RETAINED.lock().unwrap()[&device] > 0) as c_int)
+    }
     fn cuCtxGetCurrent(context: *mut usize) {
         context.write(CURRENT.with_borrow(|stack| stack.last().copied().unwrap_or(0)))
     }
@@ -261,6 +337,17 @@ functions! {
         log(&format!("launch with {shared}"))
     }
 
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut c_int, function: usize, block: c_int, shared: usize) {
+        blocks.write(2048 / block)
+    }
+    fn cuOccupancyMaxPotentialBlockSize(
+        grid: *mut c_int, block: *mut c_int, function: usize, shared_for: usize, shared: usize, limit: c_int
+    ) {
+        assert_eq!(shared_for, 0);
+        grid.write(32);
+        block.write(limit.min(768))
+    }
+
     fn cuStreamCreateWithPriority(stream: *mut usize, flags: u32, priority: c_int) {
         if priority != 0 {
             log(&format!("stream of priority {priority}"));
@@ -279,6 +366,10 @@ functions! {
         let mut events = EVENTS.lock().unwrap();
         events.values_mut().filter(|(of, _)| *of == stream).for_each(|(of, _)| *of = rest);
         STREAMS.lock().unwrap().insert(stream, false);
+    }
+    fn cuStreamIsCapturing(stream: usize, status: *mut c_int) {
+        assert_lives(stream);
+        status.write(0)
     }
     fn cuStreamQuery(stream: usize) {
         assert_lives(stream);
@@ -343,16 +434,11 @@ functions! {
     }
     fn cuMemHostAlloc(memory: *mut usize, bytes: usize, flags: u32) {
         memory.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as usize);
-        HOST_MEMORY.lock().unwrap().insert(*memory, bytes);
-        log("host memory allocated")
+        lock_memory(*memory, bytes)
     }
-    fn cuMemFreeHost(memory: usize) {
-        let bytes = HOST_MEMORY.lock().unwrap().remove(&memory).expect("allocated and not freed");
-        let memory = memory..memory + bytes;
-        let uses = |copy: &&Copy| memory.contains(&copy.from) || memory.contains(&copy.to);
-        let pending = COPIES.lock().unwrap().iter().filter(uses).count();
-        log(&format!("host memory freed, copies pending: {pending}"))
-    }
+    fn cuMemHostRegister_v2(memory: usize, bytes: usize, flags: u32) { lock_memory(memory, bytes) }
+    fn cuMemHostUnregister(memory: usize) { unlock_memory(memory) }
+    fn cuMemFreeHost(memory: usize) { unlock_memory(memory) }
     fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: usize, stream: usize) {
         assert_lives(stream);
         match from_pool(bytes) {

@@ -2,13 +2,12 @@
 //! Copies that nobody waits for, large copies, copies between GPUs, and memory, with a driver that copies as late as it
 //! may, has no more memory, or fails.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::mpsc::channel;
 
 use ndarray::{Array1, Array2, Ix1};
 use warpsmith::{Device, DeviceArray, Error, PinnedArray, Result, Stream};
 
-use super::{has_code, run, stub};
+use super::{has_code, run, stub, stub_fail};
 
 /// The words of a chunk of a large copy.
 const CHUNK: usize = 512 << 10;
@@ -401,23 +400,6 @@ fn the_ledger_names_what_is_alive_and_where_it_was_made() {
     let (said, _) = run(stub(), "ledger", &[("WARPSMITH_TRACE_ALLOC", "1")]);
     if has_code(&said) {
         assert_eq!(said, "1, 10000, 0");
-    }
-}
-
-unsafe extern "C" {
-    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
-    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
-/// The stub's function of that name.
-fn stub_fail() -> extern "C" fn(u64, u64) -> u64 {
-    const RTLD_NOW: c_int = 2;
-    let (library, name): (&CStr, &CStr) = (c"libcuda.so.1", c"stub_fail");
-    // SAFETY: the library is loaded; the function has that type.
-    unsafe {
-        let function = dlsym(dlopen(library.as_ptr(), RTLD_NOW), name.as_ptr());
-        assert!(!function.is_null());
-        std::mem::transmute::<*mut c_void, extern "C" fn(u64, u64) -> u64>(function)
     }
 }
 

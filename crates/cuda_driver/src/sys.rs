@@ -34,11 +34,17 @@ integers! {
         OUT_OF_MEMORY = 2,
         NOT_INITIALIZED = 3,
         NO_DEVICE = 100,
+        ECC_UNCORRECTABLE = 214,
+        NVLINK_UNCORRECTABLE = 220,
+        UNSUPPORTED_PTX_VERSION = 222,
+        CONTAINED = 226,
         SHARED_OBJECT_INIT_FAILED = 303,
         NOT_FOUND = 500,
         NOT_READY = 600,
         ILLEGAL_ADDRESS = 700,
+        LAUNCH_OUT_OF_RESOURCES = 701,
         LAUNCH_TIMEOUT = 702,
+        CONTEXT_IS_DESTROYED = 709,
         ASSERT = 710,
         HARDWARE_STACK_ERROR = 714,
         ILLEGAL_INSTRUCTION = 715,
@@ -46,6 +52,9 @@ integers! {
         INVALID_ADDRESS_SPACE = 717,
         INVALID_PC = 718,
         LAUNCH_FAILED = 719,
+        TENSOR_MEMORY_LEAK = 721,
+        MPS_CLIENT_TERMINATED = 810,
+        EXTERNAL_DEVICE = 911,
     }
 
     /// What can be asked of a device (`CUdevice_attribute`).
@@ -118,6 +127,11 @@ integers! {
     LocationType {
         DEVICE = 1,
     }
+
+    /// Whether a stream's work is recorded for a graph (`CUstreamCaptureStatus`).
+    CaptureStatus {
+        NONE = 0,
+    }
 }
 
 /// A stream that does not wait for the null stream; a flag of [`cuStreamCreateWithPriority`].
@@ -168,6 +182,9 @@ pub type CUdeviceptr = u64;
 /// A function that a stream calls on the host.
 pub type CUhostFn = Option<unsafe extern "C" fn(data: *mut c_void)>;
 
+/// Tells how much dynamic shared memory a block of that size takes.
+pub type CUoccupancyB2DSize = Option<unsafe extern "C" fn(block_size: c_int) -> usize>;
+
 /// Where memory is (`CUmemLocation`).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -215,6 +232,7 @@ unsafe extern "C" {
 
     pub fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> Status;
     pub fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> Status;
+    pub fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut c_uint, active: *mut c_int) -> Status;
     pub fn cuCtxGetCurrent(context: *mut CUcontext) -> Status;
     pub fn cuCtxSetCurrent(context: CUcontext) -> Status;
     pub fn cuCtxPushCurrent_v2(context: CUcontext) -> Status;
@@ -249,9 +267,25 @@ unsafe extern "C" {
         extra: *mut *mut c_void,
     ) -> Status;
 
+    pub fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: *mut c_int,
+        function: CUfunction,
+        block_size: c_int,
+        dynamic_shared: usize,
+    ) -> Status;
+    pub fn cuOccupancyMaxPotentialBlockSize(
+        min_grid_size: *mut c_int,
+        block_size: *mut c_int,
+        function: CUfunction,
+        dynamic_shared_for: CUoccupancyB2DSize,
+        dynamic_shared: usize,
+        block_size_limit: c_int,
+    ) -> Status;
+
     pub fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) -> Status;
     pub fn cuStreamDestroy_v2(stream: CUstream) -> Status;
     pub fn cuStreamGetCtx(stream: CUstream, context: *mut CUcontext) -> Status;
+    pub fn cuStreamIsCapturing(stream: CUstream, status: *mut CaptureStatus) -> Status;
     pub fn cuStreamQuery(stream: CUstream) -> Status;
     pub fn cuStreamSynchronize(stream: CUstream) -> Status;
     pub fn cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) -> Status;
@@ -270,6 +304,8 @@ unsafe extern "C" {
     pub fn cuMemFree_v2(address: CUdeviceptr) -> Status;
     pub fn cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint) -> Status;
     pub fn cuMemFreeHost(memory: *mut c_void) -> Status;
+    pub fn cuMemHostRegister_v2(memory: *mut c_void, bytes: usize, flags: c_uint) -> Status;
+    pub fn cuMemHostUnregister(memory: *mut c_void) -> Status;
     pub fn cuMemAllocFromPoolAsync(
         address: *mut CUdeviceptr,
         bytes: usize,

@@ -52,6 +52,7 @@ fn functions_take_what_cuda_h_says() {
         cuDeviceGetAttribute(a b c);
         cuDevicePrimaryCtxRetain(a b);
         cuDevicePrimaryCtxRelease_v2(a);
+        cuDevicePrimaryCtxGetState(a b c);
         cuCtxGetCurrent(a);
         cuCtxSetCurrent(a);
         cuCtxPushCurrent_v2(a);
@@ -66,9 +67,12 @@ fn functions_take_what_cuda_h_says() {
         cuFuncGetAttribute(a b c);
         cuFuncSetAttribute(a b c);
         cuLaunchKernel(a b c d e f g h i j k);
+        cuOccupancyMaxActiveBlocksPerMultiprocessor(a b c d);
+        cuOccupancyMaxPotentialBlockSize(a b c d e f);
         cuStreamCreateWithPriority(a b c);
         cuStreamDestroy_v2(a);
         cuStreamGetCtx(a b);
+        cuStreamIsCapturing(a b);
         cuStreamQuery(a);
         cuStreamSynchronize(a);
         cuLaunchHostFunc(a b c);
@@ -85,6 +89,8 @@ fn functions_take_what_cuda_h_says() {
         cuMemFree_v2(a);
         cuMemHostAlloc(a b c);
         cuMemFreeHost(a);
+        cuMemHostRegister_v2(a b c);
+        cuMemHostUnregister(a);
         cuMemAllocFromPoolAsync(a b c d);
         cuMemFreeAsync(a b);
         cuMemPoolCreate(a b);
@@ -114,18 +120,24 @@ fn numbers_are_those_of_cuda_h() {
             OUT_OF_MEMORY = CUDA_ERROR_OUT_OF_MEMORY
             NOT_INITIALIZED = CUDA_ERROR_NOT_INITIALIZED
             NO_DEVICE = CUDA_ERROR_NO_DEVICE
+            ECC_UNCORRECTABLE = CUDA_ERROR_ECC_UNCORRECTABLE
+            NVLINK_UNCORRECTABLE = CUDA_ERROR_NVLINK_UNCORRECTABLE
+            UNSUPPORTED_PTX_VERSION = CUDA_ERROR_UNSUPPORTED_PTX_VERSION
             SHARED_OBJECT_INIT_FAILED = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
             NOT_FOUND = CUDA_ERROR_NOT_FOUND
             NOT_READY = CUDA_ERROR_NOT_READY
             ILLEGAL_ADDRESS = CUDA_ERROR_ILLEGAL_ADDRESS
+            LAUNCH_OUT_OF_RESOURCES = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
             LAUNCH_TIMEOUT = CUDA_ERROR_LAUNCH_TIMEOUT
+            CONTEXT_IS_DESTROYED = CUDA_ERROR_CONTEXT_IS_DESTROYED
             ASSERT = CUDA_ERROR_ASSERT
             HARDWARE_STACK_ERROR = CUDA_ERROR_HARDWARE_STACK_ERROR
             ILLEGAL_INSTRUCTION = CUDA_ERROR_ILLEGAL_INSTRUCTION
             MISALIGNED_ADDRESS = CUDA_ERROR_MISALIGNED_ADDRESS
             INVALID_ADDRESS_SPACE = CUDA_ERROR_INVALID_ADDRESS_SPACE
             INVALID_PC = CUDA_ERROR_INVALID_PC
-            LAUNCH_FAILED = CUDA_ERROR_LAUNCH_FAILED;
+            LAUNCH_FAILED = CUDA_ERROR_LAUNCH_FAILED
+            EXTERNAL_DEVICE = CUDA_ERROR_EXTERNAL_DEVICE;
         DeviceAttribute, CUdevice_attribute_enum, "CU_DEVICE_ATTRIBUTE_":
             MAX_THREADS_PER_BLOCK = CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
             MAX_BLOCK_DIM_X = CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X
@@ -169,6 +181,7 @@ fn numbers_are_those_of_cuda_h() {
         AllocationType, CUmemAllocationType_enum, "CU_MEM_ALLOCATION_TYPE_": PINNED = CU_MEM_ALLOCATION_TYPE_PINNED;
         HandleType, CUmemAllocationHandleType_enum, "CU_MEM_HANDLE_TYPE_": NONE = CU_MEM_HANDLE_TYPE_NONE;
         LocationType, CUmemLocationType_enum, "CU_MEM_LOCATION_TYPE_": DEVICE = CU_MEM_LOCATION_TYPE_DEVICE;
+        CaptureStatus, CUstreamCaptureStatus_enum, "CU_STREAM_CAPTURE_STATUS_": NONE = CU_STREAM_CAPTURE_STATUS_NONE;
     }
     assert_eq!(sys::Status::SUCCESS.0, raw::cudaError_enum::CUDA_SUCCESS as i32);
     assert_eq!(

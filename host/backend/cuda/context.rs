@@ -4,11 +4,13 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::marker::PhantomData;
 use std::ptr;
+use std::sync::{Arc, MutexGuard, RwLockReadGuard};
 
 use cuda_driver::sys::{self, DeviceAttribute, Status};
 use cuda_sim::Dim3;
 
-use super::status::{check_device, check_driver};
+use super::generation::{Generation, Gpu, gpu};
+use super::status::{Failure, call_failed, check_driver};
 use crate::backend::RawContext;
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -134,38 +136,82 @@ fn name_of(device: sys::CUdevice) -> Result<String> {
 /// The primary context of a GPU, kept alive.
 ///
 /// It is the one that the CUDA runtime and most libraries use as well, so that memory and streams can be shared with
-/// them. Released when dropped; the driver destroys it when nobody keeps it any more.
+/// them. All devices of the GPU that this library has open share it; the driver destroys it when nobody keeps it any
+/// more.
 #[derive(Debug)]
 pub(super) struct Context {
     /// The device's name, for errors.
     id: String,
     device: sys::CUdevice,
-    raw: sys::CUcontext,
+    gpu: &'static Gpu,
+    generation: Arc<Generation>,
 }
 
 impl Context {
     /// The primary context of GPU `ordinal`, whose name is `id`.
     pub(super) fn retain(ordinal: u32, id: &str) -> Result<Self> {
         let device = device(ordinal)?;
-        let mut raw = ptr::null_mut();
-        // SAFETY: writes a handle; the device exists.
-        let status = unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) };
-        check_device(id, "cuDevicePrimaryCtxRetain", status)?;
+        let gpu = gpu(device);
         Ok(Self {
             id: id.into(),
             device,
-            raw,
+            gpu,
+            generation: gpu.join(device, id)?,
         })
     }
 
     /// Whether that is this context's handle.
     pub(super) fn is(&self, raw: sys::CUcontext) -> bool {
-        self.raw == raw
+        self.generation.raw == raw
     }
 
     /// The driver's handle, as other devices' copies name it.
     pub(super) fn handle(&self) -> RawContext {
-        RawContext(self.raw.expose_provenance() as u64)
+        RawContext(self.generation.raw.expose_provenance() as u64)
+    }
+
+    pub(super) fn generation(&self) -> &Generation {
+        &self.generation
+    }
+
+    /// An error of a call for this device, if it is one; one that ends the context is remembered for all later calls.
+    pub(super) fn check(&self, call: &'static str, status: Status) -> Result<()> {
+        self.check_kernel(call, status, None)
+    }
+
+    /// [`check`](Self::check) of a call that can only report what this kernel did.
+    pub(super) fn check_kernel(&self, call: &'static str, status: Status, kernel: Option<&str>) -> Result<()> {
+        if status.is_success() {
+            return Ok(());
+        }
+        Err(match Failure::of(status, call, kernel) {
+            Some(failure) => self.generation.fail(failure).error(&self.id),
+            None => call_failed(&self.id, call, status),
+        })
+    }
+
+    /// Destroys the context under all devices of the GPU; see [`Gpu::end`].
+    pub(super) fn end(&self) -> Result<()> {
+        self.gpu.end(self.device, &self.id, &self.generation)
+    }
+
+    /// Keeps the context from being destroyed, unless it is, or of no use any more: that is an error.
+    pub(super) fn stay(&self) -> Result<RwLockReadGuard<'static, ()>> {
+        let call = self.gpu.call();
+        if self.generation.is_ended() {
+            return Err(Error::DeviceReset {
+                device: self.id.clone(),
+            });
+        }
+        match self.generation.failure() {
+            Some(failure) => Err(failure.error(&self.id)),
+            None => Ok(call),
+        }
+    }
+
+    /// Held from a launch to the end of its kernel, no other kernel of this process runs on the GPU.
+    pub(super) fn one_kernel(&self) -> MutexGuard<'static, ()> {
+        self.gpu.one_kernel()
     }
 
     /// The driver's number of the GPU.
@@ -182,22 +228,27 @@ impl Context {
     ///
     /// A thread with another context current, of another library or another device, has it back afterwards. A thread
     /// with none keeps this one, which saves it two calls the next time.
+    ///
+    /// Once the context has failed or was destroyed this is the error that says so, and the driver is not called. Until
+    /// the guard is dropped nobody destroys it.
     pub(super) fn enter(&self) -> Result<Entered> {
-        let check = |call, status| check_device(&self.id, call, status);
+        let call = self.stay()?;
+        let raw = self.generation.raw;
         let mut current = ptr::null_mut();
         // SAFETY: writes a handle.
-        check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut current) })?;
-        let foreign = !current.is_null() && current != self.raw;
+        self.check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut current) })?;
+        let foreign = !current.is_null() && current != raw;
         if foreign {
-            // SAFETY: the context lives as long as `self`.
-            check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.raw) })?;
+            // SAFETY: the context lives as long as the guard.
+            self.check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(raw) })?;
         } else {
             // Also where it is current: since then the context may have been destroyed and made anew, at one address.
-            // SAFETY: the context lives as long as `self`.
-            check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })?;
+            // SAFETY: as above.
+            self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(raw) })?;
         }
         Ok(Entered {
             pushed: foreign,
+            _call: call,
             _this_thread: PhantomData,
         })
     }
@@ -205,8 +256,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained once by `retain`. An error would be one of earlier work; there is nothing left to be done.
-        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+        self.gpu.leave(self.device, &self.generation);
     }
 }
 
@@ -214,6 +264,8 @@ impl Drop for Context {
 #[must_use = "the context is current only as long as this lives"]
 pub(super) struct Entered {
     pushed: bool,
+    /// Nobody destroys the context meanwhile.
+    _call: RwLockReadGuard<'static, ()>,
     /// A thread's current context is its own, so this stays on its thread.
     _this_thread: PhantomData<*const ()>,
 }

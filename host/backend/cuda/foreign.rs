@@ -8,9 +8,10 @@ use std::sync::OnceLock;
 
 use cuda_driver::sys::{self, FunctionAttribute, Status};
 
+use super::context::Context;
 use super::modules::load_image;
-use super::status::check_device;
 use crate::backend::{FunctionInfo, RawFunction, RawModule};
+use crate::device::Properties;
 use crate::error::{Error, Result};
 
 /// `cuFuncGetParamInfo`: where a parameter lies, and its size.
@@ -29,9 +30,9 @@ fn failed(module: &str, message: String) -> Error {
 /// # Safety
 ///
 /// That of [`load_image`].
-pub(super) unsafe fn load(name: &str, image: &[u8]) -> Result<RawModule> {
+pub(super) unsafe fn load(context: &Context, device: &Properties, name: &str, image: &[u8]) -> Result<RawModule> {
     // SAFETY: the caller's promise.
-    let module = unsafe { load_image(image) }.map_err(|message| failed(name, message))?;
+    let module = unsafe { load_image(context, device, image, |message| failed(name, message)) }?;
     Ok(RawModule(module.expose_provenance() as u64))
 }
 
@@ -59,7 +60,7 @@ pub(super) fn raw(function: RawFunction) -> sys::CUfunction {
 ///
 /// The module is loaded.
 pub(super) unsafe fn function(
-    device: &str,
+    context: &Context,
     module: RawModule,
     module_name: &str,
     name: &str,
@@ -72,16 +73,16 @@ pub(super) unsafe fn function(
     if status == Status::NOT_FOUND {
         return Err(failed(module_name, format!("there is no kernel `{name}` in it")));
     }
-    check_device(device, "cuModuleGetFunction", status)?;
+    context.check("cuModuleGetFunction", status)?;
     let attribute = |attribute| -> Result<u32> {
         let mut value = 0;
         // SAFETY: the function just found, and a place for a number.
         let status = unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) };
-        check_device(device, "cuFuncGetAttribute", status)?;
+        context.check("cuFuncGetAttribute", status)?;
         Ok(u32::try_from(value).unwrap_or(0)) // none of those that are asked for is negative
     };
     let info = FunctionInfo {
-        parameters: parameters(device, function)?.map(Into::into),
+        parameters: parameters(context, function)?.map(Into::into),
         max_threads: attribute(FunctionAttribute::MAX_THREADS_PER_BLOCK)?,
         registers: attribute(FunctionAttribute::NUM_REGS)?,
         static_shared: attribute(FunctionAttribute::SHARED_SIZE_BYTES)? as usize,
@@ -90,7 +91,7 @@ pub(super) unsafe fn function(
 }
 
 /// The size of each parameter of the function, if the driver tells.
-fn parameters(device: &str, function: sys::CUfunction) -> Result<Option<Vec<usize>>> {
+fn parameters(context: &Context, function: sys::CUfunction) -> Result<Option<Vec<usize>>> {
     let Some(get) = get_param_info() else {
         return Ok(None);
     };
@@ -102,7 +103,7 @@ fn parameters(device: &str, function: sys::CUfunction) -> Result<Option<Vec<usiz
             Status::SUCCESS => sizes.push(size),
             // What it says of a number that is not that of a parameter.
             Status::INVALID_VALUE => return Ok(Some(sizes)),
-            status => check_device(device, "cuFuncGetParamInfo", status)?,
+            status => context.check("cuFuncGetParamInfo", status)?,
         }
     }
 }

@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The CUDA driver as a backend, through `cuda_driver::sys`: streams, events, memory and launches.
 //!
-//! context.rs finds the GPUs and makes their contexts current, modules.rs loads kernels, foreign.rs those of other
+//! context.rs finds the GPUs and makes their contexts current, generation.rs says how long one is of use, modules.rs loads kernels and launching.rs launches them, foreign.rs those of other
 //! compilers, staging.rs takes small uploads, landing.rs small downloads, bulk.rs large copies, status.rs makes errors of
 //! what the driver says.
 
 mod bulk;
 mod context;
 mod foreign;
+mod generation;
 mod landing;
+mod launching;
+mod locking;
 mod modules;
 mod staging;
 mod status;
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ops::RangeInclusive;
 use std::ptr;
+use std::sync::Arc;
 
 use cuda_driver::sys::{self, DeviceAttribute, Status};
 use cuda_sim::LaunchConfig;
 
 use super::{
     Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
+    Stay,
 };
 use crate::device::Properties;
 use crate::error::Result;
@@ -35,6 +40,10 @@ use staging::Staging;
 
 pub(crate) use context::{count, properties};
 
+/// The environment variable that has each launch on a GPU wait for its kernel, if it is `1` when the device is opened; see
+/// [`Error::KernelFailed`](crate::Error::KernelFailed).
+pub const SYNC_VARIABLE: &str = "WARPSMITH_SYNC";
+
 #[derive(Debug)]
 pub(crate) struct Cuda {
     properties: Properties,
@@ -45,6 +54,8 @@ pub(crate) struct Cuda {
     bulk: Bulk,
     /// The pool of the stream-ordered allocator; null where the device has none.
     pool: sys::CUmemoryPool,
+    /// Whether each launch is followed by a wait for its kernel.
+    synchronous: bool,
     /// Last, so that it is released after all that is in it.
     context: Context,
 }
@@ -65,16 +76,21 @@ fn event_of(event: RawEvent) -> sys::CUevent {
 impl Cuda {
     /// Opens GPU `ordinal`: its primary context, and a memory pool that keeps what is freed.
     pub(crate) fn new(ordinal: u32) -> Result<Self> {
+        Self::with_modules(ordinal, Modules::default())
+    }
+
+    fn with_modules(ordinal: u32, modules: Modules) -> Result<Self> {
         let properties = properties(ordinal)?;
         let context = Context::retain(ordinal, &properties.id)?;
         let mut cuda = Self {
             properties,
             memory: Memory::default(),
-            modules: Modules::default(),
+            modules,
             staging: Staging::default(),
             landing: Landing::default(),
             bulk: Bulk::default(),
             pool: ptr::null_mut(),
+            synchronous: std::env::var_os(SYNC_VARIABLE).is_some_and(|value| value == "1"),
             context,
         };
         if cuda.context.has(DeviceAttribute::MEMORY_POOLS_SUPPORTED) {
@@ -108,39 +124,7 @@ impl Cuda {
     }
 
     fn check(&self, call: &'static str, status: Status) -> Result<()> {
-        status::check_device(&self.properties.id, call, status)
-    }
-
-    /// Launches a function; the context is current.
-    ///
-    /// # Safety
-    ///
-    /// The parameters are the function's; the stream is this context's and lives.
-    unsafe fn launch_raw(
-        &self,
-        stream: RawStream,
-        function: sys::CUfunction,
-        config: &LaunchConfig,
-        params: &mut [*const ()],
-    ) -> Result<()> {
-        let (grid, block) = (config.grid, config.block);
-        // SAFETY: the caller's promise; the driver copies the parameters.
-        let status = unsafe {
-            sys::cuLaunchKernel(
-                function,
-                grid.x,
-                grid.y,
-                grid.z,
-                block.x,
-                block.y,
-                block.z,
-                config.dynamic_shared as u32,
-                stream_of(stream),
-                params.as_mut_ptr().cast(),
-                ptr::null_mut(),
-            )
-        };
-        self.check("cuLaunchKernel", status)
+        self.context.check(call, status)
     }
 
     /// The answer of a query that says whether something is done.
@@ -149,6 +133,18 @@ impl Cuda {
             Status::NOT_READY => Ok(false),
             status => self.check(call, status).map(|()| true),
         }
+    }
+
+    /// Waits for the stream, whatever has failed meanwhile.
+    ///
+    /// # Safety
+    ///
+    /// The stream is this context's and lives; the context is current.
+    unsafe fn finish(&self, stream: RawStream) -> Result<()> {
+        // SAFETY: this function's contract.
+        self.check("cuStreamSynchronize", unsafe {
+            sys::cuStreamSynchronize(stream_of(stream))
+        })
     }
 
     /// Copies from where the bytes lie, and waits for the copy. The driver's documentation of "API synchronization
@@ -166,7 +162,7 @@ impl Cuda {
         unsafe {
             let status = sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream_of(stream));
             let copied = self.check("cuMemcpyHtoDAsync", status);
-            self.synchronize(stream)?;
+            self.finish(stream)?;
             copied
         }
     }
@@ -181,7 +177,7 @@ impl Cuda {
         unsafe {
             let status = sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, stream_of(stream));
             let copied = self.check("cuMemcpyDtoHAsync", status);
-            self.synchronize(stream)?;
+            self.finish(stream)?;
             copied
         }
     }
@@ -201,6 +197,18 @@ unsafe extern "C" fn run_callback(data: *mut c_void) {
 impl Backend for Cuda {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn reset(&self) -> Result<Arc<dyn Backend>> {
+        self.context.end()?;
+        let ordinal = self.context.device() as u32; // it was one
+        let fresh = Self::with_modules(ordinal, self.modules.unloaded())?;
+        fresh.synchronize_all()?;
+        Ok(Arc::new(fresh))
+    }
+
+    fn stay(&self) -> Result<Stay> {
+        self.context.stay().map(|call| Stay { _call: Some(call) })
     }
 
     fn free_memory(&self) -> Result<u64> {
@@ -271,9 +279,7 @@ impl Backend for Cuda {
     unsafe fn synchronize(&self, stream: RawStream) -> Result<()> {
         let _current = self.enter()?;
         // SAFETY: the trait's contract.
-        self.check("cuStreamSynchronize", unsafe {
-            sys::cuStreamSynchronize(stream_of(stream))
-        })
+        unsafe { self.finish(stream) }
     }
 
     unsafe fn is_idle(&self, stream: RawStream) -> Result<bool> {
@@ -381,7 +387,7 @@ impl Backend for Cuda {
             // memory. A wait that fails leaves it allocated: something may still use it.
             // SAFETY: the trait's contract.
             unsafe {
-                self.synchronize(stream)?;
+                self.finish(stream)?;
                 return self.check("cuMemFree", sys::cuMemFree_v2(address));
             }
         }
@@ -431,22 +437,21 @@ impl Backend for Cuda {
 
     fn pin(&self, bytes: usize) -> Result<Option<u64>> {
         let _current = self.enter()?;
-        let mut memory = ptr::null_mut();
-        // SAFETY: writes an address. No flag: with unified addressing all contexts know the memory.
-        match unsafe { sys::cuMemHostAlloc(&mut memory, bytes, 0) } {
-            Status::OUT_OF_MEMORY => Ok(None),
-            status => {
-                self.check("cuMemHostAlloc", status)?;
-                Ok(Some(memory.expose_provenance() as u64))
-            }
+        self.lock_memory(bytes)
+    }
+
+    unsafe fn unpin(&self, address: u64, bytes: usize) {
+        match self.enter() {
+            // SAFETY: the trait's contract; the context is current.
+            Ok(_current) => unsafe { self.unlock_memory(address, bytes) },
+            // SAFETY: the trait's contract.
+            Err(_) => unsafe { self.strand_pinned(address, bytes) },
         }
     }
 
-    unsafe fn unpin(&self, address: u64, _bytes: usize) {
-        if let Ok(_current) = self.enter() {
-            // SAFETY: the trait's contract. An error would be one of earlier work.
-            let _ = unsafe { sys::cuMemFreeHost(ptr::with_exposed_provenance_mut(address as usize)) };
-        }
+    unsafe fn strand_pinned(&self, address: u64, bytes: usize) {
+        // SAFETY: the trait's contract.
+        unsafe { self.context.generation().strand(address, bytes) };
     }
 
     fn has_memory(&self, address: u64) -> Result<bool> {
@@ -475,13 +480,13 @@ impl Backend for Cuda {
             return Ok(());
         }
         let _current = self.enter()?;
-        let (device, raw) = (&self.properties.id, stream_of(stream));
+        let raw = stream_of(stream);
         // SAFETY: the trait's contract, in all cases.
         unsafe {
             if from.len() > staging::PIECE {
                 return self.upload_bulk(stream, to, from);
             }
-            if self.staging.upload(device, raw, to, from)? {
+            if self.staging.upload(&self.context, raw, to, from)? {
                 return Ok(());
             }
             self.upload_directly(stream, to, from)
@@ -550,16 +555,51 @@ impl Backend for Cuda {
         params: &mut [*const ()],
     ) -> Result<()> {
         let _current = self.enter()?;
-        let function = self.modules.function(kernel, &self.properties)?;
-        function.allow_shared(config.dynamic_shared, kernel.name, &self.properties)?;
+        let function = self.modules.function(kernel, &self.context, &self.properties)?;
+        function.allow_shared(config.dynamic_shared, kernel.name, &self.context, &self.properties)?;
         // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.launch_raw(stream, function.raw, config, params) }
+        unsafe { self.launch_raw(stream, (function.raw, kernel.name), config, params) }
+    }
+
+    fn preload(&self, kernel: &KernelInfo) -> Result<()> {
+        let _current = self.enter()?;
+        self.modules.function(kernel, &self.context, &self.properties).map(drop)
+    }
+
+    fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32> {
+        let _current = self.enter()?;
+        let function = self.modules.function(kernel, &self.context, &self.properties)?;
+        function.allow_shared(dynamic_shared, kernel.name, &self.context, &self.properties)?;
+        let mut blocks = 0;
+        // SAFETY: a function of the current context; writes a number. The threads are at most a block's.
+        let status = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut blocks,
+                function.raw,
+                threads as c_int,
+                dynamic_shared,
+            )
+        };
+        self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
+        Ok(u32::try_from(blocks).unwrap_or(0))
+    }
+
+    fn best_block(&self, kernel: &KernelInfo, most: u32) -> Result<u32> {
+        let _current = self.enter()?;
+        let function = self.modules.function(kernel, &self.context, &self.properties)?;
+        let (mut grid, mut block) = (0, 0);
+        // SAFETY: a function of the current context; writes two numbers. No function: no block has dynamic shared memory.
+        let status = unsafe {
+            sys::cuOccupancyMaxPotentialBlockSize(&mut grid, &mut block, function.raw, None, 0, most as c_int)
+        };
+        self.check("cuOccupancyMaxPotentialBlockSize", status)?;
+        Ok(u32::try_from(block).unwrap_or(1).max(1))
     }
 
     unsafe fn load_module(&self, name: &str, image: &[u8]) -> Result<RawModule> {
         let _current = self.enter()?;
         // SAFETY: the trait's contract.
-        unsafe { foreign::load(name, image) }
+        unsafe { foreign::load(&self.context, &self.properties, name, image) }
     }
 
     unsafe fn unload_module(&self, module: RawModule) {
@@ -577,7 +617,7 @@ impl Backend for Cuda {
     ) -> Result<(RawFunction, FunctionInfo)> {
         let _current = self.enter()?;
         // SAFETY: the trait's contract.
-        unsafe { foreign::function(&self.properties.id, module, module_name, name) }
+        unsafe { foreign::function(&self.context, module, module_name, name) }
     }
 
     unsafe fn launch_function(
@@ -591,9 +631,16 @@ impl Backend for Cuda {
     ) -> Result<()> {
         let _current = self.enter()?;
         let raw = foreign::raw(function);
-        modules::allow_shared(raw, info.static_shared, config.dynamic_shared, name, &self.properties)?;
+        modules::allow_shared(
+            raw,
+            info.static_shared,
+            config.dynamic_shared,
+            name,
+            &self.context,
+            &self.properties,
+        )?;
         // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.launch_raw(stream, raw, config, params) }
+        unsafe { self.launch_raw(stream, (raw, name), config, params) }
     }
 }
 

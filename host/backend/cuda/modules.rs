@@ -8,14 +8,14 @@ use std::hash::Hash;
 use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use cuda_driver::sys::{self, FunctionAttribute, JitOption, Limit};
+use cuda_driver::sys::{self, FunctionAttribute, JitOption, Limit, Status};
 use miniz_oxide::inflate::decompress_to_vec;
 
-use super::status::check_device;
+use super::context::Context;
 use crate::backend::KernelInfo;
 use crate::device::Properties;
 use crate::error::{Error, Result};
-use crate::ptx::{PtxModules, Registry};
+use crate::ptx::{PtxModules, PtxVersion, Registry};
 
 /// Bytes of stack a thread gets where a kernel calls through pointers.
 const STACK_FOR_POINTER_CALLS: usize = 8 << 10;
@@ -41,6 +41,14 @@ pub(super) struct Modules {
 }
 
 impl Modules {
+    /// With what was registered with `self`, and nothing loaded.
+    pub(super) fn unloaded(&self) -> Self {
+        Self {
+            registry: Mutex::new(self.registry().clone()),
+            loaded: OnceMap::default(),
+        }
+    }
+
     pub(super) fn register(&self, modules: PtxModules) -> Result<()> {
         self.registry().register(modules)
     }
@@ -50,11 +58,11 @@ impl Modules {
     }
 
     /// The kernel's function; its module is loaded on first use. The device's context is current.
-    pub(super) fn function(&self, kernel: &KernelInfo, device: &Properties) -> Result<Function> {
+    pub(super) fn function(&self, kernel: &KernelInfo, context: &Context, device: &Properties) -> Result<Function> {
         self.loaded.get_or_make(kernel.id, || {
             let capability = device.compute_capability.unwrap_or_default();
             let packed = self.registry().find(kernel, capability)?;
-            load(kernel, packed, &device.id)
+            load(kernel, packed, context, device)
         })
     }
 
@@ -73,8 +81,14 @@ impl Modules {
 
 impl Function {
     /// As [`allow_shared`], for this kernel.
-    pub(super) fn allow_shared(&self, dynamic: usize, kernel: &str, device: &Properties) -> Result<()> {
-        allow_shared(self.raw, self.static_shared, dynamic, kernel, device)
+    pub(super) fn allow_shared(
+        &self,
+        dynamic: usize,
+        kernel: &str,
+        context: &Context,
+        device: &Properties,
+    ) -> Result<()> {
+        allow_shared(self.raw, self.static_shared, dynamic, kernel, context, device)
     }
 }
 
@@ -87,6 +101,7 @@ pub(super) fn allow_shared(
     static_shared: usize,
     dynamic: usize,
     kernel: &str,
+    context: &Context,
     device: &Properties,
 ) -> Result<()> {
     let left = |of: u32| (of as usize).saturating_sub(static_shared);
@@ -105,31 +120,34 @@ pub(super) fn allow_shared(
     let attribute = FunctionAttribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
     // SAFETY: a function of the current context. `most` is at most a `u32` of the device, some hundred KiB.
     let status = unsafe { sys::cuFuncSetAttribute(function, attribute, most as c_int) };
-    check_device(&device.id, "cuFuncSetAttribute", status)
+    context.check("cuFuncSetAttribute", status)
 }
 
 /// Loads the module with packed text `packed`, and finds the kernel in it. The device's context is current.
-fn load(kernel: &KernelInfo, packed: &[u8], device: &str) -> Result<Function> {
+fn load(kernel: &KernelInfo, packed: &[u8], context: &Context, device: &Properties) -> Result<Function> {
     let failed = |message| Error::Module {
         kernel: kernel.name,
         package: kernel.package,
         message,
     };
     let ptx = decompress_to_vec(packed).map_err(|error| failed(error.to_string()))?;
-    reserve_stack(&ptx, device)?;
+    #[cfg(feature = "tracing")]
+    let _span =
+        tracing::debug_span!(target: "warpsmith", "load_kernel", kernel = kernel.name, bytes = ptx.len()).entered();
+    reserve_stack(&ptx, context)?;
     let ptx = CString::new(ptx).map_err(|error| failed(error.to_string()))?;
     let name = CString::new(kernel.name).map_err(|error| failed(error.to_string()))?;
     // SAFETY: text that ends with a zero.
-    let module = unsafe { load_image(ptx.as_bytes_with_nul()) }.map_err(failed)?;
+    let module = unsafe { load_image(context, device, ptx.as_bytes_with_nul(), failed) }?;
     let mut raw = ptr::null_mut();
     let mut static_shared = 0;
     // SAFETY: a loaded module and a zero-terminated name; then the function, and a place for a number.
     let found = unsafe {
         let status = sys::cuModuleGetFunction(&mut raw, module, name.as_ptr());
-        check_device(device, "cuModuleGetFunction", status).and_then(|()| {
+        context.check("cuModuleGetFunction", status).and_then(|()| {
             let attribute = FunctionAttribute::SHARED_SIZE_BYTES;
             let status = sys::cuFuncGetAttribute(&mut static_shared, attribute, raw);
-            check_device(device, "cuFuncGetAttribute", status)
+            context.check("cuFuncGetAttribute", status)
         })
     };
     if let Err(error) = found {
@@ -144,12 +162,18 @@ fn load(kernel: &KernelInfo, packed: &[u8], device: &str) -> Result<Function> {
     })
 }
 
-/// Has the driver load code, and compile it if it is PTX; else what it says of it. The device's context is current.
+/// Has the driver load code, and compile it if it is PTX; what it says of code that it refuses is for `failed`. The
+/// device's context is current.
 ///
 /// # Safety
 ///
 /// The image is text that ends with a zero, or whole as a compiler has made it.
-pub(super) unsafe fn load_image(image: &[u8]) -> std::result::Result<sys::CUmodule, String> {
+pub(super) unsafe fn load_image(
+    context: &Context,
+    device: &Properties,
+    image: &[u8],
+    failed: impl FnOnce(String) -> Error,
+) -> Result<sys::CUmodule> {
     let mut log = vec![0u8; LOG_BYTES];
     let mut options = [JitOption::ERROR_LOG_BUFFER, JitOption::ERROR_LOG_BUFFER_SIZE_BYTES];
     let mut values = [
@@ -170,16 +194,25 @@ pub(super) unsafe fn load_image(image: &[u8]) -> std::result::Result<sys::CUmodu
     if status.is_success() {
         return Ok(module);
     }
+    if status == Status::UNSUPPORTED_PTX_VERSION
+        && let Some(version) = PtxVersion::of(image)
+    {
+        version.check(device)?;
+    }
+    match context.check("cuModuleLoadDataEx", status) {
+        Err(Error::Cuda { .. }) | Ok(()) => {}
+        fatal => fatal?,
+    }
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(&log[..end]);
-    Err(format!("{status} {}", log.trim()))
+    Err(failed(format!("{status} {}", log.trim())))
 }
 
 /// Gives threads a larger stack if a kernel calls through pointers, as Rust's formatter does: how much that needs, the
 /// assembler cannot tell, and the driver's default of 1 KiB is not enough for it.
 ///
 /// Threads that come here at once set the same size.
-fn reserve_stack(ptx: &[u8], device: &str) -> Result<()> {
+fn reserve_stack(ptx: &[u8], context: &Context) -> Result<()> {
     let mark = b".callprototype";
     if !ptx.windows(mark.len()).any(|bytes| bytes == mark) {
         return Ok(());
@@ -187,13 +220,13 @@ fn reserve_stack(ptx: &[u8], device: &str) -> Result<()> {
     let mut bytes = 0;
     // SAFETY: writes one size.
     let status = unsafe { sys::cuCtxGetLimit(&mut bytes, Limit::STACK_SIZE) };
-    check_device(device, "cuCtxGetLimit", status)?;
+    context.check("cuCtxGetLimit", status)?;
     if bytes >= STACK_FOR_POINTER_CALLS {
         return Ok(());
     }
     // SAFETY: sets a limit of the current context.
     let status = unsafe { sys::cuCtxSetLimit(Limit::STACK_SIZE, STACK_FOR_POINTER_CALLS) };
-    check_device(device, "cuCtxSetLimit", status)
+    context.check("cuCtxSetLimit", status)
 }
 
 /// Values that are made once for each key, by whoever asks first.

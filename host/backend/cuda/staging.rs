@@ -25,7 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuda_driver::sys::{self, Status};
 
-use super::status::check_device;
+use super::context::Context;
 use crate::error::Result;
 
 /// The bytes of a piece, and the most that are uploaded without a wait.
@@ -72,10 +72,10 @@ impl Staging {
     /// # Safety
     ///
     /// As of [`Backend::upload`](crate::backend::Backend::upload); the device's context is current.
-    pub(super) unsafe fn upload(&self, device: &str, stream: sys::CUstream, to: u64, from: &[u8]) -> Result<bool> {
+    pub(super) unsafe fn upload(&self, context: &Context, stream: sys::CUstream, to: u64, from: &[u8]) -> Result<bool> {
         assert!(from.len() <= PIECE, "an upload of {} bytes is not staged", from.len());
         // SAFETY: the stream lives.
-        let Some(mut piece) = (unsafe { self.take(device, stream, from.len()) })? else {
+        let Some(mut piece) = (unsafe { self.take(context, stream, from.len()) })? else {
             return Ok(false);
         };
         // SAFETY: the bytes fit behind those that are used, nobody else has the piece, and no copy reads there. They
@@ -89,7 +89,7 @@ impl Staging {
         // Also after an error, which may be one of earlier work: then the copy may be queued.
         piece.used += from.len().next_multiple_of(ALIGNMENT);
         self.pieces().open.push_back(piece);
-        check_device(device, "cuMemcpyHtoDAsync", status).map(|()| true)
+        context.check("cuMemcpyHtoDAsync", status).map(|()| true)
     }
 
     /// Closes what is open for a stream, which is then destroyed.
@@ -115,15 +115,15 @@ impl Staging {
     /// # Safety
     ///
     /// The stream lives.
-    unsafe fn take(&self, device: &str, stream: sys::CUstream, bytes: usize) -> Result<Option<Piece>> {
+    unsafe fn take(&self, context: &Context, stream: sys::CUstream, bytes: usize) -> Result<Option<Piece>> {
         while let Some(piece) = self.take_open(stream) {
             if piece.used + bytes <= PIECE {
                 return Ok(Some(piece));
             }
             // SAFETY: the stream lives.
-            check_device(device, "cuEventRecord", unsafe { self.close(piece) })?;
+            context.check("cuEventRecord", unsafe { self.close(piece) })?;
         }
-        let unused = self.take_unused(device, stream)?;
+        let unused = self.take_unused(context, stream)?;
         Ok(unused.map(|piece| Piece {
             used: 0,
             stream,
@@ -157,7 +157,7 @@ impl Staging {
     /// A piece that no copy uses: the one closed longest ago if its copies are done, or a new one. With all pieces
     /// under way the oldest is waited for if it is of the same stream; else it is the open one that was used longest
     /// ago, if its stream is idle.
-    fn take_unused(&self, device: &str, stream: sys::CUstream) -> Result<Option<Piece>> {
+    fn take_unused(&self, context: &Context, stream: sys::CUstream) -> Result<Option<Piece>> {
         let mut pieces = self.pieces();
         let full = pieces.open.len() + pieces.closed.len() >= MOST;
         if let Some(piece) = pieces.closed.pop_front() {
@@ -166,7 +166,7 @@ impl Staging {
                 Status::SUCCESS => return Ok(Some(piece)),
                 Status::NOT_READY if full && piece.stream == stream => {
                     drop(pieces);
-                    return self.wait_for(device, piece).map(Some);
+                    return self.wait_for(context, piece).map(Some);
                 }
                 status => {
                     match piece.stream == stream {
@@ -175,14 +175,14 @@ impl Staging {
                         false => pieces.closed.push_back(piece),
                     }
                     if status != Status::NOT_READY {
-                        return check_device(device, "cuEventQuery", status).map(|()| None);
+                        return context.check("cuEventQuery", status).map(|()| None);
                     }
                 }
             }
         }
         if !full {
             drop(pieces);
-            return Piece::new(device).map(Some);
+            return Piece::new(context).map(Some);
         }
         let Some(piece) = pieces.open.pop_front() else {
             return Ok(None);
@@ -196,10 +196,10 @@ impl Staging {
     }
 
     /// Waits until the copies of a closed piece are done.
-    fn wait_for(&self, device: &str, piece: Piece) -> Result<Piece> {
+    fn wait_for(&self, context: &Context, piece: Piece) -> Result<Piece> {
         // SAFETY: the piece's own event.
         let status = unsafe { sys::cuEventSynchronize(piece.event) };
-        if let Err(error) = check_device(device, "cuEventSynchronize", status) {
+        if let Err(error) = context.check("cuEventSynchronize", status) {
             self.pieces().closed.push_front(piece);
             return Err(error);
         }
@@ -233,14 +233,14 @@ impl Staging {
 
 impl Piece {
     /// A new one. The device's context is current.
-    fn new(device: &str) -> Result<Self> {
+    fn new(context: &Context) -> Result<Self> {
         let (mut memory, mut event) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: writes an address. No flag: the memory is for this context and read by copies alone.
         let status = unsafe { sys::cuMemHostAlloc(&mut memory, PIECE, 0) };
-        check_device(device, "cuMemHostAlloc", status)?;
+        context.check("cuMemHostAlloc", status)?;
         // SAFETY: writes a handle.
         let status = unsafe { sys::cuEventCreate(&mut event, sys::CU_EVENT_DISABLE_TIMING) };
-        if let Err(error) = check_device(device, "cuEventCreate", status) {
+        if let Err(error) = context.check("cuEventCreate", status) {
             // SAFETY: just allocated, and given to nobody.
             let _ = unsafe { sys::cuMemFreeHost(memory) };
             return Err(error);

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The driver's statuses as errors.
+//!
+//! After some of them the context is of no use any more: the CUDA driver API reference says so of each, in the words "this
+//! leaves the process in an inconsistent state and any further CUDA work will return the same error", or that the context
+//! "must be destroyed if it is to be used again". Which kind a status is stands here, in [`Failure::of`]. Of
+//! `CUDA_ERROR_UNKNOWN` (999) and of `CUDA_ERROR_DEVICE_UNAVAILABLE` (46: the GPU is another process's alone) it says no
+//! such thing, so they are errors of one call.
 
 use cuda_driver::sys::Status;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, KernelFailure, Result};
 
 /// What a call of the driver said, of which it matters to no device yet or any more.
 pub(super) fn check_driver(call: &'static str, status: Status) -> Result<()> {
@@ -16,36 +22,85 @@ pub(super) fn check_driver(call: &'static str, status: Status) -> Result<()> {
     }
 }
 
-/// What a call for the device with that name said.
-pub(super) fn check_device(device: &str, call: &'static str, status: Status) -> Result<()> {
-    match status {
-        Status::SUCCESS => Ok(()),
-        status if kernel_failed(status) => Err(Error::KernelFailed {
-            device: device.into(),
-            message: status.to_string(),
-        }),
-        status => Err(Error::Cuda {
-            device: device.into(),
-            call,
-            message: status.to_string(),
-        }),
+/// An error of one call for the device with that name; the next may succeed.
+pub(super) fn call_failed(device: &str, call: &'static str, status: Status) -> Error {
+    Error::Cuda {
+        device: device.into(),
+        call,
+        message: status.to_string(),
     }
 }
 
-/// The statuses by which a kernel's failure shows, in whichever call comes next.
-fn kernel_failed(status: Status) -> bool {
-    matches!(
-        status,
-        Status::ASSERT
-            | Status::ILLEGAL_ADDRESS
-            | Status::MISALIGNED_ADDRESS
-            | Status::ILLEGAL_INSTRUCTION
-            | Status::INVALID_ADDRESS_SPACE
-            | Status::INVALID_PC
-            | Status::HARDWARE_STACK_ERROR
-            | Status::LAUNCH_TIMEOUT
-            | Status::LAUNCH_FAILED
-    )
+/// What has ended a context.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    kind: Kind,
+    /// The kernel that failed, if that is known.
+    kernel: Option<String>,
+    /// The call that reported it.
+    call: &'static str,
+    message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Kernel(KernelFailure),
+    /// The device, or its context.
+    Lost,
+}
+
+impl Kind {
+    fn of(status: Status) -> Option<Self> {
+        Some(Self::Kernel(match status {
+            Status::ASSERT => KernelFailure::Panic,
+            Status::ILLEGAL_ADDRESS => KernelFailure::IllegalAddress,
+            Status::MISALIGNED_ADDRESS => KernelFailure::MisalignedAddress,
+            Status::INVALID_ADDRESS_SPACE => KernelFailure::InvalidAddressSpace,
+            Status::ILLEGAL_INSTRUCTION => KernelFailure::IllegalInstruction,
+            Status::INVALID_PC => KernelFailure::InvalidProgramCounter,
+            Status::HARDWARE_STACK_ERROR => KernelFailure::Stack,
+            Status::LAUNCH_TIMEOUT => KernelFailure::Timeout,
+            Status::LAUNCH_FAILED | Status::TENSOR_MEMORY_LEAK => KernelFailure::Unspecified,
+            Status::ECC_UNCORRECTABLE
+            | Status::NVLINK_UNCORRECTABLE
+            | Status::CONTAINED
+            | Status::CONTEXT_IS_DESTROYED
+            | Status::MPS_CLIENT_TERMINATED
+            | Status::EXTERNAL_DEVICE => return Some(Self::Lost),
+            _ => return None,
+        }))
+    }
+}
+
+impl Failure {
+    /// What ended the context, if the status says that something has.
+    pub(super) fn of(status: Status, call: &'static str, kernel: Option<&str>) -> Option<Self> {
+        let kind = Kind::of(status)?;
+        Some(Self {
+            kind,
+            kernel: kernel.map(String::from),
+            call,
+            message: status.to_string(),
+        })
+    }
+
+    /// As the error of a call for the device with that name.
+    pub(super) fn error(&self, device: &str) -> Error {
+        let Self {
+            kernel, call, message, ..
+        } = self.clone();
+        let device = device.into();
+        match self.kind {
+            Kind::Kernel(failure) => Error::KernelFailed {
+                device,
+                kernel,
+                failure,
+                call,
+                message,
+            },
+            Kind::Lost => Error::DeviceLost { device, call, message },
+        }
+    }
 }
 
 #[cfg(test)]
@@ -54,20 +109,51 @@ mod tests {
 
     #[test]
     fn a_status_that_no_header_has_yet_is_an_error_with_its_number() {
-        let error = check_device("cuda:0", "cuLaunchKernel", Status(912)).unwrap_err();
+        let error = call_failed("cuda:0", "cuLaunchKernel", Status(912));
         let Error::Cuda { call, message, .. } = error else {
             panic!("{error}")
         };
         assert_eq!(call, "cuLaunchKernel");
         assert!(message.contains("912"), "{message}");
-        assert!(check_device("cuda:0", "cuInit", Status(0)).is_ok());
+        assert!(Failure::of(Status(912), "cuLaunchKernel", None).is_none());
     }
 
     #[test]
-    fn a_failed_kernel_is_told_from_a_failed_call() {
-        for (status, kernel) in [(700, true), (710, true), (719, true), (1, false), (999, false)] {
-            let error = check_device("cuda:0", "cuStreamSynchronize", Status(status)).unwrap_err();
-            assert_eq!(matches!(error, Error::KernelFailed { .. }), kernel, "{error}");
+    fn what_ends_a_context_is_told_from_what_fails_a_call() {
+        for status in [0, 1, 2, 46, 222, 600, 701, 720, 900, 999] {
+            assert_eq!(Kind::of(Status(status)), None, "{status}");
         }
+        for status in [214, 220, 226, 709, 810, 911] {
+            assert_eq!(Kind::of(Status(status)), Some(Kind::Lost), "{status}");
+        }
+        let failures = [700, 702, 710, 714, 715, 716, 717, 718, 719].map(|status| Kind::of(Status(status)));
+        for (number, failure) in failures.iter().enumerate() {
+            assert!(matches!(failure, Some(Kind::Kernel(_))));
+            assert!(!failures[..number].contains(failure), "{failure:?} twice");
+        }
+    }
+
+    #[test]
+    fn the_error_names_kernel_failure_and_call() {
+        let failure = |kernel| Failure::of(Status::ILLEGAL_ADDRESS, "cuStreamSynchronize", kernel).unwrap();
+        let text = failure(Some("scatter")).error("cuda:3").to_string();
+        assert!(
+            text.starts_with("kernel `scatter` failed on cuda:3: illegal address: "),
+            "{text}"
+        );
+        assert!(
+            text.contains("reported by cuStreamSynchronize") && text.contains("Device::reset"),
+            "{text}"
+        );
+        let text = failure(None).error("cuda:3").to_string();
+        assert!(text.starts_with("a kernel failed on cuda:3: "), "{text}");
+        let lost = Failure::of(Status::ECC_UNCORRECTABLE, "cuEventQuery", None).unwrap();
+        assert!(matches!(
+            lost.error("cuda:3"),
+            Error::DeviceLost {
+                call: "cuEventQuery",
+                ..
+            }
+        ));
     }
 }

@@ -3,7 +3,7 @@
 
 use device_test_kernels::faults::panics;
 use device_tests::{device, zeros};
-use warpsmith::{Error, LaunchConfig};
+use warpsmith::{DeviceArray, Error, KernelFailure, LaunchConfig};
 
 #[test]
 fn a_panic_is_an_error_of_the_caller() {
@@ -25,7 +25,20 @@ fn a_panic_is_an_error_of_the_caller() {
             );
         }
         // The driver prints file, line, block and thread itself; the error says which kind of failure it was.
-        Error::KernelFailed { message, .. } => assert!(message.contains("CUDA_ERROR_ASSERT"), "{message}"),
+        Error::KernelFailed { failure, message, .. } => {
+            assert_eq!(*failure, KernelFailure::Panic);
+            assert!(message.contains("CUDA_ERROR_ASSERT"), "{message}");
+            let later = device.synchronize().unwrap_err();
+            assert_eq!(later.to_string(), error.to_string());
+        }
         other => panic!("{other}"),
     }
+    let fresh = device.reset().unwrap();
+    if !fresh.is_simulator() {
+        let gone = device.default_stream().synchronize().unwrap_err();
+        assert!(matches!(gone, Error::DeviceReset { .. }), "{gone}");
+    }
+    drop(out);
+    let x = DeviceArray::from_elem(fresh.default_stream(), 1000, 3u32).unwrap();
+    assert_eq!(x.sum().unwrap(), 3000);
 }

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Launches, and what is known of one that fails.
+
+use std::ptr;
+
+use cuda_driver::sys::{self, CaptureStatus, FunctionAttribute, Status};
+use cuda_sim::LaunchConfig;
+
+use super::{Cuda, stream_of};
+use crate::backend::RawStream;
+use crate::error::{Error, Result};
+
+impl Cuda {
+    /// Launches a function; the context is current.
+    ///
+    /// # Safety
+    ///
+    /// The parameters are the function's; the stream is this context's and lives.
+    pub(super) unsafe fn launch_raw(
+        &self,
+        stream: RawStream,
+        (function, name): (sys::CUfunction, &str),
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<()> {
+        let (grid, block) = (config.grid, config.block);
+        let one_kernel = self.synchronous.then(|| self.context.one_kernel());
+        // SAFETY: the caller's promise; the driver copies the parameters.
+        let status = unsafe {
+            sys::cuLaunchKernel(
+                function,
+                grid.x,
+                grid.y,
+                grid.z,
+                block.x,
+                block.y,
+                block.z,
+                config.dynamic_shared as u32,
+                stream_of(stream),
+                params.as_mut_ptr().cast(),
+                ptr::null_mut(),
+            )
+        };
+        match status {
+            Status::LAUNCH_OUT_OF_RESOURCES | Status::INVALID_VALUE => {
+                return Err(self.refused_launch(function, name, config, status));
+            }
+            status => self.check("cuLaunchKernel", status)?,
+        }
+        match one_kernel {
+            // SAFETY: the caller's promise.
+            Some(_one_kernel) => unsafe { self.finish_launch(stream, name) },
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for the kernel that was launched last on the stream, so that what it did wrong is told of it. Where the
+    /// stream's work is recorded for a graph there is nothing to wait for.
+    ///
+    /// # Safety
+    ///
+    /// As of [`launch_raw`](Self::launch_raw).
+    unsafe fn finish_launch(&self, stream: RawStream, name: &str) -> Result<()> {
+        let mut capture = CaptureStatus::NONE;
+        // SAFETY: the caller's promise; writes a number.
+        let status = unsafe { sys::cuStreamIsCapturing(stream_of(stream), &mut capture) };
+        self.context.check_kernel("cuStreamIsCapturing", status, Some(name))?;
+        if capture != CaptureStatus::NONE {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        let status = unsafe { sys::cuStreamSynchronize(stream_of(stream)) };
+        self.context.check_kernel("cuStreamSynchronize", status, Some(name))
+    }
+
+    /// The error of a launch that the driver refuses, with what it has taken.
+    fn refused_launch(&self, function: sys::CUfunction, name: &str, config: &LaunchConfig, status: Status) -> Error {
+        let attribute = |attribute| {
+            let mut value = 0;
+            // SAFETY: a function of the current context; writes a number. Where it fails, the number stays 0.
+            let _ = unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) };
+            value
+        };
+        Error::LaunchResources {
+            device: self.properties.id.clone(),
+            kernel: name.into(),
+            wanted: format!(
+                "grid {}, block {}, {} bytes of dynamic shared memory beside {} of the kernel's own, {} registers a \
+                 thread",
+                config.grid,
+                config.block,
+                config.dynamic_shared,
+                attribute(FunctionAttribute::SHARED_SIZE_BYTES),
+                attribute(FunctionAttribute::NUM_REGS)
+            ),
+            message: status.to_string(),
+        }
+    }
+}

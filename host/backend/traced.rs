@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Another backend, each call of which is told to the crate `tracing` (feature `tracing`): allocations, copies, launches
+//! and waits, as spans of the target `warpsmith` that last as long as the host is in the call. Where nobody listens, a
+//! span is a look at a number; without the feature there is nothing of it. Loads of modules have theirs in
+//! cuda/modules.rs, where it is known that there is one.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use cuda_sim::LaunchConfig;
+use tracing::debug_span;
+
+use super::{
+    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
+    Stay,
+};
+use crate::device::Properties;
+use crate::error::Result;
+use crate::memory::Memory;
+use crate::ptx::PtxModules;
+
+#[derive(Debug)]
+pub(crate) struct Traced {
+    inner: Arc<dyn Backend>,
+}
+
+impl Traced {
+    pub(crate) fn new(inner: Arc<dyn Backend>) -> Self {
+        Self { inner }
+    }
+}
+
+/// Calls of the other backend in a span, with the fields that are given.
+macro_rules! spans {
+    ($(unsafe fn $name:ident($($param:ident: $type:ty),*) -> $result:ty, $($field:ident = $value:expr),*;)*) => {$(
+        unsafe fn $name(&self, $($param: $type),*) -> Result<$result> {
+            let device = self.properties().id.as_str();
+            let _span = debug_span!(target: "warpsmith", stringify!($name), device, $($field = $value),*).entered();
+            // SAFETY: the trait's contract, which is the same.
+            unsafe { self.inner.$name($($param),*) }
+        }
+    )*};
+}
+
+/// Calls of the other backend alone.
+macro_rules! calls {
+    ($(fn $name:ident($($param:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        fn $name(&self, $($param: $type),*) -> $result {
+            self.inner.$name($($param),*)
+        }
+    )*};
+    ($(unsafe fn $name:ident($($param:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        unsafe fn $name(&self, $($param: $type),*) -> $result {
+            // SAFETY: the trait's contract, which is the same.
+            unsafe { self.inner.$name($($param),*) }
+        }
+    )*};
+}
+
+impl Backend for Traced {
+    spans! {
+        unsafe fn allocate(stream: RawStream, bytes: usize) -> Option<u64>, stream = stream.0, bytes = bytes;
+        unsafe fn free(stream: RawStream, address: u64) -> (), stream = stream.0;
+        unsafe fn synchronize(stream: RawStream) -> (), stream = stream.0;
+        unsafe fn synchronize_event(event: RawEvent) -> (), event = event.0;
+        unsafe fn upload(stream: RawStream, to: u64, from: &[u8]) -> (), stream = stream.0, bytes = from.len();
+        unsafe fn download(stream: RawStream, to: *mut u8, from: u64, bytes: usize) -> (),
+            stream = stream.0, bytes = bytes;
+        unsafe fn upload_pinned(stream: RawStream, to: u64, from: u64, bytes: usize) -> (),
+            stream = stream.0, bytes = bytes;
+        unsafe fn download_pinned(stream: RawStream, to: u64, from: u64, bytes: usize) -> (),
+            stream = stream.0, bytes = bytes;
+        unsafe fn copy(stream: RawStream, to: u64, from: u64, bytes: usize) -> (), stream = stream.0, bytes = bytes;
+        unsafe fn copy_to_peer(stream: RawStream, to: PeerMemory, from: u64, bytes: usize) -> (),
+            stream = stream.0, bytes = bytes;
+        unsafe fn fill_zero(stream: RawStream, address: u64, bytes: usize) -> (), stream = stream.0, bytes = bytes;
+        unsafe fn launch(
+            stream: RawStream, kernel: &KernelInfo, config: &LaunchConfig, params: &mut [*const ()]
+        ) -> (),
+            stream = stream.0,
+            kernel = kernel.name,
+            grid = tracing::field::display(config.grid),
+            block = tracing::field::display(config.block),
+            dynamic_shared = config.dynamic_shared;
+        unsafe fn launch_function(
+            stream: RawStream,
+            function: RawFunction,
+            info: &FunctionInfo,
+            name: &str,
+            config: &LaunchConfig,
+            params: &mut [*const ()]
+        ) -> (),
+            stream = stream.0,
+            kernel = name,
+            grid = tracing::field::display(config.grid),
+            block = tracing::field::display(config.block),
+            dynamic_shared = config.dynamic_shared;
+        unsafe fn load_module(name: &str, image: &[u8]) -> RawModule, module = name, bytes = image.len();
+    }
+    calls! {
+        fn properties() -> &Properties;
+        fn memory() -> &Memory;
+        fn peer() -> Option<RawContext>;
+        fn stay() -> Result<Stay>;
+        fn free_memory() -> Result<u64>;
+        fn register_kernels(modules: PtxModules) -> Result<()>;
+        fn create_stream(priority: i32) -> Result<RawStream>;
+        fn stream_priorities() -> Result<RangeInclusive<i32>>;
+        fn create_event(timed: bool) -> Result<RawEvent>;
+        fn reserved_memory() -> Result<Option<u64>>;
+        fn trim_pool() -> Result<()>;
+        fn set_release_threshold(bytes: u64) -> Result<()>;
+        fn has_memory(address: u64) -> Result<bool>;
+        fn preload(kernel: &KernelInfo) -> Result<()>;
+        fn occupancy(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;
+        fn best_block(kernel: &KernelInfo, most: u32) -> Result<u32>;
+    }
+    calls! {
+        unsafe fn adopt_stream(handle: u64) -> Result<Option<RawStream>>;
+        unsafe fn release_stream(stream: RawStream) -> ();
+        unsafe fn destroy_stream(stream: RawStream) -> ();
+        unsafe fn is_idle(stream: RawStream) -> Result<bool>;
+        unsafe fn call_back(stream: RawStream, callback: Callback) -> Result<()>;
+        unsafe fn destroy_event(event: RawEvent) -> ();
+        unsafe fn record(event: RawEvent, stream: RawStream) -> Result<()>;
+        unsafe fn wait(stream: RawStream, event: RawEvent) -> Result<()>;
+        unsafe fn is_reached(event: RawEvent) -> Result<bool>;
+        unsafe fn elapsed_ms(start: RawEvent, end: RawEvent) -> Result<f32>;
+        unsafe fn free_now(address: u64) -> Result<()>;
+        unsafe fn unpin(address: u64, bytes: usize) -> ();
+        unsafe fn strand_pinned(address: u64, bytes: usize) -> ();
+        unsafe fn unload_module(module: RawModule) -> ();
+        unsafe fn module_function(
+            module: RawModule, module_name: &str, name: &str
+        ) -> Result<(RawFunction, FunctionInfo)>;
+    }
+
+    fn synchronize_all(&self) -> Result<()> {
+        let _span =
+            debug_span!(target: "warpsmith", "synchronize_all", device = self.properties().id.as_str()).entered();
+        self.inner.synchronize_all()
+    }
+
+    fn pin(&self, bytes: usize) -> Result<Option<u64>> {
+        let _span = debug_span!(target: "warpsmith", "pin", bytes).entered();
+        self.inner.pin(bytes)
+    }
+
+    fn reset(&self) -> Result<Arc<dyn Backend>> {
+        let _span = debug_span!(target: "warpsmith", "reset", device = self.properties().id.as_str()).entered();
+        Ok(Arc::new(Self::new(self.inner.reset()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use crate::{Device, DeviceArray};
+
+    /// Each span as a line.
+    #[derive(Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    use super::Arc;
+
+    struct Line(String);
+
+    impl Visit for Line {
+        fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+            if field.name() != "stream" {
+                self.0 += &format!(" {field}={value:?}");
+            }
+        }
+    }
+
+    impl Subscriber for Lines {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "warpsmith"
+        }
+
+        fn new_span(&self, span: &Attributes<'_>) -> Id {
+            let mut line = Line(span.metadata().name().into());
+            span.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &Event<'_>) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    /// The subscriber is the process's: of what other tests do, lines come in between.
+    #[test]
+    fn copies_launches_and_allocations_are_told() {
+        let lines = Arc::default();
+        tracing::subscriber::set_global_default(Lines(Arc::clone(&lines))).unwrap();
+        let device = Device::simulator();
+        let x = DeviceArray::from_ndarray(device.default_stream(), &ndarray::Array1::<f32>::ones(1777)).unwrap();
+        assert_eq!(x.square().unwrap().to_ndarray().unwrap().len(), 1777);
+        let lines = lines.lock().unwrap();
+        for wanted in [
+            "allocate device=\"sim\" bytes=7168",
+            "upload device=\"sim\" bytes=7108",
+            "download device=\"sim\" bytes=7108",
+        ] {
+            assert!(lines.iter().any(|line| line == wanted), "{wanted}: {lines:?}");
+        }
+        let is_launch = |line: &String| {
+            line.starts_with("launch device=\"sim\" kernel=\"") && line.contains(" grid=(") && line.contains(" block=(")
+        };
+        assert!(lines.iter().any(is_launch), "{lines:?}");
+    }
+}
