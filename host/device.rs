@@ -362,11 +362,11 @@ impl Device {
     ///
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::simulator();
-    /// let mut data = DeviceArray::from_elem(device.default_stream(), 1, 13)?;
+    /// let mut data = DeviceArray::from_elem(device.default_stream(), 1, 13u32)?;
     /// let failed = device.default_stream().launch::<picky>(&LaunchConfig::new(1, 1), (&mut data,));
     /// assert!(failed.is_err());
     /// let device = device.reset()?;
-    /// let data = DeviceArray::from_elem(device.default_stream(), 1, 12)?;
+    /// let data = DeviceArray::from_elem(device.default_stream(), 1, 12u32)?;
     /// assert_eq!(data.sum()?, 12);
     /// # Ok(())
     /// # }

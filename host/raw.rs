@@ -33,7 +33,8 @@ impl Stream {
     }
 
     /// A stream that another library made, as one of `device`: arrays can be at home on it, and the other library can
-    /// queue its own work between their operations. `owner` is dropped when this library is done with the stream.
+    /// queue its own work between their operations. `owner` is dropped when this library is done with the stream; never,
+    /// if the device has failed or was reset by then, as the stream has gone with its context.
     ///
     /// # Errors
     ///

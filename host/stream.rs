@@ -62,12 +62,17 @@ impl Drop for OwnedStream {
     fn drop(&mut self) {
         // SAFETY: this was the stream's owner, and it lives still.
         unsafe { self.backend.leave(self.raw) };
-        if self.owner.is_some() {
-            // SAFETY: the owner is dropped after this.
-            return unsafe { self.backend.release_stream(self.raw) };
+        let Some(owner) = self.owner.take() else {
+            // SAFETY: this was the stream's owner, and the backend made it.
+            return unsafe { self.backend.destroy_stream(self.raw) };
+        };
+        // SAFETY: the owner is dropped after this.
+        unsafe { self.backend.release_stream(self.raw) };
+        match self.backend.stay().is_ok() {
+            true => drop(owner),
+            // The stream has gone with its context, and its owner would destroy it once more.
+            false => std::mem::forget(owner),
         }
-        // SAFETY: this was the stream's owner, and the backend made it.
-        unsafe { self.backend.destroy_stream(self.raw) };
     }
 }
 

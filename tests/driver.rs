@@ -162,6 +162,7 @@ fn child() {
         "resources" => with_device(failures::resources),
         "two_devices" => with_device(failures::two_devices),
         "closing" => with_device(failures::closing),
+        "owners" => with_device(failures::owners),
         "threads" => with_device(failures::threads),
         "others" => with_device(failures::others),
         "pinned_reset" => with_device(failures::pinned_reset),

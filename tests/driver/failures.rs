@@ -2,12 +2,12 @@
 //! Kernels and devices that fail for good: which error it is, that all later calls say so without asking the driver, that
 //! drops are silent, and that a reset makes the device work again.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use cuda_std::launch::Kernel;
 use ndarray::{Array1, array};
-use warpsmith::{Device, DeviceArray, Error, KernelFailure, LaunchConfig, PinnedArray, Result};
+use warpsmith::{Device, DeviceArray, Error, KernelFailure, LaunchConfig, PinnedArray, Result, Stream};
 
 use super::{first, has_code, modules, run, second, stub, stub_break};
 
@@ -213,6 +213,45 @@ fn devices_of_one_gpu_fail_together_and_are_reset_once() {
         assert_eq!(said, "same");
         let destroyed = log.iter().filter(|line| *line == "context destroyed").count();
         assert_eq!(destroyed, 5, "{log:?}");
+    }
+}
+
+/// What another library owns is not given back to it when it has gone with the context.
+pub(crate) fn owners(device: Device) -> String {
+    struct Owner {
+        _stream: Stream,
+        dropped: Arc<AtomicUsize>,
+    }
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let adopt = |device: &Device| {
+        let theirs = device.create_stream().unwrap();
+        let owner = Owner {
+            _stream: theirs.clone(),
+            dropped: Arc::clone(&dropped),
+        };
+        // SAFETY: the stream lives as long as its owner, which has it.
+        unsafe { Stream::from_raw(device, theirs.as_raw(), owner) }.unwrap()
+    };
+    let stream = adopt(&device);
+    drop(DeviceArray::from_ndarray(&stream, &array![1, 2]).unwrap());
+    drop(stream);
+    let before = dropped.load(Ordering::Relaxed);
+    let stream = adopt(&device);
+    let _fresh = device.reset().unwrap();
+    drop(stream);
+    format!("{before} {}", dropped.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_stream_that_has_gone_is_not_given_back_to_its_owner() {
+    let (said, _) = run(stub(), "owners", &[]);
+    if has_code(&said) {
+        assert_eq!(said, "1 1");
     }
 }
 

@@ -367,6 +367,10 @@ functions! {
         events.values_mut().filter(|(of, _)| *of == stream).for_each(|(of, _)| *of = rest);
         STREAMS.lock().unwrap().insert(stream, false);
     }
+    fn cuStreamGetCtx(stream: usize, context: *mut usize) {
+        assert_lives(stream);
+        context.write(CONTEXT)
+    }
     fn cuStreamIsCapturing(stream: usize, status: *mut c_int) {
         assert_lives(stream);
         status.write(0)
