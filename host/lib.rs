@@ -16,6 +16,7 @@
 //! | `a.sum()` | [`a.sum()`](DeviceArrayRef::sum) |
 //! | a thread | a [`Stream`] |
 //! | `Instant` | an [`Event`] |
+//! | `x.axis_chunks_iter(axis, n).map(f)`, a data loader | a [`Pipeline`] |
 //! | `rand`'s generators | a [`Generator`] |
 //! | a function called for each element | a `#[kernel]` of your own, and [`Stream::launch`] |
 //!
