@@ -16,6 +16,7 @@
 //! | `a.sum()` | [`a.sum()`](DeviceArrayRef::sum) |
 //! | a thread | a [`Stream`] |
 //! | `Instant` | an [`Event`] |
+//! | a closure, called again and again | a [`Graph`] |
 //! | `rand`'s generators | a [`Generator`] |
 //! | a function called for each element | a `#[kernel]` of your own, and [`Stream::launch`] |
 //!
@@ -62,6 +63,7 @@ mod device;
 pub mod dlpack;
 mod error;
 mod event;
+mod graph;
 mod launch;
 mod layout;
 mod memory;
@@ -85,6 +87,7 @@ pub use cuda_sim::Fault;
 pub use device::{DEVICE_VARIABLE, Device, Properties};
 pub use error::{Error, Result};
 pub use event::Event;
+pub use graph::{Graph, GraphArrays, HeldArrays};
 pub use half::{bf16, f16};
 pub use launch::{Arg, Args, Dim3, LaunchConfig};
 pub use memory::{LiveAllocation, MemoryInfo, TRACE_VARIABLE};

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
+    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawExec, RawFunction, RawGraph,
+    RawModule, RawNode, RawStream,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -102,6 +103,7 @@ impl Backend for Faulty {
         fn trim_pool() -> ();
         fn set_release_threshold(bytes: u64) -> ();
         fn has_memory(address: u64) -> bool;
+        fn create_graph() -> RawGraph;
     }
     calls! {
         unsafe fn adopt_stream(handle: u64) -> Option<RawStream>;
@@ -135,6 +137,27 @@ impl Backend for Faulty {
             config: &LaunchConfig,
             params: &mut [*const ()]
         ) -> ();
+        unsafe fn record_launch(
+            graph: RawGraph,
+            after: RawNode,
+            kernel: &KernelInfo,
+            config: &LaunchConfig,
+            params: &mut [*const ()]
+        ) -> RawNode;
+        unsafe fn record_function(
+            graph: RawGraph,
+            after: RawNode,
+            function: RawFunction,
+            info: &FunctionInfo,
+            name: &str,
+            config: &LaunchConfig,
+            params: &mut [*const ()]
+        ) -> RawNode;
+        unsafe fn record_copy(graph: RawGraph, after: RawNode, to: u64, from: u64, bytes: usize) -> RawNode;
+        unsafe fn record_fill_zero(graph: RawGraph, after: RawNode, address: u64, bytes: usize) -> RawNode;
+        unsafe fn instantiate(graph: RawGraph) -> RawExec;
+        unsafe fn update_exec(exec: RawExec, graph: RawGraph) -> bool;
+        unsafe fn launch_graph(stream: RawStream, exec: RawExec) -> ();
     }
 
     fn properties(&self) -> &Properties {
@@ -187,5 +210,15 @@ impl Backend for Faulty {
     unsafe fn destroy_event(&self, event: RawEvent) {
         // SAFETY: as above.
         unsafe { self.inner.destroy_event(event) }
+    }
+
+    unsafe fn destroy_graph(&self, graph: RawGraph) {
+        // SAFETY: as above.
+        unsafe { self.inner.destroy_graph(graph) }
+    }
+
+    unsafe fn destroy_exec(&self, exec: RawExec) {
+        // SAFETY: as above.
+        unsafe { self.inner.destroy_exec(exec) }
     }
 }

@@ -34,6 +34,18 @@ pub(crate) struct RawModule(pub u64);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawFunction(pub u64);
 
+/// Work that is recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawGraph(pub u64);
+
+/// A piece of it; 0 for none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawNode(pub u64);
+
+/// Recorded work that can be launched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawExec(pub u64);
+
 /// What is known of such a kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct FunctionInfo {
@@ -72,6 +84,8 @@ pub(crate) struct KernelInfo {
     pub name: &'static str,
     /// The number that the PTX entry must have as well.
     pub signature: u64,
+    /// The sizes of the two values that each parameter is; a value of no size is not passed.
+    pub sizes: &'static [(usize, usize)],
     /// The body for one thread of the simulated GPU.
     pub run: unsafe fn(*const *const ()),
 }
@@ -182,4 +196,38 @@ pub(crate) trait Backend: Debug + Send + Sync {
         config: &LaunchConfig,
         params: &mut [*const ()],
     ) -> Result<()>;
+
+    fn create_graph(&self) -> Result<RawGraph>;
+    unsafe fn destroy_graph(&self, graph: RawGraph);
+    /// Records a launch behind the node `after`; the parameters are read before the return.
+    unsafe fn record_launch(
+        &self,
+        graph: RawGraph,
+        after: RawNode,
+        kernel: &KernelInfo,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<RawNode>;
+    /// As [`record_launch`](Self::record_launch).
+    unsafe fn record_function(
+        &self,
+        graph: RawGraph,
+        after: RawNode,
+        function: RawFunction,
+        info: &FunctionInfo,
+        name: &str,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<RawNode>;
+    unsafe fn record_copy(&self, graph: RawGraph, after: RawNode, to: u64, from: u64, bytes: usize) -> Result<RawNode>;
+    unsafe fn record_fill_zero(&self, graph: RawGraph, after: RawNode, address: u64, bytes: usize) -> Result<RawNode>;
+    /// What is recorded in the graph, of which there is at least one node, as it is now.
+    unsafe fn instantiate(&self, graph: RawGraph) -> Result<RawExec>;
+    /// Gives what was instantiated the work of `graph`; not, if that is of other kinds or in another order. Launches that
+    /// are queued do the work that it had.
+    unsafe fn update_exec(&self, exec: RawExec, graph: RawGraph) -> Result<bool>;
+    /// Queues the recorded work. All that it uses is as in the contract until it is done.
+    unsafe fn launch_graph(&self, stream: RawStream, exec: RawExec) -> Result<()>;
+    /// Launches that are queued are done all the same.
+    unsafe fn destroy_exec(&self, exec: RawExec);
 }

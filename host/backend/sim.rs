@@ -2,23 +2,27 @@
 //! The simulated GPU as a backend. Device memory is the host's; work is done when it is asked for, so a stream is
 //! always idle and order between streams holds by itself.
 
+mod graph;
+
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
+    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawExec, RawFunction, RawGraph,
+    RawModule, RawNode, RawStream,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::ptx::{PtxModules, Registry};
+use graph::Recorded;
 
 /// The alignment of allocations, as on a GPU.
 const ALIGNMENT: usize = 256;
@@ -38,6 +42,8 @@ pub(crate) struct Simulator {
     /// The bytes of each allocation, by address.
     allocations: Mutex<HashMap<u64, usize>>,
     kernels: Mutex<Kernels>,
+    /// Graphs, and those that can be launched, by handle.
+    graphs: Mutex<HashMap<u64, Arc<Vec<Recorded>>>>,
 }
 
 /// The PTX that the device was given: it is not used here, but what a GPU would refuse is refused.
@@ -57,6 +63,7 @@ impl Simulator {
             events: Mutex::default(),
             allocations: Mutex::default(),
             kernels: Mutex::default(),
+            graphs: Mutex::default(),
         }
     }
 
@@ -390,5 +397,75 @@ impl Backend for Simulator {
         _: &mut [*const ()],
     ) -> Result<()> {
         unreachable!("no module was loaded");
+    }
+
+    fn create_graph(&self) -> Result<RawGraph> {
+        let graph = self.handle();
+        lock(&self.graphs).insert(graph, Arc::default());
+        Ok(RawGraph(graph))
+    }
+
+    unsafe fn destroy_graph(&self, graph: RawGraph) {
+        lock(&self.graphs).remove(&graph.0);
+    }
+
+    unsafe fn record_launch(
+        &self,
+        graph: RawGraph,
+        _: RawNode,
+        kernel: &KernelInfo,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<RawNode> {
+        self.check(kernel)?;
+        // SAFETY: the contract of the trait: the parameters are the kernel's.
+        Ok(self.record(graph, unsafe { Recorded::launch(kernel, config, params) }))
+    }
+
+    unsafe fn record_function(
+        &self,
+        _: RawGraph,
+        _: RawNode,
+        _: RawFunction,
+        _: &FunctionInfo,
+        _: &str,
+        _: &LaunchConfig,
+        _: &mut [*const ()],
+    ) -> Result<RawNode> {
+        unreachable!("no module was loaded");
+    }
+
+    unsafe fn record_copy(&self, graph: RawGraph, _: RawNode, to: u64, from: u64, bytes: usize) -> Result<RawNode> {
+        Ok(self.record(graph, Recorded::Copy { to, from, bytes }))
+    }
+
+    unsafe fn record_fill_zero(&self, graph: RawGraph, _: RawNode, address: u64, bytes: usize) -> Result<RawNode> {
+        Ok(self.record(graph, Recorded::FillZero { address, bytes }))
+    }
+
+    unsafe fn instantiate(&self, graph: RawGraph) -> Result<RawExec> {
+        let exec = self.handle();
+        let recorded = self.recorded_work(graph.0);
+        lock(&self.graphs).insert(exec, recorded);
+        Ok(RawExec(exec))
+    }
+
+    unsafe fn update_exec(&self, exec: RawExec, graph: RawGraph) -> Result<bool> {
+        let (old, new) = (self.recorded_work(exec.0), self.recorded_work(graph.0));
+        let fits = old.len() == new.len() && old.iter().zip(&*new).all(|(old, new)| old.is_alike(new));
+        if fits {
+            lock(&self.graphs).insert(exec.0, new);
+        }
+        Ok(fits)
+    }
+
+    unsafe fn launch_graph(&self, stream: RawStream, exec: RawExec) -> Result<()> {
+        let recorded = self.recorded_work(exec.0);
+        // SAFETY: the contract of the trait, which is that of what was recorded.
+        recorded.iter().try_for_each(|work| unsafe { work.run(self, stream) })
+    }
+
+    unsafe fn destroy_exec(&self, exec: RawExec) {
+        lock(&self.graphs).remove(&exec.0);
     }
 }

@@ -163,6 +163,10 @@ impl Context {
         self.raw == raw
     }
 
+    pub(super) fn raw(&self) -> sys::CUcontext {
+        self.raw
+    }
+
     /// The driver's handle, as other devices' copies name it.
     pub(super) fn handle(&self) -> RawContext {
         RawContext(self.raw.expose_provenance() as u64)
