@@ -49,6 +49,8 @@ pub(crate) struct Capture {
     held: HeldBytes,
     uses: RefCell<HashMap<*const Buffer, Used>>,
     kept: RefCell<Vec<Keeper>>,
+    /// Those of the kept buffers that were written before, and that nobody writes any more.
+    literals: RefCell<Vec<*const Buffer>>,
 }
 
 /// A graph of the backend's.
@@ -150,6 +152,7 @@ impl Capture {
             held: HeldBytes::default(),
             uses: RefCell::default(),
             kept: RefCell::default(),
+            literals: RefCell::default(),
         })
     }
 
@@ -189,9 +192,30 @@ impl Capture {
         self.kept.borrow_mut().push(keeper);
     }
 
+    /// Does what is not to be recorded.
+    pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
+        struct Resume(Option<Rc<Capture>>);
+        impl Drop for Resume {
+            fn drop(&mut self) {
+                CURRENT.set(self.0.take());
+            }
+        }
+        let _resume = Resume(CURRENT.take());
+        work()
+    }
+
+    /// Keeps an array that was written on this stream, ahead of every launch, and that work may read.
+    pub(crate) fn keep_literal(&self, buffer: &Arc<Buffer>) {
+        self.keep(Arc::clone(buffer) as Keeper);
+        self.literals.borrow_mut().push(Arc::as_ptr(buffer));
+    }
+
     /// Notes that those bytes are read or written.
     pub(crate) fn note(&self, buffer: &Arc<Buffer>, bytes: Range<usize>, writes: bool) -> Result<()> {
         if bytes.is_empty() {
+            return Ok(());
+        }
+        if !writes && self.literals.borrow().contains(&Arc::as_ptr(buffer)) {
             return Ok(());
         }
         let own = buffer.is_of_graph(&self.memory);

@@ -158,7 +158,7 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
             let config = tiles(bytes, create::tile_len::<u8>(), create::THREADS);
             return stream.launch::<create::fill>(&config, (pattern, WordsMut::<u8>::of(&mut line)));
         }
-        let one = DeviceArray::from_ndarray(&stream, &arr0(value))?;
+        let one = DeviceArray::literal(&stream, &arr0(value))?;
         copy_to(&*one.broadcast(self.raw_dim())?, &stream, self)
     }
 }

@@ -7,7 +7,7 @@ use ndarray::{Array, ArrayBase, Data, DataMut, Dimension, Ix1};
 use crate::array::{DeviceArray, Element};
 use crate::backend::PeerMemory;
 use crate::error::{Error, Result};
-use crate::graph::{NO_RESULT, READ_ONCE};
+use crate::graph::{Capture, NO_RESULT, READ_ONCE};
 use crate::stream::Stream;
 
 /// Copies between the host and the device.
@@ -61,6 +61,17 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
             });
         }
         self.upload(array)
+    }
+
+    /// An array that an operation makes of its own parameters, and only reads. A graph has it as it is now in all of its
+    /// launches.
+    pub(crate) fn literal<S: Data<Elem = T>>(stream: &Stream, array: &ArrayBase<S, D>) -> Result<Self> {
+        let Some(capture) = Capture::of(stream) else {
+            return Self::from_ndarray(stream, array);
+        };
+        let literal = Capture::outside(|| Self::from_ndarray(stream, array))?;
+        capture.keep_literal(literal.buffer());
+        Ok(literal)
     }
 
     /// Copies an array of the same shape to this one.
