@@ -37,6 +37,12 @@ fn reason<T>(result: Result<T>) -> &'static str {
     }
 }
 
+/// A graph can go to another thread.
+const _: fn() = || {
+    fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<Graph<Vector<f32>, Vector<f32>>>();
+};
+
 #[test]
 fn nothing_runs_before_the_launch() {
     let stream = stream();

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawExec, RawFunction, RawGraph,
-    RawModule, RawNode, RawStream,
+    Backend, Callback, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawContext, RawEvent, RawExec, RawFunction,
+    RawGraph, RawModule, RawNode, RawPlace, RawStream,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -103,7 +103,6 @@ impl Backend for Faulty {
         fn trim_pool() -> ();
         fn set_release_threshold(bytes: u64) -> ();
         fn has_memory(address: u64) -> bool;
-        fn create_graph() -> RawGraph;
     }
     calls! {
         unsafe fn adopt_stream(handle: u64) -> Option<RawStream>;
@@ -137,27 +136,6 @@ impl Backend for Faulty {
             config: &LaunchConfig,
             params: &mut [*const ()]
         ) -> ();
-        unsafe fn record_launch(
-            graph: RawGraph,
-            after: RawNode,
-            kernel: &KernelInfo,
-            config: &LaunchConfig,
-            params: &mut [*const ()]
-        ) -> RawNode;
-        unsafe fn record_function(
-            graph: RawGraph,
-            after: RawNode,
-            function: RawFunction,
-            info: &FunctionInfo,
-            name: &str,
-            config: &LaunchConfig,
-            params: &mut [*const ()]
-        ) -> RawNode;
-        unsafe fn record_copy(graph: RawGraph, after: RawNode, to: u64, from: u64, bytes: usize) -> RawNode;
-        unsafe fn record_fill_zero(graph: RawGraph, after: RawNode, address: u64, bytes: usize) -> RawNode;
-        unsafe fn instantiate(graph: RawGraph) -> RawExec;
-        unsafe fn update_exec(exec: RawExec, graph: RawGraph) -> bool;
-        unsafe fn launch_graph(stream: RawStream, exec: RawExec) -> ();
     }
 
     fn properties(&self) -> &Properties {
@@ -211,9 +189,36 @@ impl Backend for Faulty {
         // SAFETY: as above.
         unsafe { self.inner.destroy_event(event) }
     }
+}
+
+impl Graphs for Faulty {
+    calls! {
+        fn create_graph() -> RawGraph;
+    }
+    calls! {
+        unsafe fn record_launch(
+            at: RawPlace,
+            kernel: &KernelInfo,
+            config: &LaunchConfig,
+            params: &mut [*const ()]
+        ) -> RawNode;
+        unsafe fn record_function(
+            at: RawPlace,
+            function: RawFunction,
+            info: &FunctionInfo,
+            name: &str,
+            config: &LaunchConfig,
+            params: &mut [*const ()]
+        ) -> RawNode;
+        unsafe fn record_copy(at: RawPlace, to: u64, from: u64, bytes: usize) -> RawNode;
+        unsafe fn record_fill_zero(at: RawPlace, address: u64, bytes: usize) -> RawNode;
+        unsafe fn instantiate(graph: RawGraph) -> RawExec;
+        unsafe fn update_exec(exec: RawExec, graph: RawGraph) -> bool;
+        unsafe fn launch_graph(stream: RawStream, exec: RawExec) -> ();
+    }
 
     unsafe fn destroy_graph(&self, graph: RawGraph) {
-        // SAFETY: as above.
+        // SAFETY: the trait's contract, which is the same.
         unsafe { self.inner.destroy_graph(graph) }
     }
 

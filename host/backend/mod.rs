@@ -42,6 +42,14 @@ pub(crate) struct RawGraph(pub u64);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawNode(pub u64);
 
+/// Where work is recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawPlace {
+    pub graph: RawGraph,
+    /// The piece that it comes behind; for the first, none.
+    pub after: RawNode,
+}
+
 /// Recorded work that can be launched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawExec(pub u64);
@@ -94,7 +102,7 @@ pub(crate) struct KernelInfo {
 ///
 /// The unsafe functions have one contract: addresses are of this device's memory, allocated and not freed in the
 /// stream's order, and the bytes named lie within the allocation; streams and events are this backend's and live.
-pub(crate) trait Backend: Debug + Send + Sync {
+pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     fn properties(&self) -> &Properties;
     /// Bytes that the system has left.
     fn free_memory(&self) -> Result<u64>;
@@ -196,14 +204,17 @@ pub(crate) trait Backend: Debug + Send + Sync {
         config: &LaunchConfig,
         params: &mut [*const ()],
     ) -> Result<()>;
+}
 
+/// Work that is recorded, and done whenever it is launched. The contract is that of [`Backend`]: when it is recorded, and
+/// until its last launch is done.
+pub(crate) trait Graphs {
     fn create_graph(&self) -> Result<RawGraph>;
     unsafe fn destroy_graph(&self, graph: RawGraph);
-    /// Records a launch behind the node `after`; the parameters are read before the return.
+    /// Records a launch at that place; the parameters are read before the return.
     unsafe fn record_launch(
         &self,
-        graph: RawGraph,
-        after: RawNode,
+        at: RawPlace,
         kernel: &KernelInfo,
         config: &LaunchConfig,
         params: &mut [*const ()],
@@ -211,22 +222,21 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// As [`record_launch`](Self::record_launch).
     unsafe fn record_function(
         &self,
-        graph: RawGraph,
-        after: RawNode,
+        at: RawPlace,
         function: RawFunction,
         info: &FunctionInfo,
         name: &str,
         config: &LaunchConfig,
         params: &mut [*const ()],
     ) -> Result<RawNode>;
-    unsafe fn record_copy(&self, graph: RawGraph, after: RawNode, to: u64, from: u64, bytes: usize) -> Result<RawNode>;
-    unsafe fn record_fill_zero(&self, graph: RawGraph, after: RawNode, address: u64, bytes: usize) -> Result<RawNode>;
+    unsafe fn record_copy(&self, at: RawPlace, to: u64, from: u64, bytes: usize) -> Result<RawNode>;
+    unsafe fn record_fill_zero(&self, at: RawPlace, address: u64, bytes: usize) -> Result<RawNode>;
     /// What is recorded in the graph, of which there is at least one node, as it is now.
     unsafe fn instantiate(&self, graph: RawGraph) -> Result<RawExec>;
     /// Gives what was instantiated the work of `graph`; not, if that is of other kinds or in another order. Launches that
     /// are queued do the work that it had.
     unsafe fn update_exec(&self, exec: RawExec, graph: RawGraph) -> Result<bool>;
-    /// Queues the recorded work. All that it uses is as in the contract until it is done.
+    /// Queues the recorded work.
     unsafe fn launch_graph(&self, stream: RawStream, exec: RawExec) -> Result<()>;
     /// Launches that are queued are done all the same.
     unsafe fn destroy_exec(&self, exec: RawExec);

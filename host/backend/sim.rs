@@ -15,8 +15,7 @@ use std::time::Instant;
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawExec, RawFunction, RawGraph,
-    RawModule, RawNode, RawStream,
+    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -397,75 +396,5 @@ impl Backend for Simulator {
         _: &mut [*const ()],
     ) -> Result<()> {
         unreachable!("no module was loaded");
-    }
-
-    fn create_graph(&self) -> Result<RawGraph> {
-        let graph = self.handle();
-        lock(&self.graphs).insert(graph, Arc::default());
-        Ok(RawGraph(graph))
-    }
-
-    unsafe fn destroy_graph(&self, graph: RawGraph) {
-        lock(&self.graphs).remove(&graph.0);
-    }
-
-    unsafe fn record_launch(
-        &self,
-        graph: RawGraph,
-        _: RawNode,
-        kernel: &KernelInfo,
-        config: &LaunchConfig,
-        params: &mut [*const ()],
-    ) -> Result<RawNode> {
-        self.check(kernel)?;
-        // SAFETY: the contract of the trait: the parameters are the kernel's.
-        Ok(self.record(graph, unsafe { Recorded::launch(kernel, config, params) }))
-    }
-
-    unsafe fn record_function(
-        &self,
-        _: RawGraph,
-        _: RawNode,
-        _: RawFunction,
-        _: &FunctionInfo,
-        _: &str,
-        _: &LaunchConfig,
-        _: &mut [*const ()],
-    ) -> Result<RawNode> {
-        unreachable!("no module was loaded");
-    }
-
-    unsafe fn record_copy(&self, graph: RawGraph, _: RawNode, to: u64, from: u64, bytes: usize) -> Result<RawNode> {
-        Ok(self.record(graph, Recorded::Copy { to, from, bytes }))
-    }
-
-    unsafe fn record_fill_zero(&self, graph: RawGraph, _: RawNode, address: u64, bytes: usize) -> Result<RawNode> {
-        Ok(self.record(graph, Recorded::FillZero { address, bytes }))
-    }
-
-    unsafe fn instantiate(&self, graph: RawGraph) -> Result<RawExec> {
-        let exec = self.handle();
-        let recorded = self.recorded_work(graph.0);
-        lock(&self.graphs).insert(exec, recorded);
-        Ok(RawExec(exec))
-    }
-
-    unsafe fn update_exec(&self, exec: RawExec, graph: RawGraph) -> Result<bool> {
-        let (old, new) = (self.recorded_work(exec.0), self.recorded_work(graph.0));
-        let fits = old.len() == new.len() && old.iter().zip(&*new).all(|(old, new)| old.is_alike(new));
-        if fits {
-            lock(&self.graphs).insert(exec.0, new);
-        }
-        Ok(fits)
-    }
-
-    unsafe fn launch_graph(&self, stream: RawStream, exec: RawExec) -> Result<()> {
-        let recorded = self.recorded_work(exec.0);
-        // SAFETY: the contract of the trait, which is that of what was recorded.
-        recorded.iter().try_for_each(|work| unsafe { work.run(self, stream) })
-    }
-
-    unsafe fn destroy_exec(&self, exec: RawExec) {
-        lock(&self.graphs).remove(&exec.0);
     }
 }

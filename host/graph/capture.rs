@@ -16,7 +16,7 @@ use cuda_sim::LaunchConfig;
 
 use super::arrays::{GraphArrays, HeldArrays, HeldBytes};
 use super::memory::{Block, GraphMemory};
-use crate::backend::{Backend, FunctionInfo, KernelInfo, RawExec, RawFunction, RawGraph, RawNode};
+use crate::backend::{Backend, FunctionInfo, KernelInfo, RawExec, RawFunction, RawGraph, RawNode, RawPlace};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
@@ -180,9 +180,7 @@ impl Capture {
         };
         if let Some(block) = block.as_ref().filter(|_| zeroed) {
             // SAFETY: memory of the graph's, of that many bytes at least.
-            self.add(|backend, graph, after| unsafe {
-                backend.record_fill_zero(graph, after, block.address(), bytes)
-            })?;
+            self.add(|backend, at| unsafe { backend.record_fill_zero(at, block.address(), bytes) })?;
         }
         Ok(Lease::of_graph(self.stream.raw(), block, len))
     }
@@ -240,9 +238,12 @@ impl Capture {
     }
 
     /// Adds a node behind the last one.
-    pub(crate) fn add(&self, node: impl FnOnce(&dyn Backend, RawGraph, RawNode) -> Result<RawNode>) -> Result<()> {
-        let node = node(&*self.graph.backend, self.graph.raw, self.last.get())?;
-        self.last.set(node);
+    pub(crate) fn add(&self, node: impl FnOnce(&dyn Backend, RawPlace) -> Result<RawNode>) -> Result<()> {
+        let at = RawPlace {
+            graph: self.graph.raw,
+            after: self.last.get(),
+        };
+        self.last.set(node(&*self.graph.backend, at)?);
         Ok(())
     }
 
@@ -348,9 +349,7 @@ impl Stream {
         unsafe {
             match Capture::of(self) {
                 None => self.backend().launch(self.raw(), kernel, config, params),
-                Some(capture) => {
-                    capture.add(|backend, graph, after| backend.record_launch(graph, after, kernel, config, params))
-                }
+                Some(capture) => capture.add(|backend, at| backend.record_launch(at, kernel, config, params)),
             }
         }
     }
@@ -373,9 +372,7 @@ impl Stream {
         };
         capture.keep(module);
         // SAFETY: as in `queue_launch`.
-        capture.add(|backend, graph, after| unsafe {
-            backend.record_function(graph, after, function, info, name, config, params)
-        })
+        capture.add(|backend, at| unsafe { backend.record_function(at, function, info, name, config, params) })
     }
 
     /// # Safety
@@ -386,9 +383,7 @@ impl Stream {
         unsafe {
             match Capture::of(self) {
                 None => self.backend().copy(self.raw(), to, from, bytes),
-                Some(capture) => {
-                    capture.add(|backend, graph, after| backend.record_copy(graph, after, to, from, bytes))
-                }
+                Some(capture) => capture.add(|backend, at| backend.record_copy(at, to, from, bytes)),
             }
         }
     }
@@ -401,9 +396,7 @@ impl Stream {
         unsafe {
             match Capture::of(self) {
                 None => self.backend().fill_zero(self.raw(), address, bytes),
-                Some(capture) => {
-                    capture.add(|backend, graph, after| backend.record_fill_zero(graph, after, address, bytes))
-                }
+                Some(capture) => capture.add(|backend, at| backend.record_fill_zero(at, address, bytes)),
             }
         }
     }

@@ -22,8 +22,7 @@ use cuda_driver::sys::{self, DeviceAttribute, Status};
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawExec, RawFunction, RawGraph,
-    RawModule, RawNode, RawStream,
+    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
 };
 use crate::device::Properties;
 use crate::error::Result;
@@ -596,89 +595,6 @@ impl Backend for Cuda {
         modules::allow_shared(raw, info.static_shared, config.dynamic_shared, name, &self.properties)?;
         // SAFETY: the trait's contract: the parameters are those of the function.
         unsafe { self.launch_raw(stream, raw, config, params) }
-    }
-
-    fn create_graph(&self) -> Result<RawGraph> {
-        let _current = self.enter()?;
-        graph::create(&self.properties.id)
-    }
-
-    unsafe fn destroy_graph(&self, graph: RawGraph) {
-        if let Ok(_current) = self.enter() {
-            // SAFETY: the trait's contract. An error would be one of earlier work.
-            let _ = unsafe { sys::cuGraphDestroy(graph::graph_of(graph)) };
-        }
-    }
-
-    unsafe fn record_launch(
-        &self,
-        graph: RawGraph,
-        after: RawNode,
-        kernel: &KernelInfo,
-        config: &LaunchConfig,
-        params: &mut [*const ()],
-    ) -> Result<RawNode> {
-        let _current = self.enter()?;
-        let function = self.modules.function(kernel, &self.properties)?;
-        function.allow_shared(config.dynamic_shared, kernel.name, &self.properties)?;
-        // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.add_launch(graph, after, function.raw, config, params) }
-    }
-
-    unsafe fn record_function(
-        &self,
-        graph: RawGraph,
-        after: RawNode,
-        function: RawFunction,
-        info: &FunctionInfo,
-        name: &str,
-        config: &LaunchConfig,
-        params: &mut [*const ()],
-    ) -> Result<RawNode> {
-        let _current = self.enter()?;
-        let raw = foreign::raw(function);
-        modules::allow_shared(raw, info.static_shared, config.dynamic_shared, name, &self.properties)?;
-        // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.add_launch(graph, after, raw, config, params) }
-    }
-
-    unsafe fn record_copy(&self, graph: RawGraph, after: RawNode, to: u64, from: u64, bytes: usize) -> Result<RawNode> {
-        let _current = self.enter()?;
-        // SAFETY: the trait's contract.
-        unsafe { self.add_copy(graph, after, to, from, bytes) }
-    }
-
-    unsafe fn record_fill_zero(&self, graph: RawGraph, after: RawNode, address: u64, bytes: usize) -> Result<RawNode> {
-        let _current = self.enter()?;
-        // SAFETY: the trait's contract.
-        unsafe { self.add_fill_zero(graph, after, address, bytes) }
-    }
-
-    unsafe fn instantiate(&self, graph: RawGraph) -> Result<RawExec> {
-        let _current = self.enter()?;
-        // SAFETY: the trait's contract.
-        unsafe { graph::instantiate(&self.properties.id, graph) }
-    }
-
-    unsafe fn update_exec(&self, exec: RawExec, graph: RawGraph) -> Result<bool> {
-        let _current = self.enter()?;
-        // SAFETY: the trait's contract.
-        unsafe { graph::update(&self.properties.id, exec, graph) }
-    }
-
-    unsafe fn launch_graph(&self, stream: RawStream, exec: RawExec) -> Result<()> {
-        let _current = self.enter()?;
-        // SAFETY: the trait's contract.
-        let status = unsafe { sys::cuGraphLaunch(graph::exec_of(exec), stream_of(stream)) };
-        self.check("cuGraphLaunch", status)
-    }
-
-    unsafe fn destroy_exec(&self, exec: RawExec) {
-        if let Ok(_current) = self.enter() {
-            // SAFETY: the trait's contract: the driver frees it when its launches are done. An error would be one of
-            // earlier work.
-            let _ = unsafe { sys::cuGraphExecDestroy(graph::exec_of(exec)) };
-        }
     }
 }
 
