@@ -561,6 +561,8 @@ fn other_threads_use_the_stream_meanwhile() {
             // Not recorded: done at once.
             let sum = std::thread::scope(|scope| scope.spawn(|| x.exp()?.ln()?.sum()).join().unwrap())?;
             assert!((sum - 2000.0).abs() < 0.1);
+            let not_there = std::thread::scope(|scope| scope.spawn(|| y.square()).join().unwrap());
+            assert!(reason(not_there).contains("no elements yet"));
             device().synchronize()?;
             device().trim()?;
             y.add(*x)

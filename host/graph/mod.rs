@@ -53,10 +53,10 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`Error::Capture`] for what cannot be recorded: uploads, downloads and whatever reads a number back, waiting for the stream or an
-    /// event, callbacks, another capture or a graph's launch, an array that is not among the arguments or is
-    /// at home on another stream, one that is kept elsewhere than in the output. Those of the operations. `args` are
-    /// dropped then, and nothing was done.
+    /// [`Error::Capture`] for what cannot be recorded: uploads, downloads and whatever reads a number back, waiting for
+    /// the stream or an event, callbacks, another library's work, another capture or a graph's launch; an array that is
+    /// not among the arguments, that is at home on another stream, or that is kept elsewhere than in the output. Those of
+    /// the operations. `args` are dropped then, and nothing was done.
     ///
     /// # Examples
     ///
@@ -163,8 +163,8 @@ impl<A: GraphArrays, O: GraphArrays> Graph<A, O> {
     ///
     /// # Errors
     ///
-    /// Those of [`Stream::capture`]; the graph is as before then, unless the device failed: it must be updated again in that
-    /// case before it is launched.
+    /// Those of [`Stream::capture`]; the graph is as before then, unless the device failed: in that case it must be
+    /// updated again before it is launched.
     ///
     /// # Examples
     ///
