@@ -72,6 +72,7 @@ pub mod npy;
 pub mod ops;
 mod owner;
 mod pinned;
+mod pipeline;
 mod ptx;
 mod raw;
 mod stream;
@@ -96,6 +97,7 @@ pub use module::{Function, FunctionArg, FunctionArgs, Module};
 pub use ndarray;
 pub use ops::Generator;
 pub use pinned::{PendingCopy, PinnedArray};
+pub use pipeline::{Chunk, Loader, Pipeline};
 pub use ptx::PtxModules;
 #[doc(hidden)]
 pub use ptx::WrittenModules;

@@ -257,6 +257,9 @@ unsafe impl<T: Element, D: Dimension> FunctionArg for &mut DeviceArray<T, D> {
     }
 }
 
+/// What a launch does with the addresses of its arguments' values, and their sizes.
+type WithValues<'a> = &'a mut dyn FnMut(&mut [*const ()], &[usize]) -> Result<()>;
+
 /// The arguments of a [`Function`]: a tuple of [`FunctionArg`]s.
 ///
 /// # Safety
@@ -269,7 +272,7 @@ pub unsafe trait FunctionArgs {
 
     /// Gives the addresses of the values, and their sizes, to `launch`.
     #[doc(hidden)]
-    fn with_values(&self, launch: &mut dyn FnMut(&mut [*const ()], &[usize]) -> Result<()>) -> Result<()>;
+    fn with_values(&self, launch: WithValues<'_>) -> Result<()>;
 }
 
 macro_rules! function_args {
@@ -284,7 +287,7 @@ macro_rules! function_args {
             }
 
             #[allow(non_snake_case)]
-            fn with_values(&self, launch: &mut dyn FnMut(&mut [*const ()], &[usize]) -> Result<()>) -> Result<()> {
+            fn with_values(&self, launch: WithValues<'_>) -> Result<()> {
                 let ($($arg,)*) = self;
                 $(let $arg = $arg.value();)*
                 launch(&mut [$(std::ptr::from_ref(&$arg).cast()),*], &[$(size_of_val(&$arg)),*])

@@ -7,12 +7,14 @@ use std::str::FromStr;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum;
-use warpsmith::Device;
+use ndarray::Dimension;
 use warpsmith::ops::CastTo;
+use warpsmith::{Device, DeviceArray};
 
 use crate::job::{DynArray, Job};
 use crate::npy::{self, NpyFile};
 use crate::ops::{BinaryOp, UnaryOp};
+use crate::pieces::Pieces;
 use crate::scalar::{Dtype, Scalar, dispatch};
 use crate::session::Session;
 use crate::stored::Stored;
@@ -196,12 +198,21 @@ pub fn map(session: &Session, op: MapOp, input: &Path, output: &Path) -> Result<
     };
     let device = session.open_device()?;
     dispatch!(file.stored.dtype(), T => match op {
-        MapOp::Unary(op) => map_typed::<T, T>(job, &device, &file, |x, out| T::unary(op, x, out)),
-        MapOp::Cast(to) => dispatch!(to, U => map_typed::<T, U>(job, &device, &file, cast)),
+        MapOp::Unary(op) => match Pieces::<T>::of(&file, &device, size_of::<T>())? {
+            Some(pieces) => job.run_pieces(&device, &file, &pieces, |x, out| T::unary(op, x, out)),
+            None => map_typed::<T, T>(job, &device, &file, |x, out| T::unary(op, x, out)),
+        },
+        MapOp::Cast(to) => dispatch!(to, U => match Pieces::<T>::of(&file, &device, size_of::<U>())? {
+            Some(pieces) => job.run_pieces::<T, U>(&device, &file, &pieces, cast),
+            None => map_typed::<T, U>(job, &device, &file, cast),
+        }),
     })
 }
 
-fn cast<T: Scalar + CastTo<U>, U: Scalar>(x: &DynArray<T>, out: &mut DynArray<U>) -> Result<()> {
+fn cast<T: Scalar + CastTo<U>, U: Scalar, D: Dimension>(
+    x: &DeviceArray<T, D>,
+    out: &mut DeviceArray<U, D>,
+) -> Result<()> {
     Ok(x.cast_into(out)?)
 }
 

@@ -7,9 +7,10 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use ndarray::{Array2, Array3, Axis};
+use indicatif::ProgressBar;
+use ndarray::{Array1, Array2, Array3, Axis, Ix1};
 use serde_json::json;
-use warpsmith::ops::Histogram;
+use warpsmith::ops::{self, Histogram};
 use warpsmith::{Device, DeviceArray};
 
 use crate::chart::{self, Channel};
@@ -17,6 +18,7 @@ use crate::input::{Input, Kind, is_stream};
 use crate::npy::{self, NpyFile};
 use crate::output::Output;
 use crate::picture::{self, Format, Picture};
+use crate::pieces::Pieces;
 use crate::scalar::{Dtype, Number, Scalar};
 use crate::session::{Report, Session};
 use crate::stored::Stored;
@@ -95,16 +97,16 @@ pub fn run(session: &Session, args: &HistogramArgs) -> Result<()> {
     let input = Input::open(&args.input)?;
     let name = input.name().to_string();
     let context = || name.clone();
-    let progress = session.progress("histogram");
     let mut timings = None;
     let counts = match input.kind().with_context(context)? {
         Kind::Array => {
             let file = NpyFile::of(input)?;
             let device = session.open_device()?;
             let timings = timings.insert(Timings::new(device.default_stream()));
-            of_file(&device, args, &file, timings)
+            of_file(session, &device, args, &file, timings)
         }
         Kind::Picture => {
+            let progress = session.progress("histogram");
             let picture = picture::read(&input).with_context(context)?;
             let device = session.open_device()?;
             let timings = timings.insert(Timings::new(device.default_stream()));
@@ -112,11 +114,11 @@ pub fn run(session: &Session, args: &HistogramArgs) -> Result<()> {
                 Picture::Bytes(pixels) => of_picture(&pixels, 256.0, args, timings),
                 Picture::Words(pixels) => of_picture(&pixels, 65536.0, args, timings),
             }
+            .inspect(|_| drop(progress))
         }
         Kind::Other => Err(anyhow!("is no .npy or .npz file, and no PNG or JPEG picture")),
     };
     let counts = counts.with_context(context)?;
-    drop(progress);
     let timings = timings.context("timings of the device")?;
     counts.write(target)?;
     let channels = counts.channels();
@@ -133,14 +135,20 @@ pub fn run(session: &Session, args: &HistogramArgs) -> Result<()> {
     session.finish(&report, timings.stream().device_id(), &timings)
 }
 
-fn of_file(device: &Device, args: &HistogramArgs, file: &NpyFile, timings: &mut Timings) -> Result<Counts> {
+fn of_file(
+    session: &Session,
+    device: &Device,
+    args: &HistogramArgs,
+    file: &NpyFile,
+    timings: &mut Timings,
+) -> Result<Counts> {
     let wider = match file.stored.dtype() {
-        Dtype::F32 => return of_array::<f32>(device, args, file, timings),
-        Dtype::F64 => return of_array::<f64>(device, args, file, timings),
-        Dtype::I32 => return of_array::<i32>(device, args, file, timings),
-        Dtype::U8 => return of_array::<u8>(device, args, file, timings),
-        Dtype::U16 => return of_array::<u16>(device, args, file, timings),
-        Dtype::U32 => return of_array::<u32>(device, args, file, timings),
+        Dtype::F32 => return of_array::<f32>(session, device, args, file, timings),
+        Dtype::F64 => return of_array::<f64>(session, device, args, file, timings),
+        Dtype::I32 => return of_array::<i32>(session, device, args, file, timings),
+        Dtype::U8 => return of_array::<u8>(session, device, args, file, timings),
+        Dtype::U16 => return of_array::<u16>(session, device, args, file, timings),
+        Dtype::U32 => return of_array::<u32>(session, device, args, file, timings),
         Dtype::F16 => Dtype::F32,
         Dtype::I64 | Dtype::U64 => Dtype::F64,
     };
@@ -151,11 +159,18 @@ fn of_file(device: &Device, args: &HistogramArgs, file: &NpyFile, timings: &mut 
 }
 
 fn of_array<T: Scalar + Histogram>(
+    session: &Session,
     device: &Device,
     args: &HistogramArgs,
     file: &NpyFile,
     timings: &mut Timings,
 ) -> Result<Counts> {
+    if let Some(pieces) = Pieces::<T>::of(file, device, 0)? {
+        let bar = session.progress_of("histogram", pieces.bytes());
+        let counts = timings.time("all", || of_pieces(args, &pieces, &bar))?;
+        return Ok(Counts::of_array(counts, file.stored));
+    }
+    let progress = session.progress("histogram");
     let array = file.read::<T>(device)?;
     let x = timings.time("copy in", || npy::upload(device, &array))?;
     let range = match args.range {
@@ -164,12 +179,39 @@ fn of_array<T: Scalar + Histogram>(
     };
     let counts = timings.time("kernel", || x.histogram(args.bins as usize, range.clone()))?;
     let counts = timings.time("copy out", || counts.to_ndarray())?;
-    Ok(Counts {
-        counts: counts.insert_axis(Axis(0)),
-        range,
-        dtype: file.stored,
-        of_array: true,
-    })
+    drop(progress);
+    Ok(Counts::of_array((counts, range), file.stored))
+}
+
+/// The counts of a long file. Without a range it is read twice.
+fn of_pieces<T: Scalar + Histogram>(
+    args: &HistogramArgs,
+    pieces: &Pieces<T>,
+    bar: &ProgressBar,
+) -> Result<(Array1<u64>, RangeInclusive<f64>)> {
+    let range = match args.range {
+        Some(limits) => limits.low..=limits.high,
+        None => {
+            let mut least = Vec::new();
+            let greatest = pieces.each(bar, |x| {
+                least.push(x.min_axis(Axis(0))?);
+                x.max_axis(Axis(0))
+            })?;
+            let least: Vec<_> = least.iter().map(|number| number.view()).collect();
+            let least = ops::stack(Axis(0), &least)?;
+            ops::concatenate(Axis(0), &[least.view(), greatest.view()])?.histogram_range()?
+        }
+    };
+    let mut counts: Option<DeviceArray<u64, Ix1>> = None;
+    for x in pieces.load(bar) {
+        let new = x?.histogram(args.bins as usize, range.clone())?;
+        counts = Some(match counts {
+            Some(counts) => counts.add(&new)?,
+            None => new,
+        });
+    }
+    let counts = counts.context("a long file has pieces")?.to_ndarray()?;
+    Ok((counts, range))
 }
 
 fn of_picture<T: Histogram + Number>(
@@ -191,6 +233,15 @@ fn of_picture<T: Histogram + Number>(
 }
 
 impl Counts {
+    fn of_array((counts, range): (Array1<u64>, RangeInclusive<f64>), dtype: Stored) -> Self {
+        Self {
+            counts: counts.insert_axis(Axis(0)),
+            range,
+            dtype,
+            of_array: true,
+        }
+    }
+
     fn channels(&self) -> Vec<Channel> {
         let names: &[&str] = match self.counts.nrows() {
             1 => &[""],

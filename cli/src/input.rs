@@ -95,6 +95,14 @@ impl Input {
         })
     }
 
+    /// The file, of which any part can be read; none for what is no file by itself.
+    pub fn file(&self) -> Result<Option<File>> {
+        match &self.source {
+            Source::File(path) => open_regular(path).map(Some),
+            Source::Member(..) | Source::Stdin => Ok(None),
+        }
+    }
+
     /// Reads the bytes from the beginning; of standard input, those that nobody has read.
     pub fn read<R>(&self, read: impl FnOnce(&mut dyn Read) -> Result<R>) -> Result<R> {
         match &self.source {

@@ -3,14 +3,15 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 use ndarray::{ArrayD, Dimension, IntoDimension, IxDyn};
 use warpsmith::{Device, DeviceArray, Stream};
 
-use crate::npy;
+use crate::npy::{self, NpyFile};
 use crate::output::Output;
-use crate::scalar::Number;
+use crate::pieces::{Pieces, Vector};
+use crate::scalar::{Number, Scalar};
 use crate::session::{Report, Session};
 use crate::show;
 use crate::stored::Stored;
@@ -64,6 +65,45 @@ impl<'a> Job<'a> {
         timings.time("kernel", || kernel(&operands, &mut out))?;
         let result = timings.time("copy out", || out.to_ndarray())?.into_dyn();
         self.finish(progress, stream, &result, &timings)
+    }
+
+    /// Makes the result of the elements of a long file, and writes it piece by piece. It has the file's order of axes.
+    pub fn run_pieces<T: Scalar, U: Number>(
+        self,
+        device: &Device,
+        file: &NpyFile,
+        pieces: &Pieces<T>,
+        kernel: impl FnMut(&Vector<T>, &mut Vector<U>) -> Result<()>,
+    ) -> Result<()> {
+        let stored = self.stored.unwrap_or(Stored::Of(U::DTYPE));
+        let mut header = npy::header(file.shape(), stored);
+        header.fortran_order = file.is_fortran_order();
+        let output = self.output.context("an output of a long file")?;
+        let bar = self.session.progress_of(self.name.clone(), pieces.bytes());
+        let mut timings = Timings::new(device.default_stream());
+        // The output's errors name it, and those of the pieces the input.
+        let mut failed = None;
+        let written = timings.time("all", || {
+            npy::write_by(output, &header, stored, |writer| {
+                let written = pieces.write(&bar, writer, |wide| stored.narrow_from::<U>(wide), kernel)?;
+                failed = written.err();
+                ensure!(failed.is_none(), "incomplete");
+                Ok(())
+            })
+        });
+        drop(bar);
+        if let Some(error) = failed {
+            return Err(error.context(file.name().to_string()));
+        }
+        written?;
+        let report = Report {
+            operation: self.name,
+            dtype: stored.name(),
+            shape: file.shape(),
+            output: self.path,
+            value: None,
+        };
+        self.session.finish(&report, &device.properties().id, &timings)
     }
 
     /// Writes or prints the result.

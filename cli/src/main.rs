@@ -18,6 +18,7 @@ mod npy;
 mod ops;
 mod output;
 mod picture;
+mod pieces;
 mod reduce;
 mod scalar;
 mod scan;

@@ -15,6 +15,7 @@ use zip::write::{SimpleFileOptions, ZipWriter};
 
 use crate::input::Input;
 use crate::output::Output;
+use crate::pieces::Elements;
 use crate::scalar::{Number, Scalar};
 use crate::stored::Stored;
 
@@ -77,6 +78,25 @@ impl NpyFile {
     /// The name for messages.
     pub fn name(&self) -> &str {
         self.input.name()
+    }
+
+    /// Whether the first axis is contiguous, and there are others.
+    pub fn is_fortran_order(&self) -> bool {
+        self.header.fortran_order && self.shape().len() > 1
+    }
+
+    /// The elements, of which any can be read; none for what is no file by itself.
+    pub fn open_elements(&self) -> Result<Option<Elements>> {
+        let (Some(file), size) = (self.input.file()?, self.stored.size()) else {
+            return Ok(None);
+        };
+        Ok(Some(Elements {
+            file,
+            stored: self.stored,
+            is_big_endian: self.header.descr.starts_with('>'),
+            start: self.start,
+            len: self.bytes(size)? / size,
+        }))
     }
 
     fn claim(&self, bytes: u64) -> String {
@@ -182,36 +202,49 @@ fn resolve_axis(axis: isize, axes: usize) -> Option<usize> {
 /// Writes an array as a .npy file of these elements: its own, or narrower ones that its integers are of. A name that ends
 /// in .npz makes it the array `arr_0` of an archive, as `numpy.savez` calls it.
 pub fn write<T: Number, D: Dimension>(output: Output, array: &Array<T, D>, stored: Stored) -> Result<()> {
+    let header = header(array.shape(), stored);
+    write_by(output, &header, stored, |writer| write_elements(writer, array, stored))
+}
+
+/// Writes an array of that header, whose elements `elements` writes.
+pub fn write_by(
+    output: Output,
+    header: &Header,
+    stored: Stored,
+    elements: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
     let archive = output.path().extension().is_some_and(|extension| extension == "npz");
     output.commit(|writer| {
         if !archive {
-            return write_npy(writer, array, stored);
+            writer.write_all(&header.to_bytes())?;
+            return elements(writer);
         }
         let mut archive = ZipWriter::new_stream(writer);
-        let large = array.len().saturating_mul(stored.size()) >= u32::MAX as usize / 2;
+        let len: usize = header.shape.iter().product();
+        let large = len.saturating_mul(stored.size()) >= u32::MAX as usize / 2;
         let options = SimpleFileOptions::default()
             .compression_method(zip::CompressionMethod::Stored)
             .large_file(large);
         archive.start_file("arr_0.npy", options)?;
-        write_npy(&mut archive, array, stored)?;
+        archive.write_all(&header.to_bytes())?;
+        elements(&mut archive)?;
         archive.finish()?;
         Ok(())
     })
 }
 
-fn write_npy<T: Number, D: Dimension>(writer: &mut dyn Write, array: &Array<T, D>, stored: Stored) -> Result<()> {
-    writer.write_all(&header(array.shape(), stored).to_bytes())?;
+fn write_elements<T: Number, D: Dimension>(writer: &mut dyn Write, array: &Array<T, D>, stored: Stored) -> Result<()> {
     let elements = array.as_standard_layout();
     let elements: &[u8] = bytemuck::cast_slice(elements.as_slice().context("elements in C order")?);
-    match stored == Stored::Of(T::DTYPE) {
-        true => writer.write_all(elements)?,
-        false => writer.write_all(&stored.narrow(elements, size_of::<T>()))?,
+    match stored.narrow_from::<T>(elements) {
+        None => writer.write_all(elements)?,
+        Some(narrow) => writer.write_all(&narrow)?,
     }
     Ok(())
 }
 
 /// The header of an array in C order.
-fn header(shape: &[usize], stored: Stored) -> Header {
+pub fn header(shape: &[usize], stored: Stored) -> Header {
     let order = if stored.size() == 1 { '|' } else { '<' };
     Header::new(&format!("{order}{}", stored.numpy_name()), shape)
 }

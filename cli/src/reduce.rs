@@ -5,14 +5,16 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use indicatif::ProgressBar;
 use ndarray::{Axis, IxDyn, arr0};
 use serde_json::Value;
-use warpsmith::{Device, DeviceArray};
+use warpsmith::{Device, DeviceArray, f16};
 
 use crate::job::{DynArray, Job};
 use crate::npy::{self, NpyFile};
 use crate::ops::ReduceOp;
 use crate::output::Output;
+use crate::pieces::{self, Pieces};
 use crate::scalar::{Dtype, Number, Scalar, dispatch};
 use crate::session::{Report, Session};
 use crate::show;
@@ -56,7 +58,28 @@ pub fn run(session: &Session, args: &ReduceArgs) -> Result<()> {
     }
     let output = output.map(|path| session.create_output(path)).transpose()?;
     let device = session.open_device()?;
-    dispatch!(dtype, T => whole::<T>(session, &device, args, &file, stored, output)).with_context(context)
+    let command = Whole {
+        session,
+        device: &device,
+        args,
+        file: &file,
+        stored,
+    };
+    let done = dispatch!(dtype, T => match command.pieces::<T>()? {
+        Some(pieces) => command.of_pieces(output, pieces.bytes(), |bar| {
+            let total = pieces.reduce(args.op, args.ddof, bar, Ok)?;
+            Ok(Total::rounded::<T, T>(total, stored, |sum| sum, |x| x))
+        }),
+        None => command.of_array::<T>(output),
+    }, F16 => match command.pieces::<f16>()? {
+        // As one array does: in f32, rounded once.
+        Some(pieces) => command.of_pieces(output, pieces.bytes(), |bar| {
+            let total = pieces.reduce(args.op, args.ddof, bar, |x| x.cast::<f32>())?;
+            Ok(Total::rounded::<f16, f32>(total, stored, f16::from_f32, f16::from_f32))
+        }),
+        None => command.of_array::<f16>(output),
+    });
+    done.with_context(context)
 }
 
 /// The type that elements are reduced in, and that of the result, where it is another than the operation's own.
@@ -104,32 +127,64 @@ fn along_axis<T: Scalar>(job: Job, device: &Device, args: &ReduceArgs, axis: Axi
     }
 }
 
-fn whole<T: Scalar>(
-    session: &Session,
-    device: &Device,
-    args: &ReduceArgs,
-    file: &NpyFile,
+/// A reduction of all elements.
+struct Whole<'a> {
+    session: &'a Session<'a>,
+    device: &'a Device,
+    args: &'a ReduceArgs,
+    file: &'a NpyFile,
     stored: Option<Stored>,
-    output: Option<Output>,
-) -> Result<()> {
-    let progress = session.progress(args.op.to_string());
-    let array = file.read::<T>(device)?;
-    let mut timings = Timings::new(device.default_stream());
-    let x = timings.time("copy in", || npy::upload(device, &array))?;
-    // The library waits for the result, so that the way of that one number cannot be timed apart.
-    let total = timings.time("kernel and copy out", || Total::of(args, &x, stored))?;
-    drop(progress);
-    if let Some(output) = output {
-        (total.write)(output)?;
+}
+
+impl Whole<'_> {
+    /// The file in pieces, if it is long. Of equal elements the first in C order counts, which only a file in that order
+    /// has ahead of the others.
+    fn pieces<T: Scalar>(&self) -> Result<Option<Pieces<T>>> {
+        match self.args.op {
+            ReduceOp::Argmin | ReduceOp::Argmax if self.file.is_fortran_order() => Ok(None),
+            _ => Pieces::of(self.file, self.device, 0),
+        }
     }
-    let report = Report {
-        operation: args.op.to_string(),
-        dtype: file.stored.name(),
-        shape: file.shape(),
-        output: args.output.as_deref(),
-        value: Some((total.text, total.json)),
-    };
-    session.finish(&report, &device.properties().id, &timings)
+
+    /// Copies the whole file to the device.
+    fn of_array<T: Scalar>(&self, output: Option<Output>) -> Result<()> {
+        let progress = self.session.progress(self.args.op.to_string());
+        let array = self.file.read::<T>(self.device)?;
+        let mut timings = Timings::new(self.device.default_stream());
+        let x = timings.time("copy in", || npy::upload(self.device, &array))?;
+        // The library waits for the result, so that the way of that one number cannot be timed apart.
+        let total = timings.time("kernel and copy out", || Total::of(self.args, &x, self.stored))?;
+        drop(progress);
+        self.finish(total, output, &timings)
+    }
+
+    /// Has a long file of so many bytes reduced in pieces.
+    fn of_pieces(
+        &self,
+        output: Option<Output>,
+        bytes: u64,
+        reduce: impl FnOnce(&ProgressBar) -> Result<Total>,
+    ) -> Result<()> {
+        let bar = self.session.progress_of(self.args.op.to_string(), bytes);
+        let mut timings = Timings::new(self.device.default_stream());
+        let total = timings.time("all", || reduce(&bar))?;
+        drop(bar);
+        self.finish(total, output, &timings)
+    }
+
+    fn finish(&self, total: Total, output: Option<Output>, timings: &Timings) -> Result<()> {
+        if let Some(output) = output {
+            (total.write)(output)?;
+        }
+        let report = Report {
+            operation: self.args.op.to_string(),
+            dtype: self.file.stored.name(),
+            shape: self.file.shape(),
+            output: self.args.output.as_deref(),
+            value: Some((total.text, total.json)),
+        };
+        self.session.finish(&report, &self.device.properties().id, timings)
+    }
 }
 
 /// The result of a whole array: as text that reads back as the same number, as JSON, and as a file.
@@ -154,6 +209,22 @@ impl Total {
             ReduceOp::Any => Self::number(u8::from(x.any()?), stored),
             ReduceOp::All => Self::number(u8::from(x.all()?), stored),
         })
+    }
+
+    /// A total that was computed in the type `W`, as one of elements `T`.
+    fn rounded<T: Scalar, W: Scalar>(
+        total: pieces::Total<W>,
+        stored: Option<Stored>,
+        sum: impl FnOnce(W::Total) -> T::Total,
+        element: impl FnOnce(W) -> T,
+    ) -> Self {
+        match total {
+            pieces::Total::Sum(number) => Self::number(sum(number), stored),
+            pieces::Total::Element(number) => Self::number(element(number), stored),
+            pieces::Total::Mean(number) => Self::number(T::mean_from(number), stored),
+            pieces::Total::Index(index) => Self::number(index, stored),
+            pieces::Total::Truth(truth) => Self::number(u8::from(truth), stored),
+        }
     }
 
     fn number<N: Number>(number: N, stored: Option<Stored>) -> Self {

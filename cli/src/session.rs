@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressFinish};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde_json::{Map, Value, json};
 use warpsmith::Device;
 
@@ -80,6 +80,19 @@ impl<'a> Session<'a> {
             .with_finish(ProgressFinish::AndClear);
         bar.enable_steady_tick(Duration::from_millis(100));
         bar
+    }
+
+    /// Shows how many of so many bytes are done, until the bar is dropped: on a terminal only.
+    pub fn progress_of(&self, message: impl Into<String>, bytes: u64) -> ProgressBar {
+        if self.args.json {
+            return ProgressBar::hidden();
+        }
+        let style = "{msg} {wide_bar} {binary_bytes}/{binary_total_bytes}, {binary_bytes_per_sec}, {eta}";
+        let style = ProgressStyle::with_template(style).expect("a template that is right");
+        ProgressBar::new(bytes)
+            .with_style(style)
+            .with_message(message.into())
+            .with_finish(ProgressFinish::AndClear)
     }
 
     /// Prints what an operation did, as the options ask, unless its output is what standard output is for.

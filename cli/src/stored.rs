@@ -8,7 +8,7 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
-use crate::scalar::Dtype;
+use crate::scalar::{Dtype, Number};
 
 /// An element type of a .npy file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,11 @@ impl Stored {
             low.copy_from_slice(narrow);
             high.fill(if negative { 0xff } else { 0 });
         }
+    }
+
+    /// [`narrow`](Self::narrow) of numbers of type `T`; none if the elements are of that type.
+    pub fn narrow_from<T: Number>(self, elements: &[u8]) -> Option<Vec<u8>> {
+        (self != Stored::Of(T::DTYPE)).then(|| self.narrow(elements, size_of::<T>()))
     }
 
     /// The elements that the lowest bytes of wider integers are.

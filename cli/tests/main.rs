@@ -9,5 +9,6 @@ mod bench;
 mod families;
 mod narrow_types;
 mod pictures;
+mod pieces;
 mod pipes;
 mod program;

@@ -5,6 +5,8 @@
 //! allocated for the elements, and what has no length, such as a pipe, is read in pieces, so that nobody is made to take
 //! more memory than there are bytes.
 //!
+//! An [`NpyFile`] is read in parts, by a [`Pipeline`](crate::Pipeline): of a file that is larger than memory.
+//!
 //! # Examples
 //!
 //! ```
@@ -30,6 +32,7 @@
 //! # }
 //! ```
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::Path;
@@ -44,10 +47,12 @@ use crate::stream::Stream;
 #[cfg(feature = "npz")]
 mod archive;
 mod header;
+mod part;
 
 #[cfg(feature = "npz")]
 pub use archive::{NpzReader, NpzWriter};
 pub use header::Header;
+pub use part::{NpyFile, NpyPart};
 
 /// Bytes that are asked for at a time where it is not known how many there are.
 const PIECE: usize = 1 << 20;
@@ -176,39 +181,75 @@ fn load<T: NpyElement, D: Dimension>(
     len: Option<u64>,
     file: &str,
 ) -> Result<DeviceArray<T, D>> {
-    let bad = |problem| Error::File {
-        file: file.into(),
-        problem,
-    };
-    let mut counted = reader.take(u64::MAX);
-    let (header, dim) = wanted_header::<T, D>(&mut counted, file)?;
-    let start = u64::MAX - counted.limit();
-    let reader = counted.into_inner();
-    let wanted = (dim.size() * size_of::<T>()) as u64;
-    let claim = || format!("shape {:?} of {} takes {wanted} bytes", header.shape, T::NAME);
+    let contents = Contents::<D>::read::<T>(reader, file)?;
     if let Some(len) = len {
-        let found = len.saturating_sub(start);
-        if found < wanted {
-            return Err(bad(format!("truncated: {}, the file has {found}", claim())));
-        }
-        if found > wanted {
-            return Err(bad(format!(
-                "more than one array in the file: {}, the file has {found}",
-                claim()
-            )));
-        }
+        contents.check_len::<T>(len)?;
     }
-    let array = load_elements(stream, reader, &header, dim, file)?;
+    let array = load_elements(stream, reader, &contents.header, contents.dim.clone(), file)?;
     match reader.read(&mut [0]) {
         Ok(0) => Ok(array),
-        Ok(_) => Err(bad(format!(
-            "more than one array in the file: {}, more follow the header",
-            claim()
-        ))),
+        Ok(_) => {
+            let claim = contents.claim::<T>();
+            let problem = format!("more than one array in the file: {claim}, more follow the header");
+            Err(contents.bad(problem))
+        }
         Err(source) => Err(Error::Io {
             file: file.into(),
             source,
         }),
+    }
+}
+
+/// What a file says of its array.
+#[derive(Debug)]
+struct Contents<D> {
+    /// What errors call the file.
+    file: String,
+    header: Header,
+    dim: D,
+    /// Where the elements begin.
+    start: u64,
+}
+
+impl<D: Dimension> Contents<D> {
+    /// Reads the header, which must be one of elements `T` and as many axes as `D` has.
+    fn read<T: NpyElement>(reader: &mut dyn Read, file: &str) -> Result<Self> {
+        let mut counted = reader.take(u64::MAX);
+        let (header, dim) = wanted_header::<T, D>(&mut counted, file)?;
+        Ok(Self {
+            file: file.into(),
+            header,
+            dim,
+            start: u64::MAX - counted.limit(),
+        })
+    }
+
+    fn bad(&self, problem: String) -> Error {
+        Error::File {
+            file: self.file.clone(),
+            problem,
+        }
+    }
+
+    /// Bytes of the elements.
+    fn bytes<T: NpyElement>(&self) -> u64 {
+        (self.dim.size() * size_of::<T>()) as u64
+    }
+
+    fn claim<T: NpyElement>(&self) -> String {
+        let bytes = self.bytes::<T>();
+        format!("shape {:?} of {} takes {bytes} bytes", self.header.shape, T::NAME)
+    }
+
+    /// An error unless the elements are what follows the header in a file of `len` bytes.
+    fn check_len<T: NpyElement>(&self, len: u64) -> Result<()> {
+        let (found, wanted) = (len.saturating_sub(self.start), self.bytes::<T>());
+        let claim = || format!("{}, the file has {found}", self.claim::<T>());
+        match found.cmp(&wanted) {
+            Ordering::Less => Err(self.bad(format!("truncated: {}", claim()))),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(self.bad(format!("more than one array in the file: {}", claim()))),
+        }
     }
 }
 
@@ -259,18 +300,7 @@ fn load_elements<T: NpyElement, D: Dimension>(
 ) -> Result<DeviceArray<T, D>> {
     let mut result = DeviceArray::uninit(stream, dim.clone())?;
     let mut elements = read_elements::<T>(reader, dim.size(), file)?;
-    if header.descr.starts_with('>') {
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
-        bytes.chunks_exact_mut(size_of::<T>()).for_each(<[u8]>::reverse);
-    }
-    if header.descr.ends_with("b1")
-        && let Some(byte) = bytemuck::cast_slice::<T, u8>(&elements).iter().find(|&&byte| byte > 1)
-    {
-        return Err(Error::File {
-            file: file.into(),
-            problem: format!("an element of bool is {byte}, wanted 0 or 1"),
-        });
-    }
+    put_right(header, &mut elements, file)?;
     let shape = dim.set_f(header.fortran_order);
     let array = Array::from_shape_vec(shape, elements).map_err(|error| Error::File {
         file: file.into(),
@@ -278,6 +308,23 @@ fn load_elements<T: NpyElement, D: Dimension>(
     })?;
     result.assign_ndarray(&array)?;
     Ok(result)
+}
+
+/// Elements of a file in the machine's order of bytes; an error if there are other values of bool than two.
+fn put_right<T: NpyElement>(header: &Header, elements: &mut [T], file: &str) -> Result<()> {
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(elements);
+    if header.descr.starts_with('>') {
+        bytes.chunks_exact_mut(size_of::<T>()).for_each(<[u8]>::reverse);
+    }
+    if header.descr.ends_with("b1")
+        && let Some(byte) = bytes.iter().find(|&&byte| byte > 1)
+    {
+        return Err(Error::File {
+            file: file.into(),
+            problem: format!("an element of bool is {byte}, wanted 0 or 1"),
+        });
+    }
+    Ok(())
 }
 
 /// Reads so many elements, in pieces: memory is taken for what is there.

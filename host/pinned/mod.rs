@@ -80,7 +80,7 @@ impl<T: Element, D: Dimension> PinnedArray<T, D> {
     }
 
     /// An array of that shape with unspecified elements.
-    fn uninit(backend: &std::sync::Arc<dyn crate::backend::Backend>, dim: D) -> Result<Self> {
+    pub(crate) fn uninit(backend: &std::sync::Arc<dyn crate::backend::Backend>, dim: D) -> Result<Self> {
         let bytes = checked_len(dim.slice()).and_then(|len| len.checked_mul(size_of::<T>()));
         let Some(bytes) = bytes.filter(|&bytes| isize::try_from(bytes).is_ok()) else {
             return Err(Error::Shape {
@@ -111,7 +111,7 @@ impl<T: Element, D: Dimension> PinnedArray<T, D> {
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len()) }
     }
 
-    fn elements_mut(&mut self) -> &mut [T] {
+    pub(crate) fn elements_mut(&mut self) -> &mut [T] {
         // SAFETY: as above, and they are this array's alone.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len()) }
     }

@@ -41,6 +41,10 @@ macro_rules! view_args {
                 self.$ordered(stream)
             }
 
+            fn is_part(&self) -> bool {
+                DeviceArrayRef::is_part(self)
+            }
+
             fn abi(&self) -> Abi<$param<'static, T, N>> {
                 Abi {
                     head: ptr::$pointer(address::<T>(self.address())),

@@ -36,8 +36,8 @@ const CARGO_TESTS: [&str; 2] = ["compile_fail", "driver"];
 /// The archive's name, which run-tests.sh knows.
 const ARCHIVE: &str = "executables.tar.xz";
 
-/// What xz is told: fast, on all cores, but with a window that spans several executables.
-const XZ_OPTIONS: &str = "--threads=0 --lzma2=preset=0,dict=64MiB";
+/// What xz is told: fast, but with a window that spans several executables.
+const XZ_OPTIONS: &str = "--lzma2=preset=1,dict=128MiB";
 
 const RUN_TESTS: &str = include_str!("run-tests.sh");
 

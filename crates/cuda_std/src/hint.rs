@@ -18,3 +18,17 @@ use crate::machine;
 pub fn opaque(value: u32) -> u32 {
     machine::opaque(value)
 }
+
+/// [`opaque`]`(value)`, made where it stands: the compiler does not put off its computation to where it is used.
+///
+/// It does so where it takes no registers into account: until then, all that the value is computed from waits in some.
+///
+/// ```
+/// use cuda_std::hint;
+///
+/// assert_eq!(hint::pinned(3), 3);
+/// ```
+#[inline(always)]
+pub fn pinned(value: u32) -> u32 {
+    machine::pinned(value)
+}

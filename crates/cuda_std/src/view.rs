@@ -53,12 +53,12 @@ impl<const N: usize> Layout<N> {
     #[inline(always)]
     fn number(&self, index: [usize; N]) -> Option<usize> {
         let mut number = self.first;
-        for axis in 0..N {
-            if index[axis] >= self.shape[axis] {
+        for (axis, i) in index.into_iter().enumerate() {
+            if i >= self.shape[axis] {
                 return None;
             }
             // Modulo 2^64, in which a negative stride is a large one; the sum is below `len`.
-            number = number.wrapping_add(index[axis].wrapping_mul(self.strides[axis] as usize));
+            number = number.wrapping_add(i.wrapping_mul(self.strides[axis] as usize));
         }
         Some(number)
     }

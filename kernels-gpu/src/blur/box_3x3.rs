@@ -240,28 +240,43 @@ impl<const C: usize> Strip<'_, C> {
         if self.edges == 0 { row } else { self.without_others(row) }
     }
 
+    /// The row's bytes from the strip's first one on, as far as words take part. They are compared with constants, and
+    /// anew for each row: what does not change from row to row would wait in registers otherwise.
+    #[inline(always)]
+    fn left(&self) -> u32 {
+        hint::pinned(Ord::min(self.pitch - self.x, (WORDS + 1) * WORD) as u32)
+    }
+
     /// `row` with zeros for the bytes that are not the row's.
     #[inline(always)]
     fn without_others(&self, row: Row) -> Row {
+        let left = self.left();
         cuda_std::array::from_fn(|w| match w {
             0 if self.x == 0 => 0,
             0 => row[0],
-            _ => row[w] & mask((self.pitch - self.x).saturating_sub((w - 1) * WORD)),
+            _ => row[w] & mask((left as usize).saturating_sub((w - 1) * WORD)),
         })
     }
 
-    /// Row `y`, byte by byte.
+    /// Row `y`, one of the picture's, byte by byte.
     #[inline(always)]
     fn row_of_bytes(&self, y: usize) -> Row {
-        let start = y * self.pitch;
-        let byte = |x: usize| match self.pixels.get(start.wrapping_add(x)) {
-            Some(&byte) if x < self.pitch => byte,
-            _ => 0,
+        let at = y * self.pitch + self.x;
+        let left = self.left();
+        let byte = |i: usize| {
+            let is_there = if i < WORD {
+                self.x > 0
+            } else {
+                ((i - WORD) as u32) < left
+            };
+            if is_there {
+                // SAFETY: in row `y`, where a strip has a whole one before it unless it is the first.
+                unsafe { *self.pixels.get_unchecked((at + i).wrapping_sub(WORD)) }
+            } else {
+                0
+            }
         };
-        cuda_std::array::from_fn(|w| {
-            let x = (self.x + w * WORD).wrapping_sub(WORD);
-            u32::from_le_bytes(cuda_std::array::from_fn(|k| byte(x.wrapping_add(k))))
-        })
+        cuda_std::array::from_fn(|w| u32::from_le_bytes(cuda_std::array::from_fn(|k| byte(w * WORD + k))))
     }
 
     /// The sums around the strip's bytes: of three rows and, side by side, three pixels.

@@ -166,6 +166,13 @@ fn store_row<T: Pixel, const C: usize>(
 ) {
     let (start, t) = (first * C, thread::thread_idx_x() as usize);
     let count = Ord::min(row_tile(C) * C, row.len() - start);
+    // What is asked of the border and of the channel would wait in registers while rows go by, and where these are too
+    // few, it is asked anew.
+    let border = if C == 3 && size_of::<T>() < 4 {
+        hint::pinned(border)
+    } else {
+        border
+    };
     if border == MISSING {
         // A loop of its own, which is not unrolled.
         let mut i = t;
@@ -184,7 +191,7 @@ fn store_row<T: Pixel, const C: usize>(
     for m in 0..ROW_OUTPUTS {
         let i = t + m * ROW_THREADS;
         if i < count {
-            let value = if C == 4 && t % C == 3 {
+            let value = if C == 4 && hint::opaque(t as u32) % 4 == 3 {
                 // SAFETY: in the row, since it is less than `count` from the start.
                 unsafe { row.inside(start + i) }.to_f32()
             } else {

@@ -2,6 +2,7 @@
 //! Which bin an element is in.
 
 use bytemuck::{Pod, Zeroable};
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::{Sample, Value};
@@ -195,14 +196,15 @@ impl<T: Sample> Find<T> for Search {
     #[inline(always)]
     fn bins<const N: usize>(plan: &Plan, edges: &[T], values: [T; N]) -> [u32; N] {
         // Of the `left` edges from `base` on, those that are at most the value are to be counted. Both halves of an odd
-        // number of edges keep the larger one's length, so that one `left` does for all elements.
-        let mut base = [0usize; N];
-        let mut left = edges.len();
+        // number of edges keep the larger one's length, so that one `left` does for all elements. In 32 bits, half the
+        // registers: there are fewer edges than `OUTSIDE`, or the rest is not looked at.
+        let mut base = [0u32; N];
+        let mut left = edges.len() as u32;
         while left > 0 {
             let half = left / 2;
             // SAFETY: `base + left <= edges.len()` throughout, and `half < left`.
             let middle: [T; N] =
-                cuda_std::array::from_fn(|k| unsafe { edges.load_vec_unchecked::<1>(base[k] + half)[0] });
+                cuda_std::array::from_fn(|k| unsafe { edges.load_vec_unchecked::<1>((base[k] + half) as usize)[0] });
             base = cuda_std::array::from_fn(|k| {
                 if middle[k] <= values[k] {
                     base[k] + (left - half)
@@ -212,13 +214,8 @@ impl<T: Sample> Find<T> for Search {
             });
             left = half;
         }
-        cuda_std::array::from_fn(|k| {
-            if is_inside(plan, values[k]) {
-                base[k] as u32
-            } else {
-                OUTSIDE
-            }
-        })
+        // Asked here, the elements need no registers while others go down the list.
+        cuda_std::array::from_fn(|k| hint::pinned(if is_inside(plan, values[k]) { base[k] } else { OUTSIDE }))
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@
 use bytemuck::Pod;
 use cuda_block::warp::all_reduce_groups;
 use cuda_block::{MAX_VALUE, storage};
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::plan::{CHAINS, GROUP, ITEMS, RowPlan, STEPS, THREADS, UNROLL, has_one_chain, rows_at_once, rows_in_flight};
@@ -129,6 +130,13 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             i += ITEMS as u32 * lanes;
         }
         let accs = all_reduce_groups(accs, lanes, Op::combine);
+        // Computed anew: the numbers of all rows, of 64 bits each, would wait in registers that the vectors want. Not for
+        // values of a byte, of which four share a register.
+        let step = if K == 1 || size_of::<A>() == 1 {
+            step
+        } else {
+            THREADS >> hint::opaque(lanes).trailing_zeros()
+        };
         for k in 0..K {
             if lane == 0 && first + k * step < self.out.len() {
                 self.out.set(first + k * step, Op::finish(accs[k], self.plan.count));
@@ -155,16 +163,26 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             return;
         }
         let n = self.plan.length;
-        // SAFETY: the row is one of `x`, by the contract.
-        let elements = unsafe { self.x.get_unchecked(row * n..row * n + n) };
+        // Of bytes, of which a vector has the most, what follows from the row is computed where it is used: it would wait
+        // in registers that they want. Others have those.
+        let row = || {
+            if N == 16 {
+                hint::opaque(row as u32) as usize
+            } else {
+                row
+            }
+        };
         let chunk = |part: u32| {
+            let row = row();
+            // SAFETY: the row is one of `x`, by the contract.
+            let elements = unsafe { self.x.get_unchecked(row * n..row * n + n) };
             let begin = part as usize * self.plan.chunk;
             let end = Ord::min(begin.saturating_add(self.plan.chunk), n);
             // SAFETY: `end` is at most the row's length.
             unsafe { share::<T, Op, N>(elements, begin, end) }
         };
         // Nobody reads a total before all are there: what the others do with it needs no barrier but that of the tree.
-        let first = row * chunks as usize;
+        let first = || row() * chunks as usize;
         let mut group = part;
         // For as many warps as a block can have: then no warp needs to be asked whether it has a place.
         let mut storage = storage![A as [u64; MAX_VALUE / 8]; 32];
@@ -172,9 +190,9 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
             let (total, used) = storage.reduce::<THREADS>(chunk(group), Op::identity(), Op::combine);
             if let Some(total) = total {
                 if chunks <= 1 {
-                    self.out.set(row, Op::finish(total, self.plan.count));
-                } else if first + (group as usize) < self.partials.len() {
-                    self.partials.set(first + group as usize, total);
+                    self.finish::<Op>(row(), total);
+                } else if first() + (group as usize) < self.partials.len() {
+                    self.partials.set(first() + group as usize, total);
                 }
             }
             group += blocks;
@@ -186,12 +204,13 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         if chunks <= 1 {
             return;
         }
-        let (is_last, mut storage) = used.sync_or(total.is_some() && self.is_last(row));
+        let (is_last, mut storage) = used.sync_or(total.is_some() && self.is_last(row()));
         if !is_last {
             return;
         }
         // The tree above the blocks, by the last block of the row, in levels: each turns the values that are `left`
         // into as many as there are groups, in place.
+        let first = first();
         let mut left = chunks as usize;
         loop {
             let groups = left.div_ceil(GROUP * THREADS);
@@ -200,7 +219,7 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
                 let (total, used) = storage.reduce::<THREADS>(value, Op::identity(), Op::combine);
                 if let Some(total) = total {
                     if groups <= 1 {
-                        self.out.set(row, Op::finish(total, self.plan.count));
+                        self.finish::<Op>(row(), total);
                     } else if first + group < self.partials.len() {
                         self.partials.set(first + group, total);
                     }
@@ -211,6 +230,14 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
                 return;
             }
             left = groups;
+        }
+    }
+
+    /// Sets the result of a row, if there is such a row.
+    #[inline(always)]
+    fn finish<Op: ReduceOp<T, Acc = A, Output = R>>(&self, row: usize, total: A) {
+        if row < self.out.len() {
+            self.out.set(row, Op::finish(total, self.plan.count));
         }
     }
 

@@ -10,4 +10,5 @@ mod operators;
 mod random;
 mod scan_operators;
 mod threads;
+mod views;
 mod warps;

@@ -167,6 +167,14 @@ pub fn opaque(value: u32) -> u32 {
 }
 
 #[inline(always)]
+pub fn pinned(value: u32) -> u32 {
+    let same;
+    // SAFETY: copies a register. Not `pure`, so that it stays where it is.
+    unsafe { asm!("mov.b32 {0}, {1};", out(reg32) same, in(reg32) value, options(nomem, nostack, preserves_flags)) };
+    same
+}
+
+#[inline(always)]
 pub fn fence_block() {
     // SAFETY: a fence.
     unsafe { membar_cta() };

@@ -73,6 +73,10 @@ pub fn opaque(value: u32) -> u32 {
     value
 }
 
+pub fn pinned(value: u32) -> u32 {
+    value
+}
+
 pub fn fence_block() {
     core::sync::atomic::fence(Ordering::SeqCst);
 }

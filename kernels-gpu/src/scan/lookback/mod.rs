@@ -58,11 +58,8 @@ const THREAD_BYTES: usize = 128;
 /// Bytes of values that a thread has of a tile, one for each vector, at most.
 const THREAD_VALUES: usize = 64;
 
-/// Bytes of elements and of results that a thread has of a tile, together, at most.
-const THREAD_TOTAL: usize = 320;
-
-/// The most vectors of a thread.
-const MOST_VECTORS: usize = 8;
+/// The most vectors of a thread; up to half as many, both of the above hold.
+const MOST_VECTORS: usize = 16;
 
 /// Bytes of a vector's values, at most, which a thread has in registers at a time.
 const VECTOR_VALUES: usize = 128;
@@ -70,19 +67,14 @@ const VECTOR_VALUES: usize = 128;
 /// The number of no tile.
 const NONE: u32 = u32::MAX;
 
-/// Bytes of a vector's results, at most: two stores, whose lines come together in the cache.
-const VECTOR_RESULTS: usize = 32;
-
-/// Elements of a vector: 16 bytes, or fewer where results or values are large; 1 if element or result has a size that is
-/// not a power of two.
+/// Elements of a vector: 16 bytes of the larger of element and result, or fewer where the values are large; 1 if either
+/// has a size that is not a power of two.
 pub const fn vec_len<T, Op: ReduceOp<T>>() -> usize {
     if !has_vectors::<T, Op::Output>() {
         return 1;
     }
-    let mut len = crate::tile::vec_len(size_of::<T>());
-    while len > 1 && len * size_of::<Op::Output>() > VECTOR_RESULTS {
-        len /= 2;
-    }
+    let (input, output) = (size_of::<T>(), size_of::<Op::Output>());
+    let mut len = crate::tile::vec_len(if input > output { input } else { output });
     while len > 1 && len * size_of::<Op::Acc>() > VECTOR_VALUES {
         len /= 2;
     }
@@ -90,15 +82,16 @@ pub const fn vec_len<T, Op: ReduceOp<T>>() -> usize {
 }
 
 /// Vectors that a thread has of a tile: a power of two.
+///
+/// Of elements much smaller than their results the vectors are short, and the tile would have few bytes: there are more
+/// of them where together with their values they take no more room than others do.
 pub const fn vectors<T, Op: ReduceOp<T>>() -> usize {
-    let (len, value) = (vec_len::<T, Op>(), size_of::<Op::Acc>());
-    let (vector, results) = (len * size_of::<T>(), len * size_of::<Op::Output>());
-    let mut vectors = MOST_VECTORS;
-    while vectors > 1
-        && (vectors * vector > THREAD_BYTES
-            || vectors * value > THREAD_VALUES
-            || vectors * (vector + results) > THREAD_TOTAL)
-    {
+    let (vector, value) = (vec_len::<T, Op>() * size_of::<T>(), size_of::<Op::Acc>());
+    if MOST_VECTORS * (vector + value) <= THREAD_BYTES + THREAD_VALUES {
+        return MOST_VECTORS;
+    }
+    let mut vectors = MOST_VECTORS / 2;
+    while vectors > 1 && (vectors * vector > THREAD_BYTES || vectors * value > THREAD_VALUES) {
         vectors /= 2;
     }
     vectors
@@ -155,17 +148,21 @@ pub fn scan<T: Pod, Op: ReduceOp<T>>(
     out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
 ) {
     match const { (vec_len::<T, Op>(), vectors::<T, Op>()) } {
+        (1, 16) => scan_tiles::<T, Op, 1, 16>(x, n, exclusive, state, out),
         (1, 8) => scan_tiles::<T, Op, 1, 8>(x, n, exclusive, state, out),
         (1, 4) => scan_tiles::<T, Op, 1, 4>(x, n, exclusive, state, out),
         (1, 2) => scan_tiles::<T, Op, 1, 2>(x, n, exclusive, state, out),
+        (2, 16) => scan_tiles::<T, Op, 2, 16>(x, n, exclusive, state, out),
         (2, 8) => scan_tiles::<T, Op, 2, 8>(x, n, exclusive, state, out),
         (2, 4) => scan_tiles::<T, Op, 2, 4>(x, n, exclusive, state, out),
         (2, 2) => scan_tiles::<T, Op, 2, 2>(x, n, exclusive, state, out),
         (2, 1) => scan_tiles::<T, Op, 2, 1>(x, n, exclusive, state, out),
+        (4, 16) => scan_tiles::<T, Op, 4, 16>(x, n, exclusive, state, out),
         (4, 8) => scan_tiles::<T, Op, 4, 8>(x, n, exclusive, state, out),
         (4, 4) => scan_tiles::<T, Op, 4, 4>(x, n, exclusive, state, out),
         (4, 2) => scan_tiles::<T, Op, 4, 2>(x, n, exclusive, state, out),
         (4, 1) => scan_tiles::<T, Op, 4, 1>(x, n, exclusive, state, out),
+        (8, 16) => scan_tiles::<T, Op, 8, 16>(x, n, exclusive, state, out),
         (8, 8) => scan_tiles::<T, Op, 8, 8>(x, n, exclusive, state, out),
         (8, 4) => scan_tiles::<T, Op, 8, 4>(x, n, exclusive, state, out),
         (8, 2) => scan_tiles::<T, Op, 8, 2>(x, n, exclusive, state, out),

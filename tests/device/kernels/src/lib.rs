@@ -11,4 +11,5 @@ pub mod operators;
 pub mod random;
 pub mod scan_operators;
 pub mod threads;
+pub mod views;
 pub mod warps;

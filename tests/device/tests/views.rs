@@ -1,40 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels over views of any strides.
 
-use cuda_std::prelude::*;
+use device_test_kernels::views::{add_transposed, beyond, count_planes};
+use device_tests::device;
 use ndarray::{Array2, Array3, Axis, s};
-use warpsmith::{DeviceArray, Error, LaunchConfig};
-
-use crate::common::device;
-
-/// `out[i, j] = x[i, j] + y[j, i]`
-#[kernel]
-pub fn add_transposed(x: ArrayView<'_, f32, 2>, y: ArrayView<'_, f32, 2>, out: ArrayViewMut<'_, f32, 2>) {
-    let (i, j) = thread::index_2d();
-    let [rows, columns] = out.shape();
-    if i < rows && j < columns {
-        out.set([i, j], x.get([i, j]) + y.get([j, i]));
-    }
-}
-
-/// Counts the elements of each plane in its first element.
-#[kernel]
-pub fn count_planes(x: ArrayViewMut<'_, u32, 3>) {
-    let (i, j) = thread::index_2d();
-    let [planes, rows, columns] = x.shape();
-    for plane in 0..planes {
-        if i < rows && j < columns {
-            x.atomic([plane, 0, 0]).fetch_add(1);
-        }
-    }
-}
-
-/// Reads one element too far along the last axis.
-#[kernel]
-pub fn beyond(x: ArrayView<'_, f32, 2>, out: ArrayViewMut<'_, f32, 2>) {
-    let [_, columns] = x.shape();
-    out.set([0, 0], x.get([0, columns]));
-}
+use warpsmith::{Device, DeviceArray, Error, LaunchConfig};
 
 fn numbers(rows: usize, columns: usize) -> Array2<f32> {
     Array2::from_shape_fn((rows, columns), |(i, j)| (100 * i + j) as f32)
@@ -66,7 +36,8 @@ fn kernels_see_views_of_any_strides() {
 
 #[test]
 fn two_halves_of_one_array_are_input_and_output() {
-    let stream = device().default_stream();
+    let device = device();
+    let stream = device.default_stream();
     let mut x = numbers(30, 60);
     let mut dx = DeviceArray::from_ndarray(stream, &x).unwrap();
     let (left, mut right) = dx.split_at_mut(Axis(1), 30).unwrap();
@@ -81,7 +52,8 @@ fn two_halves_of_one_array_are_input_and_output() {
 
 #[test]
 fn elements_of_views_are_atomic() {
-    let stream = device().default_stream();
+    let device = device();
+    let stream = device.default_stream();
     let mut x = DeviceArray::<u32, _>::zeros(stream, (7, 9, 5)).unwrap();
     let mut view = x.view_mut().permuted_axes([2, 0, 1]).unwrap();
     let config = LaunchConfig::for_shape((7, 9), (4, 8));
@@ -93,7 +65,7 @@ fn elements_of_views_are_atomic() {
 
 #[test]
 fn an_index_out_of_bounds_is_named() {
-    let device = warpsmith::Device::simulator();
+    let device = Device::simulator();
     let stream = device.default_stream();
     let x = DeviceArray::from_ndarray(stream, &numbers(4, 6)).unwrap();
     let mut out = DeviceArray::zeros(stream, (1, 1)).unwrap();
