@@ -63,8 +63,9 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         let result = Self::uninit(stream, shape.into_dimension())?;
         let (address, bytes) = (result.buffer().address(), result.buffer().bytes());
         if bytes > 0 {
+            result.buffer().writes_on(stream)?; // for a graph, which is to know
             // SAFETY: the buffer was just allocated on this stream, with that many bytes.
-            unsafe { stream.backend().fill_zero(stream.raw(), address, bytes)? };
+            unsafe { stream.queue_fill_zero(address, bytes)? };
         }
         Ok(result)
     }

@@ -100,7 +100,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     }
 
     /// The memory that the elements lie in.
-    pub(crate) fn buffer(&self) -> &Buffer {
+    pub(crate) fn buffer(&self) -> &Arc<Buffer> {
         &self.buffer
     }
 

@@ -2,9 +2,10 @@
 //! Device memory with the streams that use it.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::graph::{Block, Capture, GraphMemory};
 use crate::owner::Owner;
 use crate::stream::Stream;
 use crate::usage::Usage;
@@ -17,23 +18,37 @@ pub(crate) struct Buffer {
     address: u64,
     bytes: usize,
     usage: Mutex<Usage>,
-    /// Who frees the memory, if that is not the backend.
-    owner: Option<Owner>,
+    home: Home,
+}
+
+/// Whose the memory is.
+#[derive(Debug)]
+enum Home {
+    /// The backend gave it, and takes it back.
+    Device,
+    /// Somebody else's, who frees it.
+    Owner(Owner),
+    /// A graph's, in which an array is made again by every launch.
+    Graph(Block),
 }
 
 impl Buffer {
     /// Memory with unspecified contents.
     pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Self> {
-        let address = match bytes {
-            0 => 0,
+        let (address, home) = match (bytes, Capture::of(stream)) {
+            (0, _) => (0, Home::Device),
+            (_, Some(capture)) => {
+                let block = capture.allocate(bytes)?;
+                (block.address(), Home::Graph(block))
+            }
             // SAFETY: the backend's own stream, and at least one byte.
-            _ => unsafe { stream.backend().acquire(stream.raw(), bytes)? },
+            (_, None) => unsafe { (stream.backend().acquire(stream.raw(), bytes)?, Home::Device) },
         };
         Ok(Self {
             address,
             bytes,
             usage: Mutex::new(Usage::of(stream)),
-            owner: None,
+            home,
         })
     }
 
@@ -48,7 +63,7 @@ impl Buffer {
             address,
             bytes,
             usage: Mutex::new(Usage::of(stream)),
-            owner: Some(owner),
+            home: Home::Owner(owner),
         }
     }
 
@@ -60,6 +75,26 @@ impl Buffer {
         self.bytes
     }
 
+    /// Whether it lies in the memory of that graph.
+    pub(crate) fn is_of_graph(&self, memory: &Arc<GraphMemory>) -> bool {
+        matches!(&self.home, Home::Graph(block) if block.is_of(memory))
+    }
+
+    /// While this thread captures the stream, notes the use for the graph, whose launches order it; nothing else is to be
+    /// done then.
+    fn is_noted(self: &Arc<Self>, stream: &Stream, bytes: &Range<usize>, writes: bool) -> Result<bool> {
+        if let Some(capture) = Capture::of(stream) {
+            return capture.note(self, bytes.clone(), writes).map(|()| true);
+        }
+        match &self.home {
+            Home::Graph(block) if block.is_recording() => Err(Error::Capture {
+                operation: "use of an array on another stream or thread",
+                reason: "it is made by work that is being captured, and has no elements yet",
+            }),
+            _ => Ok(false),
+        }
+    }
+
     /// While the guard lives, streams record events and wait for them: cheap calls of the backend, in which no kernel is
     /// launched or compiled and nobody's code runs. Two buffers are never locked at a time.
     fn usage(&self) -> MutexGuard<'_, Usage> {
@@ -67,26 +102,32 @@ impl Buffer {
     }
 
     /// To be called before `stream` reads: orders it behind the last writes, and remembers the read.
-    pub(crate) fn reads_on(&self, stream: &Stream) -> Result<()> {
+    pub(crate) fn reads_on(self: &Arc<Self>, stream: &Stream) -> Result<()> {
         self.reads_part_on(stream, 0..self.bytes)
     }
 
     /// [`reads_on`](Self::reads_on), of those bytes alone. To be called again when the read is queued, if other threads may
     /// write other parts meanwhile: what they wait for is what this stream has queued by then.
-    pub(crate) fn reads_part_on(&self, stream: &Stream, bytes: Range<usize>) -> Result<()> {
+    pub(crate) fn reads_part_on(self: &Arc<Self>, stream: &Stream, bytes: Range<usize>) -> Result<()> {
+        if self.is_noted(stream, &bytes, false)? {
+            return Ok(());
+        }
         let released = self.usage().read(stream, self.whole_or(bytes))?;
         drop(released);
         Ok(())
     }
 
     /// To be called before `stream` writes: orders it behind the last writes and all reads since.
-    pub(crate) fn writes_on(&self, stream: &Stream) -> Result<()> {
+    pub(crate) fn writes_on(self: &Arc<Self>, stream: &Stream) -> Result<()> {
         self.writes_part_on(stream, 0..self.bytes)
     }
 
     /// [`writes_on`](Self::writes_on), of those bytes alone. As for [`reads_part_on`](Self::reads_part_on), also when the
     /// write is queued.
-    pub(crate) fn writes_part_on(&self, stream: &Stream, bytes: Range<usize>) -> Result<()> {
+    pub(crate) fn writes_part_on(self: &Arc<Self>, stream: &Stream, bytes: Range<usize>) -> Result<()> {
+        if self.is_noted(stream, &bytes, true)? {
+            return Ok(());
+        }
         // Dropped when the guard is gone: the last owner of a stream ends it.
         let released = self.usage().write(stream, self.whole_or(bytes))?;
         drop(released);
@@ -108,25 +149,33 @@ impl Drop for Buffer {
         if self.bytes == 0 {
             return;
         }
+        let home = std::mem::replace(&mut self.home, Home::Device);
         let usage = self.usage.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         // An error here is one of earlier work (a kernel that failed), which every later call reports as well; the
         // memory is then lost with the context.
-        let (stream, others) = usage.end();
-        let waited = others.iter().try_for_each(|other| stream.wait_for(other));
-        if let Some(owner) = self.owner.take() {
+        let last = usage.last_writer();
+        let wait = |stream: &Stream| {
+            let mut others = usage.users_but(stream).into_iter();
+            others.try_for_each(|other| stream.wait_for(&other))
+        };
+        match home {
+            Home::Device => match wait(last) {
+                // SAFETY: allocated by this backend for as many bytes; the stream is behind all uses.
+                Ok(()) => unsafe { last.backend().release(last.raw(), self.address, self.bytes) },
+                // SAFETY: as above, but for the wait.
+                Err(_) => unsafe { last.backend().strand(self.address, self.bytes) },
+            },
+            // Given back on the stream that the graph is launched on.
+            Home::Graph(block) => {
+                if wait(block.stream()).is_err() {
+                    block.strand();
+                }
+            }
             // Freed by a call that knows no stream.
-            match waited.and_then(|()| stream.synchronize()) {
+            Home::Owner(owner) => match wait(last).and_then(|()| last.finish()) {
                 Ok(()) => drop(owner),
                 Err(_) => std::mem::forget(owner),
-            }
-            return;
-        }
-        // SAFETY: allocated by this backend for as many bytes; if the wait was queued, the stream is behind all uses.
-        unsafe {
-            match waited {
-                Ok(()) => stream.backend().release(stream.raw(), self.address, self.bytes),
-                Err(_) => stream.backend().strand(self.address, self.bytes),
-            }
+            },
         }
     }
 }

@@ -8,6 +8,7 @@
 //! A table is on its stream alone: it was uploaded there ahead of every launch that reads it, and is freed there behind
 //! them. No lock is held while the device is asked for anything.
 
+use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -115,6 +116,11 @@ pub(crate) struct Constant<'a, W> {
 }
 
 impl<W> Constant<'_, W> {
+    /// What keeps them there.
+    pub(crate) fn keeper(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.table) as _
+    }
+
     /// Where the values lie.
     pub(crate) fn address(&self) -> u64 {
         self.table.address

@@ -233,6 +233,15 @@ pub enum Error {
         operation: &'static str,
     },
 
+    /// Something that cannot be part of a graph: see [`Stream::capture`](crate::Stream::capture).
+    #[error("{operation}: not in a graph: {reason}")]
+    Capture {
+        /// What was asked for.
+        operation: &'static str,
+        /// Why not, and what to do instead.
+        reason: &'static str,
+    },
+
     /// A kernel failed on the simulated GPU.
     #[error(transparent)]
     Fault(Box<cuda_sim::Fault>),

@@ -399,7 +399,7 @@ impl Stream {
         let kernel = KernelInfo::of::<K>();
         // SAFETY: `Args` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows
         // in `args` last for the call, and on the stream the memory is used before it is freed or written by others.
-        unsafe { self.backend().launch(self.raw(), &kernel, config, &mut params)? };
+        unsafe { self.queue_launch(&kernel, config, &mut params)? };
         if args.is_part() {
             // A thread that has prepared another part since has waited for this stream without the launch.
             args.prepare(K::NAME, self)?;

@@ -17,6 +17,7 @@
 //! | a thread | a [`Stream`] |
 //! | `Instant` | an [`Event`] |
 //! | `x.axis_chunks_iter(axis, n).map(f)`, a data loader | a [`Pipeline`] |
+//! | a closure, called again and again | a [`Graph`] |
 //! | `rand`'s generators | a [`Generator`] |
 //! | a function called for each element | a `#[kernel]` of your own, and [`Stream::launch`] |
 //!
@@ -66,6 +67,7 @@ mod device;
 pub mod dlpack;
 mod error;
 mod event;
+mod graph;
 mod launch;
 mod layout;
 mod memory;
@@ -92,6 +94,7 @@ pub use cuda_sim::Fault;
 pub use device::{DEVICE_VARIABLE, Device, Properties};
 pub use error::{Error, KernelFailure, Result};
 pub use event::Event;
+pub use graph::{Graph, GraphArrays, HeldArrays};
 pub use half::{bf16, f16};
 pub use launch::{Arg, Args, Dim3, LaunchConfig};
 pub use memory::{LiveAllocation, MemoryInfo, TRACE_VARIABLE};

@@ -354,7 +354,15 @@ impl Stream {
             // SAFETY: a function of this backend's, whose module is loaded; the values are as its parameters, as far as
             // the driver knows them, and by the caller's promise for the rest. What they point to is borrowed by `args`,
             // and ordered on this stream.
-            unsafe { backend.launch_function(self.raw(), function.raw, &function.info, name, config, values) }
+            unsafe {
+                self.queue_function(
+                    (function.raw, function.module.clone()),
+                    &function.info,
+                    name,
+                    config,
+                    values,
+                )
+            }
         })
     }
 }

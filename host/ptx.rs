@@ -302,6 +302,7 @@ mod tests {
             version: "1.0.0",
             name,
             signature,
+            sizes: &[],
             run: |_| unreachable!("nothing is launched here"),
         }
     }

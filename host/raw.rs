@@ -52,6 +52,9 @@ impl Stream {
     }
 }
 
+/// Why another library's work is not recorded.
+const FOREIGN: &str = "what another library queues is not recorded";
+
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// Where the elements lie, in C order, for work that another library queues on `stream`: orders the stream behind
     /// what writes the array, and lets later writes wait for what the stream has queued until then.
@@ -82,6 +85,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// ```
     pub fn as_device_ptr(&self, stream: &Stream) -> Result<*const T> {
         stream.check_device("as_device_ptr", self.stream())?;
+        stream.check_not_captured("as_device_ptr", FOREIGN)?;
         self.buffer().reads_on(stream)?;
         Ok(ptr::with_exposed_provenance(self.buffer().address() as usize))
     }
@@ -94,6 +98,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// As [`as_device_ptr`](Self::as_device_ptr).
     pub fn as_device_mut_ptr(&mut self, stream: &Stream) -> Result<*mut T> {
         stream.check_device("as_device_mut_ptr", self.stream())?;
+        stream.check_not_captured("as_device_mut_ptr", FOREIGN)?;
         self.buffer().writes_on(stream)?;
         Ok(ptr::with_exposed_provenance_mut(self.buffer().address() as usize))
     }

@@ -8,6 +8,7 @@ use crate::callback::on_thread;
 use crate::constants::{Constant, Constants};
 use crate::error::{Error, Result};
 use crate::event::{Event, RecordedEvent};
+use crate::graph::{Capture, NOT_DONE};
 use crate::owner::Owner;
 use crate::workspace::{Lease, Workspace};
 
@@ -159,6 +160,12 @@ impl Stream {
     ///
     /// [`Error::KernelFailed`](crate::Error::KernelFailed) if a kernel of the device failed, on this stream or another.
     pub fn synchronize(&self) -> Result<()> {
+        self.check_not_captured("synchronize", NOT_DONE)?;
+        self.finish()
+    }
+
+    /// As [`synchronize`](Self::synchronize), of what is queued, also while this thread captures the stream.
+    pub(crate) fn finish(&self) -> Result<()> {
         // SAFETY: the backend's stream.
         unsafe { self.backend().synchronize(self.raw()) }
     }
@@ -169,6 +176,7 @@ impl Stream {
     ///
     /// [`Error::KernelFailed`](crate::Error::KernelFailed) if a kernel of the device failed, on this stream or another.
     pub fn is_idle(&self) -> Result<bool> {
+        self.check_not_captured("is_idle", NOT_DONE)?;
         // SAFETY: the backend's stream.
         unsafe { self.backend().is_idle(self.raw()) }
     }
@@ -206,6 +214,7 @@ impl Stream {
     /// # }
     /// ```
     pub fn on_reached(&self, callback: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.check_not_captured("on_reached", NOT_DONE)?;
         // SAFETY: the backend's stream; what it calls sends the callback to a thread, and no more.
         unsafe { self.backend().call_back(self.raw(), on_thread(callback)) }
     }
@@ -216,6 +225,7 @@ impl Stream {
     ///
     /// [`Error::Cuda`](crate::Error::Cuda) if the driver fails.
     pub fn record(&self) -> Result<Event> {
+        self.check_not_captured("record", NOT_DONE)?;
         Ok(Event::new(self.record_event(true)?))
     }
 
@@ -246,27 +256,42 @@ impl Stream {
     /// # }
     /// ```
     pub fn wait(&self, event: &Event) -> Result<()> {
+        self.check_not_captured("wait", "let the stream wait before the graph is launched")?;
         self.wait_for_event(event.recorded())
     }
 
     /// `len` counters that are 0, for one launch on this stream; to be given back if its kernel leaves them at 0.
     pub(crate) fn take_counters(&self, len: usize) -> Result<Lease<'_, u32>> {
-        self.inner.counters.take(len)
+        match Capture::of(self) {
+            Some(capture) => capture.lease(len, true),
+            None => self.inner.counters.take(len),
+        }
     }
 
     /// `len` words of state for one scan with look-back on this stream: all 0, or left by another one.
     pub(crate) fn take_scan_states(&self, len: usize) -> Result<Lease<'_, u64>> {
-        self.inner.scan_states.take(len)
+        match Capture::of(self) {
+            Some(capture) => capture.lease(len, true),
+            None => self.inner.scan_states.take(len),
+        }
     }
 
     /// Room for `len` values of blocks, for one launch on this stream, whatever is in it.
     pub(crate) fn take_partials<A>(&self, len: usize) -> Result<Lease<'_, A>> {
-        self.inner.partials.take(len)
+        match Capture::of(self) {
+            Some(capture) => capture.lease(len, false),
+            None => self.inner.partials.take(len),
+        }
     }
 
     /// The values on the device, at least one, for launches on this stream that read them.
     pub(crate) fn constant<W: bytemuck::Pod>(&self, values: &[W]) -> Result<Constant<'_, W>> {
-        self.inner.constants.get(values)
+        // Queued now, ahead of every launch of a graph that this thread captures, which keeps it.
+        let constant = self.inner.constants.get(values)?;
+        if let Some(capture) = Capture::of(self) {
+            capture.keep(constant.keeper());
+        }
+        Ok(constant)
     }
 
     /// Lets later work of this stream wait for all that `other` has queued.

@@ -104,10 +104,14 @@ impl Usage {
         Ok(Released(released))
     }
 
-    /// The stream that the memory is given back on, and the others, which it waits for before.
-    pub(crate) fn end(&self) -> (&Stream, Vec<Stream>) {
-        let stream = &self.first.writer;
-        (stream, self.before_write(stream, &(0..usize::MAX)))
+    /// The stream that the memory is given back on, when it has waited for the others.
+    pub(crate) fn last_writer(&self) -> &Stream {
+        &self.first.writer
+    }
+
+    /// The streams that use any of the bytes, without that one.
+    pub(crate) fn users_but(&self, stream: &Stream) -> Vec<Stream> {
+        self.before_write(stream, &(0..usize::MAX))
     }
 
     /// The streams that a read waits for, once each.
@@ -242,7 +246,7 @@ mod tests {
         assert_eq!(usage.before_write(&b, &(10..20)), vec![a.clone()]);
         drop(usage.write(&a, 0..usize::MAX).unwrap());
         assert!(usage.others.is_empty());
-        assert_eq!(usage.end(), (&a, vec![]));
+        assert_eq!((usage.last_writer(), usage.users_but(&a)), (&a, vec![]));
     }
 
     #[test]
@@ -254,7 +258,7 @@ mod tests {
         assert!(usage.before_write(&a, &(0..10)).is_empty() && usage.before_write(&a, &(20..30)).is_empty());
         assert_eq!(usage.before_write(&a, &(19..30)), vec![b.clone()]);
         assert_eq!(usage.before_read(&b, &(15..25)), vec![a.clone()]);
-        assert_eq!(usage.end(), (&a, vec![b]));
+        assert_eq!((usage.last_writer(), usage.users_but(&a)), (&a, vec![b]));
     }
 
     #[test]

@@ -9,12 +9,16 @@
 //! compile a module. Two threads that launch at the same time have two pieces. A piece that was given back is used
 //! again by work that is queued later on the same stream, so that it finds what the launch before has left. One that
 //! is not given back, since its launch failed and may have left anything, is freed.
+//!
+//! A launch that is recorded for a graph takes its words from the graph's memory instead, and has them set to 0 ahead of
+//! it whenever the graph is launched: what it leaves, nobody relies on.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{Backend, RawStream};
 use crate::error::Result;
+use crate::graph::Block;
 
 /// The least that is allocated, in bytes.
 const LEAST: usize = 4096;
@@ -55,13 +59,13 @@ impl Workspace {
     /// `len` words for one launch on the stream.
     pub(crate) fn take<W>(&self, len: usize) -> Result<Lease<'_, W>> {
         let bytes = len.saturating_mul(size_of::<W>());
-        let piece = match bytes {
-            0 => None,
-            _ => Some(self.piece(bytes)?),
+        let source = match bytes {
+            0 => Source::None,
+            _ => Source::Workspace(self, self.piece(bytes)?),
         };
         Ok(Lease {
-            workspace: self,
-            piece,
+            stream: self.stream,
+            source,
             len,
             _word: PhantomData,
         })
@@ -125,20 +129,43 @@ impl Drop for Workspace {
     }
 }
 
-/// Words of a workspace that one launch has for itself.
+/// Words that one launch has for itself.
 #[derive(Debug)]
 pub(crate) struct Lease<'a, W> {
-    workspace: &'a Workspace,
-    /// None where there are no words.
-    piece: Option<Piece>,
+    stream: RawStream,
+    source: Source<'a>,
     len: usize,
     _word: PhantomData<W>,
 }
 
+/// Where the words are from.
+#[derive(Debug)]
+enum Source<'a> {
+    /// There are none.
+    None,
+    Workspace(&'a Workspace, Piece),
+    /// A graph's memory, for every launch of it.
+    Graph(Block),
+}
+
 impl<W> Lease<'_, W> {
+    /// Words of a graph that is launched on that stream.
+    pub(crate) fn of_graph(stream: RawStream, block: Option<Block>, len: usize) -> Self {
+        Self {
+            stream,
+            source: block.map_or(Source::None, Source::Graph),
+            len,
+            _word: PhantomData,
+        }
+    }
+
     /// Where the words lie; 0 where there are none.
     pub(crate) fn address(&self) -> u64 {
-        self.piece.as_ref().map_or(0, |piece| piece.address)
+        match &self.source {
+            Source::None => 0,
+            Source::Workspace(_, piece) => piece.address,
+            Source::Graph(block) => block.address(),
+        }
     }
 
     /// The number of words.
@@ -148,22 +175,26 @@ impl<W> Lease<'_, W> {
 
     /// The stream that the words are for.
     pub(crate) fn stream(&self) -> RawStream {
-        self.workspace.stream
+        self.stream
     }
 
     /// Keeps the words for later launches. To be called when a launch is queued that leaves them ready for the next.
     pub(crate) fn give_back(mut self) {
-        if let Some(mut piece) = self.piece.take_if(|piece| piece.bytes <= MOST) {
-            piece.launches += 1;
-            self.workspace.pieces().push(piece);
+        match std::mem::replace(&mut self.source, Source::None) {
+            Source::Workspace(workspace, mut piece) if piece.bytes <= MOST => {
+                piece.launches += 1;
+                workspace.pieces().push(piece);
+            }
+            // Dropped with `self`.
+            other => self.source = other,
         }
     }
 }
 
 impl<W> Drop for Lease<'_, W> {
     fn drop(&mut self) {
-        if let Some(piece) = self.piece.take() {
-            self.workspace.free(piece);
+        if let Source::Workspace(workspace, piece) = std::mem::replace(&mut self.source, Source::None) {
+            workspace.free(piece);
         }
     }
 }

@@ -169,6 +169,26 @@ const WORK: &[(&str, Work)] = &[
         assert_eq!(there.to_device(stream)?.sum()?, 1000.0);
         Ok(())
     }),
+    ("graphs", |device, stream| {
+        let mut graph = stream.capture((ones(stream, 10_000)?, ones(stream, 10)?), |stream, (x, y)| {
+            let mut zeros = DeviceArray::<f32, _>::zeros(stream, 10)?;
+            zeros.assign(y)?;
+            let scanned = x.square()?.add_scalar(1.0)?.inclusive_scan::<Sum>()?;
+            Ok((scanned.max_axis(Axis(0))?, zeros))
+        })?;
+        graph.launch()?;
+        let other = device.create_stream()?;
+        graph.args_mut().0.assign(&ones(&other, 10_000)?)?;
+        graph.launch()?;
+        assert_eq!(graph.output().0.to_ndarray()?.into_scalar(), 20_000.0);
+        graph.update(|_, (x, y)| Ok((x.sum_axis(Axis(0))?, y.square()?)))?;
+        graph.launch()?;
+        assert_eq!(graph.output().0.to_ndarray()?.into_scalar(), 10_000.0);
+        graph.update(|_, (x, y)| Ok((x.max_axis(Axis(0))?, y.square()?)))?;
+        graph.launch()?;
+        assert_eq!(graph.output().1.sum()?, 10.0);
+        Ok(())
+    }),
     ("memory", |device, stream| {
         let x = ones(stream, 1000)?;
         assert!(device.memory()?.allocated >= 4000);

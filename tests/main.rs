@@ -19,6 +19,7 @@ mod cust;
 mod device;
 mod faults;
 mod format;
+mod graph;
 mod histogram;
 mod image;
 mod indexing;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
-    Stay,
+    Backend, Callback, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawContext, RawEvent, RawExec, RawFunction,
+    RawGraph, RawModule, RawNode, RawPlace, RawStream, Stay,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -205,5 +205,42 @@ impl Backend for Faulty {
     unsafe fn destroy_event(&self, event: RawEvent) {
         // SAFETY: as above.
         unsafe { self.inner.destroy_event(event) }
+    }
+}
+
+impl Graphs for Faulty {
+    calls! {
+        fn create_graph() -> RawGraph;
+    }
+    calls! {
+        unsafe fn record_launch(
+            at: RawPlace,
+            kernel: &KernelInfo,
+            config: &LaunchConfig,
+            params: &mut [*const ()]
+        ) -> RawNode;
+        unsafe fn record_function(
+            at: RawPlace,
+            function: RawFunction,
+            info: &FunctionInfo,
+            name: &str,
+            config: &LaunchConfig,
+            params: &mut [*const ()]
+        ) -> RawNode;
+        unsafe fn record_copy(at: RawPlace, to: u64, from: u64, bytes: usize) -> RawNode;
+        unsafe fn record_fill_zero(at: RawPlace, address: u64, bytes: usize) -> RawNode;
+        unsafe fn instantiate(graph: RawGraph) -> RawExec;
+        unsafe fn update_exec(exec: RawExec, graph: RawGraph) -> bool;
+        unsafe fn launch_graph(stream: RawStream, exec: RawExec) -> ();
+    }
+
+    unsafe fn destroy_graph(&self, graph: RawGraph) {
+        // SAFETY: the trait's contract, which is the same.
+        unsafe { self.inner.destroy_graph(graph) }
+    }
+
+    unsafe fn destroy_exec(&self, exec: RawExec) {
+        // SAFETY: as above.
+        unsafe { self.inner.destroy_exec(exec) }
     }
 }

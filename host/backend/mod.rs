@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, RwLockReadGuard};
 
 use cuda_sim::LaunchConfig;
-use cuda_std::launch::Kernel;
+use cuda_std::launch::{Kernel, Params};
 
 use crate::device::Properties;
 use crate::error::Result;
@@ -37,6 +37,26 @@ pub(crate) struct RawModule(pub u64);
 /// A kernel in one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawFunction(pub u64);
+
+/// Work that is recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawGraph(pub u64);
+
+/// A piece of it; 0 for none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawNode(pub u64);
+
+/// Where work is recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawPlace {
+    pub graph: RawGraph,
+    /// The piece that it comes behind; for the first, none.
+    pub after: RawNode,
+}
+
+/// Recorded work that can be launched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawExec(pub u64);
 
 /// What is known of such a kernel.
 #[derive(Clone, Debug)]
@@ -84,6 +104,8 @@ pub(crate) struct KernelInfo {
     pub name: &'static str,
     /// The number that the PTX entry must have as well.
     pub signature: u64,
+    /// The sizes of the two values that each parameter is; a value of no size is not passed.
+    pub sizes: &'static [(usize, usize)],
     /// The body for one thread of the simulated GPU.
     pub run: unsafe fn(*const *const ()),
 }
@@ -96,6 +118,7 @@ impl KernelInfo {
             version: K::VERSION,
             name: K::NAME,
             signature: K::SIGNATURE,
+            sizes: K::Params::SIZES,
             run: K::run,
         }
     }
@@ -105,7 +128,7 @@ impl KernelInfo {
 ///
 /// The unsafe functions have one contract: addresses are of this device's memory, allocated and not freed in the
 /// stream's order, and the bytes named lie within the allocation; streams and events are this backend's and live.
-pub(crate) trait Backend: Debug + Send + Sync {
+pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     fn properties(&self) -> &Properties;
     /// Bytes that the system has left.
     fn free_memory(&self) -> Result<u64>;
@@ -222,4 +245,40 @@ pub(crate) trait Backend: Debug + Send + Sync {
         config: &LaunchConfig,
         params: &mut [*const ()],
     ) -> Result<()>;
+}
+
+/// Work that is recorded, and done whenever it is launched. The contract is that of [`Backend`]: when it is recorded, and
+/// until its last launch is done.
+pub(crate) trait Graphs {
+    fn create_graph(&self) -> Result<RawGraph>;
+    unsafe fn destroy_graph(&self, graph: RawGraph);
+    /// Records a launch at that place; the parameters are read before the return.
+    unsafe fn record_launch(
+        &self,
+        at: RawPlace,
+        kernel: &KernelInfo,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<RawNode>;
+    /// As [`record_launch`](Self::record_launch).
+    unsafe fn record_function(
+        &self,
+        at: RawPlace,
+        function: RawFunction,
+        info: &FunctionInfo,
+        name: &str,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<RawNode>;
+    unsafe fn record_copy(&self, at: RawPlace, to: u64, from: u64, bytes: usize) -> Result<RawNode>;
+    unsafe fn record_fill_zero(&self, at: RawPlace, address: u64, bytes: usize) -> Result<RawNode>;
+    /// What is recorded in the graph, of which there is at least one node, as it is now.
+    unsafe fn instantiate(&self, graph: RawGraph) -> Result<RawExec>;
+    /// Gives what was instantiated the work of `graph`; not, if that is of other kinds or in another order. Launches that
+    /// are queued do the work that it had.
+    unsafe fn update_exec(&self, exec: RawExec, graph: RawGraph) -> Result<bool>;
+    /// Queues the recorded work.
+    unsafe fn launch_graph(&self, stream: RawStream, exec: RawExec) -> Result<()>;
+    /// Launches that are queued are done all the same.
+    unsafe fn destroy_exec(&self, exec: RawExec);
 }

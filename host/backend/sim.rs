@@ -2,6 +2,8 @@
 //! The simulated GPU as a backend. Device memory is the host's; work is done when it is asked for, so a stream is
 //! always idle and order between streams holds by itself.
 
+mod graph;
+
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
@@ -21,6 +23,7 @@ use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::ptx::{PtxModules, Registry};
+use graph::Recorded;
 
 /// The alignment of allocations, as on a GPU.
 const ALIGNMENT: usize = 256;
@@ -36,6 +39,8 @@ pub(crate) struct Simulator {
     /// The bytes of each allocation, by address.
     allocations: Mutex<HashMap<u64, usize>>,
     kernels: Mutex<Kernels>,
+    /// Graphs, and those that can be launched, by handle.
+    graphs: Mutex<HashMap<u64, Arc<Vec<Recorded>>>>,
 }
 
 /// The PTX that the device was given: it is not used here, but what a GPU would refuse is refused.
@@ -55,6 +60,7 @@ impl Simulator {
             events: Mutex::default(),
             allocations: Mutex::default(),
             kernels: Mutex::default(),
+            graphs: Mutex::default(),
         }
     }
 

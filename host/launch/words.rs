@@ -3,6 +3,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 
 use cuda_std::SliceMut;
 use cuda_std::launch::Abi;
@@ -19,7 +20,7 @@ use crate::view::DeviceViewMut;
 /// The memory of an array or view from its first byte to its last, as a kernel's input: for kernels that are told the
 /// strides. Its words may be of another type than the elements, for kernels that only move bits.
 pub(crate) struct Words<'a, W> {
-    buffer: &'a Buffer,
+    buffer: &'a Arc<Buffer>,
     bytes: Range<usize>,
     stream: &'a Stream,
     _word: PhantomData<W>,
@@ -31,7 +32,7 @@ impl<'a, W: Element> Words<'a, W> {
         Self::new(elements.buffer(), elements.bytes(), elements.stream())
     }
 
-    fn new(buffer: &'a Buffer, bytes: Range<usize>, stream: &'a Stream) -> Self {
+    fn new(buffer: &'a Arc<Buffer>, bytes: Range<usize>, stream: &'a Stream) -> Self {
         Self {
             buffer,
             bytes,
@@ -79,7 +80,7 @@ unsafe impl<W: Element> Arg<&'static [W]> for Words<'_, W> {
 
 /// As [`Words`], as a kernel's output.
 pub(crate) struct WordsMut<'a, W> {
-    buffer: &'a Buffer,
+    buffer: &'a Arc<Buffer>,
     bytes: Range<usize>,
     stream: &'a Stream,
     _word: PhantomData<W>,
@@ -91,7 +92,7 @@ impl<'a, W: Element> WordsMut<'a, W> {
         Self::new(elements.buffer(), elements.bytes(), elements.stream())
     }
 
-    fn new(buffer: &'a Buffer, bytes: Range<usize>, stream: &'a Stream) -> Self {
+    fn new(buffer: &'a Arc<Buffer>, bytes: Range<usize>, stream: &'a Stream) -> Self {
         Self {
             buffer,
             bytes,

@@ -55,7 +55,7 @@ fn array_scalar<Op, T: Binary<Op>, D: Dimension>(
         return Ok(());
     }
     if !a.is_standard_layout() {
-        let b = DeviceArray::from_ndarray(a.stream(), &arr0(b))?;
+        let b = DeviceArray::literal(a.stream(), &arr0(b))?;
         return array_array::<Op, _, _, _, _>(a, &b, out);
     }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);
@@ -73,7 +73,7 @@ fn scalar_array<Op, T: ScalarFirst<Op>, D: Dimension>(
         return Ok(());
     }
     if !b.is_standard_layout() {
-        let a = DeviceArray::from_ndarray(b.stream(), &arr0(a))?;
+        let a = DeviceArray::literal(b.stream(), &arr0(a))?;
         let (left, right) = (Operand::new(&a, out.shape())?, Operand::new(b, out.shape())?);
         return launch::<Op, T, D>(b.stream(), &left, &right, out);
     }

@@ -46,7 +46,7 @@ fn array_scalar<Op, T: Compare<Op>, D: Dimension>(
         return Ok(());
     }
     if !a.is_standard_layout() {
-        let b = DeviceArray::from_ndarray(a.stream(), &arr0(b))?;
+        let b = DeviceArray::literal(a.stream(), &arr0(b))?;
         return array_array::<Op, _, _, _, _>(a, &b, out);
     }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);

@@ -237,7 +237,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
             }
             let places = -(front as isize)..length + back as isize;
             let indices = Array1::from_iter(places.map(|place| source(place, length) as u64));
-            let indices = DeviceArray::from_ndarray(self.stream(), &indices)?;
+            let indices = DeviceArray::literal(self.stream(), &indices)?;
             let padded = match &result {
                 Some(result) => result.take(Axis(axis), &indices)?,
                 None => self.take(Axis(axis), &indices)?,

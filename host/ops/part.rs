@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Single elements, and what is copied into arrays and parts of them.
 
+use std::sync::Arc;
+
 use kernels_gpu::create::{self, Pattern};
 use ndarray::{Dimension, IntoDimension, arr0};
 
@@ -9,6 +11,7 @@ use super::transpose::copy_to;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::graph::{NO_RESULT, READ_ONCE};
 use crate::launch::WordsMut;
 use crate::view::{AsView, DeviceViewMut};
 
@@ -45,6 +48,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         if bytes.is_empty() {
             return Ok(element);
         }
+        self.stream().check_not_captured("get", NO_RESULT)?;
         self.buffer
             .reads_part_on(self.stream(), place..place + size_of::<T>())?;
         let (backend, from) = (self.stream().backend(), self.buffer.address() + place as u64);
@@ -67,6 +71,7 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
         if bytes.is_empty() {
             return Ok(());
         }
+        self.stream().check_not_captured("set", READ_ONCE)?;
         self.buffer.writes_part_on(self.stream(), place..place + bytes.len())?;
         let (backend, to) = (self.stream().backend(), self.buffer.address() + place as u64);
         // SAFETY: an element of the buffer, which is borrowed mutably and ordered on this stream.
@@ -108,7 +113,7 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
             wanted: "a second shape that broadcasts to the first".into(),
         })?;
         let (own, others) = (self.bytes(), from.bytes());
-        if std::ptr::eq(self.buffer(), from.buffer()) && own.start < others.end && others.start < own.end {
+        if Arc::ptr_eq(self.buffer(), from.buffer()) && own.start < others.end && others.start < own.end {
             // Parts of one array that interlace: the kernels want memory that nobody else has.
             return copy_to(&*other.to_array()?.broadcast(self.raw_dim())?, &stream, self);
         }
@@ -153,7 +158,7 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
             let config = tiles(bytes, create::tile_len::<u8>(), create::THREADS);
             return stream.launch::<create::fill>(&config, (pattern, WordsMut::<u8>::of(&mut line)));
         }
-        let one = DeviceArray::from_ndarray(&stream, &arr0(value))?;
+        let one = DeviceArray::literal(&stream, &arr0(value))?;
         copy_to(&*one.broadcast(self.raw_dim())?, &stream, self)
     }
 }

@@ -7,6 +7,7 @@ use ndarray::{Array, ArrayBase, Data, DataMut, Dimension, Ix1};
 use crate::array::{DeviceArray, Element};
 use crate::backend::PeerMemory;
 use crate::error::{Error, Result};
+use crate::graph::{Capture, NO_RESULT, READ_ONCE};
 use crate::stream::Stream;
 
 /// Copies between the host and the device.
@@ -62,6 +63,17 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         self.upload(array)
     }
 
+    /// An array that an operation makes of its own parameters, and only reads. A graph has it as it is now in all of its
+    /// launches.
+    pub(crate) fn literal<S: Data<Elem = T>>(stream: &Stream, array: &ArrayBase<S, D>) -> Result<Self> {
+        let Some(capture) = Capture::of(stream) else {
+            return Self::from_ndarray(stream, array);
+        };
+        let literal = Capture::outside(|| Self::from_ndarray(stream, array))?;
+        capture.keep_literal(literal.buffer());
+        Ok(literal)
+    }
+
     /// Copies an array of the same shape to this one.
     fn upload<S: Data<Elem = T>>(&mut self, array: &ArrayBase<S, D>) -> Result<()> {
         if self.buffer().bytes() == 0 {
@@ -84,6 +96,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// Copies all elements, in the order of the memory.
     fn upload_elements(&mut self, elements: &[T]) -> Result<()> {
         assert_eq!(elements.len(), self.len(), "as many elements as the array has");
+        self.stream().check_not_captured("upload", READ_ONCE)?;
         self.buffer().writes_on(self.stream())?;
         let (backend, bytes) = (self.stream().backend(), bytemuck::cast_slice(elements));
         // SAFETY: the whole buffer, which has as many bytes, ordered on this stream.
@@ -167,6 +180,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         if bytes == 0 {
             return Ok(());
         }
+        stream.check_not_captured("download", NO_RESULT)?;
         self.buffer().reads_on(stream)?;
         // SAFETY: the whole buffer, ordered on this stream; the rest is this function's contract.
         unsafe {
@@ -215,10 +229,14 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         let (from, to) = (self.buffer().address(), result.buffer().address());
         let Some(context) = peer.filter(|_| !home.same_device(stream)) else {
             self.buffer().reads_on(stream)?;
+            result.buffer().writes_on(stream)?; // for a graph, which is to know
             // SAFETY: two whole buffers of as many bytes, ordered on this stream.
-            unsafe { stream.backend().copy(stream.raw(), to, from, bytes)? };
+            unsafe { stream.queue_copy(to, from, bytes)? };
             return Ok(result);
         };
+        for end in [home, stream] {
+            end.check_not_captured("to_device", "a graph is of one device")?;
+        }
         self.buffer().reads_on(home)?;
         home.wait_for(stream)?; // the memory is there from then on
         let to = PeerMemory { context, address: to };

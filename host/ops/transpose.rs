@@ -268,11 +268,7 @@ fn copy_contiguous(stream: &Stream, x: &Words<'_, u8>, out: &WordsMut<'_, u8>) -
     x.reads_on(stream)?;
     out.writes_on(stream)?;
     // SAFETY: both sides have as many bytes without a gap; they are ordered on this stream, whose device they are on.
-    unsafe {
-        stream
-            .backend()
-            .copy(stream.raw(), out.address(), x.address(), out.len())?
-    };
+    unsafe { stream.queue_copy(out.address(), x.address(), out.len())? };
     // Once more: of parts of an array, other threads may have prepared others since.
     x.reads_on(stream)?;
     out.writes_on(stream)

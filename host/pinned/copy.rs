@@ -14,6 +14,7 @@ use super::PinnedArray;
 use crate::array::{DeviceArray, Element};
 use crate::backend::{Backend, RawEvent};
 use crate::error::{Error, Result};
+use crate::graph::{NO_RESULT, READ_ONCE};
 use crate::stream::Stream;
 
 /// A copy between a [`PinnedArray`] and a device, under way. It owns the array until it is done.
@@ -141,6 +142,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// [`Error::Shape`] if the shapes differ, and those of [`upload_async`](Self::upload_async).
     pub fn assign_async(&mut self, array: PinnedArray<T, D>) -> Result<PendingCopy<T, D>> {
         self.check_pinned("assign_async", &array)?;
+        self.stream().check_not_captured("assign_async", READ_ONCE)?;
         self.buffer().writes_on(self.stream())?;
         let (stream, to, bytes) = (self.stream(), self.buffer().address(), self.buffer().bytes());
         // SAFETY: two whole arrays of as many bytes, ordered on this stream, the host's of this backend.
@@ -185,6 +187,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// [`Error::Cuda`] if the driver fails. `array` is lost then.
     pub fn download_async_into(&self, array: PinnedArray<T, D>) -> Result<PendingCopy<T, D>> {
         self.check_pinned("download_async_into", &array)?;
+        self.stream().check_not_captured("download_async_into", NO_RESULT)?;
         self.buffer().reads_on(self.stream())?;
         let (stream, from, bytes) = (self.stream(), self.buffer().address(), self.buffer().bytes());
         // SAFETY: two whole arrays of as many bytes, ordered on this stream, the host's of this backend.

@@ -443,6 +443,38 @@ const WORK: &[(&str, Work)] = &[
         assert!(receiver.recv().is_ok() && stream.is_idle()?);
         device.synchronize()
     }),
+    ("graphs", |device, stream| {
+        let x = DeviceArray::from_ndarray(stream, &numbers(1000, 1))?;
+        let mut graph = stream.capture(x, |stream, x| {
+            let mut zeros = DeviceArray::<u32, _>::zeros(stream, 1000)?;
+            let y = x.try_clone()?;
+            x.assign(&zeros)?;
+            zeros.assign(&y)?;
+            Ok((y, x.square()?))
+        })?;
+        graph.launch()?;
+        assert!(graph.output().0.to_ndarray()? == numbers(1000, 1));
+        assert!(graph.args().to_ndarray()?.iter().all(|&x| x == 0));
+        let there = DeviceArray::from_ndarray(&device.create_stream()?, &numbers(1000, 2))?;
+        graph.args_mut().assign(&there)?;
+        graph.launch()?;
+        assert!(graph.output().0.to_ndarray()? == numbers(1000, 2));
+        *graph.args_mut() = DeviceArray::from_ndarray(stream, &numbers(1000, 3))?;
+        // The same kinds of nodes, then others.
+        graph.update(|stream, x| {
+            let mut zeros = DeviceArray::<u32, _>::zeros(stream, 1000)?;
+            let y = x.try_clone()?;
+            zeros.assign(&y)?;
+            x.assign(&zeros)?;
+            Ok((y, x.square()?))
+        })?;
+        graph.launch()?;
+        assert!(graph.args().to_ndarray()? == numbers(1000, 3));
+        graph.update(|_, x| Ok((x.try_clone()?, x.abs()?)))?;
+        graph.launch()?;
+        assert!(graph.output().0.to_ndarray()? == numbers(1000, 3));
+        Ok(())
+    }),
     ("memory", |device, stream| {
         let x = DeviceArray::from_ndarray(stream, &numbers(1000, 1))?;
         drop(DeviceArray::from_ndarray(stream, &numbers(1 << 20, 1))?);

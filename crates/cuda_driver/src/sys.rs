@@ -54,6 +54,7 @@ integers! {
         LAUNCH_FAILED = 719,
         TENSOR_MEMORY_LEAK = 721,
         MPS_CLIENT_TERMINATED = 810,
+        GRAPH_EXEC_UPDATE_FAILURE = 910,
         EXTERNAL_DEVICE = 911,
     }
 
@@ -132,6 +133,11 @@ integers! {
     CaptureStatus {
         NONE = 0,
     }
+
+    /// What kind of memory a copy reads or writes (`CUmemorytype`).
+    MemoryType {
+        DEVICE = 2,
+    }
 }
 
 /// A stream that does not wait for the null stream; a flag of [`cuStreamCreateWithPriority`].
@@ -171,6 +177,12 @@ handles! {
     CUevent -> OpaqueEvent;
     /// A pool of the stream-ordered allocator.
     CUmemoryPool -> OpaquePool;
+    /// A graph: work that is described.
+    CUgraph -> OpaqueGraph;
+    /// A piece of a graph's work.
+    CUgraphNode -> OpaqueGraphNode;
+    /// A graph that can be launched.
+    CUgraphExec -> OpaqueGraphExec;
 }
 
 /// A GPU, by the driver's number.
@@ -209,6 +221,86 @@ pub struct CUmemPoolProps {
     pub win32_security_attributes: *mut c_void,
     /// Zeros; later drivers have given some of them meanings, for which 0 is the default.
     pub reserved: [c_uchar; 64],
+}
+
+/// A launch as a graph has it (`CUDA_KERNEL_NODE_PARAMS`, the first version).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CudaKernelNodeParams {
+    /// The kernel.
+    pub function: CUfunction,
+    /// Blocks along each axis.
+    pub grid: [c_uint; 3],
+    /// Threads of a block along each axis.
+    pub block: [c_uint; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: c_uint,
+    /// The addresses of the parameters, which are read when the node is made.
+    pub params: *mut *mut c_void,
+    /// Another way to give them; null.
+    pub extra: *mut *mut c_void,
+}
+
+/// Memory that a graph sets (`CUDA_MEMSET_NODE_PARAMS`).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CudaMemsetNodeParams {
+    /// Where it begins.
+    pub to: CUdeviceptr,
+    /// The distance of two rows; not read for one row.
+    pub pitch: usize,
+    /// What it is set to.
+    pub value: c_uint,
+    /// The bytes of an element: 1, 2 or 4.
+    pub element_size: c_uint,
+    /// Elements of a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+}
+
+/// One side of a copy, in [`CudaMemcpy3d`]; of memory of a device the address alone is read, and where it begins there.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CudaMemcpy3dSide {
+    /// The first byte of a row.
+    pub x_in_bytes: usize,
+    /// The first row.
+    pub y: usize,
+    /// The first slice.
+    pub z: usize,
+    /// 0.
+    pub lod: usize,
+    /// Which of the next three is read.
+    pub memory_type: MemoryType,
+    /// An address of the host's.
+    pub host: *mut c_void,
+    /// An address of the device's.
+    pub device: CUdeviceptr,
+    /// An array of the driver's.
+    pub array: *mut c_void,
+    /// Null.
+    pub reserved: *mut c_void,
+    /// The distance of two rows; not read for one row.
+    pub pitch: usize,
+    /// The distance of two slices, in rows; not read for one slice.
+    pub height: usize,
+}
+
+/// A copy (`CUDA_MEMCPY3D`).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CudaMemcpy3d {
+    /// What is read.
+    pub from: CudaMemcpy3dSide,
+    /// What is written.
+    pub to: CudaMemcpy3dSide,
+    /// Bytes of a row.
+    pub width_in_bytes: usize,
+    /// Rows.
+    pub height: usize,
+    /// Slices.
+    pub depth: usize,
 }
 
 #[allow(
@@ -331,6 +423,41 @@ unsafe extern "C" {
         stream: CUstream,
     ) -> Status;
     pub fn cuMemsetD8Async(to: CUdeviceptr, value: c_uchar, bytes: usize, stream: CUstream) -> Status;
+
+    pub fn cuGraphCreate(graph: *mut CUgraph, flags: c_uint) -> Status;
+    pub fn cuGraphDestroy(graph: CUgraph) -> Status;
+    pub fn cuGraphAddKernelNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        after: *const CUgraphNode,
+        count: usize,
+        params: *const CudaKernelNodeParams,
+    ) -> Status;
+    pub fn cuGraphAddMemcpyNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        after: *const CUgraphNode,
+        count: usize,
+        params: *const CudaMemcpy3d,
+        context: CUcontext,
+    ) -> Status;
+    pub fn cuGraphAddMemsetNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        after: *const CUgraphNode,
+        count: usize,
+        params: *const CudaMemsetNodeParams,
+        context: CUcontext,
+    ) -> Status;
+    pub fn cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64) -> Status;
+    pub fn cuGraphExecUpdate(
+        exec: CUgraphExec,
+        graph: CUgraph,
+        error_node: *mut CUgraphNode,
+        result: *mut c_int,
+    ) -> Status;
+    pub fn cuGraphExecDestroy(exec: CUgraphExec) -> Status;
+    pub fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> Status;
 }
 
 impl Status {

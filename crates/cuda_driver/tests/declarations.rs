@@ -103,6 +103,15 @@ fn functions_take_what_cuda_h_says() {
         cuMemcpyDtoDAsync_v2(a b c d);
         cuMemcpyPeerAsync(a b c d e f);
         cuMemsetD8Async(a b c d);
+        cuGraphCreate(a b);
+        cuGraphDestroy(a);
+        cuGraphAddKernelNode(a b c d e);
+        cuGraphAddMemcpyNode(a b c d e f);
+        cuGraphAddMemsetNode(a b c d e f);
+        cuGraphInstantiateWithFlags(a b c);
+        cuGraphExecUpdate(a b c d);
+        cuGraphExecDestroy(a);
+        cuGraphLaunch(a b);
     }
 }
 
@@ -137,7 +146,8 @@ fn numbers_are_those_of_cuda_h() {
             INVALID_ADDRESS_SPACE = CUDA_ERROR_INVALID_ADDRESS_SPACE
             INVALID_PC = CUDA_ERROR_INVALID_PC
             LAUNCH_FAILED = CUDA_ERROR_LAUNCH_FAILED
-            EXTERNAL_DEVICE = CUDA_ERROR_EXTERNAL_DEVICE;
+            EXTERNAL_DEVICE = CUDA_ERROR_EXTERNAL_DEVICE
+            GRAPH_EXEC_UPDATE_FAILURE = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
         DeviceAttribute, CUdevice_attribute_enum, "CU_DEVICE_ATTRIBUTE_":
             MAX_THREADS_PER_BLOCK = CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
             MAX_BLOCK_DIM_X = CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X
@@ -182,6 +192,7 @@ fn numbers_are_those_of_cuda_h() {
         HandleType, CUmemAllocationHandleType_enum, "CU_MEM_HANDLE_TYPE_": NONE = CU_MEM_HANDLE_TYPE_NONE;
         LocationType, CUmemLocationType_enum, "CU_MEM_LOCATION_TYPE_": DEVICE = CU_MEM_LOCATION_TYPE_DEVICE;
         CaptureStatus, CUstreamCaptureStatus_enum, "CU_STREAM_CAPTURE_STATUS_": NONE = CU_STREAM_CAPTURE_STATUS_NONE;
+        MemoryType, CUmemorytype_enum, "CU_MEMORYTYPE_": DEVICE = CU_MEMORYTYPE_DEVICE;
     }
     assert_eq!(sys::Status::SUCCESS.0, raw::cudaError_enum::CUDA_SUCCESS as i32);
     assert_eq!(
@@ -217,6 +228,33 @@ fn structures_are_laid_out_as_in_cuda_h() {
             offset_of!(raw::CUmemPoolProps, reserved),
         ]
     );
+}
+
+#[test]
+fn nodes_of_graphs_are_laid_out_as_in_cuda_h() {
+    macro_rules! compare {
+        ($($here:ident = $there:ident: $($($field:ident).+ = $full:ident),*;)*) => {$(
+            assert_eq!(size_of::<sys::$here>(), size_of::<raw::$there>());
+            assert_eq!(align_of::<sys::$here>(), align_of::<raw::$there>());
+            $(assert_eq!(
+                std::mem::offset_of!(sys::$here, $($field).+),
+                std::mem::offset_of!(raw::$there, $full),
+                stringify!($full)
+            );)*
+        )*};
+    }
+    compare! {
+        CudaKernelNodeParams = CUDA_KERNEL_NODE_PARAMS: function = func, grid = gridDimX, block = blockDimX,
+            shared_bytes = sharedMemBytes, params = kernelParams, extra = extra;
+        CudaMemsetNodeParams = CUDA_MEMSET_NODE_PARAMS: to = dst, pitch = pitch, value = value,
+            element_size = elementSize, width = width, height = height;
+        CudaMemcpy3d = CUDA_MEMCPY3D: from.x_in_bytes = srcXInBytes, from.y = srcY, from.z = srcZ, from.lod = srcLOD,
+            from.memory_type = srcMemoryType, from.host = srcHost, from.device = srcDevice, from.array = srcArray,
+            from.reserved = reserved0, from.pitch = srcPitch, from.height = srcHeight, to.x_in_bytes = dstXInBytes,
+            to.memory_type = dstMemoryType, to.host = dstHost, to.device = dstDevice, to.array = dstArray,
+            to.reserved = reserved1, to.pitch = dstPitch, to.height = dstHeight, width_in_bytes = WidthInBytes,
+            height = Height, depth = Depth;
+    }
 }
 
 /// A number that no driver's header has yet is a status like any other, and is told by its number.

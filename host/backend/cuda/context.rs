@@ -165,6 +165,10 @@ impl Context {
         self.generation.raw == raw
     }
 
+    pub(super) fn raw(&self) -> sys::CUcontext {
+        self.generation.raw
+    }
+
     /// The driver's handle, as other devices' copies name it.
     pub(super) fn handle(&self) -> RawContext {
         RawContext(self.generation.raw.expose_provenance() as u64)

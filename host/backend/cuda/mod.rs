@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The CUDA driver as a backend, through `cuda_driver::sys`: streams, events, memory and launches.
 //!
-//! context.rs finds the GPUs and makes their contexts current, generation.rs says how long one is of use, modules.rs loads kernels and launching.rs launches them, foreign.rs those of other
-//! compilers, staging.rs takes small uploads, landing.rs small downloads, bulk.rs large copies, status.rs makes errors of
+//! context.rs finds the GPUs and makes their contexts current, generation.rs says how long one is of use, modules.rs loads
+//! kernels and launching.rs launches them, foreign.rs those of other compilers, graph.rs records work, staging.rs takes
+//! small uploads, landing.rs small downloads, bulk.rs large copies, status.rs makes errors of
 //! what the driver says.
 
 mod bulk;
 mod context;
 mod foreign;
 mod generation;
+mod graph;
 mod landing;
 mod launching;
 mod locking;

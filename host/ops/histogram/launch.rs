@@ -26,7 +26,7 @@ pub(super) fn clear<T: Element, D: Dimension, E: Dimension>(
         counts.buffer().writes_on(stream)?;
         let (address, bytes) = (counts.buffer().address(), counts.buffer().bytes());
         // SAFETY: the whole buffer, of this device, borrowed mutably and ordered on this stream.
-        unsafe { stream.backend().fill_zero(stream.raw(), address, bytes)? };
+        unsafe { stream.queue_fill_zero(address, bytes)? };
     }
     Ok(())
 }
