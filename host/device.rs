@@ -342,7 +342,9 @@ impl Device {
     /// the reset is refused, and nothing has changed.
     ///
     /// The CUDA driver API reference promises this of a failed assertion, which is what a panic is. After other failures,
-    /// it says, the process has to be started anew; whether the new context works is found out here.
+    /// it says, the process has to be started anew; whether the new context works is found out here. The driver of CUDA
+    /// 13.0 did not keep that promise on an H200: after a panic it refused to make another context in the process, with the
+    /// status of the assertion, which is then the error of the reset. A new process worked.
     ///
     /// # Errors
     ///

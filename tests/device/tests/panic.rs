@@ -33,7 +33,16 @@ fn a_panic_is_an_error_of_the_caller() {
         }
         other => panic!("{other}"),
     }
-    let fresh = device.reset().unwrap();
+    let fresh = match device.reset() {
+        Ok(fresh) => fresh,
+        // There are drivers that make no other context in the process; `Device::reset` says which was seen to.
+        Err(error) => {
+            assert!(!device.is_simulator(), "{error}");
+            assert!(error.to_string().starts_with("cuDevicePrimaryCtxRetain failed"), "{error}");
+            assert!(device.default_stream().synchronize().is_err());
+            return;
+        }
+    };
     if !fresh.is_simulator() {
         let gone = device.default_stream().synchronize().unwrap_err();
         assert!(matches!(gone, Error::DeviceReset { .. }), "{gone}");
