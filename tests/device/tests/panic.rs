@@ -38,7 +38,10 @@ fn a_panic_is_an_error_of_the_caller() {
         // There are drivers that make no other context in the process; `Device::reset` says which was seen to.
         Err(error) => {
             assert!(!device.is_simulator(), "{error}");
-            assert!(error.to_string().starts_with("cuDevicePrimaryCtxRetain failed"), "{error}");
+            assert!(
+                error.to_string().starts_with("cuDevicePrimaryCtxRetain failed"),
+                "{error}"
+            );
             assert!(device.default_stream().synchronize().is_err());
             return;
         }
