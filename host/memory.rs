@@ -407,23 +407,32 @@ impl dyn Backend {
     }
 }
 
-/// A backtrace without its first frames, as long as they are this library's or the capture's.
+/// A backtrace without its first frames, as long as they are this library's or the capture's: by the function's path, or
+/// by its file's, for where the debug information has line tables alone, some functions have no path.
 fn outside_of_library(backtrace: &str) -> String {
-    let is_function = |line: &str| {
-        line.trim_start()
-            .split_once(": ")
-            .is_some_and(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let is_ours = |line: &str| {
-        let function = line.split_once(": ").map_or("", |(_, function)| function);
-        let function = function.trim_start_matches(['<', '&']);
-        ["warpsmith::", "dyn warpsmith::", "std::backtrace"]
-            .iter()
-            .any(|prefix| function.starts_with(prefix))
-    };
     let lines: Vec<_> = backtrace.lines().collect();
-    let first = lines.iter().position(|line| is_function(line) && !is_ours(line));
+    let first = (0..lines.len()).find(|&i| {
+        let location = lines.get(i + 1).copied().unwrap_or_default();
+        function_of(lines[i]).is_some_and(|function| !is_ours(function, location))
+    });
     lines[first.unwrap_or(0)..].join("\n")
+}
+
+/// The function that a line of a backtrace names, which has its number ahead.
+fn function_of(line: &str) -> Option<&str> {
+    let (number, function) = line.trim_start().split_once(": ")?;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then_some(function)
+}
+
+/// Whether a function is this library's, or the capture's. `location` is the line behind it, which may say where it is.
+fn is_ours(function: &str, location: &str) -> bool {
+    let sources = file!().trim_end_matches("memory.rs");
+    let file = location.trim_start().strip_prefix("at ");
+    let function = function.trim_start_matches(['<', '&']);
+    ["warpsmith::", "dyn warpsmith::", "std::backtrace"]
+        .iter()
+        .any(|prefix| function.starts_with(prefix))
+        || file.is_some_and(|file| file.trim_start_matches("./").starts_with(sources))
 }
 
 #[cfg(test)]
@@ -498,6 +507,9 @@ mod tests {
             3: app::main\n             at ./app.rs:3:4\n   4: std::rt::lang_start";
         let expected = "   3: app::main\n             at ./app.rs:3:4\n   4: std::rt::lang_start";
         assert_eq!(outside_of_library(backtrace), expected);
+        let here = format!("zeros\n             at ./{}:7:8", file!());
+        let by_file = backtrace.replace("<warpsmith::array::DeviceArray<T,D>>::zeros", &here);
+        assert_eq!(outside_of_library(&by_file), expected);
         assert_eq!(outside_of_library("disabled backtrace"), "disabled backtrace");
     }
 }
