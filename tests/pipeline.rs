@@ -100,7 +100,7 @@ fn chunks_borrow_in_a_scope_and_lie_anyhow() {
 /// The library's error, or one of the iterator's.
 #[derive(Debug)]
 enum Wrong {
-    Library(#[allow(dead_code)] Error),
+    Library(#[expect(dead_code, reason = "shown by Debug where a test fails")] Error),
     Chunk(usize),
     Function(u32),
 }

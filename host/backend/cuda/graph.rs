@@ -11,7 +11,7 @@ use cuda_driver::sys::{self, CudaKernelNodeParams, CudaMemcpy3d, CudaMemcpy3dSid
 use cuda_driver::sys::{CUgraphNode, Status};
 use cuda_sim::LaunchConfig;
 
-use super::{Cuda, foreign, modules, stream_of};
+use super::{Cuda, stream_of};
 use crate::backend::{FunctionInfo, Graphs, KernelInfo, RawExec, RawFunction, RawGraph, RawNode, RawPlace, RawStream};
 use crate::error::Result;
 
@@ -64,10 +64,9 @@ impl Graphs for Cuda {
         params: &mut [*const ()],
     ) -> Result<RawNode> {
         let _current = self.enter()?;
-        let function = self.modules.function(kernel, &self.context, &self.properties)?;
-        function.allow_shared(config.dynamic_shared, kernel.name, &self.context, &self.properties)?;
+        let function = self.ready_kernel(kernel, config.dynamic_shared)?;
         // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.add_launch(at, function.raw, config, params) }
+        unsafe { self.add_launch(at, function, config, params) }
     }
 
     unsafe fn record_function(
@@ -80,15 +79,7 @@ impl Graphs for Cuda {
         params: &mut [*const ()],
     ) -> Result<RawNode> {
         let _current = self.enter()?;
-        let raw = foreign::raw(function);
-        modules::allow_shared(
-            raw,
-            info.static_shared,
-            config.dynamic_shared,
-            name,
-            &self.context,
-            &self.properties,
-        )?;
+        let raw = self.ready_function(function, info, name, config.dynamic_shared)?;
         // SAFETY: the trait's contract: the parameters are those of the function.
         unsafe { self.add_launch(at, raw, config, params) }
     }

@@ -6,11 +6,32 @@ use std::ptr;
 use cuda_driver::sys::{self, CaptureStatus, FunctionAttribute, Status};
 use cuda_sim::LaunchConfig;
 
-use super::{Cuda, stream_of};
-use crate::backend::RawStream;
+use super::{Cuda, foreign, modules, stream_of};
+use crate::backend::{FunctionInfo, KernelInfo, RawFunction, RawStream};
 use crate::error::{Error, Result};
 
 impl Cuda {
+    /// The kernel's function, for launches with so much dynamic shared memory; the context is current.
+    pub(super) fn ready_kernel(&self, kernel: &KernelInfo, dynamic_shared: usize) -> Result<sys::CUfunction> {
+        let function = self.modules.function(kernel, &self.context, &self.properties)?;
+        function.allow_shared(dynamic_shared, kernel.name, &self.context, &self.properties)?;
+        Ok(function.raw)
+    }
+
+    /// As [`ready_kernel`](Self::ready_kernel), for a kernel of another compiler.
+    pub(super) fn ready_function(
+        &self,
+        function: RawFunction,
+        info: &FunctionInfo,
+        name: &str,
+        dynamic_shared: usize,
+    ) -> Result<sys::CUfunction> {
+        let raw = foreign::raw(function);
+        let (context, device) = (&self.context, &self.properties);
+        modules::allow_shared(raw, info.static_shared, dynamic_shared, name, context, device)?;
+        Ok(raw)
+    }
+
     /// Launches a function; the context is current.
     ///
     /// # Safety

@@ -557,10 +557,9 @@ impl Backend for Cuda {
         params: &mut [*const ()],
     ) -> Result<()> {
         let _current = self.enter()?;
-        let function = self.modules.function(kernel, &self.context, &self.properties)?;
-        function.allow_shared(config.dynamic_shared, kernel.name, &self.context, &self.properties)?;
+        let function = self.ready_kernel(kernel, config.dynamic_shared)?;
         // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.launch_raw(stream, (function.raw, kernel.name), config, params) }
+        unsafe { self.launch_raw(stream, (function, kernel.name), config, params) }
     }
 
     fn preload(&self, kernel: &KernelInfo) -> Result<()> {
@@ -570,17 +569,11 @@ impl Backend for Cuda {
 
     fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32> {
         let _current = self.enter()?;
-        let function = self.modules.function(kernel, &self.context, &self.properties)?;
-        function.allow_shared(dynamic_shared, kernel.name, &self.context, &self.properties)?;
+        let function = self.ready_kernel(kernel, dynamic_shared)?;
         let mut blocks = 0;
         // SAFETY: a function of the current context; writes a number. The threads are at most a block's.
         let status = unsafe {
-            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                &mut blocks,
-                function.raw,
-                threads as c_int,
-                dynamic_shared,
-            )
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads as c_int, dynamic_shared)
         };
         self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
         Ok(u32::try_from(blocks).unwrap_or(0))
@@ -632,15 +625,7 @@ impl Backend for Cuda {
         params: &mut [*const ()],
     ) -> Result<()> {
         let _current = self.enter()?;
-        let raw = foreign::raw(function);
-        modules::allow_shared(
-            raw,
-            info.static_shared,
-            config.dynamic_shared,
-            name,
-            &self.context,
-            &self.properties,
-        )?;
+        let raw = self.ready_function(function, info, name, config.dynamic_shared)?;
         // SAFETY: the trait's contract: the parameters are those of the function.
         unsafe { self.launch_raw(stream, (raw, name), config, params) }
     }
