@@ -7,9 +7,10 @@
 
 use std::fmt;
 
-/// Declares [`NvvmArch`] from one table: variant, LLVM's name, what the generation is sold as.
+/// Declares [`NvvmArch`] from one table: variant, LLVM's name, the first version of PTX that has its instructions, what the
+/// generation is sold as.
 macro_rules! architectures {
-    ($($variant:ident = $cpu:literal, $doc:literal;)*) => {
+    ($($variant:ident = $cpu:literal $ptx:literal, $doc:literal;)*) => {
         /// A GPU architecture, the target of one PTX module.
         ///
         /// A plain one (`Compute80`) runs on that and every later GPU, an `a` one (`Compute90a`)
@@ -31,37 +32,49 @@ macro_rules! architectures {
                     $(NvvmArch::$variant => $cpu,)*
                 }
             }
+
+            /// The first version of PTX that has the instructions which came with the architecture.
+            pub(crate) const fn ptx_version(self) -> &'static str {
+                match self {
+                    $(NvvmArch::$variant => $ptx,)*
+                }
+            }
+
+            /// The architecture of that name.
+            pub(crate) fn from_target_cpu(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|arch| arch.target_cpu() == name)
+            }
         }
     };
 }
 
 architectures! {
-    Compute75 = "sm_75", "Turing: runs on every GPU that Warpsmith supports.";
-    Compute80 = "sm_80", "Ampere data centre (A100): `cp.async`, bf16 and tf32 tensor cores.";
-    Compute86 = "sm_86", "Ampere consumer and workstation.";
-    Compute87 = "sm_87", "Ampere embedded (Orin).";
-    Compute88 = "sm_88", "Ampere embedded, later parts.";
-    Compute89 = "sm_89", "Ada: fp8 tensor cores.";
-    Compute90 = "sm_90", "Hopper (H100, H200): thread block clusters.";
-    Compute90a = "sm_90a", "Hopper alone: `wgmma` and TMA.";
-    Compute100 = "sm_100", "Blackwell data centre (B200).";
-    Compute100a = "sm_100a", "Blackwell data centre, exactly `sm_100`: `tcgen05`.";
-    Compute100f = "sm_100f", "Blackwell data centre, the family of `sm_100`.";
-    Compute101 = "sm_101", "Blackwell embedded under its first name, since CUDA 13 `sm_110`.";
-    Compute101a = "sm_101a", "Exactly `sm_101`.";
-    Compute101f = "sm_101f", "The family of `sm_101`.";
-    Compute103 = "sm_103", "Blackwell Ultra (B300).";
-    Compute103a = "sm_103a", "Exactly `sm_103`.";
-    Compute103f = "sm_103f", "The family of `sm_103`.";
-    Compute110 = "sm_110", "Blackwell embedded (Thor).";
-    Compute110a = "sm_110a", "Exactly `sm_110`.";
-    Compute110f = "sm_110f", "The family of `sm_110`.";
-    Compute120 = "sm_120", "Blackwell consumer and workstation.";
-    Compute120a = "sm_120a", "Exactly `sm_120`.";
-    Compute120f = "sm_120f", "The family of `sm_120`.";
-    Compute121 = "sm_121", "Blackwell desktop (GB10).";
-    Compute121a = "sm_121a", "Exactly `sm_121`.";
-    Compute121f = "sm_121f", "The family of `sm_121`.";
+    Compute75 = "sm_75" "6.3", "Turing: runs on every GPU that Warpsmith supports.";
+    Compute80 = "sm_80" "7.0", "Ampere data centre (A100): `cp.async`, bf16 and tf32 tensor cores.";
+    Compute86 = "sm_86" "7.1", "Ampere consumer and workstation.";
+    Compute87 = "sm_87" "7.4", "Ampere embedded (Orin).";
+    Compute88 = "sm_88" "9.0", "Ampere embedded, later parts.";
+    Compute89 = "sm_89" "7.8", "Ada: fp8 tensor cores.";
+    Compute90 = "sm_90" "8.0", "Hopper (H100, H200): thread block clusters.";
+    Compute90a = "sm_90a" "8.0", "Hopper alone: `wgmma` and TMA.";
+    Compute100 = "sm_100" "8.6", "Blackwell data centre (B200).";
+    Compute100a = "sm_100a" "8.6", "Blackwell data centre, exactly `sm_100`: `tcgen05`.";
+    Compute100f = "sm_100f" "8.8", "Blackwell data centre, the family of `sm_100`.";
+    Compute101 = "sm_101" "8.6", "Blackwell embedded under its first name, since CUDA 13 `sm_110`.";
+    Compute101a = "sm_101a" "8.6", "Exactly `sm_101`.";
+    Compute101f = "sm_101f" "8.8", "The family of `sm_101`.";
+    Compute103 = "sm_103" "8.8", "Blackwell Ultra (B300).";
+    Compute103a = "sm_103a" "8.8", "Exactly `sm_103`.";
+    Compute103f = "sm_103f" "8.8", "The family of `sm_103`.";
+    Compute110 = "sm_110" "9.0", "Blackwell embedded (Thor).";
+    Compute110a = "sm_110a" "9.0", "Exactly `sm_110`.";
+    Compute110f = "sm_110f" "9.0", "The family of `sm_110`.";
+    Compute120 = "sm_120" "8.7", "Blackwell consumer and workstation.";
+    Compute120a = "sm_120a" "8.7", "Exactly `sm_120`.";
+    Compute120f = "sm_120f" "8.8", "The family of `sm_120`.";
+    Compute121 = "sm_121" "8.8", "Blackwell desktop (GB10).";
+    Compute121a = "sm_121a" "8.8", "Exactly `sm_121`.";
+    Compute121f = "sm_121f" "8.8", "The family of `sm_121`.";
 }
 
 impl fmt::Display for NvvmArch {
@@ -75,6 +88,36 @@ mod tests {
     use super::NvvmArch;
     use std::collections::BTreeSet;
     use std::process::Command;
+
+    #[test]
+    fn versions_of_ptx_are_those_that_rustc_writes_or_later() {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("empty.rs");
+        std::fs::write(&source, "#![feature(no_core)]\n#![no_core]\n#![crate_type = \"lib\"]\n").unwrap();
+        for arch in NvvmArch::ALL {
+            let text = folder.path().join("empty.s");
+            let status = Command::new(&rustc)
+                .env("RUSTC_BOOTSTRAP", "1")
+                .args(["--target", "nvptx64-nvidia-cuda", "--emit", "asm", "-o"])
+                .arg(&text)
+                .arg(format!("-Ctarget-cpu={arch}"))
+                .arg(&source)
+                .stderr(std::process::Stdio::null())
+                .status()
+                .unwrap();
+            assert!(status.success(), "{arch}");
+            let text = std::fs::read_to_string(&text).unwrap();
+            let version = text.lines().find_map(|line| line.strip_prefix(".version ")).unwrap();
+            // That of sm_90 lacks its copies of tensors.
+            let (wanted, given) = if *arch == NvvmArch::Compute90 {
+                ("7.8", "8.0")
+            } else {
+                (version, version)
+            };
+            assert_eq!((version, arch.ptx_version()), (wanted, given), "{arch}");
+        }
+    }
 
     #[test]
     fn the_list_is_what_rustc_knows_from_turing_on() {

@@ -383,7 +383,14 @@ fn build_all(compiler: &Compiler, cache: &Cache, archs: &[NvvmArch]) -> Result<B
             }
         };
         let modules = build.modules.into_iter();
-        built.modules.extend(modules.map(|(name, module)| (name, arch, module)));
+        // Kernels for one architecture come out of each run, the same but for what the compiler chose.
+        let named = modules.map(|(name, module)| (name, module.arch().unwrap_or(arch), module));
+        let is_new = |(name, arch, _): &(String, NvvmArch, Packed)| {
+            let mut known = built.modules.iter();
+            !known.any(|(known, of, _)| known == name && of == arch)
+        };
+        let new: Vec<_> = named.filter(is_new).collect();
+        built.modules.extend(new);
         for warning in build.warnings {
             if !built.warnings.contains(&warning) {
                 built.warnings.push(warning);

@@ -54,6 +54,11 @@ impl Packed {
         &self.module.entries
     }
 
+    /// The architecture that its text names.
+    pub(crate) fn arch(&self) -> Option<NvvmArch> {
+        self.module.arch()
+    }
+
     /// The packed text.
     pub(crate) fn packed(&self) -> &[u8] {
         &self.packed

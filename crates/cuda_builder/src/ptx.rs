@@ -16,10 +16,11 @@ mod lexer;
 mod link;
 mod note;
 
+use crate::NvvmArch;
 use item::{ItemKind, Parsed};
 use link::{Place, Units};
 use note::Note;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The line above each unit of a text that has several.
 const UNIT: &str = "//cuda_builder_unit\n";
@@ -61,6 +62,14 @@ pub(crate) struct Module {
     pub(crate) text: String,
 }
 
+impl Module {
+    /// The architecture that its text names.
+    pub(crate) fn arch(&self) -> Option<NvvmArch> {
+        let target = self.text.lines().find_map(|line| line.strip_prefix(".target"))?;
+        NvvmArch::from_target_cpu(target.split(',').next()?.trim())
+    }
+}
+
 /// One text of several units.
 pub(crate) fn join(units: impl IntoIterator<Item = String>) -> String {
     let mut text = String::new();
@@ -98,6 +107,13 @@ pub(crate) fn split(text: &str) -> Result<BTreeMap<&str, Module>, PtxError> {
     let mut modules: BTreeMap<&str, Vec<(&str, Place)>> = BTreeMap::new();
     for (&place, note) in &entries {
         modules.entry(note.module).or_default().push((note.entry, place));
+    }
+    for (module, roots) in &modules {
+        let archs: BTreeSet<_> = roots.iter().map(|(_, place)| entries[place].arch).collect();
+        if archs.len() > 1 {
+            let reason = format!("the entries of module `{module}` are for several architectures");
+            return Err(PtxError::note(entries[&roots[0].1].line, reason));
+        }
     }
     let modules = modules.into_iter().map(|(module, mut roots)| {
         // In the order of the text within a unit; rustc's order of units says nothing.
@@ -157,8 +173,6 @@ fn match_notes<'n, 'a>(units: &Units<'a>, notes: &'n [Note<'a>]) -> Result<BTree
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;

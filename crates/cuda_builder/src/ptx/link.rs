@@ -9,6 +9,8 @@
 use super::item::{Item, ItemKind};
 use super::lexer::{Lexer, TokenKind};
 use super::note::Note;
+use crate::NvvmArch;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// An item: the number of its unit, and its own in that.
@@ -89,8 +91,9 @@ impl<'a> Units<'a> {
         let of = |unit: usize| kept.range((unit, 0)..(unit + 1, 0)).copied();
         let (header, items): (Vec<_>, Vec<_>) = of(own).partition(|&place| self.item(place).kind == ItemKind::Global);
         let mut module = String::new();
+        let arch = roots.iter().find_map(|place| entries[place].arch);
         for place in header {
-            module.extend([self.text(place).trim_end(), "\n"]);
+            module.extend([&for_arch(self.text(place).trim_end(), arch), "\n"]);
         }
         module.extend(prototypes.into_values());
         let imported = units.iter().enumerate().skip(1).rev();
@@ -178,7 +181,7 @@ impl<'a> Units<'a> {
             unreachable!("notes are matched with entries alone");
         };
         [
-            text[item.start..body].trim_end(),
+            &note.align_tensor_maps(text[item.start..body].trim_end()),
             "\n",
             &note.directives(),
             &text[body..item.end],
@@ -214,6 +217,16 @@ impl<'a> Units<'a> {
     }
 }
 
+/// A line of the header, of a module for that architecture. What the architecture alone has is assembly in Rust, which
+/// passes through the compiler unread: so one run of it serves kernels of all architectures.
+fn for_arch(line: &str, arch: Option<NvvmArch>) -> Cow<'_, str> {
+    match arch {
+        Some(arch) if line.starts_with(".target") => format!(".target {arch}").into(),
+        Some(arch) if line.starts_with(".version") => format!(".version {}", arch.ptx_version()).into(),
+        _ => line.into(),
+    }
+}
+
 /// What a module keeps.
 struct Reached {
     kept: BTreeSet<Place>,
@@ -241,6 +254,7 @@ fn is_extern(item: &Item) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::{join, split};
+    use crate::NvvmArch;
 
     const HEADER: &str = ".version 7.0\n.target sm_80\n.address_size 64\n";
 
@@ -280,6 +294,20 @@ mod tests {
             text,
             ".shared .align 16 .b8 sh[64];\n.extern .shared .b8 dynamic[];\n.visible .entry a()\n{ mov.u32 %r1, sh; mov.u32 %r2, dynamic; }\n"
         );
+    }
+
+    #[test]
+    fn an_entry_of_an_architecture_has_a_module_for_that() {
+        let text = format!(
+            "{HEADER}//cuda_builder entry=a module=m signature=1 arch=sm_90a\n\
+             //cuda_builder entry=b module=n signature=2\n.visible .entry a() {{ }}\n.visible .entry b() {{ }}\n"
+        );
+        let modules = split(&text).unwrap();
+        let header = ".version 8.0\n.target sm_90a\n.address_size 64\n";
+        assert_eq!(modules["m"].text, format!("{header}.visible .entry a()\n{{ }}\n"));
+        assert_eq!(modules["m"].arch(), Some(NvvmArch::Compute90a));
+        assert!(modules["n"].text.starts_with(HEADER));
+        assert_eq!(modules["n"].arch(), Some(NvvmArch::Compute80));
     }
 
     #[test]

@@ -6,9 +6,11 @@
 //! ```
 //!
 //! They carry what rustc has no attribute for: the module that an entry goes to, its signature (a number by which the
-//! host tells that the entry is the kernel it was compiled with), and its launch bounds.
+//! host tells that the entry is the kernel it was compiled with), and its launch bounds; for a kernel with instructions
+//! that only some GPUs have, the architecture, and which parameters are tensor maps (a bit each).
 
 use super::PtxError;
+use crate::NvvmArch;
 
 /// How a note begins.
 const PREFIX: &str = "//cuda_builder ";
@@ -29,6 +31,10 @@ pub(super) struct Note<'a> {
     max_threads: Option<u32>,
     /// The blocks that one multiprocessor should be able to hold at a time.
     min_blocks: Option<u32>,
+    /// The architecture that the entry is for, whatever its unit was compiled for.
+    pub(super) arch: Option<NvvmArch>,
+    /// The parameters that are tensor maps, a bit each.
+    tensor_maps: Option<u64>,
     /// Where it stands.
     pub(super) line: usize,
 }
@@ -42,6 +48,7 @@ impl<'a> Note<'a> {
         let error = |reason: String| PtxError::note(line, reason);
         let (mut entry, mut module, mut signature) = (None, None, None);
         let (mut max_threads, mut min_blocks) = (None, None);
+        let (mut arch, mut tensor_maps) = (None, None);
         for word in words.trim_end().split(' ') {
             let (key, value) = word
                 .split_once('=')
@@ -49,10 +56,7 @@ impl<'a> Note<'a> {
             let before = match key {
                 "entry" => entry.replace(value).is_some(),
                 "module" => module.replace(file_name(value).map_err(error)?).is_some(),
-                "signature" => {
-                    let reason = |_| error(format!("`{word}` is not a whole number of 64 bits"));
-                    signature.replace(value.parse().map_err(reason)?).is_some()
-                }
+                "signature" => signature.replace(bits(word, value).map_err(error)?).is_some(),
                 "max_threads" => {
                     let value = count(key, value, MAX_BLOCK_THREADS).map_err(error)?;
                     max_threads.replace(value).is_some()
@@ -61,6 +65,12 @@ impl<'a> Note<'a> {
                     let value = count(key, value, u32::MAX).map_err(error)?;
                     min_blocks.replace(value).is_some()
                 }
+                "arch" => {
+                    let reason = || error(format!("`{word}` is no architecture that PTX can be made for"));
+                    let value = NvvmArch::from_target_cpu(value).ok_or_else(reason)?;
+                    arch.replace(value).is_some()
+                }
+                "tensor_maps" => tensor_maps.replace(bits(word, value).map_err(error)?).is_some(),
                 _ => return Err(error(format!("unknown key `{key}`"))),
             };
             if before {
@@ -81,6 +91,8 @@ impl<'a> Note<'a> {
             signature,
             max_threads,
             min_blocks,
+            arch,
+            tensor_maps,
             line,
         }))
     }
@@ -101,6 +113,17 @@ impl<'a> Note<'a> {
         let blocks = self.min_blocks.map(|n| format!(".minnctapersm {n}\n"));
         threads.into_iter().chain(blocks).collect()
     }
+
+    /// The entry's head (its name and parameters), with tensor maps aligned as the GPU wants them: rustc aligns them to 8
+    /// bytes, whatever their type says.
+    pub(super) fn align_tensor_maps(&self, head: &str) -> String {
+        let maps = self.tensor_maps.unwrap_or(0);
+        let numbers = (0..u64::BITS).filter(|number| maps >> number & 1 != 0);
+        numbers.fold(head.to_owned(), |head, number| {
+            let parameter = |align: u32| format!(".param .align {align} .b8 {}_param_{number}[", self.entry);
+            head.replace(&parameter(8), &parameter(64))
+        })
+    }
 }
 
 /// A module's name becomes a file's.
@@ -112,6 +135,12 @@ fn file_name(value: &str) -> Result<&str, String> {
         ));
     }
     Ok(value)
+}
+
+fn bits(word: &str, value: &str) -> Result<u64, String> {
+    value
+        .parse()
+        .map_err(|_| format!("`{word}` is not a whole number of 64 bits"))
 }
 
 fn count(key: &str, value: &str, max: u32) -> Result<u32, String> {
@@ -145,6 +174,20 @@ mod tests {
     }
 
     #[test]
+    fn tensor_maps_are_aligned_to_64_bytes() {
+        let note = "//cuda_builder entry=f module=f signature=3 arch=sm_90a tensor_maps=5";
+        let note = Note::parse(note, 1).unwrap().unwrap();
+        assert_eq!(note.arch, Some(NvvmArch::Compute90a));
+        let head = |[a, b, c]: [u32; 3]| {
+            format!(
+                ".visible .entry f(\n\t.param .align {a} .b8 f_param_0[128],\n\t.param .align {b} .b8 f_param_1[128],\n\
+                 \t.param .align {c} .b8 f_param_2[128],\n\t.param .u64 .ptr .align 1 f_param_3\n)"
+            )
+        };
+        assert_eq!(note.align_tensor_maps(&head([8; 3])), head([64, 8, 64]));
+    }
+
+    #[test]
     fn other_comments_are_none() {
         for comment in ["// cuda_builder entry=a", "//", "/* cuda_builder */"] {
             assert_eq!(Note::parse(comment, 1), Ok(None));
@@ -165,6 +208,11 @@ mod tests {
             ("entry=a module=m max_threads=1025", "from 1 to 1024"),
             ("entry=a module=m max_threads=64 min_blocks=0", "min_blocks=0"),
             ("entry=a module=m signature=1 min_blocks=2", "without key `max_threads`"),
+            (
+                "entry=a module=m signature=1 arch=sm_70",
+                "`arch=sm_70` is no architecture",
+            ),
+            ("entry=a module=m signature=1 tensor_maps=x", "`tensor_maps=x` is not"),
         ] {
             let reason = reason(&format!("//cuda_builder {words}"));
             assert!(reason.contains(expected), "{words}: {reason}");
