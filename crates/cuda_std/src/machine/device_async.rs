@@ -55,7 +55,10 @@ pub fn mbarrier_arrive_expect_tx(ptr: SharedPtr, bytes: u32) {
 }
 
 #[inline(always)]
-#[allow(named_asm_labels, reason = "PTX has no local ones; these are in a scope of their own")]
+#[allow(
+    named_asm_labels,
+    reason = "PTX has no local ones; these are in a scope of their own"
+)]
 pub fn mbarrier_wait(ptr: SharedPtr, parity: u32) {
     // SAFETY: as in `mbarrier_init`.
     unsafe {
