@@ -27,7 +27,9 @@
 //! | `cuda::barrier`, `mbarrier` | [`mbarrier`] |
 //! | `CUtensorMap`, `cp_async_bulk_tensor` | [`tma`] |
 //! | `wgmma`, `setmaxnreg` | [`wgmma`], [`warpgroup`] |
+//! | `mma.sync` | [`mma`] |
 //! | `ldmatrix`, `stmatrix` | [`matrix`] |
+//! | `__pipeline_memcpy_async`, `cp.async` | [`async_copy`] |
 //! | cuRAND's `curand_init`, `curand4`, `curand_normal` | [`random`] |
 //! | `printf`, `assert` | [`println!`](crate::println), `assert!` and `panic!` of Rust itself |
 //!
@@ -67,6 +69,7 @@
 extern crate self as cuda_std;
 
 pub mod array;
+pub mod async_copy;
 pub mod atomic;
 pub mod bits;
 mod entry;
@@ -82,6 +85,7 @@ pub mod launch;
 pub mod machine;
 pub mod matrix;
 pub mod mbarrier;
+pub mod mma;
 pub mod param;
 pub mod random;
 pub mod shared;

@@ -122,7 +122,7 @@ mod sealed {
 
 use sealed::Sealed;
 
-/// An element type of the operands: [`bf16`], [`f16`], or [`Tf32`].
+/// An element type of the operands: [`bf16`], [`f16`](struct@f16), or [`Tf32`].
 pub trait Operand: Sealed + Copy + 'static {
     /// The element as memory has it.
     type Element: Pod;
@@ -298,8 +298,8 @@ where
     /// Opens a batch: orders what the thread did to the registers ahead of the instructions.
     #[inline(always)]
     #[track_caller]
-    pub fn start(self) -> Batch<R> {
-        machine::wgmma_fence();
+    pub fn start(mut self) -> Batch<R> {
+        self.0.fence();
         Batch(self)
     }
 }
@@ -372,7 +372,8 @@ where
     #[inline(always)]
     #[track_caller]
     pub fn restart(self) -> Batch<R> {
-        self.0.start()
+        machine::wgmma_fence();
+        Batch(self.0)
     }
 
     /// Waits until all batches are done.

@@ -6,6 +6,7 @@ use cuda_sim::{Error, LaunchConfig, launch};
 
 mod tensor_cores {
     pub mod mbarrier;
+    pub mod mma;
     pub mod product;
     pub mod tma;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Barriers in shared memory and bulk copies of tensors on an NVIDIA GPU.
+//! Barriers in shared memory, bulk copies of tensors, and copies of single threads to shared memory on an NVIDIA GPU.
 //!
 //! None of these is `nomem`: the compiler must move no access to memory across them.
 
@@ -177,4 +177,30 @@ pub fn tma_wait<const N: u32>() {
 pub fn fence_async() {
     // SAFETY: a fence.
     unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack, preserves_flags)) };
+}
+
+/// # Safety
+///
+/// As for [`copy_16`](crate::async_copy::copy_16).
+#[inline(always)]
+pub unsafe fn copy_16(to: SharedPtr, from: *const u8, bytes: u32) {
+    // SAFETY: the caller's promise. The generic address of global memory is its global address.
+    unsafe {
+        asm!(
+            "cp.async.cg.shared.global [{0}], [{1}], 16, {2};",
+            in(reg32) to.0, in(reg64) from, in(reg32) bytes, options(nostack, preserves_flags)
+        );
+    }
+}
+
+#[inline(always)]
+pub fn copy_commit() {
+    // SAFETY: closes a group of copies.
+    unsafe { asm!("cp.async.commit_group;", options(nostack, preserves_flags)) };
+}
+
+#[inline(always)]
+pub fn copy_wait<const N: u32>() {
+    // SAFETY: waits.
+    unsafe { asm!("cp.async.wait_group {n};", n = const N, options(nostack, preserves_flags)) };
 }

@@ -26,6 +26,7 @@ impl MatrixDescriptor {
     }
 }
 
+/// For registers that instructions in flight write to, and the thread has not touched since the last fence.
 #[inline(always)]
 pub fn wgmma_fence() {
     // SAFETY: a fence.
@@ -52,7 +53,20 @@ macro_rules! registers {
             registers!(multiply_f16 $n "k16.f32.f16.f16" [", {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
             registers!(multiply_tf32 $n "k8.f32.tf32.tf32" [";"] [] $first $($i)*);
 
-            // Every register is an operand, or the compiler would move what reads it up over the wait.
+            // Every register is an operand of both, or the compiler would move what sets it down over the fence, and what
+            // reads it up over the wait.
+            #[inline(always)]
+            fn fence(&mut self) {
+                // SAFETY: a fence.
+                unsafe {
+                    asm!(
+                        "wgmma.fence.sync.aligned;",
+                        concat!("//", " {", $first, "}", $(" {", $i, "}",)*),
+                        inout(reg32) self[$first], $(inout(reg32) self[$i],)* options(nostack, preserves_flags)
+                    );
+                }
+            }
+
             #[inline(always)]
             fn wait(&mut self) {
                 // SAFETY: waits.

@@ -17,6 +17,8 @@ mod device_atomic;
 #[cfg(target_arch = "nvptx64")]
 mod device_matrix;
 #[cfg(target_arch = "nvptx64")]
+mod device_mma;
+#[cfg(target_arch = "nvptx64")]
 mod device_wgmma;
 #[cfg(target_arch = "nvptx64")]
 pub use device::*;
@@ -26,6 +28,8 @@ pub use device_async::*;
 pub use device_atomic::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_matrix::*;
+#[cfg(target_arch = "nvptx64")]
+pub use device_mma::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_wgmma::*;
 
@@ -38,6 +42,8 @@ mod simulator_matrix;
 #[cfg(not(target_arch = "nvptx64"))]
 mod simulator_mbarrier;
 #[cfg(not(target_arch = "nvptx64"))]
+mod simulator_mma;
+#[cfg(not(target_arch = "nvptx64"))]
 mod simulator_tma;
 #[cfg(not(target_arch = "nvptx64"))]
 mod simulator_wgmma;
@@ -49,6 +55,8 @@ pub use simulator_atomic::*;
 pub use simulator_matrix::*;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use simulator_mbarrier::*;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use simulator_mma::*;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use simulator_tma::*;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -136,6 +144,8 @@ pub trait Registers {
     #[track_caller]
     #[doc(hidden)]
     unsafe fn multiply_tf32<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor);
+    #[doc(hidden)]
+    fn fence(&mut self);
     #[doc(hidden)]
     #[track_caller]
     fn wait(&mut self);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A warp's matrices between shared memory and registers, registers of a warpgroup, and named barriers on the simulated
-//! GPU.
+//! A warp's matrices between shared memory and registers, copies of single threads to shared memory, registers of a
+//! warpgroup, and named barriers on the simulated GPU.
 
 use cuda_sim::SharedPtr;
 
@@ -70,6 +70,33 @@ pub fn pack_f16(low: f32, high: f32) -> u32 {
     let bits = |value| u32::from(half::f16::from_f32(value).to_bits());
     bits(low) | bits(high) << 16
 }
+
+/// # Safety
+///
+/// As for [`copy_16`](crate::async_copy::copy_16).
+#[track_caller]
+pub unsafe fn copy_16(to: SharedPtr, from: *const u8, bytes: u32) {
+    assert!(
+        bytes <= 16,
+        "an asynchronous copy of {bytes} bytes: it is of 16 at most"
+    );
+    assert!(
+        to.is_aligned_to(16) && from.addr().is_multiple_of(16),
+        "an asynchronous copy of 16 bytes is not aligned to 16 bytes"
+    );
+    cuda_sim::poll("copy_16");
+    let mut piece = [0u8; 16];
+    for (at, byte) in piece.iter_mut().enumerate().take(bytes as usize) {
+        // SAFETY: the caller's promise: bytes that nothing writes.
+        *byte = unsafe { from.add(at).read() };
+    }
+    // SAFETY: 16 bytes of a `Shared`, as the caller promises.
+    unsafe { store_shared(to, piece, 1) };
+}
+
+pub fn copy_commit() {}
+
+pub fn copy_wait<const N: u32>() {}
 
 pub fn increase_registers<const N: u32>() {}
 

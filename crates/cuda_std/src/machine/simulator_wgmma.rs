@@ -167,6 +167,8 @@ macro_rules! registers {
                 multiply(self, Kind::Tf32, ADD != 0, (a, false), (b, false));
             }
 
+            fn fence(&mut self) {}
+
             fn wait(&mut self) {
                 meet("wait");
             }
