@@ -169,7 +169,8 @@ impl RawTensorMap {
 
 /// What a tensor map says, for the simulated GPU.
 ///
-/// The fields are `cuTensorMapEncodeTiled`'s, and so are the conditions. Of dimensions beyond the rank nothing counts.
+/// The fields are `cuTensorMapEncodeTiled`'s, and what they may be is what it takes; but with a swizzle it takes shorter boxes
+/// as well, whose place in shared memory no document tells. Of dimensions beyond the rank nothing counts.
 #[cfg(not(target_arch = "nvptx64"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMapLayout {
