@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The block's barrier: counts arrivals, and the values that came with them.
+//! The block's barriers: count arrivals, that of all threads also the values that came with them.
 
 use std::cell::Cell;
 
@@ -21,6 +21,48 @@ impl BarrierResult {
             nonzero: u32::from(value != 0),
             threads: 1,
         }
+    }
+}
+
+/// How many [`group_barrier`](crate::group_barrier)s a block has.
+pub const GROUP_BARRIERS: u32 = 24;
+
+/// A barrier of some of the block's threads: whoever waits looks at the round
+/// whenever it is its turn.
+#[derive(Clone, Copy)]
+pub(crate) struct GroupBarrier {
+    arrived: u32,
+    /// How many are to meet, where somebody has arrived.
+    threads: u32,
+    round: u32,
+}
+
+impl GroupBarrier {
+    pub(crate) const NEW: GroupBarrier = GroupBarrier {
+        arrived: 0,
+        threads: 0,
+        round: 0,
+    };
+
+    /// One of `threads` threads arrives: the number of the round that the last
+    /// one ends, and whether the caller is that one. `Err` has how many threads
+    /// those who wait want to meet, if that is another number.
+    pub(crate) fn arrive(cell: &Cell<GroupBarrier>, threads: u32) -> Result<(u32, bool), u32> {
+        let mut barrier = cell.get();
+        if barrier.arrived > 0 && barrier.threads != threads {
+            return Err(barrier.threads);
+        }
+        let round = barrier.round;
+        let last = barrier.arrived + 1 == threads;
+        barrier.threads = threads;
+        barrier.arrived = if last { 0 } else { barrier.arrived + 1 };
+        barrier.round = round.wrapping_add(last.into());
+        cell.set(barrier);
+        Ok((round, last))
+    }
+
+    pub(crate) fn round(cell: &Cell<GroupBarrier>) -> u32 {
+        cell.get().round
     }
 }
 

@@ -23,7 +23,7 @@ use std::thread;
 
 use corosensei::Yielder;
 
-use crate::barrier::Barrier;
+use crate::barrier::{Barrier, GROUP_BARRIERS, GroupBarrier};
 use crate::dim3::Dim3;
 use crate::error::{Failure, Panic};
 use crate::grid::Grid;
@@ -88,6 +88,7 @@ pub(crate) struct Context<'a> {
     started: Cell<u32>,
     exited: Cell<u32>,
     pub(crate) barrier: Barrier,
+    pub(crate) groups: [Cell<GroupBarrier>; GROUP_BARRIERS as usize],
     pub(crate) shared: Shared,
     /// The block is to end: threads unwind at the next switch.
     stopped: Cell<bool>,
@@ -172,6 +173,7 @@ impl<'a> Context<'a> {
             started: Cell::new(0),
             exited: Cell::new(0),
             barrier: Barrier::new(),
+            groups: [const { Cell::new(GroupBarrier::NEW) }; GROUP_BARRIERS as usize],
             shared: Shared::new(grid.config.dynamic_shared),
             stopped: Cell::new(false),
             closed: Cell::new(false),
@@ -200,6 +202,7 @@ impl<'a> Context<'a> {
         self.started.set(0);
         self.exited.set(0);
         self.barrier.reset();
+        self.groups.iter().for_each(|group| group.set(GroupBarrier::NEW));
         self.shared.reset();
         self.stopped.set(false);
     }

@@ -83,7 +83,7 @@ mod watchdog;
 use std::io::Write;
 use std::panic::Location;
 
-pub use barrier::BarrierResult;
+pub use barrier::{BarrierResult, GROUP_BARRIERS};
 pub use config::{LIMITS, LaunchConfig, Limits};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, SourceLocation};
@@ -230,6 +230,40 @@ pub fn barrier(name: &'static str, value: u64) -> BarrierResult {
     // of its own, and a switch inside calls costs a wrongly predicted return each.
     let context = unsafe { context::current("barrier") };
     context.wait_at_barrier(call, value)
+}
+
+/// Waits until `threads` threads of the block have come to the barrier `number`,
+/// below [`GROUP_BARRIERS`]; then it can be used again. Faults name it by `name`.
+///
+/// # Convergence
+///
+/// Whichever threads come first are those that meet. It is a fault if they do not
+/// agree on how many they are. Unlike at the [`barrier`], nobody notices that a
+/// thread is missing before the launch is given up.
+///
+/// # Panics
+///
+/// Outside a kernel.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+/// use cuda_sim::{LaunchConfig, group_barrier, launch, thread_idx};
+///
+/// let arrived = AtomicU32::new(0);
+/// launch("half", &LaunchConfig::new(1, 128), &|| {
+///     if thread_idx().x < 64 {
+///         arrived.fetch_add(1, Relaxed);
+///         group_barrier("first half", 0, 64);
+///         assert_eq!(arrived.load(Relaxed), 64);
+///     }
+/// })?;
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
+#[track_caller]
+pub fn group_barrier(name: &'static str, number: u32, threads: u32) {
+    let call = call(name);
+    watchdog::listen(call);
+    context::with("group_barrier", |context| context.wait_in_group(call, number, threads));
 }
 
 /// Waits until all lanes in `mask` have come here, each with a value, and gives

@@ -74,7 +74,14 @@ impl SharedPtr {
         }
     }
 
-    /// Whether the address is a multiple of `align`, a power of two up to 128.
+    /// Where it is in the memory of the block, in bytes: what an instruction that
+    /// permutes addresses, such as a swizzled copy, computes with.
+    #[inline(always)]
+    pub fn offset(self) -> usize {
+        self.offset
+    }
+
+    /// Whether [`offset`](Self::offset) is a multiple of `align`, a power of two.
     #[inline]
     pub fn is_aligned_to(self, align: usize) -> bool {
         self.offset & (align - 1) == 0

@@ -6,10 +6,11 @@ use std::mem::MaybeUninit;
 use std::panic::{self, Location};
 use std::thread;
 
-use crate::barrier::BarrierResult;
+use crate::barrier::{BarrierResult, GroupBarrier};
 use crate::context::{Context, Pause, Stop};
 use crate::error::{Call, Failure};
 use crate::warp::{Lanes, Refusal, Waiter};
+use crate::watchdog;
 
 impl Context<'_> {
     /// Waits until all threads of the block have come to the same barrier.
@@ -55,6 +56,39 @@ impl Context<'_> {
             format!("thread {index} has exited")
         };
         self.raise(call, unreached_barrier(call, &reason))
+    }
+
+    /// Waits until `threads` threads have come to the barrier of that number.
+    pub(crate) fn wait_in_group(&self, call: Call, number: u32, threads: u32) {
+        if self.unwinds() {
+            return;
+        }
+        let name = call.name;
+        let Some(group) = self.groups.get(number as usize).filter(|_| threads > 0) else {
+            self.raise(
+                call,
+                format!("barrier `{name}` of {threads} threads, with the number {number}"),
+            )
+        };
+        if threads > self.threads {
+            let all = self.threads;
+            self.raise(
+                call,
+                format!("barrier `{name}` of {threads} threads in a block of {all}"),
+            );
+        }
+        let round = match GroupBarrier::arrive(group, threads) {
+            Ok((_, true)) => return,
+            Ok((round, false)) => round,
+            Err(others) => self.raise(
+                call,
+                format!("barrier `{name}` of {threads} threads, where others wait to be {others}"),
+            ),
+        };
+        while GroupBarrier::round(group) == round {
+            watchdog::listen(call);
+            self.yield_now();
+        }
     }
 
     /// Waits until all lanes in `mask` have come to the same exchange.

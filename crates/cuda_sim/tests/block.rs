@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{dim, fault};
 use cuda_sim::{
-    BarrierResult, LaunchConfig, SharedSite, barrier, block_dim, block_idx, dynamic_shared, launch, shared_memory,
-    static_shared, thread_idx,
+    BarrierResult, GROUP_BARRIERS, LaunchConfig, SharedSite, barrier, block_dim, block_idx, dynamic_shared,
+    group_barrier, launch, shared_memory, static_shared, thread_idx,
 };
 
 /// A tree sum in shared memory, with a barrier a level.
@@ -150,4 +150,63 @@ fn full_shared_memory() {
         "shared memory exhausted: 49152 bytes of static arrays and 183297 bytes of dynamic memory \
          are more than the 232448 bytes of a block"
     );
+}
+
+/// Groups of different sizes meet round after round, whatever the others do.
+#[test]
+fn groups_of_threads_meet() {
+    let counts: [AtomicU64; 3] = Default::default();
+    launch("groups", &LaunchConfig::new(2, 300), &|| {
+        let t = thread_idx().x;
+        let (group, threads, rounds) = match t {
+            0..64 => (0, 64, 7),
+            64..96 => (1, 32, 3),
+            _ => (GROUP_BARRIERS - 1, 204, 2),
+        };
+        let count = &counts[group.min(2) as usize];
+        for round in 1..=rounds {
+            if block_idx().x == 0 {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            group_barrier("group", group, threads);
+            if block_idx().x == 0 {
+                assert_eq!(count.load(Ordering::Relaxed), round * u64::from(threads));
+            }
+            group_barrier("group", group, threads);
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn groups_that_cannot_meet() {
+    let message = |body: &(dyn Fn() + Sync)| fault(LaunchConfig::new(1, 64), body).message;
+    assert_eq!(
+        message(&|| group_barrier("group", 3, 32 + thread_idx().x)),
+        "barrier `group` of 33 threads, where others wait to be 32"
+    );
+    assert_eq!(
+        message(&|| group_barrier("group", 3, 65)),
+        "barrier `group` of 65 threads in a block of 64"
+    );
+    assert_eq!(
+        message(&|| group_barrier("group", GROUP_BARRIERS, 64)),
+        "barrier `group` of 64 threads, with the number 24"
+    );
+    assert_eq!(
+        message(&|| group_barrier("group", 0, 0)),
+        "barrier `group` of 0 threads, with the number 0"
+    );
+    // What a block that failed has left does not hold up the next.
+    launch("groups", &LaunchConfig::new(1, 64), &|| group_barrier("group", 3, 64)).unwrap();
+}
+
+/// What waits for a thread that never comes is given up with its block.
+#[test]
+fn a_group_ends_with_its_block() {
+    let failed = fault(LaunchConfig::new(1, 64), &|| {
+        assert!(thread_idx().x < 63, "the last thread");
+        group_barrier("group", 0, 64);
+    });
+    assert_eq!((failed.thread, &*failed.message), (dim(63, 0, 0), "the last thread"));
 }

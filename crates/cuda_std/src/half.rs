@@ -48,6 +48,48 @@ pub fn bf16_from_f32(x: f32) -> bf16 {
     bf16::from_bits((rounded >> 16) as u16)
 }
 
+/// A 16-bit float that [`pack`] makes two of: [`f16`](struct@f16) or [`bf16`].
+pub trait Packed: sealed::Sealed {
+    #[doc(hidden)]
+    fn pack(low: f32, high: f32) -> u32;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::f16 {}
+    impl Sealed for super::bf16 {}
+}
+
+impl Packed for f16 {
+    #[inline(always)]
+    fn pack(low: f32, high: f32) -> u32 {
+        machine::pack_f16(low, high)
+    }
+}
+
+impl Packed for bf16 {
+    #[inline(always)]
+    fn pack(low: f32, high: f32) -> u32 {
+        machine::pack_bf16(low, high)
+    }
+}
+
+/// The bits of the two floats nearest to `low` and `high`, ties to even, in the lower and the upper half of a word, by one
+/// instruction: how registers hold 16-bit floats (`__floats2bfloat162_rn`, `__floats2half2_rn`).
+///
+/// GPU: compute 8.0 or later.
+///
+/// ```
+/// use cuda_std::half::{self, bf16, f16};
+///
+/// assert_eq!(half::pack::<f16>(1.0, -2.0), 0xc000_3c00);
+/// assert_eq!(half::pack::<bf16>(1.0, -2.0), 0xc000_3f80);
+/// ```
+#[inline(always)]
+pub fn pack<T: Packed>(low: f32, high: f32) -> u32 {
+    T::pack(low, high)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

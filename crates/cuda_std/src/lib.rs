@@ -23,6 +23,13 @@
 //! | `__half`, `__nv_bfloat16` | [`half`] |
 //! | `__byte_perm`, `__dp4a` | [`bits`] |
 //! | `expf`, `rsqrtf`, … | [`Float`] |
+//! | `__barrier_sync_count` | [`thread::sync_threads_named`] |
+//! | `cuda::barrier`, `mbarrier` | [`mbarrier`] |
+//! | `CUtensorMap`, `cp_async_bulk_tensor` | [`tma`] |
+//! | `wgmma`, `setmaxnreg` | [`wgmma`], [`warpgroup`] |
+//! | `mma.sync` | [`mma`] |
+//! | `ldmatrix`, `stmatrix` | [`matrix`] |
+//! | `__pipeline_memcpy_async`, `cp.async` | [`async_copy`] |
 //! | cuRAND's `curand_init`, `curand4`, `curand_normal` | [`random`] |
 //! | `printf`, `assert` | [`println!`](crate::println), `assert!` and `panic!` of Rust itself |
 //!
@@ -62,6 +69,7 @@
 extern crate self as cuda_std;
 
 pub mod array;
+pub mod async_copy;
 pub mod atomic;
 pub mod bits;
 mod entry;
@@ -75,14 +83,20 @@ pub mod io;
 pub mod launch;
 #[doc(hidden)]
 pub mod machine;
+pub mod matrix;
+pub mod mbarrier;
+pub mod mma;
 pub mod param;
 pub mod random;
 pub mod shared;
 #[doc(hidden)]
 pub mod signature;
 pub mod thread;
+pub mod tma;
 pub mod view;
 pub mod warp;
+pub mod warpgroup;
+pub mod wgmma;
 
 pub use cuda_std_macros::{KernelParam, kernel, shared_array};
 pub use float::Float;

@@ -3,10 +3,12 @@
 
 use bytemuck::Pod;
 
+use crate::machine::{self, ParamAddress};
 use crate::{Slice, SliceMut, array};
 
 /// A type that a kernel can take: a number, `bool`, an array or a tuple of up to four of them, a structure with
-/// [`KernelParam`](crate::KernelParam), `&[T]`, [`Slice`] or [`SliceMut`].
+/// [`KernelParam`](crate::KernelParam), `&[T]`, [`Slice`], [`SliceMut`], or a tensor that bulk copies read
+/// ([`TensorMap`](crate::tma::TensorMap)) or write ([`TensorMapMut`](crate::tma::TensorMapMut)).
 ///
 /// A parameter crosses the launch as one or two values: a slice as its address and its length (two values and not one
 /// structure, because the compiler knows a bare pointer parameter to be global memory), everything else as itself.
@@ -36,12 +38,34 @@ pub unsafe trait Param: Copy + 'static {
     /// The parameter in a launch that lasts for `'launch`.
     type At<'launch>;
 
+    /// Whether the kernel uses the first value where the launch has put it, by its address: a tensor map, which
+    /// instructions take so. Then the parameter is made by [`from_place`](Self::from_place), else by
+    /// [`from_abi`](Self::from_abi).
+    const IN_PLACE: bool = false;
+
     /// Puts the parameter together again.
     ///
     /// # Safety
     ///
-    /// The values are those of a parameter of this type, and what they point to lives for `'launch`.
+    /// The values are those of a parameter of this type, and what they point to lives for `'launch`. The type is not
+    /// [`IN_PLACE`](Self::IN_PLACE).
     unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> Self::At<'launch>;
+
+    /// The parameter whose first value is at `place`; of a type that is [`IN_PLACE`](Self::IN_PLACE) only.
+    ///
+    /// # Safety
+    ///
+    /// There is the `Head` of a parameter of this type for `'launch`, and what it points to lives as long. The type is
+    /// `IN_PLACE`.
+    #[doc(hidden)]
+    #[inline(always)]
+    unsafe fn from_place<'launch>(_place: ParamAddress) -> Self::At<'launch> {
+        if machine::CHECKED {
+            unreachable!("a parameter that crosses the launch by value has no place");
+        }
+        // SAFETY: the caller's promise: this is never called for a type that is not `IN_PLACE`.
+        unsafe { core::hint::unreachable_unchecked() }
+    }
 }
 
 /// A parameter that is a value, and refers to no memory.

@@ -230,6 +230,110 @@ impl<T: Pod> Shared<T> {
         }
     }
 
+    /// The array from its first address that is a multiple of `ALIGN` bytes on, which may be as many as 1024: what bulk
+    /// copies and matrix instructions with a swizzle want. It is empty where there is no such address.
+    ///
+    /// A static array begins at a multiple of 16 bytes, the [`dynamic`] one at a multiple of 128; so a block asks for
+    /// `ALIGN` bytes more than it wants to use.
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    ///
+    /// #[kernel(max_threads = 32)]
+    /// pub fn room(out: SliceMut<'_, u32>) {
+    ///     let tile = shared_array![u32; 64 + 32].aligned::<128>();
+    ///     out.set(0, (tile.len() >= 64).into());
+    /// }
+    /// # let mut out = [0];
+    /// # cuda_std::launch::on_simulator(1, 1, &mut out, room);
+    /// assert_eq!(out, [1]);
+    /// ```
+    #[inline(always)]
+    pub fn aligned<const ALIGN: usize>(self) -> Self {
+        const { assert!(ALIGN.is_power_of_two() && ALIGN <= 1024 && ALIGN >= align_of::<T>()) };
+        let skip = machine::shared_padding(self.ptr, ALIGN);
+        Self {
+            ptr: machine::shared_offset(self.ptr, skip),
+            len: (self.len * size_of::<T>()).saturating_sub(skip) / size_of::<T>(),
+            _element: PhantomData,
+        }
+    }
+
+    /// The array of elements `start .. start + len` of this one.
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// Two arrays in one: the second half backwards.
+    /// #[kernel(max_threads = 32)]
+    /// pub fn halves(x: &[u32], out: SliceMut<'_, u32>) {
+    ///     let both = shared_array![u32; 64];
+    ///     let (a, b) = (both.subarray(0, 32), both.subarray(32, 32));
+    ///     let t = thread::thread_idx_x() as usize;
+    ///     a.set(t, x[t]);
+    ///     b.set(31 - t, x[32 + t]);
+    ///     thread::sync_threads();
+    ///     out.set(t, a.get(t));
+    ///     out.set(32 + t, b.get(t));
+    /// }
+    /// # let x: Vec<u32> = (0..64).collect();
+    /// # let mut out = [0; 64];
+    /// # cuda_std::launch::on_simulator(1, 32, &mut out, |out| halves(&x, out));
+    /// assert_eq!((out[31], out[32], out[63]), (31, 63, 32));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If they are not in bounds.
+    #[inline(always)]
+    #[track_caller]
+    pub fn subarray(self, start: usize, len: usize) -> Self {
+        check_bounds!("shared memory", start, len, self.len);
+        Self {
+            ptr: machine::shared_offset(self.ptr, start * size_of::<T>()),
+            len,
+            _element: PhantomData,
+        }
+    }
+
+    /// [`subarray`](Self::subarray) without the check, for the innermost loops. The simulated GPU checks all the same.
+    ///
+    /// # Safety
+    ///
+    /// `start + len` is at most the length.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn subarray_unchecked(self, start: usize, len: usize) -> Self {
+        if machine::CHECKED {
+            return self.subarray(start, len);
+        }
+        Self {
+            ptr: machine::shared_offset(self.ptr, start * size_of::<T>()),
+            len,
+            _element: PhantomData,
+        }
+    }
+
+    /// Where `bytes` bytes from byte `offset` on lie. The simulated GPU checks that they are in the array.
+    ///
+    /// # Safety
+    ///
+    /// They are.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn bytes_at(self, offset: usize, bytes: usize) -> SharedPtr {
+        if machine::CHECKED {
+            check_bounds!("the bytes of shared memory", offset, bytes, self.len * size_of::<T>());
+        }
+        machine::shared_offset(self.ptr, offset)
+    }
+
+    /// Where element 0 lies.
+    #[inline(always)]
+    pub(crate) fn ptr(self) -> SharedPtr {
+        self.ptr
+    }
+
     #[inline(always)]
     #[track_caller]
     fn at(self, index: usize) -> SharedPtr {

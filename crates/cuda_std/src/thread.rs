@@ -307,6 +307,55 @@ pub fn sync_threads_or(predicate: bool) -> bool {
     machine::sync_threads_or(predicate)
 }
 
+/// Waits until `COUNT` threads of the block have come to barrier `ID`, one of 15, 1 to 15 (`__barrier_sync_count`): a
+/// barrier of some warps, while the others do something else. What the threads wrote to shared and global memory before is
+/// then visible to all of them.
+///
+/// # Convergence
+///
+/// Whole warps come, `COUNT / 32` of them, all with the same `COUNT`. The simulated GPU reports different counts; warps
+/// that do not come it cannot tell from those that are late, and the launch is given up some time.
+///
+/// # Examples
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// Turns the elements of each half of a block around; neither waits for the other.
+/// #[kernel(max_threads = 128)]
+/// pub fn reverse_in_halves(x: &[u32], out: SliceMut<'_, u32>) {
+///     let tile = shared_array![u32; 128];
+///     let t = thread::thread_idx_x() as usize;
+///     tile.set(t, x[t]);
+///     match t / 64 {
+///         0 => thread::sync_threads_named::<1, 64>(),
+///         _ => thread::sync_threads_named::<2, 64>(),
+///     }
+///     out.set(t, tile.get(t ^ 63));
+/// }
+/// # let x: Vec<u32> = (0..128).collect();
+/// # let mut out = [0; 128];
+/// # cuda_std::launch::on_simulator(1, 128, &mut out, |out| reverse_in_halves(&x, out));
+/// assert_eq!((out[0], out[63], out[64]), (63, 0, 127));
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn sync_threads_named<const ID: u32, const COUNT: u32>() {
+    const {
+        assert!(
+            ID >= 1 && ID < 16,
+            "the named barriers are those of the numbers 1 to 15"
+        )
+    };
+    const {
+        assert!(
+            COUNT.is_multiple_of(32) && COUNT >= 32 && COUNT <= 1024,
+            "whole warps meet"
+        )
+    };
+    machine::sync_threads_named::<ID, COUNT>();
+}
+
 /// Suspends the thread for about `nanoseconds`, between 0 and twice that (`__nanosleep`). Loops that wait for
 /// another block call it, so that the others get on; on the simulated GPU they must.
 ///

@@ -98,6 +98,28 @@ pub fn shuffle<T: Pod>(mask: u32, value: T, lane: u32) -> T {
     shuffle_words(Shuffle::Index, mask, value, lane)
 }
 
+/// The `value` of lane 0: for a value that is the same in all lanes, such as the number of the warp, so that the compiler
+/// sees that it is, and that the lanes go the same way where it decides. Lanes are all of the warp's.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// Each warp has its own task; that its lanes agree on it, the compiler is told.
+/// #[kernel(max_threads = 64)]
+/// pub fn tasks(out: SliceMut<'_, u32>) {
+///     let task = warp::uniform(thread::thread_idx_x() / 32);
+///     out.set(thread::index_1d(), if task == 0 { 100 } else { 200 });
+/// }
+/// # let mut out = [0; 64];
+/// # cuda_std::launch::on_simulator(1, 64, &mut out, tasks);
+/// assert_eq!((out[31], out[32]), (100, 200));
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn uniform(value: u32) -> u32 {
+    machine::shuffle(Shuffle::Index, FULL_MASK, value, 0)
+}
+
 /// The `value` of the lane `delta` below, or the caller's own where there is none (`__shfl_up_sync`).
 ///
 /// ```

@@ -321,6 +321,11 @@ pub fn shared_at(_: SharedPtr, address: u32) -> SharedPtr {
 }
 
 #[inline(always)]
+pub fn shared_padding(ptr: SharedPtr, align: usize) -> usize {
+    (ptr.0.wrapping_neg() & (align as u32 - 1)) as usize
+}
+
+#[inline(always)]
 pub fn shared_is_aligned(ptr: SharedPtr, align: usize) -> bool {
     (ptr.0 as usize).is_multiple_of(align)
 }

@@ -11,20 +11,56 @@ pub use space::*;
 #[cfg(target_arch = "nvptx64")]
 mod device;
 #[cfg(target_arch = "nvptx64")]
+mod device_async;
+#[cfg(target_arch = "nvptx64")]
 mod device_atomic;
+#[cfg(target_arch = "nvptx64")]
+mod device_matrix;
+#[cfg(target_arch = "nvptx64")]
+mod device_mma;
+#[cfg(target_arch = "nvptx64")]
+mod device_wgmma;
 #[cfg(target_arch = "nvptx64")]
 pub use device::*;
 #[cfg(target_arch = "nvptx64")]
+pub use device_async::*;
+#[cfg(target_arch = "nvptx64")]
 pub use device_atomic::*;
+#[cfg(target_arch = "nvptx64")]
+pub use device_matrix::*;
+#[cfg(target_arch = "nvptx64")]
+pub use device_mma::*;
+#[cfg(target_arch = "nvptx64")]
+pub use device_wgmma::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod simulator;
 #[cfg(not(target_arch = "nvptx64"))]
 mod simulator_atomic;
 #[cfg(not(target_arch = "nvptx64"))]
+mod simulator_matrix;
+#[cfg(not(target_arch = "nvptx64"))]
+mod simulator_mbarrier;
+#[cfg(not(target_arch = "nvptx64"))]
+mod simulator_mma;
+#[cfg(not(target_arch = "nvptx64"))]
+mod simulator_tma;
+#[cfg(not(target_arch = "nvptx64"))]
+mod simulator_wgmma;
+#[cfg(not(target_arch = "nvptx64"))]
 pub use simulator::*;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use simulator_atomic::*;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use simulator_matrix::*;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use simulator_mbarrier::*;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use simulator_mma::*;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use simulator_tma::*;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use simulator_wgmma::*;
 
 /// The alignment that an access to `[T; N]` wants, so that it takes the fewest instructions: that which every multiple
 /// of `N` has in an array whose first element has it, of at most 16 bytes.
@@ -83,6 +119,36 @@ pub enum Shuffle {
     Down,
     /// The lane whose number differs in these bits.
     Xor,
+}
+
+/// How a matrix lies in shared memory, to the instructions that take it.
+pub trait Major {
+    /// 1 if neighbours along M or N are neighbours in memory, 0 if those along K are.
+    #[doc(hidden)]
+    const TRANSPOSED: i32;
+}
+
+/// The registers of one thread: 32, 64, 96 or 128 f32, for matrices 64, 128, 192 or 256 wide.
+#[diagnostic::on_unimplemented(
+    message = "there is no accumulator `{Self}`",
+    note = "an accumulator has 32, 64, 96 or 128 elements a thread"
+)]
+#[allow(clippy::missing_safety_doc)] // as for `Batch::mma`
+pub trait Registers {
+    #[track_caller]
+    #[doc(hidden)]
+    unsafe fn multiply_bf16<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor);
+    #[track_caller]
+    #[doc(hidden)]
+    unsafe fn multiply_f16<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor);
+    #[track_caller]
+    #[doc(hidden)]
+    unsafe fn multiply_tf32<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor);
+    #[doc(hidden)]
+    fn fence(&mut self);
+    #[doc(hidden)]
+    #[track_caller]
+    fn wait(&mut self);
 }
 
 /// A type with atomic operations. Each function's contract: `ptr` is an aligned element of the memory `M` that lives,

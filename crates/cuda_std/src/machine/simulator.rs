@@ -176,6 +176,12 @@ pub fn shared_at(ptr: SharedPtr, address: u32) -> SharedPtr {
     shared_offset(ptr, address as usize)
 }
 
+/// How many bytes from `ptr` on to the next multiple of `align`, a power of two.
+#[inline]
+pub fn shared_padding(ptr: SharedPtr, align: usize) -> usize {
+    ptr.offset().wrapping_neg() & (align - 1)
+}
+
 #[inline]
 pub fn shared_is_aligned(ptr: SharedPtr, align: usize) -> bool {
     ptr.is_aligned_to(align)

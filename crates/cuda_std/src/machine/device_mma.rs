@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Matrix products of a warp on an NVIDIA GPU. Not `pure`: the lanes are together where the instruction stands.
+
+use core::arch::asm;
+
+macro_rules! products {
+    ($($name:ident $word:ident $instruction:literal)*) => {$(
+        #[inline(always)]
+        pub fn $name(a: [$word; 4], b: [$word; 2], c: [f32; 4]) -> [f32; 4] {
+            let [mut d0, mut d1, mut d2, mut d3] = c;
+            // SAFETY: registers only.
+            unsafe {
+                asm!(
+                    concat!(
+                        "mma.sync.aligned.", $instruction,
+                        " {{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, {{{8}, {9}}}, {{{0}, {1}, {2}, {3}}};"
+                    ),
+                    inout(reg32) d0, inout(reg32) d1, inout(reg32) d2, inout(reg32) d3,
+                    in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3], in(reg32) b[0], in(reg32) b[1],
+                    options(nomem, nostack, preserves_flags)
+                );
+            }
+            [d0, d1, d2, d3]
+        }
+    )*};
+}
+
+products! {
+    mma_bf16 u32 "m16n8k16.row.col.f32.bf16.bf16.f32"
+    mma_f16 u32 "m16n8k16.row.col.f32.f16.f16.f32"
+    mma_tf32 f32 "m16n8k8.row.col.f32.tf32.tf32.f32"
+}
+
+#[inline(always)]
+pub fn mma_f64([a]: [f64; 1], [b]: [f64; 1], c: [f64; 2]) -> [f64; 2] {
+    let [mut d0, mut d1] = c;
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {{{0}, {1}}}, {{{2}}}, {{{3}}}, {{{0}, {1}}};",
+            inout(reg64) d0, inout(reg64) d1, in(reg64) a, in(reg64) b, options(nomem, nostack, preserves_flags)
+        );
+    }
+    [d0, d1]
+}

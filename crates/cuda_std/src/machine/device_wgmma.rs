@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Matrix products of a warpgroup on an NVIDIA GPU.
+//!
+//! The registers of an accumulator are operands of the instructions one by one, with constant indices: so the array is
+//! never in memory, and each register stays the same for all instructions. None of these is `nomem`: what
+//! was written to shared memory before is there when they read it.
+
+use core::arch::asm;
+
+use super::{Major, Registers, SharedPtr};
+
+/// Where a matrix lies: PTX ISA, "Matrix Descriptor Format", with 128-byte swizzle.
+#[derive(Clone, Copy)]
+pub struct MatrixDescriptor(u64);
+
+impl MatrixDescriptor {
+    #[inline(always)]
+    pub fn new(at: SharedPtr, leading: u32, stride: u32) -> Self {
+        let field = |bytes: u32| u64::from((bytes & 0x3_ffff) >> 4);
+        Self(field(at.0) | field(leading) << 16 | field(stride) << 32 | 1 << 62)
+    }
+
+    #[inline(always)]
+    pub fn advance(self, bytes: u32) -> Self {
+        Self(self.0 + u64::from(bytes >> 4))
+    }
+}
+
+/// For registers that instructions in flight write to, and the thread has not touched since the last fence.
+#[inline(always)]
+pub fn wgmma_fence() {
+    // SAFETY: a fence.
+    unsafe { asm!("wgmma.fence.sync.aligned;", options(nostack, preserves_flags)) };
+}
+
+#[inline(always)]
+pub fn wgmma_commit() {
+    // SAFETY: closes a group of instructions.
+    unsafe { asm!("wgmma.commit_group.sync.aligned;", options(nostack, preserves_flags)) };
+}
+
+#[inline(always)]
+pub fn wgmma_wait_but_newest() {
+    // SAFETY: waits.
+    unsafe { asm!("wgmma.wait_group.sync.aligned 1;", options(nostack, preserves_flags)) };
+}
+
+/// The instructions of one shape. Those of 16-bit types say how the matrices lie.
+macro_rules! registers {
+    ($($registers:literal $n:literal: $first:literal $($i:literal)*;)*) => {$(
+        impl Registers for [f32; $registers] {
+            registers!(multiply_bf16 $n "k16.f32.bf16.bf16" [", {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
+            registers!(multiply_f16 $n "k16.f32.f16.f16" [", {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
+            registers!(multiply_tf32 $n "k8.f32.tf32.tf32" [";"] [] $first $($i)*);
+
+            // Every register is an operand of both, or the compiler would move what sets it down over the fence, and what
+            // reads it up over the wait.
+            #[inline(always)]
+            fn fence(&mut self) {
+                // SAFETY: a fence.
+                unsafe {
+                    asm!(
+                        "wgmma.fence.sync.aligned;",
+                        concat!("//", " {", $first, "}", $(" {", $i, "}",)*),
+                        inout(reg32) self[$first], $(inout(reg32) self[$i],)* options(nostack, preserves_flags)
+                    );
+                }
+            }
+
+            #[inline(always)]
+            fn wait(&mut self) {
+                // SAFETY: waits.
+                unsafe {
+                    asm!(
+                        "wgmma.wait_group.sync.aligned 0;",
+                        concat!("//", " {", $first, "}", $(" {", $i, "}",)*),
+                        inout(reg32) self[$first], $(inout(reg32) self[$i],)* options(nostack, preserves_flags)
+                    );
+                }
+            }
+        }
+    )*};
+    ($name:ident $n:literal $types:literal [$tail:literal] [$($major:tt)*] $first:literal $($i:literal)*) => {
+        #[inline(always)]
+        unsafe fn $name<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor) {
+            // SAFETY: the caller's promise, that of `Batch::mma`.
+            unsafe {
+                asm!(
+                    "{{",
+                    ".reg .pred p;",
+                    "setp.ne.b32 p, {add}, 0;",
+                    concat!(
+                        "wgmma.mma_async.sync.aligned.m64n", $n, $types, " {{", "{", $first, "}", $(", {", $i, "}",)*
+                        "}}, {a}, {b}, p, 1, 1", $tail
+                    ),
+                    "}}",
+                    inout(reg32) self[$first], $(inout(reg32) self[$i],)*
+                    a = in(reg64) a.0, b = in(reg64) b.0, add = const ADD, $($major)* options(nostack, preserves_flags)
+                );
+            }
+        }
+    };
+}
+
+registers! {
+    32 64: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31;
+    64 128: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37
+        38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63;
+    96 192: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37
+        38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73
+        74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95;
+    128 256: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37
+        38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73
+        74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106
+        107 108 109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127;
+}

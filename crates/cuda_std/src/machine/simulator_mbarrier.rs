@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Barriers in shared memory on the simulated GPU.
+//!
+//! The word has, from the lowest bit on: the arrivals of a phase (20 bits), those that are to come (20 bits), the bytes that
+//! are to come, plus 2^20, because copies may be done before they are announced (21 bits), the parity of the phase, and
+//! two bits that tell a barrier from memory that nobody has written. The threads of a block are all on one OS thread.
+
+use cuda_sim::SharedPtr;
+
+use super::{load_shared, store_shared};
+
+const COUNT_BITS: u32 = 20;
+const MAX: u32 = (1 << COUNT_BITS) - 1;
+const TX_BITS: u32 = 21;
+const TX_ZERO: i32 = 1 << COUNT_BITS;
+/// Neither of memory that is all zeros nor of the poison that shared memory begins with.
+const TAG: u64 = 0b01;
+
+/// A barrier's state.
+#[derive(Clone, Copy)]
+struct State {
+    arrivals: u32,
+    pending: u32,
+    tx: i32,
+    parity: u32,
+}
+
+impl State {
+    fn pack(self) -> u64 {
+        let tx = (self.tx + TX_ZERO) as u64;
+        u64::from(self.arrivals)
+            | u64::from(self.pending) << COUNT_BITS
+            | tx << (2 * COUNT_BITS)
+            | u64::from(self.parity) << (2 * COUNT_BITS + TX_BITS)
+            | TAG << 62
+    }
+
+    fn unpack(word: u64) -> Option<State> {
+        let count = |shift: u32| (word >> shift) as u32 & MAX;
+        let state = State {
+            arrivals: count(0),
+            pending: count(COUNT_BITS),
+            tx: ((word >> (2 * COUNT_BITS)) as i32 & ((1 << TX_BITS) - 1)) - TX_ZERO,
+            parity: (word >> (2 * COUNT_BITS + TX_BITS)) as u32 & 1,
+        };
+        (word >> 62 == TAG && state.arrivals > 0 && state.pending <= state.arrivals).then_some(state)
+    }
+
+    #[track_caller]
+    fn load(ptr: SharedPtr) -> State {
+        // SAFETY: a barrier is an element of a `Shared<u64>`.
+        match State::unpack(unsafe { load_shared(ptr, 8) }) {
+            Some(state) => state,
+            None => panic!("an mbarrier is used that was not initialised, or that something else has written to"),
+        }
+    }
+
+    /// Keeps the state, which begins the next phase if nothing is to come in this one.
+    #[track_caller]
+    fn store(mut self, ptr: SharedPtr) {
+        assert!(
+            self.tx.unsigned_abs() <= MAX,
+            "{} bytes are under way to an mbarrier, which counts {MAX} at most",
+            self.tx
+        );
+        if self.pending == 0 && self.tx == 0 {
+            self.pending = self.arrivals;
+            self.parity ^= 1;
+        }
+        // SAFETY: a barrier is an element of a `Shared<u64>`.
+        unsafe { store_shared(ptr, self.pack(), 8) };
+    }
+
+    #[track_caller]
+    fn arrive(mut self) -> State {
+        let arrivals = self.arrivals;
+        assert!(
+            self.pending > 0,
+            "a phase of an mbarrier gets more arrivals than the {arrivals} that it was initialised for"
+        );
+        self.pending -= 1;
+        self
+    }
+}
+
+#[track_caller]
+pub fn mbarrier_init(ptr: SharedPtr, arrivals: u32) {
+    assert!(
+        (1..=MAX).contains(&arrivals),
+        "an mbarrier is initialised for {arrivals} arrivals: 1 to {MAX} are possible"
+    );
+    let state = State {
+        arrivals,
+        pending: arrivals,
+        tx: 0,
+        parity: 0,
+    };
+    state.store(ptr);
+}
+
+#[track_caller]
+pub fn mbarrier_arrive_if(ptr: SharedPtr, predicate: bool) {
+    if predicate {
+        State::load(ptr).arrive().store(ptr);
+    }
+}
+
+#[track_caller]
+pub fn mbarrier_arrive_expect_tx(ptr: SharedPtr, bytes: u32) {
+    let mut state = State::load(ptr);
+    assert!(
+        bytes <= MAX,
+        "an mbarrier is told of {bytes} bytes: it counts {MAX} at most"
+    );
+    state.tx += bytes as i32;
+    state.arrive().store(ptr);
+}
+
+/// What a copy does when its bytes have come.
+#[track_caller]
+pub(super) fn mbarrier_complete_tx(ptr: SharedPtr, bytes: u32) {
+    let mut state = State::load(ptr);
+    state.tx -= bytes as i32;
+    state.store(ptr);
+}
+
+#[track_caller]
+pub fn mbarrier_wait(ptr: SharedPtr, parity: u32) {
+    assert!(parity <= 1, "an mbarrier is waited for by a parity of {parity}");
+    // A destructor of a thread that unwinds must not wait: nobody will come.
+    while State::load(ptr).parity == parity && !std::thread::panicking() {
+        cuda_sim::poll("Mbarrier::wait");
+        cuda_sim::yield_now();
+    }
+}
+
+pub fn fence_mbarrier_init() {}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bulk copies of tensors on the simulated GPU. They are done when they are asked for.
+//!
+//! Global memory is accessed as kernels do elsewhere: by relaxed atomics of an element's size. That an element is in the
+//! tensor is what the coordinates are compared for; that the tensor is memory is the promise of who made the map.
+
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use cuda_sim::SharedPtr;
+
+use super::simulator_mbarrier::mbarrier_complete_tx;
+use crate::tma::{RawTensorMap, Swizzle, TensorMapLayout};
+
+/// The address of a tensor map.
+pub type TensorMapAddress = *const RawTensorMap;
+
+/// The address of a kernel's parameter.
+pub type ParamAddress = *const ();
+
+/// The address of the tensor map that is a parameter.
+pub fn tensor_map_at(place: ParamAddress) -> TensorMapAddress {
+    place.cast()
+}
+
+/// The first word of a map: what no map of a driver begins with, and what tells memory that is none.
+const MAGIC: u64 = 0x5753_5445_4e53_4f52;
+
+impl RawTensorMap {
+    /// A map for the simulated GPU: of the tensor at `address`, whose provenance is exposed.
+    ///
+    /// # Panics
+    ///
+    /// If `layout` is not as its fields say, or `address` no multiple of 16: where `cuTensorMapEncodeTiled` returns an
+    /// error.
+    pub fn simulated(address: usize, layout: &TensorMapLayout) -> RawTensorMap {
+        layout.check(address);
+        let TensorMapLayout {
+            element_bytes,
+            rank,
+            dims,
+            strides,
+            box_dims,
+            swizzle,
+        } = *layout;
+        let mut words = [0; 16];
+        words[0] = MAGIC;
+        words[1] = address as u64;
+        words[2] = u64::from(element_bytes) | u64::from(rank) << 8 | (swizzle as u64) << 16;
+        words[3..8].copy_from_slice(&dims);
+        words[8..12].copy_from_slice(&strides);
+        for (d, &extent) in box_dims.iter().enumerate() {
+            words[12 + d / 2] |= u64::from(extent) << (32 * (d % 2));
+        }
+        RawTensorMap::from_words(words)
+    }
+
+    /// The address and the layout; `None` if this is no map of [`simulated`](Self::simulated)'s.
+    fn decode(&self) -> Option<(usize, TensorMapLayout)> {
+        let words = self.words();
+        let layout = TensorMapLayout {
+            element_bytes: words[2] as u32 & 0xff,
+            rank: (words[2] >> 8) as u32 & 0xff,
+            dims: std::array::from_fn(|d| words[3 + d]),
+            strides: std::array::from_fn(|d| words[8 + d]),
+            box_dims: std::array::from_fn(|d| (words[12 + d / 2] >> (32 * (d % 2))) as u32),
+            swizzle: match words[2] >> 16 {
+                0 => Swizzle::None,
+                1 => Swizzle::B32,
+                2 => Swizzle::B64,
+                _ => Swizzle::B128,
+            },
+        };
+        (words[0] == MAGIC).then_some((words[1] as usize, layout))
+    }
+}
+
+impl TensorMapLayout {
+    /// Panics unless a tensor at `address` may have this layout.
+    fn check(&self, address: usize) {
+        let rank = self.rank as usize;
+        assert!((1..=5).contains(&rank), "a tensor map of rank {rank}: it is 1 to 5");
+        let bytes = self.element_bytes;
+        assert!(
+            matches!(bytes, 1 | 2 | 4 | 8),
+            "a tensor map of elements of {bytes} bytes"
+        );
+        assert!(address.is_multiple_of(16), "a tensor map's address is a multiple of 16");
+        for &extent in &self.dims[..rank] {
+            assert!(
+                (1..=1 << 32).contains(&extent),
+                "a tensor map's extent of {extent}: it is 1 to 2^32"
+            );
+        }
+        for &stride in &self.strides[..rank - 1] {
+            assert!(
+                stride.is_multiple_of(16) && stride < 1 << 40,
+                "a tensor map's stride of {stride} bytes: it is a multiple of 16 below 2^40"
+            );
+        }
+        for &extent in &self.box_dims[..rank] {
+            assert!(
+                (1..=256).contains(&extent),
+                "a box's extent of {extent}: it is 1 to 256"
+            );
+        }
+        let row = self.box_dims[0] * bytes;
+        let span = self.swizzle.span();
+        assert!(
+            row.is_multiple_of(16) && (row == span || self.swizzle == Swizzle::None),
+            "the innermost dimension of a box has {row} bytes: with {:?} swizzle it has {}",
+            self.swizzle,
+            if self.swizzle == Swizzle::None {
+                "a multiple of 16".into()
+            } else {
+                span.to_string()
+            }
+        );
+    }
+}
+
+/// A copy of a box: where it is in the tensor, and where in shared memory.
+struct Copy {
+    layout: TensorMapLayout,
+    address: usize,
+    at: [i64; 5],
+    /// The box's extents, 1 beyond the rank.
+    extents: [i64; 5],
+    /// The offset of the box in the block's shared memory, and its address.
+    offset: usize,
+    shared: *mut u8,
+}
+
+impl Copy {
+    /// # Safety
+    ///
+    /// If `map` is not null, a `RawTensorMap` is there.
+    #[track_caller]
+    unsafe fn new(map: TensorMapAddress, element: usize, ptr: SharedPtr, room: usize, coordinates: &[i32]) -> Copy {
+        // SAFETY: the caller's promise.
+        let Some((address, layout)) = (unsafe { map.as_ref() }).and_then(RawTensorMap::decode) else {
+            panic!("a bulk copy by a tensor map that is not one for the simulated GPU");
+        };
+        let rank = layout.rank as usize;
+        assert!(
+            rank == coordinates.len(),
+            "a bulk copy with {} coordinates, by a tensor map of rank {rank}",
+            coordinates.len()
+        );
+        let bytes = layout.element_bytes as usize;
+        assert!(
+            bytes == element,
+            "a bulk copy of elements of {element} bytes, by a tensor map of elements of {bytes}"
+        );
+        let align = layout.swizzle.align();
+        assert!(
+            ptr.is_aligned_to(align),
+            "the shared memory of a bulk copy with {:?} swizzle is not aligned to {align} bytes",
+            layout.swizzle
+        );
+        let mut copy = Copy {
+            layout,
+            address,
+            at: [0; 5],
+            extents: [1; 5],
+            offset: ptr.offset(),
+            shared: std::ptr::null_mut(),
+        };
+        for (d, &coordinate) in coordinates.iter().enumerate() {
+            copy.at[d] = coordinate.into();
+            copy.extents[d] = layout.box_dims[d].into();
+        }
+        let size = copy.bytes();
+        assert!(
+            size <= room,
+            "a bulk copy of a box of {size} bytes, for which {room} bytes of shared memory are given"
+        );
+        copy.shared = cuda_sim::shared_memory(ptr, size);
+        copy
+    }
+
+    /// The size of the box.
+    fn bytes(&self) -> usize {
+        self.extents.iter().product::<i64>() as usize * self.layout.element_bytes as usize
+    }
+
+    /// Calls `row` for each row of the box: with its offset in the box without swizzle, in bytes; the elements of it
+    /// that are in the tensor; and the address that its first element has, or would have.
+    fn rows(&self, mut row: impl FnMut(usize, std::ops::Range<i64>, usize)) {
+        let [columns, ..] = self.extents;
+        let bytes = self.layout.element_bytes as i64;
+        let inside = (-self.at[0]).clamp(0, columns)..(self.layout.dims[0] as i64 - self.at[0]).clamp(0, columns);
+        let rows: i64 = self.extents[1..].iter().product();
+        for number in 0..rows {
+            let (mut rest, mut is_inside, mut address) = (number, true, self.address as i64 + self.at[0] * bytes);
+            for d in 1..self.layout.rank as usize {
+                let at = self.at[d] + rest % self.extents[d];
+                rest /= self.extents[d];
+                is_inside &= (0..self.layout.dims[d] as i64).contains(&at);
+                address = address.wrapping_add(at.wrapping_mul(self.layout.strides[d - 1] as i64));
+            }
+            let inside = if is_inside { inside.clone() } else { 0..0 };
+            row((number * columns * bytes) as usize, inside, address as usize);
+        }
+    }
+
+    /// The address of what would be at byte `offset` of the box without swizzle.
+    fn place(&self, offset: usize) -> *mut u8 {
+        let swizzled = self.layout.swizzle.place((self.offset + offset) as u32) as usize;
+        // In a box that is aligned a row's bytes stay among themselves.
+        self.shared.wrapping_add(swizzled - self.offset)
+    }
+
+    /// Copies the box to shared memory.
+    ///
+    /// # Safety
+    ///
+    /// The tensor is memory that nothing writes, aligned for its elements.
+    unsafe fn load<W: Word>(&self) {
+        self.rows(|offset, inside, address| {
+            for i in 0..self.extents[0] {
+                let at = i as usize * size_of::<W>();
+                let element = if inside.contains(&i) {
+                    // SAFETY: an element of the tensor.
+                    unsafe { W::load(std::ptr::with_exposed_provenance_mut(address.wrapping_add(at))) }
+                } else {
+                    W::default()
+                };
+                // SAFETY: in the box, which `cuda_sim::shared_memory` gave, and aligned, as the box is.
+                unsafe { element.store(self.place(offset + at).cast()) };
+            }
+        });
+    }
+
+    /// Copies the box from shared memory.
+    ///
+    /// # Safety
+    ///
+    /// The tensor is memory that others access only by the machine's functions, aligned for its elements.
+    unsafe fn store<W: Word>(&self) {
+        self.rows(|offset, inside, address| {
+            for i in inside {
+                let at = i as usize * size_of::<W>();
+                // SAFETY: as in `load`, the other way.
+                unsafe {
+                    W::load(self.place(offset + at).cast())
+                        .store(std::ptr::with_exposed_provenance_mut(address.wrapping_add(at)));
+                }
+            }
+        });
+    }
+}
+
+/// An element as its bits.
+trait Word: Default {
+    /// # Safety
+    ///
+    /// An aligned element of memory accessed by atomics.
+    unsafe fn load(from: *mut Self) -> Self;
+
+    /// # Safety
+    ///
+    /// As for `load`.
+    unsafe fn store(self, to: *mut Self);
+}
+
+macro_rules! words {
+    ($($word:ident $atomic:ident)*) => {$(
+        impl Word for $word {
+            #[inline(always)]
+            unsafe fn load(from: *mut $word) -> $word {
+                // SAFETY: the caller's promise.
+                unsafe { $atomic::from_ptr(from) }.load(Ordering::Relaxed)
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, to: *mut $word) {
+                // SAFETY: the caller's promise.
+                unsafe { $atomic::from_ptr(to) }.store(self, Ordering::Relaxed);
+            }
+        }
+    )*};
+}
+
+words! { u8 AtomicU8 u16 AtomicU16 u32 AtomicU32 u64 AtomicU64 }
+
+/// Not generic, and so optimised with this crate.
+///
+/// # Safety
+///
+/// As for [`Copy::new`] and [`Copy::load`].
+#[track_caller]
+unsafe fn load(map: TensorMapAddress, element: usize, to: SharedPtr, room: usize, at: &[i32], barrier: SharedPtr) {
+    cuda_sim::poll("TensorMap::load");
+    // SAFETY: the caller's promise.
+    unsafe {
+        let copy = Copy::new(map, element, to, room, at);
+        match element {
+            1 => copy.load::<u8>(),
+            2 => copy.load::<u16>(),
+            4 => copy.load::<u32>(),
+            _ => copy.load::<u64>(),
+        }
+        mbarrier_complete_tx(barrier, copy.bytes() as u32);
+    }
+}
+
+/// Not generic, and so optimised with this crate.
+///
+/// # Safety
+///
+/// As for [`Copy::new`] and [`Copy::store`].
+#[track_caller]
+unsafe fn store(map: TensorMapAddress, element: usize, from: SharedPtr, room: usize, at: &[i32]) {
+    cuda_sim::poll("TensorMapMut::store");
+    // SAFETY: the caller's promise.
+    unsafe {
+        let copy = Copy::new(map, element, from, room, at);
+        match element {
+            1 => copy.store::<u8>(),
+            2 => copy.store::<u16>(),
+            4 => copy.store::<u32>(),
+            _ => copy.store::<u64>(),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As for [`TensorMap::load`](crate::tma::TensorMap::load); what a box asks of its shared memory is checked.
+#[inline]
+#[track_caller]
+pub unsafe fn tma_load<T, const D: usize>(
+    map: TensorMapAddress,
+    to: SharedPtr,
+    room: usize,
+    at: [i32; D],
+    barrier: SharedPtr,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { load(map, size_of::<T>(), to, room, &at, barrier) };
+}
+
+/// # Safety
+///
+/// As for [`TensorMapMut::store`](crate::tma::TensorMapMut::store); what a box asks of its shared memory is checked.
+#[inline]
+#[track_caller]
+pub unsafe fn tma_store<T, const D: usize>(map: TensorMapAddress, from: SharedPtr, room: usize, at: [i32; D]) {
+    // SAFETY: the caller's promise.
+    unsafe { store(map, size_of::<T>(), from, room, &at) };
+}
+
+pub fn tma_prefetch(_: TensorMapAddress) {}
+
+pub fn tma_commit() {}
+
+pub fn tma_wait_read<const N: u32>() {}
+
+pub fn tma_wait<const N: u32>() {}
+
+pub fn fence_async() {}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Matrix products of a warpgroup on the simulated GPU.
+//!
+//! Each thread computes its own elements when it comes to an instruction, from all that these need of A and B. On a GPU the
+//! four warps go through the instructions together, so that one thread which has waited knows that all have read;
+//! here, the threads of a warpgroup wait for one another where they wait for instructions.
+
+use cuda_sim::SharedPtr;
+
+use super::{Major, Registers, load_shared};
+use crate::thread::{block_dim, linear_thread_idx};
+use crate::tma::Swizzle;
+
+/// Threads in a warpgroup.
+const WARPGROUP: u32 = 128;
+
+/// The number of the group barrier of warpgroup 0: those below are the named ones.
+const FIRST_BARRIER: u32 = 16;
+
+/// Where a matrix lies.
+#[derive(Clone, Copy)]
+pub struct MatrixDescriptor {
+    at: SharedPtr,
+    leading: u32,
+    stride: u32,
+}
+
+impl MatrixDescriptor {
+    pub fn new(at: SharedPtr, leading: u32, stride: u32) -> Self {
+        Self { at, leading, stride }
+    }
+
+    pub fn advance(self, bytes: u32) -> Self {
+        Self {
+            at: self.at.byte_add(bytes as usize),
+            ..self
+        }
+    }
+
+    /// Panics unless the instruction can take it.
+    #[track_caller]
+    fn check(self) {
+        let at = self.at.offset();
+        assert!(
+            at & 0x38f == 0,
+            "the matrix of a matrix descriptor begins at offset {at} of shared memory: at no row 0 of a swizzle of 1024 bytes"
+        );
+        let (leading, stride) = (self.leading, self.stride);
+        assert!(
+            (leading | stride) & 15 == 0 && (leading | stride) < 1 << 18,
+            "the distances {leading} and {stride} of a matrix descriptor are no multiples of 16 below 2^18"
+        );
+    }
+
+    /// Element (`line`, `k`), where `line` counts along M or N.
+    #[inline(always)]
+    #[track_caller]
+    fn element(self, kind: Kind, transposed: bool, line: u32, k: u32) -> f32 {
+        let offset = if transposed {
+            line / 64 * self.leading + k / 8 * self.stride + k % 8 * 128 + line % 64 * 2
+        } else {
+            line / 8 * self.stride + line % 8 * 128 + k * kind.bytes()
+        };
+        let start = self.at.offset() as u32;
+        let place = Swizzle::B128.place(start + offset).wrapping_sub(start);
+        let at = self.at.byte_add(place as i32 as usize);
+        // SAFETY: the caller of the instruction's promise; that it is the block's memory is checked, and aligned it is.
+        unsafe {
+            match kind {
+                Kind::Bf16 => f32::from_bits(u32::from(load_shared::<u16>(at, 2)) << 16),
+                Kind::F16 => half::f16::from_bits(load_shared(at, 2)).to_f32(),
+                Kind::Tf32 => f32::from_bits(load_shared::<u32>(at, 4) & !0x1fff),
+            }
+        }
+    }
+
+    /// The elements of one row of A, or column of B; zeros beyond K.
+    #[inline(always)]
+    #[track_caller]
+    fn line(self, kind: Kind, transposed: bool, line: u32) -> [f32; 16] {
+        let mut elements = [0.0; 16];
+        for (k, element) in (0..32 / kind.bytes()).zip(&mut elements) {
+            *element = self.element(kind, transposed, line, k);
+        }
+        elements
+    }
+}
+
+/// The operands' element type.
+#[derive(Clone, Copy)]
+enum Kind {
+    Bf16,
+    F16,
+    Tf32,
+}
+
+impl Kind {
+    #[inline(always)]
+    fn bytes(self) -> u32 {
+        match self {
+            Kind::Bf16 | Kind::F16 => 2,
+            Kind::Tf32 => 4,
+        }
+    }
+}
+
+/// Adds the product to the thread's elements. Not generic, and so optimised with this crate.
+#[track_caller]
+fn multiply(
+    d: &mut [f32],
+    kind: Kind,
+    add: bool,
+    (a, a_transposed): (MatrixDescriptor, bool),
+    (b, b_transposed): (MatrixDescriptor, bool),
+) {
+    warpgroup();
+    a.check();
+    b.check();
+    if !add {
+        d.fill(0.0);
+    }
+    let thread = linear_thread_idx();
+    let (row, column) = (thread / 32 % 4 * 16 + thread % 32 / 4, thread % 4 * 2);
+    // No closure, which would be the caller of whom a fault speaks.
+    let rows = [a.line(kind, a_transposed, row), a.line(kind, a_transposed, row + 8)];
+    for (group, d) in (0..).zip(d.chunks_exact_mut(4)) {
+        for j in 0..2 {
+            let column = b.line(kind, b_transposed, 8 * group + column + j);
+            for (i, row) in rows.iter().enumerate() {
+                let products = row.iter().zip(&column).map(|(a, b)| a * b);
+                d[2 * i + j as usize] += products.sum::<f32>();
+            }
+        }
+    }
+}
+
+/// The number of the thread's warpgroup.
+#[track_caller]
+fn warpgroup() -> u32 {
+    let (number, block) = (linear_thread_idx() / WARPGROUP, block_dim());
+    let threads = block.x * block.y * block.z;
+    assert!(
+        (number + 1) * WARPGROUP <= threads,
+        "a matrix instruction in warpgroup {number} of a block of {threads} threads: not all of its 128 threads exist"
+    );
+    number
+}
+
+/// Waits for the other threads of the warpgroup.
+#[track_caller]
+fn meet(name: &'static str) {
+    cuda_sim::group_barrier(name, FIRST_BARRIER + warpgroup(), WARPGROUP);
+}
+
+macro_rules! registers {
+    ($($registers:literal)*) => {$(
+        impl Registers for [f32; $registers] {
+            unsafe fn multiply_bf16<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor) {
+                multiply(self, Kind::Bf16, ADD != 0, (a, A::TRANSPOSED != 0), (b, B::TRANSPOSED != 0));
+            }
+
+            unsafe fn multiply_f16<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor) {
+                multiply(self, Kind::F16, ADD != 0, (a, A::TRANSPOSED != 0), (b, B::TRANSPOSED != 0));
+            }
+
+            unsafe fn multiply_tf32<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor) {
+                multiply(self, Kind::Tf32, ADD != 0, (a, false), (b, false));
+            }
+
+            fn fence(&mut self) {}
+
+            fn wait(&mut self) {
+                meet("wait");
+            }
+        }
+    )*};
+}
+
+registers! { 32 64 96 128 }
+
+pub fn wgmma_fence() {}
+
+pub fn wgmma_commit() {}
+
+#[track_caller]
+pub fn wgmma_wait_but_newest() {
+    meet("wait_but_newest");
+}

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Matrix products of a warpgroup, by the tensor cores of Hopper (`wgmma`).
+//!
+//! The 128 threads of four warps, numbers 0 to 127 of the block or 128 to 255 and so on, multiply together: one instruction
+//! adds to a 64 × N matrix D, which lies in their registers, the product of a 64 × K matrix A and a K × N matrix B, which lie
+//! in shared memory. K is 16 for 16-bit elements and 8 for [`Tf32`]: 32 bytes.
+//!
+//! The instructions run beside the threads. A thread's part of D is an [`Accumulator`]; [`start`](Accumulator::start) makes
+//! it a [`Batch`] of instructions, [`commit`](Batch::commit) closes the batch, and then it is [`InFlight`]: another batch
+//! can follow, and only [`wait`](InFlight::wait) gives the accumulator back, which is the one state that can be read.
+//!
+//! GPU: compute 9.0 with its own features (`sm_90a`). Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-
+//! Accumulate Instructions".
+//!
+//! # How A and B lie in shared memory
+//!
+//! With 128-byte swizzle ([`Swizzle::B128`](crate::tma::Swizzle::B128)), as [bulk copies](crate::tma) bring them; a
+//! [`MatrixDescriptor`] says where, and its type what the elements are and which of them are neighbours:
+//!
+//! * [`KMajor`]: those along K. A box has 128 bytes along K, and a row for each row of A, or column of B. Eight
+//!   rows are 1024 bytes; from one eight to the next there are `stride_byte_offset` bytes. One instruction takes 32 of the
+//!   128 bytes; the next one's descriptor is [advanced](MatrixDescriptor::advance) by 32 bytes.
+//! * [`MnMajor`]: those along M or N; not for `Tf32`. A box has 64 elements along M or N, which are 128 bytes,
+//!   and a row for each k. Eight rows are 1024 bytes; from one eight to the next there are `stride_byte_offset` bytes, and
+//!   from one box to that of the next 64 elements `leading_byte_offset` bytes. One instruction takes 16 rows; the
+//!   next one's descriptor is advanced by 2048 bytes, where `stride_byte_offset` is 1024.
+//!
+//! # Convergence
+//!
+//! Every function here that acts on an accumulator is one that all threads of the warpgroup reach together, with the same
+//! descriptors. On the simulated GPU each thread computes its own elements when it comes by; those of a warpgroup wait for
+//! one another where they wait for their instructions.
+//!
+//! # Rounding
+//!
+//! Products are exact; they are added in f32, in an order that nobody specifies. Of `Tf32` the lowest 13 bits of an f32 are
+//! ignored: a tensor map of that type rounds when it loads.
+//!
+//! # Examples
+//!
+//! D = A · B for 64 × 64 × 16:
+//!
+//! ```
+//! use cuda_std::half::{self, bf16};
+//! use cuda_std::prelude::*;
+//! use cuda_std::tma::{self, Swizzle};
+//! use cuda_std::wgmma::{Accumulator, KMajor, MatrixDescriptor};
+//!
+//! /// `x` is A, 64 rows of 16; `y` is B, 64 columns of 16; `d` is 64 rows of 64. For one block of 128 threads.
+//! #[kernel(max_threads = 128)]
+//! pub fn multiply(x: &[f32], y: &[f32], d: SliceMut<'_, f32>) {
+//!     // 64 rows of 128 bytes for each, of which K = 16 takes 32.
+//!     let tiles = shared_array![bf16; 2 * 64 * 64 + 512].aligned::<1024>();
+//!     let (a, b) = (tiles.subarray(0, 64 * 64), tiles.subarray(64 * 64, 64 * 64));
+//!     let t = thread::thread_idx_x();
+//!     let (row, columns) = (t / 2, t % 2 * 8..t % 2 * 8 + 8);
+//!     for k in columns {
+//!         let to = (Swizzle::B128.place(row * 128 + k * 2) / 2) as usize;
+//!         a.set(to, half::bf16_from_f32(x[(row * 16 + k) as usize]));
+//!         b.set(to, half::bf16_from_f32(y[(row * 16 + k) as usize]));
+//!     }
+//!     // Each thread that wrote says so to the tensor cores.
+//!     tma::fence_async();
+//!     thread::sync_threads();
+//!     let a = MatrixDescriptor::<bf16, KMajor>::new(a, 16, 1024);
+//!     let b = MatrixDescriptor::<bf16, KMajor>::new(b, 16, 1024);
+//!     // SAFETY: both tiles are written, and stay as they are until the wait.
+//!     let sum = unsafe { Accumulator::<32>::zero().start().mma(a, b) }.commit().wait();
+//!     let mut set = |register: u32, value: f32| {
+//!         let (row, column) = Accumulator::<32>::place(t, register);
+//!         d.set((row * 64 + column) as usize, value);
+//!     };
+//!     set(0, sum.get::<0>());
+//!     set(31, sum.get::<31>());
+//! }
+//! # let x: Vec<f32> = (0..64 * 16).map(|i| (i % 7) as f32).collect();
+//! # let y: Vec<f32> = (0..64 * 16).map(|i| (i % 5) as f32 - 1.0).collect();
+//! # let mut d = vec![f32::NAN; 64 * 64];
+//! # cuda_std::launch::on_simulator(1, 128, &mut d, |d| multiply(&x, &y, d));
+//! # let dot = |i: usize, j: usize| (0..16).map(|k| x[i * 16 + k] * y[j * 16 + k]).sum::<f32>();
+//! // Thread 5 has elements of rows 1 and 9.
+//! assert_eq!((Accumulator::<32>::place(5, 0), Accumulator::<32>::place(5, 31)), ((1, 2), (9, 59)));
+//! assert_eq!((d[64 + 2], d[9 * 64 + 59]), (dot(1, 2), dot(9, 59)));
+//! ```
+//!
+//! What is in flight cannot be read:
+//!
+//! ```compile_fail,E0599
+//! # use cuda_std::wgmma::Accumulator;
+//! let batch = Accumulator::<32>::zero().start().commit();
+//! batch.get::<0>();
+//! ```
+//!
+//! An accumulator has the registers of a shape that there is, and Tf32 lies K-major:
+//!
+//! ```compile_fail,E0277
+//! # use cuda_std::wgmma::Accumulator;
+//! Accumulator::<33>::zero().start().commit().wait();
+//! ```
+//!
+//! ```compile_fail,E0277
+//! # use cuda_std::wgmma::{MatrixDescriptor, MnMajor, Tf32};
+//! # use cuda_std::prelude::*;
+//! fn tile(at: Shared<f32>) -> MatrixDescriptor<Tf32, MnMajor> {
+//!     MatrixDescriptor::new(at, 8192, 1024)
+//! }
+//! ```
+
+use core::marker::PhantomData;
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+use crate::machine::{self, Major};
+use crate::shared::Shared;
+
+pub use crate::machine::Registers;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+use sealed::Sealed;
+
+/// An element type of the operands: [`bf16`], [`f16`](struct@f16), or [`Tf32`].
+pub trait Operand: Sealed + Copy + 'static {
+    /// The element as memory has it.
+    type Element: Pod;
+
+    /// The extent K of one instruction: 32 bytes.
+    const K: u32 = 32 / size_of::<Self::Element>() as u32;
+
+    /// One instruction.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Batch::mma`].
+    #[doc(hidden)]
+    #[track_caller]
+    unsafe fn multiply<R: Registers, A: Layout<Self>, B: Layout<Self>, const ADD: i32>(
+        d: &mut R,
+        a: machine::MatrixDescriptor,
+        b: machine::MatrixDescriptor,
+    );
+}
+
+/// TensorFloat-32: an f32 of whose digits ten count. In memory it is an `f32`.
+#[derive(Clone, Copy, Debug)]
+pub struct Tf32;
+
+macro_rules! operands {
+    ($($type:ident $element:ident $multiply:ident)*) => {$(
+        impl Sealed for $type {}
+
+        impl Operand for $type {
+            type Element = $element;
+
+            #[inline(always)]
+            unsafe fn multiply<R: Registers, A: Layout<Self>, B: Layout<Self>, const ADD: i32>(
+                d: &mut R,
+                a: machine::MatrixDescriptor,
+                b: machine::MatrixDescriptor,
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { d.$multiply::<A, B, ADD>(a, b) }
+            }
+        }
+    )*};
+}
+
+operands! {
+    bf16 bf16 multiply_bf16
+    f16 f16 multiply_f16
+    Tf32 f32 multiply_tf32
+}
+
+/// How a matrix of `T` lies in shared memory: [`KMajor`] or, of 16-bit elements, [`MnMajor`]. See the [module](self).
+#[diagnostic::on_unimplemented(
+    message = "the tensor cores take no `{T}` that lies `{Self}`",
+    note = "16-bit elements lie `KMajor` or `MnMajor`, `Tf32` lies `KMajor`"
+)]
+pub trait Layout<T>: Sealed + Major {}
+
+/// Neighbours along K are neighbours in memory: A by rows, B by columns.
+#[derive(Clone, Copy, Debug)]
+pub struct KMajor;
+
+/// Neighbours along M or N are neighbours in memory: A by columns, B by rows.
+#[derive(Clone, Copy, Debug)]
+pub struct MnMajor;
+
+impl Sealed for KMajor {}
+impl Sealed for MnMajor {}
+
+impl Major for KMajor {
+    const TRANSPOSED: i32 = 0;
+}
+
+impl Major for MnMajor {
+    const TRANSPOSED: i32 = 1;
+}
+
+impl<T: Operand> Layout<T> for KMajor {}
+impl Layout<bf16> for MnMajor {}
+impl Layout<f16> for MnMajor {}
+
+/// Where a matrix of `T` lies in shared memory, with 128-byte swizzle. See the [module](self).
+pub struct MatrixDescriptor<T, L> {
+    raw: machine::MatrixDescriptor,
+    _layout: PhantomData<(T, L)>,
+}
+
+impl<T, L> Clone for MatrixDescriptor<T, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, L> Copy for MatrixDescriptor<T, L> {}
+
+impl<T: Operand, L: Layout<T>> MatrixDescriptor<T, L> {
+    /// The matrix at `at`, which begins at a multiple of 1024 bytes; the two distances are multiples of 16 below 2^18.
+    /// `leading_byte_offset` counts only where the layout is [`MnMajor`] and the matrix more than 64 elements wide.
+    #[inline(always)]
+    pub fn new<U: Pod>(at: Shared<U>, leading_byte_offset: u32, stride_byte_offset: u32) -> Self {
+        Self {
+            raw: machine::MatrixDescriptor::new(at.ptr(), leading_byte_offset, stride_byte_offset),
+            _layout: PhantomData,
+        }
+    }
+
+    /// The matrix `bytes` bytes further on, a multiple of 16: the next K, or another buffer of a ring.
+    #[inline(always)]
+    pub fn advance(self, bytes: u32) -> Self {
+        Self {
+            raw: self.raw.advance(bytes),
+            _layout: PhantomData,
+        }
+    }
+}
+
+/// What one thread has of a 64 × 2`R` matrix of f32 in the registers of its warpgroup: 32, 64, 96 or 128 elements. See the
+/// [module](self).
+#[must_use]
+pub struct Accumulator<const R: usize>([f32; R]);
+
+/// An accumulator, and instructions that will write to it. See the [module](self).
+#[must_use = "what is not committed is not waited for"]
+pub struct Batch<const R: usize>(Accumulator<R>);
+
+/// An accumulator that instructions write to. See the [module](self).
+#[must_use = "instructions write to the registers until the wait"]
+pub struct InFlight<const R: usize>(Accumulator<R>);
+
+impl<const R: usize> Accumulator<R> {
+    /// All zeros.
+    #[inline(always)]
+    pub fn zero() -> Self {
+        Self([0.0; R])
+    }
+
+    /// Element `I` of the thread's; [`place`](Self::place) says which of the matrix's that is. That there is one is checked
+    /// when it is compiled.
+    #[inline(always)]
+    pub fn get<const I: usize>(&self) -> f32 {
+        const { assert!(I < R) };
+        self.0[I]
+    }
+
+    /// Element `register` of the thread's, like [`get`](Self::get), where the number is computed: from constants, such as the
+    /// literals of a macro and a generic parameter, because registers have no addresses. With a number that the compiler
+    /// does not know the accumulator goes to local memory, which is slow.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such element.
+    #[inline(always)]
+    #[track_caller]
+    pub fn element(&self, register: usize) -> f32 {
+        self.0[register]
+    }
+
+    /// Row and column of element `register` of thread `thread` of the block.
+    #[inline(always)]
+    pub const fn place(thread: u32, register: u32) -> (u32, u32) {
+        let (warp, lane) = (thread / 32 % 4, thread % 32);
+        (
+            16 * warp + lane / 4 + 8 * (register / 2 % 2),
+            8 * (register / 4) + 2 * (lane % 4) + register % 2,
+        )
+    }
+}
+
+impl<const R: usize> Accumulator<R>
+where
+    [f32; R]: Registers,
+{
+    /// Opens a batch: orders what the thread did to the registers ahead of the instructions.
+    #[inline(always)]
+    #[track_caller]
+    pub fn start(mut self) -> Batch<R> {
+        self.0.fence();
+        Batch(self)
+    }
+}
+
+impl<const R: usize> Batch<R>
+where
+    [f32; R]: Registers,
+{
+    /// D += A · B, by one instruction.
+    ///
+    /// # Safety
+    ///
+    /// * Both matrices lie in the block's shared memory, all of them, as the descriptors say. What threads wrote there is
+    ///   ordered ahead of this by [`fence_async`](crate::tma::fence_async) of each that wrote, and a barrier; what a copy
+    ///   brought, by the wait for its [`Mbarrier`](crate::mbarrier::Mbarrier).
+    /// * Nobody writes there before the batch has been waited for.
+    /// * The value that comes of this is [committed](Self::commit) and [waited for](InFlight::wait): dropped or forgotten
+    ///   before, it leaves its registers to others while instructions write to them.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn mma<T: Operand, A: Layout<T>, B: Layout<T>>(
+        mut self,
+        a: MatrixDescriptor<T, A>,
+        b: MatrixDescriptor<T, B>,
+    ) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { T::multiply::<[f32; R], A, B, 1>(&mut self.0.0, a.raw, b.raw) };
+        self
+    }
+
+    /// D = A · B, by one instruction: what the accumulator held does not count, and need not have been set to zero.
+    ///
+    /// # Safety
+    ///
+    /// As for [`mma`](Self::mma).
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn mma_from_zero<T: Operand, A: Layout<T>, B: Layout<T>>(
+        mut self,
+        a: MatrixDescriptor<T, A>,
+        b: MatrixDescriptor<T, B>,
+    ) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { T::multiply::<[f32; R], A, B, 0>(&mut self.0.0, a.raw, b.raw) };
+        self
+    }
+
+    /// Closes the batch.
+    #[inline(always)]
+    pub fn commit(self) -> InFlight<R> {
+        machine::wgmma_commit();
+        InFlight(self.0)
+    }
+}
+
+impl<const R: usize> InFlight<R>
+where
+    [f32; R]: Registers,
+{
+    /// Waits until all batches of the thread's but the newest are done, and have read their matrices, which can be written
+    /// again: by another thread behind a barrier at which one thread of the warpgroup arrives.
+    #[inline(always)]
+    #[track_caller]
+    pub fn wait_but_newest(self) -> Self {
+        machine::wgmma_wait_but_newest();
+        self
+    }
+
+    /// Opens another batch, which adds to what those before are still at.
+    #[inline(always)]
+    #[track_caller]
+    pub fn restart(self) -> Batch<R> {
+        machine::wgmma_fence();
+        Batch(self.0)
+    }
+
+    /// Waits until all batches are done.
+    #[inline(always)]
+    #[track_caller]
+    pub fn wait(mut self) -> Accumulator<R> {
+        self.0.0.wait();
+        self.0
+    }
+}
