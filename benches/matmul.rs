@@ -8,7 +8,7 @@ use common::{measure, random_f32, random_f64};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ndarray::{Array1, Array2, Ix2};
-use warpsmith::ops::MatMul;
+use warpsmith::ops::{MatMul, MatVec};
 use warpsmith::{Device, DeviceArray, DeviceView, Stream};
 
 type Group<'a> = BenchmarkGroup<'a, WallTime>;
@@ -27,7 +27,7 @@ fn matrix<T: Clone>(elements: Array1<T>, side: usize) -> Array2<T> {
 }
 
 /// Whether some elements of `a b` are right, up to rounding.
-fn check<T: MatMul + Into<f64>>(a: &Array2<T>, b: &Array2<T>, result: &Array2<T>) {
+fn check<T: MatMul + MatVec + Into<f64>>(a: &Array2<T>, b: &Array2<T>, result: &Array2<T>) {
     let side = a.nrows();
     for i in (0..side).step_by(side / 8) {
         let j = (i * 5 + 3) % side;
@@ -39,7 +39,7 @@ fn check<T: MatMul + Into<f64>>(a: &Array2<T>, b: &Array2<T>, result: &Array2<T>
 }
 
 /// A product of two matrices or their transposes.
-fn product<T: MatMul + Into<f64>>(
+fn product<T: MatMul + MatVec + Into<f64>>(
     group: &mut Group<'_>,
     name: &str,
     (a, b): (&DeviceView<'_, T, Ix2>, &DeviceView<'_, T, Ix2>),
@@ -63,7 +63,7 @@ fn product<T: MatMul + Into<f64>>(
 }
 
 /// A matrix times a vector, along its rows and along its columns.
-fn vector<T: MatMul + Into<f64>>(
+fn vector<T: MatMul + MatVec + Into<f64>>(
     group: &mut Group<'_>,
     stream: &Stream,
     name: &str,

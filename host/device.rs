@@ -66,6 +66,8 @@ pub struct Properties {
     pub name: String,
     /// Compute capability, major and minor.
     pub compute_capability: Option<(u32, u32)>,
+    /// The tensor cores that products of matrices run on: the compute capability that they came with.
+    pub tensor_cores: Option<(u32, u32)>,
     /// The CUDA version of the driver, major and minor.
     pub driver_version: Option<(u32, u32)>,
     /// Bytes of global memory.
@@ -184,6 +186,14 @@ impl Device {
     /// Each call makes a device of its own.
     pub fn simulator() -> Self {
         Self::with_backend(traced(Arc::new(sim::Simulator::new())))
+            .expect("the simulator's streams are numbers, and it has no kernels yet")
+    }
+
+    /// The simulated GPU with the instructions of Hopper's tensor cores, for which products of matrices have kernels of
+    /// their own. For tests: they are slower there than those of [`simulator`](Self::simulator).
+    #[doc(hidden)]
+    pub fn simulated_hopper() -> Self {
+        Self::with_backend(traced(Arc::new(sim::Simulator::hopper())))
             .expect("the simulator's streams are numbers, and it has no kernels yet")
     }
 

@@ -81,6 +81,7 @@ mod pipeline;
 mod ptx;
 mod raw;
 mod stream;
+pub mod tensor_map;
 mod usage;
 mod view;
 mod workspace;

@@ -30,6 +30,7 @@ mod launch;
 mod many_threads;
 mod map;
 mod matmul;
+mod matmul_half;
 mod memory;
 mod npy;
 mod occupancy;

@@ -7,13 +7,13 @@ use kernels_gpu::matmul::MulAdd;
 use kernels_gpu::matmul::gemm::{self, GemmShape, KMajor, Large, Medium, MnMajor, Size, Small, THREADS};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayView3, Axis, s};
 use proptest::prelude::*;
-use warpsmith::ops::MatMul;
+use warpsmith::ops::{MatMul, MatVec};
 use warpsmith::{AsView, DeviceArray, DeviceView, LaunchConfig};
 
 type Matrix<T> = DeviceArray<T, ndarray::Ix2>;
 
 /// What the tests want of an element type.
-trait Value: Number + MatMul {
+trait Value: Number + MatMul<Scalar = Self> + MatVec {
     fn small(rng: &mut proptest::test_runner::TestRng) -> Self;
     /// Checks a sum of the products of `a` and `b` that was summed in some order.
     fn check_sum(got: Self, a: ArrayView1<'_, Self>, b: ArrayView1<'_, Self>, what: &str);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use ndarray::{ArrayD, Dimension, Ix1, Ix2, Ix3};
-use warpsmith::ops::MatMul;
+use warpsmith::ops::{MatMul, MatVec};
 use warpsmith::{Device, DeviceArray};
 
 use crate::job::Job;
@@ -62,7 +62,7 @@ fn ensure_shapes(a: &[usize], b: &[usize]) -> Result<()> {
     }
 }
 
-fn matmul<T: Scalar + MatMul>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile) -> Result<()> {
+fn matmul<T: Scalar + MatMul + MatVec>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile) -> Result<()> {
     let (x, y) = (a.read::<T>(device)?, b.read::<T>(device)?);
     match (a.shape(), b.shape()) {
         (&[m, _], &[_]) => {

@@ -16,6 +16,8 @@ use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
+use crate::tensor_map::TensorType;
+use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 
 /// Which calls of a device fail; see [`Device::with_faults`](crate::Device::with_faults).
 #[doc(hidden)]
@@ -129,6 +131,7 @@ impl Backend for Faulty {
         unsafe fn launch(
             stream: RawStream, kernel: &KernelInfo, config: &LaunchConfig, params: &mut [*const ()]
         ) -> ();
+        unsafe fn tensor_map(of: TensorType, address: u64, layout: &TensorMapLayout) -> RawTensorMap;
         unsafe fn load_module(name: &str, image: &[u8]) -> RawModule;
         unsafe fn module_function(module: RawModule, module_name: &str, name: &str) -> (RawFunction, FunctionInfo);
         unsafe fn launch_function(

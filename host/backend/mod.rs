@@ -16,11 +16,13 @@ use std::sync::{Arc, RwLockReadGuard};
 
 use cuda_sim::LaunchConfig;
 use cuda_std::launch::{Kernel, Params};
+use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 
 use crate::device::Properties;
 use crate::error::Result;
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
+use crate::tensor_map::TensorType;
 
 /// A backend's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -222,6 +224,8 @@ pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     fn preload(&self, kernel: &KernelInfo) -> Result<()>;
     /// How many blocks of so many threads, at most those of a block, run at a time on a multiprocessor.
     fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;
+    /// A tensor map, of a layout that is as the driver wants it, of memory at the address.
+    unsafe fn tensor_map(&self, of: TensorType, address: u64, layout: &TensorMapLayout) -> Result<RawTensorMap>;
     /// The threads of a block, at most `most`, with which the most threads run at a time.
     fn best_block(&self, kernel: &KernelInfo, most: u32) -> Result<u32>;
 

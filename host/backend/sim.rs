@@ -23,6 +23,8 @@ use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::ptx::{PtxModules, Registry};
+use crate::tensor_map::TensorType;
+use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 use graph::Recorded;
 
 /// The alignment of allocations, as on a GPU.
@@ -62,6 +64,13 @@ impl Simulator {
             kernels: Mutex::default(),
             graphs: Mutex::default(),
         }
+    }
+
+    /// With the instructions of Hopper's tensor cores.
+    pub(crate) fn hopper() -> Self {
+        let mut hopper = Self::new();
+        hopper.properties.tensor_cores = Some((9, 0));
+        hopper
     }
 
     fn handle(&self) -> u64 {
@@ -171,7 +180,8 @@ impl Backend for Simulator {
     }
 
     fn reset(&self) -> Result<Arc<dyn Backend>> {
-        let fresh = Self::new();
+        let mut fresh = Self::new();
+        fresh.properties = self.properties.clone();
         lock(&fresh.kernels).registry = lock(&self.kernels).registry.clone();
         Ok(Arc::new(fresh))
     }
@@ -378,6 +388,10 @@ impl Backend for Simulator {
         let by_memory = shared.checked_div(dynamic_shared).unwrap_or(usize::MAX);
         let by_threads = self.properties.max_threads_per_multiprocessor / threads;
         Ok(by_threads.min(u32::try_from(by_memory).unwrap_or(u32::MAX)))
+    }
+
+    unsafe fn tensor_map(&self, _: TensorType, address: u64, layout: &TensorMapLayout) -> Result<RawTensorMap> {
+        Ok(RawTensorMap::simulated(address as usize, layout))
     }
 
     fn best_block(&self, kernel: &KernelInfo, most: u32) -> Result<u32> {

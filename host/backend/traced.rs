@@ -18,6 +18,8 @@ use crate::device::Properties;
 use crate::error::Result;
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
+use crate::tensor_map::TensorType;
+use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 
 #[derive(Debug)]
 pub(crate) struct Traced {
@@ -119,6 +121,7 @@ impl Backend for Traced {
         unsafe fn adopt_stream(handle: u64) -> Result<Option<RawStream>>;
         unsafe fn release_stream(stream: RawStream) -> ();
         unsafe fn destroy_stream(stream: RawStream) -> ();
+        unsafe fn tensor_map(of: TensorType, address: u64, layout: &TensorMapLayout) -> Result<RawTensorMap>;
         unsafe fn is_idle(stream: RawStream) -> Result<bool>;
         unsafe fn call_back(stream: RawStream, callback: Callback) -> Result<()>;
         unsafe fn destroy_event(event: RawEvent) -> ();

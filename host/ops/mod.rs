@@ -30,13 +30,14 @@ pub use image::{Border, Channels, Pixel, Weights};
 pub use index::Index;
 pub use join::{concatenate, stack};
 pub use kernels_gpu::compiled::{
-    Binary, CastTo, Elementwise, Map, MatMul, Number, RandomFloat, RandomInteger, Real, Reduce, Scan, ScanTree,
+    Binary, CastTo, Elementwise, Map, MatVec, Number, RandomFloat, RandomInteger, Real, Reduce, Scan, ScanTree,
     ScatterAdd,
 };
 pub use kernels_gpu::op::{
     Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,
     ReduceOp, Relu, Sigmoid, Sin, Sqrt, Square, Std, Sub, Sum, Tanh, Variance,
 };
+pub use matmul::MatMul;
 pub use random::Generator;
 pub use scan::ScanAlgorithm;
 

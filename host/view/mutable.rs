@@ -200,6 +200,13 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
     mutable_views!();
 }
 
+impl<T: Element, D: Dimension> DeviceArray<T, D> {
+    /// A mutable view in another shape of as many elements, in C order.
+    pub(crate) fn in_shape_mut<E: Dimension>(&mut self, dim: E) -> DeviceViewMut<'_, T, E> {
+        mutable(self, self.layout.in_shape(dim))
+    }
+}
+
 impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
     /// The elements as one axis, in the order of the memory, if they lie in it without gap.
     pub(crate) fn in_memory_order_mut(&mut self) -> Option<DeviceViewMut<'_, T, Ix1>> {

@@ -27,7 +27,9 @@ use crate::scan::blelloch;
 use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select};
 
 pub use made::{RandomFloat, RandomInteger, Range};
-pub use products::{CountBins, CountValues, Gemm, GemmParams, GemvParams, MatMul, ScatterAdd, ScatterAddParams};
+pub use products::{
+    CountBins, CountValues, Gemm, GemmParams, GemvParams, HopperGemm, MatVec, ScatterAdd, ScatterAddParams, WgmmaParams,
+};
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of
 /// [`reduce_columns()`](crate::reduce::reduce_columns()).

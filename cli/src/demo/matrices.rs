@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use ndarray::{Array2, Ix2};
-use warpsmith::ops::MatMul;
+use warpsmith::ops::{MatMul, MatVec};
 use warpsmith::{AsView, DeviceArray};
 
 use super::check::{self, Deviation};
@@ -40,7 +40,7 @@ pub fn transpose<T: Reference>(demo: &mut Demo, x: &Operand<T>) -> Result<()> {
 }
 
 /// The product of two square matrices, of a matrix transposed and another, and of a matrix and a vector.
-pub fn matmul<T: Reference + MatMul>(demo: &mut Demo, is_simulator: bool) -> Result<()> {
+pub fn matmul<T: Reference + MatMul + MatVec>(demo: &mut Demo, is_simulator: bool) -> Result<()> {
     let n = if is_simulator { 129 } else { 1025 };
     let mut rng = generator();
     let mut random = || Array2::from_shape_simple_fn((n, n), || T::random(&mut rng));
@@ -63,7 +63,7 @@ pub fn matmul<T: Reference + MatMul>(demo: &mut Demo, is_simulator: bool) -> Res
     Ok(())
 }
 
-fn product<T: Reference + MatMul>(
+fn product<T: Reference + MatMul + MatVec>(
     demo: &mut Demo,
     kernel: &str,
     a: &Array2<T>,

@@ -14,7 +14,7 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
-        params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?], list: [$($list:tt)*],
+        params: [$(($param:ident, $head:ident, $tail:ident, $index:literal): $type:ty),* $(,)?], list: [$($list:tt)*],
     ) => {
         // Where the crate is a dependency of the one that is built, its lists are used by name alone.
         #[cfg(not(cuda_entries))]
@@ -36,6 +36,7 @@ macro_rules! __kernel_entry {
                 use super::*;
                 ::core::arch::global_asm!(
                     $note, signature = const $signature, $(max_threads = const $max_threads,)? $(min_blocks = const $min_blocks,)?
+                    tensor_maps = const $crate::param::tensor_maps(&[$($crate::param::Shape::of::<$type>()),*]),
                 );
             }
 
@@ -46,11 +47,25 @@ macro_rules! __kernel_entry {
                 unsafe extern "ptx-kernel" fn $entry<'launch>(
                     $($head: <$type as $crate::param::Param>::Head, $tail: <$type as $crate::param::Param>::Tail,)*
                 ) {
+                    const PARAMETERS: &[$crate::param::Shape] = &[$($crate::param::Shape::of::<$type>()),*];
                     // SAFETY: the launch passes what the handle's Params say, which lives for 'launch, and upholds the
-                    // kernel's own contract.
+                    // kernel's own contract. LLVM names parameters by the entry's name and their number, of those that
+                    // have a size.
                     #[allow(unused_unsafe)]
                     unsafe {
-                        $(let $param = <$type as $crate::param::Param>::from_abi::<'launch>($head, $tail);)*
+                        $(
+                            let $param = if <$type as $crate::param::Param>::IN_PLACE {
+                                let place: u64;
+                                ::core::arch::asm!(
+                                    concat!("mov.b64 {0}, ", $name, "_param_{1};"), "cvta.param.u64 {0}, {0};",
+                                    out(reg64) place, const $crate::param::number(PARAMETERS, $index),
+                                    options(pure, nomem, nostack, preserves_flags),
+                                );
+                                <$type as $crate::param::Param>::from_place::<'launch>(place)
+                            } else {
+                                <$type as $crate::param::Param>::from_abi::<'launch>($head, $tail)
+                            };
+                        )*
                         $call
                     }
                 }
@@ -91,7 +106,7 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
-        params: [$(($param:ident, $head:ident, $tail:ident): $type:ty),* $(,)?], list: [$($list:tt)*],
+        params: [$(($param:ident, $head:ident, $tail:ident, $index:literal): $type:ty),* $(,)?], list: [$($list:tt)*],
     ) => {
         // The host has no use for it but to check it, and to know that the constant is used.
         $(const _: u32 = $min_blocks as u32;)?

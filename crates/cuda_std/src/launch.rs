@@ -270,6 +270,15 @@ impl<'launch> ParamReader<'launch> {
     /// The next parameter is a `P`.
     #[allow(clippy::should_implement_trait)]
     pub unsafe fn next<P: Param>(&mut self) -> P::At<'launch> {
+        if P::IN_PLACE {
+            // SAFETY: by the contracts of `new` and this function, what comes next is a Head, which stays there and refers
+            // to what lives for 'launch.
+            return unsafe {
+                let place = self.next.read();
+                self.next = self.next.add(1);
+                P::from_place(place)
+            };
+        }
         // SAFETY: by the contracts of `new` and this function, what comes next is a Head, then a Tail, and what they
         // refer to lives for 'launch.
         unsafe { P::from_abi(self.value::<P::Head>(), self.value::<P::Tail>()) }

@@ -121,6 +121,49 @@ unsafe impl<T: Pod> Param for SliceMut<'static, T> {
     }
 }
 
+/// What a parameter is in PTX.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Shape {
+    /// The values that PTX passes for it: those that have a size.
+    values: usize,
+    in_place: bool,
+}
+
+impl Shape {
+    #[doc(hidden)]
+    pub const fn of<P: Param>() -> Self {
+        Self {
+            values: (size_of::<P::Head>() > 0) as usize + (size_of::<P::Tail>() > 0) as usize,
+            in_place: P::IN_PLACE,
+        }
+    }
+}
+
+/// The number that parameter `index` has in PTX.
+#[doc(hidden)]
+pub const fn number(parameters: &[Shape], index: usize) -> usize {
+    let (mut number, mut i) = (0, 0);
+    while i < index {
+        number += parameters[i].values;
+        i += 1;
+    }
+    number
+}
+
+/// The parameters that are used where they are, a bit each by their numbers in PTX.
+#[doc(hidden)]
+pub const fn tensor_maps(parameters: &[Shape]) -> u64 {
+    let (mut maps, mut i) = (0, 0);
+    while i < parameters.len() {
+        if parameters[i].in_place {
+            maps |= 1 << number(parameters, i);
+        }
+        i += 1;
+    }
+    maps
+}
+
 /// Compiles only for what a kernel takes by value.
 #[doc(hidden)]
 pub const fn assert_by_value<P: ByValue>() {}

@@ -7,7 +7,8 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Error, Expr, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Lifetime, ReturnType, Token, Type, bracketed,
+    Error, Expr, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Lifetime, LitStr, ReturnType, Token, Type,
+    bracketed,
 };
 
 /// How many entries of a kernel are compiled together. One more unit costs some 50 ms, one more entry in a unit is
@@ -21,6 +22,8 @@ pub struct Options {
     groups: Vec<Vec<(Ident, Vec<GenericArgument>)>>,
     max_threads: Option<Expr>,
     min_blocks: Option<Expr>,
+    /// The one architecture whose instructions the kernel uses.
+    arch: Option<LitStr>,
     /// Whether the kernel stands in a block.
     nested: bool,
 }
@@ -57,6 +60,8 @@ impl Options {
             self.max_threads = Some(input.parse()?);
         } else if name == "min_blocks" {
             self.min_blocks = Some(input.parse()?);
+        } else if name == "arch" {
+            self.arch = Some(input.parse()?);
         } else {
             let list;
             bracketed!(list in input);
@@ -248,6 +253,7 @@ fn entry(
     let span = kernel.span();
     let values: Vec<_> = numbers.clone().map(|i| format_ident!("p{i}", span = span)).collect();
     let call = quote_spanned!(span=> #function(#(#values),*));
+    let indices: Vec<usize> = numbers.clone().collect();
     let (heads, tails) = (
         numbers.clone().map(|i| format_ident!("h{i}")),
         numbers.map(|i| format_ident!("t{i}")),
@@ -257,7 +263,7 @@ fn entry(
             unit: #unit, entry: #entry, handle: #handle, safe: #safe, call: [#call], name: #name,
             source: #source, constant: [#constant], signature: [#signature],
             note: #note, max_threads: [#(#max_threads)*], min_blocks: [#(#min_blocks)*],
-            params: [#((#values, #heads, #tails): #types),*], list: [#list],
+            params: [#((#values, #heads, #tails, #indices): #types),*], list: [#list],
         }
     }
 }
@@ -284,6 +290,7 @@ fn source_hash(options: &Options, function: &ItemFn, arguments: &[GenericArgumen
         options.max_threads.to_token_stream().to_string(),
         options.min_blocks.to_token_stream().to_string(),
     ];
+    texts.extend(options.arch.as_ref().map(LitStr::value));
     texts.extend(arguments.iter().map(|argument| argument.to_token_stream().to_string()));
     // A byte that is in no UTF-8 text ends each.
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0xff]));
@@ -297,12 +304,16 @@ fn source_hash(options: &Options, function: &ItemFn, arguments: &[GenericArgumen
 /// Every entry is a module of its own: the driver compiles a module as a whole when it is first used, and a program
 /// should not wait for kernels that it does not launch.
 fn note(options: &Options, name: &str) -> String {
-    let mut note = format!("//cuda_builder entry={name} module={name} signature={{signature}}");
+    let mut note =
+        format!("//cuda_builder entry={name} module={name} signature={{signature}} tensor_maps={{tensor_maps}}");
     if options.max_threads.is_some() {
         note += " max_threads={max_threads}";
     }
     if options.min_blocks.is_some() {
         note += " min_blocks={min_blocks}";
+    }
+    if let Some(arch) = &options.arch {
+        note += &format!(" arch={}", arch.value());
     }
     note
 }

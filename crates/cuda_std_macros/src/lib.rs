@@ -42,7 +42,9 @@ mod shared;
 /// * `max_threads = N`: the largest block it is launched with (`__launch_bounds__`), which lets the assembler use more
 ///   registers. A constant expression. A launch with more threads is an error.
 /// * `min_blocks = N`: how many blocks shall fit on a multiprocessor at least, which bounds the registers.
-///
+/// * `arch = "sm_90a"`: the architecture whose instructions the kernel uses. It has PTX for that alone, whatever others the
+///   crate is built for, and can be launched where that runs: `sm_80` on that and every later GPU, `sm_90a` on Hopper
+///   alone. Without, it is compiled for each architecture that the crate is built for.
 /// * `nested`: the kernel stands in a block, of a macro's expansion for instance, and not in a module. The types of its
 ///   parameters and its bounds are then named by paths that hold in the module around the block.
 ///

@@ -76,6 +76,7 @@ pub(crate) fn properties(ordinal: u32) -> Result<Properties> {
     // SAFETY: writes one number.
     check_driver("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })?;
     let version = u32::try_from(version).unwrap_or(0);
+    let capability = (get(A::COMPUTE_CAPABILITY_MAJOR)?, get(A::COMPUTE_CAPABILITY_MINOR)?);
     let mut total_memory = 0;
     // SAFETY: writes one size; the device exists.
     check_driver("cuDeviceTotalMem", unsafe {
@@ -84,7 +85,9 @@ pub(crate) fn properties(ordinal: u32) -> Result<Properties> {
     Ok(Properties {
         id: format!("cuda:{ordinal}"),
         name: name_of(device)?,
-        compute_capability: Some((get(A::COMPUTE_CAPABILITY_MAJOR)?, get(A::COMPUTE_CAPABILITY_MINOR)?)),
+        compute_capability: Some(capability),
+        // Older drivers have no tensor maps.
+        tensor_cores: (capability == (9, 0) && version >= 12000).then_some(capability),
         driver_version: Some((version / 1000, version % 1000 / 10)),
         total_memory: total_memory as u64,
         multiprocessors: get(A::MULTIPROCESSOR_COUNT)?,

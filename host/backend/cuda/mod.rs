@@ -17,6 +17,7 @@ mod locking;
 mod modules;
 mod staging;
 mod status;
+mod tensor_map;
 
 use std::ffi::{c_int, c_void};
 use std::ops::RangeInclusive;
@@ -34,8 +35,10 @@ use crate::device::Properties;
 use crate::error::Result;
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
+use crate::tensor_map::TensorType;
 use bulk::Bulk;
 use context::{Context, Entered};
+use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 use landing::Landing;
 use modules::Modules;
 use staging::Staging;
@@ -577,6 +580,10 @@ impl Backend for Cuda {
         };
         self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
         Ok(u32::try_from(blocks).unwrap_or(0))
+    }
+
+    unsafe fn tensor_map(&self, of: TensorType, address: u64, layout: &TensorMapLayout) -> Result<RawTensorMap> {
+        self.encode_tensor_map(of, address, layout)
     }
 
     fn best_block(&self, kernel: &KernelInfo, most: u32) -> Result<u32> {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times matrix, one by one and in batches.
 
-use kernels_gpu::compiled::{Gemm, MatMul};
+use kernels_gpu::compiled::{Gemm, MatVec};
 use kernels_gpu::matmul::gemm::{GemmShape, Large, Medium, Small, THREADS};
+use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix2, Ix3};
 
-use crate::array::DeviceArray;
+use super::MatMul;
+use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::{LaunchConfig, Words};
@@ -17,10 +19,11 @@ use crate::view::AsView;
 const MAX_GRID_Z: usize = 65_535;
 
 /// The products of a batch, of operands whose shapes fit.
-struct Multiplication<'a, T, D> {
-    a: Ordered<'a, T, D>,
-    b: Ordered<'a, T, D>,
-    shape: GemmShape,
+#[doc(hidden)]
+pub struct Multiplication<'a, T, D> {
+    pub(super) a: Ordered<'a, T, D>,
+    pub(super) b: Ordered<'a, T, D>,
+    pub(super) shape: GemmShape,
 }
 
 /// What `operation` wants of the shapes of its operands.
@@ -37,9 +40,9 @@ fn wanted(axes: usize, with_output: bool) -> String {
     format!("{operands}{output}")
 }
 
-impl<'a, T: MatMul, D: Dimension> Multiplication<'a, T, D> {
+impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
     /// The product of operands of two axes (batches of one) or three.
-    fn new(
+    pub(super) fn new(
         operation: &'static str,
         a: &'a DeviceArrayRef<T, D>,
         b: &'a DeviceArrayRef<T, D>,
@@ -82,12 +85,11 @@ impl<'a, T: MatMul, D: Dimension> Multiplication<'a, T, D> {
         };
         Ok(Self { a, b, shape })
     }
+}
 
+impl<T: MatVec, D: Dimension> Multiplication<'_, T, D> {
     /// `out ← alpha · A B + beta · out`, on that stream.
-    fn run(mut self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()> {
-        if out.is_empty() {
-            return Ok(());
-        }
+    pub(super) fn run(mut self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()> {
         if alpha == T::ZERO {
             // As in BLAS: the operands are not read, so nothing of theirs gets into the result.
             self.shape.k = 0;
@@ -152,6 +154,20 @@ fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) 
     (0..3).min_by_key(|&size| cost(tiles[size], weights[size])).unwrap_or(0)
 }
 
+/// `out ← alpha · A B + beta · out`, on that stream.
+fn run<T: MatMul, D: Dimension>(
+    product: Multiplication<'_, T, D>,
+    stream: &Stream,
+    out: &mut DeviceArray<T, D>,
+    alpha: T::Scalar,
+    beta: T::Scalar,
+) -> Result<()> {
+    match out.is_empty() {
+        true => Ok(()),
+        false => T::multiply(product, stream, out, alpha, beta),
+    }
+}
+
 /// The product of two views, of two axes or three, on the stream of the first.
 fn product<T: MatMul, D: Dimension>(
     operation: &'static str,
@@ -164,7 +180,7 @@ fn product<T: MatMul, D: Dimension>(
     let axes = dim.ndim();
     dim.slice_mut().copy_from_slice(&result[3 - axes..]);
     let mut out = DeviceArray::uninit(a.stream(), dim)?;
-    product.run(a.stream(), &mut out, T::ONE, T::ZERO)?;
+    run(product, a.stream(), &mut out, T::Scalar::ONE, T::Scalar::ZERO)?;
     Ok(out)
 }
 
@@ -177,7 +193,7 @@ fn product_into<T: MatMul, D: Dimension>(
 ) -> Result<()> {
     let product = Multiplication::new(operation, a, b, Some(out.shape()))?;
     a.stream().check_device(operation, out.stream())?;
-    product.run(a.stream(), out, T::ONE, T::ZERO)
+    run(product, a.stream(), out, T::Scalar::ONE, T::Scalar::ZERO)
 }
 
 /// Products of matrices.
@@ -297,15 +313,15 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
     /// ```
     pub fn gemm(
         &mut self,
-        alpha: T,
+        alpha: T::Scalar,
         a: &impl AsView<T, Dim = Ix2>,
         b: &impl AsView<T, Dim = Ix2>,
-        beta: T,
+        beta: T::Scalar,
     ) -> Result<()> {
         let (a, b) = (a.as_view(), b.as_view());
         let product = Multiplication::new("gemm", &a, &b, Some(self.shape()))?;
         self.stream().check_device("gemm", a.stream())?;
-        product.run(&self.stream().clone(), self, alpha, beta)
+        run(product, &self.stream().clone(), self, alpha, beta)
     }
 }
 
@@ -319,15 +335,15 @@ impl<T: MatMul> DeviceArray<T, Ix3> {
     /// As [`gemm`](DeviceArray::gemm).
     pub fn batched_gemm(
         &mut self,
-        alpha: T,
+        alpha: T::Scalar,
         a: &impl AsView<T, Dim = Ix3>,
         b: &impl AsView<T, Dim = Ix3>,
-        beta: T,
+        beta: T::Scalar,
     ) -> Result<()> {
         let (a, b) = (a.as_view(), b.as_view());
         let product = Multiplication::new("batched_gemm", &a, &b, Some(self.shape()))?;
         self.stream().check_device("batched_gemm", a.stream())?;
-        product.run(&self.stream().clone(), self, alpha, beta)
+        run(product, &self.stream().clone(), self, alpha, beta)
     }
 }
 

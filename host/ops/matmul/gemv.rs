@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times vector, and the dot product of two vectors.
 
-use kernels_gpu::compiled::MatMul;
+use kernels_gpu::compiled::MatVec;
 use kernels_gpu::matmul::gemv::{GemvShape, LANES, ROWS, THREADS};
 use ndarray::{Dimension, Ix1, Ix2};
 
@@ -51,7 +51,7 @@ impl Plan {
         Self { rows, shape }
     }
 
-    fn launch<T: MatMul>(
+    fn launch<T: MatVec>(
         &self,
         stream: &Stream,
         a: &DeviceArrayRef<T, Ix2>,
@@ -91,7 +91,7 @@ fn check<T: Element>(
 }
 
 /// `y ← alpha · A x + beta · y` on that stream, of shapes that fit.
-fn gemv<T: MatMul>(
+fn gemv<T: MatVec>(
     stream: &Stream,
     a: &DeviceArrayRef<T, Ix2>,
     x: &DeviceArrayRef<T, Ix1>,
@@ -117,7 +117,7 @@ fn gemv<T: MatMul>(
 }
 
 /// Products of a matrix and a vector.
-impl<T: MatMul> DeviceArrayRef<T, Ix2> {
+impl<T: MatVec> DeviceArrayRef<T, Ix2> {
     /// The product of this m × k matrix and the vector `x` of k elements: a vector of m.
     ///
     /// The operands may be views of any strides, of which only those that go backwards are copied: a vector times a matrix is `a.t().matvec(&x)`, without a copy.
@@ -168,7 +168,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
 }
 
 /// The dot product.
-impl<T: MatMul> DeviceArrayRef<T, Ix1> {
+impl<T: MatVec> DeviceArrayRef<T, Ix1> {
     /// The dot product with a vector of as many elements, `Σ x y`; 0 for empty vectors.
     ///
     /// As [`matvec`](DeviceArrayRef::matvec) of a matrix of one row. Waits for the result.
@@ -207,7 +207,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix1> {
 }
 
 /// Products of a matrix and a vector in place.
-impl<T: MatMul> DeviceArray<T, Ix1> {
+impl<T: MatVec> DeviceArray<T, Ix1> {
     /// `self ← alpha · a x + beta · self`, for an m × k matrix `a` and a vector `x` of k elements, as BLAS does.
     ///
     /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `x` are not: a NaN there

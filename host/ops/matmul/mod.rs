@@ -3,3 +3,64 @@
 
 mod gemm;
 mod gemv;
+mod tensor;
+
+use half::{bf16, f16};
+use kernels_gpu::num::Num;
+use ndarray::Dimension;
+
+use self::gemm::Multiplication;
+use crate::array::{DeviceArray, Element};
+use crate::error::Result;
+use crate::stream::Stream;
+
+/// The element types of products of matrices: `f32`, `f64`, `i32`, `f16` and `bf16`.
+///
+/// Those of 32 and 64 bits are multiplied and added in their own type, floats by fused multiply-add, integers modulo
+/// 2^32. Products of `f16` and `bf16` are summed in `f32` and rounded once at the end: by the tensor cores of a Hopper
+/// GPU, elsewhere as `f32`.
+pub trait MatMul: Element + sealed::Sealed {
+    /// What [`gemm`](DeviceArray::gemm) scales by: the type itself, or `f32` for those of 16 bits.
+    type Scalar: Num;
+
+    #[doc(hidden)]
+    fn multiply<D: Dimension>(
+        product: Multiplication<'_, Self, D>,
+        stream: &Stream,
+        out: &mut DeviceArray<Self, D>,
+        alpha: Self::Scalar,
+        beta: Self::Scalar,
+    ) -> Result<()>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! matmul {
+    ($($type:ty as $scalar:ty: $multiply:expr;)*) => {$(
+        impl sealed::Sealed for $type {}
+
+        impl MatMul for $type {
+            type Scalar = $scalar;
+
+            fn multiply<D: Dimension>(
+                product: Multiplication<'_, Self, D>,
+                stream: &Stream,
+                out: &mut DeviceArray<Self, D>,
+                alpha: $scalar,
+                beta: $scalar,
+            ) -> Result<()> {
+                $multiply(product, stream, out, alpha, beta)
+            }
+        }
+    )*};
+}
+
+matmul! {
+    f32 as f32: Multiplication::run;
+    f64 as f64: Multiplication::run;
+    i32 as i32: Multiplication::run;
+    f16 as f32: tensor::multiply;
+    bf16 as f32: tensor::multiply;
+}

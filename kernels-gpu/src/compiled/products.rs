@@ -3,8 +3,10 @@
 
 use bytemuck::Pod;
 use cuda_std::SliceMut;
-use cuda_std::launch::{Retyped, SafeKernel};
+use cuda_std::half::{bf16, f16};
+use cuda_std::launch::{Kernel, Retyped, SafeKernel};
 use cuda_std::param::ByValue;
+use cuda_std::tma::{TensorMap, TensorMapMut};
 
 use super::sealed::Sealed;
 use crate::histogram::{
@@ -12,7 +14,7 @@ use crate::histogram::{
 };
 use crate::index::scatter_add;
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
-use crate::matmul::{MulAdd, gemv};
+use crate::matmul::{MulAdd, gemv, wgmma};
 
 /// The parameters of [`gemm`](fn@gemm::gemm).
 pub type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemm::GemmShape, T, T);
@@ -34,10 +36,31 @@ pub trait Gemm<S>: Pod + Send + Sync + ByValue {
     type AlongMN: SafeKernel<Params = GemmParams<Self>>;
 }
 
-/// The element types of products of matrices: `f32`, `f64`, `i32`.
+/// The parameters of [`gemm_wgmma`](fn@wgmma::gemm_wgmma).
+pub type WgmmaParams<T, C> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMapMut<'static, C>,
+    wgmma::WgmmaShape,
+    f32,
+);
+
+/// Products of matrices of this type on Hopper's tensor cores, with results of type `C`: a kernel for each width of tiles.
+pub trait HopperGemm<C: 'static>: Pod + Send + Sync {
+    /// 64 columns.
+    type N64: Kernel<Params = WgmmaParams<Self, C>>;
+    /// 128 columns.
+    type N128: Kernel<Params = WgmmaParams<Self, C>>;
+    /// 192 columns.
+    type N192: Kernel<Params = WgmmaParams<Self, C>>;
+    /// 256 columns.
+    type N256: Kernel<Params = WgmmaParams<Self, C>>;
+}
+
+/// The element types of products of matrices and vectors: `f32`, `f64`, `i32`.
 ///
 /// Floats are multiplied and added by fused multiply-add in their own type; integers wrap around on overflow.
-pub trait MatMul: Sealed + MulAdd + Gemm<Large> + Gemm<Medium> + Gemm<Small> {
+pub trait MatVec: Sealed + MulAdd + Gemm<Large> + Gemm<Medium> + Gemm<Small> {
     /// Matrix times vector, a warp for each row.
     #[doc(hidden)]
     type GemvRows: SafeKernel<Params = GemvParams<Self>>;
@@ -137,11 +160,19 @@ macro_rules! compiled {
             type AlongMN = gemm::gemm<$type, $size, MnMajor, MnMajor>;
         }
     };
-    (@matmul $type:ty, _) => {
-        impl MatMul for $type {
+    (@vectors $type:ty, _) => {
+        impl MatVec for $type {
             type GemvRows = gemv::gemv_rows<$type>;
             type GemvColumns = gemv::gemv_columns<$type>;
             type GemvCombine = gemv::gemv_combine<$type>;
+        }
+    };
+    (@hopper $type:ty, $result:ident) => {
+        impl HopperGemm<$result> for $type {
+            type N64 = wgmma::gemm_wgmma<$type, $result, 32>;
+            type N128 = wgmma::gemm_wgmma<$type, $result, 64>;
+            type N192 = wgmma::gemm_wgmma<$type, $result, 96>;
+            type N256 = wgmma::gemm_wgmma<$type, $result, 128>;
         }
     };
     (@bins $type:ty, $rule:ident) => {
@@ -172,7 +203,9 @@ macro_rules! compiled {
 
 compiled! {
     gemm: [f32, f64, i32] by [Large, Medium, Small];
-    matmul: [f32, f64, i32] by [_];
+    vectors: [f32, f64, i32] by [_];
+    hopper: [bf16] by [bf16, f32];
+    hopper: [f16] by [f16, f32];
     bins: [f32, f64, i32, u8, u16, u32] by [Uniform, Channels, Search];
     values: [i32, u8, u16, u32] by [_];
 }

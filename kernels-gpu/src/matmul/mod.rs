@@ -2,17 +2,40 @@
 //! Products of matrices and vectors.
 //!
 //! [`gemm`](mod@gemm) multiplies matrices, one by one or in batches, through tiles in shared memory; [`gemv`](mod@gemv)
-//! multiplies a matrix with a vector, which is a matter of reading the matrix once.
+//! multiplies a matrix with a vector, which is a matter of reading the matrix once; [`wgmma`] multiplies matrices of
+//! numbers of 16 bits on Hopper's tensor cores.
 //!
 //! Operands come as all elements of an array and the strides of a view of it: a transposed, permuted or repeated
 //! operand costs no copy. Numbers are accumulated in their own type by [`MulAdd`], which rounds once.
 
 pub mod gemm;
 pub mod gemv;
+pub mod simt;
+mod tiles;
+pub mod wgmma;
 
 use cuda_std::Float;
 
 use crate::num::Num;
+
+/// Repeats a block of statements, with the loop's variable a constant each time: 16 times, or 8 at most. What is indexed
+/// by it stays in registers, which a loop that the compiler may choose not to unroll does not promise.
+macro_rules! unroll {
+    (16, $i:ident => $body:block) => {
+        unroll!(@ 16, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    ($count:expr, $i:ident => $body:block) => {
+        unroll!(@ $count, $i, $body, 0 1 2 3 4 5 6 7)
+    };
+    (@ $count:expr, $i:ident, $body:block, $($value:literal)*) => {$(
+        if $value < $count {
+            let $i: usize = $value;
+            $body
+        }
+    )*};
+}
+
+use unroll;
 
 /// A number that products of matrices are computed in: `f32`, `f64` or `i32`.
 pub trait MulAdd: Num {

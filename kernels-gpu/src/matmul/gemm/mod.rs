@@ -20,8 +20,8 @@ mod thread_tile;
 use cuda_std::prelude::*;
 
 use self::load::Loader;
-use self::thread_tile::{Position, unroll};
-use super::{MulAdd, scaled, span};
+use self::thread_tile::Position;
+use super::{MulAdd, scaled, span, unroll};
 
 /// Threads of a block: 16 × 16.
 pub const THREADS: usize = SIDE * SIDE;

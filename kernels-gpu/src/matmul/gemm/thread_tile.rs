@@ -7,7 +7,7 @@
 
 use cuda_std::prelude::*;
 
-use super::super::MulAdd;
+use super::super::{MulAdd, unroll};
 use super::SIDE;
 
 /// Where a thread stands among the 16 × 16 of its block.
@@ -37,21 +37,6 @@ impl Position {
         (i / F * SIDE + at) * F + i % F
     }
 }
-
-/// Repeats a block of statements, with the loop's variable a constant each time: 8 times at most. What is indexed by it
-/// stays in registers, which a loop that the compiler may choose not to unroll does not promise.
-macro_rules! unroll {
-    ($count:expr, $i:ident => $body:block) => {
-        unroll!(@ $count, $i, $body, 0 1 2 3 4 5 6 7)
-    };
-    (@ $count:expr, $i:ident, $body:block, $($value:literal)*) => {$(
-        if $value < $count {
-            let $i: usize = $value;
-            $body
-        }
-    )*};
-}
-pub(super) use unroll;
 
 /// One position along k: adds the products of `TM` elements of `A`'s tile, the first of which is element `at_a` of
 /// shared memory, and `TN` of `B`'s.

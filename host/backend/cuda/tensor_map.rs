@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tensor maps, which the driver encodes.
+
+use std::ffi::{c_int, c_void};
+use std::mem;
+use std::ptr;
+use std::sync::OnceLock;
+
+use cuda_driver::sys::{self, Status};
+use cuda_std::tma::{RawTensorMap, Swizzle, TensorMapLayout};
+
+use super::Cuda;
+use crate::error::{Error, Result};
+use crate::tensor_map::TensorType;
+
+/// The first CUDA version that has `cuTensorMapEncodeTiled`.
+const SINCE: c_int = 12000;
+
+/// `cuTensorMapEncodeTiled`: map, type, rank, address, lengths, strides in bytes, lengths of a tile, steps between its
+/// elements, interleaving, swizzle, what the L2 cache loads beside, what stands for elements out of bounds.
+type Encode = unsafe extern "C" fn(
+    *mut RawTensorMap,
+    c_int,
+    u32,
+    *mut c_void,
+    *const u64,
+    *const u64,
+    *const u32,
+    *const u32,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+) -> Status;
+
+/// `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`
+const L2_256_BYTES: c_int = 3;
+
+impl Cuda {
+    /// The map of elements at `address`.
+    pub(super) fn encode_tensor_map(
+        &self,
+        of: TensorType,
+        address: u64,
+        layout: &TensorMapLayout,
+    ) -> Result<RawTensorMap> {
+        let Some(encode) = encode() else {
+            return Err(Error::DriverTooOld {
+                device: self.properties.id.clone(),
+                given: self.properties.driver_version.unwrap_or_default(),
+                wanted: (SINCE as u32 / 1000, SINCE as u32 % 1000 / 10),
+            });
+        };
+        let _current = self.enter()?;
+        let mut map = RawTensorMap::from_words([0; 16]);
+        // SAFETY: arrays of as many elements as the function reads of them for that rank, and a map to write, aligned to
+        // 64 bytes.
+        let status = unsafe {
+            encode(
+                &mut map,
+                data_type(of),
+                layout.rank,
+                ptr::with_exposed_provenance_mut(address as usize),
+                layout.dims.as_ptr(),
+                layout.strides.as_ptr(),
+                layout.box_dims.as_ptr(),
+                [1; 5].as_ptr(),
+                0,
+                swizzle(layout.swizzle),
+                L2_256_BYTES,
+                0,
+            )
+        };
+        self.check("cuTensorMapEncodeTiled", status)?;
+        Ok(map)
+    }
+}
+
+/// The function, of drivers that have it.
+fn encode() -> Option<Encode> {
+    static FUNCTION: OnceLock<Option<Encode>> = OnceLock::new();
+    *FUNCTION.get_or_init(|| {
+        let mut found: *mut c_void = ptr::null_mut();
+        // SAFETY: a name that ends with a zero, and a place for an address. A driver without `cuGetProcAddress` says so.
+        let status = unsafe { sys::cuGetProcAddress(c"cuTensorMapEncodeTiled".as_ptr(), &mut found, SINCE, 0) };
+        if !status.is_success() || found.is_null() {
+            return None;
+        }
+        // SAFETY: the driver's function of that name and version, which has that type in cuda.h.
+        Some(unsafe { mem::transmute::<*mut c_void, Encode>(found) })
+    })
+}
+
+/// `CUtensorMapDataType`
+fn data_type(of: TensorType) -> c_int {
+    match of {
+        TensorType::U8 => 0,
+        TensorType::U16 => 1,
+        TensorType::U32 => 2,
+        TensorType::I32 => 3,
+        TensorType::U64 => 4,
+        TensorType::I64 => 5,
+        TensorType::F16 => 6,
+        TensorType::F32 => 7,
+        TensorType::F64 => 8,
+        TensorType::Bf16 => 9,
+    }
+}
+
+/// `CUtensorMapSwizzle`
+fn swizzle(of: Swizzle) -> c_int {
+    match of {
+        Swizzle::None => 0,
+        Swizzle::B32 => 1,
+        Swizzle::B64 => 2,
+        Swizzle::B128 => 3,
+    }
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Products of `f16` and `bf16`: on Hopper's tensor cores, and elsewhere by way of `f32`.
+
+use cuda_std::launch::Kernel;
+use kernels_gpu::compiled::{CastTo, HopperGemm, WgmmaParams};
+use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_K, TILE_M, WgmmaShape, shared_bytes, tile_n};
+use ndarray::{Dimension, Ix3};
+
+use super::gemm::Multiplication;
+use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
+use crate::launch::LaunchConfig;
+use crate::ops::transpose::Ordered;
+use crate::stream::Stream;
+use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapArg};
+use crate::view::{DeviceView, DeviceViewMut};
+
+/// The compute capability of Hopper.
+const HOPPER: (u32, u32) = (9, 0);
+
+/// Elements whose lines begin at multiples of 16 bytes, as tensor maps want it.
+const ALIGN: usize = 8;
+
+/// Numbers of 16 bits that tensor cores multiply.
+pub(super) trait Half: TensorElement + CastTo<f32> + HopperGemm<Self> + HopperGemm<f32> {}
+
+impl<T: TensorElement + CastTo<f32> + HopperGemm<T> + HopperGemm<f32>> Half for T {}
+
+/// `out ← alpha · A B + beta · out`, summed in f32 and rounded once; with a `beta` in f32, and rounded after that.
+pub(super) fn multiply<T: Half, D: Dimension>(
+    product: Multiplication<'_, T, D>,
+    stream: &Stream,
+    out: &mut DeviceArray<T, D>,
+    alpha: f32,
+    beta: f32,
+) -> Result<()>
+where
+    f32: CastTo<T>,
+{
+    let has_tensor_cores = stream.backend().properties().tensor_cores == Some(HOPPER);
+    let shape = has_tensor_cores.then(|| wgmma_shape(&product)).flatten();
+    let Some(shape) = shape.filter(|_| alpha != 0.0) else {
+        return by_f32(product, stream, out, alpha, beta);
+    };
+    if beta == 0.0 {
+        return on_hopper(&product, shape, stream, out, alpha);
+    }
+    let mut sum = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
+    on_hopper(&product, shape, stream, &mut sum, alpha)?;
+    let mut scaled = out.cast::<f32>()?;
+    scaled.mul_assign_scalar(beta)?;
+    sum.add_assign(&scaled)?;
+    sum.cast_into(out)
+}
+
+/// On the ordinary cores, which have no arithmetic of 16 bits that sums in f32.
+fn by_f32<T: Half, D: Dimension>(
+    product: Multiplication<'_, T, D>,
+    stream: &Stream,
+    out: &mut DeviceArray<T, D>,
+    alpha: f32,
+    beta: f32,
+) -> Result<()>
+where
+    f32: CastTo<T>,
+{
+    let (a, b) = (product.a.cast::<f32>()?, product.b.cast::<f32>()?);
+    let mut sum = match beta {
+        0.0 => DeviceArray::uninit(stream, out.raw_dim())?,
+        _ => out.cast::<f32>()?,
+    };
+    Multiplication::new("matmul", &a, &b, Some(out.shape()))?.run(stream, &mut sum, alpha, beta)?;
+    sum.cast_into(out)
+}
+
+/// The shape of the kernel's launch, if its numbers fit.
+fn wgmma_shape<T: Half, D: Dimension>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
+    let shape = &product.shape;
+    // Coordinates are signed, and those of the last tile reach beyond the end.
+    let fits = |length: usize| {
+        u32::try_from(length)
+            .ok()
+            .filter(|&length| length <= i32::MAX as u32 - 256)
+    };
+    let tiles = shape.batch.checked_mul(shape.m.div_ceil(TILE_M))?;
+    u32::try_from(tiles.checked_mul(shape.n.div_ceil(tile_n(32)))?).ok()?;
+    Some(WgmmaShape {
+        batch: fits(shape.batch)?,
+        m: fits(shape.m)?,
+        n: fits(shape.n)?,
+        k: fits(shape.k).filter(|&k| k > 0)?,
+        a_step: (shape.a[0] != 0).into(),
+        b_step: (shape.b[0] != 0).into(),
+        a_along_m: 0,
+        b_along_n: 0,
+    })
+}
+
+/// An operand as a tensor map can have it: products first, and either its lines (rows of A, columns of B) or k last.
+struct Operand<'a, T> {
+    lies: Ordered<'a, T, Ix3>,
+    along_lines: bool,
+}
+
+impl<'a, T: Half> Operand<'a, T> {
+    /// Of elements with these lengths and strides: products, lines, k. Where no map can have them, a copy along k whose
+    /// lines are longer than they have to be, so that each is aligned.
+    fn new<D: Dimension>(
+        elements: &'a DeviceArrayRef<T, D>,
+        [batch, lines, k]: [usize; 3],
+        strides: [usize; 3],
+    ) -> Result<Self> {
+        let batch = if strides[0] == 0 { 1 } else { batch };
+        let along_k = elements.laid_out(Ix3(batch, lines, k), strides.to_vec());
+        if can_be_mapped(&along_k) {
+            return Ok(Self {
+                lies: Ordered::AsIs(along_k),
+                along_lines: false,
+            });
+        }
+        let along_lines = elements.laid_out(Ix3(batch, k, lines), vec![strides[0], strides[2], strides[1]]);
+        if can_be_mapped(&along_lines) {
+            return Ok(Self {
+                lies: Ordered::AsIs(along_lines),
+                along_lines: true,
+            });
+        }
+        let mut copy = DeviceArray::zeros(elements.stream(), (batch, lines, k.next_multiple_of(ALIGN)))?;
+        copy.slice_mut(ndarray::s![.., .., ..k])?.assign(&along_k)?;
+        Ok(Self {
+            lies: Ordered::Copied(copy),
+            along_lines: false,
+        })
+    }
+
+    /// Its map, for tiles of so many lines.
+    fn map(&self, lines: usize) -> Result<TensorMapArg<'_, T>> {
+        let tile = match self.along_lines {
+            false => [1, lines, TILE_K],
+            true => [1, TILE_K, LINE / size_of::<T>()],
+        };
+        self.lies.tensor_map(&tile, Swizzle::B128)
+    }
+}
+
+/// Whether the elements lie so that a tensor map can have them.
+fn can_be_mapped<T: TensorElement>(elements: &DeviceView<'_, T, Ix3>) -> bool {
+    tensor_map::layout(elements, &[1, 1, ALIGN], Swizzle::B128).is_ok()
+}
+
+/// One launch for all products, of a block for each multiprocessor.
+fn on_hopper<T: Half + HopperGemm<C>, C: TensorElement, D: Dimension>(
+    product: &Multiplication<'_, T, D>,
+    mut shape: WgmmaShape,
+    stream: &Stream,
+    out: &mut DeviceArray<C, D>,
+    alpha: f32,
+) -> Result<()> {
+    let of = &product.shape;
+    let (a, b) = (
+        Operand::new(&product.a, [of.batch, of.m, of.k], of.a)?,
+        Operand::new(&product.b, [of.batch, of.n, of.k], of.b)?,
+    );
+    (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
+    let columns = of.n.next_multiple_of(16 / size_of::<C>());
+    if columns == of.n || of.batch * of.m == 1 {
+        return launch(
+            &a,
+            &b,
+            shape,
+            stream,
+            &mut out.in_shape_mut(Ix3(of.batch, of.m, of.n)),
+            alpha,
+        );
+    }
+    let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(of.batch, of.m, columns))?;
+    let mut result = padded.slice_mut(ndarray::s![.., .., ..of.n])?;
+    launch(&a, &b, shape, stream, &mut result, alpha)?;
+    out.in_shape_mut(Ix3(of.batch, of.m, of.n)).assign(&result)
+}
+
+fn launch<T: Half + HopperGemm<C>, C: TensorElement>(
+    a: &Operand<'_, T>,
+    b: &Operand<'_, T>,
+    shape: WgmmaShape,
+    stream: &Stream,
+    out: &mut DeviceViewMut<'_, C, Ix3>,
+    alpha: f32,
+) -> Result<()> {
+    let launch = Launch {
+        a,
+        b,
+        shape,
+        stream,
+        alpha,
+    };
+    match best_registers(&shape, stream.backend().properties().multiprocessors) {
+        32 => launch.run::<<T as HopperGemm<C>>::N64, C>(32, out),
+        64 => launch.run::<<T as HopperGemm<C>>::N128, C>(64, out),
+        96 => launch.run::<<T as HopperGemm<C>>::N192, C>(96, out),
+        _ => launch.run::<<T as HopperGemm<C>>::N256, C>(128, out),
+    }
+}
+
+struct Launch<'a, T> {
+    a: &'a Operand<'a, T>,
+    b: &'a Operand<'a, T>,
+    shape: WgmmaShape,
+    stream: &'a Stream,
+    alpha: f32,
+}
+
+impl<T: Half> Launch<'_, T> {
+    /// With tiles whose sums take so many registers, as `K`'s do.
+    fn run<K: Kernel<Params = WgmmaParams<T, C>>, C: TensorElement>(
+        &self,
+        registers: usize,
+        out: &mut DeviceViewMut<'_, C, Ix3>,
+    ) -> Result<()> {
+        let (a, b) = (self.a.map(TILE_M)?, self.b.map(tile_n(registers))?);
+        let mut c = out.tensor_map_mut(&[1, BOX_M, LINE / size_of::<C>()], Swizzle::B128)?;
+        let blocks = tiles(&self.shape, registers).min(self.stream.backend().properties().multiprocessors.into());
+        let config = LaunchConfig {
+            dynamic_shared: shared_bytes(registers),
+            ..LaunchConfig::new(blocks as u32, THREADS as u32)
+        };
+        // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
+        // tiles, by how the operands lie, and their swizzle.
+        unsafe {
+            self.stream
+                .launch_unchecked::<K>(&config, (&a, &b, &mut c, self.shape, self.alpha))
+        }
+    }
+}
+
+/// Tiles of all products.
+fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
+    let rows = u64::from(shape.m).div_ceil(TILE_M as u64);
+    let columns = u64::from(shape.n).div_ceil(tile_n(registers) as u64);
+    u64::from(shape.batch) * rows * columns
+}
+
+/// The width of tiles with which the products are done first, by the registers of their sums.
+///
+/// A multiprocessor takes tiles in turn; one costs its columns, and a constant for the tile of A, which is read and kept
+/// all the same.
+fn best_registers(shape: &WgmmaShape, multiprocessors: u32) -> usize {
+    let cost = |&registers: &usize| {
+        let turns = tiles(shape, registers).div_ceil(multiprocessors.into());
+        turns * (tile_n(registers) + 40) as u64
+    };
+    [128, 96, 64, 32].into_iter().min_by_key(cost).unwrap_or(128)
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tensor maps of arrays: what a kernel needs to have the GPU's tensor memory accelerator (TMA) copy tiles.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use cuda_std::launch::Abi;
+use cuda_std::param::NoTail;
+pub use cuda_std::tma::Swizzle;
+use cuda_std::tma::{RawTensorMap, TensorMap, TensorMapLayout, TensorMapMut};
+use half::{bf16, f16};
+use ndarray::Dimension;
+
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use crate::launch::Arg;
+use crate::stream::Stream;
+use crate::view::DeviceViewMut;
+
+/// The most axes that a tensor map has.
+const MAX_AXES: usize = 5;
+
+/// The most elements of a tile along an axis.
+const MAX_TILE: usize = 256;
+
+/// What addresses, and strides in bytes, are multiples of.
+const ALIGN: usize = 16;
+
+/// What the elements of a tensor map are to the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TensorType {
+    U8,
+    U16,
+    U32,
+    I32,
+    U64,
+    I64,
+    F16,
+    F32,
+    F64,
+    Bf16,
+}
+
+/// A type of elements that tensor maps have.
+pub trait TensorElement: Element + sealed::Sealed {
+    #[doc(hidden)]
+    const TYPE: sealed::Type;
+}
+
+mod sealed {
+    pub trait Sealed {}
+
+    #[derive(Clone, Copy, Debug)]
+    pub struct Type(pub(crate) super::TensorType);
+}
+
+macro_rules! elements {
+    ($($type:ty = $name:ident),*) => {$(
+        impl sealed::Sealed for $type {}
+
+        impl TensorElement for $type {
+            const TYPE: sealed::Type = sealed::Type(TensorType::$name);
+        }
+    )*};
+}
+
+elements!(
+    u8 = U8,
+    u16 = U16,
+    u32 = U32,
+    i32 = I32,
+    u64 = U64,
+    i64 = I64,
+    f16 = F16,
+    f32 = F32,
+    f64 = F64,
+    bf16 = Bf16
+);
+
+/// A tensor map of an array or view: the argument for a kernel's parameter of type
+/// [`TensorMap`](cuda_std::tma::TensorMap), or, made of a mutable one,
+/// [`TensorMapMut`](cuda_std::tma::TensorMapMut).
+///
+/// It borrows the elements as long as it lives.
+#[derive(Debug)]
+pub struct TensorMapArg<'a, T> {
+    raw: RawTensorMap,
+    buffer: Arc<Buffer>,
+    bytes: Range<usize>,
+    stream: Stream,
+    _elements: PhantomData<&'a T>,
+}
+
+/// As [`TensorMapArg`], of elements that are borrowed mutably.
+#[derive(Debug)]
+pub struct TensorMapMutArg<'a, T> {
+    map: TensorMapArg<'a, T>,
+    _elements: PhantomData<&'a mut T>,
+}
+
+impl<T: TensorElement, D: Dimension> DeviceArrayRef<T, D> {
+    /// A tensor map by which a kernel copies tiles of the shape `tile` from these elements to shared memory.
+    ///
+    /// Kernels name places by the map's axes from the last to the first. `swizzle` says in which order the pieces of 16
+    /// bytes of a tile's line lie in shared memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] unless there are 1 to 5 axes, none of them empty, and elements that are neighbours along the
+    /// last one are neighbours in memory; the address of the first element, and the strides of the other axes in bytes,
+    /// are multiples of 16; a tile has as many axes, of 1 to 256 elements each, and lines of a multiple of 16 bytes, no
+    /// more than the swizzle has. [`Error::Cuda`] if the driver refuses it, as one for older GPUs than Hopper does.
+    pub fn tensor_map(&self, tile: &[usize], swizzle: Swizzle) -> Result<TensorMapArg<'_, T>> {
+        self.tensor_map_as(T::TYPE.0, tile, swizzle)
+    }
+
+    /// [`tensor_map`](Self::tensor_map) of elements that the copy takes as `of`.
+    pub(crate) fn tensor_map_as(
+        &self,
+        of: TensorType,
+        tile: &[usize],
+        swizzle: Swizzle,
+    ) -> Result<TensorMapArg<'_, T>> {
+        let layout = layout(self, tile, swizzle)?;
+        // SAFETY: the layout is that of elements in this device's memory.
+        let raw = unsafe { self.stream().backend().tensor_map(of, self.address(), &layout)? };
+        Ok(TensorMapArg {
+            raw,
+            buffer: Arc::clone(self.buffer()),
+            bytes: self.bytes(),
+            stream: self.stream().clone(),
+            _elements: PhantomData,
+        })
+    }
+}
+
+macro_rules! mutable {
+    ($($type:ty),*) => {$(
+        impl<T: TensorElement, D: Dimension> $type {
+            /// As [`tensor_map`](DeviceArrayRef::tensor_map), of elements that a kernel writes.
+            ///
+            /// # Errors
+            ///
+            /// As [`tensor_map`](DeviceArrayRef::tensor_map).
+            pub fn tensor_map_mut(&mut self, tile: &[usize], swizzle: Swizzle) -> Result<TensorMapMutArg<'_, T>> {
+                Ok(TensorMapMutArg {
+                    map: self.tensor_map(tile, swizzle)?,
+                    _elements: PhantomData,
+                })
+            }
+        }
+    )*};
+}
+
+mutable!(DeviceArray<T, D>, DeviceViewMut<'_, T, D>);
+
+/// The map's layout, of the axes from the last to the first.
+pub(crate) fn layout<T: TensorElement, D: Dimension>(
+    elements: &DeviceArrayRef<T, D>,
+    tile: &[usize],
+    swizzle: Swizzle,
+) -> Result<TensorMapLayout> {
+    let refuse = |wanted: String| {
+        Err(Error::Shape {
+            operation: "tensor_map",
+            given: format!(
+                "a view of shape {:?} and strides {:?} at address {:#x}, in tiles of {tile:?}",
+                elements.shape(),
+                elements.strides(),
+                elements.address()
+            ),
+            wanted,
+        })
+    };
+    let (axes, bytes) = (elements.ndim(), size_of::<T>());
+    if !(1..=MAX_AXES).contains(&axes) || tile.len() != axes || elements.is_empty() {
+        return refuse(format!(
+            "1 to {MAX_AXES} axes that are not empty, and as many of a tile"
+        ));
+    }
+    if !elements.address().is_multiple_of(ALIGN as u64) {
+        return refuse(format!("an address that is a multiple of {ALIGN}"));
+    }
+    let line = tile[axes - 1] * bytes;
+    if tile.iter().any(|length| !(1..=MAX_TILE).contains(length)) || !line.is_multiple_of(ALIGN) {
+        return refuse(format!(
+            "tiles of 1 to {MAX_TILE} elements an axis, with lines of a multiple of {ALIGN} bytes"
+        ));
+    }
+    if swizzle_line(swizzle).is_some_and(|most| line > most) {
+        return refuse(format!("tiles with lines of no more bytes than {swizzle:?} has"));
+    }
+    let mut layout = TensorMapLayout {
+        element_bytes: bytes as u32,
+        rank: axes as u32,
+        dims: [1; 5],
+        strides: [0; 4],
+        box_dims: [1; 5],
+        swizzle,
+    };
+    let mut dense = bytes;
+    for (i, axis) in (0..axes).rev().enumerate() {
+        let length = elements.shape()[axis];
+        // The stride of an axis of one element is nowhere used, but must be such a multiple all the same.
+        let stride = match usize::try_from(elements.strides()[axis]) {
+            _ if length == 1 => dense.next_multiple_of(if i == 0 { bytes } else { ALIGN }),
+            Ok(stride) => stride * bytes,
+            Err(_) => return refuse("strides that are not negative".into()),
+        };
+        match i {
+            0 if stride != bytes => return refuse("a stride of 1 along the last axis".into()),
+            0 => {}
+            _ if stride == 0 || !stride.is_multiple_of(ALIGN) || stride >= 1 << 40 => {
+                return refuse(format!("strides of a multiple of {ALIGN} bytes, but 0, below 2^40"));
+            }
+            i => layout.strides[i - 1] = stride as u64,
+        }
+        if length > u32::MAX as usize {
+            return refuse("axes of less than 2^32 elements".into());
+        }
+        layout.dims[i] = length as u64;
+        layout.box_dims[i] = tile[axis] as u32;
+        dense = dense.max(stride * length);
+    }
+    Ok(layout)
+}
+
+/// The bytes of the lines that a swizzle is for.
+fn swizzle_line(swizzle: Swizzle) -> Option<usize> {
+    match swizzle {
+        Swizzle::None => None,
+        Swizzle::B32 => Some(32),
+        Swizzle::B64 => Some(64),
+        Swizzle::B128 => Some(128),
+    }
+}
+
+impl<T> TensorMapArg<'_, T> {
+    fn is_part(&self) -> bool {
+        self.bytes.len() < self.buffer.bytes()
+    }
+}
+
+// SAFETY: the map is of elements in the memory of the stream's device, which it borrows.
+unsafe impl<T: TensorElement> Arg<TensorMap<'static, T>> for &TensorMapArg<'_, T> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        stream.check_device(kernel, &self.stream)?;
+        self.buffer.reads_part_on(stream, self.bytes.clone())
+    }
+
+    fn is_part(&self) -> bool {
+        TensorMapArg::is_part(self)
+    }
+
+    fn abi(&self) -> Abi<TensorMap<'static, T>> {
+        Abi {
+            head: self.raw,
+            tail: NoTail,
+        }
+    }
+}
+
+// SAFETY: the map is of elements in the memory of the stream's device, which it borrows mutably.
+unsafe impl<T: TensorElement> Arg<TensorMapMut<'static, T>> for &mut TensorMapMutArg<'_, T> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        stream.check_device(kernel, &self.map.stream)?;
+        self.map.buffer.writes_part_on(stream, self.map.bytes.clone())
+    }
+
+    fn is_part(&self) -> bool {
+        self.map.is_part()
+    }
+
+    fn abi(&self) -> Abi<TensorMapMut<'static, T>> {
+        Abi {
+            head: self.map.raw,
+            tail: NoTail,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which tiles of the result a block computes.
+
+use cuda_std::prelude::*;
+
+/// Rows of tiles that blocks of neighbouring numbers share, so that what they read stays in the cache.
+const GROUP: u32 = 8;
+
+/// The tiles of a batch of products, numbered. Blocks take them in turn: each every so many from its own number on.
+#[derive(Clone, Copy)]
+pub struct Tiles {
+    /// Of all products.
+    total: u32,
+    /// Rows and columns of tiles of a product.
+    extents: [u32; 2],
+    /// Rows and columns of a tile.
+    tile: [u32; 2],
+}
+
+/// A tile of the result: its product, and its first row and column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tile {
+    /// The product's number.
+    pub product: u32,
+    /// The first row.
+    pub row: u32,
+    /// The first column.
+    pub column: u32,
+}
+
+impl Tiles {
+    /// Those of `batch` products of that many rows and columns.
+    #[inline(always)]
+    pub fn new(batch: u32, [m, n]: [u32; 2], tile: [u32; 2]) -> Self {
+        let extents = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
+        Self {
+            total: batch * extents[0] * extents[1],
+            extents,
+            tile,
+        }
+    }
+
+    /// This block's tiles.
+    #[inline(always)]
+    pub fn of_block(&self) -> OfBlock<'_> {
+        OfBlock {
+            tiles: self,
+            number: thread::block_idx_x(),
+        }
+    }
+
+    /// Where tile `number` lies. Numbers go down a group of rows before they go right.
+    #[inline(always)]
+    pub fn tile(&self, number: u32) -> Tile {
+        let [rows, columns] = self.extents;
+        let product = divide(number, rows * columns);
+        let number = number - product * rows * columns;
+        let group = divide(number, GROUP * columns);
+        let height = (rows - group * GROUP).min(GROUP);
+        let within = number - group * GROUP * columns;
+        let column = divide(within, height);
+        Tile {
+            product,
+            row: (group * GROUP + within - column * height) * self.tile[0],
+            column: column * self.tile[1],
+        }
+    }
+}
+
+/// The tiles of a block, in turn.
+pub struct OfBlock<'a> {
+    tiles: &'a Tiles,
+    number: u32,
+}
+
+impl Iterator for OfBlock<'_> {
+    type Item = Tile;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Tile> {
+        if self.number >= self.tiles.total {
+            return None;
+        }
+        let tile = self.tiles.tile(self.number);
+        self.number += thread::grid_dim_x();
+        Some(tile)
+    }
+}
+
+/// `a / b`, where `b` is not 0: there is a tile, so there are rows and columns. A check would leave a panic.
+#[inline(always)]
+fn divide(a: u32, b: u32) -> u32 {
+    a.checked_div(b).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_tile_has_one_number() {
+        for (batch, m, n) in [
+            (1, 1, 1),
+            (1, 1280, 300),
+            (3, 1000, 2000),
+            (2, 64, 5000),
+            (1, 2049, 257),
+        ] {
+            let tiles = Tiles::new(batch, [m, n], [128, 256]);
+            let found: BTreeSet<_> = (0..tiles.total)
+                .map(|number| tiles.tile(number))
+                .map(|tile| (tile.product, tile.row, tile.column))
+                .collect();
+            assert_eq!(found.len(), tiles.total as usize);
+            assert!(
+                found
+                    .iter()
+                    .all(|&(product, row, column)| product < batch && row < m && column < n)
+            );
+        }
+    }
+}

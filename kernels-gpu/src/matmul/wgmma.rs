@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Matrix times matrix on Hopper's tensor cores: `C ← α A B`, of numbers of 16 bits, accumulated in f32.
+//!
+//! A block computes tiles of `C` of 128 × `2 R` elements, one after another. Three warpgroups share the work ("CUTLASS
+//! 3.x", NVIDIA 2023: warp specialised, persistent). One thread of the first, the producer, has the tensor memory
+//! accelerator copy the tiles of `A` and `B`, 64 elements of k at a time, into a ring of stages in shared memory; the
+//! two others, the consumers, multiply them (`wgmma`), 64 rows of the tile each, with the sums in registers. Two barriers
+//! a stage say that it is full, and that both consumers are done with it. A tile's result goes by way of shared memory,
+//! in boxes of 16 rows × 128 bytes for each warp, and is stored by the accelerator while the next tile is multiplied.
+//!
+//! Tiles and boxes are 128 bytes wide and lie in shared memory with the swizzle of 128 bytes, so that neither side has
+//! bank conflicts. An operand may lie along k or along its lines: `wgmma` takes both. Elements out of bounds are read as
+//! zeros and not written, so any shape is right.
+//!
+//! Work `2 m n k`. Elements moved from the cache `m n k (1 / 128 + 1 / (2 R))`. The sums of a tile's element are in the
+//! order of k, in f32 with the tensor core's rounding: of 64-bit dot products in hardware, whose error is at most
+//! `k u Σ|a||b|` with `u = 2⁻²³`, since a tensor core truncates where f32 arithmetic rounds (M. Fasi, N. Higham, M.
+//! Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021).
+
+use bytemuck::Pod;
+use cuda_std::half::pack;
+use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::prelude::*;
+use cuda_std::tma::{self, TensorMap, TensorMapMut};
+use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Operand, Registers};
+use cuda_std::{matrix, warpgroup};
+use half::{bf16, f16};
+
+use super::tiles::{Tile, Tiles};
+use super::unroll;
+
+/// Threads of a block: the producer's warpgroup, and two of consumers.
+pub const THREADS: usize = 384;
+
+/// Rows of a block's tile.
+pub const TILE_M: usize = 128;
+
+/// Elements along k of a stage: 128 bytes.
+pub const TILE_K: usize = 64;
+
+/// Bytes of a line of a stage, or of a box of the result.
+pub const LINE: usize = 128;
+
+/// Bytes of a stage's tile of `A`.
+const A_BYTES: usize = TILE_M * LINE;
+
+/// Warps that multiply.
+const CONSUMER_WARPS: usize = 8;
+
+/// Rows of the boxes in which a warp stores its part.
+pub const BOX_M: usize = 16;
+
+const BOX_BYTES: usize = BOX_M * LINE;
+
+/// Columns of a block's tile, whose sums take `registers` of a thread.
+pub const fn tile_n(registers: usize) -> usize {
+    2 * registers
+}
+
+/// Stages of the ring: as many as fit.
+const fn stages(registers: usize) -> usize {
+    match registers {
+        32 => 8,
+        64 => 6,
+        _ => 4,
+    }
+}
+
+/// Boxes of a warp that are stored at the same time.
+const fn boxes(registers: usize) -> usize {
+    match registers {
+        96 => 4,
+        _ => 2,
+    }
+}
+
+/// Bytes of a stage's tile of `B`.
+const fn b_bytes(registers: usize) -> usize {
+    tile_n(registers) * LINE
+}
+
+/// Bytes in front of the barriers.
+const fn tiles_bytes(registers: usize) -> usize {
+    stages(registers) * (A_BYTES + b_bytes(registers)) + CONSUMER_WARPS * boxes(registers) * BOX_BYTES
+}
+
+/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024.
+pub const fn shared_bytes(registers: usize) -> usize {
+    1024 + tiles_bytes(registers) + 16 * stages(registers)
+}
+
+/// Numbers that the result is stored as.
+pub trait Output: Pod {
+    /// Whether two are packed into 32 bits.
+    const PACKED: bool;
+
+    /// Two of 16 bits.
+    fn pack(low: f32, high: f32) -> u32;
+}
+
+impl Output for f32 {
+    const PACKED: bool = false;
+
+    #[inline(always)]
+    fn pack(low: f32, _: f32) -> u32 {
+        low.to_bits()
+    }
+}
+
+impl Output for bf16 {
+    const PACKED: bool = true;
+
+    #[inline(always)]
+    fn pack(low: f32, high: f32) -> u32 {
+        pack::<bf16>(low, high)
+    }
+}
+
+impl Output for f16 {
+    const PACKED: bool = true;
+
+    #[inline(always)]
+    fn pack(low: f32, high: f32) -> u32 {
+        pack::<f16>(low, high)
+    }
+}
+
+/// The shape of a batch of products, and how their operands lie.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
+pub struct WgmmaShape {
+    /// Products.
+    pub batch: u32,
+    /// Rows of `A` and `C`.
+    pub m: u32,
+    /// Columns of `B` and `C`.
+    pub n: u32,
+    /// Columns of `A` and rows of `B`.
+    pub k: u32,
+    /// From product to product in the map of `A`: 1, or 0 for one matrix for all.
+    pub a_step: u32,
+    /// The same of `B`.
+    pub b_step: u32,
+    /// Whether the map of `A` has its rows last (0: its columns).
+    pub a_along_m: u32,
+    /// Whether the map of `B` has its columns last (0: its rows).
+    pub b_along_n: u32,
+}
+
+/// `C ← alpha · A B` for each product of the batch.
+///
+/// # Safety
+///
+/// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps
+/// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes,
+/// [`TILE_M`] × [`TILE_K`] of `a` (`TILE_K` × 64 where it lies along m), [`tile_n`] × [`TILE_K`] of `b` (`TILE_K` × 64
+/// where it lies along n), and [`BOX_M`] × 128 bytes of `c`.
+#[kernel(
+    T = [bf16], C = [bf16, f32], R = [32, 64, 96, 128];
+    T = [f16], C = [f16, f32], R = [32, 64, 96, 128],
+    arch = "sm_90a",
+    max_threads = THREADS,
+    min_blocks = 1,
+)]
+pub unsafe fn gemm_wgmma<T: Operand<Element = T> + Pod, C: Output, const R: usize>(
+    a: TensorMap<'_, T>,
+    b: TensorMap<'_, T>,
+    c: TensorMapMut<'_, C>,
+    shape: WgmmaShape,
+    alpha: f32,
+) where
+    KMajor: Layout<T>,
+    MnMajor: Layout<T>,
+    [f32; R]: Registers,
+{
+    // SAFETY: the kernel's contract.
+    let block = unsafe { Block::<T, C, R>::new(a, b, c, shape, alpha) };
+    let warp = warp::uniform(thread::thread_idx_x() / 32);
+    if warp < 4 {
+        warpgroup::decrease_registers::<40>();
+        if thread::thread_idx_x() == 0 {
+            block.produce();
+        }
+    } else {
+        warpgroup::increase_registers::<232>();
+        block.consume(warp - 4);
+    }
+}
+
+/// What the threads of a block have in common.
+struct Block<'a, T, C, const R: usize> {
+    a: TensorMap<'a, T>,
+    b: TensorMap<'a, T>,
+    c: TensorMapMut<'a, C>,
+    shape: WgmmaShape,
+    alpha: f32,
+    tiles: Tiles,
+    /// Stages of `A`, stages of `B`, the boxes of the warps.
+    memory: Shared<u8>,
+    /// For each stage whether it is full, then for each whether it is free.
+    barriers: Shared<u64>,
+}
+
+/// A place in the ring of stages.
+#[derive(Clone, Copy)]
+struct Place<const R: usize> {
+    stage: u32,
+    /// The parity of the rounds so far.
+    round: u32,
+}
+
+impl<const R: usize> Place<R> {
+    const FIRST: Self = Self { stage: 0, round: 0 };
+
+    #[inline(always)]
+    fn next(self) -> Self {
+        if self.stage + 1 == stages(R) as u32 {
+            Self {
+                stage: 0,
+                round: self.round ^ 1,
+            }
+        } else {
+            Self {
+                stage: self.stage + 1,
+                ..self
+            }
+        }
+    }
+}
+
+/// How an operand lies in a stage.
+trait Side<T>: Layout<T> {
+    /// Bytes from one group of 64 lines to the next: of what lies along its lines, which are in boxes of 64.
+    const LEADING: u32;
+    /// Bytes from 16 elements along k to the next.
+    const STEP: u32;
+}
+
+impl<T> Side<T> for KMajor
+where
+    KMajor: Layout<T>,
+{
+    const LEADING: u32 = 16;
+    const STEP: u32 = 32;
+}
+
+impl<T> Side<T> for MnMajor
+where
+    MnMajor: Layout<T>,
+{
+    const LEADING: u32 = 64 * LINE as u32;
+    const STEP: u32 = 16 * LINE as u32;
+}
+
+impl<'a, T: Operand + Pod, C: Output, const R: usize> Block<'a, T, C, R>
+where
+    [f32; R]: Registers,
+{
+    /// The first byte of the stages of `B`.
+    const B: usize = stages(R) * A_BYTES;
+
+    /// The first byte of the boxes.
+    const BOXES: usize = Self::B + stages(R) * b_bytes(R);
+
+    /// Makes the barriers ready.
+    ///
+    /// # Safety
+    ///
+    /// The kernel's contract.
+    #[inline(always)]
+    unsafe fn new(
+        a: TensorMap<'a, T>,
+        b: TensorMap<'a, T>,
+        c: TensorMapMut<'a, C>,
+        shape: WgmmaShape,
+        alpha: f32,
+    ) -> Self {
+        let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
+        // SAFETY: the block has as much memory behind that address.
+        let barriers = unsafe { memory.subarray_unchecked(tiles_bytes(R), 16 * stages(R)) }.cast::<u64>();
+        let block = Self {
+            a,
+            b,
+            c,
+            shape,
+            alpha,
+            tiles: Tiles::new(shape.batch, [shape.m, shape.n], [TILE_M as u32, tile_n(R) as u32]),
+            memory,
+            barriers,
+        };
+        if thread::thread_idx_x() == 0 {
+            for stage in 0..stages(R) as u32 {
+                block.full(stage).init(1);
+                block.free(stage).init(2);
+            }
+            mbarrier::fence_init();
+        }
+        thread::sync_threads();
+        block
+    }
+
+    /// The barrier that the copies of a stage complete.
+    #[inline(always)]
+    fn full(&self, stage: u32) -> Mbarrier {
+        // SAFETY: there are two for each stage.
+        unsafe { Mbarrier::at_unchecked(self.barriers, stage as usize) }
+    }
+
+    /// The barrier at which the consumers arrive when they are done with a stage.
+    #[inline(always)]
+    fn free(&self, stage: u32) -> Mbarrier {
+        // SAFETY: there are two for each stage.
+        unsafe { Mbarrier::at_unchecked(self.barriers, stage as usize + stages(R)) }
+    }
+
+    /// The tiles from byte `at` on, of elements of the operands.
+    #[inline(always)]
+    fn operands(&self, at: usize) -> Shared<T> {
+        // SAFETY: what is asked for is in the tiles, of which there are as many bytes.
+        unsafe { self.memory.subarray_unchecked(at, tiles_bytes(R) - at) }.cast()
+    }
+
+    /// Has the stages filled, one after another. For one thread.
+    #[inline(always)]
+    fn produce(&self) {
+        self.a.prefetch();
+        self.b.prefetch();
+        self.c.prefetch();
+        let mut place = Place::<R>::FIRST;
+        for tile in self.tiles.of_block() {
+            let mut k = 0;
+            while k < self.shape.k {
+                self.free(place.stage).wait(place.round ^ 1);
+                self.fill(place.stage, tile, k);
+                place = place.next();
+                k += TILE_K as u32;
+            }
+        }
+    }
+
+    /// Has the tiles at `k` copied to a stage, with which the consumers are done.
+    #[inline(always)]
+    fn fill(&self, stage: u32, tile: Tile, k: u32) {
+        let full = self.full(stage);
+        full.arrive_expect_tx((A_BYTES + b_bytes(R)) as u32);
+        let (row, column, k) = (tile.row as i32, tile.column as i32, k as i32);
+        let (to_a, to_b) = (stage as usize * A_BYTES, Self::B + stage as usize * b_bytes(R));
+        let product = (tile.product * self.shape.a_step) as i32;
+        // SAFETY (of the four): boxes of the maps are, by the kernel's contract, as large as the stage has room for
+        // them, at multiples of 1024 bytes. Nobody reads the stage before its barrier says that it is full.
+        if self.shape.a_along_m == 0 {
+            unsafe { self.a.load(self.operands(to_a), [k, row, product], full) };
+        } else {
+            for i in 0..TILE_M / 64 {
+                let at = [row + 64 * i as i32, k, product];
+                unsafe { self.a.load(self.operands(to_a + i * 64 * LINE), at, full) };
+            }
+        }
+        let product = (tile.product * self.shape.b_step) as i32;
+        if self.shape.b_along_n == 0 {
+            unsafe { self.b.load(self.operands(to_b), [k, column, product], full) };
+        } else {
+            for i in 0..tile_n(R) / 64 {
+                let at = [column + 64 * i as i32, k, product];
+                unsafe { self.b.load(self.operands(to_b + i * 64 * LINE), at, full) };
+            }
+        }
+    }
+
+    /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
+    #[inline(always)]
+    fn consume(&self, warp: u32)
+    where
+        KMajor: Layout<T>,
+        MnMajor: Layout<T>,
+    {
+        let mut place = Place::<R>::FIRST;
+        for tile in self.tiles.of_block() {
+            let sums = match (self.shape.a_along_m != 0, self.shape.b_along_n != 0) {
+                (false, false) => self.sums::<KMajor, KMajor>(warp / 4, &mut place),
+                (false, true) => self.sums::<KMajor, MnMajor>(warp / 4, &mut place),
+                (true, false) => self.sums::<MnMajor, KMajor>(warp / 4, &mut place),
+                (true, true) => self.sums::<MnMajor, MnMajor>(warp / 4, &mut place),
+            };
+            let row = tile.row + warp * BOX_M as u32;
+            self.store(&sums, warp, Tile { row, ..tile });
+        }
+        if thread::thread_idx_x().is_multiple_of(32) {
+            // The shared memory is the block's as long as copies read it.
+            tma::wait::<0>();
+        }
+    }
+
+    /// This thread's part of the product of 64 rows of the tile.
+    #[inline(always)]
+    fn sums<A: Side<T>, B: Side<T>>(&self, group: u32, place: &mut Place<R>) -> Accumulator<R> {
+        let a = MatrixDescriptor::<T, A>::new(self.operands(group as usize * 64 * LINE), A::LEADING, 1024);
+        let b = MatrixDescriptor::<T, B>::new(self.operands(Self::B), B::LEADING, 1024);
+        let a = |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * A::STEP);
+        let b = |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * B::STEP);
+        let leads = thread::thread_idx_x().is_multiple_of(128);
+
+        let mut stage = place.stage;
+        self.full(stage).wait(place.round);
+        // SAFETY (of these): the stage is full, and is not filled again before both consumers have arrived at its
+        // barrier, which they do when they have waited for what reads it.
+        let mut sums = unsafe {
+            let sums = Accumulator::<R>::zero().start();
+            let sums = sums.mma_from_zero(a(stage, 0), b(stage, 0));
+            let sums = sums.mma(a(stage, 1), b(stage, 1));
+            let sums = sums.mma(a(stage, 2), b(stage, 2));
+            sums.mma(a(stage, 3), b(stage, 3)).commit()
+        };
+        *place = place.next();
+        let mut k = TILE_K as u32;
+        while k < self.shape.k {
+            let previous = stage;
+            stage = place.stage;
+            self.full(stage).wait(place.round);
+            sums = unsafe {
+                let sums = sums.restart();
+                let sums = sums.mma(a(stage, 0), b(stage, 0));
+                let sums = sums.mma(a(stage, 1), b(stage, 1));
+                let sums = sums.mma(a(stage, 2), b(stage, 2));
+                sums.mma(a(stage, 3), b(stage, 3)).commit().wait_but_newest()
+            };
+            self.free(previous).arrive_if(leads);
+            *place = place.next();
+            k += TILE_K as u32;
+        }
+        let sums = sums.wait();
+        self.free(stage).arrive_if(leads);
+        sums
+    }
+
+    /// Stores 16 rows of the tile, those of this warp, by boxes of 128 bytes a row.
+    #[inline(always)]
+    fn store(&self, sums: &Accumulator<R>, warp: u32, tile: Tile) {
+        // A box has this many of a thread's sums.
+        let of_box = LINE / size_of::<C>() / 2;
+        unroll!(8, number => {
+            if number * of_box < R {
+                self.store_box(sums, number, warp, tile);
+            }
+        });
+    }
+
+    #[inline(always)]
+    fn store_box(&self, sums: &Accumulator<R>, number: usize, warp: u32, tile: Tile) {
+        let at = Self::BOXES + (warp as usize * boxes(R) + number % boxes(R)) * BOX_BYTES;
+        // SAFETY: it is among the boxes.
+        let to = unsafe { self.memory.subarray_unchecked(at, BOX_BYTES) };
+        let lane = thread::thread_idx_x() % 32;
+        if lane == 0 {
+            if boxes(R) == 2 {
+                tma::wait_read::<1>()
+            } else {
+                tma::wait_read::<3>()
+            }
+        }
+        warp::sync_warp(warp::FULL_MASK);
+        let first = number * LINE / size_of::<C>() / 2;
+        if C::PACKED {
+            Self::put_packed(to, sums, first, lane, self.alpha);
+        } else {
+            Self::put(to.cast(), sums, first, lane, self.alpha);
+        }
+        tma::fence_async();
+        warp::sync_warp(warp::FULL_MASK);
+        if lane == 0 {
+            let column = tile.column as usize + number * LINE / size_of::<C>();
+            // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
+            unsafe {
+                self.c
+                    .store([column as i32, tile.row as i32, tile.product as i32], to.cast())
+            };
+            tma::commit();
+        }
+    }
+
+    /// Puts 16 rows × 64 numbers of 16 bits into a box, from sum `first` on, four matrices of 8 × 8 at a time.
+    #[inline(always)]
+    fn put_packed(to: Shared<u8>, sums: &Accumulator<R>, first: usize, lane: u32, alpha: f32) {
+        let row = lane / 8 % 2 * 8 + lane % 8;
+        unroll!(4, part => {
+            let pair = |i: usize| C::pack(alpha * sums.element(first + 8 * part + i), alpha * sums.element(first + 8 * part + i + 1));
+            let column = (2 * part as u32 + lane / 16) ^ (lane % 8);
+            let at = (row as usize * LINE) + 16 * column as usize;
+            // SAFETY: 16 bytes of the box, of 16 rows of 128 bytes; all lanes are here.
+            unsafe { matrix::stmatrix_x4(to, at as u32, [pair(0), pair(2), pair(4), pair(6)]) };
+        });
+    }
+
+    /// Puts 16 rows × 32 numbers of 32 bits into a box, from sum `first` on.
+    #[inline(always)]
+    fn put(to: Shared<f32>, sums: &Accumulator<R>, first: usize, lane: u32, alpha: f32) {
+        let row = lane / 4;
+        unroll!(4, part => {
+            let column = (2 * part as u32 + lane % 4 / 2) ^ row;
+            let at = (row * 32 + column * 4 + lane % 2 * 2) as usize;
+            let i = first + 4 * part;
+            // SAFETY: two of the 16 × 32 numbers, the first of them even.
+            unsafe {
+                to.set_vec_unchecked(at, [alpha * sums.element(i), alpha * sums.element(i + 1)]);
+                to.set_vec_unchecked(at + 8 * 32, [alpha * sums.element(i + 2), alpha * sums.element(i + 3)]);
+            }
+        });
+    }
+}

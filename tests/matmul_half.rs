@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Products of `f16` and `bf16`, on the tests' device and on the simulated one with Hopper's instructions, within the bound
+//! of sums in f32 that are rounded once.
+
+use crate::common::*;
+use half::{bf16, f16};
+use ndarray::{Array2, Array3, ArrayView3, Axis, Ix3, s};
+use proptest::prelude::*;
+use warpsmith::ops::MatMul;
+use warpsmith::{Device, DeviceArray, DeviceView, Element, Stream};
+
+/// What the tests want of an element type.
+trait Half: Element + MatMul<Scalar = f32> {
+    /// The unit roundoff.
+    const ROUNDOFF: f64;
+    fn of(x: f32) -> Self;
+    fn to(self) -> f64;
+}
+
+impl Half for f16 {
+    const ROUNDOFF: f64 = 1.0 / 2048.0;
+
+    fn of(x: f32) -> Self {
+        f16::from_f32(x)
+    }
+
+    fn to(self) -> f64 {
+        self.to_f64()
+    }
+}
+
+impl Half for bf16 {
+    const ROUNDOFF: f64 = 1.0 / 256.0;
+
+    fn of(x: f32) -> Self {
+        bf16::from_f32(x)
+    }
+
+    fn to(self) -> f64 {
+        self.to_f64()
+    }
+}
+
+fn devices() -> [Device; 2] {
+    [device().clone(), Device::simulated_hopper()]
+}
+
+fn stack<T: Half>(shape: (usize, usize, usize), seed: u64) -> Array3<T> {
+    let mut rng = rng(seed);
+    Array3::from_shape_simple_fn(shape, || T::of(rng.random::<f32>() - 0.5))
+}
+
+/// Checks `alpha · a b + beta · old`: a tensor core adds the products with at least 23 bits, and truncates, so that a sum
+/// of k of them is off by at most `k 2⁻²³ Σ|a||b|` to first order (M. Fasi et al., "Numerical behavior of NVIDIA tensor
+/// cores", 2021), and twice that with what the second order and the scaling by α and β add. The result is rounded once.
+#[track_caller]
+fn check<T: Half>(
+    got: ArrayView3<'_, T>,
+    a: ArrayView3<'_, T>,
+    b: ArrayView3<'_, T>,
+    (alpha, beta, old): (f64, f64, f64),
+    what: &str,
+) {
+    let k = a.len_of(Axis(2));
+    for ((p, i, j), got) in got.indexed_iter() {
+        let row = a.index_axis(Axis(0), if a.len_of(Axis(0)) == 1 { 0 } else { p });
+        let column = b.index_axis(Axis(0), if b.len_of(Axis(0)) == 1 { 0 } else { p });
+        let terms = || (0..k).map(|k| row[[i, k]].to() * column[[k, j]].to());
+        let wanted = alpha * terms().sum::<f64>() + beta * old;
+        let magnitude = alpha.abs() * terms().map(f64::abs).sum::<f64>() + (beta * old).abs();
+        let bound = 2.0 * (k as f64 + 2.0) * 2f64.powi(-23) * magnitude;
+        let bound = bound + T::ROUNDOFF * (wanted.abs() + bound) + 2f64.powi(-24);
+        let error = (got.to() - wanted).abs();
+        assert!(
+            error <= bound,
+            "{what}: ({p}, {i}, {j}): {}, wanted {wanted}, bound {bound:e}",
+            got.to()
+        );
+    }
+}
+
+/// A stack on the device, each matrix in C order or in Fortran order.
+struct Operand<T> {
+    array: DeviceArray<T, Ix3>,
+    transposed: bool,
+}
+
+impl<T: Half> Operand<T> {
+    fn new(stream: &Stream, of: &Array3<T>, transposed: bool) -> Self {
+        let axes = if transposed { [0, 2, 1] } else { [0, 1, 2] };
+        let array = DeviceArray::from_ndarray(stream, &of.view().permuted_axes(axes)).unwrap();
+        Self { array, transposed }
+    }
+
+    fn view(&self) -> DeviceView<'_, T, Ix3> {
+        let axes = if self.transposed { [0, 2, 1] } else { [0, 1, 2] };
+        self.array.view().permuted_axes(axes).unwrap()
+    }
+}
+
+/// `a b` with each operand in C and in Fortran order.
+fn check_orders<T: Half>(a_batch: usize, b_batch: usize, [m, n, k]: [usize; 3]) {
+    let (a, b) = (stack::<T>((a_batch, m, k), 1), stack::<T>((b_batch, k, n), 2));
+    for device in devices() {
+        let stream = device.default_stream();
+        for (a_transposed, b_transposed) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (x, y) = (
+                Operand::new(stream, &a, a_transposed),
+                Operand::new(stream, &b, b_transposed),
+            );
+            let product = x.view().batched_matmul(&y.view()).unwrap();
+            let what = format!("{m} × {n} × {k}, transposed {a_transposed} {b_transposed}");
+            let none = (1.0, 0.0, 0.0);
+            check(product.to_ndarray().unwrap().view(), a.view(), b.view(), none, &what);
+        }
+    }
+}
+
+#[test]
+fn products_of_f16_are_within_their_bound() {
+    check_orders::<f16>(1, 1, [72, 136, 80]);
+}
+
+#[test]
+fn products_of_bf16_are_within_their_bound() {
+    check_orders::<bf16>(1, 1, [129, 72, 64]);
+}
+
+#[test]
+fn tiles_that_are_not_full_and_several_of_a_block() {
+    check_orders::<bf16>(1, 1, [1, 8, 8]);
+    check_orders::<bf16>(1, 1, [300, 16, 200]);
+}
+
+/// Lines that no copy of the tensor memory accelerator can have: they are no multiple of 16 bytes.
+#[test]
+fn lines_of_any_length() {
+    for [m, n, k] in [[3, 5, 7], [33, 8, 9], [8, 35, 16], [1, 1, 1], [5, 33, 8]] {
+        check_orders::<f16>(1, 1, [m, n, k]);
+    }
+}
+
+#[test]
+fn batches_and_one_matrix_for_all() {
+    check_orders::<f16>(3, 3, [20, 24, 40]);
+    check_orders::<f16>(1, 2, [16, 8, 24]);
+    check_orders::<bf16>(2, 1, [9, 16, 8]);
+}
+
+/// Where two dimensions are views that begin anywhere, and go backwards.
+#[test]
+fn parts_of_matrices() {
+    let (a, b) = (stack::<bf16>((1, 40, 50), 3), stack::<bf16>((1, 60, 30), 4));
+    let (a, b) = (a.index_axis_move(Axis(0), 0), b.index_axis_move(Axis(0), 0));
+    for device in devices() {
+        let stream = device.default_stream();
+        let x = DeviceArray::from_ndarray(stream, &a).unwrap();
+        let y = DeviceArray::from_ndarray(stream, &b).unwrap();
+        let (left, right) = (s![3..;2, 1..41], s![..;-1, 2..26]);
+        let product = x
+            .slice(left)
+            .unwrap()
+            .matmul(&y.slice(right).unwrap().slice(s![..40, ..]).unwrap())
+            .unwrap();
+        let (a, b) = (a.slice(left), b.slice(right));
+        check(
+            product.to_ndarray().unwrap().insert_axis(Axis(0)).view(),
+            a.insert_axis(Axis(0)),
+            b.slice_move(s![..40, ..]).insert_axis(Axis(0)),
+            (1.0, 0.0, 0.0),
+            "parts",
+        );
+    }
+}
+
+#[test]
+fn alpha_and_beta_scale_in_f32() {
+    let (a, b) = (stack::<bf16>((1, 24, 32), 5), stack::<bf16>((1, 32, 40), 6));
+    let nan = bf16::NAN;
+    for device in devices() {
+        let stream = device.default_stream();
+        let (x, y) = (
+            DeviceArray::from_ndarray(stream, &a).unwrap(),
+            DeviceArray::from_ndarray(stream, &b).unwrap(),
+        );
+        for (alpha, beta) in [(1.5, 0.0), (-2.0, 0.75), (0.0, 0.5)] {
+            let old = bf16::from_f32(3.0);
+            let start = if beta == 0.0 { nan } else { old };
+            let mut c = DeviceArray::from_elem(stream, (1, 24, 40), start).unwrap();
+            c.batched_gemm(alpha, &x, &y, beta).unwrap();
+            let scales = (alpha.into(), beta.into(), 3.0);
+            check(
+                c.to_ndarray().unwrap().view(),
+                a.view(),
+                b.view(),
+                scales,
+                &format!("{alpha} {beta}"),
+            );
+        }
+        // As in BLAS: with an alpha of 0 the operands are not read.
+        let bad = DeviceArray::from_elem(stream, (1, 24, 32), nan).unwrap();
+        let mut c = DeviceArray::from_elem(stream, (1, 24, 40), bf16::from_f32(2.0)).unwrap();
+        c.batched_gemm(0.0, &bad, &y, 0.5).unwrap();
+        assert!(c.to_ndarray().unwrap().iter().all(|&c| c == bf16::ONE));
+    }
+}
+
+#[test]
+fn nothing_to_sum_and_nothing_to_write() {
+    for device in devices() {
+        let stream = device.default_stream();
+        let a = DeviceArray::<f16, _>::zeros(stream, (5, 0)).unwrap();
+        let b = DeviceArray::<f16, _>::zeros(stream, (0, 8)).unwrap();
+        assert!(
+            a.matmul(&b)
+                .unwrap()
+                .to_ndarray()
+                .unwrap()
+                .iter()
+                .all(|&c| c == f16::ZERO)
+        );
+        let empty = DeviceArray::<f16, _>::zeros(stream, (0, 5)).unwrap();
+        assert_eq!(empty.matmul(&a).unwrap().shape(), [0, 0]);
+    }
+}
+
+/// Infinities and NaN propagate, and what is too large for the type is an infinity.
+#[test]
+fn what_is_not_finite() {
+    for device in devices() {
+        let stream = device.default_stream();
+        let mut a = Array2::from_elem((16, 16), f16::ONE);
+        a[[1, 3]] = f16::NAN;
+        a[[2, 3]] = f16::INFINITY;
+        a.row_mut(4).fill(f16::MAX);
+        let ones = Array2::from_elem((16, 8), f16::ONE);
+        let (a, b) = (
+            DeviceArray::from_ndarray(stream, &a).unwrap(),
+            DeviceArray::from_ndarray(stream, &ones).unwrap(),
+        );
+        let c = a.matmul(&b).unwrap().to_ndarray().unwrap();
+        assert_eq!(c[[0, 0]], f16::from_f32(16.0));
+        assert!(c.row(1).iter().all(|c| c.is_nan()));
+        assert!(c.row(2).iter().chain(c.row(4)).all(|&c| c == f16::INFINITY));
+    }
+}
