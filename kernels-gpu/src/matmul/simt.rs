@@ -2,7 +2,7 @@
 //! Matrix times matrix in f32 on the ordinary cores of Hopper and later GPUs: `C ← α A B + β C`.
 //!
 //! A block computes tiles of `C` of 128 × 256 elements, one after another: eight warps of 64 × 64, a thread 8 × 16. A
-//! third warpgroup, of which one thread works and which gives its registers to the others, has the tensor memory accelerator copy the tiles of `A` and `B`, 16 elements of k at a time, into a ring of
+//! third warpgroup, of which one thread works and which gives its registers to the others, has the tensor memory accelerator copy the tiles of `A` and `B`, 8 elements of k at a time, into a ring of
 //! stages in shared memory, so that no copy takes registers or issue slots of those that multiply.
 //!
 //! What is scarce are issue slots: for each element of k a thread issues 128 fused multiply-adds and six reads of 16 bytes
@@ -40,7 +40,7 @@ pub const TILE_M: usize = 128;
 pub const TILE_N: usize = 256;
 
 /// Elements along k of a stage.
-pub const TILE_K: usize = 16;
+pub const TILE_K: usize = 8;
 
 /// Rows of a thread's tile, in chunks of four that lie 32 apart.
 const ROWS: usize = 8;
@@ -49,7 +49,7 @@ const ROWS: usize = 8;
 const COLUMNS: usize = 16;
 
 /// Stages of the ring.
-const STAGES: usize = 8;
+const STAGES: usize = 16;
 
 /// Elements of a stage's tile of `A`.
 const A_LEN: usize = TILE_M * TILE_K;
@@ -239,7 +239,7 @@ impl<'a> Block<'a> {
     fn multiply(&self, stage: usize, row: usize, column: usize, sums: &mut [[f32; COLUMNS]; ROWS]) {
         let (a, b) = (stage * A_LEN + row, STAGES * A_LEN + stage * B_LEN + column);
         let mut next = self.fragments(a, b);
-        unroll!(16, k => {
+        unroll!(8, k => {
             let now = next;
             if k + 1 < TILE_K {
                 next = self.fragments(a + (k + 1) * TILE_M, b + (k + 1) * TILE_N);
