@@ -53,7 +53,7 @@ impl Stream {
 }
 
 /// Why another library's work is not recorded.
-const FOREIGN: &str = "what another library queues is not recorded";
+pub(crate) const FOREIGN: &str = "what another library queues is not recorded";
 
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// Where the elements lie, in C order, for work that another library queues on `stream`: orders the stream behind

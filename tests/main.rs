@@ -14,6 +14,8 @@ mod broadcast;
 mod cast;
 mod compare;
 mod create;
+#[cfg(feature = "cudarc")]
+mod cudarc;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
