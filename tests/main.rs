@@ -41,6 +41,7 @@ mod reduce;
 mod reduce_axes;
 mod scan;
 mod select;
+mod several_gpus;
 mod slicing;
 mod streams;
 mod transfer;

@@ -24,7 +24,8 @@ fn a_slice_is_waited_for_and_freed_once() {
     if has_code(&said) {
         assert_eq!(said, "[1, 2, 3, 4]");
         let count = |line: &str| log.iter().filter(|said| *said == line).count();
-        assert_eq!(count("all waited for"), 1, "{log:?}");
+        // Once by `cudarc`, when it makes its first stream.
+        assert_eq!(count("all waited for"), 2, "{log:?}");
         // The library's share of the context, and that of `cudarc`.
         assert_eq!(
             (count("context released"), count("context destroyed")),
