@@ -214,13 +214,13 @@ impl Along<'_> {
             ReduceOp::Var => self.run::<T, T::Mean>(
                 double,
                 |x, axis, out| x.variance_axis_into(axis, ddof, out),
-                |parts| slabs::variances(parts, rows, ddof).map(mean),
+                |parts| slabs::variances("variance_axis_into", parts, rows, ddof).map(mean),
             ),
             ReduceOp::Std => self.run::<T, T::Mean>(
                 double,
                 |x, axis, out| x.std_axis_into(axis, ddof, out),
                 |parts| {
-                    let variances = slabs::variances(parts, rows, ddof)?;
+                    let variances = slabs::variances("std_axis_into", parts, rows, ddof)?;
                     Ok(mean(variances.into_iter().map(f64::sqrt).collect()))
                 },
             ),

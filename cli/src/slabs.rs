@@ -252,10 +252,16 @@ pub fn means<T: Scalar + CastTo<f64>>(parts: Parts<'_, T>, rows: usize) -> Resul
 }
 
 /// The variances of so many rows, in `f64`, by the parts' means and variances; pieces.rs says whose method that is.
-pub fn variances<T: Scalar + CastTo<f64>>(parts: Parts<'_, T>, rows: usize, ddof: usize) -> Result<Vec<f64>> {
+pub fn variances<T: Scalar + CastTo<f64>>(
+    operation: &str,
+    parts: Parts<'_, T>,
+    rows: usize,
+    ddof: usize,
+) -> Result<Vec<f64>> {
+    // In the words of the library.
     ensure!(
         ddof < rows,
-        "variance_axis: ddof: given {ddof}, wanted less than the {rows} elements"
+        "{operation}: ddof: given {ddof}, wanted less than the number of elements that are combined, {rows}"
     );
     let (mut before, mut means, mut deviations) = (0.0, Vec::new(), Vec::new());
     for x in parts {

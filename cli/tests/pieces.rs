@@ -185,20 +185,31 @@ const LANES: [&str; 11] = [
 fn reductions_along_axes_are_those_of_the_whole() {
     let place = Workplace::new();
     // Numbers near 1, whose products are neither 0 nor infinite; a few that are none.
-    let mut x = Array3::from_shape_vec((6, 150, 40), numbers(36_000, |x| 1.0 + x as f32 / 2048.0)).unwrap();
+    let mut x = Array3::from_shape_vec((5, 150, 8), numbers(6000, |x| 1.0 + x as f32 / 2048.0)).unwrap();
     x[[2, 140, 7]] = f32::NAN;
-    x[[3, 1, 39]] = f32::INFINITY;
+    x[[3, 1, 3]] = f32::INFINITY;
     place.save("x.npy", &x);
-    // Several lanes at a time, parts of lanes whose results are combined twice, and parts of the columns too.
-    for (axis, sizes) in [("0", [20_000, 900]), ("1", [25_000, 500]), ("-1", [4000, 64])] {
-        lanes_agree(&place, &LANES, axis, &sizes, 2e-6);
+    // Several lanes at a time, or parts of lanes, and parts of the columns too.
+    for (axis, sizes) in [("0", &[2400][..]), ("1", &[5000, 1500]), ("-1", &[2400])] {
+        lanes_agree(&place, &LANES, axis, sizes, 2e-6);
     }
     // The same in the other order of axes.
     let elements: Vec<u8> = x.t().iter().flat_map(|x| x.to_be_bytes()).collect();
-    place.write("x.npy", &npy_bytes(&npy_header(">f4", true, "(6, 150, 40)"), &elements));
+    place.write("x.npy", &npy_bytes(&npy_header(">f4", true, "(5, 150, 8)"), &elements));
     for axis in ["0", "1", "2"] {
-        lanes_agree(&place, &["sum", "argmax", "var"], axis, &[900], 2e-6);
+        lanes_agree(&place, &["sum", "argmax", "var"], axis, &[2400], 2e-6);
     }
+    // Parts of the last axis; and so many parts that their results are combined twice.
+    place.save(
+        "x.npy",
+        &Array::from_shape_vec((4, 500), numbers(2000, |x| x as f32)).unwrap(),
+    );
+    lanes_agree(&place, &["sum", "argmin", "std"], "1", &[400], 2e-6);
+    place.save(
+        "x.npy",
+        &Array::from_shape_vec((400, 2), numbers(800, |x| x as f32)).unwrap(),
+    );
+    lanes_agree(&place, &["sum", "min", "argmax"], "0", &[16], 0.0);
 }
 
 #[test]
@@ -244,12 +255,16 @@ fn lanes_are_written_as_they_come() {
     in_pieces(&place, &["reduce", "min", "x.npy", "--axis", "1", "-o", "y.npy"], 1000);
     let want = x.map_axis(ndarray::Axis(1), |lane| *lane.iter().min().unwrap());
     assert_eq!(place.load::<i32>("y.npy"), want.into_dyn());
-    let mut command = place.command(&["reduce", "var", "x.npy", "--axis", "0", "--ddof", "30"]);
-    let output = command.env("WARPSMITH_PIECE_BYTES", "256").output().unwrap();
-    assert_eq!(
-        String::from_utf8(output.stderr).unwrap(),
-        "warpsmith: error: x.npy: variance_axis: ddof: given 30, wanted less than the 30 elements\n"
-    );
+    // Of whole lanes, and of parts of them.
+    for (operation, by, bytes) in [("var", "variance", "256"), ("std", "std", "128")] {
+        let mut command = place.command(&["reduce", operation, "x.npy", "--axis", "0", "--ddof", "30"]);
+        let output = command.env("WARPSMITH_PIECE_BYTES", bytes).output().unwrap();
+        let wanted = "given 30, wanted less than the number of elements that are combined, 30";
+        assert_eq!(
+            String::from_utf8(output.stderr).unwrap(),
+            format!("warpsmith: error: x.npy: {by}_axis_into: ddof: {wanted}\n")
+        );
+    }
 }
 
 #[test]
