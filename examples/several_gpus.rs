@@ -29,8 +29,10 @@ fn part_of_sum(device: &Device, part: ArrayView1<'_, f32>) -> Result<DeviceArray
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let len: usize = std::env::args().nth(1).map_or(Ok(1 << 20), |len| len.parse())?;
     let devices = devices()?;
+    // Shorter where each of the GPUs' threads is simulated.
+    let default_len = if devices[0].is_simulator() { 1 << 17 } else { 1 << 24 };
+    let len: usize = std::env::args().nth(1).map_or(Ok(default_len), |len| len.parse())?;
     for device in &devices {
         println!("{}: {}", device.properties().id, device.properties().name);
     }
@@ -77,9 +79,9 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// How fast arrays get from one device to another: 256 MiB, or 1 MiB between simulated ones.
+/// How fast arrays get from one device to another: 256 MiB, or a quarter of one between simulated ones.
 fn peer_copies(from: &Device, to: &Device) -> Result<()> {
-    let len = if from.is_simulator() { 1 << 18 } else { 1 << 26 };
+    let len = if from.is_simulator() { 1 << 16 } else { 1 << 26 };
     let x = DeviceArray::range(from.default_stream(), 0u32, len, 1)?;
     // The first copy makes the memory that the next ones use again.
     let mut best = f64::INFINITY;
@@ -94,10 +96,10 @@ fn peer_copies(from: &Device, to: &Device) -> Result<()> {
     }
     let bytes = len as usize * size_of::<u32>();
     println!(
-        "{} to {}: {} MiB at {:.1} GB/s",
+        "{} to {}: {:.2} MiB at {:.1} GB/s",
         from.properties().id,
         to.properties().id,
-        bytes >> 20,
+        bytes as f64 / f64::from(1 << 20),
         bytes as f64 / 1e9 / best
     );
     Ok(())
