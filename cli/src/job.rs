@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::ProgressBar;
 use ndarray::{ArrayD, Dimension, IntoDimension, IxDyn, ShapeBuilder};
+use warpsmith::npy::Header;
 use warpsmith::{Device, DeviceArray, Stream};
 
 use crate::npy::{self, NpyFile};
@@ -96,30 +97,8 @@ impl<'a> Job<'a> {
             Some(output) => {
                 let mut header = npy::header(shape, stored);
                 header.fortran_order = file.is_fortran_order();
-                // The output's errors name it, and those of the pieces the input.
-                let mut failed = None;
-                let written = timings.time("all", || {
-                    npy::write_by(output, &header, stored, |writer| {
-                        let mut broken = None;
-                        let made = make(&bar, &mut |part| {
-                            let written = npy::write_slice(writer, part, stored);
-                            written.map_err(|error| {
-                                broken = Some(error);
-                                anyhow!("incomplete")
-                            })
-                        });
-                        if let Some(error) = broken {
-                            return Err(error.into());
-                        }
-                        failed = made.err();
-                        ensure!(failed.is_none(), "incomplete");
-                        Ok(())
-                    })
-                });
-                if let Some(error) = failed {
-                    return Err(error.context(context()));
-                }
-                written?;
+                let made = timings.time("all", || write_made(output, &header, stored, |sink| make(&bar, sink)))?;
+                made.with_context(context)?;
                 None
             }
         };
@@ -156,5 +135,35 @@ impl<'a> Job<'a> {
             value: printed,
         };
         self.session.finish(&report, stream.device_id(), timings)
+    }
+}
+
+/// Writes the elements that `make` hands over. The outer error is the output's, which names it; the inner one is of
+/// `make`, and nothing is written then.
+fn write_made<U: Number>(
+    output: Output,
+    header: &Header,
+    stored: Stored,
+    make: impl FnOnce(Sink<'_, U>) -> Result<()>,
+) -> Result<Result<()>> {
+    let mut failed = None;
+    let written = npy::write_by(output, header, stored, |writer| {
+        let mut broken = None;
+        let made = make(&mut |part| {
+            npy::write_slice(writer, part, stored).map_err(|error| {
+                broken = Some(error);
+                anyhow!("incomplete")
+            })
+        });
+        if let Some(error) = broken {
+            return Err(error.into());
+        }
+        failed = made.err();
+        ensure!(failed.is_none(), "incomplete");
+        Ok(())
+    });
+    match failed {
+        Some(error) => Ok(Err(error)),
+        None => written.map(Ok),
     }
 }

@@ -129,73 +129,24 @@ impl Along<'_> {
         let rounded = |sums: Vec<W::Total>| sums.into_iter().map(&round).collect();
         let mean = |means: Vec<f64>| means.into_iter().map(T::mean_from).collect();
         let (own, wide, double) = (size_of::<T>(), size_of::<W>(), size_of::<f64>());
+        let same = Ok::<DynArray<T>, warpsmith::Error>;
+        // The results of parts are combined by the reduction itself.
+        macro_rules! tree {
+            ($result:ty: $into:ident, $method:ident of $widen:expr, $size:expr $(, $round:expr)?) => {
+                self.run::<T, $result>(
+                    $size,
+                    |x, axis, out| x.$into(axis, out),
+                    |parts| slabs::tree(parts, $widen, |x, axis| x.$method(axis), |x, axis| x.$method(axis))$(.map($round))?,
+                )
+            };
+        }
         match self.args.op {
-            ReduceOp::Sum => self.run::<T, T::Total>(
-                wide,
-                |x, axis, out| x.sum_axis_into(axis, out),
-                |parts| slabs::tree(parts, &widen, |x, axis| x.sum_axis(axis), |x, axis| x.sum_axis(axis)).map(rounded),
-            ),
-            ReduceOp::Prod => self.run::<T, T::Total>(
-                wide,
-                |x, axis, out| x.product_axis_into(axis, out),
-                |parts| {
-                    let product = slabs::tree(
-                        parts,
-                        &widen,
-                        |x, axis| x.product_axis(axis),
-                        |x, axis| x.product_axis(axis),
-                    );
-                    product.map(rounded)
-                },
-            ),
-            ReduceOp::Min => self.run::<T, T>(
-                own,
-                |x, axis, out| x.min_axis_into(axis, out),
-                |parts| {
-                    slabs::tree(
-                        parts,
-                        Ok,
-                        |x: &DynArray<T>, axis| x.min_axis(axis),
-                        |x, axis| x.min_axis(axis),
-                    )
-                },
-            ),
-            ReduceOp::Max => self.run::<T, T>(
-                own,
-                |x, axis, out| x.max_axis_into(axis, out),
-                |parts| {
-                    slabs::tree(
-                        parts,
-                        Ok,
-                        |x: &DynArray<T>, axis| x.max_axis(axis),
-                        |x, axis| x.max_axis(axis),
-                    )
-                },
-            ),
-            ReduceOp::Any => self.run::<T, u8>(
-                own,
-                |x, axis, out| x.any_axis_into(axis, out),
-                |parts| {
-                    slabs::tree(
-                        parts,
-                        Ok,
-                        |x: &DynArray<T>, axis| x.any_axis(axis),
-                        |x, axis| x.any_axis(axis),
-                    )
-                },
-            ),
-            ReduceOp::All => self.run::<T, u8>(
-                own,
-                |x, axis, out| x.all_axis_into(axis, out),
-                |parts| {
-                    slabs::tree(
-                        parts,
-                        Ok,
-                        |x: &DynArray<T>, axis| x.all_axis(axis),
-                        |x, axis| x.all_axis(axis),
-                    )
-                },
-            ),
+            ReduceOp::Sum => tree!(T::Total: sum_axis_into, sum_axis of &widen, wide, rounded),
+            ReduceOp::Prod => tree!(T::Total: product_axis_into, product_axis of &widen, wide, rounded),
+            ReduceOp::Min => tree!(T: min_axis_into, min_axis of same, own),
+            ReduceOp::Max => tree!(T: max_axis_into, max_axis of same, own),
+            ReduceOp::Any => tree!(u8: any_axis_into, any_axis of same, own),
+            ReduceOp::All => tree!(u8: all_axis_into, all_axis of same, own),
             ReduceOp::Argmin => self.run::<T, u64>(
                 own,
                 |x, axis, out| x.argmin_axis_into(axis, out),
