@@ -49,6 +49,10 @@
 //! installation" where there is none and `CUDA_LIBRARY_PATH` is not set. `default-features = false` builds everywhere,
 //! and works on GPUs all the same.
 //!
+//! `cudarc`: conversions to and from the types of the crate `cudarc` ([`Stream`], [`Device`], [`DeviceArray`]: their
+//! methods with `cudarc` in the name). It takes nothing to build. Which CUDA its declarations are of, a program chooses by
+//! `cudarc`'s own features; otherwise it is nvcc's version, or the newest that it knows.
+//!
 //! `tracing`: allocations, copies, launches and waits as spans of the crate `tracing`, of level DEBUG and target
 //! `warpsmith`.
 //!
@@ -61,6 +65,8 @@ mod backend;
 mod buffer;
 mod callback;
 mod constants;
+#[cfg(feature = "cudarc")]
+mod cudarc;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
@@ -72,6 +78,7 @@ mod launch;
 mod layout;
 mod memory;
 mod module;
+mod new_file;
 pub mod npy;
 mod occupancy;
 pub mod ops;
@@ -102,6 +109,8 @@ pub use memory::{LiveAllocation, MemoryInfo, TRACE_VARIABLE};
 pub use module::{Function, FunctionArg, FunctionArgs, Module};
 /// The arrays of the host, in the version that this library takes.
 pub use ndarray;
+#[doc(hidden)]
+pub use new_file::NewFile;
 pub use ops::Generator;
 pub use pinned::{PendingCopy, PinnedArray};
 pub use pipeline::{Chunk, Loader, Pipeline};

@@ -14,6 +14,9 @@ use cuda_std::prelude::*;
 use ndarray::{Array1, array};
 use warpsmith::{Device, DeviceArray, Error, LaunchConfig, PtxModules};
 
+#[cfg(feature = "cudarc")]
+#[path = "driver/cudarc.rs"]
+mod cudarc;
 #[path = "driver/failures.rs"]
 mod failures;
 #[path = "driver/transfers.rs"]
@@ -167,6 +170,12 @@ fn child() {
         "others" => with_device(failures::others),
         "pinned_reset" => with_device(failures::pinned_reset),
         "occupancy" => with_device(failures::occupancy),
+        #[cfg(feature = "cudarc")]
+        "cudarc_slices" => with_device(cudarc::slices),
+        #[cfg(feature = "cudarc")]
+        "cudarc_lent" => with_device(cudarc::lent),
+        #[cfg(feature = "cudarc")]
+        "cudarc_streams" => with_device(cudarc::streams),
         "too_old" => failures::too_old(),
         other => panic!("no case {other}"),
     };

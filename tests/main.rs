@@ -14,6 +14,8 @@ mod broadcast;
 mod cast;
 mod compare;
 mod create;
+#[cfg(feature = "cudarc")]
+mod cudarc;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
@@ -40,6 +42,7 @@ mod reduce;
 mod reduce_axes;
 mod scan;
 mod select;
+mod several_gpus;
 mod slicing;
 mod streams;
 mod transfer;

@@ -152,7 +152,8 @@ pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     unsafe fn destroy_stream(&self, stream: RawStream);
     /// A stream of somebody else's, by the driver's handle; `None` if it is not one of this device's context.
     unsafe fn adopt_stream(&self, handle: u64) -> Result<Option<RawStream>>;
-    /// To be called when an adopted stream is done with: its owner may destroy it then.
+    /// To be called when an adopted stream is done with: its owner may destroy it then. Adopted more than once, it is
+    /// called for each, and the stream lives until the last of them.
     unsafe fn release_stream(&self, stream: RawStream);
     unsafe fn synchronize(&self, stream: RawStream) -> Result<()>;
     /// Whether all work of the stream is done.

@@ -189,8 +189,11 @@ fn from_pool(bytes: usize) -> Option<u64> {
         return None;
     }
     RESERVED.fetch_max(used, Ordering::Relaxed);
-    // Never given back: a test's few bytes.
-    let address = Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as u64;
+    // Never given back: a test's few bytes. Aligned as the driver's.
+    #[derive(Clone)]
+    #[repr(align(256))]
+    struct Line(#[allow(dead_code)] [u8; 256]);
+    let address = Vec::leak(vec![Line([0; 256]); bytes.div_ceil(256)]).as_ptr() as u64;
     memory.insert(address, bytes);
     Some(address)
 }
@@ -383,6 +386,11 @@ functions! {
         stream.write(gone.unwrap_or_else(handle));
         streams.insert(*stream, true);
     }
+    // These two are called by `cudarc`, as are some of the others.
+    fn cuStreamCreate(stream: *mut usize, flags: u32) { return cuStreamCreateWithPriority(stream, flags, 0) }
+    fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: usize) {
+        return cuMemAllocFromPoolAsync(address, bytes, 0, stream)
+    }
     fn cuStreamDestroy_v2(stream: usize) {
         assert_lives(stream);
         // What it has queued is still to be done.
@@ -479,6 +487,13 @@ functions! {
     fn cuMemFreeAsync(address: u64, stream: usize) {
         assert_lives(stream);
         assert!(POOL_MEMORY.lock().unwrap().remove(&address).is_some(), "{address:#x} is not allocated")
+    }
+    fn cuPointerGetAttribute(value: *mut c_void, attribute: c_int, address: u64) {
+        assert_eq!(attribute, 9);
+        if !POOL_MEMORY.lock().unwrap().contains_key(&address) {
+            return INVALID_VALUE;
+        }
+        value.cast::<c_int>().write(0)
     }
     fn cuMemPoolGetAttribute(pool: usize, attribute: c_int, value: *mut c_void) {
         assert_eq!(attribute, 5);

@@ -276,7 +276,7 @@ impl Backend for Cuda {
 
     unsafe fn release_stream(&self, stream: RawStream) {
         if let Ok(_current) = self.enter() {
-            // SAFETY: the trait's contract: nobody uses the stream any more.
+            // SAFETY: the trait's contract: the stream lives, and who else has adopted it calls this too.
             unsafe { self.staging.leave(stream_of(stream)) };
         }
     }
