@@ -348,7 +348,7 @@ impl Stream {
     /// [`Error::Module`] if the kernel cannot be loaded, [`Error::LaunchResources`] if the GPU has not what the launch
     /// takes. On the simulated GPU also [`Error::Fault`], if the kernel fails or
     /// [does not end](crate::Device::simulator); a failure on a GPU is reported by the call that waits,
-    /// or here where the environment variable `WARPSMITH_SYNC` is `1`: see [`Error::KernelFailed`].
+    /// or here where the environment variable `WARPSMITH_SYNC` is `1`: see [`Error::Fault`] and [`Error::KernelFailed`].
     ///
     /// # Examples
     ///

@@ -75,6 +75,8 @@ pub mod io;
 pub mod launch;
 #[doc(hidden)]
 pub mod machine;
+#[doc(hidden)]
+pub mod panics;
 pub mod param;
 pub mod random;
 pub mod shared;
