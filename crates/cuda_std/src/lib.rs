@@ -64,6 +64,7 @@ extern crate self as cuda_std;
 pub mod array;
 pub mod atomic;
 pub mod bits;
+pub mod constant;
 mod entry;
 pub mod fence;
 pub mod float;
@@ -86,6 +87,7 @@ pub mod thread;
 pub mod view;
 pub mod warp;
 
+pub use constant::Constant;
 pub use cuda_std_macros::{KernelParam, kernel, shared_array};
 pub use float::Float;
 pub use global::{Slice, SliceMut};
@@ -93,6 +95,7 @@ pub use view::{ArrayView, ArrayViewMut};
 
 /// What most kernels use.
 pub mod prelude {
+    pub use crate::constant::Constant;
     pub use crate::float::Float;
     pub use crate::global::{Slice, SliceExt, SliceMut};
     pub use crate::shared::Shared;

@@ -3,10 +3,12 @@
 
 use bytemuck::Pod;
 
+use crate::machine::Place;
 use crate::{Slice, SliceMut, array};
 
 /// A type that a kernel can take: a number, `bool`, an array or a tuple of up to four of them, a structure with
-/// [`KernelParam`](crate::KernelParam), `&[T]`, [`Slice`] or [`SliceMut`].
+/// [`KernelParam`](crate::KernelParam), `&[T]`, [`Slice`], [`SliceMut`], an [`ArrayView`](crate::ArrayView) or a
+/// [`Constant`](crate::Constant). All together have at most 4096 bytes; more do not compile.
 ///
 /// A parameter crosses the launch as one or two values: a slice as its address and its length (two values and not one
 /// structure, because the compiler knows a bare pointer parameter to be global memory), everything else as itself.
@@ -26,7 +28,7 @@ use crate::{Slice, SliceMut, array};
     message = "`{Self}` cannot be a parameter of a kernel",
     label = "no launch can pass this",
     note = "a kernel takes numbers, `bool`, arrays and tuples of them, `&[T]`, `Slice<'_, T>`, `SliceMut<'_, T>` for what it \
-            writes, and structures with `#[derive(KernelParam)]`"
+            writes, `Constant<'_, T, N>`, and structures with `#[derive(KernelParam)]`"
 )]
 pub unsafe trait Param: Copy + 'static {
     /// The first value.
@@ -40,8 +42,9 @@ pub unsafe trait Param: Copy + 'static {
     ///
     /// # Safety
     ///
-    /// The values are those of a parameter of this type, and what they point to lives for `'launch`.
-    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> Self::At<'launch>;
+    /// The values are those of a parameter of this type, and what they point to lives for `'launch`. On a GPU, `place` is
+    /// that of the first value among the entry's parameters.
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, tail: Self::Tail, place: Place) -> Self::At<'launch>;
 }
 
 /// A parameter that is a value, and refers to no memory.
@@ -62,10 +65,10 @@ unsafe impl<T: Pod> Param for &'static [T] {
     type At<'launch> = &'launch [T];
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> &'launch [T] {
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, tail: Self::Tail, _: Place) -> Self::At<'launch> {
         const { assert_alignment::<T>() };
         // SAFETY: the caller's promise: `tail` elements lie at `head`, shared for the kernel's time.
-        unsafe { core::slice::from_raw_parts(head, tail) }
+        unsafe { core::slice::from_raw_parts(*head, tail) }
     }
 }
 
@@ -76,10 +79,10 @@ unsafe impl<T: Pod> Param for Slice<'static, T> {
     type At<'launch> = Slice<'launch, T>;
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> Slice<'launch, T> {
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, tail: Self::Tail, _: Place) -> Self::At<'launch> {
         const { assert_alignment::<T>() };
         // SAFETY: the caller's promise: `tail` elements lie at `head` for the kernel's time.
-        unsafe { Slice::from_raw_parts(head, tail) }
+        unsafe { Slice::from_raw_parts(*head, tail) }
     }
 }
 
@@ -90,11 +93,22 @@ unsafe impl<T: Pod> Param for SliceMut<'static, T> {
     type At<'launch> = SliceMut<'launch, T>;
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> SliceMut<'launch, T> {
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, tail: Self::Tail, _: Place) -> Self::At<'launch> {
         const { assert_alignment::<T>() };
         // SAFETY: the caller's promise: `tail` elements lie at `head`, borrowed mutably for the kernel's time.
-        unsafe { SliceMut::from_raw_parts(head, tail) }
+        unsafe { SliceMut::from_raw_parts(*head, tail) }
     }
+}
+
+/// The number of values that parameters of these sizes of head and tail are passed as.
+#[doc(hidden)]
+pub const fn values(sizes: &[(usize, usize)]) -> usize {
+    let (mut values, mut i) = (0, 0);
+    while i < sizes.len() {
+        values += (sizes[i].0 > 0) as usize + (sizes[i].1 > 0) as usize;
+        i += 1;
+    }
+    values
 }
 
 /// Compiles only for what a kernel takes by value.
@@ -118,8 +132,8 @@ macro_rules! numbers {
             type At<'launch> = Self;
 
             #[inline(always)]
-            unsafe fn from_abi<'launch>(head: Self, _: NoTail) -> Self::At<'launch> {
-                head
+            unsafe fn from_abi<'launch>(head: &'launch Self, _: NoTail, _: Place) -> Self::At<'launch> {
+                *head
             }
         }
 
@@ -141,8 +155,8 @@ unsafe impl Param for bool {
     type At<'launch> = Self;
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: u8, _: NoTail) -> Self::At<'launch> {
-        head != 0
+    unsafe fn from_abi<'launch>(head: &'launch u8, _: NoTail, _: Place) -> Self::At<'launch> {
+        *head != 0
     }
 }
 
@@ -157,7 +171,7 @@ impl ByValue for bool {
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Fields<T>(T);
+pub struct Fields<T>(pub(crate) T);
 
 // SAFETY: a structure of as many parameters by value, in their order.
 unsafe impl<P: ByValue, const N: usize> Param for [P; N] {
@@ -166,9 +180,9 @@ unsafe impl<P: ByValue, const N: usize> Param for [P; N] {
     type At<'launch> = Self;
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: Self::Head, _: NoTail) -> Self::At<'launch> {
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, _: NoTail, place: Place) -> Self::At<'launch> {
         // SAFETY: the caller's promise, for each.
-        array::from_fn(|i| unsafe { P::from_abi(head.0[i], NoTail) })
+        array::from_fn(|i| unsafe { P::from_abi(&head.0[i], NoTail, place) })
     }
 }
 
@@ -176,6 +190,13 @@ impl<P: ByValue, const N: usize> ByValue for [P; N] {
     #[inline(always)]
     fn into_head(self) -> Self::Head {
         Fields(array::from_fn(|i| self[i].into_head()))
+    }
+}
+
+impl<T> Fields<T> {
+    /// For the host, which passes them.
+    pub fn new(fields: T) -> Self {
+        Self(fields)
     }
 }
 
@@ -193,9 +214,9 @@ macro_rules! tuples {
             type At<'launch> = Self;
 
             #[inline(always)]
-            unsafe fn from_abi<'launch>(head: Self::Head, _: NoTail) -> Self::At<'launch> {
+            unsafe fn from_abi<'launch>(head: &'launch Self::Head, _: NoTail, place: Place) -> Self::At<'launch> {
                 // SAFETY: the caller's promise, for each.
-                unsafe { ($($param::from_abi(head.$number, NoTail),)*) }
+                unsafe { ($($param::from_abi(&head.$number, NoTail, place),)*) }
             }
         }
 

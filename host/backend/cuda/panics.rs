@@ -19,6 +19,11 @@ use crate::error::Result;
 /// What stands for a message with arguments.
 const FORMATTED: &str = "panic (its message has arguments, which only the simulated GPU formats)";
 
+/// The bytes that are locked: a page of the system's, all of it this one's.
+const PAGE_BYTES: usize = 4096;
+
+const _: () = assert!(size_of::<Page>() <= PAGE_BYTES);
+
 /// A call of the driver, or which one failed.
 type Call<T> = std::result::Result<T, (&'static str, Status)>;
 
@@ -99,7 +104,7 @@ impl Panics {
 impl Known {
     /// Locks a page of memory for a context; `None` where the device cannot reach memory of the host.
     fn new(generation: &Generation) -> Call<Option<Self>> {
-        let layout = pinned_layout(size_of::<Page>()).expect("a page");
+        let layout = pinned_layout(PAGE_BYTES).expect("a page");
         // SAFETY: the layout has a size.
         let memory = unsafe { alloc_zeroed(layout) };
         if memory.is_null() {

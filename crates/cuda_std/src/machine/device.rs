@@ -7,6 +7,7 @@
 
 use core::arch::asm;
 use core::arch::nvptx;
+use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -425,6 +426,46 @@ macro_rules! load {
     };
 }
 
+/// Where a value of the entry's parameters is, in the constant memory that has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Place(pub u64);
+
+/// An array among the parameters.
+#[derive(Debug)]
+pub struct ConstantArray<'a, T, const N: usize> {
+    place: Place,
+    _array: PhantomData<&'a [T; N]>,
+}
+
+impl<T, const N: usize> Clone for ConstantArray<'_, T, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const N: usize> Copy for ConstantArray<'_, T, N> {}
+
+impl<'a, T: Pod, const N: usize> ConstantArray<'a, T, N> {
+    /// Of the array at `place`. What the entry has by value is a copy, which is not used.
+    #[inline(always)]
+    pub fn new(_: &'a [T; N], place: Place) -> Self {
+        Self {
+            place,
+            _array: PhantomData,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `index` is less than `N`.
+    #[inline(always)]
+    pub unsafe fn get(self, index: usize) -> T {
+        let place = Place(self.place.0 + (index * size_of::<T>()) as u64);
+        // SAFETY: the caller's promise.
+        unsafe { load_param(place, align_of::<T>()) }
+    }
+}
+
 /// Defines `$name`, which stores a `T` aligned to `align` bytes by the widest instructions that this allows.
 macro_rules! store {
     ($name:ident: $address:ty as $register:ident, $instruction:literal) => {
@@ -517,11 +558,21 @@ impl Address for SharedPtr {
     }
 }
 
+impl Address for Place {
+    type Register = u64;
+
+    #[inline(always)]
+    fn register(self, bytes: usize) -> u64 {
+        self.0 + bytes as u64
+    }
+}
+
 // The generic address of global memory is its global address. Loads that see no stores of others are `pure`; those of
 // memory that others write are not, so that each happens where it stands.
 load!(load_read_only: *const T as reg64, "ld.global.nc", [pure, readonly]);
 load!(load_global: *const T as reg64, "ld.global", []);
 load!(load_shared: SharedPtr as reg32, "ld.shared", []);
+load!(load_param: Place as reg64, "ld.param", [pure, nomem]);
 store!(store_global: *mut T as reg64, "st.global");
 store!(store_shared: SharedPtr as reg32, "st.shared");
 
