@@ -13,6 +13,8 @@ mod device;
 #[cfg(target_arch = "nvptx64")]
 mod device_atomic;
 #[cfg(target_arch = "nvptx64")]
+mod device_panic;
+#[cfg(target_arch = "nvptx64")]
 pub use device::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_atomic::*;
