@@ -4,7 +4,7 @@
 //! context.rs finds the GPUs and makes their contexts current, generation.rs says how long one is of use, modules.rs loads
 //! kernels and launching.rs launches them, foreign.rs those of other compilers, graph.rs records work, staging.rs takes
 //! small uploads, landing.rs small downloads, bulk.rs large copies, status.rs makes errors of
-//! what the driver says.
+//! what the driver says, and panics.rs of what kernels say.
 
 mod bulk;
 mod context;
@@ -15,6 +15,7 @@ mod landing;
 mod launching;
 mod locking;
 mod modules;
+mod panics;
 mod staging;
 mod status;
 mod tensor_map;

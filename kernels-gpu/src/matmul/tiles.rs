@@ -95,8 +95,6 @@ fn divide(a: u32, b: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]
@@ -109,16 +107,15 @@ mod tests {
             (1, 2049, 257),
         ] {
             let tiles = Tiles::new(batch, [m, n], [128, 256]);
-            let found: BTreeSet<_> = (0..tiles.total)
-                .map(|number| tiles.tile(number))
-                .map(|tile| (tile.product, tile.row, tile.column))
-                .collect();
-            assert_eq!(found.len(), tiles.total as usize);
-            assert!(
-                found
-                    .iter()
-                    .all(|&(product, row, column)| product < batch && row < m && column < n)
-            );
+            let [rows, columns] = tiles.extents;
+            assert_eq!((rows, columns), (m.div_ceil(128), n.div_ceil(256)));
+            let mut found = [false; 256];
+            for tile in (0..tiles.total).map(|number| tiles.tile(number)) {
+                assert!(tile.product < batch && tile.row < m && tile.column < n, "{tile:?}");
+                let place = (tile.product * rows + tile.row / 128) * columns + tile.column / 256;
+                assert!(!core::mem::replace(&mut found[place as usize], true), "{tile:?}");
+            }
+            assert_eq!(found.iter().filter(|&&found| found).count(), tiles.total as usize);
         }
     }
 }
