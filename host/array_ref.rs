@@ -43,13 +43,19 @@ use crate::stream::Stream;
 /// # }
 /// ```
 // Owners and borrowers share the memory by count; that nobody writes what others use is what the types around it say:
-// none gives a mutable reference to this one away, nor a copy that outlives its borrow.
-pub struct DeviceArrayRef<T, D> {
+// none gives a copy away that outlives its borrow, and mutable references only with the right to write. Elements have no
+// size, so that such references cannot be swapped, by which a view's elements would outlive its borrow; and so that the
+// compiler converts `&f()?` as it converts `&x`.
+pub struct DeviceArrayRef<T, D, Size: ?Sized = [()]> {
     pub(crate) buffer: Arc<Buffer>,
     pub(crate) stream: Stream,
     pub(crate) layout: Layout<D>,
     pub(crate) _element: PhantomData<T>,
+    pub(crate) _size: Size,
 }
+
+/// What arrays and views hold: a [`DeviceArrayRef`] that has a size.
+pub(crate) type Held<T, D> = DeviceArrayRef<T, D, [(); 0]>;
 
 impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// The length of each axis.
@@ -123,6 +129,13 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         self.bytes().len() < self.buffer.bytes()
     }
 
+    /// Whether these and `other` lie in the same memory, and one of them begins before the other ends: then they may
+    /// interlace, and kernels want memory that nobody else writes.
+    pub(crate) fn interlaces<U: Element, E: Dimension>(&self, other: &DeviceArrayRef<U, E>) -> bool {
+        let (own, others) = (self.bytes(), other.bytes());
+        Arc::ptr_eq(&self.buffer, &other.buffer) && own.start < others.end && others.start < own.end
+    }
+
     /// To be called before `stream` reads the elements; of a [part](Self::is_part), also when the read is queued.
     pub(crate) fn reads_on(&self, stream: &Stream) -> Result<()> {
         self.buffer.reads_part_on(stream, self.bytes())
@@ -134,12 +147,13 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     }
 
     /// The same memory with another layout, which is within it.
-    pub(crate) fn with_layout<E>(&self, layout: Layout<E>) -> DeviceArrayRef<T, E> {
+    pub(crate) fn with_layout<E>(&self, layout: Layout<E>) -> Held<T, E> {
         DeviceArrayRef {
             buffer: Arc::clone(&self.buffer),
             stream: self.stream.clone(),
             layout,
             _element: PhantomData,
+            _size: [],
         }
     }
 

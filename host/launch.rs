@@ -213,7 +213,7 @@ macro_rules! writes {
     )*};
 }
 
-writes!(DeviceArray<T, D>, DeviceViewMut<'_, T, D>);
+writes!(DeviceArrayRef<T, D>, DeviceArray<T, D>, DeviceViewMut<'_, T, D>);
 
 /// An array that a kernel reads as one argument and writes as another, element by element: for operations in place.
 pub(crate) struct InPlace<T> {

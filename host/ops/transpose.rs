@@ -24,7 +24,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::{LaunchConfig, Words, WordsMut};
 use crate::stream::Stream;
-use crate::view::{DeviceView, DeviceViewMut};
+use crate::view::DeviceView;
 
 /// The most steps of a launch: blocks of tiles, or words; what 32-bit arithmetic and a grid allow.
 const MOST: usize = (1 << 31) - 1;
@@ -65,7 +65,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of a launch.
-    pub fn to_array_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn to_array_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         copy("to_array", self, out)
     }
 
@@ -87,9 +87,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         }
     }
 
-    /// The elements themselves if no stride is negative, else a copy in C order.
-    pub(super) fn forwards(&self) -> Result<Ordered<'_, T, D>> {
-        if self.layout.is_reversed() {
+    /// The elements themselves if no stride is negative, and they do not interlace with an output, else a copy in C order.
+    pub(super) fn forwards<E: Dimension>(&self, out: Option<&DeviceArrayRef<T, E>>) -> Result<Ordered<'_, T, D>> {
+        if self.layout.is_reversed() || out.is_some_and(|out| self.interlaces(out)) {
             Ok(Ordered::Copied(self.to_array()?))
         } else {
             Ok(Ordered::AsIs(self.view()))
@@ -170,7 +170,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// [`Error::Shape`] if it is not, [`Error::DifferentDevices`], and those of a launch.
-    pub fn transpose_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn transpose_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         copy("transpose", &self.t(), out)
     }
 
@@ -205,7 +205,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`permute`](Self::permute), [`Error::Shape`] if `out` has not the permuted shape, and
     /// [`Error::DifferentDevices`].
-    pub fn permute_into(&self, axes: impl IntoDimension<Dim = D>, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn permute_into(&self, axes: impl IntoDimension<Dim = D>, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         let view = self.view().with_axes("permute", axes.into_dimension())?;
         copy("permute", &view, out)
     }
@@ -215,7 +215,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
 fn copy<T: Element, D: Dimension>(
     operation: &'static str,
     view: &DeviceArrayRef<T, D>,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
     if view.shape() != out.shape() {
         return Err(Error::Shape {
@@ -225,14 +225,18 @@ fn copy<T: Element, D: Dimension>(
         });
     }
     view.stream().check_device(operation, out.stream())?;
-    copy_to(view, view.stream(), &mut out.view_mut())
+    if view.interlaces(out) {
+        return copy_to(&view.to_array()?, view.stream(), out);
+    }
+    copy_to(view, view.stream(), out)
 }
 
-/// Copies elements to a view of the same shape and device, on that stream, which is of the device as well.
+/// Copies elements to others of the same shape and device, with which they do not interlace, on that stream, which is of
+/// the device as well.
 pub(super) fn copy_to<T: Element, D: Dimension>(
     view: &DeviceArrayRef<T, D>,
     stream: &Stream,
-    out: &mut DeviceViewMut<'_, T, D>,
+    out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
     if out.len() * size_of::<T>() == 0 {
         return Ok(());

@@ -11,7 +11,7 @@ use std::ops::Deref;
 use ndarray::{Dimension, IntoDimension, IxDyn};
 
 use crate::array::{DeviceArray, Element};
-use crate::array_ref::DeviceArrayRef;
+use crate::array_ref::{DeviceArrayRef, Held};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::stream::Stream;
@@ -41,7 +41,7 @@ pub use mutable::DeviceViewMut;
 /// # }
 /// ```
 pub struct DeviceView<'a, T, D> {
-    elements: DeviceArrayRef<T, D>,
+    elements: Held<T, D>,
     _borrow: PhantomData<&'a DeviceArray<T, D>>,
 }
 
@@ -129,7 +129,7 @@ impl<'a, T: Element, D: Dimension> DeviceView<'a, T, D> {
     /// A view with that layout, as long as this one's borrow.
     fn with<E>(&self, layout: Layout<E>) -> DeviceView<'a, T, E> {
         DeviceView {
-            elements: self.elements.with_layout(layout),
+            elements: self.with_layout(layout),
             _borrow: PhantomData,
         }
     }

@@ -65,7 +65,7 @@ impl<T: Bincount, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// [`Error::DifferentDevices`], and those of a launch.
-    pub fn bincount_into(&self, counts: &mut DeviceArray<u64, Ix1>) -> Result<()> {
+    pub fn bincount_into(&self, counts: &mut DeviceArrayRef<u64, Ix1>) -> Result<()> {
         if self.is_empty() || counts.is_empty() {
             return clear("bincount", self, counts);
         }

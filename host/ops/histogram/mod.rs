@@ -156,7 +156,7 @@ impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// As [`histogram`](Self::histogram), and [`Error::DifferentDevices`].
-    pub fn histogram_into(&self, range: RangeInclusive<f64>, counts: &mut DeviceArray<u64, Ix1>) -> Result<()> {
+    pub fn histogram_into(&self, range: RangeInclusive<f64>, counts: &mut DeviceArrayRef<u64, Ix1>) -> Result<()> {
         let bins = checked_bins("histogram", counts.len())?;
         let (lo, hi) = checked_range("histogram", &range)?;
         launch::<Uniform, _, _, _>("histogram", self, uniform_plan::<T>(bins, lo, hi), None, counts)
@@ -257,7 +257,7 @@ impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`histogram_edges`](Self::histogram_edges), [`Error::Shape`] if the length is another, and
     /// [`Error::DifferentDevices`].
-    pub fn histogram_edges_into(&self, edges: &[f64], counts: &mut DeviceArray<u64, Ix1>) -> Result<()> {
+    pub fn histogram_edges_into(&self, edges: &[f64], counts: &mut DeviceArrayRef<u64, Ix1>) -> Result<()> {
         let bins = checked_edges(edges)?;
         if counts.len() != bins as usize {
             return Err(Error::Shape {
@@ -346,7 +346,7 @@ impl<T: Histogram> DeviceArrayRef<T, Ix3> {
     pub fn histogram_channels_into(
         &self,
         range: RangeInclusive<f64>,
-        counts: &mut DeviceArray<u64, Ix2>,
+        counts: &mut DeviceArrayRef<u64, Ix2>,
     ) -> Result<()> {
         let operation = "histogram_channels";
         let (channels, bins) = (self.shape()[2], counts.shape()[1]);

@@ -7,7 +7,6 @@ use kernels_gpu::reduce::{BLOCKS, ColumnPlan, RowPlan, THREADS};
 use ndarray::Dimension;
 
 use super::axes::Extent;
-use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
@@ -18,7 +17,7 @@ pub(super) fn launch<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension, E: Dimension>
     x: &DeviceArrayRef<T, D>,
     extent: Extent,
     count: u64,
-    out: &mut DeviceArray<Op::Output, E>,
+    out: &mut DeviceArrayRef<Op::Output, E>,
 ) -> Result<()> {
     if extent.inner == 1 {
         return launch_rows::<Op, _, _, _>(x, extent, count, out);
@@ -43,7 +42,7 @@ pub(super) fn launch_rows<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension, E: Dimen
     x: &DeviceArrayRef<T, D>,
     extent: Extent,
     count: u64,
-    out: &mut DeviceArray<Op::Output, E>,
+    out: &mut DeviceArrayRef<Op::Output, E>,
 ) -> Result<()> {
     let rows = extent.results();
     if rows == 0 {

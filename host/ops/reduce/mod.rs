@@ -74,7 +74,7 @@ fn whole_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
     wants: Wants,
-    out: &mut DeviceArray<Op::Output, Ix0>,
+    out: &mut DeviceArrayRef<Op::Output, Ix0>,
 ) -> Result<()> {
     let count = wants.count(operation, x.shape(), x.len())?;
     check_output(operation, x, &[], out)?;
@@ -99,7 +99,7 @@ fn along_axis_into<Op: ReduceOp<T>, T: Reduce<Op>, D: RemoveAxis>(
     x: &DeviceArrayRef<T, D>,
     axis: Axis,
     wants: Wants,
-    out: &mut DeviceArray<Op::Output, D::Smaller>,
+    out: &mut DeviceArrayRef<Op::Output, D::Smaller>,
 ) -> Result<()> {
     let dim = without(operation, x, axis)?;
     let extent = Extent::axis(x.shape(), axis.index());
@@ -128,7 +128,7 @@ fn along_axes_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     axes: &[usize],
     wants: Wants,
-    out: &mut DeviceArray<Op::Output, IxDyn>,
+    out: &mut DeviceArrayRef<Op::Output, IxDyn>,
 ) -> Result<()> {
     let (kept, length) = split(operation, x.shape(), axes)?;
     let count = wants.count(operation, x.shape(), length)?;

@@ -6,7 +6,6 @@ use kernels_gpu::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, Std, Su
 use ndarray::{Dimension, Ix0};
 
 use super::{Wants, whole, whole_into};
-use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 
@@ -57,7 +56,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`sum`](Self::sum), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn sum_into(&self, out: &mut DeviceArray<T::Total, Ix0>) -> Result<()> {
+    pub fn sum_into(&self, out: &mut DeviceArrayRef<T::Total, Ix0>) -> Result<()> {
         whole_into::<Sum, T, D>("sum_into", self, Wants::Any, out)
     }
 
@@ -80,7 +79,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`product`](Self::product), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn product_into(&self, out: &mut DeviceArray<T::Total, Ix0>) -> Result<()> {
+    pub fn product_into(&self, out: &mut DeviceArrayRef<T::Total, Ix0>) -> Result<()> {
         whole_into::<Product, T, D>("product_into", self, Wants::Any, out)
     }
 
@@ -99,7 +98,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`min`](Self::min), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn min_into(&self, out: &mut DeviceArray<T, Ix0>) -> Result<()> {
+    pub fn min_into(&self, out: &mut DeviceArrayRef<T, Ix0>) -> Result<()> {
         whole_into::<Min, T, D>("min_into", self, Wants::One, out)
     }
 
@@ -118,7 +117,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`max`](Self::max), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn max_into(&self, out: &mut DeviceArray<T, Ix0>) -> Result<()> {
+    pub fn max_into(&self, out: &mut DeviceArrayRef<T, Ix0>) -> Result<()> {
         whole_into::<Max, T, D>("max_into", self, Wants::One, out)
     }
 
@@ -137,7 +136,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`mean`](Self::mean), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn mean_into(&self, out: &mut DeviceArray<T::Mean, Ix0>) -> Result<()> {
+    pub fn mean_into(&self, out: &mut DeviceArrayRef<T::Mean, Ix0>) -> Result<()> {
         whole_into::<Mean, T, D>("mean_into", self, Wants::One, out)
     }
 
@@ -177,7 +176,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`variance`](Self::variance), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn variance_into(&self, ddof: usize, out: &mut DeviceArray<T::Mean, Ix0>) -> Result<()> {
+    pub fn variance_into(&self, ddof: usize, out: &mut DeviceArrayRef<T::Mean, Ix0>) -> Result<()> {
         whole_into::<Variance, T, D>("variance_into", self, Wants::MoreThan(ddof), out)
     }
 
@@ -196,7 +195,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`std`](Self::std), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn std_into(&self, ddof: usize, out: &mut DeviceArray<T::Mean, Ix0>) -> Result<()> {
+    pub fn std_into(&self, ddof: usize, out: &mut DeviceArrayRef<T::Mean, Ix0>) -> Result<()> {
         whole_into::<Std, T, D>("std_into", self, Wants::MoreThan(ddof), out)
     }
 
@@ -229,7 +228,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`argmin`](Self::argmin), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn argmin_into(&self, out: &mut DeviceArray<u64, Ix0>) -> Result<()> {
+    pub fn argmin_into(&self, out: &mut DeviceArrayRef<u64, Ix0>) -> Result<()> {
         whole_into::<ArgMin, T, D>("argmin_into", self, Wants::OneIndexed, out)
     }
 
@@ -248,7 +247,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`argmax`](Self::argmax), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn argmax_into(&self, out: &mut DeviceArray<u64, Ix0>) -> Result<()> {
+    pub fn argmax_into(&self, out: &mut DeviceArrayRef<u64, Ix0>) -> Result<()> {
         whole_into::<ArgMax, T, D>("argmax_into", self, Wants::OneIndexed, out)
     }
 
@@ -266,7 +265,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// As [`sum_into`](Self::sum_into).
-    pub fn any_into(&self, out: &mut DeviceArray<u8, Ix0>) -> Result<()> {
+    pub fn any_into(&self, out: &mut DeviceArrayRef<u8, Ix0>) -> Result<()> {
         whole_into::<Any, T, D>("any_into", self, Wants::Any, out)
     }
 
@@ -284,7 +283,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// As [`sum_into`](Self::sum_into).
-    pub fn all_into(&self, out: &mut DeviceArray<u8, Ix0>) -> Result<()> {
+    pub fn all_into(&self, out: &mut DeviceArrayRef<u8, Ix0>) -> Result<()> {
         whole_into::<All, T, D>("all_into", self, Wants::Any, out)
     }
 }

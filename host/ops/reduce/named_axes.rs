@@ -44,7 +44,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`sum_axes`](Self::sum_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn sum_axes_into(&self, axes: &[usize], out: &mut DeviceArray<T::Total, IxDyn>) -> Result<()> {
+    pub fn sum_axes_into(&self, axes: &[usize], out: &mut DeviceArrayRef<T::Total, IxDyn>) -> Result<()> {
         along_axes_into::<Sum, T, D>("sum_axes_into", self, axes, Wants::Any, out)
     }
 
@@ -65,7 +65,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`product_axes`](Self::product_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape,
     /// and [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn product_axes_into(&self, axes: &[usize], out: &mut DeviceArray<T::Total, IxDyn>) -> Result<()> {
+    pub fn product_axes_into(&self, axes: &[usize], out: &mut DeviceArrayRef<T::Total, IxDyn>) -> Result<()> {
         along_axes_into::<Product, T, D>("product_axes_into", self, axes, Wants::Any, out)
     }
 
@@ -86,7 +86,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`min_axes`](Self::min_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn min_axes_into(&self, axes: &[usize], out: &mut DeviceArray<T, IxDyn>) -> Result<()> {
+    pub fn min_axes_into(&self, axes: &[usize], out: &mut DeviceArrayRef<T, IxDyn>) -> Result<()> {
         along_axes_into::<Min, T, D>("min_axes_into", self, axes, Wants::One, out)
     }
 
@@ -107,7 +107,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`max_axes`](Self::max_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn max_axes_into(&self, axes: &[usize], out: &mut DeviceArray<T, IxDyn>) -> Result<()> {
+    pub fn max_axes_into(&self, axes: &[usize], out: &mut DeviceArrayRef<T, IxDyn>) -> Result<()> {
         along_axes_into::<Max, T, D>("max_axes_into", self, axes, Wants::One, out)
     }
 
@@ -128,7 +128,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`mean_axes`](Self::mean_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn mean_axes_into(&self, axes: &[usize], out: &mut DeviceArray<T::Mean, IxDyn>) -> Result<()> {
+    pub fn mean_axes_into(&self, axes: &[usize], out: &mut DeviceArrayRef<T::Mean, IxDyn>) -> Result<()> {
         along_axes_into::<Mean, T, D>("mean_axes_into", self, axes, Wants::One, out)
     }
 
@@ -150,7 +150,12 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`variance_axes`](Self::variance_axes), [`Error::Shape`](crate::Error::Shape) if the output has another
     /// shape, and [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn variance_axes_into(&self, axes: &[usize], ddof: usize, out: &mut DeviceArray<T::Mean, IxDyn>) -> Result<()> {
+    pub fn variance_axes_into(
+        &self,
+        axes: &[usize],
+        ddof: usize,
+        out: &mut DeviceArrayRef<T::Mean, IxDyn>,
+    ) -> Result<()> {
         along_axes_into::<Variance, T, D>("variance_axes_into", self, axes, Wants::MoreThan(ddof), out)
     }
 
@@ -172,7 +177,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`std_axes`](Self::std_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn std_axes_into(&self, axes: &[usize], ddof: usize, out: &mut DeviceArray<T::Mean, IxDyn>) -> Result<()> {
+    pub fn std_axes_into(&self, axes: &[usize], ddof: usize, out: &mut DeviceArrayRef<T::Mean, IxDyn>) -> Result<()> {
         along_axes_into::<Std, T, D>("std_axes_into", self, axes, Wants::MoreThan(ddof), out)
     }
 
@@ -193,7 +198,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`any_axes`](Self::any_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn any_axes_into(&self, axes: &[usize], out: &mut DeviceArray<u8, IxDyn>) -> Result<()> {
+    pub fn any_axes_into(&self, axes: &[usize], out: &mut DeviceArrayRef<u8, IxDyn>) -> Result<()> {
         along_axes_into::<Any, T, D>("any_axes_into", self, axes, Wants::Any, out)
     }
 
@@ -214,7 +219,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`all_axes`](Self::all_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn all_axes_into(&self, axes: &[usize], out: &mut DeviceArray<u8, IxDyn>) -> Result<()> {
+    pub fn all_axes_into(&self, axes: &[usize], out: &mut DeviceArrayRef<u8, IxDyn>) -> Result<()> {
         along_axes_into::<All, T, D>("all_axes_into", self, axes, Wants::Any, out)
     }
 }

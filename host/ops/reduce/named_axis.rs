@@ -49,7 +49,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     ///
     /// As [`sum_axis`](Self::sum_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn sum_axis_into(&self, axis: Axis, out: &mut DeviceArray<T::Total, D::Smaller>) -> Result<()> {
+    pub fn sum_axis_into(&self, axis: Axis, out: &mut DeviceArrayRef<T::Total, D::Smaller>) -> Result<()> {
         along_axis_into::<Sum, T, D>("sum_axis_into", self, axis, Wants::Any, out)
     }
 
@@ -68,7 +68,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     ///
     /// As [`product_axis`](Self::product_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape,
     /// and [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn product_axis_into(&self, axis: Axis, out: &mut DeviceArray<T::Total, D::Smaller>) -> Result<()> {
+    pub fn product_axis_into(&self, axis: Axis, out: &mut DeviceArrayRef<T::Total, D::Smaller>) -> Result<()> {
         along_axis_into::<Product, T, D>("product_axis_into", self, axis, Wants::Any, out)
     }
 
@@ -88,7 +88,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     ///
     /// As [`min_axis`](Self::min_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn min_axis_into(&self, axis: Axis, out: &mut DeviceArray<T, D::Smaller>) -> Result<()> {
+    pub fn min_axis_into(&self, axis: Axis, out: &mut DeviceArrayRef<T, D::Smaller>) -> Result<()> {
         along_axis_into::<Min, T, D>("min_axis_into", self, axis, Wants::One, out)
     }
 
@@ -108,7 +108,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     ///
     /// As [`max_axis`](Self::max_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn max_axis_into(&self, axis: Axis, out: &mut DeviceArray<T, D::Smaller>) -> Result<()> {
+    pub fn max_axis_into(&self, axis: Axis, out: &mut DeviceArrayRef<T, D::Smaller>) -> Result<()> {
         along_axis_into::<Max, T, D>("max_axis_into", self, axis, Wants::One, out)
     }
 
@@ -128,7 +128,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     ///
     /// As [`mean_axis`](Self::mean_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn mean_axis_into(&self, axis: Axis, out: &mut DeviceArray<T::Mean, D::Smaller>) -> Result<()> {
+    pub fn mean_axis_into(&self, axis: Axis, out: &mut DeviceArrayRef<T::Mean, D::Smaller>) -> Result<()> {
         along_axis_into::<Mean, T, D>("mean_axis_into", self, axis, Wants::One, out)
     }
 
@@ -153,7 +153,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
         &self,
         axis: Axis,
         ddof: usize,
-        out: &mut DeviceArray<T::Mean, D::Smaller>,
+        out: &mut DeviceArrayRef<T::Mean, D::Smaller>,
     ) -> Result<()> {
         along_axis_into::<Variance, T, D>("variance_axis_into", self, axis, Wants::MoreThan(ddof), out)
     }
@@ -175,7 +175,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     ///
     /// As [`std_axis`](Self::std_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn std_axis_into(&self, axis: Axis, ddof: usize, out: &mut DeviceArray<T::Mean, D::Smaller>) -> Result<()> {
+    pub fn std_axis_into(&self, axis: Axis, ddof: usize, out: &mut DeviceArrayRef<T::Mean, D::Smaller>) -> Result<()> {
         along_axis_into::<Std, T, D>("std_axis_into", self, axis, Wants::MoreThan(ddof), out)
     }
 
@@ -196,7 +196,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     ///
     /// As [`argmin_axis`](Self::argmin_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape,
     /// and [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn argmin_axis_into(&self, axis: Axis, out: &mut DeviceArray<u64, D::Smaller>) -> Result<()> {
+    pub fn argmin_axis_into(&self, axis: Axis, out: &mut DeviceArrayRef<u64, D::Smaller>) -> Result<()> {
         along_axis_into::<ArgMin, T, D>("argmin_axis_into", self, axis, Wants::One, out)
     }
 
@@ -217,7 +217,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     ///
     /// As [`argmax_axis`](Self::argmax_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape,
     /// and [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn argmax_axis_into(&self, axis: Axis, out: &mut DeviceArray<u64, D::Smaller>) -> Result<()> {
+    pub fn argmax_axis_into(&self, axis: Axis, out: &mut DeviceArrayRef<u64, D::Smaller>) -> Result<()> {
         along_axis_into::<ArgMax, T, D>("argmax_axis_into", self, axis, Wants::One, out)
     }
 
@@ -237,7 +237,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     ///
     /// As [`any_axis`](Self::any_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn any_axis_into(&self, axis: Axis, out: &mut DeviceArray<u8, D::Smaller>) -> Result<()> {
+    pub fn any_axis_into(&self, axis: Axis, out: &mut DeviceArrayRef<u8, D::Smaller>) -> Result<()> {
         along_axis_into::<Any, T, D>("any_axis_into", self, axis, Wants::Any, out)
     }
 
@@ -257,7 +257,7 @@ impl<T: Number, D: RemoveAxis> DeviceArrayRef<T, D> {
     ///
     /// As [`all_axis`](Self::all_axis), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn all_axis_into(&self, axis: Axis, out: &mut DeviceArray<u8, D::Smaller>) -> Result<()> {
+    pub fn all_axis_into(&self, axis: Axis, out: &mut DeviceArrayRef<u8, D::Smaller>) -> Result<()> {
         along_axis_into::<All, T, D>("all_axis_into", self, axis, Wants::Any, out)
     }
 }

@@ -78,7 +78,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Errors
     ///
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of an allocation and a launch.
-    pub fn reduce_into<Op: ReduceOp<T>>(&self, out: &mut DeviceArray<Op::Output, Ix0>) -> Result<()>
+    pub fn reduce_into<Op: ReduceOp<T>>(&self, out: &mut DeviceArrayRef<Op::Output, Ix0>) -> Result<()>
     where
         T: Reduce<Op>,
     {
@@ -107,7 +107,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     pub fn reduce_axis_into<Op: ReduceOp<T>>(
         &self,
         axis: Axis,
-        out: &mut DeviceArray<Op::Output, D::Smaller>,
+        out: &mut DeviceArrayRef<Op::Output, D::Smaller>,
     ) -> Result<()>
     where
         T: Reduce<Op>,
@@ -141,7 +141,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     pub fn reduce_axes_into<Op: ReduceOp<T>>(
         &self,
         axes: &[usize],
-        out: &mut DeviceArray<Op::Output, IxDyn>,
+        out: &mut DeviceArrayRef<Op::Output, IxDyn>,
     ) -> Result<()>
     where
         T: Reduce<Op>,
