@@ -21,7 +21,7 @@ impl<T: bytemuck::Pod + Send + Sync> Element for T {}
 /// An array in the memory of a device, with ndarray's dimensions, in C order (the last axis is contiguous).
 ///
 /// It owns its memory, and has a home: the stream that its operations run on. They are asynchronous; reading the result
-/// back ([`to_ndarray`](Self::to_ndarray)) is what waits. Dropping an array gives its memory back in the stream's
+/// back ([`to_ndarray`](DeviceArrayRef::to_ndarray)) is what waits. Dropping an array gives its memory back in the stream's
 /// order.
 ///
 /// It dereferences to [`DeviceArrayRef`], which has the operations.

@@ -125,7 +125,7 @@ impl<T: NpyElement, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::Io`] if the file cannot be written, which then may be there in part; those of
-    /// [`to_ndarray`](Self::to_ndarray).
+    /// [`to_ndarray`](crate::DeviceArrayRef::to_ndarray).
     pub fn save_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let array = self.to_ndarray()?;
         let write = || {
@@ -143,7 +143,7 @@ impl<T: NpyElement, D: Dimension> DeviceArray<T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the writer fails; those of [`to_ndarray`](Self::to_ndarray).
+    /// [`Error::Io`] if the writer fails; those of [`to_ndarray`](crate::DeviceArrayRef::to_ndarray).
     ///
     /// # Examples
     ///

@@ -15,7 +15,7 @@ use kernels_gpu::transpose::{self as kernels, copy_strided, transpose_tiles};
 use kernels_gpu::transpose::{
     BATCH_AXES, Extent, STRIDED_AXES, STRIDED_THREADS, STRIDED_TILE, Strided, TILE_THREADS, Tiles,
 };
-use ndarray::{Array, Dimension, IntoDimension, Ix1};
+use ndarray::{Dimension, IntoDimension, Ix1};
 
 use self::plan::{Axis, Lie, Plan, first, pieces};
 use super::tiles;
@@ -60,7 +60,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`to_array`](Self::to_array) into an existing array.
+    /// [`to_array`](Self::to_array) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -102,15 +102,6 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
             Some(elements) => Ok(Ordered::AsIs(elements)),
             None => Ok(Ordered::Copied(self.to_array()?.into_shape(self.len())?)),
         }
-    }
-
-    /// The elements of the view on the host, in C order. Waits for the work that they depend on.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`to_array`](Self::to_array) and of [`DeviceArray::to_ndarray`].
-    pub fn to_ndarray(&self) -> Result<Array<T, D>> {
-        self.to_array()?.to_ndarray()
     }
 }
 
@@ -165,7 +156,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         self.t().to_array()
     }
 
-    /// [`transpose`](Self::transpose) into an existing array, whose shape is this one's in reverse.
+    /// [`transpose`](Self::transpose) into an existing array or view, whose shape is this one's in reverse.
     ///
     /// # Errors
     ///
@@ -199,7 +190,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         self.view().with_axes("permute", axes.into_dimension())?.to_array()
     }
 
-    /// [`permute`](Self::permute) into an existing array.
+    /// [`permute`](Self::permute) into an existing array or view.
     ///
     /// # Errors
     ///
