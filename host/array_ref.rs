@@ -15,12 +15,18 @@ use crate::stream::Stream;
 
 /// Elements in the memory of a device, with a shape and strides: what a [`DeviceArray`](crate::DeviceArray), a
 /// [`DeviceView`](crate::DeviceView) and a [`DeviceViewMut`](crate::DeviceViewMut) are, as ndarray's `ArrayRef`. All
-/// three dereference to it, and it has the operations that read: so all of them take arrays and views alike.
+/// three dereference to it, and it has the operations and is what they take: so all of them take arrays and views alike. What
+/// may be written, a [`DeviceArray`](crate::DeviceArray) and a [`DeviceViewMut`](crate::DeviceViewMut), dereferences to it
+/// mutably, and is an output or changed in place as `&mut DeviceArrayRef`.
 ///
 /// An operation reads the elements of a view where they lie if they are in C order without a gap, wherever the first is;
 /// copies read any strides, and so do elementwise operations on several operands, comparisons, selections and products of
-/// matrices, but for operands that go backwards. Other operations first bring the elements of other views in order, by one copy
-/// ([`to_array`](DeviceArrayRef::to_array)).
+/// matrices, but for operands that go backwards, and reductions but for few. Other operations first bring the elements of
+/// other views in order, by one copy ([`to_array`](DeviceArrayRef::to_array)).
+///
+/// Results are written where they belong if that is in C order without a gap, or by a copy. Else they are computed in an
+/// array of their own, which is then copied to the view; operations in place compute in a copy. An operand that interlaces
+/// with the output, as even and odd columns of one array do, is copied first.
 ///
 /// # Examples
 ///
@@ -39,6 +45,11 @@ use crate::stream::Stream;
 /// assert_eq!(norm(&x)?, 13.0);
 /// let part = x.slice(s![..2])?;
 /// assert_eq!(norm(&part)?, 5.0);
+///
+/// let mut y = DeviceArray::zeros(device.default_stream(), (3, 2))?;
+/// x.sqrt_into(&mut y.slice_mut(s![.., 1])?)?;
+/// y.slice_mut(s![0, ..])?.add_assign_scalar(1.0)?;
+/// assert_eq!(y.to_ndarray()?, array![[1.0, 1.0 + f64::sqrt(3.0)], [0.0, 2.0], [0.0, f64::sqrt(12.0)]]);
 /// # Ok(())
 /// # }
 /// ```

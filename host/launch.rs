@@ -24,7 +24,8 @@ pub use cuda_sim::{Dim3, LaunchConfig};
 pub(crate) use words::{Words, WordsMut};
 
 /// The argument for a kernel's parameter of type `P`: a number for a number, `&DeviceArray<T, D>` or
-/// `&DeviceView<T, D>` for `&[T]`, `&mut DeviceArray<T, D>` or `&mut DeviceViewMut<T, D>` for `SliceMut<'_, T>`.
+/// `&DeviceView<T, D>` for `&[T]`, `&mut DeviceArray<T, D>` or `&mut DeviceViewMut<T, D>` for `SliceMut<'_, T>`; or the
+/// `DeviceArrayRef<T, D>` that they dereference to.
 ///
 /// A view is one in C order without a gap, since a kernel knows no strides; others are refused with
 /// [`Error::Shape`](crate::Error::Shape). It begins anywhere, so that in the kernel a vector (`load_vec`, `get_vec`,

@@ -120,7 +120,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`binary`](Self::binary) into existing elements, which have the shape of the result.
+    /// [`binary`](Self::binary) into an existing array or view, which has the shape of the result.
     ///
     /// # Errors
     ///

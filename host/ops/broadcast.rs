@@ -103,7 +103,7 @@ macro_rules! two_operand_methods {
             Ok(out)
         }
 
-        #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") into existing elements, which have the \
+        #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") into an existing array or view, which has the \
                          shape of the result.\n\n# Errors\n\n")]
         #[doc = concat!("As [`", stringify!($array), "`](Self::", stringify!($array), ").")]
         pub fn $array_into<E: Dimension>(
@@ -128,7 +128,7 @@ macro_rules! two_operand_methods {
             Ok(out)
         }
 
-        #[doc = concat!("[`", stringify!($scalar), "`](Self::", stringify!($scalar), ") into existing elements of the same \
+        #[doc = concat!("[`", stringify!($scalar), "`](Self::", stringify!($scalar), ") into an existing array or view of the same \
                          shape.\n\n# Errors\n\n")]
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
         pub fn $scalar_into(&self, scalar: T, out: &mut DeviceArrayRef<$result, D>) -> Result<()> {

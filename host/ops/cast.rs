@@ -71,7 +71,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`cast`](Self::cast) into an existing array.
+    /// [`cast`](Self::cast) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`cast_saturating`](Self::cast_saturating) into an existing array.
+    /// [`cast_saturating`](Self::cast_saturating) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`cast_wrapping`](Self::cast_wrapping) into an existing array.
+    /// [`cast_wrapping`](Self::cast_wrapping) into an existing array or view.
     ///
     /// # Errors
     ///

@@ -131,7 +131,7 @@ pub fn elementwise<F: Elementwise, D: Dimension>(operands: impl Operands<F, D>) 
     Ok(out)
 }
 
-/// [`elementwise()`] into an existing array.
+/// [`elementwise()`] into an existing array or view.
 ///
 /// # Errors
 ///
@@ -192,7 +192,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         elementwise::<F, D>((self,))
     }
 
-    /// [`map_with`](Self::map_with) into an existing array.
+    /// [`map_with`](Self::map_with) into an existing array or view.
     ///
     /// # Errors
     ///

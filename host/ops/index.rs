@@ -129,7 +129,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         dim[axis.index()] = indices.len();
         let mut out = DeviceArray::uninit(self.stream(), dim)?;
         if out.len() * size_of::<T>() > 0 {
-            take(&*self.in_order()?, axis.index(), &*I::to_kernel(&indices)?, &mut out)?;
+            take(&*self.in_order()?, axis.index(), &I::to_kernel(indices)?, &mut out)?;
         }
         Ok(out)
     }

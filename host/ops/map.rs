@@ -61,7 +61,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`map`](Self::map) into existing elements.
+    /// [`map`](Self::map) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Neg>()
     }
 
-    /// [`neg`](Self::neg) into existing elements.
+    /// [`neg`](Self::neg) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Abs>()
     }
 
-    /// [`abs`](Self::abs) into existing elements.
+    /// [`abs`](Self::abs) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Square>()
     }
 
-    /// [`square`](Self::square) into existing elements.
+    /// [`square`](Self::square) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Relu>()
     }
 
-    /// [`relu`](Self::relu) into existing elements.
+    /// [`relu`](Self::relu) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -216,7 +216,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`clamp`](Self::clamp) into existing elements.
+    /// [`clamp`](Self::clamp) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -367,7 +367,7 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Sqrt>()
     }
 
-    /// [`sqrt`](Self::sqrt) into existing elements.
+    /// [`sqrt`](Self::sqrt) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -385,7 +385,7 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Exp>()
     }
 
-    /// [`exp`](Self::exp) into existing elements.
+    /// [`exp`](Self::exp) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -403,7 +403,7 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Ln>()
     }
 
-    /// [`ln`](Self::ln) into existing elements.
+    /// [`ln`](Self::ln) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -421,7 +421,7 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Sin>()
     }
 
-    /// [`sin`](Self::sin) into existing elements.
+    /// [`sin`](Self::sin) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -439,7 +439,7 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Cos>()
     }
 
-    /// [`cos`](Self::cos) into existing elements.
+    /// [`cos`](Self::cos) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -457,7 +457,7 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Tanh>()
     }
 
-    /// [`tanh`](Self::tanh) into existing elements.
+    /// [`tanh`](Self::tanh) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -475,7 +475,7 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Sigmoid>()
     }
 
-    /// [`sigmoid`](Self::sigmoid) into existing elements.
+    /// [`sigmoid`](Self::sigmoid) into an existing array or view.
     ///
     /// # Errors
     ///

@@ -142,7 +142,7 @@ impl Generator {
         made(stream, shape, |out| self.uniform_into(range, out))
     }
 
-    /// [`uniform`](Self::uniform) into an existing array, on its stream.
+    /// [`uniform`](Self::uniform) into an existing array or view, on its stream.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ impl Generator {
         made(stream, shape, |out| self.normal_into(mean, standard_deviation, out))
     }
 
-    /// [`normal`](Self::normal) into an existing array, on its stream.
+    /// [`normal`](Self::normal) into an existing array or view, on its stream.
     ///
     /// # Errors
     ///
@@ -270,7 +270,7 @@ impl Generator {
         made(stream, shape, |out| self.integers_into(range, out))
     }
 
-    /// [`integers`](Self::integers) into an existing array, on its stream.
+    /// [`integers`](Self::integers) into an existing array or view, on its stream.
     ///
     /// # Errors
     ///
@@ -330,7 +330,7 @@ impl Generator {
         made(stream, shape, |out| self.bernoulli_into(probability, out))
     }
 
-    /// [`bernoulli`](Self::bernoulli) into an existing array, on its stream.
+    /// [`bernoulli`](Self::bernoulli) into an existing array or view, on its stream.
     ///
     /// # Errors
     ///

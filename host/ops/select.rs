@@ -111,7 +111,7 @@ impl<D: Dimension> DeviceArrayRef<u8, D> {
         Ok(out)
     }
 
-    /// [`select`](Self::select) into existing elements, which have the shape of the result.
+    /// [`select`](Self::select) into an existing array or view, which has the shape of the result.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ pub use mutable::DeviceViewMut;
 /// the array's memory.
 ///
 /// Slicing, permuting axes and broadcasting cost nothing. A view dereferences to [`DeviceArrayRef`], which has the
-/// operations that read: they take views as they take arrays.
+/// operations: they take views as they take arrays.
 ///
 /// # Examples
 ///
@@ -59,7 +59,8 @@ impl<T: Element, D: Dimension> Clone for DeviceView<'_, T, D> {
     }
 }
 
-/// What operations take as a read-only operand: an array or a view.
+/// An array or a view: what [`elementwise()`](crate::ops::elementwise()) takes as operands, which may be of several types.
+/// Other operations take `&DeviceArrayRef`, which references to arrays and views become by themselves.
 pub trait AsView<T> {
     /// The dimension.
     type Dim: Dimension;

@@ -14,13 +14,13 @@ use crate::stream::Stream;
 
 /// A view of a [`DeviceArray`] or a part of it that borrows it mutably, as ndarray's `ArrayViewMut`.
 ///
-/// It can be [assigned](Self::assign) to, [filled](Self::fill), and given to a kernel for a `SliceMut<T>` if it is in C
-/// order without a gap. Views of parts that have nothing in common
-/// ([`split_at_mut`](Self::split_at_mut), [`axis_chunks_mut`](Self::axis_chunks_mut)) can be written by several streams:
+/// It can be [assigned](DeviceArrayRef::assign) to, [filled](DeviceArrayRef::fill), written to by operations and changed in
+/// place, and given to a kernel for a `SliceMut<T>` if it is in C order without a gap. Views of parts that have nothing in common
+/// ([`split_at_mut`](DeviceArrayRef::split_at_mut), [`axis_chunks_mut`](DeviceArrayRef::axis_chunks_mut)) can be written by several streams:
 /// side by side, where the parts lie one behind the other in memory, as those along the first axis do, and one after
 /// another where they interlace.
 ///
-/// It dereferences to [`DeviceArrayRef`], which has the operations that read.
+/// It dereferences to [`DeviceArrayRef`], which has the operations.
 ///
 /// # Examples
 ///
@@ -51,6 +51,19 @@ use crate::stream::Stream;
 /// let mut right = x.slice_mut(s![3..])?;
 /// left.fill(1.0)?;
 /// right.fill(2.0)?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Nor can a view be made one of other elements, for which it has no borrow:
+///
+/// ```compile_fail,E0277
+/// # use warpsmith::{Device, DeviceArray};
+/// # fn main() -> warpsmith::Result<()> {
+/// # let device = Device::simulator();
+/// let mut x = DeviceArray::<f32, _>::zeros(device.default_stream(), 8)?;
+/// let mut y = DeviceArray::<f32, _>::zeros(device.default_stream(), 8)?;
+/// std::mem::swap(&mut *x.view_mut(), &mut *y.view_mut());
 /// # Ok(())
 /// # }
 /// ```

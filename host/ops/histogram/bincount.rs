@@ -59,7 +59,7 @@ impl<T: Bincount, D: Dimension> DeviceArrayRef<T, D> {
         Ok(counts)
     }
 
-    /// How often each value from 0 occurs, into an existing array of any length: what was in it is overwritten, and
+    /// How often each value from 0 occurs, into an existing array or view of any length: what was in it is overwritten, and
     /// values that have no place in it are not counted. Does not wait.
     ///
     /// # Errors

@@ -150,7 +150,7 @@ impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
         Ok(counts)
     }
 
-    /// [`histogram`](Self::histogram) into an existing array, with as many bins as it has elements; what they were is
+    /// [`histogram`](Self::histogram) into an existing array or view, with as many bins as it has elements; what they were is
     /// overwritten.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
     /// The histogram over the whole range of the elements, and the edges of its bins: NumPy's `histogram(x, bins)`.
     /// Waits for the range, not for the counts.
     ///
-    /// To count into an existing array, give [`histogram_range`](Self::histogram_range) to
+    /// To count into an existing array or view, give [`histogram_range`](Self::histogram_range) to
     /// [`histogram_into`](Self::histogram_into).
     ///
     /// # Errors
@@ -250,7 +250,7 @@ impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
         Ok(counts)
     }
 
-    /// [`histogram_edges`](Self::histogram_edges) into an existing array with one element less than there are edges;
+    /// [`histogram_edges`](Self::histogram_edges) into an existing array or view with one element less than there are edges;
     /// what they were is overwritten.
     ///
     /// # Errors
@@ -336,7 +336,7 @@ impl<T: Histogram> DeviceArrayRef<T, Ix3> {
         Ok(counts)
     }
 
-    /// [`histogram_channels`](Self::histogram_channels) into an existing array of channels × bins; what was in it is
+    /// [`histogram_channels`](Self::histogram_channels) into an existing array or view of channels × bins; what was in it is
     /// overwritten.
     ///
     /// # Errors

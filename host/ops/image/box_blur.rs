@@ -202,7 +202,7 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         Ok(out)
     }
 
-    /// [`box_blur`](Self::box_blur) into an existing array.
+    /// [`box_blur`](Self::box_blur) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl DeviceArrayRef<u8, Ix3> {
         Ok(out)
     }
 
-    /// [`box_blur_3x3`](Self::box_blur_3x3) into an existing array.
+    /// [`box_blur_3x3`](Self::box_blur_3x3) into an existing array or view.
     ///
     /// # Errors
     ///

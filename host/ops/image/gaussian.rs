@@ -135,7 +135,7 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         Ok(out)
     }
 
-    /// [`gaussian_blur`](Self::gaussian_blur) into an existing array.
+    /// [`gaussian_blur`](Self::gaussian_blur) into an existing array or view.
     ///
     /// # Errors
     ///

@@ -126,7 +126,7 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         self.grayscale_with(Weights::Bt601)
     }
 
-    /// [`grayscale`](Self::grayscale) into an existing array.
+    /// [`grayscale`](Self::grayscale) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         Ok(out)
     }
 
-    /// [`grayscale_with`](Self::grayscale_with) into an existing array.
+    /// [`grayscale_with`](Self::grayscale_with) into an existing array or view.
     ///
     /// # Errors
     ///

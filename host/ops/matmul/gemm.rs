@@ -167,7 +167,7 @@ fn product<T: MatMul, D: Dimension>(
     Ok(out)
 }
 
-/// [`product`] into an existing array.
+/// [`product`] into an existing array or view.
 fn product_into<T: MatMul, D: Dimension>(
     operation: &'static str,
     a: &DeviceArrayRef<T, D>,
@@ -232,7 +232,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
         product("matmul", self, b)
     }
 
-    /// [`matmul`](Self::matmul) into an existing array.
+    /// [`matmul`](Self::matmul) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -274,7 +274,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
         product("batched_matmul", self, b)
     }
 
-    /// [`batched_matmul`](Self::batched_matmul) into an existing array.
+    /// [`batched_matmul`](Self::batched_matmul) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -321,11 +321,11 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
 /// Products of batches of matrices in place.
 impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// `self[i] ← alpha · a[i] b[i] + beta · self[i]`, for batches of m × k and k × n matrices, of which either may
-    /// have one matrix for all; as [`gemm`](DeviceArray::gemm) does for each.
+    /// have one matrix for all; as [`gemm`](DeviceArrayRef::gemm) does for each.
     ///
     /// # Errors
     ///
-    /// As [`gemm`](DeviceArray::gemm).
+    /// As [`gemm`](DeviceArrayRef::gemm).
     pub fn batched_gemm(
         &mut self,
         alpha: T,

@@ -153,7 +153,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
         Ok(y)
     }
 
-    /// [`matvec`](Self::matvec) into an existing array.
+    /// [`matvec`](Self::matvec) into an existing array or view.
     ///
     /// # Errors
     ///

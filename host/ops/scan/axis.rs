@@ -149,7 +149,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`inclusive_scan_axis`](Self::inclusive_scan_axis) into an existing array.
+    /// [`inclusive_scan_axis`](Self::inclusive_scan_axis) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`exclusive_scan_axis`](Self::exclusive_scan_axis) into an existing array.
+    /// [`exclusive_scan_axis`](Self::exclusive_scan_axis) into an existing array or view.
     ///
     /// # Errors
     ///

@@ -243,7 +243,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`inclusive_scan`](Self::inclusive_scan) into an existing array.
+    /// [`inclusive_scan`](Self::inclusive_scan) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -289,7 +289,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`inclusive_scan_by`](Self::inclusive_scan_by) into an existing array.
+    /// [`inclusive_scan_by`](Self::inclusive_scan_by) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -338,7 +338,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`exclusive_scan`](Self::exclusive_scan) into an existing array.
+    /// [`exclusive_scan`](Self::exclusive_scan) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -364,7 +364,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`exclusive_scan_by`](Self::exclusive_scan_by) into an existing array.
+    /// [`exclusive_scan_by`](Self::exclusive_scan_by) into an existing array or view.
     ///
     /// # Errors
     ///
