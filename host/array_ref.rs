@@ -15,9 +15,9 @@ use crate::stream::Stream;
 
 /// Elements in the memory of a device, with a shape and strides: what a [`DeviceArray`](crate::DeviceArray), a
 /// [`DeviceView`](crate::DeviceView) and a [`DeviceViewMut`](crate::DeviceViewMut) are, as ndarray's `ArrayRef`. All
-/// three dereference to it, and it has the operations and is what they take: so all of them take arrays and views alike. What
-/// may be written, a [`DeviceArray`](crate::DeviceArray) and a [`DeviceViewMut`](crate::DeviceViewMut), dereferences to it
-/// mutably, and is an output or changed in place as `&mut DeviceArrayRef`.
+/// three dereference to it, and it has the operations and is what they take: so all of them take arrays and views alike.
+/// What may be written, a [`DeviceArray`](crate::DeviceArray) and a [`DeviceViewMut`](crate::DeviceViewMut), dereferences
+/// to it mutably, and is an output or changed in place as `&mut DeviceArrayRef`.
 ///
 /// An operation reads the elements of a view where they lie if they are in C order without a gap, wherever the first is;
 /// copies read any strides, and so do elementwise operations on several operands, comparisons, selections and products of

@@ -69,11 +69,9 @@ impl Place {
     }
 
     fn of_array<'a, T: Number>(&self, x: &'a ArrayD<T>) -> ArrayD<T> {
-        let part = x.slice(&self.slice[..]);
-        let part: ArrayViewD<'a, T> = {
-            let order = self.order(part.ndim());
-            x.slice(&self.slice[..]).permuted_axes(IxDyn(&order))
-        };
+        let part: ArrayViewD<'a, T> = x.slice(&self.slice[..]);
+        let order = self.order(part.ndim());
+        let part = part.permuted_axes(IxDyn(&order));
         match self.repeated {
             None => part.to_owned(),
             Some(times) => {

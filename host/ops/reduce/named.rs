@@ -17,9 +17,9 @@ use crate::error::Result;
 ///
 /// The error of a float sum is at most `d u Σ|x|`, to first order, where `u` is the unit roundoff and `d` the depth of
 /// the tree in which the elements are combined, which grows as the logarithm of their number:
-/// [`RowPlan::depth`](kernels_gpu::reduce::RowPlan::depth). The tree depends on the length alone, and of a
-/// view on how it lies, so that the bits are the same on every run and every device. 16-bit floats are summed and multiplied in `f32` and rounded once. A sum of
-/// nothing but −0 is +0.
+/// [`RowPlan::depth`](kernels_gpu::reduce::RowPlan::depth). The tree depends on the length alone, and of a view on how it
+/// lies, so that the bits are the same on every run and every device. 16-bit floats are summed and multiplied in `f32` and
+/// rounded once. A sum of nothing but −0 is +0.
 impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// The sum; 0 for an empty array. Of integers it is an `i64` or `u64`, whatever their size, as NumPy's, and wraps
     /// around where that overflows; of floats it has their type.
