@@ -25,8 +25,8 @@ pub use cuda_sim::{Dim3, LaunchConfig};
 pub(crate) use words::{Words, WordsMut};
 
 /// The argument for a kernel's parameter of type `P`: a number for a number, `&DeviceArray<T, D>` or
-/// `&DeviceView<T, D>` for `&[T]`, `&mut DeviceArray<T, D>` or `&mut DeviceViewMut<T, D>` for `SliceMut<'_, T>`,
-/// `&[T; N]`, an array of the host, for `Constant<'_, T, N>`.
+/// `&DeviceView<T, D>` for `&[T]`, `&mut DeviceArray<T, D>` or `&mut DeviceViewMut<T, D>` for `SliceMut<'_, T>`, or the
+/// `DeviceArrayRef<T, D>` that they dereference to; `&[T; N]`, an array of the host, for `Constant<'_, T, N>`.
 ///
 /// A view is one in C order without a gap, since a kernel knows no strides; others are refused with
 /// [`Error::Shape`](crate::Error::Shape). It begins anywhere, so that in the kernel a vector (`load_vec`, `get_vec`,
@@ -230,7 +230,7 @@ macro_rules! writes {
     )*};
 }
 
-writes!(DeviceArray<T, D>, DeviceViewMut<'_, T, D>);
+writes!(DeviceArrayRef<T, D>, DeviceArray<T, D>, DeviceViewMut<'_, T, D>);
 
 /// An array that a kernel reads as one argument and writes as another, element by element: for operations in place.
 pub(crate) struct InPlace<T> {

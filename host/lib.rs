@@ -3,14 +3,15 @@
 //!
 //! A [`DeviceArray`] is an ndarray array in the memory of a [`Device`]: an NVIDIA GPU (Turing or later), or the
 //! simulated GPU, which runs the same kernels on the host's cores. Operations are methods, of arrays and views alike
-//! ([`DeviceArrayRef`]); each has an allocating form and an `_into` form that writes into an existing array. Work is asynchronous, in the order of a [`Stream`].
+//! ([`DeviceArrayRef`]); each has an allocating form and an `_into` form that writes into an existing array or view. Work
+//! is asynchronous, in the order of a [`Stream`].
 //!
 //! | On the CPU | here |
 //! |---|---|
 //! | `Array<T, D>` | [`DeviceArray<T, D>`](DeviceArray) |
 //! | `ArrayView<T, D>`, `ArrayViewMut<T, D>` | [`DeviceView<T, D>`](DeviceView), [`DeviceViewMut<T, D>`](DeviceViewMut) |
 //! | `a.slice(s![1.., ..;2])`, `a[[i, j]]` | [`a.slice(s![1.., ..;2])`](DeviceArrayRef::slice), [`a.get([i, j])`](DeviceArrayRef::get) |
-//! | `a.slice_mut(s![..3]).assign(&b)` | [`a.slice_mut(s![..3])?`](DeviceArray::slice_mut)[`.assign(&b)`](DeviceViewMut::assign) |
+//! | `a.slice_mut(s![..3]).assign(&b)` | [`a.slice_mut(s![..3])?`](DeviceArrayRef::slice_mut)[`.assign(&b)`](DeviceArrayRef::assign) |
 //! | `concatenate`, `a.select(axis, &indices)` | [`ops::concatenate`], [`a.take(axis, &indices)`](DeviceArrayRef::take) |
 //! | `&a + &b`, `a.map(f)` | [`a.add(&b)`](DeviceArrayRef::add), [`a.exp()`](DeviceArrayRef::exp), … |
 //! | `a.sum()` | [`a.sum()`](DeviceArrayRef::sum) |

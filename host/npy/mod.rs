@@ -129,7 +129,7 @@ impl<T: NpyElement, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::Io`] if the file cannot be written, [`Error::File`] for what is no file, such as a pipe
-    /// ([`write_npy`](Self::write_npy) is for those), or read-only; those of [`to_ndarray`](Self::to_ndarray).
+    /// ([`write_npy`](Self::write_npy) is for those), or read-only; those of [`to_ndarray`](crate::DeviceArrayRef::to_ndarray).
     pub fn save_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let (place, file) = NewFile::create(path.as_ref())?;
         let array = self.to_ndarray()?;
@@ -149,7 +149,7 @@ impl<T: NpyElement, D: Dimension> DeviceArray<T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the writer fails; those of [`to_ndarray`](Self::to_ndarray).
+    /// [`Error::Io`] if the writer fails; those of [`to_ndarray`](crate::DeviceArrayRef::to_ndarray).
     ///
     /// # Examples
     ///

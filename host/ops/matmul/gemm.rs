@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::launch::{LaunchConfig, Words};
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
-use crate::view::AsView;
 
 /// The most blocks that a grid has along z.
 const MAX_GRID_Z: usize = 65_535;
@@ -46,12 +45,12 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
         operation: &'static str,
         a: &'a DeviceArrayRef<T, D>,
         b: &'a DeviceArrayRef<T, D>,
-        out: Option<&[usize]>,
+        out: Option<&DeviceArrayRef<T, D>>,
     ) -> Result<Self> {
         let error = || Error::Shape {
             operation,
             given: match out {
-                Some(out) => format!("shapes {:?} and {:?} into {out:?}", a.shape(), b.shape()),
+                Some(out) => format!("shapes {:?} and {:?} into {:?}", a.shape(), b.shape(), out.shape()),
                 None => format!("shapes {:?} and {:?}", a.shape(), b.shape()),
             },
             wanted: wanted(a.shape().len(), out.is_some()),
@@ -67,12 +66,12 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
             return Err(error());
         }
         let result = [batch, m, n];
-        if out.is_some_and(|out| out != &result[3 - out.len()..]) {
+        if out.is_some_and(|out| out.shape() != &result[3 - out.ndim()..]) {
             return Err(error());
         }
         a.stream().check_device(operation, b.stream())?;
         // The kernels go forwards.
-        let (a, b) = (a.forwards()?, b.forwards()?);
+        let (a, b) = (a.forwards(out)?, b.forwards(out)?);
         let (of_a, of_b) = (a.broadcast([batch, m, k])?.steps(), b.broadcast([batch, k, n])?.steps());
         let shape = GemmShape {
             batch,
@@ -89,7 +88,7 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
 
 impl<T: MatVec, D: Dimension> Multiplication<'_, T, D> {
     /// `out ← alpha · A B + beta · out`, on that stream.
-    pub(super) fn run(mut self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()> {
+    pub(super) fn run(mut self, stream: &Stream, out: &mut DeviceArrayRef<T, D>, alpha: T, beta: T) -> Result<()> {
         if alpha == T::ZERO {
             // As in BLAS: the operands are not read, so nothing of theirs gets into the result.
             self.shape.k = 0;
@@ -107,7 +106,7 @@ impl<T: MatVec, D: Dimension> Multiplication<'_, T, D> {
         }
     }
 
-    fn launch<S>(&self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()>
+    fn launch<S>(&self, stream: &Stream, out: &mut DeviceArrayRef<T, D>, alpha: T, beta: T) -> Result<()>
     where
         T: Gemm<S>,
     {
@@ -158,7 +157,7 @@ fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) 
 fn run<T: MatMul, D: Dimension>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
     alpha: T::Scalar,
     beta: T::Scalar,
 ) -> Result<()> {
@@ -184,16 +183,35 @@ fn product<T: MatMul, D: Dimension>(
     Ok(out)
 }
 
-/// [`product`] into an existing array.
+/// [`product`] into an existing array or view.
 fn product_into<T: MatMul, D: Dimension>(
     operation: &'static str,
     a: &DeviceArrayRef<T, D>,
     b: &DeviceArrayRef<T, D>,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
-    let product = Multiplication::new(operation, a, b, Some(out.shape()))?;
     a.stream().check_device(operation, out.stream())?;
-    run(product, a.stream(), out, T::Scalar::ONE, T::Scalar::ZERO)
+    out.write_in_order(a.stream(), |out| {
+        let product = Multiplication::new(operation, a, b, Some(out))?;
+        run(product, a.stream(), out, T::Scalar::ONE, T::Scalar::ZERO)
+    })
+}
+
+/// `out ← alpha · a b + beta · out`, on the stream of `out`.
+fn product_added<T: MatMul, D: Dimension>(
+    operation: &'static str,
+    out: &mut DeviceArrayRef<T, D>,
+    alpha: T::Scalar,
+    a: &DeviceArrayRef<T, D>,
+    b: &DeviceArrayRef<T, D>,
+    beta: T::Scalar,
+) -> Result<()> {
+    let stream = out.stream().clone();
+    stream.check_device(operation, a.stream())?;
+    out.change_in_order(|out| {
+        let product = Multiplication::new(operation, a, b, Some(out))?;
+        run(product, &stream, out, alpha, beta)
+    })
 }
 
 /// Products of matrices.
@@ -226,17 +244,17 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn matmul(&self, b: &impl AsView<T, Dim = Ix2>) -> Result<DeviceArray<T, Ix2>> {
-        product("matmul", self, &b.as_view())
+    pub fn matmul(&self, b: &DeviceArrayRef<T, Ix2>) -> Result<DeviceArray<T, Ix2>> {
+        product("matmul", self, b)
     }
 
-    /// [`matmul`](Self::matmul) into an existing array.
+    /// [`matmul`](Self::matmul) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`matmul`](Self::matmul); on an error nothing is written.
-    pub fn matmul_into(&self, b: &impl AsView<T, Dim = Ix2>, out: &mut DeviceArray<T, Ix2>) -> Result<()> {
-        product_into("matmul", self, &b.as_view(), out)
+    pub fn matmul_into(&self, b: &DeviceArrayRef<T, Ix2>, out: &mut DeviceArrayRef<T, Ix2>) -> Result<()> {
+        product_into("matmul", self, b, out)
     }
 }
 
@@ -268,22 +286,22 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn batched_matmul(&self, b: &impl AsView<T, Dim = Ix3>) -> Result<DeviceArray<T, Ix3>> {
-        product("batched_matmul", self, &b.as_view())
+    pub fn batched_matmul(&self, b: &DeviceArrayRef<T, Ix3>) -> Result<DeviceArray<T, Ix3>> {
+        product("batched_matmul", self, b)
     }
 
-    /// [`batched_matmul`](Self::batched_matmul) into an existing array.
+    /// [`batched_matmul`](Self::batched_matmul) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`batched_matmul`](Self::batched_matmul); on an error nothing is written.
-    pub fn batched_matmul_into(&self, b: &impl AsView<T, Dim = Ix3>, out: &mut DeviceArray<T, Ix3>) -> Result<()> {
-        product_into("batched_matmul", self, &b.as_view(), out)
+    pub fn batched_matmul_into(&self, b: &DeviceArrayRef<T, Ix3>, out: &mut DeviceArrayRef<T, Ix3>) -> Result<()> {
+        product_into("batched_matmul", self, b, out)
     }
 }
 
 /// Products of matrices in place.
-impl<T: MatMul> DeviceArray<T, Ix2> {
+impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// `self ← alpha · a b + beta · self`, for an m × k matrix `a` and a k × n matrix `b`, as BLAS does.
     ///
     /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `b` are not: a NaN there
@@ -314,36 +332,30 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
     pub fn gemm(
         &mut self,
         alpha: T::Scalar,
-        a: &impl AsView<T, Dim = Ix2>,
-        b: &impl AsView<T, Dim = Ix2>,
+        a: &DeviceArrayRef<T, Ix2>,
+        b: &DeviceArrayRef<T, Ix2>,
         beta: T::Scalar,
     ) -> Result<()> {
-        let (a, b) = (a.as_view(), b.as_view());
-        let product = Multiplication::new("gemm", &a, &b, Some(self.shape()))?;
-        self.stream().check_device("gemm", a.stream())?;
-        run(product, &self.stream().clone(), self, alpha, beta)
+        product_added("gemm", self, alpha, a, b, beta)
     }
 }
 
 /// Products of batches of matrices in place.
-impl<T: MatMul> DeviceArray<T, Ix3> {
+impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// `self[i] ← alpha · a[i] b[i] + beta · self[i]`, for batches of m × k and k × n matrices, of which either may
-    /// have one matrix for all; as [`gemm`](DeviceArray::gemm) does for each.
+    /// have one matrix for all; as [`gemm`](DeviceArrayRef::gemm) does for each.
     ///
     /// # Errors
     ///
-    /// As [`gemm`](DeviceArray::gemm).
+    /// As [`gemm`](DeviceArrayRef::gemm).
     pub fn batched_gemm(
         &mut self,
         alpha: T::Scalar,
-        a: &impl AsView<T, Dim = Ix3>,
-        b: &impl AsView<T, Dim = Ix3>,
+        a: &DeviceArrayRef<T, Ix3>,
+        b: &DeviceArrayRef<T, Ix3>,
         beta: T::Scalar,
     ) -> Result<()> {
-        let (a, b) = (a.as_view(), b.as_view());
-        let product = Multiplication::new("batched_gemm", &a, &b, Some(self.shape()))?;
-        self.stream().check_device("batched_gemm", a.stream())?;
-        run(product, &self.stream().clone(), self, alpha, beta)
+        product_added("batched_gemm", self, alpha, a, b, beta)
     }
 }
 

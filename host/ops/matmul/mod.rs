@@ -10,7 +10,8 @@ use kernels_gpu::num::Num;
 use ndarray::Dimension;
 
 use self::gemm::Multiplication;
-use crate::array::{DeviceArray, Element};
+use crate::array::Element;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::stream::Stream;
 
@@ -20,14 +21,14 @@ use crate::stream::Stream;
 /// 2^32. Products of `f16` and `bf16` are summed in `f32` and rounded once at the end: by the tensor cores of a Hopper
 /// GPU, elsewhere as `f32`.
 pub trait MatMul: Element + sealed::Sealed {
-    /// What [`gemm`](DeviceArray::gemm) scales by: the type itself, or `f32` for those of 16 bits.
+    /// What [`gemm`](DeviceArrayRef::gemm) scales by: the type itself, or `f32` for those of 16 bits.
     type Scalar: Num;
 
     #[doc(hidden)]
     fn multiply<D: Dimension>(
         product: Multiplication<'_, Self, D>,
         stream: &Stream,
-        out: &mut DeviceArray<Self, D>,
+        out: &mut DeviceArrayRef<Self, D>,
         alpha: Self::Scalar,
         beta: Self::Scalar,
     ) -> Result<()>;
@@ -47,7 +48,7 @@ macro_rules! matmul {
             fn multiply<D: Dimension>(
                 product: Multiplication<'_, Self, D>,
                 stream: &Stream,
-                out: &mut DeviceArray<Self, D>,
+                out: &mut DeviceArrayRef<Self, D>,
                 alpha: $scalar,
                 beta: $scalar,
             ) -> Result<()> {

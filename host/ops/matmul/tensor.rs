@@ -31,7 +31,7 @@ impl<T: TensorElement + CastTo<f32> + HopperGemm<T> + HopperGemm<f32>> Half for 
 pub(super) fn multiply<T: Half, D: Dimension>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
     alpha: f32,
     beta: f32,
 ) -> Result<()>
@@ -58,7 +58,7 @@ where
 fn by_f32<T: Half, D: Dimension>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
     alpha: f32,
     beta: f32,
 ) -> Result<()>
@@ -70,7 +70,7 @@ where
         0.0 => DeviceArray::uninit(stream, out.raw_dim())?,
         _ => out.cast::<f32>()?,
     };
-    Multiplication::new("matmul", &a, &b, Some(out.shape()))?.run(stream, &mut sum, alpha, beta)?;
+    Multiplication::new("matmul", &a, &b, Some(&sum))?.run(stream, &mut sum, alpha, beta)?;
     sum.cast_into(out)
 }
 
@@ -154,7 +154,7 @@ fn on_hopper<T: Half + HopperGemm<C>, C: TensorElement, D: Dimension>(
     product: &Multiplication<'_, T, D>,
     mut shape: WgmmaShape,
     stream: &Stream,
-    out: &mut DeviceArray<C, D>,
+    out: &mut DeviceArrayRef<C, D>,
     alpha: f32,
 ) -> Result<()> {
     let of = &product.shape;
