@@ -3,8 +3,8 @@
 //!
 //! Work `n`, span 1; each element is written once and nothing is read. Element `i` is made of the words of the generator
 //! that its index names, whatever the launch: an f32 of one word (of two, normal ones come in pairs), an f64 of two, an
-//! integer of a range of twice its own bits, a byte of one word. So a vector of 16 bytes takes one block of the generator, two for integers, four for
-//! bytes.
+//! integer of a range of its own bits and now and then as many more, a byte of one word. So a vector of 16 bytes takes one
+//! block of the generator, four for bytes.
 
 use bytemuck::Pod;
 use cuda_std::param::Param;
@@ -99,23 +99,40 @@ pub fn normal<T: RandomFloat<N> + Param, const N: usize>(
     generate::write::<T, N, VECTORS>(out, |v| T::normal(random.block(v as u64), mean, standard_deviation));
 }
 
-/// An integer type of which two blocks of the generator make `N`.
+/// An integer type of which a block of the generator makes `N`.
 pub trait RandomInteger<const N: usize>: Pod {
-    /// Integers from `low` to `low + last`, modulo 2^bits.
-    fn bounded(blocks: [[u32; 4]; 2], low: Self, last: Self) -> [Self; N];
+    /// Integers from `low` to `low + last`, modulo 2^bits: the upper parts of products of the range's length with the
+    /// block's words above those of `more`. Those are asked for only where the block's alone leave a product's upper
+    /// part open.
+    fn bounded(block: [u32; 4], more: impl Fn() -> [u32; 4], low: Self, last: Self) -> [Self; N];
 }
 
 impl RandomInteger<4> for u32 {
     #[inline(always)]
-    fn bounded([[a, b, c, d], [e, f, g, h]]: [[u32; 4]; 2], low: u32, last: u32) -> [u32; 4] {
-        [[a, b], [c, d], [e, f], [g, h]].map(|words| low.wrapping_add(bounded_u32(words, last)))
+    fn bounded(block: [u32; 4], more: impl Fn() -> [u32; 4], low: u32, last: u32) -> [u32; 4] {
+        let products = block.map(|word| u64::from(word) * u64::from(last) + u64::from(word));
+        // Whatever lies below a word, its product with the length adds at most `last` to the lower half.
+        if products.iter().all(|&product| product as u32 <= !last) {
+            return products.map(|product| low.wrapping_add((product >> 32) as u32));
+        }
+        let more = more();
+        cuda_std::array::from_fn(|k| low.wrapping_add(bounded_u32([more[k], block[k]], last)))
     }
 }
 
 impl RandomInteger<2> for u64 {
     #[inline(always)]
-    fn bounded(blocks: [[u32; 4]; 2], low: u64, last: u64) -> [u64; 2] {
-        blocks.map(|words| low.wrapping_add(bounded_u64(words, last)))
+    fn bounded([a, b, c, d]: [u32; 4], more: impl Fn() -> [u32; 4], low: u64, last: u64) -> [u64; 2] {
+        let product = |low: u32, high: u32| {
+            let word = u128::from(low) | u128::from(high) << 32;
+            word * u128::from(last) + word
+        };
+        let products = [product(a, b), product(c, d)];
+        if products.iter().all(|&product| product as u64 <= !last) {
+            return products.map(|product| low.wrapping_add((product >> 64) as u64));
+        }
+        let [e, f, g, h] = more();
+        [[e, f, a, b], [g, h, c, d]].map(|words| low.wrapping_add(bounded_u64(words, last)))
     }
 }
 
@@ -134,8 +151,8 @@ pub fn integers<T: RandomInteger<N> + Param, const N: usize>(
     out: SliceMut<'_, T>,
 ) {
     generate::write::<T, N, VECTORS>(out, |v| {
-        let v = 2 * v as u64;
-        T::bounded([random.block(v), random.block(v + 1)], low, last)
+        let block = random.block(v as u64);
+        T::bounded(block, || random.more(block), low, last)
     });
 }
 
