@@ -146,6 +146,9 @@ pub const CU_STREAM_NON_BLOCKING: c_uint = 1;
 /// An event without a time; a flag of [`cuEventCreate`].
 pub const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 
+/// Memory that kernels use by its address on the host; a flag of [`cuMemHostAlloc`].
+pub const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
+
 /// For [`cuPointerGetAttribute`]: a [`CUdevice`], that of the memory.
 pub const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_uint = 9;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The launches of reductions: by which kernel, and with what plan.
 
+use cuda_std::SliceMut;
 use kernels_gpu::compiled::Reduce;
 use kernels_gpu::op::ReduceOp;
 use kernels_gpu::reduce::{BLOCKS, ColumnPlan, RowPlan, THREADS};
@@ -10,7 +11,7 @@ use super::axes::Extent;
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::launch::LaunchConfig;
+use crate::launch::{Arg, LaunchConfig};
 
 /// Combines `x` as `extent` says. `out` has as many elements as there are results; `count` is what the operator's
 /// `finish` is given.
@@ -21,7 +22,7 @@ pub(super) fn launch<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension, E: Dimension>
     out: &mut DeviceArray<Op::Output, E>,
 ) -> Result<()> {
     if extent.inner == 1 {
-        return launch_rows::<Op, _, _, _>(x, extent, count, out);
+        return launch_rows::<Op, _, _>(x, extent, count, out);
     }
     let columns = extent.results();
     if columns == 0 {
@@ -38,12 +39,12 @@ pub(super) fn launch<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension, E: Dimension>
     Ok(())
 }
 
-/// [`launch`] where the elements of a result lie side by side.
-pub(super) fn launch_rows<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension, E: Dimension>(
+/// [`launch`] where the elements of a result lie side by side; `out` is an array, or one value for the host.
+pub(super) fn launch_rows<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     extent: Extent,
     count: u64,
-    out: &mut DeviceArray<Op::Output, E>,
+    out: impl Arg<SliceMut<'static, Op::Output>>,
 ) -> Result<()> {
     let rows = extent.results();
     if rows == 0 {

@@ -19,6 +19,7 @@ use ndarray::{Axis, Dimension, Ix0, Ix1, IxDyn, RemoveAxis};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::landed::Landed;
 
 use super::transpose::Ordered;
 use axes::{Axes, Extent};
@@ -78,7 +79,7 @@ fn whole_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
 ) -> Result<()> {
     let count = wants.count(operation, x.shape(), x.len())?;
     check_output(operation, x, &[], out)?;
-    launch_rows::<Op, _, _, _>(&*wants.elements(x)?, Extent::whole(x.len()), count, out)
+    launch_rows::<Op, _, _>(&*wants.elements(x)?, Extent::whole(x.len()), count, out)
 }
 
 /// Of the whole array; waits for the result.
@@ -88,9 +89,10 @@ fn whole<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     wants: Wants,
 ) -> Result<Op::Output> {
     let count = wants.count(operation, x.shape(), x.len())?;
-    let mut out = DeviceArray::uninit(x.stream(), Ix0())?;
-    launch_rows::<Op, _, _, _>(&*wants.elements(x)?, Extent::whole(x.len()), count, &mut out)?;
-    Ok(out.to_ndarray()?.into_scalar())
+    let elements = wants.elements(x)?;
+    let mut out = Landed::new(x.stream())?;
+    launch_rows::<Op, _, _>(&elements, Extent::whole(x.len()), count, &mut out)?;
+    out.read()
 }
 
 /// Along one axis, into an existing array.
@@ -139,7 +141,7 @@ fn along_axes_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     if x.is_empty() {
         // Nothing to combine for any result.
         let extent = Extent::axis(&[out.len(), 0], 1);
-        return launch_rows::<Op, _, _, _>(x, extent, count, out);
+        return launch_rows::<Op, _, _>(x, extent, count, out);
     }
     let axes = Axes::new(x.shape(), axes);
     let x = &*x.in_order()?;
