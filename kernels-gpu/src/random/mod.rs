@@ -22,6 +22,10 @@ pub use bijection::{Bijection, permutation};
 /// takes as long as a third of a vector.
 const VECTORS: usize = 8;
 
+/// So many of them at once, where one takes a hundred instructions or more: with all eight, their code would be more than
+/// the scheduler's instruction cache holds.
+const AT_ONCE: usize = 2;
+
 /// Elements of type `T` that a block writes: the launch has `n / tile_len` blocks, rounded up, of [`THREADS`] threads.
 pub const fn tile_len<T>() -> usize {
     generate::tile_len::<T>(VECTORS)
@@ -77,7 +81,7 @@ pub fn uniform<T: RandomFloat<N> + Param, const N: usize>(
     greatest: T,
     out: SliceMut<'_, T>,
 ) {
-    generate::write::<T, N, VECTORS>(out, |v| {
+    generate::write::<T, N, VECTORS, VECTORS>(out, |v| {
         T::uniform(random.block(v as u64)).map(|x| x.mul_add(span, low).minimum_number(greatest))
     });
 }
@@ -96,7 +100,8 @@ pub fn normal<T: RandomFloat<N> + Param, const N: usize>(
     standard_deviation: T,
     out: SliceMut<'_, T>,
 ) {
-    generate::write::<T, N, VECTORS>(out, |v| T::normal(random.block(v as u64), mean, standard_deviation));
+    // Four vectors at once of f32, two of f64, whose numbers take twice the code.
+    generate::write::<T, N, VECTORS, N>(out, |v| T::normal(random.block(v as u64), mean, standard_deviation));
 }
 
 /// An integer type of which a block of the generator makes `N`.
@@ -110,7 +115,12 @@ pub trait RandomInteger<const N: usize>: Pod {
 impl RandomInteger<4> for u32 {
     #[inline(always)]
     fn bounded(block: [u32; 4], more: impl Fn() -> [u32; 4], low: u32, last: u32) -> [u32; 4] {
-        let products = block.map(|word| u64::from(word) * u64::from(last) + u64::from(word));
+        // Not by `last`, with the word added: that is as many instructions again.
+        let length = last.wrapping_add(1);
+        if length == 0 {
+            return block.map(|word| low.wrapping_add(word));
+        }
+        let products = block.map(|word| u64::from(word) * u64::from(length));
         // Whatever lies below a word, its product with the length adds at most `last` to the lower half.
         if products.iter().all(|&product| product as u32 <= !last) {
             return products.map(|product| low.wrapping_add((product >> 32) as u32));
@@ -123,11 +133,12 @@ impl RandomInteger<4> for u32 {
 impl RandomInteger<2> for u64 {
     #[inline(always)]
     fn bounded([a, b, c, d]: [u32; 4], more: impl Fn() -> [u32; 4], low: u64, last: u64) -> [u64; 2] {
-        let product = |low: u32, high: u32| {
-            let word = u128::from(low) | u128::from(high) << 32;
-            word * u128::from(last) + word
-        };
-        let products = [product(a, b), product(c, d)];
+        let words = [[a, b], [c, d]].map(|[low, high]| u64::from(low) | u64::from(high) << 32);
+        let length = last.wrapping_add(1);
+        if length == 0 {
+            return words.map(|word| low.wrapping_add(word));
+        }
+        let products = words.map(|word| u128::from(word) * u128::from(length));
         if products.iter().all(|&product| product as u64 <= !last) {
             return products.map(|product| low.wrapping_add((product >> 64) as u64));
         }
@@ -150,7 +161,7 @@ pub fn integers<T: RandomInteger<N> + Param, const N: usize>(
     last: T,
     out: SliceMut<'_, T>,
 ) {
-    generate::write::<T, N, VECTORS>(out, |v| {
+    generate::write::<T, N, VECTORS, AT_ONCE>(out, |v| {
         let block = random.block(v as u64);
         T::bounded(block, || random.more(block), low, last)
     });
@@ -159,7 +170,7 @@ pub fn integers<T: RandomInteger<N> + Param, const N: usize>(
 /// `out[i]` is 1 if a random word is less than `threshold`, else 0.
 #[kernel(max_threads = THREADS)]
 pub fn bernoulli(random: Philox4x32, threshold: u64, out: SliceMut<'_, u8>) {
-    generate::write::<u8, 16, VECTORS>(out, |v| {
+    generate::write::<u8, 16, VECTORS, AT_ONCE>(out, |v| {
         let blocks: [[u32; 4]; 4] = cuda_std::array::from_fn(|k| random.block(4 * v as u64 + k as u64));
         cuda_std::array::from_fn(|k| u8::from(u64::from(blocks[k / 4][k % 4]) < threshold))
     });
