@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a block walks over the elements of its tile: wide accesses where it can, single ones at the ragged end.
+//! How a block walks over the elements of its tile: wide accesses where it can, single ones of what is less than a vector.
 //!
 //! Each thread makes one access to each array, 16 bytes of the widest type, and is done. More of them in flight in each
 //! of fewer threads are slower: with 2048 threads on a multiprocessor, one each is enough to keep memory busy, and
@@ -72,6 +72,18 @@ fn for_tile_by<const N: usize>(body: &impl Body) {
         // SAFETY: aligned, as just asked; with THREADS threads, the vector of the last one ends at the tile's end,
         // which is within the length.
         unsafe { body.vector::<N>(start + t * N) };
+    } else if threads == THREADS && start < body.len() && body.is_aligned::<N>() {
+        // The last tile, of an array that is short perhaps: what is whole by vectors, all at a time. One element after
+        // another, a thread would wait for memory as often as a vector has elements.
+        let whole = body.len() - body.len() % N;
+        if start + t * N < whole {
+            // SAFETY: aligned, as just asked; both sides are multiples of N, so the vector ends before `whole` or there.
+            unsafe { body.vector::<N>(start + t * N) };
+        }
+        // The others are fewer than a vector has, and so than the block's threads.
+        if whole + t < body.len() {
+            body.element(whole + t);
+        }
     } else {
         let end = if start + tile < body.len() {
             start + tile
