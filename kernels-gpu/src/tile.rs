@@ -68,32 +68,20 @@ fn for_tile_by<const N: usize>(body: &impl Body) {
     let start = thread::block_idx_x() as usize * tile;
     let t = thread::thread_idx_x() as usize;
     let threads = thread::block_dim_x() as usize;
-    if threads == THREADS && start + tile <= body.len() && body.is_aligned::<N>() {
-        // SAFETY: aligned, as just asked; with THREADS threads, the vector of the last one ends at the tile's end,
-        // which is within the length.
-        unsafe { body.vector::<N>(start + t * N) };
-    } else if threads == THREADS && start < body.len() && body.is_aligned::<N>() {
-        // The last tile, of an array that is short perhaps: what is whole by vectors, all at a time. One element after
-        // another, a thread would wait for memory as often as a vector has elements.
-        let whole = body.len() - body.len() % N;
-        if start + t * N < whole {
-            // SAFETY: aligned, as just asked; both sides are multiples of N, so the vector ends before `whole` or there.
-            unsafe { body.vector::<N>(start + t * N) };
-        }
-        // The others are fewer than a vector has, and so than the block's threads.
-        if whole + t < body.len() {
-            body.element(whole + t);
-        }
+    let by_vectors = threads == THREADS && body.is_aligned::<N>();
+    let i = start + t * N;
+    if by_vectors && i + N <= body.len() {
+        // SAFETY: aligned, as just asked; `i` is a multiple of `N`, and the vector ends within the length.
+        unsafe { body.vector::<N>(i) };
     } else {
-        let end = if start + tile < body.len() {
-            start + tile
-        } else {
-            body.len()
-        };
-        let mut i = start + t;
+        // Of the last tile, what is less than a vector, by the threads that have none; else all. One element after
+        // another, a thread waits for memory as often as it has elements: a short array by vectors takes half the time.
+        let end = Ord::min(start + tile, body.len());
+        let vectors = if by_vectors { end.saturating_sub(start) / N } else { 0 };
+        let mut i = start + vectors * N + (t - vectors);
         while i < end {
             body.element(i);
-            i += threads;
+            i += threads - vectors;
         }
     }
 }
