@@ -164,7 +164,8 @@ impl<'a> Bench<'a> {
         let one = time(16)? / 16;
         let kernels = ((both_copies.as_secs_f64() / one.as_secs_f64()).round() as usize).max(1);
         let all_kernels = time(kernels)?;
-        let result = |array| Ok(work(DeviceArray::from_ndarray(stream, array)?, kernels)?.get(array.len() - 1)?);
+        let result =
+            |array: &Array1<f32>| work(DeviceArray::from_ndarray(stream, array)?, kernels)?.get(array.len() - 1);
         self.want = self.arrays.iter().map(result).collect::<Result<_>>()?;
         self.kernels = kernels;
         Ok(Stages {
