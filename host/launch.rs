@@ -15,6 +15,7 @@ use crate::backend::KernelInfo;
 use crate::constants;
 use crate::device::Properties;
 use crate::error::{Error, Result};
+use crate::landed::Landed;
 use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 use crate::workspace::Lease;
@@ -284,6 +285,23 @@ unsafe impl<W: Element> Arg<SliceMut<'static, W>> for &mut Lease<'_, W> {
         Abi {
             head: std::ptr::with_exposed_provenance_mut(address),
             tail: self.len(),
+        }
+    }
+}
+
+// SAFETY: memory for one value, aligned to 256, which kernels of the device of its stream write, which is this one
+// (`prepare` asserts it), borrowed mutably like the slice: the launch has it for itself. It serves nobody else before it is
+// read or the stream was waited for.
+unsafe impl<W: Element> Arg<SliceMut<'static, W>> for &mut Landed<'_, W> {
+    fn prepare(&self, _: &'static str, stream: &Stream) -> Result<()> {
+        assert_eq!(Landed::stream(self), stream, "a landed value is for its own stream");
+        Ok(())
+    }
+
+    fn abi(&self) -> Abi<SliceMut<'static, W>> {
+        Abi {
+            head: std::ptr::with_exposed_provenance_mut(address::<W>(self.address())),
+            tail: 1,
         }
     }
 }

@@ -75,6 +75,7 @@ pub mod dlpack;
 mod error;
 mod event;
 mod graph;
+mod landed;
 mod launch;
 mod layout;
 mod memory;

@@ -159,6 +159,7 @@ fn child() {
         "bulk_errors" => with_device(transfers::bulk_errors),
         "pinned_copies" => with_device(transfers::pinned_copies),
         "pinned_errors" => with_device(transfers::pinned_errors),
+        "landed" => with_device(transfers::landed),
         "peers" => with_device(transfers::peers),
         "callbacks" => with_device(transfers::callbacks),
         "callback_errors" => with_device(transfers::callback_errors),

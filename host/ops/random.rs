@@ -27,9 +27,10 @@ use crate::stream::Stream;
 ///
 /// | | words | elements of a block |
 /// |---|---|---|
-/// | uniform or normal `f32`; Bernoulli | one (two for a pair of normal ones) | 4 |
-/// | uniform or normal `f64`; `i32`, `u32` | two (four for a pair of normal ones) | 2 |
-/// | `i64`, `u64` | four | 1 |
+/// | uniform or normal `f32`; Bernoulli; `i32`, `u32` | one (two for a pair of normal ones) | 4 |
+/// | uniform or normal `f64`; `i64`, `u64` | two (four for a pair of normal ones) | 2 |
+///
+/// An integer takes as many words again from [`Philox4x32::more`] of its block, below its own.
 ///
 /// So an array of 1000 numbers of `f32` and one of 24 after it are the array of 1024 numbers, in two pieces, because 1000
 /// is a multiple of 4.
@@ -243,7 +244,9 @@ impl Generator {
     /// Integers that are equally likely in `range`: `0..10`, `1..=6`, or `..` for all that the type has.
     ///
     /// An integer is the upper part of a product of the range's length with 64 random bits (`i32`, `u32`) or 128
-    /// (`i64`, `u64`): no value is more likely than another by more than one part in 2^32 or 2^64.
+    /// (`i64`, `u64`): no value is more likely than another by more than one part in 2^32 or 2^64. The lower half of the
+    /// bits is made only where the upper one does not decide: seldom, but for ranges of more than a hundredth of the type's
+    /// numbers, which cost up to twice as much.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@ use ndarray::{Array, ArrayBase, Data, DataMut, Dimension, Ix1};
 
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
-use crate::backend::PeerMemory;
+use crate::backend::{PeerMemory, prefer_huge_pages};
 use crate::error::{Error, Result};
 use crate::graph::{Capture, NO_RESULT, READ_ONCE};
 use crate::stream::Stream;
@@ -267,34 +267,6 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
                 .download(stream.raw(), to.cast(), x.address(), x.bytes().len())
         }
     }
-}
-
-/// Asks the system for huge pages, of 2 MiB, in memory that nobody has touched yet: it is clearing pages that a download
-/// into such memory takes its time for, and 512 small ones take several times as long as a huge one.
-fn prefer_huge_pages(address: *mut u8, bytes: usize) {
-    #[cfg(target_os = "linux")]
-    {
-        use std::ffi::{c_int, c_void};
-        const HUGE_PAGE: usize = 2 << 20;
-        const MADV_HUGEPAGE: c_int = 14;
-        unsafe extern "C" {
-            fn madvise(address: *mut c_void, bytes: usize, advice: c_int) -> c_int;
-        }
-        let skip = address.align_offset(HUGE_PAGE);
-        if let Some(bytes @ HUGE_PAGE..) = bytes.checked_sub(skip) {
-            // SAFETY: whole pages within one allocation. The advice changes no contents; where the system does not take
-            // it, nothing is lost but time.
-            let _ = unsafe {
-                madvise(
-                    address.wrapping_add(skip).cast(),
-                    bytes / HUGE_PAGE * HUGE_PAGE,
-                    MADV_HUGEPAGE,
-                )
-            };
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (address, bytes);
 }
 
 /// The elements in the order of their memory, and the strides, if the elements lie without a gap in C order of some

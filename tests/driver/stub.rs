@@ -144,6 +144,10 @@ static EVENTS: LazyLock<Mutex<HashMap<usize, (usize, usize)>>> = LazyLock::new(M
 /// Handles of streams, and whether the stream lives.
 static STREAMS: LazyLock<Mutex<HashMap<usize, bool>>> = LazyLock::new(Mutex::default);
 
+/// Host memory that kernels write: the flag, and where such memory was allocated last.
+const MAPPED: u32 = 2;
+static LANDING: AtomicUsize = AtomicUsize::new(0);
+
 /// Page-locked memory: bytes by address.
 static HOST_MEMORY: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
 
@@ -445,6 +449,11 @@ functions! {
     fn cuStreamQuery(stream: usize) {
         assert_lives(stream);
         log("stream queried");
+        if let Some(result) = told("KERNEL_WRITES") {
+            // A kernel has written the result, and is not done yet.
+            (*(LANDING.load(Ordering::Relaxed) as *const AtomicI32)).store(result, Ordering::Relaxed);
+            return NOT_READY;
+        }
         if COPIES.lock().unwrap().iter().any(|copy| copy.stream == stream) {
             return NOT_READY;
         }
@@ -505,6 +514,9 @@ functions! {
     }
     fn cuMemHostAlloc(memory: *mut usize, bytes: usize, flags: u32) {
         memory.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as usize);
+        if flags & MAPPED != 0 {
+            LANDING.store(*memory, Ordering::Relaxed);
+        }
         lock_memory(*memory, bytes)
     }
     fn cuMemHostRegister_v2(memory: usize, bytes: usize, flags: u32) { lock_memory(memory, bytes) }

@@ -150,6 +150,9 @@ pub const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 /// Memory that the device can reach; a flag of [`cuMemHostRegister_v2`].
 pub const CU_MEMHOSTREGISTER_DEVICEMAP: c_uint = 2;
 
+/// Memory that kernels use by its address on the host; a flag of [`cuMemHostAlloc`].
+pub const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
+
 /// For [`cuPointerGetAttribute`]: a [`CUdevice`], that of the memory.
 pub const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_uint = 9;
 

@@ -208,6 +208,7 @@ fn numbers_are_those_of_cuda_h() {
         sys::CU_EVENT_DISABLE_TIMING,
         raw::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32
     );
+    assert_eq!(sys::CU_MEMHOSTALLOC_DEVICEMAP, raw::CU_MEMHOSTALLOC_DEVICEMAP);
     assert_eq!(
         sys::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
         raw::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL as u32

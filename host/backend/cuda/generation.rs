@@ -17,6 +17,7 @@ use cuda_driver::sys::{self, Status};
 
 use super::panics::Panics;
 use super::status::{Failure, call_failed, ends_context, unrecoverable};
+use crate::backend::system::HUGE_PAGE;
 use crate::error::{Error, Result};
 
 /// A GPU as this process uses it; there is one for each, which is never dropped.
@@ -251,9 +252,10 @@ impl Drop for Generation {
     }
 }
 
-/// Of page-locked memory: whole pages, so that nothing else is locked with it.
+/// Of page-locked memory: whole pages, so that nothing else is locked with it, and huge ones where it has such.
 pub(super) fn pinned_layout(bytes: usize) -> Option<Layout> {
-    Layout::from_size_align(bytes, 4096).ok()
+    let page = if bytes < HUGE_PAGE { 4096 } else { HUGE_PAGE };
+    Layout::from_size_align(bytes, page).ok()
 }
 
 /// # Safety

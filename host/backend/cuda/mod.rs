@@ -510,6 +510,22 @@ impl Backend for Cuda {
         }
     }
 
+    fn land(&self, bytes: usize) -> Result<u64> {
+        let _current = self.enter()?;
+        self.clear_piece(bytes)
+    }
+
+    unsafe fn read_landed(&self, stream: RawStream, from: u64, to: *mut u8, bytes: usize, unit: usize) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract. No reset ends the context, with which the memory goes, before it is read.
+        unsafe { self.read_piece(stream, from, to, bytes, unit) }
+    }
+
+    unsafe fn unland(&self, address: u64, _bytes: usize) {
+        // SAFETY: the trait's contract.
+        unsafe { self.put_piece_back(address) };
+    }
+
     unsafe fn upload_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {
         let _current = self.enter()?;
         let from = ptr::with_exposed_provenance(from as usize);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The launches of reductions: by which kernel, and with what plan.
 
+use cuda_std::SliceMut;
 use kernels_gpu::compiled::Reduce;
 use kernels_gpu::op::ReduceOp;
 use kernels_gpu::reduce::{BLOCKS, ColumnPlan, RowPlan, THREADS};
@@ -8,7 +9,7 @@ use kernels_gpu::reduce::{BLOCKS, ColumnPlan, RowPlan, THREADS};
 use super::DynRef;
 use super::axes::Way;
 use crate::error::Result;
-use crate::launch::{LaunchConfig, Words};
+use crate::launch::{Arg, LaunchConfig, Words};
 
 /// Combines `x`, which is read in that way, with strides from its lowest element on. `out` has as many elements as there
 /// are results, at least one, in C order; `count` is what the operator's `finish` is given.
@@ -19,6 +20,16 @@ pub(super) fn launch<Op: ReduceOp<T>, T: Reduce<Op>>(
     out: &mut DynRef<Op::Output>,
 ) -> Result<()> {
     assert_eq!(way.results(), out.len(), "an element for each result");
+    launch_to::<Op, T>(x, way, count, out)
+}
+
+/// [`launch`], into an array or a value for the host, with as many elements as there are results.
+pub(super) fn launch_to<Op: ReduceOp<T>, T: Reduce<Op>>(
+    x: &DynRef<T>,
+    way: Way,
+    count: u64,
+    out: impl Arg<SliceMut<'static, Op::Output>>,
+) -> Result<()> {
     let (stream, count, x) = (x.stream(), count | T::COUNT_FLAG, Words::<T>::of(x));
     match way {
         Way::Rows { rows, length } => {

@@ -20,10 +20,11 @@ use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::landed::Landed;
 
 use super::transpose::copy_to;
 use axes::{Lie, Way};
-use launch::launch;
+use launch::{launch, launch_to};
 
 /// Elements of any number of axes.
 type DynRef<T> = DeviceArrayRef<T, IxDyn>;
@@ -156,6 +157,14 @@ fn whole_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     )
 }
 
+/// The way in which one kernel combines all elements, if there is one.
+fn way_of_all<T: Element>(x: &DynRef<T>, wants: Wants) -> Option<Way> {
+    match x.is_empty() {
+        true => Some(Way::Rows { rows: 1, length: 0 }),
+        false => Lie::new((x.shape(), x.strides()), &|_| true, wants.is_indexed()).way(),
+    }
+}
+
 /// Of the whole array; waits for the result.
 fn whole<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
@@ -164,15 +173,15 @@ fn whole<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     again: Option<Again<Op::Output>>,
 ) -> Result<Op::Output> {
     let count = wants.count(operation, x.shape(), x.len())?;
+    let elements = x.view().into_dyn();
+    if let Some(way) = way_of_all(&elements, wants) {
+        let mut out = Landed::new(x.stream())?;
+        launch_to::<Op, T>(&elements, way, count, &mut out)?;
+        return out.read();
+    }
     let mut out = DeviceArray::uninit(x.stream(), Ix0())?;
-    combine::<Op, T>(
-        &x.view().into_dyn(),
-        &|_| true,
-        wants,
-        count,
-        again,
-        &mut out.view_mut().into_dyn(),
-    )?;
+    let to = &mut out.view_mut().into_dyn();
+    combine::<Op, T>(&elements, &|_| true, wants, count, again, to)?;
     Ok(out.to_ndarray()?.into_scalar())
 }
 
