@@ -94,12 +94,8 @@ impl<T: MatVec, D: Dimension> Multiplication<'_, T, D> {
             self.shape.k = 0;
         }
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
-        let tiles = [
-            <T as Gemm<Large>>::BLOCK_TILE,
-            <T as Gemm<Medium>>::BLOCK_TILE,
-            <T as Gemm<Small>>::BLOCK_TILE,
-        ];
-        match best_size(&self.shape, tiles, multiprocessors) {
+        let sizes = costs(&self.shape, block_tiles::<T>(), multiprocessors);
+        match best_size(sizes) {
             0 => self.launch::<Large>(stream, out, alpha, beta),
             1 => self.launch::<Medium>(stream, out, alpha, beta),
             _ => self.launch::<Small>(stream, out, alpha, beta),
@@ -138,19 +134,38 @@ fn blocks(shape: &GemmShape, [rows, columns]: [usize; 2]) -> usize {
     shape.m.div_ceil(rows).saturating_mul(shape.n.div_ceil(columns))
 }
 
-/// The size of tiles with which the product is done first, from large to small.
+/// Rows and columns of the tiles of each size, from large to small.
+fn block_tiles<T: MatVec>() -> [[usize; 2]; 3] {
+    [
+        <T as Gemm<Large>>::BLOCK_TILE,
+        <T as Gemm<Medium>>::BLOCK_TILE,
+        <T as Gemm<Small>>::BLOCK_TILE,
+    ]
+}
+
+/// What the product costs in tiles of each size.
 ///
 /// A multiprocessor takes tiles in turn; one costs as much as it has elements, times a weight, because small tiles read
 /// more of shared memory for each product.
-fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> usize {
+fn costs(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> [usize; 3] {
     let cost = |tile: [usize; 2], weight: usize| {
         let turns = blocks(shape, tile)
             .saturating_mul(shape.batch)
             .div_ceil(multiprocessors);
         turns.saturating_mul(tile[0] * tile[1] * weight)
     };
-    let weights = [4, 5, 10];
-    (0..3).min_by_key(|&size| cost(tiles[size], weights[size])).unwrap_or(0)
+    [cost(tiles[0], 4), cost(tiles[1], 5), cost(tiles[2], 10)]
+}
+
+/// The size of tiles with which the product is done first.
+fn best_size(costs: [usize; 3]) -> usize {
+    (0..3).min_by_key(|&size| costs[size]).unwrap_or(0)
+}
+
+/// What the product costs in tiles of that size.
+pub(super) fn least_cost<T: MatVec>(shape: &GemmShape, multiprocessors: usize) -> usize {
+    let costs = costs(shape, block_tiles::<T>(), multiprocessors);
+    costs[best_size(costs)]
 }
 
 /// `out ← alpha · A B + beta · out`, on that stream.
@@ -373,7 +388,7 @@ mod tests {
             a: [0; 3],
             b: [0; 3],
         };
-        best_size(&shape, [[128, 128], [64, 64], [32, 32]], 132)
+        best_size(costs(&shape, [[128, 128], [64, 64], [32, 32]], 132))
     }
 
     #[test]

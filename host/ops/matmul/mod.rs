@@ -3,6 +3,8 @@
 
 mod gemm;
 mod gemv;
+mod operand;
+mod simt;
 mod tensor;
 
 use half::{bf16, f16};
@@ -34,6 +36,9 @@ pub trait MatMul: Element + sealed::Sealed {
     ) -> Result<()>;
 }
 
+/// The compute capability of Hopper.
+const HOPPER: (u32, u32) = (9, 0);
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -59,7 +64,7 @@ macro_rules! matmul {
 }
 
 matmul! {
-    f32 as f32: Multiplication::run;
+    f32 as f32: simt::multiply;
     f64 as f64: Multiplication::run;
     i32 as i32: Multiplication::run;
     f16 as f32: tensor::multiply;

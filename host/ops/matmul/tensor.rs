@@ -6,21 +6,17 @@ use kernels_gpu::compiled::{CastTo, HopperGemm, WgmmaParams};
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_K, TILE_M, WgmmaShape, shared_bytes, tile_n};
 use ndarray::{Dimension, Ix3};
 
+use super::HOPPER;
 use super::gemm::Multiplication;
+use super::operand::{can_be_mapped, mapped};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
-use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapArg};
-use crate::view::{DeviceView, DeviceViewMut};
-
-/// The compute capability of Hopper.
-const HOPPER: (u32, u32) = (9, 0);
-
-/// Elements whose lines begin at multiples of 16 bytes, as tensor maps want it.
-const ALIGN: usize = 8;
+use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg};
+use crate::view::DeviceViewMut;
 
 /// Numbers of 16 bits that tensor cores multiply.
 pub(super) trait Half: TensorElement + CastTo<f32> + HopperGemm<Self> + HopperGemm<f32> {}
@@ -126,10 +122,8 @@ impl<'a, T: Half> Operand<'a, T> {
                 along_lines: true,
             });
         }
-        let mut copy = DeviceArray::zeros(elements.stream(), (batch, lines, k.next_multiple_of(ALIGN)))?;
-        copy.slice_mut(ndarray::s![.., .., ..k])?.assign(&along_k)?;
         Ok(Self {
-            lies: Ordered::Copied(copy),
+            lies: mapped(along_k)?,
             along_lines: false,
         })
     }
@@ -142,11 +136,6 @@ impl<'a, T: Half> Operand<'a, T> {
         };
         self.lies.tensor_map(&tile, Swizzle::B128)
     }
-}
-
-/// Whether the elements lie so that a tensor map can have them.
-fn can_be_mapped<T: TensorElement>(elements: &DeviceView<'_, T, Ix3>) -> bool {
-    tensor_map::layout(elements, &[1, 1, ALIGN], Swizzle::B128).is_ok()
 }
 
 /// One launch for all products, of a block for each multiprocessor.
