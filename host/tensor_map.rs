@@ -18,7 +18,7 @@ use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::launch::Arg;
 use crate::stream::Stream;
-use crate::view::DeviceViewMut;
+use crate::view::{DeviceView, DeviceViewMut};
 
 /// The most axes that a tensor map has.
 const MAX_AXES: usize = 5;
@@ -132,6 +132,26 @@ impl<T: TensorElement, D: Dimension> DeviceArrayRef<T, D> {
             buffer: Arc::clone(self.buffer()),
             bytes: self.bytes(),
             stream: self.stream().clone(),
+            _elements: PhantomData,
+        })
+    }
+}
+
+impl<'a, T: TensorElement, D: Dimension> DeviceView<'a, T, D> {
+    /// As [`tensor_map`](DeviceArrayRef::tensor_map), for as long as the elements are borrowed.
+    pub(crate) fn into_tensor_map(self, tile: &[usize], swizzle: Swizzle) -> Result<TensorMapArg<'a, T>> {
+        let TensorMapArg {
+            raw,
+            buffer,
+            bytes,
+            stream,
+            ..
+        } = self.tensor_map(tile, swizzle)?;
+        Ok(TensorMapArg {
+            raw,
+            buffer,
+            bytes,
+            stream,
             _elements: PhantomData,
         })
     }

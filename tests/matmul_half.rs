@@ -140,6 +140,12 @@ fn lines_of_any_length() {
     }
 }
 
+/// Few tiles and a long k, which is cut.
+#[test]
+fn a_long_k_in_parts() {
+    check_orders::<bf16>(1, 1, [3, 8, 4096]);
+}
+
 #[test]
 fn batches_and_one_matrix_for_all() {
     check_orders::<f16>(3, 3, [20, 24, 40]);

@@ -5,6 +5,7 @@ mod gemm;
 mod gemv;
 mod operand;
 mod simt;
+mod split;
 mod tensor;
 
 use half::{bf16, f16};

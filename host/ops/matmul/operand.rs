@@ -6,7 +6,7 @@ use ndarray::{Dimension, Ix3, s};
 use crate::array::DeviceArray;
 use crate::error::Result;
 use crate::ops::transpose::Ordered;
-use crate::tensor_map::{self, Swizzle, TensorElement};
+use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapArg};
 use crate::view::DeviceView;
 
 /// The elements of 16 bytes: at multiples of them the lines of a tensor map begin.
@@ -19,18 +19,38 @@ pub(super) fn can_be_mapped<T: TensorElement>(elements: &DeviceView<'_, T, Ix3>)
     tensor_map::layout(elements, &[1, 1, unit::<T>()], Swizzle::None).is_ok()
 }
 
-/// The elements themselves if a tensor map can have them, else a copy in C order, whose lines are longer where that
-/// aligns them.
-pub(super) fn mapped<T: TensorElement>(elements: DeviceView<'_, T, Ix3>) -> Result<Ordered<'_, T, Ix3>> {
-    if can_be_mapped(&elements) {
-        return Ok(Ordered::AsIs(elements));
+/// Elements that a tensor map can have.
+pub(super) struct Mapped<'a, T> {
+    lies: Ordered<'a, T, Ix3>,
+    /// Elements of a line. In a copy there may be others behind them, which nobody has written.
+    length: usize,
+}
+
+impl<'a, T: TensorElement> Mapped<'a, T> {
+    /// The elements themselves, or a copy in C order, whose lines are longer where that aligns them.
+    pub(super) fn new(elements: DeviceView<'a, T, Ix3>) -> Result<Self> {
+        let (products, lines, length) = elements.raw_dim().into_pattern();
+        let padded = length.next_multiple_of(unit::<T>());
+        let lies = if can_be_mapped(&elements) {
+            Ordered::AsIs(elements)
+        } else if length == padded {
+            Ordered::Copied(elements.to_array()?)
+        } else {
+            let mut copy = DeviceArray::uninit(elements.stream(), Ix3(products, lines, padded))?;
+            copy.slice_mut(s![.., .., ..length])?.assign(&elements)?;
+            Ordered::Copied(copy)
+        };
+        Ok(Self { lies, length })
     }
-    let (products, lines, length) = elements.raw_dim().into_pattern();
-    if length.is_multiple_of(unit::<T>()) {
-        return Ok(Ordered::Copied(elements.to_array()?));
+
+    /// The map, for tiles of that shape: beyond a line's end it reads zeros.
+    pub(super) fn tensor_map(&self, tile: &[usize; 3], swizzle: Swizzle) -> Result<TensorMapArg<'_, T>> {
+        match self.lies.shape()[2] == self.length {
+            true => self.lies.tensor_map(tile, swizzle),
+            false => self
+                .lies
+                .slice(s![.., .., ..self.length])?
+                .into_tensor_map(tile, swizzle),
+        }
     }
-    let padded = Ix3(products, lines, length.next_multiple_of(unit::<T>()));
-    let mut copy = DeviceArray::uninit(elements.stream(), padded)?;
-    copy.slice_mut(s![.., .., ..length])?.assign(&elements)?;
-    Ok(Ordered::Copied(copy))
 }

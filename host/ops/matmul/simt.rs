@@ -6,7 +6,7 @@ use ndarray::{Dimension, Ix3};
 
 use super::HOPPER;
 use super::gemm::{Multiplication, least_cost};
-use super::operand::mapped;
+use super::operand::Mapped;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
@@ -43,7 +43,7 @@ pub(super) fn multiply<D: Dimension>(
     let b = product
         .b
         .laid_out(Ix3(batch(of.b), of.k, of.n), vec![of.b[0], of.b[2], of.b[1]]);
-    let (a, b) = (mapped(a)?, mapped(b)?);
+    let (a, b) = (Mapped::new(a)?, Mapped::new(b)?);
     let a = a.tensor_map(&[1, TILE_K, TILE_M], Swizzle::None)?;
     let b = b.tensor_map(&[1, TILE_K, TILE_N], Swizzle::None)?;
     let config = LaunchConfig {

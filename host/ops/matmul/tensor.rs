@@ -3,17 +3,18 @@
 
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::{CastTo, HopperGemm, WgmmaParams};
+use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_K, TILE_M, WgmmaShape, shared_bytes, tile_n};
 use ndarray::{Dimension, Ix3};
 
 use super::HOPPER;
 use super::gemm::Multiplication;
-use super::operand::{can_be_mapped, mapped};
+use super::operand::{Mapped, can_be_mapped};
+use super::split::{self, REGISTERS, cycles};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
-use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
 use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg};
 use crate::view::DeviceViewMut;
@@ -39,6 +40,9 @@ where
     let Some(shape) = shape.filter(|_| alpha != 0.0) else {
         return by_f32(product, stream, out, alpha, beta);
     };
+    if beta == 0.0 && split::multiply(&product, stream, out, alpha)? {
+        return Ok(());
+    }
     if beta == 0.0 {
         return on_hopper(&product, shape, stream, out, alpha);
     }
@@ -71,7 +75,7 @@ where
 }
 
 /// The shape of the kernel's launch, if its numbers fit.
-fn wgmma_shape<T: Half, D: Dimension>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
+pub(super) fn wgmma_shape<T: Half, D: Dimension>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
     let shape = &product.shape;
     // Coordinates are signed, and those of the last tile reach beyond the end.
     let fits = |length: usize| {
@@ -95,7 +99,7 @@ fn wgmma_shape<T: Half, D: Dimension>(product: &Multiplication<'_, T, D>) -> Opt
 
 /// An operand as a tensor map can have it: products first, and either its lines (rows of A, columns of B) or k last.
 struct Operand<'a, T> {
-    lies: Ordered<'a, T, Ix3>,
+    lies: Mapped<'a, T>,
     along_lines: bool,
 }
 
@@ -109,22 +113,11 @@ impl<'a, T: Half> Operand<'a, T> {
     ) -> Result<Self> {
         let batch = if strides[0] == 0 { 1 } else { batch };
         let along_k = elements.laid_out(Ix3(batch, lines, k), strides.to_vec());
-        if can_be_mapped(&along_k) {
-            return Ok(Self {
-                lies: Ordered::AsIs(along_k),
-                along_lines: false,
-            });
-        }
         let along_lines = elements.laid_out(Ix3(batch, k, lines), vec![strides[0], strides[2], strides[1]]);
-        if can_be_mapped(&along_lines) {
-            return Ok(Self {
-                lies: Ordered::AsIs(along_lines),
-                along_lines: true,
-            });
-        }
+        let lies_along_lines = !can_be_mapped(&along_k) && can_be_mapped(&along_lines);
         Ok(Self {
-            lies: mapped(along_k)?,
-            along_lines: false,
+            lies: Mapped::new(if lies_along_lines { along_lines } else { along_k })?,
+            along_lines: lies_along_lines,
         })
     }
 
@@ -139,7 +132,7 @@ impl<'a, T: Half> Operand<'a, T> {
 }
 
 /// One launch for all products, of a block for each multiprocessor.
-fn on_hopper<T: Half + HopperGemm<C>, C: TensorElement, D: Dimension>(
+pub(super) fn on_hopper<T: Half + HopperGemm<C>, C: TensorElement, D: Dimension>(
     product: &Multiplication<'_, T, D>,
     mut shape: WgmmaShape,
     stream: &Stream,
@@ -152,12 +145,14 @@ fn on_hopper<T: Half + HopperGemm<C>, C: TensorElement, D: Dimension>(
         Operand::new(&product.b, [of.batch, of.n, of.k], of.b)?,
     );
     (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
+    let registers = best_registers(of, stream.backend().properties().multiprocessors as usize);
     let columns = of.n.next_multiple_of(16 / size_of::<C>());
     if columns == of.n || of.batch * of.m == 1 {
         return launch(
             &a,
             &b,
             shape,
+            registers,
             stream,
             &mut out.in_shape_mut(Ix3(of.batch, of.m, of.n)),
             alpha,
@@ -165,7 +160,7 @@ fn on_hopper<T: Half + HopperGemm<C>, C: TensorElement, D: Dimension>(
     }
     let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(of.batch, of.m, columns))?;
     let mut result = padded.slice_mut(ndarray::s![.., .., ..of.n])?;
-    launch(&a, &b, shape, stream, &mut result, alpha)?;
+    launch(&a, &b, shape, registers, stream, &mut result, alpha)?;
     out.in_shape_mut(Ix3(of.batch, of.m, of.n)).assign(&result)
 }
 
@@ -173,6 +168,7 @@ fn launch<T: Half + HopperGemm<C>, C: TensorElement>(
     a: &Operand<'_, T>,
     b: &Operand<'_, T>,
     shape: WgmmaShape,
+    registers: usize,
     stream: &Stream,
     out: &mut DeviceViewMut<'_, C, Ix3>,
     alpha: f32,
@@ -184,7 +180,7 @@ fn launch<T: Half + HopperGemm<C>, C: TensorElement>(
         stream,
         alpha,
     };
-    match best_registers(&shape, stream.backend().properties().multiprocessors) {
+    match registers {
         32 => launch.run::<<T as HopperGemm<C>>::N64, C>(32, out),
         64 => launch.run::<<T as HopperGemm<C>>::N128, C>(64, out),
         96 => launch.run::<<T as HopperGemm<C>>::N192, C>(96, out),
@@ -231,13 +227,7 @@ fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
 }
 
 /// The width of tiles with which the products are done first, by the registers of their sums.
-///
-/// A multiprocessor takes tiles in turn; one costs its columns, and a constant for the tile of A, which is read and kept
-/// all the same.
-fn best_registers(shape: &WgmmaShape, multiprocessors: u32) -> usize {
-    let cost = |&registers: &usize| {
-        let turns = tiles(shape, registers).div_ceil(multiprocessors.into());
-        turns * (tile_n(registers) + 40) as u64
-    };
-    [128, 96, 64, 32].into_iter().min_by_key(cost).unwrap_or(128)
+fn best_registers(shape: &GemmShape, multiprocessors: usize) -> usize {
+    let cost = |&registers: &usize| cycles(shape, registers, multiprocessors);
+    REGISTERS.into_iter().min_by_key(cost).unwrap_or(REGISTERS[0])
 }

@@ -48,6 +48,9 @@ const ROWS: usize = 8;
 /// Columns of a thread's tile, in chunks of four that lie 16 apart.
 const COLUMNS: usize = 16;
 
+/// Rows of tiles that blocks of neighbouring numbers share.
+const GROUP: u32 = 8;
+
 /// Stages of the ring.
 const STAGES: usize = 16;
 
@@ -143,7 +146,7 @@ impl<'a> Block<'a> {
             a,
             b,
             shape,
-            tiles: Tiles::new(shape.batch, [shape.m, shape.n], [TILE_M as u32, TILE_N as u32]),
+            tiles: Tiles::new(shape.batch, [shape.m, shape.n], [TILE_M as u32, TILE_N as u32], GROUP),
             stages,
             barriers,
         };
