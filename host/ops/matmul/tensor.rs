@@ -152,21 +152,15 @@ fn on_hopper<T: Half + HopperGemm<C>, C: TensorElement, D: Dimension>(
         Operand::new(&product.b, [of.batch, of.n, of.k], of.b)?,
     );
     (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
-    let columns = of.n.next_multiple_of(16 / size_of::<C>());
-    if columns == of.n || of.batch * of.m == 1 {
-        return launch(
-            &a,
-            &b,
-            shape,
-            stream,
-            &mut out.in_shape_mut(Ix3(of.batch, of.m, of.n)),
-            alpha,
-        );
+    let mut result = out.in_shape_mut(Ix3(of.batch, of.m, of.n));
+    if can_be_mapped(&result.view()) {
+        return launch(&a, &b, shape, stream, &mut result, alpha);
     }
+    let columns = of.n.next_multiple_of(16 / size_of::<C>());
     let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(of.batch, of.m, columns))?;
-    let mut result = padded.slice_mut(ndarray::s![.., .., ..of.n])?;
-    launch(&a, &b, shape, stream, &mut result, alpha)?;
-    out.in_shape_mut(Ix3(of.batch, of.m, of.n)).assign(&result)
+    let mut mapped = padded.slice_mut(ndarray::s![.., .., ..of.n])?;
+    launch(&a, &b, shape, stream, &mut mapped, alpha)?;
+    result.assign(&mapped)
 }
 
 fn launch<T: Half + HopperGemm<C>, C: TensorElement>(
