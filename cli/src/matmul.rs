@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use ndarray::{ArrayD, Dimension, Ix1, Ix2, Ix3};
+use ndarray::{ArrayD, Axis, Dimension, Ix1, Ix2, Ix3};
 use warpsmith::ops::{MatMul, MatVec};
-use warpsmith::{Device, DeviceArray};
+use warpsmith::{Device, DeviceArray, f16};
 
 use crate::job::Job;
 use crate::npy::NpyFile;
@@ -41,15 +41,16 @@ pub fn run(session: &Session, args: &MatmulArgs) -> Result<()> {
     ensure_shapes(a.shape(), b.shape())?;
     let (stored, dtype) = (a.stored, a.stored.dtype());
     ensure!(
-        matches!(dtype, Dtype::F32 | Dtype::F64 | Dtype::I32),
-        "matmul of {stored}: wanted f32, f64, i8, i16 or i32 (`map cast:f32` makes one)"
+        matches!(dtype, Dtype::F16 | Dtype::F32 | Dtype::F64 | Dtype::I32),
+        "matmul of {stored}: wanted f16, f32, f64, i8, i16 or i32 (`map cast:f32` makes one)"
     );
     let job = Job::open(session, "matmul", Some(&args.output))?.stored_as(stored);
     let device = session.open_device()?;
     match dtype {
-        Dtype::F64 => matmul::<f64>(job, &device, &a, &b),
-        Dtype::I32 => matmul::<i32>(job, &device, &a, &b),
-        _ => matmul::<f32>(job, &device, &a, &b),
+        Dtype::F16 => matmul::<f16>(job, &device, &a, &b, by_column),
+        Dtype::F64 => matmul::<f64>(job, &device, &a, &b, matvec),
+        Dtype::I32 => matmul::<i32>(job, &device, &a, &b, matvec),
+        _ => matmul::<f32>(job, &device, &a, &b, matvec),
     }
 }
 
@@ -62,12 +63,32 @@ fn ensure_shapes(a: &[usize], b: &[usize]) -> Result<()> {
     }
 }
 
-fn matmul<T: Scalar + MatMul + MatVec>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile) -> Result<()> {
+/// The product of a matrix and a vector, made on the device.
+type Product<T> = fn(&DeviceArray<T, Ix2>, &DeviceArray<T, Ix1>, &mut DeviceArray<T, Ix1>) -> warpsmith::Result<()>;
+
+fn matvec<T: MatVec>(
+    a: &DeviceArray<T, Ix2>,
+    x: &DeviceArray<T, Ix1>,
+    out: &mut DeviceArray<T, Ix1>,
+) -> warpsmith::Result<()> {
+    a.matvec_into(x, out)
+}
+
+/// [`matvec`] of a type that has products of matrices only: the vector is a matrix of one column.
+fn by_column<T: MatMul>(
+    a: &DeviceArray<T, Ix2>,
+    x: &DeviceArray<T, Ix1>,
+    out: &mut DeviceArray<T, Ix1>,
+) -> warpsmith::Result<()> {
+    out.assign(&a.matmul(&x.insert_axis(Axis(1))?)?.index_axis(Axis(1), 0)?)
+}
+
+fn matmul<T: Scalar + MatMul>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile, matvec: Product<T>) -> Result<()> {
     let (x, y) = (a.read::<T>(device)?, b.read::<T>(device)?);
     match (a.shape(), b.shape()) {
         (&[m, _], &[_]) => {
             let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix1>(device, &y)?));
-            job.run(device, m, copy_in, |(a, x), out| Ok(a.matvec_into(x, out)?))
+            job.run(device, m, copy_in, |(a, x), out| Ok(matvec(a, x, out)?))
         }
         (&[m, _], &[_, n]) => {
             let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix2>(device, &y)?));

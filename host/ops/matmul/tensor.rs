@@ -146,22 +146,15 @@ pub(super) fn on_hopper<T: Half + HopperGemm<C>, C: TensorElement, D: Dimension>
     );
     (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
     let registers = best_registers(of, stream.backend().properties().multiprocessors as usize);
+    let mut result = out.in_shape_mut(Ix3(of.batch, of.m, of.n));
     let columns = of.n.next_multiple_of(16 / size_of::<C>());
-    if columns == of.n || of.batch * of.m == 1 {
-        return launch(
-            &a,
-            &b,
-            shape,
-            registers,
-            stream,
-            &mut out.in_shape_mut(Ix3(of.batch, of.m, of.n)),
-            alpha,
-        );
+    if columns == of.n && can_be_mapped(&result.view()) {
+        return launch(&a, &b, shape, registers, stream, &mut result, alpha);
     }
+    // The copy writes whole pieces of 16 bytes: what is behind a line's end is written as well.
     let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(of.batch, of.m, columns))?;
-    let mut result = padded.slice_mut(ndarray::s![.., .., ..of.n])?;
-    launch(&a, &b, shape, registers, stream, &mut result, alpha)?;
-    out.in_shape_mut(Ix3(of.batch, of.m, of.n)).assign(&result)
+    launch(&a, &b, shape, registers, stream, &mut padded.view_mut(), alpha)?;
+    result.assign(&*padded.slice(ndarray::s![.., .., ..of.n])?)
 }
 
 fn launch<T: Half + HopperGemm<C>, C: TensorElement>(
