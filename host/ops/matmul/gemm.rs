@@ -95,12 +95,7 @@ impl<T: MatVec, D: Dimension> Multiplication<'_, T, D> {
             self.shape.k = 0;
         }
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
-        let tiles = [
-            <T as Gemm<Large>>::BLOCK_TILE,
-            <T as Gemm<Medium>>::BLOCK_TILE,
-            <T as Gemm<Small>>::BLOCK_TILE,
-        ];
-        match best_size(&self.shape, tiles, multiprocessors) {
+        match best_size(&self.shape, tiles::<T>(), multiprocessors).0 {
             0 => self.launch::<Large>(stream, out, alpha, beta),
             1 => self.launch::<Medium>(stream, out, alpha, beta),
             _ => self.launch::<Small>(stream, out, alpha, beta),
@@ -139,19 +134,30 @@ fn blocks(shape: &GemmShape, [rows, columns]: [usize; 2]) -> usize {
     shape.m.div_ceil(rows).saturating_mul(shape.n.div_ceil(columns))
 }
 
-/// The size of tiles with which the product is done first, from large to small.
-///
-/// A multiprocessor takes tiles in turn; one costs as much as it has elements, times a weight, because small tiles read
-/// more of shared memory for each product.
-fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> usize {
-    let cost = |tile: [usize; 2], weight: usize| {
-        let turns = blocks(shape, tile)
-            .saturating_mul(shape.batch)
-            .div_ceil(multiprocessors);
-        turns.saturating_mul(tile[0] * tile[1] * weight)
-    };
-    let weights = [4, 5, 10];
-    (0..3).min_by_key(|&size| cost(tiles[size], weights[size])).unwrap_or(0)
+/// Rows and columns of the tiles of each size, from large to small.
+pub(super) fn tiles<T: MatVec>() -> [[usize; 2]; 3] {
+    [
+        <T as Gemm<Large>>::BLOCK_TILE,
+        <T as Gemm<Medium>>::BLOCK_TILE,
+        <T as Gemm<Small>>::BLOCK_TILE,
+    ]
+}
+
+/// What products cost by tiles of that shape: a multiprocessor takes tiles in turn, and one costs as much as it has
+/// elements, times a weight.
+pub(super) fn cost(shape: &GemmShape, tile: [usize; 2], multiprocessors: usize, weight: usize) -> usize {
+    let turns = blocks(shape, tile)
+        .saturating_mul(shape.batch)
+        .div_ceil(multiprocessors);
+    turns.saturating_mul(tile[0] * tile[1] * weight)
+}
+
+/// The size of tiles with which the products are done first, from large to small, and what they cost then. Small tiles
+/// weigh more, because they read more of shared memory for each product.
+pub(super) fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> (usize, usize) {
+    let costs = [40, 50, 100].into_iter().zip(tiles);
+    let costs = costs.map(|(weight, tile)| cost(shape, tile, multiprocessors, weight));
+    costs.enumerate().min_by_key(|&(_, cost)| cost).unwrap_or_default()
 }
 
 /// `out ← alpha · A B + beta · out`, on that stream.
@@ -361,7 +367,7 @@ mod tests {
             a: [0; 3],
             b: [0; 3],
         };
-        best_size(&shape, [[128, 128], [64, 64], [32, 32]], 132)
+        best_size(&shape, [[128, 128], [64, 64], [32, 32]], 132).0
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of matrices and vectors.
 
+mod dmma;
 mod gemm;
 mod gemv;
 mod tensor;
@@ -59,7 +60,7 @@ macro_rules! matmul {
 
 matmul! {
     f32 as f32: Multiplication::run;
-    f64 as f64: Multiplication::run;
+    f64 as f64: dmma::multiply;
     i32 as i32: Multiplication::run;
     f16 as f32: tensor::multiply;
     bf16 as f32: tensor::multiply;
