@@ -206,12 +206,14 @@ fn product_into<T: MatMul, D: Dimension>(
 impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// The product of this m × k matrix and the k × n matrix `b`: an m × n matrix.
     ///
-    /// The operands may be views of any strides: a transposed one costs no copy, only one that goes backwards does. Every element is summed in the order of
-    /// k by fused multiply-add, so that floats have the same bits on every device; an element's error is at most `k u
-    /// Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow;
-    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
+    /// The operands may be views of any strides: a transposed one costs no copy, only one that goes backwards does, and
+    /// on tensor cores one that the hardware cannot read as it lies. Every element is summed in the order of k by fused
+    /// multiply-add, so that floats have the same bits on every device; but large products of `f64` on a Hopper GPU are
+    /// summed eight elements of k at a time, in an order among these that is the tensor cores' own. An element's error is
+    /// at most `k u Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on
+    /// overflow; NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
     ///
-    /// The tiled product of CUTLASS (NVIDIA, 2017), without tensor cores: a block keeps a tile of the result in
+    /// The tiled product of CUTLASS (NVIDIA, 2017), without tensor cores where [`MatMul`] does not say otherwise: a block keeps a tile of the result in
     /// registers, and goes along k by tiles of the operands in shared memory. `2 m n k` operations, `k` of them one after
     /// another; `m n k (1 / r + 1 / c)` elements are loaded for tiles of r × c, most of them from the cache. Tiles are
     /// from 128 × 128 (f64: 128 × 64) down to 32 × 32, so that small products occupy the device too.
@@ -251,10 +253,12 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// The products of these batch × m × k matrices and the batch × k × n matrices `b`, one by one: batch × m × n. A batch
     /// of one matrix is multiplied with all of the other.
     ///
-    /// The operands may be views of any strides: a transposed one costs no copy, only one that goes backwards does. Every element is summed in the order of
-    /// k by fused multiply-add, so that floats have the same bits on every device; an element's error is at most `k u
-    /// Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow;
-    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too. Computed as [`matmul`](DeviceArrayRef::matmul) is, all
+    /// The operands may be views of any strides: a transposed one costs no copy, only one that goes backwards does, and
+    /// on tensor cores one that the hardware cannot read as it lies. Every element is summed in the order of k by fused
+    /// multiply-add, so that floats have the same bits on every device; but large products of `f64` on a Hopper GPU are
+    /// summed eight elements of k at a time, in an order among these that is the tensor cores' own. An element's error is
+    /// at most `k u Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on
+    /// overflow; NaN and infinities propagate as IEEE 754 says, `0 · ∞` too. Computed as [`matmul`](DeviceArrayRef::matmul) is, all
     /// products in one launch.
     ///
     /// # Errors

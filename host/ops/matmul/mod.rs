@@ -18,7 +18,7 @@ use crate::stream::Stream;
 /// The element types of products of matrices: `f32`, `f64`, `i32`, `f16` and `bf16`.
 ///
 /// Those of 32 and 64 bits are multiplied and added in their own type, floats by fused multiply-add, integers modulo
-/// 2^32. Products of `f16` and `bf16` are summed in `f32` and rounded once at the end: by the tensor cores of a Hopper
+/// 2^32; large products of `f64` by the tensor cores of a Hopper GPU. Products of `f16` and `bf16` are summed in `f32` and rounded once at the end: by the tensor cores of a Hopper
 /// GPU, elsewhere as `f32`.
 pub trait MatMul: Element + sealed::Sealed {
     /// What [`gemm`](DeviceArray::gemm) scales by: the type itself, or `f32` for those of 16 bits.

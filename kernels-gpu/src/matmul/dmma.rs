@@ -160,7 +160,7 @@ impl Side for KMajor {
 
     #[inline(always)]
     fn place(line: u32, k: u32) -> u32 {
-        line * 16 + (k / 2 ^ line % 8) * 2 + k % 2
+        line * 16 + ((k / 2) ^ (line % 8)) * 2 + k % 2
     }
 
     #[inline(always)]
@@ -179,7 +179,7 @@ impl Side for MnMajor {
 
     #[inline(always)]
     fn place(line: u32, k: u32) -> u32 {
-        line / 16 * LINES as u32 + k * 16 + (line % 16 / 2 ^ k % 8) * 2 + line % 2
+        line / 16 * LINES as u32 + k * 16 + ((line % 16 / 2) ^ (k % 8)) * 2 + line % 2
     }
 
     #[inline(always)]
@@ -295,7 +295,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         for tile in self.tiles().of_block() {
             let mut k = 0;
             while k < self.shape.k {
-                self.free(step).wait(step / Self::STAGES % 2 ^ 1);
+                self.free(step).wait((step / Self::STAGES % 2) ^ 1);
                 self.fill(step, tile, k);
                 k += TILE_K as u32;
                 step += 1;
