@@ -197,15 +197,15 @@ fn check_kernels([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], blocks: 
 
 #[test]
 fn full_tiles() {
-    check_kernels([1, 1], [128, 128, 32], 1, PLAIN);
+    check_kernels([1, 1], [128, 128, 16], 1, PLAIN);
 }
 
 /// Several tiles of a block, and stages more than once.
 #[test]
 fn tiles_that_are_not_full() {
-    check_kernels([1, 1], [129, 131, 21], 2, PLAIN);
+    check_kernels([1, 1], [65, 129, 18], 1, PLAIN);
     check_kernels([1, 1], [3, 5, 7], 1, PLAIN);
-    check_kernels([1, 1], [33, 16, 150], 1, PLAIN);
+    check_kernels([1, 1], [33, 16, 130], 1, PLAIN);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn batches_and_one_matrix_for_all() {
 
 #[test]
 fn alpha_and_beta() {
-    for (alpha, beta, old) in [(-1.5, 0.0, f64::NAN), (1.0, 1.0, 0.3), (0.1, -0.7, 3.0)] {
+    for (alpha, beta, old) in [(-1.5, 0.0, f64::NAN), (0.1, -0.7, 3.0)] {
         check_kernels([1, 1], [19, 22, 10], 1, Scaling { alpha, beta, old });
         check_kernels([1, 1], [6, 21, 3], 1, Scaling { alpha, beta, old });
     }
@@ -226,7 +226,7 @@ fn alpha_and_beta() {
 /// Through the operations: by views of any strides, which the tensor memory accelerator has as they lie, or in a copy.
 #[test]
 fn views_of_any_strides() {
-    let (a, b) = (stack((2, 140, 23), 3), stack((2, 23, 270), 4));
+    let (a, b) = (stack((2, 70, 23), 3), stack((2, 23, 150), 4));
     for (device, order) in devices() {
         let stream = device.default_stream();
         let (x, y) = (
@@ -234,7 +234,7 @@ fn views_of_any_strides() {
             DeviceArray::from_ndarray(stream, &b).unwrap(),
         );
         let left = [s![.., .., ..], s![.., .., 1..20], s![..1, ..;-1, ..;2]];
-        let right = [s![.., .., ..], s![.., 1..20, 1..260], s![.., ..;2, ..]];
+        let right = [s![.., .., ..], s![.., 1..20, 1..140], s![.., ..;2, ..]];
         for (i, (left, right)) in left.into_iter().zip(right).enumerate() {
             let product = x.slice(left).unwrap().batched_matmul(&y.slice(right).unwrap()).unwrap();
             let (a, b) = (a.slice(left), b.slice(right));

@@ -20,6 +20,7 @@
 
 use core::marker::PhantomData;
 
+use cuda_std::hint;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::mma::{F64M16N8K8, mma};
 use cuda_std::prelude::*;
@@ -204,11 +205,17 @@ struct Lane {
     b: [Shared<f64>; 8],
 }
 
-/// What a lane has of the operands: of 32 rows for eight elements of k, and of 16 columns.
-#[derive(Clone, Copy)]
+/// What a lane has of the operands for eight elements of k: of each group of 8 rows and each of 16 columns.
 struct Fragments {
     a: [[f64; 2]; 4],
-    b: [f64; 4],
+    b: [[f64; 4]; 4],
+}
+
+/// How far a stage's elements are from those of the first.
+#[derive(Clone, Copy)]
+struct Stage {
+    a: usize,
+    b: usize,
 }
 
 /// What the threads of a block have in common.
@@ -278,6 +285,17 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     fn free(&self, step: u32) -> Mbarrier {
         // SAFETY: there are two for each stage.
         unsafe { Mbarrier::at_unchecked(self.barriers, (step % Self::STAGES + Self::STAGES) as usize) }
+    }
+
+    /// The stage of a step. What the compiler does not know of these numbers it cannot mix with the constants that come on
+    /// top, of which a load's instruction takes one for nothing.
+    #[inline(always)]
+    fn stage(step: u32) -> Stage {
+        let stage = step % Self::STAGES;
+        Stage {
+            a: hint::opaque(stage * a_len(ROWS) as u32) as usize,
+            b: hint::opaque(stage * B_LEN as u32) as usize,
+        }
     }
 
     /// Waits until the stage of a step is full.
@@ -383,22 +401,29 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         let leads = thread::thread_idx_x().is_multiple_of(32);
         let mut sums = [[[0.0; 4]; 4]; 4];
         self.wait(*step);
+        let mut stage = Self::stage(*step);
         let mut fragments = Fragments {
-            a: [0, 1, 2, 3].map(|j| Self::rows(lane, *step, 0, j)),
-            b: Self::columns(lane, *step, 0, 0),
+            a: [0, 1, 2, 3].map(|j| Self::rows(lane, stage, 0, j)),
+            b: [[0.0; 4]; 4],
         };
+        unroll!(3, i => {
+            if i + 1 < groups(ROWS) {
+                fragments.b[i] = Self::columns(lane, stage, 0, i);
+            }
+        });
         let mut k = TILE_K as u32;
         while k < self.shape.k {
-            let next = *step + 1;
-            Self::half::<0>(lane, *step, Some(*step), &mut fragments, &mut sums);
-            self.wait(next);
-            Self::half::<1>(lane, *step, Some(next), &mut fragments, &mut sums);
+            Self::half::<0>(lane, stage, Some(stage), &mut fragments, &mut sums);
+            self.wait(*step + 1);
+            let next = Self::stage(*step + 1);
+            Self::half::<1>(lane, stage, Some(next), &mut fragments, &mut sums);
             self.done(*step, leads);
-            *step = next;
+            stage = next;
+            *step += 1;
             k += TILE_K as u32;
         }
-        Self::half::<0>(lane, *step, Some(*step), &mut fragments, &mut sums);
-        Self::half::<1>(lane, *step, None, &mut fragments, &mut sums);
+        Self::half::<0>(lane, stage, Some(stage), &mut fragments, &mut sums);
+        Self::half::<1>(lane, stage, None, &mut fragments, &mut sums);
         self.done(*step, leads);
         *step += 1;
         sums
@@ -412,18 +437,25 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
         self.free(step).arrive_if(leads);
     }
 
-    /// Adds the products of eight elements of k, those of half `HALF` of a step, and reads the fragments of the other half,
-    /// which is of step `next`, if there is one.
+    /// Adds the products of eight elements of k, those of half `HALF` of a stage, and reads the fragments of the other half,
+    /// which is of stage `next`, if there is one. The columns of a group are read when those of the group before have been
+    /// multiplied, into their registers: of the last group those of this half, as they were not read before.
     #[inline(always)]
-    fn half<const HALF: usize>(lane: &Lane, step: u32, next: Option<u32>, fragments: &mut Fragments, sums: &mut Sums) {
+    fn half<const HALF: usize>(
+        lane: &Lane,
+        stage: Stage,
+        next: Option<Stage>,
+        fragments: &mut Fragments,
+        sums: &mut Sums,
+    ) {
+        let last = groups(ROWS) - 1;
         let mut rows = fragments.a;
         unroll!(4, i => {
-            if i < groups(ROWS) {
-                let b = fragments.b;
-                if i + 1 < groups(ROWS) {
-                    fragments.b = Self::columns(lane, step, HALF, i + 1);
+            if i <= last {
+                if i == 0 {
+                    fragments.b[last] = Self::columns(lane, stage, HALF, last);
                 } else if let Some(next) = next {
-                    fragments.b = Self::columns(lane, next, 1 - HALF, 0);
+                    fragments.b[i - 1] = Self::columns(lane, next, 1 - HALF, i - 1);
                 }
                 unroll!(4, j => {
                     if let Some(next) = next && j * groups(ROWS) / 4 == i {
@@ -431,37 +463,35 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
                     }
                 });
                 unroll!(4, j => {
-                    sums[i][j] = mma::<F64M16N8K8>(b, fragments.a[j], sums[i][j]);
+                    sums[i][j] = mma::<F64M16N8K8>(fragments.b[i], fragments.a[j], sums[i][j]);
                 });
             }
         });
         fragments.a = rows;
     }
 
-    /// Elements `k` and `k + 4` of a row of group `j`, of a half of a step.
+    /// Elements `k` and `k + 4` of a row of group `j`, of a half of a stage.
     #[inline(always)]
-    fn rows(lane: &Lane, step: u32, half: usize, j: usize) -> [f64; 2] {
-        let stage = (step % Self::STAGES) as usize * a_len(ROWS);
+    fn rows(lane: &Lane, stage: Stage, half: usize, j: usize) -> [f64; 2] {
         [0, 1].map(|of| {
             let (from, further) = match A::ALONG_K {
                 true => (lane.a[2 * half + of], j * LINES / 2),
                 false => (lane.a[j % 2 * 2 + of], j / 2 * LINES + half * LINES / 2),
             };
             // SAFETY: an element of the stage, which is full.
-            unsafe { from.subarray_unchecked(stage, further + 1).get_unchecked(further) }
+            unsafe { from.subarray_unchecked(stage.a, further + 1).get_unchecked(further) }
         })
     }
 
-    /// Elements `k`, then `k + 4`, of two columns of group `i`, of a half of a step.
+    /// Elements `k`, then `k + 4`, of two columns of group `i`, of a half of a stage.
     #[inline(always)]
-    fn columns(lane: &Lane, step: u32, half: usize, i: usize) -> [f64; 4] {
-        let stage = (step % Self::STAGES) as usize * B_LEN;
+    fn columns(lane: &Lane, stage: Stage, half: usize, i: usize) -> [f64; 4] {
         // SAFETY (of both): elements of the stage, which is full; the first of two is even.
         if B::ALONG_K {
             let further = i * LINES;
             let element = |of: usize| {
                 let from = lane.b[of + 2 * half];
-                unsafe { from.subarray_unchecked(stage, further + 1).get_unchecked(further) }
+                unsafe { from.subarray_unchecked(stage.b, further + 1).get_unchecked(further) }
             };
             [element(0), element(4), element(1), element(5)]
         } else {
@@ -469,7 +499,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
             let both = |of: usize| {
                 let from = lane.b[of];
                 unsafe {
-                    from.subarray_unchecked(stage, further + 2)
+                    from.subarray_unchecked(stage.b, further + 2)
                         .get_vec_unchecked::<2>(further)
                 }
             };
