@@ -32,6 +32,7 @@ mod launch;
 mod many_threads;
 mod map;
 mod matmul;
+mod matmul_double;
 mod matmul_half;
 mod memory;
 mod npy;

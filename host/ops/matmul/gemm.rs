@@ -94,8 +94,7 @@ impl<T: MatVec, D: Dimension> Multiplication<'_, T, D> {
             self.shape.k = 0;
         }
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
-        let sizes = costs(&self.shape, block_tiles::<T>(), multiprocessors);
-        match best_size(sizes) {
+        match best_size(&self.shape, tiles::<T>(), multiprocessors).0 {
             0 => self.launch::<Large>(stream, out, alpha, beta),
             1 => self.launch::<Medium>(stream, out, alpha, beta),
             _ => self.launch::<Small>(stream, out, alpha, beta),
@@ -135,7 +134,7 @@ fn blocks(shape: &GemmShape, [rows, columns]: [usize; 2]) -> usize {
 }
 
 /// Rows and columns of the tiles of each size, from large to small.
-fn block_tiles<T: MatVec>() -> [[usize; 2]; 3] {
+pub(super) fn tiles<T: MatVec>() -> [[usize; 2]; 3] {
     [
         <T as Gemm<Large>>::BLOCK_TILE,
         <T as Gemm<Medium>>::BLOCK_TILE,
@@ -143,29 +142,21 @@ fn block_tiles<T: MatVec>() -> [[usize; 2]; 3] {
     ]
 }
 
-/// What the product costs in tiles of each size.
-///
-/// A multiprocessor takes tiles in turn; one costs as much as it has elements, times a weight, because small tiles read
-/// more of shared memory for each product.
-fn costs(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> [usize; 3] {
-    let cost = |tile: [usize; 2], weight: usize| {
-        let turns = blocks(shape, tile)
-            .saturating_mul(shape.batch)
-            .div_ceil(multiprocessors);
-        turns.saturating_mul(tile[0] * tile[1] * weight)
-    };
-    [cost(tiles[0], 4), cost(tiles[1], 5), cost(tiles[2], 10)]
+/// What products cost by tiles of that shape: a multiprocessor takes tiles in turn, and one costs as much as it has
+/// elements, times a weight.
+pub(super) fn cost(shape: &GemmShape, tile: [usize; 2], multiprocessors: usize, weight: usize) -> usize {
+    let turns = blocks(shape, tile)
+        .saturating_mul(shape.batch)
+        .div_ceil(multiprocessors);
+    turns.saturating_mul(tile[0] * tile[1] * weight)
 }
 
-/// The size of tiles with which the product is done first.
-fn best_size(costs: [usize; 3]) -> usize {
-    (0..3).min_by_key(|&size| costs[size]).unwrap_or(0)
-}
-
-/// What the product costs in tiles of that size.
-pub(super) fn least_cost<T: MatVec>(shape: &GemmShape, multiprocessors: usize) -> usize {
-    let costs = costs(shape, block_tiles::<T>(), multiprocessors);
-    costs[best_size(costs)]
+/// The size of tiles with which the products are done first, from large to small, and what they cost then. Small tiles
+/// weigh more, because they read more of shared memory for each product.
+pub(super) fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> (usize, usize) {
+    let costs = [40, 50, 100].into_iter().zip(tiles);
+    let costs = costs.map(|(weight, tile)| cost(shape, tile, multiprocessors, weight));
+    costs.enumerate().min_by_key(|&(_, cost)| cost).unwrap_or_default()
 }
 
 /// `out ← alpha · A B + beta · out`, on that stream.
@@ -414,7 +405,7 @@ mod tests {
             a: [0; 3],
             b: [0; 3],
         };
-        best_size(costs(&shape, [[128, 128], [64, 64], [32, 32]], 132))
+        best_size(&shape, [[128, 128], [64, 64], [32, 32]], 132).0
     }
 
     #[test]

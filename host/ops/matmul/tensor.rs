@@ -4,7 +4,7 @@
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::{CastTo, HopperGemm, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_K, TILE_M, WgmmaShape, shared_bytes, tile_n};
+use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
 use ndarray::{Dimension, Ix3};
 
 use super::HOPPER;
@@ -18,6 +18,11 @@ use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg};
 use crate::view::DeviceViewMut;
+
+/// Whether the stream's device has Hopper's tensor cores.
+pub(super) fn is_hopper(stream: &Stream) -> bool {
+    stream.backend().properties().tensor_cores == Some(HOPPER)
+}
 
 /// Numbers of 16 bits that tensor cores multiply.
 pub(super) trait Half: TensorElement + CastTo<f32> + HopperGemm<Self> + HopperGemm<f32> {}
@@ -35,8 +40,7 @@ pub(super) fn multiply<T: Half, D: Dimension>(
 where
     f32: CastTo<T>,
 {
-    let has_tensor_cores = stream.backend().properties().tensor_cores == Some(HOPPER);
-    let shape = has_tensor_cores.then(|| wgmma_shape(&product)).flatten();
+    let shape = is_hopper(stream).then(|| wgmma_shape(&product)).flatten();
     let Some(shape) = shape.filter(|_| alpha != 0.0) else {
         return by_f32(product, stream, out, alpha, beta);
     };
@@ -98,15 +102,15 @@ pub(super) fn wgmma_shape<T: Half, D: Dimension>(product: &Multiplication<'_, T,
 }
 
 /// An operand as a tensor map can have it: products first, and either its lines (rows of A, columns of B) or k last.
-struct Operand<'a, T> {
+pub(super) struct Operand<'a, T> {
     lies: Mapped<'a, T>,
-    along_lines: bool,
+    pub(super) along_lines: bool,
 }
 
-impl<'a, T: Half> Operand<'a, T> {
+impl<'a, T: TensorElement> Operand<'a, T> {
     /// Of elements with these lengths and strides: products, lines, k. Where no map can have them, a copy along k whose
     /// lines are longer than they have to be, so that each is aligned.
-    fn new<D: Dimension>(
+    pub(super) fn new<D: Dimension>(
         elements: &'a DeviceArrayRef<T, D>,
         [batch, lines, k]: [usize; 3],
         strides: [usize; 3],
@@ -121,12 +125,10 @@ impl<'a, T: Half> Operand<'a, T> {
         })
     }
 
-    /// Its map, for tiles of so many lines.
-    fn map(&self, lines: usize) -> Result<TensorMapArg<'_, T>> {
-        let tile = match self.along_lines {
-            false => [1, lines, TILE_K],
-            true => [1, TILE_K, LINE / size_of::<T>()],
-        };
+    /// Its map: for tiles of so many lines and 128 bytes along k, or, of what lies along them, of 128 bytes of them.
+    pub(super) fn map(&self, lines: usize) -> Result<TensorMapArg<'_, T>> {
+        let wide = LINE / size_of::<T>();
+        let tile = [1, if self.along_lines { wide } else { lines }, wide];
         self.lies.tensor_map(&tile, Swizzle::B128)
     }
 }

@@ -14,7 +14,7 @@ use crate::histogram::{
 };
 use crate::index::scatter_add;
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
-use crate::matmul::{MulAdd, gemv, wgmma};
+use crate::matmul::{MulAdd, dmma, gemv, wgmma};
 
 /// The parameters of [`gemm`](fn@gemm::gemm).
 pub type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemm::GemmShape, T, T);
@@ -56,6 +56,16 @@ pub trait HopperGemm<C: 'static>: Pod + Send + Sync {
     /// 256 columns.
     type N256: Kernel<Params = WgmmaParams<Self, C>>;
 }
+
+/// The parameters of [`gemm_dmma`](fn@dmma::gemm_dmma).
+pub type DmmaParams = (
+    TensorMap<'static, f64>,
+    TensorMap<'static, f64>,
+    SliceMut<'static, f64>,
+    dmma::DmmaShape,
+    f64,
+    f64,
+);
 
 /// The element types of products of matrices and vectors: `f32`, `f64`, `i32`.
 ///
