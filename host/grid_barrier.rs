@@ -73,6 +73,7 @@ impl DeviceGridBarrier {
 // `prepare` sees to. It was 0, and launches leave its lowest 31 bits so: one that does not, since it failed, takes its
 // device's context along, and with it the word; the simulated GPU does not use it. The launch is cooperative by the
 // parameter's type.
+#[diagnostic::do_not_recommend]
 unsafe impl Arg<GridBarrier<'static>> for &mut DeviceGridBarrier {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         stream.check_device(kernel, self.word.stream())?;

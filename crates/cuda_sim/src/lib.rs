@@ -52,7 +52,7 @@
 //! - A loop that waits for another thread or block by reading memory must call
 //!   [`yield_now`], or it keeps its OS thread until the launch is given up. A
 //!   block may wait for blocks of lower number; a higher one need not have
-//!   started.
+//!   started, but in a cooperative launch it has or will.
 //! - A loop that reads memory which other threads write calls [`poll`], if it
 //!   calls no other function here: a launch that never ends is given up there.
 //! - A thread has 64 KiB of stack, guarded: running over it ends the process,

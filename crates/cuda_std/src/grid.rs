@@ -14,8 +14,8 @@ use crate::param::{NoTail, Param};
 /// a word of global memory, for which the launch's argument is `&mut DeviceGridBarrier`. By it launch and kernel know
 /// that the launch is cooperative, and neither can be without the other.
 ///
-/// Meeting takes some microseconds on a GPU, about as long as to launch another kernel; what is won is what the blocks
-/// keep meanwhile, in registers and shared memory.
+/// A meeting costs an atomic addition for each block, and the wait for the slowest; instead of a second launch it saves
+/// what the blocks keep meanwhile, in registers and shared memory.
 ///
 /// ```
 /// use cuda_std::prelude::*;
