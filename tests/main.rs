@@ -13,6 +13,7 @@ mod blur;
 mod broadcast;
 mod cast;
 mod compare;
+mod cooperative;
 mod create;
 #[cfg(feature = "cudarc")]
 mod cudarc;

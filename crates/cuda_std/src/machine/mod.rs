@@ -15,6 +15,8 @@ mod device_async;
 #[cfg(target_arch = "nvptx64")]
 mod device_atomic;
 #[cfg(target_arch = "nvptx64")]
+mod device_grid;
+#[cfg(target_arch = "nvptx64")]
 mod device_matrix;
 #[cfg(target_arch = "nvptx64")]
 mod device_mma;
@@ -28,6 +30,8 @@ pub use device::*;
 pub use device_async::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_atomic::*;
+#[cfg(target_arch = "nvptx64")]
+pub use device_grid::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_matrix::*;
 #[cfg(target_arch = "nvptx64")]
