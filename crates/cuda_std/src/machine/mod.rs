@@ -144,6 +144,9 @@ pub trait Registers {
     #[track_caller]
     #[doc(hidden)]
     unsafe fn multiply_tf32<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor);
+    #[track_caller]
+    #[doc(hidden)]
+    unsafe fn multiply_tf32_fragment(&mut self, a: [u32; 4], b: MatrixDescriptor);
     #[doc(hidden)]
     fn fence(&mut self);
     #[doc(hidden)]
