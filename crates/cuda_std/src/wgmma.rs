@@ -266,7 +266,7 @@ impl<T: Operand, L: Layout<T>> MatrixDescriptor<T, L> {
 ///     let of_a = |row: u32, k: u32| x[(k * 64 + row) as usize];
 ///     let a = [Fragment::new([of_a(row, k), of_a(row + 8, k), of_a(row, k + 4), of_a(row + 8, k + 4)])];
 ///     // SAFETY: B is written, and stays as it is until the wait, which has the fragment.
-///     let sum = unsafe { Accumulator::<32>::zero().start().mma_fragment(&a[0], b) }.commit().wait_for(&a).wait();
+///     let sum = unsafe { Accumulator::<32>::zero().start().mma_fragment(&a[0], b) }.commit().wait_for(&a);
 ///     let (row, column) = Accumulator::<32>::place(t, 6);
 ///     d.set((row * 64 + column) as usize, sum.get::<6>());
 /// }
@@ -433,17 +433,6 @@ where
         self
     }
 
-    /// Waits until all batches of the thread's are done, so that the registers of these fragments can be others'.
-    #[inline(always)]
-    #[track_caller]
-    pub fn wait_for<const N: usize>(self, fragments: &[Fragment; N]) -> Self {
-        machine::wgmma_wait_all();
-        for fragment in fragments {
-            machine::keep_fragment(&fragment.0);
-        }
-        self
-    }
-
     /// Opens another batch, which adds to what those before are still at.
     #[inline(always)]
     #[track_caller]
@@ -458,5 +447,16 @@ where
     pub fn wait(mut self) -> Accumulator<R> {
         self.0.0.wait();
         self.0
+    }
+
+    /// [`wait`](Self::wait), until which the registers of these fragments are nobody else's.
+    #[inline(always)]
+    #[track_caller]
+    pub fn wait_for<const N: usize>(self, fragments: &[Fragment; N]) -> Accumulator<R> {
+        let sums = self.wait();
+        for fragment in fragments {
+            machine::keep_fragment(&fragment.0);
+        }
+        sums
     }
 }

@@ -218,11 +218,6 @@ pub fn wgmma_wait_but_newest() {
     meet("wait_but_newest");
 }
 
-#[track_caller]
-pub fn wgmma_wait_all() {
-    meet("wait_for");
-}
-
 pub fn set_fragment(values: [u32; 4]) -> [u32; 4] {
     values
 }

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Matrix times matrix on Hopper's tensor cores: `C ← α A B`, of numbers of 16 bits, accumulated in f32.
+//! Matrix times matrix on Hopper's tensor cores: `C ← α A B`, of numbers of 16 bits or of f32 rounded to TF32, accumulated
+//! in f32.
 //!
 //! A block computes tiles of `C` of 128 × `2 R` elements, one after another. Three warpgroups share the work ("CUTLASS
 //! 3.x", NVIDIA 2023: warp specialised, persistent). One thread of the first, the producer, has the tensor memory
-//! accelerator copy the tiles of `A` and `B`, 64 elements of k at a time, into a ring of stages in shared memory; the
+//! accelerator copy the tiles of `A` and `B`, 128 bytes of k at a time, into a ring of stages in shared memory; the
 //! two others, the consumers, multiply them (`wgmma`), 64 rows of the tile each, with the sums in registers. Two barriers
 //! a stage say that it is full, and that both consumers are done with it. A tile's result goes by way of shared memory,
 //! in boxes of 16 rows × 128 bytes for each warp, and is stored by the accelerator while the next tile is multiplied.
 //!
 //! Tiles and boxes are 128 bytes wide and lie in shared memory with the swizzle of 128 bytes, so that neither side has
-//! bank conflicts. An operand may lie along k or along its lines: `wgmma` takes both. Elements out of bounds are read as
-//! zeros and not written, so any shape is right.
+//! bank conflicts. An operand of 16-bit elements may lie along k or along its lines: `wgmma` takes both. Elements out of
+//! bounds are read as zeros and not written, so any shape is right.
+//!
+//! Of TF32 `wgmma` takes from shared memory only what lies along k. But A can come from registers: so an `A` along m is read
+//! by the consumers, those of the next stage while they multiply this one. A `B` along n is the `A` of `Cᵀ = Bᵀ Aᵀ`, whose tiles are stored transposed. For an `A` along m and a `B` along n, one has to be copied.
 //!
 //! Work `2 m n k`. Elements moved from the cache `m n k (1 / 128 + 1 / (2 R))`. The sums of a tile's element are in the
 //! order of k, in f32 with the tensor core's rounding: of 64-bit dot products in hardware, whose error is at most
@@ -22,9 +26,11 @@ use cuda_std::half::pack;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap, TensorMapMut};
-use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Operand, Registers};
+use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Operand, Registers, Tf32};
 use cuda_std::{matrix, warpgroup};
 use half::{bf16, f16};
+
+mod tf32;
 
 use super::tiles::{Tile, Tiles};
 use super::unroll;
@@ -35,11 +41,13 @@ pub const THREADS: usize = 384;
 /// Rows of a block's tile.
 pub const TILE_M: usize = 128;
 
-/// Elements along k of a stage: 128 bytes.
-pub const TILE_K: usize = 64;
-
 /// Bytes of a line of a stage, or of a box of the result.
 pub const LINE: usize = 128;
+
+/// Elements along k of a stage, where they have so many bytes. Of an operand along its lines, a box has as many of these.
+pub const fn tile_k(element: usize) -> usize {
+    LINE / element
+}
 
 /// Bytes of a stage's tile of `A`.
 const A_BYTES: usize = TILE_M * LINE;
@@ -47,10 +55,13 @@ const A_BYTES: usize = TILE_M * LINE;
 /// Warps that multiply.
 const CONSUMER_WARPS: usize = 8;
 
-/// Rows of the boxes in which a warp stores its part.
+/// Rows of the boxes in which a warp stores its part, and columns of those of a transposed result.
 pub const BOX_M: usize = 16;
 
 const BOX_BYTES: usize = BOX_M * LINE;
+
+/// Rows of the boxes of a transposed result, of f32.
+pub const TRANSPOSED_BOX_ROWS: usize = BOX_BYTES / (BOX_M * size_of::<f32>());
 
 /// Columns of a block's tile, whose sums take `registers` of a thread.
 pub const fn tile_n(registers: usize) -> usize {
@@ -145,6 +156,8 @@ pub struct WgmmaShape {
     pub a_along_m: u32,
     /// Whether the map of `B` has its columns last (0: its rows).
     pub b_along_n: u32,
+    /// Whether the map of `C` has the columns as its rows: `Cᵀ` is what is stored.
+    pub transposed: u32,
 }
 
 /// `C ← alpha · A B` for each product of the batch.
@@ -152,25 +165,27 @@ pub struct WgmmaShape {
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps
-/// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes,
-/// [`TILE_M`] × [`TILE_K`] of `a` (`TILE_K` × 64 where it lies along m), [`tile_n`] × [`TILE_K`] of `b` (`TILE_K` × 64
-/// where it lies along n), and [`BOX_M`] × 128 bytes of `c`.
+/// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes and with
+/// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × `k` where it lies along m), [`tile_n`] × `k` of `b` (`k` × `k` where it
+/// lies along n), and [`BOX_M`] × 128 bytes of `c`.
+///
+/// If the operands are of [`Tf32`], so are the types of their maps, and `b` does not lie along n. If the result is
+/// `transposed`, it is of f32, and a tile of its map is [`TRANSPOSED_BOX_ROWS`] × [`BOX_M`], with the swizzle of 64 bytes.
 #[kernel(
     T = [bf16], C = [bf16, f32], R = [32, 64, 96, 128];
-    T = [f16], C = [f16, f32], R = [32, 64, 96, 128],
+    T = [f16], C = [f16, f32], R = [32, 64, 96, 128];
+    T = [Tf32], C = [f32], R = [32, 64, 96, 128],
     arch = "sm_90a",
     max_threads = THREADS,
     min_blocks = 1,
 )]
-pub unsafe fn gemm_wgmma<T: Operand<Element = T> + Pod, C: Output, const R: usize>(
-    a: TensorMap<'_, T>,
-    b: TensorMap<'_, T>,
+pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
+    a: TensorMap<'_, <T as Operand>::Element>,
+    b: TensorMap<'_, <T as Operand>::Element>,
     c: TensorMapMut<'_, C>,
     shape: WgmmaShape,
     alpha: f32,
 ) where
-    KMajor: Layout<T>,
-    MnMajor: Layout<T>,
     [f32; R]: Registers,
 {
     // SAFETY: the kernel's contract.
@@ -188,9 +203,9 @@ pub unsafe fn gemm_wgmma<T: Operand<Element = T> + Pod, C: Output, const R: usiz
 }
 
 /// What the threads of a block have in common.
-struct Block<'a, T, C, const R: usize> {
-    a: TensorMap<'a, T>,
-    b: TensorMap<'a, T>,
+pub struct Block<'a, T: Operand, C, const R: usize> {
+    a: TensorMap<'a, T::Element>,
+    b: TensorMap<'a, T::Element>,
     c: TensorMapMut<'a, C>,
     shape: WgmmaShape,
     alpha: f32,
@@ -203,7 +218,7 @@ struct Block<'a, T, C, const R: usize> {
 
 /// A place in the ring of stages.
 #[derive(Clone, Copy)]
-struct Place<const R: usize> {
+pub struct Place<const R: usize> {
     stage: u32,
     /// The parity of the rounds so far.
     round: u32,
@@ -252,12 +267,60 @@ where
     const STEP: u32 = 16 * LINE as u32;
 }
 
-impl<'a, T: Operand + Pod, C: Output, const R: usize> Block<'a, T, C, R>
+/// Numbers that are multiplied: `f16`, `bf16`, and [`Tf32`], which in memory is `f32`.
+pub trait Input: Operand {
+    /// Whether operands that lie along their lines go through registers.
+    const THROUGH_REGISTERS: bool;
+
+    /// This thread's part of the product of 64 rows of a tile, which begin in place `place` of the ring.
+    fn sums<C: Output, const R: usize>(
+        block: &Block<'_, Self, C, R>,
+        group: u32,
+        place: &mut Place<R>,
+    ) -> Accumulator<R>
+    where
+        [f32; R]: Registers;
+}
+
+macro_rules! inputs {
+    ($($type:ident)*) => {$(
+        impl Input for $type {
+            const THROUGH_REGISTERS: bool = false;
+
+            #[inline(always)]
+            fn sums<C: Output, const R: usize>(
+                block: &Block<'_, Self, C, R>,
+                group: u32,
+                place: &mut Place<R>,
+            ) -> Accumulator<R>
+            where
+                [f32; R]: Registers,
+            {
+                match (block.shape.a_along_m != 0, block.shape.b_along_n != 0) {
+                    (false, false) => block.sums::<KMajor, KMajor>(group, place),
+                    (false, true) => block.sums::<KMajor, MnMajor>(group, place),
+                    (true, false) => block.sums::<MnMajor, KMajor>(group, place),
+                    (true, true) => block.sums::<MnMajor, MnMajor>(group, place),
+                }
+            }
+        }
+    )*};
+}
+
+inputs! { bf16 f16 }
+
+impl<'a, T: Input, C: Output, const R: usize> Block<'a, T, C, R>
 where
     [f32; R]: Registers,
 {
     /// The first byte of the stages of `B`.
     const B: usize = stages(R) * A_BYTES;
+
+    /// Elements along k of a stage.
+    const TILE_K: usize = tile_k(size_of::<T::Element>());
+
+    /// Those who say that they are done with a stage: consumers, or, where they read it themselves, their warps.
+    const ARRIVALS: u32 = if T::THROUGH_REGISTERS { CONSUMER_WARPS as u32 } else { 2 };
 
     /// The first byte of the boxes.
     const BOXES: usize = Self::B + stages(R) * b_bytes(R);
@@ -269,8 +332,8 @@ where
     /// The kernel's contract.
     #[inline(always)]
     unsafe fn new(
-        a: TensorMap<'a, T>,
-        b: TensorMap<'a, T>,
+        a: TensorMap<'a, T::Element>,
+        b: TensorMap<'a, T::Element>,
         c: TensorMapMut<'a, C>,
         shape: WgmmaShape,
         alpha: f32,
@@ -291,7 +354,7 @@ where
         if thread::thread_idx_x() == 0 {
             for stage in 0..stages(R) as u32 {
                 block.full(stage).init(1);
-                block.free(stage).init(2);
+                block.free(stage).init(Self::ARRIVALS);
             }
             mbarrier::fence_init();
         }
@@ -315,7 +378,7 @@ where
 
     /// The tiles from byte `at` on, of elements of the operands.
     #[inline(always)]
-    fn operands(&self, at: usize) -> Shared<T> {
+    fn operands(&self, at: usize) -> Shared<T::Element> {
         // SAFETY: what is asked for is in the tiles, of which there are as many bytes.
         unsafe { self.memory.subarray_unchecked(at, tiles_bytes(R) - at) }.cast()
     }
@@ -333,7 +396,7 @@ where
                 self.free(place.stage).wait(place.round ^ 1);
                 self.fill(place.stage, tile, k);
                 place = place.next();
-                k += TILE_K as u32;
+                k += Self::TILE_K as u32;
             }
         }
     }
@@ -351,37 +414,28 @@ where
         if self.shape.a_along_m == 0 {
             unsafe { self.a.load(self.operands(to_a), [k, row, product], full) };
         } else {
-            for i in 0..TILE_M / 64 {
-                let at = [row + 64 * i as i32, k, product];
-                unsafe { self.a.load(self.operands(to_a + i * 64 * LINE), at, full) };
+            for i in 0..TILE_M / Self::TILE_K {
+                let at = [row + (i * Self::TILE_K) as i32, k, product];
+                unsafe { self.a.load(self.operands(to_a + i * Self::TILE_K * LINE), at, full) };
             }
         }
         let product = (tile.product * self.shape.b_step) as i32;
         if self.shape.b_along_n == 0 {
             unsafe { self.b.load(self.operands(to_b), [k, column, product], full) };
         } else {
-            for i in 0..tile_n(R) / 64 {
-                let at = [column + 64 * i as i32, k, product];
-                unsafe { self.b.load(self.operands(to_b + i * 64 * LINE), at, full) };
+            for i in 0..tile_n(R) / Self::TILE_K {
+                let at = [column + (i * Self::TILE_K) as i32, k, product];
+                unsafe { self.b.load(self.operands(to_b + i * Self::TILE_K * LINE), at, full) };
             }
         }
     }
 
     /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
     #[inline(always)]
-    fn consume(&self, warp: u32)
-    where
-        KMajor: Layout<T>,
-        MnMajor: Layout<T>,
-    {
+    fn consume(&self, warp: u32) {
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles.of_block() {
-            let sums = match (self.shape.a_along_m != 0, self.shape.b_along_n != 0) {
-                (false, false) => self.sums::<KMajor, KMajor>(warp / 4, &mut place),
-                (false, true) => self.sums::<KMajor, MnMajor>(warp / 4, &mut place),
-                (true, false) => self.sums::<MnMajor, KMajor>(warp / 4, &mut place),
-                (true, true) => self.sums::<MnMajor, MnMajor>(warp / 4, &mut place),
-            };
+            let sums = T::sums(self, warp / 4, &mut place);
             let row = tile.row + warp * BOX_M as u32;
             self.store(&sums, warp, Tile { row, ..tile });
         }
@@ -398,7 +452,7 @@ where
         let b = MatrixDescriptor::<T, B>::new(self.operands(Self::B), B::LEADING, 1024);
         let a = |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * A::STEP);
         let b = |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * B::STEP);
-        let leads = thread::thread_idx_x().is_multiple_of(128);
+        let leads = thread::thread_idx_x().is_multiple_of(256 / Self::ARRIVALS);
 
         let mut stage = place.stage;
         self.full(stage).wait(place.round);
@@ -412,7 +466,7 @@ where
             sums.mma(a(stage, 3), b(stage, 3)).commit()
         };
         *place = place.next();
-        let mut k = TILE_K as u32;
+        let mut k = Self::TILE_K as u32;
         while k < self.shape.k {
             let previous = stage;
             stage = place.stage;
@@ -426,7 +480,7 @@ where
             };
             self.free(previous).arrive_if(leads);
             *place = place.next();
-            k += TILE_K as u32;
+            k += Self::TILE_K as u32;
         }
         let sums = sums.wait();
         self.free(stage).arrive_if(leads);
@@ -462,18 +516,22 @@ where
         let first = number * LINE / size_of::<C>() / 2;
         if C::PACKED {
             Self::put_packed(to, sums, first, lane, self.alpha);
+        } else if self.is_transposed() {
+            tf32::put_transposed(to.cast(), sums, first, lane, self.alpha);
         } else {
-            Self::put(to.cast(), sums, first, lane, self.alpha);
+            self.put(to.cast(), sums, first, lane);
         }
         tma::fence_async();
         warp::sync_warp(warp::FULL_MASK);
         if lane == 0 {
-            let column = tile.column as usize + number * LINE / size_of::<C>();
-            // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
-            unsafe {
-                self.c
-                    .store([column as i32, tile.row as i32, tile.product as i32], to.cast())
+            let column = (tile.column as usize + number * LINE / size_of::<C>()) as i32;
+            let (row, product) = (tile.row as i32, tile.product as i32);
+            let at = match self.is_transposed() {
+                false => [column, row, product],
+                true => [row, column, product],
             };
+            // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
+            unsafe { self.c.store(at, to.cast()) };
             tma::commit();
         }
     }
@@ -491,18 +549,29 @@ where
         });
     }
 
+    /// Whether `Cᵀ` is stored.
+    #[inline(always)]
+    fn is_transposed(&self) -> bool {
+        T::THROUGH_REGISTERS && self.shape.transposed != 0
+    }
+
     /// Puts 16 rows × 32 numbers of 32 bits into a box, from sum `first` on.
     #[inline(always)]
-    fn put(to: Shared<f32>, sums: &Accumulator<R>, first: usize, lane: u32, alpha: f32) {
-        let row = lane / 4;
+    fn put(&self, to: Shared<f32>, sums: &Accumulator<R>, first: usize, lane: u32) {
+        let rows = match T::THROUGH_REGISTERS && self.shape.a_along_m != 0 {
+            true => tf32::rows(lane),
+            false => [lane / 4, lane / 4 + 8],
+        };
         unroll!(4, part => {
-            let column = (2 * part as u32 + lane % 4 / 2) ^ row;
-            let at = (row * 32 + column * 4 + lane % 2 * 2) as usize;
             let i = first + 4 * part;
+            let at = |row: u32| {
+                let column = (2 * part as u32 + lane % 4 / 2) ^ (row % 8);
+                (row * 32 + column * 4 + lane % 2 * 2) as usize
+            };
             // SAFETY: two of the 16 × 32 numbers, the first of them even.
             unsafe {
-                to.set_vec_unchecked(at, [alpha * sums.element(i), alpha * sums.element(i + 1)]);
-                to.set_vec_unchecked(at + 8 * 32, [alpha * sums.element(i + 2), alpha * sums.element(i + 3)]);
+                to.set_vec_unchecked(at(rows[0]), [self.alpha * sums.element(i), self.alpha * sums.element(i + 1)]);
+                to.set_vec_unchecked(at(rows[1]), [self.alpha * sums.element(i + 2), self.alpha * sums.element(i + 3)]);
             }
         });
     }
