@@ -42,6 +42,8 @@ pub(crate) enum TensorType {
     F32,
     F64,
     Bf16,
+    /// `f32`, rounded to TF32 by the copy.
+    Tf32,
 }
 
 /// A type of elements that tensor maps have.

@@ -31,6 +31,7 @@ mod many_threads;
 mod map;
 mod matmul;
 mod matmul_half;
+mod matmul_precision;
 mod memory;
 mod npy;
 mod occupancy;

@@ -154,25 +154,21 @@ fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) 
     (0..3).min_by_key(|&size| cost(tiles[size], weights[size])).unwrap_or(0)
 }
 
-/// `out ← alpha · A B + beta · out`, on that stream.
-fn run<T: MatMul, D: Dimension>(
-    product: Multiplication<'_, T, D>,
-    stream: &Stream,
-    out: &mut DeviceArray<T, D>,
-    alpha: T::Scalar,
-    beta: T::Scalar,
-) -> Result<()> {
-    match out.is_empty() {
-        true => Ok(()),
-        false => T::multiply(product, stream, out, alpha, beta),
-    }
-}
+/// What does `out ← alpha · A B + beta · out`, on that stream.
+pub(super) type Multiply<T, D> = fn(
+    Multiplication<'_, T, D>,
+    &Stream,
+    &mut DeviceArray<T, D>,
+    <T as MatMul>::Scalar,
+    <T as MatMul>::Scalar,
+) -> Result<()>;
 
 /// The product of two views, of two axes or three, on the stream of the first.
-fn product<T: MatMul, D: Dimension>(
+pub(super) fn product<T: MatMul, D: Dimension>(
     operation: &'static str,
     a: &DeviceArrayRef<T, D>,
     b: &DeviceArrayRef<T, D>,
+    multiply: Multiply<T, D>,
 ) -> Result<DeviceArray<T, D>> {
     let product = Multiplication::new(operation, a, b, None)?;
     let mut dim = a.raw_dim();
@@ -180,8 +176,28 @@ fn product<T: MatMul, D: Dimension>(
     let axes = dim.ndim();
     dim.slice_mut().copy_from_slice(&result[3 - axes..]);
     let mut out = DeviceArray::uninit(a.stream(), dim)?;
-    run(product, a.stream(), &mut out, T::Scalar::ONE, T::Scalar::ZERO)?;
+    if !out.is_empty() {
+        multiply(product, a.stream(), &mut out, T::Scalar::ONE, T::Scalar::ZERO)?;
+    }
     Ok(out)
+}
+
+/// `out ← alpha · a b + beta · out`, on the stream of `out`.
+pub(super) fn update<T: MatMul, D: Dimension>(
+    operation: &'static str,
+    (alpha, beta): (T::Scalar, T::Scalar),
+    a: &DeviceArrayRef<T, D>,
+    b: &DeviceArrayRef<T, D>,
+    out: &mut DeviceArray<T, D>,
+    multiply: Multiply<T, D>,
+) -> Result<()> {
+    let product = Multiplication::new(operation, a, b, Some(out.shape()))?;
+    out.stream().check_device(operation, a.stream())?;
+    if out.is_empty() {
+        return Ok(());
+    }
+    let stream = out.stream().clone();
+    multiply(product, &stream, out, alpha, beta)
 }
 
 /// [`product`] into an existing array.
@@ -193,7 +209,10 @@ fn product_into<T: MatMul, D: Dimension>(
 ) -> Result<()> {
     let product = Multiplication::new(operation, a, b, Some(out.shape()))?;
     a.stream().check_device(operation, out.stream())?;
-    run(product, a.stream(), out, T::Scalar::ONE, T::Scalar::ZERO)
+    match out.is_empty() {
+        true => Ok(()),
+        false => T::multiply(product, a.stream(), out, T::Scalar::ONE, T::Scalar::ZERO),
+    }
 }
 
 /// Products of matrices.
@@ -227,7 +246,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// # }
     /// ```
     pub fn matmul(&self, b: &impl AsView<T, Dim = Ix2>) -> Result<DeviceArray<T, Ix2>> {
-        product("matmul", self, &b.as_view())
+        product("matmul", self, &b.as_view(), T::multiply)
     }
 
     /// [`matmul`](Self::matmul) into an existing array.
@@ -269,7 +288,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// # }
     /// ```
     pub fn batched_matmul(&self, b: &impl AsView<T, Dim = Ix3>) -> Result<DeviceArray<T, Ix3>> {
-        product("batched_matmul", self, &b.as_view())
+        product("batched_matmul", self, &b.as_view(), T::multiply)
     }
 
     /// [`batched_matmul`](Self::batched_matmul) into an existing array.
@@ -318,10 +337,7 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
         b: &impl AsView<T, Dim = Ix2>,
         beta: T::Scalar,
     ) -> Result<()> {
-        let (a, b) = (a.as_view(), b.as_view());
-        let product = Multiplication::new("gemm", &a, &b, Some(self.shape()))?;
-        self.stream().check_device("gemm", a.stream())?;
-        run(product, &self.stream().clone(), self, alpha, beta)
+        update("gemm", (alpha, beta), &a.as_view(), &b.as_view(), self, T::multiply)
     }
 }
 
@@ -340,10 +356,14 @@ impl<T: MatMul> DeviceArray<T, Ix3> {
         b: &impl AsView<T, Dim = Ix3>,
         beta: T::Scalar,
     ) -> Result<()> {
-        let (a, b) = (a.as_view(), b.as_view());
-        let product = Multiplication::new("batched_gemm", &a, &b, Some(self.shape()))?;
-        self.stream().check_device("batched_gemm", a.stream())?;
-        run(product, &self.stream().clone(), self, alpha, beta)
+        update(
+            "batched_gemm",
+            (alpha, beta),
+            &a.as_view(),
+            &b.as_view(),
+            self,
+            T::multiply,
+        )
     }
 }
 

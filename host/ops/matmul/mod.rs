@@ -3,6 +3,7 @@
 
 mod gemm;
 mod gemv;
+mod precision;
 mod tensor;
 
 use half::{bf16, f16};
@@ -10,6 +11,7 @@ use kernels_gpu::num::Num;
 use ndarray::Dimension;
 
 use self::gemm::Multiplication;
+pub use self::precision::Precision;
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
 use crate::stream::Stream;

@@ -52,7 +52,11 @@ pub fn set_fragment(mut values: [u32; 4]) -> [u32; 4] {
     // SAFETY: nothing.
     unsafe {
         asm!(
-            "// {0} {1} {2} {3}", inout(reg32) *a0, inout(reg32) *a1, inout(reg32) *a2, inout(reg32) *a3,
+            "// {0} {1} {2} {3}",
+            inout(reg32) * a0,
+            inout(reg32) * a1,
+            inout(reg32) * a2,
+            inout(reg32) * a3,
             options(nostack, preserves_flags)
         );
     }

@@ -90,8 +90,12 @@ where
         let fragment = |step: usize| {
             let offset = step * 8 * LINE / 4;
             // SAFETY: two numbers of the box of 32 × 32, the first of them even.
-            let (x, y): ([f32; 2], [f32; 2]) =
-                unsafe { (from.get_vec_unchecked(offset + first), from.get_vec_unchecked(offset + second)) };
+            let (x, y): ([f32; 2], [f32; 2]) = unsafe {
+                (
+                    from.get_vec_unchecked(offset + first),
+                    from.get_vec_unchecked(offset + second),
+                )
+            };
             let (low, high) = if swapped == 0 { (x, y) } else { (y, x) };
             Fragment::new([low[0], low[1], high[0], high[1]])
         };
