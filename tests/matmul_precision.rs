@@ -3,6 +3,7 @@
 
 use crate::common::*;
 use ndarray::{Array2, Array3, ArrayView3, Axis, array, s};
+use proptest::prelude::*;
 use warpsmith::ops::Precision::{self, Full, Tf32};
 use warpsmith::{Device, DeviceArray};
 
@@ -75,13 +76,13 @@ fn check_orders(a_batch: usize, b_batch: usize, [m, n, k]: [usize; 3]) {
 
 #[test]
 fn products_are_within_their_bound() {
-    check_orders(1, 1, [72, 136, 80]);
-    check_orders(1, 1, [132, 36, 40]);
+    check_orders(1, 1, [40, 72, 36]);
+    check_orders(1, 1, [132, 20, 40]);
 }
 
 #[test]
 fn several_tiles_of_a_block() {
-    check_orders(3, 1, [260, 72, 36]);
+    check_orders(3, 1, [130, 8, 12]);
 }
 
 /// Lines that no copy of the tensor memory accelerator can have: they are no multiple of 16 bytes.
@@ -99,24 +100,44 @@ fn batches_and_one_matrix_for_all() {
     check_orders(2, 1, [12, 16, 8]);
 }
 
-/// All widths of tiles, of which products of these shapes take 128, 192 and 256 columns.
+/// As many columns, or rows, as the multiprocessors take at once in tiles of each width: it is the best one then.
 #[test]
-fn wide_tiles() {
-    for columns in [1100, 1200, 2000] {
-        let (a, b) = (stack((1, 1300, 4), 3), stack((1, 4, columns), 4));
-        let device = Device::simulated_hopper();
-        let stream = device.default_stream();
+fn tiles_of_all_widths() {
+    let device = Device::simulated_hopper();
+    let stream = device.default_stream();
+    for width in [64, 128, 192, 256] {
+        let long = width * device.properties().multiprocessors as usize - 4;
+        let (a, b) = (stack((1, 8, 36), 3), stack((1, 36, long), 4));
         let x = DeviceArray::from_ndarray(stream, &a).unwrap();
-        let y = DeviceArray::from_ndarray(stream, &b).unwrap();
-        let product = x.batched_matmul_with(&y, Tf32).unwrap().to_ndarray().unwrap();
+        let y = DeviceArray::from_ndarray(stream, &b.view().permuted_axes([0, 2, 1])).unwrap();
+        let y = y.view().permuted_axes([0, 2, 1]).unwrap();
+        let straight = x.batched_matmul_with(&y, Tf32).unwrap().to_ndarray().unwrap();
         check(
-            product.view(),
+            straight.view(),
             a.view(),
             b.view(),
             (1.0, 0.0, 0.0),
-            &format!("{columns} columns"),
+            &format!("width {width}"),
+        );
+
+        let (a, b) = (stack((1, long, 36), 5), stack((1, 36, 8), 6));
+        let x = DeviceArray::from_ndarray(stream, &a).unwrap();
+        let y = DeviceArray::from_ndarray(stream, &b).unwrap();
+        let transposed = x.batched_matmul_with(&y, Tf32).unwrap().to_ndarray().unwrap();
+        check(
+            transposed.view(),
+            a.view(),
+            b.view(),
+            (1.0, 0.0, 0.0),
+            &format!("width {width}, transposed"),
         );
     }
+}
+
+/// More of k than the ring of stages holds.
+#[test]
+fn stages_are_used_again() {
+    check_orders(1, 1, [4, 8, 600]);
 }
 
 /// Views that begin anywhere, and go backwards.

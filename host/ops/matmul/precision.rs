@@ -20,7 +20,7 @@ pub enum Precision {
     #[default]
     Full,
     /// Rounded to TF32, which has f32's range and 11 bits of precision, where the tensor cores of a Hopper GPU multiply
-    /// them: some seven times as fast. What PyTorch calls `allow_tf32`, and cuBLAS `COMPUTE_32F_FAST_TF32`.
+    /// them, several times as fast. What PyTorch calls `allow_tf32`, and cuBLAS `COMPUTE_32F_FAST_TF32`.
     ///
     /// Each operand is off by at most 2⁻¹¹ of its magnitude, a sum of k products by `k 2⁻²³ Σ|a||b|`: an element's error is
     /// at most `(2⁻¹⁰ + k 2⁻²³) Σ|a||b|`, to first order. Elsewhere it is the same as `Full`, which is at least as precise.

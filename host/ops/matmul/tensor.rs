@@ -309,15 +309,15 @@ impl<'a, T: wgmma::Operand<Element: TensorElement>> Launch<'a, T> {
         T: Factor<C>,
     {
         match best_registers(&self.shape, self.stream.backend().properties().multiprocessors) {
-            32 => self.run_with::<T::N64, C>(32, out),
-            64 => self.run_with::<T::N128, C>(64, out),
-            96 => self.run_with::<T::N192, C>(96, out),
-            _ => self.run_with::<T::N256, C>(128, out),
+            32 => self.launch::<T::N64, C>(32, out),
+            64 => self.launch::<T::N128, C>(64, out),
+            96 => self.launch::<T::N192, C>(96, out),
+            _ => self.launch::<T::N256, C>(128, out),
         }
     }
 
     /// With tiles whose sums take so many registers, as `K`'s do.
-    fn run_with<K: Kernel<Params = WgmmaParams<T::Element, C>>, C: TensorElement>(
+    fn launch<K: Kernel<Params = WgmmaParams<T::Element, C>>, C: TensorElement>(
         &self,
         registers: usize,
         out: &mut DeviceViewMut<'_, C, Ix3>,

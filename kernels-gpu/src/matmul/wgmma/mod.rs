@@ -446,7 +446,9 @@ where
     }
 
     /// This thread's part of the product of 64 rows of the tile.
-    #[inline(always)]
+    // Elsewhere, in code that is not optimised, each state of the sums has a place in the frame of `consume`, and the stack
+    // has no room for those of all loops.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn sums<A: Side<T>, B: Side<T>>(&self, group: u32, place: &mut Place<R>) -> Accumulator<R> {
         let a = MatrixDescriptor::<T, A>::new(self.operands(group as usize * 64 * LINE), A::LEADING, 1024);
         let b = MatrixDescriptor::<T, B>::new(self.operands(Self::B), B::LEADING, 1024);

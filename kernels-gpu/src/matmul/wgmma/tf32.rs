@@ -39,7 +39,7 @@ where
     [f32; R]: Registers,
 {
     /// As [`sums`](Block::sums), of an `A` along m.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn sums_through_registers(&self, place: &mut Place<R>) -> Accumulator<R> {
         let b = MatrixDescriptor::<Tf32, KMajor>::new(self.operands(Self::B), <KMajor as Side<Tf32>>::LEADING, 1024);
         let b = |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * <KMajor as Side<Tf32>>::STEP);
