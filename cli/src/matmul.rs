@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use ndarray::{ArrayD, Dimension, Ix1, Ix2, Ix3};
-use warpsmith::ops::{MatMul, MatVec};
-use warpsmith::{Device, DeviceArray};
+use warpsmith::ops::{MatMul, MatVec, Precision};
+use warpsmith::{Device, DeviceArray, f16};
 
 use crate::job::Job;
 use crate::npy::NpyFile;
@@ -25,6 +25,9 @@ pub struct MatmulArgs {
     /// The .npy file that is written.
     #[arg(short, long, value_name = "C.npy")]
     output: PathBuf,
+    /// How precisely matrices of f32 are multiplied: full, or tf32, which rounds them to 11 bits for the tensor cores.
+    #[arg(long, value_name = "full|tf32", default_value = "full", value_parser = parse_precision)]
+    precision: Precision,
 }
 
 /// `warpsmith matmul A.npy B.npy -o C.npy`
@@ -40,17 +43,48 @@ pub fn run(session: &Session, args: &MatmulArgs) -> Result<()> {
     );
     ensure_shapes(a.shape(), b.shape())?;
     let (stored, dtype) = (a.stored, a.stored.dtype());
+    let (is_vector, is_f16) = (b.shape().len() == 1, dtype == Dtype::F16);
     ensure!(
-        matches!(dtype, Dtype::F32 | Dtype::F64 | Dtype::I32),
-        "matmul of {stored}: wanted f32, f64, i8, i16 or i32 (`map cast:f32` makes one)"
+        matches!(dtype, Dtype::F32 | Dtype::F64 | Dtype::I32) || (is_f16 && !is_vector),
+        "matmul of {stored}{}: wanted f32, f64, i8, i16 or i32, or f16 of matrices (`map cast:f32` makes one)",
+        if is_vector { " and a vector" } else { "" }
+    );
+    ensure!(
+        args.precision == Precision::Full || (dtype == Dtype::F32 && !is_vector),
+        "matmul --precision {}: given {stored}{}, wanted matrices of f32",
+        name(args.precision),
+        if is_vector { " and a vector" } else { "" }
     );
     let job = Job::open(session, "matmul", Some(&args.output))?.stored_as(stored);
     let device = session.open_device()?;
-    match dtype {
-        Dtype::F64 => matmul::<f64>(job, &device, &a, &b),
-        Dtype::I32 => matmul::<i32>(job, &device, &a, &b),
-        _ => matmul::<f32>(job, &device, &a, &b),
+    match (dtype, is_vector) {
+        (Dtype::F64, true) => with_vector::<f64>(job, &device, &a, &b),
+        (Dtype::I32, true) => with_vector::<i32>(job, &device, &a, &b),
+        (_, true) => with_vector::<f32>(job, &device, &a, &b),
+        (Dtype::F64, _) => matrices::<f64>(job, &device, &a, &b),
+        (Dtype::I32, _) => matrices::<i32>(job, &device, &a, &b),
+        (Dtype::F16, _) => matrices::<f16>(job, &device, &a, &b),
+        _ => {
+            let precision = args.precision;
+            let one = |a: &_, b: &_, out: &mut DeviceArray<f32, Ix2>| out.gemm_with(1.0, a, b, 0.0, precision);
+            let many = |a: &_, b: &_, out: &mut DeviceArray<f32, Ix3>| out.batched_gemm_with(1.0, a, b, 0.0, precision);
+            matrices_by(job, &device, &a, &b, one, many)
+        }
     }
+}
+
+/// What `--precision` calls it.
+fn name(precision: Precision) -> &'static str {
+    match precision {
+        Precision::Full => "full",
+        Precision::Tf32 => "tf32",
+    }
+}
+
+fn parse_precision(text: &str) -> Result<Precision, String> {
+    let mut all = [Precision::Full, Precision::Tf32].into_iter();
+    all.find(|&precision| name(precision) == text)
+        .ok_or_else(|| "wanted full or tf32".into())
 }
 
 /// An error unless the product of arrays of these shapes is defined.
@@ -62,23 +96,44 @@ fn ensure_shapes(a: &[usize], b: &[usize]) -> Result<()> {
     }
 }
 
-fn matmul<T: Scalar + MatMul + MatVec>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile) -> Result<()> {
+/// A matrix and a vector.
+fn with_vector<T: Scalar + MatVec>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile) -> Result<()> {
+    let (x, y) = (a.read::<T>(device)?, b.read::<T>(device)?);
+    let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix1>(device, &y)?));
+    job.run(device, a.shape()[0], copy_in, |(a, x), out| Ok(a.matvec_into(x, out)?))
+}
+
+/// Two matrices, or two stacks of them.
+fn matrices<T: Scalar + MatMul>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile) -> Result<()> {
+    matrices_by(
+        job,
+        device,
+        a,
+        b,
+        |a: &DeviceArray<T, Ix2>, b, out| a.matmul_into(b, out),
+        |a: &DeviceArray<T, Ix3>, b, out| a.batched_matmul_into(b, out),
+    )
+}
+
+/// [`matrices`], by what multiplies one and what multiplies many.
+fn matrices_by<T: Scalar + MatMul>(
+    job: Job,
+    device: &Device,
+    a: &NpyFile,
+    b: &NpyFile,
+    one: impl Fn(&DeviceArray<T, Ix2>, &DeviceArray<T, Ix2>, &mut DeviceArray<T, Ix2>) -> warpsmith::Result<()>,
+    many: impl Fn(&DeviceArray<T, Ix3>, &DeviceArray<T, Ix3>, &mut DeviceArray<T, Ix3>) -> warpsmith::Result<()>,
+) -> Result<()> {
     let (x, y) = (a.read::<T>(device)?, b.read::<T>(device)?);
     match (a.shape(), b.shape()) {
-        (&[m, _], &[_]) => {
-            let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix1>(device, &y)?));
-            job.run(device, m, copy_in, |(a, x), out| Ok(a.matvec_into(x, out)?))
-        }
         (&[m, _], &[_, n]) => {
             let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix2>(device, &y)?));
-            job.run(device, (m, n), copy_in, |(a, b), out| Ok(a.matmul_into(b, out)?))
+            job.run(device, (m, n), copy_in, |(a, b), out| Ok(one(a, b, out)?))
         }
         (&[p, m, _], &[q, _, n]) => {
             let copy_in = || Ok((upload::<T, Ix3>(device, &x)?, upload::<T, Ix3>(device, &y)?));
             let stack = if p == 1 { q } else { p };
-            job.run(device, (stack, m, n), copy_in, |(a, b), out| {
-                Ok(a.batched_matmul_into(b, out)?)
-            })
+            job.run(device, (stack, m, n), copy_in, |(a, b), out| Ok(many(a, b, out)?))
         }
         _ => ensure_shapes(a.shape(), b.shape()),
     }

@@ -70,9 +70,21 @@ fn what_has_no_f16_says_so() {
     );
     place.write("m.npy", &npy_bytes(&npy_header("<f2", false, "(1, 1)"), &[0, 0]));
     place.fail(
-        &["matmul", "m.npy", "m.npy", "-o", "out.npy"],
-        &["matmul of f16: wanted f32, f64", "`map cast:f32` makes one"],
+        &["matmul", "m.npy", "x.npy", "-o", "out.npy"],
+        &[
+            "matmul of f16 and a vector: wanted f32, f64",
+            "`map cast:f32` makes one",
+        ],
     );
+}
+
+#[test]
+fn products_of_f16() {
+    let place = Workplace::new();
+    let bytes = [1.0, 2.0, 3.0, 4.0].map(|x| f16::from_f32(x).to_le_bytes()).concat();
+    place.write("m.npy", &npy_bytes(&npy_header("<f2", false, "(2, 2)"), &bytes));
+    place.succeed(&["matmul", "m.npy", "m.npy", "-o", "c.npy"]);
+    assert_eq!(load_f16(&place, "c.npy"), [7.0, 10.0, 15.0, 22.0]);
 }
 
 /// NumPy saves the bf16 of ml_dtypes as two bytes without a meaning.
