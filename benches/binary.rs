@@ -9,9 +9,8 @@ use ndarray::{Array1, Ix1, Zip, s};
 use warpsmith::ops::Number;
 use warpsmith::{DeviceArray, DeviceArrayRef, Result, Stream};
 
-type Vector<T> = DeviceArray<T, Ix1>;
 type Elements<T> = DeviceArrayRef<T, Ix1>;
-type Into<T> = fn(&Elements<T>, &Vector<T>, &mut Vector<T>) -> Result<()>;
+type Into<T> = fn(&Elements<T>, &Elements<T>, &mut Elements<T>) -> Result<()>;
 
 /// An operation that is measured, and the same on the host.
 struct Case<T> {

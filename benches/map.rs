@@ -8,13 +8,12 @@ use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criteri
 use ndarray::{Array1, Ix1, Zip};
 use warpsmith::{Device, DeviceArray, DeviceArrayRef, Element, Result, Stream, bf16, f16};
 
-type Vector<T> = DeviceArray<T, Ix1>;
 type Elements<T> = DeviceArrayRef<T, Ix1>;
 
 /// A function that is measured, and the same on the host in `f64`.
 struct Case<T, U = T> {
     name: &'static str,
-    into: fn(&Elements<T>, &mut Vector<U>) -> Result<()>,
+    into: fn(&Elements<T>, &mut Elements<U>) -> Result<()>,
     oracle: fn(f64) -> f64,
 }
 

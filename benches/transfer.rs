@@ -155,12 +155,37 @@ fn small(device: &Device) -> Result<()> {
         true => (1 << 10, 3, 1),
         false => (1 << 20, 2001, 51),
     };
-    let x = DeviceArray::from_ndarray(stream, &Array1::<f32>::ones(len))?;
-    let sum = median(sums, || assert_eq!(x.sum().expect("the kernel succeeds"), len as f32));
-    println!(
-        "a sum of {len} f32, read by the host: {:.1} µs",
-        sum.as_secs_f64() * 1e6
-    );
+    for elements in [1, len] {
+        let x = DeviceArray::from_ndarray(stream, &Array1::<f32>::ones(elements))?;
+        let mut out = DeviceArray::<f32, _>::zeros(stream, ())?;
+        let row = |name: &str, work: &mut dyn FnMut() -> Result<()>| {
+            let time = median(sums, || work().expect("the kernel succeeds"));
+            println!("{name:>50}: {:.1} µs", time.as_secs_f64() * 1e6);
+        };
+        println!("a sum of {elements} f32");
+        row("queued and waited for", &mut || {
+            x.sum_into(&mut out)?;
+            stream.synchronize()
+        });
+        row("queued, and the stream asked until it is done", &mut || {
+            x.sum_into(&mut out)?;
+            while !stream.is_idle()? {}
+            Ok(())
+        });
+        row("queued, and copied to the host", &mut || {
+            x.sum_into(&mut out)?;
+            assert_eq!(out.get(())?, elements as f32);
+            Ok(())
+        });
+        row("read by the host where the kernel puts it", &mut || {
+            assert_eq!(x.sum()?, elements as f32);
+            Ok(())
+        });
+        row("an element alone, copied to the host", &mut || {
+            assert_eq!(x.get(0)?, 1.0);
+            Ok(())
+        });
+    }
     for elements in [len >> 10, len >> 2, len] {
         let y = DeviceArray::from_ndarray(stream, &Array1::<f32>::ones(elements))?;
         let mut out = DeviceArray::zeros(stream, elements)?;

@@ -44,8 +44,13 @@ fn main() -> Result<()> {
         .map(|text| text.parse())
         .collect::<std::result::Result<_, _>>()?;
     let number = |index: usize, default| numbers.get(index).copied().unwrap_or(default);
-    let (count, features, batch) = (number(0, 20_000), number(1, 256), number(2, 1024).max(1));
     let device = Device::auto()?;
+    // Fewer where each of the GPU's threads is simulated.
+    let (count, features, batch) = match device.is_simulator() {
+        true => (2000, 64, 256),
+        false => (20_000, 256, 1024),
+    };
+    let (count, features, batch) = (number(0, count), number(1, features), number(2, batch).max(1));
     let samples = Arc::new(Array2::from_shape_fn((count, features), |(i, j)| {
         (i % 1009) as f32 + j as f32
     }));

@@ -37,11 +37,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // No more than 8 MiB: for a program that shares the device, or a test of what happens then.
     device.set_memory_limit(Some(8 << 20));
-    match x.t().matmul(&x.view()).and_then(|square| square.add(&square)) {
+    match x.exp().and_then(|y| y.sqrt()) {
         Err(error @ Error::OutOfMemory { .. }) => println!("{error}"),
         other => return Err(format!("with the limit: {:?}", other.map(drop)).into()),
     }
     device.set_memory_limit(None);
-    println!("without the limit: {}", x.t().matmul(&x.view())?.sum()?);
+    println!("without the limit: {}", x.exp()?.sqrt()?.mean()?);
     Ok(())
 }

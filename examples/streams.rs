@@ -9,8 +9,10 @@ use ndarray::Array1;
 use warpsmith::{Device, DeviceArray};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let len: usize = std::env::args().nth(1).map_or(Ok(1 << 20), |len| len.parse())?;
     let device = Device::auto()?;
+    // Shorter where each of the GPU's threads is simulated.
+    let default_len = if device.is_simulator() { 1 << 17 } else { 1 << 20 };
+    let len: usize = std::env::args().nth(1).map_or(Ok(default_len), |len| len.parse())?;
     let host = Array1::from_shape_fn(len, |i| (i % 10) as f32);
 
     // Two streams. The sum is ordered behind both of its operands; nobody has to wait for anything.

@@ -7,8 +7,10 @@ use ndarray::Array1;
 use warpsmith::{Device, DeviceArray};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let len: usize = std::env::args().nth(1).map_or(Ok(1 << 20), |len| len.parse())?;
     let device = Device::auto()?;
+    // Shorter where each of the GPU's threads is simulated.
+    let default_len = if device.is_simulator() { 1 << 17 } else { 1 << 20 };
+    let len: usize = std::env::args().nth(1).map_or(Ok(default_len), |len| len.parse())?;
     let stream = device.default_stream();
     let x = DeviceArray::from_ndarray(stream, &Array1::from_shape_fn(len, |i| (i % 1000) as f32))?;
     let y = x.try_clone()?;

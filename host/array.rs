@@ -2,12 +2,12 @@
 //! Arrays in device memory.
 
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use ndarray::{Dimension, IntoDimension, IxDyn};
 
-use crate::array_ref::DeviceArrayRef;
+use crate::array_ref::{DeviceArrayRef, Held};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, checked_len};
@@ -21,10 +21,10 @@ impl<T: bytemuck::Pod + Send + Sync> Element for T {}
 /// An array in the memory of a device, with ndarray's dimensions, in C order (the last axis is contiguous).
 ///
 /// It owns its memory, and has a home: the stream that its operations run on. They are asynchronous; reading the result
-/// back ([`to_ndarray`](Self::to_ndarray)) is what waits. Dropping an array gives its memory back in the stream's
+/// back ([`to_ndarray`](DeviceArrayRef::to_ndarray)) is what waits. Dropping an array gives its memory back in the stream's
 /// order.
 ///
-/// It dereferences to [`DeviceArrayRef`], which has the operations that read.
+/// It dereferences to [`DeviceArrayRef`], which has the operations.
 ///
 /// # Examples
 ///
@@ -42,7 +42,7 @@ impl<T: bytemuck::Pod + Send + Sync> Element for T {}
 /// ```
 pub struct DeviceArray<T, D> {
     /// In C order from the first element of a memory that is this array's alone.
-    all: DeviceArrayRef<T, D>,
+    all: Held<T, D>,
 }
 
 impl<T, D> Deref for DeviceArray<T, D> {
@@ -50,6 +50,12 @@ impl<T, D> Deref for DeviceArray<T, D> {
 
     fn deref(&self) -> &DeviceArrayRef<T, D> {
         &self.all
+    }
+}
+
+impl<T, D> DerefMut for DeviceArray<T, D> {
+    fn deref_mut(&mut self) -> &mut DeviceArrayRef<T, D> {
+        &mut self.all
     }
 }
 
@@ -87,11 +93,12 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     pub(crate) fn of_buffer(stream: &Stream, buffer: Buffer, dim: D) -> Self {
         assert_eq!(dim.size() * size_of::<T>(), buffer.bytes());
         Self {
-            all: DeviceArrayRef {
+            all: Held {
                 buffer: Arc::new(buffer),
                 stream: stream.clone(),
                 layout: Layout::standard(dim),
                 _element: PhantomData,
+                _size: [],
             },
         }
     }
@@ -109,15 +116,16 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
 
     /// The same array with a dimension that is known at run time only.
     pub fn into_dyn(self) -> DeviceArray<T, IxDyn> {
-        let DeviceArrayRef {
+        let Held {
             buffer, stream, layout, ..
         } = self.all;
         DeviceArray {
-            all: DeviceArrayRef {
+            all: Held {
                 buffer,
                 stream,
                 layout: layout.into_dyn(),
                 _element: PhantomData,
+                _size: [],
             },
         }
     }
@@ -155,13 +163,14 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
                 wanted: format!("a shape of {} elements", self.len()),
             });
         }
-        let DeviceArrayRef { buffer, stream, .. } = self.all;
+        let Held { buffer, stream, .. } = self.all;
         Ok(DeviceArray {
-            all: DeviceArrayRef {
+            all: Held {
                 buffer,
                 stream,
                 layout: Layout::standard(dim),
                 _element: PhantomData,
+                _size: [],
             },
         })
     }

@@ -15,12 +15,18 @@ use crate::stream::Stream;
 
 /// Elements in the memory of a device, with a shape and strides: what a [`DeviceArray`](crate::DeviceArray), a
 /// [`DeviceView`](crate::DeviceView) and a [`DeviceViewMut`](crate::DeviceViewMut) are, as ndarray's `ArrayRef`. All
-/// three dereference to it, and it has the operations that read: so all of them take arrays and views alike.
+/// three dereference to it, and it has the operations and is what they take: so all of them take arrays and views alike.
+/// What may be written, a [`DeviceArray`](crate::DeviceArray) and a [`DeviceViewMut`](crate::DeviceViewMut), dereferences
+/// to it mutably, and is an output or changed in place as `&mut DeviceArrayRef`.
 ///
 /// An operation reads the elements of a view where they lie if they are in C order without a gap, wherever the first is;
 /// copies read any strides, and so do elementwise operations on several operands, comparisons, selections and products of
-/// matrices, but for operands that go backwards. Other operations first bring the elements of other views in order, by one copy
-/// ([`to_array`](DeviceArrayRef::to_array)).
+/// matrices, but for operands that go backwards, and reductions but for few. Other operations first bring the elements of
+/// other views in order, by one copy ([`to_array`](DeviceArrayRef::to_array)).
+///
+/// Results are written where they belong if that is in C order without a gap, or by a copy. Else they are computed in an
+/// array of their own, which is then copied to the view; operations in place compute in a copy. An operand that interlaces
+/// with the output, as even and odd columns of one array do, is copied first.
 ///
 /// # Examples
 ///
@@ -39,17 +45,28 @@ use crate::stream::Stream;
 /// assert_eq!(norm(&x)?, 13.0);
 /// let part = x.slice(s![..2])?;
 /// assert_eq!(norm(&part)?, 5.0);
+///
+/// let mut y = DeviceArray::zeros(device.default_stream(), (3, 2))?;
+/// x.sqrt_into(&mut y.slice_mut(s![.., 1])?)?;
+/// y.slice_mut(s![0, ..])?.add_assign_scalar(1.0)?;
+/// assert_eq!(y.to_ndarray()?, array![[1.0, 1.0 + f64::sqrt(3.0)], [0.0, 2.0], [0.0, f64::sqrt(12.0)]]);
 /// # Ok(())
 /// # }
 /// ```
 // Owners and borrowers share the memory by count; that nobody writes what others use is what the types around it say:
-// none gives a mutable reference to this one away, nor a copy that outlives its borrow.
-pub struct DeviceArrayRef<T, D> {
+// none gives a copy away that outlives its borrow, and mutable references only with the right to write. Elements have no
+// size, so that such references cannot be swapped, by which a view's elements would outlive its borrow; and so that the
+// compiler converts `&f()?` as it converts `&x`.
+pub struct DeviceArrayRef<T, D, Size: ?Sized = [()]> {
     pub(crate) buffer: Arc<Buffer>,
     pub(crate) stream: Stream,
     pub(crate) layout: Layout<D>,
     pub(crate) _element: PhantomData<T>,
+    pub(crate) _size: Size,
 }
+
+/// What arrays and views hold: a [`DeviceArrayRef`] that has a size.
+pub(crate) type Held<T, D> = DeviceArrayRef<T, D, [(); 0]>;
 
 impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// The length of each axis.
@@ -123,6 +140,13 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         self.bytes().len() < self.buffer.bytes()
     }
 
+    /// Whether these and `other` lie in the same memory, and one of them begins before the other ends: then they may
+    /// interlace, and kernels want memory that nobody else writes.
+    pub(crate) fn interlaces<U: Element, E: Dimension>(&self, other: &DeviceArrayRef<U, E>) -> bool {
+        let (own, others) = (self.bytes(), other.bytes());
+        Arc::ptr_eq(&self.buffer, &other.buffer) && own.start < others.end && others.start < own.end
+    }
+
     /// To be called before `stream` reads the elements; of a [part](Self::is_part), also when the read is queued.
     pub(crate) fn reads_on(&self, stream: &Stream) -> Result<()> {
         self.buffer.reads_part_on(stream, self.bytes())
@@ -134,12 +158,13 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     }
 
     /// The same memory with another layout, which is within it.
-    pub(crate) fn with_layout<E>(&self, layout: Layout<E>) -> DeviceArrayRef<T, E> {
+    pub(crate) fn with_layout<E>(&self, layout: Layout<E>) -> Held<T, E> {
         DeviceArrayRef {
             buffer: Arc::clone(&self.buffer),
             stream: self.stream.clone(),
             layout,
             _element: PhantomData,
+            _size: [],
         }
     }
 

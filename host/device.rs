@@ -336,8 +336,8 @@ impl Device {
         self.backend.synchronize_all()
     }
 
-    /// The device anew, after what has made it useless: a kernel that failed ([`Error::KernelFailed`]), or a loss
-    /// ([`Error::DeviceLost`]). It is as if newly opened, with the kernels that were [registered](Self::register_kernels).
+    /// The device anew, after what has made it useless: a kernel that failed ([`Error::Fault`],
+    /// [`Error::KernelFailed`]), or a loss ([`Error::DeviceLost`]). It is as if newly opened, with the kernels that were [registered](Self::register_kernels).
     ///
     /// What was made on a GPU before is gone, through whichever `Device` of this process: each use of an array, a stream,
     /// an event or a module from then on is [`Error::DeviceReset`], and their drops do nothing. [`PinnedArray`]s keep
@@ -353,12 +353,14 @@ impl Device {
     ///
     /// The CUDA driver API reference promises this of a failed assertion, which is what a panic is. After other failures,
     /// it says, the process has to be started anew; whether the new context works is found out here. The driver of CUDA
-    /// 13.0 did not keep that promise on an H200: after a panic it refused to make another context in the process, with the
-    /// status of the assertion, which is then the error of the reset. A new process worked.
+    /// 13.0 did not keep that promise on an H200: after a panic it refused to retain another context in the process, with
+    /// the status of the assertion. So where nobody else keeps the context, what is left of it is then destroyed by force;
+    /// if that does not help either, the error says that the process has to end.
     ///
     /// # Errors
     ///
-    /// [`Error::ContextInUse`] if another library of the process keeps the context; what the driver says if the device
+    /// [`Error::ContextInUse`] if another library of the process keeps the context, [`Error::Unrecoverable`] if the driver
+    /// makes no other one in this process; what the driver says if the device
     /// does not work in the new one, and all errors of [`Device::cuda`].
     ///
     /// # Examples

@@ -242,18 +242,22 @@ pub enum Error {
         reason: &'static str,
     },
 
-    /// A kernel failed on the simulated GPU.
+    /// A thread of a kernel failed, and which one, where in the source, and why is known: on the simulated GPU of every
+    /// failure, on a GPU of a panic.
+    ///
+    /// On a GPU a panic takes the device's context along: every later call on this GPU is this error at once, until
+    /// [`Device::reset`](crate::Device::reset). The driver prints file, line, block and thread on standard error as well.
+    /// The message of a panic is there if it has no arguments: formatting would take registers and a stack in every kernel
+    /// that can panic.
     #[error(transparent)]
     Fault(Box<cuda_sim::Fault>),
 
-    /// A kernel failed on the GPU, and took the device's context along: every later call on this GPU is this error at
-    /// once, until [`Device::reset`](crate::Device::reset).
+    /// A kernel failed on the GPU without saying where, and took the device's context along: every later call on this
+    /// GPU is this error at once, until [`Device::reset`](crate::Device::reset).
     ///
     /// A GPU tells of a failure when it is waited for, so the call that reports it is seldom the launch that caused it.
     /// With the environment variable `WARPSMITH_SYNC` at `1` each launch waits for its kernel, and `kernel` says which
-    /// one it was. Of a panic (a failed assertion) the driver prints file, line, block and thread on standard error when
-    /// the kernel is waited for; neither they nor the panic's message are in the error. The simulated GPU has both, as
-    /// [`Fault`](Self::Fault).
+    /// one it was.
     #[error(
         "{} failed on {device}: {failure}: {message}, reported by {call}; nothing works on this device until \
          Device::reset",
@@ -304,6 +308,21 @@ pub enum Error {
         device: String,
     },
 
+    /// The driver makes no other context in this process after one has failed: [`Device::reset`](crate::Device::reset)
+    /// and [`Device::cuda`](crate::Device::cuda) cannot bring this GPU back. A new process can.
+    #[error(
+        "{device} cannot be used in this process any more: after a failure the driver makes no other context: {call}: \
+         {message}; start the process anew"
+    )]
+    Unrecoverable {
+        /// The device.
+        device: String,
+        /// The function of the driver that refused.
+        call: &'static str,
+        /// The driver's name of the error and what it means.
+        message: String,
+    },
+
     /// The GPU has not the registers, the threads or the memory that a launch wants. The device goes on.
     #[error("launch of kernel `{kernel}` on {device}: not enough resources for {wanted}: {message}")]
     LaunchResources {
@@ -347,7 +366,8 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum KernelFailure {
-    /// A panic, or another failed assertion.
+    /// A failed assertion of a kernel that does not say more: of one of another compiler's, or a panic where the driver
+    /// cannot give the device memory of the host ([`Error::Fault`] has panics else).
     #[error("panic")]
     Panic,
     /// A load or a store at an address where there is no memory.

@@ -3,17 +3,19 @@
 
 use std::marker::PhantomData;
 
+use bytemuck::Pod;
 use cuda_std::launch::{Abi, Kernel, Params, SafeKernel};
-use cuda_std::param::{ByValue, NoTail, Param};
-use cuda_std::{Slice, SliceMut};
+use cuda_std::param::{ByValue, Fields, NoTail, Param};
+use cuda_std::{Constant, Slice, SliceMut};
 use ndarray::Dimension;
 
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::backend::KernelInfo;
-use crate::constants::Constant;
+use crate::constants;
 use crate::device::Properties;
 use crate::error::{Error, Result};
+use crate::landed::Landed;
 use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 use crate::workspace::Lease;
@@ -24,7 +26,8 @@ pub use cuda_sim::{Dim3, LaunchConfig};
 pub(crate) use words::{Words, WordsMut};
 
 /// The argument for a kernel's parameter of type `P`: a number for a number, `&DeviceArray<T, D>` or
-/// `&DeviceView<T, D>` for `&[T]`, `&mut DeviceArray<T, D>` or `&mut DeviceViewMut<T, D>` for `SliceMut<'_, T>`.
+/// `&DeviceView<T, D>` for `&[T]`, `&mut DeviceArray<T, D>` or `&mut DeviceViewMut<T, D>` for `SliceMut<'_, T>`, or the
+/// `DeviceArrayRef<T, D>` that they dereference to; `&[T; N]`, an array of the host, for `Constant<'_, T, N>`.
 ///
 /// A view is one in C order without a gap, since a kernel knows no strides; others are refused with
 /// [`Error::Shape`](crate::Error::Shape). It begins anywhere, so that in the kernel a vector (`load_vec`, `get_vec`,
@@ -36,7 +39,7 @@ pub(crate) use words::{Words, WordsMut};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no argument for a kernel's parameter of type `{P}`",
     note = "wanted: `&DeviceArray<T, _>` or `&DeviceView<T, _>` for `&[T]`, `&mut DeviceArray<T, _>` or \
-            `&mut DeviceViewMut<T, _>` for `SliceMut<T>`, a number for a number"
+            `&mut DeviceViewMut<T, _>` for `SliceMut<T>`, a number for a number, `&[T; N]` for `Constant<T, N>`"
 )]
 pub unsafe trait Arg<P: Param> {
     /// Orders the stream behind the other uses of the argument, and marks its use.
@@ -87,6 +90,21 @@ unsafe impl<P: ByValue> Arg<P> for P {
     fn abi(&self) -> Abi<P> {
         Abi {
             head: self.into_head(),
+            tail: NoTail,
+        }
+    }
+}
+
+// SAFETY: the array's bytes, which go with the launch.
+#[diagnostic::do_not_recommend]
+unsafe impl<T: Pod, const N: usize> Arg<Constant<'static, T, N>> for &[T; N] {
+    fn prepare(&self, _: &'static str, _: &Stream) -> Result<()> {
+        Ok(())
+    }
+
+    fn abi(&self) -> Abi<Constant<'static, T, N>> {
+        Abi {
+            head: Fields::new(**self),
             tail: NoTail,
         }
     }
@@ -213,7 +231,7 @@ macro_rules! writes {
     )*};
 }
 
-writes!(DeviceArray<T, D>, DeviceViewMut<'_, T, D>);
+writes!(DeviceArrayRef<T, D>, DeviceArray<T, D>, DeviceViewMut<'_, T, D>);
 
 /// An array that a kernel reads as one argument and writes as another, element by element: for operations in place.
 pub(crate) struct InPlace<T> {
@@ -271,11 +289,32 @@ unsafe impl<W: Element> Arg<SliceMut<'static, W>> for &mut Lease<'_, W> {
     }
 }
 
+// SAFETY: memory for one value, aligned to 256, which kernels of the device of its stream write, which is this one
+// (`prepare` asserts it), borrowed mutably like the slice: the launch has it for itself. It serves nobody else before it is
+// read or the stream was waited for.
+unsafe impl<W: Element> Arg<SliceMut<'static, W>> for &mut Landed<'_, W> {
+    fn prepare(&self, _: &'static str, stream: &Stream) -> Result<()> {
+        assert_eq!(Landed::stream(self), stream, "a landed value is for its own stream");
+        Ok(())
+    }
+
+    fn abi(&self) -> Abi<SliceMut<'static, W>> {
+        Abi {
+            head: std::ptr::with_exposed_provenance_mut(address::<W>(self.address())),
+            tail: 1,
+        }
+    }
+}
+
 // SAFETY: the values on its stream, which is this one (`prepare` asserts it); nothing writes them, and they are freed
 // later than the launch is queued.
-unsafe impl<W: Element> Arg<&'static [W]> for &Constant<'_, W> {
+unsafe impl<W: Element> Arg<&'static [W]> for &constants::Constant<'_, W> {
     fn prepare(&self, _: &'static str, stream: &Stream) -> Result<()> {
-        assert_eq!(Constant::stream(self), stream.raw(), "a constant is for its own stream");
+        assert_eq!(
+            constants::Constant::stream(self),
+            stream.raw(),
+            "a constant is for its own stream"
+        );
         Ok(())
     }
 
@@ -348,7 +387,7 @@ impl Stream {
     /// [`Error::Module`] if the kernel cannot be loaded, [`Error::LaunchResources`] if the GPU has not what the launch
     /// takes. On the simulated GPU also [`Error::Fault`], if the kernel fails or
     /// [does not end](crate::Device::simulator); a failure on a GPU is reported by the call that waits,
-    /// or here where the environment variable `WARPSMITH_SYNC` is `1`: see [`Error::KernelFailed`].
+    /// or here where the environment variable `WARPSMITH_SYNC` is `1`: see [`Error::Fault`] and [`Error::KernelFailed`].
     ///
     /// # Examples
     ///

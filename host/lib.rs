@@ -3,14 +3,15 @@
 //!
 //! A [`DeviceArray`] is an ndarray array in the memory of a [`Device`]: an NVIDIA GPU (Turing or later), or the
 //! simulated GPU, which runs the same kernels on the host's cores. Operations are methods, of arrays and views alike
-//! ([`DeviceArrayRef`]); each has an allocating form and an `_into` form that writes into an existing array. Work is asynchronous, in the order of a [`Stream`].
+//! ([`DeviceArrayRef`]); each has an allocating form and an `_into` form that writes into an existing array or view. Work
+//! is asynchronous, in the order of a [`Stream`].
 //!
 //! | On the CPU | here |
 //! |---|---|
 //! | `Array<T, D>` | [`DeviceArray<T, D>`](DeviceArray) |
 //! | `ArrayView<T, D>`, `ArrayViewMut<T, D>` | [`DeviceView<T, D>`](DeviceView), [`DeviceViewMut<T, D>`](DeviceViewMut) |
 //! | `a.slice(s![1.., ..;2])`, `a[[i, j]]` | [`a.slice(s![1.., ..;2])`](DeviceArrayRef::slice), [`a.get([i, j])`](DeviceArrayRef::get) |
-//! | `a.slice_mut(s![..3]).assign(&b)` | [`a.slice_mut(s![..3])?`](DeviceArray::slice_mut)[`.assign(&b)`](DeviceViewMut::assign) |
+//! | `a.slice_mut(s![..3]).assign(&b)` | [`a.slice_mut(s![..3])?`](DeviceArrayRef::slice_mut)[`.assign(&b)`](DeviceArrayRef::assign) |
 //! | `concatenate`, `a.select(axis, &indices)` | [`ops::concatenate`], [`a.take(axis, &indices)`](DeviceArrayRef::take) |
 //! | `&a + &b`, `a.map(f)` | [`a.add(&b)`](DeviceArrayRef::add), [`a.exp()`](DeviceArrayRef::exp), … |
 //! | `a.sum()` | [`a.sum()`](DeviceArrayRef::sum) |
@@ -49,6 +50,10 @@
 //! installation" where there is none and `CUDA_LIBRARY_PATH` is not set. `default-features = false` builds everywhere,
 //! and works on GPUs all the same.
 //!
+//! `cudarc`: conversions to and from the types of the crate `cudarc` ([`Stream`], [`Device`], [`DeviceArray`]: their
+//! methods with `cudarc` in the name). It takes nothing to build. Which CUDA its declarations are of, a program chooses by
+//! `cudarc`'s own features; otherwise it is nvcc's version, or the newest that it knows.
+//!
 //! `tracing`: allocations, copies, launches and waits as spans of the crate `tracing`, of level DEBUG and target
 //! `warpsmith`.
 //!
@@ -61,6 +66,8 @@ mod backend;
 mod buffer;
 mod callback;
 mod constants;
+#[cfg(feature = "cudarc")]
+mod cudarc;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
@@ -68,10 +75,12 @@ pub mod dlpack;
 mod error;
 mod event;
 mod graph;
+mod landed;
 mod launch;
 mod layout;
 mod memory;
 mod module;
+mod new_file;
 pub mod npy;
 mod occupancy;
 pub mod ops;
@@ -102,6 +111,8 @@ pub use memory::{LiveAllocation, MemoryInfo, TRACE_VARIABLE};
 pub use module::{Function, FunctionArg, FunctionArgs, Module};
 /// The arrays of the host, in the version that this library takes.
 pub use ndarray;
+#[doc(hidden)]
+pub use new_file::NewFile;
 pub use ops::Generator;
 pub use pinned::{PendingCopy, PinnedArray};
 pub use pipeline::{Chunk, Loader, Pipeline};

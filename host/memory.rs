@@ -321,7 +321,7 @@ impl dyn Backend {
     ///
     /// # Safety
     ///
-    /// The stream lives, and nobody else uses it.
+    /// The stream lives. Who else uses it, as one may that was adopted more than once, calls this too when it is done.
     pub(crate) unsafe fn leave(&self, stream: RawStream) {
         let kept = lock(&self.memory().kept).remove(&stream);
         // SAFETY: these were given back on this stream.

@@ -34,12 +34,14 @@ impl Stream {
 
     /// A stream that another library made, as one of `device`: arrays can be at home on it, and the other library can
     /// queue its own work between their operations. `owner` is dropped when this library is done with the stream; never,
-    /// if the device has failed or was reset by then, as the stream has gone with its context.
+    /// if the device has failed or was reset by then, as the stream has gone with its context. Null is the default stream of
+    /// the device's context.
     ///
     /// # Errors
     ///
     /// [`Error::DifferentDevices`] if the stream was made in another context than the device's, as all are for the
-    /// simulated GPU; [`Error::Cuda`] if the driver fails. `owner` is then dropped.
+    /// simulated GPU; [`Error::Parameter`] for the default stream of each thread (`CU_STREAM_PER_THREAD`), which is another
+    /// one on each; [`Error::Cuda`] if the driver fails. `owner` is then dropped.
     ///
     /// # Safety
     ///
@@ -53,7 +55,7 @@ impl Stream {
 }
 
 /// Why another library's work is not recorded.
-const FOREIGN: &str = "what another library queues is not recorded";
+pub(crate) const FOREIGN: &str = "what another library queues is not recorded";
 
 impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// Where the elements lie, in C order, for work that another library queues on `stream`: orders the stream behind

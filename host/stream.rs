@@ -50,6 +50,11 @@ struct Inner {
     owned: OwnedStream,
 }
 
+/// The driver's handles (`CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`) of what is a stream by another name: the default
+/// stream of the context, and that of the calling thread.
+const LEGACY_STREAM: u64 = 1;
+const PER_THREAD_STREAM: u64 = 2;
+
 /// A stream of the backend.
 #[derive(Debug)]
 struct OwnedStream {
@@ -107,6 +112,19 @@ impl Stream {
         handle: u64,
         owner: Owner,
     ) -> Result<Self> {
+        let handle = match handle {
+            // The default stream, by the handle that means it also where 0 would mean no stream.
+            0 => LEGACY_STREAM,
+            PER_THREAD_STREAM => {
+                return Err(Error::Parameter {
+                    operation,
+                    parameter: "the stream",
+                    given: "the default stream of each thread, another one on each".into(),
+                    wanted: "one stream, whatever thread uses it".into(),
+                });
+            }
+            handle => handle,
+        };
         // SAFETY: a stream that lives, as its owner does.
         let Some(raw) = (unsafe { backend.adopt_stream(handle)? }) else {
             let wanted = &backend.properties().id;

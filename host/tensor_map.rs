@@ -18,7 +18,7 @@ use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::launch::Arg;
 use crate::stream::Stream;
-use crate::view::DeviceViewMut;
+use crate::view::{DeviceView, DeviceViewMut};
 
 /// The most axes that a tensor map has.
 const MAX_AXES: usize = 5;
@@ -134,6 +134,31 @@ impl<T: TensorElement, D: Dimension> DeviceArrayRef<T, D> {
             buffer: Arc::clone(self.buffer()),
             bytes: self.bytes(),
             stream: self.stream().clone(),
+            _elements: PhantomData,
+        })
+    }
+}
+
+impl<'a, T: TensorElement, D: Dimension> DeviceView<'a, T, D> {
+    /// As [`tensor_map_as`](DeviceArrayRef::tensor_map_as), for as long as the elements are borrowed.
+    pub(crate) fn into_tensor_map(
+        self,
+        of: TensorType,
+        tile: &[usize],
+        swizzle: Swizzle,
+    ) -> Result<TensorMapArg<'a, T>> {
+        let TensorMapArg {
+            raw,
+            buffer,
+            bytes,
+            stream,
+            ..
+        } = self.tensor_map_as(of, tile, swizzle)?;
+        Ok(TensorMapArg {
+            raw,
+            buffer,
+            bytes,
+            stream,
             _elements: PhantomData,
         })
     }

@@ -140,12 +140,12 @@ macro_rules! for_all_types {
     };
 }
 
-type ArrayForm<T> = fn(&DynRef<T>, &Dyn<T>) -> Result<Dyn<T>>;
-type ArrayInto<T> = fn(&DynRef<T>, &Dyn<T>, &mut Dyn<T>) -> Result<()>;
+type ArrayForm<T> = fn(&DynRef<T>, &DynRef<T>) -> Result<Dyn<T>>;
+type ArrayInto<T> = fn(&DynRef<T>, &DynRef<T>, &mut DynRef<T>) -> Result<()>;
 type ScalarForm<T> = fn(&DynRef<T>, T) -> Result<Dyn<T>>;
-type ScalarInto<T> = fn(&DynRef<T>, T, &mut Dyn<T>) -> Result<()>;
-type ArrayAssign<T> = fn(&mut Dyn<T>, &Dyn<T>) -> Result<()>;
-type ScalarAssign<T> = fn(&mut Dyn<T>, T) -> Result<()>;
+type ScalarInto<T> = fn(&DynRef<T>, T, &mut DynRef<T>) -> Result<()>;
+type ArrayAssign<T> = fn(&mut DynRef<T>, &DynRef<T>) -> Result<()>;
+type ScalarAssign<T> = fn(&mut DynRef<T>, T) -> Result<()>;
 
 /// An operation in all its forms.
 struct Operation<T: Number + ops::Number> {
@@ -164,13 +164,13 @@ fn operations<T: Oracle>() -> Vec<Operation<T>> {
             vec![$(Operation {
                 name: stringify!($name),
                 oracle: Oracle::$name,
-                array: (DynRef::$name, DynRef::$into, Dyn::$assign),
-                scalar: (DynRef::$scalar, DynRef::$scalar_into, Dyn::$scalar_assign),
+                array: (DynRef::$name, DynRef::$into, DynRef::$assign),
+                scalar: (DynRef::$scalar, DynRef::$scalar_into, DynRef::$scalar_assign),
                 scalar_first: operations!(@ $($first $first_into $first_assign)?),
             }),*]
         };
         (@) => { None };
-        (@ $first:ident $into:ident $assign:ident) => { Some((DynRef::$first, DynRef::$into, Dyn::$assign)) };
+        (@ $first:ident $into:ident $assign:ident) => { Some((DynRef::$first, DynRef::$into, DynRef::$assign)) };
     }
     operations! {
         add add_into add_assign add_scalar add_scalar_into add_assign_scalar [];

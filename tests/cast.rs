@@ -247,7 +247,7 @@ fn edges<T: Source>() -> Vec<T> {
 }
 
 type Form<T, U> = fn(&DynRef<T>) -> Result<Dyn<U>>;
-type Into<T, U> = fn(&DynRef<T>, &mut Dyn<U>) -> Result<()>;
+type Into<T, U> = fn(&DynRef<T>, &mut DynRef<U>) -> Result<()>;
 
 /// The casts, by name, in both forms, with their references.
 #[allow(clippy::type_complexity)] // a table: the name, the two forms, and the reference

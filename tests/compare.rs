@@ -8,10 +8,10 @@ use proptest::prelude::*;
 use warpsmith::ops;
 use warpsmith::{DeviceArray, Result, bf16, f16};
 
-type ArrayForm<T> = fn(&DynRef<T>, &Dyn<T>) -> Result<Dyn<u8>>;
-type ArrayInto<T> = fn(&DynRef<T>, &Dyn<T>, &mut Dyn<u8>) -> Result<()>;
+type ArrayForm<T> = fn(&DynRef<T>, &DynRef<T>) -> Result<Dyn<u8>>;
+type ArrayInto<T> = fn(&DynRef<T>, &DynRef<T>, &mut DynRef<u8>) -> Result<()>;
 type ScalarForm<T> = fn(&DynRef<T>, T) -> Result<Dyn<u8>>;
-type ScalarInto<T> = fn(&DynRef<T>, T, &mut Dyn<u8>) -> Result<()>;
+type ScalarInto<T> = fn(&DynRef<T>, T, &mut DynRef<u8>) -> Result<()>;
 
 /// A comparison in all its forms.
 struct Comparison<T: Number + ops::Number + PartialOrd> {

@@ -14,8 +14,13 @@ use cuda_std::prelude::*;
 use ndarray::{Array1, array};
 use warpsmith::{Device, DeviceArray, Error, LaunchConfig, PtxModules};
 
+#[cfg(feature = "cudarc")]
+#[path = "driver/cudarc.rs"]
+mod cudarc;
 #[path = "driver/failures.rs"]
 mod failures;
+#[path = "driver/panics.rs"]
+mod panics;
 #[path = "driver/transfers.rs"]
 mod transfers;
 #[path = "driver/uploads.rs"]
@@ -114,6 +119,16 @@ fn stub_break() -> extern "C" fn(u64, c_int) -> u64 {
     unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(u64, c_int) -> u64>(stub_function(c"stub_break")) }
 }
 
+/// The words of the variable of the module that was loaded last.
+fn stub_variable() -> [u64; 2] {
+    // SAFETY: the stub's function has that type.
+    let variable = unsafe {
+        std::mem::transmute::<*mut c_void, extern "C" fn() -> *const [u64; 2]>(stub_function(c"stub_variable"))
+    };
+    // SAFETY: the stub's variable, which is never freed and was written.
+    unsafe { *variable() }
+}
+
 /// Not a test by itself.
 #[test]
 #[ignore = "run by the others, with another libcuda"]
@@ -144,6 +159,7 @@ fn child() {
         "bulk_errors" => with_device(transfers::bulk_errors),
         "pinned_copies" => with_device(transfers::pinned_copies),
         "pinned_errors" => with_device(transfers::pinned_errors),
+        "landed" => with_device(transfers::landed),
         "peers" => with_device(transfers::peers),
         "callbacks" => with_device(transfers::callbacks),
         "callback_errors" => with_device(transfers::callback_errors),
@@ -167,6 +183,17 @@ fn child() {
         "others" => with_device(failures::others),
         "pinned_reset" => with_device(failures::pinned_reset),
         "occupancy" => with_device(failures::occupancy),
+        #[cfg(feature = "cudarc")]
+        "cudarc_slices" => with_device(cudarc::slices),
+        #[cfg(feature = "cudarc")]
+        "cudarc_lent" => with_device(cudarc::lent),
+        #[cfg(feature = "cudarc")]
+        "cudarc_streams" => with_device(cudarc::streams),
+        "panicking" => with_device(panics::panicking),
+        "threads_panic" => with_device(panics::threads_panic),
+        "unlocked" => with_device(panics::unlocked),
+        "library" => with_device(panics::library),
+        "sticky" => with_device(failures::sticky),
         "too_old" => failures::too_old(),
         other => panic!("no case {other}"),
     };
@@ -304,17 +331,22 @@ const EMPTY: &[u8] = &[3, 0];
 
 /// The two kernels as a build script would give them, with `signature` for the second.
 fn modules(signature: u64) -> PtxModules {
+    modules_of(EMPTY, signature)
+}
+
+/// The two kernels, each with that packed text.
+fn modules_of(text: &'static [u8], signature: u64) -> PtxModules {
     let first = (
         <first as Kernel>::NAME,
         "sm_75",
         entries(<first as Kernel>::NAME, <first as Kernel>::SIGNATURE),
-        EMPTY,
+        text,
     );
     let second = (
         <second as Kernel>::NAME,
         "sm_75",
         entries(<second as Kernel>::NAME, signature),
-        EMPTY,
+        text,
     );
     let (package, version) = (<first as Kernel>::PACKAGE, <first as Kernel>::VERSION);
     // SAFETY: the stub runs nothing of it.

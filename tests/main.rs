@@ -14,6 +14,8 @@ mod broadcast;
 mod cast;
 mod compare;
 mod create;
+#[cfg(feature = "cudarc")]
+mod cudarc;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
@@ -35,12 +37,15 @@ mod matmul_precision;
 mod memory;
 mod npy;
 mod occupancy;
+mod outputs;
 mod pipeline;
 mod random;
 mod reduce;
 mod reduce_axes;
+mod reduce_views;
 mod scan;
 mod select;
+mod several_gpus;
 mod slicing;
 mod streams;
 mod transfer;

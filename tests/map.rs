@@ -10,8 +10,8 @@ use warpsmith::ops;
 use warpsmith::{Device, DeviceArray, Result, bf16, f16};
 
 type Form<T> = fn(&DynRef<T>) -> Result<Dyn<T>>;
-type Into<T> = fn(&DynRef<T>, &mut Dyn<T>) -> Result<()>;
-type Inplace<T> = fn(&mut Dyn<T>) -> Result<()>;
+type Into<T> = fn(&DynRef<T>, &mut DynRef<T>) -> Result<()>;
+type Inplace<T> = fn(&mut DynRef<T>) -> Result<()>;
 
 /// A function in its three forms.
 struct Function<T: Number + ops::Number> {
@@ -131,7 +131,7 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
                 name: "neg",
                 form: DynRef::neg,
                 into: DynRef::neg_into,
-                inplace: Dyn::neg_inplace,
+                inplace: DynRef::neg_inplace,
             },
             Oracle::neg,
         ),
@@ -140,7 +140,7 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
                 name: "abs",
                 form: DynRef::abs,
                 into: DynRef::abs_into,
-                inplace: Dyn::abs_inplace,
+                inplace: DynRef::abs_inplace,
             },
             Oracle::abs,
         ),
@@ -149,7 +149,7 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
                 name: "square",
                 form: DynRef::square,
                 into: DynRef::square_into,
-                inplace: Dyn::square_inplace,
+                inplace: DynRef::square_inplace,
             },
             T::square,
         ),
@@ -158,7 +158,7 @@ fn exact_functions<T: Oracle>() -> Exact<T> {
                 name: "relu",
                 form: DynRef::relu,
                 into: DynRef::relu_into,
-                inplace: Dyn::relu_inplace,
+                inplace: DynRef::relu_inplace,
             },
             T::relu,
         ),
@@ -249,7 +249,7 @@ fn float_functions<T: FloatNumber + ops::Real>() -> Vec<FloatFunction<T>> {
     macro_rules! functions {
         ($($name:ident $into:ident $inplace:ident: |$x:ident| $reference:expr, $f32:literal $f64:literal $least:literal;)*) => {
             vec![$(FloatFunction {
-                function: Function { name: stringify!($name), form: DynRef::$name, into: DynRef::$into, inplace: Dyn::$inplace },
+                function: Function { name: stringify!($name), form: DynRef::$name, into: DynRef::$into, inplace: DynRef::$inplace },
                 reference: |$x: f64| $reference,
                 f32_ulps: $f32,
                 f64_ulps: $f64,

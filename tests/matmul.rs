@@ -8,7 +8,7 @@ use kernels_gpu::matmul::gemm::{self, GemmShape, KMajor, Large, Medium, MnMajor,
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayView3, Axis, s};
 use proptest::prelude::*;
 use warpsmith::ops::{MatMul, MatVec};
-use warpsmith::{AsView, DeviceArray, DeviceView, LaunchConfig};
+use warpsmith::{DeviceArray, DeviceView, LaunchConfig};
 
 type Matrix<T> = DeviceArray<T, ndarray::Ix2>;
 
@@ -95,10 +95,8 @@ impl<T: Value> Uploaded<T> {
     }
 }
 
-impl<T: Value> AsView<T> for Uploaded<T> {
-    type Dim = ndarray::Ix2;
-
-    fn as_view(&self) -> DeviceView<'_, T, Self::Dim> {
+impl<T: Value> Uploaded<T> {
+    fn as_view(&self) -> DeviceView<'_, T, ndarray::Ix2> {
         if self.transposed {
             self.array.t()
         } else {
@@ -118,7 +116,7 @@ fn check_matmul<T: Value>(m: usize, n: usize, k: usize, seed: u64) {
     }
     for (a_transposed, b_transposed) in ORDERS {
         let (a, b) = (Uploaded::new(&a, a_transposed), Uploaded::new(&b, b_transposed));
-        let got = a.as_view().matmul(&b).unwrap();
+        let got = a.as_view().matmul(&b.as_view()).unwrap();
         let what = format!("{m} × {k} × {n}, transposed: {a_transposed} and {b_transposed}");
         assert_equal(&got, &wanted, &what);
     }

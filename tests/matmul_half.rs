@@ -155,6 +155,12 @@ fn lines_of_any_length() {
     }
 }
 
+/// Few tiles and a long k, which is cut.
+#[test]
+fn a_long_k_in_parts() {
+    check_orders::<bf16>(1, 1, [3, 8, 4096]);
+}
+
 #[test]
 fn batches_and_one_matrix_for_all() {
     check_orders::<f16>(3, 3, [20, 24, 40]);
@@ -257,5 +263,46 @@ fn what_is_not_finite() {
         assert_eq!(c[[0, 0]], f16::from_f32(16.0));
         assert!(c.row(1).iter().all(|c| c.is_nan()));
         assert!(c.row(2).iter().chain(c.row(4)).all(|&c| c == f16::INFINITY));
+    }
+}
+
+/// Products of f32 by the kernel for large ones, which gives the same bits as the other.
+#[test]
+fn large_products_of_f32_are_the_same_bits() {
+    let device = Device::simulated_hopper();
+    let stream = device.default_stream();
+    for (batch, m, n, k, alpha, beta) in [
+        (1, 130, 260, 9, 1.0, 0.0),
+        (2, 128, 512, 16, 0.5, 0.25),
+        (1, 257, 300, 3, 1.0, 0.0),
+    ] {
+        let random = |shape, seed| {
+            let mut rng = rng(seed);
+            Array3::from_shape_simple_fn(shape, || rng.random::<f32>() - 0.5)
+        };
+        let (a, b, c) = (random((batch, m, k), 1), random((1, k, n), 2), random((batch, m, n), 3));
+        let wanted = Array3::from_shape_fn((batch, m, n), |(p, i, j)| {
+            let sum = (0..k).fold(0.0, |sum, k| a[[p, i, k]].mul_add(b[[0, k, j]], sum));
+            if beta == 0.0 {
+                alpha * sum
+            } else {
+                f32::mul_add(beta, c[[p, i, j]], alpha * sum)
+            }
+        });
+        for (a_transposed, b_transposed) in [(false, false), (true, true)] {
+            let operand = |x: &Array3<f32>, transposed| {
+                let axes = if transposed { [0, 2, 1] } else { [0, 1, 2] };
+                DeviceArray::from_ndarray(stream, &x.view().permuted_axes(axes)).unwrap()
+            };
+            let view = |x, transposed| {
+                let axes = if transposed { [0, 2, 1] } else { [0, 1, 2] };
+                DeviceView::permuted_axes(x, axes).unwrap()
+            };
+            let (x, y) = (operand(&a, a_transposed), operand(&b, b_transposed));
+            let mut out = DeviceArray::from_ndarray(stream, &c).unwrap();
+            let (x, y) = (view(x.view(), a_transposed), view(y.view(), b_transposed));
+            out.batched_gemm(alpha, &x, &y, beta).unwrap();
+            assert_eq!(out.to_ndarray().unwrap(), wanted, "{batch} × {m} × {n} × {k}");
+        }
     }
 }

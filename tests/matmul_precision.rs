@@ -140,6 +140,12 @@ fn stages_are_used_again() {
     check_orders(1, 1, [4, 8, 600]);
 }
 
+/// Few tiles and a long k, which is cut.
+#[test]
+fn a_long_k_in_parts() {
+    check_orders(1, 1, [4, 8, 4096]);
+}
+
 /// Views that begin anywhere, and go backwards.
 #[test]
 fn parts_of_matrices() {

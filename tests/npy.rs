@@ -2,8 +2,10 @@
 //! NumPy's files: what is saved is loaded again, what NumPy writes otherwise is understood, and a file that lies is an
 //! error.
 
+use std::fs::Permissions;
 use std::io::Read;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use crate::common::*;
 use ndarray::{ArrayD, Dimension, Ix0, Ix1, Ix2, IxDyn, array};
@@ -199,6 +201,35 @@ fn files_that_lie() {
     ));
     let unwritable = upload(&array![1.0f32]).save_npy(folder.0.join("none").join("x.npy"));
     assert!(matches!(unwritable, Err(Error::Io { .. })));
+    for (path, problem) in [
+        (&*folder.0, "is a folder"),
+        (Path::new("/dev/null"), "is no regular file"),
+    ] {
+        let error = upload(&array![1.0f32]).save_npy(path).unwrap_err();
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+}
+
+/// Nobody sees a file in part: who has the old one open goes on reading it, and it is in its place until the new one is.
+#[test]
+fn a_file_is_there_whole() {
+    let folder = Folder::new("whole");
+    let (path, link) = (folder.0.join("x.npy"), folder.0.join("link.npy"));
+    upload(&array![1u8, 2, 3]).save_npy(&path).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("x.npy", &link).unwrap();
+    let old = std::fs::File::open(&path).unwrap();
+    upload(&array![4u8, 5]).save_npy(&link).unwrap();
+    let old: DeviceArray<u8, Ix1> = DeviceArray::read_npy(stream(), old).unwrap();
+    assert_eq!(old.to_ndarray().unwrap(), array![1, 2, 3]);
+    let new: DeviceArray<u8, Ix1> = DeviceArray::load_npy(stream(), &path).unwrap();
+    assert_eq!(new.to_ndarray().unwrap(), array![4, 5]);
+    assert!(link.is_symlink());
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 2, "nothing else is left");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o440)).unwrap();
+    let error = upload(&array![6u8]).save_npy(&path).unwrap_err();
+    assert!(error.to_string().contains("is read-only"), "{error}");
 }
 
 /// A reader has no length: what a header claims is asked of the device, and read in pieces.
@@ -286,6 +317,19 @@ mod archives {
         assert_eq!(counts.to_ndarray().unwrap(), array![7, 8]);
         let matrix: DeviceArray<f32, Ix2> = reader.load(stream(), "matrix").unwrap();
         assert_eq!(matrix.to_ndarray().unwrap(), array![[1.0, 2.0], [3.0, 4.0]]);
+    }
+
+    #[test]
+    fn an_archive_is_there_when_it_is_finished() {
+        let folder = Folder::new("unfinished");
+        let path = folder.0.join("x.npz");
+        std::fs::write(&path, "as it was").unwrap();
+        let mut writer = NpzWriter::create(&path).unwrap();
+        writer.add("x", &upload(&array![1u8])).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"as it was");
+        drop(writer);
+        assert_eq!(std::fs::read(&path).unwrap(), b"as it was");
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
     }
 
     #[test]

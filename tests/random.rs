@@ -82,40 +82,48 @@ fn normal_f64_is_of_four_words() {
     });
 }
 
+/// The words of the blocks, each behind the one of the same place of [`Philox4x32::more`].
+fn with_more(random: Philox4x32, blocks: usize) -> Vec<[u32; 2]> {
+    let pairs = |number| {
+        let block = random.block(number);
+        let more = random.more(block);
+        [0, 1, 2, 3].map(|k| [more[k], block[k]])
+    };
+    (0..blocks as u64).flat_map(pairs).collect()
+}
+
+/// By ranges whose integers the block's words decide nearly always, never, and half of the time.
 #[test]
 fn integers_are_of_twice_their_bits() {
-    every_length(tile_len::<u32>(), 2, |generator, random, len| {
-        let position = generator.position();
+    every_length(tile_len::<u32>(), 4, |generator, random, len| {
+        let from = generator.position();
+        let words = with_more(random, len.div_ceil(4));
         let x = generator.integers(stream(), len, -20..=30i32).unwrap();
-        let words = words(random, len);
-        let wanted = words.chunks_exact(2).take(len).map(|pair| [pair[0], pair[1]]);
-        let wanted: Vec<i32> = wanted.map(|pair| bounded_u32(pair, 50) as i32 - 20).collect();
+        let wanted = words.iter().take(len);
+        let wanted: Vec<i32> = wanted.map(|&words| bounded_u32(words, 50) as i32 - 20).collect();
         assert_same(&elements(&x), &wanted, "i32");
-        // All values of a type: the upper word of the two.
-        let x = generator
-            .clone()
-            .at(position)
-            .integers::<u32, _>(stream(), len, ..)
-            .unwrap();
-        let wanted: Vec<u32> = words.chunks_exact(2).take(len).map(|pair| pair[1]).collect();
-        assert_same(&elements(&x), &wanted, "u32");
+        for last in [1 << 16, 1 << 31, u32::MAX - 1, u32::MAX] {
+            let mut generator = generator.clone().at(from);
+            let x = generator.integers(stream(), len, ..=last).unwrap();
+            let wanted: Vec<u32> = words.iter().take(len).map(|&words| bounded_u32(words, last)).collect();
+            assert_same(&elements(&x), &wanted, "u32");
+        }
     });
-    every_length(tile_len::<u64>(), 1, |generator, random, len| {
-        let position = generator.position();
+    every_length(tile_len::<u64>(), 2, |generator, random, len| {
+        let from = generator.position();
+        let words = with_more(random, len.div_ceil(2));
+        let words = words.chunks_exact(2).take(len);
+        let words: Vec<_> = words.map(|two| [two[0][0], two[1][0], two[0][1], two[1][1]]).collect();
         let x = generator.integers(stream(), len, i64::MIN..5).unwrap();
-        let blocks = || (0..len as u64).map(|number| random.block(number));
         let last = i64::MAX as u64 + 5;
-        let wanted: Vec<i64> = blocks()
-            .map(|block| i64::MIN.wrapping_add(bounded_u64(block, last) as i64))
-            .collect();
-        assert_same(&elements(&x), &wanted, "i64");
-        let x = generator
-            .clone()
-            .at(position)
-            .integers(stream(), len, 7..1007u64)
-            .unwrap();
-        let wanted: Vec<u64> = blocks().map(|block| 7 + bounded_u64(block, 999)).collect();
-        assert_same(&elements(&x), &wanted, "u64");
+        let number = |&words: &[u32; 4]| i64::MIN.wrapping_add(bounded_u64(words, last) as i64);
+        assert_same(&elements(&x), &words.iter().map(number).collect::<Vec<_>>(), "i64");
+        for last in [999, 1 << 62, u64::MAX - 1, u64::MAX] {
+            let mut generator = generator.clone().at(from);
+            let x = generator.integers(stream(), len, ..=last).unwrap();
+            let wanted: Vec<u64> = words.iter().map(|&words| bounded_u64(words, last)).collect();
+            assert_same(&elements(&x), &wanted, "u64");
+        }
     });
 }
 
@@ -174,8 +182,8 @@ fn the_next_call_continues_the_sequence() {
     check(4, |generator, len| generator.uniform(stream(), len, 0.0f32..1.0));
     check(4, |generator, len| generator.standard_normal::<f32, _>(stream(), len));
     check(2, |generator, len| generator.standard_normal::<f64, _>(stream(), len));
-    check(2, |generator, len| generator.integers(stream(), len, 0..100u32));
-    check(1, |generator, len| generator.integers(stream(), len, 0..100u64));
+    check(4, |generator, len| generator.integers(stream(), len, 0..100u32));
+    check(2, |generator, len| generator.integers(stream(), len, 0..100u64));
     check(4, |generator, len| generator.bernoulli(stream(), len, 0.5));
 }
 

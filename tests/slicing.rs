@@ -10,13 +10,13 @@ use proptest::prelude::*;
 use warpsmith::ops::{Border, Max, Sum};
 use warpsmith::{Device, DeviceArray, DeviceView, Element, LaunchConfig};
 
-fn numbered<T>(shape: &[usize], of: impl Fn(usize) -> T) -> ArrayD<T> {
+pub fn numbered<T>(shape: &[usize], of: impl Fn(usize) -> T) -> ArrayD<T> {
     let len = shape.iter().product::<usize>();
     ArrayD::from_shape_vec(IxDyn(shape), (0..len).map(of).collect()).expect("as many elements")
 }
 
 /// A shape, and for each axis what a slice has of it; negative places and steps too, and new axes.
-fn slices() -> impl Strategy<Value = (Vec<usize>, Vec<SliceInfoElem>)> {
+pub fn slices() -> impl Strategy<Value = (Vec<usize>, Vec<SliceInfoElem>)> {
     let axis = (0..40usize, 0..100u32, 0..100u32, -4..5isize, 0..8u32, any::<bool>());
     prop::collection::vec(axis, 1..4).prop_map(|axes| {
         let shape: Vec<usize> = axes.iter().map(|axis| axis.0).collect();

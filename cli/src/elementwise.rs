@@ -199,11 +199,15 @@ pub fn map(session: &Session, op: MapOp, input: &Path, output: &Path) -> Result<
     let device = session.open_device()?;
     dispatch!(file.stored.dtype(), T => match op {
         MapOp::Unary(op) => match Pieces::<T>::of(&file, &device, size_of::<T>())? {
-            Some(pieces) => job.run_pieces(&device, &file, &pieces, |x, out| T::unary(op, x, out)),
+            Some(pieces) => job.run_long::<T>(&device, &file, file.shape(), pieces.bytes(), |bar, sink| {
+                pieces.run(bar, sink, |x, out| T::unary(op, x, out))
+            }),
             None => map_typed::<T, T>(job, &device, &file, |x, out| T::unary(op, x, out)),
         },
         MapOp::Cast(to) => dispatch!(to, U => match Pieces::<T>::of(&file, &device, size_of::<U>())? {
-            Some(pieces) => job.run_pieces::<T, U>(&device, &file, &pieces, cast),
+            Some(pieces) => job.run_long::<U>(&device, &file, file.shape(), pieces.bytes(), |bar, sink| {
+                pieces.run(bar, sink, cast)
+            }),
             None => map_typed::<T, U>(job, &device, &file, cast),
         }),
     })

@@ -3,15 +3,16 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use indicatif::ProgressBar;
-use ndarray::{ArrayD, Dimension, IntoDimension, IxDyn};
+use ndarray::{ArrayD, Dimension, IntoDimension, IxDyn, ShapeBuilder};
+use warpsmith::npy::Header;
 use warpsmith::{Device, DeviceArray, Stream};
 
 use crate::npy::{self, NpyFile};
 use crate::output::Output;
-use crate::pieces::{Pieces, Vector};
-use crate::scalar::{Number, Scalar};
+use crate::pieces::Sink;
+use crate::scalar::Number;
 use crate::session::{Report, Session};
 use crate::show;
 use crate::stored::Stored;
@@ -67,41 +68,47 @@ impl<'a> Job<'a> {
         self.finish(progress, stream, &result, &timings)
     }
 
-    /// Makes the result of the elements of a long file, and writes it piece by piece. It has the file's order of axes.
-    pub fn run_pieces<T: Scalar, U: Number>(
+    /// Makes a result of that shape of a long file with so many bytes, and writes it as `make` hands over its elements, in
+    /// the file's order of axes; or else prints it, when all are there.
+    pub fn run_long<U: Number>(
         self,
         device: &Device,
         file: &NpyFile,
-        pieces: &Pieces<T>,
-        kernel: impl FnMut(&Vector<T>, &mut Vector<U>) -> Result<()>,
+        shape: &[usize],
+        bytes: u64,
+        make: impl FnOnce(&ProgressBar, Sink<'_, U>) -> Result<()>,
     ) -> Result<()> {
         let stored = self.stored.unwrap_or(Stored::Of(U::DTYPE));
-        let mut header = npy::header(file.shape(), stored);
-        header.fortran_order = file.is_fortran_order();
-        let output = self.output.context("an output of a long file")?;
-        let bar = self.session.progress_of(self.name.clone(), pieces.bytes());
+        let bar = self.session.progress_of(self.name.clone(), bytes);
         let mut timings = Timings::new(device.default_stream());
-        // The output's errors name it, and those of the pieces the input.
-        let mut failed = None;
-        let written = timings.time("all", || {
-            npy::write_by(output, &header, stored, |writer| {
-                let written = pieces.write(&bar, writer, |wide| stored.narrow_from::<U>(wide), kernel)?;
-                failed = written.err();
-                ensure!(failed.is_none(), "incomplete");
-                Ok(())
-            })
-        });
+        let context = || file.name().to_string();
+        let printed = match self.output {
+            None => {
+                let mut elements = Vec::new();
+                let mut sink = |part: &[U]| {
+                    elements.extend_from_slice(part);
+                    Ok(())
+                };
+                timings.time("all", || make(&bar, &mut sink)).with_context(context)?;
+                let shape = IxDyn(shape).set_f(file.is_fortran_order());
+                let result = ArrayD::from_shape_vec(shape, elements)?;
+                Some((show::text(&result, stored), show::json(result.view(), stored)))
+            }
+            Some(output) => {
+                let mut header = npy::header(shape, stored);
+                header.fortran_order = file.is_fortran_order();
+                let made = timings.time("all", || write_made(output, &header, stored, |sink| make(&bar, sink)))?;
+                made.with_context(context)?;
+                None
+            }
+        };
         drop(bar);
-        if let Some(error) = failed {
-            return Err(error.context(file.name().to_string()));
-        }
-        written?;
         let report = Report {
             operation: self.name,
             dtype: stored.name(),
-            shape: file.shape(),
+            shape,
             output: self.path,
-            value: None,
+            value: printed,
         };
         self.session.finish(&report, &device.properties().id, &timings)
     }
@@ -128,5 +135,35 @@ impl<'a> Job<'a> {
             value: printed,
         };
         self.session.finish(&report, stream.device_id(), timings)
+    }
+}
+
+/// Writes the elements that `make` hands over. The outer error is the output's, which names it; the inner one is of
+/// `make`, and nothing is written then.
+fn write_made<U: Number>(
+    output: Output,
+    header: &Header,
+    stored: Stored,
+    make: impl FnOnce(Sink<'_, U>) -> Result<()>,
+) -> Result<Result<()>> {
+    let mut failed = None;
+    let written = npy::write_by(output, header, stored, |writer| {
+        let mut broken = None;
+        let made = make(&mut |part| {
+            npy::write_slice(writer, part, stored).map_err(|error| {
+                broken = Some(error);
+                anyhow!("incomplete")
+            })
+        });
+        if let Some(error) = broken {
+            return Err(error.into());
+        }
+        failed = made.err();
+        ensure!(failed.is_none(), "incomplete");
+        Ok(())
+    });
+    match failed {
+        Some(error) => Ok(Err(error)),
+        None => written.map(Ok),
     }
 }

@@ -24,6 +24,7 @@ mod scalar;
 mod scan;
 mod session;
 mod show;
+mod slabs;
 mod stored;
 mod timing;
 mod transpose;

@@ -235,12 +235,20 @@ pub fn write_by(
 
 fn write_elements<T: Number, D: Dimension>(writer: &mut dyn Write, array: &Array<T, D>, stored: Stored) -> Result<()> {
     let elements = array.as_standard_layout();
-    let elements: &[u8] = bytemuck::cast_slice(elements.as_slice().context("elements in C order")?);
+    Ok(write_slice(
+        writer,
+        elements.as_slice().context("elements in C order")?,
+        stored,
+    )?)
+}
+
+/// Writes elements as those of that type.
+pub fn write_slice<T: Number>(writer: &mut dyn Write, elements: &[T], stored: Stored) -> std::io::Result<()> {
+    let elements: &[u8] = bytemuck::cast_slice(elements);
     match stored.narrow_from::<T>(elements) {
-        None => writer.write_all(elements)?,
-        Some(narrow) => writer.write_all(&narrow)?,
+        None => writer.write_all(elements),
+        Some(narrow) => writer.write_all(&narrow),
     }
-    Ok(())
 }
 
 /// The header of an array in C order.

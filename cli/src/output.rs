@@ -2,13 +2,12 @@
 //! Output files that appear whole or not at all: written beside the target, then renamed. The name `-` stands for
 //! standard output.
 
-use std::fs;
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
-use tempfile::{Builder, NamedTempFile};
+use anyhow::{Context, Result};
+use warpsmith::{Error, NewFile};
 
 use crate::input::is_stream;
 use crate::session::print_by;
@@ -18,14 +17,7 @@ pub struct Output {
     /// As the user gave it.
     path: PathBuf,
     /// Nothing for standard output.
-    file: Option<NewFile>,
-}
-
-/// A file under another name than its own.
-struct NewFile {
-    /// Where the name leads, if it is a link: the link is kept.
-    target: PathBuf,
-    temporary: NamedTempFile,
+    file: Option<(NewFile, File)>,
 }
 
 impl Output {
@@ -34,7 +26,12 @@ impl Output {
         let file = if is_stream(path) {
             None
         } else {
-            Some(NewFile::create(path)?)
+            Some(NewFile::create(path).map_err(|error| match error {
+                Error::Io { file, source } if source.raw_os_error().is_some() => {
+                    anyhow::Error::from(source).context(format!("{file}: cannot be written"))
+                }
+                other => other.into(),
+            })?)
         };
         Ok(Self {
             path: path.to_path_buf(),
@@ -51,63 +48,16 @@ impl Output {
     pub fn commit(self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         match self.file {
             None => print_by(write),
-            Some(file) => file
-                .commit(write)
-                .with_context(|| format!("{}: cannot be written", self.path.display())),
+            Some((place, file)) => {
+                commit(place, file, write).with_context(|| format!("{}: cannot be written", self.path.display()))
+            }
         }
     }
 }
 
-impl NewFile {
-    fn create(path: &Path) -> Result<Self> {
-        let name = path.display();
-        let existing = match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => bail!("{name}: is a folder, wanted a file to write"),
-            // A device must not be renamed away.
-            Ok(metadata) if !metadata.is_file() => {
-                bail!("{name}: is no regular file, wanted one to write")
-            }
-            Ok(metadata) if metadata.permissions().readonly() => {
-                bail!("{name}: is read-only, wanted a file to write")
-            }
-            Ok(metadata) => Some(metadata.permissions()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error).with_context(|| format!("{name}: cannot be written")),
-        };
-        if path.file_name().is_none() {
-            bail!("{name}: is no name of a file, wanted one to write");
-        }
-        let target = match existing {
-            Some(_) => fs::canonicalize(path).with_context(|| format!("{name}: cannot be written"))?,
-            None => path.to_path_buf(),
-        };
-        let folder = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        ensure!(
-            folder.is_dir(),
-            "{name}: cannot be written, {} is no folder",
-            folder.display()
-        );
-        // The mask of the process applies to 0666, as for any new file.
-        let temporary = Builder::new()
-            .prefix(".warpsmith-")
-            .permissions(fs::Permissions::from_mode(0o666))
-            .tempfile_in(folder)
-            .with_context(|| format!("{name}: cannot be written"))?;
-        if let Some(permissions) = existing {
-            fs::set_permissions(temporary.path(), permissions).with_context(|| format!("{name}: cannot be written"))?;
-        }
-        Ok(Self { target, temporary })
-    }
-
-    fn commit(mut self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-        let mut writer = BufWriter::with_capacity(1 << 20, self.temporary.as_file_mut());
-        write(&mut writer)?;
-        writer.flush()?;
-        drop(writer);
-        self.temporary.persist(&self.target).map_err(|error| error.error)?;
-        Ok(())
-    }
+fn commit(place: NewFile, file: File, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let mut writer = BufWriter::with_capacity(1 << 20, file);
+    write(&mut writer)?;
+    writer.flush()?;
+    Ok(place.commit()?)
 }

@@ -3,7 +3,7 @@
 //! so that reading, copies and kernels run side by side.
 
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -57,16 +57,10 @@ impl<T: Scalar> Pieces<T> {
             return Ok(None);
         };
         let pipeline = Pipeline::new(device);
-        let size = result.max(size_of::<T>());
-        let len = match std::env::var(VARIABLE) {
-            Ok(bytes) => {
-                let bytes: usize = bytes.parse().with_context(|| format!("{VARIABLE}={bytes}"))?;
-                (bytes / size).max(1)
-            }
-            Err(_) => pipeline.chunk_len(size)?,
+        let Some(len) = piece_len(&pipeline, &elements, result.max(size_of::<T>()))? else {
+            return Ok(None);
         };
-        let is_long = elements.len > len.saturating_mul(WHOLE);
-        Ok(is_long.then(|| Self {
+        Ok(Some(Self {
             pipeline,
             elements: Arc::new(elements),
             len,
@@ -117,35 +111,41 @@ impl<T: Scalar> Pieces<T> {
         Ok(ops::stack(Axis(0), &views)?)
     }
 
-    /// Writes what `kernel` makes of the elements, as the bytes that `encode` gives of them, or else their own. The outer
-    /// error is the writer's, the inner one that of a piece.
-    pub fn write<U: Element>(
+    /// Hands over what `kernel` makes of the elements, in order.
+    pub fn run<U: Element>(
         &self,
         bar: &ProgressBar,
-        writer: &mut dyn Write,
-        encode: impl Fn(&[u8]) -> Option<Vec<u8>>,
+        sink: Sink<'_, U>,
         mut kernel: impl FnMut(&Vector<T>, &mut Vector<U>) -> Result<()>,
-    ) -> Result<Result<()>> {
+    ) -> Result<()> {
         let results = self.pipeline.run(self.pieces(), |x| -> Result<_> {
             let mut out = DeviceArray::zeros(x.stream(), x.raw_dim())?;
             kernel(&x, &mut out)?;
             Ok(out)
         });
         for result in results {
-            let result = match result {
-                Ok(result) => result,
-                Err(error) => return Ok(Err(error)),
-            };
-            let view = result.view();
-            let bytes: &[u8] = bytemuck::cast_slice(view.as_slice().context("elements in C order")?);
-            match encode(bytes) {
-                Some(encoded) => writer.write_all(&encoded)?,
-                None => writer.write_all(bytes)?,
-            }
+            let result = result?;
+            sink(result.view().as_slice().context("elements in C order")?)?;
             bar.inc((result.len() * size_of::<T>()) as u64);
         }
-        Ok(Ok(()))
+        Ok(())
     }
+}
+
+/// What takes the elements of a long result, in order.
+pub type Sink<'a, U> = &'a mut dyn FnMut(&[U]) -> Result<()>;
+
+/// The elements of a piece, where all arrays that are made of it have elements of up to so many bytes; none if the file
+/// is not long.
+pub fn piece_len(pipeline: &Pipeline<'_>, elements: &Elements, size: usize) -> Result<Option<usize>> {
+    let len = match std::env::var(VARIABLE) {
+        Ok(bytes) => {
+            let bytes: usize = bytes.parse().with_context(|| format!("{VARIABLE}={bytes}"))?;
+            (bytes / size).max(1)
+        }
+        Err(_) => pipeline.chunk_len(size)?,
+    };
+    Ok((elements.len > len.saturating_mul(WHOLE)).then_some(len))
 }
 
 /// Some of a file's elements.
@@ -171,7 +171,7 @@ impl<T: Scalar> Chunk for Piece<T> {
 
 impl Elements {
     /// Reads elements, widened to as many bytes each.
-    fn read(&self, range: Range<usize>, into: &mut [u8], wide: usize) -> Result<()> {
+    pub fn read(&self, range: Range<usize>, into: &mut [u8], wide: usize) -> Result<()> {
         let size = self.stored.size();
         let at = self.start + (range.start * size) as u64;
         if size == wide {

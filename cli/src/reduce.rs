@@ -18,6 +18,7 @@ use crate::pieces::{self, Pieces};
 use crate::scalar::{Dtype, Number, Scalar, dispatch};
 use crate::session::{Report, Session};
 use crate::show;
+use crate::slabs::{self, Parts, Slabs};
 use crate::stored::Stored;
 use crate::timing::Timings;
 
@@ -54,7 +55,19 @@ pub fn run(session: &Session, args: &ReduceArgs) -> Result<()> {
             None => job,
         };
         let device = session.open_device()?;
-        return dispatch!(dtype, T => along_axis::<T>(job, &device, args, axis, &file)).with_context(context);
+        let along = Along {
+            job,
+            device: &device,
+            args,
+            axis,
+            file: &file,
+        };
+        return dispatch!(
+            dtype,
+            T => along.reduce::<T, T>(Ok, |sum| sum),
+            // As one array does: in f32, rounded once.
+            F16 => along.reduce::<f16, f32>(|x| x.cast::<f32>(), f16::from_f32)
+        );
     }
     let output = output.map(|path| session.create_output(path)).transpose()?;
     let device = session.open_device()?;
@@ -92,38 +105,105 @@ fn types(op: ReduceOp, elements: Stored) -> (Dtype, Option<Stored>) {
     }
 }
 
-fn along_axis<T: Scalar>(job: Job, device: &Device, args: &ReduceArgs, axis: Axis, file: &NpyFile) -> Result<()> {
-    /// Runs the method that writes to an output of the type that it has.
+/// A reduction along an axis.
+struct Along<'a> {
+    job: Job<'a>,
+    device: &'a Device,
+    args: &'a ReduceArgs,
+    axis: Axis,
+    file: &'a NpyFile,
+}
+
+impl Along<'_> {
+    /// Sums and products of parts are of the type that `widen` makes of the elements, and `round` makes results of them.
+    fn reduce<T, W>(
+        self,
+        widen: impl Fn(DynArray<T>) -> warpsmith::Result<DynArray<W>>,
+        round: impl Fn(W::Total) -> T::Total,
+    ) -> Result<()>
+    where
+        T: Scalar,
+        W: Scalar<Total: Scalar<Total = W::Total>>,
+    {
+        let (ddof, rows) = (self.args.ddof, self.file.shape()[self.axis.index()]);
+        let rounded = |sums: Vec<W::Total>| sums.into_iter().map(&round).collect();
+        let mean = |means: Vec<f64>| means.into_iter().map(T::mean_from).collect();
+        let (own, wide, double) = (size_of::<T>(), size_of::<W>(), size_of::<f64>());
+        let same = Ok::<DynArray<T>, warpsmith::Error>;
+        // The results of parts are combined by the reduction itself.
+        macro_rules! tree {
+            ($result:ty: $into:ident, $method:ident of $widen:expr, $size:expr $(, $round:expr)?) => {
+                self.run::<T, $result>(
+                    $size,
+                    |x, axis, out| x.$into(axis, out),
+                    |parts| slabs::tree(parts, $widen, |x, axis| x.$method(axis), |x, axis| x.$method(axis))$(.map($round))?,
+                )
+            };
+        }
+        match self.args.op {
+            ReduceOp::Sum => tree!(T::Total: sum_axis_into, sum_axis of &widen, wide, rounded),
+            ReduceOp::Prod => tree!(T::Total: product_axis_into, product_axis of &widen, wide, rounded),
+            ReduceOp::Min => tree!(T: min_axis_into, min_axis of same, own),
+            ReduceOp::Max => tree!(T: max_axis_into, max_axis of same, own),
+            ReduceOp::Any => tree!(u8: any_axis_into, any_axis of same, own),
+            ReduceOp::All => tree!(u8: all_axis_into, all_axis of same, own),
+            ReduceOp::Argmin => self.run::<T, u64>(
+                own,
+                |x, axis, out| x.argmin_axis_into(axis, out),
+                |parts| slabs::index(parts, |x, axis| x.argmin_axis(axis), |x, axis| x.min_axis(axis)),
+            ),
+            ReduceOp::Argmax => self.run::<T, u64>(
+                own,
+                |x, axis, out| x.argmax_axis_into(axis, out),
+                |parts| slabs::index(parts, |x, axis| x.argmax_axis(axis), |x, axis| x.max_axis(axis)),
+            ),
+            ReduceOp::Mean => self.run::<T, T::Mean>(
+                double,
+                |x, axis, out| x.mean_axis_into(axis, out),
+                |parts| slabs::means(parts, rows).map(mean),
+            ),
+            ReduceOp::Var => self.run::<T, T::Mean>(
+                double,
+                |x, axis, out| x.variance_axis_into(axis, ddof, out),
+                |parts| slabs::variances("variance_axis_into", parts, rows, ddof).map(mean),
+            ),
+            ReduceOp::Std => self.run::<T, T::Mean>(
+                double,
+                |x, axis, out| x.std_axis_into(axis, ddof, out),
+                |parts| {
+                    let variances = slabs::variances("std_axis_into", parts, rows, ddof)?;
+                    Ok(mean(variances.into_iter().map(f64::sqrt).collect()))
+                },
+            ),
+        }
+    }
+
+    /// Has `kernel` reduce an array, which is the file or some of its slabs, and `parts` the parts of a longer slab, in
+    /// which the axis is that of the rows. Arrays that are made of the elements have up to `size` bytes for each.
     fn run<T: Scalar, U: Number>(
-        job: Job,
-        device: &Device,
-        axis: Axis,
-        file: &NpyFile,
-        kernel: impl FnOnce(&DynArray<T>, &mut DynArray<U>) -> warpsmith::Result<()>,
+        self,
+        size: usize,
+        kernel: impl Fn(&DynArray<T>, Axis, &mut DynArray<U>) -> warpsmith::Result<()>,
+        parts: impl FnMut(Parts<'_, T>) -> Result<Vec<U>>,
     ) -> Result<()> {
-        let x = file.read::<T>(device)?;
+        let Self {
+            job,
+            device,
+            axis,
+            file,
+            ..
+        } = self;
         let mut shape = file.shape().to_vec();
         shape.remove(axis.index());
-        job.run(
-            device,
-            IxDyn(&shape),
-            || npy::upload(device, &x),
-            |x, out| Ok(kernel(x, out)?),
-        )
-    }
-    let ddof = args.ddof;
-    match args.op {
-        ReduceOp::Sum => run::<T, T::Total>(job, device, axis, file, |x, out| x.sum_axis_into(axis, out)),
-        ReduceOp::Prod => run::<T, T::Total>(job, device, axis, file, |x, out| x.product_axis_into(axis, out)),
-        ReduceOp::Min => run::<T, T>(job, device, axis, file, |x, out| x.min_axis_into(axis, out)),
-        ReduceOp::Max => run::<T, T>(job, device, axis, file, |x, out| x.max_axis_into(axis, out)),
-        ReduceOp::Mean => run::<T, T::Mean>(job, device, axis, file, |x, out| x.mean_axis_into(axis, out)),
-        ReduceOp::Var => run::<T, T::Mean>(job, device, axis, file, |x, out| x.variance_axis_into(axis, ddof, out)),
-        ReduceOp::Std => run::<T, T::Mean>(job, device, axis, file, |x, out| x.std_axis_into(axis, ddof, out)),
-        ReduceOp::Argmin => run::<T, u64>(job, device, axis, file, |x, out| x.argmin_axis_into(axis, out)),
-        ReduceOp::Argmax => run::<T, u64>(job, device, axis, file, |x, out| x.argmax_axis_into(axis, out)),
-        ReduceOp::Any => run::<T, u8>(job, device, axis, file, |x, out| x.any_axis_into(axis, out)),
-        ReduceOp::All => run::<T, u8>(job, device, axis, file, |x, out| x.all_axis_into(axis, out)),
+        if let Some(slabs) = Slabs::<T>::of(file, device, axis.index(), size.max(size_of::<U>()))? {
+            return job.run_long(device, file, &shape, slabs.bytes(), |bar, sink| {
+                slabs.reduce(bar, sink, kernel, parts)
+            });
+        }
+        let x = file.read::<T>(device)?;
+        let copy_in = || npy::upload(device, &x);
+        job.run(device, IxDyn(&shape), copy_in, |x, out| Ok(kernel(x, axis, out)?))
+            .with_context(|| file.name().to_string())
     }
 }
 

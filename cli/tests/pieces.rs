@@ -144,6 +144,129 @@ fn either_order_of_axes_and_bytes() {
     assert_eq!(sum("y.npz"), sum("y.npy"));
 }
 
+/// The numbers of nested lists, those that JSON has no name for too.
+fn flat(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Array(parts) => parts.iter().flat_map(flat).collect(),
+        Value::Bool(truth) => vec![f64::from(u8::from(*truth))],
+        Value::String(name) => vec![name.parse().unwrap()],
+        number => vec![number.as_f64().unwrap()],
+    }
+}
+
+/// Reductions of x.npy along an axis as a whole and in pieces of so many bytes are the same, but for rounding.
+#[track_caller]
+fn lanes_agree(place: &Workplace, operations: &[&str], axis: &str, sizes: &[usize], epsilon: f64) {
+    for operation in operations {
+        let args = ["reduce", operation, "x.npy", "--axis", axis];
+        let want = place.json(&[&args[..], &["--json"]].concat());
+        for &bytes in sizes {
+            let what = format!("{operation} along axis {axis} in pieces of {bytes}");
+            let result = in_pieces(place, &args, bytes);
+            for key in ["dtype", "shape", "operation"] {
+                assert_eq!(result[key], want[key], "{what}");
+            }
+            let (given, wanted) = (flat(&result["value"]), flat(&want["value"]));
+            assert_eq!(given.len(), wanted.len(), "{what}");
+            for (i, (given, wanted)) in given.into_iter().zip(wanted).enumerate() {
+                let is_near = (given - wanted).abs() <= epsilon * wanted.abs().max(1.0);
+                let is_same = given == wanted || given.is_nan() && wanted.is_nan();
+                assert!(is_near || is_same, "{what}, element {i}: {given}, wanted {wanted}");
+            }
+        }
+    }
+}
+
+const LANES: [&str; 11] = [
+    "sum", "prod", "min", "max", "mean", "var", "std", "argmin", "argmax", "any", "all",
+];
+
+#[test]
+fn reductions_along_axes_are_those_of_the_whole() {
+    let place = Workplace::new();
+    // Numbers near 1, whose products are neither 0 nor infinite; a few that are none.
+    let mut x = Array3::from_shape_vec((5, 150, 8), numbers(6000, |x| 1.0 + x as f32 / 2048.0)).unwrap();
+    x[[2, 140, 7]] = f32::NAN;
+    x[[3, 1, 3]] = f32::INFINITY;
+    place.save("x.npy", &x);
+    // Several lanes at a time, or parts of lanes, and parts of the columns too.
+    for (axis, sizes) in [("0", &[2400][..]), ("1", &[5000, 1500]), ("-1", &[2400])] {
+        lanes_agree(&place, &LANES, axis, sizes, 2e-6);
+    }
+    // The same in the other order of axes.
+    let elements: Vec<u8> = x.t().iter().flat_map(|x| x.to_be_bytes()).collect();
+    place.write("x.npy", &npy_bytes(&npy_header(">f4", true, "(5, 150, 8)"), &elements));
+    for axis in ["0", "1", "2"] {
+        lanes_agree(&place, &["sum", "argmax", "var"], axis, &[2400], 2e-6);
+    }
+    // Parts of the last axis; and so many parts that their results are combined twice.
+    place.save(
+        "x.npy",
+        &Array::from_shape_vec((4, 500), numbers(2000, |x| x as f32)).unwrap(),
+    );
+    lanes_agree(&place, &["sum", "argmin", "std"], "1", &[400], 2e-6);
+    place.save(
+        "x.npy",
+        &Array::from_shape_vec((400, 2), numbers(800, |x| x as f32)).unwrap(),
+    );
+    lanes_agree(&place, &["sum", "min", "argmax"], "0", &[16], 0.0);
+}
+
+#[test]
+fn lanes_of_other_types() {
+    fn of<T: WritableElement>(elements: Vec<T>, operations: &[&str], epsilon: f64) {
+        let place = Workplace::new();
+        place.save("x.npy", &Array::from_shape_vec((900, 7), elements).unwrap());
+        lanes_agree(&place, operations, "0", &[300], epsilon);
+    }
+    of(numbers(6300, |x| x as i8), &["sum", "min", "mean", "argmin"], 1e-13);
+    of(numbers(6300, |x| x > 0), &["sum", "max", "any", "all", "mean"], 1e-13);
+    of(numbers(6300, |x| x as u64 >> 8), &["sum", "max", "argmax"], 0.0);
+    of(numbers(6300, |x| x | 1), &["prod"], 0.0);
+    of(numbers(6300, |x| 1e200 + x as f64 * 1e198), &["mean", "argmax"], 1e-14);
+    of(numbers(6300, |x| x as f64), &["var", "std", "sum"], 1e-13);
+    let place = Workplace::new();
+    // 200 and −200, of which sums of parts may be beyond f16.
+    let bytes: Vec<u8> = numbers(6300, |x| if x > 0 { 0x5a40u16 } else { 0xda40 })
+        .into_iter()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    place.write("x.npy", &npy_bytes(&npy_header("<f2", false, "(900, 7)"), &bytes));
+    lanes_agree(&place, &["sum", "min", "mean", "argmax", "any"], "0", &[300], 1e-9);
+}
+
+#[test]
+fn lanes_are_written_as_they_come() {
+    let place = Workplace::new();
+    let x = Array3::from_shape_vec((30, 20, 10), numbers(6000, |x| x as i32)).unwrap();
+    place.save("x.npy", &x);
+    for axis in ["0", "1", "2"] {
+        let args = ["reduce", "sum", "x.npy", "--axis", axis, "-o", "y.npy"];
+        place.succeed(&args);
+        let want = std::fs::read(place.path("y.npy")).unwrap();
+        in_pieces(&place, &args, 1000);
+        assert!(
+            std::fs::read(place.path("y.npy")).unwrap() == want,
+            "axis {axis}, to the byte"
+        );
+    }
+    let elements: Vec<u8> = x.t().iter().flat_map(|x| x.to_le_bytes()).collect();
+    place.write("x.npy", &npy_bytes(&npy_header("<i4", true, "(30, 20, 10)"), &elements));
+    in_pieces(&place, &["reduce", "min", "x.npy", "--axis", "1", "-o", "y.npy"], 1000);
+    let want = x.map_axis(ndarray::Axis(1), |lane| *lane.iter().min().unwrap());
+    assert_eq!(place.load::<i32>("y.npy"), want.into_dyn());
+    // Of whole lanes, and of parts of them.
+    for (operation, by, bytes) in [("var", "variance", "256"), ("std", "std", "128")] {
+        let mut command = place.command(&["reduce", operation, "x.npy", "--axis", "0", "--ddof", "30"]);
+        let output = command.env("WARPSMITH_PIECE_BYTES", bytes).output().unwrap();
+        let wanted = "given 30, wanted less than the number of elements that are combined, 30";
+        assert_eq!(
+            String::from_utf8(output.stderr).unwrap(),
+            format!("warpsmith: error: x.npy: {by}_axis_into: ddof: {wanted}\n")
+        );
+    }
+}
+
 #[test]
 fn maps_are_those_of_the_whole() {
     #[track_caller]

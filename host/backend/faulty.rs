@@ -104,6 +104,7 @@ impl Backend for Faulty {
         fn reserved_memory() -> Option<u64>;
         fn trim_pool() -> ();
         fn set_release_threshold(bytes: u64) -> ();
+        fn land(bytes: usize) -> u64;
         fn has_memory(address: u64) -> bool;
         fn preload(kernel: &KernelInfo) -> ();
         fn occupancy(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> u32;
@@ -123,6 +124,7 @@ impl Backend for Faulty {
         unsafe fn free_now(address: u64) -> ();
         unsafe fn upload(stream: RawStream, to: u64, from: &[u8]) -> ();
         unsafe fn download(stream: RawStream, to: *mut u8, from: u64, bytes: usize) -> ();
+        unsafe fn read_landed(stream: RawStream, from: u64, to: *mut u8, bytes: usize, unit: usize) -> ();
         unsafe fn upload_pinned(stream: RawStream, to: u64, from: u64, bytes: usize) -> ();
         unsafe fn download_pinned(stream: RawStream, to: u64, from: u64, bytes: usize) -> ();
         unsafe fn copy(stream: RawStream, to: u64, from: u64, bytes: usize) -> ();
@@ -183,6 +185,11 @@ impl Backend for Faulty {
             true => Ok(None),
             false => self.inner.pin(bytes),
         }
+    }
+
+    unsafe fn unland(&self, address: u64, bytes: usize) {
+        // SAFETY: the trait's contract, which is the same.
+        unsafe { self.inner.unland(address, bytes) }
     }
 
     unsafe fn unpin(&self, address: u64, bytes: usize) {

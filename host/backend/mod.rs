@@ -24,6 +24,8 @@ use crate::memory::Memory;
 use crate::ptx::PtxModules;
 use crate::tensor_map::TensorType;
 
+pub(crate) use system::prefer_huge_pages;
+
 /// A backend's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RawStream(pub u64);
@@ -92,6 +94,9 @@ pub(crate) struct Stay {
     _call: Option<RwLockReadGuard<'static, ()>>,
 }
 
+/// The most that [`Backend::land`] gives.
+pub(crate) const LANDING: usize = 64 << 10;
+
 /// What a stream calls on the host.
 pub(crate) type Callback = Box<dyn FnOnce() + Send>;
 
@@ -152,7 +157,8 @@ pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     unsafe fn destroy_stream(&self, stream: RawStream);
     /// A stream of somebody else's, by the driver's handle; `None` if it is not one of this device's context.
     unsafe fn adopt_stream(&self, handle: u64) -> Result<Option<RawStream>>;
-    /// To be called when an adopted stream is done with: its owner may destroy it then.
+    /// To be called when an adopted stream is done with: its owner may destroy it then. Adopted more than once, it is
+    /// called for each, and the stream lives until the last of them.
     unsafe fn release_stream(&self, stream: RawStream);
     unsafe fn synchronize(&self, stream: RawStream) -> Result<()>;
     /// Whether all work of the stream is done.
@@ -199,6 +205,14 @@ pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     unsafe fn upload(&self, stream: RawStream, to: u64, from: &[u8]) -> Result<()>;
     /// Copies from the device, and waits for the copy. Writes all of `to`, which may be uninitialised.
     unsafe fn download(&self, stream: RawStream, to: *mut u8, from: u64, bytes: usize) -> Result<()>;
+    /// Memory of the host for `bytes` bytes, at most [`LANDING`], that one kernel of this device writes, and nobody has yet.
+    /// Aligned to 256.
+    fn land(&self, bytes: usize) -> Result<u64>;
+    /// Waits until the kernel has written that memory whole, and copies it to `to`. The kernel was queued on the stream; it
+    /// writes each byte once, and at a time units of `unit` bytes (1, 2 or 4) or several of them.
+    unsafe fn read_landed(&self, stream: RawStream, from: u64, to: *mut u8, bytes: usize, unit: usize) -> Result<()>;
+    /// Gives back what `land` gave for as many bytes. It was read, or no work writes it.
+    unsafe fn unland(&self, address: u64, bytes: usize);
     /// Queues a copy from memory that [`pin`](Self::pin) gave.
     unsafe fn upload_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()>;
     /// Queues a copy to memory that [`pin`](Self::pin) gave.

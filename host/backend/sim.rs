@@ -318,6 +318,22 @@ impl Backend for Simulator {
         Ok(())
     }
 
+    fn land(&self, bytes: usize) -> Result<u64> {
+        host_memory(bytes).ok_or(Error::HostMemory { wanted: bytes })
+    }
+
+    unsafe fn read_landed(&self, _: RawStream, from: u64, to: *mut u8, bytes: usize, _unit: usize) -> Result<()> {
+        let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
+        // SAFETY: the contract of the trait: memory that `land` gave, and the caller's.
+        unsafe { to.copy_from_nonoverlapping(from, bytes) };
+        Ok(())
+    }
+
+    unsafe fn unland(&self, address: u64, bytes: usize) {
+        // SAFETY: the trait's contract.
+        unsafe { free_host_memory(address, bytes) };
+    }
+
     unsafe fn upload_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {
         // SAFETY: the contract of the trait; all memory is the host's.
         unsafe { self.copy(stream, to, from, bytes) }

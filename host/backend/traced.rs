@@ -68,6 +68,8 @@ impl Backend for Traced {
         unsafe fn upload(stream: RawStream, to: u64, from: &[u8]) -> (), stream = stream.0, bytes = from.len();
         unsafe fn download(stream: RawStream, to: *mut u8, from: u64, bytes: usize) -> (),
             stream = stream.0, bytes = bytes;
+        unsafe fn read_landed(stream: RawStream, from: u64, to: *mut u8, bytes: usize, unit: usize) -> (),
+            stream = stream.0, bytes = bytes;
         unsafe fn upload_pinned(stream: RawStream, to: u64, from: u64, bytes: usize) -> (),
             stream = stream.0, bytes = bytes;
         unsafe fn download_pinned(stream: RawStream, to: u64, from: u64, bytes: usize) -> (),
@@ -112,6 +114,7 @@ impl Backend for Traced {
         fn reserved_memory() -> Result<Option<u64>>;
         fn trim_pool() -> Result<()>;
         fn set_release_threshold(bytes: u64) -> Result<()>;
+        fn land(bytes: usize) -> Result<u64>;
         fn has_memory(address: u64) -> Result<bool>;
         fn preload(kernel: &KernelInfo) -> Result<()>;
         fn occupancy(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;
@@ -131,6 +134,7 @@ impl Backend for Traced {
         unsafe fn elapsed_ms(start: RawEvent, end: RawEvent) -> Result<f32>;
         unsafe fn free_now(address: u64) -> Result<()>;
         unsafe fn unpin(address: u64, bytes: usize) -> ();
+        unsafe fn unland(address: u64, bytes: usize) -> ();
         unsafe fn strand_pinned(address: u64, bytes: usize) -> ();
         unsafe fn unload_module(module: RawModule) -> ();
         unsafe fn module_function(

@@ -15,7 +15,6 @@ use crate::array_ref::DeviceArrayRef;
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::stream::Stream;
-use crate::view::DeviceViewMut;
 
 /// The memory of an array or view from its first byte to its last, as a kernel's input: for kernels that are told the
 /// strides. Its words may be of another type than the elements, for kernels that only move bits.
@@ -88,7 +87,7 @@ pub(crate) struct WordsMut<'a, W> {
 
 impl<'a, W: Element> WordsMut<'a, W> {
     /// The memory that the elements extend over.
-    pub(crate) fn of<T: Element, D: Dimension>(elements: &'a mut DeviceViewMut<'_, T, D>) -> Self {
+    pub(crate) fn of<T: Element, D: Dimension>(elements: &'a mut DeviceArrayRef<T, D>) -> Self {
         Self::new(elements.buffer(), elements.bytes(), elements.stream())
     }
 
@@ -123,7 +122,7 @@ impl<'a, W: Element> WordsMut<'a, W> {
 }
 
 // SAFETY: the memory of elements on the stream's device, from the first to the last, borrowed mutably like the slice
-// (`of` took the view so). What lies between the elements is not written, and nobody else uses it during the launch: who
+// (`of` took them so). What lies between the elements is not written, and nobody else uses it during the launch: who
 // has it is ordered by the bytes that it extends over, and copies within an array go by way of another. As many words as
 // it has bytes for, aligned as `words` asserts; every bit pattern that the kernel writes is a value of the element.
 unsafe impl<W: Element> Arg<SliceMut<'static, W>> for WordsMut<'_, W> {

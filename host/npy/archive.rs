@@ -13,6 +13,7 @@ use zip::{CompressionMethod, ZipArchive};
 use super::{NpyElement, load, write_array};
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
+use crate::new_file::NewFile;
 use crate::stream::Stream;
 
 /// An archive of named arrays: what `numpy.savez` and `numpy.savez_compressed` write.
@@ -118,6 +119,8 @@ impl<R: Read + Seek> NpzReader<R> {
 pub struct NpzWriter<W: Write + Seek> {
     archive: ZipWriter<W>,
     file: String,
+    /// Where it is to be, if it is a file.
+    place: Option<NewFile>,
 }
 
 impl<W: Write + Seek> fmt::Debug for NpzWriter<W> {
@@ -129,17 +132,20 @@ impl<W: Write + Seek> fmt::Debug for NpzWriter<W> {
 }
 
 impl NpzWriter<BufWriter<File>> {
-    /// Creates a file, or empties it. It is an archive when [`finish`](Self::finish) has returned.
+    /// Creates a file. It is there, in the place of one of that name, when [`finish`](Self::finish) has returned; without
+    /// that nothing has changed.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be written.
+    /// [`Error::Io`] if the file cannot be written, [`Error::File`] for what is no file or read-only.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        let name = path.as_ref().display().to_string();
-        match File::create(path) {
-            Ok(file) => Ok(Self::of(BufWriter::new(file), name)),
-            Err(source) => Err(Error::Io { file: name, source }),
-        }
+        let path = path.as_ref();
+        let (place, file) = NewFile::create(path)?;
+        let writer = Self::of(BufWriter::new(file), path.display().to_string());
+        Ok(Self {
+            place: Some(place),
+            ..writer
+        })
     }
 }
 
@@ -153,6 +159,7 @@ impl<W: Write + Seek> NpzWriter<W> {
         Self {
             archive: ZipWriter::new(writer),
             file,
+            place: None,
         }
     }
 
@@ -182,10 +189,14 @@ impl<W: Write + Seek> NpzWriter<W> {
     ///
     /// [`Error::Io`] if the writer fails.
     pub fn finish(self) -> Result<W> {
-        let Self { archive, file } = self;
-        let finished = archive.finish().map_err(io::Error::from);
-        let flushed = finished.and_then(|mut writer| writer.flush().map(|()| writer));
-        flushed.map_err(|source| Error::Io { file, source })
+        let Self { archive, file, place } = self;
+        let finish = || {
+            let mut writer = archive.finish()?;
+            writer.flush()?;
+            place.map_or(Ok(()), NewFile::commit)?;
+            Ok(writer)
+        };
+        finish().map_err(|source| Error::Io { file, source })
     }
 }
 

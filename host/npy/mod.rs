@@ -42,6 +42,7 @@ use ndarray::{Array, Dimension, ShapeBuilder};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
+use crate::new_file::NewFile;
 use crate::stream::Stream;
 
 #[cfg(feature = "npz")]
@@ -122,16 +123,21 @@ impl<T: NpyElement, D: Dimension> DeviceArray<T, D> {
 
     /// Saves the array as a `.npy` file, in C order. Waits for the work that the array depends on.
     ///
+    /// The file is written beside its place, under another name, and then renamed: whatever goes wrong, an existing file
+    /// stays as it is, and none is there in part.
+    ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be written, which then may be there in part; those of
-    /// [`to_ndarray`](Self::to_ndarray).
+    /// [`Error::Io`] if the file cannot be written, [`Error::File`] for what is no file, such as a pipe
+    /// ([`write_npy`](Self::write_npy) is for those), or read-only; those of [`to_ndarray`](crate::DeviceArrayRef::to_ndarray).
     pub fn save_npy(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (place, file) = NewFile::create(path.as_ref())?;
         let array = self.to_ndarray()?;
         let write = || {
-            let mut writer = BufWriter::with_capacity(PIECE, File::create(&path)?);
+            let mut writer = BufWriter::with_capacity(PIECE, file);
             write_array(&mut writer, &array)?;
-            writer.flush()
+            writer.flush()?;
+            place.commit()
         };
         write().map_err(|source| Error::Io {
             file: path.as_ref().display().to_string(),
@@ -143,7 +149,7 @@ impl<T: NpyElement, D: Dimension> DeviceArray<T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the writer fails; those of [`to_ndarray`](Self::to_ndarray).
+    /// [`Error::Io`] if the writer fails; those of [`to_ndarray`](crate::DeviceArrayRef::to_ndarray).
     ///
     /// # Examples
     ///

@@ -9,51 +9,53 @@ use ndarray::Dimension;
 use super::binary::launch;
 use super::broadcast::Operand;
 use super::tiles;
-use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::view::AsView;
 
 /// An array that becomes the result, and one that is repeated to its shape.
 fn assign_array<Op, T: Binary<Op>, D: Dimension, E: Dimension>(
     operation: &'static str,
-    x: &mut DeviceArray<T, D>,
+    x: &mut DeviceArrayRef<T, D>,
     other: &DeviceArrayRef<T, E>,
 ) -> Result<()> {
-    let right = Operand::new(other, x.shape()).map_err(|_| Error::Shape {
-        operation,
-        given: format!("shapes {:?} and {:?}", x.shape(), other.shape()),
-        wanted: "a second shape that broadcasts to the first".into(),
-    })?;
+    if other.layout.broadcast(x.raw_dim()).is_err() {
+        return Err(Error::Shape {
+            operation,
+            given: format!("shapes {:?} and {:?}", x.shape(), other.shape()),
+            wanted: "a second shape that broadcasts to the first".into(),
+        });
+    }
     let stream = x.stream().clone();
     stream.check_device(operation, other.stream())?;
-    // SAFETY: the launch takes `x` as its output, and its kernels read an element in the thread that sets it.
-    let left = unsafe { Operand::in_place(x) };
-    launch::<Op, T, D>(&stream, &left, &right, x)
+    x.change_in_order(|x| {
+        let right = Operand::new(other, x)?;
+        // SAFETY: the launch takes `x` as its output, and its kernels read an element in the thread that sets it.
+        let left = unsafe { Operand::in_place(x) };
+        launch::<Op, T, D>(&stream, &left, &right, x)
+    })
 }
 
-fn assign_scalar<Op, T: Binary<Op>, D: Dimension>(x: &mut DeviceArray<T, D>, scalar: T) -> Result<()> {
-    if x.is_empty() {
-        return Ok(());
-    }
-    let (stream, config) = (x.stream().clone(), tiles(x.len(), tile_len::<T>(), THREADS));
-    // SAFETY: as in `assign_array`.
-    let operand = unsafe { Operand::in_place(x) };
-    stream.launch::<T::ArrayScalar>(&config, (&operand, scalar, x))
+fn assign_scalar<Op, T: Binary<Op>, D: Dimension>(x: &mut DeviceArrayRef<T, D>, scalar: T) -> Result<()> {
+    x.change_each(|x| {
+        let (stream, config) = (x.stream().clone(), tiles(x.len(), tile_len::<T>(), THREADS));
+        // SAFETY: as in `assign_array`.
+        let operand = unsafe { Operand::in_place(x) };
+        stream.launch::<T::ArrayScalar>(&config, (&operand, scalar, x))
+    })
 }
 
-fn assign_scalar_first<Op, T: ScalarFirst<Op>, D: Dimension>(x: &mut DeviceArray<T, D>, scalar: T) -> Result<()> {
-    if x.is_empty() {
-        return Ok(());
-    }
-    let (stream, config) = (x.stream().clone(), tiles(x.len(), tile_len::<T>(), THREADS));
-    // SAFETY: as in `assign_array`.
-    let operand = unsafe { Operand::in_place(x) };
-    stream.launch::<T::ScalarArray>(&config, (scalar, &operand, x))
+fn assign_scalar_first<Op, T: ScalarFirst<Op>, D: Dimension>(x: &mut DeviceArrayRef<T, D>, scalar: T) -> Result<()> {
+    x.change_each(|x| {
+        let (stream, config) = (x.stream().clone(), tiles(x.len(), tile_len::<T>(), THREADS));
+        // SAFETY: as in `assign_array`.
+        let operand = unsafe { Operand::in_place(x) };
+        stream.launch::<T::ScalarArray>(&config, (scalar, &operand, x))
+    })
 }
 
-/// Arithmetic in place. Every element is read and written once, and nothing is allocated.
-impl<T: Number, D: Dimension> DeviceArray<T, D> {
+/// Arithmetic in place. Every element is read and written once, and nothing is allocated, unless a view has gaps between
+/// its elements: then it is computed in a copy, which is copied back.
+impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// `self = self + other`, element by element, in place; `other` is repeated to the shape of `self`.
     ///
     /// # Examples
@@ -77,8 +79,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::Shape`] if the other shape does not broadcast to that of `self`, [`Error::DifferentDevices`], and those
     /// of a launch.
-    pub fn add_assign<E: Dimension>(&mut self, other: &impl AsView<T, Dim = E>) -> Result<()> {
-        assign_array::<Add, _, _, _>("add_assign", self, &other.as_view())
+    pub fn add_assign<E: Dimension>(&mut self, other: &DeviceArrayRef<T, E>) -> Result<()> {
+        assign_array::<Add, _, _, _>("add_assign", self, other)
     }
 
     /// [`add_assign`](Self::add_assign) with one number for every element.
@@ -96,8 +98,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::Shape`] if the other shape does not broadcast to that of `self`, [`Error::DifferentDevices`], and those
     /// of a launch.
-    pub fn sub_assign<E: Dimension>(&mut self, other: &impl AsView<T, Dim = E>) -> Result<()> {
-        assign_array::<Sub, _, _, _>("sub_assign", self, &other.as_view())
+    pub fn sub_assign<E: Dimension>(&mut self, other: &DeviceArrayRef<T, E>) -> Result<()> {
+        assign_array::<Sub, _, _, _>("sub_assign", self, other)
     }
 
     /// [`sub_assign`](Self::sub_assign) with one number for every element.
@@ -115,8 +117,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::Shape`] if the other shape does not broadcast to that of `self`, [`Error::DifferentDevices`], and those
     /// of a launch.
-    pub fn mul_assign<E: Dimension>(&mut self, other: &impl AsView<T, Dim = E>) -> Result<()> {
-        assign_array::<Mul, _, _, _>("mul_assign", self, &other.as_view())
+    pub fn mul_assign<E: Dimension>(&mut self, other: &DeviceArrayRef<T, E>) -> Result<()> {
+        assign_array::<Mul, _, _, _>("mul_assign", self, other)
     }
 
     /// [`mul_assign`](Self::mul_assign) with one number for every element.
@@ -134,8 +136,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::Shape`] if the other shape does not broadcast to that of `self`, [`Error::DifferentDevices`], and those
     /// of a launch.
-    pub fn div_assign<E: Dimension>(&mut self, other: &impl AsView<T, Dim = E>) -> Result<()> {
-        assign_array::<Div, _, _, _>("div_assign", self, &other.as_view())
+    pub fn div_assign<E: Dimension>(&mut self, other: &DeviceArrayRef<T, E>) -> Result<()> {
+        assign_array::<Div, _, _, _>("div_assign", self, other)
     }
 
     /// [`div_assign`](Self::div_assign) with one number for every element.
@@ -153,8 +155,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::Shape`] if the other shape does not broadcast to that of `self`, [`Error::DifferentDevices`], and those
     /// of a launch.
-    pub fn minimum_assign<E: Dimension>(&mut self, other: &impl AsView<T, Dim = E>) -> Result<()> {
-        assign_array::<Minimum, _, _, _>("minimum_assign", self, &other.as_view())
+    pub fn minimum_assign<E: Dimension>(&mut self, other: &DeviceArrayRef<T, E>) -> Result<()> {
+        assign_array::<Minimum, _, _, _>("minimum_assign", self, other)
     }
 
     /// [`minimum_assign`](Self::minimum_assign) with one number for every element.
@@ -172,8 +174,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::Shape`] if the other shape does not broadcast to that of `self`, [`Error::DifferentDevices`], and those
     /// of a launch.
-    pub fn maximum_assign<E: Dimension>(&mut self, other: &impl AsView<T, Dim = E>) -> Result<()> {
-        assign_array::<Maximum, _, _, _>("maximum_assign", self, &other.as_view())
+    pub fn maximum_assign<E: Dimension>(&mut self, other: &DeviceArrayRef<T, E>) -> Result<()> {
+        assign_array::<Maximum, _, _, _>("maximum_assign", self, other)
     }
 
     /// [`maximum_assign`](Self::maximum_assign) with one number for every element.
@@ -191,8 +193,8 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
     ///
     /// [`Error::Shape`] if the other shape does not broadcast to that of `self`, [`Error::DifferentDevices`], and those
     /// of a launch.
-    pub fn pow_assign<E: Dimension>(&mut self, other: &impl AsView<T, Dim = E>) -> Result<()> {
-        assign_array::<Pow, _, _, _>("pow_assign", self, &other.as_view())
+    pub fn pow_assign<E: Dimension>(&mut self, other: &DeviceArrayRef<T, E>) -> Result<()> {
+        assign_array::<Pow, _, _, _>("pow_assign", self, other)
     }
 
     /// [`pow_assign`](Self::pow_assign) with one number for every element.

@@ -12,14 +12,13 @@ use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::stream::Stream;
-use crate::view::AsView;
 
 /// Launches the kernel for two operands along the axes of `out`.
 pub(super) fn launch<Op, T: Binary<Op>, D: Dimension>(
     stream: &Stream,
     a: &Operand<'_, T>,
     b: &Operand<'_, T>,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
     if out.is_empty() {
         return Ok(());
@@ -39,17 +38,18 @@ pub(super) fn launch<Op, T: Binary<Op>, D: Dimension>(
 fn array_array<Op, T: Binary<Op>, D: Dimension, E: Dimension, F: Dimension>(
     a: &DeviceArrayRef<T, D>,
     b: &DeviceArrayRef<T, E>,
-    out: &mut DeviceArray<T, F>,
+    out: &mut DeviceArrayRef<T, F>,
 ) -> Result<()> {
-    let (left, right) = (Operand::new(a, out.shape())?, Operand::new(b, out.shape())?);
-    launch::<Op, T, F>(a.stream(), &left, &right, out)
+    out.write_in_order(a.stream(), |out| {
+        launch::<Op, T, F>(a.stream(), &Operand::new(a, out)?, &Operand::new(b, out)?, out)
+    })
 }
 
 /// An array of the shape of `out`, and one number.
 fn array_scalar<Op, T: Binary<Op>, D: Dimension>(
     a: &DeviceArrayRef<T, D>,
     b: T,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
     if out.is_empty() {
         return Ok(());
@@ -59,27 +59,30 @@ fn array_scalar<Op, T: Binary<Op>, D: Dimension>(
         return array_array::<Op, _, _, _, _>(a, &b, out);
     }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);
-    let operand = Operand::new(a, out.shape())?;
-    a.stream().launch::<T::ArrayScalar>(&config, (&operand, b, out))
+    out.write_in_order(a.stream(), |out| {
+        a.stream()
+            .launch::<T::ArrayScalar>(&config, (&Operand::new(a, out)?, b, out))
+    })
 }
 
 /// One number, and an array of the shape of `out`.
 fn scalar_array<Op, T: ScalarFirst<Op>, D: Dimension>(
     a: T,
     b: &DeviceArrayRef<T, D>,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
     if out.is_empty() {
         return Ok(());
     }
     if !b.is_standard_layout() {
         let a = DeviceArray::literal(b.stream(), &arr0(a))?;
-        let (left, right) = (Operand::new(&a, out.shape())?, Operand::new(b, out.shape())?);
-        return launch::<Op, T, D>(b.stream(), &left, &right, out);
+        return array_array::<Op, _, _, _, _>(&a, b, out);
     }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);
-    let operand = Operand::new(b, out.shape())?;
-    b.stream().launch::<T::ScalarArray>(&config, (a, &operand, out))
+    out.write_in_order(b.stream(), |out| {
+        b.stream()
+            .launch::<T::ScalarArray>(&config, (a, &Operand::new(b, out)?, out))
+    })
 }
 
 /// Operations on two operands that are named as a type: those of [`ops`](crate::ops).
@@ -106,32 +109,32 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast together,
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of an allocation and a launch.
-    pub fn binary<Op, E: Dimension>(&self, other: &impl AsView<T, Dim = E>) -> Result<DeviceArray<T, Common<D, E>>>
+    pub fn binary<Op, E: Dimension>(&self, other: &DeviceArrayRef<T, E>) -> Result<DeviceArray<T, Common<D, E>>>
     where
         T: Binary<Op>,
         D: DimMax<E>,
     {
-        let (a, b) = (self, &*other.as_view());
+        let (a, b) = (self, other);
         let mut out = DeviceArray::uninit(a.stream(), common("binary", a, b)?)?;
         array_array::<Op, _, _, _, _>(a, b, &mut out)?;
         Ok(out)
     }
 
-    /// [`binary`](Self::binary) into an existing array, which has the shape of the result.
+    /// [`binary`](Self::binary) into an existing array or view, which has the shape of the result.
     ///
     /// # Errors
     ///
     /// As [`binary`](Self::binary).
     pub fn binary_into<Op, E: Dimension>(
         &self,
-        other: &impl AsView<T, Dim = E>,
-        out: &mut DeviceArray<T, Common<D, E>>,
+        other: &DeviceArrayRef<T, E>,
+        out: &mut DeviceArrayRef<T, Common<D, E>>,
     ) -> Result<()>
     where
         T: Binary<Op>,
         D: DimMax<E>,
     {
-        let (a, b) = (self, &*other.as_view());
+        let (a, b) = (self, other);
         check_out("binary", a.stream(), common("binary", a, b)?.slice(), out)?;
         array_array::<Op, _, _, _, _>(a, b, out)
     }
@@ -148,10 +151,10 @@ macro_rules! scalar_first_methods {
             Ok(out)
         }
 
-        #[doc = concat!("[`", stringify!($method), "`](Self::", stringify!($method), ") into an existing array of the \
+        #[doc = concat!("[`", stringify!($method), "`](Self::", stringify!($method), ") into existing elements of the \
                          same shape.\n\n# Errors\n\n")]
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
-        pub fn $into(&self, scalar: T, out: &mut DeviceArray<T, D>) -> Result<()> {
+        pub fn $into(&self, scalar: T, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
             check_out(stringify!($method), self.stream(), self.shape(), out)?;
             scalar_array::<$op, _, _>(scalar, self, out)
         }

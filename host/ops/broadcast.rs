@@ -92,29 +92,29 @@ macro_rules! two_operand_methods {
         ///
         /// [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast together,
         /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of an allocation and a launch.
-        pub fn $array<E: Dimension>(&self, other: &impl AsView<T, Dim = E>) -> Result<DeviceArray<$result, Common<D, E>>>
+        pub fn $array<E: Dimension>(&self, other: &DeviceArrayRef<T, E>) -> Result<DeviceArray<$result, Common<D, E>>>
         where
             D: DimMax<E>,
         {
-            let (a, b) = (self, &*other.as_view());
+            let (a, b) = (self, other);
             let dim = common(stringify!($array), a, b)?;
             let mut out = DeviceArray::uninit(a.stream(), dim)?;
             $arrays::<$op, _, _, _, _>(a, b, &mut out)?;
             Ok(out)
         }
 
-        #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") into an existing array, which has the \
+        #[doc = concat!("[`", stringify!($array), "`](Self::", stringify!($array), ") into an existing array or view, which has the \
                          shape of the result.\n\n# Errors\n\n")]
         #[doc = concat!("As [`", stringify!($array), "`](Self::", stringify!($array), ").")]
         pub fn $array_into<E: Dimension>(
             &self,
-            other: &impl AsView<T, Dim = E>,
-            out: &mut DeviceArray<$result, Common<D, E>>,
+            other: &DeviceArrayRef<T, E>,
+            out: &mut DeviceArrayRef<$result, Common<D, E>>,
         ) -> Result<()>
         where
             D: DimMax<E>,
         {
-            let (a, b) = (self, &*other.as_view());
+            let (a, b) = (self, other);
             let dim = common(stringify!($array), a, b)?;
             check_out(stringify!($array), a.stream(), dim.slice(), out)?;
             $arrays::<$op, _, _, _, _>(a, b, out)
@@ -128,10 +128,10 @@ macro_rules! two_operand_methods {
             Ok(out)
         }
 
-        #[doc = concat!("[`", stringify!($scalar), "`](Self::", stringify!($scalar), ") into an existing array of the same \
+        #[doc = concat!("[`", stringify!($scalar), "`](Self::", stringify!($scalar), ") into an existing array or view of the same \
                          shape.\n\n# Errors\n\n")]
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, and those of a launch.
-        pub fn $scalar_into(&self, scalar: T, out: &mut DeviceArray<$result, D>) -> Result<()> {
+        pub fn $scalar_into(&self, scalar: T, out: &mut DeviceArrayRef<$result, D>) -> Result<()> {
             check_out(stringify!($scalar), self.stream(), self.shape(), out)?;
             $number::<$op, _, _>(self, scalar, out)
         }
@@ -155,12 +155,17 @@ enum Memory<'a, T> {
 }
 
 impl<'a, T: Element> Operand<'a, T> {
-    /// The elements repeated to the result's shape, which they fit. Where they go backwards along its last axis, it is a
-    /// copy of them: the kernels go forwards along rows, and would need more registers otherwise.
-    pub(super) fn new<D: Dimension>(elements: &'a DeviceArrayRef<T, D>, shape: &[usize]) -> Result<Self> {
+    /// The elements repeated to the shape of the result, which they fit. Where they go backwards along its last axis, it is
+    /// a copy of them: the kernels go forwards along rows, and would need more registers otherwise. So it is where they
+    /// interlace with the result.
+    pub(super) fn new<D: Dimension, U: Element, E: Dimension>(
+        elements: &'a DeviceArrayRef<T, D>,
+        out: &DeviceArrayRef<U, E>,
+    ) -> Result<Self> {
+        let shape = out.shape();
         let strides = elements.layout.broadcast(IxDyn(shape))?.strides().to_vec();
         let columns = (0..shape.len()).rev().find(|&axis| shape[axis] != 1);
-        if columns.is_some_and(|axis| strides[axis] < 0) {
+        if columns.is_some_and(|axis| strides[axis] < 0) || elements.interlaces(out) {
             let copied = elements.to_array()?.into_dyn();
             return Ok(Self {
                 start: 0,
@@ -175,7 +180,7 @@ impl<'a, T: Element> Operand<'a, T> {
         })
     }
 
-    /// The output itself.
+    /// The output itself, which is in C order.
     ///
     /// # Safety
     ///

@@ -16,7 +16,7 @@ use crate::error::Result;
 fn launch<K, T: Element, U: Element, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
-    out: &mut DeviceArray<U, D>,
+    out: &mut DeviceArrayRef<U, D>,
 ) -> Result<()>
 where
     K: SafeKernel<Params = (Slice<'static, T>, SliceMut<'static, U>)>,
@@ -25,8 +25,9 @@ where
     if x.is_empty() {
         return Ok(());
     }
-    let config = tiles(x.len(), tile_len::<T, U>(), THREADS);
-    x.stream().launch::<K>(&config, (&*x.in_order()?, out))
+    let (stream, config) = (x.stream(), tiles(x.len(), tile_len::<T, U>(), THREADS));
+    let x = &*x.in_order()?;
+    out.write_in_order(stream, |out| stream.launch::<K>(&config, (x, out)))
 }
 
 /// Casts. Every element is read and written once.
@@ -70,13 +71,13 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`cast`](Self::cast) into an existing array.
+    /// [`cast`](Self::cast) into an existing array or view.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`](crate::Error::Shape) if the shapes differ,
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of a launch.
-    pub fn cast_into<U: Element>(&self, out: &mut DeviceArray<U, D>) -> Result<()>
+    pub fn cast_into<U: Element>(&self, out: &mut DeviceArrayRef<U, D>) -> Result<()>
     where
         T: CastTo<U>,
     {
@@ -113,13 +114,13 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`cast_saturating`](Self::cast_saturating) into an existing array.
+    /// [`cast_saturating`](Self::cast_saturating) into an existing array or view.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`](crate::Error::Shape) if the shapes differ,
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of a launch.
-    pub fn cast_saturating_into<U: Element>(&self, out: &mut DeviceArray<U, D>) -> Result<()>
+    pub fn cast_saturating_into<U: Element>(&self, out: &mut DeviceArrayRef<U, D>) -> Result<()>
     where
         T: CastTo<U>,
     {
@@ -155,13 +156,13 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`cast_wrapping`](Self::cast_wrapping) into an existing array.
+    /// [`cast_wrapping`](Self::cast_wrapping) into an existing array or view.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`](crate::Error::Shape) if the shapes differ,
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of a launch.
-    pub fn cast_wrapping_into<U: Element>(&self, out: &mut DeviceArray<U, D>) -> Result<()>
+    pub fn cast_wrapping_into<U: Element>(&self, out: &mut DeviceArrayRef<U, D>) -> Result<()>
     where
         T: CastTo<U>,
     {

@@ -11,36 +11,37 @@ use super::tiles;
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::view::AsView;
 
 /// Two arrays that fit the shape of `out`.
 fn array_array<Op, T: Compare<Op>, D: Dimension, E: Dimension, F: Dimension>(
     a: &DeviceArrayRef<T, D>,
     b: &DeviceArrayRef<T, E>,
-    out: &mut DeviceArray<u8, F>,
+    out: &mut DeviceArrayRef<u8, F>,
 ) -> Result<()> {
     if out.is_empty() {
         return Ok(());
     }
     let stream = a.stream();
-    let (a, b) = (&Operand::new(a, out.shape())?, &Operand::new(b, out.shape())?);
-    let (a, b) = if T::SWAPPED { (b, a) } else { (a, b) };
-    let axes = Axes::new(out.shape(), [&a.strides, &b.strides]);
-    if axes.are_dense() {
-        let config = tiles(out.len(), tile_len::<T>(), THREADS);
-        return stream.launch::<T::ArrayArray>(&config, (a, b, out));
-    }
-    for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>(), [a.start, b.start]) {
-        stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, &mut *out))?;
-    }
-    Ok(())
+    out.write_in_order(stream, |out| {
+        let (a, b) = (&Operand::new(a, out)?, &Operand::new(b, out)?);
+        let (a, b) = if T::SWAPPED { (b, a) } else { (a, b) };
+        let axes = Axes::new(out.shape(), [&a.strides, &b.strides]);
+        if axes.are_dense() {
+            let config = tiles(out.len(), tile_len::<T>(), THREADS);
+            return stream.launch::<T::ArrayArray>(&config, (a, b, out));
+        }
+        for (config, shape, [a_strides, b_strides]) in axes.launches(size_of::<T>(), [a.start, b.start]) {
+            stream.launch::<T::Strided>(&config, (shape, a, a_strides, b, b_strides, &mut *out))?;
+        }
+        Ok(())
+    })
 }
 
 /// An array of the shape of `out`, and one number.
 fn array_scalar<Op, T: Compare<Op>, D: Dimension>(
     a: &DeviceArrayRef<T, D>,
     b: T,
-    out: &mut DeviceArray<u8, D>,
+    out: &mut DeviceArrayRef<u8, D>,
 ) -> Result<()> {
     if out.is_empty() {
         return Ok(());
@@ -50,8 +51,10 @@ fn array_scalar<Op, T: Compare<Op>, D: Dimension>(
         return array_array::<Op, _, _, _, _>(a, &b, out);
     }
     let config = tiles(out.len(), tile_len::<T>(), THREADS);
-    let operand = Operand::new(a, out.shape())?;
-    a.stream().launch::<T::ArrayScalar>(&config, (&operand, b, out))
+    out.write_in_order(a.stream(), |out| {
+        a.stream()
+            .launch::<T::ArrayScalar>(&config, (&Operand::new(a, out)?, b, out))
+    })
 }
 
 /// Comparisons with NumPy's names; a result is an array of bytes, 1 where the comparison holds and 0 where not: the

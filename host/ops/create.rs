@@ -66,7 +66,8 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         function: impl FnMut(D::Pattern) -> T,
     ) -> Result<Self> {
         let mut result = Self::uninit(stream, shape.into_dimension())?;
-        result.assign_ndarray(&Array::from_shape_fn(result.raw_dim(), function))?;
+        let elements = Array::from_shape_fn(result.raw_dim(), function);
+        result.assign_ndarray(&elements)?;
         Ok(result)
     }
 

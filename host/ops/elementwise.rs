@@ -27,14 +27,14 @@ pub trait Operands<F: Elementwise, D: Dimension> {
 
     /// Launches the kernel for elements that are at least one.
     #[doc(hidden)]
-    fn launch(self, out: &mut DeviceArray<F::Output, D>) -> Result<()>;
+    fn launch(self, out: &mut DeviceArrayRef<F::Output, D>) -> Result<()>;
 }
 
 /// `operands!(type of an element: type of an array, …)`
 macro_rules! operands {
     ($first:ident: $first_array:ident $(, $type:ident: $array:ident)*) => {
         #[allow(non_snake_case)]
-        impl<F, D: Dimension, $first: Element, $first_array, $($type: Element, $array),*> Operands<F, D>
+        impl<F, D: Dimension, $first: Element, $first_array: ?Sized, $($type: Element, $array: ?Sized),*> Operands<F, D>
             for (&$first_array, $(&$array,)*)
         where
             F: Elementwise<
@@ -63,7 +63,7 @@ macro_rules! operands {
                 $first.stream().check_device(operation, out.0)
             }
 
-            fn launch(self, out: &mut DeviceArray<F::Output, D>) -> Result<()> {
+            fn launch(self, out: &mut DeviceArrayRef<F::Output, D>) -> Result<()> {
                 let ($first, $($type,)*) = self;
                 let ($first, $($type,)*) = ($first.as_view(), $($type.as_view(),)*);
                 let ($first, $($type,)*) = ($first.in_order()?, $($type.in_order()?,)*);
@@ -131,14 +131,14 @@ pub fn elementwise<F: Elementwise, D: Dimension>(operands: impl Operands<F, D>) 
     Ok(out)
 }
 
-/// [`elementwise()`] into an existing array.
+/// [`elementwise()`] into an existing array or view.
 ///
 /// # Errors
 ///
 /// As [`elementwise()`].
 pub fn elementwise_into<F: Elementwise, D: Dimension>(
     operands: impl Operands<F, D>,
-    out: &mut DeviceArray<F::Output, D>,
+    out: &mut DeviceArrayRef<F::Output, D>,
 ) -> Result<()> {
     apply_into("elementwise", operands, out)
 }
@@ -146,13 +146,14 @@ pub fn elementwise_into<F: Elementwise, D: Dimension>(
 fn apply_into<F: Elementwise, D: Dimension>(
     operation: &'static str,
     operands: impl Operands<F, D>,
-    out: &mut DeviceArray<F::Output, D>,
+    out: &mut DeviceArrayRef<F::Output, D>,
 ) -> Result<()> {
     operands.check(operation, (out.stream(), &out.raw_dim()))?;
     if out.is_empty() {
         return Ok(());
     }
-    operands.launch(out)
+    let stream = operands.home().0;
+    out.write_in_order(&stream, |out| operands.launch(out))
 }
 
 /// Functions of one's own.
@@ -191,12 +192,12 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         elementwise::<F, D>((self,))
     }
 
-    /// [`map_with`](Self::map_with) into an existing array.
+    /// [`map_with`](Self::map_with) into an existing array or view.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of a launch.
-    pub fn map_with_into<F: Elementwise>(&self, out: &mut DeviceArray<F::Output, D>) -> Result<()>
+    pub fn map_with_into<F: Elementwise>(&self, out: &mut DeviceArrayRef<F::Output, D>) -> Result<()>
     where
         for<'a> (&'a Self,): Operands<F, D>,
     {

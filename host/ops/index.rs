@@ -12,7 +12,6 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::{Words, WordsMut};
 use crate::ops::transpose::Ordered;
-use crate::view::AsView;
 
 /// The types of indices: `u64`, `i64` and `u32`. Indices count from 0; a negative one is out of bounds.
 pub trait Index: sealed::Sealed {}
@@ -58,7 +57,7 @@ fn take<T: Element, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     axis: usize,
     indices: &DeviceArrayRef<u64, Ix1>,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
     let n = x.shape()[axis];
     // What an index names is as many bytes, which are moved in the widest words that they and the addresses allow.
@@ -66,8 +65,7 @@ fn take<T: Element, D: Dimension>(
     let word = 1usize << (16 | bytes | x.address() as usize | out.address() as usize).trailing_zeros();
     let config = tiles(out.len() * size_of::<T>() / word, TILE, THREADS);
     let stream = x.stream();
-    let (from, to) = (Words::<u8>::of(x), &mut out.view_mut());
-    let mut to = WordsMut::<u8>::of(to);
+    let (from, mut to) = (Words::<u8>::of(x), WordsMut::<u8>::of(out));
     macro_rules! launch {
         ($word:ty) => {{
             let args = (from.cast::<$word>(), indices, n, bytes / word, to.cast::<$word>());
@@ -123,8 +121,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn take<I: Index>(&self, axis: Axis, indices: &impl AsView<I, Dim = Ix1>) -> Result<DeviceArray<T, D>> {
-        let indices = indices.as_view();
+    pub fn take<I: Index>(&self, axis: Axis, indices: &DeviceArrayRef<I, Ix1>) -> Result<DeviceArray<T, D>> {
         self.stream().check_device("take", indices.stream())?;
         self.layout.check_axis("take", axis.index())?;
         check_indices("take", self.shape(), axis.index(), indices.len())?;
@@ -132,7 +129,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         dim[axis.index()] = indices.len();
         let mut out = DeviceArray::uninit(self.stream(), dim)?;
         if out.len() * size_of::<T>() > 0 {
-            take(&*self.in_order()?, axis.index(), &*I::to_kernel(&indices)?, &mut out)?;
+            take(&*self.in_order()?, axis.index(), &I::to_kernel(indices)?, &mut out)?;
         }
         Ok(out)
     }
@@ -162,8 +159,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn compress(&self, mask: &impl AsView<u8, Dim = D>) -> Result<DeviceArray<T, Ix1>> {
-        let mask = mask.as_view();
+    pub fn compress(&self, mask: &DeviceArrayRef<u8, D>) -> Result<DeviceArray<T, Ix1>> {
         self.stream().check_device("compress", mask.stream())?;
         if self.shape() != mask.shape() {
             return Err(Error::Shape {
@@ -185,8 +181,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// [`Error::Axes`] if there is no such axis, [`Error::Shape`] if the mask has another length,
     /// [`Error::DifferentDevices`], and those of an allocation and a launch; waits for a result, so also those of
     /// earlier kernels.
-    pub fn compress_axis(&self, axis: Axis, mask: &impl AsView<u8, Dim = Ix1>) -> Result<DeviceArray<T, D>> {
-        let mask = mask.as_view();
+    pub fn compress_axis(&self, axis: Axis, mask: &DeviceArrayRef<u8, Ix1>) -> Result<DeviceArray<T, D>> {
         self.stream().check_device("compress_axis", mask.stream())?;
         self.layout.check_axis("compress_axis", axis.index())?;
         if self.shape()[axis.index()] != mask.len() {
@@ -244,7 +239,7 @@ impl<D: Dimension> DeviceArrayRef<u8, D> {
 }
 
 /// Adding where indices say.
-impl<T: ScatterAdd + Element, D: Dimension> DeviceArray<T, D> {
+impl<T: ScatterAdd + Element, D: Dimension> DeviceArrayRef<T, D> {
     /// Adds the parts of `values` along an axis to those of this array that the indices name: `self[.., indices[j], ..] +=
     /// values[.., j, ..]`, NumPy's `add.at`. An index that occurs more than once is added to as often, atomically: in
     /// no particular order, so that floats may differ in the last bits from run to run. Integers wrap around.
@@ -278,10 +273,10 @@ impl<T: ScatterAdd + Element, D: Dimension> DeviceArray<T, D> {
     pub fn scatter_add<I: Index>(
         &mut self,
         axis: Axis,
-        indices: &impl AsView<I, Dim = Ix1>,
-        values: &impl AsView<T, Dim = D>,
+        indices: &DeviceArrayRef<I, Ix1>,
+        values: &DeviceArrayRef<T, D>,
     ) -> Result<()> {
-        let (indices, values, stream) = (indices.as_view(), values.as_view(), self.stream().clone());
+        let stream = self.stream().clone();
         stream.check_device("scatter_add", indices.stream())?;
         stream.check_device("scatter_add", values.stream())?;
         self.layout.check_axis("scatter_add", axis.index())?;
@@ -299,8 +294,8 @@ impl<T: ScatterAdd + Element, D: Dimension> DeviceArray<T, D> {
             return Ok(());
         }
         let (n, inner) = (self.shape()[axis.index()], inner(self.shape(), axis.index()));
-        let (indices, values) = (I::to_kernel(&indices)?, values.in_order()?);
+        let (indices, values) = (I::to_kernel(indices)?, values.in_order()?);
         let config = tiles(values.len(), TILE, THREADS);
-        stream.launch::<T::Kernel>(&config, (&*values, &*indices, n, inner, self))
+        self.change_in_order(|sums| stream.launch::<T::Kernel>(&config, (&*values, &*indices, n, inner, sums)))
     }
 }

@@ -18,15 +18,15 @@ use crate::launch::InPlace;
 fn apply_into<Op, T: Map<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
     x.fits(operation, out)?;
     if x.is_empty() {
         return Ok(());
     }
+    let (stream, config) = (x.stream(), tiles(x.len(), T::TILE, THREADS));
     let x = &*x.in_order()?;
-    x.stream()
-        .launch::<T::Kernel>(&tiles(x.len(), T::TILE, THREADS), (x, out))
+    out.write_in_order(stream, |out| stream.launch::<T::Kernel>(&config, (x, out)))
 }
 
 /// Functions of each element that are named as a type: those of [`ops`](crate::ops). Every element is read and written
@@ -61,12 +61,12 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`map`](Self::map) into an existing array.
+    /// [`map`](Self::map) into an existing array or view.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of a launch.
-    pub fn map_into<Op>(&self, out: &mut DeviceArray<T, D>) -> Result<()>
+    pub fn map_into<Op>(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()>
     where
         T: Map<Op>,
     {
@@ -74,9 +74,10 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     }
 }
 
-/// The same of an array itself, in its own memory: every element is read and written once, and nothing is allocated.
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
-    /// [`map`](DeviceArrayRef::map) of the array itself, in its own memory.
+/// The same of an array or a view itself. Every element is read and written once, and nothing is allocated, unless a view
+/// has gaps between its elements: then it is computed in a copy, which is copied back.
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// [`map`](Self::map), in place.
     ///
     /// # Errors
     ///
@@ -85,14 +86,13 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     where
         T: Map<Op>,
     {
-        if self.is_empty() {
-            return Ok(());
-        }
-        let config = tiles(self.len(), T::TILE, THREADS);
-        let stream = self.stream().clone();
-        // SAFETY: the launch takes the array mutably beside it; the kernels of this family keep the contract of `Slice`.
-        let input = unsafe { InPlace::of(self) };
-        stream.launch::<T::Kernel>(&config, (input, self))
+        self.change_each(|x| {
+            let (stream, config) = (x.stream().clone(), tiles(x.len(), T::TILE, THREADS));
+            // SAFETY: the launch takes the elements mutably beside it; the kernels of this family keep the contract of
+            // `Slice`.
+            let input = unsafe { InPlace::of(x) };
+            stream.launch::<T::Kernel>(&config, (input, x))
+        })
     }
 }
 
@@ -123,12 +123,12 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Neg>()
     }
 
-    /// [`neg`](Self::neg) into an existing array.
+    /// [`neg`](Self::neg) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn neg_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn neg_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         apply_into::<Neg, T, D>("neg", self, out)
     }
 
@@ -141,12 +141,12 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Abs>()
     }
 
-    /// [`abs`](Self::abs) into an existing array.
+    /// [`abs`](Self::abs) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn abs_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn abs_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         apply_into::<Abs, T, D>("abs", self, out)
     }
 
@@ -159,12 +159,12 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Square>()
     }
 
-    /// [`square`](Self::square) into an existing array.
+    /// [`square`](Self::square) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn square_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn square_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         apply_into::<Square, T, D>("square", self, out)
     }
 
@@ -177,12 +177,12 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Relu>()
     }
 
-    /// [`relu`](Self::relu) into an existing array.
+    /// [`relu`](Self::relu) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn relu_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn relu_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         apply_into::<Relu, T, D>("relu", self, out)
     }
 
@@ -216,26 +216,27 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`clamp`](Self::clamp) into an existing array.
+    /// [`clamp`](Self::clamp) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`clamp`](Self::clamp), [`Error::Shape`] if the shapes differ, and [`Error::DifferentDevices`].
-    pub fn clamp_into(&self, low: T, high: T, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn clamp_into(&self, low: T, high: T, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         check_limits(low, high)?;
         self.fits("clamp", out)?;
         if self.is_empty() {
             return Ok(());
         }
-        let config = tiles(self.len(), tile_len::<T, T>(), THREADS);
-        self.stream()
-            .launch::<T::Clamp>(&config, (&*self.in_order()?, low, high, out))
+        let (stream, config) = (self.stream(), tiles(self.len(), tile_len::<T, T>(), THREADS));
+        let x = &*self.in_order()?;
+        out.write_in_order(stream, |out| stream.launch::<T::Clamp>(&config, (x, low, high, out)))
     }
 }
 
-/// The same of an array itself, in its own memory: every element is read and written once, and nothing is allocated.
-impl<T: Number, D: Dimension> DeviceArray<T, D> {
-    /// [`neg`](DeviceArrayRef::neg) of the array itself, in its own memory.
+/// The same of an array or a view itself. Every element is read and written once, and nothing is allocated, unless a view
+/// has gaps between its elements: then it is computed in a copy, which is copied back.
+impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
+    /// [`neg`](Self::neg), in place.
     ///
     /// # Errors
     ///
@@ -244,7 +245,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
         self.map_inplace::<Neg>()
     }
 
-    /// [`abs`](DeviceArrayRef::abs) of the array itself, in its own memory.
+    /// [`abs`](Self::abs), in place.
     ///
     /// # Errors
     ///
@@ -253,7 +254,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
         self.map_inplace::<Abs>()
     }
 
-    /// [`square`](DeviceArrayRef::square) of the array itself, in its own memory.
+    /// [`square`](Self::square), in place.
     ///
     /// # Errors
     ///
@@ -262,7 +263,7 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
         self.map_inplace::<Square>()
     }
 
-    /// [`relu`](DeviceArrayRef::relu) of the array itself, in its own memory.
+    /// [`relu`](Self::relu), in place.
     ///
     /// # Errors
     ///
@@ -271,21 +272,19 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
         self.map_inplace::<Relu>()
     }
 
-    /// [`clamp`](DeviceArrayRef::clamp) of the array itself, in its own memory.
+    /// [`clamp`](Self::clamp), in place.
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] as [`clamp`](DeviceArrayRef::clamp), and those of a launch.
+    /// [`Error::Parameter`] as [`clamp`](Self::clamp), and those of a launch.
     pub fn clamp_inplace(&mut self, low: T, high: T) -> Result<()> {
         check_limits(low, high)?;
-        if self.is_empty() {
-            return Ok(());
-        }
-        let config = tiles(self.len(), tile_len::<T, T>(), THREADS);
-        let stream = self.stream().clone();
-        // SAFETY: the launch takes the array mutably beside it; the kernel keeps the contract of `Slice`.
-        let input = unsafe { InPlace::of(self) };
-        stream.launch::<T::Clamp>(&config, (input, low, high, self))
+        self.change_each(|x| {
+            let (stream, config) = (x.stream().clone(), tiles(x.len(), tile_len::<T, T>(), THREADS));
+            // SAFETY: the launch takes the elements mutably beside it; the kernel keeps the contract of `Slice`.
+            let input = unsafe { InPlace::of(x) };
+            stream.launch::<T::Clamp>(&config, (input, low, high, x))
+        })
     }
 
     /// Adds `alpha · x` to the array, element by element: BLAS's axpy, with the array as `y`.
@@ -317,12 +316,13 @@ impl<T: Number, D: Dimension> DeviceArray<T, D> {
         if self.is_empty() {
             return Ok(());
         }
-        let config = tiles(self.len(), tile_len::<T, T>(), THREADS);
-        let stream = self.stream().clone();
-        // SAFETY: the launch takes the array mutably beside it; the kernel keeps the contract of `Slice`.
-        let y = unsafe { InPlace::of(self) };
+        let (stream, config) = (self.stream().clone(), tiles(self.len(), tile_len::<T, T>(), THREADS));
         let x = &*x.in_order()?;
-        stream.launch::<<T as Axpy>::Kernel>(&config, (alpha, x, y, self))
+        self.change_in_order(|y| {
+            // SAFETY: the launch takes the elements mutably beside it; the kernel keeps the contract of `Slice`.
+            let old = unsafe { InPlace::of(y) };
+            stream.launch::<<T as Axpy>::Kernel>(&config, (alpha, x, old, y))
+        })
     }
 }
 
@@ -367,12 +367,12 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Sqrt>()
     }
 
-    /// [`sqrt`](Self::sqrt) into an existing array.
+    /// [`sqrt`](Self::sqrt) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn sqrt_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn sqrt_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         apply_into::<Sqrt, T, D>("sqrt", self, out)
     }
 
@@ -385,12 +385,12 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Exp>()
     }
 
-    /// [`exp`](Self::exp) into an existing array.
+    /// [`exp`](Self::exp) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn exp_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn exp_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         apply_into::<Exp, T, D>("exp", self, out)
     }
 
@@ -403,12 +403,12 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Ln>()
     }
 
-    /// [`ln`](Self::ln) into an existing array.
+    /// [`ln`](Self::ln) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn ln_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn ln_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         apply_into::<Ln, T, D>("ln", self, out)
     }
 
@@ -421,12 +421,12 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Sin>()
     }
 
-    /// [`sin`](Self::sin) into an existing array.
+    /// [`sin`](Self::sin) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn sin_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn sin_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         apply_into::<Sin, T, D>("sin", self, out)
     }
 
@@ -439,12 +439,12 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Cos>()
     }
 
-    /// [`cos`](Self::cos) into an existing array.
+    /// [`cos`](Self::cos) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn cos_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn cos_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         apply_into::<Cos, T, D>("cos", self, out)
     }
 
@@ -457,12 +457,12 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Tanh>()
     }
 
-    /// [`tanh`](Self::tanh) into an existing array.
+    /// [`tanh`](Self::tanh) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn tanh_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn tanh_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         apply_into::<Tanh, T, D>("tanh", self, out)
     }
 
@@ -475,19 +475,20 @@ impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
         self.map::<Sigmoid>()
     }
 
-    /// [`sigmoid`](Self::sigmoid) into an existing array.
+    /// [`sigmoid`](Self::sigmoid) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`map_into`](Self::map_into).
-    pub fn sigmoid_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn sigmoid_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         apply_into::<Sigmoid, T, D>("sigmoid", self, out)
     }
 }
 
-/// The same of an array itself, in its own memory: every element is read and written once, and nothing is allocated.
-impl<T: Real, D: Dimension> DeviceArray<T, D> {
-    /// [`sqrt`](DeviceArrayRef::sqrt) of the array itself, in its own memory.
+/// The same of an array or a view itself. Every element is read and written once, and nothing is allocated, unless a view
+/// has gaps between its elements: then it is computed in a copy, which is copied back.
+impl<T: Real, D: Dimension> DeviceArrayRef<T, D> {
+    /// [`sqrt`](Self::sqrt), in place.
     ///
     /// # Errors
     ///
@@ -496,7 +497,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
         self.map_inplace::<Sqrt>()
     }
 
-    /// [`exp`](DeviceArrayRef::exp) of the array itself, in its own memory.
+    /// [`exp`](Self::exp), in place.
     ///
     /// # Errors
     ///
@@ -505,7 +506,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
         self.map_inplace::<Exp>()
     }
 
-    /// [`ln`](DeviceArrayRef::ln) of the array itself, in its own memory.
+    /// [`ln`](Self::ln), in place.
     ///
     /// # Errors
     ///
@@ -514,7 +515,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
         self.map_inplace::<Ln>()
     }
 
-    /// [`sin`](DeviceArrayRef::sin) of the array itself, in its own memory.
+    /// [`sin`](Self::sin), in place.
     ///
     /// # Errors
     ///
@@ -523,7 +524,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
         self.map_inplace::<Sin>()
     }
 
-    /// [`cos`](DeviceArrayRef::cos) of the array itself, in its own memory.
+    /// [`cos`](Self::cos), in place.
     ///
     /// # Errors
     ///
@@ -532,7 +533,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
         self.map_inplace::<Cos>()
     }
 
-    /// [`tanh`](DeviceArrayRef::tanh) of the array itself, in its own memory.
+    /// [`tanh`](Self::tanh), in place.
     ///
     /// # Errors
     ///
@@ -541,7 +542,7 @@ impl<T: Real, D: Dimension> DeviceArray<T, D> {
         self.map_inplace::<Tanh>()
     }
 
-    /// [`sigmoid`](DeviceArrayRef::sigmoid) of the array itself, in its own memory.
+    /// [`sigmoid`](Self::sigmoid), in place.
     ///
     /// # Errors
     ///

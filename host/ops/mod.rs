@@ -16,6 +16,7 @@ mod index;
 mod join;
 mod map;
 mod matmul;
+mod output;
 mod part;
 mod random;
 mod reduce;

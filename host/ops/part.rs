@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Single elements, and what is copied into arrays and parts of them.
 
-use std::sync::Arc;
-
 use kernels_gpu::create::{self, Pattern};
 use ndarray::{Dimension, IntoDimension, arr0};
 
@@ -13,7 +11,6 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::graph::{NO_RESULT, READ_ONCE};
 use crate::launch::WordsMut;
-use crate::view::{AsView, DeviceViewMut};
 
 /// Single elements.
 impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
@@ -58,8 +55,8 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     }
 }
 
-/// Writing parts.
-impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
+/// Writing elements, of whole arrays and of parts.
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// Sets the element with that index.
     ///
     /// # Errors
@@ -103,8 +100,7 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn assign<E: Dimension>(&mut self, other: &impl AsView<T, Dim = E>) -> Result<()> {
-        let other = other.as_view();
+    pub fn assign<E: Dimension>(&mut self, other: &DeviceArrayRef<T, E>) -> Result<()> {
         let stream = self.stream().clone();
         stream.check_device("assign", other.stream())?;
         let from = other.broadcast(self.raw_dim()).map_err(|_| Error::Shape {
@@ -112,9 +108,7 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
             given: format!("shapes {:?} and {:?}", self.shape(), other.shape()),
             wanted: "a second shape that broadcasts to the first".into(),
         })?;
-        let (own, others) = (self.bytes(), from.bytes());
-        if Arc::ptr_eq(self.buffer(), from.buffer()) && own.start < others.end && others.start < own.end {
-            // Parts of one array that interlace: the kernels want memory that nobody else has.
+        if from.interlaces(self) {
             return copy_to(&*other.to_array()?.broadcast(self.raw_dim())?, &stream, self);
         }
         copy_to(&from, &stream, self)
@@ -165,49 +159,3 @@ impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
 
 /// Bytes of the widest access.
 const WIDEST: u64 = 16;
-
-/// Writing the elements, as the methods of [`DeviceViewMut`] of the same names.
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
-    /// Sets the element with that index.
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceViewMut::set`].
-    pub fn set(&mut self, index: impl IntoDimension<Dim = D>, value: T) -> Result<()> {
-        self.view_mut().set(index, value)
-    }
-
-    /// Copies the elements of `other`, repeated to the shape of `self`, to these, asynchronously.
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceViewMut::assign`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use warpsmith::{Device, DeviceArray};
-    ///
-    /// # fn main() -> warpsmith::Result<()> {
-    /// let device = Device::auto()?;
-    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1, 2, 3])?;
-    /// let mut y = DeviceArray::zeros(device.default_stream(), (2, 3))?;
-    /// y.assign(&x)?;
-    /// assert_eq!(y.to_ndarray()?, array![[1, 2, 3], [1, 2, 3]]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn assign<E: Dimension>(&mut self, other: &impl AsView<T, Dim = E>) -> Result<()> {
-        self.view_mut().assign(other)
-    }
-
-    /// Sets every element to `value`, asynchronously.
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceViewMut::fill`].
-    pub fn fill(&mut self, value: T) -> Result<()> {
-        self.view_mut().fill(value)
-    }
-}

@@ -10,6 +10,7 @@ use ndarray::{Dimension, IntoDimension, Ix1};
 
 use super::tiles;
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 
@@ -26,9 +27,10 @@ use crate::stream::Stream;
 ///
 /// | | words | elements of a block |
 /// |---|---|---|
-/// | uniform or normal `f32`; Bernoulli | one (two for a pair of normal ones) | 4 |
-/// | uniform or normal `f64`; `i32`, `u32` | two (four for a pair of normal ones) | 2 |
-/// | `i64`, `u64` | four | 1 |
+/// | uniform or normal `f32`; Bernoulli; `i32`, `u32` | one (two for a pair of normal ones) | 4 |
+/// | uniform or normal `f64`; `i64`, `u64` | two (four for a pair of normal ones) | 2 |
+///
+/// An integer takes as many words again from [`Philox4x32::more`] of its block, below its own.
 ///
 /// So an array of 1000 numbers of `f32` and one of 24 after it are the array of 1024 numbers, in two pieces, because 1000
 /// is a multiple of 4.
@@ -141,7 +143,7 @@ impl Generator {
         made(stream, shape, |out| self.uniform_into(range, out))
     }
 
-    /// [`uniform`](Self::uniform) into an existing array, on its stream.
+    /// [`uniform`](Self::uniform) into an existing array or view, on its stream.
     ///
     /// # Errors
     ///
@@ -149,7 +151,7 @@ impl Generator {
     pub fn uniform_into<T: RandomFloat, D: Dimension>(
         &mut self,
         range: Range<T>,
-        out: &mut DeviceArray<T, D>,
+        out: &mut DeviceArrayRef<T, D>,
     ) -> Result<()> {
         let Range { start, end } = range;
         let span = end - start;
@@ -214,7 +216,7 @@ impl Generator {
         made(stream, shape, |out| self.normal_into(mean, standard_deviation, out))
     }
 
-    /// [`normal`](Self::normal) into an existing array, on its stream.
+    /// [`normal`](Self::normal) into an existing array or view, on its stream.
     ///
     /// # Errors
     ///
@@ -223,7 +225,7 @@ impl Generator {
         &mut self,
         mean: T,
         standard_deviation: T,
-        out: &mut DeviceArray<T, D>,
+        out: &mut DeviceArrayRef<T, D>,
     ) -> Result<()> {
         let is_finite = |x: T| T::LEAST < x && x < T::GREATEST;
         if !(is_finite(mean) && is_finite(standard_deviation) && standard_deviation >= T::ZERO) {
@@ -242,7 +244,9 @@ impl Generator {
     /// Integers that are equally likely in `range`: `0..10`, `1..=6`, or `..` for all that the type has.
     ///
     /// An integer is the upper part of a product of the range's length with 64 random bits (`i32`, `u32`) or 128
-    /// (`i64`, `u64`): no value is more likely than another by more than one part in 2^32 or 2^64.
+    /// (`i64`, `u64`): no value is more likely than another by more than one part in 2^32 or 2^64. The lower half of the
+    /// bits is made only where the upper one does not decide: seldom, but for ranges of more than a hundredth of the type's
+    /// numbers, which cost up to twice as much.
     ///
     /// # Errors
     ///
@@ -269,7 +273,7 @@ impl Generator {
         made(stream, shape, |out| self.integers_into(range, out))
     }
 
-    /// [`integers`](Self::integers) into an existing array, on its stream.
+    /// [`integers`](Self::integers) into an existing array or view, on its stream.
     ///
     /// # Errors
     ///
@@ -277,7 +281,7 @@ impl Generator {
     pub fn integers_into<T: RandomInteger, D: Dimension>(
         &mut self,
         range: impl RangeBounds<T>,
-        out: &mut DeviceArray<T, D>,
+        out: &mut DeviceArrayRef<T, D>,
     ) -> Result<()> {
         let low = match range.start_bound() {
             Bound::Included(&start) => Some(start),
@@ -329,12 +333,12 @@ impl Generator {
         made(stream, shape, |out| self.bernoulli_into(probability, out))
     }
 
-    /// [`bernoulli`](Self::bernoulli) into an existing array, on its stream.
+    /// [`bernoulli`](Self::bernoulli) into an existing array or view, on its stream.
     ///
     /// # Errors
     ///
     /// As [`bernoulli`](Self::bernoulli), but for those of an allocation.
-    pub fn bernoulli_into<D: Dimension>(&mut self, probability: f64, out: &mut DeviceArray<u8, D>) -> Result<()> {
+    pub fn bernoulli_into<D: Dimension>(&mut self, probability: f64, out: &mut DeviceArrayRef<u8, D>) -> Result<()> {
         if !(0.0..=1.0).contains(&probability) {
             return Err(Error::Parameter {
                 operation: "bernoulli",
@@ -391,15 +395,15 @@ impl Generator {
     /// Launches a kernel for an array, if it has elements, and moves on by the blocks that it takes.
     fn launch<T: Element, D: Dimension>(
         &mut self,
-        out: &mut DeviceArray<T, D>,
+        out: &mut DeviceArrayRef<T, D>,
         per_block: u64,
-        launch: impl FnOnce(&Stream, Philox4x32, &mut DeviceArray<T, D>, &crate::LaunchConfig) -> Result<()>,
+        launch: impl FnOnce(&Stream, Philox4x32, &mut DeviceArrayRef<T, D>, &crate::LaunchConfig) -> Result<()>,
     ) -> Result<()> {
         let blocks = (out.len() as u64).div_ceil(per_block);
         if blocks > 0 {
             let stream = out.stream().clone();
             let config = tiles(out.len(), tile_len::<T>(), THREADS);
-            launch(&stream, self.here(), out, &config)?;
+            out.write_in_order(&stream, |out| launch(&stream, self.here(), out, &config))?;
         }
         self.take(blocks);
         Ok(())
@@ -410,7 +414,7 @@ impl Generator {
 fn made<T: Element, D: Dimension>(
     stream: &Stream,
     shape: impl IntoDimension<Dim = D>,
-    fill: impl FnOnce(&mut DeviceArray<T, D>) -> Result<()>,
+    fill: impl FnOnce(&mut DeviceArrayRef<T, D>) -> Result<()>,
 ) -> Result<DeviceArray<T, D>> {
     let mut result = DeviceArray::uninit(stream, shape.into_dimension())?;
     fill(&mut result)?;

@@ -10,7 +10,6 @@ use super::tiles;
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::view::AsView;
 
 /// The dimension that a mask and two operands have together.
 type Common3<D, E, F> = Common<Common<D, E>, F>;
@@ -49,26 +48,28 @@ fn select<T: Number, D: Dimension, E: Dimension, F: Dimension, G: Dimension>(
     mask: &DeviceArrayRef<u8, D>,
     a: &DeviceArrayRef<T, E>,
     b: &DeviceArrayRef<T, F>,
-    out: &mut DeviceArray<T, G>,
+    out: &mut DeviceArrayRef<T, G>,
 ) -> Result<()> {
     if out.is_empty() {
         return Ok(());
     }
     let stream = mask.stream();
-    let (mask, a, b) = (
-        &Operand::new(mask, out.shape())?,
-        &Operand::new(a, out.shape())?,
-        &Operand::new(b, out.shape())?,
-    );
-    let axes = Axes::new(out.shape(), [&mask.strides, &a.strides, &b.strides]);
-    if axes.are_dense() {
-        let config = tiles(out.len(), tile_len::<T>(), THREADS);
-        return stream.launch::<T::Select>(&config, (mask, a, b, out));
-    }
-    for (config, shape, [m, s, t]) in axes.launches(size_of::<T>(), [mask.start, a.start, b.start]) {
-        stream.launch::<T::SelectStrided>(&config, (shape, mask, m, a, s, b, t, &mut *out))?;
-    }
-    Ok(())
+    out.write_in_order(stream, |out| {
+        let (mask, a, b) = (
+            &Operand::new(mask, out)?,
+            &Operand::new(a, out)?,
+            &Operand::new(b, out)?,
+        );
+        let axes = Axes::new(out.shape(), [&mask.strides, &a.strides, &b.strides]);
+        if axes.are_dense() {
+            let config = tiles(out.len(), tile_len::<T>(), THREADS);
+            return stream.launch::<T::Select>(&config, (mask, a, b, out));
+        }
+        for (config, shape, [m, s, t]) in axes.launches(size_of::<T>(), [mask.start, a.start, b.start]) {
+            stream.launch::<T::SelectStrided>(&config, (shape, mask, m, a, s, b, t, &mut *out))?;
+        }
+        Ok(())
+    })
 }
 
 /// Selection by a mask: each element of the mask and of both operands is read once.
@@ -98,35 +99,33 @@ impl<D: Dimension> DeviceArrayRef<u8, D> {
     /// ```
     pub fn select<T: Number, E: Dimension, F: Dimension>(
         &self,
-        a: &impl AsView<T, Dim = E>,
-        b: &impl AsView<T, Dim = F>,
+        a: &DeviceArrayRef<T, E>,
+        b: &DeviceArrayRef<T, F>,
     ) -> Result<DeviceArray<T, Common3<D, E, F>>>
     where
         D: DimMax<E>,
         Common<D, E>: DimMax<F>,
     {
-        let (a, b) = (&*a.as_view(), &*b.as_view());
         let mut out = DeviceArray::uninit(self.stream(), common3(self, a, b)?)?;
         select(self, a, b, &mut out)?;
         Ok(out)
     }
 
-    /// [`select`](Self::select) into an existing array, which has the shape of the result.
+    /// [`select`](Self::select) into an existing array or view, which has the shape of the result.
     ///
     /// # Errors
     ///
     /// As [`select`](Self::select).
     pub fn select_into<T: Number, E: Dimension, F: Dimension>(
         &self,
-        a: &impl AsView<T, Dim = E>,
-        b: &impl AsView<T, Dim = F>,
-        out: &mut DeviceArray<T, Common3<D, E, F>>,
+        a: &DeviceArrayRef<T, E>,
+        b: &DeviceArrayRef<T, F>,
+        out: &mut DeviceArrayRef<T, Common3<D, E, F>>,
     ) -> Result<()>
     where
         D: DimMax<E>,
         Common<D, E>: DimMax<F>,
     {
-        let (a, b) = (&*a.as_view(), &*b.as_view());
         check_out("select", self.stream(), common3(self, a, b)?.slice(), out)?;
         select(self, a, b, out)
     }

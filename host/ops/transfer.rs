@@ -5,7 +5,8 @@
 use ndarray::{Array, ArrayBase, Data, DataMut, Dimension, Ix1};
 
 use crate::array::{DeviceArray, Element};
-use crate::backend::PeerMemory;
+use crate::array_ref::DeviceArrayRef;
+use crate::backend::{PeerMemory, prefer_huge_pages};
 use crate::error::{Error, Result};
 use crate::graph::{Capture, NO_RESULT, READ_ONCE};
 use crate::stream::Stream;
@@ -32,37 +33,6 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         Ok(result)
     }
 
-    /// Copies an array of any layout, as [`from_ndarray`](Self::from_ndarray), into this one.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] if the shapes differ, and those of [`from_ndarray`](Self::from_ndarray).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use warpsmith::{Device, DeviceArray};
-    ///
-    /// # fn main() -> warpsmith::Result<()> {
-    /// let device = Device::auto()?;
-    /// let mut x = DeviceArray::zeros(device.default_stream(), (2, 2))?;
-    /// x.assign_ndarray(&array![[1, 2], [3, 4]].t())?;
-    /// assert_eq!(x.to_ndarray()?, array![[1, 3], [2, 4]]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn assign_ndarray<S: Data<Elem = T>>(&mut self, array: &ArrayBase<S, D>) -> Result<()> {
-        if self.shape() != array.shape() {
-            return Err(Error::Shape {
-                operation: "assign_ndarray",
-                given: format!("shape {:?}", array.shape()),
-                wanted: format!("shape {:?}", self.shape()),
-            });
-        }
-        self.upload(array)
-    }
-
     /// An array that an operation makes of its own parameters, and only reads. A graph has it as it is now in all of its
     /// launches.
     pub(crate) fn literal<S: Data<Elem = T>>(stream: &Stream, array: &ArrayBase<S, D>) -> Result<Self> {
@@ -74,122 +44,6 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         Ok(literal)
     }
 
-    /// Copies an array of the same shape to this one.
-    fn upload<S: Data<Elem = T>>(&mut self, array: &ArrayBase<S, D>) -> Result<()> {
-        if self.buffer().bytes() == 0 {
-            return Ok(());
-        }
-        if let Some(elements) = array.as_slice() {
-            return self.upload_elements(elements);
-        }
-        if let Some((elements, strides)) = without_gaps(array) {
-            let mut staged = DeviceArray::<T, Ix1>::uninit(self.stream(), Ix1(elements.len()))?;
-            staged.upload_elements(elements)?;
-            return staged.view().laid_out(self.raw_dim(), strides).to_array_into(self);
-        }
-        match array.as_standard_layout().as_slice() {
-            Some(elements) => self.upload_elements(elements),
-            None => unreachable!("an array in standard layout is a slice"),
-        }
-    }
-
-    /// Copies all elements, in the order of the memory.
-    fn upload_elements(&mut self, elements: &[T]) -> Result<()> {
-        assert_eq!(elements.len(), self.len(), "as many elements as the array has");
-        self.stream().check_not_captured("upload", READ_ONCE)?;
-        self.buffer().writes_on(self.stream())?;
-        let (backend, bytes) = (self.stream().backend(), bytemuck::cast_slice(elements));
-        // SAFETY: the whole buffer, which has as many bytes, ordered on this stream.
-        unsafe { backend.upload(self.stream().raw(), self.buffer().address(), bytes) }
-    }
-
-    /// Copies the array to the host, in C order. Waits for the work that it depends on. Several threads copy a large
-    /// one, which takes most of its time to make the result's pages; [`copy_to_ndarray`](Self::copy_to_ndarray) and
-    /// [`download_async`](Self::download_async) use memory again.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::KernelFailed`] if a kernel of the device failed, [`Error::HostMemory`] if the host has not enough
-    /// memory, [`Error::Cuda`] if the driver fails.
-    pub fn to_ndarray(&self) -> Result<Array<T, D>> {
-        let mut elements: Vec<T> = Vec::new();
-        let wanted = self.buffer().bytes();
-        elements
-            .try_reserve_exact(self.len())
-            .map_err(|_| Error::HostMemory { wanted })?;
-        prefer_huge_pages(elements.as_mut_ptr().cast(), wanted);
-        // SAFETY: the vector has room for all elements.
-        unsafe { self.download(elements.as_mut_ptr())? };
-        // SAFETY: the download wrote `len` elements, whose every bit pattern is a value.
-        unsafe { elements.set_len(self.len()) };
-        Array::from_shape_vec(self.raw_dim(), elements).map_err(|error| Error::Shape {
-            operation: "to_ndarray",
-            given: format!("shape {:?}", self.shape()),
-            wanted: error.to_string(),
-        })
-    }
-
-    /// Copies the array into one of the host's, of any layout; in C order without a copy in between. Waits for the work
-    /// that it depends on.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] if the shapes differ, and those of [`to_ndarray`](Self::to_ndarray); `array` may have been
-    /// written to then.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use ndarray::{Array2, array};
-    /// use warpsmith::{Device, DeviceArray};
-    ///
-    /// # fn main() -> warpsmith::Result<()> {
-    /// let device = Device::auto()?;
-    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2], [3, 4]])?;
-    /// let mut host = Array2::zeros((2, 2));
-    /// x.copy_to_ndarray(&mut host.view_mut().reversed_axes())?;
-    /// assert_eq!(host, array![[1, 3], [2, 4]]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn copy_to_ndarray<S: DataMut<Elem = T>>(&self, array: &mut ArrayBase<S, D>) -> Result<()> {
-        if self.shape() != array.shape() {
-            return Err(Error::Shape {
-                operation: "copy_to_ndarray",
-                given: format!("shape {:?}", array.shape()),
-                wanted: format!("shape {:?}", self.shape()),
-            });
-        }
-        match array.as_slice_mut() {
-            // SAFETY: as many elements.
-            Some(elements) => unsafe { self.download(elements.as_mut_ptr()) },
-            None => {
-                array.assign(&self.to_ndarray()?);
-                Ok(())
-            }
-        }
-    }
-
-    /// Copies all elements to the host, and waits for the copy.
-    ///
-    /// # Safety
-    ///
-    /// There is room for them, which may be uninitialised.
-    unsafe fn download(&self, to: *mut T) -> Result<()> {
-        let (stream, bytes) = (self.stream(), self.buffer().bytes());
-        if bytes == 0 {
-            return Ok(());
-        }
-        stream.check_not_captured("download", NO_RESULT)?;
-        self.buffer().reads_on(stream)?;
-        // SAFETY: the whole buffer, ordered on this stream; the rest is this function's contract.
-        unsafe {
-            stream
-                .backend()
-                .download(stream.raw(), to.cast(), self.buffer().address(), bytes)
-        }
-    }
-
     /// A copy of the array at home on `stream`, of this device or another.
     ///
     /// Between two GPUs the copy is queued, and goes from one to the other where the machine lets it; the streams of both
@@ -198,7 +52,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`] if the device has not enough, [`Error::Cuda`] if the driver fails; by way of the host,
-    /// also those of [`to_ndarray`](Self::to_ndarray).
+    /// also those of [`to_ndarray`](DeviceArrayRef::to_ndarray).
     ///
     /// # Examples
     ///
@@ -256,32 +110,163 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     }
 }
 
-/// Asks the system for huge pages, of 2 MiB, in memory that nobody has touched yet: it is clearing pages that a download
-/// into such memory takes its time for, and 512 small ones take several times as long as a huge one.
-fn prefer_huge_pages(address: *mut u8, bytes: usize) {
-    #[cfg(target_os = "linux")]
-    {
-        use std::ffi::{c_int, c_void};
-        const HUGE_PAGE: usize = 2 << 20;
-        const MADV_HUGEPAGE: c_int = 14;
-        unsafe extern "C" {
-            fn madvise(address: *mut c_void, bytes: usize, advice: c_int) -> c_int;
+/// Copies between the host and arrays or views.
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// Copies an array of any layout, as [`from_ndarray`](DeviceArray::from_ndarray), to these elements; by way of the
+    /// device's memory where they are not in C order without a gap.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes differ, and those of [`from_ndarray`](DeviceArray::from_ndarray).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let mut x = DeviceArray::zeros(device.default_stream(), (2, 2))?;
+    /// x.assign_ndarray(&array![[1, 2], [3, 4]].t())?;
+    /// assert_eq!(x.to_ndarray()?, array![[1, 3], [2, 4]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn assign_ndarray<S: Data<Elem = T>>(&mut self, array: &ArrayBase<S, D>) -> Result<()> {
+        if self.shape() != array.shape() {
+            return Err(Error::Shape {
+                operation: "assign_ndarray",
+                given: format!("shape {:?}", array.shape()),
+                wanted: format!("shape {:?}", self.shape()),
+            });
         }
-        let skip = address.align_offset(HUGE_PAGE);
-        if let Some(bytes @ HUGE_PAGE..) = bytes.checked_sub(skip) {
-            // SAFETY: whole pages within one allocation. The advice changes no contents; where the system does not take
-            // it, nothing is lost but time.
-            let _ = unsafe {
-                madvise(
-                    address.wrapping_add(skip).cast(),
-                    bytes / HUGE_PAGE * HUGE_PAGE,
-                    MADV_HUGEPAGE,
-                )
-            };
+        self.upload(array)
+    }
+
+    /// Copies an array of the same shape to this one.
+    fn upload<S: Data<Elem = T>>(&mut self, array: &ArrayBase<S, D>) -> Result<()> {
+        let stream = self.stream().clone();
+        if self.len() * size_of::<T>() == 0 {
+            return Ok(());
+        }
+        if let Some(elements) = array.as_slice() {
+            return self.write_in_order(&stream, |x| x.upload_elements(elements));
+        }
+        if let Some((elements, strides)) = without_gaps(array) {
+            let mut staged = DeviceArray::<T, Ix1>::uninit(&stream, Ix1(elements.len()))?;
+            staged.upload_elements(elements)?;
+            return staged.view().laid_out(self.raw_dim(), strides).to_array_into(self);
+        }
+        match array.as_standard_layout().as_slice() {
+            Some(elements) => self.write_in_order(&stream, |x| x.upload_elements(elements)),
+            None => unreachable!("an array in standard layout is a slice"),
         }
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (address, bytes);
+
+    /// Copies all elements, which lie in C order without a gap.
+    fn upload_elements(&mut self, elements: &[T]) -> Result<()> {
+        assert_eq!(elements.len(), self.len(), "as many elements as the array has");
+        self.stream().check_not_captured("upload", READ_ONCE)?;
+        self.writes_on(self.stream())?;
+        let (backend, bytes) = (self.stream().backend(), bytemuck::cast_slice(elements));
+        // SAFETY: elements without a gap, which have as many bytes, borrowed mutably and ordered on this stream.
+        unsafe { backend.upload(self.stream().raw(), self.address(), bytes)? };
+        if self.is_part() {
+            // Once more: other threads may have prepared other parts of the array since.
+            self.writes_on(self.stream())?;
+        }
+        Ok(())
+    }
+
+    /// Copies the elements to the host, in C order; those of a view that lie otherwise are put in order on the device first.
+    /// Waits for the work that they depend on. Several threads copy a large array, which takes most of its time to make the
+    /// result's pages; [`copy_to_ndarray`](Self::copy_to_ndarray) and [`download_async`](DeviceArray::download_async) use
+    /// memory again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KernelFailed`] if a kernel of the device failed, [`Error::HostMemory`] if the host has not enough
+    /// memory, [`Error::Cuda`] if the driver fails; of a view that is put in order, those of
+    /// [`to_array`](Self::to_array).
+    pub fn to_ndarray(&self) -> Result<Array<T, D>> {
+        let mut elements: Vec<T> = Vec::new();
+        let wanted = self.len() * size_of::<T>();
+        elements
+            .try_reserve_exact(self.len())
+            .map_err(|_| Error::HostMemory { wanted })?;
+        prefer_huge_pages(elements.as_mut_ptr().cast(), wanted);
+        // SAFETY: the vector has room for all elements.
+        unsafe { self.download(elements.as_mut_ptr())? };
+        // SAFETY: the download wrote `len` elements, whose every bit pattern is a value.
+        unsafe { elements.set_len(self.len()) };
+        Array::from_shape_vec(self.raw_dim(), elements).map_err(|error| Error::Shape {
+            operation: "to_ndarray",
+            given: format!("shape {:?}", self.shape()),
+            wanted: error.to_string(),
+        })
+    }
+
+    /// Copies the elements into an array of the host's, of any layout; in C order without a copy in between. Waits for the
+    /// work that they depend on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes differ, and those of [`to_ndarray`](Self::to_ndarray); `array` may have been
+    /// written to then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{Array2, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2], [3, 4]])?;
+    /// let mut host = Array2::zeros((2, 2));
+    /// x.copy_to_ndarray(&mut host.view_mut().reversed_axes())?;
+    /// assert_eq!(host, array![[1, 3], [2, 4]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn copy_to_ndarray<S: DataMut<Elem = T>>(&self, array: &mut ArrayBase<S, D>) -> Result<()> {
+        if self.shape() != array.shape() {
+            return Err(Error::Shape {
+                operation: "copy_to_ndarray",
+                given: format!("shape {:?}", array.shape()),
+                wanted: format!("shape {:?}", self.shape()),
+            });
+        }
+        match array.as_slice_mut() {
+            // SAFETY: as many elements.
+            Some(elements) => unsafe { self.download(elements.as_mut_ptr()) },
+            None => {
+                array.assign(&self.to_ndarray()?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies all elements to the host, and waits for the copy.
+    ///
+    /// # Safety
+    ///
+    /// There is room for them, which may be uninitialised.
+    unsafe fn download(&self, to: *mut T) -> Result<()> {
+        if self.len() * size_of::<T>() == 0 {
+            return Ok(());
+        }
+        let (stream, x) = (self.stream(), &*self.in_order()?);
+        stream.check_not_captured("download", NO_RESULT)?;
+        x.reads_on(stream)?;
+        // SAFETY: elements without a gap, ordered on this stream; the rest is this function's contract.
+        unsafe {
+            stream
+                .backend()
+                .download(stream.raw(), to.cast(), x.address(), x.bytes().len())
+        }
+    }
 }
 
 /// The elements in the order of their memory, and the strides, if the elements lie without a gap in C order of some

@@ -15,7 +15,7 @@ use kernels_gpu::transpose::{self as kernels, copy_strided, transpose_tiles};
 use kernels_gpu::transpose::{
     BATCH_AXES, Extent, STRIDED_AXES, STRIDED_THREADS, STRIDED_TILE, Strided, TILE_THREADS, Tiles,
 };
-use ndarray::{Array, Dimension, IntoDimension, Ix1};
+use ndarray::{Dimension, IntoDimension, Ix1};
 
 use self::plan::{Axis, Lie, Plan, first, pieces};
 use super::tiles;
@@ -24,7 +24,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::{LaunchConfig, Words, WordsMut};
 use crate::stream::Stream;
-use crate::view::{DeviceView, DeviceViewMut};
+use crate::view::DeviceView;
 
 /// The most steps of a launch: blocks of tiles, or words; what 32-bit arithmetic and a grid allow.
 const MOST: usize = (1 << 31) - 1;
@@ -60,12 +60,12 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`to_array`](Self::to_array) into an existing array.
+    /// [`to_array`](Self::to_array) into an existing array or view.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`], and those of a launch.
-    pub fn to_array_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn to_array_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         copy("to_array", self, out)
     }
 
@@ -87,9 +87,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         }
     }
 
-    /// The elements themselves if no stride is negative, else a copy in C order.
-    pub(super) fn forwards(&self) -> Result<Ordered<'_, T, D>> {
-        if self.layout.is_reversed() {
+    /// The elements themselves if no stride is negative, and they do not interlace with an output, else a copy in C order.
+    pub(super) fn forwards<E: Dimension>(&self, out: Option<&DeviceArrayRef<T, E>>) -> Result<Ordered<'_, T, D>> {
+        if self.layout.is_reversed() || out.is_some_and(|out| self.interlaces(out)) {
             Ok(Ordered::Copied(self.to_array()?))
         } else {
             Ok(Ordered::AsIs(self.view()))
@@ -102,15 +102,6 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
             Some(elements) => Ok(Ordered::AsIs(elements)),
             None => Ok(Ordered::Copied(self.to_array()?.into_shape(self.len())?)),
         }
-    }
-
-    /// The elements of the view on the host, in C order. Waits for the work that they depend on.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`to_array`](Self::to_array) and of [`DeviceArray::to_ndarray`].
-    pub fn to_ndarray(&self) -> Result<Array<T, D>> {
-        self.to_array()?.to_ndarray()
     }
 }
 
@@ -165,12 +156,12 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         self.t().to_array()
     }
 
-    /// [`transpose`](Self::transpose) into an existing array, whose shape is this one's in reverse.
+    /// [`transpose`](Self::transpose) into an existing array or view, whose shape is this one's in reverse.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] if it is not, [`Error::DifferentDevices`], and those of a launch.
-    pub fn transpose_into(&self, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn transpose_into(&self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         copy("transpose", &self.t(), out)
     }
 
@@ -199,13 +190,13 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         self.view().with_axes("permute", axes.into_dimension())?.to_array()
     }
 
-    /// [`permute`](Self::permute) into an existing array.
+    /// [`permute`](Self::permute) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`permute`](Self::permute), [`Error::Shape`] if `out` has not the permuted shape, and
     /// [`Error::DifferentDevices`].
-    pub fn permute_into(&self, axes: impl IntoDimension<Dim = D>, out: &mut DeviceArray<T, D>) -> Result<()> {
+    pub fn permute_into(&self, axes: impl IntoDimension<Dim = D>, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
         let view = self.view().with_axes("permute", axes.into_dimension())?;
         copy("permute", &view, out)
     }
@@ -215,7 +206,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
 fn copy<T: Element, D: Dimension>(
     operation: &'static str,
     view: &DeviceArrayRef<T, D>,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
     if view.shape() != out.shape() {
         return Err(Error::Shape {
@@ -225,14 +216,18 @@ fn copy<T: Element, D: Dimension>(
         });
     }
     view.stream().check_device(operation, out.stream())?;
-    copy_to(view, view.stream(), &mut out.view_mut())
+    if view.interlaces(out) {
+        return copy_to(&view.to_array()?, view.stream(), out);
+    }
+    copy_to(view, view.stream(), out)
 }
 
-/// Copies elements to a view of the same shape and device, on that stream, which is of the device as well.
+/// Copies elements to others of the same shape and device, with which they do not interlace, on that stream, which is of
+/// the device as well.
 pub(super) fn copy_to<T: Element, D: Dimension>(
     view: &DeviceArrayRef<T, D>,
     stream: &Stream,
-    out: &mut DeviceViewMut<'_, T, D>,
+    out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
     if out.len() * size_of::<T>() == 0 {
         return Ok(());

@@ -23,8 +23,8 @@ pub(crate) struct PinnedCache {
 
 #[derive(Debug, Default)]
 struct Blocks {
-    /// Those that nobody uses.
-    unused: Vec<Block>,
+    /// Those that nobody uses; those that have waited longest first.
+    unused: VecDeque<Block>,
     /// Those that a copy may use until an event is reached, which is owned as well.
     busy: VecDeque<(RawEvent, Block)>,
 }
@@ -69,16 +69,12 @@ impl PinnedCache {
     }
 
     fn put(&self, backend: &dyn Backend, block: Block) {
-        let full = {
+        let displaced = {
             let mut blocks = self.blocks();
-            let kept: usize = blocks.unused.iter().map(|block| block.bytes).sum();
-            let full = kept + block.bytes > MOST;
-            if !full {
-                blocks.unused.push(block);
-            }
-            full
+            blocks.unused.push_back(block);
+            blocks.displaced()
         };
-        if full {
+        for block in displaced {
             // SAFETY: `pin` gave it, and nobody uses it.
             unsafe { backend.unpin(block.address, block.bytes) };
         }
@@ -126,10 +122,22 @@ impl Blocks {
             if reached {
                 // SAFETY: it was this list's.
                 unsafe { backend.destroy_event(event) };
-                unused.push(block);
+                unused.push_back(block);
             }
             !reached
         });
+    }
+
+    /// What is to be unlocked so that no more than [`MOST`] is kept: what nobody has asked for longest, so that the sizes
+    /// that are in use stay.
+    fn displaced(&mut self) -> Vec<Block> {
+        let mut kept: usize = self.unused.iter().map(|block| block.bytes).sum();
+        let mut count = 0;
+        while kept > MOST {
+            kept -= self.unused[count].bytes;
+            count += 1;
+        }
+        self.unused.drain(..count).collect()
     }
 
     /// The unused block that fits best, of up to twice that size.
@@ -137,7 +145,7 @@ impl Blocks {
         let fitting = self.unused.iter().enumerate();
         let fitting = fitting.filter(|(_, block)| (size..=size.saturating_mul(2)).contains(&block.bytes));
         let (index, _) = fitting.min_by_key(|(_, block)| block.bytes)?;
-        Some(self.unused.swap_remove(index))
+        self.unused.remove(index)
     }
 }
 
@@ -255,6 +263,14 @@ mod tests {
         let all: Vec<_> = (0..3).map(|_| PinnedMemory::new(&backend, MOST / 2).unwrap()).collect();
         drop(all);
         assert_eq!(kept(), MOST);
+        // Of another size than all that is kept.
+        drop(PinnedMemory::new(&backend, MOST / 8).unwrap());
+        let newest = cache.blocks().unused.back().map(|block| block.bytes);
+        assert_eq!(
+            (newest, kept()),
+            (Some(MOST / 8), MOST / 2 + MOST / 8),
+            "what waited longest is displaced"
+        );
         assert!(matches!(
             PinnedMemory::new(&backend, usize::MAX / 2),
             Err(Error::HostMemory { .. })

@@ -62,6 +62,7 @@ view_args! {
         &DeviceView<'_, T, Dim<[usize; N]>>,
         &DeviceViewMut<'_, T, Dim<[usize; N]>>;
     ArrayViewMut by writes_on, with_exposed_provenance_mut:
+        &mut DeviceArrayRef<T, Dim<[usize; N]>>,
         &mut DeviceArray<T, Dim<[usize; N]>>,
         &mut DeviceViewMut<'_, T, Dim<[usize; N]>>;
 }

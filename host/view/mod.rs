@@ -11,7 +11,7 @@ use std::ops::Deref;
 use ndarray::{Dimension, IntoDimension, IxDyn};
 
 use crate::array::{DeviceArray, Element};
-use crate::array_ref::DeviceArrayRef;
+use crate::array_ref::{DeviceArrayRef, Held};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::stream::Stream;
@@ -22,7 +22,7 @@ pub use mutable::DeviceViewMut;
 /// the array's memory.
 ///
 /// Slicing, permuting axes and broadcasting cost nothing. A view dereferences to [`DeviceArrayRef`], which has the
-/// operations that read: they take views as they take arrays.
+/// operations: they take views as they take arrays.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ pub use mutable::DeviceViewMut;
 /// # }
 /// ```
 pub struct DeviceView<'a, T, D> {
-    elements: DeviceArrayRef<T, D>,
+    elements: Held<T, D>,
     _borrow: PhantomData<&'a DeviceArray<T, D>>,
 }
 
@@ -59,7 +59,8 @@ impl<T: Element, D: Dimension> Clone for DeviceView<'_, T, D> {
     }
 }
 
-/// What operations take as a read-only operand: an array or a view.
+/// An array or a view: what [`elementwise()`](crate::ops::elementwise()) takes as operands, which may be of several types.
+/// Other operations take `&DeviceArrayRef`, which references to arrays and views become by themselves.
 pub trait AsView<T> {
     /// The dimension.
     type Dim: Dimension;
@@ -129,7 +130,7 @@ impl<'a, T: Element, D: Dimension> DeviceView<'a, T, D> {
     /// A view with that layout, as long as this one's borrow.
     fn with<E>(&self, layout: Layout<E>) -> DeviceView<'a, T, E> {
         DeviceView {
-            elements: self.elements.with_layout(layout),
+            elements: self.with_layout(layout),
             _borrow: PhantomData,
         }
     }

@@ -2,25 +2,25 @@
 //! Views that write.
 
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use ndarray::{Axis, Dimension, IntoDimension, Ix1, IxDyn, RemoveAxis, Slice, SliceArg};
 
 use crate::array::{DeviceArray, Element};
-use crate::array_ref::DeviceArrayRef;
+use crate::array_ref::{DeviceArrayRef, Held};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::stream::Stream;
 
 /// A view of a [`DeviceArray`] or a part of it that borrows it mutably, as ndarray's `ArrayViewMut`.
 ///
-/// It can be [assigned](Self::assign) to, [filled](Self::fill), and given to a kernel for a `SliceMut<T>` if it is in C
-/// order without a gap. Views of parts that have nothing in common
-/// ([`split_at_mut`](Self::split_at_mut), [`axis_chunks_mut`](Self::axis_chunks_mut)) can be written by several streams:
+/// It can be [assigned](DeviceArrayRef::assign) to, [filled](DeviceArrayRef::fill), written to by operations and changed in
+/// place, and given to a kernel for a `SliceMut<T>` if it is in C order without a gap. Views of parts that have nothing in common
+/// ([`split_at_mut`](DeviceArrayRef::split_at_mut), [`axis_chunks_mut`](DeviceArrayRef::axis_chunks_mut)) can be written by several streams:
 /// side by side, where the parts lie one behind the other in memory, as those along the first axis do, and one after
 /// another where they interlace.
 ///
-/// It dereferences to [`DeviceArrayRef`], which has the operations that read.
+/// It dereferences to [`DeviceArrayRef`], which has the operations.
 ///
 /// # Examples
 ///
@@ -54,8 +54,21 @@ use crate::stream::Stream;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Nor can a view be made one of other elements, for which it has no borrow:
+///
+/// ```compile_fail,E0277
+/// # use warpsmith::{Device, DeviceArray};
+/// # fn main() -> warpsmith::Result<()> {
+/// # let device = Device::simulator();
+/// let mut x = DeviceArray::<f32, _>::zeros(device.default_stream(), 8)?;
+/// let mut y = DeviceArray::<f32, _>::zeros(device.default_stream(), 8)?;
+/// std::mem::swap(&mut *x.view_mut(), &mut *y.view_mut());
+/// # Ok(())
+/// # }
+/// ```
 pub struct DeviceViewMut<'a, T, D> {
-    elements: DeviceArrayRef<T, D>,
+    elements: Held<T, D>,
     _borrow: PhantomData<&'a mut DeviceArray<T, D>>,
 }
 
@@ -67,6 +80,12 @@ impl<T, D> Deref for DeviceViewMut<'_, T, D> {
     }
 }
 
+impl<T, D> DerefMut for DeviceViewMut<'_, T, D> {
+    fn deref_mut(&mut self) -> &mut DeviceArrayRef<T, D> {
+        &mut self.elements
+    }
+}
+
 /// A view of that layout, whose elements nobody else has for the lifetime.
 fn mutable<'a, T: Element, D: Dimension, E>(of: &DeviceArrayRef<T, D>, layout: Layout<E>) -> DeviceViewMut<'a, T, E> {
     DeviceViewMut {
@@ -75,140 +94,123 @@ fn mutable<'a, T: Element, D: Dimension, E>(of: &DeviceArrayRef<T, D>, layout: L
     }
 }
 
-/// The methods that make mutable views.
-macro_rules! mutable_views {
-    () => {
-        /// A mutable view of all elements.
-        pub fn view_mut(&mut self) -> DeviceViewMut<'_, T, D> {
-            mutable(self, self.layout.clone())
-        }
-
-        /// The part that ndarray's [`s![]`](ndarray::s) names, as [`slice`](DeviceArrayRef::slice).
-        ///
-        /// # Errors
-        ///
-        /// As [`slice`](DeviceArrayRef::slice).
-        pub fn slice_mut<I: SliceArg<D>>(&mut self, info: I) -> Result<DeviceViewMut<'_, T, I::OutDim>> {
-            Ok(mutable(self, self.layout.slice(&info)?))
-        }
-
-        /// The part along one axis, as [`slice_axis`](DeviceArrayRef::slice_axis).
-        ///
-        /// # Errors
-        ///
-        /// As [`slice_axis`](DeviceArrayRef::slice_axis).
-        pub fn slice_axis_mut(&mut self, axis: Axis, indices: Slice) -> Result<DeviceViewMut<'_, T, D>> {
-            Ok(mutable(
-                self,
-                self.layout.slice_axis("slice_axis_mut", axis.index(), indices)?,
-            ))
-        }
-
-        /// The part with index `index` along an axis, without that axis.
-        ///
-        /// # Errors
-        ///
-        /// As [`index_axis`](DeviceArrayRef::index_axis).
-        pub fn index_axis_mut(&mut self, axis: Axis, index: usize) -> Result<DeviceViewMut<'_, T, D::Smaller>>
-        where
-            D: RemoveAxis,
-        {
-            Ok(mutable(
-                self,
-                self.layout.index_axis("index_axis_mut", axis.index(), index)?,
-            ))
-        }
-
-        /// The parts before `index` along an axis, and from it on.
-        ///
-        /// # Errors
-        ///
-        /// As [`split_at`](DeviceArrayRef::split_at).
-        pub fn split_at_mut(
-            &mut self,
-            axis: Axis,
-            index: usize,
-        ) -> Result<(DeviceViewMut<'_, T, D>, DeviceViewMut<'_, T, D>)> {
-            let (before, from) = self.layout.split_at("split_at_mut", axis.index(), index)?;
-            Ok((mutable(self, before), mutable(self, from)))
-        }
-
-        /// Parts of `size` along an axis, in order; the last has what is left.
-        ///
-        /// # Errors
-        ///
-        /// As [`axis_chunks`](DeviceArrayRef::axis_chunks).
-        ///
-        /// # Examples
-        ///
-        /// Each part on a stream of its own:
-        ///
-        /// ```
-        /// use ndarray::{Axis, array};
-        /// use warpsmith::{Device, DeviceArray};
-        ///
-        /// # fn main() -> warpsmith::Result<()> {
-        /// let device = Device::auto()?;
-        /// let mut x = DeviceArray::zeros(device.default_stream(), 5)?;
-        /// for (number, part) in x.axis_chunks_mut(Axis(0), 2)?.enumerate() {
-        ///     part.into_stream(&device.create_stream()?)?.fill(number)?;
-        /// }
-        /// assert_eq!(x.to_ndarray()?, array![0, 0, 1, 1, 2]);
-        /// # Ok(())
-        /// # }
-        /// ```
-        pub fn axis_chunks_mut(
-            &mut self,
-            axis: Axis,
-            size: usize,
-        ) -> Result<impl ExactSizeIterator<Item = DeviceViewMut<'_, T, D>>> {
-            let chunks = self.layout.chunks("axis_chunks_mut", axis.index(), size)?;
-            let all: &DeviceArrayRef<T, D> = self;
-            Ok(chunks.map(move |layout| mutable(all, layout)))
-        }
-
-        /// The parts with each index along an axis, in order, without that axis.
-        ///
-        /// # Errors
-        ///
-        /// As [`axis_iter`](DeviceArrayRef::axis_iter).
-        pub fn axis_iter_mut(
-            &mut self,
-            axis: Axis,
-        ) -> Result<impl ExactSizeIterator<Item = DeviceViewMut<'_, T, D::Smaller>>>
-        where
-            D: RemoveAxis,
-        {
-            self.layout.check_axis("axis_iter_mut", axis.index())?;
-            let all: &DeviceArrayRef<T, D> = self;
-            Ok((0..all.shape()[axis.index()]).map(move |index| {
-                let part = all.layout.index_axis("axis_iter_mut", axis.index(), index);
-                mutable(all, part.expect("an index of the axis"))
-            }))
-        }
-    };
-}
-
 /// Mutable views, which cost nothing.
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
-    mutable_views!();
-}
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// A mutable view of all elements.
+    pub fn view_mut(&mut self) -> DeviceViewMut<'_, T, D> {
+        mutable(self, self.layout.clone())
+    }
 
-/// Mutable views of parts of this one. As the methods of [`DeviceArray`] of the same names; a view is borrowed again by
-/// [`view_mut`](Self::view_mut).
-impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
-    mutable_views!();
-}
+    /// The part that ndarray's [`s![]`](ndarray::s) names, as [`slice`](Self::slice).
+    ///
+    /// # Errors
+    ///
+    /// As [`slice`](Self::slice).
+    pub fn slice_mut<I: SliceArg<D>>(&mut self, info: I) -> Result<DeviceViewMut<'_, T, I::OutDim>> {
+        Ok(mutable(self, self.layout.slice(&info)?))
+    }
 
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
-    /// A mutable view in another shape of as many elements, in C order.
+    /// The part along one axis, as [`slice_axis`](Self::slice_axis).
+    ///
+    /// # Errors
+    ///
+    /// As [`slice_axis`](Self::slice_axis).
+    pub fn slice_axis_mut(&mut self, axis: Axis, indices: Slice) -> Result<DeviceViewMut<'_, T, D>> {
+        Ok(mutable(
+            self,
+            self.layout.slice_axis("slice_axis_mut", axis.index(), indices)?,
+        ))
+    }
+
+    /// The part with index `index` along an axis, without that axis.
+    ///
+    /// # Errors
+    ///
+    /// As [`index_axis`](Self::index_axis).
+    pub fn index_axis_mut(&mut self, axis: Axis, index: usize) -> Result<DeviceViewMut<'_, T, D::Smaller>>
+    where
+        D: RemoveAxis,
+    {
+        Ok(mutable(
+            self,
+            self.layout.index_axis("index_axis_mut", axis.index(), index)?,
+        ))
+    }
+
+    /// The parts before `index` along an axis, and from it on.
+    ///
+    /// # Errors
+    ///
+    /// As [`split_at`](Self::split_at).
+    pub fn split_at_mut(
+        &mut self,
+        axis: Axis,
+        index: usize,
+    ) -> Result<(DeviceViewMut<'_, T, D>, DeviceViewMut<'_, T, D>)> {
+        let (before, from) = self.layout.split_at("split_at_mut", axis.index(), index)?;
+        Ok((mutable(self, before), mutable(self, from)))
+    }
+
+    /// Parts of `size` along an axis, in order; the last has what is left.
+    ///
+    /// # Errors
+    ///
+    /// As [`axis_chunks`](Self::axis_chunks).
+    ///
+    /// # Examples
+    ///
+    /// Each part on a stream of its own:
+    ///
+    /// ```
+    /// use ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let mut x = DeviceArray::zeros(device.default_stream(), 5)?;
+    /// for (number, part) in x.axis_chunks_mut(Axis(0), 2)?.enumerate() {
+    ///     part.into_stream(&device.create_stream()?)?.fill(number)?;
+    /// }
+    /// assert_eq!(x.to_ndarray()?, array![0, 0, 1, 1, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn axis_chunks_mut(
+        &mut self,
+        axis: Axis,
+        size: usize,
+    ) -> Result<impl ExactSizeIterator<Item = DeviceViewMut<'_, T, D>>> {
+        let chunks = self.layout.chunks("axis_chunks_mut", axis.index(), size)?;
+        let all: &Self = self;
+        Ok(chunks.map(move |layout| mutable(all, layout)))
+    }
+
+    /// The parts with each index along an axis, in order, without that axis.
+    ///
+    /// # Errors
+    ///
+    /// As [`axis_iter`](Self::axis_iter).
+    pub fn axis_iter_mut(
+        &mut self,
+        axis: Axis,
+    ) -> Result<impl ExactSizeIterator<Item = DeviceViewMut<'_, T, D::Smaller>>>
+    where
+        D: RemoveAxis,
+    {
+        self.layout.check_axis("axis_iter_mut", axis.index())?;
+        let all: &Self = self;
+        Ok((0..all.shape()[axis.index()]).map(move |index| {
+            let part = all.layout.index_axis("axis_iter_mut", axis.index(), index);
+            mutable(all, part.expect("an index of the axis"))
+        }))
+    }
+
+    /// A mutable view of elements in C order without a gap, in another shape of as many.
     pub(crate) fn in_shape_mut<E: Dimension>(&mut self, dim: E) -> DeviceViewMut<'_, T, E> {
         mutable(self, self.layout.in_shape(dim))
     }
-}
 
-impl<T: Element, D: Dimension> DeviceViewMut<'_, T, D> {
-    /// The elements as one axis, in the order of the memory, if they lie in it without gap.
+    /// The elements as one axis, in the order of the memory, if they lie in it without gap or repetition.
     pub(crate) fn in_memory_order_mut(&mut self) -> Option<DeviceViewMut<'_, T, Ix1>> {
         Some(mutable(self, self.layout.in_memory_order()?))
     }

@@ -252,6 +252,7 @@ pub(crate) mod sealed {
 pub trait Number:
     sealed::Sealed
     + Ordered<Wide: Ordered>
+    + Num<Total: Num<Total = <Self as Num>::Total> + Reduce<Sum> + Reduce<Product>>
     + Statistic
     + MulAdd
     + ByValue

@@ -44,7 +44,7 @@ impl Pattern {
 /// Byte `i` of `out` is byte `i % 16` of the pattern. The launch has as many blocks as [`tile_len::<u8>`](tile_len) says.
 #[kernel(max_threads = THREADS)]
 pub fn fill(pattern: Pattern, out: SliceMut<'_, u8>) {
-    generate::write::<u8, 16, VECTORS>(out, |_| bytemuck::cast(pattern.0));
+    generate::write::<u8, 16, VECTORS, VECTORS>(out, |_| bytemuck::cast(pattern.0));
 }
 
 /// A number of a range.

@@ -5,6 +5,7 @@
 //! start and the vectors' arithmetic is interleaved. The vectors that a warp writes at a time are neighbours.
 
 use bytemuck::Pod;
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 /// Threads of a block.
@@ -24,17 +25,29 @@ const fn vec_len<T>() -> usize {
 }
 
 /// Lets this block write its tile, of `V` vectors for each thread: elements `N v .. N v + N` are `vector(v)`, where `N` is
-/// what makes 16 bytes.
+/// what makes 16 bytes. The code is that of `U` vectors, which divides `V`: what takes a hundred instructions for each is
+/// done in turns, so that they stay in the instruction cache next to the scheduler.
 #[inline(always)]
-pub(crate) fn write<T: Pod, const N: usize, const V: usize>(out: SliceMut<'_, T>, vector: impl Fn(usize) -> [T; N]) {
+pub(crate) fn write<T: Pod, const N: usize, const V: usize, const U: usize>(
+    out: SliceMut<'_, T>,
+    vector: impl Fn(usize) -> [T; N],
+) {
+    const { assert!(V.is_multiple_of(U)) };
     let start = thread::block_idx_x() as usize * (THREADS * V);
     let (t, threads) = (thread::thread_idx_x() as usize, thread::block_dim_x() as usize);
     if threads == THREADS && (start + THREADS * V) * N <= out.len() && out.is_vec_aligned::<N>() {
-        for k in 0..V {
-            let v = start + k * THREADS + t;
-            // SAFETY: aligned, as just asked; with THREADS threads, the last vector ends at the tile's end, which is
-            // within the length.
-            unsafe { out.set_vec_unchecked::<N>(v * N, vector(v)) };
+        let mut first = start + t;
+        // Opaque, so that turns are not unrolled.
+        let mut turns = if U < V { hint::opaque((V / U) as u32) } else { 1 };
+        while turns > 0 {
+            for k in 0..U {
+                let v = first + k * THREADS;
+                // SAFETY: aligned, as just asked; with THREADS threads, the last vector ends at the tile's end, which is
+                // within the length.
+                unsafe { out.set_vec_unchecked::<N>(v * N, vector(v)) };
+            }
+            first += U * THREADS;
+            turns -= 1;
         }
         return;
     }
@@ -64,5 +77,5 @@ pub(crate) fn write_each<T: Pod, const V: usize>(out: SliceMut<'_, T>, element: 
 
 #[inline(always)]
 fn write_by<T: Pod, const N: usize, const V: usize>(out: SliceMut<'_, T>, element: impl Fn(usize) -> T) {
-    write::<T, N, V>(out, |v| cuda_std::array::from_fn(|k| element(v * N + k)));
+    write::<T, N, V, V>(out, |v| cuda_std::array::from_fn(|k| element(v * N + k)));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a block walks over the elements of its tile: wide accesses where it can, single ones at the ragged end.
+//! How a block walks over the elements of its tile: wide accesses where it can, single ones of what is less than a vector.
 //!
 //! Each thread makes one access to each array, 16 bytes of the widest type, and is done. More of them in flight in each
 //! of fewer threads are slower: with 2048 threads on a multiprocessor, one each is enough to keep memory busy, and
@@ -68,20 +68,20 @@ fn for_tile_by<const N: usize>(body: &impl Body) {
     let start = thread::block_idx_x() as usize * tile;
     let t = thread::thread_idx_x() as usize;
     let threads = thread::block_dim_x() as usize;
-    if threads == THREADS && start + tile <= body.len() && body.is_aligned::<N>() {
-        // SAFETY: aligned, as just asked; with THREADS threads, the vector of the last one ends at the tile's end,
-        // which is within the length.
-        unsafe { body.vector::<N>(start + t * N) };
+    let by_vectors = threads == THREADS && body.is_aligned::<N>();
+    let i = start + t * N;
+    if by_vectors && i + N <= body.len() {
+        // SAFETY: aligned, as just asked; `i` is a multiple of `N`, and the vector ends within the length.
+        unsafe { body.vector::<N>(i) };
     } else {
-        let end = if start + tile < body.len() {
-            start + tile
-        } else {
-            body.len()
-        };
-        let mut i = start + t;
+        // Of the last tile, what is less than a vector, by the threads that have none; else all. One element after
+        // another, a thread waits for memory as often as it has elements: a short array by vectors takes half the time.
+        let end = Ord::min(start + tile, body.len());
+        let vectors = if by_vectors { end.saturating_sub(start) / N } else { 0 };
+        let mut i = start + vectors * N + (t - vectors);
         while i < end {
             body.element(i);
-            i += threads;
+            i += threads - vectors;
         }
     }
 }

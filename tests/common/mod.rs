@@ -23,6 +23,19 @@ pub fn device() -> &'static Device {
     &DEVICE
 }
 
+/// The shared device, if it is a GPU; says that the test is left out otherwise.
+#[allow(dead_code, reason = "only tests of some features want it")]
+pub fn gpu(test: &str) -> Option<&'static Device> {
+    let device = device();
+    if device.is_simulator() {
+        println!(
+            "{test}: left out, as the device is {} and no GPU",
+            device.properties().id
+        );
+    }
+    (!device.is_simulator()).then_some(device)
+}
+
 /// The array on the default stream of the shared device.
 pub fn upload<S: Data<Elem: Element>, D: Dimension>(array: &ArrayBase<S, D>) -> DeviceArray<S::Elem, D> {
     DeviceArray::from_ndarray(device().default_stream(), array).expect("the array fits")

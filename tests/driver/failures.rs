@@ -356,6 +356,75 @@ fn a_context_that_another_library_uses_is_not_destroyed() {
     }
 }
 
+/// A driver that goes on to report a failure when the context that had it is gone.
+pub(crate) fn sticky(device: Device) -> String {
+    let break_at = stub_break();
+    break_at(0, ASSERT);
+    assert!(device.synchronize().is_err());
+    match device.reset() {
+        Ok(fresh) => {
+            fresh.synchronize().unwrap();
+            let x = DeviceArray::from_ndarray(fresh.default_stream(), &array![1, 2]).unwrap();
+            format!("{}", x.to_ndarray().unwrap().sum())
+        }
+        Err(error) => {
+            assert!(matches!(error, Error::Unrecoverable { .. }), "{error}");
+            for again in [device.reset().map(drop), Device::cuda(0).map(drop)] {
+                assert_eq!(again.unwrap_err().to_string(), error.to_string());
+            }
+            assert!(matches!(device.synchronize(), Err(Error::DeviceReset { .. })));
+            error.to_string()
+        }
+    }
+}
+
+#[test]
+fn a_context_that_stays_failed_is_reset_by_force() {
+    let (said, log) = run(stub(), "sticky", &[("STUB_STICKY", "1")]);
+    if has_code(&said) {
+        assert_eq!(said, "3");
+        let log: Vec<_> = log.iter().filter(|line| line.starts_with("context")).collect();
+        let expected = [
+            "context retained: 0",
+            "context released",
+            "context destroyed",
+            "context retained: 710",
+            "context reset",
+            "context retained: 0",
+            "context released",
+            "context destroyed",
+        ];
+        assert_eq!(log, expected);
+    }
+}
+
+#[test]
+fn where_the_driver_makes_no_other_context_the_error_says_that_the_process_has_to_end() {
+    let (said, _) = run(stub(), "sticky", &[("STUB_STICKY", "2")]);
+    if has_code(&said) {
+        assert!(
+            said.starts_with(
+                "cuda:0 cannot be used in this process any more: after a failure the driver makes no other"
+            ),
+            "{said}"
+        );
+        assert!(
+            said.contains("cuDevicePrimaryCtxRetain: ") && said.contains("710"),
+            "{said}"
+        );
+        assert!(said.ends_with("start the process anew"), "{said}");
+    }
+    // A forced reset that is refused says more than the call that came before.
+    let variables = [("STUB_STICKY", "2"), ("STUB_cuDevicePrimaryCtxReset_v2", "719")];
+    let (said, _) = run(stub(), "sticky", &variables);
+    if has_code(&said) {
+        assert!(
+            said.contains("cuDevicePrimaryCtxReset: ") && said.contains("719"),
+            "{said}"
+        );
+    }
+}
+
 /// The host goes on reading what is in page-locked memory.
 pub(crate) fn pinned_reset(device: Device) -> String {
     let kept = PinnedArray::from_ndarray(&device, &Array1::<u32>::ones(100_000)).unwrap();

@@ -8,7 +8,8 @@
 //! is gone is not to be named any more, and its handle is given to the next one. The pools have `STUB_POOL_BYTES`
 //! together. The driver is for CUDA 12.4, or `STUB_VERSION`. What matters to a test is written to the file `STUB_LOG`, a line each. A test can have the nth call fail,
 //! of whatever function, by `stub_fail`, and the context fail for good at the nth call in it, by `stub_break`. When nobody
-//! retains a context any more all that is in it is gone.
+//! retains a context any more all that is in it is gone; of one that has failed the status stays, where `STUB_STICKY` is
+//! `1` until the context is reset, where it is `2` for good.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 use std::collections::HashMap;
@@ -75,8 +76,23 @@ fn broken(function: &str, number: u64) -> Option<c_int> {
 /// How often the context of each GPU is retained.
 static RETAINED: LazyLock<Mutex<HashMap<c_int, u32>>> = LazyLock::new(Mutex::default);
 
+/// What contexts that failed have left.
+static LEFT: AtomicI32 = AtomicI32::new(SUCCESS);
+
+/// The variable that was asked for last.
+static VARIABLE: AtomicUsize = AtomicUsize::new(0);
+
+/// The words of the variable that the host has asked for last.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_variable() -> *const [u64; 2] {
+    VARIABLE.load(Ordering::Relaxed) as *const [u64; 2]
+}
+
 /// All that is in the contexts is gone; those of several GPUs end together here.
 fn destroy() {
+    if BREAKS_AT.load(Ordering::Relaxed) == 0 && std::env::var_os("STUB_STICKY").is_some() {
+        LEFT.store(BROKEN.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
     STREAMS.lock().unwrap().clear();
     EVENTS.lock().unwrap().clear();
     COPIES.lock().unwrap().clear();
@@ -127,6 +143,10 @@ static EVENTS: LazyLock<Mutex<HashMap<usize, (usize, usize)>>> = LazyLock::new(M
 
 /// Handles of streams, and whether the stream lives.
 static STREAMS: LazyLock<Mutex<HashMap<usize, bool>>> = LazyLock::new(Mutex::default);
+
+/// Host memory that kernels write: the flag, and where such memory was allocated last.
+const MAPPED: u32 = 2;
+static LANDING: AtomicUsize = AtomicUsize::new(0);
 
 /// Page-locked memory: bytes by address.
 static HOST_MEMORY: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
@@ -189,8 +209,11 @@ fn from_pool(bytes: usize) -> Option<u64> {
         return None;
     }
     RESERVED.fetch_max(used, Ordering::Relaxed);
-    // Never given back: a test's few bytes.
-    let address = Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as u64;
+    // Never given back: a test's few bytes. Aligned as the driver's.
+    #[derive(Clone)]
+    #[repr(align(256))]
+    struct Line(#[allow(dead_code)] [u8; 256]);
+    let address = Vec::leak(vec![Line([0; 256]); bytes.div_ceil(256)]).as_ptr() as u64;
     memory.insert(address, bytes);
     Some(address)
 }
@@ -299,6 +322,11 @@ functions! {
         })
     }
     fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) {
+        let left = LEFT.load(Ordering::Relaxed);
+        log(&format!("context retained: {left}"));
+        if left != SUCCESS {
+            return left;
+        }
         *RETAINED.lock().unwrap().entry(device).or_default() += 1;
         context.write(CONTEXT + device as usize)
     }
@@ -308,6 +336,12 @@ functions! {
         *retained.get_mut(&device).expect("it is retained") -= 1;
         if retained.values().all(|times| *times == 0) {
             destroy();
+        }
+    }
+    fn cuDevicePrimaryCtxReset_v2(device: c_int) {
+        log("context reset");
+        if std::env::var("STUB_STICKY").is_ok_and(|until| until == "1") {
+            LEFT.store(SUCCESS, Ordering::Relaxed);
         }
     }
     fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut u32, active: *mut c_int) {
@@ -353,6 +387,12 @@ functions! {
         log(&format!("function {}", CStr::from_ptr(name).to_str().unwrap()));
         function.write(handle())
     }
+    fn cuModuleGetGlobal_v2(address: *mut u64, bytes: *mut usize, module: usize, name: *const c_char) {
+        log(&format!("variable {}", CStr::from_ptr(name).to_str().unwrap()));
+        address.write(Box::leak(Box::new([0u64; 2])).as_ptr() as u64);
+        bytes.write(16);
+        VARIABLE.store(*address as usize, Ordering::Relaxed)
+    }
     fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: usize) { value.write(1024) }
     fn cuFuncSetAttribute(function: usize, attribute: c_int, value: c_int) { log(&format!("attribute {value}")) }
     fn cuLaunchKernel(
@@ -383,6 +423,11 @@ functions! {
         stream.write(gone.unwrap_or_else(handle));
         streams.insert(*stream, true);
     }
+    // These two are called by `cudarc`, as are some of the others.
+    fn cuStreamCreate(stream: *mut usize, flags: u32) { return cuStreamCreateWithPriority(stream, flags, 0) }
+    fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: usize) {
+        return cuMemAllocFromPoolAsync(address, bytes, 0, stream)
+    }
     fn cuStreamDestroy_v2(stream: usize) {
         assert_lives(stream);
         // What it has queued is still to be done.
@@ -404,6 +449,11 @@ functions! {
     fn cuStreamQuery(stream: usize) {
         assert_lives(stream);
         log("stream queried");
+        if let Some(result) = told("KERNEL_WRITES") {
+            // A kernel has written the result, and is not done yet.
+            (*(LANDING.load(Ordering::Relaxed) as *const AtomicI32)).store(result, Ordering::Relaxed);
+            return NOT_READY;
+        }
         if COPIES.lock().unwrap().iter().any(|copy| copy.stream == stream) {
             return NOT_READY;
         }
@@ -464,9 +514,13 @@ functions! {
     }
     fn cuMemHostAlloc(memory: *mut usize, bytes: usize, flags: u32) {
         memory.write(Vec::leak(vec![0u128; bytes.div_ceil(16)]).as_ptr() as usize);
+        if flags & MAPPED != 0 {
+            LANDING.store(*memory, Ordering::Relaxed);
+        }
         lock_memory(*memory, bytes)
     }
     fn cuMemHostRegister_v2(memory: usize, bytes: usize, flags: u32) { lock_memory(memory, bytes) }
+    fn cuMemHostGetDevicePointer_v2(address: *mut u64, memory: usize, flags: u32) { address.write(memory as u64) }
     fn cuMemHostUnregister(memory: usize) { unlock_memory(memory) }
     fn cuMemFreeHost(memory: usize) { unlock_memory(memory) }
     fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: usize, stream: usize) {
@@ -480,6 +534,13 @@ functions! {
         assert_lives(stream);
         assert!(POOL_MEMORY.lock().unwrap().remove(&address).is_some(), "{address:#x} is not allocated")
     }
+    fn cuPointerGetAttribute(value: *mut c_void, attribute: c_int, address: u64) {
+        assert_eq!(attribute, 9);
+        if !POOL_MEMORY.lock().unwrap().contains_key(&address) {
+            return INVALID_VALUE;
+        }
+        value.cast::<c_int>().write(0)
+    }
     fn cuMemPoolGetAttribute(pool: usize, attribute: c_int, value: *mut c_void) {
         assert_eq!(attribute, 5);
         value.cast::<u64>().write(RESERVED.load(Ordering::Relaxed) as u64)
@@ -491,6 +552,9 @@ functions! {
     fn cuMemPoolCreate(pool: *mut usize, properties: *const c_void) { pool.write(handle()) }
     fn cuMemPoolSetAttribute(pool: usize, attribute: c_int, value: *mut c_void) {}
     fn cuMemPoolDestroy(pool: usize) { log("pool destroyed") }
+    fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize) {
+        std::ptr::copy(from.cast::<u8>(), to as *mut u8, bytes)
+    }
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: usize) {
         log(&format!("upload of {bytes} bytes"));
         queue(stream, to as usize, from as usize, bytes)

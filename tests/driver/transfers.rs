@@ -29,6 +29,55 @@ fn assert_host_memory(log: &[String], made: usize, freed: usize) {
     assert_eq!(count("host memory freed, copies pending: 0"), freed, "{log:?}");
 }
 
+/// Maxima, one after another, and then whether the device still copies.
+pub(crate) fn landed(device: Device) -> String {
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &numbers(100, 1)).unwrap();
+    let most = || match x.max() {
+        Ok(most) => format!("{most:#x}"),
+        Err(Error::KernelFailed { .. }) => "failed".into(),
+        Err(error) => error.to_string(),
+    };
+    [most(), most()].join(", ")
+}
+
+#[test]
+fn a_result_is_read_as_soon_as_the_kernel_has_written_it() {
+    let (said, log) = run(stub(), "landed", &[("STUB_KERNEL_WRITES", "77")]);
+    if has_code(&said) {
+        assert_eq!(said, "0x4d, 0x4d");
+        let is_wait = |line: &&String| line.contains("stream waited for") || line.contains("download");
+        assert_eq!(log.iter().filter(is_wait).count(), 0, "{log:?}");
+        let queries = log.iter().filter(|line| *line == "stream queried").count();
+        assert_eq!(
+            queries, 2,
+            "the memory looks unwritten again for the next result: {log:?}"
+        );
+    }
+}
+
+/// The stub's kernels do nothing, and so what they should have written looks as before.
+#[test]
+fn a_result_that_nothing_tells_from_none_is_read_when_the_stream_is_done() {
+    let (said, log) = run(stub(), "landed", &[]);
+    if has_code(&said) {
+        assert_eq!(said, "0xa5a5a5a5, 0xa5a5a5a5");
+        // The upload ahead of the first is pending as long as nobody waits; the second finds the stream done.
+        let waits = log.iter().filter(|line| line.starts_with("stream waited for"));
+        assert_eq!(waits.count(), 1, "{log:?}");
+    }
+}
+
+#[test]
+fn a_result_of_a_kernel_that_failed_is_an_error() {
+    let (said, log) = run(stub(), "landed", &[("STUB_cuStreamQuery", "700")]);
+    if has_code(&said) {
+        assert_eq!(said, "failed, failed");
+        let freed = log.iter().filter(|line| line.starts_with("host memory freed"));
+        assert_eq!(freed.count(), 0, "a kernel may still write it: {log:?}");
+    }
+}
+
 /// Copies of several chunks, whose source changes as soon as the call is over.
 pub(crate) fn bulk(device: Device) -> String {
     let stream = device.default_stream();
@@ -412,6 +461,11 @@ const WORK: &[(&str, Work)] = &[
         let y = DeviceArray::from_ndarray(stream, &numbers(1000, 2))?;
         x.assign(&y)?;
         assert!(x.try_clone()?.to_ndarray()? == numbers(1000, 2));
+        Ok(())
+    }),
+    ("a result of a kernel", |_, stream| {
+        let x = DeviceArray::from_ndarray(stream, &numbers(1000, 1))?;
+        assert_eq!(x.max()?, 0xa5a5_a5a5, "the stub's kernels do nothing");
         Ok(())
     }),
     ("large copies", |_, stream| {

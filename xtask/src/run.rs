@@ -2,11 +2,13 @@
 
 //! `cargo xtask demo` and `cargo xtask test`: what a newcomer types first.
 
+use std::fs;
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::workspace::{Workspace, run};
+use crate::workspace::{Workspace, output, run};
 
 /// Builds the program and runs its `demo` with `args`. Not in release, which takes three times as long to build, and whose
 /// kernels are the same on a GPU.
@@ -17,8 +19,8 @@ pub fn demo(workspace: &Workspace, args: &[String]) -> Result<()> {
     run(&mut cargo)
 }
 
-/// Builds all tests, then runs them and the doc tests, and says how long each part took.
-/// `args` go to `cargo test`.
+/// Builds all tests, then runs them, the doc tests and the examples, and says how long each part took.
+/// `args` go to `cargo test`; with any, the examples are left out.
 pub fn test(workspace: &Workspace, args: &[String]) -> Result<()> {
     let start = Instant::now();
     let mut build = workspace.cargo();
@@ -35,5 +37,25 @@ pub fn test(workspace: &Workspace, args: &[String]) -> Result<()> {
         built.as_secs_f64(),
         start.elapsed().as_secs_f64()
     );
-    result
+    result?;
+    match args.is_empty() {
+        true => run_examples(workspace),
+        false => Ok(()),
+    }
+}
+
+/// Runs the examples, each of which checks its result. `cargo test` has built them.
+fn run_examples(workspace: &Workspace) -> Result<()> {
+    let start = Instant::now();
+    let mut count = 0;
+    for entry in fs::read_dir(workspace.root.join("examples"))? {
+        let source = entry?.path();
+        if let (Some(name), true) = (source.file_stem(), source.extension().is_some_and(|end| end == "rs")) {
+            let example = workspace.target.join("debug/examples").join(name);
+            output(Command::new(example).current_dir(&workspace.root))?;
+            count += 1;
+        }
+    }
+    println!("examples: {count} run in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
 }

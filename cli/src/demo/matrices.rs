@@ -4,7 +4,7 @@
 use anyhow::Result;
 use ndarray::{Array2, Ix2};
 use warpsmith::ops::{MatMul, MatVec};
-use warpsmith::{AsView, DeviceArray};
+use warpsmith::{DeviceArray, DeviceArrayRef};
 
 use super::check::{self, Deviation};
 use super::data::{Operand, Vector, generator};
@@ -67,11 +67,11 @@ fn product<T: Reference + MatMul + MatVec>(
     demo: &mut Demo,
     kernel: &str,
     a: &Array2<T>,
-    x: &impl AsView<T, Dim = Ix2>,
+    x: &DeviceArrayRef<T, Ix2>,
     (b, y): (&Array2<T>, &DeviceArray<T, Ix2>),
     out: &mut DeviceArray<T, Ix2>,
 ) -> Result<()> {
-    let time = demo.measure(kernel, &mut || Ok(x.as_view().matmul_into(y, out)?))?;
+    let time = demo.measure(kernel, &mut || Ok(x.matmul_into(y, out)?))?;
     let got = out.to_ndarray()?;
     push_row(demo, kernel, time, a, b, &got);
     Ok(())

@@ -87,27 +87,27 @@ impl fmt::Display for NvvmArch {
 mod tests {
     use super::NvvmArch;
     use std::collections::BTreeSet;
-    use std::process::Command;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn versions_of_ptx_are_those_that_rustc_writes_or_later() {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let folder = tempfile::tempdir().unwrap();
-        let source = folder.path().join("empty.rs");
-        std::fs::write(&source, "#![feature(no_core)]\n#![no_core]\n#![crate_type = \"lib\"]\n").unwrap();
         for arch in NvvmArch::ALL {
-            let text = folder.path().join("empty.s");
-            let status = Command::new(&rustc)
+            let mut child = Command::new(&rustc)
                 .env("RUSTC_BOOTSTRAP", "1")
-                .args(["--target", "nvptx64-nvidia-cuda", "--emit", "asm", "-o"])
-                .arg(&text)
+                .args(["--target", "nvptx64-nvidia-cuda", "--emit", "asm", "-o", "-", "-"])
                 .arg(format!("-Ctarget-cpu={arch}"))
-                .arg(&source)
-                .stderr(std::process::Stdio::null())
-                .status()
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
                 .unwrap();
-            assert!(status.success(), "{arch}");
-            let text = std::fs::read_to_string(&text).unwrap();
+            let source = "#![feature(no_core)]\n#![no_core]\n#![crate_type = \"lib\"]\n";
+            child.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "{arch}");
+            let text = String::from_utf8(output.stdout).unwrap();
             let version = text.lines().find_map(|line| line.strip_prefix(".version ")).unwrap();
             // That of sm_90 lacks its copies of tensors.
             let (wanted, given) = if *arch == NvvmArch::Compute90 {

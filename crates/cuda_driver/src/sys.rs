@@ -53,6 +53,7 @@ integers! {
         INVALID_PC = 718,
         LAUNCH_FAILED = 719,
         TENSOR_MEMORY_LEAK = 721,
+        NOT_SUPPORTED = 801,
         MPS_CLIENT_TERMINATED = 810,
         GRAPH_EXEC_UPDATE_FAILURE = 910,
         EXTERNAL_DEVICE = 911,
@@ -145,6 +146,12 @@ pub const CU_STREAM_NON_BLOCKING: c_uint = 1;
 
 /// An event without a time; a flag of [`cuEventCreate`].
 pub const CU_EVENT_DISABLE_TIMING: c_uint = 2;
+
+/// Memory that the device can reach; a flag of [`cuMemHostRegister_v2`].
+pub const CU_MEMHOSTREGISTER_DEVICEMAP: c_uint = 2;
+
+/// Memory that kernels use by its address on the host; a flag of [`cuMemHostAlloc`].
+pub const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
 
 /// For [`cuPointerGetAttribute`]: a [`CUdevice`], that of the memory.
 pub const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_uint = 9;
@@ -325,6 +332,7 @@ unsafe extern "C" {
     pub fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> Status;
     pub fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> Status;
     pub fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut c_uint, active: *mut c_int) -> Status;
+    pub fn cuDevicePrimaryCtxReset_v2(device: CUdevice) -> Status;
     pub fn cuCtxGetCurrent(context: *mut CUcontext) -> Status;
     pub fn cuCtxSetCurrent(context: CUcontext) -> Status;
     pub fn cuCtxPushCurrent_v2(context: CUcontext) -> Status;
@@ -343,6 +351,12 @@ unsafe extern "C" {
     ) -> Status;
     pub fn cuModuleUnload(module: CUmodule) -> Status;
     pub fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) -> Status;
+    pub fn cuModuleGetGlobal_v2(
+        address: *mut CUdeviceptr,
+        bytes: *mut usize,
+        module: CUmodule,
+        name: *const c_char,
+    ) -> Status;
     pub fn cuFuncGetAttribute(value: *mut c_int, attribute: FunctionAttribute, function: CUfunction) -> Status;
     pub fn cuFuncSetAttribute(function: CUfunction, attribute: FunctionAttribute, value: c_int) -> Status;
     pub fn cuLaunchKernel(
@@ -397,6 +411,7 @@ unsafe extern "C" {
     pub fn cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint) -> Status;
     pub fn cuMemFreeHost(memory: *mut c_void) -> Status;
     pub fn cuMemHostRegister_v2(memory: *mut c_void, bytes: usize, flags: c_uint) -> Status;
+    pub fn cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, memory: *mut c_void, flags: c_uint) -> Status;
     pub fn cuMemHostUnregister(memory: *mut c_void) -> Status;
     pub fn cuMemAllocFromPoolAsync(
         address: *mut CUdeviceptr,
@@ -411,6 +426,7 @@ unsafe extern "C" {
     pub fn cuMemPoolTrimTo(pool: CUmemoryPool, bytes: usize) -> Status;
     pub fn cuMemPoolDestroy(pool: CUmemoryPool) -> Status;
 
+    pub fn cuMemcpyHtoD_v2(to: CUdeviceptr, from: *const c_void, bytes: usize) -> Status;
     pub fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream) -> Status;
     pub fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream) -> Status;
     pub fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> Status;

@@ -53,6 +53,7 @@ fn functions_take_what_cuda_h_says() {
         cuDevicePrimaryCtxRetain(a b);
         cuDevicePrimaryCtxRelease_v2(a);
         cuDevicePrimaryCtxGetState(a b c);
+        cuDevicePrimaryCtxReset_v2(a);
         cuCtxGetCurrent(a);
         cuCtxSetCurrent(a);
         cuCtxPushCurrent_v2(a);
@@ -64,6 +65,7 @@ fn functions_take_what_cuda_h_says() {
         cuModuleLoadDataEx(a b c d e);
         cuModuleUnload(a);
         cuModuleGetFunction(a b c);
+        cuModuleGetGlobal_v2(a b c d);
         cuFuncGetAttribute(a b c);
         cuFuncSetAttribute(a b c);
         cuLaunchKernel(a b c d e f g h i j k);
@@ -90,6 +92,7 @@ fn functions_take_what_cuda_h_says() {
         cuMemHostAlloc(a b c);
         cuMemFreeHost(a);
         cuMemHostRegister_v2(a b c);
+        cuMemHostGetDevicePointer_v2(a b c);
         cuMemHostUnregister(a);
         cuMemAllocFromPoolAsync(a b c d);
         cuMemFreeAsync(a b);
@@ -98,6 +101,7 @@ fn functions_take_what_cuda_h_says() {
         cuMemPoolGetAttribute(a b c);
         cuMemPoolTrimTo(a b);
         cuMemPoolDestroy(a);
+        cuMemcpyHtoD_v2(a b c);
         cuMemcpyHtoDAsync_v2(a b c d);
         cuMemcpyDtoHAsync_v2(a b c d);
         cuMemcpyDtoDAsync_v2(a b c d);
@@ -146,6 +150,7 @@ fn numbers_are_those_of_cuda_h() {
             INVALID_ADDRESS_SPACE = CUDA_ERROR_INVALID_ADDRESS_SPACE
             INVALID_PC = CUDA_ERROR_INVALID_PC
             LAUNCH_FAILED = CUDA_ERROR_LAUNCH_FAILED
+            NOT_SUPPORTED = CUDA_ERROR_NOT_SUPPORTED
             EXTERNAL_DEVICE = CUDA_ERROR_EXTERNAL_DEVICE
             GRAPH_EXEC_UPDATE_FAILURE = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
         DeviceAttribute, CUdevice_attribute_enum, "CU_DEVICE_ATTRIBUTE_":
@@ -203,6 +208,7 @@ fn numbers_are_those_of_cuda_h() {
         sys::CU_EVENT_DISABLE_TIMING,
         raw::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32
     );
+    assert_eq!(sys::CU_MEMHOSTALLOC_DEVICEMAP, raw::CU_MEMHOSTALLOC_DEVICEMAP);
     assert_eq!(
         sys::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
         raw::CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL as u32

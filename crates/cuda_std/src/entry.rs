@@ -14,7 +14,7 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
-        params: [$(($param:ident, $head:ident, $tail:ident, $index:literal): $type:ty),* $(,)?], list: [$($list:tt)*],
+        params: [$(($param:ident, $head:ident, $tail:ident, $number:expr): $type:ty),* $(,)?], list: [$($list:tt)*],
     ) => {
         // Where the crate is a dependency of the one that is built, its lists are used by name alone.
         #[cfg(not(cuda_entries))]
@@ -36,7 +36,9 @@ macro_rules! __kernel_entry {
                 use super::*;
                 ::core::arch::global_asm!(
                     $note, signature = const $signature, $(max_threads = const $max_threads,)? $(min_blocks = const $min_blocks,)?
-                    tensor_maps = const $crate::param::tensor_maps(&[$($crate::param::Shape::of::<$type>()),*]),
+                    tensor_maps = const $crate::param::tensor_maps(
+                        &[$(($number, <$type as $crate::param::Param>::IS_TENSOR_MAP)),*]
+                    ),
                 );
             }
 
@@ -47,30 +49,40 @@ macro_rules! __kernel_entry {
                 unsafe extern "ptx-kernel" fn $entry<'launch>(
                     $($head: <$type as $crate::param::Param>::Head, $tail: <$type as $crate::param::Param>::Tail,)*
                 ) {
-                    const PARAMETERS: &[$crate::param::Shape] = &[$($crate::param::Shape::of::<$type>()),*];
-                    // SAFETY: the launch passes what the handle's Params say, which lives for 'launch, and upholds the
-                    // kernel's own contract. LLVM names parameters by the entry's name and their number, of those that
-                    // have a size.
+                    // SAFETY: the launch passes what the handle's Params say, which lives for 'launch, as these values
+                    // do, and upholds the kernel's own contract.
                     #[allow(unused_unsafe)]
                     unsafe {
                         $(
-                            let $param = if <$type as $crate::param::Param>::IN_PLACE {
-                                let place: u64;
-                                ::core::arch::asm!(
-                                    concat!("mov.b64 {0}, ", $name, "_param_{1};"), "cvta.param.u64 {0}, {0};",
-                                    out(reg64) place, const $crate::param::number(PARAMETERS, $index),
-                                    options(pure, nomem, nostack, preserves_flags),
-                                );
-                                <$type as $crate::param::Param>::from_place::<'launch>(place)
-                            } else {
-                                <$type as $crate::param::Param>::from_abi::<'launch>($head, $tail)
-                            };
+                            let $head: &'launch <$type as $crate::param::Param>::Head = &*(&raw const $head);
+                            let place = $crate::__param_place!($name, $number, <$type as $crate::param::Param>::Head);
+                            let $param = <$type as $crate::param::Param>::from_abi($head, $tail, place);
                         )*
                         $call
                     }
                 }
             }
         };
+    };
+}
+
+/// On a GPU: where the entry's value of that number is, by the name that LLVM gives it.
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+#[macro_export]
+#[allow_internal_unstable(asm_experimental_arch)]
+macro_rules! __param_place {
+    ($entry:literal, $number:expr, $head:ty) => {
+        if ::core::mem::size_of::<$head>() > 0 {
+            let address: u64;
+            ::core::arch::asm!(
+                concat!("mov.b64 {0}, ", $entry, "_param_{number};"), out(reg64) address, number = const $number,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+            $crate::machine::Place(address)
+        } else {
+            $crate::machine::Place(0)
+        }
     };
 }
 
@@ -106,7 +118,7 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
-        params: [$(($param:ident, $head:ident, $tail:ident, $index:literal): $type:ty),* $(,)?], list: [$($list:tt)*],
+        params: [$(($param:ident, $head:ident, $tail:ident, $number:expr): $type:ty),* $(,)?], list: [$($list:tt)*],
     ) => {
         // The host has no use for it but to check it, and to know that the constant is used.
         $(const _: u32 = $min_blocks as u32;)?

@@ -10,6 +10,7 @@ use bytemuck::Pod;
 use cuda_sim::{Dim3, LaunchConfig};
 use half::{bf16, f16};
 
+use crate::machine::Place;
 use crate::param::{ByValue, Param};
 use crate::{Slice, SliceMut, signature};
 
@@ -256,8 +257,8 @@ pub struct ParamReader<'launch> {
 impl<'launch> ParamReader<'launch> {
     /// # Safety
     ///
-    /// `params` points to the addresses that [`Params::addresses`] gave for the parameters that will be read; what
-    /// those refer to lives for `'launch`.
+    /// `params` points to the addresses that [`Params::addresses`] gave for the parameters that will be read; the values,
+    /// and what those refer to, live for `'launch`.
     pub unsafe fn new(params: *const *const ()) -> Self {
         Self {
             next: params,
@@ -270,31 +271,22 @@ impl<'launch> ParamReader<'launch> {
     /// The next parameter is a `P`.
     #[allow(clippy::should_implement_trait)]
     pub unsafe fn next<P: Param>(&mut self) -> P::At<'launch> {
-        if P::IN_PLACE {
-            // SAFETY: by the contracts of `new` and this function, what comes next is a Head, which stays there and refers
-            // to what lives for 'launch.
-            return unsafe {
-                let place = self.next.read();
-                self.next = self.next.add(1);
-                P::from_place(place)
-            };
-        }
         // SAFETY: by the contracts of `new` and this function, what comes next is a Head, then a Tail, and what they
         // refer to lives for 'launch.
-        unsafe { P::from_abi(self.value::<P::Head>(), self.value::<P::Tail>()) }
+        unsafe { P::from_abi(self.value::<P::Head>(), *self.value::<P::Tail>(), Place) }
     }
 
     /// # Safety
     ///
     /// The next value is a `T`.
-    unsafe fn value<T: Copy>(&mut self) -> T {
+    unsafe fn value<T: Copy>(&mut self) -> &'launch T {
         if size_of::<T>() == 0 {
-            // SAFETY: a value without a size can be read from any aligned address; that there is one, the caller says.
-            return unsafe { core::ptr::NonNull::<T>::dangling().read() };
+            // SAFETY: a value without a size can be anywhere that is aligned; that there is one, the caller says.
+            return unsafe { core::ptr::NonNull::<T>::dangling().as_ref() };
         }
-        // SAFETY: the caller's promise: the next address is that of a `T`.
+        // SAFETY: the caller's promise: the next address is that of a `T`, which is there for 'launch.
         unsafe {
-            let value = self.next.read().cast::<T>().read();
+            let value = &*self.next.read().cast::<T>();
             self.next = self.next.add(1);
             value
         }

@@ -72,6 +72,7 @@ pub mod array;
 pub mod async_copy;
 pub mod atomic;
 pub mod bits;
+pub mod constant;
 mod entry;
 pub mod fence;
 pub mod float;
@@ -86,6 +87,8 @@ pub mod machine;
 pub mod matrix;
 pub mod mbarrier;
 pub mod mma;
+#[doc(hidden)]
+pub mod panics;
 pub mod param;
 pub mod random;
 pub mod shared;
@@ -98,6 +101,7 @@ pub mod warp;
 pub mod warpgroup;
 pub mod wgmma;
 
+pub use constant::Constant;
 pub use cuda_std_macros::{KernelParam, kernel, shared_array};
 pub use float::Float;
 pub use global::{Slice, SliceMut};
@@ -105,6 +109,7 @@ pub use view::{ArrayView, ArrayViewMut};
 
 /// What most kernels use.
 pub mod prelude {
+    pub use crate::constant::Constant;
     pub use crate::float::Float;
     pub use crate::global::{Slice, SliceExt, SliceMut};
     pub use crate::shared::Shared;

@@ -3,12 +3,13 @@
 
 use bytemuck::Pod;
 
-use crate::machine::{self, ParamAddress};
+use crate::machine::Place;
 use crate::{Slice, SliceMut, array};
 
 /// A type that a kernel can take: a number, `bool`, an array or a tuple of up to four of them, a structure with
-/// [`KernelParam`](crate::KernelParam), `&[T]`, [`Slice`], [`SliceMut`], or a tensor that bulk copies read
-/// ([`TensorMap`](crate::tma::TensorMap)) or write ([`TensorMapMut`](crate::tma::TensorMapMut)).
+/// [`KernelParam`](crate::KernelParam), `&[T]`, [`Slice`], [`SliceMut`], an [`ArrayView`](crate::ArrayView), a
+/// [`Constant`](crate::Constant), or a tensor that bulk copies read ([`TensorMap`](crate::tma::TensorMap)) or write
+/// ([`TensorMapMut`](crate::tma::TensorMapMut)). All together have at most 4096 bytes; more do not compile.
 ///
 /// A parameter crosses the launch as one or two values: a slice as its address and its length (two values and not one
 /// structure, because the compiler knows a bare pointer parameter to be global memory), everything else as itself.
@@ -28,7 +29,7 @@ use crate::{Slice, SliceMut, array};
     message = "`{Self}` cannot be a parameter of a kernel",
     label = "no launch can pass this",
     note = "a kernel takes numbers, `bool`, arrays and tuples of them, `&[T]`, `Slice<'_, T>`, `SliceMut<'_, T>` for what it \
-            writes, and structures with `#[derive(KernelParam)]`"
+            writes, `Constant<'_, T, N>`, and structures with `#[derive(KernelParam)]`"
 )]
 pub unsafe trait Param: Copy + 'static {
     /// The first value.
@@ -38,34 +39,17 @@ pub unsafe trait Param: Copy + 'static {
     /// The parameter in a launch that lasts for `'launch`.
     type At<'launch>;
 
-    /// Whether the kernel uses the first value where the launch has put it, by its address: a tensor map, which
-    /// instructions take so. Then the parameter is made by [`from_place`](Self::from_place), else by
-    /// [`from_abi`](Self::from_abi).
-    const IN_PLACE: bool = false;
+    /// Whether it is a tensor map, which a GPU wants aligned to 64 bytes.
+    #[doc(hidden)]
+    const IS_TENSOR_MAP: bool = false;
 
     /// Puts the parameter together again.
     ///
     /// # Safety
     ///
-    /// The values are those of a parameter of this type, and what they point to lives for `'launch`. The type is not
-    /// [`IN_PLACE`](Self::IN_PLACE).
-    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> Self::At<'launch>;
-
-    /// The parameter whose first value is at `place`; of a type that is [`IN_PLACE`](Self::IN_PLACE) only.
-    ///
-    /// # Safety
-    ///
-    /// There is the `Head` of a parameter of this type for `'launch`, and what it points to lives as long. The type is
-    /// `IN_PLACE`.
-    #[doc(hidden)]
-    #[inline(always)]
-    unsafe fn from_place<'launch>(_place: ParamAddress) -> Self::At<'launch> {
-        if machine::CHECKED {
-            unreachable!("a parameter that crosses the launch by value has no place");
-        }
-        // SAFETY: the caller's promise: this is never called for a type that is not `IN_PLACE`.
-        unsafe { core::hint::unreachable_unchecked() }
-    }
+    /// The values are those of a parameter of this type, and what they point to lives for `'launch`. On a GPU, `place` is
+    /// that of the first value among the entry's parameters.
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, tail: Self::Tail, place: Place) -> Self::At<'launch>;
 }
 
 /// A parameter that is a value, and refers to no memory.
@@ -86,10 +70,10 @@ unsafe impl<T: Pod> Param for &'static [T] {
     type At<'launch> = &'launch [T];
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> &'launch [T] {
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, tail: Self::Tail, _: Place) -> Self::At<'launch> {
         const { assert_alignment::<T>() };
         // SAFETY: the caller's promise: `tail` elements lie at `head`, shared for the kernel's time.
-        unsafe { core::slice::from_raw_parts(head, tail) }
+        unsafe { core::slice::from_raw_parts(*head, tail) }
     }
 }
 
@@ -100,10 +84,10 @@ unsafe impl<T: Pod> Param for Slice<'static, T> {
     type At<'launch> = Slice<'launch, T>;
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> Slice<'launch, T> {
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, tail: Self::Tail, _: Place) -> Self::At<'launch> {
         const { assert_alignment::<T>() };
         // SAFETY: the caller's promise: `tail` elements lie at `head` for the kernel's time.
-        unsafe { Slice::from_raw_parts(head, tail) }
+        unsafe { Slice::from_raw_parts(*head, tail) }
     }
 }
 
@@ -114,50 +98,32 @@ unsafe impl<T: Pod> Param for SliceMut<'static, T> {
     type At<'launch> = SliceMut<'launch, T>;
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> SliceMut<'launch, T> {
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, tail: Self::Tail, _: Place) -> Self::At<'launch> {
         const { assert_alignment::<T>() };
         // SAFETY: the caller's promise: `tail` elements lie at `head`, borrowed mutably for the kernel's time.
-        unsafe { SliceMut::from_raw_parts(head, tail) }
+        unsafe { SliceMut::from_raw_parts(*head, tail) }
     }
 }
 
-/// What a parameter is in PTX.
+/// The number of values that parameters of these sizes of head and tail are passed as.
 #[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct Shape {
-    /// The values that PTX passes for it: those that have a size.
-    values: usize,
-    in_place: bool,
-}
-
-impl Shape {
-    #[doc(hidden)]
-    pub const fn of<P: Param>() -> Self {
-        Self {
-            values: (size_of::<P::Head>() > 0) as usize + (size_of::<P::Tail>() > 0) as usize,
-            in_place: P::IN_PLACE,
-        }
-    }
-}
-
-/// The number that parameter `index` has in PTX.
-#[doc(hidden)]
-pub const fn number(parameters: &[Shape], index: usize) -> usize {
-    let (mut number, mut i) = (0, 0);
-    while i < index {
-        number += parameters[i].values;
+pub const fn values(sizes: &[(usize, usize)]) -> usize {
+    let (mut values, mut i) = (0, 0);
+    while i < sizes.len() {
+        values += (sizes[i].0 > 0) as usize + (sizes[i].1 > 0) as usize;
         i += 1;
     }
-    number
+    values
 }
 
-/// The parameters that are used where they are, a bit each by their numbers in PTX.
+/// The parameters that are tensor maps, a bit each, of their numbers among the values that are passed.
 #[doc(hidden)]
-pub const fn tensor_maps(parameters: &[Shape]) -> u64 {
+pub const fn tensor_maps(parameters: &[(usize, bool)]) -> u64 {
     let (mut maps, mut i) = (0, 0);
     while i < parameters.len() {
-        if parameters[i].in_place {
-            maps |= 1 << number(parameters, i);
+        let (number, is_tensor_map) = parameters[i];
+        if is_tensor_map {
+            maps |= 1 << number;
         }
         i += 1;
     }
@@ -185,8 +151,8 @@ macro_rules! numbers {
             type At<'launch> = Self;
 
             #[inline(always)]
-            unsafe fn from_abi<'launch>(head: Self, _: NoTail) -> Self::At<'launch> {
-                head
+            unsafe fn from_abi<'launch>(head: &'launch Self, _: NoTail, _: Place) -> Self::At<'launch> {
+                *head
             }
         }
 
@@ -208,8 +174,8 @@ unsafe impl Param for bool {
     type At<'launch> = Self;
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: u8, _: NoTail) -> Self::At<'launch> {
-        head != 0
+    unsafe fn from_abi<'launch>(head: &'launch u8, _: NoTail, _: Place) -> Self::At<'launch> {
+        *head != 0
     }
 }
 
@@ -224,7 +190,7 @@ impl ByValue for bool {
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Fields<T>(T);
+pub struct Fields<T>(pub(crate) T);
 
 // SAFETY: a structure of as many parameters by value, in their order.
 unsafe impl<P: ByValue, const N: usize> Param for [P; N] {
@@ -233,9 +199,9 @@ unsafe impl<P: ByValue, const N: usize> Param for [P; N] {
     type At<'launch> = Self;
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: Self::Head, _: NoTail) -> Self::At<'launch> {
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, _: NoTail, place: Place) -> Self::At<'launch> {
         // SAFETY: the caller's promise, for each.
-        array::from_fn(|i| unsafe { P::from_abi(head.0[i], NoTail) })
+        array::from_fn(|i| unsafe { P::from_abi(&head.0[i], NoTail, place) })
     }
 }
 
@@ -243,6 +209,13 @@ impl<P: ByValue, const N: usize> ByValue for [P; N] {
     #[inline(always)]
     fn into_head(self) -> Self::Head {
         Fields(array::from_fn(|i| self[i].into_head()))
+    }
+}
+
+impl<T> Fields<T> {
+    /// For the host, which passes them.
+    pub fn new(fields: T) -> Self {
+        Self(fields)
     }
 }
 
@@ -260,9 +233,9 @@ macro_rules! tuples {
             type At<'launch> = Self;
 
             #[inline(always)]
-            unsafe fn from_abi<'launch>(head: Self::Head, _: NoTail) -> Self::At<'launch> {
+            unsafe fn from_abi<'launch>(head: &'launch Self::Head, _: NoTail, place: Place) -> Self::At<'launch> {
                 // SAFETY: the caller's promise, for each.
-                unsafe { ($($param::from_abi(head.$number, NoTail),)*) }
+                unsafe { ($($param::from_abi(&head.$number, NoTail, place),)*) }
             }
         }
 

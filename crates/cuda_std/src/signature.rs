@@ -13,9 +13,13 @@ const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 /// The prime of 64-bit FNV-1a.
 const PRIME: u64 = 0x0100_0000_01b3;
 
+/// The most bytes that CUDA passes to a kernel, on all GPUs and with all drivers.
+const MOST_BYTES: usize = 4096;
+
 /// The signature of an entry: `source` is the hash that `#[kernel]` made of the function and its type arguments,
-/// `sizes` has the sizes of head and tail of each parameter.
+/// `sizes` has the sizes of head and tail of each parameter, which no launch can pass if there are too many bytes.
 pub const fn of(package: &str, version: &str, name: &str, source: u64, sizes: &[(usize, usize)]) -> u64 {
+    let mut bytes = 0;
     let mut hash = number(BASIS, source);
     hash = text(hash, package);
     hash = text(hash, version);
@@ -24,8 +28,13 @@ pub const fn of(package: &str, version: &str, name: &str, source: u64, sizes: &[
     while i < sizes.len() {
         hash = number(hash, sizes[i].0 as u64);
         hash = number(hash, sizes[i].1 as u64);
+        bytes += sizes[i].0 + sizes[i].1;
         i += 1;
     }
+    assert!(
+        bytes <= MOST_BYTES,
+        "the parameters of a kernel have at most 4096 bytes"
+    );
     hash
 }
 
@@ -69,6 +78,12 @@ mod tests {
         ] {
             assert_ne!(a, other);
         }
+    }
+
+    #[test]
+    fn parameters_that_no_launch_can_pass_are_refused() {
+        assert_ne!(of("p", "1", "k", 0, &[(4000, 0), (88, 8)]), 0);
+        assert!(std::panic::catch_unwind(|| of("p", "1", "k", 0, &[(4000, 0), (89, 8)])).is_err());
     }
 
     #[test]

@@ -76,7 +76,7 @@ use core::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use crate::machine::{self, ParamAddress, TensorMapAddress};
+use crate::machine::{self, Place, TensorMapAddress};
 use crate::mbarrier::Mbarrier;
 use crate::param::{NoTail, Param};
 use crate::shared::Shared;
@@ -338,21 +338,12 @@ macro_rules! params {
             type Head = RawTensorMap;
             type Tail = NoTail;
             type At<'launch> = $name<'launch, T>;
-            const IN_PLACE: bool = true;
+            const IS_TENSOR_MAP: bool = true;
 
             #[inline(always)]
-            unsafe fn from_abi<'launch>(_: RawTensorMap, _: NoTail) -> $name<'launch, T> {
-                if machine::CHECKED {
-                    unreachable!("a tensor map is used where the launch has put it");
-                }
-                // SAFETY: the caller's promise: this is never called for a type that is `IN_PLACE`.
-                unsafe { core::hint::unreachable_unchecked() }
-            }
-
-            #[inline(always)]
-            unsafe fn from_place<'launch>(place: ParamAddress) -> $name<'launch, T> {
+            unsafe fn from_abi<'launch>(head: &'launch RawTensorMap, _: NoTail, place: Place) -> $name<'launch, T> {
                 // SAFETY: the caller's promise: there is the map of a parameter of this type.
-                unsafe { $name::from_address(machine::tensor_map_at(place)) }
+                unsafe { $name::from_address(machine::tensor_map_at(head, place)) }
             }
         }
     )*};

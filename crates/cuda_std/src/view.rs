@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 use bytemuck::Pod;
 
 use crate::atomic::{Atomic, Device, Global};
-use crate::machine;
+use crate::machine::{self, Place};
 use crate::param::Param;
 
 /// Where the elements lie: element `[0, 0, …]` is number `first` of the `len` elements that the memory has from the lowest
@@ -237,9 +237,9 @@ unsafe impl<T: Pod, const N: usize> Param for ArrayView<'static, T, N> {
     type At<'launch> = ArrayView<'launch, T, N>;
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> Self::At<'launch> {
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, tail: Self::Tail, _: Place) -> Self::At<'launch> {
         // SAFETY: the caller's promise.
-        unsafe { ArrayView::from_raw_parts(head, tail) }
+        unsafe { ArrayView::from_raw_parts(*head, tail) }
     }
 }
 
@@ -249,9 +249,9 @@ unsafe impl<T: Pod, const N: usize> Param for ArrayViewMut<'static, T, N> {
     type At<'launch> = ArrayViewMut<'launch, T, N>;
 
     #[inline(always)]
-    unsafe fn from_abi<'launch>(head: Self::Head, tail: Self::Tail) -> Self::At<'launch> {
+    unsafe fn from_abi<'launch>(head: &'launch Self::Head, tail: Self::Tail, _: Place) -> Self::At<'launch> {
         // SAFETY: the caller's promise.
-        unsafe { ArrayViewMut::from_raw_parts(head, tail) }
+        unsafe { ArrayViewMut::from_raw_parts(*head, tail) }
     }
 }
 

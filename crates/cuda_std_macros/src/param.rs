@@ -32,8 +32,12 @@ pub fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
             type At<'launch> = Self;
 
             #[inline(always)]
-            unsafe fn from_abi<'launch>(head: Self, _: ::cuda_std::param::NoTail) -> Self::At<'launch> {
-                head
+            unsafe fn from_abi<'launch>(
+                head: &'launch Self,
+                _: ::cuda_std::param::NoTail,
+                _: ::cuda_std::machine::Place,
+            ) -> Self::At<'launch> {
+                *head
             }
         }
 

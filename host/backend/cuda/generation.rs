@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use cuda_driver::sys::{self, Status};
 
-use super::status::{Failure, call_failed};
+use super::panics::Panics;
+use super::status::{Failure, call_failed, ends_context, unrecoverable};
+use crate::backend::system::HUGE_PAGE;
 use crate::error::{Error, Result};
 
 /// A GPU as this process uses it; there is one for each, which is never dropped.
@@ -42,6 +44,8 @@ pub(super) struct Generation {
     pub(super) raw: sys::CUcontext,
     /// What ended the context's use, the first time.
     failure: OnceLock<Failure>,
+    /// What its kernels say of their panics.
+    pub(super) panics: Panics,
     /// Whether the context is destroyed. Written where no call is under way.
     ended: AtomicBool,
     /// Page-locked memory that work may have used when it was given back: freed when no work is left.
@@ -101,6 +105,7 @@ impl Gpu {
         let generation = Arc::new(Generation {
             raw: retain(device, id)?,
             failure: OnceLock::new(),
+            panics: Panics::default(),
             ended: AtomicBool::new(false),
             stranded: Mutex::default(),
         });
@@ -151,7 +156,8 @@ impl Gpu {
                 return Ok(());
             }
             Ok(true) => Error::ContextInUse { device: id.into() },
-            Err(status) => call_failed(id, "cuDevicePrimaryCtxGetState", status),
+            Err(status) if ends_context(status) => unrecoverable(id, STATE, status),
+            Err(status) => call_failed(id, STATE, status),
         };
         // It is another's still, so this gives the same one back.
         if !retain(device, id).is_ok_and(|raw| raw == generation.raw) {
@@ -163,14 +169,41 @@ impl Gpu {
     }
 }
 
+/// Retains the primary context.
+///
+/// A driver may go on to report what ended the context before, though nobody keeps that any more. Then what is left of it
+/// is destroyed by force. Where nobody keeps a context this takes nothing from other libraries that they have a right to;
+/// where one does, it would have their safe functions hand the driver what is gone, and it is not done.
 fn retain(device: sys::CUdevice, id: &str) -> Result<sys::CUcontext> {
+    const CALL: &str = "cuDevicePrimaryCtxRetain";
+    let status = match retain_once(device) {
+        Err(status) if ends_context(status) => status,
+        retained => return retained.map_err(|status| call_failed(id, CALL, status)),
+    };
+    match is_active(device) {
+        Ok(false) => {}
+        Ok(true) => return Err(call_failed(id, CALL, status)),
+        Err(status) => return Err(unrecoverable(id, STATE, status)),
+    }
+    // SAFETY: the device exists, and no context of it is in use.
+    let reset = unsafe { sys::cuDevicePrimaryCtxReset_v2(device) };
+    retain_once(device).map_err(|status| match reset.is_success() {
+        true => unrecoverable(id, CALL, status),
+        false => unrecoverable(id, "cuDevicePrimaryCtxReset", reset),
+    })
+}
+
+fn retain_once(device: sys::CUdevice) -> std::result::Result<sys::CUcontext, Status> {
     let mut raw = ptr::null_mut();
     // SAFETY: writes a handle; the device exists.
     match unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) } {
-        status if status.is_success() => Ok(raw),
-        status => Err(call_failed(id, "cuDevicePrimaryCtxRetain", status)),
+        Status::SUCCESS => Ok(raw),
+        status => Err(status),
     }
 }
+
+/// The call of [`is_active`].
+const STATE: &str = "cuDevicePrimaryCtxGetState";
 
 /// Whether anybody in this process keeps the primary context; else what the driver says.
 fn is_active(device: sys::CUdevice) -> std::result::Result<bool, Status> {
@@ -192,9 +225,9 @@ impl Generation {
         self.failure.get()
     }
 
-    /// Remembers what ended the context's use; what was the first.
+    /// Remembers what ended the context's use, with what a kernel has said of it; what was the first.
     pub(super) fn fail(&self, failure: Failure) -> &Failure {
-        self.failure.get_or_init(|| failure)
+        self.failure.get_or_init(|| failure.of_panic(self.panics.first()))
     }
 
     /// Takes page-locked memory that work may still use.
@@ -219,9 +252,10 @@ impl Drop for Generation {
     }
 }
 
-/// Of page-locked memory: whole pages, so that nothing else is locked with it.
+/// Of page-locked memory: whole pages, so that nothing else is locked with it, and huge ones where it has such.
 pub(super) fn pinned_layout(bytes: usize) -> Option<Layout> {
-    Layout::from_size_align(bytes, 4096).ok()
+    let page = if bytes < HUGE_PAGE { 4096 } else { HUGE_PAGE };
+    Layout::from_size_align(bytes, page).ok()
 }
 
 /// # Safety

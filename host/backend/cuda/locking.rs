@@ -2,14 +2,14 @@
 //! Page-locked memory for the host. It is the process's own, which the driver only locks: memory that the driver allocates
 //! goes with its context, and a reset ends that while the host may read what is in it.
 
-use std::alloc::{alloc_zeroed, dealloc};
+use std::alloc::{alloc, dealloc};
 use std::ptr;
 
 use cuda_driver::sys::{self, Status};
 
 use super::Cuda;
 use super::generation::{free_pinned, pinned_layout};
-use crate::backend::system::has_room;
+use crate::backend::system::{has_room, prefer_huge_pages};
 use crate::error::Result;
 
 impl Cuda {
@@ -18,11 +18,15 @@ impl Cuda {
         let Some(layout) = pinned_layout(bytes).filter(|layout| layout.size() > 0 && has_room(bytes)) else {
             return Ok(None);
         };
-        // SAFETY: the layout has a size. Zeroed, so that it is initialised for whoever reads it.
-        let memory = unsafe { alloc_zeroed(layout) };
+        // SAFETY: the layout has a size.
+        let memory = unsafe { alloc(layout) };
         if memory.is_null() {
             return Ok(None);
         }
+        prefer_huge_pages(memory, bytes);
+        // So that it is initialised for whoever reads it.
+        // SAFETY: as many bytes were allocated.
+        unsafe { memory.write_bytes(0, bytes) };
         let address = memory.expose_provenance() as u64;
         // SAFETY: memory of that size. No flag: with unified addressing all contexts know the memory.
         let status = unsafe { sys::cuMemHostRegister_v2(memory.cast(), bytes, 0) };

@@ -4,7 +4,7 @@
 //! context.rs finds the GPUs and makes their contexts current, generation.rs says how long one is of use, modules.rs loads
 //! kernels and launching.rs launches them, foreign.rs those of other compilers, graph.rs records work, staging.rs takes
 //! small uploads, landing.rs small downloads, bulk.rs large copies, status.rs makes errors of
-//! what the driver says.
+//! what the driver says, and panics.rs of what kernels say.
 
 mod bulk;
 mod context;
@@ -15,6 +15,7 @@ mod landing;
 mod launching;
 mod locking;
 mod modules;
+mod panics;
 mod staging;
 mod status;
 mod tensor_map;
@@ -276,7 +277,7 @@ impl Backend for Cuda {
 
     unsafe fn release_stream(&self, stream: RawStream) {
         if let Ok(_current) = self.enter() {
-            // SAFETY: the trait's contract: nobody uses the stream any more.
+            // SAFETY: the trait's contract: the stream lives, and who else has adopted it calls this too.
             unsafe { self.staging.leave(stream_of(stream)) };
         }
     }
@@ -507,6 +508,22 @@ impl Backend for Cuda {
                 false => self.download_bulk(stream, to, from, bytes),
             }
         }
+    }
+
+    fn land(&self, bytes: usize) -> Result<u64> {
+        let _current = self.enter()?;
+        self.clear_piece(bytes)
+    }
+
+    unsafe fn read_landed(&self, stream: RawStream, from: u64, to: *mut u8, bytes: usize, unit: usize) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the trait's contract. No reset ends the context, with which the memory goes, before it is read.
+        unsafe { self.read_piece(stream, from, to, bytes, unit) }
+    }
+
+    unsafe fn unland(&self, address: u64, _bytes: usize) {
+        // SAFETY: the trait's contract.
+        unsafe { self.put_piece_back(address) };
     }
 
     unsafe fn upload_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {

@@ -150,6 +150,8 @@ fn load(kernel: &KernelInfo, packed: &[u8], context: &Context, device: &Properti
             context.check("cuFuncGetAttribute", status)
         })
     };
+    let panics = &context.generation().panics;
+    let found = found.and_then(|()| panics.tell(context, module, ptx.as_bytes(), kernel.name));
     if let Err(error) = found {
         // SAFETY: loaded just now, and known to nobody.
         let _ = unsafe { sys::cuModuleUnload(module) };
@@ -213,8 +215,7 @@ pub(super) unsafe fn load_image(
 ///
 /// Threads that come here at once set the same size.
 fn reserve_stack(ptx: &[u8], context: &Context) -> Result<()> {
-    let mark = b".callprototype";
-    if !ptx.windows(mark.len()).any(|bytes| bytes == mark) {
+    if !contains(ptx, b".callprototype") {
         return Ok(());
     }
     let mut bytes = 0;
@@ -227,6 +228,11 @@ fn reserve_stack(ptx: &[u8], context: &Context) -> Result<()> {
     // SAFETY: sets a limit of the current context.
     let status = unsafe { sys::cuCtxSetLimit(Limit::STACK_SIZE, STACK_FOR_POINTER_CALLS) };
     context.check("cuCtxSetLimit", status)
+}
+
+/// Whether the words stand in the text.
+pub(super) fn contains(text: &[u8], words: &[u8]) -> bool {
+    text.windows(words.len()).any(|part| part == words)
 }
 
 /// Values that are made once for each key, by whoever asks first.

@@ -96,7 +96,8 @@ impl Staging {
     ///
     /// # Safety
     ///
-    /// The stream lives, and nobody uploads on it any more. The device's context is current.
+    /// The stream lives. Nobody uploads on it any more but those who call this when they are done, as one may that was
+    /// adopted more than once. The device's context is current.
     pub(super) unsafe fn leave(&self, stream: sys::CUstream) {
         while let Some(piece) = self.take_open(stream) {
             // SAFETY: the stream lives. An error would be one of earlier work, and shows in the next call.

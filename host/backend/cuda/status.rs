@@ -8,6 +8,7 @@
 //! such thing, so they are errors of one call.
 
 use cuda_driver::sys::Status;
+use cuda_sim::Fault;
 
 use crate::error::{Error, KernelFailure, Result};
 
@@ -31,10 +32,26 @@ pub(super) fn call_failed(device: &str, call: &'static str, status: Status) -> E
     }
 }
 
+/// Whether a context is of no use any more of which a call says that.
+pub(super) fn ends_context(status: Status) -> bool {
+    Kind::of(status).is_some()
+}
+
+/// The error of a call that was to give the device with that name another context.
+pub(super) fn unrecoverable(device: &str, call: &'static str, status: Status) -> Error {
+    Error::Unrecoverable {
+        device: device.into(),
+        call,
+        message: status.to_string(),
+    }
+}
+
 /// What has ended a context.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     kind: Kind,
+    /// What the kernel has said of its panic.
+    panic: Option<Box<Fault>>,
     /// The kernel that failed, if that is known.
     kernel: Option<String>,
     /// The call that reported it.
@@ -78,17 +95,31 @@ impl Failure {
         let kind = Kind::of(status)?;
         Some(Self {
             kind,
+            panic: None,
             kernel: kernel.map(String::from),
             call,
             message: status.to_string(),
         })
     }
 
+    /// With what a kernel has said of its panic, if it was a kernel's failure.
+    pub(super) fn of_panic(mut self, panic: Option<Box<Fault>>) -> Self {
+        self.panic = panic.filter(|_| matches!(self.kind, Kind::Kernel(_)));
+        self
+    }
+
     /// As the error of a call for the device with that name.
     pub(super) fn error(&self, device: &str) -> Error {
         let Self {
-            kernel, call, message, ..
+            panic,
+            kernel,
+            call,
+            message,
+            ..
         } = self.clone();
+        if let Some(panic) = panic {
+            return Error::Fault(panic);
+        }
         let device = device.into();
         match self.kind {
             Kind::Kernel(failure) => Error::KernelFailed {

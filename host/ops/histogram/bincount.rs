@@ -59,13 +59,13 @@ impl<T: Bincount, D: Dimension> DeviceArrayRef<T, D> {
         Ok(counts)
     }
 
-    /// How often each value from 0 occurs, into an existing array of any length: what was in it is overwritten, and
+    /// How often each value from 0 occurs, into an existing array or view of any length: what was in it is overwritten, and
     /// values that have no place in it are not counted. Does not wait.
     ///
     /// # Errors
     ///
     /// [`Error::DifferentDevices`], and those of a launch.
-    pub fn bincount_into(&self, counts: &mut DeviceArray<u64, Ix1>) -> Result<()> {
+    pub fn bincount_into(&self, counts: &mut DeviceArrayRef<u64, Ix1>) -> Result<()> {
         if self.is_empty() || counts.is_empty() {
             return clear("bincount", self, counts);
         }

@@ -18,17 +18,20 @@ use crate::workspace::Lease;
 pub(super) fn clear<T: Element, D: Dimension, E: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
-    counts: &mut DeviceArray<u64, E>,
+    counts: &mut DeviceArrayRef<u64, E>,
 ) -> Result<()> {
     let stream = x.stream();
     stream.check_device(operation, counts.stream())?;
-    if !counts.is_empty() {
-        counts.buffer().writes_on(stream)?;
-        let (address, bytes) = (counts.buffer().address(), counts.buffer().bytes());
-        // SAFETY: the whole buffer, of this device, borrowed mutably and ordered on this stream.
-        unsafe { stream.queue_fill_zero(address, bytes)? };
+    if counts.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    counts.write_in_order(stream, |counts| {
+        counts.writes_on(stream)?;
+        // SAFETY: the bytes of elements without a gap, of this device, borrowed mutably and ordered on this stream.
+        unsafe { stream.queue_fill_zero(counts.address(), counts.bytes().len())? };
+        // Once more: of a part of an array, other threads may have prepared other parts since.
+        counts.writes_on(stream)
+    })
 }
 
 /// A launch on all of `x`, which is not empty: as many blocks as the device holds, or one for each
@@ -49,44 +52,50 @@ pub(super) fn launch<F, T: CountBins<F> + Sample, D: Dimension, E: Dimension>(
     x: &DeviceArrayRef<T, D>,
     plan: Option<Plan>,
     edges: Option<&DeviceArray<T, Ix1>>,
-    counts: &mut DeviceArray<u64, E>,
+    counts: &mut DeviceArrayRef<u64, E>,
 ) -> Result<()> {
     let Some(mut plan) = plan.filter(|_| !x.is_empty() && !counts.is_empty()) else {
         return clear(operation, x, counts);
     };
+    x.stream().check_device(operation, counts.stream())?;
     let (mode, shared) = choose_mode::<T>(&mut plan);
     let config = config(x, T::BLOCK_LENS[mode as usize], shared);
-    let mut counters = take_counters(operation, mode, x, counts)?;
     let x = &*x.in_any_order()?;
-    let edges = edges.map_or(x, |edges| edges);
-    let (stream, args) = (x.stream(), (x, plan, edges, &mut counters, counts));
-    match mode {
-        Mode::Columns => stream.launch::<T::InColumns>(&config, args)?,
-        Mode::Copies => stream.launch::<T::InCopies>(&config, args)?,
-        Mode::Cache => stream.launch::<T::InCache>(&config, args)?,
-    }
-    counters.give_back();
-    Ok(())
+    counts.write_in_order(x.stream(), |counts| {
+        let mut counters = take_counters(operation, mode, x, counts)?;
+        let edges = edges.map_or(x, |edges| edges);
+        let (stream, args) = (x.stream(), (x, plan, edges, &mut counters, counts));
+        match mode {
+            Mode::Columns => stream.launch::<T::InColumns>(&config, args)?,
+            Mode::Copies => stream.launch::<T::InCopies>(&config, args)?,
+            Mode::Cache => stream.launch::<T::InCache>(&config, args)?,
+        }
+        counters.give_back();
+        Ok(())
+    })
 }
 
 /// Counts the values that have a place in `counts`, which is not empty; nor is `x`.
 pub(super) fn launch_bincount<T: CountValues, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     mut plan: Plan,
-    counts: &mut DeviceArray<u64, Ix1>,
+    counts: &mut DeviceArrayRef<u64, Ix1>,
 ) -> Result<()> {
+    x.stream().check_device("bincount", counts.stream())?;
     let (mode, shared) = choose_mode::<T>(&mut plan);
     let config = config(x, T::BLOCK_LENS[mode as usize], shared);
-    let mut counters = take_counters("bincount", mode, x, counts)?;
     let x = &*x.in_any_order()?;
-    let (stream, args) = (x.stream(), (x, plan, &mut counters, counts));
-    match mode {
-        Mode::Columns => stream.launch::<T::InColumns>(&config, args)?,
-        Mode::Copies => stream.launch::<T::InCopies>(&config, args)?,
-        Mode::Cache => stream.launch::<T::InCache>(&config, args)?,
-    }
-    counters.give_back();
-    Ok(())
+    counts.write_in_order(x.stream(), |counts| {
+        let mut counters = take_counters("bincount", mode, x, counts)?;
+        let (stream, args) = (x.stream(), (x, plan, &mut counters, counts));
+        match mode {
+            Mode::Columns => stream.launch::<T::InColumns>(&config, args)?,
+            Mode::Copies => stream.launch::<T::InCopies>(&config, args)?,
+            Mode::Cache => stream.launch::<T::InCache>(&config, args)?,
+        }
+        counters.give_back();
+        Ok(())
+    })
 }
 
 /// What the kernel wants, so that the counts are 0 at first: counters, or for [`Mode::Cache`] that they are.
@@ -94,7 +103,7 @@ fn take_counters<'a, T: Element, D: Dimension, E: Dimension>(
     operation: &'static str,
     mode: Mode,
     x: &'a DeviceArrayRef<T, D>,
-    counts: &mut DeviceArray<u64, E>,
+    counts: &mut DeviceArrayRef<u64, E>,
 ) -> Result<Lease<'a, u32>> {
     let stream = x.stream();
     stream.check_device(operation, counts.stream())?;

@@ -150,13 +150,13 @@ impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
         Ok(counts)
     }
 
-    /// [`histogram`](Self::histogram) into an existing array, with as many bins as it has elements; what they were is
+    /// [`histogram`](Self::histogram) into an existing array or view, with as many bins as it has elements; what they were is
     /// overwritten.
     ///
     /// # Errors
     ///
     /// As [`histogram`](Self::histogram), and [`Error::DifferentDevices`].
-    pub fn histogram_into(&self, range: RangeInclusive<f64>, counts: &mut DeviceArray<u64, Ix1>) -> Result<()> {
+    pub fn histogram_into(&self, range: RangeInclusive<f64>, counts: &mut DeviceArrayRef<u64, Ix1>) -> Result<()> {
         let bins = checked_bins("histogram", counts.len())?;
         let (lo, hi) = checked_range("histogram", &range)?;
         launch::<Uniform, _, _, _>("histogram", self, uniform_plan::<T>(bins, lo, hi), None, counts)
@@ -193,7 +193,7 @@ impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
     /// The histogram over the whole range of the elements, and the edges of its bins: NumPy's `histogram(x, bins)`.
     /// Waits for the range, not for the counts.
     ///
-    /// To count into an existing array, give [`histogram_range`](Self::histogram_range) to
+    /// To count into an existing array or view, give [`histogram_range`](Self::histogram_range) to
     /// [`histogram_into`](Self::histogram_into).
     ///
     /// # Errors
@@ -250,14 +250,14 @@ impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
         Ok(counts)
     }
 
-    /// [`histogram_edges`](Self::histogram_edges) into an existing array with one element less than there are edges;
+    /// [`histogram_edges`](Self::histogram_edges) into an existing array or view with one element less than there are edges;
     /// what they were is overwritten.
     ///
     /// # Errors
     ///
     /// As [`histogram_edges`](Self::histogram_edges), [`Error::Shape`] if the length is another, and
     /// [`Error::DifferentDevices`].
-    pub fn histogram_edges_into(&self, edges: &[f64], counts: &mut DeviceArray<u64, Ix1>) -> Result<()> {
+    pub fn histogram_edges_into(&self, edges: &[f64], counts: &mut DeviceArrayRef<u64, Ix1>) -> Result<()> {
         let bins = checked_edges(edges)?;
         if counts.len() != bins as usize {
             return Err(Error::Shape {
@@ -336,7 +336,7 @@ impl<T: Histogram> DeviceArrayRef<T, Ix3> {
         Ok(counts)
     }
 
-    /// [`histogram_channels`](Self::histogram_channels) into an existing array of channels × bins; what was in it is
+    /// [`histogram_channels`](Self::histogram_channels) into an existing array or view of channels × bins; what was in it is
     /// overwritten.
     ///
     /// # Errors
@@ -346,7 +346,7 @@ impl<T: Histogram> DeviceArrayRef<T, Ix3> {
     pub fn histogram_channels_into(
         &self,
         range: RangeInclusive<f64>,
-        counts: &mut DeviceArray<u64, Ix2>,
+        counts: &mut DeviceArrayRef<u64, Ix2>,
     ) -> Result<()> {
         let operation = "histogram_channels";
         let (channels, bins) = (self.shape()[2], counts.shape()[1]);

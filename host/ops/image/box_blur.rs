@@ -76,7 +76,7 @@ impl BoxSums for Floats {
 #[doc(hidden)]
 pub struct Call<'a, T> {
     picture: &'a DeviceArrayRef<T, Ix3>,
-    out: &'a mut DeviceArray<T, Ix3>,
+    out: &'a mut DeviceArrayRef<T, Ix3>,
     channels: Channels,
     radius: usize,
     border: (u32, T),
@@ -131,7 +131,7 @@ fn check<'a, T: Pixel>(
     picture: &'a DeviceArrayRef<T, Ix3>,
     radius: usize,
     border: Border<T>,
-    out: &'a mut DeviceArray<T, Ix3>,
+    out: &'a mut DeviceArrayRef<T, Ix3>,
 ) -> Result<Option<Call<'a, T>>> {
     let (channels, border) = check_input(picture, radius, border)?;
     picture.fits("box_blur", out)?;
@@ -202,17 +202,19 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         Ok(out)
     }
 
-    /// [`box_blur`](Self::box_blur) into an existing array.
+    /// [`box_blur`](Self::box_blur) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`box_blur`](Self::box_blur), and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
-    pub fn box_blur_into(&self, radius: usize, border: Border<T>, out: &mut DeviceArray<T, Ix3>) -> Result<()> {
+    pub fn box_blur_into(&self, radius: usize, border: Border<T>, out: &mut DeviceArrayRef<T, Ix3>) -> Result<()> {
+        check_input(self, radius, border)?;
+        self.fits("box_blur", out)?;
         let picture = &*self.in_order()?;
-        match check(picture, radius, border, out)? {
+        out.write_in_order(self.stream(), |out| match check(picture, radius, border, out)? {
             Some(call) => T::launch_box_blur(call),
             None => Ok(()),
-        }
+        })
     }
 }
 
@@ -232,23 +234,23 @@ impl DeviceArrayRef<u8, Ix3> {
         Ok(out)
     }
 
-    /// [`box_blur_3x3`](Self::box_blur_3x3) into an existing array.
+    /// [`box_blur_3x3`](Self::box_blur_3x3) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`box_blur_3x3`](Self::box_blur_3x3), and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
-    pub fn box_blur_3x3_into(&self, out: &mut DeviceArray<u8, Ix3>) -> Result<()> {
+    pub fn box_blur_3x3_into(&self, out: &mut DeviceArrayRef<u8, Ix3>) -> Result<()> {
         let channels = Channels::of("box_blur_3x3", self)?;
         self.fits("box_blur_3x3", out)?;
         if out.is_empty() {
             return Ok(());
         }
         let picture = &*self.in_order()?;
-        match channels {
+        out.write_in_order(self.stream(), |out| match channels {
             Channels::Gray => launch_3x3::<box_3x3::box_blur_3x3<1, 1>, box_3x3::box_blur_3x3<1, STRIP>>(picture, out),
             Channels::Rgb => launch_3x3::<box_3x3::box_blur_3x3<3, 1>, box_3x3::box_blur_3x3<3, STRIP>>(picture, out),
             Channels::Rgba => launch_3x3::<box_3x3::box_blur_3x3<4, 1>, box_3x3::box_blur_3x3<4, STRIP>>(picture, out),
-        }
+        })
     }
 }
 
@@ -258,7 +260,7 @@ const MAX_ROWS: usize = 12;
 const MAX_SHIFTED_ROWS: usize = 32;
 
 /// Launches kernel `A` if its accesses are aligned, and `U` otherwise.
-fn launch_3x3<U, A>(picture: &DeviceArrayRef<u8, Ix3>, out: &mut DeviceArray<u8, Ix3>) -> Result<()>
+fn launch_3x3<U, A>(picture: &DeviceArrayRef<u8, Ix3>, out: &mut DeviceArrayRef<u8, Ix3>) -> Result<()>
 where
     U: SafeKernel<Params = (&'static [u8], usize, usize, SliceMut<'static, u8>)>,
     A: SafeKernel<Params = (&'static [u8], usize, usize, SliceMut<'static, u8>)>,

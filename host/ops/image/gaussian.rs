@@ -135,12 +135,12 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         Ok(out)
     }
 
-    /// [`gaussian_blur`](Self::gaussian_blur) into an existing array.
+    /// [`gaussian_blur`](Self::gaussian_blur) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`gaussian_blur`](Self::gaussian_blur), and [`Error::Shape`] if the shapes differ.
-    pub fn gaussian_blur_into(&self, sigma: f64, border: Border<T>, out: &mut DeviceArray<T, Ix3>) -> Result<()> {
+    pub fn gaussian_blur_into(&self, sigma: f64, border: Border<T>, out: &mut DeviceArrayRef<T, Ix3>) -> Result<()> {
         let (kind, (border, constant)) = check(self, sigma, border)?;
         self.fits("gaussian_blur", out)?;
         if self.is_empty() {
@@ -168,9 +168,11 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         let blocks = (across as u32, rows.div_ceil(strip) as u32);
         let config = LaunchConfig::new(blocks, COLUMN_THREADS as u32);
         let has_alpha = u32::from(kind == Channels::Rgba);
-        let args = (
-            &between, row_len, rows, has_alpha, strip, &weights, border, constant, out,
-        );
-        stream.launch::<T::GaussianColumns>(&config, args)
+        out.write_in_order(stream, |out| {
+            let args = (
+                &between, row_len, rows, has_alpha, strip, &weights, border, constant, out,
+            );
+            stream.launch::<T::GaussianColumns>(&config, args)
+        })
     }
 }

@@ -49,7 +49,7 @@ impl Weights {
 #[doc(hidden)]
 pub struct Call<'a, T> {
     picture: &'a DeviceArrayRef<T, Ix3>,
-    gray: &'a mut DeviceArray<T, Ix2>,
+    gray: &'a mut DeviceArrayRef<T, Ix2>,
     channels: Channels,
     config: LaunchConfig,
 }
@@ -126,12 +126,12 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         self.grayscale_with(Weights::Bt601)
     }
 
-    /// [`grayscale`](Self::grayscale) into an existing array.
+    /// [`grayscale`](Self::grayscale) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`grayscale_with_into`](Self::grayscale_with_into).
-    pub fn grayscale_into(&self, out: &mut DeviceArray<T, Ix2>) -> Result<()> {
+    pub fn grayscale_into(&self, out: &mut DeviceArrayRef<T, Ix2>) -> Result<()> {
         self.grayscale_with_into(Weights::Bt601, out)
     }
 
@@ -172,25 +172,29 @@ impl<T: Pixel> DeviceArrayRef<T, Ix3> {
         Ok(out)
     }
 
-    /// [`grayscale_with`](Self::grayscale_with) into an existing array.
+    /// [`grayscale_with`](Self::grayscale_with) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`grayscale_with`](Self::grayscale_with), and [`Error::Shape`] if `out` does not have the picture's rows and
     /// columns.
-    pub fn grayscale_with_into(&self, weights: Weights, out: &mut DeviceArray<T, Ix2>) -> Result<()> {
+    pub fn grayscale_with_into(&self, weights: Weights, out: &mut DeviceArrayRef<T, Ix2>) -> Result<()> {
         let channels = check(self, out.raw_dim(), weights)?;
         if out.is_empty() {
             return Ok(());
         }
         let config = tiles(out.len(), kernels::tile_len::<T>(), kernels::THREADS);
-        let call = Call {
-            picture: &*self.in_order()?,
-            gray: out,
-            channels,
-            config,
-        };
-        T::launch_grayscale(call, weights)
+        self.stream().check_device("grayscale", out.stream())?;
+        let picture = &*self.in_order()?;
+        out.write_in_order(self.stream(), |gray| {
+            let call = Call {
+                picture,
+                gray,
+                channels,
+                config,
+            };
+            T::launch_grayscale(call, weights)
+        })
     }
 }
 

@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::launch::{LaunchConfig, Words};
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
-use crate::view::AsView;
 
 /// The most blocks that a grid has along z.
 const MAX_GRID_Z: usize = 65_535;
@@ -46,12 +45,12 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
         operation: &'static str,
         a: &'a DeviceArrayRef<T, D>,
         b: &'a DeviceArrayRef<T, D>,
-        out: Option<&[usize]>,
+        out: Option<&DeviceArrayRef<T, D>>,
     ) -> Result<Self> {
         let error = || Error::Shape {
             operation,
             given: match out {
-                Some(out) => format!("shapes {:?} and {:?} into {out:?}", a.shape(), b.shape()),
+                Some(out) => format!("shapes {:?} and {:?} into {:?}", a.shape(), b.shape(), out.shape()),
                 None => format!("shapes {:?} and {:?}", a.shape(), b.shape()),
             },
             wanted: wanted(a.shape().len(), out.is_some()),
@@ -67,12 +66,12 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
             return Err(error());
         }
         let result = [batch, m, n];
-        if out.is_some_and(|out| out != &result[3 - out.len()..]) {
+        if out.is_some_and(|out| out.shape() != &result[3 - out.ndim()..]) {
             return Err(error());
         }
         a.stream().check_device(operation, b.stream())?;
         // The kernels go forwards.
-        let (a, b) = (a.forwards()?, b.forwards()?);
+        let (a, b) = (a.forwards(out)?, b.forwards(out)?);
         let (of_a, of_b) = (a.broadcast([batch, m, k])?.steps(), b.broadcast([batch, k, n])?.steps());
         let shape = GemmShape {
             batch,
@@ -89,25 +88,21 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
 
 impl<T: MatVec, D: Dimension> Multiplication<'_, T, D> {
     /// `out ← alpha · A B + beta · out`, on that stream.
-    pub(super) fn run(mut self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()> {
+    pub(super) fn run(mut self, stream: &Stream, out: &mut DeviceArrayRef<T, D>, alpha: T, beta: T) -> Result<()> {
         if alpha == T::ZERO {
             // As in BLAS: the operands are not read, so nothing of theirs gets into the result.
             self.shape.k = 0;
         }
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
-        let tiles = [
-            <T as Gemm<Large>>::BLOCK_TILE,
-            <T as Gemm<Medium>>::BLOCK_TILE,
-            <T as Gemm<Small>>::BLOCK_TILE,
-        ];
-        match best_size(&self.shape, tiles, multiprocessors) {
+        let sizes = costs(&self.shape, block_tiles::<T>(), multiprocessors);
+        match best_size(sizes) {
             0 => self.launch::<Large>(stream, out, alpha, beta),
             1 => self.launch::<Medium>(stream, out, alpha, beta),
             _ => self.launch::<Small>(stream, out, alpha, beta),
         }
     }
 
-    fn launch<S>(&self, stream: &Stream, out: &mut DeviceArray<T, D>, alpha: T, beta: T) -> Result<()>
+    fn launch<S>(&self, stream: &Stream, out: &mut DeviceArrayRef<T, D>, alpha: T, beta: T) -> Result<()>
     where
         T: Gemm<S>,
     {
@@ -139,26 +134,45 @@ fn blocks(shape: &GemmShape, [rows, columns]: [usize; 2]) -> usize {
     shape.m.div_ceil(rows).saturating_mul(shape.n.div_ceil(columns))
 }
 
-/// The size of tiles with which the product is done first, from large to small.
+/// Rows and columns of the tiles of each size, from large to small.
+fn block_tiles<T: MatVec>() -> [[usize; 2]; 3] {
+    [
+        <T as Gemm<Large>>::BLOCK_TILE,
+        <T as Gemm<Medium>>::BLOCK_TILE,
+        <T as Gemm<Small>>::BLOCK_TILE,
+    ]
+}
+
+/// What the product costs in tiles of each size.
 ///
 /// A multiprocessor takes tiles in turn; one costs as much as it has elements, times a weight, because small tiles read
 /// more of shared memory for each product.
-fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> usize {
+fn costs(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> [usize; 3] {
     let cost = |tile: [usize; 2], weight: usize| {
         let turns = blocks(shape, tile)
             .saturating_mul(shape.batch)
             .div_ceil(multiprocessors);
         turns.saturating_mul(tile[0] * tile[1] * weight)
     };
-    let weights = [4, 5, 10];
-    (0..3).min_by_key(|&size| cost(tiles[size], weights[size])).unwrap_or(0)
+    [cost(tiles[0], 4), cost(tiles[1], 5), cost(tiles[2], 10)]
+}
+
+/// The size of tiles with which the product is done first.
+fn best_size(costs: [usize; 3]) -> usize {
+    (0..3).min_by_key(|&size| costs[size]).unwrap_or(0)
+}
+
+/// What the product costs in tiles of that size.
+pub(super) fn least_cost<T: MatVec>(shape: &GemmShape, multiprocessors: usize) -> usize {
+    let costs = costs(shape, block_tiles::<T>(), multiprocessors);
+    costs[best_size(costs)]
 }
 
 /// What does `out ← alpha · A B + beta · out`, on that stream.
 pub(super) type Multiply<T, D> = fn(
     Multiplication<'_, T, D>,
     &Stream,
-    &mut DeviceArray<T, D>,
+    &mut DeviceArrayRef<T, D>,
     <T as MatMul>::Scalar,
     <T as MatMul>::Scalar,
 ) -> Result<()>;
@@ -182,37 +196,41 @@ pub(super) fn product<T: MatMul, D: Dimension>(
     Ok(out)
 }
 
-/// `out ← alpha · a b + beta · out`, on the stream of `out`.
-pub(super) fn update<T: MatMul, D: Dimension>(
-    operation: &'static str,
-    (alpha, beta): (T::Scalar, T::Scalar),
-    a: &DeviceArrayRef<T, D>,
-    b: &DeviceArrayRef<T, D>,
-    out: &mut DeviceArray<T, D>,
-    multiply: Multiply<T, D>,
-) -> Result<()> {
-    let product = Multiplication::new(operation, a, b, Some(out.shape()))?;
-    out.stream().check_device(operation, a.stream())?;
-    if out.is_empty() {
-        return Ok(());
-    }
-    let stream = out.stream().clone();
-    multiply(product, &stream, out, alpha, beta)
-}
-
-/// [`product`] into an existing array.
+/// [`product`] into an existing array or view.
 fn product_into<T: MatMul, D: Dimension>(
     operation: &'static str,
     a: &DeviceArrayRef<T, D>,
     b: &DeviceArrayRef<T, D>,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
 ) -> Result<()> {
-    let product = Multiplication::new(operation, a, b, Some(out.shape()))?;
     a.stream().check_device(operation, out.stream())?;
-    match out.is_empty() {
-        true => Ok(()),
-        false => T::multiply(product, a.stream(), out, T::Scalar::ONE, T::Scalar::ZERO),
-    }
+    out.write_in_order(a.stream(), |out| {
+        let product = Multiplication::new(operation, a, b, Some(out))?;
+        match out.is_empty() {
+            true => Ok(()),
+            false => T::multiply(product, a.stream(), out, T::Scalar::ONE, T::Scalar::ZERO),
+        }
+    })
+}
+
+/// `out ← alpha · a b + beta · out`, on the stream of `out`.
+pub(super) fn product_added<T: MatMul, D: Dimension>(
+    operation: &'static str,
+    out: &mut DeviceArrayRef<T, D>,
+    (alpha, beta): (T::Scalar, T::Scalar),
+    a: &DeviceArrayRef<T, D>,
+    b: &DeviceArrayRef<T, D>,
+    multiply: Multiply<T, D>,
+) -> Result<()> {
+    let stream = out.stream().clone();
+    stream.check_device(operation, a.stream())?;
+    out.change_in_order(|out| {
+        let product = Multiplication::new(operation, a, b, Some(out))?;
+        match out.is_empty() {
+            true => Ok(()),
+            false => multiply(product, &stream, out, alpha, beta),
+        }
+    })
 }
 
 /// Products of matrices.
@@ -245,17 +263,17 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn matmul(&self, b: &impl AsView<T, Dim = Ix2>) -> Result<DeviceArray<T, Ix2>> {
-        product("matmul", self, &b.as_view(), T::multiply)
+    pub fn matmul(&self, b: &DeviceArrayRef<T, Ix2>) -> Result<DeviceArray<T, Ix2>> {
+        product("matmul", self, b, T::multiply)
     }
 
-    /// [`matmul`](Self::matmul) into an existing array.
+    /// [`matmul`](Self::matmul) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`matmul`](Self::matmul); on an error nothing is written.
-    pub fn matmul_into(&self, b: &impl AsView<T, Dim = Ix2>, out: &mut DeviceArray<T, Ix2>) -> Result<()> {
-        product_into("matmul", self, &b.as_view(), out)
+    pub fn matmul_into(&self, b: &DeviceArrayRef<T, Ix2>, out: &mut DeviceArrayRef<T, Ix2>) -> Result<()> {
+        product_into("matmul", self, b, out)
     }
 }
 
@@ -287,22 +305,22 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn batched_matmul(&self, b: &impl AsView<T, Dim = Ix3>) -> Result<DeviceArray<T, Ix3>> {
-        product("batched_matmul", self, &b.as_view(), T::multiply)
+    pub fn batched_matmul(&self, b: &DeviceArrayRef<T, Ix3>) -> Result<DeviceArray<T, Ix3>> {
+        product("batched_matmul", self, b, T::multiply)
     }
 
-    /// [`batched_matmul`](Self::batched_matmul) into an existing array.
+    /// [`batched_matmul`](Self::batched_matmul) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`batched_matmul`](Self::batched_matmul); on an error nothing is written.
-    pub fn batched_matmul_into(&self, b: &impl AsView<T, Dim = Ix3>, out: &mut DeviceArray<T, Ix3>) -> Result<()> {
-        product_into("batched_matmul", self, &b.as_view(), out)
+    pub fn batched_matmul_into(&self, b: &DeviceArrayRef<T, Ix3>, out: &mut DeviceArrayRef<T, Ix3>) -> Result<()> {
+        product_into("batched_matmul", self, b, out)
     }
 }
 
 /// Products of matrices in place.
-impl<T: MatMul> DeviceArray<T, Ix2> {
+impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// `self ← alpha · a b + beta · self`, for an m × k matrix `a` and a k × n matrix `b`, as BLAS does.
     ///
     /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `b` are not: a NaN there
@@ -333,37 +351,30 @@ impl<T: MatMul> DeviceArray<T, Ix2> {
     pub fn gemm(
         &mut self,
         alpha: T::Scalar,
-        a: &impl AsView<T, Dim = Ix2>,
-        b: &impl AsView<T, Dim = Ix2>,
+        a: &DeviceArrayRef<T, Ix2>,
+        b: &DeviceArrayRef<T, Ix2>,
         beta: T::Scalar,
     ) -> Result<()> {
-        update("gemm", (alpha, beta), &a.as_view(), &b.as_view(), self, T::multiply)
+        product_added("gemm", self, (alpha, beta), a, b, T::multiply)
     }
 }
 
 /// Products of batches of matrices in place.
-impl<T: MatMul> DeviceArray<T, Ix3> {
+impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// `self[i] ← alpha · a[i] b[i] + beta · self[i]`, for batches of m × k and k × n matrices, of which either may
-    /// have one matrix for all; as [`gemm`](DeviceArray::gemm) does for each.
+    /// have one matrix for all; as [`gemm`](DeviceArrayRef::gemm) does for each.
     ///
     /// # Errors
     ///
-    /// As [`gemm`](DeviceArray::gemm).
+    /// As [`gemm`](DeviceArrayRef::gemm).
     pub fn batched_gemm(
         &mut self,
         alpha: T::Scalar,
-        a: &impl AsView<T, Dim = Ix3>,
-        b: &impl AsView<T, Dim = Ix3>,
+        a: &DeviceArrayRef<T, Ix3>,
+        b: &DeviceArrayRef<T, Ix3>,
         beta: T::Scalar,
     ) -> Result<()> {
-        update(
-            "batched_gemm",
-            (alpha, beta),
-            &a.as_view(),
-            &b.as_view(),
-            self,
-            T::multiply,
-        )
+        product_added("batched_gemm", self, (alpha, beta), a, b, T::multiply)
     }
 }
 
@@ -381,7 +392,7 @@ mod tests {
             a: [0; 3],
             b: [0; 3],
         };
-        best_size(&shape, [[128, 128], [64, 64], [32, 32]], 132)
+        best_size(costs(&shape, [[128, 128], [64, 64], [32, 32]], 132))
     }
 
     #[test]

@@ -11,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::launch::Words;
 use crate::ops::tiles;
 use crate::stream::Stream;
-use crate::view::AsView;
 
 /// Sums that a matrix of few rows is cut into, for the kernel along rows: enough warps for any device.
 const ROW_SUMS: usize = 8192;
@@ -56,7 +55,7 @@ impl Plan {
         stream: &Stream,
         a: &DeviceArrayRef<T, Ix2>,
         x: &DeviceArrayRef<T, Ix1>,
-        y: &mut DeviceArray<T, Ix1>,
+        y: &mut DeviceArrayRef<T, Ix1>,
         (alpha, beta): (T, T),
     ) -> Result<()> {
         let args = (Words::of(a), Words::of(x), y, self.shape, alpha, beta);
@@ -95,7 +94,7 @@ fn gemv<T: MatVec>(
     stream: &Stream,
     a: &DeviceArrayRef<T, Ix2>,
     x: &DeviceArrayRef<T, Ix1>,
-    y: &mut DeviceArray<T, Ix1>,
+    y: &mut DeviceArrayRef<T, Ix1>,
     (alpha, beta): (T, T),
 ) -> Result<()> {
     let (m, k) = a.raw_dim().into_pattern();
@@ -103,7 +102,7 @@ fn gemv<T: MatVec>(
         return Ok(());
     }
     // The kernels go forwards.
-    let (a, x) = (&*a.forwards()?, &*x.forwards()?);
+    let (a, x) = (&*a.forwards(Some(y))?, &*x.forwards(Some(y))?);
     // As in BLAS: if alpha is 0, the operands are not read, so nothing of theirs gets into the result.
     let k = if alpha == T::ZERO { 0 } else { k };
     let plan = Plan::new(m, k, [a.steps()[0], a.steps()[1]], x.steps()[0]);
@@ -147,23 +146,23 @@ impl<T: MatVec> DeviceArrayRef<T, Ix2> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn matvec(&self, x: &impl AsView<T, Dim = Ix1>) -> Result<DeviceArray<T, Ix1>> {
-        let x = &*x.as_view();
+    pub fn matvec(&self, x: &DeviceArrayRef<T, Ix1>) -> Result<DeviceArray<T, Ix1>> {
         check("matvec", self, x, None)?;
         let mut y = DeviceArray::uninit(self.stream(), Ix1(self.shape()[0]))?;
         gemv(self.stream(), self, x, &mut y, (T::ONE, T::ZERO))?;
         Ok(y)
     }
 
-    /// [`matvec`](Self::matvec) into an existing array.
+    /// [`matvec`](Self::matvec) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`matvec`](Self::matvec); on an error nothing is written.
-    pub fn matvec_into(&self, x: &impl AsView<T, Dim = Ix1>, out: &mut DeviceArray<T, Ix1>) -> Result<()> {
-        let x = &*x.as_view();
+    pub fn matvec_into(&self, x: &DeviceArrayRef<T, Ix1>, out: &mut DeviceArrayRef<T, Ix1>) -> Result<()> {
         check("matvec", self, x, Some(out))?;
-        gemv(self.stream(), self, x, out, (T::ONE, T::ZERO))
+        out.write_in_order(self.stream(), |out| {
+            gemv(self.stream(), self, x, out, (T::ONE, T::ZERO))
+        })
     }
 }
 
@@ -190,8 +189,8 @@ impl<T: MatVec> DeviceArrayRef<T, Ix1> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn dot(&self, y: &impl AsView<T, Dim = Ix1>) -> Result<T> {
-        let (x, y) = (self, y.as_view());
+    pub fn dot(&self, y: &DeviceArrayRef<T, Ix1>) -> Result<T> {
+        let x = self;
         if x.len() != y.len() {
             return Err(Error::Shape {
                 operation: "dot",
@@ -201,13 +200,13 @@ impl<T: MatVec> DeviceArrayRef<T, Ix1> {
         }
         let mut result = DeviceArray::uninit(x.stream(), Ix1(1))?;
         let row = x.broadcast([1, x.len()])?;
-        gemv(x.stream(), &row, &y, &mut result, (T::ONE, T::ZERO))?;
+        gemv(x.stream(), &row, y, &mut result, (T::ONE, T::ZERO))?;
         Ok(result.to_ndarray()?[0])
     }
 }
 
 /// Products of a matrix and a vector in place.
-impl<T: MatVec> DeviceArray<T, Ix1> {
+impl<T: MatVec> DeviceArrayRef<T, Ix1> {
     /// `self ← alpha · a x + beta · self`, for an m × k matrix `a` and a vector `x` of k elements, as BLAS does.
     ///
     /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `x` are not: a NaN there
@@ -235,15 +234,9 @@ impl<T: MatVec> DeviceArray<T, Ix1> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn gemv(
-        &mut self,
-        alpha: T,
-        a: &impl AsView<T, Dim = Ix2>,
-        x: &impl AsView<T, Dim = Ix1>,
-        beta: T,
-    ) -> Result<()> {
-        let (a, x) = (a.as_view(), x.as_view());
-        check("gemv", &a, &x, Some(self))?;
-        gemv(&self.stream().clone(), &a, &x, self, (alpha, beta))
+    pub fn gemv(&mut self, alpha: T, a: &DeviceArrayRef<T, Ix2>, x: &DeviceArrayRef<T, Ix1>, beta: T) -> Result<()> {
+        check("gemv", a, x, Some(self))?;
+        let stream = self.stream().clone();
+        self.change_in_order(|y| gemv(&stream, a, x, y, (alpha, beta)))
     }
 }

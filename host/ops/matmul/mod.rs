@@ -3,7 +3,10 @@
 
 mod gemm;
 mod gemv;
+mod operand;
 mod precision;
+mod simt;
+mod split;
 mod tensor;
 
 use half::{bf16, f16};
@@ -12,7 +15,8 @@ use ndarray::Dimension;
 
 use self::gemm::Multiplication;
 pub use self::precision::Precision;
-use crate::array::{DeviceArray, Element};
+use crate::array::Element;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::stream::Stream;
 
@@ -22,18 +26,21 @@ use crate::stream::Stream;
 /// 2^32. Products of `f16` and `bf16` are summed in `f32` and rounded once at the end: by the tensor cores of a Hopper
 /// GPU, elsewhere as `f32`.
 pub trait MatMul: Element + sealed::Sealed {
-    /// What [`gemm`](DeviceArray::gemm) scales by: the type itself, or `f32` for those of 16 bits.
+    /// What [`gemm`](DeviceArrayRef::gemm) scales by: the type itself, or `f32` for those of 16 bits.
     type Scalar: Num;
 
     #[doc(hidden)]
     fn multiply<D: Dimension>(
         product: Multiplication<'_, Self, D>,
         stream: &Stream,
-        out: &mut DeviceArray<Self, D>,
+        out: &mut DeviceArrayRef<Self, D>,
         alpha: Self::Scalar,
         beta: Self::Scalar,
     ) -> Result<()>;
 }
+
+/// The compute capability of Hopper.
+const HOPPER: (u32, u32) = (9, 0);
 
 mod sealed {
     pub trait Sealed {}
@@ -49,7 +56,7 @@ macro_rules! matmul {
             fn multiply<D: Dimension>(
                 product: Multiplication<'_, Self, D>,
                 stream: &Stream,
-                out: &mut DeviceArray<Self, D>,
+                out: &mut DeviceArrayRef<Self, D>,
                 alpha: $scalar,
                 beta: $scalar,
             ) -> Result<()> {
@@ -60,7 +67,7 @@ macro_rules! matmul {
 }
 
 matmul! {
-    f32 as f32: Multiplication::run;
+    f32 as f32: simt::multiply;
     f64 as f64: Multiplication::run;
     i32 as i32: Multiplication::run;
     f16 as f32: tensor::multiply;

@@ -4,12 +4,11 @@
 use ndarray::{Dimension, Ix2, Ix3};
 
 use super::MatMul;
-use super::gemm::{Multiply, product, update};
+use super::gemm::{Multiply, product, product_added};
 use super::tensor;
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::view::AsView;
 
 /// How precisely a product of matrices of `f32` takes its operands.
 ///
@@ -62,8 +61,8 @@ impl DeviceArrayRef<f32, Ix2> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn matmul_with(&self, b: &impl AsView<f32, Dim = Ix2>, precision: Precision) -> Result<DeviceArray<f32, Ix2>> {
-        product("matmul_with", self, &b.as_view(), precision.multiply())
+    pub fn matmul_with(&self, b: &DeviceArrayRef<f32, Ix2>, precision: Precision) -> Result<DeviceArray<f32, Ix2>> {
+        product("matmul_with", self, b, precision.multiply())
     }
 }
 
@@ -76,15 +75,15 @@ impl DeviceArrayRef<f32, Ix3> {
     /// As [`batched_matmul`](Self::batched_matmul).
     pub fn batched_matmul_with(
         &self,
-        b: &impl AsView<f32, Dim = Ix3>,
+        b: &DeviceArrayRef<f32, Ix3>,
         precision: Precision,
     ) -> Result<DeviceArray<f32, Ix3>> {
-        product("batched_matmul_with", self, &b.as_view(), precision.multiply())
+        product("batched_matmul_with", self, b, precision.multiply())
     }
 }
 
 /// Products of matrices in place with a precision.
-impl DeviceArray<f32, Ix2> {
+impl DeviceArrayRef<f32, Ix2> {
     /// [`gemm`](Self::gemm) with a precision: that of the operands, while `alpha`, `beta` and the old elements are taken as
     /// they are. With a `beta` that is not 0, [`Precision::Tf32`] wants memory for another m × n elements.
     ///
@@ -94,46 +93,30 @@ impl DeviceArray<f32, Ix2> {
     pub fn gemm_with(
         &mut self,
         alpha: f32,
-        a: &impl AsView<f32, Dim = Ix2>,
-        b: &impl AsView<f32, Dim = Ix2>,
+        a: &DeviceArrayRef<f32, Ix2>,
+        b: &DeviceArrayRef<f32, Ix2>,
         beta: f32,
         precision: Precision,
     ) -> Result<()> {
-        let scales = (alpha, beta);
-        update(
-            "gemm_with",
-            scales,
-            &a.as_view(),
-            &b.as_view(),
-            self,
-            precision.multiply(),
-        )
+        product_added("gemm_with", self, (alpha, beta), a, b, precision.multiply())
     }
 }
 
 /// Products of batches of matrices in place with a precision.
-impl DeviceArray<f32, Ix3> {
-    /// [`batched_gemm`](Self::batched_gemm) with a precision, as [`gemm_with`](DeviceArray::gemm_with).
+impl DeviceArrayRef<f32, Ix3> {
+    /// [`batched_gemm`](Self::batched_gemm) with a precision, as [`gemm_with`](DeviceArrayRef::gemm_with).
     ///
     /// # Errors
     ///
-    /// As [`gemm_with`](DeviceArray::gemm_with).
+    /// As [`gemm_with`](DeviceArrayRef::gemm_with).
     pub fn batched_gemm_with(
         &mut self,
         alpha: f32,
-        a: &impl AsView<f32, Dim = Ix3>,
-        b: &impl AsView<f32, Dim = Ix3>,
+        a: &DeviceArrayRef<f32, Ix3>,
+        b: &DeviceArrayRef<f32, Ix3>,
         beta: f32,
         precision: Precision,
     ) -> Result<()> {
-        let scales = (alpha, beta);
-        update(
-            "batched_gemm_with",
-            scales,
-            &a.as_view(),
-            &b.as_view(),
-            self,
-            precision.multiply(),
-        )
+        product_added("batched_gemm_with", self, (alpha, beta), a, b, precision.multiply())
     }
 }

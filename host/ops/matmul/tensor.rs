@@ -5,29 +5,29 @@ use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{self, Tf32};
 use half::{bf16, f16};
 use kernels_gpu::compiled::{CastTo, HopperGemm, WgmmaParams};
+use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{
     BOX_M, LINE, THREADS, TILE_M, TRANSPOSED_BOX_ROWS, WgmmaShape, shared_bytes, tile_k, tile_n,
 };
-use ndarray::{Dimension, Ix3};
+use ndarray::{Dimension, Ix2, Ix3};
 
+use super::HOPPER;
 use super::gemm::Multiplication;
+use super::operand::{Mapped, can_be_mapped};
+use super::split::{self, REGISTERS, cycles};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
-use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
-use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapArg, TensorType};
-use crate::view::{DeviceView, DeviceViewMut};
-
-/// The compute capability of Hopper.
-const HOPPER: (u32, u32) = (9, 0);
+use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg, TensorType};
+use crate::view::DeviceViewMut;
 
 /// Bytes of which the lines' distance is a multiple, as tensor maps want it.
 const ALIGN: usize = 16;
 
 /// Numbers that tensor cores multiply, with results of type `C`.
-trait Factor<C: 'static>: HopperGemm<C> + wgmma::Operand<Element: TensorElement> {
+pub(super) trait Factor<C: 'static>: HopperGemm<C> + wgmma::Operand<Element: TensorElement> {
     /// What tensor maps take them for.
     const TYPE: TensorType;
 
@@ -57,7 +57,6 @@ impl Factor<f32> for Tf32 {
 }
 
 /// Numbers of 16 bits that tensor cores multiply.
-#[allow(private_bounds)]
 pub(super) trait Half:
     TensorElement + CastTo<f32> + wgmma::Operand<Element = Self> + Factor<Self> + Factor<f32>
 {
@@ -70,7 +69,7 @@ impl Half for bf16 {}
 pub(super) fn multiply<T: Half, D: Dimension>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
     alpha: f32,
     beta: f32,
 ) -> Result<()>
@@ -81,6 +80,9 @@ where
         return by_f32(product, stream, out, alpha, beta);
     };
     if beta == 0.0 {
+        if let Some(sums) = split::multiply::<T, D>(&product, stream, alpha)? {
+            return sums.cast_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
+        }
         return on_hopper::<T, T, D>(&product, shape, stream, out, alpha);
     }
     let mut sum = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
@@ -95,7 +97,7 @@ where
 pub(super) fn multiply_tf32<D: Dimension>(
     product: Multiplication<'_, f32, D>,
     stream: &Stream,
-    out: &mut DeviceArray<f32, D>,
+    out: &mut DeviceArrayRef<f32, D>,
     alpha: f32,
     beta: f32,
 ) -> Result<()> {
@@ -103,6 +105,9 @@ pub(super) fn multiply_tf32<D: Dimension>(
         return product.run(stream, out, alpha, beta);
     };
     if beta == 0.0 {
+        if let Some(sums) = split::multiply::<Tf32, D>(&product, stream, alpha)? {
+            return sums.to_array_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
+        }
         return on_hopper::<Tf32, f32, D>(&product, shape, stream, out, alpha);
     }
     let mut sum = DeviceArray::uninit(stream, out.raw_dim())?;
@@ -115,7 +120,7 @@ pub(super) fn multiply_tf32<D: Dimension>(
 fn by_f32<T: Half, D: Dimension>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
-    out: &mut DeviceArray<T, D>,
+    out: &mut DeviceArrayRef<T, D>,
     alpha: f32,
     beta: f32,
 ) -> Result<()>
@@ -127,12 +132,12 @@ where
         0.0 => DeviceArray::uninit(stream, out.raw_dim())?,
         _ => out.cast::<f32>()?,
     };
-    Multiplication::new("matmul", &a, &b, Some(out.shape()))?.run(stream, &mut sum, alpha, beta)?;
+    Multiplication::new("matmul", &a, &b, Some(&sum))?.run(stream, &mut sum, alpha, beta)?;
     sum.cast_into(out)
 }
 
 /// The shape of the kernel's launch, if there are tensor cores for it and its numbers fit.
-fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Option<WgmmaShape> {
+pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Option<WgmmaShape> {
     if stream.backend().properties().tensor_cores != Some(HOPPER) {
         return None;
     }
@@ -159,61 +164,43 @@ fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Opt
     })
 }
 
+/// How products of that shape are computed: `Cᵀ = Bᵀ Aᵀ` where the kernel does not take a `B` along n.
+pub(super) fn oriented<T: Factor<C>, C: 'static>(shape: &GemmShape) -> GemmShape {
+    if T::ANY_LAYOUT || shape.b[2] == 1 {
+        return *shape;
+    }
+    GemmShape {
+        m: shape.n,
+        n: shape.m,
+        a: shape.b,
+        b: shape.a,
+        ..*shape
+    }
+}
+
 /// An operand as a tensor map can have it: products first, and either its lines (rows of A, columns of B) or k last.
 struct Operand<'a, T> {
-    lies: Ordered<'a, T, Ix3>,
+    lies: Mapped<'a, T>,
     along_lines: bool,
 }
 
 impl<'a, T: TensorElement> Operand<'a, T> {
-    /// Of elements with these lengths and strides: products, lines, k. Where no map can have them, a copy along k whose
-    /// lines are longer than they have to be, so that each is aligned.
+    /// Of elements with these lengths and strides: products, lines, k. Where no map can have them, or they lie along their
+    /// lines and may not, a copy along k whose lines are longer than they have to be, so that each is aligned.
     fn new<D: Dimension>(
         elements: &'a DeviceArrayRef<T, D>,
         [batch, lines, k]: [usize; 3],
         strides: [usize; 3],
+        may_lie_along_lines: bool,
     ) -> Result<Self> {
         let batch = if strides[0] == 0 { 1 } else { batch };
         let along_k = elements.laid_out(Ix3(batch, lines, k), strides.to_vec());
-        if can_be_mapped(&along_k) {
-            return Ok(Self {
-                lies: Ordered::AsIs(along_k),
-                along_lines: false,
-            });
-        }
         let along_lines = elements.laid_out(Ix3(batch, k, lines), vec![strides[0], strides[2], strides[1]]);
-        if can_be_mapped(&along_lines) {
-            return Ok(Self {
-                lies: Ordered::AsIs(along_lines),
-                along_lines: true,
-            });
-        }
-        Self::copied(&along_k)
-    }
-
-    /// A copy along k of elements in the order of products, lines, k.
-    fn copied(elements: &DeviceArrayRef<T, Ix3>) -> Result<Self> {
-        let [batch, lines, k] = [0, 1, 2].map(|axis| elements.shape()[axis]);
-        let padded = k.next_multiple_of(ALIGN / size_of::<T>());
-        let copy = if padded == k {
-            elements.to_array()?
-        } else {
-            let mut copy = DeviceArray::zeros(elements.stream(), (batch, lines, padded))?;
-            copy.slice_mut(ndarray::s![.., .., ..k])?.assign(elements)?;
-            copy
-        };
+        let lies_along_lines = may_lie_along_lines && !can_be_mapped(&along_k) && can_be_mapped(&along_lines);
         Ok(Self {
-            lies: Ordered::Copied(copy),
-            along_lines: false,
+            lies: Mapped::new(if lies_along_lines { along_lines } else { along_k })?,
+            along_lines: lies_along_lines,
         })
-    }
-
-    /// Has it lie along k, by a copy if it does not.
-    fn along_k(self) -> Result<Self> {
-        match self.along_lines {
-            false => Ok(self),
-            true => Self::copied(&*self.lies.view().permuted_axes([0, 2, 1])?),
-        }
     }
 
     /// Its map, for tiles of so many lines.
@@ -223,44 +210,51 @@ impl<'a, T: TensorElement> Operand<'a, T> {
             false => [1, lines, tile_k],
             true => [1, tile_k, tile_k],
         };
-        self.lies.tensor_map_as(of, &tile, Swizzle::B128)
+        self.lies.tensor_map(of, &tile, Swizzle::B128)
     }
-}
-
-/// Whether the elements lie so that a tensor map can have them.
-fn can_be_mapped<T: TensorElement>(elements: &DeviceView<'_, T, Ix3>) -> bool {
-    tensor_map::layout(elements, &[1, 1, ALIGN / size_of::<T>()], Swizzle::B128).is_ok()
 }
 
 /// One launch for all products, of a block for each multiprocessor.
-fn on_hopper<T: Factor<C>, C: TensorElement, D: Dimension>(
+pub(super) fn on_hopper<T: Factor<C>, C: TensorElement, D: Dimension>(
     product: &Multiplication<'_, T::Element, D>,
     shape: WgmmaShape,
     stream: &Stream,
-    out: &mut DeviceArray<C, D>,
+    out: &mut DeviceArrayRef<C, D>,
     alpha: f32,
 ) -> Result<()> {
     let of = &product.shape;
-    let (mut a, mut b) = (
-        Operand::new(&product.a, [of.batch, of.m, of.k], of.a)?,
-        Operand::new(&product.b, [of.batch, of.n, of.k], of.b)?,
-    );
-    if !T::ANY_LAYOUT && a.along_lines && b.along_lines {
+    let a = |along_m: bool| Operand::new(&product.a, [of.batch, of.m, of.k], of.a, along_m);
+    let b = |along_n: bool| Operand::new(&product.b, [of.batch, of.n, of.k], of.b, along_n);
+    let (mut lies_a, mut lies_b) = (a(true)?, b(true)?);
+    if !T::ANY_LAYOUT && lies_a.along_lines && lies_b.along_lines {
         // The smaller one.
-        (a, b) = if a.lies.len() < b.lies.len() {
-            (a.along_k()?, b)
-        } else {
-            (a, b.along_k()?)
-        };
+        match lies_a.lies.len() < lies_b.lies.len() {
+            true => lies_a = a(false)?,
+            false => lies_b = b(false)?,
+        }
     }
-    let launch = Launch::<T>::new(a, b, shape, stream, alpha);
+    let launch = Launch::<T>::new(lies_a, lies_b, shape, stream, alpha);
+    let of_launch = match launch.shape.transposed {
+        0 => *of,
+        _ => GemmShape {
+            m: of.n,
+            n: of.m,
+            ..*of
+        },
+    };
+    let element = size_of::<T::Element>();
+    let registers = best_registers(
+        &of_launch,
+        element,
+        stream.backend().properties().multiprocessors as usize,
+    );
     let columns = of.n.next_multiple_of(ALIGN / size_of::<C>());
     if columns == of.n || of.batch * of.m == 1 {
-        return launch.run(&mut out.in_shape_mut(Ix3(of.batch, of.m, of.n)));
+        return launch.run(registers, &mut out.in_shape_mut(Ix3(of.batch, of.m, of.n)));
     }
     let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(of.batch, of.m, columns))?;
     let mut result = padded.slice_mut(ndarray::s![.., .., ..of.n])?;
-    launch.run(&mut result)?;
+    launch.run(registers, &mut result)?;
     out.in_shape_mut(Ix3(of.batch, of.m, of.n)).assign(&result)
 }
 
@@ -304,11 +298,12 @@ impl<'a, T: wgmma::Operand<Element: TensorElement>> Launch<'a, T> {
         }
     }
 
-    fn run<C: TensorElement>(&self, out: &mut DeviceViewMut<'_, C, Ix3>) -> Result<()>
+    /// With tiles whose sums take so many registers.
+    fn run<C: TensorElement>(&self, registers: usize, out: &mut DeviceViewMut<'_, C, Ix3>) -> Result<()>
     where
         T: Factor<C>,
     {
-        match best_registers(&self.shape, self.stream.backend().properties().multiprocessors) {
+        match registers {
             32 => self.launch::<T::N64, C>(32, out),
             64 => self.launch::<T::N128, C>(64, out),
             96 => self.launch::<T::N192, C>(96, out),
@@ -352,13 +347,7 @@ fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
 }
 
 /// The width of tiles with which the products are done first, by the registers of their sums.
-///
-/// A multiprocessor takes tiles in turn; one costs its columns, and a constant for the tile of A, which is read and kept
-/// all the same.
-fn best_registers(shape: &WgmmaShape, multiprocessors: u32) -> usize {
-    let cost = |&registers: &usize| {
-        let turns = tiles(shape, registers).div_ceil(multiprocessors.into());
-        turns * (tile_n(registers) + 40) as u64
-    };
-    [128, 96, 64, 32].into_iter().min_by_key(cost).unwrap_or(128)
+fn best_registers(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
+    let cost = |&registers: &usize| cycles(shape, element, registers, multiprocessors);
+    REGISTERS.into_iter().min_by_key(cost).unwrap_or(REGISTERS[0])
 }

@@ -12,17 +12,22 @@ mod named_axes;
 mod named_axis;
 mod primitive;
 
-use kernels_gpu::compiled::Reduce;
+use kernels_gpu::compiled::{Number, Reduce};
+use kernels_gpu::num::Accumulator;
 use kernels_gpu::op::ReduceOp;
-use ndarray::{Axis, Dimension, Ix0, Ix1, IxDyn, RemoveAxis};
+use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::landed::Landed;
 
-use super::transpose::Ordered;
-use axes::{Axes, Extent};
-use launch::{launch, launch_rows};
+use super::transpose::copy_to;
+use axes::{Lie, Way};
+use launch::{launch, launch_to};
+
+/// Elements of any number of axes.
+type DynRef<T> = DeviceArrayRef<T, IxDyn>;
 
 /// What a reduction wants of the elements that it combines, and counts them for.
 #[derive(Clone, Copy)]
@@ -58,27 +63,106 @@ impl Wants {
         }
     }
 
-    /// All elements as one axis, in an order that will do.
-    fn elements<T: Element, D: Dimension>(self, x: &DeviceArrayRef<T, D>) -> Result<Ordered<'_, T, Ix1>> {
-        match self {
-            Wants::AnyIndexed | Wants::OneIndexed if !x.is_standard_layout() => {
-                Ok(Ordered::Copied(x.to_array()?.into_shape(x.len())?))
-            }
-            _ => x.in_any_order(),
-        }
+    /// Whether the operator is told the elements' places among those that it combines.
+    fn is_indexed(self) -> bool {
+        matches!(self, Wants::AnyIndexed | Wants::OneIndexed)
     }
 }
 
-/// Of the whole array, into an array without axes.
+/// Combines results, along axes that are left, where that gives what combining all elements at once does.
+type Again<R> = fn(&DynRef<R>, &dyn Fn(usize) -> bool, &mut DynRef<R>) -> Result<()>;
+
+/// [`combine`] of results of the same operator.
+fn again<Op: ReduceOp<R, Output = R>, R: Reduce<Op>>(
+    results: &DynRef<R>,
+    is_combined: &dyn Fn(usize) -> bool,
+    out: &mut DynRef<R>,
+) -> Result<()> {
+    combine::<Op, R>(results, is_combined, Wants::Any, 0, Some(again::<Op, R>), out)
+}
+
+/// [`again`] for sums and products, but for those of 16-bit floats, which are rounded once.
+fn again_total<Op, T: Number>() -> Option<Again<T::Total>>
+where
+    Op: ReduceOp<T::Total, Output = T::Total>,
+    T::Total: Reduce<Op>,
+{
+    (size_of::<Accumulator<T>>() == size_of::<T::Total>()).then_some(again::<Op, T::Total>)
+}
+
+/// Combines the elements along some axes into the results along the others, of which `out`, on the same device, has the
+/// shape.
+fn combine<Op: ReduceOp<T>, T: Reduce<Op>>(
+    x: &DynRef<T>,
+    is_combined: &dyn Fn(usize) -> bool,
+    wants: Wants,
+    count: u64,
+    again: Option<Again<Op::Output>>,
+    out: &mut DynRef<Op::Output>,
+) -> Result<()> {
+    if out.is_empty() {
+        return Ok(());
+    }
+    let stream = x.stream();
+    if x.is_empty() {
+        // Nothing to combine for any result.
+        let nothing = Way::Rows {
+            rows: out.len(),
+            length: 0,
+        };
+        return out.write_in_order(stream, |out| launch::<Op, T>(x, nothing, count, out));
+    }
+    let lie = Lie::new((x.shape(), x.strides()), is_combined, wants.is_indexed());
+    let Some(way) = lie.way() else {
+        if let (Some(again), Some(first)) = (again, lie.first()) {
+            let left: Vec<usize> = (0..x.ndim()).filter(|axis| !first.contains(axis)).collect();
+            let shape: Vec<usize> = left.iter().map(|&axis| x.shape()[axis]).collect();
+            let mut results = DeviceArray::uninit(stream, IxDyn(&shape))?;
+            combine::<Op, T>(x, &|axis| first.contains(&axis), wants, count, None, &mut results)?;
+            return again(&results, &|axis| is_combined(left[axis]), out);
+        }
+        let order = lie.together();
+        let x = x.view().permuted_axes(IxDyn(&order))?.to_array()?;
+        let mut places = order.clone();
+        order.iter().enumerate().for_each(|(place, &axis)| places[axis] = place);
+        let x = x.view().permuted_axes(IxDyn(&places))?;
+        return combine::<Op, T>(&x, is_combined, wants, count, None, out);
+    };
+    if lie.is_in_order() && !x.interlaces(out) {
+        return out.write_in_order(stream, |out| launch::<Op, T>(x, way, count, out));
+    }
+    let mut results = DeviceArray::uninit(stream, IxDyn(&lie.results()))?;
+    launch::<Op, T>(x, way, count, &mut results)?;
+    let results = lie.in_order(results.view())?;
+    copy_to(&*results.broadcast(out.raw_dim())?, stream, out)
+}
+
+/// Of the whole array, into an array or view without axes.
 fn whole_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
     wants: Wants,
-    out: &mut DeviceArray<Op::Output, Ix0>,
+    again: Option<Again<Op::Output>>,
+    out: &mut DeviceArrayRef<Op::Output, Ix0>,
 ) -> Result<()> {
     let count = wants.count(operation, x.shape(), x.len())?;
     check_output(operation, x, &[], out)?;
-    launch_rows::<Op, _, _, _>(&*wants.elements(x)?, Extent::whole(x.len()), count, out)
+    combine::<Op, T>(
+        &x.view().into_dyn(),
+        &|_| true,
+        wants,
+        count,
+        again,
+        &mut out.view_mut().into_dyn(),
+    )
+}
+
+/// The way in which one kernel combines all elements, if there is one.
+fn way_of_all<T: Element>(x: &DynRef<T>, wants: Wants) -> Option<Way> {
+    match x.is_empty() {
+        true => Some(Way::Rows { rows: 1, length: 0 }),
+        false => Lie::new((x.shape(), x.strides()), &|_| true, wants.is_indexed()).way(),
+    }
 }
 
 /// Of the whole array; waits for the result.
@@ -86,26 +170,40 @@ fn whole<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
     wants: Wants,
+    again: Option<Again<Op::Output>>,
 ) -> Result<Op::Output> {
     let count = wants.count(operation, x.shape(), x.len())?;
+    let elements = x.view().into_dyn();
+    if let Some(way) = way_of_all(&elements, wants) {
+        let mut out = Landed::new(x.stream())?;
+        launch_to::<Op, T>(&elements, way, count, &mut out)?;
+        return out.read();
+    }
     let mut out = DeviceArray::uninit(x.stream(), Ix0())?;
-    launch_rows::<Op, _, _, _>(&*wants.elements(x)?, Extent::whole(x.len()), count, &mut out)?;
+    let to = &mut out.view_mut().into_dyn();
+    combine::<Op, T>(&elements, &|_| true, wants, count, again, to)?;
     Ok(out.to_ndarray()?.into_scalar())
 }
 
-/// Along one axis, into an existing array.
+/// Along one axis, into an existing array or view.
 fn along_axis_into<Op: ReduceOp<T>, T: Reduce<Op>, D: RemoveAxis>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
     axis: Axis,
     wants: Wants,
-    out: &mut DeviceArray<Op::Output, D::Smaller>,
+    out: &mut DeviceArrayRef<Op::Output, D::Smaller>,
 ) -> Result<()> {
     let dim = without(operation, x, axis)?;
-    let extent = Extent::axis(x.shape(), axis.index());
-    let count = wants.count(operation, x.shape(), extent.length)?;
+    let count = wants.count(operation, x.shape(), x.shape()[axis.index()])?;
     check_output(operation, x, dim.slice(), out)?;
-    launch::<Op, _, _, _>(&*x.in_order()?, extent, count, out)
+    combine::<Op, T>(
+        &x.view().into_dyn(),
+        &|other| other == axis.index(),
+        wants,
+        count,
+        None,
+        &mut out.view_mut().into_dyn(),
+    )
 }
 
 /// Along one axis.
@@ -122,35 +220,26 @@ fn along_axis<Op: ReduceOp<T>, T: Reduce<Op>, D: RemoveAxis>(
     Ok(out)
 }
 
-/// Along several axes, into an existing array. Where they are not all neighbours, a copy brings them together.
+/// Along several axes, into an existing array or view.
 fn along_axes_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
     axes: &[usize],
     wants: Wants,
-    out: &mut DeviceArray<Op::Output, IxDyn>,
+    again: Option<Again<Op::Output>>,
+    out: &mut DeviceArrayRef<Op::Output, IxDyn>,
 ) -> Result<()> {
     let (kept, length) = split(operation, x.shape(), axes)?;
     let count = wants.count(operation, x.shape(), length)?;
     check_output(operation, x, &kept, out)?;
-    if out.is_empty() {
-        return Ok(());
-    }
-    if x.is_empty() {
-        // Nothing to combine for any result.
-        let extent = Extent::axis(&[out.len(), 0], 1);
-        return launch_rows::<Op, _, _, _>(x, extent, count, out);
-    }
-    let axes = Axes::new(x.shape(), axes);
-    let x = &*x.in_order()?;
-    match axes.together() {
-        None => launch::<Op, _, _, _>(x, axes.extent(), count, out),
-        Some(order) => {
-            let x = x.in_shape(IxDyn(&axes.shape())).permuted_axes(IxDyn(&order))?;
-            let x = x.to_array()?;
-            launch::<Op, _, _, _>(&x, axes.extent(), count, out)
-        }
-    }
+    combine::<Op, T>(
+        &x.view().into_dyn(),
+        &|axis| axes.contains(&axis),
+        wants,
+        count,
+        again,
+        &mut out.view_mut().into_dyn(),
+    )
 }
 
 /// Along several axes.
@@ -159,11 +248,12 @@ fn along_axes<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     axes: &[usize],
     wants: Wants,
+    again: Option<Again<Op::Output>>,
 ) -> Result<DeviceArray<Op::Output, IxDyn>> {
     let (kept, length) = split(operation, x.shape(), axes)?;
     wants.count(operation, x.shape(), length)?;
     let mut out = DeviceArray::uninit(x.stream(), IxDyn(&kept))?;
-    along_axes_into::<Op, T, D>(operation, x, axes, wants, &mut out)?;
+    along_axes_into::<Op, T, D>(operation, x, axes, wants, again, &mut out)?;
     Ok(out)
 }
 

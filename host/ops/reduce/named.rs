@@ -5,8 +5,7 @@ use kernels_gpu::compiled::Number;
 use kernels_gpu::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, Std, Sum, Variance};
 use ndarray::{Dimension, Ix0};
 
-use super::{Wants, whole, whole_into};
-use crate::array::DeviceArray;
+use super::{Wants, again, again_total, whole, whole_into};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 
@@ -18,9 +17,9 @@ use crate::error::Result;
 ///
 /// The error of a float sum is at most `d u Σ|x|`, to first order, where `u` is the unit roundoff and `d` the depth of
 /// the tree in which the elements are combined, which grows as the logarithm of their number:
-/// [`RowPlan::depth`](kernels_gpu::reduce::RowPlan::depth). The tree depends on the length alone, so that the bits are
-/// the same on every run and every device. 16-bit floats are summed and multiplied in `f32` and rounded once. A sum of
-/// nothing but −0 is +0.
+/// [`RowPlan::depth`](kernels_gpu::reduce::RowPlan::depth). The tree depends on the length alone, and of a view on how it
+/// lies, so that the bits are the same on every run and every device. 16-bit floats are summed and multiplied in `f32` and
+/// rounded once. A sum of nothing but −0 is +0.
 impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// The sum; 0 for an empty array. Of integers it is an `i64` or `u64`, whatever their size, as NumPy's, and wraps
     /// around where that overflows; of floats it has their type.
@@ -48,17 +47,17 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # }
     /// ```
     pub fn sum(&self) -> Result<T::Total> {
-        whole::<Sum, T, D>("sum", self, Wants::Any)
+        whole::<Sum, T, D>("sum", self, Wants::Any, again_total::<Sum, T>())
     }
 
-    /// [`sum`](Self::sum) into an array without axes, asynchronously.
+    /// [`sum`](Self::sum) into an array or view without axes, asynchronously.
     ///
     /// # Errors
     ///
     /// As [`sum`](Self::sum), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn sum_into(&self, out: &mut DeviceArray<T::Total, Ix0>) -> Result<()> {
-        whole_into::<Sum, T, D>("sum_into", self, Wants::Any, out)
+    pub fn sum_into(&self, out: &mut DeviceArrayRef<T::Total, Ix0>) -> Result<()> {
+        whole_into::<Sum, T, D>("sum_into", self, Wants::Any, again_total::<Sum, T>(), out)
     }
 
     /// The product; 1 for an empty array. Its type is that of the [`sum`](Self::sum); of integers it wraps around where
@@ -71,17 +70,17 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`sum`](Self::sum).
     pub fn product(&self) -> Result<T::Total> {
-        whole::<Product, T, D>("product", self, Wants::Any)
+        whole::<Product, T, D>("product", self, Wants::Any, again_total::<Product, T>())
     }
 
-    /// [`product`](Self::product) into an array without axes, asynchronously.
+    /// [`product`](Self::product) into an array or view without axes, asynchronously.
     ///
     /// # Errors
     ///
     /// As [`product`](Self::product), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn product_into(&self, out: &mut DeviceArray<T::Total, Ix0>) -> Result<()> {
-        whole_into::<Product, T, D>("product_into", self, Wants::Any, out)
+    pub fn product_into(&self, out: &mut DeviceArrayRef<T::Total, Ix0>) -> Result<()> {
+        whole_into::<Product, T, D>("product_into", self, Wants::Any, again_total::<Product, T>(), out)
     }
 
     /// The smallest element; NaN if any element is. −0 is below +0.
@@ -90,17 +89,17 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
     pub fn min(&self) -> Result<T> {
-        whole::<Min, T, D>("min", self, Wants::One)
+        whole::<Min, T, D>("min", self, Wants::One, Some(again::<Min, _>))
     }
 
-    /// [`min`](Self::min) into an array without axes, asynchronously.
+    /// [`min`](Self::min) into an array or view without axes, asynchronously.
     ///
     /// # Errors
     ///
     /// As [`min`](Self::min), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn min_into(&self, out: &mut DeviceArray<T, Ix0>) -> Result<()> {
-        whole_into::<Min, T, D>("min_into", self, Wants::One, out)
+    pub fn min_into(&self, out: &mut DeviceArrayRef<T, Ix0>) -> Result<()> {
+        whole_into::<Min, T, D>("min_into", self, Wants::One, Some(again::<Min, _>), out)
     }
 
     /// The largest element; NaN if any element is. −0 is below +0.
@@ -109,17 +108,17 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
     pub fn max(&self) -> Result<T> {
-        whole::<Max, T, D>("max", self, Wants::One)
+        whole::<Max, T, D>("max", self, Wants::One, Some(again::<Max, _>))
     }
 
-    /// [`max`](Self::max) into an array without axes, asynchronously.
+    /// [`max`](Self::max) into an array or view without axes, asynchronously.
     ///
     /// # Errors
     ///
     /// As [`max`](Self::max), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn max_into(&self, out: &mut DeviceArray<T, Ix0>) -> Result<()> {
-        whole_into::<Max, T, D>("max_into", self, Wants::One, out)
+    pub fn max_into(&self, out: &mut DeviceArrayRef<T, Ix0>) -> Result<()> {
+        whole_into::<Max, T, D>("max_into", self, Wants::One, Some(again::<Max, _>), out)
     }
 
     /// The arithmetic mean, summed in `f64`: an `f64` for integers, the element type for floats.
@@ -128,17 +127,17 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
     pub fn mean(&self) -> Result<T::Mean> {
-        whole::<Mean, T, D>("mean", self, Wants::One)
+        whole::<Mean, T, D>("mean", self, Wants::One, None)
     }
 
-    /// [`mean`](Self::mean) into an array without axes, asynchronously.
+    /// [`mean`](Self::mean) into an array or view without axes, asynchronously.
     ///
     /// # Errors
     ///
     /// As [`mean`](Self::mean), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn mean_into(&self, out: &mut DeviceArray<T::Mean, Ix0>) -> Result<()> {
-        whole_into::<Mean, T, D>("mean_into", self, Wants::One, out)
+    pub fn mean_into(&self, out: &mut DeviceArrayRef<T::Mean, Ix0>) -> Result<()> {
+        whole_into::<Mean, T, D>("mean_into", self, Wants::One, None, out)
     }
 
     /// The variance: the sum of the squared deviations from the mean, divided by the number of elements less `ddof`
@@ -168,17 +167,17 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # }
     /// ```
     pub fn variance(&self, ddof: usize) -> Result<T::Mean> {
-        whole::<Variance, T, D>("variance", self, Wants::MoreThan(ddof))
+        whole::<Variance, T, D>("variance", self, Wants::MoreThan(ddof), None)
     }
 
-    /// [`variance`](Self::variance) into an array without axes, asynchronously.
+    /// [`variance`](Self::variance) into an array or view without axes, asynchronously.
     ///
     /// # Errors
     ///
     /// As [`variance`](Self::variance), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn variance_into(&self, ddof: usize, out: &mut DeviceArray<T::Mean, Ix0>) -> Result<()> {
-        whole_into::<Variance, T, D>("variance_into", self, Wants::MoreThan(ddof), out)
+    pub fn variance_into(&self, ddof: usize, out: &mut DeviceArrayRef<T::Mean, Ix0>) -> Result<()> {
+        whole_into::<Variance, T, D>("variance_into", self, Wants::MoreThan(ddof), None, out)
     }
 
     /// The standard deviation: the square root of the [`variance`](Self::variance), rounded once.
@@ -187,17 +186,17 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`variance`](Self::variance).
     pub fn std(&self, ddof: usize) -> Result<T::Mean> {
-        whole::<Std, T, D>("std", self, Wants::MoreThan(ddof))
+        whole::<Std, T, D>("std", self, Wants::MoreThan(ddof), None)
     }
 
-    /// [`std`](Self::std) into an array without axes, asynchronously.
+    /// [`std`](Self::std) into an array or view without axes, asynchronously.
     ///
     /// # Errors
     ///
     /// As [`std`](Self::std), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn std_into(&self, ddof: usize, out: &mut DeviceArray<T::Mean, Ix0>) -> Result<()> {
-        whole_into::<Std, T, D>("std_into", self, Wants::MoreThan(ddof), out)
+    pub fn std_into(&self, ddof: usize, out: &mut DeviceArrayRef<T::Mean, Ix0>) -> Result<()> {
+        whole_into::<Std, T, D>("std_into", self, Wants::MoreThan(ddof), None, out)
     }
 
     /// The index, in C order, of the smallest element: of several the first. The first NaN comes before every
@@ -220,17 +219,17 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # }
     /// ```
     pub fn argmin(&self) -> Result<u64> {
-        whole::<ArgMin, T, D>("argmin", self, Wants::OneIndexed)
+        whole::<ArgMin, T, D>("argmin", self, Wants::OneIndexed, None)
     }
 
-    /// [`argmin`](Self::argmin) into an array without axes, asynchronously.
+    /// [`argmin`](Self::argmin) into an array or view without axes, asynchronously.
     ///
     /// # Errors
     ///
     /// As [`argmin`](Self::argmin), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn argmin_into(&self, out: &mut DeviceArray<u64, Ix0>) -> Result<()> {
-        whole_into::<ArgMin, T, D>("argmin_into", self, Wants::OneIndexed, out)
+    pub fn argmin_into(&self, out: &mut DeviceArrayRef<u64, Ix0>) -> Result<()> {
+        whole_into::<ArgMin, T, D>("argmin_into", self, Wants::OneIndexed, None, out)
     }
 
     /// The index, in C order, of the largest element; the rest is as for [`argmin`](Self::argmin).
@@ -239,17 +238,17 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`argmin`](Self::argmin).
     pub fn argmax(&self) -> Result<u64> {
-        whole::<ArgMax, T, D>("argmax", self, Wants::OneIndexed)
+        whole::<ArgMax, T, D>("argmax", self, Wants::OneIndexed, None)
     }
 
-    /// [`argmax`](Self::argmax) into an array without axes, asynchronously.
+    /// [`argmax`](Self::argmax) into an array or view without axes, asynchronously.
     ///
     /// # Errors
     ///
     /// As [`argmax`](Self::argmax), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
-    pub fn argmax_into(&self, out: &mut DeviceArray<u64, Ix0>) -> Result<()> {
-        whole_into::<ArgMax, T, D>("argmax_into", self, Wants::OneIndexed, out)
+    pub fn argmax_into(&self, out: &mut DeviceArrayRef<u64, Ix0>) -> Result<()> {
+        whole_into::<ArgMax, T, D>("argmax_into", self, Wants::OneIndexed, None, out)
     }
 
     /// Whether any element is not 0; NaN is not. `false` for an empty array. Reads the whole array in any case.
@@ -258,16 +257,16 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`sum`](Self::sum).
     pub fn any(&self) -> Result<bool> {
-        Ok(whole::<Any, T, D>("any", self, Wants::Any)? != 0)
+        Ok(whole::<Any, T, D>("any", self, Wants::Any, Some(again::<Any, _>))? != 0)
     }
 
-    /// [`any`](Self::any) into an array without axes, as 0 or 1, asynchronously.
+    /// [`any`](Self::any) into an array or view without axes, as 0 or 1, asynchronously.
     ///
     /// # Errors
     ///
     /// As [`sum_into`](Self::sum_into).
-    pub fn any_into(&self, out: &mut DeviceArray<u8, Ix0>) -> Result<()> {
-        whole_into::<Any, T, D>("any_into", self, Wants::Any, out)
+    pub fn any_into(&self, out: &mut DeviceArrayRef<u8, Ix0>) -> Result<()> {
+        whole_into::<Any, T, D>("any_into", self, Wants::Any, Some(again::<Any, _>), out)
     }
 
     /// Whether no element is 0; NaN is not. `true` for an empty array. Reads the whole array in any case.
@@ -276,15 +275,15 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`sum`](Self::sum).
     pub fn all(&self) -> Result<bool> {
-        Ok(whole::<All, T, D>("all", self, Wants::Any)? != 0)
+        Ok(whole::<All, T, D>("all", self, Wants::Any, Some(again::<All, _>))? != 0)
     }
 
-    /// [`all`](Self::all) into an array without axes, as 0 or 1, asynchronously.
+    /// [`all`](Self::all) into an array or view without axes, as 0 or 1, asynchronously.
     ///
     /// # Errors
     ///
     /// As [`sum_into`](Self::sum_into).
-    pub fn all_into(&self, out: &mut DeviceArray<u8, Ix0>) -> Result<()> {
-        whole_into::<All, T, D>("all_into", self, Wants::Any, out)
+    pub fn all_into(&self, out: &mut DeviceArrayRef<u8, Ix0>) -> Result<()> {
+        whole_into::<All, T, D>("all_into", self, Wants::Any, Some(again::<All, _>), out)
     }
 }

@@ -70,19 +70,19 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: Reduce<Op>,
     {
-        whole::<Op, T, D>("reduce", self, Wants::AnyIndexed)
+        whole::<Op, T, D>("reduce", self, Wants::AnyIndexed, None)
     }
 
-    /// [`reduce`](Self::reduce) into an array without axes, asynchronously.
+    /// [`reduce`](Self::reduce) into an array or view without axes, asynchronously.
     ///
     /// # Errors
     ///
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of an allocation and a launch.
-    pub fn reduce_into<Op: ReduceOp<T>>(&self, out: &mut DeviceArray<Op::Output, Ix0>) -> Result<()>
+    pub fn reduce_into<Op: ReduceOp<T>>(&self, out: &mut DeviceArrayRef<Op::Output, Ix0>) -> Result<()>
     where
         T: Reduce<Op>,
     {
-        whole_into::<Op, T, D>("reduce_into", self, Wants::AnyIndexed, out)
+        whole_into::<Op, T, D>("reduce_into", self, Wants::AnyIndexed, None, out)
     }
 
     /// The elements of each lane along an axis combined; the result has one axis less.
@@ -95,10 +95,10 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         T: Reduce<Op>,
         D: RemoveAxis,
     {
-        along_axis::<Op, T, D>("reduce_axis", self, axis, Wants::Any)
+        along_axis::<Op, T, D>("reduce_axis", self, axis, Wants::AnyIndexed)
     }
 
-    /// [`reduce_axis`](Self::reduce_axis) into an existing array.
+    /// [`reduce_axis`](Self::reduce_axis) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -107,19 +107,20 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     pub fn reduce_axis_into<Op: ReduceOp<T>>(
         &self,
         axis: Axis,
-        out: &mut DeviceArray<Op::Output, D::Smaller>,
+        out: &mut DeviceArrayRef<Op::Output, D::Smaller>,
     ) -> Result<()>
     where
         T: Reduce<Op>,
         D: RemoveAxis,
     {
-        along_axis_into::<Op, T, D>("reduce_axis_into", self, axis, Wants::Any, out)
+        along_axis_into::<Op, T, D>("reduce_axis_into", self, axis, Wants::AnyIndexed, out)
     }
 
     /// The elements of each part along several axes combined; the result has the other axes, in their order. Along no
     /// axis, every element is a part of its own.
     ///
-    /// Axes that are not neighbours, but for those of length 1, cost one copy of the array.
+    /// Axes that are not neighbours, but for those of length 1, cost one copy of the array: the operator is told places, and
+    /// so has the elements in C order.
     ///
     /// # Errors
     ///
@@ -129,10 +130,10 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     where
         T: Reduce<Op>,
     {
-        along_axes::<Op, T, D>("reduce_axes", self, axes, Wants::Any)
+        along_axes::<Op, T, D>("reduce_axes", self, axes, Wants::AnyIndexed, None)
     }
 
-    /// [`reduce_axes`](Self::reduce_axes) into an existing array.
+    /// [`reduce_axes`](Self::reduce_axes) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -141,11 +142,11 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     pub fn reduce_axes_into<Op: ReduceOp<T>>(
         &self,
         axes: &[usize],
-        out: &mut DeviceArray<Op::Output, IxDyn>,
+        out: &mut DeviceArrayRef<Op::Output, IxDyn>,
     ) -> Result<()>
     where
         T: Reduce<Op>,
     {
-        along_axes_into::<Op, T, D>("reduce_axes_into", self, axes, Wants::Any, out)
+        along_axes_into::<Op, T, D>("reduce_axes_into", self, axes, Wants::AnyIndexed, None, out)
     }
 }

@@ -33,7 +33,7 @@ fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     axis: Axis,
     kind: ScanKind,
-    out: &mut DeviceArray<Op::Output, D>,
+    out: &mut DeviceArrayRef<Op::Output, D>,
 ) -> Result<()> {
     let shape = x.shape();
     let Some(&n) = shape.get(axis.index()) else {
@@ -53,14 +53,16 @@ fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     let inner = shape[axis.index() + 1..].iter().product();
     let x = &*x.in_order()?;
     let lines = x.len() / n;
-    if lines == 1 || (inner == 1 && n > lookback::tile_len::<T, Op>()) {
-        look_back::<Op, T, D>(x, n, kind, out)
-    } else if inner == 1 && n > SHORT_ROW {
-        let config = tiles(lines, THREADS / 32, THREADS);
-        x.stream().launch::<T::Rows>(&config, (x, lines, n, flag(kind), out))
-    } else {
-        columns::<Op, T, D>(x, n, inner, kind, out)
-    }
+    out.write_in_order(x.stream(), |out| {
+        if lines == 1 || (inner == 1 && n > lookback::tile_len::<T, Op>()) {
+            look_back::<Op, T, D>(x, n, kind, out)
+        } else if inner == 1 && n > SHORT_ROW {
+            let config = tiles(lines, THREADS / 32, THREADS);
+            x.stream().launch::<T::Rows>(&config, (x, lines, n, flag(kind), out))
+        } else {
+            columns::<Op, T, D>(x, n, inner, kind, out)
+        }
+    })
 }
 
 /// Scans columns, tile by tile.
@@ -69,7 +71,7 @@ fn columns<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     n: usize,
     inner: usize,
     kind: ScanKind,
-    out: &mut DeviceArray<Op::Output, D>,
+    out: &mut DeviceArrayRef<Op::Output, D>,
 ) -> Result<()> {
     let columns = x.len() / n;
     let width = width::<T, Op>(n, columns);
@@ -147,7 +149,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`inclusive_scan_axis`](Self::inclusive_scan_axis) into an existing array.
+    /// [`inclusive_scan_axis`](Self::inclusive_scan_axis) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -156,7 +158,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     pub fn inclusive_scan_axis_into<Op: ReduceOp<T>>(
         &self,
         axis: Axis,
-        out: &mut DeviceArray<Op::Output, D>,
+        out: &mut DeviceArrayRef<Op::Output, D>,
     ) -> Result<()>
     where
         T: Scan<Op>,
@@ -179,7 +181,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`exclusive_scan_axis`](Self::exclusive_scan_axis) into an existing array.
+    /// [`exclusive_scan_axis`](Self::exclusive_scan_axis) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -187,7 +189,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     pub fn exclusive_scan_axis_into<Op: ReduceOp<T>>(
         &self,
         axis: Axis,
-        out: &mut DeviceArray<Op::Output, D>,
+        out: &mut DeviceArrayRef<Op::Output, D>,
     ) -> Result<()>
     where
         T: Scan<Op>,

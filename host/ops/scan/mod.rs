@@ -62,7 +62,7 @@ fn look_back<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     n: usize,
     kind: ScanKind,
-    out: &mut DeviceArray<Op::Output, D>,
+    out: &mut DeviceArrayRef<Op::Output, D>,
 ) -> Result<()> {
     let count = x.len() / n * lookback::tiles_of_row::<T, Op>(x.len(), n);
     let shared = lookback::shared_bytes::<T, Op>();
@@ -95,7 +95,7 @@ fn flag(kind: ScanKind) -> u32 {
 fn tree<Op, T: ScanTree<Op>, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     kind: ScanKind,
-    out: &mut DeviceArray<T::Output, D>,
+    out: &mut DeviceArrayRef<T::Output, D>,
 ) -> Result<()> {
     let stream = x.stream();
     let count = x.len().div_ceil(T::TILE);
@@ -122,13 +122,14 @@ fn whole_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
     kind: ScanKind,
-    out: &mut DeviceArray<Op::Output, D>,
+    out: &mut DeviceArrayRef<Op::Output, D>,
 ) -> Result<()> {
     check(operation, x, out)?;
     if x.is_empty() {
         return Ok(());
     }
-    look_back::<Op, T, D>(&*x.in_order()?, x.len(), kind, out)
+    let x = &*x.in_order()?;
+    out.write_in_order(x.stream(), |out| look_back::<Op, T, D>(x, x.len(), kind, out))
 }
 
 /// Of the whole array, by that algorithm.
@@ -137,7 +138,7 @@ fn whole_by_into<Op, T, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     kind: ScanKind,
     algorithm: ScanAlgorithm,
-    out: &mut DeviceArray<Op::Output, D>,
+    out: &mut DeviceArrayRef<Op::Output, D>,
 ) -> Result<()>
 where
     Op: ReduceOp<T>,
@@ -148,10 +149,10 @@ where
         return Ok(());
     }
     let x = &*x.in_order()?;
-    match algorithm {
+    out.write_in_order(x.stream(), |out| match algorithm {
         ScanAlgorithm::LookBack => look_back::<Op, T, D>(x, x.len(), kind, out),
         ScanAlgorithm::Blelloch => tree::<Op, T, D>(x, kind, out),
-    }
+    })
 }
 
 /// Scans of the whole array, in C order: the result has the array's shape.
@@ -242,13 +243,13 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`inclusive_scan`](Self::inclusive_scan) into an existing array.
+    /// [`inclusive_scan`](Self::inclusive_scan) into an existing array or view.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`](crate::Error::Shape) if the shapes differ,
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of an allocation and a launch.
-    pub fn inclusive_scan_into<Op: ReduceOp<T>>(&self, out: &mut DeviceArray<Op::Output, D>) -> Result<()>
+    pub fn inclusive_scan_into<Op: ReduceOp<T>>(&self, out: &mut DeviceArrayRef<Op::Output, D>) -> Result<()>
     where
         T: Scan<Op>,
     {
@@ -288,7 +289,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`inclusive_scan_by`](Self::inclusive_scan_by) into an existing array.
+    /// [`inclusive_scan_by`](Self::inclusive_scan_by) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -296,7 +297,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     pub fn inclusive_scan_by_into<Op: ReduceOp<T>>(
         &self,
         algorithm: ScanAlgorithm,
-        out: &mut DeviceArray<Op::Output, D>,
+        out: &mut DeviceArrayRef<Op::Output, D>,
     ) -> Result<()>
     where
         T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
@@ -337,12 +338,12 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`exclusive_scan`](Self::exclusive_scan) into an existing array.
+    /// [`exclusive_scan`](Self::exclusive_scan) into an existing array or view.
     ///
     /// # Errors
     ///
     /// As [`inclusive_scan_into`](Self::inclusive_scan_into).
-    pub fn exclusive_scan_into<Op: ReduceOp<T>>(&self, out: &mut DeviceArray<Op::Output, D>) -> Result<()>
+    pub fn exclusive_scan_into<Op: ReduceOp<T>>(&self, out: &mut DeviceArrayRef<Op::Output, D>) -> Result<()>
     where
         T: Scan<Op>,
     {
@@ -363,7 +364,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         Ok(out)
     }
 
-    /// [`exclusive_scan_by`](Self::exclusive_scan_by) into an existing array.
+    /// [`exclusive_scan_by`](Self::exclusive_scan_by) into an existing array or view.
     ///
     /// # Errors
     ///
@@ -371,7 +372,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     pub fn exclusive_scan_by_into<Op: ReduceOp<T>>(
         &self,
         algorithm: ScanAlgorithm,
-        out: &mut DeviceArray<Op::Output, D>,
+        out: &mut DeviceArrayRef<Op::Output, D>,
     ) -> Result<()>
     where
         T: Scan<Op> + ScanTree<Op, Output = Op::Output>,

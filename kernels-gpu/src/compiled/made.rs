@@ -102,7 +102,7 @@ macro_rules! made {
     )*};
     (integer: $($type:ident as $bits:ident by $n:literal),*) => {$(
         impl RandomInteger for $type {
-            const PER_BLOCK: u64 = $n / 2;
+            const PER_BLOCK: u64 = $n;
             type Integers = Retyped<
                 random::integers<$bits, $n>,
                 (Philox4x32, $type, $type, SliceMut<'static, $type>),

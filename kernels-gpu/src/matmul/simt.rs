@@ -48,6 +48,9 @@ const ROWS: usize = 8;
 /// Columns of a thread's tile, in chunks of four that lie 16 apart.
 const COLUMNS: usize = 16;
 
+/// Rows of tiles that blocks of neighbouring numbers share.
+const GROUP: u32 = 8;
+
 /// Stages of the ring.
 const STAGES: usize = 16;
 
@@ -143,7 +146,7 @@ impl<'a> Block<'a> {
             a,
             b,
             shape,
-            tiles: Tiles::new(shape.batch, [shape.m, shape.n], [TILE_M as u32, TILE_N as u32]),
+            tiles: Tiles::new(shape.batch, [shape.m, shape.n], [TILE_M as u32, TILE_N as u32], GROUP),
             stages,
             barriers,
         };
@@ -244,12 +247,7 @@ impl<'a> Block<'a> {
             if k + 1 < TILE_K {
                 next = self.fragments(a + (k + 1) * TILE_M, b + (k + 1) * TILE_N);
             }
-            unroll!(16, j => {
-                unroll!(8, i => {
-                    let i = if j % 2 == 0 { i } else { ROWS - 1 - i };
-                    sums[i][j] = now.a[i].mul_add(now.b[j], sums[i][j]);
-                });
-            });
+            add_products(&now, sums);
         });
     }
 
@@ -312,6 +310,17 @@ impl<'a> Block<'a> {
                 });
             }
         });
+    }
+}
+
+/// Adds the products for one element of k, column by column, there and back.
+#[inline(always)]
+fn add_products(of: &Fragments, sums: &mut [[f32; COLUMNS]; ROWS]) {
+    for j in 0..COLUMNS {
+        for i in 0..ROWS {
+            let i = if j % 2 == 0 { i } else { ROWS - 1 - i };
+            sums[i][j] = of.a[i].mul_add(of.b[j], sums[i][j]);
+        }
     }
 }
 

@@ -3,9 +3,6 @@
 
 use cuda_std::prelude::*;
 
-/// Rows of tiles that blocks of neighbouring numbers share, so that what they read stays in the cache.
-const GROUP: u32 = 8;
-
 /// The tiles of a batch of products, numbered. Blocks take them in turn: each every so many from its own number on.
 #[derive(Clone, Copy)]
 pub struct Tiles {
@@ -15,6 +12,8 @@ pub struct Tiles {
     extents: [u32; 2],
     /// Rows and columns of a tile.
     tile: [u32; 2],
+    /// Rows of tiles that numbers go down before they go right, so that what neighbours read stays in the cache.
+    group: u32,
 }
 
 /// A tile of the result: its product, and its first row and column.
@@ -29,14 +28,15 @@ pub struct Tile {
 }
 
 impl Tiles {
-    /// Those of `batch` products of that many rows and columns.
+    /// Those of `batch` products of that many rows and columns, in groups of so many rows of tiles.
     #[inline(always)]
-    pub fn new(batch: u32, [m, n]: [u32; 2], tile: [u32; 2]) -> Self {
+    pub fn new(batch: u32, [m, n]: [u32; 2], tile: [u32; 2], group: u32) -> Self {
         let extents = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
         Self {
             total: batch * extents[0] * extents[1],
             extents,
             tile,
+            group,
         }
     }
 
@@ -55,13 +55,13 @@ impl Tiles {
         let [rows, columns] = self.extents;
         let product = divide(number, rows * columns);
         let number = number - product * rows * columns;
-        let group = divide(number, GROUP * columns);
-        let height = (rows - group * GROUP).min(GROUP);
-        let within = number - group * GROUP * columns;
+        let group = divide(number, self.group * columns);
+        let height = (rows - group * self.group).min(self.group);
+        let within = number - group * self.group * columns;
         let column = divide(within, height);
         Tile {
             product,
-            row: (group * GROUP + within - column * height) * self.tile[0],
+            row: (group * self.group + within - column * height) * self.tile[0],
             column: column * self.tile[1],
         }
     }
@@ -95,8 +95,6 @@ fn divide(a: u32, b: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]
@@ -108,17 +106,16 @@ mod tests {
             (2, 64, 5000),
             (1, 2049, 257),
         ] {
-            let tiles = Tiles::new(batch, [m, n], [128, 256]);
-            let found: BTreeSet<_> = (0..tiles.total)
-                .map(|number| tiles.tile(number))
-                .map(|tile| (tile.product, tile.row, tile.column))
-                .collect();
-            assert_eq!(found.len(), tiles.total as usize);
-            assert!(
-                found
-                    .iter()
-                    .all(|&(product, row, column)| product < batch && row < m && column < n)
-            );
+            let tiles = Tiles::new(batch, [m, n], [128, 256], 8);
+            let [rows, columns] = tiles.extents;
+            assert_eq!((rows, columns), (m.div_ceil(128), n.div_ceil(256)));
+            let mut found = [false; 256];
+            for tile in (0..tiles.total).map(|number| tiles.tile(number)) {
+                assert!(tile.product < batch && tile.row < m && tile.column < n, "{tile:?}");
+                let place = (tile.product * rows + tile.row / 128) * columns + tile.column / 256;
+                assert!(!core::mem::replace(&mut found[place as usize], true), "{tile:?}");
+            }
+            assert_eq!(found.iter().filter(|&&found| found).count(), tiles.total as usize);
         }
     }
 }

@@ -9,7 +9,7 @@
 use bytemuck::{Pod, Zeroable};
 use cuda_std::prelude::*;
 
-use super::{THREADS, VECTORS};
+use super::{AT_ONCE, THREADS, VECTORS};
 use crate::generate;
 
 /// Rounds of the network: so many that of four elements each of the 24 orders is as likely as the
@@ -84,7 +84,7 @@ fn mix(mut x: u32) -> u32 {
 /// `out[i]` is where the permutation sends `i`; `out` has as many elements as it permutes.
 #[kernel(max_threads = THREADS)]
 pub fn permutation(bijection: Bijection, out: SliceMut<'_, u64>) {
-    generate::write::<u64, 2, VECTORS>(out, |v| {
+    generate::write::<u64, 2, VECTORS, AT_ONCE>(out, |v| {
         cuda_std::array::from_fn(|k| {
             let i = (2 * v + k) as u64;
             // What lies beyond the end is not written, and would never come back to the range.

@@ -3,8 +3,8 @@
 //!
 //! Work `n`, span 1; each element is written once and nothing is read. Element `i` is made of the words of the generator
 //! that its index names, whatever the launch: an f32 of one word (of two, normal ones come in pairs), an f64 of two, an
-//! integer of a range of twice its own bits, a byte of one word. So a vector of 16 bytes takes one block of the generator, two for integers, four for
-//! bytes.
+//! integer of a range of its own bits and now and then as many more, a byte of one word. So a vector of 16 bytes takes one
+//! block of the generator, four for bytes.
 
 use bytemuck::Pod;
 use cuda_std::param::Param;
@@ -21,6 +21,10 @@ pub use bijection::{Bijection, permutation};
 /// Vectors of 16 bytes that a thread writes: arithmetic is what these kernels wait for, and what a thread computes once
 /// takes as long as a third of a vector.
 const VECTORS: usize = 8;
+
+/// So many of them at once, where one takes a hundred instructions or more: with all eight, their code would be more than
+/// the scheduler's instruction cache holds.
+const AT_ONCE: usize = 2;
 
 /// Elements of type `T` that a block writes: the launch has `n / tile_len` blocks, rounded up, of [`THREADS`] threads.
 pub const fn tile_len<T>() -> usize {
@@ -77,7 +81,7 @@ pub fn uniform<T: RandomFloat<N> + Param, const N: usize>(
     greatest: T,
     out: SliceMut<'_, T>,
 ) {
-    generate::write::<T, N, VECTORS>(out, |v| {
+    generate::write::<T, N, VECTORS, VECTORS>(out, |v| {
         T::uniform(random.block(v as u64)).map(|x| x.mul_add(span, low).minimum_number(greatest))
     });
 }
@@ -96,26 +100,50 @@ pub fn normal<T: RandomFloat<N> + Param, const N: usize>(
     standard_deviation: T,
     out: SliceMut<'_, T>,
 ) {
-    generate::write::<T, N, VECTORS>(out, |v| T::normal(random.block(v as u64), mean, standard_deviation));
+    // Four vectors at once of f32, two of f64, whose numbers take twice the code.
+    generate::write::<T, N, VECTORS, N>(out, |v| T::normal(random.block(v as u64), mean, standard_deviation));
 }
 
-/// An integer type of which two blocks of the generator make `N`.
+/// An integer type of which a block of the generator makes `N`.
 pub trait RandomInteger<const N: usize>: Pod {
-    /// Integers from `low` to `low + last`, modulo 2^bits.
-    fn bounded(blocks: [[u32; 4]; 2], low: Self, last: Self) -> [Self; N];
+    /// Integers from `low` to `low + last`, modulo 2^bits: the upper parts of products of the range's length with the
+    /// block's words above those of `more`. Those are asked for only where the block's alone leave a product's upper
+    /// part open.
+    fn bounded(block: [u32; 4], more: impl Fn() -> [u32; 4], low: Self, last: Self) -> [Self; N];
 }
 
 impl RandomInteger<4> for u32 {
     #[inline(always)]
-    fn bounded([[a, b, c, d], [e, f, g, h]]: [[u32; 4]; 2], low: u32, last: u32) -> [u32; 4] {
-        [[a, b], [c, d], [e, f], [g, h]].map(|words| low.wrapping_add(bounded_u32(words, last)))
+    fn bounded(block: [u32; 4], more: impl Fn() -> [u32; 4], low: u32, last: u32) -> [u32; 4] {
+        // Not by `last`, with the word added: that is as many instructions again.
+        let length = last.wrapping_add(1);
+        if length == 0 {
+            return block.map(|word| low.wrapping_add(word));
+        }
+        let products = block.map(|word| u64::from(word) * u64::from(length));
+        // Whatever lies below a word, its product with the length adds at most `last` to the lower half.
+        if products.iter().all(|&product| product as u32 <= !last) {
+            return products.map(|product| low.wrapping_add((product >> 32) as u32));
+        }
+        let more = more();
+        cuda_std::array::from_fn(|k| low.wrapping_add(bounded_u32([more[k], block[k]], last)))
     }
 }
 
 impl RandomInteger<2> for u64 {
     #[inline(always)]
-    fn bounded(blocks: [[u32; 4]; 2], low: u64, last: u64) -> [u64; 2] {
-        blocks.map(|words| low.wrapping_add(bounded_u64(words, last)))
+    fn bounded([a, b, c, d]: [u32; 4], more: impl Fn() -> [u32; 4], low: u64, last: u64) -> [u64; 2] {
+        let words = [[a, b], [c, d]].map(|[low, high]| u64::from(low) | u64::from(high) << 32);
+        let length = last.wrapping_add(1);
+        if length == 0 {
+            return words.map(|word| low.wrapping_add(word));
+        }
+        let products = words.map(|word| u128::from(word) * u128::from(length));
+        if products.iter().all(|&product| product as u64 <= !last) {
+            return products.map(|product| low.wrapping_add((product >> 64) as u64));
+        }
+        let [e, f, g, h] = more();
+        [[e, f, a, b], [g, h, c, d]].map(|words| low.wrapping_add(bounded_u64(words, last)))
     }
 }
 
@@ -133,16 +161,16 @@ pub fn integers<T: RandomInteger<N> + Param, const N: usize>(
     last: T,
     out: SliceMut<'_, T>,
 ) {
-    generate::write::<T, N, VECTORS>(out, |v| {
-        let v = 2 * v as u64;
-        T::bounded([random.block(v), random.block(v + 1)], low, last)
+    generate::write::<T, N, VECTORS, AT_ONCE>(out, |v| {
+        let block = random.block(v as u64);
+        T::bounded(block, || random.more(block), low, last)
     });
 }
 
 /// `out[i]` is 1 if a random word is less than `threshold`, else 0.
 #[kernel(max_threads = THREADS)]
 pub fn bernoulli(random: Philox4x32, threshold: u64, out: SliceMut<'_, u8>) {
-    generate::write::<u8, 16, VECTORS>(out, |v| {
+    generate::write::<u8, 16, VECTORS, AT_ONCE>(out, |v| {
         let blocks: [[u32; 4]; 4] = cuda_std::array::from_fn(|k| random.block(4 * v as u64 + k as u64));
         cuda_std::array::from_fn(|k| u8::from(u64::from(blocks[k / 4][k % 4]) < threshold))
     });

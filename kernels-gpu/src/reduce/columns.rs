@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Columns: elements that are combined lie `inner` apart, and neighbouring threads have neighbouring columns.
+//! Columns: elements that are combined lie `step` apart, and neighbouring threads have neighbouring columns.
 
 use bytemuck::Pod;
 use cuda_block::MAX_VALUE;
@@ -33,12 +33,8 @@ struct Place {
 
 impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
     /// Combines a chunk of the block's columns, and all their chunks if this block is the last of them.
-    ///
-    /// # Safety
-    ///
-    /// `plan.length · plan.inner` does not overflow.
     #[inline(always)]
-    pub(super) unsafe fn combine<Op: ReduceOp<T, Acc = A, Output = R>, const U: usize>(self) {
+    pub(super) fn combine<Op: ReduceOp<T, Acc = A, Output = R>, const U: usize>(self) {
         let (block, chunks) = (thread::block_idx_x(), self.plan.chunks as u32);
         let (strip, part) = if chunks <= 1 {
             (block as usize, 0)
@@ -53,8 +49,7 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
             ty: (t / width) as usize,
         };
         let column = strip * width as usize + at.tx;
-        // SAFETY: the caller's promise.
-        let mut value = unsafe { self.share::<Op, U>(at) };
+        let mut value = self.share::<Op, U>(at);
         // The tree above the threads, in levels: a level turns the values of a column that are `left` into as many as
         // there are groups, in place. The first has a chunk for each group, and a block for each chunk; the others are
         // all done by the last block of these columns.
@@ -116,28 +111,23 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
     }
 
     /// This thread's share of its column, combined.
-    ///
-    /// # Safety
-    ///
-    /// As [`combine`](Self::combine).
     #[inline(always)]
-    unsafe fn share<Op: ReduceOp<T, Acc = A, Output = R>, const U: usize>(&self, at: Place) -> A {
+    fn share<Op: ReduceOp<T, Acc = A, Output = R>, const U: usize>(&self, at: Place) -> A {
         let mut acc = Op::identity();
-        let (height, inner) = (self.plan.height as usize, self.plan.inner);
+        let (height, step) = (self.plan.height as usize, self.plan.step);
         let column = at.strip * self.plan.width as usize + at.tx;
         if at.ty >= height || column >= self.out.len() {
             return acc;
         }
-        let (outer, i) = divide(column, inner);
-        let size = self.plan.length * inner;
-        if (outer + 1).checked_mul(size).is_none_or(|end| end > self.x.len()) {
+        let (outer, i) = divide(column, self.plan.inner);
+        let base = outer.saturating_mul(self.plan.outer_step).saturating_add(i);
+        if base.saturating_add(self.plan.span) > self.x.len() {
             return acc;
         }
-        let base = outer * size + i;
         let begin = at.part * self.plan.chunk;
         let end = Ord::min(begin.saturating_add(self.plan.chunk), self.plan.length);
         let mut r = begin + at.ty;
-        // SAFETY (of both): the column is within `x`, as just asked.
+        // SAFETY (of both): the column, of which the plan knows the span, is within `x`, as just asked.
         unsafe {
             acc = self.rows::<Op, U>(acc, base, &mut r, end);
             if U > 2 * LEAST_IN_FLIGHT {
@@ -146,7 +136,7 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
         }
         while r < end {
             // SAFETY: as above.
-            let value = unsafe { *self.x.get_unchecked(base + r * inner) };
+            let value = unsafe { *self.x.get_unchecked(base + r * step) };
             acc = Op::combine(acc, Op::lift(value, r as u64));
             r += height;
         }
@@ -167,19 +157,19 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
         r: &mut usize,
         end: usize,
     ) -> A {
-        let (height, inner) = (self.plan.height as usize, self.plan.inner);
+        let (height, step) = (self.plan.height as usize, self.plan.step);
         // Of a column without rows, any number.
-        let (mut next, step) = (base.wrapping_add(r.wrapping_mul(inner)), height.wrapping_mul(inner));
+        let (mut next, stride) = (base.wrapping_add(r.wrapping_mul(step)), height.wrapping_mul(step));
         while *r + (N - 1) * height < end {
             let values: [T; N] = cuda_std::array::from_fn(|k| {
                 // A multiplication for each place takes fewer registers; for bytes, it takes longer than memory, and each
                 // place follows from the one before.
                 let place = if size_of::<T>() > 1 {
-                    base + (*r + k * height) * inner
+                    base + (*r + k * height) * step
                 } else {
                     next
                 };
-                next = next.wrapping_add(step);
+                next = next.wrapping_add(stride);
                 // SAFETY: of one of these rows, the last of which is before the column's end.
                 unsafe { *self.x.get_unchecked(place) }
             });

@@ -80,7 +80,7 @@ pub fn reduce<T: Pod, Op: ReduceOp<T>>(
 }
 
 /// Combines the columns of `x`, an array of shape (outer, length, inner), along its middle axis into `out`, of shape
-/// (outer, inner).
+/// (outer, inner); the plan may say that they [lie](ColumnPlan::lying) otherwise.
 ///
 /// `plan` is [`ColumnPlan::new`] for as many columns as `out` has elements; the rest is as for [`reduce()`].
 #[kernel(
@@ -100,7 +100,7 @@ pub fn reduce_columns<T: Pod, Op: ReduceOp<T>>(
     counters: SliceMut<'_, u32>,
     out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
 ) {
-    if thread::block_dim_x() as usize != THREADS || plan.length.checked_mul(plan.inner).is_none() {
+    if thread::block_dim_x() as usize != THREADS {
         return;
     }
     let columns = columns::Columns {
@@ -110,12 +110,9 @@ pub fn reduce_columns<T: Pod, Op: ReduceOp<T>>(
         counters,
         out,
     };
-    // SAFETY: the product does not overflow, as just asked.
-    unsafe {
-        match const { plan::in_flight::<T>() } {
-            12 => columns.combine::<Op, 12>(),
-            8 => columns.combine::<Op, 8>(),
-            _ => columns.combine::<Op, 4>(),
-        }
+    match const { plan::in_flight::<T>() } {
+        12 => columns.combine::<Op, 12>(),
+        8 => columns.combine::<Op, 8>(),
+        _ => columns.combine::<Op, 4>(),
     }
 }

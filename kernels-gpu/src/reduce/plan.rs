@@ -120,7 +120,8 @@ pub struct RowPlan {
 }
 
 /// How the columns of an array are combined, each into one value: an array of shape (outer, length, inner) along its
-/// middle axis. A column has one index for outer and inner.
+/// middle axis. A column has one index for outer and inner. What is neighbours along the last axis lies side by side;
+/// along the others, at any distance.
 ///
 /// A block has `width` columns side by side, and `height` threads for each. Long columns are cut into chunks, as rows
 /// are.
@@ -131,8 +132,14 @@ pub struct RowPlan {
 pub struct ColumnPlan {
     /// The elements of a column.
     pub(super) length: usize,
-    /// The distance between neighbours of a column: at least 1.
+    /// The columns that lie side by side: at least 1.
     pub(super) inner: usize,
+    /// The distance between neighbours of a column.
+    pub(super) step: usize,
+    /// The distance from such columns to the next.
+    pub(super) outer_step: usize,
+    /// From the first element of a column to behind its last.
+    pub(super) span: usize,
     /// The elements of a chunk of a column; of the last one, that many or fewer. At least one.
     pub(super) chunk: usize,
     /// The chunks of a column: as many as cover it, at least one and less than 2^32.
@@ -248,7 +255,8 @@ impl RowPlan {
 }
 
 impl ColumnPlan {
-    /// The plan for `columns` columns of `length` elements of type `T`, which are `inner` apart.
+    /// The plan for `columns` columns of `length` elements of type `T`, which are `inner` apart, as many as lie side by
+    /// side.
     ///
     /// # Panics
     ///
@@ -267,11 +275,35 @@ impl ColumnPlan {
         Self {
             length,
             inner,
+            step: 0,
+            outer_step: 0,
+            span: 0,
             chunk: step << log_tiles,
             chunks: chunks(length, step << log_tiles),
             count,
             width: width as u32,
             height: height as u32,
+        }
+        .lying(length.saturating_mul(inner), inner)
+    }
+
+    /// The plan for columns whose neighbours lie `step` elements apart; behind each `inner` of them, which lie side by
+    /// side, the next begin `outer_step` elements on.
+    ///
+    /// # Panics
+    ///
+    /// If a column has a span of 2^64 elements: none has.
+    pub const fn lying(self, outer_step: usize, step: usize) -> Self {
+        let last = self.length.saturating_sub(1).checked_mul(step);
+        let span = match last {
+            Some(last) => last.checked_add((self.length > 0) as usize),
+            None => None,
+        };
+        Self {
+            step,
+            outer_step,
+            span: span.expect("no column is as long"),
+            ..self
         }
     }
 

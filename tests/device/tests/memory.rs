@@ -7,7 +7,7 @@ use cuda_std::SliceMut;
 use cuda_std::launch::SafeKernel;
 use device_test_kernels::memory::{
     Affine, BLOCK, Motion, compound_parameters, copy_points, copy_vectors, equal_words, increment_vectors, parameters,
-    reverse_dynamic, reverse_static, two_arrays, unchecked_copy,
+    reverse_dynamic, reverse_static, tables, two_arrays, unchecked_copy,
 };
 use device_tests::{device, download, upload, zeros};
 use warpsmith::{Element, LaunchConfig};
@@ -211,6 +211,26 @@ fn arrays_tuples_and_truth_values_as_parameters() {
             moved + 8.0
         });
         assert_eq!(download(&out), expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn arrays_in_constant_memory() {
+    let device = device();
+    let mut weights: [f64; 300] = std::array::from_fn(|i| i as f64 / 8.0);
+    let colours = [[1u8, 2, 3], [40, 50, 60], [255, 255, 255], [7, 0, 0], [0, 0, 9]];
+    for start in [0usize, 3, 299] {
+        weights[start] += 0.5;
+        let mut out = zeros::<f64>(&device, 1000);
+        device
+            .default_stream()
+            .launch::<tables>(&LaunchConfig::new(8, 128), (&[], &colours, start, &weights, &mut out))
+            .unwrap();
+        let expected = (0..1000).map(|i| {
+            let [r, g, b] = colours[(start + i) % 5].map(f64::from);
+            (r + 256.0 * g + 65536.0 * b) * weights[start] + weights[299 - i % 300]
+        });
+        assert_eq!(download(&out), expected.collect::<Vec<_>>(), "{start}");
     }
 }
 

@@ -7,8 +7,8 @@
 
 use core::arch::asm;
 use core::arch::nvptx;
+use core::marker::PhantomData;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use bytemuck::Pod;
 
@@ -249,42 +249,6 @@ pub fn print_line(bytes: &[u8], _len: usize) {
     unsafe { nvptx::vprintf(c"%s\n".as_ptr().cast(), (&raw const arguments).cast()) };
 }
 
-/// The longest panic message that is handed on, in bytes.
-const PANIC_BYTES: usize = 120;
-
-/// The message of the first thread that panics, zero-terminated. Not on that thread's stack, which would give every
-/// kernel that can panic a stack frame.
-static PANIC_MESSAGE: [AtomicU8; PANIC_BYTES + 1] = [const { AtomicU8::new(0) }; PANIC_BYTES + 1];
-
-/// Whether a thread has taken [`PANIC_MESSAGE`].
-static PANICKED: AtomicU32 = AtomicU32::new(0);
-
-/// Hands message, file and line of a panic to the driver, which prints them with block and thread and ends the launch
-/// with CUDA_ERROR_ASSERT.
-///
-/// A message with arguments would pull the formatter into every kernel; such a panic is told by its place alone.
-#[panic_handler]
-fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    unsafe extern "C" {
-        fn __assertfail(message: *const u8, file: *const u8, line: u32, function: *const u8, size: usize) -> !;
-    }
-    let (file, line) = match info.location() {
-        Some(location) => (location.file_as_c_str(), location.line()),
-        None => (c"unknown", 0),
-    };
-    let message = match info.message().as_str() {
-        Some(text) if PANICKED.fetch_add(1, Ordering::Relaxed) == 0 => {
-            for (to, &from) in PANIC_MESSAGE[..PANIC_BYTES].iter().zip(text.as_bytes()) {
-                to.store(from, Ordering::Relaxed);
-            }
-            PANIC_MESSAGE.as_ptr().cast()
-        }
-        _ => c"panic".as_ptr().cast(),
-    };
-    // SAFETY: zero-terminated strings and the size of their characters.
-    unsafe { __assertfail(message, file.as_ptr().cast(), line, c"kernel".as_ptr().cast(), 1) }
-}
-
 /// The 32-bit address of a shared variable.
 #[derive(Clone, Copy)]
 pub struct SharedPtr(pub u32);
@@ -395,6 +359,46 @@ macro_rules! load {
     };
 }
 
+/// Where a value of the entry's parameters is, in the constant memory that has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Place(pub u64);
+
+/// An array among the parameters.
+#[derive(Debug)]
+pub struct ConstantArray<'a, T, const N: usize> {
+    place: Place,
+    _array: PhantomData<&'a [T; N]>,
+}
+
+impl<T, const N: usize> Clone for ConstantArray<'_, T, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const N: usize> Copy for ConstantArray<'_, T, N> {}
+
+impl<'a, T: Pod, const N: usize> ConstantArray<'a, T, N> {
+    /// Of the array at `place`. What the entry has by value is a copy, which is not used.
+    #[inline(always)]
+    pub fn new(_: &'a [T; N], place: Place) -> Self {
+        Self {
+            place,
+            _array: PhantomData,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `index` is less than `N`.
+    #[inline(always)]
+    pub unsafe fn get(self, index: usize) -> T {
+        let place = Place(self.place.0 + (index * size_of::<T>()) as u64);
+        // SAFETY: the caller's promise.
+        unsafe { load_param(place, align_of::<T>()) }
+    }
+}
+
 /// Defines `$name`, which stores a `T` aligned to `align` bytes by the widest instructions that this allows.
 macro_rules! store {
     ($name:ident: $address:ty as $register:ident, $instruction:literal) => {
@@ -487,11 +491,21 @@ impl Address for SharedPtr {
     }
 }
 
+impl Address for Place {
+    type Register = u64;
+
+    #[inline(always)]
+    fn register(self, bytes: usize) -> u64 {
+        self.0 + bytes as u64
+    }
+}
+
 // The generic address of global memory is its global address. Loads that see no stores of others are `pure`; those of
 // memory that others write are not, so that each happens where it stands.
 load!(load_read_only: *const T as reg64, "ld.global.nc", [pure, readonly]);
 load!(load_global: *const T as reg64, "ld.global", []);
 load!(load_shared: SharedPtr as reg32, "ld.shared", []);
+load!(load_param: Place as reg64, "ld.param", [pure, nomem]);
 store!(store_global: *mut T as reg64, "st.global");
 store!(store_shared: SharedPtr as reg32, "st.shared");
 

@@ -5,18 +5,21 @@
 
 use core::arch::asm;
 
-use super::SharedPtr;
+use super::{Place, SharedPtr};
+use crate::tma::RawTensorMap;
 
 /// The generic address of a tensor map.
 pub type TensorMapAddress = u64;
 
-/// The generic address of a kernel's parameter.
-pub type ParamAddress = u64;
-
 /// The address of the tensor map that is a parameter.
 #[inline(always)]
-pub fn tensor_map_at(place: ParamAddress) -> TensorMapAddress {
-    place
+pub fn tensor_map_at(_: &RawTensorMap, place: Place) -> TensorMapAddress {
+    let address: u64;
+    // SAFETY: computes with an address.
+    unsafe {
+        asm!("cvta.param.u64 {0}, {1};", out(reg64) address, in(reg64) place.0, options(pure, nomem, nostack, preserves_flags))
+    };
+    address
 }
 
 #[inline(always)]

@@ -19,6 +19,8 @@ mod device_matrix;
 #[cfg(target_arch = "nvptx64")]
 mod device_mma;
 #[cfg(target_arch = "nvptx64")]
+mod device_panic;
+#[cfg(target_arch = "nvptx64")]
 mod device_wgmma;
 #[cfg(target_arch = "nvptx64")]
 pub use device::*;

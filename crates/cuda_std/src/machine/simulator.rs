@@ -209,6 +209,36 @@ pub unsafe fn store_shared<T: Pod>(ptr: SharedPtr, value: T, _align: usize) {
     unsafe { store_words(ptr.cast(), value) }
 }
 
+/// Where a GPU has the entry's parameters; here a kernel reads them where the launch has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Place;
+
+/// An array among the parameters.
+#[derive(Debug)]
+pub struct ConstantArray<'a, T, const N: usize>(&'a [T; N]);
+
+impl<T, const N: usize> Clone for ConstantArray<'_, T, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const N: usize> Copy for ConstantArray<'_, T, N> {}
+
+impl<'a, T: Pod, const N: usize> ConstantArray<'a, T, N> {
+    pub fn new(array: &'a [T; N], _: Place) -> Self {
+        Self(array)
+    }
+
+    /// # Safety
+    ///
+    /// `index` is less than `N`.
+    #[inline]
+    pub unsafe fn get(self, index: usize) -> T {
+        self.0[index]
+    }
+}
+
 /// # Safety
 ///
 /// `ptr` is a `T`, aligned, which nothing writes during the kernel.

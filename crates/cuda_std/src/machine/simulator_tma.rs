@@ -8,18 +8,16 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use cuda_sim::SharedPtr;
 
+use super::Place;
 use super::simulator_mbarrier::mbarrier_complete_tx;
 use crate::tma::{RawTensorMap, Swizzle, TensorMapLayout};
 
 /// The address of a tensor map.
 pub type TensorMapAddress = *const RawTensorMap;
 
-/// The address of a kernel's parameter.
-pub type ParamAddress = *const ();
-
 /// The address of the tensor map that is a parameter.
-pub fn tensor_map_at(place: ParamAddress) -> TensorMapAddress {
-    place.cast()
+pub fn tensor_map_at(map: &RawTensorMap, _: Place) -> TensorMapAddress {
+    map
 }
 
 /// The first word of a map: what no map of a driver begins with, and what tells memory that is none.

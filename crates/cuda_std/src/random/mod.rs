@@ -113,12 +113,34 @@ impl Philox4x32 {
     #[inline(always)]
     pub fn block(&self, number: u64) -> [u32; 4] {
         let number = self.first.wrapping_add(number);
-        let mut words = [
+        self.rounds([
             number as u32,
             (number >> 32) as u32,
             self.sequence as u32,
             (self.sequence >> 32) as u32,
-        ];
+        ])
+    }
+
+    /// Four more words for who has that block and now and then wants more than it has: the block through the rounds once
+    /// more, as a counter.
+    ///
+    /// ```
+    /// use cuda_std::random::{Philox4x32, bounded_u32};
+    ///
+    /// let random = Philox4x32::new(7);
+    /// let block = random.block(0);
+    /// let more = random.more(block);
+    /// assert_ne!(more, block);
+    /// let digits = [0, 1, 2, 3].map(|k| bounded_u32([more[k], block[k]], 9));
+    /// assert!(digits.iter().all(|&digit| digit < 10));
+    /// ```
+    #[inline(always)]
+    pub fn more(&self, block: [u32; 4]) -> [u32; 4] {
+        self.rounds(block)
+    }
+
+    #[inline(always)]
+    fn rounds(&self, mut words: [u32; 4]) -> [u32; 4] {
         let mut round = 0;
         while round < ROUNDS {
             let [key, other_key] = self.keys[round];

@@ -295,8 +295,12 @@ fn a_map_is_a_parameter_in_place() {
 
     let mut memory = Memory::new(256, |i| i as f32);
     let map = small(memory.address());
-    const { assert!(<TensorMap<'static, f32> as Param>::IN_PLACE && <TensorMapMut<'static, f32> as Param>::IN_PLACE) };
-    const { assert!(!<u32 as Param>::IN_PLACE && !<&'static [f32] as Param>::IN_PLACE) };
+    const {
+        assert!(
+            <TensorMap<'static, f32> as Param>::IS_TENSOR_MAP && <TensorMapMut<'static, f32> as Param>::IS_TENSOR_MAP
+        )
+    };
+    const { assert!(!<u32 as Param>::IS_TENSOR_MAP && !<&'static [f32] as Param>::IS_TENSOR_MAP) };
     assert_eq!((size_of::<RawTensorMap>(), align_of::<RawTensorMap>()), (128, 64));
     assert_eq!(
         size_of::<<TensorMap<'static, f32> as Param>::Tail>(),
@@ -305,7 +309,7 @@ fn a_map_is_a_parameter_in_place() {
     thread_local!(static SEEN: Cell<f32> = const { Cell::new(0.0) });
     run(1, 1024, &|| {
         // SAFETY: there is a map, of memory that lives until the launch is over.
-        let from = unsafe { <TensorMap<'static, f32> as Param>::from_place((&raw const map).cast()) };
+        let from = unsafe { <TensorMap<'static, f32> as Param>::from_abi(&map, NoTail, cuda_std::machine::Place) };
         let tile = cuda_std::shared::dynamic::<f32>().aligned::<256>();
         // SAFETY: there is room for the box, and the word is a barrier only.
         unsafe {

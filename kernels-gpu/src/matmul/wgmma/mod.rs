@@ -52,6 +52,9 @@ pub const fn tile_k(element: usize) -> usize {
 /// Bytes of a stage's tile of `A`.
 const A_BYTES: usize = TILE_M * LINE;
 
+/// Rows of tiles that blocks of neighbouring numbers share.
+const GROUP: u32 = 16;
+
 /// Warps that multiply.
 const CONSUMER_WARPS: usize = 8;
 
@@ -347,11 +350,19 @@ where
             c,
             shape,
             alpha,
-            tiles: Tiles::new(shape.batch, [shape.m, shape.n], [TILE_M as u32, tile_n(R) as u32]),
+            tiles: Tiles::new(
+                shape.batch,
+                [shape.m, shape.n],
+                [TILE_M as u32, tile_n(R) as u32],
+                GROUP,
+            ),
             memory,
             barriers,
         };
         if thread::thread_idx_x() == 0 {
+            a.prefetch();
+            b.prefetch();
+            c.prefetch();
             for stage in 0..stages(R) as u32 {
                 block.full(stage).init(1);
                 block.free(stage).init(Self::ARRIVALS);
@@ -386,9 +397,6 @@ where
     /// Has the stages filled, one after another. For one thread.
     #[inline(always)]
     fn produce(&self) {
-        self.a.prefetch();
-        self.b.prefetch();
-        self.c.prefetch();
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles.of_block() {
             let mut k = 0;
@@ -441,7 +449,7 @@ where
         }
         if thread::thread_idx_x().is_multiple_of(32) {
             // The shared memory is the block's as long as copies read it.
-            tma::wait::<0>();
+            tma::wait_read::<0>();
         }
     }
 

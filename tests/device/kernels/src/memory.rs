@@ -146,6 +146,25 @@ pub fn parameters(a: u8, affine: Affine, x: &[f64], b: i16, c: i64, out: SliceMu
     }
 }
 
+/// Looks up tables in constant memory, by places that only the launch knows; `none` is not passed.
+#[kernel]
+pub fn tables(
+    none: Constant<'_, u64, 0>,
+    colours: Constant<'_, [u8; 3], 5>,
+    start: usize,
+    weights: Constant<'_, f64, 300>,
+    out: SliceMut<'_, f64>,
+) {
+    let i = thread::index_1d();
+    if i < out.len() && none.is_empty() {
+        let [r, g, b] = colours.get((start + i) % colours.len());
+        let sum = u32::from(r) + 256 * (u32::from(g) + 256 * u32::from(b));
+        // SAFETY: less than 300.
+        let last = unsafe { weights.get_unchecked(299 - i % 300) };
+        out.set(i, f64::from(sum) * weights.get(start) + last);
+    }
+}
+
 /// # Safety
 ///
 /// `x` has at least as many elements as the grid has threads.
