@@ -66,8 +66,12 @@ pub fn run(session: &Session, args: &MatmulArgs) -> Result<()> {
         (Dtype::F16, _) => matrices::<f16>(job, &device, &a, &b),
         _ => {
             let precision = args.precision;
-            let one = |a: &_, b: &_, out: &mut DeviceArray<f32, Ix2>| out.gemm_with(1.0, a, b, 0.0, precision);
-            let many = |a: &_, b: &_, out: &mut DeviceArray<f32, Ix3>| out.batched_gemm_with(1.0, a, b, 0.0, precision);
+            let one = |a: &DeviceArray<f32, Ix2>, b: &DeviceArray<f32, Ix2>, out: &mut DeviceArray<f32, Ix2>| {
+                out.gemm_with(1.0, a, b, 0.0, precision)
+            };
+            let many = |a: &DeviceArray<f32, Ix3>, b: &DeviceArray<f32, Ix3>, out: &mut DeviceArray<f32, Ix3>| {
+                out.batched_gemm_with(1.0, a, b, 0.0, precision)
+            };
             matrices_by(job, &device, &a, &b, one, many)
         }
     }

@@ -40,8 +40,8 @@ impl Precision {
 impl DeviceArrayRef<f32, Ix2> {
     /// [`matmul`](Self::matmul) with a precision.
     ///
-    /// With [`Precision::Tf32`], operands may lie as they like. Where both have their columns as neighbours of k (`a.t()`
-    /// times `b`, both in C order), the smaller one is copied, and so is one whose rows do not begin at multiples of 16 bytes.
+    /// With [`Precision::Tf32`], operands may lie as they like. Where neither has neighbours along k beside one
+    /// another (`a.t()` times `b`, both in C order), the smaller one is copied, and so is one whose rows do not begin at multiples of 16 bytes.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl DeviceArrayRef<f32, Ix2> {
     /// # use warpsmith::{Device, DeviceArray};
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::auto()?;
-    /// let a = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0, 2.0], [3.0, 4.0]])?;
+    /// let a = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0f32, 2.0], [3.0, 4.0]])?;
     /// // Small integers have few bits: nothing is rounded.
     /// assert_eq!(a.matmul_with(&a, Precision::Tf32)?.to_ndarray()?, array![[7.0, 10.0], [15.0, 22.0]]);
     /// # Ok(())
