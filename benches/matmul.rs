@@ -9,7 +9,7 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ndarray::{Array1, Array2, Ix2};
 use warpsmith::ops::{MatMul, MatVec};
-use warpsmith::{Device, DeviceArray, DeviceView, Stream};
+use warpsmith::{Device, DeviceArray, DeviceView, Stream, bf16, f16};
 
 type Group<'a> = BenchmarkGroup<'a, WallTime>;
 
@@ -26,29 +26,31 @@ fn matrix<T: Clone>(elements: Array1<T>, side: usize) -> Array2<T> {
     elements.into_shape_with_order((side, side)).expect("a square")
 }
 
-/// Whether some elements of `a b` are right, up to rounding.
-fn check<T: MatMul + MatVec + Into<f64>>(a: &Array2<T>, b: &Array2<T>, result: &Array2<T>) {
+/// Whether some elements of `a b` are right, up to rounding, which takes as much as `tolerance` of each.
+fn check<T: MatMul + Into<f64>>(a: &Array2<T>, b: &Array2<T>, result: &Array2<T>, tolerance: f64) {
     let side = a.nrows();
     for i in (0..side).step_by(side / 8) {
         let j = (i * 5 + 3) % side;
         let terms = a.row(i).into_iter().zip(b.column(j));
         let wanted: f64 = terms.map(|(&a, &b)| Into::<f64>::into(a) * Into::<f64>::into(b)).sum();
         let error = (Into::<f64>::into(result[[i, j]]) - wanted).abs();
-        assert!(error <= 1e-3 * wanted.abs(), "element {i}, {j} is off by {error}");
+        assert!(error <= tolerance * wanted.abs(), "element {i}, {j} is off by {error}");
     }
 }
 
 /// A product of two matrices or their transposes.
-fn product<T: MatMul + MatVec + Into<f64>>(
+fn product<T: MatMul + Into<f64>>(
     group: &mut Group<'_>,
     name: &str,
     (a, b): (&DeviceView<'_, T, Ix2>, &DeviceView<'_, T, Ix2>),
     (on_host, other): (&Array2<T>, &Array2<T>),
+    tolerance: f64,
 ) {
     let (stream, side) = (a.stream(), on_host.nrows());
     let mut out = DeviceArray::zeros(stream, [side, side]).expect("the output fits");
     a.matmul_into(b, &mut out).expect("the operation succeeds");
-    check(on_host, other, &out.to_ndarray().expect("the result can be read"));
+    let result = out.to_ndarray().expect("the result can be read");
+    check(on_host, other, &result, tolerance);
     group.throughput(Throughput::Elements(2 * (side as u64).pow(3)));
     group.bench_function(BenchmarkId::new(name, side), |bencher| {
         bencher.iter_custom(|iterations| {
@@ -90,6 +92,20 @@ fn vector<T: MatMul + MatVec + Into<f64>>(
     );
 }
 
+/// A product of two matrices of 16-bit floats, which are rounded to 11 or 8 bits at the end.
+fn halves<T: MatMul + Into<f64>>(
+    group: &mut Group<'_>,
+    stream: &Stream,
+    name: &str,
+    [a, b]: [&Array2<f32>; 2],
+    round: fn(f32) -> T,
+) {
+    let (a, b) = (a.mapv(round), b.mapv(round));
+    let upload = |array| DeviceArray::from_ndarray(stream, array).expect("the inputs fit");
+    let (x, y) = (upload(&a), upload(&b));
+    product(group, name, (&x.view(), &y.view()), (&a, &b), 1e-2);
+}
+
 fn matmul(criterion: &mut Criterion) {
     let device = common::device();
     let stream = device.default_stream();
@@ -103,11 +119,13 @@ fn matmul(criterion: &mut Criterion) {
         );
         let upload = |array| DeviceArray::from_ndarray(stream, array).expect("the inputs fit");
         let (x, y) = (upload(&a), upload(&b));
-        product(&mut group, "f32", (&x.view(), &y.view()), (&a, &b));
+        product(&mut group, "f32", (&x.view(), &y.view()), (&a, &b), 1e-3);
         let (a_t, b_t) = (a.t().to_owned(), b.t().to_owned());
-        product(&mut group, "f32_transposed_a", (&x.t(), &y.view()), (&a_t, &b));
-        product(&mut group, "f32_transposed_b", (&x.view(), &y.t()), (&a, &b_t));
+        product(&mut group, "f32_transposed_a", (&x.t(), &y.view()), (&a_t, &b), 1e-3);
+        product(&mut group, "f32_transposed_b", (&x.view(), &y.t()), (&a, &b_t), 1e-3);
         vector(&mut group, stream, "vector_f32", &x, &a.row(0).to_owned());
+        halves(&mut group, stream, "f16", [&a, &b], f16::from_f32);
+        halves(&mut group, stream, "bf16", [&a, &b], bf16::from_f32);
 
         let (a, b) = (
             matrix(random_f64(len, &mut rng), side),
@@ -115,7 +133,7 @@ fn matmul(criterion: &mut Criterion) {
         );
         let upload = |array| DeviceArray::from_ndarray(stream, array).expect("the inputs fit");
         let (x, y) = (upload(&a), upload(&b));
-        product(&mut group, "f64", (&x.view(), &y.view()), (&a, &b));
+        product(&mut group, "f64", (&x.view(), &y.view()), (&a, &b), 1e-3);
         vector(&mut group, stream, "vector_f64", &x, &a.row(0).to_owned());
     }
     group.finish();

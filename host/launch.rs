@@ -27,7 +27,8 @@ pub(crate) use words::{Words, WordsMut};
 
 /// The argument for a kernel's parameter of type `P`: a number for a number, `&DeviceArray<T, D>` or
 /// `&DeviceView<T, D>` for `&[T]`, `&mut DeviceArray<T, D>` or `&mut DeviceViewMut<T, D>` for `SliceMut<'_, T>`, or the
-/// `DeviceArrayRef<T, D>` that they dereference to; `&[T; N]`, an array of the host, for `Constant<'_, T, N>`.
+/// `DeviceArrayRef<T, D>` that they dereference to; `&[T; N]`, an array of the host, for `Constant<'_, T, N>`;
+/// [`&mut DeviceGridBarrier`](crate::DeviceGridBarrier) for `GridBarrier<'_>`.
 ///
 /// A view is one in C order without a gap, since a kernel knows no strides; others are refused with
 /// [`Error::Shape`](crate::Error::Shape). It begins anywhere, so that in the kernel a vector (`load_vec`, `get_vec`,
@@ -39,7 +40,8 @@ pub(crate) use words::{Words, WordsMut};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no argument for a kernel's parameter of type `{P}`",
     note = "wanted: `&DeviceArray<T, _>` or `&DeviceView<T, _>` for `&[T]`, `&mut DeviceArray<T, _>` or \
-            `&mut DeviceViewMut<T, _>` for `SliceMut<T>`, a number for a number, `&[T; N]` for `Constant<T, N>`"
+            `&mut DeviceViewMut<T, _>` for `SliceMut<T>`, a number for a number, `&[T; N]` for `Constant<T, N>`, \
+            `&mut DeviceGridBarrier` for `GridBarrier`"
 )]
 pub unsafe trait Arg<P: Param> {
     /// Orders the stream behind the other uses of the argument, and marks its use.
@@ -378,7 +380,8 @@ impl Stream {
     /// Launches kernel `K` on this stream, asynchronously.
     ///
     /// `args` is a tuple with one [`Arg`] for each parameter of the kernel; a wrong number or a wrong type does not
-    /// compile.
+    /// compile. A kernel that takes a [`GridBarrier`](cuda_std::GridBarrier) is launched cooperatively: see
+    /// [`DeviceGridBarrier`](crate::DeviceGridBarrier).
     ///
     /// # Errors
     ///

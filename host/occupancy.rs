@@ -78,15 +78,70 @@ impl Device {
     /// # }
     /// ```
     pub fn occupancy<K: Kernel>(&self, block: impl Into<Dim3>, dynamic_shared: usize) -> Result<u32> {
+        let (_, threads) = self.one_block::<K>(block, dynamic_shared)?;
+        self.backend()
+            .occupancy(&KernelInfo::of::<K>(), threads, dynamic_shared)
+    }
+
+    /// The largest grid of a cooperative launch of kernel `K`, in blocks of `block` threads with that many bytes of dynamic
+    /// shared memory each: all blocks run at a time, as many on each multiprocessor as [`occupancy`](Self::occupancy) says.
+    /// That a launch is cooperative is the kernel's doing, by its parameter: see
+    /// [`DeviceGridBarrier`](crate::DeviceGridBarrier).
+    ///
+    /// The simulated GPU, whose multiprocessors are the host's cores, also wants room for the stacks of all threads: that
+    /// of 28 blocks of the largest size.
+    ///
+    /// # Errors
+    ///
+    /// As [`occupancy`](Self::occupancy).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    /// use warpsmith::{Device, DeviceArray, DeviceGridBarrier};
+    ///
+    /// /// Each block's element becomes the number of blocks that have come to the barrier.
+    /// #[kernel]
+    /// pub fn count(grid: GridBarrier<'_>, counts: SliceMut<'_, u32>) {
+    ///     let block = thread::block_idx_x() as usize;
+    ///     if thread::thread_idx_x() == 0 {
+    ///         counts.atomic(0).fetch_add(1);
+    ///     }
+    ///     grid.sync();
+    ///     counts.set(block, counts.get(0));
+    /// }
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::simulator();
+    /// let stream = device.default_stream();
+    /// let config = device.cooperative_config::<count>(128, 0)?;
+    /// let mut barrier = DeviceGridBarrier::new(stream)?;
+    /// let mut counts = DeviceArray::zeros(stream, config.grid.x as usize)?;
+    /// stream.launch::<count>(&config, (&mut barrier, &mut counts))?;
+    /// assert!(counts.to_ndarray()?.iter().all(|&count| count == config.grid.x));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cooperative_config<K: Kernel>(&self, block: impl Into<Dim3>, dynamic_shared: usize) -> Result<LaunchConfig> {
+        let (config, threads) = self.one_block::<K>(block, dynamic_shared)?;
+        let blocks = self
+            .backend()
+            .cooperative_blocks(&KernelInfo::of::<K>(), threads, dynamic_shared)?;
+        // A kernel of which no block has room is refused with a grid of one.
+        let grid = blocks.max(1).into();
+        Ok(LaunchConfig { grid, ..config })
+    }
+
+    /// A grid of one block, which the kernel and the device take, and its threads.
+    fn one_block<K: Kernel>(&self, block: impl Into<Dim3>, dynamic_shared: usize) -> Result<(LaunchConfig, u32)> {
         let config = LaunchConfig {
             dynamic_shared,
             ..LaunchConfig::new(1, block)
         };
         check(K::NAME, K::MAX_THREADS, &config, self.properties())?;
         // At most a block's, as just checked.
-        let threads = config.block.count() as u32;
-        self.backend()
-            .occupancy(&KernelInfo::of::<K>(), threads, dynamic_shared)
+        Ok((config, config.block.count() as u32))
     }
 
     /// A configuration with one thread for each of `len` elements and at least one block, in blocks of the size with

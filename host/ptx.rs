@@ -303,6 +303,7 @@ mod tests {
             name,
             signature,
             sizes: &[],
+            cooperative: false,
             run: |_| unreachable!("nothing is launched here"),
         }
     }

@@ -171,8 +171,10 @@ macro_rules! mutable {
             ///
             /// # Errors
             ///
-            /// As [`tensor_map`](DeviceArrayRef::tensor_map).
+            /// As [`tensor_map`](DeviceArrayRef::tensor_map), and [`Error::Shape`] unless the last axis is a multiple of 16
+            /// bytes long: of the last piece of 16 bytes of a line the GPU writes all, also what is beyond the line's end.
             pub fn tensor_map_mut(&mut self, tile: &[usize], swizzle: Swizzle) -> Result<TensorMapMutArg<'_, T>> {
+                check_line(self)?;
                 Ok(TensorMapMutArg {
                     map: self.tensor_map(tile, swizzle)?,
                     _elements: PhantomData,
@@ -183,6 +185,22 @@ macro_rules! mutable {
 }
 
 mutable!(DeviceArray<T, D>, DeviceViewMut<'_, T, D>);
+
+/// An error unless the lines that are written are whole pieces of 16 bytes.
+fn check_line<T: TensorElement, D: Dimension>(elements: &DeviceArrayRef<T, D>) -> Result<()> {
+    match elements.shape().last() {
+        Some(&length) if (length * size_of::<T>()).is_multiple_of(ALIGN) => Ok(()),
+        _ => Err(Error::Shape {
+            operation: "tensor_map_mut",
+            given: format!(
+                "a view of shape {:?} of elements of {} bytes",
+                elements.shape(),
+                size_of::<T>()
+            ),
+            wanted: format!("a last axis of a multiple of {ALIGN} bytes"),
+        }),
+    }
+}
 
 /// The map's layout, of the axes from the last to the first.
 pub(crate) fn layout<T: TensorElement, D: Dimension>(

@@ -12,7 +12,7 @@ use std::sync::{Barrier, OnceLock};
 use cuda_std::launch::Kernel;
 use cuda_std::prelude::*;
 use ndarray::{Array1, array};
-use warpsmith::{Device, DeviceArray, Error, LaunchConfig, PtxModules};
+use warpsmith::{Device, DeviceArray, DeviceGridBarrier, Error, LaunchConfig, PtxModules};
 
 #[cfg(feature = "cudarc")]
 #[path = "driver/cudarc.rs"]
@@ -183,6 +183,7 @@ fn child() {
         "others" => with_device(failures::others),
         "pinned_reset" => with_device(failures::pinned_reset),
         "occupancy" => with_device(failures::occupancy),
+        "cooperative" => with_device(cooperative),
         #[cfg(feature = "cudarc")]
         "cudarc_slices" => with_device(cudarc::slices),
         #[cfg(feature = "cudarc")]
@@ -324,6 +325,12 @@ fn first(out: SliceMut<'_, u32>) {
 #[kernel]
 fn second(out: SliceMut<'_, u32>) {
     out.set(0, 2);
+}
+
+#[kernel]
+fn meet(grid: GridBarrier<'_>, out: SliceMut<'_, u32>) {
+    grid.sync();
+    out.set(0, 3);
 }
 
 /// Of no text: the stub takes anything.
@@ -506,6 +513,57 @@ fn kernels_are_never_replaced_and_stale_ones_not_launched() {
         assert_eq!(said, "refused");
         let launches = log.iter().filter(|line| line.starts_with("launch"));
         assert_eq!(launches.count(), 1, "{log:?}");
+    }
+}
+
+/// Launches of a kernel with a grid's barrier.
+fn cooperative(device: Device) -> String {
+    let name = <meet as Kernel>::NAME;
+    let module = (name, "sm_75", entries(name, <meet as Kernel>::SIGNATURE), EMPTY);
+    // SAFETY: the stub runs nothing of it.
+    let modules = unsafe { PtxModules::from_build((meet::PACKAGE, meet::VERSION, Vec::leak(vec![module]))) };
+    device.register_kernels(modules).unwrap();
+    let stream = device.default_stream();
+    let mut barrier = DeviceGridBarrier::new(stream).unwrap();
+    let mut out = DeviceArray::from_ndarray(stream, &array![0u32]).unwrap();
+    let most = device.cooperative_config::<meet>(256, 0).unwrap();
+    stream.launch::<meet>(&most, (&mut barrier, &mut out)).unwrap();
+    let config = LaunchConfig::new((3, 43), 256);
+    let refused = stream.launch::<meet>(&config, (&mut barrier, &mut out)).unwrap_err();
+    let recorded = stream.capture((&mut barrier, &mut out), |stream, (barrier, out)| {
+        stream.launch::<meet>(&config, (&mut **barrier, &mut **out))
+    });
+    assert_eq!(recorded.unwrap_err().to_string(), refused.to_string());
+    let mut graph = stream
+        .capture((barrier, out), |stream, (barrier, out)| {
+            stream.launch::<meet>(&LaunchConfig::new(7, 32), (barrier, out))
+        })
+        .unwrap();
+    graph.launch().unwrap();
+    refused.to_string()
+}
+
+#[test]
+fn a_kernel_with_a_barrier_is_launched_cooperatively() {
+    let (said, log) = run(stub(), "cooperative", &[]);
+    if has_code(&said) {
+        assert_eq!(
+            said,
+            "launch of kernel `meet`: blocks of a cooperative launch: given 129, wanted at most 128, as many as run at a \
+             time"
+        );
+        let launches = log
+            .iter()
+            .filter(|line| line.contains("launch") || line.starts_with("attribute 2 "));
+        let launches: Vec<_> = launches.map(String::as_str).collect();
+        assert_eq!(
+            launches,
+            [
+                "cooperative launch of 128",
+                "attribute 2 of a node: 1",
+                "graph launched"
+            ]
+        );
     }
 }
 

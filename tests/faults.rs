@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use cuda_std::prelude::*;
 use ndarray::{Array1, Array2, Array3, Axis, array};
 use warpsmith::ops::{Border, Sum};
-use warpsmith::{Device, DeviceArray, Error, Faults, PinnedArray, Result, Stream};
+use warpsmith::{Device, DeviceArray, DeviceGridBarrier, Error, Faults, PinnedArray, Result, Stream};
 
 use crate::common::device;
 
@@ -21,6 +21,20 @@ fn increment(data: SliceMut<'_, u32>) {
     let i = thread::index_1d();
     if i < data.len() {
         data.set(i, data.get(i) + 1);
+    }
+}
+
+/// Four times the elements: each is doubled by one thread and, when all have met, by another.
+#[kernel]
+fn double_twice(grid: GridBarrier<'_>, data: SliceMut<'_, f32>) {
+    let threads = (thread::grid_dim_x() * thread::block_dim_x()) as usize;
+    for i in (thread::index_1d()..data.len()).step_by(threads) {
+        data.set(i, 2.0 * data.get(i));
+    }
+    grid.sync();
+    for i in (thread::index_1d()..data.len()).step_by(threads) {
+        let mirrored = data.len() - 1 - i;
+        data.set(mirrored, 2.0 * data.get(mirrored));
     }
 }
 
@@ -127,6 +141,20 @@ const WORK: &[(&str, Work)] = &[
             assert_eq!(device.occupancy::<increment>(64, 0)?, 16);
             stream.launch::<increment>(&device.launch_config::<increment>(100)?, (&mut x,))?;
             assert_eq!(x.sum()?, 100);
+        }
+        Ok(())
+    }),
+    ("a cooperative launch", |device, stream| {
+        if device.is_simulator() {
+            let mut barrier = DeviceGridBarrier::new(stream)?;
+            let mut x = ones(stream, 1000)?;
+            let config = device.cooperative_config::<double_twice>(256, 0)?;
+            stream.launch::<double_twice>(&config, (&mut barrier, &mut x))?;
+            let mut graph = stream.capture((barrier, x), |stream, (barrier, x)| {
+                stream.launch::<double_twice>(&config, (barrier, x))
+            })?;
+            graph.launch()?;
+            assert_eq!(graph.args().1.sum()?, 16_000.0);
         }
         Ok(())
     }),

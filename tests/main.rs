@@ -13,6 +13,7 @@ mod blur;
 mod broadcast;
 mod cast;
 mod compare;
+mod cooperative;
 mod create;
 #[cfg(feature = "cudarc")]
 mod cudarc;
@@ -32,6 +33,7 @@ mod launch;
 mod many_threads;
 mod map;
 mod matmul;
+mod matmul_double;
 mod matmul_half;
 mod matmul_precision;
 mod memory;

@@ -194,6 +194,29 @@ fn parts_of_matrices() {
     }
 }
 
+/// No copy of the tensor memory accelerator begins at any element.
+#[test]
+fn results_that_begin_anywhere() {
+    let (a, b) = (stack::<f16>((1, 1, 24), 7), stack::<f16>((1, 24, 16), 8));
+    let (a, b) = (a.index_axis_move(Axis(0), 0), b.index_axis_move(Axis(0), 0));
+    for device in devices() {
+        let stream = device.default_stream();
+        let x = DeviceArray::from_ndarray(stream, &a).unwrap();
+        let y = DeviceArray::from_ndarray(stream, &b).unwrap();
+        let mut out = DeviceArray::zeros(stream, (1, 18)).unwrap();
+        x.matmul_into(&y, &mut out.slice_mut(s![.., 1..17]).unwrap()).unwrap();
+        let got = out.to_ndarray().unwrap();
+        assert_eq!((got[[0, 0]], got[[0, 17]]), (f16::ZERO, f16::ZERO));
+        check(
+            got.slice(s![.., 1..17]).insert_axis(Axis(0)),
+            a.view().insert_axis(Axis(0)),
+            b.view().insert_axis(Axis(0)),
+            (1.0, 0.0, 0.0),
+            "a part of a row",
+        );
+    }
+}
+
 #[test]
 fn alpha_and_beta_scale_in_f32() {
     let (a, b) = (stack::<bf16>((1, 24, 32), 5), stack::<bf16>((1, 32, 40), 6));

@@ -100,36 +100,24 @@ fn batches_and_one_matrix_for_all() {
     check_orders(2, 1, [12, 16, 8]);
 }
 
-/// As many columns, or rows, as the multiprocessors take at once in tiles of each width: it is the best one then.
+/// As many columns as the multiprocessors take at once in tiles of each width: it is the best one then.
 #[test]
 fn tiles_of_all_widths() {
     let device = Device::simulated_hopper();
     let stream = device.default_stream();
     for width in [64, 128, 192, 256] {
-        let long = width * device.properties().multiprocessors as usize - 4;
-        let (a, b) = (stack((1, 8, 36), 3), stack((1, 36, long), 4));
+        let columns = width * device.properties().multiprocessors as usize - 4;
+        let (a, b) = (stack((1, 8, 36), 3), stack((1, 36, columns), 4));
         let x = DeviceArray::from_ndarray(stream, &a).unwrap();
         let y = DeviceArray::from_ndarray(stream, &b.view().permuted_axes([0, 2, 1])).unwrap();
         let y = y.view().permuted_axes([0, 2, 1]).unwrap();
-        let straight = x.batched_matmul_with(&y, Tf32).unwrap().to_ndarray().unwrap();
+        let product = x.batched_matmul_with(&y, Tf32).unwrap().to_ndarray().unwrap();
         check(
-            straight.view(),
+            product.view(),
             a.view(),
             b.view(),
             (1.0, 0.0, 0.0),
             &format!("width {width}"),
-        );
-
-        let (a, b) = (stack((1, long, 36), 5), stack((1, 36, 8), 6));
-        let x = DeviceArray::from_ndarray(stream, &a).unwrap();
-        let y = DeviceArray::from_ndarray(stream, &b).unwrap();
-        let transposed = x.batched_matmul_with(&y, Tf32).unwrap().to_ndarray().unwrap();
-        check(
-            transposed.view(),
-            a.view(),
-            b.view(),
-            (1.0, 0.0, 0.0),
-            &format!("width {width}, transposed"),
         );
     }
 }

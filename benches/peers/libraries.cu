@@ -9,6 +9,8 @@
 // As in `warpsmith bench`, the 30 are queued behind fills of memory that keep the GPU busy for twice as long as that
 // takes the host, so that the times are without the host's launching.
 #include <cublas_v2.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -94,12 +96,29 @@ template <class T> __global__ void fill_kernel(T *x, size_t n, int limit) {
         x[i] = limit == 1 ? T(42) : random_value<T>(i, limit);
 }
 
-// Device memory of n random numbers: below limit, or from 0 to 1 where it is 0; all equal where it is 1.
+// From the standard normal distribution (G. Box, M. Muller, 1958), by the element's number from first on.
+template <class T> __global__ void normal_kernel(T *x, size_t n, size_t first) {
+    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < n; i += size_t(gridDim.x) * blockDim.x) {
+        float radius = (random_bits(2 * (first + i)) + 1.0f) * 0x1p-32f, angle = random_bits(2 * (first + i) + 1) * 0x1p-32f;
+        x[i] = T(sqrtf(-2.0f * logf(radius)) * cospif(2.0f * angle));
+    }
+}
+
+struct NormalFrom {
+    size_t first;
+};
+
+// Device memory of n random numbers: below limit, or from 0 to 1 where it is 0; all equal where it is 1; or normal ones.
 template <class T> struct Array {
     T *data = nullptr;
     explicit Array(size_t n, int limit = 0) {
         CHECK(cudaMalloc(&data, std::max<size_t>(n, 1) * sizeof(T)));
         fill_kernel<<<2048, 256, 0, stream>>>(data, n, limit);
+        CHECK(cudaStreamSynchronize(stream));
+    }
+    Array(size_t n, NormalFrom numbers) {
+        CHECK(cudaMalloc(&data, std::max<size_t>(n, 1) * sizeof(T)));
+        normal_kernel<<<2048, 256, 0, stream>>>(data, n, numbers.first);
         CHECK(cudaStreamSynchronize(stream));
     }
     ~Array() { cudaFree(data); }
@@ -194,6 +213,27 @@ __global__ void blur_kernel(const uint8_t *x, uint8_t *out, int side) {
     out[size_t(row) * side + column] = uint8_t((sum + count / 2) / count);
 }
 
+// A product of matrices of normal numbers, accumulated in f32 throughout. In f32 without tensor cores, which pedantic
+// mathematics leaves out; for numbers of 16 bits with them, but with no sum of a part of k in the type itself.
+template <class T> static void product(const char *name, const char *dtype, cudaDataType type, cublasMath_t mode, int side,
+                                       cublasHandle_t cublas) {
+    size_t n = size_t(side) * side;
+    Array<T> x(n, NormalFrom{0}), y(n, NormalFrom{n}), out(n, NormalFrom{0});
+    const float one = 1, zero = 0;
+    CHECK(cublasSetMathMode(cublas, mode));
+    bench(name, "cuBLAS", dtype, n, [&] {
+        CHECK(cublasGemmEx(cublas, CUBLAS_OP_N, CUBLAS_OP_N, side, side, side, &one, x.data, type, side, y.data, type, side,
+                           &zero, out.data, type, side, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    });
+}
+
+static void products(int side, cublasHandle_t cublas) {
+    auto halves = cublasMath_t(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    product<float>("matmul_f32", "f32", CUDA_R_32F, CUBLAS_PEDANTIC_MATH, side, cublas);
+    product<__half>("matmul_f16", "f16", CUDA_R_16F, halves, side, cublas);
+    product<__nv_bfloat16>("matmul_bf16", "bf16", CUDA_R_16BF, halves, side, cublas);
+}
+
 // Pictures and matrices: squares of n pixels or elements.
 static void squares(size_t n, cublasHandle_t cublas) {
     int side = int(std::sqrt(double(n)));
@@ -209,11 +249,6 @@ static void squares(size_t n, cublasHandle_t cublas) {
     bench("transpose", "cuBLAS", "f32", n, [&] {
         CHECK(cublasSgeam(cublas, CUBLAS_OP_T, CUBLAS_OP_N, side, side, &one, x.data, side, &zero, x.data, side, out.data, side));
     });
-    if (side > 8192) return;
-    Array<float> y(n);
-    bench("matmul_f32", "cuBLAS", "f32", n, [&] {
-        CHECK(cublasSgemm(cublas, CUBLAS_OP_N, CUBLAS_OP_N, side, side, side, &one, x.data, side, y.data, side, &zero, out.data, side));
-    });
 }
 
 int main(int argc, char **argv) {
@@ -221,7 +256,6 @@ int main(int argc, char **argv) {
     cublasHandle_t cublas;
     CHECK(cublasCreate(&cublas));
     CHECK(cublasSetStream(cublas, stream));
-    CHECK(cublasSetMathMode(cublas, CUBLAS_PEDANTIC_MATH));
     for (int i = 1; i < argc; i++) {
         size_t n = std::strtoull(argv[i], nullptr, 10);
         elementwise(n);
@@ -235,6 +269,7 @@ int main(int argc, char **argv) {
         histogram<uint8_t>("histogram_u8", "u8", n, 256);
         histogram<uint8_t>("histogram_u8_equal", "u8", n, 1);
         squares(n, cublas);
+        if (int side = int(std::sqrt(double(n))); side <= 8192) products(side, cublas);
     }
     std::printf("]\n");
     CHECK(cublasDestroy(cublas));

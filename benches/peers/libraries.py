@@ -91,8 +91,17 @@ def with_torch(n):
     a, b, c = (t[: side * side].view(side, side) for t in (x, y, out))
     bench("transpose", "PyTorch", "f32", side * side, lambda: c.copy_(a.t()))
     if side <= 8192:
-        torch.backends.cuda.matmul.allow_tf32 = False
-        bench("matmul_f32", "PyTorch", "f32", side * side, lambda: torch.mm(a, b, out=c))
+        products(side)
+
+
+def products(side):
+    """Of normal numbers, accumulated in f32: no tensor cores for f32, no sum of a part of k in 16 bits."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    for dtype, name in ((torch.float32, "f32"), (torch.float16, "f16"), (torch.bfloat16, "bf16")):
+        a, b, out = (torch.randn((side, side), device="cuda", dtype=dtype) for _ in range(3))
+        bench(f"matmul_{name}", "PyTorch", name, side * side, lambda: torch.mm(a, b, out=out))
 
 
 def with_cupy(n):

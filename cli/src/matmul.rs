@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use ndarray::{ArrayD, Dimension, Ix1, Ix2, Ix3};
+use ndarray::{ArrayD, Axis, Dimension, Ix1, Ix2, Ix3};
 use warpsmith::ops::{MatMul, MatVec, Precision};
 use warpsmith::{Device, DeviceArray, f16};
 
@@ -43,37 +43,25 @@ pub fn run(session: &Session, args: &MatmulArgs) -> Result<()> {
     );
     ensure_shapes(a.shape(), b.shape())?;
     let (stored, dtype) = (a.stored, a.stored.dtype());
-    let (is_vector, is_f16) = (b.shape().len() == 1, dtype == Dtype::F16);
     ensure!(
-        matches!(dtype, Dtype::F32 | Dtype::F64 | Dtype::I32) || (is_f16 && !is_vector),
-        "matmul of {stored}{}: wanted f32, f64, i8, i16 or i32, or f16 of matrices (`map cast:f32` makes one)",
-        if is_vector { " and a vector" } else { "" }
+        matches!(dtype, Dtype::F16 | Dtype::F32 | Dtype::F64 | Dtype::I32),
+        "matmul of {stored}: wanted f16, f32, f64, i8, i16 or i32 (`map cast:f32` makes one)"
     );
+    let of_matrices = b.shape().len() > 1;
     ensure!(
-        args.precision == Precision::Full || (dtype == Dtype::F32 && !is_vector),
+        args.precision == Precision::Full || (dtype == Dtype::F32 && of_matrices),
         "matmul --precision {}: given {stored}{}, wanted matrices of f32",
         name(args.precision),
-        if is_vector { " and a vector" } else { "" }
+        if of_matrices { "" } else { " and a vector" }
     );
     let job = Job::open(session, "matmul", Some(&args.output))?.stored_as(stored);
     let device = session.open_device()?;
-    match (dtype, is_vector) {
-        (Dtype::F64, true) => with_vector::<f64>(job, &device, &a, &b),
-        (Dtype::I32, true) => with_vector::<i32>(job, &device, &a, &b),
-        (_, true) => with_vector::<f32>(job, &device, &a, &b),
-        (Dtype::F64, _) => matrices::<f64>(job, &device, &a, &b),
-        (Dtype::I32, _) => matrices::<i32>(job, &device, &a, &b),
-        (Dtype::F16, _) => matrices::<f16>(job, &device, &a, &b),
-        _ => {
-            let precision = args.precision;
-            let one = |a: &DeviceArray<f32, Ix2>, b: &DeviceArray<f32, Ix2>, out: &mut DeviceArray<f32, Ix2>| {
-                out.gemm_with(1.0, a, b, 0.0, precision)
-            };
-            let many = |a: &DeviceArray<f32, Ix3>, b: &DeviceArray<f32, Ix3>, out: &mut DeviceArray<f32, Ix3>| {
-                out.batched_gemm_with(1.0, a, b, 0.0, precision)
-            };
-            matrices_by(job, &device, &a, &b, one, many)
-        }
+    match (dtype, args.precision) {
+        (Dtype::F16, _) => matmul(job, &device, &a, &b, &Products::<f16>::with(by_column)),
+        (Dtype::F64, _) => matmul(job, &device, &a, &b, &Products::<f64>::with(matvec)),
+        (Dtype::I32, _) => matmul(job, &device, &a, &b, &Products::<i32>::with(matvec)),
+        (_, Precision::Full) => matmul(job, &device, &a, &b, &Products::<f32>::with(matvec)),
+        (_, Precision::Tf32) => matmul(job, &device, &a, &b, &Products::TF32),
     }
 }
 
@@ -100,44 +88,68 @@ fn ensure_shapes(a: &[usize], b: &[usize]) -> Result<()> {
     }
 }
 
-/// A matrix and a vector.
-fn with_vector<T: Scalar + MatVec>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile) -> Result<()> {
-    let (x, y) = (a.read::<T>(device)?, b.read::<T>(device)?);
-    let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix1>(device, &y)?));
-    job.run(device, a.shape()[0], copy_in, |(a, x), out| Ok(a.matvec_into(x, out)?))
+/// A product made on the device, of two arrays with so many axes.
+type Product<T, A, B> = fn(&DeviceArray<T, A>, &DeviceArray<T, B>, &mut DeviceArray<T, B>) -> warpsmith::Result<()>;
+
+/// The products of a type.
+struct Products<T: Scalar> {
+    matvec: Product<T, Ix2, Ix1>,
+    matmul: Product<T, Ix2, Ix2>,
+    batched: Product<T, Ix3, Ix3>,
 }
 
-/// Two matrices, or two stacks of them.
-fn matrices<T: Scalar + MatMul>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile) -> Result<()> {
-    matrices_by(
-        job,
-        device,
-        a,
-        b,
-        |a: &DeviceArray<T, Ix2>, b, out| a.matmul_into(b, out),
-        |a: &DeviceArray<T, Ix3>, b, out| a.batched_matmul_into(b, out),
-    )
+impl<T: Scalar + MatMul> Products<T> {
+    fn with(matvec: Product<T, Ix2, Ix1>) -> Self {
+        Self {
+            matvec,
+            matmul: |a, b, out| a.matmul_into(b, out),
+            batched: |a, b, out| a.batched_matmul_into(b, out),
+        }
+    }
 }
 
-/// [`matrices`], by what multiplies one and what multiplies many.
-fn matrices_by<T: Scalar + MatMul>(
-    job: Job,
-    device: &Device,
-    a: &NpyFile,
-    b: &NpyFile,
-    one: impl Fn(&DeviceArray<T, Ix2>, &DeviceArray<T, Ix2>, &mut DeviceArray<T, Ix2>) -> warpsmith::Result<()>,
-    many: impl Fn(&DeviceArray<T, Ix3>, &DeviceArray<T, Ix3>, &mut DeviceArray<T, Ix3>) -> warpsmith::Result<()>,
-) -> Result<()> {
+impl Products<f32> {
+    const TF32: Self = Self {
+        matvec,
+        matmul: |a, b, out| out.gemm_with(1.0, a, b, 0.0, Precision::Tf32),
+        batched: |a, b, out| out.batched_gemm_with(1.0, a, b, 0.0, Precision::Tf32),
+    };
+}
+
+fn matvec<T: MatVec>(
+    a: &DeviceArray<T, Ix2>,
+    x: &DeviceArray<T, Ix1>,
+    out: &mut DeviceArray<T, Ix1>,
+) -> warpsmith::Result<()> {
+    a.matvec_into(x, out)
+}
+
+/// [`matvec`] of a type that has products of matrices only: the vector is a matrix of one column.
+fn by_column<T: MatMul>(
+    a: &DeviceArray<T, Ix2>,
+    x: &DeviceArray<T, Ix1>,
+    out: &mut DeviceArray<T, Ix1>,
+) -> warpsmith::Result<()> {
+    out.assign(&a.matmul(&x.insert_axis(Axis(1))?)?.index_axis(Axis(1), 0)?)
+}
+
+fn matmul<T: Scalar>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile, products: &Products<T>) -> Result<()> {
     let (x, y) = (a.read::<T>(device)?, b.read::<T>(device)?);
     match (a.shape(), b.shape()) {
+        (&[m, _], &[_]) => {
+            let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix1>(device, &y)?));
+            job.run(device, m, copy_in, |(a, x), out| Ok((products.matvec)(a, x, out)?))
+        }
         (&[m, _], &[_, n]) => {
             let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix2>(device, &y)?));
-            job.run(device, (m, n), copy_in, |(a, b), out| Ok(one(a, b, out)?))
+            job.run(device, (m, n), copy_in, |(a, b), out| Ok((products.matmul)(a, b, out)?))
         }
         (&[p, m, _], &[q, _, n]) => {
             let copy_in = || Ok((upload::<T, Ix3>(device, &x)?, upload::<T, Ix3>(device, &y)?));
             let stack = if p == 1 { q } else { p };
-            job.run(device, (stack, m, n), copy_in, |(a, b), out| Ok(many(a, b, out)?))
+            job.run(device, (stack, m, n), copy_in, |(a, b), out| {
+                Ok((products.batched)(a, b, out)?)
+            })
         }
         _ => ensure_shapes(a.shape(), b.shape()),
     }

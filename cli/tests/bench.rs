@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 48] = [
+const NAMES: [&str; 50] = [
     "copy",
     "add",
     "square",
@@ -25,6 +25,8 @@ const NAMES: [&str; 48] = [
     "blur3x3",
     "blur_gaussian",
     "matmul_f32",
+    "matmul_f16",
+    "matmul_bf16",
     "add_f64",
     "add_i64",
     "add_u8",
@@ -93,8 +95,9 @@ fn every_row_is_right_and_written() {
         let has_shape = ["transpose", "grayscale", "blur", "matmul", "axis", "axes"]
             .iter()
             .any(|part| name.contains(part));
+        let is_product = name.starts_with("matmul");
         // A product of 64 × 64, and sums over the outer axes of 8 × 64 × 8.
-        let n = if name == "matmul_f32" && is_simulated(&text) || name.contains("axes") {
+        let n = if is_product && is_simulated(&text) || name.contains("axes") {
             4096
         } else if has_shape {
             70 * 70
@@ -103,10 +106,10 @@ fn every_row_is_right_and_written() {
         };
         assert_eq!((&row["n"], row["shape"].is_array()), (&n.into(), has_shape), "{name}");
         let suffix = name.rsplit('_').next().unwrap();
-        if ["f64", "i64", "u8", "u16", "f16", "i32", "f32"].contains(&suffix) {
+        if ["f64", "i64", "u8", "u16", "f16", "bf16", "i32", "f32"].contains(&suffix) {
             assert_eq!(dtype, suffix, "{name}");
         }
-        let throughput = if name == "matmul_f32" { "tflop_s" } else { "gb_s" };
+        let throughput = if is_product { "tflop_s" } else { "gb_s" };
         assert!(row[throughput].as_f64().unwrap() > 0.0, "{name}");
     }
 }

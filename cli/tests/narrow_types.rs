@@ -5,18 +5,20 @@ use crate::common::{Workplace, npy_bytes, npy_header};
 use ndarray::{Array1, array};
 use warpsmith::f16;
 
-/// A file of 16-bit floats, which ndarray-npy does not write.
+/// A file of 16-bit floats along one axis.
 fn save_f16(place: &Workplace, name: &str, values: &[f32], big_endian: bool) {
+    save_f16_of(place, name, &format!("({},)", values.len()), values, big_endian);
+}
+
+/// A file of 16-bit floats of that shape, in Python's spelling; ndarray-npy writes none.
+fn save_f16_of(place: &Workplace, name: &str, shape: &str, values: &[f32], big_endian: bool) {
     let bytes = |&x: &f32| match big_endian {
         true => f16::from_f32(x).to_be_bytes(),
         false => f16::from_f32(x).to_le_bytes(),
     };
     let data: Vec<u8> = values.iter().flat_map(bytes).collect();
     let descr = if big_endian { ">f2" } else { "<f2" };
-    place.write(
-        name,
-        &npy_bytes(&npy_header(descr, false, &format!("({},)", values.len())), &data),
-    );
+    place.write(name, &npy_bytes(&npy_header(descr, false, shape), &data));
 }
 
 /// The elements of a file of 16-bit floats, whose header is NumPy's.
@@ -68,23 +70,29 @@ fn what_has_no_f16_says_so() {
         &["histogram", "x.npy", "--bins", "2"],
         &["x.npy: histogram of f16: wanted f32", "`map cast:f32` makes one"],
     );
-    place.write("m.npy", &npy_bytes(&npy_header("<f2", false, "(1, 1)"), &[0, 0]));
-    place.fail(
-        &["matmul", "m.npy", "x.npy", "-o", "out.npy"],
-        &[
-            "matmul of f16 and a vector: wanted f32, f64",
-            "`map cast:f32` makes one",
-        ],
-    );
 }
 
+/// Sums in f32, which are rounded once: added up as f16, 2048 + 1 + 1 is 2048.
 #[test]
-fn products_of_f16() {
+fn products_of_f16_are_f16() {
     let place = Workplace::new();
-    let bytes = [1.0, 2.0, 3.0, 4.0].map(|x| f16::from_f32(x).to_le_bytes()).concat();
-    place.write("m.npy", &npy_bytes(&npy_header("<f2", false, "(2, 2)"), &bytes));
-    place.succeed(&["matmul", "m.npy", "m.npy", "-o", "c.npy"]);
-    assert_eq!(load_f16(&place, "c.npy"), [7.0, 10.0, 15.0, 22.0]);
+    save_f16_of(&place, "a.npy", "(2, 3)", &[2048.0, 1.0, 1.0, 0.5, -3.0, 60000.0], true);
+    save_f16_of(&place, "b.npy", "(3, 2)", &[1.0, 2.0, 1.0, 4.0, 1.0, 0.0], false);
+    let object = place.json(&["matmul", "a.npy", "b.npy", "-o", "c.npy", "--json"]);
+    assert_eq!(
+        (&object["dtype"], &object["shape"]),
+        (&"f16".into(), &serde_json::json!([2, 2]))
+    );
+    // 59997.5 is rounded to a multiple of 32.
+    assert_eq!(load_f16(&place, "c.npy"), [2050.0, 4100.0, 60000.0, -11.0]);
+    save_f16(&place, "v.npy", &[1.0, 2.0, 4.0], false);
+    let object = place.json(&["matmul", "a.npy", "v.npy", "-o", "c.npy", "--json"]);
+    assert_eq!(object["shape"], serde_json::json!([2]));
+    assert_eq!(load_f16(&place, "c.npy"), [2054.0, f32::INFINITY]);
+    save_f16_of(&place, "one.npy", "(1, 1, 3)", &[1.0, -1.0, 2.0], false);
+    save_f16_of(&place, "stack.npy", "(2, 3, 1)", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], false);
+    place.succeed(&["matmul", "one.npy", "stack.npy", "-o", "c.npy"]);
+    assert_eq!(load_f16(&place, "c.npy"), [5.0, 11.0]);
 }
 
 /// NumPy saves the bf16 of ml_dtypes as two bytes without a meaning.

@@ -19,7 +19,7 @@ use cuda_std::launch::{Kernel, Params};
 use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 
 use crate::device::Properties;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
 use crate::tensor_map::TensorType;
@@ -113,6 +113,8 @@ pub(crate) struct KernelInfo {
     pub signature: u64,
     /// The sizes of the two values that each parameter is; a value of no size is not passed.
     pub sizes: &'static [(usize, usize)],
+    /// Whether all blocks run at a time.
+    pub cooperative: bool,
     /// The body for one thread of the simulated GPU.
     pub run: unsafe fn(*const *const ()),
 }
@@ -126,9 +128,24 @@ impl KernelInfo {
             name: K::NAME,
             signature: K::SIGNATURE,
             sizes: K::Params::SIZES,
+            cooperative: K::Params::IS_COOPERATIVE,
             run: K::run,
         }
     }
+}
+
+/// An error for a cooperative launch of more blocks than `most`, which run at a time.
+fn check_cooperative(kernel: &str, config: &LaunchConfig, most: u32) -> Result<()> {
+    let given = config.grid.count();
+    if given <= most.into() {
+        return Ok(());
+    }
+    Err(Error::LaunchConfig {
+        kernel: kernel.into(),
+        what: "blocks of a cooperative launch",
+        given: given.to_string(),
+        wanted: format!("at most {most}, as many as run at a time"),
+    })
 }
 
 /// What a device does. Work on a stream happens in order, asynchronously where the device can.
@@ -238,6 +255,8 @@ pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     fn preload(&self, kernel: &KernelInfo) -> Result<()>;
     /// How many blocks of so many threads, at most those of a block, run at a time on a multiprocessor.
     fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;
+    /// How many of them run at a time on the device, which is the most that a cooperative launch has.
+    fn cooperative_blocks(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;
     /// A tensor map, of a layout that is as the driver wants it, of memory at the address.
     unsafe fn tensor_map(&self, of: TensorType, address: u64, layout: &TensorMapLayout) -> Result<RawTensorMap>;
     /// The threads of a block, at most `most`, with which the most threads run at a time.

@@ -17,7 +17,7 @@ use cuda_sim::LaunchConfig;
 use super::system::{has_room, memory_info};
 use super::{
     Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
-    Stay,
+    Stay, check_cooperative,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -85,6 +85,20 @@ impl Simulator {
             kernels.checked.insert(kernel.id);
         }
         Ok(())
+    }
+
+    /// Refuses a cooperative launch of too many blocks.
+    fn check_room(&self, kernel: &KernelInfo, config: &LaunchConfig) -> Result<()> {
+        if !kernel.cooperative {
+            return Ok(());
+        }
+        // At most a block's, as the launch has checked.
+        let threads = config.block.count() as u32;
+        check_cooperative(
+            kernel.name,
+            config,
+            self.cooperative_blocks(kernel, threads, config.dynamic_shared)?,
+        )
     }
 
     fn recorded(&self, event: RawEvent) -> Result<Instant> {
@@ -379,11 +393,16 @@ impl Backend for Simulator {
         unsafe impl Sync for Shared {}
 
         self.check(kernel)?;
+        self.check_room(kernel, config)?;
         let shared = &Shared(params.as_ptr());
         // SAFETY: the contract of the trait: the parameters are the kernel's, and live until the launch is over, which
         // it is when `cuda_sim::launch` returns.
         let body = move || unsafe { (kernel.run)(shared.0) };
-        cuda_sim::launch(kernel.name, config, &body).map_err(|error| match error {
+        let launched = match kernel.cooperative {
+            false => cuda_sim::launch(kernel.name, config, &body),
+            true => cuda_sim::launch_cooperative(kernel.name, config, &body),
+        };
+        launched.map_err(|error| match error {
             cuda_sim::Error::Fault(fault) => Error::Fault(Box::new(fault)),
             other => Error::LaunchConfig {
                 kernel: kernel.name.into(),
@@ -404,6 +423,12 @@ impl Backend for Simulator {
         let by_memory = shared.checked_div(dynamic_shared).unwrap_or(usize::MAX);
         let by_threads = self.properties.max_threads_per_multiprocessor / threads;
         Ok(by_threads.min(u32::try_from(by_memory).unwrap_or(u32::MAX)))
+    }
+
+    fn cooperative_blocks(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32> {
+        let blocks = self.occupancy(kernel, threads, dynamic_shared)?;
+        let blocks = blocks.saturating_mul(self.properties.multiprocessors);
+        Ok(blocks.min(cuda_sim::cooperative_blocks(threads)))
     }
 
     unsafe fn tensor_map(&self, of: TensorType, address: u64, layout: &TensorMapLayout) -> Result<RawTensorMap> {

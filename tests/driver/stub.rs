@@ -25,6 +25,7 @@ const INVALID_VALUE: c_int = 1;
 const OUT_OF_MEMORY: c_int = 2;
 const NOT_INITIALIZED: c_int = 3;
 const NOT_READY: c_int = 600;
+const COOPERATIVE_LAUNCH_TOO_LARGE: c_int = 720;
 const UPDATE_FAILURE: c_int = 910;
 const UNKNOWN: c_int = 999;
 
@@ -403,6 +404,17 @@ functions! {
         log(&format!("launch with {shared}"))
     }
 
+    fn cuLaunchCooperativeKernel(
+        function: usize, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: usize,
+        params: *mut *mut c_void
+    ) {
+        assert_eq!(CURRENT.with_borrow(|stack| stack.last().copied()), Some(CONTEXT));
+        if gx * gy * gz > 16 * (2048 / (bx * by * bz)) {
+            return COOPERATIVE_LAUNCH_TOO_LARGE;
+        }
+        log(&format!("cooperative launch of {}", gx * gy * gz))
+    }
+
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut c_int, function: usize, block: c_int, shared: usize) {
         blocks.write(2048 / block)
     }
@@ -579,6 +591,12 @@ functions! {
         node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const c_void
     ) {
         node.write(add_node(graph, after, count, Node::Kernel(params.cast::<usize>().read())))
+    }
+    fn cuGraphKernelNodeSetAttribute(node: usize, attribute: c_int, value: *const c_int) {
+        let graphs = GRAPHS.lock().unwrap();
+        let mut nodes = graphs.values().flatten();
+        assert!(nodes.any(|(other, kind)| *other == node && matches!(kind, Node::Kernel(_))));
+        log(&format!("attribute {attribute} of a node: {}", *value))
     }
     fn cuGraphAddMemcpyNode(
         node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const [usize; 25], context: usize

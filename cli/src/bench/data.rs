@@ -26,6 +26,14 @@ pub fn byte(i: usize) -> u8 {
     bits(i) as u8
 }
 
+/// The random number of index `i` from the standard normal distribution (G. Box, M. Muller, 1958).
+pub fn normal(i: usize) -> f64 {
+    const SCALE: f64 = 1.0 / (1u64 << 32) as f64;
+    // Not 0, whose logarithm is infinite.
+    let (radius, angle) = (f64::from(bits(2 * i)) + 1.0, f64::from(bits(2 * i + 1)));
+    (-2.0 * (radius * SCALE).ln()).sqrt() * (std::f64::consts::TAU * angle * SCALE).cos()
+}
+
 /// The array whose elements `element` gives.
 pub fn array<T: Element>(len: usize, element: impl Fn(usize) -> T + Sync + Send) -> Result<Array1<T>> {
     let mut elements = Vec::new();
@@ -132,6 +140,17 @@ mod tests {
         // The first numbers of the generator with seed 0, by its published code.
         assert_eq!(bits(0), (0xe220_a839_7b1d_cdaf_u64 >> 16) as u32);
         assert_eq!(bits(1), (0x6e78_9e6a_a1b9_65f4_u64 >> 16) as u32);
+    }
+
+    /// Within five standard deviations of what is expected.
+    #[test]
+    fn normal_numbers_have_the_moments_of_the_distribution() {
+        let n = 100_000;
+        let moment = |power| (0..n).map(|i| normal(i).powi(power)).sum::<f64>() / n as f64;
+        for (power, expected, variance) in [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
+            let error: f64 = moment(power) - expected;
+            assert!(error.abs() < 5.0 * f64::sqrt(variance / n as f64), "{power}: {error}");
+        }
     }
 
     #[test]

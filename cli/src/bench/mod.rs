@@ -12,12 +12,13 @@
 //!   minimum; throughput and the plot are of the median.
 //! - Throughput counts the bytes that must move, each input read once and each result written once; for products of
 //!   matrices it counts multiplications and additions. It is held against that of the device's own copy of as many
-//!   `f32`, the latter against what the multiprocessors can do.
+//!   `f32`, the latter against what the multiprocessors can do with that type.
 
 mod check;
 mod data;
 mod measure;
 mod plot;
+mod products;
 mod rows;
 mod squares;
 
@@ -89,7 +90,7 @@ pub fn run(session: &Session, args: &BenchArgs) -> Result<()> {
         return print(&format!("{}\n", to_json(&outcomes)));
     }
     let device = device.properties();
-    let table = table(&outcomes, arithmetic_peak(device));
+    let table = table(&outcomes, device);
     print(&format!("{} ({})\n{table}\n", device.name, device.id))
 }
 
@@ -205,30 +206,52 @@ fn roofline(device: &Properties, outcomes: &[Outcome]) -> Result<String> {
         })
         .collect();
     let copies = outcomes.iter().filter(|outcome| outcome.size == largest);
-    let best = outcomes
-        .iter()
-        .filter(|outcome| outcome.measured.limit == Limit::Arithmetic)
-        .map(|outcome| outcome.measured.operations_per_second())
-        .reduce(f64::max);
     let roof = plot::Roof {
         bandwidth: copies.map(|outcome| outcome.copy / 1e9).fold(0.0, f64::max),
-        peak: arithmetic_peak(device).or(best).map(|peak| peak / 1e9),
+        peaks: peaks(device, outcomes),
     };
     plot::roofline(&format!("{}, {largest} elements", device.name), &roof, &points)
 }
 
-/// Operations on `f32` in a second, a fused multiply-add counted as two, at the highest clock.
-fn arithmetic_peak(device: &Properties) -> Option<f64> {
-    let lanes = match device.compute_capability? {
-        (7, 5) | (8, 0) => 64.0,
-        (8..=12, _) => 128.0,
+/// The flat parts of the roof, from low to high: that of `f32`, and those of the types of the rows that arithmetic
+/// limits. Where they are not known, the best of these rows.
+fn peaks(device: &Properties, outcomes: &[Outcome]) -> Vec<plot::Peak> {
+    let products = outcomes
+        .iter()
+        .map(|outcome| &outcome.measured)
+        .filter(|measured| measured.limit == Limit::Arithmetic);
+    let types = ["f32"]
+        .into_iter()
+        .chain(products.clone().map(|measured| measured.dtype));
+    let known = types.filter_map(|dtype| Some((dtype, arithmetic_peak(device, dtype)?)));
+    let best = products.map(|measured| ("measured", measured.operations_per_second()));
+    let mut all: Vec<_> = known.collect();
+    if all.is_empty() {
+        all.extend(best.max_by(|(_, a), (_, b)| a.total_cmp(b)));
+    }
+    all.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+    all.dedup_by(|(_, a), (_, b)| a == b);
+    let peak = |(label, peak)| plot::Peak {
+        label,
+        performance: peak / 1e9,
+    };
+    all.into_iter().map(peak).collect()
+}
+
+/// Operations of a product of matrices of that type in a second, a fused multiply-add counted as two, at the highest
+/// clock: numbers of 16 bits are multiplied by Hopper's tensor cores, and elsewhere as `f32`.
+fn arithmetic_peak(device: &Properties, dtype: &str) -> Option<f64> {
+    let lanes = match (device.compute_capability?, dtype) {
+        ((9, 0), "f16" | "bf16") => 2048.0,
+        ((7, 5) | (8, 0), _) => 64.0,
+        ((8..=12, _), _) => 128.0,
         _ => return None,
     };
     let clock = 1e3 * f64::from(device.clock_khz?);
     Some(f64::from(device.multiprocessors) * clock * lanes * 2.0)
 }
 
-fn table(outcomes: &[Outcome], peak: Option<f64>) -> Table {
+fn table(outcomes: &[Outcome], device: &Properties) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(["row", "type", "n", "median", "min", "throughput", "of copy or peak"]);
@@ -243,7 +266,7 @@ fn table(outcomes: &[Outcome], peak: Option<f64>) -> Table {
             ),
             Limit::Arithmetic => (
                 format!("{} TFLOP/s", figures(measured.operations_per_second() / 1e12)),
-                peak.map(|peak| measured.operations_per_second() / peak),
+                arithmetic_peak(device, measured.dtype).map(|peak| measured.operations_per_second() / peak),
             ),
         };
         table.add_row([
@@ -295,6 +318,9 @@ fn to_json(outcomes: &[Outcome]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::measure::Times;
     use super::*;
 
     #[test]
@@ -309,15 +335,49 @@ mod tests {
         assert_eq!(texts, ["3812", "96.28", "0.001235", "0.000000000"]);
     }
 
-    /// An H200: 132 multiprocessors of 128 lanes at 1980 MHz.
+    /// An H200 and an A100, by NVIDIA's documents of the multiprocessors' lanes.
     #[test]
     fn the_peak_is_that_of_all_lanes() {
         let mut device = Device::simulator().properties().clone();
-        assert_eq!(arithmetic_peak(&device), None);
+        assert_eq!(arithmetic_peak(&device, "f32"), None);
         device.compute_capability = Some((9, 0));
         (device.multiprocessors, device.clock_khz) = (132, Some(1_980_000));
-        assert_eq!(arithmetic_peak(&device), Some(66.908_16e12));
+        assert_eq!(arithmetic_peak(&device, "f32"), Some(66.908_16e12));
+        assert_eq!(arithmetic_peak(&device, "bf16"), Some(1_070.530_56e12));
+        device.compute_capability = Some((8, 0));
+        assert_eq!(arithmetic_peak(&device, "f16"), arithmetic_peak(&device, "f32"));
         device.clock_khz = None;
-        assert_eq!(arithmetic_peak(&device), None);
+        assert_eq!(arithmetic_peak(&device, "f32"), None);
+    }
+
+    #[test]
+    fn the_roof_has_a_part_for_each_peak_of_the_products() {
+        let mut device = Device::simulator().properties().clone();
+        let outcome = |dtype, limit, operations| {
+            let none = Duration::from_secs(1);
+            let times = Times {
+                median: none,
+                min: none,
+                repeats: 1,
+            };
+            let measured = Measurement::new(dtype, 1, 1, times).operations_each(operations);
+            Outcome {
+                name: "a row",
+                size: 1,
+                measured: Measurement { limit, ..measured },
+                copy: 1.0,
+            }
+        };
+        let products = ["f32", "f16", "bf16"].map(|dtype| outcome(dtype, Limit::Arithmetic, 5e9));
+        let of = |device: &Properties, outcomes: &[Outcome]| -> Vec<_> {
+            let peaks = peaks(device, outcomes).into_iter();
+            peaks.map(|peak| (peak.label, peak.performance)).collect()
+        };
+        assert_eq!(of(&device, &products), [("measured", 5.0)]);
+        assert_eq!(of(&device, &[outcome("f32", Limit::Bandwidth, 5e9)]), []);
+        device.compute_capability = Some((9, 0));
+        (device.multiprocessors, device.clock_khz) = (1, Some(1_000_000));
+        assert_eq!(of(&device, &products), [("f32", 256.0), ("f16", 4096.0)]);
+        assert_eq!(of(&device, &products[..1]), [("f32", 256.0)]);
     }
 }

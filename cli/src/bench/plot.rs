@@ -13,10 +13,19 @@ const SIZE: (u32, u32) = (1100, 750);
 const LINE: i32 = 13;
 const CHARACTER: i32 = 7;
 
-/// The roof: GB/s of the slanted part, GFLOP/s of the flat one.
+/// The roof: GB/s of the slanted part, and the flat ones, from low to high.
 pub struct Roof {
     pub bandwidth: f64,
-    pub peak: Option<f64>,
+    pub peaks: Vec<Peak>,
+}
+
+/// What arithmetic allows.
+#[derive(Clone, Copy)]
+pub struct Peak {
+    /// The numbers that it is of.
+    pub label: &'static str,
+    /// GFLOP/s
+    pub performance: f64,
 }
 
 /// A row.
@@ -31,12 +40,13 @@ pub struct Point<'a> {
 impl Roof {
     /// GFLOP/s at most.
     fn at(&self, intensity: f64) -> f64 {
-        (self.bandwidth * intensity).min(self.peak.unwrap_or(f64::INFINITY))
+        let peak = self.peaks.last().map_or(f64::INFINITY, |peak| peak.performance);
+        (self.bandwidth * intensity).min(peak)
     }
 
-    /// The intensity at which the roof becomes flat.
-    fn ridge(&self) -> Option<f64> {
-        self.peak.map(|peak| peak / self.bandwidth)
+    /// The intensities at which the roof's parts become flat.
+    fn ridges(&self) -> impl Iterator<Item = f64> {
+        self.peaks.iter().map(|peak| peak.performance / self.bandwidth)
     }
 }
 
@@ -45,7 +55,7 @@ pub fn roofline(title: &str, roof: &Roof, points: &[Point]) -> Result<String> {
     let mut svg = String::new();
     let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
-    let intensities = || points.iter().map(|point| point.intensity).chain(roof.ridge());
+    let intensities = || points.iter().map(|point| point.intensity).chain(roof.ridges());
     let (left, right) = around(intensities());
     let heights = points.iter().map(|point| point.performance);
     let (bottom, top) = around(heights.chain([roof.at(left), roof.at(right)]));
@@ -62,9 +72,14 @@ pub fn roofline(title: &str, roof: &Roof, points: &[Point]) -> Result<String> {
         .y_desc("GFLOP/s")
         .light_line_style(WHITE)
         .draw()?;
-    let corners = [left].into_iter().chain(roof.ridge()).chain([right]);
-    let line = corners.map(|intensity| (intensity, roof.at(intensity)));
-    chart.draw_series(LineSeries::new(line, BLACK.stroke_width(2)))?;
+    // Without a peak the roof goes on as the bandwidth has it.
+    let slanted = [left, roof.ridges().last().unwrap_or(right)];
+    let slanted = slanted.map(|intensity| (intensity, roof.at(intensity)));
+    chart.draw_series(LineSeries::new(slanted, BLACK.stroke_width(2)))?;
+    for (peak, ridge) in roof.peaks.iter().zip(roof.ridges()) {
+        let flat = [ridge, right].map(|intensity| (intensity, peak.performance));
+        chart.draw_series(LineSeries::new(flat, BLACK.stroke_width(2)))?;
+    }
     let dot = |point: &Point| Circle::new((point.intensity, point.performance), 3, BLUE.filled());
     chart.draw_series(points.iter().map(dot))?;
 
@@ -76,18 +91,22 @@ pub fn roofline(title: &str, roof: &Roof, points: &[Point]) -> Result<String> {
         root.draw(&PathElement::new([dot, (place.0 - 2, place.1)], BLUE.mix(0.4)))?;
         root.draw(&Text::new(label, place, style.clone()))?;
     }
-    let beside = |intensity, right: i32, down: i32| {
-        let (x, y) = chart.backend_coord(&(intensity, roof.at(intensity)));
+    let beside = |place, right: i32, down: i32| {
+        let (x, y) = chart.backend_coord(&place);
         (x + right, y + down)
     };
     let bandwidth = format!("copy: {} GB/s", super::figures(roof.bandwidth));
-    root.draw(&Text::new(bandwidth, beside(left, 20, 4), style.clone()))?;
-    if let Some(peak) = roof.peak {
-        let style = style.pos(Pos::new(HPos::Right, VPos::Center));
+    root.draw(&Text::new(
+        bandwidth,
+        beside((left, roof.at(left)), 20, 4),
+        style.clone(),
+    ))?;
+    let style = style.pos(Pos::new(HPos::Right, VPos::Center));
+    for Peak { label, performance } in &roof.peaks {
         root.draw(&Text::new(
-            format!("peak: {} GFLOP/s", super::figures(peak)),
-            beside(right, -5, -LINE),
-            style,
+            format!("{label} peak: {} GFLOP/s", super::figures(*performance)),
+            beside((right, *performance), -5, -LINE),
+            style.clone(),
         ))?;
     }
     root.present()?;
@@ -156,11 +175,13 @@ mod tests {
 
     #[test]
     fn the_roof_is_flat_from_its_ridge_on() {
+        let peak = |label, performance| Peak { label, performance };
         let roof = Roof {
             bandwidth: 100.0,
-            peak: Some(1000.0),
+            peaks: vec![peak("f32", 1000.0), peak("f16", 8000.0)],
         };
-        assert_eq!((roof.at(1.0), roof.ridge(), roof.at(50.0)), (100.0, Some(10.0), 1000.0));
+        assert_eq!((roof.at(1.0), roof.at(500.0)), (100.0, 8000.0));
+        assert_eq!(roof.ridges().collect::<Vec<_>>(), [10.0, 80.0]);
         let point = Point {
             label: "a_row",
             intensity: 0.25,
@@ -174,7 +195,8 @@ mod tests {
                 "a device",
                 "FLOP/byte",
                 "copy: 100.0 GB/s",
-                "peak: 1000 GFLOP/s"
+                "f32 peak: 1000 GFLOP/s",
+                "f16 peak: 8000 GFLOP/s"
             ]
             .iter()
             .all(|text| svg.contains(text))

@@ -6,13 +6,13 @@ use kernels_gpu::num::Num;
 use ndarray::{Array1, Ix0, Ix1};
 use rayon::prelude::*;
 use warpsmith::ops::{Histogram, Number, ScanAlgorithm, Sum};
-use warpsmith::{DeviceArray, f16};
+use warpsmith::{DeviceArray, bf16, f16};
 use warpsmith_cli_kernels::tanh_affine;
 
 use super::check;
 use super::data::{self, Value, bits, byte};
 use super::measure::{Bench, Measurement};
-use super::squares;
+use super::{products, squares};
 
 type Vector<T> = DeviceArray<T, Ix1>;
 
@@ -48,7 +48,9 @@ pub const ROWS: &[Row] = rows! {
     "grayscale": squares::grayscale;
     "blur3x3": squares::blur3x3;
     "blur_gaussian": squares::blur_gaussian;
-    "matmul_f32": squares::matmul;
+    "matmul_f32": products::matmul::<f32>;
+    "matmul_f16": products::matmul::<f16>;
+    "matmul_bf16": products::matmul::<bf16>;
     "add_f64": add::<f64>;
     "add_i64": add::<i64>;
     "add_u8": add::<u8>;

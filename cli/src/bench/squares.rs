@@ -9,11 +9,7 @@ use warpsmith::ops::{Border, Number};
 
 use super::check;
 use super::data::{self, Value, bits, byte};
-use super::measure::{Bench, Limit, Measurement};
-
-/// The longest side of a matrix that is multiplied; on the simulated GPU the other.
-const MOST_OF_PRODUCT: usize = 8192;
-const MOST_OF_PRODUCT_SIMULATED: usize = 64;
+use super::measure::{Bench, Measurement};
 
 /// Of the Gaussian blur.
 const SIGMA: f64 = 2.0;
@@ -178,44 +174,4 @@ fn gaussian_at(weights: &[f64], side: usize, row: usize, column: usize) -> f64 {
     };
     let rows = weights.iter().enumerate();
     rows.map(|(i, weight)| weight * of_row(within(row, i))).sum()
-}
-
-/// The product of two matrices. Checked at some ten thousand places, to `k u Σ|a b|` for a sum of `k` products (N.
-/// Higham, "Accuracy and Stability of Numerical Algorithms", 3.5); no product here is negative.
-pub fn matmul(bench: &Bench, n: usize) -> Result<Measurement> {
-    let most = match bench.is_simulator {
-        true => MOST_OF_PRODUCT_SIMULATED,
-        false => MOST_OF_PRODUCT,
-    };
-    let side = n.isqrt().min(most);
-    let n = side * side;
-    let (a, b) = (|i| f32::random(bits(i)), |i| f32::random(bits(n + i)));
-    let x = bench.upload(&matrix(data::array(n, a)?, side)?)?;
-    let y = bench.upload(&matrix(data::array(n, b)?, side)?)?;
-    let mut out = bench.zeros((side, side))?;
-    let times = bench.times(
-        &mut out,
-        |out| x.matmul_into(&y, out),
-        |out| {
-            let got = host(out)?;
-            check::spread(side, 100, |row, column| {
-                let product = |k| f64::from(a(row * side + k)) * f64::from(b(k * side + column));
-                let wanted: f64 = (0..side).map(product).sum();
-                let bound = side as f64 * f64::from(f32::EPSILON) / 2.0 * wanted;
-                check::near(
-                    format_args!("{row}, {column}"),
-                    got[row * side + column].into(),
-                    wanted,
-                    bound,
-                )
-            })
-        },
-    )?;
-    let measured = Measurement::new("f32", n, 3 * size_of::<f32>(), times)
-        .of_shape(&[side, side])
-        .operations_each(2.0 * side as f64);
-    Ok(Measurement {
-        limit: Limit::Arithmetic,
-        ..measured
-    })
 }

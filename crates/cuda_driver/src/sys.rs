@@ -52,6 +52,7 @@ integers! {
         INVALID_ADDRESS_SPACE = 717,
         INVALID_PC = 718,
         LAUNCH_FAILED = 719,
+        COOPERATIVE_LAUNCH_TOO_LARGE = 720,
         TENSOR_MEMORY_LEAK = 721,
         NOT_SUPPORTED = 801,
         MPS_CLIENT_TERMINATED = 810,
@@ -133,6 +134,11 @@ integers! {
     /// Whether a stream's work is recorded for a graph (`CUstreamCaptureStatus`).
     CaptureStatus {
         NONE = 0,
+    }
+
+    /// What can be told of a launch in a graph (`CUkernelNodeAttrID`).
+    KernelNodeAttribute {
+        COOPERATIVE = 2,
     }
 
     /// What kind of memory a copy reads or writes (`CUmemorytype`).
@@ -246,6 +252,16 @@ pub struct CudaKernelNodeParams {
     pub params: *mut *mut c_void,
     /// Another way to give them; null.
     pub extra: *mut *mut c_void,
+}
+
+/// What is told of a launch in a graph (`CUkernelNodeAttrValue`, as large as later drivers have it).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CUkernelNodeAttrValue {
+    /// Whether all blocks run at a time, 1 or 0.
+    pub cooperative: c_int,
+    /// Zeros: room for the values of other attributes.
+    pub reserved: [u64; 7],
 }
 
 /// Memory that a graph sets (`CUDA_MEMSET_NODE_PARAMS`).
@@ -373,6 +389,19 @@ unsafe extern "C" {
         extra: *mut *mut c_void,
     ) -> Status;
 
+    pub fn cuLaunchCooperativeKernel(
+        function: CUfunction,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        shared_bytes: c_uint,
+        stream: CUstream,
+        params: *mut *mut c_void,
+    ) -> Status;
+
     pub fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         blocks: *mut c_int,
         function: CUfunction,
@@ -448,6 +477,11 @@ unsafe extern "C" {
         after: *const CUgraphNode,
         count: usize,
         params: *const CudaKernelNodeParams,
+    ) -> Status;
+    pub fn cuGraphKernelNodeSetAttribute(
+        node: CUgraphNode,
+        attribute: KernelNodeAttribute,
+        value: *const CUkernelNodeAttrValue,
     ) -> Status;
     pub fn cuGraphAddMemcpyNode(
         node: *mut CUgraphNode,

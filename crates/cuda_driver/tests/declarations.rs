@@ -26,6 +26,7 @@ sizes!(A B C);
 sizes!(A B C D);
 sizes!(A B C D E);
 sizes!(A B C D E F);
+sizes!(A B C D E F G H I J);
 sizes!(A B C D E F G H I J K);
 
 #[test]
@@ -69,6 +70,7 @@ fn functions_take_what_cuda_h_says() {
         cuFuncGetAttribute(a b c);
         cuFuncSetAttribute(a b c);
         cuLaunchKernel(a b c d e f g h i j k);
+        cuLaunchCooperativeKernel(a b c d e f g h i j);
         cuOccupancyMaxActiveBlocksPerMultiprocessor(a b c d);
         cuOccupancyMaxPotentialBlockSize(a b c d e f);
         cuStreamCreateWithPriority(a b c);
@@ -110,6 +112,7 @@ fn functions_take_what_cuda_h_says() {
         cuGraphCreate(a b);
         cuGraphDestroy(a);
         cuGraphAddKernelNode(a b c d e);
+        cuGraphKernelNodeSetAttribute(a b c);
         cuGraphAddMemcpyNode(a b c d e f);
         cuGraphAddMemsetNode(a b c d e f);
         cuGraphInstantiateWithFlags(a b c);
@@ -150,6 +153,7 @@ fn numbers_are_those_of_cuda_h() {
             INVALID_ADDRESS_SPACE = CUDA_ERROR_INVALID_ADDRESS_SPACE
             INVALID_PC = CUDA_ERROR_INVALID_PC
             LAUNCH_FAILED = CUDA_ERROR_LAUNCH_FAILED
+            COOPERATIVE_LAUNCH_TOO_LARGE = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
             NOT_SUPPORTED = CUDA_ERROR_NOT_SUPPORTED
             EXTERNAL_DEVICE = CUDA_ERROR_EXTERNAL_DEVICE
             GRAPH_EXEC_UPDATE_FAILURE = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
@@ -197,6 +201,8 @@ fn numbers_are_those_of_cuda_h() {
         HandleType, CUmemAllocationHandleType_enum, "CU_MEM_HANDLE_TYPE_": NONE = CU_MEM_HANDLE_TYPE_NONE;
         LocationType, CUmemLocationType_enum, "CU_MEM_LOCATION_TYPE_": DEVICE = CU_MEM_LOCATION_TYPE_DEVICE;
         CaptureStatus, CUstreamCaptureStatus_enum, "CU_STREAM_CAPTURE_STATUS_": NONE = CU_STREAM_CAPTURE_STATUS_NONE;
+        KernelNodeAttribute, CUkernelNodeAttrID_enum, "CU_KERNEL_NODE_ATTRIBUTE_":
+            COOPERATIVE = CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE;
         MemoryType, CUmemorytype_enum, "CU_MEMORYTYPE_": DEVICE = CU_MEMORYTYPE_DEVICE;
     }
     assert_eq!(sys::Status::SUCCESS.0, raw::cudaError_enum::CUDA_SUCCESS as i32);
@@ -261,6 +267,18 @@ fn nodes_of_graphs_are_laid_out_as_in_cuda_h() {
             to.reserved = reserved1, to.pitch = dstPitch, to.height = dstHeight, width_in_bytes = WidthInBytes,
             height = Height, depth = Depth;
     }
+}
+
+/// The value of an attribute is a union, which has grown since `cust_raw`'s was made.
+#[test]
+fn attributes_of_nodes_have_room() {
+    assert!(size_of::<sys::CUkernelNodeAttrValue>() >= size_of::<raw::CUkernelNodeAttrValue>());
+    assert_eq!(
+        align_of::<sys::CUkernelNodeAttrValue>(),
+        align_of::<raw::CUkernelNodeAttrValue>()
+    );
+    assert_eq!(std::mem::offset_of!(sys::CUkernelNodeAttrValue, cooperative), 0);
+    assert_eq!(std::mem::offset_of!(raw::CUkernelNodeAttrValue, cooperative), 0);
 }
 
 /// A number that no driver's header has yet is a status like any other, and is told by its number.

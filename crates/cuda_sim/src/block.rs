@@ -14,6 +14,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
@@ -32,6 +33,14 @@ const STACKS_AT_ONCE: usize = 32;
 struct Waiting {
     running: Running,
     runner: u32,
+}
+
+/// How far a block has come.
+pub(crate) enum Progress {
+    /// It waits for another block.
+    Waits,
+    /// It has ended, by this fault if any.
+    Ended(Option<Failure>),
 }
 
 /// The coroutines of a worker.
@@ -59,8 +68,20 @@ impl<'a> Runners<'a> {
     /// Runs one block to its end. `stop` is asked between passes whether another
     /// block's fault makes this one needless.
     pub(crate) fn run_block(&mut self, block: Dim3, stop: impl Fn() -> bool) -> Option<Failure> {
+        self.context.begin_block(block);
+        loop {
+            match self.advance(&stop) {
+                Progress::Ended(failure) => return failure,
+                // The OS thread of the other block may need this core.
+                Progress::Waits => thread::yield_now(),
+            }
+        }
+    }
+
+    /// Runs the block that was begun until it ends or all its threads wait for
+    /// another one. `stop` is as for [`run_block`](Self::run_block).
+    pub(crate) fn advance(&mut self, stop: impl Fn() -> bool) -> Progress {
         let context = self.context;
-        context.begin_block(block);
         loop {
             while let Some(thread) = context.next_ready() {
                 self.step(thread);
@@ -72,10 +93,12 @@ impl<'a> Runners<'a> {
                 context.stop();
                 break;
             }
-            context.next_pass();
+            if context.next_pass() {
+                return Progress::Waits;
+            }
         }
         self.unwind_suspended();
-        context.end_block()
+        Progress::Ended(context.end_block())
     }
 
     /// Runs `thread`, and the fresh ones after it while nothing waits.

@@ -212,6 +212,7 @@ mod tests {
             let mut at = Dim3 { x: 0, y: 0, z: 0 };
             for linear in 0..extent.count() {
                 prop_assert_eq!(extent.position(linear), at);
+                prop_assert_eq!(extent.linear(at), linear);
                 at = extent.successor(at);
             }
             prop_assert_eq!(at, Dim3 { x: 0, y: 0, z });

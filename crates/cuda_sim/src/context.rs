@@ -19,7 +19,6 @@ use std::fmt;
 use std::panic;
 use std::ptr;
 use std::sync::Arc;
-use std::thread;
 
 use corosensei::Yielder;
 
@@ -27,6 +26,7 @@ use crate::barrier::{Barrier, GROUP_BARRIERS, GroupBarrier};
 use crate::dim3::Dim3;
 use crate::error::{Failure, Panic};
 use crate::grid::Grid;
+use crate::meeting::Meeting;
 use crate::shared::Shared;
 use crate::warp::Warp;
 use crate::watchdog::Place;
@@ -89,6 +89,9 @@ pub(crate) struct Context<'a> {
     exited: Cell<u32>,
     pub(crate) barrier: Barrier,
     pub(crate) groups: [Cell<GroupBarrier>; GROUP_BARRIERS as usize],
+    /// The round of the grid barrier that all threads of the block wait for the
+    /// end of.
+    pub(crate) grid_round: Cell<Option<u64>>,
     pub(crate) shared: Shared,
     /// The block is to end: threads unwind at the next switch.
     stopped: Cell<bool>,
@@ -174,6 +177,7 @@ impl<'a> Context<'a> {
             exited: Cell::new(0),
             barrier: Barrier::new(),
             groups: [const { Cell::new(GroupBarrier::NEW) }; GROUP_BARRIERS as usize],
+            grid_round: Cell::new(None),
             shared: Shared::new(grid.config.dynamic_shared),
             stopped: Cell::new(false),
             closed: Cell::new(false),
@@ -203,6 +207,7 @@ impl<'a> Context<'a> {
         self.exited.set(0);
         self.barrier.reset();
         self.groups.iter().for_each(|group| group.set(GroupBarrier::NEW));
+        self.grid_round.set(None);
         self.shared.reset();
         self.stopped.set(false);
     }
@@ -292,16 +297,25 @@ impl<'a> Context<'a> {
         self.exited.set(self.exited.get() + 1);
     }
 
-    /// Starts another pass over the block. When nothing but spinning threads is
-    /// left, what they wait for is done by another block: its OS thread may need
-    /// this core.
-    pub(crate) fn next_pass(&self) {
-        let only_spinning = self.warps.iter().all(|warp| warp.ready.get() == 0);
-        if only_spinning {
-            thread::yield_now();
+    /// Starts another pass over the block; whether nothing but threads that wait
+    /// for another block was left: spinning ones, or those at the grid barrier.
+    pub(crate) fn next_pass(&self) -> bool {
+        if self.waits_for_grid() {
+            return true;
         }
+        if self.grid_round.take().is_some() {
+            self.warps.iter().for_each(Warp::open_barrier);
+        }
+        let only_spinning = self.warps.iter().all(|warp| warp.ready.get() == 0);
         self.warps.iter().for_each(Warp::wake_yielded);
         self.cursor.set(0);
+        only_spinning
+    }
+
+    /// Whether the block waits at the grid barrier for other blocks.
+    pub(crate) fn waits_for_grid(&self) -> bool {
+        let round = self.grid.meeting.as_ref().map(Meeting::round);
+        self.grid_round.get().is_some_and(|waits| round == Some(waits))
     }
 
     /// Whether the block has come to its end.

@@ -41,6 +41,13 @@ impl Dim3 {
         }
     }
 
+    /// The number of the element at that position, which [`position`](Self::position)
+    /// gives back.
+    pub(crate) fn linear(self, at: Dim3) -> u64 {
+        let [x, y, z] = [at.x, at.y, at.z].map(u64::from);
+        (z * u64::from(self.y) + y) * u64::from(self.x) + x
+    }
+
     /// The position that follows `at` in linear order, x fastest.
     #[inline]
     pub(crate) fn successor(self, at: Dim3) -> Dim3 {

@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::config::LaunchConfig;
 use crate::dim3::Dim3;
 use crate::error::{Failure, Fault};
+use crate::meeting::Meeting;
 use crate::watchdog::Watch;
 
 /// No block has faulted.
@@ -24,6 +25,8 @@ pub(crate) struct Grid<'a> {
     pub(crate) body: &'a (dyn Fn() + Sync),
     pub(crate) blocks: u64,
     pub(crate) watch: Watch,
+    /// Where the blocks meet, in a cooperative launch.
+    pub(crate) meeting: Option<Meeting>,
     /// The next block to run.
     ticket: Alone<AtomicU64>,
     /// The lowest block that has faulted.
@@ -45,9 +48,18 @@ impl<'a> Grid<'a> {
             body,
             blocks: config.grid.count(),
             watch: Watch::new(kernel, config),
+            meeting: None,
             ticket: Alone(AtomicU64::new(0)),
             faulted: AtomicU64::new(NONE),
             fault: Mutex::new(None),
+        }
+    }
+
+    /// The same, of a cooperative launch.
+    pub(crate) fn cooperative(self) -> Self {
+        Grid {
+            meeting: Some(Meeting::default()),
+            ..self
         }
     }
 
@@ -88,6 +100,11 @@ impl<'a> Grid<'a> {
             });
             self.faulted.store(block, Ordering::Relaxed);
         }
+    }
+
+    /// How a fault says that `block` has ended.
+    pub(crate) fn has_ended(&self, block: u64) -> String {
+        format!("block {} has ended", self.config.grid.position(block))
     }
 
     /// The fault that ended the grid.

@@ -3,26 +3,65 @@
 //!
 //! Each worker draws a ticket, runs that block to its end, and draws again. The
 //! caller is a worker as well; a grid of one block never leaves it.
+//!
+//! In a cooperative launch blocks wait for each other, and none may wait for a
+//! worker. So a worker that has begun a block and cannot go on with it draws
+//! another, and when none is left turns to those it has begun, one after another.
+//! Were the caller the only worker, it would run them all.
 
+use std::cell::OnceCell;
 use std::thread;
 
-use crate::block::Runners;
+use crate::block::{Progress, Runners};
 use crate::config::LaunchConfig;
 use crate::context::{self, Context};
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::grid::Grid;
+use crate::meeting::Meeting;
+use crate::wait::unreached_grid_barrier;
 use crate::{crew, hook, overflow, stack};
 
 /// See [`crate::launch`].
 #[track_caller]
 pub(crate) fn launch(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
+    check(kernel, config)?;
+    finish(Grid::new(kernel, config, body))
+}
+
+/// See [`crate::launch_cooperative`].
+#[track_caller]
+pub(crate) fn launch_cooperative(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
+    check(kernel, config)?;
+    // At most 1024 threads a block, as just checked.
+    let most = cooperative_blocks(config.block.count() as u32);
+    if config.grid.count() > most.into() {
+        return Err(Error::Config {
+            kernel: kernel.to_owned(),
+            limit: "blocks of a cooperative launch",
+            given: config.grid.count(),
+            min: 1,
+            max: most.into(),
+        });
+    }
+    finish(Grid::new(kernel, config, body).cooperative())
+}
+
+/// See [`crate::cooperative_blocks`].
+pub(crate) fn cooperative_blocks(threads: u32) -> u32 {
+    stack::MAX_STACKS as u32 / threads.max(1)
+}
+
+#[track_caller]
+fn check(kernel: &str, config: &LaunchConfig) -> Result<(), Error> {
     assert!(
         !context::is_set(),
         "kernel `{kernel}` launched from inside a kernel: the simulated GPU has no dynamic \
          parallelism"
     );
-    config.check(kernel)?;
-    let grid = Grid::new(kernel, config, body);
+    config.check(kernel)
+}
+
+fn finish(grid: Grid<'_>) -> Result<(), Error> {
     if thread::panicking() {
         // A launch in a destructor: the engine tells unwinding threads by
         // `panicking`, which would hold for every one of them here.
@@ -41,6 +80,10 @@ pub(crate) fn launch(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Syn
 fn run(grid: &Grid<'_>) {
     hook::install();
     overflow::install();
+    if let Some(meeting) = &grid.meeting {
+        let workers = crew::size().min(grid.blocks as usize);
+        return crew::run(workers - 1, &|| work_together(grid, meeting));
+    }
     if grid.blocks == 1 {
         return work(grid);
     }
@@ -70,5 +113,89 @@ fn work(grid: &Grid<'_>) {
             Some(next) => block = next,
             None => return,
         }
+    }
+}
+
+/// Runs blocks of a cooperative launch, all that this worker begins side by side,
+/// until none is left.
+fn work_together(grid: &Grid<'_>, meeting: &Meeting) {
+    // Few enough that all their threads have stacks.
+    let contexts: Box<[OnceCell<Box<Context>>]> = (0..grid.blocks).map(|_| OnceCell::new()).collect();
+    let mut begun: Vec<Begun> = Vec::new();
+    loop {
+        let drawn = grid.draw();
+        if let Some(block) = drawn {
+            let context = contexts[block as usize].get_or_init(|| Box::new(Context::new(grid)));
+            context.begin_block(grid.config.grid.position(block));
+            let runners = Runners::new(context);
+            begun.push(Begun {
+                block,
+                context,
+                runners,
+            });
+        }
+        let mut all_wait = true;
+        begun.retain_mut(|block| {
+            let waits = block.waits(grid);
+            let goes_on = waits || block.advance(grid, meeting);
+            all_wait &= waits;
+            goes_on
+        });
+        match drawn {
+            None if begun.is_empty() => return,
+            // The OS threads of the other blocks may need this core.
+            None if all_wait => thread::yield_now(),
+            _ => {}
+        }
+    }
+}
+
+/// A block that has begun.
+struct Begun<'a> {
+    block: u64,
+    context: &'a Context<'a>,
+    runners: Runners<'a>,
+}
+
+impl Begun<'_> {
+    /// Whether there is nothing to do for it before other blocks have come to the
+    /// grid barrier, as they will.
+    fn waits(&self, grid: &Grid<'_>) -> bool {
+        self.context.waits_for_grid() && !grid.has_fault()
+    }
+
+    /// Runs the block as far as it comes; whether it goes on later.
+    fn advance(&mut self, grid: &Grid<'_>, meeting: &Meeting) -> bool {
+        let (block, context) = (self.block, self.context);
+        context.place.set_block(Some(block));
+        // One that has faulted never comes to the barrier.
+        let stop = || grid.has_fault_below(block) || grid.has_fault() && context.waits_for_grid();
+        let failure = match self.runners.advance(stop) {
+            Progress::Waits => {
+                if context.waits_for_grid() {
+                    // The watchdog has nothing against it.
+                    context.place.set_block(None);
+                } else {
+                    // Threads of it spin.
+                    thread::yield_now();
+                }
+                return true;
+            }
+            Progress::Ended(failure) => failure,
+        };
+        context.place.set_block(None);
+        if let Some(failure) = failure {
+            grid.report(block, grid.config.grid.position(block), failure);
+        } else if !context.stopped()
+            && let Some(first) = meeting.leave(block)
+        {
+            let failure = Failure {
+                thread: first.thread,
+                location: Some(first.call.at.into()),
+                message: unreached_grid_barrier(first.call, &grid.has_ended(block)),
+            };
+            grid.report(first.block, grid.config.grid.position(first.block), failure);
+        }
+        false
     }
 }

@@ -16,7 +16,8 @@
 //!
 //! # Launches that never end
 //!
-//! A launch is given up when none of its blocks has ended for 60 seconds, or as
+//! A launch is given up when none of its blocks has ended, or come through the
+//! [`grid_barrier`], for 60 seconds, or as
 //! many as the environment variable `WARPSMITH_SIM_TIMEOUT` says (`0.5`, `600`;
 //! `0` is no limit; it is read once a process). Its threads end at the next
 //! function here that waits or touches memory, by a [`Fault`] that names the
@@ -51,7 +52,7 @@
 //! - A loop that waits for another thread or block by reading memory must call
 //!   [`yield_now`], or it keeps its OS thread until the launch is given up. A
 //!   block may wait for blocks of lower number; a higher one need not have
-//!   started.
+//!   started, but in a cooperative launch it has or will.
 //! - A loop that reads memory which other threads write calls [`poll`], if it
 //!   calls no other function here: a launch that never ends is given up there.
 //! - A thread has 64 KiB of stack, guarded: running over it ends the process,
@@ -73,6 +74,7 @@ mod error;
 mod grid;
 mod hook;
 mod launch;
+mod meeting;
 mod overflow;
 mod shared;
 mod stack;
@@ -125,6 +127,42 @@ use error::Call;
 #[track_caller]
 pub fn launch(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
     launch::launch(kernel, config, body)
+}
+
+/// [`launch`] of a grid whose blocks may meet at the [`grid_barrier`]: all of them
+/// run side by side. An OS thread runs several, one after another, as each of them
+/// waits.
+///
+/// # Errors
+///
+/// As [`launch`]; [`Error::Config`] also for more blocks than
+/// [`cooperative_blocks`].
+///
+/// # Panics
+///
+/// If called from inside a kernel.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+/// use cuda_sim::{LaunchConfig, grid_barrier, launch_cooperative};
+///
+/// let arrived = AtomicU32::new(0);
+/// launch_cooperative("meet", &LaunchConfig::new(8, 64), &|| {
+///     arrived.fetch_add(1, Relaxed);
+///     grid_barrier("sync");
+///     assert_eq!(arrived.load(Relaxed), 512);
+/// })?;
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
+#[track_caller]
+pub fn launch_cooperative(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
+    launch::launch_cooperative(kernel, config, body)
+}
+
+/// The most blocks of so many threads that a cooperative launch takes: as many as
+/// there is room for the stacks of all their threads.
+pub fn cooperative_blocks(threads: u32) -> u32 {
+    launch::cooperative_blocks(threads)
 }
 
 /// Whether the caller is a GPU thread, so that the other functions may be called.
@@ -230,6 +268,25 @@ pub fn barrier(name: &'static str, value: u64) -> BarrierResult {
     // of its own, and a switch inside calls costs a wrongly predicted return each.
     let context = unsafe { context::current("barrier") };
     context.wait_at_barrier(call, value)
+}
+
+/// Waits until all threads of all blocks have come here, in a launch by
+/// [`launch_cooperative`]. Faults name the barrier by `name`.
+///
+/// # Convergence
+///
+/// All threads of the grid, in the same call, as for the [`barrier`] of a block. It
+/// is a fault if a block has ended, or waits at another grid barrier; and if the
+/// launch is not cooperative.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[track_caller]
+pub fn grid_barrier(name: &'static str) {
+    let call = call(name);
+    watchdog::listen(call);
+    context::with("grid_barrier", |context| context.wait_for_grid(call));
 }
 
 /// Waits until `threads` threads of the block have come to the barrier `number`,

@@ -9,6 +9,7 @@ use std::thread;
 use crate::barrier::{BarrierResult, GroupBarrier};
 use crate::context::{Context, Pause, Stop};
 use crate::error::{Call, Failure};
+use crate::meeting::{Absence, Arrival};
 use crate::warp::{Lanes, Refusal, Waiter};
 use crate::watchdog;
 
@@ -20,11 +21,7 @@ impl Context<'_> {
             return BarrierResult::alone(value);
         }
         let thread = self.linear();
-        let meets = (self.barrier.first()).is_none_or(|(other, _)| other.same(call));
-        let wanted = self.warp(thread).wanted.get() & bit(thread) != 0;
-        if !meets || wanted || self.any_exited() {
-            self.refuse_barrier(call.name, call.at, thread);
-        }
+        self.check_barrier(call, thread);
         match self.barrier.arrive(call, thread, value, self.threads) {
             Some(result) => {
                 self.warps().iter().for_each(|warp| warp.open_barrier());
@@ -36,6 +33,59 @@ impl Context<'_> {
                 self.suspend();
                 self.barrier.result()
             }
+        }
+    }
+
+    /// Waits until all threads of all blocks have come to the same grid barrier.
+    pub(crate) fn wait_for_grid(&self, call: Call) {
+        if self.unwinds() {
+            return;
+        }
+        let name = call.name;
+        let Some(meeting) = &self.grid.meeting else {
+            self.raise(
+                call,
+                format!("grid barrier `{name}` in a launch that is not cooperative"),
+            )
+        };
+        let thread = self.linear();
+        self.check_barrier(call, thread);
+        if self.barrier.arrive(call, thread, 0, self.threads).is_some() {
+            let arrival = Arrival {
+                call,
+                block: self.grid.config.grid.linear(self.block.get()),
+                thread: self.index(),
+            };
+            match meeting.arrive(arrival, self.grid.blocks) {
+                Ok(round) => {
+                    self.grid.watch.set_round(round);
+                    self.grid_round.set(Some(round));
+                }
+                Err(absence) => {
+                    let reason = match absence {
+                        Absence::Ended(block) => self.grid.has_ended(block),
+                        Absence::Elsewhere(other) => {
+                            let block = self.grid.config.grid.position(other.block);
+                            format!("block {block} waits at {}", other.call)
+                        }
+                    };
+                    self.raise(call, unreached_grid_barrier(call, &reason))
+                }
+            }
+        }
+        // The scheduler makes all threads ready when the grid has met.
+        let at_barrier = &self.warp(thread).at_barrier;
+        at_barrier.set(at_barrier.get() | bit(thread));
+        self.suspend();
+    }
+
+    /// Finds the fault in `thread`'s arrival at a barrier of the whole block.
+    #[inline(always)]
+    fn check_barrier(&self, call: Call, thread: u32) {
+        let meets = (self.barrier.first()).is_none_or(|(other, _)| other.same(call));
+        let wanted = self.warp(thread).wanted.get() & bit(thread) != 0;
+        if !meets || wanted || self.any_exited() {
+            self.refuse_barrier(call.name, call.at, thread);
         }
     }
 
@@ -268,6 +318,13 @@ fn unwind() -> ! {
 fn unreached_barrier(call: Call, reason: &str) -> String {
     let name = call.name;
     format!("barrier `{name}` not reached by all threads of the block: {reason}")
+}
+
+/// Why the barrier of all blocks would never open.
+#[cold]
+pub(crate) fn unreached_grid_barrier(call: Call, reason: &str) -> String {
+    let name = call.name;
+    format!("grid barrier `{name}` not reached by all blocks of the grid: {reason}")
 }
 
 #[cold]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ends launches that would never end.
 //!
-//! A launch is given up when none of its blocks has ended for as long as the variable `WARPSMITH_SIM_TIMEOUT` says. A
+//! A launch is given up when none of its blocks has ended, or come through the grid barrier, for as long as the variable `WARPSMITH_SIM_TIMEOUT` says. A
 //! thread cannot be ended from outside, for its frames may hold borrows and locks. So the watchdog, a thread of its
 //! own, rings a bell. Threads listen wherever they wait, and wherever they touch memory that others write, as a loop
 //! that waits for something must: one load of a value that hardly ever changes. Who hears it becomes the fault, and
@@ -61,16 +61,20 @@ impl Place {
 struct Launch {
     kernel: String,
     config: LaunchConfig,
-    /// One for each worker.
+    /// One for each worker; of a cooperative launch for each block.
     places: Mutex<Vec<Arc<Place>>>,
+    /// The round of the grid barrier.
+    round: AtomicU64,
     given_up: AtomicBool,
 }
 
 impl Launch {
-    /// The blocks that run. While none ends, they stay the same.
+    /// The blocks that run, and the round of the grid barrier. While no block ends and none comes through the barrier,
+    /// they stay the same.
     fn blocks(&self) -> Vec<u64> {
         let places = lock(&self.places);
-        places.iter().map(|place| place.block.load(Relaxed)).collect()
+        let blocks = places.iter().map(|place| place.block.load(Relaxed));
+        blocks.chain([self.round.load(Relaxed)]).collect()
     }
 
     fn give_up(&self) {
@@ -119,6 +123,7 @@ impl Watch {
             kernel: kernel.to_owned(),
             config: *config,
             places: Mutex::default(),
+            round: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
         });
         if let Some(watchdog) = watchdog() {
@@ -135,6 +140,11 @@ impl Watch {
         });
         lock(&self.0.places).push(Arc::clone(&place));
         place
+    }
+
+    /// A block waits in that round of the grid barrier.
+    pub(crate) fn set_round(&self, round: u64) {
+        self.0.round.store(round, Relaxed);
     }
 
     fn given_up(&self) -> bool {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use common::{dim, fault};
 use cuda_sim::{
-    Fault, LaunchConfig, SharedSite, barrier, block_idx, exchange, launch, poll, shared_memory, static_shared,
-    thread_idx, yield_now,
+    Error, Fault, LaunchConfig, SharedSite, barrier, block_idx, exchange, grid_barrier, launch, launch_cooperative,
+    poll, shared_memory, static_shared, thread_idx, yield_now,
 };
 
 /// Starts the ignored test `case` of this file in a process of its own.
@@ -135,6 +135,49 @@ fn long() {
     .unwrap();
     assert_eq!(blocks.into_inner(), 40);
     assert!(started.elapsed() >= Duration::from_secs(2));
+}
+
+/// The blocks of the grid end together, after twice the limit.
+#[test]
+fn a_long_launch_is_not_given_up_while_blocks_meet() {
+    passes("long_cooperative", "1");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn long_cooperative() {
+    let started = Instant::now();
+    launch_cooperative("long", &LaunchConfig::new(3, 2), &|| {
+        for round in 1..=40 {
+            while started.elapsed() < Duration::from_millis(50) * round {
+                yield_now();
+            }
+            grid_barrier("sync");
+        }
+    })
+    .unwrap();
+    assert!(started.elapsed() >= Duration::from_secs(2));
+}
+
+#[test]
+fn a_block_that_never_comes_to_the_grid_barrier_is_ended() {
+    let text = passes("endless_cooperative", "0.2");
+    assert!(!text.contains("cannot be stopped"), "{text}");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn endless_cooperative() {
+    let error = launch_cooperative("kernel", &LaunchConfig::new(4, 64), &|| {
+        while block_idx().x == 2 {
+            yield_now();
+        }
+        grid_barrier("sync");
+    });
+    let Err(Error::Fault(fault)) = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!((&*fault.message, fault.block), (&*message("yield_now"), dim(2, 0, 0)));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use half::{bf16, f16};
 
 use crate::machine::Place;
 use crate::param::{ByValue, Param};
-use crate::{Slice, SliceMut, signature};
+use crate::{GridBarrier, Slice, SliceMut, signature};
 
 /// The handle of one kernel: what a launch needs to know of it.
 ///
@@ -189,6 +189,9 @@ pub trait Params {
     #[doc(hidden)]
     const SIZES: &'static [(usize, usize)];
 
+    /// Whether all blocks of a launch run at a time, since there is a [`GridBarrier`] among the parameters.
+    const IS_COOPERATIVE: bool;
+
     /// Appends the addresses of the values, as `cuLaunchKernel` takes them: a value of no size is not passed.
     fn addresses(abi: &Self::Abi, into: &mut Vec<*const ()>);
 }
@@ -199,6 +202,8 @@ macro_rules! params {
             type Abi = ($(Abi<$name>,)*);
 
             const SIZES: &'static [(usize, usize)] = &[$((size_of::<$name::Head>(), size_of::<$name::Tail>())),*];
+
+            const IS_COOPERATIVE: bool = false $(|| $name::IS_GRID_BARRIER)*;
 
             #[allow(non_snake_case, unused_variables)]
             fn addresses(abi: &Self::Abi, into: &mut Vec<*const ()>) {
@@ -307,16 +312,51 @@ pub fn on_simulator<T: Pod>(
     out: &mut [T],
     kernel: impl Fn(SliceMut<'_, T>) + Sync,
 ) {
+    example(cuda_sim::launch, LaunchConfig::new(grid, block), out, kernel);
+}
+
+/// As [`on_simulator`], for a kernel with a grid's barrier.
+///
+/// # Panics
+///
+/// If the launch fails.
+#[doc(hidden)]
+#[track_caller]
+pub fn on_simulator_cooperative<T: Pod>(
+    grid: impl Into<Dim3>,
+    block: impl Into<Dim3>,
+    out: &mut [T],
+    kernel: impl Fn(GridBarrier<'_>, SliceMut<'_, T>) + Sync,
+) {
+    // SAFETY: the launch is cooperative; the simulated GPU does not use the word.
+    let barrier = || unsafe { GridBarrier::from_word(core::ptr::null_mut()) };
+    let kernel = |out: SliceMut<'_, T>| kernel(barrier(), out);
+    example(
+        cuda_sim::launch_cooperative,
+        LaunchConfig::new(grid, block),
+        out,
+        kernel,
+    );
+}
+
+/// Launches `kernel` by `launch`.
+#[track_caller]
+fn example<T: Pod>(
+    launch: impl Fn(&str, &LaunchConfig, &(dyn Fn() + Sync)) -> Result<(), cuda_sim::Error>,
+    config: LaunchConfig,
+    out: &mut [T],
+    kernel: impl Fn(SliceMut<'_, T>) + Sync,
+) {
     let config = LaunchConfig {
         dynamic_shared: 1024,
-        ..LaunchConfig::new(grid, block)
+        ..config
     };
     let (address, len) = (out.as_mut_ptr().expose_provenance(), out.len());
     let run = || {
         // SAFETY: the elements of `out`, which is borrowed until the launch is over.
         kernel(unsafe { SliceMut::from_raw_parts(core::ptr::with_exposed_provenance_mut(address), len) });
     };
-    if let Err(error) = cuda_sim::launch("example", &config, &run) {
+    if let Err(error) = launch("example", &config, &run) {
         panic!("{error}");
     }
 }

@@ -12,6 +12,7 @@
 //! | `threadIdx`, `blockIdx`, `blockDim`, `gridDim` | [`thread::thread_idx`], [`thread::block_idx`], … |
 //! | `blockIdx.x * blockDim.x + threadIdx.x`, of rows and columns too | [`thread::index_1d`], [`thread::index_2d`] |
 //! | `__syncthreads`, `__syncthreads_count` | [`thread::sync_threads`], [`thread::sync_threads_count`] |
+//! | `cooperative_groups::grid_group`, `cudaLaunchCooperativeKernel` | [`GridBarrier`] |
 //! | `__shfl_down_sync`, `__ballot_sync`, … | [`warp`] |
 //! | `__shared__ float tile[256]` | [`shared_array!`] |
 //! | `extern __shared__` | [`shared::dynamic`] |
@@ -77,6 +78,7 @@ mod entry;
 pub mod fence;
 pub mod float;
 pub mod global;
+pub mod grid;
 pub mod half;
 pub mod hint;
 pub mod io;
@@ -105,6 +107,7 @@ pub use constant::Constant;
 pub use cuda_std_macros::{KernelParam, kernel, shared_array};
 pub use float::Float;
 pub use global::{Slice, SliceMut};
+pub use grid::GridBarrier;
 pub use view::{ArrayView, ArrayViewMut};
 
 /// What most kernels use.
@@ -112,6 +115,7 @@ pub mod prelude {
     pub use crate::constant::Constant;
     pub use crate::float::Float;
     pub use crate::global::{Slice, SliceExt, SliceMut};
+    pub use crate::grid::GridBarrier;
     pub use crate::shared::Shared;
     pub use crate::view::{ArrayView, ArrayViewMut};
     pub use crate::{KernelParam, kernel, shared_array, thread, warp};

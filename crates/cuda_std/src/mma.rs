@@ -9,17 +9,19 @@
 //! | [`bf16`], [`f16`](struct@f16) | f32 | 16 × 8 × 16 | `[u32; 4]`, two elements each | `[u32; 2]` | `[f32; 4]` |
 //! | [`Tf32`] | f32 | 16 × 8 × 8 | `[f32; 4]` | `[f32; 2]` | `[f32; 4]` |
 //! | `f64` | f64 | 8 × 8 × 4 | `[f64; 1]` | `[f64; 1]` | `[f64; 2]` |
+//! | [`F64M16N8K8`] | f64 | 16 × 8 × 8 | `[f64; 4]` | `[f64; 2]` | `[f64; 4]` |
 //!
 //! Of two elements in a word, that of the lower k is in the lower half, as [`half::pack`](crate::half::pack) and
 //! [`ldmatrix_x4`](crate::matrix::ldmatrix_x4) have them: the four matrices of 8 × 8 that it loads from a 16 × 16 part of A
 //! (by rows) are the upper left, lower left, upper right and lower right one.
 //!
-//! GPU: compute 8.0 or later. Source: PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions: mma".
+//! GPU: compute 8.0 or later, [`F64M16N8K8`] 9.0 or later. Source: PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions: mma".
 //!
 //! # Rounding
 //!
 //! Of 16-bit types and `Tf32` products are exact and added in f32, in an order that nobody specifies; of `Tf32` the lowest
-//! 13 bits of an f32 are ignored. Those of `f64` are fused multiplications and additions.
+//! 13 bits of an f32 are ignored. Those of `f64` are fused multiplications and additions, each rounded to nearest; on the
+//! simulated GPU they are in the order of k, which for the hardware no document says.
 //!
 //! # Convergence
 //!
@@ -36,6 +38,7 @@ mod sealed {
     impl Sealed for half::f16 {}
     impl Sealed for crate::wgmma::Tf32 {}
     impl Sealed for f64 {}
+    impl Sealed for super::F64M16N8K8 {}
 }
 
 /// An element type of A and B. See the [module](self).
@@ -141,6 +144,56 @@ impl Mma for f64 {
     #[inline(always)]
     fn mma(a: [f64; 1], b: [f64; 1], c: [f64; 2]) -> [f64; 2] {
         machine::mma_f64(a, b, c)
+    }
+}
+
+/// Elements of `f64`, of which an instruction takes more than with `f64` itself: Hopper is half as fast with its 8 × 8 × 4.
+///
+/// ```
+/// use cuda_std::mma::{F64M16N8K8, Mma, mma};
+/// use cuda_std::prelude::*;
+///
+/// /// The product of 16 × 8 by 8 × 8 numbers, each by rows.
+/// #[kernel(max_threads = 32)]
+/// pub fn multiply(x: &[f64], y: &[f64], out: SliceMut<'_, f64>) {
+///     let lane = warp::lane_id();
+///     let at = |(row, column): (u32, u32)| (row * 8 + column) as usize;
+///     let a = [0, 1, 2, 3].map(|i| x[at(F64M16N8K8::place_a(lane, i))]);
+///     let b = [0, 1].map(|i| y[at(F64M16N8K8::place_b(lane, i))]);
+///     let d = mma::<F64M16N8K8>(a, b, [0.0; 4]);
+///     for i in 0..4 {
+///         out.set(at(F64M16N8K8::place_c(lane, i)), d[i as usize]);
+///     }
+/// }
+/// # let x: Vec<f64> = (0..128).map(f64::from).collect();
+/// # let y: Vec<f64> = (0..64).map(|i| f64::from(i % 7)).collect();
+/// # let mut out = [0.0; 128];
+/// # cuda_std::launch::on_simulator(1, 32, &mut out, |out| multiply(&x, &y, out));
+/// assert!((0..128).all(|i| out[i] == (0..8).map(|k| x[i / 8 * 8 + k] * y[k * 8 + i % 8]).sum::<f64>()));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct F64M16N8K8;
+
+impl Mma for F64M16N8K8 {
+    type A = [f64; 4];
+    type B = [f64; 2];
+    type C = [f64; 4];
+    const K: u32 = 8;
+    const M: u32 = 16;
+
+    #[inline(always)]
+    fn place_a(lane: u32, i: u32) -> (u32, u32) {
+        (lane / 4 + i % 2 * 8, lane % 4 + i / 2 * 4)
+    }
+
+    #[inline(always)]
+    fn place_b(lane: u32, i: u32) -> (u32, u32) {
+        (lane % 4 + i * 4, lane / 4)
+    }
+
+    #[inline(always)]
+    fn mma(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
+        machine::mma_f64_m16n8k8(a, b, c)
     }
 }
 

@@ -8,8 +8,8 @@ use crate::{Slice, SliceMut, array};
 
 /// A type that a kernel can take: a number, `bool`, an array or a tuple of up to four of them, a structure with
 /// [`KernelParam`](crate::KernelParam), `&[T]`, [`Slice`], [`SliceMut`], an [`ArrayView`](crate::ArrayView), a
-/// [`Constant`](crate::Constant), or a tensor that bulk copies read ([`TensorMap`](crate::tma::TensorMap)) or write
-/// ([`TensorMapMut`](crate::tma::TensorMapMut)). All together have at most 4096 bytes; more do not compile.
+/// [`Constant`](crate::Constant), a [`GridBarrier`](crate::GridBarrier), or a tensor that bulk copies read
+/// ([`TensorMap`](crate::tma::TensorMap)) or write ([`TensorMapMut`](crate::tma::TensorMapMut)). All together have at most 4096 bytes; more do not compile.
 ///
 /// A parameter crosses the launch as one or two values: a slice as its address and its length (two values and not one
 /// structure, because the compiler knows a bare pointer parameter to be global memory), everything else as itself.
@@ -42,6 +42,10 @@ pub unsafe trait Param: Copy + 'static {
     /// Whether it is a tensor map, which a GPU wants aligned to 64 bytes.
     #[doc(hidden)]
     const IS_TENSOR_MAP: bool = false;
+
+    /// Whether it is a grid's barrier, with which a launch is cooperative.
+    #[doc(hidden)]
+    const IS_GRID_BARRIER: bool = false;
 
     /// Puts the parameter together again.
     ///

@@ -218,6 +218,8 @@ pub fn linear_thread_idx() -> u32 {
 /// Waits until every thread of the block has come here (`__syncthreads`); what they wrote to shared and global
 /// memory before is then visible to all of them.
 ///
+/// For all threads of the grid there is a [`GridBarrier`](crate::GridBarrier).
+///
 /// # Convergence
 ///
 /// Every thread of the block must reach the same call. The simulated GPU reports any that does not.

@@ -8,7 +8,7 @@
 use std::ptr;
 
 use cuda_driver::sys::{self, CudaKernelNodeParams, CudaMemcpy3d, CudaMemcpy3dSide, CudaMemsetNodeParams, MemoryType};
-use cuda_driver::sys::{CUgraphNode, Status};
+use cuda_driver::sys::{CUgraphNode, CUkernelNodeAttrValue, KernelNodeAttribute, Status};
 use cuda_sim::LaunchConfig;
 
 use super::{Cuda, stream_of};
@@ -65,8 +65,16 @@ impl Graphs for Cuda {
     ) -> Result<RawNode> {
         let _current = self.enter()?;
         let function = self.ready_kernel(kernel, config.dynamic_shared)?;
+        if kernel.cooperative {
+            // Otherwise it is the graph's launch that fails.
+            self.check_room(function, kernel.name, config)?;
+        }
         // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.add_launch(at, function, config, params) }
+        let node = unsafe { self.add_launch(at, function, config, params)? };
+        if kernel.cooperative {
+            self.make_cooperative(node)?;
+        }
+        Ok(node)
     }
 
     unsafe fn record_function(
@@ -171,6 +179,18 @@ impl Cuda {
             // SAFETY: this function's contract; the driver copies the parameters.
             unsafe { sys::cuGraphAddKernelNode(node, graph_of(at.graph), after, count, &launch) }
         })
+    }
+
+    /// Has all blocks of a launch, which was just added, run at a time.
+    fn make_cooperative(&self, node: RawNode) -> Result<()> {
+        let node: CUgraphNode = ptr::with_exposed_provenance_mut(node.0 as usize);
+        let value = CUkernelNodeAttrValue {
+            cooperative: 1,
+            reserved: [0; 7],
+        };
+        // SAFETY: a node of a graph that lives, which is a kernel's.
+        let status = unsafe { sys::cuGraphKernelNodeSetAttribute(node, KernelNodeAttribute::COOPERATIVE, &value) };
+        self.check("cuGraphKernelNodeSetAttribute", status)
     }
 
     /// # Safety

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Launches, and what is known of one that fails.
 
+use std::ffi::c_int;
 use std::ptr;
 
 use cuda_driver::sys::{self, CaptureStatus, FunctionAttribute, Status};
 use cuda_sim::LaunchConfig;
 
 use super::{Cuda, foreign, modules, stream_of};
-use crate::backend::{FunctionInfo, KernelInfo, RawFunction, RawStream};
+use crate::backend::{FunctionInfo, KernelInfo, RawFunction, RawStream, check_cooperative};
 use crate::error::{Error, Result};
 
 impl Cuda {
@@ -32,7 +33,32 @@ impl Cuda {
         Ok(raw)
     }
 
-    /// Launches a function; the context is current.
+    /// How many blocks of so many threads, at most those of a block, run at a time on a multiprocessor; the context is
+    /// current.
+    pub(super) fn blocks_at_a_time(
+        &self,
+        function: sys::CUfunction,
+        threads: u32,
+        dynamic_shared: usize,
+    ) -> Result<u32> {
+        let mut blocks = 0;
+        // SAFETY: a function of the current context; writes a number. The threads are at most a block's.
+        let status = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads as c_int, dynamic_shared)
+        };
+        self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
+        Ok(u32::try_from(blocks).unwrap_or(0))
+    }
+
+    /// Refuses a cooperative launch of more blocks than run at a time; the context is current.
+    pub(super) fn check_room(&self, function: sys::CUfunction, name: &str, config: &LaunchConfig) -> Result<()> {
+        // At most a block's, as the launch has checked.
+        let threads = config.block.count() as u32;
+        let blocks = self.blocks_at_a_time(function, threads, config.dynamic_shared)?;
+        check_cooperative(name, config, blocks.saturating_mul(self.properties.multiprocessors))
+    }
+
+    /// Launches a function, cooperatively or not; the context is current.
     ///
     /// # Safety
     ///
@@ -40,34 +66,54 @@ impl Cuda {
     pub(super) unsafe fn launch_raw(
         &self,
         stream: RawStream,
-        (function, name): (sys::CUfunction, &str),
+        (function, name, cooperative): (sys::CUfunction, &str, bool),
         config: &LaunchConfig,
         params: &mut [*const ()],
     ) -> Result<()> {
         let (grid, block) = (config.grid, config.block);
+        let (shared, stream_raw, params) = (
+            config.dynamic_shared as u32,
+            stream_of(stream),
+            params.as_mut_ptr().cast(),
+        );
         let one_kernel = self.synchronous.then(|| self.context.one_kernel());
         // SAFETY: the caller's promise; the driver copies the parameters.
-        let status = unsafe {
-            sys::cuLaunchKernel(
-                function,
-                grid.x,
-                grid.y,
-                grid.z,
-                block.x,
-                block.y,
-                block.z,
-                config.dynamic_shared as u32,
-                stream_of(stream),
-                params.as_mut_ptr().cast(),
-                ptr::null_mut(),
-            )
+        let (call, status) = unsafe {
+            let (x, y, z) = (block.x, block.y, block.z);
+            match cooperative {
+                false => (
+                    "cuLaunchKernel",
+                    sys::cuLaunchKernel(
+                        function,
+                        grid.x,
+                        grid.y,
+                        grid.z,
+                        x,
+                        y,
+                        z,
+                        shared,
+                        stream_raw,
+                        params,
+                        ptr::null_mut(),
+                    ),
+                ),
+                true => (
+                    "cuLaunchCooperativeKernel",
+                    sys::cuLaunchCooperativeKernel(
+                        function, grid.x, grid.y, grid.z, x, y, z, shared, stream_raw, params,
+                    ),
+                ),
+            }
         };
         match status {
             Status::LAUNCH_OUT_OF_RESOURCES | Status::INVALID_VALUE => {
                 return Err(self.refused_launch(function, name, config, status));
             }
-            status => self.check("cuLaunchKernel", status)?,
+            // The occupancy is asked for only now: it is a call of the driver's more.
+            Status::COOPERATIVE_LAUNCH_TOO_LARGE => self.check_room(function, name, config)?,
+            _ => {}
         }
+        self.check(call, status)?;
         match one_kernel {
             // SAFETY: the caller's promise.
             Some(_one_kernel) => unsafe { self.finish_launch(stream, name) },

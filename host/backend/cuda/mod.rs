@@ -579,7 +579,7 @@ impl Backend for Cuda {
         let _current = self.enter()?;
         let function = self.ready_kernel(kernel, config.dynamic_shared)?;
         // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.launch_raw(stream, (function, kernel.name), config, params) }
+        unsafe { self.launch_raw(stream, (function, kernel.name, kernel.cooperative), config, params) }
     }
 
     fn preload(&self, kernel: &KernelInfo) -> Result<()> {
@@ -590,13 +590,12 @@ impl Backend for Cuda {
     fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32> {
         let _current = self.enter()?;
         let function = self.ready_kernel(kernel, dynamic_shared)?;
-        let mut blocks = 0;
-        // SAFETY: a function of the current context; writes a number. The threads are at most a block's.
-        let status = unsafe {
-            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads as c_int, dynamic_shared)
-        };
-        self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
-        Ok(u32::try_from(blocks).unwrap_or(0))
+        self.blocks_at_a_time(function, threads, dynamic_shared)
+    }
+
+    fn cooperative_blocks(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32> {
+        let blocks = self.occupancy(kernel, threads, dynamic_shared)?;
+        Ok(blocks.saturating_mul(self.properties.multiprocessors))
     }
 
     unsafe fn tensor_map(&self, of: TensorType, address: u64, layout: &TensorMapLayout) -> Result<RawTensorMap> {
@@ -651,7 +650,7 @@ impl Backend for Cuda {
         let _current = self.enter()?;
         let raw = self.ready_function(function, info, name, config.dynamic_shared)?;
         // SAFETY: the trait's contract: the parameters are those of the function.
-        unsafe { self.launch_raw(stream, (raw, name), config, params) }
+        unsafe { self.launch_raw(stream, (raw, name, false), config, params) }
     }
 }
 

@@ -123,6 +123,7 @@ impl Graphs for Simulator {
         params: &mut [*const ()],
     ) -> Result<RawNode> {
         self.check(kernel)?;
+        self.check_room(kernel, config)?;
         // SAFETY: the contract of the trait: the parameters are the kernel's.
         Ok(self.record(at.graph, unsafe { Recorded::launch(kernel, config, params) }))
     }

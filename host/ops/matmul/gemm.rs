@@ -94,8 +94,7 @@ impl<T: MatVec, D: Dimension> Multiplication<'_, T, D> {
             self.shape.k = 0;
         }
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
-        let sizes = costs(&self.shape, block_tiles::<T>(), multiprocessors);
-        match best_size(sizes) {
+        match best_size(&self.shape, tiles::<T>(), multiprocessors).0 {
             0 => self.launch::<Large>(stream, out, alpha, beta),
             1 => self.launch::<Medium>(stream, out, alpha, beta),
             _ => self.launch::<Small>(stream, out, alpha, beta),
@@ -135,7 +134,7 @@ fn blocks(shape: &GemmShape, [rows, columns]: [usize; 2]) -> usize {
 }
 
 /// Rows and columns of the tiles of each size, from large to small.
-fn block_tiles<T: MatVec>() -> [[usize; 2]; 3] {
+pub(super) fn tiles<T: MatVec>() -> [[usize; 2]; 3] {
     [
         <T as Gemm<Large>>::BLOCK_TILE,
         <T as Gemm<Medium>>::BLOCK_TILE,
@@ -143,29 +142,21 @@ fn block_tiles<T: MatVec>() -> [[usize; 2]; 3] {
     ]
 }
 
-/// What the product costs in tiles of each size.
-///
-/// A multiprocessor takes tiles in turn; one costs as much as it has elements, times a weight, because small tiles read
-/// more of shared memory for each product.
-fn costs(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> [usize; 3] {
-    let cost = |tile: [usize; 2], weight: usize| {
-        let turns = blocks(shape, tile)
-            .saturating_mul(shape.batch)
-            .div_ceil(multiprocessors);
-        turns.saturating_mul(tile[0] * tile[1] * weight)
-    };
-    [cost(tiles[0], 4), cost(tiles[1], 5), cost(tiles[2], 10)]
+/// What products cost by tiles of that shape: a multiprocessor takes tiles in turn, and one costs as much as it has
+/// elements, times a weight.
+pub(super) fn cost(shape: &GemmShape, tile: [usize; 2], multiprocessors: usize, weight: usize) -> usize {
+    let turns = blocks(shape, tile)
+        .saturating_mul(shape.batch)
+        .div_ceil(multiprocessors);
+    turns.saturating_mul(tile[0] * tile[1] * weight)
 }
 
-/// The size of tiles with which the product is done first.
-fn best_size(costs: [usize; 3]) -> usize {
-    (0..3).min_by_key(|&size| costs[size]).unwrap_or(0)
-}
-
-/// What the product costs in tiles of that size.
-pub(super) fn least_cost<T: MatVec>(shape: &GemmShape, multiprocessors: usize) -> usize {
-    let costs = costs(shape, block_tiles::<T>(), multiprocessors);
-    costs[best_size(costs)]
+/// The size of tiles with which the products are done first, from large to small, and what they cost then. Small tiles
+/// weigh more, because they read more of shared memory for each product.
+pub(super) fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocessors: usize) -> (usize, usize) {
+    let costs = [40, 50, 100].into_iter().zip(tiles);
+    let costs = costs.map(|(weight, tile)| cost(shape, tile, multiprocessors, weight));
+    costs.enumerate().min_by_key(|&(_, cost)| cost).unwrap_or_default()
 }
 
 /// What does `out ← alpha · A B + beta · out`, on that stream.
@@ -237,15 +228,39 @@ pub(super) fn product_added<T: MatMul, D: Dimension>(
 impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// The product of this m × k matrix and the k × n matrix `b`: an m × n matrix.
     ///
-    /// The operands may be views of any strides: a transposed one costs no copy, only one that goes backwards does. Every element is summed in the order of
-    /// k by fused multiply-add, so that floats have the same bits on every device; an element's error is at most `k u
-    /// Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow;
-    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too.
+    /// The operands may be views of any strides. Where k is 0, the sum is 0. NaN and infinities propagate as IEEE 754 says,
+    /// `0 · ∞` too. The bits of a result do not change from run to run.
     ///
-    /// The tiled product of CUTLASS (NVIDIA, 2017), without tensor cores: a block keeps a tile of the result in
-    /// registers, and goes along k by tiles of the operands in shared memory. `2 m n k` operations, `k` of them one after
-    /// another; `m n k (1 / r + 1 / c)` elements are loaded for tiles of r × c, most of them from the cache. Tiles are
-    /// from 128 × 128 (f64: 128 × 64) down to 32 × 32, so that small products occupy the device too.
+    /// How exact it is, with `u` for the unit roundoff of the type that is summed in, to first order:
+    ///
+    /// * `f32` and `f64` are summed in their own type, in the order of k, by fused multiply-add: the same bits on every
+    ///   device, whichever kernel is chosen. An element's error is at most `k u Σ|a||b|`.
+    /// * `f16` and `bf16` are summed in `f32`, and the sum is rounded once. A GPU of Hopper does it on its tensor cores,
+    ///   which truncate where `f32` rounds: the error of the sum is at most `k u Σ|a||b|` with `u = 2⁻²³`. Any other
+    ///   device converts the operands to `f32` and multiplies these, with `u = 2⁻²⁴`. So the bits differ between the
+    ///   two. Rounding adds at most the type's unit roundoff times the sum; what is beyond its range is an infinity.
+    /// * `i32` wraps around on overflow.
+    ///
+    /// # Cost
+    ///
+    /// `2 m n k` operations, `k` of them one after another; `m n k (1 / r + 1 / c)` elements are loaded for tiles of
+    /// r × c, most of them from the cache. Which kernel, and how large the tiles, the number of tiles for each
+    /// multiprocessor decides:
+    ///
+    /// * a block keeps a tile of the result in registers, from 128 × 128 (f64: 128 × 64) down to 32 × 32, and goes along
+    ///   k by tiles of the operands in shared memory (CUTLASS, NVIDIA, 2017);
+    /// * large products of `f32` on Hopper: tiles of 128 × 256, by blocks that take several in turn, and whose operands
+    ///   the tensor memory accelerator copies;
+    /// * `f16` and `bf16` on Hopper: the same by tensor cores, tiles of 128 × 64 to 128 × 256 (CUTLASS 3, NVIDIA, 2023).
+    ///
+    /// The first copies no operand, transposed or not. The accelerator reads lines without gaps between their elements that
+    /// begin at multiples of 16 bytes: rows or columns of 16-bit numbers; of `f32`, columns of this matrix and rows of
+    /// `b`. It stores such rows. An operand that lies otherwise is copied first, and a result of 16-bit numbers to its
+    /// place, which takes as much memory and time as they have bytes. So does, with any kernel, an operand that goes
+    /// backwards. On other GPUs, `f16` and `bf16` take the memory of the operands and the result in `f32`.
+    ///
+    /// Sources: N. Higham, "Accuracy and Stability of Numerical Algorithms", 3.5; M. Fasi, N. Higham, M. Mikaitis, S.
+    /// Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021.
     ///
     /// # Errors
     ///
@@ -282,11 +297,9 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// The products of these batch × m × k matrices and the batch × k × n matrices `b`, one by one: batch × m × n. A batch
     /// of one matrix is multiplied with all of the other.
     ///
-    /// The operands may be views of any strides: a transposed one costs no copy, only one that goes backwards does. Every element is summed in the order of
-    /// k by fused multiply-add, so that floats have the same bits on every device; an element's error is at most `k u
-    /// Σ|a||b|`, to first order in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow;
-    /// NaN and infinities propagate as IEEE 754 says, `0 · ∞` too. Computed as [`matmul`](DeviceArrayRef::matmul) is, all
-    /// products in one launch.
+    /// Each product is [`matmul`](DeviceArrayRef::matmul)'s: its operands may be views of any strides, its error, its cost
+    /// and its copies are those. All products are done in one launch, whose tiles are chosen for all of them together; in
+    /// several where there are more than 65535, but for the kernels that the tensor memory accelerator copies for.
     ///
     /// # Errors
     ///
@@ -324,8 +337,12 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// `self ← alpha · a b + beta · self`, for an m × k matrix `a` and a k × n matrix `b`, as BLAS does.
     ///
     /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `b` are not: a NaN there
-    /// does not get into the result. The sum of products is that of [`matmul`](DeviceArrayRef::matmul); `alpha` times it is
-    /// rounded, then `beta` times the old element is added by fused multiply-add.
+    /// does not get into the result. The sum of products is that of [`matmul`](DeviceArrayRef::matmul), as are the cost
+    /// and the copies; `alpha` times it is rounded, then `beta` times the old element is added by fused multiply-add.
+    ///
+    /// The scalars are of the elements' type, but `f32` for `f16` and `bf16`: these are scaled and added in `f32`, and the
+    /// result is rounded to the type once. On Hopper's tensor cores `beta` times the old element is rounded before it is
+    /// added; a `beta` that is not 0 takes the memory of the result twice in `f32`, and four passes over it.
     ///
     /// # Errors
     ///
@@ -392,7 +409,7 @@ mod tests {
             a: [0; 3],
             b: [0; 3],
         };
-        best_size(costs(&shape, [[128, 128], [64, 64], [32, 32]], 132))
+        best_size(&shape, [[128, 128], [64, 64], [32, 32]], 132).0
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of matrices and vectors.
 
+mod dmma;
 mod gemm;
 mod gemv;
 mod operand;
@@ -23,8 +24,8 @@ use crate::stream::Stream;
 /// The element types of products of matrices: `f32`, `f64`, `i32`, `f16` and `bf16`.
 ///
 /// Those of 32 and 64 bits are multiplied and added in their own type, floats by fused multiply-add, integers modulo
-/// 2^32. Products of `f16` and `bf16` are summed in `f32` and rounded once at the end: by the tensor cores of a Hopper
-/// GPU, elsewhere as `f32`.
+/// 2^32; large products of `f64` by the tensor cores of a Hopper GPU, with the same bits. Products of `f16` and `bf16` are
+/// summed in `f32` and rounded once at the end: by the tensor cores of a Hopper GPU, elsewhere as `f32`.
 pub trait MatMul: Element + sealed::Sealed {
     /// What [`gemm`](DeviceArrayRef::gemm) scales by: the type itself, or `f32` for those of 16 bits.
     type Scalar: Num;
@@ -68,7 +69,7 @@ macro_rules! matmul {
 
 matmul! {
     f32 as f32: simt::multiply;
-    f64 as f64: Multiplication::run;
+    f64 as f64: dmma::multiply;
     i32 as i32: Multiplication::run;
     f16 as f32: tensor::multiply;
     bf16 as f32: tensor::multiply;

@@ -43,11 +43,6 @@ impl<'a, T: TensorElement> Mapped<'a, T> {
         Ok(Self { lies, length })
     }
 
-    /// How many elements there are.
-    pub(super) fn len(&self) -> usize {
-        self.lies.len()
-    }
-
     /// The map, for tiles of that shape, of elements that the copy takes as `of`: beyond a line's end it reads zeros.
     pub(super) fn tensor_map(
         &self,

@@ -23,6 +23,10 @@ pub enum Precision {
     ///
     /// Each operand is off by at most 2⁻¹¹ of its magnitude, a sum of k products by `k 2⁻²³ Σ|a||b|`: an element's error is
     /// at most `(2⁻¹⁰ + k 2⁻²³) Σ|a||b|`, to first order. Elsewhere it is the same as `Full`, which is at least as precise.
+    ///
+    /// The tensor cores take TF32 only along k. An operand whose neighbours along k are not beside one another in memory is
+    /// copied first (in C order the `b` of `a · b`, but nothing of `a · b.t()`), and so is one whose lines do not begin at
+    /// multiples of 16 bytes: its elements are read and written once, and want memory for as many.
     Tf32,
 }
 
@@ -40,8 +44,7 @@ impl Precision {
 impl DeviceArrayRef<f32, Ix2> {
     /// [`matmul`](Self::matmul) with a precision.
     ///
-    /// With [`Precision::Tf32`], operands may lie as they like. Where neither has neighbours along k beside one
-    /// another (`a.t()` times `b`, both in C order), the smaller one is copied, and so is one whose rows do not begin at multiples of 16 bytes.
+    /// Operands may lie as they like; [`Precision::Tf32`] copies those that do not lie along k.
     ///
     /// # Errors
     ///
@@ -85,7 +88,7 @@ impl DeviceArrayRef<f32, Ix3> {
 /// Products of matrices in place with a precision.
 impl DeviceArrayRef<f32, Ix2> {
     /// [`gemm`](Self::gemm) with a precision: that of the operands, while `alpha`, `beta` and the old elements are taken as
-    /// they are. With a `beta` that is not 0, [`Precision::Tf32`] wants memory for another m × n elements.
+    /// they are. With a `beta` that is not 0, [`Precision::Tf32`] wants memory for another m × n elements beside the copies of operands.
     ///
     /// # Errors
     ///

@@ -4,18 +4,18 @@
 use kernels_gpu::matmul::simt::{SHARED_BYTES, SimtShape, THREADS, TILE_K, TILE_M, TILE_N, gemm_simt};
 use ndarray::{Dimension, Ix3};
 
-use super::HOPPER;
-use super::gemm::{Multiplication, least_cost};
+use super::gemm::{self, Multiplication, best_size};
 use super::operand::Mapped;
+use super::tensor::is_hopper;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 use crate::tensor_map::{Swizzle, TensorType};
 
-/// What an element of a tile costs, where one of the largest tiles of the other kernel costs 4: on an H200 it takes 1.4
+/// What an element of a tile costs, where one of the largest tiles of the other kernel costs 40: on an H200 it takes 1.4
 /// times as long.
-const WEIGHT: usize = 3;
+const WEIGHT: usize = 29;
 
 /// `out ← alpha · A B + beta · out`, on that stream. The bits are the same by either kernel.
 pub(super) fn multiply<D: Dimension>(
@@ -27,12 +27,12 @@ pub(super) fn multiply<D: Dimension>(
 ) -> Result<()> {
     let properties = stream.backend().properties();
     let (of, multiprocessors) = (&product.shape, properties.multiprocessors as usize);
-    let shape = (properties.tensor_cores == Some(HOPPER) && alpha != 0.0)
+    let shape = (is_hopper(stream) && alpha != 0.0)
         .then(|| simt_shape(&product))
         .flatten();
-    let turns = tiles(&product).div_ceil(multiprocessors);
-    let cost = turns.saturating_mul(TILE_M * TILE_N * WEIGHT);
-    let Some(shape) = shape.filter(|_| cost < least_cost::<f32>(of, multiprocessors)) else {
+    let cost = gemm::cost(of, [TILE_M, TILE_N], multiprocessors, WEIGHT);
+    let (_, elsewhere) = best_size(of, gemm::tiles::<f32>(), multiprocessors);
+    let Some(shape) = shape.filter(|_| cost < elsewhere) else {
         return product.run(stream, out, alpha, beta);
     };
     // Both with k in the middle and their lines last.

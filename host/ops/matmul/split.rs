@@ -7,7 +7,7 @@ use kernels_gpu::matmul::wgmma::{TILE_M, tile_k, tile_n};
 use ndarray::{Axis, Dimension, Ix2, Ix3};
 
 use super::gemm::Multiplication;
-use super::tensor::{Factor, on_hopper, oriented, wgmma_shape};
+use super::tensor::{Factor, on_hopper, wgmma_shape};
 use crate::array::DeviceArray;
 use crate::error::Result;
 use crate::ops::transpose::Ordered;
@@ -80,14 +80,13 @@ fn best_parts(shape: &GemmShape, element: usize, multiprocessors: usize) -> Opti
 }
 
 /// `alpha · A B`, cut along k, if that pays; the parts are summed in f32, in their order.
-pub(super) fn multiply<T: Factor<f32>, D: Dimension>(
+pub(super) fn multiply<T: Factor, D: Dimension>(
     product: &Multiplication<'_, T::Element, D>,
     stream: &Stream,
     alpha: f32,
 ) -> Result<Option<DeviceArray<f32, Ix2>>> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let element = size_of::<T::Element>();
-    let Some(parts) = best_parts(&oriented::<T, f32>(&product.shape), element, multiprocessors) else {
+    let Some(parts) = best_parts(&product.shape, size_of::<T::Element>(), multiprocessors) else {
         return Ok(None);
     };
     let shape = cut(&product.shape, parts);
@@ -97,7 +96,7 @@ pub(super) fn multiply<T: Factor<f32>, D: Dimension>(
         b: Ordered::AsIs(product.b.laid_out(Ix3(parts, k, n), vec![b[0], b[2], b[1]])),
         shape,
     };
-    let Some(shape) = wgmma_shape(&cut, stream) else {
+    let Some(shape) = wgmma_shape(&cut) else {
         return Ok(None);
     };
     let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(parts, m, n))?;

@@ -161,7 +161,7 @@ fn whole_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
 fn way_of_all<T: Element>(x: &DynRef<T>, wants: Wants) -> Option<Way> {
     match x.is_empty() {
         true => Some(Way::Rows { rows: 1, length: 0 }),
-        false => Lie::new((x.shape(), x.strides()), &|_| true, wants.is_indexed()).way(),
+        false => Lie::new((x.shape(), x.strides()), |_| true, wants.is_indexed()).way(),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::histogram::{
 use crate::index::scatter_add;
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
 use crate::matmul::wgmma::{self, Input};
-use crate::matmul::{MulAdd, gemv};
+use crate::matmul::{MulAdd, dmma, gemv};
 
 /// The parameters of [`gemm`](fn@gemm::gemm).
 pub type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemm::GemmShape, T, T);
@@ -58,6 +58,16 @@ pub trait HopperGemm<C: 'static>: Input {
     /// 256 columns.
     type N256: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C>>;
 }
+
+/// The parameters of [`gemm_dmma`](fn@dmma::gemm_dmma).
+pub type DmmaParams = (
+    TensorMap<'static, f64>,
+    TensorMap<'static, f64>,
+    SliceMut<'static, f64>,
+    dmma::DmmaShape,
+    f64,
+    f64,
+);
 
 /// The element types of products of matrices and vectors: `f32`, `f64`, `i32`.
 ///

@@ -4,6 +4,7 @@
 
 mod atomics;
 mod bits;
+mod cooperative;
 mod floats;
 mod memory;
 mod operators;

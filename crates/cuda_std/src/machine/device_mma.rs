@@ -43,3 +43,19 @@ pub fn mma_f64([a]: [f64; 1], [b]: [f64; 1], c: [f64; 2]) -> [f64; 2] {
     }
     [d0, d1]
 }
+
+#[inline(always)]
+pub fn mma_f64_m16n8k8(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
+    let [mut d0, mut d1, mut d2, mut d3] = c;
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 \
+             {{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, {{{8}, {9}}}, {{{0}, {1}, {2}, {3}}};",
+            inout(reg64) d0, inout(reg64) d1, inout(reg64) d2, inout(reg64) d3,
+            in(reg64) a[0], in(reg64) a[1], in(reg64) a[2], in(reg64) a[3], in(reg64) b[0], in(reg64) b[1],
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    [d0, d1, d2, d3]
+}

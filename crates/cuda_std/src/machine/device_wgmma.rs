@@ -45,36 +45,6 @@ pub fn wgmma_wait_but_newest() {
     unsafe { asm!("wgmma.wait_group.sync.aligned 1;", options(nostack, preserves_flags)) };
 }
 
-/// The values, in registers: what computes them is not moved down from here over a fence.
-#[inline(always)]
-pub fn set_fragment(mut values: [u32; 4]) -> [u32; 4] {
-    let [a0, a1, a2, a3] = &mut values;
-    // SAFETY: nothing.
-    unsafe {
-        asm!(
-            "// {0} {1} {2} {3}",
-            inout(reg32) * a0,
-            inout(reg32) * a1,
-            inout(reg32) * a2,
-            inout(reg32) * a3,
-            options(nostack, preserves_flags)
-        );
-    }
-    values
-}
-
-/// Uses the registers: until here they are nobody else's. The compiler knows of no instruction in flight that reads them.
-#[inline(always)]
-pub fn keep_fragment(&[a0, a1, a2, a3]: &[u32; 4]) {
-    // SAFETY: nothing.
-    unsafe {
-        asm!(
-            "// {0} {1} {2} {3}", in(reg32) a0, in(reg32) a1, in(reg32) a2, in(reg32) a3,
-            options(nostack, preserves_flags)
-        );
-    }
-}
-
 /// The instructions of one shape. Those of 16-bit types say how the matrices lie.
 macro_rules! registers {
     ($($registers:literal $n:literal: $first:literal $($i:literal)*;)*) => {$(
@@ -82,22 +52,6 @@ macro_rules! registers {
             registers!(multiply_bf16 $n "k16.f32.bf16.bf16" [", {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
             registers!(multiply_f16 $n "k16.f32.f16.f16" [", {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
             registers!(multiply_tf32 $n "k8.f32.tf32.tf32" [";"] [] $first $($i)*);
-
-            #[inline(always)]
-            unsafe fn multiply_tf32_fragment(&mut self, [a0, a1, a2, a3]: [u32; 4], b: MatrixDescriptor) {
-                // SAFETY: the caller's promise, that of `Batch::mma_fragment`.
-                unsafe {
-                    asm!(
-                        concat!(
-                            "wgmma.mma_async.sync.aligned.m64n", $n, "k8.f32.tf32.tf32 {{", "{", $first, "}",
-                            $(", {", $i, "}",)* "}}, {{{a0}, {a1}, {a2}, {a3}}}, {b}, 1, 1, 1;"
-                        ),
-                        inout(reg32) self[$first], $(inout(reg32) self[$i],)*
-                        a0 = in(reg32) a0, a1 = in(reg32) a1, a2 = in(reg32) a2, a3 = in(reg32) a3, b = in(reg64) b.0,
-                        options(nostack, preserves_flags)
-                    );
-                }
-            }
 
             // Every register is an operand of both, or the compiler would move what sets it down over the fence, and what
             // reads it up over the wait.

@@ -15,6 +15,8 @@ mod device_async;
 #[cfg(target_arch = "nvptx64")]
 mod device_atomic;
 #[cfg(target_arch = "nvptx64")]
+mod device_grid;
+#[cfg(target_arch = "nvptx64")]
 mod device_matrix;
 #[cfg(target_arch = "nvptx64")]
 mod device_mma;
@@ -28,6 +30,8 @@ pub use device::*;
 pub use device_async::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_atomic::*;
+#[cfg(target_arch = "nvptx64")]
+pub use device_grid::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_matrix::*;
 #[cfg(target_arch = "nvptx64")]
@@ -146,9 +150,6 @@ pub trait Registers {
     #[track_caller]
     #[doc(hidden)]
     unsafe fn multiply_tf32<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor);
-    #[track_caller]
-    #[doc(hidden)]
-    unsafe fn multiply_tf32_fragment(&mut self, a: [u32; 4], b: MatrixDescriptor);
     #[doc(hidden)]
     fn fence(&mut self);
     #[doc(hidden)]

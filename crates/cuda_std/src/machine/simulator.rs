@@ -63,6 +63,14 @@ pub fn sync_threads_or(predicate: bool) -> bool {
     cuda_sim::barrier("sync_threads_or", predicate.into()).nonzero > 0
 }
 
+/// # Safety
+///
+/// None: the engine has a barrier, and the word is not used.
+#[track_caller]
+pub unsafe fn sync_grid(_: *mut u32) {
+    cuda_sim::grid_barrier("GridBarrier::sync");
+}
+
 #[track_caller]
 pub fn nanosleep(_nanoseconds: u32) {
     cuda_sim::poll("nanosleep");

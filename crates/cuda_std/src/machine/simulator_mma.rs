@@ -5,7 +5,7 @@
 use cuda_sim::Lanes;
 use half::{bf16, f16};
 
-use crate::mma::Mma;
+use crate::mma::{F64M16N8K8, Mma};
 
 /// What all lanes have of A and B, as words.
 struct Fragments {
@@ -83,6 +83,22 @@ pub fn mma_f64([a]: [f64; 1], [b]: [f64; 1], mut c: [f64; 2]) -> [f64; 2] {
         let (row, column) = f64::place_c(cuda_sim::lane(), i);
         for k in 0..4 {
             *c = value(&a, row * 4 + k).mul_add(value(&b, column * 4 + k), *c);
+        }
+    }
+    c
+}
+
+#[track_caller]
+pub fn mma_f64_m16n8k8(a: [f64; 4], b: [f64; 2], mut c: [f64; 4]) -> [f64; 4] {
+    let a = a.map(|a| cuda_sim::exchange("mma", u32::MAX, a.to_bits()));
+    let b = b.map(|b| cuda_sim::exchange("mma", u32::MAX, b.to_bits()));
+    let value = |lanes: &Lanes, lane| f64::from_bits(lanes.get(lane).unwrap_or_default());
+    for (i, c) in (0..).zip(&mut c) {
+        let (row, column) = F64M16N8K8::place_c(cuda_sim::lane(), i);
+        for k in 0..8 {
+            let of_a = value(&a[(row / 8 + k / 4 * 2) as usize], row % 8 * 4 + k % 4);
+            let of_b = value(&b[(k / 4) as usize], column * 4 + k % 4);
+            *c = of_a.mul_add(of_b, *c);
         }
     }
     c

@@ -115,41 +115,14 @@ fn multiply(
 ) {
     warpgroup();
     a.check();
+    b.check();
     if !add {
         d.fill(0.0);
     }
     let thread = linear_thread_idx();
-    let row = thread / 32 % 4 * 16 + thread % 32 / 4;
+    let (row, column) = (thread / 32 % 4 * 16 + thread % 32 / 4, thread % 4 * 2);
     // No closure, which would be the caller of whom a fault speaks.
     let rows = [a.line(kind, a_transposed, row), a.line(kind, a_transposed, row + 8)];
-    multiply_rows(d, kind, &rows, (b, b_transposed));
-}
-
-/// Adds the product of a matrix A that the warps have in registers: the four lanes that have two rows of it exchange them.
-#[track_caller]
-fn multiply_fragment(d: &mut [f32], a: [u32; 4], b: MatrixDescriptor) {
-    warpgroup();
-    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    let words = [
-        cuda_sim::exchange("mma_fragment", u32::MAX, pair(a[0], a[1])),
-        cuda_sim::exchange("mma_fragment", u32::MAX, pair(a[2], a[3])),
-    ];
-    let mut rows = [[0.0; 16]; 2];
-    for (i, row) in rows.iter_mut().enumerate() {
-        for (k, element) in (0..8).zip(row) {
-            let lane = cuda_sim::lane() / 4 * 4 + k % 4;
-            let word = words[k as usize / 4].get(lane).unwrap_or_default() >> (32 * i);
-            *element = f32::from_bits(word as u32 & !0x1fff);
-        }
-    }
-    multiply_rows(d, Kind::Tf32, &rows, (b, false));
-}
-
-/// Adds the product of the two rows of A of which the thread has elements.
-#[track_caller]
-fn multiply_rows(d: &mut [f32], kind: Kind, rows: &[[f32; 16]; 2], (b, b_transposed): (MatrixDescriptor, bool)) {
-    b.check();
-    let column = linear_thread_idx() % 4 * 2;
     for (group, d) in (0..).zip(d.chunks_exact_mut(4)) {
         for j in 0..2 {
             let column = b.line(kind, b_transposed, 8 * group + column + j);
@@ -194,10 +167,6 @@ macro_rules! registers {
                 multiply(self, Kind::Tf32, ADD != 0, (a, false), (b, false));
             }
 
-            unsafe fn multiply_tf32_fragment(&mut self, a: [u32; 4], b: MatrixDescriptor) {
-                multiply_fragment(self, a, b);
-            }
-
             fn fence(&mut self) {}
 
             fn wait(&mut self) {
@@ -217,9 +186,3 @@ pub fn wgmma_commit() {}
 pub fn wgmma_wait_but_newest() {
     meet("wait_but_newest");
 }
-
-pub fn set_fragment(values: [u32; 4]) -> [u32; 4] {
-    values
-}
-
-pub fn keep_fragment(_: &[u32; 4]) {}

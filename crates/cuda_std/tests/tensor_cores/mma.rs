@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use cuda_std::half::{self, bf16, f16};
-use cuda_std::mma::{Mma, mma};
+use cuda_std::mma::{F64M16N8K8, Mma, mma};
 use cuda_std::prelude::*;
 use cuda_std::wgmma::Tf32;
 use cuda_std::{async_copy, matrix};
@@ -92,6 +92,28 @@ impl Element for f64 {
     }
 }
 
+impl Element for F64M16N8K8 {
+    fn fragment_a(element: impl Fn(u32) -> f64) -> [f64; 4] {
+        [0, 1, 2, 3].map(element)
+    }
+
+    fn fragment_b(element: impl Fn(u32) -> f64) -> [f64; 2] {
+        [0, 1].map(element)
+    }
+
+    fn elements_c(c: [f64; 4]) -> Vec<f64> {
+        c.to_vec()
+    }
+
+    fn c(element: impl Fn(u32) -> f64) -> [f64; 4] {
+        [0, 1, 2, 3].map(element)
+    }
+
+    fn value(element: f64) -> f64 {
+        element
+    }
+}
+
 fn check<T: Element>() {
     let mut numbers = Numbers(u64::from(T::K));
     let mut matrix = || -> Vec<f64> { (0..16 * 16).map(|_| numbers.next_f32().into()).collect() };
@@ -134,6 +156,7 @@ fn products_of_every_type() {
     check::<f16>();
     check::<Tf32>();
     check::<f64>();
+    check::<F64M16N8K8>();
 }
 
 /// Every element of A and B is of one lane.
@@ -157,6 +180,7 @@ fn an_element_is_one_lanes() {
     count::<f16>();
     count::<Tf32>();
     count::<f64>();
+    count::<F64M16N8K8>();
 }
 
 /// `ldmatrix` brings A as the product takes it, and transposed, B by rows.

@@ -4,6 +4,7 @@
 
 pub mod atomics;
 pub mod bits;
+pub mod cooperative;
 pub mod faults;
 pub mod floats;
 pub mod memory;

@@ -10,11 +10,9 @@
 //! in boxes of 16 rows × 128 bytes for each warp, and is stored by the accelerator while the next tile is multiplied.
 //!
 //! Tiles and boxes are 128 bytes wide and lie in shared memory with the swizzle of 128 bytes, so that neither side has
-//! bank conflicts. An operand of 16-bit elements may lie along k or along its lines: `wgmma` takes both. Elements out of
-//! bounds are read as zeros and not written, so any shape is right.
-//!
-//! Of TF32 `wgmma` takes from shared memory only what lies along k. But A can come from registers: so an `A` along m is read
-//! by the consumers, those of the next stage while they multiply this one. A `B` along n is the `A` of `Cᵀ = Bᵀ Aᵀ`, whose tiles are stored transposed. For an `A` along m and a `B` along n, one has to be copied.
+//! bank conflicts. An operand of 16-bit elements may lie along k or along its lines: `wgmma` takes both. TF32 it takes
+//! along k alone. The accelerator rounds to TF32, to nearest. Elements out of bounds are read as zeros and not written, so
+//! any shape is right.
 //!
 //! Work `2 m n k`. Elements moved from the cache `m n k (1 / 128 + 1 / (2 R))`. The sums of a tile's element are in the
 //! order of k, in f32 with the tensor core's rounding: of 64-bit dot products in hardware, whose error is at most
@@ -30,8 +28,6 @@ use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Op
 use cuda_std::{matrix, warpgroup};
 use half::{bf16, f16};
 
-mod tf32;
-
 use super::tiles::{Tile, Tiles};
 use super::unroll;
 
@@ -44,7 +40,7 @@ pub const TILE_M: usize = 128;
 /// Bytes of a line of a stage, or of a box of the result.
 pub const LINE: usize = 128;
 
-/// Elements along k of a stage, where they have so many bytes. Of an operand along its lines, a box has as many of these.
+/// Elements along k of a stage, where they have so many bytes.
 pub const fn tile_k(element: usize) -> usize {
     LINE / element
 }
@@ -58,13 +54,10 @@ const GROUP: u32 = 16;
 /// Warps that multiply.
 const CONSUMER_WARPS: usize = 8;
 
-/// Rows of the boxes in which a warp stores its part, and columns of those of a transposed result.
+/// Rows of the boxes in which a warp stores its part.
 pub const BOX_M: usize = 16;
 
 const BOX_BYTES: usize = BOX_M * LINE;
-
-/// Rows of the boxes of a transposed result, of f32.
-pub const TRANSPOSED_BOX_ROWS: usize = BOX_BYTES / (BOX_M * size_of::<f32>());
 
 /// Columns of a block's tile, whose sums take `registers` of a thread.
 pub const fn tile_n(registers: usize) -> usize {
@@ -159,8 +152,6 @@ pub struct WgmmaShape {
     pub a_along_m: u32,
     /// Whether the map of `B` has its columns last (0: its rows).
     pub b_along_n: u32,
-    /// Whether the map of `C` has the columns as its rows: `Cᵀ` is what is stored.
-    pub transposed: u32,
 }
 
 /// `C ← alpha · A B` for each product of the batch.
@@ -169,11 +160,9 @@ pub struct WgmmaShape {
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps
 /// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes and with
-/// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × `k` where it lies along m), [`tile_n`] × `k` of `b` (`k` × `k` where it
-/// lies along n), and [`BOX_M`] × 128 bytes of `c`.
-///
-/// If the operands are of [`Tf32`], so are the types of their maps, and `b` does not lie along n. If the result is
-/// `transposed`, it is of f32, and a tile of its map is [`TRANSPOSED_BOX_ROWS`] × [`BOX_M`], with the swizzle of 64 bytes.
+/// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × 64 where it lies along m), [`tile_n`] × `k` of `b` (`k` × 64 where it
+/// lies along n), and [`BOX_M`] × 128 bytes of `c`. If the operands are of [`Tf32`], so are the types of their maps, and
+/// both lie along k.
 #[kernel(
     T = [bf16], C = [bf16, f32], R = [32, 64, 96, 128];
     T = [f16], C = [f16, f32], R = [32, 64, 96, 128];
@@ -206,7 +195,7 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
 }
 
 /// What the threads of a block have in common.
-pub struct Block<'a, T: Operand, C, const R: usize> {
+struct Block<'a, T: Operand, C, const R: usize> {
     a: TensorMap<'a, T::Element>,
     b: TensorMap<'a, T::Element>,
     c: TensorMapMut<'a, C>,
@@ -221,7 +210,7 @@ pub struct Block<'a, T: Operand, C, const R: usize> {
 
 /// A place in the ring of stages.
 #[derive(Clone, Copy)]
-pub struct Place<const R: usize> {
+struct Place<const R: usize> {
     stage: u32,
     /// The parity of the rounds so far.
     round: u32,
@@ -247,10 +236,10 @@ impl<const R: usize> Place<R> {
 }
 
 /// How an operand lies in a stage.
-trait Side<T>: Layout<T> {
+pub trait Side<T>: Layout<T> {
     /// Bytes from one group of 64 lines to the next: of what lies along its lines, which are in boxes of 64.
     const LEADING: u32;
-    /// Bytes from 16 elements along k to the next.
+    /// Bytes from the elements along k of one instruction to those of the next: 32 bytes of them.
     const STEP: u32;
 }
 
@@ -272,58 +261,34 @@ where
 
 /// Numbers that are multiplied: `f16`, `bf16`, and [`Tf32`], which in memory is `f32`.
 pub trait Input: Operand {
-    /// Whether operands that lie along their lines go through registers.
-    const THROUGH_REGISTERS: bool;
-
-    /// This thread's part of the product of 64 rows of a tile, which begin in place `place` of the ring.
-    fn sums<C: Output, const R: usize>(
-        block: &Block<'_, Self, C, R>,
-        group: u32,
-        place: &mut Place<R>,
-    ) -> Accumulator<R>
-    where
-        [f32; R]: Registers;
+    /// How an operand lies that does not lie along k. Of TF32, none.
+    type AlongLines: Side<Self>;
 }
 
-macro_rules! inputs {
-    ($($type:ident)*) => {$(
-        impl Input for $type {
-            const THROUGH_REGISTERS: bool = false;
-
-            #[inline(always)]
-            fn sums<C: Output, const R: usize>(
-                block: &Block<'_, Self, C, R>,
-                group: u32,
-                place: &mut Place<R>,
-            ) -> Accumulator<R>
-            where
-                [f32; R]: Registers,
-            {
-                match (block.shape.a_along_m != 0, block.shape.b_along_n != 0) {
-                    (false, false) => block.sums::<KMajor, KMajor>(group, place),
-                    (false, true) => block.sums::<KMajor, MnMajor>(group, place),
-                    (true, false) => block.sums::<MnMajor, KMajor>(group, place),
-                    (true, true) => block.sums::<MnMajor, MnMajor>(group, place),
-                }
-            }
-        }
-    )*};
+impl Input for f16 {
+    type AlongLines = MnMajor;
 }
 
-inputs! { bf16 f16 }
+impl Input for bf16 {
+    type AlongLines = MnMajor;
+}
+
+impl Input for Tf32 {
+    type AlongLines = KMajor;
+}
 
 impl<'a, T: Input, C: Output, const R: usize> Block<'a, T, C, R>
 where
     [f32; R]: Registers,
 {
+    /// Elements along k of a stage.
+    const TILE_K: u32 = tile_k(size_of::<T::Element>()) as u32;
+
+    /// Whether operands may lie along their lines: those of 16 bits.
+    const ANY_LAYOUT: bool = size_of::<T::Element>() == 2;
+
     /// The first byte of the stages of `B`.
     const B: usize = stages(R) * A_BYTES;
-
-    /// Elements along k of a stage.
-    const TILE_K: usize = tile_k(size_of::<T::Element>());
-
-    /// Those who say that they are done with a stage: consumers, or, where they read it themselves, their warps.
-    const ARRIVALS: u32 = if T::THROUGH_REGISTERS { CONSUMER_WARPS as u32 } else { 2 };
 
     /// The first byte of the boxes.
     const BOXES: usize = Self::B + stages(R) * b_bytes(R);
@@ -365,7 +330,7 @@ where
             c.prefetch();
             for stage in 0..stages(R) as u32 {
                 block.full(stage).init(1);
-                block.free(stage).init(Self::ARRIVALS);
+                block.free(stage).init(2);
             }
             mbarrier::fence_init();
         }
@@ -394,6 +359,16 @@ where
         unsafe { self.memory.subarray_unchecked(at, tiles_bytes(R) - at) }.cast()
     }
 
+    #[inline(always)]
+    fn a_lies_along_m(&self) -> bool {
+        Self::ANY_LAYOUT && self.shape.a_along_m != 0
+    }
+
+    #[inline(always)]
+    fn b_lies_along_n(&self) -> bool {
+        Self::ANY_LAYOUT && self.shape.b_along_n != 0
+    }
+
     /// Has the stages filled, one after another. For one thread.
     #[inline(always)]
     fn produce(&self) {
@@ -404,7 +379,7 @@ where
                 self.free(place.stage).wait(place.round ^ 1);
                 self.fill(place.stage, tile, k);
                 place = place.next();
-                k += Self::TILE_K as u32;
+                k += Self::TILE_K;
             }
         }
     }
@@ -419,21 +394,21 @@ where
         let product = (tile.product * self.shape.a_step) as i32;
         // SAFETY (of the four): boxes of the maps are, by the kernel's contract, as large as the stage has room for
         // them, at multiples of 1024 bytes. Nobody reads the stage before its barrier says that it is full.
-        if self.shape.a_along_m == 0 {
+        if !self.a_lies_along_m() {
             unsafe { self.a.load(self.operands(to_a), [k, row, product], full) };
         } else {
-            for i in 0..TILE_M / Self::TILE_K {
-                let at = [row + (i * Self::TILE_K) as i32, k, product];
-                unsafe { self.a.load(self.operands(to_a + i * Self::TILE_K * LINE), at, full) };
+            for i in 0..TILE_M / 64 {
+                let at = [row + 64 * i as i32, k, product];
+                unsafe { self.a.load(self.operands(to_a + i * 64 * LINE), at, full) };
             }
         }
         let product = (tile.product * self.shape.b_step) as i32;
-        if self.shape.b_along_n == 0 {
+        if !self.b_lies_along_n() {
             unsafe { self.b.load(self.operands(to_b), [k, column, product], full) };
         } else {
-            for i in 0..tile_n(R) / Self::TILE_K {
-                let at = [column + (i * Self::TILE_K) as i32, k, product];
-                unsafe { self.b.load(self.operands(to_b + i * Self::TILE_K * LINE), at, full) };
+            for i in 0..tile_n(R) / 64 {
+                let at = [column + 64 * i as i32, k, product];
+                unsafe { self.b.load(self.operands(to_b + i * 64 * LINE), at, full) };
             }
         }
     }
@@ -443,7 +418,12 @@ where
     fn consume(&self, warp: u32) {
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles.of_block() {
-            let sums = T::sums(self, warp / 4, &mut place);
+            let sums = match (self.a_lies_along_m(), self.b_lies_along_n()) {
+                (false, false) => self.sums::<KMajor, KMajor>(warp / 4, &mut place),
+                (false, true) => self.sums::<KMajor, T::AlongLines>(warp / 4, &mut place),
+                (true, false) => self.sums::<T::AlongLines, KMajor>(warp / 4, &mut place),
+                (true, true) => self.sums::<T::AlongLines, T::AlongLines>(warp / 4, &mut place),
+            };
             let row = tile.row + warp * BOX_M as u32;
             self.store(&sums, warp, Tile { row, ..tile });
         }
@@ -462,7 +442,7 @@ where
         let b = MatrixDescriptor::<T, B>::new(self.operands(Self::B), B::LEADING, 1024);
         let a = |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * A::STEP);
         let b = |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * B::STEP);
-        let leads = thread::thread_idx_x().is_multiple_of(256 / Self::ARRIVALS);
+        let leads = thread::thread_idx_x().is_multiple_of(128);
 
         let mut stage = place.stage;
         self.full(stage).wait(place.round);
@@ -476,7 +456,7 @@ where
             sums.mma(a(stage, 3), b(stage, 3)).commit()
         };
         *place = place.next();
-        let mut k = Self::TILE_K as u32;
+        let mut k = Self::TILE_K;
         while k < self.shape.k {
             let previous = stage;
             stage = place.stage;
@@ -490,7 +470,7 @@ where
             };
             self.free(previous).arrive_if(leads);
             *place = place.next();
-            k += Self::TILE_K as u32;
+            k += Self::TILE_K;
         }
         let sums = sums.wait();
         self.free(stage).arrive_if(leads);
@@ -526,22 +506,18 @@ where
         let first = number * LINE / size_of::<C>() / 2;
         if C::PACKED {
             Self::put_packed(to, sums, first, lane, self.alpha);
-        } else if self.is_transposed() {
-            tf32::put_transposed(to.cast(), sums, first, lane, self.alpha);
         } else {
-            self.put(to.cast(), sums, first, lane);
+            Self::put(to.cast(), sums, first, lane, self.alpha);
         }
         tma::fence_async();
         warp::sync_warp(warp::FULL_MASK);
         if lane == 0 {
-            let column = (tile.column as usize + number * LINE / size_of::<C>()) as i32;
-            let (row, product) = (tile.row as i32, tile.product as i32);
-            let at = match self.is_transposed() {
-                false => [column, row, product],
-                true => [row, column, product],
-            };
+            let column = tile.column as usize + number * LINE / size_of::<C>();
             // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
-            unsafe { self.c.store(at, to.cast()) };
+            unsafe {
+                self.c
+                    .store([column as i32, tile.row as i32, tile.product as i32], to.cast())
+            };
             tma::commit();
         }
     }
@@ -559,29 +535,18 @@ where
         });
     }
 
-    /// Whether `Cᵀ` is stored.
-    #[inline(always)]
-    fn is_transposed(&self) -> bool {
-        T::THROUGH_REGISTERS && self.shape.transposed != 0
-    }
-
     /// Puts 16 rows × 32 numbers of 32 bits into a box, from sum `first` on.
     #[inline(always)]
-    fn put(&self, to: Shared<f32>, sums: &Accumulator<R>, first: usize, lane: u32) {
-        let rows = match T::THROUGH_REGISTERS && self.shape.a_along_m != 0 {
-            true => tf32::rows(lane),
-            false => [lane / 4, lane / 4 + 8],
-        };
+    fn put(to: Shared<f32>, sums: &Accumulator<R>, first: usize, lane: u32, alpha: f32) {
+        let row = lane / 4;
         unroll!(4, part => {
+            let column = (2 * part as u32 + lane % 4 / 2) ^ row;
+            let at = (row * 32 + column * 4 + lane % 2 * 2) as usize;
             let i = first + 4 * part;
-            let at = |row: u32| {
-                let column = (2 * part as u32 + lane % 4 / 2) ^ (row % 8);
-                (row * 32 + column * 4 + lane % 2 * 2) as usize
-            };
             // SAFETY: two of the 16 × 32 numbers, the first of them even.
             unsafe {
-                to.set_vec_unchecked(at(rows[0]), [self.alpha * sums.element(i), self.alpha * sums.element(i + 1)]);
-                to.set_vec_unchecked(at(rows[1]), [self.alpha * sums.element(i + 2), self.alpha * sums.element(i + 3)]);
+                to.set_vec_unchecked(at, [alpha * sums.element(i), alpha * sums.element(i + 1)]);
+                to.set_vec_unchecked(at + 8 * 32, [alpha * sums.element(i + 2), alpha * sums.element(i + 3)]);
             }
         });
     }

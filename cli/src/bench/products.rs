@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The rows of products of matrices: squares of about as many elements as are asked for, of normal numbers.
+
+use anyhow::Result;
+use ndarray::Array2;
+use warpsmith::ops::MatMul;
+use warpsmith::{Element, bf16, f16};
+
+use super::check;
+use super::data::{self, normal};
+use super::measure::{Bench, Limit, Measurement};
+
+/// The longest side of a matrix that is multiplied; on the simulated GPU the other.
+const MOST: usize = 8192;
+const MOST_SIMULATED: usize = 64;
+
+/// An element type whose products are measured.
+pub trait Factor: Element + MatMul {
+    const DTYPE: &'static str;
+
+    /// A sum of `k` products is off by at most `(k + 2) · OF_TERM · Σ|a b|`, to first order.
+    const OF_TERM: f64;
+
+    /// By how much of itself the sum is off when it is stored: the unit roundoff, where it is rounded then.
+    const OF_RESULT: f64;
+
+    fn of(x: f64) -> Self;
+    fn to_f64(self) -> f64;
+}
+
+impl Factor for f32 {
+    const DTYPE: &'static str = "f32";
+    // N. Higham, "Accuracy and Stability of Numerical Algorithms", 3.5.
+    const OF_TERM: f64 = f32::EPSILON as f64 / 2.0;
+    const OF_RESULT: f64 = 0.0;
+
+    fn of(x: f64) -> Self {
+        x as f32
+    }
+
+    fn to_f64(self) -> f64 {
+        self.into()
+    }
+}
+
+macro_rules! halves {
+    ($($type:ident with unit roundoff $roundoff:expr;)*) => {$(
+        impl Factor for $type {
+            const DTYPE: &'static str = stringify!($type);
+            // A tensor core adds products with at least 23 bits, and truncates (M. Fasi et al., "Numerical behavior of
+            // NVIDIA tensor cores", 2021). Twice that leaves room for the second order.
+            const OF_TERM: f64 = 2.0 * f32::EPSILON as f64;
+            const OF_RESULT: f64 = $roundoff;
+
+            fn of(x: f64) -> Self {
+                <$type>::from_f64(x)
+            }
+
+            fn to_f64(self) -> f64 {
+                <$type>::to_f64(self)
+            }
+        }
+    )*};
+}
+
+halves! {
+    f16 with unit roundoff 1.0 / 2048.0;
+    bf16 with unit roundoff 1.0 / 256.0;
+}
+
+/// By how much an element may be off that is a sum of `k` products, of which `magnitude` is the sum of the absolute
+/// values.
+fn bound<T: Factor>(k: usize, wanted: f64, magnitude: f64) -> f64 {
+    let of_sum = (k + 2) as f64 * T::OF_TERM * magnitude;
+    // At the end what rounding to a subnormal f16 is off by at most.
+    of_sum + T::OF_RESULT * (wanted.abs() + of_sum + 2f64.powi(-14))
+}
+
+/// The product of two matrices. Checked at some ten thousand places, against sums in `f64` of the rounded elements.
+pub fn matmul<T: Factor>(bench: &Bench, n: usize) -> Result<Measurement> {
+    let most = match bench.is_simulator {
+        true => MOST_SIMULATED,
+        false => MOST,
+    };
+    let side = n.isqrt().min(most);
+    let n = side * side;
+    let (a, b) = (|i| T::of(normal(i)), |i| T::of(normal(n + i)));
+    let x = bench.upload(&matrix(side, a)?)?;
+    let y = bench.upload(&matrix(side, b)?)?;
+    let mut out = bench.zeros((side, side))?;
+    let times = bench.times(
+        &mut out,
+        |out| x.matmul_into(&y, out),
+        |out| {
+            let got = out.to_ndarray()?;
+            check::spread(side, 100, |row, column| {
+                let product = |k| a(row * side + k).to_f64() * b(k * side + column).to_f64();
+                let (wanted, magnitude) = (0..side).map(product).fold((0.0, 0.0), |(sum, magnitude), product| {
+                    (sum + product, magnitude + product.abs())
+                });
+                let place = format_args!("{row}, {column}");
+                let bound = bound::<T>(side, wanted, magnitude);
+                check::near(place, got[(row, column)].to_f64(), wanted, bound)
+            })
+        },
+    )?;
+    let measured = Measurement::new(T::DTYPE, n, 3 * size_of::<T>(), times)
+        .of_shape(&[side, side])
+        .operations_each(2.0 * side as f64);
+    Ok(Measurement {
+        limit: Limit::Arithmetic,
+        ..measured
+    })
+}
+
+/// The square whose elements `element` gives, by their places in C order.
+fn matrix<T: Factor>(side: usize, element: impl Fn(usize) -> T + Sync + Send) -> Result<Array2<T>> {
+    Ok(data::array(side * side, element)?.into_shape_with_order((side, side))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is off by a unit in the last place is found in a type of few bits, and what is rounded is not.
+    #[test]
+    fn bounds_are_near_the_rounding() {
+        let wanted = 37.3;
+        let off = |got: f64, magnitude| (got - wanted).abs() / bound::<f16>(64, wanted, magnitude);
+        let rounded = f16::from_f64(wanted);
+        assert!(off(rounded.to_f64(), 40.0) <= 1.0);
+        let next = f16::from_bits(rounded.to_bits() + 1);
+        assert!(off(next.to_f64(), 40.0) > 1.0);
+        assert!(bound::<f32>(64, wanted, 40.0) < bound::<f16>(64, wanted, 40.0) / 50.0);
+    }
+
+    #[test]
+    fn tiny_results_have_room_to_be_rounded() {
+        let tiny = 2f64.powi(-20) * 1.3;
+        assert!((f16::from_f64(tiny).to_f64() - tiny).abs() <= bound::<f16>(1, tiny, tiny));
+    }
+}

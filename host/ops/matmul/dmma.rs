@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Products of `f64`: on Hopper's tensor cores, if they are large enough, and elsewhere on the ordinary cores.
+
+use cuda_std::launch::Kernel;
+use cuda_std::wgmma::{KMajor, MnMajor};
+use kernels_gpu::compiled::DmmaParams;
+use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_N, gemm_dmma, shared_bytes};
+use kernels_gpu::matmul::gemm::GemmShape;
+use ndarray::Dimension;
+
+use super::gemm::{self, Multiplication};
+use super::tensor::{Operand, is_hopper};
+use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
+use crate::launch::LaunchConfig;
+use crate::stream::Stream;
+use crate::tensor_map::TensorType;
+
+/// `out ← alpha · A B + beta · out`
+pub(super) fn multiply<D: Dimension>(
+    product: Multiplication<'_, f64, D>,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<f64, D>,
+    alpha: f64,
+    beta: f64,
+) -> Result<()> {
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let rows = (alpha != 0.0 && is_hopper(stream))
+        .then(|| best_rows(&product.shape, multiprocessors))
+        .flatten();
+    let Some((rows, shape)) = rows.zip(dmma_shape(&product.shape)) else {
+        return product.run(stream, out, alpha, beta);
+    };
+    let of = &product.shape;
+    let (a, b) = (
+        Operand::new(&product.a, [of.batch, of.m, of.k], of.a, true)?,
+        Operand::new(&product.b, [of.batch, of.n, of.k], of.b, true)?,
+    );
+    let launch = Launch {
+        a: &a,
+        b: &b,
+        shape,
+        blocks: blocks(of, rows).min(multiprocessors) as u32,
+        stream,
+    };
+    match (a.along_lines, b.along_lines) {
+        (false, false) => launch.run_by::<KMajor, KMajor, D>(rows, out, alpha, beta),
+        (false, true) => launch.run_by::<KMajor, MnMajor, D>(rows, out, alpha, beta),
+        (true, false) => launch.run_by::<MnMajor, KMajor, D>(rows, out, alpha, beta),
+        (true, true) => launch.run_by::<MnMajor, MnMajor, D>(rows, out, alpha, beta),
+    }
+}
+
+/// The shape of the kernel's launch, if its numbers fit.
+fn dmma_shape(shape: &GemmShape) -> Option<DmmaShape> {
+    // Coordinates are signed, and those of the last tile reach beyond the end.
+    let fits = |length: usize| {
+        u32::try_from(length)
+            .ok()
+            .filter(|&length| length <= i32::MAX as u32 - 256)
+    };
+    u32::try_from(blocks(shape, 64)).ok()?;
+    Some(DmmaShape {
+        batch: fits(shape.batch)?,
+        m: fits(shape.m)?,
+        n: fits(shape.n)?,
+        k: fits(shape.k).filter(|&k| k > 0)?,
+        a_step: (shape.a[0] != 0).into(),
+        b_step: (shape.b[0] != 0).into(),
+    })
+}
+
+/// Tiles of all products, of so many rows.
+fn blocks(shape: &GemmShape, rows: usize) -> usize {
+    let of_product = shape.m.div_ceil(rows).saturating_mul(shape.n.div_ceil(TILE_N));
+    of_product.saturating_mul(shape.batch)
+}
+
+/// The rows of tiles with which tensor cores are done first, unless the ordinary cores are done earlier still: theirs are
+/// smaller, so that more multiprocessors have one.
+fn best_rows(shape: &GemmShape, multiprocessors: usize) -> Option<usize> {
+    let cost = |rows, weight| gemm::cost(shape, [rows, TILE_N], multiprocessors, weight);
+    let (_, elsewhere) = gemm::best_size(shape, gemm::tiles::<f64>(), multiprocessors);
+    let (cost, rows) = (cost(128, 19), 128).min((cost(64, 20), 64));
+    (cost < elsewhere).then_some(rows)
+}
+
+struct Launch<'a> {
+    a: &'a Operand<'a, f64>,
+    b: &'a Operand<'a, f64>,
+    shape: DmmaShape,
+    blocks: u32,
+    stream: &'a Stream,
+}
+
+impl Launch<'_> {
+    /// By tiles of so many rows, with operands that lie so.
+    fn run_by<A: Side, B: Side, D: Dimension>(
+        &self,
+        rows: usize,
+        out: &mut DeviceArrayRef<f64, D>,
+        alpha: f64,
+        beta: f64,
+    ) -> Result<()>
+    where
+        gemm_dmma<A, B, 64>: Kernel<Params = DmmaParams>,
+        gemm_dmma<A, B, 128>: Kernel<Params = DmmaParams>,
+    {
+        match rows {
+            64 => self.run::<gemm_dmma<A, B, 64>, D>(rows, out, alpha, beta),
+            _ => self.run::<gemm_dmma<A, B, 128>, D>(rows, out, alpha, beta),
+        }
+    }
+
+    /// One launch for all products, by tiles of so many rows, as `K`'s have.
+    fn run<K: Kernel<Params = DmmaParams>, D: Dimension>(
+        &self,
+        rows: usize,
+        out: &mut DeviceArrayRef<f64, D>,
+        alpha: f64,
+        beta: f64,
+    ) -> Result<()> {
+        let (a, b) = (self.a.map(TensorType::F64, rows)?, self.b.map(TensorType::F64, TILE_N)?);
+        let config = LaunchConfig {
+            dynamic_shared: shared_bytes(rows),
+            ..LaunchConfig::new(self.blocks, THREADS as u32)
+        };
+        // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
+        // tiles and their swizzle, by how the operands lie, as `K` has them; `out` has the products' elements, as their shapes fit.
+        unsafe {
+            self.stream
+                .launch_unchecked::<K>(&config, (&a, &b, out, self.shape, alpha, beta))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(batch: usize, m: usize, n: usize) -> Option<usize> {
+        let shape = GemmShape {
+            batch,
+            first: 0,
+            m,
+            n,
+            k: 100,
+            a: [0; 3],
+            b: [0; 3],
+        };
+        best_rows(&shape, 132)
+    }
+
+    #[test]
+    fn tiles_fill_the_device() {
+        assert_eq!([rows(1, 1, 1), rows(1, 200, 200), rows(1000, 20, 20)], [None; 3]);
+        assert_eq!(
+            [rows(1, 512, 512), rows(1, 1024, 1024), rows(100, 64, 128)],
+            [Some(64); 3]
+        );
+        assert_eq!([rows(1, 4096, 4096), rows(1, 8192, 8192)], [Some(128); 2]);
+        assert_eq!(rows(1, 0, 5), None);
+    }
+}

@@ -1,0 +1,567 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Matrix times matrix in f64 on Hopper's tensor cores: `C ← α A B + β C`.
+//!
+//! A block computes tiles of `C` of `ROWS` × 128 elements, one after another, in the frame of [`simt`](super::simt): one
+//! thread of the first warpgroup has the tensor memory accelerator copy tiles of `A` and `B`, 16 elements of k at a time,
+//! into a ring of stages in shared memory; eight warps multiply them (`mma.sync.m16n8k8`), each 32 rows × 64 columns (of
+//! tiles of 64 rows: × 32), with the sums in registers.
+//!
+//! A warp computes `Cᵀ = Bᵀ Aᵀ`: 16 columns of `C` are rows of the instruction's first operand, 8 rows of `C` the columns
+//! of its second. A lane then has two columns of `C` that are neighbours, so that it reads them from shared memory, where
+//! `B` lies along its columns, as it writes them to `C`: by 16 bytes. Which rows and columns a lane has of each tile is a
+//! permutation with which neither the reads of 16 bytes by eight lanes nor those of 8 by sixteen meet in a bank: tiles lie
+//! in shared memory with the swizzle of 128 bytes, in lines of 16 elements. Along k nothing is permuted.
+//!
+//! An operand may lie along k or along its lines (rows of `A`, columns of `B`). What is read for the next eight elements of
+//! k, and the next 16 columns, is read ahead of the arithmetic, from the next stage too.
+//!
+//! Work `2 m n k`. Elements moved from the cache `m n k (1 / ROWS + 1 / 128)`. Each element of `C` is a chain of
+//! instructions in the order of k, of eight products each, which are fused multiply-adds.
+
+use core::marker::PhantomData;
+
+use cuda_std::hint;
+use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::mma::{F64M16N8K8, mma};
+use cuda_std::prelude::*;
+use cuda_std::tma::TensorMap;
+use cuda_std::warpgroup;
+use cuda_std::wgmma::{KMajor, MnMajor};
+
+use super::tiles::{Tile, Tiles};
+use super::{scaled, unroll};
+
+/// Rows of tiles that blocks of neighbouring numbers share.
+const GROUP: u32 = 8;
+
+/// Threads of a block: two warpgroups that multiply, and one that has the copies made.
+pub const THREADS: usize = 384;
+
+/// Warps that multiply.
+const WARPS: usize = 8;
+
+/// Columns of a block's tile.
+pub const TILE_N: usize = 128;
+
+/// Elements along k of a stage, and lines of a box of an operand that lies along them: 128 bytes.
+pub const TILE_K: usize = 16;
+
+/// Elements of 16 lines of a stage.
+const LINES: usize = 16 * TILE_K;
+
+/// Rows of a warp's tile, in four groups of 8.
+const WARP_ROWS: u32 = 32;
+
+/// Groups of 16 columns of a warp's tile.
+const fn groups(rows: usize) -> usize {
+    rows / 32
+}
+
+/// Warps side by side.
+const fn warps_n(rows: usize) -> u32 {
+    (TILE_N / 16 / groups(rows)) as u32
+}
+
+/// Stages of the ring: a power of two.
+const fn stages(rows: usize) -> usize {
+    512 / rows
+}
+
+/// Elements of a stage's tile of `A`.
+const fn a_len(rows: usize) -> usize {
+    rows * TILE_K
+}
+
+/// Elements of a stage's tile of `B`.
+const B_LEN: usize = TILE_N * TILE_K;
+
+/// The dynamic shared memory in bytes of a launch with tiles of so many rows: they are aligned to 1024.
+pub const fn shared_bytes(rows: usize) -> usize {
+    1024 + stages(rows) * (8 * (a_len(rows) + B_LEN) + 16)
+}
+
+/// The shape of a batch of products.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
+pub struct DmmaShape {
+    /// Products.
+    pub batch: u32,
+    /// Rows of `A` and `C`.
+    pub m: u32,
+    /// Columns of `B` and `C`.
+    pub n: u32,
+    /// Columns of `A` and rows of `B`: 1 at least.
+    pub k: u32,
+    /// From product to product in the map of `A`: 1, or 0 for one matrix for all.
+    pub a_step: u32,
+    /// The same of `B`.
+    pub b_step: u32,
+}
+
+/// `C ← alpha · A B + beta · C` for each product of the batch, in `c` one after another, in C order; where `beta` is 0, `C`
+/// is not read.
+///
+/// # Safety
+///
+/// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps have
+/// three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two, `ROWS` ×
+/// [`TILE_K`] of `a` and [`TILE_N`] × `TILE_K` of `b`, or `TILE_K` × 16 of what lies along its lines. `c` has as many
+/// elements as the products.
+#[kernel(
+    A = [KMajor, MnMajor], B = [KMajor, MnMajor], ROWS = [64, 128],
+    arch = "sm_90a",
+    max_threads = THREADS,
+    min_blocks = 1,
+)]
+pub unsafe fn gemm_dmma<A: Side, B: Side, const ROWS: usize>(
+    a: TensorMap<'_, f64>,
+    b: TensorMap<'_, f64>,
+    c: SliceMut<'_, f64>,
+    shape: DmmaShape,
+    alpha: f64,
+    beta: f64,
+) {
+    // SAFETY: the kernel's contract.
+    let block = unsafe { Block::<A, B, ROWS>::new(a, b, shape) };
+    let warp = warp::uniform(thread::thread_idx_x() / 32);
+    if warp < 4 {
+        warpgroup::decrease_registers::<40>();
+        if thread::thread_idx_x() == 0 {
+            block.produce();
+        }
+    } else {
+        warpgroup::increase_registers::<232>();
+        block.consume(warp - 4, Result { c, alpha, beta });
+    }
+}
+
+/// What becomes of the sums.
+#[derive(Clone, Copy)]
+struct Result<'a> {
+    c: SliceMut<'a, f64>,
+    alpha: f64,
+    beta: f64,
+}
+
+/// How an operand lies in memory, and in a stage: along k ([`KMajor`]), or along its lines ([`MnMajor`]).
+pub trait Side {
+    /// Whether along k.
+    const ALONG_K: bool;
+
+    /// Where element `k` of a line lies, in elements.
+    fn place(line: u32, k: u32) -> u32;
+
+    /// The row of the 8 of group `j` that is number `i` to the instruction. In either half of the numbers, with four
+    /// elements of k in a row, no two are in a bank.
+    fn row(i: u32, j: u32) -> u32;
+
+    /// The first of the two columns of 16 that are numbers `i` and `i + 8` to the instruction.
+    fn column(i: u32) -> u32;
+}
+
+impl Side for KMajor {
+    const ALONG_K: bool = true;
+
+    #[inline(always)]
+    fn place(line: u32, k: u32) -> u32 {
+        line * 16 + ((k / 2) ^ (line % 8)) * 2 + k % 2
+    }
+
+    #[inline(always)]
+    fn row(i: u32, j: u32) -> u32 {
+        8 * j + i % 4 * 2 + i / 4
+    }
+
+    #[inline(always)]
+    fn column(i: u32) -> u32 {
+        2 * i
+    }
+}
+
+impl Side for MnMajor {
+    const ALONG_K: bool = false;
+
+    #[inline(always)]
+    fn place(line: u32, k: u32) -> u32 {
+        line / 16 * LINES as u32 + k * 16 + ((line % 16 / 2) ^ (k % 8)) * 2 + line % 2
+    }
+
+    #[inline(always)]
+    fn row(i: u32, j: u32) -> u32 {
+        j / 2 * 16 + j % 2 * 4 + i % 2 + i / 2 % 2 * 8 + i / 4 * 2
+    }
+
+    #[inline(always)]
+    fn column(i: u32) -> u32 {
+        // Of two neighbours among the lanes, the pieces of 16 bytes are four apart: those of four elements of k are not.
+        i / 2 * 2 + i % 2 * 8
+    }
+}
+
+/// The sums of a lane: of each group of 16 columns and each of 8 rows.
+type Sums = [[[f64; 4]; 4]; 4];
+
+/// What a lane reads of the first stage, from its first rows and columns on: other rows and columns, and other stages, are
+/// constants further. See [`Block::rows`] and [`Block::columns`].
+struct Lane {
+    a: [Shared<f64>; 4],
+    b: [Shared<f64>; 8],
+}
+
+/// What a lane has of the operands for eight elements of k: of each group of 8 rows and each of 16 columns.
+struct Fragments {
+    a: [[f64; 2]; 4],
+    b: [[f64; 4]; 4],
+}
+
+/// How far a stage's elements are from those of the first.
+#[derive(Clone, Copy)]
+struct Stage {
+    a: usize,
+    b: usize,
+}
+
+/// What the threads of a block have in common.
+struct Block<'a, A, B, const ROWS: usize> {
+    a: TensorMap<'a, f64>,
+    b: TensorMap<'a, f64>,
+    shape: DmmaShape,
+    /// Stages of `A`, then those of `B`.
+    stages: Shared<f64>,
+    /// For each stage whether it is full, then for each whether it is free.
+    barriers: Shared<u64>,
+    _sides: PhantomData<(A, B)>,
+}
+
+impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
+    const STAGES: u32 = stages(ROWS) as u32;
+
+    /// The first element of the stages of `B`.
+    const B_START: usize = stages(ROWS) * a_len(ROWS);
+
+    /// Makes the barriers ready.
+    ///
+    /// # Safety
+    ///
+    /// The kernel's contract.
+    #[inline(always)]
+    unsafe fn new(a: TensorMap<'a, f64>, b: TensorMap<'a, f64>, shape: DmmaShape) -> Self {
+        let stages = cuda_std::shared::dynamic::<f64>().aligned::<1024>();
+        let count = Self::STAGES as usize;
+        // SAFETY: the block has as much memory behind that address.
+        let barriers = unsafe { stages.subarray_unchecked(Self::B_START + count * B_LEN, 2 * count) }.cast::<u64>();
+        let block = Self {
+            a,
+            b,
+            shape,
+            stages,
+            barriers,
+            _sides: PhantomData,
+        };
+        if thread::thread_idx_x() == 0 {
+            for stage in 0..Self::STAGES {
+                block.full(stage).init(1);
+                block.free(stage).init(WARPS as u32);
+            }
+            mbarrier::fence_init();
+        }
+        thread::sync_threads();
+        block
+    }
+
+    /// The tiles of the products. Either role finds them for itself, which has other registers.
+    #[inline(always)]
+    fn tiles(&self) -> Tiles {
+        let DmmaShape { batch, m, n, .. } = self.shape;
+        Tiles::new(batch, [m, n], [ROWS as u32, TILE_N as u32], GROUP)
+    }
+
+    /// The barrier that the copies of a stage complete, of step `step` along k.
+    #[inline(always)]
+    fn full(&self, step: u32) -> Mbarrier {
+        // SAFETY: there are two for each stage.
+        unsafe { Mbarrier::at_unchecked(self.barriers, (step % Self::STAGES) as usize) }
+    }
+
+    /// The barrier at which the warps arrive when they are done with a stage.
+    #[inline(always)]
+    fn free(&self, step: u32) -> Mbarrier {
+        // SAFETY: there are two for each stage.
+        unsafe { Mbarrier::at_unchecked(self.barriers, (step % Self::STAGES + Self::STAGES) as usize) }
+    }
+
+    /// The stage of a step. What the compiler does not know of these numbers it cannot mix with the constants that come on
+    /// top, of which a load's instruction takes one for nothing.
+    #[inline(always)]
+    fn stage(step: u32) -> Stage {
+        let stage = step % Self::STAGES;
+        Stage {
+            a: hint::opaque(stage * a_len(ROWS) as u32) as usize,
+            b: hint::opaque(stage * B_LEN as u32) as usize,
+        }
+    }
+
+    /// Waits until the stage of a step is full.
+    #[inline(always)]
+    fn wait(&self, step: u32) {
+        self.full(step).wait(step / Self::STAGES % 2);
+    }
+
+    /// Has the stages filled, one after another. For one thread.
+    #[inline(always)]
+    fn produce(&self) {
+        self.a.prefetch();
+        self.b.prefetch();
+        let mut step = 0;
+        for tile in self.tiles().of_block() {
+            let mut k = 0;
+            while k < self.shape.k {
+                self.free(step).wait((step / Self::STAGES % 2) ^ 1);
+                self.fill(step, tile, k);
+                k += TILE_K as u32;
+                step += 1;
+            }
+        }
+    }
+
+    /// Has the tiles at `k` copied to the stage of a step, with which the other warps are done.
+    #[inline(always)]
+    fn fill(&self, step: u32, tile: Tile, k: u32) {
+        let full = self.full(step);
+        full.arrive_expect_tx(8 * (a_len(ROWS) + B_LEN) as u32);
+        let stage = (step % Self::STAGES) as usize;
+        let (to_a, to_b) = (stage * a_len(ROWS), Self::B_START + stage * B_LEN);
+        let (row, column, k) = (tile.row as i32, tile.column as i32, k as i32);
+        // SAFETY (of the four): boxes of the maps are, by the kernel's contract, as large as the stage has room for
+        // them, at multiples of 1024 bytes. Nobody reads the stage before its barrier says that it is full.
+        let product = (tile.product * self.shape.a_step) as i32;
+        if A::ALONG_K {
+            unsafe { self.a.load(self.operand(to_a, a_len(ROWS)), [k, row, product], full) };
+        } else {
+            for i in 0..ROWS / 16 {
+                let at = [row + 16 * i as i32, k, product];
+                unsafe { self.a.load(self.operand(to_a + i * LINES, LINES), at, full) };
+            }
+        }
+        let product = (tile.product * self.shape.b_step) as i32;
+        if B::ALONG_K {
+            unsafe { self.b.load(self.operand(to_b, B_LEN), [k, column, product], full) };
+        } else {
+            for i in 0..TILE_N / 16 {
+                let at = [column + 16 * i as i32, k, product];
+                unsafe { self.b.load(self.operand(to_b + i * LINES, LINES), at, full) };
+            }
+        }
+    }
+
+    /// So many elements of the stages.
+    #[inline(always)]
+    fn operand(&self, at: usize, len: usize) -> Shared<f64> {
+        // SAFETY: what is asked for is in the stages.
+        unsafe { self.stages.subarray_unchecked(at, len) }
+    }
+
+    /// Multiplies the stages, and stores the tiles.
+    #[inline(always)]
+    fn consume(&self, warp: u32, result: Result<'_>) {
+        let row = warp / warps_n(ROWS) * WARP_ROWS;
+        let column = warp % warps_n(ROWS) * 16 * groups(ROWS) as u32;
+        let lane = self.lane([row, column]);
+        let mut step = 0;
+        for tile in self.tiles().of_block() {
+            let sums = self.sums(&lane, &mut step);
+            let tile = Tile {
+                row: tile.row + row,
+                column: tile.column + column,
+                ..tile
+            };
+            self.store(&sums, tile, result);
+        }
+    }
+
+    /// What the lane reads of the rows and columns of its warp, which are from these on.
+    #[inline(always)]
+    fn lane(&self, [row, column]: [u32; 2]) -> Lane {
+        let lane = thread::thread_idx_x() % 32;
+        let (i, k) = (lane / 4, lane % 4);
+        let (row, column) = (row + A::row(i, 0), column + B::column(i));
+        let from = |at: u32| self.operand(at as usize, Self::B_START + stages(ROWS) * B_LEN - at as usize);
+        Lane {
+            a: [0, 1, 2, 3].map(|at| match A::ALONG_K {
+                true => from(A::place(row, k + 4 * at)),
+                false => from(A::place(row + at / 2 * 4, k + at % 2 * 4)),
+            }),
+            b: [0, 1, 2, 3, 4, 5, 6, 7].map(|at| match B::ALONG_K {
+                true => from(Self::B_START as u32 + B::place(column + at / 4, k + at % 4 * 4)),
+                false => from(Self::B_START as u32 + B::place(column, k + at % 2 * 4)),
+            }),
+        }
+    }
+
+    /// This lane's part of a tile. The tile's steps are from `step` on, which is then that of the next.
+    #[inline(always)]
+    fn sums(&self, lane: &Lane, step: &mut u32) -> Sums {
+        let leads = thread::thread_idx_x().is_multiple_of(32);
+        let mut sums = [[[0.0; 4]; 4]; 4];
+        self.wait(*step);
+        let mut stage = Self::stage(*step);
+        let mut fragments = Fragments {
+            a: [0, 1, 2, 3].map(|j| Self::rows(lane, stage, 0, j)),
+            b: [[0.0; 4]; 4],
+        };
+        unroll!(3, i => {
+            if i + 1 < groups(ROWS) {
+                fragments.b[i] = Self::columns(lane, stage, 0, i);
+            }
+        });
+        let mut k = TILE_K as u32;
+        while k < self.shape.k {
+            Self::half::<0>(lane, stage, Some(stage), &mut fragments, &mut sums);
+            self.wait(*step + 1);
+            let next = Self::stage(*step + 1);
+            Self::half::<1>(lane, stage, Some(next), &mut fragments, &mut sums);
+            self.done(*step, leads);
+            stage = next;
+            *step += 1;
+            k += TILE_K as u32;
+        }
+        Self::half::<0>(lane, stage, Some(stage), &mut fragments, &mut sums);
+        Self::half::<1>(lane, stage, None, &mut fragments, &mut sums);
+        self.done(*step, leads);
+        *step += 1;
+        sums
+    }
+
+    /// Says that the warp is done with a stage: when all its lanes are, which may run ahead of each other, and of which one
+    /// that read a barrier's parity two rounds late would wait for ever.
+    #[inline(always)]
+    fn done(&self, step: u32, leads: bool) {
+        warp::sync_warp(warp::FULL_MASK);
+        self.free(step).arrive_if(leads);
+    }
+
+    /// Adds the products of eight elements of k, those of half `HALF` of a stage, and reads the fragments of the other half,
+    /// which is of stage `next`, if there is one. The columns of a group are read when those of the group before have been
+    /// multiplied, into their registers: of the last group those of this half, as they were not read before.
+    #[inline(always)]
+    fn half<const HALF: usize>(
+        lane: &Lane,
+        stage: Stage,
+        next: Option<Stage>,
+        fragments: &mut Fragments,
+        sums: &mut Sums,
+    ) {
+        let last = groups(ROWS) - 1;
+        let mut rows = fragments.a;
+        unroll!(4, i => {
+            if i <= last {
+                if i == 0 {
+                    fragments.b[last] = Self::columns(lane, stage, HALF, last);
+                } else if let Some(next) = next {
+                    fragments.b[i - 1] = Self::columns(lane, next, 1 - HALF, i - 1);
+                }
+                unroll!(4, j => {
+                    if let Some(next) = next && j * groups(ROWS) / 4 == i {
+                        rows[j] = Self::rows(lane, next, 1 - HALF, j);
+                    }
+                });
+                unroll!(4, j => {
+                    sums[i][j] = mma::<F64M16N8K8>(fragments.b[i], fragments.a[j], sums[i][j]);
+                });
+            }
+        });
+        fragments.a = rows;
+    }
+
+    /// Elements `k` and `k + 4` of a row of group `j`, of a half of a stage.
+    #[inline(always)]
+    fn rows(lane: &Lane, stage: Stage, half: usize, j: usize) -> [f64; 2] {
+        [0, 1].map(|of| {
+            let (from, further) = match A::ALONG_K {
+                true => (lane.a[2 * half + of], j * LINES / 2),
+                false => (lane.a[j % 2 * 2 + of], j / 2 * LINES + half * LINES / 2),
+            };
+            // SAFETY: an element of the stage, which is full.
+            unsafe { from.subarray_unchecked(stage.a, further + 1).get_unchecked(further) }
+        })
+    }
+
+    /// Elements `k`, then `k + 4`, of two columns of group `i`, of a half of a stage.
+    #[inline(always)]
+    fn columns(lane: &Lane, stage: Stage, half: usize, i: usize) -> [f64; 4] {
+        // SAFETY (of both): elements of the stage, which is full; the first of two is even.
+        if B::ALONG_K {
+            let further = i * LINES;
+            let element = |of: usize| {
+                let from = lane.b[of + 2 * half];
+                unsafe { from.subarray_unchecked(stage.b, further + 1).get_unchecked(further) }
+            };
+            [element(0), element(4), element(1), element(5)]
+        } else {
+            let further = i * LINES + half * LINES / 2;
+            let both = |of: usize| {
+                let from = lane.b[of];
+                unsafe {
+                    from.subarray_unchecked(stage.b, further + 2)
+                        .get_vec_unchecked::<2>(further)
+                }
+            };
+            let (k, k4) = (both(0), both(1));
+            [k[0], k[1], k4[0], k4[1]]
+        }
+    }
+
+    /// Puts the lane's sums into `C`, of a warp's tile.
+    #[inline(always)]
+    fn store(&self, sums: &Sums, tile: Tile, result: Result<'_>) {
+        let DmmaShape { m, n, .. } = self.shape;
+        let lane = thread::thread_idx_x() % 32;
+        let wide = n % 2 == 0 && result.c.is_vec_aligned::<2>();
+        let first = tile.column + B::column(lane / 4);
+        unroll!(8, number => {
+            let (j, of) = (number / 2, number % 2);
+            let row = tile.row + A::row(lane % 4 * 2 + of as u32, j as u32);
+            if row < m {
+                let line = (tile.product as usize * m as usize + row as usize) * n as usize;
+                unroll!(4, i => {
+                    let column = first + 16 * i as u32;
+                    let at = line + column as usize;
+                    let two = [sums[i][j][of], sums[i][j][2 + of]];
+                    // SAFETY (of the three): the row and the column are in C, which `c` has all of; with lines of an even
+                    // length the whole pair is, and aligned.
+                    if i < groups(ROWS) && column < n {
+                        if wide {
+                            unsafe { result.put(at, two) };
+                        } else {
+                            unsafe { result.put(at, [two[0]]) };
+                            if column + 1 < n {
+                                unsafe { result.put(at + 1, [two[1]]) };
+                            }
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+impl Result<'_> {
+    /// `c ← alpha · sums + beta · c`
+    ///
+    /// # Safety
+    ///
+    /// There are `N` elements at `at`, aligned as vectors of `N` are.
+    #[inline(always)]
+    unsafe fn put<const N: usize>(self, at: usize, sums: [f64; N]) {
+        let Self { c, alpha, beta } = self;
+        let values = if beta == 0.0 {
+            sums.map(|sum| scaled(alpha, sum, None))
+        } else {
+            // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
+            let old: [f64; N] = unsafe { Slice::from_raw_parts(c.as_ptr(), c.len()).get_vec_unchecked::<N>(at) };
+            cuda_std::array::from_fn(|i| scaled(alpha, sums[i], Some((beta, old[i]))))
+        };
+        // SAFETY: the caller's promise.
+        unsafe { c.set_vec_unchecked(at, values) };
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Products of `f64` on Hopper's tensor cores, simulated and real, to the last bit: each sum is a chain in the order of k.
+
+use crate::common::*;
+use cuda_std::launch::Kernel;
+use cuda_std::tma::Swizzle;
+use cuda_std::wgmma::{KMajor, MnMajor};
+use kernels_gpu::compiled::DmmaParams;
+use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_K, TILE_N, gemm_dmma, shared_bytes};
+use ndarray::{Array3, ArrayView3, Axis, Ix3, s};
+use proptest::prelude::*;
+use warpsmith::{Device, DeviceArray, DeviceView, LaunchConfig, Stream};
+
+/// The simulated Hopper, and the tests' device if it is one.
+fn devices() -> Vec<Device> {
+    let mut devices = vec![Device::simulated_hopper()];
+    if device().properties().tensor_cores == Some((9, 0)) {
+        devices.push(device().clone());
+    }
+    devices
+}
+
+fn stack(shape: (usize, usize, usize), seed: u64) -> Array3<f64> {
+    let mut rng = rng(seed);
+    Array3::from_shape_simple_fn(shape, || rng.random::<f64>() - 0.5)
+}
+
+/// What a product is scaled by, and its old elements.
+#[derive(Clone, Copy, Debug)]
+struct Scaling {
+    alpha: f64,
+    beta: f64,
+    old: f64,
+}
+
+const PLAIN: Scaling = Scaling {
+    alpha: 1.0,
+    beta: 0.0,
+    old: f64::NAN,
+};
+
+impl Scaling {
+    fn of(self, sum: f64) -> f64 {
+        match self.beta {
+            0.0 => self.alpha * sum,
+            beta => beta.mul_add(self.old, self.alpha * sum),
+        }
+    }
+}
+
+/// Checks `alpha · a b + beta · old`.
+#[track_caller]
+fn check(got: ArrayView3<'_, f64>, a: ArrayView3<'_, f64>, b: ArrayView3<'_, f64>, scaling: Scaling, what: &str) {
+    for ((p, i, j), &got) in got.indexed_iter() {
+        let row = a.index_axis(Axis(0), p % a.len_of(Axis(0)));
+        let column = b.index_axis(Axis(0), p % b.len_of(Axis(0)));
+        let (row, column) = (row.row(i), column.column(j));
+        let terms = || row.iter().zip(&column);
+        let wanted = scaling.of(terms().fold(0.0, |sum, (&a, &b)| a.mul_add(b, sum)));
+        assert_eq!(
+            got.to_bits(),
+            wanted.to_bits(),
+            "{what}: ({p}, {i}, {j}): {got}, wanted {wanted}"
+        );
+    }
+}
+
+/// A stack on the device as the kernel takes it: along its lines or along k, which are last then, with lines that are longer
+/// than the matrices' and of an even length.
+struct Operand {
+    array: DeviceArray<f64, Ix3>,
+    along_lines: bool,
+    last: usize,
+}
+
+impl Operand {
+    /// Of products, lines and k.
+    fn new(stream: &Stream, of: ArrayView3<'_, f64>, along_lines: bool) -> Self {
+        let of = if along_lines { of.permuted_axes([0, 2, 1]) } else { of };
+        let (batch, rows, last) = of.dim();
+        let mut longer = Array3::from_elem((batch, rows, last.next_multiple_of(2) + 2), f64::NAN);
+        longer.slice_mut(s![.., .., ..last]).assign(&of);
+        Self {
+            array: DeviceArray::from_ndarray(stream, &longer).unwrap(),
+            along_lines,
+            last,
+        }
+    }
+
+    fn view(&self) -> DeviceView<'_, f64, Ix3> {
+        self.array.slice(s![.., .., ..self.last]).unwrap()
+    }
+
+    /// The tile of the kernel's map, of so many lines.
+    fn tile(&self, lines: usize) -> [usize; 3] {
+        [1, if self.along_lines { 16 } else { lines }, TILE_K]
+    }
+}
+
+/// Launches `K`, whose tiles have so many rows, with a grid of `blocks`.
+fn launch<K: Kernel<Params = DmmaParams>>(
+    rows: usize,
+    blocks: u32,
+    [a, b]: [&Operand; 2],
+    c: &mut DeviceArray<f64, Ix3>,
+    scaling: Scaling,
+) {
+    let stream = c.stream().clone();
+    let [batch, m, n] = *c.shape() else { unreachable!() };
+    let k = if a.along_lines { a.array.shape()[1] } else { a.last };
+    let (a_view, b_view) = (a.view(), b.view());
+    let (x, y) = (
+        a_view.tensor_map(&a.tile(rows), Swizzle::B128).unwrap(),
+        b_view.tensor_map(&b.tile(TILE_N), Swizzle::B128).unwrap(),
+    );
+    let shape = DmmaShape {
+        batch: batch as u32,
+        m: m as u32,
+        n: n as u32,
+        k: k as u32,
+        a_step: (a.array.shape()[0] > 1).into(),
+        b_step: (b.array.shape()[0] > 1).into(),
+    };
+    let config = LaunchConfig {
+        dynamic_shared: shared_bytes(rows),
+        ..LaunchConfig::new(blocks, THREADS as u32)
+    };
+    // SAFETY: threads, shared memory and the maps' tiles are what the kernel is written for.
+    unsafe { stream.launch_unchecked::<K>(&config, (&x, &y, c, shape, scaling.alpha, scaling.beta)) }.unwrap();
+}
+
+fn launch_by<A: Side, B: Side>(
+    rows: usize,
+    blocks: u32,
+    operands: [&Operand; 2],
+    c: &mut DeviceArray<f64, Ix3>,
+    scaling: Scaling,
+) where
+    gemm_dmma<A, B, 64>: Kernel<Params = DmmaParams>,
+    gemm_dmma<A, B, 128>: Kernel<Params = DmmaParams>,
+{
+    match rows {
+        64 => launch::<gemm_dmma<A, B, 64>>(rows, blocks, operands, c, scaling),
+        _ => launch::<gemm_dmma<A, B, 128>>(rows, blocks, operands, c, scaling),
+    }
+}
+
+/// Tiles of either size, with each operand along k and along its lines.
+fn check_kernels([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], blocks: u32, scaling: Scaling) {
+    let (a, b) = (stack((a_batch, m, k), 1), stack((b_batch, k, n), 2));
+    for device in devices() {
+        let stream = device.default_stream();
+        for (a_along_m, b_along_n) in [(false, false), (false, true), (true, false), (true, true)] {
+            let x = Operand::new(stream, a.view(), a_along_m);
+            let y = Operand::new(stream, b.view().permuted_axes([0, 2, 1]), b_along_n);
+            for rows in [64, 128] {
+                let mut c = DeviceArray::from_elem(stream, (a_batch.max(b_batch), m, n), scaling.old).unwrap();
+                let operands = [&x, &y];
+                match (a_along_m, b_along_n) {
+                    (false, false) => launch_by::<KMajor, KMajor>(rows, blocks, operands, &mut c, scaling),
+                    (false, true) => launch_by::<KMajor, MnMajor>(rows, blocks, operands, &mut c, scaling),
+                    (true, false) => launch_by::<MnMajor, KMajor>(rows, blocks, operands, &mut c, scaling),
+                    (true, true) => launch_by::<MnMajor, MnMajor>(rows, blocks, operands, &mut c, scaling),
+                }
+                let what = format!("{m} × {n} × {k} by {rows} rows, along m {a_along_m}, along n {b_along_n}");
+                let c = c.to_ndarray().unwrap();
+                check(c.view(), a.view(), b.view(), scaling, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn full_tiles() {
+    check_kernels([1, 1], [128, 128, 16], 1, PLAIN);
+}
+
+/// Several tiles of a block, and stages more than once.
+#[test]
+fn tiles_that_are_not_full() {
+    check_kernels([1, 1], [65, 129, 18], 1, PLAIN);
+    check_kernels([1, 1], [3, 5, 7], 1, PLAIN);
+    check_kernels([1, 1], [33, 16, 130], 1, PLAIN);
+}
+
+#[test]
+fn batches_and_one_matrix_for_all() {
+    check_kernels([3, 3], [20, 24, 5], 2, PLAIN);
+    check_kernels([1, 2], [17, 8, 24], 1, PLAIN);
+    check_kernels([2, 1], [9, 15, 16], 3, PLAIN);
+}
+
+#[test]
+fn alpha_and_beta() {
+    for (alpha, beta, old) in [(-1.5, 0.0, f64::NAN), (0.1, -0.7, 3.0)] {
+        check_kernels([1, 1], [19, 22, 10], 1, Scaling { alpha, beta, old });
+        check_kernels([1, 1], [6, 21, 3], 1, Scaling { alpha, beta, old });
+    }
+}
+
+/// Through the operations: by views of any strides, which the tensor memory accelerator has as they lie, or in a copy.
+#[test]
+fn views_of_any_strides() {
+    let (a, b) = (stack((2, 70, 23), 3), stack((2, 23, 150), 4));
+    for device in devices() {
+        let stream = device.default_stream();
+        let (x, y) = (
+            DeviceArray::from_ndarray(stream, &a).unwrap(),
+            DeviceArray::from_ndarray(stream, &b).unwrap(),
+        );
+        let left = [s![.., .., ..], s![.., .., 1..20], s![..1, ..;-1, ..;2]];
+        let right = [s![.., .., ..], s![.., 1..20, 1..140], s![.., ..;2, ..]];
+        for (i, (left, right)) in left.into_iter().zip(right).enumerate() {
+            let product = x.slice(left).unwrap().batched_matmul(&y.slice(right).unwrap()).unwrap();
+            let (a, b) = (a.slice(left), b.slice(right));
+            let what = format!("views {i}");
+            check(product.to_ndarray().unwrap().view(), a, b, PLAIN, &what);
+        }
+    }
+}
+
+/// Infinities and NaN stay in their rows and columns, though tiles reach beyond the matrices.
+#[test]
+fn what_is_not_finite() {
+    let (mut a, b) = (stack((1, 130, 5), 5), stack((1, 5, 260), 6));
+    a[[0, 1, 2]] = f64::NAN;
+    a[[0, 129, 4]] = f64::INFINITY;
+    for device in devices() {
+        let stream = device.default_stream();
+        let (x, y) = (
+            DeviceArray::from_ndarray(stream, &a).unwrap(),
+            DeviceArray::from_ndarray(stream, &b).unwrap(),
+        );
+        let c = x.batched_matmul(&y).unwrap().to_ndarray().unwrap();
+        for ((_, i, _), c) in c.indexed_iter() {
+            match i {
+                1 => assert!(c.is_nan()),
+                129 => assert!(c.is_infinite()),
+                _ => assert!(c.is_finite()),
+            }
+        }
+    }
+}
