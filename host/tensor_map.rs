@@ -42,6 +42,8 @@ pub(crate) enum TensorType {
     F32,
     F64,
     Bf16,
+    /// `f32`, rounded to TF32 by the copy.
+    Tf32,
 }
 
 /// A type of elements that tensor maps have.
@@ -138,15 +140,20 @@ impl<T: TensorElement, D: Dimension> DeviceArrayRef<T, D> {
 }
 
 impl<'a, T: TensorElement, D: Dimension> DeviceView<'a, T, D> {
-    /// As [`tensor_map`](DeviceArrayRef::tensor_map), for as long as the elements are borrowed.
-    pub(crate) fn into_tensor_map(self, tile: &[usize], swizzle: Swizzle) -> Result<TensorMapArg<'a, T>> {
+    /// As [`tensor_map_as`](DeviceArrayRef::tensor_map_as), for as long as the elements are borrowed.
+    pub(crate) fn into_tensor_map(
+        self,
+        of: TensorType,
+        tile: &[usize],
+        swizzle: Swizzle,
+    ) -> Result<TensorMapArg<'a, T>> {
         let TensorMapArg {
             raw,
             buffer,
             bytes,
             stream,
             ..
-        } = self.tensor_map(tile, swizzle)?;
+        } = self.tensor_map_as(of, tile, swizzle)?;
         Ok(TensorMapArg {
             raw,
             buffer,

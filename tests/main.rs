@@ -35,6 +35,7 @@ mod map;
 mod matmul;
 mod matmul_double;
 mod matmul_half;
+mod matmul_precision;
 mod memory;
 mod npy;
 mod occupancy;

@@ -132,6 +132,21 @@ fn tiles_that_are_not_full_and_several_of_a_block() {
     check_orders::<bf16>(1, 1, [300, 16, 200]);
 }
 
+/// As many columns as the multiprocessors take at once in tiles of each width: it is the best one then.
+#[test]
+fn tiles_of_all_widths() {
+    let device = Device::simulated_hopper();
+    let stream = device.default_stream();
+    for width in [64, 128, 192, 256] {
+        let columns = width * device.properties().multiprocessors as usize - 8;
+        let (a, b) = (stack::<bf16>((1, 8, 72), 7), stack::<bf16>((1, 72, columns), 8));
+        let (x, y) = (Operand::new(stream, &a, true), Operand::new(stream, &b, false));
+        let product = x.view().batched_matmul(&y.view()).unwrap().to_ndarray().unwrap();
+        let none = (1.0, 0.0, 0.0);
+        check(product.view(), a.view(), b.view(), none, &format!("width {width}"));
+    }
+}
+
 /// Lines that no copy of the tensor memory accelerator can have: they are no multiple of 16 bytes.
 #[test]
 fn lines_of_any_length() {

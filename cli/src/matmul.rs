@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use ndarray::{ArrayD, Axis, Dimension, Ix1, Ix2, Ix3};
-use warpsmith::ops::{MatMul, MatVec};
+use warpsmith::ops::{MatMul, MatVec, Precision};
 use warpsmith::{Device, DeviceArray, f16};
 
 use crate::job::Job;
@@ -25,6 +25,9 @@ pub struct MatmulArgs {
     /// The .npy file that is written.
     #[arg(short, long, value_name = "C.npy")]
     output: PathBuf,
+    /// How precisely matrices of f32 are multiplied: full, or tf32, which rounds them to 11 bits for the tensor cores.
+    #[arg(long, value_name = "full|tf32", default_value = "full", value_parser = parse_precision)]
+    precision: Precision,
 }
 
 /// `warpsmith matmul A.npy B.npy -o C.npy`
@@ -44,14 +47,36 @@ pub fn run(session: &Session, args: &MatmulArgs) -> Result<()> {
         matches!(dtype, Dtype::F16 | Dtype::F32 | Dtype::F64 | Dtype::I32),
         "matmul of {stored}: wanted f16, f32, f64, i8, i16 or i32 (`map cast:f32` makes one)"
     );
+    let of_matrices = b.shape().len() > 1;
+    ensure!(
+        args.precision == Precision::Full || (dtype == Dtype::F32 && of_matrices),
+        "matmul --precision {}: given {stored}{}, wanted matrices of f32",
+        name(args.precision),
+        if of_matrices { "" } else { " and a vector" }
+    );
     let job = Job::open(session, "matmul", Some(&args.output))?.stored_as(stored);
     let device = session.open_device()?;
-    match dtype {
-        Dtype::F16 => matmul::<f16>(job, &device, &a, &b, by_column),
-        Dtype::F64 => matmul::<f64>(job, &device, &a, &b, matvec),
-        Dtype::I32 => matmul::<i32>(job, &device, &a, &b, matvec),
-        _ => matmul::<f32>(job, &device, &a, &b, matvec),
+    match (dtype, args.precision) {
+        (Dtype::F16, _) => matmul(job, &device, &a, &b, &Products::<f16>::with(by_column)),
+        (Dtype::F64, _) => matmul(job, &device, &a, &b, &Products::<f64>::with(matvec)),
+        (Dtype::I32, _) => matmul(job, &device, &a, &b, &Products::<i32>::with(matvec)),
+        (_, Precision::Full) => matmul(job, &device, &a, &b, &Products::<f32>::with(matvec)),
+        (_, Precision::Tf32) => matmul(job, &device, &a, &b, &Products::TF32),
     }
+}
+
+/// What `--precision` calls it.
+fn name(precision: Precision) -> &'static str {
+    match precision {
+        Precision::Full => "full",
+        Precision::Tf32 => "tf32",
+    }
+}
+
+fn parse_precision(text: &str) -> Result<Precision, String> {
+    let mut all = [Precision::Full, Precision::Tf32].into_iter();
+    all.find(|&precision| name(precision) == text)
+        .ok_or_else(|| "wanted full or tf32".into())
 }
 
 /// An error unless the product of arrays of these shapes is defined.
@@ -63,8 +88,33 @@ fn ensure_shapes(a: &[usize], b: &[usize]) -> Result<()> {
     }
 }
 
-/// The product of a matrix and a vector, made on the device.
-type Product<T> = fn(&DeviceArray<T, Ix2>, &DeviceArray<T, Ix1>, &mut DeviceArray<T, Ix1>) -> warpsmith::Result<()>;
+/// A product made on the device, of two arrays with so many axes.
+type Product<T, A, B> = fn(&DeviceArray<T, A>, &DeviceArray<T, B>, &mut DeviceArray<T, B>) -> warpsmith::Result<()>;
+
+/// The products of a type.
+struct Products<T: Scalar> {
+    matvec: Product<T, Ix2, Ix1>,
+    matmul: Product<T, Ix2, Ix2>,
+    batched: Product<T, Ix3, Ix3>,
+}
+
+impl<T: Scalar + MatMul> Products<T> {
+    fn with(matvec: Product<T, Ix2, Ix1>) -> Self {
+        Self {
+            matvec,
+            matmul: |a, b, out| a.matmul_into(b, out),
+            batched: |a, b, out| a.batched_matmul_into(b, out),
+        }
+    }
+}
+
+impl Products<f32> {
+    const TF32: Self = Self {
+        matvec,
+        matmul: |a, b, out| out.gemm_with(1.0, a, b, 0.0, Precision::Tf32),
+        batched: |a, b, out| out.batched_gemm_with(1.0, a, b, 0.0, Precision::Tf32),
+    };
+}
 
 fn matvec<T: MatVec>(
     a: &DeviceArray<T, Ix2>,
@@ -83,22 +133,22 @@ fn by_column<T: MatMul>(
     out.assign(&a.matmul(&x.insert_axis(Axis(1))?)?.index_axis(Axis(1), 0)?)
 }
 
-fn matmul<T: Scalar + MatMul>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile, matvec: Product<T>) -> Result<()> {
+fn matmul<T: Scalar>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile, products: &Products<T>) -> Result<()> {
     let (x, y) = (a.read::<T>(device)?, b.read::<T>(device)?);
     match (a.shape(), b.shape()) {
         (&[m, _], &[_]) => {
             let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix1>(device, &y)?));
-            job.run(device, m, copy_in, |(a, x), out| Ok(matvec(a, x, out)?))
+            job.run(device, m, copy_in, |(a, x), out| Ok((products.matvec)(a, x, out)?))
         }
         (&[m, _], &[_, n]) => {
             let copy_in = || Ok((upload::<T, Ix2>(device, &x)?, upload::<T, Ix2>(device, &y)?));
-            job.run(device, (m, n), copy_in, |(a, b), out| Ok(a.matmul_into(b, out)?))
+            job.run(device, (m, n), copy_in, |(a, b), out| Ok((products.matmul)(a, b, out)?))
         }
         (&[p, m, _], &[q, _, n]) => {
             let copy_in = || Ok((upload::<T, Ix3>(device, &x)?, upload::<T, Ix3>(device, &y)?));
             let stack = if p == 1 { q } else { p };
             job.run(device, (stack, m, n), copy_in, |(a, b), out| {
-                Ok(a.batched_matmul_into(b, out)?)
+                Ok((products.batched)(a, b, out)?)
             })
         }
         _ => ensure_shapes(a.shape(), b.shape()),

@@ -194,6 +194,49 @@ fn products_of_matrices() {
 }
 
 #[test]
+fn products_of_rounded_matrices() {
+    let place = Workplace::new();
+    // Numbers of few bits, which TF32 does not change.
+    let a = Array2::from_shape_fn((9, 20), |(i, j)| (i * 3 + j) as f32 % 11.0 - 5.0);
+    place.save("a.npy", &a);
+    place.save("b.npy", &a.t().to_owned());
+    place.succeed(&["matmul", "a.npy", "b.npy", "-o", "out.npy", "--precision", "tf32"]);
+    assert_eq!(place.load::<f32>("out.npy"), a.dot(&a.t()).into_dyn());
+    place.save("stack.npy", &a.clone().insert_axis(Axis(0)));
+    place.save("turned.npy", &a.t().insert_axis(Axis(0)).to_owned());
+    place.succeed(&[
+        "matmul",
+        "stack.npy",
+        "turned.npy",
+        "-o",
+        "out.npy",
+        "--precision",
+        "tf32",
+    ]);
+    assert_eq!(
+        place.load::<f32>("out.npy"),
+        a.dot(&a.t()).insert_axis(Axis(0)).into_dyn()
+    );
+    place.save("v.npy", &a.row(0).to_owned());
+    place.save("i.npy", &array![[1i32]]);
+    let fail = |a: &str, b: &str, precision: &str, parts: &[&str]| {
+        place.fail(&["matmul", a, b, "-o", "none.npy", "--precision", precision], parts);
+    };
+    fail(
+        "i.npy",
+        "i.npy",
+        "tf32",
+        &["--precision tf32: given i32, wanted matrices of f32"],
+    );
+    fail(
+        "a.npy",
+        "v.npy",
+        "tf32",
+        &["given f32 and a vector, wanted matrices of f32"],
+    );
+}
+
+#[test]
 fn transposition() {
     let place = Workplace::new();
     let x = numbers();

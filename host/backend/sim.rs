@@ -431,8 +431,12 @@ impl Backend for Simulator {
         Ok(blocks.min(cuda_sim::cooperative_blocks(threads)))
     }
 
-    unsafe fn tensor_map(&self, _: TensorType, address: u64, layout: &TensorMapLayout) -> Result<RawTensorMap> {
-        Ok(RawTensorMap::simulated(address as usize, layout))
+    unsafe fn tensor_map(&self, of: TensorType, address: u64, layout: &TensorMapLayout) -> Result<RawTensorMap> {
+        let map = RawTensorMap::simulated(address as usize, layout);
+        Ok(match of {
+            TensorType::Tf32 => map.rounding_to_tf32(),
+            _ => map,
+        })
     }
 
     fn best_block(&self, kernel: &KernelInfo, most: u32) -> Result<u32> {

@@ -153,7 +153,7 @@ impl Swizzle {
 #[cfg_attr(not(target_arch = "nvptx64"), repr(C, align(64)))]
 #[cfg_attr(target_arch = "nvptx64", repr(C))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RawTensorMap([u64; 16]);
+pub struct RawTensorMap(pub(crate) [u64; 16]);
 
 impl RawTensorMap {
     /// The map that these words are.

@@ -104,6 +104,7 @@ fn data_type(of: TensorType) -> c_int {
         TensorType::F32 => 7,
         TensorType::F64 => 8,
         TensorType::Bf16 => 9,
+        TensorType::Tf32 => 11,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
+use crate::tensor_map::TensorType;
 
 /// `out ← alpha · A B + beta · out`
 pub(super) fn multiply<D: Dimension>(
@@ -32,8 +33,8 @@ pub(super) fn multiply<D: Dimension>(
     };
     let of = &product.shape;
     let (a, b) = (
-        Operand::new(&product.a, [of.batch, of.m, of.k], of.a)?,
-        Operand::new(&product.b, [of.batch, of.n, of.k], of.b)?,
+        Operand::new(&product.a, [of.batch, of.m, of.k], of.a, true)?,
+        Operand::new(&product.b, [of.batch, of.n, of.k], of.b, true)?,
     );
     let launch = Launch {
         a: &a,
@@ -119,7 +120,7 @@ impl Launch<'_> {
         alpha: f64,
         beta: f64,
     ) -> Result<()> {
-        let (a, b) = (self.a.map(rows)?, self.b.map(TILE_N)?);
+        let (a, b) = (self.a.map(TensorType::F64, rows)?, self.b.map(TensorType::F64, TILE_N)?);
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(rows),
             ..LaunchConfig::new(self.blocks, THREADS as u32)

@@ -159,25 +159,21 @@ pub(super) fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocesso
     costs.enumerate().min_by_key(|&(_, cost)| cost).unwrap_or_default()
 }
 
-/// `out ← alpha · A B + beta · out`, on that stream.
-fn run<T: MatMul, D: Dimension>(
-    product: Multiplication<'_, T, D>,
-    stream: &Stream,
-    out: &mut DeviceArrayRef<T, D>,
-    alpha: T::Scalar,
-    beta: T::Scalar,
-) -> Result<()> {
-    match out.is_empty() {
-        true => Ok(()),
-        false => T::multiply(product, stream, out, alpha, beta),
-    }
-}
+/// What does `out ← alpha · A B + beta · out`, on that stream.
+pub(super) type Multiply<T, D> = fn(
+    Multiplication<'_, T, D>,
+    &Stream,
+    &mut DeviceArrayRef<T, D>,
+    <T as MatMul>::Scalar,
+    <T as MatMul>::Scalar,
+) -> Result<()>;
 
 /// The product of two views, of two axes or three, on the stream of the first.
-fn product<T: MatMul, D: Dimension>(
+pub(super) fn product<T: MatMul, D: Dimension>(
     operation: &'static str,
     a: &DeviceArrayRef<T, D>,
     b: &DeviceArrayRef<T, D>,
+    multiply: Multiply<T, D>,
 ) -> Result<DeviceArray<T, D>> {
     let product = Multiplication::new(operation, a, b, None)?;
     let mut dim = a.raw_dim();
@@ -185,7 +181,9 @@ fn product<T: MatMul, D: Dimension>(
     let axes = dim.ndim();
     dim.slice_mut().copy_from_slice(&result[3 - axes..]);
     let mut out = DeviceArray::uninit(a.stream(), dim)?;
-    run(product, a.stream(), &mut out, T::Scalar::ONE, T::Scalar::ZERO)?;
+    if !out.is_empty() {
+        multiply(product, a.stream(), &mut out, T::Scalar::ONE, T::Scalar::ZERO)?;
+    }
     Ok(out)
 }
 
@@ -199,24 +197,30 @@ fn product_into<T: MatMul, D: Dimension>(
     a.stream().check_device(operation, out.stream())?;
     out.write_in_order(a.stream(), |out| {
         let product = Multiplication::new(operation, a, b, Some(out))?;
-        run(product, a.stream(), out, T::Scalar::ONE, T::Scalar::ZERO)
+        match out.is_empty() {
+            true => Ok(()),
+            false => T::multiply(product, a.stream(), out, T::Scalar::ONE, T::Scalar::ZERO),
+        }
     })
 }
 
 /// `out ← alpha · a b + beta · out`, on the stream of `out`.
-fn product_added<T: MatMul, D: Dimension>(
+pub(super) fn product_added<T: MatMul, D: Dimension>(
     operation: &'static str,
     out: &mut DeviceArrayRef<T, D>,
-    alpha: T::Scalar,
+    (alpha, beta): (T::Scalar, T::Scalar),
     a: &DeviceArrayRef<T, D>,
     b: &DeviceArrayRef<T, D>,
-    beta: T::Scalar,
+    multiply: Multiply<T, D>,
 ) -> Result<()> {
     let stream = out.stream().clone();
     stream.check_device(operation, a.stream())?;
     out.change_in_order(|out| {
         let product = Multiplication::new(operation, a, b, Some(out))?;
-        run(product, &stream, out, alpha, beta)
+        match out.is_empty() {
+            true => Ok(()),
+            false => multiply(product, &stream, out, alpha, beta),
+        }
     })
 }
 
@@ -275,7 +279,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// # }
     /// ```
     pub fn matmul(&self, b: &DeviceArrayRef<T, Ix2>) -> Result<DeviceArray<T, Ix2>> {
-        product("matmul", self, b)
+        product("matmul", self, b, T::multiply)
     }
 
     /// [`matmul`](Self::matmul) into an existing array or view.
@@ -315,7 +319,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// # }
     /// ```
     pub fn batched_matmul(&self, b: &DeviceArrayRef<T, Ix3>) -> Result<DeviceArray<T, Ix3>> {
-        product("batched_matmul", self, b)
+        product("batched_matmul", self, b, T::multiply)
     }
 
     /// [`batched_matmul`](Self::batched_matmul) into an existing array or view.
@@ -368,7 +372,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
         b: &DeviceArrayRef<T, Ix2>,
         beta: T::Scalar,
     ) -> Result<()> {
-        product_added("gemm", self, alpha, a, b, beta)
+        product_added("gemm", self, (alpha, beta), a, b, T::multiply)
     }
 }
 
@@ -387,7 +391,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
         b: &DeviceArrayRef<T, Ix3>,
         beta: T::Scalar,
     ) -> Result<()> {
-        product_added("batched_gemm", self, alpha, a, b, beta)
+        product_added("batched_gemm", self, (alpha, beta), a, b, T::multiply)
     }
 }
 

@@ -5,6 +5,7 @@ mod dmma;
 mod gemm;
 mod gemv;
 mod operand;
+mod precision;
 mod simt;
 mod split;
 mod tensor;
@@ -14,6 +15,7 @@ use kernels_gpu::num::Num;
 use ndarray::Dimension;
 
 use self::gemm::Multiplication;
+pub use self::precision::Precision;
 use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;

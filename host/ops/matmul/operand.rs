@@ -6,7 +6,7 @@ use ndarray::{Dimension, Ix3, s};
 use crate::array::DeviceArray;
 use crate::error::Result;
 use crate::ops::transpose::Ordered;
-use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapArg};
+use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapArg, TensorType};
 use crate::view::DeviceView;
 
 /// The elements of 16 bytes: at multiples of them the lines of a tensor map begin.
@@ -43,14 +43,19 @@ impl<'a, T: TensorElement> Mapped<'a, T> {
         Ok(Self { lies, length })
     }
 
-    /// The map, for tiles of that shape: beyond a line's end it reads zeros.
-    pub(super) fn tensor_map(&self, tile: &[usize; 3], swizzle: Swizzle) -> Result<TensorMapArg<'_, T>> {
+    /// The map, for tiles of that shape, of elements that the copy takes as `of`: beyond a line's end it reads zeros.
+    pub(super) fn tensor_map(
+        &self,
+        of: TensorType,
+        tile: &[usize; 3],
+        swizzle: Swizzle,
+    ) -> Result<TensorMapArg<'_, T>> {
         match self.lies.shape()[2] == self.length {
-            true => self.lies.tensor_map(tile, swizzle),
+            true => self.lies.tensor_map_as(of, tile, swizzle),
             false => self
                 .lies
                 .slice(s![.., .., ..self.length])?
-                .into_tensor_map(tile, swizzle),
+                .into_tensor_map(of, tile, swizzle),
         }
     }
 }

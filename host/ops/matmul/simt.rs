@@ -11,7 +11,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
-use crate::tensor_map::Swizzle;
+use crate::tensor_map::{Swizzle, TensorType};
 
 /// What an element of a tile costs, where one of the largest tiles of the other kernel costs 40: on an H200 it takes 1.4
 /// times as long.
@@ -44,8 +44,8 @@ pub(super) fn multiply<D: Dimension>(
         .b
         .laid_out(Ix3(batch(of.b), of.k, of.n), vec![of.b[0], of.b[2], of.b[1]]);
     let (a, b) = (Mapped::new(a)?, Mapped::new(b)?);
-    let a = a.tensor_map(&[1, TILE_K, TILE_M], Swizzle::None)?;
-    let b = b.tensor_map(&[1, TILE_K, TILE_N], Swizzle::None)?;
+    let a = a.tensor_map(TensorType::F32, &[1, TILE_K, TILE_M], Swizzle::None)?;
+    let b = b.tensor_map(TensorType::F32, &[1, TILE_K, TILE_N], Swizzle::None)?;
     let config = LaunchConfig {
         dynamic_shared: SHARED_BYTES,
         ..LaunchConfig::new(tiles(&product).min(multiprocessors) as u32, THREADS as u32)

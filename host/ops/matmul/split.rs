@@ -2,15 +2,13 @@
 //! Products on Hopper's tensor cores with few tiles and a long k: cut along k into parts, whose products are a batch, and
 //! summed. Also what such products cost.
 
-use kernels_gpu::compiled::CastTo;
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::{TILE_K, TILE_M, tile_n};
+use kernels_gpu::matmul::wgmma::{TILE_M, tile_k, tile_n};
 use ndarray::{Axis, Dimension, Ix2, Ix3};
 
 use super::gemm::Multiplication;
-use super::tensor::{Half, on_hopper, wgmma_shape};
+use super::tensor::{Factor, on_hopper, wgmma_shape};
 use crate::array::DeviceArray;
-use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
@@ -21,7 +19,7 @@ pub(super) const REGISTERS: [usize; 4] = [128, 96, 64, 32];
 /// Into how many parts k is cut at most.
 const MAX_PARTS: usize = 16;
 
-/// Cycles for 64 elements of k of a tile of that many columns, as measured on an H200: those of the tensor cores, but for
+/// Cycles for 128 bytes along k of a tile of that many columns, as measured on an H200: those of the tensor cores, but for
 /// narrow tiles, for which the copies take longer.
 fn step_cycles(columns: usize) -> usize {
     (114 + 19 * columns / 4).max(560)
@@ -33,21 +31,22 @@ const LAUNCHES_CYCLES: usize = 9000;
 /// Bytes that the device's memory moves in a cycle.
 const BYTES_A_CYCLE: usize = 2280;
 
-/// Cycles for a batch of products with sums of so many registers. A multiprocessor takes tiles in turn.
-pub(super) fn cycles(shape: &GemmShape, registers: usize, multiprocessors: usize) -> usize {
+/// Cycles for a batch of products of elements of so many bytes, with sums of so many registers. A multiprocessor takes
+/// tiles in turn.
+pub(super) fn cycles(shape: &GemmShape, element: usize, registers: usize, multiprocessors: usize) -> usize {
     let columns = tile_n(registers);
     let tiles = shape.batch.saturating_mul(shape.m.div_ceil(TILE_M));
     let turns = tiles
         .saturating_mul(shape.n.div_ceil(columns))
         .div_ceil(multiprocessors);
     turns
-        .saturating_mul(shape.k.div_ceil(TILE_K))
+        .saturating_mul(shape.k.div_ceil(tile_k(element)))
         .saturating_mul(step_cycles(columns))
 }
 
 /// Cycles with the best width of tiles.
-fn least_cycles(shape: &GemmShape, multiprocessors: usize) -> usize {
-    let of = REGISTERS.map(|registers| cycles(shape, registers, multiprocessors));
+fn least_cycles(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
+    let of = REGISTERS.map(|registers| cycles(shape, element, registers, multiprocessors));
     of.into_iter().min().unwrap_or(0)
 }
 
@@ -64,11 +63,11 @@ fn cut(shape: &GemmShape, parts: usize) -> GemmShape {
 }
 
 /// Into how many parts k is cut, if that pays: a part begins at a multiple of 16 bytes.
-fn best_parts(shape: &GemmShape, multiprocessors: usize) -> Option<usize> {
-    let whole = least_cycles(shape, multiprocessors);
+fn best_parts(shape: &GemmShape, element: usize, multiprocessors: usize) -> Option<usize> {
+    let whole = least_cycles(shape, element, multiprocessors);
     let cost = |parts: usize| {
         let sums = parts.saturating_mul(8 * shape.m).saturating_mul(shape.n) / BYTES_A_CYCLE;
-        least_cycles(&cut(shape, parts), multiprocessors) + sums + LAUNCHES_CYCLES
+        least_cycles(&cut(shape, parts), element, multiprocessors) + sums + LAUNCHES_CYCLES
     };
     let fits = |parts: &usize| shape.batch == 1 && shape.k.is_multiple_of(8 * parts);
     let parts = (1..)
@@ -80,19 +79,15 @@ fn best_parts(shape: &GemmShape, multiprocessors: usize) -> Option<usize> {
         .filter(|&parts| cost(parts) < whole)
 }
 
-/// `out ← alpha · A B`, cut along k, if that pays; the parts are summed in f32, in their order. Whether it was done.
-pub(super) fn multiply<T: Half, D: Dimension>(
-    product: &Multiplication<'_, T, D>,
+/// `alpha · A B`, cut along k, if that pays; the parts are summed in f32, in their order.
+pub(super) fn multiply<T: Factor, D: Dimension>(
+    product: &Multiplication<'_, T::Element, D>,
     stream: &Stream,
-    out: &mut DeviceArrayRef<T, D>,
     alpha: f32,
-) -> Result<bool>
-where
-    f32: CastTo<T>,
-{
+) -> Result<Option<DeviceArray<f32, Ix2>>> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let Some(parts) = best_parts(&product.shape, multiprocessors) else {
-        return Ok(false);
+    let Some(parts) = best_parts(&product.shape, size_of::<T::Element>(), multiprocessors) else {
+        return Ok(None);
     };
     let shape = cut(&product.shape, parts);
     let GemmShape { m, n, k, a, b, .. } = shape;
@@ -102,12 +97,11 @@ where
         shape,
     };
     let Some(shape) = wgmma_shape(&cut) else {
-        return Ok(false);
+        return Ok(None);
     };
     let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(parts, m, n))?;
-    on_hopper(&cut, shape, stream, &mut sums, alpha)?;
-    sums.sum_axis(Axis(0))?.cast_into(&mut out.in_shape_mut(Ix2(m, n)))?;
-    Ok(true)
+    on_hopper::<T, f32, _>(&cut, shape, stream, &mut sums, alpha)?;
+    sums.sum_axis(Axis(0)).map(Some)
 }
 
 #[cfg(test)]
@@ -128,7 +122,7 @@ mod tests {
 
     #[test]
     fn few_tiles_with_a_long_k_are_cut() {
-        let parts = |m, n, k| best_parts(&shape(m, n, k), 132);
+        let parts = |m, n, k| best_parts(&shape(m, n, k), 2, 132);
         assert_eq!(
             [parts(4096, 4096, 4096), parts(512, 512, 512), parts(1024, 1024, 1024)],
             [None; 3]
@@ -145,7 +139,7 @@ mod tests {
     #[test]
     fn widths_of_tiles_fill_the_device() {
         let best = |m, n, k| {
-            let cost = |&registers: &usize| cycles(&shape(m, n, k), registers, 132);
+            let cost = |&registers: &usize| cycles(&shape(m, n, k), 2, registers, 132);
             REGISTERS.into_iter().min_by_key(cost)
         };
         let found = [1024, 1536, 3072, 4096].map(|side| best(side, side, side));

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of `f16` and `bf16`: on Hopper's tensor cores, and elsewhere by way of `f32`.
+//! Products on Hopper's tensor cores: of `f16` and `bf16`, which elsewhere go by way of `f32`, and of `f32` rounded to TF32.
 
 use cuda_std::launch::Kernel;
+use cuda_std::wgmma::{self, Tf32};
+use half::{bf16, f16};
 use kernels_gpu::compiled::{CastTo, HopperGemm, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
-use ndarray::{Dimension, Ix3};
+use ndarray::{Dimension, Ix2, Ix3};
 
-use super::HOPPER;
 use super::gemm::Multiplication;
 use super::operand::{Mapped, can_be_mapped};
 use super::split::{self, REGISTERS, cycles};
+use super::{HOPPER, simt};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
-use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg};
+use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg, TensorType};
 use crate::view::DeviceViewMut;
 
 /// Whether the stream's device has Hopper's tensor cores.
@@ -24,10 +26,38 @@ pub(super) fn is_hopper(stream: &Stream) -> bool {
     stream.backend().properties().tensor_cores == Some(HOPPER)
 }
 
-/// Numbers of 16 bits that tensor cores multiply.
-pub(super) trait Half: TensorElement + CastTo<f32> + HopperGemm<Self> + HopperGemm<f32> {}
+/// Numbers that tensor cores multiply.
+pub(super) trait Factor: wgmma::Operand<Element: TensorElement> + HopperGemm<f32> {
+    /// What tensor maps take them for.
+    const TYPE: TensorType;
 
-impl<T: TensorElement + CastTo<f32> + HopperGemm<T> + HopperGemm<f32>> Half for T {}
+    /// Whether operands may lie along their lines.
+    const ANY_LAYOUT: bool;
+}
+
+impl Factor for f16 {
+    const TYPE: TensorType = TensorType::F16;
+    const ANY_LAYOUT: bool = true;
+}
+
+impl Factor for bf16 {
+    const TYPE: TensorType = TensorType::Bf16;
+    const ANY_LAYOUT: bool = true;
+}
+
+impl Factor for Tf32 {
+    const TYPE: TensorType = TensorType::Tf32;
+    const ANY_LAYOUT: bool = false;
+}
+
+/// Numbers of 16 bits that tensor cores multiply.
+pub(super) trait Half:
+    TensorElement + CastTo<f32> + Factor + wgmma::Operand<Element = Self> + HopperGemm<Self>
+{
+}
+
+impl Half for f16 {}
+impl Half for bf16 {}
 
 /// `out ← alpha · A B + beta · out`, summed in f32 and rounded once; with a `beta` in f32, and rounded after that.
 pub(super) fn multiply<T: Half, D: Dimension>(
@@ -44,18 +74,42 @@ where
     let Some(shape) = shape.filter(|_| alpha != 0.0) else {
         return by_f32(product, stream, out, alpha, beta);
     };
-    if beta == 0.0 && split::multiply(&product, stream, out, alpha)? {
-        return Ok(());
-    }
     if beta == 0.0 {
-        return on_hopper(&product, shape, stream, out, alpha);
+        if let Some(sums) = split::multiply::<T, D>(&product, stream, alpha)? {
+            return sums.cast_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
+        }
+        return on_hopper::<T, T, D>(&product, shape, stream, out, alpha);
     }
     let mut sum = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
-    on_hopper(&product, shape, stream, &mut sum, alpha)?;
+    on_hopper::<T, f32, D>(&product, shape, stream, &mut sum, alpha)?;
     let mut scaled = out.cast::<f32>()?;
     scaled.mul_assign_scalar(beta)?;
     sum.add_assign(&scaled)?;
     sum.cast_into(out)
+}
+
+/// `out ← alpha · A B + beta · out`, of elements rounded to TF32 where there are tensor cores for it.
+pub(super) fn multiply_tf32<D: Dimension>(
+    product: Multiplication<'_, f32, D>,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<f32, D>,
+    alpha: f32,
+    beta: f32,
+) -> Result<()> {
+    let shape = is_hopper(stream).then(|| wgmma_shape(&product)).flatten();
+    let Some(shape) = shape.filter(|_| alpha != 0.0) else {
+        return simt::multiply(product, stream, out, alpha, beta);
+    };
+    if beta == 0.0 {
+        if let Some(sums) = split::multiply::<Tf32, D>(&product, stream, alpha)? {
+            return sums.to_array_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
+        }
+        return on_hopper::<Tf32, f32, D>(&product, shape, stream, out, alpha);
+    }
+    let mut sum = DeviceArray::uninit(stream, out.raw_dim())?;
+    on_hopper::<Tf32, f32, D>(&product, shape, stream, &mut sum, alpha)?;
+    sum.axpy(beta, out)?;
+    sum.to_array_into(out)
 }
 
 /// On the ordinary cores, which have no arithmetic of 16 bits that sums in f32.
@@ -79,7 +133,7 @@ where
 }
 
 /// The shape of the kernel's launch, if its numbers fit.
-pub(super) fn wgmma_shape<T: Half, D: Dimension>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
+pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
     let shape = &product.shape;
     // Coordinates are signed, and those of the last tile reach beyond the end.
     let fits = |length: usize| {
@@ -108,34 +162,36 @@ pub(super) struct Operand<'a, T> {
 }
 
 impl<'a, T: TensorElement> Operand<'a, T> {
-    /// Of elements with these lengths and strides: products, lines, k. Where no map can have them, a copy along k whose
-    /// lines are longer than they have to be, so that each is aligned.
+    /// Of elements with these lengths and strides: products, lines, k. Where no map can have them, or they lie along their
+    /// lines and may not, a copy along k whose lines are longer than they have to be, so that each is aligned.
     pub(super) fn new<D: Dimension>(
         elements: &'a DeviceArrayRef<T, D>,
         [batch, lines, k]: [usize; 3],
         strides: [usize; 3],
+        may_lie_along_lines: bool,
     ) -> Result<Self> {
         let batch = if strides[0] == 0 { 1 } else { batch };
         let along_k = elements.laid_out(Ix3(batch, lines, k), strides.to_vec());
         let along_lines = elements.laid_out(Ix3(batch, k, lines), vec![strides[0], strides[2], strides[1]]);
-        let lies_along_lines = !can_be_mapped(&along_k) && can_be_mapped(&along_lines);
+        let lies_along_lines = may_lie_along_lines && !can_be_mapped(&along_k) && can_be_mapped(&along_lines);
         Ok(Self {
             lies: Mapped::new(if lies_along_lines { along_lines } else { along_k })?,
             along_lines: lies_along_lines,
         })
     }
 
-    /// Its map: for tiles of so many lines and 128 bytes along k, or, of what lies along them, of 128 bytes of them.
-    pub(super) fn map(&self, lines: usize) -> Result<TensorMapArg<'_, T>> {
+    /// Its map, of elements that the copy takes as `of`: for tiles of so many lines and 128 bytes along k, or, of what lies
+    /// along them, of 128 bytes of them.
+    pub(super) fn map(&self, of: TensorType, lines: usize) -> Result<TensorMapArg<'_, T>> {
         let wide = LINE / size_of::<T>();
         let tile = [1, if self.along_lines { wide } else { lines }, wide];
-        self.lies.tensor_map(&tile, Swizzle::B128)
+        self.lies.tensor_map(of, &tile, Swizzle::B128)
     }
 }
 
 /// One launch for all products, of a block for each multiprocessor.
-pub(super) fn on_hopper<T: Half + HopperGemm<C>, C: TensorElement, D: Dimension>(
-    product: &Multiplication<'_, T, D>,
+pub(super) fn on_hopper<T: Factor + HopperGemm<C>, C: TensorElement, D: Dimension>(
+    product: &Multiplication<'_, T::Element, D>,
     mut shape: WgmmaShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
@@ -143,32 +199,33 @@ pub(super) fn on_hopper<T: Half + HopperGemm<C>, C: TensorElement, D: Dimension>
 ) -> Result<()> {
     let of = &product.shape;
     let (a, b) = (
-        Operand::new(&product.a, [of.batch, of.m, of.k], of.a)?,
-        Operand::new(&product.b, [of.batch, of.n, of.k], of.b)?,
+        Operand::new(&product.a, [of.batch, of.m, of.k], of.a, T::ANY_LAYOUT)?,
+        Operand::new(&product.b, [of.batch, of.n, of.k], of.b, T::ANY_LAYOUT)?,
     );
     (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
-    let registers = best_registers(of, stream.backend().properties().multiprocessors as usize);
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let registers = best_registers(of, size_of::<T::Element>(), multiprocessors);
     let mut result = out.in_shape_mut(Ix3(of.batch, of.m, of.n));
     let columns = of.n.next_multiple_of(16 / size_of::<C>());
     if columns == of.n && can_be_mapped(&result.view()) {
-        return launch(&a, &b, shape, registers, stream, &mut result, alpha);
+        return launch::<T, C>(&a, &b, shape, registers, stream, &mut result, alpha);
     }
     // The copy writes whole pieces of 16 bytes: what is behind a line's end is written as well.
     let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(of.batch, of.m, columns))?;
-    launch(&a, &b, shape, registers, stream, &mut padded.view_mut(), alpha)?;
+    launch::<T, C>(&a, &b, shape, registers, stream, &mut padded.view_mut(), alpha)?;
     result.assign(&*padded.slice(ndarray::s![.., .., ..of.n])?)
 }
 
-fn launch<T: Half + HopperGemm<C>, C: TensorElement>(
-    a: &Operand<'_, T>,
-    b: &Operand<'_, T>,
+fn launch<T: Factor + HopperGemm<C>, C: TensorElement>(
+    a: &Operand<'_, T::Element>,
+    b: &Operand<'_, T::Element>,
     shape: WgmmaShape,
     registers: usize,
     stream: &Stream,
     out: &mut DeviceViewMut<'_, C, Ix3>,
     alpha: f32,
 ) -> Result<()> {
-    let launch = Launch {
+    let launch = Launch::<T> {
         a,
         b,
         shape,
@@ -183,22 +240,22 @@ fn launch<T: Half + HopperGemm<C>, C: TensorElement>(
     }
 }
 
-struct Launch<'a, T> {
-    a: &'a Operand<'a, T>,
-    b: &'a Operand<'a, T>,
+struct Launch<'a, T: Factor> {
+    a: &'a Operand<'a, T::Element>,
+    b: &'a Operand<'a, T::Element>,
     shape: WgmmaShape,
     stream: &'a Stream,
     alpha: f32,
 }
 
-impl<T: Half> Launch<'_, T> {
+impl<T: Factor> Launch<'_, T> {
     /// With tiles whose sums take so many registers, as `K`'s do.
-    fn run<K: Kernel<Params = WgmmaParams<T, C>>, C: TensorElement>(
+    fn run<K: Kernel<Params = WgmmaParams<T::Element, C>>, C: TensorElement>(
         &self,
         registers: usize,
         out: &mut DeviceViewMut<'_, C, Ix3>,
     ) -> Result<()> {
-        let (a, b) = (self.a.map(TILE_M)?, self.b.map(tile_n(registers))?);
+        let (a, b) = (self.a.map(T::TYPE, TILE_M)?, self.b.map(T::TYPE, tile_n(registers))?);
         let mut c = out.tensor_map_mut(&[1, BOX_M, LINE / size_of::<C>()], Swizzle::B128)?;
         let blocks = tiles(&self.shape, registers).min(self.stream.backend().properties().multiprocessors.into());
         let config = LaunchConfig {
@@ -206,7 +263,7 @@ impl<T: Half> Launch<'_, T> {
             ..LaunchConfig::new(blocks as u32, THREADS as u32)
         };
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
-        // tiles, by how the operands lie, and their swizzle.
+        // types and tiles, by how the operands lie, and their swizzle. TF32 lies along k.
         unsafe {
             self.stream
                 .launch_unchecked::<K>(&config, (&a, &b, &mut c, self.shape, self.alpha))
@@ -222,7 +279,7 @@ fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
 }
 
 /// The width of tiles with which the products are done first, by the registers of their sums.
-fn best_registers(shape: &GemmShape, multiprocessors: usize) -> usize {
-    let cost = |&registers: &usize| cycles(shape, registers, multiprocessors);
+fn best_registers(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
+    let cost = |&registers: &usize| cycles(shape, element, registers, multiprocessors);
     REGISTERS.into_iter().min_by_key(cost).unwrap_or(REGISTERS[0])
 }

@@ -7,6 +7,7 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::launch::{Kernel, Retyped, SafeKernel};
 use cuda_std::param::ByValue;
 use cuda_std::tma::{TensorMap, TensorMapMut};
+use cuda_std::wgmma::{Operand, Tf32};
 
 use super::sealed::Sealed;
 use crate::histogram::{
@@ -14,7 +15,8 @@ use crate::histogram::{
 };
 use crate::index::scatter_add;
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
-use crate::matmul::{MulAdd, dmma, gemv, wgmma};
+use crate::matmul::wgmma::{self, Input};
+use crate::matmul::{MulAdd, dmma, gemv};
 
 /// The parameters of [`gemm`](fn@gemm::gemm).
 pub type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemm::GemmShape, T, T);
@@ -46,15 +48,15 @@ pub type WgmmaParams<T, C> = (
 );
 
 /// Products of matrices of this type on Hopper's tensor cores, with results of type `C`: a kernel for each width of tiles.
-pub trait HopperGemm<C: 'static>: Pod + Send + Sync {
+pub trait HopperGemm<C: 'static>: Input {
     /// 64 columns.
-    type N64: Kernel<Params = WgmmaParams<Self, C>>;
+    type N64: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C>>;
     /// 128 columns.
-    type N128: Kernel<Params = WgmmaParams<Self, C>>;
+    type N128: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C>>;
     /// 192 columns.
-    type N192: Kernel<Params = WgmmaParams<Self, C>>;
+    type N192: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C>>;
     /// 256 columns.
-    type N256: Kernel<Params = WgmmaParams<Self, C>>;
+    type N256: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C>>;
 }
 
 /// The parameters of [`gemm_dmma`](fn@dmma::gemm_dmma).
@@ -216,6 +218,7 @@ compiled! {
     vectors: [f32, f64, i32] by [_];
     hopper: [bf16] by [bf16, f32];
     hopper: [f16] by [f16, f32];
+    hopper: [Tf32] by [f32];
     bins: [f32, f64, i32, u8, u16, u32] by [Uniform, Channels, Search];
     values: [i32, u8, u16, u32] by [_];
 }

@@ -3,7 +3,7 @@
 //!
 //! [`gemm`](mod@gemm) multiplies matrices, one by one or in batches, through tiles in shared memory; [`gemv`](mod@gemv)
 //! multiplies a matrix with a vector, which is a matter of reading the matrix once; [`wgmma`] multiplies matrices of
-//! numbers of 16 bits on Hopper's tensor cores, and [`dmma`] of `f64`.
+//! numbers of 16 bits, or rounded to TF32, on Hopper's tensor cores, and [`dmma`] of `f64`.
 //!
 //! Operands come as all elements of an array and the strides of a view of it: a transposed, permuted or repeated
 //! operand costs no copy. Numbers are accumulated in their own type by [`MulAdd`], which rounds once.

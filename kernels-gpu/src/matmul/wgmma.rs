@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Matrix times matrix on Hopper's tensor cores: `C ← α A B`, of numbers of 16 bits, accumulated in f32.
+//! Matrix times matrix on Hopper's tensor cores: `C ← α A B`, of numbers of 16 bits or of f32 rounded to TF32, accumulated
+//! in f32.
 //!
 //! A block computes tiles of `C` of 128 × `2 R` elements, one after another. Three warpgroups share the work ("CUTLASS
 //! 3.x", NVIDIA 2023: warp specialised, persistent). One thread of the first, the producer, has the tensor memory
-//! accelerator copy the tiles of `A` and `B`, 64 elements of k at a time, into a ring of stages in shared memory; the
+//! accelerator copy the tiles of `A` and `B`, 128 bytes of k at a time, into a ring of stages in shared memory; the
 //! two others, the consumers, multiply them (`wgmma`), 64 rows of the tile each, with the sums in registers. Two barriers
 //! a stage say that it is full, and that both consumers are done with it. A tile's result goes by way of shared memory,
 //! in boxes of 16 rows × 128 bytes for each warp, and is stored by the accelerator while the next tile is multiplied.
 //!
 //! Tiles and boxes are 128 bytes wide and lie in shared memory with the swizzle of 128 bytes, so that neither side has
-//! bank conflicts. An operand may lie along k or along its lines: `wgmma` takes both. Elements out of bounds are read as
-//! zeros and not written, so any shape is right.
+//! bank conflicts. An operand of 16-bit elements may lie along k or along its lines: `wgmma` takes both. TF32 it takes
+//! along k alone. The accelerator rounds to TF32, to nearest. Elements out of bounds are read as zeros and not written, so
+//! any shape is right.
 //!
 //! Work `2 m n k`. Elements moved from the cache `m n k (1 / 128 + 1 / (2 R))`. The sums of a tile's element are in the
 //! order of k, in f32 with the tensor core's rounding: of 64-bit dot products in hardware, whose error is at most
@@ -22,7 +24,7 @@ use cuda_std::half::pack;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap, TensorMapMut};
-use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Operand, Registers};
+use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Operand, Registers, Tf32};
 use cuda_std::{matrix, warpgroup};
 use half::{bf16, f16};
 
@@ -35,11 +37,13 @@ pub const THREADS: usize = 384;
 /// Rows of a block's tile.
 pub const TILE_M: usize = 128;
 
-/// Elements along k of a stage: 128 bytes.
-pub const TILE_K: usize = 64;
-
 /// Bytes of a line of a stage, or of a box of the result.
 pub const LINE: usize = 128;
+
+/// Elements along k of a stage, where they have so many bytes.
+pub const fn tile_k(element: usize) -> usize {
+    LINE / element
+}
 
 /// Bytes of a stage's tile of `A`.
 const A_BYTES: usize = TILE_M * LINE;
@@ -155,25 +159,25 @@ pub struct WgmmaShape {
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps
-/// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes,
-/// [`TILE_M`] × [`TILE_K`] of `a` (`TILE_K` × 64 where it lies along m), [`tile_n`] × [`TILE_K`] of `b` (`TILE_K` × 64
-/// where it lies along n), and [`BOX_M`] × 128 bytes of `c`.
+/// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes and with
+/// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × 64 where it lies along m), [`tile_n`] × `k` of `b` (`k` × 64 where it
+/// lies along n), and [`BOX_M`] × 128 bytes of `c`. If the operands are of [`Tf32`], so are the types of their maps, and
+/// both lie along k.
 #[kernel(
     T = [bf16], C = [bf16, f32], R = [32, 64, 96, 128];
-    T = [f16], C = [f16, f32], R = [32, 64, 96, 128],
+    T = [f16], C = [f16, f32], R = [32, 64, 96, 128];
+    T = [Tf32], C = [f32], R = [32, 64, 96, 128],
     arch = "sm_90a",
     max_threads = THREADS,
     min_blocks = 1,
 )]
-pub unsafe fn gemm_wgmma<T: Operand<Element = T> + Pod, C: Output, const R: usize>(
-    a: TensorMap<'_, T>,
-    b: TensorMap<'_, T>,
+pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
+    a: TensorMap<'_, <T as Operand>::Element>,
+    b: TensorMap<'_, <T as Operand>::Element>,
     c: TensorMapMut<'_, C>,
     shape: WgmmaShape,
     alpha: f32,
 ) where
-    KMajor: Layout<T>,
-    MnMajor: Layout<T>,
     [f32; R]: Registers,
 {
     // SAFETY: the kernel's contract.
@@ -191,9 +195,9 @@ pub unsafe fn gemm_wgmma<T: Operand<Element = T> + Pod, C: Output, const R: usiz
 }
 
 /// What the threads of a block have in common.
-struct Block<'a, T, C, const R: usize> {
-    a: TensorMap<'a, T>,
-    b: TensorMap<'a, T>,
+struct Block<'a, T: Operand, C, const R: usize> {
+    a: TensorMap<'a, T::Element>,
+    b: TensorMap<'a, T::Element>,
     c: TensorMapMut<'a, C>,
     shape: WgmmaShape,
     alpha: f32,
@@ -232,10 +236,10 @@ impl<const R: usize> Place<R> {
 }
 
 /// How an operand lies in a stage.
-trait Side<T>: Layout<T> {
+pub trait Side<T>: Layout<T> {
     /// Bytes from one group of 64 lines to the next: of what lies along its lines, which are in boxes of 64.
     const LEADING: u32;
-    /// Bytes from 16 elements along k to the next.
+    /// Bytes from the elements along k of one instruction to those of the next: 32 bytes of them.
     const STEP: u32;
 }
 
@@ -255,10 +259,34 @@ where
     const STEP: u32 = 16 * LINE as u32;
 }
 
-impl<'a, T: Operand + Pod, C: Output, const R: usize> Block<'a, T, C, R>
+/// Numbers that are multiplied: `f16`, `bf16`, and [`Tf32`], which in memory is `f32`.
+pub trait Input: Operand {
+    /// How an operand lies that does not lie along k. Of TF32, none.
+    type AlongLines: Side<Self>;
+}
+
+impl Input for f16 {
+    type AlongLines = MnMajor;
+}
+
+impl Input for bf16 {
+    type AlongLines = MnMajor;
+}
+
+impl Input for Tf32 {
+    type AlongLines = KMajor;
+}
+
+impl<'a, T: Input, C: Output, const R: usize> Block<'a, T, C, R>
 where
     [f32; R]: Registers,
 {
+    /// Elements along k of a stage.
+    const TILE_K: u32 = tile_k(size_of::<T::Element>()) as u32;
+
+    /// Whether operands may lie along their lines: those of 16 bits.
+    const ANY_LAYOUT: bool = size_of::<T::Element>() == 2;
+
     /// The first byte of the stages of `B`.
     const B: usize = stages(R) * A_BYTES;
 
@@ -272,8 +300,8 @@ where
     /// The kernel's contract.
     #[inline(always)]
     unsafe fn new(
-        a: TensorMap<'a, T>,
-        b: TensorMap<'a, T>,
+        a: TensorMap<'a, T::Element>,
+        b: TensorMap<'a, T::Element>,
         c: TensorMapMut<'a, C>,
         shape: WgmmaShape,
         alpha: f32,
@@ -326,9 +354,19 @@ where
 
     /// The tiles from byte `at` on, of elements of the operands.
     #[inline(always)]
-    fn operands(&self, at: usize) -> Shared<T> {
+    fn operands(&self, at: usize) -> Shared<T::Element> {
         // SAFETY: what is asked for is in the tiles, of which there are as many bytes.
         unsafe { self.memory.subarray_unchecked(at, tiles_bytes(R) - at) }.cast()
+    }
+
+    #[inline(always)]
+    fn a_lies_along_m(&self) -> bool {
+        Self::ANY_LAYOUT && self.shape.a_along_m != 0
+    }
+
+    #[inline(always)]
+    fn b_lies_along_n(&self) -> bool {
+        Self::ANY_LAYOUT && self.shape.b_along_n != 0
     }
 
     /// Has the stages filled, one after another. For one thread.
@@ -341,7 +379,7 @@ where
                 self.free(place.stage).wait(place.round ^ 1);
                 self.fill(place.stage, tile, k);
                 place = place.next();
-                k += TILE_K as u32;
+                k += Self::TILE_K;
             }
         }
     }
@@ -356,7 +394,7 @@ where
         let product = (tile.product * self.shape.a_step) as i32;
         // SAFETY (of the four): boxes of the maps are, by the kernel's contract, as large as the stage has room for
         // them, at multiples of 1024 bytes. Nobody reads the stage before its barrier says that it is full.
-        if self.shape.a_along_m == 0 {
+        if !self.a_lies_along_m() {
             unsafe { self.a.load(self.operands(to_a), [k, row, product], full) };
         } else {
             for i in 0..TILE_M / 64 {
@@ -365,7 +403,7 @@ where
             }
         }
         let product = (tile.product * self.shape.b_step) as i32;
-        if self.shape.b_along_n == 0 {
+        if !self.b_lies_along_n() {
             unsafe { self.b.load(self.operands(to_b), [k, column, product], full) };
         } else {
             for i in 0..tile_n(R) / 64 {
@@ -377,18 +415,14 @@ where
 
     /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
     #[inline(always)]
-    fn consume(&self, warp: u32)
-    where
-        KMajor: Layout<T>,
-        MnMajor: Layout<T>,
-    {
+    fn consume(&self, warp: u32) {
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles.of_block() {
-            let sums = match (self.shape.a_along_m != 0, self.shape.b_along_n != 0) {
+            let sums = match (self.a_lies_along_m(), self.b_lies_along_n()) {
                 (false, false) => self.sums::<KMajor, KMajor>(warp / 4, &mut place),
-                (false, true) => self.sums::<KMajor, MnMajor>(warp / 4, &mut place),
-                (true, false) => self.sums::<MnMajor, KMajor>(warp / 4, &mut place),
-                (true, true) => self.sums::<MnMajor, MnMajor>(warp / 4, &mut place),
+                (false, true) => self.sums::<KMajor, T::AlongLines>(warp / 4, &mut place),
+                (true, false) => self.sums::<T::AlongLines, KMajor>(warp / 4, &mut place),
+                (true, true) => self.sums::<T::AlongLines, T::AlongLines>(warp / 4, &mut place),
             };
             let row = tile.row + warp * BOX_M as u32;
             self.store(&sums, warp, Tile { row, ..tile });
@@ -400,7 +434,9 @@ where
     }
 
     /// This thread's part of the product of 64 rows of the tile.
-    #[inline(always)]
+    // Elsewhere, in code that is not optimised, each state of the sums has a place in the frame of `consume`, and the stack
+    // has no room for those of all loops.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn sums<A: Side<T>, B: Side<T>>(&self, group: u32, place: &mut Place<R>) -> Accumulator<R> {
         let a = MatrixDescriptor::<T, A>::new(self.operands(group as usize * 64 * LINE), A::LEADING, 1024);
         let b = MatrixDescriptor::<T, B>::new(self.operands(Self::B), B::LEADING, 1024);
@@ -420,7 +456,7 @@ where
             sums.mma(a(stage, 3), b(stage, 3)).commit()
         };
         *place = place.next();
-        let mut k = TILE_K as u32;
+        let mut k = Self::TILE_K;
         while k < self.shape.k {
             let previous = stage;
             stage = place.stage;
@@ -434,7 +470,7 @@ where
             };
             self.free(previous).arrive_if(leads);
             *place = place.next();
-            k += TILE_K as u32;
+            k += Self::TILE_K;
         }
         let sums = sums.wait();
         self.free(stage).arrive_if(leads);

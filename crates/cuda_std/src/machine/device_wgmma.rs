@@ -83,21 +83,33 @@ macro_rules! registers {
     ($name:ident $n:literal $types:literal [$tail:literal] [$($major:tt)*] $first:literal $($i:literal)*) => {
         #[inline(always)]
         unsafe fn $name<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor) {
-            // SAFETY: the caller's promise, that of `Batch::mma`.
-            unsafe {
-                asm!(
-                    "{{",
-                    ".reg .pred p;",
-                    "setp.ne.b32 p, {add}, 0;",
-                    concat!(
-                        "wgmma.mma_async.sync.aligned.m64n", $n, $types, " {{", "{", $first, "}", $(", {", $i, "}",)*
-                        "}}, {a}, {b}, p, 1, 1", $tail
-                    ),
-                    "}}",
-                    inout(reg32) self[$first], $(inout(reg32) self[$i],)*
-                    a = in(reg64) a.0, b = in(reg64) b.0, add = const ADD, $($major)* options(nostack, preserves_flags)
-                );
+            // What begins from zero has a fence of its own. That of `start` is the same for all ways that matrices lie, so
+            // that the compiler moves it up to where the way is chosen: then the driver adds one here.
+            if ADD == 0 {
+                registers!(@ self a b "wgmma.fence.sync.aligned;" "0" $n $types [$tail] [$($major)*] $first $($i)*);
+            } else {
+                registers!(@ self a b "" "1" $n $types [$tail] [$($major)*] $first $($i)*);
             }
+        }
+    };
+    (@ $self:ident $a:ident $b:ident $fence:literal $add:literal $n:literal $types:literal [$tail:literal]
+        [$($major:tt)*] $first:literal $($i:literal)*
+    ) => {
+        // SAFETY: the caller's promise, that of `Batch::mma`.
+        unsafe {
+            asm!(
+                $fence,
+                "{{",
+                ".reg .pred p;",
+                concat!("setp.ne.b32 p, ", $add, ", 0;"),
+                concat!(
+                    "wgmma.mma_async.sync.aligned.m64n", $n, $types, " {{", "{", $first, "}", $(", {", $i, "}",)*
+                    "}}, {a}, {b}, p, 1, 1", $tail
+                ),
+                "}}",
+                inout(reg32) $self[$first], $(inout(reg32) $self[$i],)*
+                a = in(reg64) $a.0, b = in(reg64) $b.0, $($major)* options(nostack, preserves_flags)
+            );
         }
     };
 }

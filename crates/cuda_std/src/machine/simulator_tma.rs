@@ -23,6 +23,9 @@ pub fn tensor_map_at(map: &RawTensorMap, _: Place) -> TensorMapAddress {
 /// The first word of a map: what no map of a driver begins with, and what tells memory that is none.
 const MAGIC: u64 = 0x5753_5445_4e53_4f52;
 
+/// What word 2 of a map of TF32 has.
+const TF32: u64 = 1 << 24;
+
 impl RawTensorMap {
     /// A map for the simulated GPU: of the tensor at `address`, whose provenance is exposed.
     ///
@@ -52,6 +55,27 @@ impl RawTensorMap {
         RawTensorMap::from_words(words)
     }
 
+    /// This map, as one of TF32 (`CU_TENSOR_MAP_DATA_TYPE_TFLOAT32`): what it loads, f32, is rounded to the 11 bits that
+    /// matrix instructions look at, to nearest. No document tells of ties; here they go away from zero, as those of the
+    /// instruction `cvt.rna.tf32.f32` do.
+    ///
+    /// # Panics
+    ///
+    /// If the elements have not 4 bytes.
+    pub fn rounding_to_tf32(mut self) -> RawTensorMap {
+        assert!(
+            self.words()[2] & 0xff == 4,
+            "a tensor map of TF32 has elements of 4 bytes"
+        );
+        self.0[2] |= TF32;
+        self
+    }
+
+    /// Whether it is one of TF32.
+    fn rounds_to_tf32(&self) -> bool {
+        self.words()[2] & TF32 != 0
+    }
+
     /// The address and the layout; `None` if this is no map of [`simulated`](Self::simulated)'s.
     fn decode(&self) -> Option<(usize, TensorMapLayout)> {
         let words = self.words();
@@ -61,7 +85,7 @@ impl RawTensorMap {
             dims: std::array::from_fn(|d| words[3 + d]),
             strides: std::array::from_fn(|d| words[8 + d]),
             box_dims: std::array::from_fn(|d| (words[12 + d / 2] >> (32 * (d % 2))) as u32),
-            swizzle: match words[2] >> 16 {
+            swizzle: match words[2] >> 16 & 0xff {
                 0 => Swizzle::None,
                 1 => Swizzle::B32,
                 2 => Swizzle::B64,
@@ -119,6 +143,7 @@ impl TensorMapLayout {
 /// A copy of a box: where it is in the tensor, and where in shared memory.
 struct Copy {
     layout: TensorMapLayout,
+    rounds_to_tf32: bool,
     address: usize,
     at: [i64; 5],
     /// The box's extents, 1 beyond the rank.
@@ -135,7 +160,8 @@ impl Copy {
     #[track_caller]
     unsafe fn new(map: TensorMapAddress, element: usize, ptr: SharedPtr, room: usize, coordinates: &[i32]) -> Copy {
         // SAFETY: the caller's promise.
-        let Some((address, layout)) = (unsafe { map.as_ref() }).and_then(RawTensorMap::decode) else {
+        let map = unsafe { map.as_ref() };
+        let Some((address, layout)) = map.and_then(RawTensorMap::decode) else {
             panic!("a bulk copy by a tensor map that is not one for the simulated GPU");
         };
         let rank = layout.rank as usize;
@@ -157,6 +183,7 @@ impl Copy {
         );
         let mut copy = Copy {
             layout,
+            rounds_to_tf32: map.is_some_and(RawTensorMap::rounds_to_tf32),
             address,
             at: [0; 5],
             extents: [1; 5],
@@ -219,7 +246,12 @@ impl Copy {
                 let at = i as usize * size_of::<W>();
                 let element = if inside.contains(&i) {
                     // SAFETY: an element of the tensor.
-                    unsafe { W::load(std::ptr::with_exposed_provenance_mut(address.wrapping_add(at))) }
+                    let element = unsafe { W::load(std::ptr::with_exposed_provenance_mut(address.wrapping_add(at))) };
+                    if self.rounds_to_tf32 {
+                        element.to_tf32()
+                    } else {
+                        element
+                    }
                 } else {
                     W::default()
                 };
@@ -259,6 +291,9 @@ trait Word: Default {
     ///
     /// As for `load`.
     unsafe fn store(self, to: *mut Self);
+
+    /// The bits of an f32 rounded to TF32. Only of 4 bytes.
+    fn to_tf32(self) -> Self;
 }
 
 macro_rules! words {
@@ -275,11 +310,24 @@ macro_rules! words {
                 // SAFETY: the caller's promise.
                 unsafe { $atomic::from_ptr(to) }.store(self, Ordering::Relaxed);
             }
+
+            #[inline(always)]
+            fn to_tf32(self) -> $word {
+                tf32_bits(self as u32) as $word
+            }
         }
     )*};
 }
 
 words! { u8 AtomicU8 u16 AtomicU16 u32 AtomicU32 u64 AtomicU64 }
+
+/// The bits of an f32 rounded to TF32: 13 fewer. An infinity stays, and a NaN stays one.
+fn tf32_bits(bits: u32) -> u32 {
+    if f32::from_bits(bits).is_nan() {
+        return bits | 1 << 22;
+    }
+    bits.wrapping_add(0x1000) & !0x1fff
+}
 
 /// Not generic, and so optimised with this crate.
 ///
