@@ -70,18 +70,28 @@ fn for_tile_by<const N: usize>(body: &impl Body) {
     let threads = thread::block_dim_x() as usize;
     let by_vectors = threads == THREADS && body.is_aligned::<N>();
     let i = start + t * N;
-    if by_vectors && i + N <= body.len() {
+    let end_of_vector = if const { is_cut(N) } { i + N } else { start + tile };
+    if by_vectors && end_of_vector <= body.len() {
         // SAFETY: aligned, as just asked; `i` is a multiple of `N`, and the vector ends within the length.
         unsafe { body.vector::<N>(i) };
     } else {
-        // Of the last tile, what is less than a vector, by the threads that have none; else all. One element after
-        // another, a thread waits for memory as often as it has elements: a short array by vectors takes half the time.
+        // Of a tile that is cut, what is less than a vector, by the threads that have none; else all.
         let end = Ord::min(start + tile, body.len());
-        let vectors = if by_vectors { end.saturating_sub(start) / N } else { 0 };
+        let vectors = match by_vectors && const { is_cut(N) } {
+            true => end.saturating_sub(start) / N,
+            false => 0,
+        };
         let mut i = start + vectors * N + (t - vectors);
         while i < end {
             body.element(i);
             i += threads - vectors;
         }
     }
+}
+
+/// Whether the last tile is treated by vectors of that length as far as it goes. One element after another, a thread waits
+/// for memory as often as it has elements: a short array of f32 by vectors takes half the time. The functions of f64, of
+/// which a vector has two, would take more registers for it, and fewer blocks at a time; so would those of bytes.
+const fn is_cut(vector: usize) -> bool {
+    matches!(vector, 4 | 8)
 }
