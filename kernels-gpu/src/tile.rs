@@ -68,16 +68,19 @@ fn for_tile_by<const N: usize>(body: &impl Body) {
     let start = thread::block_idx_x() as usize * tile;
     let t = thread::thread_idx_x() as usize;
     let threads = thread::block_dim_x() as usize;
-    let by_vectors = threads == THREADS && body.is_aligned::<N>();
-    let i = start + t * N;
-    let end_of_vector = if const { is_cut(N) } { i + N } else { start + tile };
-    if by_vectors && end_of_vector <= body.len() {
-        // SAFETY: aligned, as just asked; `i` is a multiple of `N`, and the vector ends within the length.
-        unsafe { body.vector::<N>(i) };
+    let cut = const { is_cut(N) };
+    let end = if cut { start + t * N + N } else { start + tile };
+    if threads == THREADS && end <= body.len() && body.is_aligned::<N>() {
+        // SAFETY: aligned, as just asked; the first is a multiple of `N`, and the vector ends within the length.
+        unsafe { body.vector::<N>(start + t * N) };
     } else {
+        let end = if start + tile < body.len() {
+            start + tile
+        } else {
+            body.len()
+        };
         // Of a tile that is cut, what is less than a vector, by the threads that have none; else all.
-        let end = Ord::min(start + tile, body.len());
-        let vectors = match by_vectors && const { is_cut(N) } {
+        let vectors = match cut && threads == THREADS && body.is_aligned::<N>() {
             true => end.saturating_sub(start) / N,
             false => 0,
         };
