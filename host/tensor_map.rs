@@ -83,8 +83,8 @@ elements!(
 );
 
 /// A tensor map of an array or view: the argument for a kernel's parameter of type
-/// [`TensorMap`](cuda_std::tma::TensorMap), or, made of a mutable one,
-/// [`TensorMapMut`](cuda_std::tma::TensorMapMut).
+/// [`TensorMap`], or, made of a mutable one,
+/// [`TensorMapMut`].
 ///
 /// It borrows the elements as long as it lives.
 #[derive(Debug)]

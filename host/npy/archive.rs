@@ -168,7 +168,7 @@ impl<W: Write + Seek> NpzWriter<W> {
     /// # Errors
     ///
     /// [`Error::File`] if the archive has an array of that name, [`Error::Io`] if the writer fails; those of
-    /// [`DeviceArray::to_ndarray`].
+    /// [`to_ndarray`](crate::DeviceArrayRef::to_ndarray).
     pub fn add<T: NpyElement, D: Dimension>(&mut self, name: &str, array: &DeviceArray<T, D>) -> Result<()> {
         let array = array.to_ndarray()?;
         // With room for the header; such files have wider fields for their lengths.
