@@ -49,8 +49,12 @@ fn neighbours(blocks: u32, threads: u32, rounds: usize) {
 
 #[test]
 fn all_blocks_meet_in_every_round() {
+    // ThreadSanitizer keeps the calls of all coroutines of an OS thread in one list of fixed length.
+    let most = if cfg!(thread_sanitizer) { 2048 } else { 28 * 1024 };
     for (blocks, threads) in [(1, 1), (1, 64), (2, 33), (7, 256), (28, 1024), (500, 3)] {
-        neighbours(blocks, threads, 100);
+        if blocks * threads <= most {
+            neighbours(blocks, threads, 100);
+        }
     }
 }
 
