@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A balanced pipeline (a copy in, kernels that take as long, a copy out) beside the same work one after the other on
-//! one stream: `cargo bench --bench pipeline`. By the host's clock, medians; the results are compared.
+//! one stream: `cargo bench --bench runtime -- pipeline`. By the host's clock, medians; the results are compared.
 //!
 //! For each size of chunks there is what each stage takes alone, and what a pipeline can reach: with all stages side by
 //! side, that of the slowest stage for each chunk and two stages more. Between it and the pipelines is the same work on
@@ -19,7 +19,7 @@ const ROUNDS: usize = 5;
 type Pinned = PinnedArray<f32, Ix1>;
 type Vector = DeviceArray<f32, Ix1>;
 
-fn main() -> Result<()> {
+pub fn run() -> Result<()> {
     let device = Device::auto()?;
     println!("{}", device.properties().name);
     let sizes: &[(usize, usize)] = match device.is_simulator() {

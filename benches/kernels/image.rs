@@ -2,10 +2,8 @@
 //! Pictures of bytes: grayscale moves `(C + 1) n` bytes for `n` pixels of `C` channels, the 3 × 3 box blur `2 C n`, the
 //! box of any radius (with 4-byte sums between its passes) and the Gaussian (with `f32`) `10 C n`.
 
-mod common;
-
-use common::measure;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use crate::common::{self, measure};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, measurement::WallTime};
 use ndarray::{Array2, Array3, s};
 use proptest::prelude::RngExt;
 use warpsmith::ops::Border;
@@ -119,7 +117,7 @@ fn gaussian(group: &mut Group<'_>, stream: &Stream, picture: &Array3<u8>, sigma:
     check_blur(picture, &out.to_ndarray().expect("the result can be read"), &weights);
 }
 
-fn image(criterion: &mut Criterion) {
+pub fn image(criterion: &mut Criterion) {
     let device = common::device();
     let stream = device.default_stream();
     let mut group = criterion.benchmark_group("image");
@@ -138,6 +136,3 @@ fn image(criterion: &mut Criterion) {
     }
     group.finish();
 }
-
-criterion_group!(name = benches; config = common::criterion(); targets = image);
-criterion_main!(benches);

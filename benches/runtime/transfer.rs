@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Copies between host and device beside the driver's own, in GB/s, and the time of an allocation and of a sum that the
-//! host reads: `cargo bench --bench transfer`. By the host's clock, medians, from the call until the copy is done; what
-//! arrives is compared. New memory is fresh only from 32 MiB on: what is smaller, the allocator gives out again.
+//! host reads: `cargo bench --bench runtime -- transfer`. By the host's clock, medians, from the call until the copy is
+//! done; what arrives is compared. New memory is fresh only from 32 MiB on: what is smaller, the allocator gives out again.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use warpsmith::{Device, DeviceArray, PinnedArray, Result};
 
 const MIB: usize = 1 << 20;
 
-fn main() -> Result<()> {
+pub fn run() -> Result<()> {
     let device = Device::auto()?;
     println!("{}: GB/s, the driver's own beside them", device.properties().name);
     println!("{:>34}  {:>16}  {:>16}  {:>16}", "", "1 MiB", "16 MiB", "256 MiB");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! 1,000 small operations launched one by one, and as a graph; a capture and an update of them:
-//! `cargo bench --bench graph`. By the host's clock, medians, until the work is done; results are compared. Each operation
-//! reads what the one before has written.
+//! `cargo bench --bench runtime -- graph`. By the host's clock, medians, until the work is done; results are compared.
+//! Each operation reads what the one before has written.
 //!
 //! Beside it there is what the driver takes for as many launches of kernels that do nothing, or add 1 to 1,000 numbers in
 //! the fewest instructions, by its own calls alone: one by one, and as graphs of one chain and of several side by side.
@@ -38,7 +38,7 @@ fn median(rounds: usize, mut work: impl FnMut() -> Result<()>) -> Result<Duratio
     Ok(times[rounds / 2])
 }
 
-fn main() -> Result<()> {
+pub fn run() -> Result<()> {
     let device = Device::auto()?;
     let rounds = if device.is_simulator() { 3 } else { 101 };
     let stream = device.default_stream();

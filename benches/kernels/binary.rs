@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Elementwise operations on two operands: `3 n` elements moved with two arrays, `2 n` with a scalar.
 
-mod common;
-
-use common::{measure, random_f32, random_f64};
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use crate::common::{self, measure, random_f32, random_f64};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, measurement::WallTime};
 use ndarray::{Array1, Ix1, Zip, s};
 use warpsmith::ops::Number;
 use warpsmith::{DeviceArray, DeviceArrayRef, Result, Stream};
@@ -62,7 +60,7 @@ fn array_with_scalar(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream, 
     });
 }
 
-fn binary(criterion: &mut Criterion) {
+pub fn binary(criterion: &mut Criterion) {
     let device = common::device();
     let stream = device.default_stream();
     let mut group = criterion.benchmark_group("binary");
@@ -112,7 +110,7 @@ fn binary(criterion: &mut Criterion) {
 
 /// Operands that do not lie as the result does, and what is compared and selected: the bytes are those of each array
 /// once.
-fn strided(criterion: &mut Criterion) {
+pub fn broadcast(criterion: &mut Criterion) {
     let device = common::device();
     let stream = device.default_stream();
     let mut group = criterion.benchmark_group("broadcast");
@@ -157,6 +155,3 @@ fn strided(criterion: &mut Criterion) {
     }
     group.finish();
 }
-
-criterion_group!(name = benches; config = common::criterion(); targets = binary, strided);
-criterion_main!(benches);

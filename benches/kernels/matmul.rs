@@ -2,11 +2,9 @@
 //! Products of square matrices, in which throughput is counted in operations (`2 n³`, reported as elements), and of a
 //! matrix and a vector, in which it is the bytes of the matrix.
 
-mod common;
-
-use common::{measure, random_f32, random_f64};
+use crate::common::{self, measure, random_f32, random_f64};
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use ndarray::{Array1, Array2, Ix2};
 use warpsmith::ops::{MatMul, MatVec};
 use warpsmith::{Device, DeviceArray, DeviceView, Stream, bf16, f16};
@@ -106,7 +104,7 @@ fn halves<T: MatMul + Into<f64>>(
     product(group, name, (&x.view(), &y.view()), (&a, &b), 1e-2);
 }
 
-fn matmul(criterion: &mut Criterion) {
+pub fn matmul(criterion: &mut Criterion) {
     let device = common::device();
     let stream = device.default_stream();
     let mut group = criterion.benchmark_group("matmul");
@@ -138,6 +136,3 @@ fn matmul(criterion: &mut Criterion) {
     }
     group.finish();
 }
-
-criterion_group!(name = benches; config = common::criterion(); targets = matmul);
-criterion_main!(benches);

@@ -4,9 +4,6 @@
 //! They run on the device that `WARPSMITH_DEVICE` names, or the one that `Device::auto` finds. Inputs and outputs are
 //! allocated once; each result is checked before it is timed.
 
-// Each benchmark is a crate of its own, and uses a part of this one.
-#![allow(dead_code)]
-
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, measurement::WallTime};

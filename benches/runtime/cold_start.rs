@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the start of a process to its first result: `cargo bench --bench cold_start`. Each round is a process of its own:
-//! this program again, which opens the device, uploads a million numbers, and says when `a + b` or `sum` has come back.
+//! From the start of a process to its first result: `cargo bench --bench runtime -- cold_start`. Each round is a process of
+//! its own: this program again, which opens the device, uploads a million numbers, and says when `a + b` or `sum` has come back.
 //! With the driver's cache of compiled kernels, and without (`CUDA_CACHE_DISABLE=1`), so that it compiles the one kernel.
 
 use std::env;
@@ -18,10 +18,15 @@ const CASE: &str = "COLD_START_CASE";
 const CACHE: &str = "CUDA_CACHE_DISABLE";
 const ROUNDS: usize = 11;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    if let Ok(case) = env::var(CASE) {
-        return Ok(compute(&case)?);
+/// Whether this process is one of those that are timed: then it has done what it is for.
+pub fn is_round() -> warpsmith::Result<bool> {
+    match env::var(CASE) {
+        Ok(case) => compute(&case).map(|()| true),
+        Err(_) => Ok(false),
     }
+}
+
+pub fn run() -> Result<(), Box<dyn Error>> {
     println!("{}", Device::auto()?.properties().name);
     println!("{:>8}  {:>10}  {:>10}  {:>10}", "", "cache", "median", "longest");
     for case in ["a + b", "sum"] {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Elementwise operations on one array: `2 n` elements moved; `y += α x`: `3 n`.
 
-mod common;
-
-use common::{measure, random_f32, random_f64};
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use crate::common::{self, measure, random_f32, random_f64};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, measurement::WallTime};
 use ndarray::{Array1, Ix1, Zip};
 use warpsmith::{Device, DeviceArray, DeviceArrayRef, Element, Result, Stream, bf16, f16};
 
@@ -52,7 +50,7 @@ macro_rules! cases {
     )*};
 }
 
-fn map(criterion: &mut Criterion) {
+pub fn map(criterion: &mut Criterion) {
     let device = common::device();
     let mut group = criterion.benchmark_group("map");
     functions(&mut group, &device);
@@ -148,6 +146,3 @@ fn in_place(group: &mut BenchmarkGroup<'_, WallTime>, device: &Device) {
         );
     }
 }
-
-criterion_group!(name = benches; config = common::criterion(); targets = map);
-criterion_main!(benches);

@@ -2,12 +2,10 @@
 //! Reductions: `n` elements moved. For whole arrays the time is that of the call, which waits for its result: the
 //! allocations, one launch, and the copy of one number to the host; along axes that of the kernel.
 
-mod common;
-
 use std::cell::Cell;
 
-use common::{measure, random_f32, random_f64};
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use crate::common::{self, measure, random_f32, random_f64};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, measurement::WallTime};
 use ndarray::{Array1, Axis, Ix1, Ix3};
 use warpsmith::{DeviceArray, DeviceArrayRef, Element, Result, Stream};
 
@@ -51,7 +49,7 @@ fn run<T: Element + Into<f64>>(
     assert!(repeated, "{} gives another result when repeated", case.name);
 }
 
-fn reduce(criterion: &mut Criterion) {
+pub fn reduce(criterion: &mut Criterion) {
     let device = common::device();
     let stream = device.default_stream();
     let mut group = criterion.benchmark_group("reduce");
@@ -148,6 +146,3 @@ fn along_axis(
         || on_device.sum_axis_into(Axis(1), &mut out),
     );
 }
-
-criterion_group!(name = benches; config = common::criterion(); targets = reduce);
-criterion_main!(benches);

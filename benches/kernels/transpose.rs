@@ -2,10 +2,8 @@
 //! Transposition and other orders of axes: `2 n` elements moved. `copy` is the same without a change of order, what the
 //! others can reach at best.
 
-mod common;
-
-use common::measure;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use crate::common::{self, measure};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, measurement::WallTime};
 use ndarray::{Array, Array3, ArrayD, IxDyn};
 use warpsmith::{DeviceArray, Element, Result, Stream};
 
@@ -40,7 +38,7 @@ fn square<T: Element>(len: usize, multiple: usize, odd: usize, element: fn(usize
         .expect("as many elements")
 }
 
-fn transpose(criterion: &mut Criterion) {
+pub fn transpose(criterion: &mut Criterion) {
     let device = common::device();
     let stream = device.default_stream();
     let mut group = criterion.benchmark_group("transpose");
@@ -105,6 +103,3 @@ fn transpose(criterion: &mut Criterion) {
     }
     group.finish();
 }
-
-criterion_group!(name = benches; config = common::criterion(); targets = transpose);
-criterion_main!(benches);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arrays that are made on the device: `n` elements written. What random numbers fall short of `fill` is arithmetic.
 
-mod common;
-
-use common::measure;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use crate::common::{self, measure};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, measurement::WallTime};
 use ndarray::Ix1;
 use warpsmith::{Device, DeviceArray, Element, Generator, Result};
 
@@ -30,7 +28,7 @@ fn run<T: Element + Into<f64>>(
     }
 }
 
-fn random(criterion: &mut Criterion) {
+pub fn random(criterion: &mut Criterion) {
     let device = common::device();
     let mut group = criterion.benchmark_group("random");
     let group = &mut group;
@@ -55,10 +53,3 @@ fn random(criterion: &mut Criterion) {
         generator.bernoulli_into(0.25, out)
     });
 }
-
-criterion_group! {
-    name = benches;
-    config = common::criterion();
-    targets = random
-}
-criterion_main!(benches);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Histograms of 256 bins: `n` elements moved. Random elements, and all of them equal, which are to take about as long.
 
-mod common;
-
-use common::{measure, random_f32};
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use crate::common::{self, measure, random_f32};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, measurement::WallTime};
 use ndarray::{Array1, Ix1};
 use proptest::prelude::RngExt;
 use warpsmith::ops::Histogram;
@@ -40,7 +38,7 @@ fn run<T: Histogram>(
     );
 }
 
-fn histogram(criterion: &mut Criterion) {
+pub fn histogram(criterion: &mut Criterion) {
     let device = common::device();
     let stream = device.default_stream();
     let mut group = criterion.benchmark_group("histogram");
@@ -77,6 +75,3 @@ fn histogram(criterion: &mut Criterion) {
     }
     group.finish();
 }
-
-criterion_group!(name = benches; config = common::criterion(); targets = histogram);
-criterion_main!(benches);

@@ -2,10 +2,8 @@
 //! Scans into an existing array: `n` elements read and `n` written at least. The look-back's time includes the
 //! allocation and the clearing of its state, Blelloch's the allocation of the tiles' totals.
 
-mod common;
-
-use common::{measure, random_f32};
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main, measurement::WallTime};
+use crate::common::{self, measure, random_f32};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, measurement::WallTime};
 use ndarray::{Array1, Array2, Axis, Ix1};
 use warpsmith::ops::{Max, ReduceOp, Scan, ScanAlgorithm, ScanTree, Sum};
 use warpsmith::{DeviceArray, Element, Result, Stream};
@@ -79,7 +77,7 @@ fn run_axes(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream, x: &Array
     }
 }
 
-fn scan(criterion: &mut Criterion) {
+pub fn scan(criterion: &mut Criterion) {
     let device = common::device();
     let stream = device.default_stream();
     let mut group = criterion.benchmark_group("scan");
@@ -127,6 +125,3 @@ fn scan(criterion: &mut Criterion) {
     }
     group.finish();
 }
-
-criterion_group!(name = benches; config = common::criterion(); targets = scan);
-criterion_main!(benches);
