@@ -10,10 +10,17 @@ use anyhow::Result;
 
 use crate::workspace::{Workspace, output, run};
 
+/// The variable with which no kernels crate is compiled for GPUs.
+const SIM_ONLY: &str = "WARPSMITH_SIM_ONLY";
+
 /// Builds the program and runs its `demo` with `args`. Not in release, which takes three times as long to build, and whose
-/// kernels are the same on a GPU.
+/// kernels are the same on a GPU. Where there is no driver, device code, which takes most of the time, could not be run.
 pub fn demo(workspace: &Workspace, args: &[String]) -> Result<()> {
     let mut cargo = workspace.cargo();
+    if cuda_driver::is_missing() {
+        println!("No NVIDIA driver here: built for the simulated GPU alone, as by {SIM_ONLY}=1.");
+        cargo.env(SIM_ONLY, "1");
+    }
     cargo.args(["run", "--package", "warpsmith-cli"]);
     cargo.args(["--bin", "warpsmith", "--", "demo"]).args(args);
     run(&mut cargo)
