@@ -36,6 +36,7 @@ mod matmul;
 mod matmul_double;
 mod matmul_half;
 mod matmul_precision;
+mod matmul_single;
 mod memory;
 mod npy;
 mod occupancy;

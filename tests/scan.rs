@@ -539,7 +539,7 @@ for_types!(every_axis: i32 i64 u8 u16);
 #[test]
 fn many_columns() {
     for (seed, n) in (1..).zip([1, 2, 8, 15, 16, 17, 35]) {
-        let x = shaped::<u8>(&[2, n, 33_000], seed);
+        let x = shaped::<u8>(&[1 + n % 2, n, 33_000], seed);
         check_axis::<Sum, u8>(&x, 1);
     }
 }

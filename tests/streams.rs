@@ -306,7 +306,7 @@ fn assert_ends(work: impl FnOnce() + Send + 'static) {
 }
 
 /// Long enough for several blocks, which the simulator runs in the threads that also run the test's own work.
-const SUMMED: usize = 1 << 17;
+const SUMMED: usize = 1 << 15;
 
 /// The operations that borrow memory of their stream: counters and values of blocks, and the states of scans.
 fn assert_sums(ones: &DeviceArray<f32, Ix1>, out: &mut DeviceArray<f32, Ix1>) {

@@ -29,7 +29,7 @@ use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select}
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
     CountBins, CountValues, DmmaParams, Gemm, GemmParams, GemvParams, HopperGemm, MatVec, ScatterAdd, ScatterAddParams,
-    WgmmaParams,
+    SimtParams, WgmmaParams,
 };
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of

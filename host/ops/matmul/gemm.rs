@@ -249,8 +249,8 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     ///
     /// * a block keeps a tile of the result in registers, from 128 × 128 (f64: 128 × 64) down to 32 × 32, and goes along
     ///   k by tiles of the operands in shared memory (CUTLASS, NVIDIA, 2017);
-    /// * large products of `f32` on Hopper: tiles of 128 × 256, by blocks that take several in turn, and whose operands
-    ///   the tensor memory accelerator copies;
+    /// * all but small products of `f32` on Hopper: tiles of 128 × 256, or of 64 × 128 where these are too few, by blocks
+    ///   that take several in turn, and whose operands the tensor memory accelerator copies;
     /// * `f16` and `bf16` on Hopper: the same by tensor cores, tiles of 128 × 64 to 128 × 256 (CUTLASS 3, NVIDIA, 2023).
     ///
     /// The first copies no operand, transposed or not. The accelerator reads lines without gaps between their elements that

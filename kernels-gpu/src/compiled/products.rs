@@ -16,7 +16,7 @@ use crate::histogram::{
 use crate::index::scatter_add;
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
 use crate::matmul::wgmma::{self, Input};
-use crate::matmul::{MulAdd, dmma, gemv};
+use crate::matmul::{MulAdd, dmma, gemv, simt};
 
 /// The parameters of [`gemm`](fn@gemm::gemm).
 pub type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemm::GemmShape, T, T);
@@ -58,6 +58,16 @@ pub trait HopperGemm<C: 'static>: Input {
     /// 256 columns.
     type N256: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C>>;
 }
+
+/// The parameters of [`gemm_simt`](fn@simt::gemm_simt).
+pub type SimtParams = (
+    TensorMap<'static, f32>,
+    TensorMap<'static, f32>,
+    SliceMut<'static, f32>,
+    simt::SimtShape,
+    f32,
+    f32,
+);
 
 /// The parameters of [`gemm_dmma`](fn@dmma::gemm_dmma).
 pub type DmmaParams = (

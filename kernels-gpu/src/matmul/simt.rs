@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times matrix in f32 on the ordinary cores of Hopper and later GPUs: `C ← α A B + β C`.
 //!
-//! A block computes tiles of `C` of 128 × 256 elements, one after another: eight warps of 64 × 64, a thread 8 × 16. A
-//! third warpgroup, of which one thread works and which gives its registers to the others, has the tensor memory accelerator copy the tiles of `A` and `B`, 8 elements of k at a time, into a ring of
-//! stages in shared memory, so that no copy takes registers or issue slots of those that multiply.
+//! A block computes tiles of `C`, one after another: of 128 × 256 elements by eight warps, a thread 8 × 16, or, where there
+//! are too few of these for all multiprocessors, of 64 × 128 by four warps, a thread 8 × 8. One more thread has the tensor
+//! memory accelerator copy the tiles of `A` and `B`, 8 or 16 elements of k at a time, into a ring of stages in shared
+//! memory, so that no copy takes registers or issue slots of those that multiply. With eight warps it has a warpgroup of
+//! its own, which gives its registers to the others.
 //!
 //! What is scarce are issue slots: for each element of k a thread issues 128 fused multiply-adds and six reads of 16 bytes
-//! from shared memory. For these, both operands lie along their lines (`A` by columns, `B` by rows): one read brings four
+//! from shared memory (64 and four for the small tiles). For these, both operands lie along their lines (`A` by columns, `B` by rows): one read brings four
 //! rows of `A` for one element of k. Then the register file: it gives a fused multiply-add one operand from each of its
 //! two banks and one that was read just before. So columns go there and back: in even ones the rows ascend, in odd ones
-//! they descend, and each instruction has but one operand that the one before had not. And what is stored was multiplied
+//! they descend (of the small tiles, rows do), and each instruction has but one operand that the one before had not. And what is stored was multiplied
 //! by α into other registers, or the assembler would keep the sums in aligned groups of four, as the reads of `B`, and
 //! both in the same bank.
 //!
@@ -27,41 +29,66 @@ use cuda_std::warpgroup;
 use super::tiles::{Tile, Tiles};
 use super::{scaled, unroll};
 
-/// Threads of a block: two warpgroups that multiply, and one that has the copies made.
-pub const THREADS: usize = 384;
-
-/// Warps that multiply: 2 × 4.
-const WARPS: usize = 8;
-
-/// Rows of a block's tile.
-pub const TILE_M: usize = 128;
-
-/// Columns of a block's tile.
-pub const TILE_N: usize = 256;
-
-/// Elements along k of a stage.
-pub const TILE_K: usize = 8;
-
-/// Rows of a thread's tile, in chunks of four that lie 32 apart.
+/// Rows of a thread's tile, in chunks of four that lie 32 apart. Its `C` columns, 8 or 16, are in chunks of four that lie
+/// 16 apart: a warp of 8 × 4 threads has 64 rows and `4 C` columns.
 const ROWS: usize = 8;
 
-/// Columns of a thread's tile, in chunks of four that lie 16 apart.
-const COLUMNS: usize = 16;
+/// Warps side by side along the columns of a block's tile.
+const WARPS_ALONG_N: usize = 4;
 
 /// Rows of tiles that blocks of neighbouring numbers share.
 const GROUP: u32 = 8;
 
-/// Stages of the ring.
-const STAGES: usize = 16;
-
 /// Elements of a stage's tile of `A`.
-const A_LEN: usize = TILE_M * TILE_K;
+const A_LEN: usize = 1024;
 
 /// Elements of a stage's tile of `B`.
-const B_LEN: usize = TILE_N * TILE_K;
+const B_LEN: usize = 2048;
+
+/// Rows of a block's tile, of whose columns a thread has `columns`.
+pub const fn tile_m(columns: usize) -> usize {
+    8 * columns
+}
+
+/// Columns of a block's tile.
+pub const fn tile_n(columns: usize) -> usize {
+    16 * columns
+}
+
+/// Elements along k of a stage.
+pub const fn tile_k(columns: usize) -> usize {
+    A_LEN / tile_m(columns)
+}
+
+/// Warps that multiply.
+const fn warps(columns: usize) -> usize {
+    tile_m(columns) / 64 * WARPS_ALONG_N
+}
+
+/// Warps ahead of them, of which one thread has the copies made: registers are given away by whole warpgroups.
+const fn producer_warps(columns: usize) -> usize {
+    if columns == 16 { 4 } else { 1 }
+}
+
+/// Threads of a block.
+pub const fn threads(columns: usize) -> usize {
+    32 * (producer_warps(columns) + warps(columns))
+}
+
+/// Blocks that a multiprocessor holds at a time.
+pub const fn blocks(columns: usize) -> usize {
+    16 / columns
+}
+
+/// Stages of the ring.
+const fn stages(columns: usize) -> usize {
+    columns
+}
 
 /// The dynamic shared memory of a launch in bytes: the tiles are aligned to 128.
-pub const SHARED_BYTES: usize = 128 + STAGES * (4 * (A_LEN + B_LEN) + 16);
+pub const fn shared_bytes(columns: usize) -> usize {
+    128 + stages(columns) * (4 * (A_LEN + B_LEN) + 16)
+}
 
 /// The shape of a batch of products.
 #[repr(C)]
@@ -86,11 +113,11 @@ pub struct SimtShape {
 ///
 /// # Safety
 ///
-/// A block has [`THREADS`] threads and [`SHARED_BYTES`] bytes of dynamic shared memory; the grid has one axis. The maps have
-/// three axes (products, k, lines) and no swizzle; a tile of theirs is, along the last two, [`TILE_K`] × [`TILE_M`] of `a`
-/// and [`TILE_K`] × [`TILE_N`] of `b`. `c` has as many elements as the products.
-#[kernel(arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
-pub unsafe fn gemm_simt(
+/// A block has [`threads`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps have
+/// three axes (products, k, lines) and no swizzle; a tile of theirs is, along the last two, [`tile_k`] × [`tile_m`] of `a`
+/// and [`tile_k`] × [`tile_n`] of `b`. `c` has as many elements as the products.
+#[kernel(C = [8, 16], arch = "sm_90a", max_threads = threads(C), min_blocks = blocks(C))]
+pub unsafe fn gemm_simt<const C: usize>(
     a: TensorMap<'_, f32>,
     b: TensorMap<'_, f32>,
     c: SliceMut<'_, f32>,
@@ -99,21 +126,25 @@ pub unsafe fn gemm_simt(
     beta: f32,
 ) {
     // SAFETY: the kernel's contract.
-    let block = unsafe { Block::new(a, b, shape) };
+    let block = unsafe { Block::<C>::new(a, b, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
-    if warp < 4 {
-        warpgroup::decrease_registers::<24>();
+    if warp < producer_warps(C) as u32 {
+        if C == 16 {
+            warpgroup::decrease_registers::<24>();
+        }
         if thread::thread_idx_x() == 0 {
             block.produce();
         }
     } else {
-        warpgroup::increase_registers::<240>();
-        block.consume(warp - 4, c, alpha, beta);
+        if C == 16 {
+            warpgroup::increase_registers::<240>();
+        }
+        block.consume(warp - producer_warps(C) as u32, c, alpha, beta);
     }
 }
 
 /// What the threads of a block have in common.
-struct Block<'a> {
+struct Block<'a, const C: usize> {
     a: TensorMap<'a, f32>,
     b: TensorMap<'a, f32>,
     shape: SimtShape,
@@ -126,12 +157,14 @@ struct Block<'a> {
 
 /// What a thread has of the operands for one element of k.
 #[derive(Clone, Copy)]
-struct Fragments {
+struct Fragments<const C: usize> {
     a: [f32; ROWS],
-    b: [f32; COLUMNS],
+    b: [f32; C],
 }
 
-impl<'a> Block<'a> {
+impl<'a, const C: usize> Block<'a, C> {
+    const STAGES: u32 = stages(C) as u32;
+
     /// Makes the barriers ready.
     ///
     /// # Safety
@@ -139,21 +172,26 @@ impl<'a> Block<'a> {
     /// The kernel's contract.
     #[inline(always)]
     unsafe fn new(a: TensorMap<'a, f32>, b: TensorMap<'a, f32>, shape: SimtShape) -> Self {
-        let stages = cuda_std::shared::dynamic::<f32>().aligned::<128>();
+        let memory = cuda_std::shared::dynamic::<f32>().aligned::<128>();
         // SAFETY: the block has as much memory behind that address.
-        let barriers = unsafe { stages.subarray_unchecked(STAGES * (A_LEN + B_LEN), 4 * STAGES) }.cast::<u64>();
+        let barriers = unsafe { memory.subarray_unchecked(stages(C) * (A_LEN + B_LEN), 4 * stages(C)) }.cast::<u64>();
         let block = Self {
             a,
             b,
             shape,
-            tiles: Tiles::new(shape.batch, [shape.m, shape.n], [TILE_M as u32, TILE_N as u32], GROUP),
-            stages,
+            tiles: Tiles::new(
+                shape.batch,
+                [shape.m, shape.n],
+                [tile_m(C) as u32, tile_n(C) as u32],
+                GROUP,
+            ),
+            stages: memory,
             barriers,
         };
         if thread::thread_idx_x() == 0 {
-            for stage in 0..STAGES as u32 {
+            for stage in 0..Self::STAGES {
                 block.full(stage).init(1);
-                block.free(stage).init(WARPS as u32);
+                block.free(stage).init(warps(C) as u32);
             }
             mbarrier::fence_init();
         }
@@ -172,7 +210,7 @@ impl<'a> Block<'a> {
     #[inline(always)]
     fn free(&self, stage: u32) -> Mbarrier {
         // SAFETY: there are two for each stage.
-        unsafe { Mbarrier::at_unchecked(self.barriers, stage as usize + STAGES) }
+        unsafe { Mbarrier::at_unchecked(self.barriers, stage as usize + stages(C)) }
     }
 
     /// Has the stages filled, one after another. For one thread.
@@ -184,10 +222,10 @@ impl<'a> Block<'a> {
         for tile in self.tiles.of_block() {
             let mut k = 0;
             while k < self.shape.k {
-                let (stage, round) = (step % STAGES as u32, step / STAGES as u32 % 2);
+                let (stage, round) = (step % Self::STAGES, step / Self::STAGES % 2);
                 self.free(stage).wait(round ^ 1);
                 self.fill(stage, tile, k);
-                k += TILE_K as u32;
+                k += tile_k(C) as u32;
                 step += 1;
             }
         }
@@ -198,7 +236,7 @@ impl<'a> Block<'a> {
     fn fill(&self, stage: u32, tile: Tile, k: u32) {
         let full = self.full(stage);
         full.arrive_expect_tx(4 * (A_LEN + B_LEN) as u32);
-        let (to_a, to_b) = (stage as usize * A_LEN, STAGES * A_LEN + stage as usize * B_LEN);
+        let (to_a, to_b) = (stage as usize * A_LEN, stages(C) * A_LEN + stage as usize * B_LEN);
         let of_a = (tile.product * self.shape.a_step) as i32;
         let of_b = (tile.product * self.shape.b_step) as i32;
         // SAFETY: boxes of the maps are, by the kernel's contract, as large as the stage has room for them. Nobody reads
@@ -218,18 +256,18 @@ impl<'a> Block<'a> {
     fn consume(&self, warp: u32, c: SliceMut<'_, f32>, alpha: f32, beta: f32) {
         let lane = thread::thread_idx_x() % 32;
         let row = warp / 4 * 64 + lane / 4 * 4;
-        let column = warp % 4 * 64 + lane % 4 * 4;
+        let column = warp % 4 * 4 * C as u32 + lane % 4 * 4;
         let mut step = 0;
         for tile in self.tiles.of_block() {
-            let mut sums = [[0.0; COLUMNS]; ROWS];
+            let mut sums = [[0.0; C]; ROWS];
             let mut k = 0;
             while k < self.shape.k {
-                let (stage, round) = (step % STAGES as u32, step / STAGES as u32 % 2);
+                let (stage, round) = (step % Self::STAGES, step / Self::STAGES % 2);
                 self.full(stage).wait(round);
                 self.multiply(stage as usize, row as usize, column as usize, &mut sums);
                 warp::sync_warp(warp::FULL_MASK);
                 self.free(stage).arrive_if(lane == 0);
-                k += TILE_K as u32;
+                k += tile_k(C) as u32;
                 step += 1;
             }
             self.store(&sums, tile, [tile.row + row, tile.column + column], c, alpha, beta);
@@ -239,24 +277,26 @@ impl<'a> Block<'a> {
     /// Adds the products of a stage. The reads for the next element of k are ahead of the arithmetic.
     #[inline(always)]
     #[allow(unused_assignments, reason = "the last element of k has none behind it")]
-    fn multiply(&self, stage: usize, row: usize, column: usize, sums: &mut [[f32; COLUMNS]; ROWS]) {
-        let (a, b) = (stage * A_LEN + row, STAGES * A_LEN + stage * B_LEN + column);
+    fn multiply(&self, stage: usize, row: usize, column: usize, sums: &mut [[f32; C]; ROWS]) {
+        let (a, b) = (stage * A_LEN + row, stages(C) * A_LEN + stage * B_LEN + column);
         let mut next = self.fragments(a, b);
-        unroll!(8, k => {
-            let now = next;
-            if k + 1 < TILE_K {
-                next = self.fragments(a + (k + 1) * TILE_M, b + (k + 1) * TILE_N);
+        unroll!(16, k => {
+            if k < tile_k(C) {
+                let now = next;
+                if k + 1 < tile_k(C) {
+                    next = self.fragments(a + (k + 1) * tile_m(C), b + (k + 1) * tile_n(C));
+                }
+                add_products(&now, sums);
             }
-            add_products(&now, sums);
         });
     }
 
     /// The thread's rows from element `a` of the stages on, and its columns from `b` on.
     #[inline(always)]
-    fn fragments(&self, a: usize, b: usize) -> Fragments {
+    fn fragments(&self, a: usize, b: usize) -> Fragments<C> {
         let mut fragments = Fragments {
             a: [0.0; ROWS],
-            b: [0.0; COLUMNS],
+            b: [0.0; C],
         };
         // SAFETY (of both): the rows and columns of a thread are in the tiles of the stage, at multiples of four.
         unroll!(2, chunk => {
@@ -265,7 +305,7 @@ impl<'a> Block<'a> {
                 fragments.a[4 * chunk + i] = four[i];
             });
         });
-        unroll!(4, chunk => {
+        unroll!(C / 4, chunk => {
             let four: [f32; 4] = unsafe { self.stages.get_vec_unchecked(b + 16 * chunk) };
             unroll!(4, j => {
                 fragments.b[4 * chunk + j] = four[j];
@@ -278,7 +318,7 @@ impl<'a> Block<'a> {
     #[inline(always)]
     fn store(
         &self,
-        sums: &[[f32; COLUMNS]; ROWS],
+        sums: &[[f32; C]; ROWS],
         tile: Tile,
         [row, column]: [u32; 2],
         c: SliceMut<'_, f32>,
@@ -291,7 +331,7 @@ impl<'a> Block<'a> {
             let row = row + i as u32 / 4 * 32 + i as u32 % 4;
             if row < m {
                 let line = (tile.product as usize * m as usize + row as usize) * n as usize;
-                unroll!(4, chunk => {
+                unroll!(C / 4, chunk => {
                     let column = column + 16 * chunk as u32;
                     let at = line + column as usize;
                     let four = |j: usize| sums[i][4 * chunk + j];
@@ -313,13 +353,23 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Adds the products for one element of k, column by column, there and back.
+/// Adds the products for one element of k, there and back along columns or, where there are 8 of them, along rows: of the
+/// two, what has fewer conflicts in the assembler's code.
 #[inline(always)]
-fn add_products(of: &Fragments, sums: &mut [[f32; COLUMNS]; ROWS]) {
-    for j in 0..COLUMNS {
+fn add_products<const C: usize>(of: &Fragments<C>, sums: &mut [[f32; C]; ROWS]) {
+    let back_and_forth = |line: usize, i, length| if line % 2 == 0 { i } else { length - 1 - i };
+    let mut add = |i: usize, j: usize| sums[i][j] = of.a[i].mul_add(of.b[j], sums[i][j]);
+    if C == 16 {
+        for j in 0..C {
+            for i in 0..ROWS {
+                add(back_and_forth(j, i, ROWS), j);
+            }
+        }
+    } else {
         for i in 0..ROWS {
-            let i = if j % 2 == 0 { i } else { ROWS - 1 - i };
-            sums[i][j] = of.a[i].mul_add(of.b[j], sums[i][j]);
+            for j in 0..C {
+                add(i, back_and_forth(i, j, C));
+            }
         }
     }
 }
