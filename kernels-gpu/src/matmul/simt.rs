@@ -357,7 +357,7 @@ impl<'a, const C: usize> Block<'a, C> {
 /// two, what has fewer conflicts in the assembler's code.
 #[inline(always)]
 fn add_products<const C: usize>(of: &Fragments<C>, sums: &mut [[f32; C]; ROWS]) {
-    let back_and_forth = |line: usize, i, length| if line % 2 == 0 { i } else { length - 1 - i };
+    let back_and_forth = |line: usize, i, length| if line.is_multiple_of(2) { i } else { length - 1 - i };
     let mut add = |i: usize, j: usize| sums[i][j] = of.a[i].mul_add(of.b[j], sums[i][j]);
     if C == 16 {
         for j in 0..C {
