@@ -5,7 +5,8 @@ use crate::common::*;
 use cuda_std::launch::Kernel;
 use cuda_std::tma::Swizzle;
 use kernels_gpu::compiled::SimtParams;
-use kernels_gpu::matmul::simt::{SimtShape, gemm_simt, shared_bytes, threads, tile_k, tile_m, tile_n};
+use kernels_gpu::matmul::gemm::{KMajor, MnMajor};
+use kernels_gpu::matmul::simt::{SimtShape, gemm_simt, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n};
 use ndarray::{Array3, ArrayView3, Axis, Ix3, s};
 use proptest::prelude::*;
 use warpsmith::{Device, DeviceArray, LaunchConfig, Stream};
@@ -64,64 +65,79 @@ fn check(got: ArrayView3<'_, f32>, a: ArrayView3<'_, f32>, b: ArrayView3<'_, f32
     }
 }
 
-/// Products, k and lines on the device as the kernel takes them, with lines that are longer than the matrices'.
+/// Matrices on the device as the kernel takes them, with rows that are longer than theirs.
 fn operand(stream: &Stream, of: ArrayView3<'_, f32>) -> DeviceArray<f32, Ix3> {
-    let (batch, k, lines) = of.dim();
-    let mut longer = Array3::from_elem((batch, k, lines.next_multiple_of(4) + 4), f32::NAN);
-    longer.slice_mut(s![.., .., ..lines]).assign(&of);
+    let (batch, rows, length) = of.dim();
+    let mut longer = Array3::from_elem((batch, rows, length.next_multiple_of(4) + 4), f32::NAN);
+    longer.slice_mut(s![.., .., ..length]).assign(&of);
     DeviceArray::from_ndarray(stream, &longer).unwrap()
 }
 
-/// Launches `K`, of which a thread has so many columns, with a grid of `blocks`.
-fn launch<K: Kernel<Params = SimtParams>>(
-    columns: usize,
+/// A product on one of the devices.
+struct Product<'a> {
+    a: ArrayView3<'a, f32>,
+    b: ArrayView3<'a, f32>,
     blocks: u32,
-    [a, b]: [&DeviceArray<f32, Ix3>; 2],
-    c: &mut DeviceArray<f32, Ix3>,
     scaling: Scaling,
-) {
-    let stream = c.stream().clone();
-    let [batch, m, n] = *c.shape() else { unreachable!() };
-    let k = a.shape()[1];
-    let (a_view, b_view) = (a.slice(s![.., .., ..m]).unwrap(), b.slice(s![.., .., ..n]).unwrap());
-    let tile = |lines| [1, tile_k(columns), lines];
-    let (x, y) = (
-        a_view.tensor_map(&tile(tile_m(columns)), Swizzle::None).unwrap(),
-        b_view.tensor_map(&tile(tile_n(columns)), Swizzle::None).unwrap(),
-    );
-    let shape = SimtShape {
-        batch: batch as u32,
-        m: m as u32,
-        n: n as u32,
-        k: k as u32,
-        a_step: (a.shape()[0] > 1).into(),
-        b_step: (b.shape()[0] > 1).into(),
-    };
-    let config = LaunchConfig {
-        dynamic_shared: shared_bytes(columns),
-        ..LaunchConfig::new(blocks, threads(columns) as u32)
-    };
-    // SAFETY: threads, shared memory and the maps' tiles are what the kernel is written for.
-    unsafe { stream.launch_unchecked::<K>(&config, (&x, &y, c, shape, scaling.alpha, scaling.beta)) }.unwrap();
 }
 
-/// Tiles of either size.
+impl Product<'_> {
+    /// Launches `K`, of which a thread has so many columns, and checks what it gives.
+    #[track_caller]
+    fn check<K: Kernel<Params = SimtParams>>(&self, stream: &Stream, columns: usize, along_k: bool) {
+        let Self { a, b, blocks, scaling } = *self;
+        let ((a_batch, m, k), (b_batch, _, n)) = (a.dim(), b.dim());
+        let a_lies = if along_k { a } else { a.permuted_axes([0, 2, 1]) };
+        let (x, y) = (operand(stream, a_lies), operand(stream, b));
+        let (x, y) = (
+            x.slice(s![.., .., ..a_lies.dim().2]).unwrap(),
+            y.slice(s![.., .., ..n]).unwrap(),
+        );
+        let (tile, of_a) = match along_k {
+            true => ([1, tile_m(columns), tile_k(columns)], swizzle(columns)),
+            false => ([1, tile_k(columns), tile_m(columns)], Swizzle::None),
+        };
+        let x = x.tensor_map(&tile, of_a).unwrap();
+        let y = y
+            .tensor_map(&[1, tile_k(columns), tile_n(columns)], Swizzle::None)
+            .unwrap();
+        let shape = SimtShape {
+            batch: a_batch.max(b_batch) as u32,
+            m: m as u32,
+            n: n as u32,
+            k: k as u32,
+            a_step: (a_batch > 1).into(),
+            b_step: (b_batch > 1).into(),
+        };
+        let mut c = DeviceArray::from_elem(stream, (a_batch.max(b_batch), m, n), scaling.old).unwrap();
+        let config = LaunchConfig {
+            dynamic_shared: shared_bytes(columns),
+            ..LaunchConfig::new(blocks, threads(columns) as u32)
+        };
+        let args = (&x, &y, &mut c, shape, scaling.alpha, scaling.beta);
+        // SAFETY: threads, shared memory and the maps' tiles are what the kernel is written for.
+        unsafe { stream.launch_unchecked::<K>(&config, args) }.unwrap();
+        let what = format!("{m} × {n} × {k} by {columns} columns, along k {along_k}");
+        check(c.to_ndarray().unwrap().view(), a, b, scaling, &what);
+    }
+}
+
+/// Tiles of all sizes.
 fn check_kernels([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], blocks: u32, scaling: Scaling) {
     let (a, b) = (stack((a_batch, m, k), 1), stack((b_batch, k, n), 2));
     for device in devices() {
         let stream = device.default_stream();
-        let x = operand(stream, a.view().permuted_axes([0, 2, 1]));
-        let y = operand(stream, b.view());
-        for columns in [8, 16] {
-            let mut c = DeviceArray::from_elem(stream, (a_batch.max(b_batch), m, n), scaling.old).unwrap();
-            match columns {
-                8 => launch::<gemm_simt<8>>(columns, blocks, [&x, &y], &mut c, scaling),
-                _ => launch::<gemm_simt<16>>(columns, blocks, [&x, &y], &mut c, scaling),
-            }
-            let c = c.to_ndarray().unwrap();
-            let what = format!("{m} × {n} × {k} by {columns} columns");
-            check(c.view(), a.view(), b.view(), scaling, &what);
-        }
+        let product = Product {
+            a: a.view(),
+            b: b.view(),
+            blocks,
+            scaling,
+        };
+        product.check::<gemm_simt<KMajor, 4>>(stream, 4, true);
+        product.check::<gemm_simt<MnMajor, 4>>(stream, 4, false);
+        product.check::<gemm_simt<KMajor, 8>>(stream, 8, true);
+        product.check::<gemm_simt<MnMajor, 8>>(stream, 8, false);
+        product.check::<gemm_simt<MnMajor, 16>>(stream, 16, false);
     }
 }
 
@@ -156,15 +172,15 @@ fn alpha_and_beta() {
 /// Through the operations: by views of any strides, which the tensor memory accelerator has as they lie, or in a copy.
 #[test]
 fn views_of_any_strides() {
-    let (a, b) = (stack((2, 130, 23), 3), stack((2, 23, 150), 4));
+    let (a, b) = (stack((2, 130, 131), 3), stack((2, 131, 150), 4));
     for device in devices() {
         let stream = device.default_stream();
         let (x, y) = (
             DeviceArray::from_ndarray(stream, &a).unwrap(),
             DeviceArray::from_ndarray(stream, &b).unwrap(),
         );
-        let left = [s![.., .., ..], s![.., .., 1..20], s![..1, ..;-1, ..;2]];
-        let right = [s![.., .., ..], s![.., 1..20, 1..140], s![.., ..;2, ..]];
+        let left = [s![.., .., ..], s![.., .., 1..121], s![..1, ..;-1, ..;2]];
+        let right = [s![.., .., ..], s![.., 1..121, 1..140], s![.., ..;2, ..]];
         for (i, (left, right)) in left.into_iter().zip(right).enumerate() {
             let product = x.slice(left).unwrap().batched_matmul(&y.slice(right).unwrap()).unwrap();
             let (a, b) = (a.slice(left), b.slice(right));

@@ -249,13 +249,13 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     ///
     /// * a block keeps a tile of the result in registers, from 128 × 128 (f64: 128 × 64) down to 32 × 32, and goes along
     ///   k by tiles of the operands in shared memory (CUTLASS, NVIDIA, 2017);
-    /// * all but small products of `f32` on Hopper: tiles of 128 × 256, or of 64 × 128 where these are too few, by blocks
-    ///   that take several in turn, and whose operands the tensor memory accelerator copies;
+    /// * `f32` on Hopper: tiles of 128 × 256, 64 × 128 or 32 × 64, by blocks that take several in turn, and whose operands
+    ///   the tensor memory accelerator copies, but small products with an operand that it cannot read;
     /// * `f16` and `bf16` on Hopper: the same by tensor cores, tiles of 128 × 64 to 128 × 256 (CUTLASS 3, NVIDIA, 2023).
     ///
     /// The first copies no operand, transposed or not. The accelerator reads lines without gaps between their elements that
-    /// begin at multiples of 16 bytes: rows or columns of 16-bit numbers; of `f32`, columns of this matrix and rows of
-    /// `b`. It stores such rows. An operand that lies otherwise is copied first, and a result of 16-bit numbers to its
+    /// begin at multiples of 16 bytes: rows or columns of 16-bit numbers; of `f32`, columns of this matrix (with the
+    /// smaller tiles rows, too) and rows of `b`. It stores such rows of 16-bit numbers. An operand that lies otherwise is copied first, and a result of 16-bit numbers to its
     /// place, which takes as much memory and time as they have bytes. So does, with any kernel, an operand that goes
     /// backwards. On other GPUs, `f16` and `bf16` take the memory of the operands and the result in `f32`.
     ///

@@ -3,12 +3,12 @@
 
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::SimtParams;
-use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::simt::{SimtShape, blocks, gemm_simt, shared_bytes, threads, tile_k, tile_m, tile_n};
+use kernels_gpu::matmul::gemm::{GemmShape, KMajor, MnMajor};
+use kernels_gpu::matmul::simt::{SimtShape, blocks, gemm_simt, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n};
 use ndarray::{Dimension, Ix3};
 
 use super::gemm::{self, Multiplication, best_size};
-use super::operand::Mapped;
+use super::operand::{Mapped, can_be_mapped};
 use super::tensor::is_hopper;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -18,7 +18,10 @@ use crate::tensor_map::{Swizzle, TensorType};
 
 /// The columns of a thread's tile, and what an element of a block's tile costs, where one of the largest tiles of the other
 /// kernel costs 40: as measured on an H200.
-const SIZES: [(usize, usize); 2] = [(16, 29), (8, 33)];
+const SIZES: [(usize, usize); 3] = [(16, 29), (8, 32), (4, 42)];
+
+/// What it costs to copy an operand, small as it may be, in the same unit times k: some 4 µs.
+const COPY: usize = 25_000_000;
 
 /// `out ← alpha · A B + beta · out`, on that stream. The bits are the same by either kernel.
 pub(super) fn multiply<D: Dimension>(
@@ -29,31 +32,43 @@ pub(super) fn multiply<D: Dimension>(
     beta: f32,
 ) -> Result<()> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let columns = (is_hopper(stream) && alpha != 0.0)
-        .then(|| best_columns(&product.shape, multiprocessors))
-        .flatten();
-    let Some((columns, shape)) = columns.zip(simt_shape(&product.shape)) else {
+    let of = &product.shape;
+    let Some(shape) = simt_shape(of).filter(|_| is_hopper(stream) && alpha != 0.0) else {
         return product.run(stream, out, alpha, beta);
     };
-    let of = &product.shape;
-    // Both with k in the middle and their lines last.
+    // Both with k in the middle and their lines last, but for `a` where the kernel takes it along k, and it lies so.
     let batch = |strides: [usize; 3]| if strides[0] == 0 { 1 } else { of.batch };
-    let a = product
-        .a
-        .laid_out(Ix3(batch(of.a), of.k, of.m), vec![of.a[0], of.a[2], of.a[1]]);
+    let (a, a_along_k) = (
+        product
+            .a
+            .laid_out(Ix3(batch(of.a), of.k, of.m), vec![of.a[0], of.a[2], of.a[1]]),
+        product.a.laid_out(Ix3(batch(of.a), of.m, of.k), of.a.to_vec()),
+    );
     let b = product
         .b
         .laid_out(Ix3(batch(of.b), of.k, of.n), vec![of.b[0], of.b[2], of.b[1]]);
+    let along_k = !can_be_mapped(&a) && can_be_mapped(&a_along_k);
+    let a_lies = |columns| can_be_mapped(&a) || columns < 16 && along_k;
+    let copies = |columns| usize::from(!a_lies(columns)) + usize::from(!can_be_mapped(&b));
+    let Some(columns) = best_columns(of, multiprocessors, copies) else {
+        return product.run(stream, out, alpha, beta);
+    };
+    let along_k = columns < 16 && along_k;
     let launch = Launch {
-        a: &Mapped::new(a)?,
+        a: &Mapped::new(if along_k { a_along_k } else { a })?,
         b: &Mapped::new(b)?,
+        along_k,
+        columns,
         shape,
         blocks: tiles(of, columns).min(blocks(columns) * multiprocessors) as u32,
         stream,
     };
-    match columns {
-        8 => launch.run::<gemm_simt<8>, D>(columns, out, alpha, beta),
-        _ => launch.run::<gemm_simt<16>, D>(columns, out, alpha, beta),
+    match (columns, along_k) {
+        (4, true) => launch.run::<gemm_simt<KMajor, 4>, D>(out, alpha, beta),
+        (4, false) => launch.run::<gemm_simt<MnMajor, 4>, D>(out, alpha, beta),
+        (8, true) => launch.run::<gemm_simt<KMajor, 8>, D>(out, alpha, beta),
+        (8, false) => launch.run::<gemm_simt<MnMajor, 8>, D>(out, alpha, beta),
+        _ => launch.run::<gemm_simt<MnMajor, 16>, D>(out, alpha, beta),
     }
 }
 
@@ -65,13 +80,17 @@ fn tiles(of: &GemmShape, columns: usize) -> usize {
     of_product.saturating_mul(of.batch)
 }
 
-/// The columns of a thread with which the product is done first, unless the other kernel is done earlier still: its tiles
-/// are smaller, so that more multiprocessors have one.
-fn best_columns(shape: &GemmShape, multiprocessors: usize) -> Option<usize> {
-    let cost = |(columns, weight)| gemm::cost(shape, [tile_m(columns), tile_n(columns)], multiprocessors, weight);
+/// The columns of a thread with which the product is done first, where `copies` says how many operands are copied for
+/// them; `None` if the other kernel, which copies none, is done earlier still.
+fn best_columns(shape: &GemmShape, multiprocessors: usize, copies: impl Fn(usize) -> usize) -> Option<usize> {
+    let cost = |(columns, weight)| {
+        let tile = [tile_m(columns), tile_n(columns)];
+        let products = gemm::cost(shape, tile, multiprocessors, weight).saturating_mul(shape.k);
+        products.saturating_add(COPY * copies(columns))
+    };
     let (_, elsewhere) = best_size(shape, gemm::tiles::<f32>(), multiprocessors);
     let best = SIZES.into_iter().min_by_key(|&size| cost(size))?;
-    (cost(best) < elsewhere).then_some(best.0)
+    (cost(best) < elsewhere.saturating_mul(shape.k)).then_some(best.0)
 }
 
 /// The shape as the kernel takes it, if its numbers fit.
@@ -82,7 +101,7 @@ fn simt_shape(of: &GemmShape) -> Option<SimtShape> {
             .ok()
             .filter(|&length| length <= i32::MAX as u32 - 256)
     };
-    u32::try_from(tiles(of, 8)).ok()?;
+    u32::try_from(tiles(of, 4)).ok()?;
     Some(SimtShape {
         batch: fits(of.batch)?,
         m: fits(of.m)?,
@@ -96,27 +115,31 @@ fn simt_shape(of: &GemmShape) -> Option<SimtShape> {
 struct Launch<'a> {
     a: &'a Mapped<'a, f32>,
     b: &'a Mapped<'a, f32>,
+    /// Whether `a` lies along k.
+    along_k: bool,
+    /// Of a thread's tile.
+    columns: usize,
     shape: SimtShape,
     blocks: u32,
     stream: &'a Stream,
 }
 
 impl Launch<'_> {
-    /// One launch for all products, by tiles of which a thread has so many columns, as `K`'s have.
+    /// One launch for all products, by the kernel `K`, which takes `a` as it lies, and has tiles of so many columns.
     fn run<K: Kernel<Params = SimtParams>, D: Dimension>(
         &self,
-        columns: usize,
         out: &mut DeviceArrayRef<f32, D>,
         alpha: f32,
         beta: f32,
     ) -> Result<()> {
-        let tile = |lines| [1, tile_k(columns), lines];
-        let (a, b) = (
-            self.a
-                .tensor_map(TensorType::F32, &tile(tile_m(columns)), Swizzle::None)?,
-            self.b
-                .tensor_map(TensorType::F32, &tile(tile_n(columns)), Swizzle::None)?,
-        );
+        let (columns, k) = (self.columns, tile_k(self.columns));
+        let (tile, swizzle) = match self.along_k {
+            true => ([1, tile_m(columns), k], swizzle(columns)),
+            false => ([1, k, tile_m(columns)], Swizzle::None),
+        };
+        let a = self.a.tensor_map(TensorType::F32, &tile, swizzle)?;
+        let tile = [1, k, tile_n(columns)];
+        let b = self.b.tensor_map(TensorType::F32, &tile, Swizzle::None)?;
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(columns),
             ..LaunchConfig::new(self.blocks, threads(columns) as u32)
@@ -134,21 +157,31 @@ impl Launch<'_> {
 mod tests {
     use super::*;
 
+    /// The best columns for square matrices, of which so many are copied.
+    fn best(side: usize, copies: usize) -> Option<usize> {
+        let shape = GemmShape {
+            batch: 1,
+            first: 0,
+            m: side,
+            n: side,
+            k: side,
+            a: [0; 3],
+            b: [0; 3],
+        };
+        best_columns(&shape, 132, |_| copies)
+    }
+
     #[test]
     fn tiles_fill_the_device() {
-        let best = |side| {
-            let shape = GemmShape {
-                batch: 1,
-                first: 0,
-                m: side,
-                n: side,
-                k: 100,
-                a: [0; 3],
-                b: [0; 3],
-            };
-            best_columns(&shape, 132)
-        };
-        assert_eq!([best(1), best(200)], [None; 2]);
-        assert_eq!([best(1024), best(4096)], [Some(8), Some(16)]);
+        assert_eq!([256, 512, 768].map(|side| best(side, 0)), [Some(4); 3], "as measured");
+        assert_eq!([1024, 1280, 2560, 3072].map(|side| best(side, 0)), [Some(8); 4]);
+        assert_eq!([2048, 4096, 8192].map(|side| best(side, 0)), [Some(16); 3]);
+    }
+
+    #[test]
+    fn small_operands_are_not_copied() {
+        assert_eq!([33, 129].map(|side| best(side, 2)), [None; 2]);
+        assert_eq!([1023, 4095].map(|side| best(side, 2)), [Some(8), Some(16)]);
+        assert_eq!(best(0, 0), None);
     }
 }

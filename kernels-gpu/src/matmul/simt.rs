@@ -2,18 +2,20 @@
 //! Matrix times matrix in f32 on the ordinary cores of Hopper and later GPUs: `C ← α A B + β C`.
 //!
 //! A block computes tiles of `C`, one after another: of 128 × 256 elements by eight warps, a thread 8 × 16, or, where there
-//! are too few of these for all multiprocessors, of 64 × 128 by four warps, a thread 8 × 8. One more thread has the tensor
-//! memory accelerator copy the tiles of `A` and `B`, 8 or 16 elements of k at a time, into a ring of stages in shared
-//! memory, so that no copy takes registers or issue slots of those that multiply. With eight warps it has a warpgroup of
-//! its own, which gives its registers to the others.
+//! are too few of these for all multiprocessors, of 64 × 128 or 32 × 64 by four warps, a thread 8 × 8 or 4 × 4. One more
+//! thread has the tensor memory accelerator copy the tiles of `A` and `B`, 8 to 32 elements of k at a time, into a ring of
+//! stages in shared memory, so that no copy takes registers or issue slots of those that multiply. With eight warps it has
+//! a warpgroup of its own, which gives its registers to the others.
 //!
 //! What is scarce are issue slots: for each element of k a thread issues 128 fused multiply-adds and six reads of 16 bytes
-//! from shared memory (64 and four for the small tiles). For these, both operands lie along their lines (`A` by columns, `B` by rows): one read brings four
-//! rows of `A` for one element of k. Then the register file: it gives a fused multiply-add one operand from each of its
-//! two banks and one that was read just before. So columns go there and back: in even ones the rows ascend, in odd ones
-//! they descend (of the small tiles, rows do), and each instruction has but one operand that the one before had not. And what is stored was multiplied
-//! by α into other registers, or the assembler would keep the sums in aligned groups of four, as the reads of `B`, and
-//! both in the same bank.
+//! from shared memory (64 and four for tiles of 64 × 128). For these, the operands lie along their lines (`A` by columns,
+//! `B` by rows): one read brings four rows of `A` for one element of k. For the smaller tiles `A` may lie along k, too: a
+//! read brings four elements of k of one row, by the swizzle without bank conflicts; the largest have no registers for
+//! that. Then the register file: it gives a fused multiply-add one operand from each of its two banks and one that was
+//! read just before. So columns go there and back: in even ones the rows ascend, in odd ones they descend (of the smaller
+//! tiles, rows do), and each instruction has but one operand that the one before had not. And what is stored was
+//! multiplied by α into other registers, or the assembler would keep the sums in aligned groups of four, as the reads of
+//! `B`, and both in the same bank.
 //!
 //! A warp's lanes wait for each other before one of them says that a stage is free: lanes are free to run ahead of each
 //! other, and one that read a barrier's parity two rounds late would wait for ever.
@@ -21,19 +23,21 @@
 //! Work `2 m n k`. Each element of `C` is one chain of fused multiply-adds in the order of k: the same bits as
 //! [`gemm`](super::gemm) gives.
 
+use core::marker::PhantomData;
+
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
-use cuda_std::tma::TensorMap;
+use cuda_std::tma::{Swizzle, TensorMap};
 use cuda_std::warpgroup;
 
+use super::gemm::{KMajor, Layout, MnMajor};
 use super::tiles::{Tile, Tiles};
 use super::{scaled, unroll};
 
-/// Rows of a thread's tile, in chunks of four that lie 32 apart. Its `C` columns, 8 or 16, are in chunks of four that lie
-/// 16 apart: a warp of 8 × 4 threads has 64 rows and `4 C` columns.
-const ROWS: usize = 8;
+/// Most rows of a thread's tile.
+const MOST_ROWS: usize = 8;
 
-/// Warps side by side along the columns of a block's tile.
+/// Warps side by side along the columns of a block's tile. A warp has 8 × 4 threads.
 const WARPS_ALONG_N: usize = 4;
 
 /// Rows of tiles that blocks of neighbouring numbers share.
@@ -44,6 +48,11 @@ const A_LEN: usize = 1024;
 
 /// Elements of a stage's tile of `B`.
 const B_LEN: usize = 2048;
+
+/// Rows of a thread's tile of so many columns: 4, 8 or 16, in chunks of four that lie 16 apart.
+const fn rows(columns: usize) -> usize {
+    if columns < MOST_ROWS { columns } else { MOST_ROWS }
+}
 
 /// Rows of a block's tile, of whose columns a thread has `columns`.
 pub const fn tile_m(columns: usize) -> usize {
@@ -60,9 +69,18 @@ pub const fn tile_k(columns: usize) -> usize {
     A_LEN / tile_m(columns)
 }
 
+/// The swizzle of a tile of `A` that lies along k, whose rows have as many bytes.
+pub const fn swizzle(columns: usize) -> Swizzle {
+    match 4 * tile_k(columns) {
+        128 => Swizzle::B128,
+        64 => Swizzle::B64,
+        _ => Swizzle::B32,
+    }
+}
+
 /// Warps that multiply.
 const fn warps(columns: usize) -> usize {
-    tile_m(columns) / 64 * WARPS_ALONG_N
+    tile_m(columns) / (8 * rows(columns)) * WARPS_ALONG_N
 }
 
 /// Warps ahead of them, of which one thread has the copies made: registers are given away by whole warpgroups.
@@ -85,9 +103,9 @@ const fn stages(columns: usize) -> usize {
     columns
 }
 
-/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 128.
+/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024.
 pub const fn shared_bytes(columns: usize) -> usize {
-    128 + stages(columns) * (4 * (A_LEN + B_LEN) + 16)
+    1024 + stages(columns) * (4 * (A_LEN + B_LEN) + 16)
 }
 
 /// The shape of a batch of products.
@@ -114,10 +132,17 @@ pub struct SimtShape {
 /// # Safety
 ///
 /// A block has [`threads`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps have
-/// three axes (products, k, lines) and no swizzle; a tile of theirs is, along the last two, [`tile_k`] × [`tile_m`] of `a`
-/// and [`tile_k`] × [`tile_n`] of `b`. `c` has as many elements as the products.
-#[kernel(C = [8, 16], arch = "sm_90a", max_threads = threads(C), min_blocks = blocks(C))]
-pub unsafe fn gemm_simt<const C: usize>(
+/// three axes, the products first. A tile of `a` is, along the last two, [`tile_k`] × [`tile_m`], without a swizzle, or,
+/// where it lies along k, [`tile_m`] × [`tile_k`] with that [`swizzle`]; of `b` [`tile_k`] × [`tile_n`], without
+/// one. `c` has as many elements as the products.
+#[kernel(
+    A = [KMajor, MnMajor], C = [4, 8];
+    A = [MnMajor], C = [16],
+    arch = "sm_90a",
+    max_threads = threads(C),
+    min_blocks = blocks(C),
+)]
+pub unsafe fn gemm_simt<A: Layout, const C: usize>(
     a: TensorMap<'_, f32>,
     b: TensorMap<'_, f32>,
     c: SliceMut<'_, f32>,
@@ -126,7 +151,7 @@ pub unsafe fn gemm_simt<const C: usize>(
     beta: f32,
 ) {
     // SAFETY: the kernel's contract.
-    let block = unsafe { Block::<C>::new(a, b, shape) };
+    let block = unsafe { Block::<A, C>::new(a, b, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < producer_warps(C) as u32 {
         if C == 16 {
@@ -144,7 +169,7 @@ pub unsafe fn gemm_simt<const C: usize>(
 }
 
 /// What the threads of a block have in common.
-struct Block<'a, const C: usize> {
+struct Block<'a, A, const C: usize> {
     a: TensorMap<'a, f32>,
     b: TensorMap<'a, f32>,
     shape: SimtShape,
@@ -153,16 +178,24 @@ struct Block<'a, const C: usize> {
     stages: Shared<f32>,
     /// For each stage whether it is full, then for each whether it is free.
     barriers: Shared<u64>,
+    layout: PhantomData<A>,
 }
 
 /// What a thread has of the operands for one element of k.
 #[derive(Clone, Copy)]
 struct Fragments<const C: usize> {
-    a: [f32; ROWS],
+    a: [f32; MOST_ROWS],
     b: [f32; C],
 }
 
-impl<'a, const C: usize> Block<'a, C> {
+/// Where a thread's elements begin: in a block's tile, and in those of a stage.
+#[derive(Clone, Copy)]
+struct Place {
+    row: usize,
+    column: usize,
+}
+
+impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
     const STAGES: u32 = stages(C) as u32;
 
     /// Makes the barriers ready.
@@ -172,7 +205,7 @@ impl<'a, const C: usize> Block<'a, C> {
     /// The kernel's contract.
     #[inline(always)]
     unsafe fn new(a: TensorMap<'a, f32>, b: TensorMap<'a, f32>, shape: SimtShape) -> Self {
-        let memory = cuda_std::shared::dynamic::<f32>().aligned::<128>();
+        let memory = cuda_std::shared::dynamic::<f32>().aligned::<1024>();
         // SAFETY: the block has as much memory behind that address.
         let barriers = unsafe { memory.subarray_unchecked(stages(C) * (A_LEN + B_LEN), 4 * stages(C)) }.cast::<u64>();
         let block = Self {
@@ -187,6 +220,7 @@ impl<'a, const C: usize> Block<'a, C> {
             ),
             stages: memory,
             barriers,
+            layout: PhantomData,
         };
         if thread::thread_idx_x() == 0 {
             for stage in 0..Self::STAGES {
@@ -246,8 +280,10 @@ impl<'a, const C: usize> Block<'a, C> {
                 self.stages.subarray_unchecked(to_a, A_LEN),
                 self.stages.subarray_unchecked(to_b, B_LEN),
             );
-            self.a.load(a, [tile.row as i32, k as i32, of_a], full);
-            self.b.load(b, [tile.column as i32, k as i32, of_b], full);
+            let (row, k) = (tile.row as i32, k as i32);
+            let at = if A::ALONG_K { [k, row, of_a] } else { [row, k, of_a] };
+            self.a.load(a, at, full);
+            self.b.load(b, [tile.column as i32, k, of_b], full);
         }
     }
 
@@ -255,81 +291,68 @@ impl<'a, const C: usize> Block<'a, C> {
     #[inline(always)]
     fn consume(&self, warp: u32, c: SliceMut<'_, f32>, alpha: f32, beta: f32) {
         let lane = thread::thread_idx_x() % 32;
-        let row = warp / 4 * 64 + lane / 4 * 4;
-        let column = warp % 4 * 4 * C as u32 + lane % 4 * 4;
+        let rows_apart = if A::ALONG_K { 1 } else { 4 };
+        let place = Place {
+            row: (warp / 4 * 64 + lane / 4 * rows_apart) as usize,
+            column: (warp % 4 * 4 * C as u32 + lane % 4 * 4) as usize,
+        };
         let mut step = 0;
         for tile in self.tiles.of_block() {
-            let mut sums = [[0.0; C]; ROWS];
+            let mut sums = [[0.0; C]; MOST_ROWS];
             let mut k = 0;
             while k < self.shape.k {
                 let (stage, round) = (step % Self::STAGES, step / Self::STAGES % 2);
                 self.full(stage).wait(round);
-                self.multiply(stage as usize, row as usize, column as usize, &mut sums);
+                let elements = self.elements(stage as usize, place);
+                if A::ALONG_K {
+                    elements.multiply_along_k(&mut sums);
+                } else {
+                    elements.multiply(&mut sums);
+                }
                 warp::sync_warp(warp::FULL_MASK);
                 self.free(stage).arrive_if(lane == 0);
                 k += tile_k(C) as u32;
                 step += 1;
             }
-            self.store(&sums, tile, [tile.row + row, tile.column + column], c, alpha, beta);
+            self.store(&sums, tile, place, c, alpha, beta);
         }
     }
 
-    /// Adds the products of a stage. The reads for the next element of k are ahead of the arithmetic.
+    /// The thread's elements of a stage, from its first row and its first column on.
     #[inline(always)]
-    #[allow(unused_assignments, reason = "the last element of k has none behind it")]
-    fn multiply(&self, stage: usize, row: usize, column: usize, sums: &mut [[f32; C]; ROWS]) {
-        let (a, b) = (stage * A_LEN + row, stages(C) * A_LEN + stage * B_LEN + column);
-        let mut next = self.fragments(a, b);
-        unroll!(16, k => {
-            if k < tile_k(C) {
-                let now = next;
-                if k + 1 < tile_k(C) {
-                    next = self.fragments(a + (k + 1) * tile_m(C), b + (k + 1) * tile_n(C));
-                }
-                add_products(&now, sums);
+    fn elements(&self, stage: usize, place: Place) -> Elements<A, C> {
+        let line = if A::ALONG_K { tile_k(C) } else { 1 };
+        let (a, b) = (place.row * line, place.column);
+        // SAFETY: they are in the tiles of the stage.
+        unsafe {
+            Elements {
+                a: self.stages.subarray_unchecked(stage * A_LEN + a, A_LEN - a),
+                b: self
+                    .stages
+                    .subarray_unchecked(stages(C) * A_LEN + stage * B_LEN + b, B_LEN - b),
+                row: place.row,
+                layout: PhantomData,
             }
-        });
-    }
-
-    /// The thread's rows from element `a` of the stages on, and its columns from `b` on.
-    #[inline(always)]
-    fn fragments(&self, a: usize, b: usize) -> Fragments<C> {
-        let mut fragments = Fragments {
-            a: [0.0; ROWS],
-            b: [0.0; C],
-        };
-        // SAFETY (of both): the rows and columns of a thread are in the tiles of the stage, at multiples of four.
-        unroll!(2, chunk => {
-            let four: [f32; 4] = unsafe { self.stages.get_vec_unchecked(a + 32 * chunk) };
-            unroll!(4, i => {
-                fragments.a[4 * chunk + i] = four[i];
-            });
-        });
-        unroll!(C / 4, chunk => {
-            let four: [f32; 4] = unsafe { self.stages.get_vec_unchecked(b + 16 * chunk) };
-            unroll!(4, j => {
-                fragments.b[4 * chunk + j] = four[j];
-            });
-        });
-        fragments
+        }
     }
 
     /// Puts the thread's sums into `C`.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store(
         &self,
-        sums: &[[f32; C]; ROWS],
+        sums: &[[f32; C]; MOST_ROWS],
         tile: Tile,
-        [row, column]: [u32; 2],
+        place: Place,
         c: SliceMut<'_, f32>,
         alpha: f32,
         beta: f32,
     ) {
         let SimtShape { m, n, .. } = self.shape;
         let wide = n % 4 == 0 && c.is_vec_aligned::<4>();
+        let (row, column) = (tile.row + place.row as u32, tile.column + place.column as u32);
         unroll!(8, i => {
-            let row = row + i as u32 / 4 * 32 + i as u32 % 4;
-            if row < m {
+            let row = row + if A::ALONG_K { 8 * i } else { i / 4 * 32 + i % 4 } as u32;
+            if i < rows(C) && row < m {
                 let line = (tile.product as usize * m as usize + row as usize) * n as usize;
                 unroll!(C / 4, chunk => {
                     let column = column + 16 * chunk as u32;
@@ -353,20 +376,131 @@ impl<'a, const C: usize> Block<'a, C> {
     }
 }
 
-/// Adds the products for one element of k, there and back along columns or, where there are 8 of them, along rows: of the
-/// two, what has fewer conflicts in the assembler's code.
-#[inline(always)]
-fn add_products<const C: usize>(of: &Fragments<C>, sums: &mut [[f32; C]; ROWS]) {
+/// A thread's elements of a stage.
+struct Elements<A, const C: usize> {
+    a: Shared<f32>,
+    b: Shared<f32>,
+    row: usize,
+    layout: PhantomData<A>,
+}
+
+// Inlined on the device alone: elsewhere, in code that is not optimised, each step would have a place of its own in the
+// frame of who calls it, and the stack has no room for all.
+impl<A: Layout, const C: usize> Elements<A, C> {
+    /// Adds their products. The reads for the next element of k are ahead of the arithmetic.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[allow(unused_assignments, reason = "the last element of k has none behind it")]
+    fn multiply(&self, sums: &mut [[f32; C]; MOST_ROWS]) {
+        let mut next = Fragments {
+            a: self.rows(0),
+            b: self.columns(0),
+        };
+        unroll!(8, four => {
+            if 4 * four < tile_k(C) {
+                unroll!(4, i => {
+                    let (now, k) = (next, 4 * four + i + 1);
+                    if k < tile_k(C) {
+                        next = Fragments {
+                            a: self.rows(k),
+                            b: self.columns(k),
+                        };
+                    }
+                    add_products(&now, sums);
+                });
+            }
+        });
+    }
+
+    /// [`multiply`](Self::multiply) where `A` lies along k: its reads are for four elements of k, and four ahead.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[allow(unused_assignments, reason = "the last elements of k have none behind them")]
+    fn multiply_along_k(&self, sums: &mut [[f32; C]; MOST_ROWS]) {
+        let (mut next_rows, mut next) = (self.rows_along_k(0), self.columns(0));
+        unroll!(8, four => {
+            if 4 * four < tile_k(C) {
+                let rows = next_rows;
+                if 4 * four + 4 < tile_k(C) {
+                    next_rows = self.rows_along_k(four + 1);
+                }
+                unroll!(4, i => {
+                    let mut now = Fragments { a: [0.0; MOST_ROWS], b: next };
+                    unroll!(8, row => {
+                        now.a[row] = rows[row][i];
+                    });
+                    if 4 * four + i + 1 < tile_k(C) {
+                        next = self.columns(4 * four + i + 1);
+                    }
+                    add_products(&now, sums);
+                });
+            }
+        });
+    }
+
+    /// The rows for element `k`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn rows(&self, k: usize) -> [f32; MOST_ROWS] {
+        let mut of_k = [0.0; MOST_ROWS];
+        unroll!(2, chunk => {
+            if chunk < rows(C) / 4 {
+                // SAFETY: rows of the tile, at multiples of four.
+                let four: [f32; 4] = unsafe { self.a.get_vec_unchecked(k * tile_m(C) + 32 * chunk) };
+                unroll!(4, i => {
+                    of_k[4 * chunk + i] = four[i];
+                });
+            }
+        });
+        of_k
+    }
+
+    /// The rows, which lie along k, for the `four`th four elements of k.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn rows_along_k(&self, four: usize) -> [[f32; 4]; MOST_ROWS] {
+        // The swizzle puts what is 16 bytes wide elsewhere within the row, by the row's number: its last three bits where
+        // a row has 128 bytes, two bits above the last one where it has 64. The rows of a thread have these in common.
+        let units = tile_k(C) / 4;
+        let unit = four ^ (self.row * units / 8 % units);
+        let mut along_k = [[0.0; 4]; MOST_ROWS];
+        // SAFETY (of both): rows of the tile, at multiples of four.
+        let first = unsafe { self.a.subarray_unchecked(4 * unit, self.a.len() - 4 * unit) };
+        unroll!(8, i => {
+            if i < rows(C) {
+                along_k[i] = unsafe { first.get_vec_unchecked(8 * i * tile_k(C)) };
+            }
+        });
+        along_k
+    }
+
+    /// The columns for element `k`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn columns(&self, k: usize) -> [f32; C] {
+        let mut columns = [0.0; C];
+        unroll!(4, chunk => {
+            if chunk < C / 4 {
+                // SAFETY: columns of the tile, at multiples of four.
+                let four: [f32; 4] = unsafe { self.b.get_vec_unchecked(k * tile_n(C) + 16 * chunk) };
+                unroll!(4, i => {
+                    columns[4 * chunk + i] = four[i];
+                });
+            }
+        });
+        columns
+    }
+}
+
+/// Adds the products for one element of k, there and back along columns or, where there are fewer than 16, along rows: of
+/// the two, what has fewer conflicts in the assembler's code.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn add_products<const C: usize>(of: &Fragments<C>, sums: &mut [[f32; C]; MOST_ROWS]) {
     let back_and_forth = |line: usize, i, length| if line.is_multiple_of(2) { i } else { length - 1 - i };
     let mut add = |i: usize, j: usize| sums[i][j] = of.a[i].mul_add(of.b[j], sums[i][j]);
     if C == 16 {
         for j in 0..C {
-            for i in 0..ROWS {
-                add(back_and_forth(j, i, ROWS), j);
+            for i in 0..rows(C) {
+                add(back_and_forth(j, i, rows(C)), j);
             }
         }
     } else {
-        for i in 0..ROWS {
+        for i in 0..rows(C) {
             for j in 0..C {
                 add(i, back_and_forth(i, j, C));
             }
@@ -379,7 +513,7 @@ fn add_products<const C: usize>(of: &Fragments<C>, sums: &mut [[f32; C]; ROWS]) 
 /// # Safety
 ///
 /// There are `N` elements at `at`, aligned as vectors of `N` are.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 unsafe fn put<const N: usize>(c: SliceMut<'_, f32>, at: usize, sums: [f32; N], alpha: f32, beta: f32) {
     let values = if beta == 0.0 {
         sums.map(|sum| scaled(alpha, sum, None))
