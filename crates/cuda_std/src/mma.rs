@@ -197,6 +197,23 @@ impl Mma for F64M16N8K8 {
     }
 }
 
+/// A number of which an instruction, which ignores the lowest 13 bits, takes the [`Tf32`] nearest to `x`, ties away from zero:
+/// what `cvt.rna.tf32.f32` does, in two instructions. An infinity stays, and NaN stays NaN.
+///
+/// ```
+/// use cuda_std::mma::nearest_tf32;
+///
+/// let taken = |x: f32| f32::from_bits(nearest_tf32(x).to_bits() & !0x1fff);
+/// let step = 2f32.powi(-10);
+/// assert_eq!([1.0 + 0.4 * step, 1.0 + 0.5 * step, -1.0 - 0.6 * step].map(taken), [1.0, 1.0 + step, -1.0 - step]);
+/// assert!(nearest_tf32(f32::from_bits(0x7fff_ffff)).is_nan());
+/// assert_eq!(taken(f32::NEG_INFINITY), f32::NEG_INFINITY);
+/// ```
+#[inline(always)]
+pub fn nearest_tf32(x: f32) -> f32 {
+    machine::nearest_tf32(x)
+}
+
 /// A · B + `c`, by one instruction.
 ///
 /// ```

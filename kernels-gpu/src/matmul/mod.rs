@@ -3,7 +3,8 @@
 //!
 //! [`gemm`](mod@gemm) multiplies matrices, one by one or in batches, through tiles in shared memory; [`gemv`](mod@gemv)
 //! multiplies a matrix with a vector, which is a matter of reading the matrix once; [`wgmma`] multiplies matrices of
-//! numbers of 16 bits, or rounded to TF32, on Hopper's tensor cores, and [`dmma`] of `f64`.
+//! numbers of 16 bits, or rounded to TF32, on Hopper's tensor cores, [`mma`] on those of Ampere and later, and [`dmma`]
+//! of `f64` on Hopper's.
 //!
 //! Operands come as all elements of an array and the strides of a view of it: a transposed, permuted or repeated
 //! operand costs no copy. Numbers are accumulated in their own type by [`MulAdd`], which rounds once.
@@ -11,6 +12,7 @@
 pub mod dmma;
 pub mod gemm;
 pub mod gemv;
+pub mod mma;
 pub mod simt;
 mod tiles;
 pub mod wgmma;

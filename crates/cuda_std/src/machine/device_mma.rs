@@ -31,6 +31,26 @@ products! {
     mma_tf32 f32 "m16n8k8.row.col.f32.tf32.tf32.f32"
 }
 
+/// LLVM would compare the exponent, which takes two instructions more.
+#[inline(always)]
+pub fn nearest_tf32(x: f32) -> f32 {
+    let mut bits = x.to_bits();
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred p;",
+            ".reg .f32 m;",
+            "abs.f32 m, {0};",
+            "setp.lt.f32 p, m, 0f7F800000;",
+            "@p add.u32 {0}, {0}, 0x1000;",
+            "}}",
+            inout(reg32) bits, options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    f32::from_bits(bits)
+}
+
 #[inline(always)]
 pub fn mma_f64([a]: [f64; 1], [b]: [f64; 1], c: [f64; 2]) -> [f64; 2] {
     let [mut d0, mut d1] = c;

@@ -74,6 +74,13 @@ pub fn mma_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
     Fragments::exchange("mma", a.map(f32::to_bits), b.map(f32::to_bits)).add_to(c, |a, b| value(a) * value(b))
 }
 
+pub fn nearest_tf32(x: f32) -> f32 {
+    match x.is_finite() {
+        true => f32::from_bits(x.to_bits().wrapping_add(0x1000)),
+        false => x,
+    }
+}
+
 #[track_caller]
 pub fn mma_f64([a]: [f64; 1], [b]: [f64; 1], mut c: [f64; 2]) -> [f64; 2] {
     let a = cuda_sim::exchange("mma", u32::MAX, a.to_bits());
