@@ -66,7 +66,8 @@ pub struct Properties {
     pub name: String,
     /// Compute capability, major and minor.
     pub compute_capability: Option<(u32, u32)>,
-    /// The tensor cores that products of matrices run on: the compute capability that they came with.
+    /// The tensor cores that products of matrices run on: the compute capability that their instructions came with, 8.0 or,
+    /// for Hopper's own, 9.0.
     pub tensor_cores: Option<(u32, u32)>,
     /// The CUDA version of the driver, major and minor.
     pub driver_version: Option<(u32, u32)>,
@@ -167,7 +168,10 @@ impl Device {
     /// PTX, [`Error::Cuda`] if the device cannot be opened, and what has failed on it in this process already, until all
     /// that was made on it is dropped or it is [reset](Self::reset).
     pub fn cuda(ordinal: u32) -> Result<Self> {
-        let backend = cuda::Cuda::new(ordinal)?;
+        Self::with_cuda(cuda::Cuda::new(ordinal)?, ordinal)
+    }
+
+    fn with_cuda(backend: cuda::Cuda, ordinal: u32) -> Result<Self> {
         if KERNELS.is_empty() {
             return Err(Error::NoDeviceCode { ordinal });
         }
@@ -185,7 +189,11 @@ impl Device {
     ///
     /// Each call makes a device of its own.
     pub fn simulator() -> Self {
-        Self::with_backend(traced(Arc::new(sim::Simulator::new())))
+        Self::simulated(sim::Simulator::new())
+    }
+
+    fn simulated(simulator: sim::Simulator) -> Self {
+        Self::with_backend(traced(Arc::new(simulator)))
             .expect("the simulator's streams are numbers, and it has no kernels yet")
     }
 
@@ -193,8 +201,21 @@ impl Device {
     /// their own. For tests: they are slower there than those of [`simulator`](Self::simulator).
     #[doc(hidden)]
     pub fn simulated_hopper() -> Self {
-        Self::with_backend(traced(Arc::new(sim::Simulator::hopper())))
-            .expect("the simulator's streams are numbers, and it has no kernels yet")
+        Self::simulated(sim::Simulator::new().with_tensor_cores((9, 0)))
+    }
+
+    /// This GPU once more, if it has tensor cores of Ampere or later, or else the simulated one, for which products of
+    /// matrices run by Ampere's instructions, whichever others there are. For tests and benchmarks.
+    #[doc(hidden)]
+    pub fn as_ampere(&self) -> Result<Self> {
+        const AMPERE: (u32, u32) = (8, 0);
+        let Properties { id, tensor_cores, .. } = self.properties();
+        match id.strip_prefix("cuda:").map(str::parse) {
+            Some(Ok(ordinal)) if tensor_cores.is_some() => {
+                Self::with_cuda(cuda::Cuda::new(ordinal)?.with_tensor_cores(AMPERE), ordinal)
+            }
+            _ => Ok(Self::simulated(sim::Simulator::new().with_tensor_cores(AMPERE))),
+        }
     }
 
     /// A device with the library's own kernels, before anyone else can take their place.

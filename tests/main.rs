@@ -33,6 +33,7 @@ mod launch;
 mod many_threads;
 mod map;
 mod matmul;
+mod matmul_ampere;
 mod matmul_double;
 mod matmul_half;
 mod matmul_precision;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of `f16` and `bf16`, on the tests' device and on the simulated one with Hopper's instructions, within the bound
-//! of sums in f32 that are rounded once.
+//! Products of `f16` and `bf16`, on the tests' device, on the simulated one with Hopper's instructions, and by Ampere's,
+//! within the bound of sums in f32 that are rounded once.
 
 use crate::common::*;
 use half::{bf16, f16};
@@ -41,8 +41,12 @@ impl Half for bf16 {
     }
 }
 
-fn devices() -> [Device; 2] {
-    [device().clone(), Device::simulated_hopper()]
+fn devices() -> [Device; 3] {
+    [
+        device().clone(),
+        Device::simulated_hopper(),
+        device().as_ampere().unwrap(),
+    ]
 }
 
 fn stack<T: Half>(shape: (usize, usize, usize), seed: u64) -> Array3<T> {

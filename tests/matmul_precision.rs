@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of `f32` as TF32, on the tests' device and on the simulated one with Hopper's instructions.
+//! Products of `f32` as TF32, on the tests' device, on the simulated one with Hopper's instructions, and by Ampere's.
 
 use crate::common::*;
 use ndarray::{Array2, Array3, ArrayView3, Axis, array, s};
@@ -7,8 +7,12 @@ use proptest::prelude::*;
 use warpsmith::ops::Precision::{self, Full, Tf32};
 use warpsmith::{Device, DeviceArray};
 
-fn devices() -> [Device; 2] {
-    [device().clone(), Device::simulated_hopper()]
+fn devices() -> [Device; 3] {
+    [
+        device().clone(),
+        Device::simulated_hopper(),
+        device().as_ampere().unwrap(),
+    ]
 }
 
 fn stack(shape: (usize, usize, usize), seed: u64) -> Array3<f32> {
@@ -194,12 +198,13 @@ fn alpha_and_beta_scale_in_f32() {
 #[test]
 fn operands_are_rounded_to_nearest() {
     let step = 2f32.powi(-10);
-    let device = Device::simulated_hopper();
-    let ones = DeviceArray::from_elem(device.default_stream(), (8, 8), 1.0f32).unwrap();
-    let above = DeviceArray::from_elem(device.default_stream(), (8, 8), 1.0 + 0.75 * step).unwrap();
-    for (a, b) in [(&ones, &above), (&above, &ones)] {
-        let sums = a.matmul_with(b, Tf32).unwrap().to_ndarray().unwrap();
-        assert!(sums.iter().all(|&sum| sum == 8.0 * (1.0 + step)), "{sums}");
+    for device in [Device::simulated_hopper(), device().as_ampere().unwrap()] {
+        let ones = DeviceArray::from_elem(device.default_stream(), (8, 8), 1.0f32).unwrap();
+        let above = DeviceArray::from_elem(device.default_stream(), (8, 8), 1.0 + 0.75 * step).unwrap();
+        for (a, b) in [(&ones, &above), (&above, &ones)] {
+            let sums = a.matmul_with(b, Tf32).unwrap().to_ndarray().unwrap();
+            assert!(sums.iter().all(|&sum| sum == 8.0 * (1.0 + step)), "{sums}");
+        }
     }
 }
 

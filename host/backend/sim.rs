@@ -66,11 +66,10 @@ impl Simulator {
         }
     }
 
-    /// With the instructions of Hopper's tensor cores.
-    pub(crate) fn hopper() -> Self {
-        let mut hopper = Self::new();
-        hopper.properties.tensor_cores = Some((9, 0));
-        hopper
+    /// With the instructions of those tensor cores.
+    pub(crate) fn with_tensor_cores(mut self, tensor_cores: (u32, u32)) -> Self {
+        self.properties.tensor_cores = Some(tensor_cores);
+        self
     }
 
     fn handle(&self) -> u64 {

@@ -86,8 +86,11 @@ pub(crate) fn properties(ordinal: u32) -> Result<Properties> {
         id: format!("cuda:{ordinal}"),
         name: name_of(device)?,
         compute_capability: Some(capability),
-        // Older drivers have no tensor maps.
-        tensor_cores: (capability == (9, 0) && version >= 12000).then_some(capability),
+        tensor_cores: match capability {
+            // Older drivers have no tensor maps.
+            (9, 0) if version >= 12000 => Some((9, 0)),
+            _ => (capability >= (8, 0)).then_some((8, 0)),
+        },
         driver_version: Some((version / 1000, version % 1000 / 10)),
         total_memory: total_memory as u64,
         multiprocessors: get(A::MULTIPROCESSOR_COUNT)?,

@@ -85,6 +85,12 @@ impl Cuda {
         Self::with_modules(ordinal, Modules::default())
     }
 
+    /// Which uses those tensor cores.
+    pub(crate) fn with_tensor_cores(mut self, tensor_cores: (u32, u32)) -> Self {
+        self.properties.tensor_cores = Some(tensor_cores);
+        self
+    }
+
     fn with_modules(ordinal: u32, modules: Modules) -> Result<Self> {
         let properties = properties(ordinal)?;
         let context = Context::retain(ordinal, &properties.id)?;
@@ -208,7 +214,8 @@ impl Backend for Cuda {
     fn reset(&self) -> Result<Arc<dyn Backend>> {
         self.context.end()?;
         let ordinal = self.context.device() as u32; // it was one
-        let fresh = Self::with_modules(ordinal, self.modules.unloaded())?;
+        let mut fresh = Self::with_modules(ordinal, self.modules.unloaded())?;
+        fresh.properties.tensor_cores = self.properties.tensor_cores;
         fresh.synchronize_all()?;
         Ok(Arc::new(fresh))
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of matrices and vectors.
 
+mod ampere;
 mod dmma;
 mod gemm;
 mod gemv;
@@ -25,7 +26,7 @@ use crate::stream::Stream;
 ///
 /// Those of 32 and 64 bits are multiplied and added in their own type, floats by fused multiply-add, integers modulo
 /// 2^32; large products of `f64` by the tensor cores of a Hopper GPU, with the same bits. Products of `f16` and `bf16` are
-/// summed in `f32` and rounded once at the end: by the tensor cores of a Hopper GPU, elsewhere as `f32`.
+/// summed in `f32` and rounded once at the end: by the tensor cores of a GPU from Ampere on, elsewhere as `f32`.
 pub trait MatMul: Element + sealed::Sealed {
     /// What [`gemm`](DeviceArrayRef::gemm) scales by: the type itself, or `f32` for those of 16 bits.
     type Scalar: Num;

@@ -4,6 +4,7 @@
 use ndarray::{Dimension, Ix3, s};
 
 use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::ops::transpose::Ordered;
 use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapArg, TensorType};
@@ -41,6 +42,11 @@ impl<'a, T: TensorElement> Mapped<'a, T> {
             Ordered::Copied(copy)
         };
         Ok(Self { lies, length })
+    }
+
+    /// The elements: of a line's length or, in a copy, more.
+    pub(super) fn elements(&self) -> &DeviceArrayRef<T, Ix3> {
+        &self.lies
     }
 
     /// The map, for tiles of that shape, of elements that the copy takes as `of`: beyond a line's end it reads zeros.

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products on Hopper's tensor cores: of `f16` and `bf16`, which elsewhere go by way of `f32`, and of `f32` rounded to TF32.
+//! Products of `f16` and `bf16`, and of `f32` rounded to TF32: on Hopper's tensor cores, here; on those of Ampere and later,
+//! and what Hopper's cannot count (ampere.rs); and without any, by way of `f32`.
 
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{self, Tf32};
 use half::{bf16, f16};
-use kernels_gpu::compiled::{CastTo, HopperGemm, WgmmaParams};
+use kernels_gpu::compiled::{AmpereGemm, CastTo, HopperGemm, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
+use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_k, tile_n};
 use ndarray::{Dimension, Ix2, Ix3};
 
 use super::gemm::Multiplication;
 use super::operand::{Mapped, can_be_mapped};
-use super::split::{self, REGISTERS, cycles};
-use super::{HOPPER, simt};
+use super::split;
+use super::{HOPPER, ampere, simt};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -27,7 +28,7 @@ pub(super) fn is_hopper(stream: &Stream) -> bool {
 }
 
 /// Numbers that tensor cores multiply.
-pub(super) trait Factor: wgmma::Operand<Element: TensorElement> + HopperGemm<f32> {
+pub(super) trait Factor: wgmma::Operand<Element: TensorElement> + HopperGemm<f32> + AmpereGemm<f32> {
     /// What tensor maps take them for.
     const TYPE: TensorType;
 
@@ -52,7 +53,7 @@ impl Factor for Tf32 {
 
 /// Numbers of 16 bits that tensor cores multiply.
 pub(super) trait Half:
-    TensorElement + CastTo<f32> + Factor + wgmma::Operand<Element = Self> + HopperGemm<Self>
+    TensorElement + CastTo<f32> + Factor + wgmma::Operand<Element = Self> + HopperGemm<Self> + AmpereGemm<Self>
 {
 }
 
@@ -70,12 +71,19 @@ pub(super) fn multiply<T: Half, D: Dimension>(
 where
     f32: CastTo<T>,
 {
-    let shape = is_hopper(stream).then(|| wgmma_shape(&product)).flatten();
-    let Some(shape) = shape.filter(|_| alpha != 0.0) else {
-        return by_f32(product, stream, out, alpha, beta);
+    let Some(shape) = hopper_shape(&product, stream, alpha) else {
+        let Some(shape) = ampere::mma_shape(&product, stream, alpha) else {
+            return by_f32(product, stream, out, alpha, beta);
+        };
+        if beta == 0.0
+            && let Some(sums) = ampere::in_parts::<T, D>(&product, stream, alpha)?
+        {
+            return sums.cast_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
+        }
+        return ampere::multiply::<T, T, D>(&product, shape, stream, out, alpha, beta);
     };
     if beta == 0.0 {
-        if let Some(sums) = split::multiply::<T, D>(&product, stream, alpha)? {
+        if let Some(sums) = in_parts::<T, D>(&product, stream, alpha)? {
             return sums.cast_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
         }
         return on_hopper::<T, T, D>(&product, shape, stream, out, alpha);
@@ -96,12 +104,19 @@ pub(super) fn multiply_tf32<D: Dimension>(
     alpha: f32,
     beta: f32,
 ) -> Result<()> {
-    let shape = is_hopper(stream).then(|| wgmma_shape(&product)).flatten();
-    let Some(shape) = shape.filter(|_| alpha != 0.0) else {
-        return simt::multiply(product, stream, out, alpha, beta);
+    let Some(shape) = hopper_shape(&product, stream, alpha) else {
+        let Some(shape) = ampere::mma_shape(&product, stream, alpha) else {
+            return simt::multiply(product, stream, out, alpha, beta);
+        };
+        if beta == 0.0
+            && let Some(sums) = ampere::in_parts::<Tf32, D>(&product, stream, alpha)?
+        {
+            return sums.to_array_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
+        }
+        return ampere::multiply::<Tf32, f32, D>(&product, shape, stream, out, alpha, beta);
     };
     if beta == 0.0 {
-        if let Some(sums) = split::multiply::<Tf32, D>(&product, stream, alpha)? {
+        if let Some(sums) = in_parts::<Tf32, D>(&product, stream, alpha)? {
             return sums.to_array_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
         }
         return on_hopper::<Tf32, f32, D>(&product, shape, stream, out, alpha);
@@ -132,8 +147,15 @@ where
     sum.cast_into(out)
 }
 
+/// The shape of a launch on Hopper's tensor cores, if there are any, it has something to sum and its numbers fit.
+fn hopper_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream, alpha: f32) -> Option<WgmmaShape> {
+    (alpha != 0.0 && is_hopper(stream))
+        .then(|| wgmma_shape(product))
+        .flatten()
+}
+
 /// The shape of the kernel's launch, if its numbers fit.
-pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
+fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
     let shape = &product.shape;
     // Coordinates are signed, and those of the last tile reach beyond the end.
     let fits = |length: usize| {
@@ -180,6 +202,11 @@ impl<'a, T: TensorElement> Operand<'a, T> {
         })
     }
 
+    /// Its elements, where lines begin at multiples of 16 bytes.
+    pub(super) fn elements(&self) -> &DeviceArrayRef<T, Ix3> {
+        self.lies.elements()
+    }
+
     /// Its map, of elements that the copy takes as `of`: for tiles of so many lines and 128 bytes along k, or, of what lies
     /// along them, of 128 bytes of them.
     pub(super) fn map(&self, of: TensorType, lines: usize) -> Result<TensorMapArg<'_, T>> {
@@ -190,7 +217,7 @@ impl<'a, T: TensorElement> Operand<'a, T> {
 }
 
 /// One launch for all products, of a block for each multiprocessor.
-pub(super) fn on_hopper<T: Factor + HopperGemm<C>, C: TensorElement, D: Dimension>(
+fn on_hopper<T: Factor + HopperGemm<C>, C: TensorElement, D: Dimension>(
     product: &Multiplication<'_, T::Element, D>,
     mut shape: WgmmaShape,
     stream: &Stream,
@@ -278,8 +305,93 @@ fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
     u64::from(shape.batch) * rows * columns
 }
 
+/// `alpha · A B` with k cut into parts, if that pays.
+fn in_parts<T: Factor, D: Dimension>(
+    product: &Multiplication<'_, T::Element, D>,
+    stream: &Stream,
+    alpha: f32,
+) -> Result<Option<DeviceArray<f32, Ix2>>> {
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let cycles = |shape: &GemmShape| least_cycles(shape, size_of::<T::Element>(), multiprocessors);
+    let parts = split::cut(product, cycles);
+    let Some((parts, shape)) = parts.and_then(|parts| wgmma_shape(&parts).map(|shape| (parts, shape))) else {
+        return Ok(None);
+    };
+    split::sum(&parts, stream, |sums| {
+        on_hopper::<T, f32, _>(&parts, shape, stream, sums, alpha)
+    })
+    .map(Some)
+}
+
+/// The registers of a thread that the sums of a tile take: widths of tiles.
+const REGISTERS: [usize; 4] = [128, 96, 64, 32];
+
+/// Cycles for 128 bytes along k of a tile of that many columns, as measured on an H200: those of the tensor cores, but for
+/// narrow tiles, for which the copies take longer.
+fn step_cycles(columns: usize) -> usize {
+    (114 + 19 * columns / 4).max(560)
+}
+
+/// Cycles for a batch of products of elements of so many bytes, with sums of so many registers. A multiprocessor takes
+/// tiles in turn.
+fn cycles(shape: &GemmShape, element: usize, registers: usize, multiprocessors: usize) -> usize {
+    let columns = tile_n(registers);
+    let tiles = shape.batch.saturating_mul(shape.m.div_ceil(TILE_M));
+    let turns = tiles
+        .saturating_mul(shape.n.div_ceil(columns))
+        .div_ceil(multiprocessors);
+    turns
+        .saturating_mul(shape.k.div_ceil(tile_k(element)))
+        .saturating_mul(step_cycles(columns))
+}
+
+/// Cycles with the best width of tiles.
+fn least_cycles(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
+    let of = REGISTERS.map(|registers| cycles(shape, element, registers, multiprocessors));
+    of.into_iter().min().unwrap_or(0)
+}
+
 /// The width of tiles with which the products are done first, by the registers of their sums.
 fn best_registers(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
     let cost = |&registers: &usize| cycles(shape, element, registers, multiprocessors);
     REGISTERS.into_iter().min_by_key(cost).unwrap_or(REGISTERS[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(m: usize, n: usize, k: usize) -> GemmShape {
+        GemmShape {
+            batch: 1,
+            first: 0,
+            m,
+            n,
+            k,
+            a: [0, k, 1],
+            b: [0, 1, n],
+        }
+    }
+
+    #[test]
+    fn few_tiles_with_a_long_k_are_cut() {
+        let parts = |m, n, k| split::best_parts(&shape(m, n, k), |shape| least_cycles(shape, 2, 132));
+        assert_eq!(
+            [parts(4096, 4096, 4096), parts(512, 512, 512), parts(1024, 1024, 1024)],
+            [None; 3]
+        );
+        assert!(parts(64, 8192, 8192).is_some_and(|parts| parts >= 2));
+        assert!(parts(256, 256, 65536).is_some_and(|parts| parts >= 8));
+        assert_eq!(
+            parts(64, 8192, 8193),
+            None,
+            "no part would begin at a multiple of 16 bytes"
+        );
+    }
+
+    #[test]
+    fn widths_of_tiles_fill_the_device() {
+        let best = [1024, 1536, 3072, 4096].map(|side| best_registers(&shape(side, side, side), 2, 132));
+        assert_eq!(best, [32, 96, 96, 128], "as measured on an H200");
+    }
 }

@@ -16,7 +16,7 @@ use crate::histogram::{
 use crate::index::scatter_add;
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
 use crate::matmul::wgmma::{self, Input};
-use crate::matmul::{MulAdd, dmma, gemv, simt};
+use crate::matmul::{MulAdd, dmma, gemv, mma, simt};
 
 /// The parameters of [`gemm`](fn@gemm::gemm).
 pub type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemm::GemmShape, T, T);
@@ -68,6 +68,27 @@ pub type SimtParams = (
     f32,
     f32,
 );
+
+/// The parameters of [`gemm_mma`](fn@mma::gemm_mma).
+pub type MmaParams<T, C> = (
+    &'static [T],
+    &'static [T],
+    SliceMut<'static, C>,
+    mma::MmaShape,
+    f32,
+    f32,
+);
+
+/// Products of matrices of this type on the tensor cores of Ampere and later, with results of type `C`: a kernel for each
+/// width of tiles.
+pub trait AmpereGemm<C: 'static>: mma::Input {
+    /// 64 columns.
+    type N64: Kernel<Params = MmaParams<<Self as Operand>::Element, C>>;
+    /// 128 columns.
+    type N128: Kernel<Params = MmaParams<<Self as Operand>::Element, C>>;
+    /// 256 columns.
+    type N256: Kernel<Params = MmaParams<<Self as Operand>::Element, C>>;
+}
 
 /// The parameters of [`gemm_dmma`](fn@dmma::gemm_dmma).
 pub type DmmaParams = (
@@ -197,6 +218,13 @@ macro_rules! compiled {
             type N256 = wgmma::gemm_wgmma<$type, $result, 128>;
         }
     };
+    (@ampere $type:ty, $result:ident) => {
+        impl AmpereGemm<$result> for $type {
+            type N64 = mma::gemm_mma<$type, $result, 64>;
+            type N128 = mma::gemm_mma<$type, $result, 128>;
+            type N256 = mma::gemm_mma<$type, $result, 256>;
+        }
+    };
     (@bins $type:ty, $rule:ident) => {
         impl CountBins<$rule> for $type {
             const BLOCK_LENS: [usize; 3] = [
@@ -229,6 +257,9 @@ compiled! {
     hopper: [bf16] by [bf16, f32];
     hopper: [f16] by [f16, f32];
     hopper: [Tf32] by [f32];
+    ampere: [bf16] by [bf16, f32];
+    ampere: [f16] by [f16, f32];
+    ampere: [Tf32] by [f32];
     bins: [f32, f64, i32, u8, u16, u32] by [Uniform, Channels, Search];
     values: [i32, u8, u16, u32] by [_];
 }

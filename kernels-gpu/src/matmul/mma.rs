@@ -191,7 +191,7 @@ pub struct MmaShape {
 ///
 /// A block has [`threads`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis, and a block
 /// for each tile of [`rows`] × `COLUMNS` of each product. `a` and `b` have the elements that the shape names, `c` those of
-/// the products. The first elements of `a` and `b` are at multiples of 16 bytes, and so are their strides.
+/// the products; `k` is not 0. The first elements of `a` and `b` are at multiples of 16 bytes, and so are their strides.
 #[kernel(
     T = [bf16], C = [bf16, f32], COLUMNS = [64, 128, 256];
     T = [f16], C = [f16, f32], COLUMNS = [64, 128, 256];
@@ -292,7 +292,9 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     // Elsewhere, in code that is not optimised, the stack has no room for the states of all loops.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     unsafe fn sums<const A_ALONG_K: bool, const B_ALONG_K: bool>(&self) -> Sums {
-        let Self { shape, tile, memory, .. } = *self;
+        let Self {
+            shape, tile, memory, ..
+        } = *self;
         let product = tile.product as usize;
         let [of_a, of_b] = [
             Extent {
@@ -306,12 +308,8 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
                 threads: threads(COLUMNS) as u32,
             },
         ];
-        let mut copies_a = Copies::<T::Element, A_ALONG_K>::new(
-            self.a.wrapping_add(product * shape.a[0]),
-            shape.a[1],
-            tile.row,
-            of_a,
-        );
+        let mut copies_a =
+            Copies::<T::Element, A_ALONG_K>::new(self.a.wrapping_add(product * shape.a[0]), shape.a[1], tile.row, of_a);
         let mut copies_b = Copies::<T::Element, B_ALONG_K>::new(
             self.b.wrapping_add(product * shape.b[0]),
             shape.b[1],
@@ -364,7 +362,11 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
             fill(to);
             Self::multiply(&fragments, &mut sums);
             to = from;
-            from = if from + Self::STAGE == Self::END { 0 } else { from + Self::STAGE };
+            from = if from + Self::STAGE == Self::END {
+                0
+            } else {
+                from + Self::STAGE
+            };
             Self::wait();
             // Behind the last stage these are zeros, which nobody multiplies.
             fragments = read(from, 0);

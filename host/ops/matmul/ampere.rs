@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Products on the tensor cores of Ampere and later, by instructions of a warp: all GPUs from compute capability 8.0 on have
+//! them.
+
+use cuda_std::launch::Kernel;
+use kernels_gpu::compiled::{AmpereGemm, MmaParams};
+use kernels_gpu::matmul::gemm::GemmShape;
+use kernels_gpu::matmul::mma::{MmaShape, rows, shared_bytes, threads, tile_k};
+use ndarray::{Dimension, Ix2};
+
+use super::gemm::Multiplication;
+use super::split;
+use super::tensor::{Factor, Operand};
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
+use crate::launch::{LaunchConfig, Words};
+use crate::stream::Stream;
+use crate::tensor_map::TensorElement;
+
+/// The columns of tiles.
+const COLUMNS: [usize; 3] = [256, 128, 64];
+
+/// The shape of a launch, if there are tensor cores, it has something to sum, and its numbers fit; how the operands lie is
+/// not in it yet.
+pub(super) fn mma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream, alpha: f32) -> Option<MmaShape> {
+    let of = &product.shape;
+    if alpha == 0.0 || of.k == 0 || stream.backend().properties().tensor_cores.is_none() {
+        return None;
+    }
+    // The last tile reaches beyond the end, as do the last elements of k that are copied ahead.
+    let fits = |length: usize| u32::try_from(length).ok().filter(|&length| length <= u32::MAX - 256);
+    // A grid has fewer blocks than 2^31.
+    i32::try_from(tiles(of, 64)).ok()?;
+    Some(MmaShape {
+        batch: fits(of.batch)?,
+        m: fits(of.m)?,
+        n: fits(of.n)?,
+        k: fits(of.k)?,
+        a: [0; 2],
+        b: [0; 2],
+        a_along_m: 0,
+        b_along_n: 0,
+    })
+}
+
+/// `out ← alpha · A B + beta · out`, rounded once: one launch for all products, of a block for each tile.
+pub(super) fn multiply<T: Factor + AmpereGemm<C>, C: Element, D: Dimension>(
+    product: &Multiplication<'_, T::Element, D>,
+    mut shape: MmaShape,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<C, D>,
+    alpha: f32,
+    beta: f32,
+) -> Result<()> {
+    let of = &product.shape;
+    let a = Operand::new(&product.a, [of.batch, of.m, of.k], of.a, true)?;
+    let b = Operand::new(&product.b, [of.batch, of.n, of.k], of.b, true)?;
+    (shape.a, shape.b) = (strides(&a), strides(&b));
+    (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
+    let launch = Launch::<T> {
+        a: &a,
+        b: &b,
+        shape,
+        stream,
+        alpha,
+        beta,
+    };
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let columns = best_columns(of, size_of::<T::Element>(), multiprocessors);
+    let blocks = tiles(of, columns);
+    match columns {
+        64 => launch.run::<<T as AmpereGemm<C>>::N64, C, D>(columns, blocks, out),
+        128 => launch.run::<<T as AmpereGemm<C>>::N128, C, D>(columns, blocks, out),
+        _ => launch.run::<<T as AmpereGemm<C>>::N256, C, D>(columns, blocks, out),
+    }
+}
+
+/// `alpha · A B` with k cut into parts, if that pays.
+pub(super) fn in_parts<T: Factor, D: Dimension>(
+    product: &Multiplication<'_, T::Element, D>,
+    stream: &Stream,
+    alpha: f32,
+) -> Result<Option<DeviceArray<f32, Ix2>>> {
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let least_cycles = |shape: &GemmShape| {
+        let columns = best_columns(shape, size_of::<T::Element>(), multiprocessors);
+        cycles(shape, size_of::<T::Element>(), columns, multiprocessors)
+    };
+    let parts = split::cut(product, least_cycles);
+    let Some((parts, shape)) = parts.and_then(|parts| mma_shape(&parts, stream, alpha).map(|shape| (parts, shape)))
+    else {
+        return Ok(None);
+    };
+    split::sum(&parts, stream, |sums| {
+        multiply::<T, f32, _>(&parts, shape, stream, sums, alpha, 0.0)
+    })
+    .map(Some)
+}
+
+/// Elements from product to product of an operand, and from line to line, or, of what lies along its lines, from one element
+/// of k to the next: 0 where there is one only, whose stride may be any.
+fn strides<T: TensorElement>(operand: &Operand<'_, T>) -> [usize; 2] {
+    let elements = operand.elements();
+    [0, 1].map(|axis| match elements.shape()[axis] {
+        1 => 0,
+        _ => elements.strides()[axis].unsigned_abs(),
+    })
+}
+
+struct Launch<'a, T: Factor> {
+    a: &'a Operand<'a, T::Element>,
+    b: &'a Operand<'a, T::Element>,
+    shape: MmaShape,
+    stream: &'a Stream,
+    alpha: f32,
+    beta: f32,
+}
+
+impl<T: Factor> Launch<'_, T> {
+    /// With tiles of so many columns, as `K`'s are, and a block for each of them.
+    fn run<K: Kernel<Params = MmaParams<T::Element, C>>, C: Element, D: Dimension>(
+        &self,
+        columns: usize,
+        blocks: usize,
+        out: &mut DeviceArrayRef<C, D>,
+    ) -> Result<()> {
+        let config = LaunchConfig {
+            dynamic_shared: shared_bytes(columns),
+            ..LaunchConfig::new(blocks as u32, threads(columns) as u32)
+        };
+        let (a, b) = (Words::of(self.a.elements()), Words::of(self.b.elements()));
+        // SAFETY: the kernel's contract: threads and shared memory are those of its tiles, which are as many as the blocks;
+        // the operands have the elements of the shape, from multiples of 16 bytes on and with such strides, as a tensor map
+        // wants them, and `out` those of the products.
+        unsafe {
+            self.stream
+                .launch_unchecked::<K>(&config, (a, b, out, self.shape, self.alpha, self.beta))
+        }
+    }
+}
+
+/// Tiles of so many columns, of all products.
+fn tiles(shape: &GemmShape, columns: usize) -> usize {
+    let of_product = shape
+        .m
+        .div_ceil(rows(columns))
+        .saturating_mul(shape.n.div_ceil(columns));
+    of_product.saturating_mul(shape.batch)
+}
+
+/// Cycles for a batch of products of elements of so many bytes, by tiles of so many columns. A multiprocessor takes tiles in
+/// turn: a tile takes the instructions of each stage, at an A100's 1024 products of 16 bits a cycle, and what is before and
+/// behind them, where no other block works beside it. Smaller tiles take longer, as they read more of shared memory for a
+/// product.
+fn cycles(shape: &GemmShape, element: usize, columns: usize, multiprocessors: usize) -> usize {
+    let (stage, ends) = match columns {
+        64 => (205, 800),
+        128 => (550, 1500),
+        _ => (1024, 3000),
+    };
+    let turns = tiles(shape, columns).div_ceil(multiprocessors);
+    let stages = shape.k.div_ceil(tile_k(element));
+    turns.saturating_mul(stages.saturating_mul(stage).saturating_add(ends))
+}
+
+/// The columns of tiles with which the products are done first.
+fn best_columns(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
+    let cost = |&columns: &usize| cycles(shape, element, columns, multiprocessors);
+    COLUMNS.into_iter().min_by_key(cost).unwrap_or(COLUMNS[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(batch: usize, [m, n, k]: [usize; 3]) -> GemmShape {
+        GemmShape {
+            batch,
+            first: 0,
+            m,
+            n,
+            k,
+            a: [0, k, 1],
+            b: [0, 1, n],
+        }
+    }
+
+    #[test]
+    fn tiles_fill_the_device() {
+        let best = |batch, of, multiprocessors| best_columns(&shape(batch, of), 2, multiprocessors);
+        let squares = [256, 1024, 2048, 4096, 8192].map(|side| best(1, [side; 3], 132));
+        assert_eq!(squares, [64, 64, 256, 256, 256]);
+        assert_eq!(best(1, [2048; 3], 108), 128);
+        assert_eq!([best(64, [512; 3], 108), best(1, [1, 8192, 8192], 108)], [128, 64]);
+    }
+
+    #[test]
+    fn few_tiles_with_a_long_k_are_cut() {
+        let cut = |of| {
+            split::best_parts(&shape(1, of), |shape| {
+                cycles(shape, 2, best_columns(shape, 2, 108), 108)
+            })
+        };
+        assert_eq!([cut([4096; 3]), cut([1024; 3])], [None; 2]);
+        assert!(cut([256, 256, 65536]).is_some_and(|parts| parts >= 4));
+    }
+}
