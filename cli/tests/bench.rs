@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 50] = [
+const NAMES: [&str; 54] = [
     "copy",
     "add",
     "square",
@@ -27,6 +27,10 @@ const NAMES: [&str; 50] = [
     "matmul_f32",
     "matmul_f16",
     "matmul_bf16",
+    "matmul_tf32",
+    "matmul_f16_ampere",
+    "matmul_bf16_ampere",
+    "matmul_tf32_ampere",
     "add_f64",
     "add_i64",
     "add_u8",

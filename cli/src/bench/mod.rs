@@ -239,10 +239,15 @@ fn peaks(device: &Properties, outcomes: &[Outcome]) -> Vec<plot::Peak> {
 }
 
 /// Operations of a product of matrices of that type in a second, a fused multiply-add counted as two, at the highest
-/// clock: numbers of 16 bits are multiplied by Hopper's tensor cores, and elsewhere as `f32`.
+/// clock. Numbers of 16 bits and TF32 are multiplied by tensor cores, of which Blackwell's newest instructions are not
+/// used; those of a GeForce reach half of that.
 fn arithmetic_peak(device: &Properties, dtype: &str) -> Option<f64> {
     let lanes = match (device.compute_capability?, dtype) {
         ((9, 0), "f16" | "bf16") => 2048.0,
+        ((9, 0), "tf32") | ((8, 0), "f16" | "bf16") => 1024.0,
+        ((8, 0), "tf32") | ((8, _), "f16" | "bf16") => 512.0,
+        ((8, _), "tf32") => 256.0,
+        ((10..=12, _), "f16" | "bf16" | "tf32") => return None,
         ((7, 5) | (8, 0), _) => 64.0,
         ((8..=12, _), _) => 128.0,
         _ => return None,
@@ -345,7 +350,10 @@ mod tests {
         assert_eq!(arithmetic_peak(&device, "f32"), Some(66.908_16e12));
         assert_eq!(arithmetic_peak(&device, "bf16"), Some(1_070.530_56e12));
         device.compute_capability = Some((8, 0));
-        assert_eq!(arithmetic_peak(&device, "f16"), arithmetic_peak(&device, "f32"));
+        (device.multiprocessors, device.clock_khz) = (108, Some(1_410_000));
+        assert_eq!(arithmetic_peak(&device, "f32"), Some(19.491_84e12));
+        assert_eq!(arithmetic_peak(&device, "f16"), Some(311.869_44e12));
+        assert_eq!(arithmetic_peak(&device, "tf32"), Some(155.934_72e12));
         device.clock_khz = None;
         assert_eq!(arithmetic_peak(&device, "f32"), None);
     }

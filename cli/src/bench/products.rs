@@ -2,9 +2,9 @@
 //! The rows of products of matrices: squares of about as many elements as are asked for, of normal numbers.
 
 use anyhow::Result;
-use ndarray::Array2;
-use warpsmith::ops::MatMul;
-use warpsmith::{Element, bf16, f16};
+use ndarray::{Array2, Ix2};
+use warpsmith::ops::Precision;
+use warpsmith::{DeviceArray, Element, bf16, f16};
 
 use super::check;
 use super::data::{self, normal};
@@ -14,50 +14,101 @@ use super::measure::{Bench, Limit, Measurement};
 const MOST: usize = 8192;
 const MOST_SIMULATED: usize = 64;
 
-/// An element type whose products are measured.
-pub trait Factor: Element + MatMul {
+/// A kind of products that is measured.
+pub trait Factor {
+    /// What is multiplied.
+    type Element: Element;
+
     const DTYPE: &'static str;
 
-    /// A sum of `k` products is off by at most `(k + 2) · OF_TERM · Σ|a b|`, to first order.
+    /// A sum of `k` products is off by at most `((k + 2) · OF_TERM + OF_FACTORS) · Σ|a b|`, to first order.
     const OF_TERM: f64;
+
+    /// By how much of itself a product is off when its factors are rounded ahead.
+    const OF_FACTORS: f64;
 
     /// By how much of itself the sum is off when it is stored: the unit roundoff, where it is rounded then.
     const OF_RESULT: f64;
 
-    fn of(x: f64) -> Self;
-    fn to_f64(self) -> f64;
+    fn of(x: f64) -> Self::Element;
+    fn to_f64(x: Self::Element) -> f64;
+
+    fn multiply(a: &Matrix<Self>, b: &Matrix<Self>, out: &mut Matrix<Self>) -> warpsmith::Result<()>;
 }
 
+type Matrix<T> = DeviceArray<<T as Factor>::Element, Ix2>;
+
 impl Factor for f32 {
+    type Element = f32;
+
     const DTYPE: &'static str = "f32";
     // N. Higham, "Accuracy and Stability of Numerical Algorithms", 3.5.
     const OF_TERM: f64 = f32::EPSILON as f64 / 2.0;
+    const OF_FACTORS: f64 = 0.0;
     const OF_RESULT: f64 = 0.0;
 
-    fn of(x: f64) -> Self {
+    fn of(x: f64) -> f32 {
         x as f32
     }
 
-    fn to_f64(self) -> f64 {
-        self.into()
+    fn to_f64(x: f32) -> f64 {
+        x.into()
+    }
+
+    fn multiply(a: &Matrix<Self>, b: &Matrix<Self>, out: &mut Matrix<Self>) -> warpsmith::Result<()> {
+        a.matmul_into(b, out)
+    }
+}
+
+// A tensor core adds products with at least 23 bits, and truncates (M. Fasi et al., "Numerical behavior of NVIDIA tensor
+// cores", 2021). Twice that leaves room for the second order.
+const OF_TENSOR_CORE: f64 = 2.0 * f32::EPSILON as f64;
+
+/// `f32` rounded to TF32, where there are tensor cores.
+pub enum Tf32 {}
+
+impl Factor for Tf32 {
+    type Element = f32;
+
+    const DTYPE: &'static str = "tf32";
+    const OF_TERM: f64 = OF_TENSOR_CORE;
+    // 2⁻¹¹ of each, and a little for the second order.
+    const OF_FACTORS: f64 = 1.01 / 1024.0;
+    const OF_RESULT: f64 = 0.0;
+
+    fn of(x: f64) -> f32 {
+        x as f32
+    }
+
+    fn to_f64(x: f32) -> f64 {
+        x.into()
+    }
+
+    fn multiply(a: &Matrix<Self>, b: &Matrix<Self>, out: &mut Matrix<Self>) -> warpsmith::Result<()> {
+        out.gemm_with(1.0, a, b, 0.0, Precision::Tf32)
     }
 }
 
 macro_rules! halves {
     ($($type:ident with unit roundoff $roundoff:expr;)*) => {$(
         impl Factor for $type {
+            type Element = $type;
+
             const DTYPE: &'static str = stringify!($type);
-            // A tensor core adds products with at least 23 bits, and truncates (M. Fasi et al., "Numerical behavior of
-            // NVIDIA tensor cores", 2021). Twice that leaves room for the second order.
-            const OF_TERM: f64 = 2.0 * f32::EPSILON as f64;
+            const OF_TERM: f64 = OF_TENSOR_CORE;
+            const OF_FACTORS: f64 = 0.0;
             const OF_RESULT: f64 = $roundoff;
 
-            fn of(x: f64) -> Self {
+            fn of(x: f64) -> $type {
                 <$type>::from_f64(x)
             }
 
-            fn to_f64(self) -> f64 {
-                <$type>::to_f64(self)
+            fn to_f64(x: $type) -> f64 {
+                x.to_f64()
+            }
+
+            fn multiply(a: &Matrix<Self>, b: &Matrix<Self>, out: &mut Matrix<Self>) -> warpsmith::Result<()> {
+                a.matmul_into(b, out)
             }
         }
     )*};
@@ -71,7 +122,7 @@ halves! {
 /// By how much an element may be off that is a sum of `k` products, of which `magnitude` is the sum of the absolute
 /// values.
 fn bound<T: Factor>(k: usize, wanted: f64, magnitude: f64) -> f64 {
-    let of_sum = (k + 2) as f64 * T::OF_TERM * magnitude;
+    let of_sum = ((k + 2) as f64 * T::OF_TERM + T::OF_FACTORS) * magnitude;
     // At the end what rounding to a subnormal f16 is off by at most.
     of_sum + T::OF_RESULT * (wanted.abs() + of_sum + 2f64.powi(-14))
 }
@@ -85,26 +136,26 @@ pub fn matmul<T: Factor>(bench: &Bench, n: usize) -> Result<Measurement> {
     let side = n.isqrt().min(most);
     let n = side * side;
     let (a, b) = (|i| T::of(normal(i)), |i| T::of(normal(n + i)));
-    let x = bench.upload(&matrix(side, a)?)?;
-    let y = bench.upload(&matrix(side, b)?)?;
+    let x = bench.upload(&matrix::<T>(side, a)?)?;
+    let y = bench.upload(&matrix::<T>(side, b)?)?;
     let mut out = bench.zeros((side, side))?;
     let times = bench.times(
         &mut out,
-        |out| x.matmul_into(&y, out),
+        |out| T::multiply(&x, &y, out),
         |out| {
             let got = out.to_ndarray()?;
             check::spread(side, 100, |row, column| {
-                let product = |k| a(row * side + k).to_f64() * b(k * side + column).to_f64();
+                let product = |k| T::to_f64(a(row * side + k)) * T::to_f64(b(k * side + column));
                 let (wanted, magnitude) = (0..side).map(product).fold((0.0, 0.0), |(sum, magnitude), product| {
                     (sum + product, magnitude + product.abs())
                 });
                 let place = format_args!("{row}, {column}");
                 let bound = bound::<T>(side, wanted, magnitude);
-                check::near(place, got[(row, column)].to_f64(), wanted, bound)
+                check::near(place, T::to_f64(got[(row, column)]), wanted, bound)
             })
         },
     )?;
-    let measured = Measurement::new(T::DTYPE, n, 3 * size_of::<T>(), times)
+    let measured = Measurement::new(T::DTYPE, n, 3 * size_of::<T::Element>(), times)
         .of_shape(&[side, side])
         .operations_each(2.0 * side as f64);
     Ok(Measurement {
@@ -113,8 +164,13 @@ pub fn matmul<T: Factor>(bench: &Bench, n: usize) -> Result<Measurement> {
     })
 }
 
+/// [`matmul`] by the instructions of Ampere's tensor cores, on a GPU that has others, too.
+pub fn on_ampere<T: Factor>(bench: &Bench, n: usize) -> Result<Measurement> {
+    matmul::<T>(&Bench::new(&bench.device.as_ampere()?, bench.repeats), n)
+}
+
 /// The square whose elements `element` gives, by their places in C order.
-fn matrix<T: Factor>(side: usize, element: impl Fn(usize) -> T + Sync + Send) -> Result<Array2<T>> {
+fn matrix<T: Factor>(side: usize, element: impl Fn(usize) -> T::Element + Sync + Send) -> Result<Array2<T::Element>> {
     Ok(data::array(side * side, element)?.into_shape_with_order((side, side))?)
 }
 

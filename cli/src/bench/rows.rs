@@ -51,6 +51,10 @@ pub const ROWS: &[Row] = rows! {
     "matmul_f32": products::matmul::<f32>;
     "matmul_f16": products::matmul::<f16>;
     "matmul_bf16": products::matmul::<bf16>;
+    "matmul_tf32": products::matmul::<products::Tf32>;
+    "matmul_f16_ampere": products::on_ampere::<f16>;
+    "matmul_bf16_ampere": products::on_ampere::<bf16>;
+    "matmul_tf32_ampere": products::on_ampere::<products::Tf32>;
     "add_f64": add::<f64>;
     "add_i64": add::<i64>;
     "add_u8": add::<u8>;

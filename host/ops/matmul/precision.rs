@@ -18,15 +18,15 @@ pub enum Precision {
     /// As they are: IEEE f32 throughout. What the methods do that do not ask.
     #[default]
     Full,
-    /// Rounded to TF32, which has f32's range and 11 bits of precision, where the tensor cores of a Hopper GPU multiply
-    /// them, several times as fast. What PyTorch calls `allow_tf32`, and cuBLAS `COMPUTE_32F_FAST_TF32`.
+    /// Rounded to TF32, which has f32's range and 11 bits of precision, where the tensor cores of a GPU from Ampere on
+    /// multiply them, several times as fast. What PyTorch calls `allow_tf32`, and cuBLAS `COMPUTE_32F_FAST_TF32`.
     ///
     /// Each operand is off by at most 2⁻¹¹ of its magnitude, a sum of k products by `k 2⁻²³ Σ|a||b|`: an element's error is
     /// at most `(2⁻¹⁰ + k 2⁻²³) Σ|a||b|`, to first order. Elsewhere it is the same as `Full`, which is at least as precise.
     ///
-    /// The tensor cores take TF32 only along k. An operand whose neighbours along k are not beside one another in memory is
-    /// copied first (in C order the `b` of `a · b`, but nothing of `a · b.t()`), and so is one whose lines do not begin at
-    /// multiples of 16 bytes: its elements are read and written once, and want memory for as many.
+    /// Hopper's tensor cores take TF32 only along k. An operand whose neighbours along k are not beside one another in
+    /// memory is copied there first (in C order the `b` of `a · b`, but nothing of `a · b.t()`), and so is, on any GPU, one
+    /// whose lines do not begin at multiples of 16 bytes: its elements are read and written once, and want memory for as many.
     Tf32,
 }
 
@@ -44,7 +44,7 @@ impl Precision {
 impl DeviceArrayRef<f32, Ix2> {
     /// [`matmul`](Self::matmul) with a precision.
     ///
-    /// Operands may lie as they like; [`Precision::Tf32`] copies those that do not lie along k.
+    /// Operands may lie as they like; [`Precision::Tf32`] copies on Hopper those that do not lie along k.
     ///
     /// # Errors
     ///
@@ -88,7 +88,8 @@ impl DeviceArrayRef<f32, Ix3> {
 /// Products of matrices in place with a precision.
 impl DeviceArrayRef<f32, Ix2> {
     /// [`gemm`](Self::gemm) with a precision: that of the operands, while `alpha`, `beta` and the old elements are taken as
-    /// they are. With a `beta` that is not 0, [`Precision::Tf32`] wants memory for another m × n elements beside the copies of operands.
+    /// they are. With a `beta` that is not 0, [`Precision::Tf32`] wants memory on Hopper for another m × n elements beside
+    /// the copies of operands.
     ///
     /// # Errors
     ///
