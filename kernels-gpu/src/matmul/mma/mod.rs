@@ -363,7 +363,7 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
                 let b = [T::b([low0, high0]), T::b([low1, high1])];
                 unroll!(8, number => {
                     // There and back, so that an instruction has an operand of the one before.
-                    let i = if j % 2 == 0 { number / 2 } else { Self::GROUPS.saturating_sub(1 + number / 2) };
+                    let i = if j.is_multiple_of(2) { number / 2 } else { Self::GROUPS.saturating_sub(1 + number / 2) };
                     if number / 2 < Self::GROUPS {
                         let tile = &mut sums[i][2 * j + number % 2];
                         *tile = mma::<T>(a[i], b[number % 2], *tile);

@@ -65,7 +65,7 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
         let memory = unsafe { self.memory.subarray_unchecked(at, (32 * Self::PITCH * 4) as usize) }.cast::<f32>();
         let [row, column] = Self::warp_place();
         let (row, column) = (self.tile.row + row, self.tile.column + column);
-        let wide = n % 4 == 0 && result.c.is_vec_aligned::<4>();
+        let wide = n.is_multiple_of(4) && result.c.is_vec_aligned::<4>();
         unroll!(2, round => {
             if 2 * round < Self::GROUPS {
                 warp::sync_warp(warp::FULL_MASK);
