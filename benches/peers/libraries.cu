@@ -214,7 +214,7 @@ __global__ void blur_kernel(const uint8_t *x, uint8_t *out, int side) {
 }
 
 // A product of matrices of normal numbers, accumulated in f32 throughout. In f32 without tensor cores, which pedantic
-// mathematics leaves out; for numbers of 16 bits with them, but with no sum of a part of k in the type itself.
+// mathematics leaves out; for numbers of 16 bits and TF32 with them, but with no sum of a part of k in the type itself.
 template <class T> static void product(const char *name, const char *dtype, cudaDataType type, cublasMath_t mode, int side,
                                        cublasHandle_t cublas) {
     size_t n = size_t(side) * side;
@@ -232,6 +232,11 @@ static void products(int side, cublasHandle_t cublas) {
     product<float>("matmul_f32", "f32", CUDA_R_32F, CUBLAS_PEDANTIC_MATH, side, cublas);
     product<__half>("matmul_f16", "f16", CUDA_R_16F, halves, side, cublas);
     product<__nv_bfloat16>("matmul_bf16", "bf16", CUDA_R_16BF, halves, side, cublas);
+    product<float>("matmul_tf32", "tf32", CUDA_R_32F, CUBLAS_TF32_TENSOR_OP_MATH, side, cublas);
+    // Our rows that have the kernels for Ampere run on this GPU are held against what cuBLAS takes for it.
+    product<__half>("matmul_f16_ampere", "f16", CUDA_R_16F, halves, side, cublas);
+    product<__nv_bfloat16>("matmul_bf16_ampere", "bf16", CUDA_R_16BF, halves, side, cublas);
+    product<float>("matmul_tf32_ampere", "tf32", CUDA_R_32F, CUBLAS_TF32_TENSOR_OP_MATH, side, cublas);
 }
 
 // Pictures and matrices: squares of n pixels or elements.
