@@ -4,6 +4,7 @@
 use kernels_gpu::matmul::simt::{SHARED_BYTES, SimtShape, THREADS, TILE_K, TILE_M, TILE_N, gemm_simt};
 use ndarray::{Dimension, Ix3};
 
+use super::fused::Finish;
 use super::gemm::{self, Multiplication, best_size};
 use super::operand::Mapped;
 use super::tensor::is_hopper;
@@ -17,23 +18,22 @@ use crate::tensor_map::{Swizzle, TensorType};
 /// times as long.
 const WEIGHT: usize = 29;
 
-/// `out ← alpha · A B + beta · out`, on that stream. The bits are the same by either kernel.
+/// Multiplies on that stream. The bits are the same by either kernel.
 pub(super) fn multiply<D: Dimension>(
     product: Multiplication<'_, f32, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<f32, D>,
-    alpha: f32,
-    beta: f32,
+    finish: &Finish<'_, f32, D>,
 ) -> Result<()> {
     let properties = stream.backend().properties();
     let (of, multiprocessors) = (&product.shape, properties.multiprocessors as usize);
-    let shape = (is_hopper(stream) && alpha != 0.0)
+    let shape = (is_hopper(stream) && finish.alpha != 0.0)
         .then(|| simt_shape(&product))
         .flatten();
     let cost = gemm::cost(of, [TILE_M, TILE_N], multiprocessors, WEIGHT);
     let (_, elsewhere) = best_size(of, gemm::tiles::<f32>(), multiprocessors);
     let Some(shape) = shape.filter(|_| cost < elsewhere) else {
-        return product.run(stream, out, alpha, beta);
+        return product.run(stream, out, finish);
     };
     // Both with k in the middle and their lines last.
     let batch = |strides: [usize; 3]| if strides[0] == 0 { 1 } else { of.batch };
@@ -50,9 +50,11 @@ pub(super) fn multiply<D: Dimension>(
         dynamic_shared: SHARED_BYTES,
         ..LaunchConfig::new(tiles(&product).min(multiprocessors) as u32, THREADS as u32)
     };
+    let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
+    let args = (&a, &b, out, shape, alpha, beta, plan, finish.bias(), finish.residual());
     // SAFETY: the kernel's contract: threads, shared memory and the maps' tiles are those that it is written for, and the
-    // output has the shape of the products.
-    unsafe { stream.launch_unchecked::<gemm_simt>(&config, (&a, &b, out, shape, alpha, beta)) }
+    // output and the addends have the shape of the products.
+    unsafe { stream.launch_unchecked::<gemm_simt>(&config, args) }
 }
 
 /// Tiles of all products.

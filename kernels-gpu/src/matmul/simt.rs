@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Matrix times matrix in f32 on the ordinary cores of Hopper and later GPUs: `C ← α A B + β C`.
+//! Matrix times matrix in f32 on the ordinary cores of Hopper and later GPUs: `C ← f(α A B + β C + bias) +
+//! residual`.
 //!
 //! A block computes tiles of `C` of 128 × 256 elements, one after another: eight warps of 64 × 64, a thread 8 × 16. A
 //! third warpgroup, of which one thread works and which gives its registers to the others, has the tensor memory accelerator copy the tiles of `A` and `B`, 8 elements of k at a time, into a ring of
@@ -19,11 +20,13 @@
 //! Work `2 m n k`. Each element of `C` is one chain of fused multiply-adds in the order of k: the same bits as
 //! [`gemm`](super::gemm) gives.
 
+use cuda_std::hint;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::TensorMap;
 use cuda_std::warpgroup;
 
+use super::epilogue::{Epilogue, EpiloguePlan};
 use super::tiles::{Tile, Tiles};
 use super::{scaled, unroll};
 
@@ -81,14 +84,15 @@ pub struct SimtShape {
     pub b_step: u32,
 }
 
-/// `C ← alpha · A B + beta · C` for each product of the batch, in `c` one after another, in C order; where `beta` is 0, `C`
-/// is not read.
+/// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, in `c` one after another, in C order,
+/// with the function of the plan; where `beta` is 0, `C` is not read.
 ///
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and [`SHARED_BYTES`] bytes of dynamic shared memory; the grid has one axis. The maps have
 /// three axes (products, k, lines) and no swizzle; a tile of theirs is, along the last two, [`TILE_K`] × [`TILE_M`] of `a`
-/// and [`TILE_K`] × [`TILE_N`] of `b`. `c` has as many elements as the products.
+/// and [`TILE_K`] × [`TILE_N`] of `b`. `c` has as many elements as the products. The addends are as
+/// [`Epilogue::new`] says.
 #[kernel(arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
 pub unsafe fn gemm_simt(
     a: TensorMap<'_, f32>,
@@ -97,8 +101,17 @@ pub unsafe fn gemm_simt(
     shape: SimtShape,
     alpha: f32,
     beta: f32,
+    plan: EpiloguePlan,
+    bias: &[f32],
+    residual: &[f32],
 ) {
-    // SAFETY: the kernel's contract.
+    // SAFETY (of both): the kernel's contract.
+    let result = Result {
+        c,
+        alpha,
+        beta,
+        epilogue: unsafe { Epilogue::new(plan, bias, residual) },
+    };
     let block = unsafe { Block::new(a, b, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
@@ -108,8 +121,17 @@ pub unsafe fn gemm_simt(
         }
     } else {
         warpgroup::increase_registers::<240>();
-        block.consume(warp - 4, c, alpha, beta);
+        block.consume(warp - 4, result);
     }
+}
+
+/// What becomes of the sums.
+#[derive(Clone, Copy)]
+struct Result<'a> {
+    c: SliceMut<'a, f32>,
+    alpha: f32,
+    beta: f32,
+    epilogue: Epilogue<'a, f32>,
 }
 
 /// What the threads of a block have in common.
@@ -215,7 +237,7 @@ impl<'a> Block<'a> {
 
     /// Multiplies the stages, and stores the tiles.
     #[inline(always)]
-    fn consume(&self, warp: u32, c: SliceMut<'_, f32>, alpha: f32, beta: f32) {
+    fn consume(&self, warp: u32, result: Result<'_>) {
         let lane = thread::thread_idx_x() % 32;
         let row = warp / 4 * 64 + lane / 4 * 4;
         let column = warp % 4 * 64 + lane % 4 * 4;
@@ -232,7 +254,11 @@ impl<'a> Block<'a> {
                 k += TILE_K as u32;
                 step += 1;
             }
-            self.store(&sums, tile, [tile.row + row, tile.column + column], c, alpha, beta);
+            let at = [tile.row + row, tile.column + column];
+            self.store(&sums, tile, at, result);
+            if !result.epilogue.is_identity() {
+                self.finish(tile, at, result);
+            }
         }
     }
 
@@ -276,17 +302,9 @@ impl<'a> Block<'a> {
 
     /// Puts the thread's sums into `C`.
     #[inline(always)]
-    fn store(
-        &self,
-        sums: &[[f32; COLUMNS]; ROWS],
-        tile: Tile,
-        [row, column]: [u32; 2],
-        c: SliceMut<'_, f32>,
-        alpha: f32,
-        beta: f32,
-    ) {
+    fn store(&self, sums: &[[f32; COLUMNS]; ROWS], tile: Tile, [row, column]: [u32; 2], result: Result<'_>) {
         let SimtShape { m, n, .. } = self.shape;
-        let wide = n % 4 == 0 && c.is_vec_aligned::<4>();
+        let wide = n % 4 == 0 && result.c.is_vec_aligned::<4>();
         unroll!(8, i => {
             let row = row + i as u32 / 4 * 32 + i as u32 % 4;
             if row < m {
@@ -299,17 +317,41 @@ impl<'a> Block<'a> {
                     // SAFETY (of both): the row and the column are in C, which `c` has all of; with lines of a multiple
                     // of four, the whole vector is, and aligned.
                     if wide && column < n {
-                        unsafe { put(c, at, four, alpha, beta) };
+                        unsafe { result.put(at, four) };
                     } else {
                         unroll!(4, j => {
                             if column + (j as u32) < n {
-                                unsafe { put(c, at + j, [four[j]], alpha, beta) };
+                                unsafe { result.put(at + j, [four[j]]) };
                             }
                         });
                     }
                 });
             }
         });
+    }
+
+    /// Finishes what [`store`](Self::store) stored.
+    // On the simulated GPU a frame of its own: those of the kernels take most of a thread's stack.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn finish(&self, tile: Tile, [row, column]: [u32; 2], result: Result<'_>) {
+        let SimtShape { m, n, .. } = self.shape;
+        // A number that the compiler does not know: it would unroll the loop.
+        let pieces = hint::opaque((ROWS * COLUMNS / 4) as u32);
+        let mut piece = 0;
+        while piece < pieces {
+            let row = row + piece / 16 * 32 + piece / 4 % 4;
+            let column = column + piece % 4 * 16;
+            if row < m && column < n {
+                let at = [tile.product as usize, row as usize, column as usize];
+                // SAFETY: the row and the column are in C, and this thread stored the elements; columns are multiples of 4.
+                unsafe {
+                    result
+                        .epilogue
+                        .finish_stored::<4>(result.c, at, [m as usize, n as usize])
+                };
+            }
+            piece += 1;
+        }
     }
 }
 
@@ -324,20 +366,23 @@ fn add_products(of: &Fragments, sums: &mut [[f32; COLUMNS]; ROWS]) {
     }
 }
 
-/// `c ← alpha · sums + beta · c`
-///
-/// # Safety
-///
-/// There are `N` elements at `at`, aligned as vectors of `N` are.
-#[inline(always)]
-unsafe fn put<const N: usize>(c: SliceMut<'_, f32>, at: usize, sums: [f32; N], alpha: f32, beta: f32) {
-    let values = if beta == 0.0 {
-        sums.map(|sum| scaled(alpha, sum, None))
-    } else {
-        // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
-        let old: [f32; N] = unsafe { Slice::from_raw_parts(c.as_ptr(), c.len()).get_vec_unchecked::<N>(at) };
-        cuda_std::array::from_fn(|i| scaled(alpha, sums[i], Some((beta, old[i]))))
-    };
-    // SAFETY: the caller's promise.
-    unsafe { c.set_vec_unchecked(at, values) };
+impl Result<'_> {
+    /// `c ← alpha · sums + beta · c`
+    ///
+    /// # Safety
+    ///
+    /// There are `N` elements at `at`, aligned as vectors of `N` are.
+    #[inline(always)]
+    unsafe fn put<const N: usize>(self, at: usize, sums: [f32; N]) {
+        let Self { c, alpha, beta, .. } = self;
+        let values = if beta == 0.0 {
+            sums.map(|sum| scaled(alpha, sum, None))
+        } else {
+            // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
+            let old: [f32; N] = unsafe { Slice::from_raw_parts(c.as_ptr(), c.len()).get_vec_unchecked::<N>(at) };
+            cuda_std::array::from_fn(|i| scaled(alpha, sums[i], Some((beta, old[i]))))
+        };
+        // SAFETY: the caller's promise.
+        unsafe { c.set_vec_unchecked(at, values) };
+    }
 }
