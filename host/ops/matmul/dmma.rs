@@ -8,7 +8,7 @@ use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_N, gemm_dmma, sha
 use kernels_gpu::matmul::gemm::GemmShape;
 use ndarray::Dimension;
 
-use super::fused::Finish;
+use super::finish::Finish;
 use super::gemm::{self, Multiplication};
 use super::tensor::{Operand, is_hopper};
 use crate::array_ref::DeviceArrayRef;

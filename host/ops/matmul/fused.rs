@@ -2,68 +2,19 @@
 //! Products of matrices, and what becomes of their sums before they are stored.
 
 use kernels_gpu::compiled::Real;
-use kernels_gpu::matmul::epilogue::{Activation, EpiloguePlan};
+use kernels_gpu::matmul::epilogue::Activation;
 use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix2, Ix3};
 
+use super::finish::Finish;
 use super::gemm::{Multiplication, Multiply};
 use super::{MatMul, Precision};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::launch::Words;
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
 use crate::view::DeviceView;
-
-/// What becomes of the sums of products: `f(alpha · sums + beta · old + bias) + residual`.
-#[doc(hidden)]
-pub struct Finish<'a, T: MatMul, D> {
-    pub(super) alpha: T::Scalar,
-    pub(super) beta: T::Scalar,
-    activation: Activation,
-    bias: Option<Ordered<'a, T, D>>,
-    residual: Option<Ordered<'a, T, D>>,
-}
-
-impl<T: MatMul, D: Dimension> Finish<'_, T, D> {
-    /// `alpha · sums + beta · old`
-    pub(super) fn scale(alpha: T::Scalar, beta: T::Scalar) -> Self {
-        Self {
-            alpha,
-            beta,
-            activation: Activation::Identity,
-            bias: None,
-            residual: None,
-        }
-    }
-
-    /// What the kernels are told of it.
-    pub(super) fn plan(&self) -> EpiloguePlan {
-        EpiloguePlan {
-            activation: self.activation as u32,
-            bias: strides(&self.bias),
-            residual: strides(&self.residual),
-        }
-    }
-
-    pub(super) fn bias(&self) -> Option<Words<'_, T>> {
-        self.bias.as_deref().map(Words::of)
-    }
-
-    pub(super) fn residual(&self) -> Option<Words<'_, T>> {
-        self.residual.as_deref().map(Words::of)
-    }
-}
-
-/// The strides of an addend: products, rows, columns.
-fn strides<T: MatMul, D: Dimension>(addend: &Option<Ordered<'_, T, D>>) -> [usize; 3] {
-    match addend.as_deref().map(DeviceArrayRef::steps).as_deref() {
-        Some(&[row, column]) => [0, row, column],
-        Some(&[product, row, column]) => [product, row, column],
-        _ => [0; 3],
-    }
-}
 
 /// A product of matrices, or of batches of them, and what becomes of it: `f(alpha · A B + beta · C + bias) + residual`, by
 /// [`fused_matmul`](DeviceArrayRef::fused_matmul) and [`fused_batched_matmul`](DeviceArrayRef::fused_batched_matmul).

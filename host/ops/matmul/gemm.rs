@@ -3,14 +3,16 @@
 
 use kernels_gpu::compiled::{Gemm, MatVec};
 use kernels_gpu::matmul::gemm::{GemmShape, Large, Medium, Small, THREADS};
+use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix2, Ix3};
 
 use super::MatMul;
-use super::fused::{Finish, FusedMatMul};
+use super::finish::{self, Finish, Finished};
+use super::fused::FusedMatMul;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::launch::{LaunchConfig, Words};
+use crate::launch::{InPlace, LaunchConfig, Words};
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
 
@@ -86,7 +88,7 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
     }
 }
 
-impl<T: MatVec + MatMul<Scalar = T>, D: Dimension> Multiplication<'_, T, D> {
+impl<T: MatVec + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplication<'_, T, D> {
     /// Multiplies by the kernel for any GPU.
     pub(super) fn run(
         mut self,
@@ -106,6 +108,7 @@ impl<T: MatVec + MatMul<Scalar = T>, D: Dimension> Multiplication<'_, T, D> {
         }
     }
 
+    /// By tiles of size `S`; what their kernel does not finish is finished where it lies.
     fn launch<S>(&self, stream: &Stream, out: &mut DeviceArrayRef<T, D>, finish: &Finish<'_, T, D>) -> Result<()>
     where
         T: Gemm<S>,
@@ -134,7 +137,12 @@ impl<T: MatVec + MatMul<Scalar = T>, D: Dimension> Multiplication<'_, T, D> {
                 (false, false) => stream.launch::<<T as Gemm<S>>::AlongMN>(&config, args),
             }?;
         }
-        Ok(())
+        if <T as Gemm<S>>::FINISHES || finish.only_scales() {
+            return Ok(());
+        }
+        // SAFETY: the launch takes the output mutably beside it; a thread of its kernel reads what it then sets.
+        let sums = unsafe { InPlace::of(out) };
+        finish::finish_sums_into((sums, 1), &self.shape, stream, out, &finish.without_scaling())
     }
 }
 

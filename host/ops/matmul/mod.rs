@@ -2,6 +2,7 @@
 //! Products of matrices and vectors.
 
 mod dmma;
+mod finish;
 mod fused;
 mod gemm;
 mod gemv;
@@ -15,7 +16,7 @@ use half::{bf16, f16};
 use kernels_gpu::num::Num;
 use ndarray::Dimension;
 
-use self::fused::Finish;
+use self::finish::Finish;
 pub use self::fused::FusedMatMul;
 use self::gemm::Multiplication;
 pub use self::precision::Precision;

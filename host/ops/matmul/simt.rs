@@ -4,7 +4,7 @@
 use kernels_gpu::matmul::simt::{SHARED_BYTES, SimtShape, THREADS, TILE_K, TILE_M, TILE_N, gemm_simt};
 use ndarray::{Dimension, Ix3};
 
-use super::fused::Finish;
+use super::finish::Finish;
 use super::gemm::{self, Multiplication, best_size};
 use super::operand::Mapped;
 use super::tensor::is_hopper;

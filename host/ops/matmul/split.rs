@@ -6,7 +6,7 @@ use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{TILE_M, tile_k, tile_n};
 use ndarray::{Dimension, Ix3};
 
-use super::fused::Finish;
+use super::finish::Finish;
 use super::gemm::Multiplication;
 use super::tensor::{Factor, on_hopper, wgmma_shape};
 use crate::array::DeviceArray;

@@ -4,17 +4,17 @@
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{self, Tf32};
 use half::{bf16, f16};
-use kernels_gpu::compiled::{CastTo, FinishSumsParams, HopperGemm, WgmmaParams};
-use kernels_gpu::matmul::epilogue::{self, SumsShape, WIDTH, finish_sums};
+use kernels_gpu::compiled::{CastTo, HopperGemm, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
+use kernels_gpu::num;
 use ndarray::{Dimension, Ix3};
 
-use super::fused::Finish;
+use super::finish::{self, Finish, Finished};
 use super::gemm::Multiplication;
 use super::operand::{Mapped, can_be_mapped};
 use super::split::{self, REGISTERS, cycles};
-use super::{HOPPER, MatMul, simt};
+use super::{HOPPER, simt};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -62,22 +62,11 @@ impl Half for f16 {}
 impl Half for bf16 {}
 
 /// Results of sums in `f32`.
-pub(super) trait Summed: TensorElement + MatMul<Scalar = f32> {
-    /// What finishes sums in memory.
-    type Finish: Kernel<Params = FinishSumsParams<Self>>;
-}
+pub(super) trait Summed: TensorElement + Finished<Scalar = f32> + num::Num<Wide = f32> {}
 
-impl Summed for f32 {
-    type Finish = finish_sums<f32>;
-}
-
-impl Summed for f16 {
-    type Finish = finish_sums<f16>;
-}
-
-impl Summed for bf16 {
-    type Finish = finish_sums<bf16>;
-}
+impl Summed for f32 {}
+impl Summed for f16 {}
+impl Summed for bf16 {}
 
 /// Multiplies numbers of 16 bits: the sums are in f32, and rounded once when they are finished.
 pub(super) fn multiply<T: Half, D: Dimension>(
@@ -117,7 +106,10 @@ fn by_tensor_cores<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
         return Ok(false);
     };
     match split::multiply::<T, D>(product, stream, finish.alpha)? {
-        Some(sums) => finish_parts(&sums, &product.shape, stream, out, finish)?,
+        Some(sums) => {
+            let parts = sums.shape()[0];
+            finish::finish_sums_into((&sums, parts), &product.shape, stream, out, finish)?;
+        }
         None => on_hopper::<T, C, D>(product, shape, stream, out, finish)?,
     }
     Ok(true)
@@ -134,47 +126,7 @@ fn by_f32<T: Half, D: Dimension>(
     let mut sums = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
     let scale = Finish::scale(finish.alpha, 0.0);
     Multiplication::new("matmul", &a, &b, Some(&sums))?.run(stream, &mut sums, &scale)?;
-    finish_parts(&sums, &product.shape, stream, out, finish)
-}
-
-/// Adds up the parts of sums, which are in C order and have been scaled by alpha, and does what else there is to be done.
-fn finish_parts<C: Summed, E: Dimension, D: Dimension>(
-    parts: &DeviceArray<f32, E>,
-    of: &GemmShape,
-    stream: &Stream,
-    out: &mut DeviceArrayRef<C, D>,
-    finish: &Finish<'_, C, D>,
-) -> Result<()> {
-    let shape = SumsShape {
-        parts: parts.len() / out.len(),
-        batch: of.batch,
-        m: of.m,
-        n: of.n,
-    };
-    // Blocks of whole warps, along a row as far as there are columns.
-    let along = of.n.div_ceil(WIDTH).next_power_of_two().min(epilogue::THREADS);
-    let rows = epilogue::THREADS / along;
-    let blocks = |length: usize, of_block: usize, most: usize| length.div_ceil(of_block).min(most) as u32;
-    let config = LaunchConfig::new(
-        (
-            blocks(of.n, along * WIDTH, i32::MAX as usize),
-            blocks(of.m, rows, u16::MAX.into()),
-            blocks(of.batch, 1, u16::MAX.into()),
-        ),
-        (along as u32, rows as u32),
-    );
-    let args = (
-        parts,
-        out,
-        shape,
-        finish.beta,
-        finish.plan(),
-        finish.bias(),
-        finish.residual(),
-    );
-    // SAFETY: the kernel's contract: the parts have the elements of all products, as often as `shape` says, and the output
-    // and the addends have their shape.
-    unsafe { stream.launch_unchecked::<C::Finish>(&config, args) }
+    finish::finish_sums_into((&sums, 1), &product.shape, stream, out, finish)
 }
 
 /// The shape of the kernel's launch, if its numbers fit.

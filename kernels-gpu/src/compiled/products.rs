@@ -18,6 +18,7 @@ use crate::matmul::epilogue::{EpiloguePlan, SumsShape};
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
 use crate::matmul::wgmma::{self, Input};
 use crate::matmul::{MulAdd, dmma, gemv};
+use crate::num::Num;
 
 /// The parameters of [`gemm`](fn@gemm::gemm).
 pub type GemmParams<T> = (
@@ -39,6 +40,8 @@ pub type GemvParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemv
 pub trait Gemm<S>: Pod + Send + Sync + ByValue {
     /// Rows and columns of a block's tile.
     const BLOCK_TILE: [usize; 2];
+    /// [`Size::FINISHES`]
+    const FINISHES: bool;
     /// Both along k.
     type AlongKK: SafeKernel<Params = GemmParams<Self>>;
     /// The left one along k, the right one along n.
@@ -65,10 +68,10 @@ pub type WgmmaParams<T, C> = (
 
 /// The parameters of [`finish_sums`](fn@crate::matmul::epilogue::finish_sums).
 pub type FinishSumsParams<C> = (
-    &'static [f32],
+    Slice<'static, <C as Num>::Wide>,
     SliceMut<'static, C>,
     SumsShape,
-    f32,
+    <C as Num>::Wide,
     EpiloguePlan,
     &'static [C],
     &'static [C],
@@ -196,6 +199,7 @@ macro_rules! compiled {
     (@gemm $type:ty, $size:ident) => {
         impl Gemm<$size> for $type {
             const BLOCK_TILE: [usize; 2] = <$size as Size<$type>>::BLOCK_TILE;
+            const FINISHES: bool = <$size as Size<$type>>::FINISHES;
             type AlongKK = gemm::gemm<$type, $size, KMajor, KMajor>;
             type AlongKN = gemm::gemm<$type, $size, KMajor, MnMajor>;
             type AlongMK = gemm::gemm<$type, $size, MnMajor, KMajor>;

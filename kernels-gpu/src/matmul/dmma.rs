@@ -141,12 +141,11 @@ pub unsafe fn gemm_dmma<A: Side, B: Side, const ROWS: usize>(
         }
     } else {
         warpgroup::increase_registers::<232>();
-        block.consume(warp - 4, result);
+        block.consume(warp - 4, &result);
     }
 }
 
 /// What becomes of the sums.
-#[derive(Clone, Copy)]
 struct Result<'a> {
     c: SliceMut<'a, f64>,
     alpha: f64,
@@ -373,8 +372,9 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     }
 
     /// Multiplies the stages, and stores the tiles.
-    #[inline(always)]
-    fn consume(&self, warp: u32, result: Result<'_>) {
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn consume(&self, warp: u32, result: &Result<'_>) {
         let row = warp / warps_n(ROWS) * WARP_ROWS;
         let column = warp % warps_n(ROWS) * 16 * groups(ROWS) as u32;
         let lane = self.lane([row, column]);
@@ -530,7 +530,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
 
     /// Puts the lane's sums into `C`, of a warp's tile.
     #[inline(always)]
-    fn store(&self, sums: &Sums, tile: Tile, result: Result<'_>) {
+    fn store(&self, sums: &Sums, tile: Tile, result: &Result<'_>) {
         let DmmaShape { m, n, .. } = self.shape;
         let lane = thread::thread_idx_x() % 32;
         let wide = n % 2 == 0 && result.c.is_vec_aligned::<2>();
@@ -562,9 +562,8 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     }
 
     /// Finishes what [`store`](Self::store) stored.
-    // On the simulated GPU a frame of its own: those of the kernels take most of a thread's stack.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn finish(&self, tile: Tile, result: Result<'_>) {
+    fn finish(&self, tile: Tile, result: &Result<'_>) {
         let DmmaShape { m, n, .. } = self.shape;
         let lane = thread::thread_idx_x() % 32;
         let first = tile.column + B::column(lane / 4);
@@ -595,8 +594,8 @@ impl Result<'_> {
     ///
     /// There are `N` elements at `at`, aligned as vectors of `N` are.
     #[inline(always)]
-    unsafe fn put<const N: usize>(self, at: usize, sums: [f64; N]) {
-        let Self { c, alpha, beta, .. } = self;
+    unsafe fn put<const N: usize>(&self, at: usize, sums: [f64; N]) {
+        let &Self { c, alpha, beta, .. } = self;
         let values = if beta == 0.0 {
             sums.map(|sum| scaled(alpha, sum, None))
         } else {

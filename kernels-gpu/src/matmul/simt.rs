@@ -121,12 +121,11 @@ pub unsafe fn gemm_simt(
         }
     } else {
         warpgroup::increase_registers::<240>();
-        block.consume(warp - 4, result);
+        block.consume(warp - 4, &result);
     }
 }
 
 /// What becomes of the sums.
-#[derive(Clone, Copy)]
 struct Result<'a> {
     c: SliceMut<'a, f32>,
     alpha: f32,
@@ -236,8 +235,9 @@ impl<'a> Block<'a> {
     }
 
     /// Multiplies the stages, and stores the tiles.
-    #[inline(always)]
-    fn consume(&self, warp: u32, result: Result<'_>) {
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn consume(&self, warp: u32, result: &Result<'_>) {
         let lane = thread::thread_idx_x() % 32;
         let row = warp / 4 * 64 + lane / 4 * 4;
         let column = warp % 4 * 64 + lane % 4 * 4;
@@ -302,7 +302,7 @@ impl<'a> Block<'a> {
 
     /// Puts the thread's sums into `C`.
     #[inline(always)]
-    fn store(&self, sums: &[[f32; COLUMNS]; ROWS], tile: Tile, [row, column]: [u32; 2], result: Result<'_>) {
+    fn store(&self, sums: &[[f32; COLUMNS]; ROWS], tile: Tile, [row, column]: [u32; 2], result: &Result<'_>) {
         let SimtShape { m, n, .. } = self.shape;
         let wide = n % 4 == 0 && result.c.is_vec_aligned::<4>();
         unroll!(8, i => {
@@ -331,9 +331,8 @@ impl<'a> Block<'a> {
     }
 
     /// Finishes what [`store`](Self::store) stored.
-    // On the simulated GPU a frame of its own: those of the kernels take most of a thread's stack.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn finish(&self, tile: Tile, [row, column]: [u32; 2], result: Result<'_>) {
+    fn finish(&self, tile: Tile, [row, column]: [u32; 2], result: &Result<'_>) {
         let SimtShape { m, n, .. } = self.shape;
         // A number that the compiler does not know: it would unroll the loop.
         let pieces = hint::opaque((ROWS * COLUMNS / 4) as u32);
@@ -373,8 +372,8 @@ impl Result<'_> {
     ///
     /// There are `N` elements at `at`, aligned as vectors of `N` are.
     #[inline(always)]
-    unsafe fn put<const N: usize>(self, at: usize, sums: [f32; N]) {
-        let Self { c, alpha, beta, .. } = self;
+    unsafe fn put<const N: usize>(&self, at: usize, sums: [f32; N]) {
+        let &Self { c, alpha, beta, .. } = self;
         let values = if beta == 0.0 {
             sums.map(|sum| scaled(alpha, sum, None))
         } else {

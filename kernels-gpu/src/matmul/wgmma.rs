@@ -451,7 +451,8 @@ where
     }
 
     /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
-    #[inline(always)]
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn consume(&self, warp: u32) {
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles.of_block() {
@@ -536,7 +537,6 @@ where
     }
 
     /// [`store`](Self::store) where there is more to be done than to scale, by pieces of 32 columns: a box, or half of one.
-    // On the simulated GPU a frame of its own: those of the kernels take most of a thread's stack.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store_finished(&self, sums: &Accumulator<R>, warp: u32, tile: Tile) {
         let of_box = (Self::OF_BOX / PIECE) as u32;

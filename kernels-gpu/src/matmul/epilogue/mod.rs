@@ -18,7 +18,7 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 pub use self::activation::{Activate, Activation};
-use super::span;
+use super::{MulAdd, span};
 use crate::num::Num;
 
 /// The function of an epilogue, and where the elements of its addends lie.
@@ -76,7 +76,6 @@ impl<'a, T: Num<Wide: Activate>> Epilogue<'a, T> {
 
     /// What becomes of `N` neighbours of a row, of which the first is at this product, row and column: a multiple of `N`,
     /// which is a power of two. Those from column `n` on are not there.
-    // On the simulated GPU a frame of its own: those of the kernels take most of a thread's stack.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn finish_row<const N: usize>(&self, values: [T::Wide; N], at: [usize; 3], n: usize) -> [T::Wide; N] {
         // SAFETY: the promise of `new`, for the columns that are there.
@@ -107,7 +106,6 @@ impl<'a, T: Num<Wide = f32>> Epilogue<'a, T> {
     /// What becomes of `N` values as a thread has them in an accumulator of the tensor cores: four for each eight columns,
     /// two neighbours of a row and two of the row eight further down. The first is at this product, row and column, an even
     /// one; those beyond the matrix, of so many rows and columns, are not there.
-    // On the simulated GPU a frame of its own: those of the kernels take most of a thread's stack.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn finish_fragment<const N: usize>(&self, values: [f32; N], at: [u32; 3], extents: [u32; 2]) -> [f32; N] {
         // SAFETY: the promise of `new`, for the rows and columns that are there.
@@ -125,7 +123,6 @@ impl<T: Activate> Epilogue<'_, T> {
     ///
     /// Product, row and column are in `c`, the column is a multiple of `N`, which is a power of two, and this thread wrote
     /// the elements.
-    // On the simulated GPU a frame of its own: those of the kernels take most of a thread's stack.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub unsafe fn finish_stored<const N: usize>(&self, c: SliceMut<'_, T>, at: [usize; 3], [m, n]: [usize; 2]) {
         let strides = [m * n, n, 1];
@@ -221,7 +218,6 @@ impl<T: Num<Wide = f32>> Old<'_, T> {
     /// # Safety
     ///
     /// Those of the rows and columns that are there are in `elements`.
-    // On the simulated GPU a frame of its own: those of the kernels take most of a thread's stack.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub unsafe fn add_to_fragment<const N: usize>(
         &self,
@@ -306,28 +302,26 @@ pub struct SumsShape {
 /// The epilogue of sums in memory, of which there may be several parts, which are added in their order:
 /// `out ← f(sums + beta · out + bias) + residual`; where `beta` is 0, `out` is not read.
 ///
-/// Products and rows are one after another in `sums` and `out`. A block has at most [`THREADS`] threads, along x and y:
-/// [`WIDTH`] columns for each along x, a row along y; the grid has columns along x, rows along y, products along z, of the
-/// last two as many as it likes.
+/// Products and rows are one after another in `sums` and `out`, which may be the same memory. A block has at most
+/// [`THREADS`] threads, along x and y: [`WIDTH`] columns for each along x, a row along y; the grid has columns along x, rows
+/// along y, products along z, of the last two as many as it likes.
 ///
 /// # Safety
 ///
 /// `sums` has the elements of all parts, `out` those of all products, and the addends as [`Epilogue::new`] says.
-#[kernel(T = [f32, bf16, f16], max_threads = THREADS)]
-pub unsafe fn finish_sums<T: Num<Wide = f32>>(
-    sums: &[f32],
+#[kernel(T = [f32, f64, i32, bf16, f16], max_threads = THREADS)]
+pub unsafe fn finish_sums<T: Num<Wide: Activate + MulAdd>>(
+    sums: Slice<'_, <T as Num>::Wide>,
     out: SliceMut<'_, T>,
     shape: SumsShape,
-    beta: f32,
+    beta: <T as Num>::Wide,
     plan: EpiloguePlan,
     bias: &[T],
     residual: &[T],
 ) {
     // SAFETY: the kernel's contract.
     let epilogue = unsafe { Epilogue::new(plan, bias, residual) };
-    // SAFETY (of both): as many elements as there are, of which nobody writes those of `sums`, and those of `out` only
-    // through `out`.
-    let sums = unsafe { Slice::from_raw_parts(sums.as_ptr(), sums.len()) };
+    // SAFETY: as many elements as there are, which are written only through `out`.
     let old = unsafe { Slice::from_raw_parts(out.as_ptr(), out.len()) };
     let SumsShape { parts, batch, m, n } = shape;
     let place = |block: u32, threads: u32, thread: u32| block as usize * threads as usize + thread as usize;
@@ -345,15 +339,15 @@ pub unsafe fn finish_sums<T: Num<Wide = f32>>(
             let at = [product, row_number, column];
             // SAFETY: product, row and column are in the sums, and so is each part's number.
             let load = |part: usize| unsafe { row(sums, strides, [part * batch + product, row_number, column], n) };
-            let mut values: [f32; WIDTH] = load(0);
+            let mut values: [T::Wide; WIDTH] = load(0);
             for part in 1..parts {
                 let next = load(part);
-                values = cuda_std::array::from_fn(|i| values[i] + next[i]);
+                values = cuda_std::array::from_fn(|i| values[i].add(next[i]));
             }
-            if beta != 0.0 {
+            if beta != T::Wide::ZERO {
                 // SAFETY: they are in `out` as well.
-                let old: [f32; WIDTH] = unsafe { row(old, strides, at, n) };
-                values = cuda_std::array::from_fn(|i| Float::mul_add(beta, old[i], values[i]));
+                let old: [T::Wide; WIDTH] = unsafe { row(old, strides, at, n) };
+                values = cuda_std::array::from_fn(|i| beta.mul_add(old[i], values[i]));
             }
             let values = epilogue.finish_row(values, at, n).map(T::narrow);
             // SAFETY: as what was read.

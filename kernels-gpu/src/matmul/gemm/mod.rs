@@ -44,6 +44,10 @@ pub trait Size<T>: 'static {
     /// Rows and columns of a block's tile.
     const BLOCK_TILE: [usize; 2];
 
+    /// Whether the kernel has the epilogue. That of large tiles has not: in Turing's and Ampere's code it would take
+    /// registers from the loop along k, which then spills.
+    const FINISHES: bool;
+
     /// Computes this block's tile.
     #[doc(hidden)]
     fn run<A: Layout, B: Layout>(product: &Arguments<'_, T>);
@@ -68,6 +72,7 @@ macro_rules! sizes {
     ($($size:ty: $type:ty, $bytes:literal, $tm:literal x $tn:literal, $bk:literal, $v:literal $f:literal, $na:literal $nb:literal;)*) => {$(
         impl Size<$type> for $size {
             const BLOCK_TILE: [usize; 2] = [SIDE * $tm, SIDE * $tn];
+            const FINISHES: bool = finishes($tm, $tn);
 
             #[inline(always)]
             fn run<A: Layout, B: Layout>(product: &Arguments<'_, $type>) {
@@ -151,7 +156,7 @@ impl GemmShape {
 }
 
 /// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, with the function of the plan; where
-/// `beta` is 0, `C` is not read.
+/// `beta` is 0, `C` is not read. Without [`Size::FINISHES`], `C ← alpha · A B + beta · C`.
 ///
 /// `c` has the products one after another, each in C order. The grid has in x as many blocks, of [`THREADS`] threads,
 /// as `C` has tiles of [`Size::BLOCK_TILE`] elements, and in z as many as it has products, from `first` on. Where the
@@ -192,6 +197,11 @@ pub fn gemm<T: MulAdd + Activate, S: Size<T>, A: Layout, B: Layout>(
         epilogue: unsafe { Epilogue::new(plan, bias, residual) },
     };
     S::run::<A, B>(&product);
+}
+
+/// [`Size::FINISHES`], of tiles of which a thread has so many rows and columns.
+const fn finishes(tm: usize, tn: usize) -> bool {
+    tm * tn <= 16
 }
 
 /// Elements between a line of a tile in shared memory and the next: 16 bytes more than the tile is wide.
@@ -246,7 +256,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
         if product < shape.batch && row < shape.m && column < shape.n {
             let sums = self.sums::<A, B, TM, TN, WM, WN, BK, V, F, NA, NB>(tiles, product, row, column);
             self.store::<TM, TN, F>(&sums, product, row, column);
-            if !self.epilogue.is_identity() {
+            if finishes(TM, TN) && !self.epilogue.is_identity() {
                 self.finish::<TM, TN, F>(product, row, column);
             }
         }
@@ -349,7 +359,6 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
     }
 
     /// Finishes what [`store`](Self::store) stored.
-    // On the simulated GPU a frame of its own: those of the kernels take most of a thread's stack.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn finish<const TM: usize, const TN: usize, const F: usize>(&self, product: usize, row: usize, column: usize) {
         let position = Position::of_thread();
