@@ -4,8 +4,9 @@
 
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{TILE_M, tile_k, tile_n};
-use ndarray::{Axis, Dimension, Ix2, Ix3};
+use ndarray::{Dimension, Ix3};
 
+use super::finish::Finish;
 use super::gemm::Multiplication;
 use super::tensor::{Factor, on_hopper, wgmma_shape};
 use crate::array::DeviceArray;
@@ -79,12 +80,12 @@ fn best_parts(shape: &GemmShape, element: usize, multiprocessors: usize) -> Opti
         .filter(|&parts| cost(parts) < whole)
 }
 
-/// `alpha · A B`, cut along k, if that pays; the parts are summed in f32, in their order.
+/// The parts of `alpha · A B`, cut along k, if that pays.
 pub(super) fn multiply<T: Factor, D: Dimension>(
     product: &Multiplication<'_, T::Element, D>,
     stream: &Stream,
     alpha: f32,
-) -> Result<Option<DeviceArray<f32, Ix2>>> {
+) -> Result<Option<DeviceArray<f32, Ix3>>> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let Some(parts) = best_parts(&product.shape, size_of::<T::Element>(), multiprocessors) else {
         return Ok(None);
@@ -100,8 +101,8 @@ pub(super) fn multiply<T: Factor, D: Dimension>(
         return Ok(None);
     };
     let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(parts, m, n))?;
-    on_hopper::<T, f32, _>(&cut, shape, stream, &mut sums, alpha)?;
-    sums.sum_axis(Axis(0)).map(Some)
+    on_hopper::<T, f32, Ix3>(&cut, shape, stream, &mut sums, &Finish::<f32, Ix3>::scale(alpha, 0.0))?;
+    Ok(Some(sums))
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@ use half::{bf16, f16};
 use kernels_gpu::compiled::{CastTo, HopperGemm, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
-use ndarray::{Dimension, Ix2, Ix3};
+use kernels_gpu::num;
+use ndarray::{Dimension, Ix3};
 
+use super::finish::{self, Finish, Finished};
 use super::gemm::Multiplication;
 use super::operand::{Mapped, can_be_mapped};
 use super::split::{self, REGISTERS, cycles};
@@ -16,7 +18,7 @@ use super::{HOPPER, simt};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::launch::LaunchConfig;
+use crate::launch::{InPlace, LaunchConfig};
 use crate::stream::Stream;
 use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg, TensorType};
 use crate::view::DeviceViewMut;
@@ -52,64 +54,65 @@ impl Factor for Tf32 {
 
 /// Numbers of 16 bits that tensor cores multiply.
 pub(super) trait Half:
-    TensorElement + CastTo<f32> + Factor + wgmma::Operand<Element = Self> + HopperGemm<Self>
+    CastTo<f32> + Factor + Summed + wgmma::Operand<Element = Self> + HopperGemm<Self>
 {
 }
 
 impl Half for f16 {}
 impl Half for bf16 {}
 
-/// `out ← alpha · A B + beta · out`, summed in f32 and rounded once; with a `beta` in f32, and rounded after that.
+/// Results of sums in `f32`.
+pub(super) trait Summed: TensorElement + Finished<Scalar = f32> + num::Num<Wide = f32> {}
+
+impl Summed for f32 {}
+impl Summed for f16 {}
+impl Summed for bf16 {}
+
+/// Multiplies numbers of 16 bits: the sums are in f32, and rounded once when they are finished.
 pub(super) fn multiply<T: Half, D: Dimension>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
-    alpha: f32,
-    beta: f32,
-) -> Result<()>
-where
-    f32: CastTo<T>,
-{
-    let shape = is_hopper(stream).then(|| wgmma_shape(&product)).flatten();
-    let Some(shape) = shape.filter(|_| alpha != 0.0) else {
-        return by_f32(product, stream, out, alpha, beta);
-    };
-    if beta == 0.0 {
-        if let Some(sums) = split::multiply::<T, D>(&product, stream, alpha)? {
-            return sums.cast_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
-        }
-        return on_hopper::<T, T, D>(&product, shape, stream, out, alpha);
+    finish: &Finish<'_, T, D>,
+) -> Result<()> {
+    match by_tensor_cores::<T, T, D>(&product, stream, out, finish)? {
+        true => Ok(()),
+        false => by_f32(product, stream, out, finish),
     }
-    let mut sum = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
-    on_hopper::<T, f32, D>(&product, shape, stream, &mut sum, alpha)?;
-    let mut scaled = out.cast::<f32>()?;
-    scaled.mul_assign_scalar(beta)?;
-    sum.add_assign(&scaled)?;
-    sum.cast_into(out)
 }
 
-/// `out ← alpha · A B + beta · out`, of elements rounded to TF32 where there are tensor cores for it.
+/// Multiplies elements rounded to TF32 where there are tensor cores for it.
 pub(super) fn multiply_tf32<D: Dimension>(
     product: Multiplication<'_, f32, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<f32, D>,
-    alpha: f32,
-    beta: f32,
+    finish: &Finish<'_, f32, D>,
 ) -> Result<()> {
-    let shape = is_hopper(stream).then(|| wgmma_shape(&product)).flatten();
-    let Some(shape) = shape.filter(|_| alpha != 0.0) else {
-        return simt::multiply(product, stream, out, alpha, beta);
-    };
-    if beta == 0.0 {
-        if let Some(sums) = split::multiply::<Tf32, D>(&product, stream, alpha)? {
-            return sums.to_array_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
-        }
-        return on_hopper::<Tf32, f32, D>(&product, shape, stream, out, alpha);
+    match by_tensor_cores::<Tf32, f32, D>(&product, stream, out, finish)? {
+        true => Ok(()),
+        false => simt::multiply(product, stream, out, finish),
     }
-    let mut sum = DeviceArray::uninit(stream, out.raw_dim())?;
-    on_hopper::<Tf32, f32, D>(&product, shape, stream, &mut sum, alpha)?;
-    sum.axpy(beta, out)?;
-    sum.to_array_into(out)
+}
+
+/// Multiplies by Hopper's tensor cores, if it can be done.
+fn by_tensor_cores<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
+    product: &Multiplication<'_, T::Element, D>,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<C, D>,
+    finish: &Finish<'_, C, D>,
+) -> Result<bool> {
+    let shape = is_hopper(stream).then(|| wgmma_shape(product)).flatten();
+    let Some(shape) = shape.filter(|_| finish.alpha != 0.0) else {
+        return Ok(false);
+    };
+    match split::multiply::<T, D>(product, stream, finish.alpha)? {
+        Some(sums) => {
+            let parts = sums.shape()[0];
+            finish::finish_sums_into((&sums, parts), &product.shape, stream, out, finish)?;
+        }
+        None => on_hopper::<T, C, D>(product, shape, stream, out, finish)?,
+    }
+    Ok(true)
 }
 
 /// On the ordinary cores, which have no arithmetic of 16 bits that sums in f32.
@@ -117,19 +120,13 @@ fn by_f32<T: Half, D: Dimension>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
-    alpha: f32,
-    beta: f32,
-) -> Result<()>
-where
-    f32: CastTo<T>,
-{
+    finish: &Finish<'_, T, D>,
+) -> Result<()> {
     let (a, b) = (product.a.cast::<f32>()?, product.b.cast::<f32>()?);
-    let mut sum = match beta {
-        0.0 => DeviceArray::uninit(stream, out.raw_dim())?,
-        _ => out.cast::<f32>()?,
-    };
-    Multiplication::new("matmul", &a, &b, Some(&sum))?.run(stream, &mut sum, alpha, beta)?;
-    sum.cast_into(out)
+    let mut sums = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
+    let scale = Finish::scale(finish.alpha, 0.0);
+    Multiplication::new("matmul", &a, &b, Some(&sums))?.run(stream, &mut sums, &scale)?;
+    finish::finish_sums_into((&sums, 1), &product.shape, stream, out, finish)
 }
 
 /// The shape of the kernel's launch, if its numbers fit.
@@ -152,6 +149,7 @@ pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<Wg
         b_step: (shape.b[0] != 0).into(),
         a_along_m: 0,
         b_along_n: 0,
+        c_row: fits(shape.n)?,
     })
 }
 
@@ -190,12 +188,12 @@ impl<'a, T: TensorElement> Operand<'a, T> {
 }
 
 /// One launch for all products, of a block for each multiprocessor.
-pub(super) fn on_hopper<T: Factor + HopperGemm<C>, C: TensorElement, D: Dimension>(
+pub(super) fn on_hopper<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
     product: &Multiplication<'_, T::Element, D>,
     mut shape: WgmmaShape,
     stream: &Stream,
-    out: &mut DeviceArrayRef<C, D>,
-    alpha: f32,
+    out: &mut DeviceArrayRef<C, impl Dimension>,
+    finish: &Finish<'_, C, impl Dimension>,
 ) -> Result<()> {
     let of = &product.shape;
     let (a, b) = (
@@ -207,67 +205,66 @@ pub(super) fn on_hopper<T: Factor + HopperGemm<C>, C: TensorElement, D: Dimensio
     let registers = best_registers(of, size_of::<T::Element>(), multiprocessors);
     let mut result = out.in_shape_mut(Ix3(of.batch, of.m, of.n));
     let columns = of.n.next_multiple_of(16 / size_of::<C>());
+    let launch = |shape: WgmmaShape, out: &mut DeviceViewMut<'_, C, Ix3>| {
+        let launch = Launch::<T, C, _> {
+            a: &a,
+            b: &b,
+            shape,
+            stream,
+            finish,
+        };
+        match registers {
+            32 => launch.run::<<T as HopperGemm<C>>::N64>(32, out),
+            64 => launch.run::<<T as HopperGemm<C>>::N128>(64, out),
+            96 => launch.run::<<T as HopperGemm<C>>::N192>(96, out),
+            _ => launch.run::<<T as HopperGemm<C>>::N256>(128, out),
+        }
+    };
     if columns == of.n && can_be_mapped(&result.view()) {
-        return launch::<T, C>(&a, &b, shape, registers, stream, &mut result, alpha);
+        return launch(shape, &mut result);
     }
     // The copy writes whole pieces of 16 bytes: what is behind a line's end is written as well.
     let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(of.batch, of.m, columns))?;
-    launch::<T, C>(&a, &b, shape, registers, stream, &mut padded.view_mut(), alpha)?;
-    result.assign(&*padded.slice(ndarray::s![.., .., ..of.n])?)
-}
-
-fn launch<T: Factor + HopperGemm<C>, C: TensorElement>(
-    a: &Operand<'_, T::Element>,
-    b: &Operand<'_, T::Element>,
-    shape: WgmmaShape,
-    registers: usize,
-    stream: &Stream,
-    out: &mut DeviceViewMut<'_, C, Ix3>,
-    alpha: f32,
-) -> Result<()> {
-    let launch = Launch::<T> {
-        a,
-        b,
-        shape,
-        stream,
-        alpha,
-    };
-    match registers {
-        32 => launch.run::<<T as HopperGemm<C>>::N64, C>(32, out),
-        64 => launch.run::<<T as HopperGemm<C>>::N128, C>(64, out),
-        96 => launch.run::<<T as HopperGemm<C>>::N192, C>(96, out),
-        _ => launch.run::<<T as HopperGemm<C>>::N256, C>(128, out),
+    let columns_of_result = ndarray::s![.., .., ..of.n];
+    if finish.beta != 0.0 {
+        padded.slice_mut(columns_of_result)?.assign(&*result.view())?;
     }
+    shape.c_row = columns as u32;
+    launch(shape, &mut padded.view_mut())?;
+    result.assign(&*padded.slice(columns_of_result)?)
 }
 
-struct Launch<'a, T: Factor> {
+struct Launch<'a, T: Factor, C: Summed, D> {
     a: &'a Operand<'a, T::Element>,
     b: &'a Operand<'a, T::Element>,
     shape: WgmmaShape,
     stream: &'a Stream,
-    alpha: f32,
+    finish: &'a Finish<'a, C, D>,
 }
 
-impl<T: Factor> Launch<'_, T> {
+impl<T: Factor, C: Summed, D: Dimension> Launch<'_, T, C, D> {
     /// With tiles whose sums take so many registers, as `K`'s do.
-    fn run<K: Kernel<Params = WgmmaParams<T::Element, C>>, C: TensorElement>(
+    fn run<K: Kernel<Params = WgmmaParams<T::Element, C>>>(
         &self,
         registers: usize,
         out: &mut DeviceViewMut<'_, C, Ix3>,
     ) -> Result<()> {
         let (a, b) = (self.a.map(T::TYPE, TILE_M)?, self.b.map(T::TYPE, tile_n(registers))?);
+        // SAFETY: the launch takes the map of the same elements mutably; a warp reads old elements before it stores these.
+        let old = unsafe { InPlace::of(out) };
         let mut c = out.tensor_map_mut(&[1, BOX_M, LINE / size_of::<C>()], Swizzle::B128)?;
         let blocks = tiles(&self.shape, registers).min(self.stream.backend().properties().multiprocessors.into());
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(registers),
             ..LaunchConfig::new(blocks as u32, THREADS as u32)
         };
+        let (alpha, beta, plan) = (self.finish.alpha, self.finish.beta, self.finish.plan());
+        let (bias, residual) = (self.finish.bias(), self.finish.residual());
+        let args = (&a, &b, &mut c, self.shape, alpha, beta, old, plan, bias, residual);
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
-        // types and tiles, by how the operands lie, and their swizzle. TF32 lies along k.
-        unsafe {
-            self.stream
-                .launch_unchecked::<K>(&config, (&a, &b, &mut c, self.shape, self.alpha))
-        }
+        // types and tiles, by how the operands lie, and their swizzle. TF32 lies along k. The addends have the products'
+        // shape.
+        unsafe { self.stream.launch_unchecked::<K>(&config, args) }
     }
 }
 
