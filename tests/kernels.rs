@@ -22,6 +22,7 @@ use kernels_gpu::blur::sums::{Bytes, Floats, WideWords};
 use kernels_gpu::broadcast::{OutputAxes, Strides, broadcast};
 use kernels_gpu::grayscale::grayscale;
 use kernels_gpu::histogram::{Channels, Plan, Search, Uniform, bincount, extent, histogram};
+use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::gemm::{GemmShape, KMajor, Large, MnMajor, Small, gemm};
 use kernels_gpu::matmul::gemv::{self, gemv_columns, gemv_combine, gemv_rows};
 use kernels_gpu::op::{Add, Max, Sum};
@@ -309,14 +310,15 @@ proptest! {
     fn matrix_times_matrix(
         config in configs(), (batch, first) in (size(), size()), (m, n, k) in (size(), size(), size()),
         (a_strides, b_strides) in (vec(size(), 3), vec(size(), 3)), (a, b, c) in (len(), len(), len()),
-        beta in 0u8..2,
+        beta in 0u8..2, (bias, residual) in (vec(size(), 3), vec(size(), 3)), activation in 0u32..6,
     ) {
         let array = |strides: Vec<usize>| [strides[0], strides[1], strides[2]];
+        let plan = EpiloguePlan { activation, bias: array(bias), residual: array(residual) };
         let shape = GemmShape { batch, first, m, n, k, a: array(a_strides), b: array(b_strides) };
         if k < 1 << 20 || shape.a[2] != 0 || shape.b[2] != 0 {
             let (a, b, beta) = (ones::<f32>(a), ones::<f32>(b), f32::from(beta));
-            launch::<gemm<f32, Small, KMajor, MnMajor>>(&config, (&a, &b, &mut zeros(c), shape, 1f32, beta));
-            launch::<gemm<f32, Large, MnMajor, KMajor>>(&config, (&a, &b, &mut zeros(c), shape, 1f32, beta));
+            launch::<gemm<f32, Small, KMajor, MnMajor>>(&config, (&a, &b, &mut zeros(c), shape, 1f32, beta, plan, &a, &b));
+            launch::<gemm<f32, Large, MnMajor, KMajor>>(&config, (&a, &b, &mut zeros(c), shape, 1f32, beta, plan, &a, &b));
         }
     }
 

@@ -35,6 +35,7 @@ mod map;
 mod matmul;
 mod matmul_ampere;
 mod matmul_double;
+mod matmul_fused;
 mod matmul_half;
 mod matmul_precision;
 mod matmul_single;

@@ -3,7 +3,9 @@
 //! and within its bound where it is not.
 
 use crate::common::*;
+use kernels_gpu::compiled::GemmParams;
 use kernels_gpu::matmul::MulAdd;
+use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::gemm::{self, GemmShape, KMajor, Large, Medium, MnMajor, Size, Small, THREADS};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayView3, Axis, s};
 use proptest::prelude::*;
@@ -163,13 +165,17 @@ fn random_shapes<T: Value>() {
 /// What is launched of the kernel itself: every size of tiles, whatever the host would choose for the device.
 fn check_tiles<S: Size<T>, T: Value>(m: usize, n: usize, k: usize)
 where
-    gemm::gemm<T, S, KMajor, KMajor>: cuda_std::launch::SafeKernel<Params = Params<T>>,
-    gemm::gemm<T, S, KMajor, MnMajor>: cuda_std::launch::SafeKernel<Params = Params<T>>,
-    gemm::gemm<T, S, MnMajor, KMajor>: cuda_std::launch::SafeKernel<Params = Params<T>>,
-    gemm::gemm<T, S, MnMajor, MnMajor>: cuda_std::launch::SafeKernel<Params = Params<T>>,
+    gemm::gemm<T, S, KMajor, KMajor>: cuda_std::launch::SafeKernel<Params = GemmParams<T>>,
+    gemm::gemm<T, S, KMajor, MnMajor>: cuda_std::launch::SafeKernel<Params = GemmParams<T>>,
+    gemm::gemm<T, S, MnMajor, KMajor>: cuda_std::launch::SafeKernel<Params = GemmParams<T>>,
+    gemm::gemm<T, S, MnMajor, MnMajor>: cuda_std::launch::SafeKernel<Params = GemmParams<T>>,
 {
     let (a, b) = (matrix::<T>(m, k, 5), matrix::<T>(k, n, 6));
-    let wanted = product(a.view(), b.view());
+    // With one more where the kernel has the epilogue.
+    let added = if S::FINISHES { T::ONE } else { T::ZERO };
+    let wanted = product(a.view(), b.view()).mapv(|x| kernels_gpu::num::Num::add(x, added));
+    let (plan, none) = (EpiloguePlan::default(), upload(&Array1::<T>::from_vec(Vec::new())));
+    let one = upload(&Array1::from_elem(1, T::ONE));
     let [rows, columns] = S::BLOCK_TILE;
     let config = LaunchConfig::new((m.div_ceil(rows) * n.div_ceil(columns)) as u32, THREADS as u32);
     let stream = device().default_stream();
@@ -187,7 +193,7 @@ where
         // Layouts say what is fast, not what is right.
         for [along_k_a, along_k_b] in [[!a_transposed, b_transposed], [a_transposed, !b_transposed]] {
             let mut c = upload(&Array2::from_elem((m, n), T::ONE));
-            let args = (&a.array, &b.array, &mut c, shape, T::ONE, T::ZERO);
+            let args = (&a.array, &b.array, &mut c, shape, T::ONE, T::ZERO, plan, &none, &one);
             match (along_k_a, along_k_b) {
                 (true, true) => stream.launch::<gemm::gemm<T, S, KMajor, KMajor>>(&config, args),
                 (true, false) => stream.launch::<gemm::gemm<T, S, KMajor, MnMajor>>(&config, args),
@@ -200,15 +206,6 @@ where
         }
     }
 }
-
-type Params<T> = (
-    &'static [T],
-    &'static [T],
-    cuda_std::SliceMut<'static, T>,
-    GemmShape,
-    T,
-    T,
-);
 
 macro_rules! tiles_of_every_size {
     ($($type:ident)*) => {
@@ -273,15 +270,23 @@ fn strides_beyond_the_arrays() {
             ..shape
         },
     ];
+    let plan = EpiloguePlan::default();
+    let (bias, residual) = ([0, 5, 1], [0, 1, usize::MAX]);
+    let plans = [EpiloguePlan { bias, ..plan }, EpiloguePlan { residual, ..plan }];
+    let beyond = beyond.map(|shape| (shape, plan));
     let x = upload(&Array2::<f32>::ones((4, 4)));
-    for shape in beyond {
+    for (shape, plan) in beyond.into_iter().chain(plans.map(|plan| (shape, plan))) {
         let mut c = upload(&Array2::from_elem((4, 4), 7.0));
-        let args = (&x, &x, &mut c, shape, 1.0, 0.0);
+        let args = (&x, &x, &mut c, shape, 1.0, 0.0, plan, &x, &x);
         device()
             .default_stream()
             .launch::<gemm::gemm<f32, Small, KMajor, MnMajor>>(&LaunchConfig::new(1, THREADS as u32), args)
             .unwrap();
-        assert_eq!(c.to_ndarray().unwrap(), Array2::from_elem((4, 4), 7.0), "{shape:?}");
+        assert_eq!(
+            c.to_ndarray().unwrap(),
+            Array2::from_elem((4, 4), 7.0),
+            "{shape:?} {plan:?}"
+        );
     }
 }
 

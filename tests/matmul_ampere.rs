@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel for the tensor cores of Ampere and later, with tiles of each width, on the simulated GPU and on the tests'
-//! device if it has them, within the bound of sums in f32 that are rounded once.
+//! device if it has them, within the bound of sums in f32 that are rounded once. matmul_fused.rs has its epilogue.
 
 use crate::common::*;
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::Tf32;
 use half::{bf16, f16};
 use kernels_gpu::compiled::{AmpereGemm, MmaParams};
+use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::mma::{MmaShape, rows, shared_bytes, threads};
 use ndarray::{Array3, ArrayView3, Axis, Dimension, Ix3, s};
 use proptest::prelude::*;
@@ -181,7 +182,18 @@ fn launch<K: Kernel<Params = MmaParams<T, C>>, T: Value, C: Value>(
         dynamic_shared: shared_bytes(columns),
         ..LaunchConfig::new(blocks as u32, threads(columns) as u32)
     };
-    let args = (&a.array, &b.array, c, shape, scaling.alpha, scaling.beta);
+    let (plan, none) = (EpiloguePlan::default(), DeviceArray::<C, _>::zeros(&stream, 0).unwrap());
+    let args = (
+        &a.array,
+        &b.array,
+        c,
+        shape,
+        scaling.alpha,
+        scaling.beta,
+        plan,
+        &none,
+        &none,
+    );
     // SAFETY: threads, blocks and shared memory are what the kernel is written for, and the operands lie as the shape says.
     unsafe { stream.launch_unchecked::<K>(&config, args) }.unwrap();
 }

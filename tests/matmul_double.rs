@@ -7,7 +7,8 @@ use cuda_std::tma::Swizzle;
 use cuda_std::wgmma::{KMajor, MnMajor};
 use kernels_gpu::compiled::DmmaParams;
 use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_K, TILE_N, gemm_dmma, shared_bytes};
-use ndarray::{Array3, ArrayView3, Axis, Ix3, s};
+use kernels_gpu::matmul::epilogue::EpiloguePlan;
+use ndarray::{Array1, Array3, ArrayView3, Axis, Ix3, s};
 use proptest::prelude::*;
 use warpsmith::{Device, DeviceArray, DeviceView, LaunchConfig, Stream};
 
@@ -31,20 +32,24 @@ struct Scaling {
     alpha: f64,
     beta: f64,
     old: f64,
+    /// What the epilogue adds.
+    added: Option<f64>,
 }
 
 const PLAIN: Scaling = Scaling {
     alpha: 1.0,
     beta: 0.0,
     old: f64::NAN,
+    added: None,
 };
 
 impl Scaling {
     fn of(self, sum: f64) -> f64 {
-        match self.beta {
+        let scaled = match self.beta {
             0.0 => self.alpha * sum,
             beta => beta.mul_add(self.old, self.alpha * sum),
-        }
+        };
+        scaled + self.added.unwrap_or(0.0)
     }
 }
 
@@ -125,8 +130,16 @@ fn launch<K: Kernel<Params = DmmaParams>>(
         dynamic_shared: shared_bytes(rows),
         ..LaunchConfig::new(blocks, THREADS as u32)
     };
-    // SAFETY: threads, shared memory and the maps' tiles are what the kernel is written for.
-    unsafe { stream.launch_unchecked::<K>(&config, (&x, &y, c, shape, scaling.alpha, scaling.beta)) }.unwrap();
+    let added: Vec<f64> = scaling.added.into_iter().collect();
+    let (none, added) = (
+        DeviceArray::zeros(&stream, 0).unwrap(),
+        DeviceArray::from_ndarray(&stream, &Array1::from(added)).unwrap(),
+    );
+    let Scaling { alpha, beta, .. } = scaling;
+    let args = (&x, &y, c, shape, alpha, beta, EpiloguePlan::default(), &none, &added);
+    // SAFETY: threads, shared memory and the maps' tiles are what the kernel is written for, and the one element that is
+    // added is that of all places.
+    unsafe { stream.launch_unchecked::<K>(&config, args) }.unwrap();
 }
 
 fn launch_by<A: Side, B: Side>(
@@ -191,10 +204,16 @@ fn batches_and_one_matrix_for_all() {
 }
 
 #[test]
-fn alpha_and_beta() {
-    for (alpha, beta, old) in [(-1.5, 0.0, f64::NAN), (0.1, -0.7, 3.0)] {
-        check_kernels([1, 1], [19, 22, 10], 1, Scaling { alpha, beta, old });
-        check_kernels([1, 1], [6, 21, 3], 1, Scaling { alpha, beta, old });
+fn alpha_and_beta_and_an_epilogue() {
+    for (alpha, beta, old, added) in [(-1.5, 0.0, f64::NAN, None), (0.1, -0.7, 3.0, Some(0.3))] {
+        let scaling = Scaling {
+            alpha,
+            beta,
+            old,
+            added,
+        };
+        check_kernels([1, 1], [19, 22, 10], 1, scaling);
+        check_kernels([1, 1], [6, 21, 3], 1, scaling);
     }
 }
 

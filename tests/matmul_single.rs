@@ -5,9 +5,10 @@ use crate::common::*;
 use cuda_std::launch::Kernel;
 use cuda_std::tma::Swizzle;
 use kernels_gpu::compiled::SimtParams;
+use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::gemm::{KMajor, MnMajor};
 use kernels_gpu::matmul::simt::{SimtShape, gemm_simt, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n};
-use ndarray::{Array3, ArrayView3, Axis, Ix3, s};
+use ndarray::{Array1, Array3, ArrayView3, Axis, Ix3, s};
 use proptest::prelude::*;
 use warpsmith::{Device, DeviceArray, LaunchConfig, Stream};
 
@@ -31,20 +32,24 @@ struct Scaling {
     alpha: f32,
     beta: f32,
     old: f32,
+    /// What the epilogue adds.
+    added: Option<f32>,
 }
 
 const PLAIN: Scaling = Scaling {
     alpha: 1.0,
     beta: 0.0,
     old: f32::NAN,
+    added: None,
 };
 
 impl Scaling {
     fn of(self, sum: f32) -> f32 {
-        match self.beta {
+        let scaled = match self.beta {
             0.0 => self.alpha * sum,
             beta => beta.mul_add(self.old, self.alpha * sum),
-        }
+        };
+        scaled + self.added.unwrap_or(0.0)
     }
 }
 
@@ -114,8 +119,25 @@ impl Product<'_> {
             dynamic_shared: shared_bytes(columns),
             ..LaunchConfig::new(blocks, threads(columns) as u32)
         };
-        let args = (&x, &y, &mut c, shape, scaling.alpha, scaling.beta);
-        // SAFETY: threads, shared memory and the maps' tiles are what the kernel is written for.
+        let added: Vec<f32> = scaling.added.into_iter().collect();
+        let (none, added) = (
+            DeviceArray::zeros(stream, 0).unwrap(),
+            DeviceArray::from_ndarray(stream, &Array1::from(added)).unwrap(),
+        );
+        let Scaling { alpha, beta, .. } = scaling;
+        let args = (
+            &x,
+            &y,
+            &mut c,
+            shape,
+            alpha,
+            beta,
+            EpiloguePlan::default(),
+            &none,
+            &added,
+        );
+        // SAFETY: threads, shared memory and the maps' tiles are what the kernel is written for, and the one element that is
+        // added is that of all places.
         unsafe { stream.launch_unchecked::<K>(&config, args) }.unwrap();
         let what = format!("{m} × {n} × {k} by {columns} columns, along k {along_k}");
         check(c.to_ndarray().unwrap().view(), a, b, scaling, &what);
@@ -162,10 +184,16 @@ fn batches_and_one_matrix_for_all() {
 }
 
 #[test]
-fn alpha_and_beta() {
-    for (alpha, beta, old) in [(-1.5, 0.0, f32::NAN), (0.1, -0.7, 3.0)] {
-        check_kernels([1, 1], [19, 24, 10], 1, Scaling { alpha, beta, old });
-        check_kernels([1, 1], [6, 21, 3], 1, Scaling { alpha, beta, old });
+fn alpha_and_beta_and_an_epilogue() {
+    for (alpha, beta, old, added) in [(-1.5, 0.0, f32::NAN, None), (0.1, -0.7, 3.0, Some(0.3))] {
+        let scaling = Scaling {
+            alpha,
+            beta,
+            old,
+            added,
+        };
+        check_kernels([1, 1], [19, 24, 10], 1, scaling);
+        check_kernels([1, 1], [6, 21, 3], 1, scaling);
     }
 }
 

@@ -538,8 +538,8 @@ for_types!(every_axis: i32 i64 u8 u16);
 /// So many columns that each has a thread for itself, of lengths around what it loads at a time.
 #[test]
 fn many_columns() {
-    for (seed, n) in (1..).zip([1, 2, 8, 15, 16, 17, 35]) {
-        let x = shaped::<u8>(&[1 + n % 2, n, 33_000], seed);
+    for (seed, n) in (1..).zip([1, 7, 16, 17]) {
+        let x = shaped::<u8>(&[2, n, 33_000], seed);
         check_axis::<Sum, u8>(&x, 1);
     }
 }

@@ -77,6 +77,27 @@ unsafe impl<W: Element> Arg<&'static [W]> for Words<'_, W> {
     }
 }
 
+// SAFETY: the memory, or none.
+unsafe impl<W: Element> Arg<&'static [W]> for Option<Words<'_, W>> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        self.as_ref().map_or(Ok(()), |words| words.prepare(kernel, stream))
+    }
+
+    fn is_part(&self) -> bool {
+        self.as_ref().is_some_and(Arg::is_part)
+    }
+
+    fn abi(&self) -> Abi<&'static [W]> {
+        self.as_ref().map_or_else(
+            || Abi {
+                head: std::ptr::without_provenance(align_of::<W>()),
+                tail: 0,
+            },
+            Arg::abi,
+        )
+    }
+}
+
 /// As [`Words`], as a kernel's output.
 pub(crate) struct WordsMut<'a, W> {
     buffer: &'a Arc<Buffer>,

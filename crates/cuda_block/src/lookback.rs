@@ -36,7 +36,7 @@
 //! pub fn prefix_sums(x: &[u32], state: SliceMut<'_, u64>, out: SliceMut<'_, u32>) {
 //!     let mut states = States::<u32>::new(state);
 //!     // By the order in which blocks start, so that whoever waits, waits for blocks that run.
-//!     let tile = states.ticket(storage![u64; 1], thread::grid_dim_x() - 1) as usize;
+//!     let tile = states.ticket(storage![u64; 1], |ticket| ticket == thread::grid_dim_x() - 1) as usize;
 //!     let i = tile * 256 + thread::thread_idx_x() as usize;
 //!     let value = if i < x.len() { x[i] } else { 0 };
 //!     let (scanned, _) = storage![u32; 8].exclusive_scan::<256>(value, 0, |a, b| a + b);
@@ -65,6 +65,7 @@
 //! ```
 
 use bytemuck::Pod;
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use crate::MAX_VALUE;
@@ -142,44 +143,44 @@ impl<'a, A: Pod> States<'a, A> {
         tiles <= usize::MAX >> 8 && tiles * Self::PIECES < self.words.len()
     }
 
-    /// The epoch, in the upper half, and the next number in the order in which it is asked for. Number `last` is the
-    /// last that is asked for: the counter is made ready for the next launch.
+    /// The epoch, in the upper half, and the next number in the order in which it is asked for. Behind the last that is
+    /// asked for, the counter is made ready for the next launch.
     #[inline(always)]
-    fn draw(self, last: u32) -> u64 {
+    fn draw(self, is_last: impl Fn(u32) -> bool) -> u64 {
         let counter = self.words.atomic(0);
         let drawn = counter.fetch_add(1);
-        if drawn as u32 == last {
+        if is_last(drawn as u32) {
             counter.store(((drawn >> 32) + 1) << 32);
         }
         drawn
     }
 
     /// The next number in the order in which it is asked for, for the thread that asks; without a state, a number beyond
-    /// all tiles.
+    /// all tiles. `is_last` as [`ticket`](Self::ticket) has it.
     #[inline(always)]
-    pub fn take_ticket(self, last: u32) -> u32 {
+    pub fn take_ticket(self, is_last: impl Fn(u32) -> bool) -> u32 {
         if self.words.is_empty() {
             u32::MAX
         } else {
-            self.draw(last) as u32
+            self.draw(is_last) as u32
         }
     }
 
     /// A ticket for the block, the same for all of its threads: the number of its tile, in the order in which blocks
-    /// ask. Number `last` is the last of the launch. Without a state, 0.
+    /// ask. `is_last` says of a number whether it is the last of the launch. Without a state, 0.
     ///
     /// # Convergence
     ///
     /// All threads of the block call it, once, before anything else.
     #[inline(always)]
     #[track_caller]
-    pub fn ticket(&mut self, storage: Storage<u64, 1>, last: u32) -> u32 {
+    pub fn ticket(&mut self, storage: Storage<u64, 1>, is_last: impl Fn(u32) -> bool) -> u32 {
         if self.words.is_empty() {
             return 0;
         }
         let shared = storage.memory;
         if thread::thread_idx_x() == 0 {
-            shared.set(0, self.draw(last));
+            shared.set(0, self.draw(is_last));
         }
         thread::sync_threads();
         let drawn = shared.get(0);
@@ -297,8 +298,16 @@ impl<'a, A: Pod> States<'a, A> {
         if !self.have(tile.saturating_add(1)) {
             return;
         }
+        // Computed here: a flag that is known takes a register wherever it may be wanted. Of more words than one it is
+        // the other way round.
+        let epoch = if Self::PIECES == 1 {
+            hint::pinned(self.epoch)
+        } else {
+            self.epoch
+        };
+        let flag = epoch.wrapping_add(flag);
         for p in 0..Self::PIECES {
-            let word = u64::from(self.epoch.wrapping_add(flag)) << 32 | u64::from(pieces[p]);
+            let word = u64::from(flag) << 32 | u64::from(pieces[p]);
             // SAFETY: all words of the tile are there, as just asked.
             unsafe { self.words.atomic_unchecked(1 + tile * Self::PIECES + p) }.store(word);
         }

@@ -6,12 +6,11 @@ use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::{AmpereGemm, MmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::{MmaShape, rows, shared_bytes, threads, tile_k};
-use ndarray::{Dimension, Ix2};
+use ndarray::Dimension;
 
+use super::finish::Finish;
 use super::gemm::Multiplication;
-use super::split;
-use super::tensor::{Factor, Operand};
-use crate::array::{DeviceArray, Element};
+use super::tensor::{Factor, Operand, Summed};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::{LaunchConfig, Words};
@@ -23,9 +22,9 @@ const COLUMNS: [usize; 3] = [256, 128, 64];
 
 /// The shape of a launch, if there are tensor cores, it has something to sum, and its numbers fit; how the operands lie is
 /// not in it yet.
-pub(super) fn mma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream, alpha: f32) -> Option<MmaShape> {
+pub(super) fn mma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Option<MmaShape> {
     let of = &product.shape;
-    if alpha == 0.0 || of.k == 0 || stream.backend().properties().tensor_cores.is_none() {
+    if of.k == 0 || stream.backend().properties().tensor_cores.is_none() {
         return None;
     }
     // The last tile reaches beyond the end, as do the last elements of k that are copied ahead.
@@ -44,58 +43,34 @@ pub(super) fn mma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Strea
     })
 }
 
-/// `out ← alpha · A B + beta · out`, rounded once: one launch for all products, of a block for each tile.
-pub(super) fn multiply<T: Factor + AmpereGemm<C>, C: Element, D: Dimension>(
+/// One launch for all products, of a block for each tile.
+pub(super) fn multiply<T: Factor + AmpereGemm<C>, C: Summed, D: Dimension>(
     product: &Multiplication<'_, T::Element, D>,
     mut shape: MmaShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
-    alpha: f32,
-    beta: f32,
+    finish: &Finish<'_, C, D>,
 ) -> Result<()> {
     let of = &product.shape;
     let a = Operand::new(&product.a, [of.batch, of.m, of.k], of.a, true)?;
     let b = Operand::new(&product.b, [of.batch, of.n, of.k], of.b, true)?;
     (shape.a, shape.b) = (strides(&a), strides(&b));
     (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
-    let launch = Launch::<T> {
+    let launch = Launch::<T, C, D> {
         a: &a,
         b: &b,
         shape,
         stream,
-        alpha,
-        beta,
+        finish,
     };
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let columns = best_columns(of, size_of::<T::Element>(), multiprocessors);
     let blocks = tiles(of, columns);
     match columns {
-        64 => launch.run::<<T as AmpereGemm<C>>::N64, C, D>(columns, blocks, out),
-        128 => launch.run::<<T as AmpereGemm<C>>::N128, C, D>(columns, blocks, out),
-        _ => launch.run::<<T as AmpereGemm<C>>::N256, C, D>(columns, blocks, out),
+        64 => launch.run::<<T as AmpereGemm<C>>::N64>(columns, blocks, out),
+        128 => launch.run::<<T as AmpereGemm<C>>::N128>(columns, blocks, out),
+        _ => launch.run::<<T as AmpereGemm<C>>::N256>(columns, blocks, out),
     }
-}
-
-/// `alpha · A B` with k cut into parts, if that pays.
-pub(super) fn in_parts<T: Factor, D: Dimension>(
-    product: &Multiplication<'_, T::Element, D>,
-    stream: &Stream,
-    alpha: f32,
-) -> Result<Option<DeviceArray<f32, Ix2>>> {
-    let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let least_cycles = |shape: &GemmShape| {
-        let columns = best_columns(shape, size_of::<T::Element>(), multiprocessors);
-        cycles(shape, size_of::<T::Element>(), columns, multiprocessors)
-    };
-    let parts = split::cut(product, least_cycles);
-    let Some((parts, shape)) = parts.and_then(|parts| mma_shape(&parts, stream, alpha).map(|shape| (parts, shape)))
-    else {
-        return Ok(None);
-    };
-    split::sum(&parts, stream, |sums| {
-        multiply::<T, f32, _>(&parts, shape, stream, sums, alpha, 0.0)
-    })
-    .map(Some)
 }
 
 /// Elements from product to product of an operand, and from line to line, or, of what lies along its lines, from one element
@@ -108,18 +83,17 @@ fn strides<T: TensorElement>(operand: &Operand<'_, T>) -> [usize; 2] {
     })
 }
 
-struct Launch<'a, T: Factor> {
+struct Launch<'a, T: Factor, C: Summed, D> {
     a: &'a Operand<'a, T::Element>,
     b: &'a Operand<'a, T::Element>,
     shape: MmaShape,
     stream: &'a Stream,
-    alpha: f32,
-    beta: f32,
+    finish: &'a Finish<'a, C, D>,
 }
 
-impl<T: Factor> Launch<'_, T> {
+impl<T: Factor, C: Summed, D: Dimension> Launch<'_, T, C, D> {
     /// With tiles of so many columns, as `K`'s are, and a block for each of them.
-    fn run<K: Kernel<Params = MmaParams<T::Element, C>>, C: Element, D: Dimension>(
+    fn run<K: Kernel<Params = MmaParams<T::Element, C>>>(
         &self,
         columns: usize,
         blocks: usize,
@@ -130,13 +104,13 @@ impl<T: Factor> Launch<'_, T> {
             ..LaunchConfig::new(blocks as u32, threads(columns) as u32)
         };
         let (a, b) = (Words::of(self.a.elements()), Words::of(self.b.elements()));
+        let (alpha, beta, plan) = (self.finish.alpha, self.finish.beta, self.finish.plan());
+        let (bias, residual) = (self.finish.bias(), self.finish.residual());
+        let args = (a, b, out, self.shape, alpha, beta, plan, bias, residual);
         // SAFETY: the kernel's contract: threads and shared memory are those of its tiles, which are as many as the blocks;
         // the operands have the elements of the shape, from multiples of 16 bytes on and with such strides, as a tensor map
-        // wants them, and `out` those of the products.
-        unsafe {
-            self.stream
-                .launch_unchecked::<K>(&config, (a, b, out, self.shape, self.alpha, self.beta))
-        }
+        // wants them, and `out` those of the products. The addends have the products' shape.
+        unsafe { self.stream.launch_unchecked::<K>(&config, args) }
     }
 }
 
@@ -170,8 +144,15 @@ fn best_columns(shape: &GemmShape, element: usize, multiprocessors: usize) -> us
     COLUMNS.into_iter().min_by_key(cost).unwrap_or(COLUMNS[0])
 }
 
+/// Cycles with the columns of tiles with which the products are done first.
+pub(super) fn least_cycles(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
+    let columns = best_columns(shape, element, multiprocessors);
+    cycles(shape, element, columns, multiprocessors)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::split;
     use super::*;
 
     fn shape(batch: usize, [m, n, k]: [usize; 3]) -> GemmShape {
@@ -197,11 +178,7 @@ mod tests {
 
     #[test]
     fn few_tiles_with_a_long_k_are_cut() {
-        let cut = |of| {
-            split::best_parts(&shape(1, of), |shape| {
-                cycles(shape, 2, best_columns(shape, 2, 108), 108)
-            })
-        };
+        let cut = |of| split::best_parts(&shape(1, of), |shape| least_cycles(shape, 2, 108));
         assert_eq!([cut([4096; 3]), cut([1024; 3])], [None; 2]);
         assert!(cut([256, 256, 65536]).is_some_and(|parts| parts >= 4));
     }

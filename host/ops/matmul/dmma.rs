@@ -8,6 +8,7 @@ use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_N, gemm_dmma, sha
 use kernels_gpu::matmul::gemm::GemmShape;
 use ndarray::Dimension;
 
+use super::finish::Finish;
 use super::gemm::{self, Multiplication};
 use super::tensor::{Operand, is_hopper};
 use crate::array_ref::DeviceArrayRef;
@@ -16,20 +17,19 @@ use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 use crate::tensor_map::TensorType;
 
-/// `out ← alpha · A B + beta · out`
+/// Multiplies on that stream.
 pub(super) fn multiply<D: Dimension>(
     product: Multiplication<'_, f64, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<f64, D>,
-    alpha: f64,
-    beta: f64,
+    finish: &Finish<'_, f64, D>,
 ) -> Result<()> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let rows = (alpha != 0.0 && is_hopper(stream))
+    let rows = (finish.alpha != 0.0 && is_hopper(stream))
         .then(|| best_rows(&product.shape, multiprocessors))
         .flatten();
     let Some((rows, shape)) = rows.zip(dmma_shape(&product.shape)) else {
-        return product.run(stream, out, alpha, beta);
+        return product.run(stream, out, finish);
     };
     let of = &product.shape;
     let (a, b) = (
@@ -44,10 +44,10 @@ pub(super) fn multiply<D: Dimension>(
         stream,
     };
     match (a.along_lines, b.along_lines) {
-        (false, false) => launch.run_by::<KMajor, KMajor, D>(rows, out, alpha, beta),
-        (false, true) => launch.run_by::<KMajor, MnMajor, D>(rows, out, alpha, beta),
-        (true, false) => launch.run_by::<MnMajor, KMajor, D>(rows, out, alpha, beta),
-        (true, true) => launch.run_by::<MnMajor, MnMajor, D>(rows, out, alpha, beta),
+        (false, false) => launch.run_by::<KMajor, KMajor, D>(rows, out, finish),
+        (false, true) => launch.run_by::<KMajor, MnMajor, D>(rows, out, finish),
+        (true, false) => launch.run_by::<MnMajor, KMajor, D>(rows, out, finish),
+        (true, true) => launch.run_by::<MnMajor, MnMajor, D>(rows, out, finish),
     }
 }
 
@@ -99,16 +99,15 @@ impl Launch<'_> {
         &self,
         rows: usize,
         out: &mut DeviceArrayRef<f64, D>,
-        alpha: f64,
-        beta: f64,
+        finish: &Finish<'_, f64, D>,
     ) -> Result<()>
     where
         gemm_dmma<A, B, 64>: Kernel<Params = DmmaParams>,
         gemm_dmma<A, B, 128>: Kernel<Params = DmmaParams>,
     {
         match rows {
-            64 => self.run::<gemm_dmma<A, B, 64>, D>(rows, out, alpha, beta),
-            _ => self.run::<gemm_dmma<A, B, 128>, D>(rows, out, alpha, beta),
+            64 => self.run::<gemm_dmma<A, B, 64>, D>(rows, out, finish),
+            _ => self.run::<gemm_dmma<A, B, 128>, D>(rows, out, finish),
         }
     }
 
@@ -117,20 +116,20 @@ impl Launch<'_> {
         &self,
         rows: usize,
         out: &mut DeviceArrayRef<f64, D>,
-        alpha: f64,
-        beta: f64,
+        finish: &Finish<'_, f64, D>,
     ) -> Result<()> {
         let (a, b) = (self.a.map(TensorType::F64, rows)?, self.b.map(TensorType::F64, TILE_N)?);
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(rows),
             ..LaunchConfig::new(self.blocks, THREADS as u32)
         };
+        let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
+        let (bias, residual) = (finish.bias(), finish.residual());
+        let args = (&a, &b, out, self.shape, alpha, beta, plan, bias, residual);
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
-        // tiles and their swizzle, by how the operands lie, as `K` has them; `out` has the products' elements, as their shapes fit.
-        unsafe {
-            self.stream
-                .launch_unchecked::<K>(&config, (&a, &b, out, self.shape, alpha, beta))
-        }
+        // tiles and their swizzle, by how the operands lie, as `K` has them; `out` and the addends have the products' elements,
+        // as their shapes fit.
+        unsafe { self.stream.launch_unchecked::<K>(&config, args) }
     }
 }
 

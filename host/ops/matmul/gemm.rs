@@ -7,10 +7,12 @@ use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix2, Ix3};
 
 use super::MatMul;
+use super::finish::{self, Finish, Finished};
+use super::fused::FusedMatMul;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::launch::{LaunchConfig, Words};
+use crate::launch::{InPlace, LaunchConfig, Words};
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
 
@@ -86,22 +88,28 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
     }
 }
 
-impl<T: MatVec, D: Dimension> Multiplication<'_, T, D> {
-    /// `out ← alpha · A B + beta · out`, on that stream.
-    pub(super) fn run(mut self, stream: &Stream, out: &mut DeviceArrayRef<T, D>, alpha: T, beta: T) -> Result<()> {
-        if alpha == T::ZERO {
+impl<T: MatVec + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplication<'_, T, D> {
+    /// Multiplies by the kernel for any GPU.
+    pub(super) fn run(
+        mut self,
+        stream: &Stream,
+        out: &mut DeviceArrayRef<T, D>,
+        finish: &Finish<'_, T, D>,
+    ) -> Result<()> {
+        if finish.alpha == T::ZERO {
             // As in BLAS: the operands are not read, so nothing of theirs gets into the result.
             self.shape.k = 0;
         }
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
         match best_size(&self.shape, tiles::<T>(), multiprocessors).0 {
-            0 => self.launch::<Large>(stream, out, alpha, beta),
-            1 => self.launch::<Medium>(stream, out, alpha, beta),
-            _ => self.launch::<Small>(stream, out, alpha, beta),
+            0 => self.launch::<Large>(stream, out, finish),
+            1 => self.launch::<Medium>(stream, out, finish),
+            _ => self.launch::<Small>(stream, out, finish),
         }
     }
 
-    fn launch<S>(&self, stream: &Stream, out: &mut DeviceArrayRef<T, D>, alpha: T, beta: T) -> Result<()>
+    /// By tiles of size `S`; what their kernel does not finish is finished where it lies.
+    fn launch<S>(&self, stream: &Stream, out: &mut DeviceArrayRef<T, D>, finish: &Finish<'_, T, D>) -> Result<()>
     where
         T: Gemm<S>,
     {
@@ -111,7 +119,17 @@ impl<T: MatVec, D: Dimension> Multiplication<'_, T, D> {
             let shape = GemmShape { first, ..self.shape };
             let products = (shape.batch - first).min(MAX_GRID_Z) as u32;
             let config = LaunchConfig::new((blocks, 1, products), THREADS as u32);
-            let args = (Words::of(&self.a), Words::of(&self.b), &mut *out, shape, alpha, beta);
+            let args = (
+                Words::of(&self.a),
+                Words::of(&self.b),
+                &mut *out,
+                shape,
+                finish.alpha,
+                finish.beta,
+                finish.plan(),
+                finish.bias(),
+                finish.residual(),
+            );
             match (along_k(shape.a), along_k(shape.b)) {
                 (true, true) => stream.launch::<<T as Gemm<S>>::AlongKK>(&config, args),
                 (true, false) => stream.launch::<<T as Gemm<S>>::AlongKN>(&config, args),
@@ -119,7 +137,12 @@ impl<T: MatVec, D: Dimension> Multiplication<'_, T, D> {
                 (false, false) => stream.launch::<<T as Gemm<S>>::AlongMN>(&config, args),
             }?;
         }
-        Ok(())
+        if <T as Gemm<S>>::FINISHES || finish.only_scales() {
+            return Ok(());
+        }
+        // SAFETY: the launch takes the output mutably beside it; a thread of its kernel reads what it then sets.
+        let sums = unsafe { InPlace::of(out) };
+        finish::finish_sums_into((sums, 1), &self.shape, stream, out, &finish.without_scaling())
     }
 }
 
@@ -159,70 +182,9 @@ pub(super) fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocesso
     costs.enumerate().min_by_key(|&(_, cost)| cost).unwrap_or_default()
 }
 
-/// What does `out ← alpha · A B + beta · out`, on that stream.
-pub(super) type Multiply<T, D> = fn(
-    Multiplication<'_, T, D>,
-    &Stream,
-    &mut DeviceArrayRef<T, D>,
-    <T as MatMul>::Scalar,
-    <T as MatMul>::Scalar,
-) -> Result<()>;
-
-/// The product of two views, of two axes or three, on the stream of the first.
-pub(super) fn product<T: MatMul, D: Dimension>(
-    operation: &'static str,
-    a: &DeviceArrayRef<T, D>,
-    b: &DeviceArrayRef<T, D>,
-    multiply: Multiply<T, D>,
-) -> Result<DeviceArray<T, D>> {
-    let product = Multiplication::new(operation, a, b, None)?;
-    let mut dim = a.raw_dim();
-    let result = [product.shape.batch, product.shape.m, product.shape.n];
-    let axes = dim.ndim();
-    dim.slice_mut().copy_from_slice(&result[3 - axes..]);
-    let mut out = DeviceArray::uninit(a.stream(), dim)?;
-    if !out.is_empty() {
-        multiply(product, a.stream(), &mut out, T::Scalar::ONE, T::Scalar::ZERO)?;
-    }
-    Ok(out)
-}
-
-/// [`product`] into an existing array or view.
-fn product_into<T: MatMul, D: Dimension>(
-    operation: &'static str,
-    a: &DeviceArrayRef<T, D>,
-    b: &DeviceArrayRef<T, D>,
-    out: &mut DeviceArrayRef<T, D>,
-) -> Result<()> {
-    a.stream().check_device(operation, out.stream())?;
-    out.write_in_order(a.stream(), |out| {
-        let product = Multiplication::new(operation, a, b, Some(out))?;
-        match out.is_empty() {
-            true => Ok(()),
-            false => T::multiply(product, a.stream(), out, T::Scalar::ONE, T::Scalar::ZERO),
-        }
-    })
-}
-
-/// `out ← alpha · a b + beta · out`, on the stream of `out`.
-pub(super) fn product_added<T: MatMul, D: Dimension>(
-    operation: &'static str,
-    out: &mut DeviceArrayRef<T, D>,
-    (alpha, beta): (T::Scalar, T::Scalar),
-    a: &DeviceArrayRef<T, D>,
-    b: &DeviceArrayRef<T, D>,
-    multiply: Multiply<T, D>,
-) -> Result<()> {
-    let stream = out.stream().clone();
-    stream.check_device(operation, a.stream())?;
-    out.change_in_order(|out| {
-        let product = Multiplication::new(operation, a, b, Some(out))?;
-        match out.is_empty() {
-            true => Ok(()),
-            false => multiply(product, &stream, out, alpha, beta),
-        }
-    })
-}
+/// What multiplies into an output, and finishes the sums, on that stream.
+pub(super) type Multiply<T, D> =
+    fn(Multiplication<'_, T, D>, &Stream, &mut DeviceArrayRef<T, D>, &Finish<'_, T, D>) -> Result<()>;
 
 /// Products of matrices.
 impl<T: MatMul> DeviceArrayRef<T, Ix2> {
@@ -282,7 +244,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// # }
     /// ```
     pub fn matmul(&self, b: &DeviceArrayRef<T, Ix2>) -> Result<DeviceArray<T, Ix2>> {
-        product("matmul", self, b, T::multiply)
+        FusedMatMul::new("matmul", self, b).compute()
     }
 
     /// [`matmul`](Self::matmul) into an existing array or view.
@@ -291,7 +253,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     ///
     /// As [`matmul`](Self::matmul); on an error nothing is written.
     pub fn matmul_into(&self, b: &DeviceArrayRef<T, Ix2>, out: &mut DeviceArrayRef<T, Ix2>) -> Result<()> {
-        product_into("matmul", self, b, out)
+        FusedMatMul::new("matmul", self, b).compute_into(out)
     }
 }
 
@@ -322,7 +284,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     /// # }
     /// ```
     pub fn batched_matmul(&self, b: &DeviceArrayRef<T, Ix3>) -> Result<DeviceArray<T, Ix3>> {
-        product("batched_matmul", self, b, T::multiply)
+        FusedMatMul::new("batched_matmul", self, b).compute()
     }
 
     /// [`batched_matmul`](Self::batched_matmul) into an existing array or view.
@@ -331,7 +293,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
     ///
     /// As [`batched_matmul`](Self::batched_matmul); on an error nothing is written.
     pub fn batched_matmul_into(&self, b: &DeviceArrayRef<T, Ix3>, out: &mut DeviceArrayRef<T, Ix3>) -> Result<()> {
-        product_into("batched_matmul", self, b, out)
+        FusedMatMul::new("batched_matmul", self, b).compute_into(out)
     }
 }
 
@@ -344,8 +306,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// and the copies; `alpha` times it is rounded, then `beta` times the old element is added by fused multiply-add.
     ///
     /// The scalars are of the elements' type, but `f32` for `f16` and `bf16`: these are scaled and added in `f32`, and the
-    /// result is rounded to the type once. On Hopper's tensor cores `beta` times the old element is rounded before it is
-    /// added; a `beta` that is not 0 takes the memory of the result twice in `f32`, and four passes over it.
+    /// result is rounded to the type once.
     ///
     /// # Errors
     ///
@@ -375,7 +336,7 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
         b: &DeviceArrayRef<T, Ix2>,
         beta: T::Scalar,
     ) -> Result<()> {
-        product_added("gemm", self, (alpha, beta), a, b, T::multiply)
+        FusedMatMul::new("gemm", a, b).alpha(alpha).accumulate_into(self, beta)
     }
 }
 
@@ -394,7 +355,8 @@ impl<T: MatMul> DeviceArrayRef<T, Ix3> {
         b: &DeviceArrayRef<T, Ix3>,
         beta: T::Scalar,
     ) -> Result<()> {
-        product_added("batched_gemm", self, (alpha, beta), a, b, T::multiply)
+        let product = FusedMatMul::new("batched_gemm", a, b).alpha(alpha);
+        product.accumulate_into(self, beta)
     }
 }
 

@@ -3,6 +3,8 @@
 
 mod ampere;
 mod dmma;
+mod finish;
+mod fused;
 mod gemm;
 mod gemv;
 mod operand;
@@ -15,6 +17,8 @@ use half::{bf16, f16};
 use kernels_gpu::num::Num;
 use ndarray::Dimension;
 
+use self::finish::Finish;
+pub use self::fused::FusedMatMul;
 use self::gemm::Multiplication;
 pub use self::precision::Precision;
 use crate::array::Element;
@@ -36,8 +40,7 @@ pub trait MatMul: Element + sealed::Sealed {
         product: Multiplication<'_, Self, D>,
         stream: &Stream,
         out: &mut DeviceArrayRef<Self, D>,
-        alpha: Self::Scalar,
-        beta: Self::Scalar,
+        finish: &Finish<'_, Self, D>,
     ) -> Result<()>;
 }
 
@@ -59,10 +62,9 @@ macro_rules! matmul {
                 product: Multiplication<'_, Self, D>,
                 stream: &Stream,
                 out: &mut DeviceArrayRef<Self, D>,
-                alpha: $scalar,
-                beta: $scalar,
+                finish: &Finish<'_, Self, D>,
             ) -> Result<()> {
-                $multiply(product, stream, out, alpha, beta)
+                $multiply(product, stream, out, finish)
             }
         }
     )*};

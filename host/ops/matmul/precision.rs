@@ -4,7 +4,8 @@
 use ndarray::{Dimension, Ix2, Ix3};
 
 use super::MatMul;
-use super::gemm::{Multiply, product, product_added};
+use super::fused::FusedMatMul;
+use super::gemm::Multiply;
 use super::tensor;
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
@@ -32,7 +33,7 @@ pub enum Precision {
 
 impl Precision {
     /// What multiplies so.
-    fn multiply<D: Dimension>(self) -> Multiply<f32, D> {
+    pub(super) fn multiply<D: Dimension>(self) -> Multiply<f32, D> {
         match self {
             Precision::Full => <f32 as MatMul>::multiply,
             Precision::Tf32 => tensor::multiply_tf32,
@@ -65,7 +66,7 @@ impl DeviceArrayRef<f32, Ix2> {
     /// # }
     /// ```
     pub fn matmul_with(&self, b: &DeviceArrayRef<f32, Ix2>, precision: Precision) -> Result<DeviceArray<f32, Ix2>> {
-        product("matmul_with", self, b, precision.multiply())
+        FusedMatMul::new("matmul_with", self, b).precision(precision).compute()
     }
 }
 
@@ -81,15 +82,15 @@ impl DeviceArrayRef<f32, Ix3> {
         b: &DeviceArrayRef<f32, Ix3>,
         precision: Precision,
     ) -> Result<DeviceArray<f32, Ix3>> {
-        product("batched_matmul_with", self, b, precision.multiply())
+        let product = FusedMatMul::new("batched_matmul_with", self, b);
+        product.precision(precision).compute()
     }
 }
 
 /// Products of matrices in place with a precision.
 impl DeviceArrayRef<f32, Ix2> {
     /// [`gemm`](Self::gemm) with a precision: that of the operands, while `alpha`, `beta` and the old elements are taken as
-    /// they are. With a `beta` that is not 0, [`Precision::Tf32`] wants memory on Hopper for another m × n elements beside
-    /// the copies of operands.
+    /// they are.
     ///
     /// # Errors
     ///
@@ -102,7 +103,8 @@ impl DeviceArrayRef<f32, Ix2> {
         beta: f32,
         precision: Precision,
     ) -> Result<()> {
-        product_added("gemm_with", self, (alpha, beta), a, b, precision.multiply())
+        let product = FusedMatMul::new("gemm_with", a, b).alpha(alpha);
+        product.precision(precision).accumulate_into(self, beta)
     }
 }
 
@@ -121,6 +123,7 @@ impl DeviceArrayRef<f32, Ix3> {
         beta: f32,
         precision: Precision,
     ) -> Result<()> {
-        product_added("batched_gemm_with", self, (alpha, beta), a, b, precision.multiply())
+        let product = FusedMatMul::new("batched_gemm_with", a, b).alpha(alpha);
+        product.precision(precision).accumulate_into(self, beta)
     }
 }

@@ -7,6 +7,7 @@ use kernels_gpu::matmul::gemm::{GemmShape, KMajor, MnMajor};
 use kernels_gpu::matmul::simt::{SimtShape, blocks, gemm_simt, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n};
 use ndarray::{Dimension, Ix3};
 
+use super::finish::Finish;
 use super::gemm::{self, Multiplication, best_size};
 use super::operand::{Mapped, can_be_mapped};
 use super::tensor::is_hopper;
@@ -23,18 +24,17 @@ const SIZES: [(usize, usize); 3] = [(16, 29), (8, 32), (4, 42)];
 /// What it costs to copy an operand, small as it may be, in the same unit times k: some 4 µs.
 const COPY: usize = 25_000_000;
 
-/// `out ← alpha · A B + beta · out`, on that stream. The bits are the same by either kernel.
+/// Multiplies on that stream. The bits are the same by either kernel.
 pub(super) fn multiply<D: Dimension>(
     product: Multiplication<'_, f32, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<f32, D>,
-    alpha: f32,
-    beta: f32,
+    finish: &Finish<'_, f32, D>,
 ) -> Result<()> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let of = &product.shape;
-    let Some(shape) = simt_shape(of).filter(|_| is_hopper(stream) && alpha != 0.0) else {
-        return product.run(stream, out, alpha, beta);
+    let Some(shape) = simt_shape(of).filter(|_| is_hopper(stream) && finish.alpha != 0.0) else {
+        return product.run(stream, out, finish);
     };
     // Both with k in the middle and their lines last, but for `a` where the kernel takes it along k, and it lies so.
     let batch = |strides: [usize; 3]| if strides[0] == 0 { 1 } else { of.batch };
@@ -51,7 +51,7 @@ pub(super) fn multiply<D: Dimension>(
     let a_lies = |columns| can_be_mapped(&a) || columns < 16 && along_k;
     let copies = |columns| usize::from(!a_lies(columns)) + usize::from(!can_be_mapped(&b));
     let Some(columns) = best_columns(of, multiprocessors, copies) else {
-        return product.run(stream, out, alpha, beta);
+        return product.run(stream, out, finish);
     };
     let along_k = columns < 16 && along_k;
     let launch = Launch {
@@ -64,11 +64,11 @@ pub(super) fn multiply<D: Dimension>(
         stream,
     };
     match (columns, along_k) {
-        (4, true) => launch.run::<gemm_simt<KMajor, 4>, D>(out, alpha, beta),
-        (4, false) => launch.run::<gemm_simt<MnMajor, 4>, D>(out, alpha, beta),
-        (8, true) => launch.run::<gemm_simt<KMajor, 8>, D>(out, alpha, beta),
-        (8, false) => launch.run::<gemm_simt<MnMajor, 8>, D>(out, alpha, beta),
-        _ => launch.run::<gemm_simt<MnMajor, 16>, D>(out, alpha, beta),
+        (4, true) => launch.run::<gemm_simt<KMajor, 4>, D>(out, finish),
+        (4, false) => launch.run::<gemm_simt<MnMajor, 4>, D>(out, finish),
+        (8, true) => launch.run::<gemm_simt<KMajor, 8>, D>(out, finish),
+        (8, false) => launch.run::<gemm_simt<MnMajor, 8>, D>(out, finish),
+        _ => launch.run::<gemm_simt<MnMajor, 16>, D>(out, finish),
     }
 }
 
@@ -129,8 +129,7 @@ impl Launch<'_> {
     fn run<K: Kernel<Params = SimtParams>, D: Dimension>(
         &self,
         out: &mut DeviceArrayRef<f32, D>,
-        alpha: f32,
-        beta: f32,
+        finish: &Finish<'_, f32, D>,
     ) -> Result<()> {
         let (columns, k) = (self.columns, tile_k(self.columns));
         let (tile, swizzle) = match self.along_k {
@@ -144,12 +143,21 @@ impl Launch<'_> {
             dynamic_shared: shared_bytes(columns),
             ..LaunchConfig::new(self.blocks, threads(columns) as u32)
         };
+        let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
+        let args = (
+            &a,
+            &b,
+            out,
+            self.shape,
+            alpha,
+            beta,
+            plan,
+            finish.bias(),
+            finish.residual(),
+        );
         // SAFETY: the kernel's contract: threads, shared memory and the maps' tiles are those that it is written for, and
-        // the output has the shape of the products.
-        unsafe {
-            self.stream
-                .launch_unchecked::<K>(&config, (&a, &b, out, self.shape, alpha, beta))
-        }
+        // the output and the addends have the shape of the products.
+        unsafe { self.stream.launch_unchecked::<K>(&config, args) }
     }
 }
 

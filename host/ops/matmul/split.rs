@@ -2,13 +2,11 @@
 //! Products on tensor cores with few tiles and a long k: cut along k into parts, whose products are a batch, and summed.
 
 use kernels_gpu::matmul::gemm::GemmShape;
-use ndarray::{Axis, Dimension, Ix2, Ix3};
+use ndarray::{Dimension, Ix3};
 
 use super::gemm::Multiplication;
-use crate::array::{DeviceArray, Element};
-use crate::error::Result;
+use crate::array::Element;
 use crate::ops::transpose::Ordered;
-use crate::stream::Stream;
 
 /// Into how many parts k is cut at most.
 const MAX_PARTS: usize = 16;
@@ -61,16 +59,4 @@ pub(super) fn cut<'a, T: Element, D: Dimension>(
         b: Ordered::AsIs(product.b.laid_out(Ix3(parts, k, n), vec![b[0], b[2], b[1]])),
         shape,
     })
-}
-
-/// The sum of the products of the parts, in their order, which `multiply` puts into an array.
-pub(super) fn sum<T>(
-    parts: &Multiplication<'_, T, Ix3>,
-    stream: &Stream,
-    multiply: impl FnOnce(&mut DeviceArray<f32, Ix3>) -> Result<()>,
-) -> Result<DeviceArray<f32, Ix2>> {
-    let GemmShape { batch, m, n, .. } = parts.shape;
-    let mut sums = DeviceArray::uninit(stream, Ix3(batch, m, n))?;
-    multiply(&mut sums)?;
-    sums.sum_axis(Axis(0))
 }

@@ -7,9 +7,12 @@ use cuda_std::wgmma::{self, Tf32};
 use half::{bf16, f16};
 use kernels_gpu::compiled::{AmpereGemm, CastTo, HopperGemm, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
+use kernels_gpu::matmul::mma::MmaShape;
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_k, tile_n};
-use ndarray::{Dimension, Ix2, Ix3};
+use kernels_gpu::num;
+use ndarray::{Dimension, Ix3};
 
+use super::finish::{self, Finish, Finished};
 use super::gemm::Multiplication;
 use super::operand::{Mapped, can_be_mapped};
 use super::split;
@@ -17,7 +20,7 @@ use super::{HOPPER, ampere, simt};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::launch::LaunchConfig;
+use crate::launch::{InPlace, LaunchConfig};
 use crate::stream::Stream;
 use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg, TensorType};
 use crate::view::DeviceViewMut;
@@ -53,78 +56,107 @@ impl Factor for Tf32 {
 
 /// Numbers of 16 bits that tensor cores multiply.
 pub(super) trait Half:
-    TensorElement + CastTo<f32> + Factor + wgmma::Operand<Element = Self> + HopperGemm<Self> + AmpereGemm<Self>
+    CastTo<f32> + Factor + Summed + wgmma::Operand<Element = Self> + HopperGemm<Self> + AmpereGemm<Self>
 {
 }
 
 impl Half for f16 {}
 impl Half for bf16 {}
 
-/// `out ← alpha · A B + beta · out`, summed in f32 and rounded once; with a `beta` in f32, and rounded after that.
+/// Results of sums in `f32`.
+pub(super) trait Summed: TensorElement + Finished<Scalar = f32> + num::Num<Wide = f32> {}
+
+impl Summed for f32 {}
+impl Summed for f16 {}
+impl Summed for bf16 {}
+
+/// Multiplies numbers of 16 bits: the sums are in f32, and rounded once when they are finished.
 pub(super) fn multiply<T: Half, D: Dimension>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
-    alpha: f32,
-    beta: f32,
-) -> Result<()>
-where
-    f32: CastTo<T>,
-{
-    let Some(shape) = hopper_shape(&product, stream, alpha) else {
-        let Some(shape) = ampere::mma_shape(&product, stream, alpha) else {
-            return by_f32(product, stream, out, alpha, beta);
-        };
-        if beta == 0.0
-            && let Some(sums) = ampere::in_parts::<T, D>(&product, stream, alpha)?
-        {
-            return sums.cast_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
-        }
-        return ampere::multiply::<T, T, D>(&product, shape, stream, out, alpha, beta);
-    };
-    if beta == 0.0 {
-        if let Some(sums) = in_parts::<T, D>(&product, stream, alpha)? {
-            return sums.cast_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
-        }
-        return on_hopper::<T, T, D>(&product, shape, stream, out, alpha);
+    finish: &Finish<'_, T, D>,
+) -> Result<()> {
+    match by_tensor_cores::<T, T, D>(&product, stream, out, finish)? {
+        true => Ok(()),
+        false => by_f32(product, stream, out, finish),
     }
-    let mut sum = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
-    on_hopper::<T, f32, D>(&product, shape, stream, &mut sum, alpha)?;
-    let mut scaled = out.cast::<f32>()?;
-    scaled.mul_assign_scalar(beta)?;
-    sum.add_assign(&scaled)?;
-    sum.cast_into(out)
 }
 
-/// `out ← alpha · A B + beta · out`, of elements rounded to TF32 where there are tensor cores for it.
+/// Multiplies elements rounded to TF32 where there are tensor cores for it.
 pub(super) fn multiply_tf32<D: Dimension>(
     product: Multiplication<'_, f32, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<f32, D>,
-    alpha: f32,
-    beta: f32,
+    finish: &Finish<'_, f32, D>,
 ) -> Result<()> {
-    let Some(shape) = hopper_shape(&product, stream, alpha) else {
-        let Some(shape) = ampere::mma_shape(&product, stream, alpha) else {
-            return simt::multiply(product, stream, out, alpha, beta);
-        };
-        if beta == 0.0
-            && let Some(sums) = ampere::in_parts::<Tf32, D>(&product, stream, alpha)?
-        {
-            return sums.to_array_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
-        }
-        return ampere::multiply::<Tf32, f32, D>(&product, shape, stream, out, alpha, beta);
-    };
-    if beta == 0.0 {
-        if let Some(sums) = in_parts::<Tf32, D>(&product, stream, alpha)? {
-            return sums.to_array_into(&mut out.in_shape_mut(Ix2(product.shape.m, product.shape.n)));
-        }
-        return on_hopper::<Tf32, f32, D>(&product, shape, stream, out, alpha);
+    match by_tensor_cores::<Tf32, f32, D>(&product, stream, out, finish)? {
+        true => Ok(()),
+        false => simt::multiply(product, stream, out, finish),
     }
-    let mut sum = DeviceArray::uninit(stream, out.raw_dim())?;
-    on_hopper::<Tf32, f32, D>(&product, shape, stream, &mut sum, alpha)?;
-    sum.axpy(beta, out)?;
-    sum.to_array_into(out)
+}
+
+/// Multiplies by tensor cores, if it can be done: in parts of k, if that pays.
+fn by_tensor_cores<T: Factor + HopperGemm<C> + AmpereGemm<C>, C: Summed, D: Dimension>(
+    product: &Multiplication<'_, T::Element, D>,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<C, D>,
+    finish: &Finish<'_, C, D>,
+) -> Result<bool> {
+    let Some(cores) = TensorCores::of(product, stream).filter(|_| finish.alpha != 0.0) else {
+        return Ok(false);
+    };
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let cycles = |shape: &GemmShape| cores.least_cycles(shape, size_of::<T::Element>(), multiprocessors);
+    let parts = split::cut(product, cycles).and_then(|parts| Some((TensorCores::of(&parts, stream)?, parts)));
+    match parts {
+        Some((cores, parts)) => {
+            let GemmShape { batch, m, n, .. } = parts.shape;
+            let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
+            let scale = Finish::<f32, Ix3>::scale(finish.alpha, 0.0);
+            cores.multiply::<T, f32, _>(&parts, stream, &mut sums, &scale)?;
+            finish::finish_sums_into((&sums, batch), &product.shape, stream, out, finish)?;
+        }
+        None => cores.multiply::<T, C, _>(product, stream, out, finish)?,
+    }
+    Ok(true)
+}
+
+/// The kernels for a device's tensor cores, with what a launch of them is told of a product.
+enum TensorCores {
+    Hopper(WgmmaShape),
+    Ampere(MmaShape),
+}
+
+impl TensorCores {
+    /// Those that multiply this product on the stream's device: Hopper's, if it has them and they can count it.
+    fn of<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Option<Self> {
+        let hopper = is_hopper(stream).then(|| wgmma_shape(product)).flatten();
+        hopper
+            .map(Self::Hopper)
+            .or_else(|| ampere::mma_shape(product, stream).map(Self::Ampere))
+    }
+
+    /// Cycles for a batch of products of elements of so many bytes, with the best width of tiles.
+    fn least_cycles(&self, shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
+        match self {
+            Self::Hopper(_) => least_cycles(shape, element, multiprocessors),
+            Self::Ampere(_) => ampere::least_cycles(shape, element, multiprocessors),
+        }
+    }
+
+    fn multiply<T: Factor + HopperGemm<C> + AmpereGemm<C>, C: Summed, D: Dimension>(
+        self,
+        product: &Multiplication<'_, T::Element, D>,
+        stream: &Stream,
+        out: &mut DeviceArrayRef<C, D>,
+        finish: &Finish<'_, C, D>,
+    ) -> Result<()> {
+        match self {
+            Self::Hopper(shape) => on_hopper::<T, C, D>(product, shape, stream, out, finish),
+            Self::Ampere(shape) => ampere::multiply::<T, C, D>(product, shape, stream, out, finish),
+        }
+    }
 }
 
 /// On the ordinary cores, which have no arithmetic of 16 bits that sums in f32.
@@ -132,26 +164,13 @@ fn by_f32<T: Half, D: Dimension>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
-    alpha: f32,
-    beta: f32,
-) -> Result<()>
-where
-    f32: CastTo<T>,
-{
+    finish: &Finish<'_, T, D>,
+) -> Result<()> {
     let (a, b) = (product.a.cast::<f32>()?, product.b.cast::<f32>()?);
-    let mut sum = match beta {
-        0.0 => DeviceArray::uninit(stream, out.raw_dim())?,
-        _ => out.cast::<f32>()?,
-    };
-    Multiplication::new("matmul", &a, &b, Some(&sum))?.run(stream, &mut sum, alpha, beta)?;
-    sum.cast_into(out)
-}
-
-/// The shape of a launch on Hopper's tensor cores, if there are any, it has something to sum and its numbers fit.
-fn hopper_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream, alpha: f32) -> Option<WgmmaShape> {
-    (alpha != 0.0 && is_hopper(stream))
-        .then(|| wgmma_shape(product))
-        .flatten()
+    let mut sums = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
+    let scale = Finish::scale(finish.alpha, 0.0);
+    Multiplication::new("matmul", &a, &b, Some(&sums))?.run(stream, &mut sums, &scale)?;
+    finish::finish_sums_into((&sums, 1), &product.shape, stream, out, finish)
 }
 
 /// The shape of the kernel's launch, if its numbers fit.
@@ -174,6 +193,7 @@ fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
         b_step: (shape.b[0] != 0).into(),
         a_along_m: 0,
         b_along_n: 0,
+        c_row: fits(shape.n)?,
     })
 }
 
@@ -217,12 +237,12 @@ impl<'a, T: TensorElement> Operand<'a, T> {
 }
 
 /// One launch for all products, of a block for each multiprocessor.
-fn on_hopper<T: Factor + HopperGemm<C>, C: TensorElement, D: Dimension>(
+fn on_hopper<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
     product: &Multiplication<'_, T::Element, D>,
     mut shape: WgmmaShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
-    alpha: f32,
+    finish: &Finish<'_, C, D>,
 ) -> Result<()> {
     let of = &product.shape;
     let (a, b) = (
@@ -234,67 +254,66 @@ fn on_hopper<T: Factor + HopperGemm<C>, C: TensorElement, D: Dimension>(
     let registers = best_registers(of, size_of::<T::Element>(), multiprocessors);
     let mut result = out.in_shape_mut(Ix3(of.batch, of.m, of.n));
     let columns = of.n.next_multiple_of(16 / size_of::<C>());
+    let launch = |shape: WgmmaShape, out: &mut DeviceViewMut<'_, C, Ix3>| {
+        let launch = Launch::<T, C, _> {
+            a: &a,
+            b: &b,
+            shape,
+            stream,
+            finish,
+        };
+        match registers {
+            32 => launch.run::<<T as HopperGemm<C>>::N64>(32, out),
+            64 => launch.run::<<T as HopperGemm<C>>::N128>(64, out),
+            96 => launch.run::<<T as HopperGemm<C>>::N192>(96, out),
+            _ => launch.run::<<T as HopperGemm<C>>::N256>(128, out),
+        }
+    };
     if columns == of.n && can_be_mapped(&result.view()) {
-        return launch::<T, C>(&a, &b, shape, registers, stream, &mut result, alpha);
+        return launch(shape, &mut result);
     }
     // The copy writes whole pieces of 16 bytes: what is behind a line's end is written as well.
     let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(of.batch, of.m, columns))?;
-    launch::<T, C>(&a, &b, shape, registers, stream, &mut padded.view_mut(), alpha)?;
-    result.assign(&*padded.slice(ndarray::s![.., .., ..of.n])?)
-}
-
-fn launch<T: Factor + HopperGemm<C>, C: TensorElement>(
-    a: &Operand<'_, T::Element>,
-    b: &Operand<'_, T::Element>,
-    shape: WgmmaShape,
-    registers: usize,
-    stream: &Stream,
-    out: &mut DeviceViewMut<'_, C, Ix3>,
-    alpha: f32,
-) -> Result<()> {
-    let launch = Launch::<T> {
-        a,
-        b,
-        shape,
-        stream,
-        alpha,
-    };
-    match registers {
-        32 => launch.run::<<T as HopperGemm<C>>::N64, C>(32, out),
-        64 => launch.run::<<T as HopperGemm<C>>::N128, C>(64, out),
-        96 => launch.run::<<T as HopperGemm<C>>::N192, C>(96, out),
-        _ => launch.run::<<T as HopperGemm<C>>::N256, C>(128, out),
+    let columns_of_result = ndarray::s![.., .., ..of.n];
+    if finish.beta != 0.0 {
+        padded.slice_mut(columns_of_result)?.assign(&*result.view())?;
     }
+    shape.c_row = columns as u32;
+    launch(shape, &mut padded.view_mut())?;
+    result.assign(&*padded.slice(columns_of_result)?)
 }
 
-struct Launch<'a, T: Factor> {
+struct Launch<'a, T: Factor, C: Summed, D> {
     a: &'a Operand<'a, T::Element>,
     b: &'a Operand<'a, T::Element>,
     shape: WgmmaShape,
     stream: &'a Stream,
-    alpha: f32,
+    finish: &'a Finish<'a, C, D>,
 }
 
-impl<T: Factor> Launch<'_, T> {
+impl<T: Factor, C: Summed, D: Dimension> Launch<'_, T, C, D> {
     /// With tiles whose sums take so many registers, as `K`'s do.
-    fn run<K: Kernel<Params = WgmmaParams<T::Element, C>>, C: TensorElement>(
+    fn run<K: Kernel<Params = WgmmaParams<T::Element, C>>>(
         &self,
         registers: usize,
         out: &mut DeviceViewMut<'_, C, Ix3>,
     ) -> Result<()> {
         let (a, b) = (self.a.map(T::TYPE, TILE_M)?, self.b.map(T::TYPE, tile_n(registers))?);
+        // SAFETY: the launch takes the map of the same elements mutably; a warp reads old elements before it stores these.
+        let old = unsafe { InPlace::of(out) };
         let mut c = out.tensor_map_mut(&[1, BOX_M, LINE / size_of::<C>()], Swizzle::B128)?;
         let blocks = tiles(&self.shape, registers).min(self.stream.backend().properties().multiprocessors.into());
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(registers),
             ..LaunchConfig::new(blocks as u32, THREADS as u32)
         };
+        let (alpha, beta, plan) = (self.finish.alpha, self.finish.beta, self.finish.plan());
+        let (bias, residual) = (self.finish.bias(), self.finish.residual());
+        let args = (&a, &b, &mut c, self.shape, alpha, beta, old, plan, bias, residual);
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
-        // types and tiles, by how the operands lie, and their swizzle. TF32 lies along k.
-        unsafe {
-            self.stream
-                .launch_unchecked::<K>(&config, (&a, &b, &mut c, self.shape, self.alpha))
-        }
+        // types and tiles, by how the operands lie, and their swizzle. TF32 lies along k. The addends have the products'
+        // shape.
+        unsafe { self.stream.launch_unchecked::<K>(&config, args) }
     }
 }
 
@@ -303,24 +322,6 @@ fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
     let rows = u64::from(shape.m).div_ceil(TILE_M as u64);
     let columns = u64::from(shape.n).div_ceil(tile_n(registers) as u64);
     u64::from(shape.batch) * rows * columns
-}
-
-/// `alpha · A B` with k cut into parts, if that pays.
-fn in_parts<T: Factor, D: Dimension>(
-    product: &Multiplication<'_, T::Element, D>,
-    stream: &Stream,
-    alpha: f32,
-) -> Result<Option<DeviceArray<f32, Ix2>>> {
-    let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let cycles = |shape: &GemmShape| least_cycles(shape, size_of::<T::Element>(), multiprocessors);
-    let parts = split::cut(product, cycles);
-    let Some((parts, shape)) = parts.and_then(|parts| wgmma_shape(&parts).map(|shape| (parts, shape))) else {
-        return Ok(None);
-    };
-    split::sum(&parts, stream, |sums| {
-        on_hopper::<T, f32, _>(&parts, shape, stream, sums, alpha)
-    })
-    .map(Some)
 }
 
 /// The registers of a thread that the sums of a tile take: widths of tiles.

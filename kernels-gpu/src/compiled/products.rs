@@ -2,24 +2,36 @@
 //! The families of few types: products of matrices, histograms, and additions where indices say.
 
 use bytemuck::Pod;
-use cuda_std::SliceMut;
 use cuda_std::half::{bf16, f16};
 use cuda_std::launch::{Kernel, Retyped, SafeKernel};
 use cuda_std::param::ByValue;
 use cuda_std::tma::{TensorMap, TensorMapMut};
 use cuda_std::wgmma::{Operand, Tf32};
+use cuda_std::{Slice, SliceMut};
 
 use super::sealed::Sealed;
 use crate::histogram::{
     self, CACHE, COLUMNS, COPIES, Channels, Plan, Sample, Search, Uniform, Value, Values, block_len,
 };
 use crate::index::scatter_add;
+use crate::matmul::epilogue::{EpiloguePlan, SumsShape};
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
 use crate::matmul::wgmma::{self, Input};
 use crate::matmul::{MulAdd, dmma, gemv, mma, simt};
+use crate::num::Num;
 
 /// The parameters of [`gemm`](fn@gemm::gemm).
-pub type GemmParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemm::GemmShape, T, T);
+pub type GemmParams<T> = (
+    &'static [T],
+    &'static [T],
+    SliceMut<'static, T>,
+    gemm::GemmShape,
+    T,
+    T,
+    EpiloguePlan,
+    &'static [T],
+    &'static [T],
+);
 
 /// The parameters of [`gemv_rows`](fn@gemv::gemv_rows) and [`gemv_columns`](fn@gemv::gemv_columns).
 pub type GemvParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemv::GemvShape, T, T);
@@ -28,6 +40,8 @@ pub type GemvParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemv
 pub trait Gemm<S>: Pod + Send + Sync + ByValue {
     /// Rows and columns of a block's tile.
     const BLOCK_TILE: [usize; 2];
+    /// [`Size::FINISHES`]
+    const FINISHES: bool;
     /// Both along k.
     type AlongKK: SafeKernel<Params = GemmParams<Self>>;
     /// The left one along k, the right one along n.
@@ -45,6 +59,22 @@ pub type WgmmaParams<T, C> = (
     TensorMapMut<'static, C>,
     wgmma::WgmmaShape,
     f32,
+    f32,
+    Slice<'static, C>,
+    EpiloguePlan,
+    &'static [C],
+    &'static [C],
+);
+
+/// The parameters of [`finish_sums`](fn@crate::matmul::epilogue::finish_sums).
+pub type FinishSumsParams<C> = (
+    Slice<'static, <C as Num>::Wide>,
+    SliceMut<'static, C>,
+    SumsShape,
+    <C as Num>::Wide,
+    EpiloguePlan,
+    &'static [C],
+    &'static [C],
 );
 
 /// Products of matrices of this type on Hopper's tensor cores, with results of type `C`: a kernel for each width of tiles.
@@ -67,6 +97,9 @@ pub type SimtParams = (
     simt::SimtShape,
     f32,
     f32,
+    EpiloguePlan,
+    &'static [f32],
+    &'static [f32],
 );
 
 /// The parameters of [`gemm_mma`](fn@mma::gemm_mma).
@@ -77,6 +110,9 @@ pub type MmaParams<T, C> = (
     mma::MmaShape,
     f32,
     f32,
+    EpiloguePlan,
+    &'static [C],
+    &'static [C],
 );
 
 /// Products of matrices of this type on the tensor cores of Ampere and later, with results of type `C`: a kernel for each
@@ -98,6 +134,9 @@ pub type DmmaParams = (
     dmma::DmmaShape,
     f64,
     f64,
+    EpiloguePlan,
+    &'static [f64],
+    &'static [f64],
 );
 
 /// The element types of products of matrices and vectors: `f32`, `f64`, `i32`.
@@ -197,6 +236,7 @@ macro_rules! compiled {
     (@gemm $type:ty, $size:ident) => {
         impl Gemm<$size> for $type {
             const BLOCK_TILE: [usize; 2] = <$size as Size<$type>>::BLOCK_TILE;
+            const FINISHES: bool = <$size as Size<$type>>::FINISHES;
             type AlongKK = gemm::gemm<$type, $size, KMajor, KMajor>;
             type AlongKN = gemm::gemm<$type, $size, KMajor, MnMajor>;
             type AlongMK = gemm::gemm<$type, $size, MnMajor, KMajor>;

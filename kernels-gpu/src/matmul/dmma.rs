@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Matrix times matrix in f64 on Hopper's tensor cores: `C ← α A B + β C`.
+//! Matrix times matrix in f64 on Hopper's tensor cores: `C ← f(α A B + β C + bias) + residual`.
 //!
 //! A block computes tiles of `C` of `ROWS` × 128 elements, one after another, in the frame of [`simt`](super::simt): one
 //! thread of the first warpgroup has the tensor memory accelerator copy tiles of `A` and `B`, 16 elements of k at a time,
@@ -28,6 +28,7 @@ use cuda_std::tma::TensorMap;
 use cuda_std::warpgroup;
 use cuda_std::wgmma::{KMajor, MnMajor};
 
+use super::epilogue::{Epilogue, EpiloguePlan};
 use super::tiles::{Tile, Tiles};
 use super::{scaled, unroll};
 
@@ -98,15 +99,15 @@ pub struct DmmaShape {
     pub b_step: u32,
 }
 
-/// `C ← alpha · A B + beta · C` for each product of the batch, in `c` one after another, in C order; where `beta` is 0, `C`
-/// is not read.
+/// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, in `c` one after another, in C order,
+/// with the function of the plan; where `beta` is 0, `C` is not read.
 ///
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps have
 /// three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two, `ROWS` ×
 /// [`TILE_K`] of `a` and [`TILE_N`] × `TILE_K` of `b`, or `TILE_K` × 16 of what lies along its lines. `c` has as many
-/// elements as the products.
+/// elements as the products. The addends are as [`Epilogue::new`] says.
 #[kernel(
     A = [KMajor, MnMajor], B = [KMajor, MnMajor], ROWS = [64, 128],
     arch = "sm_90a",
@@ -120,8 +121,17 @@ pub unsafe fn gemm_dmma<A: Side, B: Side, const ROWS: usize>(
     shape: DmmaShape,
     alpha: f64,
     beta: f64,
+    plan: EpiloguePlan,
+    bias: &[f64],
+    residual: &[f64],
 ) {
-    // SAFETY: the kernel's contract.
+    // SAFETY (of both): the kernel's contract.
+    let result = Result {
+        c,
+        alpha,
+        beta,
+        epilogue: unsafe { Epilogue::new(plan, bias, residual) },
+    };
     let block = unsafe { Block::<A, B, ROWS>::new(a, b, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
@@ -131,16 +141,16 @@ pub unsafe fn gemm_dmma<A: Side, B: Side, const ROWS: usize>(
         }
     } else {
         warpgroup::increase_registers::<232>();
-        block.consume(warp - 4, Result { c, alpha, beta });
+        block.consume(warp - 4, &result);
     }
 }
 
 /// What becomes of the sums.
-#[derive(Clone, Copy)]
 struct Result<'a> {
     c: SliceMut<'a, f64>,
     alpha: f64,
     beta: f64,
+    epilogue: Epilogue<'a, f64>,
 }
 
 /// How an operand lies in memory, and in a stage: along k ([`KMajor`]), or along its lines ([`MnMajor`]).
@@ -362,20 +372,27 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     }
 
     /// Multiplies the stages, and stores the tiles.
-    #[inline(always)]
-    fn consume(&self, warp: u32, result: Result<'_>) {
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn consume(&self, warp: u32, result: &Result<'_>) {
         let row = warp / warps_n(ROWS) * WARP_ROWS;
         let column = warp % warps_n(ROWS) * 16 * groups(ROWS) as u32;
         let lane = self.lane([row, column]);
         let mut step = 0;
+        let of_warp = |tile: Tile| Tile {
+            row: tile.row + row,
+            column: tile.column + column,
+            ..tile
+        };
         for tile in self.tiles().of_block() {
             let sums = self.sums(&lane, &mut step);
-            let tile = Tile {
-                row: tile.row + row,
-                column: tile.column + column,
-                ..tile
-            };
-            self.store(&sums, tile, result);
+            self.store(&sums, of_warp(tile), result);
+        }
+        // In a loop of its own: in the one above, it would take registers from the fragments.
+        if !result.epilogue.is_identity() {
+            for tile in self.tiles().of_block() {
+                self.finish(of_warp(tile), result);
+            }
         }
     }
 
@@ -513,7 +530,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
 
     /// Puts the lane's sums into `C`, of a warp's tile.
     #[inline(always)]
-    fn store(&self, sums: &Sums, tile: Tile, result: Result<'_>) {
+    fn store(&self, sums: &Sums, tile: Tile, result: &Result<'_>) {
         let DmmaShape { m, n, .. } = self.shape;
         let lane = thread::thread_idx_x() % 32;
         let wide = n % 2 == 0 && result.c.is_vec_aligned::<2>();
@@ -543,6 +560,31 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
             }
         });
     }
+
+    /// Finishes what [`store`](Self::store) stored.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn finish(&self, tile: Tile, result: &Result<'_>) {
+        let DmmaShape { m, n, .. } = self.shape;
+        let lane = thread::thread_idx_x() % 32;
+        let first = tile.column + B::column(lane / 4);
+        // A number that the compiler does not know: it would unroll the loop.
+        let pieces = hint::opaque(8 * groups(ROWS) as u32);
+        let mut piece = 0;
+        while piece < pieces {
+            let row = tile.row + A::row(lane % 4 * 2 + piece % 2, piece / 2 % 4);
+            let column = first + piece / 8 * 16;
+            if row < m && column < n {
+                let at = [tile.product as usize, row as usize, column as usize];
+                // SAFETY: the row and the column are in C, and this lane stored the elements; columns are even.
+                unsafe {
+                    result
+                        .epilogue
+                        .finish_stored::<2>(result.c, at, [m as usize, n as usize])
+                };
+            }
+            piece += 1;
+        }
+    }
 }
 
 impl Result<'_> {
@@ -552,8 +594,8 @@ impl Result<'_> {
     ///
     /// There are `N` elements at `at`, aligned as vectors of `N` are.
     #[inline(always)]
-    unsafe fn put<const N: usize>(self, at: usize, sums: [f64; N]) {
-        let Self { c, alpha, beta } = self;
+    unsafe fn put<const N: usize>(&self, at: usize, sums: [f64; N]) {
+        let &Self { c, alpha, beta, .. } = self;
         let values = if beta == 0.0 {
             sums.map(|sum| scaled(alpha, sum, None))
         } else {

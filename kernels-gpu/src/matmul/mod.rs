@@ -10,6 +10,7 @@
 //! operand costs no copy. Numbers are accumulated in their own type by [`MulAdd`], which rounds once.
 
 pub mod dmma;
+pub mod epilogue;
 pub mod gemm;
 pub mod gemv;
 pub mod mma;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Matrix times matrix in f32 on the ordinary cores of Hopper and later GPUs: `C ← α A B + β C`.
+//! Matrix times matrix in f32 on the ordinary cores of Hopper and later GPUs: `C ← f(α A B + β C + bias) +
+//! residual`.
 //!
 //! A block computes tiles of `C`, one after another: of 128 × 256 elements by eight warps, a thread 8 × 16, or, where there
 //! are too few of these for all multiprocessors, of 64 × 128 or 32 × 64 by four warps, a thread 8 × 8 or 4 × 4. One more
@@ -25,11 +26,13 @@
 
 use core::marker::PhantomData;
 
+use cuda_std::hint;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{Swizzle, TensorMap};
 use cuda_std::warpgroup;
 
+use super::epilogue::{Epilogue, EpiloguePlan};
 use super::gemm::{KMajor, Layout, MnMajor};
 use super::tiles::{Tile, Tiles};
 use super::{scaled, unroll};
@@ -126,15 +129,15 @@ pub struct SimtShape {
     pub b_step: u32,
 }
 
-/// `C ← alpha · A B + beta · C` for each product of the batch, in `c` one after another, in C order; where `beta` is 0, `C`
-/// is not read.
+/// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, in `c` one after another, in C order,
+/// with the function of the plan; where `beta` is 0, `C` is not read.
 ///
 /// # Safety
 ///
 /// A block has [`threads`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps have
 /// three axes, the products first. A tile of `a` is, along the last two, [`tile_k`] × [`tile_m`], without a swizzle, or,
 /// where it lies along k, [`tile_m`] × [`tile_k`] with that [`swizzle`]; of `b` [`tile_k`] × [`tile_n`], without
-/// one. `c` has as many elements as the products.
+/// one. `c` has as many elements as the products. The addends are as [`Epilogue::new`] says.
 #[kernel(
     A = [KMajor, MnMajor], C = [4, 8];
     A = [MnMajor], C = [16],
@@ -149,8 +152,17 @@ pub unsafe fn gemm_simt<A: Layout, const C: usize>(
     shape: SimtShape,
     alpha: f32,
     beta: f32,
+    plan: EpiloguePlan,
+    bias: &[f32],
+    residual: &[f32],
 ) {
-    // SAFETY: the kernel's contract.
+    // SAFETY (of both): the kernel's contract.
+    let result = Result {
+        c,
+        alpha,
+        beta,
+        epilogue: unsafe { Epilogue::new(plan, bias, residual) },
+    };
     let block = unsafe { Block::<A, C>::new(a, b, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < producer_warps(C) as u32 {
@@ -164,8 +176,16 @@ pub unsafe fn gemm_simt<A: Layout, const C: usize>(
         if C == 16 {
             warpgroup::increase_registers::<240>();
         }
-        block.consume(warp - producer_warps(C) as u32, c, alpha, beta);
+        block.consume(warp - producer_warps(C) as u32, &result);
     }
+}
+
+/// What becomes of the sums.
+struct Result<'a> {
+    c: SliceMut<'a, f32>,
+    alpha: f32,
+    beta: f32,
+    epilogue: Epilogue<'a, f32>,
 }
 
 /// What the threads of a block have in common.
@@ -288,8 +308,9 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
     }
 
     /// Multiplies the stages, and stores the tiles.
-    #[inline(always)]
-    fn consume(&self, warp: u32, c: SliceMut<'_, f32>, alpha: f32, beta: f32) {
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn consume(&self, warp: u32, result: &Result<'_>) {
         let lane = thread::thread_idx_x() % 32;
         let rows_apart = if A::ALONG_K { 1 } else { 4 };
         let place = Place {
@@ -314,7 +335,10 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
                 k += tile_k(C) as u32;
                 step += 1;
             }
-            self.store(&sums, tile, place, c, alpha, beta);
+            self.store(&sums, tile, place, result);
+            if !result.epilogue.is_identity() {
+                self.finish(tile, place, result);
+            }
         }
     }
 
@@ -336,22 +360,20 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
         }
     }
 
+    /// How far the thread's row `i` is from its first.
+    #[inline(always)]
+    fn row_of(i: u32) -> u32 {
+        if A::ALONG_K { 8 * i } else { i / 4 * 32 + i % 4 }
+    }
+
     /// Puts the thread's sums into `C`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store(
-        &self,
-        sums: &[[f32; C]; MOST_ROWS],
-        tile: Tile,
-        place: Place,
-        c: SliceMut<'_, f32>,
-        alpha: f32,
-        beta: f32,
-    ) {
+    fn store(&self, sums: &[[f32; C]; MOST_ROWS], tile: Tile, place: Place, result: &Result<'_>) {
         let SimtShape { m, n, .. } = self.shape;
-        let wide = n % 4 == 0 && c.is_vec_aligned::<4>();
+        let wide = n % 4 == 0 && result.c.is_vec_aligned::<4>();
         let (row, column) = (tile.row + place.row as u32, tile.column + place.column as u32);
         unroll!(8, i => {
-            let row = row + if A::ALONG_K { 8 * i } else { i / 4 * 32 + i % 4 } as u32;
+            let row = row + Self::row_of(i as u32);
             if i < rows(C) && row < m {
                 let line = (tile.product as usize * m as usize + row as usize) * n as usize;
                 unroll!(C / 4, chunk => {
@@ -362,17 +384,41 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
                     // SAFETY (of both): the row and the column are in C, which `c` has all of; with lines of a multiple
                     // of four, the whole vector is, and aligned.
                     if wide && column < n {
-                        unsafe { put(c, at, four, alpha, beta) };
+                        unsafe { result.put(at, four) };
                     } else {
                         unroll!(4, j => {
                             if column + (j as u32) < n {
-                                unsafe { put(c, at + j, [four[j]], alpha, beta) };
+                                unsafe { result.put(at + j, [four[j]]) };
                             }
                         });
                     }
                 });
             }
         });
+    }
+
+    /// Finishes what [`store`](Self::store) stored.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn finish(&self, tile: Tile, place: Place, result: &Result<'_>) {
+        let SimtShape { m, n, .. } = self.shape;
+        let chunks = C as u32 / 4;
+        // A number that the compiler does not know: it would unroll the loop.
+        let pieces = hint::opaque(rows(C) as u32 * chunks);
+        let mut piece = 0;
+        while piece < pieces {
+            let row = tile.row + place.row as u32 + Self::row_of(piece / chunks);
+            let column = tile.column + place.column as u32 + piece % chunks * 16;
+            if row < m && column < n {
+                let at = [tile.product as usize, row as usize, column as usize];
+                // SAFETY: the row and the column are in C, and this thread stored the elements; columns are multiples of 4.
+                unsafe {
+                    result
+                        .epilogue
+                        .finish_stored::<4>(result.c, at, [m as usize, n as usize])
+                };
+            }
+            piece += 1;
+        }
     }
 }
 
@@ -508,20 +554,23 @@ fn add_products<const C: usize>(of: &Fragments<C>, sums: &mut [[f32; C]; MOST_RO
     }
 }
 
-/// `c ← alpha · sums + beta · c`
-///
-/// # Safety
-///
-/// There are `N` elements at `at`, aligned as vectors of `N` are.
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-unsafe fn put<const N: usize>(c: SliceMut<'_, f32>, at: usize, sums: [f32; N], alpha: f32, beta: f32) {
-    let values = if beta == 0.0 {
-        sums.map(|sum| scaled(alpha, sum, None))
-    } else {
-        // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
-        let old: [f32; N] = unsafe { Slice::from_raw_parts(c.as_ptr(), c.len()).get_vec_unchecked::<N>(at) };
-        cuda_std::array::from_fn(|i| scaled(alpha, sums[i], Some((beta, old[i]))))
-    };
-    // SAFETY: the caller's promise.
-    unsafe { c.set_vec_unchecked(at, values) };
+impl Result<'_> {
+    /// `c ← alpha · sums + beta · c`
+    ///
+    /// # Safety
+    ///
+    /// There are `N` elements at `at`, aligned as vectors of `N` are.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn put<const N: usize>(&self, at: usize, sums: [f32; N]) {
+        let &Self { c, alpha, beta, .. } = self;
+        let values = if beta == 0.0 {
+            sums.map(|sum| scaled(alpha, sum, None))
+        } else {
+            // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
+            let old: [f32; N] = unsafe { Slice::from_raw_parts(c.as_ptr(), c.len()).get_vec_unchecked::<N>(at) };
+            cuda_std::array::from_fn(|i| scaled(alpha, sums[i], Some((beta, old[i]))))
+        };
+        // SAFETY: the caller's promise.
+        unsafe { c.set_vec_unchecked(at, values) };
+    }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Matrix times matrix on Hopper's tensor cores: `C ← α A B`, of numbers of 16 bits or of f32 rounded to TF32, accumulated
-//! in f32.
+//! Matrix times matrix on Hopper's tensor cores, of numbers of 16 bits or of f32 rounded to TF32, accumulated in f32, with an
+//! [`epilogue`](super::epilogue).
 //!
 //! A block computes tiles of `C` of 128 × `2 R` elements, one after another. Three warpgroups share the work ("CUTLASS
 //! 3.x", NVIDIA 2023: warp specialised, persistent). One thread of the first, the producer, has the tensor memory
@@ -14,22 +14,27 @@
 //! along k alone. The accelerator rounds to TF32, to nearest. Elements out of bounds are read as zeros and not written, so
 //! any shape is right.
 //!
+//! The epilogue goes over the sums, 16 of a thread at a time, in a loop that is not unrolled, or its code would be eight times
+//! as long. So these are copied to other registers first, by a branch that the warp takes as one: registers have no
+//! addresses. Sums that are only scaled are stored without it.
+//!
 //! Work `2 m n k`. Elements moved from the cache `m n k (1 / 128 + 1 / (2 R))`. The sums of a tile's element are in the
 //! order of k, in f32 with the tensor core's rounding: of 64-bit dot products in hardware, whose error is at most
 //! `k u Σ|a||b|` with `u = 2⁻²³`, since a tensor core truncates where f32 arithmetic rounds (M. Fasi, N. Higham, M.
 //! Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021).
 
-use bytemuck::Pod;
 use cuda_std::half::pack;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap, TensorMapMut};
 use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Operand, Registers, Tf32};
-use cuda_std::{matrix, warpgroup};
+use cuda_std::{hint, matrix, warpgroup};
 use half::{bf16, f16};
 
+use super::epilogue::{Epilogue, EpiloguePlan, Old};
 use super::tiles::{Tile, Tiles};
 use super::unroll;
+use crate::num::Num;
 
 /// Threads of a block: the producer's warpgroup, and two of consumers.
 pub const THREADS: usize = 384;
@@ -81,6 +86,9 @@ const fn boxes(registers: usize) -> usize {
     }
 }
 
+/// Sums of a thread that the epilogue treats at a time: more take more registers than there are.
+const PIECE: usize = 16;
+
 /// Bytes of a stage's tile of `B`.
 const fn b_bytes(registers: usize) -> usize {
     tile_n(registers) * LINE
@@ -97,7 +105,7 @@ pub const fn shared_bytes(registers: usize) -> usize {
 }
 
 /// Numbers that the result is stored as.
-pub trait Output: Pod {
+pub trait Output: Num<Wide = f32> {
     /// Whether two are packed into 32 bits.
     const PACKED: bool;
 
@@ -152,17 +160,21 @@ pub struct WgmmaShape {
     pub a_along_m: u32,
     /// Whether the map of `B` has its columns last (0: its rows).
     pub b_along_n: u32,
+    /// Elements of `C` from row to row.
+    pub c_row: u32,
 }
 
-/// `C ← alpha · A B` for each product of the batch.
+/// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, with the function of the plan; where
+/// `beta` is 0, `C` is not read.
 ///
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps
 /// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes and with
 /// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × 64 where it lies along m), [`tile_n`] × `k` of `b` (`k` × 64 where it
-/// lies along n), and [`BOX_M`] × 128 bytes of `c`. If the operands are of [`Tf32`], so are the types of their maps, and
-/// both lie along k.
+/// lies along n), and [`BOX_M`] × 128 bytes of `c`, whose memory is `old`, with rows and products one after another. The
+/// addends are as [`Epilogue::new`] says. If the operands are of [`Tf32`], so are the types of their maps, and both lie
+/// along k.
 #[kernel(
     T = [bf16], C = [bf16, f32], R = [32, 64, 96, 128];
     T = [f16], C = [f16, f32], R = [32, 64, 96, 128];
@@ -177,11 +189,25 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
     c: TensorMapMut<'_, C>,
     shape: WgmmaShape,
     alpha: f32,
+    beta: f32,
+    old: Slice<'_, C>,
+    plan: EpiloguePlan,
+    bias: &[C],
+    residual: &[C],
 ) where
     [f32; R]: Registers,
 {
-    // SAFETY: the kernel's contract.
-    let block = unsafe { Block::<T, C, R>::new(a, b, c, shape, alpha) };
+    // SAFETY (of both): the kernel's contract.
+    let result = Result {
+        alpha,
+        old: Old {
+            beta,
+            elements: old,
+            strides: [shape.m as usize * shape.c_row as usize, shape.c_row as usize],
+        },
+        epilogue: unsafe { Epilogue::new(plan, bias, residual) },
+    };
+    let block = unsafe { Block::<T, C, R>::new(a, b, c, shape, result) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<40>();
@@ -194,13 +220,21 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
     }
 }
 
+/// What becomes of the sums.
+#[derive(Clone, Copy)]
+struct Result<'a, C> {
+    alpha: f32,
+    old: Old<'a, C>,
+    epilogue: Epilogue<'a, C>,
+}
+
 /// What the threads of a block have in common.
 struct Block<'a, T: Operand, C, const R: usize> {
     a: TensorMap<'a, T::Element>,
     b: TensorMap<'a, T::Element>,
     c: TensorMapMut<'a, C>,
     shape: WgmmaShape,
-    alpha: f32,
+    result: Result<'a, C>,
     tiles: Tiles,
     /// Stages of `A`, stages of `B`, the boxes of the warps.
     memory: Shared<u8>,
@@ -287,6 +321,9 @@ where
     /// Whether operands may lie along their lines: those of 16 bits.
     const ANY_LAYOUT: bool = size_of::<T::Element>() == 2;
 
+    /// Sums of a thread in a box.
+    const OF_BOX: usize = LINE / size_of::<C>() / 2;
+
     /// The first byte of the stages of `B`.
     const B: usize = stages(R) * A_BYTES;
 
@@ -304,7 +341,7 @@ where
         b: TensorMap<'a, T::Element>,
         c: TensorMapMut<'a, C>,
         shape: WgmmaShape,
-        alpha: f32,
+        result: Result<'a, C>,
     ) -> Self {
         let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
         // SAFETY: the block has as much memory behind that address.
@@ -314,7 +351,7 @@ where
             b,
             c,
             shape,
-            alpha,
+            result,
             tiles: Tiles::new(
                 shape.batch,
                 [shape.m, shape.n],
@@ -414,7 +451,8 @@ where
     }
 
     /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
-    #[inline(always)]
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn consume(&self, warp: u32) {
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles.of_block() {
@@ -480,22 +518,88 @@ where
     /// Stores 16 rows of the tile, those of this warp, by boxes of 128 bytes a row.
     #[inline(always)]
     fn store(&self, sums: &Accumulator<R>, warp: u32, tile: Tile) {
-        // A box has this many of a thread's sums.
-        let of_box = LINE / size_of::<C>() / 2;
+        let Result { alpha, old, epilogue } = self.result;
+        if old.beta != 0.0 || !epilogue.is_identity() {
+            return self.store_finished(sums, warp, tile);
+        }
         unroll!(8, number => {
-            if number * of_box < R {
-                self.store_box(sums, number, warp, tile);
+            if number * Self::OF_BOX < R {
+                let first = number * Self::OF_BOX;
+                let to = self.take_box(number as u32, warp);
+                if C::PACKED {
+                    Self::put_packed::<4>(to, 0, |i| alpha * sums.element(first + i));
+                } else {
+                    Self::put(to.cast(), |i| alpha * sums.element(first + i));
+                }
+                self.store_box(to, number as u32, tile);
             }
         });
     }
 
-    #[inline(always)]
-    fn store_box(&self, sums: &Accumulator<R>, number: usize, warp: u32, tile: Tile) {
-        let at = Self::BOXES + (warp as usize * boxes(R) + number % boxes(R)) * BOX_BYTES;
-        // SAFETY: it is among the boxes.
-        let to = unsafe { self.memory.subarray_unchecked(at, BOX_BYTES) };
+    /// [`store`](Self::store) where there is more to be done than to scale, by pieces of 32 columns: a box, or half of one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn store_finished(&self, sums: &Accumulator<R>, warp: u32, tile: Tile) {
+        let of_box = (Self::OF_BOX / PIECE) as u32;
         let lane = thread::thread_idx_x() % 32;
-        if lane == 0 {
+        // A number that the compiler does not know: it would unroll the loop.
+        let pieces = hint::opaque((R / PIECE) as u32);
+        let mut piece = 0;
+        while piece < pieces {
+            let column = tile.column + piece * (2 * PIECE as u32) + lane % 4 * 2;
+            let at = [tile.product, tile.row + lane / 4, column];
+            let extents = [self.shape.m, self.shape.n];
+            let Result { alpha, old, epilogue } = self.result;
+            // SAFETY: `old` has the elements of all products, by the kernel's contract.
+            let values = unsafe { old.add_to_fragment(alpha, Self::sums_of_piece(sums, piece), at, extents) };
+            let values = epilogue.finish_fragment(values, at, extents);
+            let number = piece / of_box;
+            let to = match piece.is_multiple_of(of_box) {
+                true => self.take_box(number, warp),
+                false => self.boxed(number, warp),
+            };
+            piece += 1;
+            if C::PACKED {
+                Self::put_packed::<2>(to, (piece - 1) % of_box * 2, |i| values[i]);
+            } else {
+                Self::put(to.cast(), |i| values[i]);
+            }
+            if piece.is_multiple_of(of_box) {
+                self.store_box(to, number, tile);
+            }
+        }
+    }
+
+    /// This thread's sums of a piece.
+    #[inline(always)]
+    fn sums_of_piece(sums: &Accumulator<R>, piece: u32) -> [f32; PIECE] {
+        let of = |piece: usize| {
+            let first = if piece * PIECE < R { piece * PIECE } else { 0 };
+            cuda_std::array::from_fn(|i| sums.element(first + i))
+        };
+        match piece {
+            0 => of(0),
+            1 => of(1),
+            2 => of(2),
+            3 => of(3),
+            4 => of(4),
+            5 => of(5),
+            6 => of(6),
+            _ => of(7),
+        }
+    }
+
+    /// The memory of box `number` of a warp.
+    #[inline(always)]
+    fn boxed(&self, number: u32, warp: u32) -> Shared<u8> {
+        let at = Self::BOXES + (warp as usize * boxes(R) + number as usize % boxes(R)) * BOX_BYTES;
+        // SAFETY: it is among the boxes.
+        unsafe { self.memory.subarray_unchecked(at, BOX_BYTES) }
+    }
+
+    /// The same, when the copy that read it last has done so.
+    #[inline(always)]
+    fn take_box(&self, number: u32, warp: u32) -> Shared<u8> {
+        if thread::thread_idx_x().is_multiple_of(32) {
             if boxes(R) == 2 {
                 tma::wait_read::<1>()
             } else {
@@ -503,50 +607,52 @@ where
             }
         }
         warp::sync_warp(warp::FULL_MASK);
-        let first = number * LINE / size_of::<C>() / 2;
-        if C::PACKED {
-            Self::put_packed(to, sums, first, lane, self.alpha);
-        } else {
-            Self::put(to.cast(), sums, first, lane, self.alpha);
-        }
+        self.boxed(number, warp)
+    }
+
+    /// Has box `number` of the tile's rows stored.
+    #[inline(always)]
+    fn store_box(&self, from: Shared<u8>, number: u32, tile: Tile) {
         tma::fence_async();
         warp::sync_warp(warp::FULL_MASK);
-        if lane == 0 {
-            let column = tile.column as usize + number * LINE / size_of::<C>();
+        if thread::thread_idx_x().is_multiple_of(32) {
+            let column = tile.column + number * 2 * Self::OF_BOX as u32;
             // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
             unsafe {
                 self.c
-                    .store([column as i32, tile.row as i32, tile.product as i32], to.cast())
+                    .store([column as i32, tile.row as i32, tile.product as i32], from.cast())
             };
             tma::commit();
         }
     }
 
-    /// Puts 16 rows × 64 numbers of 16 bits into a box, from sum `first` on, four matrices of 8 × 8 at a time.
+    /// Puts 16 rows × 16 `PARTS` numbers of 16 bits into a box, from part `first` on, four matrices of 8 × 8 at a time.
     #[inline(always)]
-    fn put_packed(to: Shared<u8>, sums: &Accumulator<R>, first: usize, lane: u32, alpha: f32) {
+    fn put_packed<const PARTS: usize>(to: Shared<u8>, first: u32, value: impl Fn(usize) -> f32) {
+        let lane = thread::thread_idx_x() % 32;
         let row = lane / 8 % 2 * 8 + lane % 8;
-        unroll!(4, part => {
-            let pair = |i: usize| C::pack(alpha * sums.element(first + 8 * part + i), alpha * sums.element(first + 8 * part + i + 1));
-            let column = (2 * part as u32 + lane / 16) ^ (lane % 8);
+        unroll!(PARTS, part => {
+            let pair = |i: usize| C::pack(value(8 * part + i), value(8 * part + i + 1));
+            let column = (2 * (first + part as u32) + lane / 16) ^ (lane % 8);
             let at = (row as usize * LINE) + 16 * column as usize;
             // SAFETY: 16 bytes of the box, of 16 rows of 128 bytes; all lanes are here.
             unsafe { matrix::stmatrix_x4(to, at as u32, [pair(0), pair(2), pair(4), pair(6)]) };
         });
     }
 
-    /// Puts 16 rows × 32 numbers of 32 bits into a box, from sum `first` on.
+    /// Puts 16 rows × 32 numbers of 32 bits into a box.
     #[inline(always)]
-    fn put(to: Shared<f32>, sums: &Accumulator<R>, first: usize, lane: u32, alpha: f32) {
+    fn put(to: Shared<f32>, value: impl Fn(usize) -> f32) {
+        let lane = thread::thread_idx_x() % 32;
         let row = lane / 4;
         unroll!(4, part => {
             let column = (2 * part as u32 + lane % 4 / 2) ^ row;
             let at = (row * 32 + column * 4 + lane % 2 * 2) as usize;
-            let i = first + 4 * part;
+            let value = |i: usize| value(4 * part + i);
             // SAFETY: two of the 16 × 32 numbers, the first of them even.
             unsafe {
-                to.set_vec_unchecked(at, [alpha * sums.element(i), alpha * sums.element(i + 1)]);
-                to.set_vec_unchecked(at + 8 * 32, [alpha * sums.element(i + 2), alpha * sums.element(i + 3)]);
+                to.set_vec_unchecked(at, [value(0), value(1)]);
+                to.set_vec_unchecked(at + 8 * 32, [value(2), value(3)]);
             }
         });
     }

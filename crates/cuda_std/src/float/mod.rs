@@ -96,6 +96,7 @@ macro_rules! impl_float {
     )+};
 }
 
+pub mod approximate;
 mod f32;
 mod f64;
 pub(crate) mod machine;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Matrix times matrix: `C ← α A B + β C`, where `A` is m × k, `B` is k × n, and `C` is m × n in C order.
+//! Matrix times matrix: `C ← f(α A B + β C + bias) + residual`, where `A` is m × k, `B` is k × n, and `C` is m × n in C
+//! order.
 //!
 //! The tiled product of CUTLASS ("CUTLASS: Fast linear algebra in CUDA C++", NVIDIA 2017) without tensor cores. A block
 //! computes one tile of `C`, of 16 `TM` × 16 `TN` elements: it walks along k in steps of `BK`, brings the tiles of `A`
@@ -17,10 +18,12 @@
 mod load;
 mod thread_tile;
 
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use self::load::Loader;
 use self::thread_tile::Position;
+use super::epilogue::{Activate, Epilogue, EpiloguePlan};
 use super::{MulAdd, scaled, span, unroll};
 
 /// Threads of a block: 16 × 16.
@@ -40,6 +43,10 @@ pub const BLOCKS: usize = 2;
 pub trait Size<T>: 'static {
     /// Rows and columns of a block's tile.
     const BLOCK_TILE: [usize; 2];
+
+    /// Whether the kernel has the epilogue. That of large tiles has not: in Turing's and Ampere's code it would take
+    /// registers from the loop along k, which then spills.
+    const FINISHES: bool;
 
     /// Computes this block's tile.
     #[doc(hidden)]
@@ -65,6 +72,7 @@ macro_rules! sizes {
     ($($size:ty: $type:ty, $bytes:literal, $tm:literal x $tn:literal, $bk:literal, $v:literal $f:literal, $na:literal $nb:literal;)*) => {$(
         impl Size<$type> for $size {
             const BLOCK_TILE: [usize; 2] = [SIDE * $tm, SIDE * $tn];
+            const FINISHES: bool = finishes($tm, $tn);
 
             #[inline(always)]
             fn run<A: Layout, B: Layout>(product: &Arguments<'_, $type>) {
@@ -147,11 +155,12 @@ impl GemmShape {
     }
 }
 
-/// `C ← alpha · A B + beta · C` for each product of the batch; where `beta` is 0, `C` is not read.
+/// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, with the function of the plan; where
+/// `beta` is 0, `C` is not read. Without [`Size::FINISHES`], `C ← alpha · A B + beta · C`.
 ///
 /// `c` has the products one after another, each in C order. The grid has in x as many blocks, of [`THREADS`] threads,
 /// as `C` has tiles of [`Size::BLOCK_TILE`] elements, and in z as many as it has products, from `first` on. Where the
-/// operands do not lie within their arrays, nothing is written.
+/// operands and addends do not lie within their arrays, nothing is written.
 #[kernel(
     T = [f32, f64, i32],
     S = [Large, Medium, Small],
@@ -160,15 +169,21 @@ impl GemmShape {
     max_threads = THREADS,
     min_blocks = BLOCKS,
 )]
-pub fn gemm<T: MulAdd, S: Size<T>, A: Layout, B: Layout>(
+pub fn gemm<T: MulAdd + Activate, S: Size<T>, A: Layout, B: Layout>(
     a: &[T],
     b: &[T],
     c: SliceMut<'_, T>,
     shape: GemmShape,
     alpha: T,
     beta: T,
+    plan: EpiloguePlan,
+    bias: &[T],
+    residual: &[T],
 ) {
-    if thread::block_dim_x() as usize != THREADS || !shape.fits(a.len(), b.len(), c.len()) {
+    if thread::block_dim_x() as usize != THREADS
+        || !shape.fits(a.len(), b.len(), c.len())
+        || !plan.fits([shape.batch, shape.m, shape.n], bias.len(), residual.len())
+    {
         return;
     }
     let product = Arguments {
@@ -178,8 +193,15 @@ pub fn gemm<T: MulAdd, S: Size<T>, A: Layout, B: Layout>(
         shape,
         alpha,
         beta,
+        // SAFETY: as just asked.
+        epilogue: unsafe { Epilogue::new(plan, bias, residual) },
     };
     S::run::<A, B>(&product);
+}
+
+/// [`Size::FINISHES`], of tiles of which a thread has so many rows and columns.
+const fn finishes(tm: usize, tn: usize) -> bool {
+    tm * tn <= 16
 }
 
 /// Elements between a line of a tile in shared memory and the next: 16 bytes more than the tile is wide.
@@ -200,9 +222,10 @@ pub struct Arguments<'a, T> {
     shape: GemmShape,
     alpha: T,
     beta: T,
+    epilogue: Epilogue<'a, T>,
 }
 
-impl<T: MulAdd> Arguments<'_, T> {
+impl<T: MulAdd + Activate> Arguments<'_, T> {
     /// Computes this block's tile. One product for a block: in a loop over several, the compiler would keep the
     /// addresses of all of the thread's elements of `C` in registers from one to the next.
     ///
@@ -233,6 +256,9 @@ impl<T: MulAdd> Arguments<'_, T> {
         if product < shape.batch && row < shape.m && column < shape.n {
             let sums = self.sums::<A, B, TM, TN, WM, WN, BK, V, F, NA, NB>(tiles, product, row, column);
             self.store::<TM, TN, F>(&sums, product, row, column);
+            if finishes(TM, TN) && !self.epilogue.is_identity() {
+                self.finish::<TM, TN, F>(product, row, column);
+            }
         }
     }
 
@@ -330,6 +356,25 @@ impl<T: MulAdd> Arguments<'_, T> {
                 });
             }
         });
+    }
+
+    /// Finishes what [`store`](Self::store) stored.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn finish<const TM: usize, const TN: usize, const F: usize>(&self, product: usize, row: usize, column: usize) {
+        let position = Position::of_thread();
+        let (m, n) = (self.shape.m, self.shape.n);
+        // A number that the compiler does not know: it would unroll the loop.
+        let pieces = hint::opaque((TM * TN / F) as u32) as usize;
+        let mut piece = 0;
+        while piece < pieces {
+            let row = row + position.line::<F>(position.y, piece / (TN / F));
+            let column = column + position.line::<F>(position.x, piece % (TN / F) * F);
+            if row < m && column < n {
+                // SAFETY: the row and the column are in C, and this thread stored the elements; columns are multiples of F.
+                unsafe { self.epilogue.finish_stored::<F>(self.c, [product, row, column], [m, n]) };
+            }
+            piece += 1;
+        }
     }
 
     /// Puts finished sums into elements `index .. index + N` of `c`.

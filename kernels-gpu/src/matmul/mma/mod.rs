@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times matrix on the tensor cores of Ampere and later: `C ← α A B + β C`, of numbers of 16 bits or of f32 rounded
-//! to TF32, accumulated in f32.
+//! to TF32, accumulated in f32, and with what an [`epilogue`](super::epilogue) adds to that.
 //!
 //! A block computes one tile of `C`, of 64 × 64, 128 × 128 or 128 × 256 elements, by warps of 32 × 32 or 64 × 64. Each
 //! thread has its pieces of the tiles of `A` and `B`, 64 bytes of k at a time, copied into a ring of stages in shared
@@ -31,7 +31,8 @@ use cuda_std::wgmma::{Operand, Tf32};
 
 use self::stage::{Copies, Extent, Reads};
 pub use self::store::Output;
-use self::store::Scaled;
+use self::store::Result;
+use super::epilogue::{Epilogue, EpiloguePlan};
 use super::tiles::{Tile, Tiles};
 use super::unroll;
 
@@ -150,14 +151,15 @@ pub struct MmaShape {
     pub b_along_n: u32,
 }
 
-/// `C ← alpha · A B + beta · C` for each product of the batch, in `c` one after another, in C order; where `beta` is 0, `C`
-/// is not read.
+/// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, in `c` one after another, in C order;
+/// where `beta` is 0, `C` is not read.
 ///
 /// # Safety
 ///
 /// A block has [`threads`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis, and a block
 /// for each tile of [`rows`] × `COLUMNS` of each product. `a` and `b` have the elements that the shape names, `c` those of
-/// the products; `k` is not 0. The first elements of `a` and `b` are at multiples of 16 bytes, and so are their strides.
+/// the products; `k` is not 0. The first elements of `a` and `b` are at multiples of 16 bytes, and so are their strides. The
+/// addends are as [`Epilogue::new`] says.
 #[kernel(
     T = [bf16], C = [bf16, f32], COLUMNS = [64, 128, 256];
     T = [f16], C = [f16, f32], COLUMNS = [64, 128, 256];
@@ -173,6 +175,9 @@ pub unsafe fn gemm_mma<T: Input, C: Output, const COLUMNS: usize>(
     shape: MmaShape,
     alpha: f32,
     beta: f32,
+    plan: EpiloguePlan,
+    bias: &[C],
+    residual: &[C],
 ) {
     let tiles = Tiles::new(
         shape.batch,
@@ -196,8 +201,15 @@ pub unsafe fn gemm_mma<T: Input, C: Output, const COLUMNS: usize>(
             (true, true) => block.sums::<false, false>(),
         }
     };
+    let result = Result {
+        c,
+        alpha,
+        beta,
+        // SAFETY: the kernel's contract.
+        epilogue: unsafe { Epilogue::new(plan, bias, residual) },
+    };
     // SAFETY: the kernel's contract; the stages are done with.
-    unsafe { block.store(&sums, Scaled { c, alpha, beta }) };
+    unsafe { block.store(&sums, result) };
 }
 
 /// The sums of a lane: of each group of 16 rows and each of 8 columns of its warp.

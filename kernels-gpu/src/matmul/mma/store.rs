@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sums into `C`, by way of shared memory, out of which a lane takes neighbours.
 
-use bytemuck::Pod;
-use cuda_std::half::{bf16, bf16_to_f32, f16, f16_to_f32, pack};
+use cuda_std::half::{bf16, f16, pack};
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::{Block, Input, MmaShape, Sums, warp_tile};
+use crate::matmul::epilogue::{self, Epilogue};
 use crate::matmul::{scaled, unroll};
+use crate::num::Num;
 
 /// Numbers that the result is stored as.
-pub trait Output: Pod {
-    /// The nearest one.
+pub trait Output: Num<Wide = f32> {
+    /// The nearest one: [`narrow`](Num::narrow), in an instruction that GPUs have from Ampere on.
     fn nearest(value: f32) -> Self;
-
-    /// The value, exactly.
-    fn value(self) -> f32;
 }
 
 impl Output for f32 {
@@ -22,30 +21,21 @@ impl Output for f32 {
     fn nearest(value: f32) -> f32 {
         value
     }
-
-    #[inline(always)]
-    fn value(self) -> f32 {
-        self
-    }
 }
 
 macro_rules! outputs {
-    ($($type:ident $value:ident)*) => {$(
+    ($($type:ident)*) => {$(
         impl Output for $type {
             #[inline(always)]
             fn nearest(value: f32) -> Self {
                 Self::from_bits(pack::<Self>(value, 0.0) as u16)
             }
-
-            #[inline(always)]
-            fn value(self) -> f32 {
-                $value(self)
-            }
         }
     )*};
 }
 
-outputs! { f16 f16_to_f32 bf16 bf16_to_f32 }
+outputs! { f16 bf16 }
+
 impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     /// Elements from row to row of a warp's sums in shared memory: two rows are not in the same banks.
     const PITCH: u32 = warp_tile(COLUMNS) as u32 + 8;
@@ -57,7 +47,7 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     ///
     /// The kernel's contract. All copies to the stages are done, and nobody reads them.
     #[inline(always)]
-    pub(super) unsafe fn store<C: Output>(&self, sums: &Sums, result: Scaled<'_, C>) {
+    pub(super) unsafe fn store<C: Output>(&self, sums: &Sums, result: Result<'_, C>) {
         let MmaShape { m, n, .. } = self.shape;
         let warp = thread::thread_idx_x() / 32;
         let at = (warp * 32 * Self::PITCH * 4) as usize;
@@ -75,15 +65,16 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
                     memory,
                     row: row + 32 * round as u32,
                     column,
-                    line: self.tile.product as usize * m as usize,
+                    product: self.tile.product,
                     m,
                     n,
                 };
                 // SAFETY: the kernel's contract.
                 unsafe {
-                    match wide {
-                        true => self.store_wide(part, result),
-                        false => self.store_any(part, result),
+                    match (result.epilogue.is_identity(), wide) {
+                        (true, true) => self.store_wide(part, result),
+                        (true, false) => self.store_any(part, result),
+                        (false, _) => self.store_finished(part, result),
                     }
                 }
             }
@@ -115,7 +106,7 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     ///
     /// `c` has the lines, which are a multiple of four elements long, and is aligned as vectors of four are.
     #[inline(always)]
-    unsafe fn store_wide<C: Output>(&self, part: Part, result: Scaled<'_, C>) {
+    unsafe fn store_wide<C: Output>(&self, part: Part, result: Result<'_, C>) {
         let lane = thread::thread_idx_x() % 32;
         // Lanes of a row, rows of the warp.
         let lanes = warp_tile(COLUMNS) as u32 / 4;
@@ -128,11 +119,8 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
             let at = |i: usize| {
                 let row = row + i as u32 * rows;
                 (part.row + row < part.m).then(|| {
-                    let of_c = (part.line + (part.row + row) as usize) * part.n as usize;
-                    (
-                        (row * Self::PITCH + column) as usize,
-                        of_c + (part.column + column) as usize,
-                    )
+                    let from = (row * Self::PITCH + column) as usize;
+                    (from, part.line(row) + (part.column + column) as usize)
                 })
             };
             unroll!(8, i => {
@@ -157,14 +145,14 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     ///
     /// `c` has the lines.
     #[inline(always)]
-    unsafe fn store_any<C: Output>(&self, part: Part, result: Scaled<'_, C>) {
+    unsafe fn store_any<C: Output>(&self, part: Part, result: Result<'_, C>) {
         let lane = thread::thread_idx_x() % 32;
         let side = warp_tile(COLUMNS) as u32;
         let mut number = lane;
         while number < 32 * side {
             let (row, column) = (number / side, number % side);
             if part.row + row < part.m && part.column + column < part.n {
-                let at = (part.line + (part.row + row) as usize) * part.n as usize + (part.column + column) as usize;
+                let at = part.line(row) + (part.column + column) as usize;
                 // SAFETY (of the three): the row and the column are in C, and of the 32 rows in memory.
                 unsafe {
                     let sum = part
@@ -177,6 +165,31 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
             number += 32;
         }
     }
+
+    /// Stores 32 rows of a warp's part of `C` with an epilogue, wherever lines begin: four elements at a time.
+    ///
+    /// # Safety
+    ///
+    /// `c` has the lines.
+    #[inline(always)]
+    unsafe fn store_finished<C: Output>(&self, part: Part, result: Result<'_, C>) {
+        let lane = thread::thread_idx_x() % 32;
+        let lanes = warp_tile(COLUMNS) as u32 / 4;
+        let column = lane % lanes * 4;
+        // A number that the compiler does not know: it would unroll the loop.
+        let rows = hint::opaque(32);
+        let mut row = lane / lanes;
+        while row < rows {
+            if part.row + row < part.m && part.column + column < part.n {
+                // SAFETY: of the 32 rows in memory.
+                let sums = unsafe { part.memory.get_vec_unchecked((row * Self::PITCH + column) as usize) };
+                let at = [part.product, part.row + row, part.column + column].map(|i| i as usize);
+                // SAFETY: the row and the column, a multiple of four, are in C.
+                unsafe { result.finish::<4>(at, sums, [part.m, part.n].map(|length| length as usize)) };
+            }
+            row += 32 / lanes;
+        }
+    }
 }
 
 /// Rows of a warp's sums in shared memory, and where they belong in `C`.
@@ -185,21 +198,29 @@ struct Part {
     memory: Shared<f32>,
     row: u32,
     column: u32,
-    /// Rows of the products before.
-    line: usize,
+    product: u32,
     m: u32,
     n: u32,
 }
 
+impl Part {
+    /// Where row `row` of these begins in `C`.
+    #[inline(always)]
+    fn line(&self, row: u32) -> usize {
+        (self.product as usize * self.m as usize + (self.row + row) as usize) * self.n as usize
+    }
+}
+
 /// What becomes of the sums.
 #[derive(Clone, Copy)]
-pub(super) struct Scaled<'a, C> {
+pub(super) struct Result<'a, C> {
     pub(super) c: SliceMut<'a, C>,
     pub(super) alpha: f32,
     pub(super) beta: f32,
+    pub(super) epilogue: Epilogue<'a, C>,
 }
 
-impl<C: Output> Scaled<'_, C> {
+impl<C: Output> Result<'_, C> {
     /// `N` elements of `c`.
     ///
     /// # Safety
@@ -207,9 +228,16 @@ impl<C: Output> Scaled<'_, C> {
     /// There are `N` elements at `at`, aligned as vectors of `N` are.
     #[inline(always)]
     unsafe fn old<const N: usize>(&self, at: usize) -> [f32; N] {
-        // SAFETY: the same memory, which is written only through `c`; the rest is the caller's promise.
-        let old: [C; N] = unsafe { Slice::from_raw_parts(self.c.as_ptr(), self.c.len()).get_vec_unchecked::<N>(at) };
-        old.map(C::value)
+        // SAFETY: the caller's promise.
+        let old: [C; N] = unsafe { self.stored().get_vec_unchecked::<N>(at) };
+        old.map(C::widen)
+    }
+
+    /// The elements of `c`, to be read.
+    #[inline(always)]
+    fn stored(&self) -> Slice<'_, C> {
+        // SAFETY: the same memory, which is written only through `c`.
+        unsafe { Slice::from_raw_parts(self.c.as_ptr(), self.c.len()) }
     }
 
     /// `c ← alpha · sums + beta · old`, rounded to `C` once.
@@ -219,11 +247,37 @@ impl<C: Output> Scaled<'_, C> {
     /// As for [`old`](Self::old).
     #[inline(always)]
     unsafe fn set<const N: usize>(&self, at: usize, sums: [f32; N], old: [f32; N]) {
-        let values = cuda_std::array::from_fn(|i| {
-            let beta_and_old = (self.beta != 0.0).then_some((self.beta, old[i]));
-            C::nearest(scaled(self.alpha, sums[i], beta_and_old))
-        });
+        let values = self.scaled(sums, old).map(C::nearest);
         // SAFETY: the caller's promise.
         unsafe { self.c.set_vec_unchecked::<N>(at, values) };
+    }
+
+    /// `f(alpha · sums + beta · c + bias) + residual` into `c`, rounded once, for neighbours of a row, from this product, row
+    /// and column on: those from column `n` on are not there.
+    ///
+    /// # Safety
+    ///
+    /// Product, row and column are in `c`, which has products of `m` rows and `n` columns; the column is a multiple of `N`,
+    /// which is a power of two.
+    #[inline(always)]
+    unsafe fn finish<const N: usize>(&self, at: [usize; 3], sums: [f32; N], [m, n]: [usize; 2]) {
+        let strides = [m * n, n, 1];
+        let mut old = [0.0; N];
+        if self.beta != 0.0 {
+            // SAFETY: the caller's promise.
+            old = unsafe { epilogue::row(self.stored(), strides, at, n) };
+        }
+        let values = self.epilogue.finish_row(self.scaled(sums, old), at, n);
+        // SAFETY: the caller's promise.
+        unsafe { epilogue::set_row(self.c, strides, at, n, values.map(C::nearest)) };
+    }
+
+    /// `alpha · sums + beta · old`
+    #[inline(always)]
+    fn scaled<const N: usize>(&self, sums: [f32; N], old: [f32; N]) -> [f32; N] {
+        cuda_std::array::from_fn(|i| {
+            let beta_and_old = (self.beta != 0.0).then_some((self.beta, old[i]));
+            scaled(self.alpha, sums[i], beta_and_old)
+        })
     }
 }

@@ -174,7 +174,7 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         let rows = segments.count as usize * N;
         let mut states = States::<Op::Acc>::new(state);
         let block = if self.n > rows {
-            states.ticket(storage![u64; 1], thread::grid_dim_x() - 1)
+            states.ticket(storage![u64; 1], |ticket| ticket == thread::grid_dim_x() - 1)
         } else {
             thread::block_idx_x()
         };

@@ -277,10 +277,11 @@ impl<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize> Block<'_, T, Op, V
     #[inline(always)]
     fn run(mut self) {
         let is_tile = |number: u32| number < self.tiles.count;
-        // Each block asks for its first tile, and for another one with each tile that it has.
-        let last_ticket = self.tiles.count.wrapping_add(thread::grid_dim_x()).wrapping_sub(1);
+        // Each block asks for its first tile, and for another one with each tile that it has. Told from the ticket, since
+        // the last one's number would be in a register all the time.
+        let is_last = |ticket: u32| ticket.wrapping_sub(thread::grid_dim_x()).wrapping_add(1) == self.tiles.count;
         // The tiles that the block has on their way: loaded, published, and with a known prefix.
-        let (mut current, mut published, mut known) = (self.states.ticket(storage![u64; 1], last_ticket), NONE, NONE);
+        let (mut current, mut published, mut known) = (self.states.ticket(storage![u64; 1], is_last), NONE, NONE);
         let (mut upcoming, mut published_total) = (NONE, Op::identity());
         let looks_back = thread::thread_idx_x() as usize >= WORKERS;
         let mut loaded = [Words::default(); U];
@@ -292,7 +293,7 @@ impl<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize> Block<'_, T, Op, V
             let mut before = [Op::identity(); U];
             if looks_back {
                 if is_tile(current) && warp::lane_id() == 0 {
-                    self.shared.tickets.set(side, self.states.take_ticket(last_ticket));
+                    self.shared.tickets.set(side, self.states.take_ticket(is_last));
                 }
             } else if is_tile(current) {
                 before = self.scan_warp(side, current, loaded);

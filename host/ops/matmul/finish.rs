@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What becomes of the sums of products: what the kernels are told of it, and how it is done to sums in memory.
+
+use cuda_std::Slice;
+use cuda_std::launch::Kernel;
+use cuda_std::param::ByValue;
+use half::{bf16, f16};
+use kernels_gpu::compiled::FinishSumsParams;
+use kernels_gpu::matmul::epilogue::{Activation, EpiloguePlan, SumsShape, THREADS, WIDTH, finish_sums};
+use kernels_gpu::matmul::gemm::GemmShape;
+use kernels_gpu::num::Num;
+use ndarray::Dimension;
+
+use super::MatMul;
+use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
+use crate::launch::{Arg, LaunchConfig, Words};
+use crate::ops::transpose::Ordered;
+use crate::stream::Stream;
+
+/// What becomes of the sums of products: `f(alpha · sums + beta · old + bias) + residual`.
+#[doc(hidden)]
+pub struct Finish<'a, T: MatMul, D> {
+    pub(super) alpha: T::Scalar,
+    pub(super) beta: T::Scalar,
+    pub(super) activation: Activation,
+    pub(super) bias: Option<Ordered<'a, T, D>>,
+    pub(super) residual: Option<Ordered<'a, T, D>>,
+}
+
+impl<T: MatMul, D: Dimension> Finish<'_, T, D> {
+    /// `alpha · sums + beta · old`
+    pub(super) fn scale(alpha: T::Scalar, beta: T::Scalar) -> Self {
+        Self {
+            alpha,
+            beta,
+            activation: Activation::Identity,
+            bias: None,
+            residual: None,
+        }
+    }
+
+    /// Whether there is nothing but the scaling.
+    pub(super) fn only_scales(&self) -> bool {
+        self.activation == Activation::Identity && self.bias.is_none() && self.residual.is_none()
+    }
+
+    /// What is left to be done to sums that have been scaled.
+    pub(super) fn without_scaling(&self) -> Finish<'_, T, D> {
+        fn view<'a, T: MatMul, D: Dimension>(addend: &'a Option<Ordered<'_, T, D>>) -> Option<Ordered<'a, T, D>> {
+            addend.as_deref().map(|addend| Ordered::AsIs(addend.view()))
+        }
+        Finish {
+            activation: self.activation,
+            bias: view(&self.bias),
+            residual: view(&self.residual),
+            ..Finish::scale(T::Scalar::ONE, T::Scalar::ZERO)
+        }
+    }
+
+    /// What the kernels are told of it.
+    pub(super) fn plan(&self) -> EpiloguePlan {
+        EpiloguePlan {
+            activation: self.activation as u32,
+            bias: strides(&self.bias),
+            residual: strides(&self.residual),
+        }
+    }
+
+    pub(super) fn bias(&self) -> Option<Words<'_, T>> {
+        self.bias.as_deref().map(Words::of)
+    }
+
+    pub(super) fn residual(&self) -> Option<Words<'_, T>> {
+        self.residual.as_deref().map(Words::of)
+    }
+}
+
+/// The strides of an addend: products, rows, columns.
+fn strides<T: MatMul, D: Dimension>(addend: &Option<Ordered<'_, T, D>>) -> [usize; 3] {
+    match addend.as_deref().map(DeviceArrayRef::steps).as_deref() {
+        Some(&[row, column]) => [0, row, column],
+        Some(&[product, row, column]) => [product, row, column],
+        _ => [0; 3],
+    }
+}
+
+/// Numbers whose sums in memory can be finished.
+pub trait Finished: MatMul<Scalar = <Self as Num>::Wide> + Num<Wide: ByValue> {
+    /// What finishes them.
+    type Kernel: Kernel<Params = FinishSumsParams<Self>>;
+}
+
+macro_rules! finished {
+    ($($type:ty),*) => {$(
+        impl Finished for $type {
+            type Kernel = finish_sums<$type>;
+        }
+    )*};
+}
+
+finished!(f32, f64, i32, f16, bf16);
+
+/// Adds up `parts` parts of sums, which are in C order and have been scaled by alpha, and does what else there is to be
+/// done. The sums may be the output.
+pub(super) fn finish_sums_into<C: Finished, D: Dimension>(
+    (sums, parts): (impl Arg<Slice<'static, <C as Num>::Wide>>, usize),
+    of: &GemmShape,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<C, D>,
+    finish: &Finish<'_, C, D>,
+) -> Result<()> {
+    let &GemmShape { batch, m, n, .. } = of;
+    let shape = SumsShape { parts, batch, m, n };
+    // Blocks along a row as far as there are columns, of whole warps.
+    let along = n.div_ceil(WIDTH).next_power_of_two().min(THREADS);
+    let rows = THREADS / along;
+    let blocks = |length: usize, of_block: usize, most: usize| length.div_ceil(of_block).min(most) as u32;
+    let grid = (
+        blocks(n, along * WIDTH, i32::MAX as usize),
+        blocks(m, rows, u16::MAX.into()),
+        blocks(batch, 1, u16::MAX.into()),
+    );
+    let config = LaunchConfig::new(grid, (along as u32, rows as u32));
+    let (beta, plan) = (finish.beta, finish.plan());
+    let args = (sums, out, shape, beta, plan, finish.bias(), finish.residual());
+    // SAFETY: the kernel's contract: the sums have the elements of all products in each part, and the output and the addends
+    // have their shape.
+    unsafe { stream.launch_unchecked::<C::Kernel>(&config, args) }
+}

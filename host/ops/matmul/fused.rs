@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Products of matrices, and what becomes of their sums before they are stored.
+
+use kernels_gpu::compiled::Real;
+use kernels_gpu::matmul::epilogue::Activation;
+use kernels_gpu::num::Num;
+use ndarray::{Dimension, Ix2, Ix3};
+
+use super::finish::Finish;
+use super::gemm::{Multiplication, Multiply};
+use super::{MatMul, Precision};
+use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
+use crate::error::{Error, Result};
+use crate::ops::transpose::Ordered;
+use crate::stream::Stream;
+use crate::view::DeviceView;
+
+/// A product of matrices, or of batches of them, and what becomes of it: `f(alpha · A B + beta · C + bias) + residual`, by
+/// [`fused_matmul`](DeviceArrayRef::fused_matmul) and [`fused_batched_matmul`](DeviceArrayRef::fused_batched_matmul).
+///
+/// Nothing is computed before [`compute`](Self::compute), [`compute_into`](Self::compute_into) or
+/// [`accumulate_into`](Self::accumulate_into) is called. Each of the parts can be left out, and the order in which they are
+/// named does not matter; a part that is named twice is that of the last time.
+///
+/// The sums of products are those of [`matmul`](DeviceArrayRef::matmul). What follows is computed in the type that is summed
+/// in, each step rounded to it (`beta` times the old element is added by fused multiply-add), and the result is rounded to
+/// the elements' type once. NaN and infinities propagate as IEEE 754 says; NaN is NaN to each of the functions.
+///
+/// # Cost
+///
+/// That of `matmul`, whose kernel does the rest, on the sums that it has: in registers where the result has 16 bits, and
+/// where it has the sums' type from the cache, in which it has just been stored. A bias is read from the cache, of `n` or `m`
+/// elements; the old elements and a residual are each read once, as many as the result has. Apart, each step would read and
+/// write all of the result.
+///
+/// # Examples
+///
+/// ```
+/// # use ndarray::array;
+/// # use warpsmith::{Device, DeviceArray};
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let stream = device.default_stream();
+/// let x = DeviceArray::from_ndarray(stream, &array![[1.0f32, 2.0], [3.0, 4.0]])?;
+/// let weights = DeviceArray::from_ndarray(stream, &array![[1.0, -1.0], [2.0, 0.5]])?;
+/// let bias = DeviceArray::from_ndarray(stream, &array![0.5, -2.0])?;
+/// let layer = x.fused_matmul(&weights).bias(&bias).relu().residual(&x).compute()?;
+/// assert_eq!(layer.to_ndarray()?, array![[6.5, 2.0], [14.5, 4.0]]);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is computed before `compute`, `compute_into` or `accumulate_into`"]
+pub struct FusedMatMul<'a, T: MatMul, D: Dimension> {
+    operation: &'static str,
+    a: &'a DeviceArrayRef<T, D>,
+    b: &'a DeviceArrayRef<T, D>,
+    multiply: Multiply<T, D>,
+    alpha: T::Scalar,
+    activation: Activation,
+    bias: Option<Result<DeviceView<'a, T, D>>>,
+    residual: Option<Result<DeviceView<'a, T, D>>>,
+}
+
+impl<'a, T: MatMul, D: Dimension> FusedMatMul<'a, T, D> {
+    pub(super) fn new(operation: &'static str, a: &'a DeviceArrayRef<T, D>, b: &'a DeviceArrayRef<T, D>) -> Self {
+        Self {
+            operation,
+            a,
+            b,
+            multiply: T::multiply,
+            alpha: T::Scalar::ONE,
+            activation: Activation::Identity,
+            bias: None,
+            residual: None,
+        }
+    }
+
+    /// The shape of the result, if the operands fit.
+    fn dim(&self) -> D {
+        let mut dim = self.a.raw_dim();
+        let last = dim.ndim() - 1;
+        dim[last] = self.b.shape()[last];
+        if last == 2 && dim[0] == 1 {
+            dim[0] = self.b.shape()[0];
+        }
+        dim
+    }
+
+    /// An addend as elements of the result's shape.
+    fn addend<E: Dimension>(&self, name: &str, of: &'a DeviceArrayRef<T, E>) -> Result<DeviceView<'a, T, D>> {
+        let dim = self.dim();
+        of.broadcast(dim.clone()).map_err(|_| Error::Shape {
+            operation: self.operation,
+            given: format!(
+                "a {name} of shape {:?} for a product of shape {:?}",
+                of.shape(),
+                dim.slice()
+            ),
+            wanted: format!("a {name} that broadcasts to the product's shape"),
+        })
+    }
+
+    /// Multiplies the sums by `alpha`. If it is 0, the operands are not read: a NaN there does not get into the result.
+    pub fn alpha(mut self, alpha: T::Scalar) -> Self {
+        self.alpha = alpha;
+        self
+    }
+
+    /// Adds a bias before the function: of any shape that broadcasts to the result's, by NumPy's rules. So a vector of `n`
+    /// has an element for each column, and a matrix of `m` × 1 one for each row.
+    pub fn bias<E: Dimension>(mut self, bias: &'a DeviceArrayRef<T, E>) -> Self {
+        self.bias = Some(self.addend("bias", bias));
+        self
+    }
+
+    /// Adds other elements behind the function: of any shape that broadcasts to the result's.
+    pub fn residual<E: Dimension>(mut self, residual: &'a DeviceArrayRef<T, E>) -> Self {
+        self.residual = Some(self.addend("residual", residual));
+        self
+    }
+
+    /// The function `max(x, 0)`.
+    pub fn relu(mut self) -> Self {
+        self.activation = Activation::Relu;
+        self
+    }
+
+    /// The product as a new array, on the stream of its left operand.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a launch.
+    pub fn compute(self) -> Result<DeviceArray<T, D>> {
+        let product = Multiplication::new(self.operation, self.a, self.b, None)?;
+        let stream = self.a.stream();
+        let mut out = DeviceArray::uninit(stream, self.dim())?;
+        self.run(product, stream, &mut out, T::Scalar::ZERO)?;
+        Ok(out)
+    }
+
+    /// [`compute`](Self::compute) into an existing array or view, whatever its elements were.
+    ///
+    /// # Errors
+    ///
+    /// As [`compute`](Self::compute); on an error nothing is written.
+    pub fn compute_into(self, out: &mut DeviceArrayRef<T, D>) -> Result<()> {
+        let stream = self.a.stream();
+        stream.check_device(self.operation, out.stream())?;
+        out.write_in_order(stream, |out| {
+            let product = Multiplication::new(self.operation, self.a, self.b, Some(out))?;
+            self.run(product, stream, out, T::Scalar::ZERO)
+        })
+    }
+
+    /// The same with `beta` times the old elements of `out` added before the bias, on the stream of `out`. If `beta` is 0,
+    /// they are not read: a NaN there does not get into the result.
+    ///
+    /// # Errors
+    ///
+    /// As [`compute`](Self::compute); on an error nothing is written.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let a = DeviceArray::from_ndarray(stream, &array![[1.0f32, 2.0]])?;
+    /// let b = DeviceArray::from_ndarray(stream, &array![[3.0], [4.0]])?;
+    /// let mut c = DeviceArray::from_ndarray(stream, &array![[-100.0]])?;
+    /// a.fused_matmul(&b).alpha(2.0).relu().accumulate_into(&mut c, 0.1)?;
+    /// assert_eq!(c.to_ndarray()?, array![[12.0]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn accumulate_into(self, out: &mut DeviceArrayRef<T, D>, beta: T::Scalar) -> Result<()> {
+        let stream = out.stream().clone();
+        stream.check_device(self.operation, self.a.stream())?;
+        out.change_in_order(|out| {
+            let product = Multiplication::new(self.operation, self.a, self.b, Some(out))?;
+            self.run(product, &stream, out, beta)
+        })
+    }
+
+    /// The product into elements of its shape, in C order, on that stream.
+    fn run(
+        self,
+        product: Multiplication<'_, T, D>,
+        stream: &Stream,
+        out: &mut DeviceArrayRef<T, D>,
+        beta: T::Scalar,
+    ) -> Result<()> {
+        let (bias, residual) = (self.bias.transpose()?, self.residual.transpose()?);
+        for addend in [&bias, &residual].into_iter().flatten() {
+            stream.check_device(self.operation, addend.stream())?;
+        }
+        if out.is_empty() {
+            return Ok(());
+        }
+        // The kernels go forwards.
+        let forwards = |addend: &Option<DeviceView<'a, T, D>>| -> Result<_> {
+            addend
+                .as_ref()
+                .map(|addend| {
+                    Ok(match addend.forwards(Some(&*out))? {
+                        Ordered::Copied(copy) => Ordered::Copied(copy),
+                        Ordered::AsIs(_) => Ordered::AsIs(addend.clone()),
+                    })
+                })
+                .transpose()
+        };
+        let finish = Finish {
+            alpha: self.alpha,
+            beta,
+            activation: self.activation,
+            bias: forwards(&bias)?,
+            residual: forwards(&residual)?,
+        };
+        (self.multiply)(product, stream, out, &finish)
+    }
+}
+
+impl<T: MatMul + Real, D: Dimension> FusedMatMul<'_, T, D> {
+    /// The function `x Φ(x)`, with the distribution function `Φ` of the normal distribution: GELU. It is computed to the
+    /// precision of [`silu`](Self::silu).
+    pub fn gelu(mut self) -> Self {
+        self.activation = Activation::Gelu;
+        self
+    }
+
+    /// The function `x / 2 (1 + tanh(√(2/π) (x + 0.044715 x³)))`, which [`gelu`](Self::gelu) is often taken for, to the
+    /// precision of [`silu`](Self::silu).
+    pub fn gelu_tanh(mut self) -> Self {
+        self.activation = Activation::GeluTanh;
+        self
+    }
+
+    /// The function `x / (1 + e^−x)`: SiLU, or swish.
+    ///
+    /// A value of `f32`, and of the types that are summed in it, is off by at most 5 · 10⁻⁸, and 3 · 10⁻⁵ of it where that is
+    /// less, beside half a unit in the last place. Those of `f64` are off by 16 · 2⁻⁵³ of it at most. A GPU has other last bits in `f32` than the simulated one.
+    pub fn silu(mut self) -> Self {
+        self.activation = Activation::Silu;
+        self
+    }
+}
+
+impl<D: Dimension> FusedMatMul<'_, f32, D> {
+    /// How precisely the operands are taken: [`Precision::Full`], unless this says otherwise.
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.multiply = precision.multiply();
+        self
+    }
+}
+
+/// Products of matrices with what follows them.
+impl<T: MatMul> DeviceArrayRef<T, Ix2> {
+    /// The product of this m × k matrix and the k × n matrix `b`, to which a scaling, a bias, a function and a residual are
+    /// added by the methods of [`FusedMatMul`], in one kernel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let a = DeviceArray::from_ndarray(stream, &array![[1, 2], [3, 4]])?;
+    /// let of_rows = DeviceArray::from_ndarray(stream, &array![[-10], [0]])?;
+    /// assert_eq!(a.fused_matmul(&a).bias(&of_rows).relu().compute()?.to_ndarray()?, array![[0, 0], [15, 22]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fused_matmul<'a>(&'a self, b: &'a DeviceArrayRef<T, Ix2>) -> FusedMatMul<'a, T, Ix2> {
+        FusedMatMul::new("fused_matmul", self, b)
+    }
+}
+
+/// Products of batches of matrices with what follows them.
+impl<T: MatMul> DeviceArrayRef<T, Ix3> {
+    /// The products of [`batched_matmul`](DeviceArrayRef::batched_matmul), as [`fused_matmul`](DeviceArrayRef::fused_matmul).
+    /// A bias of n elements is that of all products; one of batch × 1 × n is each product's own.
+    pub fn fused_batched_matmul<'a>(&'a self, b: &'a DeviceArrayRef<T, Ix3>) -> FusedMatMul<'a, T, Ix3> {
+        FusedMatMul::new("fused_batched_matmul", self, b)
+    }
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What becomes of the sums of a product before they are stored: `C ← f(α A B + β C + bias) + residual`.
+//!
+//! It is computed in the type that is summed in, and rounded to that of the result once. A matrix or vector that is not
+//! there costs a branch that all threads take alike, and so does the choice of `f`, which the launch names: there is no
+//! kernel for each. Bias and residual are read where they lie, by the threads that have the sums they are added to.
+//!
+//! [`Epilogue`] is a function from numbers and their places to results, for the kernels that end with it: of neighbours of
+//! a row ([`finish_row`](Epilogue::finish_row)), or as the tensor cores' accumulators lie
+//! ([`finish_fragment`](Epilogue::finish_fragment)). Kernels whose results have the type of their sums store them first,
+//! as they do without an epilogue, and each thread finishes what it stored ([`finish_stored`](Epilogue::finish_stored)):
+//! its sums take no registers any more, and what it reads again lies in the cache. [`finish_sums`](fn@finish_sums) does
+//! the same to sums in memory: for kernels that have no epilogue, and sums in parts.
+
+mod activation;
+
+use cuda_std::half::{bf16, f16};
+use cuda_std::prelude::*;
+
+pub use self::activation::{Activate, Activation};
+use super::{MulAdd, span};
+use crate::num::Num;
+
+/// The function of an epilogue, and where the elements of its addends lie.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, KernelParam)]
+pub struct EpiloguePlan {
+    /// The function: the number of an [`Activation`].
+    pub activation: u32,
+    /// The bias' strides in elements: from product to product, along rows' numbers, along columns' numbers.
+    pub bias: [usize; 3],
+    /// The same of the residual.
+    pub residual: [usize; 3],
+}
+
+impl EpiloguePlan {
+    /// Whether bias and residual, of so many elements, have one for each of products of these extents; an empty one is
+    /// none.
+    #[inline(always)]
+    pub fn fits(&self, extents: [usize; 3], bias: usize, residual: usize) -> bool {
+        let within = |strides, len| len == 0 || span(extents, strides).is_some_and(|span| span <= len);
+        within(self.bias, bias) && within(self.residual, residual)
+    }
+}
+
+/// An epilogue of results of type `T`.
+#[derive(Clone, Copy)]
+pub struct Epilogue<'a, T> {
+    plan: EpiloguePlan,
+    bias: Slice<'a, T>,
+    residual: Slice<'a, T>,
+}
+
+impl<'a, T: Num<Wide: Activate>> Epilogue<'a, T> {
+    /// The epilogue with these addends; an empty one is none.
+    ///
+    /// # Safety
+    ///
+    /// [`EpiloguePlan::fits`], with the extents of the products that are finished.
+    #[inline(always)]
+    pub unsafe fn new(plan: EpiloguePlan, bias: &'a [T], residual: &'a [T]) -> Self {
+        // SAFETY: a reference is to as many elements, which nobody writes.
+        let slice = |of: &'a [T]| unsafe { Slice::from_raw_parts(of.as_ptr(), of.len()) };
+        Self {
+            plan,
+            bias: slice(bias),
+            residual: slice(residual),
+        }
+    }
+
+    /// Whether it changes nothing.
+    #[inline(always)]
+    pub fn is_identity(&self) -> bool {
+        self.plan.activation == Activation::Identity as u32 && self.bias.is_empty() && self.residual.is_empty()
+    }
+
+    /// What becomes of `N` neighbours of a row, of which the first is at this product, row and column: a multiple of `N`,
+    /// which is a power of two. Those from column `n` on are not there.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub fn finish_row<const N: usize>(&self, values: [T::Wide; N], at: [usize; 3], n: usize) -> [T::Wide; N] {
+        // SAFETY: the promise of `new`, for the columns that are there.
+        self.finish(values, |elements, strides| unsafe { row(elements, strides, at, n) })
+    }
+
+    /// What becomes of the values, for which `load` loads the elements of an addend with these strides.
+    #[inline(always)]
+    fn finish<const N: usize>(
+        &self,
+        mut values: [T::Wide; N],
+        load: impl Fn(Slice<'a, T>, [usize; 3]) -> [T::Wide; N],
+    ) -> [T::Wide; N] {
+        if !self.bias.is_empty() {
+            let addends = load(self.bias, self.plan.bias);
+            values = cuda_std::array::from_fn(|i| values[i].add(addends[i]));
+        }
+        values = T::Wide::activate(self.plan.activation, values);
+        if !self.residual.is_empty() {
+            let addends = load(self.residual, self.plan.residual);
+            values = cuda_std::array::from_fn(|i| values[i].add(addends[i]));
+        }
+        values
+    }
+}
+
+impl<'a, T: Num<Wide = f32>> Epilogue<'a, T> {
+    /// What becomes of `N` values as a thread has them in an accumulator of the tensor cores: four for each eight columns,
+    /// two neighbours of a row and two of the row eight further down. The first is at this product, row and column, an even
+    /// one; those beyond the matrix, of so many rows and columns, are not there.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub fn finish_fragment<const N: usize>(&self, values: [f32; N], at: [u32; 3], extents: [u32; 2]) -> [f32; N] {
+        // SAFETY: the promise of `new`, for the rows and columns that are there.
+        self.finish(values, |elements, strides| unsafe {
+            fragment(elements, strides, at, extents)
+        })
+    }
+}
+
+impl<T: Activate> Epilogue<'_, T> {
+    /// Finishes `N` neighbours of a row of `c`, which has the products one after another, in C order, of `m` rows and `n`
+    /// columns: those from column `n` on are not there.
+    ///
+    /// # Safety
+    ///
+    /// Product, row and column are in `c`, the column is a multiple of `N`, which is a power of two, and this thread wrote
+    /// the elements.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub unsafe fn finish_stored<const N: usize>(&self, c: SliceMut<'_, T>, at: [usize; 3], [m, n]: [usize; 2]) {
+        let strides = [m * n, n, 1];
+        // SAFETY (of both): the same memory, which is written only through `c`; the caller's promise.
+        let stored = unsafe { Slice::from_raw_parts(c.as_ptr(), c.len()) };
+        let values: [T; N] = unsafe { row(stored, strides, at, n) };
+        let values = self.finish_row(values, at, n);
+        // SAFETY: as what was read.
+        unsafe { set_row(c, strides, at, n, values) };
+    }
+}
+
+/// Whether vectors of `N` elements with these strides can be loaded at columns that are multiples of `N`, of rows of `n`.
+#[inline(always)]
+fn is_wide<T: Num, const N: usize>(elements: Slice<'_, T>, [product, row, column]: [usize; 3], n: usize) -> bool {
+    column == 1 && (product | row | n).is_multiple_of(N) && elements.is_vec_aligned::<N>()
+}
+
+/// An element.
+///
+/// # Safety
+///
+/// There is one at `at`.
+#[inline(always)]
+unsafe fn element<T: Num>(elements: Slice<'_, T>, at: usize) -> T {
+    // SAFETY: the caller's promise; a vector of one is aligned like its element.
+    let [element] = unsafe { elements.get_vec_unchecked::<1>(at) };
+    element
+}
+
+/// `N` elements of a row; zeros from column `n` on.
+///
+/// # Safety
+///
+/// Those in front of it are in `elements`; the column is a multiple of `N`, which is a power of two.
+#[inline(always)]
+pub(super) unsafe fn row<T: Num, const N: usize>(
+    elements: Slice<'_, T>,
+    strides: [usize; 3],
+    [product, row, column]: [usize; 3],
+    n: usize,
+) -> [T::Wide; N] {
+    let at = product * strides[0] + row * strides[1] + column * strides[2];
+    // SAFETY (of both): the caller's promise. With rows of a multiple of `N`, the whole vector is in front of the end.
+    if column < n && is_wide::<T, N>(elements, strides, n) {
+        return unsafe { elements.get_vec_unchecked::<N>(at) }.map(T::widen);
+    }
+    cuda_std::array::from_fn(|i| match column + i < n {
+        true => unsafe { element(elements, at + i * strides[2]) }.widen(),
+        false => T::Wide::ZERO,
+    })
+}
+
+/// Sets `N` elements of a row, but for those from column `n` on.
+///
+/// # Safety
+///
+/// As [`row`].
+#[inline(always)]
+pub(super) unsafe fn set_row<T: Num, const N: usize>(
+    elements: SliceMut<'_, T>,
+    strides: [usize; 3],
+    [product, row, column]: [usize; 3],
+    n: usize,
+    values: [T; N],
+) {
+    let at = product * strides[0] + row * strides[1] + column * strides[2];
+    // SAFETY (of both): the caller's promise. With rows of a multiple of `N`, the whole vector is in front of the end.
+    if column < n && (strides[0] | strides[1] | n).is_multiple_of(N) && elements.is_vec_aligned::<N>() {
+        return unsafe { elements.set_vec_unchecked(at, values) };
+    }
+    for i in 0..N {
+        if column + i < n {
+            unsafe { elements.set_vec_unchecked(at + i, [values[i]]) };
+        }
+    }
+}
+
+/// The elements that were there before a product, times `beta`.
+#[derive(Clone, Copy)]
+pub struct Old<'a, T> {
+    /// The factor; where it is 0, no element is read.
+    pub beta: f32,
+    /// The elements.
+    pub elements: Slice<'a, T>,
+    /// Strides in elements: from product to product, from row to row; those of a row are side by side.
+    pub strides: [usize; 2],
+}
+
+impl<T: Num<Wide = f32>> Old<'_, T> {
+    /// `alpha · sums + beta · old`, of sums as [`Epilogue::finish_fragment`] takes them.
+    ///
+    /// # Safety
+    ///
+    /// Those of the rows and columns that are there are in `elements`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub unsafe fn add_to_fragment<const N: usize>(
+        &self,
+        alpha: f32,
+        sums: [f32; N],
+        at: [u32; 3],
+        extents: [u32; 2],
+    ) -> [f32; N] {
+        let values = sums.map(|sum| alpha * sum);
+        if self.beta == 0.0 {
+            return values;
+        }
+        // SAFETY: the caller's promise.
+        let old: [f32; N] = unsafe { fragment(self.elements, [self.strides[0], self.strides[1], 1], at, extents) };
+        cuda_std::array::from_fn(|i| Float::mul_add(self.beta, old[i], values[i]))
+    }
+}
+
+/// The elements of `N` sums as an accumulator has them; zeros where there are none.
+///
+/// # Safety
+///
+/// Those that are in the matrix are in `elements`; the column is even.
+#[inline(always)]
+unsafe fn fragment<T: Num<Wide = f32>, const N: usize>(
+    elements: Slice<'_, T>,
+    strides: [usize; 3],
+    [product, row, column]: [u32; 3],
+    [m, n]: [u32; 2],
+) -> [f32; N] {
+    let mut values = [0.0; N];
+    let wide = is_wide::<T, 2>(elements, strides, n as usize);
+    for half in 0..2 {
+        let row = row + 8 * half as u32;
+        if row < m {
+            let at = product as usize * strides[0] + row as usize * strides[1] + column as usize * strides[2];
+            let of_half = |i: usize| 4 * i + 2 * half;
+            // SAFETY (of both): the row and the column are in the matrix; in rows of an even length, the column after an
+            // even one is, too.
+            if wide {
+                for i in 0..N / 4 {
+                    if column + (8 * i as u32) < n {
+                        let pair: [T; 2] = unsafe { elements.get_vec_unchecked(at + 8 * i) };
+                        values[of_half(i)] = pair[0].widen();
+                        values[of_half(i) + 1] = pair[1].widen();
+                    }
+                }
+            } else {
+                for i in 0..N / 2 {
+                    let next = 8 * (i / 2) + i % 2;
+                    if column + (next as u32) < n {
+                        let element = unsafe { element(elements, at + next * strides[2]) };
+                        values[of_half(i / 2) + i % 2] = element.widen();
+                    }
+                }
+            }
+        }
+    }
+    values
+}
+
+/// Threads of a block of [`finish_sums()`].
+pub const THREADS: usize = 256;
+
+/// Neighbours of a row that a thread finishes.
+pub const WIDTH: usize = 4;
+
+/// The shape of sums in memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
+pub struct SumsShape {
+    /// Parts that each sum is the sum of, one after another, each of all products.
+    pub parts: usize,
+    /// Products.
+    pub batch: usize,
+    /// Rows.
+    pub m: usize,
+    /// Columns.
+    pub n: usize,
+}
+
+/// The epilogue of sums in memory, of which there may be several parts, which are added in their order:
+/// `out ← f(sums + beta · out + bias) + residual`; where `beta` is 0, `out` is not read.
+///
+/// Products and rows are one after another in `sums` and `out`, which may be the same memory. A block has at most
+/// [`THREADS`] threads, along x and y: [`WIDTH`] columns for each along x, a row along y; the grid has columns along x, rows
+/// along y, products along z, of the last two as many as it likes.
+///
+/// # Safety
+///
+/// `sums` has the elements of all parts, `out` those of all products, and the addends as [`Epilogue::new`] says.
+#[kernel(T = [f32, f64, i32, bf16, f16], max_threads = THREADS)]
+pub unsafe fn finish_sums<T: Num<Wide: Activate + MulAdd>>(
+    sums: Slice<'_, <T as Num>::Wide>,
+    out: SliceMut<'_, T>,
+    shape: SumsShape,
+    beta: <T as Num>::Wide,
+    plan: EpiloguePlan,
+    bias: &[T],
+    residual: &[T],
+) {
+    // SAFETY: the kernel's contract.
+    let epilogue = unsafe { Epilogue::new(plan, bias, residual) };
+    // SAFETY: as many elements as there are, which are written only through `out`.
+    let old = unsafe { Slice::from_raw_parts(out.as_ptr(), out.len()) };
+    let SumsShape { parts, batch, m, n } = shape;
+    let place = |block: u32, threads: u32, thread: u32| block as usize * threads as usize + thread as usize;
+    let column = WIDTH * place(thread::block_idx_x(), thread::block_dim_x(), thread::thread_idx_x());
+    let first_row = place(thread::block_idx_y(), thread::block_dim_y(), thread::thread_idx_y());
+    let rows = thread::grid_dim_y() as usize * thread::block_dim_y() as usize;
+    if column >= n {
+        return;
+    }
+    let strides = [m * n, n, 1];
+    let mut product = thread::block_idx_z() as usize;
+    while product < batch {
+        let mut row_number = first_row;
+        while row_number < m {
+            let at = [product, row_number, column];
+            // SAFETY: product, row and column are in the sums, and so is each part's number.
+            let load = |part: usize| unsafe { row(sums, strides, [part * batch + product, row_number, column], n) };
+            let mut values: [T::Wide; WIDTH] = load(0);
+            for part in 1..parts {
+                let next = load(part);
+                values = cuda_std::array::from_fn(|i| values[i].add(next[i]));
+            }
+            if beta != T::Wide::ZERO {
+                // SAFETY: they are in `out` as well.
+                let old: [T::Wide; WIDTH] = unsafe { row(old, strides, at, n) };
+                values = cuda_std::array::from_fn(|i| beta.mul_add(old[i], values[i]));
+            }
+            let values = epilogue.finish_row(values, at, n).map(T::narrow);
+            // SAFETY: as what was read.
+            unsafe { set_row(out, strides, at, n, values) };
+            row_number += rows;
+        }
+        product += thread::grid_dim_z() as usize;
+    }
+}
