@@ -217,9 +217,9 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     ///
     /// The first copies no operand, transposed or not. The accelerator reads lines without gaps between their elements that
     /// begin at multiples of 16 bytes: rows or columns of 16-bit numbers; of `f32`, columns of this matrix (with the
-    /// smaller tiles rows, too) and rows of `b`. It stores such rows of 16-bit numbers. An operand that lies otherwise is copied first, and a result of 16-bit numbers to its
-    /// place, which takes as much memory and time as they have bytes. So does, with any kernel, an operand that goes
-    /// backwards. On other GPUs, `f16` and `bf16` take the memory of the operands and the result in `f32`.
+    /// smaller tiles rows, too) and rows of `b`. It stores such rows of 16-bit numbers. An operand that lies otherwise is
+    /// copied first, and a result of 16-bit numbers to its place, which takes as much memory and time as they have bytes.
+    /// So does, with any kernel, an operand that goes backwards. On other GPUs, `f16` and `bf16` take the memory of the operands and the result in `f32`.
     ///
     /// Sources: N. Higham, "Accuracy and Stability of Numerical Algorithms", 3.5; M. Fasi, N. Higham, M. Mikaitis, S.
     /// Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021.
