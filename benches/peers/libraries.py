@@ -102,6 +102,11 @@ def products(side):
     for dtype, name in ((torch.float32, "f32"), (torch.float16, "f16"), (torch.bfloat16, "bf16")):
         a, b, out = (torch.randn((side, side), device="cuda", dtype=dtype) for _ in range(3))
         bench(f"matmul_{name}", "PyTorch", name, side * side, lambda: torch.mm(a, b, out=out))
+        if name != "f16":
+            # With cuBLASLt's epilogue of a bias and GELU by tanh.
+            bias = torch.randn(side, device="cuda", dtype=dtype)
+            fused = lambda: torch._addmm_activation(bias, a, b, use_gelu=True, out=out)
+            bench(f"matmul_{name}_bias_gelu", "PyTorch", name, side * side, fused)
 
 
 def with_cupy(n):

@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 50] = [
+const NAMES: [&str; 52] = [
     "copy",
     "add",
     "square",
@@ -27,6 +27,8 @@ const NAMES: [&str; 50] = [
     "matmul_f32",
     "matmul_f16",
     "matmul_bf16",
+    "matmul_bf16_bias_gelu",
+    "matmul_f32_bias_gelu",
     "add_f64",
     "add_i64",
     "add_u8",

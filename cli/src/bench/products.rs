@@ -2,13 +2,15 @@
 //! The rows of products of matrices: squares of about as many elements as are asked for, of normal numbers.
 
 use anyhow::Result;
-use ndarray::Array2;
-use warpsmith::ops::MatMul;
-use warpsmith::{Element, bf16, f16};
+use ndarray::{Array2, Ix1, Ix2};
+use warpsmith::ops::{MatMul, Real};
+use warpsmith::{DeviceArray, Element, bf16, f16};
 
 use super::check;
 use super::data::{self, normal};
 use super::measure::{Bench, Limit, Measurement};
+
+type Matrix<T> = DeviceArray<T, Ix2>;
 
 /// The longest side of a matrix that is multiplied; on the simulated GPU the other.
 const MOST: usize = 8192;
@@ -78,6 +80,30 @@ fn bound<T: Factor>(k: usize, wanted: f64, magnitude: f64) -> f64 {
 
 /// The product of two matrices. Checked at some ten thousand places, against sums in `f64` of the rounded elements.
 pub fn matmul<T: Factor>(bench: &Bench, n: usize) -> Result<Measurement> {
+    product::<T>(bench, n, |x, y, _, out| x.matmul_into(y, out), |sum, _| sum)
+}
+
+/// The same with a bias for each column, and GELU by tanh, in one kernel.
+pub fn matmul_bias_gelu<T: Factor + Real>(bench: &Bench, n: usize) -> Result<Measurement> {
+    product::<T>(
+        bench,
+        n,
+        |x, y, bias, out| x.fused_matmul(y).bias(bias).gelu_tanh().compute_into(out),
+        |sum, bias| {
+            let x = sum + bias;
+            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+        },
+    )
+}
+
+/// A product by `multiply`, which takes the operands, a bias and the output; of a sum and its bias it is `finish`, which is
+/// off by at most 1.2 of what its argument is, and 5 · 10⁻⁸.
+fn product<T: Factor>(
+    bench: &Bench,
+    n: usize,
+    multiply: impl Fn(&Matrix<T>, &Matrix<T>, &DeviceArray<T, Ix1>, &mut Matrix<T>) -> warpsmith::Result<()>,
+    finish: impl Fn(f64, f64) -> f64 + Sync,
+) -> Result<Measurement> {
     let most = match bench.is_simulator {
         true => MOST_SIMULATED,
         false => MOST,
@@ -85,21 +111,25 @@ pub fn matmul<T: Factor>(bench: &Bench, n: usize) -> Result<Measurement> {
     let side = n.isqrt().min(most);
     let n = side * side;
     let (a, b) = (|i| T::of(normal(i)), |i| T::of(normal(n + i)));
+    let bias = |column| T::of(normal(2 * n + column));
     let x = bench.upload(&matrix(side, a)?)?;
     let y = bench.upload(&matrix(side, b)?)?;
+    let z = bench.upload(&data::array(side, bias)?)?;
     let mut out = bench.zeros((side, side))?;
     let times = bench.times(
         &mut out,
-        |out| x.matmul_into(&y, out),
+        |out| multiply(&x, &y, &z, out),
         |out| {
             let got = out.to_ndarray()?;
             check::spread(side, 100, |row, column| {
                 let product = |k| a(row * side + k).to_f64() * b(k * side + column).to_f64();
-                let (wanted, magnitude) = (0..side).map(product).fold((0.0, 0.0), |(sum, magnitude), product| {
+                let (sum, magnitude) = (0..side).map(product).fold((0.0, 0.0), |(sum, magnitude), product| {
                     (sum + product, magnitude + product.abs())
                 });
+                let bias = bias(column).to_f64();
+                let wanted = finish(sum, bias);
                 let place = format_args!("{row}, {column}");
-                let bound = bound::<T>(side, wanted, magnitude);
+                let bound = 1.2 * bound::<T>(side, wanted, magnitude + bias.abs()) + 5e-8;
                 check::near(place, got[(row, column)].to_f64(), wanted, bound)
             })
         },

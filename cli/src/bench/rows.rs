@@ -51,6 +51,8 @@ pub const ROWS: &[Row] = rows! {
     "matmul_f32": products::matmul::<f32>;
     "matmul_f16": products::matmul::<f16>;
     "matmul_bf16": products::matmul::<bf16>;
+    "matmul_bf16_bias_gelu": products::matmul_bias_gelu::<bf16>;
+    "matmul_f32_bias_gelu": products::matmul_bias_gelu::<f32>;
     "add_f64": add::<f64>;
     "add_i64": add::<i64>;
     "add_u8": add::<u8>;
