@@ -336,6 +336,29 @@ fn integers_have_bias_residual_and_relu() {
     assert_eq!(c.to_ndarray().unwrap(), array![[35, 57], [101, 109]]);
 }
 
+/// A tile of 128 × 128 for each multiprocessor: the kernel of large tiles, which is finished by a second launch.
+#[test]
+fn large_tiles_are_finished() {
+    let stream = device().default_stream();
+    let batch = device().properties().multiprocessors as usize;
+    let number = |i: usize| (i * 7919 % 23) as i32 - 11;
+    let a = Array3::from_shape_fn((batch, 128, 2), |(p, i, k)| number(5 * p + 3 * i + k));
+    let b = Array3::from_shape_fn((1, 2, 128), |(_, k, j)| number(4 * k + j));
+    let old = Array3::from_shape_fn((batch, 128, 128), |(p, i, j)| number(p + 2 * i + 3 * j));
+    let bias = Array1::from_shape_fn(128, |j| number(j + 1));
+    let upload = |array: &Array3<i32>| DeviceArray::from_ndarray(stream, array).unwrap();
+    let (x, y, residual, mut out) = (upload(&a), upload(&b), upload(&old), upload(&old));
+    let of_columns = DeviceArray::from_ndarray(stream, &bias).unwrap();
+    let product = x.fused_batched_matmul(&y).bias(&of_columns).relu().residual(&residual);
+    product.alpha(3).accumulate_into(&mut out, -2).unwrap();
+    let wanted = Array3::from_shape_fn((batch, 128, 128), |at| {
+        let (p, i, j) = at;
+        let sum = a[[p, i, 0]] * b[[0, 0, j]] + a[[p, i, 1]] * b[[0, 1, j]];
+        (3 * sum - 2 * old[at] + bias[j]).max(0) + old[at]
+    });
+    assert_eq!(out.to_ndarray().unwrap(), wanted);
+}
+
 /// NaN is NaN to every function, of whatever part it comes; functions of infinities are their limits.
 #[test]
 fn what_is_not_finite() {

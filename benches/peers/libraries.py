@@ -107,6 +107,11 @@ def products(side):
         a, b, out = (torch.randn((side, side), device="cuda", dtype=dtype) for _ in range(3))
         for row in (f"matmul_{name}",) if name == "f32" else (f"matmul_{name}", f"matmul_{name}_ampere"):
             bench(row, "PyTorch", name, side * side, lambda: torch.mm(a, b, out=out))
+        if name in ("f32", "bf16"):
+            # With cuBLASLt's epilogue of a bias and GELU by tanh.
+            bias = torch.randn(side, device="cuda", dtype=dtype)
+            fused = lambda: torch._addmm_activation(bias, a, b, use_gelu=True, out=out)
+            bench(f"matmul_{name}_bias_gelu", "PyTorch", name, side * side, fused)
 
 
 def with_cupy(n):

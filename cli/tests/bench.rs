@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 54] = [
+const NAMES: [&str; 56] = [
     "copy",
     "add",
     "square",
@@ -31,6 +31,8 @@ const NAMES: [&str; 54] = [
     "matmul_f16_ampere",
     "matmul_bf16_ampere",
     "matmul_tf32_ampere",
+    "matmul_bf16_bias_gelu",
+    "matmul_f32_bias_gelu",
     "add_f64",
     "add_i64",
     "add_u8",

@@ -55,6 +55,8 @@ pub const ROWS: &[Row] = rows! {
     "matmul_f16_ampere": products::on_ampere::<f16>;
     "matmul_bf16_ampere": products::on_ampere::<bf16>;
     "matmul_tf32_ampere": products::on_ampere::<products::Tf32>;
+    "matmul_bf16_bias_gelu": products::matmul_bias_gelu::<bf16>;
+    "matmul_f32_bias_gelu": products::matmul_bias_gelu::<f32>;
     "add_f64": add::<f64>;
     "add_i64": add::<i64>;
     "add_u8": add::<u8>;

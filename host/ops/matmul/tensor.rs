@@ -8,14 +8,14 @@ use half::{bf16, f16};
 use kernels_gpu::compiled::{AmpereGemm, CastTo, HopperGemm, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::MmaShape;
-use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_k, tile_n};
+use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
 use kernels_gpu::num;
 use ndarray::{Dimension, Ix3};
 
 use super::finish::{self, Finish, Finished};
 use super::gemm::Multiplication;
 use super::operand::{Mapped, can_be_mapped};
-use super::split;
+use super::split::{self, REGISTERS, cycles};
 use super::{HOPPER, ampere, simt};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
@@ -106,31 +106,25 @@ fn by_tensor_cores<T: Factor + HopperGemm<C> + AmpereGemm<C>, C: Summed, D: Dime
     let Some(cores) = TensorCores::of(product, stream).filter(|_| finish.alpha != 0.0) else {
         return Ok(false);
     };
-    let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let cycles = |shape: &GemmShape| cores.least_cycles(shape, size_of::<T::Element>(), multiprocessors);
-    let parts = split::cut(product, cycles).and_then(|parts| Some((TensorCores::of(&parts, stream)?, parts)));
-    match parts {
-        Some((cores, parts)) => {
-            let GemmShape { batch, m, n, .. } = parts.shape;
-            let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
-            let scale = Finish::<f32, Ix3>::scale(finish.alpha, 0.0);
-            cores.multiply::<T, f32, _>(&parts, stream, &mut sums, &scale)?;
-            finish::finish_sums_into((&sums, batch), &product.shape, stream, out, finish)?;
+    match split::multiply::<T, D>(product, &cores, stream, finish.alpha)? {
+        Some(sums) => {
+            let parts = sums.shape()[0];
+            finish::finish_sums_into((&sums, parts), &product.shape, stream, out, finish)?;
         }
-        None => cores.multiply::<T, C, _>(product, stream, out, finish)?,
+        None => cores.multiply::<T, C, D>(product, stream, out, finish)?,
     }
     Ok(true)
 }
 
 /// The kernels for a device's tensor cores, with what a launch of them is told of a product.
-enum TensorCores {
+pub(super) enum TensorCores {
     Hopper(WgmmaShape),
     Ampere(MmaShape),
 }
 
 impl TensorCores {
     /// Those that multiply this product on the stream's device: Hopper's, if it has them and they can count it.
-    fn of<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Option<Self> {
+    pub(super) fn of<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Option<Self> {
         let hopper = is_hopper(stream).then(|| wgmma_shape(product)).flatten();
         hopper
             .map(Self::Hopper)
@@ -138,14 +132,14 @@ impl TensorCores {
     }
 
     /// Cycles for a batch of products of elements of so many bytes, with the best width of tiles.
-    fn least_cycles(&self, shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
+    pub(super) fn least_cycles(&self, shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
         match self {
-            Self::Hopper(_) => least_cycles(shape, element, multiprocessors),
+            Self::Hopper(_) => split::least_cycles(shape, element, multiprocessors),
             Self::Ampere(_) => ampere::least_cycles(shape, element, multiprocessors),
         }
     }
 
-    fn multiply<T: Factor + HopperGemm<C> + AmpereGemm<C>, C: Summed, D: Dimension>(
+    pub(super) fn multiply<T: Factor + HopperGemm<C> + AmpereGemm<C>, C: Summed, D: Dimension>(
         self,
         product: &Multiplication<'_, T::Element, D>,
         stream: &Stream,
@@ -241,8 +235,8 @@ fn on_hopper<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
     product: &Multiplication<'_, T::Element, D>,
     mut shape: WgmmaShape,
     stream: &Stream,
-    out: &mut DeviceArrayRef<C, D>,
-    finish: &Finish<'_, C, D>,
+    out: &mut DeviceArrayRef<C, impl Dimension>,
+    finish: &Finish<'_, C, impl Dimension>,
 ) -> Result<()> {
     let of = &product.shape;
     let (a, b) = (
@@ -324,75 +318,8 @@ fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
     u64::from(shape.batch) * rows * columns
 }
 
-/// The registers of a thread that the sums of a tile take: widths of tiles.
-const REGISTERS: [usize; 4] = [128, 96, 64, 32];
-
-/// Cycles for 128 bytes along k of a tile of that many columns, as measured on an H200: those of the tensor cores, but for
-/// narrow tiles, for which the copies take longer.
-fn step_cycles(columns: usize) -> usize {
-    (114 + 19 * columns / 4).max(560)
-}
-
-/// Cycles for a batch of products of elements of so many bytes, with sums of so many registers. A multiprocessor takes
-/// tiles in turn.
-fn cycles(shape: &GemmShape, element: usize, registers: usize, multiprocessors: usize) -> usize {
-    let columns = tile_n(registers);
-    let tiles = shape.batch.saturating_mul(shape.m.div_ceil(TILE_M));
-    let turns = tiles
-        .saturating_mul(shape.n.div_ceil(columns))
-        .div_ceil(multiprocessors);
-    turns
-        .saturating_mul(shape.k.div_ceil(tile_k(element)))
-        .saturating_mul(step_cycles(columns))
-}
-
-/// Cycles with the best width of tiles.
-fn least_cycles(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
-    let of = REGISTERS.map(|registers| cycles(shape, element, registers, multiprocessors));
-    of.into_iter().min().unwrap_or(0)
-}
-
 /// The width of tiles with which the products are done first, by the registers of their sums.
 fn best_registers(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
     let cost = |&registers: &usize| cycles(shape, element, registers, multiprocessors);
     REGISTERS.into_iter().min_by_key(cost).unwrap_or(REGISTERS[0])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shape(m: usize, n: usize, k: usize) -> GemmShape {
-        GemmShape {
-            batch: 1,
-            first: 0,
-            m,
-            n,
-            k,
-            a: [0, k, 1],
-            b: [0, 1, n],
-        }
-    }
-
-    #[test]
-    fn few_tiles_with_a_long_k_are_cut() {
-        let parts = |m, n, k| split::best_parts(&shape(m, n, k), |shape| least_cycles(shape, 2, 132));
-        assert_eq!(
-            [parts(4096, 4096, 4096), parts(512, 512, 512), parts(1024, 1024, 1024)],
-            [None; 3]
-        );
-        assert!(parts(64, 8192, 8192).is_some_and(|parts| parts >= 2));
-        assert!(parts(256, 256, 65536).is_some_and(|parts| parts >= 8));
-        assert_eq!(
-            parts(64, 8192, 8193),
-            None,
-            "no part would begin at a multiple of 16 bytes"
-        );
-    }
-
-    #[test]
-    fn widths_of_tiles_fill_the_device() {
-        let best = [1024, 1536, 3072, 4096].map(|side| best_registers(&shape(side, side, side), 2, 132));
-        assert_eq!(best, [32, 96, 96, 128], "as measured on an H200");
-    }
 }
