@@ -329,25 +329,31 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
         Self::wait();
         let mut sums = [[[0.0; 4]; 8]; 4];
         let (mut from, mut to) = (0, Self::END - Self::STAGE);
-        let mut fragments = read(from, 0);
+        // The second half of the stage before, at first zeros, is multiplied behind the barrier, while the first one of this
+        // stage is read. The loop ends with the barrier: where it stood within, the assembler moved those products ahead of
+        // it, and what was read behind it was waited for.
+        let mut second = Fragments {
+            a: [[0; 4]; 4],
+            b: [[0; 4]; 4],
+        };
         let mut k = 0;
         while k < shape.k {
-            let second = read(from, 1);
+            let first = read(from, 0);
+            Self::multiply(&second, &mut sums);
+            second = read(from, 1);
             // Everyone has read this stage: that was before the barrier.
             fill(to);
-            Self::multiply(&fragments, &mut sums);
+            Self::multiply(&first, &mut sums);
             to = from;
             from = if from + Self::STAGE == Self::END {
                 0
             } else {
                 from + Self::STAGE
             };
-            Self::wait();
-            // Behind the last stage these are zeros, which nobody multiplies.
-            fragments = read(from, 0);
-            Self::multiply(&second, &mut sums);
             k += Self::TILE_K;
+            Self::wait();
         }
+        Self::multiply(&second, &mut sums);
         async_copy::wait::<0>();
         thread::sync_threads();
         sums
