@@ -28,8 +28,8 @@ use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select}
 
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
-    CountBins, CountValues, DmmaParams, FinishSumsParams, Gemm, GemmParams, GemvParams, HopperGemm, MatVec, ScatterAdd,
-    ScatterAddParams, WgmmaParams,
+    CombineParams, CountBins, CountValues, DmmaParams, FinishSumsParams, Gemm, GemmParams, GemvParams, HopperGemm,
+    MatVec, ScatterAdd, ScatterAddParams, Tiled, WgmmaParams,
 };
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times matrix, one by one and in batches.
 
-use kernels_gpu::compiled::{Gemm, MatVec};
+use kernels_gpu::compiled::{Gemm, Tiled};
 use kernels_gpu::matmul::gemm::{GemmShape, Large, Medium, Small, THREADS};
 use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix2, Ix3};
@@ -88,7 +88,7 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
     }
 }
 
-impl<T: MatVec + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplication<'_, T, D> {
+impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplication<'_, T, D> {
     /// Multiplies by the kernel for any GPU.
     pub(super) fn run(
         mut self,
@@ -157,7 +157,7 @@ fn blocks(shape: &GemmShape, [rows, columns]: [usize; 2]) -> usize {
 }
 
 /// Rows and columns of the tiles of each size, from large to small.
-pub(super) fn tiles<T: MatVec>() -> [[usize; 2]; 3] {
+pub(super) fn tiles<T: Tiled>() -> [[usize; 2]; 3] {
     [
         <T as Gemm<Large>>::BLOCK_TILE,
         <T as Gemm<Medium>>::BLOCK_TILE,

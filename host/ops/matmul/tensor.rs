@@ -4,7 +4,7 @@
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{self, Tf32};
 use half::{bf16, f16};
-use kernels_gpu::compiled::{CastTo, HopperGemm, WgmmaParams};
+use kernels_gpu::compiled::{CastTo, HopperGemm, MatVec, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
 use kernels_gpu::num;
@@ -12,6 +12,7 @@ use ndarray::{Dimension, Ix3};
 
 use super::finish::{self, Finish, Finished};
 use super::gemm::Multiplication;
+use super::gemv::MatrixVector;
 use super::operand::{Mapped, can_be_mapped};
 use super::split::{self, REGISTERS, cycles};
 use super::{HOPPER, simt};
@@ -54,7 +55,7 @@ impl Factor for Tf32 {
 
 /// Numbers of 16 bits that tensor cores multiply.
 pub(super) trait Half:
-    CastTo<f32> + Factor + Summed + wgmma::Operand<Element = Self> + HopperGemm<Self>
+    CastTo<f32> + MatVec<Wide = f32> + Factor + Summed + wgmma::Operand<Element = Self> + HopperGemm<Self>
 {
 }
 
@@ -75,10 +76,44 @@ pub(super) fn multiply<T: Half, D: Dimension>(
     out: &mut DeviceArrayRef<T, D>,
     finish: &Finish<'_, T, D>,
 ) -> Result<()> {
-    match by_tensor_cores::<T, T, D>(&product, stream, out, finish)? {
-        true => Ok(()),
-        false => by_f32(product, stream, out, finish),
+    if by_vector(&product, stream, out, finish)? || by_tensor_cores::<T, T, D>(&product, stream, out, finish)? {
+        return Ok(());
     }
+    by_f32(product, stream, out, finish)
+}
+
+/// Multiplies a matrix by a vector, if one of the operands is one: what takes the time is to read the matrix.
+fn by_vector<T: Half, D: Dimension>(
+    product: &Multiplication<'_, T, D>,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<T, D>,
+    finish: &Finish<'_, T, D>,
+) -> Result<bool> {
+    let of = &product.shape;
+    let product = match (of.batch, of.m, of.n) {
+        (1, _, 1) => MatrixVector {
+            a: &*product.a,
+            x: &*product.b,
+            extents: [of.m, of.k],
+            a_strides: [of.a[1], of.a[2]],
+            x_stride: of.b[2],
+        },
+        (1, 1, _) => MatrixVector {
+            a: &*product.b,
+            x: &*product.a,
+            extents: [of.n, of.k],
+            a_strides: [of.b[1], of.b[2]],
+            x_stride: of.a[2],
+        },
+        _ => return Ok(false),
+    };
+    if finish.only_scales() {
+        product.run(stream, out, (finish.alpha, finish.beta))?;
+    } else {
+        let sums = product.sums(stream, finish.alpha)?;
+        finish::finish_sums_into((&sums, 1), of, stream, out, finish)?;
+    }
+    Ok(true)
 }
 
 /// Multiplies elements rounded to TF32 where there are tensor cores for it.

@@ -117,7 +117,7 @@ fn normal_tail(a: f32) -> f32 {
     let t = approximate::recip(a + 3.0);
     let mut p = 85.198_87;
     p = Float::mul_add(p, t, -137.167_85);
-    p = Float::mul_add(p, t, 64.592_216);
+    p = Float::mul_add(p, t, 64.592_22);
     p = Float::mul_add(p, t, -2.621_828);
     p = Float::mul_add(p, t, 4.192_698);
     p = Float::mul_add(p, t, 1.144_104_6);
