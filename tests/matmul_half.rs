@@ -161,6 +161,12 @@ fn a_long_k_in_parts() {
     check_orders::<bf16>(1, 1, [3, 8, 4096]);
 }
 
+/// Few rows, which are columns of the transpose.
+#[test]
+fn few_rows() {
+    check_orders::<bf16>(1, 1, [5, 520, 1024]);
+}
+
 #[test]
 fn batches_and_one_matrix_for_all() {
     check_orders::<f16>(3, 3, [20, 24, 40]);

@@ -103,6 +103,8 @@ def products(side):
         a, b, out = (torch.randn((side, side), device="cuda", dtype=dtype) for _ in range(3))
         bench(f"matmul_{name}", "PyTorch", name, side * side, lambda: torch.mm(a, b, out=out))
         if name != "f16":
+            x, y = torch.randn(side, device="cuda", dtype=dtype), torch.empty(side, device="cuda", dtype=dtype)
+            bench(f"matvec_{name}", "PyTorch", name, side * side, lambda: torch.mv(a, x, out=y))
             # With cuBLASLt's epilogue of a bias and GELU by tanh.
             bias = torch.randn(side, device="cuda", dtype=dtype)
             fused = lambda: torch._addmm_activation(bias, a, b, use_gelu=True, out=out)

@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 52] = [
+const NAMES: [&str; 54] = [
     "copy",
     "add",
     "square",
@@ -29,6 +29,8 @@ const NAMES: [&str; 52] = [
     "matmul_bf16",
     "matmul_bf16_bias_gelu",
     "matmul_f32_bias_gelu",
+    "matvec_f32",
+    "matvec_bf16",
     "add_f64",
     "add_i64",
     "add_u8",

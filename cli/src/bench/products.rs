@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use ndarray::{Array2, Ix1, Ix2};
-use warpsmith::ops::{MatMul, Real};
+use warpsmith::ops::{MatMul, MatVec, Real};
 use warpsmith::{DeviceArray, Element, bf16, f16};
 
 use super::check;
@@ -141,6 +141,41 @@ fn product<T: Factor>(
         limit: Limit::Arithmetic,
         ..measured
     })
+}
+
+/// The longest side of a matrix that is multiplied with a vector: of 2 GiB in 16 bits.
+const MOST_OF_VECTOR: usize = 32_768;
+
+/// A square matrix times a vector, along its rows: what takes the time is to read it. A hundred elements are checked.
+pub fn matvec<T: Factor + MatVec<Wide: Element>>(bench: &Bench, n: usize) -> Result<Measurement> {
+    let side = n.isqrt().min(MOST_OF_VECTOR);
+    let n = side * side;
+    let (a, x) = (|i| T::of(normal(i)), |k| T::of(normal(n + k)));
+    let matrix = bench.upload(&matrix(side, a)?)?;
+    let vector = bench.upload(&data::array(side, x)?)?;
+    let mut out = bench.zeros(side)?;
+    let times = bench.times(
+        &mut out,
+        |out| matrix.matvec_into(&vector, out),
+        |out| {
+            let got = out.to_ndarray()?;
+            (0..side).step_by(side.div_ceil(100)).try_for_each(|row| {
+                let product = |k| Factor::to_f64(a(row * side + k)) * Factor::to_f64(x(k));
+                let (wanted, magnitude) = (0..side).map(product).fold((0.0, 0.0), |(sum, magnitude), product| {
+                    (sum + product, magnitude + product.abs())
+                });
+                check::near(
+                    format_args!("{row}"),
+                    Factor::to_f64(got[row]),
+                    wanted,
+                    bound::<T>(side, wanted, magnitude),
+                )
+            })
+        },
+    )?;
+    Ok(Measurement::new(T::DTYPE, n, size_of::<T>(), times)
+        .of_shape(&[side, side])
+        .operations_each(2.0))
 }
 
 /// The square whose elements `element` gives, by their places in C order.

@@ -53,6 +53,8 @@ pub const ROWS: &[Row] = rows! {
     "matmul_bf16": products::matmul::<bf16>;
     "matmul_bf16_bias_gelu": products::matmul_bias_gelu::<bf16>;
     "matmul_f32_bias_gelu": products::matmul_bias_gelu::<f32>;
+    "matvec_f32": products::matvec::<f32>;
+    "matvec_bf16": products::matvec::<bf16>;
     "add_f64": add::<f64>;
     "add_i64": add::<i64>;
     "add_u8": add::<u8>;

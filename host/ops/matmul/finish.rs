@@ -101,17 +101,42 @@ macro_rules! finished {
 
 finished!(f32, f64, i32, f16, bf16);
 
-/// Adds up `parts` parts of sums, which are in C order and have been scaled by alpha, and does what else there is to be
-/// done. The sums may be the output.
+/// Sums in memory, as an argument.
+pub(super) struct Sums<A> {
+    memory: A,
+    parts: usize,
+    strides: [usize; 3],
+}
+
+impl<A> Sums<A> {
+    /// Those of products of this shape, in one part, in C order.
+    pub(super) fn new(memory: A, of: &GemmShape) -> Self {
+        Self::in_parts(memory, 1, [of.m * of.n, of.n, 1])
+    }
+
+    /// Those in parts, each of all products, with these strides: products, rows, columns.
+    pub(super) fn in_parts(memory: A, parts: usize, strides: [usize; 3]) -> Self {
+        Self { memory, parts, strides }
+    }
+}
+
+/// Adds up the parts of sums, which have been scaled by alpha, and does what else there is to be done. The sums may be the
+/// output.
 pub(super) fn finish_sums_into<C: Finished, D: Dimension>(
-    (sums, parts): (impl Arg<Slice<'static, <C as Num>::Wide>>, usize),
+    sums: Sums<impl Arg<Slice<'static, <C as Num>::Wide>>>,
     of: &GemmShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
     finish: &Finish<'_, C, D>,
 ) -> Result<()> {
     let &GemmShape { batch, m, n, .. } = of;
-    let shape = SumsShape { parts, batch, m, n };
+    let shape = SumsShape {
+        parts: sums.parts,
+        batch,
+        m,
+        n,
+        strides: sums.strides,
+    };
     // Blocks along a row as far as there are columns, of whole warps.
     let along = n.div_ceil(WIDTH).next_power_of_two().min(THREADS);
     let rows = THREADS / along;
@@ -123,7 +148,7 @@ pub(super) fn finish_sums_into<C: Finished, D: Dimension>(
     );
     let config = LaunchConfig::new(grid, (along as u32, rows as u32));
     let (beta, plan) = (finish.beta, finish.plan());
-    let args = (sums, out, shape, beta, plan, finish.bias(), finish.residual());
+    let args = (sums.memory, out, shape, beta, plan, finish.bias(), finish.residual());
     // SAFETY: the kernel's contract: the sums have the elements of all products in each part, and the output and the addends
     // have their shape.
     unsafe { stream.launch_unchecked::<C::Kernel>(&config, args) }

@@ -7,7 +7,7 @@ use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix2, Ix3};
 
 use super::MatMul;
-use super::finish::{self, Finish, Finished};
+use super::finish::{self, Finish, Finished, Sums};
 use super::fused::FusedMatMul;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -142,7 +142,13 @@ impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplicati
         }
         // SAFETY: the launch takes the output mutably beside it; a thread of its kernel reads what it then sets.
         let sums = unsafe { InPlace::of(out) };
-        finish::finish_sums_into((sums, 1), &self.shape, stream, out, &finish.without_scaling())
+        finish::finish_sums_into(
+            Sums::new(sums, &self.shape),
+            &self.shape,
+            stream,
+            out,
+            &finish.without_scaling(),
+        )
     }
 }
 

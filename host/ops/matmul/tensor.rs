@@ -10,7 +10,7 @@ use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, share
 use kernels_gpu::num;
 use ndarray::{Dimension, Ix3};
 
-use super::finish::{self, Finish, Finished};
+use super::finish::{self, Finish, Finished, Sums};
 use super::gemm::Multiplication;
 use super::gemv::MatrixVector;
 use super::operand::{Mapped, can_be_mapped};
@@ -111,7 +111,7 @@ fn by_vector<T: Half, D: Dimension>(
         product.run(stream, out, (finish.alpha, finish.beta))?;
     } else {
         let sums = product.sums(stream, finish.alpha)?;
-        finish::finish_sums_into((&sums, 1), of, stream, out, finish)?;
+        finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)?;
     }
     Ok(true)
 }
@@ -141,10 +141,7 @@ fn by_tensor_cores<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
         return Ok(false);
     };
     match split::multiply::<T, D>(product, stream, finish.alpha)? {
-        Some(sums) => {
-            let parts = sums.shape()[0];
-            finish::finish_sums_into((&sums, parts), &product.shape, stream, out, finish)?;
-        }
+        Some(parts) => finish::finish_sums_into(parts.sums(), &product.shape, stream, out, finish)?,
         None => on_hopper::<T, C, D>(product, shape, stream, out, finish)?,
     }
     Ok(true)
@@ -161,7 +158,7 @@ fn by_f32<T: Half, D: Dimension>(
     let mut sums = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
     let scale = Finish::scale(finish.alpha, 0.0);
     Multiplication::new("matmul", &a, &b, Some(&sums))?.run(stream, &mut sums, &scale)?;
-    finish::finish_sums_into((&sums, 1), &product.shape, stream, out, finish)
+    finish::finish_sums_into(Sums::new(&sums, &product.shape), &product.shape, stream, out, finish)
 }
 
 /// The shape of the kernel's launch, if its numbers fit.

@@ -297,13 +297,15 @@ pub struct SumsShape {
     pub m: usize,
     /// Columns.
     pub n: usize,
+    /// The sums' strides in elements: from product to product, along rows' numbers, along columns' numbers.
+    pub strides: [usize; 3],
 }
 
 /// The epilogue of sums in memory, of which there may be several parts, which are added in their order:
 /// `out ← f(sums + beta · out + bias) + residual`; where `beta` is 0, `out` is not read.
 ///
-/// Products and rows are one after another in `sums` and `out`, which may be the same memory. A block has at most
-/// [`THREADS`] threads, along x and y: [`WIDTH`] columns for each along x, a row along y; the grid has columns along x, rows
+/// Products and rows are one after another in `out`, which may be the memory of `sums`, if they lie as it does. A block has
+/// at most [`THREADS`] threads, along x and y: [`WIDTH`] columns for each along x, a row along y; the grid has columns along x, rows
 /// along y, products along z, of the last two as many as it likes.
 ///
 /// # Safety
@@ -323,7 +325,7 @@ pub unsafe fn finish_sums<T: Num<Wide: Activate + MulAdd>>(
     let epilogue = unsafe { Epilogue::new(plan, bias, residual) };
     // SAFETY: as many elements as there are, which are written only through `out`.
     let old = unsafe { Slice::from_raw_parts(out.as_ptr(), out.len()) };
-    let SumsShape { parts, batch, m, n } = shape;
+    let SumsShape { parts, batch, m, n, .. } = shape;
     let place = |block: u32, threads: u32, thread: u32| block as usize * threads as usize + thread as usize;
     let column = WIDTH * place(thread::block_idx_x(), thread::block_dim_x(), thread::thread_idx_x());
     let first_row = place(thread::block_idx_y(), thread::block_dim_y(), thread::thread_idx_y());
@@ -338,7 +340,8 @@ pub unsafe fn finish_sums<T: Num<Wide: Activate + MulAdd>>(
         while row_number < m {
             let at = [product, row_number, column];
             // SAFETY: product, row and column are in the sums, and so is each part's number.
-            let load = |part: usize| unsafe { row(sums, strides, [part * batch + product, row_number, column], n) };
+            let load =
+                |part: usize| unsafe { row(sums, shape.strides, [part * batch + product, row_number, column], n) };
             let mut values: [T::Wide; WIDTH] = load(0);
             for part in 1..parts {
                 let next = load(part);
