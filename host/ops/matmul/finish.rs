@@ -6,7 +6,7 @@ use cuda_std::launch::Kernel;
 use cuda_std::param::ByValue;
 use half::{bf16, f16};
 use kernels_gpu::compiled::FinishSumsParams;
-use kernels_gpu::matmul::epilogue::{Activation, EpiloguePlan, SumsShape, THREADS, WIDTH, finish_sums};
+use kernels_gpu::matmul::epilogue::{Activation, EpiloguePlan, SumsShape, THREADS, finish_sums, width};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::num::Num;
 use ndarray::Dimension;
@@ -138,11 +138,12 @@ pub(super) fn finish_sums_into<C: Finished, D: Dimension>(
         strides: sums.strides,
     };
     // Blocks along a row as far as there are columns, of whole warps.
-    let along = n.div_ceil(WIDTH).next_power_of_two().min(THREADS);
+    let width = width(size_of::<C::Wide>());
+    let along = n.div_ceil(width).next_power_of_two().min(THREADS);
     let rows = THREADS / along;
     let blocks = |length: usize, of_block: usize, most: usize| length.div_ceil(of_block).min(most) as u32;
     let grid = (
-        blocks(n, along * WIDTH, i32::MAX as usize),
+        blocks(n, along * width, i32::MAX as usize),
         blocks(m, rows, u16::MAX.into()),
         blocks(batch, 1, u16::MAX.into()),
     );

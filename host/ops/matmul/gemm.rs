@@ -206,7 +206,8 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// * `f16` and `bf16` are summed in `f32`, and the sum is rounded once. A GPU of Hopper does it on its tensor cores,
     ///   which truncate where `f32` rounds: the error of the sum is at most `k u Σ|a||b|` with `u = 2⁻²³`. Any other
     ///   device converts the operands to `f32` and multiplies these, with `u = 2⁻²⁴`. So the bits differ between the
-    ///   two. Rounding adds at most the type's unit roundoff times the sum; what is beyond its range is an infinity.
+    ///   two. A product with one row or one column is that of [`matvec`](Self::matvec), everywhere. Rounding adds at most
+    ///   the type's unit roundoff times the sum; what is beyond its range is an infinity.
     /// * `i32` wraps around on overflow.
     ///
     /// # Cost

@@ -282,8 +282,10 @@ unsafe fn fragment<T: Num<Wide = f32>, const N: usize>(
 /// Threads of a block of [`finish_sums()`].
 pub const THREADS: usize = 256;
 
-/// Neighbours of a row that a thread finishes.
-pub const WIDTH: usize = 4;
+/// Neighbours of a row that a thread finishes, whose sums have so many bytes.
+pub const fn width(bytes: usize) -> usize {
+    if bytes == 8 { 2 } else { 4 }
+}
 
 /// The shape of sums in memory.
 #[repr(C)]
@@ -305,7 +307,7 @@ pub struct SumsShape {
 /// `out ← f(sums + beta · out + bias) + residual`; where `beta` is 0, `out` is not read.
 ///
 /// Products and rows are one after another in `out`, which may be the memory of `sums`, if they lie as it does. A block has
-/// at most [`THREADS`] threads, along x and y: [`WIDTH`] columns for each along x, a row along y; the grid has columns along x, rows
+/// at most [`THREADS`] threads, along x and y: [`width`] columns for each along x, a row along y; the grid has columns along x, rows
 /// along y, products along z, of the last two as many as it likes.
 ///
 /// # Safety
@@ -323,6 +325,26 @@ pub unsafe fn finish_sums<T: Num<Wide: Activate + MulAdd>>(
 ) {
     // SAFETY: the kernel's contract.
     let epilogue = unsafe { Epilogue::new(plan, bias, residual) };
+    // SAFETY (of both): the kernel's contract.
+    match const { width(size_of::<T::Wide>()) } {
+        2 => unsafe { finish_sums_by::<T, 2>(sums, out, shape, beta, epilogue) },
+        _ => unsafe { finish_sums_by::<T, 4>(sums, out, shape, beta, epilogue) },
+    }
+}
+
+/// [`finish_sums()`] by so many columns for each thread.
+///
+/// # Safety
+///
+/// The kernel's.
+#[inline(always)]
+unsafe fn finish_sums_by<T: Num<Wide: Activate + MulAdd>, const WIDTH: usize>(
+    sums: Slice<'_, T::Wide>,
+    out: SliceMut<'_, T>,
+    shape: SumsShape,
+    beta: T::Wide,
+    epilogue: Epilogue<'_, T>,
+) {
     // SAFETY: as many elements as there are, which are written only through `out`.
     let old = unsafe { Slice::from_raw_parts(out.as_ptr(), out.len()) };
     let SumsShape { parts, batch, m, n, .. } = shape;
