@@ -300,8 +300,8 @@ proptest! {
         // Of one element that stands for all, rows can be long.
         if k < 1 << 20 || strides[1] != 0 || strides[2] != 0 {
             let (a, x, beta) = (ones::<f32>(a), ones::<f32>(x), f32::from(beta));
-            launch::<gemv_rows<f32>>(&config, (&a, &x, &mut zeros(y), shape, 1f32, beta));
-            launch::<gemv_columns<f32>>(&config, (&a, &x, &mut zeros(y), shape, 1f32, beta));
+            launch::<gemv_rows<f32, f32>>(&config, (&a, &x, &mut zeros(y), shape, 1f32, beta));
+            launch::<gemv_columns<f32, f32>>(&config, (&a, &x, &mut zeros(y), shape, 1f32, beta));
         }
         launch::<gemv_combine<f32>>(&config, (&ones(x), &mut zeros(y), chunks, 1f32, f32::from(beta)));
     }

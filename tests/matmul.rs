@@ -15,7 +15,7 @@ use warpsmith::{DeviceArray, DeviceView, LaunchConfig};
 type Matrix<T> = DeviceArray<T, ndarray::Ix2>;
 
 /// What the tests want of an element type.
-trait Value: Number + MatMul<Scalar = Self> + MatVec {
+trait Value: Number + MatMul<Scalar = Self> + MatVec<Wide = Self> + MulAdd + cuda_std::param::ByValue {
     fn small(rng: &mut proptest::test_runner::TestRng) -> Self;
     /// Checks a sum of the products of `a` and `b` that was summed in some order.
     fn check_sum(got: Self, a: ArrayView1<'_, Self>, b: ArrayView1<'_, Self>, what: &str);

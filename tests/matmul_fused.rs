@@ -243,6 +243,14 @@ fn products_of_16_bits() {
     );
 }
 
+/// A matrix and a vector, on either side, along either axis, and in parts.
+#[test]
+fn products_of_16_bits_with_a_vector() {
+    for [m, n, k] in [[1, 40, 70], [40, 1, 70], [1, 1, 5], [1, 9, 9000], [3, 1, 9000]] {
+        check_all::<bf16>([1, 1], [m, n, k], &devices());
+    }
+}
+
 /// Few tiles and a long k, which is cut: what adds up the parts finishes them.
 #[test]
 fn a_long_k_in_parts() {

@@ -6,7 +6,7 @@ use crate::common::*;
 use half::{bf16, f16};
 use ndarray::{Array2, Array3, ArrayView3, Axis, Ix3, s};
 use proptest::prelude::*;
-use warpsmith::ops::MatMul;
+use warpsmith::ops::{MatMul, MatVec};
 use warpsmith::{Device, DeviceArray, DeviceView, Element, Stream};
 
 /// What the tests want of an element type.
@@ -165,6 +165,12 @@ fn a_long_k_in_parts() {
     check_orders::<bf16>(1, 1, [3, 8, 4096]);
 }
 
+/// Few rows, which are columns of the transpose.
+#[test]
+fn few_rows() {
+    check_orders::<bf16>(1, 1, [5, 520, 1024]);
+}
+
 #[test]
 fn batches_and_one_matrix_for_all() {
     check_orders::<f16>(3, 3, [20, 24, 40]);
@@ -251,6 +257,47 @@ fn alpha_and_beta_scale_in_f32() {
         c.batched_gemm(0.0, &bad, &y, 0.5).unwrap();
         assert!(c.to_ndarray().unwrap().iter().all(|&c| c == bf16::ONE));
     }
+}
+
+/// Along rows and along columns, by vectors and one by one, in one part and in several.
+fn check_vectors<T: Half + MatVec<Wide = f32>>() {
+    let device = device();
+    let stream = device.default_stream();
+    for (m, k) in [
+        (1, 1),
+        (3, 5),
+        (33, 70),
+        (128, 256),
+        (132, 64),
+        (130, 257),
+        (2, 40_000),
+        (700, 300),
+    ] {
+        let (a, x) = (stack::<T>((1, m, k), 9), stack::<T>((1, k, 1), 10));
+        let column = DeviceArray::from_ndarray(stream, &x.slice(s![0, .., 0])).unwrap();
+        for transposed in [false, true] {
+            let on_device = Operand::new(stream, &a, transposed);
+            let matrix = on_device.view().index_axis(Axis(0), 0).unwrap();
+            let mut y = DeviceArray::from_elem(stream, m, T::of(3.0)).unwrap();
+            let product = matrix.matvec(&column).unwrap();
+            y.gemv(-2.0, &matrix, &column, 0.75).unwrap();
+            for (got, scales) in [(&product, (1.0, 0.0, 0.0)), (&y, (-2.0, 0.75, 3.0))] {
+                let got = got.to_ndarray().unwrap().into_shape_with_order((1, m, 1)).unwrap();
+                let what = format!("{m} × {k}, transposed {transposed}");
+                check(got.view(), a.view(), x.view(), scales, &what);
+            }
+        }
+        let got = column.dot(&column).unwrap();
+        let row = x.view().permuted_axes([0, 2, 1]);
+        let got = Array3::from_elem((1, 1, 1), got);
+        check(got.view(), row, x.view(), (1.0, 0.0, 0.0), &format!("dot of {k}"));
+    }
+}
+
+#[test]
+fn a_matrix_times_a_vector() {
+    check_vectors::<f16>();
+    check_vectors::<bf16>();
 }
 
 #[test]

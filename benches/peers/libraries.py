@@ -108,6 +108,8 @@ def products(side):
         for row in (f"matmul_{name}",) if name == "f32" else (f"matmul_{name}", f"matmul_{name}_ampere"):
             bench(row, "PyTorch", name, side * side, lambda: torch.mm(a, b, out=out))
         if name in ("f32", "bf16"):
+            x, y = torch.randn(side, device="cuda", dtype=dtype), torch.empty(side, device="cuda", dtype=dtype)
+            bench(f"matvec_{name}", "PyTorch", name, side * side, lambda: torch.mv(a, x, out=y))
             # With cuBLASLt's epilogue of a bias and GELU by tanh.
             bias = torch.randn(side, device="cuda", dtype=dtype)
             fused = lambda: torch._addmm_activation(bias, a, b, use_gelu=True, out=out)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use ndarray::{ArrayD, Axis, Dimension, Ix1, Ix2, Ix3};
+use ndarray::{ArrayD, Dimension, Ix1, Ix2, Ix3};
 use warpsmith::ops::{MatMul, MatVec, Precision};
 use warpsmith::{Device, DeviceArray, f16};
 
@@ -57,10 +57,10 @@ pub fn run(session: &Session, args: &MatmulArgs) -> Result<()> {
     let job = Job::open(session, "matmul", Some(&args.output))?.stored_as(stored);
     let device = session.open_device()?;
     match (dtype, args.precision) {
-        (Dtype::F16, _) => matmul(job, &device, &a, &b, &Products::<f16>::with(by_column)),
-        (Dtype::F64, _) => matmul(job, &device, &a, &b, &Products::<f64>::with(matvec)),
-        (Dtype::I32, _) => matmul(job, &device, &a, &b, &Products::<i32>::with(matvec)),
-        (_, Precision::Full) => matmul(job, &device, &a, &b, &Products::<f32>::with(matvec)),
+        (Dtype::F16, _) => matmul(job, &device, &a, &b, &Products::<f16>::ALL),
+        (Dtype::F64, _) => matmul(job, &device, &a, &b, &Products::<f64>::ALL),
+        (Dtype::I32, _) => matmul(job, &device, &a, &b, &Products::<i32>::ALL),
+        (_, Precision::Full) => matmul(job, &device, &a, &b, &Products::<f32>::ALL),
         (_, Precision::Tf32) => matmul(job, &device, &a, &b, &Products::TF32),
     }
 }
@@ -98,39 +98,20 @@ struct Products<T: Scalar> {
     batched: Product<T, Ix3, Ix3>,
 }
 
-impl<T: Scalar + MatMul> Products<T> {
-    fn with(matvec: Product<T, Ix2, Ix1>) -> Self {
-        Self {
-            matvec,
-            matmul: |a, b, out| a.matmul_into(b, out),
-            batched: |a, b, out| a.batched_matmul_into(b, out),
-        }
-    }
+impl<T: Scalar + MatMul + MatVec> Products<T> {
+    const ALL: Self = Self {
+        matvec: |a, x, out| a.matvec_into(x, out),
+        matmul: |a, b, out| a.matmul_into(b, out),
+        batched: |a, b, out| a.batched_matmul_into(b, out),
+    };
 }
 
 impl Products<f32> {
     const TF32: Self = Self {
-        matvec,
         matmul: |a, b, out| out.gemm_with(1.0, a, b, 0.0, Precision::Tf32),
         batched: |a, b, out| out.batched_gemm_with(1.0, a, b, 0.0, Precision::Tf32),
+        ..Self::ALL
     };
-}
-
-fn matvec<T: MatVec>(
-    a: &DeviceArray<T, Ix2>,
-    x: &DeviceArray<T, Ix1>,
-    out: &mut DeviceArray<T, Ix1>,
-) -> warpsmith::Result<()> {
-    a.matvec_into(x, out)
-}
-
-/// [`matvec`] of a type that has products of matrices only: the vector is a matrix of one column.
-fn by_column<T: MatMul>(
-    a: &DeviceArray<T, Ix2>,
-    x: &DeviceArray<T, Ix1>,
-    out: &mut DeviceArray<T, Ix1>,
-) -> warpsmith::Result<()> {
-    out.assign(&a.matmul(&x.insert_axis(Axis(1))?)?.index_axis(Axis(1), 0)?)
 }
 
 fn matmul<T: Scalar>(job: Job, device: &Device, a: &NpyFile, b: &NpyFile, products: &Products<T>) -> Result<()> {

@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 56] = [
+const NAMES: [&str; 58] = [
     "copy",
     "add",
     "square",
@@ -33,6 +33,8 @@ const NAMES: [&str; 56] = [
     "matmul_tf32_ampere",
     "matmul_bf16_bias_gelu",
     "matmul_f32_bias_gelu",
+    "matvec_f32",
+    "matvec_bf16",
     "add_f64",
     "add_i64",
     "add_u8",
@@ -98,7 +100,7 @@ fn every_row_is_right_and_written() {
         assert_eq!(row["repeats"], 2);
         assert!(row["ms_min"].as_f64().unwrap() <= row["ms_median"].as_f64().unwrap());
         let (name, dtype) = (row["name"].as_str().unwrap(), row["dtype"].as_str().unwrap());
-        let has_shape = ["transpose", "grayscale", "blur", "matmul", "axis", "axes"]
+        let has_shape = ["transpose", "grayscale", "blur", "matmul", "matvec", "axis", "axes"]
             .iter()
             .any(|part| name.contains(part));
         let is_product = name.starts_with("matmul");
@@ -112,6 +114,11 @@ fn every_row_is_right_and_written() {
         };
         assert_eq!((&row["n"], row["shape"].is_array()), (&n.into(), has_shape), "{name}");
         let suffix = name.rsplit('_').next().unwrap();
+        let suffix = if is_product {
+            name.split('_').nth(1).unwrap()
+        } else {
+            suffix
+        };
         if ["f64", "i64", "u8", "u16", "f16", "bf16", "i32", "f32"].contains(&suffix) {
             assert_eq!(dtype, suffix, "{name}");
         }

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use ndarray::{Array2, Ix1, Ix2};
-use warpsmith::ops::{MatMul, Precision, Real};
+use warpsmith::ops::{MatMul, MatVec, Precision, Real};
 use warpsmith::{DeviceArray, Element, bf16, f16};
 
 use super::check;
@@ -195,6 +195,41 @@ fn product<T: Factor>(
 /// [`matmul`] by the instructions of Ampere's tensor cores, on a GPU that has others, too.
 pub fn on_ampere<T: Factor>(bench: &Bench, n: usize) -> Result<Measurement> {
     matmul::<T>(&Bench::new(&bench.device.as_ampere()?, bench.repeats), n)
+}
+
+/// The longest side of a matrix that is multiplied with a vector: of 2 GiB in 16 bits.
+const MOST_OF_VECTOR: usize = 32_768;
+
+/// A square matrix times a vector, along its rows: what takes the time is to read it. A hundred elements are checked.
+pub fn matvec<T: Factor<Element = T> + MatVec<Wide: Element>>(bench: &Bench, n: usize) -> Result<Measurement> {
+    let side = n.isqrt().min(MOST_OF_VECTOR);
+    let n = side * side;
+    let (a, x) = (|i| T::of(normal(i)), |k| T::of(normal(n + k)));
+    let matrix = bench.upload(&matrix::<T>(side, a)?)?;
+    let vector = bench.upload(&data::array(side, x)?)?;
+    let mut out = bench.zeros(side)?;
+    let times = bench.times(
+        &mut out,
+        |out| matrix.matvec_into(&vector, out),
+        |out| {
+            let got = out.to_ndarray()?;
+            (0..side).step_by(side.div_ceil(100)).try_for_each(|row| {
+                let product = |k| <T as Factor>::to_f64(a(row * side + k)) * <T as Factor>::to_f64(x(k));
+                let (wanted, magnitude) = (0..side).map(product).fold((0.0, 0.0), |(sum, magnitude), product| {
+                    (sum + product, magnitude + product.abs())
+                });
+                check::near(
+                    format_args!("{row}"),
+                    <T as Factor>::to_f64(got[row]),
+                    wanted,
+                    bound::<T>(side, wanted, magnitude),
+                )
+            })
+        },
+    )?;
+    Ok(Measurement::new(T::DTYPE, n, size_of::<T>(), times)
+        .of_shape(&[side, side])
+        .operations_each(2.0))
 }
 
 /// The square whose elements `element` gives, by their places in C order.

@@ -57,6 +57,8 @@ pub const ROWS: &[Row] = rows! {
     "matmul_tf32_ampere": products::on_ampere::<products::Tf32>;
     "matmul_bf16_bias_gelu": products::matmul_bias_gelu::<bf16>;
     "matmul_f32_bias_gelu": products::matmul_bias_gelu::<f32>;
+    "matvec_f32": products::matvec::<f32>;
+    "matvec_bf16": products::matvec::<bf16>;
     "add_f64": add::<f64>;
     "add_i64": add::<i64>;
     "add_u8": add::<u8>;

@@ -6,7 +6,7 @@ use cuda_std::launch::Kernel;
 use cuda_std::param::ByValue;
 use half::{bf16, f16};
 use kernels_gpu::compiled::FinishSumsParams;
-use kernels_gpu::matmul::epilogue::{Activation, EpiloguePlan, SumsShape, THREADS, WIDTH, finish_sums};
+use kernels_gpu::matmul::epilogue::{Activation, EpiloguePlan, SumsShape, THREADS, finish_sums, width};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::num::Num;
 use ndarray::Dimension;
@@ -101,29 +101,55 @@ macro_rules! finished {
 
 finished!(f32, f64, i32, f16, bf16);
 
-/// Adds up `parts` parts of sums, which are in C order and have been scaled by alpha, and does what else there is to be
-/// done. The sums may be the output.
+/// Sums in memory, as an argument.
+pub(super) struct Sums<A> {
+    memory: A,
+    parts: usize,
+    strides: [usize; 3],
+}
+
+impl<A> Sums<A> {
+    /// Those of products of this shape, in one part, in C order.
+    pub(super) fn new(memory: A, of: &GemmShape) -> Self {
+        Self::in_parts(memory, 1, [of.m * of.n, of.n, 1])
+    }
+
+    /// Those in parts, each of all products, with these strides: products, rows, columns.
+    pub(super) fn in_parts(memory: A, parts: usize, strides: [usize; 3]) -> Self {
+        Self { memory, parts, strides }
+    }
+}
+
+/// Adds up the parts of sums, which have been scaled by alpha, and does what else there is to be done. The sums may be the
+/// output.
 pub(super) fn finish_sums_into<C: Finished, D: Dimension>(
-    (sums, parts): (impl Arg<Slice<'static, <C as Num>::Wide>>, usize),
+    sums: Sums<impl Arg<Slice<'static, <C as Num>::Wide>>>,
     of: &GemmShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
     finish: &Finish<'_, C, D>,
 ) -> Result<()> {
     let &GemmShape { batch, m, n, .. } = of;
-    let shape = SumsShape { parts, batch, m, n };
+    let shape = SumsShape {
+        parts: sums.parts,
+        batch,
+        m,
+        n,
+        strides: sums.strides,
+    };
     // Blocks along a row as far as there are columns, of whole warps.
-    let along = n.div_ceil(WIDTH).next_power_of_two().min(THREADS);
+    let width = width(size_of::<C::Wide>());
+    let along = n.div_ceil(width).next_power_of_two().min(THREADS);
     let rows = THREADS / along;
     let blocks = |length: usize, of_block: usize, most: usize| length.div_ceil(of_block).min(most) as u32;
     let grid = (
-        blocks(n, along * WIDTH, i32::MAX as usize),
+        blocks(n, along * width, i32::MAX as usize),
         blocks(m, rows, u16::MAX.into()),
         blocks(batch, 1, u16::MAX.into()),
     );
     let config = LaunchConfig::new(grid, (along as u32, rows as u32));
     let (beta, plan) = (finish.beta, finish.plan());
-    let args = (sums, out, shape, beta, plan, finish.bias(), finish.residual());
+    let args = (sums.memory, out, shape, beta, plan, finish.bias(), finish.residual());
     // SAFETY: the kernel's contract: the sums have the elements of all products in each part, and the output and the addends
     // have their shape.
     unsafe { stream.launch_unchecked::<C::Kernel>(&config, args) }

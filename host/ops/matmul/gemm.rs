@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times matrix, one by one and in batches.
 
-use kernels_gpu::compiled::{Gemm, MatVec};
+use kernels_gpu::compiled::{Gemm, Tiled};
 use kernels_gpu::matmul::gemm::{GemmShape, Large, Medium, Small, THREADS};
 use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix2, Ix3};
 
 use super::MatMul;
-use super::finish::{self, Finish, Finished};
+use super::finish::{self, Finish, Finished, Sums};
 use super::fused::FusedMatMul;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -88,7 +88,7 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
     }
 }
 
-impl<T: MatVec + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplication<'_, T, D> {
+impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplication<'_, T, D> {
     /// Multiplies by the kernel for any GPU.
     pub(super) fn run(
         mut self,
@@ -142,7 +142,13 @@ impl<T: MatVec + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplicat
         }
         // SAFETY: the launch takes the output mutably beside it; a thread of its kernel reads what it then sets.
         let sums = unsafe { InPlace::of(out) };
-        finish::finish_sums_into((sums, 1), &self.shape, stream, out, &finish.without_scaling())
+        finish::finish_sums_into(
+            Sums::new(sums, &self.shape),
+            &self.shape,
+            stream,
+            out,
+            &finish.without_scaling(),
+        )
     }
 }
 
@@ -157,7 +163,7 @@ fn blocks(shape: &GemmShape, [rows, columns]: [usize; 2]) -> usize {
 }
 
 /// Rows and columns of the tiles of each size, from large to small.
-pub(super) fn tiles<T: MatVec>() -> [[usize; 2]; 3] {
+pub(super) fn tiles<T: Tiled>() -> [[usize; 2]; 3] {
     [
         <T as Gemm<Large>>::BLOCK_TILE,
         <T as Gemm<Medium>>::BLOCK_TILE,
@@ -200,7 +206,8 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// * `f16` and `bf16` are summed in `f32`, and the sum is rounded once. A GPU from Ampere on does it on its tensor
     ///   cores, which truncate where `f32` rounds: the error of the sum is at most `k u Σ|a||b|` with `u = 2⁻²³`. Any
     ///   other device converts the operands to `f32` and multiplies these, with `u = 2⁻²⁴`. So the bits differ between
-    ///   devices. Rounding adds at most the type's unit roundoff times the sum; what is beyond its range is an infinity.
+    ///   devices. A product with one row or one column is that of [`matvec`](Self::matvec), everywhere. Rounding adds at
+    ///   most the type's unit roundoff times the sum; what is beyond its range is an infinity.
     /// * `i32` wraps around on overflow.
     ///
     /// # Cost

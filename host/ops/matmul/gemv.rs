@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times vector, and the dot product of two vectors.
 
-use kernels_gpu::compiled::MatVec;
-use kernels_gpu::matmul::gemv::{GemvShape, LANES, ROWS, THREADS};
+use cuda_std::launch::SafeKernel;
+use kernels_gpu::compiled::{CombineParams, GemvParams, MatVec};
+use kernels_gpu::matmul::gemv::{GemvShape, ROWS, THREADS, rows_of_block};
+use kernels_gpu::num::Num;
 use ndarray::{Dimension, Ix1, Ix2};
 
 use crate::array::{DeviceArray, Element};
@@ -21,6 +23,18 @@ const COLUMN_BLOCKS: usize = 1024;
 /// Columns that such a block has at least, and of which it has a multiple.
 const COLUMN_CHUNK: usize = 256;
 
+/// A product of a matrix and a vector, or of two rows or columns of those, as the kernels take it: memory, and where the
+/// elements lie in it.
+pub(super) struct MatrixVector<'a, T, D, E> {
+    pub(super) a: &'a DeviceArrayRef<T, D>,
+    pub(super) x: &'a DeviceArrayRef<T, E>,
+    /// Rows of the matrix, and elements of each.
+    pub(super) extents: [usize; 2],
+    /// The matrix' strides: along its rows' numbers, along the rows.
+    pub(super) a_strides: [usize; 2],
+    pub(super) x_stride: usize,
+}
+
 /// How a product is done. It depends on shape and strides alone; the bits of its result also on whether the operands are aligned.
 struct Plan {
     /// Whether a warp has a row, and not a lane.
@@ -29,13 +43,14 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(m: usize, k: usize, a: [usize; 2], x: usize) -> Self {
+    /// For elements of so many bytes.
+    fn new([m, k]: [usize; 2], a: [usize; 2], x: usize, bytes: usize) -> Self {
         // Along rows, if there is enough in one for the lanes of a warp.
         let rows = k >= 32 && (m == 1 || a[1] == 1 || (a[0] != 1 && a[1] <= a[0]));
         let (wanted, least) = if rows {
             (ROW_SUMS / m, ROW_CHUNK)
         } else {
-            (COLUMN_BLOCKS / m.div_ceil(LANES), COLUMN_CHUNK)
+            (COLUMN_BLOCKS / m.div_ceil(rows_of_block(bytes)), COLUMN_CHUNK)
         };
         let chunks = wanted.clamp(1, k.div_ceil(least).max(1));
         let chunk = k.div_ceil(chunks).next_multiple_of(least);
@@ -50,22 +65,76 @@ impl Plan {
         Self { rows, shape }
     }
 
-    fn launch<T: MatVec>(
+    /// One launch for elements of so many bytes, by `Rows` or `Columns`.
+    fn launch<T: MatVec, Y: Element, Rows, Columns>(
         &self,
         stream: &Stream,
-        a: &DeviceArrayRef<T, Ix2>,
-        x: &DeviceArrayRef<T, Ix1>,
-        y: &mut DeviceArrayRef<T, Ix1>,
-        (alpha, beta): (T, T),
-    ) -> Result<()> {
-        let args = (Words::of(a), Words::of(x), y, self.shape, alpha, beta);
+        of: &MatrixVector<'_, T, impl Dimension, impl Dimension>,
+        y: &mut DeviceArrayRef<Y, impl Dimension>,
+        (alpha, beta): (T::Wide, T::Wide),
+    ) -> Result<()>
+    where
+        Rows: SafeKernel<Params = GemvParams<T, Y>>,
+        Columns: SafeKernel<Params = GemvParams<T, Y>>,
+    {
+        let args = (Words::of(of.a), Words::of(of.x), y, self.shape, alpha, beta);
         if self.rows {
             let config = tiles(self.shape.m * self.shape.chunks, ROWS, THREADS);
-            stream.launch::<T::GemvRows>(&config, args)
+            stream.launch::<Rows>(&config, args)
         } else {
-            let config = tiles(self.shape.m.div_ceil(LANES) * self.shape.chunks, 1, THREADS);
-            stream.launch::<T::GemvColumns>(&config, args)
+            let blocks = self.shape.m.div_ceil(rows_of_block(size_of::<T>()));
+            stream.launch::<Columns>(&tiles(blocks * self.shape.chunks, 1, THREADS), args)
         }
+    }
+}
+
+impl<T: MatVec<Wide: Element>, D: Dimension, E: Dimension> MatrixVector<'_, T, D, E> {
+    /// `y ← alpha · A x + beta · y` on that stream, for a `y` in C order.
+    pub(super) fn run(
+        &self,
+        stream: &Stream,
+        y: &mut DeviceArrayRef<T, impl Dimension>,
+        scales: (T::Wide, T::Wide),
+    ) -> Result<()> {
+        self.run_by::<T, T::GemvRows, T::GemvColumns, T::GemvCombine>(stream, y, scales)
+    }
+
+    /// By these kernels, of which the last adds up the sums of rows that were cut.
+    fn run_by<Y: Element, Rows, Columns, Combine>(
+        &self,
+        stream: &Stream,
+        y: &mut DeviceArrayRef<Y, impl Dimension>,
+        (alpha, beta): (T::Wide, T::Wide),
+    ) -> Result<()>
+    where
+        Rows: SafeKernel<Params = GemvParams<T, Y>>,
+        Columns: SafeKernel<Params = GemvParams<T, Y>>,
+        Combine: SafeKernel<Params = CombineParams<T::Wide, Y>>,
+    {
+        let [m, k] = self.extents;
+        if m == 0 {
+            return Ok(());
+        }
+        // As in BLAS: if alpha is 0, the operands are not read, so nothing of theirs gets into the result.
+        let k = if alpha == T::Wide::ZERO { 0 } else { k };
+        let plan = Plan::new([m, k], self.a_strides, self.x_stride, size_of::<T>());
+        let chunks = plan.shape.chunks;
+        if chunks == 1 {
+            return plan.launch::<T, Y, Rows, Columns>(stream, self, y, (alpha, beta));
+        }
+        let mut sums = DeviceArray::<T::Wide, _>::uninit(stream, Ix1(m * chunks))?;
+        let scales = (T::Wide::ONE, T::Wide::ZERO);
+        plan.launch::<T, T::Wide, T::SumRows, T::SumColumns>(stream, self, &mut sums, scales)?;
+        stream.launch::<Combine>(&tiles(m, ROWS, THREADS), (&sums, y, chunks, alpha, beta))
+    }
+}
+
+impl<T: MatVec<Wide = f32>, D: Dimension, E: Dimension> MatrixVector<'_, T, D, E> {
+    /// `alpha · A x` as it was summed.
+    pub(super) fn sums(&self, stream: &Stream, alpha: f32) -> Result<DeviceArray<f32, Ix1>> {
+        let mut sums = DeviceArray::uninit(stream, Ix1(self.extents[0]))?;
+        self.run_by::<f32, T::SumRows, T::SumColumns, <f32 as MatVec>::GemvCombine>(stream, &mut sums, (alpha, 0.0))?;
+        Ok(sums)
     }
 }
 
@@ -90,39 +159,35 @@ fn check<T: Element>(
 }
 
 /// `y ← alpha · A x + beta · y` on that stream, of shapes that fit.
-fn gemv<T: MatVec>(
+fn gemv<T: MatVec<Wide: Element>>(
     stream: &Stream,
     a: &DeviceArrayRef<T, Ix2>,
     x: &DeviceArrayRef<T, Ix1>,
     y: &mut DeviceArrayRef<T, Ix1>,
-    (alpha, beta): (T, T),
+    scales: (T::Wide, T::Wide),
 ) -> Result<()> {
     let (m, k) = a.raw_dim().into_pattern();
-    if m == 0 {
-        return Ok(());
-    }
     // The kernels go forwards.
     let (a, x) = (&*a.forwards(Some(y))?, &*x.forwards(Some(y))?);
-    // As in BLAS: if alpha is 0, the operands are not read, so nothing of theirs gets into the result.
-    let k = if alpha == T::ZERO { 0 } else { k };
-    let plan = Plan::new(m, k, [a.steps()[0], a.steps()[1]], x.steps()[0]);
-    let chunks = plan.shape.chunks;
-    if chunks == 1 {
-        return plan.launch(stream, a, x, y, (alpha, beta));
-    }
-    let mut partials = DeviceArray::uninit(stream, Ix1(m * chunks))?;
-    plan.launch(stream, a, x, &mut partials, (T::ONE, T::ZERO))?;
-    stream.launch::<T::GemvCombine>(&tiles(m, ROWS, THREADS), (&partials, y, chunks, alpha, beta))
+    let product = MatrixVector {
+        a,
+        x,
+        extents: [m, k],
+        a_strides: [a.steps()[0], a.steps()[1]],
+        x_stride: x.steps()[0],
+    };
+    product.run(stream, y, scales)
 }
 
 /// Products of a matrix and a vector.
-impl<T: MatVec> DeviceArrayRef<T, Ix2> {
+impl<T: MatVec<Wide: Element>> DeviceArrayRef<T, Ix2> {
     /// The product of this m × k matrix and the vector `x` of k elements: a vector of m.
     ///
     /// The operands may be views of any strides, of which only those that go backwards are copied: a vector times a matrix is `a.t().matvec(&x)`, without a copy.
     /// Every element of the matrix is read once. The order of summation depends only on shape, strides and the place where a
     /// view begins, so floats have the same bits on every device; an element's error is at most `k u Σ|a||x|`, to first order
-    /// in the unit roundoff `u`. Where k is 0, the sum is 0. Integers wrap around on overflow.
+    /// in the unit roundoff `u`. `f16` and `bf16` are summed in `f32`, and the sum is rounded once. Where k is 0, the sum is 0.
+    /// Integers wrap around on overflow.
     ///
     /// `2 m k` operations. A warp sums a contiguous row, each lane in several chains that are folded as a tree; of other
     /// strides a lane sums a row. Where there are few rows, they are summed in parts, by a second launch.
@@ -149,7 +214,7 @@ impl<T: MatVec> DeviceArrayRef<T, Ix2> {
     pub fn matvec(&self, x: &DeviceArrayRef<T, Ix1>) -> Result<DeviceArray<T, Ix1>> {
         check("matvec", self, x, None)?;
         let mut y = DeviceArray::uninit(self.stream(), Ix1(self.shape()[0]))?;
-        gemv(self.stream(), self, x, &mut y, (T::ONE, T::ZERO))?;
+        gemv(self.stream(), self, x, &mut y, (T::Wide::ONE, T::Wide::ZERO))?;
         Ok(y)
     }
 
@@ -161,13 +226,13 @@ impl<T: MatVec> DeviceArrayRef<T, Ix2> {
     pub fn matvec_into(&self, x: &DeviceArrayRef<T, Ix1>, out: &mut DeviceArrayRef<T, Ix1>) -> Result<()> {
         check("matvec", self, x, Some(out))?;
         out.write_in_order(self.stream(), |out| {
-            gemv(self.stream(), self, x, out, (T::ONE, T::ZERO))
+            gemv(self.stream(), self, x, out, (T::Wide::ONE, T::Wide::ZERO))
         })
     }
 }
 
 /// The dot product.
-impl<T: MatVec> DeviceArrayRef<T, Ix1> {
+impl<T: MatVec<Wide: Element>> DeviceArrayRef<T, Ix1> {
     /// The dot product with a vector of as many elements, `Σ x y`; 0 for empty vectors.
     ///
     /// As [`matvec`](DeviceArrayRef::matvec) of a matrix of one row. Waits for the result.
@@ -200,18 +265,19 @@ impl<T: MatVec> DeviceArrayRef<T, Ix1> {
         }
         let mut result = DeviceArray::uninit(x.stream(), Ix1(1))?;
         let row = x.broadcast([1, x.len()])?;
-        gemv(x.stream(), &row, y, &mut result, (T::ONE, T::ZERO))?;
+        gemv(x.stream(), &row, y, &mut result, (T::Wide::ONE, T::Wide::ZERO))?;
         Ok(result.to_ndarray()?[0])
     }
 }
 
 /// Products of a matrix and a vector in place.
-impl<T: MatVec> DeviceArrayRef<T, Ix1> {
+impl<T: MatVec<Wide: Element>> DeviceArrayRef<T, Ix1> {
     /// `self ← alpha · a x + beta · self`, for an m × k matrix `a` and a vector `x` of k elements, as BLAS does.
     ///
     /// If `beta` is 0, the old elements are not looked at, if `alpha` is 0, those of `a` and `x` are not: a NaN there
     /// does not get into the result. The sum of products is that of [`matvec`](DeviceArrayRef::matvec); `alpha` times it
-    /// is rounded, then `beta` times the old element is added by fused multiply-add.
+    /// is rounded, then `beta` times the old element is added by fused multiply-add. The scalars are of the elements' type,
+    /// but `f32` for `f16` and `bf16`, whose result is rounded once.
     ///
     /// # Errors
     ///
@@ -234,7 +300,13 @@ impl<T: MatVec> DeviceArrayRef<T, Ix1> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn gemv(&mut self, alpha: T, a: &DeviceArrayRef<T, Ix2>, x: &DeviceArrayRef<T, Ix1>, beta: T) -> Result<()> {
+    pub fn gemv(
+        &mut self,
+        alpha: T::Wide,
+        a: &DeviceArrayRef<T, Ix2>,
+        x: &DeviceArrayRef<T, Ix1>,
+        beta: T::Wide,
+    ) -> Result<()> {
         check("gemv", a, x, Some(self))?;
         let stream = self.stream().clone();
         self.change_in_order(|y| gemv(&stream, a, x, y, (alpha, beta)))

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products on tensor cores with few tiles and a long k: cut along k into parts, whose products are a batch, and summed. Also
-//! what such products cost on Hopper's.
+//! Products on tensor cores with few tiles and a long k: cut along k into parts, whose products are a batch, and summed.
+//! Those of few rows are computed as `Cᵀ = Bᵀ Aᵀ` on Hopper: a step along k of a tile then reads 128 lines of the large
+//! matrix, where it would read 64. Also what products cost on Hopper's.
 
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{TILE_M, tile_k, tile_n};
 use ndarray::{Dimension, Ix3};
 
-use super::finish::Finish;
+use super::finish::{Finish, Sums};
 use super::gemm::Multiplication;
 use super::tensor::{Factor, TensorCores};
 use crate::array::DeviceArray;
@@ -19,6 +20,9 @@ pub(super) const REGISTERS: [usize; 4] = [128, 96, 64, 32];
 
 /// Into how many parts k is cut at most.
 const MAX_PARTS: usize = 16;
+
+/// Rows of products that may be computed as their transposes: what adds up the parts reads them across.
+const FEW_ROWS: usize = 64;
 
 /// Cycles for 128 bytes along k of a tile of that many columns, as measured on an H200: those of the tensor cores, but for
 /// narrow tiles, for which the copies take longer.
@@ -63,21 +67,79 @@ fn cut(shape: &GemmShape, parts: usize) -> GemmShape {
     }
 }
 
-/// Into how many parts k is cut, if that pays by the cycles that products take: a part begins at a multiple of 16 bytes.
-pub(super) fn best_parts(shape: &GemmShape, cycles: impl Fn(&GemmShape) -> usize) -> Option<usize> {
+/// The product of the transposes, in the other order.
+fn transposed(shape: &GemmShape) -> GemmShape {
+    GemmShape {
+        m: shape.n,
+        n: shape.m,
+        a: shape.b,
+        b: shape.a,
+        ..*shape
+    }
+}
+
+/// How a product is done by parts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cut {
+    /// Into how many parts k is cut.
+    pub(super) parts: usize,
+    /// Whether the transpose is computed.
+    transposed: bool,
+}
+
+impl Cut {
+    fn of(self, shape: &GemmShape) -> GemmShape {
+        match self.transposed {
+            true => cut(&transposed(shape), self.parts),
+            false => cut(shape, self.parts),
+        }
+    }
+}
+
+/// How the product is cut, if that pays by the cycles that products take: a part begins at a multiple of 16 bytes.
+pub(super) fn best_cut(shape: &GemmShape, cycles: impl Fn(&GemmShape) -> usize) -> Option<Cut> {
     let whole = cycles(shape);
-    let cost = |parts: usize| {
-        let sums = parts.saturating_mul(8 * shape.m).saturating_mul(shape.n) / BYTES_A_CYCLE;
-        cycles(&cut(shape, parts)) + sums + LAUNCHES_CYCLES
+    let cost = |how: Cut| {
+        let sums = how.parts.saturating_mul(8 * shape.m).saturating_mul(shape.n) / BYTES_A_CYCLE;
+        cycles(&how.of(shape)) + sums + LAUNCHES_CYCLES
     };
     let fits = |parts: &usize| shape.batch == 1 && shape.k.is_multiple_of(8 * parts);
-    let parts = (1..)
+    let parts = (0..)
         .map(|power| 1 << power)
         .take_while(|&parts| parts <= MAX_PARTS)
         .filter(fits);
-    parts
-        .min_by_key(|&parts| cost(parts))
-        .filter(|&parts| cost(parts) < whole)
+    let ways = parts.flat_map(|parts| [false, true].map(|transposed| Cut { parts, transposed }));
+    // The whole product is none of them.
+    let is_way = |how: &Cut| {
+        if how.transposed {
+            shape.m <= FEW_ROWS
+        } else {
+            how.parts > 1
+        }
+    };
+    ways.filter(is_way)
+        .min_by_key(|&how| cost(how))
+        .filter(|&how| cost(how) < whole)
+}
+
+/// The parts of a product's sums.
+pub(super) struct Parts {
+    sums: DeviceArray<f32, Ix3>,
+    transposed: bool,
+}
+
+impl Parts {
+    /// Them, for what adds them up.
+    pub(super) fn sums(&self) -> Sums<&DeviceArray<f32, Ix3>> {
+        let [parts, rows, columns] = *self.sums.shape() else {
+            unreachable!("an array of three axes");
+        };
+        let strides = match self.transposed {
+            true => [rows * columns, 1, columns],
+            false => [rows * columns, columns, 1],
+        };
+        Sums::in_parts(&self.sums, parts, strides)
+    }
 }
 
 /// The parts of `alpha · A B` on these cores, cut along k, if that pays.
@@ -86,25 +148,34 @@ pub(super) fn multiply<T: Factor, D: Dimension>(
     cores: &TensorCores,
     stream: &Stream,
     alpha: f32,
-) -> Result<Option<DeviceArray<f32, Ix3>>> {
+) -> Result<Option<Parts>> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let cycles = |shape: &GemmShape| cores.least_cycles(shape, size_of::<T::Element>(), multiprocessors);
-    let Some(parts) = best_parts(&product.shape, cycles) else {
+    let Some(how) = best_cut(&product.shape, cycles) else {
         return Ok(None);
     };
-    let shape = cut(&product.shape, parts);
-    let GemmShape { m, n, k, a, b, .. } = shape;
+    let shape = how.of(&product.shape);
+    let GemmShape {
+        batch, m, n, k, a, b, ..
+    } = shape;
+    let (left, right) = match how.transposed {
+        true => (&product.b, &product.a),
+        false => (&product.a, &product.b),
+    };
     let cut = Multiplication {
-        a: Ordered::AsIs(product.a.laid_out(Ix3(parts, m, k), a.to_vec())),
-        b: Ordered::AsIs(product.b.laid_out(Ix3(parts, k, n), vec![b[0], b[2], b[1]])),
+        a: Ordered::AsIs(left.laid_out(Ix3(batch, m, k), a.to_vec())),
+        b: Ordered::AsIs(right.laid_out(Ix3(batch, k, n), vec![b[0], b[2], b[1]])),
         shape,
     };
     let Some(cores) = TensorCores::of(&cut, stream) else {
         return Ok(None);
     };
-    let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(parts, m, n))?;
+    let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
     cores.multiply::<T, f32, Ix3>(&cut, stream, &mut sums, &Finish::scale(alpha, 0.0))?;
-    Ok(Some(sums))
+    Ok(Some(Parts {
+        sums,
+        transposed: how.transposed,
+    }))
 }
 
 #[cfg(test)]
@@ -125,7 +196,7 @@ mod tests {
 
     #[test]
     fn few_tiles_with_a_long_k_are_cut() {
-        let parts = |m, n, k| best_parts(&shape(m, n, k), |shape| least_cycles(shape, 2, 132));
+        let parts = |m, n, k| best_cut(&shape(m, n, k), |shape| least_cycles(shape, 2, 132)).map(|how| how.parts);
         assert_eq!(
             [parts(4096, 4096, 4096), parts(512, 512, 512), parts(1024, 1024, 1024)],
             [None; 3]
@@ -137,6 +208,19 @@ mod tests {
             None,
             "no part would begin at a multiple of 16 bytes"
         );
+    }
+
+    #[test]
+    fn few_rows_are_columns_of_the_transpose() {
+        let is_transposed =
+            |m, n, k| best_cut(&shape(m, n, k), |shape| least_cycles(shape, 2, 132)).is_some_and(|how| how.transposed);
+        assert!(
+            [2, 16, 64]
+                .map(|rows| is_transposed(rows, 8192, 8192))
+                .into_iter()
+                .all(|is| is)
+        );
+        assert!(!is_transposed(8192, 16, 8192) && !is_transposed(128, 8192, 8192) && !is_transposed(16, 64, 64));
     }
 
     #[test]

@@ -5,15 +5,16 @@
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{self, Tf32};
 use half::{bf16, f16};
-use kernels_gpu::compiled::{AmpereGemm, CastTo, HopperGemm, WgmmaParams};
+use kernels_gpu::compiled::{AmpereGemm, CastTo, HopperGemm, MatVec, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::MmaShape;
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
 use kernels_gpu::num;
 use ndarray::{Dimension, Ix3};
 
-use super::finish::{self, Finish, Finished};
+use super::finish::{self, Finish, Finished, Sums};
 use super::gemm::Multiplication;
+use super::gemv::MatrixVector;
 use super::operand::{Mapped, can_be_mapped};
 use super::split::{self, REGISTERS, cycles};
 use super::{HOPPER, ampere, simt};
@@ -56,7 +57,13 @@ impl Factor for Tf32 {
 
 /// Numbers of 16 bits that tensor cores multiply.
 pub(super) trait Half:
-    CastTo<f32> + Factor + Summed + wgmma::Operand<Element = Self> + HopperGemm<Self> + AmpereGemm<Self>
+    CastTo<f32>
+    + MatVec<Wide = f32>
+    + Factor
+    + Summed
+    + wgmma::Operand<Element = Self>
+    + HopperGemm<Self>
+    + AmpereGemm<Self>
 {
 }
 
@@ -77,10 +84,44 @@ pub(super) fn multiply<T: Half, D: Dimension>(
     out: &mut DeviceArrayRef<T, D>,
     finish: &Finish<'_, T, D>,
 ) -> Result<()> {
-    match by_tensor_cores::<T, T, D>(&product, stream, out, finish)? {
-        true => Ok(()),
-        false => by_f32(product, stream, out, finish),
+    if by_vector(&product, stream, out, finish)? || by_tensor_cores::<T, T, D>(&product, stream, out, finish)? {
+        return Ok(());
     }
+    by_f32(product, stream, out, finish)
+}
+
+/// Multiplies a matrix by a vector, if one of the operands is one: what takes the time is to read the matrix.
+fn by_vector<T: Half, D: Dimension>(
+    product: &Multiplication<'_, T, D>,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<T, D>,
+    finish: &Finish<'_, T, D>,
+) -> Result<bool> {
+    let of = &product.shape;
+    let product = match (of.batch, of.m, of.n) {
+        (1, _, 1) => MatrixVector {
+            a: &*product.a,
+            x: &*product.b,
+            extents: [of.m, of.k],
+            a_strides: [of.a[1], of.a[2]],
+            x_stride: of.b[2],
+        },
+        (1, 1, _) => MatrixVector {
+            a: &*product.b,
+            x: &*product.a,
+            extents: [of.n, of.k],
+            a_strides: [of.b[1], of.b[2]],
+            x_stride: of.a[2],
+        },
+        _ => return Ok(false),
+    };
+    if finish.only_scales() {
+        product.run(stream, out, (finish.alpha, finish.beta))?;
+    } else {
+        let sums = product.sums(stream, finish.alpha)?;
+        finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)?;
+    }
+    Ok(true)
 }
 
 /// Multiplies elements rounded to TF32 where there are tensor cores for it.
@@ -107,10 +148,7 @@ fn by_tensor_cores<T: Factor + HopperGemm<C> + AmpereGemm<C>, C: Summed, D: Dime
         return Ok(false);
     };
     match split::multiply::<T, D>(product, &cores, stream, finish.alpha)? {
-        Some(sums) => {
-            let parts = sums.shape()[0];
-            finish::finish_sums_into((&sums, parts), &product.shape, stream, out, finish)?;
-        }
+        Some(parts) => finish::finish_sums_into(parts.sums(), &product.shape, stream, out, finish)?,
         None => cores.multiply::<T, C, D>(product, stream, out, finish)?,
     }
     Ok(true)
@@ -164,7 +202,7 @@ fn by_f32<T: Half, D: Dimension>(
     let mut sums = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
     let scale = Finish::scale(finish.alpha, 0.0);
     Multiplication::new("matmul", &a, &b, Some(&sums))?.run(stream, &mut sums, &scale)?;
-    finish::finish_sums_into((&sums, 1), &product.shape, stream, out, finish)
+    finish::finish_sums_into(Sums::new(&sums, &product.shape), &product.shape, stream, out, finish)
 }
 
 /// The shape of the kernel's launch, if its numbers fit.

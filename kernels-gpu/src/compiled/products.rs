@@ -34,7 +34,17 @@ pub type GemmParams<T> = (
 );
 
 /// The parameters of [`gemv_rows`](fn@gemv::gemv_rows) and [`gemv_columns`](fn@gemv::gemv_columns).
-pub type GemvParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, gemv::GemvShape, T, T);
+pub type GemvParams<T, Y> = (
+    &'static [T],
+    &'static [T],
+    SliceMut<'static, Y>,
+    gemv::GemvShape,
+    <T as Num>::Wide,
+    <T as Num>::Wide,
+);
+
+/// The parameters of [`gemv_combine`](fn@gemv::gemv_combine), of sums of type `W`.
+pub type CombineParams<W, Y> = (&'static [W], SliceMut<'static, Y>, usize, W, W);
 
 /// Products of matrices of this type by tiles of size `S`: a kernel for each way that the operands lie, along k or not.
 pub trait Gemm<S>: Pod + Send + Sync + ByValue {
@@ -139,19 +149,31 @@ pub type DmmaParams = (
     &'static [f64],
 );
 
-/// The element types of products of matrices and vectors: `f32`, `f64`, `i32`.
+/// The element types of the tiled product for any GPU: `f32`, `f64`, `i32`.
+pub trait Tiled: Sealed + MulAdd + Gemm<Large> + Gemm<Medium> + Gemm<Small> {}
+
+impl<T: Sealed + MulAdd + Gemm<Large> + Gemm<Medium> + Gemm<Small>> Tiled for T {}
+
+/// The element types of products of matrices and vectors: `f32`, `f64`, `i32`, `f16`, `bf16`.
 ///
-/// Floats are multiplied and added by fused multiply-add in their own type; integers wrap around on overflow.
-pub trait MatVec: Sealed + MulAdd + Gemm<Large> + Gemm<Medium> + Gemm<Small> {
+/// Those of 32 and 64 bits are multiplied and added in their own type, floats by fused multiply-add, integers modulo 2^32;
+/// those of 16 bits in `f32`, and the result is rounded once.
+pub trait MatVec: Sealed + Num<Wide: MulAdd + ByValue> {
     /// Matrix times vector, a warp for each row.
     #[doc(hidden)]
-    type GemvRows: SafeKernel<Params = GemvParams<Self>>;
+    type GemvRows: SafeKernel<Params = GemvParams<Self, Self>>;
     /// Matrix times vector, a lane for each row.
     #[doc(hidden)]
-    type GemvColumns: SafeKernel<Params = GemvParams<Self>>;
+    type GemvColumns: SafeKernel<Params = GemvParams<Self, Self>>;
+    /// The sums of matrix times vector, or of chunks of the rows, a warp for each.
+    #[doc(hidden)]
+    type SumRows: SafeKernel<Params = GemvParams<Self, Self::Wide>>;
+    /// The same, a lane for each.
+    #[doc(hidden)]
+    type SumColumns: SafeKernel<Params = GemvParams<Self, Self::Wide>>;
     /// The sums of rows that were cut.
     #[doc(hidden)]
-    type GemvCombine: SafeKernel<Params = (&'static [Self], SliceMut<'static, Self>, usize, Self, Self)>;
+    type GemvCombine: SafeKernel<Params = CombineParams<Self::Wide, Self>>;
 }
 
 /// The parameters of [`scatter_add`](fn@scatter_add).
@@ -245,8 +267,10 @@ macro_rules! compiled {
     };
     (@vectors $type:ty, _) => {
         impl MatVec for $type {
-            type GemvRows = gemv::gemv_rows<$type>;
-            type GemvColumns = gemv::gemv_columns<$type>;
+            type GemvRows = gemv::gemv_rows<$type, $type>;
+            type GemvColumns = gemv::gemv_columns<$type, $type>;
+            type SumRows = gemv::gemv_rows<$type, <$type as Num>::Wide>;
+            type SumColumns = gemv::gemv_columns<$type, <$type as Num>::Wide>;
             type GemvCombine = gemv::gemv_combine<$type>;
         }
     };
@@ -293,7 +317,7 @@ macro_rules! compiled {
 
 compiled! {
     gemm: [f32, f64, i32] by [Large, Medium, Small];
-    vectors: [f32, f64, i32] by [_];
+    vectors: [f32, f64, i32, f16, bf16] by [_];
     hopper: [bf16] by [bf16, f32];
     hopper: [f16] by [f16, f32];
     hopper: [Tf32] by [f32];

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Matrix times vector: `y ← α A x + β y`, where `A` is m × k.
+//! Matrix times vector: `y ← α A x + β y`, where `A` is m × k. Numbers of 16 bits are summed in f32, and the result is
+//! rounded once.
 //!
 //! Every element of `A` is read once, which is all that the time depends on. Where the rows are contiguous, a warp sums
 //! a row, 16 bytes a lane and access, and folds its lanes by shuffles ([`gemv_rows()`]). Where the columns are, a lane
-//! has a row, neighbouring lanes neighbouring rows, and the eight warps of a block share the columns between them
-//! ([`gemv_columns()`]). A matrix of few rows has too few of these: its rows are cut into chunks, whose sums
+//! has a row (of 16 bits four, which it reads at once), neighbouring lanes neighbouring rows, and the eight warps of a
+//! block share the columns between them ([`gemv_columns()`]). A matrix of few rows has too few of these: its rows are cut into chunks, whose sums
 //! [`gemv_combine()`] adds up.
 //!
 //! Work `2 m k`, span `k / (32 c)` and the folds, where a lane has `c` chains; bytes: `A` once. The order of summation
@@ -12,9 +13,12 @@
 //! of `A x`: at most `k u Σ|a||x|` to first order, as for any order of summation (N. Higham, "Accuracy and Stability of
 //! Numerical Algorithms", 3.1).
 
+use cuda_std::half::{bf16, f16};
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::{MulAdd, scaled, span};
+use crate::num::Num;
 
 /// Threads of a block.
 pub const THREADS: usize = 256;
@@ -22,8 +26,15 @@ pub const THREADS: usize = 256;
 /// Sums of rows, or of chunks of them, that a block of [`gemv_rows()`] and [`gemv_combine()`] computes: one a warp.
 pub const ROWS: usize = THREADS / 32;
 
-/// Rows of a block of [`gemv_columns()`]: one a lane.
-pub const LANES: usize = 32;
+/// Rows of a block of [`gemv_columns()`], of elements of so many bytes.
+pub const fn rows_of_block(bytes: usize) -> usize {
+    32 * rows_of_lane(bytes)
+}
+
+/// Rows of a lane of it: with one of 16 bits, too few bytes were on their way.
+const fn rows_of_lane(bytes: usize) -> usize {
+    if bytes == 2 { 4 } else { 1 }
+}
 
 /// Blocks that a multiprocessor holds at a time, so that ptxas need not spill registers to make room for more.
 pub const BLOCKS: usize = 3;
@@ -77,22 +88,37 @@ impl GemvShape {
 ///
 /// `i` is less than the length.
 #[inline(always)]
-unsafe fn set<T: MulAdd>(y: SliceMut<'_, T>, i: usize, sum: T, alpha: T, beta: T) {
-    let old = (beta != T::ZERO).then(|| {
+unsafe fn set<Y: Num<Wide: MulAdd>>(y: SliceMut<'_, Y>, i: usize, sum: Y::Wide, alpha: Y::Wide, beta: Y::Wide) {
+    let old = (beta != Y::Wide::ZERO).then(|| {
         // SAFETY: the same memory, which is written only through `y`; in bounds by the caller's promise.
         let [old] = unsafe { Slice::from_raw_parts(y.as_ptr(), y.len()).get_vec_unchecked::<1>(i) };
-        (beta, old)
+        (beta, old.widen())
     });
     // SAFETY: the caller's promise; a vector of one is aligned like its element.
-    unsafe { y.set_vec_unchecked(i, [scaled(alpha, sum, old)]) };
+    unsafe { y.set_vec_unchecked(i, [Y::narrow(scaled(alpha, sum, old))]) };
 }
 
 /// Chunk `c` of row `r` of `A`, times `x`, is sum number `r · chunks + c`, by a warp: `y ← alpha · sums + beta · y`.
 ///
 /// For rows that are contiguous, or nearly so; any strides are right. Blocks have [`THREADS`] threads and [`ROWS`] sums
 /// each. Where the operands do not lie within their arrays, nothing is written.
-#[kernel(T = [f32, f64, i32], max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn gemv_rows<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: GemvShape, alpha: T, beta: T) {
+#[kernel(
+    T = [f32], Y = [f32];
+    T = [f64], Y = [f64];
+    T = [i32], Y = [i32];
+    T = [f16], Y = [f16, f32];
+    T = [bf16], Y = [bf16, f32],
+    max_threads = THREADS,
+    min_blocks = BLOCKS,
+)]
+pub fn gemv_rows<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>>(
+    a: &[T],
+    x: &[T],
+    y: SliceMut<'_, Y>,
+    shape: GemvShape,
+    alpha: <T as Num>::Wide,
+    beta: <T as Num>::Wide,
+) {
     let item = warp_number();
     if thread::block_dim_x() as usize != THREADS
         || shape.chunks == 0
@@ -108,11 +134,12 @@ pub fn gemv_rows<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: GemvSha
     // SAFETY (of all): the row's elements up to `shape.k` lie in `a` and those of `x` in `x`, as `fits` found. For
     // vectors, elements lie side by side, and their places are multiples of the vector's length.
     let sum = match const { size_of::<T>() } {
-        8 if shape.is_wide::<T, 2>(a, x) => unsafe { share::<T, 2>(a, x, first, [1, 1], range) },
-        4 if shape.is_wide::<T, 4>(a, x) => unsafe { share::<T, 4>(a, x, first, [1, 1], range) },
-        _ => unsafe { share::<T, 1>(a, x, first, strides, range) },
+        8 if shape.is_wide::<T, 2>(a, x) => unsafe { share::<T, 2, UNROLL>(a, x, first, [1, 1], range) },
+        4 if shape.is_wide::<T, 4>(a, x) => unsafe { share::<T, 4, UNROLL>(a, x, first, [1, 1], range) },
+        2 if shape.is_wide::<T, 8>(a, x) => unsafe { share::<T, 8, 2>(a, x, first, [1, 1], range) },
+        _ => unsafe { share::<T, 1, UNROLL>(a, x, first, strides, range) },
     };
-    let sum = warp::all_reduce(sum, T::add);
+    let sum = warp::all_reduce(sum, Num::add);
     if warp::lane_id() == 0 {
         // SAFETY: `fits` found `y` to have all sums.
         unsafe { set(y, item, sum, alpha, beta) };
@@ -122,7 +149,7 @@ pub fn gemv_rows<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: GemvSha
 impl GemvShape {
     /// Whether all rows, and `x`, can be read in vectors of `V` from the start of a chunk on.
     #[inline(always)]
-    fn is_wide<T: MulAdd, const V: usize>(&self, a: &[T], x: &[T]) -> bool {
+    fn is_wide<T: Num, const V: usize>(&self, a: &[T], x: &[T]) -> bool {
         self.a[1] == 1
             && self.x == 1
             && (self.a[0].is_multiple_of(V) || self.m == 1)
@@ -139,36 +166,36 @@ fn warp_number() -> usize {
 }
 
 /// This lane's share of the products of `a` from element `first` on and `x`, from `start` to `end`: vectors of `V`, in
-/// `UNROLL` chains for each of its elements, and what remains one by one.
+/// `U` chains for each of its elements, and what remains one by one.
 ///
 /// # Safety
 ///
 /// Element `first + i · strides[0]` is in `a` and `i · strides[1]` in `x` for each `i` of the range; if `V` is not 1,
 /// both strides are 1, both arrays are aligned to vectors of `V`, and `first` and `start` are multiples of it.
 #[inline(always)]
-unsafe fn share<T: MulAdd, const V: usize>(
+unsafe fn share<T: Num<Wide: MulAdd>, const V: usize, const U: usize>(
     a: &[T],
     x: &[T],
     first: usize,
     strides: [usize; 2],
     (start, end): (usize, usize),
-) -> T {
+) -> T::Wide {
     let lane = warp::lane_id() as usize;
-    let tile = 32 * V * UNROLL;
-    let mut chains = [[T::ZERO; V]; UNROLL];
+    let tile = 32 * V * U;
+    let mut chains = [[T::Wide::ZERO; V]; U];
     let mut tile_start = start;
     while end - tile_start >= tile {
         let at = |u: usize| tile_start + (u * 32 + lane) * V;
         // SAFETY (of both): the tile is within the range.
-        let row: [[T; V]; UNROLL] =
+        let row: [[T; V]; U] =
             cuda_std::array::from_fn(|u| unsafe { a.load_vec_unchecked(first + at(u) * strides[0]) });
-        let vector: [[T; V]; UNROLL] =
-            cuda_std::array::from_fn(|u| unsafe { x.load_vec_unchecked(at(u) * strides[1]) });
-        chains =
-            cuda_std::array::from_fn(|u| cuda_std::array::from_fn(|v| row[u][v].mul_add(vector[u][v], chains[u][v])));
+        let vector: [[T; V]; U] = cuda_std::array::from_fn(|u| unsafe { x.load_vec_unchecked(at(u) * strides[1]) });
+        chains = cuda_std::array::from_fn(|u| {
+            cuda_std::array::from_fn(|v| row[u][v].widen().mul_add(vector[u][v].widen(), chains[u][v]))
+        });
         tile_start += tile;
     }
-    let sums: [T; V] = cuda_std::array::from_fn(|v| pairwise(cuda_std::array::from_fn(|u| chains[u][v])));
+    let sums: [T::Wide; V] = cuda_std::array::from_fn(|v| pairwise::<_, U>(cuda_std::array::from_fn(|u| chains[u][v])));
     let mut sum = sums[0];
     for v in 1..V {
         sum = sum.add(sums[v]);
@@ -178,75 +205,164 @@ unsafe fn share<T: MulAdd, const V: usize>(
         // SAFETY (of both): `i` is in the range.
         let [element] = unsafe { a.load_vec_unchecked::<1>(first + i * strides[0]) };
         let [factor] = unsafe { x.load_vec_unchecked::<1>(i * strides[1]) };
-        sum = element.mul_add(factor, sum);
+        sum = element.widen().mul_add(factor.widen(), sum);
         i += 32;
     }
     sum
 }
 
-/// The sum of the chains, as a tree.
+/// The sum of two or four chains, as a tree.
 #[inline(always)]
-fn pairwise<T: MulAdd>(chains: [T; UNROLL]) -> T {
-    chains[0].add(chains[1]).add(chains[2].add(chains[3]))
+fn pairwise<T: Num, const U: usize>(chains: [T; U]) -> T {
+    const { assert!(U == 2 || U == 4) };
+    let first = chains[0].add(chains[1]);
+    if U == 2 {
+        first
+    } else {
+        first.add(chains[2].add(chains[3]))
+    }
 }
 
 /// The same sums as [`gemv_rows()`], for columns that are contiguous, or nearly so; any strides are right.
 ///
-/// A block has [`THREADS`] threads and one chunk of [`LANES`] rows: block `b` has chunk `b % chunks` of rows from
-/// `b / chunks · LANES` on. Where the operands do not lie within their arrays, nothing is written.
-#[kernel(T = [f32, f64, i32], max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn gemv_columns<T: MulAdd>(a: &[T], x: &[T], y: SliceMut<'_, T>, shape: GemvShape, alpha: T, beta: T) {
+/// A block has [`THREADS`] threads and one chunk of [`rows_of_block`] rows: block `b` has chunk `b % chunks` of the rows of
+/// number `b / chunks`. Where the operands do not lie within their arrays, nothing is written.
+#[kernel(
+    T = [f32], Y = [f32];
+    T = [f64], Y = [f64];
+    T = [i32], Y = [i32];
+    T = [f16], Y = [f16, f32];
+    T = [bf16], Y = [bf16, f32],
+    max_threads = THREADS,
+    min_blocks = BLOCKS,
+)]
+pub fn gemv_columns<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>>(
+    a: &[T],
+    x: &[T],
+    y: SliceMut<'_, Y>,
+    shape: GemvShape,
+    alpha: <T as Num>::Wide,
+    beta: <T as Num>::Wide,
+) {
     if thread::block_dim_x() as usize != THREADS || shape.chunks == 0 || !shape.fits(a.len(), x.len(), y.len()) {
         return;
     }
-    let sums = shared_array![u64; THREADS].cast::<T>();
+    match const { rows_of_lane(size_of::<T>()) } {
+        4 => columns::<T, Y, 4>(shared_array![u64; 2 * THREADS].cast(), a, x, y, &shape, alpha, beta),
+        _ => columns::<T, Y, 1>(shared_array![u64; THREADS].cast(), a, x, y, &shape, alpha, beta),
+    }
+}
+
+/// [`gemv_columns()`] with `V` rows for each lane, of operands that lie within their arrays; `sums` has room for `V` sums of
+/// each thread.
+#[inline(always)]
+fn columns<T: Num<Wide: MulAdd>, Y: Num<Wide = T::Wide>, const V: usize>(
+    sums: Shared<T::Wide>,
+    a: &[T],
+    x: &[T],
+    y: SliceMut<'_, Y>,
+    shape: &GemvShape,
+    alpha: T::Wide,
+    beta: T::Wide,
+) {
     let (warp, lane) = (thread::thread_idx_x() as usize / 32, warp::lane_id() as usize);
     let block = thread::block_idx_x() as usize;
-    let (row, chunk) = (block / shape.chunks * LANES + lane, block % shape.chunks);
-    let (start, end) = shape.chunk(chunk);
-    let mut chains = [T::ZERO; UNROLL];
-    if row < shape.m {
-        let product = |sum: T, i: usize| {
-            // SAFETY (of both): `i` is less than k and the row less than m: within the arrays, as `fits` found.
-            let [element] = unsafe { a.load_vec_unchecked::<1>(row * shape.a[0] + i * shape.a[1]) };
-            let [factor] = unsafe { x.load_vec_unchecked::<1>(i * shape.x) };
-            element.mul_add(factor, sum)
-        };
-        let mut i = start + warp;
-        while i + (UNROLL - 1) * ROWS < end {
-            chains = cuda_std::array::from_fn(|u| product(chains[u], i + u * ROWS));
-            i += UNROLL * ROWS;
+    let (first, chunk) = (block / shape.chunks * 32 * V, block % shape.chunks);
+    let range = shape.chunk(chunk);
+    let wide = V > 1 && shape.a[0] == 1 && (shape.a[1] | shape.m).is_multiple_of(V) && a.is_vec_aligned::<V>();
+    // The rows of a lane lie side by side where it reads them at once.
+    let row = |v: usize| first + if wide { lane * V + v } else { v * 32 + lane };
+    // SAFETY: there is room for `V` of each thread.
+    let keep = |v: usize, sum: T::Wide| unsafe { sums.set_unchecked((v * ROWS + warp) * 32 + lane, sum) };
+    if wide {
+        if row(0) < shape.m {
+            // SAFETY: a vector's rows lie side by side, and their number divides m, so that all are less than it.
+            let of_lane: [T::Wide; V] = unsafe { share_of_rows(a, x, row(0), shape, range) };
+            for v in 0..V {
+                keep(v, of_lane[v]);
+            }
         }
-        while i < end {
-            chains[0] = product(chains[0], i);
-            i += ROWS;
+    } else {
+        // A number that the compiler does not know: it would unroll the loop.
+        let rows = if V == 1 { 1 } else { hint::opaque(V as u32) };
+        let mut v = 0;
+        while v < rows as usize {
+            if row(v) < shape.m {
+                // SAFETY: the row is less than m.
+                let [sum] = unsafe { share_of_rows(a, x, row(v), shape, range) };
+                keep(v, sum);
+            }
+            v += 1;
         }
     }
-    // SAFETY (of all): less than `THREADS`, as there are so many threads.
-    unsafe { sums.set_unchecked(warp * 32 + lane, pairwise(chains)) };
     thread::sync_threads();
-    if warp == 0 && row < shape.m {
-        let [mut sum] = unsafe { sums.get_vec_unchecked::<1>(lane) };
-        for other in 1..ROWS {
-            let [next] = unsafe { sums.get_vec_unchecked::<1>(other * 32 + lane) };
-            sum = sum.add(next);
+    if warp == 0 {
+        for v in 0..V {
+            if row(v) < shape.m {
+                // SAFETY: as what was kept.
+                let of = |warp: usize| unsafe { sums.get_unchecked((v * ROWS + warp) * 32 + lane) };
+                let mut sum = of(0);
+                for other in 1..ROWS {
+                    sum = sum.add(of(other));
+                }
+                // SAFETY: `fits` found `y` to have all sums.
+                unsafe { set(y, row(v) * shape.chunks + chunk, sum, alpha, beta) };
+            }
         }
-        // SAFETY: `fits` found `y` to have all sums.
-        unsafe { set(y, row * shape.chunks + chunk, sum, alpha, beta) };
     }
+}
+
+/// This warp's share of the products of `V` rows from `row` on and `x`, from `start` to `end`: every eighth.
+///
+/// # Safety
+///
+/// The operands lie within their arrays, as [`GemvShape::fits`] says; the rows are less than m; if `V` is not 1, they lie
+/// side by side, aligned as vectors of `V`.
+#[inline(always)]
+unsafe fn share_of_rows<T: Num<Wide: MulAdd>, const V: usize>(
+    a: &[T],
+    x: &[T],
+    row: usize,
+    shape: &GemvShape,
+    (start, end): (usize, usize),
+) -> [T::Wide; V] {
+    let product = |sums: [T::Wide; V], i: usize| {
+        // SAFETY (of both): `i` is less than k and the rows less than m, by the caller's promise.
+        let elements: [T; V] = unsafe { a.load_vec_unchecked(row * shape.a[0] + i * shape.a[1]) };
+        let [factor] = unsafe { x.load_vec_unchecked::<1>(i * shape.x) };
+        let factor = factor.widen();
+        cuda_std::array::from_fn(|v| elements[v].widen().mul_add(factor, sums[v]))
+    };
+    let mut chains = [[T::Wide::ZERO; V]; UNROLL];
+    let mut i = start + thread::thread_idx_x() as usize / 32;
+    while i + (UNROLL - 1) * ROWS < end {
+        chains = cuda_std::array::from_fn(|u| product(chains[u], i + u * ROWS));
+        i += UNROLL * ROWS;
+    }
+    while i < end {
+        chains[0] = product(chains[0], i);
+        i += ROWS;
+    }
+    cuda_std::array::from_fn(|v| pairwise::<_, UNROLL>(cuda_std::array::from_fn(|u| chains[u][v])))
 }
 
 /// Adds up the sums of the chunks: `y[r] ← alpha · (partials[r · chunks] + … ) + beta · y[r]`, by a warp.
 ///
 /// Blocks have [`THREADS`] threads and [`ROWS`] rows each. `partials` has `chunks` elements for each of `y`'s; rows
 /// that it does not have are not written.
-#[kernel(T = [f32, f64, i32], max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn gemv_combine<T: MulAdd>(partials: &[T], y: SliceMut<'_, T>, chunks: usize, alpha: T, beta: T) {
+#[kernel(T = [f32, f64, i32, f16, bf16], max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn gemv_combine<T: Num<Wide: MulAdd>>(
+    partials: &[<T as Num>::Wide],
+    y: SliceMut<'_, T>,
+    chunks: usize,
+    alpha: <T as Num>::Wide,
+    beta: <T as Num>::Wide,
+) {
     let row = warp_number();
     if thread::block_dim_x() as usize != THREADS || chunks == 0 || row >= Ord::min(y.len(), partials.len() / chunks) {
         return;
     }
-    let mut sum = T::ZERO;
+    let mut sum = T::Wide::ZERO;
     let mut i = warp::lane_id() as usize;
     while i < chunks {
         // SAFETY: the row is one of the `len / chunks` that `partials` has, and `i` is less than `chunks`.
@@ -254,7 +370,7 @@ pub fn gemv_combine<T: MulAdd>(partials: &[T], y: SliceMut<'_, T>, chunks: usize
         sum = sum.add(partial);
         i += 32;
     }
-    let sum = warp::all_reduce(sum, T::add);
+    let sum = warp::all_reduce(sum, Num::add);
     if warp::lane_id() == 0 {
         // SAFETY: less than the length, as just asked.
         unsafe { set(y, row, sum, alpha, beta) };

@@ -67,8 +67,8 @@ const HOT: &[&str] = &[
     "gemm_f32_Small_KMajor_MnMajor",
     "gemm_f32_Small_MnMajor_KMajor",
     "gemm_f32_Small_MnMajor_MnMajor",
-    "gemv_rows_f32",
-    "gemv_columns_f32",
+    "gemv_rows_f32_f32",
+    "gemv_columns_f32_f32",
 ];
 
 /// What comes before the tables.

@@ -282,8 +282,10 @@ unsafe fn fragment<T: Num<Wide = f32>, const N: usize>(
 /// Threads of a block of [`finish_sums()`].
 pub const THREADS: usize = 256;
 
-/// Neighbours of a row that a thread finishes.
-pub const WIDTH: usize = 4;
+/// Neighbours of a row that a thread finishes, whose sums have so many bytes.
+pub const fn width(bytes: usize) -> usize {
+    if bytes == 8 { 2 } else { 4 }
+}
 
 /// The shape of sums in memory.
 #[repr(C)]
@@ -297,13 +299,15 @@ pub struct SumsShape {
     pub m: usize,
     /// Columns.
     pub n: usize,
+    /// The sums' strides in elements: from product to product, along rows' numbers, along columns' numbers.
+    pub strides: [usize; 3],
 }
 
 /// The epilogue of sums in memory, of which there may be several parts, which are added in their order:
 /// `out ← f(sums + beta · out + bias) + residual`; where `beta` is 0, `out` is not read.
 ///
-/// Products and rows are one after another in `sums` and `out`, which may be the same memory. A block has at most
-/// [`THREADS`] threads, along x and y: [`WIDTH`] columns for each along x, a row along y; the grid has columns along x, rows
+/// Products and rows are one after another in `out`, which may be the memory of `sums`, if they lie as it does. A block has
+/// at most [`THREADS`] threads, along x and y: [`width`] columns for each along x, a row along y; the grid has columns along x, rows
 /// along y, products along z, of the last two as many as it likes.
 ///
 /// # Safety
@@ -321,9 +325,29 @@ pub unsafe fn finish_sums<T: Num<Wide: Activate + MulAdd>>(
 ) {
     // SAFETY: the kernel's contract.
     let epilogue = unsafe { Epilogue::new(plan, bias, residual) };
+    // SAFETY (of both): the kernel's contract.
+    match const { width(size_of::<T::Wide>()) } {
+        2 => unsafe { finish_sums_by::<T, 2>(sums, out, shape, beta, epilogue) },
+        _ => unsafe { finish_sums_by::<T, 4>(sums, out, shape, beta, epilogue) },
+    }
+}
+
+/// [`finish_sums()`] by so many columns for each thread.
+///
+/// # Safety
+///
+/// The kernel's.
+#[inline(always)]
+unsafe fn finish_sums_by<T: Num<Wide: Activate + MulAdd>, const WIDTH: usize>(
+    sums: Slice<'_, T::Wide>,
+    out: SliceMut<'_, T>,
+    shape: SumsShape,
+    beta: T::Wide,
+    epilogue: Epilogue<'_, T>,
+) {
     // SAFETY: as many elements as there are, which are written only through `out`.
     let old = unsafe { Slice::from_raw_parts(out.as_ptr(), out.len()) };
-    let SumsShape { parts, batch, m, n } = shape;
+    let SumsShape { parts, batch, m, n, .. } = shape;
     let place = |block: u32, threads: u32, thread: u32| block as usize * threads as usize + thread as usize;
     let column = WIDTH * place(thread::block_idx_x(), thread::block_dim_x(), thread::thread_idx_x());
     let first_row = place(thread::block_idx_y(), thread::block_dim_y(), thread::thread_idx_y());
@@ -338,7 +362,8 @@ pub unsafe fn finish_sums<T: Num<Wide: Activate + MulAdd>>(
         while row_number < m {
             let at = [product, row_number, column];
             // SAFETY: product, row and column are in the sums, and so is each part's number.
-            let load = |part: usize| unsafe { row(sums, strides, [part * batch + product, row_number, column], n) };
+            let load =
+                |part: usize| unsafe { row(sums, shape.strides, [part * batch + product, row_number, column], n) };
             let mut values: [T::Wide; WIDTH] = load(0);
             for part in 1..parts {
                 let next = load(part);
