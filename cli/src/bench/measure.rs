@@ -26,6 +26,7 @@ const LONGEST_HEAD_START: Duration = Duration::from_millis(20);
 
 /// Where rows are measured.
 pub struct Bench {
+    pub device: Device,
     pub stream: Stream,
     pub repeats: usize,
     pub is_simulator: bool,
@@ -66,6 +67,7 @@ pub struct Measurement {
 impl Bench {
     pub fn new(device: &Device, repeats: usize) -> Self {
         Self {
+            device: device.clone(),
             stream: device.default_stream().clone(),
             repeats,
             is_simulator: device.is_simulator(),
@@ -90,7 +92,7 @@ impl Bench {
     pub fn times<O>(
         &self,
         out: &mut O,
-        launch: impl Fn(&mut O) -> warpsmith::Result<()>,
+        mut launch: impl FnMut(&mut O) -> warpsmith::Result<()>,
         check: impl FnOnce(&O) -> Result<()>,
     ) -> Result<Times> {
         launch(out)?;
