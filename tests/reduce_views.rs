@@ -313,6 +313,32 @@ fn views_are_not_copied() {
     }
 }
 
+/// Means of axes that are no neighbours: those that are `f64` are made in two steps, and rounded once all the same.
+#[test]
+fn means_of_separated_axes_are_made_without_a_copy() {
+    fn check<T: Number + ops::Number<Mean = f64>>(element: impl Fn(usize) -> T) {
+        let device = Device::auto().unwrap();
+        // 21 times 47 elements, of which neither the sums of 47 nor those of 21 divide by 987 without a remainder.
+        let host = Array3::from_shape_fn((21, 30, 47), |(i, j, k)| element(i * 7 + j * 31 + k * 5));
+        let x = DeviceArray::from_ndarray(device.default_stream(), &host).unwrap();
+        let wanted = host.mapv(|x| x.to_f64()).sum_axis(Axis(2)).sum_axis(Axis(0)) / 987.0;
+        let means = || x.mean_axes(&[0, 2]).unwrap().to_ndarray().unwrap();
+        assert_eq!(means(), wanted.into_dyn());
+        device.reset_peak();
+        let before = device.memory().unwrap().allocated;
+        means();
+        let more = device.memory().unwrap().peak - before;
+        assert!(more < (x.len() * size_of::<T>()) as u64 / 2, "{more} bytes");
+
+        let every_other = x.slice(s![..;2, ..;3, ..;2]).unwrap();
+        let sum = host.slice(s![..;2, ..;3, ..;2]).mapv(|x| x.to_f64()).sum();
+        assert_eq!(every_other.mean().unwrap(), sum / every_other.len() as f64);
+    }
+    check::<i32>(|i| i as i32 % 1000 - 500);
+    check::<u16>(|i| i as u16 % 1000);
+    check::<f64>(|i| (i % 1000) as f64 * 0.25);
+}
+
 #[test]
 fn results_of_views_into_parts_of_the_same_array() {
     let mut x = array![[1.0f32, 2.0, 3.0, 0.0], [4.0, 5.0, 6.0, 0.0], [7.0, 8.0, 9.0, 0.0]];
