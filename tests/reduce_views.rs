@@ -4,7 +4,7 @@
 use crate::common::*;
 use crate::slicing::{numbered, slices};
 use kernels_gpu::op::ReduceOp;
-use ndarray::{Array2, Array3, ArrayD, ArrayViewD, Axis, IxDyn, SliceInfoElem, array, s};
+use ndarray::{Array1, Array2, Array3, ArrayD, ArrayViewD, Axis, IxDyn, SliceInfoElem, array, s};
 use proptest::prelude::*;
 use warpsmith::{Device, DeviceArray, DeviceView, Result, bf16, f16, ops};
 
@@ -313,6 +313,32 @@ fn views_are_not_copied() {
     }
 }
 
+/// Means of axes that are no neighbours: those that are `f64` are made in two steps, and rounded once all the same.
+#[test]
+fn means_of_separated_axes_are_made_without_a_copy() {
+    fn check<T: Number + ops::Number<Mean = f64>>(element: impl Fn(usize) -> T) {
+        let device = Device::auto().unwrap();
+        // 21 times 47 elements, of which neither the sums of 47 nor those of 21 divide by 987 without a remainder.
+        let host = Array3::from_shape_fn((21, 30, 47), |(i, j, k)| element(i * 7 + j * 31 + k * 5));
+        let x = DeviceArray::from_ndarray(device.default_stream(), &host).unwrap();
+        let wanted = host.mapv(|x| x.to_f64()).sum_axis(Axis(2)).sum_axis(Axis(0)) / 987.0;
+        let means = || x.mean_axes(&[0, 2]).unwrap().to_ndarray().unwrap();
+        assert_eq!(means(), wanted.into_dyn());
+        device.reset_peak();
+        let before = device.memory().unwrap().allocated;
+        means();
+        let more = device.memory().unwrap().peak - before;
+        assert!(more < (x.len() * size_of::<T>()) as u64 / 2, "{more} bytes");
+
+        let every_other = x.slice(s![..;2, ..;3, ..;2]).unwrap();
+        let sum = host.slice(s![..;2, ..;3, ..;2]).mapv(|x| x.to_f64()).sum();
+        assert_eq!(every_other.mean().unwrap(), sum / every_other.len() as f64);
+    }
+    check::<i32>(|i| i as i32 % 1000 - 500);
+    check::<u16>(|i| i as u16 % 1000);
+    check::<f64>(|i| (i % 1000) as f64 * 0.25);
+}
+
 #[test]
 fn results_of_views_into_parts_of_the_same_array() {
     let mut x = array![[1.0f32, 2.0, 3.0, 0.0], [4.0, 5.0, 6.0, 0.0], [7.0, 8.0, 9.0, 0.0]];
@@ -332,4 +358,60 @@ fn results_of_views_into_parts_of_the_same_array() {
         .unwrap();
     x.column_mut(1).fill(0.0);
     assert_eq!(on_device.to_ndarray().unwrap(), x);
+}
+
+/// Columns of bytes are added four at a time where they lie in whole words, and one by one elsewhere.
+#[test]
+fn columns_of_bytes_in_words_and_beside_them() {
+    // The largest bytes, and as many rows as a thread has of a chunk.
+    let full = Array2::from_elem((13_000, 36), u8::MAX);
+    let sums = upload(&full).sum_axis(Axis(0));
+    assert_eq!(sums.unwrap().to_ndarray().unwrap(), Array1::from_elem(36, 13_000 * 255));
+
+    for (rows, columns) in [
+        (1, 4),
+        (2, 8),
+        (7, 60),
+        (97, 132),
+        (1_031, 64),
+        (700, 260),
+        (5, 1_028),
+        (4_099, 12),
+    ] {
+        let x = Array2::from_shape_fn((rows, columns), |(i, j)| (i * 31 + j * 7 + i * j) as u8);
+        let on_device = upload(&x);
+        for (from, to) in [
+            (0, columns),
+            (0, columns - 1),
+            (1, columns),
+            (columns / 8 * 4, columns),
+            (2, columns - 1),
+        ] {
+            let columns = s![..;2, from..to];
+            for flipped in [false, true] {
+                let (mut wanted, mut view) = (x.slice(columns), on_device.slice(columns).unwrap());
+                if flipped {
+                    wanted.invert_axis(Axis(0));
+                    view = view.flip(Axis(0)).unwrap();
+                }
+                let sums = view.sum_axis(Axis(0)).unwrap().to_ndarray().unwrap();
+                let wanted = wanted.mapv(u64::from).sum_axis(Axis(0));
+                assert_eq!(sums, wanted, "{:?}", view.shape());
+            }
+        }
+    }
+}
+
+/// Several arrays of columns, whose blocks have columns of more than one of them.
+#[test]
+fn columns_of_bytes_in_several_arrays() {
+    for shape in [[3, 40, 4], [5, 9, 8], [2, 300, 20], [9, 17, 6], [70, 3, 4]] {
+        let x = Array3::from_shape_fn(shape, |(i, j, k)| (i * 91 + j * 31 + k * 7) as u8);
+        let sums = upload(&x).sum_axis(Axis(1)).unwrap();
+        assert_eq!(
+            sums.to_ndarray().unwrap(),
+            x.mapv(u64::from).sum_axis(Axis(1)),
+            "{shape:?}"
+        );
+    }
 }

@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 58] = [
+const NAMES: [&str; 59] = [
     "copy",
     "add",
     "square",
@@ -17,6 +17,7 @@ const NAMES: [&str; 58] = [
     "scan_inclusive_sum",
     "scan_exclusive_sum",
     "scan_blelloch_sum",
+    "grid_sync",
     "histogram_i32",
     "histogram_u8",
     "histogram_u8_equal",

@@ -254,7 +254,7 @@ pub trait Number:
     sealed::Sealed
     + Ordered<Wide: Ordered>
     + Num<Total: Num<Total = <Self as Num>::Total> + Reduce<Sum> + Reduce<Product>>
-    + Statistic
+    + Statistic<Mean: Statistic<Mean = <Self as Statistic>::Mean> + Reduce<Mean>>
     + MulAdd
     + ByValue
     + Range

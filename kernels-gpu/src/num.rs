@@ -74,6 +74,11 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
         }
         sum
     }
+    /// Of bytes, the sum `sum` of several; `None` for other types.
+    #[inline(always)]
+    fn sum_of_bytes(_sum: u32) -> Option<Accumulator<Self>> {
+        None
+    }
     /// The sum of a vector, added one after another; of integers as [`sum_of_vectors`](Self::sum_of_vectors).
     #[inline(always)]
     fn sum_in_order<const N: usize>(values: [Self; N]) -> Accumulator<Self> {
@@ -243,6 +248,11 @@ macro_rules! integers {
         #[inline(always)]
         fn sum_of_vectors<const N: usize, const U: usize>(vectors: [[Self; N]; U]) -> u64 {
             narrow::sum_of_vectors(vectors)
+        }
+
+        #[inline(always)]
+        fn sum_of_bytes(sum: u32) -> Option<u64> {
+            (size_of::<Self>() == 1).then_some(u64::from(sum))
         }
 
         #[inline(always)]

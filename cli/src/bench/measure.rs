@@ -92,7 +92,7 @@ impl Bench {
     pub fn times<O>(
         &self,
         out: &mut O,
-        launch: impl Fn(&mut O) -> warpsmith::Result<()>,
+        mut launch: impl FnMut(&mut O) -> warpsmith::Result<()>,
         check: impl FnOnce(&O) -> Result<()>,
     ) -> Result<Times> {
         launch(out)?;

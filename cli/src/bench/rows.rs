@@ -6,8 +6,8 @@ use kernels_gpu::num::Num;
 use ndarray::{Array1, Ix0, Ix1};
 use rayon::prelude::*;
 use warpsmith::ops::{Histogram, Number, ScanAlgorithm, Sum};
-use warpsmith::{DeviceArray, bf16, f16};
-use warpsmith_cli_kernels::tanh_affine;
+use warpsmith::{DeviceArray, DeviceGridBarrier, bf16, f16};
+use warpsmith_cli_kernels::{THREADS, add_sum, tanh_affine};
 
 use super::check;
 use super::data::{self, Value, bits, byte};
@@ -41,6 +41,7 @@ pub const ROWS: &[Row] = rows! {
     "scan_inclusive_sum": scan_inclusive_sum::<f32>;
     "scan_exclusive_sum": scan_exclusive_sum::<f32>;
     "scan_blelloch_sum": scan_blelloch_sum;
+    "grid_sync": grid_sync;
     "histogram_i32": |bench, n| histogram(bench, n, "i32", |i| i32::from(byte(i)), byte);
     "histogram_u8": |bench, n| histogram(bench, n, "u8", byte, byte);
     "histogram_u8_equal": |bench, n| histogram(bench, n, "u8", |_| 42u8, |_| 42);
@@ -251,6 +252,24 @@ fn scan_blelloch_sum(bench: &Bench, n: usize) -> Result<Measurement> {
     scan::<f32>(bench, n, true, |x, out| {
         x.inclusive_scan_by_into::<Sum>(ScanAlgorithm::Blelloch, out)
     })
+}
+
+/// A kernel of one's own whose blocks meet at the grid's barrier: they sum the elements, and then add the sum to each.
+fn grid_sync(bench: &Bench, n: usize) -> Result<Measurement> {
+    let x = bench.upload(&data::array(n, bits)?)?;
+    let mut barrier = DeviceGridBarrier::new(&bench.stream)?;
+    let config = bench.device.cooperative_config::<add_sum>(THREADS as u32, 0)?;
+    let mut sums = bench.zeros(config.grid.x as usize)?;
+    let mut out = bench.zeros(n)?;
+    let launch = |out: &mut Vector<u32>| {
+        let args = (&mut barrier, &x, &mut sums, out);
+        bench.stream.launch::<add_sum>(&config, args)
+    };
+    let times = bench.times(&mut out, launch, |out| {
+        let sum = (0..n).into_par_iter().map(bits).reduce(|| 0, u32::wrapping_add);
+        check::every(&out.to_ndarray()?.to_vec(), |i| bits(i).wrapping_add(sum))
+    })?;
+    Ok(Measurement::new("u32", n, 2 * size_of::<u32>(), times).operations_each(2.0))
 }
 
 /// Measures a histogram of 256 bins from 0 to 256, of elements that lie in the bin that `bin` gives.

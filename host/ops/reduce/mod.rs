@@ -14,7 +14,7 @@ mod primitive;
 
 use kernels_gpu::compiled::{Number, Reduce};
 use kernels_gpu::num::Accumulator;
-use kernels_gpu::op::ReduceOp;
+use kernels_gpu::op::{Mean, ReduceOp, Statistic};
 use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use crate::array::{DeviceArray, Element};
@@ -69,16 +69,18 @@ impl Wants {
     }
 }
 
-/// Combines results, along axes that are left, where that gives what combining all elements at once does.
-type Again<R> = fn(&DynRef<R>, &dyn Fn(usize) -> bool, &mut DynRef<R>) -> Result<()>;
+/// Combines results that were made for a count of 1, along axes that are left and for the count of all elements, where that
+/// gives what combining all elements at once does.
+type Again<R> = fn(&DynRef<R>, &dyn Fn(usize) -> bool, u64, &mut DynRef<R>) -> Result<()>;
 
 /// [`combine`] of results of the same operator.
 fn again<Op: ReduceOp<R, Output = R>, R: Reduce<Op>>(
     results: &DynRef<R>,
     is_combined: &dyn Fn(usize) -> bool,
+    count: u64,
     out: &mut DynRef<R>,
 ) -> Result<()> {
-    combine::<Op, R>(results, is_combined, Wants::Any, 0, Some(again::<Op, R>), out)
+    combine::<Op, R>(results, is_combined, Wants::Any, count, Some(again::<Op, R>), out)
 }
 
 /// [`again`] for sums and products, but for those of 16-bit floats, which are rounded once.
@@ -88,6 +90,11 @@ where
     T::Total: Reduce<Op>,
 {
     (size_of::<Accumulator<T>>() == size_of::<T::Total>()).then_some(again::<Op, T::Total>)
+}
+
+/// [`again`] for means that are `f64`: for a count of 1 they are sums, unrounded; the others are rounded once.
+fn again_mean<T: Number>() -> Option<Again<<T as Statistic>::Mean>> {
+    (size_of::<<T as Statistic>::Mean>() == size_of::<f64>()).then_some(again::<Mean, <T as Statistic>::Mean>)
 }
 
 /// Combines the elements along some axes into the results along the others, of which `out`, on the same device, has the
@@ -118,8 +125,8 @@ fn combine<Op: ReduceOp<T>, T: Reduce<Op>>(
             let left: Vec<usize> = (0..x.ndim()).filter(|axis| !first.contains(axis)).collect();
             let shape: Vec<usize> = left.iter().map(|&axis| x.shape()[axis]).collect();
             let mut results = DeviceArray::uninit(stream, IxDyn(&shape))?;
-            combine::<Op, T>(x, &|axis| first.contains(&axis), wants, count, None, &mut results)?;
-            return again(&results, &|axis| is_combined(left[axis]), out);
+            combine::<Op, T>(x, &|axis| first.contains(&axis), wants, 1, None, &mut results)?;
+            return again(&results, &|axis| is_combined(left[axis]), count, out);
         }
         let order = lie.together();
         let x = x.view().permuted_axes(IxDyn(&order))?.to_array()?;

@@ -5,7 +5,7 @@ use kernels_gpu::compiled::Number;
 use kernels_gpu::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, Std, Sum, Variance};
 use ndarray::{Dimension, Ix0};
 
-use super::{Wants, again, again_total, whole, whole_into};
+use super::{Wants, again, again_mean, again_total, whole, whole_into};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 
@@ -127,7 +127,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
     pub fn mean(&self) -> Result<T::Mean> {
-        whole::<Mean, T, D>("mean", self, Wants::One, None)
+        whole::<Mean, T, D>("mean", self, Wants::One, again_mean::<T>())
     }
 
     /// [`mean`](Self::mean) into an array or view without axes, asynchronously.
@@ -137,7 +137,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// As [`mean`](Self::mean), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn mean_into(&self, out: &mut DeviceArrayRef<T::Mean, Ix0>) -> Result<()> {
-        whole_into::<Mean, T, D>("mean_into", self, Wants::One, None, out)
+        whole_into::<Mean, T, D>("mean_into", self, Wants::One, again_mean::<T>(), out)
     }
 
     /// The variance: the sum of the squared deviations from the mean, divided by the number of elements less `ddof`

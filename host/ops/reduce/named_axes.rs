@@ -5,15 +5,16 @@ use kernels_gpu::compiled::Number;
 use kernels_gpu::op::{All, Any, Max, Mean, Min, Product, Std, Sum, Variance};
 use ndarray::{Dimension, IxDyn};
 
-use super::{Wants, again, again_total, along_axes, along_axes_into};
+use super::{Wants, again, again_mean, again_total, along_axes, along_axes_into};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 
 /// Reductions along several axes, asynchronously. Axes that are neighbours, or have none but axes of length 1 between
-/// them, are combined as one. Of several groups of them, sums, products, minima, maxima, `any` and `all` are made along the
-/// longest first, and then along the others (so the error bound of a float sum is that of all their depths together). Means,
-/// variances, standard deviations, and sums and products of 16-bit floats cost one copy of the array on the device there.
+/// them, are combined as one. Of several groups of them, sums, products, minima, maxima, `any` and `all`, and means of
+/// integers and `f64`, are made along the longest first, and then along the others (so the error bound of a float sum is
+/// that of all their depths together). Other means, which are rounded once, variances, standard deviations, and sums and
+/// products of 16-bit floats cost one copy of the array on the device there.
 ///
 /// # Examples
 ///
@@ -145,7 +146,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// [`Error::Axes`](crate::Error::Axes) if there is no such axis or one is named twice,
     /// [`Error::Empty`](crate::Error::Empty) if one has length 0, and those of an allocation and a launch.
     pub fn mean_axes(&self, axes: &[usize]) -> Result<DeviceArray<T::Mean, IxDyn>> {
-        along_axes::<Mean, T, D>("mean_axes", self, axes, Wants::One, None)
+        along_axes::<Mean, T, D>("mean_axes", self, axes, Wants::One, again_mean::<T>())
     }
 
     /// [`mean_axes`](Self::mean_axes) into an existing array or view.
@@ -155,7 +156,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// As [`mean_axes`](Self::mean_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn mean_axes_into(&self, axes: &[usize], out: &mut DeviceArrayRef<T::Mean, IxDyn>) -> Result<()> {
-        along_axes_into::<Mean, T, D>("mean_axes_into", self, axes, Wants::One, None, out)
+        along_axes_into::<Mean, T, D>("mean_axes_into", self, axes, Wants::One, again_mean::<T>(), out)
     }
 
     /// The variances along several axes, as [`variance`](Self::variance) of each part; the result has the other axes,

@@ -98,6 +98,13 @@ pub trait ReduceOp<T>: 'static {
         scan_rows(values, Self::identity(), Self::combine)
     }
 
+    /// The result for bytes whose sum this is, where the elements are bytes and nothing but their sum is asked for: a
+    /// reduction of columns then adds four of them at a time. `None`, the default, for all other operators.
+    #[inline(always)]
+    fn of_bytes(_sum: u32) -> Option<Self::Acc> {
+        None
+    }
+
     /// The result for all elements of `a` and of `b`, where those of `a` stand before those of `b`.
     ///
     /// Associative, up to rounding. A scan keeps the order of the elements; a reduction does not, and wants an operator
@@ -199,7 +206,7 @@ macro_rules! totals {
     ($(
         $(#[$doc:meta])*
         $name:ident = $method:ident or $all:ident from $identity:ident
-        $(, of vectors $vectors:ident, scanned by $in_order:ident and $warp:ident)?;
+        $(, of vectors $vectors:ident and bytes $bytes:ident, scanned by $in_order:ident and $warp:ident)?;
     )*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
@@ -233,6 +240,11 @@ macro_rules! totals {
                 #[inline(always)]
                 fn lift_in_order<const N: usize>(values: [T; N], _: u64) -> Accumulator<T> {
                     T::$in_order(values)
+                }
+
+                #[inline(always)]
+                fn of_bytes(sum: u32) -> Option<Accumulator<T>> {
+                    T::$bytes(sum)
                 }
 
                 #[inline(always)]
@@ -411,7 +423,7 @@ cast_ops! {
 
 totals! {
     /// The sum, a [`Total`](Num::Total): of integers in 64 bits, which wrap around, as NumPy's.
-    Sum = add or sum_of from ZERO, of vectors sum_of_vectors, scanned by sum_in_order and sums_of_warp;
+    Sum = add or sum_of from ZERO, of vectors sum_of_vectors and bytes sum_of_bytes, scanned by sum_in_order and sums_of_warp;
     /// The product, a [`Total`](Num::Total): of integers in 64 bits, which wrap around, as NumPy's.
     Product = mul or product_of from ONE;
 }

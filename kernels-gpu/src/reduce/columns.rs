@@ -20,27 +20,23 @@ pub(super) struct Columns<'a, T, A, R> {
 
 /// Where a thread stands: the block's columns, its chunk, and the thread's place in it.
 #[derive(Clone, Copy)]
-struct Place {
+pub(super) struct Place {
     /// The number of the block's columns among those of all blocks.
     strip: usize,
     /// The chunk.
     part: usize,
     /// The thread's column in the block.
-    tx: usize,
+    pub(super) tx: usize,
     /// The thread's number in the column; at least the height for threads that have none.
-    ty: usize,
+    pub(super) ty: usize,
 }
 
 impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
     /// Combines a chunk of the block's columns, and all their chunks if this block is the last of them.
     #[inline(always)]
     pub(super) fn combine<Op: ReduceOp<T, Acc = A, Output = R>, const U: usize>(self) {
-        let (block, chunks) = (thread::block_idx_x(), self.plan.chunks as u32);
-        let (strip, part) = if chunks <= 1 {
-            (block as usize, 0)
-        } else {
-            ((block / chunks) as usize, (block % chunks) as usize)
-        };
+        let chunks = self.plan.chunks as u32;
+        let (strip, part) = self.strip_and_part();
         let (t, width) = (thread::thread_idx_x(), Ord::max(self.plan.width, 1));
         let at = Place {
             strip,
@@ -49,7 +45,10 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
             ty: (t / width) as usize,
         };
         let column = strip * width as usize + at.tx;
-        let mut value = self.share::<Op, U>(at);
+        let mut value = match Op::of_bytes(0) {
+            Some(_) if self.are_words() => Op::of_bytes(self.share_of_words(at)).unwrap_or(Op::identity()),
+            _ => self.share::<Op, U>(at),
+        };
         // The tree above the threads, in levels: a level turns the values of a column that are `left` into as many as
         // there are groups, in place. The first has a chunk for each group, and a block for each chunk; the others are
         // all done by the last block of these columns.
@@ -85,6 +84,17 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
                 group = 0;
             }
             value = self.group::<Op>(at, column, group, left);
+        }
+    }
+
+    /// The block's columns among those of all blocks, and its chunk of them.
+    #[inline(always)]
+    pub(super) fn strip_and_part(&self) -> (usize, usize) {
+        let (block, chunks) = (thread::block_idx_x(), self.plan.chunks as u32);
+        if chunks <= 1 {
+            (block as usize, 0)
+        } else {
+            ((block / chunks) as usize, (block % chunks) as usize)
         }
     }
 
@@ -226,7 +236,7 @@ impl<T: Pod, A: Pod, R: Pod> Columns<'_, T, A, R> {
 
 /// Quotient and remainder, by 32-bit division where that is enough. The divisor is not 0.
 #[inline(always)]
-fn divide(n: usize, by: usize) -> (usize, usize) {
+pub(super) fn divide(n: usize, by: usize) -> (usize, usize) {
     if n <= u32::MAX as usize && by <= u32::MAX as usize {
         let (n, by) = (n as u32, Ord::max(by as u32, 1));
         ((n / by) as usize, (n % by) as usize)

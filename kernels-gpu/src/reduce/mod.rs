@@ -21,6 +21,7 @@
 //! Both kernels are generic functions. [`operator_kernels!`](crate::operator_kernels) makes kernels of them for a
 //! [`ReduceOp`] of a kernels crate's own, which `x.reduce::<Operator>()` on the host then takes.
 
+mod bytes;
 mod columns;
 mod plan;
 mod rows;
