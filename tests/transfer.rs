@@ -240,3 +240,26 @@ fn streams_of_every_priority_work() {
         assert_eq!(x.sum().unwrap(), 6i64);
     }
 }
+
+/// Copies of views to another stream and to another device.
+#[test]
+fn views_to_other_streams_and_devices() {
+    let host = Array2::from_shape_fn((6, 5), |(i, j)| (10 * i + j) as i32);
+    let (device, other) = (Device::auto().unwrap(), Device::simulator());
+    let stream = device.create_stream().unwrap();
+    let mut x = DeviceArray::from_ndarray(device.default_stream(), &host).unwrap();
+    for stream in [&stream, other.default_stream()] {
+        for part in [s![.., ..], s![1..3, ..], s![..;-2, 1..4], s![2..2, ..]] {
+            let view = x.slice(part).unwrap();
+            assert_eq!(view.to_device(stream).unwrap().to_ndarray().unwrap(), host.slice(part));
+            let transposed = view.t().to_device(stream).unwrap();
+            assert_eq!(transposed.to_ndarray().unwrap(), host.slice(part).t());
+        }
+        let repeated = x.broadcast((2, 6, 5)).unwrap().to_device(stream).unwrap();
+        assert_eq!(repeated.to_ndarray().unwrap(), host.broadcast((2, 6, 5)).unwrap());
+    }
+    // The copy is of its own.
+    let copy = x.slice(s![1..3, ..]).unwrap().to_device(&stream).unwrap();
+    x.fill(0).unwrap();
+    assert_eq!(copy.to_ndarray().unwrap(), host.slice(s![1..3, ..]));
+}

@@ -43,8 +43,12 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         capture.keep_literal(literal.buffer());
         Ok(literal)
     }
+}
 
-    /// A copy of the array at home on `stream`, of this device or another.
+/// Copies between the host and arrays or views.
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// A copy of the elements at home on `stream`, of this device or another. A view that is not a whole array in C order is
+    /// copied on its own device first.
     ///
     /// Between two GPUs the copy is queued, and goes from one to the other where the machine lets it; the streams of both
     /// wait for it, and the host does not. Between a GPU and the simulated one it goes by way of the host, which waits.
@@ -70,13 +74,16 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn to_device(&self, stream: &Stream) -> Result<Self> {
+    pub fn to_device(&self, stream: &Stream) -> Result<DeviceArray<T, D>> {
+        if self.is_part() || !self.is_standard_layout() {
+            return self.view().to_array()?.to_device(stream);
+        }
         let (home, bytes) = (self.stream(), self.buffer().bytes());
         let peer = stream.backend().peer().filter(|_| home.backend().peer().is_some());
         if !home.same_device(stream) && peer.is_none() {
-            return Self::from_ndarray(stream, &self.to_ndarray()?);
+            return DeviceArray::from_ndarray(stream, &self.to_ndarray()?);
         }
-        let result = Self::uninit(stream, self.raw_dim())?;
+        let result = DeviceArray::uninit(stream, self.raw_dim())?;
         if bytes == 0 {
             return Ok(result);
         }
@@ -108,10 +115,7 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         }
         copied.and(ordered).map(|()| result)
     }
-}
 
-/// Copies between the host and arrays or views.
-impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// Copies an array of any layout, as [`from_ndarray`](DeviceArray::from_ndarray), to these elements; by way of the
     /// device's memory where they are not in C order without a gap.
     ///
