@@ -287,18 +287,17 @@ fn on_hopper<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
     let mut result = out.in_shape_mut(Ix3(of.batch, of.m, of.n));
     let columns = of.n.next_multiple_of(16 / size_of::<C>());
     let launch = |shape: WgmmaShape, out: &mut DeviceViewMut<'_, C, Ix3>| {
-        let launch = Launch::<T, C, _> {
+        let launch = Launch::<T> {
             a: &a,
             b: &b,
             shape,
             stream,
-            finish,
         };
         match registers {
-            32 => launch.run::<<T as HopperGemm<C>>::N64>(32, out),
-            64 => launch.run::<<T as HopperGemm<C>>::N128>(64, out),
-            96 => launch.run::<<T as HopperGemm<C>>::N192>(96, out),
-            _ => launch.run::<<T as HopperGemm<C>>::N256>(128, out),
+            32 => launch.run::<<T as HopperGemm<C>>::N64, C, _>(32, out, finish),
+            64 => launch.run::<<T as HopperGemm<C>>::N128, C, _>(64, out, finish),
+            96 => launch.run::<<T as HopperGemm<C>>::N192, C, _>(96, out, finish),
+            _ => launch.run::<<T as HopperGemm<C>>::N256, C, _>(128, out, finish),
         }
     };
     if columns == of.n && can_be_mapped(&result.view()) {
@@ -315,20 +314,20 @@ fn on_hopper<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
     result.assign(&*padded.slice(columns_of_result)?)
 }
 
-struct Launch<'a, T: Factor, C: Summed, D> {
+struct Launch<'a, T: Factor> {
     a: &'a Operand<'a, T::Element>,
     b: &'a Operand<'a, T::Element>,
     shape: WgmmaShape,
     stream: &'a Stream,
-    finish: &'a Finish<'a, C, D>,
 }
 
-impl<T: Factor, C: Summed, D: Dimension> Launch<'_, T, C, D> {
+impl<T: Factor> Launch<'_, T> {
     /// With tiles whose sums take so many registers, as `K`'s do.
-    fn run<K: Kernel<Params = WgmmaParams<T::Element, C>>>(
+    fn run<K: Kernel<Params = WgmmaParams<T::Element, C>>, C: Summed, D: Dimension>(
         &self,
         registers: usize,
         out: &mut DeviceViewMut<'_, C, Ix3>,
+        finish: &Finish<'_, C, D>,
     ) -> Result<()> {
         let (a, b) = (self.a.map(T::TYPE, TILE_M)?, self.b.map(T::TYPE, tile_n(registers))?);
         // SAFETY: the launch takes the map of the same elements mutably; a warp reads old elements before it stores these.
@@ -339,8 +338,8 @@ impl<T: Factor, C: Summed, D: Dimension> Launch<'_, T, C, D> {
             dynamic_shared: shared_bytes(registers),
             ..LaunchConfig::new(blocks as u32, THREADS as u32)
         };
-        let (alpha, beta, plan) = (self.finish.alpha, self.finish.beta, self.finish.plan());
-        let (bias, residual) = (self.finish.bias(), self.finish.residual());
+        let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
+        let (bias, residual) = (finish.bias(), finish.residual());
         let args = (&a, &b, &mut c, self.shape, alpha, beta, old, plan, bias, residual);
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
         // types and tiles, by how the operands lie, and their swizzle. TF32 lies along k. The addends have the products'
