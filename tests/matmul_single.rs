@@ -49,7 +49,8 @@ impl Scaling {
             0.0 => self.alpha * sum,
             beta => beta.mul_add(self.old, self.alpha * sum),
         };
-        scaled + self.added.unwrap_or(0.0)
+        // A 0 would make 0 of −0.
+        self.added.map_or(scaled, |added| scaled + added)
     }
 }
 
@@ -87,6 +88,16 @@ struct Product<'a> {
 }
 
 impl Product<'_> {
+    /// Tiles of all sizes.
+    #[track_caller]
+    fn check_all(&self, stream: &Stream) {
+        self.check::<gemm_simt<KMajor, 4>>(stream, 4, true);
+        self.check::<gemm_simt<MnMajor, 4>>(stream, 4, false);
+        self.check::<gemm_simt<KMajor, 8>>(stream, 8, true);
+        self.check::<gemm_simt<MnMajor, 8>>(stream, 8, false);
+        self.check::<gemm_simt<MnMajor, 16>>(stream, 16, false);
+    }
+
     /// Launches `K`, of which a thread has so many columns, and checks what it gives.
     #[track_caller]
     fn check<K: Kernel<Params = SimtParams>>(&self, stream: &Stream, columns: usize, along_k: bool) {
@@ -155,11 +166,7 @@ fn check_kernels([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], blocks: 
             blocks,
             scaling,
         };
-        product.check::<gemm_simt<KMajor, 4>>(stream, 4, true);
-        product.check::<gemm_simt<MnMajor, 4>>(stream, 4, false);
-        product.check::<gemm_simt<KMajor, 8>>(stream, 8, true);
-        product.check::<gemm_simt<MnMajor, 8>>(stream, 8, false);
-        product.check::<gemm_simt<MnMajor, 16>>(stream, 16, false);
+        product.check_all(stream);
     }
 }
 
@@ -213,6 +220,25 @@ fn views_of_any_strides() {
             let product = x.slice(left).unwrap().batched_matmul(&y.slice(right).unwrap()).unwrap();
             let (a, b) = (a.slice(left), b.slice(right));
             check(product.to_ndarray().unwrap().view(), a, b, PLAIN, &format!("views {i}"));
+        }
+    }
+}
+
+/// The last step along k is not filled up: a sum that underflowed to −0 stays that.
+#[test]
+fn negative_zero() {
+    for k in [1, 9, 33] {
+        let (mut a, mut b) = (Array3::zeros((1, 3, k)), Array3::zeros((1, k, 5)));
+        a.slice_mut(s![.., .., k - 1]).fill(f32::from_bits(1));
+        b.slice_mut(s![.., k - 1, ..]).fill(-0.25);
+        for device in devices() {
+            let product = Product {
+                a: a.view(),
+                b: b.view(),
+                blocks: 1,
+                scaling: PLAIN,
+            };
+            product.check_all(device.default_stream());
         }
     }
 }

@@ -146,7 +146,7 @@ pub fn matmul_bias_gelu<T: Factor<Element = T> + MatMul + Real>(bench: &Bench, n
 }
 
 /// A product by `multiply`, which takes the operands, a bias and the output; of a sum and its bias it is `finish`, which is
-/// off by at most 1.2 of what its argument is, and 5 · 10⁻⁸.
+/// off by at most 1.2 of what its argument is, and 10⁻⁷.
 fn product<T: Factor>(
     bench: &Bench,
     n: usize,
@@ -178,7 +178,7 @@ fn product<T: Factor>(
                 let bias = T::to_f64(bias(column));
                 let wanted = finish(sum, bias);
                 let place = format_args!("{row}, {column}");
-                let bound = 1.2 * bound::<T>(side, wanted, magnitude + bias.abs()) + 5e-8;
+                let bound = 1.2 * bound::<T>(side, wanted, magnitude + bias.abs()) + 1e-7;
                 check::near(place, T::to_f64(got[(row, column)]), wanted, bound)
             })
         },

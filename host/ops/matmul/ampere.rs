@@ -56,20 +56,19 @@ pub(super) fn multiply<T: Factor + AmpereGemm<C>, C: Summed, D: Dimension>(
     let b = Operand::new(&product.b, [of.batch, of.n, of.k], of.b, true)?;
     (shape.a, shape.b) = (strides(&a), strides(&b));
     (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
-    let launch = Launch::<T, C, D> {
+    let launch = Launch::<T> {
         a: &a,
         b: &b,
         shape,
         stream,
-        finish,
     };
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let columns = best_columns(of, size_of::<T::Element>(), multiprocessors);
     let blocks = tiles(of, columns);
     match columns {
-        64 => launch.run::<<T as AmpereGemm<C>>::N64>(columns, blocks, out),
-        128 => launch.run::<<T as AmpereGemm<C>>::N128>(columns, blocks, out),
-        _ => launch.run::<<T as AmpereGemm<C>>::N256>(columns, blocks, out),
+        64 => launch.run::<<T as AmpereGemm<C>>::N64, C, D>((columns, blocks), out, finish),
+        128 => launch.run::<<T as AmpereGemm<C>>::N128, C, D>((columns, blocks), out, finish),
+        _ => launch.run::<<T as AmpereGemm<C>>::N256, C, D>((columns, blocks), out, finish),
     }
 }
 
@@ -83,29 +82,28 @@ fn strides<T: TensorElement>(operand: &Operand<'_, T>) -> [usize; 2] {
     })
 }
 
-struct Launch<'a, T: Factor, C: Summed, D> {
+struct Launch<'a, T: Factor> {
     a: &'a Operand<'a, T::Element>,
     b: &'a Operand<'a, T::Element>,
     shape: MmaShape,
     stream: &'a Stream,
-    finish: &'a Finish<'a, C, D>,
 }
 
-impl<T: Factor, C: Summed, D: Dimension> Launch<'_, T, C, D> {
+impl<T: Factor> Launch<'_, T> {
     /// With tiles of so many columns, as `K`'s are, and a block for each of them.
-    fn run<K: Kernel<Params = MmaParams<T::Element, C>>>(
+    fn run<K: Kernel<Params = MmaParams<T::Element, C>>, C: Summed, D: Dimension>(
         &self,
-        columns: usize,
-        blocks: usize,
+        (columns, blocks): (usize, usize),
         out: &mut DeviceArrayRef<C, D>,
+        finish: &Finish<'_, C, D>,
     ) -> Result<()> {
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(columns),
             ..LaunchConfig::new(blocks as u32, threads(columns) as u32)
         };
         let (a, b) = (Words::of(self.a.elements()), Words::of(self.b.elements()));
-        let (alpha, beta, plan) = (self.finish.alpha, self.finish.beta, self.finish.plan());
-        let (bias, residual) = (self.finish.bias(), self.finish.residual());
+        let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
+        let (bias, residual) = (finish.bias(), finish.residual());
         let args = (a, b, out, self.shape, alpha, beta, plan, bias, residual);
         // SAFETY: the kernel's contract: threads and shared memory are those of its tiles, which are as many as the blocks;
         // the operands have the elements of the shape, from multiples of 16 bytes on and with such strides, as a tensor map

@@ -202,7 +202,8 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// How exact it is, with `u` for the unit roundoff of the type that is summed in, to first order:
     ///
     /// * `f32` and `f64` are summed in their own type, in the order of k, by fused multiply-add: the same bits on every
-    ///   device, whichever kernel is chosen. An element's error is at most `k u Σ|a||b|`.
+    ///   device, whichever kernel is chosen, but that a sum of `f64` that underflows to −0 is 0 on Hopper's tensor cores.
+    ///   An element's error is at most `k u Σ|a||b|`.
     /// * `f16` and `bf16` are summed in `f32`, and the sum is rounded once. A GPU from Ampere on does it on its tensor
     ///   cores, which truncate where `f32` rounds: the error of the sum is at most `k u Σ|a||b|` with `u = 2⁻²³`. Any
     ///   other device converts the operands to `f32` and multiplies these, with `u = 2⁻²⁴`. So the bits differ between

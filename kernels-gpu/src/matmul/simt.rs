@@ -325,7 +325,10 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
                 let (stage, round) = (step % Self::STAGES, step / Self::STAGES % 2);
                 self.full(stage).wait(round);
                 let elements = self.elements(stage as usize, place);
-                if A::ALONG_K {
+                let left = self.shape.k - k;
+                if left < tile_k(C) as u32 {
+                    elements.multiply_first(left as usize, &mut sums);
+                } else if A::ALONG_K {
                     elements.multiply_along_k(&mut sums);
                 } else {
                     elements.multiply(&mut sums);
@@ -482,6 +485,43 @@ impl<A: Layout, const C: usize> Elements<A, C> {
         });
     }
 
+    /// Adds the products of the first elements of k alone. Those of what is behind the last one, zeros, would make 0 of a sum
+    /// that is −0.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn multiply_first(&self, count: usize, sums: &mut [[f32; C]; MOST_ROWS]) {
+        let mut k = 0;
+        while k < count {
+            let a = if A::ALONG_K { self.rows_at(k) } else { self.rows(k) };
+            let b = self.columns(k);
+            add_products(&Fragments { a, b }, sums);
+            // A number that the compiler does not know: it would unroll the loop.
+            k = hint::opaque(k as u32) as usize + 1;
+        }
+    }
+
+    /// The rows, which lie along k, for element `k`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn rows_at(&self, k: usize) -> [f32; MOST_ROWS] {
+        let first = 4 * self.unit(k / 4) + k % 4;
+        let mut of_k = [0.0; MOST_ROWS];
+        unroll!(8, i => {
+            if i < rows(C) {
+                // SAFETY: rows of the tile.
+                of_k[i] = unsafe { self.a.get_unchecked(first + 8 * i * tile_k(C)) };
+            }
+        });
+        of_k
+    }
+
+    /// Where the `four`th four elements of k are in a row that lies along k, in units of 16 bytes: the swizzle puts them
+    /// elsewhere by the row's number, by its last three bits where a row has 128 bytes, by two bits above the last one where
+    /// it has 64. The rows of a thread have these in common.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn unit(&self, four: usize) -> usize {
+        let units = tile_k(C) / 4;
+        four ^ (self.row * units / 8 % units)
+    }
+
     /// The rows for element `k`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn rows(&self, k: usize) -> [f32; MOST_ROWS] {
@@ -501,10 +541,7 @@ impl<A: Layout, const C: usize> Elements<A, C> {
     /// The rows, which lie along k, for the `four`th four elements of k.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn rows_along_k(&self, four: usize) -> [[f32; 4]; MOST_ROWS] {
-        // The swizzle puts what is 16 bytes wide elsewhere within the row, by the row's number: its last three bits where
-        // a row has 128 bytes, two bits above the last one where it has 64. The rows of a thread have these in common.
-        let units = tile_k(C) / 4;
-        let unit = four ^ (self.row * units / 8 % units);
+        let unit = self.unit(four);
         let mut along_k = [[0.0; 4]; MOST_ROWS];
         // SAFETY (of both): rows of the tile, at multiples of four.
         let first = unsafe { self.a.subarray_unchecked(4 * unit, self.a.len() - 4 * unit) };
