@@ -320,22 +320,21 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
         let mut step = 0;
         for tile in self.tiles.of_block() {
             let mut sums = [[0.0; C]; MOST_ROWS];
-            let mut k = 0;
-            while k < self.shape.k {
-                let (stage, round) = (step % Self::STAGES, step / Self::STAGES % 2);
-                self.full(stage).wait(round);
-                let elements = self.elements(stage as usize, place);
-                let left = self.shape.k - k;
-                if left < tile_k(C) as u32 {
-                    elements.multiply_first(left as usize, &mut sums);
-                } else if A::ALONG_K {
+            let mut left = self.shape.k;
+            while left >= tile_k(C) as u32 {
+                let elements = self.wait_for(step, place);
+                if A::ALONG_K {
                     elements.multiply_along_k(&mut sums);
                 } else {
                     elements.multiply(&mut sums);
                 }
-                warp::sync_warp(warp::FULL_MASK);
-                self.free(stage).arrive_if(lane == 0);
-                k += tile_k(C) as u32;
+                self.give_back(step);
+                left -= tile_k(C) as u32;
+                step += 1;
+            }
+            if left > 0 {
+                self.wait_for(step, place).multiply_first(left as usize, &mut sums);
+                self.give_back(step);
                 step += 1;
             }
             self.store(&sums, tile, place, result);
@@ -343,6 +342,22 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
                 self.finish(tile, place, result);
             }
         }
+    }
+
+    /// The thread's elements of the stage of that step, which is waited for.
+    #[inline(always)]
+    fn wait_for(&self, step: u32, place: Place) -> Elements<A, C> {
+        let (stage, round) = (step % Self::STAGES, step / Self::STAGES % 2);
+        self.full(stage).wait(round);
+        self.elements(stage as usize, place)
+    }
+
+    /// Says that this warp is done with the stage of that step.
+    #[inline(always)]
+    fn give_back(&self, step: u32) {
+        warp::sync_warp(warp::FULL_MASK);
+        let leads = thread::thread_idx_x().is_multiple_of(32);
+        self.free(step % Self::STAGES).arrive_if(leads);
     }
 
     /// The thread's elements of a stage, from its first row and its first column on.
