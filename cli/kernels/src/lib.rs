@@ -14,7 +14,7 @@ kernels_gpu::elementwise! {
     }
 }
 
-/// Threads of a block of [`add_sum`].
+/// Threads of a block of [`add_sum`](fn@add_sum).
 pub const THREADS: usize = 256;
 
 /// Adds the sum of all elements to each, wrapping: a sum and a map in one launch, whose blocks meet between the two. `sums`
