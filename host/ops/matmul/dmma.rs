@@ -10,6 +10,7 @@ use ndarray::Dimension;
 
 use super::finish::Finish;
 use super::gemm::{self, Multiplication};
+use super::operand::coordinates;
 use super::tensor::{Operand, is_hopper};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -53,18 +54,12 @@ pub(super) fn multiply<D: Dimension>(
 
 /// The shape of the kernel's launch, if its numbers fit.
 fn dmma_shape(shape: &GemmShape) -> Option<DmmaShape> {
-    // Coordinates are signed, and those of the last tile reach beyond the end.
-    let fits = |length: usize| {
-        u32::try_from(length)
-            .ok()
-            .filter(|&length| length <= i32::MAX as u32 - 256)
-    };
     u32::try_from(blocks(shape, 64)).ok()?;
     Some(DmmaShape {
-        batch: fits(shape.batch)?,
-        m: fits(shape.m)?,
-        n: fits(shape.n)?,
-        k: fits(shape.k).filter(|&k| k > 0)?,
+        batch: coordinates(shape.batch)?,
+        m: coordinates(shape.m)?,
+        n: coordinates(shape.n)?,
+        k: coordinates(shape.k).filter(|&k| k > 0)?,
         a_step: (shape.a[0] != 0).into(),
         b_step: (shape.b[0] != 0).into(),
     })

@@ -15,6 +15,14 @@ const fn unit<T>() -> usize {
     16 / size_of::<T>()
 }
 
+/// A length along an axis of a tensor map, if it can be counted: coordinates are signed, and those of the last tile reach
+/// beyond the end.
+pub(super) fn coordinates(length: usize) -> Option<u32> {
+    u32::try_from(length)
+        .ok()
+        .filter(|&length| length <= i32::MAX as u32 - 256)
+}
+
 /// Whether the elements lie so that a tensor map can have them.
 pub(super) fn can_be_mapped<T: TensorElement>(elements: &DeviceView<'_, T, Ix3>) -> bool {
     tensor_map::layout(elements, &[1, 1, unit::<T>()], Swizzle::None).is_ok()

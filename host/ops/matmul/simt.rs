@@ -9,7 +9,7 @@ use ndarray::{Dimension, Ix3};
 
 use super::finish::Finish;
 use super::gemm::{self, Multiplication, best_size};
-use super::operand::{Mapped, can_be_mapped};
+use super::operand::{Mapped, can_be_mapped, coordinates};
 use super::tensor::is_hopper;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -47,9 +47,9 @@ pub(super) fn multiply<D: Dimension>(
     let b = product
         .b
         .laid_out(Ix3(batch(of.b), of.k, of.n), vec![of.b[0], of.b[2], of.b[1]]);
-    let along_k = !can_be_mapped(&a) && can_be_mapped(&a_along_k);
-    let a_lies = |columns| can_be_mapped(&a) || columns < 16 && along_k;
-    let copies = |columns| usize::from(!a_lies(columns)) + usize::from(!can_be_mapped(&b));
+    let (a_lies, b_lies) = (can_be_mapped(&a), can_be_mapped(&b));
+    let along_k = !a_lies && can_be_mapped(&a_along_k);
+    let copies = |columns| usize::from(!(a_lies || columns < 16 && along_k)) + usize::from(!b_lies);
     let Some(columns) = best_columns(of, multiprocessors, copies) else {
         return product.run(stream, out, finish);
     };
@@ -95,18 +95,12 @@ fn best_columns(shape: &GemmShape, multiprocessors: usize, copies: impl Fn(usize
 
 /// The shape as the kernel takes it, if its numbers fit.
 fn simt_shape(of: &GemmShape) -> Option<SimtShape> {
-    // Coordinates are signed, and those of the last tile reach beyond the end.
-    let fits = |length: usize| {
-        u32::try_from(length)
-            .ok()
-            .filter(|&length| length <= i32::MAX as u32 - 256)
-    };
     u32::try_from(tiles(of, 4)).ok()?;
     Some(SimtShape {
-        batch: fits(of.batch)?,
-        m: fits(of.m)?,
-        n: fits(of.n)?,
-        k: fits(of.k).filter(|&k| k > 0)?,
+        batch: coordinates(of.batch)?,
+        m: coordinates(of.m)?,
+        n: coordinates(of.n)?,
+        k: coordinates(of.k).filter(|&k| k > 0)?,
         a_step: (of.a[0] != 0).into(),
         b_step: (of.b[0] != 0).into(),
     })

@@ -15,7 +15,7 @@ use ndarray::{Dimension, Ix3};
 use super::finish::{self, Finish, Finished, Sums};
 use super::gemm::Multiplication;
 use super::gemv::MatrixVector;
-use super::operand::{Mapped, can_be_mapped};
+use super::operand::{Mapped, can_be_mapped, coordinates};
 use super::split::{self, REGISTERS, cycles};
 use super::{HOPPER, ampere, simt};
 use crate::array::DeviceArray;
@@ -208,24 +208,18 @@ fn by_f32<T: Half, D: Dimension>(
 /// The shape of the kernel's launch, if its numbers fit.
 fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
     let shape = &product.shape;
-    // Coordinates are signed, and those of the last tile reach beyond the end.
-    let fits = |length: usize| {
-        u32::try_from(length)
-            .ok()
-            .filter(|&length| length <= i32::MAX as u32 - 256)
-    };
     let tiles = shape.batch.checked_mul(shape.m.div_ceil(TILE_M))?;
     u32::try_from(tiles.checked_mul(shape.n.div_ceil(tile_n(32)))?).ok()?;
     Some(WgmmaShape {
-        batch: fits(shape.batch)?,
-        m: fits(shape.m)?,
-        n: fits(shape.n)?,
-        k: fits(shape.k).filter(|&k| k > 0)?,
+        batch: coordinates(shape.batch)?,
+        m: coordinates(shape.m)?,
+        n: coordinates(shape.n)?,
+        k: coordinates(shape.k).filter(|&k| k > 0)?,
         a_step: (shape.a[0] != 0).into(),
         b_step: (shape.b[0] != 0).into(),
         a_along_m: 0,
         b_along_n: 0,
-        c_row: fits(shape.n)?,
+        c_row: coordinates(shape.n)?,
     })
 }
 

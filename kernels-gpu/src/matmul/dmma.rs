@@ -29,8 +29,9 @@ use cuda_std::warpgroup;
 use cuda_std::wgmma::{KMajor, MnMajor};
 
 use super::epilogue::{Epilogue, EpiloguePlan};
+use super::stored::Stored;
 use super::tiles::{Tile, Tiles};
-use super::{scaled, unroll};
+use super::unroll;
 
 /// Rows of tiles that blocks of neighbouring numbers share.
 const GROUP: u32 = 8;
@@ -126,7 +127,7 @@ pub unsafe fn gemm_dmma<A: Side, B: Side, const ROWS: usize>(
     residual: &[f64],
 ) {
     // SAFETY (of both): the kernel's contract.
-    let result = Result {
+    let result = Stored {
         c,
         alpha,
         beta,
@@ -143,14 +144,6 @@ pub unsafe fn gemm_dmma<A: Side, B: Side, const ROWS: usize>(
         warpgroup::increase_registers::<232>();
         block.consume(warp - 4, &result);
     }
-}
-
-/// What becomes of the sums.
-struct Result<'a> {
-    c: SliceMut<'a, f64>,
-    alpha: f64,
-    beta: f64,
-    epilogue: Epilogue<'a, f64>,
 }
 
 /// How an operand lies in memory, and in a stage: along k ([`KMajor`]), or along its lines ([`MnMajor`]).
@@ -374,7 +367,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
     /// Multiplies the stages, and stores the tiles.
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume(&self, warp: u32, result: &Result<'_>) {
+    fn consume(&self, warp: u32, result: &Stored<'_, f64>) {
         let row = warp / warps_n(ROWS) * WARP_ROWS;
         let column = warp % warps_n(ROWS) * 16 * groups(ROWS) as u32;
         let lane = self.lane([row, column]);
@@ -530,7 +523,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
 
     /// Puts the lane's sums into `C`, of a warp's tile.
     #[inline(always)]
-    fn store(&self, sums: &Sums, tile: Tile, result: &Result<'_>) {
+    fn store(&self, sums: &Sums, tile: Tile, result: &Stored<'_, f64>) {
         let DmmaShape { m, n, .. } = self.shape;
         let lane = thread::thread_idx_x() % 32;
         let wide = n % 2 == 0 && result.c.is_vec_aligned::<2>();
@@ -563,7 +556,7 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
 
     /// Finishes what [`store`](Self::store) stored.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn finish(&self, tile: Tile, result: &Result<'_>) {
+    fn finish(&self, tile: Tile, result: &Stored<'_, f64>) {
         let DmmaShape { m, n, .. } = self.shape;
         let lane = thread::thread_idx_x() % 32;
         let first = tile.column + B::column(lane / 4);
@@ -584,26 +577,5 @@ impl<'a, A: Side, B: Side, const ROWS: usize> Block<'a, A, B, ROWS> {
             }
             piece += 1;
         }
-    }
-}
-
-impl Result<'_> {
-    /// `c ← alpha · sums + beta · c`
-    ///
-    /// # Safety
-    ///
-    /// There are `N` elements at `at`, aligned as vectors of `N` are.
-    #[inline(always)]
-    unsafe fn put<const N: usize>(&self, at: usize, sums: [f64; N]) {
-        let &Self { c, alpha, beta, .. } = self;
-        let values = if beta == 0.0 {
-            sums.map(|sum| scaled(alpha, sum, None))
-        } else {
-            // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
-            let old: [f64; N] = unsafe { Slice::from_raw_parts(c.as_ptr(), c.len()).get_vec_unchecked::<N>(at) };
-            cuda_std::array::from_fn(|i| scaled(alpha, sums[i], Some((beta, old[i]))))
-        };
-        // SAFETY: the caller's promise.
-        unsafe { c.set_vec_unchecked(at, values) };
     }
 }

@@ -15,6 +15,7 @@ pub mod gemm;
 pub mod gemv;
 pub mod mma;
 pub mod simt;
+mod stored;
 mod tiles;
 pub mod wgmma;
 

@@ -34,8 +34,9 @@ use cuda_std::warpgroup;
 
 use super::epilogue::{Epilogue, EpiloguePlan};
 use super::gemm::{KMajor, Layout, MnMajor};
+use super::stored::Stored;
 use super::tiles::{Tile, Tiles};
-use super::{scaled, unroll};
+use super::unroll;
 
 /// Most rows of a thread's tile.
 const MOST_ROWS: usize = 8;
@@ -157,7 +158,7 @@ pub unsafe fn gemm_simt<A: Layout, const C: usize>(
     residual: &[f32],
 ) {
     // SAFETY (of both): the kernel's contract.
-    let result = Result {
+    let result = Stored {
         c,
         alpha,
         beta,
@@ -178,14 +179,6 @@ pub unsafe fn gemm_simt<A: Layout, const C: usize>(
         }
         block.consume(warp - producer_warps(C) as u32, &result);
     }
-}
-
-/// What becomes of the sums.
-struct Result<'a> {
-    c: SliceMut<'a, f32>,
-    alpha: f32,
-    beta: f32,
-    epilogue: Epilogue<'a, f32>,
 }
 
 /// What the threads of a block have in common.
@@ -310,7 +303,7 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
     /// Multiplies the stages, and stores the tiles.
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume(&self, warp: u32, result: &Result<'_>) {
+    fn consume(&self, warp: u32, result: &Stored<'_, f32>) {
         let lane = thread::thread_idx_x() % 32;
         let rows_apart = if A::ALONG_K { 1 } else { 4 };
         let place = Place {
@@ -386,7 +379,7 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
 
     /// Puts the thread's sums into `C`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store(&self, sums: &[[f32; C]; MOST_ROWS], tile: Tile, place: Place, result: &Result<'_>) {
+    fn store(&self, sums: &[[f32; C]; MOST_ROWS], tile: Tile, place: Place, result: &Stored<'_, f32>) {
         let SimtShape { m, n, .. } = self.shape;
         let wide = n % 4 == 0 && result.c.is_vec_aligned::<4>();
         let (row, column) = (tile.row + place.row as u32, tile.column + place.column as u32);
@@ -417,7 +410,7 @@ impl<'a, A: Layout, const C: usize> Block<'a, A, C> {
 
     /// Finishes what [`store`](Self::store) stored.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn finish(&self, tile: Tile, place: Place, result: &Result<'_>) {
+    fn finish(&self, tile: Tile, place: Place, result: &Stored<'_, f32>) {
         let SimtShape { m, n, .. } = self.shape;
         let chunks = C as u32 / 4;
         // A number that the compiler does not know: it would unroll the loop.
@@ -603,26 +596,5 @@ fn add_products<const C: usize>(of: &Fragments<C>, sums: &mut [[f32; C]; MOST_RO
                 add(i, back_and_forth(i, j, C));
             }
         }
-    }
-}
-
-impl Result<'_> {
-    /// `c ← alpha · sums + beta · c`
-    ///
-    /// # Safety
-    ///
-    /// There are `N` elements at `at`, aligned as vectors of `N` are.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn put<const N: usize>(&self, at: usize, sums: [f32; N]) {
-        let &Self { c, alpha, beta, .. } = self;
-        let values = if beta == 0.0 {
-            sums.map(|sum| scaled(alpha, sum, None))
-        } else {
-            // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
-            let old: [f32; N] = unsafe { Slice::from_raw_parts(c.as_ptr(), c.len()).get_vec_unchecked::<N>(at) };
-            cuda_std::array::from_fn(|i| scaled(alpha, sums[i], Some((beta, old[i]))))
-        };
-        // SAFETY: the caller's promise.
-        unsafe { c.set_vec_unchecked(at, values) };
     }
 }

@@ -24,7 +24,8 @@ use cuda_std::prelude::*;
 use self::load::Loader;
 use self::thread_tile::Position;
 use super::epilogue::{Activate, Epilogue, EpiloguePlan};
-use super::{MulAdd, scaled, span, unroll};
+use super::stored::Stored;
+use super::{MulAdd, span, unroll};
 
 /// Threads of a block: 16 × 16.
 pub const THREADS: usize = SIDE * SIDE;
@@ -189,12 +190,14 @@ pub fn gemm<T: MulAdd + Activate, S: Size<T>, A: Layout, B: Layout>(
     let product = Arguments {
         a,
         b,
-        c,
         shape,
-        alpha,
-        beta,
-        // SAFETY: as just asked.
-        epilogue: unsafe { Epilogue::new(plan, bias, residual) },
+        result: Stored {
+            c,
+            alpha,
+            beta,
+            // SAFETY: as just asked.
+            epilogue: unsafe { Epilogue::new(plan, bias, residual) },
+        },
     };
     S::run::<A, B>(&product);
 }
@@ -218,11 +221,8 @@ const fn storage(tm: usize, tn: usize, bk: usize, bytes: usize) -> usize {
 pub struct Arguments<'a, T> {
     a: &'a [T],
     b: &'a [T],
-    c: SliceMut<'a, T>,
     shape: GemmShape,
-    alpha: T,
-    beta: T,
-    epilogue: Epilogue<'a, T>,
+    result: Stored<'a, T>,
 }
 
 impl<T: MulAdd + Activate> Arguments<'_, T> {
@@ -256,7 +256,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
         if product < shape.batch && row < shape.m && column < shape.n {
             let sums = self.sums::<A, B, TM, TN, WM, WN, BK, V, F, NA, NB>(tiles, product, row, column);
             self.store::<TM, TN, F>(&sums, product, row, column);
-            if finishes(TM, TN) && !self.epilogue.is_identity() {
+            if finishes(TM, TN) && !self.result.epilogue.is_identity() {
                 self.finish::<TM, TN, F>(product, row, column);
             }
         }
@@ -332,7 +332,7 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
     ) {
         let position = Position::of_thread();
         let (m, n) = (self.shape.m, self.shape.n);
-        let wide = n.is_multiple_of(F) && self.c.is_vec_aligned::<F>();
+        let wide = n.is_multiple_of(F) && self.result.c.is_vec_aligned::<F>();
         unroll!(TM, i => {
             let row = row + position.line::<F>(position.y, i);
             if row < m {
@@ -344,12 +344,12 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
                     if wide && column < n {
                         // SAFETY: the row and the column are in C, which `fits` found to lie in `c`; as n is a multiple
                         // of F, so are `line` and the column, and the whole vector is in the row.
-                        unsafe { self.store_vec(line + column, values) };
+                        unsafe { self.result.put(line + column, values) };
                     } else {
                         unroll!(F, j => {
                             if column + j < n {
                                 // SAFETY: the row and the column are in C; a vector of one is aligned like its element.
-                                unsafe { self.store_vec(line + column + j, [values[j]]) };
+                                unsafe { self.result.put(line + column + j, [values[j]]) };
                             }
                         });
                     }
@@ -371,29 +371,14 @@ impl<T: MulAdd + Activate> Arguments<'_, T> {
             let column = column + position.line::<F>(position.x, piece % (TN / F) * F);
             if row < m && column < n {
                 // SAFETY: the row and the column are in C, and this thread stored the elements; columns are multiples of F.
-                unsafe { self.epilogue.finish_stored::<F>(self.c, [product, row, column], [m, n]) };
+                unsafe {
+                    self.result
+                        .epilogue
+                        .finish_stored::<F>(self.result.c, [product, row, column], [m, n])
+                };
             }
             piece += 1;
         }
-    }
-
-    /// Puts finished sums into elements `index .. index + N` of `c`.
-    ///
-    /// # Safety
-    ///
-    /// They are in `c`, and aligned as a vector of `N`.
-    #[inline(always)]
-    unsafe fn store_vec<const N: usize>(&self, index: usize, sums: [T; N]) {
-        let values = if self.beta == T::ZERO {
-            sums.map(|sum| scaled(self.alpha, sum, None))
-        } else {
-            // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
-            let old: [T; N] =
-                unsafe { Slice::from_raw_parts(self.c.as_ptr(), self.c.len()).get_vec_unchecked::<N>(index) };
-            cuda_std::array::from_fn(|j| scaled(self.alpha, sums[j], Some((self.beta, old[j]))))
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.c.set_vec_unchecked(index, values) };
     }
 }
 
