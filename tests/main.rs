@@ -34,6 +34,7 @@ mod many_threads;
 mod map;
 mod matmul;
 mod matmul_ampere;
+mod matmul_chain;
 mod matmul_double;
 mod matmul_fused;
 mod matmul_half;

@@ -1,74 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of `f64` on Hopper's tensor cores, simulated and real, to the last bit: each sum is a chain in the order of k.
 
-use crate::common::*;
+use crate::matmul_chain::devices;
+use crate::matmul_chain::double::*;
 use cuda_std::launch::Kernel;
 use cuda_std::tma::Swizzle;
 use cuda_std::wgmma::{KMajor, MnMajor};
 use kernels_gpu::compiled::DmmaParams;
 use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_K, TILE_N, gemm_dmma, shared_bytes};
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
-use ndarray::{Array1, Array3, ArrayView3, Axis, Ix3, s};
-use proptest::prelude::*;
-use warpsmith::{Device, DeviceArray, DeviceView, LaunchConfig, Stream};
-
-/// The simulated Hopper, and the tests' device if it is one.
-fn devices() -> Vec<Device> {
-    let mut devices = vec![Device::simulated_hopper()];
-    if device().properties().tensor_cores == Some((9, 0)) {
-        devices.push(device().clone());
-    }
-    devices
-}
-
-fn stack(shape: (usize, usize, usize), seed: u64) -> Array3<f64> {
-    let mut rng = rng(seed);
-    Array3::from_shape_simple_fn(shape, || rng.random::<f64>() - 0.5)
-}
-
-/// What a product is scaled by, and its old elements.
-#[derive(Clone, Copy, Debug)]
-struct Scaling {
-    alpha: f64,
-    beta: f64,
-    old: f64,
-    /// What the epilogue adds.
-    added: Option<f64>,
-}
-
-const PLAIN: Scaling = Scaling {
-    alpha: 1.0,
-    beta: 0.0,
-    old: f64::NAN,
-    added: None,
-};
-
-impl Scaling {
-    fn of(self, sum: f64) -> f64 {
-        let scaled = match self.beta {
-            0.0 => self.alpha * sum,
-            beta => beta.mul_add(self.old, self.alpha * sum),
-        };
-        scaled + self.added.unwrap_or(0.0)
-    }
-}
-
-/// Checks `alpha · a b + beta · old`.
-#[track_caller]
-fn check(got: ArrayView3<'_, f64>, a: ArrayView3<'_, f64>, b: ArrayView3<'_, f64>, scaling: Scaling, what: &str) {
-    for ((p, i, j), &got) in got.indexed_iter() {
-        let row = a.index_axis(Axis(0), p % a.len_of(Axis(0)));
-        let column = b.index_axis(Axis(0), p % b.len_of(Axis(0)));
-        let (row, column) = (row.row(i), column.column(j));
-        let terms = || row.iter().zip(&column);
-        let wanted = scaling.of(terms().fold(0.0, |sum, (&a, &b)| a.mul_add(b, sum)));
-        assert_eq!(
-            got.to_bits(),
-            wanted.to_bits(),
-            "{what}: ({p}, {i}, {j}): {got}, wanted {wanted}"
-        );
-    }
-}
+use ndarray::{Array1, Array3, ArrayView3, Ix3, s};
+use warpsmith::{DeviceArray, DeviceView, LaunchConfig, Stream};
 
 /// A stack on the device as the kernel takes it: along its lines or along k, which are last then, with lines that are longer
 /// than the matrices' and of an even length.

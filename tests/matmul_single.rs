@@ -1,75 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of `f32` by Hopper's own kernel, simulated and real, to the last bit: each sum is a chain in the order of k.
 
-use crate::common::*;
+use crate::matmul_chain::devices;
+use crate::matmul_chain::single::*;
 use cuda_std::launch::Kernel;
 use cuda_std::tma::Swizzle;
 use kernels_gpu::compiled::SimtParams;
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
 use kernels_gpu::matmul::gemm::{KMajor, MnMajor};
 use kernels_gpu::matmul::simt::{SimtShape, gemm_simt, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n};
-use ndarray::{Array1, Array3, ArrayView3, Axis, Ix3, s};
-use proptest::prelude::*;
-use warpsmith::{Device, DeviceArray, LaunchConfig, Stream};
-
-/// The simulated Hopper, and the tests' device if it is one.
-fn devices() -> Vec<Device> {
-    let mut devices = vec![Device::simulated_hopper()];
-    if device().properties().tensor_cores == Some((9, 0)) {
-        devices.push(device().clone());
-    }
-    devices
-}
-
-fn stack(shape: (usize, usize, usize), seed: u64) -> Array3<f32> {
-    let mut rng = rng(seed);
-    Array3::from_shape_simple_fn(shape, || rng.random::<f32>() - 0.5)
-}
-
-/// What a product is scaled by, and its old elements.
-#[derive(Clone, Copy, Debug)]
-struct Scaling {
-    alpha: f32,
-    beta: f32,
-    old: f32,
-    /// What the epilogue adds.
-    added: Option<f32>,
-}
-
-const PLAIN: Scaling = Scaling {
-    alpha: 1.0,
-    beta: 0.0,
-    old: f32::NAN,
-    added: None,
-};
-
-impl Scaling {
-    fn of(self, sum: f32) -> f32 {
-        let scaled = match self.beta {
-            0.0 => self.alpha * sum,
-            beta => beta.mul_add(self.old, self.alpha * sum),
-        };
-        // A 0 would make 0 of −0.
-        self.added.map_or(scaled, |added| scaled + added)
-    }
-}
-
-/// Checks `alpha · a b + beta · old`.
-#[track_caller]
-fn check(got: ArrayView3<'_, f32>, a: ArrayView3<'_, f32>, b: ArrayView3<'_, f32>, scaling: Scaling, what: &str) {
-    for ((p, i, j), &got) in got.indexed_iter() {
-        let row = a.index_axis(Axis(0), p % a.len_of(Axis(0)));
-        let column = b.index_axis(Axis(0), p % b.len_of(Axis(0)));
-        let (row, column) = (row.row(i), column.column(j));
-        let terms = || row.iter().zip(&column);
-        let wanted = scaling.of(terms().fold(0.0, |sum, (&a, &b)| a.mul_add(b, sum)));
-        assert_eq!(
-            got.to_bits(),
-            wanted.to_bits(),
-            "{what}: ({p}, {i}, {j}): {got}, wanted {wanted}"
-        );
-    }
-}
+use ndarray::{Array1, Array3, ArrayView3, Ix3, s};
+use warpsmith::{DeviceArray, LaunchConfig, Stream};
 
 /// Matrices on the device as the kernel takes them, with rows that are longer than theirs.
 fn operand(stream: &Stream, of: ArrayView3<'_, f32>) -> DeviceArray<f32, Ix3> {

@@ -10,6 +10,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use crate::driver::{self, check};
 use cuda_driver::sys;
 use ndarray::{Array1, Ix1};
 use warpsmith::{Device, DeviceArray, Result};
@@ -116,10 +117,6 @@ const KERNELS: &std::ffi::CStr = c"
 /// Threads of the kernels' block, each of which has four numbers.
 const THREADS: u32 = 250;
 
-fn check(status: sys::Status) {
-    assert!(status.is_success(), "{status}");
-}
-
 /// Prints the driver's times.
 fn by_the_driver(rounds: usize) -> Result<()> {
     let driver = Driver::new();
@@ -165,18 +162,11 @@ struct Driver {
 
 impl Driver {
     fn new() -> Self {
-        let mut context = ptr::null_mut();
-        let (mut stream, mut module, mut numbers) = (ptr::null_mut(), ptr::null_mut(), 0);
+        let stream = driver::stream();
+        let (mut module, mut numbers) = (ptr::null_mut(), 0);
         // SAFETY: functions that write a handle or an address, and PTX that ends with a zero; the device was opened, so
         // there is one.
         unsafe {
-            check(sys::cuDevicePrimaryCtxRetain(&mut context, 0));
-            check(sys::cuCtxSetCurrent(context));
-            check(sys::cuStreamCreateWithPriority(
-                &mut stream,
-                sys::CU_STREAM_NON_BLOCKING,
-                0,
-            ));
             let (ptx, none) = (KERNELS.as_ptr().cast(), ptr::null_mut());
             check(sys::cuModuleLoadDataEx(&mut module, ptx, 0, none, ptr::null_mut()));
             check(sys::cuMemAlloc_v2(&mut numbers, 8 * LEN * size_of::<f32>()));

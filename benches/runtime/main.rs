@@ -3,6 +3,7 @@
 //! `cargo bench --bench runtime -- transfer`.
 
 mod cold_start;
+mod driver;
 mod graph;
 mod pipeline;
 mod transfer;

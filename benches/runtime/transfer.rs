@@ -6,6 +6,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use crate::driver::{self, check};
 use cuda_driver::sys;
 use ndarray::{Array1, Ix1};
 use warpsmith::{Device, DeviceArray, PinnedArray, Result};
@@ -212,24 +213,13 @@ struct Driver {
     bytes: usize,
 }
 
-fn check(status: sys::Status) {
-    assert!(status.is_success(), "{status}");
-}
-
 impl Driver {
     /// Memory of that size on the first GPU and, page-locked, on the host. It is there until the program ends.
     fn new(bytes: usize) -> Self {
-        let mut context = std::ptr::null_mut();
-        let (mut stream, mut memory, mut pinned) = (std::ptr::null_mut(), 0, std::ptr::null_mut());
+        let stream = driver::stream();
+        let (mut memory, mut pinned) = (0, std::ptr::null_mut());
         // SAFETY: functions that write a handle or an address; the device was opened, so there is one.
         unsafe {
-            check(sys::cuDevicePrimaryCtxRetain(&mut context, 0));
-            check(sys::cuCtxSetCurrent(context));
-            check(sys::cuStreamCreateWithPriority(
-                &mut stream,
-                sys::CU_STREAM_NON_BLOCKING,
-                0,
-            ));
             check(sys::cuMemAlloc_v2(&mut memory, bytes));
             check(sys::cuMemHostAlloc(&mut pinned, bytes, 0));
         }

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What matmul_single.rs and matmul_double.rs check products by, to the last bit: each sum is a chain in the order of k.
+
+use crate::common::*;
+use warpsmith::Device;
+
+/// The simulated Hopper, and the tests' device if it is one.
+pub fn devices() -> Vec<Device> {
+    let mut devices = vec![Device::simulated_hopper()];
+    if device().properties().tensor_cores == Some((9, 0)) {
+        devices.push(device().clone());
+    }
+    devices
+}
+
+macro_rules! chains {
+    ($($module:ident: $float:ident),*) => {$(
+        pub mod $module {
+            use crate::common::*;
+            use ndarray::{Array3, ArrayView3, Axis};
+            use proptest::prelude::*;
+
+            pub fn stack(shape: (usize, usize, usize), seed: u64) -> Array3<$float> {
+                let mut rng = rng(seed);
+                Array3::from_shape_simple_fn(shape, || rng.random::<$float>() - 0.5)
+            }
+
+            /// What a product is scaled by, and its old elements.
+            #[derive(Clone, Copy, Debug)]
+            pub struct Scaling {
+                pub alpha: $float,
+                pub beta: $float,
+                pub old: $float,
+                /// What the epilogue adds.
+                pub added: Option<$float>,
+            }
+
+            pub const PLAIN: Scaling = Scaling {
+                alpha: 1.0,
+                beta: 0.0,
+                old: $float::NAN,
+                added: None,
+            };
+
+            impl Scaling {
+                fn of(self, sum: $float) -> $float {
+                    let scaled = match self.beta {
+                        0.0 => self.alpha * sum,
+                        beta => beta.mul_add(self.old, self.alpha * sum),
+                    };
+                    // A 0 would make 0 of −0.
+                    self.added.map_or(scaled, |added| scaled + added)
+                }
+            }
+
+            /// Checks `alpha · a b + beta · old`.
+            #[track_caller]
+            pub fn check(got: ArrayView3<'_, $float>, a: ArrayView3<'_, $float>, b: ArrayView3<'_, $float>, scaling: Scaling, what: &str) {
+                for ((p, i, j), &got) in got.indexed_iter() {
+                    let row = a.index_axis(Axis(0), p % a.len_of(Axis(0)));
+                    let column = b.index_axis(Axis(0), p % b.len_of(Axis(0)));
+                    let (row, column) = (row.row(i), column.column(j));
+                    let terms = || row.iter().zip(&column);
+                    let wanted = scaling.of(terms().fold(0.0, |sum, (&a, &b)| a.mul_add(b, sum)));
+                    assert_eq!(
+                        got.to_bits(),
+                        wanted.to_bits(),
+                        "{what}: ({p}, {i}, {j}): {got}, wanted {wanted}"
+                    );
+                }
+            }
+        }
+    )*};
+}
+
+chains!(single: f32, double: f64);
