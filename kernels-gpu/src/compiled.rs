@@ -28,8 +28,8 @@ use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select}
 
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
-    AmpereGemm, CombineParams, CountBins, CountValues, DmmaParams, FinishSumsParams, Gemm, GemmParams, GemvParams,
-    HopperGemm, MatVec, MmaParams, ScatterAdd, ScatterAddParams, SimtParams, Tiled, WgmmaParams,
+    AmpereGemm, CombineParams, CountBins, CountValues, DmmaParams, FinishSums, FinishSumsParams, Gemm, GemmParams,
+    GemvParams, HopperGemm, MatVec, MmaParams, ScatterAdd, ScatterAddParams, SimtParams, Tiled, WgmmaParams,
 };
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of

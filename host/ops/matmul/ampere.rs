@@ -4,6 +4,7 @@
 
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::{AmpereGemm, MmaParams};
+use kernels_gpu::matmul::epilogue::EpilogueOp;
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::{MmaShape, rows, shared_bytes, threads, tile_k};
 use ndarray::Dimension;
@@ -44,12 +45,12 @@ pub(super) fn mma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Strea
 }
 
 /// One launch for all products, of a block for each tile.
-pub(super) fn multiply<T: Factor + AmpereGemm<C>, C: Summed, D: Dimension>(
+pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, D: Dimension, F: EpilogueOp<f32>>(
     product: &Multiplication<'_, T::Element, D>,
     mut shape: MmaShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
-    finish: &Finish<'_, C, D>,
+    finish: &Finish<'_, C, D, F>,
 ) -> Result<()> {
     let of = &product.shape;
     let a = Operand::new(&product.a, [of.batch, of.m, of.k], of.a, true)?;
@@ -66,9 +67,9 @@ pub(super) fn multiply<T: Factor + AmpereGemm<C>, C: Summed, D: Dimension>(
     let columns = best_columns(of, size_of::<T::Element>(), multiprocessors);
     let blocks = tiles(of, columns);
     match columns {
-        64 => launch.run::<<T as AmpereGemm<C>>::N64, C, D>((columns, blocks), out, finish),
-        128 => launch.run::<<T as AmpereGemm<C>>::N128, C, D>((columns, blocks), out, finish),
-        _ => launch.run::<<T as AmpereGemm<C>>::N256, C, D>((columns, blocks), out, finish),
+        64 => launch.run::<<T as AmpereGemm<C, F>>::N64, C, D, F>((columns, blocks), out, finish),
+        128 => launch.run::<<T as AmpereGemm<C, F>>::N128, C, D, F>((columns, blocks), out, finish),
+        _ => launch.run::<<T as AmpereGemm<C, F>>::N256, C, D, F>((columns, blocks), out, finish),
     }
 }
 
@@ -91,11 +92,11 @@ struct Launch<'a, T: Factor> {
 
 impl<T: Factor> Launch<'_, T> {
     /// With tiles of so many columns, as `K`'s are, and a block for each of them.
-    fn run<K: Kernel<Params = MmaParams<T::Element, C>>, C: Summed, D: Dimension>(
+    fn run<K: Kernel<Params = MmaParams<T::Element, C, F>>, C: Summed, D: Dimension, F: EpilogueOp<f32>>(
         &self,
         (columns, blocks): (usize, usize),
         out: &mut DeviceArrayRef<C, D>,
-        finish: &Finish<'_, C, D>,
+        finish: &Finish<'_, C, D, F>,
     ) -> Result<()> {
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(columns),

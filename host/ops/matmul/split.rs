@@ -171,7 +171,7 @@ pub(super) fn multiply<T: Factor, D: Dimension>(
         return Ok(None);
     };
     let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
-    cores.multiply::<T, f32, Ix3>(&cut, stream, &mut sums, &Finish::scale(alpha, 0.0))?;
+    cores.multiply::<T, f32, Ix3, _>(&cut, stream, &mut sums, &Finish::scale(alpha, 0.0))?;
     Ok(Some(Parts {
         sums,
         transposed: how.transposed,

@@ -5,7 +5,8 @@
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{self, Tf32};
 use half::{bf16, f16};
-use kernels_gpu::compiled::{AmpereGemm, CastTo, HopperGemm, MatVec, WgmmaParams};
+use kernels_gpu::compiled::{AmpereGemm, CastTo, FinishSums, HopperGemm, MatVec, WgmmaParams};
+use kernels_gpu::matmul::epilogue::EpilogueOp;
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::MmaShape;
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
@@ -78,24 +79,27 @@ impl Summed for f16 {}
 impl Summed for bf16 {}
 
 /// Multiplies numbers of 16 bits: the sums are in f32, and rounded once when they are finished.
-pub(super) fn multiply<T: Half, D: Dimension>(
+pub(super) fn multiply<T, D: Dimension, F: EpilogueOp<f32>>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
-    finish: &Finish<'_, T, D>,
-) -> Result<()> {
-    if by_vector(&product, stream, out, finish)? || by_tensor_cores::<T, T, D>(&product, stream, out, finish)? {
+    finish: &Finish<'_, T, D, F>,
+) -> Result<()>
+where
+    T: Half + HopperGemm<T, F> + AmpereGemm<T, F> + FinishSums<F>,
+{
+    if by_vector(&product, stream, out, finish)? || by_tensor_cores::<T, T, D, F>(&product, stream, out, finish)? {
         return Ok(());
     }
     by_f32(product, stream, out, finish)
 }
 
 /// Multiplies a matrix by a vector, if one of the operands is one: what takes the time is to read the matrix.
-fn by_vector<T: Half, D: Dimension>(
+fn by_vector<T: Half + FinishSums<F>, D: Dimension, F: EpilogueOp<f32>>(
     product: &Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
-    finish: &Finish<'_, T, D>,
+    finish: &Finish<'_, T, D, F>,
 ) -> Result<bool> {
     let of = &product.shape;
     let product = match (of.batch, of.m, of.n) {
@@ -131,25 +135,29 @@ pub(super) fn multiply_tf32<D: Dimension>(
     out: &mut DeviceArrayRef<f32, D>,
     finish: &Finish<'_, f32, D>,
 ) -> Result<()> {
-    match by_tensor_cores::<Tf32, f32, D>(&product, stream, out, finish)? {
+    match by_tensor_cores::<Tf32, f32, D, _>(&product, stream, out, finish)? {
         true => Ok(()),
         false => simt::multiply(product, stream, out, finish),
     }
 }
 
 /// Multiplies by tensor cores, if it can be done: in parts of k, if that pays.
-fn by_tensor_cores<T: Factor + HopperGemm<C> + AmpereGemm<C>, C: Summed, D: Dimension>(
+fn by_tensor_cores<T, C, D: Dimension, F: EpilogueOp<f32>>(
     product: &Multiplication<'_, T::Element, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
-    finish: &Finish<'_, C, D>,
-) -> Result<bool> {
+    finish: &Finish<'_, C, D, F>,
+) -> Result<bool>
+where
+    T: Factor + HopperGemm<C, F> + AmpereGemm<C, F>,
+    C: Summed + FinishSums<F>,
+{
     let Some(cores) = TensorCores::of(product, stream).filter(|_| finish.alpha != 0.0) else {
         return Ok(false);
     };
     match split::multiply::<T, D>(product, &cores, stream, finish.alpha)? {
         Some(parts) => finish::finish_sums_into(parts.sums(), &product.shape, stream, out, finish)?,
-        None => cores.multiply::<T, C, D>(product, stream, out, finish)?,
+        None => cores.multiply::<T, C, D, F>(product, stream, out, finish)?,
     }
     Ok(true)
 }
@@ -177,26 +185,29 @@ impl TensorCores {
         }
     }
 
-    pub(super) fn multiply<T: Factor + HopperGemm<C> + AmpereGemm<C>, C: Summed, D: Dimension>(
+    pub(super) fn multiply<T, C: Summed, D: Dimension, F: EpilogueOp<f32>>(
         self,
         product: &Multiplication<'_, T::Element, D>,
         stream: &Stream,
         out: &mut DeviceArrayRef<C, D>,
-        finish: &Finish<'_, C, D>,
-    ) -> Result<()> {
+        finish: &Finish<'_, C, D, F>,
+    ) -> Result<()>
+    where
+        T: Factor + HopperGemm<C, F> + AmpereGemm<C, F>,
+    {
         match self {
-            Self::Hopper(shape) => on_hopper::<T, C, D>(product, shape, stream, out, finish),
-            Self::Ampere(shape) => ampere::multiply::<T, C, D>(product, shape, stream, out, finish),
+            Self::Hopper(shape) => on_hopper::<T, C, D, F>(product, shape, stream, out, finish),
+            Self::Ampere(shape) => ampere::multiply::<T, C, D, F>(product, shape, stream, out, finish),
         }
     }
 }
 
 /// On the ordinary cores, which have no arithmetic of 16 bits that sums in f32.
-fn by_f32<T: Half, D: Dimension>(
+fn by_f32<T: Half + FinishSums<F>, D: Dimension, F: EpilogueOp<f32>>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
-    finish: &Finish<'_, T, D>,
+    finish: &Finish<'_, T, D, F>,
 ) -> Result<()> {
     let (a, b) = (product.a.cast::<f32>()?, product.b.cast::<f32>()?);
     let mut sums = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
@@ -263,12 +274,12 @@ impl<'a, T: TensorElement> Operand<'a, T> {
 }
 
 /// One launch for all products, of a block for each multiprocessor.
-fn on_hopper<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
+fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, D: Dimension, F: EpilogueOp<f32>>(
     product: &Multiplication<'_, T::Element, D>,
     mut shape: WgmmaShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, impl Dimension>,
-    finish: &Finish<'_, C, impl Dimension>,
+    finish: &Finish<'_, C, impl Dimension, F>,
 ) -> Result<()> {
     let of = &product.shape;
     let (a, b) = (
@@ -288,10 +299,10 @@ fn on_hopper<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
             stream,
         };
         match registers {
-            32 => launch.run::<<T as HopperGemm<C>>::N64, C, _>(32, out, finish),
-            64 => launch.run::<<T as HopperGemm<C>>::N128, C, _>(64, out, finish),
-            96 => launch.run::<<T as HopperGemm<C>>::N192, C, _>(96, out, finish),
-            _ => launch.run::<<T as HopperGemm<C>>::N256, C, _>(128, out, finish),
+            32 => launch.run::<<T as HopperGemm<C, F>>::N64, C, _, F>(32, out, finish),
+            64 => launch.run::<<T as HopperGemm<C, F>>::N128, C, _, F>(64, out, finish),
+            96 => launch.run::<<T as HopperGemm<C, F>>::N192, C, _, F>(96, out, finish),
+            _ => launch.run::<<T as HopperGemm<C, F>>::N256, C, _, F>(128, out, finish),
         }
     };
     if columns == of.n && can_be_mapped(&result.view()) {
@@ -317,11 +328,11 @@ struct Launch<'a, T: Factor> {
 
 impl<T: Factor> Launch<'_, T> {
     /// With tiles whose sums take so many registers, as `K`'s do.
-    fn run<K: Kernel<Params = WgmmaParams<T::Element, C>>, C: Summed, D: Dimension>(
+    fn run<K: Kernel<Params = WgmmaParams<T::Element, C, F>>, C: Summed, D: Dimension, F: EpilogueOp<f32>>(
         &self,
         registers: usize,
         out: &mut DeviceViewMut<'_, C, Ix3>,
-        finish: &Finish<'_, C, D>,
+        finish: &Finish<'_, C, D, F>,
     ) -> Result<()> {
         let (a, b) = (self.a.map(T::TYPE, TILE_M)?, self.b.map(T::TYPE, tile_n(registers))?);
         // SAFETY: the launch takes the map of the same elements mutably; a warp reads old elements before it stores these.

@@ -31,7 +31,7 @@ use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Op
 use cuda_std::{hint, matrix, warpgroup};
 use half::{bf16, f16};
 
-use super::epilogue::{Epilogue, EpiloguePlan, Old};
+use super::epilogue::{Epilogue, EpilogueOp, EpiloguePlan, Old};
 use super::tiles::{Tile, Tiles};
 use super::unroll;
 use crate::num::Num;
@@ -197,6 +197,31 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
 ) where
     [f32; R]: Registers,
 {
+    // SAFETY: the kernel's contract.
+    unsafe { gemm_wgmma_with::<T, C, _, R>(a, b, c, shape, alpha, beta, old, plan, bias, residual) };
+}
+
+/// [`gemm_wgmma()`], with any function.
+///
+/// # Safety
+///
+/// The kernel's.
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: usize>(
+    a: TensorMap<'_, T::Element>,
+    b: TensorMap<'_, T::Element>,
+    c: TensorMapMut<'_, C>,
+    shape: WgmmaShape,
+    alpha: f32,
+    beta: f32,
+    old: Slice<'_, C>,
+    plan: EpiloguePlan<F>,
+    bias: &[C],
+    residual: &[C],
+) where
+    [f32; R]: Registers,
+{
     // SAFETY (of both): the kernel's contract.
     let result = Result {
         alpha,
@@ -207,7 +232,7 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
         },
         epilogue: unsafe { Epilogue::new(plan, bias, residual) },
     };
-    let block = unsafe { Block::<T, C, R>::new(a, b, c, shape, result) };
+    let block = unsafe { Block::<T, C, F, R>::new(a, b, c, shape, result) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<40>();
@@ -222,19 +247,19 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
 
 /// What becomes of the sums.
 #[derive(Clone, Copy)]
-struct Result<'a, C> {
+struct Result<'a, C, F> {
     alpha: f32,
     old: Old<'a, C>,
-    epilogue: Epilogue<'a, C>,
+    epilogue: Epilogue<'a, C, F>,
 }
 
 /// What the threads of a block have in common.
-struct Block<'a, T: Operand, C, const R: usize> {
+struct Block<'a, T: Operand, C, F, const R: usize> {
     a: TensorMap<'a, T::Element>,
     b: TensorMap<'a, T::Element>,
     c: TensorMapMut<'a, C>,
     shape: WgmmaShape,
-    result: Result<'a, C>,
+    result: Result<'a, C, F>,
     tiles: Tiles,
     /// Stages of `A`, stages of `B`, the boxes of the warps.
     memory: Shared<u8>,
@@ -311,7 +336,7 @@ impl Input for Tf32 {
     type AlongLines = KMajor;
 }
 
-impl<'a, T: Input, C: Output, const R: usize> Block<'a, T, C, R>
+impl<'a, T: Input, C: Output, F: EpilogueOp<f32>, const R: usize> Block<'a, T, C, F, R>
 where
     [f32; R]: Registers,
 {
@@ -341,7 +366,7 @@ where
         b: TensorMap<'a, T::Element>,
         c: TensorMapMut<'a, C>,
         shape: WgmmaShape,
-        result: Result<'a, C>,
+        result: Result<'a, C, F>,
     ) -> Self {
         let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
         // SAFETY: the block has as much memory behind that address.

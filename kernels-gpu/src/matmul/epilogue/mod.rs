@@ -11,29 +11,55 @@
 //! as they do without an epilogue, and each thread finishes what it stored ([`finish_stored`](Epilogue::finish_stored)):
 //! its sums take no registers any more, and what it reads again lies in the cache. [`finish_sums`](fn@finish_sums) does
 //! the same to sums in memory: for kernels that have no epilogue, and sums in parts.
+//!
+//! The function is a type, [`EpilogueOp`]: in the library's kernels [`Activation`], whose value says which of its functions
+//! it is. One of one's own, of which [`epilogue_kernels!`](crate::epilogue_kernels) makes kernels, is compiled into them.
 
 mod activation;
+mod op;
 
 use cuda_std::half::{bf16, f16};
+use cuda_std::machine::Place;
+use cuda_std::param::{ByValue, NoTail, Param};
 use cuda_std::prelude::*;
 
 pub use self::activation::{Activate, Activation};
+pub use self::op::EpilogueOp;
 use super::{MulAdd, span};
 use crate::num::Num;
 
 /// The function of an epilogue, and where the elements of its addends lie.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, KernelParam)]
-pub struct EpiloguePlan {
-    /// The function: the number of an [`Activation`].
-    pub activation: u32,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpiloguePlan<F = Activation> {
+    /// The function.
+    pub function: F,
     /// The bias' strides in elements: from product to product, along rows' numbers, along columns' numbers.
     pub bias: [usize; 3],
     /// The same of the residual.
     pub residual: [usize; 3],
 }
 
-impl EpiloguePlan {
+// SAFETY: `repr(C)`, and each field is a parameter by value, which crosses the launch as itself.
+unsafe impl<F: ByValue<Head = F>> Param for EpiloguePlan<F> {
+    type Head = Self;
+    type Tail = NoTail;
+    type At<'launch> = Self;
+
+    #[inline(always)]
+    unsafe fn from_abi<'launch>(head: &'launch Self, _: NoTail, _: Place) -> Self::At<'launch> {
+        *head
+    }
+}
+
+impl<F: ByValue<Head = F>> ByValue for EpiloguePlan<F> {
+    #[inline(always)]
+    fn into_head(self) -> Self {
+        self
+    }
+}
+
+impl<F> EpiloguePlan<F> {
     /// Whether bias and residual, of so many elements, have one for each of products of these extents; an empty one is
     /// none.
     #[inline(always)]
@@ -45,20 +71,20 @@ impl EpiloguePlan {
 
 /// An epilogue of results of type `T`.
 #[derive(Clone, Copy)]
-pub struct Epilogue<'a, T> {
-    plan: EpiloguePlan,
+pub struct Epilogue<'a, T, F = Activation> {
+    plan: EpiloguePlan<F>,
     bias: Slice<'a, T>,
     residual: Slice<'a, T>,
 }
 
-impl<'a, T: Num<Wide: Activate>> Epilogue<'a, T> {
+impl<'a, T: Num, F: EpilogueOp<T::Wide>> Epilogue<'a, T, F> {
     /// The epilogue with these addends; an empty one is none.
     ///
     /// # Safety
     ///
     /// [`EpiloguePlan::fits`], with the extents of the products that are finished.
     #[inline(always)]
-    pub unsafe fn new(plan: EpiloguePlan, bias: &'a [T], residual: &'a [T]) -> Self {
+    pub unsafe fn new(plan: EpiloguePlan<F>, bias: &'a [T], residual: &'a [T]) -> Self {
         // SAFETY: a reference is to as many elements, which nobody writes.
         let slice = |of: &'a [T]| unsafe { Slice::from_raw_parts(of.as_ptr(), of.len()) };
         Self {
@@ -71,7 +97,7 @@ impl<'a, T: Num<Wide: Activate>> Epilogue<'a, T> {
     /// Whether it changes nothing.
     #[inline(always)]
     pub fn is_identity(&self) -> bool {
-        self.plan.activation == Activation::Identity as u32 && self.bias.is_empty() && self.residual.is_empty()
+        self.plan.function.is_identity() && self.bias.is_empty() && self.residual.is_empty()
     }
 
     /// What becomes of `N` neighbours of a row, of which the first is at this product, row and column: a multiple of `N`,
@@ -86,23 +112,17 @@ impl<'a, T: Num<Wide: Activate>> Epilogue<'a, T> {
     #[inline(always)]
     fn finish<const N: usize>(
         &self,
-        mut values: [T::Wide; N],
+        values: [T::Wide; N],
         load: impl Fn(Slice<'a, T>, [usize; 3]) -> [T::Wide; N],
     ) -> [T::Wide; N] {
-        if !self.bias.is_empty() {
-            let addends = load(self.bias, self.plan.bias);
-            values = cuda_std::array::from_fn(|i| values[i].add(addends[i]));
-        }
-        values = T::Wide::activate(self.plan.activation, values);
-        if !self.residual.is_empty() {
-            let addends = load(self.residual, self.plan.residual);
-            values = cuda_std::array::from_fn(|i| values[i].add(addends[i]));
-        }
-        values
+        let bias = || load(self.bias, self.plan.bias);
+        let residual = || load(self.residual, self.plan.residual);
+        let there = [!self.bias.is_empty(), !self.residual.is_empty()];
+        self.plan.function.apply_to(values, there, bias, residual)
     }
 }
 
-impl<'a, T: Num<Wide = f32>> Epilogue<'a, T> {
+impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
     /// What becomes of `N` values as a thread has them in an accumulator of the tensor cores: four for each eight columns,
     /// two neighbours of a row and two of the row eight further down. The first is at this product, row and column, an even
     /// one; those beyond the matrix, of so many rows and columns, are not there.
@@ -115,7 +135,7 @@ impl<'a, T: Num<Wide = f32>> Epilogue<'a, T> {
     }
 }
 
-impl<T: Activate> Epilogue<'_, T> {
+impl<T: Num<Wide = T>, F: EpilogueOp<T>> Epilogue<'_, T, F> {
     /// Finishes `N` neighbours of a row of `c`, which has the products one after another, in C order, of `m` rows and `n`
     /// columns: those from column `n` on are not there.
     ///
@@ -324,11 +344,30 @@ pub unsafe fn finish_sums<T: Num<Wide: Activate + MulAdd>>(
     residual: &[T],
 ) {
     // SAFETY: the kernel's contract.
+    unsafe { finish_sums_with(sums, out, shape, beta, plan, bias, residual) };
+}
+
+/// [`finish_sums()`], with any function.
+///
+/// # Safety
+///
+/// The kernel's.
+#[inline(always)]
+pub unsafe fn finish_sums_with<T: Num<Wide: Activate + MulAdd>, F: EpilogueOp<T::Wide>>(
+    sums: Slice<'_, T::Wide>,
+    out: SliceMut<'_, T>,
+    shape: SumsShape,
+    beta: T::Wide,
+    plan: EpiloguePlan<F>,
+    bias: &[T],
+    residual: &[T],
+) {
+    // SAFETY: the kernel's contract.
     let epilogue = unsafe { Epilogue::new(plan, bias, residual) };
     // SAFETY (of both): the kernel's contract.
     match const { width(size_of::<T::Wide>()) } {
-        2 => unsafe { finish_sums_by::<T, 2>(sums, out, shape, beta, epilogue) },
-        _ => unsafe { finish_sums_by::<T, 4>(sums, out, shape, beta, epilogue) },
+        2 => unsafe { finish_sums_by::<T, F, 2>(sums, out, shape, beta, epilogue) },
+        _ => unsafe { finish_sums_by::<T, F, 4>(sums, out, shape, beta, epilogue) },
     }
 }
 
@@ -338,12 +377,12 @@ pub unsafe fn finish_sums<T: Num<Wide: Activate + MulAdd>>(
 ///
 /// The kernel's.
 #[inline(always)]
-unsafe fn finish_sums_by<T: Num<Wide: Activate + MulAdd>, const WIDTH: usize>(
+unsafe fn finish_sums_by<T: Num<Wide: Activate + MulAdd>, F: EpilogueOp<T::Wide>, const WIDTH: usize>(
     sums: Slice<'_, T::Wide>,
     out: SliceMut<'_, T>,
     shape: SumsShape,
     beta: T::Wide,
-    epilogue: Epilogue<'_, T>,
+    epilogue: Epilogue<'_, T, F>,
 ) {
     // SAFETY: as many elements as there are, which are written only through `out`.
     let old = unsafe { Slice::from_raw_parts(out.as_ptr(), out.len()) };
