@@ -171,7 +171,8 @@ pub(super) fn multiply<T: Factor, D: Dimension>(
         return Ok(None);
     };
     let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
-    cores.multiply::<T, f32, Ix3, _>(&cut, stream, &mut sums, &Finish::scale(alpha, 0.0))?;
+    let scale = Finish::<_, Ix3>::scale(alpha, 0.0);
+    cores.multiply::<T, f32, _>(&cut, stream, &mut sums, &scale)?;
     Ok(Some(Parts {
         sums,
         transposed: how.transposed,

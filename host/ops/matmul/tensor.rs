@@ -155,9 +155,16 @@ where
     let Some(cores) = TensorCores::of(product, stream).filter(|_| finish.alpha != 0.0) else {
         return Ok(false);
     };
+    let of = &product.shape;
     match split::multiply::<T, D>(product, &cores, stream, finish.alpha)? {
-        Some(parts) => finish::finish_sums_into(parts.sums(), &product.shape, stream, out, finish)?,
-        None => cores.multiply::<T, C, D, F>(product, stream, out, finish)?,
+        Some(parts) => finish::finish_sums_into(parts.sums(), of, stream, out, finish)?,
+        None if cores.can_finish(finish) => cores.multiply::<T, C, F>(product, stream, out, finish)?,
+        None => {
+            let mut sums = DeviceArray::uninit(stream, Ix3(of.batch, of.m, of.n))?;
+            let scale = Finish::<f32, Ix3>::scale(finish.alpha, 0.0);
+            cores.multiply::<T, f32, _>(product, stream, &mut sums, &scale)?;
+            finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)?;
+        }
     }
     Ok(true)
 }
@@ -185,19 +192,24 @@ impl TensorCores {
         }
     }
 
-    pub(super) fn multiply<T, C: Summed, D: Dimension, F: EpilogueOp<f32>>(
+    /// Whether their kernels can do what becomes of the sums.
+    fn can_finish<C: Summed, F: Copy>(&self, finish: &Finish<'_, C, impl Dimension, F>) -> bool {
+        matches!(self, Self::Ampere(_)) || finish.lies_in_pairs()
+    }
+
+    pub(super) fn multiply<T, C: Summed, F: EpilogueOp<f32>>(
         self,
-        product: &Multiplication<'_, T::Element, D>,
+        product: &Multiplication<'_, T::Element, impl Dimension>,
         stream: &Stream,
-        out: &mut DeviceArrayRef<C, D>,
-        finish: &Finish<'_, C, D, F>,
+        out: &mut DeviceArrayRef<C, impl Dimension>,
+        finish: &Finish<'_, C, impl Dimension, F>,
     ) -> Result<()>
     where
         T: Factor + HopperGemm<C, F> + AmpereGemm<C, F>,
     {
         match self {
-            Self::Hopper(shape) => on_hopper::<T, C, D, F>(product, shape, stream, out, finish),
-            Self::Ampere(shape) => ampere::multiply::<T, C, D, F>(product, shape, stream, out, finish),
+            Self::Hopper(shape) => on_hopper::<T, C, F>(product, shape, stream, out, finish),
+            Self::Ampere(shape) => ampere::multiply::<T, C, F>(product, shape, stream, out, finish),
         }
     }
 }
@@ -274,8 +286,8 @@ impl<'a, T: TensorElement> Operand<'a, T> {
 }
 
 /// One launch for all products, of a block for each multiprocessor.
-fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, D: Dimension, F: EpilogueOp<f32>>(
-    product: &Multiplication<'_, T::Element, D>,
+fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: EpilogueOp<f32>>(
+    product: &Multiplication<'_, T::Element, impl Dimension>,
     mut shape: WgmmaShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, impl Dimension>,
