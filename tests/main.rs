@@ -35,6 +35,7 @@ mod map;
 mod matmul;
 mod matmul_ampere;
 mod matmul_chain;
+mod matmul_choices;
 mod matmul_double;
 mod matmul_fused;
 mod matmul_half;

@@ -44,10 +44,10 @@ pub(super) fn mma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Strea
     })
 }
 
-/// One launch for all products, of a block for each tile.
+/// One launch for all products, of a block for each tile, of so many columns, if that is said.
 pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, F: EpilogueOp<f32>>(
     product: &Multiplication<'_, T::Element, impl Dimension>,
-    mut shape: MmaShape,
+    (mut shape, columns): (MmaShape, Option<usize>),
     stream: &Stream,
     out: &mut DeviceArrayRef<C, impl Dimension>,
     finish: &Finish<'_, C, impl Dimension, F>,
@@ -64,7 +64,7 @@ pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, F: EpilogueOp<f3
         stream,
     };
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let columns = best_columns(of, size_of::<T::Element>(), multiprocessors);
+    let columns = columns.unwrap_or_else(|| best_columns(of, size_of::<T::Element>(), multiprocessors));
     let blocks = tiles(of, columns);
     match columns {
         64 => launch.run::<<T as AmpereGemm<C, F>>::N64, C, F>((columns, blocks), out, finish),

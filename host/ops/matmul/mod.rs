@@ -2,6 +2,7 @@
 //! Products of matrices and vectors.
 
 mod ampere;
+mod choices;
 mod dmma;
 mod finish;
 mod fused;
@@ -18,6 +19,7 @@ use half::{bf16, f16};
 use kernels_gpu::num::Num;
 use ndarray::Dimension;
 
+pub use self::choices::{CHOICES_VARIABLE, set_matmul_choices};
 use self::finish::Finish;
 pub use self::fused::FusedMatMul;
 use self::gemm::Multiplication;

@@ -13,6 +13,7 @@ use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, share
 use kernels_gpu::num;
 use ndarray::{Dimension, Ix3};
 
+use super::choices::{self, Choice, Factors, Kernel as Chosen};
 use super::finish::{self, Finish, Finished, Sums};
 use super::gemm::Multiplication;
 use super::gemv::MatrixVector;
@@ -152,21 +153,39 @@ where
     T: Factor + HopperGemm<C, F> + AmpereGemm<C, F>,
     C: Summed + FinishSums<F>,
 {
-    let Some(cores) = TensorCores::of(product, stream).filter(|_| finish.alpha != 0.0) else {
+    let choice = choice::<T, _>(product, stream)?;
+    let Some(cores) = TensorCores::of(product, stream, choice).filter(|_| finish.alpha != 0.0) else {
         return Ok(false);
     };
     let of = &product.shape;
-    match split::multiply::<T, D>(product, &cores, stream, finish.alpha)? {
+    match split::multiply::<T, D>(product, &cores, stream, finish.alpha, choice)? {
         Some(parts) => finish::finish_sums_into(parts.sums(), of, stream, out, finish)?,
-        None if cores.can_finish(finish) => cores.multiply::<T, C, F>(product, stream, out, finish)?,
+        None if cores.can_finish(finish) => cores.multiply::<T, C, F>(product, stream, out, finish, choice)?,
         None => {
             let mut sums = DeviceArray::uninit(stream, Ix3(of.batch, of.m, of.n))?;
             let scale = Finish::<f32, Ix3>::scale(finish.alpha, 0.0);
-            cores.multiply::<T, f32, _>(product, stream, &mut sums, &scale)?;
+            cores.multiply::<T, f32, _>(product, stream, &mut sums, &scale, choice)?;
             finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)?;
         }
     }
     Ok(true)
+}
+
+/// The choice for a product, if there is one that it allows.
+fn choice<T: Factor, D>(product: &Multiplication<'_, T::Element, D>, stream: &Stream) -> Result<Option<Choice>> {
+    let factors = match size_of::<T::Element>() {
+        2 => Factors::Half,
+        4 => Factors::Tf32,
+        _ => return Ok(None),
+    };
+    let possible = |choice: &Choice| {
+        choice.cut.fits(&product.shape)
+            && match choice.kernel {
+                Chosen::Wgmma => is_hopper(stream),
+                _ => stream.backend().properties().tensor_cores.is_some(),
+            }
+    };
+    Ok(choices::choice(factors, &product.shape, stream)?.filter(possible))
 }
 
 /// The kernels for a device's tensor cores, with what a launch of them is told of a product.
@@ -176,9 +195,17 @@ pub(super) enum TensorCores {
 }
 
 impl TensorCores {
-    /// Those that multiply this product on the stream's device: Hopper's, if it has them and they can count it.
-    pub(super) fn of<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Option<Self> {
-        let hopper = is_hopper(stream).then(|| wgmma_shape(product)).flatten();
+    /// Those that multiply this product on the stream's device: Hopper's, if it has them and they can count it, and the
+    /// choice is none of the others.
+    pub(super) fn of<T, D>(
+        product: &Multiplication<'_, T, D>,
+        stream: &Stream,
+        choice: Option<Choice>,
+    ) -> Option<Self> {
+        let by_others = choice.is_some_and(|choice| choice.kernel == Chosen::Mma);
+        let hopper = (is_hopper(stream) && !by_others)
+            .then(|| wgmma_shape(product))
+            .flatten();
         hopper
             .map(Self::Hopper)
             .or_else(|| ampere::mma_shape(product, stream).map(Self::Ampere))
@@ -203,13 +230,21 @@ impl TensorCores {
         stream: &Stream,
         out: &mut DeviceArrayRef<C, impl Dimension>,
         finish: &Finish<'_, C, impl Dimension, F>,
+        choice: Option<Choice>,
     ) -> Result<()>
     where
         T: Factor + HopperGemm<C, F> + AmpereGemm<C, F>,
     {
+        let columns = |kernel| choice.and_then(|choice| choice.tile_of(kernel));
         match self {
-            Self::Hopper(shape) => on_hopper::<T, C, F>(product, shape, stream, out, finish),
-            Self::Ampere(shape) => ampere::multiply::<T, C, F>(product, shape, stream, out, finish),
+            Self::Hopper(shape) => {
+                let columns = columns(Chosen::Wgmma);
+                on_hopper::<T, C, F>(product, (shape, columns), stream, out, finish)
+            }
+            Self::Ampere(shape) => {
+                let columns = columns(Chosen::Mma);
+                ampere::multiply::<T, C, F>(product, (shape, columns), stream, out, finish)
+            }
         }
     }
 }
@@ -285,10 +320,10 @@ impl<'a, T: TensorElement> Operand<'a, T> {
     }
 }
 
-/// One launch for all products, of a block for each multiprocessor.
+/// One launch for all products, of a block for each multiprocessor, by tiles of so many columns, if that is said.
 fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: EpilogueOp<f32>>(
     product: &Multiplication<'_, T::Element, impl Dimension>,
-    mut shape: WgmmaShape,
+    (mut shape, columns): (WgmmaShape, Option<usize>),
     stream: &Stream,
     out: &mut DeviceArrayRef<C, impl Dimension>,
     finish: &Finish<'_, C, impl Dimension, F>,
@@ -300,7 +335,10 @@ fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: EpilogueOp<f32>>(
     );
     (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let registers = best_registers(of, size_of::<T::Element>(), multiprocessors);
+    let registers = match columns {
+        Some(columns) => columns / tile_n(1),
+        None => best_registers(of, size_of::<T::Element>(), multiprocessors),
+    };
     let mut result = out.in_shape_mut(Ix3(of.batch, of.m, of.n));
     let columns = of.n.next_multiple_of(16 / size_of::<C>());
     let launch = |shape: WgmmaShape, out: &mut DeviceViewMut<'_, C, Ix3>| {
