@@ -2,13 +2,16 @@
 //! Products of matrices and vectors.
 
 mod ampere;
+mod bytes;
 mod dmma;
 mod finish;
 mod fused;
 mod gemm;
 mod gemv;
+mod int8;
 mod operand;
 mod precision;
+mod scaled;
 mod simt;
 mod split;
 mod tensor;
@@ -21,6 +24,7 @@ use self::finish::Finish;
 pub use self::fused::FusedMatMul;
 use self::gemm::Multiplication;
 pub use self::precision::Precision;
+pub use self::scaled::{ScaledMatMul, ScaledMul};
 use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;

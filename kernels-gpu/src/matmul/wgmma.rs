@@ -23,11 +23,12 @@
 //! `k u Σ|a||b|` with `u = 2⁻²³`, since a tensor core truncates where f32 arithmetic rounds (M. Fasi, N. Higham, M.
 //! Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021).
 
+use bytemuck::Pod;
 use cuda_std::half::pack;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap, TensorMapMut};
-use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Operand, Registers, Tf32};
+use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, MultiplyBy, Operand, Registers, Tf32};
 use cuda_std::{hint, matrix, warpgroup};
 use half::{bf16, f16};
 
@@ -35,6 +36,9 @@ use super::epilogue::{Epilogue, EpiloguePlan, Old};
 use super::tiles::{Tile, Tiles};
 use super::unroll;
 use crate::num::Num;
+
+pub mod fp8;
+pub mod int8;
 
 /// Threads of a block: the producer's warpgroup, and two of consumers.
 pub const THREADS: usize = 384;
@@ -207,7 +211,7 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
         },
         epilogue: unsafe { Epilogue::new(plan, bias, residual) },
     };
-    let block = unsafe { Block::<T, C, R>::new(a, b, c, shape, result) };
+    let block = unsafe { Block::<T::Element, C, R>::new(a, b, c, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<40>();
@@ -216,7 +220,7 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
         }
     } else {
         warpgroup::increase_registers::<232>();
-        block.consume(warp - 4);
+        block.consume::<T>(warp - 4, result);
     }
 }
 
@@ -228,13 +232,34 @@ struct Result<'a, C> {
     epilogue: Epilogue<'a, C>,
 }
 
+/// What sums are multiplied with before anything else becomes of them.
+trait Factors: Copy {
+    /// Whether there is any but 1.
+    fn are_there(self) -> bool;
+
+    /// The products with sums as [`Epilogue::finish_fragment`] takes them.
+    fn multiply(self, sums: [f32; PIECE], at: [u32; 3], extents: [u32; 2]) -> [f32; PIECE];
+}
+
+/// None.
+impl Factors for () {
+    #[inline(always)]
+    fn are_there(self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn multiply(self, sums: [f32; PIECE], _: [u32; 3], _: [u32; 2]) -> [f32; PIECE] {
+        sums
+    }
+}
+
 /// What the threads of a block have in common.
-struct Block<'a, T: Operand, C, const R: usize> {
-    a: TensorMap<'a, T::Element>,
-    b: TensorMap<'a, T::Element>,
+struct Block<'a, E, C, const R: usize> {
+    a: TensorMap<'a, E>,
+    b: TensorMap<'a, E>,
     c: TensorMapMut<'a, C>,
     shape: WgmmaShape,
-    result: Result<'a, C>,
     tiles: Tiles,
     /// Stages of `A`, stages of `B`, the boxes of the warps.
     memory: Shared<u8>,
@@ -294,7 +319,7 @@ where
 }
 
 /// Numbers that are multiplied: `f16`, `bf16`, and [`Tf32`], which in memory is `f32`.
-pub trait Input: Operand {
+pub trait Input: MultiplyBy {
     /// How an operand lies that does not lie along k. Of TF32, none.
     type AlongLines: Side<Self>;
 }
@@ -311,15 +336,12 @@ impl Input for Tf32 {
     type AlongLines = KMajor;
 }
 
-impl<'a, T: Input, C: Output, const R: usize> Block<'a, T, C, R>
-where
-    [f32; R]: Registers,
-{
+impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// Elements along k of a stage.
-    const TILE_K: u32 = tile_k(size_of::<T::Element>()) as u32;
+    const TILE_K: u32 = tile_k(size_of::<E>()) as u32;
 
     /// Whether operands may lie along their lines: those of 16 bits.
-    const ANY_LAYOUT: bool = size_of::<T::Element>() == 2;
+    const ANY_LAYOUT: bool = size_of::<E>() == 2;
 
     /// Sums of a thread in a box.
     const OF_BOX: usize = LINE / size_of::<C>() / 2;
@@ -336,13 +358,7 @@ where
     ///
     /// The kernel's contract.
     #[inline(always)]
-    unsafe fn new(
-        a: TensorMap<'a, T::Element>,
-        b: TensorMap<'a, T::Element>,
-        c: TensorMapMut<'a, C>,
-        shape: WgmmaShape,
-        result: Result<'a, C>,
-    ) -> Self {
+    unsafe fn new(a: TensorMap<'a, E>, b: TensorMap<'a, E>, c: TensorMapMut<'a, C>, shape: WgmmaShape) -> Self {
         let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
         // SAFETY: the block has as much memory behind that address.
         let barriers = unsafe { memory.subarray_unchecked(tiles_bytes(R), 16 * stages(R)) }.cast::<u64>();
@@ -351,7 +367,6 @@ where
             b,
             c,
             shape,
-            result,
             tiles: Tiles::new(
                 shape.batch,
                 [shape.m, shape.n],
@@ -391,7 +406,7 @@ where
 
     /// The tiles from byte `at` on, of elements of the operands.
     #[inline(always)]
-    fn operands(&self, at: usize) -> Shared<T::Element> {
+    fn operands(&self, at: usize) -> Shared<E> {
         // SAFETY: what is asked for is in the tiles, of which there are as many bytes.
         unsafe { self.memory.subarray_unchecked(at, tiles_bytes(R) - at) }.cast()
     }
@@ -450,20 +465,80 @@ where
         }
     }
 
+    /// The memory of box `number` of a warp.
+    #[inline(always)]
+    fn boxed(&self, number: u32, warp: u32) -> Shared<u8> {
+        let at = Self::BOXES + (warp as usize * boxes(R) + number as usize % boxes(R)) * BOX_BYTES;
+        // SAFETY: it is among the boxes.
+        unsafe { self.memory.subarray_unchecked(at, BOX_BYTES) }
+    }
+
+    /// The same, when the copy that read it last has done so.
+    #[inline(always)]
+    fn take_box(&self, number: u32, warp: u32) -> Shared<u8> {
+        if thread::thread_idx_x().is_multiple_of(32) {
+            if boxes(R) == 2 {
+                tma::wait_read::<1>()
+            } else {
+                tma::wait_read::<3>()
+            }
+        }
+        warp::sync_warp(warp::FULL_MASK);
+        self.boxed(number, warp)
+    }
+
+    /// Has box `number` of the tile's rows stored.
+    #[inline(always)]
+    fn store_box(&self, from: Shared<u8>, number: u32, tile: Tile) {
+        tma::fence_async();
+        warp::sync_warp(warp::FULL_MASK);
+        if thread::thread_idx_x().is_multiple_of(32) {
+            let column = tile.column + number * 2 * Self::OF_BOX as u32;
+            // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
+            unsafe {
+                self.c
+                    .store([column as i32, tile.row as i32, tile.product as i32], from.cast())
+            };
+            tma::commit();
+        }
+    }
+
+    /// Puts 16 rows × 32 numbers of 32 bits into a box.
+    #[inline(always)]
+    fn put<V: Pod>(to: Shared<V>, value: impl Fn(usize) -> V) {
+        let lane = thread::thread_idx_x() % 32;
+        let row = lane / 4;
+        unroll!(4, part => {
+            let column = (2 * part as u32 + lane % 4 / 2) ^ row;
+            let at = (row * 32 + column * 4 + lane % 2 * 2) as usize;
+            let value = |i: usize| value(4 * part + i);
+            // SAFETY: two of the 16 × 32 numbers, the first of them even.
+            unsafe {
+                to.set_vec_unchecked(at, [value(0), value(1)]);
+                to.set_vec_unchecked(at + 8 * 32, [value(2), value(3)]);
+            }
+        });
+    }
+}
+
+impl<E: Pod, C: Output, const R: usize> Block<'_, E, C, R>
+where
+    [f32; R]: Registers,
+{
     /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume(&self, warp: u32) {
+    fn consume<T: Input<Element = E>>(&self, warp: u32, result: Result<'_, C>) {
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles.of_block() {
             let sums = match (self.a_lies_along_m(), self.b_lies_along_n()) {
-                (false, false) => self.sums::<KMajor, KMajor>(warp / 4, &mut place),
-                (false, true) => self.sums::<KMajor, T::AlongLines>(warp / 4, &mut place),
-                (true, false) => self.sums::<T::AlongLines, KMajor>(warp / 4, &mut place),
-                (true, true) => self.sums::<T::AlongLines, T::AlongLines>(warp / 4, &mut place),
+                (false, false) => self.sums::<T, T, KMajor, KMajor>(warp / 4, &mut place),
+                (false, true) => self.sums::<T, T, KMajor, T::AlongLines>(warp / 4, &mut place),
+                (true, false) => self.sums::<T, T, T::AlongLines, KMajor>(warp / 4, &mut place),
+                (true, true) => self.sums::<T, T, T::AlongLines, T::AlongLines>(warp / 4, &mut place),
             };
             let row = tile.row + warp * BOX_M as u32;
-            self.store(&sums, warp, Tile { row, ..tile });
+            self.store(&sums, warp, Tile { row, ..tile }, &result, ());
         }
         if thread::thread_idx_x().is_multiple_of(32) {
             // The shared memory is the block's as long as copies read it.
@@ -475,9 +550,13 @@ where
     // Elsewhere, in code that is not optimised, each state of the sums has a place in the frame of `consume`, and the stack
     // has no room for those of all loops.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn sums<A: Side<T>, B: Side<T>>(&self, group: u32, place: &mut Place<R>) -> Accumulator<R> {
+    fn sums<T: MultiplyBy<U>, U: Operand, A: Side<T>, B: Side<U>>(
+        &self,
+        group: u32,
+        place: &mut Place<R>,
+    ) -> Accumulator<R> {
         let a = MatrixDescriptor::<T, A>::new(self.operands(group as usize * 64 * LINE), A::LEADING, 1024);
-        let b = MatrixDescriptor::<T, B>::new(self.operands(Self::B), B::LEADING, 1024);
+        let b = MatrixDescriptor::<U, B>::new(self.operands(Self::B), B::LEADING, 1024);
         let a = |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * A::STEP);
         let b = |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * B::STEP);
         let leads = thread::thread_idx_x().is_multiple_of(128);
@@ -517,10 +596,10 @@ where
 
     /// Stores 16 rows of the tile, those of this warp, by boxes of 128 bytes a row.
     #[inline(always)]
-    fn store(&self, sums: &Accumulator<R>, warp: u32, tile: Tile) {
-        let Result { alpha, old, epilogue } = self.result;
-        if old.beta != 0.0 || !epilogue.is_identity() {
-            return self.store_finished(sums, warp, tile);
+    fn store(&self, sums: &Accumulator<R>, warp: u32, tile: Tile, result: &Result<'_, C>, factors: impl Factors) {
+        let &Result { alpha, old, epilogue } = result;
+        if old.beta != 0.0 || !epilogue.is_identity() || factors.are_there() {
+            return self.store_finished(sums, warp, tile, result, factors);
         }
         unroll!(8, number => {
             if number * Self::OF_BOX < R {
@@ -538,7 +617,14 @@ where
 
     /// [`store`](Self::store) where there is more to be done than to scale, by pieces of 32 columns: a box, or half of one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store_finished(&self, sums: &Accumulator<R>, warp: u32, tile: Tile) {
+    fn store_finished(
+        &self,
+        sums: &Accumulator<R>,
+        warp: u32,
+        tile: Tile,
+        result: &Result<'_, C>,
+        factors: impl Factors,
+    ) {
         let of_box = (Self::OF_BOX / PIECE) as u32;
         let lane = thread::thread_idx_x() % 32;
         // A number that the compiler does not know: it would unroll the loop.
@@ -548,9 +634,10 @@ where
             let column = tile.column + piece * (2 * PIECE as u32) + lane % 4 * 2;
             let at = [tile.product, tile.row + lane / 4, column];
             let extents = [self.shape.m, self.shape.n];
-            let Result { alpha, old, epilogue } = self.result;
+            let &Result { alpha, old, epilogue } = result;
+            let values = factors.multiply(Self::sums_of_piece(sums, piece), at, extents);
             // SAFETY: `old` has the elements of all products, by the kernel's contract.
-            let values = unsafe { old.add_to_fragment(alpha, Self::sums_of_piece(sums, piece), at, extents) };
+            let values = unsafe { old.add_to_fragment(alpha, values, at, extents) };
             let values = epilogue.finish_fragment(values, at, extents);
             let number = piece / of_box;
             let to = match piece.is_multiple_of(of_box) {
@@ -588,44 +675,6 @@ where
         }
     }
 
-    /// The memory of box `number` of a warp.
-    #[inline(always)]
-    fn boxed(&self, number: u32, warp: u32) -> Shared<u8> {
-        let at = Self::BOXES + (warp as usize * boxes(R) + number as usize % boxes(R)) * BOX_BYTES;
-        // SAFETY: it is among the boxes.
-        unsafe { self.memory.subarray_unchecked(at, BOX_BYTES) }
-    }
-
-    /// The same, when the copy that read it last has done so.
-    #[inline(always)]
-    fn take_box(&self, number: u32, warp: u32) -> Shared<u8> {
-        if thread::thread_idx_x().is_multiple_of(32) {
-            if boxes(R) == 2 {
-                tma::wait_read::<1>()
-            } else {
-                tma::wait_read::<3>()
-            }
-        }
-        warp::sync_warp(warp::FULL_MASK);
-        self.boxed(number, warp)
-    }
-
-    /// Has box `number` of the tile's rows stored.
-    #[inline(always)]
-    fn store_box(&self, from: Shared<u8>, number: u32, tile: Tile) {
-        tma::fence_async();
-        warp::sync_warp(warp::FULL_MASK);
-        if thread::thread_idx_x().is_multiple_of(32) {
-            let column = tile.column + number * 2 * Self::OF_BOX as u32;
-            // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
-            unsafe {
-                self.c
-                    .store([column as i32, tile.row as i32, tile.product as i32], from.cast())
-            };
-            tma::commit();
-        }
-    }
-
     /// Puts 16 rows × 16 `PARTS` numbers of 16 bits into a box, from part `first` on, four matrices of 8 × 8 at a time.
     #[inline(always)]
     fn put_packed<const PARTS: usize>(to: Shared<u8>, first: u32, value: impl Fn(usize) -> f32) {
@@ -637,23 +686,6 @@ where
             let at = (row as usize * LINE) + 16 * column as usize;
             // SAFETY: 16 bytes of the box, of 16 rows of 128 bytes; all lanes are here.
             unsafe { matrix::stmatrix_x4(to, at as u32, [pair(0), pair(2), pair(4), pair(6)]) };
-        });
-    }
-
-    /// Puts 16 rows × 32 numbers of 32 bits into a box.
-    #[inline(always)]
-    fn put(to: Shared<f32>, value: impl Fn(usize) -> f32) {
-        let lane = thread::thread_idx_x() % 32;
-        let row = lane / 4;
-        unroll!(4, part => {
-            let column = (2 * part as u32 + lane % 4 / 2) ^ row;
-            let at = (row * 32 + column * 4 + lane % 2 * 2) as usize;
-            let value = |i: usize| value(4 * part + i);
-            // SAFETY: two of the 16 × 32 numbers, the first of them even.
-            unsafe {
-                to.set_vec_unchecked(at, [value(0), value(1)]);
-                to.set_vec_unchecked(at + 8 * 32, [value(2), value(3)]);
-            }
         });
     }
 }
