@@ -2,15 +2,18 @@
 //! Products of matrices and vectors.
 
 mod ampere;
+mod bytes;
 mod choices;
 mod dmma;
 mod finish;
 mod fused;
 mod gemm;
 mod gemv;
+mod int8;
 mod operand;
 mod own;
 mod precision;
+mod scaled;
 mod simt;
 mod split;
 mod tensor;
@@ -25,6 +28,7 @@ pub use self::fused::FusedMatMul;
 use self::gemm::Multiplication;
 pub use self::own::OwnEpilogue;
 pub use self::precision::Precision;
+pub use self::scaled::{ScaledMatMul, ScaledMul};
 use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;

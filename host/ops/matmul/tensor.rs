@@ -143,7 +143,7 @@ pub(super) fn multiply_tf32<D: Dimension>(
 }
 
 /// Multiplies by tensor cores, if it can be done: in parts of k, if that pays.
-fn by_tensor_cores<T, C, D: Dimension, F: EpilogueOp<f32>>(
+pub(super) fn by_tensor_cores<T, C, D: Dimension, F: EpilogueOp<f32>>(
     product: &Multiplication<'_, T::Element, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
@@ -264,7 +264,7 @@ fn by_f32<T: Half + FinishSums<F>, D: Dimension, F: EpilogueOp<f32>>(
 }
 
 /// The shape of the kernel's launch, if its numbers fit.
-fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
+pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
     let shape = &product.shape;
     let tiles = shape.batch.checked_mul(shape.m.div_ceil(TILE_M))?;
     u32::try_from(tiles.checked_mul(shape.n.div_ceil(tile_n(32)))?).ok()?;
@@ -404,7 +404,7 @@ impl<T: Factor> Launch<'_, T> {
 }
 
 /// Tiles of all products.
-fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
+pub(super) fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
     let rows = u64::from(shape.m).div_ceil(TILE_M as u64);
     let columns = u64::from(shape.n).div_ceil(tile_n(registers) as u64);
     u64::from(shape.batch) * rows * columns
