@@ -14,6 +14,7 @@
 //!   matrices it counts multiplications and additions. It is held against that of the device's own copy of as many
 //!   `f32`, the latter against what the multiprocessors can do with that type.
 
+mod bytes;
 mod check;
 mod data;
 mod measure;
@@ -32,7 +33,8 @@ use warpsmith::{Device, Properties};
 
 use crate::output::Output;
 use crate::session::{Session, print};
-use measure::{Bench, Limit, Measurement};
+pub use measure::Bench;
+use measure::{Limit, Measurement};
 use rows::{ROWS, Row};
 
 /// Sizes on a GPU: one that fits into the L2 cache, one that does not, and one that is all about bandwidth.

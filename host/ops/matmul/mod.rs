@@ -2,13 +2,18 @@
 //! Products of matrices and vectors.
 
 mod ampere;
+mod bytes;
+mod choices;
 mod dmma;
 mod finish;
 mod fused;
 mod gemm;
 mod gemv;
+mod int8;
 mod operand;
+mod own;
 mod precision;
+mod scaled;
 mod simt;
 mod split;
 mod tensor;
@@ -17,10 +22,13 @@ use half::{bf16, f16};
 use kernels_gpu::num::Num;
 use ndarray::Dimension;
 
+pub use self::choices::{CHOICES_VARIABLE, set_matmul_choices};
 use self::finish::Finish;
 pub use self::fused::FusedMatMul;
 use self::gemm::Multiplication;
+pub use self::own::OwnEpilogue;
 pub use self::precision::Precision;
+pub use self::scaled::{ScaledMatMul, ScaledMul};
 use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
