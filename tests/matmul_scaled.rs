@@ -163,12 +163,12 @@ impl<A: Float8, B: Float8> Case<'_, A, B> {
 
     /// Multiplies on all devices, with each operand in C and in Fortran order.
     #[track_caller]
-    fn check_orders<C: Output>(&self, orders: &[(bool, bool)])
+    fn check_orders<C: Output>(&self, devices: &[Device], orders: &[(bool, bool)])
     where
         A: ScaledMul<B, C>,
     {
         let wanted = self.wanted();
-        for device in devices() {
+        for device in devices {
             let stream = device.default_stream();
             let scales = self.scales.map(|scales| {
                 scales
@@ -193,7 +193,7 @@ impl<A: Float8, B: Float8> Case<'_, A, B> {
                     product = product.fast_accumulation();
                 }
                 let got = product.compute().unwrap().to_ndarray().unwrap();
-                self.check(&device, got.view(), &wanted, None);
+                self.check(device, got.view(), &wanted, None);
             }
         }
     }
@@ -201,9 +201,20 @@ impl<A: Float8, B: Float8> Case<'_, A, B> {
 
 const ALL_ORDERS: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 
-/// `a b` of such batches, scaled so.
+/// `a b` of such batches, scaled so, on all devices.
 #[track_caller]
 fn check_scaled<A: Float8 + ScaledMul<B, C>, B: Float8, C: Output>(
+    batches: [usize; 2],
+    shape: [usize; 3],
+    scales: [&Scaling; 2],
+    orders: &[(bool, bool)],
+) {
+    check_on::<A, B, C>(&devices(), batches, shape, scales, orders);
+}
+
+#[track_caller]
+fn check_on<A: Float8 + ScaledMul<B, C>, B: Float8, C: Output>(
+    devices: &[Device],
     [a_batch, b_batch]: [usize; 2],
     [m, n, k]: [usize; 3],
     scales: [&Scaling; 2],
@@ -219,7 +230,7 @@ fn check_scaled<A: Float8 + ScaledMul<B, C>, B: Float8, C: Output>(
         fast: false,
         what,
     }
-    .check_orders::<C>(orders);
+    .check_orders::<C>(devices, orders);
 }
 
 #[track_caller]
@@ -340,6 +351,18 @@ fn scales_of_blocks() {
     let of_a = Scaling::new(&[9, 1], 35, |scales, [_, i, _]| scales[[i, 0]]);
     let of_b = Scaling::new(&[1, 2], 36, |scales, [_, j, _]| scales[[0, j / 128]]);
     check_scaled::<F8E4M3, F8E4M3, f32>([1, 1], [9, 150, 100], [&of_a, &of_b], &[(false, true)]);
+}
+
+/// Few tiles and a long k, which is cut, as scales of blocks are; and few rows, which are columns of the transpose.
+#[test]
+fn a_long_k_in_parts_and_few_rows() {
+    let hopper = [Device::simulated_hopper()];
+    let of_a = Scaling::new(&[70, 64], 40, |scales, [_, i, k]| scales[[i, k / 128]]);
+    let of_b = Scaling::new(&[64, 1], 41, |scales, [_, _, k]| scales[[k / 128, 0]]);
+    check_on::<F8E4M3, F8E5M2, bf16>(&hopper, [1, 1], [70, 16, 8192], [&of_a, &of_b], &[(false, true)]);
+    let rows = Scaling::new(&[3, 1], 42, |scales, [_, i, _]| scales[[i, 0]]);
+    let columns = Scaling::new(&[1, 16], 44, |scales, [_, j, _]| scales[[0, j]]);
+    check_on::<F8E5M2, F8E4M3, bf16>(&hopper, [1, 1], [3, 16, 8192], [&rows, &columns], &[(false, true)]);
 }
 
 /// Views that begin anywhere and go backwards: of operands, of scales, and of the result.

@@ -11,93 +11,138 @@ use super::data::{self, bits, normal};
 use super::measure::{Bench, Limit, Measurement};
 use super::products::side;
 
-/// Sums of 8-bit floats, rounded to `bf16`: of 128 products each, or in the tensor cores alone.
-pub fn matmul_fp8(bench: &Bench, n: usize, fast: bool) -> Result<Measurement> {
-    let element = |i| F8E4M3::from_f32(normal(i) as f32);
-    product(
-        bench,
-        n,
-        "e4m3",
-        element,
-        |x, y, out: &mut DeviceArray<bf16, Ix2>| {
-            let product = x.scaled_matmul(y);
-            match fast {
-                true => product.fast_accumulation().compute_into(out),
-                false => product.compute_into(out),
-            }
-        },
-        |x| f64::from(x.to_f32()),
-        bf16::to_f64,
-        |k, wanted, magnitude| {
-            // What `ScaledMatMul` says of Hopper's tensor cores.
-            let k = k as f64;
-            let terms = if fast {
-                k + k / 32.0 + 33.0
-            } else {
-                132.0 + k / 128.0 / 2048.0
-            };
-            let of_sum = terms * 2f64.powi(-13) * magnitude;
-            of_sum + (wanted.abs() + of_sum) / 256.0
-        },
-    )
+/// A kind of products that is measured.
+pub trait Bytes {
+    /// What is multiplied.
+    type Element: Element;
+    /// What the sums become.
+    type Sum: Element;
+
+    const DTYPE: &'static str;
+
+    /// The random element of index `i`.
+    fn element(i: usize) -> Self::Element;
+    fn to_f64(x: Self::Element) -> f64;
+    fn sum_to_f64(x: Self::Sum) -> f64;
+
+    /// By how much a sum of `k` products may be off, of which `magnitude` is the sum of the absolute values.
+    fn bound(k: usize, wanted: f64, magnitude: f64) -> f64;
+
+    fn multiply(
+        a: &DeviceArray<Self::Element, Ix2>,
+        b: &DeviceView<'_, Self::Element, Ix2>,
+        out: &mut DeviceArray<Self::Sum, Ix2>,
+    ) -> warpsmith::Result<()>;
 }
 
-/// Sums of 8-bit integers: exact.
-pub fn matmul_int8(bench: &Bench, n: usize) -> Result<Measurement> {
-    product(
-        bench,
-        n,
-        "i8",
-        |i| bits(i) as i8,
-        |x, y, out: &mut DeviceArray<i32, Ix2>| x.matmul_i32_into(y, out),
-        f64::from,
-        f64::from,
-        |_, _, _| 0.0,
-    )
+/// 8-bit floats, whose sums of 128 products are added up in `f32`, unless they are fast.
+pub enum Fp8<const FAST: bool> {}
+
+impl<const FAST: bool> Bytes for Fp8<FAST> {
+    type Element = F8E4M3;
+    type Sum = bf16;
+
+    const DTYPE: &'static str = "e4m3";
+
+    fn element(i: usize) -> F8E4M3 {
+        F8E4M3::from_f32(normal(i) as f32)
+    }
+
+    fn to_f64(x: F8E4M3) -> f64 {
+        x.to_f32().into()
+    }
+
+    fn sum_to_f64(x: bf16) -> f64 {
+        x.to_f64()
+    }
+
+    /// What `ScaledMatMul` says of Hopper's tensor cores, and what it is rounded by.
+    fn bound(k: usize, wanted: f64, magnitude: f64) -> f64 {
+        let k = k as f64;
+        let terms = if FAST { k + k / 32.0 } else { 0.0 };
+        let of_sum = (terms + 132.0) * 2f64.powi(-13) * magnitude + k / 128.0 * 2f64.powi(-24) * magnitude;
+        of_sum + (wanted.abs() + of_sum) / 256.0
+    }
+
+    fn multiply(
+        a: &DeviceArray<F8E4M3, Ix2>,
+        b: &DeviceView<'_, F8E4M3, Ix2>,
+        out: &mut DeviceArray<bf16, Ix2>,
+    ) -> warpsmith::Result<()> {
+        let product = a.scaled_matmul(b);
+        match FAST {
+            true => product.fast_accumulation().compute_into(out),
+            false => product.compute_into(out),
+        }
+    }
 }
 
-/// A product of elements that `element` gives, checked at some ten thousand places against sums in `f64`, to within what
-/// `bound` says of k, the sum, and the sum of magnitudes.
-#[allow(clippy::too_many_arguments, reason = "a row's parts, each named where it is called")]
-fn product<T: Element, O: Element>(
-    bench: &Bench,
-    n: usize,
-    dtype: &'static str,
-    element: fn(usize) -> T,
-    multiply: impl Fn(&DeviceArray<T, Ix2>, &DeviceView<'_, T, Ix2>, &mut DeviceArray<O, Ix2>) -> warpsmith::Result<()>,
-    to_f64: fn(T) -> f64,
-    out_to_f64: fn(O) -> f64,
-    bound: fn(usize, f64, f64) -> f64,
-) -> Result<Measurement> {
+/// 8-bit integers, whose sums are exact.
+pub enum Int8 {}
+
+impl Bytes for Int8 {
+    type Element = i8;
+    type Sum = i32;
+
+    const DTYPE: &'static str = "i8";
+
+    fn element(i: usize) -> i8 {
+        bits(i) as i8
+    }
+
+    fn to_f64(x: i8) -> f64 {
+        x.into()
+    }
+
+    fn sum_to_f64(x: i32) -> f64 {
+        x.into()
+    }
+
+    fn bound(_: usize, _: f64, _: f64) -> f64 {
+        0.0
+    }
+
+    fn multiply(
+        a: &DeviceArray<i8, Ix2>,
+        b: &DeviceView<'_, i8, Ix2>,
+        out: &mut DeviceArray<i32, Ix2>,
+    ) -> warpsmith::Result<()> {
+        a.matmul_i32_into(b, out)
+    }
+}
+
+/// The product of two matrices. Checked at some ten thousand places, against sums in `f64`.
+pub fn matmul<T: Bytes>(bench: &Bench, n: usize) -> Result<Measurement> {
     let side = side(bench, n);
     let n = side * side;
-    let matrix = |first: usize| -> Result<Array2<T>> {
-        Ok(data::array(n, |i| element(first + i))?.into_shape_with_order((side, side))?)
+    let matrix = |first: usize| -> Result<Array2<T::Element>> {
+        Ok(data::array(n, |i| T::element(first + i))?.into_shape_with_order((side, side))?)
     };
     let (x, y) = (bench.upload(&matrix(0)?)?, bench.upload(&matrix(n)?)?);
     let mut out = bench.zeros((side, side))?;
     let times = bench.times(
         &mut out,
-        |out| multiply(&x, &y.t(), out),
+        |out| T::multiply(&x, &y.t(), out),
         |out| {
             let got = out.to_ndarray()?;
             check::spread(side, 100, |row, column| {
-                let product = |k| to_f64(element(row * side + k)) * to_f64(element(n + column * side + k));
+                let of = |i| T::to_f64(T::element(i));
+                let product = |k| of(row * side + k) * of(n + column * side + k);
                 let (wanted, magnitude) = (0..side).map(product).fold((0.0, 0.0), |(sum, magnitude), product| {
                     (sum + product, magnitude + product.abs())
                 });
-                let place = format_args!("{row}, {column}");
+                let got = T::sum_to_f64(got[(row, column)]);
                 check::near(
-                    place,
-                    out_to_f64(got[(row, column)]),
+                    format_args!("{row}, {column}"),
+                    got,
                     wanted,
-                    bound(side, wanted, magnitude),
+                    T::bound(side, wanted, magnitude),
                 )
             })
         },
     )?;
-    let bytes = 2 * size_of::<T>() + size_of::<O>();
-    let measured = Measurement::new(dtype, n, bytes, times)
+    let bytes = 2 * size_of::<T::Element>() + size_of::<T::Sum>();
+    let measured = Measurement::new(T::DTYPE, n, bytes, times)
         .of_shape(&[side, side])
         .operations_each(2.0 * side as f64);
     Ok(Measurement {

@@ -53,9 +53,9 @@ pub const ROWS: &[Row] = rows! {
     "matmul_f16": products::matmul::<f16>;
     "matmul_bf16": products::matmul::<bf16>;
     "matmul_tf32": products::matmul::<products::Tf32>;
-    "matmul_fp8": |bench, n| bytes::matmul_fp8(bench, n, false);
-    "matmul_fp8_fast": |bench, n| bytes::matmul_fp8(bench, n, true);
-    "matmul_int8": bytes::matmul_int8;
+    "matmul_fp8": bytes::matmul::<bytes::Fp8<false>>;
+    "matmul_fp8_fast": bytes::matmul::<bytes::Fp8<true>>;
+    "matmul_int8": bytes::matmul::<bytes::Int8>;
     "matmul_f16_ampere": products::on_ampere::<f16>;
     "matmul_bf16_ampere": products::on_ampere::<bf16>;
     "matmul_tf32_ampere": products::on_ampere::<products::Tf32>;

@@ -8,7 +8,7 @@ use ndarray::{Dimension, Ix3, s};
 
 use super::gemm::Multiplication;
 use super::operand::can_be_mapped;
-use super::split::cycles;
+use super::split::{Cut, best_cut, cycles};
 use super::tensor::{Operand, is_hopper, tiles, wgmma_shape};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -95,6 +95,24 @@ impl<'a> ByteProduct<'a> {
             ..LaunchConfig::new(blocks as u32, THREADS as u32)
         }
     }
+}
+
+/// How the product is cut along k by tiles of these widths, if that pays on the stream's device: into parts of whole stages.
+pub(super) fn best_parts<D: Dimension>(
+    product: &Multiplication<'_, u8, D>,
+    widths: &[usize],
+    stream: &Stream,
+) -> Option<Cut> {
+    if !is_hopper(stream) {
+        return None;
+    }
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let cost = |shape: &GemmShape| {
+        let of_width = |&registers: &usize| cycles(shape, 1, registers, multiprocessors);
+        widths.iter().map(of_width).min().unwrap_or(0)
+    };
+    let of = &product.shape;
+    best_cut(of, cost).filter(|how| how.parts == 1 || of.k.is_multiple_of(how.parts * LINE))
 }
 
 /// The map of a result.

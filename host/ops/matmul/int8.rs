@@ -3,12 +3,14 @@
 
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::Int8Params;
+use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::int8::gemm_int8;
 use ndarray::{Dimension, Ix2, Ix3};
 
-use super::bytes::{ByteProduct, check_output, product_dim, result_map, write_mapped};
-use super::finish::Finish;
+use super::bytes::{ByteProduct, best_parts, check_output, product_dim, result_map, write_mapped};
+use super::finish::{self, Finish};
 use super::gemm::Multiplication;
+use super::split::Parts;
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -51,11 +53,47 @@ fn run<D: Dimension>(
     if out.is_empty() {
         return Ok(());
     }
-    let Some(mut bytes) = ByteProduct::new(product, stream)? else {
-        let (a, b) = (a.cast::<i32>()?, b.cast::<i32>()?);
-        return Multiplication::new("matmul_i32", &a, &b, Some(out))?.run(stream, out, &Finish::scale(1, 0));
+    if let Some(parts) = by_parts(product, stream)? {
+        return finish::finish_sums_into(parts.sums(), of, stream, out, &Finish::scale(1, 0));
+    }
+    match ByteProduct::new(product, stream)? {
+        Some(bytes) => multiply_bytes(bytes, of, stream, out),
+        None => {
+            let (a, b) = (a.cast::<i32>()?, b.cast::<i32>()?);
+            Multiplication::new("matmul_i32", &a, &b, Some(out))?.run(stream, out, &Finish::scale(1, 0))
+        }
+    }
+}
+
+/// The sums of few tiles with a long k, or of few rows, in parts on Hopper's tensor cores, if that pays.
+fn by_parts<D: Dimension>(product: &Multiplication<'_, u8, D>, stream: &Stream) -> Result<Option<Parts<i32>>> {
+    let Some(how) = best_parts(product, &WIDTHS, stream) else {
+        return Ok(None);
     };
-    let registers = bytes.best_registers(of, &[128, 64, 32]);
+    let cut = how.product(product);
+    let GemmShape { batch, m, n, .. } = cut.shape;
+    let Some(bytes) = ByteProduct::new(&cut, stream)? else {
+        return Ok(None);
+    };
+    let mut sums = DeviceArray::uninit(stream, Ix3(batch, m, n))?;
+    multiply_bytes(bytes, &cut.shape, stream, &mut sums)?;
+    Ok(Some(Parts {
+        sums,
+        transposed: how.transposed,
+    }))
+}
+
+/// Widths of tiles, by the registers of their sums.
+const WIDTHS: [usize; 3] = [128, 64, 32];
+
+/// The products, of one launch.
+fn multiply_bytes(
+    mut bytes: ByteProduct<'_>,
+    of: &GemmShape,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<i32, impl Dimension>,
+) -> Result<()> {
+    let registers = bytes.best_registers(of, &WIDTHS);
     write_mapped(out, [of.batch, of.m, of.n], stream, |out| {
         bytes.shape.c_row = out.shape()[2] as u32;
         match registers {

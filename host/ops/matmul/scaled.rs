@@ -5,13 +5,15 @@ use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::launch::Kernel;
 use half::{bf16, f16};
 use kernels_gpu::compiled::{CastTo, Fp8Gemm, Fp8Params};
+use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::fp8::{SCALE_BLOCK, ScalePlan};
 use ndarray::{Dimension, Ix2, Ix3, Ix5, IxDyn, s};
 
 use super::MatMul;
-use super::bytes::{ByteProduct, check_output, product_dim, result_map, write_mapped};
+use super::bytes::{ByteProduct, best_parts, check_output, product_dim, result_map, write_mapped};
 use super::finish::{self, Finish, Sums};
 use super::gemm::Multiplication;
+use super::split::Parts;
 use super::tensor::{self, Summed};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -354,14 +356,24 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
     fn run<C: Summed>(&self, stream: &Stream, out: &mut DeviceArrayRef<C, D>, finish: &Finish<'_, C, D>) -> Result<()>
     where
         A: Fp8Gemm<B, C> + Fp8Gemm<B, f32> + CastTo<f16> + CastTo<f32>,
-        B: CastTo<f16> + CastTo<f32>,
+        B: Fp8Gemm<A, f32> + CastTo<f16> + CastTo<f32>,
     {
+        let of = &self.product.shape;
+        let widths: &[usize] = match self.fast && !self.has_blocks() {
+            true => &[128, 64, 32],
+            false => &[64, 32],
+        };
+        if let Some(parts) = self.by_parts(widths, stream)? {
+            return finish::finish_sums_into(parts.sums(), of, stream, out, finish);
+        }
         match ByteProduct::new(&self.product, stream)? {
-            Some(bytes) if finish.lies_in_pairs() => self.on_hopper(bytes, stream, out, finish),
+            Some(bytes) if finish.lies_in_pairs() => {
+                multiply::<A, B, C>(bytes, of, widths, self.scales(), stream, out, finish)
+            }
             Some(bytes) => {
-                let of = &self.product.shape;
                 let mut sums = DeviceArray::uninit(stream, Ix3(of.batch, of.m, of.n))?;
-                self.on_hopper::<f32>(bytes, stream, &mut sums, &Finish::<_, Ix3>::scale(1.0, 0.0))?;
+                let scale = Finish::<f32, Ix3>::scale(1.0, 0.0);
+                multiply::<A, B, f32>(bytes, of, widths, self.scales(), stream, &mut sums, &scale)?;
                 finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)
             }
             None => self.elsewhere(stream, out, finish),
@@ -373,68 +385,51 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         scales.into_iter().flatten().any(|scales| scales.by_blocks)
     }
 
-    fn on_hopper<C: Summed>(
-        &self,
-        mut bytes: ByteProduct<'_>,
-        stream: &Stream,
-        out: &mut DeviceArrayRef<C, impl Dimension>,
-        finish: &Finish<'_, C, impl Dimension>,
-    ) -> Result<()>
+    /// The sums of few tiles with a long k, or of few rows, in parts on Hopper's tensor cores, if that pays.
+    fn by_parts(&self, widths: &[usize], stream: &Stream) -> Result<Option<Parts>>
     where
-        A: Fp8Gemm<B, C>,
+        A: Fp8Gemm<B, f32>,
+        B: Fp8Gemm<A, f32>,
     {
-        let of = &self.product.shape;
-        let widths: &[usize] = match self.fast && !self.has_blocks() {
-            true => &[128, 64, 32],
-            false => &[64, 32],
+        // Blocks have one line of A and 128 of B.
+        let how = best_parts(&self.product, widths, stream).filter(|how| !(how.transposed && self.has_blocks()));
+        let Some(how) = how else {
+            return Ok(None);
         };
-        let registers = bytes.best_registers(of, widths);
-        write_mapped(out, [of.batch, of.m, of.n], stream, |out| {
-            bytes.shape.c_row = out.shape()[2] as u32;
-            match registers {
-                32 => self.launch::<<A as Fp8Gemm<B, C>>::N64, C>(&bytes, 32, stream, out, finish),
-                64 => self.launch::<<A as Fp8Gemm<B, C>>::N128, C>(&bytes, 64, stream, out, finish),
-                _ => self.launch::<<A as Fp8Gemm<B, C>>::N256, C>(&bytes, 128, stream, out, finish),
+        let cut = how.product(&self.product);
+        let GemmShape { batch, m, n, k, .. } = cut.shape;
+        let Some(bytes) = ByteProduct::new(&cut, stream)? else {
+            return Ok(None);
+        };
+        let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
+        let (scales, finish) = (self.scales().of_parts(k), Finish::<f32, Ix3>::scale(1.0, 0.0));
+        match how.transposed {
+            true => {
+                let scales = scales.transposed();
+                multiply::<B, A, f32>(bytes, &cut.shape, widths, scales, stream, &mut sums, &finish)?;
             }
-        })
+            false => multiply::<A, B, f32>(bytes, &cut.shape, widths, scales, stream, &mut sums, &finish)?,
+        }
+        Ok(Some(Parts {
+            sums,
+            transposed: how.transposed,
+        }))
     }
 
-    /// With tiles whose sums take so many registers, as `K`'s do.
-    fn launch<K: Kernel<Params = Fp8Params<C>>, C: Summed>(
-        &self,
-        bytes: &ByteProduct<'_>,
-        registers: usize,
-        stream: &Stream,
-        out: &mut DeviceViewMut<'_, C, Ix3>,
-        finish: &Finish<'_, C, impl Dimension>,
-    ) -> Result<()> {
-        let [a, b] = bytes.maps(registers)?;
-        let mut c = result_map(out)?;
+    /// The scales as the kernels take them.
+    fn scales(&self) -> ScaleArgs<'_> {
         let (strides, words) = (Scales::strides, Scales::words);
         let by_blocks = |scales: &Option<Scales<'_>>| scales.as_ref().is_some_and(|scales| scales.by_blocks).into();
-        let scales = ScalePlan {
-            a: strides(&self.a_scales),
-            b: strides(&self.b_scales),
-            a_by_blocks: by_blocks(&self.a_scales),
-            b_by_blocks: by_blocks(&self.b_scales),
-        };
-        let (a_scales, b_scales) = (words(&self.a_scales), words(&self.b_scales));
-        let args = (
-            &a,
-            &b,
-            &mut c,
-            bytes.shape,
-            finish.plan(),
-            finish.bias(),
-            finish.residual(),
-            scales,
-            a_scales,
-            b_scales,
-        );
-        // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps' tiles and
-        // their swizzle; both operands lie along k. The addends have the products' shape and lie in pairs, and the scales are as their plan
-        // says: of blocks only with tiles whose sums are on two levels.
-        unsafe { stream.launch_unchecked::<K>(&bytes.config(registers), args) }
+        ScaleArgs {
+            plan: ScalePlan {
+                a: strides(&self.a_scales),
+                b: strides(&self.b_scales),
+                a_by_blocks: by_blocks(&self.a_scales),
+                b_by_blocks: by_blocks(&self.b_scales),
+            },
+            a: words(&self.a_scales),
+            b: words(&self.b_scales),
+        }
     }
 
     /// By products of `f16` on tensor cores, or of `f32`, which have all 8-bit floats: sums in f32, which are then scaled.
@@ -513,6 +508,93 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
             Ix3(batch(self.b.shape()), of.k, of.n),
         ]
     }
+}
+
+/// The scales of both operands as the kernels take them.
+struct ScaleArgs<'a> {
+    plan: ScalePlan,
+    a: Option<Words<'a, f32>>,
+    b: Option<Words<'a, f32>>,
+}
+
+impl ScaleArgs<'_> {
+    /// Those of a batch of parts of so many elements along k, which are whole blocks.
+    fn of_parts(mut self, k: usize) -> Self {
+        for strides in [&mut self.plan.a, &mut self.plan.b] {
+            strides[0] = k / SCALE_BLOCK * strides[2];
+        }
+        self
+    }
+
+    /// Those of the product of the transposes, in the other order: not of blocks, which have other lines in both.
+    fn transposed(self) -> Self {
+        let ScalePlan { a, b, .. } = self.plan;
+        Self {
+            plan: ScalePlan {
+                a: b,
+                b: a,
+                ..ScalePlan::default()
+            },
+            a: self.b,
+            b: self.a,
+        }
+    }
+}
+
+/// The products, of one launch, by tiles of the best of these widths. The addends lie in pairs.
+fn multiply<A: Fp8Gemm<B, C>, B, C: Summed>(
+    mut bytes: ByteProduct<'_>,
+    of: &GemmShape,
+    widths: &[usize],
+    scales: ScaleArgs<'_>,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<C, impl Dimension>,
+    finish: &Finish<'_, C, impl Dimension>,
+) -> Result<()> {
+    let registers = bytes.best_registers(of, widths);
+    write_mapped(out, [of.batch, of.m, of.n], stream, |out| {
+        bytes.shape.c_row = out.shape()[2] as u32;
+        match registers {
+            32 => launch::<A::N64, C>(&bytes, 32, scales, stream, out, finish),
+            64 => launch::<A::N128, C>(&bytes, 64, scales, stream, out, finish),
+            _ => launch::<A::N256, C>(&bytes, 128, scales, stream, out, finish),
+        }
+    })
+}
+
+/// With tiles whose sums take so many registers, as `K`'s do.
+fn launch<K: Kernel<Params = Fp8Params<C>>, C: Summed>(
+    bytes: &ByteProduct<'_>,
+    registers: usize,
+    scales: ScaleArgs<'_>,
+    stream: &Stream,
+    out: &mut DeviceViewMut<'_, C, Ix3>,
+    finish: &Finish<'_, C, impl Dimension>,
+) -> Result<()> {
+    let [a, b] = bytes.maps(registers)?;
+    let mut c = result_map(out)?;
+    let (plan, bias, residual) = (finish.plan(), finish.bias(), finish.residual());
+    let ScaleArgs {
+        plan: scale_plan,
+        a: a_scales,
+        b: b_scales,
+    } = scales;
+    let args = (
+        &a,
+        &b,
+        &mut c,
+        bytes.shape,
+        plan,
+        bias,
+        residual,
+        scale_plan,
+        a_scales,
+        b_scales,
+    );
+    // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps' tiles and
+    // their swizzle; both operands lie along k. The addends have the products' shape, in pairs; the scales are as their plan says: of
+    // blocks only with tiles whose sums are on two levels.
+    unsafe { stream.launch_unchecked::<K>(&bytes.config(registers), args) }
 }
 
 /// Products of matrices of 8-bit floats.

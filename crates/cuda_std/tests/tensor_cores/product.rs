@@ -359,7 +359,7 @@ fn product_of_bytes(
 fn products_of_two_types_of_8_bit_floats() {
     // All finite codes of both.
     let a = |row: u32, k: u32| (row * 32 + k) as u8 % 0x78;
-    let b = |column: u32, k: u32| (column * 7 + k * 5) as u8 % 0x78 | 0x80;
+    let b = |column: u32, k: u32| ((column * 7 + k * 5) as u8 % 0x78) | 0x80;
     let wanted =
         |a: fn(u8) -> f64, b: fn(u8) -> f64, (row, column): (u32, u32), codes: [&dyn Fn(u32, u32) -> u8; 2]| {
             let terms = (0..32).map(|k| a(codes[0](row, k)) * b(codes[1](column, k)));
