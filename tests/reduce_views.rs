@@ -36,15 +36,17 @@ kernels_gpu::operator_kernels!(Ordered: i32 => reduce);
 
 /// A slice of an array with its axes in another order, and perhaps repeated along one more in front.
 #[derive(Debug)]
-struct Place {
-    shape: Vec<usize>,
+pub struct Place {
+    /// Of the whole array.
+    pub shape: Vec<usize>,
     slice: Vec<SliceInfoElem>,
     rotated: usize,
     transposed: bool,
     repeated: Option<usize>,
 }
 
-fn places() -> impl Strategy<Value = Place> {
+/// Such views of arrays of any shape.
+pub fn places() -> impl Strategy<Value = Place> {
     let order = (0..4usize, any::<bool>(), prop::option::of(0..5usize));
     (slices(), order).prop_map(|((shape, slice), (rotated, transposed, repeated))| Place {
         shape,
@@ -68,7 +70,8 @@ impl Place {
         order
     }
 
-    fn of_array<'a, T: Number>(&self, x: &'a ArrayD<T>) -> ArrayD<T> {
+    /// The view of the host's array, as an array of its own.
+    pub fn of_array<'a, T: Number>(&self, x: &'a ArrayD<T>) -> ArrayD<T> {
         let part: ArrayViewD<'a, T> = x.slice(&self.slice[..]);
         let order = self.order(part.ndim());
         let part = part.permuted_axes(IxDyn(&order));
@@ -81,7 +84,8 @@ impl Place {
         }
     }
 
-    fn of_device<'a, T: Number>(&self, x: &'a Dyn<T>) -> DeviceView<'a, T, IxDyn> {
+    /// The view of the device's array.
+    pub fn of_device<'a, T: Number>(&self, x: &'a Dyn<T>) -> DeviceView<'a, T, IxDyn> {
         let part = x.slice(&self.slice[..]).unwrap();
         let order = self.order(part.ndim());
         let part = part.permuted_axes(IxDyn(&order)).unwrap();

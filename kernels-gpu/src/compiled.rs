@@ -23,7 +23,7 @@ use crate::broadcast::{OutputAxes, Strides};
 use crate::num::{MulAdd, Num};
 use crate::op::*;
 use crate::reduce::{ColumnPlan, RowPlan};
-use crate::scan::blelloch;
+use crate::scan::{Lines, blelloch};
 use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select};
 
 pub use made::{RandomFloat, RandomInteger, Range};
@@ -46,14 +46,12 @@ pub type ReduceParams<T, Op, Plan> = (
 pub type LookBackParams<T, R> = (&'static [T], usize, u32, SliceMut<'static, u64>, SliceMut<'static, R>);
 
 /// The parameters of [`scan_rows`](fn@crate::scan::scan_rows).
-pub type ScanRowsParams<T, R> = (&'static [T], usize, usize, u32, SliceMut<'static, R>);
+pub type ScanRowsParams<T, R> = (&'static [T], Lines, u32, SliceMut<'static, R>);
 
 /// The parameters of [`scan_columns`](fn@crate::scan::scan_columns).
 pub type ScanColumnsParams<T, R> = (
     &'static [T],
-    usize,
-    usize,
-    usize,
+    Lines,
     u32,
     u32,
     SliceMut<'static, u64>,

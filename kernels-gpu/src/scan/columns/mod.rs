@@ -24,7 +24,7 @@ use cuda_std::prelude::*;
 mod segment;
 mod segments;
 
-use super::THREADS;
+use super::{Lines, THREADS};
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
 use segment::{Kept, Segment};
 use segments::{Segments, Total};
@@ -68,15 +68,14 @@ pub const fn tile_rows<T, Op: ReduceOp<T>>(width: usize) -> usize {
     THREADS / width * segment_len::<T, Op>()
 }
 
-/// Scans the `columns` columns of `x`, seen as `(outer, n, inner)` with `columns = outer · inner`, into `out`,
-/// exclusively unless `exclusive` is 0.
+/// Scans lines of `x`, columns, into `out`, exclusively unless `exclusive` is 0.
 ///
 /// Tiles have `width` columns, a power of two of at most [`THREADS`], and [`tile_rows`] rows, or all rows if they have
 /// that many columns; the launch has a block of [`THREADS`] threads for each. If there are several tiles one above the
 /// other, `state` has [`state_len`](super::lookback::state_len) words for a value of each column of each of them, which
 /// are as [`scan`](super::lookback::scan()) wants them, or as this kernel has left them; with other contents, or fewer
-/// words, the results are unspecified, or the kernel waits for ever. Where the columns are not within both arrays, or
-/// blocks have another number of threads, nothing is done.
+/// words, the results are unspecified, or the kernel waits for ever. Where the columns are not within `out`, or
+/// blocks have another number of threads, nothing is done; what is not within `x` is left out.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Min, Max];
@@ -87,9 +86,7 @@ pub const fn tile_rows<T, Op: ReduceOp<T>>(width: usize) -> usize {
 )]
 pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
     x: &[T],
-    columns: usize,
-    n: usize,
-    inner: usize,
+    lines: Lines,
     width: u32,
     exclusive: u32,
     state: SliceMut<'_, u64>,
@@ -98,9 +95,7 @@ pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
     let columns = Columns {
         x,
         out,
-        count: columns,
-        n,
-        inner,
+        lines,
         exclusive: exclusive != 0,
     };
     if !columns.fit() || hint::opaque(thread::block_dim_x()) as usize != THREADS {
@@ -124,31 +119,29 @@ pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
 struct Columns<'a, T, R> {
     x: &'a [T],
     out: SliceMut<'a, R>,
-    count: usize,
-    n: usize,
-    inner: usize,
+    lines: Lines,
     exclusive: bool,
 }
 
 impl<T: Pod, R: Pod> Columns<'_, T, R> {
-    /// Whether the columns are within both arrays, so that the place of no element wraps around. Where they are, and
+    /// Whether the columns are within the output, so that the place of no result wraps around. Where they are, and
     /// `inner` does not divide their number, what the last of them lack is left out.
     #[inline(always)]
     fn fit(&self) -> bool {
-        let room = Ord::min(self.x.len(), self.out.len());
-        let is_within = |len: usize| len.checked_mul(self.n).is_some_and(|elements| elements <= room);
-        self.count > 0 && is_within(self.count) && is_within(self.inner)
+        let room = self.out.len();
+        let is_within = |len: usize| len.checked_mul(self.lines.n).is_some_and(|elements| elements <= room);
+        self.lines.count > 0 && is_within(self.lines.count) && is_within(self.lines.inner)
     }
 
     /// Scans the thread's column, from its first row to its last.
     #[inline(always)]
     fn scan_whole<Op: ReduceOp<T, Output = R>>(self) {
         let (column, mut row, mut acc) = (thread::index_1d(), 0, Op::identity());
-        while row + MANY_ROWS <= self.n {
+        while row + MANY_ROWS <= self.lines.n {
             acc = self.scan_segment::<Op, MANY_ROWS>(column, row, acc);
             row += MANY_ROWS;
         }
-        while row < self.n {
+        while row < self.lines.n {
             acc = self.scan_segment::<Op, FEW_ROWS>(column, row, acc);
             row += FEW_ROWS;
         }
@@ -173,20 +166,20 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         let segments = Segments::<Op::Acc>::new(width);
         let rows = segments.count as usize * N;
         let mut states = States::<Op::Acc>::new(state);
-        let block = if self.n > rows {
+        let block = if self.lines.n > rows {
             states.ticket(storage![u64; 1], |ticket| ticket == thread::grid_dim_x() - 1)
         } else {
             thread::block_idx_x()
         };
-        let strips = Ord::max(self.count.div_ceil(1 << segments.log2_width) as u32, 1);
+        let strips = Ord::max(self.lines.count.div_ceil(1 << segments.log2_width) as u32, 1);
         let (tile, strip) = (block / strips, block % strips);
-        if rows == 0 || tile as usize * rows >= self.n {
+        if rows == 0 || tile as usize * rows >= self.lines.n {
             return;
         }
         let column = ((strip as usize) << segments.log2_width) + segments.column as usize;
         let above = Above {
             states,
-            stride: self.count,
+            stride: self.lines.count,
             column,
             reach: Ord::min(segments.count, Ord::max(ON_THEIR_WAY / strips, 1)),
         };
@@ -208,7 +201,7 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         } else {
             scanned.before.value
         };
-        if self.n > rows {
+        if self.lines.n > rows {
             let prefix = above.look_back::<T, Op>(segments, tile, scanned.total);
             before = Op::combine(prefix, before);
         }
@@ -218,28 +211,40 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
     /// The segment of a column that begins in row `row`; empty if there is no such column or row.
     #[inline(always)]
     fn segment<const N: usize>(self, column: usize, row: usize) -> Segment<N> {
-        let (outer, place) = if self.inner == self.count {
+        let (outer, place) = if self.lines.inner == self.lines.count {
             (0, column)
         } else {
-            let inner = Ord::max(self.inner, 1);
+            let inner = Ord::max(self.lines.inner, 1);
             (column / inner, column % inner)
         };
         // Of a column or row that there is not, any number.
-        let first = outer.wrapping_mul(self.n).wrapping_add(row);
-        let base = first.wrapping_mul(self.inner).wrapping_add(place);
-        let rows = if column < self.count {
-            self.n.saturating_sub(row)
+        let first = outer.wrapping_mul(self.lines.n).wrapping_add(row);
+        let base = first.wrapping_mul(self.lines.inner).wrapping_add(place);
+        let Lines {
+            first,
+            outer: step,
+            along,
+            ..
+        } = self.lines;
+        let from = first
+            .wrapping_add(outer.wrapping_mul(step))
+            .wrapping_add(row.wrapping_mul(along))
+            .wrapping_add(place);
+        let rows = if column < self.lines.count {
+            self.lines.n.saturating_sub(row)
         } else {
             0
         };
         let len = Ord::min(rows, N);
-        // With strides as long as the arrays at most, the last place cannot wrap around.
-        let room = Ord::min(self.x.len(), self.out.len());
-        let last = base.saturating_add(len.saturating_sub(1) * Ord::min(self.inner, room));
-        let is_within = self.inner <= room && last < room;
+        // With strides as long as the output at most, the last place cannot wrap around.
+        let room = self.out.len();
+        let last = base.saturating_add(len.saturating_sub(1) * Ord::min(self.lines.inner, room));
+        let is_within = self.lines.inner <= room && last < room && self.lines.fit(from, len, self.x.len());
         Segment {
+            from,
+            along,
             base,
-            stride: self.inner,
+            stride: self.lines.inner,
             row: row as u64,
             len: if is_within { len as u32 } else { 0 },
         }
