@@ -147,6 +147,22 @@ fn check_floats<T: FloatNumber + ops::Number<Total = T, Mean = T>>(
             &least.into_iter().collect::<Vec<T>>(),
             &what,
         );
+        // The sums are exact in f64, so the mean is the quotient, rounded.
+        let means = wanted.mapv(|sum| T::of(sum / count as f64));
+        assert_same(
+            &elements(&view.mean_axes(&axes).unwrap()),
+            &means.into_iter().collect::<Vec<T>>(),
+            &format!("mean, {what}"),
+        );
+        let roots = elements(&view.std_axes(&axes, 1).unwrap());
+        let ones = elements(&view.variance_axes(&axes, 1).unwrap());
+        for (root, variance) in roots.iter().zip(&ones) {
+            let (root, wanted) = (root.wide(), variance.wide().sqrt());
+            assert!(
+                (root - wanted).abs() <= 2.0 * T::UNIT_ROUNDOFF * wanted,
+                "{what}: {root}, wanted {wanted}"
+            );
+        }
         // Of whole numbers up to 100: the squares' sum and the sum's square are exact in f64, their difference is rounded a
         // few times; what the device computes is within the bound that tests/reduce.rs derives, of which this is more.
         let squares = sums_over(&wide.mapv(|x| x * x), &axes);

@@ -264,7 +264,9 @@ pub trait Number:
     + Reduce<Min>
     + Reduce<Max>
     + Reduce<Mean>
+    + Reduce<WideSum>
     + Reduce<Variance>
+    + Reduce<Moments>
     + Reduce<Std>
     + Reduce<ArgMin>
     + Reduce<ArgMax>
@@ -296,6 +298,9 @@ pub trait Number:
     + Compare<Greater>
     + Compare<GreaterEqual>
 {
+    /// A mean from the `f64` that it is rounded from.
+    #[doc(hidden)]
+    type MeanFrom: SafeKernel<Params = MapParams<f64, <Self as Statistic>::Mean>>;
     /// Each element, or the limit that it is beyond.
     #[doc(hidden)]
     type Clamp: SafeKernel<Params = (Slice<'static, Self>, Self, Self, SliceMut<'static, Self>)>;
@@ -343,6 +348,13 @@ macro_rules! compiled {
             const COUNT_FLAG: u64 = ROOT;
             type Rows = <$bits as Reduce<Variance>>::Rows;
             type Columns = <$bits as Reduce<Variance>>::Columns;
+        }
+    };
+    // A mean of one element, as it were, which is not rounded.
+    (@wide_sum $type:ident as $bits:ident, _) => {
+        impl Reduce<WideSum> for $type {
+            type Rows = <$type as Reduce<Mean>>::Rows;
+            type Columns = <$type as Reduce<Mean>>::Columns;
         }
     };
     (@scan $type:ident as $bits:ident, $operator:ident) => {
@@ -428,6 +440,7 @@ macro_rules! compiled {
         impl sealed::Sealed for $type {}
 
         impl Number for $type {
+            type MeanFrom = <f64 as CastTo<<$type as Statistic>::Mean>>::Kernel;
             type Clamp = map::clamp<$type>;
             type Select = Retyped<select::select<$bits>, SelectParams<$type>>;
             type SelectStrided = Retyped<select::select_broadcast<$bits>, SelectStridedParams<$type>>;
@@ -445,7 +458,10 @@ compiled! {
         (f32 as u32), (f64 as u64), (f16 as u16), (bf16 as u16), (i32 as u32), (i64 as u64), u8, u16, u32, u64
     ] by [_];
     axpy: [f32, f64, f16, bf16, (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [_];
-    reduce: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Min, Max, Mean, Variance, ArgMin, ArgMax];
+    reduce: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Min, Max, Mean, Variance, Moments, ArgMin, ArgMax];
+    reduce: [f32, f16, bf16] by [WideSum];
+    wide_sum: [f64, i32, i64, u8, u16, u32, u64] by [_];
+    reduce: [Moments] by [Variance];
     reduce: [f32, f64, f16, bf16, i32, (i64 as u64), u8, u16, u32, u64] by [Sum, Product];
     reduce: [f32, f64, f16, (bf16 as f16), (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [Any, All];
     std: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [_];

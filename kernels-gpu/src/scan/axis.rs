@@ -10,6 +10,7 @@
 use bytemuck::Pod;
 use cuda_block::thread::fold;
 use cuda_std::half::{bf16, f16};
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::{Lines, Row, THREADS, has_vectors, load, store, vec_len, vectors, warp_tile_len};
@@ -66,19 +67,19 @@ fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
         hi: Ord::min(lo + n, out.len()),
         vectors: has_vectors::<T, Op::Output>() && out.is_vec_aligned::<V>(),
     };
-    let first = lines.first.wrapping_add(number.wrapping_mul(lines.outer));
+    let first = lo.wrapping_add(shift(lines));
     if first > x.len() || n > x.len() - first {
         return;
     }
-    // From a place of the results to that of the input.
-    let shift = first.wrapping_sub(lo);
-    let input = Row {
-        vectors: row.vectors && x.is_vec_aligned::<V>() && shift.is_multiple_of(V),
-        ..row
-    };
     let mut carry = Op::identity();
     let mut start = row.first::<V>();
     while start < row.hi {
+        // Computed anew for each tile: the registers are for its elements.
+        let shift = shift(lines);
+        let input = Row {
+            vectors: row.vectors && x.is_vec_aligned::<V>() && shift.is_multiple_of(V),
+            ..row
+        };
         let values = load::<T, Op, V, U>(x, input, start, start.wrapping_add(shift));
         let totals = values.map(|values| fold(values, Op::combine));
         let (before, all) = Op::scan_warp(totals);
@@ -87,4 +88,15 @@ fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
         carry = Op::combine(carry, all);
         start += warp_tile_len::<T, Op>();
     }
+}
+
+/// From the places of the results of this warp's row to those of its elements.
+#[inline(always)]
+fn shift(lines: Lines) -> usize {
+    let warps = THREADS / 32;
+    let block = hint::pinned(thread::block_idx_x()) as usize;
+    let row = block * warps + thread::thread_idx_x() as usize / 32;
+    lines
+        .first
+        .wrapping_add(row.wrapping_mul(lines.outer.wrapping_sub(lines.n)))
 }

@@ -26,7 +26,7 @@ mod segments;
 
 use super::{Lines, THREADS};
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
-use segment::{Kept, Segment};
+use segment::{Kept, Segment, opaque};
 use segments::{Segments, Total};
 
 /// Blocks that ptxas makes room for on a multiprocessor: where elements and results are small more, since fewer bytes
@@ -61,6 +61,12 @@ pub const fn segment_len<T, Op: ReduceOp<T>>() -> usize {
         len /= 2;
     }
     len
+}
+
+/// Whether the places of a segment's results are found when they are written, and not ahead of the elements, where these or
+/// the values need the registers. Elsewhere ptxas would spill for it.
+const fn places_are_late<T, R>() -> bool {
+    size_of::<R>() > size_of::<T>() || size_of::<T>() == 1
 }
 
 /// Rows of a tile of `width` columns, fewer than [`THREADS`].
@@ -155,9 +161,10 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         row: usize,
         before: Op::Acc,
     ) -> Op::Acc {
-        let segment = self.segment::<N>(column, row);
-        let loaded = segment.load(self.x);
-        segment.write::<T, Op>(|k| loaded[k], before, self.exclusive, self.out)
+        let at = self.split(column);
+        let results = self.results::<N>(column, at, row);
+        let loaded = self.elements::<N>(column, at, row).load(self.x);
+        results.write::<T, Op>(|k| loaded[k], before, self.exclusive, self.out)
     }
 
     /// Scans the next tile.
@@ -188,10 +195,11 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         } else {
             Total::nothing(Op::identity())
         };
-        let segment = self.segment::<N>(column, tile as usize * rows + segments.number as usize * N);
-        let loaded = segment.load(self.x);
-        let kept = Kept::new(loaded);
-        let total = segment.total::<T, Op>(&kept);
+        let row = |tile: u32| tile as usize * rows + segments.number as usize * N;
+        let mut results = self.results::<N>(column, self.split(column), row(tile));
+        let elements = self.elements::<N>(column, self.split(column), row(tile));
+        let kept = Kept::new(elements.load(self.x));
+        let total = elements.total::<T, Op>(&kept);
         let scanned = segments.scan::<T, Op>(Total {
             flag: start.flag,
             value: Op::combine(start.value, total),
@@ -205,46 +213,69 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
             let prefix = above.look_back::<T, Op>(segments, tile, scanned.total);
             before = Op::combine(prefix, before);
         }
-        segment.write::<T, Op>(|k| kept.get(k), before, self.exclusive, self.out);
+        if const { places_are_late::<T, R>() } {
+            // Opaque, so that they are found only now.
+            let (column, tile) = (opaque(column), hint::opaque(tile));
+            results = self.results::<N>(column, self.split(column), row(tile));
+        }
+        results.write::<T, Op>(|k| kept.get(k), before, self.exclusive, self.out);
     }
 
-    /// The segment of a column that begins in row `row`; empty if there is no such column or row.
+    /// The place of a column in front of the others that lie side by side with it, and its number among them.
     #[inline(always)]
-    fn segment<const N: usize>(self, column: usize, row: usize) -> Segment<N> {
-        let (outer, place) = if self.lines.inner == self.lines.count {
+    fn split(self, column: usize) -> (usize, usize) {
+        let Lines { count, inner, .. } = self.lines;
+        if inner == count {
             (0, column)
         } else {
-            let inner = Ord::max(self.lines.inner, 1);
+            let inner = Ord::max(inner, 1);
             (column / inner, column % inner)
-        };
-        // Of a column or row that there is not, any number.
-        let first = outer.wrapping_mul(self.lines.n).wrapping_add(row);
-        let base = first.wrapping_mul(self.lines.inner).wrapping_add(place);
-        let Lines {
-            first,
-            outer: step,
-            along,
-            ..
-        } = self.lines;
-        let from = first
-            .wrapping_add(outer.wrapping_mul(step))
-            .wrapping_add(row.wrapping_mul(along))
-            .wrapping_add(place);
-        let rows = if column < self.lines.count {
-            self.lines.n.saturating_sub(row)
+        }
+    }
+
+    /// The rows of the segment of a column that begins in row `row`: none if there is no such column or row.
+    #[inline(always)]
+    fn rows<const N: usize>(self, column: usize, row: usize) -> usize {
+        if column < self.lines.count {
+            Ord::min(self.lines.n.saturating_sub(row), N)
         } else {
             0
-        };
-        let len = Ord::min(rows, N);
+        }
+    }
+
+    /// The elements of the segment of a column, split, that begins in row `row`; none if they are not in the input.
+    #[inline(always)]
+    fn elements<const N: usize>(self, column: usize, (outer, place): (usize, usize), row: usize) -> Segment<N> {
+        // Of a column or row that there is not, any number.
+        let Lines { first, along, .. } = self.lines;
+        let first = first
+            .wrapping_add(outer.wrapping_mul(self.lines.outer))
+            .wrapping_add(row.wrapping_mul(along))
+            .wrapping_add(place);
+        let len = self.rows::<N>(column, row);
+        let is_within = self.lines.fit(first, len, self.x.len());
+        Segment {
+            first,
+            stride: along,
+            row: row as u64,
+            len: if is_within { len as u32 } else { 0 },
+        }
+    }
+
+    /// The results of that segment; none if they are not in the output.
+    #[inline(always)]
+    fn results<const N: usize>(self, column: usize, (outer, place): (usize, usize), row: usize) -> Segment<N> {
+        let Lines { n, inner, .. } = self.lines;
+        let first = outer.wrapping_mul(n).wrapping_add(row);
+        let first = first.wrapping_mul(inner).wrapping_add(place);
+        let len = self.rows::<N>(column, row);
         // With strides as long as the output at most, the last place cannot wrap around.
         let room = self.out.len();
-        let last = base.saturating_add(len.saturating_sub(1) * Ord::min(self.lines.inner, room));
-        let is_within = self.lines.inner <= room && last < room && self.lines.fit(from, len, self.x.len());
+        let last = first.saturating_add(len.saturating_sub(1) * Ord::min(inner, room));
+        let is_within = inner <= room && last < room;
         Segment {
-            from,
-            along,
-            base,
-            stride: self.lines.inner,
+            first,
+            stride: inner,
             row: row as u64,
             len: if is_within { len as u32 } else { 0 },
         }

@@ -8,27 +8,24 @@ use cuda_std::prelude::*;
 use crate::op::ReduceOp;
 use crate::scan::{get_unchecked, set_within};
 
-/// `len` elements, at most `N`, of the input `along` apart, the first of them at `from`, in row `row`; their results
-/// `stride` apart, the first at `base`.
+/// `len` elements, at most `N`, `stride` apart, the first of them at `first`, in row `row`: of the input, or results.
 ///
-/// Whoever makes one has made sure that the first and the last of them are within the arrays, and the others between.
+/// Whoever makes one has made sure that the first and the last of them are within the array, and the others between.
 #[derive(Clone, Copy)]
 pub(super) struct Segment<const N: usize> {
-    pub(super) from: usize,
-    pub(super) along: usize,
-    pub(super) base: usize,
+    pub(super) first: usize,
     pub(super) stride: usize,
     pub(super) row: u64,
     pub(super) len: u32,
 }
 
 impl<const N: usize> Segment<N> {
-    /// All elements, and zeros after them.
+    /// All elements, of a segment of `x`, and zeros after them.
     #[inline(always)]
     pub(super) fn load<T: Pod>(self, x: &[T]) -> [T; N] {
         let mut loaded = [T::zeroed(); N];
-        self.for_each((self.from, self.along), |k, at| {
-            // SAFETY: of the segment, which is within the input.
+        self.for_each(self.stride, |k, at| {
+            // SAFETY: of the segment, which is within the array.
             loaded[k] = unsafe { get_unchecked(x, at) };
         });
         loaded
@@ -38,13 +35,13 @@ impl<const N: usize> Segment<N> {
     #[inline(always)]
     pub(super) fn total<T: Pod, Op: ReduceOp<T>>(self, kept: &Kept<T, N>) -> Op::Acc {
         let mut acc = Op::identity();
-        self.for_each((self.base, self.stride), |k, _| {
+        self.for_each(self.stride, |k, _| {
             acc = Op::combine(acc, Op::lift(kept.get(k), self.row + k as u64))
         });
         acc
     }
 
-    /// Writes the scan of these elements, before which `before` stands; they and it combined.
+    /// Writes the scan of that many elements to this segment of `out`, before which `before` stands; they and it combined.
     #[inline(always)]
     pub(super) fn write<T: Pod, Op: ReduceOp<T>>(
         self,
@@ -54,7 +51,7 @@ impl<const N: usize> Segment<N> {
         out: SliceMut<'_, Op::Output>,
     ) -> Op::Acc {
         let mut acc = before;
-        self.for_each((self.base, opaque(self.stride)), |k, at| {
+        self.for_each(opaque(self.stride), |k, at| {
             let (index, before) = (self.row + k as u64, acc);
             acc = Op::combine(acc, Op::lift(element(k), index));
             let result = if exclusive {
@@ -62,24 +59,24 @@ impl<const N: usize> Segment<N> {
             } else {
                 Op::finish(acc, index + 1)
             };
-            // SAFETY: of the segment, which is within the output.
+            // SAFETY: of the segment, which is within the array.
             unsafe { set_unchecked(out, at, result) };
         });
         acc
     }
 
-    /// Calls `f` with the number and the place of each element, in their order: the first place is given, and the distance
-    /// to the next. Where there are `N`, no branch stands between them, so that what is loaded is in flight at once.
+    /// Calls `f` with the number and the place of each element, in their order; `stride` is the segment's own. Where
+    /// there are `N`, no branch stands between them, so that what is loaded is in flight at once.
     #[inline(always)]
-    fn for_each(self, (first, stride): (usize, usize), mut f: impl FnMut(usize, usize)) {
+    fn for_each(self, stride: usize, mut f: impl FnMut(usize, usize)) {
         if self.len as usize == N {
-            let mut at = first;
+            let mut at = self.first;
             for k in 0..N {
                 f(k, at);
                 at = at.wrapping_add(stride);
             }
         } else {
-            let mut at = first;
+            let mut at = self.first;
             for k in 0..N {
                 if k < self.len as usize {
                     f(k, at);
@@ -152,7 +149,7 @@ unsafe fn set_unchecked<R: Pod>(out: SliceMut<'_, R>, i: usize, result: R) {
 /// `value`, of which the compiler can not tell that places were computed from it before: it would keep all of those, in
 /// the registers that the elements need.
 #[inline(always)]
-fn opaque(value: usize) -> usize {
+pub(super) fn opaque(value: usize) -> usize {
     let (low, high) = (hint::opaque(value as u32), hint::opaque((value as u64 >> 32) as u32));
     (u64::from(high) << 32 | u64::from(low)) as usize
 }

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reductions in two steps, without a copy of the elements: along the axes that lie together first, for values of which
+//! nothing is lost, and these along the others, as if all elements were combined at once.
+
+use kernels_gpu::compiled::{Number, Reduce};
+use kernels_gpu::num::Accumulator;
+use kernels_gpu::op::{Mean, Moments, ROOT, ReduceOp, Statistic, Variance, WideSum};
+use ndarray::IxDyn;
+
+use super::{DynRef, Wants, combine};
+use crate::array::DeviceArray;
+use crate::error::Result;
+use crate::ops::cast;
+use crate::stream::Stream;
+
+/// Combines the elements along those axes first, and then along all that are combined; the last operator is given the
+/// count.
+pub(super) type InSteps<T, R> = fn(&DynRef<T>, &[usize], &dyn Fn(usize) -> bool, u64, &mut DynRef<R>) -> Result<()>;
+
+/// The elements combined along those axes, and the axes that are left.
+fn first_step<Op: ReduceOp<T>, T: Reduce<Op>>(
+    x: &DynRef<T>,
+    first: &[usize],
+) -> Result<(DeviceArray<Op::Output, IxDyn>, Vec<usize>)> {
+    let left: Vec<usize> = (0..x.ndim()).filter(|axis| !first.contains(axis)).collect();
+    let shape: Vec<usize> = left.iter().map(|&axis| x.shape()[axis]).collect();
+    let mut results = DeviceArray::uninit(x.stream(), IxDyn(&shape))?;
+    combine::<Op, T>(x, &|axis| first.contains(&axis), Wants::Any, 1, None, &mut results)?;
+    Ok((results, left))
+}
+
+/// By `First`, and its results by `Then`, in as many steps as it takes.
+pub(super) fn in_steps<First, Then, T>(
+    x: &DynRef<T>,
+    first: &[usize],
+    is_combined: &dyn Fn(usize) -> bool,
+    count: u64,
+    out: &mut DynRef<First::Output>,
+) -> Result<()>
+where
+    First: ReduceOp<T>,
+    T: Reduce<First>,
+    Then: ReduceOp<First::Output, Output = First::Output>,
+    First::Output: Reduce<Then>,
+{
+    let (results, left) = first_step::<First, T>(x, first)?;
+    let again: InSteps<First::Output, First::Output> = in_steps::<Then, Then, First::Output>;
+    combine::<Then, First::Output>(
+        &results,
+        &|axis| is_combined(left[axis]),
+        Wants::Any,
+        count,
+        Some(again),
+        out,
+    )
+}
+
+/// Sums and products, but for those of 16-bit floats, which are rounded once.
+pub(super) fn total_in_steps<Op, T: Number>() -> Option<InSteps<T, T::Total>>
+where
+    Op: ReduceOp<T, Output = T::Total> + ReduceOp<T::Total, Output = T::Total>,
+    T: Reduce<Op>,
+    T::Total: Reduce<Op>,
+{
+    (size_of::<Accumulator<T>>() == size_of::<T::Total>()).then_some(in_steps::<Op, Op, T>)
+}
+
+/// Has `compute` write means as `f64`, and rounds them once if that is not their type.
+fn rounded<T: Number>(
+    out: &mut DynRef<<T as Statistic>::Mean>,
+    stream: &Stream,
+    compute: impl FnOnce(&mut DynRef<f64>) -> Result<()>,
+) -> Result<()> {
+    if let Some(mut out) = out.of_type_mut::<f64>() {
+        return compute(&mut out);
+    }
+    let mut wide = DeviceArray::uninit(stream, out.raw_dim())?;
+    compute(&mut wide)?;
+    cast::launch::<T::MeanFrom, f64, <T as Statistic>::Mean, IxDyn>("mean", &wide, out)
+}
+
+/// Means: sums in `f64`, unrounded, and the means of these.
+pub(super) fn mean_in_steps<T: Number>(
+    x: &DynRef<T>,
+    first: &[usize],
+    is_combined: &dyn Fn(usize) -> bool,
+    count: u64,
+    out: &mut DynRef<<T as Statistic>::Mean>,
+) -> Result<()> {
+    rounded::<T>(out, x.stream(), |out| {
+        in_steps::<WideSum, Mean, T>(x, first, is_combined, count, out)
+    })
+}
+
+/// Variances: the moments of some elements, and these of all.
+pub(super) fn variance_in_steps<T: Number>(
+    x: &DynRef<T>,
+    first: &[usize],
+    is_combined: &dyn Fn(usize) -> bool,
+    count: u64,
+    out: &mut DynRef<<T as Statistic>::Mean>,
+) -> Result<()> {
+    rounded::<T>(out, x.stream(), |out| {
+        let (moments, left) = first_step::<Moments, T>(x, first)?;
+        combine::<Variance, Moments>(&moments, &|axis| is_combined(left[axis]), Wants::Any, count, None, out)
+    })
+}
+
+/// Standard deviations, as [`variance_in_steps`].
+pub(super) fn std_in_steps<T: Number>(
+    x: &DynRef<T>,
+    first: &[usize],
+    is_combined: &dyn Fn(usize) -> bool,
+    count: u64,
+    out: &mut DynRef<<T as Statistic>::Mean>,
+) -> Result<()> {
+    variance_in_steps::<T>(x, first, is_combined, count | ROOT, out)
+}
