@@ -185,7 +185,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
 
     /// Copies the elements to the host, in C order; those of a view that lie otherwise are put in order on the device first.
     /// Waits for the work that they depend on. Several threads copy a large array, which takes most of its time to make the
-    /// result's pages; [`copy_to_ndarray`](Self::copy_to_ndarray) and [`download_async`](DeviceArray::download_async) use
+    /// result's pages; [`copy_to_ndarray`](Self::copy_to_ndarray) and [`download_async`](Self::download_async) use
     /// memory again.
     ///
     /// # Errors
