@@ -196,8 +196,13 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
             Total::nothing(Op::identity())
         };
         let row = |tile: u32| tile as usize * rows + segments.number as usize * N;
+        let mut elements = self.elements::<N>(column, self.split(column), row(tile));
         let mut results = self.results::<N>(column, self.split(column), row(tile));
-        let elements = self.elements::<N>(column, self.split(column), row(tile));
+        if const { !places_are_late::<T, R>() } {
+            // One number of both.
+            elements.len = Ord::min(elements.len, results.len);
+            results.len = elements.len;
+        }
         let kept = Kept::new(elements.load(self.x));
         let total = elements.total::<T, Op>(&kept);
         let scanned = segments.scan::<T, Op>(Total {
