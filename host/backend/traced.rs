@@ -11,8 +11,8 @@ use cuda_sim::LaunchConfig;
 use tracing::debug_span;
 
 use super::{
-    Backend, Callback, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawContext, RawEvent, RawExec, RawFunction,
-    RawGraph, RawModule, RawNode, RawPlace, RawStream, Stay,
+    Backend, Callback, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec, RawFunction, RawGraph,
+    RawModule, RawNode, RawPeer, RawPlace, RawStream, Stay,
 };
 use crate::device::Properties;
 use crate::error::Result;
@@ -104,7 +104,7 @@ impl Backend for Traced {
     calls! {
         fn properties() -> &Properties;
         fn memory() -> &Memory;
-        fn peer() -> Option<RawContext>;
+        fn peer() -> Option<RawPeer>;
         fn stay() -> Result<Stay>;
         fn free_memory() -> Result<u64>;
         fn register_kernels(modules: PtxModules) -> Result<()>;
