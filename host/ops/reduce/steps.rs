@@ -56,10 +56,10 @@ where
 }
 
 /// Sums and products, but for those of 16-bit floats, which are rounded once.
-pub(super) fn total_in_steps<Op, T: Number>() -> Option<InSteps<T, T::Total>>
+pub(super) fn total_in_steps<Op, T>() -> Option<InSteps<T, T::Total>>
 where
     Op: ReduceOp<T, Output = T::Total> + ReduceOp<T::Total, Output = T::Total>,
-    T: Reduce<Op>,
+    T: Number + Reduce<Op>,
     T::Total: Reduce<Op>,
 {
     (size_of::<Accumulator<T>>() == size_of::<T::Total>()).then_some(in_steps::<Op, Op, T>)
