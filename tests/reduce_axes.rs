@@ -533,11 +533,12 @@ fn statistics_in_steps_of_what_is_not_finite() {
 /// The elements are not copied: on a device of its own, little memory is taken beside theirs.
 #[test]
 fn statistics_in_steps_take_little_memory() {
-    type Scan = fn(&Dyn<f32>) -> warpsmith::Result<()>;
-    let all: [Scan; 4] = [
+    type Reduction = fn(&Dyn<f16>) -> warpsmith::Result<()>;
+    let all: [Reduction; 5] = [
         |x| x.mean_axes(&[0, 2]).map(drop),
         |x| x.variance_axes(&[0, 2], 0).map(drop),
         |x| x.std_axes(&[0, 2], 0).map(drop),
+        |x| x.sum_axes(&[0, 2]).map(drop),
         |x| {
             x.slice(ndarray::s![.., 1.., ..])
                 .and_then(|part| part.variance(0))
@@ -546,7 +547,7 @@ fn statistics_in_steps_take_little_memory() {
     ];
     for reduce in all {
         let device = warpsmith::Device::simulator();
-        let x = Dyn::<f32>::ones(device.default_stream(), IxDyn(&[20, 9, 1000])).unwrap();
+        let x = Dyn::<f16>::ones(device.default_stream(), IxDyn(&[20, 9, 2000])).unwrap();
         let before = device.memory().unwrap().allocated;
         reduce(&x).unwrap();
         let taken = device.memory().unwrap().peak - before;

@@ -5,7 +5,7 @@ use kernels_gpu::compiled::Number;
 use kernels_gpu::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, Std, Sum, Variance};
 use ndarray::{Dimension, Ix0};
 
-use super::steps::{in_steps, mean_in_steps, std_in_steps, total_in_steps, variance_in_steps};
+use super::steps::{in_steps, mean_in_steps, std_in_steps, sum_in_steps, total_in_steps, variance_in_steps};
 use super::{Wants, whole, whole_into};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -48,7 +48,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # }
     /// ```
     pub fn sum(&self) -> Result<T::Total> {
-        whole::<Sum, T, D>("sum", self, Wants::Any, total_in_steps::<Sum, T>())
+        whole::<Sum, T, D>("sum", self, Wants::Any, Some(sum_in_steps::<T>()))
     }
 
     /// [`sum`](Self::sum) into an array or view without axes, asynchronously.
@@ -58,7 +58,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// As [`sum`](Self::sum), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn sum_into(&self, out: &mut DeviceArrayRef<T::Total, Ix0>) -> Result<()> {
-        whole_into::<Sum, T, D>("sum_into", self, Wants::Any, total_in_steps::<Sum, T>(), out)
+        whole_into::<Sum, T, D>("sum_into", self, Wants::Any, Some(sum_in_steps::<T>()), out)
     }
 
     /// The product; 1 for an empty array. Its type is that of the [`sum`](Self::sum); of integers it wraps around where

@@ -5,7 +5,7 @@ use kernels_gpu::compiled::Number;
 use kernels_gpu::op::{All, Any, Max, Mean, Min, Product, Std, Sum, Variance};
 use ndarray::{Dimension, IxDyn};
 
-use super::steps::{in_steps, mean_in_steps, std_in_steps, total_in_steps, variance_in_steps};
+use super::steps::{in_steps, mean_in_steps, std_in_steps, sum_in_steps, total_in_steps, variance_in_steps};
 use super::{Wants, along_axes, along_axes_into};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
@@ -14,7 +14,7 @@ use crate::error::Result;
 /// Reductions along several axes, asynchronously. Axes that are neighbours, or have none but axes of length 1 between
 /// them, are combined as one. Several groups of them are combined without a copy of the array: along the longest first,
 /// and then along the others, by which no float is rounded more than once (but the error bound of a float sum is that of all
-/// depths together). Sums and products of 16-bit floats cost one copy of the array on the device there.
+/// depths together). Products of 16-bit floats cost one copy of the array on the device there.
 ///
 /// # Examples
 ///
@@ -55,7 +55,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// [`Error::Axes`](crate::Error::Axes) if there is no such axis or one is named twice, and those of an allocation
     /// and a launch.
     pub fn sum_axes(&self, axes: &[usize]) -> Result<DeviceArray<T::Total, IxDyn>> {
-        along_axes::<Sum, T, D>("sum_axes", self, axes, Wants::Any, total_in_steps::<Sum, T>())
+        along_axes::<Sum, T, D>("sum_axes", self, axes, Wants::Any, Some(sum_in_steps::<T>()))
     }
 
     /// [`sum_axes`](Self::sum_axes) into an existing array or view.
@@ -65,7 +65,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// As [`sum_axes`](Self::sum_axes), [`Error::Shape`](crate::Error::Shape) if the output has another shape, and
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn sum_axes_into(&self, axes: &[usize], out: &mut DeviceArrayRef<T::Total, IxDyn>) -> Result<()> {
-        along_axes_into::<Sum, T, D>("sum_axes_into", self, axes, Wants::Any, total_in_steps::<Sum, T>(), out)
+        along_axes_into::<Sum, T, D>("sum_axes_into", self, axes, Wants::Any, Some(sum_in_steps::<T>()), out)
     }
 
     /// The products along several axes, as [`product`](Self::product) of each part; the result has the other axes, in

@@ -4,7 +4,7 @@
 
 use kernels_gpu::compiled::{Number, Reduce};
 use kernels_gpu::num::Accumulator;
-use kernels_gpu::op::{Mean, Moments, ROOT, ReduceOp, Statistic, Variance, WideSum};
+use kernels_gpu::op::{Mean, Moments, ROOT, ReduceOp, Statistic, Sum, Variance, WideSum};
 use ndarray::IxDyn;
 
 use super::{DynRef, Wants, combine};
@@ -53,6 +53,20 @@ where
         Some(again),
         out,
     )
+}
+
+/// Sums; those of 16-bit floats are made in `f64`, and rounded once.
+pub(super) fn sum_in_steps<T: Number>() -> InSteps<T, T::Total> {
+    match total_in_steps::<Sum, T>() {
+        Some(in_steps) => in_steps,
+        None => |x, first, is_combined, count, out| {
+            // The mean of such a float is of its type, and so is the total.
+            let mut out = out.of_type_mut::<<T as Statistic>::Mean>().expect("a 16-bit float");
+            rounded::<T>(&mut out, x.stream(), |out| {
+                in_steps::<WideSum, Sum, T>(x, first, is_combined, count, out)
+            })
+        },
+    }
 }
 
 /// Sums and products, but for those of 16-bit floats, which are rounded once.

@@ -141,13 +141,12 @@ fn width<T, Op: ReduceOp<T>>(n: usize, columns: usize) -> usize {
 /// most, and blocks with look-back a longer one; along another, threads have a column each where there are many, or a
 /// tile of a strip of columns, with look-back from tile to tile.
 ///
-/// Of views, parts of rows (`slice(s![.., a..b])`) and rows or columns in steps or in reverse order (`s![..;-1, ..]`) are
-/// read where they lie; so is what is scanned along an axis that has no other behind it, if its elements lie side by side
-/// and its lines are of a tile at most, or so many that a warp each keeps the device busy. One copy is made of other views:
-/// of transposed ones and others whose neighbours along the last axis do not lie side by side (results are in C order, so
-/// elements have to change places once), and of those that have more than one distance between lines. Results for a view
-/// whose elements lie in another order of the axes without a gap are made there, and a transposed view is then read where
-/// it lies if they lie as its elements do.
+/// Parts of rows (`slice(s![.., a..b])`), and rows in steps or in reverse order (`slice(s![..;-1, ..])`), are read where they
+/// lie. One copy is made of other views: of those whose elements do not lie side by side along the last axis, as a
+/// transposed array's, since the results are in C order and so each has to change its place once; of those in which lines
+/// lie at more than one distance; and of parts of rows that are longer than a tile, scanned along the last axis, unless they
+/// are so many that a warp each keeps the device busy. Into an output that lies in another order of the axes without a gap,
+/// results are written as they belong, and a view that lies in the same order is read where it lies.
 ///
 /// The error of result `i` of a line of floats is at most `i u (|x₀| + … + |xᵢ|)`, to first order, however the terms are
 /// grouped, which with look-back depends on timing.
