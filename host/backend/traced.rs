@@ -160,6 +160,34 @@ impl Backend for Traced {
     }
 }
 
+impl Graphs for Traced {
+    spans! {
+        unsafe fn instantiate(graph: RawGraph) -> RawExec, graph = graph.0;
+        unsafe fn update_exec(exec: RawExec, graph: RawGraph) -> bool, graph = graph.0;
+        unsafe fn launch_graph(stream: RawStream, exec: RawExec) -> (), stream = stream.0, graph = exec.0;
+    }
+    calls! {
+        fn create_graph() -> Result<RawGraph>;
+    }
+    calls! {
+        unsafe fn destroy_graph(graph: RawGraph) -> ();
+        unsafe fn destroy_exec(exec: RawExec) -> ();
+        unsafe fn record_launch(
+            at: RawPlace, kernel: &KernelInfo, config: &LaunchConfig, params: &mut [*const ()]
+        ) -> Result<RawNode>;
+        unsafe fn record_function(
+            at: RawPlace,
+            function: RawFunction,
+            info: &FunctionInfo,
+            name: &str,
+            config: &LaunchConfig,
+            params: &mut [*const ()]
+        ) -> Result<RawNode>;
+        unsafe fn record_copy(at: RawPlace, to: u64, from: u64, bytes: usize) -> Result<RawNode>;
+        unsafe fn record_fill_zero(at: RawPlace, address: u64, bytes: usize) -> Result<RawNode>;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -225,33 +253,5 @@ mod tests {
             line.starts_with("launch device=\"sim\" kernel=\"") && line.contains(" grid=(") && line.contains(" block=(")
         };
         assert!(lines.iter().any(is_launch), "{lines:?}");
-    }
-}
-
-impl Graphs for Traced {
-    spans! {
-        unsafe fn instantiate(graph: RawGraph) -> RawExec, graph = graph.0;
-        unsafe fn update_exec(exec: RawExec, graph: RawGraph) -> bool, graph = graph.0;
-        unsafe fn launch_graph(stream: RawStream, exec: RawExec) -> (), stream = stream.0, graph = exec.0;
-    }
-    calls! {
-        fn create_graph() -> Result<RawGraph>;
-    }
-    calls! {
-        unsafe fn destroy_graph(graph: RawGraph) -> ();
-        unsafe fn destroy_exec(exec: RawExec) -> ();
-        unsafe fn record_launch(
-            at: RawPlace, kernel: &KernelInfo, config: &LaunchConfig, params: &mut [*const ()]
-        ) -> Result<RawNode>;
-        unsafe fn record_function(
-            at: RawPlace,
-            function: RawFunction,
-            info: &FunctionInfo,
-            name: &str,
-            config: &LaunchConfig,
-            params: &mut [*const ()]
-        ) -> Result<RawNode>;
-        unsafe fn record_copy(at: RawPlace, to: u64, from: u64, bytes: usize) -> Result<RawNode>;
-        unsafe fn record_fill_zero(at: RawPlace, address: u64, bytes: usize) -> Result<RawNode>;
     }
 }

@@ -17,16 +17,17 @@ use crate::stream::Stream;
 /// count.
 pub(super) type InSteps<T, R> = fn(&DynRef<T>, &[usize], &dyn Fn(usize) -> bool, u64, &mut DynRef<R>) -> Result<()>;
 
-/// The elements combined along those axes, and the axes that are left.
-fn first_step<Op: ReduceOp<T>, T: Reduce<Op>>(
-    x: &DynRef<T>,
-    first: &[usize],
-) -> Result<(DeviceArray<Op::Output, IxDyn>, Vec<usize>)> {
-    let left: Vec<usize> = (0..x.ndim()).filter(|axis| !first.contains(axis)).collect();
+/// The axes of `axes` that are left when the first are combined.
+fn axes_left(axes: usize, first: &[usize]) -> Vec<usize> {
+    (0..axes).filter(|axis| !first.contains(axis)).collect()
+}
+
+/// The elements combined along all axes but those that are left.
+fn first_step<Op: ReduceOp<T>, T: Reduce<Op>>(x: &DynRef<T>, left: &[usize]) -> Result<DeviceArray<Op::Output, IxDyn>> {
     let shape: Vec<usize> = left.iter().map(|&axis| x.shape()[axis]).collect();
     let mut results = DeviceArray::uninit(x.stream(), IxDyn(&shape))?;
-    combine::<Op, T>(x, &|axis| first.contains(&axis), Wants::Any, 1, None, &mut results)?;
-    Ok((results, left))
+    combine::<Op, T>(x, &|axis| !left.contains(&axis), Wants::Any, 1, None, &mut results)?;
+    Ok(results)
 }
 
 /// By `First`, and its results by `Then`, in as many steps as it takes.
@@ -43,7 +44,8 @@ where
     Then: ReduceOp<First::Output, Output = First::Output>,
     First::Output: Reduce<Then>,
 {
-    let (results, left) = first_step::<First, T>(x, first)?;
+    let left = axes_left(x.ndim(), first);
+    let results = first_step::<First, T>(x, &left)?;
     let again: InSteps<First::Output, First::Output> = in_steps::<Then, Then, First::Output>;
     combine::<Then, First::Output>(
         &results,
@@ -115,7 +117,8 @@ pub(super) fn variance_in_steps<T: Number>(
     out: &mut DynRef<<T as Statistic>::Mean>,
 ) -> Result<()> {
     rounded::<T>(out, x.stream(), |out| {
-        let (moments, left) = first_step::<Moments, T>(x, first)?;
+        let left = axes_left(x.ndim(), first);
+        let moments = first_step::<Moments, T>(x, &left)?;
         combine::<Variance, Moments>(&moments, &|axis| is_combined(left[axis]), Wants::Any, count, None, out)
     })
 }
