@@ -60,14 +60,18 @@ fn arrays_are_copied_from_one_gpu_to_the_other() {
     }
 }
 
-/// Copies to another GPU, in which each call fails in turn.
+/// Copies to another GPU, opened anew for each, in which each call fails in turn.
 pub(crate) fn peer_failures(one: Device) -> String {
-    let (fail, other) = (stub_fail(), Device::cuda(1).unwrap());
+    let fail = stub_fail();
     let x = DeviceArray::from_ndarray(one.default_stream(), &numbers(1000, 1)).unwrap();
     let attempt = |first, end| {
+        let other = Device::cuda(1).unwrap();
         fail(first, end);
         let done = x.to_device(other.default_stream()).and_then(|y| y.to_ndarray());
-        (fail(u64::MAX, u64::MAX), done)
+        let calls = fail(u64::MAX, u64::MAX);
+        other.trim().unwrap();
+        assert_eq!(other.memory().unwrap().allocated, 0, "{first}");
+        (calls, done)
     };
     let (mut errors, mut n) = (Vec::new(), 0);
     loop {
@@ -77,14 +81,12 @@ pub(crate) fn peer_failures(one: Device) -> String {
             Err(Error::Cuda { call, .. }) => errors.push(call),
             Err(error) => assert!(matches!(error, Error::OutOfMemory { .. }), "{n}: {error}"),
         }
-        other.trim().unwrap();
-        assert_eq!(other.memory().unwrap().allocated, 0, "{n}");
         if calls <= n {
             break;
         }
         n += 1;
     }
-    let failed = |call| errors.iter().filter(|&&other| other == call).count();
+    let failed = |call| errors.contains(&call);
     format!("{}, {}", failed("cuDeviceCanAccessPeer"), failed("cuMemPoolSetAccess"))
 }
 
@@ -92,6 +94,6 @@ pub(crate) fn peer_failures(one: Device) -> String {
 fn whatever_call_of_a_copy_to_another_gpu_fails_the_next_one_works() {
     let (said, _) = run(stub(), "peer_failures", &[("STUB_GPUS", "2")]);
     if has_code(&said) {
-        assert_eq!(said, "2, 2");
+        assert_eq!(said, "true, true");
     }
 }
