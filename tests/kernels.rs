@@ -27,7 +27,7 @@ use kernels_gpu::matmul::gemm::{GemmShape, KMajor, Large, MnMajor, Small, gemm};
 use kernels_gpu::matmul::gemv::{self, gemv_columns, gemv_combine, gemv_rows};
 use kernels_gpu::op::{Add, Max, Sum};
 use kernels_gpu::reduce::{ColumnPlan, RowPlan, reduce, reduce_columns};
-use kernels_gpu::scan::{scan, scan_columns, scan_rows, scan_tree};
+use kernels_gpu::scan::{Lines, scan, scan_columns, scan_rows, scan_tree};
 use kernels_gpu::transpose::{Strided, Tiles, copy_strided, transpose_tiles};
 use ndarray::{Array1, Ix1};
 use proptest::collection::vec;
@@ -109,9 +109,16 @@ fn rows_that_wrap_around() {
         (5, usize::MAX / 4 + 1),
     ] {
         let config = LaunchConfig::new(1, 256);
-        launch::<scan_rows<f32, Sum>>(&config, (&x, rows, n, 0u32, &mut zeros(100)));
+        launch::<scan_rows<f32, Sum>>(&config, (&x, Lines::of_array(rows, n, 1), 0u32, &mut zeros(100)));
         for width in [8u32, 256] {
-            let arguments = (&x, rows, n, 1usize, width, 0u32, &mut zeros(1000), &mut zeros(100));
+            let arguments = (
+                &x,
+                Lines::of_array(rows, n, 1),
+                width,
+                0u32,
+                &mut zeros(1000),
+                &mut zeros(100),
+            );
             launch::<scan_columns<f32, Sum>>(&config, arguments);
         }
     }
@@ -161,6 +168,21 @@ fn dim((x, y, z): (u32, u32, u32)) -> Dim3 {
 
 fn size() -> impl Strategy<Value = usize> {
     one_of(&SIZES[..])
+}
+
+/// Lines of any number and length, that lie anywhere.
+fn lines() -> impl Strategy<Value = Lines> {
+    let sizes = (size(), size(), size(), size(), size(), size());
+    let lines = sizes.prop_map(|(count, n, inner, first, outer, along)| Lines {
+        count,
+        n,
+        inner,
+        first,
+        outer,
+        along,
+    });
+    let of_arrays = (size(), size(), size()).prop_map(|(count, n, inner)| Lines::of_array(count, n, inner));
+    prop_oneof![lines, of_arrays]
 }
 
 /// One of [`SIZES`] with which a loop over so many elements ends.
@@ -354,11 +376,11 @@ proptest! {
     #[test]
     fn scans(
         // Of more elements, each a row of its own, the simulated GPU would be busy for seconds.
-        config in configs(), (n, out, state) in (one_of(vec![0, 1, 99, 100, 101, 2500]), len(), short()), (rows, length) in (size(), size()),
+        config in configs(), (n, out, state) in (one_of(vec![0, 1, 99, 100, 101, 2500]), len(), short()), (lines, length) in (lines(), size()),
         phase in 0u32..4, epoch in one_of(vec![0u64, 1, 1 << 30, u32::MAX.into()]),
     ) {
         let x = ones::<f32>(n);
-        launch::<scan_rows<f32, Sum>>(&config, (&x, rows, length, phase, &mut zeros(out)));
+        launch::<scan_rows<f32, Sum>>(&config, (&x, lines, phase, &mut zeros(out)));
         launch::<scan_tree<f32, Sum>>(&config, (&x, phase, &mut zeros(state), &mut zeros(out)));
         // The counter of a launch of any number.
         let mut words = Array1::<u64>::zeros(state);
@@ -372,14 +394,14 @@ proptest! {
     #[test]
     fn scans_of_columns(
         config in configs(), (n, out, state) in (len(), len(), short()),
-        (columns, length, inner) in (size(), size(), size()),
+        lines in lines(),
         width in one_of(vec![0u32, 1, 3, 16, 32, 48, 128, 256, 512, 1 << 31, u32::MAX]),
     ) {
         let x = ones::<f32>(n);
-        let arguments = (&x, columns, length, inner, width, 0u32, &mut zeros(state), &mut zeros(out));
+        let arguments = (&x, lines, width, 0u32, &mut zeros(state), &mut zeros(out));
         launch::<scan_columns<f32, Sum>>(&config, arguments);
         let x = ones::<u8>(n);
-        let arguments = (&x, columns, length, inner, width, 1u32, &mut zeros(state), &mut zeros(out));
+        let arguments = (&x, lines, width, 1u32, &mut zeros(state), &mut zeros(out));
         launch::<scan_columns<u8, Max>>(&config, arguments);
     }
 

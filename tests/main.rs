@@ -54,6 +54,7 @@ mod reduce;
 mod reduce_axes;
 mod reduce_views;
 mod scan;
+mod scan_views;
 mod select;
 mod several_gpus;
 mod slicing;

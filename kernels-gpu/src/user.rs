@@ -120,26 +120,23 @@ macro_rules! operator_kernels {
             #[::cuda_std::kernel(nested, T = [$type], Op = [$operator], max_threads = $crate::scan::THREADS)]
             pub fn scan_rows<T: $crate::__Pod, Op: $crate::op::ReduceOp<T>>(
                 x: &[T],
-                rows: usize,
-                n: usize,
+                lines: $crate::scan::Lines,
                 exclusive: u32,
                 out: ::cuda_std::SliceMut<'_, <Op as $crate::op::ReduceOp<T>>::Output>,
             ) {
-                $crate::scan::scan_rows::<T, Op>(x, rows, n, exclusive, out);
+                $crate::scan::scan_rows::<T, Op>(x, lines, exclusive, out);
             }
 
             #[::cuda_std::kernel(nested, T = [$type], Op = [$operator], max_threads = $crate::scan::THREADS)]
             pub fn scan_columns<T: $crate::__Pod, Op: $crate::op::ReduceOp<T>>(
                 x: &[T],
-                columns: usize,
-                n: usize,
-                inner: usize,
+                lines: $crate::scan::Lines,
                 width: u32,
                 exclusive: u32,
                 state: ::cuda_std::SliceMut<'_, u64>,
                 out: ::cuda_std::SliceMut<'_, <Op as $crate::op::ReduceOp<T>>::Output>,
             ) {
-                $crate::scan::scan_columns::<T, Op>(x, columns, n, inner, width, exclusive, state, out);
+                $crate::scan::scan_columns::<T, Op>(x, lines, width, exclusive, state, out);
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
