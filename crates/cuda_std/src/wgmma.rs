@@ -8,7 +8,8 @@
 //!
 //! The instructions run beside the threads. A thread's part of D is an [`Accumulator`]; [`start`](Accumulator::start) makes
 //! it a [`Batch`] of instructions, [`commit`](Batch::commit) closes the batch, and then it is [`InFlight`]: another batch
-//! can follow, and only [`wait`](InFlight::wait) gives the accumulator back, which is the one state that can be read.
+//! can follow, and only [`wait`](InFlight::wait) gives the accumulator back, which is the one state that can be read. Two
+//! accumulators can take turns ([`wait_beside_newer`](InFlight::wait_beside_newer)).
 //!
 //! GPU: compute 9.0 with its own features (`sm_90a`). Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-
 //! Accumulate Instructions".
@@ -457,6 +458,19 @@ where
     pub fn restart(self) -> Batch<R, S> {
         machine::wgmma_fence();
         Batch(self.0)
+    }
+
+    /// Waits until this accumulator's batches are done, while one of another accumulator goes on: so a thread works on what
+    /// is done, and the tensor cores on the next.
+    ///
+    /// # Safety
+    ///
+    /// The newest batch that the thread has committed is of another accumulator.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn wait_beside_newer(mut self) -> Accumulator<R, S> {
+        self.0.0.wait_but_newest();
+        self.0
     }
 
     /// Waits until all batches are done.

@@ -98,6 +98,18 @@ macro_rules! registers {
                     );
                 }
             }
+
+            #[inline(always)]
+            fn wait_but_newest(&mut self) {
+                // SAFETY: waits.
+                unsafe {
+                    asm!(
+                        "wgmma.wait_group.sync.aligned 1;",
+                        concat!("//", " {", $first, "}", $(" {", $i, "}",)*),
+                        inout(reg32) self[$first], $(inout(reg32) self[$i],)* options(nostack, preserves_flags)
+                    );
+                }
+            }
         }
     };
     ($name:ident $n:literal $types:literal [$tail:literal] [$($major:tt)*] $first:literal $($i:literal)*) => {

@@ -144,6 +144,9 @@ pub trait InRegisters<S> {
     #[doc(hidden)]
     #[track_caller]
     fn wait(&mut self);
+    #[doc(hidden)]
+    #[track_caller]
+    fn wait_but_newest(&mut self);
 }
 
 /// The registers of one thread: 32, 64, 96 or 128 f32, for matrices 64, 128, 192 or 256 wide.

@@ -238,6 +238,10 @@ macro_rules! registers {
             fn wait(&mut self) {
                 meet("wait");
             }
+
+            fn wait_but_newest(&mut self) {
+                meet("wait_beside_newer");
+            }
         }
     };
     ($name:ident $multiply:ident $a:ident $b:ident) => {
