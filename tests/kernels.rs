@@ -376,7 +376,7 @@ proptest! {
     #[test]
     fn scans(
         // Of more elements, each a row of its own, the simulated GPU would be busy for seconds.
-        config in configs(), (n, out, state) in (one_of(vec![0, 1, 99, 100, 101, 2500]), len(), short()), (lines, length) in (lines(), size()),
+        config in configs(), (n, out, state) in (one_of(vec![0, 1, 99, 100, 101, 700]), len(), short()), (lines, length) in (lines(), size()),
         phase in 0u32..4, epoch in one_of(vec![0u64, 1, 1 << 30, u32::MAX.into()]),
     ) {
         let x = ones::<f32>(n);

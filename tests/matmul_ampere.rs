@@ -111,19 +111,16 @@ fn check<T: Value, C: Value>(
     );
     let read = 2.0 * T::READ + T::READ * T::READ;
     let [of_result, least] = C::WRITTEN;
-    for ((p, i, j), got) in got.indexed_iter() {
-        let row = a.index_axis(Axis(0), p % a.len_of(Axis(0)));
-        let column = b.index_axis(Axis(0), p % b.len_of(Axis(0)));
-        let (row, column) = (row.row(i), column.column(j));
-        let terms = || row.iter().zip(&column).map(|(a, b)| a.to() * b.to());
-        let wanted = alpha * terms().sum::<f64>() + scaled;
-        let magnitude = alpha.abs() * terms().map(f64::abs).sum::<f64>();
+    let [sums, magnitudes] = sums_of_products(got.len_of(Axis(0)), [a, b], T::to);
+    for ((at, got), (sum, magnitude)) in got.indexed_iter().zip(sums.iter().zip(&magnitudes)) {
+        let wanted = alpha * sum + scaled;
+        let magnitude = alpha.abs() * magnitude;
         let bound = read * magnitude + 2.0 * (k as f64 + 2.0) * 2f64.powi(-23) * (magnitude + scaled.abs());
         let bound = bound + of_result * (wanted.abs() + bound) + least;
         let error = (got.to() - wanted).abs();
         assert!(
             error <= bound,
-            "{what}: ({p}, {i}, {j}): {}, wanted {wanted}, bound {bound:e}",
+            "{what}: {at:?}: {}, wanted {wanted}, bound {bound:e}",
             got.to()
         );
     }

@@ -124,9 +124,8 @@ impl<T: Number> Case<'_, T> {
     #[track_caller]
     fn check(&self, got: ArrayView3<'_, T>, [a, b, old]: [&Array3<T>; 3], what: &str) {
         let k = a.len_of(Axis(2));
-        for ((p, i, j), got) in got.indexed_iter() {
-            let (of_a, of_b) = (p % a.len_of(Axis(0)), p % b.len_of(Axis(0)));
-            let terms = || (0..k).map(|k| a[[of_a, i, k]].to() * b[[of_b, k, j]].to());
+        let [sums, magnitudes] = sums_of_products(got.len_of(Axis(0)), [a.view(), b.view()], T::to);
+        for (((p, i, j), got), (sum, magnitude)) in got.indexed_iter().zip(sums.iter().zip(&magnitudes)) {
             let bias = self.bias.map_or(0.0, |bias| bias[[p, i, j]].to());
             let residual = self.residual.map_or(0.0, |residual| residual[[p, i, j]].to());
             let old = if self.beta == 0.0 {
@@ -134,10 +133,10 @@ impl<T: Number> Case<'_, T> {
             } else {
                 self.beta * old[[p, i, j]].to()
             };
-            let magnitude = self.alpha.abs() * terms().map(f64::abs).sum::<f64>();
+            let magnitude = self.alpha.abs() * magnitude;
             let error =
                 (self.operands + k as f64 * T::SUM) * magnitude + 4.0 * T::SUM * (magnitude + old.abs() + bias.abs());
-            let value = self.function.of(self.alpha * terms().sum::<f64>() + old + bias);
+            let value = self.function.of(self.alpha * sum + old + bias);
             let of_function = match self.function {
                 Identity | Relu => 0.0,
                 _ => T::FUNCTION.0.min(T::FUNCTION.1 * value.abs()),

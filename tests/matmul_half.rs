@@ -66,18 +66,16 @@ fn check<T: Half>(
     what: &str,
 ) {
     let k = a.len_of(Axis(2));
-    for ((p, i, j), got) in got.indexed_iter() {
-        let row = a.index_axis(Axis(0), if a.len_of(Axis(0)) == 1 { 0 } else { p });
-        let column = b.index_axis(Axis(0), if b.len_of(Axis(0)) == 1 { 0 } else { p });
-        let terms = || (0..k).map(|k| row[[i, k]].to() * column[[k, j]].to());
-        let wanted = alpha * terms().sum::<f64>() + beta * old;
-        let magnitude = alpha.abs() * terms().map(f64::abs).sum::<f64>() + (beta * old).abs();
+    let [sums, magnitudes] = sums_of_products(got.len_of(Axis(0)), [a, b], T::to);
+    for ((at, got), (sum, magnitude)) in got.indexed_iter().zip(sums.iter().zip(&magnitudes)) {
+        let wanted = alpha * sum + beta * old;
+        let magnitude = alpha.abs() * magnitude + (beta * old).abs();
         let bound = 2.0 * (k as f64 + 2.0) * 2f64.powi(-23) * magnitude;
         let bound = bound + T::ROUNDOFF * (wanted.abs() + bound) + 2f64.powi(-24);
         let error = (got.to() - wanted).abs();
         assert!(
             error <= bound,
-            "{what}: ({p}, {i}, {j}): {}, wanted {wanted}, bound {bound:e}",
+            "{what}: {at:?}: {}, wanted {wanted}, bound {bound:e}",
             got.to()
         );
     }

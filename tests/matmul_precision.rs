@@ -32,17 +32,15 @@ fn check(
     what: &str,
 ) {
     let k = a.len_of(Axis(2));
-    for ((p, i, j), &got) in got.indexed_iter() {
-        let row = a.index_axis(Axis(0), if a.len_of(Axis(0)) == 1 { 0 } else { p });
-        let column = b.index_axis(Axis(0), if b.len_of(Axis(0)) == 1 { 0 } else { p });
-        let terms = || (0..k).map(|k| f64::from(row[[i, k]]) * f64::from(column[[k, j]]));
-        let wanted = alpha * terms().sum::<f64>() + beta * old;
-        let magnitude = alpha.abs() * terms().map(f64::abs).sum::<f64>();
+    let [sums, magnitudes] = sums_of_products(got.len_of(Axis(0)), [a, b], f64::from);
+    for ((at, &got), (sum, magnitude)) in got.indexed_iter().zip(sums.iter().zip(&magnitudes)) {
+        let wanted = alpha * sum + beta * old;
+        let magnitude = alpha.abs() * magnitude;
         let bound = 1.5 * (2f64.powi(-10) + k as f64 * 2f64.powi(-23)) * magnitude + 2f64.powi(-23) * wanted.abs();
         let error = (f64::from(got) - wanted).abs();
         assert!(
             error <= bound,
-            "{what}: ({p}, {i}, {j}): {got}, wanted {wanted}, bound {bound:e}"
+            "{what}: {at:?}: {got}, wanted {wanted}, bound {bound:e}"
         );
     }
 }

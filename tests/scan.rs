@@ -180,7 +180,7 @@ for_floats!(minima_and_maxima_of_floats: f32 f64 f16 bf16);
 
 /// More tiles than the 32 that a look-back sees at once, in many orders of their progress.
 fn many_tiles<T: Scanned>() {
-    let len = 70 * tile_len::<T, Sum>() + 11;
+    let len = 40 * tile_len::<T, Sum>() + 11;
     let values = random::<T>(len, 3);
     let x = upload_vec(&values);
     for kind in KINDS {

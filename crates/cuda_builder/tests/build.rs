@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles the kernels crate in `fixture/` for real. `core` is built twice, once for each profile,
-//! and kept in cargo's folder for test files. Only the tests of the cache have one.
+//! Compiles the kernels crate in `fixture/` for real. `core` is built twice, once for each profile: that of the release
+//! profile is the workspace's own, if it has built device code, the other is kept in cargo's folder for test files. Only
+//! the tests of the cache have one.
 
 use cuda_builder::{CudaBuilder, CudaBuilderError, DebugInfo, NvvmArch, PtxFile};
 use std::fs;
@@ -22,6 +23,7 @@ impl Fixture {
             fs::write(scratch().join("file"), "").unwrap();
             // SAFETY: nothing in this process reads the environment but by way of `std`, which guards it.
             unsafe { std::env::set_var("XDG_CACHE_HOME", scratch().join("file")) };
+            share_core();
         });
         let root = scratch().join(test);
         let _ = fs::remove_dir_all(&root);
@@ -104,6 +106,18 @@ const NO_MODULE: &str = "(\"fixture-kernels\", \"0.1.0\", &[\n])\n";
 
 fn scratch() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda_builder")
+}
+
+/// Makes the tests' folder for device code the workspace's, which has `core`, where a file system has links.
+fn share_core() {
+    #[cfg(unix)]
+    {
+        let workspace = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("cuda_builder");
+        fs::create_dir_all(&workspace).unwrap();
+        fs::create_dir_all(scratch().join("outer")).unwrap();
+        // Where there is a folder or a link already, it stays.
+        let _ = std::os::unix::fs::symlink(workspace, scratch().join("outer/cuda_builder"));
+    }
 }
 
 /// Not a test by itself: the body of a build script.
@@ -410,7 +424,9 @@ fn what_a_killed_build_leaves_is_not_taken_in() {
 #[test]
 fn line_tables_and_checks_on_request() {
     let fixture = Fixture::new("debug");
-    let builder = fixture.builder().release(false).debug(DebugInfo::LineTables);
+    // A `core` of its own, while which is built the other tests go on: a target folder of its own.
+    let builder = fixture.builder().target_dir(scratch().join("checked"));
+    let builder = builder.release(false).debug(DebugInfo::LineTables);
     for file in builder.arch(NvvmArch::Compute80).build().unwrap() {
         let ptx = fs::read_to_string(&file.path).unwrap();
         assert!(ptx.contains("\t.loc\t") && ptx.contains("src/lib.rs\"\n"), "{ptx}");

@@ -94,6 +94,9 @@ pub use warp::Lanes;
 
 use error::Call;
 
+// Functions that kernels call all the time are inlined in optimised kernels. Others, such as those of tests, call them:
+// inlined there they would be compiled without optimisation, and this crate is compiled with it.
+
 /// Runs `body` once for each thread of the grid, and returns when all are done.
 ///
 /// Blocks start in linear order, x fastest, and run in parallel on the calling
@@ -166,7 +169,7 @@ pub fn cooperative_blocks(threads: u32) -> u32 {
 }
 
 /// Whether the caller is a GPU thread, so that the other functions may be called.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn in_kernel() -> bool {
     context::is_set()
 }
@@ -176,7 +179,7 @@ pub fn in_kernel() -> bool {
 /// # Panics
 ///
 /// Outside a kernel.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn thread_idx() -> Dim3 {
     context::with("thread_idx", |context| context.index())
@@ -187,7 +190,7 @@ pub fn thread_idx() -> Dim3 {
 /// # Panics
 ///
 /// Outside a kernel.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn block_idx() -> Dim3 {
     context::with("block_idx", |context| context.block.get())
@@ -198,7 +201,7 @@ pub fn block_idx() -> Dim3 {
 /// # Panics
 ///
 /// Outside a kernel.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn block_dim() -> Dim3 {
     context::with("block_dim", |context| context.grid.config.block)
@@ -209,7 +212,7 @@ pub fn block_dim() -> Dim3 {
 /// # Panics
 ///
 /// Outside a kernel.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn grid_dim() -> Dim3 {
     context::with("grid_dim", |context| context.grid.config.grid)
@@ -220,7 +223,7 @@ pub fn grid_dim() -> Dim3 {
 /// # Panics
 ///
 /// Outside a kernel.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn lane() -> u32 {
     context::with("lane", |context| context.linear() % 32)
@@ -231,7 +234,7 @@ pub fn lane() -> u32 {
 /// # Panics
 ///
 /// Outside a kernel.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn active_mask() -> u32 {
     context::with("active_mask", |context| context.active_mask())
@@ -350,12 +353,40 @@ pub fn group_barrier(name: &'static str, number: u32, threads: u32) {
 /// ```
 #[inline(always)]
 #[track_caller]
-pub fn exchange(name: &'static str, mask: u32, value: u64) -> Lanes {
+pub fn exchange<T: Copy>(name: &'static str, mask: u32, value: T) -> Lanes<T> {
     let call = call(name);
     watchdog::listen(call);
     // SAFETY: as in `barrier`.
     let context = unsafe { context::current("exchange") };
     context.exchange(call, mask, value)
+}
+
+/// As [`exchange`], where each lane takes only the bytes that lane `from` gave: a
+/// shuffle, of a value of any size. All lanes give as many. It is a fault if `from`
+/// is not in `mask`.
+///
+/// # Panics
+///
+/// Outside a kernel; if `out` is not as long as `value`.
+///
+/// ```
+/// use cuda_sim::{LaunchConfig, exchange_bytes, lane, launch};
+///
+/// launch("rotate", &LaunchConfig::new(1, 32), &|| {
+///     let mut neighbour = [0; 2];
+///     exchange_bytes("shfl", u32::MAX, &[lane() as u8, 7], (lane() + 1) % 32, &mut neighbour);
+///     assert_eq!(neighbour, [(lane() as u8 + 1) % 32, 7]);
+/// })?;
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn exchange_bytes(name: &'static str, mask: u32, value: &[u8], from: u32, out: &mut [u8]) {
+    let call = call(name);
+    watchdog::listen(call);
+    // SAFETY: as in `barrier`.
+    let context = unsafe { context::current("exchange_bytes") };
+    context.exchange_bytes(call, mask, value, from, out);
 }
 
 /// The memory of one static shared array: the same place for all threads of a
@@ -392,7 +423,7 @@ pub fn dynamic_shared() -> (SharedPtr, usize) {
 /// # Panics
 ///
 /// Outside a kernel.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn shared_memory(at: SharedPtr, bytes: usize) -> *mut u8 {
     let call = call("shared_memory");
@@ -434,7 +465,7 @@ pub fn yield_now() {
 /// })?;
 /// # Ok::<(), cuda_sim::Error>(())
 /// ```
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn poll(name: &'static str) {
     let call = call(name);

@@ -2,7 +2,6 @@
 //! How threads wait for each other, what ends a wait, and the rules of both.
 
 use std::any::Any;
-use std::mem::MaybeUninit;
 use std::panic::{self, Location};
 use std::thread;
 
@@ -10,7 +9,7 @@ use crate::barrier::{BarrierResult, GroupBarrier};
 use crate::context::{Context, Pause, Stop};
 use crate::error::{Call, Failure};
 use crate::meeting::{Absence, Arrival};
-use crate::warp::{Lanes, Refusal, Waiter};
+use crate::warp::{Exchange, Lanes, Part, Refusal, Waiter};
 use crate::watchdog;
 
 impl Context<'_> {
@@ -99,7 +98,7 @@ impl Context<'_> {
             format!("thread {} waits at {other}", self.index_of(first))
         } else if let Some((lane, waiter)) = self.warp(thread).waiting_for(thread % 32) {
             let waiting = self.index_of(neighbour(thread, lane));
-            format!("thread {waiting} waits for this one at {}", waiter.call)
+            format!("thread {waiting} waits for this one at {}", waiter.exchange.call)
         } else {
             let exited = (0..self.threads).find(|&other| !self.is_live(other));
             let index = self.index_of(exited.unwrap_or_default());
@@ -143,37 +142,89 @@ impl Context<'_> {
 
     /// Waits until all lanes in `mask` have come to the same exchange.
     #[inline(always)]
-    pub(crate) fn exchange(&self, call: Call, mask: u32, value: u64) -> Lanes {
+    pub(crate) fn exchange<T: Copy>(&self, call: Call, mask: u32, value: T) -> Lanes<T> {
         if self.unwinds() {
             return Lanes::alone(mask, value);
         }
+        let mut lanes = Lanes::room(mask);
+        let part = Part {
+            value: (&raw const value).cast(),
+            from: self.linear() % 32,
+            out: lanes.start(),
+        };
+        let exchange = Exchange {
+            call,
+            mask,
+            bytes: size_of::<T>(),
+            all: true,
+        };
+        // SAFETY: the value and the room for those of all lanes are in this frame.
+        unsafe { self.meet(exchange, part) };
+        lanes
+    }
+
+    /// As [`exchange`](Self::exchange), where the lane takes the bytes that lane
+    /// `from` of the mask gave. Both slices are of one length.
+    #[inline(always)]
+    pub(crate) fn exchange_bytes(&self, call: Call, mask: u32, value: &[u8], from: u32, out: &mut [u8]) {
+        out.copy_from_slice(value);
+        if self.unwinds() {
+            return;
+        }
+        let part = Part {
+            value: value.as_ptr(),
+            from,
+            out: out.as_mut_ptr(),
+        };
+        let exchange = Exchange {
+            call,
+            mask,
+            bytes: value.len(),
+            all: false,
+        };
+        // SAFETY: both slices are borrowed for this call and, as was checked, of one
+        // length.
+        unsafe { self.meet(exchange, part) };
+    }
+
+    /// Comes to an exchange, and has what it gives when it returns.
+    ///
+    /// # Safety
+    ///
+    /// What `part` points to is as for [`Warp::give`](crate::warp::Warp::give), until
+    /// this returns or unwinds.
+    #[inline(always)]
+    unsafe fn meet(&self, exchange: Exchange, part: Part) {
         let thread = self.linear();
         let (warp, lane) = (self.warp(thread), thread % 32);
-        if !warp.admits(lane, call, mask) {
-            self.refuse_exchange(call.name, call.at, mask);
+        if !warp.admits(lane, exchange) {
+            self.refuse_exchange(exchange);
         }
-        let mut out = MaybeUninit::<Lanes>::uninit();
-        // SAFETY: `out` stands on this coroutine's stack until `suspend` returns,
-        // when the lane is ready again. If `suspend` unwinds instead, the block
-        // is stopped; `unwinds` then keeps all its threads from coming here, and
-        // the next block resets the warp.
-        match unsafe { warp.give(lane, call, mask, value, out.as_mut_ptr()) } {
-            Some(result) => result,
-            None => {
-                self.suspend();
-                // SAFETY: a lane in an exchange becomes ready only by the last
-                // lane's `give`, which has written `out` before.
-                unsafe { out.assume_init() }
-            }
+        if part.from >= 32 || exchange.mask >> part.from & 1 == 0 {
+            self.refuse_source(exchange, part.from);
+        }
+        // SAFETY: what `part` points to is there until `suspend` returns, when the
+        // lane is ready again. If `suspend` unwinds instead, the block is stopped;
+        // `unwinds` then keeps all its threads from coming here, and the next
+        // block resets the warp.
+        if !unsafe { warp.give(lane, exchange, part) } {
+            self.suspend();
         }
     }
 
     #[cold]
-    fn refuse_exchange(&self, name: &'static str, at: &'static Location<'static>, mask: u32) -> ! {
-        let call = Call { name, at };
+    fn refuse_source(&self, Exchange { call, mask, .. }: Exchange, from: u32) -> ! {
+        let (name, lane) = (call.name, self.linear() % 32);
+        let message = format!("`{name}` of lane {lane} reads lane {from}, which is not in its mask {mask:#010x}");
+        self.raise(call, message)
+    }
+
+    #[cold]
+    fn refuse_exchange(&self, exchange: Exchange) -> ! {
+        let Exchange { call, mask, .. } = exchange;
         let thread = self.linear();
         let index = |lane| self.index_of(neighbour(thread, lane));
-        let (lane, reason) = match self.warp(thread).refusal(thread % 32, call, mask) {
+        let (lane, reason) = match self.warp(thread).refusal(thread % 32, exchange) {
             Refusal::NotInMask => {
                 let (name, lane) = (call.name, thread % 32);
                 let message = format!("`{name}` called by lane {lane}, which its mask {mask:#010x} lacks");
@@ -191,7 +242,7 @@ impl Context<'_> {
                 (lane, format!("thread {}, waits at {at}", index(lane)))
             }
             Refusal::Elsewhere(lane, waiter) => {
-                let (other, mask) = (waiter.call, waiter.mask);
+                let (other, mask) = (waiter.exchange.call, waiter.exchange.mask);
                 let reason = format!("thread {}, waits at {other} with mask {mask:#010x}", index(lane));
                 (lane, reason)
             }
@@ -249,8 +300,9 @@ impl Context<'_> {
             self.fail_at(call, first, unreached_barrier(call, &reason));
         } else if let Some((lane, waiter)) = exchange {
             let reason = format!("thread {index}, has exited");
-            let message = unreached_exchange(waiter.call, waiter.mask, thread % 32, &reason);
-            self.fail_at(waiter.call, neighbour(thread, lane), message);
+            let Exchange { call, mask, .. } = waiter.exchange;
+            let message = unreached_exchange(call, mask, thread % 32, &reason);
+            self.fail_at(call, neighbour(thread, lane), message);
         }
     }
 

@@ -10,24 +10,33 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use crate::error::Call;
 
 /// What the lanes of a warp gave to one exchange.
-#[derive(Clone, Copy)]
-pub struct Lanes {
+pub struct Lanes<T = u64> {
     mask: u32,
-    /// Meaningful for the lanes in `mask`.
-    values: [u64; 32],
+    /// Written for the lanes in `mask`.
+    values: [MaybeUninit<T>; 32],
 }
 
-impl Lanes {
+impl<T: Copy> Clone for Lanes<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Copy> Copy for Lanes<T> {}
+
+impl<T: Copy> Lanes<T> {
     /// The value that `lane` gave; `None` if it took no part.
     #[inline(always)]
-    pub fn get(&self, lane: u32) -> Option<u64> {
+    pub fn get(&self, lane: u32) -> Option<T> {
         if lane < 32 && self.mask >> lane & 1 != 0 {
-            Some(self.values[lane as usize])
+            // SAFETY: the lane is in the mask.
+            Some(unsafe { self.values[lane as usize].assume_init() })
         } else {
             None
         }
@@ -39,32 +48,80 @@ impl Lanes {
         self.mask
     }
 
-    /// The exchange as it looks without the other lanes: each seems to have given
-    /// `value`.
-    pub(crate) fn alone(mask: u32, value: u64) -> Lanes {
+    /// Room for what the lanes in `mask` give.
+    #[inline(always)]
+    pub(crate) fn room(mask: u32) -> Lanes<T> {
         Lanes {
             mask,
-            values: [value; 32],
+            values: [MaybeUninit::uninit(); 32],
+        }
+    }
+
+    /// Where the values go.
+    #[inline(always)]
+    pub(crate) fn start(&mut self) -> *mut u8 {
+        self.values.as_mut_ptr().cast()
+    }
+
+    /// The exchange as it looks without the other lanes: each seems to have given
+    /// `value`.
+    pub(crate) fn alone(mask: u32, value: T) -> Lanes<T> {
+        Lanes {
+            mask,
+            values: [MaybeUninit::new(value); 32],
         }
     }
 }
 
-impl fmt::Debug for Lanes {
+impl<T: Copy + fmt::Debug> fmt::Debug for Lanes<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let given = (0..32).filter_map(|lane| Some((lane, self.get(lane)?)));
         f.debug_map().entries(given).finish()
     }
 }
 
+/// One exchange: lanes meet only in the same one.
+#[derive(Clone, Copy)]
+pub(crate) struct Exchange {
+    pub(crate) call: Call,
+    pub(crate) mask: u32,
+    /// The size of a lane's value.
+    pub(crate) bytes: usize,
+    /// Whether every lane gets the values of all, and not that of one.
+    pub(crate) all: bool,
+}
+
+impl Exchange {
+    #[inline(always)]
+    fn same(self, other: Exchange) -> bool {
+        self.mask == other.mask && self.bytes == other.bytes && self.all == other.all && self.call.same(other.call)
+    }
+}
+
+/// What a lane brings to an exchange, and where it wants what it gets.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) value: *const u8,
+    /// The lane whose value it wants, if not those of all.
+    pub(crate) from: u32,
+    /// Room for a value, or for 32 of them.
+    pub(crate) out: *mut u8,
+}
+
+impl Part {
+    const NONE: Part = Part {
+        value: ptr::null(),
+        from: 0,
+        out: ptr::null_mut(),
+    };
+}
+
 /// A lane's part in an exchange under way.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiter {
-    pub(crate) call: Call,
-    pub(crate) mask: u32,
+    pub(crate) exchange: Exchange,
     /// The first lane that came.
     leader: u32,
-    /// Where the waiting lane wants the result; on its own stack.
-    out: *mut Lanes,
 }
 
 /// The lanes of one warp.
@@ -84,9 +141,10 @@ pub(crate) struct Warp {
     /// The union of the masks of the exchanges under way.
     pub(crate) wanted: Cell<u32>,
     waiters: [Cell<Option<Waiter>>; 32],
+    /// What each lane brought to the exchange that it came to last.
+    parts: [Cell<Part>; 32],
     /// By leader, the lanes that have come to its exchange.
     met: [Cell<u32>; 32],
-    values: [Cell<u64>; 32],
 }
 
 /// Why a lane cannot join an exchange.
@@ -115,8 +173,8 @@ impl Warp {
             exchanging: Cell::new(0),
             wanted: Cell::new(0),
             waiters: [const { Cell::new(None) }; 32],
+            parts: [const { Cell::new(Part::NONE) }; 32],
             met: [const { Cell::new(0) }; 32],
-            values: [const { Cell::new(0) }; 32],
         }
     }
 
@@ -155,23 +213,24 @@ impl Warp {
         }
         lanes(self.exchanging.get())
             .filter_map(|other| Some((other, self.waiter(other)?)))
-            .find(|(_, waiter)| waiter.mask >> lane & 1 != 0)
+            .find(|(_, waiter)| waiter.exchange.mask >> lane & 1 != 0)
     }
 
-    /// Whether `lane` may take part in an exchange with `mask` now.
+    /// Whether `lane` may take part in `exchange` now.
     #[inline(always)]
-    pub(crate) fn admits(&self, lane: u32, call: Call, mask: u32) -> bool {
+    pub(crate) fn admits(&self, lane: u32, exchange: Exchange) -> bool {
+        let mask = exchange.mask;
         let absent = mask & (!self.live.get() | self.at_barrier.get());
-        let elsewhere = mask & self.exchanging.get() & !self.met(call, mask).1;
+        let elsewhere = mask & self.exchanging.get() & !self.met(exchange).1;
         mask >> lane & 1 != 0 && absent == 0 && (elsewhere == 0 || self.circle(lane, elsewhere).is_none())
     }
 
     /// The leader of this exchange and the lanes that have come to it.
     #[inline(always)]
-    fn met(&self, call: Call, mask: u32) -> (Option<u32>, u32) {
-        lanes(mask & self.exchanging.get())
+    fn met(&self, exchange: Exchange) -> (Option<u32>, u32) {
+        lanes(exchange.mask & self.exchanging.get())
             .filter_map(|lane| self.waiters[lane as usize].get())
-            .find(|waiter| waiter.mask == mask && waiter.call.same(call))
+            .find(|waiter| waiter.exchange.same(exchange))
             .map_or((None, 0), |waiter| {
                 let leader = waiter.leader;
                 (Some(leader), self.met[leader as usize].get())
@@ -185,7 +244,7 @@ impl Warp {
             let (mut seen, mut next) = (0, 1 << start);
             while let Some(at) = lanes(next & !seen).next() {
                 seen |= 1 << at;
-                next |= self.waiter(at).map_or(0, |waiter| waiter.mask);
+                next |= self.waiter(at).map_or(0, |waiter| waiter.exchange.mask);
             }
             next >> lane & 1 != 0
         };
@@ -196,9 +255,10 @@ impl Warp {
 
     /// Why `lane` was not admitted.
     #[cold]
-    pub(crate) fn refusal(&self, lane: u32, call: Call, mask: u32) -> Refusal {
+    pub(crate) fn refusal(&self, lane: u32, exchange: Exchange) -> Refusal {
+        let mask = exchange.mask;
         let first = |mask| lanes(mask).next();
-        let elsewhere = mask & self.exchanging.get() & !self.met(call, mask).1;
+        let elsewhere = mask & self.exchanging.get() & !self.met(exchange).1;
         if mask >> lane & 1 == 0 {
             Refusal::NotInMask
         } else if let Some(other) = first(mask & !self.exists) {
@@ -212,51 +272,84 @@ impl Warp {
         }
     }
 
-    /// Lane `lane`, admitted before, gives its value. The last one of `mask` gets
-    /// the result back, and the others are ready with theirs; any other is
-    /// entered as waiting for it.
+    /// Lane `lane`, admitted before, gives its value; whether it was the last one
+    /// of the exchange. Then all lanes have what they want, and the others are
+    /// ready; if not, the lane is entered as waiting.
     ///
     /// # Safety
     ///
-    /// Unless the result is returned, `out` must stay writable until the lane is
-    /// ready again or the warp is reset.
+    /// Until the lane is ready again or the warp is reset, `part` points to so many
+    /// bytes as the exchange has and to room for as many, or 32 times as many if
+    /// it is of all, which is nobody else's; `from` is in the mask.
     #[inline(always)]
-    pub(crate) unsafe fn give(&self, lane: u32, call: Call, mask: u32, value: u64, out: *mut Lanes) -> Option<Lanes> {
-        self.values[lane as usize].set(value);
-        let (leader, met) = self.met(call, mask);
+    pub(crate) unsafe fn give(&self, lane: u32, exchange: Exchange, part: Part) -> bool {
+        let mask = exchange.mask;
+        self.parts[lane as usize].set(part);
+        let (leader, met) = self.met(exchange);
         let (leader, met) = (leader.unwrap_or(lane), met | 1 << lane);
         if met != mask {
-            let waiter = Waiter {
-                call,
-                mask,
-                leader,
-                out,
-            };
-            self.waiters[lane as usize].set(Some(waiter));
+            self.waiters[lane as usize].set(Some(Waiter { exchange, leader }));
             self.met[leader as usize].set(met);
             self.exchanging.set(self.exchanging.get() | 1 << lane);
             self.wanted.set(self.wanted.get() | mask);
-            return None;
+            return false;
         }
 
-        let result = Lanes {
-            mask,
-            values: std::array::from_fn(|i| self.values[i].get()),
-        };
+        // SAFETY: every lane of the mask came to this exchange by `give` and has
+        // not been ready since: what its part points to is valid.
+        unsafe { self.deliver(lane, exchange) };
         let others = mask & !(1 << lane);
-        for other in lanes(others) {
-            if let Some(waiter) = self.waiters[other as usize].get() {
-                // SAFETY: `other` came to this exchange, so its `give` returned
-                // `None` and it has not been ready since: the pointer is valid.
-                unsafe { ptr::write(waiter.out, result) };
-            }
-        }
         let waiting = self.exchanging.get() & !others;
         let masks = lanes(waiting).filter_map(|lane| self.waiter(lane));
-        self.wanted.set(masks.fold(0, |all, waiter| all | waiter.mask));
+        self.wanted.set(masks.fold(0, |all, waiter| all | waiter.exchange.mask));
         self.exchanging.set(waiting);
         self.ready.set(self.ready.get() | others);
-        Some(result)
+        true
+    }
+
+    /// Writes what the lanes of an exchange want, of which `last` is one.
+    ///
+    /// # Safety
+    ///
+    /// The parts of all of them are valid, as for [`give`](Self::give).
+    #[inline(always)]
+    unsafe fn deliver(&self, last: u32, Exchange { mask, bytes, all, .. }: Exchange) {
+        let part = |lane: u32| self.parts[lane as usize].get();
+        // SAFETY: by the caller's promise each value has `bytes` bytes, and the
+        // room of a lane so many for each value that it gets.
+        unsafe {
+            if !all {
+                for lane in lanes(mask) {
+                    let Part { from, out, .. } = part(lane);
+                    copy(part(from).value, out, bytes);
+                }
+                return;
+            }
+            let first = part(last).out;
+            for lane in lanes(mask) {
+                copy(part(lane).value, first.add(lane as usize * bytes), bytes);
+            }
+            for lane in lanes(mask & !(1 << last)) {
+                ptr::copy_nonoverlapping(first, part(lane).out, 32 * bytes);
+            }
+        }
+    }
+}
+
+/// Copies `bytes` bytes; of most values in one move.
+///
+/// # Safety
+///
+/// As for [`ptr::copy_nonoverlapping`].
+#[inline(always)]
+unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match bytes {
+            4 => to.cast::<[u8; 4]>().write(from.cast::<[u8; 4]>().read()),
+            8 => to.cast::<[u8; 8]>().write(from.cast::<[u8; 8]>().read()),
+            _ => ptr::copy_nonoverlapping(from, to, bytes),
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, panic_any, resume_unw
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use common::{dim, expect_fault, fault};
-use cuda_sim::{LaunchConfig, barrier, block_idx, exchange, lane, launch, static_shared, thread_idx, yield_now};
+use cuda_sim::{
+    LaunchConfig, barrier, block_idx, exchange, exchange_bytes, lane, launch, static_shared, thread_idx, yield_now,
+};
 
 /// This line.
 #[track_caller]
@@ -161,6 +163,18 @@ fn exchange_without_the_caller() {
         line,
         "`ballot_sync` called by lane 0, which its mask 0x0000fffe lacks",
     );
+}
+
+#[test]
+fn exchange_from_a_lane_without_a_value() {
+    let line = here() + 3;
+    let body = || {
+        if lane() < 16 {
+            exchange_bytes("shuffle", 0xffff, &[1], lane() + 3, &mut [0]);
+        }
+    };
+    let message = "`shuffle` of lane 13 reads lane 16, which is not in its mask 0x0000ffff";
+    expect(32, &body, 13, line, message);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exchanges between the lanes of a warp.
 
-use cuda_sim::{LaunchConfig, active_mask, barrier, exchange, lane, launch, thread_idx};
+use cuda_sim::{LaunchConfig, active_mask, barrier, exchange, exchange_bytes, lane, launch, thread_idx};
 
 #[test]
 fn everyone_gets_everyones_value() {
@@ -13,6 +13,23 @@ fn everyone_gets_everyones_value() {
             assert_eq!(lanes.mask(), u32::MAX);
             assert!((0..32).all(|lane| lanes.get(lane) == Some(given(lane))));
             assert_eq!(lanes.get(32), None);
+        }
+    })
+    .unwrap();
+}
+
+/// Of values of every size, in a round of places that lanes pass on: nobody gets what the other has got meanwhile.
+#[test]
+fn bytes_of_one_other_lane() {
+    launch("bytes", &LaunchConfig::new(4, 64), &|| {
+        for len in [0, 1, 2, 4, 7, 8, 24, 33] {
+            let mut value: Vec<u8> = (0..len).map(|i| i as u8 ^ lane() as u8).collect();
+            for round in 1..40 {
+                let mut got = vec![0; len];
+                exchange_bytes("shfl", u32::MAX, &value, (lane() + 1) % 32, &mut got);
+                assert!((0..len).all(|i| got[i] == i as u8 ^ ((lane() + round) % 32) as u8));
+                value = got;
+            }
         }
     })
     .unwrap();

@@ -95,7 +95,7 @@ pub fn sync_warp(mask: u32) {
 #[inline(always)]
 #[track_caller]
 pub fn shuffle<T: Pod>(mask: u32, value: T, lane: u32) -> T {
-    shuffle_words(Shuffle::Index, mask, value, lane)
+    machine::shuffle_value(Shuffle::Index, mask, value, lane)
 }
 
 /// The `value` of lane 0: for a value that is the same in all lanes, such as the number of the warp, so that the compiler
@@ -142,7 +142,7 @@ pub fn uniform(value: u32) -> u32 {
 #[inline(always)]
 #[track_caller]
 pub fn shuffle_up<T: Pod>(mask: u32, value: T, delta: u32) -> T {
-    shuffle_words(Shuffle::Up, mask, value, delta)
+    machine::shuffle_value(Shuffle::Up, mask, value, delta)
 }
 
 /// The `value` of the lane `delta` above, or the caller's own where there is none (`__shfl_down_sync`). The example of
@@ -150,7 +150,7 @@ pub fn shuffle_up<T: Pod>(mask: u32, value: T, delta: u32) -> T {
 #[inline(always)]
 #[track_caller]
 pub fn shuffle_down<T: Pod>(mask: u32, value: T, delta: u32) -> T {
-    shuffle_words(Shuffle::Down, mask, value, delta)
+    machine::shuffle_value(Shuffle::Down, mask, value, delta)
 }
 
 /// The `value` of the lane whose number differs by exclusive or with `lane_mask` (`__shfl_xor_sync`). The example of
@@ -158,28 +158,7 @@ pub fn shuffle_down<T: Pod>(mask: u32, value: T, delta: u32) -> T {
 #[inline(always)]
 #[track_caller]
 pub fn shuffle_xor<T: Pod>(mask: u32, value: T, lane_mask: u32) -> T {
-    shuffle_words(Shuffle::Xor, mask, value, lane_mask)
-}
-
-/// Moves a value of any size in 32-bit words, as the hardware does.
-#[inline(always)]
-#[track_caller]
-fn shuffle_words<T: Pod>(mode: Shuffle, mask: u32, mut value: T, argument: u32) -> T {
-    let bytes = bytemuck::bytes_of_mut(&mut value);
-    let mut start = 0;
-    while start < bytes.len() {
-        let end = if start + 4 < bytes.len() {
-            start + 4
-        } else {
-            bytes.len()
-        };
-        let mut word = [0; 4];
-        word[..end - start].copy_from_slice(&bytes[start..end]);
-        let moved = machine::shuffle(mode, mask, u32::from_ne_bytes(word), argument);
-        bytes[start..end].copy_from_slice(&moved.to_ne_bytes()[..end - start]);
-        start = end;
-    }
-    value
+    machine::shuffle_value(Shuffle::Xor, mask, value, lane_mask)
 }
 
 /// The mask of the lanes whose `predicate` holds (`__ballot_sync`).

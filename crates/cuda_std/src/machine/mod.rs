@@ -127,6 +127,28 @@ pub enum Shuffle {
     Xor,
 }
 
+/// Moves a value of any size in 32-bit words, as the hardware does.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+#[track_caller]
+pub fn shuffle_value<T: Pod>(mode: Shuffle, mask: u32, mut value: T, argument: u32) -> T {
+    let bytes = bytemuck::bytes_of_mut(&mut value);
+    let mut start = 0;
+    while start < bytes.len() {
+        let end = if start + 4 < bytes.len() {
+            start + 4
+        } else {
+            bytes.len()
+        };
+        let mut word = [0; 4];
+        word[..end - start].copy_from_slice(&bytes[start..end]);
+        let moved = shuffle(mode, mask, u32::from_ne_bytes(word), argument);
+        bytes[start..end].copy_from_slice(&moved.to_ne_bytes()[..end - start]);
+        start = end;
+    }
+    value
+}
+
 /// How a matrix lies in shared memory, to the instructions that take it.
 pub trait Major {
     /// 1 if neighbours along M or N are neighbours in memory, 0 if those along K are.

@@ -4,6 +4,9 @@
 //! Memory that blocks share is accessed by relaxed atomics of the element's size (plain moves on the host's
 //! processors), so that kernels which race, as on a GPU, read or keep one of the values and do nothing worse. A loop over
 //! such accesses may wait for another thread in vain; so each is a place at which a launch that never ends is given up.
+//!
+//! What kernels call all the time is to be inlined where they are optimised. Where they are not, as in tests, inlining would
+//! compile it as slow as they are: it stays a function of this crate, which is optimised.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -17,27 +20,27 @@ use super::Shuffle;
 /// Accesses that a kernel vouches for are checked all the same.
 pub const CHECKED: bool = true;
 
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn thread_idx() -> Dim3 {
     cuda_sim::thread_idx()
 }
 
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn block_idx() -> Dim3 {
     cuda_sim::block_idx()
 }
 
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn block_dim() -> Dim3 {
     cuda_sim::block_dim()
 }
 
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn grid_dim() -> Dim3 {
     cuda_sim::grid_dim()
 }
 
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn lane_id() -> u32 {
     cuda_sim::lane()
 }
@@ -103,11 +106,31 @@ pub fn active_mask() -> u32 {
 
 #[track_caller]
 pub fn sync_warp(mask: u32) {
-    cuda_sim::exchange("sync_warp", mask, 0);
+    cuda_sim::exchange("sync_warp", mask, ());
 }
 
 #[track_caller]
 pub fn shuffle(mode: Shuffle, mask: u32, value: u32, argument: u32) -> u32 {
+    shuffle_value(mode, mask, value, argument)
+}
+
+/// A value of any size, in one piece.
+#[inline(always)]
+#[track_caller]
+pub fn shuffle_value<T: Pod>(mode: Shuffle, mask: u32, value: T, argument: u32) -> T {
+    let mut moved = value;
+    shuffle_bytes(
+        mode,
+        mask,
+        bytemuck::bytes_of(&value),
+        argument,
+        bytemuck::bytes_of_mut(&mut moved),
+    );
+    moved
+}
+
+#[track_caller]
+fn shuffle_bytes(mode: Shuffle, mask: u32, value: &[u8], argument: u32, moved: &mut [u8]) {
     let lane = cuda_sim::lane();
     let (name, source) = match mode {
         Shuffle::Index => ("shuffle", argument % 32),
@@ -118,26 +141,22 @@ pub fn shuffle(mode: Shuffle, mask: u32, value: u32, argument: u32) -> u32 {
         ),
         Shuffle::Xor => ("shuffle_xor", Some(lane ^ argument).filter(|&l| l < 32).unwrap_or(lane)),
     };
-    let lanes = cuda_sim::exchange(name, mask, value.into());
-    match lanes.get(source) {
-        Some(value) => value as u32,
-        None => panic!("`{name}` of lane {lane} reads lane {source}, which is not in its mask {mask:#010x}"),
-    }
+    cuda_sim::exchange_bytes(name, mask, value, source, moved);
 }
 
 #[track_caller]
 pub fn ballot(mask: u32, predicate: bool) -> u32 {
-    lanes_with(cuda_sim::exchange("ballot", mask, predicate.into()), 1)
+    lanes_with(cuda_sim::exchange("ballot", mask, u64::from(predicate)), 1)
 }
 
 #[track_caller]
 pub fn vote_all(mask: u32, predicate: bool) -> bool {
-    lanes_with(cuda_sim::exchange("all", mask, predicate.into()), 1) == mask
+    lanes_with(cuda_sim::exchange("all", mask, u64::from(predicate)), 1) == mask
 }
 
 #[track_caller]
 pub fn vote_any(mask: u32, predicate: bool) -> bool {
-    lanes_with(cuda_sim::exchange("any", mask, predicate.into()), 1) != 0
+    lanes_with(cuda_sim::exchange("any", mask, u64::from(predicate)), 1) != 0
 }
 
 #[track_caller]
@@ -167,30 +186,30 @@ pub fn dynamic_shared() -> (SharedPtr, usize) {
     cuda_sim::dynamic_shared()
 }
 
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn shared_offset(ptr: SharedPtr, bytes: usize) -> SharedPtr {
     ptr.byte_add(bytes)
 }
 
 /// Where each array begins, since its memory is nowhere in particular.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn shared_address(_: SharedPtr) -> u32 {
     0
 }
 
 /// What is at an address in the array at `ptr`.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn shared_at(ptr: SharedPtr, address: u32) -> SharedPtr {
     shared_offset(ptr, address as usize)
 }
 
 /// How many bytes from `ptr` on to the next multiple of `align`, a power of two.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn shared_padding(ptr: SharedPtr, align: usize) -> usize {
     ptr.offset().wrapping_neg() & (align - 1)
 }
 
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn shared_is_aligned(ptr: SharedPtr, align: usize) -> bool {
     ptr.is_aligned_to(align)
 }
@@ -198,23 +217,47 @@ pub fn shared_is_aligned(ptr: SharedPtr, align: usize) -> bool {
 /// # Safety
 ///
 /// `ptr` is an aligned `T`; that it is of the block's shared memory is checked.
-#[inline]
+#[inline(always)]
 #[track_caller]
 pub unsafe fn load_shared<T: Pod>(ptr: SharedPtr, _align: usize) -> T {
-    let ptr = cuda_sim::shared_memory(ptr, size_of::<T>());
-    // SAFETY: aligned, as the caller promises, and in the memory of the block, whose threads are all on this OS thread.
-    unsafe { load_words(ptr.cast()) }
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the caller's promise; the words are all of the value, of which every bit pattern is a `T`.
+    unsafe {
+        load_shared_words(ptr, value.as_mut_ptr().cast(), Words::of::<T>());
+        value.assume_init()
+    }
 }
 
 /// # Safety
 ///
 /// As [`load_shared`].
-#[inline]
+#[inline(always)]
 #[track_caller]
 pub unsafe fn store_shared<T: Pod>(ptr: SharedPtr, value: T, _align: usize) {
-    let ptr = cuda_sim::shared_memory(ptr, size_of::<T>());
-    // SAFETY: as in `load_shared`.
-    unsafe { store_words(ptr.cast(), value) }
+    // SAFETY: the caller's promise, and the words are all of the value.
+    unsafe { store_shared_words(ptr, (&raw const value).cast(), Words::of::<T>()) };
+}
+
+/// # Safety
+///
+/// At `ptr` and `to` there are words of that kind, aligned; that those at `ptr` are of the block's memory is checked.
+#[cfg_attr(not(debug_assertions), inline(always))]
+#[track_caller]
+unsafe fn load_shared_words(ptr: SharedPtr, to: *mut u8, words: Words) {
+    let from = cuda_sim::shared_memory(ptr, words.bytes);
+    // SAFETY: aligned, as the caller promises, and in the memory of the block, whose threads are all on this OS thread.
+    unsafe { words.load(from, to) };
+}
+
+/// # Safety
+///
+/// As [`load_shared_words`], the other way.
+#[cfg_attr(not(debug_assertions), inline(always))]
+#[track_caller]
+unsafe fn store_shared_words(ptr: SharedPtr, from: *const u8, words: Words) {
+    let to = cuda_sim::shared_memory(ptr, words.bytes);
+    // SAFETY: as in `load_shared_words`.
+    unsafe { words.store(to, from) };
 }
 
 /// Where a GPU has the entry's parameters; here a kernel reads them where the launch has them.
@@ -250,7 +293,7 @@ impl<'a, T: Pod, const N: usize> ConstantArray<'a, T, N> {
 /// # Safety
 ///
 /// `ptr` is a `T`, aligned, which nothing writes during the kernel.
-#[inline]
+#[inline(always)]
 pub unsafe fn load_read_only<T: Pod>(ptr: *const T, _align: usize) -> T {
     // SAFETY: the caller's promise.
     unsafe { ptr.read() }
@@ -259,36 +302,13 @@ pub unsafe fn load_read_only<T: Pod>(ptr: *const T, _align: usize) -> T {
 /// # Safety
 ///
 /// `ptr` is a `T`, aligned, which other threads access only through the functions of this module.
-#[inline]
+#[inline(always)]
 #[track_caller]
 pub unsafe fn load_global<T: Pod>(ptr: *const T, _align: usize) -> T {
-    cuda_sim::poll("get");
-    // SAFETY: the caller's promise.
-    unsafe { load_words(ptr) }
-}
-
-/// # Safety
-///
-/// As [`load_global`].
-#[inline]
-#[track_caller]
-pub unsafe fn store_global<T: Pod>(ptr: *mut T, value: T, _align: usize) {
-    cuda_sim::poll("set");
-    // SAFETY: the caller's promise.
-    unsafe { store_words(ptr, value) };
-}
-
-/// # Safety
-///
-/// As [`load_global`].
-#[inline]
-unsafe fn load_words<T: Pod>(ptr: *const T) -> T {
     let mut value = MaybeUninit::<T>::uninit();
-    let to = value.as_mut_ptr();
-    // SAFETY: the caller's promise for `ptr`; `to` is a local of the same size; `words` keeps within it, and has written
-    // all of it, of which every bit pattern is a `T`.
+    // SAFETY: the caller's promise; the words are all of the value, of which every bit pattern is a `T`.
     unsafe {
-        words::<T>(|word, offset| word.load(ptr.byte_add(offset).cast_mut().cast(), to.byte_add(offset).cast()));
+        load_global_words(ptr.cast(), value.as_mut_ptr().cast(), Words::of::<T>());
         value.assume_init()
     }
 }
@@ -296,11 +316,33 @@ unsafe fn load_words<T: Pod>(ptr: *const T) -> T {
 /// # Safety
 ///
 /// As [`load_global`].
-#[inline]
-unsafe fn store_words<T: Pod>(ptr: *mut T, value: T) {
-    let from: *const T = &value;
-    // SAFETY: the caller's promise for `ptr`; `from` is a local of the same size; `words` keeps within it.
-    unsafe { words::<T>(|word, offset| word.store(ptr.byte_add(offset).cast(), from.byte_add(offset).cast())) };
+#[inline(always)]
+#[track_caller]
+pub unsafe fn store_global<T: Pod>(ptr: *mut T, value: T, _align: usize) {
+    // SAFETY: the caller's promise, and the words are all of the value.
+    unsafe { store_global_words(ptr.cast(), (&raw const value).cast(), Words::of::<T>()) };
+}
+
+/// # Safety
+///
+/// As [`Words::load`].
+#[cfg_attr(not(debug_assertions), inline(always))]
+#[track_caller]
+unsafe fn load_global_words(from: *const u8, to: *mut u8, words: Words) {
+    cuda_sim::poll("get");
+    // SAFETY: the caller's promise.
+    unsafe { words.load(from, to) };
+}
+
+/// # Safety
+///
+/// As [`Words::store`].
+#[cfg_attr(not(debug_assertions), inline(always))]
+#[track_caller]
+unsafe fn store_global_words(to: *mut u8, from: *const u8, words: Words) {
+    cuda_sim::poll("set");
+    // SAFETY: the caller's promise.
+    unsafe { words.store(to, from) };
 }
 
 /// The unit in which a value is moved: the largest that its alignment allows.
@@ -312,22 +354,64 @@ enum Word {
     Eight,
 }
 
-/// Calls `access` for each word of a `T`, with the word's offset in bytes. A bare loop, since all that kernels do goes
-/// through it and tests do not optimise it.
-#[inline(always)]
-fn words<T>(access: impl Fn(Word, usize)) {
-    let (word, bytes) = const {
-        match align_of::<T>() {
-            1 => (Word::One, 1),
-            2 => (Word::Two, 2),
-            4 => (Word::Four, 4),
-            _ => (Word::Eight, 8),
+/// A value as it is moved. What moves it knows the type by this alone, and not as a parameter: so it is compiled with this
+/// crate, which tests optimise, and not with each kernel, which they do not. Where all is optimised it is inlined, and the
+/// words are constants.
+#[derive(Clone, Copy)]
+struct Words {
+    word: Word,
+    bytes: usize,
+}
+
+impl Words {
+    /// Those of a `T`.
+    #[inline(always)]
+    const fn of<T>() -> Words {
+        const {
+            Words {
+                word: match align_of::<T>() {
+                    1 => Word::One,
+                    2 => Word::Two,
+                    4 => Word::Four,
+                    _ => Word::Eight,
+                },
+                bytes: size_of::<T>(),
+            }
         }
-    };
-    let mut offset = 0;
-    while offset < size_of::<T>() {
-        access(word, offset);
-        offset += bytes;
+    }
+
+    /// Calls `access` for each word, with its offset in bytes.
+    #[inline(always)]
+    fn each(self, access: impl Fn(usize)) {
+        let step = match self.word {
+            Word::One => 1,
+            Word::Two => 2,
+            Word::Four => 4,
+            Word::Eight => 8,
+        };
+        let mut offset = 0;
+        while offset < self.bytes {
+            access(offset);
+            offset += step;
+        }
+    }
+
+    /// # Safety
+    ///
+    /// At `from` there are these words, aligned, of memory accessed by atomics, and at `to` of this thread's own.
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8, to: *mut u8) {
+        // SAFETY: the caller's promise; `each` keeps within the words.
+        self.each(|offset| unsafe { self.word.load(from.byte_add(offset).cast_mut(), to.byte_add(offset)) });
+    }
+
+    /// # Safety
+    ///
+    /// As [`Words::load`], the other way.
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8, from: *const u8) {
+        // SAFETY: the caller's promise; `each` keeps within the words.
+        self.each(|offset| unsafe { self.word.store(to.byte_add(offset), from.byte_add(offset)) });
     }
 }
 
@@ -372,40 +456,40 @@ impl Word {
 }
 
 /// The f32 that the f16 of these bits is.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn f16_to_f32(bits: u16) -> f32 {
     half::f16::from_bits(bits).to_f32()
 }
 
 /// The bits of the f16 nearest to `value`, ties to even.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn f32_to_f16(value: f32) -> u16 {
     half::f16::from_f32(value).to_bits()
 }
 
 /// [`byte_perm`](crate::bits::byte_perm), with digits below 8.
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn byte_perm(low: u32, high: u32, selector: u32) -> u32 {
     let bytes = (u64::from(high) << 32 | u64::from(low)).to_le_bytes();
     u32::from_le_bytes(core::array::from_fn(|k| bytes[selector as usize >> (4 * k) & 7]))
 }
 
 /// [`dp4a`](crate::bits::dp4a)
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn dp4a(a: u32, b: u32, c: u32) -> u32 {
     let products = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
     products.fold(c, |sum, (a, b)| sum.wrapping_add(u32::from(a) * u32::from(b)))
 }
 
 /// [`dp2a_lo`](crate::bits::dp2a_lo)
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn dp2a_lo(a: u32, b: u32, c: u32) -> u32 {
     let products = [a & 0xffff, a >> 16].into_iter().zip(b.to_le_bytes());
     products.fold(c, |sum, (a, b)| sum.wrapping_add(a * u32::from(b)))
 }
 
 /// [`mul_wide`](crate::bits::mul_wide)
-#[inline]
+#[cfg_attr(not(debug_assertions), inline)]
 pub fn mul_wide(a: u32, b: u32) -> [u32; 2] {
     let product = u64::from(a) * u64::from(b);
     [product as u32, (product >> 32) as u32]
