@@ -28,8 +28,9 @@ use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select}
 
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
-    AmpereGemm, CombineParams, CountBins, CountValues, DmmaParams, FinishSums, FinishSumsParams, Gemm, GemmParams,
-    GemvParams, HopperGemm, MatVec, MmaParams, ScatterAdd, ScatterAddParams, SimtParams, Tiled, WgmmaParams,
+    AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues, DmmaParams, FinishSums, FinishSumsParams,
+    Gemm, GemmParams, GemvParams, HopperGemm, HopperRows, MatVec, MmaParams, ScatterAdd, ScatterAddParams, SimtParams,
+    Tiled, WgmmaParams, WgmmaRowsParams,
 };
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of

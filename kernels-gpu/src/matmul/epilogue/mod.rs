@@ -17,6 +17,7 @@
 
 mod activation;
 mod op;
+pub mod rows;
 
 use cuda_std::half::{bf16, f16};
 use cuda_std::machine::Place;
@@ -125,13 +126,15 @@ impl<'a, T: Num, F: EpilogueOp<T::Wide>> Epilogue<'a, T, F> {
 impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
     /// What becomes of `N` values as a thread has them in an accumulator of the tensor cores: four for each eight columns,
     /// two neighbours of a row and two of the row eight further down. The first is at this product, row and column, an even
-    /// one; those beyond the matrix, of so many rows and columns, are not there.
+    /// one; those beyond the matrix, of so many rows and columns, are not there. Called by all lanes of a warp.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn finish_fragment<const N: usize>(&self, values: [f32; N], at: [u32; 3], extents: [u32; 2]) -> [f32; N] {
         // SAFETY: the promise of `new`, for the rows and columns that are there.
-        self.finish(values, |elements, strides| unsafe {
+        let values = self.finish(values, |elements, strides| unsafe {
             fragment(elements, strides, at, extents)
-        })
+        });
+        self.plan.function.see_fragment(values, at, extents);
+        values
     }
 }
 
