@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
+use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::launch::Abi;
 use cuda_std::param::NoTail;
 pub use cuda_std::tma::Swizzle;
@@ -79,7 +80,10 @@ elements!(
     f16 = F16,
     f32 = F32,
     f64 = F64,
-    bf16 = Bf16
+    bf16 = Bf16,
+    F8E4M3 = U8,
+    F8E5M2 = U8,
+    i8 = U8
 );
 
 /// A tensor map of an array or view: the argument for a kernel's parameter of type

@@ -114,6 +114,20 @@ def products(side):
             bias = torch.randn(side, device="cuda", dtype=dtype)
             fused = lambda: torch._addmm_activation(bias, a, b, use_gelu=True, out=out)
             bench(f"matmul_{name}_bias_gelu", "PyTorch", name, side * side, fused)
+    if side % 16 == 0 and side > 16:
+        products_of_bytes(side)
+
+
+def products_of_bytes(side):
+    """With the right operand by columns, as cuBLASLt takes 8-bit floats; their sums rounded to bf16."""
+    a, b = (torch.randn((side, side), device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+    one, out = torch.ones((), device="cuda"), torch.empty((side, side), device="cuda", dtype=torch.bfloat16)
+    for row, fast in (("matmul_fp8", False), ("matmul_fp8_fast", True)):
+        multiply = lambda: torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=fast, out=out)
+        bench(row, "PyTorch", "e4m3", side * side, multiply)
+    a, b = (torch.randint(-128, 128, (side, side), device="cuda", dtype=torch.int8) for _ in range(2))
+    out = torch.empty((side, side), device="cuda", dtype=torch.int32)
+    bench("matmul_int8", "PyTorch", "i8", side * side, lambda: torch._int_mm(a, b.t(), out=out))
 
 
 def with_cupy(n):

@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 use ndarray::{ArrayD, Dimension, Ix1, Ix2, Ix3};
 use warpsmith::ops::{MatMul, MatVec, Precision};
-use warpsmith::{Device, DeviceArray, f16};
+use warpsmith::{Device, DeviceArray, F8E4M3, f16};
 
 use crate::job::Job;
 use crate::npy::NpyFile;
@@ -25,9 +25,10 @@ pub struct MatmulArgs {
     /// The .npy file that is written.
     #[arg(short, long, value_name = "C.npy")]
     output: PathBuf,
-    /// How precisely matrices of f32 are multiplied: full, or tf32, which rounds them to 11 bits for the tensor cores.
-    #[arg(long, value_name = "full|tf32", default_value = "full", value_parser = parse_precision)]
-    precision: Precision,
+    /// How precisely matrices of f32 are multiplied: full; tf32, which rounds them to 11 bits for the tensor cores; or fp8,
+    /// which rounds them to 8-bit floats of 4 bits, scaled so that the largest number of each file is the largest of those.
+    #[arg(long, value_name = "full|tf32|fp8", default_value = "full", value_parser = parse_precision)]
+    precision: Rounding,
 }
 
 /// `warpsmith matmul A.npy B.npy -o C.npy`
@@ -49,7 +50,7 @@ pub fn run(session: &Session, args: &MatmulArgs) -> Result<()> {
     );
     let of_matrices = b.shape().len() > 1;
     ensure!(
-        args.precision == Precision::Full || (dtype == Dtype::F32 && of_matrices),
+        args.precision == Rounding::Of(Precision::Full) || (dtype == Dtype::F32 && of_matrices),
         "matmul --precision {}: given {stored}{}, wanted matrices of f32",
         name(args.precision),
         if of_matrices { "" } else { " and a vector" }
@@ -60,23 +61,37 @@ pub fn run(session: &Session, args: &MatmulArgs) -> Result<()> {
         (Dtype::F16, _) => matmul(job, &device, &a, &b, &Products::<f16>::ALL),
         (Dtype::F64, _) => matmul(job, &device, &a, &b, &Products::<f64>::ALL),
         (Dtype::I32, _) => matmul(job, &device, &a, &b, &Products::<i32>::ALL),
-        (_, Precision::Full) => matmul(job, &device, &a, &b, &Products::<f32>::ALL),
-        (_, Precision::Tf32) => matmul(job, &device, &a, &b, &Products::TF32),
+        (_, Rounding::Of(Precision::Full)) => matmul(job, &device, &a, &b, &Products::<f32>::ALL),
+        (_, Rounding::Of(Precision::Tf32)) => matmul(job, &device, &a, &b, &Products::TF32),
+        (_, Rounding::Fp8) => matmul(job, &device, &a, &b, &Products::FP8),
     }
+}
+
+/// How the elements are rounded ahead.
+#[derive(Clone, Copy, PartialEq)]
+enum Rounding {
+    Of(Precision),
+    Fp8,
 }
 
 /// What `--precision` calls it.
-fn name(precision: Precision) -> &'static str {
+fn name(precision: Rounding) -> &'static str {
     match precision {
-        Precision::Full => "full",
-        Precision::Tf32 => "tf32",
+        Rounding::Of(Precision::Full) => "full",
+        Rounding::Of(Precision::Tf32) => "tf32",
+        Rounding::Fp8 => "fp8",
     }
 }
 
-fn parse_precision(text: &str) -> Result<Precision, String> {
-    let mut all = [Precision::Full, Precision::Tf32].into_iter();
+fn parse_precision(text: &str) -> Result<Rounding, String> {
+    let all = [
+        Rounding::Of(Precision::Full),
+        Rounding::Of(Precision::Tf32),
+        Rounding::Fp8,
+    ];
+    let mut all = all.into_iter();
     all.find(|&precision| name(precision) == text)
-        .ok_or_else(|| "wanted full or tf32".into())
+        .ok_or_else(|| "wanted full, tf32 or fp8".into())
 }
 
 /// An error unless the product of arrays of these shapes is defined.
@@ -110,6 +125,39 @@ impl Products<f32> {
     const TF32: Self = Self {
         matmul: |a, b, out| out.gemm_with(1.0, a, b, 0.0, Precision::Tf32),
         batched: |a, b, out| out.batched_gemm_with(1.0, a, b, 0.0, Precision::Tf32),
+        ..Self::ALL
+    };
+}
+
+/// The elements as 8-bit floats, and what these are to be multiplied with: so that the one of the greatest magnitude is the
+/// greatest finite one.
+fn quantized<D: Dimension>(
+    x: &DeviceArray<f32, D>,
+) -> warpsmith::Result<(DeviceArray<F8E4M3, D>, DeviceArray<f32, Ix1>)> {
+    // NaN and infinities make NaN of all.
+    let largest = if x.is_empty() { 0.0 } else { x.abs()?.max()? };
+    let scale = if largest == 0.0 {
+        1.0
+    } else {
+        largest / F8E4M3::MAX.to_f32()
+    };
+    let scales = DeviceArray::from_elem(x.stream(), 1, scale)?;
+    Ok((x.mul_scalar(1.0 / scale)?.cast::<F8E4M3>()?, scales))
+}
+
+impl Products<f32> {
+    const FP8: Self = Self {
+        matmul: |a, b, out| {
+            let ((a, of_a), (b, of_b)) = (quantized(a)?, quantized(b)?);
+            a.scaled_matmul(&b).scale_a(&of_a).scale_b(&of_b).compute_into(out)
+        },
+        batched: |a, b, out| {
+            let ((a, of_a), (b, of_b)) = (quantized(a)?, quantized(b)?);
+            a.scaled_batched_matmul(&b)
+                .scale_a(&of_a)
+                .scale_b(&of_b)
+                .compute_into(out)
+        },
         ..Self::ALL
     };
 }

@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 59] = [
+const NAMES: [&str; 62] = [
     "copy",
     "add",
     "square",
@@ -29,6 +29,9 @@ const NAMES: [&str; 59] = [
     "matmul_f16",
     "matmul_bf16",
     "matmul_tf32",
+    "matmul_fp8",
+    "matmul_fp8_fast",
+    "matmul_int8",
     "matmul_f16_ampere",
     "matmul_bf16_ampere",
     "matmul_tf32_ampere",

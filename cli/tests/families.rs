@@ -202,6 +202,14 @@ fn products_of_rounded_matrices() {
     place.save("b.npy", &a.t().to_owned());
     place.succeed(&["matmul", "a.npy", "b.npy", "-o", "out.npy", "--precision", "tf32"]);
     assert_eq!(place.load::<f32>("out.npy"), a.dot(&a.t()).into_dyn());
+    // 8-bit floats have them once they are scaled so that 5 becomes 448: off by a sixteenth each at most.
+    place.succeed(&["matmul", "a.npy", "b.npy", "-o", "out.npy", "--precision", "fp8"]);
+    let bound = a.mapv(f32::abs).dot(&a.t().mapv(f32::abs)) * (2.0 / 16.0 + 1.0 / 256.0);
+    let off = place.load::<f32>("out.npy") - a.dot(&a.t()).into_dyn();
+    assert!(
+        off.iter().zip(&bound).all(|(off, bound)| off.abs() <= bound + 0.1),
+        "{off}"
+    );
     place.save("stack.npy", &a.clone().insert_axis(Axis(0)));
     place.save("turned.npy", &a.t().insert_axis(Axis(0)).to_owned());
     place.succeed(&[

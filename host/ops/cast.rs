@@ -39,11 +39,15 @@ where
 /// | integer | integer | modulo 2^bits | the nearest | modulo 2^bits |
 /// | float | integer | the nearest towards zero; NaN becomes 0 | as `cast` | rounded towards zero, modulo 2^bits; NaN and ±∞ become 0 |
 /// | any | float | the nearest, ties to even; ±∞ beyond the range | as `cast` | as `cast` |
+/// | `f32`, `f16`, `bf16` | `F8E4M3`, `F8E5M2` | the nearest, ties to even; ± the greatest finite number beyond the range | as `cast` | as `cast` |
+///
+/// 8-bit floats are cast from and to `f32`, `f16` and `bf16`, `i8` from and to `i32` and `f32`, all other types from and to one
+/// another.
 impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// The elements as another type, as Rust's `as`: integers wrap, floats round to nearest, a float becomes the
     /// nearest integer towards zero that the type has, and NaN becomes 0.
     ///
-    /// A number is rounded once, also to `f16` and `bf16`.
+    /// A number is rounded once, also to `f16`, `bf16` and 8-bit floats.
     ///
     /// # Errors
     ///

@@ -7,6 +7,7 @@ mod parts;
 
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use ndarray::{Dimension, IntoDimension, IxDyn};
 
@@ -118,6 +119,21 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// A view of the same memory with a shape and strides of its own, which stay within it.
     pub(crate) fn laid_out<E: Dimension>(&self, dim: E, strides: Vec<usize>) -> DeviceView<'_, T, E> {
         self.with(self.layout.laid_out(dim, &strides))
+    }
+
+    /// The same bits, taken for elements of another type of the same size.
+    pub(crate) fn bits<U: Element>(&self) -> DeviceView<'_, U, D> {
+        const { assert!(size_of::<T>() == size_of::<U>()) };
+        DeviceView {
+            elements: DeviceArrayRef {
+                buffer: Arc::clone(&self.buffer),
+                stream: self.stream.clone(),
+                layout: self.layout.clone(),
+                _element: PhantomData,
+                _size: [],
+            },
+            _borrow: PhantomData,
+        }
     }
 
     /// The elements as one axis, in the order of the memory, if they lie in it without gap or repetition.

@@ -5,10 +5,15 @@
 //! operations, with the tile that the larger of the two types asks for. A conversion rounds once; see [`CastTo`] and
 //! its kin.
 //!
+//! Of 8-bit floats and `i8`, which are there for products of matrices, there are the conversions from and to what they are
+//! made of and become: `f32`, the 16-bit floats, and `i32`.
+//!
 //! The saturating and the wrapping form have kernels only where they differ from `as`: between integers and from floats
 //! to integers.
 
-use cuda_std::half::{bf16, f16};
+use bytemuck::Pod;
+use cuda_std::float8::{F8E4M3, F8E5M2};
+use cuda_std::half::{bf16, bf16_from_f32, bf16_to_f32, f16, f16_from_f32, f16_to_f32};
 use cuda_std::prelude::*;
 
 use crate::map;
@@ -27,10 +32,18 @@ pub use crate::map::{THREADS, tile_len};
     T = [i32],
     U = [u64];
     T = [u8, u16, u32, u64],
-    U = [u8, u16, u32, u64],
+    U = [u8, u16, u32, u64];
+    T = [f32, f16, bf16],
+    U = [F8E4M3, F8E5M2];
+    T = [F8E4M3, F8E5M2],
+    U = [f32, f16, bf16];
+    T = [i8],
+    U = [i32, f32];
+    T = [f32],
+    U = [i8],
     max_threads = THREADS,
 )]
-pub fn cast<T: Num + CastTo<U>, U: Num>(x: Slice<'_, T>, out: SliceMut<'_, U>) {
+pub fn cast<T: Pod + CastTo<U>, U: Pod>(x: Slice<'_, T>, out: SliceMut<'_, U>) {
     map::run(x, out, <Cast as UnaryOp<T, U>>::apply);
 }
 
@@ -38,10 +51,12 @@ pub fn cast<T: Num + CastTo<U>, U: Num>(x: Slice<'_, T>, out: SliceMut<'_, U>) {
 /// that its casts are the same as those of [`cast`](fn@cast).
 #[kernel(
     T = [i32, i64, u16, u32, u64],
-    U = [i32, i64, u8, u16, u32, u64],
+    U = [i32, i64, u8, u16, u32, u64];
+    T = [i32],
+    U = [i8],
     max_threads = THREADS,
 )]
-pub fn cast_saturating<T: Num + SaturatingCastTo<U>, U: Num>(x: Slice<'_, T>, out: SliceMut<'_, U>) {
+pub fn cast_saturating<T: Pod + SaturatingCastTo<U>, U: Pod>(x: Slice<'_, T>, out: SliceMut<'_, U>) {
     map::run(x, out, <CastSaturating as UnaryOp<T, U>>::apply);
 }
 
@@ -53,4 +68,38 @@ pub fn cast_saturating<T: Num + SaturatingCastTo<U>, U: Num>(x: Slice<'_, T>, ou
 )]
 pub fn cast_wrapping<T: Num + WrappingCastTo<U>, U: Num>(x: Slice<'_, T>, out: SliceMut<'_, U>) {
     map::run(x, out, <CastWrapping as UnaryOp<T, U>>::apply);
+}
+
+macro_rules! casts_of_float8 {
+    ($($type:ident: $to_f32:ident, $from_f32:ident;)*) => {$(
+        casts_of_float8!(F8E4M3 $type $to_f32 $from_f32);
+        casts_of_float8!(F8E5M2 $type $to_f32 $from_f32);
+    )*};
+    ($float8:ident $type:ident $to_f32:ident $from_f32:ident) => {
+        impl CastTo<$float8> for $type {
+            #[inline(always)]
+            fn cast(self) -> $float8 {
+                $float8::from_f32($to_f32(self))
+            }
+        }
+
+        impl CastTo<$type> for $float8 {
+            #[inline(always)]
+            fn cast(self) -> $type {
+                $from_f32(self.to_f32())
+            }
+        }
+    };
+}
+
+/// `f32` as the others.
+#[inline(always)]
+fn same(x: f32) -> f32 {
+    x
+}
+
+casts_of_float8! {
+    f32: same, same;
+    f16: f16_to_f32, f16_from_f32;
+    bf16: bf16_to_f32, bf16_from_f32;
 }

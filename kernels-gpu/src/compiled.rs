@@ -14,6 +14,7 @@ mod products;
 use core::fmt::Display;
 
 use bytemuck::Pod;
+use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::half::{bf16, f16};
 use cuda_std::launch::{Retyped, SafeKernel, SameBits};
 use cuda_std::param::ByValue;
@@ -29,8 +30,8 @@ use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select}
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
     AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues, DmmaParams, FinishSums, FinishSumsParams,
-    Gemm, GemmParams, GemvParams, HopperGemm, HopperRows, MatVec, MmaParams, ScatterAdd, ScatterAddParams, SimtParams,
-    Tiled, WgmmaParams, WgmmaRowsParams,
+    Fp8Gemm, Fp8Params, Gemm, GemmParams, GemvParams, HopperGemm, HopperRows, Int8Params, MatVec, MmaParams,
+    ScatterAdd, ScatterAddParams, SimtParams, Tiled, WgmmaParams, WgmmaRowsParams,
 };
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of
@@ -211,7 +212,8 @@ pub trait Compare<Op>: Pod + Send + Sync + ByValue {
 }
 
 /// An element type that can be cast to `U`: any two of `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u8`, `u16`, `u32`
-/// and `u64`, also the same.
+/// and `u64`, also the same; an 8-bit float and one of `f32`, `f16` and `bf16`, either way; `i8` and one of `i32` and `f32`,
+/// either way.
 pub trait CastTo<U: Pod>: Pod + Send + Sync {
     /// As Rust's `as`.
     #[doc(hidden)]
@@ -419,7 +421,7 @@ macro_rules! compiled {
             type Wrapping = Self::Kernel;
         }
     };
-    // Every other integer type has all values of u8.
+    // Every other integer type has all values of u8, and i32 those of i8.
     (@cast_byte $type:ident as $from:ident, ($to:ident as $bits:ident)) => {
         impl CastTo<$to> for $type {
             type Kernel = Retyped<cast::cast<$from, $bits>, MapParams<$type, $to>>;
@@ -470,15 +472,20 @@ compiled! {
         (Equal = false Equal), (NotEqual = false NotEqual)
     ];
     cast_to_float: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [f32, f64, f16, bf16];
+    cast_to_float: [f32, f16, bf16] by [F8E4M3, F8E5M2];
+    cast_to_float: [F8E4M3, F8E5M2] by [f32, f16, bf16];
+    cast_to_float: [i8] by [f32];
     cast_from_float: [f32, f64, f16, bf16] by [
         (i32 as u32), (i64 as u64), (u8 as u8), (u16 as u16), (u32 as u32), (u64 as u64)
     ];
+    cast_from_float: [f32] by [(i8 as u8)];
     // Of an integer that becomes no longer, the sign makes no difference.
     cast_integer: [i32] by [(i64 as u64), (u64 as u64)];
-    cast_integer: [(i32 as u32)] by [(i32 as u32), (u8 as u8), (u16 as u16), (u32 as u32)];
+    cast_integer: [(i32 as u32)] by [(i32 as u32), (i8 as u8), (u8 as u8), (u16 as u16), (u32 as u32)];
     cast_integer: [(i64 as u64), u16, u32, u64] by [
         (i32 as u32), (i64 as u64), (u8 as u8), (u16 as u16), (u32 as u32), (u64 as u64)
     ];
+    cast_byte: [i8] by [(i32 as i32)];
     cast_byte: [u8] by [
         (i32 as u32), (i64 as u64), (u8 as u8), (u16 as u16), (u32 as u32), (u64 as u64)
     ];

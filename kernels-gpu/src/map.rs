@@ -8,6 +8,7 @@
 
 use core::marker::PhantomData;
 
+use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
 use cuda_std::param::Param;
 use cuda_std::prelude::*;
@@ -47,7 +48,7 @@ struct Map<'a, T, U, W, F> {
     _wide: PhantomData<W>,
 }
 
-impl<T: Num, U: Num, W, F: Fn(T) -> U> Body for Map<'_, T, U, W, F> {
+impl<T: Pod, U: Pod, W, F: Fn(T) -> U> Body for Map<'_, T, U, W, F> {
     const LARGEST: usize = largest::<T, W>();
 
     #[inline(always)]
@@ -77,13 +78,13 @@ impl<T: Num, U: Num, W, F: Fn(T) -> U> Body for Map<'_, T, U, W, F> {
 
 /// Lets this block compute `out[i] = function(x[i])` for its tile.
 #[inline(always)]
-pub(crate) fn run<T: Num, U: Num>(x: Slice<'_, T>, out: SliceMut<'_, U>, function: impl Fn(T) -> U) {
+pub(crate) fn run<T: Pod, U: Pod>(x: Slice<'_, T>, out: SliceMut<'_, U>, function: impl Fn(T) -> U) {
     run_in::<T, U, U>(x, out, function);
 }
 
 /// [`run`], with a function that computes in numbers of type `W`.
 #[inline(always)]
-fn run_in<T: Num, U: Num, W>(x: Slice<'_, T>, out: SliceMut<'_, U>, function: impl Fn(T) -> U) {
+fn run_in<T: Pod, U: Pod, W>(x: Slice<'_, T>, out: SliceMut<'_, U>, function: impl Fn(T) -> U) {
     tile::for_tile(&Map::<T, U, W, _> {
         x,
         out,

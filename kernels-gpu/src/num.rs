@@ -600,7 +600,10 @@ narrow_floats! {
 casts!(f32, f64, i32, i64, u8, u16, u32, u64 => [f32, f64, i32, i64, u8, u16, u32, u64]);
 casts_from_narrow_floats!(f16, bf16 => [f32, f64, i32, i64, u8, u16, u32, u64]);
 casts_to_narrow_floats!(f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64 => [f16, bf16]);
+casts!(i8 => [f32, i32]);
+casts!(f32, i32 => [i8]);
 saturating_casts!(i32, i64, u8, u16, u32, u64 => [i32, i64, u8, u16, u32, u64]);
+saturating_casts!(i32 => [i8]);
 wrapping_casts!(f32, f64, f16, bf16 => [i32, i64, u8, u16, u32, u64]);
 
 exact_to_f32!(f32, f16, bf16, u8, u16);

@@ -14,6 +14,7 @@
 //!   matrices it counts multiplications and additions. It is held against that of the device's own copy of as many
 //!   `f32`, the latter against what the multiprocessors can do with that type.
 
+mod bytes;
 mod check;
 mod data;
 mod measure;

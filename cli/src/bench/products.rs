@@ -14,6 +14,14 @@ use super::measure::{Bench, Limit, Measurement};
 const MOST: usize = 8192;
 const MOST_SIMULATED: usize = 64;
 
+/// The side of squares of about `n` elements.
+pub fn side(bench: &Bench, n: usize) -> usize {
+    n.isqrt().min(match bench.is_simulator {
+        true => MOST_SIMULATED,
+        false => MOST,
+    })
+}
+
 /// A kind of products that is measured.
 pub trait Factor {
     /// What is multiplied.
@@ -153,11 +161,7 @@ fn product<T: Factor>(
     multiply: impl Fn(&Matrix<T>, &Matrix<T>, &DeviceArray<T::Element, Ix1>, &mut Matrix<T>) -> warpsmith::Result<()>,
     finish: impl Fn(f64, f64) -> f64 + Sync,
 ) -> Result<Measurement> {
-    let most = match bench.is_simulator {
-        true => MOST_SIMULATED,
-        false => MOST,
-    };
-    let side = n.isqrt().min(most);
+    let side = side(bench, n);
     let n = side * side;
     let (a, b) = (|i| T::of(normal(i)), |i| T::of(normal(n + i)));
     let bias = |column| T::of(normal(2 * n + column));

@@ -12,7 +12,7 @@ use warpsmith_cli_kernels::{THREADS, add_sum, tanh_affine};
 use super::check;
 use super::data::{self, Value, bits, byte};
 use super::measure::{Bench, Measurement};
-use super::{products, squares};
+use super::{bytes, products, squares};
 
 type Vector<T> = DeviceArray<T, Ix1>;
 
@@ -53,6 +53,9 @@ pub const ROWS: &[Row] = rows! {
     "matmul_f16": products::matmul::<f16>;
     "matmul_bf16": products::matmul::<bf16>;
     "matmul_tf32": products::matmul::<products::Tf32>;
+    "matmul_fp8": bytes::matmul::<bytes::Fp8<false>>;
+    "matmul_fp8_fast": bytes::matmul::<bytes::Fp8<true>>;
+    "matmul_int8": bytes::matmul::<bytes::Int8>;
     "matmul_f16_ampere": products::on_ampere::<f16>;
     "matmul_bf16_ampere": products::on_ampere::<bf16>;
     "matmul_tf32_ampere": products::on_ampere::<products::Tf32>;

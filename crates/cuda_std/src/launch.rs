@@ -107,6 +107,7 @@ same_bits! {
     f16 = u16,
     bf16 = u16,
     bf16 = f16,
+    i8 = u8,
 }
 
 // SAFETY (of the three): an address and a length, of elements that are the same bits.

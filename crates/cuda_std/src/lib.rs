@@ -77,6 +77,7 @@ pub mod constant;
 mod entry;
 pub mod fence;
 pub mod float;
+pub mod float8;
 pub mod global;
 pub mod grid;
 pub mod half;

@@ -3,7 +3,8 @@
 //!
 //! The 128 threads of four warps, numbers 0 to 127 of the block or 128 to 255 and so on, multiply together: one instruction
 //! adds to a 64 × N matrix D, which lies in their registers, the product of a 64 × K matrix A and a K × N matrix B, which lie
-//! in shared memory. K is 16 for 16-bit elements and 8 for [`Tf32`]: 32 bytes.
+//! in shared memory. K is 32 for 8-bit elements, 16 for those of 16 bits and 8 for [`Tf32`]: 32 bytes. D is of f32, or of i32
+//! where A and B are of [`i8`].
 //!
 //! The instructions run beside the threads. A thread's part of D is an [`Accumulator`]; [`start`](Accumulator::start) makes
 //! it a [`Batch`] of instructions, [`commit`](Batch::commit) closes the batch, and then it is [`InFlight`]: another batch
@@ -20,7 +21,7 @@
 //! * [`KMajor`]: those along K. A box has 128 bytes along K, and a row for each row of A, or column of B. Eight
 //!   rows are 1024 bytes; from one eight to the next there are `stride_byte_offset` bytes. One instruction takes 32 of the
 //!   128 bytes; the next one's descriptor is [advanced](MatrixDescriptor::advance) by 32 bytes.
-//! * [`MnMajor`]: those along M or N; not for `Tf32`. A box has 64 elements along M or N, which are 128 bytes,
+//! * [`MnMajor`]: those along M or N; for 16-bit elements alone. A box has 64 elements along M or N, which are 128 bytes,
 //!   and a row for each k. Eight rows are 1024 bytes; from one eight to the next there are `stride_byte_offset` bytes, and
 //!   from one box to that of the next 64 elements `leading_byte_offset` bytes. One instruction takes 16 rows; the
 //!   next one's descriptor is advanced by 2048 bytes, where `stride_byte_offset` is 1024.
@@ -35,6 +36,13 @@
 //!
 //! Products are exact; they are added in f32, in an order that nobody specifies. Of `Tf32` the lowest 13 bits of an f32 are
 //! ignored: a tensor map of that type rounds when it loads.
+//!
+//! Products of [8-bit floats](crate::float8) are added with fewer bits than f32 has: an instruction aligns its 32 products and
+//! D to the largest of them, and keeps some 14 bits ("DeepSeek-V3 Technical Report", 2024, 3.3.2, measured on an H800). Who
+//! sums many of them begins from zero every so often, and adds what has come of it to f32 sums of the thread's own
+//! ([`Accumulator::update`]). The simulated GPU adds them in f32.
+//!
+//! Sums of integers are exact, modulo 2^32.
 //!
 //! # Examples
 //!
@@ -111,10 +119,11 @@ use core::marker::PhantomData;
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-use crate::machine::{self, Major};
+use crate::float8::{F8E4M3, F8E5M2};
+use crate::machine::{self, InRegisters, Major};
 use crate::shared::Shared;
 
-pub use crate::machine::Registers;
+pub use crate::machine::{IntegerRegisters, Registers};
 
 mod sealed {
     pub trait Sealed {}
@@ -122,14 +131,21 @@ mod sealed {
 
 use sealed::Sealed;
 
-/// An element type of the operands: [`bf16`], [`f16`](struct@f16), or [`Tf32`].
+/// An element type of the operands: [`bf16`], [`f16`](struct@f16), [`Tf32`], [`F8E4M3`], [`F8E5M2`] or [`i8`].
 pub trait Operand: Sealed + Copy + 'static {
     /// The element as memory has it.
     type Element: Pod;
 
     /// The extent K of one instruction: 32 bytes.
     const K: u32 = 32 / size_of::<Self::Element>() as u32;
+}
 
+/// An element type of A, with elements of type `U` in B, whose products are added in f32: the same type, or any two of the
+/// 8-bit floats.
+#[diagnostic::on_unimplemented(
+    message = "the tensor cores have no products of `{Self}` and `{U}` that are added in f32"
+)]
+pub trait MultiplyBy<U: Operand = Self>: Operand {
     /// One instruction.
     ///
     /// # Safety
@@ -137,7 +153,7 @@ pub trait Operand: Sealed + Copy + 'static {
     /// As for [`Batch::mma`].
     #[doc(hidden)]
     #[track_caller]
-    unsafe fn multiply<R: Registers, A: Layout<Self>, B: Layout<Self>, const ADD: i32>(
+    unsafe fn multiply<R: Registers, A: Layout<Self>, B: Layout<U>, const ADD: i32>(
         d: &mut R,
         a: machine::MatrixDescriptor,
         b: machine::MatrixDescriptor,
@@ -149,14 +165,29 @@ pub trait Operand: Sealed + Copy + 'static {
 pub struct Tf32;
 
 macro_rules! operands {
-    ($($type:ident $element:ident $multiply:ident)*) => {$(
+    ($($type:ident $element:ident)*) => {$(
         impl Sealed for $type {}
 
         impl Operand for $type {
             type Element = $element;
+        }
+    )*};
+}
 
+operands! {
+    bf16 bf16
+    f16 f16
+    Tf32 f32
+    F8E4M3 F8E4M3
+    F8E5M2 F8E5M2
+    i8 i8
+}
+
+macro_rules! products {
+    ($($type:ident $by:ident $multiply:ident)*) => {$(
+        impl MultiplyBy<$by> for $type {
             #[inline(always)]
-            unsafe fn multiply<R: Registers, A: Layout<Self>, B: Layout<Self>, const ADD: i32>(
+            unsafe fn multiply<R: Registers, A: Layout<Self>, B: Layout<$by>, const ADD: i32>(
                 d: &mut R,
                 a: machine::MatrixDescriptor,
                 b: machine::MatrixDescriptor,
@@ -168,16 +199,20 @@ macro_rules! operands {
     )*};
 }
 
-operands! {
+products! {
     bf16 bf16 multiply_bf16
     f16 f16 multiply_f16
-    Tf32 f32 multiply_tf32
+    Tf32 Tf32 multiply_tf32
+    F8E4M3 F8E4M3 multiply_e4m3_e4m3
+    F8E4M3 F8E5M2 multiply_e4m3_e5m2
+    F8E5M2 F8E4M3 multiply_e5m2_e4m3
+    F8E5M2 F8E5M2 multiply_e5m2_e5m2
 }
 
 /// How a matrix of `T` lies in shared memory: [`KMajor`] or, of 16-bit elements, [`MnMajor`]. See the [module](self).
 #[diagnostic::on_unimplemented(
     message = "the tensor cores take no `{T}` that lies `{Self}`",
-    note = "16-bit elements lie `KMajor` or `MnMajor`, `Tf32` lies `KMajor`"
+    note = "16-bit elements lie `KMajor` or `MnMajor`, all others `KMajor`"
 )]
 pub trait Layout<T>: Sealed + Major {}
 
@@ -239,30 +274,30 @@ impl<T: Operand, L: Layout<T>> MatrixDescriptor<T, L> {
     }
 }
 
-/// What one thread has of a 64 × 2`R` matrix of f32 in the registers of its warpgroup: 32, 64, 96 or 128 elements. See the
-/// [module](self).
+/// What one thread has of a 64 × 2`R` matrix of f32, or i32, in the registers of its warpgroup: 32, 64, 96 or 128 elements.
+/// See the [module](self).
 #[must_use]
-pub struct Accumulator<const R: usize>([f32; R]);
+pub struct Accumulator<const R: usize, S = f32>([S; R]);
 
 /// An accumulator, and instructions that will write to it. See the [module](self).
 #[must_use = "what is not committed is not waited for"]
-pub struct Batch<const R: usize>(Accumulator<R>);
+pub struct Batch<const R: usize, S = f32>(Accumulator<R, S>);
 
 /// An accumulator that instructions write to. See the [module](self).
 #[must_use = "instructions write to the registers until the wait"]
-pub struct InFlight<const R: usize>(Accumulator<R>);
+pub struct InFlight<const R: usize, S = f32>(Accumulator<R, S>);
 
-impl<const R: usize> Accumulator<R> {
+impl<const R: usize, S: Pod> Accumulator<R, S> {
     /// All zeros.
     #[inline(always)]
     pub fn zero() -> Self {
-        Self([0.0; R])
+        Self([S::zeroed(); R])
     }
 
     /// Element `I` of the thread's; [`place`](Self::place) says which of the matrix's that is. That there is one is checked
     /// when it is compiled.
     #[inline(always)]
-    pub fn get<const I: usize>(&self) -> f32 {
+    pub fn get<const I: usize>(&self) -> S {
         const { assert!(I < R) };
         self.0[I]
     }
@@ -276,7 +311,7 @@ impl<const R: usize> Accumulator<R> {
     /// If there is no such element.
     #[inline(always)]
     #[track_caller]
-    pub fn element(&self, register: usize) -> f32 {
+    pub fn element(&self, register: usize) -> S {
         self.0[register]
     }
 
@@ -291,16 +326,31 @@ impl<const R: usize> Accumulator<R> {
     }
 }
 
-impl<const R: usize> Accumulator<R>
+impl<const R: usize, S> Accumulator<R, S>
 where
-    [f32; R]: Registers,
+    [S; R]: InRegisters<S>,
 {
     /// Opens a batch: orders what the thread did to the registers ahead of the instructions.
     #[inline(always)]
     #[track_caller]
-    pub fn start(mut self) -> Batch<R> {
+    pub fn start(mut self) -> Batch<R, S> {
         self.0.fence();
         Batch(self)
+    }
+
+    /// Replaces each of the thread's elements by a function of its number, which is a constant where the function is inlined,
+    /// and itself.
+    ///
+    /// ```
+    /// use cuda_std::wgmma::Accumulator;
+    ///
+    /// let mut sums = Accumulator::<32>::zero();
+    /// sums.update(|register, sum| sum + register as f32);
+    /// assert_eq!((sums.get::<0>(), sums.get::<31>()), (0.0, 31.0));
+    /// ```
+    #[inline(always)]
+    pub fn update(&mut self, f: impl Fn(usize, S) -> S) {
+        self.0.update(f);
     }
 }
 
@@ -320,10 +370,10 @@ where
     ///   before, it leaves its registers to others while instructions write to them.
     #[inline(always)]
     #[track_caller]
-    pub unsafe fn mma<T: Operand, A: Layout<T>, B: Layout<T>>(
+    pub unsafe fn mma<T: MultiplyBy<U>, U: Operand, A: Layout<T>, B: Layout<U>>(
         mut self,
         a: MatrixDescriptor<T, A>,
-        b: MatrixDescriptor<T, B>,
+        b: MatrixDescriptor<U, B>,
     ) -> Self {
         // SAFETY: the caller's promise.
         unsafe { T::multiply::<[f32; R], A, B, 1>(&mut self.0.0, a.raw, b.raw) };
@@ -337,27 +387,60 @@ where
     /// As for [`mma`](Self::mma).
     #[inline(always)]
     #[track_caller]
-    pub unsafe fn mma_from_zero<T: Operand, A: Layout<T>, B: Layout<T>>(
+    pub unsafe fn mma_from_zero<T: MultiplyBy<U>, U: Operand, A: Layout<T>, B: Layout<U>>(
         mut self,
         a: MatrixDescriptor<T, A>,
-        b: MatrixDescriptor<T, B>,
+        b: MatrixDescriptor<U, B>,
     ) -> Self {
         // SAFETY: the caller's promise.
         unsafe { T::multiply::<[f32; R], A, B, 0>(&mut self.0.0, a.raw, b.raw) };
         self
     }
+}
 
+impl<const R: usize> Batch<R, i32>
+where
+    [i32; R]: IntegerRegisters,
+{
+    /// D += A · B, by one instruction, modulo 2^32.
+    ///
+    /// # Safety
+    ///
+    /// As for [`mma`](Batch::mma) of floats.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn mma_i8(mut self, a: MatrixDescriptor<i8, KMajor>, b: MatrixDescriptor<i8, KMajor>) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.0.multiply_s8::<KMajor, KMajor, 1>(a.raw, b.raw) };
+        self
+    }
+
+    /// D = A · B, by one instruction, as [`mma_from_zero`](Batch::mma_from_zero) of floats.
+    ///
+    /// # Safety
+    ///
+    /// As for [`mma`](Batch::mma) of floats.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn mma_i8_from_zero(mut self, a: MatrixDescriptor<i8, KMajor>, b: MatrixDescriptor<i8, KMajor>) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.0.multiply_s8::<KMajor, KMajor, 0>(a.raw, b.raw) };
+        self
+    }
+}
+
+impl<const R: usize, S> Batch<R, S> {
     /// Closes the batch.
     #[inline(always)]
-    pub fn commit(self) -> InFlight<R> {
+    pub fn commit(self) -> InFlight<R, S> {
         machine::wgmma_commit();
         InFlight(self.0)
     }
 }
 
-impl<const R: usize> InFlight<R>
+impl<const R: usize, S> InFlight<R, S>
 where
-    [f32; R]: Registers,
+    [S; R]: InRegisters<S>,
 {
     /// Waits until all batches of the thread's but the newest are done, and have read their matrices, which can be written
     /// again: by another thread behind a barrier at which one thread of the warpgroup arrives.
@@ -371,7 +454,7 @@ where
     /// Opens another batch, which adds to what those before are still at.
     #[inline(always)]
     #[track_caller]
-    pub fn restart(self) -> Batch<R> {
+    pub fn restart(self) -> Batch<R, S> {
         machine::wgmma_fence();
         Batch(self.0)
     }
@@ -379,7 +462,7 @@ where
     /// Waits until all batches are done.
     #[inline(always)]
     #[track_caller]
-    pub fn wait(mut self) -> Accumulator<R> {
+    pub fn wait(mut self) -> Accumulator<R, S> {
         self.0.0.wait();
         self.0
     }

@@ -44,12 +44,12 @@ pub(super) fn mma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Strea
 }
 
 /// One launch for all products, of a block for each tile, of so many columns, if that is said.
-pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, D: Dimension, F: Passed<f32>>(
-    product: &Multiplication<'_, T::Element, D>,
+pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, F: Passed<f32>>(
+    product: &Multiplication<'_, T::Element, impl Dimension>,
     (mut shape, columns): (MmaShape, Option<usize>),
     stream: &Stream,
-    out: &mut DeviceArrayRef<C, D>,
-    finish: &Finish<'_, C, D, F>,
+    out: &mut DeviceArrayRef<C, impl Dimension>,
+    finish: &Finish<'_, C, impl Dimension, F>,
 ) -> Result<()> {
     let of = &product.shape;
     let a = Operand::new(&product.a, [of.batch, of.m, of.k], of.a, true)?;
@@ -66,9 +66,9 @@ pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, D: Dimension, F:
     let columns = columns.unwrap_or_else(|| best_columns(of, size_of::<T::Element>(), multiprocessors));
     let blocks = tiles(of, columns);
     match columns {
-        64 => launch.run::<<T as AmpereGemm<C, F>>::N64, C, D, F>((columns, blocks), out, finish),
-        128 => launch.run::<<T as AmpereGemm<C, F>>::N128, C, D, F>((columns, blocks), out, finish),
-        _ => launch.run::<<T as AmpereGemm<C, F>>::N256, C, D, F>((columns, blocks), out, finish),
+        64 => launch.run::<<T as AmpereGemm<C, F>>::N64, C, F>((columns, blocks), out, finish),
+        128 => launch.run::<<T as AmpereGemm<C, F>>::N128, C, F>((columns, blocks), out, finish),
+        _ => launch.run::<<T as AmpereGemm<C, F>>::N256, C, F>((columns, blocks), out, finish),
     }
 }
 
@@ -91,11 +91,11 @@ struct Launch<'a, T: Factor> {
 
 impl<T: Factor> Launch<'_, T> {
     /// With tiles of so many columns, as `K`'s are, and a block for each of them.
-    fn run<K: Kernel<Params = MmaParams<T::Element, C, F>>, C: Summed, D: Dimension, F: Passed<f32>>(
+    fn run<K: Kernel<Params = MmaParams<T::Element, C, F>>, C: Summed, F: Passed<f32>>(
         &self,
         (columns, blocks): (usize, usize),
-        out: &mut DeviceArrayRef<C, D>,
-        finish: &Finish<'_, C, D, F>,
+        out: &mut DeviceArrayRef<C, impl Dimension>,
+        finish: &Finish<'_, C, impl Dimension, F>,
     ) -> Result<()> {
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(columns),

@@ -72,6 +72,21 @@ impl<T: MatMul, D: Dimension, F: Copy> Finish<'_, T, D, F> {
         }
     }
 
+    /// Whether each addend is the same for all columns, or has an even number of them side by side, in pairs aligned as such:
+    /// so Hopper's kernel for tensor cores loads them.
+    pub(super) fn lies_in_pairs(&self) -> bool {
+        let in_pairs = |addend: &Option<Ordered<'_, T, D>>| {
+            let Some(elements) = addend.as_deref() else {
+                return true;
+            };
+            let [product, row, column] = strides(addend);
+            let columns = elements.shape().last().copied().unwrap_or(1);
+            let aligned = elements.address().is_multiple_of(2 * size_of::<T>() as u64);
+            column == 0 || (column == 1 && aligned && (product | row | columns).is_multiple_of(2))
+        };
+        in_pairs(&self.bias) && in_pairs(&self.residual)
+    }
+
     pub(super) fn bias(&self) -> Option<Words<'_, T>> {
         self.bias.as_deref().map(Words::of)
     }

@@ -2,16 +2,19 @@
 //! Products of matrices and vectors.
 
 mod ampere;
+mod bytes;
 mod choices;
 mod dmma;
 mod finish;
 mod fused;
 mod gemm;
 mod gemv;
+mod int8;
 mod operand;
 mod own;
 mod precision;
 mod rows;
+mod scaled;
 mod simt;
 mod split;
 mod tensor;
@@ -27,6 +30,7 @@ use self::gemm::Multiplication;
 pub use self::own::OwnEpilogue;
 pub use self::precision::Precision;
 pub use self::rows::{RowMatMul, WithRows};
+pub use self::scaled::{ScaledMatMul, ScaledMul};
 use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products whose rows are reduced as they are stored: on Hopper by the kernel that multiplies, which leaves a value for each
-//! 32 columns of a row, and one that combines these; elsewhere, and where the product is done in parts, by a reduction behind
+//! 64 columns of a row, and one that combines these; elsewhere, and where the product is done in parts, by a reduction behind
 //! it.
 
 use cuda_std::launch::Kernel;
@@ -75,9 +75,9 @@ impl<T: MatMul, D: Dimension + RemoveAxis> FusedMatMul<'_, T, D> {
     ///
     /// # Cost
     ///
-    /// On Hopper, the product writes a value for each 32 elements of a row beside them, which a second kernel combines. Elsewhere
+    /// On Hopper, the product writes a value for each 64 elements of a row beside them, which a second kernel combines. Elsewhere
     /// the result is reduced behind the product, and so it is where k is cut into parts, or the result's rows do not begin at
-    /// multiples of 16 bytes.
+    /// multiples of 16 bytes, or those of an addend not at multiples of 4.
     ///
     /// # Determinism
     ///
@@ -160,7 +160,8 @@ fn multiply<T: Half + HopperRows<Op>, Op: ReduceOp<T>, D: Dimension>(
     let columns = tensor::hopper_columns::<T, D>(&product, stream)?;
     let is_vector = of.batch == 1 && (of.m == 1 || of.n == 1);
     let mut result = out.in_shape_mut(Ix3(of.batch, of.m, of.n));
-    let Some((shape, columns)) = columns.filter(|_| finish.alpha != 0.0 && !is_vector && can_be_mapped(&result.view()))
+    let Some((shape, columns)) = columns
+        .filter(|_| finish.alpha != 0.0 && !is_vector && finish.lies_in_pairs() && can_be_mapped(&result.view()))
     else {
         drop(result);
         <T as MatMul>::multiply(product, stream, out, finish)?;

@@ -11,7 +11,7 @@ use super::choices::Choice;
 use super::finish::{Finish, Sums};
 use super::gemm::Multiplication;
 use super::tensor::{Factor, TensorCores};
-use crate::array::DeviceArray;
+use crate::array::{DeviceArray, Element};
 use crate::error::Result;
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
@@ -85,7 +85,7 @@ pub(super) struct Cut {
     /// Into how many parts k is cut.
     pub(super) parts: usize,
     /// Whether the transpose is computed.
-    transposed: bool,
+    pub(super) transposed: bool,
 }
 
 impl Cut {
@@ -102,6 +102,26 @@ impl Cut {
     /// Whether the product can be cut so: a part begins at a multiple of 16 bytes, and few rows alone are read across.
     pub(super) fn fits(self, shape: &GemmShape) -> bool {
         shape.batch == 1 && shape.k.is_multiple_of(8 * self.parts) && (!self.transposed || shape.m <= FEW_ROWS)
+    }
+
+    /// The product cut so: a batch of parts, of operands that lie where they did.
+    pub(super) fn product<'a, T: Element, D: Dimension>(
+        self,
+        product: &'a Multiplication<'_, T, D>,
+    ) -> Multiplication<'a, T, Ix3> {
+        let shape = self.of(&product.shape);
+        let GemmShape {
+            batch, m, n, k, a, b, ..
+        } = shape;
+        let (left, right) = match self.transposed {
+            true => (&product.b, &product.a),
+            false => (&product.a, &product.b),
+        };
+        Multiplication {
+            a: Ordered::AsIs(left.laid_out(Ix3(batch, m, k), a.to_vec())),
+            b: Ordered::AsIs(right.laid_out(Ix3(batch, k, n), vec![b[0], b[2], b[1]])),
+            shape,
+        }
     }
 
     fn of(self, shape: &GemmShape) -> GemmShape {
@@ -127,14 +147,16 @@ pub(super) fn best_cut(shape: &GemmShape, cycles: impl Fn(&GemmShape) -> usize) 
 }
 
 /// The parts of a product's sums.
-pub(super) struct Parts {
-    sums: DeviceArray<f32, Ix3>,
-    transposed: bool,
+pub(super) struct Parts<S = f32> {
+    /// Parts, rows, columns.
+    pub(super) sums: DeviceArray<S, Ix3>,
+    /// Whether the rows are the product's columns.
+    pub(super) transposed: bool,
 }
 
-impl Parts {
+impl<S: Element> Parts<S> {
     /// Them, for what adds them up.
-    pub(super) fn sums(&self) -> Sums<&DeviceArray<f32, Ix3>> {
+    pub(super) fn sums(&self) -> Sums<&DeviceArray<S, Ix3>> {
         let [parts, rows, columns] = *self.sums.shape() else {
             unreachable!("an array of three axes");
         };
@@ -173,24 +195,14 @@ pub(super) fn multiply<T: Factor, D: Dimension>(
     let Some(how) = how::<T>(&product.shape, cores, stream, choice) else {
         return Ok(None);
     };
-    let shape = how.of(&product.shape);
-    let GemmShape {
-        batch, m, n, k, a, b, ..
-    } = shape;
-    let (left, right) = match how.transposed {
-        true => (&product.b, &product.a),
-        false => (&product.a, &product.b),
-    };
-    let cut = Multiplication {
-        a: Ordered::AsIs(left.laid_out(Ix3(batch, m, k), a.to_vec())),
-        b: Ordered::AsIs(right.laid_out(Ix3(batch, k, n), vec![b[0], b[2], b[1]])),
-        shape,
-    };
+    let cut = how.product(product);
+    let GemmShape { batch, m, n, .. } = cut.shape;
     let Some(cores) = TensorCores::of(&cut, stream, choice) else {
         return Ok(None);
     };
     let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
-    cores.multiply::<T, f32, Ix3, _>(&cut, stream, &mut sums, &Finish::scale(alpha, 0.0), choice)?;
+    let scale = Finish::<_, Ix3>::scale(alpha, 0.0);
+    cores.multiply::<T, f32, _>(&cut, stream, &mut sums, &scale, choice)?;
     Ok(Some(Parts {
         sums,
         transposed: how.transposed,

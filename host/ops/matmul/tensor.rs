@@ -142,7 +142,7 @@ pub(super) fn multiply_tf32<D: Dimension>(
 }
 
 /// Multiplies by tensor cores, if it can be done: in parts of k, if that pays.
-fn by_tensor_cores<T, C, D: Dimension, F: Passed<f32>>(
+pub(super) fn by_tensor_cores<T, C, D: Dimension, F: Passed<f32>>(
     product: &Multiplication<'_, T::Element, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
@@ -156,9 +156,16 @@ where
     let Some(cores) = TensorCores::of(product, stream, choice).filter(|_| finish.alpha != 0.0) else {
         return Ok(false);
     };
+    let of = &product.shape;
     match split::multiply::<T, D>(product, &cores, stream, finish.alpha, choice)? {
-        Some(parts) => finish::finish_sums_into(parts.sums(), &product.shape, stream, out, finish)?,
-        None => cores.multiply::<T, C, D, F>(product, stream, out, finish, choice)?,
+        Some(parts) => finish::finish_sums_into(parts.sums(), of, stream, out, finish)?,
+        None if cores.can_finish(finish) => cores.multiply::<T, C, F>(product, stream, out, finish, choice)?,
+        None => {
+            let mut sums = DeviceArray::uninit(stream, Ix3(of.batch, of.m, of.n))?;
+            let scale = Finish::<f32, Ix3>::scale(finish.alpha, 0.0);
+            cores.multiply::<T, f32, _>(product, stream, &mut sums, &scale, choice)?;
+            finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)?;
+        }
     }
     Ok(true)
 }
@@ -211,12 +218,17 @@ impl TensorCores {
         }
     }
 
-    pub(super) fn multiply<T, C: Summed, D: Dimension, F: Passed<f32>>(
+    /// Whether their kernels can do what becomes of the sums.
+    fn can_finish<C: Summed, F: Copy>(&self, finish: &Finish<'_, C, impl Dimension, F>) -> bool {
+        matches!(self, Self::Ampere(_)) || finish.lies_in_pairs()
+    }
+
+    pub(super) fn multiply<T, C: Summed, F: Passed<f32>>(
         self,
-        product: &Multiplication<'_, T::Element, D>,
+        product: &Multiplication<'_, T::Element, impl Dimension>,
         stream: &Stream,
-        out: &mut DeviceArrayRef<C, D>,
-        finish: &Finish<'_, C, D, F>,
+        out: &mut DeviceArrayRef<C, impl Dimension>,
+        finish: &Finish<'_, C, impl Dimension, F>,
         choice: Option<Choice>,
     ) -> Result<()>
     where
@@ -226,11 +238,11 @@ impl TensorCores {
         match self {
             Self::Hopper(shape) => {
                 let columns = columns(Chosen::Wgmma);
-                on_hopper::<T, C, D, F>(product, (shape, columns), stream, out, finish)
+                on_hopper::<T, C, F>(product, (shape, columns), stream, out, finish)
             }
             Self::Ampere(shape) => {
                 let columns = columns(Chosen::Mma);
-                ampere::multiply::<T, C, D, F>(product, (shape, columns), stream, out, finish)
+                ampere::multiply::<T, C, F>(product, (shape, columns), stream, out, finish)
             }
         }
     }
@@ -251,7 +263,7 @@ fn by_f32<T: Half + FinishSums<F>, D: Dimension, F: Passed<f32>>(
 }
 
 /// The shape of the kernel's launch, if its numbers fit.
-fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
+pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
     let shape = &product.shape;
     let tiles = shape.batch.checked_mul(shape.m.div_ceil(TILE_M))?;
     u32::try_from(tiles.checked_mul(shape.n.div_ceil(tile_n(32)))?).ok()?;
@@ -308,8 +320,8 @@ impl<'a, T: TensorElement> Operand<'a, T> {
 }
 
 /// One launch for all products, of a block for each multiprocessor, by tiles of so many columns, if that is said.
-fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, D: Dimension, F: Passed<f32>>(
-    product: &Multiplication<'_, T::Element, D>,
+fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
+    product: &Multiplication<'_, T::Element, impl Dimension>,
     (mut shape, columns): (WgmmaShape, Option<usize>),
     stream: &Stream,
     out: &mut DeviceArrayRef<C, impl Dimension>,
@@ -413,7 +425,7 @@ pub(super) fn blocks(shape: &WgmmaShape, registers: usize, stream: &Stream) -> u
 }
 
 /// Tiles of all products.
-fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
+pub(super) fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
     let rows = u64::from(shape.m).div_ceil(TILE_M as u64);
     let columns = u64::from(shape.n).div_ceil(tile_n(registers) as u64);
     u64::from(shape.batch) * rows * columns

@@ -2,6 +2,7 @@
 //! The families of few types: products of matrices, histograms, and additions where indices say.
 
 use bytemuck::Pod;
+use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::half::{bf16, f16};
 use cuda_std::launch::{Kernel, Retyped, SafeKernel};
 use cuda_std::param::ByValue;
@@ -16,6 +17,7 @@ use crate::histogram::{
 use crate::index::scatter_add;
 use crate::matmul::epilogue::{self, Activate, Activation, EpiloguePlan, SumsShape};
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
+use crate::matmul::wgmma::fp8::{self, ScalePlan};
 use crate::matmul::wgmma::{self, Input};
 use crate::matmul::{MulAdd, dmma, gemv, mma, simt};
 use crate::num::Num;
@@ -160,6 +162,55 @@ pub trait HopperRows<Op: ReduceOp<Self>>: Pod + Send + Sync {
     /// What combines the partial values.
     type Combine: SafeKernel<Params = CombineRowsParams<Self, Op>>;
 }
+
+/// The parameters of [`gemm_fp8`](fn@fp8::gemm_fp8).
+pub type Fp8Params<C> = (
+    TensorMap<'static, u8>,
+    TensorMap<'static, u8>,
+    TensorMapMut<'static, C>,
+    wgmma::WgmmaShape,
+    EpiloguePlan,
+    &'static [C],
+    &'static [C],
+    ScalePlan,
+    &'static [f32],
+    &'static [f32],
+);
+
+/// Products of matrices of this 8-bit float and those of `U` on Hopper's tensor cores, with results of type `C`: a kernel for
+/// each width of tiles.
+pub trait Fp8Gemm<U, C: 'static>: Pod {
+    /// 64 columns.
+    type N64: Kernel<Params = Fp8Params<C>>;
+    /// 128 columns.
+    type N128: Kernel<Params = Fp8Params<C>>;
+    /// 256 columns, whose sums are the tensor cores' alone.
+    type N256: Kernel<Params = Fp8Params<C>>;
+}
+
+macro_rules! fp8 {
+    ($($type:ident by $other:ident: $($result:ident)*;)*) => {$($(
+        impl Fp8Gemm<$other, $result> for $type {
+            type N64 = fp8::gemm_fp8<$type, $other, $result, 32>;
+            type N128 = fp8::gemm_fp8<$type, $other, $result, 64>;
+            type N256 = fp8::gemm_fp8<$type, $other, $result, 128>;
+        }
+    )*)*};
+}
+
+fp8! {
+    F8E4M3 by F8E4M3: bf16 f32;
+    F8E4M3 by F8E5M2: bf16 f32;
+    F8E5M2 by F8E4M3: bf16 f32;
+}
+
+/// The parameters of [`gemm_int8`](fn@int8::gemm_int8).
+pub type Int8Params = (
+    TensorMap<'static, u8>,
+    TensorMap<'static, u8>,
+    TensorMapMut<'static, i32>,
+    wgmma::WgmmaShape,
+);
 
 /// The parameters of [`gemm_simt`](fn@simt::gemm_simt).
 pub type SimtParams = (

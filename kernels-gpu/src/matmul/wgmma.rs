@@ -14,7 +14,7 @@
 //! along k alone. The accelerator rounds to TF32, to nearest. Elements out of bounds are read as zeros and not written, so
 //! any shape is right.
 //!
-//! The epilogue goes over the sums, 16 of a thread at a time, in a loop that is not unrolled, or its code would be eight times
+//! The epilogue goes over the sums, those of a box at a time, in a loop that is not unrolled, or its code would be eight times
 //! as long. So these are copied to other registers first, by a branch that the warp takes as one: registers have no
 //! addresses. Sums that are only scaled are stored without it.
 //!
@@ -23,11 +23,12 @@
 //! `k u Σ|a||b|` with `u = 2⁻²³`, since a tensor core truncates where f32 arithmetic rounds (M. Fasi, N. Higham, M.
 //! Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021).
 
+use bytemuck::Pod;
 use cuda_std::half::pack;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap, TensorMapMut};
-use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Operand, Registers, Tf32};
+use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, MultiplyBy, Operand, Registers, Tf32};
 use cuda_std::{hint, matrix, warpgroup};
 use half::{bf16, f16};
 
@@ -35,6 +36,9 @@ use super::epilogue::{Epilogue, EpilogueOp, EpiloguePlan, Old};
 use super::tiles::{Tile, Tiles};
 use super::unroll;
 use crate::num::Num;
+
+pub mod fp8;
+pub mod int8;
 
 /// Threads of a block: the producer's warpgroup, and two of consumers.
 pub const THREADS: usize = 384;
@@ -85,9 +89,6 @@ const fn boxes(registers: usize) -> usize {
         _ => 2,
     }
 }
-
-/// Sums of a thread that the epilogue treats at a time: more take more registers than there are.
-const PIECE: usize = 16;
 
 /// Bytes of a stage's tile of `B`.
 const fn b_bytes(registers: usize) -> usize {
@@ -173,8 +174,8 @@ pub struct WgmmaShape {
 /// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes and with
 /// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × 64 where it lies along m), [`tile_n`] × `k` of `b` (`k` × 64 where it
 /// lies along n), and [`BOX_M`] × 128 bytes of `c`, whose memory is `old`, with rows and products one after another. The
-/// addends are as [`Epilogue::new`] says. If the operands are of [`Tf32`], so are the types of their maps, and both lie
-/// along k.
+/// addends are as [`Epilogue::new`] and [`Epilogue::load_fragment`] say. If the operands are of [`Tf32`], so are the types
+/// of their maps, and both lie along k.
 #[kernel(
     T = [bf16], C = [bf16, f32], R = [32, 64, 96, 128];
     T = [f16], C = [f16, f32], R = [32, 64, 96, 128];
@@ -232,7 +233,7 @@ pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: 
         },
         epilogue: unsafe { Epilogue::new(plan, bias, residual) },
     };
-    let block = unsafe { Block::<T, C, F, R>::new(a, b, c, shape, result) };
+    let block = unsafe { Block::<T::Element, C, R>::new(a, b, c, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<40>();
@@ -241,7 +242,7 @@ pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: 
         }
     } else {
         warpgroup::increase_registers::<232>();
-        block.consume(warp - 4);
+        block.consume::<T>(warp - 4, result);
     }
 }
 
@@ -253,13 +254,34 @@ struct Result<'a, C, F> {
     epilogue: Epilogue<'a, C, F>,
 }
 
+/// What sums are multiplied with before anything else becomes of them.
+trait Factors: Copy {
+    /// Whether there is any but 1.
+    fn are_there(self) -> bool;
+
+    /// The products with sums as [`Epilogue::finish_fragment`] takes them.
+    fn multiply<const N: usize>(self, sums: [f32; N], at: [u32; 3], extents: [u32; 2]) -> [f32; N];
+}
+
+/// None.
+impl Factors for () {
+    #[inline(always)]
+    fn are_there(self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn multiply<const N: usize>(self, sums: [f32; N], _: [u32; 3], _: [u32; 2]) -> [f32; N] {
+        sums
+    }
+}
+
 /// What the threads of a block have in common.
-struct Block<'a, T: Operand, C, F, const R: usize> {
-    a: TensorMap<'a, T::Element>,
-    b: TensorMap<'a, T::Element>,
+struct Block<'a, E, C, const R: usize> {
+    a: TensorMap<'a, E>,
+    b: TensorMap<'a, E>,
     c: TensorMapMut<'a, C>,
     shape: WgmmaShape,
-    result: Result<'a, C, F>,
     tiles: Tiles,
     /// Stages of `A`, stages of `B`, the boxes of the warps.
     memory: Shared<u8>,
@@ -319,7 +341,7 @@ where
 }
 
 /// Numbers that are multiplied: `f16`, `bf16`, and [`Tf32`], which in memory is `f32`.
-pub trait Input: Operand {
+pub trait Input: MultiplyBy {
     /// How an operand lies that does not lie along k. Of TF32, none.
     type AlongLines: Side<Self>;
 }
@@ -336,15 +358,12 @@ impl Input for Tf32 {
     type AlongLines = KMajor;
 }
 
-impl<'a, T: Input, C: Output, F: EpilogueOp<f32>, const R: usize> Block<'a, T, C, F, R>
-where
-    [f32; R]: Registers,
-{
+impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// Elements along k of a stage.
-    const TILE_K: u32 = tile_k(size_of::<T::Element>()) as u32;
+    const TILE_K: u32 = tile_k(size_of::<E>()) as u32;
 
     /// Whether operands may lie along their lines: those of 16 bits.
-    const ANY_LAYOUT: bool = size_of::<T::Element>() == 2;
+    const ANY_LAYOUT: bool = size_of::<E>() == 2;
 
     /// Sums of a thread in a box.
     const OF_BOX: usize = LINE / size_of::<C>() / 2;
@@ -361,13 +380,7 @@ where
     ///
     /// The kernel's contract.
     #[inline(always)]
-    unsafe fn new(
-        a: TensorMap<'a, T::Element>,
-        b: TensorMap<'a, T::Element>,
-        c: TensorMapMut<'a, C>,
-        shape: WgmmaShape,
-        result: Result<'a, C, F>,
-    ) -> Self {
+    unsafe fn new(a: TensorMap<'a, E>, b: TensorMap<'a, E>, c: TensorMapMut<'a, C>, shape: WgmmaShape) -> Self {
         let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
         // SAFETY: the block has as much memory behind that address.
         let barriers = unsafe { memory.subarray_unchecked(tiles_bytes(R), 16 * stages(R)) }.cast::<u64>();
@@ -376,7 +389,6 @@ where
             b,
             c,
             shape,
-            result,
             tiles: Tiles::new(
                 shape.batch,
                 [shape.m, shape.n],
@@ -416,7 +428,7 @@ where
 
     /// The tiles from byte `at` on, of elements of the operands.
     #[inline(always)]
-    fn operands(&self, at: usize) -> Shared<T::Element> {
+    fn operands(&self, at: usize) -> Shared<E> {
         // SAFETY: what is asked for is in the tiles, of which there are as many bytes.
         unsafe { self.memory.subarray_unchecked(at, tiles_bytes(R) - at) }.cast()
     }
@@ -475,20 +487,80 @@ where
         }
     }
 
+    /// The memory of box `number` of a warp.
+    #[inline(always)]
+    fn boxed(&self, number: u32, warp: u32) -> Shared<u8> {
+        let at = Self::BOXES + (warp as usize * boxes(R) + number as usize % boxes(R)) * BOX_BYTES;
+        // SAFETY: it is among the boxes.
+        unsafe { self.memory.subarray_unchecked(at, BOX_BYTES) }
+    }
+
+    /// The same, when the copy that read it last has done so.
+    #[inline(always)]
+    fn take_box(&self, number: u32, warp: u32) -> Shared<u8> {
+        if thread::thread_idx_x().is_multiple_of(32) {
+            if boxes(R) == 2 {
+                tma::wait_read::<1>()
+            } else {
+                tma::wait_read::<3>()
+            }
+        }
+        warp::sync_warp(warp::FULL_MASK);
+        self.boxed(number, warp)
+    }
+
+    /// Has box `number` of the tile's rows stored.
+    #[inline(always)]
+    fn store_box(&self, from: Shared<u8>, number: u32, tile: Tile) {
+        tma::fence_async();
+        warp::sync_warp(warp::FULL_MASK);
+        if thread::thread_idx_x().is_multiple_of(32) {
+            let column = tile.column + number * 2 * Self::OF_BOX as u32;
+            // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
+            unsafe {
+                self.c
+                    .store([column as i32, tile.row as i32, tile.product as i32], from.cast())
+            };
+            tma::commit();
+        }
+    }
+
+    /// Puts 16 rows × 32 numbers of 32 bits into a box.
+    #[inline(always)]
+    fn put<V: Pod>(to: Shared<V>, value: impl Fn(usize) -> V) {
+        let lane = thread::thread_idx_x() % 32;
+        let row = lane / 4;
+        unroll!(4, part => {
+            let column = (2 * part as u32 + lane % 4 / 2) ^ row;
+            let at = (row * 32 + column * 4 + lane % 2 * 2) as usize;
+            let value = |i: usize| value(4 * part + i);
+            // SAFETY: two of the 16 × 32 numbers, the first of them even.
+            unsafe {
+                to.set_vec_unchecked(at, [value(0), value(1)]);
+                to.set_vec_unchecked(at + 8 * 32, [value(2), value(3)]);
+            }
+        });
+    }
+}
+
+impl<E: Pod, C: Output, const R: usize> Block<'_, E, C, R>
+where
+    [f32; R]: Registers,
+{
     /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume(&self, warp: u32) {
+    fn consume<T: Input<Element = E>>(&self, warp: u32, result: Result<'_, C, impl EpilogueOp<f32>>) {
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles.of_block() {
             let sums = match (self.a_lies_along_m(), self.b_lies_along_n()) {
-                (false, false) => self.sums::<KMajor, KMajor>(warp / 4, &mut place),
-                (false, true) => self.sums::<KMajor, T::AlongLines>(warp / 4, &mut place),
-                (true, false) => self.sums::<T::AlongLines, KMajor>(warp / 4, &mut place),
-                (true, true) => self.sums::<T::AlongLines, T::AlongLines>(warp / 4, &mut place),
+                (false, false) => self.sums::<T, T, KMajor, KMajor>(warp / 4, &mut place),
+                (false, true) => self.sums::<T, T, KMajor, T::AlongLines>(warp / 4, &mut place),
+                (true, false) => self.sums::<T, T, T::AlongLines, KMajor>(warp / 4, &mut place),
+                (true, true) => self.sums::<T, T, T::AlongLines, T::AlongLines>(warp / 4, &mut place),
             };
             let row = tile.row + warp * BOX_M as u32;
-            self.store(&sums, warp, Tile { row, ..tile });
+            self.store(&sums, warp, Tile { row, ..tile }, &result, ());
         }
         if thread::thread_idx_x().is_multiple_of(32) {
             // The shared memory is the block's as long as copies read it.
@@ -500,9 +572,13 @@ where
     // Elsewhere, in code that is not optimised, each state of the sums has a place in the frame of `consume`, and the stack
     // has no room for those of all loops.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn sums<A: Side<T>, B: Side<T>>(&self, group: u32, place: &mut Place<R>) -> Accumulator<R> {
+    fn sums<T: MultiplyBy<U>, U: Operand, A: Side<T>, B: Side<U>>(
+        &self,
+        group: u32,
+        place: &mut Place<R>,
+    ) -> Accumulator<R> {
         let a = MatrixDescriptor::<T, A>::new(self.operands(group as usize * 64 * LINE), A::LEADING, 1024);
-        let b = MatrixDescriptor::<T, B>::new(self.operands(Self::B), B::LEADING, 1024);
+        let b = MatrixDescriptor::<U, B>::new(self.operands(Self::B), B::LEADING, 1024);
         let a = |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * A::STEP);
         let b = |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * B::STEP);
         let leads = thread::thread_idx_x().is_multiple_of(128);
@@ -542,66 +618,71 @@ where
 
     /// Stores 16 rows of the tile, those of this warp, by boxes of 128 bytes a row.
     #[inline(always)]
-    fn store(&self, sums: &Accumulator<R>, warp: u32, tile: Tile) {
-        let Result { alpha, old, epilogue } = self.result;
-        if old.beta != 0.0 || !epilogue.is_identity() {
-            return self.store_finished(sums, warp, tile);
+    fn store<F: EpilogueOp<f32>>(
+        &self,
+        sums: &Accumulator<R>,
+        warp: u32,
+        tile: Tile,
+        result: &Result<'_, C, F>,
+        factors: impl Factors,
+    ) {
+        let &Result { alpha, old, epilogue } = result;
+        if old.beta != 0.0 || !epilogue.is_identity() || factors.are_there() {
+            return match const { Self::OF_BOX } {
+                32 => self.store_finished::<32, _>(sums, warp, tile, result, factors),
+                _ => self.store_finished::<16, _>(sums, warp, tile, result, factors),
+            };
         }
         unroll!(8, number => {
             if number * Self::OF_BOX < R {
                 let first = number * Self::OF_BOX;
                 let to = self.take_box(number as u32, warp);
-                if C::PACKED {
-                    Self::put_packed::<4>(to, 0, |i| alpha * sums.element(first + i));
-                } else {
-                    Self::put(to.cast(), |i| alpha * sums.element(first + i));
-                }
+                Self::put_sums(to, |i| alpha * sums.element(first + i));
                 self.store_box(to, number as u32, tile);
             }
         });
     }
 
-    /// [`store`](Self::store) where there is more to be done than to scale, by pieces of 32 columns: a box, or half of one.
+    /// [`store`](Self::store) where there is more to be done than to scale, box by box, of so many sums of a thread.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store_finished(&self, sums: &Accumulator<R>, warp: u32, tile: Tile) {
-        let of_box = (Self::OF_BOX / PIECE) as u32;
+    fn store_finished<const OF_BOX: usize, F: EpilogueOp<f32>>(
+        &self,
+        sums: &Accumulator<R>,
+        warp: u32,
+        tile: Tile,
+        &Result { alpha, old, epilogue }: &Result<'_, C, F>,
+        factors: impl Factors,
+    ) {
         let lane = thread::thread_idx_x() % 32;
+        let extents = [self.shape.m, self.shape.n];
         // A number that the compiler does not know: it would unroll the loop.
-        let pieces = hint::opaque((R / PIECE) as u32);
-        let mut piece = 0;
-        while piece < pieces {
-            let column = tile.column + piece * (2 * PIECE as u32) + lane % 4 * 2;
+        let boxes = hint::opaque((R / OF_BOX) as u32);
+        let mut number = 0;
+        while number < boxes {
+            let column = tile.column + number * (2 * OF_BOX as u32) + lane % 4 * 2;
             let at = [tile.product, tile.row + lane / 4, column];
-            let extents = [self.shape.m, self.shape.n];
-            let Result { alpha, old, epilogue } = self.result;
-            // SAFETY: `old` has the elements of all products, by the kernel's contract.
-            let values = unsafe { old.add_to_fragment(alpha, Self::sums_of_piece(sums, piece), at, extents) };
-            let values = epilogue.finish_fragment(values, at, extents);
-            let number = piece / of_box;
-            let to = match piece.is_multiple_of(of_box) {
-                true => self.take_box(number, warp),
-                false => self.boxed(number, warp),
-            };
-            piece += 1;
-            if C::PACKED {
-                Self::put_packed::<2>(to, (piece - 1) % of_box * 2, |i| values[i]);
-            } else {
-                Self::put(to.cast(), |i| values[i]);
-            }
-            if piece.is_multiple_of(of_box) {
-                self.store_box(to, number, tile);
-            }
+            // SAFETY (of both): the addends, and `old` with the elements of all products, are such by the kernel's contract;
+            // what is beyond the matrix is not stored.
+            let addends = unsafe { epilogue.load_fragment(at, extents) };
+            let of_box = factors.multiply(Self::sums_of_box::<OF_BOX>(sums, number), at, extents);
+            let values = unsafe { old.add_to_fragment(alpha, of_box, at, extents) };
+            let values = epilogue.finish_fragment(values, &addends);
+            epilogue.see_fragment(values, at, extents);
+            let to = self.take_box(number, warp);
+            Self::put_sums(to, |i| values[i]);
+            self.store_box(to, number, tile);
+            number += 1;
         }
     }
 
-    /// This thread's sums of a piece.
+    /// This thread's sums of a box.
     #[inline(always)]
-    fn sums_of_piece(sums: &Accumulator<R>, piece: u32) -> [f32; PIECE] {
-        let of = |piece: usize| {
-            let first = if piece * PIECE < R { piece * PIECE } else { 0 };
+    fn sums_of_box<const OF_BOX: usize>(sums: &Accumulator<R>, number: u32) -> [f32; OF_BOX] {
+        let of = |number: usize| {
+            let first = if number * OF_BOX < R { number * OF_BOX } else { 0 };
             cuda_std::array::from_fn(|i| sums.element(first + i))
         };
-        match piece {
+        match number {
             0 => of(0),
             1 => of(1),
             2 => of(2),
@@ -613,72 +694,27 @@ where
         }
     }
 
-    /// The memory of box `number` of a warp.
+    /// Puts this thread's numbers into a box.
     #[inline(always)]
-    fn boxed(&self, number: u32, warp: u32) -> Shared<u8> {
-        let at = Self::BOXES + (warp as usize * boxes(R) + number as usize % boxes(R)) * BOX_BYTES;
-        // SAFETY: it is among the boxes.
-        unsafe { self.memory.subarray_unchecked(at, BOX_BYTES) }
-    }
-
-    /// The same, when the copy that read it last has done so.
-    #[inline(always)]
-    fn take_box(&self, number: u32, warp: u32) -> Shared<u8> {
-        if thread::thread_idx_x().is_multiple_of(32) {
-            if boxes(R) == 2 {
-                tma::wait_read::<1>()
-            } else {
-                tma::wait_read::<3>()
-            }
-        }
-        warp::sync_warp(warp::FULL_MASK);
-        self.boxed(number, warp)
-    }
-
-    /// Has box `number` of the tile's rows stored.
-    #[inline(always)]
-    fn store_box(&self, from: Shared<u8>, number: u32, tile: Tile) {
-        tma::fence_async();
-        warp::sync_warp(warp::FULL_MASK);
-        if thread::thread_idx_x().is_multiple_of(32) {
-            let column = tile.column + number * 2 * Self::OF_BOX as u32;
-            // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
-            unsafe {
-                self.c
-                    .store([column as i32, tile.row as i32, tile.product as i32], from.cast())
-            };
-            tma::commit();
+    fn put_sums(to: Shared<u8>, value: impl Fn(usize) -> f32) {
+        if C::PACKED {
+            Self::put_packed(to, value);
+        } else {
+            Self::put(to.cast(), value);
         }
     }
 
-    /// Puts 16 rows × 16 `PARTS` numbers of 16 bits into a box, from part `first` on, four matrices of 8 × 8 at a time.
+    /// Puts 16 rows × 64 numbers of 16 bits into a box, four matrices of 8 × 8 at a time.
     #[inline(always)]
-    fn put_packed<const PARTS: usize>(to: Shared<u8>, first: u32, value: impl Fn(usize) -> f32) {
+    fn put_packed(to: Shared<u8>, value: impl Fn(usize) -> f32) {
         let lane = thread::thread_idx_x() % 32;
         let row = lane / 8 % 2 * 8 + lane % 8;
-        unroll!(PARTS, part => {
+        unroll!(4, part => {
             let pair = |i: usize| C::pack(value(8 * part + i), value(8 * part + i + 1));
-            let column = (2 * (first + part as u32) + lane / 16) ^ (lane % 8);
+            let column = (2 * part as u32 + lane / 16) ^ (lane % 8);
             let at = (row as usize * LINE) + 16 * column as usize;
             // SAFETY: 16 bytes of the box, of 16 rows of 128 bytes; all lanes are here.
             unsafe { matrix::stmatrix_x4(to, at as u32, [pair(0), pair(2), pair(4), pair(6)]) };
-        });
-    }
-
-    /// Puts 16 rows × 32 numbers of 32 bits into a box.
-    #[inline(always)]
-    fn put(to: Shared<f32>, value: impl Fn(usize) -> f32) {
-        let lane = thread::thread_idx_x() % 32;
-        let row = lane / 4;
-        unroll!(4, part => {
-            let column = (2 * part as u32 + lane % 4 / 2) ^ row;
-            let at = (row * 32 + column * 4 + lane % 2 * 2) as usize;
-            let value = |i: usize| value(4 * part + i);
-            // SAFETY: two of the 16 × 32 numbers, the first of them even.
-            unsafe {
-                to.set_vec_unchecked(at, [value(0), value(1)]);
-                to.set_vec_unchecked(at + 8 * 32, [value(2), value(3)]);
-            }
         });
     }
 }

@@ -7,7 +7,7 @@
 
 use core::arch::asm;
 
-use super::{Major, Registers, SharedPtr};
+use super::{InRegisters, IntegerRegisters, Major, Registers, SharedPtr};
 
 /// Where a matrix lies: PTX ISA, "Matrix Descriptor Format", with 128-byte swizzle.
 #[derive(Clone, Copy)]
@@ -49,9 +49,29 @@ pub fn wgmma_wait_but_newest() {
 macro_rules! registers {
     ($($registers:literal $n:literal: $first:literal $($i:literal)*;)*) => {$(
         impl Registers for [f32; $registers] {
-            registers!(multiply_bf16 $n "k16.f32.bf16.bf16" [", {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
-            registers!(multiply_f16 $n "k16.f32.f16.f16" [", {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
-            registers!(multiply_tf32 $n "k8.f32.tf32.tf32" [";"] [] $first $($i)*);
+            registers!(multiply_bf16 $n "k16.f32.bf16.bf16" [", 1, 1, {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
+            registers!(multiply_f16 $n "k16.f32.f16.f16" [", 1, 1, {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
+            registers!(multiply_tf32 $n "k8.f32.tf32.tf32" [", 1, 1;"] [] $first $($i)*);
+            registers!(multiply_e4m3_e4m3 $n "k32.f32.e4m3.e4m3" [", 1, 1;"] [] $first $($i)*);
+            registers!(multiply_e4m3_e5m2 $n "k32.f32.e4m3.e5m2" [", 1, 1;"] [] $first $($i)*);
+            registers!(multiply_e5m2_e4m3 $n "k32.f32.e5m2.e4m3" [", 1, 1;"] [] $first $($i)*);
+            registers!(multiply_e5m2_e5m2 $n "k32.f32.e5m2.e5m2" [", 1, 1;"] [] $first $($i)*);
+        }
+
+        impl IntegerRegisters for [i32; $registers] {
+            registers!(multiply_s8 $n "k32.s32.s8.s8" [";"] [] $first $($i)*);
+        }
+
+        registers!(@wait f32 $registers: $first $($i)*);
+        registers!(@wait i32 $registers: $first $($i)*);
+    )*};
+    (@wait $sum:ident $registers:literal: $first:literal $($i:literal)*) => {
+        impl InRegisters<$sum> for [$sum; $registers] {
+            #[inline(always)]
+            fn update(&mut self, f: impl Fn(usize, $sum) -> $sum) {
+                self[$first] = f($first, self[$first]);
+                $(self[$i] = f($i, self[$i]);)*
+            }
 
             // Every register is an operand of both, or the compiler would move what sets it down over the fence, and what
             // reads it up over the wait.
@@ -79,7 +99,7 @@ macro_rules! registers {
                 }
             }
         }
-    )*};
+    };
     ($name:ident $n:literal $types:literal [$tail:literal] [$($major:tt)*] $first:literal $($i:literal)*) => {
         #[inline(always)]
         unsafe fn $name<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor) {
@@ -104,7 +124,7 @@ macro_rules! registers {
                 concat!("setp.ne.b32 p, ", $add, ", 0;"),
                 concat!(
                     "wgmma.mma_async.sync.aligned.m64n", $n, $types, " {{", "{", $first, "}", $(", {", $i, "}",)*
-                    "}}, {a}, {b}, p, 1, 1", $tail
+                    "}}, {a}, {b}, p", $tail
                 ),
                 "}}",
                 inout(reg32) $self[$first], $(inout(reg32) $self[$i],)*

@@ -134,13 +134,25 @@ pub trait Major {
     const TRANSPOSED: i32;
 }
 
+/// Registers that instructions write to beside the thread.
+pub trait InRegisters<S> {
+    /// Replaces each element by a function of its number and itself, in code that is written out.
+    #[doc(hidden)]
+    fn update(&mut self, f: impl Fn(usize, S) -> S);
+    #[doc(hidden)]
+    fn fence(&mut self);
+    #[doc(hidden)]
+    #[track_caller]
+    fn wait(&mut self);
+}
+
 /// The registers of one thread: 32, 64, 96 or 128 f32, for matrices 64, 128, 192 or 256 wide.
 #[diagnostic::on_unimplemented(
     message = "there is no accumulator `{Self}`",
     note = "an accumulator has 32, 64, 96 or 128 elements a thread"
 )]
 #[allow(clippy::missing_safety_doc)] // as for `Batch::mma`
-pub trait Registers {
+pub trait Registers: InRegisters<f32> {
     #[track_caller]
     #[doc(hidden)]
     unsafe fn multiply_bf16<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor);
@@ -150,11 +162,46 @@ pub trait Registers {
     #[track_caller]
     #[doc(hidden)]
     unsafe fn multiply_tf32<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor);
-    #[doc(hidden)]
-    fn fence(&mut self);
-    #[doc(hidden)]
     #[track_caller]
-    fn wait(&mut self);
+    #[doc(hidden)]
+    unsafe fn multiply_e4m3_e4m3<A: Major, B: Major, const ADD: i32>(
+        &mut self,
+        a: MatrixDescriptor,
+        b: MatrixDescriptor,
+    );
+    #[track_caller]
+    #[doc(hidden)]
+    unsafe fn multiply_e4m3_e5m2<A: Major, B: Major, const ADD: i32>(
+        &mut self,
+        a: MatrixDescriptor,
+        b: MatrixDescriptor,
+    );
+    #[track_caller]
+    #[doc(hidden)]
+    unsafe fn multiply_e5m2_e4m3<A: Major, B: Major, const ADD: i32>(
+        &mut self,
+        a: MatrixDescriptor,
+        b: MatrixDescriptor,
+    );
+    #[track_caller]
+    #[doc(hidden)]
+    unsafe fn multiply_e5m2_e5m2<A: Major, B: Major, const ADD: i32>(
+        &mut self,
+        a: MatrixDescriptor,
+        b: MatrixDescriptor,
+    );
+}
+
+/// As [`Registers`], of i32.
+#[diagnostic::on_unimplemented(
+    message = "there is no accumulator `{Self}`",
+    note = "an accumulator has 32, 64, 96 or 128 elements a thread"
+)]
+#[allow(clippy::missing_safety_doc)] // as for `Batch::mma`
+pub trait IntegerRegisters: InRegisters<i32> {
+    #[track_caller]
+    #[doc(hidden)]
+    unsafe fn multiply_s8<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor);
 }
 
 /// A type with atomic operations. Each function's contract: `ptr` is an aligned element of the memory `M` that lives,

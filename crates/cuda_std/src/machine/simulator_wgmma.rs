@@ -7,7 +7,8 @@
 
 use cuda_sim::SharedPtr;
 
-use super::{Major, Registers, load_shared};
+use super::{InRegisters, IntegerRegisters, Major, Registers, load_shared};
+use crate::float8::{F8E4M3, F8E5M2};
 use crate::thread::{block_dim, linear_thread_idx};
 use crate::tma::Swizzle;
 
@@ -70,16 +71,19 @@ impl MatrixDescriptor {
                 Kind::Bf16 => f32::from_bits(u32::from(load_shared::<u16>(at, 2)) << 16),
                 Kind::F16 => half::f16::from_bits(load_shared(at, 2)).to_f32(),
                 Kind::Tf32 => f32::from_bits(load_shared::<u32>(at, 4) & !0x1fff),
+                Kind::E4m3 => F8E4M3::from_bits(load_shared(at, 1)).to_f32(),
+                Kind::E5m2 => F8E5M2::from_bits(load_shared(at, 1)).to_f32(),
+                Kind::S8 => f32::from(load_shared::<i8>(at, 1)),
             }
         }
     }
 
-    /// The elements of one row of A, or column of B; zeros beyond K.
+    /// The elements of one row of A, or column of B.
     #[inline(always)]
     #[track_caller]
-    fn line(self, kind: Kind, transposed: bool, line: u32) -> [f32; 16] {
-        let mut elements = [0.0; 16];
-        for (k, element) in (0..32 / kind.bytes()).zip(&mut elements) {
+    fn line<const K: usize>(self, kind: Kind, transposed: bool, line: u32) -> [f32; K] {
+        let mut elements = [0.0; K];
+        for (k, element) in (0..).zip(&mut elements) {
             *element = self.element(kind, transposed, line, k);
         }
         elements
@@ -92,43 +96,93 @@ enum Kind {
     Bf16,
     F16,
     Tf32,
+    E4m3,
+    E5m2,
+    S8,
 }
 
 impl Kind {
     #[inline(always)]
     fn bytes(self) -> u32 {
         match self {
-            Kind::Bf16 | Kind::F16 => 2,
             Kind::Tf32 => 4,
+            Kind::Bf16 | Kind::F16 => 2,
+            Kind::E4m3 | Kind::E5m2 | Kind::S8 => 1,
         }
     }
 }
 
-/// Adds the product to the thread's elements. Not generic, and so optimised with this crate.
+/// An operand: its elements, where they lie, and whether neighbours along M or N are neighbours there.
+type Operand = (Kind, MatrixDescriptor, bool);
+
+/// What is summed in.
+trait Sum: Copy {
+    const ZERO: Self;
+
+    /// Adds the sum of an instruction's products: of integers it is exact.
+    fn plus(self, products: f32) -> Self;
+}
+
+impl Sum for f32 {
+    const ZERO: f32 = 0.0;
+
+    #[inline(always)]
+    fn plus(self, products: f32) -> f32 {
+        self + products
+    }
+}
+
+impl Sum for i32 {
+    const ZERO: i32 = 0;
+
+    #[inline(always)]
+    fn plus(self, products: f32) -> i32 {
+        self.wrapping_add(products as i32)
+    }
+}
+
+/// Adds the product to the thread's elements. This and the next are not generic, and so optimised with this crate.
 #[track_caller]
-fn multiply(
-    d: &mut [f32],
-    kind: Kind,
+fn multiply(d: &mut [f32], add: bool, a: Operand, b: Operand) {
+    match a.0.bytes() {
+        1 => multiply_by::<f32, 32>(d, add, a, b),
+        2 => multiply_by::<f32, 16>(d, add, a, b),
+        _ => multiply_by::<f32, 8>(d, add, a, b),
+    }
+}
+
+/// The same of integers.
+#[track_caller]
+fn multiply_integers(d: &mut [i32], add: bool, a: Operand, b: Operand) {
+    multiply_by::<i32, 32>(d, add, a, b);
+}
+
+/// Adds the product to the thread's elements, by instructions of that K.
+#[inline(always)]
+#[track_caller]
+fn multiply_by<S: Sum, const K: usize>(
+    d: &mut [S],
     add: bool,
-    (a, a_transposed): (MatrixDescriptor, bool),
-    (b, b_transposed): (MatrixDescriptor, bool),
+    (a_kind, a, a_transposed): Operand,
+    (b_kind, b, b_transposed): Operand,
 ) {
     warpgroup();
     a.check();
     b.check();
     if !add {
-        d.fill(0.0);
+        d.fill(S::ZERO);
     }
     let thread = linear_thread_idx();
     let (row, column) = (thread / 32 % 4 * 16 + thread % 32 / 4, thread % 4 * 2);
     // No closure, which would be the caller of whom a fault speaks.
-    let rows = [a.line(kind, a_transposed, row), a.line(kind, a_transposed, row + 8)];
+    let rows: [[f32; K]; 2] = [a.line(a_kind, a_transposed, row), a.line(a_kind, a_transposed, row + 8)];
     for (group, d) in (0..).zip(d.chunks_exact_mut(4)) {
         for j in 0..2 {
-            let column = b.line(kind, b_transposed, 8 * group + column + j);
+            let column: [f32; K] = b.line(b_kind, b_transposed, 8 * group + column + j);
             for (i, row) in rows.iter().enumerate() {
                 let products = row.iter().zip(&column).map(|(a, b)| a * b);
-                d[2 * i + j as usize] += products.sum::<f32>();
+                let d = &mut d[2 * i + j as usize];
+                *d = d.plus(products.sum::<f32>());
             }
         }
     }
@@ -155,16 +209,28 @@ fn meet(name: &'static str) {
 macro_rules! registers {
     ($($registers:literal)*) => {$(
         impl Registers for [f32; $registers] {
-            unsafe fn multiply_bf16<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor) {
-                multiply(self, Kind::Bf16, ADD != 0, (a, A::TRANSPOSED != 0), (b, B::TRANSPOSED != 0));
-            }
+            registers!(multiply_bf16 multiply Bf16 Bf16);
+            registers!(multiply_f16 multiply F16 F16);
+            registers!(multiply_tf32 multiply Tf32 Tf32);
+            registers!(multiply_e4m3_e4m3 multiply E4m3 E4m3);
+            registers!(multiply_e4m3_e5m2 multiply E4m3 E5m2);
+            registers!(multiply_e5m2_e4m3 multiply E5m2 E4m3);
+            registers!(multiply_e5m2_e5m2 multiply E5m2 E5m2);
+        }
 
-            unsafe fn multiply_f16<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor) {
-                multiply(self, Kind::F16, ADD != 0, (a, A::TRANSPOSED != 0), (b, B::TRANSPOSED != 0));
-            }
+        impl IntegerRegisters for [i32; $registers] {
+            registers!(multiply_s8 multiply_integers S8 S8);
+        }
 
-            unsafe fn multiply_tf32<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor) {
-                multiply(self, Kind::Tf32, ADD != 0, (a, false), (b, false));
+        registers!(@wait f32 $registers);
+        registers!(@wait i32 $registers);
+    )*};
+    (@wait $sum:ident $registers:literal) => {
+        impl InRegisters<$sum> for [$sum; $registers] {
+            fn update(&mut self, f: impl Fn(usize, $sum) -> $sum) {
+                for (i, element) in self.iter_mut().enumerate() {
+                    *element = f(i, *element);
+                }
             }
 
             fn fence(&mut self) {}
@@ -173,7 +239,12 @@ macro_rules! registers {
                 meet("wait");
             }
         }
-    )*};
+    };
+    ($name:ident $multiply:ident $a:ident $b:ident) => {
+        unsafe fn $name<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor) {
+            $multiply(self, ADD != 0, (Kind::$a, a, A::TRANSPOSED != 0), (Kind::$b, b, B::TRANSPOSED != 0));
+        }
+    };
 }
 
 registers! { 32 64 96 128 }

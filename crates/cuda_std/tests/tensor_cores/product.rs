@@ -3,11 +3,12 @@
 use std::fmt::Debug;
 
 use bytemuck::Pod;
+use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::half::{bf16, f16};
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, RawTensorMap, Swizzle, TensorMap, TensorMapLayout, TensorMapMut};
-use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Operand, Registers, Tf32};
+use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, MultiplyBy, Operand, Registers, Tf32};
 use cuda_std::{matrix, warpgroup};
 
 use super::super::{Numbers, fault, try_run};
@@ -20,7 +21,7 @@ const STAGING: u32 = 16 * 128;
 const THREADS: u32 = 128 + 32;
 
 /// An element type as tests see it.
-trait Element: Operand<Element: Pod + Sync + Debug> {
+trait Element: MultiplyBy + Operand<Element: Pod + Sync + Debug> {
     fn from_f32(value: f32) -> Self::Element;
     /// What the tensor cores take the element for.
     fn value(element: Self::Element) -> f64;
@@ -56,6 +57,26 @@ impl Element for Tf32 {
     }
 }
 
+impl Element for F8E4M3 {
+    fn from_f32(value: f32) -> F8E4M3 {
+        F8E4M3::from_f32(value)
+    }
+
+    fn value(element: F8E4M3) -> f64 {
+        element.to_f32().into()
+    }
+}
+
+impl Element for F8E5M2 {
+    fn from_f32(value: f32) -> F8E5M2 {
+        F8E5M2::from_f32(value)
+    }
+
+    fn value(element: F8E5M2) -> f64 {
+        element.to_f32().into()
+    }
+}
+
 /// How a layout is told to the code that copies.
 trait Tiles {
     const MN_MAJOR: bool;
@@ -74,7 +95,7 @@ fn dynamic_bytes<const R: usize>() -> u32 {
 }
 
 /// C = A · B, of which a block computes 64 × 2R elements.
-struct Product<T: Operand> {
+struct Product<T: MultiplyBy> {
     a: RawTensorMap,
     b: RawTensorMap,
     c: RawTensorMap,
@@ -82,7 +103,7 @@ struct Product<T: Operand> {
     _operand: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<T: Operand> Product<T> {
+impl<T: MultiplyBy> Product<T> {
     /// Brings `lines` rows of A, or columns of B, and 128 bytes of k: in one box, or by boxes of 64 lines.
     fn load<L: Tiles>(
         from: TensorMap<'_, T::Element>,
@@ -196,15 +217,15 @@ struct Matrix<E> {
     rows: usize,
     columns: usize,
     stride: usize,
-    elements: Vec<[E; 8]>,
+    elements: Vec<[E; 16]>,
 }
 
 impl<E: Pod> Matrix<E> {
     fn new(rows: usize, columns: usize, mut element: impl FnMut(usize, usize) -> E) -> Self {
-        let stride = columns.next_multiple_of(8);
-        let mut elements = vec![[E::zeroed(); 8]; rows * stride / 8 + 1];
+        let stride = columns.next_multiple_of(16);
+        let mut elements = vec![[E::zeroed(); 16]; rows * stride / 16 + 1];
         for i in 0..rows * stride {
-            elements[i / 8][i % 8] = element(i / stride, i % stride);
+            elements[i / 16][i % 16] = element(i / stride, i % stride);
         }
         Matrix {
             rows,
@@ -216,7 +237,7 @@ impl<E: Pod> Matrix<E> {
 
     fn get(&self, row: usize, column: usize) -> E {
         let i = row * self.stride + column;
-        self.elements[i / 8][i % 8]
+        self.elements[i / 16][i % 16]
     }
 
     fn map(&mut self, box_rows: u32) -> RawTensorMap {
@@ -295,6 +316,8 @@ fn products_of_all_layouts() {
     check::<f16, MnMajor, KMajor, 32>(33, 17, 130);
     check::<f16, MnMajor, MnMajor, 32>(64, 64, 16);
     check::<Tf32, KMajor, KMajor, 32>(70, 100, 72);
+    check::<F8E4M3, KMajor, KMajor, 32>(70, 100, 300);
+    check::<F8E5M2, KMajor, KMajor, 32>(9, 64, 128);
 }
 
 #[test]
@@ -305,6 +328,94 @@ fn products_of_all_widths() {
     check::<f16, MnMajor, MnMajor, 128>(64, 250, 64);
     check::<Tf32, KMajor, KMajor, 128>(50, 256, 40);
     check::<Tf32, KMajor, KMajor, 64>(50, 120, 33);
+    check::<F8E4M3, KMajor, KMajor, 96>(3, 190, 70);
+    check::<F8E4M3, KMajor, KMajor, 128>(64, 250, 32);
+}
+
+/// A block's product of 64 × 32 and 32 × 64 bytes, by columns `b`: `of` takes the two descriptors' tiles.
+fn product_of_bytes(
+    a: impl Fn(u32, u32) -> u8 + Sync,
+    b: impl Fn(u32, u32) -> u8 + Sync,
+    of: impl Fn([Shared<u8>; 2]) + Sync,
+) {
+    let run = || {
+        let tiles = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
+        let t = thread::thread_idx_x();
+        for k in 0..32 {
+            let place = |line: u32| Swizzle::B128.place(line * 128 + k) as usize;
+            match t {
+                0..64 => tiles.set(place(t), a(t, k)),
+                _ => tiles.set(8192 + place(t - 64), b(t - 64, k)),
+            }
+        }
+        tma::fence_async();
+        thread::sync_threads();
+        of([tiles, tiles.subarray(8192, 8192)]);
+    };
+    try_run(128, 64 * 1024, &run).unwrap();
+}
+
+#[test]
+fn products_of_two_types_of_8_bit_floats() {
+    // All finite codes of both.
+    let a = |row: u32, k: u32| (row * 32 + k) as u8 % 0x78;
+    let b = |column: u32, k: u32| ((column * 7 + k * 5) as u8 % 0x78) | 0x80;
+    let wanted =
+        |a: fn(u8) -> f64, b: fn(u8) -> f64, (row, column): (u32, u32), codes: [&dyn Fn(u32, u32) -> u8; 2]| {
+            let terms = (0..32).map(|k| a(codes[0](row, k)) * b(codes[1](column, k)));
+            terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
+        };
+    let e4m3 = |code| f64::from(F8E4M3::from_bits(code).to_f32());
+    let e5m2 = |code| f64::from(F8E5M2::from_bits(code).to_f32());
+    let check = |sums: Accumulator<32>, of_a: fn(u8) -> f64, of_b: fn(u8) -> f64| {
+        for i in 0..32 {
+            let place = Accumulator::<32>::place(thread::thread_idx_x(), i);
+            let (sum, size) = wanted(of_a, of_b, place, [&a, &b]);
+            let got = f64::from(sums.element(i as usize));
+            assert!(
+                (got - sum).abs() <= 34.0 * 2f64.powi(-24) * size,
+                "{place:?}: {got} is not {sum}"
+            );
+        }
+    };
+    product_of_bytes(a, b, |[x, y]| {
+        let x = MatrixDescriptor::<F8E4M3, KMajor>::new(x, 16, 1024);
+        let y = MatrixDescriptor::<F8E5M2, KMajor>::new(y, 16, 1024);
+        // SAFETY (of both): both matrices are written, and stay.
+        let sums = unsafe { Accumulator::<32>::zero().start().mma(x, y) }.commit().wait();
+        check(sums, e4m3, e5m2);
+    });
+    product_of_bytes(a, b, |[x, y]| {
+        let x = MatrixDescriptor::<F8E5M2, KMajor>::new(x, 16, 1024);
+        let y = MatrixDescriptor::<F8E4M3, KMajor>::new(y, 16, 1024);
+        let sums = unsafe { Accumulator::<32>::zero().start().mma_from_zero(x, y) }
+            .commit()
+            .wait();
+        check(sums, e5m2, e4m3);
+    });
+}
+
+#[test]
+fn sums_of_integers_wrap_around() {
+    let a = |row: u32, k: u32| (row * 37 + k * 91) as u8;
+    let b = |column: u32, k: u32| (column * 53 + k * 17 + 128) as u8;
+    product_of_bytes(a, b, |[x, y]| {
+        let x = MatrixDescriptor::<i8, KMajor>::new(x, 16, 1024);
+        let y = MatrixDescriptor::<i8, KMajor>::new(y, 16, 1024);
+        let mut sums = Accumulator::<32, i32>::zero();
+        sums.update(|_, _| i32::MAX);
+        // SAFETY: both matrices are written, and stay.
+        let sums = unsafe { sums.start().mma_i8(x, y) }.commit().wait();
+        for i in 0..32 {
+            let (row, column) = Accumulator::<32>::place(thread::thread_idx_x(), i);
+            let products = (0..32).map(|k| i32::from(a(row, k) as i8) * i32::from(b(column, k) as i8));
+            assert_eq!(
+                sums.element(i as usize),
+                i32::MAX.wrapping_add(products.sum()),
+                "({row}, {column})"
+            );
+        }
+    });
 }
 
 /// The accumulators' elements are all of the matrix, each once.

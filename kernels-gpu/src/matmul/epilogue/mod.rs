@@ -7,7 +7,7 @@
 //!
 //! [`Epilogue`] is a function from numbers and their places to results, for the kernels that end with it: of neighbours of
 //! a row ([`finish_row`](Epilogue::finish_row)), or as the tensor cores' accumulators lie
-//! ([`finish_fragment`](Epilogue::finish_fragment)). Kernels whose results have the type of their sums store them first,
+//! ([`finish_fragment`](Epilogue::finish_fragment)), whose addends are loaded ahead. Kernels whose results have the type of their sums store them first,
 //! as they do without an epilogue, and each thread finishes what it stored ([`finish_stored`](Epilogue::finish_stored)):
 //! its sums take no registers any more, and what it reads again lies in the cache. [`finish_sums`](fn@finish_sums) does
 //! the same to sums in memory: for kernels that have no epilogue, and sums in parts.
@@ -16,6 +16,7 @@
 //! it is. One of one's own, of which [`epilogue_kernels!`](crate::epilogue_kernels) makes kernels, is compiled into them.
 
 mod activation;
+mod fragment;
 mod op;
 pub mod rows;
 
@@ -25,6 +26,7 @@ use cuda_std::param::{ByValue, NoTail, Param};
 use cuda_std::prelude::*;
 
 pub use self::activation::{Activate, Activation};
+pub use self::fragment::Old;
 pub use self::op::EpilogueOp;
 use super::{MulAdd, span};
 use crate::num::Num;
@@ -106,35 +108,26 @@ impl<'a, T: Num, F: EpilogueOp<T::Wide>> Epilogue<'a, T, F> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn finish_row<const N: usize>(&self, values: [T::Wide; N], at: [usize; 3], n: usize) -> [T::Wide; N] {
         // SAFETY: the promise of `new`, for the columns that are there.
-        self.finish(values, |elements, strides| unsafe { row(elements, strides, at, n) })
+        let load = |elements, strides| unsafe { row(elements, strides, at, n) };
+        let bias = || load(self.bias, self.plan.bias);
+        self.finish(values, bias, || load(self.residual, self.plan.residual))
     }
 
-    /// What becomes of the values, for which `load` loads the elements of an addend with these strides.
+    /// What becomes of the values with these addends, of which those that are not there are not asked for.
     #[inline(always)]
     fn finish<const N: usize>(
         &self,
         values: [T::Wide; N],
-        load: impl Fn(Slice<'a, T>, [usize; 3]) -> [T::Wide; N],
+        bias: impl FnOnce() -> [T::Wide; N],
+        residual: impl FnOnce() -> [T::Wide; N],
     ) -> [T::Wide; N] {
-        let bias = || load(self.bias, self.plan.bias);
-        let residual = || load(self.residual, self.plan.residual);
-        let there = [!self.bias.is_empty(), !self.residual.is_empty()];
-        self.plan.function.apply_to(values, there, bias, residual)
+        self.plan.function.apply_to(values, self.there(), bias, residual)
     }
-}
 
-impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
-    /// What becomes of `N` values as a thread has them in an accumulator of the tensor cores: four for each eight columns,
-    /// two neighbours of a row and two of the row eight further down. The first is at this product, row and column, an even
-    /// one; those beyond the matrix, of so many rows and columns, are not there. Called by all lanes of a warp.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub fn finish_fragment<const N: usize>(&self, values: [f32; N], at: [u32; 3], extents: [u32; 2]) -> [f32; N] {
-        // SAFETY: the promise of `new`, for the rows and columns that are there.
-        let values = self.finish(values, |elements, strides| unsafe {
-            fragment(elements, strides, at, extents)
-        });
-        self.plan.function.see_fragment(values, at, extents);
-        values
+    /// Whether there is a bias, and a residual.
+    #[inline(always)]
+    fn there(&self) -> [bool; 2] {
+        [!self.bias.is_empty(), !self.residual.is_empty()]
     }
 }
 
@@ -222,84 +215,6 @@ pub(super) unsafe fn set_row<T: Num, const N: usize>(
             unsafe { elements.set_vec_unchecked(at + i, [values[i]]) };
         }
     }
-}
-
-/// The elements that were there before a product, times `beta`.
-#[derive(Clone, Copy)]
-pub struct Old<'a, T> {
-    /// The factor; where it is 0, no element is read.
-    pub beta: f32,
-    /// The elements.
-    pub elements: Slice<'a, T>,
-    /// Strides in elements: from product to product, from row to row; those of a row are side by side.
-    pub strides: [usize; 2],
-}
-
-impl<T: Num<Wide = f32>> Old<'_, T> {
-    /// `alpha · sums + beta · old`, of sums as [`Epilogue::finish_fragment`] takes them.
-    ///
-    /// # Safety
-    ///
-    /// Those of the rows and columns that are there are in `elements`.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub unsafe fn add_to_fragment<const N: usize>(
-        &self,
-        alpha: f32,
-        sums: [f32; N],
-        at: [u32; 3],
-        extents: [u32; 2],
-    ) -> [f32; N] {
-        let values = sums.map(|sum| alpha * sum);
-        if self.beta == 0.0 {
-            return values;
-        }
-        // SAFETY: the caller's promise.
-        let old: [f32; N] = unsafe { fragment(self.elements, [self.strides[0], self.strides[1], 1], at, extents) };
-        cuda_std::array::from_fn(|i| Float::mul_add(self.beta, old[i], values[i]))
-    }
-}
-
-/// The elements of `N` sums as an accumulator has them; zeros where there are none.
-///
-/// # Safety
-///
-/// Those that are in the matrix are in `elements`; the column is even.
-#[inline(always)]
-unsafe fn fragment<T: Num<Wide = f32>, const N: usize>(
-    elements: Slice<'_, T>,
-    strides: [usize; 3],
-    [product, row, column]: [u32; 3],
-    [m, n]: [u32; 2],
-) -> [f32; N] {
-    let mut values = [0.0; N];
-    let wide = is_wide::<T, 2>(elements, strides, n as usize);
-    for half in 0..2 {
-        let row = row + 8 * half as u32;
-        if row < m {
-            let at = product as usize * strides[0] + row as usize * strides[1] + column as usize * strides[2];
-            let of_half = |i: usize| 4 * i + 2 * half;
-            // SAFETY (of both): the row and the column are in the matrix; in rows of an even length, the column after an
-            // even one is, too.
-            if wide {
-                for i in 0..N / 4 {
-                    if column + (8 * i as u32) < n {
-                        let pair: [T; 2] = unsafe { elements.get_vec_unchecked(at + 8 * i) };
-                        values[of_half(i)] = pair[0].widen();
-                        values[of_half(i) + 1] = pair[1].widen();
-                    }
-                }
-            } else {
-                for i in 0..N / 2 {
-                    let next = 8 * (i / 2) + i % 2;
-                    if column + (next as u32) < n {
-                        let element = unsafe { element(elements, at + next * strides[2]) };
-                        values[of_half(i / 2) + i % 2] = element.widen();
-                    }
-                }
-            }
-        }
-    }
-    values
 }
 
 /// Threads of a block of [`finish_sums()`].

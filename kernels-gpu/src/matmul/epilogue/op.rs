@@ -40,6 +40,21 @@ pub trait EpilogueOp<W: Num>: Copy {
         cuda_std::array::from_fn(|i| self.apply(sums[i], bias[i], residual[i]))
     }
 
+    /// The same of addends that are loaded, and 0 where they are not there: nothing waits for a branch with all of them
+    /// converted, for which there are not enough registers.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn apply_to_loaded<const N: usize>(
+        self,
+        sums: [W; N],
+        _there: [bool; 2],
+        bias: impl FnOnce() -> [W; N],
+        residual: impl FnOnce() -> [W; N],
+    ) -> [W; N] {
+        let (bias, residual) = (bias(), residual());
+        cuda_std::array::from_fn(|i| self.apply(sums[i], bias[i], residual[i]))
+    }
+
     /// Sees results as an accumulator of the tensor cores has them, with the place of the first one and the number of rows
     /// and columns, beyond which there are none. All lanes of a warp do.
     #[doc(hidden)]
@@ -78,5 +93,16 @@ impl<W: Activate> EpilogueOp<W> for Activation {
             values = cuda_std::array::from_fn(|i| values[i].add(addends[i]));
         }
         values
+    }
+
+    #[inline(always)]
+    fn apply_to_loaded<const N: usize>(
+        self,
+        sums: [W; N],
+        there: [bool; 2],
+        bias: impl FnOnce() -> [W; N],
+        residual: impl FnOnce() -> [W; N],
+    ) -> [W; N] {
+        self.apply_to(sums, there, bias, residual)
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions of the rows of a product, made of the results as they are stored.
 //!
-//! A warp of `gemm_wgmma` finishes 16 rows × 32 columns at a time, of which a row is in four lanes. These combine what they
+//! A warp of `gemm_wgmma` finishes 16 rows × 64 columns at a time, of which a row is in four lanes. These combine what they
 //! have of it, each in the order of its columns, and then with one another, in the order of the lanes, and one of them puts
 //! the partial value into memory; [`combine_rows`] combines a row's in the order of the columns. So nothing depends on who is
 //! first, and the same product has the same bits every time.
@@ -15,7 +15,7 @@ use crate::matmul::unroll;
 use crate::op::ReduceOp;
 
 /// Columns of a partial value.
-pub const PARTIAL: usize = 32;
+pub const PARTIAL: usize = 64;
 
 /// Threads of a block of [`combine_rows`].
 pub const COMBINE_THREADS: usize = 128;
@@ -79,13 +79,27 @@ impl<T: Output, Op: ReduceOp<T>> EpilogueOp<f32> for WithRows<'_, T, Op> {
     }
 
     #[inline(always)]
+    fn apply_to_loaded<const N: usize>(
+        self,
+        sums: [f32; N],
+        there: [bool; 2],
+        bias: impl FnOnce() -> [f32; N],
+        residual: impl FnOnce() -> [f32; N],
+    ) -> [f32; N] {
+        self.function.apply_to(sums, there, bias, residual)
+    }
+
+    #[inline(always)]
     fn see_fragment<const N: usize>(self, results: [f32; N], [product, row, column]: [u32; 3], [m, n]: [u32; 2]) {
-        const { assert!(N == 16 && 2 * N == PARTIAL) };
+        // Boxes of half as many are of results of 32 bits, of which there are no such kernels: the code for them is never run.
+        if 2 * N != PARTIAL {
+            return;
+        }
         let lane = thread::thread_idx_x() % 32;
         unroll!(2, half => {
             let row = row + 8 * half as u32;
             let mut acc = Op::identity();
-            unroll!(8, i => {
+            unroll!(16, i => {
                 let (at, column) = (4 * (i / 2) + 2 * half + i % 2, column + (8 * (i / 2) + i % 2) as u32);
                 if column < n {
                     acc = Op::combine(acc, Op::lift(T::nearest(results[at]), column.into()));

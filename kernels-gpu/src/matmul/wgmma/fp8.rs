@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Products of 8-bit floats on Hopper's tensor cores, scaled: `C ← f(s_a s_b A B + bias) + residual`.
+//!
+//! The block is that of [`gemm_wgmma`](super::gemm_wgmma), with 128 of k in a stage; both operands lie along k, since `wgmma`
+//! takes bytes in no other way.
+//!
+//! The tensor cores add products of 8-bit floats with some 14 bits (`cuda_std::wgmma`, "Rounding"). So the sums are on two
+//! levels, as in "DeepSeek-V3 Technical Report", 2024, 3.3.2: those of a stage, 128 products, begin from zero, and are then
+//! added to f32 sums of the thread's own, times the scales of blocks where there are any, by one fused multiply-add for each.
+//! While a consumer adds, the other's products keep the tensor cores at work. Two sets of sums are in registers, so a tile has
+//! 128 columns at most; one of 256 has its sums in the tensor cores alone, with the error that comes of it, for who asks for
+//! that.
+//!
+//! A scale for each row of `A` and for each column of `B` is multiplied with the sums once, ahead of the epilogue.
+//!
+//! Work and memory: those of [`gemm_wgmma`](super::gemm_wgmma), with elements of one byte, and `m n` fused multiply-adds for
+//! each 128 of k.
+
+use bytemuck::Pod;
+use cuda_std::float8::{F8E4M3, F8E5M2};
+use cuda_std::prelude::*;
+use cuda_std::tma::{self, TensorMap, TensorMapMut};
+use cuda_std::wgmma::{Accumulator, KMajor, MatrixDescriptor, MultiplyBy, Operand, Registers};
+use cuda_std::{half::bf16, warpgroup};
+
+use super::{A_BYTES, BOX_M, Block, Factors, LINE, Output, Place, Result, Side, THREADS, WgmmaShape, b_bytes};
+use crate::matmul::epilogue::{Epilogue, EpilogueOp, EpiloguePlan, Old};
+use crate::matmul::span;
+use crate::matmul::tiles::Tile;
+
+/// Elements along k that have a scale in common, and columns of `B`, where scales are of blocks.
+pub const SCALE_BLOCK: usize = 128;
+
+/// Where the scales of the operands lie.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, KernelParam)]
+pub struct ScalePlan {
+    /// The strides of the scales of `A`: from product to product, from row to row, from block to block of k.
+    pub a: [usize; 3],
+    /// The strides of the scales of `B`: from product to product, from column to column (of scales of blocks, from block to
+    /// block), from block to block of k.
+    pub b: [usize; 3],
+    /// Whether those of `A` are of blocks of k (0: of rows).
+    pub a_by_blocks: u32,
+    /// Whether those of `B` are of blocks of k and of columns (0: of columns).
+    pub b_by_blocks: u32,
+}
+
+impl ScalePlan {
+    /// Whether scales, of so many elements, are there for all of a batch of products of these extents: products, rows,
+    /// columns, elements along k. Without an element there are none.
+    pub fn fits(&self, [batch, m, n, k]: [usize; 4], a: usize, b: usize) -> bool {
+        let blocks = |length: usize, by_blocks: u32| {
+            if by_blocks == 0 {
+                length
+            } else {
+                length.div_ceil(SCALE_BLOCK)
+            }
+        };
+        let of_k = |by_blocks: u32| if by_blocks == 0 { 1 } else { k.div_ceil(SCALE_BLOCK) };
+        let within = |extents, strides, len| len == 0 || span(extents, strides).is_some_and(|span| span <= len);
+        within([batch, m, of_k(self.a_by_blocks)], self.a, a)
+            && within([batch, blocks(n, self.b_by_blocks), of_k(self.b_by_blocks)], self.b, b)
+    }
+}
+
+/// Whether sums that take so many registers are added on two levels.
+pub const fn is_two_level(registers: usize) -> bool {
+    registers <= 64
+}
+
+/// `C ← f(A B + bias) + residual` for each product of the batch, of scaled operands.
+///
+/// # Safety
+///
+/// As [`gemm_wgmma`](super::gemm_wgmma), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
+/// [`tile_n`](super::tile_n) × 128 of `b`. The scales are as [`ScalePlan::fits`] says, and of blocks only where sums
+/// [are on two levels](is_two_level).
+#[kernel(
+    T = [F8E4M3], U = [F8E4M3, F8E5M2], C = [bf16, f32], R = [32, 64, 128];
+    T = [F8E5M2], U = [F8E4M3], C = [bf16, f32], R = [32, 64, 128],
+    arch = "sm_90a",
+    max_threads = THREADS,
+    min_blocks = 1,
+)]
+pub unsafe fn gemm_fp8<T: MultiplyBy<U>, U: Operand, C: Output, const R: usize>(
+    a: TensorMap<'_, u8>,
+    b: TensorMap<'_, u8>,
+    c: TensorMapMut<'_, C>,
+    shape: WgmmaShape,
+    plan: EpiloguePlan,
+    bias: &[C],
+    residual: &[C],
+    scales: ScalePlan,
+    a_scales: &[f32],
+    b_scales: &[f32],
+) where
+    [f32; R]: Registers,
+{
+    // SAFETY (of both): the kernel's contract.
+    let result = Result {
+        alpha: 1.0,
+        old: Old {
+            beta: 0.0,
+            elements: unsafe { slice(bias) },
+            strides: [0; 2],
+        },
+        epilogue: unsafe { Epilogue::new(plan, bias, residual) },
+    };
+    let block = unsafe { Block::<u8, C, R>::new(a, b, c, shape) };
+    let warp = warp::uniform(thread::thread_idx_x() / 32);
+    if warp < 4 {
+        warpgroup::decrease_registers::<40>();
+        if thread::thread_idx_x() == 0 {
+            block.produce();
+        }
+    } else {
+        warpgroup::increase_registers::<232>();
+        let scales = Scales {
+            plan: scales,
+            // SAFETY (of both): references, whose elements nobody writes.
+            a: unsafe { slice(a_scales) },
+            b: unsafe { slice(b_scales) },
+        };
+        block.consume_fp8::<T, U>(warp - 4, result, scales);
+    }
+}
+
+/// The scales of both operands.
+#[derive(Clone, Copy)]
+struct Scales<'a> {
+    plan: ScalePlan,
+    a: Slice<'a, f32>,
+    b: Slice<'a, f32>,
+}
+
+/// The elements, whose indices are not checked.
+///
+/// # Safety
+///
+/// Nobody writes them as long as the slice is used.
+#[inline(always)]
+unsafe fn slice<T: Pod>(elements: &[T]) -> Slice<'_, T> {
+    // SAFETY: a reference is to as many elements; the caller's promise.
+    unsafe { Slice::from_raw_parts(elements.as_ptr(), elements.len()) }
+}
+
+/// A scale.
+///
+/// # Safety
+///
+/// There is one at `at`.
+#[inline(always)]
+unsafe fn scale(scales: Slice<'_, f32>, at: usize) -> f32 {
+    // SAFETY: the caller's promise; a vector of one is aligned like its element.
+    let [scale] = unsafe { scales.get_vec_unchecked::<1>(at) };
+    scale
+}
+
+impl Scales<'_> {
+    /// Whether there are scales of blocks.
+    #[inline(always)]
+    fn by_blocks(&self) -> bool {
+        (self.plan.a_by_blocks | self.plan.b_by_blocks) != 0
+    }
+
+    /// The scales of `A` that a thread's two rows have at a block of k, those rows that there are, from the first row on.
+    ///
+    /// # Safety
+    ///
+    /// [`ScalePlan::fits`]; product and block are among them, the plan's extents have `m` rows.
+    #[inline(always)]
+    unsafe fn of_rows(&self, at: Tile, m: u32, block: usize) -> [f32; 2] {
+        let [product, row, k] = self.plan.a;
+        let of_row = |number: u32| match number < m {
+            // SAFETY: the caller's promise.
+            true => unsafe {
+                scale(
+                    self.a,
+                    at.product as usize * product + number as usize * row + block * k,
+                )
+            },
+            false => 1.0,
+        };
+        [of_row(at.row), of_row(at.row + 8)]
+    }
+
+    /// The factors of a stage's sums in a thread's two rows.
+    ///
+    /// # Safety
+    ///
+    /// As [`of_rows`](Self::of_rows); the tile's columns begin within those that there are.
+    #[inline(always)]
+    unsafe fn of_stage(&self, at: Tile, m: u32, block: usize) -> [f32; 2] {
+        let mut factors = [1.0; 2];
+        if self.plan.a_by_blocks != 0 {
+            // SAFETY: the caller's promise.
+            factors = unsafe { self.of_rows(at, m, block) };
+        }
+        if self.plan.b_by_blocks != 0 {
+            let [product, column, k] = self.plan.b;
+            let of_block = at.column as usize / SCALE_BLOCK * column;
+            // SAFETY: the caller's promise; a tile has no columns of two blocks.
+            let of_b = unsafe { scale(self.b, at.product as usize * product + of_block + block * k) };
+            factors = factors.map(|factor| factor * of_b);
+        }
+        factors
+    }
+
+    /// Multiplies a thread's sums, of the rows from `at` on, with the scales of rows, or of all of `A`, and then with that of all
+    /// of `B`: one after the other, since the product of both could be beyond the range of `f32` where the result is not.
+    ///
+    /// # Safety
+    ///
+    /// As [`of_rows`](Self::of_rows).
+    #[inline(always)]
+    unsafe fn multiply_rows<const R: usize>(&self, sums: &mut Accumulator<R>, at: Tile, m: u32)
+    where
+        [f32; R]: Registers,
+    {
+        if self.plan.a_by_blocks == 0 && !self.a.is_empty() {
+            // SAFETY: the caller's promise.
+            let factors = unsafe { self.of_rows(at, m, 0) };
+            sums.update(|i, sum| sum * factors[i / 2 % 2]);
+        }
+        if self.plan.b_by_blocks == 0 && !self.b.is_empty() && self.plan.b[1] == 0 {
+            // SAFETY: the caller's promise.
+            let factor = unsafe { scale(self.b, at.product as usize * self.plan.b[0]) };
+            sums.update(|_, sum| sum * factor);
+        }
+    }
+}
+
+/// The scales of columns.
+impl Factors for Scales<'_> {
+    #[inline(always)]
+    fn are_there(self) -> bool {
+        self.plan.b_by_blocks == 0 && !self.b.is_empty() && self.plan.b[1] != 0
+    }
+
+    #[inline(always)]
+    fn multiply<const N: usize>(
+        self,
+        mut sums: [f32; N],
+        [product, _, column]: [u32; 3],
+        [_, n]: [u32; 2],
+    ) -> [f32; N] {
+        if !self.are_there() {
+            return sums;
+        }
+        let [product_stride, stride, _] = self.plan.b;
+        // Of two neighbours of each eight columns; for those beyond the matrix some of its last, so that none depends on a
+        // condition, and all are on their way at once.
+        let of_column = |i: usize| {
+            let column = Ord::min(column + (8 * (i / 2) + i % 2) as u32, n - 1);
+            // SAFETY: the kernel's contract, for a column that there is.
+            unsafe { scale(self.b, product as usize * product_stride + column as usize * stride) }
+        };
+        for i in 0..N / 2 {
+            let scale = of_column(i);
+            sums[4 * (i / 2) + i % 2] *= scale;
+            sums[4 * (i / 2) + i % 2 + 2] *= scale;
+        }
+        sums
+    }
+}
+
+impl<C: Output, const R: usize> Block<'_, u8, C, R>
+where
+    [f32; R]: Registers,
+{
+    /// Multiplies the stages, and scales and stores the tiles. For the eight warps of two warpgroups.
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn consume_fp8<T: MultiplyBy<U>, U: Operand>(
+        &self,
+        warp: u32,
+        result: Result<'_, C, impl EpilogueOp<f32>>,
+        scales: Scales<'_>,
+    ) {
+        let mut place = Place::<R>::FIRST;
+        let lane = thread::thread_idx_x() % 32;
+        for tile in self.tiles.of_block() {
+            let row = tile.row + warp * BOX_M as u32;
+            // Where the thread's first element is.
+            let at = Tile {
+                row: row + lane / 4,
+                column: tile.column + lane % 4 * 2,
+                ..tile
+            };
+            let mut sums = match is_two_level(R) {
+                true => self.sums_of_stages::<T, U>(warp / 4, &mut place, at, scales),
+                false => self.sums::<T, U, KMajor, KMajor>(warp / 4, &mut place),
+            };
+            // SAFETY: the kernel's contract.
+            unsafe { scales.multiply_rows(&mut sums, at, self.shape.m) };
+            self.store(&sums, warp, Tile { row, ..tile }, &result, scales);
+        }
+        if lane == 0 {
+            // The shared memory is the block's as long as copies read it.
+            tma::wait_read::<0>();
+        }
+    }
+
+    /// This thread's part of the product of 64 rows of the tile, on two levels.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn sums_of_stages<T: MultiplyBy<U>, U: Operand>(
+        &self,
+        group: u32,
+        place: &mut Place<R>,
+        at: Tile,
+        scales: Scales<'_>,
+    ) -> Accumulator<R> {
+        const STEP: u32 = 32;
+        let a = MatrixDescriptor::<T, KMajor>::new(
+            self.operands(group as usize * 64 * LINE),
+            <KMajor as Side<T>>::LEADING,
+            1024,
+        );
+        let b = MatrixDescriptor::<U, KMajor>::new(self.operands(Self::B), <KMajor as Side<U>>::LEADING, 1024);
+        let a = |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * STEP);
+        let b = |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * STEP);
+        let leads = thread::thread_idx_x().is_multiple_of(128);
+        let by_blocks = scales.by_blocks();
+
+        let mut sums = Accumulator::<R>::zero();
+        let mut part = Accumulator::<R>::zero();
+        let mut k = 0;
+        while k < self.shape.k {
+            let mut factors = [1.0; 2];
+            if by_blocks {
+                // SAFETY: the kernel's contract, for a block of k that there is.
+                factors = unsafe { scales.of_stage(at, self.shape.m, k as usize / SCALE_BLOCK) };
+            }
+            let stage = place.stage;
+            self.full(stage).wait(place.round);
+            // SAFETY: the stage is full, and is not filled again before both consumers have arrived at its barrier.
+            part = unsafe {
+                let part = part.start().mma_from_zero(a(stage, 0), b(stage, 0));
+                let part = part.mma(a(stage, 1), b(stage, 1));
+                let part = part.mma(a(stage, 2), b(stage, 2));
+                part.mma(a(stage, 3), b(stage, 3)).commit().wait()
+            };
+            self.free(stage).arrive_if(leads);
+            *place = place.next();
+            sums.update(|i, sum| Float::mul_add(part.element(i), factors[i / 2 % 2], sum));
+            k += Self::TILE_K;
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_are_counted_by_rows_columns_and_blocks() {
+        let extents = [2, 3, 200, 300];
+        let rows_and_columns = ScalePlan {
+            a: [3, 1, 0],
+            b: [0, 1, 0],
+            ..ScalePlan::default()
+        };
+        assert!(rows_and_columns.fits(extents, 6, 200) && rows_and_columns.fits(extents, 0, 0));
+        assert!(!rows_and_columns.fits(extents, 5, 200) && !rows_and_columns.fits(extents, 6, 199));
+        let blocks = ScalePlan {
+            a: [9, 3, 1],
+            b: [6, 1, 2],
+            a_by_blocks: 1,
+            b_by_blocks: 1,
+        };
+        assert!(blocks.fits(extents, 18, 12));
+        assert!(!blocks.fits(extents, 17, 12) && !blocks.fits(extents, 18, 11));
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Products of 8-bit integers on Hopper's tensor cores, summed in i32.
+//!
+//! The block is that of [`gemm_wgmma`](super::gemm_wgmma), with 128 of k in a stage; both operands lie along k, since `wgmma`
+//! takes bytes in no other way. Sums are exact modulo 2^32.
+
+use cuda_std::prelude::*;
+use cuda_std::tma::{self, TensorMap, TensorMapMut};
+use cuda_std::warpgroup;
+use cuda_std::wgmma::{Accumulator, IntegerRegisters, KMajor, MatrixDescriptor};
+
+use super::{A_BYTES, BOX_M, Block, LINE, Place, Side, THREADS, WgmmaShape, b_bytes};
+use crate::matmul::tiles::Tile;
+use crate::matmul::unroll;
+
+/// `C ← A B` for each product of the batch.
+///
+/// # Safety
+///
+/// As [`gemm_wgmma`](super::gemm_wgmma), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
+/// [`tile_n`](super::tile_n) × 128 of `b`.
+#[kernel(R = [32, 64, 128], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
+pub unsafe fn gemm_int8<const R: usize>(
+    a: TensorMap<'_, u8>,
+    b: TensorMap<'_, u8>,
+    c: TensorMapMut<'_, i32>,
+    shape: WgmmaShape,
+) where
+    [i32; R]: IntegerRegisters,
+{
+    // SAFETY: the kernel's contract.
+    let block = unsafe { Block::<u8, i32, R>::new(a, b, c, shape) };
+    let warp = warp::uniform(thread::thread_idx_x() / 32);
+    if warp < 4 {
+        warpgroup::decrease_registers::<40>();
+        if thread::thread_idx_x() == 0 {
+            block.produce();
+        }
+    } else {
+        warpgroup::increase_registers::<232>();
+        block.consume_int8(warp - 4);
+    }
+}
+
+impl<const R: usize> Block<'_, u8, i32, R>
+where
+    [i32; R]: IntegerRegisters,
+{
+    /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn consume_int8(&self, warp: u32) {
+        let mut place = Place::<R>::FIRST;
+        for tile in self.tiles.of_block() {
+            let sums = self.sums_of_integers(warp / 4, &mut place);
+            let row = tile.row + warp * BOX_M as u32;
+            unroll!(8, number => {
+                if number * Self::OF_BOX < R {
+                    let to = self.take_box(number as u32, warp);
+                    Self::put(to.cast(), |i| sums.element(number * Self::OF_BOX + i));
+                    self.store_box(to, number as u32, Tile { row, ..tile });
+                }
+            });
+        }
+        if thread::thread_idx_x().is_multiple_of(32) {
+            // The shared memory is the block's as long as copies read it.
+            tma::wait_read::<0>();
+        }
+    }
+
+    /// This thread's part of the product of 64 rows of the tile.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn sums_of_integers(&self, group: u32, place: &mut Place<R>) -> Accumulator<R, i32> {
+        const STEP: u32 = 32;
+        let leading = <KMajor as Side<i8>>::LEADING;
+        let a = MatrixDescriptor::<i8, KMajor>::new(self.operands(group as usize * 64 * LINE), leading, 1024);
+        let b = MatrixDescriptor::<i8, KMajor>::new(self.operands(Self::B), leading, 1024);
+        let a = |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * STEP);
+        let b = |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * STEP);
+        let leads = thread::thread_idx_x().is_multiple_of(128);
+
+        let mut stage = place.stage;
+        self.full(stage).wait(place.round);
+        // SAFETY (of these): the stage is full, and is not filled again before both consumers have arrived at its
+        // barrier, which they do when they have waited for what reads it.
+        let mut sums = unsafe {
+            let sums = Accumulator::<R, i32>::zero().start();
+            let sums = sums.mma_i8_from_zero(a(stage, 0), b(stage, 0));
+            let sums = sums.mma_i8(a(stage, 1), b(stage, 1));
+            let sums = sums.mma_i8(a(stage, 2), b(stage, 2));
+            sums.mma_i8(a(stage, 3), b(stage, 3)).commit()
+        };
+        *place = place.next();
+        let mut k = Self::TILE_K;
+        while k < self.shape.k {
+            let previous = stage;
+            stage = place.stage;
+            self.full(stage).wait(place.round);
+            sums = unsafe {
+                let sums = sums.restart();
+                let sums = sums.mma_i8(a(stage, 0), b(stage, 0));
+                let sums = sums.mma_i8(a(stage, 1), b(stage, 1));
+                let sums = sums.mma_i8(a(stage, 2), b(stage, 2));
+                sums.mma_i8(a(stage, 3), b(stage, 3)).commit().wait_but_newest()
+            };
+            self.free(previous).arrive_if(leads);
+            *place = place.next();
+            k += Self::TILE_K;
+        }
+        let sums = sums.wait();
+        self.free(stage).arrive_if(leads);
+        sums
+    }
+}
