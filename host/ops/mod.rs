@@ -39,7 +39,8 @@ pub use kernels_gpu::op::{
     ReduceOp, Relu, Sigmoid, Sin, Sqrt, Square, Std, Sub, Sum, Tanh, Variance,
 };
 pub use matmul::{
-    CHOICES_VARIABLE, FusedMatMul, MatMul, OwnEpilogue, Precision, ScaledMatMul, ScaledMul, set_matmul_choices,
+    CHOICES_VARIABLE, FusedMatMul, MatMul, OwnEpilogue, Precision, RowMatMul, ScaledMatMul, ScaledMul, WithRows,
+    set_matmul_choices,
 };
 pub use random::Generator;
 pub use scan::ScanAlgorithm;

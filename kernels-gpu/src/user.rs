@@ -162,6 +162,9 @@ macro_rules! operator_kernels {
 /// later, and what finishes sums in memory, of products in parts and of GPUs without tensor cores. The others are that last
 /// kernel each, which then follows the library's product.
 ///
+/// The function is part of the kernels' loops if it is `#[inline(always)]`, and cannot panic, as by an index: where there is a
+/// call, Hopper's tensor cores wait for each product.
+///
 /// Entries are named as [`operator_kernels!`](crate::operator_kernels) says.
 ///
 /// # Examples
@@ -178,6 +181,7 @@ macro_rules! operator_kernels {
 /// }
 ///
 /// impl EpilogueOp<f32> for SwishGate {
+///     #[inline(always)]
 ///     fn apply(self, sum: f32, bias: f32, residual: f32) -> f32 {
 ///         let x = sum + bias;
 ///         x / (1.0 + Float::exp(-self.beta * x)) * residual
@@ -319,6 +323,134 @@ macro_rules! epilogue_kernels {
                 type N64 = gemm_mma<$($type)+, $function, 64>;
                 type N128 = gemm_mma<$($type)+, $function, 128>;
                 type N256 = gemm_mma<$($type)+, $function, 256>;
+            }
+        };
+    };
+}
+
+/// Compiles products of matrices whose rows are reduced as they are stored, in a kernels crate: `operator: types`, of `f16` and
+/// `bf16`.
+///
+/// The operator is a [`ReduceOp`](crate::op::ReduceOp) of the elements, commutative, and one for whose reductions there are
+/// kernels as well (`operator_kernels!(LogSumExp: bf16 => reduce)`), which reduce rows where these products do not: on other
+/// GPUs than Hopper's, for one. On the host, `a.fused_matmul(&b).compute_with_rows::<LogSumExp>()` then gives the product and a
+/// value for each row, without reading the product.
+///
+/// # Cost
+///
+/// Five kernels for each type: four widths of tiles, and what combines the parts of rows. The operator's functions want to be
+/// `#[inline(always)]` and not to panic, as those of [`epilogue_kernels!`](crate::epilogue_kernels).
+///
+/// # Examples
+///
+/// ```
+/// use cuda_std::Float;
+/// use cuda_std::half::bf16;
+/// use kernels_gpu::op::ReduceOp;
+///
+/// /// `ln Σ e^x`: with it, rows become their softmax by `e^(x − …)`.
+/// pub struct LogSumExp;
+///
+/// impl ReduceOp<bf16> for LogSumExp {
+///     // The largest element m, and the sum of e^(x − m).
+///     type Acc = [f32; 2];
+///     type Output = f32;
+///
+///     fn identity() -> [f32; 2] {
+///         [f32::NEG_INFINITY, 0.0]
+///     }
+///
+///     #[inline(always)]
+///     fn lift(x: bf16, _: u64) -> [f32; 2] {
+///         [x.to_f32(), 1.0]
+///     }
+///
+///     #[inline(always)]
+///     fn combine(a: [f32; 2], b: [f32; 2]) -> [f32; 2] {
+///         let most = Float::maximum(a[0], b[0]);
+///         let scaled = |[m, sum]: [f32; 2]| if m == most { sum } else { sum * Float::exp(m - most) };
+///         [most, scaled(a) + scaled(b)]
+///     }
+///
+///     fn finish([most, sum]: [f32; 2], _: u64) -> f32 {
+///         most + Float::ln(sum)
+///     }
+/// }
+///
+/// kernels_gpu::operator_kernels!(LogSumExp: bf16 => reduce);
+/// kernels_gpu::row_kernels!(LogSumExp: bf16);
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! row_kernels {
+    ($operator:ident: $($type:ident),+ $(,)?) => {
+        $($crate::row_kernels!(@type $operator $type);)+
+    };
+    (@type $operator:ident f16) => { $crate::row_kernels!(@kernels $operator [::cuda_std::half::f16]); };
+    (@type $operator:ident bf16) => { $crate::row_kernels!(@kernels $operator [::cuda_std::half::bf16]); };
+    (@type $operator:ident $type:ident) => {
+        ::core::compile_error!("rows are reduced of products of f16 and bf16");
+    };
+    (@kernels $operator:ident [$($type:tt)+]) => {
+        const _: () = {
+            #[::cuda_std::kernel(
+                nested,
+                T = [$($type)+],
+                Op = [$operator],
+                R = [32, 64, 96, 128],
+                arch = "sm_90a",
+                max_threads = $crate::matmul::wgmma::THREADS,
+                min_blocks = 1,
+            )]
+            pub unsafe fn gemm_wgmma_rows<
+                T: $crate::matmul::wgmma::Input<Element = T> + $crate::matmul::wgmma::Output + $crate::matmul::mma::Output,
+                Op: $crate::op::ReduceOp<T>,
+                const R: usize,
+            >(
+                a: ::cuda_std::tma::TensorMap<'_, T>,
+                b: ::cuda_std::tma::TensorMap<'_, T>,
+                c: ::cuda_std::tma::TensorMapMut<'_, T>,
+                shape: $crate::matmul::wgmma::WgmmaShape,
+                alpha: f32,
+                beta: f32,
+                old: ::cuda_std::Slice<'_, T>,
+                plan: $crate::matmul::epilogue::EpiloguePlan,
+                bias: &[T],
+                residual: &[T],
+                partials: ::cuda_std::SliceMut<'_, <Op as $crate::op::ReduceOp<T>>::Acc>,
+            ) where
+                [f32; R]: ::cuda_std::wgmma::Registers,
+            {
+                // SAFETY (of both): the kernel's contract is the functions'.
+                unsafe {
+                    let plan = plan.with_rows::<T, Op>(shape.batch as usize * shape.m as usize, partials);
+                    $crate::matmul::wgmma::gemm_wgmma_with::<T, T, _, R>(
+                        a, b, c, shape, alpha, beta, old, plan, bias, residual,
+                    )
+                };
+            }
+
+            #[::cuda_std::kernel(
+                nested,
+                T = [$($type)+],
+                Op = [$operator],
+                max_threads = $crate::matmul::epilogue::rows::COMBINE_THREADS,
+            )]
+            pub fn combine_rows<T: $crate::__Pod, Op: $crate::op::ReduceOp<T>>(
+                partials: &[<Op as $crate::op::ReduceOp<T>>::Acc],
+                columns: u64,
+                out: ::cuda_std::SliceMut<'_, <Op as $crate::op::ReduceOp<T>>::Output>,
+            ) {
+                $crate::matmul::epilogue::rows::combine_rows::<T, Op>(partials, columns, out);
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            impl $crate::compiled::HopperRows<$operator> for $($type)+ {
+                type N64 = gemm_wgmma_rows<$($type)+, $operator, 32>;
+                type N128 = gemm_wgmma_rows<$($type)+, $operator, 64>;
+                type N192 = gemm_wgmma_rows<$($type)+, $operator, 96>;
+                type N256 = gemm_wgmma_rows<$($type)+, $operator, 128>;
+                type Combine = combine_rows<$($type)+, $operator>;
             }
         };
     };

@@ -4,12 +4,11 @@
 
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::{AmpereGemm, MmaParams};
-use kernels_gpu::matmul::epilogue::EpilogueOp;
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::{MmaShape, rows, shared_bytes, threads, tile_k};
 use ndarray::Dimension;
 
-use super::finish::Finish;
+use super::finish::{Finish, Passed};
 use super::gemm::Multiplication;
 use super::tensor::{Factor, Operand, Summed};
 use crate::array_ref::DeviceArrayRef;
@@ -45,7 +44,7 @@ pub(super) fn mma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Strea
 }
 
 /// One launch for all products, of a block for each tile, of so many columns, if that is said.
-pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, F: EpilogueOp<f32>>(
+pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, F: Passed<f32>>(
     product: &Multiplication<'_, T::Element, impl Dimension>,
     (mut shape, columns): (MmaShape, Option<usize>),
     stream: &Stream,
@@ -92,7 +91,7 @@ struct Launch<'a, T: Factor> {
 
 impl<T: Factor> Launch<'_, T> {
     /// With tiles of so many columns, as `K`'s are, and a block for each of them.
-    fn run<K: Kernel<Params = MmaParams<T::Element, C, F>>, C: Summed, F: EpilogueOp<f32>>(
+    fn run<K: Kernel<Params = MmaParams<T::Element, C, F>>, C: Summed, F: Passed<f32>>(
         &self,
         (columns, blocks): (usize, usize),
         out: &mut DeviceArrayRef<C, impl Dimension>,

@@ -105,6 +105,11 @@ fn strides<T: MatMul, D: Dimension>(addend: &Option<Ordered<'_, T, D>>) -> [usiz
     }
 }
 
+/// Functions of epilogues that a launch passes.
+pub trait Passed<W: Num>: EpilogueOp<W> + ByValue<Head = Self> {}
+
+impl<W: Num, F: EpilogueOp<W> + ByValue<Head = F>> Passed<W> for F {}
+
 /// Numbers whose sums in memory can be finished.
 pub trait Finished: MatMul<Scalar = <Self as Num>::Wide> + Num<Wide: ByValue> + FinishSums {}
 

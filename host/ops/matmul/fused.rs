@@ -167,11 +167,22 @@ impl<'a, T: MatMul, D: Dimension, F: Copy> FusedMatMul<'a, T, D, F> {
     ///
     /// [`Error::Shape`] if the shapes do not fit, [`Error::DifferentDevices`], and those of an allocation and a launch.
     pub fn compute(self) -> Result<DeviceArray<T, D>> {
+        let (multiply, multiply_with) = (self.multiply, self.multiply_with);
+        let product =
+            self.compute_by(|product, stream, out, finish| multiply_with(multiply, product, stream, out, finish));
+        product.map(|(out, _)| out)
+    }
+
+    /// [`compute`](Self::compute) by other means, and what they give, if there is anything to be done.
+    pub(super) fn compute_by<R>(
+        self,
+        by: impl FnOnce(Multiplication<'_, T, D>, &Stream, &mut DeviceArrayRef<T, D>, &Finish<'_, T, D, F>) -> Result<R>,
+    ) -> Result<(DeviceArray<T, D>, Option<R>)> {
         let product = Multiplication::new(self.operation, self.a, self.b, None)?;
         let stream = self.a.stream();
         let mut out = DeviceArray::uninit(stream, self.dim())?;
-        self.run(product, stream, &mut out, T::Scalar::ZERO)?;
-        Ok(out)
+        let given = self.run_by(product, stream, &mut out, T::Scalar::ZERO, by)?;
+        Ok((out, given))
     }
 
     /// [`compute`](Self::compute) into an existing array or view, whatever its elements were.
@@ -228,12 +239,28 @@ impl<'a, T: MatMul, D: Dimension, F: Copy> FusedMatMul<'a, T, D, F> {
         out: &mut DeviceArrayRef<T, D>,
         beta: T::Scalar,
     ) -> Result<()> {
+        let (multiply, multiply_with) = (self.multiply, self.multiply_with);
+        let by = |product: Multiplication<'_, T, D>, stream: &Stream, out: &mut _, finish: &Finish<'_, T, D, F>| {
+            multiply_with(multiply, product, stream, out, finish)
+        };
+        self.run_by(product, stream, out, beta, by).map(|_| ())
+    }
+
+    /// The same by other means, if there is anything to be done.
+    fn run_by<R>(
+        self,
+        product: Multiplication<'_, T, D>,
+        stream: &Stream,
+        out: &mut DeviceArrayRef<T, D>,
+        beta: T::Scalar,
+        by: impl FnOnce(Multiplication<'_, T, D>, &Stream, &mut DeviceArrayRef<T, D>, &Finish<'_, T, D, F>) -> Result<R>,
+    ) -> Result<Option<R>> {
         let (bias, residual) = (self.bias.transpose()?, self.residual.transpose()?);
         for addend in [&bias, &residual].into_iter().flatten() {
             stream.check_device(self.operation, addend.stream())?;
         }
         if out.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         // The kernels go forwards.
         let forwards = |addend: &Option<DeviceView<'a, T, D>>| -> Result<_> {
@@ -254,7 +281,7 @@ impl<'a, T: MatMul, D: Dimension, F: Copy> FusedMatMul<'a, T, D, F> {
             bias: forwards(&bias)?,
             residual: forwards(&residual)?,
         };
-        (self.multiply_with)(self.multiply, product, stream, out, &finish)
+        by(product, stream, out, &finish).map(Some)
     }
 }
 

@@ -6,11 +6,10 @@
 
 use half::{bf16, f16};
 use kernels_gpu::compiled::{AmpereGemm, FinishSums, HopperGemm};
-use kernels_gpu::matmul::epilogue::EpilogueOp;
 use kernels_gpu::num::Num;
 use ndarray::Dimension;
 
-use super::finish::{self, Finish, Finished, Sums};
+use super::finish::{self, Finish, Finished, Passed, Sums};
 use super::gemm::{Multiplication, Multiply};
 use super::{MatMul, tensor};
 use crate::array_ref::DeviceArrayRef;
@@ -42,7 +41,7 @@ pub trait OwnEpilogue<F>: MatMul {
 
 macro_rules! in_the_kernel {
     ($($type:ty),*) => {$(
-        impl<F: EpilogueOp<f32>> OwnEpilogue<F> for $type
+        impl<F: Passed<f32>> OwnEpilogue<F> for $type
         where
             $type: HopperGemm<$type, F> + AmpereGemm<$type, F> + FinishSums<F>,
         {
@@ -63,7 +62,7 @@ in_the_kernel!(f16, bf16);
 
 macro_rules! behind_it {
     ($($type:ty),*) => {$(
-        impl<F: EpilogueOp<$type>> OwnEpilogue<F> for $type
+        impl<F: Passed<$type>> OwnEpilogue<F> for $type
         where
             $type: FinishSums<F>,
         {
@@ -83,7 +82,7 @@ macro_rules! behind_it {
 behind_it!(f32, f64, i32);
 
 /// Multiplies into the output, and finishes what lies there.
-fn finish_behind<T, D: Dimension, F: EpilogueOp<T>>(
+fn finish_behind<T, D: Dimension, F: Passed<T>>(
     multiply: Multiply<T, D>,
     product: Multiplication<'_, T, D>,
     stream: &Stream,

@@ -168,7 +168,23 @@ impl<S: Element> Parts<S> {
     }
 }
 
-/// The parts of `alpha · A B` on these cores, cut along k as was chosen, or, if nothing was, if that pays.
+/// How the product is cut on these cores: as was chosen, or, if nothing was, if that pays.
+pub(super) fn how<T: Factor>(
+    shape: &GemmShape,
+    cores: &TensorCores,
+    stream: &Stream,
+    choice: Option<Choice>,
+) -> Option<Cut> {
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    match choice {
+        Some(choice) => Some(choice.cut).filter(|cut| !cut.is_none()),
+        None => best_cut(shape, |shape| {
+            cores.least_cycles(shape, size_of::<T::Element>(), multiprocessors)
+        }),
+    }
+}
+
+/// The parts of `alpha · A B` on these cores, cut along k, if they are.
 pub(super) fn multiply<T: Factor, D: Dimension>(
     product: &Multiplication<'_, T::Element, D>,
     cores: &TensorCores,
@@ -176,13 +192,7 @@ pub(super) fn multiply<T: Factor, D: Dimension>(
     alpha: f32,
     choice: Option<Choice>,
 ) -> Result<Option<Parts>> {
-    let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let cycles = |shape: &GemmShape| cores.least_cycles(shape, size_of::<T::Element>(), multiprocessors);
-    let how = match choice {
-        Some(choice) => Some(choice.cut).filter(|cut| !cut.is_none()),
-        None => best_cut(&product.shape, cycles),
-    };
-    let Some(how) = how else {
+    let Some(how) = how::<T>(&product.shape, cores, stream, choice) else {
         return Ok(None);
     };
     let cut = how.product(product);

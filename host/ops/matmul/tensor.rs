@@ -6,7 +6,6 @@ use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{self, Tf32};
 use half::{bf16, f16};
 use kernels_gpu::compiled::{AmpereGemm, CastTo, FinishSums, HopperGemm, MatVec, WgmmaParams};
-use kernels_gpu::matmul::epilogue::EpilogueOp;
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::MmaShape;
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
@@ -14,7 +13,7 @@ use kernels_gpu::num;
 use ndarray::{Dimension, Ix3};
 
 use super::choices::{self, Choice, Factors, Kernel as Chosen};
-use super::finish::{self, Finish, Finished, Sums};
+use super::finish::{self, Finish, Finished, Passed, Sums};
 use super::gemm::Multiplication;
 use super::gemv::MatrixVector;
 use super::operand::{Mapped, can_be_mapped, coordinates};
@@ -80,7 +79,7 @@ impl Summed for f16 {}
 impl Summed for bf16 {}
 
 /// Multiplies numbers of 16 bits: the sums are in f32, and rounded once when they are finished.
-pub(super) fn multiply<T, D: Dimension, F: EpilogueOp<f32>>(
+pub(super) fn multiply<T, D: Dimension, F: Passed<f32>>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
@@ -96,7 +95,7 @@ where
 }
 
 /// Multiplies a matrix by a vector, if one of the operands is one: what takes the time is to read the matrix.
-fn by_vector<T: Half + FinishSums<F>, D: Dimension, F: EpilogueOp<f32>>(
+fn by_vector<T: Half + FinishSums<F>, D: Dimension, F: Passed<f32>>(
     product: &Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
@@ -143,7 +142,7 @@ pub(super) fn multiply_tf32<D: Dimension>(
 }
 
 /// Multiplies by tensor cores, if it can be done: in parts of k, if that pays.
-pub(super) fn by_tensor_cores<T, C, D: Dimension, F: EpilogueOp<f32>>(
+pub(super) fn by_tensor_cores<T, C, D: Dimension, F: Passed<f32>>(
     product: &Multiplication<'_, T::Element, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
@@ -224,7 +223,7 @@ impl TensorCores {
         matches!(self, Self::Ampere(_)) || finish.lies_in_pairs()
     }
 
-    pub(super) fn multiply<T, C: Summed, F: EpilogueOp<f32>>(
+    pub(super) fn multiply<T, C: Summed, F: Passed<f32>>(
         self,
         product: &Multiplication<'_, T::Element, impl Dimension>,
         stream: &Stream,
@@ -250,7 +249,7 @@ impl TensorCores {
 }
 
 /// On the ordinary cores, which have no arithmetic of 16 bits that sums in f32.
-fn by_f32<T: Half + FinishSums<F>, D: Dimension, F: EpilogueOp<f32>>(
+fn by_f32<T: Half + FinishSums<F>, D: Dimension, F: Passed<f32>>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
@@ -321,7 +320,7 @@ impl<'a, T: TensorElement> Operand<'a, T> {
 }
 
 /// One launch for all products, of a block for each multiprocessor, by tiles of so many columns, if that is said.
-fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: EpilogueOp<f32>>(
+fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
     product: &Multiplication<'_, T::Element, impl Dimension>,
     (mut shape, columns): (WgmmaShape, Option<usize>),
     stream: &Stream,
@@ -378,7 +377,7 @@ struct Launch<'a, T: Factor> {
 
 impl<T: Factor> Launch<'_, T> {
     /// With tiles whose sums take so many registers, as `K`'s do.
-    fn run<K: Kernel<Params = WgmmaParams<T::Element, C, F>>, C: Summed, D: Dimension, F: EpilogueOp<f32>>(
+    fn run<K: Kernel<Params = WgmmaParams<T::Element, C, F>>, C: Summed, D: Dimension, F: Passed<f32>>(
         &self,
         registers: usize,
         out: &mut DeviceViewMut<'_, C, Ix3>,
@@ -388,10 +387,9 @@ impl<T: Factor> Launch<'_, T> {
         // SAFETY: the launch takes the map of the same elements mutably; a warp reads old elements before it stores these.
         let old = unsafe { InPlace::of(out) };
         let mut c = out.tensor_map_mut(&[1, BOX_M, LINE / size_of::<C>()], Swizzle::B128)?;
-        let blocks = tiles(&self.shape, registers).min(self.stream.backend().properties().multiprocessors.into());
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(registers),
-            ..LaunchConfig::new(blocks as u32, THREADS as u32)
+            ..LaunchConfig::new(blocks(&self.shape, registers, self.stream), THREADS as u32)
         };
         let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
         let (bias, residual) = (finish.bias(), finish.residual());
@@ -401,6 +399,29 @@ impl<T: Factor> Launch<'_, T> {
         // shape.
         unsafe { self.stream.launch_unchecked::<K>(&config, args) }
     }
+}
+
+/// The shape of the launch and the columns of its tiles, if Hopper's tensor cores do the product, and do it in one.
+pub(super) fn hopper_columns<T: Factor, D>(
+    product: &Multiplication<'_, T::Element, D>,
+    stream: &Stream,
+) -> Result<Option<(WgmmaShape, usize)>> {
+    let choice = choice::<T, D>(product, stream)?;
+    let Some(cores @ TensorCores::Hopper(shape)) = TensorCores::of(product, stream, choice) else {
+        return Ok(None);
+    };
+    if split::how::<T>(&product.shape, &cores, stream, choice).is_some() {
+        return Ok(None);
+    }
+    let columns = choice.and_then(|choice| choice.tile_of(Chosen::Wgmma));
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let best = || tile_n(best_registers(&product.shape, size_of::<T::Element>(), multiprocessors));
+    Ok(Some((shape, columns.unwrap_or_else(best))))
+}
+
+/// The blocks of a launch with sums of so many registers: one for each multiprocessor, if there are as many tiles.
+pub(super) fn blocks(shape: &WgmmaShape, registers: usize, stream: &Stream) -> u32 {
+    tiles(shape, registers).min(stream.backend().properties().multiprocessors.into()) as u32
 }
 
 /// Tiles of all products.

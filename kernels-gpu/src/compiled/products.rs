@@ -21,6 +21,7 @@ use crate::matmul::wgmma::fp8::{self, ScalePlan};
 use crate::matmul::wgmma::{self, Input};
 use crate::matmul::{MulAdd, dmma, gemv, mma, simt};
 use crate::num::Num;
+use crate::op::ReduceOp;
 
 /// The parameters of [`gemm`](fn@gemm::gemm).
 pub type GemmParams<T> = (
@@ -117,6 +118,49 @@ pub trait HopperGemm<C: 'static, F: 'static = Activation>: Input {
     type N192: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C, F>>;
     /// 256 columns.
     type N256: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C, F>>;
+}
+
+/// The parameters of a [`gemm_wgmma`](fn@wgmma::gemm_wgmma) that reduces rows by `Op`: its own, and the partial values.
+pub type WgmmaRowsParams<T, Op> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMapMut<'static, T>,
+    wgmma::WgmmaShape,
+    f32,
+    f32,
+    Slice<'static, T>,
+    EpiloguePlan,
+    &'static [T],
+    &'static [T],
+    SliceMut<'static, <Op as ReduceOp<T>>::Acc>,
+);
+
+/// The parameters of a kernel that does [`combine_rows`](epilogue::rows::combine_rows).
+pub type CombineRowsParams<T, Op> = (
+    &'static [<Op as ReduceOp<T>>::Acc],
+    u64,
+    SliceMut<'static, <Op as ReduceOp<T>>::Output>,
+);
+
+/// Products of matrices of this type on Hopper's tensor cores whose rows are reduced by `Op` as they are stored: a kernel for
+/// each width of tiles.
+///
+/// Implemented by [`row_kernels!`](crate::row_kernels).
+#[diagnostic::on_unimplemented(
+    message = "products of `{Self}` with reductions of their rows by `{Op}` are not compiled",
+    note = "`kernels_gpu::row_kernels!({Op}: {Self});` in a kernels crate does"
+)]
+pub trait HopperRows<Op: ReduceOp<Self>>: Pod + Send + Sync {
+    /// 64 columns.
+    type N64: Kernel<Params = WgmmaRowsParams<Self, Op>>;
+    /// 128 columns.
+    type N128: Kernel<Params = WgmmaRowsParams<Self, Op>>;
+    /// 192 columns.
+    type N192: Kernel<Params = WgmmaRowsParams<Self, Op>>;
+    /// 256 columns.
+    type N256: Kernel<Params = WgmmaRowsParams<Self, Op>>;
+    /// What combines the partial values.
+    type Combine: SafeKernel<Params = CombineRowsParams<Self, Op>>;
 }
 
 /// The parameters of [`gemm_fp8`](fn@fp8::gemm_fp8).

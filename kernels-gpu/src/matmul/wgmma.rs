@@ -667,6 +667,7 @@ where
             let of_box = factors.multiply(Self::sums_of_box::<OF_BOX>(sums, number), at, extents);
             let values = unsafe { old.add_to_fragment(alpha, of_box, at, extents) };
             let values = epilogue.finish_fragment(values, &addends);
+            epilogue.see_fragment(values, at, extents);
             let to = self.take_box(number, warp);
             Self::put_sums(to, |i| values[i]);
             self.store_box(to, number, tile);

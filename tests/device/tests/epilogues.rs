@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products with epilogues of one's own, on the tests' device, by Ampere's and by Hopper's instructions.
 
-use device_test_kernels::epilogues::{Hinge, Swish};
+use device_test_kernels::epilogues::{Hinge, Profile, Swish};
 use device_tests::{PTX, device};
 use ndarray::{Array1, Array2, Array3, Axis};
 use warpsmith::ops::{MatMul, OwnEpilogue, Precision};
@@ -152,4 +152,67 @@ fn shapes_are_checked_as_without_one() {
     let x = DeviceArray::<f32, _>::zeros(device.default_stream(), (4, 3)).unwrap();
     let product = x.fused_matmul(&x).epilogue(Hinge { limit: 0 });
     assert!(matches!(product.compute(), Err(warpsmith::Error::Shape { .. })));
+}
+
+/// The products of `shape` with a bias, a function and a residual, and `Profile` of their rows.
+fn check_rows(device: &Device, [batch, m, n, k]: [usize; 4]) {
+    let number = |shape, seed| numbers(shape, seed, |x| bf16::from_f32(x as f32));
+    let (a, b) = (number((batch, m, k), 1), number((1, k, n), 2));
+    let (bias, residual) = (number((1, 1, n), 4), number((batch, m, n), 5));
+    let upload = |x: &Array3<bf16>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
+    let (x, y, bias, residual) = (upload(&a), upload(&b), upload(&bias), upload(&residual));
+    let product = || x.fused_batched_matmul(&y).bias(&bias).relu().residual(&residual);
+    let wanted = product().compute().unwrap().to_ndarray().unwrap();
+    let (got, rows) = product().compute_with_rows::<Profile>().unwrap();
+    let what = format!("{batch} × {m} × {n} × {k} on {}", device.properties().name);
+    assert_eq!(got.to_ndarray().unwrap(), wanted, "{what}");
+    let rows = rows.to_ndarray().unwrap();
+    assert_eq!(rows.shape(), [batch, m], "{what}");
+    for ((p, i), &got) in rows.indexed_iter() {
+        let row = wanted.slice(ndarray::s![p, i, ..]).mapv(f32::from);
+        let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let column = row
+            .iter()
+            .position(|&x| x == most)
+            .map_or(f32::INFINITY, |column| column as f32);
+        assert_eq!(got, [most, column, row.sum() + n as f32], "row {i} of {p}, {what}");
+    }
+}
+
+#[test]
+fn rows_are_reduced() {
+    for shape in [[1, 72, 136, 40], [2, 130, 264, 24], [1, 20, 40, 0], [3, 5, 0, 8]] {
+        for device in devices() {
+            check_rows(&device, shape);
+        }
+    }
+    // Several tiles of a block, a vector, lines that the accelerator cannot write, and a k in parts.
+    for shape in [[1, 300, 1160, 8], [1, 1, 64, 16], [1, 40, 35, 8], [1, 8, 16, 8192]] {
+        check_rows(&Device::simulated_hopper(), shape);
+    }
+}
+
+#[test]
+fn rows_are_reduced_by_the_product() {
+    let device = Device::simulated_hopper();
+    let zeros = |shape| DeviceArray::<bf16, _>::zeros(device.default_stream(), shape).unwrap();
+    let (a, b) = (zeros((300, 8)), zeros((8, 1160)));
+    let allocated = device.memory().unwrap().allocated;
+    device.reset_peak();
+    let (product, rows) = a.fused_matmul(&b).compute_with_rows::<Profile>().unwrap();
+    // The results, and a value for each 64 columns of a row.
+    let wanted = (product.len() * size_of::<bf16>() + (rows.len() + 300 * 19) * size_of::<[f32; 3]>()) as u64;
+    assert!(device.memory().unwrap().peak - allocated >= wanted);
+}
+
+#[test]
+fn rows_of_a_matrix() {
+    let a = Array2::from_shape_fn((40, 16), |(i, j)| bf16::from_f32((i * j % 5) as f32));
+    for device in devices() {
+        let x = DeviceArray::from_ndarray(device.default_stream(), &a).unwrap();
+        let (product, rows) = x.fused_matmul(&x.t()).compute_with_rows::<Profile>().unwrap();
+        let rows = rows.to_ndarray().unwrap();
+        let wanted = product.reduce_axis::<Profile>(Axis(1)).unwrap().to_ndarray().unwrap();
+        assert_eq!(rows, wanted);
+    }
 }

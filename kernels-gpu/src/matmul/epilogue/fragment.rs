@@ -44,7 +44,15 @@ impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn finish_fragment<const N: usize>(&self, sums: [f32; N], addends: &Addends<N>) -> [f32; N] {
         let bias = || numbers::<T, N>(addends.bias);
-        self.finish(sums, bias, || numbers::<T, N>(addends.residual))
+        let residual = || numbers::<T, N>(addends.residual);
+        let function = self.plan.function;
+        function.apply_to_loaded(sums, self.there(), bias, residual)
+    }
+
+    /// Has the function see results, of which the first is at this product, row and column. Called by all lanes of a warp.
+    #[inline(always)]
+    pub fn see_fragment<const N: usize>(&self, results: [f32; N], at: [u32; 3], extents: [u32; 2]) {
+        self.plan.function.see_fragment(results, at, extents);
     }
 }
 

@@ -18,6 +18,7 @@
 mod activation;
 mod fragment;
 mod op;
+pub mod rows;
 
 use cuda_std::half::{bf16, f16};
 use cuda_std::machine::Place;
@@ -120,8 +121,13 @@ impl<'a, T: Num, F: EpilogueOp<T::Wide>> Epilogue<'a, T, F> {
         bias: impl FnOnce() -> [T::Wide; N],
         residual: impl FnOnce() -> [T::Wide; N],
     ) -> [T::Wide; N] {
-        let there = [!self.bias.is_empty(), !self.residual.is_empty()];
-        self.plan.function.apply_to(values, there, bias, residual)
+        self.plan.function.apply_to(values, self.there(), bias, residual)
+    }
+
+    /// Whether there is a bias, and a residual.
+    #[inline(always)]
+    fn there(&self) -> [bool; 2] {
+        [!self.bias.is_empty(), !self.residual.is_empty()]
     }
 }
 

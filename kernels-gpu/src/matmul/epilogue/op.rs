@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of epilogues as types.
 
-use cuda_std::param::ByValue;
-
 use super::activation::{Activate, Activation};
 use crate::num::Num;
 
 /// What becomes of the sums of a product of matrices, each in the type `W` that is summed in, before it is rounded to that of
 /// the result and stored.
 ///
-/// A type with `#[derive(KernelParam)]`, whose fields are the function's parameters: the launch passes them. It is `f32`
+/// A type with `#[derive(KernelParam)]`, whose fields are the function's parameters, which the launch passes. It is `f32`
 /// that products of `f32`, `f16` and `bf16` are summed in, `f64` and `i32` that theirs are.
 ///
 /// # Examples
 ///
 /// See [`epilogue_kernels!`](crate::epilogue_kernels), which makes the kernels.
-pub trait EpilogueOp<W: Num>: ByValue<Head = Self> {
+pub trait EpilogueOp<W: Num>: Copy {
     /// The result, of `sum = alpha · A B + beta · C` and of the elements of bias and residual for this place, which are 0
     /// where the product has none.
     fn apply(self, sum: W, bias: W, residual: W) -> W;
@@ -41,6 +39,27 @@ pub trait EpilogueOp<W: Num>: ByValue<Head = Self> {
         let residual = if there[1] { residual() } else { [W::ZERO; N] };
         cuda_std::array::from_fn(|i| self.apply(sums[i], bias[i], residual[i]))
     }
+
+    /// The same of addends that are loaded, and 0 where they are not there: nothing waits for a branch with all of them
+    /// converted, for which there are not enough registers.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn apply_to_loaded<const N: usize>(
+        self,
+        sums: [W; N],
+        _there: [bool; 2],
+        bias: impl FnOnce() -> [W; N],
+        residual: impl FnOnce() -> [W; N],
+    ) -> [W; N] {
+        let (bias, residual) = (bias(), residual());
+        cuda_std::array::from_fn(|i| self.apply(sums[i], bias[i], residual[i]))
+    }
+
+    /// Sees results as an accumulator of the tensor cores has them, with the place of the first one and the number of rows
+    /// and columns, beyond which there are none. All lanes of a warp do.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn see_fragment<const N: usize>(self, _results: [W; N], _at: [u32; 3], _extents: [u32; 2]) {}
 }
 
 /// `f(sum + bias) + residual`
@@ -74,5 +93,16 @@ impl<W: Activate> EpilogueOp<W> for Activation {
             values = cuda_std::array::from_fn(|i| values[i].add(addends[i]));
         }
         values
+    }
+
+    #[inline(always)]
+    fn apply_to_loaded<const N: usize>(
+        self,
+        sums: [W; N],
+        there: [bool; 2],
+        bias: impl FnOnce() -> [W; N],
+        residual: impl FnOnce() -> [W; N],
+    ) -> [W; N] {
+        self.apply_to(sums, there, bias, residual)
     }
 }
