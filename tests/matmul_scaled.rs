@@ -509,3 +509,22 @@ fn shapes_that_do_not_fit_are_errors() {
         Err(Error::Shape { .. })
     ));
 }
+
+#[test]
+fn operands_of_other_devices_are_errors() {
+    let (one, other) = (Device::simulated_hopper(), Device::simulated_hopper());
+    let zeros = |device: &Device| DeviceArray::<F8E4M3, _>::zeros(device.default_stream(), (16, 16)).unwrap();
+    let floats = |device: &Device| DeviceArray::<f32, _>::zeros(device.default_stream(), (16, 1)).unwrap();
+    let (a, b) = (zeros(&one), zeros(&one));
+    for error in [
+        a.scaled_matmul(&zeros(&other)).compute(),
+        a.scaled_matmul(&b).scale_a(&floats(&other)).compute(),
+        a.scaled_matmul(&b).scale_b(&floats(&other).t()).compute(),
+        a.scaled_matmul(&b).bias(&floats(&other)).compute(),
+    ] {
+        assert!(matches!(error, Err(Error::DifferentDevices { .. })));
+    }
+    let mut out = DeviceArray::<f32, _>::zeros(other.default_stream(), (16, 16)).unwrap();
+    let error = a.scaled_matmul(&b).compute_into(&mut out);
+    assert!(matches!(error, Err(Error::DifferentDevices { .. })));
+}

@@ -312,6 +312,12 @@ impl Scales<'_> {
         of.as_ref().map_or([0; 3], |scales| scales.strides)
     }
 
+    /// The elements from the first to the last.
+    fn len(of: &Option<Self>) -> usize {
+        of.as_ref()
+            .map_or(0, |scales| scales.memory.bytes().len() / size_of::<f32>())
+    }
+
     /// The memory, if there are scales.
     fn words(of: &Option<Self>) -> Option<Words<'_, f32>> {
         of.as_ref().map(|scales| Words::of(&scales.memory))
@@ -411,13 +417,20 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
     fn scales(&self) -> ScaleArgs<'_> {
         let (strides, words) = (Scales::strides, Scales::words);
         let by_blocks = |scales: &Option<Scales<'_>>| scales.as_ref().is_some_and(|scales| scales.by_blocks).into();
+        let plan = ScalePlan {
+            a: strides(&self.a_scales),
+            b: strides(&self.b_scales),
+            a_by_blocks: by_blocks(&self.a_scales),
+            b_by_blocks: by_blocks(&self.b_scales),
+        };
+        let GemmShape { batch, m, n, k, .. } = self.product.shape;
+        debug_assert!(plan.fits(
+            [batch, m, n, k],
+            Scales::len(&self.a_scales),
+            Scales::len(&self.b_scales)
+        ));
         ScaleArgs {
-            plan: ScalePlan {
-                a: strides(&self.a_scales),
-                b: strides(&self.b_scales),
-                a_by_blocks: by_blocks(&self.a_scales),
-                b_by_blocks: by_blocks(&self.b_scales),
-            },
+            plan,
             a: words(&self.a_scales),
             b: words(&self.b_scales),
         }
@@ -591,7 +604,7 @@ fn launch<K: Kernel<Params = Fp8Params<C>>, C: Summed>(
 /// Products of matrices of 8-bit floats.
 impl<A: Element> DeviceArrayRef<A, Ix2> {
     /// The product of this m × k matrix and the k × n matrix `b`, of 8-bit floats, whose scales and bias are added by the
-    /// methods of [`ScaledMatMul`].
+    /// methods of [`ScaledMatMul`], which has its precision, its cost and an example.
     pub fn scaled_matmul<'a, B: Element, C: MatMul<Scalar = f32>>(
         &'a self,
         b: &'a DeviceArrayRef<B, Ix2>,

@@ -142,7 +142,7 @@ fp8! {
     F8E5M2 by F8E4M3: bf16 f32;
 }
 
-/// The parameters of [`gemm_int8`](fn@int8::gemm_int8).
+/// The parameters of [`gemm_int8`](fn@wgmma::int8::gemm_int8).
 pub type Int8Params = (
     TensorMap<'static, u8>,
     TensorMap<'static, u8>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of 8-bit floats on Hopper's tensor cores, scaled: `C ← f(s_a s_b A B + bias) + residual`.
 //!
-//! The block is that of [`gemm_wgmma`](super::gemm_wgmma), with 128 of k in a stage; both operands lie along k, since `wgmma`
+//! The block is that of [`gemm_wgmma`](super::gemm_wgmma()), with 128 of k in a stage; both operands lie along k, since `wgmma`
 //! takes bytes in no other way.
 //!
 //! The tensor cores add products of 8-bit floats with some 14 bits (`cuda_std::wgmma`, "Rounding"). So the sums are on two
@@ -13,7 +13,7 @@
 //!
 //! A scale for each row of `A` and for each column of `B` is multiplied with the sums once, ahead of the epilogue.
 //!
-//! Work and memory: those of [`gemm_wgmma`](super::gemm_wgmma), with elements of one byte, and `m n` fused multiply-adds for
+//! Work and memory: those of [`gemm_wgmma`](super::gemm_wgmma()), with elements of one byte, and `m n` fused multiply-adds for
 //! each 128 of k.
 
 use bytemuck::Pod;
@@ -73,7 +73,7 @@ pub const fn is_two_level(registers: usize) -> bool {
 ///
 /// # Safety
 ///
-/// As [`gemm_wgmma`](super::gemm_wgmma), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
+/// As [`gemm_wgmma`](super::gemm_wgmma()), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
 /// [`tile_n`](super::tile_n) × 128 of `b`. The scales are as [`ScalePlan::fits`] says, and of blocks only where sums
 /// [are on two levels](is_two_level).
 #[kernel(
