@@ -12,6 +12,7 @@ mod int8;
 mod operand;
 mod precision;
 mod scaled;
+mod scales;
 mod simt;
 mod split;
 mod tensor;

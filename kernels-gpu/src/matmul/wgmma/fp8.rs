@@ -8,7 +8,7 @@
 //! levels, as in "DeepSeek-V3 Technical Report", 2024, 3.3.2: those of a stage, 128 products, begin from zero, and are then
 //! added to f32 sums of the thread's own, times the scales of blocks where there are any, by one fused multiply-add for each.
 //! While a consumer adds, the other's products keep the tensor cores at work. Two sets of sums are in registers, so a tile has
-//! 128 columns at most; one of 256 has its sums in the tensor cores alone, with the error that comes of it, for who asks for
+//! 192 columns at most; one of 256 has its sums in the tensor cores alone, with the error that comes of it, for who asks for
 //! that.
 //!
 //! A scale for each row of `A` and for each column of `B` is multiplied with the sums once, ahead of the epilogue.
@@ -66,7 +66,7 @@ impl ScalePlan {
 
 /// Whether sums that take so many registers are added on two levels.
 pub const fn is_two_level(registers: usize) -> bool {
-    registers <= 64
+    registers <= 96
 }
 
 /// `C ← f(A B + bias) + residual` for each product of the batch, of scaled operands.
@@ -74,11 +74,12 @@ pub const fn is_two_level(registers: usize) -> bool {
 /// # Safety
 ///
 /// As [`gemm_wgmma`](super::gemm_wgmma()), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
-/// [`tile_n`](super::tile_n) × 128 of `b`. The scales are as [`ScalePlan::fits`] says, and of blocks only where sums
-/// [are on two levels](is_two_level).
+/// [`tile_n`](super::tile_n) × 128 of `b`. The scales are as [`ScalePlan::fits`] says; those of `A` are of blocks
+/// only where sums [are on two levels](is_two_level), and those of `B` only where besides [`SCALE_BLOCK`] is a multiple of a tile's
+/// columns.
 #[kernel(
-    T = [F8E4M3], U = [F8E4M3, F8E5M2], C = [bf16, f32], R = [32, 64, 128];
-    T = [F8E5M2], U = [F8E4M3], C = [bf16, f32], R = [32, 64, 128],
+    T = [F8E4M3], U = [F8E4M3, F8E5M2], C = [bf16, f32], R = [32, 64, 96, 128];
+    T = [F8E5M2], U = [F8E4M3], C = [bf16, f32], R = [32, 64, 96, 128],
     arch = "sm_90a",
     max_threads = THREADS,
     min_blocks = 1,
