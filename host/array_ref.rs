@@ -21,8 +21,8 @@ use crate::stream::Stream;
 ///
 /// An operation reads the elements of a view where they lie if they are in C order without a gap, wherever the first is;
 /// copies read any strides, and so do elementwise operations on several operands, comparisons, selections and products of
-/// matrices, but for operands that go backwards, and reductions but for few. Other operations first bring the elements of
-/// other views in order, by one copy ([`to_array`](DeviceArrayRef::to_array)).
+/// matrices, but for operands that go backwards, reductions but for few, and scans along an axis of parts. Other operations
+/// first bring the elements of other views in order, by one copy ([`to_array`](DeviceArrayRef::to_array)).
 ///
 /// Results are written where they belong if that is in C order without a gap, or by a copy. Else they are computed in an
 /// array of their own, which is then copied to the view; operations in place compute in a copy. An operand that interlaces

@@ -36,7 +36,7 @@ fn failed(backend: &Arc<dyn Backend>, call: &'static str) -> impl FnOnce(DriverE
 /// An error unless this is the context that the device works in.
 fn check_context(operation: &'static str, backend: &Arc<dyn Backend>, context: &CudaContext) -> Result<()> {
     let handle = context.cu_ctx().expose_provenance() as u64;
-    if backend.peer().is_some_and(|ours| ours.0 == handle) {
+    if backend.peer().is_some_and(|ours| ours.context.0 == handle) {
         return Ok(());
     }
     let given = match context.is_primary() {

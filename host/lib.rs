@@ -40,7 +40,7 @@
 //!
 //! # Other libraries
 //!
-//! [`DeviceArray::as_device_ptr`] and [`Stream::as_raw`] are for C libraries such as cuBLAS, [`dlpack`] for PyTorch, CuPy
+//! [`DeviceArrayRef::as_device_ptr`] and [`Stream::as_raw`] are for C libraries such as cuBLAS, [`dlpack`] for PyTorch, CuPy
 //! and JAX, and a [`Module`] runs what another compiler made.
 //!
 //! # Features

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use ndarray::{Dimension, IntoDimension};
 
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -57,11 +58,17 @@ impl Stream {
 /// Why another library's work is not recorded.
 pub(crate) const FOREIGN: &str = "what another library queues is not recorded";
 
-impl<T: Element, D: Dimension> DeviceArray<T, D> {
-    /// Where the elements lie, in C order, for work that another library queues on `stream`: orders the stream behind
-    /// what writes the array, and lets later writes wait for what the stream has queued until then.
+/// Addresses for other libraries.
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// Where the first element lies, for work that another library queues on `stream`: orders the stream behind what
+    /// writes the elements, and lets later writes wait for what the stream has queued until then.
     ///
-    /// On a GPU the host must not read it. Null for an array without elements; on the simulated GPU an address of the
+    /// The others lie from there as [`shape`](Self::shape) and [`strides`](Self::strides) say, in elements: of an array in C
+    /// order, of a view at any distances, also backwards. What lies between the elements of a view may be in use by others,
+    /// and must not be touched. Where other threads use other parts of the array meanwhile, this is to be called once more
+    /// when the work is queued.
+    ///
+    /// On a GPU the host must not read the memory. Null if there is no element; on the simulated GPU an address of the
     /// host's memory, and streams are always idle there.
     ///
     /// # Errors
@@ -71,29 +78,31 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// # Examples
     ///
     /// ```
-    /// use ndarray::array;
+    /// use ndarray::{array, s};
     /// use warpsmith::{Device, DeviceArray};
     ///
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::simulator();
     /// let stream = device.default_stream();
-    /// let x = DeviceArray::from_ndarray(stream, &array![1.5f32, 2.5])?;
+    /// let x = DeviceArray::from_ndarray(stream, &array![[1.5f32, 2.5], [3.5, 4.5]])?;
     /// let pointer: *const f32 = x.as_device_ptr(stream)?;
     /// // … a function of a C library, with `pointer` and `stream.as_raw()` …
     /// # // SAFETY: the simulated GPU's memory is the host's, and its streams are idle.
     /// # assert_eq!(unsafe { *pointer.add(1) }, 2.5);
+    /// let column = x.slice(s![.., 1])?;
+    /// assert_eq!((column.as_device_ptr(stream)?, column.strides()), (pointer.wrapping_add(1), &[2][..]));
     /// # Ok(())
     /// # }
     /// ```
     pub fn as_device_ptr(&self, stream: &Stream) -> Result<*const T> {
         stream.check_device("as_device_ptr", self.stream())?;
         stream.check_not_captured("as_device_ptr", FOREIGN)?;
-        self.buffer().reads_on(stream)?;
-        Ok(ptr::with_exposed_provenance(self.buffer().address() as usize))
+        self.reads_on(stream)?;
+        Ok(ptr::with_exposed_provenance(self.first_address()))
     }
 
-    /// [`as_device_ptr`](Self::as_device_ptr) for work that writes the array: `stream` is ordered behind all that uses
-    /// it, and later uses wait for what the stream has queued until then.
+    /// [`as_device_ptr`](Self::as_device_ptr) for work that writes the elements: `stream` is ordered behind all that uses
+    /// them, and later uses wait for what the stream has queued until then.
     ///
     /// # Errors
     ///
@@ -101,10 +110,20 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
     pub fn as_device_mut_ptr(&mut self, stream: &Stream) -> Result<*mut T> {
         stream.check_device("as_device_mut_ptr", self.stream())?;
         stream.check_not_captured("as_device_mut_ptr", FOREIGN)?;
-        self.buffer().writes_on(stream)?;
-        Ok(ptr::with_exposed_provenance_mut(self.buffer().address() as usize))
+        self.writes_on(stream)?;
+        Ok(ptr::with_exposed_provenance_mut(self.first_address()))
     }
 
+    /// The address of the first element; 0 where there is none.
+    fn first_address(&self) -> usize {
+        if self.len() * size_of::<T>() == 0 {
+            return 0;
+        }
+        self.buffer().address() as usize + self.layout.offset() * size_of::<T>()
+    }
+}
+
+impl<T: Element, D: Dimension> DeviceArray<T, D> {
     /// An array, at home on `stream`, in memory that another library allocated. When it is dropped, the stream is waited
     /// for, and then `owner` is dropped, which may free the memory.
     ///

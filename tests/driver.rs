@@ -21,6 +21,8 @@ mod cudarc;
 mod failures;
 #[path = "driver/panics.rs"]
 mod panics;
+#[path = "driver/peers.rs"]
+mod peers;
 #[path = "driver/transfers.rs"]
 mod transfers;
 #[path = "driver/uploads.rs"]
@@ -160,7 +162,8 @@ fn child() {
         "pinned_copies" => with_device(transfers::pinned_copies),
         "pinned_errors" => with_device(transfers::pinned_errors),
         "landed" => with_device(transfers::landed),
-        "peers" => with_device(transfers::peers),
+        "peers" => with_device(peers::peers),
+        "peer_failures" => with_device(peers::peer_failures),
         "callbacks" => with_device(transfers::callbacks),
         "callback_errors" => with_device(transfers::callback_errors),
         "full_pool" => with_device(transfers::full_pool),

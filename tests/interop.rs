@@ -6,9 +6,9 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ndarray::{Array1, Array2, Ix1, Ix2, array};
+use ndarray::{Array1, Array2, Ix1, Ix2, array, s};
 use warpsmith::dlpack::{DLManagedTensor, DLManagedTensorVersioned, Managed};
-use warpsmith::{Device, DeviceArray, Error, F8E4M3, LaunchConfig, Module, Stream};
+use warpsmith::{Device, DeviceArray, DeviceArrayRef, Error, F8E4M3, LaunchConfig, Module, Stream};
 
 use crate::common::device;
 
@@ -39,6 +39,31 @@ fn memory_goes_out_and_comes_in_by_its_address() {
     assert_eq!(drops.load(Ordering::Relaxed), 0);
     drop(y);
     assert_eq!(drops.load(Ordering::Relaxed), 1);
+}
+
+/// The address of a view is that of its first element, from which strides lead to the others.
+#[test]
+fn views_go_out_by_their_addresses() {
+    let stream = device().default_stream();
+    let mut x =
+        DeviceArray::from_ndarray(stream, &Array2::from_shape_fn((5, 7), |(i, j)| (10 * i + j) as i16)).unwrap();
+    let first = x.as_device_ptr(stream).unwrap();
+    let place = |view: &DeviceArrayRef<i16, Ix2>| view.as_device_ptr(stream).unwrap().addr() - first.addr();
+    assert_eq!(place(&x.slice(s![2.., 3..]).unwrap()), 2 * (2 * 7 + 3));
+    assert_eq!(place(&x.slice(s![..;-1, ..;-2]).unwrap()), 2 * (4 * 7 + 6));
+    assert_eq!(place(&x.t()), 0);
+    assert!(x.slice(s![3..3, ..]).unwrap().as_device_ptr(stream).unwrap().is_null());
+    if device().is_simulator() {
+        let view = x.slice(s![..;-1, 1..;3]).unwrap();
+        let (pointer, strides) = (view.as_device_ptr(stream).unwrap(), view.strides());
+        for ((i, j), &wanted) in view.to_ndarray().unwrap().indexed_iter() {
+            let place = pointer.wrapping_offset(i as isize * strides[0] + j as isize * strides[1]);
+            // SAFETY: an element of the view, in the host's memory; streams are idle.
+            assert_eq!(unsafe { *place }, wanted);
+        }
+    }
+    let mut part = x.slice_mut(s![1, 2..]).unwrap();
+    assert_eq!(part.as_device_mut_ptr(stream).unwrap().addr() - first.addr(), 2 * 9);
 }
 
 #[test]

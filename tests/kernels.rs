@@ -22,12 +22,12 @@ use kernels_gpu::blur::sums::{Bytes, Floats, WideWords};
 use kernels_gpu::broadcast::{OutputAxes, Strides, broadcast};
 use kernels_gpu::grayscale::grayscale;
 use kernels_gpu::histogram::{Channels, Plan, Search, Uniform, bincount, extent, histogram};
-use kernels_gpu::matmul::epilogue::EpiloguePlan;
+use kernels_gpu::matmul::epilogue::{Activation, EpiloguePlan};
 use kernels_gpu::matmul::gemm::{GemmShape, KMajor, Large, MnMajor, Small, gemm};
 use kernels_gpu::matmul::gemv::{self, gemv_columns, gemv_combine, gemv_rows};
 use kernels_gpu::op::{Add, Max, Sum};
 use kernels_gpu::reduce::{ColumnPlan, RowPlan, reduce, reduce_columns};
-use kernels_gpu::scan::{scan, scan_columns, scan_rows, scan_tree};
+use kernels_gpu::scan::{Lines, scan, scan_columns, scan_rows, scan_tree};
 use kernels_gpu::transpose::{Strided, Tiles, copy_strided, transpose_tiles};
 use ndarray::{Array1, Ix1};
 use proptest::collection::vec;
@@ -109,9 +109,16 @@ fn rows_that_wrap_around() {
         (5, usize::MAX / 4 + 1),
     ] {
         let config = LaunchConfig::new(1, 256);
-        launch::<scan_rows<f32, Sum>>(&config, (&x, rows, n, 0u32, &mut zeros(100)));
+        launch::<scan_rows<f32, Sum>>(&config, (&x, Lines::of_array(rows, n, 1), 0u32, &mut zeros(100)));
         for width in [8u32, 256] {
-            let arguments = (&x, rows, n, 1usize, width, 0u32, &mut zeros(1000), &mut zeros(100));
+            let arguments = (
+                &x,
+                Lines::of_array(rows, n, 1),
+                width,
+                0u32,
+                &mut zeros(1000),
+                &mut zeros(100),
+            );
             launch::<scan_columns<f32, Sum>>(&config, arguments);
         }
     }
@@ -163,6 +170,21 @@ fn size() -> impl Strategy<Value = usize> {
     one_of(&SIZES[..])
 }
 
+/// Lines of any number and length, that lie anywhere.
+fn lines() -> impl Strategy<Value = Lines> {
+    let sizes = (size(), size(), size(), size(), size(), size());
+    let lines = sizes.prop_map(|(count, n, inner, first, outer, along)| Lines {
+        count,
+        n,
+        inner,
+        first,
+        outer,
+        along,
+    });
+    let of_arrays = (size(), size(), size()).prop_map(|(count, n, inner)| Lines::of_array(count, n, inner));
+    prop_oneof![lines, of_arrays]
+}
+
 /// One of [`SIZES`] with which a loop over so many elements ends.
 fn short() -> impl Strategy<Value = usize> {
     one_of(&SIZES[..12])
@@ -184,6 +206,15 @@ fn bits<T: bytemuck::Pod + std::fmt::Debug>() -> impl Strategy<Value = T> {
     vec(word, size_of::<T>().div_ceil(8))
         .prop_map(|words| bytemuck::pod_read_unaligned(&bytemuck::cast_slice(&words)[..size_of::<T>()]))
 }
+
+/// The functions of epilogues.
+const ACTIVATIONS: &[Activation] = &[
+    Activation::IDENTITY,
+    Activation::RELU,
+    Activation::GELU,
+    Activation::GELU_TANH,
+    Activation::SILU,
+];
 
 proptest! {
     #![proptest_config(cases(400))]
@@ -310,10 +341,10 @@ proptest! {
     fn matrix_times_matrix(
         config in configs(), (batch, first) in (size(), size()), (m, n, k) in (size(), size(), size()),
         (a_strides, b_strides) in (vec(size(), 3), vec(size(), 3)), (a, b, c) in (len(), len(), len()),
-        beta in 0u8..2, (bias, residual) in (vec(size(), 3), vec(size(), 3)), activation in 0u32..6,
+        beta in 0u8..2, (bias, residual) in (vec(size(), 3), vec(size(), 3)), function in one_of(ACTIVATIONS),
     ) {
         let array = |strides: Vec<usize>| [strides[0], strides[1], strides[2]];
-        let plan = EpiloguePlan { activation, bias: array(bias), residual: array(residual) };
+        let plan = EpiloguePlan { function, bias: array(bias), residual: array(residual) };
         let shape = GemmShape { batch, first, m, n, k, a: array(a_strides), b: array(b_strides) };
         if k < 1 << 20 || shape.a[2] != 0 || shape.b[2] != 0 {
             let (a, b, beta) = (ones::<f32>(a), ones::<f32>(b), f32::from(beta));
@@ -345,11 +376,11 @@ proptest! {
     #[test]
     fn scans(
         // Of more elements, each a row of its own, the simulated GPU would be busy for seconds.
-        config in configs(), (n, out, state) in (one_of(vec![0, 1, 99, 100, 101, 2500]), len(), short()), (rows, length) in (size(), size()),
+        config in configs(), (n, out, state) in (one_of(vec![0, 1, 99, 100, 101, 2500]), len(), short()), (lines, length) in (lines(), size()),
         phase in 0u32..4, epoch in one_of(vec![0u64, 1, 1 << 30, u32::MAX.into()]),
     ) {
         let x = ones::<f32>(n);
-        launch::<scan_rows<f32, Sum>>(&config, (&x, rows, length, phase, &mut zeros(out)));
+        launch::<scan_rows<f32, Sum>>(&config, (&x, lines, phase, &mut zeros(out)));
         launch::<scan_tree<f32, Sum>>(&config, (&x, phase, &mut zeros(state), &mut zeros(out)));
         // The counter of a launch of any number.
         let mut words = Array1::<u64>::zeros(state);
@@ -363,14 +394,14 @@ proptest! {
     #[test]
     fn scans_of_columns(
         config in configs(), (n, out, state) in (len(), len(), short()),
-        (columns, length, inner) in (size(), size(), size()),
+        lines in lines(),
         width in one_of(vec![0u32, 1, 3, 16, 32, 48, 128, 256, 512, 1 << 31, u32::MAX]),
     ) {
         let x = ones::<f32>(n);
-        let arguments = (&x, columns, length, inner, width, 0u32, &mut zeros(state), &mut zeros(out));
+        let arguments = (&x, lines, width, 0u32, &mut zeros(state), &mut zeros(out));
         launch::<scan_columns<f32, Sum>>(&config, arguments);
         let x = ones::<u8>(n);
-        let arguments = (&x, columns, length, inner, width, 1u32, &mut zeros(state), &mut zeros(out));
+        let arguments = (&x, lines, width, 1u32, &mut zeros(state), &mut zeros(out));
         launch::<scan_columns<u8, Max>>(&config, arguments);
     }
 

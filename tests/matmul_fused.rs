@@ -444,6 +444,36 @@ fn results_and_addends_in_views() {
     }
 }
 
+/// An addend whose neighbours are no aligned pairs, which Hopper's kernel does not load.
+#[test]
+fn addends_at_odd_places() {
+    let (a, b) = (stack::<bf16>((1, 20, 16), 1), stack::<bf16>((1, 16, 24), 2));
+    let (wide, old) = (stack::<bf16>((1, 20, 26), 3), stack::<bf16>((1, 20, 24), 4));
+    for device in with_tensor_cores() {
+        let upload = |array: &Array3<bf16>| DeviceArray::from_ndarray(device.default_stream(), array).unwrap();
+        let (x, y, z) = (upload(&a), upload(&b), upload(&wide));
+        for first in [0, 1, 2] {
+            let columns = s![.., .., first..first + 24];
+            let mut out = upload(&old);
+            x.fused_batched_matmul(&y)
+                .alpha(0.5)
+                .residual(&z.slice(columns).unwrap())
+                .accumulate_into(&mut out, -0.5)
+                .unwrap();
+            let case = Case {
+                alpha: 0.5,
+                beta: -0.5,
+                function: Identity,
+                bias: None,
+                residual: Some(wide.slice(columns)),
+                operands: 0.0,
+            };
+            let what = format!("from column {first} on");
+            case.check(out.to_ndarray().unwrap().view(), [&a, &b, &old], &what);
+        }
+    }
+}
+
 /// Nothing to sum: what is left is the epilogue of zeros.
 #[test]
 fn nothing_to_sum_and_nothing_to_write() {

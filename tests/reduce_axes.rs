@@ -465,6 +465,96 @@ fn empty_axes() {
     );
 }
 
+/// Statistics along axes that are no neighbours: as of the elements in another order, in which they are, but for the last
+/// roundings in f64, and for those that cancel in a variance that is small beside the square of the mean.
+fn check_statistics_in_steps<T: FloatNumber + ops::Number<Mean = T>>() {
+    for (shape, axes) in [(vec![5, 7, 330], vec![0, 2]), (vec![3, 2, 5, 4, 9], vec![0, 2, 4])] {
+        let values: Vec<f64> = random::<i32>(shape.iter().product(), 3)
+            .into_iter()
+            .map(|i| 60.0 + f64::from(i % 1000) / 500.0)
+            .collect();
+        let x = ArrayD::from_shape_vec(IxDyn(&shape), values.into_iter().map(T::of).collect()).unwrap();
+        let order: Vec<usize> = (0..shape.len())
+            .filter(|axis| !axes.contains(axis))
+            .chain(axes.clone())
+            .collect();
+        let together: Vec<usize> = (shape.len() - axes.len()..shape.len()).collect();
+        let (apart, rows) = (upload(&x), upload(&x.view().permuted_axes(IxDyn(&order)).to_owned()));
+        let check = |got: warpsmith::Result<Dyn<T>>, wanted: warpsmith::Result<Dyn<T>>, what: &str| {
+            for (got, wanted) in elements(&got.unwrap()).into_iter().zip(elements(&wanted.unwrap())) {
+                let (got, wanted) = (got.wide(), wanted.wide());
+                let bound = (2.0 * T::UNIT_ROUNDOFF + 1e-12) * wanted.abs();
+                assert!(
+                    (got - wanted).abs() <= bound,
+                    "{what} of {shape:?} along {axes:?}: {got}, wanted {wanted}"
+                );
+            }
+        };
+        check(apart.mean_axes(&axes), rows.mean_axes(&together), "mean");
+        check(
+            apart.variance_axes(&axes, 1),
+            rows.variance_axes(&together, 1),
+            "variance",
+        );
+        check(
+            apart.std_axes(&axes, 0),
+            rows.std_axes(&together, 0),
+            "standard deviation",
+        );
+    }
+}
+
+#[test]
+fn statistics_in_steps() {
+    check_statistics_in_steps::<f32>();
+    check_statistics_in_steps::<f64>();
+    check_statistics_in_steps::<f16>();
+    check_statistics_in_steps::<bf16>();
+}
+
+/// Infinities and NaN, which come through both steps.
+#[test]
+fn statistics_in_steps_of_what_is_not_finite() {
+    let mut x = Array3::<f32>::from_shape_fn((4, 3, 50), |(i, j, k)| (i + j + k) as f32);
+    (x[[1, 0, 7]], x[[2, 0, 9]], x[[3, 1, 0]]) = (f32::INFINITY, f32::INFINITY, f32::NAN);
+    let on_device = upload(&x.into_dyn());
+    let means = elements(&on_device.mean_axes(&[0, 2]).unwrap());
+    assert!(
+        means[0] == f32::INFINITY && means[1].is_nan() && means[2] == 28.0,
+        "{means:?}"
+    );
+    let variances = elements(&on_device.variance_axes(&[0, 2], 0).unwrap());
+    assert!(
+        variances[0].is_nan() && variances[1].is_nan() && variances[2] == 209.5,
+        "{variances:?}"
+    );
+}
+
+/// The elements are not copied: on a device of its own, little memory is taken beside theirs.
+#[test]
+fn statistics_in_steps_take_little_memory() {
+    type Reduction = fn(&Dyn<f16>) -> warpsmith::Result<()>;
+    let all: [Reduction; 5] = [
+        |x| x.mean_axes(&[0, 2]).map(drop),
+        |x| x.variance_axes(&[0, 2], 0).map(drop),
+        |x| x.std_axes(&[0, 2], 0).map(drop),
+        |x| x.sum_axes(&[0, 2]).map(drop),
+        |x| {
+            x.slice(ndarray::s![.., 1.., ..])
+                .and_then(|part| part.variance(0))
+                .map(drop)
+        },
+    ];
+    for reduce in all {
+        let device = warpsmith::Device::simulator();
+        let x = Dyn::<f16>::ones(device.default_stream(), IxDyn(&[20, 9, 2000])).unwrap();
+        let before = device.memory().unwrap().allocated;
+        reduce(&x).unwrap();
+        let taken = device.memory().unwrap().peak - before;
+        assert!(taken < before / 4, "{taken} bytes beside {before}");
+    }
+}
+
 /// The plans of shapes that no test has the memory for.
 #[test]
 fn plans_of_long_columns_have_a_small_depth() {

@@ -36,15 +36,17 @@ kernels_gpu::operator_kernels!(Ordered: i32 => reduce);
 
 /// A slice of an array with its axes in another order, and perhaps repeated along one more in front.
 #[derive(Debug)]
-struct Place {
-    shape: Vec<usize>,
+pub struct Place {
+    /// Of the whole array.
+    pub shape: Vec<usize>,
     slice: Vec<SliceInfoElem>,
     rotated: usize,
     transposed: bool,
     repeated: Option<usize>,
 }
 
-fn places() -> impl Strategy<Value = Place> {
+/// Such views of arrays of any shape.
+pub fn places() -> impl Strategy<Value = Place> {
     let order = (0..4usize, any::<bool>(), prop::option::of(0..5usize));
     (slices(), order).prop_map(|((shape, slice), (rotated, transposed, repeated))| Place {
         shape,
@@ -68,7 +70,8 @@ impl Place {
         order
     }
 
-    fn of_array<'a, T: Number>(&self, x: &'a ArrayD<T>) -> ArrayD<T> {
+    /// The view of the host's array, as an array of its own.
+    pub fn of_array<'a, T: Number>(&self, x: &'a ArrayD<T>) -> ArrayD<T> {
         let part: ArrayViewD<'a, T> = x.slice(&self.slice[..]);
         let order = self.order(part.ndim());
         let part = part.permuted_axes(IxDyn(&order));
@@ -81,7 +84,8 @@ impl Place {
         }
     }
 
-    fn of_device<'a, T: Number>(&self, x: &'a Dyn<T>) -> DeviceView<'a, T, IxDyn> {
+    /// The view of the device's array.
+    pub fn of_device<'a, T: Number>(&self, x: &'a Dyn<T>) -> DeviceView<'a, T, IxDyn> {
         let part = x.slice(&self.slice[..]).unwrap();
         let order = self.order(part.ndim());
         let part = part.permuted_axes(IxDyn(&order)).unwrap();
@@ -143,6 +147,22 @@ fn check_floats<T: FloatNumber + ops::Number<Total = T, Mean = T>>(
             &least.into_iter().collect::<Vec<T>>(),
             &what,
         );
+        // The sums are exact in f64, so the mean is the quotient, rounded.
+        let means = wanted.mapv(|sum| T::of(sum / count as f64));
+        assert_same(
+            &elements(&view.mean_axes(&axes).unwrap()),
+            &means.into_iter().collect::<Vec<T>>(),
+            &format!("mean, {what}"),
+        );
+        let roots = elements(&view.std_axes(&axes, 1).unwrap());
+        let ones = elements(&view.variance_axes(&axes, 1).unwrap());
+        for (root, variance) in roots.iter().zip(&ones) {
+            let (root, wanted) = (root.wide(), variance.wide().sqrt());
+            assert!(
+                (root - wanted).abs() <= 2.0 * T::UNIT_ROUNDOFF * wanted,
+                "{what}: {root}, wanted {wanted}"
+            );
+        }
         // Of whole numbers up to 100: the squares' sum and the sum's square are exact in f64, their difference is rounded a
         // few times; what the device computes is within the bound that tests/reduce.rs derives, of which this is more.
         let squares = sums_over(&wide.mapv(|x| x * x), &axes);

@@ -11,7 +11,7 @@ use kernels_gpu::scan::{blelloch, vec_len};
 use ndarray::{Array1, Array2, Array3, ArrayD, Axis, Dimension, Ix1, IxDyn, array};
 use proptest::prelude::*;
 use warpsmith::ops::{self, Max, Min, Product, Scan, ScanAlgorithm, ScanTree, Sum};
-use warpsmith::{DeviceArray, Stream, bf16, f16};
+use warpsmith::{DeviceArray, DeviceArrayRef, Stream, bf16, f16};
 
 /// [`for_types!`] also for the 16-bit floats, whose names the compiler keeps for types of its own.
 macro_rules! for_floats {
@@ -32,15 +32,15 @@ macro_rules! for_floats {
 const ALGORITHMS: [ScanAlgorithm; 2] = [ScanAlgorithm::LookBack, ScanAlgorithm::Blelloch];
 /// Whether a result includes the element at its own place.
 #[derive(Clone, Copy, Debug)]
-enum ScanKind {
+pub enum ScanKind {
     Inclusive,
     Exclusive,
 }
 
-const KINDS: [ScanKind; 2] = [ScanKind::Inclusive, ScanKind::Exclusive];
+pub const KINDS: [ScanKind; 2] = [ScanKind::Inclusive, ScanKind::Exclusive];
 
 /// An element type that all scans are compiled for.
-trait Scanned: Number + ops::Number + Num<Total: Number> {}
+pub trait Scanned: Number + ops::Number + Num<Total: Number> {}
 
 impl<T: Number + ops::Number + Num<Total: Number>> Scanned for T {}
 
@@ -63,8 +63,8 @@ fn scanned<Op: ReduceOp<T>, T: Scan<Op> + ScanTree<Op, Output = Op::Output>, D: 
 }
 
 /// The scan along an axis on the device.
-fn scanned_axis<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
-    x: &DeviceArray<T, D>,
+pub fn scanned_axis<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
+    x: &DeviceArrayRef<T, D>,
     axis: usize,
     kind: ScanKind,
 ) -> DeviceArray<Op::Output, D> {
@@ -474,15 +474,25 @@ fn one_element_without_an_axis() {
     }
 }
 
+/// The sequential scan of every line along the axis.
+pub fn sequential_axis<Op: ReduceOp<T, Output: Number>, T: Number>(
+    x: &ArrayD<T>,
+    axis: usize,
+    kind: ScanKind,
+) -> ArrayD<Op::Output> {
+    let mut wanted = ArrayD::from_elem(x.raw_dim(), Op::finish(Op::identity(), 0));
+    for (mut results, line) in wanted.lanes_mut(Axis(axis)).into_iter().zip(x.lanes(Axis(axis))) {
+        results.assign(&Array1::from(sequential::<Op, T>(&line.to_vec(), kind)));
+    }
+    wanted
+}
+
 /// Every line along the axis is what the sequential scan gives.
 #[track_caller]
 fn check_axis<Op: ReduceOp<T, Output: Number>, T: Number + Scan<Op>>(x: &ArrayD<T>, axis: usize) {
     let on_device = upload(x);
     for kind in KINDS {
-        let mut wanted = ArrayD::from_elem(x.raw_dim(), Op::finish(Op::identity(), 0));
-        for (mut results, line) in wanted.lanes_mut(Axis(axis)).into_iter().zip(x.lanes(Axis(axis))) {
-            results.assign(&Array1::from(sequential::<Op, T>(&line.to_vec(), kind)));
-        }
+        let wanted = sequential_axis::<Op, T>(x, axis, kind);
         let got = scanned_axis::<Op, T, _>(&on_device, axis, kind);
         let what = format!("{kind:?} scan of {:?} along axis {axis}", x.shape());
         assert_same(&elements(&got), wanted.as_slice().expect("C order"), &what);
@@ -490,7 +500,7 @@ fn check_axis<Op: ReduceOp<T, Output: Number>, T: Number + Scan<Op>>(x: &ArrayD<
 }
 
 /// Random values in that shape.
-fn shaped<T: Number>(shape: &[usize], seed: u64) -> ArrayD<T> {
+pub fn shaped<T: Number>(shape: &[usize], seed: u64) -> ArrayD<T> {
     ArrayD::from_shape_vec(IxDyn(shape), random(shape.iter().product(), seed)).expect("as many values")
 }
 

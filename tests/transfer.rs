@@ -5,10 +5,11 @@
 use std::sync::mpsc::channel;
 use std::thread;
 
-use ndarray::{Array1, Array2, Array3, ArrayD, Ix1, IxDyn, array, s};
-use warpsmith::{Device, DeviceArray, Error, PinnedArray};
+use ndarray::{Array1, Array2, Array3, ArrayD, Axis, Ix1, IxDyn, array, s};
+use warpsmith::{Device, DeviceArray, Element, Error, PinnedArray};
 
 use crate::common::device;
+use crate::slicing::numbered;
 
 fn numbers(len: usize) -> Array1<u32> {
     Array1::from_shape_fn(len, |i| (i as u32).wrapping_mul(2_654_435_761))
@@ -143,6 +144,72 @@ fn pinned_arrays_go_and_come_back() {
     // Of no elements.
     let (none, copy) = DeviceArray::upload_async(&stream, PinnedArray::<u8, _>::zeros(device(), 0).unwrap()).unwrap();
     assert!(copy.wait().unwrap().is_empty() && none.download_async().unwrap().wait().unwrap().is_empty());
+}
+
+/// Parts in any order and direction come to page-locked memory in C order, and are written from there, and nothing else is.
+#[test]
+fn views_go_and_come_back_by_pinned_memory() {
+    fn check<T: Element + PartialEq + std::fmt::Debug>(of: impl Fn(usize) -> T) {
+        let stream = device().create_stream().unwrap();
+        let x = numbered(&[4, 5, 6], &of);
+        macro_rules! check {
+            ($([$($slice:tt)*] $axes:expr;)*) => {$({
+                let (slice, axes) = (s![$($slice)*], IxDyn($axes));
+                let mut on_device = DeviceArray::from_ndarray(&stream, &x).unwrap();
+                let part = on_device.slice(slice).unwrap().into_dyn().permuted_axes(axes.clone()).unwrap();
+                let download = part.download_async().unwrap();
+                let wanted = x.slice(slice).into_dyn().permuted_axes(axes.clone());
+                assert_eq!(download.wait().unwrap().view(), wanted, stringify!($($slice)*));
+
+                let others = numbered(wanted.shape(), |i| of(i + 50));
+                let host = PinnedArray::from_ndarray(device(), &others).unwrap();
+                let part = on_device.slice_mut(slice).unwrap().into_dyn();
+                let upload = part.permuted_axes(axes.clone()).unwrap().assign_async(host).unwrap();
+                let mut wanted = x.clone();
+                wanted.slice_mut(slice).into_dyn().permuted_axes(axes).assign(&others);
+                assert_eq!(on_device.to_ndarray().unwrap(), wanted, stringify!($($slice)*));
+                assert_eq!(upload.wait().unwrap().view(), others);
+            })*};
+        }
+        check! {
+            [.., .., ..] &[0, 1, 2];
+            [1..3, .., ..] &[0, 1, 2];
+            [2, 1..4, ..] &[0, 1];
+            [3, 4, 5] &[];
+            [.., .., 2..] &[0, 1, 2];
+            [.., .., 3] &[0, 1];
+            [.., .., ..] &[2, 0, 1];
+            [..;-1, ..;2, 1..;-2] &[0, 1, 2];
+            [.., 2..2, ..] &[1, 0, 2];
+        }
+    }
+    check(|i| i as u8);
+    check(|i| i as f32);
+    check(|i| [i as f64, -1.0]);
+}
+
+/// Parts that other threads use by turns, with the copies of one another's on their way.
+#[test]
+fn parts_are_copied_side_by_side() {
+    let mut x = DeviceArray::<u32, _>::zeros(device().default_stream(), (8, 1000)).unwrap();
+    thread::scope(|scope| {
+        for (number, part) in x.axis_chunks_mut(Axis(0), 2).unwrap().enumerate() {
+            let stream = device().create_stream().unwrap();
+            let mut part = part.into_stream(&stream).unwrap();
+            scope.spawn(move || {
+                for turn in 0..20 {
+                    let value = (number * 100 + turn) as u32;
+                    let host = PinnedArray::from_ndarray(device(), &Array2::from_elem((2, 1000), value)).unwrap();
+                    let upload = part.assign_async(host).unwrap();
+                    let download = part.download_async().unwrap();
+                    assert!(download.wait().unwrap().view().iter().all(|&y| y == value));
+                    drop(upload);
+                }
+            });
+        }
+    });
+    let wanted = Array2::from_shape_fn((8, 1000), |(row, _)| (row / 2 * 100 + 19) as u32);
+    assert_eq!(x.to_ndarray().unwrap(), wanted);
 }
 
 #[test]

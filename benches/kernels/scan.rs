@@ -4,7 +4,7 @@
 
 use crate::common::{self, measure, random_f32};
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, measurement::WallTime};
-use ndarray::{Array1, Array2, Axis, Ix1};
+use ndarray::{Array1, Array2, Axis, Ix1, Ix2, s};
 use warpsmith::ops::{Max, ReduceOp, Scan, ScanAlgorithm, ScanTree, Sum};
 use warpsmith::{DeviceArray, Element, Result, Stream};
 
@@ -77,6 +77,31 @@ fn run_axes(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream, x: &Array
     }
 }
 
+/// Scans of a part of a matrix's columns along both axes, and what they take with a copy of the part.
+fn run_parts(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream, x: &Array2<f32>) {
+    let on_device = DeviceArray::from_ndarray(stream, x).expect("the input fits");
+    // From a place where vectors begin, and from another.
+    for first in [8, 3] {
+        let part = on_device.slice(s![.., first..]).expect("there are as many columns");
+        let mut out = DeviceArray::zeros(stream, part.raw_dim()).expect("the output fits");
+        for axis in [0, 1].map(Axis) {
+            let copied = |out: &mut DeviceArray<f32, Ix2>| part.to_array()?.inclusive_scan_axis_into::<Sum>(axis, out);
+            copied(&mut out).expect("the scan succeeds");
+            let wanted = out.to_ndarray().expect("the result can be read");
+            part.inclusive_scan_axis_into::<Sum>(axis, &mut out)
+                .expect("the scan succeeds");
+            let result = out.to_ndarray().expect("the result can be read");
+            let is_near = |(&got, &wanted): (&f32, &f32)| (got - wanted).abs() <= 1e-4 * wanted;
+            assert!(result.iter().zip(&wanted).all(is_near), "columns from {first}");
+            let id = |name| BenchmarkId::new(format!("sum_f32_axis_{}_{name}_{first}", axis.index()), part.len());
+            measure(group, id("part"), stream, 8 * part.len(), || {
+                part.inclusive_scan_axis_into::<Sum>(axis, &mut out)
+            });
+            measure(group, id("part_copied"), stream, 8 * part.len(), || copied(&mut out));
+        }
+    }
+}
+
 pub fn scan(criterion: &mut Criterion) {
     let device = common::device();
     let stream = device.default_stream();
@@ -100,6 +125,7 @@ pub fn scan(criterion: &mut Criterion) {
         let rows = 1 << (len.ilog2() / 2);
         let matrix = x.into_shape_with_order((rows, len / rows)).expect("a power of two");
         run_axes(&mut group, stream, &matrix);
+        run_parts(&mut group, stream, &matrix);
     }
     for len in common::sizes(&device, 16) {
         let x = common::random_f64(len, &mut rng);

@@ -28,6 +28,7 @@ mod slabs;
 mod stored;
 mod timing;
 mod transpose;
+mod tune;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -103,6 +104,8 @@ enum Command {
     Grayscale(picture::GrayscaleArgs),
     /// A picture blurred by a box or by a Gaussian.
     Blur(picture::BlurArgs),
+    /// Measures which kernels are fastest on this GPU.
+    Tune(tune::TuneArgs),
     /// Writes a project with a kernel of its own into a new folder: a program, a test, and what builds them.
     New {
         /// The folder; its name is the project's.
@@ -158,6 +161,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Transpose(args) => transpose::run(&session, args),
         Command::Grayscale(args) => picture::grayscale(&session, args),
         Command::Blur(args) => picture::blur(&session, args),
+        Command::Tune(args) => tune::run(&session, args),
         Command::New { folder } => {
             new::create(folder, |_| source())?;
             let folder = folder.display();

@@ -12,3 +12,4 @@ mod pictures;
 mod pieces;
 mod pipes;
 mod program;
+mod tune;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawContext, RawEvent, RawExec, RawFunction,
-    RawGraph, RawModule, RawNode, RawPlace, RawStream, Stay,
+    Backend, Callback, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec, RawFunction, RawGraph,
+    RawModule, RawNode, RawPeer, RawPlace, RawStream, Stay,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
@@ -155,7 +155,7 @@ impl Backend for Faulty {
         self.inner.memory()
     }
 
-    fn peer(&self) -> Option<RawContext> {
+    fn peer(&self) -> Option<RawPeer> {
         self.inner.peer()
     }
 

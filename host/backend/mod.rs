@@ -79,10 +79,22 @@ pub(crate) struct FunctionInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RawContext(pub u64);
 
+/// What a device is to others that copy to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawPeer {
+    pub context: RawContext,
+    /// The driver's number of the device.
+    pub device: i32,
+    /// The pool that its arrays come from; 0 for none.
+    pub pool: u64,
+    /// Of the backend: no other of this process has it.
+    pub number: u64,
+}
+
 /// An address in another device's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerMemory {
-    pub context: RawContext,
+    pub peer: RawPeer,
     pub address: u64,
 }
 
@@ -235,10 +247,10 @@ pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     /// Queues a copy to memory that [`pin`](Self::pin) gave.
     unsafe fn download_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()>;
     unsafe fn copy(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()>;
-    /// What the device's memory is in for [`copy_to_peer`](Self::copy_to_peer); `None` on the simulator. Streams of
-    /// devices that both have one wait for each other's events.
-    fn peer(&self) -> Option<RawContext>;
-    /// Queues a copy to memory of another device.
+    /// What the device is to [`copy_to_peer`](Self::copy_to_peer) of others; `None` on the simulator. Streams of devices
+    /// that both are one wait for each other's events.
+    fn peer(&self) -> Option<RawPeer>;
+    /// Queues a copy to memory of another device, whose backend lives.
     unsafe fn copy_to_peer(&self, stream: RawStream, to: PeerMemory, from: u64, bytes: usize) -> Result<()>;
     unsafe fn fill_zero(&self, stream: RawStream, address: u64, bytes: usize) -> Result<()>;
 

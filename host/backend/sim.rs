@@ -16,7 +16,7 @@ use cuda_sim::LaunchConfig;
 
 use super::system::{has_room, memory_info};
 use super::{
-    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
+    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawEvent, RawFunction, RawModule, RawPeer, RawStream,
     Stay, check_cooperative,
 };
 use crate::device::Properties;
@@ -357,7 +357,7 @@ impl Backend for Simulator {
         unsafe { self.copy(stream, to, from, bytes) }
     }
 
-    fn peer(&self) -> Option<RawContext> {
+    fn peer(&self) -> Option<RawPeer> {
         None
     }
 

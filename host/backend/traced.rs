@@ -11,8 +11,8 @@ use cuda_sim::LaunchConfig;
 use tracing::debug_span;
 
 use super::{
-    Backend, Callback, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawContext, RawEvent, RawExec, RawFunction,
-    RawGraph, RawModule, RawNode, RawPlace, RawStream, Stay,
+    Backend, Callback, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec, RawFunction, RawGraph,
+    RawModule, RawNode, RawPeer, RawPlace, RawStream, Stay,
 };
 use crate::device::Properties;
 use crate::error::Result;
@@ -104,7 +104,7 @@ impl Backend for Traced {
     calls! {
         fn properties() -> &Properties;
         fn memory() -> &Memory;
-        fn peer() -> Option<RawContext>;
+        fn peer() -> Option<RawPeer>;
         fn stay() -> Result<Stay>;
         fn free_memory() -> Result<u64>;
         fn register_kernels(modules: PtxModules) -> Result<()>;
@@ -157,6 +157,34 @@ impl Backend for Traced {
     fn reset(&self) -> Result<Arc<dyn Backend>> {
         let _span = debug_span!(target: "warpsmith", "reset", device = self.properties().id.as_str()).entered();
         Ok(Arc::new(Self::new(self.inner.reset()?)))
+    }
+}
+
+impl Graphs for Traced {
+    spans! {
+        unsafe fn instantiate(graph: RawGraph) -> RawExec, graph = graph.0;
+        unsafe fn update_exec(exec: RawExec, graph: RawGraph) -> bool, graph = graph.0;
+        unsafe fn launch_graph(stream: RawStream, exec: RawExec) -> (), stream = stream.0, graph = exec.0;
+    }
+    calls! {
+        fn create_graph() -> Result<RawGraph>;
+    }
+    calls! {
+        unsafe fn destroy_graph(graph: RawGraph) -> ();
+        unsafe fn destroy_exec(exec: RawExec) -> ();
+        unsafe fn record_launch(
+            at: RawPlace, kernel: &KernelInfo, config: &LaunchConfig, params: &mut [*const ()]
+        ) -> Result<RawNode>;
+        unsafe fn record_function(
+            at: RawPlace,
+            function: RawFunction,
+            info: &FunctionInfo,
+            name: &str,
+            config: &LaunchConfig,
+            params: &mut [*const ()]
+        ) -> Result<RawNode>;
+        unsafe fn record_copy(at: RawPlace, to: u64, from: u64, bytes: usize) -> Result<RawNode>;
+        unsafe fn record_fill_zero(at: RawPlace, address: u64, bytes: usize) -> Result<RawNode>;
     }
 }
 
@@ -225,33 +253,5 @@ mod tests {
             line.starts_with("launch device=\"sim\" kernel=\"") && line.contains(" grid=(") && line.contains(" block=(")
         };
         assert!(lines.iter().any(is_launch), "{lines:?}");
-    }
-}
-
-impl Graphs for Traced {
-    spans! {
-        unsafe fn instantiate(graph: RawGraph) -> RawExec, graph = graph.0;
-        unsafe fn update_exec(exec: RawExec, graph: RawGraph) -> bool, graph = graph.0;
-        unsafe fn launch_graph(stream: RawStream, exec: RawExec) -> (), stream = stream.0, graph = exec.0;
-    }
-    calls! {
-        fn create_graph() -> Result<RawGraph>;
-    }
-    calls! {
-        unsafe fn destroy_graph(graph: RawGraph) -> ();
-        unsafe fn destroy_exec(exec: RawExec) -> ();
-        unsafe fn record_launch(
-            at: RawPlace, kernel: &KernelInfo, config: &LaunchConfig, params: &mut [*const ()]
-        ) -> Result<RawNode>;
-        unsafe fn record_function(
-            at: RawPlace,
-            function: RawFunction,
-            info: &FunctionInfo,
-            name: &str,
-            config: &LaunchConfig,
-            params: &mut [*const ()]
-        ) -> Result<RawNode>;
-        unsafe fn record_copy(at: RawPlace, to: u64, from: u64, bytes: usize) -> Result<RawNode>;
-        unsafe fn record_fill_zero(at: RawPlace, address: u64, bytes: usize) -> Result<RawNode>;
     }
 }

@@ -3,6 +3,7 @@
 
 mod slicing;
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use ndarray::{Dimension, IxDyn};
@@ -132,6 +133,23 @@ impl<D: Dimension> Layout<D> {
             expected *= length;
         }
         Some(Layout::place(extent.start, ndarray::Ix1(extent.len())))
+    }
+
+    /// The order of the axes in which the elements lie in C order without a gap, if it is another than theirs.
+    pub(crate) fn c_order(&self) -> Option<Vec<usize>> {
+        if self.is_standard() {
+            return None;
+        }
+        let mut order: Vec<usize> = (0..self.ndim()).collect();
+        order.sort_by_key(|&axis| Reverse(self.strides()[axis]));
+        let mut expected = 1;
+        for &axis in order.iter().rev().filter(|&&axis| self.shape()[axis] != 1) {
+            if self.strides()[axis] != expected {
+                return None;
+            }
+            expected *= self.shape()[axis] as isize;
+        }
+        Some(order)
     }
 
     /// The place of the element with that index.

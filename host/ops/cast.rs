@@ -13,7 +13,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 
 /// `out[i]` is `x[i]` as another type, by kernel `K`.
-fn launch<K, T: Element, U: Element, D: Dimension>(
+pub(super) fn launch<K, T: Element, U: Element, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
     out: &mut DeviceArrayRef<U, D>,

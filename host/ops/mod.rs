@@ -38,7 +38,9 @@ pub use kernels_gpu::op::{
     Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,
     ReduceOp, Relu, Sigmoid, Sin, Sqrt, Square, Std, Sub, Sum, Tanh, Variance,
 };
-pub use matmul::{FusedMatMul, MatMul, Precision, ScaledMatMul, ScaledMul};
+pub use matmul::{
+    CHOICES_VARIABLE, FusedMatMul, MatMul, OwnEpilogue, Precision, ScaledMatMul, ScaledMul, set_matmul_choices,
+};
 pub use random::Generator;
 pub use scan::ScanAlgorithm;
 

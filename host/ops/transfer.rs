@@ -50,8 +50,9 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// A copy of the elements at home on `stream`, of this device or another. A view that is not a whole array in C order is
     /// copied on its own device first.
     ///
-    /// Between two GPUs the copy is queued, and goes from one to the other where the machine lets it; the streams of both
-    /// wait for it, and the host does not. Between a GPU and the simulated one it goes by way of the host, which waits.
+    /// Between two GPUs the copy is queued, and goes from one to the other where the machine lets it, else by way of the
+    /// host's memory; the streams of both wait for it, and the host does not. The first such copy lets the two reach each
+    /// other's arrays, which takes a moment. Between a GPU and the simulated one it goes by way of the host, which waits.
     ///
     /// # Errors
     ///
@@ -88,7 +89,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
             return Ok(result);
         }
         let (from, to) = (self.buffer().address(), result.buffer().address());
-        let Some(context) = peer.filter(|_| !home.same_device(stream)) else {
+        let Some(peer) = peer.filter(|_| !home.same_device(stream)) else {
             self.buffer().reads_on(stream)?;
             result.buffer().writes_on(stream)?; // for a graph, which is to know
             // SAFETY: two whole buffers of as many bytes, ordered on this stream.
@@ -100,7 +101,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
         }
         self.buffer().reads_on(home)?;
         home.wait_for(stream)?; // the memory is there from then on
-        let to = PeerMemory { context, address: to };
+        let to = PeerMemory { peer, address: to };
         let stay = stream.backend().stay()?;
         // SAFETY: two whole buffers of as many bytes, the other device's of a context that no reset destroys meanwhile. The
         // source is ordered on its own stream, which the copy is on; the result's stream comes behind it, or it is waited
@@ -185,7 +186,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
 
     /// Copies the elements to the host, in C order; those of a view that lie otherwise are put in order on the device first.
     /// Waits for the work that they depend on. Several threads copy a large array, which takes most of its time to make the
-    /// result's pages; [`copy_to_ndarray`](Self::copy_to_ndarray) and [`download_async`](DeviceArray::download_async) use
+    /// result's pages; [`copy_to_ndarray`](Self::copy_to_ndarray) and [`download_async`](Self::download_async) use
     /// memory again.
     ///
     /// # Errors

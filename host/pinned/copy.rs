@@ -12,6 +12,7 @@ use ndarray::Dimension;
 
 use super::PinnedArray;
 use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
 use crate::backend::{Backend, RawEvent};
 use crate::error::{Error, Result};
 use crate::graph::{NO_RESULT, READ_ONCE};
@@ -134,44 +135,79 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         let pending = result.assign_async(array)?;
         Ok((result, pending))
     }
+}
 
-    /// Copies `array` into this one, as [`upload_async`](Self::upload_async).
+/// Copies by way of page-locked memory, between arrays or views and the host. Elements that are not in C order without a gap
+/// are put in order on the device, in memory of their own, by work that is queued as the copy is.
+impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// Copies `array` to these elements, as [`upload_async`](DeviceArray::upload_async).
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes differ, and those of [`upload_async`](Self::upload_async).
-    pub fn assign_async(&mut self, array: PinnedArray<T, D>) -> Result<PendingCopy<T, D>> {
-        self.check_pinned("assign_async", &array)?;
-        self.stream().check_not_captured("assign_async", READ_ONCE)?;
-        self.buffer().writes_on(self.stream())?;
-        let (stream, to, bytes) = (self.stream(), self.buffer().address(), self.buffer().bytes());
-        // SAFETY: two whole arrays of as many bytes, ordered on this stream, the host's of this backend.
-        unsafe {
-            PendingCopy::start(stream, array, |from| {
-                stream.backend().upload_pinned(stream.raw(), to, from, bytes)
-            })
-        }
-    }
-
-    /// Copies the array to page-locked memory. The copy is queued behind the work that it depends on;
-    /// [`wait`](PendingCopy::wait) gives the elements. The array may be changed or dropped meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::HostMemory`] if the system locks no more memory, [`Error::Cuda`] if the driver fails.
+    /// [`Error::Shape`] if the shapes differ, and those of [`upload_async`](DeviceArray::upload_async); of a view that does
+    /// not lie in C order also those of a launch.
     ///
     /// # Examples
     ///
     /// ```
-    /// use ndarray::array;
+    /// use ndarray::{array, s};
+    /// use warpsmith::{Device, DeviceArray, PinnedArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let mut batch = DeviceArray::zeros(device.default_stream(), (2, 2))?;
+    /// let row = PinnedArray::from_ndarray(&device, &array![3, 4])?;
+    /// let upload = batch.slice_mut(s![1, ..])?.assign_async(row)?;
+    /// assert_eq!(batch.to_ndarray()?, array![[0, 0], [3, 4]]);
+    /// # drop(upload);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn assign_async(&mut self, array: PinnedArray<T, D>) -> Result<PendingCopy<T, D>> {
+        self.check_pinned("assign_async", &array)?;
+        let stream = self.stream().clone();
+        stream.check_not_captured("assign_async", READ_ONCE)?;
+        if !self.is_standard_layout() {
+            let mut ordered = DeviceArray::uninit(&stream, self.raw_dim())?;
+            let pending = ordered.assign_async(array)?;
+            return self.assign(&ordered).map(|()| pending);
+        }
+        self.writes_on(&stream)?;
+        let (to, bytes) = (self.address(), self.bytes().len());
+        // SAFETY: as many bytes on both sides, ordered on this stream, the host's of this backend.
+        let pending = unsafe {
+            PendingCopy::start(&stream, array, |from| {
+                stream.backend().upload_pinned(stream.raw(), to, from, bytes)
+            })?
+        };
+        if self.is_part() {
+            // Once more: other threads may have prepared other parts of the array since.
+            self.writes_on(&stream)?;
+        }
+        Ok(pending)
+    }
+
+    /// Copies the elements to page-locked memory. The copy is queued behind the work that it depends on;
+    /// [`wait`](PendingCopy::wait) gives the elements. They may be changed or dropped meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::HostMemory`] if the system locks no more memory, [`Error::Cuda`] if the driver fails; of a view that does
+    /// not lie in C order also those of [`to_array`](Self::to_array).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{array, s};
     /// use warpsmith::{Device, DeviceArray};
     ///
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::auto()?;
     /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1, 2], [3, 4]])?;
-    /// let download = x.download_async()?;
+    /// let (download, column) = (x.download_async()?, x.slice(s![.., 1])?.download_async()?);
     /// drop(x);
     /// assert_eq!(download.wait()?.view(), array![[1, 2], [3, 4]]);
+    /// assert_eq!(column.wait()?.view(), array![2, 4]);
     /// # Ok(())
     /// # }
     /// ```
@@ -179,26 +215,35 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         self.download_async_into(PinnedArray::uninit(self.stream().backend(), self.raw_dim())?)
     }
 
-    /// Copies the array into `array`, as [`download_async`](Self::download_async).
+    /// Copies the elements into `array`, as [`download_async`](Self::download_async).
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`] if the memory is another device's,
-    /// [`Error::Cuda`] if the driver fails. `array` is lost then.
+    /// [`Error::Shape`] if the shapes differ, [`Error::DifferentDevices`] if the memory is another device's, and those of
+    /// [`download_async`](Self::download_async). `array` is lost then.
     pub fn download_async_into(&self, array: PinnedArray<T, D>) -> Result<PendingCopy<T, D>> {
         self.check_pinned("download_async_into", &array)?;
-        self.stream().check_not_captured("download_async_into", NO_RESULT)?;
-        self.buffer().reads_on(self.stream())?;
-        let (stream, from, bytes) = (self.stream(), self.buffer().address(), self.buffer().bytes());
-        // SAFETY: two whole arrays of as many bytes, ordered on this stream, the host's of this backend.
-        unsafe {
+        let stream = self.stream();
+        stream.check_not_captured("download_async_into", NO_RESULT)?;
+        if !self.is_standard_layout() {
+            return self.to_array()?.download_async_into(array);
+        }
+        self.reads_on(stream)?;
+        let (from, bytes) = (self.address(), self.bytes().len());
+        // SAFETY: as many bytes on both sides, ordered on this stream, the host's of this backend.
+        let pending = unsafe {
             PendingCopy::start(stream, array, |to| {
                 stream.backend().download_pinned(stream.raw(), to, from, bytes)
-            })
+            })?
+        };
+        if self.is_part() {
+            // As in `assign_async`.
+            self.reads_on(stream)?;
         }
+        Ok(pending)
     }
 
-    /// An error if `array` has another shape than this one, or its memory is not of this device.
+    /// An error if `array` has another shape than these elements, or its memory is not of this device.
     fn check_pinned(&self, operation: &'static str, array: &PinnedArray<T, D>) -> Result<()> {
         if self.shape() != array.shape() {
             return Err(Error::Shape {

@@ -21,7 +21,7 @@ pub use copy::PendingCopy;
 /// An array of the host's, in C order, in memory that the system keeps in place. A device copies it at the full speed
 /// of the bus, and by itself: the copy is queued, and the host and the stream's kernels go on
 /// ([`DeviceArray::upload_async`](crate::DeviceArray::upload_async),
-/// [`download_async`](crate::DeviceArray::download_async)).
+/// [`download_async`](crate::DeviceArrayRef::download_async)).
 ///
 /// The memory comes from a cache of the device and goes back there, as to lock pages is slow: up to 512 MiB are kept
 /// unused. Page-locked memory is taken from all other programs; lock what the copies need and no more. On the simulated

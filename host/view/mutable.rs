@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Views that write.
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use ndarray::{Axis, Dimension, IntoDimension, Ix1, IxDyn, RemoveAxis, Slice, SliceArg};
 
@@ -208,6 +210,20 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// A mutable view of elements in C order without a gap, in another shape of as many.
     pub(crate) fn in_shape_mut<E: Dimension>(&mut self, dim: E) -> DeviceViewMut<'_, T, E> {
         mutable(self, self.layout.in_shape(dim))
+    }
+
+    /// These elements by the name of their type, if that is `U`.
+    pub(crate) fn of_type_mut<U: Element>(&mut self) -> Option<DeviceViewMut<'_, U, D>> {
+        (TypeId::of::<T>() == TypeId::of::<U>()).then(|| DeviceViewMut {
+            elements: DeviceArrayRef {
+                buffer: Arc::clone(&self.buffer),
+                stream: self.stream.clone(),
+                layout: self.layout.clone(),
+                _element: PhantomData,
+                _size: [],
+            },
+            _borrow: PhantomData,
+        })
     }
 
     /// The elements as one axis, in the order of the memory, if they lie in it without gap or repetition.

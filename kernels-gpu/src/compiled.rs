@@ -24,14 +24,14 @@ use crate::broadcast::{OutputAxes, Strides};
 use crate::num::{MulAdd, Num};
 use crate::op::*;
 use crate::reduce::{ColumnPlan, RowPlan};
-use crate::scan::blelloch;
+use crate::scan::{Lines, blelloch};
 use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select};
 
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
-    AmpereGemm, CombineParams, CountBins, CountValues, DmmaParams, FinishSumsParams, Fp8Gemm, Fp8Params, Gemm,
-    GemmParams, GemvParams, HopperGemm, Int8Params, MatVec, MmaParams, ScatterAdd, ScatterAddParams, SimtParams, Tiled,
-    WgmmaParams,
+    AmpereGemm, CombineParams, CountBins, CountValues, DmmaParams, FinishSums, FinishSumsParams, Fp8Gemm, Fp8Params,
+    Gemm, GemmParams, GemvParams, HopperGemm, Int8Params, MatVec, MmaParams, ScatterAdd, ScatterAddParams, SimtParams,
+    Tiled, WgmmaParams,
 };
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of
@@ -48,14 +48,12 @@ pub type ReduceParams<T, Op, Plan> = (
 pub type LookBackParams<T, R> = (&'static [T], usize, u32, SliceMut<'static, u64>, SliceMut<'static, R>);
 
 /// The parameters of [`scan_rows`](fn@crate::scan::scan_rows).
-pub type ScanRowsParams<T, R> = (&'static [T], usize, usize, u32, SliceMut<'static, R>);
+pub type ScanRowsParams<T, R> = (&'static [T], Lines, u32, SliceMut<'static, R>);
 
 /// The parameters of [`scan_columns`](fn@crate::scan::scan_columns).
 pub type ScanColumnsParams<T, R> = (
     &'static [T],
-    usize,
-    usize,
-    usize,
+    Lines,
     u32,
     u32,
     SliceMut<'static, u64>,
@@ -269,7 +267,9 @@ pub trait Number:
     + Reduce<Min>
     + Reduce<Max>
     + Reduce<Mean>
+    + Reduce<WideSum>
     + Reduce<Variance>
+    + Reduce<Moments>
     + Reduce<Std>
     + Reduce<ArgMin>
     + Reduce<ArgMax>
@@ -301,6 +301,9 @@ pub trait Number:
     + Compare<Greater>
     + Compare<GreaterEqual>
 {
+    /// A mean from the `f64` that it is rounded from.
+    #[doc(hidden)]
+    type MeanFrom: SafeKernel<Params = MapParams<f64, <Self as Statistic>::Mean>>;
     /// Each element, or the limit that it is beyond.
     #[doc(hidden)]
     type Clamp: SafeKernel<Params = (Slice<'static, Self>, Self, Self, SliceMut<'static, Self>)>;
@@ -348,6 +351,13 @@ macro_rules! compiled {
             const COUNT_FLAG: u64 = ROOT;
             type Rows = <$bits as Reduce<Variance>>::Rows;
             type Columns = <$bits as Reduce<Variance>>::Columns;
+        }
+    };
+    // A mean of one element, as it were, which is not rounded.
+    (@wide_sum $type:ident as $bits:ident, _) => {
+        impl Reduce<WideSum> for $type {
+            type Rows = <$type as Reduce<Mean>>::Rows;
+            type Columns = <$type as Reduce<Mean>>::Columns;
         }
     };
     (@scan $type:ident as $bits:ident, $operator:ident) => {
@@ -433,6 +443,7 @@ macro_rules! compiled {
         impl sealed::Sealed for $type {}
 
         impl Number for $type {
+            type MeanFrom = <f64 as CastTo<<$type as Statistic>::Mean>>::Kernel;
             type Clamp = map::clamp<$type>;
             type Select = Retyped<select::select<$bits>, SelectParams<$type>>;
             type SelectStrided = Retyped<select::select_broadcast<$bits>, SelectStridedParams<$type>>;
@@ -450,7 +461,10 @@ compiled! {
         (f32 as u32), (f64 as u64), (f16 as u16), (bf16 as u16), (i32 as u32), (i64 as u64), u8, u16, u32, u64
     ] by [_];
     axpy: [f32, f64, f16, bf16, (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [_];
-    reduce: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Min, Max, Mean, Variance, ArgMin, ArgMax];
+    reduce: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [Min, Max, Mean, Variance, Moments, ArgMin, ArgMax];
+    reduce: [f32, f16, bf16] by [WideSum];
+    wide_sum: [f64, i32, i64, u8, u16, u32, u64] by [_];
+    reduce: [Moments] by [Variance];
     reduce: [f32, f64, f16, bf16, i32, (i64 as u64), u8, u16, u32, u64] by [Sum, Product];
     reduce: [f32, f64, f16, (bf16 as f16), (i32 as u32), (i64 as u64), u8, u16, u32, u64] by [Any, All];
     std: [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64] by [_];

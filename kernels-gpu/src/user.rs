@@ -120,26 +120,23 @@ macro_rules! operator_kernels {
             #[::cuda_std::kernel(nested, T = [$type], Op = [$operator], max_threads = $crate::scan::THREADS)]
             pub fn scan_rows<T: $crate::__Pod, Op: $crate::op::ReduceOp<T>>(
                 x: &[T],
-                rows: usize,
-                n: usize,
+                lines: $crate::scan::Lines,
                 exclusive: u32,
                 out: ::cuda_std::SliceMut<'_, <Op as $crate::op::ReduceOp<T>>::Output>,
             ) {
-                $crate::scan::scan_rows::<T, Op>(x, rows, n, exclusive, out);
+                $crate::scan::scan_rows::<T, Op>(x, lines, exclusive, out);
             }
 
             #[::cuda_std::kernel(nested, T = [$type], Op = [$operator], max_threads = $crate::scan::THREADS)]
             pub fn scan_columns<T: $crate::__Pod, Op: $crate::op::ReduceOp<T>>(
                 x: &[T],
-                columns: usize,
-                n: usize,
-                inner: usize,
+                lines: $crate::scan::Lines,
                 width: u32,
                 exclusive: u32,
                 state: ::cuda_std::SliceMut<'_, u64>,
                 out: ::cuda_std::SliceMut<'_, <Op as $crate::op::ReduceOp<T>>::Output>,
             ) {
-                $crate::scan::scan_columns::<T, Op>(x, columns, n, inner, width, exclusive, state, out);
+                $crate::scan::scan_columns::<T, Op>(x, lines, width, exclusive, state, out);
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
@@ -147,6 +144,181 @@ macro_rules! operator_kernels {
                 type LookBack = scan<$type, $operator>;
                 type Rows = scan_rows<$type, $operator>;
                 type Columns = scan_columns<$type, $operator>;
+            }
+        };
+    };
+}
+
+/// Compiles products of matrices with an epilogue of one's own, in a kernels crate: `epilogue: types`, of `f32`, `f64`, `i32`,
+/// `f16` and `bf16`.
+///
+/// The epilogue is an [`EpilogueOp`](crate::matmul::epilogue::EpilogueOp) of what each type is summed in. On the host,
+/// `a.fused_matmul(&b).bias(&bias).epilogue(value).compute()` then computes it, for every shape and on every device that the
+/// library's own run on, but for types of none of these lines, with which it does not compile.
+///
+/// # Cost
+///
+/// Each of `f16` and `bf16` is eight kernels: four widths of tiles for Hopper's tensor cores, three for those of Ampere and
+/// later, and what finishes sums in memory, of products in parts and of GPUs without tensor cores. The others are that last
+/// kernel each, which then follows the library's product.
+///
+/// Entries are named as [`operator_kernels!`](crate::operator_kernels) says.
+///
+/// # Examples
+///
+/// ```
+/// use cuda_std::prelude::*;
+/// use kernels_gpu::matmul::epilogue::EpilogueOp;
+///
+/// /// `x / (1 + e^−βx)` of sum and bias, times the residual: a gate.
+/// #[repr(C)]
+/// #[derive(Clone, Copy, KernelParam)]
+/// pub struct SwishGate {
+///     pub beta: f32,
+/// }
+///
+/// impl EpilogueOp<f32> for SwishGate {
+///     fn apply(self, sum: f32, bias: f32, residual: f32) -> f32 {
+///         let x = sum + bias;
+///         x / (1.0 + Float::exp(-self.beta * x)) * residual
+///     }
+/// }
+///
+/// kernels_gpu::epilogue_kernels!(SwishGate: bf16, f32);
+///
+/// # fn main() {
+/// // What the kernels compute.
+/// assert_eq!(SwishGate { beta: 0.0 }.apply(3.0, 1.0, -2.0), -4.0);
+/// # }
+/// ```
+#[macro_export]
+macro_rules! epilogue_kernels {
+    ($function:ident: $($type:ident),+ $(,)?) => {
+        $($crate::epilogue_kernels!(@type $function $type);)+
+    };
+    (@type $function:ident f32) => { $crate::epilogue_kernels!(@sums $function [f32]); };
+    (@type $function:ident f64) => { $crate::epilogue_kernels!(@sums $function [f64]); };
+    (@type $function:ident i32) => { $crate::epilogue_kernels!(@sums $function [i32]); };
+    (@type $function:ident f16) => { $crate::epilogue_kernels!(@halves $function [::cuda_std::half::f16]); };
+    (@type $function:ident bf16) => { $crate::epilogue_kernels!(@halves $function [::cuda_std::half::bf16]); };
+    (@type $function:ident $type:ident) => {
+        ::core::compile_error!("epilogues are of products of f32, f64, i32, f16 and bf16");
+    };
+    (@halves $function:ident $type:tt) => {
+        $crate::epilogue_kernels!(@sums $function $type);
+        $crate::epilogue_kernels!(@hopper $function $type);
+        $crate::epilogue_kernels!(@ampere $function $type);
+    };
+    (@sums $function:ident [$($type:tt)+]) => {
+        const _: () = {
+            #[::cuda_std::kernel(nested, T = [$($type)+], F = [$function], max_threads = $crate::matmul::epilogue::THREADS)]
+            pub unsafe fn finish_sums<
+                T: $crate::num::Num<Wide: $crate::matmul::epilogue::Activate + $crate::matmul::MulAdd>,
+                F: $crate::matmul::epilogue::EpilogueOp<<T as $crate::num::Num>::Wide>,
+            >(
+                sums: ::cuda_std::Slice<'_, <T as $crate::num::Num>::Wide>,
+                out: ::cuda_std::SliceMut<'_, T>,
+                shape: $crate::matmul::epilogue::SumsShape,
+                beta: <T as $crate::num::Num>::Wide,
+                plan: $crate::matmul::epilogue::EpiloguePlan<F>,
+                bias: &[T],
+                residual: &[T],
+            ) {
+                // SAFETY: the kernel's contract is the function's.
+                unsafe { $crate::matmul::epilogue::finish_sums_with(sums, out, shape, beta, plan, bias, residual) };
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            impl $crate::compiled::FinishSums<$function> for $($type)+ {
+                type Kernel = finish_sums<$($type)+, $function>;
+            }
+        };
+    };
+    (@hopper $function:ident [$($type:tt)+]) => {
+        const _: () = {
+            #[::cuda_std::kernel(
+                nested,
+                T = [$($type)+],
+                F = [$function],
+                R = [32, 64, 96, 128],
+                arch = "sm_90a",
+                max_threads = $crate::matmul::wgmma::THREADS,
+                min_blocks = 1,
+            )]
+            pub unsafe fn gemm_wgmma<
+                T: $crate::matmul::wgmma::Input<Element = T> + $crate::matmul::wgmma::Output,
+                F: $crate::matmul::epilogue::EpilogueOp<f32>,
+                const R: usize,
+            >(
+                a: ::cuda_std::tma::TensorMap<'_, T>,
+                b: ::cuda_std::tma::TensorMap<'_, T>,
+                c: ::cuda_std::tma::TensorMapMut<'_, T>,
+                shape: $crate::matmul::wgmma::WgmmaShape,
+                alpha: f32,
+                beta: f32,
+                old: ::cuda_std::Slice<'_, T>,
+                plan: $crate::matmul::epilogue::EpiloguePlan<F>,
+                bias: &[T],
+                residual: &[T],
+            ) where
+                [f32; R]: ::cuda_std::wgmma::Registers,
+            {
+                // SAFETY: the kernel's contract is the function's.
+                unsafe {
+                    $crate::matmul::wgmma::gemm_wgmma_with::<T, T, F, R>(
+                        a, b, c, shape, alpha, beta, old, plan, bias, residual,
+                    )
+                };
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            impl $crate::compiled::HopperGemm<$($type)+, $function> for $($type)+ {
+                type N64 = gemm_wgmma<$($type)+, $function, 32>;
+                type N128 = gemm_wgmma<$($type)+, $function, 64>;
+                type N192 = gemm_wgmma<$($type)+, $function, 96>;
+                type N256 = gemm_wgmma<$($type)+, $function, 128>;
+            }
+        };
+    };
+    (@ampere $function:ident [$($type:tt)+]) => {
+        const _: () = {
+            #[::cuda_std::kernel(
+                nested,
+                T = [$($type)+],
+                F = [$function],
+                COLUMNS = [64, 128, 256],
+                arch = "sm_80",
+                max_threads = $crate::matmul::mma::threads(COLUMNS),
+                min_blocks = $crate::matmul::mma::blocks(COLUMNS),
+            )]
+            pub unsafe fn gemm_mma<
+                T: $crate::matmul::mma::Input<Element = T> + $crate::matmul::mma::Output,
+                F: $crate::matmul::epilogue::EpilogueOp<f32>,
+                const COLUMNS: usize,
+            >(
+                a: &[T],
+                b: &[T],
+                c: ::cuda_std::SliceMut<'_, T>,
+                shape: $crate::matmul::mma::MmaShape,
+                alpha: f32,
+                beta: f32,
+                plan: $crate::matmul::epilogue::EpiloguePlan<F>,
+                bias: &[T],
+                residual: &[T],
+            ) {
+                // SAFETY: the kernel's contract is the function's.
+                unsafe {
+                    $crate::matmul::mma::gemm_mma_with::<T, T, F, COLUMNS>(
+                        a, b, c, shape, alpha, beta, plan, bias, residual,
+                    )
+                };
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            impl $crate::compiled::AmpereGemm<$($type)+, $function> for $($type)+ {
+                type N64 = gemm_mma<$($type)+, $function, 64>;
+                type N128 = gemm_mma<$($type)+, $function, 128>;
+                type N256 = gemm_mma<$($type)+, $function, 256>;
             }
         };
     };

@@ -6,7 +6,7 @@
 //! allocator. As with the driver, nothing works in a process that was forked after `cuInit`. Copies are done when their
 //! stream, or an event behind them, is waited for, which is as late as the driver's documentation allows. A stream that
 //! is gone is not to be named any more, and its handle is given to the next one. The pools have `STUB_POOL_BYTES`
-//! together. The driver is for CUDA 12.4, or `STUB_VERSION`. What matters to a test is written to the file `STUB_LOG`, a line each. A test can have the nth call fail,
+//! together, and devices reach those of others unless `STUB_PEERS` is 0. The driver is for CUDA 12.4, or `STUB_VERSION`. What matters to a test is written to the file `STUB_LOG`, a line each. A test can have the nth call fail,
 //! of whatever function, by `stub_fail`, and the context fail for good at the nth call in it, by `stub_break`. When nobody
 //! retains a context any more all that is in it is gone; of one that has failed the status stays, where `STUB_STICKY` is
 //! `1` until the context is reset, where it is `2` for good.
@@ -198,6 +198,9 @@ fn queue(stream: usize, to: usize, from: usize, bytes: usize) {
 /// Memory of the pools that is allocated: bytes by address.
 static POOL_MEMORY: LazyLock<Mutex<HashMap<u64, usize>>> = LazyLock::new(Mutex::default);
 
+/// The devices of the pools.
+static POOLS: LazyLock<Mutex<HashMap<usize, c_int>>> = LazyLock::new(Mutex::default);
+
 /// What the pools have taken from the system.
 static RESERVED: AtomicUsize = AtomicUsize::new(0);
 
@@ -321,6 +324,10 @@ functions! {
             115 => std::env::var("STUB_POOLS").map_or(1, |text| text.parse().unwrap()),
             _ => 16,
         })
+    }
+    fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) {
+        assert_ne!(device, peer);
+        can.write(std::env::var("STUB_PEERS").map_or(1, |text| text.parse().unwrap()))
     }
     fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) {
         let left = LEFT.load(Ordering::Relaxed);
@@ -561,7 +568,15 @@ functions! {
         RESERVED.store(POOL_MEMORY.lock().unwrap().values().sum(), Ordering::Relaxed);
         log("pool trimmed")
     }
-    fn cuMemPoolCreate(pool: *mut usize, properties: *const c_void) { pool.write(handle()) }
+    fn cuMemPoolCreate(pool: *mut usize, properties: *const c_int) {
+        pool.write(handle());
+        POOLS.lock().unwrap().insert(*pool, *properties.add(3));
+    }
+    fn cuMemPoolSetAccess(pool: usize, access: *const c_int, count: usize) {
+        assert_eq!((count, *access, *access.add(2)), (1, 1, 3), "a device that reads and writes");
+        let owner = POOLS.lock().unwrap()[&pool];
+        log(&format!("device {} reaches the pool of device {owner}", *access.add(1)))
+    }
     fn cuMemPoolSetAttribute(pool: usize, attribute: c_int, value: *mut c_void) {}
     fn cuMemPoolDestroy(pool: usize) { log("pool destroyed") }
     fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies that nobody waits for, large copies, copies between GPUs, and memory, with a driver that copies as late as it
+//! Copies that nobody waits for, large copies, and memory, with a driver that copies as late as it
 //! may, has no more memory, or fails.
 
 use std::sync::mpsc::channel;
@@ -12,7 +12,7 @@ use super::{has_code, run, stub, stub_fail};
 /// The words of a chunk of a large copy.
 const CHUNK: usize = 512 << 10;
 
-fn numbers(len: usize, i: usize) -> Array1<u32> {
+pub(super) fn numbers(len: usize, i: usize) -> Array1<u32> {
     Array1::from_shape_fn(len, |j| (1_000_000 * i + j) as u32)
 }
 
@@ -303,45 +303,6 @@ fn a_copy_that_fails_gives_no_memory_back_that_is_in_use() {
         assert_eq!(safely.count(), given_back.clone().count(), "{failing:?}: {log:?}");
         assert!(given_back.count() >= freed, "{failing:?}: {log:?}");
     }
-}
-
-/// Arrays of two GPUs. The first one's stream has work when the copy is made.
-pub(crate) fn peers(one: Device) -> String {
-    let other = Device::cuda(1).unwrap();
-    let x = DeviceArray::from_ndarray(one.default_stream(), &numbers(1000, 1)).unwrap();
-    let y = x.to_device(other.default_stream()).unwrap();
-    drop(x);
-    let there = y.to_ndarray().unwrap() == numbers(1000, 1);
-    let back = y.to_device(&one.create_stream().unwrap()).unwrap();
-    let simulated = back.to_device(Device::simulator().default_stream()).unwrap();
-    let mixed = back
-        .to_device(other.default_stream())
-        .unwrap()
-        .into_stream(one.default_stream())
-        .unwrap_err();
-    format!(
-        "{there}, {}, {mixed}",
-        simulated.to_ndarray().unwrap() == numbers(1000, 1)
-    )
-}
-
-#[test]
-fn arrays_are_copied_from_one_gpu_to_the_other() {
-    let (said, log) = run(stub(), "peers", &[("STUB_GPUS", "2")]);
-    if !has_code(&said) {
-        return;
-    }
-    let error = "into_stream: given an operand on cuda:0, wanted one on cuda:1; `to_device` copies arrays";
-    assert_eq!(said, format!("true, true, {error}"));
-    let copies: Vec<_> = log.iter().filter(|line| line.starts_with("copy from device")).collect();
-    assert_eq!(
-        copies,
-        [
-            "copy from device 0 to 1",
-            "copy from device 1 to 0",
-            "copy from device 0 to 1"
-        ]
-    );
 }
 
 /// Callbacks behind copies that are done when the stream is waited for.

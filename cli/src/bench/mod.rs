@@ -33,7 +33,8 @@ use warpsmith::{Device, Properties};
 
 use crate::output::Output;
 use crate::session::{Session, print};
-use measure::{Bench, Limit, Measurement};
+pub use measure::Bench;
+use measure::{Limit, Measurement};
 use rows::{ROWS, Row};
 
 /// Sizes on a GPU: one that fits into the L2 cache, one that does not, and one that is all about bandwidth.

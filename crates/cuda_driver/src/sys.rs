@@ -131,6 +131,11 @@ integers! {
         DEVICE = 1,
     }
 
+    /// What a device may do with a pool's memory (`CUmemAccess_flags`).
+    AccessFlags {
+        READWRITE = 3,
+    }
+
     /// Whether a stream's work is recorded for a graph (`CUstreamCaptureStatus`).
     CaptureStatus {
         NONE = 0,
@@ -234,6 +239,16 @@ pub struct CUmemPoolProps {
     pub win32_security_attributes: *mut c_void,
     /// Zeros; later drivers have given some of them meanings, for which 0 is the default.
     pub reserved: [c_uchar; 64],
+}
+
+/// Who may do what with a pool's memory (`CUmemAccessDesc`).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CUmemAccessDesc {
+    /// Who.
+    pub location: CUmemLocation,
+    /// What.
+    pub flags: AccessFlags,
 }
 
 /// A launch as a graph has it (`CUDA_KERNEL_NODE_PARAMS`, the first version).
@@ -344,6 +359,7 @@ unsafe extern "C" {
     pub fn cuDeviceGetName(name: *mut c_char, len: c_int, device: CUdevice) -> Status;
     pub fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice) -> Status;
     pub fn cuDeviceGetAttribute(value: *mut c_int, attribute: DeviceAttribute, device: CUdevice) -> Status;
+    pub fn cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice) -> Status;
 
     pub fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> Status;
     pub fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> Status;
@@ -452,6 +468,7 @@ unsafe extern "C" {
     pub fn cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps) -> Status;
     pub fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: PoolAttribute, value: *mut c_void) -> Status;
     pub fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: PoolAttribute, value: *mut c_void) -> Status;
+    pub fn cuMemPoolSetAccess(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize) -> Status;
     pub fn cuMemPoolTrimTo(pool: CUmemoryPool, bytes: usize) -> Status;
     pub fn cuMemPoolDestroy(pool: CUmemoryPool) -> Status;
 

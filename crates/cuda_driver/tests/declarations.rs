@@ -51,6 +51,7 @@ fn functions_take_what_cuda_h_says() {
         cuDeviceGetName(a b c);
         cuDeviceTotalMem_v2(a b);
         cuDeviceGetAttribute(a b c);
+        cuDeviceCanAccessPeer(a b c);
         cuDevicePrimaryCtxRetain(a b);
         cuDevicePrimaryCtxRelease_v2(a);
         cuDevicePrimaryCtxGetState(a b c);
@@ -101,6 +102,7 @@ fn functions_take_what_cuda_h_says() {
         cuMemPoolCreate(a b);
         cuMemPoolSetAttribute(a b c);
         cuMemPoolGetAttribute(a b c);
+        cuMemPoolSetAccess(a b c);
         cuMemPoolTrimTo(a b);
         cuMemPoolDestroy(a);
         cuMemcpyHtoD_v2(a b c);
@@ -200,6 +202,8 @@ fn numbers_are_those_of_cuda_h() {
         AllocationType, CUmemAllocationType_enum, "CU_MEM_ALLOCATION_TYPE_": PINNED = CU_MEM_ALLOCATION_TYPE_PINNED;
         HandleType, CUmemAllocationHandleType_enum, "CU_MEM_HANDLE_TYPE_": NONE = CU_MEM_HANDLE_TYPE_NONE;
         LocationType, CUmemLocationType_enum, "CU_MEM_LOCATION_TYPE_": DEVICE = CU_MEM_LOCATION_TYPE_DEVICE;
+        AccessFlags, CUmemAccess_flags_enum, "CU_MEM_ACCESS_FLAGS_PROT_":
+            READWRITE = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         CaptureStatus, CUstreamCaptureStatus_enum, "CU_STREAM_CAPTURE_STATUS_": NONE = CU_STREAM_CAPTURE_STATUS_NONE;
         KernelNodeAttribute, CUkernelNodeAttrID_enum, "CU_KERNEL_NODE_ATTRIBUTE_":
             COOPERATIVE = CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE;
@@ -238,6 +242,17 @@ fn structures_are_laid_out_as_in_cuda_h() {
             offset_of!(raw::CUmemPoolProps, location) + offset_of!(raw::CUmemLocation, id),
             offset_of!(raw::CUmemPoolProps, win32SecurityAttributes),
             offset_of!(raw::CUmemPoolProps, reserved),
+        ]
+    );
+    assert_eq!(size_of::<sys::CUmemAccessDesc>(), size_of::<raw::CUmemAccessDesc>());
+    assert_eq!(
+        [
+            offset_of!(sys::CUmemAccessDesc, location),
+            offset_of!(sys::CUmemAccessDesc, flags)
+        ],
+        [
+            offset_of!(raw::CUmemAccessDesc, location),
+            offset_of!(raw::CUmemAccessDesc, flags)
         ]
     );
 }

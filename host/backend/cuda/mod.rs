@@ -4,7 +4,7 @@
 //! context.rs finds the GPUs and makes their contexts current, generation.rs says how long one is of use, modules.rs loads
 //! kernels and launching.rs launches them, foreign.rs those of other compilers, graph.rs records work, staging.rs takes
 //! small uploads, landing.rs small downloads, bulk.rs large copies, status.rs makes errors of
-//! what the driver says, and panics.rs of what kernels say.
+//! what the driver says, and panics.rs of what kernels say. peer.rs copies to other GPUs.
 
 mod bulk;
 mod context;
@@ -16,6 +16,7 @@ mod launching;
 mod locking;
 mod modules;
 mod panics;
+mod peer;
 mod staging;
 mod status;
 mod tensor_map;
@@ -29,8 +30,7 @@ use cuda_driver::sys::{self, DeviceAttribute, Status};
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawContext, RawEvent, RawFunction, RawModule, RawStream,
-    Stay,
+    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawEvent, RawFunction, RawModule, RawPeer, RawStream, Stay,
 };
 use crate::device::Properties;
 use crate::error::Result;
@@ -42,6 +42,7 @@ use context::{Context, Entered};
 use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 use landing::Landing;
 use modules::Modules;
+use peer::Peers;
 use staging::Staging;
 
 pub(crate) use context::{count, properties};
@@ -58,6 +59,7 @@ pub(crate) struct Cuda {
     staging: Staging,
     landing: Landing,
     bulk: Bulk,
+    peers: Peers,
     /// The pool of the stream-ordered allocator; null where the device has none.
     pool: sys::CUmemoryPool,
     /// Whether each launch is followed by a wait for its kernel.
@@ -101,6 +103,7 @@ impl Cuda {
             staging: Staging::default(),
             landing: Landing::default(),
             bulk: Bulk::default(),
+            peers: Peers::default(),
             pool: ptr::null_mut(),
             synchronous: std::env::var_os(SYNC_VARIABLE).is_some_and(|value| value == "1"),
             context,
@@ -549,17 +552,14 @@ impl Backend for Cuda {
         self.check("cuMemcpyDtoHAsync", status)
     }
 
-    fn peer(&self) -> Option<RawContext> {
-        Some(self.context.handle())
+    fn peer(&self) -> Option<RawPeer> {
+        Some(self.as_peer())
     }
 
     unsafe fn copy_to_peer(&self, stream: RawStream, to: PeerMemory, from: u64, bytes: usize) -> Result<()> {
         let _current = self.enter()?;
-        let context = |context: RawContext| ptr::with_exposed_provenance_mut(context.0 as usize);
-        let (theirs, ours) = (context(to.context), context(self.context.handle()));
-        // SAFETY: the trait's contract; both contexts live as their devices do.
-        let status = unsafe { sys::cuMemcpyPeerAsync(to.address, theirs, from, ours, bytes, stream_of(stream)) };
-        self.check("cuMemcpyPeerAsync", status)
+        // SAFETY: the trait's contract; the context is current.
+        unsafe { self.copy_there(stream, to, from, bytes) }
     }
 
     unsafe fn copy(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {

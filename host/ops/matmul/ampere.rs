@@ -4,6 +4,7 @@
 
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::{AmpereGemm, MmaParams};
+use kernels_gpu::matmul::epilogue::EpilogueOp;
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::{MmaShape, rows, shared_bytes, threads, tile_k};
 use ndarray::Dimension;
@@ -43,13 +44,13 @@ pub(super) fn mma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Strea
     })
 }
 
-/// One launch for all products, of a block for each tile.
-pub(super) fn multiply<T: Factor + AmpereGemm<C>, C: Summed, D: Dimension>(
-    product: &Multiplication<'_, T::Element, D>,
-    mut shape: MmaShape,
+/// One launch for all products, of a block for each tile, of so many columns, if that is said.
+pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, F: EpilogueOp<f32>>(
+    product: &Multiplication<'_, T::Element, impl Dimension>,
+    (mut shape, columns): (MmaShape, Option<usize>),
     stream: &Stream,
-    out: &mut DeviceArrayRef<C, D>,
-    finish: &Finish<'_, C, D>,
+    out: &mut DeviceArrayRef<C, impl Dimension>,
+    finish: &Finish<'_, C, impl Dimension, F>,
 ) -> Result<()> {
     let of = &product.shape;
     let a = Operand::new(&product.a, [of.batch, of.m, of.k], of.a, true)?;
@@ -63,12 +64,12 @@ pub(super) fn multiply<T: Factor + AmpereGemm<C>, C: Summed, D: Dimension>(
         stream,
     };
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let columns = best_columns(of, size_of::<T::Element>(), multiprocessors);
+    let columns = columns.unwrap_or_else(|| best_columns(of, size_of::<T::Element>(), multiprocessors));
     let blocks = tiles(of, columns);
     match columns {
-        64 => launch.run::<<T as AmpereGemm<C>>::N64, C, D>((columns, blocks), out, finish),
-        128 => launch.run::<<T as AmpereGemm<C>>::N128, C, D>((columns, blocks), out, finish),
-        _ => launch.run::<<T as AmpereGemm<C>>::N256, C, D>((columns, blocks), out, finish),
+        64 => launch.run::<<T as AmpereGemm<C, F>>::N64, C, F>((columns, blocks), out, finish),
+        128 => launch.run::<<T as AmpereGemm<C, F>>::N128, C, F>((columns, blocks), out, finish),
+        _ => launch.run::<<T as AmpereGemm<C, F>>::N256, C, F>((columns, blocks), out, finish),
     }
 }
 
@@ -91,11 +92,11 @@ struct Launch<'a, T: Factor> {
 
 impl<T: Factor> Launch<'_, T> {
     /// With tiles of so many columns, as `K`'s are, and a block for each of them.
-    fn run<K: Kernel<Params = MmaParams<T::Element, C>>, C: Summed, D: Dimension>(
+    fn run<K: Kernel<Params = MmaParams<T::Element, C, F>>, C: Summed, F: EpilogueOp<f32>>(
         &self,
         (columns, blocks): (usize, usize),
-        out: &mut DeviceArrayRef<C, D>,
-        finish: &Finish<'_, C, D>,
+        out: &mut DeviceArrayRef<C, impl Dimension>,
+        finish: &Finish<'_, C, impl Dimension, F>,
     ) -> Result<()> {
         let config = LaunchConfig {
             dynamic_shared: shared_bytes(columns),

@@ -8,6 +8,7 @@ use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_N, gemm_dmma, sha
 use kernels_gpu::matmul::gemm::GemmShape;
 use ndarray::Dimension;
 
+use super::choices::{self, Factors, Kernel as Chosen};
 use super::finish::Finish;
 use super::gemm::{self, Multiplication};
 use super::operand::coordinates;
@@ -26,11 +27,14 @@ pub(super) fn multiply<D: Dimension>(
     finish: &Finish<'_, f64, D>,
 ) -> Result<()> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let rows = (finish.alpha != 0.0 && is_hopper(stream))
-        .then(|| best_rows(&product.shape, multiprocessors))
+    let choice = choices::choice(Factors::F64, &product.shape, stream)?;
+    let rows_of = |kernel| choice.and_then(|choice| choice.tile_of(kernel));
+    let elsewhere = rows_of(Chosen::Gemm);
+    let rows = (finish.alpha != 0.0 && is_hopper(stream) && elsewhere.is_none())
+        .then(|| rows_of(Chosen::Dmma).or_else(|| best_rows(&product.shape, multiprocessors)))
         .flatten();
     let Some((rows, shape)) = rows.zip(dmma_shape(&product.shape)) else {
-        return product.run(stream, out, finish);
+        return product.run_by(elsewhere, stream, out, finish);
     };
     let of = &product.shape;
     let (a, b) = (

@@ -2,11 +2,9 @@
 //! What becomes of the sums of products: what the kernels are told of it, and how it is done to sums in memory.
 
 use cuda_std::Slice;
-use cuda_std::launch::Kernel;
 use cuda_std::param::ByValue;
-use half::{bf16, f16};
-use kernels_gpu::compiled::FinishSumsParams;
-use kernels_gpu::matmul::epilogue::{Activation, EpiloguePlan, SumsShape, THREADS, finish_sums, width};
+use kernels_gpu::compiled::FinishSums;
+use kernels_gpu::matmul::epilogue::{Activation, EpilogueOp, EpiloguePlan, SumsShape, THREADS, width};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::num::Num;
 use ndarray::Dimension;
@@ -18,12 +16,13 @@ use crate::launch::{Arg, LaunchConfig, Words};
 use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
 
-/// What becomes of the sums of products: `f(alpha · sums + beta · old + bias) + residual`.
+/// What becomes of the sums of products: `f(alpha · sums + beta · old + bias) + residual`, or what a function of one's own
+/// makes of the three.
 #[doc(hidden)]
-pub struct Finish<'a, T: MatMul, D> {
+pub struct Finish<'a, T: MatMul, D, F = Activation> {
     pub(super) alpha: T::Scalar,
     pub(super) beta: T::Scalar,
-    pub(super) activation: Activation,
+    pub(super) function: F,
     pub(super) bias: Option<Ordered<'a, T, D>>,
     pub(super) residual: Option<Ordered<'a, T, D>>,
 }
@@ -34,37 +33,58 @@ impl<T: MatMul, D: Dimension> Finish<'_, T, D> {
         Self {
             alpha,
             beta,
-            activation: Activation::Identity,
+            function: Activation::IDENTITY,
             bias: None,
             residual: None,
         }
     }
+}
 
+impl<T: MatMul, D: Dimension, F: Copy> Finish<'_, T, D, F> {
     /// Whether there is nothing but the scaling.
-    pub(super) fn only_scales(&self) -> bool {
-        self.activation == Activation::Identity && self.bias.is_none() && self.residual.is_none()
+    pub(super) fn only_scales(&self) -> bool
+    where
+        F: EpilogueOp<T::Scalar>,
+    {
+        self.function.is_identity() && self.bias.is_none() && self.residual.is_none()
     }
 
     /// What is left to be done to sums that have been scaled.
-    pub(super) fn without_scaling(&self) -> Finish<'_, T, D> {
+    pub(super) fn without_scaling(&self) -> Finish<'_, T, D, F> {
         fn view<'a, T: MatMul, D: Dimension>(addend: &'a Option<Ordered<'_, T, D>>) -> Option<Ordered<'a, T, D>> {
             addend.as_deref().map(|addend| Ordered::AsIs(addend.view()))
         }
         Finish {
-            activation: self.activation,
+            alpha: T::Scalar::ONE,
+            beta: T::Scalar::ZERO,
+            function: self.function,
             bias: view(&self.bias),
             residual: view(&self.residual),
-            ..Finish::scale(T::Scalar::ONE, T::Scalar::ZERO)
         }
     }
 
     /// What the kernels are told of it.
-    pub(super) fn plan(&self) -> EpiloguePlan {
+    pub(super) fn plan(&self) -> EpiloguePlan<F> {
         EpiloguePlan {
-            activation: self.activation as u32,
+            function: self.function,
             bias: strides(&self.bias),
             residual: strides(&self.residual),
         }
+    }
+
+    /// Whether each addend is the same for all columns, or has an even number of them side by side, in pairs aligned as such:
+    /// so Hopper's kernel for tensor cores loads them.
+    pub(super) fn lies_in_pairs(&self) -> bool {
+        let in_pairs = |addend: &Option<Ordered<'_, T, D>>| {
+            let Some(elements) = addend.as_deref() else {
+                return true;
+            };
+            let [product, row, column] = strides(addend);
+            let columns = elements.shape().last().copied().unwrap_or(1);
+            let aligned = elements.address().is_multiple_of(2 * size_of::<T>() as u64);
+            column == 0 || (column == 1 && aligned && (product | row | columns).is_multiple_of(2))
+        };
+        in_pairs(&self.bias) && in_pairs(&self.residual)
     }
 
     pub(super) fn bias(&self) -> Option<Words<'_, T>> {
@@ -86,20 +106,9 @@ fn strides<T: MatMul, D: Dimension>(addend: &Option<Ordered<'_, T, D>>) -> [usiz
 }
 
 /// Numbers whose sums in memory can be finished.
-pub trait Finished: MatMul<Scalar = <Self as Num>::Wide> + Num<Wide: ByValue> {
-    /// What finishes them.
-    type Kernel: Kernel<Params = FinishSumsParams<Self>>;
-}
+pub trait Finished: MatMul<Scalar = <Self as Num>::Wide> + Num<Wide: ByValue> + FinishSums {}
 
-macro_rules! finished {
-    ($($type:ty),*) => {$(
-        impl Finished for $type {
-            type Kernel = finish_sums<$type>;
-        }
-    )*};
-}
-
-finished!(f32, f64, i32, f16, bf16);
+impl<T: MatMul<Scalar = <T as Num>::Wide> + Num<Wide: ByValue> + FinishSums> Finished for T {}
 
 /// Sums in memory, as an argument.
 pub(super) struct Sums<A> {
@@ -122,12 +131,12 @@ impl<A> Sums<A> {
 
 /// Adds up the parts of sums, which have been scaled by alpha, and does what else there is to be done. The sums may be the
 /// output.
-pub(super) fn finish_sums_into<C: Finished, D: Dimension>(
+pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByValue<Head = F>>(
     sums: Sums<impl Arg<Slice<'static, <C as Num>::Wide>>>,
     of: &GemmShape,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
-    finish: &Finish<'_, C, D>,
+    finish: &Finish<'_, C, D, F>,
 ) -> Result<()> {
     let &GemmShape { batch, m, n, .. } = of;
     let shape = SumsShape {
@@ -152,5 +161,5 @@ pub(super) fn finish_sums_into<C: Finished, D: Dimension>(
     let args = (sums.memory, out, shape, beta, plan, finish.bias(), finish.residual());
     // SAFETY: the kernel's contract: the sums have the elements of all products in each part, and the output and the addends
     // have their shape.
-    unsafe { stream.launch_unchecked::<C::Kernel>(&config, args) }
+    unsafe { stream.launch_unchecked::<<C as FinishSums<F>>::Kernel>(&config, args) }
 }

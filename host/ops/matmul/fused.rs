@@ -8,6 +8,7 @@ use ndarray::{Dimension, Ix2, Ix3};
 
 use super::finish::Finish;
 use super::gemm::{Multiplication, Multiply};
+use super::own::{MultiplyWith, OwnEpilogue};
 use super::{MatMul, Precision};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
@@ -21,7 +22,8 @@ use crate::view::DeviceView;
 ///
 /// Nothing is computed before [`compute`](Self::compute), [`compute_into`](Self::compute_into) or
 /// [`accumulate_into`](Self::accumulate_into) is called. Each of the parts can be left out, and the order in which they are
-/// named does not matter; a part that is named twice is that of the last time.
+/// named does not matter; a part that is named twice is that of the last time. `F` is the function: one of the library's, or one
+/// of one's own, which [`epilogue`](Self::epilogue) takes.
 ///
 /// The sums of products are those of [`matmul`](DeviceArrayRef::matmul). What follows is computed in the type that is summed
 /// in, each step rounded to it (`beta` times the old element is added by fused multiply-add), and the result is rounded to
@@ -51,13 +53,15 @@ use crate::view::DeviceView;
 /// # }
 /// ```
 #[must_use = "nothing is computed before `compute`, `compute_into` or `accumulate_into`"]
-pub struct FusedMatMul<'a, T: MatMul, D: Dimension> {
+pub struct FusedMatMul<'a, T: MatMul, D: Dimension, F = Activation> {
     operation: &'static str,
     a: &'a DeviceArrayRef<T, D>,
     b: &'a DeviceArrayRef<T, D>,
     multiply: Multiply<T, D>,
+    /// What multiplies with this function, where it wants to by the one above.
+    multiply_with: MultiplyWith<T, D, F>,
     alpha: T::Scalar,
-    activation: Activation,
+    function: F,
     bias: Option<Result<DeviceView<'a, T, D>>>,
     residual: Option<Result<DeviceView<'a, T, D>>>,
 }
@@ -69,13 +73,50 @@ impl<'a, T: MatMul, D: Dimension> FusedMatMul<'a, T, D> {
             a,
             b,
             multiply: T::multiply,
+            multiply_with: |multiply, product, stream, out, finish| multiply(product, stream, out, finish),
             alpha: T::Scalar::ONE,
-            activation: Activation::Identity,
+            function: Activation::IDENTITY,
             bias: None,
             residual: None,
         }
     }
 
+    /// The function `max(x, 0)`.
+    pub fn relu(mut self) -> Self {
+        self.function = Activation::RELU;
+        self
+    }
+
+    /// An epilogue of one's own, whose kernels a kernels crate makes by
+    /// [`epilogue_kernels!`](kernels_gpu::epilogue_kernels): each element of the result is `function.apply(sum, bias,
+    /// residual)` of `alpha · A B + beta · C` and of the elements of bias and residual for its place, 0 where there is none.
+    ///
+    /// It is computed like the library's functions where products are of `f16` and `bf16`. Products of the other types are
+    /// stored first, and another kernel makes the results of them in their place, which reads and writes as many elements as
+    /// the result has.
+    ///
+    /// # Examples
+    ///
+    /// See [`epilogue_kernels!`](kernels_gpu::epilogue_kernels), and docs/writing-kernels.md.
+    pub fn epilogue<F: Copy>(self, function: F) -> FusedMatMul<'a, T, D, F>
+    where
+        T: OwnEpilogue<F>,
+    {
+        FusedMatMul {
+            operation: self.operation,
+            a: self.a,
+            b: self.b,
+            multiply: self.multiply,
+            multiply_with: T::multiply_with,
+            alpha: self.alpha,
+            function,
+            bias: self.bias,
+            residual: self.residual,
+        }
+    }
+}
+
+impl<'a, T: MatMul, D: Dimension, F: Copy> FusedMatMul<'a, T, D, F> {
     /// The shape of the result, if the operands fit.
     fn dim(&self) -> D {
         let mut dim = self.a.raw_dim();
@@ -117,12 +158,6 @@ impl<'a, T: MatMul, D: Dimension> FusedMatMul<'a, T, D> {
     /// Adds other elements behind the function: of any shape that broadcasts to the result's.
     pub fn residual<E: Dimension>(mut self, residual: &'a DeviceArrayRef<T, E>) -> Self {
         self.residual = Some(self.addend("residual", residual));
-        self
-    }
-
-    /// The function `max(x, 0)`.
-    pub fn relu(mut self) -> Self {
-        self.activation = Activation::Relu;
         self
     }
 
@@ -215,11 +250,11 @@ impl<'a, T: MatMul, D: Dimension> FusedMatMul<'a, T, D> {
         let finish = Finish {
             alpha: self.alpha,
             beta,
-            activation: self.activation,
+            function: self.function,
             bias: forwards(&bias)?,
             residual: forwards(&residual)?,
         };
-        (self.multiply)(product, stream, out, &finish)
+        (self.multiply_with)(self.multiply, product, stream, out, &finish)
     }
 }
 
@@ -227,14 +262,14 @@ impl<T: MatMul + Real, D: Dimension> FusedMatMul<'_, T, D> {
     /// The function `x Φ(x)`, with the distribution function `Φ` of the normal distribution: GELU. It is computed to the
     /// precision of [`silu`](Self::silu).
     pub fn gelu(mut self) -> Self {
-        self.activation = Activation::Gelu;
+        self.function = Activation::GELU;
         self
     }
 
     /// The function `x / 2 (1 + tanh(√(2/π) (x + 0.044715 x³)))`, which [`gelu`](Self::gelu) is often taken for, to the
     /// precision of [`silu`](Self::silu).
     pub fn gelu_tanh(mut self) -> Self {
-        self.activation = Activation::GeluTanh;
+        self.function = Activation::GELU_TANH;
         self
     }
 
@@ -244,12 +279,12 @@ impl<T: MatMul + Real, D: Dimension> FusedMatMul<'_, T, D> {
     /// less, beside half a unit in the last place. Those of `f64` are off by at most 16 · 2⁻⁵³ of them, and by 8 · 2⁻⁵³ more
     /// for each power of e that makes them small. A GPU has other last bits in `f32` than the simulated one.
     pub fn silu(mut self) -> Self {
-        self.activation = Activation::Silu;
+        self.function = Activation::SILU;
         self
     }
 }
 
-impl<D: Dimension> FusedMatMul<'_, f32, D> {
+impl<D: Dimension, F: Copy> FusedMatMul<'_, f32, D, F> {
     /// How precisely the operands are taken: [`Precision::Full`], unless this says otherwise.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.multiply = precision.multiply();

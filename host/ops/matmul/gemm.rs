@@ -90,8 +90,14 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
 
 impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplication<'_, T, D> {
     /// Multiplies by the kernel for any GPU.
-    pub(super) fn run(
+    pub(super) fn run(self, stream: &Stream, out: &mut DeviceArrayRef<T, D>, finish: &Finish<'_, T, D>) -> Result<()> {
+        self.run_by(None, stream, out, finish)
+    }
+
+    /// The same by tiles of so many rows, if that is said.
+    pub(super) fn run_by(
         mut self,
+        rows: Option<usize>,
         stream: &Stream,
         out: &mut DeviceArrayRef<T, D>,
         finish: &Finish<'_, T, D>,
@@ -101,7 +107,8 @@ impl<T: Tiled + Finished<Scalar = T> + Num<Wide = T>, D: Dimension> Multiplicati
             self.shape.k = 0;
         }
         let multiprocessors = stream.backend().properties().multiprocessors as usize;
-        match best_size(&self.shape, tiles::<T>(), multiprocessors).0 {
+        let chosen = rows.and_then(|rows| tiles::<T>().iter().position(|tile| tile[0] == rows));
+        match chosen.unwrap_or_else(|| best_size(&self.shape, tiles::<T>(), multiprocessors).0) {
             0 => self.launch::<Large>(stream, out, finish),
             1 => self.launch::<Medium>(stream, out, finish),
             _ => self.launch::<Small>(stream, out, finish),
@@ -215,7 +222,8 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     ///
     /// `2 m n k` operations, `k` of them one after another; `m n k (1 / r + 1 / c)` elements are loaded for tiles of
     /// r × c, most of them from the cache. Which kernel, and how large the tiles, the number of tiles for each
-    /// multiprocessor decides:
+    /// multiprocessor decides, or, where that was measured, a table
+    /// ([`set_matmul_choices`](crate::ops::set_matmul_choices)), with which the bits of `f16` and `bf16` differ:
     ///
     /// * a block keeps a tile of the result in registers, from 128 × 128 (f64: 128 × 64) down to 32 × 32, and goes along
     ///   k by tiles of the operands in shared memory (CUTLASS, NVIDIA, 2017);

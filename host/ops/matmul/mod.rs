@@ -3,6 +3,7 @@
 
 mod ampere;
 mod bytes;
+mod choices;
 mod dmma;
 mod finish;
 mod fused;
@@ -10,6 +11,7 @@ mod gemm;
 mod gemv;
 mod int8;
 mod operand;
+mod own;
 mod precision;
 mod scaled;
 mod scales;
@@ -21,9 +23,11 @@ use half::{bf16, f16};
 use kernels_gpu::num::Num;
 use ndarray::Dimension;
 
+pub use self::choices::{CHOICES_VARIABLE, set_matmul_choices};
 use self::finish::Finish;
 pub use self::fused::FusedMatMul;
 use self::gemm::Multiplication;
+pub use self::own::OwnEpilogue;
 pub use self::precision::Precision;
 pub use self::scaled::{ScaledMatMul, ScaledMul};
 use crate::array::Element;

@@ -274,6 +274,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         A: Fp8Gemm<B, C> + Fp8Gemm<B, f32> + CastTo<f16> + CastTo<f32>,
         B: Fp8Gemm<A, f32> + CastTo<f16> + CastTo<f32>,
     {
+        let of = &self.product.shape;
         // A tile has columns of one block of B alone, and scales of blocks want the second level of sums.
         let of_blocks = |scales: &Option<Scales<'_>>| scales.as_ref().is_some_and(|scales| scales.by_blocks);
         let widths: &[usize] = match (of_blocks(&self.a_scales), of_blocks(&self.b_scales)) {
@@ -282,10 +283,18 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
             _ => &[96, 64, 32],
         };
         if let Some(parts) = self.by_parts(widths, stream)? {
-            return finish::finish_sums_into(parts.sums(), &self.product.shape, stream, out, finish);
+            return finish::finish_sums_into(parts.sums(), of, stream, out, finish);
         }
         match ByteProduct::new(&self.product, stream)? {
-            Some(bytes) => multiply::<A, B, C>(bytes, &self.product.shape, widths, self.scales(), stream, out, finish),
+            Some(bytes) if finish.lies_in_pairs() => {
+                multiply::<A, B, C>(bytes, of, widths, self.scales(), stream, out, finish)
+            }
+            Some(bytes) => {
+                let mut sums = DeviceArray::uninit(stream, Ix3(of.batch, of.m, of.n))?;
+                let scale = Finish::<f32, Ix3>::scale(1.0, 0.0);
+                multiply::<A, B, f32>(bytes, of, widths, self.scales(), stream, &mut sums, &scale)?;
+                finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)
+            }
             None => self.elsewhere(stream, out, finish),
         }
     }
@@ -369,7 +378,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         let a = self.a.cast::<f16>()?.into_shape(a_shape)?;
         let b = self.b.cast::<f16>()?.into_shape(b_shape)?;
         let product = Multiplication::new("scaled_matmul", &a, &b, None)?;
-        tensor::by_tensor_cores::<f16, f32, Ix3>(&product, stream, sums, &Finish::scale(1.0, 0.0))
+        tensor::by_tensor_cores::<f16, f32, Ix3, _>(&product, stream, sums, &Finish::scale(1.0, 0.0))
     }
 
     /// The sums of the operands as `f32`, times the scales of blocks.
@@ -409,7 +418,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
     }
 }
 
-/// The products, of one launch, by tiles of the best of these widths.
+/// The products, of one launch, by tiles of the best of these widths. The addends lie in pairs.
 fn multiply<A: Fp8Gemm<B, C>, B, C: Summed>(
     mut bytes: ByteProduct<'_>,
     of: &GemmShape,
@@ -461,8 +470,8 @@ fn launch<K: Kernel<Params = Fp8Params<C>>, C: Summed>(
         b_scales,
     );
     // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps' tiles and
-    // their swizzle; both operands lie along k. The addends have the products' shape, and the scales are as their plan says: of
-    // blocks only with tiles whose sums are on two levels, and those of `b` only with tiles of at most 128 columns.
+    // their swizzle; both operands lie along k. The addends have the products' shape, in pairs; the scales are as their plan says:
+    // of blocks only with tiles whose sums are on two levels, and those of `b` only with tiles of at most 128 columns.
     unsafe { stream.launch_unchecked::<K>(&bytes.config(registers), args) }
 }
 

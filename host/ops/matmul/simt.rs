@@ -7,6 +7,7 @@ use kernels_gpu::matmul::gemm::{GemmShape, KMajor, MnMajor};
 use kernels_gpu::matmul::simt::{SimtShape, blocks, gemm_simt, shared_bytes, swizzle, threads, tile_k, tile_m, tile_n};
 use ndarray::{Dimension, Ix3};
 
+use super::choices::{self, Factors, Kernel as Chosen};
 use super::finish::Finish;
 use super::gemm::{self, Multiplication, best_size};
 use super::operand::{Mapped, can_be_mapped, coordinates};
@@ -33,8 +34,11 @@ pub(super) fn multiply<D: Dimension>(
 ) -> Result<()> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let of = &product.shape;
-    let Some(shape) = simt_shape(of).filter(|_| is_hopper(stream) && finish.alpha != 0.0) else {
-        return product.run(stream, out, finish);
+    let choice = choices::choice(Factors::F32, of, stream)?;
+    let elsewhere = choice.and_then(|choice| choice.tile_of(Chosen::Gemm));
+    let by_this = is_hopper(stream) && finish.alpha != 0.0 && elsewhere.is_none();
+    let Some(shape) = simt_shape(of).filter(|_| by_this) else {
+        return product.run_by(elsewhere, stream, out, finish);
     };
     // Both with k in the middle and their lines last, but for `a` where the kernel takes it along k, and it lies so.
     let batch = |strides: [usize; 3]| if strides[0] == 0 { 1 } else { of.batch };
@@ -50,7 +54,13 @@ pub(super) fn multiply<D: Dimension>(
     let (a_lies, b_lies) = (can_be_mapped(&a), can_be_mapped(&b));
     let along_k = !a_lies && can_be_mapped(&a_along_k);
     let copies = |columns| usize::from(!(a_lies || columns < 16 && along_k)) + usize::from(!b_lies);
-    let Some(columns) = best_columns(of, multiprocessors, copies) else {
+    let chosen = choice.and_then(|choice| {
+        SIZES
+            .map(|(columns, _)| columns)
+            .into_iter()
+            .find(|&columns| choice.tile_of(Chosen::Simt) == Some(tile_n(columns)))
+    });
+    let Some(columns) = chosen.or_else(|| best_columns(of, multiprocessors, copies)) else {
         return product.run(stream, out, finish);
     };
     let along_k = columns < 16 && along_k;

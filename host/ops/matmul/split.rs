@@ -7,6 +7,7 @@ use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::{TILE_M, tile_k, tile_n};
 use ndarray::{Dimension, Ix3};
 
+use super::choices::Choice;
 use super::finish::{Finish, Sums};
 use super::gemm::Multiplication;
 use super::tensor::{Factor, TensorCores};
@@ -79,7 +80,7 @@ fn transposed(shape: &GemmShape) -> GemmShape {
 }
 
 /// How a product is done by parts.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     /// Into how many parts k is cut.
     pub(super) parts: usize,
@@ -88,6 +89,21 @@ pub(super) struct Cut {
 }
 
 impl Cut {
+    /// That into so many parts, if there is one.
+    pub(super) fn new(parts: usize, transposed: bool) -> Option<Self> {
+        (parts.is_power_of_two() && parts <= MAX_PARTS).then_some(Self { parts, transposed })
+    }
+
+    /// Whether nothing is cut or transposed.
+    pub(super) fn is_none(self) -> bool {
+        self.parts == 1 && !self.transposed
+    }
+
+    /// Whether the product can be cut so: a part begins at a multiple of 16 bytes, and few rows alone are read across.
+    pub(super) fn fits(self, shape: &GemmShape) -> bool {
+        shape.batch == 1 && shape.k.is_multiple_of(8 * self.parts) && (!self.transposed || shape.m <= FEW_ROWS)
+    }
+
     /// The product cut so: a batch of parts, of operands that lie where they did.
     pub(super) fn product<'a, T: Element, D: Dimension>(
         self,
@@ -116,28 +132,16 @@ impl Cut {
     }
 }
 
-/// How the product is cut, if that pays by the cycles that products take: a part begins at a multiple of 16 bytes.
+/// How the product is cut, if that pays by the cycles that products take.
 pub(super) fn best_cut(shape: &GemmShape, cycles: impl Fn(&GemmShape) -> usize) -> Option<Cut> {
     let whole = cycles(shape);
     let cost = |how: Cut| {
         let sums = how.parts.saturating_mul(8 * shape.m).saturating_mul(shape.n) / BYTES_A_CYCLE;
         cycles(&how.of(shape)) + sums + LAUNCHES_CYCLES
     };
-    let fits = |parts: &usize| shape.batch == 1 && shape.k.is_multiple_of(8 * parts);
-    let parts = (0..)
-        .map(|power| 1 << power)
-        .take_while(|&parts| parts <= MAX_PARTS)
-        .filter(fits);
+    let parts = (0..).map(|power| 1 << power).take_while(|&parts| parts <= MAX_PARTS);
     let ways = parts.flat_map(|parts| [false, true].map(|transposed| Cut { parts, transposed }));
-    // The whole product is none of them.
-    let is_way = |how: &Cut| {
-        if how.transposed {
-            shape.m <= FEW_ROWS
-        } else {
-            how.parts > 1
-        }
-    };
-    ways.filter(is_way)
+    ways.filter(|how| !how.is_none() && how.fits(shape))
         .min_by_key(|&how| cost(how))
         .filter(|&how| cost(how) < whole)
 }
@@ -164,25 +168,31 @@ impl<S: Element> Parts<S> {
     }
 }
 
-/// The parts of `alpha · A B` on these cores, cut along k, if that pays.
+/// The parts of `alpha · A B` on these cores, cut along k as was chosen, or, if nothing was, if that pays.
 pub(super) fn multiply<T: Factor, D: Dimension>(
     product: &Multiplication<'_, T::Element, D>,
     cores: &TensorCores,
     stream: &Stream,
     alpha: f32,
+    choice: Option<Choice>,
 ) -> Result<Option<Parts>> {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let cycles = |shape: &GemmShape| cores.least_cycles(shape, size_of::<T::Element>(), multiprocessors);
-    let Some(how) = best_cut(&product.shape, cycles) else {
+    let how = match choice {
+        Some(choice) => Some(choice.cut).filter(|cut| !cut.is_none()),
+        None => best_cut(&product.shape, cycles),
+    };
+    let Some(how) = how else {
         return Ok(None);
     };
     let cut = how.product(product);
     let GemmShape { batch, m, n, .. } = cut.shape;
-    let Some(cores) = TensorCores::of(&cut, stream) else {
+    let Some(cores) = TensorCores::of(&cut, stream, choice) else {
         return Ok(None);
     };
     let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
-    cores.multiply::<T, f32, Ix3>(&cut, stream, &mut sums, &Finish::scale(alpha, 0.0))?;
+    let scale = Finish::<_, Ix3>::scale(alpha, 0.0);
+    cores.multiply::<T, f32, _>(&cut, stream, &mut sums, &scale, choice)?;
     Ok(Some(Parts {
         sums,
         transposed: how.transposed,

@@ -5,13 +5,15 @@
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{self, Tf32};
 use half::{bf16, f16};
-use kernels_gpu::compiled::{AmpereGemm, CastTo, HopperGemm, MatVec, WgmmaParams};
+use kernels_gpu::compiled::{AmpereGemm, CastTo, FinishSums, HopperGemm, MatVec, WgmmaParams};
+use kernels_gpu::matmul::epilogue::EpilogueOp;
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::MmaShape;
 use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
 use kernels_gpu::num;
 use ndarray::{Dimension, Ix3};
 
+use super::choices::{self, Choice, Factors, Kernel as Chosen};
 use super::finish::{self, Finish, Finished, Sums};
 use super::gemm::Multiplication;
 use super::gemv::MatrixVector;
@@ -78,24 +80,27 @@ impl Summed for f16 {}
 impl Summed for bf16 {}
 
 /// Multiplies numbers of 16 bits: the sums are in f32, and rounded once when they are finished.
-pub(super) fn multiply<T: Half, D: Dimension>(
+pub(super) fn multiply<T, D: Dimension, F: EpilogueOp<f32>>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
-    finish: &Finish<'_, T, D>,
-) -> Result<()> {
-    if by_vector(&product, stream, out, finish)? || by_tensor_cores::<T, T, D>(&product, stream, out, finish)? {
+    finish: &Finish<'_, T, D, F>,
+) -> Result<()>
+where
+    T: Half + HopperGemm<T, F> + AmpereGemm<T, F> + FinishSums<F>,
+{
+    if by_vector(&product, stream, out, finish)? || by_tensor_cores::<T, T, D, F>(&product, stream, out, finish)? {
         return Ok(());
     }
     by_f32(product, stream, out, finish)
 }
 
 /// Multiplies a matrix by a vector, if one of the operands is one: what takes the time is to read the matrix.
-fn by_vector<T: Half, D: Dimension>(
+fn by_vector<T: Half + FinishSums<F>, D: Dimension, F: EpilogueOp<f32>>(
     product: &Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
-    finish: &Finish<'_, T, D>,
+    finish: &Finish<'_, T, D, F>,
 ) -> Result<bool> {
     let of = &product.shape;
     let product = match (of.batch, of.m, of.n) {
@@ -131,27 +136,56 @@ pub(super) fn multiply_tf32<D: Dimension>(
     out: &mut DeviceArrayRef<f32, D>,
     finish: &Finish<'_, f32, D>,
 ) -> Result<()> {
-    match by_tensor_cores::<Tf32, f32, D>(&product, stream, out, finish)? {
+    match by_tensor_cores::<Tf32, f32, D, _>(&product, stream, out, finish)? {
         true => Ok(()),
         false => simt::multiply(product, stream, out, finish),
     }
 }
 
 /// Multiplies by tensor cores, if it can be done: in parts of k, if that pays.
-pub(super) fn by_tensor_cores<T: Factor + HopperGemm<C> + AmpereGemm<C>, C: Summed, D: Dimension>(
+pub(super) fn by_tensor_cores<T, C, D: Dimension, F: EpilogueOp<f32>>(
     product: &Multiplication<'_, T::Element, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<C, D>,
-    finish: &Finish<'_, C, D>,
-) -> Result<bool> {
-    let Some(cores) = TensorCores::of(product, stream).filter(|_| finish.alpha != 0.0) else {
+    finish: &Finish<'_, C, D, F>,
+) -> Result<bool>
+where
+    T: Factor + HopperGemm<C, F> + AmpereGemm<C, F>,
+    C: Summed + FinishSums<F>,
+{
+    let choice = choice::<T, _>(product, stream)?;
+    let Some(cores) = TensorCores::of(product, stream, choice).filter(|_| finish.alpha != 0.0) else {
         return Ok(false);
     };
-    match split::multiply::<T, D>(product, &cores, stream, finish.alpha)? {
-        Some(parts) => finish::finish_sums_into(parts.sums(), &product.shape, stream, out, finish)?,
-        None => cores.multiply::<T, C, D>(product, stream, out, finish)?,
+    let of = &product.shape;
+    match split::multiply::<T, D>(product, &cores, stream, finish.alpha, choice)? {
+        Some(parts) => finish::finish_sums_into(parts.sums(), of, stream, out, finish)?,
+        None if cores.can_finish(finish) => cores.multiply::<T, C, F>(product, stream, out, finish, choice)?,
+        None => {
+            let mut sums = DeviceArray::uninit(stream, Ix3(of.batch, of.m, of.n))?;
+            let scale = Finish::<f32, Ix3>::scale(finish.alpha, 0.0);
+            cores.multiply::<T, f32, _>(product, stream, &mut sums, &scale, choice)?;
+            finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)?;
+        }
     }
     Ok(true)
+}
+
+/// The choice for a product, if there is one that it allows.
+fn choice<T: Factor, D>(product: &Multiplication<'_, T::Element, D>, stream: &Stream) -> Result<Option<Choice>> {
+    let factors = match size_of::<T::Element>() {
+        2 => Factors::Half,
+        4 => Factors::Tf32,
+        _ => return Ok(None),
+    };
+    let possible = |choice: &Choice| {
+        choice.cut.fits(&product.shape)
+            && match choice.kernel {
+                Chosen::Wgmma => is_hopper(stream),
+                _ => stream.backend().properties().tensor_cores.is_some(),
+            }
+    };
+    Ok(choices::choice(factors, &product.shape, stream)?.filter(possible))
 }
 
 /// The kernels for a device's tensor cores, with what a launch of them is told of a product.
@@ -161,9 +195,17 @@ pub(super) enum TensorCores {
 }
 
 impl TensorCores {
-    /// Those that multiply this product on the stream's device: Hopper's, if it has them and they can count it.
-    pub(super) fn of<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Option<Self> {
-        let hopper = is_hopper(stream).then(|| wgmma_shape(product)).flatten();
+    /// Those that multiply this product on the stream's device: Hopper's, if it has them and they can count it, and the
+    /// choice is none of the others.
+    pub(super) fn of<T, D>(
+        product: &Multiplication<'_, T, D>,
+        stream: &Stream,
+        choice: Option<Choice>,
+    ) -> Option<Self> {
+        let by_others = choice.is_some_and(|choice| choice.kernel == Chosen::Mma);
+        let hopper = (is_hopper(stream) && !by_others)
+            .then(|| wgmma_shape(product))
+            .flatten();
         hopper
             .map(Self::Hopper)
             .or_else(|| ampere::mma_shape(product, stream).map(Self::Ampere))
@@ -177,26 +219,42 @@ impl TensorCores {
         }
     }
 
-    pub(super) fn multiply<T: Factor + HopperGemm<C> + AmpereGemm<C>, C: Summed, D: Dimension>(
+    /// Whether their kernels can do what becomes of the sums.
+    fn can_finish<C: Summed, F: Copy>(&self, finish: &Finish<'_, C, impl Dimension, F>) -> bool {
+        matches!(self, Self::Ampere(_)) || finish.lies_in_pairs()
+    }
+
+    pub(super) fn multiply<T, C: Summed, F: EpilogueOp<f32>>(
         self,
-        product: &Multiplication<'_, T::Element, D>,
+        product: &Multiplication<'_, T::Element, impl Dimension>,
         stream: &Stream,
-        out: &mut DeviceArrayRef<C, D>,
-        finish: &Finish<'_, C, D>,
-    ) -> Result<()> {
+        out: &mut DeviceArrayRef<C, impl Dimension>,
+        finish: &Finish<'_, C, impl Dimension, F>,
+        choice: Option<Choice>,
+    ) -> Result<()>
+    where
+        T: Factor + HopperGemm<C, F> + AmpereGemm<C, F>,
+    {
+        let columns = |kernel| choice.and_then(|choice| choice.tile_of(kernel));
         match self {
-            Self::Hopper(shape) => on_hopper::<T, C, D>(product, shape, stream, out, finish),
-            Self::Ampere(shape) => ampere::multiply::<T, C, D>(product, shape, stream, out, finish),
+            Self::Hopper(shape) => {
+                let columns = columns(Chosen::Wgmma);
+                on_hopper::<T, C, F>(product, (shape, columns), stream, out, finish)
+            }
+            Self::Ampere(shape) => {
+                let columns = columns(Chosen::Mma);
+                ampere::multiply::<T, C, F>(product, (shape, columns), stream, out, finish)
+            }
         }
     }
 }
 
 /// On the ordinary cores, which have no arithmetic of 16 bits that sums in f32.
-fn by_f32<T: Half, D: Dimension>(
+fn by_f32<T: Half + FinishSums<F>, D: Dimension, F: EpilogueOp<f32>>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
-    finish: &Finish<'_, T, D>,
+    finish: &Finish<'_, T, D, F>,
 ) -> Result<()> {
     let (a, b) = (product.a.cast::<f32>()?, product.b.cast::<f32>()?);
     let mut sums = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
@@ -262,13 +320,13 @@ impl<'a, T: TensorElement> Operand<'a, T> {
     }
 }
 
-/// One launch for all products, of a block for each multiprocessor.
-fn on_hopper<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
-    product: &Multiplication<'_, T::Element, D>,
-    mut shape: WgmmaShape,
+/// One launch for all products, of a block for each multiprocessor, by tiles of so many columns, if that is said.
+fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: EpilogueOp<f32>>(
+    product: &Multiplication<'_, T::Element, impl Dimension>,
+    (mut shape, columns): (WgmmaShape, Option<usize>),
     stream: &Stream,
     out: &mut DeviceArrayRef<C, impl Dimension>,
-    finish: &Finish<'_, C, impl Dimension>,
+    finish: &Finish<'_, C, impl Dimension, F>,
 ) -> Result<()> {
     let of = &product.shape;
     let (a, b) = (
@@ -277,7 +335,10 @@ fn on_hopper<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
     );
     (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let registers = best_registers(of, size_of::<T::Element>(), multiprocessors);
+    let registers = match columns {
+        Some(columns) => columns / tile_n(1),
+        None => best_registers(of, size_of::<T::Element>(), multiprocessors),
+    };
     let mut result = out.in_shape_mut(Ix3(of.batch, of.m, of.n));
     let columns = of.n.next_multiple_of(16 / size_of::<C>());
     let launch = |shape: WgmmaShape, out: &mut DeviceViewMut<'_, C, Ix3>| {
@@ -288,10 +349,10 @@ fn on_hopper<T: Factor + HopperGemm<C>, C: Summed, D: Dimension>(
             stream,
         };
         match registers {
-            32 => launch.run::<<T as HopperGemm<C>>::N64, C, _>(32, out, finish),
-            64 => launch.run::<<T as HopperGemm<C>>::N128, C, _>(64, out, finish),
-            96 => launch.run::<<T as HopperGemm<C>>::N192, C, _>(96, out, finish),
-            _ => launch.run::<<T as HopperGemm<C>>::N256, C, _>(128, out, finish),
+            32 => launch.run::<<T as HopperGemm<C, F>>::N64, C, _, F>(32, out, finish),
+            64 => launch.run::<<T as HopperGemm<C, F>>::N128, C, _, F>(64, out, finish),
+            96 => launch.run::<<T as HopperGemm<C, F>>::N192, C, _, F>(96, out, finish),
+            _ => launch.run::<<T as HopperGemm<C, F>>::N256, C, _, F>(128, out, finish),
         }
     };
     if columns == of.n && can_be_mapped(&result.view()) {
@@ -317,11 +378,11 @@ struct Launch<'a, T: Factor> {
 
 impl<T: Factor> Launch<'_, T> {
     /// With tiles whose sums take so many registers, as `K`'s do.
-    fn run<K: Kernel<Params = WgmmaParams<T::Element, C>>, C: Summed, D: Dimension>(
+    fn run<K: Kernel<Params = WgmmaParams<T::Element, C, F>>, C: Summed, D: Dimension, F: EpilogueOp<f32>>(
         &self,
         registers: usize,
         out: &mut DeviceViewMut<'_, C, Ix3>,
-        finish: &Finish<'_, C, D>,
+        finish: &Finish<'_, C, D, F>,
     ) -> Result<()> {
         let (a, b) = (self.a.map(T::TYPE, TILE_M)?, self.b.map(T::TYPE, tile_n(registers))?);
         // SAFETY: the launch takes the map of the same elements mutably; a warp reads old elements before it stores these.

@@ -3,7 +3,8 @@
 //!
 //! The primitives are here, generic over the operator: [`whole`], [`along_axis`], [`along_axes`]. `primitive.rs` has
 //! them as public methods; those with a name of their own, `sum` and its kin, are in `named.rs`, `named_axis.rs` and
-//! `named_axes.rs`. `axes.rs` says what lies where, `launch.rs` launches.
+//! `named_axes.rs`. `axes.rs` says what lies where, `steps.rs` what is combined along some axes first,
+//! `launch.rs` launches.
 
 mod axes;
 mod launch;
@@ -11,10 +12,10 @@ mod named;
 mod named_axes;
 mod named_axis;
 mod primitive;
+mod steps;
 
-use kernels_gpu::compiled::{Number, Reduce};
-use kernels_gpu::num::Accumulator;
-use kernels_gpu::op::{Mean, ReduceOp, Statistic};
+use kernels_gpu::compiled::Reduce;
+use kernels_gpu::op::ReduceOp;
 use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use crate::array::{DeviceArray, Element};
@@ -25,6 +26,7 @@ use crate::landed::Landed;
 use super::transpose::copy_to;
 use axes::{Lie, Way};
 use launch::{launch, launch_to};
+use steps::InSteps;
 
 /// Elements of any number of axes.
 type DynRef<T> = DeviceArrayRef<T, IxDyn>;
@@ -69,34 +71,6 @@ impl Wants {
     }
 }
 
-/// Combines results that were made for a count of 1, along axes that are left and for the count of all elements, where that
-/// gives what combining all elements at once does.
-type Again<R> = fn(&DynRef<R>, &dyn Fn(usize) -> bool, u64, &mut DynRef<R>) -> Result<()>;
-
-/// [`combine`] of results of the same operator.
-fn again<Op: ReduceOp<R, Output = R>, R: Reduce<Op>>(
-    results: &DynRef<R>,
-    is_combined: &dyn Fn(usize) -> bool,
-    count: u64,
-    out: &mut DynRef<R>,
-) -> Result<()> {
-    combine::<Op, R>(results, is_combined, Wants::Any, count, Some(again::<Op, R>), out)
-}
-
-/// [`again`] for sums and products, but for those of 16-bit floats, which are rounded once.
-fn again_total<Op, T: Number>() -> Option<Again<T::Total>>
-where
-    Op: ReduceOp<T::Total, Output = T::Total>,
-    T::Total: Reduce<Op>,
-{
-    (size_of::<Accumulator<T>>() == size_of::<T::Total>()).then_some(again::<Op, T::Total>)
-}
-
-/// [`again`] for means that are `f64`: for a count of 1 they are sums, unrounded; the others are rounded once.
-fn again_mean<T: Number>() -> Option<Again<<T as Statistic>::Mean>> {
-    (size_of::<<T as Statistic>::Mean>() == size_of::<f64>()).then_some(again::<Mean, <T as Statistic>::Mean>)
-}
-
 /// Combines the elements along some axes into the results along the others, of which `out`, on the same device, has the
 /// shape.
 fn combine<Op: ReduceOp<T>, T: Reduce<Op>>(
@@ -104,7 +78,7 @@ fn combine<Op: ReduceOp<T>, T: Reduce<Op>>(
     is_combined: &dyn Fn(usize) -> bool,
     wants: Wants,
     count: u64,
-    again: Option<Again<Op::Output>>,
+    in_steps: Option<InSteps<T, Op::Output>>,
     out: &mut DynRef<Op::Output>,
 ) -> Result<()> {
     if out.is_empty() {
@@ -121,12 +95,8 @@ fn combine<Op: ReduceOp<T>, T: Reduce<Op>>(
     }
     let lie = Lie::new((x.shape(), x.strides()), is_combined, wants.is_indexed());
     let Some(way) = lie.way() else {
-        if let (Some(again), Some(first)) = (again, lie.first()) {
-            let left: Vec<usize> = (0..x.ndim()).filter(|axis| !first.contains(axis)).collect();
-            let shape: Vec<usize> = left.iter().map(|&axis| x.shape()[axis]).collect();
-            let mut results = DeviceArray::uninit(stream, IxDyn(&shape))?;
-            combine::<Op, T>(x, &|axis| first.contains(&axis), wants, 1, None, &mut results)?;
-            return again(&results, &|axis| is_combined(left[axis]), count, out);
+        if let (Some(in_steps), Some(first)) = (in_steps, lie.first()) {
+            return in_steps(x, &first, is_combined, count, out);
         }
         let order = lie.together();
         let x = x.view().permuted_axes(IxDyn(&order))?.to_array()?;
@@ -149,7 +119,7 @@ fn whole_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
     wants: Wants,
-    again: Option<Again<Op::Output>>,
+    in_steps: Option<InSteps<T, Op::Output>>,
     out: &mut DeviceArrayRef<Op::Output, Ix0>,
 ) -> Result<()> {
     let count = wants.count(operation, x.shape(), x.len())?;
@@ -159,7 +129,7 @@ fn whole_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
         &|_| true,
         wants,
         count,
-        again,
+        in_steps,
         &mut out.view_mut().into_dyn(),
     )
 }
@@ -177,7 +147,7 @@ fn whole<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
     wants: Wants,
-    again: Option<Again<Op::Output>>,
+    in_steps: Option<InSteps<T, Op::Output>>,
 ) -> Result<Op::Output> {
     let count = wants.count(operation, x.shape(), x.len())?;
     let elements = x.view().into_dyn();
@@ -188,7 +158,7 @@ fn whole<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     }
     let mut out = DeviceArray::uninit(x.stream(), Ix0())?;
     let to = &mut out.view_mut().into_dyn();
-    combine::<Op, T>(&elements, &|_| true, wants, count, again, to)?;
+    combine::<Op, T>(&elements, &|_| true, wants, count, in_steps, to)?;
     Ok(out.to_ndarray()?.into_scalar())
 }
 
@@ -233,7 +203,7 @@ fn along_axes_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     axes: &[usize],
     wants: Wants,
-    again: Option<Again<Op::Output>>,
+    in_steps: Option<InSteps<T, Op::Output>>,
     out: &mut DeviceArrayRef<Op::Output, IxDyn>,
 ) -> Result<()> {
     let (kept, length) = split(operation, x.shape(), axes)?;
@@ -244,7 +214,7 @@ fn along_axes_into<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
         &|axis| axes.contains(&axis),
         wants,
         count,
-        again,
+        in_steps,
         &mut out.view_mut().into_dyn(),
     )
 }
@@ -255,12 +225,12 @@ fn along_axes<Op: ReduceOp<T>, T: Reduce<Op>, D: Dimension>(
     x: &DeviceArrayRef<T, D>,
     axes: &[usize],
     wants: Wants,
-    again: Option<Again<Op::Output>>,
+    in_steps: Option<InSteps<T, Op::Output>>,
 ) -> Result<DeviceArray<Op::Output, IxDyn>> {
     let (kept, length) = split(operation, x.shape(), axes)?;
     wants.count(operation, x.shape(), length)?;
     let mut out = DeviceArray::uninit(x.stream(), IxDyn(&kept))?;
-    along_axes_into::<Op, T, D>(operation, x, axes, wants, again, &mut out)?;
+    along_axes_into::<Op, T, D>(operation, x, axes, wants, in_steps, &mut out)?;
     Ok(out)
 }
 

@@ -5,7 +5,8 @@ use kernels_gpu::compiled::Number;
 use kernels_gpu::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, Std, Sum, Variance};
 use ndarray::{Dimension, Ix0};
 
-use super::{Wants, again, again_mean, again_total, whole, whole_into};
+use super::steps::{in_steps, mean_in_steps, std_in_steps, sum_in_steps, total_in_steps, variance_in_steps};
+use super::{Wants, whole, whole_into};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 
@@ -47,7 +48,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # }
     /// ```
     pub fn sum(&self) -> Result<T::Total> {
-        whole::<Sum, T, D>("sum", self, Wants::Any, again_total::<Sum, T>())
+        whole::<Sum, T, D>("sum", self, Wants::Any, Some(sum_in_steps::<T>()))
     }
 
     /// [`sum`](Self::sum) into an array or view without axes, asynchronously.
@@ -57,7 +58,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// As [`sum`](Self::sum), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn sum_into(&self, out: &mut DeviceArrayRef<T::Total, Ix0>) -> Result<()> {
-        whole_into::<Sum, T, D>("sum_into", self, Wants::Any, again_total::<Sum, T>(), out)
+        whole_into::<Sum, T, D>("sum_into", self, Wants::Any, Some(sum_in_steps::<T>()), out)
     }
 
     /// The product; 1 for an empty array. Its type is that of the [`sum`](Self::sum); of integers it wraps around where
@@ -70,7 +71,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`sum`](Self::sum).
     pub fn product(&self) -> Result<T::Total> {
-        whole::<Product, T, D>("product", self, Wants::Any, again_total::<Product, T>())
+        whole::<Product, T, D>("product", self, Wants::Any, total_in_steps::<Product, T>())
     }
 
     /// [`product`](Self::product) into an array or view without axes, asynchronously.
@@ -80,7 +81,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// As [`product`](Self::product), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn product_into(&self, out: &mut DeviceArrayRef<T::Total, Ix0>) -> Result<()> {
-        whole_into::<Product, T, D>("product_into", self, Wants::Any, again_total::<Product, T>(), out)
+        whole_into::<Product, T, D>("product_into", self, Wants::Any, total_in_steps::<Product, T>(), out)
     }
 
     /// The smallest element; NaN if any element is. −0 is below +0.
@@ -89,7 +90,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
     pub fn min(&self) -> Result<T> {
-        whole::<Min, T, D>("min", self, Wants::One, Some(again::<Min, _>))
+        whole::<Min, T, D>("min", self, Wants::One, Some(in_steps::<Min, Min, T>))
     }
 
     /// [`min`](Self::min) into an array or view without axes, asynchronously.
@@ -99,7 +100,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// As [`min`](Self::min), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn min_into(&self, out: &mut DeviceArrayRef<T, Ix0>) -> Result<()> {
-        whole_into::<Min, T, D>("min_into", self, Wants::One, Some(again::<Min, _>), out)
+        whole_into::<Min, T, D>("min_into", self, Wants::One, Some(in_steps::<Min, Min, T>), out)
     }
 
     /// The largest element; NaN if any element is. −0 is below +0.
@@ -108,7 +109,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
     pub fn max(&self) -> Result<T> {
-        whole::<Max, T, D>("max", self, Wants::One, Some(again::<Max, _>))
+        whole::<Max, T, D>("max", self, Wants::One, Some(in_steps::<Max, Max, T>))
     }
 
     /// [`max`](Self::max) into an array or view without axes, asynchronously.
@@ -118,7 +119,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// As [`max`](Self::max), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn max_into(&self, out: &mut DeviceArrayRef<T, Ix0>) -> Result<()> {
-        whole_into::<Max, T, D>("max_into", self, Wants::One, Some(again::<Max, _>), out)
+        whole_into::<Max, T, D>("max_into", self, Wants::One, Some(in_steps::<Max, Max, T>), out)
     }
 
     /// The arithmetic mean, summed in `f64`: an `f64` for integers, the element type for floats.
@@ -127,7 +128,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// [`Error::Empty`](crate::Error::Empty) for an empty array, and as [`sum`](Self::sum).
     pub fn mean(&self) -> Result<T::Mean> {
-        whole::<Mean, T, D>("mean", self, Wants::One, again_mean::<T>())
+        whole::<Mean, T, D>("mean", self, Wants::One, Some(mean_in_steps::<T>))
     }
 
     /// [`mean`](Self::mean) into an array or view without axes, asynchronously.
@@ -137,7 +138,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// As [`mean`](Self::mean), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn mean_into(&self, out: &mut DeviceArrayRef<T::Mean, Ix0>) -> Result<()> {
-        whole_into::<Mean, T, D>("mean_into", self, Wants::One, again_mean::<T>(), out)
+        whole_into::<Mean, T, D>("mean_into", self, Wants::One, Some(mean_in_steps::<T>), out)
     }
 
     /// The variance: the sum of the squared deviations from the mean, divided by the number of elements less `ddof`
@@ -167,7 +168,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// # }
     /// ```
     pub fn variance(&self, ddof: usize) -> Result<T::Mean> {
-        whole::<Variance, T, D>("variance", self, Wants::MoreThan(ddof), None)
+        whole::<Variance, T, D>("variance", self, Wants::MoreThan(ddof), Some(variance_in_steps::<T>))
     }
 
     /// [`variance`](Self::variance) into an array or view without axes, asynchronously.
@@ -177,7 +178,13 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// As [`variance`](Self::variance), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn variance_into(&self, ddof: usize, out: &mut DeviceArrayRef<T::Mean, Ix0>) -> Result<()> {
-        whole_into::<Variance, T, D>("variance_into", self, Wants::MoreThan(ddof), None, out)
+        whole_into::<Variance, T, D>(
+            "variance_into",
+            self,
+            Wants::MoreThan(ddof),
+            Some(variance_in_steps::<T>),
+            out,
+        )
     }
 
     /// The standard deviation: the square root of the [`variance`](Self::variance), rounded once.
@@ -186,7 +193,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`variance`](Self::variance).
     pub fn std(&self, ddof: usize) -> Result<T::Mean> {
-        whole::<Std, T, D>("std", self, Wants::MoreThan(ddof), None)
+        whole::<Std, T, D>("std", self, Wants::MoreThan(ddof), Some(std_in_steps::<T>))
     }
 
     /// [`std`](Self::std) into an array or view without axes, asynchronously.
@@ -196,7 +203,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     /// As [`std`](Self::std), but for those of earlier kernels;
     /// [`Error::DifferentDevices`](crate::Error::DifferentDevices).
     pub fn std_into(&self, ddof: usize, out: &mut DeviceArrayRef<T::Mean, Ix0>) -> Result<()> {
-        whole_into::<Std, T, D>("std_into", self, Wants::MoreThan(ddof), None, out)
+        whole_into::<Std, T, D>("std_into", self, Wants::MoreThan(ddof), Some(std_in_steps::<T>), out)
     }
 
     /// The index, in C order, of the smallest element: of several the first. The first NaN comes before every
@@ -257,7 +264,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`sum`](Self::sum).
     pub fn any(&self) -> Result<bool> {
-        Ok(whole::<Any, T, D>("any", self, Wants::Any, Some(again::<Any, _>))? != 0)
+        Ok(whole::<Any, T, D>("any", self, Wants::Any, Some(in_steps::<Any, Any, T>))? != 0)
     }
 
     /// [`any`](Self::any) into an array or view without axes, as 0 or 1, asynchronously.
@@ -266,7 +273,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`sum_into`](Self::sum_into).
     pub fn any_into(&self, out: &mut DeviceArrayRef<u8, Ix0>) -> Result<()> {
-        whole_into::<Any, T, D>("any_into", self, Wants::Any, Some(again::<Any, _>), out)
+        whole_into::<Any, T, D>("any_into", self, Wants::Any, Some(in_steps::<Any, Any, T>), out)
     }
 
     /// Whether no element is 0; NaN is not. `true` for an empty array. Reads the whole array in any case.
@@ -275,7 +282,7 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`sum`](Self::sum).
     pub fn all(&self) -> Result<bool> {
-        Ok(whole::<All, T, D>("all", self, Wants::Any, Some(again::<All, _>))? != 0)
+        Ok(whole::<All, T, D>("all", self, Wants::Any, Some(in_steps::<All, All, T>))? != 0)
     }
 
     /// [`all`](Self::all) into an array or view without axes, as 0 or 1, asynchronously.
@@ -284,6 +291,6 @@ impl<T: Number, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// As [`sum_into`](Self::sum_into).
     pub fn all_into(&self, out: &mut DeviceArrayRef<u8, Ix0>) -> Result<()> {
-        whole_into::<All, T, D>("all_into", self, Wants::Any, Some(again::<All, _>), out)
+        whole_into::<All, T, D>("all_into", self, Wants::Any, Some(in_steps::<All, All, T>), out)
     }
 }

@@ -3,18 +3,18 @@
 
 use kernels_gpu::compiled::Scan;
 use kernels_gpu::op::ReduceOp;
+use kernels_gpu::scan::axis::BLOCKS;
 use kernels_gpu::scan::columns::{segment_len, tile_rows};
-use kernels_gpu::scan::{THREADS, lookback};
-use ndarray::{Axis, Dimension};
+use kernels_gpu::scan::{Lines, THREADS, lookback};
+use ndarray::{Axis, Dimension, IxDyn};
 
+use super::lines::{Way, in_order, lines, way, way_of_view};
 use super::{ScanKind, check, flag, look_back, state_len};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::launch::Words;
 use crate::ops::tiles;
-
-/// Rows of at most so many elements are scanned by a thread each.
-const SHORT_ROW: usize = 32;
 
 /// Bytes that a row of a tile has, if the columns are many: what a warp accesses at a time.
 const LINE: usize = 128;
@@ -35,46 +35,71 @@ fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     kind: ScanKind,
     out: &mut DeviceArrayRef<Op::Output, D>,
 ) -> Result<()> {
-    let shape = x.shape();
-    let Some(&n) = shape.get(axis.index()) else {
+    let axis = axis.index();
+    if axis >= x.ndim() {
         return Err(Error::Axes {
             operation,
-            given: vec![axis.index()],
-            wanted: match shape.len() {
+            given: vec![axis],
+            wanted: match x.ndim() {
                 0 => "an array with at least one axis".into(),
                 axes => format!("one of the axes 0 to {}", axes - 1),
             },
         });
-    };
+    }
     check(operation, x, out)?;
     if x.is_empty() {
         return Ok(());
     }
-    let inner = shape[axis.index() + 1..].iter().product();
-    let x = &*x.in_order()?;
-    let lines = x.len() / n;
-    out.write_in_order(x.stream(), |out| {
-        if lines == 1 || (inner == 1 && n > lookback::tile_len::<T, Op>()) {
-            look_back::<Op, T, D>(x, n, kind, out)
-        } else if inner == 1 && n > SHORT_ROW {
-            let config = tiles(lines, THREADS / 32, THREADS);
-            x.stream().launch::<T::Rows>(&config, (x, lines, n, flag(kind), out))
-        } else {
-            columns::<Op, T, D>(x, n, inner, kind, out)
-        }
-    })
+    let (mut x, mut out, mut axis) = (x.view().into_dyn(), out.view_mut().into_dyn(), axis);
+    // Lines are each scanned by themselves, so the axes can be in any order: that in which the results are.
+    if let Some(order) = out.layout.c_order() {
+        x = x.permuted_axes(IxDyn(&order))?;
+        out = out.permuted_axes(IxDyn(&order))?;
+        axis = order.iter().position(|&other| other == axis).unwrap_or(axis);
+    }
+    let stream = x.stream().clone();
+    out.write_in_order(&stream, |out| scan_lines::<Op, T>(&x, axis, kind, out))
 }
 
-/// Scans columns, tile by tile.
-fn columns<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
-    x: &DeviceArrayRef<T, D>,
-    n: usize,
-    inner: usize,
+/// Scans along an axis into results in C order. There is at least one element.
+fn scan_lines<Op: ReduceOp<T>, T: Scan<Op>>(
+    x: &DeviceArrayRef<T, IxDyn>,
+    axis: usize,
     kind: ScanKind,
-    out: &mut DeviceArrayRef<Op::Output, D>,
+    out: &mut DeviceArrayRef<Op::Output, IxDyn>,
 ) -> Result<()> {
-    let columns = x.len() / n;
-    let width = width::<T, Op>(n, columns);
+    let tile = lookback::tile_len::<T, Op>();
+    if x.is_standard_layout() {
+        let lines = in_order(x.shape(), axis);
+        return match way(lines, tile) {
+            Way::LookBack => look_back::<Op, T, IxDyn>(x, lines.n, kind, out),
+            way => launch::<Op, T>(x, lines, way, kind, out),
+        };
+    }
+    let first = x.layout.offset() - x.layout.extent().start;
+    let warps = x.stream().backend().properties().multiprocessors as usize * BLOCKS * THREADS / 32;
+    let lines = lines(x.shape(), x.strides(), axis, first).filter(|_| !x.interlaces(out));
+    match lines.and_then(|lines| Some((lines, way_of_view(lines, tile, warps)?))) {
+        Some((lines, way)) => launch::<Op, T>(x, lines, way, kind, out),
+        None => scan_lines::<Op, T>(&x.to_array()?, axis, kind, out),
+    }
+}
+
+/// Scans lines that lie so, by a warp each or as columns, tile by tile.
+fn launch<Op: ReduceOp<T>, T: Scan<Op>>(
+    x: &DeviceArrayRef<T, IxDyn>,
+    lines: Lines,
+    way: Way,
+    kind: ScanKind,
+    out: &mut DeviceArrayRef<Op::Output, IxDyn>,
+) -> Result<()> {
+    let (stream, Lines { count, n, .. }) = (x.stream(), lines);
+    let x = Words::<T>::of(x);
+    if way == Way::Rows {
+        let config = tiles(count, THREADS / 32, THREADS);
+        return stream.launch::<T::Rows>(&config, (x, lines, flag(kind), out));
+    }
+    let width = width::<T, Op>(n, count);
     let tiles_of_column = if width == THREADS {
         1
     } else {
@@ -82,14 +107,14 @@ fn columns<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     };
     // Who has nobody above or below needs no state.
     let values = if tiles_of_column > 1 {
-        columns * tiles_of_column
+        count * tiles_of_column
     } else {
         0
     };
-    let config = tiles(columns.div_ceil(width) * tiles_of_column, 1, THREADS);
-    let mut state = x.stream().take_scan_states(state_len::<Op::Acc>(values))?;
-    let args = (x, columns, n, inner, width as u32, flag(kind), &mut state, out);
-    x.stream().launch::<T::Columns>(&config, args)?;
+    let config = tiles(count.div_ceil(width) * tiles_of_column, 1, THREADS);
+    let mut state = stream.take_scan_states(state_len::<Op::Acc>(values))?;
+    let args = (x, lines, width as u32, flag(kind), &mut state, out);
+    stream.launch::<T::Columns>(&config, args)?;
     state.give_back();
     Ok(())
 }
@@ -115,6 +140,13 @@ fn width<T, Op: ReduceOp<T>>(n: usize, columns: usize) -> usize {
 /// Every element is read once and written once, `2 n` elements moved. Along the last axis a warp scans a row of a tile at
 /// most, and blocks with look-back a longer one; along another, threads have a column each where there are many, or a
 /// tile of a strip of columns, with look-back from tile to tile.
+///
+/// Parts of rows (`slice(s![.., a..b])`), and rows in steps or in reverse order (`slice(s![..;-1, ..])`), are read where they
+/// lie. One copy is made of other views: of those whose elements do not lie side by side along the last axis, as a
+/// transposed array's, since the results are in C order and so each has to change its place once; of those in which lines
+/// lie at more than one distance; and of parts of rows that are longer than a tile, scanned along the last axis, unless they
+/// are so many that a warp each keeps the device busy. Into an output that lies in another order of the axes without a gap,
+/// results are written as they belong, and a view that lies in the same order is read where it lies.
 ///
 /// The error of result `i` of a line of floats is at most `i u (|x₀| + … + |xᵢ|)`, to first order, however the terms are
 /// grouped, which with look-back depends on timing.

@@ -2,6 +2,7 @@
 //! Scans (prefix sums), of whole arrays and along an axis.
 
 mod axis;
+mod lines;
 
 use kernels_gpu::compiled::{Scan, ScanTree};
 use kernels_gpu::op::ReduceOp;
@@ -160,6 +161,7 @@ where
 /// The operator is a type: [`Sum`](crate::ops::Sum), [`Product`](crate::ops::Product), [`Min`](crate::ops::Min),
 /// [`Max`](crate::ops::Max), or one that a kernels crate names to [`kernels_gpu::operator_kernels!`], commutative or not,
 /// whose values have at most 32 bytes: the order of the elements is kept. Arrays may have any length, none included.
+/// Views that are not in C order without a gap are copied first: tiles go over the ends of their rows.
 /// Sums and products of integers are `i64` or `u64`, whatever the elements' size, as in NumPy, and wrap around where that
 /// overflows. Minima and maxima are NaN from the first NaN on, and a sum of nothing but −0 is +0.
 ///

@@ -15,7 +15,7 @@ use crate::histogram::{
     self, CACHE, COLUMNS, COPIES, Channels, Plan, Sample, Search, Uniform, Value, Values, block_len,
 };
 use crate::index::scatter_add;
-use crate::matmul::epilogue::{EpiloguePlan, SumsShape};
+use crate::matmul::epilogue::{self, Activate, Activation, EpiloguePlan, SumsShape};
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
 use crate::matmul::wgmma::fp8::{self, ScalePlan};
 use crate::matmul::wgmma::{self, Input};
@@ -65,7 +65,7 @@ pub trait Gemm<S>: Pod + Send + Sync + ByValue {
 }
 
 /// The parameters of [`gemm_wgmma`](fn@wgmma::gemm_wgmma).
-pub type WgmmaParams<T, C> = (
+pub type WgmmaParams<T, C, F = Activation> = (
     TensorMap<'static, T>,
     TensorMap<'static, T>,
     TensorMapMut<'static, C>,
@@ -73,32 +73,50 @@ pub type WgmmaParams<T, C> = (
     f32,
     f32,
     Slice<'static, C>,
-    EpiloguePlan,
+    EpiloguePlan<F>,
     &'static [C],
     &'static [C],
 );
 
-/// The parameters of [`finish_sums`](fn@crate::matmul::epilogue::finish_sums).
-pub type FinishSumsParams<C> = (
+/// The parameters of [`finish_sums`](fn@epilogue::finish_sums).
+pub type FinishSumsParams<C, F = Activation> = (
     Slice<'static, <C as Num>::Wide>,
     SliceMut<'static, C>,
     SumsShape,
     <C as Num>::Wide,
-    EpiloguePlan,
+    EpiloguePlan<F>,
     &'static [C],
     &'static [C],
 );
 
-/// Products of matrices of this type on Hopper's tensor cores, with results of type `C`: a kernel for each width of tiles.
-pub trait HopperGemm<C: 'static>: Input {
+/// Numbers whose sums in memory are finished with the function `F`.
+///
+/// Implemented by [`epilogue_kernels!`](crate::epilogue_kernels), as are [`HopperGemm`] and [`AmpereGemm`] with functions of
+/// one's own.
+#[diagnostic::on_unimplemented(
+    message = "products of `{Self}` with the epilogue `{F}` are not compiled",
+    note = "for an epilogue of your own: `kernels_gpu::epilogue_kernels!({F}: {Self});` in a kernels crate"
+)]
+pub trait FinishSums<F: 'static = Activation>: Num {
+    /// What finishes them.
+    type Kernel: Kernel<Params = FinishSumsParams<Self, F>>;
+}
+
+/// Products of matrices of this type on Hopper's tensor cores, with results of type `C` and an epilogue's function `F`: a
+/// kernel for each width of tiles.
+#[diagnostic::on_unimplemented(
+    message = "products of `{Self}` with the epilogue `{F}` are not compiled",
+    note = "for an epilogue of your own: `kernels_gpu::epilogue_kernels!({F}: {Self});` in a kernels crate"
+)]
+pub trait HopperGemm<C: 'static, F: 'static = Activation>: Input {
     /// 64 columns.
-    type N64: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C>>;
+    type N64: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C, F>>;
     /// 128 columns.
-    type N128: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C>>;
+    type N128: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C, F>>;
     /// 192 columns.
-    type N192: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C>>;
+    type N192: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C, F>>;
     /// 256 columns.
-    type N256: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C>>;
+    type N256: Kernel<Params = WgmmaParams<<Self as Operand>::Element, C, F>>;
 }
 
 /// The parameters of [`gemm_fp8`](fn@fp8::gemm_fp8).
@@ -167,27 +185,31 @@ pub type SimtParams = (
 );
 
 /// The parameters of [`gemm_mma`](fn@mma::gemm_mma).
-pub type MmaParams<T, C> = (
+pub type MmaParams<T, C, F = Activation> = (
     &'static [T],
     &'static [T],
     SliceMut<'static, C>,
     mma::MmaShape,
     f32,
     f32,
-    EpiloguePlan,
+    EpiloguePlan<F>,
     &'static [C],
     &'static [C],
 );
 
-/// Products of matrices of this type on the tensor cores of Ampere and later, with results of type `C`: a kernel for each
-/// width of tiles.
-pub trait AmpereGemm<C: 'static>: mma::Input {
+/// Products of matrices of this type on the tensor cores of Ampere and later, with results of type `C` and an epilogue's
+/// function `F`: a kernel for each width of tiles.
+#[diagnostic::on_unimplemented(
+    message = "products of `{Self}` with the epilogue `{F}` are not compiled",
+    note = "for an epilogue of your own: `kernels_gpu::epilogue_kernels!({F}: {Self});` in a kernels crate"
+)]
+pub trait AmpereGemm<C: 'static, F: 'static = Activation>: mma::Input {
     /// 64 columns.
-    type N64: Kernel<Params = MmaParams<<Self as Operand>::Element, C>>;
+    type N64: Kernel<Params = MmaParams<<Self as Operand>::Element, C, F>>;
     /// 128 columns.
-    type N128: Kernel<Params = MmaParams<<Self as Operand>::Element, C>>;
+    type N128: Kernel<Params = MmaParams<<Self as Operand>::Element, C, F>>;
     /// 256 columns.
-    type N256: Kernel<Params = MmaParams<<Self as Operand>::Element, C>>;
+    type N256: Kernel<Params = MmaParams<<Self as Operand>::Element, C, F>>;
 }
 
 /// The parameters of [`gemm_dmma`](fn@dmma::gemm_dmma).
@@ -204,9 +226,9 @@ pub type DmmaParams = (
 );
 
 /// The element types of the tiled product for any GPU: `f32`, `f64`, `i32`.
-pub trait Tiled: Sealed + MulAdd + Gemm<Large> + Gemm<Medium> + Gemm<Small> {}
+pub trait Tiled: Sealed + MulAdd + Activate + Gemm<Large> + Gemm<Medium> + Gemm<Small> {}
 
-impl<T: Sealed + MulAdd + Gemm<Large> + Gemm<Medium> + Gemm<Small>> Tiled for T {}
+impl<T: Sealed + MulAdd + Activate + Gemm<Large> + Gemm<Medium> + Gemm<Small>> Tiled for T {}
 
 /// The element types of products of matrices and vectors: `f32`, `f64`, `i32`, `f16`, `bf16`.
 ///
@@ -343,6 +365,11 @@ macro_rules! compiled {
             type N256 = mma::gemm_mma<$type, $result, 256>;
         }
     };
+    (@finish_sums $type:ty, _) => {
+        impl FinishSums for $type {
+            type Kernel = epilogue::finish_sums<$type>;
+        }
+    };
     (@bins $type:ty, $rule:ident) => {
         impl CountBins<$rule> for $type {
             const BLOCK_LENS: [usize; 3] = [
@@ -378,6 +405,7 @@ compiled! {
     ampere: [bf16] by [bf16, f32];
     ampere: [f16] by [f16, f32];
     ampere: [Tf32] by [f32];
+    finish_sums: [f32, f64, i32, f16, bf16] by [_];
     bins: [f32, f64, i32, u8, u16, u32] by [Uniform, Channels, Search];
     values: [i32, u8, u16, u32] by [_];
 }

@@ -14,7 +14,7 @@
 //! along k alone. The accelerator rounds to TF32, to nearest. Elements out of bounds are read as zeros and not written, so
 //! any shape is right.
 //!
-//! The epilogue goes over the sums, 16 of a thread at a time, in a loop that is not unrolled, or its code would be eight times
+//! The epilogue goes over the sums, those of a box at a time, in a loop that is not unrolled, or its code would be eight times
 //! as long. So these are copied to other registers first, by a branch that the warp takes as one: registers have no
 //! addresses. Sums that are only scaled are stored without it.
 //!
@@ -32,7 +32,7 @@ use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, Mu
 use cuda_std::{hint, matrix, warpgroup};
 use half::{bf16, f16};
 
-use super::epilogue::{Epilogue, EpiloguePlan, Old};
+use super::epilogue::{Epilogue, EpilogueOp, EpiloguePlan, Old};
 use super::tiles::{Tile, Tiles};
 use super::unroll;
 use crate::num::Num;
@@ -89,9 +89,6 @@ const fn boxes(registers: usize) -> usize {
         _ => 2,
     }
 }
-
-/// Sums of a thread that the epilogue treats at a time: more take more registers than there are.
-const PIECE: usize = 16;
 
 /// Bytes of a stage's tile of `B`.
 const fn b_bytes(registers: usize) -> usize {
@@ -177,8 +174,8 @@ pub struct WgmmaShape {
 /// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes and with
 /// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × 64 where it lies along m), [`tile_n`] × `k` of `b` (`k` × 64 where it
 /// lies along n), and [`BOX_M`] × 128 bytes of `c`, whose memory is `old`, with rows and products one after another. The
-/// addends are as [`Epilogue::new`] says. If the operands are of [`Tf32`], so are the types of their maps, and both lie
-/// along k.
+/// addends are as [`Epilogue::new`] and [`Epilogue::load_fragment`] say. If the operands are of [`Tf32`], so are the types
+/// of their maps, and both lie along k.
 #[kernel(
     T = [bf16], C = [bf16, f32], R = [32, 64, 96, 128];
     T = [f16], C = [f16, f32], R = [32, 64, 96, 128];
@@ -196,6 +193,31 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
     beta: f32,
     old: Slice<'_, C>,
     plan: EpiloguePlan,
+    bias: &[C],
+    residual: &[C],
+) where
+    [f32; R]: Registers,
+{
+    // SAFETY: the kernel's contract.
+    unsafe { gemm_wgmma_with::<T, C, _, R>(a, b, c, shape, alpha, beta, old, plan, bias, residual) };
+}
+
+/// [`gemm_wgmma()`], with any function.
+///
+/// # Safety
+///
+/// The kernel's.
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: usize>(
+    a: TensorMap<'_, T::Element>,
+    b: TensorMap<'_, T::Element>,
+    c: TensorMapMut<'_, C>,
+    shape: WgmmaShape,
+    alpha: f32,
+    beta: f32,
+    old: Slice<'_, C>,
+    plan: EpiloguePlan<F>,
     bias: &[C],
     residual: &[C],
 ) where
@@ -226,10 +248,10 @@ pub unsafe fn gemm_wgmma<T: Input, C: Output, const R: usize>(
 
 /// What becomes of the sums.
 #[derive(Clone, Copy)]
-struct Result<'a, C> {
+struct Result<'a, C, F> {
     alpha: f32,
     old: Old<'a, C>,
-    epilogue: Epilogue<'a, C>,
+    epilogue: Epilogue<'a, C, F>,
 }
 
 /// What sums are multiplied with before anything else becomes of them.
@@ -238,7 +260,7 @@ trait Factors: Copy {
     fn are_there(self) -> bool;
 
     /// The products with sums as [`Epilogue::finish_fragment`] takes them.
-    fn multiply(self, sums: [f32; PIECE], at: [u32; 3], extents: [u32; 2]) -> [f32; PIECE];
+    fn multiply<const N: usize>(self, sums: [f32; N], at: [u32; 3], extents: [u32; 2]) -> [f32; N];
 }
 
 /// None.
@@ -249,7 +271,7 @@ impl Factors for () {
     }
 
     #[inline(always)]
-    fn multiply(self, sums: [f32; PIECE], _: [u32; 3], _: [u32; 2]) -> [f32; PIECE] {
+    fn multiply<const N: usize>(self, sums: [f32; N], _: [u32; 3], _: [u32; 2]) -> [f32; N] {
         sums
     }
 }
@@ -528,7 +550,7 @@ where
     /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume<T: Input<Element = E>>(&self, warp: u32, result: Result<'_, C>) {
+    fn consume<T: Input<Element = E>>(&self, warp: u32, result: Result<'_, C, impl EpilogueOp<f32>>) {
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles.of_block() {
             let sums = match (self.a_lies_along_m(), self.b_lies_along_n()) {
@@ -596,74 +618,70 @@ where
 
     /// Stores 16 rows of the tile, those of this warp, by boxes of 128 bytes a row.
     #[inline(always)]
-    fn store(&self, sums: &Accumulator<R>, warp: u32, tile: Tile, result: &Result<'_, C>, factors: impl Factors) {
+    fn store<F: EpilogueOp<f32>>(
+        &self,
+        sums: &Accumulator<R>,
+        warp: u32,
+        tile: Tile,
+        result: &Result<'_, C, F>,
+        factors: impl Factors,
+    ) {
         let &Result { alpha, old, epilogue } = result;
         if old.beta != 0.0 || !epilogue.is_identity() || factors.are_there() {
-            return self.store_finished(sums, warp, tile, result, factors);
+            return match const { Self::OF_BOX } {
+                32 => self.store_finished::<32, _>(sums, warp, tile, result, factors),
+                _ => self.store_finished::<16, _>(sums, warp, tile, result, factors),
+            };
         }
         unroll!(8, number => {
             if number * Self::OF_BOX < R {
                 let first = number * Self::OF_BOX;
                 let to = self.take_box(number as u32, warp);
-                if C::PACKED {
-                    Self::put_packed::<4>(to, 0, |i| alpha * sums.element(first + i));
-                } else {
-                    Self::put(to.cast(), |i| alpha * sums.element(first + i));
-                }
+                Self::put_sums(to, |i| alpha * sums.element(first + i));
                 self.store_box(to, number as u32, tile);
             }
         });
     }
 
-    /// [`store`](Self::store) where there is more to be done than to scale, by pieces of 32 columns: a box, or half of one.
+    /// [`store`](Self::store) where there is more to be done than to scale, box by box, of so many sums of a thread.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store_finished(
+    fn store_finished<const OF_BOX: usize, F: EpilogueOp<f32>>(
         &self,
         sums: &Accumulator<R>,
         warp: u32,
         tile: Tile,
-        result: &Result<'_, C>,
+        &Result { alpha, old, epilogue }: &Result<'_, C, F>,
         factors: impl Factors,
     ) {
-        let of_box = (Self::OF_BOX / PIECE) as u32;
         let lane = thread::thread_idx_x() % 32;
+        let extents = [self.shape.m, self.shape.n];
         // A number that the compiler does not know: it would unroll the loop.
-        let pieces = hint::opaque((R / PIECE) as u32);
-        let mut piece = 0;
-        while piece < pieces {
-            let column = tile.column + piece * (2 * PIECE as u32) + lane % 4 * 2;
+        let boxes = hint::opaque((R / OF_BOX) as u32);
+        let mut number = 0;
+        while number < boxes {
+            let column = tile.column + number * (2 * OF_BOX as u32) + lane % 4 * 2;
             let at = [tile.product, tile.row + lane / 4, column];
-            let extents = [self.shape.m, self.shape.n];
-            let &Result { alpha, old, epilogue } = result;
-            let values = factors.multiply(Self::sums_of_piece(sums, piece), at, extents);
-            // SAFETY: `old` has the elements of all products, by the kernel's contract.
-            let values = unsafe { old.add_to_fragment(alpha, values, at, extents) };
-            let values = epilogue.finish_fragment(values, at, extents);
-            let number = piece / of_box;
-            let to = match piece.is_multiple_of(of_box) {
-                true => self.take_box(number, warp),
-                false => self.boxed(number, warp),
-            };
-            piece += 1;
-            if C::PACKED {
-                Self::put_packed::<2>(to, (piece - 1) % of_box * 2, |i| values[i]);
-            } else {
-                Self::put(to.cast(), |i| values[i]);
-            }
-            if piece.is_multiple_of(of_box) {
-                self.store_box(to, number, tile);
-            }
+            // SAFETY (of both): the addends, and `old` with the elements of all products, are such by the kernel's contract;
+            // what is beyond the matrix is not stored.
+            let addends = unsafe { epilogue.load_fragment(at, extents) };
+            let of_box = factors.multiply(Self::sums_of_box::<OF_BOX>(sums, number), at, extents);
+            let values = unsafe { old.add_to_fragment(alpha, of_box, at, extents) };
+            let values = epilogue.finish_fragment(values, &addends);
+            let to = self.take_box(number, warp);
+            Self::put_sums(to, |i| values[i]);
+            self.store_box(to, number, tile);
+            number += 1;
         }
     }
 
-    /// This thread's sums of a piece.
+    /// This thread's sums of a box.
     #[inline(always)]
-    fn sums_of_piece(sums: &Accumulator<R>, piece: u32) -> [f32; PIECE] {
-        let of = |piece: usize| {
-            let first = if piece * PIECE < R { piece * PIECE } else { 0 };
+    fn sums_of_box<const OF_BOX: usize>(sums: &Accumulator<R>, number: u32) -> [f32; OF_BOX] {
+        let of = |number: usize| {
+            let first = if number * OF_BOX < R { number * OF_BOX } else { 0 };
             cuda_std::array::from_fn(|i| sums.element(first + i))
         };
-        match piece {
+        match number {
             0 => of(0),
             1 => of(1),
             2 => of(2),
@@ -675,14 +693,24 @@ where
         }
     }
 
-    /// Puts 16 rows × 16 `PARTS` numbers of 16 bits into a box, from part `first` on, four matrices of 8 × 8 at a time.
+    /// Puts this thread's numbers into a box.
     #[inline(always)]
-    fn put_packed<const PARTS: usize>(to: Shared<u8>, first: u32, value: impl Fn(usize) -> f32) {
+    fn put_sums(to: Shared<u8>, value: impl Fn(usize) -> f32) {
+        if C::PACKED {
+            Self::put_packed(to, value);
+        } else {
+            Self::put(to.cast(), value);
+        }
+    }
+
+    /// Puts 16 rows × 64 numbers of 16 bits into a box, four matrices of 8 × 8 at a time.
+    #[inline(always)]
+    fn put_packed(to: Shared<u8>, value: impl Fn(usize) -> f32) {
         let lane = thread::thread_idx_x() % 32;
         let row = lane / 8 % 2 * 8 + lane % 8;
-        unroll!(PARTS, part => {
+        unroll!(4, part => {
             let pair = |i: usize| C::pack(value(8 * part + i), value(8 * part + i + 1));
-            let column = (2 * (first + part as u32) + lane / 16) ^ (lane % 8);
+            let column = (2 * part as u32 + lane / 16) ^ (lane % 8);
             let at = (row as usize * LINE) + 16 * column as usize;
             // SAFETY: 16 bytes of the box, of 16 rows of 128 bytes; all lanes are here.
             unsafe { matrix::stmatrix_x4(to, at as u32, [pair(0), pair(2), pair(4), pair(6)]) };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operators of reductions that take more than one function of numbers: moments, positions, and predicates.
 
+mod steps;
+
 use bytemuck::{Pod, Zeroable};
 use cuda_block::thread::fold_pairwise;
 use cuda_std::Float;
@@ -9,6 +11,8 @@ use cuda_std::hint;
 
 use super::{ReduceOp, fold_vectors};
 use crate::num::{Num, any_of};
+
+pub use steps::WideSum;
 
 /// The bit of the count that [`Variance`] is given where the standard deviation is wanted: one kernel finishes both.
 pub const ROOT: u64 = 1 << 63;
@@ -214,15 +218,23 @@ variances! {
     /// The variance, in one pass: the sum of the squared deviations from the mean, in `f64`, divided by the count that
     /// [`finish`](ReduceOp::finish) is given, which is the number of elements less the degrees of freedom that are
     /// gone. With [`ROOT`] in the count, its square root.
-    Variance = |acc, count| {
-        // Opaque, so that nothing of it is computed ahead of the loops, and kept in registers that those need.
-        let (low, high) = (hint::opaque(count as u32), hint::opaque((count >> 32) as u32));
-        let count = u64::from(high) << 32 | u64::from(low);
-        let variance = acc.deviations / (count & !ROOT) as f64;
-        if count & ROOT == 0 { variance } else { Float::sqrt(variance) }
-    };
+    Variance = |acc, count| variance(acc, count);
     /// The standard deviation: the square root of the [`Variance`], by whose kernels it is computed.
     Std = |acc, count| Float::sqrt(acc.deviations / count as f64);
+}
+
+/// What a [`Variance`] is finished to.
+#[inline(always)]
+fn variance(acc: Moments, count: u64) -> f64 {
+    // Opaque, so that nothing of it is computed ahead of the loops, and kept in registers that those need.
+    let (low, high) = (hint::opaque(count as u32), hint::opaque((count >> 32) as u32));
+    let count = u64::from(high) << 32 | u64::from(low);
+    let variance = acc.deviations / (count & !ROOT) as f64;
+    if count & ROOT == 0 {
+        variance
+    } else {
+        Float::sqrt(variance)
+    }
 }
 
 /// A number with a place in the order of its type.

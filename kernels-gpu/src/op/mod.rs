@@ -13,7 +13,7 @@ use crate::num::{Accumulator, CastTo, Num, SaturatingCastTo, WrappingCastTo};
 
 mod compound;
 
-pub use compound::{All, Any, ArgMax, ArgMin, Mean, Moments, Ordered, ROOT, Ranked, Statistic, Std, Variance};
+pub use compound::{All, Any, ArgMax, ArgMin, Mean, Moments, Ordered, ROOT, Ranked, Statistic, Std, Variance, WideSum};
 
 /// Computes one number of two.
 pub trait BinaryOp<T>: 'static {

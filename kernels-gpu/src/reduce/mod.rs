@@ -30,7 +30,7 @@ use bytemuck::Pod;
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
-use crate::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Product, ReduceOp, Sum, Variance};
+use crate::op::{All, Any, ArgMax, ArgMin, Max, Mean, Min, Moments, Product, ReduceOp, Sum, Variance, WideSum};
 
 pub use plan::{BLOCKS, ColumnPlan, RowPlan, SHORT, THREADS, tile_len};
 
@@ -42,7 +42,11 @@ pub use plan::{BLOCKS, ColumnPlan, RowPlan, SHORT, THREADS, tile_len};
 /// nothing is promised of the output.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Min, Max, Mean, Variance, ArgMin, ArgMax];
+    Op = [Min, Max, Mean, Variance, Moments, ArgMin, ArgMax];
+    T = [f32, f16, bf16],
+    Op = [WideSum];
+    T = [Moments],
+    Op = [Variance];
     T = [f32, f64, f16, bf16, i32, u8, u16, u32, u64],
     Op = [Sum, Product];
     T = [f32, f64, f16, u8, u16, u32, u64],
@@ -86,7 +90,11 @@ pub fn reduce<T: Pod, Op: ReduceOp<T>>(
 /// `plan` is [`ColumnPlan::new`] for as many columns as `out` has elements; the rest is as for [`reduce()`].
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
-    Op = [Min, Max, Mean, Variance, ArgMin, ArgMax];
+    Op = [Min, Max, Mean, Variance, Moments, ArgMin, ArgMax];
+    T = [f32, f16, bf16],
+    Op = [WideSum];
+    T = [Moments],
+    Op = [Variance];
     T = [f32, f64, f16, bf16, i32, u8, u16, u32, u64],
     Op = [Sum, Product];
     T = [f32, f64, f16, u8, u16, u32, u64],

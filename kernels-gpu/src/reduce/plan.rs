@@ -50,8 +50,11 @@ pub(super) const ITEMS: usize = 4;
 /// Values of blocks that a thread combines in one level of the tree above the blocks.
 pub(super) const GROUP: usize = 16;
 
-/// The columns of a segment that lie side by side: enough to fill the accesses of a warp.
-const WIDTH: usize = 32;
+/// The columns of a segment that lie side by side: enough to fill the accesses of a warp. Of bytes, as many as are in a line
+/// of the cache: what several blocks read of one line at different times, memory delivers several times.
+const fn segment<T>() -> usize {
+    if size_of::<T>() == 1 { 128 } else { 32 }
+}
 
 /// Elements that a block reads in one step of its loop over a row.
 pub const fn tile_len<T>() -> usize {
@@ -268,7 +271,7 @@ impl ColumnPlan {
             if columns == 0 { 1 } else { columns },
             if inner == 0 { 1 } else { inner },
         );
-        let (width, height) = block_shape(columns, length, inner);
+        let (width, height) = block_shape(columns, length, inner, segment::<T>());
         let step = in_flight::<T>() * height;
         let tiles = length.div_ceil(step);
         let log_tiles = log_tiles(tiles, columns.div_ceil(width));
@@ -368,22 +371,22 @@ impl ColumnPlan {
 /// The columns of a block and the threads of each.
 ///
 /// The more elements a column has, the more threads, while neighbouring threads still read neighbouring elements: at
-/// least [`WIDTH`] columns side by side, or, where fewer lie together, all of those.
-const fn block_shape(columns: usize, length: usize, inner: usize) -> (usize, usize) {
-    let together = if inner < WIDTH { inner } else { WIDTH };
+/// least those of a [`segment`] side by side, or, where fewer lie together, all of those.
+const fn block_shape(columns: usize, length: usize, inner: usize, segment: usize) -> (usize, usize) {
+    let together = if inner < segment { inner } else { segment };
     let (most, wanted) = (THREADS / together, length / 8);
     let height = if wanted >= most {
         most
     } else if wanted < 2 {
         1
-    } else if inner < WIDTH {
+    } else if inner < segment {
         wanted
     } else {
         // A power of two, so that the width is one.
         1 << wanted.ilog2()
     };
     let width = THREADS / height;
-    let width = if inner < WIDTH { width / inner * inner } else { width };
+    let width = if inner < segment { width / inner * inner } else { width };
     (if columns < width { columns } else { width }, height)
 }
 

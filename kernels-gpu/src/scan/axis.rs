@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scans along an axis of an array in C order, seen as `(outer, n, inner)`: `n` elements are combined, `inner` apart.
+//! Scans along an axis of an array in C order, seen as `(outer, n, inner)`: `n` elements are combined, `inner` apart. Of a
+//! view that is read where it lies, the distances of the elements are others ([`Lines`]).
 //!
 //! * `inner = 1`: rows. [`scan_rows`](fn@scan_rows) gives each a warp, which goes along it tile by tile and carries the
 //!   total. A row longer than a block's tile is scanned by [`lookback::scan`](fn@super::lookback::scan), many blocks a
@@ -9,18 +10,20 @@
 use bytemuck::Pod;
 use cuda_block::thread::fold;
 use cuda_std::half::{bf16, f16};
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
-use super::{Row, THREADS, load, store, vec_len, vectors, warp_tile_len};
+use super::{Lines, Row, THREADS, has_vectors, load, store, vec_len, vectors, warp_tile_len};
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
 
 /// Blocks that ptxas makes room for on a multiprocessor.
 pub const BLOCKS: usize = 3;
 
-/// Scans each of the `rows` rows of `n` elements of `x` into `out`, exclusively unless `exclusive` is 0.
+/// Scans lines of `x` whose elements lie side by side, rows, into `out`, exclusively unless `exclusive` is 0. Of the lines
+/// neither `inner` nor `along` is asked.
 ///
 /// The launch has a warp for each row, in blocks of [`THREADS`] threads. With others, or if the rows together have more
-/// elements than can be counted, nothing is done.
+/// elements than can be counted, nothing is done; nor with a row that is not within `x`.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Min, Max];
@@ -31,40 +34,53 @@ pub const BLOCKS: usize = 3;
 )]
 pub fn scan_rows<T: Pod, Op: ReduceOp<T>>(
     x: &[T],
-    rows: usize,
-    n: usize,
+    lines: Lines,
     exclusive: u32,
     out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
 ) {
     match const { (vec_len::<T, Op>(), vectors::<T, Op>()) } {
-        (1, 6) => warp_rows::<T, Op, 1, 6>(x, rows, n, exclusive, out),
-        (1, _) => warp_rows::<T, Op, 1, 4>(x, rows, n, exclusive, out),
-        (2, 6) => warp_rows::<T, Op, 2, 6>(x, rows, n, exclusive, out),
-        (2, _) => warp_rows::<T, Op, 2, 4>(x, rows, n, exclusive, out),
-        (4, 6) => warp_rows::<T, Op, 4, 6>(x, rows, n, exclusive, out),
-        (4, _) => warp_rows::<T, Op, 4, 4>(x, rows, n, exclusive, out),
-        _ => warp_rows::<T, Op, 8, 2>(x, rows, n, exclusive, out),
+        (1, 6) => warp_rows::<T, Op, 1, 6>(x, lines, exclusive, out),
+        (1, _) => warp_rows::<T, Op, 1, 4>(x, lines, exclusive, out),
+        (2, 6) => warp_rows::<T, Op, 2, 6>(x, lines, exclusive, out),
+        (2, _) => warp_rows::<T, Op, 2, 4>(x, lines, exclusive, out),
+        (4, 6) => warp_rows::<T, Op, 4, 6>(x, lines, exclusive, out),
+        (4, _) => warp_rows::<T, Op, 4, 4>(x, lines, exclusive, out),
+        _ => warp_rows::<T, Op, 8, 2>(x, lines, exclusive, out),
     }
 }
 
 #[inline(always)]
 fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
     x: &[T],
-    rows: usize,
-    n: usize,
+    lines: Lines,
     exclusive: u32,
     out: SliceMut<'_, Op::Output>,
 ) {
-    let number = thread::index_1d() / 32;
-    let is_countable = rows.checked_mul(n).is_some();
-    if number >= rows || !is_countable || thread::block_dim_x() as usize != THREADS {
+    let (number, n) = (thread::index_1d() / 32, lines.n);
+    let is_countable = lines.count.checked_mul(n).is_some();
+    if number >= lines.count || !is_countable || thread::block_dim_x() as usize != THREADS {
         return;
     }
-    let row = Row::new::<T, Op::Output, V>(number, n, x, out);
+    let lo = number * n;
+    let row = Row {
+        lo,
+        hi: Ord::min(lo + n, out.len()),
+        vectors: has_vectors::<T, Op::Output>() && out.is_vec_aligned::<V>(),
+    };
+    let first = lo.wrapping_add(shift(lines));
+    if first > x.len() || n > x.len() - first {
+        return;
+    }
     let mut carry = Op::identity();
     let mut start = row.first::<V>();
     while start < row.hi {
-        let values = load::<T, Op, V, U>(x, row, start);
+        // Computed anew for each tile: the registers are for its elements.
+        let shift = shift(lines);
+        let input = Row {
+            vectors: row.vectors && x.is_vec_aligned::<V>() && shift.is_multiple_of(V),
+            ..row
+        };
+        let values = load::<T, Op, V, U>(x, input, start, start.wrapping_add(shift));
         let totals = values.map(|values| fold(values, Op::combine));
         let (before, all) = Op::scan_warp(totals);
         let before = cuda_std::array::from_fn(|u| Op::combine(carry, before[u]));
@@ -72,4 +88,15 @@ fn warp_rows<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
         carry = Op::combine(carry, all);
         start += warp_tile_len::<T, Op>();
     }
+}
+
+/// From the places of the results of this warp's row to those of its elements.
+#[inline(always)]
+fn shift(lines: Lines) -> usize {
+    let warps = THREADS / 32;
+    let block = hint::pinned(thread::block_idx_x()) as usize;
+    let row = block * warps + thread::thread_idx_x() as usize / 32;
+    lines
+        .first
+        .wrapping_add(row.wrapping_mul(lines.outer.wrapping_sub(lines.n)))
 }

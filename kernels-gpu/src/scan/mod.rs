@@ -48,6 +48,48 @@ pub const fn vec_len<T, Op: ReduceOp<T>>() -> usize {
     if len > 8 { 8 } else { len }
 }
 
+/// The lines of a scan along an axis, and where they lie in the input. The results are in C order, seen as
+/// `(outer, n, inner)`; so are the elements of an array, and those of a view may lie otherwise along the first two axes.
+/// Distances are in elements, and wrap around, so that they can be negative.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
+pub struct Lines {
+    /// How many there are: `outer · inner`.
+    pub count: usize,
+    /// The elements of a line.
+    pub n: usize,
+    /// The lines whose elements lie side by side.
+    pub inner: usize,
+    /// The place of the first element.
+    pub first: usize,
+    /// From one outer line to the next.
+    pub outer: usize,
+    /// From an element to the next one of its line.
+    pub along: usize,
+}
+
+impl Lines {
+    /// Those of an array in C order.
+    pub const fn of_array(count: usize, n: usize, inner: usize) -> Self {
+        Self {
+            count,
+            n,
+            inner,
+            first: 0,
+            outer: n.wrapping_mul(inner),
+            along: inner,
+        }
+    }
+
+    /// Whether `len` elements of a line, from place `first` on, are among `room`.
+    #[inline(always)]
+    fn fit(self, first: usize, len: usize, room: usize) -> bool {
+        let last = first.wrapping_add(len.saturating_sub(1).wrapping_mul(self.along));
+        // No memory is so large that steps over all of it wrap around for the few elements that are asked for.
+        first < room && last < room && (self.along as isize).unsigned_abs() <= room
+    }
+}
+
 /// Whether elements and results have sizes that are powers of two, so that vectors of them begin at multiples of their
 /// own size, in shared memory too.
 const fn has_vectors<T, R>() -> bool {
@@ -149,17 +191,18 @@ impl Window {
         self.whole || (self.vectors && self.lo <= i && i + len as u32 <= self.hi)
     }
 
-    /// The vector at `i` of the tile at `start`, of which any part may be outside of the row.
+    /// The vector at `i` of the tile at `start`, of which any part may be outside of the row; so may the tile's start be
+    /// before the input.
     #[inline(always)]
     fn load<T: Pod, const V: usize>(self, x: &[T], start: usize, i: u32) -> [T; V] {
         if self.has_vector(i, V) {
             // SAFETY: aligned, and within the row, as just asked.
-            return unsafe { x.load_vec_unchecked::<V>(start + i as usize) };
+            return unsafe { x.load_vec_unchecked::<V>(start.wrapping_add(i as usize)) };
         }
         cuda_std::array::from_fn(|k| {
             if self.has(i + k as u32) {
                 // SAFETY: within the row, which is within the input.
-                unsafe { get_unchecked(x, start + i as usize + k) }
+                unsafe { get_unchecked(x, start.wrapping_add(i as usize + k)) }
             } else {
                 T::zeroed()
             }
@@ -208,16 +251,22 @@ fn index_in_row(row: Row, start: usize, i: u32) -> u64 {
     (start.wrapping_sub(row.lo) as u64).wrapping_add(i as u64)
 }
 
-/// The elements of this lane in the warp tile at `start`, lifted; the identity for those that are not the row's.
+/// The elements of this lane in the warp tile at `start`, lifted; the identity for those that are not the row's. The
+/// tile's first element, if it is the row's, is at `from` of the input.
 #[inline(always)]
-fn load<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(x: &[T], row: Row, start: usize) -> [[Op::Acc; V]; U] {
+fn load<T: Pod, Op: ReduceOp<T>, const V: usize, const U: usize>(
+    x: &[T],
+    row: Row,
+    start: usize,
+    from: usize,
+) -> [[Op::Acc; V]; U] {
     let window = row.window(start, 32 * V * U);
     let loaded: [[T; V]; U] = if window.whole {
         // All loads without a branch between them, so that all are in flight at once.
         // SAFETY: the whole tile is the row's, and aligned.
-        cuda_std::array::from_fn(|u| unsafe { x.load_vec_unchecked::<V>(start + at::<V>(u) as usize) })
+        cuda_std::array::from_fn(|u| unsafe { x.load_vec_unchecked::<V>(from + at::<V>(u) as usize) })
     } else {
-        cuda_std::array::from_fn(|u| window.load(x, start, at::<V>(u)))
+        cuda_std::array::from_fn(|u| window.load(x, from, at::<V>(u)))
     };
     cuda_std::array::from_fn(|u| {
         let i = at::<V>(u);

@@ -5,6 +5,7 @@
 mod atomics;
 mod bits;
 mod cooperative;
+mod epilogues;
 mod floats;
 mod memory;
 mod operators;

@@ -4,47 +4,43 @@
 //! Of `f32`, by the special function units: an element takes some ten to twenty instructions, where [`Float`]'s functions
 //! take several times as many. Of `f64`, by polynomials without a table or a branch. Integers have `max(x, 0)` alone.
 
-use cuda_std::Float;
 use cuda_std::float::approximate;
+use cuda_std::{Float, KernelParam};
 
 use crate::num::Num;
 
-/// The function of an epilogue.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activation {
+/// A function that the library's kernels have, by its number; any other number is [`IDENTITY`](Self::IDENTITY).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, KernelParam)]
+pub struct Activation(u32);
+
+impl Activation {
     /// `x`
-    #[default]
-    Identity = 0,
+    pub const IDENTITY: Self = Self(0);
     /// `max(x, 0)`
-    Relu = 1,
+    pub const RELU: Self = Self(1);
     /// `x Φ(x)`, with the distribution function of the normal distribution.
-    Gelu = 2,
+    pub const GELU: Self = Self(2);
     /// `x / 2 (1 + tanh(√(2/π) (x + 0.044715 x³)))`
-    GeluTanh = 3,
+    pub const GELU_TANH: Self = Self(3);
     /// `x / (1 + e^−x)`
-    Silu = 4,
+    pub const SILU: Self = Self(4);
 }
 
 /// A number that epilogues are computed in: `f32`, `f64` or `i32`.
 pub trait Activate: Num<Wide = Self> {
-    /// The function of each value, by the number of its [`Activation`]. All threads of a launch take the same branch.
-    fn activate<const N: usize>(activation: u32, values: [Self; N]) -> [Self; N];
+    /// The function of each value. All threads of a launch take the same branch.
+    fn activate<const N: usize>(activation: Activation, values: [Self; N]) -> [Self; N];
 }
-
-const RELU: u32 = Activation::Relu as u32;
-const GELU: u32 = Activation::Gelu as u32;
-const GELU_TANH: u32 = Activation::GeluTanh as u32;
-const SILU: u32 = Activation::Silu as u32;
 
 impl Activate for f32 {
     #[inline(always)]
-    fn activate<const N: usize>(activation: u32, values: [f32; N]) -> [f32; N] {
+    fn activate<const N: usize>(activation: Activation, values: [f32; N]) -> [f32; N] {
         match activation {
-            RELU => values.map(relu),
-            GELU => values.map(|x| gated(x, 96.0, normal_tail)),
-            GELU_TANH => values.map(|x| gated(x, 96.0, tanh_tail)),
-            SILU => values.map(|x| gated(x, 96.0, |a| logistic_of(-core::f32::consts::LOG2_E * a))),
+            Activation::RELU => values.map(relu),
+            Activation::GELU => values.map(|x| gated(x, 96.0, normal_tail)),
+            Activation::GELU_TANH => values.map(|x| gated(x, 96.0, tanh_tail)),
+            Activation::SILU => values.map(|x| gated(x, 96.0, |a| logistic_of(-core::f32::consts::LOG2_E * a))),
             _ => values,
         }
     }
@@ -52,16 +48,16 @@ impl Activate for f32 {
 
 impl Activate for f64 {
     #[inline(always)]
-    fn activate<const N: usize>(activation: u32, values: [f64; N]) -> [f64; N] {
+    fn activate<const N: usize>(activation: Activation, values: [f64; N]) -> [f64; N] {
         match activation {
-            RELU => values.map(relu),
-            GELU => values.map(|x| gated(x, 800.0, double_normal_tail)),
-            GELU_TANH => values.map(|x| {
+            Activation::RELU => values.map(relu),
+            Activation::GELU => values.map(|x| gated(x, 800.0, double_normal_tail)),
+            Activation::GELU_TANH => values.map(|x| {
                 gated(x, 800.0, |a| {
                     double_logistic(a * Float::mul_add(0.044715, a * a, 1.0) * -TWICE_ROOT)
                 })
             }),
-            SILU => values.map(|x| gated(x, 800.0, |a| double_logistic(-a))),
+            Activation::SILU => values.map(|x| gated(x, 800.0, |a| double_logistic(-a))),
             _ => values,
         }
     }
@@ -69,9 +65,9 @@ impl Activate for f64 {
 
 impl Activate for i32 {
     #[inline(always)]
-    fn activate<const N: usize>(activation: u32, values: [i32; N]) -> [i32; N] {
+    fn activate<const N: usize>(activation: Activation, values: [i32; N]) -> [i32; N] {
         match activation {
-            RELU => values.map(relu),
+            Activation::RELU => values.map(relu),
             _ => values,
         }
     }
@@ -225,7 +221,7 @@ mod tests {
 
     /// The function of one value.
     fn of<T: Activate>(activation: Activation, x: T) -> T {
-        let [value] = T::activate(activation as u32, [x]);
+        let [value] = T::activate(activation, [x]);
         value
     }
 
@@ -233,21 +229,21 @@ mod tests {
     fn exact(activation: Activation, x: f64) -> f64 {
         let cubic = x + 0.044715 * x * x * x;
         let gate = match activation {
-            Activation::Identity => 1.0,
-            Activation::Relu => f64::from(x > 0.0),
-            Activation::Gelu => 0.5 * Float::erfc(-x * core::f64::consts::FRAC_1_SQRT_2),
-            Activation::GeluTanh => 1.0 / (1.0 + (-TWICE_ROOT * cubic).exp()),
-            Activation::Silu => 1.0 / (1.0 + (-x).exp()),
+            Activation::RELU => f64::from(x > 0.0),
+            Activation::GELU => 0.5 * Float::erfc(-x * core::f64::consts::FRAC_1_SQRT_2),
+            Activation::GELU_TANH => 1.0 / (1.0 + (-TWICE_ROOT * cubic).exp()),
+            Activation::SILU => 1.0 / (1.0 + (-x).exp()),
+            _ => 1.0,
         };
         x * gate
     }
 
     const ALL: [Activation; 5] = [
-        Activation::Identity,
-        Activation::Relu,
-        Activation::Gelu,
-        Activation::GeluTanh,
-        Activation::Silu,
+        Activation::IDENTITY,
+        Activation::RELU,
+        Activation::GELU,
+        Activation::GELU_TANH,
+        Activation::SILU,
     ];
 
     #[test]
@@ -258,8 +254,8 @@ mod tests {
                 let wanted = exact(activation, x);
                 // The power's exponent is rounded up to four times, in `exact` as well: each is an error of 2⁻⁵³ of it.
                 let exponent = match activation {
-                    Activation::Gelu => x * x / 2.0,
-                    Activation::GeluTanh => TWICE_ROOT * (x + 0.044715 * x * x * x).abs(),
+                    Activation::GELU => x * x / 2.0,
+                    Activation::GELU_TANH => TWICE_ROOT * (x + 0.044715 * x * x * x).abs(),
                     _ => x.abs(),
                 };
                 let bound = (16.0 + 8.0 * exponent) * 2f64.powi(-53) * wanted.abs() + 1e-300;
@@ -277,7 +273,7 @@ mod tests {
     #[test]
     fn limits_and_nan() {
         for activation in ALL {
-            let at_minus_infinity = if activation == Activation::Identity {
+            let at_minus_infinity = if activation == Activation::IDENTITY {
                 f64::NEG_INFINITY
             } else {
                 0.0
@@ -295,9 +291,9 @@ mod tests {
         }
         assert_eq!(
             [
-                of(Activation::Relu, -3),
-                of(Activation::Relu, 3),
-                of(Activation::Silu, -3)
+                of(Activation::RELU, -3),
+                of(Activation::RELU, 3),
+                of(Activation::SILU, -3)
             ],
             [0, 3, -3]
         );

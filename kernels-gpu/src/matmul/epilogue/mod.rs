@@ -7,33 +7,61 @@
 //!
 //! [`Epilogue`] is a function from numbers and their places to results, for the kernels that end with it: of neighbours of
 //! a row ([`finish_row`](Epilogue::finish_row)), or as the tensor cores' accumulators lie
-//! ([`finish_fragment`](Epilogue::finish_fragment)). Kernels whose results have the type of their sums store them first,
+//! ([`finish_fragment`](Epilogue::finish_fragment)), whose addends are loaded ahead. Kernels whose results have the type of their sums store them first,
 //! as they do without an epilogue, and each thread finishes what it stored ([`finish_stored`](Epilogue::finish_stored)):
 //! its sums take no registers any more, and what it reads again lies in the cache. [`finish_sums`](fn@finish_sums) does
 //! the same to sums in memory: for kernels that have no epilogue, and sums in parts.
+//!
+//! The function is a type, [`EpilogueOp`]: in the library's kernels [`Activation`], whose value says which of its functions
+//! it is. One of one's own, of which [`epilogue_kernels!`](crate::epilogue_kernels) makes kernels, is compiled into them.
 
 mod activation;
+mod fragment;
+mod op;
 
 use cuda_std::half::{bf16, f16};
+use cuda_std::machine::Place;
+use cuda_std::param::{ByValue, NoTail, Param};
 use cuda_std::prelude::*;
 
 pub use self::activation::{Activate, Activation};
+pub use self::fragment::Old;
+pub use self::op::EpilogueOp;
 use super::{MulAdd, span};
 use crate::num::Num;
 
 /// The function of an epilogue, and where the elements of its addends lie.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, KernelParam)]
-pub struct EpiloguePlan {
-    /// The function: the number of an [`Activation`].
-    pub activation: u32,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpiloguePlan<F = Activation> {
+    /// The function.
+    pub function: F,
     /// The bias' strides in elements: from product to product, along rows' numbers, along columns' numbers.
     pub bias: [usize; 3],
     /// The same of the residual.
     pub residual: [usize; 3],
 }
 
-impl EpiloguePlan {
+// SAFETY: `repr(C)`, and each field is a parameter by value, which crosses the launch as itself.
+unsafe impl<F: ByValue<Head = F>> Param for EpiloguePlan<F> {
+    type Head = Self;
+    type Tail = NoTail;
+    type At<'launch> = Self;
+
+    #[inline(always)]
+    unsafe fn from_abi<'launch>(head: &'launch Self, _: NoTail, _: Place) -> Self::At<'launch> {
+        *head
+    }
+}
+
+impl<F: ByValue<Head = F>> ByValue for EpiloguePlan<F> {
+    #[inline(always)]
+    fn into_head(self) -> Self {
+        self
+    }
+}
+
+impl<F> EpiloguePlan<F> {
     /// Whether bias and residual, of so many elements, have one for each of products of these extents; an empty one is
     /// none.
     #[inline(always)]
@@ -45,20 +73,20 @@ impl EpiloguePlan {
 
 /// An epilogue of results of type `T`.
 #[derive(Clone, Copy)]
-pub struct Epilogue<'a, T> {
-    plan: EpiloguePlan,
+pub struct Epilogue<'a, T, F = Activation> {
+    plan: EpiloguePlan<F>,
     bias: Slice<'a, T>,
     residual: Slice<'a, T>,
 }
 
-impl<'a, T: Num<Wide: Activate>> Epilogue<'a, T> {
+impl<'a, T: Num, F: EpilogueOp<T::Wide>> Epilogue<'a, T, F> {
     /// The epilogue with these addends; an empty one is none.
     ///
     /// # Safety
     ///
     /// [`EpiloguePlan::fits`], with the extents of the products that are finished.
     #[inline(always)]
-    pub unsafe fn new(plan: EpiloguePlan, bias: &'a [T], residual: &'a [T]) -> Self {
+    pub unsafe fn new(plan: EpiloguePlan<F>, bias: &'a [T], residual: &'a [T]) -> Self {
         // SAFETY: a reference is to as many elements, which nobody writes.
         let slice = |of: &'a [T]| unsafe { Slice::from_raw_parts(of.as_ptr(), of.len()) };
         Self {
@@ -71,7 +99,7 @@ impl<'a, T: Num<Wide: Activate>> Epilogue<'a, T> {
     /// Whether it changes nothing.
     #[inline(always)]
     pub fn is_identity(&self) -> bool {
-        self.plan.activation == Activation::Identity as u32 && self.bias.is_empty() && self.residual.is_empty()
+        self.plan.function.is_identity() && self.bias.is_empty() && self.residual.is_empty()
     }
 
     /// What becomes of `N` neighbours of a row, of which the first is at this product, row and column: a multiple of `N`,
@@ -79,43 +107,25 @@ impl<'a, T: Num<Wide: Activate>> Epilogue<'a, T> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn finish_row<const N: usize>(&self, values: [T::Wide; N], at: [usize; 3], n: usize) -> [T::Wide; N] {
         // SAFETY: the promise of `new`, for the columns that are there.
-        self.finish(values, |elements, strides| unsafe { row(elements, strides, at, n) })
+        let load = |elements, strides| unsafe { row(elements, strides, at, n) };
+        let bias = || load(self.bias, self.plan.bias);
+        self.finish(values, bias, || load(self.residual, self.plan.residual))
     }
 
-    /// What becomes of the values, for which `load` loads the elements of an addend with these strides.
+    /// What becomes of the values with these addends, of which those that are not there are not asked for.
     #[inline(always)]
     fn finish<const N: usize>(
         &self,
-        mut values: [T::Wide; N],
-        load: impl Fn(Slice<'a, T>, [usize; 3]) -> [T::Wide; N],
+        values: [T::Wide; N],
+        bias: impl FnOnce() -> [T::Wide; N],
+        residual: impl FnOnce() -> [T::Wide; N],
     ) -> [T::Wide; N] {
-        if !self.bias.is_empty() {
-            let addends = load(self.bias, self.plan.bias);
-            values = cuda_std::array::from_fn(|i| values[i].add(addends[i]));
-        }
-        values = T::Wide::activate(self.plan.activation, values);
-        if !self.residual.is_empty() {
-            let addends = load(self.residual, self.plan.residual);
-            values = cuda_std::array::from_fn(|i| values[i].add(addends[i]));
-        }
-        values
+        let there = [!self.bias.is_empty(), !self.residual.is_empty()];
+        self.plan.function.apply_to(values, there, bias, residual)
     }
 }
 
-impl<'a, T: Num<Wide = f32>> Epilogue<'a, T> {
-    /// What becomes of `N` values as a thread has them in an accumulator of the tensor cores: four for each eight columns,
-    /// two neighbours of a row and two of the row eight further down. The first is at this product, row and column, an even
-    /// one; those beyond the matrix, of so many rows and columns, are not there.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub fn finish_fragment<const N: usize>(&self, values: [f32; N], at: [u32; 3], extents: [u32; 2]) -> [f32; N] {
-        // SAFETY: the promise of `new`, for the rows and columns that are there.
-        self.finish(values, |elements, strides| unsafe {
-            fragment(elements, strides, at, extents)
-        })
-    }
-}
-
-impl<T: Activate> Epilogue<'_, T> {
+impl<T: Num<Wide = T>, F: EpilogueOp<T>> Epilogue<'_, T, F> {
     /// Finishes `N` neighbours of a row of `c`, which has the products one after another, in C order, of `m` rows and `n`
     /// columns: those from column `n` on are not there.
     ///
@@ -201,84 +211,6 @@ pub(super) unsafe fn set_row<T: Num, const N: usize>(
     }
 }
 
-/// The elements that were there before a product, times `beta`.
-#[derive(Clone, Copy)]
-pub struct Old<'a, T> {
-    /// The factor; where it is 0, no element is read.
-    pub beta: f32,
-    /// The elements.
-    pub elements: Slice<'a, T>,
-    /// Strides in elements: from product to product, from row to row; those of a row are side by side.
-    pub strides: [usize; 2],
-}
-
-impl<T: Num<Wide = f32>> Old<'_, T> {
-    /// `alpha · sums + beta · old`, of sums as [`Epilogue::finish_fragment`] takes them.
-    ///
-    /// # Safety
-    ///
-    /// Those of the rows and columns that are there are in `elements`.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub unsafe fn add_to_fragment<const N: usize>(
-        &self,
-        alpha: f32,
-        sums: [f32; N],
-        at: [u32; 3],
-        extents: [u32; 2],
-    ) -> [f32; N] {
-        let values = sums.map(|sum| alpha * sum);
-        if self.beta == 0.0 {
-            return values;
-        }
-        // SAFETY: the caller's promise.
-        let old: [f32; N] = unsafe { fragment(self.elements, [self.strides[0], self.strides[1], 1], at, extents) };
-        cuda_std::array::from_fn(|i| Float::mul_add(self.beta, old[i], values[i]))
-    }
-}
-
-/// The elements of `N` sums as an accumulator has them; zeros where there are none.
-///
-/// # Safety
-///
-/// Those that are in the matrix are in `elements`; the column is even.
-#[inline(always)]
-unsafe fn fragment<T: Num<Wide = f32>, const N: usize>(
-    elements: Slice<'_, T>,
-    strides: [usize; 3],
-    [product, row, column]: [u32; 3],
-    [m, n]: [u32; 2],
-) -> [f32; N] {
-    let mut values = [0.0; N];
-    let wide = is_wide::<T, 2>(elements, strides, n as usize);
-    for half in 0..2 {
-        let row = row + 8 * half as u32;
-        if row < m {
-            let at = product as usize * strides[0] + row as usize * strides[1] + column as usize * strides[2];
-            let of_half = |i: usize| 4 * i + 2 * half;
-            // SAFETY (of both): the row and the column are in the matrix; in rows of an even length, the column after an
-            // even one is, too.
-            if wide {
-                for i in 0..N / 4 {
-                    if column + (8 * i as u32) < n {
-                        let pair: [T; 2] = unsafe { elements.get_vec_unchecked(at + 8 * i) };
-                        values[of_half(i)] = pair[0].widen();
-                        values[of_half(i) + 1] = pair[1].widen();
-                    }
-                }
-            } else {
-                for i in 0..N / 2 {
-                    let next = 8 * (i / 2) + i % 2;
-                    if column + (next as u32) < n {
-                        let element = unsafe { element(elements, at + next * strides[2]) };
-                        values[of_half(i / 2) + i % 2] = element.widen();
-                    }
-                }
-            }
-        }
-    }
-    values
-}
-
 /// Threads of a block of [`finish_sums()`].
 pub const THREADS: usize = 256;
 
@@ -324,11 +256,30 @@ pub unsafe fn finish_sums<T: Num<Wide: Activate + MulAdd>>(
     residual: &[T],
 ) {
     // SAFETY: the kernel's contract.
+    unsafe { finish_sums_with(sums, out, shape, beta, plan, bias, residual) };
+}
+
+/// [`finish_sums()`], with any function.
+///
+/// # Safety
+///
+/// The kernel's.
+#[inline(always)]
+pub unsafe fn finish_sums_with<T: Num<Wide: Activate + MulAdd>, F: EpilogueOp<T::Wide>>(
+    sums: Slice<'_, T::Wide>,
+    out: SliceMut<'_, T>,
+    shape: SumsShape,
+    beta: T::Wide,
+    plan: EpiloguePlan<F>,
+    bias: &[T],
+    residual: &[T],
+) {
+    // SAFETY: the kernel's contract.
     let epilogue = unsafe { Epilogue::new(plan, bias, residual) };
     // SAFETY (of both): the kernel's contract.
     match const { width(size_of::<T::Wide>()) } {
-        2 => unsafe { finish_sums_by::<T, 2>(sums, out, shape, beta, epilogue) },
-        _ => unsafe { finish_sums_by::<T, 4>(sums, out, shape, beta, epilogue) },
+        2 => unsafe { finish_sums_by::<T, F, 2>(sums, out, shape, beta, epilogue) },
+        _ => unsafe { finish_sums_by::<T, F, 4>(sums, out, shape, beta, epilogue) },
     }
 }
 
@@ -338,12 +289,12 @@ pub unsafe fn finish_sums<T: Num<Wide: Activate + MulAdd>>(
 ///
 /// The kernel's.
 #[inline(always)]
-unsafe fn finish_sums_by<T: Num<Wide: Activate + MulAdd>, const WIDTH: usize>(
+unsafe fn finish_sums_by<T: Num<Wide: Activate + MulAdd>, F: EpilogueOp<T::Wide>, const WIDTH: usize>(
     sums: Slice<'_, T::Wide>,
     out: SliceMut<'_, T>,
     shape: SumsShape,
     beta: T::Wide,
-    epilogue: Epilogue<'_, T>,
+    epilogue: Epilogue<'_, T, F>,
 ) {
     // SAFETY: as many elements as there are, which are written only through `out`.
     let old = unsafe { Slice::from_raw_parts(out.as_ptr(), out.len()) };

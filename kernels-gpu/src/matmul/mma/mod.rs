@@ -32,7 +32,7 @@ use cuda_std::wgmma::{Operand, Tf32};
 use self::stage::{Copies, Extent, Reads};
 pub use self::store::Output;
 use self::store::Result;
-use super::epilogue::{Epilogue, EpiloguePlan};
+use super::epilogue::{Epilogue, EpilogueOp, EpiloguePlan};
 use super::tiles::{Tile, Tiles};
 use super::unroll;
 
@@ -66,7 +66,7 @@ pub const fn threads(columns: usize) -> usize {
 }
 
 /// Blocks of a multiprocessor.
-const fn blocks(columns: usize) -> usize {
+pub const fn blocks(columns: usize) -> usize {
     match columns {
         64 => 4,
         128 => 2,
@@ -176,6 +176,28 @@ pub unsafe fn gemm_mma<T: Input, C: Output, const COLUMNS: usize>(
     alpha: f32,
     beta: f32,
     plan: EpiloguePlan,
+    bias: &[C],
+    residual: &[C],
+) {
+    // SAFETY: the kernel's contract.
+    unsafe { gemm_mma_with::<T, C, _, COLUMNS>(a, b, c, shape, alpha, beta, plan, bias, residual) };
+}
+
+/// [`gemm_mma()`], with any function.
+///
+/// # Safety
+///
+/// The kernel's.
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+pub unsafe fn gemm_mma_with<T: Input, C: Output, F: EpilogueOp<f32>, const COLUMNS: usize>(
+    a: &[T::Element],
+    b: &[T::Element],
+    c: SliceMut<'_, C>,
+    shape: MmaShape,
+    alpha: f32,
+    beta: f32,
+    plan: EpiloguePlan<F>,
     bias: &[C],
     residual: &[C],
 ) {

@@ -6,7 +6,7 @@ use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::{Block, Input, MmaShape, Sums, warp_tile};
-use crate::matmul::epilogue::{self, Epilogue};
+use crate::matmul::epilogue::{self, Epilogue, EpilogueOp};
 use crate::matmul::{scaled, unroll};
 use crate::num::Num;
 
@@ -47,7 +47,7 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     ///
     /// The kernel's contract. All copies to the stages are done, and nobody reads them.
     #[inline(always)]
-    pub(super) unsafe fn store<C: Output>(&self, sums: &Sums, result: Result<'_, C>) {
+    pub(super) unsafe fn store<C: Output, F: EpilogueOp<f32>>(&self, sums: &Sums, result: Result<'_, C, F>) {
         let MmaShape { m, n, .. } = self.shape;
         let warp = thread::thread_idx_x() / 32;
         let at = (warp * 32 * Self::PITCH * 4) as usize;
@@ -106,7 +106,7 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     ///
     /// `c` has the lines, which are a multiple of four elements long, and is aligned as vectors of four are.
     #[inline(always)]
-    unsafe fn store_wide<C: Output>(&self, part: Part, result: Result<'_, C>) {
+    unsafe fn store_wide<C: Output, F: EpilogueOp<f32>>(&self, part: Part, result: Result<'_, C, F>) {
         let lane = thread::thread_idx_x() % 32;
         // Lanes of a row, rows of the warp.
         let lanes = warp_tile(COLUMNS) as u32 / 4;
@@ -145,7 +145,7 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     ///
     /// `c` has the lines.
     #[inline(always)]
-    unsafe fn store_any<C: Output>(&self, part: Part, result: Result<'_, C>) {
+    unsafe fn store_any<C: Output, F: EpilogueOp<f32>>(&self, part: Part, result: Result<'_, C, F>) {
         let lane = thread::thread_idx_x() % 32;
         let side = warp_tile(COLUMNS) as u32;
         let mut number = lane;
@@ -172,7 +172,7 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     ///
     /// `c` has the lines.
     #[inline(always)]
-    unsafe fn store_finished<C: Output>(&self, part: Part, result: Result<'_, C>) {
+    unsafe fn store_finished<C: Output, F: EpilogueOp<f32>>(&self, part: Part, result: Result<'_, C, F>) {
         let lane = thread::thread_idx_x() % 32;
         let lanes = warp_tile(COLUMNS) as u32 / 4;
         let column = lane % lanes * 4;
@@ -213,14 +213,14 @@ impl Part {
 
 /// What becomes of the sums.
 #[derive(Clone, Copy)]
-pub(super) struct Result<'a, C> {
+pub(super) struct Result<'a, C, F> {
     pub(super) c: SliceMut<'a, C>,
     pub(super) alpha: f32,
     pub(super) beta: f32,
-    pub(super) epilogue: Epilogue<'a, C>,
+    pub(super) epilogue: Epilogue<'a, C, F>,
 }
 
-impl<C: Output> Result<'_, C> {
+impl<C: Output, F: EpilogueOp<f32>> Result<'_, C, F> {
     /// `N` elements of `c`.
     ///
     /// # Safety

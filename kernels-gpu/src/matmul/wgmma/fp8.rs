@@ -23,8 +23,8 @@ use cuda_std::tma::{self, TensorMap, TensorMapMut};
 use cuda_std::wgmma::{Accumulator, KMajor, MatrixDescriptor, MultiplyBy, Operand, Registers};
 use cuda_std::{half::bf16, warpgroup};
 
-use super::{A_BYTES, BOX_M, Block, Factors, LINE, Output, PIECE, Place, Result, Side, THREADS, WgmmaShape, b_bytes};
-use crate::matmul::epilogue::{Epilogue, EpiloguePlan, Old};
+use super::{A_BYTES, BOX_M, Block, Factors, LINE, Output, Place, Result, Side, THREADS, WgmmaShape, b_bytes};
+use crate::matmul::epilogue::{Epilogue, EpilogueOp, EpiloguePlan, Old};
 use crate::matmul::span;
 use crate::matmul::tiles::Tile;
 
@@ -240,21 +240,27 @@ impl Factors for Scales<'_> {
     }
 
     #[inline(always)]
-    fn multiply(self, mut sums: [f32; PIECE], [product, _, column]: [u32; 3], [_, n]: [u32; 2]) -> [f32; PIECE] {
+    fn multiply<const N: usize>(
+        self,
+        mut sums: [f32; N],
+        [product, _, column]: [u32; 3],
+        [_, n]: [u32; 2],
+    ) -> [f32; N] {
         if !self.are_there() {
             return sums;
         }
         let [product_stride, stride, _] = self.plan.b;
-        let first = product as usize * product_stride + column as usize * stride;
-        for i in 0..PIECE / 2 {
-            // Two neighbours of each eight columns.
-            let next = 8 * (i / 2) + i % 2;
-            if column + (next as u32) < n {
-                // SAFETY: the kernel's contract, for a column that there is.
-                let scale = unsafe { scale(self.b, first + next * stride) };
-                sums[4 * (i / 2) + i % 2] *= scale;
-                sums[4 * (i / 2) + i % 2 + 2] *= scale;
-            }
+        // Of two neighbours of each eight columns; for those beyond the matrix some of its last, so that none depends on a
+        // condition, and all are on their way at once.
+        let of_column = |i: usize| {
+            let column = Ord::min(column + (8 * (i / 2) + i % 2) as u32, n - 1);
+            // SAFETY: the kernel's contract, for a column that there is.
+            unsafe { scale(self.b, product as usize * product_stride + column as usize * stride) }
+        };
+        for i in 0..N / 2 {
+            let scale = of_column(i);
+            sums[4 * (i / 2) + i % 2] *= scale;
+            sums[4 * (i / 2) + i % 2 + 2] *= scale;
         }
         sums
     }
@@ -267,7 +273,12 @@ where
     /// Multiplies the stages, and scales and stores the tiles. For the eight warps of two warpgroups.
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume_fp8<T: MultiplyBy<U>, U: Operand>(&self, warp: u32, result: Result<'_, C>, scales: Scales<'_>) {
+    fn consume_fp8<T: MultiplyBy<U>, U: Operand>(
+        &self,
+        warp: u32,
+        result: Result<'_, C, impl EpilogueOp<f32>>,
+        scales: Scales<'_>,
+    ) {
         let mut place = Place::<R>::FIRST;
         let lane = thread::thread_idx_x() % 32;
         for tile in self.tiles.of_block() {

@@ -24,9 +24,9 @@ use cuda_std::prelude::*;
 mod segment;
 mod segments;
 
-use super::THREADS;
+use super::{Lines, THREADS};
 use crate::op::{Max, Min, Product, ReduceOp, Sum};
-use segment::{Kept, Segment};
+use segment::{Kept, Segment, opaque};
 use segments::{Segments, Total};
 
 /// Blocks that ptxas makes room for on a multiprocessor: where elements and results are small more, since fewer bytes
@@ -63,20 +63,25 @@ pub const fn segment_len<T, Op: ReduceOp<T>>() -> usize {
     len
 }
 
+/// Whether the places of a segment's results are found when they are written, and not ahead of the elements, where these or
+/// the values need the registers. Elsewhere ptxas would spill for it.
+const fn places_are_late<T, R>() -> bool {
+    size_of::<R>() > size_of::<T>() || size_of::<T>() == 1
+}
+
 /// Rows of a tile of `width` columns, fewer than [`THREADS`].
 pub const fn tile_rows<T, Op: ReduceOp<T>>(width: usize) -> usize {
     THREADS / width * segment_len::<T, Op>()
 }
 
-/// Scans the `columns` columns of `x`, seen as `(outer, n, inner)` with `columns = outer · inner`, into `out`,
-/// exclusively unless `exclusive` is 0.
+/// Scans lines of `x`, columns, into `out`, exclusively unless `exclusive` is 0.
 ///
 /// Tiles have `width` columns, a power of two of at most [`THREADS`], and [`tile_rows`] rows, or all rows if they have
 /// that many columns; the launch has a block of [`THREADS`] threads for each. If there are several tiles one above the
 /// other, `state` has [`state_len`](super::lookback::state_len) words for a value of each column of each of them, which
 /// are as [`scan`](super::lookback::scan()) wants them, or as this kernel has left them; with other contents, or fewer
-/// words, the results are unspecified, or the kernel waits for ever. Where the columns are not within both arrays, or
-/// blocks have another number of threads, nothing is done.
+/// words, the results are unspecified, or the kernel waits for ever. Where the columns are not within `out`, or
+/// blocks have another number of threads, nothing is done; what is not within `x` is left out.
 #[kernel(
     T = [f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64],
     Op = [Min, Max];
@@ -87,9 +92,7 @@ pub const fn tile_rows<T, Op: ReduceOp<T>>(width: usize) -> usize {
 )]
 pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
     x: &[T],
-    columns: usize,
-    n: usize,
-    inner: usize,
+    lines: Lines,
     width: u32,
     exclusive: u32,
     state: SliceMut<'_, u64>,
@@ -98,9 +101,7 @@ pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
     let columns = Columns {
         x,
         out,
-        count: columns,
-        n,
-        inner,
+        lines,
         exclusive: exclusive != 0,
     };
     if !columns.fit() || hint::opaque(thread::block_dim_x()) as usize != THREADS {
@@ -124,31 +125,29 @@ pub fn scan_columns<T: Pod, Op: ReduceOp<T>>(
 struct Columns<'a, T, R> {
     x: &'a [T],
     out: SliceMut<'a, R>,
-    count: usize,
-    n: usize,
-    inner: usize,
+    lines: Lines,
     exclusive: bool,
 }
 
 impl<T: Pod, R: Pod> Columns<'_, T, R> {
-    /// Whether the columns are within both arrays, so that the place of no element wraps around. Where they are, and
+    /// Whether the columns are within the output, so that the place of no result wraps around. Where they are, and
     /// `inner` does not divide their number, what the last of them lack is left out.
     #[inline(always)]
     fn fit(&self) -> bool {
-        let room = Ord::min(self.x.len(), self.out.len());
-        let is_within = |len: usize| len.checked_mul(self.n).is_some_and(|elements| elements <= room);
-        self.count > 0 && is_within(self.count) && is_within(self.inner)
+        let room = self.out.len();
+        let is_within = |len: usize| len.checked_mul(self.lines.n).is_some_and(|elements| elements <= room);
+        self.lines.count > 0 && is_within(self.lines.count) && is_within(self.lines.inner)
     }
 
     /// Scans the thread's column, from its first row to its last.
     #[inline(always)]
     fn scan_whole<Op: ReduceOp<T, Output = R>>(self) {
         let (column, mut row, mut acc) = (thread::index_1d(), 0, Op::identity());
-        while row + MANY_ROWS <= self.n {
+        while row + MANY_ROWS <= self.lines.n {
             acc = self.scan_segment::<Op, MANY_ROWS>(column, row, acc);
             row += MANY_ROWS;
         }
-        while row < self.n {
+        while row < self.lines.n {
             acc = self.scan_segment::<Op, FEW_ROWS>(column, row, acc);
             row += FEW_ROWS;
         }
@@ -162,9 +161,10 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         row: usize,
         before: Op::Acc,
     ) -> Op::Acc {
-        let segment = self.segment::<N>(column, row);
-        let loaded = segment.load(self.x);
-        segment.write::<T, Op>(|k| loaded[k], before, self.exclusive, self.out)
+        let at = self.split(column);
+        let results = self.results::<N>(column, at, row);
+        let loaded = self.elements::<N>(column, at, row).load(self.x);
+        results.write::<T, Op>(|k| loaded[k], before, self.exclusive, self.out)
     }
 
     /// Scans the next tile.
@@ -173,20 +173,20 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         let segments = Segments::<Op::Acc>::new(width);
         let rows = segments.count as usize * N;
         let mut states = States::<Op::Acc>::new(state);
-        let block = if self.n > rows {
+        let block = if self.lines.n > rows {
             states.ticket(storage![u64; 1], |ticket| ticket == thread::grid_dim_x() - 1)
         } else {
             thread::block_idx_x()
         };
-        let strips = Ord::max(self.count.div_ceil(1 << segments.log2_width) as u32, 1);
+        let strips = Ord::max(self.lines.count.div_ceil(1 << segments.log2_width) as u32, 1);
         let (tile, strip) = (block / strips, block % strips);
-        if rows == 0 || tile as usize * rows >= self.n {
+        if rows == 0 || tile as usize * rows >= self.lines.n {
             return;
         }
         let column = ((strip as usize) << segments.log2_width) + segments.column as usize;
         let above = Above {
             states,
-            stride: self.count,
+            stride: self.lines.count,
             column,
             reach: Ord::min(segments.count, Ord::max(ON_THEIR_WAY / strips, 1)),
         };
@@ -195,10 +195,16 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         } else {
             Total::nothing(Op::identity())
         };
-        let segment = self.segment::<N>(column, tile as usize * rows + segments.number as usize * N);
-        let loaded = segment.load(self.x);
-        let kept = Kept::new(loaded);
-        let total = segment.total::<T, Op>(&kept);
+        let row = |tile: u32| tile as usize * rows + segments.number as usize * N;
+        let mut elements = self.elements::<N>(column, self.split(column), row(tile));
+        let mut results = self.results::<N>(column, self.split(column), row(tile));
+        if const { !places_are_late::<T, R>() } {
+            // One number of both.
+            elements.len = Ord::min(elements.len, results.len);
+            results.len = elements.len;
+        }
+        let kept = Kept::new(elements.load(self.x));
+        let total = elements.total::<T, Op>(&kept);
         let scanned = segments.scan::<T, Op>(Total {
             flag: start.flag,
             value: Op::combine(start.value, total),
@@ -208,38 +214,73 @@ impl<T: Pod, R: Pod> Columns<'_, T, R> {
         } else {
             scanned.before.value
         };
-        if self.n > rows {
+        if self.lines.n > rows {
             let prefix = above.look_back::<T, Op>(segments, tile, scanned.total);
             before = Op::combine(prefix, before);
         }
-        segment.write::<T, Op>(|k| kept.get(k), before, self.exclusive, self.out);
+        if const { places_are_late::<T, R>() } {
+            // Opaque, so that they are found only now.
+            let (column, tile) = (opaque(column), hint::opaque(tile));
+            results = self.results::<N>(column, self.split(column), row(tile));
+        }
+        results.write::<T, Op>(|k| kept.get(k), before, self.exclusive, self.out);
     }
 
-    /// The segment of a column that begins in row `row`; empty if there is no such column or row.
+    /// The place of a column in front of the others that lie side by side with it, and its number among them.
     #[inline(always)]
-    fn segment<const N: usize>(self, column: usize, row: usize) -> Segment<N> {
-        let (outer, place) = if self.inner == self.count {
+    fn split(self, column: usize) -> (usize, usize) {
+        let Lines { count, inner, .. } = self.lines;
+        if inner == count {
             (0, column)
         } else {
-            let inner = Ord::max(self.inner, 1);
+            let inner = Ord::max(inner, 1);
             (column / inner, column % inner)
-        };
-        // Of a column or row that there is not, any number.
-        let first = outer.wrapping_mul(self.n).wrapping_add(row);
-        let base = first.wrapping_mul(self.inner).wrapping_add(place);
-        let rows = if column < self.count {
-            self.n.saturating_sub(row)
+        }
+    }
+
+    /// The rows of the segment of a column that begins in row `row`: none if there is no such column or row.
+    #[inline(always)]
+    fn rows<const N: usize>(self, column: usize, row: usize) -> usize {
+        if column < self.lines.count {
+            Ord::min(self.lines.n.saturating_sub(row), N)
         } else {
             0
-        };
-        let len = Ord::min(rows, N);
-        // With strides as long as the arrays at most, the last place cannot wrap around.
-        let room = Ord::min(self.x.len(), self.out.len());
-        let last = base.saturating_add(len.saturating_sub(1) * Ord::min(self.inner, room));
-        let is_within = self.inner <= room && last < room;
+        }
+    }
+
+    /// The elements of the segment of a column, split, that begins in row `row`; none if they are not in the input.
+    #[inline(always)]
+    fn elements<const N: usize>(self, column: usize, (outer, place): (usize, usize), row: usize) -> Segment<N> {
+        // Of a column or row that there is not, any number.
+        let Lines { first, along, .. } = self.lines;
+        let first = first
+            .wrapping_add(outer.wrapping_mul(self.lines.outer))
+            .wrapping_add(row.wrapping_mul(along))
+            .wrapping_add(place);
+        let len = self.rows::<N>(column, row);
+        let is_within = self.lines.fit(first, len, self.x.len());
         Segment {
-            base,
-            stride: self.inner,
+            first,
+            stride: along,
+            row: row as u64,
+            len: if is_within { len as u32 } else { 0 },
+        }
+    }
+
+    /// The results of that segment; none if they are not in the output.
+    #[inline(always)]
+    fn results<const N: usize>(self, column: usize, (outer, place): (usize, usize), row: usize) -> Segment<N> {
+        let Lines { n, inner, .. } = self.lines;
+        let first = outer.wrapping_mul(n).wrapping_add(row);
+        let first = first.wrapping_mul(inner).wrapping_add(place);
+        let len = self.rows::<N>(column, row);
+        // With strides as long as the output at most, the last place cannot wrap around.
+        let room = self.out.len();
+        let last = first.saturating_add(len.saturating_sub(1) * Ord::min(inner, room));
+        let is_within = inner <= room && last < room;
+        Segment {
+            first,
+            stride: inner,
             row: row as u64,
             len: if is_within { len as u32 } else { 0 },
         }

@@ -8,24 +8,24 @@ use cuda_std::prelude::*;
 use crate::op::ReduceOp;
 use crate::scan::{get_unchecked, set_within};
 
-/// `len` elements, at most `N`, `stride` apart, the first of them at `base`, in row `row`.
+/// `len` elements, at most `N`, `stride` apart, the first of them at `first`, in row `row`: of the input, or results.
 ///
-/// Whoever makes one has made sure that the last of them is within both arrays.
+/// Whoever makes one has made sure that the first and the last of them are within the array, and the others between.
 #[derive(Clone, Copy)]
 pub(super) struct Segment<const N: usize> {
-    pub(super) base: usize,
+    pub(super) first: usize,
     pub(super) stride: usize,
     pub(super) row: u64,
     pub(super) len: u32,
 }
 
 impl<const N: usize> Segment<N> {
-    /// All elements, and zeros after them.
+    /// All elements, of a segment of `x`, and zeros after them.
     #[inline(always)]
     pub(super) fn load<T: Pod>(self, x: &[T]) -> [T; N] {
         let mut loaded = [T::zeroed(); N];
         self.for_each(self.stride, |k, at| {
-            // SAFETY: of the segment, whose last element is within both arrays, or before it.
+            // SAFETY: of the segment, which is within the array.
             loaded[k] = unsafe { get_unchecked(x, at) };
         });
         loaded
@@ -41,7 +41,7 @@ impl<const N: usize> Segment<N> {
         acc
     }
 
-    /// Writes the scan of these elements, before which `before` stands; they and it combined.
+    /// Writes the scan of that many elements to this segment of `out`, before which `before` stands; they and it combined.
     #[inline(always)]
     pub(super) fn write<T: Pod, Op: ReduceOp<T>>(
         self,
@@ -59,7 +59,7 @@ impl<const N: usize> Segment<N> {
             } else {
                 Op::finish(acc, index + 1)
             };
-            // SAFETY: of the segment, whose last element is within both arrays, or before it.
+            // SAFETY: of the segment, which is within the array.
             unsafe { set_unchecked(out, at, result) };
         });
         acc
@@ -70,13 +70,13 @@ impl<const N: usize> Segment<N> {
     #[inline(always)]
     fn for_each(self, stride: usize, mut f: impl FnMut(usize, usize)) {
         if self.len as usize == N {
-            let mut at = self.base;
+            let mut at = self.first;
             for k in 0..N {
                 f(k, at);
                 at = at.wrapping_add(stride);
             }
         } else {
-            let mut at = self.base;
+            let mut at = self.first;
             for k in 0..N {
                 if k < self.len as usize {
                     f(k, at);
@@ -149,7 +149,7 @@ unsafe fn set_unchecked<R: Pod>(out: SliceMut<'_, R>, i: usize, result: R) {
 /// `value`, of which the compiler can not tell that places were computed from it before: it would keep all of those, in
 /// the registers that the elements need.
 #[inline(always)]
-fn opaque(value: usize) -> usize {
+pub(super) fn opaque(value: usize) -> usize {
     let (low, high) = (hint::opaque(value as u32), hint::opaque((value as u64 >> 32) as u32));
     (u64::from(high) << 32 | u64::from(low)) as usize
 }

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which kernel multiplies, as measured: a table by device, element type, layout and class of shape, which
+//! `warpsmith tune matmul` writes. What is not in it, the models of costs decide.
+//!
+//! A class is all shapes of one product whose lengths round to the same powers of two, so that what is best for one of them
+//! need not be for its neighbours: tiles fill the device with one, and half of it with the next, which the models know. So
+//! the table has those classes alone in which one choice was found better throughout.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use kernels_gpu::matmul::gemm::GemmShape;
+
+use super::split::Cut;
+use crate::device::Properties;
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+
+/// The environment variable that names a file with another table; see [`set_matmul_choices`].
+pub const CHOICES_VARIABLE: &str = "WARPSMITH_MATMUL_CHOICES";
+
+/// What was measured on the devices that it names.
+const SHIPPED: &str = include_str!("choices.txt");
+
+/// What an element type is multiplied as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Factors {
+    /// Of 16 bits.
+    Half,
+    Tf32,
+    F32,
+    F64,
+}
+
+impl Factors {
+    const NAMES: [(&'static str, Self); 4] = [
+        ("half", Self::Half),
+        ("tf32", Self::Tf32),
+        ("f32", Self::F32),
+        ("f64", Self::F64),
+    ];
+}
+
+/// The kernels that there is a choice among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// Hopper's tensor cores; tiles by their columns.
+    Wgmma,
+    /// The tensor cores of Ampere and later; tiles by their columns.
+    Mma,
+    /// Large products of `f32` on Hopper; tiles by their columns.
+    Simt,
+    /// Tensor cores of `f64`; tiles by their rows.
+    Dmma,
+    /// Any GPU; tiles by their rows.
+    Gemm,
+}
+
+/// Each kernel's name, with what its tiles are told apart by.
+const KERNELS: [(&str, Kernel, &[usize]); 5] = [
+    ("wgmma", Kernel::Wgmma, &[64, 128, 192, 256]),
+    ("mma", Kernel::Mma, &[64, 128, 256]),
+    ("simt", Kernel::Simt, &[64, 128, 256]),
+    ("dmma", Kernel::Dmma, &[64, 128]),
+    ("gemm", Kernel::Gemm, &[32, 64, 128]),
+];
+
+/// How a product is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) kernel: Kernel,
+    pub(super) tile: usize,
+    /// Into how many parts k is cut, and whether the transpose is computed.
+    pub(super) cut: Cut,
+}
+
+impl Choice {
+    /// The tile, if it is of this kernel.
+    pub(super) fn tile_of(self, kernel: Kernel) -> Option<usize> {
+        (self.kernel == kernel).then_some(self.tile)
+    }
+}
+
+/// What one entry is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    /// Compute capability, major and minor, and the number of multiprocessors.
+    device: [u32; 3],
+    factors: Factors,
+    /// Whether neighbours of each operand lie along k.
+    along_k: [bool; 2],
+    /// The rounded binary logarithms of m, n, k.
+    shape: [u32; 3],
+}
+
+impl Key {
+    /// That of a product, if it is one alone and has elements.
+    fn of(factors: Factors, of: &GemmShape, device: &Properties) -> Option<Self> {
+        if of.batch != 1 || of.m.min(of.n).min(of.k) == 0 {
+            return None;
+        }
+        // The simulated GPU has none, but for tests the tensor cores of one.
+        let (major, minor) = device.compute_capability.or(device.tensor_cores).unwrap_or_default();
+        Some(Self {
+            device: [major, minor, device.multiprocessors],
+            factors,
+            along_k: [of.a[2] == 1, of.b[2] == 1],
+            shape: [of.m, of.n, of.k].map(rounded_log2),
+        })
+    }
+}
+
+/// The binary logarithm of a length that is not 0, to the nearest integer.
+fn rounded_log2(length: usize) -> u32 {
+    let whole = length.ilog2();
+    // √2 times as much is half way.
+    let square = (length as u128) * (length as u128);
+    whole + u32::from(square > 1 << (2 * whole + 1))
+}
+
+/// Choices by what they are for.
+#[derive(Debug, Default)]
+struct Table(HashMap<Key, Choice>);
+
+impl Table {
+    /// Reads a table: a line for each entry, of words between spaces, as choices.txt describes it.
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let lines = text.lines().zip(1..).map(|(line, number)| (line.trim(), number));
+        let entries = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+        let mut table = Self::default();
+        for (line, number) in entries {
+            let (key, choice) = entry(line).map_err(|problem| format!("line {number}: {problem}: {line}"))?;
+            if table.0.insert(key, choice).is_some() {
+                return Err(format!("line {number}: there is an entry for this already: {line}"));
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// One line of a table.
+fn entry(line: &str) -> std::result::Result<(Key, Choice), &'static str> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (words, transposed) = match words.split_last() {
+        Some((&"transposed", words)) => (words, true),
+        _ => (words.as_slice(), false),
+    };
+    let &[
+        capability,
+        multiprocessors,
+        factors,
+        layout,
+        m,
+        n,
+        k,
+        kernel,
+        tile,
+        parts,
+    ] = words
+    else {
+        return Err("wanted ten words, and perhaps `transposed`");
+    };
+    let number = |word: &str| word.parse::<u32>().map_err(|_| "wanted a number");
+    let (major, minor) = capability
+        .split_once('.')
+        .ok_or("wanted a compute capability, as in 9.0")?;
+    let named = |(name, _): &&(&str, Factors)| *name == factors;
+    let (_, factors) = *Factors::NAMES
+        .iter()
+        .find(named)
+        .ok_or("wanted half, tf32, f32 or f64")?;
+    // As in BLAS, of arrays in C order.
+    let along_k = match layout {
+        "nn" => [true, false],
+        "nt" => [true, true],
+        "tn" => [false, false],
+        "tt" => [false, true],
+        _ => return Err("wanted nn, nt, tn or tt"),
+    };
+    let (_, kernel, tiles) = *KERNELS
+        .iter()
+        .find(|(name, ..)| *name == kernel)
+        .ok_or("no such kernel")?;
+    let fits = match kernel {
+        Kernel::Wgmma | Kernel::Mma => matches!(factors, Factors::Half | Factors::Tf32),
+        Kernel::Simt => factors == Factors::F32,
+        Kernel::Dmma => factors == Factors::F64,
+        Kernel::Gemm => matches!(factors, Factors::F32 | Factors::F64),
+    };
+    let tile = number(tile)? as usize;
+    if !fits || !tiles.contains(&tile) {
+        return Err("the kernel has no such type or tile");
+    }
+    let parts = number(parts)? as usize;
+    let on_tensor_cores = matches!(kernel, Kernel::Wgmma | Kernel::Mma);
+    let cut = Cut::new(parts, transposed).filter(|cut| on_tensor_cores || cut.is_none());
+    let choice = Choice {
+        kernel,
+        tile,
+        cut: cut.ok_or("k is not cut so")?,
+    };
+    let key = Key {
+        device: [number(major)?, number(minor)?, number(multiprocessors)?],
+        factors,
+        along_k,
+        shape: [number(m)?, number(n)?, number(k)?],
+    };
+    Ok((key, choice))
+}
+
+/// The table that products are looked up in; none before the first.
+static TABLE: RwLock<Option<Arc<Table>>> = RwLock::new(None);
+
+/// The table, which the first call reads.
+fn table() -> Result<Arc<Table>> {
+    if let Some(table) = &*TABLE.read().unwrap_or_else(PoisonError::into_inner) {
+        return Ok(Arc::clone(table));
+    }
+    let table = match std::env::var_os(CHOICES_VARIABLE) {
+        Some(path) => {
+            let file = format!("{CHOICES_VARIABLE}: {}", path.display());
+            let text = std::fs::read_to_string(&path).map_err(|source| Error::Io {
+                file: file.clone(),
+                source,
+            })?;
+            Table::parse(&text).map_err(|problem| Error::File { file, problem })?
+        }
+        None => Table::parse(SHIPPED).expect("a test reads the shipped table"),
+    };
+    let mut place = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    Ok(Arc::clone(place.get_or_insert_with(|| Arc::new(table))))
+}
+
+/// The choice for a product, if the table has one.
+pub(super) fn choice(factors: Factors, of: &GemmShape, stream: &Stream) -> Result<Option<Choice>> {
+    let table = table()?;
+    if table.0.is_empty() {
+        return Ok(None);
+    }
+    let key = Key::of(factors, of, stream.backend().properties());
+    Ok(key.and_then(|key| table.0.get(&key).copied()))
+}
+
+/// Has products of matrices done as the table in `text` says, in this process and from now on: by which kernel, in tiles of
+/// which size, and in how many parts of k. It takes the place of the table that the library has, or that of the file which
+/// the environment variable `WARPSMITH_MATMUL_CHOICES` names; an empty one leaves every choice to the models of costs.
+///
+/// `warpsmith tune matmul` measures such a table for a GPU, and describes its lines. What an entry says and a product does not
+/// allow (a kernel that its device has not, parts that k does not divide into) is as if it were not there.
+///
+/// # Determinism
+///
+/// Products of `f32` and `f64` have the same bits by each choice, but that sums of `f64` which underflow to −0 are 0 on
+/// tensor cores. Those of `f16`, `bf16` and TF32 do not: each kernel, and each number of parts, adds up in another order. With
+/// one table they do not change from run to run.
+///
+/// # Errors
+///
+/// [`Error::File`] with the first line that is no entry. If the variable's file cannot be read, or is none, each product says
+/// so.
+///
+/// # Examples
+///
+/// ```
+/// // On a GPU of compute capability 9.0 with 132 multiprocessors.
+/// warpsmith::ops::set_matmul_choices("9.0 132 half nn 12 12 12 wgmma 256 1")?;
+/// assert!(warpsmith::ops::set_matmul_choices("9.0 132 half nn 12 12 12 wgmma 250 1").is_err());
+/// # Ok::<(), warpsmith::Error>(())
+/// ```
+pub fn set_matmul_choices(text: &str) -> Result<()> {
+    let table = Table::parse(text).map_err(|problem| Error::File {
+        file: "a table of products of matrices".into(),
+        problem,
+    })?;
+    *TABLE.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(table));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_table_is_one() {
+        assert!(Table::parse(SHIPPED).is_ok());
+    }
+
+    #[test]
+    fn lengths_are_rounded_by_their_logarithm() {
+        assert_eq!(
+            [1, 2, 3, 5, 6, 90, 91, 4095, 4097].map(rounded_log2),
+            [0, 1, 2, 2, 3, 6, 7, 12, 12]
+        );
+        assert_eq!(rounded_log2(usize::MAX), usize::BITS);
+    }
+
+    #[test]
+    fn entries_are_read() {
+        let table = Table::parse("# one\n\n 9.0 132 half tn 4 13 13  wgmma 128 4 transposed\n").unwrap();
+        let (key, choice) = table.0.iter().next().unwrap();
+        assert_eq!(
+            (key.device, key.along_k, key.shape),
+            ([9, 0, 132], [false; 2], [4, 13, 13])
+        );
+        assert_eq!(
+            (choice.tile_of(Kernel::Wgmma), choice.tile_of(Kernel::Mma)),
+            (Some(128), None)
+        );
+        assert_eq!(Some(choice.cut), Cut::new(4, true));
+    }
+
+    #[test]
+    fn what_is_no_entry_is_an_error_with_its_line() {
+        for (line, problem) in [
+            ("9.0 132 half nn 12 12 12 wgmma 256", "ten words"),
+            ("9 132 half nn 12 12 12 wgmma 256 1", "compute capability"),
+            ("9.0 132 f16 nn 12 12 12 wgmma 256 1", "wanted half"),
+            ("9.0 132 half cc 12 12 12 wgmma 256 1", "wanted nn"),
+            ("9.0 132 half nn x 12 12 wgmma 256 1", "a number"),
+            ("9.0 132 half nn 12 12 12 cublas 256 1", "no such kernel"),
+            ("9.0 132 half nn 12 12 12 wgmma 100 1", "no such type or tile"),
+            ("9.0 132 f32 nn 12 12 12 wgmma 128 1", "no such type or tile"),
+            ("9.0 132 half nn 12 12 12 wgmma 256 3", "not cut so"),
+            ("9.0 132 f32 nn 12 12 12 simt 128 2", "not cut so"),
+        ] {
+            let error = Table::parse(&format!("\n{line}")).unwrap_err();
+            assert!(error.starts_with("line 2: ") && error.contains(problem), "{error}");
+        }
+        let twice = "9.0 132 f32 nn 1 1 1 simt 64 1\n".repeat(2);
+        assert!(Table::parse(&twice).unwrap_err().contains("already"));
+    }
+}

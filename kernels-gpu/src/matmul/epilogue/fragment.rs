@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Epilogues of sums as the accumulators of Hopper's tensor cores have them: of each eight columns a thread has two neighbours
+//! of a row, and two of the row eight further down.
+//!
+//! What is added to them comes from memory, and a warp has little else to do until it is there. So it is loaded ahead, all
+//! at once: no load depends on a condition, and nobody looks at what is loaded before it is needed.
+
+use cuda_std::prelude::*;
+
+use super::{Epilogue, EpilogueOp, element};
+use crate::num::Num;
+
+/// The addends of `N` sums, on their way.
+#[derive(Clone, Copy)]
+pub struct Addends<const N: usize> {
+    bias: [u32; N],
+    residual: [u32; N],
+}
+
+impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
+    /// Loads the addends of `N` sums, of which the first is at this product, row and column, an even one. Those beyond the
+    /// matrix, of so many rows and columns, get some that are in it.
+    ///
+    /// # Safety
+    ///
+    /// The row and the column of the first are in the matrix, or the thread's other ones are not used. An addend is the same
+    /// for all columns (its last stride is 0), or has an even number of columns side by side (1), and each pair of them is
+    /// aligned as such.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub unsafe fn load_fragment<const N: usize>(&self, at: [u32; 3], extents: [u32; 2]) -> Addends<N> {
+        let load = |elements: Slice<'a, T>, strides: [usize; 3]| match strides[2] {
+            _ if elements.is_empty() => [0; N],
+            // SAFETY (of both): the promise of `new`, and the caller's.
+            0 => unsafe { of_lines(elements, strides, at, extents) },
+            _ => unsafe { fragment(elements, strides, at, extents) },
+        };
+        Addends {
+            bias: load(self.bias, self.plan.bias),
+            residual: load(self.residual, self.plan.residual),
+        }
+    }
+
+    /// What becomes of `N` sums with these addends.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub fn finish_fragment<const N: usize>(&self, sums: [f32; N], addends: &Addends<N>) -> [f32; N] {
+        let bias = || numbers::<T, N>(addends.bias);
+        self.finish(sums, bias, || numbers::<T, N>(addends.residual))
+    }
+}
+
+/// The elements that were there before a product, times `beta`.
+#[derive(Clone, Copy)]
+pub struct Old<'a, T> {
+    /// The factor; where it is 0, no element is read.
+    pub beta: f32,
+    /// The elements.
+    pub elements: Slice<'a, T>,
+    /// Strides in elements: from product to product, from row to row; those of a row are side by side.
+    pub strides: [usize; 2],
+}
+
+impl<T: Num<Wide = f32>> Old<'_, T> {
+    /// `alpha · sums + beta · old`, of sums as [`Epilogue::finish_fragment`] takes them.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Epilogue::load_fragment`], but that there may be an odd number of columns, if there is an element behind each
+    /// row.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub unsafe fn add_to_fragment<const N: usize>(
+        &self,
+        alpha: f32,
+        sums: [f32; N],
+        at: [u32; 3],
+        extents: [u32; 2],
+    ) -> [f32; N] {
+        let values = sums.map(|sum| alpha * sum);
+        if self.beta == 0.0 {
+            return values;
+        }
+        let strides = [self.strides[0], self.strides[1], 1];
+        // SAFETY: the caller's promise.
+        let old = numbers::<T, N>(unsafe { fragment(self.elements, strides, at, extents) });
+        cuda_std::array::from_fn(|i| Float::mul_add(self.beta, old[i], values[i]))
+    }
+}
+
+/// Where the thread's two rows begin; the last one for those beyond the matrix.
+#[inline(always)]
+fn lines(strides: [usize; 3], [product, row, _]: [u32; 3], m: u32) -> [usize; 2] {
+    let line = |row: u32| product as usize * strides[0] + Ord::min(row, m - 1) as usize * strides[1];
+    [row, row + 8].map(line)
+}
+
+/// Loads what is to be added to `N` sums. A word has two neighbours of 16 bits, of which there are half as many, or one number.
+///
+/// # Safety
+///
+/// The elements of the matrix, which has one, are in `elements`. Columns are side by side, pairs of them aligned as such, and
+/// if their number is odd, there is an element behind each row.
+#[inline(always)]
+unsafe fn fragment<T: Num, const N: usize>(
+    elements: Slice<'_, T>,
+    strides: [usize; 3],
+    at: [u32; 3],
+    [m, n]: [u32; 2],
+) -> [u32; N] {
+    let (lines, last) = (lines(strides, at, m), (n - 1) & !1);
+    let mut words = [0; N];
+    for i in 0..N / 2 {
+        let column = Ord::min(at[2] + 8 * (i / 2) as u32, last);
+        // SAFETY: in the matrix; the column after an even one is, too, or it is the element behind the row.
+        let pair: [T; 2] = unsafe { elements.get_vec_unchecked(lines[i % 2] + column as usize) };
+        set_pair(&mut words, i, pair);
+    }
+    words
+}
+
+/// [`fragment`] of an addend that is the same for all columns.
+///
+/// # Safety
+///
+/// The elements of the matrix, which has one, are in `elements`.
+#[inline(always)]
+unsafe fn of_lines<T: Num, const N: usize>(
+    elements: Slice<'_, T>,
+    strides: [usize; 3],
+    at: [u32; 3],
+    [m, _]: [u32; 2],
+) -> [u32; N] {
+    // SAFETY: in the matrix.
+    let values = lines(strides, at, m).map(|line| unsafe { element(elements, line) });
+    let mut words = [0; N];
+    for i in 0..N / 2 {
+        set_pair(&mut words, i, [values[i % 2]; 2]);
+    }
+    words
+}
+
+/// Sets pair `i` of the numbers in `words`.
+#[inline(always)]
+fn set_pair<T: Num, const N: usize>(words: &mut [u32; N], i: usize, pair: [T; 2]) {
+    if size_of::<T>() == 2 {
+        words[i] = bytemuck::cast(pair);
+    } else {
+        [words[2 * i], words[2 * i + 1]] = bytemuck::cast(pair);
+    }
+}
+
+/// The numbers of words.
+#[inline(always)]
+fn numbers<T: Num<Wide = f32>, const N: usize>(words: [u32; N]) -> [f32; N] {
+    let number = |i: usize| -> T {
+        match size_of::<T>() {
+            2 => bytemuck::cast((words[i / 2] >> (16 * (i % 2))) as u16),
+            _ => bytemuck::cast(words[i]),
+        }
+    };
+    cuda_std::array::from_fn(|i| number(i).widen())
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Functions of epilogues as types.
+
+use cuda_std::param::ByValue;
+
+use super::activation::{Activate, Activation};
+use crate::num::Num;
+
+/// What becomes of the sums of a product of matrices, each in the type `W` that is summed in, before it is rounded to that of
+/// the result and stored.
+///
+/// A type with `#[derive(KernelParam)]`, whose fields are the function's parameters: the launch passes them. It is `f32`
+/// that products of `f32`, `f16` and `bf16` are summed in, `f64` and `i32` that theirs are.
+///
+/// # Examples
+///
+/// See [`epilogue_kernels!`](crate::epilogue_kernels), which makes the kernels.
+pub trait EpilogueOp<W: Num>: ByValue<Head = Self> {
+    /// The result, of `sum = alpha · A B + beta · C` and of the elements of bias and residual for this place, which are 0
+    /// where the product has none.
+    fn apply(self, sum: W, bias: W, residual: W) -> W;
+
+    /// Whether it gives sums back as they are where there is neither bias nor residual.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn is_identity(self) -> bool {
+        false
+    }
+
+    /// [`apply`](Self::apply) to each of the sums, with bias and residual, if they are there, loaded where they are used.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn apply_to<const N: usize>(
+        self,
+        sums: [W; N],
+        there: [bool; 2],
+        bias: impl FnOnce() -> [W; N],
+        residual: impl FnOnce() -> [W; N],
+    ) -> [W; N] {
+        let bias = if there[0] { bias() } else { [W::ZERO; N] };
+        let residual = if there[1] { residual() } else { [W::ZERO; N] };
+        cuda_std::array::from_fn(|i| self.apply(sums[i], bias[i], residual[i]))
+    }
+}
+
+/// `f(sum + bias) + residual`
+impl<W: Activate> EpilogueOp<W> for Activation {
+    #[inline(always)]
+    fn apply(self, sum: W, bias: W, residual: W) -> W {
+        let [value] = W::activate(self, [sum.add(bias)]);
+        value.add(residual)
+    }
+
+    #[inline(always)]
+    fn is_identity(self) -> bool {
+        self == Self::IDENTITY
+    }
+
+    #[inline(always)]
+    fn apply_to<const N: usize>(
+        self,
+        mut values: [W; N],
+        there: [bool; 2],
+        bias: impl FnOnce() -> [W; N],
+        residual: impl FnOnce() -> [W; N],
+    ) -> [W; N] {
+        if there[0] {
+            let addends = bias();
+            values = cuda_std::array::from_fn(|i| values[i].add(addends[i]));
+        }
+        values = W::activate(self, values);
+        if there[1] {
+            let addends = residual();
+            values = cuda_std::array::from_fn(|i| values[i].add(addends[i]));
+        }
+        values
+    }
+}
