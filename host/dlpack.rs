@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arrays given to other libraries (PyTorch, CuPy, JAX, TVM) and taken from them without a copy, as the C structure that
-//! they have agreed on: [DLPack](https://dmlc.github.io/dlpack/latest/c_api.html), version 1.0 and the one before.
+//! they have agreed on: [DLPack](https://dmlc.github.io/dlpack/latest/c_api.html), version 1.1 and those before.
 //!
 //! A tensor that is given away has a `deleter`; whoever has it calls that once, when all work that uses the memory is
 //! done. Python's libraries take a structure in a capsule: [`DLManagedTensor`] in one with the name `dltensor`,
@@ -10,6 +10,7 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
+use cuda_std::float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 use ndarray::{Dimension, IxDyn};
 
@@ -19,7 +20,7 @@ use crate::owner::Owner;
 use crate::stream::Stream;
 
 /// The version of DLPack that this module writes.
-const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 0 };
+const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 
 const CPU: i32 = 1;
 const CUDA: i32 = 2;
@@ -29,6 +30,9 @@ const UINT: u8 = 1;
 const FLOAT: u8 = 2;
 const BFLOAT: u8 = 4;
 const BOOL: u8 = 6;
+// Since version 1.1.
+const FLOAT8_E4M3FN: u8 = 10;
+const FLOAT8_E5M2: u8 = 12;
 
 /// The flag of a tensor that must not be written.
 const READ_ONLY: u64 = 1;
@@ -132,6 +136,8 @@ elements! {
     UINT: u8 u16 u32 u64;
     FLOAT: f16 f32 f64;
     BFLOAT: bf16;
+    FLOAT8_E4M3FN: F8E4M3;
+    FLOAT8_E5M2: F8E5M2;
 }
 
 /// One of the two structures.

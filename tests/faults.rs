@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use cuda_std::prelude::*;
 use ndarray::{Array1, Array2, Array3, Axis, array};
 use warpsmith::ops::{Border, Sum};
-use warpsmith::{Device, DeviceArray, DeviceGridBarrier, Error, Faults, PinnedArray, Result, Stream};
+use warpsmith::{Device, DeviceArray, DeviceGridBarrier, Error, F8E4M3, Faults, PinnedArray, Result, Stream};
 
 use crate::common::device;
 
@@ -110,6 +110,11 @@ const WORK: &[(&str, Work)] = &[
             Array2::from_elem((30, 30), 20.0)
         );
         assert_eq!(a.matvec(&ones(stream, 30)?)?.sum()?, 600.0);
+        let (x, y, scale) = (a.cast::<F8E4M3>()?, b.cast::<F8E4M3>()?, ones(stream, 1)?);
+        let product: DeviceArray<f32, _> = x.scaled_matmul(&y).scale_b(&scale).compute()?;
+        assert_eq!(product.to_ndarray()?, Array2::from_elem((20, 10), 30.0));
+        let (x, y) = (a.cast::<i8>()?, b.cast::<i8>()?);
+        assert_eq!(x.matmul_i32(&y)?.to_ndarray()?, Array2::from_elem((20, 10), 30));
         Ok(())
     }),
     ("histograms", |_, stream| {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ndarray::{Array1, Array2, Ix1, Ix2, array, s};
 use warpsmith::dlpack::{DLManagedTensor, DLManagedTensorVersioned, Managed};
-use warpsmith::{Device, DeviceArray, DeviceArrayRef, Error, LaunchConfig, Module, Stream};
+use warpsmith::{Device, DeviceArray, DeviceArrayRef, Error, F8E4M3, LaunchConfig, Module, Stream};
 
 use crate::common::device;
 
@@ -120,6 +120,14 @@ fn arrays_make_a_round_trip_as_tensors() {
     round_trip::<DLManagedTensor>();
     round_trip::<DLManagedTensorVersioned>();
     let stream = device().default_stream();
+    // The code that PyTorch has for `float8_e4m3fn`, of 8 bits.
+    let x = DeviceArray::from_elem(stream, 5, F8E4M3::MAX).unwrap();
+    let tensor = x.into_dlpack::<DLManagedTensorVersioned>().unwrap();
+    // SAFETY (of both): nobody else has the tensor.
+    let dtype = unsafe { tensor.as_ref() }.dl_tensor.dtype;
+    assert_eq!((dtype.code, dtype.bits, dtype.lanes), (10, 8, 1));
+    let x: DeviceArray<F8E4M3, Ix1> = unsafe { DeviceArray::from_dlpack(stream, tensor) }.unwrap();
+    assert_eq!(x.to_ndarray().unwrap(), Array1::from_elem(5, F8E4M3::MAX));
     let empty = DeviceArray::<f64, _>::zeros(stream, (3, 0)).unwrap();
     let tensor = empty.into_dlpack::<DLManagedTensor>().unwrap();
     // SAFETY: nobody else has the tensor.
@@ -147,7 +155,7 @@ fn refused(change: impl FnOnce(&mut DLManagedTensorVersioned)) -> String {
 
 #[test]
 fn other_tensors_are_refused() {
-    assert!(refused(|tensor| tensor.version.major = 2).contains("DLPack 2.0"));
+    assert!(refused(|tensor| tensor.version.major = 2).contains("DLPack 2.1"));
     assert!(refused(|tensor| tensor.flags = 1).contains("must not be written"));
     assert!(refused(|tensor| tensor.dl_tensor.dtype.code = 0).contains("code: 0"));
     assert!(refused(|tensor| tensor.dl_tensor.dtype.lanes = 4).contains("lanes: 4"));

@@ -274,7 +274,7 @@ fn batches_and_one_matrix_for_all() {
 fn tiles_of_all_widths() {
     let device = Device::simulated_hopper();
     let stream = device.default_stream();
-    for (width, fast) in [(64, false), (128, false), (256, true)] {
+    for (width, fast) in [(64, false), (128, false), (192, false), (256, true)] {
         let n = width * device.properties().multiprocessors as usize - 8;
         let (a, b) = (stack::<F8E4M3>((1, 8, 272), 7), stack::<F8E4M3>((1, 272, n), 8));
         let of_rows = Scaling::new(&[8, 1], 9, |scales, [_, i, _]| scales[[i, 0]]);
@@ -508,4 +508,23 @@ fn shapes_that_do_not_fit_are_errors() {
         a.scaled_matmul(&b).compute_into(&mut out),
         Err(Error::Shape { .. })
     ));
+}
+
+#[test]
+fn operands_of_other_devices_are_errors() {
+    let (one, other) = (Device::simulated_hopper(), Device::simulated_hopper());
+    let zeros = |device: &Device| DeviceArray::<F8E4M3, _>::zeros(device.default_stream(), (16, 16)).unwrap();
+    let floats = |device: &Device| DeviceArray::<f32, _>::zeros(device.default_stream(), (16, 1)).unwrap();
+    let (a, b) = (zeros(&one), zeros(&one));
+    for error in [
+        a.scaled_matmul(&zeros(&other)).compute(),
+        a.scaled_matmul(&b).scale_a(&floats(&other)).compute(),
+        a.scaled_matmul(&b).scale_b(&floats(&other).t()).compute(),
+        a.scaled_matmul(&b).bias(&floats(&other)).compute(),
+    ] {
+        assert!(matches!(error, Err(Error::DifferentDevices { .. })));
+    }
+    let mut out = DeviceArray::<f32, _>::zeros(other.default_stream(), (16, 16)).unwrap();
+    let error = a.scaled_matmul(&b).compute_into(&mut out);
+    assert!(matches!(error, Err(Error::DifferentDevices { .. })));
 }

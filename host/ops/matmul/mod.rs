@@ -15,6 +15,7 @@ mod own;
 mod precision;
 mod rows;
 mod scaled;
+mod scales;
 mod simt;
 mod split;
 mod tensor;

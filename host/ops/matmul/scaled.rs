@@ -6,20 +6,19 @@ use cuda_std::launch::Kernel;
 use half::{bf16, f16};
 use kernels_gpu::compiled::{CastTo, Fp8Gemm, Fp8Params};
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::fp8::{SCALE_BLOCK, ScalePlan};
-use ndarray::{Dimension, Ix2, Ix3, Ix5, IxDyn, s};
+use kernels_gpu::matmul::wgmma::fp8::SCALE_BLOCK;
+use ndarray::{Dimension, Ix2, Ix3, IxDyn};
 
 use super::MatMul;
 use super::bytes::{ByteProduct, best_parts, check_output, product_dim, result_map, write_mapped};
 use super::finish::{self, Finish, Sums};
 use super::gemm::Multiplication;
+use super::scales::{ScaleArgs, Scales};
 use super::split::Parts;
 use super::tensor::{self, Summed};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::launch::Words;
-use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 
@@ -248,89 +247,6 @@ impl<'a, A: ScaledMul<B, C>, B: Element, C: MatMul<Scalar = f32>, D: Dimension> 
     }
 }
 
-/// The scales of an operand: for each product, each line (row of A, column of B) or block of them, and each block of k.
-struct Scales<'a> {
-    memory: Ordered<'a, f32, IxDyn>,
-    /// Products, lines or blocks of them, blocks of k: of each as many as there are, or 1 for all.
-    extents: [usize; 3],
-    /// For each of them, 0 where there is 1 for all.
-    strides: [usize; 3],
-    by_blocks: bool,
-}
-
-impl<'a> Scales<'a> {
-    /// Those of operand `a` or `b`, of so many products, lines, blocks of k, and, where it has scales of blocks, groups of
-    /// lines.
-    fn new(
-        operation: &'static str,
-        of: &str,
-        scales: &DeviceView<'a, f32, IxDyn>,
-        [batch, lines, of_k, groups]: [usize; 4],
-    ) -> Result<Self> {
-        let shape = scales.shape();
-        let mut extents = [1; 3];
-        let fits = shape.len() <= 3;
-        if fits {
-            extents[3 - shape.len()..].copy_from_slice(shape);
-        }
-        // Products, lines, k.
-        let order = if of == "a" { [0, 1, 2] } else { [0, 2, 1] };
-        let extents = order.map(|axis: usize| extents[axis]);
-        let one_or = |given: usize, all: usize| given == 1 || given == all;
-        let by_lines = extents[2] == 1 && one_or(extents[1], lines);
-        let by_blocks = extents[2] == of_k && one_or(extents[1], groups);
-        if !fits || !one_or(extents[0], batch) || !(by_lines || by_blocks) {
-            let wanted = match of {
-                "a" => format!("1 × 1, {lines} × 1 or {lines} × {of_k}"),
-                _ => format!("1 × 1, 1 × {lines} or {of_k} × {groups}"),
-            };
-            return Err(Error::Shape {
-                operation,
-                given: format!("scales of `{of}` of shape {shape:?}"),
-                wanted: format!("scales of {wanted}, for each of {batch} products or for all"),
-            });
-        }
-        let memory = match scales.forwards::<IxDyn>(None)? {
-            Ordered::Copied(copy) => Ordered::Copied(copy),
-            Ordered::AsIs(_) => Ordered::AsIs(scales.clone()),
-        };
-        let mut strides = [0; 3];
-        strides[3 - shape.len()..].copy_from_slice(&memory.steps());
-        let strides = [0, 1, 2].map(|i| if extents[i] == 1 { 0 } else { strides[order[i]] });
-        Ok(Self {
-            memory,
-            extents,
-            strides,
-            by_blocks: !by_lines,
-        })
-    }
-}
-
-impl Scales<'_> {
-    /// The strides; 0 where there are no scales.
-    fn strides(of: &Option<Self>) -> [usize; 3] {
-        of.as_ref().map_or([0; 3], |scales| scales.strides)
-    }
-
-    /// The memory, if there are scales.
-    fn words(of: &Option<Self>) -> Option<Words<'_, f32>> {
-        of.as_ref().map(|scales| Words::of(&scales.memory))
-    }
-
-    /// Those of blocks of so many lines and 128 along k, one for each element, or for all lines: products, lines, k.
-    fn of_elements(&self, block: usize, [lines, k]: [usize; 2]) -> Result<DeviceArray<f32, Ix3>> {
-        let ([products, groups, of_k], [product, group, step]) = (self.extents, self.strides);
-        let block = if groups == 1 { 1 } else { block };
-        let each = Ix5(products, groups, block, of_k, SCALE_BLOCK);
-        let each = self
-            .memory
-            .laid_out(each, vec![product, group, 0, step, 0])
-            .to_array()?;
-        let each = each.into_shape(Ix3(products, groups * block, of_k * SCALE_BLOCK))?;
-        each.slice(s![.., ..lines.min(groups * block), ..k])?.to_array()
-    }
-}
-
 /// The matrices of a batch, or one as often as there are products.
 fn repeated(matrices: DeviceArray<f32, Ix3>, products: usize) -> Result<DeviceArray<f32, Ix3>> {
     let (batch, rows, columns) = matrices.raw_dim().into_pattern();
@@ -359,9 +275,12 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         B: Fp8Gemm<A, f32> + CastTo<f16> + CastTo<f32>,
     {
         let of = &self.product.shape;
-        let widths: &[usize] = match self.fast && !self.has_blocks() {
-            true => &[128, 64, 32],
-            false => &[64, 32],
+        // A tile has columns of one block of B alone, and scales of blocks want the second level of sums.
+        let of_blocks = |scales: &Option<Scales<'_>>| scales.as_ref().is_some_and(|scales| scales.by_blocks);
+        let widths: &[usize] = match (of_blocks(&self.a_scales), of_blocks(&self.b_scales)) {
+            (_, true) => &[64, 32],
+            (false, false) if self.fast => &[128, 96, 64, 32],
+            _ => &[96, 64, 32],
         };
         if let Some(parts) = self.by_parts(widths, stream)? {
             return finish::finish_sums_into(parts.sums(), of, stream, out, finish);
@@ -418,18 +337,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
 
     /// The scales as the kernels take them.
     fn scales(&self) -> ScaleArgs<'_> {
-        let (strides, words) = (Scales::strides, Scales::words);
-        let by_blocks = |scales: &Option<Scales<'_>>| scales.as_ref().is_some_and(|scales| scales.by_blocks).into();
-        ScaleArgs {
-            plan: ScalePlan {
-                a: strides(&self.a_scales),
-                b: strides(&self.b_scales),
-                a_by_blocks: by_blocks(&self.a_scales),
-                b_by_blocks: by_blocks(&self.b_scales),
-            },
-            a: words(&self.a_scales),
-            b: words(&self.b_scales),
-        }
+        ScaleArgs::new(&self.a_scales, &self.b_scales, &self.product.shape)
     }
 
     /// By products of `f16` on tensor cores, or of `f32`, which have all 8-bit floats: sums in f32, which are then scaled.
@@ -510,37 +418,6 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
     }
 }
 
-/// The scales of both operands as the kernels take them.
-struct ScaleArgs<'a> {
-    plan: ScalePlan,
-    a: Option<Words<'a, f32>>,
-    b: Option<Words<'a, f32>>,
-}
-
-impl ScaleArgs<'_> {
-    /// Those of a batch of parts of so many elements along k, which are whole blocks.
-    fn of_parts(mut self, k: usize) -> Self {
-        for strides in [&mut self.plan.a, &mut self.plan.b] {
-            strides[0] = k / SCALE_BLOCK * strides[2];
-        }
-        self
-    }
-
-    /// Those of the product of the transposes, in the other order: not of blocks, which have other lines in both.
-    fn transposed(self) -> Self {
-        let ScalePlan { a, b, .. } = self.plan;
-        Self {
-            plan: ScalePlan {
-                a: b,
-                b: a,
-                ..ScalePlan::default()
-            },
-            a: self.b,
-            b: self.a,
-        }
-    }
-}
-
 /// The products, of one launch, by tiles of the best of these widths. The addends lie in pairs.
 fn multiply<A: Fp8Gemm<B, C>, B, C: Summed>(
     mut bytes: ByteProduct<'_>,
@@ -557,6 +434,7 @@ fn multiply<A: Fp8Gemm<B, C>, B, C: Summed>(
         match registers {
             32 => launch::<A::N64, C>(&bytes, 32, scales, stream, out, finish),
             64 => launch::<A::N128, C>(&bytes, 64, scales, stream, out, finish),
+            96 => launch::<A::N192, C>(&bytes, 96, scales, stream, out, finish),
             _ => launch::<A::N256, C>(&bytes, 128, scales, stream, out, finish),
         }
     })
@@ -592,15 +470,15 @@ fn launch<K: Kernel<Params = Fp8Params<C>>, C: Summed>(
         b_scales,
     );
     // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps' tiles and
-    // their swizzle; both operands lie along k. The addends have the products' shape, in pairs; the scales are as their plan says: of
-    // blocks only with tiles whose sums are on two levels.
+    // their swizzle; both operands lie along k. The addends have the products' shape, in pairs; the scales are as their plan says:
+    // of blocks only with tiles whose sums are on two levels, and those of `b` only with tiles of at most 128 columns.
     unsafe { stream.launch_unchecked::<K>(&bytes.config(registers), args) }
 }
 
 /// Products of matrices of 8-bit floats.
 impl<A: Element> DeviceArrayRef<A, Ix2> {
     /// The product of this m × k matrix and the k × n matrix `b`, of 8-bit floats, whose scales and bias are added by the
-    /// methods of [`ScaledMatMul`].
+    /// methods of [`ScaledMatMul`], which has its precision, its cost and an example.
     pub fn scaled_matmul<'a, B: Element, C: MatMul<Scalar = f32>>(
         &'a self,
         b: &'a DeviceArrayRef<B, Ix2>,

@@ -3,7 +3,7 @@
 //!
 //! [`gemm`](mod@gemm) multiplies matrices, one by one or in batches, through tiles in shared memory; [`gemv`](mod@gemv)
 //! multiplies a matrix with a vector, which is a matter of reading the matrix once; [`wgmma`] multiplies matrices of
-//! numbers of 16 bits, or rounded to TF32, on Hopper's tensor cores, [`mma`] on those of Ampere and later, and [`dmma`]
+//! numbers of 16 bits, or rounded to TF32, and of 8 bits, on Hopper's tensor cores, [`mma`] on those of Ampere and later, and [`dmma`]
 //! of `f64` on Hopper's.
 //!
 //! Operands come as all elements of an array and the strides of a view of it: a transposed, permuted or repeated

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matrix times matrix on Hopper's tensor cores, of numbers of 16 bits or of f32 rounded to TF32, accumulated in f32, with an
-//! [`epilogue`](super::epilogue).
+//! [`epilogue`](super::epilogue). What it is made of, [`fp8`] and [`int8`] use for numbers of 8 bits.
 //!
 //! A block computes tiles of `C` of 128 × `2 R` elements, one after another. Three warpgroups share the work ("CUTLASS
 //! 3.x", NVIDIA 2023: warp specialised, persistent). One thread of the first, the producer, has the tensor memory

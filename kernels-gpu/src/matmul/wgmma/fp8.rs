@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of 8-bit floats on Hopper's tensor cores, scaled: `C ← f(s_a s_b A B + bias) + residual`.
 //!
-//! The block is that of [`gemm_wgmma`](super::gemm_wgmma), with 128 of k in a stage; both operands lie along k, since `wgmma`
+//! The block is that of [`gemm_wgmma`](super::gemm_wgmma()), with 128 of k in a stage; both operands lie along k, since `wgmma`
 //! takes bytes in no other way.
 //!
 //! The tensor cores add products of 8-bit floats with some 14 bits (`cuda_std::wgmma`, "Rounding"). So the sums are on two
 //! levels, as in "DeepSeek-V3 Technical Report", 2024, 3.3.2: those of a stage, 128 products, begin from zero, and are then
 //! added to f32 sums of the thread's own, times the scales of blocks where there are any, by one fused multiply-add for each.
 //! While a consumer adds, the other's products keep the tensor cores at work. Two sets of sums are in registers, so a tile has
-//! 128 columns at most; one of 256 has its sums in the tensor cores alone, with the error that comes of it, for who asks for
+//! 192 columns at most; one of 256 has its sums in the tensor cores alone, with the error that comes of it, for who asks for
 //! that.
 //!
 //! A scale for each row of `A` and for each column of `B` is multiplied with the sums once, ahead of the epilogue.
 //!
-//! Work and memory: those of [`gemm_wgmma`](super::gemm_wgmma), with elements of one byte, and `m n` fused multiply-adds for
+//! Work and memory: those of [`gemm_wgmma`](super::gemm_wgmma()), with elements of one byte, and `m n` fused multiply-adds for
 //! each 128 of k.
 
 use bytemuck::Pod;
@@ -66,19 +66,20 @@ impl ScalePlan {
 
 /// Whether sums that take so many registers are added on two levels.
 pub const fn is_two_level(registers: usize) -> bool {
-    registers <= 64
+    registers <= 96
 }
 
 /// `C ← f(A B + bias) + residual` for each product of the batch, of scaled operands.
 ///
 /// # Safety
 ///
-/// As [`gemm_wgmma`](super::gemm_wgmma), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
-/// [`tile_n`](super::tile_n) × 128 of `b`. The scales are as [`ScalePlan::fits`] says, and of blocks only where sums
-/// [are on two levels](is_two_level).
+/// As [`gemm_wgmma`](super::gemm_wgmma()), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
+/// [`tile_n`](super::tile_n) × 128 of `b`. The scales are as [`ScalePlan::fits`] says; those of `A` are of blocks
+/// only where sums [are on two levels](is_two_level), and those of `B` only where besides [`SCALE_BLOCK`] is a multiple of a tile's
+/// columns.
 #[kernel(
-    T = [F8E4M3], U = [F8E4M3, F8E5M2], C = [bf16, f32], R = [32, 64, 128];
-    T = [F8E5M2], U = [F8E4M3], C = [bf16, f32], R = [32, 64, 128],
+    T = [F8E4M3], U = [F8E4M3, F8E5M2], C = [bf16, f32], R = [32, 64, 96, 128];
+    T = [F8E5M2], U = [F8E4M3], C = [bf16, f32], R = [32, 64, 96, 128],
     arch = "sm_90a",
     max_threads = THREADS,
     min_blocks = 1,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of 8-bit integers on Hopper's tensor cores, summed in i32.
 //!
-//! The block is that of [`gemm_wgmma`](super::gemm_wgmma), with 128 of k in a stage; both operands lie along k, since `wgmma`
+//! The block is that of [`gemm_wgmma`](super::gemm_wgmma()), with 128 of k in a stage; both operands lie along k, since `wgmma`
 //! takes bytes in no other way. Sums are exact modulo 2^32.
 
 use cuda_std::prelude::*;
@@ -17,7 +17,7 @@ use crate::matmul::unroll;
 ///
 /// # Safety
 ///
-/// As [`gemm_wgmma`](super::gemm_wgmma), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
+/// As [`gemm_wgmma`](super::gemm_wgmma()), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
 /// [`tile_n`](super::tile_n) × 128 of `b`.
 #[kernel(R = [32, 64, 128], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
 pub unsafe fn gemm_int8<const R: usize>(
