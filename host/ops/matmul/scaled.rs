@@ -275,12 +275,10 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         B: Fp8Gemm<A, f32> + CastTo<f16> + CastTo<f32>,
     {
         let of = &self.product.shape;
-        // A tile has columns of one block of B alone, and scales of blocks want the second level of sums.
-        let of_blocks = |scales: &Option<Scales<'_>>| scales.as_ref().is_some_and(|scales| scales.by_blocks);
-        let widths: &[usize] = match (of_blocks(&self.a_scales), of_blocks(&self.b_scales)) {
-            (_, true) => &[64, 32],
-            (false, false) if self.fast => &[128, 96, 64, 32],
-            _ => &[96, 64, 32],
+        // Scales of blocks want the second level of sums.
+        let widths: &[usize] = match self.fast && !self.has_blocks() {
+            true => &[128, 64, 32],
+            false => &[64, 32],
         };
         if let Some(parts) = self.by_parts(widths, stream)? {
             return finish::finish_sums_into(parts.sums(), of, stream, out, finish);
@@ -434,7 +432,6 @@ fn multiply<A: Fp8Gemm<B, C>, B, C: Summed>(
         match registers {
             32 => launch::<A::N64, C>(&bytes, 32, scales, stream, out, finish),
             64 => launch::<A::N128, C>(&bytes, 64, scales, stream, out, finish),
-            96 => launch::<A::N192, C>(&bytes, 96, scales, stream, out, finish),
             _ => launch::<A::N256, C>(&bytes, 128, scales, stream, out, finish),
         }
     })

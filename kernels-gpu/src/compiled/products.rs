@@ -184,8 +184,6 @@ pub trait Fp8Gemm<U, C: 'static>: Pod {
     type N64: Kernel<Params = Fp8Params<C>>;
     /// 128 columns.
     type N128: Kernel<Params = Fp8Params<C>>;
-    /// 192 columns.
-    type N192: Kernel<Params = Fp8Params<C>>;
     /// 256 columns, whose sums are the tensor cores' alone.
     type N256: Kernel<Params = Fp8Params<C>>;
 }
@@ -195,7 +193,6 @@ macro_rules! fp8 {
         impl Fp8Gemm<$other, $result> for $type {
             type N64 = fp8::gemm_fp8<$type, $other, $result, 32>;
             type N128 = fp8::gemm_fp8<$type, $other, $result, 64>;
-            type N192 = fp8::gemm_fp8<$type, $other, $result, 96>;
             type N256 = fp8::gemm_fp8<$type, $other, $result, 128>;
         }
     )*)*};

@@ -7,9 +7,9 @@
 //! The tensor cores add products of 8-bit floats with some 14 bits (`cuda_std::wgmma`, "Rounding"). So the sums are on two
 //! levels, as in "DeepSeek-V3 Technical Report", 2024, 3.3.2: those of a stage, 128 products, begin from zero, and are then
 //! added to f32 sums of the thread's own, times the scales of blocks where there are any, by one fused multiply-add for each.
-//! While a consumer adds, the other's products keep the tensor cores at work. Two sets of sums are in registers, so a tile has
-//! 192 columns at most; one of 256 has its sums in the tensor cores alone, with the error that comes of it, for who asks for
-//! that.
+//! The products of the next stage go on meanwhile, in registers of their own. So three sets of sums are in registers, and a
+//! tile has 128 columns at most; one of 256 has its sums in the tensor cores alone, with the error that comes of it, for who
+//! asks for that.
 //!
 //! A scale for each row of `A` and for each column of `B` is multiplied with the sums once, ahead of the epilogue.
 //!
@@ -20,7 +20,7 @@ use bytemuck::Pod;
 use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap, TensorMapMut};
-use cuda_std::wgmma::{Accumulator, KMajor, MatrixDescriptor, MultiplyBy, Operand, Registers};
+use cuda_std::wgmma::{Accumulator, InFlight, KMajor, MatrixDescriptor, MultiplyBy, Operand, Registers};
 use cuda_std::{half::bf16, warpgroup};
 
 use super::{A_BYTES, BOX_M, Block, Factors, LINE, Output, Place, Result, Side, THREADS, WgmmaShape, b_bytes};
@@ -66,7 +66,7 @@ impl ScalePlan {
 
 /// Whether sums that take so many registers are added on two levels.
 pub const fn is_two_level(registers: usize) -> bool {
-    registers <= 96
+    registers <= 64
 }
 
 /// `C ← f(A B + bias) + residual` for each product of the batch, of scaled operands.
@@ -74,12 +74,11 @@ pub const fn is_two_level(registers: usize) -> bool {
 /// # Safety
 ///
 /// As [`gemm_wgmma`](super::gemm_wgmma()), where both operands lie along k: tiles are 128 × 128 bytes of `a`, and
-/// [`tile_n`](super::tile_n) × 128 of `b`. The scales are as [`ScalePlan::fits`] says; those of `A` are of blocks
-/// only where sums [are on two levels](is_two_level), and those of `B` only where besides [`SCALE_BLOCK`] is a multiple of a tile's
-/// columns.
+/// [`tile_n`](super::tile_n) × 128 of `b`. The scales are as [`ScalePlan::fits`] says, and of blocks only where sums
+/// [are on two levels](is_two_level).
 #[kernel(
-    T = [F8E4M3], U = [F8E4M3, F8E5M2], C = [bf16, f32], R = [32, 64, 96, 128];
-    T = [F8E5M2], U = [F8E4M3], C = [bf16, f32], R = [32, 64, 96, 128],
+    T = [F8E4M3], U = [F8E4M3, F8E5M2], C = [bf16, f32], R = [32, 64, 128];
+    T = [F8E5M2], U = [F8E4M3], C = [bf16, f32], R = [32, 64, 128],
     arch = "sm_90a",
     max_threads = THREADS,
     min_blocks = 1,
@@ -324,10 +323,8 @@ where
         let leads = thread::thread_idx_x().is_multiple_of(128);
         let by_blocks = scales.by_blocks();
 
-        let mut sums = Accumulator::<R>::zero();
-        let mut part = Accumulator::<R>::zero();
-        let mut k = 0;
-        while k < self.shape.k {
+        // Begins the products of the stage at `k`.
+        let begin = |part: Accumulator<R>, k: u32, place: &mut Place<R>| {
             let mut factors = [1.0; 2];
             if by_blocks {
                 // SAFETY: the kernel's contract, for a block of k that there is.
@@ -335,20 +332,54 @@ where
             }
             let stage = place.stage;
             self.full(stage).wait(place.round);
+            *place = place.next();
             // SAFETY: the stage is full, and is not filled again before both consumers have arrived at its barrier.
-            part = unsafe {
+            let part = unsafe {
                 let part = part.start().mma_from_zero(a(stage, 0), b(stage, 0));
                 let part = part.mma(a(stage, 1), b(stage, 1));
                 let part = part.mma(a(stage, 2), b(stage, 2));
-                part.mma(a(stage, 3), b(stage, 3)).commit().wait()
+                part.mma(a(stage, 3), b(stage, 3)).commit()
             };
+            Begun { part, stage, factors }
+        };
+        // Gives the stage back, and adds what has come of its products, which are done.
+        let add = |sums: &mut Accumulator<R>, part: &Accumulator<R>, stage: u32, factors: [f32; 2]| {
             self.free(stage).arrive_if(leads);
-            *place = place.next();
             sums.update(|i, sum| Float::mul_add(part.element(i), factors[i / 2 % 2], sum));
+        };
+
+        let (mut sums, mut spare) = (Accumulator::<R>::zero(), Accumulator::<R>::zero());
+        let mut begun = begin(Accumulator::zero(), 0, place);
+        let mut k = Self::TILE_K;
+        // Two sets of registers take turns, each in a part of the loop: what is in flight cannot be moved to others.
+        loop {
+            if k >= self.shape.k {
+                add(&mut sums, &begun.part.wait(), begun.stage, begun.factors);
+                return sums;
+            }
+            let next = begin(spare, k, place);
+            // SAFETY: the batch of `next` is newer.
+            let part = unsafe { begun.part.wait_beside_newer() };
+            add(&mut sums, &part, begun.stage, begun.factors);
+            k += Self::TILE_K;
+            if k >= self.shape.k {
+                add(&mut sums, &next.part.wait(), next.stage, next.factors);
+                return sums;
+            }
+            begun = begin(part, k, place);
+            // SAFETY: the batch of `begun` is newer.
+            spare = unsafe { next.part.wait_beside_newer() };
+            add(&mut sums, &spare, next.stage, next.factors);
             k += Self::TILE_K;
         }
-        sums
     }
+}
+
+/// The products of a stage on their way, and the factors of their sums in a thread's two rows.
+struct Begun<const R: usize> {
+    part: InFlight<R>,
+    stage: u32,
+    factors: [f32; 2],
 }
 
 #[cfg(test)]
