@@ -14,7 +14,7 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
-        params: [$(($param:ident, $head:ident, $tail:ident, $number:expr): $type:ty),* $(,)?], list: [$($list:tt)*],
+        params: [$(($param:ident, $head:ident, $tail:ident, $number:literal): $type:ty),* $(,)?], list: [$($list:tt)*],
     ) => {
         // Where the crate is a dependency of the one that is built, its lists are used by name alone.
         #[cfg(not(cuda_entries))]
@@ -36,11 +36,20 @@ macro_rules! __kernel_entry {
                 use super::*;
                 ::core::arch::global_asm!(
                     $note, signature = const $signature, $(max_threads = const $max_threads,)? $(min_blocks = const $min_blocks,)?
-                    tensor_maps = const $crate::param::tensor_maps(
-                        &[$(($number, <$type as $crate::param::Param>::IS_TENSOR_MAP)),*]
-                    ),
+                    tensor_maps = const $crate::param::tensor_maps(&[$((
+                        ::core::mem::size_of::<<$type as $crate::param::Param>::Head>(),
+                        ::core::mem::size_of::<<$type as $crate::param::Param>::Tail>(),
+                        <$type as $crate::param::Param>::IS_TENSOR_MAP,
+                    )),*]),
                 );
             }
+
+            // One list for all parameters: a list for each, of those before it, would be most of what an entry has to be
+            // checked for.
+            const SIZES: &[(usize, usize)] = &[$((
+                ::core::mem::size_of::<<$type as $crate::param::Param>::Head>(),
+                ::core::mem::size_of::<<$type as $crate::param::Param>::Tail>(),
+            )),*];
 
             // rustc puts a method into the codegen unit of its type's module.
             impl $unit::Unit {
@@ -55,7 +64,7 @@ macro_rules! __kernel_entry {
                     unsafe {
                         $(
                             let $head: &'launch <$type as $crate::param::Param>::Head = &*(&raw const $head);
-                            let place = $crate::__param_place!($name, $number, <$type as $crate::param::Param>::Head);
+                            let place = $crate::__param_place!($name, SIZES, $number);
                             let $param = <$type as $crate::param::Param>::from_abi($head, $tail, place);
                         )*
                         $call
@@ -66,17 +75,18 @@ macro_rules! __kernel_entry {
     };
 }
 
-/// On a GPU: where the entry's value of that number is, by the name that LLVM gives it.
+/// On a GPU: where the entry's parameter of that number is, by the name that LLVM gives it.
 #[cfg(target_arch = "nvptx64")]
 #[doc(hidden)]
 #[macro_export]
 #[allow_internal_unstable(asm_experimental_arch)]
 macro_rules! __param_place {
-    ($entry:literal, $number:expr, $head:ty) => {
-        if ::core::mem::size_of::<$head>() > 0 {
+    ($entry:literal, $sizes:expr, $number:literal) => {
+        if $sizes[$number].0 > 0 {
             let address: u64;
             ::core::arch::asm!(
-                concat!("mov.b64 {0}, ", $entry, "_param_{number};"), out(reg64) address, number = const $number,
+                concat!("mov.b64 {0}, ", $entry, "_param_{number};"), out(reg64) address,
+                number = const $crate::param::values_before($sizes, $number),
                 options(pure, nomem, nostack, preserves_flags)
             );
             $crate::machine::Place(address)
@@ -118,7 +128,7 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
-        params: [$(($param:ident, $head:ident, $tail:ident, $number:expr): $type:ty),* $(,)?], list: [$($list:tt)*],
+        params: [$(($param:ident, $head:ident, $tail:ident, $number:literal): $type:ty),* $(,)?], list: [$($list:tt)*],
     ) => {
         // The host has no use for it but to check it, and to know that the constant is used.
         $(const _: u32 = $min_blocks as u32;)?

@@ -109,26 +109,33 @@ unsafe impl<T: Pod> Param for SliceMut<'static, T> {
     }
 }
 
-/// The number of values that parameters of these sizes of head and tail are passed as.
-#[doc(hidden)]
-pub const fn values(sizes: &[(usize, usize)]) -> usize {
-    let (mut values, mut i) = (0, 0);
-    while i < sizes.len() {
-        values += (sizes[i].0 > 0) as usize + (sizes[i].1 > 0) as usize;
-        i += 1;
-    }
-    values
+/// The number of values that a head and a tail of these sizes are passed as.
+const fn values(head: usize, tail: usize) -> usize {
+    (head > 0) as usize + (tail > 0) as usize
 }
 
-/// The parameters that are tensor maps, a bit each, of their numbers among the values that are passed.
+/// The number of values that are passed ahead of parameter `number`, of the sizes of all heads and tails.
 #[doc(hidden)]
-pub const fn tensor_maps(parameters: &[(usize, bool)]) -> u64 {
-    let (mut maps, mut i) = (0, 0);
+pub const fn values_before(sizes: &[(usize, usize)], number: usize) -> usize {
+    let (mut before, mut i) = (0, 0);
+    while i < number {
+        before += values(sizes[i].0, sizes[i].1);
+        i += 1;
+    }
+    before
+}
+
+/// The parameters that are tensor maps, a bit each, of their numbers among the values that are passed: of the sizes of
+/// head and tail, and whether it is one, of each.
+#[doc(hidden)]
+pub const fn tensor_maps(parameters: &[(usize, usize, bool)]) -> u64 {
+    let (mut maps, mut number, mut i) = (0, 0, 0);
     while i < parameters.len() {
-        let (number, is_tensor_map) = parameters[i];
+        let (head, tail, is_tensor_map) = parameters[i];
         if is_tensor_map {
             maps |= 1 << number;
         }
+        number += values(head, tail);
         i += 1;
     }
     maps

@@ -253,29 +253,16 @@ fn entry(
     let span = kernel.span();
     let values: Vec<_> = numbers.clone().map(|i| format_ident!("p{i}", span = span)).collect();
     let call = quote_spanned!(span=> #function(#(#values),*));
-    let sizes: Vec<_> = types
-        .iter()
-        .map(|ty| {
-            quote!((
-                ::core::mem::size_of::<<#ty as ::cuda_std::param::Param>::Head>(),
-                ::core::mem::size_of::<<#ty as ::cuda_std::param::Param>::Tail>(),
-            ))
-        })
-        .collect();
-    let places = numbers.clone().map(|i| {
-        let before = &sizes[..i];
-        quote!(::cuda_std::param::values(&[#(#before),*]))
-    });
     let (heads, tails) = (
         numbers.clone().map(|i| format_ident!("h{i}")),
-        numbers.map(|i| format_ident!("t{i}")),
+        numbers.clone().map(|i| format_ident!("t{i}")),
     );
     quote! {
         ::cuda_std::__kernel_entry! {
             unit: #unit, entry: #entry, handle: #handle, safe: #safe, call: [#call], name: #name,
             source: #source, constant: [#constant], signature: [#signature],
             note: #note, max_threads: [#(#max_threads)*], min_blocks: [#(#min_blocks)*],
-            params: [#((#values, #heads, #tails, #places): #types),*], list: [#list],
+            params: [#((#values, #heads, #tails, #numbers): #types),*], list: [#list],
         }
     }
 }
