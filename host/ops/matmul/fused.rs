@@ -36,6 +36,9 @@ use crate::view::DeviceView;
 /// elements; the old elements and a residual are each read once, as many as the result has. Apart, each step would read and
 /// write all of the result.
 ///
+/// On Hopper's tensor cores an addend is loaded by pairs: one that is neither the same for all columns nor has an even number
+/// of them side by side, with rows that begin at multiples of a pair, is added by a pass of its own over sums in `f32`.
+///
 /// # Examples
 ///
 /// ```

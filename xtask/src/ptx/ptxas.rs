@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::sm::Sm;
 use crate::workspace::{Workspace, output, stdout};
@@ -74,7 +74,11 @@ impl Ptxas {
         ptxas.arg("-v").arg(format!("-arch={sm}"));
         let said = output(ptxas.arg(module).args(["-o", "/dev/null"]))?;
         let text = [said.stdout, said.stderr].concat();
-        Ok(parse(&String::from_utf8_lossy(&text)))
+        let text = String::from_utf8_lossy(&text);
+        if let Some(loss) = loss(&text) {
+            bail!("{} for {sm}: {loss}", module.display());
+        }
+        Ok(parse(&text))
     }
 
     /// Whether its numbers can be held against those in the report.
@@ -103,6 +107,12 @@ fn download(workspace: &Workspace, package: &Path) -> Result<()> {
         package.display()
     );
     Ok(())
+}
+
+/// Where ptxas says that instructions have not the effect that they are there for: that products of the tensor cores wait for
+/// one another, or that registers are not moved between warpgroups.
+fn loss(text: &str) -> Option<&str> {
+    text.lines().find(|line| line.contains("Potential Performance Loss"))
 }
 
 /// Reads what `ptxas -v` prints. Functions that are no kernels have lines of their own, after
@@ -151,6 +161,13 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_what_is_lost() {
+        let lost = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to ...";
+        assert_eq!(loss(&format!("ptxas info    : 0 bytes gmem\n{lost}\n")), Some(lost));
+        assert_eq!(loss("ptxas info    : 0 bytes gmem\n"), None);
+    }
 
     #[test]
     fn reads_what_ptxas_prints() {
