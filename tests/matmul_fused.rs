@@ -55,13 +55,6 @@ fn devices() -> [Device; 2] {
     [device().clone(), Device::simulated_hopper()]
 }
 
-/// Those that differ in how they multiply numbers of 16 bits and TF32.
-fn with_tensor_cores() -> [Device; 3] {
-    let [of_tests, hopper] = devices();
-    let ampere = of_tests.as_ampere().unwrap();
-    [of_tests, hopper, ampere]
-}
-
 fn simulated_ampere() -> Device {
     Device::simulator().as_ampere().unwrap()
 }

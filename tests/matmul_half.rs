@@ -41,14 +41,6 @@ impl Half for bf16 {
     }
 }
 
-fn devices() -> [Device; 3] {
-    [
-        device().clone(),
-        Device::simulated_hopper(),
-        device().as_ampere().unwrap(),
-    ]
-}
-
 fn stack<T: Half>(shape: (usize, usize, usize), seed: u64) -> Array3<T> {
     let mut rng = rng(seed);
     Array3::from_shape_simple_fn(shape, || T::of(rng.random::<f32>() - 0.5))
@@ -103,7 +95,7 @@ impl<T: Half> Operand<T> {
 /// `a b` with each operand in C and in Fortran order.
 fn check_orders<T: Half>(a_batch: usize, b_batch: usize, [m, n, k]: [usize; 3]) {
     let (a, b) = (stack::<T>((a_batch, m, k), 1), stack::<T>((b_batch, k, n), 2));
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         for (a_transposed, b_transposed) in [(false, false), (false, true), (true, false), (true, true)] {
             let (x, y) = (
@@ -181,7 +173,7 @@ fn batches_and_one_matrix_for_all() {
 fn parts_of_matrices() {
     let (a, b) = (stack::<bf16>((1, 40, 50), 3), stack::<bf16>((1, 60, 30), 4));
     let (a, b) = (a.index_axis_move(Axis(0), 0), b.index_axis_move(Axis(0), 0));
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let x = DeviceArray::from_ndarray(stream, &a).unwrap();
         let y = DeviceArray::from_ndarray(stream, &b).unwrap();
@@ -207,7 +199,7 @@ fn parts_of_matrices() {
 fn results_that_begin_anywhere() {
     let (a, b) = (stack::<f16>((1, 1, 24), 7), stack::<f16>((1, 24, 16), 8));
     let (a, b) = (a.index_axis_move(Axis(0), 0), b.index_axis_move(Axis(0), 0));
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let x = DeviceArray::from_ndarray(stream, &a).unwrap();
         let y = DeviceArray::from_ndarray(stream, &b).unwrap();
@@ -229,7 +221,7 @@ fn results_that_begin_anywhere() {
 fn alpha_and_beta_scale_in_f32() {
     let (a, b) = (stack::<bf16>((1, 24, 32), 5), stack::<bf16>((1, 32, 40), 6));
     let nan = bf16::NAN;
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let (x, y) = (
             DeviceArray::from_ndarray(stream, &a).unwrap(),
@@ -300,7 +292,7 @@ fn a_matrix_times_a_vector() {
 
 #[test]
 fn nothing_to_sum_and_nothing_to_write() {
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let a = DeviceArray::<f16, _>::zeros(stream, (5, 0)).unwrap();
         let b = DeviceArray::<f16, _>::zeros(stream, (0, 8)).unwrap();
@@ -320,7 +312,7 @@ fn nothing_to_sum_and_nothing_to_write() {
 /// Infinities and NaN propagate, and what is too large for the type is an infinity.
 #[test]
 fn what_is_not_finite() {
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let mut a = Array2::from_elem((16, 16), f16::ONE);
         a[[1, 3]] = f16::NAN;

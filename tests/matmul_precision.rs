@@ -7,14 +7,6 @@ use proptest::prelude::*;
 use warpsmith::ops::Precision::{self, Full, Tf32};
 use warpsmith::{Device, DeviceArray};
 
-fn devices() -> [Device; 3] {
-    [
-        device().clone(),
-        Device::simulated_hopper(),
-        device().as_ampere().unwrap(),
-    ]
-}
-
 fn stack(shape: (usize, usize, usize), seed: u64) -> Array3<f32> {
     let mut rng = rng(seed);
     Array3::from_shape_simple_fn(shape, || rng.random::<f32>() - 0.5)
@@ -48,7 +40,7 @@ fn check(
 /// `a b` with each operand in C and in Fortran order.
 fn check_orders(a_batch: usize, b_batch: usize, [m, n, k]: [usize; 3]) {
     let (a, b) = (stack((a_batch, m, k), 1), stack((b_batch, k, n), 2));
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let operand = |of: &Array3<f32>, transposed: bool| {
             let axes = if transposed { [0, 2, 1] } else { [0, 1, 2] };
@@ -141,7 +133,7 @@ fn a_long_k_in_parts() {
 fn parts_of_matrices() {
     let (a, b) = (stack((1, 40, 50), 3), stack((1, 60, 30), 4));
     let (a, b) = (a.index_axis_move(Axis(0), 0), b.index_axis_move(Axis(0), 0));
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let x = DeviceArray::from_ndarray(stream, &a).unwrap();
         let y = DeviceArray::from_ndarray(stream, &b).unwrap();
@@ -164,7 +156,7 @@ fn parts_of_matrices() {
 #[test]
 fn alpha_and_beta_scale_in_f32() {
     let (a, b) = (stack((1, 24, 32), 5), stack((1, 32, 40), 6));
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let (x, y) = (
             DeviceArray::from_ndarray(stream, &a).unwrap(),
@@ -216,7 +208,7 @@ fn full_precision_is_that_of_matmul() {
         let product = x.batched_matmul_with(&y, precision).unwrap().to_ndarray().unwrap();
         (product, x.batched_matmul(&y).unwrap().to_ndarray().unwrap())
     };
-    for device in devices() {
+    for device in with_tensor_cores() {
         let (full, plain) = product(&device, Full);
         assert_eq!(full, plain);
     }
@@ -227,7 +219,7 @@ fn full_precision_is_that_of_matmul() {
 
 #[test]
 fn nothing_to_sum_and_what_is_not_finite() {
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let a = DeviceArray::<f32, _>::zeros(stream, (5, 0)).unwrap();
         let b = DeviceArray::<f32, _>::zeros(stream, (0, 8)).unwrap();

@@ -53,14 +53,6 @@ impl Output for bf16 {
     }
 }
 
-fn devices() -> [Device; 3] {
-    [
-        device().clone(),
-        Device::simulated_hopper(),
-        device().as_ampere().unwrap(),
-    ]
-}
-
 fn stack<T: Float8>(shape: (usize, usize, usize), seed: u64) -> Array3<T> {
     let mut rng = rng(seed);
     Array3::from_shape_simple_fn(shape, || T::of(4.0 * rng.random::<f32>() - 2.0))
@@ -209,7 +201,7 @@ fn check_scaled<A: Float8 + ScaledMul<B, C>, B: Float8, C: Output>(
     scales: [&Scaling; 2],
     orders: &[(bool, bool)],
 ) {
-    check_on::<A, B, C>(&devices(), batches, shape, scales, orders);
+    check_on::<A, B, C>(&with_tensor_cores(), batches, shape, scales, orders);
 }
 
 #[track_caller]
@@ -372,7 +364,7 @@ fn parts_of_matrices() {
     let (a, b) = (a.index_axis_move(Axis(0), 0), b.index_axis_move(Axis(0), 0));
     let rows = Array2::from_shape_fn((3, 20), |(i, j)| (i * 20 + j) as f32);
     let columns = Array1::from_shape_fn(24, |j| j as f32 - 7.5);
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let x = DeviceArray::from_ndarray(stream, &a).unwrap();
         let y = DeviceArray::from_ndarray(stream, &b).unwrap();
@@ -419,7 +411,7 @@ fn parts_of_matrices() {
 
 #[test]
 fn nothing_to_sum_and_nothing_to_write() {
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let a = DeviceArray::<F8E4M3, _>::zeros(stream, (5, 0)).unwrap();
         let b = DeviceArray::<F8E4M3, _>::zeros(stream, (0, 8)).unwrap();
@@ -440,7 +432,7 @@ fn nothing_to_sum_and_nothing_to_write() {
 /// infinity.
 #[test]
 fn what_is_not_finite() {
-    for device in devices() {
+    for device in with_tensor_cores() {
         let stream = device.default_stream();
         let mut a = Array2::from_elem((8, 16), F8E5M2::ONE);
         a[[1, 3]] = F8E5M2::NAN;

@@ -24,6 +24,16 @@ pub fn device() -> &'static Device {
     &DEVICE
 }
 
+/// The shared device, and those that differ from it in how they multiply numbers of 16 bits and less, and TF32.
+#[allow(dead_code, reason = "only tests of products want it")]
+pub fn with_tensor_cores() -> [Device; 3] {
+    [
+        device().clone(),
+        Device::simulated_hopper(),
+        device().as_ampere().unwrap(),
+    ]
+}
+
 /// The shared device, if it is a GPU; says that the test is left out otherwise.
 #[allow(dead_code, reason = "only tests of some features want it")]
 pub fn gpu(test: &str) -> Option<&'static Device> {

@@ -3,20 +3,18 @@
 //! maps can have them.
 
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
-use ndarray::{Dimension, Ix3, s};
+use kernels_gpu::matmul::wgmma::{LINE, TILE_M, WgmmaShape, tile_n};
+use ndarray::Dimension;
 
 use super::gemm::Multiplication;
-use super::operand::can_be_mapped;
+use super::hopper::{is_hopper, wgmma_shape};
 use super::split::{Cut, best_cut, cycles};
-use super::tensor::{Operand, is_hopper, tiles, wgmma_shape};
-use crate::array::{DeviceArray, Element};
+use super::tensor::Operand;
+use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::launch::LaunchConfig;
 use crate::stream::Stream;
-use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg, TensorMapMutArg, TensorType};
-use crate::view::DeviceViewMut;
+use crate::tensor_map::{TensorMapArg, TensorType};
 
 /// The shape of a product of operands that fit.
 pub(super) fn product_dim<A: Element, B: Element, D: Dimension>(
@@ -54,7 +52,6 @@ pub(super) struct ByteProduct<'a> {
     a: Operand<'a, u8>,
     b: Operand<'a, u8>,
     pub(super) shape: WgmmaShape,
-    multiprocessors: usize,
 }
 
 impl<'a> ByteProduct<'a> {
@@ -69,14 +66,7 @@ impl<'a> ByteProduct<'a> {
             a: Operand::new(&product.a, [of.batch, of.m, of.k], of.a, false)?,
             b: Operand::new(&product.b, [of.batch, of.n, of.k], of.b, false)?,
             shape,
-            multiprocessors: stream.backend().properties().multiprocessors as usize,
         }))
-    }
-
-    /// Of these widths of tiles, by the registers of their sums, the one with which the products are done first.
-    pub(super) fn best_registers(&self, of: &GemmShape, widths: &[usize]) -> usize {
-        let cost = |&registers: &usize| cycles(of, 1, registers, self.multiprocessors);
-        widths.iter().copied().min_by_key(cost).unwrap_or(64)
     }
 
     /// The maps of the operands, for tiles whose sums take so many registers.
@@ -85,15 +75,6 @@ impl<'a> ByteProduct<'a> {
             self.a.map(TensorType::U8, TILE_M)?,
             self.b.map(TensorType::U8, tile_n(registers))?,
         ])
-    }
-
-    /// A launch with such tiles: a block for each multiprocessor.
-    pub(super) fn config(&self, registers: usize) -> LaunchConfig {
-        let blocks = tiles(&self.shape, registers).min(self.multiprocessors as u64);
-        LaunchConfig {
-            dynamic_shared: shared_bytes(registers),
-            ..LaunchConfig::new(blocks as u32, THREADS as u32)
-        }
     }
 }
 
@@ -113,29 +94,4 @@ pub(super) fn best_parts<D: Dimension>(
     };
     let of = &product.shape;
     best_cut(of, cost).filter(|how| how.parts == 1 || of.k.is_multiple_of(how.parts * LINE))
-}
-
-/// The map of a result.
-pub(super) fn result_map<'a, C: TensorElement>(
-    out: &'a mut DeviceViewMut<'_, C, Ix3>,
-) -> Result<TensorMapMutArg<'a, C>> {
-    out.tensor_map_mut(&[1, BOX_M, LINE / size_of::<C>()], Swizzle::B128)
-}
-
-/// Has `write` write results of these extents to `out`, or, where no map can have it, to a matrix with longer lines that is
-/// copied there: the accelerator writes whole pieces of 16 bytes.
-pub(super) fn write_mapped<C: TensorElement>(
-    out: &mut DeviceArrayRef<C, impl Dimension>,
-    [batch, m, n]: [usize; 3],
-    stream: &Stream,
-    write: impl FnOnce(&mut DeviceViewMut<'_, C, Ix3>) -> Result<()>,
-) -> Result<()> {
-    let mut result = out.in_shape_mut(Ix3(batch, m, n));
-    let columns = n.next_multiple_of(16 / size_of::<C>());
-    if columns == n && can_be_mapped(&result.view()) {
-        return write(&mut result);
-    }
-    let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(batch, m, columns))?;
-    write(&mut padded.view_mut())?;
-    result.assign(&*padded.slice(s![.., .., ..n])?)
 }

@@ -7,9 +7,10 @@ use kernels_gpu::compiled::FinishSums;
 use kernels_gpu::matmul::epilogue::{Activation, EpilogueOp, EpiloguePlan, SumsShape, THREADS, width};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::num::Num;
-use ndarray::Dimension;
+use ndarray::{Dimension, Ix3};
 
 use super::MatMul;
+use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::{Arg, LaunchConfig, Words};
@@ -167,4 +168,17 @@ pub(super) fn finish_sums_into<C: Finished + FinishSums<F>, D: Dimension, F: ByV
     // SAFETY: the kernel's contract: the sums have the elements of all products in each part, and the output and the addends
     // have their shape.
     unsafe { stream.launch_unchecked::<<C as FinishSums<F>>::Kernel>(&config, args) }
+}
+
+/// Has `sum` compute the sums, scaled by alpha, into memory of their own, and finishes them.
+pub(super) fn finish_after<C: Finished + Num<Wide = f32> + FinishSums<F>, D: Dimension, F: ByValue<Head = F>>(
+    of: &GemmShape,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<C, D>,
+    finish: &Finish<'_, C, D, F>,
+    sum: impl FnOnce(&mut DeviceArray<f32, Ix3>) -> Result<()>,
+) -> Result<()> {
+    let mut sums = DeviceArray::uninit(stream, Ix3(of.batch, of.m, of.n))?;
+    sum(&mut sums)?;
+    finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)
 }

@@ -7,9 +7,10 @@ use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::int8::gemm_int8;
 use ndarray::{Dimension, Ix2, Ix3};
 
-use super::bytes::{ByteProduct, best_parts, check_output, product_dim, result_map, write_mapped};
+use super::bytes::{ByteProduct, best_parts, check_output, product_dim};
 use super::finish::{self, Finish};
 use super::gemm::Multiplication;
+use super::hopper;
 use super::split::Parts;
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
@@ -93,8 +94,8 @@ fn multiply_bytes(
     stream: &Stream,
     out: &mut DeviceArrayRef<i32, impl Dimension>,
 ) -> Result<()> {
-    let registers = bytes.best_registers(of, &WIDTHS);
-    write_mapped(out, [of.batch, of.m, of.n], stream, |out| {
+    let registers = hopper::best_registers(of, 1, &WIDTHS, stream);
+    hopper::write_mapped(out, [of.batch, of.m, of.n], false, stream, |out| {
         bytes.shape.c_row = out.shape()[2] as u32;
         match registers {
             32 => launch::<gemm_int8<32>>(&bytes, 32, stream, out),
@@ -112,10 +113,11 @@ fn launch<K: Kernel<Params = Int8Params>>(
     out: &mut DeviceViewMut<'_, i32, Ix3>,
 ) -> Result<()> {
     let [a, b] = bytes.maps(registers)?;
-    let mut c = result_map(out)?;
+    let mut c = hopper::result_map(out)?;
+    let config = hopper::config(&bytes.shape, registers, stream);
     // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps' tiles and
     // their swizzle; both operands lie along k.
-    unsafe { stream.launch_unchecked::<K>(&bytes.config(registers), (&a, &b, &mut c, bytes.shape)) }
+    unsafe { stream.launch_unchecked::<K>(&config, (&a, &b, &mut c, bytes.shape)) }
 }
 
 /// Products of matrices of 8-bit integers.

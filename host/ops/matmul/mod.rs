@@ -9,6 +9,7 @@ mod finish;
 mod fused;
 mod gemm;
 mod gemv;
+mod hopper;
 mod int8;
 mod operand;
 mod own;

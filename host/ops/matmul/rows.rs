@@ -7,7 +7,7 @@ use cuda_std::launch::Kernel;
 use half::{bf16, f16};
 use kernels_gpu::compiled::{HopperRows, Reduce, WgmmaRowsParams};
 use kernels_gpu::matmul::epilogue::rows::{COMBINE_THREADS, PARTIAL};
-use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
+use kernels_gpu::matmul::wgmma::{TILE_M, WgmmaShape, tile_n};
 use kernels_gpu::op::ReduceOp;
 use ndarray::{Dimension, Ix1, Ix3, RemoveAxis};
 
@@ -15,6 +15,7 @@ use super::MatMul;
 use super::finish::Finish;
 use super::fused::FusedMatMul;
 use super::gemm::Multiplication;
+use super::hopper;
 use super::operand::can_be_mapped;
 use super::tensor::{self, Factor, Half, Operand};
 use crate::array::DeviceArray;
@@ -22,7 +23,6 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::{InPlace, LaunchConfig};
 use crate::stream::Stream;
-use crate::tensor_map::Swizzle;
 use crate::view::DeviceViewMut;
 
 /// The element types of products whose rows are reduced by `Op`: those of 16 bits that
@@ -212,11 +212,8 @@ impl<T: Half, D: Dimension> Launch<'_, T, D> {
         let (a, b) = (a.map(of, TILE_M)?, b.map(of, self.columns)?);
         // SAFETY: the launch takes the map of the same elements mutably; a warp reads old elements before it stores these.
         let old = unsafe { InPlace::of(out) };
-        let mut c = out.tensor_map_mut(&[1, BOX_M, LINE / size_of::<T>()], Swizzle::B128)?;
-        let config = LaunchConfig {
-            dynamic_shared: shared_bytes(registers),
-            ..LaunchConfig::new(tensor::blocks(&shape, registers, self.stream), THREADS as u32)
-        };
+        let mut c = hopper::result_map(out)?;
+        let config = hopper::config(&shape, registers, self.stream);
         let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
         let (bias, residual) = (finish.bias(), finish.residual());
         let args = (&a, &b, &mut c, shape, alpha, beta, old, plan, bias, residual, partials);

@@ -10,9 +10,10 @@ use kernels_gpu::matmul::wgmma::fp8::SCALE_BLOCK;
 use ndarray::{Dimension, Ix2, Ix3, IxDyn};
 
 use super::MatMul;
-use super::bytes::{ByteProduct, best_parts, check_output, product_dim, result_map, write_mapped};
-use super::finish::{self, Finish, Sums};
+use super::bytes::{ByteProduct, best_parts, check_output, product_dim};
+use super::finish::{self, Finish};
 use super::gemm::Multiplication;
+use super::hopper;
 use super::scales::{ScaleArgs, Scales};
 use super::split::Parts;
 use super::tensor::{self, Summed};
@@ -287,12 +288,10 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
             Some(bytes) if finish.lies_in_pairs() => {
                 multiply::<A, B, C>(bytes, of, widths, self.scales(), stream, out, finish)
             }
-            Some(bytes) => {
-                let mut sums = DeviceArray::uninit(stream, Ix3(of.batch, of.m, of.n))?;
+            Some(bytes) => finish::finish_after(of, stream, out, finish, |sums| {
                 let scale = Finish::<f32, Ix3>::scale(1.0, 0.0);
-                multiply::<A, B, f32>(bytes, of, widths, self.scales(), stream, &mut sums, &scale)?;
-                finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)
-            }
+                multiply::<A, B, f32>(bytes, of, widths, self.scales(), stream, sums, &scale)
+            }),
             None => self.elsewhere(stream, out, finish),
         }
     }
@@ -349,18 +348,18 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         A: CastTo<f16> + CastTo<f32>,
         B: CastTo<f16> + CastTo<f32>,
     {
-        let of = &self.product.shape;
-        let mut sums = DeviceArray::<f32, Ix3>::uninit(stream, Ix3(of.batch, of.m, of.n))?;
-        if self.has_blocks() || !self.by_f16(stream, &mut sums)? {
-            self.by_f32(stream, &mut sums)?;
-        }
-        for (scales, order) in [(&self.a_scales, [0, 1, 2]), (&self.b_scales, [0, 2, 1])] {
-            if let Some(scales) = scales.as_ref().filter(|scales| !scales.by_blocks) {
-                let ([p, r, c], strides) = (order.map(|i| scales.extents[i]), order.map(|i| scales.strides[i]));
-                sums.mul_assign(&scales.memory.laid_out(Ix3(p, r, c), strides.to_vec()))?;
+        finish::finish_after(&self.product.shape, stream, out, finish, |sums| {
+            if self.has_blocks() || !self.by_f16(stream, sums)? {
+                self.by_f32(stream, sums)?;
             }
-        }
-        finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)
+            for (scales, order) in [(&self.a_scales, [0, 1, 2]), (&self.b_scales, [0, 2, 1])] {
+                if let Some(scales) = scales.as_ref().filter(|scales| !scales.by_blocks) {
+                    let ([p, r, c], strides) = (order.map(|i| scales.extents[i]), order.map(|i| scales.strides[i]));
+                    sums.mul_assign(&scales.memory.laid_out(Ix3(p, r, c), strides.to_vec()))?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// The sums by the tensor cores' products of `f16`, if there are any.
@@ -426,8 +425,8 @@ fn multiply<A: Fp8Gemm<B, C>, B, C: Summed>(
     out: &mut DeviceArrayRef<C, impl Dimension>,
     finish: &Finish<'_, C, impl Dimension>,
 ) -> Result<()> {
-    let registers = bytes.best_registers(of, widths);
-    write_mapped(out, [of.batch, of.m, of.n], stream, |out| {
+    let registers = hopper::best_registers(of, 1, widths, stream);
+    hopper::write_mapped(out, [of.batch, of.m, of.n], false, stream, |out| {
         bytes.shape.c_row = out.shape()[2] as u32;
         match registers {
             32 => launch::<A::N64, C>(&bytes, 32, scales, stream, out, finish),
@@ -447,7 +446,8 @@ fn launch<K: Kernel<Params = Fp8Params<C>>, C: Summed>(
     finish: &Finish<'_, C, impl Dimension>,
 ) -> Result<()> {
     let [a, b] = bytes.maps(registers)?;
-    let mut c = result_map(out)?;
+    let mut c = hopper::result_map(out)?;
+    let config = hopper::config(&bytes.shape, registers, stream);
     let (plan, bias, residual) = (finish.plan(), finish.bias(), finish.residual());
     let ScaleArgs {
         plan: scale_plan,
@@ -469,7 +469,7 @@ fn launch<K: Kernel<Params = Fp8Params<C>>, C: Summed>(
     // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps' tiles and
     // their swizzle; both operands lie along k. The addends have the products' shape, in pairs; the scales are as their plan says:
     // of blocks only with tiles whose sums are on two levels, and those of `b` only with tiles of at most 128 columns.
-    unsafe { stream.launch_unchecked::<K>(&bytes.config(registers), args) }
+    unsafe { stream.launch_unchecked::<K>(&config, args) }
 }
 
 /// Products of matrices of 8-bit floats.

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use kernels_gpu::compiled::{AmpereGemm, CastTo, FinishSums, HopperGemm, MatVec, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::MmaShape;
-use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
+use kernels_gpu::matmul::wgmma::{LINE, TILE_M, WgmmaShape, tile_n};
 use kernels_gpu::num;
 use ndarray::{Dimension, Ix3};
 
@@ -16,21 +16,17 @@ use super::choices::{self, Choice, Factors, Kernel as Chosen};
 use super::finish::{self, Finish, Finished, Passed, Sums};
 use super::gemm::Multiplication;
 use super::gemv::MatrixVector;
-use super::operand::{Mapped, can_be_mapped, coordinates};
-use super::split::{self, REGISTERS, cycles};
-use super::{HOPPER, ampere, simt};
+use super::hopper::{self, best_registers, is_hopper, wgmma_shape};
+use super::operand::{Mapped, can_be_mapped};
+use super::split::{self, REGISTERS};
+use super::{ampere, simt};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::launch::{InPlace, LaunchConfig};
+use crate::launch::InPlace;
 use crate::stream::Stream;
 use crate::tensor_map::{Swizzle, TensorElement, TensorMapArg, TensorType};
 use crate::view::DeviceViewMut;
-
-/// Whether the stream's device has Hopper's tensor cores.
-pub(super) fn is_hopper(stream: &Stream) -> bool {
-    stream.backend().properties().tensor_cores == Some(HOPPER)
-}
 
 /// Numbers that tensor cores multiply.
 pub(super) trait Factor: wgmma::Operand<Element: TensorElement> + HopperGemm<f32> + AmpereGemm<f32> {
@@ -160,12 +156,10 @@ where
     match split::multiply::<T, D>(product, &cores, stream, finish.alpha, choice)? {
         Some(parts) => finish::finish_sums_into(parts.sums(), of, stream, out, finish)?,
         None if cores.can_finish(finish) => cores.multiply::<T, C, F>(product, stream, out, finish, choice)?,
-        None => {
-            let mut sums = DeviceArray::uninit(stream, Ix3(of.batch, of.m, of.n))?;
+        None => finish::finish_after(of, stream, out, finish, |sums| {
             let scale = Finish::<f32, Ix3>::scale(finish.alpha, 0.0);
-            cores.multiply::<T, f32, _>(product, stream, &mut sums, &scale, choice)?;
-            finish::finish_sums_into(Sums::new(&sums, of), of, stream, out, finish)?;
-        }
+            cores.multiply::<T, f32, _>(product, stream, sums, &scale, choice)
+        })?,
     }
     Ok(true)
 }
@@ -262,24 +256,6 @@ fn by_f32<T: Half + FinishSums<F>, D: Dimension, F: Passed<f32>>(
     finish::finish_sums_into(Sums::new(&sums, &product.shape), &product.shape, stream, out, finish)
 }
 
-/// The shape of the kernel's launch, if its numbers fit.
-pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
-    let shape = &product.shape;
-    let tiles = shape.batch.checked_mul(shape.m.div_ceil(TILE_M))?;
-    u32::try_from(tiles.checked_mul(shape.n.div_ceil(tile_n(32)))?).ok()?;
-    Some(WgmmaShape {
-        batch: coordinates(shape.batch)?,
-        m: coordinates(shape.m)?,
-        n: coordinates(shape.n)?,
-        k: coordinates(shape.k).filter(|&k| k > 0)?,
-        a_step: (shape.a[0] != 0).into(),
-        b_step: (shape.b[0] != 0).into(),
-        a_along_m: 0,
-        b_along_n: 0,
-        c_row: coordinates(shape.n)?,
-    })
-}
-
 /// An operand as a tensor map can have it: products first, and either its lines (rows of A, columns of B) or k last.
 pub(super) struct Operand<'a, T> {
     lies: Mapped<'a, T>,
@@ -333,14 +309,13 @@ fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
         Operand::new(&product.b, [of.batch, of.n, of.k], of.b, T::ANY_LAYOUT)?,
     );
     (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
-    let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let registers = match columns {
         Some(columns) => columns / tile_n(1),
-        None => best_registers(of, size_of::<T::Element>(), multiprocessors),
+        None => best_registers(of, size_of::<T::Element>(), &REGISTERS, stream),
     };
-    let mut result = out.in_shape_mut(Ix3(of.batch, of.m, of.n));
-    let columns = of.n.next_multiple_of(16 / size_of::<C>());
-    let launch = |shape: WgmmaShape, out: &mut DeviceViewMut<'_, C, Ix3>| {
+    let reads_old = finish.beta != 0.0;
+    hopper::write_mapped(out, [of.batch, of.m, of.n], reads_old, stream, |out| {
+        shape.c_row = out.shape()[2] as u32;
         let launch = Launch::<T> {
             a: &a,
             b: &b,
@@ -353,19 +328,7 @@ fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
             96 => launch.run::<<T as HopperGemm<C, F>>::N192, C, _, F>(96, out, finish),
             _ => launch.run::<<T as HopperGemm<C, F>>::N256, C, _, F>(128, out, finish),
         }
-    };
-    if columns == of.n && can_be_mapped(&result.view()) {
-        return launch(shape, &mut result);
-    }
-    // The copy writes whole pieces of 16 bytes: what is behind a line's end is written as well.
-    let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(of.batch, of.m, columns))?;
-    let columns_of_result = ndarray::s![.., .., ..of.n];
-    if finish.beta != 0.0 {
-        padded.slice_mut(columns_of_result)?.assign(&*result.view())?;
-    }
-    shape.c_row = columns as u32;
-    launch(shape, &mut padded.view_mut())?;
-    result.assign(&*padded.slice(columns_of_result)?)
+    })
 }
 
 struct Launch<'a, T: Factor> {
@@ -386,11 +349,8 @@ impl<T: Factor> Launch<'_, T> {
         let (a, b) = (self.a.map(T::TYPE, TILE_M)?, self.b.map(T::TYPE, tile_n(registers))?);
         // SAFETY: the launch takes the map of the same elements mutably; a warp reads old elements before it stores these.
         let old = unsafe { InPlace::of(out) };
-        let mut c = out.tensor_map_mut(&[1, BOX_M, LINE / size_of::<C>()], Swizzle::B128)?;
-        let config = LaunchConfig {
-            dynamic_shared: shared_bytes(registers),
-            ..LaunchConfig::new(blocks(&self.shape, registers, self.stream), THREADS as u32)
-        };
+        let mut c = hopper::result_map(out)?;
+        let config = hopper::config(&self.shape, registers, self.stream);
         let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
         let (bias, residual) = (finish.bias(), finish.residual());
         let args = (&a, &b, &mut c, self.shape, alpha, beta, old, plan, bias, residual);
@@ -414,25 +374,13 @@ pub(super) fn hopper_columns<T: Factor, D>(
         return Ok(None);
     }
     let columns = choice.and_then(|choice| choice.tile_of(Chosen::Wgmma));
-    let multiprocessors = stream.backend().properties().multiprocessors as usize;
-    let best = || tile_n(best_registers(&product.shape, size_of::<T::Element>(), multiprocessors));
+    let best = || {
+        tile_n(best_registers(
+            &product.shape,
+            size_of::<T::Element>(),
+            &REGISTERS,
+            stream,
+        ))
+    };
     Ok(Some((shape, columns.unwrap_or_else(best))))
-}
-
-/// The blocks of a launch with sums of so many registers: one for each multiprocessor, if there are as many tiles.
-pub(super) fn blocks(shape: &WgmmaShape, registers: usize, stream: &Stream) -> u32 {
-    tiles(shape, registers).min(stream.backend().properties().multiprocessors.into()) as u32
-}
-
-/// Tiles of all products.
-pub(super) fn tiles(shape: &WgmmaShape, registers: usize) -> u64 {
-    let rows = u64::from(shape.m).div_ceil(TILE_M as u64);
-    let columns = u64::from(shape.n).div_ceil(tile_n(registers) as u64);
-    u64::from(shape.batch) * rows * columns
-}
-
-/// The width of tiles with which the products are done first, by the registers of their sums.
-fn best_registers(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
-    let cost = |&registers: &usize| cycles(shape, element, registers, multiprocessors);
-    REGISTERS.into_iter().min_by_key(cost).unwrap_or(REGISTERS[0])
 }

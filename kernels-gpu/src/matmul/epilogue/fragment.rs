@@ -45,8 +45,9 @@ impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
     pub fn finish_fragment<const N: usize>(&self, sums: [f32; N], addends: &Addends<N>) -> [f32; N] {
         let bias = || numbers::<T, N>(addends.bias);
         let residual = || numbers::<T, N>(addends.residual);
-        let function = self.plan.function;
-        function.apply_to_loaded(sums, self.there(), bias, residual)
+        // Loaded as 0 where they are not there.
+        let there = self.there().map(|there| there || !F::SKIPS);
+        self.plan.function.apply_to(sums, there, bias, residual)
     }
 
     /// Has the function see results, of which the first is at this product, row and column. Called by all lanes of a warp.

@@ -14,6 +14,11 @@ use crate::num::Num;
 ///
 /// See [`epilogue_kernels!`](crate::epilogue_kernels), which makes the kernels.
 pub trait EpilogueOp<W: Num>: Copy {
+    /// Whether [`apply_to`](Self::apply_to) leaves out addends that are not there, though they are loaded as 0. Otherwise
+    /// nothing waits for a branch with all of them converted, for which there are not enough registers.
+    #[doc(hidden)]
+    const SKIPS: bool = false;
+
     /// The result, of `sum = alpha · A B + beta · C` and of the elements of bias and residual for this place, which are 0
     /// where the product has none.
     fn apply(self, sum: W, bias: W, residual: W) -> W;
@@ -40,21 +45,6 @@ pub trait EpilogueOp<W: Num>: Copy {
         cuda_std::array::from_fn(|i| self.apply(sums[i], bias[i], residual[i]))
     }
 
-    /// The same of addends that are loaded, and 0 where they are not there: nothing waits for a branch with all of them
-    /// converted, for which there are not enough registers.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn apply_to_loaded<const N: usize>(
-        self,
-        sums: [W; N],
-        _there: [bool; 2],
-        bias: impl FnOnce() -> [W; N],
-        residual: impl FnOnce() -> [W; N],
-    ) -> [W; N] {
-        let (bias, residual) = (bias(), residual());
-        cuda_std::array::from_fn(|i| self.apply(sums[i], bias[i], residual[i]))
-    }
-
     /// Sees results as an accumulator of the tensor cores has them, with the place of the first one and the number of rows
     /// and columns, beyond which there are none. All lanes of a warp do.
     #[doc(hidden)]
@@ -64,6 +54,8 @@ pub trait EpilogueOp<W: Num>: Copy {
 
 /// `f(sum + bias) + residual`
 impl<W: Activate> EpilogueOp<W> for Activation {
+    const SKIPS: bool = true;
+
     #[inline(always)]
     fn apply(self, sum: W, bias: W, residual: W) -> W {
         let [value] = W::activate(self, [sum.add(bias)]);
@@ -93,16 +85,5 @@ impl<W: Activate> EpilogueOp<W> for Activation {
             values = cuda_std::array::from_fn(|i| values[i].add(addends[i]));
         }
         values
-    }
-
-    #[inline(always)]
-    fn apply_to_loaded<const N: usize>(
-        self,
-        sums: [W; N],
-        there: [bool; 2],
-        bias: impl FnOnce() -> [W; N],
-        residual: impl FnOnce() -> [W; N],
-    ) -> [W; N] {
-        self.apply_to(sums, there, bias, residual)
     }
 }

@@ -62,6 +62,8 @@ impl EpiloguePlan {
 }
 
 impl<T: Output, Op: ReduceOp<T>> EpilogueOp<f32> for WithRows<'_, T, Op> {
+    const SKIPS: bool = <Activation as EpilogueOp<f32>>::SKIPS;
+
     #[inline(always)]
     fn apply(self, sum: f32, bias: f32, residual: f32) -> f32 {
         self.function.apply(sum, bias, residual)
@@ -69,17 +71,6 @@ impl<T: Output, Op: ReduceOp<T>> EpilogueOp<f32> for WithRows<'_, T, Op> {
 
     #[inline(always)]
     fn apply_to<const N: usize>(
-        self,
-        sums: [f32; N],
-        there: [bool; 2],
-        bias: impl FnOnce() -> [f32; N],
-        residual: impl FnOnce() -> [f32; N],
-    ) -> [f32; N] {
-        self.function.apply_to(sums, there, bias, residual)
-    }
-
-    #[inline(always)]
-    fn apply_to_loaded<const N: usize>(
         self,
         sums: [f32; N],
         there: [bool; 2],

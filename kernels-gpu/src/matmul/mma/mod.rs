@@ -188,7 +188,7 @@ pub unsafe fn gemm_mma<T: Input, C: Output, const COLUMNS: usize>(
 /// # Safety
 ///
 /// The kernel's.
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel's")]
 #[inline(always)]
 pub unsafe fn gemm_mma_with<T: Input, C: Output, F: EpilogueOp<f32>, const COLUMNS: usize>(
     a: &[T::Element],

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What launches of the kernels for Hopper's tensor cores have in common, whatever numbers these multiply.
+
+use kernels_gpu::matmul::gemm::GemmShape;
+use kernels_gpu::matmul::wgmma::{BOX_M, LINE, THREADS, TILE_M, WgmmaShape, shared_bytes, tile_n};
+use ndarray::{Dimension, Ix3, s};
+
+use super::HOPPER;
+use super::gemm::Multiplication;
+use super::operand::{can_be_mapped, coordinates};
+use super::split::cycles;
+use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
+use crate::launch::LaunchConfig;
+use crate::stream::Stream;
+use crate::tensor_map::{Swizzle, TensorElement, TensorMapMutArg};
+use crate::view::DeviceViewMut;
+
+/// Whether the stream's device has Hopper's tensor cores.
+pub(super) fn is_hopper(stream: &Stream) -> bool {
+    stream.backend().properties().tensor_cores == Some(HOPPER)
+}
+
+/// The shape of the kernel's launch, if its numbers fit.
+pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
+    let shape = &product.shape;
+    let tiles = shape.batch.checked_mul(shape.m.div_ceil(TILE_M))?;
+    u32::try_from(tiles.checked_mul(shape.n.div_ceil(tile_n(32)))?).ok()?;
+    Some(WgmmaShape {
+        batch: coordinates(shape.batch)?,
+        m: coordinates(shape.m)?,
+        n: coordinates(shape.n)?,
+        k: coordinates(shape.k).filter(|&k| k > 0)?,
+        a_step: (shape.a[0] != 0).into(),
+        b_step: (shape.b[0] != 0).into(),
+        a_along_m: 0,
+        b_along_n: 0,
+        c_row: coordinates(shape.n)?,
+    })
+}
+
+/// Of these widths of tiles, by the registers of their sums, the one with which products of elements of so many bytes are done
+/// first.
+pub(super) fn best_registers(of: &GemmShape, element: usize, widths: &[usize], stream: &Stream) -> usize {
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let cost = |&registers: &usize| cycles(of, element, registers, multiprocessors);
+    widths.iter().copied().min_by_key(cost).unwrap_or(64)
+}
+
+/// A launch by tiles whose sums take so many registers: of a block for each multiprocessor, if there are as many tiles.
+pub(super) fn config(shape: &WgmmaShape, registers: usize, stream: &Stream) -> LaunchConfig {
+    let rows = u64::from(shape.m).div_ceil(TILE_M as u64);
+    let columns = u64::from(shape.n).div_ceil(tile_n(registers) as u64);
+    let tiles = u64::from(shape.batch) * rows * columns;
+    let blocks = tiles.min(stream.backend().properties().multiprocessors.into());
+    LaunchConfig {
+        dynamic_shared: shared_bytes(registers),
+        ..LaunchConfig::new(blocks as u32, THREADS as u32)
+    }
+}
+
+/// The map of a result.
+pub(super) fn result_map<'a, C: TensorElement>(
+    out: &'a mut DeviceViewMut<'_, C, Ix3>,
+) -> Result<TensorMapMutArg<'a, C>> {
+    out.tensor_map_mut(&[1, BOX_M, LINE / size_of::<C>()], Swizzle::B128)
+}
+
+/// Has `write` write results of these extents to `out`, or, where no map can have it, to a matrix with longer lines that is
+/// copied there: the accelerator writes whole pieces of 16 bytes. Such a matrix has the old elements, if they are read.
+pub(super) fn write_mapped<C: TensorElement>(
+    out: &mut DeviceArrayRef<C, impl Dimension>,
+    [batch, m, n]: [usize; 3],
+    reads_old: bool,
+    stream: &Stream,
+    write: impl FnOnce(&mut DeviceViewMut<'_, C, Ix3>) -> Result<()>,
+) -> Result<()> {
+    let mut result = out.in_shape_mut(Ix3(batch, m, n));
+    let columns = n.next_multiple_of(16 / size_of::<C>());
+    if columns == n && can_be_mapped(&result.view()) {
+        return write(&mut result);
+    }
+    let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(batch, m, columns))?;
+    let columns = s![.., .., ..n];
+    if reads_old {
+        padded.slice_mut(columns)?.assign(&*result.view())?;
+    }
+    write(&mut padded.view_mut())?;
+    result.assign(&*padded.slice(columns)?)
+}

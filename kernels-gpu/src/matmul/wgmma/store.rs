@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How tiles are stored: by way of shared memory, in boxes that the accelerator copies, with an epilogue or without.
+
+use bytemuck::Pod;
+use cuda_std::prelude::*;
+use cuda_std::wgmma::{Accumulator, Registers};
+use cuda_std::{hint, matrix, tma};
+
+use super::{BOX_BYTES, Block, Factors, LINE, Output, Result, boxes};
+use crate::matmul::epilogue::EpilogueOp;
+use crate::matmul::tiles::Tile;
+use crate::matmul::unroll;
+
+impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
+    /// The memory of box `number` of a warp.
+    #[inline(always)]
+    fn boxed(&self, number: u32, warp: u32) -> Shared<u8> {
+        let at = Self::BOXES + (warp as usize * boxes(R) + number as usize % boxes(R)) * BOX_BYTES;
+        // SAFETY: it is among the boxes.
+        unsafe { self.memory.subarray_unchecked(at, BOX_BYTES) }
+    }
+
+    /// The same, when the copy that read it last has done so.
+    #[inline(always)]
+    pub(super) fn take_box(&self, number: u32, warp: u32) -> Shared<u8> {
+        if thread::thread_idx_x().is_multiple_of(32) {
+            if boxes(R) == 2 {
+                tma::wait_read::<1>()
+            } else {
+                tma::wait_read::<3>()
+            }
+        }
+        warp::sync_warp(warp::FULL_MASK);
+        self.boxed(number, warp)
+    }
+
+    /// Has box `number` of the tile's rows stored.
+    #[inline(always)]
+    pub(super) fn store_box(&self, from: Shared<u8>, number: u32, tile: Tile) {
+        tma::fence_async();
+        warp::sync_warp(warp::FULL_MASK);
+        if thread::thread_idx_x().is_multiple_of(32) {
+            let column = tile.column + number * 2 * Self::OF_BOX as u32;
+            // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
+            unsafe {
+                self.c
+                    .store([column as i32, tile.row as i32, tile.product as i32], from.cast())
+            };
+            tma::commit();
+        }
+    }
+
+    /// Puts 16 rows × 32 numbers of 32 bits into a box.
+    #[inline(always)]
+    pub(super) fn put<V: Pod>(to: Shared<V>, value: impl Fn(usize) -> V) {
+        let lane = thread::thread_idx_x() % 32;
+        let row = lane / 4;
+        unroll!(4, part => {
+            let column = (2 * part as u32 + lane % 4 / 2) ^ row;
+            let at = (row * 32 + column * 4 + lane % 2 * 2) as usize;
+            let value = |i: usize| value(4 * part + i);
+            // SAFETY: two of the 16 × 32 numbers, the first of them even.
+            unsafe {
+                to.set_vec_unchecked(at, [value(0), value(1)]);
+                to.set_vec_unchecked(at + 8 * 32, [value(2), value(3)]);
+            }
+        });
+    }
+}
+
+impl<E: Pod, C: Output, const R: usize> Block<'_, E, C, R>
+where
+    [f32; R]: Registers,
+{
+    /// Stores 16 rows of the tile, those of this warp, by boxes of 128 bytes a row.
+    #[inline(always)]
+    pub(super) fn store<F: EpilogueOp<f32>>(
+        &self,
+        sums: &Accumulator<R>,
+        warp: u32,
+        tile: Tile,
+        result: &Result<'_, C, F>,
+        factors: impl Factors,
+    ) {
+        let &Result { alpha, old, epilogue } = result;
+        if old.beta != 0.0 || !epilogue.is_identity() || factors.are_there() {
+            return match const { Self::OF_BOX } {
+                32 => self.store_finished::<32, _>(sums, warp, tile, result, factors),
+                _ => self.store_finished::<16, _>(sums, warp, tile, result, factors),
+            };
+        }
+        unroll!(8, number => {
+            if number * Self::OF_BOX < R {
+                let first = number * Self::OF_BOX;
+                let to = self.take_box(number as u32, warp);
+                Self::put_sums(to, |i| alpha * sums.element(first + i));
+                self.store_box(to, number as u32, tile);
+            }
+        });
+    }
+
+    /// [`store`](Self::store) where there is more to be done than to scale, box by box, of so many sums of a thread.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn store_finished<const OF_BOX: usize, F: EpilogueOp<f32>>(
+        &self,
+        sums: &Accumulator<R>,
+        warp: u32,
+        tile: Tile,
+        &Result { alpha, old, epilogue }: &Result<'_, C, F>,
+        factors: impl Factors,
+    ) {
+        let lane = thread::thread_idx_x() % 32;
+        let extents = [self.shape.m, self.shape.n];
+        // A number that the compiler does not know: it would unroll the loop.
+        let boxes = hint::opaque((R / OF_BOX) as u32);
+        let mut number = 0;
+        while number < boxes {
+            let column = tile.column + number * (2 * OF_BOX as u32) + lane % 4 * 2;
+            let at = [tile.product, tile.row + lane / 4, column];
+            // SAFETY (of both): the addends, and `old` with the elements of all products, are such by the kernel's contract;
+            // what is beyond the matrix is not stored.
+            let addends = unsafe { epilogue.load_fragment(at, extents) };
+            let of_box = factors.multiply(Self::sums_of_box::<OF_BOX>(sums, number), at, extents);
+            let values = unsafe { old.add_to_fragment(alpha, of_box, at, extents) };
+            let values = epilogue.finish_fragment(values, &addends);
+            epilogue.see_fragment(values, at, extents);
+            let to = self.take_box(number, warp);
+            Self::put_sums(to, |i| values[i]);
+            self.store_box(to, number, tile);
+            number += 1;
+        }
+    }
+
+    /// This thread's sums of a box.
+    #[inline(always)]
+    fn sums_of_box<const OF_BOX: usize>(sums: &Accumulator<R>, number: u32) -> [f32; OF_BOX] {
+        let of = |number: usize| {
+            let first = if number * OF_BOX < R { number * OF_BOX } else { 0 };
+            cuda_std::array::from_fn(|i| sums.element(first + i))
+        };
+        match number {
+            0 => of(0),
+            1 => of(1),
+            2 => of(2),
+            3 => of(3),
+            4 => of(4),
+            5 => of(5),
+            6 => of(6),
+            _ => of(7),
+        }
+    }
+
+    /// Puts this thread's numbers into a box.
+    #[inline(always)]
+    fn put_sums(to: Shared<u8>, value: impl Fn(usize) -> f32) {
+        if C::PACKED {
+            Self::put_packed(to, value);
+        } else {
+            Self::put(to.cast(), value);
+        }
+    }
+
+    /// Puts 16 rows × 64 numbers of 16 bits into a box, four matrices of 8 × 8 at a time.
+    #[inline(always)]
+    fn put_packed(to: Shared<u8>, value: impl Fn(usize) -> f32) {
+        let lane = thread::thread_idx_x() % 32;
+        let row = lane / 8 % 2 * 8 + lane % 8;
+        unroll!(4, part => {
+            let pair = |i: usize| C::pack(value(8 * part + i), value(8 * part + i + 1));
+            let column = (2 * part as u32 + lane / 16) ^ (lane % 8);
+            let at = (row as usize * LINE) + 16 * column as usize;
+            // SAFETY: 16 bytes of the box, of 16 rows of 128 bytes; all lanes are here.
+            unsafe { matrix::stmatrix_x4(to, at as u32, [pair(0), pair(2), pair(4), pair(6)]) };
+        });
+    }
+}
