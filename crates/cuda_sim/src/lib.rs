@@ -436,15 +436,15 @@ pub fn shared_memory(at: SharedPtr, bytes: usize) -> *mut u8 {
 
 /// Lets the other threads of the block, and other blocks, run: to be called in
 /// every turn of a loop that waits for a change in memory. Unwinds the thread if
-/// the grid has been stopped by a fault.
+/// the grid has been stopped by a fault, and [polls](poll) in the name of `name`.
 ///
 /// # Panics
 ///
 /// Outside a kernel.
 #[track_caller]
-pub fn yield_now() {
-    poll("yield_now");
-    context::with("yield_now", |context| context.yield_now());
+pub fn yield_now(name: &'static str) {
+    poll(name);
+    context::with(name, |context| context.yield_now());
 }
 
 /// Ends the thread by a fault that names `name`, if the launch has been given up

@@ -84,7 +84,7 @@ fn barriers_of_the_block_and_spinning_in_between() {
                 (block, 0) if block == dim(2, 1, 0) => flag.store(round, Relaxed),
                 (block, _) if block == dim(0, 0, 0) => {
                     while flag.load(Relaxed) != round {
-                        yield_now();
+                        yield_now("nanosleep");
                     }
                 }
                 _ => {}

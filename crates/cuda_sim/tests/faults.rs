@@ -314,7 +314,7 @@ fn spinning_blocks_are_stopped() {
             }
             if thread_idx().x.is_multiple_of(2) {
                 while flag.load(Ordering::Relaxed) == 0 {
-                    yield_now();
+                    yield_now("nanosleep");
                 }
             }
             barrier("sync_threads", 0);
@@ -339,7 +339,7 @@ impl Drop for Guard<'_> {
         barrier("drop", 1);
         exchange("drop", 1 << lane(), 0);
         exchange("not even in the mask", 0, 0).get(0);
-        yield_now();
+        yield_now("nanosleep");
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -383,7 +383,7 @@ fn unwinding_caught_by_the_kernel() {
         for _ in 0..3 {
             let _ = catch_unwind(|| barrier("caught", 0));
             let _ = catch_unwind(|| exchange("caught", u32::MAX, 0));
-            let _ = catch_unwind(yield_now);
+            let _ = catch_unwind(|| yield_now("nanosleep"));
         }
     });
     assert_eq!(failed.message, "the last one");
@@ -396,7 +396,7 @@ fn unwinding_caught_by_the_kernel() {
             if block_idx().x == 1 {
                 panic!("block 1");
             }
-            while catch_unwind(yield_now).is_ok() {}
+            while catch_unwind(|| yield_now("nanosleep")).is_ok() {}
             panic!("block 0 was stopped");
         })
     });
@@ -413,7 +413,7 @@ fn a_payload_that_waits_when_it_is_dropped() {
         }
     }
     let waits: [fn(); 3] = [
-        yield_now,
+        || yield_now("nanosleep"),
         || _ = barrier("drop", 0),
         || _ = exchange("drop", u32::MAX, 0),
     ];

@@ -106,7 +106,7 @@ fn chained_sum(blocks: u32) -> u64 {
             0 => 1,
             _ => loop {
                 match sums[block - 1].load(Ordering::Acquire) {
-                    0 => yield_now(),
+                    0 => yield_now("nanosleep"),
                     sum => break sum,
                 }
             },
@@ -179,7 +179,7 @@ fn threads_of_a_block_spin_for_each_other() {
         // The last thread goes first.
         let mine = 99 - thread_idx().x;
         while turn.load(Ordering::Relaxed) != mine {
-            yield_now();
+            yield_now("nanosleep");
         }
         turn.fetch_add(1, Ordering::Relaxed);
     })

@@ -52,7 +52,7 @@ fn endless_loops() {
     static SITE: SharedSite = SharedSite::new(4, 4);
     let cases: [(&str, &(dyn Fn() + Sync)); 5] = [
         ("load", &|| poll("load")),
-        ("yield_now", &|| yield_now()),
+        ("nanosleep", &|| yield_now("nanosleep")),
         ("sync_threads", &|| _ = barrier("sync_threads", 0)),
         ("shuffle", &|| _ = exchange("shuffle", u32::MAX, 0)),
         ("shared_memory", &|| _ = shared_memory(static_shared(&SITE), 4)),
@@ -85,13 +85,13 @@ fn one_spins_and_one_waits() {
     let line = line!() + 5;
     let fault = fault(LaunchConfig::new(1, 2), &|| {
         while thread_idx().x == 1 {
-            yield_now();
+            yield_now("nanosleep");
         }
         barrier("sync_threads", 0);
     });
     assert_eq!(fault.thread, dim(1, 0, 0));
     let waits = format!("; thread (0, 0, 0) waits at `sync_threads` at {}:{line}:9", file!());
-    assert_eq!(fault.message, message("yield_now") + &waits);
+    assert_eq!(fault.message, message("nanosleep") + &waits);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn long() {
     let (blocks, started) = (AtomicU32::new(0), Instant::now());
     launch("long", &LaunchConfig::new(40, 1), &|| {
         while started.elapsed() < Duration::from_millis(50) * (block_idx().x + 1) {
-            yield_now();
+            yield_now("nanosleep");
         }
         blocks.fetch_add(1, Relaxed);
     })
@@ -150,7 +150,7 @@ fn long_cooperative() {
     launch_cooperative("long", &LaunchConfig::new(3, 2), &|| {
         for round in 1..=40 {
             while started.elapsed() < Duration::from_millis(50) * round {
-                yield_now();
+                yield_now("nanosleep");
             }
             grid_barrier("sync");
         }
@@ -170,14 +170,14 @@ fn a_block_that_never_comes_to_the_grid_barrier_is_ended() {
 fn endless_cooperative() {
     let error = launch_cooperative("kernel", &LaunchConfig::new(4, 64), &|| {
         while block_idx().x == 2 {
-            yield_now();
+            yield_now("nanosleep");
         }
         grid_barrier("sync");
     });
     let Err(Error::Fault(fault)) = error else {
         panic!("{error:?}")
     };
-    assert_eq!((&*fault.message, fault.block), (&*message("yield_now"), dim(2, 0, 0)));
+    assert_eq!((&*fault.message, fault.block), (&*message("nanosleep"), dim(2, 0, 0)));
 }
 
 #[test]

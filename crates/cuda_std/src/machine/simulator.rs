@@ -76,8 +76,7 @@ pub unsafe fn sync_grid(_: *mut u32) {
 
 #[track_caller]
 pub fn nanosleep(_nanoseconds: u32) {
-    cuda_sim::poll("nanosleep");
-    cuda_sim::yield_now();
+    cuda_sim::yield_now("nanosleep");
 }
 
 pub fn opaque(value: u32) -> u32 {

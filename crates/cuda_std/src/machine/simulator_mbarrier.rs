@@ -129,8 +129,7 @@ pub fn mbarrier_wait(ptr: SharedPtr, parity: u32) {
     assert!(parity <= 1, "an mbarrier is waited for by a parity of {parity}");
     // A destructor of a thread that unwinds must not wait: nobody will come.
     while State::load(ptr).parity == parity && !std::thread::panicking() {
-        cuda_sim::poll("Mbarrier::wait");
-        cuda_sim::yield_now();
+        cuda_sim::yield_now("Mbarrier::wait");
     }
 }
 
