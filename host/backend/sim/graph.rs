@@ -5,6 +5,7 @@ use std::any::TypeId;
 use std::sync::Arc;
 
 use cuda_sim::LaunchConfig;
+use cuda_std::tma::RawTensorMap;
 
 use super::{Simulator, lock};
 use crate::backend::{
@@ -18,8 +19,8 @@ pub(super) enum Recorded {
     Launch {
         kernel: KernelInfo,
         config: LaunchConfig,
-        /// A copy of each parameter, aligned as any of them may be.
-        params: Vec<Box<[u128]>>,
+        /// A copy of each parameter.
+        params: Vec<Box<[Line]>>,
     },
     Copy {
         to: u64,
@@ -32,6 +33,13 @@ pub(super) enum Recorded {
     },
 }
 
+/// Bytes aligned as any parameter may be: the most is what a tensor map wants.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Line([u8; 64]);
+
+const _: () = assert!(align_of::<Line>() >= align_of::<RawTensorMap>());
+
 impl Recorded {
     /// # Safety
     ///
@@ -40,7 +48,7 @@ impl Recorded {
         let sizes = kernel.sizes.iter().flat_map(|&(head, tail)| [head, tail]);
         let sizes = sizes.filter(|&size| size > 0);
         let copy = |(&from, size): (&*const (), usize)| {
-            let mut copy = vec![0u128; size.div_ceil(size_of::<u128>())].into_boxed_slice();
+            let mut copy = vec![Line([0; 64]); size.div_ceil(size_of::<Line>())].into_boxed_slice();
             // SAFETY: a parameter of that size, by this function's contract, and room for as many bytes.
             unsafe {
                 copy.as_mut_ptr()
