@@ -7,8 +7,9 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::io::{self, Read};
 
-use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use lzma_rust2::LzmaReader;
 
 use crate::backend::KernelInfo;
 use crate::device::Properties;
@@ -74,10 +75,10 @@ impl PtxModules {
         self.modules.is_empty()
     }
 
-    /// The PTX of the module that has the kernel `entry`, for `target` (`sm_75`, `sm_90a`), packed by DEFLATE.
-    pub fn packed(&self, entry: &str, target: &str) -> Option<&'static [u8]> {
+    /// The PTX of the module that has the kernel `entry`, for `target` (`sm_75`, `sm_90a`). `None` where there is none.
+    pub fn text(&self, entry: &str, target: &str) -> Option<String> {
         let (_, packed) = self.find(entry, target)?;
-        Some(packed)
+        String::from_utf8(unpack(packed).ok()?).ok()
     }
 
     /// The signature that the kernel `entry` carries in its PTX for `target`.
@@ -102,8 +103,8 @@ impl PtxModules {
             Some((rank, *packed))
         });
         let (_, packed) = ranked.max_by_key(|(rank, _)| *rank)?;
-        // The first lines; that there are more is no error here.
-        let start = decompress_to_vec_with_limit(packed, 1 << 10).unwrap_or_else(|error| error.output);
+        let mut start = Vec::new();
+        unpacked(packed).ok()?.take(1 << 10).read_to_end(&mut start).ok()?;
         PtxVersion::of(&start)
     }
 
@@ -115,6 +116,17 @@ impl PtxModules {
         let entries = self.modules.iter().flat_map(|(_, _, entries, _)| entries.iter());
         entries.map(|(name, _)| *name)
     }
+}
+
+/// The text of a module, unpacked.
+pub(crate) fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    unpacked(packed)?.read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn unpacked(packed: &[u8]) -> io::Result<LzmaReader<&[u8]>> {
+    LzmaReader::new_mem_limit(packed, u32::MAX, None)
 }
 
 impl fmt::Debug for PtxModules {
@@ -292,6 +304,8 @@ fn target_rank(target: &str, (major, minor): (u32, u32)) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lzma_rust2::{LzmaOptions, LzmaWriter};
+    use std::io::Write;
 
     /// A launch of a kernel of package `p` 1.0.0.
     fn kernel(name: &'static str, signature: u64) -> KernelInfo {
@@ -435,7 +449,11 @@ mod tests {
 
     #[test]
     fn the_version_is_that_of_the_modules_for_the_gpu() {
-        let pack = |text: &str| &*Vec::leak(miniz_oxide::deflate::compress_to_vec(text.as_bytes(), 6));
+        let pack = |text: &str| {
+            let mut writer = LzmaWriter::new_use_header(Vec::new(), &LzmaOptions::default(), None).unwrap();
+            writer.write_all(text.as_bytes()).unwrap();
+            &*Vec::leak(writer.finish().unwrap())
+        };
         let rest = "// more\n".repeat(1000);
         let all: Vec<Module> = vec![
             (

@@ -5,12 +5,14 @@
 //! process of its own: this program again, with the stub's folder before all others and the test `child` chosen.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Barrier, OnceLock};
 
 use cuda_std::launch::Kernel;
 use cuda_std::prelude::*;
+use lzma_rust2::{LzmaOptions, LzmaWriter};
 use ndarray::{Array1, array};
 use warpsmith::{Device, DeviceArray, DeviceGridBarrier, Error, LaunchConfig, PtxModules};
 
@@ -336,16 +338,15 @@ fn meet(grid: GridBarrier<'_>, out: SliceMut<'_, u32>) {
     out.set(0, 3);
 }
 
-/// Of no text: the stub takes anything.
-const EMPTY: &[u8] = &[3, 0];
-
 /// The two kernels as a build script would give them, with `signature` for the second.
 fn modules(signature: u64) -> PtxModules {
-    modules_of(EMPTY, signature)
+    // Of no text: the stub takes anything.
+    modules_of("", signature)
 }
 
-/// The two kernels, each with that packed text.
-fn modules_of(text: &'static [u8], signature: u64) -> PtxModules {
+/// The two kernels, each with that text.
+fn modules_of(text: &str, signature: u64) -> PtxModules {
+    let text = packed(text);
     let first = (
         <first as Kernel>::NAME,
         "sm_75",
@@ -361,6 +362,13 @@ fn modules_of(text: &'static [u8], signature: u64) -> PtxModules {
     let (package, version) = (<first as Kernel>::PACKAGE, <first as Kernel>::VERSION);
     // SAFETY: the stub runs nothing of it.
     unsafe { PtxModules::from_build((package, version, Vec::leak(vec![first, second]))) }
+}
+
+/// The text as cuda_builder packs it.
+fn packed(text: &str) -> &'static [u8] {
+    let mut writer = LzmaWriter::new_use_header(Vec::new(), &LzmaOptions::default(), Some(text.len() as u64)).unwrap();
+    writer.write_all(text.as_bytes()).unwrap();
+    Vec::leak(writer.finish().unwrap())
 }
 
 fn entries(name: &'static str, signature: u64) -> &'static [(&'static str, u64)] {
@@ -522,7 +530,7 @@ fn kernels_are_never_replaced_and_stale_ones_not_launched() {
 /// Launches of a kernel with a grid's barrier.
 fn cooperative(device: Device) -> String {
     let name = <meet as Kernel>::NAME;
-    let module = (name, "sm_75", entries(name, <meet as Kernel>::SIGNATURE), EMPTY);
+    let module = (name, "sm_75", entries(name, <meet as Kernel>::SIGNATURE), packed(""));
     // SAFETY: the stub runs nothing of it.
     let modules = unsafe { PtxModules::from_build((meet::PACKAGE, meet::VERSION, Vec::leak(vec![module]))) };
     device.register_kernels(modules).unwrap();

@@ -38,7 +38,7 @@
 //! A kernel says which module it belongs to (`#[kernel]` of `cuda_std`). For each module and each architecture there is
 //! one file, `<module>.<arch>.ptx`, in the folder `<package>.ptx.d`, and for all of them a Rust expression in
 //! `<package_with_underscores>.ptx.rs`; both lie in `OUT_DIR` or where [`CudaBuilder::copy_to`] says. The expression
-//! names the package, its version and each module's kernels with their signatures, and embeds the PTX packed by DEFLATE;
+//! names the package, its version and each module's kernels with their signatures, and embeds the PTX packed by LZMA;
 //! it is for `warpsmith::kernels!`, and what is written there by hand can break the safety of launches. A build script
 //! tells the macro where it is by the variable `CUDA_BUILDER_PTX_<package_with_underscores>`. A module has its kernels,
 //! with their launch bounds, and what they use. Files are replaced as a whole and only when they change, and files of

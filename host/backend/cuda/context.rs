@@ -89,7 +89,9 @@ pub(crate) fn properties(ordinal: u32) -> Result<Properties> {
         tensor_cores: match capability {
             // Older drivers have no tensor maps.
             (9, 0) if version >= 12000 => Some((9, 0)),
-            _ => (capability >= (8, 0)).then_some((8, 0)),
+            // Or know no products of 8-bit floats.
+            _ if capability >= (8, 9) && version >= 12040 => Some((8, 9)),
+            _ => [(8, 0), (7, 5)].into_iter().find(|&since| capability >= since),
         },
         driver_version: Some((version / 1000, version % 1000 / 10)),
         total_memory: total_memory as u64,

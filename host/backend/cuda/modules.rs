@@ -9,13 +9,12 @@ use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use cuda_driver::sys::{self, FunctionAttribute, JitOption, Limit, Status};
-use miniz_oxide::inflate::decompress_to_vec;
 
 use super::context::Context;
 use crate::backend::KernelInfo;
 use crate::device::Properties;
 use crate::error::{Error, Result};
-use crate::ptx::{PtxModules, PtxVersion, Registry};
+use crate::ptx::{PtxModules, PtxVersion, Registry, unpack};
 
 /// Bytes of stack a thread gets where a kernel calls through pointers.
 const STACK_FOR_POINTER_CALLS: usize = 8 << 10;
@@ -130,7 +129,7 @@ fn load(kernel: &KernelInfo, packed: &[u8], context: &Context, device: &Properti
         package: kernel.package,
         message,
     };
-    let ptx = decompress_to_vec(packed).map_err(|error| failed(error.to_string()))?;
+    let ptx = unpack(packed).map_err(|error| failed(error.to_string()))?;
     #[cfg(feature = "tracing")]
     let _span =
         tracing::debug_span!(target: "warpsmith", "load_kernel", kernel = kernel.name, bytes = ptx.len()).entered();

@@ -7,7 +7,6 @@ use device_test_kernels::threads::{
 };
 use device_test_kernels::{memory, warps};
 use device_tests::{PTX, device, download, has_device_code, upload, zeros};
-use miniz_oxide::inflate::decompress_to_vec;
 use warpsmith::LaunchConfig;
 
 #[test]
@@ -121,8 +120,7 @@ fn collectives_between_branches_stay_one() {
     if !has_device_code() {
         return;
     }
-    let packed = PTX.packed("branches_around_collectives", "sm_75").unwrap();
-    let ptx = String::from_utf8(decompress_to_vec(packed).unwrap()).unwrap();
+    let ptx = PTX.text("branches_around_collectives", "sm_75").unwrap();
     assert_eq!(ptx.matches("shfl.sync").count(), 1, "{ptx}");
     assert_eq!(
         ptx.matches("bar.sync").count() + ptx.matches("barrier.sync").count(),
