@@ -66,8 +66,8 @@ pub struct Properties {
     pub name: String,
     /// Compute capability, major and minor.
     pub compute_capability: Option<(u32, u32)>,
-    /// The tensor cores that products of matrices run on: the compute capability that their instructions came with, 8.0 or,
-    /// for Hopper's own, 9.0.
+    /// The tensor cores that products of matrices run on: the compute capability that their instructions came with, 7.5, 8.0,
+    /// 8.9 or, for Hopper's own, 9.0.
     pub tensor_cores: Option<(u32, u32)>,
     /// The CUDA version of the driver, major and minor.
     pub driver_version: Option<(u32, u32)>,
@@ -204,17 +204,22 @@ impl Device {
         Self::simulated(sim::Simulator::new().with_tensor_cores((9, 0)))
     }
 
-    /// This GPU once more, if it has tensor cores of Ampere or later, or else the simulated one, for which products of
-    /// matrices run by Ampere's instructions, whichever others there are. For tests and benchmarks.
+    /// [`as_generation`](Self::as_generation) of Ampere.
     #[doc(hidden)]
     pub fn as_ampere(&self) -> Result<Self> {
-        const AMPERE: (u32, u32) = (8, 0);
+        self.as_generation((8, 0))
+    }
+
+    /// This GPU once more, if it has tensor cores of that compute capability or a later one, or else the simulated one, for
+    /// which products of matrices run by the instructions of that one, whichever others there are. For tests and benchmarks.
+    #[doc(hidden)]
+    pub fn as_generation(&self, generation: (u32, u32)) -> Result<Self> {
         let Properties { id, tensor_cores, .. } = self.properties();
         match id.strip_prefix("cuda:").map(str::parse) {
-            Some(Ok(ordinal)) if tensor_cores.is_some() => {
-                Self::with_cuda(cuda::Cuda::new(ordinal)?.with_tensor_cores(AMPERE), ordinal)
+            Some(Ok(ordinal)) if *tensor_cores >= Some(generation) => {
+                Self::with_cuda(cuda::Cuda::new(ordinal)?.with_tensor_cores(generation), ordinal)
             }
-            _ => Ok(Self::simulated(sim::Simulator::new().with_tensor_cores(AMPERE))),
+            _ => Ok(Self::simulated(sim::Simulator::new().with_tensor_cores(generation))),
         }
     }
 
@@ -357,8 +362,9 @@ impl Device {
         self.backend.synchronize_all()
     }
 
-    /// The device anew, after what has made it useless: a kernel that failed ([`Error::Fault`],
-    /// [`Error::KernelFailed`]), or a loss ([`Error::DeviceLost`]). It is as if newly opened, with the kernels that were [registered](Self::register_kernels).
+    /// The device anew, after what has made it useless: a kernel that failed ([`Error::Fault`], [`Error::KernelFailed`]),
+    /// or a loss ([`Error::DeviceLost`]). It is as if newly opened, with the kernels that were
+    /// [registered](Self::register_kernels).
     ///
     /// What was made on a GPU before is gone, through whichever `Device` of this process: each use of an array, a stream,
     /// an event or a module from then on is [`Error::DeviceReset`], and their drops do nothing. [`PinnedArray`]s keep

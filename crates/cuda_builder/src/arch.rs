@@ -49,12 +49,12 @@ macro_rules! architectures {
 }
 
 architectures! {
-    Compute75 = "sm_75" "6.3", "Turing: runs on every GPU that Warpsmith supports.";
+    Compute75 = "sm_75" "6.5", "Turing: runs on every GPU that Warpsmith supports.";
     Compute80 = "sm_80" "7.0", "Ampere data centre (A100): `cp.async`, bf16 and tf32 tensor cores.";
     Compute86 = "sm_86" "7.1", "Ampere consumer and workstation.";
     Compute87 = "sm_87" "7.4", "Ampere embedded (Orin).";
     Compute88 = "sm_88" "9.0", "Ampere embedded, later parts.";
-    Compute89 = "sm_89" "7.8", "Ada: fp8 tensor cores.";
+    Compute89 = "sm_89" "8.4", "Ada: fp8 tensor cores.";
     Compute90 = "sm_90" "8.0", "Hopper (H100, H200): thread block clusters.";
     Compute90a = "sm_90a" "8.0", "Hopper alone: `wgmma` and TMA.";
     Compute100 = "sm_100" "8.6", "Blackwell data centre (B200).";
@@ -109,11 +109,14 @@ mod tests {
             assert!(output.status.success(), "{arch}");
             let text = String::from_utf8(output.stdout).unwrap();
             let version = text.lines().find_map(|line| line.strip_prefix(".version ")).unwrap();
-            // That of sm_90 lacks its copies of tensors.
-            let (wanted, given) = if *arch == NvvmArch::Compute90 {
-                ("7.8", "8.0")
-            } else {
-                (version, version)
+            let (wanted, given) = match *arch {
+                // That lacks the tensor cores' instructions.
+                NvvmArch::Compute75 => ("6.3", "6.5"),
+                // That lacks the products of 8-bit floats.
+                NvvmArch::Compute89 => ("7.8", "8.4"),
+                // That lacks copies of tensors.
+                NvvmArch::Compute90 => ("7.8", "8.0"),
+                _ => (version, version),
             };
             assert_eq!((version, arch.ptx_version()), (wanted, given), "{arch}");
         }

@@ -74,6 +74,35 @@ pub fn sync_warp(mask: u32) {
     machine::sync_warp(mask);
 }
 
+/// Whether this is the lane of its warp that is elected, the same one each time (`elect.sync`): for what one thread does for
+/// all, above all [bulk copies](crate::tma). Of a lane that is elected the compiler knows that it is alone; behind a
+/// comparison of its number it wraps each copy in a loop over the lanes that might be there.
+///
+/// GPU: compute 9.0 or later.
+///
+/// # Convergence
+///
+/// All lanes of the warp reach the same call.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// One thread of each warp counts.
+/// #[kernel]
+/// pub fn count(out: SliceMut<'_, u32>) {
+///     let elected = warp::elect();
+///     out.set(thread::index_1d(), u32::from(elected));
+/// }
+/// # let mut out = [2; 64];
+/// # cuda_std::launch::on_simulator(1, 64, &mut out, count);
+/// assert_eq!(out.iter().sum::<u32>(), 2);
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn elect() -> bool {
+    machine::elect()
+}
+
 /// The `value` of lane `lane % 32` (`__shfl_sync`).
 ///
 /// A value of any [`Pod`] type, moved in words of 32 bits.

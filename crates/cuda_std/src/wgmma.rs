@@ -27,6 +27,8 @@
 //!   from one box to that of the next 64 elements `leading_byte_offset` bytes. One instruction takes 16 rows; the
 //!   next one's descriptor is advanced by 2048 bytes, where `stride_byte_offset` is 1024.
 //!
+//! Where A is of `Tf32`, it can come from registers instead, as [`Fragment`]s: that is how an A that lies M-major is had.
+//!
 //! # Convergence
 //!
 //! Every function here that acts on an accumulator is one that all threads of the warpgroup reach together, with the same
@@ -121,10 +123,10 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 
 use crate::float8::{F8E4M3, F8E5M2};
-use crate::machine::{self, InRegisters, Major};
+use crate::machine::{self, Major};
 use crate::shared::Shared;
 
-pub use crate::machine::{IntegerRegisters, Registers};
+pub use crate::machine::{InRegisters, IntegerRegisters, Registers};
 
 mod sealed {
     pub trait Sealed {}
@@ -275,6 +277,61 @@ impl<T: Operand, L: Layout<T>> MatrixDescriptor<T, L> {
     }
 }
 
+/// What one thread has of a 64 × 8 matrix A of [`Tf32`], in registers: so that it need not lie K-major anywhere.
+///
+/// Element `i` of thread `t` is that of row `16 (t / 32 % 4) + t % 32 / 4 + 8 (i % 2)` and of k `t % 4 + 4 (i / 2)`.
+///
+/// ```
+/// use cuda_std::prelude::*;
+/// use cuda_std::tma::{self, Swizzle};
+/// use cuda_std::wgmma::{Accumulator, Fragment, KMajor, MatrixDescriptor, Tf32};
+///
+/// /// D = A · B for 64 × 64 × 8, where `x` is A and lies by columns, and `y` is B. For one block of 128 threads.
+/// #[kernel(max_threads = 128)]
+/// pub fn multiply(x: &[f32], y: &[f32], d: SliceMut<'_, f32>) {
+///     let b = shared_array![f32; 64 * 32 + 256].aligned::<1024>();
+///     let t = thread::thread_idx_x();
+///     for k in t % 2 * 4..t % 2 * 4 + 4 {
+///         let to = Swizzle::B128.place(t / 2 * 128 + k * 4) / 4;
+///         b.set(to as usize, y[(k * 64 + t / 2) as usize]);
+///     }
+///     tma::fence_async();
+///     thread::sync_threads();
+///     let b = MatrixDescriptor::<Tf32, KMajor>::new(b, 16, 1024);
+///     let (row, k) = (16 * (t / 32) + t % 32 / 4, t % 4);
+///     let of_a = |row: u32, k: u32| x[(k * 64 + row) as usize];
+///     let a = Fragment::new([of_a(row, k), of_a(row + 8, k), of_a(row, k + 4), of_a(row + 8, k + 4)]);
+///     // SAFETY: B is written, and stays as it is until the wait, behind which the fragment is kept.
+///     let sum = unsafe { Accumulator::<32>::zero().start().mma_fragment(&a, b) }.commit().wait();
+///     a.keep();
+///     let (row, column) = Accumulator::<32>::place(t, 6);
+///     d.set((row * 64 + column) as usize, sum.get::<6>());
+/// }
+/// # let x: Vec<f32> = (0..64 * 8).map(|i| (i % 7) as f32).collect();
+/// # let y: Vec<f32> = (0..64 * 8).map(|i| (i % 5) as f32 - 1.0).collect();
+/// # let mut d = vec![f32::NAN; 64 * 64];
+/// # cuda_std::launch::on_simulator(1, 128, &mut d, |d| multiply(&x, &y, d));
+/// # let dot = |i: usize, j: usize| (0..8).map(|k| x[k * 64 + i] * y[k * 64 + j]).sum::<f32>();
+/// // Thread 37 has an element of row 25.
+/// assert_eq!(Accumulator::<32>::place(37, 6), (25, 10));
+/// assert_eq!(d[25 * 64 + 10], dot(25, 10));
+/// ```
+pub struct Fragment([u32; 4]);
+
+impl Fragment {
+    /// The fragment of this thread's elements. Of each the lowest 13 bits are ignored.
+    #[inline(always)]
+    pub fn new(elements: [f32; 4]) -> Self {
+        Self(elements.map(f32::to_bits))
+    }
+
+    /// Ends its use: until here its registers are nobody else's.
+    #[inline(always)]
+    pub fn keep(&self) {
+        machine::keep_fragment(&self.0);
+    }
+}
+
 /// What one thread has of a 64 × 2`R` matrix of f32, or i32, in the registers of its warpgroup: 32, 64, 96 or 128 elements.
 /// See the [module](self).
 #[must_use]
@@ -395,6 +452,21 @@ where
     ) -> Self {
         // SAFETY: the caller's promise.
         unsafe { T::multiply::<[f32; R], A, B, 0>(&mut self.0.0, a.raw, b.raw) };
+        self
+    }
+
+    /// D += A · B, by one instruction, with A in registers.
+    ///
+    /// # Safety
+    ///
+    /// As for [`mma`](Self::mma) as far as B goes. The fragment was made before the batch was opened, and is
+    /// [kept](Fragment::keep) behind the wait for this batch: until then the instruction reads its registers, which the
+    /// compiler does not know.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn mma_fragment(mut self, a: &Fragment, b: MatrixDescriptor<Tf32, KMajor>) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.0.multiply_tf32_fragment(a.0, b.raw) };
         self
     }
 }

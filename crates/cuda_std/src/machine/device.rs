@@ -205,6 +205,23 @@ pub fn sync_warp(mask: u32) {
 }
 
 #[inline(always)]
+pub fn elect() -> bool {
+    let elected: u32;
+    // SAFETY: accesses no memory.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred p;",
+            "elect.sync _|p, 0xffffffff;",
+            "selp.u32 {0}, 1, 0, p;",
+            "}}",
+            out(reg32) elected, options(nostack, preserves_flags)
+        )
+    };
+    elected != 0
+}
+
+#[inline(always)]
 pub fn shuffle(mode: Shuffle, mask: u32, value: u32, argument: u32) -> u32 {
     // SAFETY: moves registers between lanes. The last argument: the whole warp is one segment, bounded below by lane
     // 0 (`up`) or above by lane 31.

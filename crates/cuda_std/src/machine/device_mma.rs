@@ -4,9 +4,9 @@
 use core::arch::asm;
 
 macro_rules! products {
-    ($($name:ident $word:ident $instruction:literal)*) => {$(
+    ($($name:ident $word:ident $sum:ident $instruction:literal)*) => {$(
         #[inline(always)]
-        pub fn $name(a: [$word; 4], b: [$word; 2], c: [f32; 4]) -> [f32; 4] {
+        pub fn $name(a: [$word; 4], b: [$word; 2], c: [$sum; 4]) -> [$sum; 4] {
             let [mut d0, mut d1, mut d2, mut d3] = c;
             // SAFETY: registers only.
             unsafe {
@@ -26,9 +26,42 @@ macro_rules! products {
 }
 
 products! {
-    mma_bf16 u32 "m16n8k16.row.col.f32.bf16.bf16.f32"
-    mma_f16 u32 "m16n8k16.row.col.f32.f16.f16.f32"
-    mma_tf32 f32 "m16n8k8.row.col.f32.tf32.tf32.f32"
+    mma_bf16 u32 f32 "m16n8k16.row.col.f32.bf16.bf16.f32"
+    mma_f16 u32 f32 "m16n8k16.row.col.f32.f16.f16.f32"
+    mma_tf32 f32 f32 "m16n8k8.row.col.f32.tf32.tf32.f32"
+    mma_i8 u32 i32 "m16n8k32.row.col.s32.s8.s8.s32"
+    mma_e4m3_e4m3 u32 f32 "m16n8k32.row.col.f32.e4m3.e4m3.f32"
+    mma_e4m3_e5m2 u32 f32 "m16n8k32.row.col.f32.e4m3.e5m2.f32"
+    mma_e5m2_e4m3 u32 f32 "m16n8k32.row.col.f32.e5m2.e4m3.f32"
+    mma_e5m2_e5m2 u32 f32 "m16n8k32.row.col.f32.e5m2.e5m2.f32"
+}
+
+#[inline(always)]
+pub fn mma_f16_m16n8k8(a: [u32; 2], [b]: [u32; 1], c: [f32; 4]) -> [f32; 4] {
+    let [mut d0, mut d1, mut d2, mut d3] = c;
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 \
+             {{{0}, {1}, {2}, {3}}}, {{{4}, {5}}}, {{{6}}}, {{{0}, {1}, {2}, {3}}};",
+            inout(reg32) d0, inout(reg32) d1, inout(reg32) d2, inout(reg32) d3,
+            in(reg32) a[0], in(reg32) a[1], in(reg32) b, options(nomem, nostack, preserves_flags)
+        );
+    }
+    [d0, d1, d2, d3]
+}
+
+#[inline(always)]
+pub fn mma_i8_m8n8k16([a]: [u32; 1], [b]: [u32; 1], c: [i32; 2]) -> [i32; 2] {
+    let [mut d0, mut d1] = c;
+    // SAFETY: registers only.
+    unsafe {
+        asm!(
+            "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {{{0}, {1}}}, {{{2}}}, {{{3}}}, {{{0}, {1}}};",
+            inout(reg32) d0, inout(reg32) d1, in(reg32) a, in(reg32) b, options(nomem, nostack, preserves_flags)
+        );
+    }
+    [d0, d1]
 }
 
 /// LLVM would compare the exponent, which takes two instructions more.

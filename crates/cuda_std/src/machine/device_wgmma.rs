@@ -9,20 +9,30 @@ use core::arch::asm;
 
 use super::{InRegisters, IntegerRegisters, Major, Registers, SharedPtr};
 
-/// Where a matrix lies: PTX ISA, "Matrix Descriptor Format", with 128-byte swizzle.
+/// Where a matrix lies: PTX ISA, "Matrix Descriptor Format", with 128-byte swizzle. In two halves, of which the lower one has the
+/// address: to advance is one addition of 32 bits, whose carry has nowhere to go.
 #[derive(Clone, Copy)]
-pub struct MatrixDescriptor(u64);
+pub struct MatrixDescriptor {
+    low: u32,
+    high: u32,
+}
 
 impl MatrixDescriptor {
     #[inline(always)]
     pub fn new(at: SharedPtr, leading: u32, stride: u32) -> Self {
-        let field = |bytes: u32| u64::from((bytes & 0x3_ffff) >> 4);
-        Self(field(at.0) | field(leading) << 16 | field(stride) << 32 | 1 << 62)
+        let field = |bytes: u32| (bytes & 0x3_ffff) >> 4;
+        Self {
+            low: field(at.0) | field(leading) << 16,
+            high: field(stride) | 1 << 30,
+        }
     }
 
     #[inline(always)]
     pub fn advance(self, bytes: u32) -> Self {
-        Self(self.0 + u64::from(bytes >> 4))
+        Self {
+            low: self.low + (bytes >> 4),
+            ..self
+        }
     }
 }
 
@@ -45,6 +55,18 @@ pub fn wgmma_wait_but_newest() {
     unsafe { asm!("wgmma.wait_group.sync.aligned 1;", options(nostack, preserves_flags)) };
 }
 
+/// Uses the registers: until here they are nobody else's. The compiler knows of no instruction in flight that reads them.
+#[inline(always)]
+pub fn keep_fragment(&[a0, a1, a2, a3]: &[u32; 4]) {
+    // SAFETY: nothing.
+    unsafe {
+        asm!(
+            "// {0} {1} {2} {3}", in(reg32) a0, in(reg32) a1, in(reg32) a2, in(reg32) a3,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
 /// The instructions of one shape. Those of 16-bit types say how the matrices lie.
 macro_rules! registers {
     ($($registers:literal $n:literal: $first:literal $($i:literal)*;)*) => {$(
@@ -52,6 +74,27 @@ macro_rules! registers {
             registers!(multiply_bf16 $n "k16.f32.bf16.bf16" [", 1, 1, {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
             registers!(multiply_f16 $n "k16.f32.f16.f16" [", 1, 1, {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
             registers!(multiply_tf32 $n "k8.f32.tf32.tf32" [", 1, 1;"] [] $first $($i)*);
+            #[inline(always)]
+            unsafe fn multiply_tf32_fragment(&mut self, [a0, a1, a2, a3]: [u32; 4], b: MatrixDescriptor) {
+                // SAFETY: the caller's promise, that of `Batch::mma_fragment`.
+                unsafe {
+                    asm!(
+                        "{{",
+                        ".reg .b64 b;",
+                        "mov.b64 b, {{{b_low}, {b_high}}};",
+                        concat!(
+                            "wgmma.mma_async.sync.aligned.m64n", $n, "k8.f32.tf32.tf32 {{", "{", $first, "}",
+                            $(", {", $i, "}",)* "}}, {{{a0}, {a1}, {a2}, {a3}}}, b, 1, 1, 1;"
+                        ),
+                        "}}",
+                        inout(reg32) self[$first], $(inout(reg32) self[$i],)*
+                        a0 = in(reg32) a0, a1 = in(reg32) a1, a2 = in(reg32) a2, a3 = in(reg32) a3,
+                        b_low = in(reg32) b.low, b_high = in(reg32) b.high,
+                        options(nostack, preserves_flags)
+                    );
+                }
+            }
+
             registers!(multiply_e4m3_e4m3 $n "k32.f32.e4m3.e4m3" [", 1, 1;"] [] $first $($i)*);
             registers!(multiply_e4m3_e5m2 $n "k32.f32.e4m3.e5m2" [", 1, 1;"] [] $first $($i)*);
             registers!(multiply_e5m2_e4m3 $n "k32.f32.e5m2.e4m3" [", 1, 1;"] [] $first $($i)*);
@@ -133,14 +176,18 @@ macro_rules! registers {
                 $fence,
                 "{{",
                 ".reg .pred p;",
+                ".reg .b64 a, b;",
+                "mov.b64 a, {{{a_low}, {a_high}}};",
+                "mov.b64 b, {{{b_low}, {b_high}}};",
                 concat!("setp.ne.b32 p, ", $add, ", 0;"),
                 concat!(
                     "wgmma.mma_async.sync.aligned.m64n", $n, $types, " {{", "{", $first, "}", $(", {", $i, "}",)*
-                    "}}, {a}, {b}, p", $tail
+                    "}}, a, b, p", $tail
                 ),
                 "}}",
                 inout(reg32) $self[$first], $(inout(reg32) $self[$i],)*
-                a = in(reg64) $a.0, b = in(reg64) $b.0, $($major)* options(nostack, preserves_flags)
+                a_low = in(reg32) $a.low, a_high = in(reg32) $a.high,
+                b_low = in(reg32) $b.low, b_high = in(reg32) $b.high, $($major)* options(nostack, preserves_flags)
             );
         }
     };

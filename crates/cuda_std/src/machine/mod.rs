@@ -189,6 +189,9 @@ pub trait Registers: InRegisters<f32> {
     unsafe fn multiply_tf32<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor);
     #[track_caller]
     #[doc(hidden)]
+    unsafe fn multiply_tf32_fragment(&mut self, a: [u32; 4], b: MatrixDescriptor);
+    #[track_caller]
+    #[doc(hidden)]
     unsafe fn multiply_e4m3_e4m3<A: Major, B: Major, const ADD: i32>(
         &mut self,
         a: MatrixDescriptor,

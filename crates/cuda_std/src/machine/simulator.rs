@@ -109,6 +109,12 @@ pub fn sync_warp(mask: u32) {
 }
 
 #[track_caller]
+pub fn elect() -> bool {
+    cuda_sim::exchange("elect", u32::MAX, ());
+    lane_id() == 0
+}
+
+#[track_caller]
 pub fn shuffle(mode: Shuffle, mask: u32, value: u32, argument: u32) -> u32 {
     shuffle_value(mode, mask, value, argument)
 }

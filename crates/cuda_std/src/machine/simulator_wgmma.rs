@@ -173,9 +173,38 @@ fn multiply_by<S: Sum, const K: usize>(
         d.fill(S::ZERO);
     }
     let thread = linear_thread_idx();
-    let (row, column) = (thread / 32 % 4 * 16 + thread % 32 / 4, thread % 4 * 2);
+    let row = thread / 32 % 4 * 16 + thread % 32 / 4;
     // No closure, which would be the caller of whom a fault speaks.
     let rows: [[f32; K]; 2] = [a.line(a_kind, a_transposed, row), a.line(a_kind, a_transposed, row + 8)];
+    multiply_rows(d, &rows, (b_kind, b, b_transposed));
+}
+
+/// Adds the product of a matrix A that the warps have in registers: the four lanes that have two rows of it exchange them.
+#[track_caller]
+fn multiply_fragment(d: &mut [f32], a: [u32; 4], b: MatrixDescriptor) {
+    warpgroup();
+    b.check();
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let words = [
+        cuda_sim::exchange("mma_fragment", u32::MAX, pair(a[0], a[1])),
+        cuda_sim::exchange("mma_fragment", u32::MAX, pair(a[2], a[3])),
+    ];
+    let mut rows = [[0.0; 8]; 2];
+    for (i, row) in rows.iter_mut().enumerate() {
+        for (k, element) in (0..).zip(row) {
+            let lane = cuda_sim::lane() / 4 * 4 + k % 4;
+            let word = words[k as usize / 4].get(lane).unwrap_or_default() >> (32 * i);
+            *element = f32::from_bits(word as u32 & !0x1fff);
+        }
+    }
+    multiply_rows(d, &rows, (Kind::Tf32, b, false));
+}
+
+/// Adds the product of the two rows of A of which the thread has elements.
+#[inline(always)]
+#[track_caller]
+fn multiply_rows<S: Sum, const K: usize>(d: &mut [S], rows: &[[f32; K]; 2], (b_kind, b, b_transposed): Operand) {
+    let column = linear_thread_idx() % 4 * 2;
     for (group, d) in (0..).zip(d.chunks_exact_mut(4)) {
         for j in 0..2 {
             let column: [f32; K] = b.line(b_kind, b_transposed, 8 * group + column + j);
@@ -212,6 +241,11 @@ macro_rules! registers {
             registers!(multiply_bf16 multiply Bf16 Bf16);
             registers!(multiply_f16 multiply F16 F16);
             registers!(multiply_tf32 multiply Tf32 Tf32);
+
+            unsafe fn multiply_tf32_fragment(&mut self, a: [u32; 4], b: MatrixDescriptor) {
+                multiply_fragment(self, a, b);
+            }
+
             registers!(multiply_e4m3_e4m3 multiply E4m3 E4m3);
             registers!(multiply_e4m3_e5m2 multiply E4m3 E5m2);
             registers!(multiply_e5m2_e4m3 multiply E5m2 E4m3);
@@ -261,3 +295,5 @@ pub fn wgmma_commit() {}
 pub fn wgmma_wait_but_newest() {
     meet("wait_but_newest");
 }
+
+pub fn keep_fragment(_: &[u32; 4]) {}

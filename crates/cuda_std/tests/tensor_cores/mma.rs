@@ -2,8 +2,9 @@
 
 use std::sync::Mutex;
 
+use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::half::{self, bf16, f16};
-use cuda_std::mma::{F64M16N8K8, Mma, mma};
+use cuda_std::mma::{F16M16N8K8, F64M16N8K8, I8M8N8K16, Mma, mma};
 use cuda_std::prelude::*;
 use cuda_std::wgmma::Tf32;
 use cuda_std::{async_copy, matrix};
@@ -70,6 +71,92 @@ impl Element for Tf32 {
     }
 }
 
+impl Element for F16M16N8K8 {
+    fn fragment_a(element: impl Fn(u32) -> f64) -> [u32; 2] {
+        [0, 2].map(|i| half::pack::<f16>(element(i) as f32, element(i + 1) as f32))
+    }
+
+    fn fragment_b(element: impl Fn(u32) -> f64) -> [u32; 1] {
+        [half::pack::<f16>(element(0) as f32, element(1) as f32)]
+    }
+
+    fn elements_c(c: [f32; 4]) -> Vec<f64> {
+        c.map(f64::from).to_vec()
+    }
+
+    fn c(element: impl Fn(u32) -> f64) -> [f32; 4] {
+        [0, 1, 2, 3].map(|i| element(i) as f32)
+    }
+
+    fn value(element: f64) -> f64 {
+        f16::value(element)
+    }
+}
+
+/// A word of the bytes that are made of four elements.
+fn word(first: u32, byte: impl Fn(u32) -> u8) -> u32 {
+    u32::from_le_bytes([0, 1, 2, 3].map(|i| byte(first + i)))
+}
+
+macro_rules! eight_bits {
+    ($([$($type:tt)+]: $sum:ident, $a:literal words, $b:literal, $c:literal, $byte:expr, $other:expr, $value:expr;)*) => {$(
+        impl Element for $($type)+ {
+            fn fragment_a(element: impl Fn(u32) -> f64) -> [u32; $a] {
+                std::array::from_fn(|i| word(4 * i as u32, |i| $byte(element(i))))
+            }
+
+            fn fragment_b(element: impl Fn(u32) -> f64) -> [u32; $b] {
+                std::array::from_fn(|i| word(4 * i as u32, |i| $other(element(i))))
+            }
+
+            fn elements_c(c: [$sum; $c]) -> Vec<f64> {
+                c.map(f64::from).to_vec()
+            }
+
+            fn c(element: impl Fn(u32) -> f64) -> [$sum; $c] {
+                std::array::from_fn(|i| $value(element(i as u32)) as $sum)
+            }
+
+            fn value(element: f64) -> f64 {
+                $value(element)
+            }
+        }
+    )*};
+}
+
+/// Numbers to 4, as integers to 127.
+fn integer(element: f64) -> f64 {
+    (element * 32.0).floor().clamp(-128.0, 127.0)
+}
+
+/// Numbers that both have.
+fn both(element: f64) -> f64 {
+    F8E4M3::from_f32(F8E5M2::from_f32(element as f32).to_f32())
+        .to_f32()
+        .into()
+}
+
+fn e4m3(element: f64) -> u8 {
+    F8E4M3::from_f32(both(element) as f32).to_bits()
+}
+
+fn e5m2(element: f64) -> u8 {
+    F8E5M2::from_f32(both(element) as f32).to_bits()
+}
+
+fn byte(element: f64) -> u8 {
+    integer(element) as i8 as u8
+}
+
+eight_bits! {
+    [i8]: i32, 4 words, 2, 4, byte, byte, integer;
+    [I8M8N8K16]: i32, 1 words, 1, 2, byte, byte, integer;
+    [(F8E4M3, F8E4M3)]: f32, 4 words, 2, 4, e4m3, e4m3, both;
+    [(F8E4M3, F8E5M2)]: f32, 4 words, 2, 4, e4m3, e5m2, both;
+    [(F8E5M2, F8E4M3)]: f32, 4 words, 2, 4, e5m2, e4m3, both;
+    [(F8E5M2, F8E5M2)]: f32, 4 words, 2, 4, e5m2, e5m2, both;
+}
+
 impl Element for f64 {
     fn fragment_a(element: impl Fn(u32) -> f64) -> [f64; 1] {
         [element(0)]
@@ -116,13 +203,14 @@ impl Element for F64M16N8K8 {
 
 fn check<T: Element>() {
     let mut numbers = Numbers(u64::from(T::K));
-    let mut matrix = || -> Vec<f64> { (0..16 * 16).map(|_| numbers.next_f32().into()).collect() };
+    let mut matrix = || -> Vec<f64> { (0..16 * 32).map(|_| numbers.next_f32().into()).collect() };
     let (a, b, c) = (matrix(), matrix(), matrix());
     let at = |matrix: &[f64], (row, column): (u32, u32)| matrix[(row * 16 + column) as usize];
+    let of_a = |(row, k): (u32, u32)| a[(row * 32 + k) as usize];
     let got = Mutex::new(vec![None; 16 * 8]);
     run(64, 0, &|| {
         let lane = warp::lane_id();
-        let fragment_a = T::fragment_a(|i| at(&a, T::place_a(lane, i)));
+        let fragment_a = T::fragment_a(|i| of_a(T::place_a(lane, i)));
         let fragment_b = T::fragment_b(|i| at(&b, T::place_b(lane, i)));
         let d = mma::<T>(fragment_a, fragment_b, T::c(|i| at(&c, T::place_c(lane, i))));
         // Both warps do the same.
@@ -137,8 +225,8 @@ fn check<T: Element>() {
     });
     let got = got.into_inner().unwrap();
     for (row, column) in (0..T::M).flat_map(|row| (0..8).map(move |column| (row, column))) {
-        let terms = (0..T::K).map(|k| T::value(at(&a, (row, k))) * T::value(at(&b, (k, column))));
-        let start = at(&c, (row, column));
+        let terms = (0..T::K).map(|k| T::value(of_a((row, k))) * T::value(at(&b, (k, column))));
+        let start = T::elements_c(T::c(|_| at(&c, (row, column))))[0];
         let (sum, size) = terms.fold((start, start.abs()), |(sum, size), term| {
             (sum + term, size + term.abs())
         });
@@ -155,8 +243,54 @@ fn products_of_every_type() {
     check::<bf16>();
     check::<f16>();
     check::<Tf32>();
+    check::<F16M16N8K8>();
+    check::<i8>();
+    check::<I8M8N8K16>();
+    check::<(F8E4M3, F8E4M3)>();
+    check::<(F8E4M3, F8E5M2)>();
+    check::<(F8E5M2, F8E4M3)>();
+    check::<(F8E5M2, F8E5M2)>();
     check::<f64>();
     check::<F64M16N8K8>();
+}
+
+/// Each product of two codes: sums of integers wrap, and those of 8-bit floats know infinities and NaN.
+#[test]
+fn products_of_all_codes() {
+    // A's column k = 0 alone has a code, so that an element of D is one product.
+    fn products<T: Element<A = [u32; 4], B = [u32; 2]>>(code: u8, other: u8, c: T::C) -> f64
+    where
+        T::C: Sync,
+    {
+        let got = Mutex::new(0.0);
+        run(32, 0, &|| {
+            let of = |code: u8| {
+                if warp::lane_id().is_multiple_of(4) {
+                    u32::from(code)
+                } else {
+                    0
+                }
+            };
+            let d = mma::<T>([of(code), of(code), 0, 0], [of(other), 0], c);
+            if warp::lane_id() == 0 {
+                *got.lock().unwrap() = T::elements_c(d)[0];
+            }
+        });
+        got.into_inner().unwrap()
+    }
+    for code in 0..=255u8 {
+        let other = code.wrapping_mul(91).wrapping_add(13);
+        let wanted = i32::MAX.wrapping_add(i32::from(code as i8) * i32::from(other as i8));
+        assert_eq!(products::<i8>(code, other, [i32::MAX; 4]), f64::from(wanted));
+        let same =
+            |got: f64, wanted: f32| assert!(got == wanted.into() || got.is_nan() && wanted.is_nan(), "{code:#x}");
+        let (a, b) = (F8E4M3::from_bits(code).to_f32(), F8E5M2::from_bits(code).to_f32());
+        let (x, y) = (F8E4M3::from_bits(other).to_f32(), F8E5M2::from_bits(other).to_f32());
+        same(products::<(F8E4M3, F8E4M3)>(code, other, [0.0; 4]), a * x);
+        same(products::<(F8E4M3, F8E5M2)>(code, other, [0.0; 4]), a * y);
+        same(products::<(F8E5M2, F8E4M3)>(code, other, [0.0; 4]), b * x);
+        same(products::<(F8E5M2, F8E5M2)>(code, other, [0.0; 4]), b * y);
+    }
 }
 
 /// Every element of A and B is of one lane.
@@ -179,6 +313,13 @@ fn an_element_is_one_lanes() {
     count::<bf16>();
     count::<f16>();
     count::<Tf32>();
+    count::<F16M16N8K8>();
+    count::<i8>();
+    count::<I8M8N8K16>();
+    count::<(F8E4M3, F8E4M3)>();
+    count::<(F8E4M3, F8E5M2)>();
+    count::<(F8E5M2, F8E4M3)>();
+    count::<(F8E5M2, F8E5M2)>();
     count::<f64>();
     count::<F64M16N8K8>();
 }
