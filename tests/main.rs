@@ -39,6 +39,7 @@ mod matmul_chain;
 mod matmul_choices;
 mod matmul_double;
 mod matmul_fused;
+mod matmul_grouped;
 mod matmul_half;
 mod matmul_int8;
 mod matmul_precision;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of `f64` on Hopper's tensor cores, simulated and real, to the last bit: each sum is a chain in the order of k.
+//! Products of `f64` on tensor cores, simulated and real, Hopper's and by the instructions of a warp, to the last bit: each sum is
+//! a chain in the order of k.
 
+use crate::common::device;
 use crate::matmul_chain::devices;
 use crate::matmul_chain::double::*;
 use cuda_std::launch::Kernel;
@@ -9,8 +11,10 @@ use cuda_std::wgmma::{KMajor, MnMajor};
 use kernels_gpu::compiled::DmmaParams;
 use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_K, TILE_N, gemm_dmma, shared_bytes};
 use kernels_gpu::matmul::epilogue::EpiloguePlan;
+use kernels_gpu::matmul::mma::double::{SIDE, gemm_f64_mma};
+use kernels_gpu::matmul::mma::{MmaShape, Narrow, shared_bytes_of, threads_of};
 use ndarray::{Array1, Array3, ArrayView3, Ix3, s};
-use warpsmith::{DeviceArray, DeviceView, LaunchConfig, Stream};
+use warpsmith::{Device, DeviceArray, DeviceView, LaunchConfig, Stream};
 
 /// A stack on the device as the kernel takes it: along its lines or along k, which are last then, with lines that are longer
 /// than the matrices' and of an even length.
@@ -100,28 +104,119 @@ fn launch_by<A: Side, B: Side>(
     }
 }
 
-/// Tiles of either size, with each operand along k and along its lines.
-fn check_kernels([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], blocks: u32, scaling: Scaling) {
+/// The simulated Ampere, and the tests' device by its instructions, if it has them.
+fn devices_with_warps() -> Vec<Device> {
+    let mut devices = vec![Device::simulator().as_ampere().unwrap()];
+    if device().properties().tensor_cores >= Some((8, 0)) {
+        devices.push(device().as_ampere().unwrap());
+    }
+    devices
+}
+
+/// Launches the kernel of instructions of a warp.
+fn launch_warps([a, b]: [&Operand; 2], c: &mut DeviceArray<f64, Ix3>, scaling: Scaling) {
+    let stream = c.stream().clone();
+    let [batch, m, n] = *c.shape() else { unreachable!() };
+    let k = if a.along_lines { a.array.shape()[1] } else { a.last };
+    let strides = |of: &Operand| {
+        let [batch, rows, last] = *of.array.shape() else {
+            unreachable!()
+        };
+        [if batch == 1 { 0 } else { rows * last }, last]
+    };
+    let shape = MmaShape {
+        batch: batch as u32,
+        m: m as u32,
+        n: n as u32,
+        k: k as u32,
+        a: strides(a),
+        b: strides(b),
+        a_along_m: a.along_lines.into(),
+        b_along_n: b.along_lines.into(),
+    };
+    let blocks = batch * m.div_ceil(SIDE) * n.div_ceil(SIDE);
+    let config = LaunchConfig {
+        dynamic_shared: shared_bytes_of::<f64, Narrow>(SIDE),
+        ..LaunchConfig::new(blocks as u32, threads_of::<Narrow>(SIDE) as u32)
+    };
+    let added: Vec<f64> = scaling.added.into_iter().collect();
+    let (none, added) = (
+        DeviceArray::zeros(&stream, 0).unwrap(),
+        DeviceArray::from_ndarray(&stream, &Array1::from(added)).unwrap(),
+    );
+    let Scaling { alpha, beta, .. } = scaling;
+    let (a, b) = (&a.array, &b.array);
+    let args = (a, b, c, shape, alpha, beta, EpiloguePlan::default(), &none, &added);
+    // SAFETY: threads, blocks and shared memory are what the kernel is written for, the operands lie as the shape says, and the
+    // one element that is added is that of all places.
+    unsafe { stream.launch_unchecked::<gemm_f64_mma>(&config, args) }.unwrap();
+}
+
+/// With each operand along k and along its lines: what `launch` makes of the operands in the result, `by` what it is called.
+fn check_layouts(
+    devices: &[Device],
+    by: &str,
+    [a_batch, b_batch]: [usize; 2],
+    [m, n, k]: [usize; 3],
+    scaling: Scaling,
+    launch: impl Fn([&Operand; 2], &mut DeviceArray<f64, Ix3>),
+) {
     let (a, b) = (stack((a_batch, m, k), 1), stack((b_batch, k, n), 2));
-    for device in devices() {
+    for device in devices {
         let stream = device.default_stream();
         for (a_along_m, b_along_n) in [(false, false), (false, true), (true, false), (true, true)] {
             let x = Operand::new(stream, a.view(), a_along_m);
             let y = Operand::new(stream, b.view().permuted_axes([0, 2, 1]), b_along_n);
-            for rows in [64, 128] {
-                let mut c = DeviceArray::from_elem(stream, (a_batch.max(b_batch), m, n), scaling.old).unwrap();
-                let operands = [&x, &y];
-                match (a_along_m, b_along_n) {
-                    (false, false) => launch_by::<KMajor, KMajor>(rows, blocks, operands, &mut c, scaling),
-                    (false, true) => launch_by::<KMajor, MnMajor>(rows, blocks, operands, &mut c, scaling),
-                    (true, false) => launch_by::<MnMajor, KMajor>(rows, blocks, operands, &mut c, scaling),
-                    (true, true) => launch_by::<MnMajor, MnMajor>(rows, blocks, operands, &mut c, scaling),
-                }
-                let what = format!("{m} × {n} × {k} by {rows} rows, along m {a_along_m}, along n {b_along_n}");
-                let c = c.to_ndarray().unwrap();
-                check(c.view(), a.view(), b.view(), scaling, &what);
-            }
+            let mut c = DeviceArray::from_elem(stream, (a_batch.max(b_batch), m, n), scaling.old).unwrap();
+            launch([&x, &y], &mut c);
+            let what = format!("{m} × {n} × {k} by {by}, along m {a_along_m}, along n {b_along_n}");
+            check(c.to_ndarray().unwrap().view(), a.view(), b.view(), scaling, &what);
         }
+    }
+}
+
+/// By the instructions of a warp.
+fn check_warps(batches: [usize; 2], shape: [usize; 3], scaling: Scaling) {
+    check_layouts(
+        &devices_with_warps(),
+        "instructions of a warp",
+        batches,
+        shape,
+        scaling,
+        |operands, c| launch_warps(operands, c, scaling),
+    );
+}
+
+#[test]
+fn instructions_of_a_warp() {
+    check_warps([1, 1], [128, 128, 8], PLAIN);
+    for shape in [[1, 1, 1], [65, 129, 18], [130, 16, 41]] {
+        check_warps([1, 1], shape, PLAIN);
+    }
+    check_warps([3, 3], [20, 24, 5], PLAIN);
+    check_warps([1, 2], [17, 8, 24], PLAIN);
+    for (alpha, beta, old, added) in [(-1.5, 0.0, f64::NAN, None), (0.1, -0.7, 3.0, Some(0.3))] {
+        let scaling = Scaling {
+            alpha,
+            beta,
+            old,
+            added,
+        };
+        check_warps([1, 1], [19, 22, 10], scaling);
+        check_warps([1, 1], [6, 21, 3], scaling);
+    }
+}
+
+/// By tiles of either size.
+fn check_kernels(batches: [usize; 2], shape: [usize; 3], blocks: u32, scaling: Scaling) {
+    for rows in [64, 128] {
+        let launch = |operands: [&Operand; 2], c: &mut DeviceArray<f64, Ix3>| match operands.map(|of| of.along_lines) {
+            [false, false] => launch_by::<KMajor, KMajor>(rows, blocks, operands, c, scaling),
+            [false, true] => launch_by::<KMajor, MnMajor>(rows, blocks, operands, c, scaling),
+            [true, false] => launch_by::<MnMajor, KMajor>(rows, blocks, operands, c, scaling),
+            [true, true] => launch_by::<MnMajor, MnMajor>(rows, blocks, operands, c, scaling),
+        };
+        check_layouts(&devices(), &format!("{rows} rows"), batches, shape, scaling, launch);
     }
 }
 
@@ -163,7 +258,7 @@ fn alpha_and_beta_and_an_epilogue() {
 #[test]
 fn views_of_any_strides() {
     let (a, b) = (stack((2, 70, 23), 3), stack((2, 23, 150), 4));
-    for device in devices() {
+    for device in devices().into_iter().chain(devices_with_warps()) {
         let stream = device.default_stream();
         let (x, y) = (
             DeviceArray::from_ndarray(stream, &a).unwrap(),
@@ -186,7 +281,7 @@ fn what_is_not_finite() {
     let (mut a, b) = (stack((1, 130, 5), 5), stack((1, 5, 260), 6));
     a[[0, 1, 2]] = f64::NAN;
     a[[0, 129, 4]] = f64::INFINITY;
-    for device in devices() {
+    for device in devices().into_iter().chain(devices_with_warps()) {
         let stream = device.default_stream();
         let (x, y) = (
             DeviceArray::from_ndarray(stream, &a).unwrap(),

@@ -227,7 +227,7 @@ fn products_of_f64() {
 #[test]
 fn products_of_16_bits() {
     check_all::<bf16>([1, 1], [72, 136, 40], &with_tensor_cores());
-    check_all::<f16>([1, 2], [33, 35, 7], &with_tensor_cores());
+    check_all::<f16>([1, 2], [33, 35, 7], &with_turing());
     check_all::<bf16>(
         [3, 1],
         [130, 200, 24],
@@ -363,7 +363,7 @@ fn large_tiles_are_finished() {
 #[test]
 fn what_is_not_finite() {
     fn check<T: Number>() {
-        for device in with_tensor_cores() {
+        for device in with_turing() {
             let stream = device.default_stream();
             let upload = |array: Array3<T>| DeviceArray::from_ndarray(stream, &array).unwrap();
             let (zeros, ones) = (

@@ -114,8 +114,22 @@ def products(side):
             bias = torch.randn(side, device="cuda", dtype=dtype)
             fused = lambda: torch._addmm_activation(bias, a, b, use_gelu=True, out=out)
             bench(f"matmul_{name}_bias_gelu", "PyTorch", name, side * side, fused)
+    products_of_groups(side)
     if side % 16 == 0 and side > 16:
         products_of_bytes(side)
+
+
+def products_of_groups(side):
+    """Tokens sorted by expert, of which one has the more the higher its number is: the larger of two random ones."""
+    k, columns, experts = min(side, 2048), min(side, 1408), max(min(side // 8, 64), 1)
+    if not hasattr(torch, "_grouped_mm") or k % 8 or columns % 8:
+        return
+    tokens = side * side // k
+    counts = torch.randint(experts, (2, tokens), device="cuda").amax(dim=0).bincount(minlength=experts)
+    ends = counts.cumsum(0).to(torch.int32)
+    x = torch.randn((tokens, k), device="cuda", dtype=torch.bfloat16)
+    weights = torch.randn((experts, k, columns), device="cuda", dtype=torch.bfloat16)
+    bench("matmul_grouped_bf16", "PyTorch", "bf16", tokens * k, lambda: torch._grouped_mm(x, weights, offs=ends))
 
 
 def products_of_bytes(side):

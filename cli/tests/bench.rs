@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 62] = [
+const NAMES: [&str; 63] = [
     "copy",
     "add",
     "square",
@@ -37,6 +37,7 @@ const NAMES: [&str; 62] = [
     "matmul_tf32_ampere",
     "matmul_bf16_bias_gelu",
     "matmul_f32_bias_gelu",
+    "matmul_grouped_bf16",
     "matvec_f32",
     "matvec_bf16",
     "add_f64",

@@ -31,16 +31,16 @@ pub use image::{Border, Channels, Pixel, Weights};
 pub use index::Index;
 pub use join::{concatenate, stack};
 pub use kernels_gpu::compiled::{
-    Binary, CastTo, Elementwise, Map, MatVec, Number, RandomFloat, RandomInteger, Real, Reduce, Scan, ScanTree,
-    ScatterAdd,
+    Binary, CastTo, Elementwise, Map, MatVec, Number, RandomFloat, RandomInteger, Real, Reduce, RowNumber, Scan,
+    ScanTree, ScatterAdd,
 };
 pub use kernels_gpu::op::{
     Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,
     ReduceOp, Relu, Sigmoid, Sin, Sqrt, Square, Std, Sub, Sum, Tanh, Variance,
 };
 pub use matmul::{
-    CHOICES_VARIABLE, FusedMatMul, MatMul, OwnEpilogue, Precision, RowMatMul, ScaledMatMul, ScaledMul, WithRows,
-    set_matmul_choices,
+    CHOICES_VARIABLE, FusedMatMul, MatMul, OwnEpilogue, Pair, Precision, RowMatMul, ScaledMatMul, ScaledMul, WithRows,
+    grouped_matmul, set_matmul_choices,
 };
 pub use random::Generator;
 pub use scan::ScanAlgorithm;

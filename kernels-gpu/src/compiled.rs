@@ -29,9 +29,10 @@ use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select}
 
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
-    AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues, DmmaParams, FinishSums, FinishSumsParams,
-    Fp8Gemm, Fp8Params, Gemm, GemmParams, GemvParams, HopperGemm, HopperRows, Int8Params, MatVec, MmaParams,
-    ScatterAdd, ScatterAddParams, SimtParams, Tiled, WgmmaParams, WgmmaRowsParams,
+    AdaGemm, AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues, DmmaParams, FinishSums,
+    FinishSumsParams, Fp8Gemm, Fp8MmaParams, Fp8Params, Gemm, GemmParams, GemvParams, GroupedGemm, HopperGemm,
+    HopperRows, Int8Params, MatVec, MmaGroupedParams, MmaParams, PlaceParams, RowNumber, ScatterAdd, ScatterAddParams,
+    SimtParams, Tiled, TuringGemm, WgmmaGroupedParams, WgmmaParams, WgmmaRowsParams,
 };
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of

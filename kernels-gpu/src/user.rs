@@ -296,7 +296,8 @@ macro_rules! epilogue_kernels {
                 min_blocks = $crate::matmul::mma::blocks(COLUMNS),
             )]
             pub unsafe fn gemm_mma<
-                T: $crate::matmul::mma::Input<Element = T> + $crate::matmul::mma::Output,
+                T: $crate::matmul::mma::Multiply<$crate::matmul::mma::Ampere, Element = T, Sum = f32>
+                    + $crate::matmul::mma::Output,
                 F: $crate::matmul::epilogue::EpilogueOp<f32>,
                 const COLUMNS: usize,
             >(
@@ -312,7 +313,7 @@ macro_rules! epilogue_kernels {
             ) {
                 // SAFETY: the kernel's contract is the function's.
                 unsafe {
-                    $crate::matmul::mma::gemm_mma_with::<T, T, F, COLUMNS>(
+                    $crate::matmul::mma::gemm_mma_with::<T, T, F, COLUMNS, $crate::matmul::mma::Ampere>(
                         a, b, c, shape, alpha, beta, plan, bias, residual,
                     )
                 };

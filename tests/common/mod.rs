@@ -24,14 +24,19 @@ pub fn device() -> &'static Device {
     &DEVICE
 }
 
-/// The shared device, and those that differ from it in how they multiply numbers of 16 bits and less, and TF32.
-#[allow(dead_code, reason = "only tests of products want it")]
+/// The shared device, and those that differ from it in how they multiply numbers of 16 bits and TF32.
 pub fn with_tensor_cores() -> [Device; 3] {
     [
         device().clone(),
         Device::simulated_hopper(),
         device().as_ampere().unwrap(),
     ]
+}
+
+/// The same, and Turing, which multiplies f16 and integers.
+pub fn with_turing() -> Vec<Device> {
+    let turing = device().as_generation((7, 5)).unwrap();
+    [&with_tensor_cores()[..], &[turing]].concat()
 }
 
 /// The shared device, if it is a GPU; says that the test is left out otherwise.

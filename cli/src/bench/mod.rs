@@ -17,6 +17,7 @@
 mod bytes;
 mod check;
 mod data;
+mod grouped;
 mod measure;
 mod plot;
 mod products;

@@ -129,7 +129,7 @@ halves! {
 
 /// By how much an element may be off that is a sum of `k` products, of which `magnitude` is the sum of the absolute
 /// values.
-fn bound<T: Factor>(k: usize, wanted: f64, magnitude: f64) -> f64 {
+pub fn bound<T: Factor>(k: usize, wanted: f64, magnitude: f64) -> f64 {
     let of_sum = ((k + 2) as f64 * T::OF_TERM + T::OF_FACTORS) * magnitude;
     // At the end what rounding to a subnormal f16 is off by at most.
     of_sum + T::OF_RESULT * (wanted.abs() + of_sum + 2f64.powi(-14))

@@ -12,7 +12,7 @@ use warpsmith_cli_kernels::{THREADS, add_sum, tanh_affine};
 use super::check;
 use super::data::{self, Value, bits, byte};
 use super::measure::{Bench, Measurement};
-use super::{bytes, products, squares};
+use super::{bytes, grouped, products, squares};
 
 type Vector<T> = DeviceArray<T, Ix1>;
 
@@ -61,6 +61,7 @@ pub const ROWS: &[Row] = rows! {
     "matmul_tf32_ampere": products::on_ampere::<products::Tf32>;
     "matmul_bf16_bias_gelu": products::matmul_bias_gelu::<bf16>;
     "matmul_f32_bias_gelu": products::matmul_bias_gelu::<f32>;
+    "matmul_grouped_bf16": grouped::matmul;
     "matvec_f32": products::matvec::<f32>;
     "matvec_bf16": products::matvec::<bf16>;
     "add_f64": add::<f64>;

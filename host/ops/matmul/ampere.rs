@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products on the tensor cores of Ampere and later, by instructions of a warp: all GPUs from compute capability 8.0 on have
-//! them.
+//! Products by the instructions of a warp that tensor cores have since Turing and since Ampere. All later GPUs have them too.
 
 use cuda_std::launch::Kernel;
+use cuda_std::param::ByValue;
 use kernels_gpu::compiled::{AmpereGemm, MmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::mma::{MmaShape, rows, shared_bytes, threads, tile_k};
+use kernels_gpu::matmul::mma::{Ampere, Generation, MmaShape, rows, shared_bytes_of, threads_of, tile_k};
 use ndarray::Dimension;
 
 use super::finish::{Finish, Passed};
 use super::gemm::Multiplication;
+use super::split::{Cut, best_cut};
 use super::tensor::{Factor, Operand, Summed};
+use super::{MatMul, has_tensor_cores};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::{LaunchConfig, Words};
@@ -20,11 +22,15 @@ use crate::tensor_map::TensorElement;
 /// The columns of tiles.
 const COLUMNS: [usize; 3] = [256, 128, 64];
 
-/// The shape of a launch, if there are tensor cores, it has something to sum, and its numbers fit; how the operands lie is
-/// not in it yet.
-pub(super) fn mma_shape<T, D>(product: &Multiplication<'_, T, D>, stream: &Stream) -> Option<MmaShape> {
-    let of = &product.shape;
-    if of.k == 0 || stream.backend().properties().tensor_cores.is_none() {
+/// The shape of a launch, if the stream's device has tensor cores since that generation, and the product fits; how the operands
+/// lie is not in it yet.
+pub(super) fn mma_shape(of: &GemmShape, since: (u32, u32), stream: &Stream) -> Option<MmaShape> {
+    has_tensor_cores(stream, since).then(|| fitting_shape(of)).flatten()
+}
+
+/// The shape, if it has something to sum, and its numbers fit.
+fn fitting_shape(of: &GemmShape) -> Option<MmaShape> {
+    if of.k == 0 {
         return None;
     }
     // The last tile reaches beyond the end, as do the last elements of k that are copied ahead.
@@ -52,29 +58,60 @@ pub(super) fn multiply<T: Factor + AmpereGemm<C, F>, C: Summed, F: Passed<f32>>(
     finish: &Finish<'_, C, impl Dimension, F>,
 ) -> Result<()> {
     let of = &product.shape;
-    let a = Operand::new(&product.a, [of.batch, of.m, of.k], of.a, true)?;
-    let b = Operand::new(&product.b, [of.batch, of.n, of.k], of.b, true)?;
-    (shape.a, shape.b) = (strides(&a), strides(&b));
-    (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
-    let launch = Launch::<T> {
-        a: &a,
-        b: &b,
+    let operands = Operands::new(product, true, &mut shape)?;
+    let launch = Launch {
+        operands: &operands,
         shape,
         stream,
     };
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let columns = columns.unwrap_or_else(|| best_columns(of, size_of::<T::Element>(), multiprocessors));
-    let blocks = tiles(of, columns);
+    let config = config::<f32, Ampere>(of, columns);
     match columns {
-        64 => launch.run::<<T as AmpereGemm<C, F>>::N64, C, F>((columns, blocks), out, finish),
-        128 => launch.run::<<T as AmpereGemm<C, F>>::N128, C, F>((columns, blocks), out, finish),
-        _ => launch.run::<<T as AmpereGemm<C, F>>::N256, C, F>((columns, blocks), out, finish),
+        64 => launch.run::<<T as AmpereGemm<C, F>>::N64, C, F>(config, out, finish),
+        128 => launch.run::<<T as AmpereGemm<C, F>>::N128, C, F>(config, out, finish),
+        _ => launch.run::<<T as AmpereGemm<C, F>>::N256, C, F>(config, out, finish),
+    }
+}
+
+/// A launch of a block for each tile of so many columns, by a kernel for that generation, which sums in `S`.
+pub(super) fn config<S, G: Generation>(of: &GemmShape, columns: usize) -> LaunchConfig {
+    LaunchConfig {
+        dynamic_shared: shared_bytes_of::<S, G>(columns),
+        ..LaunchConfig::new(tiles(of, columns) as u32, threads_of::<G>(columns) as u32)
+    }
+}
+
+/// Both operands, or copies of them, with lines that begin at multiples of 16 bytes.
+pub(super) struct Operands<'a, T> {
+    a: Operand<'a, T>,
+    b: Operand<'a, T>,
+}
+
+impl<'a, T: TensorElement> Operands<'a, T> {
+    /// Those of a product, which lie along k unless they may lie along their lines. Says in the shape of the launch how they lie.
+    pub(super) fn new(
+        product: &'a Multiplication<'_, T, impl Dimension>,
+        may_lie_along_lines: bool,
+        shape: &mut MmaShape,
+    ) -> Result<Self> {
+        let of = &product.shape;
+        let a = Operand::new(&product.a, [of.batch, of.m, of.k], of.a, may_lie_along_lines)?;
+        let b = Operand::new(&product.b, [of.batch, of.n, of.k], of.b, may_lie_along_lines)?;
+        (shape.a, shape.b) = (strides(&a), strides(&b));
+        (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
+        Ok(Self { a, b })
+    }
+
+    /// Their elements, as the kernels take them.
+    pub(super) fn words(&self) -> (Words<'_, T>, Words<'_, T>) {
+        (Words::of(self.a.elements()), Words::of(self.b.elements()))
     }
 }
 
 /// Elements from product to product of an operand, and from line to line, or, of what lies along its lines, from one element
 /// of k to the next: 0 where there is one only, whose stride may be any.
-fn strides<T: TensorElement>(operand: &Operand<'_, T>) -> [usize; 2] {
+pub(super) fn strides<T: TensorElement>(operand: &Operand<'_, T>) -> [usize; 2] {
     let elements = operand.elements();
     [0, 1].map(|axis| match elements.shape()[axis] {
         1 => 0,
@@ -82,26 +119,24 @@ fn strides<T: TensorElement>(operand: &Operand<'_, T>) -> [usize; 2] {
     })
 }
 
-struct Launch<'a, T: Factor> {
-    a: &'a Operand<'a, T::Element>,
-    b: &'a Operand<'a, T::Element>,
-    shape: MmaShape,
-    stream: &'a Stream,
+pub(super) struct Launch<'a, T> {
+    pub(super) operands: &'a Operands<'a, T>,
+    pub(super) shape: MmaShape,
+    pub(super) stream: &'a Stream,
 }
 
-impl<T: Factor> Launch<'_, T> {
-    /// With tiles of so many columns, as `K`'s are, and a block for each of them.
-    fn run<K: Kernel<Params = MmaParams<T::Element, C, F>>, C: Summed, F: Passed<f32>>(
+impl<T: TensorElement> Launch<'_, T> {
+    /// By the kernel `K`, with a [`config`] for its tiles and its generation.
+    pub(super) fn run<K, C: MatMul<Scalar: ByValue>, F: Passed<C::Scalar>>(
         &self,
-        (columns, blocks): (usize, usize),
+        config: LaunchConfig,
         out: &mut DeviceArrayRef<C, impl Dimension>,
         finish: &Finish<'_, C, impl Dimension, F>,
-    ) -> Result<()> {
-        let config = LaunchConfig {
-            dynamic_shared: shared_bytes(columns),
-            ..LaunchConfig::new(blocks as u32, threads(columns) as u32)
-        };
-        let (a, b) = (Words::of(self.a.elements()), Words::of(self.b.elements()));
+    ) -> Result<()>
+    where
+        K: Kernel<Params = MmaParams<T, C, F, C::Scalar>>,
+    {
+        let (a, b) = self.operands.words();
         let (alpha, beta, plan) = (finish.alpha, finish.beta, finish.plan());
         let (bias, residual) = (finish.bias(), finish.residual());
         let args = (a, b, out, self.shape, alpha, beta, plan, bias, residual);
@@ -146,6 +181,13 @@ fn best_columns(shape: &GemmShape, element: usize, multiprocessors: usize) -> us
 pub(super) fn least_cycles(shape: &GemmShape, element: usize, multiprocessors: usize) -> usize {
     let columns = best_columns(shape, element, multiprocessors);
     cycles(shape, element, columns, multiprocessors)
+}
+
+/// How a product of bytes is cut along k for tiles of so many columns, if that pays: into parts of whole stages.
+pub(super) fn best_parts(of: &GemmShape, columns: usize, stream: &Stream) -> Option<Cut> {
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    let cost = |shape: &GemmShape| cycles(shape, 1, columns, multiprocessors);
+    best_cut(of, cost).filter(|how| of.k.is_multiple_of(how.parts * tile_k(1)))
 }
 
 #[cfg(test)]

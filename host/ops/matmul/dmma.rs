@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of `f64`: on Hopper's tensor cores, if they are large enough, and elsewhere on the ordinary cores.
+//! Products of `f64`: on tensor cores, if they are large enough, Hopper's or, by the instructions of a warp, those of the other
+//! chips of data centres from Ampere on; and elsewhere on the ordinary cores.
 
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{KMajor, MnMajor};
 use kernels_gpu::compiled::DmmaParams;
 use kernels_gpu::matmul::dmma::{DmmaShape, Side, THREADS, TILE_N, gemm_dmma, shared_bytes};
 use kernels_gpu::matmul::gemm::GemmShape;
+use kernels_gpu::matmul::mma::double::{SIDE, gemm_f64_mma};
+use kernels_gpu::matmul::mma::{MmaShape, Narrow};
 use ndarray::Dimension;
 
+use super::AMPERE;
+use super::ampere::{self, Operands};
 use super::choices::{self, Factors, Kernel as Chosen};
 use super::finish::Finish;
 use super::gemm::{self, Multiplication};
@@ -35,7 +40,15 @@ pub(super) fn multiply<D: Dimension>(
         .then(|| rows_of(Chosen::Dmma).or_else(|| best_rows(&product.shape, multiprocessors)))
         .flatten();
     let Some((rows, shape)) = rows.zip(dmma_shape(&product.shape)) else {
-        return product.run_by(elsewhere, stream, out, finish);
+        let chosen = rows_of(Chosen::Dmma).is_some();
+        let able = finish.alpha != 0.0 && elsewhere.is_none() && is_of_data_centres(stream);
+        let shape = (able && (chosen || pays_by_warps(&product.shape, multiprocessors)))
+            .then(|| ampere::mma_shape(&product.shape, AMPERE, stream))
+            .flatten();
+        return match shape {
+            Some(shape) => by_warps(&product, shape, stream, out, finish),
+            None => product.run_by(elsewhere, stream, out, finish),
+        };
     };
     let of = &product.shape;
     let (a, b) = (
@@ -55,6 +68,38 @@ pub(super) fn multiply<D: Dimension>(
         (true, false) => launch.run_by::<MnMajor, KMajor, D>(rows, out, finish),
         (true, true) => launch.run_by::<MnMajor, MnMajor, D>(rows, out, finish),
     }
+}
+
+/// Whether the tensor cores of the stream's device multiply `f64`, if it has Ampere's: those of chips of data centres. The
+/// simulated GPU is what it is said to be.
+fn is_of_data_centres(stream: &Stream) -> bool {
+    let properties = stream.backend().properties();
+    let chip = properties.compute_capability.or(properties.tensor_cores);
+    matches!(chip, Some((8..=10, 0)))
+}
+
+/// Whether the products are done first by the instructions of a warp, and not on the ordinary cores.
+fn pays_by_warps(shape: &GemmShape, multiprocessors: usize) -> bool {
+    let (_, elsewhere) = gemm::best_size(shape, gemm::tiles::<f64>(), multiprocessors);
+    gemm::cost(shape, [SIDE; 2], multiprocessors, 20) < elsewhere
+}
+
+/// One launch for all products, by the instructions of a warp.
+fn by_warps<D: Dimension>(
+    product: &Multiplication<'_, f64, D>,
+    mut shape: MmaShape,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<f64, D>,
+    finish: &Finish<'_, f64, D>,
+) -> Result<()> {
+    let operands = Operands::new(product, true, &mut shape)?;
+    let launch = ampere::Launch {
+        operands: &operands,
+        shape,
+        stream,
+    };
+    let config = ampere::config::<f64, Narrow>(&product.shape, SIDE);
+    launch.run::<gemm_f64_mma, _, _>(config, out, finish)
 }
 
 /// The shape of the kernel's launch, if its numbers fit.
@@ -159,5 +204,22 @@ mod tests {
         );
         assert_eq!([rows(1, 4096, 4096), rows(1, 8192, 8192)], [Some(128); 2]);
         assert_eq!(rows(1, 0, 5), None);
+    }
+
+    #[test]
+    fn few_tiles_stay_on_the_ordinary_cores() {
+        let pays = |side| {
+            let shape = GemmShape {
+                batch: 1,
+                first: 0,
+                m: side,
+                n: side,
+                k: 100,
+                a: [0; 3],
+                b: [0; 3],
+            };
+            pays_by_warps(&shape, 108)
+        };
+        assert_eq!([100, 512, 1024, 2048, 8192].map(pays), [false, false, true, true, true]);
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What becomes of the sums of products: what the kernels are told of it, and how it is done to sums in memory.
 
+use std::any::Any;
+
 use cuda_std::Slice;
 use cuda_std::param::ByValue;
 use kernels_gpu::compiled::FinishSums;
@@ -50,11 +52,23 @@ impl<T: MatMul, D: Dimension, F: Copy> Finish<'_, T, D, F> {
         self.function.is_identity() && self.bias.is_none() && self.residual.is_none()
     }
 
+    /// The same, if the function is one of the library's.
+    pub(super) fn of_library(&self) -> Option<Finish<'_, T, D>>
+    where
+        F: 'static,
+    {
+        let &function = (&self.function as &dyn Any).downcast_ref::<Activation>()?;
+        Some(Finish {
+            alpha: self.alpha,
+            beta: self.beta,
+            function,
+            bias: view(&self.bias),
+            residual: view(&self.residual),
+        })
+    }
+
     /// What is left to be done to sums that have been scaled.
     pub(super) fn without_scaling(&self) -> Finish<'_, T, D, F> {
-        fn view<'a, T: MatMul, D: Dimension>(addend: &'a Option<Ordered<'_, T, D>>) -> Option<Ordered<'a, T, D>> {
-            addend.as_deref().map(|addend| Ordered::AsIs(addend.view()))
-        }
         Finish {
             alpha: T::Scalar::ONE,
             beta: T::Scalar::ZERO,
@@ -95,6 +109,11 @@ impl<T: MatMul, D: Dimension, F: Copy> Finish<'_, T, D, F> {
     pub(super) fn residual(&self) -> Option<Words<'_, T>> {
         self.residual.as_deref().map(Words::of)
     }
+}
+
+/// A view of an addend.
+fn view<'a, T: MatMul, D: Dimension>(addend: &'a Option<Ordered<'_, T, D>>) -> Option<Ordered<'a, T, D>> {
+    addend.as_deref().map(|addend| Ordered::AsIs(addend.view()))
 }
 
 /// The strides of an addend: products, rows, columns.

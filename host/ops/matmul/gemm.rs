@@ -209,10 +209,10 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     /// How exact it is, with `u` for the unit roundoff of the type that is summed in, to first order:
     ///
     /// * `f32` and `f64` are summed in their own type, in the order of k, by fused multiply-add: the same bits on every
-    ///   device, whichever kernel is chosen, but that a sum of `f64` that underflows to −0 is 0 on Hopper's tensor cores.
+    ///   device, whichever kernel is chosen, but that a sum of `f64` that underflows to −0 is 0 on tensor cores.
     ///   An element's error is at most `k u Σ|a||b|`.
-    /// * `f16` and `bf16` are summed in `f32`, and the sum is rounded once. A GPU from Ampere on does it on its tensor
-    ///   cores, which truncate where `f32` rounds: the error of the sum is at most `k u Σ|a||b|` with `u = 2⁻²³`. Any
+    /// * `f16` and `bf16` are summed in `f32`, and the sum is rounded once. A GPU from Ampere on, of `f16` from Turing on, does
+    ///   it on its tensor cores, which truncate where `f32` rounds: the error of the sum is at most `k u Σ|a||b|` with `u = 2⁻²³`. Any
     ///   other device converts the operands to `f32` and multiplies these, with `u = 2⁻²⁴`. So the bits differ between
     ///   devices. A product with one row or one column is that of [`matvec`](Self::matvec), everywhere. Rounding adds at
     ///   most the type's unit roundoff times the sum; what is beyond its range is an infinity.
@@ -231,14 +231,16 @@ impl<T: MatMul> DeviceArrayRef<T, Ix2> {
     ///   the tensor memory accelerator copies, but small products with an operand that it cannot read;
     /// * `f16` and `bf16` on Hopper: the same by tensor cores, tiles of 128 × 64 to 128 × 256 (CUTLASS 3, NVIDIA, 2023);
     /// * `f16` and `bf16` on other GPUs from Ampere on: tiles of 64 × 64 to 128 × 256, a block each (CUTLASS 2, NVIDIA,
-    ///   2020).
+    ///   2020);
+    /// * `f16` on Turing, and `f64` on a GPU of compute capability 8.0 or 10.0: the same by tiles of 128 × 128; `f64` on Hopper:
+    ///   tiles of 128 × 128 or 64 × 128.
     ///
     /// The first copies no operand, transposed or not. The others read lines without gaps between their elements that begin
     /// at multiples of 16 bytes: rows or columns of 16-bit numbers; of `f32`, columns of this matrix (with the smaller tiles
     /// rows, too) and rows of `b`. The accelerator stores such rows of 16-bit numbers. An operand that lies otherwise is
     /// copied first, and on Hopper a result of 16-bit numbers to its place, which takes as much memory and time as they have
-    /// bytes. So does, with any kernel, an operand that goes backwards. On GPUs before Ampere, `f16` and `bf16` take the
-    /// memory of the operands and the result in `f32`.
+    /// bytes. So does, with any kernel, an operand that goes backwards. On GPUs without
+    /// tensor cores for them `f16` and `bf16` take the memory of the operands and the result in `f32`.
     ///
     /// Sources: N. Higham, "Accuracy and Stability of Numerical Algorithms", 3.5; M. Fasi, N. Higham, M. Mikaitis, S.
     /// Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021.

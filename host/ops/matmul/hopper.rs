@@ -8,7 +8,7 @@ use ndarray::{Dimension, Ix3, s};
 use super::HOPPER;
 use super::gemm::Multiplication;
 use super::operand::{can_be_mapped, coordinates};
-use super::split::cycles;
+use super::split::{self, cycles};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -25,7 +25,8 @@ pub(super) fn is_hopper(stream: &Stream) -> bool {
 /// The shape of the kernel's launch, if its numbers fit.
 pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<WgmmaShape> {
     let shape = &product.shape;
-    let tiles = shape.batch.checked_mul(shape.m.div_ceil(TILE_M))?;
+    // Of the smallest tiles, either way around.
+    let tiles = shape.batch.checked_mul(shape.m.div_ceil(tile_n(32)))?;
     u32::try_from(tiles.checked_mul(shape.n.div_ceil(tile_n(32)))?).ok()?;
     Some(WgmmaShape {
         batch: coordinates(shape.batch)?,
@@ -37,6 +38,8 @@ pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<Wg
         a_along_m: 0,
         b_along_n: 0,
         c_row: coordinates(shape.n)?,
+        c_transposed: 0,
+        tile_m: TILE_M as u32,
     })
 }
 
@@ -48,9 +51,15 @@ pub(super) fn best_registers(of: &GemmShape, element: usize, widths: &[usize], s
     widths.iter().copied().min_by_key(cost).unwrap_or(64)
 }
 
+/// The rows of tiles of so many columns with which the product is done first.
+pub(super) fn best_rows(of: &GemmShape, element: usize, registers: usize, stream: &Stream) -> usize {
+    let multiprocessors = stream.backend().properties().multiprocessors as usize;
+    split::best_rows(of, element, registers, multiprocessors).0
+}
+
 /// A launch by tiles whose sums take so many registers: of a block for each multiprocessor, if there are as many tiles.
 pub(super) fn config(shape: &WgmmaShape, registers: usize, stream: &Stream) -> LaunchConfig {
-    let rows = u64::from(shape.m).div_ceil(TILE_M as u64);
+    let rows = u64::from(shape.m).div_ceil(shape.tile_m.into());
     let columns = u64::from(shape.n).div_ceil(tile_n(registers) as u64);
     let tiles = u64::from(shape.batch) * rows * columns;
     let blocks = tiles.min(stream.backend().properties().multiprocessors.into());

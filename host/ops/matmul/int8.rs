@@ -4,14 +4,18 @@
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::Int8Params;
 use kernels_gpu::matmul::gemm::GemmShape;
+use kernels_gpu::matmul::mma::int8::{COLUMNS, gemm_int8_mma, gemm_int8_turing};
+use kernels_gpu::matmul::mma::{Ampere, Turing};
 use kernels_gpu::matmul::wgmma::int8::gemm_int8;
 use ndarray::{Dimension, Ix2, Ix3};
 
+use super::ampere::{self, Operands};
 use super::bytes::{ByteProduct, best_parts, check_output, product_dim};
 use super::finish::{self, Finish};
 use super::gemm::Multiplication;
 use super::hopper;
 use super::split::Parts;
+use super::{AMPERE, TURING, has_tensor_cores};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -57,28 +61,55 @@ fn run<D: Dimension>(
     if let Some(parts) = by_parts(product, stream)? {
         return finish::finish_sums_into(parts.sums(), of, stream, out, &Finish::scale(1, 0));
     }
-    match ByteProduct::new(product, stream)? {
-        Some(bytes) => multiply_bytes(bytes, of, stream, out),
-        None => {
-            let (a, b) = (a.cast::<i32>()?, b.cast::<i32>()?);
-            Multiplication::new("matmul_i32", &a, &b, Some(out))?.run(stream, out, &Finish::scale(1, 0))
-        }
+    if by_tensor_cores(product, stream, out)? {
+        return Ok(());
     }
+    let (a, b) = (a.cast::<i32>()?, b.cast::<i32>()?);
+    Multiplication::new("matmul_i32", &a, &b, Some(out))?.run(stream, out, &Finish::scale(1, 0))
 }
 
-/// The sums of few tiles with a long k, or of few rows, in parts on Hopper's tensor cores, if that pays.
+/// The products, of one launch, if the stream's device has tensor cores that can count them: Hopper's, or those of a warp.
+fn by_tensor_cores<D: Dimension>(
+    product: &Multiplication<'_, u8, D>,
+    stream: &Stream,
+    out: &mut DeviceArrayRef<i32, impl Dimension>,
+) -> Result<bool> {
+    if let Some(bytes) = ByteProduct::new(product, stream)? {
+        multiply_bytes(bytes, &product.shape, stream, out)?;
+        return Ok(true);
+    }
+    let Some(mut shape) = ampere::mma_shape(&product.shape, TURING, stream) else {
+        return Ok(false);
+    };
+    let operands = Operands::new(product, false, &mut shape)?;
+    let (a, b) = operands.words();
+    let args = (a, b, out, shape);
+    // SAFETY (of both): the kernel's contract: threads and shared memory are those of its tiles, which are as many as the
+    // blocks; the operands lie along k, and have the elements of the shape, from multiples of 16 bytes on and with such
+    // strides, as a tensor map wants them, and `out` those of the products.
+    if has_tensor_cores(stream, AMPERE) {
+        let config = ampere::config::<i32, Ampere>(&product.shape, COLUMNS);
+        unsafe { stream.launch_unchecked::<gemm_int8_mma>(&config, args) }?;
+    } else {
+        let config = ampere::config::<i32, Turing>(&product.shape, COLUMNS);
+        unsafe { stream.launch_unchecked::<gemm_int8_turing>(&config, args) }?;
+    }
+    Ok(true)
+}
+
+/// The sums of few tiles with a long k, or of few rows, in parts on tensor cores, if that pays.
 fn by_parts<D: Dimension>(product: &Multiplication<'_, u8, D>, stream: &Stream) -> Result<Option<Parts<i32>>> {
-    let Some(how) = best_parts(product, &WIDTHS, stream) else {
+    let how = match best_parts(product, &WIDTHS, stream) {
+        None if has_tensor_cores(stream, TURING) => ampere::best_parts(&product.shape, COLUMNS, stream),
+        how => how,
+    };
+    let Some(how) = how else {
         return Ok(None);
     };
     let cut = how.product(product);
     let GemmShape { batch, m, n, .. } = cut.shape;
-    let Some(bytes) = ByteProduct::new(&cut, stream)? else {
-        return Ok(None);
-    };
     let mut sums = DeviceArray::uninit(stream, Ix3(batch, m, n))?;
-    multiply_bytes(bytes, &cut.shape, stream, &mut sums)?;
-    Ok(Some(Parts {
+    Ok(by_tensor_cores(&cut, stream, &mut sums)?.then_some(Parts {
         sums,
         transposed: how.transposed,
     }))
@@ -126,11 +157,11 @@ impl DeviceArrayRef<i8, Ix2> {
     ///
     /// # Cost
     ///
-    /// On Hopper by its tensor cores, `2 m n k` operations at the speed of 8-bit floats. They take bytes only along k: an
-    /// operand whose neighbours along k are not beside one another in memory is copied there first (in C order the `b` of
-    /// `a · b`, but nothing of `a · b.t()`), and so is one whose lines do not begin at multiples of 16 bytes. Elsewhere the
-    /// operands are converted to `i32`, which wants memory for them, and multiplied as [`matmul`](DeviceArrayRef::matmul)
-    /// does.
+    /// By the tensor cores of a GPU from Turing on, `2 m n k` operations, on Hopper at the speed of 8-bit floats. They take
+    /// bytes only along k: an operand whose neighbours along k are not beside one another in memory is copied there first (in C
+    /// order the `b` of `a · b`, but nothing of `a · b.t()`), and so is one whose lines do not begin at multiples of 16 bytes.
+    /// On the simulated GPU, and where a length is beyond what they can count, the operands are converted to `i32`, which
+    /// wants memory for them, and multiplied as [`matmul`](DeviceArrayRef::matmul) does.
     ///
     /// # Errors
     ///

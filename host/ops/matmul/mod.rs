@@ -9,6 +9,7 @@ mod finish;
 mod fused;
 mod gemm;
 mod gemv;
+mod grouped;
 mod hopper;
 mod int8;
 mod operand;
@@ -17,18 +18,23 @@ mod precision;
 mod rows;
 mod scaled;
 mod scales;
+mod sides;
 mod simt;
 mod split;
 mod tensor;
+mod turing;
 
 use half::{bf16, f16};
+use kernels_gpu::compiled::RowNumber;
 use kernels_gpu::num::Num;
-use ndarray::Dimension;
+use ndarray::{Dimension, Ix2};
 
 pub use self::choices::{CHOICES_VARIABLE, set_matmul_choices};
 use self::finish::Finish;
 pub use self::fused::FusedMatMul;
 use self::gemm::Multiplication;
+use self::grouped::{Each, Groups};
+pub use self::grouped::{Pair, grouped_matmul};
 pub use self::own::OwnEpilogue;
 pub use self::precision::Precision;
 pub use self::rows::{RowMatMul, WithRows};
@@ -40,9 +46,10 @@ use crate::stream::Stream;
 
 /// The element types of products of matrices: `f32`, `f64`, `i32`, `f16` and `bf16`.
 ///
-/// Those of 32 and 64 bits are multiplied and added in their own type, floats by fused multiply-add, integers modulo
-/// 2^32; large products of `f64` by the tensor cores of a Hopper GPU, with the same bits. Products of `f16` and `bf16` are
-/// summed in `f32` and rounded once at the end: by the tensor cores of a GPU from Ampere on, elsewhere as `f32`.
+/// Those of 32 and 64 bits are multiplied and added in their own type, floats by fused multiply-add, integers modulo 2^32;
+/// large products of `f64` by the tensor cores of A100, H100 and later chips of data centres, with the same bits. Products
+/// of `f16` and `bf16` are summed in `f32` and rounded once at the end: by the tensor cores of a GPU from Ampere on, those
+/// of `f16` from Turing on, elsewhere as `f32`.
 pub trait MatMul: Element + sealed::Sealed {
     /// What [`gemm`](DeviceArrayRef::gemm) scales by: the type itself, or `f32` for those of 16 bits.
     type Scalar: Num;
@@ -54,17 +61,35 @@ pub trait MatMul: Element + sealed::Sealed {
         out: &mut DeviceArrayRef<Self, D>,
         finish: &Finish<'_, Self, D>,
     ) -> Result<()>;
+
+    #[doc(hidden)]
+    fn multiply_each(products: Vec<Each<'_, Self>>, stream: &Stream) -> Result<()>;
+
+    #[doc(hidden)]
+    fn multiply_groups<O: RowNumber>(
+        groups: &Groups<'_, Self, O>,
+        stream: &Stream,
+        out: &mut DeviceArrayRef<Self, Ix2>,
+    ) -> Result<()>;
 }
 
-/// The compute capability of Hopper.
+/// The compute capabilities that tensor cores have new instructions since.
+const TURING: (u32, u32) = (7, 5);
+const AMPERE: (u32, u32) = (8, 0);
+const ADA: (u32, u32) = (8, 9);
 const HOPPER: (u32, u32) = (9, 0);
+
+/// Whether the stream's device has the instructions of a warp that tensor cores have since then.
+fn has_tensor_cores(stream: &Stream, since: (u32, u32)) -> bool {
+    stream.backend().properties().tensor_cores >= Some(since)
+}
 
 mod sealed {
     pub trait Sealed {}
 }
 
 macro_rules! matmul {
-    ($($type:ty as $scalar:ty: $multiply:expr;)*) => {$(
+    ($($type:ty as $scalar:ty: $multiply:expr, $each:path, $groups:path;)*) => {$(
         impl sealed::Sealed for $type {}
 
         impl MatMul for $type {
@@ -78,14 +103,26 @@ macro_rules! matmul {
             ) -> Result<()> {
                 $multiply(product, stream, out, finish)
             }
+
+            fn multiply_each(products: Vec<Each<'_, Self>>, stream: &Stream) -> Result<()> {
+                $each(products, stream)
+            }
+
+            fn multiply_groups<O: RowNumber>(
+                groups: &Groups<'_, Self, O>,
+                stream: &Stream,
+                out: &mut DeviceArrayRef<Self, Ix2>,
+            ) -> Result<()> {
+                $groups(groups, stream, out)
+            }
         }
     )*};
 }
 
 matmul! {
-    f32 as f32: simt::multiply;
-    f64 as f64: dmma::multiply;
-    i32 as i32: Multiplication::run;
-    f16 as f32: tensor::multiply;
-    bf16 as f32: tensor::multiply;
+    f32 as f32: simt::multiply, grouped::each_alone, grouped::groups_alone;
+    f64 as f64: dmma::multiply, grouped::each_alone, grouped::groups_alone;
+    i32 as i32: Multiplication::run, grouped::each_alone, grouped::groups_alone;
+    f16 as f32: tensor::multiply, grouped::each_at_once, grouped::groups_at_once;
+    bf16 as f32: tensor::multiply, grouped::each_at_once, grouped::groups_at_once;
 }

@@ -25,9 +25,10 @@ pub enum Precision {
     /// Each operand is off by at most 2⁻¹¹ of its magnitude, a sum of k products by `k 2⁻²³ Σ|a||b|`: an element's error is
     /// at most `(2⁻¹⁰ + k 2⁻²³) Σ|a||b|`, to first order. Elsewhere it is the same as `Full`, which is at least as precise.
     ///
-    /// Hopper's tensor cores take TF32 only along k. An operand whose neighbours along k are not beside one another in
-    /// memory is copied there first (in C order the `b` of `a · b`, but nothing of `a · b.t()`), and so is, on any GPU, one
-    /// whose lines do not begin at multiples of 16 bytes: its elements are read and written once, and want memory for as many.
+    /// Hopper's tensor cores take TF32 along k, but one of the operands in any order where the result is only scaled. Of two
+    /// whose neighbours along k are not beside one another in memory (in C order those of `a.t() · b`), the smaller one is copied
+    /// first; with a bias, a function, a residual or a `beta`, each such operand is. So is, on any GPU, one whose lines do not begin
+    /// at multiples of 16 bytes. A copy reads and writes its elements once, and wants memory for as many.
     Tf32,
 }
 
@@ -45,7 +46,7 @@ impl Precision {
 impl DeviceArrayRef<f32, Ix2> {
     /// [`matmul`](Self::matmul) with a precision.
     ///
-    /// Operands may lie as they like; [`Precision::Tf32`] copies on Hopper those that do not lie along k.
+    /// Operands may lie as they like; [`Precision::Tf32`] says which are copied on Hopper.
     ///
     /// # Errors
     ///

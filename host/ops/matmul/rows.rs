@@ -79,6 +79,9 @@ impl<T: MatMul, D: Dimension + RemoveAxis> FusedMatMul<'_, T, D> {
     /// the result is reduced behind the product, and so it is where k is cut into parts, or the result's rows do not begin at
     /// multiples of 16 bytes, or those of an addend not at multiples of 4.
     ///
+    /// Columns are rows of the transpose: `b.t().fused_matmul(&a.t())` gives it, with their reductions, and copies no operand; a
+    /// bias for each column is then one of n × 1.
+    ///
     /// # Determinism
     ///
     /// The elements of a row are combined in one order for all products of a shape on a device, which is neither that of other

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products of 8-bit floats, scaled: on Hopper's tensor cores by their own kernel, elsewhere by way of `f16` or `f32`.
+//! Products of 8-bit floats, scaled: on the tensor cores of Hopper and of Ada and later by their own kernels, elsewhere by way
+//! of `f16` or `f32`.
 
 use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::launch::Kernel;
 use half::{bf16, f16};
-use kernels_gpu::compiled::{CastTo, Fp8Gemm, Fp8Params};
+use kernels_gpu::compiled::{AdaGemm, CastTo, Fp8Gemm, Fp8Params};
 use kernels_gpu::matmul::gemm::GemmShape;
+use kernels_gpu::matmul::mma::{Narrow, fp8 as fp8_mma};
 use kernels_gpu::matmul::wgmma::fp8::SCALE_BLOCK;
 use ndarray::{Dimension, Ix2, Ix3, IxDyn};
 
 use super::MatMul;
+use super::ampere::{self, Operands};
 use super::bytes::{ByteProduct, best_parts, check_output, product_dim};
 use super::finish::{self, Finish};
 use super::gemm::Multiplication;
@@ -17,6 +20,7 @@ use super::hopper;
 use super::scales::{ScaleArgs, Scales};
 use super::split::Parts;
 use super::tensor::{self, Summed};
+use super::{ADA, TURING, has_tensor_cores, turing};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -75,8 +79,9 @@ scaled! {
 /// bits ("DeepSeek-V3 Technical Report", 2024, 3.3.2): of 32 products and the sum so far, each is cut off at 2⁻¹³ of the
 /// largest. So every 128 of k are summed on their own, and added up in f32: an element's error is at most
 /// `(132 · 2⁻¹³ + k / 128 · 2⁻²⁴) Σ|a||b|`, to first order, times the scales, and mostly a small part of it; it does not grow
-/// with k but by what f32 adds. With [`fast_accumulation`](Self::fast_accumulation) it grows with k. Other devices convert the
-/// operands, which is exact, and multiply them with the error of [`matmul`](DeviceArrayRef::matmul) of `f16`, or `f32`.
+/// with k but by what f32 adds. With [`fast_accumulation`](Self::fast_accumulation) it grows with k. Ada's and later ones are
+/// taken to be as exact, and used in the same way. Other devices convert the operands, which is exact, and multiply them with the
+/// error of [`matmul`](DeviceArrayRef::matmul) of `f16`, or `f32`.
 ///
 /// # Cost
 ///
@@ -84,6 +89,9 @@ scaled! {
 /// bytes only along k: an operand whose neighbours along k are not beside one another in memory is copied there first (in C
 /// order the `b` of `a · b`, but nothing of `a · b.t()`), and so is one whose lines do not begin at multiples of 16 bytes; its
 /// elements are read and written once, and want memory for as many.
+///
+/// On Ada and later (a driver of CUDA 12.4 or newer) their own tensor cores multiply them likewise, into memory of the sums in
+/// `f32`, from which the result is made.
 ///
 /// Elsewhere the operands are converted, to `f16` where there are tensor cores for it and no scales of blocks, or else to
 /// `f32`, and want memory for that and for the sums in `f32`.
@@ -272,7 +280,7 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
     /// The product, finished.
     fn run<C: Summed>(&self, stream: &Stream, out: &mut DeviceArrayRef<C, D>, finish: &Finish<'_, C, D>) -> Result<()>
     where
-        A: Fp8Gemm<B, C> + Fp8Gemm<B, f32> + CastTo<f16> + CastTo<f32>,
+        A: Fp8Gemm<B, C> + Fp8Gemm<B, f32> + AdaGemm<B> + CastTo<f16> + CastTo<f32>,
         B: Fp8Gemm<A, f32> + CastTo<f16> + CastTo<f32>,
     {
         let of = &self.product.shape;
@@ -292,7 +300,12 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
                 let scale = Finish::<f32, Ix3>::scale(1.0, 0.0);
                 multiply::<A, B, f32>(bytes, of, widths, self.scales(), stream, sums, &scale)
             }),
-            None => self.elsewhere(stream, out, finish),
+            None => finish::finish_after(of, stream, out, finish, |sums| {
+                if multiply_by_warps::<A, B>(&self.product, self.scales(), stream, sums)? {
+                    return Ok(());
+                }
+                self.sum_elsewhere(stream, sums)
+            }),
         }
     }
 
@@ -301,8 +314,46 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         scales.into_iter().flatten().any(|scales| scales.by_blocks)
     }
 
-    /// The sums of few tiles with a long k, or of few rows, in parts on Hopper's tensor cores, if that pays.
+    /// The sums of few tiles with a long k, or of few rows, in parts on tensor cores, if that pays.
     fn by_parts(&self, widths: &[usize], stream: &Stream) -> Result<Option<Parts>>
+    where
+        A: Fp8Gemm<B, f32> + AdaGemm<B>,
+        B: Fp8Gemm<A, f32>,
+    {
+        if hopper::is_hopper(stream) {
+            self.by_parts_on_hopper(widths, stream)
+        } else if has_tensor_cores(stream, ADA) {
+            self.by_parts_of_warps(stream)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// [`by_parts`](Self::by_parts) by the instructions of a warp.
+    fn by_parts_of_warps(&self, stream: &Stream) -> Result<Option<Parts>>
+    where
+        A: AdaGemm<B>,
+    {
+        let of = &self.product.shape;
+        let how = ampere::best_parts(of, fp8_mma::COLUMNS, stream);
+        // Parts of whole blocks; few rows are no faster as columns.
+        let Some(how) = how.filter(|how| !how.transposed && of.k.is_multiple_of(how.parts * SCALE_BLOCK)) else {
+            return Ok(None);
+        };
+        let cut = how.product(&self.product);
+        let GemmShape { batch, m, n, k, .. } = cut.shape;
+        let mut sums = DeviceArray::<f32, _>::uninit(stream, Ix3(batch, m, n))?;
+        let scales = self.scales().of_parts(k);
+        Ok(
+            multiply_by_warps::<A, B>(&cut, scales, stream, &mut sums)?.then_some(Parts {
+                sums,
+                transposed: false,
+            }),
+        )
+    }
+
+    /// [`by_parts`](Self::by_parts) on Hopper.
+    fn by_parts_on_hopper(&self, widths: &[usize], stream: &Stream) -> Result<Option<Parts>>
     where
         A: Fp8Gemm<B, f32>,
         B: Fp8Gemm<A, f32>,
@@ -338,28 +389,21 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
     }
 
     /// By products of `f16` on tensor cores, or of `f32`, which have all 8-bit floats: sums in f32, which are then scaled.
-    fn elsewhere<C: Summed>(
-        &self,
-        stream: &Stream,
-        out: &mut DeviceArrayRef<C, D>,
-        finish: &Finish<'_, C, D>,
-    ) -> Result<()>
+    fn sum_elsewhere(&self, stream: &Stream, sums: &mut DeviceArray<f32, Ix3>) -> Result<()>
     where
         A: CastTo<f16> + CastTo<f32>,
         B: CastTo<f16> + CastTo<f32>,
     {
-        finish::finish_after(&self.product.shape, stream, out, finish, |sums| {
-            if self.has_blocks() || !self.by_f16(stream, sums)? {
-                self.by_f32(stream, sums)?;
+        if self.has_blocks() || !self.by_f16(stream, sums)? {
+            self.by_f32(stream, sums)?;
+        }
+        for (scales, order) in [(&self.a_scales, [0, 1, 2]), (&self.b_scales, [0, 2, 1])] {
+            if let Some(scales) = scales.as_ref().filter(|scales| !scales.by_blocks) {
+                let ([p, r, c], strides) = (order.map(|i| scales.extents[i]), order.map(|i| scales.strides[i]));
+                sums.mul_assign(&scales.memory.laid_out(Ix3(p, r, c), strides.to_vec()))?;
             }
-            for (scales, order) in [(&self.a_scales, [0, 1, 2]), (&self.b_scales, [0, 2, 1])] {
-                if let Some(scales) = scales.as_ref().filter(|scales| !scales.by_blocks) {
-                    let ([p, r, c], strides) = (order.map(|i| scales.extents[i]), order.map(|i| scales.strides[i]));
-                    sums.mul_assign(&scales.memory.laid_out(Ix3(p, r, c), strides.to_vec()))?;
-                }
-            }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     /// The sums by the tensor cores' products of `f16`, if there are any.
@@ -368,14 +412,18 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
         A: CastTo<f16>,
         B: CastTo<f16>,
     {
-        if stream.backend().properties().tensor_cores.is_none() {
+        if !has_tensor_cores(stream, TURING) {
             return Ok(false);
         }
         let [a_shape, b_shape] = self.stacks();
         let a = self.a.cast::<f16>()?.into_shape(a_shape)?;
         let b = self.b.cast::<f16>()?.into_shape(b_shape)?;
         let product = Multiplication::new("scaled_matmul", &a, &b, None)?;
-        tensor::by_tensor_cores::<f16, f32, Ix3, _>(&product, stream, sums, &Finish::scale(1.0, 0.0))
+        let scale = Finish::scale(1.0, 0.0);
+        Ok(
+            tensor::by_tensor_cores::<f16, f32, Ix3, _>(&product, stream, sums, &scale)?
+                || turing::multiply(&product, stream, sums, &scale)?,
+        )
     }
 
     /// The sums of the operands as `f32`, times the scales of blocks.
@@ -413,6 +461,27 @@ impl<A: Element, B: Element, D: Dimension> Scaled<'_, A, B, D> {
             Ix3(batch(self.b.shape()), of.k, of.n),
         ]
     }
+}
+
+/// The sums of the products, scaled, by the instructions of a warp, if the stream's device has them and they can count them.
+fn multiply_by_warps<A: AdaGemm<B>, B>(
+    product: &Multiplication<'_, u8, impl Dimension>,
+    scales: ScaleArgs<'_>,
+    stream: &Stream,
+    sums: &mut DeviceArray<f32, Ix3>,
+) -> Result<bool> {
+    let Some(mut shape) = ampere::mma_shape(&product.shape, ADA, stream) else {
+        return Ok(false);
+    };
+    let operands = Operands::new(product, false, &mut shape)?;
+    let (a, b) = operands.words();
+    let args = (a, b, sums, shape, scales.plan, scales.a, scales.b);
+    let config = ampere::config::<f32, Narrow>(&product.shape, fp8_mma::COLUMNS);
+    // SAFETY: the kernel's contract: threads and shared memory are those of its tiles, which are as many as the blocks; the
+    // operands lie along k, and have the elements of the shape, from multiples of 16 bytes on and with such strides, as a tensor
+    // map wants them, and the sums those of the products. The scales are as their plan says.
+    unsafe { stream.launch_unchecked::<A::Kernel>(&config, args) }?;
+    Ok(true)
 }
 
 /// The products, of one launch, by tiles of the best of these widths. The addends lie in pairs.

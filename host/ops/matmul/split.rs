@@ -4,7 +4,7 @@
 //! matrix, where it would read 64. Also what products cost on Hopper's.
 
 use kernels_gpu::matmul::gemm::GemmShape;
-use kernels_gpu::matmul::wgmma::{TILE_M, tile_k, tile_n};
+use kernels_gpu::matmul::wgmma::{HALF_TILE_M, TILE_M, tile_k, tile_n};
 use ndarray::{Dimension, Ix3};
 
 use super::choices::Choice;
@@ -31,6 +31,9 @@ fn step_cycles(columns: usize) -> usize {
     (114 + 19 * columns / 4).max(560)
 }
 
+/// The same for tiles of [`HALF_TILE_M`] rows and 64 columns.
+const HALF_STEP_CYCLES: usize = 400;
+
 /// Cycles for the two launches behind the parts'.
 const LAUNCHES_CYCLES: usize = 9000;
 
@@ -40,14 +43,25 @@ const BYTES_A_CYCLE: usize = 2280;
 /// Cycles for a batch of products of elements of so many bytes, with sums of so many registers. A multiprocessor takes
 /// tiles in turn.
 pub(super) fn cycles(shape: &GemmShape, element: usize, registers: usize, multiprocessors: usize) -> usize {
+    best_rows(shape, element, registers, multiprocessors).1
+}
+
+/// The rows of tiles with sums of so many registers, and the cycles with them. Consumers of half as many rows, which bytes have
+/// not, take stages in turn, so that there are two at least.
+pub(super) fn best_rows(shape: &GemmShape, element: usize, registers: usize, multiprocessors: usize) -> (usize, usize) {
     let columns = tile_n(registers);
-    let tiles = shape.batch.saturating_mul(shape.m.div_ceil(TILE_M));
-    let turns = tiles
-        .saturating_mul(shape.n.div_ceil(columns))
-        .div_ceil(multiprocessors);
-    turns
-        .saturating_mul(shape.k.div_ceil(tile_k(element)))
-        .saturating_mul(step_cycles(columns))
+    let steps = shape.k.div_ceil(tile_k(element));
+    let cycles = |rows: usize, step: usize| {
+        let tiles = shape.batch.saturating_mul(shape.m.div_ceil(rows));
+        let turns = tiles
+            .saturating_mul(shape.n.div_ceil(columns))
+            .div_ceil(multiprocessors);
+        (rows, turns.saturating_mul(steps).saturating_mul(step))
+    };
+    let whole = cycles(TILE_M, step_cycles(columns));
+    let half = cycles(HALF_TILE_M, HALF_STEP_CYCLES);
+    let has_half = registers == 32 && element > 1 && steps > 1;
+    if has_half && half.1 < whole.1 { half } else { whole }
 }
 
 /// Cycles with the best width of tiles.
@@ -69,7 +83,7 @@ fn cut(shape: &GemmShape, parts: usize) -> GemmShape {
 }
 
 /// The product of the transposes, in the other order.
-fn transposed(shape: &GemmShape) -> GemmShape {
+pub(super) fn transposed(shape: &GemmShape) -> GemmShape {
     GemmShape {
         m: shape.n,
         n: shape.m,
@@ -266,5 +280,8 @@ mod tests {
             [Some(32), Some(96), Some(96), Some(128)],
             "as measured on an H200"
         );
+        let rows = [256, 512, 640, 768, 1024].map(|side| best_rows(&shape(side, side, side), 2, 32, 132).0);
+        assert_eq!(rows, [64, 64, 64, 128, 128], "as measured on an H200");
+        assert_eq!(best_rows(&shape(512, 512, 64), 2, 32, 132).0, 128, "one step");
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products of `f16` and `bf16`, and of `f32` rounded to TF32: on Hopper's tensor cores, here; on those of Ampere and later,
-//! and what Hopper's cannot count (ampere.rs); and without any, by way of `f32`.
+//! and what Hopper's cannot count (ampere.rs); of `f16` on Turing's (turing.rs); and without any, by way of `f32`.
 
 use cuda_std::launch::Kernel;
 use cuda_std::wgmma::{self, Tf32};
@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use kernels_gpu::compiled::{AmpereGemm, CastTo, FinishSums, HopperGemm, MatVec, WgmmaParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::mma::MmaShape;
-use kernels_gpu::matmul::wgmma::{LINE, TILE_M, WgmmaShape, tile_n};
+use kernels_gpu::matmul::wgmma::{LINE, WgmmaShape, tile_n};
 use kernels_gpu::num;
 use ndarray::{Dimension, Ix3};
 
@@ -18,8 +18,9 @@ use super::gemm::Multiplication;
 use super::gemv::MatrixVector;
 use super::hopper::{self, best_registers, is_hopper, wgmma_shape};
 use super::operand::{Mapped, can_be_mapped};
+use super::sides::Sides;
 use super::split::{self, REGISTERS};
-use super::{ampere, simt};
+use super::{AMPERE, ampere, has_tensor_cores, simt, turing};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -33,7 +34,7 @@ pub(super) trait Factor: wgmma::Operand<Element: TensorElement> + HopperGemm<f32
     /// What tensor maps take them for.
     const TYPE: TensorType;
 
-    /// Whether operands may lie along their lines.
+    /// Whether both operands may lie along their lines.
     const ANY_LAYOUT: bool;
 }
 
@@ -62,9 +63,47 @@ pub(super) trait Half:
     + HopperGemm<Self>
     + AmpereGemm<Self>
 {
+    /// The product, finished, on Turing's tensor cores, if they multiply such numbers and the stream's device has them.
+    fn finished_on_turing<D: Dimension>(
+        _product: &Multiplication<'_, Self, D>,
+        _stream: &Stream,
+        _out: &mut DeviceArrayRef<Self, D>,
+        _finish: &Finish<'_, Self, D>,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// The sums, scaled, on those.
+    fn sums_on_turing<D: Dimension>(
+        _product: &Multiplication<'_, Self, D>,
+        _stream: &Stream,
+        _sums: &mut DeviceArrayRef<f32, D>,
+        _scale: &Finish<'_, f32, D>,
+    ) -> Result<bool> {
+        Ok(false)
+    }
 }
 
-impl Half for f16 {}
+impl Half for f16 {
+    fn finished_on_turing<D: Dimension>(
+        product: &Multiplication<'_, f16, D>,
+        stream: &Stream,
+        out: &mut DeviceArrayRef<f16, D>,
+        finish: &Finish<'_, f16, D>,
+    ) -> Result<bool> {
+        turing::multiply(product, stream, out, finish)
+    }
+
+    fn sums_on_turing<D: Dimension>(
+        product: &Multiplication<'_, f16, D>,
+        stream: &Stream,
+        sums: &mut DeviceArrayRef<f32, D>,
+        scale: &Finish<'_, f32, D>,
+    ) -> Result<bool> {
+        turing::multiply(product, stream, sums, scale)
+    }
+}
+
 impl Half for bf16 {}
 
 /// Results of sums in `f32`.
@@ -87,7 +126,12 @@ where
     if by_vector(&product, stream, out, finish)? || by_tensor_cores::<T, T, D, F>(&product, stream, out, finish)? {
         return Ok(());
     }
-    by_f32(product, stream, out, finish)
+    if let Some(finish) = finish.of_library()
+        && T::finished_on_turing(&product, stream, out, &finish)?
+    {
+        return Ok(());
+    }
+    by_sums(product, stream, out, finish)
 }
 
 /// Multiplies a matrix by a vector, if one of the operands is one: what takes the time is to read the matrix.
@@ -175,7 +219,7 @@ fn choice<T: Factor, D>(product: &Multiplication<'_, T::Element, D>, stream: &St
         choice.cut.fits(&product.shape)
             && match choice.kernel {
                 Chosen::Wgmma => is_hopper(stream),
-                _ => stream.backend().properties().tensor_cores.is_some(),
+                _ => has_tensor_cores(stream, AMPERE),
             }
     };
     Ok(choices::choice(factors, &product.shape, stream)?.filter(possible))
@@ -201,7 +245,7 @@ impl TensorCores {
             .flatten();
         hopper
             .map(Self::Hopper)
-            .or_else(|| ampere::mma_shape(product, stream).map(Self::Ampere))
+            .or_else(|| ampere::mma_shape(&product.shape, AMPERE, stream).map(Self::Ampere))
     }
 
     /// Cycles for a batch of products of elements of so many bytes, with the best width of tiles.
@@ -242,17 +286,19 @@ impl TensorCores {
     }
 }
 
-/// On the ordinary cores, which have no arithmetic of 16 bits that sums in f32.
-fn by_f32<T: Half + FinishSums<F>, D: Dimension, F: Passed<f32>>(
+/// By sums in memory: on Turing's tensor cores, or on the ordinary ones, which have no arithmetic of 16 bits that sums in f32.
+fn by_sums<T: Half + FinishSums<F>, D: Dimension, F: Passed<f32>>(
     product: Multiplication<'_, T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,
     finish: &Finish<'_, T, D, F>,
 ) -> Result<()> {
-    let (a, b) = (product.a.cast::<f32>()?, product.b.cast::<f32>()?);
     let mut sums = DeviceArray::<f32, D>::uninit(stream, out.raw_dim())?;
     let scale = Finish::scale(finish.alpha, 0.0);
-    Multiplication::new("matmul", &a, &b, Some(&sums))?.run(stream, &mut sums, &scale)?;
+    if !T::sums_on_turing(&product, stream, &mut sums, &scale)? {
+        let (a, b) = (product.a.cast::<f32>()?, product.b.cast::<f32>()?);
+        Multiplication::new("matmul", &a, &b, Some(&sums))?.run(stream, &mut sums, &scale)?;
+    }
     finish::finish_sums_into(Sums::new(&sums, &product.shape), &product.shape, stream, out, finish)
 }
 
@@ -304,21 +350,22 @@ fn on_hopper<T: Factor + HopperGemm<C, F>, C: Summed, F: Passed<f32>>(
     finish: &Finish<'_, C, impl Dimension, F>,
 ) -> Result<()> {
     let of = &product.shape;
-    let (a, b) = (
-        Operand::new(&product.a, [of.batch, of.m, of.k], of.a, T::ANY_LAYOUT)?,
-        Operand::new(&product.b, [of.batch, of.n, of.k], of.b, T::ANY_LAYOUT)?,
-    );
-    (shape.a_along_m, shape.b_along_n) = (a.along_lines.into(), b.along_lines.into());
+    let sides = Sides::new::<T, _>(product, finish.only_scales() && finish.beta == 0.0)?;
+    sides.describe(&mut shape);
+    let (computed, element) = (sides.of(of), size_of::<T::Element>());
     let registers = match columns {
         Some(columns) => columns / tile_n(1),
-        None => best_registers(of, size_of::<T::Element>(), &REGISTERS, stream),
+        None => best_registers(&computed, element, &REGISTERS, stream),
     };
+    if !sides.a_comes_from_registers::<T>() {
+        shape.tile_m = hopper::best_rows(&computed, element, registers, stream) as u32;
+    }
     let reads_old = finish.beta != 0.0;
     hopper::write_mapped(out, [of.batch, of.m, of.n], reads_old, stream, |out| {
         shape.c_row = out.shape()[2] as u32;
         let launch = Launch::<T> {
-            a: &a,
-            b: &b,
+            a: &sides.a,
+            b: &sides.b,
             shape,
             stream,
         };
@@ -346,7 +393,8 @@ impl<T: Factor> Launch<'_, T> {
         out: &mut DeviceViewMut<'_, C, Ix3>,
         finish: &Finish<'_, C, D, F>,
     ) -> Result<()> {
-        let (a, b) = (self.a.map(T::TYPE, TILE_M)?, self.b.map(T::TYPE, tile_n(registers))?);
+        let rows = self.shape.tile_m as usize;
+        let (a, b) = (self.a.map(T::TYPE, rows)?, self.b.map(T::TYPE, tile_n(registers))?);
         // SAFETY: the launch takes the map of the same elements mutably; a warp reads old elements before it stores these.
         let old = unsafe { InPlace::of(out) };
         let mut c = hopper::result_map(out)?;
@@ -355,8 +403,8 @@ impl<T: Factor> Launch<'_, T> {
         let (bias, residual) = (finish.bias(), finish.residual());
         let args = (&a, &b, &mut c, self.shape, alpha, beta, old, plan, bias, residual);
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
-        // types and tiles, by how the operands lie, and their swizzle. TF32 lies along k. The addends have the products'
-        // shape.
+        // types and tiles, by how the operands lie, and their swizzle. Of TF32 `b` lies along k, and `a` where there is more to
+        // be done than to scale. The addends have the products' shape.
         unsafe { self.stream.launch_unchecked::<K>(&config, args) }
     }
 }

@@ -19,7 +19,7 @@ use crate::matmul::epilogue::{self, Activate, Activation, EpiloguePlan, SumsShap
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
 use crate::matmul::wgmma::fp8::{self, ScalePlan};
 use crate::matmul::wgmma::{self, Input};
-use crate::matmul::{MulAdd, dmma, gemv, mma, simt};
+use crate::matmul::{MulAdd, dmma, gemv, grouped, mma, simt};
 use crate::num::Num;
 use crate::op::ReduceOp;
 
@@ -225,14 +225,14 @@ pub type SimtParams = (
     &'static [f32],
 );
 
-/// The parameters of [`gemm_mma`](fn@mma::gemm_mma).
-pub type MmaParams<T, C, F = Activation> = (
+/// The parameters of [`gemm_mma`](fn@mma::gemm_mma), with sums of type `S`.
+pub type MmaParams<T, C, F = Activation, S = f32> = (
     &'static [T],
     &'static [T],
     SliceMut<'static, C>,
     mma::MmaShape,
-    f32,
-    f32,
+    S,
+    S,
     EpiloguePlan<F>,
     &'static [C],
     &'static [C],
@@ -244,13 +244,106 @@ pub type MmaParams<T, C, F = Activation> = (
     message = "products of `{Self}` with the epilogue `{F}` are not compiled",
     note = "for an epilogue of your own: `kernels_gpu::epilogue_kernels!({F}: {Self});` in a kernels crate"
 )]
-pub trait AmpereGemm<C: 'static, F: 'static = Activation>: mma::Input {
+pub trait AmpereGemm<C: 'static, F: 'static = Activation>: Operand {
     /// 64 columns.
     type N64: Kernel<Params = MmaParams<<Self as Operand>::Element, C, F>>;
     /// 128 columns.
     type N128: Kernel<Params = MmaParams<<Self as Operand>::Element, C, F>>;
     /// 256 columns.
     type N256: Kernel<Params = MmaParams<<Self as Operand>::Element, C, F>>;
+}
+
+/// The parameters of [`place_groups`](fn@grouped::place_groups).
+pub type PlaceParams<O> = (
+    &'static [O],
+    grouped::GroupsShape,
+    SliceMut<'static, grouped::Problem>,
+    SliceMut<'static, u32>,
+);
+
+/// Integers that say where a group of rows ends: `i32` and `u64`.
+pub trait RowNumber: Pod + Send + Sync + grouped::RowNumber {
+    /// What makes problems of them.
+    #[doc(hidden)]
+    type Place: Kernel<Params = PlaceParams<Self>>;
+}
+
+/// The parameters of [`gemm_wgmma_grouped`](fn@wgmma::grouped::gemm_wgmma_grouped).
+pub type WgmmaGroupedParams<T> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMapMut<'static, T>,
+    wgmma::WgmmaShape,
+    &'static [grouped::Problem],
+    &'static [u32],
+);
+
+/// The parameters of [`gemm_mma_grouped`](fn@mma::grouped::gemm_mma_grouped).
+pub type MmaGroupedParams = (&'static [grouped::Problem], &'static [u32]);
+
+/// Products of many shapes in one launch: `bf16` and `f16`.
+pub trait GroupedGemm: Pod + Send + Sync {
+    /// Of groups of rows on Hopper's tensor cores, by tiles of [`COLUMNS`](wgmma::grouped::COLUMNS).
+    type Hopper: Kernel<Params = WgmmaGroupedParams<Self>>;
+    /// Of any problems on those of Ampere and later.
+    type Ampere: Kernel<Params = MmaGroupedParams>;
+}
+
+macro_rules! grouped {
+    ($($number:ident)*; $($type:ident)*) => {
+        $(impl RowNumber for $number {
+            type Place = grouped::place_groups<$number>;
+        })*
+        $(impl GroupedGemm for $type {
+            type Hopper = wgmma::grouped::gemm_wgmma_grouped<$type>;
+            type Ampere = mma::grouped::gemm_mma_grouped<$type>;
+        })*
+    };
+}
+
+grouped! { i32 u64; bf16 f16 }
+
+/// Results of products of matrices of `f16` on Turing's tensor cores: `f16`, `f32`.
+pub trait TuringGemm: mma::Output {
+    /// What multiplies.
+    type Kernel: Kernel<Params = MmaParams<f16, Self>>;
+}
+
+impl TuringGemm for f16 {
+    type Kernel = mma::turing::gemm_turing<f16>;
+}
+
+impl TuringGemm for f32 {
+    type Kernel = mma::turing::gemm_turing<f32>;
+}
+
+/// The parameters of [`gemm_fp8_mma`](fn@mma::fp8::gemm_fp8_mma).
+pub type Fp8MmaParams = (
+    &'static [u8],
+    &'static [u8],
+    SliceMut<'static, f32>,
+    mma::MmaShape,
+    ScalePlan,
+    &'static [f32],
+    &'static [f32],
+);
+
+/// Products of matrices of this 8-bit float and those of `U` on the tensor cores of Ada and later.
+pub trait AdaGemm<U>: Pod {
+    /// The sums, scaled.
+    type Kernel: Kernel<Params = Fp8MmaParams>;
+}
+
+impl AdaGemm<F8E4M3> for F8E4M3 {
+    type Kernel = mma::fp8::gemm_fp8_mma<F8E4M3, F8E4M3>;
+}
+
+impl AdaGemm<F8E5M2> for F8E4M3 {
+    type Kernel = mma::fp8::gemm_fp8_mma<F8E4M3, F8E5M2>;
+}
+
+impl AdaGemm<F8E4M3> for F8E5M2 {
+    type Kernel = mma::fp8::gemm_fp8_mma<F8E5M2, F8E4M3>;
 }
 
 /// The parameters of [`gemm_dmma`](fn@dmma::gemm_dmma).

@@ -13,6 +13,7 @@ pub mod dmma;
 pub mod epilogue;
 pub mod gemm;
 pub mod gemv;
+pub mod grouped;
 pub mod mma;
 pub mod simt;
 mod stored;

@@ -43,9 +43,16 @@ impl Tiles {
     /// This block's tiles.
     #[inline(always)]
     pub fn of_block(&self) -> OfBlock<'_> {
+        self.every(thread::block_idx_x(), thread::grid_dim_x())
+    }
+
+    /// Tile `first`, and each so many from there.
+    #[inline(always)]
+    pub fn every(&self, first: u32, step: u32) -> OfBlock<'_> {
         OfBlock {
             tiles: self,
-            number: thread::block_idx_x(),
+            number: first,
+            step,
         }
     }
 
@@ -53,9 +60,11 @@ impl Tiles {
     #[inline(always)]
     pub fn tile(&self, number: u32) -> Tile {
         let [rows, columns] = self.extents;
-        let product = divide(number, rows * columns);
+        // A division takes longer than all else here, and the first tile's loads wait for it.
+        let divide_if = |there_is_more: bool, a, b| if there_is_more { divide(a, b) } else { 0 };
+        let product = divide_if(self.total > rows * columns, number, rows * columns);
         let number = number - product * rows * columns;
-        let group = divide(number, self.group * columns);
+        let group = divide_if(rows > self.group, number, self.group * columns);
         let height = (rows - group * self.group).min(self.group);
         let within = number - group * self.group * columns;
         let column = divide(within, height);
@@ -71,6 +80,7 @@ impl Tiles {
 pub struct OfBlock<'a> {
     tiles: &'a Tiles,
     number: u32,
+    step: u32,
 }
 
 impl Iterator for OfBlock<'_> {
@@ -82,7 +92,7 @@ impl Iterator for OfBlock<'_> {
             return None;
         }
         let tile = self.tiles.tile(self.number);
-        self.number += thread::grid_dim_x();
+        self.number += self.step;
         Some(tile)
     }
 }

@@ -3,7 +3,7 @@
 //! [`epilogue`](super::epilogue). What it is made of, [`fp8`] and [`int8`] use for numbers of 8 bits.
 //!
 //! A block computes tiles of `C` of 128 × `2 R` elements, one after another. Three warpgroups share the work ("CUTLASS
-//! 3.x", NVIDIA 2023: warp specialised, persistent). One thread of the first, the producer, has the tensor memory
+//! 3.x", NVIDIA 2023: warp specialised, persistent). One thread of the first, the producer, or two, have the tensor memory
 //! accelerator copy the tiles of `A` and `B`, 128 bytes of k at a time, into a ring of stages in shared memory; the
 //! two others, the consumers, multiply them (`wgmma`), 64 rows of the tile each, with the sums in registers. Two barriers
 //! a stage say that it is full, and that both consumers are done with it. A tile's result goes by way of shared memory,
@@ -11,8 +11,11 @@
 //!
 //! Tiles and boxes are 128 bytes wide and lie in shared memory with the swizzle of 128 bytes, so that neither side has
 //! bank conflicts. An operand of 16-bit elements may lie along k or along its lines: `wgmma` takes both. TF32 it takes
-//! along k alone. The accelerator rounds to TF32, to nearest. Elements out of bounds are read as zeros and not written, so
-//! any shape is right.
+//! along k alone, but an `A` along m from registers (`tf32`). The accelerator rounds to TF32, to nearest. Elements out of
+//! bounds are read as zeros and not written, so any shape is right.
+//!
+//! Of a small product each step along k counts. There are tiles of 64 × 64, of which each consumer has all rows, in the
+//! stages of one parity; their sums are added in the end.
 //!
 //! The epilogue goes over the sums, those of a box at a time, in a loop that is not unrolled, or its code would be eight times
 //! as long. So these are copied to other registers first, by a branch that the warp takes as one: registers have no
@@ -27,24 +30,31 @@ use bytemuck::Pod;
 use cuda_std::half::pack;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
-use cuda_std::tma::{self, TensorMap, TensorMapMut};
+use cuda_std::tma::{TensorMap, TensorMapMut};
 use cuda_std::warpgroup;
-use cuda_std::wgmma::{Accumulator, KMajor, Layout, MatrixDescriptor, MnMajor, MultiplyBy, Operand, Registers, Tf32};
+use cuda_std::wgmma::{KMajor, Layout, MnMajor, MultiplyBy, Operand, Registers, Tf32};
 use half::{bf16, f16};
 
 use super::epilogue::{Epilogue, EpilogueOp, EpiloguePlan, Old};
 use super::tiles::{Tile, Tiles};
 use crate::num::Num;
 
+mod consume;
 pub mod fp8;
+pub mod grouped;
 pub mod int8;
+mod produce;
 mod store;
+mod tf32;
 
 /// Threads of a block: the producer's warpgroup, and two of consumers.
 pub const THREADS: usize = 384;
 
 /// Rows of a block's tile.
 pub const TILE_M: usize = 128;
+
+/// Rows of the smallest tiles, whose consumers have stages in turn.
+pub const HALF_TILE_M: usize = 64;
 
 /// Bytes of a line of a stage, or of a box of the result.
 pub const LINE: usize = 128;
@@ -163,6 +173,19 @@ pub struct WgmmaShape {
     pub b_along_n: u32,
     /// Elements of `C` from row to row.
     pub c_row: u32,
+    /// Whether the map of the result has the columns as its rows (0: the rows).
+    pub c_transposed: u32,
+    /// Rows of a tile: [`TILE_M`], or, where elements have more bytes than one, its sums take 32 registers, `k` is more
+    /// than [`tile_k`] and `A` does not come from registers, [`HALF_TILE_M`].
+    pub tile_m: u32,
+}
+
+impl WgmmaShape {
+    /// Whether the consumers of tiles whose sums take so many registers have stages in turn, and not rows each.
+    #[inline(always)]
+    fn shares_k<E>(&self, registers: usize) -> bool {
+        size_of::<E>() > 1 && registers == 32 && self.tile_m != TILE_M as u32
+    }
 }
 
 /// `C ← f(alpha · A B + beta · C + bias) + residual` for each product of the batch, with the function of the plan; where
@@ -172,10 +195,11 @@ pub struct WgmmaShape {
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The maps
 /// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes and with
-/// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × 64 where it lies along m), [`tile_n`] × `k` of `b` (`k` × 64 where it
+/// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × `k` where it lies along m), [`tile_n`] × `k` of `b` (`k` × `k` where it
 /// lies along n), and [`BOX_M`] × 128 bytes of `c`, whose memory is `old`, with rows and products one after another. The
 /// addends are as [`Epilogue::new`] and [`Epilogue::load_fragment`] say. If the operands are of [`Tf32`], so are the types
-/// of their maps, and both lie along k.
+/// of their maps, and `b` lies along k; where `a` does not, sums are only scaled: `beta` is 0, and the plan has nothing. `C` is
+/// transposed in its map at most there.
 #[kernel(
     T = [bf16], C = [bf16, f32], R = [32, 64, 96, 128];
     T = [f16], C = [f16, f32], R = [32, 64, 96, 128];
@@ -237,9 +261,7 @@ pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: 
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<40>();
-        if thread::thread_idx_x() == 0 {
-            block.produce();
-        }
+        block.produce(warp);
     } else {
         warpgroup::increase_registers::<232>();
         block.consume::<T>(warp - 4, result);
@@ -255,7 +277,7 @@ struct Result<'a, C, F> {
 }
 
 /// What sums are multiplied with before anything else becomes of them.
-trait Factors: Copy {
+pub(super) trait Factors: Copy {
     /// Whether there is any but 1.
     fn are_there(self) -> bool;
 
@@ -283,6 +305,8 @@ struct Block<'a, E, C, const R: usize> {
     c: TensorMapMut<'a, C>,
     shape: WgmmaShape,
     tiles: Tiles,
+    /// The block's first.
+    first: Tile,
     /// Stages of `A`, stages of `B`, the boxes of the warps.
     memory: Shared<u8>,
     /// For each stage whether it is full, then for each whether it is free.
@@ -302,16 +326,36 @@ impl<const R: usize> Place<R> {
 
     #[inline(always)]
     fn next(self) -> Self {
-        if self.stage + 1 == stages(R) as u32 {
+        self.after(1)
+    }
+
+    /// So many places on, fewer than there are.
+    #[inline(always)]
+    fn after(self, places: u32) -> Self {
+        let stage = self.stage + places;
+        if stage >= stages(R) as u32 {
             Self {
-                stage: 0,
+                stage: stage - stages(R) as u32,
                 round: self.round ^ 1,
             }
         } else {
-            Self {
-                stage: self.stage + 1,
-                ..self
-            }
+            Self { stage, ..self }
+        }
+    }
+
+    /// How many places on the next stage is whose number has this parity. There is an even number of them.
+    #[inline(always)]
+    fn until(self, parity: u32) -> u32 {
+        (self.stage ^ parity) & 1
+    }
+
+    /// Any number of places on.
+    #[inline(always)]
+    fn far_after(self, places: u32) -> Self {
+        let stage = self.stage + places;
+        Self {
+            stage: stage % stages(R) as u32,
+            round: self.round ^ ((stage / stages(R) as u32) & 1),
         }
     }
 }
@@ -365,6 +409,9 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// Whether operands may lie along their lines: those of 16 bits.
     const ANY_LAYOUT: bool = size_of::<E>() == 2;
 
+    /// Whether an `A` that lies along m comes from registers: of TF32.
+    const FROM_REGISTERS: bool = size_of::<E>() == 4;
+
     /// Sums of a thread in a box.
     const OF_BOX: usize = LINE / size_of::<C>() / 2;
 
@@ -384,32 +431,61 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
         let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
         // SAFETY: the block has as much memory behind that address.
         let barriers = unsafe { memory.subarray_unchecked(tiles_bytes(R), 16 * stages(R)) }.cast::<u64>();
+        let thread = thread::thread_idx_x();
+        if thread == 0 {
+            a.prefetch();
+            b.prefetch();
+        }
+        // Constants, so that the divisions are shifts.
+        let (rows, columns) = (TILE_M as u32, tile_n(R) as u32);
+        let whole = Tiles::new(shape.batch, [shape.m, shape.n], [rows, columns], GROUP);
+        let half = Tiles::new(shape.batch, [shape.m, shape.n], [HALF_TILE_M as u32, columns], GROUP);
+        let tiles = if shape.shares_k::<E>(R) { half } else { whole };
         let block = Self {
             a,
             b,
             c,
             shape,
-            tiles: Tiles::new(
-                shape.batch,
-                [shape.m, shape.n],
-                [TILE_M as u32, tile_n(R) as u32],
-                GROUP,
-            ),
+            tiles,
+            first: tiles.tile(thread::block_idx_x()),
             memory,
             barriers,
         };
-        if thread::thread_idx_x() == 0 {
-            a.prefetch();
-            b.prefetch();
-            c.prefetch();
+        // Not the producer's thread, which has the first tile to find.
+        if thread == 128 {
             for stage in 0..stages(R) as u32 {
-                block.full(stage).init(1);
-                block.free(stage).init(2);
+                block.full(stage).init(produce::producers(R));
+                block.free(stage).init(block.readers());
             }
             mbarrier::fence_init();
+            c.prefetch();
         }
         thread::sync_threads();
         block
+    }
+
+    /// Whether the consumers have stages in turn, and not rows: of tiles of 64 rows.
+    #[inline(always)]
+    fn shares_k(&self) -> bool {
+        self.shape.shares_k::<E>(R)
+    }
+
+    /// Rows of a tile.
+    #[inline(always)]
+    fn rows(&self) -> u32 {
+        if self.shares_k() {
+            HALF_TILE_M as u32
+        } else {
+            TILE_M as u32
+        }
+    }
+
+    /// This block's tiles.
+    #[inline(always)]
+    fn tiles_of_block(&self) -> impl Iterator<Item = Tile> {
+        let step = thread::grid_dim_x();
+        let others = self.tiles.every(thread::block_idx_x() + step, step);
+        core::iter::once(self.first).chain(others)
     }
 
     /// The barrier that the copies of a stage complete.
@@ -435,129 +511,28 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
 
     #[inline(always)]
     fn a_lies_along_m(&self) -> bool {
-        Self::ANY_LAYOUT && self.shape.a_along_m != 0
+        (Self::ANY_LAYOUT || Self::FROM_REGISTERS) && self.shape.a_along_m != 0
+    }
+
+    /// Whether the consumers read `A` themselves.
+    #[inline(always)]
+    fn a_comes_from_registers(&self) -> bool {
+        Self::FROM_REGISTERS && self.a_lies_along_m()
+    }
+
+    /// Those who say that they are done with a stage: the consumers that have it, or, where they read of it themselves, their
+    /// warps.
+    #[inline(always)]
+    fn readers(&self) -> u32 {
+        match (self.a_comes_from_registers(), self.shares_k()) {
+            (true, _) => CONSUMER_WARPS as u32,
+            (false, true) => 1,
+            (false, false) => 2,
+        }
     }
 
     #[inline(always)]
     fn b_lies_along_n(&self) -> bool {
         Self::ANY_LAYOUT && self.shape.b_along_n != 0
-    }
-
-    /// Has the stages filled, one after another. For one thread.
-    #[inline(always)]
-    fn produce(&self) {
-        let mut place = Place::<R>::FIRST;
-        for tile in self.tiles.of_block() {
-            let mut k = 0;
-            while k < self.shape.k {
-                self.free(place.stage).wait(place.round ^ 1);
-                self.fill(place.stage, tile, k);
-                place = place.next();
-                k += Self::TILE_K;
-            }
-        }
-    }
-
-    /// Has the tiles at `k` copied to a stage, with which the consumers are done.
-    #[inline(always)]
-    fn fill(&self, stage: u32, tile: Tile, k: u32) {
-        let full = self.full(stage);
-        full.arrive_expect_tx((A_BYTES + b_bytes(R)) as u32);
-        let (row, column, k) = (tile.row as i32, tile.column as i32, k as i32);
-        let (to_a, to_b) = (stage as usize * A_BYTES, Self::B + stage as usize * b_bytes(R));
-        let product = (tile.product * self.shape.a_step) as i32;
-        // SAFETY (of the four): boxes of the maps are, by the kernel's contract, as large as the stage has room for
-        // them, at multiples of 1024 bytes. Nobody reads the stage before its barrier says that it is full.
-        if !self.a_lies_along_m() {
-            unsafe { self.a.load(self.operands(to_a), [k, row, product], full) };
-        } else {
-            for i in 0..TILE_M / 64 {
-                let at = [row + 64 * i as i32, k, product];
-                unsafe { self.a.load(self.operands(to_a + i * 64 * LINE), at, full) };
-            }
-        }
-        let product = (tile.product * self.shape.b_step) as i32;
-        if !self.b_lies_along_n() {
-            unsafe { self.b.load(self.operands(to_b), [k, column, product], full) };
-        } else {
-            for i in 0..tile_n(R) / 64 {
-                let at = [column + 64 * i as i32, k, product];
-                unsafe { self.b.load(self.operands(to_b + i * 64 * LINE), at, full) };
-            }
-        }
-    }
-}
-
-impl<E: Pod, C: Output, const R: usize> Block<'_, E, C, R>
-where
-    [f32; R]: Registers,
-{
-    /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
-    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume<T: Input<Element = E>>(&self, warp: u32, result: Result<'_, C, impl EpilogueOp<f32>>) {
-        let mut place = Place::<R>::FIRST;
-        for tile in self.tiles.of_block() {
-            let sums = match (self.a_lies_along_m(), self.b_lies_along_n()) {
-                (false, false) => self.sums::<T, T, KMajor, KMajor>(warp / 4, &mut place),
-                (false, true) => self.sums::<T, T, KMajor, T::AlongLines>(warp / 4, &mut place),
-                (true, false) => self.sums::<T, T, T::AlongLines, KMajor>(warp / 4, &mut place),
-                (true, true) => self.sums::<T, T, T::AlongLines, T::AlongLines>(warp / 4, &mut place),
-            };
-            let row = tile.row + warp * BOX_M as u32;
-            self.store(&sums, warp, Tile { row, ..tile }, &result, ());
-        }
-        if thread::thread_idx_x().is_multiple_of(32) {
-            // The shared memory is the block's as long as copies read it.
-            tma::wait_read::<0>();
-        }
-    }
-
-    /// This thread's part of the product of 64 rows of the tile.
-    // Elsewhere, in code that is not optimised, each state of the sums has a place in the frame of `consume`, and the stack
-    // has no room for those of all loops.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn sums<T: MultiplyBy<U>, U: Operand, A: Side<T>, B: Side<U>>(
-        &self,
-        group: u32,
-        place: &mut Place<R>,
-    ) -> Accumulator<R> {
-        let a = MatrixDescriptor::<T, A>::new(self.operands(group as usize * 64 * LINE), A::LEADING, 1024);
-        let b = MatrixDescriptor::<U, B>::new(self.operands(Self::B), B::LEADING, 1024);
-        let a = |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * A::STEP);
-        let b = |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * B::STEP);
-        let leads = thread::thread_idx_x().is_multiple_of(128);
-
-        let mut stage = place.stage;
-        self.full(stage).wait(place.round);
-        // SAFETY (of these): the stage is full, and is not filled again before both consumers have arrived at its
-        // barrier, which they do when they have waited for what reads it.
-        let mut sums = unsafe {
-            let sums = Accumulator::<R>::zero().start();
-            let sums = sums.mma_from_zero(a(stage, 0), b(stage, 0));
-            let sums = sums.mma(a(stage, 1), b(stage, 1));
-            let sums = sums.mma(a(stage, 2), b(stage, 2));
-            sums.mma(a(stage, 3), b(stage, 3)).commit()
-        };
-        *place = place.next();
-        let mut k = Self::TILE_K;
-        while k < self.shape.k {
-            let previous = stage;
-            stage = place.stage;
-            self.full(stage).wait(place.round);
-            sums = unsafe {
-                let sums = sums.restart();
-                let sums = sums.mma(a(stage, 0), b(stage, 0));
-                let sums = sums.mma(a(stage, 1), b(stage, 1));
-                let sums = sums.mma(a(stage, 2), b(stage, 2));
-                sums.mma(a(stage, 3), b(stage, 3)).commit().wait_but_newest()
-            };
-            self.free(previous).arrive_if(leads);
-            *place = place.next();
-            k += Self::TILE_K;
-        }
-        let sums = sums.wait();
-        self.free(stage).arrive_if(leads);
-        sums
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Products with epilogues of one's own, on the tests' device, by Ampere's and by Hopper's instructions.
+//! Products with epilogues of one's own, on the tests' device, by Turing's, Ampere's and Hopper's instructions.
 
 use device_test_kernels::epilogues::{Hinge, Profile, Swish};
 use device_tests::{PTX, device};
@@ -8,11 +8,14 @@ use warpsmith::ops::{MatMul, OwnEpilogue, Precision};
 use warpsmith::{Device, DeviceArray, Element, bf16, f16};
 
 /// Those that differ in how they multiply.
-fn devices() -> [Device; 3] {
+fn devices() -> [Device; 4] {
     let of_tests = device();
-    let ampere = of_tests.as_ampere().unwrap();
-    ampere.register_kernels(PTX).unwrap();
-    [of_tests, ampere, Device::simulated_hopper()]
+    let [turing, ampere] = [(7, 5), (8, 0)].map(|generation| {
+        let device = of_tests.as_generation(generation).unwrap();
+        device.register_kernels(PTX).unwrap();
+        device
+    });
+    [of_tests, turing, ampere, Device::simulated_hopper()]
 }
 
 /// Small integers, of both signs.
@@ -106,7 +109,8 @@ fn a_precision_stays() {
     // More bits than TF32 has: 4097 becomes 4096.
     let a = Array2::from_elem((16, 16), 4097.0f32);
     let b = Array2::from_diag(&Array1::from_elem(16, 1.0f32));
-    for device in &devices()[1..] {
+    // Turing has no TF32.
+    for device in &devices()[2..] {
         let upload = |x| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
         let (x, y) = (upload(&a), upload(&b));
         for (precision, wanted) in [(Precision::Full, 4097.0), (Precision::Tf32, 4096.0)] {
@@ -214,5 +218,24 @@ fn rows_of_a_matrix() {
         let rows = rows.to_ndarray().unwrap();
         let wanted = product.reduce_axis::<Profile>(Axis(1)).unwrap().to_ndarray().unwrap();
         assert_eq!(rows, wanted);
+    }
+}
+
+/// The rows of the transpose.
+#[test]
+fn columns_of_a_matrix() {
+    let a = Array2::from_shape_fn((40, 16), |(i, j)| bf16::from_f32((i * j % 5) as f32));
+    let b = Array2::from_shape_fn((16, 72), |(i, j)| bf16::from_f32((i + 2 * j) as f32 % 3.0));
+    for device in devices() {
+        let upload = |x: &Array2<bf16>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
+        let (x, y) = (upload(&a), upload(&b));
+        let (product, columns) = y.t().fused_matmul(&x.t()).compute_with_rows::<Profile>().unwrap();
+        let wanted = x.matmul(&y).unwrap();
+        assert_eq!(
+            product.t().to_array().unwrap().to_ndarray().unwrap(),
+            wanted.to_ndarray().unwrap()
+        );
+        let wanted = wanted.reduce_axis::<Profile>(Axis(0)).unwrap().to_ndarray().unwrap();
+        assert_eq!(columns.to_ndarray().unwrap(), wanted);
     }
 }

@@ -20,21 +20,28 @@
 //! order of k, in f32 with the tensor core's rounding: the error is at most `k u Σ|a||b|` with `u = 2⁻²³`, as for
 //! [`wgmma`](super::wgmma).
 
+pub mod double;
+pub mod fp8;
+pub mod grouped;
+mod input;
+pub mod int8;
 mod stage;
 mod store;
+pub mod turing;
 
-use cuda_std::async_copy;
 use cuda_std::half::{bf16, f16};
-use cuda_std::mma::{self, Mma, mma};
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{Operand, Tf32};
+use cuda_std::{async_copy, hint};
 
-use self::stage::{Copies, Extent, Reads};
-pub use self::store::Output;
+pub use self::input::{Ampere, Generation, Input, Multiply, Narrow, Turing};
+use self::stage::{Copies, Extent, OperandCopies, Reads};
 use self::store::Result;
+pub use self::store::{Output, Rounded};
 use super::epilogue::{Epilogue, EpilogueOp, EpiloguePlan};
 use super::tiles::{Tile, Tiles};
 use super::unroll;
+use crate::num::Num;
 
 /// Bytes along k of a stage.
 const LINE: u32 = 64;
@@ -44,6 +51,11 @@ const PIECE: u32 = 16;
 
 /// Rows of tiles that blocks of neighbouring numbers share.
 const GROUP: u32 = 16;
+
+/// The same of elements of so many bytes: of f64, rows of tiles are as many bytes as twice as many others.
+const fn group(element: usize) -> u32 {
+    if element < 8 { GROUP } else { GROUP / 2 }
+}
 
 /// Elements along k of a stage, where they have so many bytes.
 pub const fn tile_k(element: usize) -> usize {
@@ -60,9 +72,21 @@ const fn warp_tile(columns: usize) -> usize {
     if columns < 128 { 32 } else { 64 }
 }
 
-/// Threads of a block, by the columns of its tile.
+/// Rows and columns of a warp's tile, of a kernel for that generation.
+const fn warp_tile_of<G: Generation>(columns: usize) -> [usize; 2] {
+    let side = warp_tile(columns);
+    [side, if side < G::WARP_COLUMNS { side } else { G::WARP_COLUMNS }]
+}
+
+/// Threads of a block of a kernel for that generation, by the columns of its tile.
+pub const fn threads_of<G: Generation>(columns: usize) -> usize {
+    let [warp_rows, warp_columns] = warp_tile_of::<G>(columns);
+    32 * rows(columns) * columns / (warp_rows * warp_columns)
+}
+
+/// [`threads_of`] Ampere.
 pub const fn threads(columns: usize) -> usize {
-    32 * rows(columns) * columns / (warp_tile(columns) * warp_tile(columns))
+    threads_of::<Ampere>(columns)
 }
 
 /// Blocks of a multiprocessor.
@@ -74,9 +98,14 @@ pub const fn blocks(columns: usize) -> usize {
     }
 }
 
-/// Stages of the ring. Two blocks of 128 × 128 fit into the 100 KiB that a multiprocessor of a GeForce has.
-const fn stages(columns: usize) -> u32 {
-    if columns == 128 { 3 } else { 4 }
+/// Stages of the ring. Two blocks of 128 × 128 fit into the 100 KiB that a multiprocessor of a GeForce has. What is on its way
+/// in registers wants no stage.
+const fn stages<G: Generation>(columns: usize) -> u32 {
+    match (G::ASYNC, columns) {
+        (false, _) => 2,
+        (true, 128) => 3,
+        (true, _) => 4,
+    }
 }
 
 /// Bytes of a stage.
@@ -84,48 +113,27 @@ const fn stage_bytes(columns: usize) -> u32 {
     LINE * (rows(columns) + columns) as u32
 }
 
-/// The dynamic shared memory of a launch in bytes.
+/// Elements from row to row of a warp's sums in shared memory: two rows are not in the same banks.
+const fn pitch<G: Generation>(columns: usize) -> u32 {
+    warp_tile_of::<G>(columns)[1] as u32 + 8
+}
+
+/// Bytes of 32 rows of a warp's sums, of type `S`.
+const fn sums_bytes<S, G: Generation>(columns: usize) -> u32 {
+    32 * pitch::<G>(columns) * size_of::<S>() as u32
+}
+
+/// The dynamic shared memory of a launch in bytes, of a kernel for that generation: stages, and then the warps' sums, of type
+/// `S`.
+pub const fn shared_bytes_of<S, G: Generation>(columns: usize) -> usize {
+    let of_stages = stages::<G>(columns) * stage_bytes(columns);
+    let of_sums = (threads_of::<G>(columns) / 32) as u32 * sums_bytes::<S, G>(columns);
+    (if of_sums < of_stages { of_stages } else { of_sums }) as usize
+}
+
+/// [`shared_bytes_of`] Ampere.
 pub const fn shared_bytes(columns: usize) -> usize {
-    (stages(columns) * stage_bytes(columns)) as usize
-}
-
-/// Numbers that are multiplied: `f16`, `bf16`, and [`Tf32`], which in memory is `f32`.
-pub trait Input: Operand + Mma<C = [f32; 4]> {
-    /// A fragment of `A`, of the words that were read.
-    fn a(words: [u32; 4]) -> Self::A;
-
-    /// A fragment of `B`.
-    fn b(words: [u32; 2]) -> Self::B;
-}
-
-macro_rules! sixteen_bits {
-    ($($type:ident)*) => {$(
-        impl Input for $type {
-            #[inline(always)]
-            fn a(words: [u32; 4]) -> [u32; 4] {
-                words
-            }
-
-            #[inline(always)]
-            fn b(words: [u32; 2]) -> [u32; 2] {
-                words
-            }
-        }
-    )*};
-}
-
-sixteen_bits! { f16 bf16 }
-
-impl Input for Tf32 {
-    #[inline(always)]
-    fn a(words: [u32; 4]) -> [f32; 4] {
-        words.map(|word| mma::nearest_tf32(f32::from_bits(word)))
-    }
-
-    #[inline(always)]
-    fn b(words: [u32; 2]) -> [f32; 2] {
-        words.map(|word| mma::nearest_tf32(f32::from_bits(word)))
-    }
+    shared_bytes_of::<f32, Ampere>(columns)
 }
 
 /// The shape of a batch of products, and how their operands lie.
@@ -180,49 +188,36 @@ pub unsafe fn gemm_mma<T: Input, C: Output, const COLUMNS: usize>(
     residual: &[C],
 ) {
     // SAFETY: the kernel's contract.
-    unsafe { gemm_mma_with::<T, C, _, COLUMNS>(a, b, c, shape, alpha, beta, plan, bias, residual) };
+    unsafe { gemm_mma_with::<T, C, _, COLUMNS, Ampere>(a, b, c, shape, alpha, beta, plan, bias, residual) };
 }
 
-/// [`gemm_mma()`], with any function.
+/// [`gemm_mma()`], with any function, of any numbers, by the instructions of any generation.
 ///
 /// # Safety
 ///
 /// The kernel's.
 #[allow(clippy::too_many_arguments, reason = "a kernel's")]
 #[inline(always)]
-pub unsafe fn gemm_mma_with<T: Input, C: Output, F: EpilogueOp<f32>, const COLUMNS: usize>(
+pub unsafe fn gemm_mma_with<
+    T: Multiply<G>,
+    C: Rounded<Wide = T::Sum>,
+    F: EpilogueOp<T::Sum>,
+    const COLUMNS: usize,
+    G: Generation,
+>(
     a: &[T::Element],
     b: &[T::Element],
     c: SliceMut<'_, C>,
     shape: MmaShape,
-    alpha: f32,
-    beta: f32,
+    alpha: T::Sum,
+    beta: T::Sum,
     plan: EpiloguePlan<F>,
     bias: &[C],
     residual: &[C],
 ) {
-    let tiles = Tiles::new(
-        shape.batch,
-        [shape.m, shape.n],
-        [rows(COLUMNS) as u32, COLUMNS as u32],
-        GROUP,
-    );
-    let block = Block::<T, COLUMNS> {
-        a: a.as_ptr(),
-        b: b.as_ptr(),
-        shape,
-        tile: tiles.tile(thread::block_idx_x()),
-        memory: cuda_std::shared::dynamic(),
-    };
-    // SAFETY (of the four): the kernel's contract.
-    let sums = unsafe {
-        match (shape.a_along_m != 0, shape.b_along_n != 0) {
-            (false, false) => block.sums::<true, true>(),
-            (false, true) => block.sums::<true, false>(),
-            (true, false) => block.sums::<false, true>(),
-            (true, true) => block.sums::<false, false>(),
-        }
-    };
+    let block = Block::<T, COLUMNS, G>::new(a, b, shape);
+    // SAFETY: the kernel's contract.
+    let sums = unsafe { block.sums_as_they_lie() };
     let result = Result {
         c,
         alpha,
@@ -235,7 +230,7 @@ pub unsafe fn gemm_mma_with<T: Input, C: Output, F: EpilogueOp<f32>, const COLUM
 }
 
 /// The sums of a lane: of each group of 16 rows and each of 8 columns of its warp.
-type Sums = [[[f32; 4]; 8]; 4];
+type Sums<S> = [[[S; 4]; 8]; 4];
 
 /// What a lane has of the operands for 32 bytes of k, of each group of 16 lines: words of the first eight lines and of the
 /// others, in the first half of the bytes and in the second. Of `A` the lines change first, of `B` the bytes, so that an
@@ -247,7 +242,7 @@ struct Fragments {
 }
 
 /// What the threads of a block have in common.
-struct Block<T: Operand, const COLUMNS: usize> {
+struct Block<T: Multiply<G>, const COLUMNS: usize, G = Ampere> {
     a: *const T::Element,
     b: *const T::Element,
     shape: MmaShape,
@@ -256,8 +251,10 @@ struct Block<T: Operand, const COLUMNS: usize> {
     memory: Shared<u8>,
 }
 
-impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
+impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     const ROWS: u32 = rows(COLUMNS) as u32;
+
+    const THREADS: u32 = threads_of::<G>(COLUMNS) as u32;
 
     /// Elements along k of a stage.
     const TILE_K: u32 = tile_k(size_of::<T::Element>()) as u32;
@@ -268,17 +265,55 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     const STAGE: u32 = stage_bytes(COLUMNS);
 
     /// Behind the last stage.
-    const END: u32 = stages(COLUMNS) * Self::STAGE;
+    const END: u32 = stages::<G>(COLUMNS) * Self::STAGE;
 
-    /// Groups of 16 lines of a warp's tile.
-    const GROUPS: usize = warp_tile(COLUMNS) / 16;
+    /// Rows and columns of a warp's tile.
+    const WARP: [usize; 2] = warp_tile_of::<G>(COLUMNS);
+
+    /// Groups of 16 rows and of 16 columns of a warp's tile.
+    const GROUPS: [usize; 2] = [Self::WARP[0] / 16, Self::WARP[1] / 16];
+
+    /// That of this block's number.
+    #[inline(always)]
+    fn new(a: &[T::Element], b: &[T::Element], shape: MmaShape) -> Self {
+        let group = group(size_of::<T::Element>());
+        let tiles = Tiles::new(shape.batch, [shape.m, shape.n], [Self::ROWS, COLUMNS as u32], group);
+        Self {
+            a: a.as_ptr(),
+            b: b.as_ptr(),
+            shape,
+            tile: tiles.tile(thread::block_idx_x()),
+            memory: cuda_std::shared::dynamic(),
+        }
+    }
 
     /// The first row and column of this warp in the block's tile.
     #[inline(always)]
     fn warp_place() -> [u32; 2] {
         let warp = warp::uniform(thread::thread_idx_x() / 32);
-        let (side, across) = (warp_tile(COLUMNS) as u32, (COLUMNS / warp_tile(COLUMNS)) as u32);
-        [warp / across * side, warp % across * side]
+        let [rows, columns] = Self::WARP.map(|side| side as u32);
+        let across = COLUMNS as u32 / columns;
+        [warp / across * rows, warp % across * columns]
+    }
+
+    /// This lane's part of the block's tile.
+    ///
+    /// # Safety
+    ///
+    /// The kernel's contract.
+    #[inline(always)]
+    unsafe fn sums_as_they_lie(&self) -> Sums<T::Sum> {
+        let along_k = (self.shape.a_along_m == 0, self.shape.b_along_n == 0);
+        // SAFETY (of the five): the kernel's contract. Bytes lie along k.
+        unsafe {
+            match along_k {
+                _ if size_of::<T::Element>() == 1 => self.sums::<true, true>(),
+                (true, true) => self.sums::<true, true>(),
+                (true, false) => self.sums::<true, false>(),
+                (false, true) => self.sums::<false, true>(),
+                (false, false) => self.sums::<false, false>(),
+            }
+        }
     }
 
     /// This lane's part of the block's tile.
@@ -288,7 +323,22 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     /// The kernel's contract, and that the operands lie so.
     // Elsewhere, in code that is not optimised, the stack has no room for the states of all loops.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn sums<const A_ALONG_K: bool, const B_ALONG_K: bool>(&self) -> Sums {
+    unsafe fn sums<const A_ALONG_K: bool, const B_ALONG_K: bool>(&self) -> Sums<T::Sum> {
+        // SAFETY: the caller's promise.
+        unsafe { self.sums_by::<A_ALONG_K, B_ALONG_K>(|_, _| {}) }
+    }
+
+    /// This lane's part of the block's tile, which `each` is given after every stage but the last, with the elements of k that
+    /// are in it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`sums`](Self::sums).
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn sums_by<const A_ALONG_K: bool, const B_ALONG_K: bool>(
+        &self,
+        mut each: impl FnMut(u32, &mut Sums<T::Sum>),
+    ) -> Sums<T::Sum> {
         let Self {
             shape, tile, memory, ..
         } = *self;
@@ -297,31 +347,19 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
             Extent {
                 lines: shape.m - tile.row,
                 tile: Self::ROWS,
-                threads: threads(COLUMNS) as u32,
+                threads: Self::THREADS,
             },
             Extent {
                 lines: shape.n - tile.column,
                 tile: COLUMNS as u32,
-                threads: threads(COLUMNS) as u32,
+                threads: Self::THREADS,
             },
         ];
-        let mut copies_a =
-            Copies::<T::Element, A_ALONG_K>::new(self.a.wrapping_add(product * shape.a[0]), shape.a[1], tile.row, of_a);
-        let mut copies_b = Copies::<T::Element, B_ALONG_K>::new(
-            self.b.wrapping_add(product * shape.b[0]),
-            shape.b[1],
-            tile.column,
-            of_b,
-        );
-        let mut k_left = shape.k;
-        let mut fill = |stage: u32| {
-            // SAFETY: the kernel's contract; the stage is in the memory, and nobody reads it until it has been waited for.
-            unsafe {
-                copies_a.fill(memory, stage, k_left);
-                copies_b.fill(memory, stage + Self::B, k_left);
-            }
-            async_copy::commit();
-            k_left = k_left.saturating_sub(Self::TILE_K);
+        let mut copies = Copies::<T::Element, A_ALONG_K, B_ALONG_K, G> {
+            a: OperandCopies::new(self.a.wrapping_add(product * shape.a[0]), shape.a[1], tile.row, of_a),
+            b: OperandCopies::new(self.b.wrapping_add(product * shape.b[0]), shape.b[1], tile.column, of_b),
+            b_at: Self::B,
+            k_left: shape.k,
         };
         let [row, column] = Self::warp_place();
         let reads_a = Reads::<T::Element, A_ALONG_K, true>::new(row, Self::ROWS);
@@ -332,24 +370,33 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
                 b: [[0; 4]; 4],
             };
             unroll!(4, i => {
-                if i < Self::GROUPS {
-                    // SAFETY: the stage is full, and has the warp's lines.
-                    unsafe {
-                        fragments.b[i] = reads_b.group(memory, stage + Self::B, half, i);
-                        fragments.a[i] = reads_a.group(memory, stage, half, i);
-                    }
+                // SAFETY (of both): the stage is full, and has the warp's lines.
+                if i < Self::GROUPS[1] {
+                    fragments.b[i] = unsafe { reads_b.group(memory, stage + Self::B, half, i) };
+                }
+                if i < Self::GROUPS[0] {
+                    fragments.a[i] = unsafe { reads_a.group(memory, stage, half, i) };
                 }
             });
             fragments
         };
 
-        unroll!(4, stage => {
-            if stage + 1 < stages(COLUMNS) as usize {
-                fill(stage as u32 * Self::STAGE);
+        if G::ASYNC {
+            unroll!(4, stage => {
+                if stage + 1 < stages::<G>(COLUMNS) as usize {
+                    unsafe { copies.fill(memory, stage as u32 * Self::STAGE) };
+                }
+            });
+        } else {
+            // The first time there is nothing in the registers yet. A loop, so that its code is there once.
+            let mut times = hint::opaque(2);
+            while times > 0 {
+                unsafe { copies.fill(memory, 0) };
+                times -= 1;
             }
-        });
+        }
         Self::wait();
-        let mut sums = [[[0.0; 4]; 8]; 4];
+        let mut sums = [[[T::Sum::ZERO; 4]; 8]; 4];
         let (mut from, mut to) = (0, Self::END - Self::STAGE);
         // The second half of the stage before, at first zeros, is multiplied behind the barrier, while the first one of this
         // stage is read. The loop ends with the barrier: where it stood within, the assembler moved those products ahead of
@@ -362,9 +409,10 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
         while k < shape.k {
             let first = read(from, 0);
             Self::multiply(&second, &mut sums);
+            each(k, &mut sums);
             second = read(from, 1);
             // Everyone has read this stage: that was before the barrier.
-            fill(to);
+            unsafe { copies.fill(memory, to) };
             Self::multiply(&first, &mut sums);
             to = from;
             from = if from + Self::STAGE == Self::END {
@@ -376,7 +424,9 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
             Self::wait();
         }
         Self::multiply(&second, &mut sums);
-        async_copy::wait::<0>();
+        if G::ASYNC {
+            async_copy::wait::<0>();
+        }
         thread::sync_threads();
         sums
     }
@@ -385,28 +435,39 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     #[inline(always)]
     fn wait() {
         // All but the newest of the stages that are on their way.
-        if stages(COLUMNS) == 3 {
-            async_copy::wait::<1>();
-        } else {
-            async_copy::wait::<2>();
+        match (G::ASYNC, stages::<G>(COLUMNS)) {
+            (false, _) => {}
+            (true, 3) => async_copy::wait::<1>(),
+            (true, _) => async_copy::wait::<2>(),
         }
         thread::sync_threads();
     }
 
     /// Adds the products for 32 bytes of k.
-    #[inline(always)]
-    fn multiply(fragments: &Fragments, sums: &mut Sums) {
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn multiply(fragments: &Fragments, sums: &mut Sums<T::Sum>) {
+        unroll!(2, step => {
+            if step < T::STEPS {
+                Self::multiply_step(step, fragments, sums);
+            }
+        });
+    }
+
+    /// Adds those of one of the instructions along k.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn multiply_step(step: usize, fragments: &Fragments, sums: &mut Sums<T::Sum>) {
         let a = fragments.a.map(T::a);
         unroll!(4, j => {
-            if j < Self::GROUPS {
+            if j < Self::GROUPS[1] {
                 let [low0, high0, low1, high1] = fragments.b[j];
                 let b = [T::b([low0, high0]), T::b([low1, high1])];
                 unroll!(8, number => {
                     // There and back, so that an instruction has an operand of the one before.
-                    let i = if j.is_multiple_of(2) { number / 2 } else { Self::GROUPS.saturating_sub(1 + number / 2) };
-                    if number / 2 < Self::GROUPS {
+                    let last = Self::GROUPS[0] - 1;
+                    let i = if j.is_multiple_of(2) { number / 2 } else { last.saturating_sub(number / 2) };
+                    if number / 2 <= last {
                         let tile = &mut sums[i][2 * j + number % 2];
-                        *tile = mma::<T>(a[i], b[number % 2], *tile);
+                        *tile = T::multiply(step, a[i], b[number % 2], *tile);
                     }
                 });
             }

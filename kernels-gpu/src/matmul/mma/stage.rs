@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tiles of operands in shared memory: how they lie, what a thread copies there, and what a lane reads.
 
+use core::marker::PhantomData;
+
 use bytemuck::Pod;
 use cuda_std::prelude::*;
-use cuda_std::{async_copy, matrix};
+use cuda_std::{async_copy, hint, matrix};
 
-use super::{LINE, PIECE, tile_k};
+use super::{Generation, LINE, PIECE, tile_k};
 use crate::matmul::unroll;
 
 /// Where the piece that number `piece` of row `row` is goes, among the pieces of the row: as far as another is from it, so
@@ -14,10 +16,11 @@ use crate::matmul::unroll;
 fn swizzled<E>(along_k: bool, row: u32, piece: u32) -> u32 {
     piece
         ^ match (along_k, size_of::<E>()) {
-            // Rows of four pieces: two of them pass all banks.
+            // Rows of four pieces: two of them pass all banks. Of f64, lanes read two pieces in four rows.
+            (true, 8) => row / 2 % 2 * 2,
             (true, _) => row / 2 % 4,
             (false, 2) => row % 8,
-            // Lanes read words of two pieces, in four rows.
+            // Lanes read two pieces in four rows.
             (false, _) => row % 4 * 2,
         }
 }
@@ -34,7 +37,7 @@ pub(super) struct Extent {
 }
 
 /// What a thread copies of an operand's tile: some pieces of 16 bytes, all in the same column of pieces.
-pub(super) struct Copies<E, const ALONG_K: bool> {
+pub(super) struct OperandCopies<E, const ALONG_K: bool, G> {
     /// The first piece of the next stage.
     from: *const E,
     /// Elements from piece to piece.
@@ -48,9 +51,12 @@ pub(super) struct Copies<E, const ALONG_K: bool> {
     /// The first element along the rows of pieces: of k, or a line.
     first: u32,
     of: Extent,
+    /// The pieces of the next stage, where they pass registers.
+    loaded: [[u32; 4]; 4],
+    _generation: PhantomData<G>,
 }
 
-impl<E: Pod, const ALONG_K: bool> Copies<E, ALONG_K> {
+impl<E: Pod, const ALONG_K: bool, G: Generation> OperandCopies<E, ALONG_K, G> {
     /// Elements of a piece.
     const UNIT: u32 = PIECE / size_of::<E>() as u32;
 
@@ -73,6 +79,8 @@ impl<E: Pod, const ALONG_K: bool> Copies<E, ALONG_K> {
             row,
             first,
             of,
+            loaded: [[0; 4]; 4],
+            _generation: PhantomData,
         }
     }
 
@@ -85,40 +93,193 @@ impl<E: Pod, const ALONG_K: bool> Copies<E, ALONG_K> {
         }
     }
 
+    /// Rows of pieces, and elements along them, that are in bounds; of k, so many elements are left.
+    #[inline(always)]
+    fn bounds(&self, k_left: u32) -> [u32; 2] {
+        match ALONG_K {
+            true => [self.of.lines, k_left],
+            false => [k_left, self.of.lines],
+        }
+    }
+
+    /// Bytes of the pieces that are in bounds, in rows that are.
+    #[inline(always)]
+    fn bytes(&self, k_left: u32) -> u32 {
+        let [_, elements] = self.bounds(k_left);
+        elements.saturating_sub(self.first).min(Self::UNIT) * size_of::<E>() as u32
+    }
+
+    /// Whether the row of piece `i` is in bounds.
+    #[inline(always)]
+    fn has_row(&self, i: usize, k_left: u32) -> bool {
+        let apart = self.of.threads / Self::across(self.of);
+        self.row + i as u32 * apart < self.bounds(k_left)[0]
+    }
+
+    /// Whether there is piece `i` of the thread's.
+    #[inline(always)]
+    fn has(&self, i: usize) -> bool {
+        i as u32 * self.of.threads * PIECE < self.of.tile * LINE
+    }
+
+    /// Where piece `i` goes in the memory, in bytes, of the tile at byte `at`.
+    #[inline(always)]
+    fn place(&self, at: u32, i: usize) -> u32 {
+        at + self.to + i as u32 * self.of.threads * PIECE
+    }
+
     /// Has the pieces of the next stage copied to the tile at byte `at`; of k, so many elements are left.
     ///
     /// # Safety
     ///
     /// The elements in bounds can be read; the tile is in `memory`, and nobody accesses it until the copies are waited for.
     #[inline(always)]
-    pub(super) unsafe fn fill(&mut self, memory: Shared<u8>, at: u32, k_left: u32) {
-        let apart = self.of.threads / Self::across(self.of);
-        let (rows, elements) = match ALONG_K {
-            true => (self.of.lines, k_left),
-            false => (k_left, self.of.lines),
-        };
-        let bytes = elements.saturating_sub(self.first).min(Self::UNIT) * size_of::<E>() as u32;
+    unsafe fn fill(&mut self, memory: Shared<u8>, at: u32, k_left: u32) {
+        let bytes = self.bytes(k_left);
         unroll!(4, i => {
-            if i as u32 * self.of.threads * PIECE < self.of.tile * LINE {
-                let bytes = if self.row + i as u32 * apart < rows { bytes } else { 0 };
-                let to = at + self.to + i as u32 * self.of.threads * PIECE;
+            if self.has(i) {
+                let bytes = if self.has_row(i, k_left) { bytes } else { 0 };
                 let from = self.from.wrapping_add(i * self.apart);
                 // SAFETY: the caller's promise; so many bytes are in bounds.
-                unsafe { async_copy::copy_16(memory, to, from.cast(), bytes) };
+                unsafe { async_copy::copy_16(memory, self.place(at, i), from.cast(), bytes) };
             }
         });
         self.from = self.from.wrapping_add(self.ahead);
+    }
+
+    /// Whether the pieces of the next stage are whole, where their rows are in bounds.
+    #[inline(always)]
+    fn are_whole(&self, k_left: u32) -> bool {
+        self.bytes(k_left) == PIECE
+    }
+
+    /// Loads the pieces of the next stage into registers.
+    ///
+    /// # Safety
+    ///
+    /// The elements in bounds can be read; the pieces are whole, if that is said.
+    #[inline(always)]
+    unsafe fn load<const WHOLE: bool>(&mut self, k_left: u32) {
+        let bytes = if WHOLE { PIECE } else { self.bytes(k_left) };
+        unroll!(4, i => {
+            if self.has(i) {
+                self.loaded[i] = [0; 4];
+                if self.has_row(i, k_left) {
+                    let from = self.from.wrapping_add(i * self.apart);
+                    // SAFETY: so many bytes are in bounds; pieces begin at multiples of their size.
+                    self.loaded[i] = unsafe { piece(from, bytes) };
+                }
+            }
+        });
+        self.from = self.from.wrapping_add(self.ahead);
+    }
+
+    /// Puts the pieces that were loaded, at first zeros, into the tile at byte `at`.
+    ///
+    /// # Safety
+    ///
+    /// The tile is in `memory`, and nobody accesses it ahead of a barrier.
+    #[inline(always)]
+    unsafe fn put(&self, memory: Shared<u8>, at: u32) {
+        unroll!(4, i => {
+            if self.has(i) {
+                // SAFETY: a piece of the tile, at a multiple of its size.
+                unsafe {
+                    let to = memory.subarray_unchecked(self.place(at, i) as usize, PIECE as usize);
+                    to.cast::<u32>().set_vec_unchecked(0, self.loaded[i]);
+                }
+            }
+        });
+    }
+}
+
+/// What a thread copies of both operands, a stage after another.
+pub(super) struct Copies<E, const A_ALONG_K: bool, const B_ALONG_K: bool, G> {
+    pub(super) a: OperandCopies<E, A_ALONG_K, G>,
+    pub(super) b: OperandCopies<E, B_ALONG_K, G>,
+    /// Where the tile of `B` begins in a stage.
+    pub(super) b_at: u32,
+    /// Elements of k that are left.
+    pub(super) k_left: u32,
+}
+
+impl<E: Pod, const A_ALONG_K: bool, const B_ALONG_K: bool, G: Generation> Copies<E, A_ALONG_K, B_ALONG_K, G> {
+    /// Has the next stage copied to byte `stage` of the memory. Where pieces pass registers, those that the last call loaded go
+    /// there, at first zeros, and the next ones are loaded.
+    ///
+    /// # Safety
+    ///
+    /// The elements in bounds can be read; the stage is in `memory`, and nobody accesses it until it has been waited for.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) unsafe fn fill(&mut self, memory: Shared<u8>, stage: u32) {
+        let Self { a, b, b_at, k_left } = self;
+        // SAFETY (of all): the caller's promise.
+        unsafe {
+            if G::ASYNC {
+                a.fill(memory, stage, *k_left);
+                b.fill(memory, stage + *b_at, *k_left);
+                async_copy::commit();
+            } else {
+                a.put(memory, stage);
+                b.put(memory, stage + *b_at);
+                // Code without branches for each piece: almost all of them are whole.
+                if a.are_whole(*k_left) && b.are_whole(*k_left) {
+                    a.load::<true>(*k_left);
+                    b.load::<true>(*k_left);
+                } else {
+                    a.load::<false>(*k_left);
+                    b.load::<false>(*k_left);
+                }
+            }
+        }
+        *k_left = k_left.saturating_sub(tile_k(size_of::<E>()) as u32);
+    }
+}
+
+/// The words of a piece of which so many bytes are there, and zeros behind them.
+///
+/// # Safety
+///
+/// So many bytes, of whole elements, can be read at `from`, a multiple of 16 bytes.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+unsafe fn piece<E: Pod>(from: *const E, bytes: u32) -> [u32; 4] {
+    if bytes == PIECE {
+        // SAFETY: the caller's promise.
+        return unsafe { Slice::from_raw_parts(from.cast::<u32>(), 4).get_vec_unchecked(0) };
+    }
+    let mut words = [0; 4];
+    let mut left = bytes as usize / size_of::<E>();
+    // From the last one on, each element moves those behind it up.
+    while left > 0 {
+        // Known to be one less, the loop would be unrolled.
+        left = hint::pinned(left as u32 - 1) as usize;
+        // SAFETY: one of the elements.
+        let [element] = unsafe { Slice::from_raw_parts(from, left + 1).get_vec_unchecked::<1>(left) };
+        let bits = 8 * size_of::<E>() as u32;
+        let [a, b, c, d] = words;
+        let up = |low: u32, high: u32| high << bits | low >> (32 - bits);
+        words = [a << bits | low_bits(element), up(a, b), up(b, c), up(c, d)];
+    }
+    words
+}
+
+/// The bits of an element of one or two bytes.
+#[inline(always)]
+fn low_bits<E: Pod>(element: E) -> u32 {
+    match size_of::<E>() {
+        1 => u32::from(bytemuck::cast::<E, u8>(element)),
+        _ => u32::from(bytemuck::cast::<E, u16>(element)),
     }
 }
 
 /// Where a lane reads fragments of an operand in its tile: of `A` or of `B`.
 pub(super) struct Reads<E, const ALONG_K: bool, const A: bool> {
-    /// In bytes: along k, of either half of a stage's k; along the lines, of each group of 16, or of 8 of 32-bit elements. The
-    /// rest are constants.
+    /// In bytes: along k, of either half of a stage's k; along the lines, of each group of 16, or of 8 of 32-bit elements, or of
+    /// either 8 of f64. The rest are constants.
     at: [u32; 4],
     /// Bytes of an element of k, where the lines are along the rows.
     row: u32,
-    _element: core::marker::PhantomData<E>,
+    _element: PhantomData<E>,
 }
 
 impl<E: Pod, const ALONG_K: bool, const A: bool> Reads<E, ALONG_K, A> {
@@ -131,6 +292,15 @@ impl<E: Pod, const ALONG_K: bool, const A: bool> Reads<E, ALONG_K, A> {
         let (second, fourth) = (lane / 8 % 2, lane / 16);
         let (lines, bytes) = if A { (second, fourth) } else { (fourth, second) };
         let at = [0, 1, 2, 3].map(|number| match (ALONG_K, size_of::<E>()) {
+            (true, 8) => {
+                let line = first + lane / 4;
+                line * LINE + swizzled::<E>(true, line, lane % 4 / 2 + 2 * (number % 2)) * PIECE + lane % 2 * 8
+            }
+            (false, 8) => {
+                let (k, line) = (lane % 4, lane / 4);
+                let piece = (first + 8 * (number % 2) + line) / 2;
+                k * row + swizzled::<E>(false, k, piece) * PIECE + line % 2 * 8
+            }
             (true, _) => {
                 let line = first + lane % 8 + 8 * lines;
                 line * LINE + swizzled::<E>(true, line, bytes + 2 * (number % 2)) * PIECE
@@ -147,7 +317,7 @@ impl<E: Pod, const ALONG_K: bool, const A: bool> Reads<E, ALONG_K, A> {
         Self {
             at,
             row,
-            _element: core::marker::PhantomData,
+            _element: PhantomData,
         }
     }
 
@@ -162,6 +332,18 @@ impl<E: Pod, const ALONG_K: bool, const A: bool> Reads<E, ALONG_K, A> {
         let step = LINE / 2 / size_of::<E>() as u32 * self.row * half as u32;
         // SAFETY (of all): in the tile, at multiples of 16 bytes, or 8.
         match (ALONG_K, size_of::<E>()) {
+            (_, 8) => {
+                let both = |lines: usize| {
+                    let at = match ALONG_K {
+                        true => self.at[half] + LINE * (16 * i + 8 * lines) as u32,
+                        false => self.at[lines] + 8 * PIECE * i as u32 + step,
+                    };
+                    unsafe { memory.subarray_unchecked((tile + at) as usize, 8) }.cast::<u32>()
+                };
+                let both = |lines| unsafe { both(lines).get_vec_unchecked::<2>(0) };
+                let ([a, b], [c, d]) = (both(0), both(1));
+                [a, b, c, d]
+            }
             (true, _) => unsafe { matrix::ldmatrix_x4(memory, tile + self.at[half] + 16 * LINE * i as u32) },
             (false, 2) => unsafe { matrix::ldmatrix_x4_trans(memory, tile + self.at[i] + step) },
             (false, _) => {

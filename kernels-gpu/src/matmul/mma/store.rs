@@ -5,27 +5,44 @@ use cuda_std::half::{bf16, f16, pack};
 use cuda_std::hint;
 use cuda_std::prelude::*;
 
-use super::{Block, Input, MmaShape, Sums, warp_tile};
-use crate::matmul::epilogue::{self, Epilogue, EpilogueOp};
-use crate::matmul::{scaled, unroll};
+use super::{Block, Generation, MmaShape, Multiply, Sums, pitch, sums_bytes};
+use crate::matmul::epilogue::{self, Activate, Activation, Epilogue, EpilogueOp, EpiloguePlan};
+use crate::matmul::{MulAdd, scaled, unroll};
 use crate::num::Num;
 
-/// Numbers that the result is stored as.
-pub trait Output: Num<Wide = f32> {
+/// Numbers that results are stored as.
+pub trait Rounded: Num<Wide: MulAdd + Activate> {
     /// The nearest one: [`narrow`](Num::narrow), in an instruction that GPUs have from Ampere on.
-    fn nearest(value: f32) -> Self;
+    fn nearest(value: Self::Wide) -> Self;
 }
 
-impl Output for f32 {
-    #[inline(always)]
-    fn nearest(value: f32) -> f32 {
-        value
-    }
+/// Those of sums in f32.
+pub trait Output: Rounded + Num<Wide = f32> {}
+
+impl<C: Rounded + Num<Wide = f32>> Output for C {}
+
+/// The nearest number, by what GPUs from that generation on have.
+#[inline(always)]
+fn nearest<C: Rounded, G: Generation>(value: C::Wide) -> C {
+    if G::ASYNC { C::nearest(value) } else { C::narrow(value) }
 }
 
-macro_rules! outputs {
+macro_rules! themselves {
     ($($type:ident)*) => {$(
-        impl Output for $type {
+        impl Rounded for $type {
+            #[inline(always)]
+            fn nearest(value: $type) -> $type {
+                value
+            }
+        }
+    )*};
+}
+
+themselves! { f32 f64 i32 }
+
+macro_rules! sixteen_bits {
+    ($($type:ident)*) => {$(
+        impl Rounded for $type {
             #[inline(always)]
             fn nearest(value: f32) -> Self {
                 Self::from_bits(pack::<Self>(value, 0.0) as u16)
@@ -34,11 +51,10 @@ macro_rules! outputs {
     )*};
 }
 
-outputs! { f16 bf16 }
+sixteen_bits! { f16 bf16 }
 
-impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
-    /// Elements from row to row of a warp's sums in shared memory: two rows are not in the same banks.
-    const PITCH: u32 = warp_tile(COLUMNS) as u32 + 8;
+impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
+    const PITCH: u32 = pitch::<G>(COLUMNS);
 
     /// Puts the warp's sums into `C`, by way of shared memory, out of which a lane takes four neighbours: two groups of rows
     /// at a time.
@@ -46,18 +62,23 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     /// # Safety
     ///
     /// The kernel's contract. All copies to the stages are done, and nobody reads them.
-    #[inline(always)]
-    pub(super) unsafe fn store<C: Output, F: EpilogueOp<f32>>(&self, sums: &Sums, result: Result<'_, C, F>) {
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) unsafe fn store<C: Rounded<Wide = T::Sum>, F: EpilogueOp<T::Sum>>(
+        &self,
+        sums: &Sums<T::Sum>,
+        result: Result<'_, C, F>,
+    ) {
         let MmaShape { m, n, .. } = self.shape;
         let warp = thread::thread_idx_x() / 32;
-        let at = (warp * 32 * Self::PITCH * 4) as usize;
-        // SAFETY: the rows of all warps take less than the stages.
-        let memory = unsafe { self.memory.subarray_unchecked(at, (32 * Self::PITCH * 4) as usize) }.cast::<f32>();
+        let bytes = sums_bytes::<T::Sum, G>(COLUMNS);
+        // SAFETY: the memory has room for the rows of all warps.
+        let memory =
+            unsafe { self.memory.subarray_unchecked((warp * bytes) as usize, bytes as usize) }.cast::<T::Sum>();
         let [row, column] = Self::warp_place();
         let (row, column) = (self.tile.row + row, self.tile.column + column);
         let wide = n.is_multiple_of(4) && result.c.is_vec_aligned::<4>();
         unroll!(2, round => {
-            if 2 * round < Self::GROUPS {
+            if 2 * round < Self::GROUPS[0] {
                 warp::sync_warp(warp::FULL_MASK);
                 self.put(memory, sums, 2 * round);
                 warp::sync_warp(warp::FULL_MASK);
@@ -82,15 +103,15 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     }
 
     /// Puts the sums of groups `first` and `first + 1` of rows into the warp's memory, by rows.
-    #[inline(always)]
-    fn put(&self, memory: Shared<f32>, sums: &Sums, first: usize) {
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn put(&self, memory: Shared<T::Sum>, sums: &Sums<T::Sum>, first: usize) {
         let lane = thread::thread_idx_x() % 32;
         let at = lane / 4 * Self::PITCH + lane % 4 * 2;
         unroll!(4, number => {
             let (i, h) = (number / 2, number % 2);
             let at = at + (16 * i as u32 + 8 * h as u32) * Self::PITCH;
             unroll!(8, j => {
-                if j < 2 * Self::GROUPS {
+                if j < 2 * Self::GROUPS[1] {
                     let of = sums[first + i][j];
                     let two = [of[2 * h], of[2 * h + 1]];
                     // SAFETY: of 32 rows, at an even place.
@@ -105,17 +126,21 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     /// # Safety
     ///
     /// `c` has the lines, which are a multiple of four elements long, and is aligned as vectors of four are.
-    #[inline(always)]
-    unsafe fn store_wide<C: Output, F: EpilogueOp<f32>>(&self, part: Part, result: Result<'_, C, F>) {
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn store_wide<C: Rounded<Wide = T::Sum>, F: EpilogueOp<T::Sum>>(
+        &self,
+        part: Part<T::Sum>,
+        result: Result<'_, C, F>,
+    ) {
         let lane = thread::thread_idx_x() % 32;
         // Lanes of a row, rows of the warp.
-        let lanes = warp_tile(COLUMNS) as u32 / 4;
+        let lanes = Self::WARP[1] as u32 / 4;
         let rows = 32 / lanes;
         let column = lane % lanes * 4;
         // The old elements of eight vectors are read ahead of all stores, which they wait for.
         let mut row = lane / lanes;
         while row < 32 && part.column + column < part.n {
-            let mut old = [[0.0; 4]; 8];
+            let mut old = [[T::Sum::ZERO; 4]; 8];
             let at = |i: usize| {
                 let row = row + i as u32 * rows;
                 (part.row + row < part.m).then(|| {
@@ -124,7 +149,7 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
                 })
             };
             unroll!(8, i => {
-                if result.beta != 0.0 && let Some((_, at)) = at(i) {
+                if result.beta != T::Sum::ZERO && let Some((_, at)) = at(i) {
                     // SAFETY: the row and the column are in C.
                     old[i] = unsafe { result.old(at) };
                 }
@@ -132,7 +157,7 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
             unroll!(8, i => {
                 if let Some((from, at)) = at(i) {
                     // SAFETY: as above, and of the 32 rows in memory.
-                    unsafe { result.set(at, part.memory.get_vec_unchecked::<4>(from), old[i]) };
+                    unsafe { result.set::<_, G>(at, part.memory.get_vec_unchecked::<4>(from), old[i]) };
                 }
             });
             row += 8 * rows;
@@ -144,10 +169,14 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     /// # Safety
     ///
     /// `c` has the lines.
-    #[inline(always)]
-    unsafe fn store_any<C: Output, F: EpilogueOp<f32>>(&self, part: Part, result: Result<'_, C, F>) {
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn store_any<C: Rounded<Wide = T::Sum>, F: EpilogueOp<T::Sum>>(
+        &self,
+        part: Part<T::Sum>,
+        result: Result<'_, C, F>,
+    ) {
         let lane = thread::thread_idx_x() % 32;
-        let side = warp_tile(COLUMNS) as u32;
+        let side = Self::WARP[1] as u32;
         let mut number = lane;
         while number < 32 * side {
             let (row, column) = (number / side, number % side);
@@ -158,8 +187,12 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
                     let sum = part
                         .memory
                         .get_vec_unchecked::<1>((row * Self::PITCH + column) as usize);
-                    let old = if result.beta != 0.0 { result.old(at) } else { [0.0] };
-                    result.set(at, sum, old);
+                    let old = if result.beta != T::Sum::ZERO {
+                        result.old(at)
+                    } else {
+                        [T::Sum::ZERO]
+                    };
+                    result.set::<_, G>(at, sum, old);
                 }
             }
             number += 32;
@@ -171,10 +204,14 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
     /// # Safety
     ///
     /// `c` has the lines.
-    #[inline(always)]
-    unsafe fn store_finished<C: Output, F: EpilogueOp<f32>>(&self, part: Part, result: Result<'_, C, F>) {
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    unsafe fn store_finished<C: Rounded<Wide = T::Sum>, F: EpilogueOp<T::Sum>>(
+        &self,
+        part: Part<T::Sum>,
+        result: Result<'_, C, F>,
+    ) {
         let lane = thread::thread_idx_x() % 32;
-        let lanes = warp_tile(COLUMNS) as u32 / 4;
+        let lanes = Self::WARP[1] as u32 / 4;
         let column = lane % lanes * 4;
         // A number that the compiler does not know: it would unroll the loop.
         let rows = hint::opaque(32);
@@ -185,7 +222,7 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
                 let sums = unsafe { part.memory.get_vec_unchecked((row * Self::PITCH + column) as usize) };
                 let at = [part.product, part.row + row, part.column + column].map(|i| i as usize);
                 // SAFETY: the row and the column, a multiple of four, are in C.
-                unsafe { result.finish::<4>(at, sums, [part.m, part.n].map(|length| length as usize)) };
+                unsafe { result.finish::<4, G>(at, sums, [part.m, part.n].map(|length| length as usize)) };
             }
             row += 32 / lanes;
         }
@@ -194,8 +231,8 @@ impl<T: Input, const COLUMNS: usize> Block<T, COLUMNS> {
 
 /// Rows of a warp's sums in shared memory, and where they belong in `C`.
 #[derive(Clone, Copy)]
-struct Part {
-    memory: Shared<f32>,
+struct Part<S> {
+    memory: Shared<S>,
     row: u32,
     column: u32,
     product: u32,
@@ -203,7 +240,7 @@ struct Part {
     n: u32,
 }
 
-impl Part {
+impl<S> Part<S> {
     /// Where row `row` of these begins in `C`.
     #[inline(always)]
     fn line(&self, row: u32) -> usize {
@@ -213,21 +250,35 @@ impl Part {
 
 /// What becomes of the sums.
 #[derive(Clone, Copy)]
-pub(super) struct Result<'a, C, F> {
+pub(super) struct Result<'a, C: Num, F> {
     pub(super) c: SliceMut<'a, C>,
-    pub(super) alpha: f32,
-    pub(super) beta: f32,
+    pub(super) alpha: C::Wide,
+    pub(super) beta: C::Wide,
     pub(super) epilogue: Epilogue<'a, C, F>,
 }
 
-impl<C: Output, F: EpilogueOp<f32>> Result<'_, C, F> {
+impl<'a, C: Rounded> Result<'a, C, Activation> {
+    /// The sums, rounded.
+    #[inline(always)]
+    pub(super) fn plain(c: SliceMut<'a, C>) -> Self {
+        Self {
+            c,
+            alpha: C::Wide::ONE,
+            beta: C::Wide::ZERO,
+            // SAFETY: there are no addends.
+            epilogue: unsafe { Epilogue::new(EpiloguePlan::default(), &[], &[]) },
+        }
+    }
+}
+
+impl<C: Rounded, F: EpilogueOp<C::Wide>> Result<'_, C, F> {
     /// `N` elements of `c`.
     ///
     /// # Safety
     ///
     /// There are `N` elements at `at`, aligned as vectors of `N` are.
     #[inline(always)]
-    unsafe fn old<const N: usize>(&self, at: usize) -> [f32; N] {
+    unsafe fn old<const N: usize>(&self, at: usize) -> [C::Wide; N] {
         // SAFETY: the caller's promise.
         let old: [C; N] = unsafe { self.stored().get_vec_unchecked::<N>(at) };
         old.map(C::widen)
@@ -246,8 +297,8 @@ impl<C: Output, F: EpilogueOp<f32>> Result<'_, C, F> {
     ///
     /// As for [`old`](Self::old).
     #[inline(always)]
-    unsafe fn set<const N: usize>(&self, at: usize, sums: [f32; N], old: [f32; N]) {
-        let values = self.scaled(sums, old).map(C::nearest);
+    unsafe fn set<const N: usize, G: Generation>(&self, at: usize, sums: [C::Wide; N], old: [C::Wide; N]) {
+        let values = self.scaled(sums, old).map(nearest::<C, G>);
         // SAFETY: the caller's promise.
         unsafe { self.c.set_vec_unchecked::<N>(at, values) };
     }
@@ -260,23 +311,23 @@ impl<C: Output, F: EpilogueOp<f32>> Result<'_, C, F> {
     /// Product, row and column are in `c`, which has products of `m` rows and `n` columns; the column is a multiple of `N`,
     /// which is a power of two.
     #[inline(always)]
-    unsafe fn finish<const N: usize>(&self, at: [usize; 3], sums: [f32; N], [m, n]: [usize; 2]) {
+    unsafe fn finish<const N: usize, G: Generation>(&self, at: [usize; 3], sums: [C::Wide; N], [m, n]: [usize; 2]) {
         let strides = [m * n, n, 1];
-        let mut old = [0.0; N];
-        if self.beta != 0.0 {
+        let mut old = [C::Wide::ZERO; N];
+        if self.beta != C::Wide::ZERO {
             // SAFETY: the caller's promise.
             old = unsafe { epilogue::row(self.stored(), strides, at, n) };
         }
         let values = self.epilogue.finish_row(self.scaled(sums, old), at, n);
         // SAFETY: the caller's promise.
-        unsafe { epilogue::set_row(self.c, strides, at, n, values.map(C::nearest)) };
+        unsafe { epilogue::set_row(self.c, strides, at, n, values.map(nearest::<C, G>)) };
     }
 
     /// `alpha · sums + beta · old`
     #[inline(always)]
-    fn scaled<const N: usize>(&self, sums: [f32; N], old: [f32; N]) -> [f32; N] {
+    fn scaled<const N: usize>(&self, sums: [C::Wide; N], old: [C::Wide; N]) -> [C::Wide; N] {
         cuda_std::array::from_fn(|i| {
-            let beta_and_old = (self.beta != 0.0).then_some((self.beta, old[i]));
+            let beta_and_old = (self.beta != C::Wide::ZERO).then_some((self.beta, old[i]));
             scaled(self.alpha, sums[i], beta_and_old)
         })
     }

@@ -20,10 +20,10 @@ use bytemuck::Pod;
 use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap, TensorMapMut};
-use cuda_std::wgmma::{Accumulator, InFlight, KMajor, MatrixDescriptor, MultiplyBy, Operand, Registers};
+use cuda_std::wgmma::{Accumulator, InFlight, KMajor, MultiplyBy, Operand, Registers};
 use cuda_std::{half::bf16, warpgroup};
 
-use super::{A_BYTES, BOX_M, Block, Factors, LINE, Output, Place, Result, Side, THREADS, WgmmaShape, b_bytes};
+use super::{BOX_M, Block, Factors, Output, Place, Result, THREADS, WgmmaShape};
 use crate::matmul::epilogue::{Epilogue, EpilogueOp, EpiloguePlan, Old};
 use crate::matmul::span;
 use crate::matmul::tiles::Tile;
@@ -111,24 +111,17 @@ pub unsafe fn gemm_fp8<T: MultiplyBy<U>, U: Operand, C: Output, const R: usize>(
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<40>();
-        if thread::thread_idx_x() == 0 {
-            block.produce();
-        }
+        block.produce(warp);
     } else {
         warpgroup::increase_registers::<232>();
-        let scales = Scales {
-            plan: scales,
-            // SAFETY (of both): references, whose elements nobody writes.
-            a: unsafe { slice(a_scales) },
-            b: unsafe { slice(b_scales) },
-        };
+        let scales = Scales::new(scales, a_scales, b_scales);
         block.consume_fp8::<T, U>(warp - 4, result, scales);
     }
 }
 
 /// The scales of both operands.
 #[derive(Clone, Copy)]
-struct Scales<'a> {
+pub(in crate::matmul) struct Scales<'a> {
     plan: ScalePlan,
     a: Slice<'a, f32>,
     b: Slice<'a, f32>,
@@ -157,10 +150,20 @@ unsafe fn scale(scales: Slice<'_, f32>, at: usize) -> f32 {
     scale
 }
 
+impl<'a> Scales<'a> {
+    /// Those that lie as the plan says.
+    #[inline(always)]
+    pub(in crate::matmul) fn new(plan: ScalePlan, a: &'a [f32], b: &'a [f32]) -> Self {
+        // SAFETY (of both): references, whose elements nobody writes.
+        let (a, b) = unsafe { (slice(a), slice(b)) };
+        Self { plan, a, b }
+    }
+}
+
 impl Scales<'_> {
     /// Whether there are scales of blocks.
     #[inline(always)]
-    fn by_blocks(&self) -> bool {
+    pub(in crate::matmul) fn by_blocks(&self) -> bool {
         (self.plan.a_by_blocks | self.plan.b_by_blocks) != 0
     }
 
@@ -185,26 +188,49 @@ impl Scales<'_> {
         [of_row(at.row), of_row(at.row + 8)]
     }
 
-    /// The factors of a stage's sums in a thread's two rows.
+    /// The scales of a stage's sums in a thread's two rows.
     ///
     /// # Safety
     ///
     /// As [`of_rows`](Self::of_rows); the tile's columns begin within those that there are.
     #[inline(always)]
-    unsafe fn of_stage(&self, at: Tile, m: u32, block: usize) -> [f32; 2] {
-        let mut factors = [1.0; 2];
+    pub(in crate::matmul) unsafe fn of_stage(&self, at: Tile, m: u32, block: usize) -> StageScales {
+        let mut scales = StageScales::default();
         if self.plan.a_by_blocks != 0 {
             // SAFETY: the caller's promise.
-            factors = unsafe { self.of_rows(at, m, block) };
+            scales.of_rows = unsafe { self.of_rows(at, m, block) };
         }
         if self.plan.b_by_blocks != 0 {
             let [product, column, k] = self.plan.b;
             let of_block = at.column as usize / SCALE_BLOCK * column;
             // SAFETY: the caller's promise; a tile has no columns of two blocks.
-            let of_b = unsafe { scale(self.b, at.product as usize * product + of_block + block * k) };
-            factors = factors.map(|factor| factor * of_b);
+            scales.of_columns = unsafe { scale(self.b, at.product as usize * product + of_block + block * k) };
         }
-        factors
+        scales
+    }
+
+    /// The scales of a thread's two rows, from `at` on, or of all of `A`, if there are any.
+    ///
+    /// # Safety
+    ///
+    /// As [`of_rows`](Self::of_rows).
+    #[inline(always)]
+    pub(in crate::matmul) unsafe fn of_a(&self, at: Tile, m: u32) -> Option<[f32; 2]> {
+        let there = self.plan.a_by_blocks == 0 && !self.a.is_empty();
+        // SAFETY: the caller's promise.
+        there.then(|| unsafe { self.of_rows(at, m, 0) })
+    }
+
+    /// The scale of all of `B`, if it is that.
+    ///
+    /// # Safety
+    ///
+    /// [`ScalePlan::fits`], and it is one of its products.
+    #[inline(always)]
+    pub(in crate::matmul) unsafe fn of_b(&self, product: u32) -> Option<f32> {
+        let there = self.plan.b_by_blocks == 0 && !self.b.is_empty() && self.plan.b[1] == 0;
+        // SAFETY: the caller's promise.
+        there.then(|| unsafe { scale(self.b, product as usize * self.plan.b[0]) })
     }
 
     /// Multiplies a thread's sums, of the rows from `at` on, with the scales of rows, or of all of `A`, and then with that of all
@@ -218,14 +244,11 @@ impl Scales<'_> {
     where
         [f32; R]: Registers,
     {
-        if self.plan.a_by_blocks == 0 && !self.a.is_empty() {
-            // SAFETY: the caller's promise.
-            let factors = unsafe { self.of_rows(at, m, 0) };
+        // SAFETY (of both): the caller's promise.
+        if let Some(factors) = unsafe { self.of_a(at, m) } {
             sums.update(|i, sum| sum * factors[i / 2 % 2]);
         }
-        if self.plan.b_by_blocks == 0 && !self.b.is_empty() && self.plan.b[1] == 0 {
-            // SAFETY: the caller's promise.
-            let factor = unsafe { scale(self.b, at.product as usize * self.plan.b[0]) };
+        if let Some(factor) = unsafe { self.of_b(at.product) } {
             sums.update(|_, sum| sum * factor);
         }
     }
@@ -289,7 +312,8 @@ where
                 ..tile
             };
             let mut sums = match is_two_level(R) {
-                true => self.sums_of_stages::<T, U>(warp / 4, &mut place, at, scales),
+                true if scales.by_blocks() => self.sums_of_stages::<T, U, true>(warp / 4, &mut place, at, scales),
+                true => self.sums_of_stages::<T, U, false>(warp / 4, &mut place, at, scales),
                 false => self.sums::<T, U, KMajor, KMajor>(warp / 4, &mut place),
             };
             // SAFETY: the kernel's contract.
@@ -302,33 +326,25 @@ where
         }
     }
 
-    /// This thread's part of the product of 64 rows of the tile, on two levels.
+    /// This thread's part of the product of 64 rows of the tile, on two levels. With scales of blocks or without is a loop each: the
+    /// question within it would take 7 % of a large product's time.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn sums_of_stages<T: MultiplyBy<U>, U: Operand>(
+    fn sums_of_stages<T: MultiplyBy<U>, U: Operand, const BY_BLOCKS: bool>(
         &self,
         group: u32,
         place: &mut Place<R>,
         at: Tile,
         scales: Scales<'_>,
     ) -> Accumulator<R> {
-        const STEP: u32 = 32;
-        let a = MatrixDescriptor::<T, KMajor>::new(
-            self.operands(group as usize * 64 * LINE),
-            <KMajor as Side<T>>::LEADING,
-            1024,
-        );
-        let b = MatrixDescriptor::<U, KMajor>::new(self.operands(Self::B), <KMajor as Side<U>>::LEADING, 1024);
-        let a = |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * STEP);
-        let b = |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * STEP);
+        let (a, b) = (self.a_of::<T, KMajor>(group), self.b_of::<U, KMajor>());
         let leads = thread::thread_idx_x().is_multiple_of(128);
-        let by_blocks = scales.by_blocks();
 
         // Begins the products of the stage at `k`.
         let begin = |part: Accumulator<R>, k: u32, place: &mut Place<R>| {
-            let mut factors = [1.0; 2];
-            if by_blocks {
+            let mut of_stage = StageScales::default();
+            if BY_BLOCKS {
                 // SAFETY: the kernel's contract, for a block of k that there is.
-                factors = unsafe { scales.of_stage(at, self.shape.m, k as usize / SCALE_BLOCK) };
+                of_stage = unsafe { scales.of_stage(at, self.shape.m, k as usize / SCALE_BLOCK) };
             }
             let stage = place.stage;
             self.full(stage).wait(place.round);
@@ -340,12 +356,19 @@ where
                 let part = part.mma(a(stage, 2), b(stage, 2));
                 part.mma(a(stage, 3), b(stage, 3)).commit()
             };
-            Begun { part, stage, factors }
+            Begun { part, stage, of_stage }
         };
         // Gives the stage back, and adds what has come of its products, which are done.
-        let add = |sums: &mut Accumulator<R>, part: &Accumulator<R>, stage: u32, factors: [f32; 2]| {
+        let add = |sums: &mut Accumulator<R>, part: &Accumulator<R>, stage: u32, of_stage: StageScales| {
             self.free(stage).arrive_if(leads);
-            sums.update(|i, sum| Float::mul_add(part.element(i), factors[i / 2 % 2], sum));
+            if BY_BLOCKS {
+                // Not before: the scales may still be on their way when the products begin.
+                let factors = of_stage.factors();
+                sums.update(|i, sum| Float::mul_add(part.element(i), factors[i / 2 % 2], sum));
+            } else {
+                // It reads one register less.
+                sums.update(|i, sum| part.element(i) + sum);
+            }
         };
 
         let (mut sums, mut spare) = (Accumulator::<R>::zero(), Accumulator::<R>::zero());
@@ -354,32 +377,57 @@ where
         // Two sets of registers take turns, each in a part of the loop: what is in flight cannot be moved to others.
         loop {
             if k >= self.shape.k {
-                add(&mut sums, &begun.part.wait(), begun.stage, begun.factors);
+                add(&mut sums, &begun.part.wait(), begun.stage, begun.of_stage);
                 return sums;
             }
             let next = begin(spare, k, place);
             // SAFETY: the batch of `next` is newer.
             let part = unsafe { begun.part.wait_beside_newer() };
-            add(&mut sums, &part, begun.stage, begun.factors);
+            add(&mut sums, &part, begun.stage, begun.of_stage);
             k += Self::TILE_K;
             if k >= self.shape.k {
-                add(&mut sums, &next.part.wait(), next.stage, next.factors);
+                add(&mut sums, &next.part.wait(), next.stage, next.of_stage);
                 return sums;
             }
             begun = begin(part, k, place);
             // SAFETY: the batch of `begun` is newer.
             spare = unsafe { next.part.wait_beside_newer() };
-            add(&mut sums, &spare, next.stage, next.factors);
+            add(&mut sums, &spare, next.stage, next.of_stage);
             k += Self::TILE_K;
         }
     }
 }
 
-/// The products of a stage on their way, and the factors of their sums in a thread's two rows.
+/// The products of a stage on their way.
 struct Begun<const R: usize> {
     part: InFlight<R>,
     stage: u32,
-    factors: [f32; 2],
+    of_stage: StageScales,
+}
+
+/// The scales of blocks that a stage's sums are multiplied with: in a thread's two rows, and of the tile's columns.
+#[derive(Clone, Copy)]
+pub(in crate::matmul) struct StageScales {
+    of_rows: [f32; 2],
+    of_columns: f32,
+}
+
+impl StageScales {
+    /// What the sums of a thread's two rows are multiplied with.
+    #[inline(always)]
+    pub(in crate::matmul) fn factors(self) -> [f32; 2] {
+        self.of_rows.map(|of_row| of_row * self.of_columns)
+    }
+}
+
+impl Default for StageScales {
+    #[inline(always)]
+    fn default() -> Self {
+        Self {
+            of_rows: [1.0; 2],
+            of_columns: 1.0,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap, TensorMapMut};
 use cuda_std::warpgroup;
-use cuda_std::wgmma::{Accumulator, IntegerRegisters, KMajor, MatrixDescriptor};
+use cuda_std::wgmma::{Accumulator, Batch, IntegerRegisters, KMajor};
 
-use super::{A_BYTES, BOX_M, Block, LINE, Place, Side, THREADS, WgmmaShape, b_bytes};
+use super::{BOX_M, Block, Place, THREADS, WgmmaShape};
 use crate::matmul::tiles::Tile;
 use crate::matmul::unroll;
 
@@ -33,9 +33,7 @@ pub unsafe fn gemm_int8<const R: usize>(
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         warpgroup::decrease_registers::<40>();
-        if thread::thread_idx_x() == 0 {
-            block.produce();
-        }
+        block.produce(warp);
     } else {
         warpgroup::increase_registers::<232>();
         block.consume_int8(warp - 4);
@@ -62,7 +60,7 @@ where
                 }
             });
         }
-        if thread::thread_idx_x().is_multiple_of(32) {
+        if warp::elect() {
             // The shared memory is the block's as long as copies read it.
             tma::wait_read::<0>();
         }
@@ -71,44 +69,13 @@ where
     /// This thread's part of the product of 64 rows of the tile.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn sums_of_integers(&self, group: u32, place: &mut Place<R>) -> Accumulator<R, i32> {
-        const STEP: u32 = 32;
-        let leading = <KMajor as Side<i8>>::LEADING;
-        let a = MatrixDescriptor::<i8, KMajor>::new(self.operands(group as usize * 64 * LINE), leading, 1024);
-        let b = MatrixDescriptor::<i8, KMajor>::new(self.operands(Self::B), leading, 1024);
-        let a = |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * STEP);
-        let b = |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * STEP);
-        let leads = thread::thread_idx_x().is_multiple_of(128);
-
-        let mut stage = place.stage;
-        self.full(stage).wait(place.round);
-        // SAFETY (of these): the stage is full, and is not filled again before both consumers have arrived at its
-        // barrier, which they do when they have waited for what reads it.
-        let mut sums = unsafe {
-            let sums = Accumulator::<R, i32>::zero().start();
-            let sums = sums.mma_i8_from_zero(a(stage, 0), b(stage, 0));
-            let sums = sums.mma_i8(a(stage, 1), b(stage, 1));
-            let sums = sums.mma_i8(a(stage, 2), b(stage, 2));
-            sums.mma_i8(a(stage, 3), b(stage, 3)).commit()
-        };
-        *place = place.next();
-        let mut k = Self::TILE_K;
-        while k < self.shape.k {
-            let previous = stage;
-            stage = place.stage;
-            self.full(stage).wait(place.round);
-            sums = unsafe {
-                let sums = sums.restart();
-                let sums = sums.mma_i8(a(stage, 0), b(stage, 0));
-                let sums = sums.mma_i8(a(stage, 1), b(stage, 1));
-                let sums = sums.mma_i8(a(stage, 2), b(stage, 2));
-                sums.mma_i8(a(stage, 3), b(stage, 3)).commit().wait_but_newest()
-            };
-            self.free(previous).arrive_if(leads);
-            *place = place.next();
-            k += Self::TILE_K;
-        }
-        let sums = sums.wait();
-        self.free(stage).arrive_if(leads);
-        sums
+        let (a, b) = (self.a_of::<i8, KMajor>(group), self.b_of::<i8, KMajor>());
+        self.sums_by(group, place, |sums: Batch<R, i32>, stage, step, is_first| {
+            // SAFETY (of both): as `sums_by` says.
+            match is_first {
+                true => unsafe { sums.mma_i8_from_zero(a(stage, step), b(stage, step)) },
+                false => unsafe { sums.mma_i8(a(stage, step), b(stage, step)) },
+            }
+        })
     }
 }

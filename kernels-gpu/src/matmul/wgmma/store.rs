@@ -23,7 +23,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     /// The same, when the copy that read it last has done so.
     #[inline(always)]
     pub(super) fn take_box(&self, number: u32, warp: u32) -> Shared<u8> {
-        if thread::thread_idx_x().is_multiple_of(32) {
+        if warp::elect() {
             if boxes(R) == 2 {
                 tma::wait_read::<1>()
             } else {
@@ -39,7 +39,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     pub(super) fn store_box(&self, from: Shared<u8>, number: u32, tile: Tile) {
         tma::fence_async();
         warp::sync_warp(warp::FULL_MASK);
-        if thread::thread_idx_x().is_multiple_of(32) {
+        if warp::elect() {
             let column = tile.column + number * 2 * Self::OF_BOX as u32;
             // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
             unsafe {
@@ -152,7 +152,7 @@ where
 
     /// Puts this thread's numbers into a box.
     #[inline(always)]
-    fn put_sums(to: Shared<u8>, value: impl Fn(usize) -> f32) {
+    pub(super) fn put_sums(to: Shared<u8>, value: impl Fn(usize) -> f32) {
         if C::PACKED {
             Self::put_packed(to, value);
         } else {

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The consumers: who multiplies the stages and stores the tiles.
+
+use bytemuck::Pod;
+use cuda_std::prelude::*;
+use cuda_std::tma;
+use cuda_std::wgmma::{Accumulator, Batch, InRegisters, KMajor, MatrixDescriptor, MultiplyBy, Operand, Registers};
+
+use super::{A_BYTES, BOX_BYTES, BOX_M, Block, Input, LINE, Output, Place, Result, Side, b_bytes, boxes};
+use crate::matmul::epilogue::EpilogueOp;
+use crate::matmul::tiles::Tile;
+
+impl<E: Pod, C: Output, const R: usize> Block<'_, E, C, R>
+where
+    [f32; R]: Registers,
+{
+    /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn consume<T: Input<Element = E>>(&self, warp: u32, result: Result<'_, C, impl EpilogueOp<f32>>) {
+        let mut place = Place::<R>::FIRST;
+        for tile in self.tiles_of_block() {
+            if self.a_comes_from_registers() {
+                let sums = self.sums_from_registers(warp, &mut place);
+                self.store_crosswise(&sums, result.alpha, warp, tile);
+                continue;
+            }
+            let mut sums = match (Self::ANY_LAYOUT && self.a_lies_along_m(), self.b_lies_along_n()) {
+                (false, false) => self.sums::<T, T, KMajor, KMajor>(warp / 4, &mut place),
+                (false, true) => self.sums::<T, T, KMajor, T::AlongLines>(warp / 4, &mut place),
+                (true, false) => self.sums::<T, T, T::AlongLines, KMajor>(warp / 4, &mut place),
+                (true, true) => self.sums::<T, T, T::AlongLines, T::AlongLines>(warp / 4, &mut place),
+            };
+            if self.shares_k() {
+                self.add_parts(&mut sums, warp / 4);
+                if warp >= 4 {
+                    continue;
+                }
+            }
+            let row = tile.row + warp * BOX_M as u32;
+            self.store(&sums, warp, Tile { row, ..tile }, &result, ());
+        }
+        if warp::elect() {
+            // The shared memory is the block's as long as copies read it.
+            tma::wait_read::<0>();
+        }
+    }
+
+    /// Adds the second consumer's sums to the first's.
+    #[inline(always)]
+    fn add_parts(&self, sums: &mut Accumulator<R>, group: u32) {
+        // The boxes of the second one's warps, which store none.
+        let (at, bytes) = (Self::BOXES + 4 * boxes(R) * BOX_BYTES, 4 * boxes(R) * BOX_BYTES);
+        // SAFETY: they are among the boxes.
+        let parts = unsafe { self.memory.subarray_unchecked(at, bytes) }.cast::<f32>();
+        let number = thread::thread_idx_x() as usize % 128;
+        if group == 1 {
+            sums.update(|i, sum| {
+                // SAFETY (of both): 32 numbers of 128 threads.
+                unsafe { parts.set_unchecked(i * 128 + number, sum) };
+                sum
+            });
+        }
+        thread::sync_threads_named::<1, 256>();
+        if group == 0 {
+            sums.update(|i, sum| sum + unsafe { parts.get_unchecked(i * 128 + number) });
+        }
+        thread::sync_threads_named::<1, 256>();
+    }
+
+    /// This thread's part of the product of 64 rows of the tile, or of the stages of one parity.
+    // Elsewhere, in code that is not optimised, each state of the sums has a place in the frame of `consume`, and the stack
+    // has no room for those of all loops.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn sums<T: MultiplyBy<U>, U: Operand, A: Side<T>, B: Side<U>>(
+        &self,
+        group: u32,
+        place: &mut Place<R>,
+    ) -> Accumulator<R> {
+        let (a, b) = (self.a_of::<T, A>(group), self.b_of::<U, B>());
+        self.sums_by(group, place, |sums: Batch<R>, stage, step, is_first| {
+            // SAFETY (of both): as `sums_by` says.
+            match is_first {
+                true => unsafe { sums.mma_from_zero(a(stage, step), b(stage, step)) },
+                false => unsafe { sums.mma(a(stage, step), b(stage, step)) },
+            }
+        })
+    }
+}
+
+impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
+    /// `A` in a stage, for one of the four instructions of that: a consumer's rows, or all.
+    #[inline(always)]
+    pub(super) fn a_of<T: Operand, A: Side<T>>(&self, group: u32) -> impl Fn(u32, u32) -> MatrixDescriptor<T, A> {
+        let row = if self.shares_k() { 0 } else { group as usize * 64 };
+        let a = MatrixDescriptor::<T, A>::new(self.operands(row * LINE), A::LEADING, 1024);
+        move |stage: u32, step: u32| a.advance(stage * A_BYTES as u32 + step * A::STEP)
+    }
+
+    /// `B` in a stage, for one of the four.
+    #[inline(always)]
+    pub(super) fn b_of<T: Operand, B: Side<T>>(&self) -> impl Fn(u32, u32) -> MatrixDescriptor<T, B> {
+        let b = MatrixDescriptor::<T, B>::new(self.operands(Self::B), B::LEADING, 1024);
+        move |stage: u32, step: u32| b.advance(stage * b_bytes(R) as u32 + step * B::STEP)
+    }
+
+    /// This consumer's sums over all stages, or over those of one parity, by `multiply`, which is given a stage, one of its four
+    /// steps, and whether the sums begin with that.
+    ///
+    /// A stage that it is given is full, and is not filled again before all consumers that read it have arrived at its barrier,
+    /// which they do when they have waited for what reads it; each batch is committed and waited for.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn sums_by<S: Pod>(
+        &self,
+        group: u32,
+        place: &mut Place<R>,
+        multiply: impl Fn(Batch<R, S>, u32, u32, bool) -> Batch<R, S>,
+    ) -> Accumulator<R, S>
+    where
+        [S; R]: InRegisters<S>,
+    {
+        // The place of the first stage, and from one stage to the next.
+        let (first, step) = match self.shares_k() {
+            true => (place.until(group), 2),
+            false => (0, 1),
+        };
+        let leads = thread::thread_idx_x().is_multiple_of(128);
+        let begin = *place;
+        *place = begin.after(first);
+        let mut stage = place.stage;
+        self.full(stage).wait(place.round);
+        let sums = multiply(Accumulator::<R, S>::zero().start(), stage, 0, true);
+        let sums = multiply(sums, stage, 1, false);
+        let sums = multiply(sums, stage, 2, false);
+        let mut sums = multiply(sums, stage, 3, false).commit();
+        *place = place.after(step);
+        let mut k = (first + step) * Self::TILE_K;
+        while k < self.shape.k {
+            let previous = stage;
+            stage = place.stage;
+            self.full(stage).wait(place.round);
+            let next = multiply(sums.restart(), stage, 0, false);
+            let next = multiply(next, stage, 1, false);
+            let next = multiply(next, stage, 2, false);
+            sums = multiply(next, stage, 3, false).commit().wait_but_newest();
+            self.free(previous).arrive_if(leads);
+            *place = place.after(step);
+            k += step * Self::TILE_K;
+        }
+        let sums = sums.wait();
+        self.free(stage).arrive_if(leads);
+        if self.shares_k() {
+            *place = begin.far_after(self.shape.k.div_ceil(Self::TILE_K));
+        }
+        sums
+    }
+}

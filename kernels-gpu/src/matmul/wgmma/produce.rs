@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The producers: who has the stages filled.
+
+use bytemuck::Pod;
+use cuda_std::mbarrier::Mbarrier;
+use cuda_std::prelude::*;
+
+use super::{A_BYTES, Block, LINE, Place, b_bytes, tile_k, tile_n};
+use crate::matmul::tiles::Tile;
+
+/// Warps that have copies made, one thread each. With small tiles one for each operand: a thread asks for both in more time
+/// than the consumers take.
+pub(super) const fn producers(registers: usize) -> u32 {
+    if registers == 32 { 2 } else { 1 }
+}
+
+impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
+    /// Has the stages filled, one after another. For the warps of the producers' warpgroup.
+    #[inline(always)]
+    pub(super) fn produce(&self, warp: u32) {
+        if warp >= producers(R) || !warp::elect() {
+            return;
+        }
+        match (producers(R), warp) {
+            (1, _) => self.produce_tiles::<true, true>(),
+            (_, 0) => self.produce_tiles::<true, false>(),
+            _ => self.produce_tiles::<false, true>(),
+        }
+    }
+
+    /// Has the tiles of `A`, of `B` or of both copied. For one thread.
+    #[inline(always)]
+    fn produce_tiles<const OF_A: bool, const OF_B: bool>(&self) {
+        let mut place = Place::<R>::FIRST;
+        for tile in self.tiles_of_block() {
+            let mut k = 0;
+            while k < self.shape.k {
+                self.free(place.stage).wait(place.round ^ 1);
+                self.fill::<OF_A, OF_B>(place.stage, tile, k);
+                place = place.next();
+                k += Self::TILE_K;
+            }
+        }
+    }
+
+    /// Has the tiles of `A`, of `B` or of both at `k` copied to a stage, with which the consumers are done.
+    #[inline(always)]
+    pub(super) fn fill<const OF_A: bool, const OF_B: bool>(&self, stage: u32, tile: Tile, k: u32) {
+        let of_a = if OF_A { self.rows() * LINE as u32 } else { 0 };
+        let of_b = if OF_B { b_bytes(R) as u32 } else { 0 };
+        let full = self.full(stage);
+        full.arrive_expect_tx(of_a + of_b);
+        if OF_A {
+            self.fill_a(stage, tile, k, full);
+        }
+        if OF_B {
+            self.fill_b(stage, tile, k, full);
+        }
+    }
+
+    /// Has the tile of `A` at `k` copied to a stage.
+    #[inline(always)]
+    fn fill_a(&self, stage: u32, tile: Tile, k: u32, full: Mbarrier) {
+        let to = stage as usize * A_BYTES;
+        let (row, k, product) = (tile.row as i32, k as i32, (tile.product * self.shape.a_step) as i32);
+        // SAFETY (of both): boxes of the map are, by the kernel's contract, as large as the stage has room for
+        // them, at multiples of 1024 bytes. Nobody reads the stage before its barrier says that it is full.
+        if !self.a_lies_along_m() {
+            unsafe { self.a.load(self.operands(to), [k, row, product], full) };
+        } else {
+            // Elements in 128 bytes, and boxes of as many lines.
+            let wide = tile_k(size_of::<E>());
+            for i in 0..self.rows() as usize / wide {
+                let at = [row + (wide * i) as i32, k, product];
+                unsafe { self.a.load(self.operands(to + i * wide * LINE), at, full) };
+            }
+        }
+    }
+
+    /// The same of `B`.
+    #[inline(always)]
+    fn fill_b(&self, stage: u32, tile: Tile, k: u32, full: Mbarrier) {
+        let to = Self::B + stage as usize * b_bytes(R);
+        let (column, k, product) = (tile.column as i32, k as i32, (tile.product * self.shape.b_step) as i32);
+        // SAFETY (of both): as in `fill_a`.
+        if !self.b_lies_along_n() {
+            unsafe { self.b.load(self.operands(to), [k, column, product], full) };
+        } else {
+            for i in 0..tile_n(R) / 64 {
+                let at = [column + 64 * i as i32, k, product];
+                unsafe { self.b.load(self.operands(to + i * 64 * LINE), at, full) };
+            }
+        }
+    }
+}
