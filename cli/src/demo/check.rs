@@ -6,9 +6,10 @@
 //! - exp, log, sin, cos and tanh are as near as the contract of `cuda_std::Float` says. The reference is
 //!   computed in f64, whose own error is nothing for f32 results; for f64 ones that of the host's library
 //!   comes on top, 1 ulp (tanh 2, as glibc documents).
-//! - sigmoid is `1 / (1 + e)` with `e = e^−x` off by at most 1 ulp, that is 2u relative (u the unit
-//!   roundoff). In the sum that is 2u · e / (1 + e) < 2u; sum and quotient round, u each. A relative
-//!   error of 4u is at most 4 ulp. The reference is computed the same way.
+//! - sigmoid is `1 / (1 + e)` with `e = e^−|x|`, times `e` for x < 0. `e` is off by at most 1 ulp, that is
+//!   2u relative (u the unit roundoff), of which the quotient takes back a part: 2u / (1 + e) < 2u. Sum,
+//!   quotient and product round, u each. A relative error of 5u is at most 5 ulp. The reference is
+//!   computed the same way.
 //! - A float sum combines each element in at most `depth` additions, each off by a factor 1 ± u: to
 //!   first order the error is at most `depth · u · Σ|x|`, however the tree is shaped.
 //! - A mean is such a sum in f64 (integers of 64 bits round once more on their way in), and a quotient.

@@ -386,15 +386,7 @@ float_ops! {
     /// The hyperbolic tangent.
     Tanh = |x| x.tanh();
     /// `1 / (1 + e^−x)`
-    Sigmoid = |x| sigmoid(x);
-}
-
-/// The logistic function. Its denominator overflows for `x` below about −88 (f32), and the quotient is then 0, off by
-/// less than the smallest normal number.
-#[inline(always)]
-fn sigmoid<T: Float>(x: T) -> T {
-    let one = T::from_f64(1.0);
-    one / (one + (-x).exp())
+    Sigmoid = |x| x.sigmoid();
 }
 
 macro_rules! cast_ops {

@@ -23,6 +23,7 @@ use power::{hypot, powf, powi};
 use trig::sin_cos;
 
 impl_float! { f32, machine machine,
+    rsqrt => power::rsqrt,
     cbrt => power::cbrt,
     exp => exp::exp,
     exp2 => exp::exp2,
@@ -40,6 +41,7 @@ impl_float! { f32, machine machine,
     sinh => hyperbolic::sinh,
     cosh => hyperbolic::cosh,
     tanh => hyperbolic::tanh,
+    sigmoid => hyperbolic::sigmoid,
     erf => error_function::erf,
     erfc => error_function::erfc,
 }

@@ -12,7 +12,21 @@ fn powi(x: f64, n: i32) -> f64 {
     libm::pow(x, f64::from(n))
 }
 
+#[inline]
+fn rsqrt(x: f64) -> f64 {
+    1.0 / machine::sqrt(x)
+}
+
+/// As that of f32.
+#[inline]
+fn sigmoid(x: f64) -> f64 {
+    let e = libm::exp(-x.abs());
+    let y = 1.0 / (1.0 + e);
+    if x < 0.0 { e * y } else { y }
+}
+
 impl_float! { f64, machine machine,
+    rsqrt => rsqrt,
     cbrt => libm::cbrt,
     exp => libm::exp,
     exp2 => libm::exp2,
@@ -30,6 +44,7 @@ impl_float! { f64, machine machine,
     sinh => libm::sinh,
     cosh => libm::cosh,
     tanh => libm::tanh,
+    sigmoid => sigmoid,
     erf => libm::erf,
     erfc => libm::erfc,
 }

@@ -103,7 +103,7 @@ unsafe extern "C" {
     safe fn nvvm_approximate_rsqrt(x: f32) -> f32;
 }
 
-/// 1 / x for 2^-126 ≤ |x| < 2^126, correctly rounded; NaN for NaN.
+/// 1 / x for 2^-126 ≤ |x| < 2^126, correctly rounded; NaN for ±0, ±∞ and NaN. Not for other x.
 ///
 /// On a GPU, `1.0 / x` asks first whether x is in that range, and takes these three instructions if so. The question
 /// costs twice as many, and its branch keeps the elements that a thread treats from being interleaved. All such x were
@@ -117,12 +117,15 @@ pub(super) fn recip_of_normal(x: f32) -> f32 {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        debug_assert!(x.is_nan() || (f32::MIN_POSITIVE..2f32.powi(126)).contains(&x.abs()));
+        if x == 0.0 || !x.is_finite() {
+            return f32::NAN;
+        }
+        debug_assert!((f32::MIN_POSITIVE..2f32.powi(126)).contains(&x.abs()));
         1.0 / x
     }
 }
 
-/// √x for 2^-101 ≤ x < ∞, correctly rounded.
+/// √x for 2^-101 ≤ x < ∞, correctly rounded; NaN for ±0, ∞, x < 0 and NaN. Not for other x.
 ///
 /// On a GPU, `sqrt` asks first whether x is in that range, and takes these five instructions if so: see
 /// [`recip_of_normal`].
@@ -136,7 +139,10 @@ pub(crate) fn sqrt_of_normal(x: f32) -> f32 {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        debug_assert!((3.944_304_5e-31..f32::INFINITY).contains(&x));
+        if x == 0.0 || x == f32::INFINITY {
+            return f32::NAN;
+        }
+        debug_assert!(x.is_nan() || !(0.0..3.944_304_5e-31).contains(&x));
         x.sqrt()
     }
 }

@@ -61,10 +61,6 @@ macro_rules! impl_float {
                 $machine::fma(self, a, b)
             }
             #[inline]
-            fn rsqrt(self) -> Self {
-                1.0 / $machine::sqrt(self)
-            }
-            #[inline]
             fn recip(self) -> Self {
                 1.0 / self
             }
@@ -179,6 +175,8 @@ pub trait Float:
     fn cosh(self) -> Self;
     /// The hyperbolic tangent. f32: 2 ulp; f64: 3 ulp.
     fn tanh(self) -> Self;
+    /// 1 / (1 + e^−x), accurate for x far below 0 too. f32: 3 ulp; f64: 5 ulp.
+    fn sigmoid(self) -> Self;
 
     /// x^y. f32: 1 ulp; f64: 1 ulp. As C's pow: 1^NaN = NaN^0 = 1, and NaN for x < 0 unless y is
     /// an integer or infinite.

@@ -26,6 +26,7 @@ pub const UNARY: &[Unary] = &[
     ("sinh", Float::sinh, 2, &[(0.5, 0x3fe0acd00fe63b97), (-1.1, 0xbff55ecfe1b2b215), (1e-09, 0x3e112e0be826d695), (710.2, 0x7fe84910bde1ee21), (22.5, 0x41e604b68cf05f66)]),
     ("cosh", Float::cosh, 2, &[(0.5, 0x3ff20ac1862ae8d0), (-1.1, 0x3ffab24082d6f911), (1e-09, 0x3ff0000000000000), (710.2, 0x7fe84910bde1ee21), (22.5, 0x41e604b68cf05f66)]),
     ("tanh", Float::tanh, 3, &[(0.5, 0x3fdd9353d7568af3), (-1.1, 0xbfe99db01fde2405), (1e-09, 0x3e112e0be826d695), (18.5, 0x3feffffffffffffe), (3.3, 0x3fefe9bdf44f7c03)]),
+    ("sigmoid", Float::sigmoid, 5, &[(0.5, 0x3fe3eb2fd4d34391), (-1.1, 0x3fcff77a137cdbfa), (1e-09, 0x3fe0000000225c18), (18.5, 0x3feffffffb0a6a23), (-3.3, 0x3fa236630d362b36), (-40.25, 0x3c4e84430d66e9fb), (-710.5, 0x0001f3c9d0fbe022)]),
     ("erf", Float::erf, 1, &[(0.5, 0x3fe0a7ef5c18edd2), (-1.1, 0xbfec2aa3d27302c0), (1e-09, 0x3e1362a9ffc610dd), (3.3, 0x3feffff9966790c8), (5.5, 0x3fefffffffffffbe)]),
     ("erfc", Float::erfc, 4, &[(0.5, 0x3fdeb02147ce245c), (-1.1, 0x3ffe1551e9398160), (1e-09, 0x3fefffffff64eab0), (3.3, 0x3ec9a661bcdec4af), (26.9, 0x000000000163dc09)]),
 ];

@@ -4,7 +4,7 @@
 use cuda_std::prelude::*;
 
 /// The names of the functions, in the order of their numbers.
-pub const NAMES: [&str; 37] = [
+pub const NAMES: [&str; 38] = [
     "sqrt",
     "rsqrt",
     "cbrt",
@@ -42,6 +42,7 @@ pub const NAMES: [&str; 37] = [
     "minimum_number",
     "maximum_number",
     "mul_add",
+    "sigmoid",
 ];
 
 /// Function `number` of `x`, or of `x` and `y`.
@@ -83,7 +84,8 @@ pub fn apply<T: Float>(number: u32, x: T, y: T) -> T {
         33 => x.maximum(y),
         34 => x.minimum_number(y),
         35 => x.maximum_number(y),
-        _ => x.mul_add(y, x),
+        36 => x.mul_add(y, x),
+        _ => x.sigmoid(),
     }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hyperbolic functions of f32, from exponentials. Near zero, where those would cancel, sinh is an odd polynomial, and
+//! Hyperbolic and logistic functions of f32, from exponentials. Near zero, where those would cancel, sinh is an odd polynomial, and
 //! tanh takes e^x − 1.
 
 use super::super::machine::recip_of_normal;
 use super::super::machine::single::fma;
-use super::exp::{exp_scaled, nearest};
+use super::exp::{exp, exp_scaled, nearest};
 
 /// 0.25 / h, that is e^−a / 2 for h = e^a / 2 and a ≥ 0; 2^-66 where it is less, and nothing against h.
 #[inline(always)]
@@ -67,4 +67,12 @@ pub fn tanh(x: f32) -> f32 {
     let rough = 1.0 - y;
     let error = fma(-y, t, rough);
     fma(-y, error, rough).copysign(x)
+}
+
+/// With e = e^−|x|, which does not overflow, 1 / (1 + e), and e times that for x < 0.
+#[inline]
+pub fn sigmoid(x: f32) -> f32 {
+    let e = exp(-x.abs());
+    let y = recip_of_normal(1.0 + e);
+    if x < 0.0 { e * y } else { y }
 }

@@ -5,7 +5,8 @@
 //! there by asin x = π/2 − 2 asin √((1 − x) / 2) and atan x = π/2 − atan 1/x. Multiples of π/2 are
 //! added as the product of two floats, which a fused multiply-add sees to 44 bits.
 
-use super::super::machine::single::{fma, sqrt};
+use super::super::machine::single::fma;
+use super::super::machine::{recip_of_normal, sqrt_of_normal};
 
 /// Two floats whose product is π/2 with an error of 6 · 10^-14.
 const FRAC_PI_2_A: f32 = 1.110_095;
@@ -34,8 +35,10 @@ fn asin_polynomial(x: f32, s: f32) -> f32 {
 fn half_range(x: f32) -> (f32, bool) {
     let a = x.abs();
     let far = a > 0.5;
-    let s = if far { fma(a, -0.5, 0.5) } else { a * a };
-    let v = if far { sqrt(s) } else { a };
+    let half = fma(a, -0.5, 0.5);
+    let root = sqrt_of_normal(half);
+    let root = if half == 0.0 { 0.0 } else { root };
+    let (v, s) = if far { (root, half) } else { (a, a * a) };
     (asin_polynomial(v, s), far)
 }
 
@@ -49,14 +52,14 @@ pub fn asin(x: f32) -> f32 {
 #[inline]
 pub fn acos(x: f32) -> f32 {
     let (p, far) = half_range(x);
-    let negative = x < 0.0;
-    let (k, p) = match (far, negative) {
-        (true, true) => (2.0, -2.0 * p),
-        (true, false) => (0.0, 2.0 * p),
-        (false, true) => (1.0, p),
-        (false, false) => (1.0, -p),
+    let (k, p) = if far {
+        (if x < 0.0 { 2.0 } else { 0.0 }, 2.0 * p)
+    } else {
+        (1.0, -p)
     };
-    add_quarter_turns(k, p)
+    // For x < 0 it is π less that of −x.
+    let sign = x.to_bits() & f32::to_bits(-0.0);
+    add_quarter_turns(k, f32::from_bits(p.to_bits() ^ sign))
 }
 
 /// atan v for 0 ≤ v ≤ 1.
@@ -77,9 +80,11 @@ fn atan_polynomial(v: f32) -> f32 {
 
 #[inline]
 pub fn atan(x: f32) -> f32 {
+    // Its inverse is nothing against π/2.
+    const LARGE: f32 = 18_446_744_073_709_551_616.0;
     let a = x.abs();
     let far = a > 1.0;
-    let p = atan_polynomial(if far { 1.0 / a } else { a });
+    let p = atan_polynomial(if far { recip_of_normal(a.min(LARGE)) } else { a });
     let folded = if far { add_quarter_turns(1.0, -p) } else { p };
     folded.copysign(x)
 }

@@ -55,18 +55,15 @@ fn tail(f: f32) -> f32 {
     p * (f * f)
 }
 
-/// `finite` for finite x > 0, else the logarithm's limit there.
+/// `finite` for finite x > 0, else the logarithm's limit there. Without a branch.
 #[inline(always)]
 fn select(x: f32, finite: f32) -> f32 {
-    if x > 0.0 && x < f32::INFINITY {
-        finite
-    } else if x == 0.0 {
-        f32::NEG_INFINITY
-    } else if x > 0.0 {
-        x
-    } else {
-        f32::NAN
-    }
+    // ∞ for ∞, NaN for NaN and for x < 0.
+    let limit = fma(x, f32::INFINITY, f32::INFINITY);
+    let limit = if x == 0.0 { f32::NEG_INFINITY } else { limit };
+    // By their bits finite x > 0 are the numbers from 1 on.
+    let is_finite = x.to_bits().wrapping_sub(1) < f32::INFINITY.to_bits() - 1;
+    if is_finite { finite } else { limit }
 }
 
 #[inline]

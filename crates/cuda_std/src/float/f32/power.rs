@@ -6,8 +6,8 @@
 //! 40 bits: log2 m = u (c1 + c3 v + v² P(v)) with u = (m − 1) / (m + 1) and v = u², the first two
 //! terms in two floats each.
 
-use super::super::machine::recip_of_normal;
-use super::super::machine::single::{fma, sqrt};
+use super::super::machine::single::fma;
+use super::super::machine::{recip_of_normal, sqrt_of_normal};
 use super::exp::{exp2_polynomial, nearest, scale};
 use super::log::split;
 
@@ -134,6 +134,21 @@ pub fn powi(x: f32, n: i32) -> f32 {
     if x < 0.0 && odd { -power } else { power }
 }
 
+/// 1 / √x, of which both are rounded once. Small arguments are raised by 2^64, which is undone exactly.
+#[inline]
+pub fn rsqrt(x: f32) -> f32 {
+    let small = x < 7.888_609e-31;
+    let root = sqrt_of_normal(if small { x * 18_446_744_073_709_551_616.0 } else { x });
+    let inverse = recip_of_normal(root);
+    let inverse = if small { inverse * 4_294_967_296.0 } else { inverse };
+    if x == 0.0 || x == f32::INFINITY {
+        // 0 and ∞ are each other's, of the same sign.
+        f32::from_bits(x.to_bits() ^ f32::INFINITY.to_bits())
+    } else {
+        inverse
+    }
+}
+
 /// a^(-1/3) by two cubic Newton steps from a guess on the bits, without a division; then
 /// y = a (a^(-1/3))² and one correction of y.
 #[inline]
@@ -169,7 +184,9 @@ pub fn hypot(x: f32, y: f32) -> f32 {
     let down = f32::from_bits((254 - field) << 23);
     let up = f32::from_bits(field << 23);
     let (l, s) = (large * down, small * down);
-    let length = up * sqrt(fma(l, l, s * s));
+    let square = fma(l, l, s * s);
+    // What the root of 0 is taken for vanishes in the product with 2^-126.
+    let length = up * sqrt_of_normal(if square < 7.888_609e-31 { 7.888_609e-31 } else { square });
     if ax == f32::INFINITY || ay == f32::INFINITY {
         f32::INFINITY
     } else {

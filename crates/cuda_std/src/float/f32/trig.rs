@@ -7,8 +7,9 @@
 //! angles are moderate never take it. The polynomials of both sine and cosine are evaluated and q
 //! selects one.
 
+use super::super::machine::recip_of_normal;
 use super::super::machine::single::fma;
-use super::exp::nearest;
+use super::exp::ROUNDER;
 
 const FRAC_2_PI: f32 = core::f32::consts::FRAC_2_PI;
 /// π/2 in three parts, all positive: so subtracting 0 of them leaves −0 as it is.
@@ -42,7 +43,8 @@ struct Reduced {
     q: u32,
 }
 
-/// The reduction of finite |x| ≥ 1.
+/// The reduction of |x| ≥ 1, which is NaN for infinite x: r and `low` in the halves of one word, and q, so that they are
+/// returned in registers.
 ///
 /// With x = m 2^k, m of 24 bits, only the bits of 2/π from 2^(1−k) on matter modulo 4, and 96 of them give x · 2/π
 /// modulo 4 with an error below 2^-61: no f32 comes nearer than 2^-31 to a multiple of π/2. The one multiplication in
@@ -50,7 +52,7 @@ struct Reduced {
 /// carry it once for each.
 #[cold]
 #[inline(never)]
-fn payne_hanek(x: f32) -> Reduced {
+fn payne_hanek(x: f32) -> (u64, u32) {
     let bits = x.to_bits();
     let mantissa = u64::from((bits & 0x007f_ffff) | 0x0080_0000);
     // x = mantissa · 2^(exponent − 150), so the window starts at the bit of 2/π of weight 2^(151 − exponent), which the
@@ -71,17 +73,18 @@ fn payne_hanek(x: f32) -> Reduced {
     let q = product.wrapping_add(1 << 61) >> 62;
     let rest = product.wrapping_sub(q << 62) as i64;
     let exact = rest as f64 * QUARTER_TURN;
-    let r = exact as f32;
-    let low = (exact - f64::from(r)) as f32;
-    if x < 0.0 {
-        Reduced {
-            r: -r,
-            low: -low,
-            q: (q as u32).wrapping_neg(),
-        }
+    let r = if x.abs() == f32::INFINITY {
+        f32::NAN
     } else {
-        Reduced { r, low, q: q as u32 }
-    }
+        exact as f32
+    };
+    let low = (exact - f64::from(r)) as f32;
+    let (r, low, q) = if x < 0.0 {
+        (-r, -low, (q as u32).wrapping_neg())
+    } else {
+        (r, low, q as u32)
+    };
+    (u64::from(r.to_bits()) << 32 | u64::from(low.to_bits()), q)
 }
 
 /// a + b with its rounding error.
@@ -95,18 +98,24 @@ fn two_sum(a: f32, b: f32) -> (f32, f32) {
 /// The reduction of any x; r is NaN for infinite x.
 #[inline(always)]
 fn reduce(x: f32) -> Reduced {
-    let magnitude = x.abs();
-    if magnitude > CODY_WAITE_LIMIT && magnitude < f32::INFINITY {
-        return payne_hanek(x);
+    if x.abs() > CODY_WAITE_LIMIT {
+        let (words, q) = payne_hanek(x);
+        return Reduced {
+            r: f32::from_bits((words >> 32) as u32),
+            low: f32::from_bits(words as u32),
+            q,
+        };
     }
-    let (n, q) = nearest(x, FRAC_2_PI);
+    // The nearest integer is in the low bits of the sum, of which all but two are of no account.
+    let shifted = fma(x, FRAC_2_PI, ROUNDER);
+    let (n, q) = (shifted - ROUNDER, shifted.to_bits());
     // The first difference is exact; the others leave their rounding errors in `low`.
     let first = fma(n, -FRAC_PI_2_1, x);
     let second = fma(n, -FRAC_PI_2_2, first);
     let r = fma(n, -FRAC_PI_2_3, second);
     let (step, step_low) = two_sum(first, -second);
     let low = fma(n, -FRAC_PI_2_2, step) + step_low + fma(n, -FRAC_PI_2_3, second - r);
-    Reduced { r, low, q: q as u32 }
+    Reduced { r, low, q }
 }
 
 /// sin r for |r| ≤ π/4.
@@ -168,9 +177,9 @@ pub fn tan(x: f32) -> f32 {
     p = fma(p, s, 3.333_335e-1);
     let cube = s * r;
     let t = fma(p, cube, r);
-    // −1 / t, corrected for the rounding errors of r, t and the quotient.
+    // −1 / t, corrected for the rounding errors of r, t and the quotient. Where it is not asked for, t may be 0.
     let t_low = fma(p, cube, r - t) + low;
-    let inverse = -1.0 / t;
+    let inverse = -recip_of_normal(if q & 1 == 0 { 1.0 } else { t });
     let error = fma(inverse, t_low, fma(inverse, t, 1.0));
     let corrected = fma(inverse, error, inverse);
     if q & 1 == 0 { t } else { corrected }
