@@ -9,9 +9,9 @@ use super::super::machine::recip_of_normal;
 use super::super::machine::single::fma;
 use super::exp::{exp, expm1_ratio, scale, split};
 
-#[inline]
-pub fn erf(x: f32) -> f32 {
-    let a = x.abs();
+/// erf x for |x| ≤ 1.
+#[inline(always)]
+fn near(x: f32) -> f32 {
     let s = x * x;
     let mut p = 7.806_904e-5;
     p = fma(p, s, -7.997_853e-4);
@@ -20,7 +20,13 @@ pub fn erf(x: f32) -> f32 {
     p = fma(p, s, 1.128_357_9e-1);
     p = fma(p, s, -3.761_262_6e-1);
     p = fma(p, s, 1.283_791_7e-1);
-    let near = fma(p, a, a);
+    fma(p, x, x)
+}
+
+#[inline]
+pub fn erf(x: f32) -> f32 {
+    let a = x.abs();
+    let near = near(a);
     // From 4 on the result is 1 to the last bit.
     let a = if a > 4.0 { 4.0 } else { a };
     let mut q = -1.863_779_6e-4;
@@ -61,7 +67,7 @@ fn tail(x: f32) -> f32 {
     let w_low = fma(value, t_low, fma(value_low, t, fma(value, t, -w)));
     let square = x * x;
     let square_low = fma(x, x, -square);
-    let (r, n) = split(-square);
+    let (r, n) = split(-square, 0.0);
     let r = r - square_low;
     scale(w + fma(w, expm1_ratio(r) * r, w_low), n)
 }
@@ -70,7 +76,7 @@ fn tail(x: f32) -> f32 {
 pub fn erfc(x: f32) -> f32 {
     let far = tail(x.abs());
     if x.abs() < 0.5 || x.is_nan() {
-        1.0 - erf(x)
+        1.0 - near(x)
     } else if x < 0.0 {
         2.0 - far
     } else {

@@ -28,22 +28,40 @@ pub fn nearest(x: f32, scale: f32) -> (f32, i32) {
     (shifted - ROUNDER, n)
 }
 
-/// `p` · 2^n for n in −250..=254, rounded once.
-#[inline(always)]
-pub fn scale(p: f32, n: i32) -> f32 {
-    let biased = (n + 254) as u32;
-    let half = biased >> 1;
-    p * f32::from_bits(half << 23) * f32::from_bits((biased - half) << 23)
+/// An integer n in −250..=254, as [`scale`] wants it: n + 254 in the low nine bits of a word, whatever is above them.
+#[derive(Clone, Copy)]
+pub struct Exponent(u32);
+
+impl Exponent {
+    /// Of a sum that has n, and this constant in the place of [`ROUNDER`].
+    const ROUNDER: f32 = ROUNDER + 254.0;
+
+    /// x to the nearest integer plus the small integer `more`, and as a float without it.
+    #[inline(always)]
+    pub fn nearest(x: f32, scale: f32, more: f32) -> (f32, Self) {
+        let shifted = fma(x, scale, Self::ROUNDER + more);
+        (shifted - (Self::ROUNDER + more), Self(shifted.to_bits()))
+    }
 }
 
-/// Splits x = n ln 2 + r, with x clamped to where the result is neither 0 nor infinite.
+/// `p` · 2^n, rounded once.
+#[inline(always)]
+pub fn scale(p: f32, n: Exponent) -> f32 {
+    const FIELD: u32 = 0x7f80_0000;
+    // The exponents of the two factors are (n + 254) / 2, rounded down and up.
+    let twice = n.0 << 22;
+    let (first, second) = (twice & FIELD, twice.wrapping_add(1 << 22) & FIELD);
+    p * f32::from_bits(first) * f32::from_bits(second)
+}
+
+/// Splits x = n ln 2 + r, with x clamped to where the result is neither 0 nor infinite, and adds `more` to n.
 ///
 /// NaN and +∞ survive in r, whatever n then is.
 #[inline(always)]
-pub fn split(x: f32) -> (f32, i32) {
+pub fn split(x: f32, more: f32) -> (f32, Exponent) {
     let x = if x < FLOOR { FLOOR } else { x };
-    let (n, i) = nearest(x.min(CEILING), LOG2_E);
-    (fma(n, -LN_2_LO, fma(n, -LN_2_HI, x)), i)
+    let (n, exponent) = Exponent::nearest(x.min(CEILING), LOG2_E, more);
+    (fma(n, -LN_2_LO, fma(n, -LN_2_HI, x)), exponent)
 }
 
 /// (e^r − 1) / r for |r| ≤ 0.35, with an error of 2^-28 relative to e^r / r before rounding.
@@ -59,16 +77,16 @@ pub fn expm1_ratio(r: f32) -> f32 {
     fma(p, r, 1.0)
 }
 
-/// e^x · 2^k for small k.
+/// e^x · 2^k for small integers k.
 #[inline(always)]
-pub fn exp_scaled(x: f32, k: i32) -> f32 {
-    let (r, n) = split(x);
-    scale(fma(expm1_ratio(r), r, 1.0), n + k)
+pub fn exp_scaled(x: f32, k: f32) -> f32 {
+    let (r, n) = split(x, k);
+    scale(fma(expm1_ratio(r), r, 1.0), n)
 }
 
 #[inline]
 pub fn exp(x: f32) -> f32 {
-    exp_scaled(x, 0)
+    exp_scaled(x, 0.0)
 }
 
 /// 2^f for |f| ≤ 0.5, with a relative error of 2^-28 before rounding.
@@ -86,8 +104,8 @@ pub fn exp2_polynomial(f: f32) -> f32 {
 #[inline]
 pub fn exp2(x: f32) -> f32 {
     let x = if x < -151.0 { -151.0 } else { x };
-    let (n, i) = nearest(x.min(129.0), 1.0);
-    scale(exp2_polynomial(x - n), i)
+    let (n, exponent) = Exponent::nearest(x.min(129.0), 1.0, 0.0);
+    scale(exp2_polynomial(x - n), exponent)
 }
 
 /// e^x − 1 = 2^n (e^r − 1) + (2^n − 1), with n = 0 for all small x so that nothing cancels.

@@ -23,14 +23,14 @@ pub fn sinh(x: f32) -> f32 {
     p = fma(p, s, 1.666_666_7e-1);
     let near = fma(p, s * a, a);
     // e^a / 2 does not overflow before sinh does.
-    let half = exp_scaled(a, -1);
+    let half = exp_scaled(a, -1.0);
     let far = half - quarter_over(half);
     (if a < 1.0 { near } else { far }).copysign(x)
 }
 
 #[inline]
 pub fn cosh(x: f32) -> f32 {
-    let half = exp_scaled(x.abs(), -1);
+    let half = exp_scaled(x.abs(), -1.0);
     half + quarter_over(half)
 }
 

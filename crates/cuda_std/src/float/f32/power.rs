@@ -8,7 +8,7 @@
 
 use super::super::machine::single::fma;
 use super::super::machine::{recip_of_normal, sqrt_of_normal};
-use super::exp::{exp2_polynomial, nearest, scale};
+use super::exp::{Exponent, exp2_polynomial, scale};
 use super::log::split;
 
 /// The sum of two floats, the second no larger than the first one's rounding error.
@@ -70,8 +70,8 @@ fn magnitude(x: f32, y: Pair) -> f32 {
     let clamped = high.clamp(-160.0, 160.0);
     // Where it saturates the low part is noise.
     let low = if clamped == high { low } else { 0.0 };
-    let (n, i) = nearest(clamped, 1.0);
-    scale(exp2_polynomial((clamped - n) + low), i)
+    let (n, exponent) = Exponent::nearest(clamped, 1.0, 0.0);
+    scale(exp2_polynomial((clamped - n) + low), exponent)
 }
 
 /// x^y for what `magnitude` leaves out, as C's pow has it: x is ±0 or ±∞ or NaN, y is not 0.
