@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hyperbolic and logistic functions of f32, from exponentials. Near zero, where those would cancel, sinh is an odd polynomial, and
-//! tanh takes e^x − 1.
+//! Hyperbolic and logistic functions of f32, from exponentials. Near zero, where those would cancel, sinh is an odd
+//! polynomial, and tanh takes e^x − 1.
 
 use super::super::machine::recip_of_normal;
 use super::super::machine::single::fma;
