@@ -42,6 +42,22 @@ macro_rules! chains {
                 added: None,
             };
 
+            /// Without the old result, which then is not read, and with all there is.
+            pub const SCALINGS: [Scaling; 2] = [
+                Scaling {
+                    alpha: -1.5,
+                    beta: 0.0,
+                    old: $float::NAN,
+                    added: None,
+                },
+                Scaling {
+                    alpha: 0.1,
+                    beta: -0.7,
+                    old: 3.0,
+                    added: Some(0.3),
+                },
+            ];
+
             impl Scaling {
                 fn of(self, sum: $float) -> $float {
                     let scaled = match self.beta {

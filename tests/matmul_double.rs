@@ -195,13 +195,7 @@ fn instructions_of_a_warp() {
     }
     check_warps([3, 3], [20, 24, 5], PLAIN);
     check_warps([1, 2], [17, 8, 24], PLAIN);
-    for (alpha, beta, old, added) in [(-1.5, 0.0, f64::NAN, None), (0.1, -0.7, 3.0, Some(0.3))] {
-        let scaling = Scaling {
-            alpha,
-            beta,
-            old,
-            added,
-        };
+    for scaling in SCALINGS {
         check_warps([1, 1], [19, 22, 10], scaling);
         check_warps([1, 1], [6, 21, 3], scaling);
     }
@@ -242,13 +236,7 @@ fn batches_and_one_matrix_for_all() {
 
 #[test]
 fn alpha_and_beta_and_an_epilogue() {
-    for (alpha, beta, old, added) in [(-1.5, 0.0, f64::NAN, None), (0.1, -0.7, 3.0, Some(0.3))] {
-        let scaling = Scaling {
-            alpha,
-            beta,
-            old,
-            added,
-        };
+    for scaling in SCALINGS {
         check_kernels([1, 1], [19, 22, 10], 1, scaling);
         check_kernels([1, 1], [6, 21, 3], 1, scaling);
     }

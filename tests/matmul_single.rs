@@ -133,13 +133,7 @@ fn batches_and_one_matrix_for_all() {
 
 #[test]
 fn alpha_and_beta_and_an_epilogue() {
-    for (alpha, beta, old, added) in [(-1.5, 0.0, f32::NAN, None), (0.1, -0.7, 3.0, Some(0.3))] {
-        let scaling = Scaling {
-            alpha,
-            beta,
-            old,
-            added,
-        };
+    for scaling in SCALINGS {
         check_kernels([1, 1], [19, 24, 10], 1, scaling);
         check_kernels([1, 1], [6, 21, 3], 1, scaling);
     }

@@ -16,6 +16,7 @@ use super::gemm::Multiplication;
 use super::split::transposed;
 use super::tensor::{Factor, Operand};
 use crate::error::Result;
+use crate::tensor_map::TensorElement;
 
 /// The operands as the kernel takes them.
 pub(super) struct Sides<'a, T> {
@@ -25,15 +26,12 @@ pub(super) struct Sides<'a, T> {
     transposed: bool,
 }
 
-impl<'a, T> Sides<'a, T> {
+impl<'a, T: TensorElement> Sides<'a, T> {
     /// Those of a product, whose sums are only scaled, or not: of TF32 there is nothing else for what comes from registers.
     pub(super) fn new<F: Factor<Element = T>, D: Dimension>(
         product: &'a Multiplication<'_, T, D>,
         only_scaled: bool,
-    ) -> Result<Self>
-    where
-        T: crate::tensor_map::TensorElement,
-    {
+    ) -> Result<Self> {
         let of = &product.shape;
         let a = |any| Operand::new(&product.a, [of.batch, of.m, of.k], of.a, any);
         let b = |any| Operand::new(&product.b, [of.batch, of.n, of.k], of.b, any);

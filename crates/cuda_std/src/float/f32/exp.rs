@@ -20,12 +20,18 @@ const LN_2_LO: f32 = -1.904_654_2e-9;
 const FLOOR: f32 = -104.0;
 const CEILING: f32 = 90.0;
 
-/// x to the nearest integer, as a float and as an integer. |x| < 2^22.
+/// x · `scale` to the nearest integer, and the bits of its sum with `rounder`, which is [`ROUNDER`] or a small integer more.
+#[inline(always)]
+pub fn round_by(rounder: f32, x: f32, scale: f32) -> (f32, u32) {
+    let shifted = fma(x, scale, rounder);
+    (shifted - rounder, shifted.to_bits())
+}
+
+/// x · `scale` to the nearest integer, as a float and as an integer. Less than 2^22 in size.
 #[inline(always)]
 pub fn nearest(x: f32, scale: f32) -> (f32, i32) {
-    let shifted = fma(x, scale, ROUNDER);
-    let n = (shifted.to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32);
-    (shifted - ROUNDER, n)
+    let (n, bits) = round_by(ROUNDER, x, scale);
+    (n, bits.wrapping_sub(ROUNDER.to_bits()) as i32)
 }
 
 /// An integer n in −250..=254, as [`scale`] wants it: n + 254 in the low nine bits of a word, whatever is above them.
@@ -36,11 +42,11 @@ impl Exponent {
     /// Of a sum that has n, and this constant in the place of [`ROUNDER`].
     const ROUNDER: f32 = ROUNDER + 254.0;
 
-    /// x to the nearest integer plus the small integer `more`, and as a float without it.
+    /// x · `scale` to the nearest integer, and the exponent that is the small integer `more` above it.
     #[inline(always)]
     pub fn nearest(x: f32, scale: f32, more: f32) -> (f32, Self) {
-        let shifted = fma(x, scale, Self::ROUNDER + more);
-        (shifted - (Self::ROUNDER + more), Self(shifted.to_bits()))
+        let (n, bits) = round_by(Self::ROUNDER + more, x, scale);
+        (n, Self(bits))
     }
 }
 

@@ -11,6 +11,10 @@ use super::super::machine::{recip_of_normal, sqrt_of_normal};
 use super::exp::{Exponent, exp2_polynomial, scale};
 use super::log::split;
 
+const TWO_M100: f32 = 7.888_609e-31;
+const TWO_32: f32 = 4_294_967_296.0;
+const TWO_64: f32 = TWO_32 * TWO_32;
+
 /// The sum of two floats, the second no larger than the first one's rounding error.
 type Pair = (f32, f32);
 
@@ -137,10 +141,10 @@ pub fn powi(x: f32, n: i32) -> f32 {
 /// 1 / √x, of which both are rounded once. Small arguments are raised by 2^64, which is undone exactly.
 #[inline]
 pub fn rsqrt(x: f32) -> f32 {
-    let small = x < 7.888_609e-31;
-    let root = sqrt_of_normal(if small { x * 18_446_744_073_709_551_616.0 } else { x });
+    let small = x < TWO_M100;
+    let root = sqrt_of_normal(if small { x * TWO_64 } else { x });
     let inverse = recip_of_normal(root);
-    let inverse = if small { inverse * 4_294_967_296.0 } else { inverse };
+    let inverse = if small { inverse * TWO_32 } else { inverse };
     if x == 0.0 || x == f32::INFINITY {
         // 0 and ∞ are each other's, of the same sign.
         f32::from_bits(x.to_bits() ^ f32::INFINITY.to_bits())
@@ -186,7 +190,7 @@ pub fn hypot(x: f32, y: f32) -> f32 {
     let (l, s) = (large * down, small * down);
     let square = fma(l, l, s * s);
     // What the root of 0 is taken for vanishes in the product with 2^-126.
-    let length = up * sqrt_of_normal(if square < 7.888_609e-31 { 7.888_609e-31 } else { square });
+    let length = up * sqrt_of_normal(if square < TWO_M100 { TWO_M100 } else { square });
     if ax == f32::INFINITY || ay == f32::INFINITY {
         f32::INFINITY
     } else {

@@ -9,7 +9,7 @@
 
 use super::super::machine::recip_of_normal;
 use super::super::machine::single::fma;
-use super::exp::ROUNDER;
+use super::exp::{ROUNDER, round_by};
 
 const FRAC_2_PI: f32 = core::f32::consts::FRAC_2_PI;
 /// π/2 in three parts, all positive: so subtracting 0 of them leaves −0 as it is.
@@ -106,9 +106,8 @@ fn reduce(x: f32) -> Reduced {
             q,
         };
     }
-    // The nearest integer is in the low bits of the sum, of which all but two are of no account.
-    let shifted = fma(x, FRAC_2_PI, ROUNDER);
-    let (n, q) = (shifted - ROUNDER, shifted.to_bits());
+    // Of the bits that have the integer all but two are of no account.
+    let (n, q) = round_by(ROUNDER, x, FRAC_2_PI);
     // The first difference is exact; the others leave their rounding errors in `low`.
     let first = fma(n, -FRAC_PI_2_1, x);
     let second = fma(n, -FRAC_PI_2_2, first);
