@@ -12,6 +12,7 @@
 //! something changed. `#[kernel]` says what a unit is. What there can be one of only (statics, the panic handler) is
 //! taken from the assembly of its own crate or unit when the text is split.
 
+use crate::lock::lock;
 use crate::message::{Artifact, Diagnostic, Message};
 use crate::toolchain::{Kernels, Toolchain, same_file, stderr_of};
 use crate::{CudaBuilderError, DebugInfo, NvvmArch, cache::Request, deps::Dependencies, ptx};
@@ -472,18 +473,6 @@ fn remove_files(paths: &[PathBuf]) -> Result<(), CudaBuilderError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CudaBuilderError::io("remove", path)(error)),
         _ => Ok(()),
     })
-}
-
-/// Takes this crate's own lock in the inner target folder, which ends with the returned file.
-fn lock(target_dir: &Path) -> Result<File, CudaBuilderError> {
-    fs::create_dir_all(target_dir).map_err(CudaBuilderError::io("create", target_dir))?;
-    let path = target_dir.join(".cuda_builder.lock");
-    let file = File::create(&path).map_err(CudaBuilderError::io("create", &path))?;
-    match file.lock() {
-        // As cargo does: some network file systems know no locks.
-        Err(error) if error.kind() != io::ErrorKind::Unsupported => Err(CudaBuilderError::io("lock", &path)(error)),
-        _ => Ok(file),
-    }
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@
 //! file or manifest of the kernels crate or of its path dependencies changes, or the workspace's
 //! Cargo.toml or Cargo.lock, or an environment variable that one of them reads. rustc's warnings
 //! become warnings of the build script, its errors are in [`CudaBuilderError::RustcFailed`].
-//! Builds at the same time wait for each other.
+//! Builds at the same time wait for each other, and leave their processors to the one they wait for.
 //!
 //! rustc compiles the kernels crate in units, on all cores and incrementally: after an edit only the units whose code
 //! it changed are compiled again. `#[kernel]` puts sixteen entries of a kernel into a unit; what the entries call is
@@ -92,6 +92,7 @@ mod cache;
 mod cargo;
 mod deps;
 mod error;
+mod lock;
 mod message;
 mod output;
 mod ptx;
