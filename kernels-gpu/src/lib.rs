@@ -21,6 +21,7 @@ pub mod compare;
 pub mod compiled;
 pub mod create;
 pub mod elementwise;
+pub mod function;
 mod generate;
 pub mod grayscale;
 pub mod histogram;

@@ -43,6 +43,8 @@ pub trait Num: bytemuck::Pod + PartialOrd + Send + Sync {
     fn mul(self, other: Self) -> Self;
     /// The quotient, rounded towards zero for integers.
     fn div(self, other: Self) -> Self;
+    /// What is left of this number when it is divided by the other, with this one's sign, as Rust's `%`: exact.
+    fn rem(self, other: Self) -> Self;
     /// The smaller; NaN if either is NaN, as NumPy's `minimum`.
     fn min(self, other: Self) -> Self;
     /// The larger; NaN if either is NaN, as NumPy's `maximum`.
@@ -197,6 +199,11 @@ macro_rules! integers {
             }
 
             #[inline(always)]
+            fn rem(self, other: Self) -> Self {
+                if other == 0 { 0 } else { self.wrapping_rem(other) }
+            }
+
+            #[inline(always)]
             fn min(self, other: Self) -> Self {
                 Ord::min(self, other)
             }
@@ -331,6 +338,11 @@ macro_rules! floats {
             }
 
             #[inline(always)]
+            fn rem(self, other: Self) -> Self {
+                Float::fmod(self, other)
+            }
+
+            #[inline(always)]
             fn min(self, other: Self) -> Self {
                 Float::minimum(self, other)
             }
@@ -402,7 +414,7 @@ macro_rules! narrow_floats {
                 $from_f32(wide)
             }
 
-            narrow_floats!(@binary add sub mul div min max pow);
+            narrow_floats!(@binary add sub mul div rem min max pow);
 
             // The sign alone: rounding would quieten a NaN, and `half`'s own negation is the same.
             #[inline(always)]
@@ -601,7 +613,10 @@ casts!(f32, f64, i32, i64, u8, u16, u32, u64 => [f32, f64, i32, i64, u8, u16, u3
 casts_from_narrow_floats!(f16, bf16 => [f32, f64, i32, i64, u8, u16, u32, u64]);
 casts_to_narrow_floats!(f32, f64, f16, bf16, i32, i64, u8, u16, u32, u64 => [f16, bf16]);
 casts!(i8 => [f32, i32]);
-casts!(f32, i32 => [i8]);
+casts!(i16 => [i32]);
+casts!(bool => [u32]);
+casts!(f32, f64, i32 => [i8]);
+casts!(f32, f64 => [i16]);
 saturating_casts!(i32, i64, u8, u16, u32, u64 => [i32, i64, u8, u16, u32, u64]);
 saturating_casts!(i32 => [i8]);
 wrapping_casts!(f32, f64, f16, bf16 => [i32, i64, u8, u16, u32, u64]);

@@ -101,7 +101,7 @@ pub enum CudaBuilderError {
     },
 
     /// The kernels crate has no entry point.
-    #[error("`{package}` has no kernel: mark at least one of its functions with `#[kernel]`")]
+    #[error("`{package}` has no kernel: mark at least one of its functions with `#[kernel]` or `#[device_fn]`")]
     NoKernels {
         /// The kernels crate.
         package: String,

@@ -41,7 +41,8 @@
 //! names the package, its version and each module's kernels with their signatures, and embeds the PTX packed by LZMA;
 //! it is for `warpsmith::kernels!`, and what is written there by hand can break the safety of launches. A build script
 //! tells the macro where it is by the variable `CUDA_BUILDER_PTX_<package_with_underscores>`. A module has its kernels,
-//! with their launch bounds, and what they use. Files are replaced as a whole and only when they change, and files of
+//! with their launch bounds, and what they use. The instances of a device function (`#[device_fn]`) are a module too, whose
+//! file is a list: below a line `//cuda_builder function=NAME` the PTX of each, with what it uses. Files are replaced as a whole and only when they change, and files of
 //! modules that are no more go away. No path of the machine that built them is in them: the expression and the folder
 //! can be packed into a package together, whose build script then prints that variable and builds nothing.
 //!

@@ -8,6 +8,10 @@
 //! order. What its unit declares `.extern` and another unit defines comes from there ([`link`]). The text is read once;
 //! a module costs a walk over what it reaches.
 //!
+//! A function with a note is a root as an entry is. Since the host wants the text of one function, and functions of a module
+//! are alike, such a module is a list of texts, one for each function: below a line `//cuda_builder function=NAME` a PTX text
+//! of its own, with header, function and what it reaches. They are packed together, in which what they share counts once.
+//!
 //! Names match by spelling alone, whatever the scope: a local that is spelled like a global brings
 //! that global along, which costs a few bytes and changes nothing.
 
@@ -20,10 +24,13 @@ use crate::NvvmArch;
 use item::{ItemKind, Parsed};
 use link::{Place, Units};
 use note::Note;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 /// The line above each unit of a text that has several.
 const UNIT: &str = "//cuda_builder_unit\n";
+
+/// How the line above each function's text begins, in a module of functions. The host finds functions by it.
+const FUNCTION: &str = "//cuda_builder function=";
 
 /// Why a text cannot be split.
 #[derive(Debug, PartialEq)]
@@ -56,13 +63,18 @@ impl PtxError {
 /// One module of a text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Module {
-    /// Its entries' names and signatures, in the order of the text.
+    /// The names and signatures of its entries or functions, in the order of the text.
     pub(crate) entries: Vec<(String, u64)>,
     /// Its PTX text.
     pub(crate) text: String,
 }
 
 impl Module {
+    /// Whether it is a list of functions' texts.
+    pub(crate) fn has_functions(&self) -> bool {
+        self.text.starts_with(FUNCTION)
+    }
+
     /// The architecture that its text names.
     pub(crate) fn arch(&self) -> Option<NvvmArch> {
         let target = self.text.lines().find_map(|line| line.strip_prefix(".target"))?;
@@ -106,25 +118,52 @@ pub(crate) fn split(text: &str) -> Result<BTreeMap<&str, Module>, PtxError> {
 
     let mut modules: BTreeMap<&str, Vec<(&str, Place)>> = BTreeMap::new();
     for (&place, note) in &entries {
-        modules.entry(note.module).or_default().push((note.entry, place));
+        modules.entry(note.module).or_default().push((note.name, place));
     }
     for (module, roots) in &modules {
-        let archs: BTreeSet<_> = roots.iter().map(|(_, place)| entries[place].arch).collect();
-        if archs.len() > 1 {
-            let reason = format!("the entries of module `{module}` are for several architectures");
-            return Err(PtxError::note(entries[&roots[0].1].line, reason));
-        }
+        check_module(module, roots.iter().map(|(_, place)| entries[place]))?;
     }
     let modules = modules.into_iter().map(|(module, mut roots)| {
         // In the order of the text within a unit; rustc's order of units says nothing.
         roots.sort_by_key(|&(name, (unit, index))| (units.first_entry(unit), index, name));
-        let roots: Vec<Place> = roots.into_iter().map(|(_, place)| place).collect();
-        let signed = |place: &Place| (entries[place].entry.to_owned(), entries[place].signature);
-        let signed = roots.iter().map(signed).collect();
-        let text = units.link(&roots, &entries);
-        (module, Module { entries: signed, text })
+        let is_function = |&(_, place): &(_, Place)| entries[&place].is_function;
+        let text = match roots.iter().any(is_function) {
+            true => {
+                // No entry's name tells apart units that have functions alone.
+                roots.sort();
+                let texts = roots.iter().map(|(name, place)| {
+                    let text = units.link(&[*place], &entries);
+                    format!("{FUNCTION}{name}\n{text}")
+                });
+                texts.collect()
+            }
+            false => {
+                let places: Vec<Place> = roots.iter().map(|(_, place)| *place).collect();
+                units.link(&places, &entries)
+            }
+        };
+        let signed = |(name, place): &(&str, Place)| ((*name).to_owned(), entries[place].signature);
+        let entries = roots.iter().map(signed).collect();
+        (module, Module { entries, text })
     });
     Ok(modules.collect())
+}
+
+/// What is in a module is for one architecture, and of one kind.
+fn check_module<'a>(module: &str, notes: impl Iterator<Item = &'a Note<'a>> + Clone) -> Result<(), PtxError> {
+    let Some(first) = notes.clone().next() else {
+        return Ok(());
+    };
+    let error = |reason: String| Err(PtxError::note(first.line, reason));
+    if notes.clone().any(|note| note.is_function != first.is_function) {
+        return error(format!("module `{module}` has entries and functions"));
+    }
+    if notes.clone().any(|note| note.arch != first.arch) {
+        return error(format!(
+            "the entries of module `{module}` are for several architectures"
+        ));
+    }
+    Ok(())
 }
 
 /// A unit has the directives that a module begins with.
@@ -142,30 +181,37 @@ fn check_header(text: &str, parsed: &Parsed) -> Result<(), PtxError> {
     Ok(())
 }
 
-/// The note of each entry, by the entry's place. One of either without the other is an error.
+/// The note of each entry, and of each function that has one, by its place. An entry without a note is an error, and so is a
+/// note of what is not there.
 fn match_notes<'n, 'a>(units: &Units<'a>, notes: &'n [Note<'a>]) -> Result<BTreeMap<Place, &'n Note<'a>>, PtxError> {
-    let mut by_entry = HashMap::new();
+    let mut by_name = HashMap::new();
     for note in notes {
-        if by_entry.insert(note.entry, note).is_some() {
-            let reason = format!("entry `{}` has two notes", note.entry);
+        if by_name.insert(note.name, note).is_some() {
+            let reason = format!("{} `{}` has two notes", note.what(), note.name);
             return Err(PtxError::note(note.line, reason));
         }
     }
-    let mut entries = BTreeMap::new();
+    let mut noted = BTreeMap::new();
     for (place, item) in units.items() {
-        if let ItemKind::Entry { .. } = item.kind {
-            let name = item.names[0];
-            let note = by_entry.remove(name).ok_or_else(|| {
-                let reason = format!("entry `{name}` has no note: was it made by `#[kernel]`?");
-                PtxError::note(units.line(place), reason)
-            })?;
-            entries.insert(place, note);
+        let is_function = match item.kind {
+            ItemKind::Entry { .. } => false,
+            ItemKind::Function => true,
+            ItemKind::Global | ItemKind::Other => continue,
+        };
+        let name = item.names[0];
+        let note = by_name.get(name).filter(|note| note.is_function == is_function);
+        if let Some(note) = note {
+            noted.insert(place, *note);
+            by_name.remove(name);
+        } else if !is_function {
+            let reason = format!("entry `{name}` has no note: was it made by `#[kernel]`?");
+            return Err(PtxError::note(units.line(place), reason));
         }
     }
-    match notes.iter().find(|note| by_entry.contains_key(note.entry)) {
-        None => Ok(entries),
+    match notes.iter().find(|note| by_name.contains_key(note.name)) {
+        None => Ok(noted),
         Some(note) => {
-            let reason = format!("there is no entry `{}`", note.entry);
+            let reason = format!("there is no {} `{}`", note.what(), note.name);
             Err(PtxError::note(note.line, reason))
         }
     }
@@ -173,6 +219,8 @@ fn match_notes<'n, 'a>(units: &Units<'a>, notes: &'n [Note<'a>]) -> Result<BTree
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -247,6 +295,33 @@ mod tests {
         assert!(!module.contains(".debug_info") && !module.contains(".debug_macinfo"));
     }
 
+    /// Of functions, each has a text of its own in its module, with what it reaches and nothing else.
+    #[test]
+    fn a_module_of_functions_is_a_text_for_each() {
+        let units = [
+            "//cuda_builder function=g_f64 module=g signature=2\n//cuda_builder function=g_f32 module=g signature=1\n\
+             .global .u32 table[1] = {7};\n.extern .func deep();\n\
+             .visible .func  (.param .b64 func_retval0) g_f64(\n.param .b64 g_f64_param_0\n)\n{\nld.u32 table;\n}\n\
+             .visible .func  (.param .b32 func_retval0) g_f32()\n{\ncall deep, ();\n}\n",
+            "//cuda_builder entry=a module=a signature=3\n.visible .entry a() { }\n.visible .func deep() { }\n",
+        ];
+        let text = join(units.map(with_header));
+        let modules = split(&text).unwrap();
+        assert_eq!(modules.keys().copied().collect::<Vec<_>>(), ["a", "g"]);
+        let expected = format!(
+            "//cuda_builder function=g_f32\n{HEADER}.visible .func deep();\n\
+             .visible .func deep() {{ }}\n.visible .func  (.param .b32 func_retval0) g_f32()\n{{\ncall deep, ();\n}}\n\
+             //cuda_builder function=g_f64\n{HEADER}.global .u32 table[1] = {{7}};\n\
+             .visible .func  (.param .b64 func_retval0) g_f64(\n.param .b64 g_f64_param_0\n)\n{{\nld.u32 table;\n}}\n"
+        );
+        assert_eq!(modules["g"].text, expected);
+        assert_eq!(modules["g"].entries, [("g_f32".to_owned(), 1), ("g_f64".to_owned(), 2)]);
+        assert_eq!(modules["g"].arch(), Some(NvvmArch::Compute80));
+        // rustc's order of units says nothing.
+        let text = join([units[1], units[0]].map(with_header));
+        assert_eq!(split(&text).unwrap(), modules);
+    }
+
     #[test]
     fn a_text_without_entries_has_no_modules() {
         assert!(split(&with_header(".func f() { }")).unwrap().is_empty());
@@ -262,6 +337,33 @@ mod tests {
                 5,
                 "entry `a` has two notes",
             ),
+            ("//cuda_builder function=f module=m signature=1", 4, "no function `f`"),
+            (
+                "//cuda_builder function=f module=m signature=1\n.visible .func f();\n.func g() { }",
+                4,
+                "no function `f`",
+            ),
+            (
+                "//cuda_builder function=a module=m signature=1\n.entry a() { }",
+                5,
+                "entry `a` has no note",
+            ),
+            (
+                "//cuda_builder entry=f module=m signature=1\n.visible .func f() { }",
+                4,
+                "no entry `f`",
+            ),
+            (
+                "//cuda_builder entry=a module=m signature=1\n//cuda_builder function=a module=n signature=1\n.entry a() { }",
+                5,
+                "function `a` has two notes",
+            ),
+            (
+                "//cuda_builder entry=a module=m signature=1\n//cuda_builder function=f module=m signature=1\n\
+                 .entry a() { }\n.visible .func f() { }",
+                4,
+                "module `m` has entries and functions",
+            ),
         ] {
             let text = with_header(text);
             let error = split(&text).unwrap_err();
@@ -271,9 +373,10 @@ mod tests {
     }
 
     /// Pieces of PTX's grammar and of the notes', which get further than random characters.
-    const PIECES: [&str; 32] = [
+    const PIECES: [&str; 33] = [
         "//cuda_builder ",
         "entry=",
+        "function=",
         "module=",
         "max_threads=",
         "min_blocks=",
@@ -317,8 +420,10 @@ mod tests {
             match split(&text) {
                 Ok(modules) => {
                     for module in modules.values() {
-                        prop_assert!(module.text.starts_with(".version"));
-                        prop_assert!(module.text.contains(".entry"));
+                        let functions = module.text.starts_with(FUNCTION);
+                        prop_assert!(functions || module.text.starts_with(".version"));
+                        let root = [".entry", ".func"][usize::from(functions)];
+                        prop_assert!(module.text.contains(root));
                     }
                 }
                 Err(error) => prop_assert!((1..=text.lines().count() + 1).contains(&error.line), "{error:?}"),

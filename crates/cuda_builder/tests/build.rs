@@ -205,6 +205,66 @@ fn modules_for_two_architectures() {
     }
 }
 
+/// As `#[device_fn]` would write them, in a crate with nothing else.
+const FUNCTIONS: &str = r#"
+#[cfg(cuda_entries)]
+mod functions {
+    core::arch::global_asm!("//cuda_builder function=element module=functions signature=4");
+    core::arch::global_asm!("//cuda_builder function=half_f32 module=functions signature=5");
+
+    /// Panics beyond the end, for which it reaches more than itself.
+    #[unsafe(no_mangle)]
+    extern "C" fn element(i: u32) -> u32 {
+        device_lib::checked(&[1.0, 2.0, 4.0], i as usize).to_bits()
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn half_f32(x: u32) -> u32 {
+        (0.5 * f32::from_bits(x)).to_bits()
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn without_a_note(x: u64) -> u64 {
+        x + 1
+    }
+}
+"#;
+
+#[test]
+fn functions_come_out_one_by_one_with_what_they_reach() {
+    let fixture = Fixture::new("functions");
+    fixture.edit("kernels/src/lib.rs", |text| {
+        text.replace("cfg(cuda_entries)", "cfg(any())") + FUNCTIONS
+    });
+    let files = fixture.build().unwrap();
+    let [file] = &files[..] else { panic!("{files:?}") };
+    assert_eq!(file.module, "functions");
+    let ptx = fs::read_to_string(&file.path).unwrap();
+    assert_no_path_of_this_machine(&ptx);
+    let texts: Vec<_> = ptx.split("//cuda_builder function=").skip(1).collect();
+    let [element, half] = texts[..] else { panic!("{ptx}") };
+    for (text, name) in [(element, "element"), (half, "half_f32")] {
+        assert!(text.starts_with(&format!("{name}\n")), "{text}");
+        // What rustc makes of a function in C's convention, by which the host calls it.
+        let head = format!(".visible .func  (.param .b32 func_retval0) {name}(\n\t.param .b32 {name}_param_0\n)\n{{");
+        for (part, times) in [
+            (&*head, 1),
+            (".version ", 1),
+            (".target sm_75\n", 1),
+            ("without_a_note", 0),
+        ] {
+            assert_eq!(text.matches(part).count(), times, "{part} in\n{text}");
+        }
+    }
+    assert_eq!(half.matches(".func").count(), 1, "{half}");
+    assert!(element.contains("__assertfail") && with_strings(element).contains("device_lib-0.1.0/src/lib.rs"));
+    let expression = fs::read_to_string(fixture.path("out/fixture_kernels.ptx.rs")).unwrap();
+    assert!(
+        expression.contains("&[(\"element\", 4), (\"half_f32\", 5)]"),
+        "{expression}"
+    );
+}
+
 #[test]
 fn a_build_script_reruns_for_what_went_in_and_shows_warnings() {
     let fixture = Fixture::new("script");

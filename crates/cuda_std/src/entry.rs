@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `#[kernel]` and `shared_array!` expand to, for each machine.
+//! What `#[kernel]`, `#[device_fn]` and `shared_array!` expand to, for each machine.
 //!
 //! The unstable features that a PTX entry needs are allowed to these macros here, so that a kernels crate is written
 //! in stable Rust and needs no feature attributes of its own.
@@ -197,6 +197,103 @@ macro_rules! __kernel_safe {
         unsafe impl $crate::launch::SafeKernel for $handle {}
     };
     (false, $handle:ty) => {};
+}
+
+/// On a GPU: the PTX function, and a note beside it that tells cuda_builder its module.
+///
+/// rustc makes of an `extern "C"` function of `u32` and `u64`
+///
+/// ```text
+/// .visible .func  (.param .b32 func_retval0) NAME(
+///     .param .b32 NAME_param_0,
+///     .param .b64 NAME_param_1
+/// )
+/// { … }
+/// ```
+///
+/// with one `.param` for each argument, and so for any numbers when they are passed by their bits. Smaller integers it would
+/// widen by their sign, and floats pass as `.b32` too: registers leave nothing of that to know.
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+#[macro_export]
+#[allow_internal_unstable(asm_experimental_arch)]
+macro_rules! __device_fn {
+    (
+        unit: $unit:ident, wrapper: $wrapper:ident, handle: $handle:ty, call: [$call:expr], name: $name:literal,
+        source: $source:literal, constant: $constant:ident, note: $note:literal,
+        arguments: [$(($argument:ident, $register:ident): $type:ty),* $(,)?], result: $result:ty, list: [$($list:tt)*],
+    ) => {
+        // Where the crate is a dependency of the one that is built, its lists are used by name alone.
+        #[cfg(not(cuda_entries))]
+        const _: ::core::marker::PhantomData<$handle> = ::core::marker::PhantomData;
+        // Beside the function: the module of the note below sees names of the crate's modules alone.
+        #[cfg(cuda_entries)]
+        #[allow(non_upper_case_globals)]
+        const $constant: u64 = $crate::signature::of_function(
+            env!("CARGO_PKG_NAME"),
+            env!("CARGO_PKG_VERSION"),
+            $name,
+            $source,
+            &[$(<$type as $crate::scalar::Scalar>::TYPE),*],
+            <$result as $crate::scalar::Scalar>::TYPE,
+        );
+        #[cfg(cuda_entries)]
+        const _: () = {
+            mod note {
+                ::core::arch::global_asm!($note, signature = const super::$constant);
+            }
+
+            // rustc puts a method into the codegen unit of its type's module.
+            impl $unit::Unit {
+                #[unsafe(export_name = $name)]
+                #[allow(non_snake_case)]
+                extern "C" fn $wrapper(
+                    $($register: <$type as $crate::scalar::Scalar>::Register),*
+                ) -> <$result as $crate::scalar::Scalar>::Register {
+                    $(let $argument = <$type as $crate::scalar::Scalar>::from_register($register);)*
+                    <$result as $crate::scalar::Scalar>::to_register($call)
+                }
+            }
+        };
+    };
+}
+
+/// On the host: the typed handle's implementation.
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __device_fn {
+    (
+        unit: $unit:ident, wrapper: $wrapper:ident, handle: $handle:ty, call: [$call:expr], name: $name:literal,
+        source: $source:literal, constant: $constant:ident, note: $note:literal,
+        arguments: [$(($argument:ident, $register:ident): $type:ty),* $(,)?], result: $result:ty, list: [$($list:tt)*],
+    ) => {
+        // SAFETY: the name, the module and the types are those of the PTX function, made from the same lines.
+        unsafe impl $crate::launch::DeviceFn for $handle {
+            $($list)*
+            type Output = $result;
+            const NAME: &'static str = $name;
+            const PACKAGE: &'static str = env!("CARGO_PKG_NAME");
+            const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+            const SOURCE: u64 = $source;
+
+            $crate::__kernel_run! {
+                #[allow(unused_variables, unused_mut)]
+                unsafe fn run(arguments: *const *const (), output: *mut (), len: usize) {
+                    // SAFETY: the caller's promise: as many arrays as arguments, each of `len` elements of its type, and
+                    // memory for `len` results.
+                    let (($($argument,)*), output) = unsafe {
+                        let mut arrays = $crate::launch::ArrayReader::new(arguments, len);
+                        (($(arrays.next::<$type>(),)*), $crate::launch::output::<$result>(output, len))
+                    };
+                    for i in 0..len {
+                        $(let $argument = $argument[i];)*
+                        output[i].write($call);
+                    }
+                }
+            }
+        }
+    };
 }
 
 /// On a GPU: a `.shared` variable of the module, and its address.

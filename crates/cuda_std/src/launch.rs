@@ -3,6 +3,7 @@
 //!
 //! `#[kernel] pub fn saxpy(…)` leaves, beside the function, a type of the same name that implements [`Kernel`]. A host
 //! crate launches through that type, so that a launch with the wrong number or types of arguments does not compile.
+//! `#[device_fn]` leaves one that implements [`DeviceFn`], of which expressions are made.
 
 use core::marker::PhantomData;
 
@@ -13,6 +14,10 @@ use half::{bf16, f16};
 use crate::machine::Place;
 use crate::param::{ByValue, Param};
 use crate::{GridBarrier, Slice, SliceMut, signature};
+
+mod device_fn;
+
+pub use device_fn::{ArrayReader, DeviceFn, Scalars, output};
 
 /// The handle of one kernel: what a launch needs to know of it.
 ///

@@ -9,6 +9,7 @@
 //! | CUDA C++ | here |
 //! |---|---|
 //! | `__global__` | [`#[kernel]`](kernel) |
+//! | `__device__` functions for expressions on the host | [`#[device_fn]`](device_fn) |
 //! | `threadIdx`, `blockIdx`, `blockDim`, `gridDim` | [`thread::thread_idx`], [`thread::block_idx`], … |
 //! | `blockIdx.x * blockDim.x + threadIdx.x`, of rows and columns too | [`thread::index_1d`], [`thread::index_2d`] |
 //! | `__syncthreads`, `__syncthreads_count` | [`thread::sync_threads`], [`thread::sync_threads_count`] |
@@ -94,6 +95,7 @@ pub mod mma;
 pub mod panics;
 pub mod param;
 pub mod random;
+pub mod scalar;
 pub mod shared;
 #[doc(hidden)]
 pub mod signature;
@@ -105,7 +107,7 @@ pub mod warpgroup;
 pub mod wgmma;
 
 pub use constant::Constant;
-pub use cuda_std_macros::{KernelParam, kernel, shared_array};
+pub use cuda_std_macros::{KernelParam, device_fn, kernel, shared_array};
 pub use float::Float;
 pub use global::{Slice, SliceMut};
 pub use grid::GridBarrier;
@@ -119,7 +121,7 @@ pub mod prelude {
     pub use crate::grid::GridBarrier;
     pub use crate::shared::Shared;
     pub use crate::view::{ArrayView, ArrayViewMut};
-    pub use crate::{KernelParam, kernel, shared_array, thread, warp};
+    pub use crate::{KernelParam, device_fn, kernel, shared_array, thread, warp};
 }
 
 /// The simulated GPU's part of `shared_array!`; not for direct use.

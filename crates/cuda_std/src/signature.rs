@@ -6,6 +6,11 @@
 //! the FNV-1a hash of the package's name and version, the entry's name, the kernel's source with the type arguments in
 //! their places, and the sizes of the values by which each parameter crosses the launch. Both sides are made from the
 //! same lines, each by its own compiler run, and a launch compares the two.
+//!
+//! The signature of a `#[device_fn]` has the types of the arguments and of the result in place of the sizes; it is compared
+//! before the function becomes a part of a kernel.
+
+use crate::scalar::ScalarType;
 
 /// The offset basis of 64-bit FNV-1a.
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
@@ -20,10 +25,7 @@ const MOST_BYTES: usize = 4096;
 /// `sizes` has the sizes of head and tail of each parameter, which no launch can pass if there are too many bytes.
 pub const fn of(package: &str, version: &str, name: &str, source: u64, sizes: &[(usize, usize)]) -> u64 {
     let mut bytes = 0;
-    let mut hash = number(BASIS, source);
-    hash = text(hash, package);
-    hash = text(hash, version);
-    hash = text(hash, name);
+    let mut hash = named(package, version, name, source);
     let mut i = 0;
     while i < sizes.len() {
         hash = number(hash, sizes[i].0 as u64);
@@ -36,6 +38,32 @@ pub const fn of(package: &str, version: &str, name: &str, source: u64, sizes: &[
         "the parameters of a kernel have at most 4096 bytes"
     );
     hash
+}
+
+/// The signature of a device function: `source` is the hash that `#[device_fn]` made of it and its type arguments.
+pub const fn of_function(
+    package: &str,
+    version: &str,
+    name: &str,
+    source: u64,
+    arguments: &[ScalarType],
+    result: ScalarType,
+) -> u64 {
+    let mut hash = named(package, version, name, source);
+    let mut i = 0;
+    while i < arguments.len() {
+        hash = number(hash, arguments[i] as u64);
+        i += 1;
+    }
+    // Behind the arguments: their number is what the result stands behind.
+    number(number(hash, arguments.len() as u64), result as u64)
+}
+
+const fn named(package: &str, version: &str, name: &str, source: u64) -> u64 {
+    let mut hash = number(BASIS, source);
+    hash = text(hash, package);
+    hash = text(hash, version);
+    text(hash, name)
 }
 
 /// Goes on with a text and its length, which keeps neighbours apart.
@@ -77,6 +105,27 @@ mod tests {
             of("package", "1.0.0", "sum_f32", 7, &[(8, 8)]),
         ] {
             assert_ne!(a, other);
+        }
+    }
+
+    #[test]
+    fn types_of_functions_show() {
+        use ScalarType::{F32, I32, U32};
+        let of = |arguments: &[ScalarType], result| of_function("package", "1.0.0", "f", 7, arguments, result);
+        let all = [
+            of(&[F32, F32], F32),
+            of(&[F32], F32),
+            of(&[], F32),
+            of(&[F32, F32], U32),
+            of(&[F32, U32], F32),
+            of(&[U32, F32], F32),
+            of(&[F32, F32, F32], F32),
+            of(&[I32, F32], F32),
+            of_function("package", "1.0.0", "g", 7, &[F32, F32], F32),
+            of_function("package", "1.0.0", "f", 8, &[F32, F32], F32),
+        ];
+        for (i, one) in all.iter().enumerate() {
+            assert!(!all[..i].contains(one), "{i}");
         }
     }
 

@@ -4,6 +4,8 @@
 
 use proc_macro::TokenStream;
 
+mod device_fn;
+mod instances;
 mod kernel;
 mod param;
 mod shared;
@@ -60,6 +62,47 @@ pub fn kernel(options: TokenStream, function: TokenStream) -> TokenStream {
     let options = syn::parse_macro_input!(options as kernel::Options);
     let function = syn::parse_macro_input!(function as syn::ItemFn);
     kernel::expand(&options, &function)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// Makes a function a device function: one that expressions on the host are made of, and a typed handle for the host.
+///
+/// The function stays what it is, and can be called by device code and on the host. Beside it comes a type of the same name,
+/// its handle, which implements `cuda_std::launch::DeviceFn` on the host. On the GPU it is a PTX function that the host puts
+/// into a kernel which it writes at run time; on the simulated GPU the function itself is called, so that both compute the same.
+///
+/// It takes up to six numbers and gives one: types that `cuda_std::scalar::Scalar` is implemented for, by value. It is a
+/// safe function. It is called once for each element, by threads that may diverge: it uses neither shared memory nor what a
+/// warp or a block does together.
+///
+/// A generic function lists the types (or constants) it is compiled for, as a [`kernel`](macro@kernel) does: for every
+/// combination, and with several groups of lists behind semicolons.
+///
+/// ```
+/// use cuda_std::prelude::*;
+///
+/// /// The distance from the origin.
+/// #[device_fn]
+/// pub fn norm(x: f32, y: f32) -> f32 {
+///     Float::sqrt(Float::mul_add(x, x, y * y))
+/// }
+///
+/// #[device_fn(T = [f32, f64])]
+/// pub fn logistic<T: Float>(x: T) -> T {
+///     let one = T::from_f64(1.0);
+///     one / (one + (-x).exp())
+/// }
+/// # assert_eq!((norm(3.0, 4.0), logistic(0.0_f64)), (5.0, 0.5));
+/// ```
+///
+/// The PTX function is called like the function and its type arguments (`logistic_f32`). Kernels and device functions of one
+/// crate share one space of names. All instances of a function are one module of PTX, named like the function.
+#[proc_macro_attribute]
+pub fn device_fn(options: TokenStream, function: TokenStream) -> TokenStream {
+    let options = syn::parse_macro_input!(options as device_fn::Options);
+    let function = syn::parse_macro_input!(function as syn::ItemFn);
+    device_fn::expand(&options, &function)
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }

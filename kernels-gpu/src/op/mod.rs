@@ -7,13 +7,16 @@
 use bytemuck::Pod;
 use cuda_block::thread::{fold, fold_pairwise};
 use cuda_block::warp::scan_rows;
-use cuda_std::Float;
 
 use crate::num::{Accumulator, CastTo, Num, SaturatingCastTo, WrappingCastTo};
 
+mod bits;
 mod compound;
+mod math;
 
+pub use bits::{BitAnd, BitOr, BitXor, Not, Shl, Shr, Width};
 pub use compound::{All, Any, ArgMax, ArgMin, Mean, Moments, Ordered, ROOT, Ranked, Statistic, Std, Variance, WideSum};
+pub use math::*;
 
 /// Computes one number of two.
 pub trait BinaryOp<T>: 'static {
@@ -185,22 +188,6 @@ macro_rules! unary_ops {
     )*};
 }
 
-macro_rules! float_ops {
-    ($($(#[$doc:meta])* $name:ident = |$x:ident| $result:expr;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub struct $name;
-
-        impl<T: Num<Wide: Float>> UnaryOp<T> for $name {
-            #[inline(always)]
-            fn apply(x: T) -> T {
-                let $x = x.widen();
-                T::narrow($result)
-            }
-        }
-    )*};
-}
-
 /// Sums and products: of integers in 64 bits.
 macro_rules! totals {
     ($(
@@ -314,6 +301,8 @@ binary_ops! {
     Mul = mul;
     /// `a / b`
     Div = div;
+    /// What is left of `a` when it is divided by `b`, with the sign of `a`; 0 for integers where `b` is 0.
+    Rem = rem;
     /// The smaller of `a` and `b`.
     Minimum = min;
     /// The larger of `a` and `b`.
@@ -370,23 +359,6 @@ unary_ops! {
     Square = |x| x.mul(x);
     /// `max(x, 0)`; NaN stays NaN.
     Relu = |x| x.max(T::ZERO);
-}
-
-float_ops! {
-    /// The square root.
-    Sqrt = |x| x.sqrt();
-    /// `e^x`
-    Exp = |x| x.exp();
-    /// The natural logarithm.
-    Ln = |x| x.ln();
-    /// The sine of an angle in radians.
-    Sin = |x| x.sin();
-    /// The cosine of an angle in radians.
-    Cos = |x| x.cos();
-    /// The hyperbolic tangent.
-    Tanh = |x| x.tanh();
-    /// `1 / (1 + e^−x)`
-    Sigmoid = |x| x.sigmoid();
 }
 
 macro_rules! cast_ops {

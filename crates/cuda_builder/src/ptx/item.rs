@@ -20,6 +20,8 @@ pub(super) enum ItemKind {
         /// Offset into the whole text.
         body: usize,
     },
+    /// A function with a body that other texts can call.
+    Function,
     /// Anything that modules have only if they use it.
     Other,
 }
@@ -182,6 +184,7 @@ impl<'a> ItemParser<'a> {
             (".pragma", _) => ItemKind::Global,
             (_, Some(body)) if self.is_entry => ItemKind::Entry { body },
             _ if self.is_entry => return Err(error("is an entry without a body")),
+            (".visible", Some(_)) if self.words[1..].first() == Some(&".func") => ItemKind::Function,
             _ => ItemKind::Other,
         };
         if self.names.is_empty() && !matches!(self.words[0], ".pragma" | ".section") {
@@ -226,6 +229,21 @@ mod tests {
             (".visible .entry k() .maxntid 256, 1, 1 .minnctapersm 2 { }", "k"),
         ] {
             assert_eq!(names(text), [[name]], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_called_is_a_function() {
+        for (text, kind) in [
+            (
+                ".visible .func (.param .b32 r) f(.param .b32 a) { ret; }",
+                ItemKind::Function,
+            ),
+            (".visible .func (.param .b32 r) f(.param .b32 a);", ItemKind::Other),
+            (".func f() { ret; }", ItemKind::Other),
+            (".visible .global .u32 a[1] = {1};", ItemKind::Other),
+        ] {
+            assert_eq!(parse(text).unwrap().items[0].kind, kind, "{text}");
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Linking at the level of PTX: what a unit declares `.extern`, taken from the unit that defines it.
 //!
-//! A module's own unit is that of its first entry. Of what comes from another unit, the names that are local to that unit
+//! A module's own unit is that of its first entry, or of its function. Of what comes from another unit, the names that are local to that unit
 //! get a suffix: two units may use one name for different things. PTX wants names declared before their use, so a module
 //! of several units has all declarations first, then all variables, then all functions. Source lines (`.loc`) are left out of it, as each unit numbers files by itself.
 //! Names that no unit defines (`__assertfail`, `vprintf`) stay declared; the driver has them.
@@ -80,7 +80,7 @@ impl<'a> Units<'a> {
         self.units[unit].items.iter().find(is_entry).map(|item| item.names[0])
     }
 
-    /// The text of the module with the entries at `roots`, of which there is at least one.
+    /// The text of the module with the entries, or the function, at `roots`, of which there is at least one.
     pub(super) fn link(&self, roots: &[Place], entries: &BTreeMap<Place, &Note>) -> String {
         let own = roots[0].0;
         let Reached {
@@ -103,9 +103,9 @@ impl<'a> Units<'a> {
             items.sort_by_key(|&(_, place)| self.rank(place));
         }
         for (number, place) in items {
-            let text = match entries.get(&place) {
-                Some(note) => self.entry(place, note),
-                None => self.text(place).trim_end().to_owned(),
+            let text = match (self.item(place).kind, entries.get(&place)) {
+                (ItemKind::Entry { body }, Some(note)) => self.entry(place, body, note),
+                _ => self.text(place).trim_end().to_owned(),
             };
             match number {
                 0 => module.push_str(&text),
@@ -174,12 +174,9 @@ impl<'a> Units<'a> {
         &self.units[place.0].text[item.start..item.end]
     }
 
-    /// An entry, launch bounds put before its body.
-    fn entry(&self, place: Place, note: &Note) -> String {
+    /// An entry, launch bounds put before its body, which begins there.
+    fn entry(&self, place: Place, body: usize, note: &Note) -> String {
         let (text, item) = (self.units[place.0].text, self.item(place));
-        let ItemKind::Entry { body } = item.kind else {
-            unreachable!("notes are matched with entries alone");
-        };
         [
             &note.align_tensor_maps(text[item.start..body].trim_end()),
             "\n",

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The notes that `#[kernel]` leaves in the PTX, one comment line for each entry point:
+//! The notes that `#[kernel]` and `#[device_fn]` leave in the PTX, one comment line for each entry point and each function:
 //!
 //! ```text
 //! //cuda_builder entry=add_f32 module=binary_f32 signature=1234567890 max_threads=256 min_blocks=2
+//! //cuda_builder function=logistic_f32 module=logistic signature=1234567890
 //! ```
 //!
 //! They carry what rustc has no attribute for: the module that an entry goes to, its signature (a number by which the
 //! host tells that the entry is the kernel it was compiled with), and its launch bounds; for a kernel with instructions
-//! that only some GPUs have, the architecture, and which parameters are tensor maps (a bit each).
+//! that only some GPUs have, the architecture, and which parameters are tensor maps (a bit each). A function has a module and
+//! a signature alone.
 
 use super::PtxError;
 use crate::NvvmArch;
@@ -21,8 +23,10 @@ const MAX_BLOCK_THREADS: u32 = 1024;
 /// One note.
 #[derive(Debug, PartialEq)]
 pub(super) struct Note<'a> {
-    /// The entry's name.
-    pub(super) entry: &'a str,
+    /// The name of the entry or the function.
+    pub(super) name: &'a str,
+    /// Whether it is a function.
+    pub(super) is_function: bool,
     /// The name of the module it goes to.
     pub(super) module: &'a str,
     /// The number that the host's handle of the kernel has too.
@@ -46,7 +50,7 @@ impl<'a> Note<'a> {
             return Ok(None);
         };
         let error = |reason: String| PtxError::note(line, reason);
-        let (mut entry, mut module, mut signature) = (None, None, None);
+        let (mut entry, mut function, mut module, mut signature) = (None, None, None, None);
         let (mut max_threads, mut min_blocks) = (None, None);
         let (mut arch, mut tensor_maps) = (None, None);
         for word in words.trim_end().split(' ') {
@@ -55,6 +59,7 @@ impl<'a> Note<'a> {
                 .ok_or_else(|| error(format!("`{word}` is not of the form key=value")))?;
             let before = match key {
                 "entry" => entry.replace(value).is_some(),
+                "function" => function.replace(value).is_some(),
                 "module" => module.replace(file_name(value).map_err(error)?).is_some(),
                 "signature" => signature.replace(bits(word, value).map_err(error)?).is_some(),
                 "max_threads" => {
@@ -77,16 +82,33 @@ impl<'a> Note<'a> {
                 return Err(error(format!("key `{key}` stands twice")));
             }
         }
-        let entry = entry.ok_or_else(|| error("key `entry` is missing".into()))?;
+        let (name, is_function) = match (entry, function) {
+            (Some(name), None) => (name, false),
+            (None, Some(name)) => (name, true),
+            (None, None) => return Err(error("key `entry` is missing, or key `function`".into())),
+            _ => return Err(error("keys `entry` and `function` stand in one note".into())),
+        };
+        let for_entries = [
+            ("max_threads", max_threads.is_some()),
+            ("min_blocks", min_blocks.is_some()),
+            ("arch", arch.is_some()),
+            ("tensor_maps", tensor_maps.is_some()),
+        ];
+        if let Some((key, _)) = for_entries.iter().find(|(_, stands)| is_function && *stands) {
+            return Err(error(format!(
+                "function `{name}` has key `{key}`, which is for entries"
+            )));
+        }
         let module = module.ok_or_else(|| error("key `module` is missing".into()))?;
         let signature = signature.ok_or_else(|| error("key `signature` is missing".into()))?;
         if min_blocks.is_some() && max_threads.is_none() {
             // PTX gives .minnctapersm no meaning without a bound on the block.
-            let reason = format!("`{entry}` has key `min_blocks` without key `max_threads`");
+            let reason = format!("`{name}` has key `min_blocks` without key `max_threads`");
             return Err(error(reason));
         }
         Ok(Some(Self {
-            entry,
+            name,
+            is_function,
             module,
             signature,
             max_threads,
@@ -95,6 +117,11 @@ impl<'a> Note<'a> {
             tensor_maps,
             line,
         }))
+    }
+
+    /// What it is a note of, for errors.
+    pub(super) fn what(&self) -> &'static str {
+        if self.is_function { "function" } else { "entry" }
     }
 
     /// The same, of a text with that many lines above.
@@ -120,7 +147,7 @@ impl<'a> Note<'a> {
         let maps = self.tensor_maps.unwrap_or(0);
         let numbers = (0..u64::BITS).filter(|number| maps >> number & 1 != 0);
         numbers.fold(head.to_owned(), |head, number| {
-            let parameter = |align: u32| format!(".param .align {align} .b8 {}_param_{number}[", self.entry);
+            let parameter = |align: u32| format!(".param .align {align} .b8 {}_param_{number}[", self.name);
             head.replace(&parameter(8), &parameter(64))
         })
     }
@@ -169,8 +196,20 @@ mod tests {
             1,
         );
         let note = note.unwrap().unwrap();
-        assert_eq!((note.entry, note.module, note.signature), ("add", "m", u64::MAX));
+        assert_eq!((note.name, note.module, note.signature), ("add", "m", u64::MAX));
+        assert!(!note.is_function);
         assert_eq!(note.directives(), ".maxntid 256, 1, 1\n.minnctapersm 2\n");
+    }
+
+    #[test]
+    fn a_note_of_a_function_has_a_module() {
+        let note = Note::parse("//cuda_builder function=logistic_f32 module=logistic signature=5", 3);
+        let note = note.unwrap().unwrap();
+        assert_eq!(
+            (note.name, note.module, note.signature),
+            ("logistic_f32", "logistic", 5)
+        );
+        assert!(note.is_function);
     }
 
     #[test]
@@ -202,6 +241,26 @@ mod tests {
             ("entry=a  module=m", "`` is not of the form key=value"),
             ("entry=a", "key `module` is missing"),
             ("module=m", "key `entry` is missing"),
+            ("function=f", "key `module` is missing"),
+            ("function=f module=m", "key `signature` is missing"),
+            ("entry=a module=m function=a", "keys `entry` and `function`"),
+            ("function=a module=m function=b", "key `function` stands twice"),
+            (
+                "function=f module=m signature=1 max_threads=64",
+                "function `f` has key `max_threads`",
+            ),
+            (
+                "function=f module=m signature=1 min_blocks=2",
+                "function `f` has key `min_blocks`",
+            ),
+            (
+                "function=f module=m signature=1 arch=sm_90",
+                "function `f` has key `arch`",
+            ),
+            (
+                "function=f module=m signature=1 tensor_maps=0",
+                "function `f` has key `tensor_maps`",
+            ),
             ("entry=a module=m", "key `signature` is missing"),
             ("entry=a module=m signature=-1", "`signature=-1` is not"),
             ("entry=a module=../m", "module name `../m`"),

@@ -8,6 +8,7 @@
 //! each time.
 
 use super::machine::single as machine;
+use super::remainder::single as fmod;
 use super::{Float, Sealed};
 
 mod error_function;

@@ -3,6 +3,7 @@
 //! own operations.
 
 use super::machine::double as machine;
+use super::remainder::double as fmod;
 use super::{Float, Sealed};
 use libm::{atan2, hypot, pow as powf, sincos as sin_cos};
 

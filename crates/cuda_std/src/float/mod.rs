@@ -38,6 +38,7 @@ macro_rules! impl_float {
                 powf => powf,
                 atan2 => atan2,
                 hypot => hypot,
+                fmod => fmod,
                 minimum => $machine::minimum,
                 maximum => $machine::maximum,
                 minimum_number => $machine::minimum_number,
@@ -96,6 +97,7 @@ pub mod approximate;
 mod f32;
 mod f64;
 pub(crate) mod machine;
+mod remainder;
 
 mod sealed {
     pub trait Sealed {}
@@ -187,6 +189,10 @@ pub trait Float:
     /// √(x² + y²) without intermediate overflow. f32: 1.5 ulp; f64: 1 ulp. +∞ if either is infinite,
     /// even where the other is NaN.
     fn hypot(self, other: Self) -> Self;
+
+    /// What is left of x when it is divided by y, with the sign of x, as Rust's `%` and C's fmod: exact. NaN for infinite x and
+    /// for y = ±0.
+    fn fmod(self, y: Self) -> Self;
 
     /// The error function. f32: 1.5 ulp; f64: 1 ulp.
     fn erf(self) -> Self;
