@@ -14,6 +14,7 @@
 //! | `a.slice_mut(s![..3]).assign(&b)` | [`a.slice_mut(s![..3])?`](DeviceArrayRef::slice_mut)[`.assign(&b)`](DeviceArrayRef::assign) |
 //! | `concatenate`, `a.select(axis, &indices)` | [`ops::concatenate`], [`a.take(axis, &indices)`](DeviceArrayRef::take) |
 //! | `&a + &b`, `a.map(f)` | [`a.add(&b)`](DeviceArrayRef::add), [`a.exp()`](DeviceArrayRef::exp), … |
+//! | `&a * 2.0 + &b` | [`(&a * 2.0 + &b).eval()`](Expr::eval): [expressions](expr) |
 //! | `a.sum()` | [`a.sum()`](DeviceArrayRef::sum) |
 //! | a thread | a [`Stream`] |
 //! | `Instant` | an [`Event`] |
@@ -74,6 +75,7 @@ mod device;
 pub mod dlpack;
 mod error;
 mod event;
+pub mod expr;
 mod graph;
 mod grid_barrier;
 mod landed;
@@ -106,6 +108,7 @@ pub use cuda_std::float8::{F8E4M3, F8E5M2};
 pub use device::{DEVICE_VARIABLE, Device, Properties};
 pub use error::{Error, KernelFailure, Result};
 pub use event::Event;
+pub use expr::Expr;
 pub use graph::{Graph, GraphArrays, HeldArrays};
 pub use grid_barrier::DeviceGridBarrier;
 pub use half::{bf16, f16};

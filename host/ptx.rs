@@ -11,11 +11,12 @@ use std::io::{self, Read};
 
 use lzma_rust2::LzmaReader;
 
-use crate::backend::KernelInfo;
+use crate::backend::{DeviceFnInfo, KernelInfo};
 use crate::device::Properties;
 use crate::error::{Error, Result};
 
-/// A module as a build script writes it: name, target (`sm_75`, `sm_90a`), entries with their signatures, packed PTX.
+/// A module as a build script writes it: name, target (`sm_75`, `sm_90a`), entries or device functions with their signatures,
+/// packed PTX.
 type Module = (
     &'static str,
     &'static str,
@@ -76,12 +77,18 @@ impl PtxModules {
     }
 
     /// The PTX of the module that has the kernel `entry`, for `target` (`sm_75`, `sm_90a`). `None` where there is none.
+    ///
+    /// Of a device function, which is found by its name too, the PTX is that function with what it uses.
     pub fn text(&self, entry: &str, target: &str) -> Option<String> {
         let (_, packed) = self.find(entry, target)?;
-        String::from_utf8(unpack(packed).ok()?).ok()
+        let text = String::from_utf8(unpack(packed).ok()?).ok()?;
+        match text.starts_with(FUNCTION) {
+            true => function_of(&text, entry).map(str::to_owned),
+            false => Some(text),
+        }
     }
 
-    /// The signature that the kernel `entry` carries in its PTX for `target`.
+    /// The signature that the kernel or device function `entry` carries in its PTX for `target`.
     #[doc(hidden)]
     pub fn signature(&self, entry: &str, target: &str) -> Option<u64> {
         let (signature, _) = self.find(entry, target)?;
@@ -116,6 +123,15 @@ impl PtxModules {
         let entries = self.modules.iter().flat_map(|(_, _, entries, _)| entries.iter());
         entries.map(|(name, _)| *name)
     }
+}
+
+/// How the line above each function's PTX begins, in a module of device functions as `cuda_builder` makes it.
+const FUNCTION: &str = "//cuda_builder function=";
+
+/// The PTX of one function of such a module.
+pub(crate) fn function_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut functions = text.split(FUNCTION);
+    functions.find_map(|function| function.strip_prefix(name)?.strip_prefix('\n'))
 }
 
 /// The text of a module, unpacked.
@@ -237,52 +253,97 @@ impl Registry {
         Ok(())
     }
 
-    /// Refuses a kernel whose registered PTX is of other source. One without PTX is none of this function's business.
-    pub(crate) fn check(&self, kernel: &KernelInfo) -> Result<()> {
-        let KernelInfo {
-            name, package, version, ..
-        } = *kernel;
-        let mut entries = self
-            .registered
-            .iter()
-            .filter(|known| known.is_of(package, version))
-            .flat_map(|known| known.modules.iter())
-            .flat_map(|(_, _, entries, _)| entries.iter());
-        match entries.any(|(entry, signature)| *entry == name && *signature != kernel.signature) {
-            true => Err(Error::SignatureMismatch {
-                kernel: name,
-                package,
-                version,
-            }),
+    /// Refuses a kernel or function whose registered PTX is of other source. One without PTX is none of this function's
+    /// business.
+    pub(crate) fn check(&self, wanted: impl Into<Wanted>) -> Result<()> {
+        let wanted = wanted.into();
+        let mut entries = self.modules_of(wanted).flat_map(|(_, _, entries, _)| entries.iter());
+        let differs = |(entry, signature): &(&str, u64)| *entry == wanted.name && *signature != wanted.signature;
+        match entries.any(differs) {
+            true => Err(wanted.of_other_source()),
             false => Ok(()),
         }
     }
 
-    /// The packed PTX for `kernel`: the best that a GPU of that compute capability can run.
-    pub(crate) fn find(&self, kernel: &KernelInfo, capability: (u32, u32)) -> Result<&'static [u8]> {
-        let KernelInfo {
-            name, package, version, ..
-        } = *kernel;
-        let of_package = self.registered.iter().filter(|known| known.is_of(package, version));
-        let modules = of_package.flat_map(|known| known.modules.iter());
-        let with_entry = modules.filter_map(|(_, target, entries, packed)| {
-            let (_, signature) = entries.iter().find(|(entry, _)| *entry == name)?;
+    /// The packed PTX for a kernel or a function: the best that a GPU of that compute capability can run.
+    pub(crate) fn find(&self, wanted: impl Into<Wanted>, capability: (u32, u32)) -> Result<&'static [u8]> {
+        let wanted = wanted.into();
+        let with_entry = self.modules_of(wanted).filter_map(|(_, target, entries, packed)| {
+            let (_, signature) = entries.iter().find(|(entry, _)| *entry == wanted.name)?;
             Some((target_rank(target, capability)?, *signature, *packed))
         });
         let best = with_entry.max_by_key(|(rank, _, _)| *rank);
-        let (_, signature, packed) = best.ok_or(Error::NoModule {
+        let (_, signature, packed) = best.ok_or(wanted.missing())?;
+        match signature == wanted.signature {
+            true => Ok(packed),
+            false => Err(wanted.of_other_source()),
+        }
+    }
+
+    /// The modules of the package that has it.
+    fn modules_of(&self, wanted: Wanted) -> impl Iterator<Item = &'static Module> {
+        let Wanted { package, version, .. } = wanted;
+        let of_package = self
+            .registered
+            .iter()
+            .filter(move |known| known.is_of(package, version));
+        of_package.flat_map(|known| known.modules.iter())
+    }
+}
+
+/// A kernel or a device function that is looked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    package: &'static str,
+    version: &'static str,
+    name: &'static str,
+    signature: u64,
+}
+
+impl Wanted {
+    /// The error for one whose PTX the device was not given.
+    pub(crate) fn missing(self) -> Error {
+        let Self {
+            package, version, name, ..
+        } = self;
+        Error::NoModule {
             kernel: name,
             package,
             version,
-        })?;
-        if signature != kernel.signature {
-            return Err(Error::SignatureMismatch {
-                kernel: name,
-                package,
-                version,
-            });
         }
-        Ok(packed)
+    }
+
+    fn of_other_source(self) -> Error {
+        let Self {
+            package, version, name, ..
+        } = self;
+        Error::SignatureMismatch {
+            kernel: name,
+            package,
+            version,
+        }
+    }
+}
+
+impl From<&KernelInfo> for Wanted {
+    fn from(kernel: &KernelInfo) -> Self {
+        Self {
+            package: kernel.package,
+            version: kernel.version,
+            name: kernel.name,
+            signature: kernel.signature,
+        }
+    }
+}
+
+impl From<&DeviceFnInfo> for Wanted {
+    fn from(function: &DeviceFnInfo) -> Self {
+        Self {
+            package: function.package,
+            version: function.version,
+            name: function.name,
+            signature: function.signature,
+        }
     }
 }
 
@@ -367,6 +428,47 @@ mod tests {
             "nothing is half-registered"
         );
         assert_eq!(registry.find(&kernel("sum", 7), (7, 5)).unwrap(), b"75");
+    }
+
+    #[test]
+    fn functions_are_found_with_a_text_of_their_own() {
+        const TEXT: &str = "//cuda_builder function=f_f32\n.version 7.0\n.visible .func f_f32() { }\n\
+                            //cuda_builder function=f_f3\n.version 7.0\n.visible .func f_f3() { }\n";
+        let mut packed = Vec::new();
+        let mut writer =
+            LzmaWriter::new_use_header(&mut packed, &LzmaOptions::default(), Some(TEXT.len() as u64)).unwrap();
+        writer.write_all(TEXT.as_bytes()).unwrap();
+        writer.finish().unwrap();
+        let entries: &'static [(&str, u64)] = &[("f_f32", 3), ("f_f3", 4), ("absent", 5)];
+        let modules = modules("1.0.0", Vec::leak(vec![("f", "sm_75", entries, &*packed.leak())]));
+        let first = ".version 7.0\n.visible .func f_f32() { }\n";
+        let second = ".version 7.0\n.visible .func f_f3() { }\n";
+        assert_eq!(modules.text("f_f32", "sm_75").as_deref(), Some(first));
+        assert_eq!(modules.text("f_f3", "sm_75").as_deref(), Some(second));
+        assert_eq!(modules.text("absent", "sm_75"), None);
+        assert_eq!(modules.text("f_f3", "sm_80"), None);
+        assert_eq!(function_of(TEXT, "f"), None);
+
+        let mut registry = Registry::default();
+        registry.register(modules).unwrap();
+        let function = |name, signature| DeviceFnInfo {
+            package: "p",
+            version: "1.0.0",
+            name,
+            signature,
+            arguments: &[],
+            result: cuda_std::scalar::ScalarType::F32,
+            run: |_, _, _| unreachable!("nothing is called here"),
+        };
+        assert!(registry.find(&function("f_f3", 4), (9, 0)).is_ok());
+        let error = registry.find(&function("f_f3", 3), (9, 0)).unwrap_err();
+        assert!(
+            matches!(error, Error::SignatureMismatch { kernel: "f_f3", .. }),
+            "{error}"
+        );
+        assert!(registry.check(&function("f_f3", 3)).is_err());
+        let error = registry.find(&function("g", 3), (9, 0)).unwrap_err();
+        assert!(matches!(error, Error::NoModule { kernel: "g", .. }), "{error}");
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     }
 
     /// The address of the first element; 0 where there is none.
-    fn first_address(&self) -> usize {
+    pub(crate) fn first_address(&self) -> usize {
         if self.len() * size_of::<T>() == 0 {
             return 0;
         }

@@ -21,8 +21,10 @@ mod cudarc;
 #[cfg(feature = "cust")]
 mod cust;
 mod device;
+mod expr;
 mod faults;
 mod format;
+mod function;
 mod graph;
 mod histogram;
 mod image;

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec, RawFunction, RawGraph,
-    RawModule, RawNode, RawPeer, RawPlace, RawStream, Stay,
+    Backend, Callback, DeviceFnInfo, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec, RawFunction,
+    RawGraph, RawModule, RawNode, RawPeer, RawPlace, RawStream, Stay,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
+use crate::expr::Kernels;
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
 use crate::tensor_map::TensorType;
@@ -107,6 +108,7 @@ impl Backend for Faulty {
         fn land(bytes: usize) -> u64;
         fn has_memory(address: u64) -> bool;
         fn preload(kernel: &KernelInfo) -> ();
+        fn function_text(function: &DeviceFnInfo) -> String;
         fn occupancy(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> u32;
         fn cooperative_blocks(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> u32;
         fn best_block(kernel: &KernelInfo, most: u32) -> u32;
@@ -153,6 +155,10 @@ impl Backend for Faulty {
 
     fn memory(&self) -> &Memory {
         self.inner.memory()
+    }
+
+    fn expressions(&self) -> &Kernels {
+        self.inner.expressions()
     }
 
     fn peer(&self) -> Option<RawPeer> {

@@ -11,15 +11,18 @@ pub(crate) mod traced;
 
 use std::any::TypeId;
 use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, RwLockReadGuard};
 
 use cuda_sim::LaunchConfig;
-use cuda_std::launch::{Kernel, Params};
+use cuda_std::launch::{DeviceFn, Kernel, Params};
+use cuda_std::scalar::{Scalar, ScalarType};
 use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 
 use crate::device::Properties;
 use crate::error::{Error, Result};
+use crate::expr::Kernels;
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
 use crate::tensor_map::TensorType;
@@ -146,6 +149,51 @@ impl KernelInfo {
     }
 }
 
+/// A device function without its types.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceFnInfo {
+    pub package: &'static str,
+    pub version: &'static str,
+    /// The name of the PTX function.
+    pub name: &'static str,
+    /// The number that the PTX function must have as well.
+    pub signature: u64,
+    pub arguments: &'static [ScalarType],
+    pub result: ScalarType,
+    /// Applies the function to each of some elements, on the host: the arguments' addresses, the result's, and their number.
+    pub run: unsafe fn(*const *const (), *mut (), usize),
+}
+
+impl DeviceFnInfo {
+    pub(crate) const fn of<F: DeviceFn>() -> Self {
+        Self {
+            package: F::PACKAGE,
+            version: F::VERSION,
+            name: F::NAME,
+            signature: F::SIGNATURE,
+            arguments: F::ARGUMENTS,
+            result: F::Output::TYPE,
+            run: F::run,
+        }
+    }
+}
+
+impl PartialEq for DeviceFnInfo {
+    fn eq(&self, other: &Self) -> bool {
+        // The number first, which says it nearly always.
+        (self.signature, self.name, self.package, self.version)
+            == (other.signature, other.name, other.package, other.version)
+    }
+}
+
+impl Eq for DeviceFnInfo {}
+
+impl Hash for DeviceFnInfo {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.signature.hash(state);
+    }
+}
+
 /// An error for a cooperative launch of more blocks than `most`, which run at a time.
 fn check_cooperative(kernel: &str, config: &LaunchConfig, most: u32) -> Result<()> {
     let given = config.grid.count();
@@ -265,6 +313,11 @@ pub(crate) trait Backend: Graphs + Debug + Send + Sync {
 
     /// Gets ready to launch the kernel.
     fn preload(&self, kernel: &KernelInfo) -> Result<()>;
+    /// The PTX of a device function with what it uses, the best for this device; an error of a device that runs no PTX, as the
+    /// simulated GPU does not.
+    fn function_text(&self, function: &DeviceFnInfo) -> Result<String>;
+    /// The kernels that were made of expressions, which go with the device's context.
+    fn expressions(&self) -> &Kernels;
     /// How many blocks of so many threads, at most those of a block, run at a time on a multiprocessor.
     fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;
     /// How many of them run at a time on the device, which is the most that a cooperative launch has.

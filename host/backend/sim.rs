@@ -16,13 +16,13 @@ use cuda_sim::LaunchConfig;
 
 use super::system::{has_room, memory_info};
 use super::{
-    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawEvent, RawFunction, RawModule, RawPeer, RawStream,
-    Stay, check_cooperative,
+    Backend, Callback, DeviceFnInfo, FunctionInfo, KernelInfo, PeerMemory, RawEvent, RawFunction, RawModule, RawPeer,
+    RawStream, Stay, check_cooperative,
 };
 use crate::device::Properties;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
-use crate::ptx::{PtxModules, Registry};
+use crate::ptx::{PtxModules, Registry, Wanted};
 use crate::tensor_map::TensorType;
 use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 use graph::Recorded;
@@ -414,6 +414,14 @@ impl Backend for Simulator {
 
     fn preload(&self, kernel: &KernelInfo) -> Result<()> {
         self.check(kernel)
+    }
+
+    fn function_text(&self, function: &DeviceFnInfo) -> Result<String> {
+        Err(Wanted::from(function).missing())
+    }
+
+    fn expressions(&self) -> &crate::expr::Kernels {
+        unreachable!("expressions are interpreted")
     }
 
     fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32> {

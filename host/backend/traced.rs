@@ -11,11 +11,12 @@ use cuda_sim::LaunchConfig;
 use tracing::debug_span;
 
 use super::{
-    Backend, Callback, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec, RawFunction, RawGraph,
-    RawModule, RawNode, RawPeer, RawPlace, RawStream, Stay,
+    Backend, Callback, DeviceFnInfo, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec, RawFunction,
+    RawGraph, RawModule, RawNode, RawPeer, RawPlace, RawStream, Stay,
 };
 use crate::device::Properties;
 use crate::error::Result;
+use crate::expr::Kernels;
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
 use crate::tensor_map::TensorType;
@@ -104,6 +105,7 @@ impl Backend for Traced {
     calls! {
         fn properties() -> &Properties;
         fn memory() -> &Memory;
+        fn expressions() -> &Kernels;
         fn peer() -> Option<RawPeer>;
         fn stay() -> Result<Stay>;
         fn free_memory() -> Result<u64>;
@@ -117,6 +119,7 @@ impl Backend for Traced {
         fn land(bytes: usize) -> Result<u64>;
         fn has_memory(address: u64) -> Result<bool>;
         fn preload(kernel: &KernelInfo) -> Result<()>;
+        fn function_text(function: &DeviceFnInfo) -> Result<String>;
         fn occupancy(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;
         fn cooperative_blocks(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;
         fn best_block(kernel: &KernelInfo, most: u32) -> Result<u32>;

@@ -356,6 +356,13 @@ impl Stream {
 
     /// # Safety
     ///
+    /// Keeps something as long as what this thread captures on the stream, if it does.
+    pub(crate) fn keep_recorded(&self, keeper: Keeper) {
+        if let Some(capture) = Capture::of(self) {
+            capture.keep(keeper);
+        }
+    }
+
     /// As [`queue_launch`](Self::queue_launch); `module` keeps the function loaded.
     pub(crate) unsafe fn queue_function(
         &self,

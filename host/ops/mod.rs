@@ -45,6 +45,8 @@ pub use matmul::{
 pub use random::Generator;
 pub use scan::ScanAlgorithm;
 
+pub(crate) use transpose::copy_to;
+
 use crate::launch::LaunchConfig;
 
 /// A one-dimensional launch in which each block treats `tile` of the `len` elements, which are at least one.

@@ -12,7 +12,7 @@ use crate::stream::Stream;
 impl<T: Element, D: Dimension> DeviceArrayRef<T, D> {
     /// Has `write` write all elements, whatever they were, in C order: these themselves if they lie so, else an array that
     /// is then copied to them. That is made, and copied, on `stream`, which `write` launches on.
-    pub(super) fn write_in_order(
+    pub(crate) fn write_in_order(
         &mut self,
         stream: &Stream,
         write: impl FnOnce(&mut DeviceArrayRef<T, D>) -> Result<()>,

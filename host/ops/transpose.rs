@@ -224,7 +224,7 @@ fn copy<T: Element, D: Dimension>(
 
 /// Copies elements to others of the same shape and device, with which they do not interlace, on that stream, which is of
 /// the device as well.
-pub(super) fn copy_to<T: Element, D: Dimension>(
+pub(crate) fn copy_to<T: Element, D: Dimension>(
     view: &DeviceArrayRef<T, D>,
     stream: &Stream,
     out: &mut DeviceArrayRef<T, D>,

@@ -30,10 +30,12 @@ use cuda_driver::sys::{self, DeviceAttribute, Status};
 use cuda_sim::LaunchConfig;
 
 use super::{
-    Backend, Callback, FunctionInfo, KernelInfo, PeerMemory, RawEvent, RawFunction, RawModule, RawPeer, RawStream, Stay,
+    Backend, Callback, DeviceFnInfo, FunctionInfo, KernelInfo, PeerMemory, RawEvent, RawFunction, RawModule, RawPeer,
+    RawStream, Stay,
 };
 use crate::device::Properties;
 use crate::error::Result;
+use crate::expr::Kernels;
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
 use crate::tensor_map::TensorType;
@@ -55,6 +57,7 @@ pub const SYNC_VARIABLE: &str = "WARPSMITH_SYNC";
 pub(crate) struct Cuda {
     properties: Properties,
     memory: Memory,
+    expressions: Kernels,
     modules: Modules,
     staging: Staging,
     landing: Landing,
@@ -99,6 +102,7 @@ impl Cuda {
         let mut cuda = Self {
             properties,
             memory: Memory::default(),
+            expressions: Kernels::default(),
             modules,
             staging: Staging::default(),
             landing: Landing::default(),
@@ -592,6 +596,14 @@ impl Backend for Cuda {
     fn preload(&self, kernel: &KernelInfo) -> Result<()> {
         let _current = self.enter()?;
         self.modules.function(kernel, &self.context, &self.properties).map(drop)
+    }
+
+    fn function_text(&self, function: &DeviceFnInfo) -> Result<String> {
+        self.modules.function_text(function, &self.properties)
+    }
+
+    fn expressions(&self) -> &Kernels {
+        &self.expressions
     }
 
     fn occupancy(&self, kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32> {

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use cuda_driver::sys::{self, FunctionAttribute, JitOption, Limit, Status};
 
 use super::context::Context;
-use crate::backend::KernelInfo;
+use crate::backend::{DeviceFnInfo, KernelInfo};
 use crate::device::Properties;
 use crate::error::{Error, Result};
-use crate::ptx::{PtxModules, PtxVersion, Registry, unpack};
+use crate::ptx::{PtxModules, PtxVersion, Registry, function_of, unpack};
 
 /// Bytes of stack a thread gets where a kernel calls through pointers.
 const STACK_FOR_POINTER_CALLS: usize = 8 << 10;
@@ -63,6 +63,23 @@ impl Modules {
             let packed = self.registry().find(kernel, capability)?;
             load(kernel, packed, context, device)
         })
+    }
+
+    /// The PTX of a device function, with what it uses.
+    pub(super) fn function_text(&self, function: &DeviceFnInfo, device: &Properties) -> Result<String> {
+        let capability = device.compute_capability.unwrap_or_default();
+        let packed = self.registry().find(function, capability)?;
+        let failed = |message: String| Error::Module {
+            kernel: function.name,
+            package: function.package,
+            message,
+        };
+        let text = unpack(packed).map_err(|error| failed(error.to_string()))?;
+        let text = std::str::from_utf8(&text).map_err(|error| failed(error.to_string()))?;
+        let found = function_of(text, function.name);
+        found
+            .map(str::to_owned)
+            .ok_or_else(|| failed("it is a kernel's, and no device function's".into()))
     }
 
     /// Unloads all.

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Evaluation: an expression is cut where it is too long for a kernel, lowered to a program, and launched.
+
+use std::sync::Arc;
+
+use ndarray::{Dimension, IxDyn};
+
+use super::Expr;
+use super::kernel::launch;
+use super::long::cut;
+use super::lower::lower;
+use super::node::{Elements, Node};
+use super::value::Value;
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+use crate::error::{Error, Result};
+use crate::ops::copy_to;
+use crate::stream::Stream;
+
+impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
+    /// Computes the elements, at home on the stream of the expression's first array.
+    ///
+    /// # Errors
+    ///
+    /// That of the operation that put the expression together wrongly: [`Error::Shape`] or [`Error::DifferentDevices`].
+    /// [`Error::Parameter`] for an expression of no array, which has no home: that is for [`eval_on`](Self::eval_on). Those of
+    /// an allocation and a launch.
+    pub fn eval(&self) -> Result<DeviceArray<T::Element, D>> {
+        let root = self.part.as_ref().map_err(Clone::clone)?;
+        self.eval_on(&home(root)?)
+    }
+
+    /// Computes the elements on `stream`, which is then the array's home.
+    ///
+    /// # Errors
+    ///
+    /// As [`eval`](Self::eval), and [`Error::DifferentDevices`] if the stream is another device's.
+    pub fn eval_on(&self, stream: &Stream) -> Result<DeviceArray<T::Element, D>> {
+        let root = self.part.as_ref().map_err(Clone::clone)?;
+        let out = DeviceArray::uninit(stream, dim(root))?;
+        run(stream, &[root], &[&&*out])?;
+        Ok(out)
+    }
+
+    /// [`eval`](Self::eval) into an existing array or view, on its stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`eval_on`](Self::eval_on), and [`Error::Shape`] if the output's shape is not the expression's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::{array, s};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1.0f64, 2.0])?;
+    /// let mut out = DeviceArray::zeros(device.default_stream(), (2, 2))?;
+    /// (&x + 0.5).eval_into(&mut out.slice_mut(s![.., 1])?)?;
+    /// assert_eq!(out.to_ndarray()?, array![[0.0, 1.5], [0.0, 2.5]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn eval_into(&self, out: &mut DeviceArrayRef<T::Element, D>) -> Result<()> {
+        let root = self.part.as_ref().map_err(Clone::clone)?;
+        check_shape("eval_into", root, out.shape())?;
+        let stream = out.stream().clone();
+        out.write_in_order(&stream, |out| run(&stream, &[root], &[&&*out]))
+    }
+}
+
+impl<T: Value<Element = T> + Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// Replaces the elements by what `function` makes of them, in place: each is read and written once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Expr::eval_into`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let step = DeviceArray::from_ndarray(device.default_stream(), &array![1.0f32, -2.0])?;
+    /// let mut x = DeviceArray::from_ndarray(device.default_stream(), &array![10.0f32, 20.0])?;
+    /// x.update(|x| x * 0.9 - &step)?;
+    /// assert_eq!(x.to_ndarray()?, array![8.0, 20.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update<'a>(&'a mut self, function: impl FnOnce(Expr<'a, T, D>) -> Expr<'a, T, D>) -> Result<()> {
+        // The same memory, for the case that what is computed has to be copied to it.
+        let mut target = self.with_layout(self.layout.clone());
+        let this = &*self;
+        let root = function(this.expr()).part?;
+        check_shape("update", &root, this.shape())?;
+        let stream = this.stream();
+        if this.is_standard_layout() {
+            // Each element is read where it is written, by the thread that writes it, before: the expression sees the array
+            // as it lies and in no other way.
+            return run(stream, &[&root], &[&this]);
+        }
+        let out: DeviceArray<T, D> = DeviceArray::uninit(stream, this.raw_dim())?;
+        run(stream, &[&root], &[&&*out])?;
+        copy_to(&out, stream, &mut target)
+    }
+}
+
+/// Expressions that are evaluated together: a tuple of two to six references to expressions of one shape.
+pub trait Evaluate {
+    /// The arrays, as a tuple.
+    type Arrays;
+
+    #[doc(hidden)]
+    fn eval(self) -> Result<Self::Arrays>;
+}
+
+/// Computes several expressions of one shape at once, by one kernel: what they share is computed once.
+///
+/// # Errors
+///
+/// As [`Expr::eval`], and [`Error::Shape`] if the shapes differ.
+///
+/// # Examples
+///
+/// ```
+/// use warpsmith::ndarray::array;
+/// use warpsmith::{Device, DeviceArray, expr};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let x = DeviceArray::from_ndarray(device.default_stream(), &array![3.0f32, 6.0])?;
+/// let y = DeviceArray::from_ndarray(device.default_stream(), &array![4.0f32, 8.0])?;
+/// let length = x.expr().hypot(&y);
+/// let (unit_x, unit_y) = expr::eval((&(&x / &length), &(&y / &length)))?;
+/// assert_eq!((unit_x.to_ndarray()?, unit_y.to_ndarray()?), (array![0.6, 0.6], array![0.8, 0.8]));
+/// # Ok(())
+/// # }
+/// ```
+pub fn eval<E: Evaluate>(expressions: E) -> Result<E::Arrays> {
+    expressions.eval()
+}
+
+macro_rules! evaluate {
+    ($first:ident $first_root:ident $first_out:ident $($type:ident $root:ident $out:ident)+) => {
+        impl<$first: Value, $($type: Value,)+ D: Dimension> Evaluate for (&Expr<'_, $first, D>, $(&Expr<'_, $type, D>,)+) {
+            type Arrays = (DeviceArray<$first::Element, D>, $(DeviceArray<$type::Element, D>,)+);
+
+            fn eval(self) -> Result<Self::Arrays> {
+                let ($first_root, $($root,)+) = self;
+                let $first_root = $first_root.part.as_ref().map_err(Clone::clone)?;
+                $(
+                    let $root = $root.part.as_ref().map_err(Clone::clone)?;
+                    check_shape("eval", $root, &$first_root.shape)?;
+                )+
+                let roots = [$first_root, $($root),+];
+                let stream = roots.iter().find_map(|root| home(root).ok());
+                let stream = stream.ok_or_else(no_home)?;
+                let $first_out = DeviceArray::uninit(&stream, dim($first_root))?;
+                $(let $out = DeviceArray::uninit(&stream, dim($root))?;)+
+                run(&stream, &roots, &[&&*$first_out, $(&&*$out),+])?;
+                Ok(($first_out, $($out,)+))
+            }
+        }
+    };
+}
+
+evaluate!(A a a_out B b b_out);
+evaluate!(A a a_out B b b_out C c c_out);
+evaluate!(A a a_out B b b_out C c c_out E e e_out);
+evaluate!(A a a_out B b b_out C c c_out E e e_out F f f_out);
+evaluate!(A a a_out B b b_out C c c_out E e e_out F f f_out G g g_out);
+
+/// The stream that an expression is computed on.
+fn home(root: &Node<'_>) -> Result<Stream> {
+    let array = root.home.as_ref().ok_or_else(no_home)?;
+    Ok(array.stream().clone())
+}
+
+fn no_home() -> Error {
+    Error::Parameter {
+        operation: "eval",
+        parameter: "expression",
+        given: "one of no array".into(),
+        wanted: "one of an array, whose stream it runs on, or `eval_on`".into(),
+    }
+}
+
+/// The shape as ndarray's dimension type, of which it has the number of axes: every operation keeps the two alike.
+fn dim<D: Dimension>(root: &Node<'_>) -> D {
+    D::from_dimension(&IxDyn(&root.shape)).expect("a part has as many axes as its type says")
+}
+
+fn check_shape(operation: &'static str, root: &Node<'_>, wanted: &[usize]) -> Result<()> {
+    if *root.shape == *wanted {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        operation,
+        given: format!("an expression of shape {:?}", root.shape),
+        wanted: format!("one of shape {wanted:?}"),
+    })
+}
+
+/// Computes the roots, all of the outputs' shape, into outputs in C order.
+fn run(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+    for root in roots {
+        if let Some(array) = &root.home {
+            array.stream().check_device("eval", stream)?;
+        }
+    }
+    if outputs[0].shape().contains(&0) {
+        return Ok(());
+    }
+    compute(stream, &cut(stream, roots)?, outputs)
+}
+
+/// Computes roots that are short enough for a kernel.
+pub(super) fn compute(stream: &Stream, roots: &[Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+    let lowered = lower(roots, outputs[0].shape());
+    let arrays = || lowered.arrays.iter();
+    for array in arrays() {
+        array.reads_on(stream)?;
+    }
+    for output in outputs {
+        output.writes_on(stream)?;
+    }
+    let addresses: Vec<u64> = outputs.iter().map(|output| output.first_address()).collect();
+    // SAFETY: the arrays' elements and the outputs', in memory of the stream's device: `run` has checked that of the arrays,
+    // and nodes that all of an expression's are on one. The stream was just ordered behind their other uses. An output is an
+    // input only in `update`, element by element.
+    unsafe { launch(stream, &lowered, &addresses)? };
+    // A thread that has prepared another part of an array since has waited for this stream without the launch.
+    for array in arrays().filter(|array| array.is_part()) {
+        array.reads_on(stream)?;
+    }
+    for output in outputs.iter().filter(|output| output.is_part()) {
+        output.writes_on(stream)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Expressions: arithmetic on arrays that is written as arithmetic, and computed by one kernel.
+//!
+//! [`expr`](DeviceArrayRef::expr) makes an expression of an array or a view. Operators and methods make larger ones of
+//! expressions, arrays and numbers, and compute nothing; [`eval`](Expr::eval) computes all of it at once, element by
+//! element, and reads each array once:
+//!
+//! ```
+//! use warpsmith::ndarray::array;
+//! use warpsmith::{Device, DeviceArray};
+//!
+//! # fn main() -> warpsmith::Result<()> {
+//! let device = Device::auto()?;
+//! let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0f32, 2.0], [3.0, 4.0]])?;
+//! let row = DeviceArray::from_ndarray(device.default_stream(), &array![10.0f32, 20.0])?;
+//! let y = (x.expr().square() * 3.0 + &row).eval()?;
+//! assert_eq!(y.to_ndarray()?, array![[13.0, 32.0], [37.0, 68.0]]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Numbers
+//!
+//! Every operation gives the bits that the operation on arrays gives: it is the same function, rounded where that is. So
+//! 16-bit floats are rounded after each step, and `a * b + c` is two roundings; [`mul_add`](Expr::mul_add) is one. The
+//! simulated GPU gives the same bits as a GPU.
+//!
+//! Operands of two types have the type that [`Promote`] says. Shapes are broadcast as in NumPy. Where shapes do not fit, or
+//! arrays are on two devices, evaluating is the error of the operation that put them together.
+//!
+//! # Kernels
+//!
+//! On a GPU the kernel is written when an expression of its form is first evaluated: the library's functions, which were
+//! compiled from Rust with the library, stand in it as text, and the driver compiles it, in some 15 to 50 ms. It is kept
+//! with the device, for all expressions of the same form with any values and any lengths, and by the driver on disk, where
+//! the next process finds it.
+//!
+//! A `#[device_fn]` of one's own is a part of an expression like any other: [`call`].
+//!
+//! Beyond some 1000 operations an expression is cut, and computed by several kernels.
+
+mod call;
+mod eval;
+mod function;
+mod interpret;
+mod kernel;
+mod long;
+mod lower;
+mod methods;
+mod node;
+mod operand;
+mod operators;
+mod program;
+mod ptx;
+mod value;
+
+use std::marker::PhantomData;
+
+use ndarray::{Dimension, IntoDimension, Ix0};
+
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+use node::{Node, Part};
+
+pub use call::{Arguments, call};
+pub use eval::{Evaluate, eval};
+pub(crate) use kernel::Kernels;
+pub use operand::Operand;
+#[doc(hidden)]
+pub use operand::{Hidden, HiddenParts};
+pub use value::{Promote, Value};
+
+/// Elements of type `T` that are yet to be computed, of arrays that live for `'a`: see the [module](self).
+///
+/// A clone is the same expression. What two parts of an expression share is computed once.
+pub struct Expr<'a, T, D> {
+    part: Part<'a>,
+    _elements: PhantomData<fn() -> (T, D)>,
+}
+
+impl<T, D> Clone for Expr<'_, T, D> {
+    fn clone(&self) -> Self {
+        Self::of(self.part.clone())
+    }
+}
+
+impl<'a, T, D> Expr<'a, T, D> {
+    /// That part, which has that type and so many axes.
+    fn of(part: Part<'a>) -> Self {
+        Self {
+            part,
+            _elements: PhantomData,
+        }
+    }
+}
+
+impl<T: Value<Element = T> + Element, D: Dimension> DeviceArrayRef<T, D> {
+    /// The elements as an [expression](crate::expr).
+    pub fn expr(&self) -> Expr<'_, T, D> {
+        Expr::of(Ok(Node::array(self)))
+    }
+}
+
+impl<T: Value<Element = T> + Element, D: Dimension + 'static> DeviceArray<T, D> {
+    /// The elements as an [expression](crate::expr), which has the array for itself.
+    pub fn into_expr(self) -> Expr<'static, T, D> {
+        Expr::of(Ok(Node::owned(self, T::TYPE)))
+    }
+}
+
+/// One number as an expression of no axes.
+///
+/// A number beside an operator is one by itself; this is for where none is: `scalar(1.0) / x`, `mask.select(scalar(0), x)`.
+pub fn scalar<T: Value>(value: T) -> Expr<'static, T, Ix0> {
+    Expr::of(Ok(Node::scalar(T::TYPE, value.bits())))
+}
+
+/// The place of each element along `axis`, of an array of that shape.
+///
+/// # Errors
+///
+/// Evaluating it is [`Error::Axes`](crate::Error::Axes) if there is no such axis.
+///
+/// # Examples
+///
+/// ```
+/// use warpsmith::ndarray::array;
+/// use warpsmith::{Device, expr};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let (row, column) = (expr::index((2, 3), 0), expr::index((2, 3), 1));
+/// let table = (row * 10 + column).eval_on(device.default_stream())?;
+/// assert_eq!(table.to_ndarray()?, array![[0, 1, 2], [10, 11, 12]]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn index<D: Dimension>(shape: impl IntoDimension<Dim = D>, axis: usize) -> Expr<'static, u64, D> {
+    Expr::of(Node::index(shape.into_dimension().slice(), axis))
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The graph behind expressions, without its types: what was written is checked here, and computed nowhere.
+
+use std::sync::Arc;
+
+use cuda_std::scalar::{Scalar, ScalarType};
+use ndarray::Dimension;
+
+use super::function::{self, Binary, Ternary, Unary};
+use super::program::MAX_ARGUMENTS;
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+use crate::backend::DeviceFnInfo;
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+
+/// What went wrong where an expression was put together; evaluating it is that error.
+#[derive(Clone, Debug)]
+pub(super) enum Problem {
+    Shape {
+        operation: &'static str,
+        given: String,
+        wanted: String,
+    },
+    Devices {
+        operation: &'static str,
+        given: String,
+        wanted: String,
+    },
+    Axis {
+        operation: &'static str,
+        given: usize,
+        wanted: String,
+    },
+}
+
+impl From<Problem> for Error {
+    fn from(problem: Problem) -> Self {
+        match problem {
+            Problem::Shape {
+                operation,
+                given,
+                wanted,
+            } => Self::Shape {
+                operation,
+                given,
+                wanted,
+            },
+            Problem::Devices {
+                operation,
+                given,
+                wanted,
+            } => Self::different_devices(operation, &given, &wanted),
+            Problem::Axis {
+                operation,
+                given,
+                wanted,
+            } => Self::Axes {
+                operation,
+                given: vec![given],
+                wanted,
+            },
+        }
+    }
+}
+
+/// A part of an expression, or why it is none.
+pub(super) type Part<'a> = std::result::Result<Arc<Node<'a>>, Problem>;
+
+/// An array without its types.
+pub(super) trait Elements: Send + Sync {
+    fn stream(&self) -> &Stream;
+    fn shape(&self) -> &[usize];
+    fn strides(&self) -> &[isize];
+    /// Where the first element lies; 0 where there is none.
+    fn first_address(&self) -> u64;
+    /// As [`DeviceArrayRef::reads_on`].
+    fn reads_on(&self, stream: &Stream) -> Result<()>;
+    /// As [`DeviceArrayRef::writes_on`].
+    fn writes_on(&self, stream: &Stream) -> Result<()>;
+    /// As [`DeviceArrayRef::is_part`].
+    fn is_part(&self) -> bool;
+}
+
+macro_rules! elements {
+    ($($type:ty),*) => {$(
+        impl<T: Element, D: Dimension> Elements for $type {
+            fn stream(&self) -> &Stream {
+                DeviceArrayRef::stream(self)
+            }
+
+            fn shape(&self) -> &[usize] {
+                DeviceArrayRef::shape(self)
+            }
+
+            fn strides(&self) -> &[isize] {
+                DeviceArrayRef::strides(self)
+            }
+
+            fn first_address(&self) -> u64 {
+                DeviceArrayRef::first_address(self) as u64
+            }
+
+            fn reads_on(&self, stream: &Stream) -> Result<()> {
+                DeviceArrayRef::reads_on(self, stream)
+            }
+
+            fn writes_on(&self, stream: &Stream) -> Result<()> {
+                DeviceArrayRef::writes_on(self, stream)
+            }
+
+            fn is_part(&self) -> bool {
+                DeviceArrayRef::is_part(self)
+            }
+        }
+    )*};
+}
+
+elements!(&DeviceArrayRef<T, D>, DeviceArray<T, D>);
+
+/// An array that an expression reads: one that is borrowed, or one that it has for itself.
+pub(super) type Array<'a> = Arc<dyn Elements + 'a>;
+
+/// How a number of an element comes about.
+#[derive(Clone)]
+pub(super) enum Kind<'a> {
+    Array(Array<'a>),
+    /// The same for all elements, by its bits.
+    Scalar(u64),
+    /// The element's place along an axis, a `u64`.
+    Index(usize),
+    Call(&'static DeviceFnInfo, Vec<Arc<Node<'a>>>),
+}
+
+/// A part of an expression.
+pub(super) struct Node<'a> {
+    pub(super) kind: Kind<'a>,
+    pub(super) ty: ScalarType,
+    pub(super) shape: Arc<[usize]>,
+    /// An array that it reads, at whose home it is computed.
+    pub(super) home: Option<Array<'a>>,
+    /// The operations of it and of its parts, those of shared parts counted each time.
+    pub(super) size: usize,
+}
+
+/// Parts go without recursion: an expression may be as deep as memory is large.
+impl Drop for Node<'_> {
+    fn drop(&mut self) {
+        let Kind::Call(_, arguments) = &mut self.kind else {
+            return;
+        };
+        let mut rest = std::mem::take(arguments);
+        while let Some(node) = rest.pop() {
+            if let Some(mut node) = Arc::into_inner(node)
+                && let Kind::Call(_, arguments) = &mut node.kind
+            {
+                rest.append(arguments);
+            }
+        }
+    }
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn array<T: Element + Scalar, D: Dimension>(array: &'a DeviceArrayRef<T, D>) -> Arc<Self> {
+        Self::of_array(Arc::new(array), T::TYPE)
+    }
+
+    /// An array whose elements are the bits of a `ty`.
+    pub(super) fn owned<T: Element, D: Dimension + 'static>(array: DeviceArray<T, D>, ty: ScalarType) -> Arc<Self> {
+        Self::of_array(Arc::new(array), ty)
+    }
+
+    fn of_array(array: Array<'a>, ty: ScalarType) -> Arc<Self> {
+        Arc::new(Self {
+            ty,
+            shape: array.shape().into(),
+            home: Some(array.clone()),
+            kind: Kind::Array(array),
+            size: 0,
+        })
+    }
+
+    /// The same number by other means.
+    pub(super) fn with_kind(&self, kind: Kind<'a>) -> Self {
+        Self {
+            kind,
+            ty: self.ty,
+            shape: Arc::clone(&self.shape),
+            home: self.home.clone(),
+            size: self.size,
+        }
+    }
+
+    /// One number, of no axes.
+    pub(super) fn scalar(ty: ScalarType, bits: u64) -> Arc<Self> {
+        Arc::new(Self {
+            kind: Kind::Scalar(bits),
+            ty,
+            shape: Arc::new([]),
+            home: None,
+            size: 0,
+        })
+    }
+
+    /// The place along `axis` of each element of an array of that shape.
+    pub(super) fn index(shape: &[usize], axis: usize) -> Part<'a> {
+        if axis >= shape.len() {
+            return Err(Problem::Axis {
+                operation: "index",
+                given: axis,
+                wanted: format!("an axis below {}", shape.len()),
+            });
+        }
+        // Along an axis of one element all are the first, also where it is repeated.
+        let kind = if shape[axis] == 1 {
+            Kind::Scalar(0)
+        } else {
+            Kind::Index(axis)
+        };
+        Ok(Arc::new(Self {
+            kind,
+            ty: ScalarType::U64,
+            shape: shape.into(),
+            home: None,
+            size: 0,
+        }))
+    }
+
+    /// A function of numbers that have its arguments' bits, which gives those of a `ty`.
+    pub(super) fn call(
+        operation: &'static str,
+        function: &'static DeviceFnInfo,
+        ty: ScalarType,
+        arguments: Vec<Arc<Self>>,
+    ) -> Part<'a> {
+        let bytes = arguments.iter().map(|node| node.ty.bytes());
+        debug_assert!(bytes.eq(function.arguments.iter().map(|ty| ty.bytes())), "{operation}");
+        debug_assert_eq!(function.result.bytes(), ty.bytes(), "{operation}");
+        let mut shape = Arc::clone(&arguments[0].shape);
+        let mut home = arguments[0].home.clone();
+        for node in &arguments[1..] {
+            if node.shape != shape {
+                shape = common_shape(operation, &shape, &node.shape)?;
+            }
+            match (&home, &node.home) {
+                (Some(one), Some(other)) => check_devices(operation, one, other)?,
+                (None, Some(other)) => home = Some(other.clone()),
+                _ => {}
+            }
+        }
+        let sizes = arguments.iter().map(|node| node.size);
+        let size = sizes.fold(1, usize::saturating_add);
+        let kind = match fold(function, &arguments) {
+            Some(bits) => Kind::Scalar(bits),
+            None => Kind::Call(function, arguments),
+        };
+        Ok(Arc::new(Self {
+            kind,
+            ty,
+            shape,
+            home,
+            size,
+        }))
+    }
+}
+
+/// The function of scalars.
+fn fold(function: &DeviceFnInfo, arguments: &[Arc<Node<'_>>]) -> Option<u64> {
+    let mut bits = [0u64; MAX_ARGUMENTS];
+    for (bits, node) in bits.iter_mut().zip(arguments) {
+        let Kind::Scalar(value) = node.kind else { return None };
+        *bits = value;
+    }
+    let addresses = bits.each_ref().map(|bits| (bits as *const u64).cast());
+    let mut result = 0u64;
+    // SAFETY: one number of each argument's type, as `call` was given, and room for the result: on a little-endian host, the
+    // first bytes of a word are its lowest bits.
+    unsafe { (function.run)(addresses.as_ptr(), (&raw mut result).cast(), 1) };
+    Some(result)
+}
+
+const _: () = assert!(
+    cfg!(target_endian = "little"),
+    "numbers are kept by their bits, the lowest first"
+);
+
+/// The shape that two shapes are repeated to, by NumPy's rules.
+fn common_shape(operation: &'static str, a: &[usize], b: &[usize]) -> std::result::Result<Arc<[usize]>, Problem> {
+    let axes = a.len().max(b.len());
+    let at = |shape: &[usize], axis: usize| match (axis + shape.len()).checked_sub(axes) {
+        Some(axis) => shape[axis],
+        None => 1,
+    };
+    let mut shape = Vec::with_capacity(axes);
+    for axis in 0..axes {
+        match (at(a, axis), at(b, axis)) {
+            (1, length) | (length, 1) => shape.push(length),
+            (length, other) if length == other => shape.push(length),
+            _ => {
+                return Err(Problem::Shape {
+                    operation,
+                    given: format!("shapes {a:?} and {b:?}"),
+                    wanted: "shapes that broadcast together: along each axis, from the last, equal lengths or a 1"
+                        .into(),
+                });
+            }
+        }
+    }
+    if crate::layout::checked_len(&shape).is_none() {
+        return Err(Problem::Shape {
+            operation,
+            given: format!("shapes {a:?} and {b:?}"),
+            wanted: "fewer than 2^63 elements together".into(),
+        });
+    }
+    Ok(shape.into())
+}
+
+fn check_devices(operation: &'static str, one: &Array<'_>, other: &Array<'_>) -> std::result::Result<(), Problem> {
+    let (one, other) = (one.stream(), other.stream());
+    if one.same_device(other) {
+        return Ok(());
+    }
+    Err(Problem::Devices {
+        operation,
+        given: other.device_id().into(),
+        wanted: one.device_id().into(),
+    })
+}
+
+/// The number in another type, as Rust's `as`.
+pub(super) fn cast<'a>(x: Arc<Node<'a>>, to: ScalarType) -> Part<'a> {
+    let mut x = x;
+    for function in function::casts(x.ty, to) {
+        x = Node::call("cast", function, function.result, vec![x])?;
+    }
+    Ok(with_type(x, to))
+}
+
+/// The same bits as a number of another type.
+fn with_type<'a>(x: Arc<Node<'a>>, ty: ScalarType) -> Arc<Node<'a>> {
+    if x.ty == ty {
+        return x;
+    }
+    let mut node = x.with_kind(x.kind.clone());
+    node.ty = ty;
+    Arc::new(node)
+}
+
+/// `operator` of one number. Functions of 16-bit floats that have none of their own are those of `f32`, rounded.
+pub(super) fn unary<'a>(operator: Unary, x: Arc<Node<'a>>) -> Part<'a> {
+    let ty = x.ty;
+    if operator.is_identity(ty) {
+        return Ok(x);
+    }
+    let result = if operator.is_predicate() { ScalarType::Bool } else { ty };
+    match function::unary(operator, ty) {
+        Some(function) => Node::call(operator.name(), function, result, vec![x]),
+        None => cast_unless_bool(unary(operator, cast(x, wide(operator.name(), ty))?)?, result),
+    }
+}
+
+/// `operator` of two numbers of one type; that of 16-bit floats as [`unary`].
+pub(super) fn binary<'a>(operator: Binary, a: Arc<Node<'a>>, b: Arc<Node<'a>>) -> Part<'a> {
+    let ty = a.ty;
+    let result = if operator.is_comparison() { ScalarType::Bool } else { ty };
+    match function::binary(operator, ty) {
+        Some(function) => Node::call(operator.name(), function, result, vec![a, b]),
+        None => {
+            let wide = wide(operator.name(), ty);
+            cast_unless_bool(binary(operator, cast(a, wide)?, cast(b, wide)?)?, result)
+        }
+    }
+}
+
+/// `operator` of three numbers, of which those that are no conditions are of one type; that of 16-bit floats as [`unary`].
+pub(super) fn ternary<'a>(operator: Ternary, [a, b, c]: [Arc<Node<'a>>; 3]) -> Part<'a> {
+    let ty = c.ty;
+    match function::ternary(operator, ty) {
+        Some(function) => Node::call(operator.name(), function, ty, vec![a, b, c]),
+        // The limits and the number stay what they are, bit for bit.
+        None if operator == Ternary::Clamp => {
+            let is_less = binary(Binary::Less, Arc::clone(&a), Arc::clone(&b))?;
+            let is_greater = binary(Binary::Less, Arc::clone(&c), Arc::clone(&a))?;
+            let rest = ternary(Ternary::Select, [is_greater, c, a])?;
+            ternary(Ternary::Select, [is_less, b, rest])
+        }
+        None => {
+            let wide = wide(operator.name(), ty);
+            cast(ternary(operator, [cast(a, wide)?, cast(b, wide)?, cast(c, wide)?])?, ty)
+        }
+    }
+}
+
+/// The type that functions of 16-bit floats are computed in.
+fn wide(operation: &'static str, ty: ScalarType) -> ScalarType {
+    let is_narrow = matches!(ty, ScalarType::F16 | ScalarType::Bf16);
+    assert!(is_narrow, "{operation} of {} is not offered", ty.name());
+    ScalarType::F32
+}
+
+/// The number in the type `ty`, if that is not what it is.
+fn cast_unless_bool<'a>(x: Arc<Node<'a>>, ty: ScalarType) -> Part<'a> {
+    if ty == ScalarType::Bool { Ok(x) } else { cast(x, ty) }
+}
+
+/// The number 1 of a type.
+pub(super) fn one<'a>(ty: ScalarType) -> Part<'a> {
+    cast(Node::scalar(ScalarType::U32, 1), ty)
+}
+
+/// A number of no axes, repeated to the shape of a part, whose arrays it is computed beside.
+pub(super) fn repeated<'a>(number: Arc<Node<'a>>, like: &Node<'a>) -> Arc<Node<'a>> {
+    Arc::new(like.with_kind(number.kind.clone()))
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What stands beside an operator: expressions, arrays, and single numbers.
+
+use ndarray::{Dimension, Ix0};
+
+use super::Expr;
+use super::node::{Node, Part};
+use super::value::{Promote, Value};
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+use crate::view::{DeviceView, DeviceViewMut};
+
+/// What can stand beside numbers of type `T` in an expression: another expression, `&DeviceArray`, `&DeviceView` or
+/// `&DeviceArrayRef`, of the same type or of one that [has a type together](Promote) with it; or one number of type `T`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot stand beside elements of type `{T}` in an expression",
+    note = "wanted: an expression or a reference to an array, of `{T}` or of a type that has one together with it, or a number \
+            of type `{T}`"
+)]
+pub trait Operand<'a, T> {
+    /// The type that both have together.
+    type Together: Value;
+    /// The dimension; of one number, `Ix0`.
+    type Dim: Dimension;
+
+    #[doc(hidden)]
+    fn operand(self) -> Hidden<'a>;
+}
+
+/// A part of an expression, which has no name outside.
+#[doc(hidden)]
+pub struct Hidden<'a>(pub(super) Part<'a>);
+
+/// Several of them.
+#[doc(hidden)]
+pub struct HiddenParts<'a>(pub(super) Vec<Part<'a>>);
+
+impl<T: Value> Operand<'_, T> for T {
+    type Together = T;
+    type Dim = Ix0;
+
+    fn operand(self) -> Hidden<'static> {
+        Hidden(Ok(Node::scalar(T::TYPE, self.bits())))
+    }
+}
+
+impl<'a, T: Promote<U>, U: Value, D: Dimension> Operand<'a, T> for Expr<'a, U, D> {
+    type Together = T::Output;
+    type Dim = D;
+
+    fn operand(self) -> Hidden<'a> {
+        Hidden(self.part)
+    }
+}
+
+impl<'a, T: Promote<U>, U: Value, D: Dimension> Operand<'a, T> for &Expr<'a, U, D> {
+    type Together = T::Output;
+    type Dim = D;
+
+    fn operand(self) -> Hidden<'a> {
+        Hidden(self.part.clone())
+    }
+}
+
+macro_rules! arrays {
+    ($($type:ty),*) => {$(
+        impl<'a, T: Promote<U>, U: Value<Element = U> + Element, D: Dimension> Operand<'a, T> for &'a $type {
+            type Together = T::Output;
+            type Dim = D;
+
+            fn operand(self) -> Hidden<'a> {
+                Hidden(Ok(Node::array(self)))
+            }
+        }
+    )*};
+}
+
+arrays!(DeviceArrayRef<U, D>, DeviceArray<U, D>, DeviceView<'_, U, D>, DeviceViewMut<'_, U, D>);

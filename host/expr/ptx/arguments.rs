@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a launch is told: one block of bytes, in which kernel and host find everything at the same offsets.
+
+use kernels_gpu::transpose::Extent;
+
+use super::{MOST, vector_len};
+use crate::expr::program::{Layout, Program};
+use crate::launch::LaunchConfig;
+
+/// Threads of a block.
+pub(super) const THREADS: u32 = 256;
+
+/// The most elements that a thread has where they are spread.
+const SPREAD: usize = 4;
+
+/// The most threads that share neighbouring elements in turn where they are spread: a warp, as a power of two.
+pub(super) const LANES_LOG2: u32 = 5;
+
+/// The most vectors in a row of a tile, as a power of two. A warp has 8 rows of 64 bytes then, and along them 8 neighbours of
+/// a transposed input: of 32 bits, whole sectors of both.
+const TILE_VECTORS_LOG2: u32 = 2;
+
+/// The most threads that share neighbours in a row of a tile, as a power of two: of 32 bits, a sector.
+const TILE_LANES_LOG2: u32 = 3;
+
+/// The most rows of a tile, as a power of two: of bytes, a sector. A block has at least one tile, so that what a warp leaves
+/// of sectors is read by its neighbours.
+const HEIGHT_LOG2: u32 = 5;
+
+/// The values of a launch, in the order of the program.
+pub(in crate::expr) struct Arguments<'a> {
+    /// Addresses of the first elements.
+    pub outputs: &'a [u64],
+    /// Addresses of the first elements.
+    pub inputs: &'a [u64],
+    /// The bits, the upper ones of small numbers 0.
+    pub scalars: &'a [u64],
+    /// Of each axis.
+    pub lengths: &'a [usize],
+    /// Of each input along each axis, in elements.
+    pub strides: &'a [&'a [isize]],
+    /// The place along axis 0 at which the launch begins, among those that make up the result.
+    pub first: usize,
+}
+
+/// Whether all elements are one row, which has no coordinates.
+pub(super) fn is_flat(program: &Program) -> bool {
+    program.axes == 1
+}
+
+/// Elements that a thread has where they are spread.
+pub(super) fn spread_len(program: &Program) -> usize {
+    vector_len(program).min(SPREAD)
+}
+
+/// Offsets in the block of parameters. Everything has 8 bytes or a multiple.
+pub(super) struct Block {
+    outputs: usize,
+    inputs: usize,
+    /// Of the input's strides: those along all axes but the last, then that one of a strided input.
+    strides: Vec<usize>,
+    /// Where the launch begins along axis 0: u64.
+    pub first: usize,
+    /// Elements of a row: u32.
+    pub columns: usize,
+    /// Of a flat program the vectors, else the rows: u32.
+    pub rows: usize,
+    /// The logarithm of the number of threads that share neighbouring elements, or have vectors of a tile's row: u32.
+    pub lanes_log2: usize,
+    /// The logarithm of the number of a tile's rows: u32.
+    pub height_log2: usize,
+    /// Extents: the vectors, groups or tiles of a row.
+    pub groups: usize,
+    /// Extents: the axes between the first and the last.
+    middle: usize,
+    /// The size of it all.
+    pub size: usize,
+}
+
+/// The size of an [`Extent`], which begins with length, magic number and shift.
+const EXTENT: usize = size_of::<Extent>();
+
+impl Block {
+    pub(super) fn new(program: &Program) -> Self {
+        let outputs = program.outputs.len();
+        let inputs = outputs + program.inputs.len();
+        let first = 8 * (inputs + program.scalars.len());
+        let outer = usize::from(program.axes) - 1;
+        let groups = first + 24;
+        let middle = groups + if outer == 0 { 0 } else { EXTENT };
+        let mut size = middle + EXTENT * outer.saturating_sub(1);
+        let mut strides = Vec::with_capacity(program.inputs.len());
+        for input in &program.inputs {
+            strides.push(size);
+            size += 8 * match input.layout {
+                Layout::Single => 0,
+                Layout::Rows | Layout::Columns => outer,
+                Layout::Strided => outer + 1,
+            };
+        }
+        Self {
+            outputs: 0,
+            inputs: 8 * outputs,
+            strides,
+            first,
+            columns: first + 8,
+            rows: first + 12,
+            lanes_log2: first + 16,
+            height_log2: first + 20,
+            groups,
+            middle,
+            size,
+        }
+    }
+
+    pub(super) fn output(&self, number: usize) -> usize {
+        self.outputs + 8 * number
+    }
+
+    pub(super) fn input(&self, number: usize) -> usize {
+        self.inputs + 8 * number
+    }
+
+    pub(super) fn scalar(&self, program: &Program, number: usize) -> usize {
+        self.input(program.inputs.len() + number)
+    }
+
+    pub(super) fn stride(&self, input: usize, axis: usize) -> usize {
+        self.strides[input] + 8 * axis
+    }
+
+    /// The extent of an axis between the first and the last.
+    pub(super) fn middle(&self, axis: usize) -> usize {
+        self.middle + EXTENT * (axis - 1)
+    }
+}
+
+/// How the threads share the elements.
+struct Shares {
+    columns: usize,
+    /// Of a flat program the vectors, else the rows.
+    rows: usize,
+    lanes_log2: u32,
+    height_log2: u32,
+    /// Vectors, groups or tiles of a row.
+    groups: usize,
+    threads: usize,
+}
+
+impl Shares {
+    fn new(program: &Program, lengths: &[usize]) -> Self {
+        assert_eq!(lengths.len(), usize::from(program.axes), "a length for each axis");
+        let (&columns, outer) = lengths.split_last().expect("at least one axis");
+        // Without elements there are no rows, which the kernel looks at.
+        let rows: usize = if columns == 0 { 0 } else { outer.iter().product() };
+        assert!(rows * columns <= MOST, "a launch has at most {MOST} elements");
+        let (flat, aligned, transposed) = (is_flat(program), program.aligned, program.transposed);
+        assert!(!(flat && transposed), "one row has no tiles");
+        let len = if aligned {
+            vector_len(program)
+        } else {
+            spread_len(program)
+        };
+        let rest = if aligned { columns % len } else { 0 };
+        assert!(flat || rest == 0, "rows of aligned programs are whole vectors");
+        let lanes_log2 = match (aligned, transposed) {
+            (true, false) => 0,
+            (true, true) => lanes(columns, len, TILE_VECTORS_LOG2),
+            (false, true) => lanes(columns, len, TILE_LANES_LOG2),
+            (false, false) if flat => LANES_LOG2,
+            (false, false) => lanes(columns, len, LANES_LOG2),
+        };
+        let groups = (columns - rest).div_ceil(len << lanes_log2);
+        let height_log2 = if transposed { height(rows) } else { 0 };
+        Self {
+            columns,
+            rows: if flat && aligned { groups } else { rows },
+            lanes_log2,
+            height_log2,
+            groups,
+            threads: rows.next_multiple_of(1 << height_log2) * (groups << lanes_log2) + rest,
+        }
+    }
+}
+
+/// The logarithm of the number of threads that share neighbours, at most `most`. As many as leave no more than a third of their
+/// elements beyond the row: neighbours in one access are worth less than that.
+fn lanes(columns: usize, len: usize, most: u32) -> u32 {
+    let has_few_idle = |&log2: &u32| 2 * columns.next_multiple_of(len << log2) <= 3 * columns;
+    (0..=most).rev().find(has_few_idle).unwrap_or(0)
+}
+
+/// The logarithm of the number of rows of a tile.
+fn height(rows: usize) -> u32 {
+    rows.next_power_of_two().trailing_zeros().min(HEIGHT_LOG2)
+}
+
+/// The block of parameters.
+///
+/// # Panics
+///
+/// If there are more than [`MOST`] elements, or other numbers of values than the program has.
+pub(in crate::expr) fn parameters(program: &Program, arguments: &Arguments<'_>) -> Vec<u8> {
+    let given = [
+        arguments.outputs.len(),
+        arguments.inputs.len(),
+        arguments.scalars.len(),
+        arguments.strides.len(),
+    ];
+    let inputs = program.inputs.len();
+    let wanted = [program.outputs.len(), inputs, program.scalars.len(), inputs];
+    assert_eq!(given, wanted, "as many values as the program has");
+    let block = Block::new(program);
+    let shares = Shares::new(program, arguments.lengths);
+    let mut bytes = vec![0; block.size];
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    for (number, address) in arguments.outputs.iter().enumerate() {
+        put(block.output(number), &address.to_le_bytes());
+    }
+    for (number, address) in arguments.inputs.iter().enumerate() {
+        put(block.input(number), &address.to_le_bytes());
+    }
+    for (number, bits) in arguments.scalars.iter().enumerate() {
+        put(block.scalar(program, number), &bits.to_le_bytes());
+    }
+    put(block.first, &(arguments.first as u64).to_le_bytes());
+    put(block.columns, &(shares.columns as u32).to_le_bytes());
+    put(block.rows, &(shares.rows as u32).to_le_bytes());
+    put(block.lanes_log2, &shares.lanes_log2.to_le_bytes());
+    put(block.height_log2, &shares.height_log2.to_le_bytes());
+    let last = arguments.lengths.len() - 1;
+    if last > 0 {
+        put(block.groups, bytemuck::bytes_of(&Extent::new(shares.groups.max(1))));
+    }
+    for axis in 1..last {
+        let extent = Extent::new(arguments.lengths[axis].max(1));
+        put(block.middle(axis), bytemuck::bytes_of(&extent));
+    }
+    for (number, (input, strides)) in program.inputs.iter().zip(arguments.strides).enumerate() {
+        let axes = match input.layout {
+            Layout::Single => 0,
+            Layout::Rows | Layout::Columns => last,
+            Layout::Strided => last + 1,
+        };
+        for (axis, stride) in strides.iter().take(axes).enumerate() {
+            let stride = *stride as i64 * input.ty.bytes() as i64;
+            put(block.stride(number, axis), &stride.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+/// The threads that the kernel wants for elements along axes of these lengths.
+///
+/// # Panics
+///
+/// If there are more than [`MOST`] elements.
+pub(in crate::expr) fn config(program: &Program, lengths: &[usize]) -> LaunchConfig {
+    LaunchConfig::for_len(Shares::new(program, lengths).threads, THREADS)
+}

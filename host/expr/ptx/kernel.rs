@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The kernel itself: which elements a thread has, and where they lie.
+
+use std::fmt::Write;
+
+use super::arguments::{Block, LANES_LOG2, THREADS, is_flat, spread_len};
+use super::inline::Callee;
+use super::link::{Linked, link};
+use super::module::Module;
+use super::steps::{Elements, Row, Span};
+use super::writer::{Register, Writer};
+use super::{Malformed, NAME, vector_len};
+use crate::expr::program::{Layout, Program};
+
+/// The name of the block of parameters.
+pub(super) const PARAMETER: &str = "expression_param_0";
+
+/// The most bytes of parameters that every GPU takes.
+const MOST_PARAMETERS: usize = 4096;
+
+/// The PTX of the kernel [`NAME`], which computes `program`. `texts` are those of the program's functions: modules, each
+/// with the function and what it uses.
+///
+/// # Errors
+///
+/// What is wrong with a text, by the name of its function: anything in it that is not known to be right wherever it stands.
+/// Or that the program has more values than a kernel takes.
+pub(in crate::expr) fn kernel(program: &Program, texts: &[String]) -> Result<String, Malformed> {
+    if texts.len() != program.functions.len() {
+        return Err(Malformed("a text is missing".to_owned()));
+    }
+    let modules: Vec<Module<'_>> = texts
+        .iter()
+        .zip(&program.functions)
+        .map(|(text, function)| Module::parse(text).map_err(|error| error.of(function.name)))
+        .collect::<Result<_, _>>()?;
+    let Linked { mut text, callees } = link(&program.functions, &modules)?;
+    let block = Block::new(program);
+    if block.size > MOST_PARAMETERS {
+        let reason = format!(
+            "an expression takes {} bytes of parameters, a kernel {MOST_PARAMETERS}",
+            block.size
+        );
+        return Err(Malformed(reason));
+    }
+    let mut writer = Writer::default();
+    let kernel = Kernel {
+        program,
+        block: &block,
+        callees: &callees,
+    };
+    kernel.write(&mut writer)?;
+    let head = format!(
+        ".visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{}]\n)",
+        block.size
+    );
+    write!(text, "{head}\n.maxntid {THREADS}, 1, 1\n{{\n{}}}\n", writer.finish()).expect("a string takes all");
+    Ok(text)
+}
+
+struct Kernel<'a> {
+    program: &'a Program,
+    block: &'a Block,
+    callees: &'a [Callee<'a>],
+}
+
+impl Kernel<'_> {
+    fn write(&self, writer: &mut Writer) -> Result<(), Malformed> {
+        let thread = thread(writer);
+        match (is_flat(self.program), self.program.aligned) {
+            (true, true) => self.flat_vectors(thread, writer),
+            (true, false) => {
+                let row = self.flat_row(writer);
+                let group = writer.new_word("shr.u32", format_args!("{thread}, {LANES_LOG2}"));
+                let lane = writer.new_word("and.b32", format_args!("{thread}, {}", (1 << LANES_LOG2) - 1));
+                self.spread(&row, group, (lane, LANES_LOG2.to_string()), writer)
+            }
+            (false, true) if !self.program.transposed => {
+                let (number, group) = self.divide(thread, self.block.groups, writer);
+                let row = self.row(number, writer);
+                let column = writer.new_word("mul.lo.s32", format_args!("{group}, {}", vector_len(self.program)));
+                self.elements(&row, &[self.vector(column)], writer)
+            }
+            (false, is_aligned) => {
+                let log2 = self.word(self.block.lanes_log2, writer);
+                let (rest, lane) = split(thread, log2, writer);
+                let (number, group) = match self.program.transposed {
+                    true => self.place_in_tile(rest, writer),
+                    false => self.divide(rest, self.block.groups, writer),
+                };
+                let row = self.row(number, writer);
+                match is_aligned {
+                    true => self.vector_of_tile(&row, group, (lane, log2), writer),
+                    false => self.spread(&row, group, (lane, log2.to_string()), writer),
+                }
+            }
+        }
+    }
+
+    /// The row of a thread, and the tile's number in it; `rest` is the thread's number without its place in the tile's row.
+    fn place_in_tile(&self, rest: Register, writer: &mut Writer) -> (Register, Register) {
+        let height = self.word(self.block.height_log2, writer);
+        let (tile, within) = split(rest, height, writer);
+        let (quotient, group) = self.divide(tile, self.block.groups, writer);
+        let first = writer.new_word("shl.b32", format_args!("{quotient}, {height}"));
+        (writer.new_word("add.s32", format_args!("{first}, {within}")), group)
+    }
+
+    /// One vector of a tile's row, if the array's row is as long.
+    fn vector_of_tile(
+        &self,
+        row: &Row,
+        group: Register,
+        (lane, log2): (Register, Register),
+        writer: &mut Writer,
+    ) -> Result<(), Malformed> {
+        let first = writer.new_word("shl.b32", format_args!("{group}, {log2}"));
+        let vector = writer.new_word("add.s32", format_args!("{first}, {lane}"));
+        let column = writer.new_word("mul.lo.s32", format_args!("{vector}, {}", vector_len(self.program)));
+        self.return_beyond(column, self.block.columns, writer);
+        self.elements(row, &[self.vector(column)], writer)
+    }
+
+    /// Vectors, and behind the last one elements.
+    fn flat_vectors(&self, thread: Register, writer: &mut Writer) -> Result<(), Malformed> {
+        let row = self.flat_row(writer);
+        let len = vector_len(self.program);
+        let vectors = self.word(self.block.rows, writer);
+        let is_single = writer.new_predicate("setp.ge.u32", format_args!("{thread}, {vectors}"));
+        writer.line(format_args!("@{is_single} bra $single"));
+        let column = writer.new_word("mul.lo.s32", format_args!("{thread}, {len}"));
+        self.elements(&row, &[self.vector(column)], writer)?;
+        writer.mark("$single:");
+        let column = writer.new_word("mad.lo.s32", format_args!("{vectors}, {}, {thread}", len - 1));
+        self.return_beyond(column, self.block.columns, writer);
+        self.elements(
+            &row,
+            &[Span {
+                column,
+                len: 1,
+                exists: None,
+            }],
+            writer,
+        )
+    }
+
+    /// Elements as far apart as there are lanes.
+    fn spread(
+        &self,
+        row: &Row,
+        group: Register,
+        (lane, log2): (Register, String),
+        writer: &mut Writer,
+    ) -> Result<(), Malformed> {
+        let len = spread_len(self.program);
+        let first = writer.new_word("mul.lo.s32", format_args!("{group}, {len}"));
+        let column = |k: usize, writer: &mut Writer| {
+            let number = if k == 0 {
+                first
+            } else {
+                writer.new_word("add.s32", format_args!("{first}, {k}"))
+            };
+            let start = writer.new_word("shl.b32", format_args!("{number}, {log2}"));
+            writer.new_word("add.s32", format_args!("{start}, {lane}"))
+        };
+        let own = column(0, writer);
+        let columns = self.return_beyond(own, self.block.columns, writer);
+        let mut spans = vec![Span {
+            column: own,
+            len: 1,
+            exists: None,
+        }];
+        for k in 1..len {
+            let column = column(k, writer);
+            let exists = writer.new_predicate("setp.lt.u32", format_args!("{column}, {columns}"));
+            let column = writer.new_word("selp.b32", format_args!("{column}, {own}, {exists}"));
+            spans.push(Span {
+                column,
+                len: 1,
+                exists: Some(exists),
+            });
+        }
+        self.elements(row, &spans, writer)
+    }
+
+    fn vector(&self, column: Register) -> Span {
+        Span {
+            column,
+            len: vector_len(self.program),
+            exists: None,
+        }
+    }
+
+    fn elements(&self, row: &Row, spans: &[Span], writer: &mut Writer) -> Result<(), Malformed> {
+        let Self {
+            program,
+            block,
+            callees,
+        } = *self;
+        let elements = Elements {
+            program,
+            block,
+            callees,
+            row,
+            spans,
+        };
+        elements.write(writer)?;
+        writer.line("ret");
+        Ok(())
+    }
+
+    /// Ends the thread unless `number` is less than the word at that offset, which it gives.
+    fn return_beyond(&self, number: Register, offset: usize, writer: &mut Writer) -> Register {
+        let count = self.word(offset, writer);
+        let is_beyond = writer.new_predicate("setp.ge.u32", format_args!("{number}, {count}"));
+        writer.line(format_args!("@{is_beyond} ret"));
+        count
+    }
+
+    /// All elements are one row.
+    fn flat_row(&self, writer: &mut Writer) -> Row {
+        let inputs = (0..self.program.inputs.len()).map(|input| self.address(self.block.input(input), writer));
+        let inputs = inputs.collect();
+        Row {
+            first: None,
+            coordinates: Vec::new(),
+            inputs,
+            outputs: self.outputs(writer),
+        }
+    }
+
+    /// Row `number`, if there is one.
+    fn row(&self, number: Register, writer: &mut Writer) -> Row {
+        self.return_beyond(number, self.block.rows, writer);
+        let outer = usize::from(self.program.axes) - 1;
+        let mut coordinates = Vec::with_capacity(outer);
+        let mut rest = number;
+        for axis in (1..outer).rev() {
+            let (quotient, coordinate) = self.divide(rest, self.block.middle(axis), writer);
+            coordinates.push(coordinate);
+            rest = quotient;
+        }
+        coordinates.push(rest);
+        coordinates.reverse();
+        let wide = coordinates
+            .into_iter()
+            .map(|coordinate| writer.new_double("cvt.u64.u32", coordinate));
+        let coordinates: Vec<Register> = wide.collect();
+        let columns = self.word(self.block.columns, writer);
+        let first = writer.new_word("mul.lo.s32", format_args!("{number}, {columns}"));
+        let mut inputs = Vec::with_capacity(self.program.inputs.len());
+        for (input, of) in self.program.inputs.iter().enumerate() {
+            let mut address = self.address(self.block.input(input), writer);
+            for (axis, coordinate) in coordinates.iter().enumerate() {
+                if of.layout != Layout::Single {
+                    let stride = self.double(self.block.stride(input, axis), writer);
+                    address = writer.new_double("mad.lo.s64", format_args!("{coordinate}, {stride}, {address}"));
+                }
+            }
+            inputs.push(address);
+        }
+        let outputs = self.outputs(writer);
+        Row {
+            first: Some(first),
+            coordinates,
+            inputs,
+            outputs,
+        }
+    }
+
+    fn outputs(&self, writer: &mut Writer) -> Vec<Register> {
+        let outputs = 0..self.program.outputs.len();
+        outputs
+            .map(|output| self.address(self.block.output(output), writer))
+            .collect()
+    }
+
+    /// Quotient and remainder of `number` by the extent at that offset, as `Extent::div_rem` has them.
+    fn divide(&self, number: Register, extent: usize, writer: &mut Writer) -> (Register, Register) {
+        let [len, magic, shift] = [0, 4, 8].map(|offset| self.word(extent + offset, writer));
+        let high = writer.new_word("mul.hi.u32", format_args!("{number}, {magic}"));
+        let sum = writer.new_word("add.s32", format_args!("{high}, {number}"));
+        let quotient = writer.new_word("shr.u32", format_args!("{sum}, {shift}"));
+        let product = writer.new_word("mul.lo.s32", format_args!("{quotient}, {len}"));
+        (
+            quotient,
+            writer.new_word("sub.s32", format_args!("{number}, {product}")),
+        )
+    }
+
+    fn word(&self, offset: usize, writer: &mut Writer) -> Register {
+        writer.new_word("ld.param.b32", format_args!("[{PARAMETER}+{offset}]"))
+    }
+
+    fn double(&self, offset: usize, writer: &mut Writer) -> Register {
+        writer.new_double("ld.param.b64", format_args!("[{PARAMETER}+{offset}]"))
+    }
+
+    /// The address at that offset, as one of global memory.
+    fn address(&self, offset: usize, writer: &mut Writer) -> Register {
+        let address = self.double(offset, writer);
+        writer.new_double("cvta.to.global.u64", address)
+    }
+}
+
+/// The number of the thread.
+fn thread(writer: &mut Writer) -> Register {
+    let block = writer.new_word("mov.u32", "%ctaid.x");
+    let thread = writer.new_word("mov.u32", "%tid.x");
+    writer.new_word("mad.lo.s32", format_args!("{block}, {THREADS}, {thread}"))
+}
+
+/// Quotient and remainder of `number` by that power of two.
+fn split(number: Register, log2: Register, writer: &mut Writer) -> (Register, Register) {
+    let quotient = writer.new_word("shr.u32", format_args!("{number}, {log2}"));
+    let first = writer.new_word("shl.b32", format_args!("{quotient}, {log2}"));
+    (quotient, writer.new_word("sub.s32", format_args!("{number}, {first}")))
+}

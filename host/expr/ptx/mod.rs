@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs as PTX: the one kernel that computes all of a program's outputs in one pass over its inputs.
+//!
+//! A kernel is put together from texts. What loads and stores elements and tells threads apart is written here
+//! ([`kernel`](mod@kernel), [`memory`]); what is done to the elements are the PTX texts of device functions, which rustc
+//! has compiled ahead of time. The driver's compiler never inlines a function, not even one of a single instruction, so
+//! [`inline`] copies their bodies to where they are called. [`module`] and [`body`] read the texts, and refuse whatever
+//! they do not know; [`link`] brings along what the functions use.
+//!
+//! A kernel knows no sizes: arrays, numbers, lengths and strides come in one block of parameters ([`arguments`]). The same
+//! program gives the same text, byte for byte, which the driver finds in its cache.
+//!
+//! How threads share the elements:
+//!
+//! * *Vectors*, where the program is aligned: a thread has [`vector_len`] neighbours, one access to each array. Of an array
+//!   with one axis, what is left behind the last vector is taken one by one, by threads of its own.
+//! * *Spread*, where it is not: a thread has up to 4 elements of a row, as far apart as there are threads beside it, so that
+//!   neighbouring threads access neighbouring elements. A thread that has fewer computes its first one again in their place,
+//!   which leaves no branches and no second copy of the code, and stores it once.
+//!
+//! Either way threads go along a row, and then along the next one. Where an input has its neighbours along the last axis but
+//! one, as the transpose in `x + yᵀ`, a row of it takes one element of each sector of memory. So the program is *transposed*:
+//! threads go through tiles of 32 rows and of a few vectors or as many groups of neighbours as a sector has room for. A
+//! warp, or at least a block, has then whole sectors of all inputs. What lies beyond the ends of a row, or behind the last
+//! row, are threads without elements.
+
+mod addresses;
+mod arguments;
+mod body;
+mod inline;
+mod kernel;
+mod lexer;
+mod link;
+mod memory;
+mod module;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use thiserror::Error;
+
+use super::program::{Layout, Program, Step};
+
+pub(super) use arguments::{Arguments, config, parameters};
+pub(super) use kernel::kernel;
+
+/// The name of the kernel.
+pub(super) const NAME: &str = "expression";
+
+/// The most elements of a launch. The threads, too, then have numbers below 2^31, as the kernel's divisions want it.
+pub(super) const MOST: usize = 1 << 30;
+
+/// Bytes that memory gives and takes at once.
+pub(super) const SECTOR: usize = 32;
+
+/// Why there is no kernel for a program.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub(super) struct Malformed(String);
+
+impl Malformed {
+    /// The error, as one of that device function.
+    fn of(self, function: &str) -> Self {
+        Self(format!("device function `{function}`: {self}"))
+    }
+}
+
+/// Bytes of a vector of the largest elements.
+const ACCESS: usize = 16;
+
+/// The most calls that a thread's code has where its vectors are of more than [`SHORT`] elements. The code grows with both,
+/// and with it the time that the driver's compiler takes, while wider accesses of bytes and halves gain a tenth.
+const CALLS: usize = 64;
+
+/// The vectors that are always worth it.
+const SHORT: usize = 4;
+
+/// Elements that a thread computes at a time, if the program is aligned: a 16-byte access of the largest type that is
+/// accessed by vectors, and no more than 4 where the program calls many functions.
+pub(super) fn vector_len(program: &Program) -> usize {
+    let rows = program.inputs.iter().filter(|input| input.layout == Layout::Rows);
+    let outputs = program.outputs.iter().map(|&value| program.types[usize::from(value)]);
+    let sizes = rows.map(|input| input.ty).chain(outputs).map(|ty| ty.bytes());
+    let calls = program
+        .steps
+        .iter()
+        .filter(|step| matches!(step, Step::Call(..)))
+        .count();
+    let mut len = ACCESS / sizes.max().unwrap_or(ACCESS);
+    while len > SHORT && len * calls > CALLS {
+        len /= 2;
+    }
+    len
+}

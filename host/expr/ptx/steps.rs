@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a thread does with its elements: loads, steps, stores, in this order.
+//!
+//! All loads come first, so that they are in flight together. Steps that are the same for all elements of the thread are
+//! done once; each of the others for all elements before the next one, which leaves the processor independent work.
+
+use cuda_std::scalar::ScalarType;
+
+use super::Malformed;
+use super::arguments::Block;
+use super::inline::Callee;
+use super::memory::{self, Loaded};
+use super::writer::{Register, Writer, register_bits};
+use crate::expr::program::{Layout, Program, Step};
+
+/// Neighbours along the last axis, in one access.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// The column of the first, 32 bits.
+    pub column: Register,
+    pub len: usize,
+    /// A predicate; without one they exist.
+    pub exists: Option<Register>,
+}
+
+/// The row of a thread's elements.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// The number of its first element, 32 bits; without one it is 0.
+    pub first: Option<Register>,
+    /// The places along all axes but the last, 64 bits.
+    pub coordinates: Vec<Register>,
+    /// Where the row begins in each input.
+    pub inputs: Vec<Register>,
+    /// The outputs' addresses.
+    pub outputs: Vec<Register>,
+}
+
+/// The code for a thread's elements.
+pub(super) struct Elements<'a> {
+    pub program: &'a Program,
+    pub block: &'a Block,
+    pub callees: &'a [Callee<'a>],
+    pub row: &'a Row,
+    pub spans: &'a [Span],
+}
+
+/// An input's elements: of each span, or one.
+type Inputs = Vec<Vec<Loaded>>;
+
+impl Elements<'_> {
+    /// Writes it.
+    pub(super) fn write(&self, writer: &mut Writer) -> Result<(), Malformed> {
+        let inputs: Inputs = (0..self.program.inputs.len())
+            .map(|input| self.load(input, writer))
+            .collect();
+        let varies = self.varying();
+        let mut values = vec![Vec::new(); self.program.steps.len()];
+        for is_varying in [false, true] {
+            for (number, step) in self.program.steps.iter().enumerate() {
+                if varies[number] == is_varying {
+                    values[number] = self.step(step, is_varying, &inputs, &values, writer)?;
+                }
+            }
+        }
+        for (output, &value) in self.program.outputs.iter().enumerate() {
+            self.store(
+                output,
+                &values[usize::from(value)],
+                self.program.types[usize::from(value)],
+                writer,
+            );
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> usize {
+        self.spans.iter().map(|span| span.len).sum()
+    }
+
+    /// Whether steps differ between the elements of a thread.
+    fn varying(&self) -> Vec<bool> {
+        let mut varies = Vec::with_capacity(self.program.steps.len());
+        for step in &self.program.steps {
+            varies.push(match *step {
+                Step::Input(input) => !self.is_repeated(usize::from(input)),
+                Step::Scalar(_) => false,
+                Step::Index(axis) => axis + 1 == self.program.axes,
+                Step::Call(function, arguments) => {
+                    let count = self.program.functions[usize::from(function)].arguments.len();
+                    arguments[..count].iter().any(|&value| varies[usize::from(value)])
+                }
+            });
+        }
+        varies
+    }
+
+    fn is_repeated(&self, input: usize) -> bool {
+        matches!(self.program.inputs[input].layout, Layout::Single | Layout::Columns)
+    }
+
+    /// The values of a step, one where it does not vary.
+    fn step(
+        &self,
+        step: &Step,
+        is_varying: bool,
+        inputs: &Inputs,
+        values: &[Vec<Register>],
+        writer: &mut Writer,
+    ) -> Result<Vec<Register>, Malformed> {
+        match *step {
+            Step::Input(input) => {
+                let loaded = inputs[usize::from(input)].iter();
+                Ok(loaded.flat_map(|loaded| loaded.unpack(writer)).collect())
+            }
+            Step::Scalar(scalar) => {
+                let bits = register_bits(self.program.scalars[usize::from(scalar)]);
+                let value = if bits == 64 { writer.double() } else { writer.word() };
+                let at = self.block.scalar(self.program, usize::from(scalar));
+                writer.line(format_args!(
+                    "ld.param.b{bits} {value}, [{}+{at}]",
+                    super::kernel::PARAMETER
+                ));
+                Ok(vec![value])
+            }
+            Step::Index(axis) => Ok(self.index(usize::from(axis), writer)),
+            Step::Call(function, arguments) => {
+                let function = usize::from(function);
+                let arguments = &arguments[..self.program.functions[function].arguments.len()];
+                let count = if is_varying { self.len() } else { 1 };
+                let result = |k: usize| {
+                    let argument = |&value: &u16| {
+                        let values = &values[usize::from(value)];
+                        values[if values.len() == 1 { 0 } else { k }]
+                    };
+                    let arguments: Vec<Register> = arguments.iter().map(argument).collect();
+                    let applied = self.callees[function].apply(&arguments, writer);
+                    applied.map_err(|error| error.of(self.program.functions[function].name))
+                };
+                (0..count).map(result).collect()
+            }
+        }
+    }
+
+    /// The elements' places along an axis: all of them along the last, else one.
+    fn index(&self, axis: usize, writer: &mut Writer) -> Vec<Register> {
+        let first = |place: Register, writer: &mut Writer| {
+            if axis > 0 {
+                return place;
+            }
+            let at = self.block.first;
+            let first = writer.new_double("ld.param.b64", format_args!("[{}+{at}]", super::kernel::PARAMETER));
+            writer.new_double("add.s64", format_args!("{place}, {first}"))
+        };
+        if let Some(&place) = self.row.coordinates.get(axis) {
+            return vec![first(place, writer)];
+        }
+        let mut places = Vec::with_capacity(self.len());
+        for span in self.spans {
+            let place = writer.new_double("cvt.u64.u32", span.column);
+            let place = first(place, writer);
+            places.push(place);
+            for k in 1..span.len {
+                places.push(writer.new_double("add.s64", format_args!("{place}, {k}")));
+            }
+        }
+        places
+    }
+
+    /// An input's elements.
+    fn load(&self, input: usize, writer: &mut Writer) -> Vec<Loaded> {
+        let (ty, row) = (self.program.inputs[input].ty, self.row.inputs[input]);
+        match self.program.inputs[input].layout {
+            Layout::Single | Layout::Columns => vec![memory::load(ty, 1, row, writer)],
+            Layout::Rows => {
+                let load = |span: &Span| {
+                    let address = element(row, span.column, ty, writer);
+                    memory::load(ty, span.len, address, writer)
+                };
+                self.spans.iter().map(load).collect()
+            }
+            Layout::Strided => self.load_strided(input, writer),
+        }
+    }
+
+    /// The elements of a strided input, one by one.
+    fn load_strided(&self, input: usize, writer: &mut Writer) -> Vec<Loaded> {
+        let (ty, row) = (self.program.inputs[input].ty, self.row.inputs[input]);
+        let at = self.block.stride(input, usize::from(self.program.axes) - 1);
+        let stride = writer.new_double("ld.param.b64", format_args!("[{}+{at}]", super::kernel::PARAMETER));
+        let mut loaded = Vec::with_capacity(self.len());
+        for span in self.spans {
+            let column = writer.new_double("cvt.u64.u32", span.column);
+            let mut address = writer.new_double("mad.lo.s64", format_args!("{column}, {stride}, {row}"));
+            for k in 0..span.len {
+                if k > 0 {
+                    address = writer.new_double("add.s64", format_args!("{address}, {stride}"));
+                }
+                loaded.push(memory::load(ty, 1, address, writer));
+            }
+        }
+        loaded
+    }
+
+    /// Stores an output's elements.
+    fn store(&self, output: usize, values: &[Register], ty: ScalarType, writer: &mut Writer) {
+        let mut from = 0;
+        for span in self.spans {
+            let number = match self.row.first {
+                Some(first) => writer.new_word("add.s32", format_args!("{first}, {}", span.column)),
+                None => span.column,
+            };
+            let address = element(self.row.outputs[output], number, ty, writer);
+            let elements = match values {
+                [one] => vec![*one; span.len],
+                _ => values[from..from + span.len].to_vec(),
+            };
+            memory::store(ty, &elements, address, span.exists, writer);
+            from += span.len;
+        }
+    }
+}
+
+/// The address of element `number`, a word.
+fn element(first: Register, number: Register, ty: ScalarType, writer: &mut Writer) -> Register {
+    writer.new_double("mad.wide.u32", format_args!("{number}, {}, {first}", ty.bytes()))
+}

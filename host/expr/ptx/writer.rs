@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The kernel's text as it grows: lines, and registers that have names of their own.
+
+use std::fmt::{self, Display, Write};
+
+use cuda_std::scalar::ScalarType;
+
+/// A register of the kernel's. Bodies of functions have none of these names: [`link`](super::link) checks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Register {
+    /// 32 bits.
+    Word(u32),
+    /// 64 bits.
+    Double(u32),
+    /// A predicate.
+    Predicate(u32),
+}
+
+/// What the names of the kernel's registers begin with.
+pub(super) const REGISTERS: [&str; 3] = ["%w", "%d", "%q"];
+
+impl Register {
+    /// 32 or 64, of a number.
+    pub(super) fn bits(self) -> u32 {
+        match self {
+            Self::Predicate(_) => 1,
+            Self::Word(_) => 32,
+            Self::Double(_) => 64,
+        }
+    }
+}
+
+impl Display for Register {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Word(number) => write!(f, "%w{number}"),
+            Self::Double(number) => write!(f, "%d{number}"),
+            Self::Predicate(number) => write!(f, "%q{number}"),
+        }
+    }
+}
+
+/// The bits of the register that has a number of that type.
+pub(super) const fn register_bits(ty: ScalarType) -> u32 {
+    if ty.bytes() == 8 { 64 } else { 32 }
+}
+
+/// The lines of a body.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    text: String,
+    words: u32,
+    doubles: u32,
+    predicates: u32,
+    /// The functions that were inlined.
+    copies: u32,
+    locals: Vec<String>,
+}
+
+impl Writer {
+    pub(super) fn word(&mut self) -> Register {
+        self.words += 1;
+        Register::Word(self.words - 1)
+    }
+
+    pub(super) fn double(&mut self) -> Register {
+        self.doubles += 1;
+        Register::Double(self.doubles - 1)
+    }
+
+    pub(super) fn predicate(&mut self) -> Register {
+        self.predicates += 1;
+        Register::Predicate(self.predicates - 1)
+    }
+
+    /// The number of the next copy of a function.
+    pub(super) fn copy(&mut self) -> u32 {
+        self.copies += 1;
+        self.copies
+    }
+
+    /// An instruction, without its semicolon.
+    pub(super) fn line(&mut self, line: impl Display) {
+        writeln!(self.text, "\t{line};").expect("a string takes all");
+    }
+
+    /// A brace or a label.
+    pub(super) fn mark(&mut self, mark: impl Display) {
+        writeln!(self.text, "{mark}").expect("a string takes all");
+    }
+
+    /// `%w1 = opcode operands`
+    pub(super) fn new_word(&mut self, opcode: &str, operands: impl Display) -> Register {
+        let register = self.word();
+        self.line(format_args!("{opcode} {register}, {operands}"));
+        register
+    }
+
+    /// As [`new_word`](Self::new_word), of 64 bits.
+    pub(super) fn new_double(&mut self, opcode: &str, operands: impl Display) -> Register {
+        let register = self.double();
+        self.line(format_args!("{opcode} {register}, {operands}"));
+        register
+    }
+
+    /// As [`new_word`](Self::new_word), of a predicate.
+    pub(super) fn new_predicate(&mut self, opcode: &str, operands: impl Display) -> Register {
+        let register = self.predicate();
+        self.line(format_args!("{opcode} {register}, {operands}"));
+        register
+    }
+
+    /// Declares local memory, once however often it is asked for.
+    pub(super) fn local(&mut self, declaration: String) {
+        if !self.locals.contains(&declaration) {
+            self.locals.push(declaration);
+        }
+    }
+
+    /// The whole body, behind its declarations.
+    pub(super) fn finish(self) -> String {
+        let mut text = String::new();
+        for local in &self.locals {
+            text.extend(["\t", local, ";\n"]);
+        }
+        let counts = [self.words, self.doubles, self.predicates];
+        for ((name, ty), count) in REGISTERS.into_iter().zip(["b32", "b64", "pred"]).zip(counts) {
+            if count > 0 {
+                writeln!(text, "\t.reg .{ty} {name}<{count}>;").expect("a string takes all");
+            }
+        }
+        text + &self.text
+    }
+}

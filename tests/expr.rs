@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Expressions: the bits of the operations one by one, on the device and on the simulated GPU.
+
+use ndarray::{Array1, Array2, Array4, ArrayD, Axis, Dimension, IxDyn, array, s};
+use proptest::prelude::*;
+use warpsmith::expr::{self, Expr};
+use warpsmith::{Device, DeviceArray, Error, bf16, f16};
+
+use crate::common::*;
+
+/// An expression, and the array that the operations one by one give.
+type Both<'a, T, D = IxDyn> = (Expr<'a, T, D>, DeviceArray<T, D>);
+
+fn check<T: Number + expr::Value<Element = T>, D: Dimension>((expr, eager): &Both<'_, T, D>, what: &str) {
+    let got = expr.eval().unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(got.shape(), eager.shape(), "{what}");
+    assert_same(&elements(&got), &elements(eager), what);
+}
+
+/// The operations that every number has, of two arrays and of an array and a number.
+fn arithmetic<T>()
+where
+    T: Number + warpsmith::ops::Number + expr::Value<Element = T> + expr::Promote<T, Output = T>,
+{
+    let (a, b) = (upload_vec(&random::<T>(1000, 1)), upload_vec(&random::<T>(1000, 2)));
+    let number = random::<T>(1, 3)[0];
+    let (x, y) = (a.expr(), b.expr());
+    for (what, both) in [
+        ("add", (&a + &b, a.add(&b))),
+        ("sub", (&a - &b, a.sub(&b))),
+        ("mul", (&x * &b, a.mul(&b))),
+        ("div", (&x / &y, a.div(&b))),
+        ("minimum", (x.minimum(&b), a.minimum(&b))),
+        ("maximum", (x.maximum(&y), a.maximum(&b))),
+        ("pow", (x.pow(&y), a.pow(&b))),
+        ("add_scalar", (&x + number, a.add_scalar(number))),
+        ("sub of a scalar", (expr::scalar(number) - &x, a.scalar_sub(number))),
+        ("neg", (-&x, a.neg())),
+        ("abs", (x.abs(), a.abs())),
+        ("square", (x.square(), a.square())),
+        ("relu", (x.relu(), a.relu())),
+        ("clamp", (x.clamp(T::ZERO, T::ONE), a.clamp(T::ZERO, T::ONE))),
+        (
+            "greater, selected",
+            (
+                x.greater(&y).select(x.clone(), &y),
+                a.greater(&b).unwrap().select(&a, &b),
+            ),
+        ),
+        (
+            "less equal, selected",
+            (
+                x.less_equal(&y).select(x.clone(), &y),
+                a.less_equal(&b).unwrap().select(&a, &b),
+            ),
+        ),
+    ] {
+        let (expr, eager) = both;
+        check(&(expr, eager.unwrap()), what);
+    }
+    for (what, mask, eager) in [
+        ("equal", x.equal(&y), a.equal(&b)),
+        ("not equal", x.not_equal(number), a.not_equal_scalar(number)),
+        ("less", x.less(&y), a.less(&b)),
+        ("greater equal", x.greater_equal(&y), a.greater_equal(&b)),
+    ] {
+        assert_eq!(
+            elements(&mask.eval().unwrap()),
+            elements(&eager.unwrap()),
+            "{what} of {}",
+            T::NAME
+        );
+    }
+    let mut z = upload_vec(&random::<T>(1000, 4));
+    let got = x.mul_add(number, &z).eval().unwrap();
+    z.axpy(number, &a).unwrap();
+    assert_same(&elements(&got), &elements(&z), "mul_add");
+}
+
+for_types!(arithmetic: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+
+#[test]
+fn functions_of_floats() {
+    fn of<T: Number + warpsmith::ops::Real + expr::Value<Element = T>>() {
+        let a = upload_vec(&random::<T>(2000, 5));
+        let x = a.expr();
+        for (what, expr, eager) in [
+            ("sqrt", x.sqrt(), a.sqrt()),
+            ("exp", x.exp(), a.exp()),
+            ("ln", x.ln(), a.ln()),
+            ("sin", x.sin(), a.sin()),
+            ("cos", x.cos(), a.cos()),
+            ("tanh", x.tanh(), a.tanh()),
+            ("sigmoid", x.sigmoid(), a.sigmoid()),
+        ] {
+            check(&(expr, eager.unwrap()), what);
+        }
+    }
+    of::<f32>();
+    of::<f64>();
+    of::<f16>();
+    of::<bf16>();
+}
+
+#[test]
+fn casts_are_those_of_arrays() {
+    fn to<T, U>(a: &Dyn<T>)
+    where
+        T: Number + warpsmith::ops::CastTo<U> + expr::Value<Element = T>,
+        U: Number + warpsmith::ops::Number + expr::Value<Element = U>,
+    {
+        let what = format!("{} to {}", T::NAME, U::NAME);
+        check(&(a.expr().cast::<U>(), a.cast::<U>().unwrap()), &what);
+    }
+    fn from<T>()
+    where
+        T: Number + expr::Value<Element = T>,
+        T: warpsmith::ops::CastTo<f32> + warpsmith::ops::CastTo<f64> + warpsmith::ops::CastTo<f16>,
+        T: warpsmith::ops::CastTo<bf16> + warpsmith::ops::CastTo<i32> + warpsmith::ops::CastTo<i64>,
+        T: warpsmith::ops::CastTo<u8> + warpsmith::ops::CastTo<u16> + warpsmith::ops::CastTo<u32>,
+        T: warpsmith::ops::CastTo<u64>,
+    {
+        let a = upload_vec(&random::<T>(1000, 6));
+        to::<T, f32>(&a);
+        to::<T, f64>(&a);
+        to::<T, f16>(&a);
+        to::<T, bf16>(&a);
+        to::<T, i32>(&a);
+        to::<T, i64>(&a);
+        to::<T, u8>(&a);
+        to::<T, u16>(&a);
+        to::<T, u32>(&a);
+        to::<T, u64>(&a);
+    }
+    from::<f32>();
+    from::<f64>();
+    from::<f16>();
+    from::<bf16>();
+    from::<i32>();
+    from::<i64>();
+    from::<u8>();
+    from::<u16>();
+    from::<u32>();
+    from::<u64>();
+}
+
+#[test]
+fn mixtures_have_the_type_that_is_promised() {
+    let stream = device().default_stream();
+    let half = DeviceArray::from_ndarray(stream, &array![f16::from_f32(0.1), f16::from_f32(3.0)]).unwrap();
+    let brain = DeviceArray::from_ndarray(stream, &array![bf16::from_f32(2.0), bf16::from_f32(0.1)]).unwrap();
+    let int = DeviceArray::from_ndarray(stream, &array![-7i32, 16_777_217]).unwrap();
+    let byte = DeviceArray::from_ndarray(stream, &array![200u8, 3]).unwrap();
+    let sum: DeviceArray<f32, _> = (&half + &brain).eval().unwrap();
+    let exact = |i: usize, h: f32, b: f32| [f16::from_f32(h).to_f32() + bf16::from_f32(b).to_f32()][i];
+    assert_eq!(
+        sum.to_ndarray().unwrap(),
+        array![exact(0, 0.1, 2.0), exact(0, 3.0, 0.1)]
+    );
+    let product: DeviceArray<i32, _> = (&int * &byte).eval().unwrap();
+    assert_eq!(product.to_ndarray().unwrap(), array![-1400, 50_331_651]);
+    let float: DeviceArray<f32, _> = (&int + sum.expr() * 0.0).eval().unwrap();
+    assert_eq!(float.to_ndarray().unwrap(), array![-7.0, 16_777_216.0]);
+    let chosen: DeviceArray<f64, _> = (byte.expr().greater(100).select(int.expr(), expr::scalar(0.5f64)))
+        .eval()
+        .unwrap();
+    assert_eq!(chosen.to_ndarray().unwrap(), array![-7.0, 0.5]);
+    let bits: DeviceArray<u8, _> = ((!byte.expr() & 0xf0) | byte.expr().shr(4) ^ 1).eval().unwrap();
+    assert_eq!(bits.to_ndarray().unwrap(), array![0x30 | 0x0d, 0xf1]);
+    let both = (byte.expr().less(10) & int.expr().greater(0)) ^ !byte.expr().equal(3);
+    assert_eq!(both.eval().unwrap().to_ndarray().unwrap(), array![1, 1]);
+    assert_eq!((&int % 4).eval().unwrap().to_ndarray().unwrap(), array![-3, 1]);
+}
+
+#[test]
+fn views_of_any_layout_and_broadcasts() {
+    let (one, two) = (layout_base::<f32>(7), layout_base::<f32>(8));
+    let device = device();
+    for ((what, a), (_, b)) in layouts(&one).into_iter().zip(layouts(&two)) {
+        let (a, b) = (a.to_owned(), b);
+        let x = DeviceArray::from_ndarray(device.default_stream(), &a).unwrap();
+        let y = DeviceArray::from_ndarray(device.default_stream(), &b).unwrap();
+        check(&(&x * &y, x.mul(&y).unwrap()), what);
+    }
+    let base = upload(&one);
+    let views: Vec<_> = [
+        base.slice(s![.., .., ..;2, ..]).unwrap(),
+        base.slice(s![..;-1, .., ..;2, ..;-1]).unwrap(),
+        base.slice(s![.., .., 1..4, ..]).unwrap(),
+    ]
+    .into();
+    for view in &views {
+        let copy = view.to_array().unwrap();
+        for other in [
+            base.slice(s![0..1, .., 0..1, ..]).unwrap(),
+            base.slice(s![.., 1..2, 0..1, 2..3]).unwrap(),
+            base.slice(s![2..3, 1..2, 3..4, 2..3]).unwrap(),
+        ] {
+            let wanted = copy.sub(&other.to_array().unwrap()).unwrap();
+            check(&(view.expr() - &other, wanted), "views");
+        }
+    }
+}
+
+/// Rows and columns of all small sizes, of operands that lie along them, across them, and repeated.
+#[test]
+fn every_small_size() {
+    for rows in [1, 2, 3, 31, 33, 100] {
+        for columns in [1, 2, 3, 4, 5, 7, 8, 63, 64, 130] {
+            let small = |seed| {
+                random::<i32>(rows * columns, seed)
+                    .into_iter()
+                    .map(|x| x >> 8)
+                    .collect()
+            };
+            let (a, b): (Vec<i32>, Vec<i32>) = (small(9), small(10));
+            let a = Array2::from_shape_vec((rows, columns), a).unwrap();
+            let b = Array2::from_shape_vec((columns, rows), b).unwrap();
+            let (row, column) = (a.row(0).to_owned(), a.column(0).to_owned().insert_axis(Axis(1)));
+            let wanted = (&a + &b.t()) * 3 + &row - &column;
+            let (x, y, r, c) = (upload(&a), upload(&b), upload(&row), upload(&column));
+            let y = y.view().reversed_axes();
+            let got = ((&x + &y) * 3 + &r - &c).eval().unwrap();
+            assert_eq!(got.to_ndarray().unwrap(), wanted, "{rows} by {columns}");
+        }
+    }
+}
+
+#[test]
+fn every_length_of_small_elements() {
+    for len in (0..70).chain([255, 256, 257, 4095, 4096, 4097, 70_001]) {
+        let (a, b) = (upload_vec(&random::<u8>(len, 11)), upload_vec(&random::<u8>(len, 12)));
+        check(&(&a + &b, a.add(&b).unwrap()), &format!("{len} bytes"));
+        if len > 3 {
+            let (a, b) = (a.slice(s![1..]).unwrap(), b.slice(s![..-1]).unwrap());
+            let wanted = a.to_array().unwrap().add(&b.to_array().unwrap()).unwrap();
+            check(&(a.expr() + &b, wanted), &format!("{len} bytes, from the second"));
+        }
+    }
+}
+
+#[test]
+fn places_along_axes() {
+    let stream = device().default_stream();
+    let shape = (3, 4, 5, 7);
+    let place = |axis| expr::index(shape, axis);
+    let table = (((place(0) * 10 + place(1)) * 10 + place(2)) * 10 + place(3))
+        .eval_on(stream)
+        .unwrap();
+    let wanted = Array4::from_shape_fn(shape, |(i, j, k, l)| (1000 * i + 100 * j + 10 * k + l) as u64);
+    assert_eq!(table.to_ndarray().unwrap(), wanted);
+    // Along a repeated axis of one element all are the first.
+    let x = DeviceArray::<u64, _>::zeros(stream, (4, 2)).unwrap();
+    let one = (&x + expr::index((1, 2), 0) + expr::index(2, 0)).eval().unwrap();
+    assert_eq!(one.to_ndarray().unwrap(), array![[0, 1], [0, 1], [0, 1], [0, 1]]);
+    let diagonal = (expr::index((5, 5), 0).equal(expr::index((5, 5), 1)))
+        .cast::<f32>()
+        .eval_on(stream)
+        .unwrap();
+    assert_eq!(diagonal.to_ndarray().unwrap(), Array2::<f32>::eye(5));
+    assert!(matches!(
+        expr::index((2, 2), 2).eval_on(stream),
+        Err(Error::Axes { .. })
+    ));
+}
+
+#[test]
+fn in_place_and_into_views() {
+    let a = Array2::from_shape_vec((6, 10), random::<f32>(60, 13)).unwrap();
+    let row = Array1::from(random::<f32>(10, 14));
+    let (mut x, r) = (upload(&a), upload(&row));
+    x.update(|x| (x * 2.0 + &r).abs()).unwrap();
+    let wanted = (&a * 2.0 + &row).mapv(f32::abs);
+    assert_eq!(x.to_ndarray().unwrap(), wanted);
+    let (mut x, mut wanted) = (upload(&a), a.clone());
+    x.slice_mut(s![..;2, 1..;3]).unwrap().update(|x| -x).unwrap();
+    wanted.slice_mut(s![..;2, 1..;3]).mapv_inplace(|x| -x);
+    assert_eq!(x.to_ndarray().unwrap(), wanted);
+    (&r * 3.0)
+        .eval_into(&mut x.index_axis_mut(Axis(0), 2).unwrap())
+        .unwrap();
+    wanted.row_mut(2).assign(&(&row * 3.0));
+    assert_eq!(x.to_ndarray().unwrap(), wanted);
+}
+
+#[test]
+fn what_is_evaluated_together_is_what_is_evaluated_alone() {
+    let (a, b) = (
+        upload_vec(&random::<f32>(5000, 15)),
+        upload_vec(&random::<i32>(5000, 16)),
+    );
+    let shared = (&a * &a).exp();
+    let (first, second, third) = (&shared + &b, shared.cast::<i32>() ^ &b, shared.less(2.0));
+    let together = expr::eval((&first, &second, &third)).unwrap();
+    check(&(first, together.0), "the first");
+    check(&(second, together.1), "the second");
+    assert_eq!(elements(&third.eval().unwrap()), elements(&together.2));
+}
+
+#[test]
+fn what_does_not_fit_is_an_error_of_the_operation() {
+    let stream = device().default_stream();
+    let a = DeviceArray::<f32, _>::zeros(stream, (2, 3)).unwrap();
+    let b = DeviceArray::<f32, _>::zeros(stream, 4).unwrap();
+    let error = ((&a - &b).sqrt() * 2.0).eval().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "sub: given shapes [2, 3] and [4], wanted shapes that broadcast together: along each axis, from the last, equal \
+         lengths or a 1"
+    );
+    let other = Device::simulator();
+    let c = DeviceArray::<f32, _>::zeros(other.default_stream(), (2, 3)).unwrap();
+    assert!(matches!(
+        (&a * &c).eval(),
+        Err(Error::DifferentDevices { operation: "mul", .. })
+    ));
+    assert!(matches!(
+        a.expr().eval_on(other.default_stream()),
+        Err(Error::DifferentDevices { .. })
+    ));
+    assert!(matches!((expr::scalar(1.0) + 2.0).eval(), Err(Error::Parameter { .. })));
+    let mut out = DeviceArray::<f32, _>::zeros(stream, (3, 2)).unwrap();
+    let error = a.expr().eval_into(&mut out).unwrap_err();
+    assert!(
+        error.to_string().contains("shape [2, 3], wanted one of shape [3, 2]"),
+        "{error}"
+    );
+    assert_eq!(
+        (expr::scalar(1.5f32) * 2.0)
+            .eval_on(stream)
+            .unwrap()
+            .to_ndarray()
+            .unwrap()
+            .into_scalar(),
+        3.0
+    );
+    let empty = DeviceArray::<f32, _>::zeros(stream, (0, 3)).unwrap();
+    assert_eq!((&empty + 1.0).eval().unwrap().shape(), [0, 3]);
+}
+
+/// Longer than a kernel, and deeper than a stack.
+#[test]
+fn long_expressions_are_cut() {
+    let a = upload_vec(&random::<i64>(100, 17));
+    let mut chain = a.expr();
+    for i in 0..3000 {
+        chain = chain * 3 + (i % 7);
+    }
+    let wanted = elements(&a)
+        .into_iter()
+        .map(|x| (0..3000).fold(x, |x: i64, i| x.wrapping_mul(3).wrapping_add(i % 7)));
+    assert_eq!(elements(&chain.eval().unwrap()), wanted.collect::<Vec<_>>());
+    // Twenty doublings are twenty operations, however often the parts stand in it.
+    let mut doubled = a.expr();
+    for _ in 0..60 {
+        doubled = &doubled + &doubled;
+    }
+    let wanted = elements(&a).into_iter().map(|x| x.wrapping_shl(60));
+    assert_eq!(elements(&doubled.eval().unwrap()), wanted.collect::<Vec<_>>());
+    let mut deep = a.expr();
+    for _ in 0..200_000 {
+        deep = -deep;
+    }
+    drop(deep);
+}
+
+#[test]
+fn a_graph_computes_expressions_anew() {
+    let stream = device().default_stream();
+    let mut x = upload(&array![1.0f32, 2.0, 3.0]);
+    let step = upload(&array![0.5f32, 0.25, 0.125]);
+    let mut graph = stream
+        .capture((&mut x, step), |_, (x, step)| x.update(|x| x * 2.0 + &*step))
+        .unwrap();
+    graph.launch().unwrap();
+    graph.launch().unwrap();
+    drop(graph);
+    assert_eq!(x.to_ndarray().unwrap(), array![5.5, 8.75, 12.375]);
+}
+
+/// One more operation of an expression and of its array, on two that are there.
+fn grow<'a>(parts: &mut Vec<Both<'a, f32>>, operation: u8, a: usize, b: usize) {
+    let (a, b) = (a % parts.len(), b % parts.len());
+    let ((x, dx), (y, dy)) = (&parts[a], &parts[b]);
+    let new = match operation % 12 {
+        0 => (x + y, dx.add(dy)),
+        1 => (x - y, dx.sub(dy)),
+        2 => (x * y, dx.mul(dy)),
+        3 => (x / y, dx.div(dy)),
+        4 => (x.maximum(y), dx.maximum(dy)),
+        5 => (x.tanh(), dx.tanh()),
+        6 => (x.sin(), dx.sin()),
+        7 => (x.abs().sqrt(), dx.abs().unwrap().sqrt()),
+        8 => (-x, dx.neg()),
+        9 => (x * 0.75, dx.mul_scalar(0.75)),
+        10 => (x.less(y).select(y.clone(), x), dx.less(dy).unwrap().select(dy, dx)),
+        _ => (x.cast::<f16>().cast::<f32>(), dx.cast::<f16>().unwrap().cast::<f32>()),
+    };
+    parts.push((new.0, new.1.unwrap()));
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    /// Random graphs of arrays, rows, columns, transposed views and numbers.
+    #[test]
+    fn random_graphs_have_the_bits_of_the_operations(
+        (rows, columns) in (1usize..40, 1usize..80),
+        steps in prop::collection::vec((any::<u8>(), 0usize..100, 0usize..100), 1..25),
+        seed in any::<u64>(),
+    ) {
+        let values = |shape: &[usize], seed: u64| {
+            let values = random::<f32>(shape.iter().product(), seed);
+            upload(&ArrayD::from_shape_vec(IxDyn(shape), values).unwrap())
+        };
+        let whole = values(&[rows, columns], seed);
+        let transposed = values(&[columns, rows], seed ^ 1);
+        let transposed = transposed.view().reversed_axes();
+        let (row, column) = (values(&[columns], seed ^ 2), values(&[rows, 1], seed ^ 3));
+        let mut parts = vec![
+            (whole.expr(), whole.to_array().unwrap()),
+            (transposed.expr(), transposed.to_array().unwrap()),
+            (row.expr(), row.to_array().unwrap()),
+            (column.expr(), column.to_array().unwrap()),
+        ];
+        for (operation, a, b) in steps {
+            grow(&mut parts, operation, a, b);
+        }
+        check(parts.last().unwrap(), "a random graph");
+    }
+}
