@@ -7,9 +7,9 @@ use ndarray::{Dimension, IxDyn};
 
 use super::Expr;
 use super::kernel::launch;
-use super::long::cut;
-use super::lower::lower;
+use super::lower::{Lowered, lower};
 use super::node::{Elements, Node};
+use super::plan;
 use super::value::Value;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -217,12 +217,17 @@ fn run(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> 
     if outputs[0].shape().contains(&0) {
         return Ok(());
     }
-    compute(stream, &cut(stream, roots)?, outputs)
+    plan::run(stream, roots, outputs)
 }
 
-/// Computes roots that are short enough for a kernel.
+/// Computes roots that are short enough for a kernel, and of no reductions.
 pub(super) fn compute(stream: &Stream, roots: &[Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
-    let lowered = lower(roots, outputs[0].shape());
+    let addresses: Vec<u64> = outputs.iter().map(|output| output.first_address()).collect();
+    compute_lowered(stream, &lower(roots, outputs[0].shape(), &addresses), outputs)
+}
+
+/// Runs a program, whose outputs these are.
+pub(super) fn compute_lowered(stream: &Stream, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()> {
     let arrays = || lowered.arrays.iter();
     for array in arrays() {
         array.reads_on(stream)?;
@@ -234,7 +239,7 @@ pub(super) fn compute(stream: &Stream, roots: &[Arc<Node<'_>>], outputs: &[&dyn 
     // SAFETY: the arrays' elements and the outputs', in memory of the stream's device: `run` has checked that of the arrays,
     // and nodes that all of an expression's are on one. The stream was just ordered behind their other uses. An output is an
     // input only in `update`, element by element.
-    unsafe { launch(stream, &lowered, &addresses)? };
+    unsafe { launch(stream, lowered, &addresses)? };
     // A thread that has prepared another part of an array since has waited for this stream without the launch.
     for array in arrays().filter(|array| array.is_part()) {
         array.reads_on(stream)?;

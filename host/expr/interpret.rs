@@ -6,9 +6,10 @@ use std::any::TypeId;
 use std::sync::Arc;
 
 use cuda_sim::LaunchConfig;
+use cuda_std::scalar::ScalarType;
 
 use super::lower::Lowered;
-use super::program::{Layout, MAX_ARGUMENTS, Program, Step};
+use super::program::{Combine, Fold, Form, Layout, MAX_ARGUMENTS, Program, Reduce, Step};
 use crate::backend::KernelInfo;
 
 /// Bytes that the steps of a chunk take, at most where they are few.
@@ -19,32 +20,62 @@ pub(super) struct Job {
     program: Program,
     inputs: Vec<u64>,
     scalars: Vec<u64>,
+    /// Of the program's axes; rows that are combined lie along the last one.
     lengths: Vec<usize>,
     strides: Vec<Vec<isize>>,
     outputs: Vec<u64>,
     elements: usize,
-    /// Elements that a thread computes.
+    /// Elements that a thread computes at a time.
     chunk: usize,
+    /// The parts of rows that are combined, how many and of how many elements each.
+    parts: (usize, usize),
 }
 
 impl Job {
     pub(super) fn new(lowered: &Lowered<'_>, outputs: &[u64]) -> Arc<Self> {
-        let program = lowered.program.clone();
-        Arc::new(Self {
-            chunk: (CHUNK_BYTES / 8 / program.steps.len()).clamp(64, 4096),
-            program,
+        let mut job = Self {
+            program: lowered.program.clone(),
             inputs: lowered.inputs.clone(),
             scalars: lowered.scalars.clone(),
             lengths: lowered.lengths.clone(),
             strides: lowered.strides.clone(),
             outputs: outputs.to_vec(),
             elements: lowered.lengths.iter().product(),
-        })
+            chunk: (CHUNK_BYTES / 8 / lowered.program.steps.len()).clamp(64, 4096),
+            parts: lowered.parts,
+        };
+        if job.program.has_columns() {
+            job.turn();
+        }
+        if job.program.reduce.is_some() {
+            job.chunk = job.chunk.min(job.row_len());
+        }
+        Arc::new(job)
     }
 
-    /// A block of one thread for each chunk.
+    /// Puts the first axis last.
+    fn turn(&mut self) {
+        let axes = self.lengths.len() as u8;
+        self.lengths.rotate_left(1);
+        self.strides.iter_mut().for_each(|strides| strides.rotate_left(1));
+        for step in &mut self.program.steps {
+            if let Step::Index(axis) = step {
+                *axis = (*axis + axes - 1) % axes;
+            }
+        }
+    }
+
+    /// A block of one thread for each chunk, or each part of a row.
     pub(super) fn config(&self) -> LaunchConfig {
-        LaunchConfig::new(self.elements.div_ceil(self.chunk) as u32, 1)
+        let blocks = match &self.program.reduce {
+            Some(_) => self.elements / self.row_len() * self.parts.0,
+            None => self.elements.div_ceil(self.chunk),
+        };
+        LaunchConfig::new(blocks as u32, 1)
+    }
+
+    fn row_len(&self) -> usize {
+        self.lengths[self.lengths.len() - 1]
     }
 
     /// The kernel, which takes the job's address.
@@ -69,11 +100,34 @@ impl Job {
     /// outputs in C order.
     unsafe fn run_chunk(&self, first: usize) {
         let len = self.chunk.min(self.elements - first);
+        let mut numbers = self.numbers();
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.compute(&mut numbers, first, len, |_| true);
+            for output in 0..self.outputs.len() {
+                self.store(&mut numbers, output, first, len);
+            }
+        }
+    }
+
+    /// Room for what the steps give of a chunk: eight bytes for each element.
+    fn numbers(&self) -> Vec<u64> {
+        vec![0; self.program.steps.len() * self.chunk]
+    }
+
+    fn place(&self, numbers: &mut [u64], step: usize) -> *mut () {
+        numbers[step * self.chunk..].as_mut_ptr().cast()
+    }
+
+    /// Computes those steps for the elements from `first` on, `len` of them and no more than a chunk.
+    ///
+    /// # Safety
+    ///
+    /// As [`run_chunk`](Self::run_chunk).
+    unsafe fn compute(&self, numbers: &mut [u64], first: usize, len: usize, is_wanted: impl Fn(usize) -> bool) {
         let Program { steps, types, .. } = &self.program;
-        let mut numbers = vec![0u64; steps.len() * self.chunk];
-        let place = |numbers: &mut [u64], step: usize| -> *mut () { numbers[step * self.chunk..].as_mut_ptr().cast() };
-        for (at, (step, ty)) in steps.iter().zip(types).enumerate() {
-            let to = place(&mut numbers, at);
+        for (at, (step, ty)) in steps.iter().zip(types).enumerate().filter(|(at, _)| is_wanted(*at)) {
+            let to = self.place(numbers, at);
             // SAFETY (of all): a chunk's place has eight bytes for each element; inputs are as the caller promises;
             // functions find the numbers of earlier steps, which are of their arguments' types.
             unsafe {
@@ -84,18 +138,101 @@ impl Job {
                     Step::Call(function, arguments) => {
                         let function = self.program.functions[usize::from(function)];
                         let addresses: [*const (); MAX_ARGUMENTS] =
-                            arguments.map(|step| place(&mut numbers, step.into()).cast_const());
+                            arguments.map(|step| self.place(numbers, step.into()).cast_const());
                         (function.run)(addresses.as_ptr(), to, len);
+                    }
+                    // Its place has the number since the fold was done.
+                    Step::Folded(..) => {}
+                }
+            }
+        }
+    }
+
+    /// Stores elements, those of the output from `first` on.
+    ///
+    /// # Safety
+    ///
+    /// As [`run_chunk`](Self::run_chunk); the elements were computed.
+    unsafe fn store(&self, numbers: &mut [u64], output: usize, first: usize, len: usize) {
+        let step = usize::from(self.program.outputs[output]);
+        let bytes = self.program.types[step].bytes();
+        let from: *const u8 = self.place(numbers, step).cast_const().cast();
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(self.outputs[output] as usize + first * bytes);
+        // SAFETY: the output has these elements.
+        unsafe { to.copy_from(from, len * bytes) };
+    }
+
+    /// Combines a part of a row, and computes what is made of that.
+    ///
+    /// # Safety
+    ///
+    /// As [`run_chunk`](Self::run_chunk).
+    unsafe fn run_row(&self, reduce: &Reduce, block: usize) {
+        let (parts, part_len) = self.parts;
+        let (row, part) = (block / parts, block % parts);
+        let (begin, row_len) = (part * part_len, self.row_len());
+        let end = row_len.min(begin.saturating_add(part_len));
+        let passes = self.program.passes();
+        let last = passes.iter().copied().max().unwrap_or(0);
+        let chunks = || {
+            (begin..end)
+                .step_by(self.chunk)
+                .map(|at| (at, self.chunk.min(end - at)))
+        };
+        let mut numbers = self.numbers();
+        for pass in 0..=last {
+            let mut folding: Vec<(usize, Folding<'_>)> = Vec::new();
+            for (number, fold) in self.program.folds.iter().enumerate() {
+                if self.program.fold_pass(number, &passes) == pass {
+                    folding.push((number, Folding::new(&self.program, fold, reduce.form)));
+                }
+            }
+            let elements: Vec<usize> = (0..self.outputs.len())
+                .filter(|&output| pass == last && !reduce.is_row[output])
+                .collect();
+            if folding.is_empty() && elements.is_empty() {
+                continue;
+            }
+            for (at, len) in chunks() {
+                let first = row * row_len + at;
+                // SAFETY: the caller's promise; steps of this pass and those before need folds that are done.
+                unsafe { self.compute(&mut numbers, first, len, |step| passes[step] <= pass) };
+                for (_, folding) in &mut folding {
+                    let values: Vec<*const u8> = (folding.fold.elements.iter())
+                        .map(|&step| self.place(&mut numbers, step.into()).cast_const().cast())
+                        .collect();
+                    // SAFETY: the elements' numbers, just computed.
+                    unsafe { folding.add(&values, at - begin, len) };
+                }
+                for &output in &elements {
+                    // SAFETY: the caller's promise; just computed.
+                    unsafe { self.store(&mut numbers, output, first, len) };
+                }
+            }
+            for (fold, folding) in folding {
+                let totals = folding.finish();
+                for (at, step) in self.program.steps.iter().enumerate() {
+                    match *step {
+                        Step::Folded(of, number) if usize::from(of) == fold => {
+                            let (bits, bytes) = (totals[usize::from(number)], self.program.types[at].bytes());
+                            // SAFETY: a chunk's place.
+                            unsafe { fill(bits, bytes, self.chunk, self.place(&mut numbers, at).cast()) };
+                        }
+                        _ => {}
                     }
                 }
             }
         }
-        for (&output, &step) in self.outputs.iter().zip(&self.program.outputs) {
-            let bytes = types[usize::from(step)].bytes();
-            let from: *const u8 = place(&mut numbers, step.into()).cast_const().cast();
-            let to = std::ptr::with_exposed_provenance_mut::<u8>(output as usize + first * bytes);
-            // SAFETY: the output has all elements.
-            unsafe { to.copy_from(from, len * bytes) };
+        // What is the same all along the row.
+        // SAFETY: the caller's promise; there is a first element.
+        unsafe { self.compute(&mut numbers, row * row_len + begin, 1, |_| true) };
+        let number = match reduce.form {
+            Form::Rows { .. } => block,
+            Form::Columns => part * (self.elements / row_len) + row,
+        };
+        for output in (0..self.outputs.len()).filter(|&output| reduce.is_row[output]) {
+            // SAFETY: the caller's promise; just computed.
+            unsafe { self.store(&mut numbers, output, number, 1) };
         }
     }
 
@@ -161,6 +298,133 @@ impl Job {
     }
 }
 
+/// The lanes of a row, as [`Reduce`] has them: numbers of eight bytes, the numbers of all lanes side by side as their type
+/// wants.
+struct Folding<'a> {
+    program: &'a Program,
+    fold: &'a Fold,
+    /// The lane at each place of the tree.
+    order: Vec<usize>,
+    /// Of each number that an element brings, those of the lanes.
+    lanes: Vec<Vec<u64>>,
+}
+
+impl<'a> Folding<'a> {
+    fn new(program: &'a Program, fold: &'a Fold, form: Form) -> Self {
+        let order = form.order();
+        let Combine { types, identities, .. } = &fold.combine;
+        let lanes = |(ty, &bits): (&ScalarType, &u64)| {
+            let mut lanes = vec![0u64; order.len()];
+            // SAFETY: eight bytes for each.
+            unsafe { fill(bits, ty.bytes(), order.len(), lanes.as_mut_ptr().cast()) };
+            lanes
+        };
+        Self {
+            program,
+            fold,
+            lanes: types.iter().zip(identities).map(lanes).collect(),
+            order,
+        }
+    }
+
+    /// Combines the elements `first ..` of a part with the lanes that they belong to.
+    ///
+    /// # Safety
+    ///
+    /// There are `len` numbers of the fold's types at `values`.
+    unsafe fn add(&mut self, values: &[*const u8], first: usize, len: usize) {
+        let mut done = 0;
+        while done < len {
+            let lane = (first + done) % self.order.len();
+            let count = (self.order.len() - lane).min(len - done);
+            let sizes: Vec<usize> = self.fold.combine.types.iter().map(|ty| ty.bytes()).collect();
+            let own = |lanes: &mut Vec<u64>, bytes: usize| lanes.as_mut_ptr().cast::<u8>().wrapping_add(lane * bytes);
+            let own: Vec<*mut u8> = self
+                .lanes
+                .iter_mut()
+                .zip(&sizes)
+                .map(|(lanes, &bytes)| own(lanes, bytes))
+                .collect();
+            let others = values
+                .iter()
+                .zip(&sizes)
+                .map(|(value, bytes)| value.wrapping_add(done * bytes));
+            // SAFETY: lanes from `lane` on, and as many of the elements.
+            unsafe { self.combine(&own, &others.collect::<Vec<_>>(), count) };
+            done += count;
+        }
+    }
+
+    /// The numbers of all lanes, combined.
+    fn finish(mut self) -> Vec<u64> {
+        let types = &self.fold.combine.types;
+        let mut ordered: Vec<Vec<u64>> = Vec::with_capacity(types.len());
+        for (lanes, ty) in self.lanes.iter().zip(types) {
+            let (bytes, mut to) = (ty.bytes(), vec![0u64; self.order.len()]);
+            for (place, &lane) in self.order.iter().enumerate() {
+                let from: *const u8 = lanes.as_ptr().cast();
+                // SAFETY: both have so many numbers.
+                unsafe {
+                    let to = to.as_mut_ptr().cast::<u8>().add(place * bytes);
+                    to.copy_from_nonoverlapping(from.add(lane * bytes), bytes);
+                }
+            }
+            ordered.push(to);
+        }
+        self.lanes = ordered;
+        let mut len = self.order.len() / 2;
+        while len > 0 {
+            let first: Vec<*mut u8> = self.lanes.iter_mut().map(|lanes| lanes.as_mut_ptr().cast()).collect();
+            let sizes = self.fold.combine.types.iter().map(|ty| ty.bytes());
+            let second: Vec<*const u8> = first
+                .iter()
+                .zip(sizes)
+                .map(|(at, bytes)| at.wrapping_add(len * bytes).cast_const())
+                .collect();
+            // SAFETY: the two halves of what is left.
+            unsafe { self.combine(&first, &second, len) };
+            len /= 2;
+        }
+        // The lowest bytes; others are 0 in a register.
+        let total = |(lanes, ty): (&Vec<u64>, &ScalarType)| lanes[0] & u64::MAX >> (64 - 8 * ty.bytes());
+        self.lanes.iter().zip(&self.fold.combine.types).map(total).collect()
+    }
+
+    /// Replaces `len` sets of numbers by what they are together with others.
+    ///
+    /// # Safety
+    ///
+    /// There are so many numbers of the fold's types at all addresses.
+    unsafe fn combine(&self, own: &[*mut u8], others: &[*const u8], len: usize) {
+        let combine = &self.fold.combine;
+        let mut results: Vec<Vec<u64>> = Vec::with_capacity(combine.calls.len());
+        let inputs = 2 * own.len();
+        let at = |number: usize, results: &[Vec<u64>]| -> *const () {
+            match number {
+                _ if number < own.len() => own[number].cast_const().cast(),
+                _ if number < inputs => others[number - own.len()].cast(),
+                _ => results[number - inputs].as_ptr().cast(),
+            }
+        };
+        for &(function, arguments) in &combine.calls {
+            let function = self.program.functions[usize::from(function)];
+            let mut addresses = [std::ptr::null(); MAX_ARGUMENTS];
+            for (address, &number) in addresses.iter_mut().zip(&arguments).take(function.arguments.len()) {
+                *address = at(number.into(), &results);
+            }
+            let mut result = vec![0u64; len];
+            // SAFETY: so many numbers of the arguments' types, and room for the results.
+            unsafe { (function.run)(addresses.as_ptr(), result.as_mut_ptr().cast(), len) };
+            results.push(result);
+        }
+        for ((to, ty), &number) in own.iter().zip(&combine.types).zip(&combine.results) {
+            let from: *const u8 = at(number.into(), &results).cast();
+            // SAFETY: so many numbers of that type.
+            unsafe { to.copy_from(from, len * ty.bytes()) };
+        }
+    }
+}
+
 /// The same number for each element.
 ///
 /// # Safety
@@ -184,5 +448,10 @@ unsafe fn run(params: *const *const ()) {
     let job = unsafe { &*std::ptr::with_exposed_provenance::<Job>(*(*params).cast::<u64>() as usize) };
     let block = cuda_sim::block_idx().x as usize;
     // SAFETY: the caller's promise.
-    unsafe { job.run_chunk(block * job.chunk) };
+    unsafe {
+        match &job.program.reduce {
+            Some(reduce) => job.run_row(reduce, block),
+            None => job.run_chunk(block * job.chunk),
+        }
+    }
 }

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 
 use super::interpret::Job;
 use super::lower::Lowered;
-use super::program::Program;
-use super::ptx;
+use super::program::{Form, Program};
+use super::ptx::{self, Parts};
 use crate::backend::{Backend, FunctionInfo, RawFunction};
 use crate::error::{Error, Result};
 use crate::stream::Stream;
@@ -82,8 +82,7 @@ pub(super) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u
     }
     let Made { function, info } = kernel(stream.backend(), &lowered.program)?;
     let strides: Vec<&[isize]> = lowered.strides.iter().map(Vec::as_slice).collect();
-    for part in parts(&lowered.lengths) {
-        let piece = piece(lowered, outputs, part);
+    for piece in pieces(lowered, outputs) {
         let block = ptx::parameters(
             &lowered.program,
             &ptx::Arguments {
@@ -93,9 +92,10 @@ pub(super) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u
                 lengths: &piece.lengths,
                 strides: &strides,
                 first: piece.first,
+                parts: piece.parts,
             },
         );
-        let config = ptx::config(&lowered.program, &piece.lengths);
+        let config = ptx::config(&lowered.program, &piece.lengths, piece.parts);
         let mut params = [block.as_ptr().cast()];
         // SAFETY: the kernel of this program on this device, whose one parameter is that block; its arrays are as the
         // caller promises. The module goes with the context, so nobody has to keep it.
@@ -110,45 +110,96 @@ struct Piece {
     inputs: Vec<u64>,
     lengths: Vec<usize>,
     first: usize,
+    parts: Parts,
 }
 
-/// The parts of the first axis that are launched one by one.
-fn parts(lengths: &[usize]) -> impl Iterator<Item = Range<usize>> {
-    let (first, rest) = (lengths[0], lengths[1..].iter().product::<usize>());
-    // Parts of one axis begin where vectors do.
-    let most = (ptx::MOST / rest).max(1);
-    (0..first)
-        .step_by(most)
-        .map(move |begin| begin..first.min(begin + most))
-}
-
-fn piece(lowered: &Lowered<'_>, outputs: &[u64], part: Range<usize>) -> Piece {
+/// What is launched one by one: parts of the first axis, or of the rows that are combined.
+fn pieces(lowered: &Lowered<'_>, outputs: &[u64]) -> Vec<Piece> {
     let Lowered {
         program,
-        inputs,
-        strides,
         lengths,
+        parts: (count, len),
         ..
     } = lowered;
-    let row: usize = lengths[1..].iter().product();
-    let bytes = |value: u16| program.types[usize::from(value)].bytes();
-    let outputs = (outputs.iter().zip(&program.outputs))
-        .map(|(address, &value)| address + (part.start * row * bytes(value)) as u64);
-    let inputs = inputs
-        .iter()
-        .zip(strides)
-        .zip(&program.inputs)
-        .map(|((address, strides), input)| {
-            address.wrapping_add_signed((part.start as isize * strides[0] * input.ty.bytes() as isize) as i64)
-        });
-    let mut lengths = lengths.clone();
-    lengths[0] = part.len();
-    Piece {
-        outputs: outputs.collect(),
-        inputs: inputs.collect(),
-        lengths,
-        first: part.start,
+    let whole = Parts {
+        count: *count,
+        len: *len,
+        first: 0,
+        launched: *count,
+    };
+    // Of each element of the first axis, so many that a kernel counts.
+    let counted = match &program.reduce {
+        None => lengths[1..].iter().product(),
+        Some(reduce) if reduce.form == Form::Columns => 0,
+        Some(reduce) if reduce.is_row.contains(&false) => lengths[1..].iter().product(),
+        Some(_) => lengths[1..lengths.len() - 1].iter().product(),
+    };
+    let most = ptx::MOST.checked_div(counted).map_or(usize::MAX, |most| most.max(1));
+    if lengths[0] > most {
+        // Parts of one axis begin where vectors do.
+        let begins = (0..lengths[0]).step_by(most);
+        return begins
+            .map(|begin| rows(lowered, outputs, begin..lengths[0].min(begin + most), whole))
+            .collect();
     }
+    let launched = (ptx::MOST / len).max(1);
+    let part = |first: usize| {
+        let parts = Parts {
+            first,
+            launched: launched.min(count - first),
+            ..whole
+        };
+        parts_of_rows(lowered, outputs, parts)
+    };
+    (0..*count).step_by(launched).map(part).collect()
+}
+
+/// A part of the first axis.
+fn rows(lowered: &Lowered<'_>, outputs: &[u64], range: Range<usize>, parts: Parts) -> Piece {
+    let Lowered { program, lengths, .. } = lowered;
+    let bytes = |value: u16| program.types[usize::from(value)].bytes();
+    let of_row = |output: usize| match &program.reduce {
+        // Of a row along the last axis there is one number.
+        Some(reduce) if reduce.is_row[output] => lengths[1..lengths.len() - 1].iter().product::<usize>() * parts.count,
+        _ => lengths[1..].iter().product(),
+    };
+    let moved = (outputs.iter().zip(&program.outputs))
+        .enumerate()
+        .map(|(output, (address, &value))| address + (range.start * of_row(output) * bytes(value)) as u64);
+    let mut of_piece = lengths.clone();
+    of_piece[0] = range.len();
+    Piece {
+        outputs: moved.collect(),
+        inputs: along(lowered, 0, range.start),
+        lengths: of_piece,
+        first: range.start,
+        parts,
+    }
+}
+
+/// Parts of all rows.
+fn parts_of_rows(lowered: &Lowered<'_>, outputs: &[u64], parts: Parts) -> Piece {
+    let start = parts.first * parts.len;
+    Piece {
+        outputs: outputs.to_vec(),
+        inputs: match lowered.program.reduced_axis() {
+            Some(axis) => along(lowered, axis, start),
+            None => lowered.inputs.clone(),
+        },
+        lengths: lowered.lengths.clone(),
+        first: 0,
+        parts,
+    }
+}
+
+/// The inputs' addresses at that place of an axis.
+fn along(lowered: &Lowered<'_>, axis: usize, place: usize) -> Vec<u64> {
+    let inputs = lowered.inputs.iter().zip(&lowered.strides).zip(&lowered.program.inputs);
+    inputs
+        .map(|((address, strides), input)| {
+            address.wrapping_add_signed((place as isize * strides[axis] * input.ty.bytes() as isize) as i64)
+        })
+        .collect()
 }
 
 /// [`launch`] on the simulated GPU.

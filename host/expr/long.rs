@@ -4,16 +4,17 @@
 use std::sync::Arc;
 
 use ndarray::IxDyn;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::eval::compute;
+use super::graph::in_order;
 use super::node::{Kind, Node};
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
 use crate::stream::Stream;
 
 /// The most operations of a kernel: what it takes to compile grows with them.
-const MOST: usize = 1000;
+pub(super) const MOST: usize = 1000;
 
 /// The same expressions with no more than [`MOST`] operations, or hardly more: parts of others are computed on `stream` and
 /// are arrays in what is given.
@@ -22,7 +23,7 @@ pub(super) fn cut<'a>(stream: &Stream, roots: &[&Arc<Node<'a>>]) -> Result<Vec<A
     if roots.iter().map(|root| root.size).fold(0, usize::saturating_add) <= MOST {
         return same();
     }
-    let nodes = nodes(roots);
+    let nodes = in_order(roots);
     if nodes.len() <= MOST {
         return same();
     }
@@ -45,29 +46,6 @@ pub(super) fn cut<'a>(stream: &Stream, roots: &[&Arc<Node<'a>>]) -> Result<Vec<A
         .iter()
         .map(|root| Arc::clone(&cut[&Arc::as_ptr(root)].0))
         .collect())
-}
-
-/// The parts of the roots, and they, each behind its own parts.
-fn nodes<'r, 'a>(roots: &[&'r Arc<Node<'a>>]) -> Vec<&'r Arc<Node<'a>>> {
-    let mut nodes = Vec::new();
-    let mut known = FxHashSet::default();
-    let mut rest: Vec<_> = roots.iter().rev().map(|&root| (root, false)).collect();
-    while let Some((node, parts_are_there)) = rest.pop() {
-        match &node.kind {
-            Kind::Call(_, parts) if !parts_are_there => {
-                if !known.contains(&Arc::as_ptr(node)) {
-                    rest.push((node, true));
-                    rest.extend(parts.iter().rev().map(|part| (part, false)));
-                }
-            }
-            _ => {
-                if known.insert(Arc::as_ptr(node)) {
-                    nodes.push(node);
-                }
-            }
-        }
-    }
-    nodes
 }
 
 /// The part as an array.

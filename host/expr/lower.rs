@@ -7,8 +7,8 @@ use cuda_std::scalar::ScalarType;
 use rustc_hash::FxHashMap;
 
 use super::function::bits_of;
-use super::node::{Array, Kind, Node};
-use super::program::{Input, Layout, MAX_ARGUMENTS, Program, Step, Value};
+use super::node::{Array, Kind, Node, Reduction};
+use super::program::{Combine, Fold, Form, Input, Layout, MAX_ARGUMENTS, Program, Reduce, Step, Value};
 use super::ptx;
 use crate::backend::DeviceFnInfo;
 
@@ -24,70 +24,222 @@ pub(super) struct Lowered<'a> {
     pub(super) lengths: Vec<usize>,
     /// Of each array, the distances along them, in elements.
     pub(super) strides: Vec<Vec<isize>>,
+    /// The parts that rows are combined in, how many and of how many elements each.
+    pub(super) parts: (usize, usize),
 }
 
-/// What the elements of `shape` of all roots take. Each root's shape is repeated to that one.
-pub(super) fn lower<'a>(roots: &[Arc<Node<'a>>], shape: &[usize]) -> Lowered<'a> {
-    let mut steps = Steps {
-        shape,
-        program: Program::default(),
-        arrays: Vec::new(),
-        strides: Vec::new(),
-        scalars: Vec::new(),
-        of_nodes: FxHashMap::default(),
-        of_steps: FxHashMap::default(),
-    };
-    let outputs = roots.iter().map(|root| steps.root(root)).collect();
-    steps.program.outputs = outputs;
-    steps.finish()
+/// What the elements of `shape` of all roots take. Each root's shape is repeated to that one; `outputs` is where they are
+/// stored.
+pub(super) fn lower<'a>(roots: &[Arc<Node<'a>>], shape: &[usize], outputs: &[u64]) -> Lowered<'a> {
+    let mut steps = Steps::new(shape, &[]);
+    let values = roots.iter().map(|root| steps.root(root, Along::Elements)).collect();
+    steps.program.outputs = values;
+    let axes: Vec<usize> = (0..shape.len()).collect();
+    let mut joined = steps.join(&axes);
+    joined.fill();
+    steps.finish(vec![joined], outputs)
+}
+
+/// Reductions along some axes of elements of one shape, and what is made of them.
+pub(super) struct Reducing<'s, 'a> {
+    steps: Steps<'s, 'a>,
+    is_row: Vec<bool>,
+    /// The axes that are left.
+    rows: Joined,
+    /// The axes that elements are combined along.
+    reduced: Joined,
+}
+
+impl<'s, 'a> Reducing<'s, 'a> {
+    /// Of roots that have the shape of the elements, `shape`, or that without the axes `reduced`, or with 1 in their place.
+    pub(super) fn new(roots: &[Arc<Node<'a>>], shape: &'s [usize], reduced: &'s [usize]) -> Self {
+        let mut steps = Steps::new(shape, reduced);
+        let mut is_row = Vec::with_capacity(roots.len());
+        for root in roots {
+            let along = if root.shape.len() == shape.len() {
+                Along::Elements
+            } else {
+                Along::Rows
+            };
+            is_row.push(*root.shape != *shape);
+            let value = steps.root(root, along);
+            steps.program.outputs.push(value);
+        }
+        let kept: Vec<usize> = (0..shape.len()).filter(|axis| !reduced.contains(axis)).collect();
+        let (mut rows, mut reduced) = (steps.join(&kept), steps.join(reduced));
+        rows.fill();
+        reduced.fill();
+        Self {
+            steps,
+            is_row,
+            rows,
+            reduced,
+        }
+    }
+
+    /// The axes of the elements that the last of the axes goes through which all arrays have elements combined along: all of
+    /// them, if the rows of each array lie along one axis.
+    pub(super) fn last_reduced(&self) -> &[usize] {
+        &self.reduced.members[self.reduced.members.len() - 1]
+    }
+
+    /// Whether all rows lie along one axis.
+    pub(super) fn is_one_axis(&self) -> bool {
+        self.reduced.lengths.len() == 1
+    }
+
+    /// The elements of a row.
+    pub(super) fn row_len(&self) -> usize {
+        self.reduced.lengths.iter().product()
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows.lengths.iter().product()
+    }
+
+    /// The reductions that depend on one another.
+    pub(super) fn passes(&self) -> usize {
+        usize::from(self.steps.program.passes().into_iter().max().unwrap_or(0))
+    }
+
+    /// Whether an output has a number for each element.
+    pub(super) fn has_elements(&self) -> bool {
+        self.is_row.contains(&false)
+    }
+
+    /// The numbers that elements bring, of all reductions.
+    pub(super) fn numbers(&self) -> usize {
+        let folds = self.steps.program.folds.iter();
+        folds.map(|fold| fold.combine.types.len()).sum()
+    }
+
+    /// The 4-byte words of an element's inputs that are not the same all along a row.
+    pub(super) fn words(&self) -> usize {
+        let lies = self.steps.program.inputs.iter().zip(&self.reduced.strides);
+        lies.filter(|(_, strides)| strides.iter().any(|&stride| stride != 0))
+            .map(|(input, _)| input.ty.bytes().div_ceil(4))
+            .sum()
+    }
+
+    /// Whether more bytes have their neighbours in the next row than in their own, and `least` rows at least are neighbours.
+    pub(super) fn has_neighbours_in_rows(&self, least: usize) -> bool {
+        let last =
+            |joined: &Joined, array: usize| joined.strides[array].last().map_or(0, |stride| stride.unsigned_abs());
+        let (mut along, mut across) = (0, 0);
+        for (array, input) in self.steps.program.inputs.iter().enumerate() {
+            match (last(&self.reduced, array), last(&self.rows, array)) {
+                (0, _) => {}
+                (1, _) => along += input.ty.bytes(),
+                (_, 1) => across += input.ty.bytes(),
+                _ => {}
+            }
+        }
+        across > along && self.rows.lengths[self.rows.lengths.len() - 1] >= least
+    }
+
+    /// The program that goes through the rows in that form. Of several parts, what is stored is that of each.
+    pub(super) fn finish(mut self, form: Form, parts: (usize, usize), outputs: &[u64]) -> Lowered<'a> {
+        self.steps.program.reduce = Some(Reduce {
+            form,
+            is_row: self.is_row,
+        });
+        let axes = match form {
+            Form::Rows { .. } => vec![self.rows, self.reduced],
+            Form::Columns => vec![self.reduced, self.rows],
+        };
+        Lowered {
+            parts,
+            ..self.steps.finish(axes, outputs)
+        }
+    }
+}
+
+/// What a part has its numbers along.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Along {
+    /// The axes of the elements, the last ones.
+    Elements,
+    /// Those of them that nothing is combined along, the last ones.
+    Rows,
 }
 
 struct Steps<'s, 'a> {
     shape: &'s [usize],
+    /// The axes that nothing is combined along.
+    kept: Vec<usize>,
     program: Program,
     arrays: Vec<Array<'a>>,
     /// Of each array, along the axes of `shape`.
     strides: Vec<Vec<isize>>,
     scalars: Vec<u64>,
-    of_nodes: FxHashMap<*const Node<'a>, Value>,
+    of_nodes: FxHashMap<(*const Node<'a>, Along), Value>,
+    of_reductions: FxHashMap<*const Reduction<'a>, u16>,
     /// What was written twice is computed once.
     of_steps: FxHashMap<Step, Value>,
 }
 
-impl<'a> Steps<'_, 'a> {
+impl<'s, 'a> Steps<'s, 'a> {
+    fn new(shape: &'s [usize], reduced: &[usize]) -> Self {
+        Steps {
+            shape,
+            kept: (0..shape.len()).filter(|axis| !reduced.contains(axis)).collect(),
+            program: Program::default(),
+            arrays: Vec::new(),
+            strides: Vec::new(),
+            scalars: Vec::new(),
+            of_nodes: FxHashMap::default(),
+            of_reductions: FxHashMap::default(),
+            of_steps: FxHashMap::default(),
+        }
+    }
+
     /// The step that gives the elements of `root`, behind those of its parts, without recursion.
-    fn root(&mut self, root: &Arc<Node<'a>>) -> Value {
-        let mut rest = vec![(root, false)];
-        while let Some((node, parts_are_there)) = rest.pop() {
-            if self.of_nodes.contains_key(&Arc::as_ptr(node)) {
+    fn root(&mut self, root: &Arc<Node<'a>>, along: Along) -> Value {
+        let mut rest = vec![(root.clone(), along, false)];
+        while let Some((node, along, parts_are_there)) = rest.pop() {
+            if self.of_nodes.contains_key(&(Arc::as_ptr(&node), along)) {
                 continue;
             }
-            match &node.kind {
-                Kind::Call(_, arguments) if !parts_are_there => {
-                    rest.push((node, true));
-                    rest.extend(arguments.iter().rev().map(|part| (part, false)));
+            let parts: Option<(&[Arc<Node<'a>>], Along)> = match &node.kind {
+                Kind::Call(_, arguments) => Some((arguments, along)),
+                Kind::Reduced(reduced) => Some((&reduced.reduction.parts, Along::Elements)),
+                _ => None,
+            };
+            match parts {
+                Some((parts, of_parts)) if !parts_are_there => {
+                    rest.push((node.clone(), along, true));
+                    rest.extend(parts.iter().rev().map(|part| (part.clone(), of_parts, false)));
                 }
                 _ => {
-                    let value = self.step(node);
-                    self.of_nodes.insert(Arc::as_ptr(node), value);
+                    let value = self.step(&node, along);
+                    self.of_nodes.insert((Arc::as_ptr(&node), along), value);
                 }
             }
         }
-        self.of_nodes[&Arc::as_ptr(root)]
+        self.of_nodes[&(Arc::as_ptr(root), along)]
     }
 
-    fn step(&mut self, node: &Node<'a>) -> Value {
+    /// The axis of the elements that is axis `axis` of a part with so many.
+    fn axis(&self, axis: usize, axes: usize, along: Along) -> usize {
+        match along {
+            Along::Elements => axis + self.shape.len() - axes,
+            Along::Rows => self.kept[axis + self.kept.len() - axes],
+        }
+    }
+
+    fn step(&mut self, node: &Node<'a>, along: Along) -> Value {
         let step = match &node.kind {
-            Kind::Array(array) => Step::Input(self.input(array, node.ty)),
+            Kind::Array(array) => Step::Input(self.input(array, node.ty, along)),
             Kind::Scalar(bits) => Step::Scalar(self.scalar(node.ty, *bits)),
-            Kind::Index(axis) => Step::Index((axis + self.shape.len() - node.shape.len()) as u8),
+            Kind::Index(axis) => Step::Index(self.axis(*axis, node.shape.len(), along) as u8),
             Kind::Call(function, parts) => {
                 let mut arguments = [0; MAX_ARGUMENTS];
                 for (argument, part) in arguments.iter_mut().zip(parts) {
-                    *argument = self.of_nodes[&Arc::as_ptr(part)];
+                    *argument = self.of_nodes[&(Arc::as_ptr(part), along)];
                 }
                 Step::Call(self.function(function), arguments)
             }
+            Kind::Reduced(reduced) => Step::Folded(self.fold(&reduced.reduction), reduced.number as u8),
         };
         let program = &mut self.program;
         *self.of_steps.entry(step).or_insert_with(|| {
@@ -97,14 +249,42 @@ impl<'a> Steps<'_, 'a> {
         })
     }
 
-    fn input(&mut self, array: &Array<'a>, ty: ScalarType) -> u16 {
+    fn fold(&mut self, reduction: &Arc<Reduction<'a>>) -> u16 {
+        if let Some(&known) = self.of_reductions.get(&Arc::as_ptr(reduction)) {
+            return known;
+        }
+        let parts = &reduction.parts;
+        let elements = parts
+            .iter()
+            .map(|part| self.of_nodes[&(Arc::as_ptr(part), Along::Elements)]);
+        let elements = elements.collect();
+        let calls = reduction.operator.combine(parts[0].ty);
+        let combine = Combine {
+            types: parts.iter().map(|part| bits_of(part.ty)).collect(),
+            identities: reduction.operator.identities(parts[0].ty),
+            calls: (calls.calls.iter())
+                .map(|(function, arguments)| (self.function(function), *arguments))
+                .collect(),
+            results: calls.results,
+        };
+        let fold = Fold { elements, combine };
+        let folds = &mut self.program.folds;
+        let number = folds.iter().position(|known| *known == fold).unwrap_or_else(|| {
+            folds.push(fold);
+            folds.len() - 1
+        });
+        self.of_reductions.insert(Arc::as_ptr(reduction), number as u16);
+        number as u16
+    }
+
+    fn input(&mut self, array: &Array<'a>, ty: ScalarType, along: Along) -> u16 {
         let ty = bits_of(ty);
         let elements = array;
-        let added = self.shape.len() - elements.shape().len();
+        let axes = elements.shape().len();
         let mut strides = vec![0; self.shape.len()];
-        for (axis, to) in strides.iter_mut().enumerate().skip(added) {
-            if elements.shape()[axis - added] != 1 {
-                *to = elements.strides()[axis - added];
+        for (axis, (&length, &stride)) in elements.shape().iter().zip(elements.strides()).enumerate() {
+            if length != 1 {
+                strides[self.axis(axis, axes, along)] = stride;
             }
         }
         let same = |(other, lies): (&Array<'_>, &Vec<isize>)| {
@@ -140,42 +320,79 @@ impl<'a> Steps<'_, 'a> {
         at as u16
     }
 
-    /// Leaves out what no one needs of the axes, and says how arrays lie along them.
-    fn finish(self) -> Lowered<'a> {
+    /// The axes along which places are asked for.
+    fn indexed(&self) -> impl Iterator<Item = usize> {
+        self.program.steps.iter().filter_map(|step| match step {
+            Step::Index(axis) => Some(usize::from(*axis)),
+            _ => None,
+        })
+    }
+
+    /// Some of the axes, in groups that all arrays go through as through one axis; axes of length 1 are in none, but for those
+    /// that places are asked along, which stand alone.
+    fn join(&self, axes: &[usize]) -> Joined {
+        let indexed: Vec<usize> = self.indexed().collect();
+        let mut members: Vec<Vec<usize>> = Vec::new();
+        for &axis in axes {
+            let length = self.shape[axis];
+            if length == 1 && !indexed.contains(&axis) {
+                continue;
+            }
+            let joins = members.last().is_some_and(|group| {
+                let before = group[group.len() - 1];
+                !indexed.contains(&before)
+                    && !indexed.contains(&axis)
+                    && (self.strides.iter()).all(|strides| strides[before] == strides[axis] * length as isize)
+            });
+            match members.last_mut() {
+                Some(group) if joins => group.push(axis),
+                _ => members.push(vec![axis]),
+            }
+        }
+        let lengths = |group: &Vec<usize>| group.iter().map(|&axis| self.shape[axis]).product();
+        let joined = |strides: &Vec<isize>| members.iter().map(|group| strides[group[group.len() - 1]]).collect();
+        Joined {
+            lengths: members.iter().map(lengths).collect(),
+            strides: self.strides.iter().map(joined).collect(),
+            members,
+        }
+    }
+
+    /// The program along these axes, and how arrays lie along them.
+    fn finish(self, axes: Vec<Joined>, outputs: &[u64]) -> Lowered<'a> {
         let Self {
             shape,
             mut program,
             arrays,
-            strides,
             scalars,
             ..
         } = self;
-        let kept = join_axes(shape, &strides, &indexed(&program));
-        let mut lengths = Vec::with_capacity(kept.len());
+        let lengths: Vec<usize> = axes.iter().flat_map(|axes| axes.lengths.iter().copied()).collect();
+        let along = |array: usize| {
+            axes.iter()
+                .flat_map(|axes| axes.strides[array].iter().copied())
+                .collect()
+        };
+        let strides: Vec<Vec<isize>> = (0..arrays.len()).map(along).collect();
         let mut of_axes = vec![0; shape.len()];
-        for (new_axis, axes) in kept.iter().enumerate() {
-            of_axes[axes.clone()].fill(new_axis as u8);
-            lengths.push(shape[axes.clone()].iter().product());
+        for (new_axis, members) in axes.iter().flat_map(|axes| &axes.members).enumerate() {
+            for &axis in members {
+                of_axes[axis] = new_axis as u8;
+            }
         }
         for step in &mut program.steps {
             if let Step::Index(axis) = step {
                 *axis = of_axes[usize::from(*axis)];
             }
         }
-        let joined = |strides: &Vec<isize>| kept.iter().map(|axes| strides[axes.end - 1]).collect();
-        let mut strides: Vec<Vec<isize>> = strides.iter().map(joined).collect();
-        if lengths.is_empty() {
-            lengths.push(1);
-            strides.iter_mut().for_each(|strides| strides.push(0));
-        }
         for (input, strides) in program.inputs.iter_mut().zip(&strides) {
             input.layout = layout(strides);
         }
         program.axes = lengths.len() as u8;
-        program.transposed =
-            (program.inputs.iter().zip(&strides)).any(|(input, strides)| is_transposed(input, strides));
+        program.transposed = program.reduce.is_none()
+            && (program.inputs.iter().zip(&strides)).any(|(input, strides)| is_transposed(input, strides));
         let inputs: Vec<u64> = arrays.iter().map(|array| array.first_address()).collect();
-        program.aligned = are_aligned(&program, &inputs, &lengths, &strides);
+        program.aligned = are_aligned(&program, &inputs, outputs, &lengths, &strides);
         Lowered {
             program,
             arrays,
@@ -183,40 +400,29 @@ impl<'a> Steps<'_, 'a> {
             scalars,
             lengths,
             strides,
+            parts: (1, ptx::MOST),
         }
     }
 }
 
-/// The axes along which places are asked for.
-fn indexed(program: &Program) -> Vec<usize> {
-    let axes = program.steps.iter().filter_map(|step| match step {
-        Step::Index(axis) => Some(usize::from(*axis)),
-        _ => None,
-    });
-    axes.collect()
+/// Axes that all arrays go through, each as through one.
+struct Joined {
+    /// The axes of the elements that each goes through.
+    members: Vec<Vec<usize>>,
+    lengths: Vec<usize>,
+    /// Of each array.
+    strides: Vec<Vec<isize>>,
 }
 
-/// The axes in groups that all arrays go through as through one axis; axes of length 1 are in none, but for those that
-/// places are asked along, which stand alone.
-fn join_axes(shape: &[usize], strides: &[Vec<isize>], indexed: &[usize]) -> Vec<std::ops::Range<usize>> {
-    let mut groups: Vec<std::ops::Range<usize>> = Vec::new();
-    for (axis, &length) in shape.iter().enumerate() {
-        if length == 1 && !indexed.contains(&axis) {
-            continue;
-        }
-        let joins = groups.last().is_some_and(|group| {
-            let before = group.end - 1;
-            !indexed.contains(&before)
-                && !indexed.contains(&axis)
-                && (strides.iter()).all(|strides| strides[before] == strides[axis] * length as isize)
-        });
-        match groups.last_mut() {
-            // Between the two are axes of length 1 at most.
-            Some(group) if joins => group.end = axis + 1,
-            _ => groups.push(axis..axis + 1),
+impl Joined {
+    /// Makes it one axis of one element if it is none.
+    fn fill(&mut self) {
+        if self.lengths.is_empty() {
+            self.members.push(Vec::new());
+            self.lengths.push(1);
+            self.strides.iter_mut().for_each(|strides| strides.push(0));
         }
     }
-    groups
 }
 
 fn layout(strides: &[isize]) -> Layout {
@@ -241,16 +447,19 @@ fn is_transposed(input: &Input, strides: &[isize]) -> bool {
 }
 
 /// [`Program::aligned`]
-fn are_aligned(program: &Program, inputs: &[u64], lengths: &[usize], strides: &[Vec<isize>]) -> bool {
-    let vector = ptx::vector_len(program);
+fn are_aligned(program: &Program, inputs: &[u64], outputs: &[u64], lengths: &[usize], strides: &[Vec<isize>]) -> bool {
+    let (vector, along) = (ptx::vector_len(program), ptx::row_multiple(program));
+    let begins = |address: u64, ty: ScalarType| address.is_multiple_of((vector * ty.bytes()) as u64);
     let is_whole = |(input, (&address, strides)): (&Input, (&u64, &Vec<isize>))| {
         let outer = &strides[..strides.len() - 1];
         input.layout != Layout::Rows
-            || address.is_multiple_of((vector * input.ty.bytes()) as u64)
-                && outer.iter().all(|stride| stride.unsigned_abs().is_multiple_of(vector))
+            || begins(address, input.ty) && outer.iter().all(|stride| stride.unsigned_abs().is_multiple_of(vector))
     };
-    let rows_are_whole = lengths.len() == 1 || lengths[lengths.len() - 1].is_multiple_of(vector);
-    rows_are_whole && program.inputs.iter().zip(inputs.iter().zip(strides)).all(is_whole)
+    let rows_are_whole = lengths.len() == 1 || lengths[lengths.len() - 1].is_multiple_of(along);
+    let ty = |&value: &Value| program.types[usize::from(value)];
+    rows_are_whole
+        && program.inputs.iter().zip(inputs.iter().zip(strides)).all(is_whole)
+        && (outputs.iter().zip(program.outputs.iter().map(ty))).all(|(&address, ty)| begins(address, ty))
 }
 
 #[cfg(test)]
@@ -266,7 +475,7 @@ mod tests {
         let device = Device::simulator();
         let zeros = |shape: [usize; 3]| DeviceArray::<f32, _>::zeros(device.default_stream(), shape);
         let (x, y) = (zeros([4, 40, 50])?, zeros([4, 50, 40])?);
-        let is_transposed = |part: Arc<Node<'_>>| lower(&[Arc::clone(&part)], &part.shape).program.transposed;
+        let is_transposed = |part: Arc<Node<'_>>| lower(&[Arc::clone(&part)], &part.shape, &[0]).program.transposed;
         let plain = (x.expr() + &x).part.expect("one shape");
         assert!(!is_transposed(plain));
         let turned = y.view().permuted_axes([0, 2, 1])?;

@@ -41,7 +41,9 @@
 
 mod call;
 mod eval;
+mod fold;
 mod function;
+mod graph;
 mod interpret;
 mod kernel;
 mod long;
@@ -50,8 +52,10 @@ mod methods;
 mod node;
 mod operand;
 mod operators;
+mod plan;
 mod program;
 mod ptx;
+mod reductions;
 mod value;
 
 use std::marker::PhantomData;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cuda_std::scalar::{Scalar, ScalarType};
 use ndarray::Dimension;
 
+use super::fold::Operator;
 use super::function::{self, Binary, Ternary, Unary};
 use super::program::MAX_ARGUMENTS;
 use crate::array::{DeviceArray, Element};
@@ -30,6 +31,16 @@ pub(super) enum Problem {
     Axis {
         operation: &'static str,
         given: usize,
+        wanted: String,
+    },
+    Empty {
+        operation: &'static str,
+        shape: Vec<usize>,
+    },
+    Parameter {
+        operation: &'static str,
+        parameter: &'static str,
+        given: String,
         wanted: String,
     },
 }
@@ -58,6 +69,18 @@ impl From<Problem> for Error {
             } => Self::Axes {
                 operation,
                 given: vec![given],
+                wanted,
+            },
+            Problem::Empty { operation, shape } => Self::Empty { operation, shape },
+            Problem::Parameter {
+                operation,
+                parameter,
+                given,
+                wanted,
+            } => Self::Parameter {
+                operation,
+                parameter,
+                given,
                 wanted,
             },
         }
@@ -130,6 +153,32 @@ pub(super) enum Kind<'a> {
     /// The element's place along an axis, a `u64`.
     Index(usize),
     Call(&'static DeviceFnInfo, Vec<Arc<Node<'a>>>),
+    Reduced(Reduced<'a>),
+}
+
+/// A number that elements along axes were combined to.
+#[derive(Clone)]
+pub(super) struct Reduced<'a> {
+    pub(super) reduction: Arc<Reduction<'a>>,
+    /// Which of the numbers that elements bring.
+    pub(super) number: usize,
+    /// For each axis of the result, which one of the elements' it is; none for one of length 1 that was inserted.
+    pub(super) axes: Arc<[Option<usize>]>,
+}
+
+/// What is combined along which axes.
+pub(super) struct Reduction<'a> {
+    pub(super) operator: Operator,
+    /// The numbers that each element brings, all of one shape.
+    pub(super) parts: Vec<Arc<Node<'a>>>,
+    /// In ascending order.
+    pub(super) axes: Vec<usize>,
+}
+
+impl Reduction<'_> {
+    pub(super) fn shape(&self) -> &Arc<[usize]> {
+        &self.parts[0].shape
+    }
 }
 
 /// A part of an expression.
@@ -146,21 +195,27 @@ pub(super) struct Node<'a> {
 /// Parts go without recursion: an expression may be as deep as memory is large.
 impl Drop for Node<'_> {
     fn drop(&mut self) {
-        let Kind::Call(_, arguments) = &mut self.kind else {
-            return;
-        };
-        let mut rest = std::mem::take(arguments);
+        let mut rest = self.take_parts();
         while let Some(node) = rest.pop() {
-            if let Some(mut node) = Arc::into_inner(node)
-                && let Kind::Call(_, arguments) = &mut node.kind
-            {
-                rest.append(arguments);
+            if let Some(mut node) = Arc::into_inner(node) {
+                rest.append(&mut node.take_parts());
             }
         }
     }
 }
 
 impl<'a> Node<'a> {
+    /// What it is made of, as far as nobody else has it.
+    fn take_parts(&mut self) -> Vec<Arc<Self>> {
+        match std::mem::replace(&mut self.kind, Kind::Scalar(0)) {
+            Kind::Call(_, arguments) => arguments,
+            Kind::Reduced(reduced) => {
+                Arc::into_inner(reduced.reduction).map_or(Vec::new(), |reduction| reduction.parts)
+            }
+            Kind::Array(_) | Kind::Scalar(_) | Kind::Index(_) => Vec::new(),
+        }
+    }
+
     pub(super) fn array<T: Element + Scalar, D: Dimension>(array: &'a DeviceArrayRef<T, D>) -> Arc<Self> {
         Self::of_array(Arc::new(array), T::TYPE)
     }
@@ -170,7 +225,7 @@ impl<'a> Node<'a> {
         Self::of_array(Arc::new(array), ty)
     }
 
-    fn of_array(array: Array<'a>, ty: ScalarType) -> Arc<Self> {
+    pub(super) fn of_array(array: Array<'a>, ty: ScalarType) -> Arc<Self> {
         Arc::new(Self {
             ty,
             shape: array.shape().into(),
@@ -264,6 +319,63 @@ impl<'a> Node<'a> {
     }
 }
 
+impl<'a> Node<'a> {
+    /// The numbers that each element of some parts brings, combined along `axes`: of each number a part without these axes.
+    pub(super) fn reduce(
+        operator: Operator,
+        parts: Vec<Arc<Self>>,
+        axes: &[usize],
+    ) -> std::result::Result<Vec<Arc<Self>>, Problem> {
+        let shape = Arc::clone(&parts[0].shape);
+        let mut axes = axes.to_vec();
+        axes.sort_unstable();
+        let is_twice = axes.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| &pair[0]);
+        if let Some(&given) = axes.iter().find(|&&axis| axis >= shape.len()).or(is_twice) {
+            return Err(Problem::Axis {
+                operation: operator.name(),
+                given,
+                wanted: format!("axes below {}, each once", shape.len()),
+            });
+        }
+        if axes.is_empty() {
+            return Ok(parts);
+        }
+        let is_empty = axes.iter().any(|&axis| shape[axis] == 0);
+        if is_empty && !operator.takes_none() {
+            return Err(Problem::Empty {
+                operation: operator.name(),
+                shape: shape.to_vec(),
+            });
+        }
+        let kept: Arc<[Option<usize>]> = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(Some).collect();
+        let (types, identities) = (operator.types(parts[0].ty), operator.identities(parts[0].ty));
+        let home = parts.iter().find_map(|part| part.home.clone());
+        let sizes = parts.iter().map(|part| part.size);
+        let size = sizes.fold(1, usize::saturating_add);
+        let shape: Arc<[usize]> = kept.iter().flatten().map(|&axis| shape[axis]).collect();
+        let reduction = Arc::new(Reduction { operator, parts, axes });
+        let node = |(number, ty)| {
+            let reduced = Reduced {
+                reduction: Arc::clone(&reduction),
+                number,
+                axes: Arc::clone(&kept),
+            };
+            Arc::new(Self {
+                kind: if is_empty {
+                    Kind::Scalar(identities[number])
+                } else {
+                    Kind::Reduced(reduced)
+                },
+                ty,
+                shape: Arc::clone(&shape),
+                home: home.clone(),
+                size,
+            })
+        };
+        Ok(types.into_iter().enumerate().map(node).collect())
+    }
+}
+
 /// The function of scalars.
 fn fold(function: &DeviceFnInfo, arguments: &[Arc<Node<'_>>]) -> Option<u64> {
     let mut bits = [0u64; MAX_ARGUMENTS];
@@ -338,7 +450,7 @@ pub(super) fn cast<'a>(x: Arc<Node<'a>>, to: ScalarType) -> Part<'a> {
 }
 
 /// The same bits as a number of another type.
-fn with_type<'a>(x: Arc<Node<'a>>, ty: ScalarType) -> Arc<Node<'a>> {
+pub(super) fn with_type<'a>(x: Arc<Node<'a>>, ty: ScalarType) -> Arc<Node<'a>> {
     if x.ty == ty {
         return x;
     }

@@ -22,6 +22,8 @@ pub(crate) enum Step {
     Index(u8),
     /// That function of the program's, of the numbers that these steps gave: as many as it takes.
     Call(u16, [Value; MAX_ARGUMENTS]),
+    /// That number of the row's fold.
+    Folded(u16, u8),
 }
 
 /// The most numbers that a function takes.
@@ -67,4 +69,118 @@ pub(crate) struct Program {
     pub types: Vec<ScalarType>,
     /// What is stored: into arrays in C order, as many as these.
     pub outputs: Vec<Value>,
+    /// Reductions along an axis.
+    pub folds: Vec<Fold>,
+    /// How they are done, if there are any; then there are at least 2 axes.
+    pub reduce: Option<Reduce>,
+}
+
+/// Reductions along one of a program's axes: each of its *rows*, the elements along that axis, becomes numbers.
+///
+/// What is combined with what is the same on every device, since it follows from the lengths: the elements of a row, or of a
+/// part of it, belong to *lanes*, in turn. A lane combines its elements one after another, and then lanes are combined as a
+/// tree by halves, the first with the first of the second half. [`Form::order`] says in which order the tree has them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Reduce {
+    pub form: Form,
+    /// Whether each output has a number for each row, or else one for each element.
+    pub is_row: Vec<bool>,
+}
+
+/// What is combined: of each element `types.len()` numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Fold {
+    /// The steps that give an element's numbers.
+    pub elements: Vec<Value>,
+    pub combine: Combine,
+}
+
+/// How the numbers of two elements, or of two sets of elements, become those of both.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Combine {
+    pub types: Vec<ScalarType>,
+    /// The bits of the numbers that change nothing.
+    pub identities: Vec<u64>,
+    /// Functions of the program's, applied to numbers: first those of the first set, then those of the second, then what each
+    /// call gave.
+    pub calls: Vec<(u16, [Value; MAX_ARGUMENTS])>,
+    /// Which of these numbers are those of both.
+    pub results: Vec<Value>,
+}
+
+/// How a kernel goes through the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// A row lies along the last axis. `1 << lanes_log2` threads have it, each of which has groups of [`GROUP`] neighbours in
+    /// turn: `groups` at a time, and unless `is_loop` no more.
+    Rows { lanes_log2: u8, groups: u8, is_loop: bool },
+    /// Rows lie along the first axis, and neighbouring threads have rows that are neighbours along the last one.
+    Columns,
+}
+
+/// Neighbours that belong to one thread.
+pub(crate) const GROUP: usize = 4;
+
+/// The lanes of a row in [`Form::Columns`].
+pub(crate) const COLUMN_LANES: usize = 8;
+
+/// Threads of a warp, as a power of two.
+pub(crate) const WARP_LOG2: u8 = 5;
+
+impl Form {
+    /// The lane at each place of the tree: a group's four, then a warp's threads, then its warps are nearest to its leaves.
+    pub(crate) fn order(self) -> Vec<usize> {
+        let Self::Rows { lanes_log2, .. } = self else {
+            return (0..COLUMN_LANES).collect();
+        };
+        let threads = 1usize << lanes_log2.min(WARP_LOG2);
+        let warps = (1usize << lanes_log2) / threads;
+        let places = (0..GROUP).flat_map(|k| (0..threads).flat_map(move |t| (0..warps).map(move |w| (k, t, w))));
+        places.map(|(k, t, w)| (w * threads + t) * GROUP + k).collect()
+    }
+
+    /// The axis that rows lie along, of so many.
+    pub(crate) fn axis(self, axes: usize) -> usize {
+        match self {
+            Self::Rows { .. } => axes - 1,
+            Self::Columns => 0,
+        }
+    }
+}
+
+impl Program {
+    /// The axis that rows lie along which are combined.
+    pub(crate) fn reduced_axis(&self) -> Option<usize> {
+        let reduce = self.reduce.as_ref()?;
+        Some(reduce.form.axis(usize::from(self.axes)))
+    }
+
+    /// Whether neighbours along the last axis belong to different rows.
+    pub(crate) fn has_columns(&self) -> bool {
+        self.reduce.as_ref().is_some_and(|reduce| reduce.form == Form::Columns)
+    }
+
+    /// For each step, how many reductions there are one after another ahead of it: it can be computed when so many passes over
+    /// the elements are done.
+    pub(crate) fn passes(&self) -> Vec<u8> {
+        let mut passes = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            passes.push(match *step {
+                Step::Input(_) | Step::Scalar(_) | Step::Index(_) => 0,
+                Step::Call(function, arguments) => {
+                    let count = self.functions[usize::from(function)].arguments.len();
+                    let most = arguments[..count].iter().map(|&value| passes[usize::from(value)]).max();
+                    most.unwrap_or(0)
+                }
+                Step::Folded(fold, _) => 1 + self.fold_pass(usize::from(fold), &passes),
+            });
+        }
+        passes
+    }
+
+    /// The pass in which a fold's elements are combined, by the passes of the steps.
+    pub(crate) fn fold_pass(&self, fold: usize, passes: &[u8]) -> u8 {
+        let elements = self.folds[fold].elements.iter();
+        elements.map(|&value| passes[usize::from(value)]).max().unwrap_or(0)
+    }
 }

@@ -4,7 +4,7 @@
 use kernels_gpu::transpose::Extent;
 
 use super::{MOST, vector_len};
-use crate::expr::program::{Layout, Program};
+use crate::expr::program::{Form, GROUP, Layout, Program, Reduce, WARP_LOG2};
 use crate::launch::LaunchConfig;
 
 /// Threads of a block.
@@ -41,6 +41,20 @@ pub(in crate::expr) struct Arguments<'a> {
     pub strides: &'a [&'a [isize]],
     /// The place along axis 0 at which the launch begins, among those that make up the result.
     pub first: usize,
+    /// The parts of rows that are combined each for itself.
+    pub parts: Parts,
+}
+
+/// Parts of rows, the last of which may be shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::expr) struct Parts {
+    /// All of them.
+    pub count: usize,
+    /// The elements of each.
+    pub len: usize,
+    /// The first one of the launch, and how many that has.
+    pub first: usize,
+    pub launched: usize,
 }
 
 /// Whether all elements are one row, which has no coordinates.
@@ -73,8 +87,24 @@ pub(super) struct Block {
     pub groups: usize,
     /// Extents: the axes between the first and the last.
     middle: usize,
+    /// Of reductions.
+    pub reduce: ReduceBlock,
     /// The size of it all.
     pub size: usize,
+}
+
+/// Offsets of what only reductions have.
+pub(super) struct ReduceBlock {
+    /// The place along rows at which the launch begins: u64.
+    pub start: usize,
+    /// Elements of a row, from there on: u32.
+    pub length: usize,
+    /// Elements of a part: u32.
+    pub part_len: usize,
+    /// Parts of a row: u32.
+    pub parts: usize,
+    /// The first part of the launch: u32.
+    pub first_part: usize,
 }
 
 /// The size of an [`Extent`], which begins with length, magic number and shift.
@@ -89,6 +119,14 @@ impl Block {
         let groups = first + 24;
         let middle = groups + if outer == 0 { 0 } else { EXTENT };
         let mut size = middle + EXTENT * outer.saturating_sub(1);
+        let reduce = ReduceBlock {
+            start: size,
+            length: size + 8,
+            part_len: size + 12,
+            parts: size + 16,
+            first_part: size + 20,
+        };
+        size += if program.reduce.is_some() { 24 } else { 0 };
         let mut strides = Vec::with_capacity(program.inputs.len());
         for input in &program.inputs {
             strides.push(size);
@@ -109,6 +147,7 @@ impl Block {
             height_log2: first + 20,
             groups,
             middle,
+            reduce,
             size,
         }
     }
@@ -142,14 +181,18 @@ struct Shares {
     rows: usize,
     lanes_log2: u32,
     height_log2: u32,
-    /// Vectors, groups or tiles of a row.
+    /// Vectors, groups or tiles of a row; of reductions the blocks that have rows side by side.
     groups: usize,
-    threads: usize,
+    /// Of reductions the blocks of a part, else the threads.
+    count: usize,
 }
 
 impl Shares {
-    fn new(program: &Program, lengths: &[usize]) -> Self {
+    fn new(program: &Program, lengths: &[usize], parts: Parts) -> Self {
         assert_eq!(lengths.len(), usize::from(program.axes), "a length for each axis");
+        if let Some(reduce) = &program.reduce {
+            return Self::of_rows(program, reduce, lengths, parts);
+        }
         let (&columns, outer) = lengths.split_last().expect("at least one axis");
         // Without elements there are no rows, which the kernel looks at.
         let rows: usize = if columns == 0 { 0 } else { outer.iter().product() };
@@ -178,9 +221,53 @@ impl Shares {
             lanes_log2,
             height_log2,
             groups,
-            threads: rows.next_multiple_of(1 << height_log2) * (groups << lanes_log2) + rest,
+            count: rows.next_multiple_of(1 << height_log2) * (groups << lanes_log2) + rest,
         }
     }
+}
+
+impl Shares {
+    /// Of reductions: the groups are blocks, of each part.
+    fn of_rows(program: &Program, reduce: &Reduce, lengths: &[usize], parts: Parts) -> Self {
+        let (&last, outer) = lengths.split_last().expect("at least one axis");
+        assert!(
+            parts.len <= MOST && parts.len.is_multiple_of(GROUP),
+            "a part has at most {MOST} elements"
+        );
+        let (rows, groups, count) = match reduce.form {
+            Form::Rows { .. } => {
+                let rows: usize = outer.iter().product();
+                (rows, 1, rows.div_ceil(rows_of_block(reduce.form)))
+            }
+            Form::Columns => {
+                let rows: usize = outer[1..].iter().product();
+                let groups = last.div_ceil(columns_of_block(program));
+                (rows, groups, rows * groups)
+            }
+        };
+        assert!(rows <= MOST && count <= MOST, "a launch has at most {MOST} rows");
+        Self {
+            columns: last,
+            rows,
+            lanes_log2: 0,
+            height_log2: 0,
+            groups,
+            count,
+        }
+    }
+}
+
+/// The rows that a block has at a time, each by as many threads.
+pub(super) fn rows_of_block(form: Form) -> usize {
+    match form {
+        Form::Rows { lanes_log2, .. } => (block_threads(form) >> lanes_log2) as usize,
+        Form::Columns => 1,
+    }
+}
+
+/// The columns that a block has.
+pub(super) fn columns_of_block(program: &Program) -> usize {
+    (if program.aligned { vector_len(program) } else { 1 }) << WARP_LOG2
 }
 
 /// The logarithm of the number of threads that share neighbours, at most `most`. As many as leave no more than a third of their
@@ -211,7 +298,7 @@ pub(in crate::expr) fn parameters(program: &Program, arguments: &Arguments<'_>) 
     let wanted = [program.outputs.len(), inputs, program.scalars.len(), inputs];
     assert_eq!(given, wanted, "as many values as the program has");
     let block = Block::new(program);
-    let shares = Shares::new(program, arguments.lengths);
+    let shares = Shares::new(program, arguments.lengths, arguments.parts);
     let mut bytes = vec![0; block.size];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     for (number, address) in arguments.outputs.iter().enumerate() {
@@ -236,6 +323,22 @@ pub(in crate::expr) fn parameters(program: &Program, arguments: &Arguments<'_>) 
         let extent = Extent::new(arguments.lengths[axis].max(1));
         put(block.middle(axis), bytemuck::bytes_of(&extent));
     }
+    if let Some(axis) = program.reduced_axis() {
+        let Parts {
+            count,
+            len,
+            first,
+            launched,
+        } = arguments.parts;
+        let start = first * len;
+        // More than a launch has: the kernel computes with numbers below 2^31.
+        let length = (arguments.lengths[axis] - start).min(launched.saturating_mul(len));
+        put(block.reduce.start, &(start as u64).to_le_bytes());
+        put(block.reduce.length, &(length as u32).to_le_bytes());
+        put(block.reduce.part_len, &(len as u32).to_le_bytes());
+        put(block.reduce.parts, &(count as u32).to_le_bytes());
+        put(block.reduce.first_part, &(first as u32).to_le_bytes());
+    }
     for (number, (input, strides)) in program.inputs.iter().zip(arguments.strides).enumerate() {
         let axes = match input.layout {
             Layout::Single => 0,
@@ -255,6 +358,18 @@ pub(in crate::expr) fn parameters(program: &Program, arguments: &Arguments<'_>) 
 /// # Panics
 ///
 /// If there are more than [`MOST`] elements.
-pub(in crate::expr) fn config(program: &Program, lengths: &[usize]) -> LaunchConfig {
-    LaunchConfig::for_len(Shares::new(program, lengths).threads, THREADS)
+pub(in crate::expr) fn config(program: &Program, lengths: &[usize], parts: Parts) -> LaunchConfig {
+    let shares = Shares::new(program, lengths, parts);
+    match &program.reduce {
+        Some(reduce) => LaunchConfig::new((shares.count as u32, parts.launched as u32), block_threads(reduce.form)),
+        None => LaunchConfig::for_len(shares.count, THREADS),
+    }
+}
+
+/// The threads of a block that goes through rows: several rows where a warp is enough for one.
+pub(super) fn block_threads(form: Form) -> u32 {
+    match form {
+        Form::Rows { lanes_log2, .. } if lanes_log2 > WARP_LOG2 => 1 << lanes_log2,
+        _ => THREADS,
+    }
 }

@@ -3,10 +3,11 @@
 
 use std::fmt::Write;
 
-use super::arguments::{Block, LANES_LOG2, THREADS, is_flat, spread_len};
+use super::arguments::{Block, LANES_LOG2, THREADS, block_threads, is_flat, spread_len};
 use super::inline::Callee;
 use super::link::{Linked, link};
 use super::module::Module;
+use super::reduce::Folding;
 use super::steps::{Elements, Row, Span};
 use super::writer::{Register, Writer};
 use super::{Malformed, NAME, vector_len};
@@ -49,19 +50,28 @@ pub(in crate::expr) fn kernel(program: &Program, texts: &[String]) -> Result<Str
         block: &block,
         callees: &callees,
     };
-    kernel.write(&mut writer)?;
+    let threads = match &program.reduce {
+        Some(reduce) => {
+            Folding::new(&kernel, reduce).write(&mut writer)?;
+            block_threads(reduce.form)
+        }
+        None => {
+            kernel.write(&mut writer)?;
+            THREADS
+        }
+    };
     let head = format!(
         ".visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{}]\n)",
         block.size
     );
-    write!(text, "{head}\n.maxntid {THREADS}, 1, 1\n{{\n{}}}\n", writer.finish()).expect("a string takes all");
+    write!(text, "{head}\n.maxntid {threads}, 1, 1\n{{\n{}}}\n", writer.finish()).expect("a string takes all");
     Ok(text)
 }
 
-struct Kernel<'a> {
-    program: &'a Program,
-    block: &'a Block,
-    callees: &'a [Callee<'a>],
+pub(super) struct Kernel<'a> {
+    pub program: &'a Program,
+    pub block: &'a Block,
+    pub callees: &'a [Callee<'a>],
 }
 
 impl Kernel<'_> {
@@ -232,15 +242,22 @@ impl Kernel<'_> {
     /// Row `number`, if there is one.
     fn row(&self, number: Register, writer: &mut Writer) -> Row {
         self.return_beyond(number, self.block.rows, writer);
+        self.row_along(number, 0, writer)
+    }
+
+    /// Row `number` along the axes from `from` on to the last but one. The place along those before is 0.
+    pub(super) fn row_along(&self, number: Register, from: usize, writer: &mut Writer) -> Row {
         let outer = usize::from(self.program.axes) - 1;
         let mut coordinates = Vec::with_capacity(outer);
         let mut rest = number;
-        for axis in (1..outer).rev() {
+        for axis in (from + 1..outer).rev() {
             let (quotient, coordinate) = self.divide(rest, self.block.middle(axis), writer);
             coordinates.push(coordinate);
             rest = quotient;
         }
-        coordinates.push(rest);
+        if from < outer {
+            coordinates.push(rest);
+        }
         coordinates.reverse();
         let wide = coordinates
             .into_iter()
@@ -251,7 +268,7 @@ impl Kernel<'_> {
         let mut inputs = Vec::with_capacity(self.program.inputs.len());
         for (input, of) in self.program.inputs.iter().enumerate() {
             let mut address = self.address(self.block.input(input), writer);
-            for (axis, coordinate) in coordinates.iter().enumerate() {
+            for (axis, coordinate) in (from..).zip(&coordinates) {
                 if of.layout != Layout::Single {
                     let stride = self.double(self.block.stride(input, axis), writer);
                     address = writer.new_double("mad.lo.s64", format_args!("{coordinate}, {stride}, {address}"));
@@ -268,7 +285,7 @@ impl Kernel<'_> {
         }
     }
 
-    fn outputs(&self, writer: &mut Writer) -> Vec<Register> {
+    pub(super) fn outputs(&self, writer: &mut Writer) -> Vec<Register> {
         let outputs = 0..self.program.outputs.len();
         outputs
             .map(|output| self.address(self.block.output(output), writer))
@@ -276,7 +293,7 @@ impl Kernel<'_> {
     }
 
     /// Quotient and remainder of `number` by the extent at that offset, as `Extent::div_rem` has them.
-    fn divide(&self, number: Register, extent: usize, writer: &mut Writer) -> (Register, Register) {
+    pub(super) fn divide(&self, number: Register, extent: usize, writer: &mut Writer) -> (Register, Register) {
         let [len, magic, shift] = [0, 4, 8].map(|offset| self.word(extent + offset, writer));
         let high = writer.new_word("mul.hi.u32", format_args!("{number}, {magic}"));
         let sum = writer.new_word("add.s32", format_args!("{high}, {number}"));
@@ -288,11 +305,11 @@ impl Kernel<'_> {
         )
     }
 
-    fn word(&self, offset: usize, writer: &mut Writer) -> Register {
+    pub(super) fn word(&self, offset: usize, writer: &mut Writer) -> Register {
         writer.new_word("ld.param.b32", format_args!("[{PARAMETER}+{offset}]"))
     }
 
-    fn double(&self, offset: usize, writer: &mut Writer) -> Register {
+    pub(super) fn double(&self, offset: usize, writer: &mut Writer) -> Register {
         writer.new_double("ld.param.b64", format_args!("[{PARAMETER}+{offset}]"))
     }
 

@@ -33,6 +33,7 @@ mod lexer;
 mod link;
 mod memory;
 mod module;
+mod reduce;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -40,9 +41,9 @@ mod writer;
 
 use thiserror::Error;
 
-use super::program::{Layout, Program, Step};
+use super::program::{Form, GROUP, Layout, Program, Step};
 
-pub(super) use arguments::{Arguments, config, parameters};
+pub(super) use arguments::{Arguments, Parts, config, parameters};
 pub(super) use kernel::kernel;
 
 /// The name of the kernel.
@@ -80,7 +81,14 @@ const SHORT: usize = 4;
 /// accessed by vectors, and no more than 4 where the program calls many functions.
 pub(super) fn vector_len(program: &Program) -> usize {
     let rows = program.inputs.iter().filter(|input| input.layout == Layout::Rows);
-    let outputs = program.outputs.iter().map(|&value| program.types[usize::from(value)]);
+    let reduce = program.reduce.as_ref();
+    let is_alone = |output: usize| reduce.is_some_and(|reduce| reduce.is_row[output] && reduce.form != Form::Columns);
+    let outputs = program
+        .outputs
+        .iter()
+        .enumerate()
+        .filter(|(output, _)| !is_alone(*output));
+    let outputs = outputs.map(|(_, &value)| program.types[usize::from(value)]);
     let sizes = rows.map(|input| input.ty).chain(outputs).map(|ty| ty.bytes());
     let calls = program
         .steps
@@ -88,8 +96,19 @@ pub(super) fn vector_len(program: &Program) -> usize {
         .filter(|step| matches!(step, Step::Call(..)))
         .count();
     let mut len = ACCESS / sizes.max().unwrap_or(ACCESS);
+    if reduce.is_some() {
+        return len.min(GROUP);
+    }
     while len > SHORT && len * calls > CALLS {
         len /= 2;
     }
     len
+}
+
+/// What an aligned program's rows are a multiple of.
+pub(super) fn row_multiple(program: &Program) -> usize {
+    match &program.reduce {
+        Some(reduce) if reduce.form != Form::Columns => GROUP,
+        _ => vector_len(program),
+    }
 }

@@ -48,28 +48,38 @@ pub(super) struct Elements<'a> {
 /// An input's elements: of each span, or one.
 type Inputs = Vec<Vec<Loaded>>;
 
+/// The numbers that each step has given: one for each element of the thread, or one for all; none yet.
+pub(super) type Values = Vec<Vec<Register>>;
+
 impl Elements<'_> {
     /// Writes it.
     pub(super) fn write(&self, writer: &mut Writer) -> Result<(), Malformed> {
-        let inputs: Inputs = (0..self.program.inputs.len())
-            .map(|input| self.load(input, writer))
-            .collect();
-        let varies = self.varying();
         let mut values = vec![Vec::new(); self.program.steps.len()];
-        for is_varying in [false, true] {
-            for (number, step) in self.program.steps.iter().enumerate() {
-                if varies[number] == is_varying {
-                    values[number] = self.step(step, is_varying, &inputs, &values, writer)?;
-                }
+        self.compute(&vec![true; self.program.steps.len()], &mut values, writer)?;
+        for output in 0..self.program.outputs.len() {
+            self.store(output, &values, writer);
+        }
+        Ok(())
+    }
+
+    /// Computes those of the wanted steps that have no values yet.
+    pub(super) fn compute(&self, wanted: &[bool], values: &mut Values, writer: &mut Writer) -> Result<(), Malformed> {
+        let is_new = |number: usize, values: &Values| wanted[number] && values[number].is_empty();
+        let mut inputs = vec![Vec::new(); self.program.inputs.len()];
+        for (number, step) in self.program.steps.iter().enumerate() {
+            if let Step::Input(input) = *step
+                && is_new(number, values)
+            {
+                inputs[usize::from(input)] = self.load(usize::from(input), writer);
             }
         }
-        for (output, &value) in self.program.outputs.iter().enumerate() {
-            self.store(
-                output,
-                &values[usize::from(value)],
-                self.program.types[usize::from(value)],
-                writer,
-            );
+        let varies = self.varying();
+        for is_varying in [false, true] {
+            for (number, step) in self.program.steps.iter().enumerate() {
+                if varies[number] == is_varying && is_new(number, values) {
+                    values[number] = self.step(step, is_varying, &inputs, values, writer)?;
+                }
+            }
         }
         Ok(())
     }
@@ -79,13 +89,14 @@ impl Elements<'_> {
     }
 
     /// Whether steps differ between the elements of a thread.
-    fn varying(&self) -> Vec<bool> {
+    pub(super) fn varying(&self) -> Vec<bool> {
         let mut varies = Vec::with_capacity(self.program.steps.len());
         for step in &self.program.steps {
             varies.push(match *step {
                 Step::Input(input) => !self.is_repeated(usize::from(input)),
                 Step::Scalar(_) => false,
                 Step::Index(axis) => axis + 1 == self.program.axes,
+                Step::Folded(..) => self.program.has_columns(),
                 Step::Call(function, arguments) => {
                     let count = self.program.functions[usize::from(function)].arguments.len();
                     arguments[..count].iter().any(|&value| varies[usize::from(value)])
@@ -105,7 +116,7 @@ impl Elements<'_> {
         step: &Step,
         is_varying: bool,
         inputs: &Inputs,
-        values: &[Vec<Register>],
+        values: &Values,
         writer: &mut Writer,
     ) -> Result<Vec<Register>, Malformed> {
         match *step {
@@ -124,6 +135,7 @@ impl Elements<'_> {
                 Ok(vec![value])
             }
             Step::Index(axis) => Ok(self.index(usize::from(axis), writer)),
+            Step::Folded(..) => unreachable!("folds give their values when a pass is over"),
             Step::Call(function, arguments) => {
                 let function = usize::from(function);
                 let arguments = &arguments[..self.program.functions[function].arguments.len()];
@@ -145,10 +157,11 @@ impl Elements<'_> {
     /// The elements' places along an axis: all of them along the last, else one.
     fn index(&self, axis: usize, writer: &mut Writer) -> Vec<Register> {
         let first = |place: Register, writer: &mut Writer| {
-            if axis > 0 {
-                return place;
-            }
-            let at = self.block.first;
+            let at = match self.program.reduced_axis() {
+                Some(reduced) if reduced == axis => self.block.reduce.start,
+                _ if axis == 0 => self.block.first,
+                _ => return place,
+            };
             let first = writer.new_double("ld.param.b64", format_args!("[{}+{at}]", super::kernel::PARAMETER));
             writer.new_double("add.s64", format_args!("{place}, {first}"))
         };
@@ -203,7 +216,9 @@ impl Elements<'_> {
     }
 
     /// Stores an output's elements.
-    fn store(&self, output: usize, values: &[Register], ty: ScalarType, writer: &mut Writer) {
+    pub(super) fn store(&self, output: usize, values: &Values, writer: &mut Writer) {
+        let step = usize::from(self.program.outputs[output]);
+        let (values, ty) = (&values[step], self.program.types[step]);
         let mut from = 0;
         for span in self.spans {
             let number = match self.row.first {
@@ -211,8 +226,8 @@ impl Elements<'_> {
                 None => span.column,
             };
             let address = element(self.row.outputs[output], number, ty, writer);
-            let elements = match values {
-                [one] => vec![*one; span.len],
+            let elements = match values[..] {
+                [one] => vec![one; span.len],
                 _ => values[from..from + span.len].to_vec(),
             };
             memory::store(ty, &elements, address, span.exists, writer);
@@ -222,6 +237,6 @@ impl Elements<'_> {
 }
 
 /// The address of element `number`, a word.
-fn element(first: Register, number: Register, ty: ScalarType, writer: &mut Writer) -> Register {
+pub(super) fn element(first: Register, number: Register, ty: ScalarType, writer: &mut Writer) -> Register {
     writer.new_double("mad.wide.u32", format_args!("{number}, {}, {first}", ty.bytes()))
 }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Going through graphs, without recursion: an expression may be as deep as memory is large.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::node::{Array, Elements, Kind, Node, Reduced};
+use crate::error::Result;
+use crate::stream::Stream;
+
+/// The parts of the roots, and they, each behind its own parts. What is combined in reductions is no part.
+pub(super) fn in_order<'r, 'a>(roots: &[&'r Arc<Node<'a>>]) -> Vec<&'r Arc<Node<'a>>> {
+    let mut nodes = Vec::new();
+    let mut known = FxHashSet::default();
+    let mut rest: Vec<_> = roots.iter().rev().map(|&root| (root, false)).collect();
+    while let Some((node, parts_are_there)) = rest.pop() {
+        match &node.kind {
+            Kind::Call(_, parts) if !parts_are_there => {
+                if !known.contains(&Arc::as_ptr(node)) {
+                    rest.push((node, true));
+                    rest.extend(parts.iter().rev().map(|part| (part, false)));
+                }
+            }
+            _ => {
+                if known.insert(Arc::as_ptr(node)) {
+                    nodes.push(node);
+                }
+            }
+        }
+    }
+    nodes
+}
+
+/// The roots with each part replaced by what `change` makes of it. It is given calls with their parts replaced already.
+pub(super) fn rewrite<'a>(
+    roots: &[&Arc<Node<'a>>],
+    mut change: impl FnMut(Arc<Node<'a>>) -> Result<Arc<Node<'a>>>,
+) -> Result<Vec<Arc<Node<'a>>>> {
+    let mut changed: FxHashMap<*const Node<'a>, Arc<Node<'a>>> = FxHashMap::default();
+    for node in in_order(roots) {
+        let mut new = Arc::clone(node);
+        if let Kind::Call(function, parts) = &node.kind {
+            let parts_now: Vec<_> = parts
+                .iter()
+                .map(|part| Arc::clone(&changed[&Arc::as_ptr(part)]))
+                .collect();
+            if !parts.iter().zip(&parts_now).all(|(part, now)| Arc::ptr_eq(part, now)) {
+                new = Arc::new(node.with_kind(Kind::Call(function, parts_now)));
+            }
+        }
+        changed.insert(Arc::as_ptr(node), change(new)?);
+    }
+    Ok(roots
+        .iter()
+        .map(|root| Arc::clone(&changed[&Arc::as_ptr(root)]))
+        .collect())
+}
+
+/// The same elements with an axis of length 1 ahead of axis `axis`, which is at most the number of axes.
+pub(super) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc<Node<'a>> {
+    // Shapes of parts are aligned at their ends.
+    let from_end = root.shape.len() - axis;
+    let insert = |node: Arc<Node<'a>>| {
+        let Some(at) = node.shape.len().checked_sub(from_end) else {
+            return Ok(node);
+        };
+        let mut shape = node.shape.to_vec();
+        shape.insert(at, 1);
+        let kind = match &node.kind {
+            Kind::Array(array) => {
+                let mut strides = array.strides().to_vec();
+                strides.insert(at, 0);
+                Kind::Array(with_layout(array, shape.clone(), strides))
+            }
+            Kind::Index(of) => Kind::Index(of + usize::from(at <= *of)),
+            Kind::Reduced(reduced) => {
+                let mut axes = reduced.axes.to_vec();
+                axes.insert(at, None);
+                Kind::Reduced(Reduced {
+                    axes: axes.into(),
+                    ..reduced.clone()
+                })
+            }
+            kind @ (Kind::Scalar(_) | Kind::Call(..)) => kind.clone(),
+        };
+        let mut new = node.with_kind(kind);
+        new.shape = shape.into();
+        Ok(Arc::new(new))
+    };
+    let mut roots = rewrite(&[root], insert).expect("nothing is computed");
+    roots.pop().expect("one root")
+}
+
+/// An array's elements, all of which lie so too.
+pub(super) fn with_layout<'a>(array: &Array<'a>, shape: Vec<usize>, strides: Vec<isize>) -> Array<'a> {
+    Arc::new(Lying {
+        array: Arc::clone(array),
+        shape,
+        strides,
+    })
+}
+
+/// Elements of an array along other axes.
+struct Lying<'a> {
+    array: Array<'a>,
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+}
+
+impl Elements for Lying<'_> {
+    fn stream(&self) -> &Stream {
+        self.array.stream()
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn strides(&self) -> &[isize] {
+        &self.strides
+    }
+
+    fn first_address(&self) -> u64 {
+        self.array.first_address()
+    }
+
+    fn reads_on(&self, stream: &Stream) -> Result<()> {
+        self.array.reads_on(stream)
+    }
+
+    fn writes_on(&self, stream: &Stream) -> Result<()> {
+        self.array.writes_on(stream)
+    }
+
+    fn is_part(&self) -> bool {
+        self.array.is_part()
+    }
+}

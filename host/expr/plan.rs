@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which kernels compute an expression.
+//!
+//! Reductions along the same axes of elements of one shape go into one kernel, together with all that they are of, and with
+//! what is made of their results: numbers for each row, and where a row lies along the last axis also elements. What one
+//! kernel cannot do is done by several, innermost reductions first, whose results are then arrays. A reduction of few long
+//! rows is done in parts, and the parts' numbers are combined by a second kernel, which also goes on with the result.
+
+use std::sync::Arc;
+
+use ndarray::Ix1;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::eval::{compute, compute_lowered};
+use super::graph::{in_order, rewrite, with_layout};
+use super::long::{MOST, cut};
+use super::lower::Reducing;
+use super::node::{Array, Elements, Kind, Node, Reduced, Reduction};
+use super::program::{COLUMN_LANES, Form, GROUP, WARP_LOG2};
+use super::ptx;
+use crate::array::{DeviceArray, Element};
+use crate::error::Result;
+use crate::stream::Stream;
+
+/// Computes the roots, which all have the outputs' shape, into outputs in C order.
+pub(super) fn run(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+    let mut roots: Vec<Arc<Node<'_>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
+    loop {
+        let all = reductions(&roots);
+        let Some(first) = all.first() else {
+            let roots: Vec<_> = roots.iter().collect();
+            return compute(stream, &cut(stream, &roots)?, outputs);
+        };
+        let space = Space {
+            shape: Arc::clone(first.shape()),
+            axes: first.axes.clone(),
+        };
+        if space.has_all(&all, &roots) {
+            let reducing = Reducing::new(&roots, &space.shape, &space.axes);
+            if let Some(form) = whole(&reducing, space.are_last()) {
+                let addresses: Vec<u64> = outputs.iter().map(|output| output.first_address()).collect();
+                let lowered = reducing.finish(form, ONE_PART, &addresses);
+                return compute_lowered(stream, &lowered, outputs);
+            }
+        }
+        let results = space.results(stream, &space.ready(&all))?;
+        roots = replace(&roots, &all, &results)?;
+    }
+}
+
+/// Reductions go along these axes of elements of this shape.
+struct Space {
+    shape: Arc<[usize]>,
+    axes: Vec<usize>,
+}
+
+impl Space {
+    fn has(&self, reduction: &Reduction<'_>) -> bool {
+        **reduction.shape() == *self.shape && reduction.axes == self.axes
+    }
+
+    fn are_last(&self) -> bool {
+        self.axes[0] + self.axes.len() == self.shape.len()
+    }
+
+    /// Whether one kernel may have all of these reductions and what is made of them: each root is of the shape of the elements,
+    /// or of that without the axes, or with 1 in their place, and sees the reductions' results accordingly.
+    fn has_all(&self, all: &[Arc<Reduction<'_>>], roots: &[Arc<Node<'_>>]) -> bool {
+        let is_reduced = |axis: usize| self.axes.contains(&axis);
+        let every_axis = 0..self.shape.len();
+        let kept: Vec<Option<usize>> = every_axis.clone().filter(|&axis| !is_reduced(axis)).map(Some).collect();
+        let held: Vec<Option<usize>> = every_axis
+            .clone()
+            .map(|axis| Some(axis).filter(|&axis| !is_reduced(axis)))
+            .collect();
+        let len = |axis: &Option<usize>| axis.map_or(1, |axis| self.shape[axis]);
+        let shape = |axes: &[Option<usize>]| -> Vec<usize> { axes.iter().map(len).collect() };
+        // What a part is combined with has the shape of the elements, or can be repeated to it.
+        let sees = |nodes: &[&Arc<Node<'_>>], axes: &[Option<usize>]| {
+            in_order(nodes).iter().all(|node| match &node.kind {
+                Kind::Reduced(reduced) => *reduced.axes == *axes,
+                _ => true,
+            })
+        };
+        let parts: Vec<_> = all.iter().flat_map(|reduction| &reduction.parts).collect();
+        let fits = |root: &Arc<Node<'_>>| match root.shape.len() == self.shape.len() {
+            true => (*root.shape == *self.shape || *root.shape == *shape(&held)) && sees(&[root], &held),
+            false => *root.shape == *shape(&kept) && sees(&[root], &kept),
+        };
+        all.iter().all(|reduction| self.has(reduction))
+            && sees(&parts, &held)
+            && roots.iter().all(fits)
+            && parts.len() + in_order(&[parts, roots.iter().collect()].concat()).len() <= MOST
+    }
+
+    /// The reductions that are of no other ones, as many as one kernel takes.
+    fn ready<'a>(&self, all: &[Arc<Reduction<'a>>]) -> Vec<Arc<Reduction<'a>>> {
+        let mut numbers = 0;
+        let mut nodes = 0;
+        let mut ready = Vec::new();
+        for reduction in all.iter().filter(|reduction| self.has(reduction)) {
+            let parts: Vec<_> = reduction.parts.iter().collect();
+            let of_parts = in_order(&parts);
+            let is_of_others = of_parts.iter().any(|node| matches!(node.kind, Kind::Reduced(_)));
+            numbers += parts.len();
+            nodes += of_parts.len();
+            if !is_of_others && (ready.is_empty() || numbers <= MOST_NUMBERS && nodes <= MOST) {
+                ready.push(Arc::clone(reduction));
+            }
+        }
+        ready
+    }
+
+    /// What becomes of reductions that are of no others: arrays, or reductions of arrays.
+    fn results<'a>(&self, stream: &Stream, ready: &[Arc<Reduction<'a>>]) -> Result<Results<'a>> {
+        let parts: Vec<_> = ready.iter().flat_map(|reduction| &reduction.parts).collect();
+        if in_order(&parts).len() > MOST {
+            return shorten(stream, ready);
+        }
+        let combined = |axes: &[usize]| -> Vec<Arc<Node<'a>>> {
+            let numbers = ready.iter().map(|reduction| {
+                let parts = reduction.parts.clone();
+                Node::reduce(reduction.operator, parts, axes).expect("axes that it has, of elements")
+            });
+            numbers.flatten().collect()
+        };
+        let mut axes = self.axes.clone();
+        let mut roots = combined(&axes);
+        let mut reducing = Reducing::new(&roots, &self.shape, &axes);
+        let last;
+        if !reducing.is_one_axis() {
+            axes = reducing.last_reduced().to_vec();
+            last = axes.clone();
+            roots = combined(&axes);
+            reducing = Reducing::new(&roots, &self.shape, &last);
+        }
+        let (form, parts) = in_parts(&reducing);
+        let lies = self.lie(&axes, form, parts.0);
+        let mut numbers = Vec::with_capacity(roots.len());
+        for root in &roots {
+            let len = root.shape.iter().product::<usize>() * parts.0;
+            numbers.push(uninit(stream, root.ty.bytes(), len)?);
+        }
+        let addresses: Vec<u64> = numbers.iter().map(|array| array.first_address()).collect();
+        let outputs: Vec<&dyn Elements> = numbers.iter().map(|array| &**array).collect();
+        compute_lowered(stream, &reducing.finish(form, parts, &addresses), &outputs)?;
+        let (shape, strides) = lies;
+        let is_done = self.axes.iter().all(|&axis| shape[axis] == 1);
+        let mut nodes = numbers.iter().zip(&roots).map(|(array, root)| {
+            let array = with_layout(array, shape.clone(), strides.clone());
+            Node::of_array(array, root.ty)
+        });
+        let mut results = Results::default();
+        for reduction in ready {
+            let parts: Vec<_> = nodes.by_ref().take(reduction.parts.len()).collect();
+            let result = match is_done {
+                true => Outcome::Arrays(parts),
+                false => Outcome::Reduction(Arc::new(Reduction {
+                    operator: reduction.operator,
+                    parts,
+                    axes: self.axes.clone(),
+                })),
+            };
+            results.insert(Arc::as_ptr(reduction), result);
+        }
+        Ok(results)
+    }
+
+    /// Shape and strides, along all axes, of what a kernel leaves that combines elements along `axes`, in so many parts. Those
+    /// axes have length 1 then, but for the last one if there are parts.
+    fn lie(&self, axes: &[usize], form: Form, parts: usize) -> (Vec<usize>, Vec<isize>) {
+        let mut shape = self.shape.to_vec();
+        axes.iter().for_each(|&axis| shape[axis] = 1);
+        let rows: usize = shape.iter().product();
+        let mut strides = vec![0; shape.len()];
+        let mut stride = if form == Form::Columns { 1 } else { parts };
+        for axis in (0..shape.len()).rev() {
+            strides[axis] = stride as isize;
+            stride *= shape[axis];
+        }
+        let last = axes[axes.len() - 1];
+        shape[last] = parts;
+        strides[last] = if form == Form::Columns { rows as isize } else { 1 };
+        (shape, strides)
+    }
+}
+
+/// A reduction's numbers, or what they will be.
+enum Outcome<'a> {
+    /// Along all axes of the elements.
+    Arrays(Vec<Arc<Node<'a>>>),
+    Reduction(Arc<Reduction<'a>>),
+}
+
+type Results<'a> = FxHashMap<*const Reduction<'a>, Outcome<'a>>;
+
+/// The most numbers that the elements of a kernel bring whose rows lie side by side: they share 48 KB of memory.
+const MOST_NUMBERS: usize = 4;
+
+/// The blocks that keep a large GPU busy.
+const BLOCKS: usize = 1024;
+
+/// The threads of a row in a loop that reads it once, as a power of two.
+const LOOP_LOG2: u8 = 8;
+
+/// The most threads of a row, as a power of two.
+const MOST_LANES_LOG2: u8 = 10;
+
+/// Groups that a thread has in flight.
+const GROUPS: usize = 4;
+
+/// The 4-byte words of a row that a thread has in registers at most.
+const MOST_WORDS: usize = 32;
+
+/// The rows that a block each keeps a large GPU busy.
+const MANY_ROWS: usize = 128;
+
+/// The longest rows of which there need not be many for one block each.
+const LONG_ROW: usize = 1 << 16;
+
+/// Rows side by side that are too few for a warp.
+const FEW_COLUMNS: usize = 16;
+
+/// As many parts as there are rows, and all of their elements.
+const ONE_PART: (usize, usize) = (1, ptx::MOST);
+
+/// The form in which one kernel does all, if there is one.
+fn whole(reducing: &Reducing<'_, '_>, are_last: bool) -> Option<Form> {
+    if !reducing.is_one_axis() || reducing.rows() > ptx::MOST {
+        return None;
+    }
+    let is_once = reducing.passes() == 1 && !reducing.has_elements();
+    if is_once {
+        let (form, parts) = in_parts(reducing);
+        return Some(form).filter(|_| parts.0 == 1);
+    }
+    let len = reducing.row_len();
+    let is_far = reducing.has_neighbours_in_rows(FEW_COLUMNS) || reducing.has_elements() && !are_last;
+    let form = rows_form(len, reducing.words(), MOST_LANES_LOG2);
+    let is_busy = len <= LONG_ROW || reducing.rows() >= MANY_ROWS;
+    Some(form).filter(|_| !is_far && is_busy && len <= ptx::MOST)
+}
+
+/// The form in which elements are read once, and the parts of rows: how many, and of how many elements.
+fn in_parts(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
+    let (len, rows) = (reducing.row_len(), reducing.rows());
+    if reducing.has_neighbours_in_rows(FEW_COLUMNS) && reducing.numbers() <= MOST_NUMBERS {
+        let blocks = rows.div_ceil(GROUP << WARP_LOG2);
+        return (Form::Columns, parts(len, BLOCKS / blocks.max(1), 8 * COLUMN_LANES));
+    }
+    let form = rows_form(len, reducing.words(), LOOP_LOG2);
+    match form {
+        Form::Rows { is_loop: true, .. } if rows < MANY_ROWS && len <= LONG_ROW => {
+            // A larger block takes less time than a second kernel.
+            (looped(MOST_LANES_LOG2), ONE_PART)
+        }
+        Form::Rows { is_loop: true, .. } => {
+            let least = GROUP * GROUPS << LOOP_LOG2;
+            (form, parts(len, BLOCKS / rows.max(1), least))
+        }
+        _ => (form, ONE_PART),
+    }
+}
+
+/// At most `most` parts of a row, of a multiple of `least` elements each.
+fn parts(len: usize, most: usize, least: usize) -> (usize, usize) {
+    // No more than a launch counts.
+    let most = most.max(len.div_ceil(ptx::MOST)).max(1);
+    let of_part = len.div_ceil(most).next_multiple_of(least);
+    match len.div_ceil(of_part) {
+        1 => ONE_PART,
+        count => (count, of_part),
+    }
+}
+
+/// How threads go through rows of that length, of whose elements each has so many words: all at once, if up to
+/// `1 << lanes_log2` threads have room for them.
+fn rows_form(len: usize, words: usize, lanes_log2: u8) -> Form {
+    let most = (MOST_WORDS / (GROUP * words.max(1))).max(1);
+    let all = len.div_ceil(GROUP);
+    let lanes = all.div_ceil(most.min(GROUPS)).next_power_of_two().min(1 << lanes_log2);
+    let groups = all.div_ceil(lanes).next_power_of_two();
+    if groups > most {
+        return looped(lanes_log2);
+    }
+    Form::Rows {
+        lanes_log2: lanes.trailing_zeros() as u8,
+        groups: groups as u8,
+        is_loop: false,
+    }
+}
+
+fn looped(lanes_log2: u8) -> Form {
+    Form::Rows {
+        lanes_log2,
+        groups: GROUPS as u8,
+        is_loop: true,
+    }
+}
+
+/// The reductions that the roots are made of, each behind those that it is of.
+fn reductions<'a>(roots: &[Arc<Node<'a>>]) -> Vec<Arc<Reduction<'a>>> {
+    let direct = |nodes: &[Arc<Node<'a>>]| -> Vec<(Arc<Reduction<'a>>, bool)> {
+        let nodes: Vec<_> = nodes.iter().collect();
+        let nodes = in_order(&nodes);
+        let reduced = nodes.iter().rev().filter_map(|node| match &node.kind {
+            Kind::Reduced(reduced) => Some((Arc::clone(&reduced.reduction), false)),
+            _ => None,
+        });
+        reduced.collect()
+    };
+    let (mut ordered, mut known, mut seen) = (Vec::new(), FxHashSet::default(), FxHashSet::default());
+    let mut rest = direct(roots);
+    while let Some((reduction, others_are_there)) = rest.pop() {
+        if others_are_there {
+            if known.insert(Arc::as_ptr(&reduction)) {
+                ordered.push(reduction);
+            }
+        } else if seen.insert(Arc::as_ptr(&reduction)) {
+            let others = direct(&reduction.parts);
+            rest.push((reduction, true));
+            rest.extend(others);
+        }
+    }
+    ordered
+}
+
+/// The roots with those reductions replaced by what they have become, wherever they are.
+fn replace<'a>(
+    roots: &[Arc<Node<'a>>],
+    all: &[Arc<Reduction<'a>>],
+    results: &Results<'a>,
+) -> Result<Vec<Arc<Node<'a>>>> {
+    let mut rebuilt: FxHashMap<*const Reduction<'a>, Arc<Reduction<'a>>> = FxHashMap::default();
+    let change = |rebuilt: &FxHashMap<_, Arc<Reduction<'a>>>, node: Arc<Node<'a>>| {
+        let Kind::Reduced(reduced) = &node.kind else {
+            return node;
+        };
+        let at = Arc::as_ptr(&reduced.reduction);
+        let reduction = match (results.get(&at), rebuilt.get(&at)) {
+            (Some(Outcome::Arrays(arrays)), _) => return kept(&arrays[reduced.number], &node, reduced),
+            (Some(Outcome::Reduction(reduction)), _) | (None, Some(reduction)) => reduction,
+            (None, None) => return node,
+        };
+        let reduced = Reduced {
+            reduction: Arc::clone(reduction),
+            ..reduced.clone()
+        };
+        Arc::new(node.with_kind(Kind::Reduced(reduced)))
+    };
+    for reduction in all
+        .iter()
+        .filter(|reduction| !results.contains_key(&Arc::as_ptr(reduction)))
+    {
+        let parts: Vec<_> = reduction.parts.iter().collect();
+        let now = rewrite(&parts, |node| Ok(change(&rebuilt, node)))?;
+        if !now.iter().zip(parts).all(|(now, part)| Arc::ptr_eq(now, part)) {
+            let new = Reduction {
+                operator: reduction.operator,
+                parts: now,
+                axes: reduction.axes.clone(),
+            };
+            rebuilt.insert(Arc::as_ptr(reduction), Arc::new(new));
+        }
+    }
+    let roots: Vec<_> = roots.iter().collect();
+    rewrite(&roots, |node| Ok(change(&rebuilt, node)))
+}
+
+/// An array along all axes of the elements as the node sees it that stands for it.
+fn kept<'a>(array: &Arc<Node<'a>>, node: &Node<'a>, reduced: &Reduced<'a>) -> Arc<Node<'a>> {
+    let Kind::Array(elements) = &array.kind else {
+        unreachable!("a result is an array")
+    };
+    let strides = reduced
+        .axes
+        .iter()
+        .map(|axis| axis.map_or(0, |axis| elements.strides()[axis]));
+    let lying = with_layout(elements, node.shape.to_vec(), strides.collect());
+    Node::of_array(lying, node.ty)
+}
+
+/// Reductions whose parts are too long for a kernel, as ones of arrays.
+fn shorten<'a>(stream: &Stream, ready: &[Arc<Reduction<'a>>]) -> Result<Results<'a>> {
+    let mut results = Results::default();
+    for reduction in ready {
+        let mut parts = Vec::with_capacity(reduction.parts.len());
+        for part in &reduction.parts {
+            let array = uninit(stream, part.ty.bytes(), part.shape.iter().product())?;
+            compute(stream, &cut(stream, &[part])?, &[&*with_shape(&array, &part.shape)])?;
+            parts.push(Node::of_array(with_shape(&array, &part.shape), part.ty));
+        }
+        let new = Reduction {
+            operator: reduction.operator,
+            parts,
+            axes: reduction.axes.clone(),
+        };
+        results.insert(Arc::as_ptr(reduction), Outcome::Reduction(Arc::new(new)));
+    }
+    Ok(results)
+}
+
+/// An array's elements in C order.
+fn with_shape<'a>(array: &Array<'a>, shape: &[usize]) -> Array<'a> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis] as isize;
+    }
+    with_layout(array, shape.to_vec(), strides)
+}
+
+/// Room for `len` numbers of so many bytes.
+fn uninit<'a>(stream: &Stream, bytes: usize, len: usize) -> Result<Array<'a>> {
+    fn of<'a, T: Element>(stream: &Stream, len: usize) -> Result<Array<'a>> {
+        let array: DeviceArray<T, Ix1> = DeviceArray::uninit(stream, Ix1(len))?;
+        Ok(Arc::new(array))
+    }
+    match bytes {
+        1 => of::<u8>(stream, len),
+        2 => of::<u16>(stream, len),
+        4 => of::<u32>(stream, len),
+        _ => of::<u64>(stream, len),
+    }
+}
