@@ -78,7 +78,10 @@ fn kernel(backend: &Arc<dyn Backend>, program: &Program) -> Result<Made> {
 pub(super) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u64]) -> Result<()> {
     if stream.backend().properties().is_simulated() {
         // SAFETY: the caller's promise.
-        return unsafe { interpret(stream, lowered, outputs) };
+        unsafe { interpret(stream, lowered, outputs)? };
+        #[cfg(test)]
+        ptx::run_again(lowered, outputs);
+        return Ok(());
     }
     let Made { function, info } = kernel(stream.backend(), &lowered.program)?;
     let strides: Vec<&[isize]> = lowered.strides.iter().map(Vec::as_slice).collect();
@@ -105,16 +108,16 @@ pub(super) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u
 }
 
 /// Elements for one launch.
-struct Piece {
-    outputs: Vec<u64>,
-    inputs: Vec<u64>,
-    lengths: Vec<usize>,
-    first: usize,
-    parts: Parts,
+pub(super) struct Piece {
+    pub(super) outputs: Vec<u64>,
+    pub(super) inputs: Vec<u64>,
+    pub(super) lengths: Vec<usize>,
+    pub(super) first: usize,
+    pub(super) parts: Parts,
 }
 
 /// What is launched one by one: parts of the first axis, or of the rows that are combined.
-fn pieces(lowered: &Lowered<'_>, outputs: &[u64]) -> Vec<Piece> {
+pub(super) fn pieces(lowered: &Lowered<'_>, outputs: &[u64]) -> Vec<Piece> {
     let Lowered {
         program,
         lengths,

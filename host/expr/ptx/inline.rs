@@ -16,6 +16,9 @@ pub(super) enum Callee<'a> {
     Inline(Box<Inline<'a>>),
     /// One that remains a function, of that name.
     Call { name: String, result: u32 },
+    /// One that the tests' machine has, by its number.
+    #[cfg(test)]
+    Native { number: usize, result: u32 },
 }
 
 /// A function that is copied.
@@ -38,11 +41,18 @@ impl Callee<'_> {
         let bits = match self {
             Self::Inline(inline) => inline.body.result.1,
             Self::Call { result, .. } => *result,
+            #[cfg(test)]
+            Self::Native { result, .. } => *result,
         };
         let result = if bits == 64 { writer.double() } else { writer.word() };
         match self {
             Self::Inline(inline) => Copy::of(inline, arguments, result, writer).write(writer)?,
             Self::Call { name, .. } => call(name, arguments, result, writer),
+            #[cfg(test)]
+            Self::Native { number, .. } => {
+                let names: Vec<String> = arguments.iter().map(Register::to_string).collect();
+                writer.line(format_args!("native.{number} {result}, {}", names.join(", ")));
+            }
         }
         Ok(result)
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel itself: which elements a thread has, and where they lie.
 
-use std::fmt::Write;
-
 use super::arguments::{Block, LANES_LOG2, THREADS, block_threads, is_flat, spread_len};
 use super::inline::Callee;
 use super::link::{Linked, link};
@@ -36,6 +34,12 @@ pub(in crate::expr) fn kernel(program: &Program, texts: &[String]) -> Result<Str
         .map(|(text, function)| Module::parse(text).map_err(|error| error.of(function.name)))
         .collect::<Result<_, _>>()?;
     let Linked { mut text, callees } = link(&program.functions, &modules)?;
+    text += &entry(program, &callees)?;
+    Ok(text)
+}
+
+/// The entry alone, which applies these functions.
+pub(super) fn entry(program: &Program, callees: &[Callee<'_>]) -> Result<String, Malformed> {
     let block = Block::new(program);
     if block.size > MOST_PARAMETERS {
         let reason = format!(
@@ -48,7 +52,7 @@ pub(in crate::expr) fn kernel(program: &Program, texts: &[String]) -> Result<Str
     let kernel = Kernel {
         program,
         block: &block,
-        callees: &callees,
+        callees,
     };
     let threads = match &program.reduce {
         Some(reduce) => {
@@ -60,12 +64,11 @@ pub(in crate::expr) fn kernel(program: &Program, texts: &[String]) -> Result<Str
             THREADS
         }
     };
-    let head = format!(
-        ".visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{}]\n)",
-        block.size
-    );
-    write!(text, "{head}\n.maxntid {threads}, 1, 1\n{{\n{}}}\n", writer.finish()).expect("a string takes all");
-    Ok(text)
+    Ok(format!(
+        ".visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{}]\n)\n.maxntid {threads}, 1, 1\n{{\n{}}}\n",
+        block.size,
+        writer.finish()
+    ))
 }
 
 pub(super) struct Kernel<'a> {

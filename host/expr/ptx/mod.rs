@@ -45,6 +45,8 @@ use super::program::{Form, GROUP, Layout, Program, Step};
 
 pub(super) use arguments::{Arguments, Parts, config, parameters};
 pub(super) use kernel::kernel;
+#[cfg(test)]
+pub(super) use tests::run_again;
 
 /// The name of the kernel.
 pub(super) const NAME: &str = "expression";

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
+mod emulated;
+mod emulator;
 mod machine;
 mod programs;
 mod ptxas;
@@ -9,6 +11,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 
+pub(in crate::expr) use self::emulated::run_again;
 use self::programs::{Random, samples};
 use super::kernel;
 use super::writer::REGISTERS;

@@ -1,42 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A machine for what a kernel consists of beside device functions, thread after thread: which elements a thread has, where
-//! they lie, how they are packed. It knows the instructions that the generator writes, and no others.
+//! Which elements a thread has, where they lie, how they are packed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
+use super::emulator::{Emulator, Memory};
 use super::programs::info;
 use crate::expr::program::{Input, Layout, Program, Step, Value};
 use crate::expr::ptx::arguments::THREADS;
-use crate::expr::ptx::{Arguments, SECTOR, config, kernel, parameters};
+use crate::expr::ptx::{Arguments, Parts, SECTOR, config, kernel, parameters};
 use cuda_std::scalar::ScalarType::{self, *};
-
-/// An instruction, its guard and its operands; a label is one without operands.
-struct Line<'a> {
-    guard: Option<&'a str>,
-    opcode: &'a str,
-    operands: Vec<&'a str>,
-}
-
-impl<'a> Line<'a> {
-    /// The instruction of a line; `None` for a declaration.
-    fn parse(line: &'a str) -> Option<Self> {
-        let line = line.trim().trim_end_matches(';');
-        if line.starts_with('.') {
-            return None;
-        }
-        let guarded = line.strip_prefix('@').and_then(|line| line.split_once(' '));
-        let (guard, line) = guarded.map_or((None, line), |(guard, line)| (Some(guard), line));
-        let (opcode, operands) = line.split_once(' ').unwrap_or((line, ""));
-        let operands = operands
-            .split([',', ' ', '{', '}', '[', ']'])
-            .filter(|word| !word.is_empty());
-        Some(Self {
-            guard,
-            opcode,
-            operands: operands.collect(),
-        })
-    }
-}
 
 /// The lower half of a number: places of 32 bits, which vectors of more than 2 have.
 const LOW: &str = ".version 6.3
@@ -53,135 +25,33 @@ ret;
 }
 ";
 
-/// One thread.
-struct Thread<'a> {
-    lines: &'a [Line<'a>],
-    registers: HashMap<&'a str, u64>,
-    parameters: &'a [u8],
+/// The machine's memory, and the sectors of it that are loaded.
+struct Sectors<'a> {
     memory: &'a mut [u8],
-    /// The sectors of memory that are loaded.
-    sectors: &'a mut HashSet<usize>,
-    number: u32,
+    loaded: HashSet<usize>,
 }
 
-impl<'a> Thread<'a> {
-    fn value(&self, operand: &str) -> u64 {
-        match operand {
-            "%ctaid.x" => u64::from(self.number / THREADS),
-            "%tid.x" => u64::from(self.number % THREADS),
-            _ if operand.starts_with('%') => self.registers[operand],
-            _ => match operand.strip_prefix("0x") {
-                Some(digits) => u64::from_str_radix(digits, 16).expect("a number"),
-                None => operand.parse().expect("a number"),
-            },
-        }
+impl Memory for Sectors<'_> {
+    fn load(&mut self, address: u64, bytes: usize) -> u64 {
+        let address = address as usize;
+        self.loaded.insert(address / SECTOR);
+        let mut word = [0; 8];
+        word[..bytes].copy_from_slice(&self.memory[address..][..bytes]);
+        u64::from_le_bytes(word)
     }
 
-    fn run(&mut self) {
-        let mut at = 0;
-        while let Some(line) = self.lines.get(at) {
-            at += 1;
-            if line.opcode.ends_with([':', '{', '}']) || line.guard.is_some_and(|guard| self.value(guard) == 0) {
-                continue;
-            }
-            match line.opcode {
-                "ret" => return,
-                "bra" => {
-                    let is_target = |label: &Line<'_>| label.opcode.strip_suffix(':') == Some(line.operands[0]);
-                    at = self.lines.iter().position(is_target).expect("a label");
-                }
-                opcode => self.step(opcode, &line.operands),
-            }
-        }
-        panic!("the thread never ends");
-    }
-
-    fn step(&mut self, opcode: &str, list: &[&'a str]) {
-        let count = if opcode.contains(".v4") {
-            4
-        } else {
-            1 + usize::from(opcode.contains(".v2"))
-        };
-        let bytes = opcode
-            .rsplit('.')
-            .next()
-            .and_then(|ty| ty[1..].parse::<usize>().ok())
-            .unwrap_or(0)
-            / 8;
-        if opcode.starts_with("st.global") {
-            let address = self.value(list[0]) as usize;
-            assert_eq!(address % (count * bytes), 0, "a store is not aligned");
-            for (k, register) in list[1..].iter().enumerate() {
-                let value = self.value(register).to_le_bytes();
-                self.memory[address + k * bytes..][..bytes].copy_from_slice(&value[..bytes]);
-            }
-            return;
-        }
-        if opcode.starts_with("ld.") {
-            let (place, is_global) = (list[count], opcode.starts_with("ld.global"));
-            let address = match place.split_once('+') {
-                Some((_, offset)) => offset.parse().expect("an offset"),
-                None => self.value(place) as usize,
-            };
-            assert_eq!(address % (count * bytes), 0, "a load is not aligned");
-            if is_global {
-                self.sectors.insert(address / SECTOR);
-            }
-            for (k, register) in list[..count].iter().enumerate() {
-                let from = if is_global { &*self.memory } else { self.parameters };
-                let mut value = [0; 8];
-                value[..bytes].copy_from_slice(&from[address + k * bytes..][..bytes]);
-                self.registers.insert(register, u64::from_le_bytes(value));
-            }
-            return;
-        }
-        let values: Vec<u64> = list[1..].iter().map(|operand| self.value(operand)).collect();
-        let low = |value: u64| u64::from(value as u32);
-        let result = match (opcode, &values[..]) {
-            ("mov.u32" | "mov.b32" | "mov.b64" | "cvta.to.global.u64" | "cvt.u64.u32", &[a]) => a,
-            ("cvt.u32.u64", &[a]) => low(a),
-            ("mad.lo.s32", &[a, b, c]) => low(a.wrapping_mul(b).wrapping_add(c)),
-            ("mad.wide.u32" | "mad.lo.s64", &[a, b, c]) => a.wrapping_mul(b).wrapping_add(c),
-            ("mul.lo.s32", &[a, b]) => low(a.wrapping_mul(b)),
-            ("mul.hi.u32", &[a, b]) => (a * b) >> 32,
-            ("add.s32", &[a, b]) => low(a.wrapping_add(b)),
-            ("add.s64", &[a, b]) => a.wrapping_add(b),
-            ("sub.s32", &[a, b]) => low(a.wrapping_sub(b)),
-            ("and.b32", &[a, b]) => a & b,
-            ("shr.u32", &[a, b]) => {
-                if b < 32 {
-                    a >> b
-                } else {
-                    0
-                }
-            }
-            ("shl.b32", &[a, b]) => {
-                if b < 32 {
-                    low(a << b)
-                } else {
-                    0
-                }
-            }
-            ("setp.ge.u32", &[a, b]) => u64::from(a >= b),
-            ("setp.lt.u32", &[a, b]) => u64::from(a < b),
-            ("selp.b32", &[a, b, is_first]) => {
-                if is_first != 0 {
-                    a
-                } else {
-                    b
-                }
-            }
-            ("prmt.b32", &[a, b, selector]) => {
-                let both = a | b << 32;
-                (0..4)
-                    .map(|k| (both >> (8 * (selector >> (4 * k) & 7)) & 0xff) << (8 * k))
-                    .sum()
-            }
-            _ => panic!("unknown instruction {opcode} {list:?}"),
-        };
-        self.registers.insert(list[0], result);
+    fn store(&mut self, address: u64, bytes: usize, value: u64) {
+        self.memory[address as usize..][..bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
     }
 }
+
+/// Nothing is combined.
+const ONE_PART: Parts = Parts {
+    count: 1,
+    len: 4,
+    first: 0,
+    launched: 1,
+};
 
 /// An array of the machine's memory.
 struct Array {
@@ -191,28 +61,18 @@ struct Array {
     strides: Vec<isize>,
 }
 
-/// Runs a kernel's threads, one after another; the number of sectors that each block loads.
+/// Runs a kernel's blocks, one after another; the number of sectors that each loads.
 fn run(text: &str, blocks: u32, parameters: &[u8], memory: &mut [u8]) -> Vec<usize> {
-    let (_, body) = text.split_once("\n{\n").expect("a body");
-    let body = body.lines().take_while(|line| *line != "}");
-    let lines: Vec<Line<'_>> = body.filter_map(Line::parse).collect();
-    let mut loaded = Vec::new();
-    for block in 0..blocks {
-        let mut sectors = HashSet::new();
-        for number in block * THREADS..(block + 1) * THREADS {
-            Thread {
-                lines: &lines,
-                registers: HashMap::new(),
-                parameters,
-                memory,
-                sectors: &mut sectors,
-                number,
-            }
-            .run();
-        }
-        loaded.push(sectors.len());
-    }
-    loaded
+    let emulator = Emulator::new(text, &[]);
+    let sectors = |block| {
+        let mut sectors = Sectors {
+            memory,
+            loaded: HashSet::new(),
+        };
+        emulator.block((block, 0), THREADS, parameters, &mut sectors);
+        sectors.loaded.len()
+    };
+    (0..blocks).map(sectors).collect()
 }
 
 /// What a program is, beside its steps.
@@ -275,6 +135,7 @@ fn copies(lengths: &[usize], form: Form, inputs: &[(ScalarType, Layout)], has_pl
         types: steps.iter().map(|(_, ty)| *ty).collect(),
         outputs: stored.map(|step| step as Value).collect(),
         steps: steps.iter().map(|(step, _)| *step).collect(),
+        ..Program::default()
     }
 }
 
@@ -317,10 +178,11 @@ fn check(lengths: &[usize], form: Form, inputs: &[(ScalarType, Layout)], has_pla
             lengths,
             strides: &strides,
             first: 1000,
+            parts: ONE_PART,
         },
     );
     let text = kernel(&program, &[LOW.to_owned()]).unwrap();
-    let loaded = run(&text, config(&program, lengths).grid.x, &block, &mut memory);
+    let loaded = run(&text, config(&program, lengths, ONE_PART).grid.x, &block, &mut memory);
     let wanted = wanted(&before, lengths, &arrays, &outputs);
     assert!(memory == wanted, "{lengths:?} {form:?} {inputs:?} {text}");
     loaded

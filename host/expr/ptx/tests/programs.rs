@@ -98,6 +98,7 @@ impl Random {
             steps: Vec::new(),
             types: Vec::new(),
             outputs: Vec::new(),
+            ..Program::default()
         };
         let mut random = Self {
             program,

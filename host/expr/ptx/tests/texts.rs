@@ -26,6 +26,7 @@ fn apply(function: &'static DeviceFnInfo, layout: Layout) -> Program {
         steps: inputs.chain([Step::Call(0, values)]).collect(),
         types: arguments.iter().copied().chain([function.result]).collect(),
         outputs: vec![arguments.len() as u16],
+        ..Program::default()
     }
 }
 

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernels of expressions, run by the tests' machine on the simulated GPU's memory: they give the bits that the simulated GPU
+//! gives.
+
+use std::cell::RefCell;
+
+use ndarray::{Axis, s};
+
+use super::emulator::{Emulator, Memory};
+use crate::expr::kernel::pieces;
+use crate::expr::lower::Lowered;
+use crate::expr::ptx::inline::Callee;
+use crate::expr::ptx::kernel::entry;
+use crate::expr::ptx::writer::register_bits;
+use crate::expr::ptx::{Arguments, config, parameters};
+use crate::expr::{self, Expr};
+use crate::{Device, DeviceArray, Result, Stream};
+
+thread_local! {
+    /// The blocks that were run while a test wants it.
+    static RUN: RefCell<Option<usize>> = const { RefCell::new(None) };
+}
+
+/// The process's memory, which the simulated GPU's is.
+struct Host;
+
+impl Memory for Host {
+    fn load(&mut self, address: u64, bytes: usize) -> u64 {
+        let mut word = [0u8; 8];
+        let from = std::ptr::with_exposed_provenance::<u8>(address as usize);
+        // SAFETY: kernels load elements of the arrays that they are given.
+        unsafe { from.copy_to_nonoverlapping(word.as_mut_ptr(), bytes) };
+        u64::from_le_bytes(word)
+    }
+
+    fn store(&mut self, address: u64, bytes: usize, value: u64) {
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+        // SAFETY: kernels store elements of their outputs.
+        unsafe { to.copy_from_nonoverlapping(value.to_le_bytes().as_ptr(), bytes) };
+    }
+}
+
+/// Where a test wants it, computes the outputs once more by the kernel's text: they have the same bits.
+pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
+    let is_wanted = RUN.with_borrow(Option::is_some);
+    if !is_wanted {
+        return;
+    }
+    let program = &lowered.program;
+    let callees: Vec<Callee<'_>> = (program.functions.iter().enumerate())
+        .map(|(number, function)| Callee::Native {
+            number,
+            result: register_bits(function.result),
+        })
+        .collect();
+    let text = entry(program, &callees).expect("a kernel");
+    let emulator = Emulator::new(&text, &program.functions);
+    let elements = |output: usize| {
+        let axes = match &program.reduce {
+            Some(reduce) if reduce.is_row[output] => {
+                let axis = reduce.form.axis(lowered.lengths.len());
+                lowered.lengths.iter().product::<usize>() / lowered.lengths[axis] * lowered.parts.0
+            }
+            _ => lowered.lengths.iter().product(),
+        };
+        axes * program.types[usize::from(program.outputs[output])].bytes()
+    };
+    let read = |output: usize| -> Vec<u8> {
+        let at = |k: usize| Host.load(outputs[output] + k as u64, 1) as u8;
+        (0..elements(output)).map(at).collect()
+    };
+    let wanted: Vec<Vec<u8>> = (0..outputs.len()).map(read).collect();
+    for (output, bytes) in wanted.iter().enumerate() {
+        (0..bytes.len()).for_each(|k| Host.store(outputs[output] + k as u64, 1, !u64::from(bytes[k])));
+    }
+    let strides: Vec<&[isize]> = lowered.strides.iter().map(Vec::as_slice).collect();
+    let mut blocks = 0;
+    for piece in pieces(lowered, outputs) {
+        let block = parameters(
+            program,
+            &Arguments {
+                outputs: &piece.outputs,
+                inputs: &piece.inputs,
+                scalars: &lowered.scalars,
+                lengths: &piece.lengths,
+                strides: &strides,
+                first: piece.first,
+                parts: piece.parts,
+            },
+        );
+        let config = config(program, &piece.lengths, piece.parts);
+        for y in 0..config.grid.y {
+            for x in 0..config.grid.x {
+                emulator.block((x, y), config.block.x, &block, &mut Host);
+                blocks += 1;
+            }
+        }
+    }
+    for (output, wanted) in wanted.iter().enumerate() {
+        assert_eq!(read(output), *wanted, "output {output} of {program:?}\n{text}");
+    }
+    RUN.with_borrow_mut(|run| *run = run.map(|before| before + blocks));
+}
+
+/// Evaluates what `compute` makes, each kernel twice; gives the number of blocks.
+fn twice(compute: impl FnOnce(&Stream) -> Result<()>) -> usize {
+    RUN.set(Some(0));
+    let device = Device::simulator();
+    compute(device.default_stream()).expect("it is computed");
+    RUN.take().expect("a number")
+}
+
+/// Numbers whose order shows in their sums.
+fn numbers(stream: &Stream, shape: [usize; 3]) -> Result<DeviceArray<f32, ndarray::Ix3>> {
+    let [a, b, c] = shape.map(|len| len as u64);
+    let place = |axis| expr::index((a as usize, b as usize, c as usize), axis);
+    let number = (place(0) * b + place(1)) * c + place(2);
+    ((number.cast::<f32>() * 0.7).sin() * 1.5).eval_on(stream)
+}
+
+fn softmax<'a>(x: &Expr<'a, f32, ndarray::Ix3>, axis: usize) -> Expr<'a, f32, ndarray::Ix3> {
+    let axis = Axis(axis);
+    let e = (x - x.max_axis(axis).insert_axis(axis)).exp();
+    &e / e.sum_axis(axis).insert_axis(axis)
+}
+
+#[test]
+fn reductions_along_each_axis_of_views() {
+    for shape in [[2, 3, 5], [3, 20, 33], [1, 70, 16], [40, 2, 130], [5, 1, 1030]] {
+        let blocks = twice(|stream| {
+            let x = numbers(stream, shape)?;
+            let turned = x.view().permuted_axes([2, 1, 0])?;
+            let part = x.slice(s![.., .., 1..])?;
+            let step = x.slice(s![..;-1, .., ..;2])?;
+            for axis in [0, 1, 2].map(Axis) {
+                x.expr().sum_axis(axis).eval()?;
+                (turned.expr() * 2.0).sum_axis(axis).eval()?;
+                (part.expr().max_axis(axis) - part.expr().min_axis(axis)).eval()?;
+                step.expr().cast::<f64>().mean_axis(axis).eval()?;
+                x.expr().argmax_axis(axis).eval()?;
+                turned.expr().cast::<crate::f16>().sum_axis(axis).eval()?;
+                x.expr().less(0.3).count_axis(axis).eval()?;
+                softmax(&x.expr(), axis.0).eval()?;
+                part.expr().variance_axis(axis, 0).eval()?;
+            }
+            x.expr().sum_axes(&[0, 2]).eval()?;
+            turned.expr().sum().eval()?;
+            Ok(())
+        });
+        assert!(blocks > 30, "{blocks}");
+    }
+}
+
+#[test]
+fn rows_by_warps_by_blocks_in_loops_and_in_parts() {
+    for (rows, len) in [
+        (3, 1),
+        (9, 7),
+        (70, 16),
+        (3, 200),
+        (2, 515),
+        (2, 1024),
+        (1, 4097),
+        (1, 17_000),
+        (130, 4100),
+    ] {
+        let blocks = twice(|stream| {
+            let x = numbers(stream, [1, rows, len])?;
+            x.expr().square().sum_axis(Axis(2)).eval()?;
+            if rows < 100 {
+                softmax(&x.expr(), 2).eval()?;
+                let y = x.expr().cast::<f64>();
+                (&y - y.mean_axis(Axis(2)).insert_axis(Axis(2))).eval()?;
+            }
+            Ok(())
+        });
+        assert!(blocks > 1, "{blocks}");
+    }
+    let blocks = twice(|stream| {
+        let long = numbers(stream, [1, 1, 70_001])?;
+        (long.expr() - long.expr().mean()).square().sum().eval()?;
+        let columns = numbers(stream, [1, 3000, 40])?;
+        let (sum, place) = (columns.expr().sum_axis(Axis(1)), columns.expr().argmin_axis(Axis(1)));
+        expr::eval((&sum, &place))?;
+        Ok(())
+    });
+    assert!(blocks > 20, "{blocks}");
+}
+
+/// The kernels without reductions, too.
+#[test]
+fn elements_of_views() {
+    let blocks = twice(|stream| {
+        let x = numbers(stream, [7, 13, 50])?;
+        let turned = numbers(stream, [50, 13, 7])?;
+        let turned = turned.view().permuted_axes([2, 1, 0])?;
+        (&x + &turned).eval()?;
+        let mut out = DeviceArray::<f32, _>::zeros(stream, 101)?;
+        // Vectors that begin beside a multiple of their size.
+        let row = numbers(stream, [1, 1, 100])?;
+        let row = row.index_axis(Axis(0), 0)?.index_axis(Axis(0), 0)?.to_array()?;
+        (&row * 2.0).eval_into(&mut out.slice_mut(s![1..])?)?;
+        Ok(())
+    });
+    assert!(blocks > 10, "{blocks}");
+}
