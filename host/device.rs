@@ -19,7 +19,7 @@ use crate::stream::Stream;
 pub const DEVICE_VARIABLE: &str = "WARPSMITH_DEVICE";
 
 /// The PTX of this crate's kernels; of no module where the crate was built without device code.
-const KERNELS: PtxModules = crate::kernels!(kernels_gpu);
+pub(crate) const KERNELS: PtxModules = crate::kernels!(kernels_gpu);
 
 /// The backend, each call of which is told to the crate `tracing` where the feature is on.
 fn traced(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {

@@ -9,6 +9,7 @@ use ndarray::{Axis, s};
 use super::emulator::{Emulator, Memory};
 use crate::expr::kernel::pieces;
 use crate::expr::lower::Lowered;
+use crate::expr::program::Program;
 use crate::expr::ptx::inline::Callee;
 use crate::expr::ptx::kernel::entry;
 use crate::expr::ptx::writer::register_bits;
@@ -19,6 +20,8 @@ use crate::{Device, DeviceArray, Result, Stream};
 thread_local! {
     /// The blocks that were run while a test wants it.
     static RUN: RefCell<Option<usize>> = const { RefCell::new(None) };
+    /// The programs that were run while a test wants them.
+    static PROGRAMS: RefCell<Option<Vec<Program>>> = const { RefCell::new(None) };
 }
 
 /// The process's memory, which the simulated GPU's is.
@@ -42,6 +45,7 @@ impl Memory for Host {
 
 /// Where a test wants it, computes the outputs once more by the kernel's text: they have the same bits.
 pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
+    PROGRAMS.with_borrow_mut(|programs| programs.as_mut().map(|programs| programs.push(lowered.program.clone())));
     let is_wanted = RUN.with_borrow(Option::is_some);
     if !is_wanted {
         return;
@@ -110,15 +114,23 @@ fn twice(compute: impl FnOnce(&Stream) -> Result<()>) -> usize {
     RUN.take().expect("a number")
 }
 
+/// The programs of what `compute` evaluates.
+pub(super) fn programs(compute: impl FnOnce(&Stream) -> Result<()>) -> Vec<Program> {
+    PROGRAMS.set(Some(Vec::new()));
+    let device = Device::simulator();
+    compute(device.default_stream()).expect("it is computed");
+    PROGRAMS.take().expect("programs")
+}
+
 /// Numbers whose order shows in their sums.
-fn numbers(stream: &Stream, shape: [usize; 3]) -> Result<DeviceArray<f32, ndarray::Ix3>> {
+pub(super) fn numbers(stream: &Stream, shape: [usize; 3]) -> Result<DeviceArray<f32, ndarray::Ix3>> {
     let [a, b, c] = shape.map(|len| len as u64);
     let place = |axis| expr::index((a as usize, b as usize, c as usize), axis);
     let number = (place(0) * b + place(1)) * c + place(2);
     ((number.cast::<f32>() * 0.7).sin() * 1.5).eval_on(stream)
 }
 
-fn softmax<'a>(x: &Expr<'a, f32, ndarray::Ix3>, axis: usize) -> Expr<'a, f32, ndarray::Ix3> {
+pub(super) fn softmax<'a>(x: &Expr<'a, f32, ndarray::Ix3>, axis: usize) -> Expr<'a, f32, ndarray::Ix3> {
     let axis = Axis(axis);
     let e = (x - x.max_axis(axis).insert_axis(axis)).exp();
     &e / e.sum_axis(axis).insert_axis(axis)

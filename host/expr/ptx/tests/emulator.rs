@@ -138,7 +138,11 @@ impl<'a> Emulator<'a> {
                 Stop::End => thread.is_done = true,
                 other => {
                     stop = other;
-                    assert_eq!(*at.get_or_insert(thread.at), thread.at, "threads of a warp wait at several places");
+                    assert_eq!(
+                        *at.get_or_insert(thread.at),
+                        thread.at,
+                        "threads of a warp wait at several places"
+                    );
                 }
             }
         }
@@ -182,7 +186,10 @@ impl<'a> Emulator<'a> {
             .iter()
             .map(|thread| thread.value(line.operands[1], (0, 0)))
             .collect();
-        assert!(values.len() == 32 && !warp.iter().any(|thread| thread.is_done), "a whole warp");
+        assert!(
+            values.len() == 32 && !warp.iter().any(|thread| thread.is_done),
+            "a whole warp"
+        );
         for (lane, thread) in warp.iter_mut().enumerate() {
             let [by, clamp] = [2, 3].map(|k| thread.value(line.operands[k], (0, 0)) as usize);
             let segment = clamp >> 8 & 31;

@@ -3,10 +3,15 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ndarray::{Axis, s};
+
+use super::emulated::{numbers, programs, softmax};
 use super::programs::{Random, samples};
+use crate::backend::DeviceFnInfo;
+use crate::device::KERNELS;
 use crate::expr::ptx::kernel;
 
 /// The programs that are assembled.
@@ -32,23 +37,69 @@ fn ptxas_takes_programs_of_all_types_and_layouts() {
     for seed in 0..PROGRAMS {
         let Random { program, texts } = Random::new(seed, &samples);
         let text = kernel(&program, &texts).expect("a kernel");
-        let path = folder.join(format!("{seed}.ptx"));
-        fs::write(&path, &text).expect("a file");
         let architecture = ["-arch=sm_75", "-arch=sm_90"][seed as usize % 2];
-        let said = Command::new(&ptxas)
-            .args(["-v", architecture])
-            .arg(&path)
-            .args(["-o", "/dev/null"])
-            .output();
-        let said = said.expect("ptxas runs");
-        let errors = String::from_utf8_lossy(&said.stderr);
-        assert!(said.status.success(), "program {seed}: {errors}\n{text}");
+        let errors = assemble(&ptxas, &folder.join(format!("{seed}.ptx")), architecture, &text);
         // What is called has a frame of its own: only the reduction of large angles does.
         let is_called = text.contains("call.uni");
         assert!(
             is_called || errors.contains("    0 bytes stack frame"),
             "program {seed}: {errors}\n{text}"
         );
+    }
+    fs::remove_dir_all(&folder).expect("the folder");
+}
+
+/// What ptxas says of a text, which it takes.
+fn assemble(ptxas: &Path, path: &Path, architecture: &str, text: &str) -> String {
+    fs::write(path, text).expect("a file");
+    let said = Command::new(ptxas)
+        .args(["-v", architecture])
+        .arg(path)
+        .args(["-o", "/dev/null"])
+        .output();
+    let said = said.expect("ptxas runs");
+    let errors = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.status.success(), "{errors}\n{text}");
+    errors
+}
+
+/// The kernels of reductions with the library's own functions: in registers alone.
+#[test]
+fn ptxas_takes_reductions_of_all_forms() {
+    let Some(ptxas) = ptxas() else { return };
+    if KERNELS.is_empty() {
+        return;
+    }
+    let folder = env::temp_dir().join(format!("warpsmith-reductions-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let programs = programs(|stream| {
+        for shape in [[1, 3, 300], [2, 2, 9000], [1, 2, 20_000], [1, 1, 70_000], [2, 1000, 40]] {
+            let x = numbers(stream, shape)?;
+            let part = x.slice(s![.., .., 1..])?;
+            for axis in [2, 1] {
+                softmax(&x.expr(), axis).eval()?;
+                x.expr().variance_axis(Axis(axis), 0).eval()?;
+                part.expr().cast::<f64>().sum_axis(Axis(axis)).eval()?;
+                part.expr().argmax_axis(Axis(axis)).eval()?;
+                (x.expr().cast::<crate::f16>() * crate::f16::ONE)
+                    .max_axis(Axis(axis))
+                    .eval()?;
+            }
+        }
+        Ok(())
+    });
+    for (number, program) in programs.iter().enumerate() {
+        let text = |function: &&'static DeviceFnInfo| KERNELS.text(function.name, "sm_75").expect("its text");
+        let texts: Vec<String> = program.functions.iter().map(text).collect();
+        let text = kernel(program, &texts).expect("a kernel");
+        let architecture = ["-arch=sm_75", "-arch=sm_90"][number % 2];
+        let said = assemble(&ptxas, &folder.join(format!("{number}.ptx")), architecture, &text);
+        let is_in_registers = said.contains("    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads");
+        if env::var_os("WARPSMITH_SHOW_PTXAS").is_some() {
+            println!("{:?} {said}", program.reduce);
+        }
+        // What is called has a frame of its own.
+        assert!(is_in_registers || text.contains("call.uni"), "{program:?}: {said}");
     }
     fs::remove_dir_all(&folder).expect("the folder");
 }
