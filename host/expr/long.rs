@@ -48,7 +48,7 @@ pub(super) fn cut<'a>(stream: &Stream, roots: &[&Arc<Node<'a>>]) -> Result<Vec<A
 }
 
 /// The parts of the roots, and they, each behind its own parts.
-fn nodes<'r, 'a>(roots: &[&'r Arc<Node<'a>>]) -> Vec<&'r Arc<Node<'a>>> {
+pub(super) fn nodes<'r, 'a>(roots: &[&'r Arc<Node<'a>>]) -> Vec<&'r Arc<Node<'a>>> {
     let mut nodes = Vec::new();
     let mut known = FxHashSet::default();
     let mut rest: Vec<_> = roots.iter().rev().map(|&root| (root, false)).collect();
