@@ -51,7 +51,7 @@ impl<'s, 'a> Scope<'s, 'a> {
         let mut numbers: Vec<Number<'a>> = Vec::with_capacity(formula.terms.len());
         for Statement { name, root } in &formula.statements {
             for term in &formula.terms[numbers.len()..=*root] {
-                let number = self.number(&term.kind, &numbers);
+                let number = self.number(formula, term, &numbers);
                 numbers.push(number.map_err(|message| formula.error(term, message))?);
             }
             if let Some(name) = name {
@@ -64,16 +64,17 @@ impl<'s, 'a> Scope<'s, 'a> {
     }
 
     /// The number of a part, behind those of its parts.
-    fn number(&self, kind: &Kind, numbers: &[Number<'a>]) -> Result<Number<'a>, String> {
+    fn number(&self, formula: &Formula, term: &Term, numbers: &[Number<'a>]) -> Result<Number<'a>, String> {
         let number = |id: Id| numbers[id].clone();
-        match kind {
+        match &term.kind {
             Kind::Int(value) => Ok(Number::Int((*value).into())),
             Kind::Float(value) => Ok(Number::Float(*value)),
             Kind::Name(name) => self.named(name),
             Kind::Prefix(prefix, x) => compute(prefix.symbol, prefix.operation, vec![number(*x)]),
             Kind::Infix(infix, a, b) => compute(infix.symbol, infix.operation, vec![number(*a), number(*b)]),
             Kind::Call(function, arguments) => {
-                let name = function.name;
+                // As the text has it.
+                let name = &formula.text[term.span.clone()];
                 match function.operation {
                     Operation::Index => self.index(arguments[0].map(number)),
                     Operation::Reduction => Err(format!("`{name}` is not offered yet: formulas have no reductions")),
@@ -131,7 +132,7 @@ impl<'s, 'a> Scope<'s, 'a> {
 /// The message for a name that nothing is given for, beside those that something is.
 pub(super) fn unknown_name<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
     let hint = match functions::find(name) {
-        Some(function) => format!(": the function is called as {}", function.usage()),
+        Some(function) => format!(": the function is called as {}", function.usage(name)),
         None => suggestion(name, known.chain(CONSTANTS.map(|(name, _)| name))),
     };
     format!("unknown name `{name}`{hint}")

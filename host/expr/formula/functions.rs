@@ -156,11 +156,11 @@ impl Function {
         self.wanted.iter().chain(self.optional).copied()
     }
 
-    /// How it is called.
-    pub(super) fn usage(&self) -> String {
+    /// How it is called by one of its names.
+    pub(super) fn usage(&self, name: &str) -> String {
         let optional = self.optional.iter().map(|name| format!("{name}=…"));
         let all: Vec<String> = self.wanted.iter().map(ToString::to_string).chain(optional).collect();
-        format!("`{}({})`", self.name, all.join(", "))
+        format!("`{name}({})`", all.join(", "))
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn usages_name_the_arguments() {
-        assert_eq!(find("clip").unwrap().usage(), "`clamp(x, lo, hi)`");
-        assert_eq!(find("sum").unwrap().usage(), "`sum(x, axis=…, keepdims=…)`");
+        assert_eq!(find("clip").unwrap().usage("clip"), "`clip(x, lo, hi)`");
+        assert_eq!(find("sum").unwrap().usage("sum"), "`sum(x, axis=…, keepdims=…)`");
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn compute<'a>(operation: Operation, numbers: &[i128]) -> Option<Resu
         (Operation::Binary(Binary::NotEqual), [a, b]) => return Some(Ok(Number::truth(a != b))),
         (Operation::Binary(operator), &[a, b]) => binary(operator, a, b)?,
         (Operation::FloorDiv, &[a, b]) => floor_div(a, b),
-        (Operation::Modulo, &[a, b]) => floor_div(a, b).map(|quotient| a - quotient * b),
+        (Operation::Modulo, &[a, b]) => modulo(a, b),
         (Operation::Ternary(Ternary::MulAdd), &[a, b, c]) => {
             let product = a.checked_mul(b);
             product.and_then(|product| product.checked_add(c)).ok_or_else(too_large)
@@ -72,6 +72,15 @@ fn floor_div(a: i128, b: i128) -> Result<i128, String> {
     let quotient = a.checked_div(b).ok_or_else(too_large)?;
     let is_above = a % b != 0 && (a < 0) != (b < 0);
     Ok(quotient - i128::from(is_above))
+}
+
+fn modulo(a: i128, b: i128) -> Result<i128, String> {
+    if b == 0 {
+        return Err(by_zero());
+    }
+    let rest = a.wrapping_rem(b);
+    let is_above = rest != 0 && (rest < 0) != (b < 0);
+    Ok(if is_above { rest + b } else { rest })
 }
 
 fn too_large() -> String {

@@ -95,6 +95,7 @@ fn part<'a>(operation: Operation, parts: &[Arc<Node<'a>>]) -> Part<'a> {
         (Operation::FloorDiv, [a, b]) => floor_div(a, b),
         (Operation::Modulo, [a, b]) => modulo(a, b),
         (Operation::Ternary(operator), [a, b, c]) => ternary(operator, [a, b, c].map(Arc::clone)),
+        // `+x`: nothing else is left.
         _ => Ok(Arc::clone(&parts[0])),
     }
 }

@@ -234,7 +234,7 @@ impl<'t> Parser<'t> {
         let mut is_by_name = false;
         let mut next = 0;
         while self.take_if(")").is_none() {
-            let (at, place) = match self.argument_name(function)? {
+            let (at, place) = match self.argument_name(name, function)? {
                 Some(named) => {
                     is_by_name = true;
                     named
@@ -242,7 +242,7 @@ impl<'t> Parser<'t> {
                 None if is_by_name => return self.unexpected("an argument by its name, as the one before it is"),
                 None => (next, self.words[self.at].span.clone()),
             };
-            let usage = || function.usage();
+            let usage = || function.usage(name);
             match arguments.get(at) {
                 None => return self.error(place, format!("more arguments than {} takes", usage())),
                 Some(Some(_)) => return self.error(place, format!("an argument of {} for the second time", usage())),
@@ -259,20 +259,23 @@ impl<'t> Parser<'t> {
             .zip(&arguments)
             .find(|(_, given)| given.is_none());
         if let Some((missing, _)) = missing {
-            let message = format!("`{name}` without its argument `{missing}`, wanted {}", function.usage());
+            let message = format!(
+                "`{name}` without its argument `{missing}`, wanted {}",
+                function.usage(name)
+            );
             return self.error(span, message);
         }
         Ok(self.push(Kind::Call(function, arguments), span))
     }
 
     /// Which of the function's arguments the next one is, where it has a name, and the name's place.
-    fn argument_name(&mut self, function: &Function) -> Result<Option<(usize, Range<usize>)>> {
+    fn argument_name(&mut self, of: &str, function: &Function) -> Result<Option<(usize, Range<usize>)>> {
         let (Word::Name(name), Some(Word::Symbol("="))) = (self.word(), self.second()) else {
             return Ok(None);
         };
         let Some(at) = function.parameters().position(|parameter| parameter == name) else {
             let hint = suggestion(name, function.parameters());
-            let message = format!("unknown argument `{name}` of {}{hint}", function.usage());
+            let message = format!("unknown argument `{name}` of {}{hint}", function.usage(of));
             return self.error(self.words[self.at].span.clone(), message);
         };
         let span = self.take();

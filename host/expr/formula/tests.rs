@@ -103,7 +103,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("1 + foo_bar(a)", "column 5: unknown function `foo_bar`"),
         (
             "where(a, b)",
-            "column 1: `where` without its argument `b`, wanted `select(c, a, b)`",
+            "column 1: `where` without its argument `b`, wanted `where(c, a, b)`",
         ),
         ("tanh()", "column 1: `tanh` without its argument `x`"),
         ("tanh(a, b)", "column 9: more arguments than `tanh(x)` takes"),
@@ -113,7 +113,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         (
             "clip(a, lo=1, lo=2)",
-            "column 15: an argument of `clamp(x, lo, hi)` for the second time",
+            "column 15: an argument of `clip(x, lo, hi)` for the second time",
         ),
         (
             "clip(a, lo=1, 2)",

@@ -170,6 +170,9 @@ fn numbers_of_the_text_take_the_type_beside_them() {
     refused("u8 - -1", "-1 is no u8");
     refused("i32(2**31)", "2147483648 is no i32");
     refused("2**200", "the integer is too large");
+    check("-2**126*2 % 3", "i64 1");
+    refused("-2**126*2 // -1", "the integer is too large");
+    refused("abs(-2**126*2)", "the integer is too large");
     refused("2**64", "18446744073709551616 is no u64");
     refused("-2**64", "is no i64");
     refused("1 // 0", "column 3: division of an integer by 0");
@@ -198,7 +201,10 @@ fn types_that_do_not_fit_say_what_does() {
     refused("1.5 | 2", "`|` of f64");
     refused("f32 ^ 2", "`^` of f32, wanted integers or bool; the power is `**`");
     refused("c << 1", "`<<`");
-    refused("where(f32, 1, 2)", "`select`: the condition is f32, wanted bool");
+    refused(
+        "where(f32, 1, 2)",
+        "`where`: the condition is f32, wanted bool, as in `where(a != 0, …)`",
+    );
     refused("where(1, 2, 3)", "the condition is an integer");
     refused("sum(f32, axis=0)", "column 1: `sum` is not offered yet");
     refused("f33 + 1", "column 1: unknown name `f33`: did you mean `f32`?");
