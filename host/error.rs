@@ -150,6 +150,10 @@ pub enum Error {
         problem: String,
     },
 
+    /// A formula that is none, or whose inputs do not fit.
+    #[error(transparent)]
+    Formula(#[from] crate::expr::FormulaError),
+
     /// A launch configuration that the kernel or the device does not take.
     #[error("launch of kernel `{kernel}`: {what}: given {given}, wanted {wanted}")]
     LaunchConfig {

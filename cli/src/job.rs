@@ -114,7 +114,7 @@ impl<'a> Job<'a> {
     }
 
     /// Writes or prints the result.
-    fn finish<U: Number>(
+    pub fn finish<U: Number>(
         self,
         progress: ProgressBar,
         stream: &Stream,

@@ -2,13 +2,14 @@
 //! The program `warpsmith`: array and picture operations on a GPU, or on the simulated one.
 //!
 //! Results go to standard output, everything else to standard error. The exit status is 0 only when
-//! all went well; an error is one line of standard error.
+//! all went well; an error is one line of standard error. One in a formula has two more below it, which mark the place.
 
 mod bench;
 mod chart;
 mod demo;
 mod devices;
 mod elementwise;
+mod eval;
 mod histogram;
 mod input;
 mod job;
@@ -35,6 +36,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use warpsmith::expr::FormulaError;
 
 use crate::elementwise::MapOp;
 use crate::ops::BinaryOp;
@@ -90,6 +92,8 @@ enum Command {
         #[arg(short, long, value_name = "OUT.npy")]
         output: PathBuf,
     },
+    /// A formula of arrays, computed as one kernel: warpsmith eval "tanh(a)*2 + 1" a=A.npy -o OUT.npy
+    Eval(eval::EvalArgs),
     /// The sum, product, minimum, maximum, mean, variance … of all elements, or along an axis.
     Reduce(reduce::ReduceArgs),
     /// The sum, product, minimum or maximum of each element and all before it.
@@ -135,6 +139,9 @@ fn main() -> ExitCode {
             let message = format!("{error:#}").replace(['\n', '\r'], " ");
             // Nothing is left to be done where standard error cannot be written.
             let _ = writeln!(std::io::stderr(), "warpsmith: error: {message}");
+            if let Some(error) = error.downcast_ref::<FormulaError>() {
+                let _ = writeln!(std::io::stderr(), "{}", error.marked());
+            }
             ExitCode::FAILURE
         }
     }
@@ -154,6 +161,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Min(args) => binary(BinaryOp::Min, args),
         Command::Max(args) => binary(BinaryOp::Max, args),
         Command::Map { op, input, output } => elementwise::map(&session, *op, input, output),
+        Command::Eval(args) => eval::run(&session, args),
         Command::Reduce(args) => reduce::run(&session, args),
         Command::Scan(args) => scan::run(&session, args),
         Command::Matmul(args) => matmul::run(&session, args),

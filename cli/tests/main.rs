@@ -6,6 +6,7 @@ mod common;
 mod arrays;
 mod bad_input;
 mod bench;
+mod eval;
 mod families;
 mod narrow_types;
 mod pictures;

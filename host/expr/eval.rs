@@ -6,8 +6,6 @@ use std::sync::Arc;
 use ndarray::{Dimension, IxDyn};
 
 use super::Expr;
-use super::kernel::launch;
-use super::lower::{Lowered, lower};
 use super::node::{Elements, Node};
 use super::plan;
 use super::value::Value;
@@ -72,7 +70,8 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
 }
 
 impl<T: Value<Element = T> + Element, D: Dimension> DeviceArrayRef<T, D> {
-    /// Replaces the elements by what `function` makes of them, in place: each is read and written once.
+    /// Replaces the elements by what `function` makes of them, in place: each is read and written once, unless the function needs
+    /// other ones too, as by a reduction along the first axis; then they are computed into memory of their own first.
     ///
     /// # Errors
     ///
@@ -101,8 +100,6 @@ impl<T: Value<Element = T> + Element, D: Dimension> DeviceArrayRef<T, D> {
         check_shape("update", &root, this.shape())?;
         let stream = this.stream();
         if this.is_standard_layout() {
-            // Each element is read where it is written, by the thread that writes it, before: the expression sees the array
-            // as it lies and in no other way.
             return run(stream, &[&root], &[&this]);
         }
         let out: DeviceArray<T, D> = DeviceArray::uninit(stream, this.raw_dim())?;
@@ -218,34 +215,4 @@ fn run(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> 
         return Ok(());
     }
     plan::run(stream, roots, outputs)
-}
-
-/// Computes roots that are short enough for a kernel, and of no reductions.
-pub(super) fn compute(stream: &Stream, roots: &[Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
-    let addresses: Vec<u64> = outputs.iter().map(|output| output.first_address()).collect();
-    compute_lowered(stream, &lower(roots, outputs[0].shape(), &addresses), outputs)
-}
-
-/// Runs a program, whose outputs these are.
-pub(super) fn compute_lowered(stream: &Stream, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()> {
-    let arrays = || lowered.arrays.iter();
-    for array in arrays() {
-        array.reads_on(stream)?;
-    }
-    for output in outputs {
-        output.writes_on(stream)?;
-    }
-    let addresses: Vec<u64> = outputs.iter().map(|output| output.first_address()).collect();
-    // SAFETY: the arrays' elements and the outputs', in memory of the stream's device: `run` has checked that of the arrays,
-    // and nodes that all of an expression's are on one. The stream was just ordered behind their other uses. An output is an
-    // input only in `update`, element by element.
-    unsafe { launch(stream, lowered, &addresses)? };
-    // A thread that has prepared another part of an array since has waited for this stream without the launch.
-    for array in arrays().filter(|array| array.is_part()) {
-        array.reads_on(stream)?;
-    }
-    for output in outputs.iter().filter(|output| output.is_part()) {
-        output.writes_on(stream)?;
-    }
-    Ok(())
 }

@@ -92,6 +92,35 @@ pub(super) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc<Node<'a>
     roots.pop().expect("one root")
 }
 
+/// The elements that are first along `axes`, which have length 1 then. None if they follow from a reduction's results.
+pub(super) fn first_along<'a>(root: &Arc<Node<'a>>, axes: &[usize]) -> Option<Arc<Node<'a>>> {
+    if in_order(&[root])
+        .iter()
+        .any(|node| matches!(node.kind, Kind::Reduced(_)))
+    {
+        return None;
+    }
+    let from_end: Vec<usize> = axes.iter().map(|axis| root.shape.len() - axis).collect();
+    let first = |node: Arc<Node<'a>>| {
+        let at: Vec<usize> = from_end
+            .iter()
+            .filter_map(|from_end| node.shape.len().checked_sub(*from_end))
+            .collect();
+        let mut shape = node.shape.to_vec();
+        at.iter().for_each(|&axis| shape[axis] = 1);
+        let kind = match &node.kind {
+            Kind::Array(array) => Kind::Array(with_layout(array, shape.clone(), array.strides().to_vec())),
+            Kind::Index(of) if at.contains(of) => Kind::Scalar(0),
+            kind => kind.clone(),
+        };
+        let mut new = node.with_kind(kind);
+        new.shape = shape.into();
+        Ok(Arc::new(new))
+    };
+    let mut roots = rewrite(&[root], first).expect("nothing is computed");
+    roots.pop()
+}
+
 /// An array's elements, all of which lie so too.
 pub(super) fn with_layout<'a>(array: &Array<'a>, shape: Vec<usize>, strides: Vec<isize>) -> Array<'a> {
     Arc::new(Lying {

@@ -3,34 +3,42 @@
 
 use std::sync::Arc;
 
-use ndarray::IxDyn;
 use rustc_hash::FxHashMap;
 
-use super::eval::compute;
 use super::graph::in_order;
 use super::node::{Kind, Node};
-use crate::array::{DeviceArray, Element};
+use super::run::{Runner, compute, uninit_shape};
 use crate::error::Result;
-use crate::stream::Stream;
 
-/// The most operations of a kernel: what it takes to compile grows with them.
-pub(super) const MOST: usize = 1000;
+/// The most that a kernel is made of, by [`weight`]: what it takes to compile grows with its operations, and arrays and numbers
+/// have to find room in its parameters.
+pub(super) const MOST: usize = 1600;
 
-/// The same expressions with no more than [`MOST`] operations, or hardly more: parts of others are computed on `stream` and
-/// are arrays in what is given.
-pub(super) fn cut<'a>(stream: &Stream, roots: &[&Arc<Node<'a>>]) -> Result<Vec<Arc<Node<'a>>>> {
+/// An operation has weight 1, a number and an array as much as goes with their bytes in a kernel's parameters.
+pub(super) fn weight(node: &Node<'_>) -> usize {
+    match &node.kind {
+        Kind::Call(..) | Kind::Index(_) | Kind::Reduced(_) => 1,
+        Kind::Scalar(_) => 4,
+        Kind::Array(_) => 5 + 3 * node.shape.len(),
+    }
+}
+
+/// The weight of parts, each of which counts once.
+pub(super) fn weights(roots: &[&Arc<Node<'_>>]) -> usize {
+    in_order(roots).into_iter().map(|node| weight(node)).sum()
+}
+
+/// The same expressions with no more than [`MOST`] in each kernel: parts of others are computed, and are arrays in what is
+/// given.
+pub(super) fn cut<'a>(runner: &dyn Runner, roots: &[&Arc<Node<'a>>]) -> Result<Vec<Arc<Node<'a>>>> {
     let same = || Ok(roots.iter().map(|&root| Arc::clone(root)).collect());
-    if roots.iter().map(|root| root.size).fold(0, usize::saturating_add) <= MOST {
+    if roots.iter().map(|root| root.size).fold(0, usize::saturating_add) <= MOST || weights(roots) <= MOST {
         return same();
     }
-    let nodes = in_order(roots);
-    if nodes.len() <= MOST {
-        return same();
-    }
-    // Of each node what it has become, and how many operations that has, those of shared parts counted each time.
+    // Of each node what it has become, and how much that weighs, shared parts each time.
     let mut cut: FxHashMap<*const Node<'a>, (Arc<Node<'a>>, usize)> = FxHashMap::default();
-    for node in nodes {
-        let (mut new, mut size) = (Arc::clone(node), 1);
+    for node in in_order(roots) {
+        let (mut new, mut size) = (Arc::clone(node), weight(node));
         if let Kind::Call(function, parts) = &node.kind {
             let parts: Vec<_> = parts.iter().map(|part| cut[&Arc::as_ptr(part)].clone()).collect();
             size += parts.iter().map(|(_, size)| size).sum::<usize>();
@@ -38,28 +46,13 @@ pub(super) fn cut<'a>(stream: &Stream, roots: &[&Arc<Node<'a>>]) -> Result<Vec<A
             new = Arc::new(node.with_kind(Kind::Call(function, parts)));
         }
         if size > MOST / 2 && !roots.iter().any(|root| Arc::ptr_eq(root, node)) {
-            (new, size) = (array(stream, &new)?, 1);
+            let array = uninit_shape(runner, new.ty, &new.shape)?;
+            compute(runner, &[new], &[&*array])?;
+            new = Node::of_array(array, node.ty);
+            size = weight(&new);
         }
         cut.insert(Arc::as_ptr(node), (new, size));
     }
-    Ok(roots
-        .iter()
-        .map(|root| Arc::clone(&cut[&Arc::as_ptr(root)].0))
-        .collect())
-}
-
-/// The part as an array.
-fn array<'a>(stream: &Stream, part: &Arc<Node<'a>>) -> Result<Arc<Node<'a>>> {
-    match part.ty.bytes() {
-        1 => array_of::<u8>(stream, part),
-        2 => array_of::<u16>(stream, part),
-        4 => array_of::<u32>(stream, part),
-        _ => array_of::<u64>(stream, part),
-    }
-}
-
-fn array_of<'a, T: Element>(stream: &Stream, part: &Arc<Node<'a>>) -> Result<Arc<Node<'a>>> {
-    let out: DeviceArray<T, IxDyn> = DeviceArray::uninit(stream, IxDyn(&part.shape))?;
-    compute(stream, std::slice::from_ref(part), &[&&*out])?;
-    Ok(Node::owned(out, part.ty))
+    let cut = |root: &&Arc<Node<'a>>| Arc::clone(&cut[&Arc::as_ptr(root)].0);
+    Ok(roots.iter().map(cut).collect())
 }

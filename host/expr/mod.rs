@@ -37,11 +37,16 @@
 //!
 //! A `#[device_fn]` of one's own is a part of an expression like any other: [`call`].
 //!
+//! Text that is known at run time only, such as `"tanh(a)*2 + 1"`, becomes an expression by a [`Formula`].
+//!
 //! Beyond some 1000 operations an expression is cut, and computed by several kernels.
 
+mod any;
 mod call;
 mod eval;
+mod explain;
 mod fold;
+mod formula;
 mod function;
 mod graph;
 mod interpret;
@@ -56,6 +61,7 @@ mod plan;
 mod program;
 mod ptx;
 mod reductions;
+mod run;
 mod value;
 
 use std::marker::PhantomData;
@@ -66,8 +72,10 @@ use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use node::{Node, Part};
 
+pub use any::AnyExpr;
 pub use call::{Arguments, call};
 pub use eval::{Evaluate, eval};
+pub use formula::{Formula, FormulaError};
 pub(crate) use kernel::Kernels;
 pub use operand::Operand;
 #[doc(hidden)]

@@ -188,7 +188,7 @@ pub(super) struct Node<'a> {
     pub(super) shape: Arc<[usize]>,
     /// An array that it reads, at whose home it is computed.
     pub(super) home: Option<Array<'a>>,
-    /// The operations of it and of its parts, those of shared parts counted each time.
+    /// How much it and its parts [weigh](super::long::weight), shared parts each time.
     pub(super) size: usize,
 }
 
@@ -230,8 +230,8 @@ impl<'a> Node<'a> {
             ty,
             shape: array.shape().into(),
             home: Some(array.clone()),
+            size: 5 + 3 * array.shape().len(),
             kind: Kind::Array(array),
-            size: 0,
         })
     }
 
@@ -253,7 +253,7 @@ impl<'a> Node<'a> {
             ty,
             shape: Arc::new([]),
             home: None,
-            size: 0,
+            size: 4,
         })
     }
 
@@ -277,7 +277,7 @@ impl<'a> Node<'a> {
             ty: ScalarType::U64,
             shape: shape.into(),
             home: None,
-            size: 0,
+            size: 1,
         }))
     }
 

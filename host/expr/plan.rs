@@ -8,28 +8,25 @@
 
 use std::sync::Arc;
 
-use ndarray::Ix1;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::eval::{compute, compute_lowered};
 use super::graph::{in_order, rewrite, with_layout};
-use super::long::{MOST, cut};
+use super::long::{MOST, cut, weights};
 use super::lower::Reducing;
-use super::node::{Array, Elements, Kind, Node, Reduced, Reduction};
+use super::node::{Elements, Kind, Node, Reduced, Reduction};
 use super::program::{COLUMN_LANES, Form, GROUP, WARP_LOG2};
 use super::ptx;
-use crate::array::{DeviceArray, Element};
+use super::run::{Runner, addresses, compute, uninit_shape};
 use crate::error::Result;
-use crate::stream::Stream;
 
 /// Computes the roots, which all have the outputs' shape, into outputs in C order.
-pub(super) fn run(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+pub(super) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
     let mut roots: Vec<Arc<Node<'_>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
     loop {
         let all = reductions(&roots);
         let Some(first) = all.first() else {
             let roots: Vec<_> = roots.iter().collect();
-            return compute(stream, &cut(stream, &roots)?, outputs);
+            return compute(runner, &cut(runner, &roots)?, outputs);
         };
         let space = Space {
             shape: Arc::clone(first.shape()),
@@ -38,12 +35,10 @@ pub(super) fn run(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Ele
         if space.has_all(&all, &roots) {
             let reducing = Reducing::new(&roots, &space.shape, &space.axes);
             if let Some(form) = whole(&reducing, space.are_last()) {
-                let addresses: Vec<u64> = outputs.iter().map(|output| output.first_address()).collect();
-                let lowered = reducing.finish(form, ONE_PART, &addresses);
-                return compute_lowered(stream, &lowered, outputs);
+                return runner.run(&reducing.finish(form, ONE_PART, &addresses(outputs)), outputs);
             }
         }
-        let results = space.results(stream, &space.ready(&all))?;
+        let results = space.results(runner, &space.ready(&all))?;
         roots = replace(&roots, &all, &results)?;
     }
 }
@@ -90,7 +85,7 @@ impl Space {
         all.iter().all(|reduction| self.has(reduction))
             && sees(&parts, &held)
             && roots.iter().all(fits)
-            && parts.len() + in_order(&[parts, roots.iter().collect()].concat()).len() <= MOST
+            && weights(&[parts, roots.iter().collect()].concat()) <= MOST
     }
 
     /// The reductions that are of no other ones, as many as one kernel takes.
@@ -103,7 +98,7 @@ impl Space {
             let of_parts = in_order(&parts);
             let is_of_others = of_parts.iter().any(|node| matches!(node.kind, Kind::Reduced(_)));
             numbers += parts.len();
-            nodes += of_parts.len();
+            nodes += weights(&parts);
             if !is_of_others && (ready.is_empty() || numbers <= MOST_NUMBERS && nodes <= MOST) {
                 ready.push(Arc::clone(reduction));
             }
@@ -112,10 +107,10 @@ impl Space {
     }
 
     /// What becomes of reductions that are of no others: arrays, or reductions of arrays.
-    fn results<'a>(&self, stream: &Stream, ready: &[Arc<Reduction<'a>>]) -> Result<Results<'a>> {
+    fn results<'a>(&self, runner: &dyn Runner, ready: &[Arc<Reduction<'a>>]) -> Result<Results<'a>> {
         let parts: Vec<_> = ready.iter().flat_map(|reduction| &reduction.parts).collect();
-        if in_order(&parts).len() > MOST {
-            return shorten(stream, ready);
+        if weights(&parts) > MOST {
+            return shorten(runner, ready);
         }
         let combined = |axes: &[usize]| -> Vec<Arc<Node<'a>>> {
             let numbers = ready.iter().map(|reduction| {
@@ -139,11 +134,10 @@ impl Space {
         let mut numbers = Vec::with_capacity(roots.len());
         for root in &roots {
             let len = root.shape.iter().product::<usize>() * parts.0;
-            numbers.push(uninit(stream, root.ty.bytes(), len)?);
+            numbers.push(runner.uninit(root.ty, len)?);
         }
-        let addresses: Vec<u64> = numbers.iter().map(|array| array.first_address()).collect();
         let outputs: Vec<&dyn Elements> = numbers.iter().map(|array| &**array).collect();
-        compute_lowered(stream, &reducing.finish(form, parts, &addresses), &outputs)?;
+        runner.run(&reducing.finish(form, parts, &addresses(&outputs)), &outputs)?;
         let (shape, strides) = lies;
         let is_done = self.axes.iter().all(|&axis| shape[axis] == 1);
         let mut nodes = numbers.iter().zip(&roots).map(|(array, root)| {
@@ -299,7 +293,7 @@ fn looped(lanes_log2: u8) -> Form {
 }
 
 /// The reductions that the roots are made of, each behind those that it is of.
-fn reductions<'a>(roots: &[Arc<Node<'a>>]) -> Vec<Arc<Reduction<'a>>> {
+pub(super) fn reductions<'a>(roots: &[Arc<Node<'a>>]) -> Vec<Arc<Reduction<'a>>> {
     let direct = |nodes: &[Arc<Node<'a>>]| -> Vec<(Arc<Reduction<'a>>, bool)> {
         let nodes: Vec<_> = nodes.iter().collect();
         let nodes = in_order(&nodes);
@@ -381,14 +375,14 @@ fn kept<'a>(array: &Arc<Node<'a>>, node: &Node<'a>, reduced: &Reduced<'a>) -> Ar
 }
 
 /// Reductions whose parts are too long for a kernel, as ones of arrays.
-fn shorten<'a>(stream: &Stream, ready: &[Arc<Reduction<'a>>]) -> Result<Results<'a>> {
+fn shorten<'a>(runner: &dyn Runner, ready: &[Arc<Reduction<'a>>]) -> Result<Results<'a>> {
     let mut results = Results::default();
     for reduction in ready {
         let mut parts = Vec::with_capacity(reduction.parts.len());
         for part in &reduction.parts {
-            let array = uninit(stream, part.ty.bytes(), part.shape.iter().product())?;
-            compute(stream, &cut(stream, &[part])?, &[&*with_shape(&array, &part.shape)])?;
-            parts.push(Node::of_array(with_shape(&array, &part.shape), part.ty));
+            let array = uninit_shape(runner, part.ty, &part.shape)?;
+            compute(runner, &cut(runner, &[part])?, &[&*array])?;
+            parts.push(Node::of_array(array, part.ty));
         }
         let new = Reduction {
             operator: reduction.operator,
@@ -398,27 +392,4 @@ fn shorten<'a>(stream: &Stream, ready: &[Arc<Reduction<'a>>]) -> Result<Results<
         results.insert(Arc::as_ptr(reduction), Outcome::Reduction(Arc::new(new)));
     }
     Ok(results)
-}
-
-/// An array's elements in C order.
-fn with_shape<'a>(array: &Array<'a>, shape: &[usize]) -> Array<'a> {
-    let mut strides = vec![1; shape.len()];
-    for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis] as isize;
-    }
-    with_layout(array, shape.to_vec(), strides)
-}
-
-/// Room for `len` numbers of so many bytes.
-fn uninit<'a>(stream: &Stream, bytes: usize, len: usize) -> Result<Array<'a>> {
-    fn of<'a, T: Element>(stream: &Stream, len: usize) -> Result<Array<'a>> {
-        let array: DeviceArray<T, Ix1> = DeviceArray::uninit(stream, Ix1(len))?;
-        Ok(Arc::new(array))
-    }
-    match bytes {
-        1 => of::<u8>(stream, len),
-        2 => of::<u16>(stream, len),
-        4 => of::<u32>(stream, len),
-        _ => of::<u64>(stream, len),
-    }
 }

@@ -3,41 +3,45 @@
 
 use std::sync::Arc;
 
-use cuda_std::scalar::{Scalar, ScalarType};
+use cuda_std::scalar::ScalarType;
 use kernels_gpu::compiled::Number;
 use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use super::Expr;
 use super::fold::Operator;
 use super::function::{Binary, Unary};
-use super::graph::insert_axis;
-use super::node::{Node, Part, Problem, binary, cast, unary, with_type};
+use super::graph::{first_along, insert_axis};
+use super::node::{Node, Part, Problem, binary, cast, repeated, unary, with_type};
 use super::value::Value;
 
-/// Reductions that have a name: for each the result's type, which is that of the reduction of an array.
+/// Reductions that have a name: for each the result's type, which is that of the reduction of an array, and what it computes.
 macro_rules! reductions {
     (
-        $($(#[$doc:meta])* $name:ident $name_axis:ident $name_axes:ident: $result:ty [$($of:ty)?] = $function:expr;)*
+        $($(#[$doc:meta])* $name:ident $name_axis:ident $name_axes:ident:
+            $result:ty [$($of:ty)?] ($($ddof:ident)?) = $statistic:ident;)*
     ) => {$(
         $(#[$doc])*
-        pub fn $name(&self) -> Expr<'a, $result, Ix0> $(where $of: Value)? {
-            let function: fn(Part<'a>, &[usize]) -> Part<'a> = $function;
+        pub fn $name(&self $(, $ddof: usize)?) -> Expr<'a, $result, Ix0> $(where $of: Value)? {
             let axes: Vec<usize> = (0..self.axes()).collect();
-            Expr::of(function(self.part.clone(), &axes).and_then(|part| cast(part, <$result>::TYPE)))
+            self.reduced(Statistic::$statistic, &axes, reductions!(@ $($ddof)?))
         }
 
         #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") along an axis.")]
-        pub fn $name_axis(&self, axis: Axis) -> Expr<'a, $result, D::Smaller> where D: RemoveAxis, $($of: Value)? {
-            let function: fn(Part<'a>, &[usize]) -> Part<'a> = $function;
-            Expr::of(function(self.part.clone(), &[axis.0]).and_then(|part| cast(part, <$result>::TYPE)))
+        pub fn $name_axis(&self, axis: Axis $(, $ddof: usize)?) -> Expr<'a, $result, D::Smaller>
+        where
+            D: RemoveAxis,
+            $($of: Value)?
+        {
+            self.reduced(Statistic::$statistic, &[axis.0], reductions!(@ $($ddof)?))
         }
 
         #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") along several axes.")]
-        pub fn $name_axes(&self, axes: &[usize]) -> Expr<'a, $result, IxDyn> $(where $of: Value)? {
-            let function: fn(Part<'a>, &[usize]) -> Part<'a> = $function;
-            Expr::of(function(self.part.clone(), axes).and_then(|part| cast(part, <$result>::TYPE)))
+        pub fn $name_axes(&self, axes: &[usize] $(, $ddof: usize)?) -> Expr<'a, $result, IxDyn> $(where $of: Value)? {
+            self.reduced(Statistic::$statistic, axes, reductions!(@ $($ddof)?))
         }
     )*};
+    (@) => { 0 };
+    (@ $ddof:ident) => { $ddof };
 }
 
 /// Reductions. What they are of is computed while they read it, and is in no array; what is made of their results, too, where
@@ -49,7 +53,7 @@ macro_rules! reductions {
 impl<'a, T: Value + Number, D: Dimension> Expr<'a, T, D> {
     reductions! {
         /// The sum of all elements. The error of floats is at most `d u Σ|x|`, where `u` is the unit roundoff and `d` the number
-        /// of additions one after another: of `n` elements, `n / 1024 + 40` at most up to 2^20, and 1100 beyond.
+        /// of additions one after another: of `n` elements at most `n / 1024 + 40`, and from 2^20 on some 1100.
         ///
         /// # Examples
         ///
@@ -70,62 +74,34 @@ impl<'a, T: Value + Number, D: Dimension> Expr<'a, T, D> {
         /// # Ok(())
         /// # }
         /// ```
-        sum sum_axis sum_axes: T::Total [T::Total] = |x, axes| total(Operator::Sum, x?, axes);
+        sum sum_axis sum_axes: T::Total [T::Total] () = Sum;
         /// The product of all elements.
-        product product_axis product_axes: T::Total [T::Total] = |x, axes| total(Operator::Product, x?, axes);
+        product product_axis product_axes: T::Total [T::Total] () = Product;
         /// The smallest element; NaN if any is. −0 is below +0.
-        min min_axis min_axes: T [] = |x, axes| extreme(Operator::Min, x?, axes);
+        min min_axis min_axes: T [] () = Min;
         /// The largest element; NaN if any is. −0 is below +0.
-        max max_axis max_axes: T [] = |x, axes| extreme(Operator::Max, x?, axes);
+        max max_axis max_axes: T [] () = Max;
         /// The arithmetic mean: an `f64` of integers, which are summed so, of floats one of their type.
-        mean mean_axis mean_axes: T::Mean [T::Mean] = |x, axes| mean(float(x?)?, axes);
-    }
-
-    /// The place of the smallest element along an axis: of several the first. The first NaN comes before every number, and −0
-    /// and +0 are equal.
-    pub fn argmin_axis(&self, axis: Axis) -> Expr<'a, u64, D::Smaller>
-    where
-        D: RemoveAxis,
-    {
-        Expr::of(self.part.clone().and_then(|x| place(Operator::ArgMin, x, axis.0)))
-    }
-
-    /// The place of the largest element along an axis; the rest is as for [`argmin_axis`](Self::argmin_axis).
-    pub fn argmax_axis(&self, axis: Axis) -> Expr<'a, u64, D::Smaller>
-    where
-        D: RemoveAxis,
-    {
-        Expr::of(self.part.clone().and_then(|x| place(Operator::ArgMax, x, axis.0)))
-    }
-
-    /// The variance of all elements, `Σ(x − mean)² / (n − ddof)`: an `f64` of integers, of floats one of their type.
-    ///
-    /// # Errors
-    ///
-    /// Evaluating it is [`Error::Parameter`](crate::Error::Parameter) if there are no more than `ddof` elements.
-    pub fn variance(&self, ddof: usize) -> Expr<'a, T::Mean, Ix0>
-    where
-        T::Mean: Value,
-    {
-        let axes: Vec<usize> = (0..self.axes()).collect();
-        Expr::of(variance::<T::Mean>(self.part.clone(), &axes, ddof))
-    }
-
-    /// [`variance`](Self::variance) along an axis.
-    pub fn variance_axis(&self, axis: Axis, ddof: usize) -> Expr<'a, T::Mean, D::Smaller>
-    where
-        D: RemoveAxis,
-        T::Mean: Value,
-    {
-        Expr::of(variance::<T::Mean>(self.part.clone(), &[axis.0], ddof))
-    }
-
-    /// [`variance`](Self::variance) along several axes.
-    pub fn variance_axes(&self, axes: &[usize], ddof: usize) -> Expr<'a, T::Mean, IxDyn>
-    where
-        T::Mean: Value,
-    {
-        Expr::of(variance::<T::Mean>(self.part.clone(), axes, ddof))
+        mean mean_axis mean_axes: T::Mean [T::Mean] () = Mean;
+        /// The variance of all elements, `Σ(x − mean)² / (n − ddof)`: an `f64` of integers, of floats one of their type. They are
+        /// read once, with their mean where that is wanted too: what is summed, in `f64`, are the distances from the first
+        /// element and their squares.
+        ///
+        /// # Errors
+        ///
+        /// Evaluating it is [`Error::Parameter`](crate::Error::Parameter) if there are no more than `ddof` elements.
+        variance variance_axis variance_axes: T::Mean [T::Mean] (ddof) = Variance;
+        /// The standard deviation, the root of the [`variance`](Self::variance).
+        ///
+        /// # Errors
+        ///
+        /// As [`variance`](Self::variance).
+        std std_axis std_axes: T::Mean [T::Mean] (ddof) = Std;
+        /// The place of the smallest element, in C order: of several the first. The first NaN comes before every number, and −0
+        /// and +0 are equal.
+        argmin argmin_axis argmin_axes: u64 [] () = ArgMin;
+        /// The place of the largest element; the rest is as for [`argmin`](Self::argmin).
+        argmax argmax_axis argmax_axes: u64 [] () = ArgMax;
     }
 }
 
@@ -133,17 +109,20 @@ impl<'a, T: Value + Number, D: Dimension> Expr<'a, T, D> {
 impl<'a, D: Dimension> Expr<'a, bool, D> {
     reductions! {
         /// Whether it holds for any element; not of none.
-        any any_axis any_axes: bool [] = |x, axes| first(Node::reduce(Operator::Any, vec![x?], axes));
+        any any_axis any_axes: bool [] () = Any;
         /// Whether it holds for all elements; of none, too.
-        all all_axis all_axes: bool [] = |x, axes| first(Node::reduce(Operator::All, vec![x?], axes));
+        all all_axis all_axes: bool [] () = All;
         /// The number of elements that it holds for.
-        count count_axis count_axes: u64 [] = |x, axes| {
-            first(Node::reduce(Operator::Sum, vec![cast(x?, ScalarType::U64)?], axes))
-        };
+        count count_axis count_axes: u64 [] () = Sum;
     }
 }
 
 impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
+    fn reduced<U: Value, E: Dimension>(&self, statistic: Statistic, axes: &[usize], ddof: usize) -> Expr<'a, U, E> {
+        let reduced = self.part.clone().and_then(|x| reduce(statistic, x, axes, ddof));
+        Expr::of(reduced.and_then(|x| cast(x, U::TYPE)))
+    }
+
     /// The number of axes.
     fn axes(&self) -> usize {
         self.part.as_ref().map_or(0, |part| part.shape.len())
@@ -169,23 +148,78 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
     }
 }
 
+/// What a reduction computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Statistic {
+    Sum,
+    Product,
+    Min,
+    Max,
+    Mean,
+    Variance,
+    Std,
+    Any,
+    All,
+    ArgMin,
+    ArgMax,
+}
+
+/// That of elements along axes, in the type that it has of arrays. Of conditions, sums are numbers of those that hold, and there
+/// are no others but [`Statistic::Any`] and [`Statistic::All`], which numbers are taken to where they are not 0.
+pub(super) fn reduce<'a>(statistic: Statistic, x: Arc<Node<'a>>, axes: &[usize], ddof: usize) -> Part<'a> {
+    match statistic {
+        Statistic::Sum => total(Operator::Sum, x, axes),
+        Statistic::Product => total(Operator::Product, x, axes),
+        Statistic::Min => extreme(Operator::Min, x, axes),
+        Statistic::Max => extreme(Operator::Max, x, axes),
+        Statistic::Mean => mean(x, axes),
+        Statistic::Variance => variance(x, axes, ddof),
+        Statistic::Std => unary(Unary::Sqrt, variance(x, axes, ddof)?),
+        Statistic::Any => first(Node::reduce(Operator::Any, vec![truth(x)?], axes)),
+        Statistic::All => first(Node::reduce(Operator::All, vec![truth(x)?], axes)),
+        Statistic::ArgMin => place(Operator::ArgMin, x, axes),
+        Statistic::ArgMax => place(Operator::ArgMax, x, axes),
+    }
+}
+
+/// The same with axes of length 1 where `axes` were.
+pub(super) fn with_axes<'a>(x: &Arc<Node<'a>>, axes: &[usize]) -> Arc<Node<'a>> {
+    let mut axes = axes.to_vec();
+    axes.sort_unstable();
+    axes.iter().fold(Arc::clone(x), |x, &axis| insert_axis(&x, axis))
+}
+
 /// The part that a reduction of one number has.
 fn first<'a>(parts: Result<Vec<Arc<Node<'a>>>, Problem>) -> Part<'a> {
     Ok(parts?.swap_remove(0))
 }
 
-/// A sum or product, in the type that it is computed in.
+/// Whether a number is not 0.
+fn truth<'a>(x: Arc<Node<'a>>) -> Part<'a> {
+    if x.ty == ScalarType::Bool {
+        return Ok(x);
+    }
+    let zero = cast(Node::scalar(ScalarType::U32, 0), x.ty)?;
+    binary(Binary::NotEqual, x, zero)
+}
+
 fn total<'a>(operator: Operator, x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
-    let wide = match x.ty {
+    let ty = x.ty;
+    let wide = match ty {
         ScalarType::F16 | ScalarType::Bf16 => ScalarType::F32,
-        ScalarType::F32 | ScalarType::F64 => x.ty,
-        ScalarType::I8 | ScalarType::I16 | ScalarType::I32 | ScalarType::I64 => ScalarType::I64,
-        _ => ScalarType::U64,
+        ScalarType::F32 | ScalarType::F64 => ty,
+        ScalarType::U8 | ScalarType::U16 | ScalarType::U32 | ScalarType::U64 => ScalarType::U64,
+        _ => ScalarType::I64,
     };
     // Of both signs the bits are the same.
     let bits = if wide == ScalarType::I64 { ScalarType::U64 } else { wide };
     let x = with_type(cast(x, wide)?, bits);
-    Ok(with_type(first(Node::reduce(operator, vec![x], axes))?, wide))
+    let total = with_type(first(Node::reduce(operator, vec![x], axes))?, wide);
+    if wide == ScalarType::F32 {
+        cast(total, ty)
+    } else {
+        Ok(total)
+    }
 }
 
 fn extreme<'a>(operator: Operator, x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
@@ -193,9 +227,27 @@ fn extreme<'a>(operator: Operator, x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a>
     cast(first(Node::reduce(operator, vec![comparable(x)?], axes))?, ty)
 }
 
-fn place<'a>(operator: Operator, x: Arc<Node<'a>>, axis: usize) -> Part<'a> {
-    let places = Node::index(&x.shape, axis)?;
-    let mut numbers = Node::reduce(operator, vec![comparable(x)?, places], &[axis])?;
+/// The place of an element among those along the axes, in C order.
+fn place<'a>(operator: Operator, x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
+    let mut place: Option<Arc<Node<'a>>> = None;
+    for &axis in axes {
+        let along = Node::index(&x.shape, axis)?;
+        place = Some(match place {
+            None => along,
+            Some(place) => {
+                let len = Node::scalar(ScalarType::U64, x.shape[axis] as u64);
+                binary(Binary::Add, binary(Binary::Mul, place, len)?, along)?
+            }
+        });
+    }
+    let Some(place) = place else {
+        // One element, which is the first.
+        return Ok(with_type(
+            repeated(Node::scalar(ScalarType::U64, 0), &x),
+            ScalarType::U64,
+        ));
+    };
+    let mut numbers = Node::reduce(operator, vec![comparable(x)?, place], axes)?;
     Ok(numbers.swap_remove(1))
 }
 
@@ -207,24 +259,30 @@ fn comparable<'a>(x: Arc<Node<'a>>) -> Part<'a> {
     }
 }
 
-/// The number in the type that means are computed in.
-fn float<'a>(x: Arc<Node<'a>>) -> Part<'a> {
-    match x.ty {
-        ScalarType::F16 | ScalarType::Bf16 | ScalarType::F32 => cast(x, ScalarType::F32),
-        _ => cast(x, ScalarType::F64),
-    }
+fn is_float(ty: ScalarType) -> bool {
+    matches!(
+        ty,
+        ScalarType::F16 | ScalarType::Bf16 | ScalarType::F32 | ScalarType::F64
+    )
 }
 
-/// The mean of numbers of `f32` or `f64`.
+/// The type of a mean of numbers of that one.
+fn mean_type(ty: ScalarType) -> ScalarType {
+    if is_float(ty) { ty } else { ScalarType::F64 }
+}
+
+/// The mean, summed in `f32` of floats that have no more bits, else in `f64`.
 fn mean<'a>(x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
-    let count = count(&x, axes);
+    let (ty, count) = (mean_type(x.ty), count(&x, axes));
     if count == 0 {
         return Err(Problem::Empty {
             operation: "mean",
             shape: x.shape.to_vec(),
         });
     }
-    divided(first(Node::reduce(Operator::Sum, vec![x], axes))?, count)
+    let wide = if ty == ScalarType::F64 { ty } else { ScalarType::F32 };
+    let sum = first(Node::reduce(Operator::Sum, vec![cast(x, wide)?], axes))?;
+    cast(divided(sum, count)?, ty)
 }
 
 fn divided<'a>(x: Arc<Node<'a>>, count: usize) -> Part<'a> {
@@ -240,9 +298,10 @@ fn count(x: &Node<'_>, axes: &[usize]) -> usize {
     axes.iter().map(|&axis| x.shape[axis]).product()
 }
 
-fn variance<'a, M: Value>(x: Part<'a>, axes: &[usize], ddof: usize) -> Part<'a> {
-    let x = float(x?)?;
-    let count = count(&x, axes);
+/// By the sums of the elements' distances from the first of them and of these distances' squares, in `f64`: so the elements are
+/// read once, and what the first one's distance from the mean costs of the 53 bits is none of a result's that has 24.
+fn variance<'a>(x: Arc<Node<'a>>, axes: &[usize], ddof: usize) -> Part<'a> {
+    let (ty, count) = (mean_type(x.ty), count(&x, axes));
     if count <= ddof {
         return Err(Problem::Parameter {
             operation: "variance",
@@ -251,16 +310,16 @@ fn variance<'a, M: Value>(x: Part<'a>, axes: &[usize], ddof: usize) -> Part<'a> 
             wanted: format!("less than {count}, the number of elements"),
         });
     }
-    let mut mean = mean(Arc::clone(&x), axes)?;
-    let mut axes = axes.to_vec();
-    axes.sort_unstable();
-    axes.dedup();
-    for &axis in &axes {
-        mean = insert_axis(&mean, axis);
-    }
-    let square = unary(Unary::Square, binary(Binary::Sub, x, mean)?)?;
-    cast(
-        divided(first(Node::reduce(Operator::Sum, vec![square], &axes))?, count - ddof)?,
-        M::TYPE,
-    )
+    let x = cast(x, ScalarType::F64)?;
+    let is_whole = axes.iter().all(|&axis| axis < x.shape.len());
+    let distance = match first_along(&x, axes).filter(|_| is_whole) {
+        Some(first) => binary(Binary::Sub, x, first)?,
+        None => x,
+    };
+    let square = unary(Unary::Square, Arc::clone(&distance))?;
+    let sum = first(Node::reduce(Operator::Sum, vec![distance], axes))?;
+    let squares = first(Node::reduce(Operator::Sum, vec![square], axes))?;
+    let of_mean = divided(unary(Unary::Square, sum)?, count)?;
+    let rest = unary(Unary::Relu, binary(Binary::Sub, squares, of_mean)?)?;
+    cast(divided(rest, count - ddof)?, ty)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The types of an expression's elements, and which one two of them have together.
 
-use cuda_std::scalar::Scalar;
+use cuda_std::scalar::{Scalar, ScalarType};
 use half::{bf16, f16};
 
 use crate::array::Element;
@@ -65,15 +65,30 @@ pub trait Promote<U>: Value {
 }
 
 macro_rules! promote {
-    ($($a:ty, $b:ty => $output:ty;)*) => {$(
-        impl Promote<$b> for $a {
-            type Output = $output;
-        }
+    ($($a:ty, $b:ty => $output:ty;)*) => {
+        $(
+            impl Promote<$b> for $a {
+                type Output = $output;
+            }
 
-        impl Promote<$a> for $b {
-            type Output = $output;
+            impl Promote<$a> for $b {
+                type Output = $output;
+            }
+        )*
+
+        /// [`Promote`] of types that are known at run time only.
+        pub(super) fn promoted(a: ScalarType, b: ScalarType) -> Option<ScalarType> {
+            if a == b {
+                return Some(a);
+            }
+            $(
+                if (a, b) == (<$a>::TYPE, <$b>::TYPE) || (b, a) == (<$a>::TYPE, <$b>::TYPE) {
+                    return Some(<$output>::TYPE);
+                }
+            )*
+            None
         }
-    )*};
+    };
     (@same $($type:ty),*) => {$(
         impl Promote<$type> for $type {
             type Output = $type;

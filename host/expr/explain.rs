@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an expression computes, and by which kernels, as text.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use cuda_std::scalar::ScalarType;
+use half::{bf16, f16};
+use ndarray::Dimension;
+use rustc_hash::FxHashMap;
+
+use super::Expr;
+use super::graph::in_order;
+use super::lower::Lowered;
+use super::node::{Array, Elements, Kind, Node};
+use super::plan;
+use super::program::{Form, Value as Number};
+use super::run::{Runner, uninit_shape};
+use super::value::Value;
+use crate::device::Properties;
+use crate::error::Result;
+use crate::stream::Stream;
+
+impl<T: Value, D: Dimension> Expr<'_, T, D> {
+    /// What would be computed, and by which kernels: a line for each step with its type and shape; then for each kernel what it
+    /// goes through, the bytes that it reads and writes, and on a GPU the time that its memory takes for them. Of an expression
+    /// of no array, there are the steps alone.
+    ///
+    /// # Errors
+    ///
+    /// That of the operation that put the expression together wrongly, as of [`eval`](Self::eval).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::simulator();
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let centred = x.expr() - x.expr().mean_axis(Axis(1)).insert_axis(Axis(1));
+    /// let text = centred.explain()?;
+    /// assert!(text.ends_with("kernel 1: 2 rows of 2, by 1 thread each, at once, 1 reduction: reads 16 B, writes 16 B"), "{text}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn explain(&self) -> Result<String> {
+        explain(self.part.as_ref().map_err(Clone::clone)?)
+    }
+}
+
+pub(super) fn explain(root: &Arc<Node<'_>>) -> Result<String> {
+    let mut text = steps(root);
+    let Some(home) = root.home.as_ref().filter(|_| !root.shape.contains(&0)) else {
+        return Ok(text);
+    };
+    let explained = Explained {
+        stream: home.stream().clone(),
+        kernels: RefCell::default(),
+    };
+    let output = uninit_shape(&explained, root.ty, &root.shape)?;
+    plan::run(&explained, &[root], &[&*output])?;
+    for (number, kernel) in explained.kernels.borrow().iter().enumerate() {
+        write!(text, "\nkernel {}: {kernel}", number + 1).expect("a string takes all");
+    }
+    Ok(text)
+}
+
+/// A line for each step.
+fn steps(root: &Arc<Node<'_>>) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut of_steps: FxHashMap<String, usize> = FxHashMap::default();
+    let mut of_nodes: FxHashMap<*const Node<'_>, usize> = FxHashMap::default();
+    let reductions = plan::reductions(std::slice::from_ref(root));
+    let parts = reductions.iter().flat_map(|reduction| &reduction.parts);
+    for node in parts.chain([root]).flat_map(|part| in_order(&[part])) {
+        if of_nodes.contains_key(&Arc::as_ptr(node)) {
+            continue;
+        }
+        let numbers = |parts: &[Arc<Node<'_>>]| -> String {
+            let numbers = parts.iter().map(|part| format!("%{}", of_nodes[&Arc::as_ptr(part)]));
+            numbers.collect::<Vec<_>>().join(", ")
+        };
+        let (what, lies) = match &node.kind {
+            Kind::Array(array) => ("array".into(), Some((array.first_address(), array.strides()))),
+            Kind::Scalar(bits) => (number(node.ty, *bits), None),
+            Kind::Index(axis) => (format!("index along axis {axis}"), None),
+            Kind::Call(function, parts) => (format!("{}({})", function.name, numbers(parts)), None),
+            Kind::Reduced(reduced) => {
+                let reduction = &reduced.reduction;
+                let (operator, parts) = (reduction.operator.name(), numbers(&reduction.parts));
+                (format!("{operator} along {:?}({parts})", reduction.axes), None)
+            }
+        };
+        let step = format!("{what}: {} {:?}", node.ty.name(), node.shape);
+        let number = *of_steps.entry(format!("{step} {lies:?}")).or_insert_with(|| {
+            lines.push(format!("%{} = {step}", lines.len()));
+            lines.len() - 1
+        });
+        of_nodes.insert(Arc::as_ptr(node), number);
+    }
+    lines.join("\n")
+}
+
+/// A runner that runs nothing.
+struct Explained {
+    stream: Stream,
+    kernels: RefCell<Vec<String>>,
+}
+
+impl Runner for Explained {
+    fn uninit<'a>(&self, _: ScalarType, len: usize) -> Result<Array<'a>> {
+        Ok(Arc::new(Nowhere {
+            stream: self.stream.clone(),
+            shape: [len],
+        }))
+    }
+
+    fn run(&self, lowered: &Lowered<'_>, _: &[&dyn Elements]) -> Result<()> {
+        let kernel = describe(lowered, self.stream.backend().properties());
+        self.kernels.borrow_mut().push(kernel);
+        Ok(())
+    }
+}
+
+/// An array that is only imagined, as well aligned as any.
+struct Nowhere {
+    stream: Stream,
+    shape: [usize; 1],
+}
+
+impl Elements for Nowhere {
+    fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn strides(&self) -> &[isize] {
+        &[1]
+    }
+
+    fn first_address(&self) -> u64 {
+        std::ptr::from_ref(self) as u64 & !0xff
+    }
+
+    fn reads_on(&self, _: &Stream) -> Result<()> {
+        Ok(())
+    }
+
+    fn writes_on(&self, _: &Stream) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_part(&self) -> bool {
+        false
+    }
+}
+
+/// What a kernel goes through, and the bytes that it moves.
+fn describe(lowered: &Lowered<'_>, device: &Properties) -> String {
+    let (program, lengths) = (&lowered.program, &lowered.lengths);
+    let elements: usize = lengths.iter().product();
+    let (rows, row_len) = match program.reduced_axis() {
+        Some(axis) => (elements / lengths[axis], lengths[axis]),
+        None => (1, elements),
+    };
+    let by = match program.reduce.as_ref().map(|reduce| reduce.form) {
+        None => format!("{elements} elements"),
+        Some(Form::Columns) => format!("{rows} rows of {row_len}, side by side"),
+        Some(Form::Rows {
+            lanes_log2, is_loop, ..
+        }) => {
+            let threads = 1usize << lanes_log2;
+            let how = if is_loop { "in a loop" } else { "at once" };
+            format!("{rows} rows of {row_len}, by {} each, {how}", count(threads, "thread"))
+        }
+    };
+    let parts = match lowered.parts {
+        (1, _) => String::new(),
+        (parts, _) => format!(", in {parts} parts"),
+    };
+    let reductions = match program.folds.len() {
+        0 => String::new(),
+        folds => format!(", {}", count(folds, "reduction")),
+    };
+    let read: usize = (program.inputs.iter().zip(&lowered.strides))
+        .map(|(input, strides)| {
+            let lengths = strides.iter().zip(lengths).filter(|(stride, _)| **stride != 0);
+            input.ty.bytes() * lengths.map(|(_, length)| length).product::<usize>()
+        })
+        .sum();
+    let bytes = |&value: &Number| program.types[usize::from(value)].bytes();
+    let written: usize = (program.outputs.iter().enumerate())
+        .map(|(output, value)| match &program.reduce {
+            Some(reduce) if reduce.is_row[output] => rows * lowered.parts.0 * bytes(value),
+            _ => elements * bytes(value),
+        })
+        .sum();
+    let time = match bandwidth(device) {
+        Some(rate) => format!(
+            ", {:.2} µs at {:.0} GB/s",
+            (read + written) as f64 / rate * 1e6,
+            rate / 1e9
+        ),
+        None => String::new(),
+    };
+    format!("{by}{parts}{reductions}: reads {read} B, writes {written} B{time}")
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Bytes a second of the device's memory at its highest clock, twice in each cycle.
+fn bandwidth(device: &Properties) -> Option<f64> {
+    let (clock, bits) = (device.memory_clock_khz?, device.memory_bus_bits?);
+    Some(2e3 * f64::from(clock) * f64::from(bits) / 8.0)
+}
+
+/// The number of that type.
+fn number(ty: ScalarType, bits: u64) -> String {
+    match ty {
+        ScalarType::Bool => (bits != 0).to_string(),
+        ScalarType::F16 => f16::from_bits(bits as u16).to_string(),
+        ScalarType::Bf16 => bf16::from_bits(bits as u16).to_string(),
+        ScalarType::F32 => format!("{:?}", f32::from_bits(bits as u32)),
+        ScalarType::F64 => format!("{:?}", f64::from_bits(bits)),
+        ScalarType::I32 => (bits as i32).to_string(),
+        ScalarType::I64 => (bits as i64).to_string(),
+        _ => bits.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::super::AnyExpr;
+    use crate::{Device, DeviceArray};
+
+    #[test]
+    fn each_step_is_a_line() -> crate::Result<()> {
+        let device = Device::simulator();
+        let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0f32], [2.0]])?;
+        let n = DeviceArray::from_ndarray(device.default_stream(), &array![1i32, 2, 3])?;
+        let any: AnyExpr = ((&n - 1) * &n + x.expr().tanh() * x.expr().tanh()).into();
+        let wanted = "\
+%0 = array: i32 [3]
+%1 = 1: i32 []
+%2 = number_binary_u32_Sub(%0, %1): i32 [3]
+%3 = number_binary_u32_Mul(%2, %0): i32 [3]
+%4 = number_cast_i32_f32(%3): f32 [3]
+%5 = array: f32 [2, 1]
+%6 = number_unary_f32_Tanh(%5): f32 [2, 1]
+%7 = number_binary_f32_Mul(%6, %6): f32 [2, 1]
+%8 = number_binary_f32_Add(%4, %7): f32 [2, 3]
+kernel 1: 6 elements: reads 20 B, writes 24 B";
+        assert_eq!(any.explain()?, wanted);
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who computes the kernels of a plan: a stream; or nobody, who only says what they are (explain.rs).
+
+use std::sync::Arc;
+
+use cuda_std::scalar::ScalarType;
+use ndarray::Ix1;
+
+use super::graph::with_layout;
+use super::kernel::launch;
+use super::lower::{Lowered, lower};
+use super::node::{Array, Elements, Node};
+use super::program::Program;
+use crate::array::{DeviceArray, Element};
+use crate::error::Result;
+use crate::stream::Stream;
+
+pub(super) trait Runner {
+    /// Room for `len` numbers of that type.
+    fn uninit<'a>(&self, ty: ScalarType, len: usize) -> Result<Array<'a>>;
+
+    /// Runs a program, whose outputs these are.
+    fn run(&self, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()>;
+}
+
+/// Computes roots that are short enough for a kernel, and of no reductions.
+pub(super) fn compute(runner: &dyn Runner, roots: &[Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+    runner.run(&lower(roots, outputs[0].shape(), &addresses(outputs)), outputs)
+}
+
+pub(super) fn addresses(outputs: &[&dyn Elements]) -> Vec<u64> {
+    outputs.iter().map(|output| output.first_address()).collect()
+}
+
+/// Room for elements of that shape, in C order.
+pub(super) fn uninit_shape<'a>(runner: &dyn Runner, ty: ScalarType, shape: &[usize]) -> Result<Array<'a>> {
+    let array = runner.uninit(ty, shape.iter().product())?;
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis] as isize;
+    }
+    Ok(with_layout(&array, shape.to_vec(), strides))
+}
+
+impl Runner for Stream {
+    fn uninit<'a>(&self, ty: ScalarType, len: usize) -> Result<Array<'a>> {
+        fn of<'a, T: Element>(stream: &Stream, len: usize) -> Result<Array<'a>> {
+            let array: DeviceArray<T, Ix1> = DeviceArray::uninit(stream, Ix1(len))?;
+            Ok(Arc::new(array))
+        }
+        match ty.bytes() {
+            1 => of::<u8>(self, len),
+            2 => of::<u16>(self, len),
+            4 => of::<u32>(self, len),
+            _ => of::<u64>(self, len),
+        }
+    }
+
+    fn run(&self, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()> {
+        if !reads_in_order(lowered, outputs) {
+            return apart(self, lowered, outputs);
+        }
+        let arrays = || lowered.arrays.iter();
+        for array in arrays() {
+            array.reads_on(self)?;
+        }
+        for output in outputs {
+            output.writes_on(self)?;
+        }
+        // SAFETY: the arrays' elements and the outputs', in memory of the stream's device: `eval` has checked that of the
+        // arrays, and nodes that all of an expression's are on one. The stream was just ordered behind their other uses. An
+        // output is an input only in `update`, and then the program reads it element by element, as just asked.
+        unsafe { launch(self, lowered, &addresses(outputs))? };
+        // A thread that has prepared another part of an array since has waited for this stream without the launch.
+        for array in arrays().filter(|array| array.is_part()) {
+            array.reads_on(self)?;
+        }
+        for output in outputs.iter().filter(|output| output.is_part()) {
+            output.writes_on(self)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an array that is both read and written is read where it is written, by the thread that does, before.
+fn reads_in_order(lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> bool {
+    let Lowered {
+        program,
+        inputs,
+        lengths,
+        strides,
+        ..
+    } = lowered;
+    let mut dense = vec![1isize; lengths.len()];
+    for axis in (1..lengths.len()).rev() {
+        dense[axis - 1] = dense[axis] * lengths[axis] as isize;
+    }
+    let is_apart = |input: usize, output: usize| inputs[input] != outputs[output].first_address();
+    let is_element = |output: usize| program.reduce.as_ref().is_none_or(|reduce| !reduce.is_row[output]);
+    let lies_so = |input: usize| {
+        let axes = strides[input].iter().zip(&dense).zip(lengths);
+        axes.into_iter()
+            .all(|((stride, dense), &length)| stride == dense || length == 1)
+    };
+    (0..inputs.len())
+        .all(|input| (0..outputs.len()).all(|output| is_apart(input, output) || is_element(output) && lies_so(input)))
+}
+
+/// Runs a program into memory of its own, which is then copied to the outputs.
+fn apart(stream: &Stream, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()> {
+    let Program {
+        types, outputs: steps, ..
+    } = &lowered.program;
+    let ty = |output: usize| types[usize::from(steps[output])];
+    let own = outputs.iter().enumerate();
+    let own = own.map(|(output, array)| uninit_shape(stream, ty(output), array.shape()));
+    let own = own.collect::<Result<Vec<Array<'_>>>>()?;
+    stream.run(lowered, &own.iter().map(|array| &**array).collect::<Vec<_>>())?;
+    for (output, (array, to)) in own.into_iter().zip(outputs).enumerate() {
+        compute(stream, &[Node::of_array(array, ty(output))], &[*to])?;
+    }
+    Ok(())
+}
