@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rows side by side: a warp has neighbouring ones, and eight warps share their elements.
+
+use super::{Folding, IN_FLIGHT, NUMBER, Numbers, SHARED, identity, load_shared};
+use crate::expr::program::{COLUMN_LANES, Layout, Step, WARP_LOG2};
+use crate::expr::ptx::arguments::columns_of_block;
+use crate::expr::ptx::steps::{Row, Span, Values};
+use crate::expr::ptx::writer::{Register, Writer};
+use crate::expr::ptx::{Malformed, vector_len};
+
+impl Folding<'_> {
+    pub(super) fn columns(&self, writer: &mut Writer) -> Result<(), Malformed> {
+        let (kernel, program) = (self.kernel, self.kernel.program);
+        let len = if program.aligned { vector_len(program) } else { 1 };
+        let block = writer.new_word("mov.u32", "%ctaid.x");
+        let thread = writer.new_word("mov.u32", "%tid.x");
+        let lane = writer.new_word("and.b32", format_args!("{thread}, {}", (1 << WARP_LOG2) - 1));
+        let share = writer.new_word("shr.u32", format_args!("{thread}, {WARP_LOG2}"));
+        let (number, group) = kernel.divide(block, kernel.block.groups, writer);
+        let within = writer.new_word("mul.lo.s32", format_args!("{lane}, {len}"));
+        let own = writer.new_word(
+            "mad.lo.s32",
+            format_args!("{group}, {}, {within}", columns_of_block(program)),
+        );
+        let columns = kernel.word(kernel.block.columns, writer);
+        let exists = writer.new_predicate("setp.lt.u32", format_args!("{own}, {columns}"));
+        let column = writer.new_word("selp.b32", format_args!("{own}, 0, {exists}"));
+        let span = Span {
+            column,
+            len,
+            exists: Some(exists),
+        };
+        let row = kernel.row_along(number, 1, writer);
+        let folds = self.folds(0);
+        let chains = self.columns_of_thread(&row, span, share, &folds, writer)?;
+        let numbers = self.columns_of_block(&folds, chains, (share, within), writer)?;
+        let mut values: Values = vec![Vec::new(); program.steps.len()];
+        for (&fold, numbers) in folds.iter().zip(&numbers) {
+            // Of each number, what the columns have.
+            let of_numbers = 0..self.kernel.program.folds[fold].elements.len();
+            let numbers: Vec<Numbers> = of_numbers
+                .map(|number| numbers.iter().map(|column| column[number]).collect())
+                .collect();
+            self.set(fold, &numbers, &mut values);
+        }
+        self.store_columns(row, number, span, &mut values, writer)?;
+        writer.line("ret");
+        Ok(())
+    }
+
+    /// What a thread has of its columns: of each fold, of each column.
+    fn columns_of_thread(
+        &self,
+        row: &Row,
+        span: Span,
+        share: Register,
+        folds: &[usize],
+        writer: &mut Writer,
+    ) -> Result<Vec<Vec<Numbers>>, Malformed> {
+        let program = self.kernel.program;
+        let (begin, end) = self.part(writer);
+        let identities = |fold: &usize, writer: &mut Writer| -> Vec<Numbers> {
+            let combine = &self.kernel.program.folds[*fold].combine;
+            (0..span.len).map(|_| identity(combine, writer)).collect()
+        };
+        let chains: Vec<Vec<Numbers>> = folds.iter().map(|fold| identities(fold, writer)).collect();
+        let place = writer.new_word("add.s32", format_args!("{begin}, {share}"));
+        writer.mark("$pass:");
+        let is_over = writer.new_predicate("setp.ge.u32", format_args!("{place}, {end}"));
+        writer.line(format_args!("@{is_over} bra $passed"));
+        let needed = self.needed_in_pass(folds, &[]);
+        let is_input = |step: &Step| matches!(step, Step::Input(_));
+        let loads: Vec<bool> = (needed.iter().zip(&program.steps))
+            .map(|(needed, step)| *needed && is_input(step))
+            .collect();
+        let mut in_flight = Vec::with_capacity(IN_FLIGHT);
+        for k in 0..IN_FLIGHT {
+            let at = writer.new_word("add.s32", format_args!("{place}, {}", k * COLUMN_LANES));
+            let exists = writer.new_predicate("setp.lt.u32", format_args!("{at}, {end}"));
+            let at = writer.new_word("selp.b32", format_args!("{at}, {begin}, {exists}"));
+            let row = self.at(row, at, writer);
+            let mut values: Values = vec![Vec::new(); program.steps.len()];
+            self.elements(&row, &[span]).compute(&loads, &mut values, writer)?;
+            in_flight.push((row, exists, values));
+        }
+        let mut combined = chains.clone();
+        for (row, exists, mut values) in in_flight {
+            self.elements(&row, &[span]).compute(&needed, &mut values, writer)?;
+            for (&fold, columns) in folds.iter().zip(&mut combined) {
+                let fold = &self.kernel.program.folds[fold];
+                for (k, chain) in columns.iter_mut().enumerate() {
+                    let numbers = self.numbers(fold, &values, k, Some(exists), writer);
+                    *chain = self.combine(fold, chain, &numbers, writer)?;
+                }
+            }
+        }
+        for (to, from) in chains
+            .iter()
+            .flatten()
+            .flatten()
+            .zip(combined.iter().flatten().flatten())
+        {
+            writer.line(format_args!("mov.b{} {to}, {from}", to.bits()));
+        }
+        writer.line(format_args!("add.s32 {place}, {place}, {}", IN_FLIGHT * COLUMN_LANES));
+        writer.line("bra.uni $pass");
+        writer.mark("$passed:");
+        Ok(chains)
+    }
+
+    /// A row's place along the first axis.
+    fn at(&self, row: &Row, place: Register, writer: &mut Writer) -> Row {
+        let program = self.kernel.program;
+        let wide = writer.new_double("cvt.u64.u32", place);
+        let mut inputs = row.inputs.clone();
+        for (number, (address, input)) in inputs.iter_mut().zip(&program.inputs).enumerate() {
+            if input.layout != Layout::Single {
+                let stride = self.kernel.double(self.kernel.block.stride(number, 0), writer);
+                *address = writer.new_double("mad.lo.s64", format_args!("{wide}, {stride}, {address}"));
+            }
+        }
+        let mut coordinates = row.coordinates.clone();
+        coordinates.insert(0, wide);
+        Row {
+            first: row.first,
+            coordinates,
+            inputs,
+            outputs: row.outputs.clone(),
+        }
+    }
+
+    /// What the warps have together, in the threads of the first one; others end.
+    fn columns_of_block(
+        &self,
+        folds: &[usize],
+        chains: Vec<Vec<Numbers>>,
+        (share, within): (Register, Register),
+        writer: &mut Writer,
+    ) -> Result<Vec<Vec<Numbers>>, Malformed> {
+        let width = columns_of_block(self.kernel.program);
+        let base = writer.new_word("mov.u32", SHARED);
+        let column = writer.new_word("mad.lo.s32", format_args!("{within}, {NUMBER}, {base}"));
+        let own = writer.new_word("mad.lo.s32", format_args!("{share}, {}, {column}", width * NUMBER));
+        let mut at = 0;
+        for columns in &chains {
+            for number in 0..columns[0].len() {
+                for (k, column) in columns.iter().enumerate() {
+                    let (bits, offset) = (column[number].bits(), at + k * NUMBER);
+                    writer.line(format_args!("st.shared.b{bits} [{own}+{offset}], {}", column[number]));
+                }
+                at += COLUMN_LANES * width * NUMBER;
+            }
+        }
+        writer.local(format!(".shared .align 8 .b8 {SHARED}[{at}]"));
+        writer.line("bar.sync 0");
+        let is_other = writer.new_predicate("setp.ne.u32", format_args!("{share}, 0"));
+        writer.line(format_args!("@{is_other} ret"));
+        let mut at = 0;
+        let mut combined = Vec::with_capacity(folds.len());
+        for (&fold, columns) in folds.iter().zip(&chains) {
+            let fold = &self.kernel.program.folds[fold];
+            let of_number = COLUMN_LANES * width * NUMBER;
+            let mut of_columns = Vec::with_capacity(columns.len());
+            for (k, numbers) in columns.iter().enumerate() {
+                let load = |lane: usize, writer: &mut Writer| -> Numbers {
+                    let offset = |number: usize| at + number * of_number + (lane * width + k) * NUMBER;
+                    let all = numbers.iter().enumerate();
+                    all.map(|(number, register)| load_shared(register.bits(), column, offset(number), writer))
+                        .collect()
+                };
+                let mut lanes: Vec<Numbers> = (0..COLUMN_LANES).map(|lane| load(lane, writer)).collect();
+                while lanes.len() > 1 {
+                    let second = lanes.split_off(lanes.len() / 2);
+                    for (a, b) in lanes.iter_mut().zip(second) {
+                        *a = self.combine(fold, a, &b, writer)?;
+                    }
+                }
+                of_columns.push(lanes.swap_remove(0));
+            }
+            at += columns[0].len() * of_number;
+            combined.push(of_columns);
+        }
+        Ok(combined)
+    }
+
+    /// Stores the outputs, behind those of the parts before.
+    fn store_columns(
+        &self,
+        mut row: Row,
+        number: Register,
+        span: Span,
+        values: &mut Values,
+        writer: &mut Writer,
+    ) -> Result<(), Malformed> {
+        let kernel = self.kernel;
+        let (_, part) = self.number_of_part(writer);
+        let (rows, columns) = (
+            kernel.word(kernel.block.rows, writer),
+            kernel.word(kernel.block.columns, writer),
+        );
+        let before = writer.new_word("mad.lo.s32", format_args!("{part}, {rows}, {number}"));
+        row.first = Some(writer.new_word("mul.lo.s32", format_args!("{before}, {columns}")));
+        let zero = writer.new_double("mov.b64", 0);
+        row.coordinates.insert(0, zero);
+        let steps = self.outputs(true).map(|output| kernel.program.outputs[output]);
+        let needed = self.needed(steps);
+        let spans = [span];
+        let elements = self.elements(&row, &spans);
+        elements.compute(&needed, values, writer)?;
+        for output in self.outputs(true) {
+            elements.store(output, values, writer);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernels that combine elements along an axis, and go on with what that gave.
+//!
+//! Where a row lies along the last axis, a warp or a part of one has it, or a block. Its threads have groups of neighbours in
+//! turn. If a row is not too long, all of it is in registers at once, and is read once, however many reductions one after
+//! another there are. Else threads go through the row in a loop, for each reduction that depends on another one once more,
+//! and find it in the cache. A thread combines its elements in four chains, then the chains; then a warp by shuffles, and a
+//! block by way of shared memory. Everybody has the row's numbers then, and computes what they are needed for.
+//!
+//! Where neighbours belong to different rows, a warp has as many rows side by side, and eight warps share the elements.
+//!
+//! A row that has more than a block's elements can have several parts; then what is stored are the numbers of each part.
+
+mod columns;
+mod rows;
+
+use crate::expr::program::{Combine, Fold, Form, GROUP, Reduce, Step, Value};
+use crate::expr::ptx::Malformed;
+use crate::expr::ptx::kernel::Kernel;
+use crate::expr::ptx::steps::{Elements, Row, Span, Values};
+use crate::expr::ptx::writer::{Register, Writer, register_bits};
+use cuda_std::scalar::ScalarType;
+
+/// The name of the shared memory.
+const SHARED: &str = "folded";
+
+/// Bytes for a number there.
+const NUMBER: usize = 8;
+
+/// Elements of a row that a thread has in flight where rows lie side by side.
+const IN_FLIGHT: usize = 4;
+
+/// The numbers of a fold.
+type Numbers = Vec<Register>;
+
+/// Reductions as a part of a kernel.
+pub(super) struct Folding<'a> {
+    kernel: &'a Kernel<'a>,
+    reduce: &'a Reduce,
+    /// As [`Program::passes`](crate::expr::program::Program::passes).
+    passes: Vec<u8>,
+}
+
+impl<'a> Folding<'a> {
+    pub(super) fn new(kernel: &'a Kernel<'a>, reduce: &'a Reduce) -> Self {
+        Self {
+            kernel,
+            reduce,
+            passes: kernel.program.passes(),
+        }
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) -> Result<(), Malformed> {
+        match self.reduce.form {
+            Form::Rows {
+                lanes_log2,
+                groups,
+                is_loop,
+            } => self.rows(lanes_log2, usize::from(groups), is_loop, writer),
+            Form::Columns => self.columns(writer),
+        }
+    }
+
+    /// The folds of a pass.
+    fn folds(&self, pass: u8) -> Vec<usize> {
+        let program = self.kernel.program;
+        let folds = 0..self.kernel.program.folds.len();
+        folds
+            .filter(|&fold| program.fold_pass(fold, &self.passes) == pass)
+            .collect()
+    }
+
+    fn last_pass(&self) -> u8 {
+        self.passes.iter().copied().max().unwrap_or(0)
+    }
+
+    /// What these steps need, they too.
+    fn needed(&self, steps: impl Iterator<Item = Value>) -> Vec<bool> {
+        let program = self.kernel.program;
+        let mut needed = vec![false; program.steps.len()];
+        steps.for_each(|step| needed[usize::from(step)] = true);
+        for number in (0..program.steps.len()).rev() {
+            if let (true, Step::Call(function, arguments)) = (needed[number], program.steps[number]) {
+                let count = program.functions[usize::from(function)].arguments.len();
+                arguments[..count]
+                    .iter()
+                    .for_each(|&value| needed[usize::from(value)] = true);
+            }
+        }
+        needed
+    }
+
+    fn outputs(&self, is_row: bool) -> impl Iterator<Item = usize> {
+        (0..self.reduce.is_row.len()).filter(move |&output| self.reduce.is_row[output] == is_row)
+    }
+
+    fn elements<'s>(&'s self, row: &'s Row, spans: &'s [Span]) -> Elements<'s> {
+        let Kernel {
+            program,
+            block,
+            callees,
+        } = *self.kernel;
+        Elements {
+            program,
+            block,
+            callees,
+            row,
+            spans,
+        }
+    }
+
+    /// The part of a block: where it begins and ends.
+    fn part(&self, writer: &mut Writer) -> (Register, Register) {
+        let reduce = &self.kernel.block.reduce;
+        let part = writer.new_word("mov.u32", "%ctaid.y");
+        let len = self.kernel.word(reduce.part_len, writer);
+        let begin = writer.new_word("mul.lo.s32", format_args!("{part}, {len}"));
+        let sum = writer.new_word("add.s32", format_args!("{begin}, {len}"));
+        let length = self.kernel.word(reduce.length, writer);
+        (begin, writer.new_word("min.u32", format_args!("{sum}, {length}")))
+    }
+
+    fn needed_in_pass(&self, folds: &[usize], elements: &[usize]) -> Vec<bool> {
+        let of_folds = folds
+            .iter()
+            .flat_map(|&fold| self.kernel.program.folds[fold].elements.iter().copied());
+        let of_outputs = elements.iter().map(|&output| self.kernel.program.outputs[output]);
+        self.needed(of_folds.chain(of_outputs))
+    }
+
+    /// Chains of nothing, in registers of their own.
+    fn identities(&self, folds: &[usize], writer: &mut Writer) -> Vec<[Numbers; GROUP]> {
+        let chain = |fold: &usize, writer: &mut Writer| identity(&self.kernel.program.folds[*fold].combine, writer);
+        folds
+            .iter()
+            .map(|fold| std::array::from_fn(|_| chain(fold, writer)))
+            .collect()
+    }
+
+    /// What an element brings: nothing if it does not exist.
+    fn numbers(
+        &self,
+        fold: &Fold,
+        values: &Values,
+        at: usize,
+        exists: Option<Register>,
+        writer: &mut Writer,
+    ) -> Numbers {
+        let number = |(&step, (&ty, &identity)): (&Value, (&ScalarType, &u64))| {
+            let of_step = &values[usize::from(step)];
+            let value = of_step[if of_step.len() == 1 { 0 } else { at }];
+            let Some(exists) = exists else { return value };
+            match register_bits(ty) {
+                64 => writer.new_double("selp.b64", format_args!("{value}, {identity:#x}, {exists}")),
+                _ => writer.new_word("selp.b32", format_args!("{value}, {identity:#x}, {exists}")),
+            }
+        };
+        let combine = &fold.combine;
+        fold.elements
+            .iter()
+            .zip(combine.types.iter().zip(&combine.identities))
+            .map(number)
+            .collect()
+    }
+
+    fn combine(&self, fold: &Fold, a: &[Register], b: &[Register], writer: &mut Writer) -> Result<Numbers, Malformed> {
+        let mut numbers = [a, b].concat();
+        for &(function, arguments) in &fold.combine.calls {
+            let function = usize::from(function);
+            let info = self.kernel.program.functions[function];
+            let arguments = &arguments[..info.arguments.len()];
+            let arguments: Numbers = arguments.iter().map(|&number| numbers[usize::from(number)]).collect();
+            let result = self.kernel.callees[function].apply(&arguments, writer);
+            numbers.push(result.map_err(|error| error.of(info.name))?);
+        }
+        let results = fold.combine.results.iter();
+        Ok(results.map(|&number| numbers[usize::from(number)]).collect())
+    }
+
+    /// The values of the steps that a fold gives: of each number one for all, or one for each column.
+    fn set(&self, fold: usize, numbers: &[Numbers], values: &mut Values) {
+        for (values, step) in values.iter_mut().zip(&self.kernel.program.steps) {
+            match *step {
+                Step::Folded(of, number) if usize::from(of) == fold => *values = numbers[usize::from(number)].clone(),
+                _ => {}
+            }
+        }
+    }
+
+    /// How many parts a row has, and which one the block has.
+    fn number_of_part(&self, writer: &mut Writer) -> (Register, Register) {
+        let reduce = &self.kernel.block.reduce;
+        let parts = self.kernel.word(reduce.parts, writer);
+        let first = self.kernel.word(reduce.first_part, writer);
+        let part = writer.new_word("mov.u32", "%ctaid.y");
+        (parts, writer.new_word("add.s32", format_args!("{part}, {first}")))
+    }
+}
+
+/// Numbers that change nothing, in registers of their own.
+fn identity(combine: &Combine, writer: &mut Writer) -> Numbers {
+    let all = combine.types.iter().zip(&combine.identities);
+    all.map(|(&ty, identity)| match register_bits(ty) {
+        64 => writer.new_double("mov.b64", format_args!("{identity:#x}")),
+        _ => writer.new_word("mov.b32", format_args!("{identity:#x}")),
+    })
+    .collect()
+}
+
+/// A number of another thread among `width` neighbours.
+fn shuffle(which: &str, number: Register, by: u32, width: u32, writer: &mut Writer) -> Register {
+    // The upper bits keep threads among their neighbours.
+    let clamp = (32 - width) << 8 | 31;
+    let word = |word: Register, writer: &mut Writer| {
+        writer.new_word(
+            &format!("shfl.sync.{which}.b32"),
+            format_args!("{word}, {by}, {clamp}, 0xffffffff"),
+        )
+    };
+    if number.bits() == 32 {
+        return word(number, writer);
+    }
+    let [low, high] = [writer.word(), writer.word()];
+    writer.line(format_args!("mov.b64 {{{low}, {high}}}, {number}"));
+    let (low, high) = (word(low, writer), word(high, writer));
+    writer.new_double("mov.b64", format_args!("{{{low}, {high}}}"))
+}
+
+fn load_shared(bits: u32, address: Register, offset: usize, writer: &mut Writer) -> Register {
+    let opcode = format!("ld.shared.b{bits}");
+    match bits {
+        64 => writer.new_double(&opcode, format_args!("[{address}+{offset}]")),
+        _ => writer.new_word(&opcode, format_args!("[{address}+{offset}]")),
+    }
+}
+
+const _: () = assert!(GROUP == 4, "a group's four chains are combined one by one");

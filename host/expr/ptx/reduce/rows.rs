@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rows along the last axis: by a warp or a part of one, or by a block.
+
+use super::{Folding, NUMBER, Numbers, SHARED, load_shared, shuffle};
+use crate::expr::program::{Fold, GROUP, WARP_LOG2};
+use crate::expr::ptx::arguments::rows_of_block;
+use crate::expr::ptx::steps::{Row, Span, Values, element};
+use crate::expr::ptx::writer::{Register, Writer};
+use crate::expr::ptx::{Malformed, memory, vector_len};
+
+/// What a thread knows of its row.
+struct Place {
+    row: Row,
+    /// The number of the row, and whether there is one; without a predicate there is.
+    number: Register,
+    exists: Option<Register>,
+    /// Whether the thread stores the row's numbers.
+    stores: Register,
+    /// The thread among those of the row.
+    lane: Register,
+    /// Where its part begins and ends.
+    begin: Register,
+    end: Register,
+}
+
+impl Folding<'_> {
+    pub(super) fn rows(
+        &self,
+        lanes_log2: u8,
+        groups: usize,
+        is_loop: bool,
+        writer: &mut Writer,
+    ) -> Result<(), Malformed> {
+        let place = self.place(lanes_log2, writer);
+        let mut values: Values = vec![Vec::new(); self.kernel.program.steps.len()];
+        let mut shared = 0;
+        for pass in 0..=self.last_pass() {
+            let folds = self.folds(pass);
+            let elements: Vec<usize> = match pass == self.last_pass() {
+                true => self.outputs(false).collect(),
+                false => Vec::new(),
+            };
+            if folds.is_empty() && elements.is_empty() {
+                continue;
+            }
+            let chains = match is_loop {
+                false => self.at_once(&place, (groups, lanes_log2), &folds, &elements, &mut values, writer)?,
+                true => self.looped(
+                    &place,
+                    (groups, lanes_log2, pass),
+                    &folds,
+                    &elements,
+                    &mut values,
+                    writer,
+                )?,
+            };
+            let mut numbers = Vec::with_capacity(folds.len());
+            for (&fold, chains) in folds.iter().zip(&chains) {
+                let fold = &self.kernel.program.folds[fold];
+                let first = self.combine(fold, &chains[0], &chains[2], writer)?;
+                let second = self.combine(fold, &chains[1], &chains[3], writer)?;
+                let thread = self.combine(fold, &first, &second, writer)?;
+                numbers.push(self.warp(fold, thread, 1 << lanes_log2.min(WARP_LOG2), writer)?);
+            }
+            if lanes_log2 > WARP_LOG2 {
+                self.block(&folds, &mut numbers, lanes_log2, &mut shared, writer)?;
+            }
+            let width = 1 << lanes_log2.min(WARP_LOG2);
+            for (&fold, numbers) in folds.iter().zip(&numbers) {
+                let all = numbers.iter().map(|&number| shuffle("idx", number, 0, width, writer));
+                let all: Vec<_> = all.map(|number| vec![number]).collect();
+                self.set(fold, &all, &mut values);
+            }
+        }
+        if shared > 0 {
+            writer.local(format!(".shared .align 8 .b8 {SHARED}[{shared}]"));
+        }
+        self.store_rows(&place, &mut values, writer)?;
+        writer.line("ret");
+        Ok(())
+    }
+
+    /// Which row a thread has.
+    fn place(&self, lanes_log2: u8, writer: &mut Writer) -> Place {
+        let block = writer.new_word("mov.u32", "%ctaid.x");
+        let thread = writer.new_word("mov.u32", "%tid.x");
+        let (mut number, mut lane, mut exists) = (block, thread, None);
+        let of_block = rows_of_block(self.reduce.form);
+        if of_block > 1 {
+            let within = writer.new_word("shr.u32", format_args!("{thread}, {lanes_log2}"));
+            let any = writer.new_word("mad.lo.s32", format_args!("{block}, {of_block}, {within}"));
+            lane = writer.new_word("and.b32", format_args!("{thread}, {}", (1 << lanes_log2) - 1));
+            // Whose row does not exist goes along with the last one, and stores nothing.
+            let rows = self.kernel.word(self.kernel.block.rows, writer);
+            exists = Some(writer.new_predicate("setp.lt.u32", format_args!("{any}, {rows}")));
+            let last = writer.new_word("sub.s32", format_args!("{rows}, 1"));
+            number = writer.new_word("min.u32", format_args!("{any}, {last}"));
+        }
+        let is_first = writer.new_predicate("setp.eq.u32", format_args!("{lane}, 0"));
+        let stores = match exists {
+            Some(exists) => writer.new_predicate("and.pred", format_args!("{is_first}, {exists}")),
+            None => is_first,
+        };
+        let (begin, end) = self.part(writer);
+        Place {
+            row: self.kernel.row_along(number, 0, writer),
+            number,
+            exists,
+            stores,
+            lane,
+            begin,
+            end,
+        }
+    }
+
+    /// The groups of a thread from `start` on, those beyond the row as the part's first elements.
+    fn spans(
+        &self,
+        place: &Place,
+        start: Register,
+        (groups, lanes_log2): (usize, u8),
+        writer: &mut Writer,
+    ) -> Vec<Span> {
+        let program = self.kernel.program;
+        let len = if program.aligned { vector_len(program) } else { 1 };
+        let own = writer.new_word("mad.lo.s32", format_args!("{}, {GROUP}, {start}", place.lane));
+        let mut spans = Vec::with_capacity(groups * GROUP / len);
+        for group in 0..groups {
+            for k in (0..GROUP).step_by(len) {
+                let offset = (group << lanes_log2) * GROUP + k;
+                let column = writer.new_word("add.s32", format_args!("{own}, {offset}"));
+                let exists = writer.new_predicate("setp.lt.u32", format_args!("{column}, {}", place.end));
+                // The part's first group, so that its vectors are aligned.
+                let first = writer.new_word(
+                    "add.s32",
+                    format_args!("{}, {}", place.begin, if len > 1 { k } else { 0 }),
+                );
+                let column = writer.new_word("selp.b32", format_args!("{column}, {first}, {exists}"));
+                spans.push(Span {
+                    column,
+                    len,
+                    exists: Some(exists),
+                });
+            }
+        }
+        spans
+    }
+
+    /// The chains of all folds over elements that are in registers all at once; stores the outputs that have one number for
+    /// each element.
+    fn at_once(
+        &self,
+        place: &Place,
+        groups: (usize, u8),
+        folds: &[usize],
+        elements: &[usize],
+        values: &mut Values,
+        writer: &mut Writer,
+    ) -> Result<Vec<[Numbers; GROUP]>, Malformed> {
+        let spans = self.spans(place, place.begin, groups, writer);
+        let all = self.elements(&place.row, &spans);
+        all.compute(&self.needed_in_pass(folds, elements), values, writer)?;
+        let mut chains = self.identities(folds, writer);
+        self.accumulate(folds, &spans, values, &mut chains, writer)?;
+        self.store_elements(place, &spans, elements, values, writer);
+        Ok(chains)
+    }
+
+    /// As [`at_once`](Self::at_once), in a loop; what is computed of elements is gone behind it.
+    fn looped(
+        &self,
+        place: &Place,
+        (groups, lanes_log2, pass): (usize, u8, u8),
+        folds: &[usize],
+        elements: &[usize],
+        values: &mut Values,
+        writer: &mut Writer,
+    ) -> Result<Vec<[Numbers; GROUP]>, Malformed> {
+        let needed = self.needed_in_pass(folds, elements);
+        // What is the same for all elements, ahead of the loop.
+        let varies = self.elements(&place.row, &[]).varying();
+        let uniform: Vec<bool> = needed
+            .iter()
+            .zip(&varies)
+            .map(|(needed, varies)| *needed && !varies)
+            .collect();
+        self.elements(&place.row, &[]).compute(&uniform, values, writer)?;
+        let chains = self.identities(folds, writer);
+        let start = writer.new_word("mov.b32", place.begin);
+        writer.mark(format_args!("$pass_{pass}:"));
+        let is_over = writer.new_predicate("setp.ge.u32", format_args!("{start}, {}", place.end));
+        writer.line(format_args!("@{is_over} bra $passed_{pass}"));
+        let spans = self.spans(place, start, (groups, lanes_log2), writer);
+        let mut of_elements = values.clone();
+        self.elements(&place.row, &spans)
+            .compute(&needed, &mut of_elements, writer)?;
+        let mut combined = chains.clone();
+        self.accumulate(folds, &spans, &of_elements, &mut combined, writer)?;
+        self.store_elements(place, &spans, elements, &of_elements, writer);
+        let numbers =
+            |chains: &Vec<[Numbers; GROUP]>| -> Vec<Register> { chains.iter().flatten().flatten().copied().collect() };
+        for (to, from) in numbers(&chains).into_iter().zip(numbers(&combined)) {
+            writer.line(format_args!("mov.b{} {to}, {from}", to.bits()));
+        }
+        writer.line(format_args!(
+            "add.s32 {start}, {start}, {}",
+            (groups << lanes_log2) * GROUP
+        ));
+        writer.line(format_args!("bra.uni $pass_{pass}"));
+        writer.mark(format_args!("$passed_{pass}:"));
+        Ok(chains)
+    }
+
+    /// Combines the elements of the spans with the chains, each with that of its place in the group.
+    fn accumulate(
+        &self,
+        folds: &[usize],
+        spans: &[Span],
+        values: &Values,
+        chains: &mut [[Numbers; GROUP]],
+        writer: &mut Writer,
+    ) -> Result<(), Malformed> {
+        let mut at = 0;
+        for span in spans {
+            for _ in 0..span.len {
+                for (&fold, chains) in folds.iter().zip(&mut *chains) {
+                    let fold = &self.kernel.program.folds[fold];
+                    let numbers = self.numbers(fold, values, at, span.exists, writer);
+                    chains[at % GROUP] = self.combine(fold, &chains[at % GROUP], &numbers, writer)?;
+                }
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of `width` threads side by side, which the first of them has then.
+    fn warp(&self, fold: &Fold, mut own: Numbers, width: u32, writer: &mut Writer) -> Result<Numbers, Malformed> {
+        let mut offset = width / 2;
+        while offset > 0 {
+            let other: Numbers = own
+                .iter()
+                .map(|&number| shuffle("down", number, offset, width, writer))
+                .collect();
+            own = self.combine(fold, &own, &other, writer)?;
+            offset /= 2;
+        }
+        Ok(own)
+    }
+
+    /// From the numbers of each warp to those of the block, which the first thread of each warp has then.
+    fn block(
+        &self,
+        folds: &[usize],
+        numbers: &mut [Numbers],
+        lanes_log2: u8,
+        shared: &mut usize,
+        writer: &mut Writer,
+    ) -> Result<(), Malformed> {
+        let warps = 1usize << (lanes_log2 - WARP_LOG2);
+        let thread = writer.new_word("mov.u32", "%tid.x");
+        let warp = writer.new_word("shr.u32", format_args!("{thread}, {WARP_LOG2}"));
+        let lane = writer.new_word("and.b32", format_args!("{thread}, {}", (1 << WARP_LOG2) - 1));
+        let is_first = writer.new_predicate("setp.eq.u32", format_args!("{lane}, 0"));
+        let base = writer.new_word("mov.u32", SHARED);
+        let to = writer.new_word("mad.lo.s32", format_args!("{warp}, {NUMBER}, {base}"));
+        let other = writer.new_word("and.b32", format_args!("{lane}, {}", warps - 1));
+        let from = writer.new_word("mad.lo.s32", format_args!("{other}, {NUMBER}, {base}"));
+        let first = *shared;
+        for number in numbers.iter().flatten() {
+            writer.line(format_args!(
+                "@{is_first} st.shared.b{} [{to}+{shared}], {number}",
+                number.bits()
+            ));
+            *shared += warps * NUMBER;
+        }
+        writer.line("bar.sync 0");
+        let mut at = first;
+        for (&fold, numbers) in folds.iter().zip(numbers) {
+            let mut of_warps = Numbers::new();
+            for number in &*numbers {
+                of_warps.push(load_shared(number.bits(), from, at, writer));
+                at += warps * NUMBER;
+            }
+            let fold = &self.kernel.program.folds[fold];
+            // Beyond the warps that there are, lanes have others' numbers, which do not reach the first.
+            let mut offset = warps as u32 / 2;
+            while offset > 0 {
+                let shuffled = of_warps
+                    .iter()
+                    .map(|&number| shuffle("down", number, offset, 1 << WARP_LOG2, writer));
+                let other: Numbers = shuffled.collect();
+                of_warps = self.combine(fold, &of_warps, &other, writer)?;
+                offset /= 2;
+            }
+            *numbers = of_warps;
+        }
+        Ok(())
+    }
+
+    fn store_elements(&self, place: &Place, spans: &[Span], outputs: &[usize], values: &Values, writer: &mut Writer) {
+        if outputs.is_empty() {
+            return;
+        }
+        let both = |span: &Span| {
+            let exists = match (span.exists, place.exists) {
+                (Some(a), Some(b)) => Some(writer.new_predicate("and.pred", format_args!("{a}, {b}"))),
+                (a, b) => a.or(b),
+            };
+            Span { exists, ..*span }
+        };
+        let spans: Vec<Span> = spans.iter().map(both).collect();
+        for &output in outputs {
+            self.elements(&place.row, &spans).store(output, values, writer);
+        }
+    }
+
+    /// Stores the outputs that have one number for each row, or part of one.
+    fn store_rows(&self, place: &Place, values: &mut Values, writer: &mut Writer) -> Result<(), Malformed> {
+        let outputs: Vec<usize> = self.outputs(true).collect();
+        let steps = outputs.iter().map(|&output| self.kernel.program.outputs[output]);
+        let needed = self.needed(steps);
+        self.elements(&place.row, &[]).compute(&needed, values, writer)?;
+        if outputs.is_empty() {
+            return Ok(());
+        }
+        let (parts, part) = self.number_of_part(writer);
+        let number = writer.new_word("mad.lo.s32", format_args!("{}, {parts}, {part}", place.number));
+        for output in outputs {
+            let step = usize::from(self.kernel.program.outputs[output]);
+            let ty = self.kernel.program.types[step];
+            let address = element(place.row.outputs[output], number, ty, writer);
+            memory::store(ty, &values[step][..1], address, Some(place.stores), writer);
+        }
+        Ok(())
+    }
+}
