@@ -11,7 +11,7 @@ use ndarray::Dimension;
 use rustc_hash::FxHashMap;
 
 use super::Expr;
-use super::graph::in_order;
+use super::graph::{in_order, reductions};
 use super::lower::Lowered;
 use super::node::{Array, Elements, Kind, Node};
 use super::plan;
@@ -73,7 +73,7 @@ fn steps(root: &Arc<Node<'_>>) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut of_steps: FxHashMap<String, usize> = FxHashMap::default();
     let mut of_nodes: FxHashMap<*const Node<'_>, usize> = FxHashMap::default();
-    let reductions = plan::reductions(std::slice::from_ref(root));
+    let reductions = reductions(&[root]);
     let parts = reductions.iter().flat_map(|reduction| &reduction.parts);
     for node in parts.chain([root]).flat_map(|part| in_order(&[part])) {
         if of_nodes.contains_key(&Arc::as_ptr(node)) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::node::{Array, Elements, Kind, Node, Reduced};
+use super::node::{Array, Elements, Kind, Node, Reduced, Reduction};
 use crate::error::Result;
 use crate::stream::Stream;
 
@@ -55,6 +55,60 @@ pub(super) fn rewrite<'a>(
         .iter()
         .map(|root| Arc::clone(&changed[&Arc::as_ptr(root)]))
         .collect())
+}
+
+/// The reductions that the roots are made of, each behind those that it is of.
+pub(super) fn reductions<'a>(roots: &[&Arc<Node<'a>>]) -> Vec<Arc<Reduction<'a>>> {
+    let direct = |nodes: &[&Arc<Node<'a>>]| -> Vec<(Arc<Reduction<'a>>, bool)> {
+        let nodes = in_order(nodes);
+        let reduced = nodes.iter().rev().filter_map(|node| match &node.kind {
+            Kind::Reduced(reduced) => Some((Arc::clone(&reduced.reduction), false)),
+            _ => None,
+        });
+        reduced.collect()
+    };
+    let (mut ordered, mut known, mut seen) = (Vec::new(), FxHashSet::default(), FxHashSet::default());
+    let mut rest = direct(roots);
+    while let Some((reduction, others_are_there)) = rest.pop() {
+        if others_are_there {
+            if known.insert(Arc::as_ptr(&reduction)) {
+                ordered.push(reduction);
+            }
+        } else if seen.insert(Arc::as_ptr(&reduction)) {
+            let others = direct(&reduction.parts.iter().collect::<Vec<_>>());
+            rest.push((reduction, true));
+            rest.extend(others);
+        }
+    }
+    ordered
+}
+
+/// [`rewrite`], also of what is combined in reductions.
+pub(super) fn rewrite_all<'a>(
+    roots: &[&Arc<Node<'a>>],
+    mut change: impl FnMut(Arc<Node<'a>>) -> Result<Arc<Node<'a>>>,
+) -> Result<Vec<Arc<Node<'a>>>> {
+    let mut rebuilt: FxHashMap<*const Reduction<'a>, Arc<Reduction<'a>>> = FxHashMap::default();
+    let mut anew = |rebuilt: &FxHashMap<_, Arc<Reduction<'a>>>, node: Arc<Node<'a>>| match &node.kind {
+        Kind::Reduced(reduced) => match rebuilt.get(&Arc::as_ptr(&reduced.reduction)) {
+            Some(reduction) => change(node.with_reduction(reduced, reduction)),
+            None => change(node),
+        },
+        _ => change(node),
+    };
+    for reduction in reductions(roots) {
+        let parts: Vec<_> = reduction.parts.iter().collect();
+        let now = rewrite(&parts, |node| anew(&rebuilt, node))?;
+        if !now.iter().zip(parts).all(|(now, part)| Arc::ptr_eq(now, part)) {
+            let new = Reduction {
+                operator: reduction.operator,
+                parts: now,
+                axes: reduction.axes.clone(),
+            };
+            rebuilt.insert(Arc::as_ptr(&reduction), Arc::new(new));
+        }
+    }
+    rewrite(roots, |node| anew(&rebuilt, node))
 }
 
 /// The same elements with an axis of length 1 ahead of axis `axis`, which is at most the number of axes.

@@ -22,11 +22,38 @@
 //! # Numbers
 //!
 //! Every operation gives the bits that the operation on arrays gives: it is the same function, rounded where that is. So
-//! 16-bit floats are rounded after each step, and `a * b + c` is two roundings; [`mul_add`](Expr::mul_add) is one. The
-//! simulated GPU gives the same bits as a GPU.
+//! 16-bit floats are rounded after each step, and `a * b + c` is two roundings; [`mul_add`](Expr::mul_add) is one, and
+//! [`fast_math`](Expr::fast_math) makes all of an expression's so. The simulated GPU gives the same bits as a GPU.
 //!
 //! Operands of two types have the type that [`Promote`] says. Shapes are broadcast as in NumPy. Where shapes do not fit, or
 //! arrays are on two devices, evaluating is the error of the operation that put them together.
+//!
+//! # Reductions
+//!
+//! `sum`, `mean`, `variance`, `max`, `argmax` and their kind, of all elements or along axes, are of an expression, which is then
+//! in no array; and their results are parts of expressions again, beside the elements by
+//! [`insert_axis`](Expr::insert_axis):
+//!
+//! ```
+//! use warpsmith::ndarray::{Axis, array};
+//! use warpsmith::{Device, DeviceArray};
+//!
+//! # fn main() -> warpsmith::Result<()> {
+//! let device = Device::auto()?;
+//! let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0f64, 3.0], [2.0, 6.0]])?;
+//! let (mean, deviation) = (x.expr().mean_axis(Axis(1)), x.expr().std_axis(Axis(1), 0));
+//! let y = ((x.expr() - mean.insert_axis(Axis(1))) / deviation.insert_axis(Axis(1))).eval()?;
+//! assert_eq!(y.to_ndarray()?, array![[-1.0, 1.0], [-1.0, 1.0]]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! This is one kernel: reductions along the same axes go together, and what follows from them too, where a row of elements
+//! lies along the last axis. Rows of up to 16,384 32-bit elements are read once, longer ones once for each reduction that
+//! depends on another. Reductions across, of few long rows, or along several sets of axes are kernels of their own, whose
+//! results are arrays for the next one. [`explain`](Expr::explain) tells which kernels there are, and what they read and
+//! write. In which order elements are combined follows from shapes and strides, so that the bits are the same on every
+//! device and every run; they are not always those of the reduction of an array, whose order is another one.
 //!
 //! # Kernels
 //!
@@ -39,12 +66,13 @@
 //!
 //! Text that is known at run time only, such as `"tanh(a)*2 + 1"`, becomes an expression by a [`Formula`].
 //!
-//! Beyond some 1000 operations an expression is cut, and computed by several kernels.
+//! Beyond some 1500 operations, or 400 numbers, an expression is cut, and computed by several kernels.
 
 mod any;
 mod call;
 mod eval;
 mod explain;
+mod fast_math;
 mod fold;
 mod formula;
 mod function;

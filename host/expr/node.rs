@@ -246,6 +246,15 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// The same number of a reduction that takes the place of its own.
+    pub(super) fn with_reduction(&self, reduced: &Reduced<'a>, reduction: &Arc<Reduction<'a>>) -> Arc<Self> {
+        let reduced = Reduced {
+            reduction: Arc::clone(reduction),
+            ..reduced.clone()
+        };
+        Arc::new(self.with_kind(Kind::Reduced(reduced)))
+    }
+
     /// One number, of no axes.
     pub(super) fn scalar(ty: ScalarType, bits: u64) -> Arc<Self> {
         Arc::new(Self {

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::graph::{in_order, rewrite, with_layout};
+use super::graph::{in_order, reductions, rewrite_all, with_layout};
 use super::long::{MOST, cut, weights};
 use super::lower::Reducing;
 use super::node::{Elements, Kind, Node, Reduced, Reduction};
@@ -23,7 +23,7 @@ use crate::error::Result;
 pub(super) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
     let mut roots: Vec<Arc<Node<'_>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
     loop {
-        let all = reductions(&roots);
+        let all = reductions(&roots.iter().collect::<Vec<_>>());
         let Some(first) = all.first() else {
             let roots: Vec<_> = roots.iter().collect();
             return compute(runner, &cut(runner, &roots)?, outputs);
@@ -39,7 +39,7 @@ pub(super) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn
             }
         }
         let results = space.results(runner, &space.ready(&all))?;
-        roots = replace(&roots, &all, &results)?;
+        roots = replace(&roots, &results)?;
     }
 }
 
@@ -292,73 +292,19 @@ fn looped(lanes_log2: u8) -> Form {
     }
 }
 
-/// The reductions that the roots are made of, each behind those that it is of.
-pub(super) fn reductions<'a>(roots: &[Arc<Node<'a>>]) -> Vec<Arc<Reduction<'a>>> {
-    let direct = |nodes: &[Arc<Node<'a>>]| -> Vec<(Arc<Reduction<'a>>, bool)> {
-        let nodes: Vec<_> = nodes.iter().collect();
-        let nodes = in_order(&nodes);
-        let reduced = nodes.iter().rev().filter_map(|node| match &node.kind {
-            Kind::Reduced(reduced) => Some((Arc::clone(&reduced.reduction), false)),
-            _ => None,
-        });
-        reduced.collect()
-    };
-    let (mut ordered, mut known, mut seen) = (Vec::new(), FxHashSet::default(), FxHashSet::default());
-    let mut rest = direct(roots);
-    while let Some((reduction, others_are_there)) = rest.pop() {
-        if others_are_there {
-            if known.insert(Arc::as_ptr(&reduction)) {
-                ordered.push(reduction);
-            }
-        } else if seen.insert(Arc::as_ptr(&reduction)) {
-            let others = direct(&reduction.parts);
-            rest.push((reduction, true));
-            rest.extend(others);
-        }
-    }
-    ordered
-}
-
 /// The roots with those reductions replaced by what they have become, wherever they are.
-fn replace<'a>(
-    roots: &[Arc<Node<'a>>],
-    all: &[Arc<Reduction<'a>>],
-    results: &Results<'a>,
-) -> Result<Vec<Arc<Node<'a>>>> {
-    let mut rebuilt: FxHashMap<*const Reduction<'a>, Arc<Reduction<'a>>> = FxHashMap::default();
-    let change = |rebuilt: &FxHashMap<_, Arc<Reduction<'a>>>, node: Arc<Node<'a>>| {
-        let Kind::Reduced(reduced) = &node.kind else {
-            return node;
-        };
-        let at = Arc::as_ptr(&reduced.reduction);
-        let reduction = match (results.get(&at), rebuilt.get(&at)) {
-            (Some(Outcome::Arrays(arrays)), _) => return kept(&arrays[reduced.number], &node, reduced),
-            (Some(Outcome::Reduction(reduction)), _) | (None, Some(reduction)) => reduction,
-            (None, None) => return node,
-        };
-        let reduced = Reduced {
-            reduction: Arc::clone(reduction),
-            ..reduced.clone()
-        };
-        Arc::new(node.with_kind(Kind::Reduced(reduced)))
-    };
-    for reduction in all
-        .iter()
-        .filter(|reduction| !results.contains_key(&Arc::as_ptr(reduction)))
-    {
-        let parts: Vec<_> = reduction.parts.iter().collect();
-        let now = rewrite(&parts, |node| Ok(change(&rebuilt, node)))?;
-        if !now.iter().zip(parts).all(|(now, part)| Arc::ptr_eq(now, part)) {
-            let new = Reduction {
-                operator: reduction.operator,
-                parts: now,
-                axes: reduction.axes.clone(),
-            };
-            rebuilt.insert(Arc::as_ptr(reduction), Arc::new(new));
-        }
-    }
+fn replace<'a>(roots: &[Arc<Node<'a>>], results: &Results<'a>) -> Result<Vec<Arc<Node<'a>>>> {
     let roots: Vec<_> = roots.iter().collect();
-    rewrite(&roots, |node| Ok(change(&rebuilt, node)))
+    rewrite_all(&roots, |node| {
+        let Kind::Reduced(reduced) = &node.kind else {
+            return Ok(node);
+        };
+        Ok(match results.get(&Arc::as_ptr(&reduced.reduction)) {
+            None => node,
+            Some(Outcome::Arrays(arrays)) => kept(&arrays[reduced.number], &node, reduced),
+            Some(Outcome::Reduction(reduction)) => node.with_reduction(reduced, reduction),
+        })
+    })
 }
 
 /// An array along all axes of the elements as the node sees it that stands for it.
