@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Holds `warpsmith bench` against the same work by others, on this machine's GPU, and prints Markdown:
 
-    python3 benches/peers/compare.py PATH/TO/warpsmith [--sizes 1Mi,16Mi,256Mi] [--out compare.json]
+    python3 benches/peers/compare.py PATH/TO/warpsmith [--sizes 1Mi,16Mi,256Mi] [--only expr_,add] [--out compare.json]
 
 One after another: ours, libraries.cu (which nvcc compiles for this GPU), libraries.py, ours again. What either side
-of a run drifts by, such as the GPU's clock, so meets both of ours. `--out` keeps every row as measured, and `--from`
-makes the tables out of such files, without running anything.
+of a run drifts by, such as the GPU's clock, so meets both of ours. `--only` is that of `warpsmith bench`. `--out` keeps
+every row as measured, and `--from` makes the tables out of such files, without running anything.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def parse_size(text: str) -> int:
 
 
 def run(what: str, command: list[str | Path]) -> str:
-    """The program's standard output; what it says while it runs belongs to its failure alone."""
+    """The program's standard output; what it says on the standard error is passed on, or belongs to its failure."""
     print(f"{what} …", file=sys.stderr, flush=True)
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
@@ -71,6 +71,7 @@ def run(what: str, command: list[str | Path]) -> str:
     if done.returncode != 0:
         said = done.stderr.strip() or done.stdout.strip() or "it said nothing"
         raise Failure(f"{what} failed with {done.returncode}:\n{said}")
+    print(done.stderr, end="", file=sys.stderr, flush=True)
     return done.stdout
 
 
@@ -92,9 +93,10 @@ def read_rows(path: Path, what: str | None = None) -> Rows:
     return parse_rows(what or str(path), text)
 
 
-def measure(warpsmith: Path, sizes: str) -> Rows:
+def measure(warpsmith: Path, sizes: str, only: str | None) -> Rows:
     """Ours, both peers, ours again; nothing runs beside them."""
     numbers = [str(parse_size(size)) for size in sizes.split(",")]
+    chosen = [] if only is None else ["--only", only]
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         raise Failure("nvcc is not on the PATH: libraries.cu needs a CUDA toolkit, which Warpsmith itself does not")
@@ -105,12 +107,13 @@ def measure(warpsmith: Path, sizes: str) -> Rows:
 
         def ours(which: str) -> Rows:
             file, what = Path(folder) / f"ours-{which}.json", f"warpsmith bench, the {which} run"
-            run(what, [warpsmith, "bench", "--sizes", sizes, "--json", file])
+            run(what, [warpsmith, "bench", "--sizes", sizes, *chosen, "--json", file])
             return read_rows(file, what)
 
         rows = ours("first")
-        rows += parse_rows("libraries.cu", run("libraries.cu", [libraries, *numbers]))
-        rows += parse_rows("libraries.py", run("libraries.py", [sys.executable, HERE / "libraries.py", *numbers]))
+        rows += parse_rows("libraries.cu", run("libraries.cu", [libraries, *chosen, *numbers]))
+        command = [sys.executable, HERE / "libraries.py", *chosen, *numbers]
+        rows += parse_rows("libraries.py", run("libraries.py", command))
         return rows + ours("second")
 
 
@@ -202,6 +205,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("warpsmith", nargs="?", type=Path, help="the program, built with --release")
     parser.add_argument("--sizes", default="1Mi,16Mi,256Mi", help="elements (default: %(default)s)")
+    parser.add_argument("--only", metavar="PART,...", help="only the rows whose names contain one of these")
     parser.add_argument("--out", type=Path, metavar="FILE", help="keep every row as measured")
     parser.add_argument("--from", nargs="+", type=Path, metavar="FILE", dest="files", help="read rows, run nothing")
     args = parser.parse_args()
@@ -211,7 +215,7 @@ def main() -> None:
         if args.files:
             rows, runs = [row for file in args.files for row in read_rows(file)], "all runs in the files"
         else:
-            rows, runs = measure(args.warpsmith.resolve(), args.sizes), "two runs, before and after the peers'"
+            rows, runs = measure(args.warpsmith.resolve(), args.sizes, args.only), "two runs, before and after the peers'"
         if args.out:
             args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
         print(markdown(collect(rows), runs))

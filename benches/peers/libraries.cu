@@ -4,6 +4,8 @@
 //
 //   nvcc -O3 -std=c++17 -arch=native libraries.cu -lcublas -o libraries && ./libraries 1048576 16777216 268435456
 //
+// Options ahead of the sizes: --only PART,... for the rows whose names contain one of the parts, as `warpsmith bench` has it.
+//
 // Prints a list of JSON objects, one for each row and size: name, peer, dtype, n, ms_median, ms_min, repeats. Inputs
 // are random, outputs and temporary storage are allocated once; a launch is timed between two events, 30 times after 3.
 // As in `warpsmith bench`, the 30 are queued behind fills of memory that keep the GPU busy for twice as long as that
@@ -21,6 +23,8 @@
 #include <cstdlib>
 #include <cub/cub.cuh>
 #include <functional>
+#include <initializer_list>
+#include <sstream>
 #include <string>
 #include <thrust/iterator/transform_iterator.h>
 #include <vector>
@@ -36,6 +40,16 @@
 constexpr int WARM_UP = 3, REPEATS = 30;
 static cudaStream_t stream;
 static bool first_row = true;
+// Parts of the names of the rows that are wanted; all are, where there are none.
+static std::vector<std::string> parts;
+
+// Whether any of these rows is wanted: else there is no need of what they take.
+static bool wanted(std::initializer_list<std::string> names) {
+    auto has = [](const std::string &name) {
+        return std::any_of(parts.begin(), parts.end(), [&](auto &part) { return name.find(part) != std::string::npos; });
+    };
+    return parts.empty() || std::any_of(names.begin(), names.end(), has);
+}
 
 // Gives the GPU work for twice the time that the host needs to queue the calls that follow, at most 20 ms: fills of
 // 256 MiB, each of which takes 50 us or more, as it would at 5 TB/s. A call that waits for the GPU loses the head start
@@ -50,6 +64,7 @@ static void head_start(double host_seconds) {
 }
 
 static void bench(const char *name, const char *peer, const char *dtype, size_t n, const std::function<void()> &launch) {
+    if (!wanted({name})) return;
     std::vector<cudaEvent_t> events(2 * REPEATS);
     for (auto &event : events) CHECK(cudaEventCreate(&event));
     auto timed = [&](int i) {
@@ -127,6 +142,7 @@ template <class T> struct Array {
 
 // CUB's way: asked once for the size of its storage, which is allocated outside of the timing.
 template <class Call> static void bench_cub(const char *name, const char *dtype, size_t n, Call call) {
+    if (!wanted({name})) return;
     size_t bytes = 0;
     CHECK(call(nullptr, bytes));
     Array<char> storage(bytes, 1);
@@ -134,8 +150,9 @@ template <class Call> static void bench_cub(const char *name, const char *dtype,
 }
 
 template <class T> static void reductions_and_scans(size_t n, const char *dtype, const char *suffix, int limit) {
-    Array<T> x(n, limit), out(n, limit);
     auto name = [&](const char *base) { return std::string(base) + suffix; };
+    if (!wanted({name("reduce_sum"), name("reduce_max"), name("scan_inclusive_sum"), name("scan_exclusive_sum")})) return;
+    Array<T> x(n, limit), out(n, limit);
     bench_cub(name("reduce_sum").c_str(), dtype, n,
               [&](void *storage, size_t &bytes) { return cub::DeviceReduce::Sum(storage, bytes, x.data, out.data, n, stream); });
     bench_cub(name("reduce_max").c_str(), dtype, n,
@@ -152,10 +169,11 @@ template <class Wide> struct Widen {
 
 // Sums of integers in 64 bits: CUB's accumulator has the type of what it is given, so it is given wide elements.
 template <class T, class Wide> static void wide_sums(size_t n, const char *dtype, const char *suffix, bool scans) {
+    auto name = [&](const char *base) { return std::string(base) + suffix; };
+    if (!wanted({name("reduce_sum"), name("scan_inclusive_sum")})) return;
     Array<T> x(n, 256);
     auto wide = thrust::make_transform_iterator(x.data, Widen<Wide>{});
     Array<Wide> out(scans ? n : 1, 1);
-    auto name = [&](const char *base) { return std::string(base) + suffix; };
     bench_cub(name("reduce_sum").c_str(), dtype, n,
               [&](void *storage, size_t &bytes) { return cub::DeviceReduce::Sum(storage, bytes, wide, out.data, n, stream); });
     if (!scans) return;
@@ -164,6 +182,7 @@ template <class T, class Wide> static void wide_sums(size_t n, const char *dtype
 }
 
 template <class T> static void histogram(const char *name, const char *dtype, size_t n, int limit) {
+    if (!wanted({name})) return;
     Array<T> x(n, limit);
     Array<int> counts(256, 1);
     bench_cub(name, dtype, n, [&](void *storage, size_t &bytes) {
@@ -192,6 +211,7 @@ struct TanhAffine {
 static unsigned blocks(size_t n) { return unsigned((n + 255) / 256); }
 
 static void elementwise(size_t n) {
+    if (!wanted({"copy", "add", "square", "tanh_affine"})) return;
     Array<float> x(n), y(n), out(n);
     bench("copy", "driver", "f32", n, [&] { CHECK(cudaMemcpyAsync(out.data, x.data, n * 4, cudaMemcpyDeviceToDevice, stream)); });
     bench("add", "CUDA C++", "f32", n, [&] { add_kernel<<<blocks(n), 256, 0, stream>>>(x.data, y.data, out.data, n); });
@@ -217,6 +237,7 @@ __global__ void blur_kernel(const uint8_t *x, uint8_t *out, int side) {
 // mathematics leaves out; for numbers of 16 bits and TF32 with them, but with no sum of a part of k in the type itself.
 template <class T> static void product(const char *name, const char *dtype, cudaDataType type, cublasMath_t mode, int side,
                                        cublasHandle_t cublas) {
+    if (!wanted({name})) return;
     size_t n = size_t(side) * side;
     Array<T> x(n, NormalFrom{0}), y(n, NormalFrom{n}), out(n, NormalFrom{0});
     const float one = 1, zero = 0;
@@ -243,12 +264,13 @@ static void products(int side, cublasHandle_t cublas) {
 static void squares(size_t n, cublasHandle_t cublas) {
     int side = int(std::sqrt(double(n)));
     n = size_t(side) * side;
-    {
+    if (wanted({"grayscale", "blur3x3"})) {
         Array<uint8_t> rgb(3 * n, 256), out(n, 256);
         bench("grayscale", "CUDA C++", "u8", n, [&] { gray_kernel<<<blocks(n), 256, 0, stream>>>(rgb.data, out.data, n); });
         dim3 grid((side + 31) / 32, (side + 7) / 8);
         bench("blur3x3", "CUDA C++", "u8", n, [&] { blur_kernel<<<grid, dim3(32, 8), 0, stream>>>(rgb.data, out.data, side); });
     }
+    if (!wanted({"transpose"})) return;
     Array<float> x(n), out(n);
     const float one = 1, zero = 0;
     bench("transpose", "cuBLAS", "f32", n, [&] {
@@ -256,14 +278,128 @@ static void squares(size_t n, cublasHandle_t cublas) {
     });
 }
 
+// Four elements a thread; those that are left over one each, by the threads behind them.
+template <class Op> __global__ void map_four_kernel(const float *x, float *out, size_t n, Op op) {
+    size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x, rest = n - n % 4 + (i - n / 4);
+    if (i < n / 4) {
+        float4 a = reinterpret_cast<const float4 *>(x)[i];
+        reinterpret_cast<float4 *>(out)[i] = make_float4(op(a.x), op(a.y), op(a.z), op(a.w));
+    } else if (rest < n) {
+        out[rest] = op(x[rest]);
+    }
+}
+
+struct Chain {
+    __device__ float operator()(float x) const {
+        float y = fabsf(expf(sinf(x) * 1.5f + 0.5f) - 1.0f);
+        return tanhf(logf(sqrtf(y + 1.0f)) * 0.25f + x);
+    }
+};
+
+constexpr float CENTRE = 0.5f;
+
+// What is added up of a block's numbers, in its first thread.
+template <int THREADS> __device__ float sum_of_block(float x) {
+    using Reduce = cub::BlockReduce<float, THREADS>;
+    __shared__ typename Reduce::TempStorage storage;
+    return Reduce(storage).Sum(x);
+}
+
+// Of each block's elements.
+template <int THREADS> __global__ void sum_squares_kernel(const float *x, float *sums, size_t n) {
+    size_t first = blockIdx.x * size_t(THREADS) + threadIdx.x, step = size_t(gridDim.x) * THREADS;
+    auto square = [](float x) { return (x - CENTRE) * (x - CENTRE); };
+    float sum = 0;
+#pragma unroll 4
+    for (size_t i = first; i < n / 4; i += step) {
+        float4 a = reinterpret_cast<const float4 *>(x)[i];
+        sum += (square(a.x) + square(a.y)) + (square(a.z) + square(a.w));
+    }
+    if (first < n % 4) sum += square(x[n - 1 - first]);
+    sum = sum_of_block<THREADS>(sum);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+template <int THREADS> __global__ void sum_kernel(const float *x, float *out, int n) {
+    float sum = 0;
+    for (int i = threadIdx.x; i < n; i += THREADS) sum += x[i];
+    sum = sum_of_block<THREADS>(sum);
+    if (threadIdx.x == 0) *out = sum;
+}
+
+struct Larger {
+    __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+// A block a row, of which each thread has four times four elements in registers.
+template <int THREADS> __global__ void softmax_kernel(const float *x, float *out) {
+    using Reduce = cub::BlockReduce<float, THREADS>;
+    __shared__ typename Reduce::TempStorage storage;
+    __shared__ float of_block;
+    size_t row = blockIdx.x * size_t(THREADS) * 4;
+    float4 a[4];
+    float largest = -INFINITY, sum = 0;
+    for (int k = 0; k < 4; k++) {
+        a[k] = reinterpret_cast<const float4 *>(x)[row + k * THREADS + threadIdx.x];
+        largest = fmaxf(largest, fmaxf(fmaxf(a[k].x, a[k].y), fmaxf(a[k].z, a[k].w)));
+    }
+    largest = Reduce(storage).Reduce(largest, Larger{});
+    if (threadIdx.x == 0) of_block = largest;
+    __syncthreads();
+    largest = of_block;
+    for (int k = 0; k < 4; k++) {
+        a[k] = make_float4(expf(a[k].x - largest), expf(a[k].y - largest), expf(a[k].z - largest), expf(a[k].w - largest));
+        sum += (a[k].x + a[k].y) + (a[k].z + a[k].w);
+    }
+    __syncthreads();
+    sum = Reduce(storage).Sum(sum);
+    if (threadIdx.x == 0) of_block = sum;
+    __syncthreads();
+    sum = of_block;
+    for (int k = 0; k < 4; k++)
+        reinterpret_cast<float4 *>(out)[row + k * THREADS + threadIdx.x] =
+            make_float4(a[k].x / sum, a[k].y / sum, a[k].z / sum, a[k].w / sum);
+}
+
+// What our expressions compute, in kernels as they are written for it, of normal numbers.
+static void expressions(size_t n) {
+    constexpr int THREADS = 256, COLUMNS = 16 * THREADS;
+    if (!wanted({"expr_tanh_affine", "expr_chain", "expr_sum_squares", "expr_softmax_4096"})) return;
+    Array<float> x(n, NormalFrom{0}), out(n, NormalFrom{0});
+    unsigned fours = blocks(n / 4 + n % 4);
+    bench("expr_tanh_affine", "CUDA C++", "f32", n,
+          [&] { map_four_kernel<<<fours, 256, 0, stream>>>(x.data, out.data, n, TanhAffine{}); });
+    bench("expr_chain", "CUDA C++", "f32", n, [&] { map_four_kernel<<<fours, 256, 0, stream>>>(x.data, out.data, n, Chain{}); });
+    int device, processors;
+    CHECK(cudaGetDevice(&device));
+    CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+    // All threads that the multiprocessors hold.
+    int sums = std::min(processors * 2048 / THREADS, int(std::min<size_t>(fours, 1 << 20)));
+    Array<float> of_blocks(sums, 1);
+    bench("expr_sum_squares", "CUDA C++", "f32", n, [&] {
+        sum_squares_kernel<THREADS><<<sums, THREADS, 0, stream>>>(x.data, of_blocks.data, n);
+        sum_kernel<THREADS><<<1, THREADS, 0, stream>>>(of_blocks.data, out.data, sums);
+    });
+    if (size_t rows = n / COLUMNS)
+        bench("expr_softmax_4096", "CUDA C++", "f32", rows * COLUMNS,
+              [&] { softmax_kernel<THREADS><<<unsigned(rows), THREADS, 0, stream>>>(x.data, out.data); });
+}
+
 int main(int argc, char **argv) {
+    int first = 1;
+    if (argc > 2 && std::string(argv[1]) == "--only") {
+        std::istringstream text(argv[2]);
+        for (std::string part; std::getline(text, part, ',');) parts.push_back(part);
+        first = 3;
+    }
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     cublasHandle_t cublas;
     CHECK(cublasCreate(&cublas));
     CHECK(cublasSetStream(cublas, stream));
-    for (int i = 1; i < argc; i++) {
+    for (int i = first; i < argc; i++) {
         size_t n = std::strtoull(argv[i], nullptr, 10);
         elementwise(n);
+        expressions(n);
         reductions_and_scans<float>(n, "f32", "", 0);
         reductions_and_scans<double>(n, "f64", "_f64", 0);
         reductions_and_scans<int64_t>(n, "i64", "_i64", 256);
@@ -276,7 +412,7 @@ int main(int argc, char **argv) {
         squares(n, cublas);
         if (int side = int(std::sqrt(double(n))); side <= 8192) products(side, cublas);
     }
-    std::printf("]\n");
+    std::printf(first_row ? "[]\n" : "]\n");
     CHECK(cublasDestroy(cublas));
     return 0;
 }

@@ -1,63 +1,39 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The work of `warpsmith bench` in PyTorch and CuPy: python3 libraries.py N [N ...]
+"""The work of `warpsmith bench` in PyTorch and CuPy: python3 libraries.py [--only PART,...] N [N ...]
 
 Prints a list of JSON objects, one for each row and size: name, peer, dtype, n, ms_median, ms_min, repeats. Inputs are
 random; outputs are preallocated where the library lets one. A call is timed between two events, 30 times after 3. As in
 `warpsmith bench`, the 30 are queued behind fills of memory that keep the GPU busy for twice as long as that takes the
 host, so that the times are without the host's launching (but for calls that wait for the GPU: CuPy's bincount).
+
+`--only` is that of `warpsmith bench`: the rows whose names contain one of the parts. How long torch.compile takes the
+rows of expressions at first is said on the standard error.
 """
 
+import argparse
 import json
 import math
-import statistics
-import sys
-import time
 
 import cupy as cp
 import cupyx.scipy.ndimage as ndimage
 import torch
 
-WARM_UP, REPEATS = 3, 30
-# A fill of 256 MiB takes 50 us or more, as it would at 5 TB/s.
-FILL_SECONDS, LONGEST_HEAD_START = 50e-6, 20e-3
-filled = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-rows = []
-
-
-def head_start(host_seconds):
-    """Gives the GPU work for twice the time that the host needs to queue the calls that follow: fills of memory.
-
-    A call that waits for the GPU loses the head start and no more. The fills also evict the L2 cache,
-    before the first call alone, which does not move a median.
-    """
-    for _ in range(math.ceil(min(2 * host_seconds, LONGEST_HEAD_START) / FILL_SECONDS)):
-        filled.zero_()
-
-
-def bench(name, peer, dtype, n, call):
-    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(REPEATS)]
-
-    def timed(start, end):
-        start.record()
-        call()
-        end.record()
-
-    for pair in pairs[:WARM_UP]:
-        before = time.perf_counter()
-        timed(*pair)
-        # That of the last one stays, when all is compiled.
-        host_seconds = time.perf_counter() - before
-    head_start(REPEATS * host_seconds)
-    for pair in pairs:
-        timed(*pair)
-    torch.cuda.synchronize()
-    times = [start.elapsed_time(end) for start, end in pairs]
-    rows.append(
-        dict(name=name, peer=peer, dtype=dtype, n=n, ms_median=statistics.median(times), ms_min=min(times), repeats=REPEATS)
-    )
+import expressions
+from measure import bench, parts, rows, wanted
 
 
 def with_torch(n):
+    if wanted("copy", "add", "square", "tanh_affine", "reduce_sum", "reduce_max", "scan_inclusive_sum"):
+        elementwise_and_sums(n)
+    if wanted("reduce_sum_i32", "reduce_sum_u8", "scan_inclusive_sum_i32", "scan_inclusive_sum_u8", "reduce_sum_axis_0_u8"):
+        integers_of_torch(n)
+    if wanted("reduce_sum_axes_0_2", "transpose"):
+        squares_of_torch(n)
+    if math.isqrt(n) <= 8192:
+        products(math.isqrt(n))
+
+
+def elementwise_and_sums(n):
     x, y, out = (torch.rand(n, device="cuda") for _ in range(3))
     bench("copy", "PyTorch", "f32", n, lambda: out.copy_(x))
     bench("add", "PyTorch", "f32", n, lambda: torch.add(x, y, out=out))
@@ -73,8 +49,11 @@ def with_torch(n):
     bench("reduce_sum", "PyTorch", "f32", n, lambda: torch.sum(x, dim=0, out=total))
     bench("reduce_max", "PyTorch", "f32", n, lambda: torch.amax(x, dim=0, out=total))
     bench("scan_inclusive_sum", "PyTorch", "f32", n, lambda: torch.cumsum(x, dim=0, out=out))
+
+
+def integers_of_torch(n):
+    """Of integers in 64 bits; PyTorch has hardly any operation on u16."""
     side = math.isqrt(n)
-    # Of integers in 64 bits; PyTorch has hardly any operation on u16.
     for dtype, name in ((torch.int32, "i32"), (torch.uint8, "u8")):
         integers = torch.randint(0, 256, (n,), device="cuda", dtype=dtype)
         total, sums = (torch.empty(shape, device="cuda", dtype=torch.int64) for shape in ((), (n,)))
@@ -83,15 +62,17 @@ def with_torch(n):
     square = integers[: side * side].view(side, side)
     column_sums = torch.empty(side, device="cuda", dtype=torch.int64)
     bench("reduce_sum_axis_0_u8", "PyTorch", "u8", side * side, lambda: torch.sum(square, dim=0, out=column_sums))
-    del integers, sums, square
+
+
+def squares_of_torch(n):
+    x, out = (torch.rand(n, device="cuda") for _ in range(2))
     outer = math.isqrt(n // 64)
     cube = x[: outer * 64 * outer].view(outer, 64, outer)
     middle_sums = torch.empty(64, device="cuda")
     bench("reduce_sum_axes_0_2", "PyTorch", "f32", cube.numel(), lambda: torch.sum(cube, dim=(0, 2), out=middle_sums))
-    a, b, c = (t[: side * side].view(side, side) for t in (x, y, out))
+    side = math.isqrt(n)
+    a, c = (t[: side * side].view(side, side) for t in (x, out))
     bench("transpose", "PyTorch", "f32", side * side, lambda: c.copy_(a.t()))
-    if side <= 8192:
-        products(side)
 
 
 def products(side):
@@ -103,19 +84,24 @@ def products(side):
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     halves = ((torch.float16, "f16"), (torch.bfloat16, "bf16"))
     for dtype, name in ((torch.float32, "f32"), *halves, (torch.float32, "tf32")):
+        names = (f"matmul_{name}",) if name == "f32" else (f"matmul_{name}", f"matmul_{name}_ampere")
+        others = (f"matvec_{name}", f"matmul_{name}_bias_gelu") if name in ("f32", "bf16") else ()
+        if not wanted(*names, *others):
+            continue
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         a, b, out = (torch.randn((side, side), device="cuda", dtype=dtype) for _ in range(3))
-        for row in (f"matmul_{name}",) if name == "f32" else (f"matmul_{name}", f"matmul_{name}_ampere"):
+        for row in names:
             bench(row, "PyTorch", name, side * side, lambda: torch.mm(a, b, out=out))
-        if name in ("f32", "bf16"):
+        if others:
             x, y = torch.randn(side, device="cuda", dtype=dtype), torch.empty(side, device="cuda", dtype=dtype)
             bench(f"matvec_{name}", "PyTorch", name, side * side, lambda: torch.mv(a, x, out=y))
             # With cuBLASLt's epilogue of a bias and GELU by tanh.
             bias = torch.randn(side, device="cuda", dtype=dtype)
             fused = lambda: torch._addmm_activation(bias, a, b, use_gelu=True, out=out)
             bench(f"matmul_{name}_bias_gelu", "PyTorch", name, side * side, fused)
-    products_of_groups(side)
-    if side % 16 == 0 and side > 16:
+    if wanted("matmul_grouped_bf16"):
+        products_of_groups(side)
+    if side % 16 == 0 and side > 16 and wanted("matmul_fp8", "matmul_fp8_fast", "matmul_int8"):
         products_of_bytes(side)
 
 
@@ -145,6 +131,16 @@ def products_of_bytes(side):
 
 
 def with_cupy(n):
+    if wanted("add", "square", "tanh_affine", "reduce_sum", "scan_inclusive_sum", "transpose"):
+        elements_of_cupy(n)
+    for dtype, name in ((cp.int32, "i32"), (cp.uint8, "u8"), (cp.uint16, "u16")):
+        if wanted(f"reduce_sum_{name}", f"scan_inclusive_sum_{name}", f"reduce_sum_axis_0_{name}"):
+            integers_of_cupy(n, dtype, name)
+    if wanted("blur3x3", "blur_gaussian", "histogram_u8", "histogram_u8_equal"):
+        pictures_of_cupy(n)
+
+
+def elements_of_cupy(n):
     x, y = cp.random.rand(n, dtype=cp.float32), cp.random.rand(n, dtype=cp.float32)
     out = cp.empty_like(x)
     bench("add", "CuPy", "f32", n, lambda: cp.add(x, y, out=out))
@@ -154,22 +150,25 @@ def with_cupy(n):
     bench("reduce_sum", "CuPy", "f32", n, lambda: cp.sum(x))
     bench("scan_inclusive_sum", "CuPy", "f32", n, lambda: cp.cumsum(x, out=out))
     side = math.isqrt(n)
-    for dtype, name in ((cp.int32, "i32"), (cp.uint8, "u8"), (cp.uint16, "u16")):
-        integers = cp.random.randint(0, 256, n, dtype=dtype)
-        bench(f"reduce_sum_{name}", "CuPy", name, n, lambda: cp.sum(integers))
-        if name == "u16":
-            continue
-        sums = cp.empty(n, dtype=cp.int64 if name == "i32" else cp.uint64)
-        bench(f"scan_inclusive_sum_{name}", "CuPy", name, n, lambda: cp.cumsum(integers, dtype=sums.dtype, out=sums))
-        if name == "u8":
-            square = integers[: side * side].reshape(side, side)
-            bench("reduce_sum_axis_0_u8", "CuPy", "u8", side * side, lambda: cp.sum(square, axis=0))
-            del square
-        del sums
-    del integers
     a, c = x[: side * side].reshape(side, side), out[: side * side].reshape(side, side)
     bench("transpose", "CuPy", "f32", side * side, lambda: cp.copyto(c, a.T))
-    del x, y, out, a, c
+
+
+def integers_of_cupy(n, dtype, name):
+    integers = cp.random.randint(0, 256, n, dtype=dtype)
+    bench(f"reduce_sum_{name}", "CuPy", name, n, lambda: cp.sum(integers))
+    if name == "u16":
+        return
+    sums = cp.empty(n, dtype=cp.int64 if name == "i32" else cp.uint64)
+    bench(f"scan_inclusive_sum_{name}", "CuPy", name, n, lambda: cp.cumsum(integers, dtype=sums.dtype, out=sums))
+    if name == "u8":
+        side = math.isqrt(n)
+        square = integers[: side * side].reshape(side, side)
+        bench("reduce_sum_axis_0_u8", "CuPy", "u8", side * side, lambda: cp.sum(square, axis=0))
+
+
+def pictures_of_cupy(n):
+    side = math.isqrt(n)
     picture = cp.random.randint(0, 256, (side, side), dtype=cp.uint8)
     blurred = cp.empty_like(picture)
     bench("blur3x3", "CuPy", "u8", side * side, lambda: ndimage.uniform_filter(picture, 3, output=blurred))
@@ -178,11 +177,16 @@ def with_cupy(n):
         bench(name, "CuPy", "u8", values.size, lambda: cp.bincount(values, minlength=256))
 
 
+parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+parser.add_argument("sizes", nargs="+", type=int, metavar="N", help="elements")
+parser.add_argument("--only", type=lambda text: text.split(","), default=[], metavar="PART,...", help="parts of rows' names")
+args = parser.parse_args()
+parts += args.only
 stream = torch.cuda.Stream()
 with torch.cuda.stream(stream), cp.cuda.ExternalStream(stream.cuda_stream):
-    for n in map(int, sys.argv[1:]):
-        with_torch(n)
-        with_cupy(n)
-        torch.cuda.empty_cache()
-        cp.get_default_memory_pool().free_all_blocks()
+    for n in args.sizes:
+        for work in (with_torch, with_cupy, expressions.with_torch, expressions.with_cupy):
+            work(n)
+            torch.cuda.empty_cache()
+            cp.get_default_memory_pool().free_all_blocks()
 print(json.dumps(rows))

@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 63] = [
+const NAMES: [&str; 83] = [
     "copy",
     "add",
     "square",
@@ -69,6 +69,26 @@ const NAMES: [&str; 63] = [
     "transpose_i64",
     "transpose_u8",
     "transpose_f16",
+    "expr_tanh_affine",
+    "expr_chain",
+    "expr_tanh_affine_f16",
+    "expr_mixed",
+    "expr_rows",
+    "expr_transposed",
+    "expr_eight",
+    "expr_sum_squares",
+    "expr_chain_sum",
+    "expr_dot",
+    "expr_variance",
+    "expr_mean_variance",
+    "expr_softmax_256",
+    "expr_softmax_1024",
+    "expr_softmax_4096",
+    "expr_softmax_32768",
+    "expr_layer_norm_1024",
+    "expr_layer_norm_4096",
+    "expr_rms_norm_4096",
+    "expr_sum_axis_0",
 ];
 
 fn names(list: &Value) -> Vec<&str> {
@@ -105,13 +125,28 @@ fn every_row_is_right_and_written() {
         assert_eq!(row["repeats"], 2);
         assert!(row["ms_min"].as_f64().unwrap() <= row["ms_median"].as_f64().unwrap());
         let (name, dtype) = (row["name"].as_str().unwrap(), row["dtype"].as_str().unwrap());
-        let has_shape = ["transpose", "grayscale", "blur", "matmul", "matvec", "axis", "axes"]
-            .iter()
-            .any(|part| name.contains(part));
+        let is_of_rows = ["softmax", "norm"].iter().any(|part| name.contains(part));
+        let has_shape = [
+            "transpose",
+            "grayscale",
+            "blur",
+            "matmul",
+            "matvec",
+            "axis",
+            "axes",
+            "rows",
+        ]
+        .iter()
+        .any(|part| name.contains(part))
+            || is_of_rows;
         let is_product = name.starts_with("matmul");
         // A product of 64 × 64, and sums over the outer axes of 8 × 64 × 8.
         let n = if is_product && is_simulated(&text) || name.contains("axes") {
             4096
+        } else if is_of_rows {
+            // As many rows of that length as there are, or one of all.
+            let columns = name.rsplit('_').next().unwrap().parse().unwrap();
+            5003 - 5003 % std::cmp::min(columns, 5003)
         } else if has_shape {
             70 * 70
         } else {

@@ -30,11 +30,12 @@ pub fn one<T: PartialEq + Debug>(got: &T, wanted: &T) -> Result<()> {
     Ok(())
 }
 
-/// An error unless every element is that near to what `wanted` gives for its index.
-pub fn every_near(got: &[f32], wanted: impl Fn(usize) -> f64 + Sync, bound: f64) -> Result<()> {
-    (0..got.len())
-        .into_par_iter()
-        .try_for_each(|i| near(format_args!("{i}"), got[i].into(), wanted(i), bound))
+/// An error unless every element is as near as `wanted` says for its index: to what, and by how much it may be off.
+pub fn every_near<T: Copy + Into<f64> + Sync>(got: &[T], wanted: impl Fn(usize) -> (f64, f64) + Sync) -> Result<()> {
+    (0..got.len()).into_par_iter().try_for_each(|i| {
+        let (wanted, bound) = wanted(i);
+        near(format_args!("{i}"), got[i].into(), wanted, bound)
+    })
 }
 
 /// An error unless element `place` is that near.

@@ -173,6 +173,12 @@ impl Measurement {
         Self { shape, ..self }
     }
 
+    /// With so many `f32` that move in all.
+    pub fn moving(self, numbers: usize) -> Self {
+        let bytes = (numbers * size_of::<f32>()) as f64;
+        Self { bytes, ..self }
+    }
+
     /// With that many operations on each element.
     pub fn operations_each(self, operations: f64) -> Self {
         let operations = self.n as f64 * operations;

@@ -17,8 +17,10 @@
 mod bytes;
 mod check;
 mod data;
+mod expressions;
 mod grouped;
 mod measure;
+mod norms;
 mod plot;
 mod products;
 mod rows;

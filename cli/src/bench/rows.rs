@@ -12,7 +12,7 @@ use warpsmith_cli_kernels::{THREADS, add_sum, tanh_affine};
 use super::check;
 use super::data::{self, Value, bits, byte};
 use super::measure::{Bench, Measurement};
-use super::{bytes, grouped, products, squares};
+use super::{bytes, expressions, grouped, norms, products, squares};
 
 type Vector<T> = DeviceArray<T, Ix1>;
 
@@ -93,6 +93,26 @@ pub const ROWS: &[Row] = rows! {
     "transpose_i64": squares::transpose::<i64>;
     "transpose_u8": squares::transpose::<u8>;
     "transpose_f16": squares::transpose::<f16>;
+    "expr_tanh_affine": expressions::tanh_affine;
+    "expr_chain": expressions::chain_of_twelve;
+    "expr_tanh_affine_f16": expressions::tanh_affine_f16;
+    "expr_mixed": expressions::mixed;
+    "expr_rows": expressions::rows;
+    "expr_transposed": expressions::transposed;
+    "expr_eight": expressions::eight;
+    "expr_sum_squares": expressions::sum_squares;
+    "expr_chain_sum": expressions::chain_sum;
+    "expr_dot": expressions::dot;
+    "expr_variance": expressions::variance;
+    "expr_mean_variance": expressions::mean_variance;
+    "expr_softmax_256": |bench, n| norms::softmax(bench, n, 256);
+    "expr_softmax_1024": |bench, n| norms::softmax(bench, n, 1024);
+    "expr_softmax_4096": |bench, n| norms::softmax(bench, n, 4096);
+    "expr_softmax_32768": |bench, n| norms::softmax(bench, n, 32_768);
+    "expr_layer_norm_1024": |bench, n| norms::layer_norm(bench, n, 1024);
+    "expr_layer_norm_4096": |bench, n| norms::layer_norm(bench, n, 4096);
+    "expr_rms_norm_4096": |bench, n| norms::rms_norm(bench, n, 4096);
+    "expr_sum_axis_0": expressions::sum_axis_0;
 };
 
 /// Measures an operation that makes an array of `inputs` arrays of random elements; `wanted` gives its elements.
@@ -153,13 +173,13 @@ fn square<T: Value + Number>(bench: &Bench, n: usize) -> Result<Measurement> {
 /// To twice the 2 ulp of `tanh`, which is below 1 here, and the rounding of a result below 4.
 fn tanh_of_elements(bench: &Bench, n: usize) -> Result<Measurement> {
     const BOUND: f64 = 3.0 * f32::EPSILON as f64;
-    let wanted = |i| f64::from(element::<f32>(0, n, i)).tanh() * 2.0 + 1.0;
+    let wanted = |i| (f64::from(element::<f32>(0, n, i)).tanh() * 2.0 + 1.0, BOUND);
     let measured = elementwise::<f32>(
         bench,
         n,
         1,
         |x, out| x[0].map_with_into::<tanh_affine>(out),
-        |got| check::every_near(got, wanted, BOUND),
+        |got| check::every_near(got, wanted),
     )?;
     Ok(measured.operations_each(3.0))
 }

@@ -4,8 +4,8 @@
 use anyhow::Result;
 use kernels_gpu::num::Num;
 use ndarray::{Array1, Array2, Array3, Axis, Dimension, IxDyn};
-use warpsmith::DeviceArray;
 use warpsmith::ops::{Border, Number};
+use warpsmith::{DeviceArray, Element};
 
 use super::check;
 use super::data::{self, Value, bits, byte};
@@ -18,7 +18,7 @@ const SIGMA: f64 = 2.0;
 const RADIUS: usize = (4.0 * SIGMA + 0.5) as usize;
 
 /// The elements of a result, in C order.
-fn host<T: Value, D: Dimension>(array: &DeviceArray<T, D>) -> Result<Vec<T>> {
+pub fn host<T: Element, D: Dimension>(array: &DeviceArray<T, D>) -> Result<Vec<T>> {
     Ok(array.to_ndarray()?.into_raw_vec_and_offset().0)
 }
 
