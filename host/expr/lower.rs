@@ -301,8 +301,13 @@ impl<'s, 'a> Steps<'s, 'a> {
         (self.arrays.len() - 1) as u16
     }
 
-    /// A number of the expression's own: the same program serves others.
+    /// A number of the expression's own: the same program serves others. Equal ones are one, so that what was written twice is
+    /// the same step.
     fn scalar(&mut self, ty: ScalarType, bits: u64) -> u16 {
+        let mut known = self.scalars.iter().zip(&self.program.scalars);
+        if let Some(at) = known.position(|known| known == (&bits, &bits_of(ty))) {
+            return at as u16;
+        }
         self.scalars.push(bits);
         self.program.scalars.push(bits_of(ty));
         (self.scalars.len() - 1) as u16

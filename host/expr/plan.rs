@@ -249,7 +249,7 @@ fn in_parts(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
             (looped(MOST_LANES_LOG2), ONE_PART)
         }
         Form::Rows { is_loop: true, .. } => {
-            let least = GROUP * GROUPS << LOOP_LOG2;
+            let least = (GROUP * GROUPS) << LOOP_LOG2;
             (form, parts(len, BLOCKS / rows.max(1), least))
         }
         _ => (form, ONE_PART),
