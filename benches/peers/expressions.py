@@ -128,18 +128,18 @@ def with_compile(name, dtype, function, inputs):
     rows.append(min(measured, key=lambda row: row["ms_median"]))
 
 
-CHAIN = "tanhf(logf(sqrtf(fabsf(expf(sinf(x) * 1.5f + 0.5f) - 1.0f) + 1.0f)) * 0.25f + x)"
-# In C++, of inputs that are given names.
+# In C++, of inputs that are given names. CuPy replaces those in the text of a reduction, also within other names, as x in expf.
+CHAIN = "tanhf(logf(sqrtf(fabsf(expf(sinf(value) * 1.5f + 0.5f) - 1.0f) + 1.0f)) * 0.25f + value)"
 ELEMENTWISE = {
     "expr_tanh_affine": ("x", "tanhf(x) * 2.0f + 1.0f"),
-    "expr_chain": ("x", CHAIN),
+    "expr_chain": ("value", CHAIN),
     "expr_rows": ("x row column", "x * row + column"),
     "expr_transposed": ("x y", "x + y"),
     "expr_eight": ("a b c d e f g h", "a * b + c * d + e * f + g * h"),
 }
 SUMS = {
     "expr_sum_squares": ("x", f"(x - {CENTRE}f) * (x - {CENTRE}f)"),
-    "expr_chain_sum": ("x", CHAIN),
+    "expr_chain_sum": ("value", CHAIN),
     "expr_dot": ("x y", "x * y"),
 }
 

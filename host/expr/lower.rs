@@ -139,9 +139,11 @@ impl<'s, 'a> Reducing<'s, 'a> {
 
     /// The program that goes through the rows in that form. Of several parts, what is stored is that of each.
     pub(super) fn finish(mut self, form: Form, parts: (usize, usize), outputs: &[u64]) -> Lowered<'a> {
+        let (row_len, step) = (self.row_len(), form.step());
         self.steps.program.reduce = Some(Reduce {
             form,
             is_row: self.is_row,
+            is_whole: row_len.is_multiple_of(step) && (parts.0 == 1 || parts.1.is_multiple_of(step)),
         });
         let axes = match form {
             Form::Rows { .. } => vec![self.rows, self.reduced],

@@ -203,8 +203,12 @@ const MOST_LANES_LOG2: u8 = 10;
 /// Groups that a thread has in flight.
 const GROUPS: usize = 4;
 
-/// The 4-byte words of a row that a thread has in registers at most.
-const MOST_WORDS: usize = 32;
+/// The 4-byte words of rows that a block has in registers at most: half of what a multiprocessor of today has, so that another
+/// block can compute while one loads.
+const MOST_WORDS: usize = 1 << 14;
+
+/// The 4-byte words that a thread has in registers at most.
+const MOST_OF_THREAD: usize = 32;
 
 /// The rows that a block each keeps a large GPU busy.
 const MANY_ROWS: usize = 128;
@@ -270,11 +274,11 @@ fn parts(len: usize, most: usize, least: usize) -> (usize, usize) {
 /// How threads go through rows of that length, of whose elements each has so many words: all at once, if up to
 /// `1 << lanes_log2` threads have room for them.
 fn rows_form(len: usize, words: usize, lanes_log2: u8) -> Form {
-    let most = (MOST_WORDS / (GROUP * words.max(1))).max(1);
+    let most = (MOST_OF_THREAD / (GROUP * words.max(1))).max(1);
     let all = len.div_ceil(GROUP);
     let lanes = all.div_ceil(most.min(GROUPS)).next_power_of_two().min(1 << lanes_log2);
     let groups = all.div_ceil(lanes).next_power_of_two();
-    if groups > most {
+    if groups > most || groups * lanes * GROUP * words > MOST_WORDS {
         return looped(lanes_log2);
     }
     Form::Rows {

@@ -85,6 +85,8 @@ pub(crate) struct Reduce {
     pub form: Form,
     /// Whether each output has a number for each row, or else one for each element.
     pub is_row: Vec<bool>,
+    /// Whether every thread has as many elements of each part of a row as [`Form::step`] says, again and again.
+    pub is_whole: bool,
 }
 
 /// What is combined: of each element `types.len()` numbers.
@@ -124,6 +126,9 @@ pub(crate) const GROUP: usize = 4;
 /// The lanes of a row in [`Form::Columns`].
 pub(crate) const COLUMN_LANES: usize = 8;
 
+/// Elements of a row that a thread has in flight in [`Form::Columns`].
+pub(crate) const IN_FLIGHT: usize = 4;
+
 /// Threads of a warp, as a power of two.
 pub(crate) const WARP_LOG2: u8 = 5;
 
@@ -137,6 +142,14 @@ impl Form {
         let warps = (1usize << lanes_log2) / threads;
         let places = (0..GROUP).flat_map(|k| (0..threads).flat_map(move |t| (0..warps).map(move |w| (k, t, w))));
         places.map(|(k, t, w)| (w * threads + t) * GROUP + k).collect()
+    }
+
+    /// The elements of a row that its threads have at a time.
+    pub(crate) fn step(self) -> usize {
+        match self {
+            Self::Rows { lanes_log2, groups, .. } => (usize::from(groups) * GROUP) << lanes_log2,
+            Self::Columns => IN_FLIGHT * COLUMN_LANES,
+        }
     }
 
     /// The axis that rows lie along, of so many.

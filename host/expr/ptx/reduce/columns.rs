@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows side by side: a warp has neighbouring ones, and eight warps share their elements.
 
-use super::{Folding, IN_FLIGHT, NUMBER, Numbers, SHARED, identity, load_shared};
-use crate::expr::program::{COLUMN_LANES, Layout, Step, WARP_LOG2};
+use super::{Folding, NUMBER, Numbers, SHARED, identity, load_shared};
+use crate::expr::program::{COLUMN_LANES, IN_FLIGHT, Layout, Step, WARP_LOG2};
 use crate::expr::ptx::arguments::columns_of_block;
 use crate::expr::ptx::steps::{Row, Span, Values};
 use crate::expr::ptx::writer::{Register, Writer};
@@ -76,8 +76,14 @@ impl Folding<'_> {
         let mut in_flight = Vec::with_capacity(IN_FLIGHT);
         for k in 0..IN_FLIGHT {
             let at = writer.new_word("add.s32", format_args!("{place}, {}", k * COLUMN_LANES));
-            let exists = writer.new_predicate("setp.lt.u32", format_args!("{at}, {end}"));
-            let at = writer.new_word("selp.b32", format_args!("{at}, {begin}, {exists}"));
+            let (at, exists) = match self.reduce.is_whole {
+                true => (at, None),
+                false => {
+                    let exists = writer.new_predicate("setp.lt.u32", format_args!("{at}, {end}"));
+                    let at = writer.new_word("selp.b32", format_args!("{at}, {begin}, {exists}"));
+                    (at, Some(exists))
+                }
+            };
             let row = self.at(row, at, writer);
             let mut values: Values = vec![Vec::new(); program.steps.len()];
             self.elements(&row, &[span]).compute(&loads, &mut values, writer)?;
@@ -89,7 +95,7 @@ impl Folding<'_> {
             for (&fold, columns) in folds.iter().zip(&mut combined) {
                 let fold = &self.kernel.program.folds[fold];
                 for (k, chain) in columns.iter_mut().enumerate() {
-                    let numbers = self.numbers(fold, &values, k, Some(exists), writer);
+                    let numbers = self.numbers(fold, &values, k, exists, writer);
                     *chain = self.combine(fold, chain, &numbers, writer)?;
                 }
             }

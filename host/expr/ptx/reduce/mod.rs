@@ -27,9 +27,6 @@ const SHARED: &str = "folded";
 /// Bytes for a number there.
 const NUMBER: usize = 8;
 
-/// Elements of a row that a thread has in flight where rows lie side by side.
-const IN_FLIGHT: usize = 4;
-
 /// The numbers of a fold.
 type Numbers = Vec<Register>;
 

@@ -129,6 +129,11 @@ impl Folding<'_> {
             for k in (0..GROUP).step_by(len) {
                 let offset = (group << lanes_log2) * GROUP + k;
                 let column = writer.new_word("add.s32", format_args!("{own}, {offset}"));
+                if self.reduce.is_whole {
+                    let exists = None;
+                    spans.push(Span { column, len, exists });
+                    continue;
+                }
                 let exists = writer.new_predicate("setp.lt.u32", format_args!("{column}, {}", place.end));
                 // The part's first group, so that its vectors are aligned.
                 let first = writer.new_word(

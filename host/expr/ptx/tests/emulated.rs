@@ -138,7 +138,7 @@ pub(super) fn softmax<'a>(x: &Expr<'a, f32, ndarray::Ix3>, axis: usize) -> Expr<
 
 #[test]
 fn reductions_along_each_axis_of_views() {
-    for shape in [[2, 3, 5], [3, 20, 33], [1, 70, 16], [40, 2, 130], [5, 1, 1030]] {
+    for shape in [[2, 3, 5], [3, 20, 33], [1, 64, 132]] {
         let blocks = twice(|stream| {
             let x = numbers(stream, shape)?;
             let turned = x.view().permuted_axes([2, 1, 0])?;
