@@ -338,6 +338,54 @@ fn what_does_not_fit_is_an_error_of_the_operation() {
     assert_eq!((&empty + 1.0).eval().unwrap().shape(), [0, 3]);
 }
 
+/// `fast_math` has one rounding where there were several, within reductions too, and leaves all else as it is.
+#[test]
+fn fast_math_rounds_less() {
+    let (a, b) = (random::<f32>(1000, 18), random::<f32>(1000, 19));
+    let (x, y) = (upload_vec(&a), upload_vec(&b));
+    let pairs = || a.iter().zip(&b);
+    let wanted: Vec<f32> = pairs().map(|(a, b)| a.mul_add(*b, 0.5).mul_add(-b, *a)).collect();
+    let sum = &x * &y + 0.5;
+    assert_same(
+        &elements(&(&x - sum * &y).fast_math().eval().unwrap()),
+        &wanted,
+        "fast_math",
+    );
+    let wanted: Vec<f32> = pairs().map(|(a, b)| a.mul_add(*a, -b)).collect();
+    assert_same(
+        &elements(&(x.expr().square() - &y).fast_math().eval().unwrap()),
+        &wanted,
+        "squares",
+    );
+    let largest = elements(&(&x * &y + &x).max().fast_math().eval().unwrap());
+    let wanted = pairs()
+        .map(|(a, b)| a.mul_add(*b, *a))
+        .fold(f32::NEG_INFINITY, f32::max);
+    assert!(largest[0] == wanted || largest[0].is_nan());
+    let halves: Vec<f16> = (0..1000).map(|i| f16::from_f32(i as f32 / 37.0)).collect();
+    let h = upload_vec(&halves);
+    let got = ((&h * f16::from_f32(3.3)).tanh() + f16::ONE)
+        .fast_math()
+        .eval()
+        .unwrap();
+    let once = halves
+        .iter()
+        .map(|h| f16::from_f32((h.to_f32() * f16::from_f32(3.3).to_f32()).tanh() + 1.0));
+    let bits = |x: f16| i32::from(x.to_bits());
+    assert!(
+        elements(&got)
+            .into_iter()
+            .zip(once)
+            .all(|(got, once)| (bits(got) - bits(once)).abs() <= 1)
+    );
+    let untouched = x.expr().exp() + y.expr().sin();
+    assert_same(
+        &elements(&untouched.fast_math().eval().unwrap()),
+        &elements(&untouched.eval().unwrap()),
+        "no product",
+    );
+}
+
 /// Longer than a kernel, and deeper than a stack.
 #[test]
 fn long_expressions_are_cut() {

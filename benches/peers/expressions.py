@@ -82,6 +82,7 @@ EXPRESSIONS = {
     "expr_tanh_affine": (vectors(1), tanh_affine),
     "expr_chain": (vectors(1), chain),
     "expr_tanh_affine_f16": (lambda n: [normal(n, dtype=torch.float16)], tanh_affine),
+    "expr_tanh_affine_f16_fast": (lambda n: [normal(n, dtype=torch.float16)], tanh_affine),
     "expr_mixed": (of_mixed, mixed),
     "expr_rows": (square_row_column, lambda x, row, column: x * row + column),
     "expr_transposed": (two_squares, lambda x, y: x + y.t()),
@@ -106,7 +107,7 @@ def with_torch(n):
             continue
         inputs = make(n)
         eager = EAGER.get(name, function)
-        dtype = "f16" if name.endswith("_f16") else "f32"
+        dtype = "f16" if "_f16" in name else "f32"
         bench(name, "PyTorch", dtype, inputs[0].numel(), lambda: eager(*inputs))
         with_compile(name, dtype, function, inputs)
 

@@ -72,6 +72,7 @@ const NAMES: [&str; 83] = [
     "expr_tanh_affine",
     "expr_chain",
     "expr_tanh_affine_f16",
+    "expr_tanh_affine_f16_fast",
     "expr_mixed",
     "expr_rows",
     "expr_transposed",

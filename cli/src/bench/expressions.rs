@@ -128,15 +128,19 @@ pub fn chain_of_twelve(bench: &Bench, n: usize) -> Result<Measurement> {
     Ok(elementwise(bench, n, |x| chain(&x[0]), chain_of)?.operations_each(12.0))
 }
 
-/// `tanh` is rounded to 2⁻¹², and the result, below 4, to 2⁻¹⁰.
-pub fn tanh_affine_f16(bench: &Bench, n: usize) -> Result<Measurement> {
+/// `tanh` is rounded to 2⁻¹², and the result, below 4, to 2⁻¹⁰; that of [`fast_math`](warpsmith::expr::Expr::fast_math) alone.
+pub fn tanh_affine_f16<const FAST: bool>(bench: &Bench, n: usize) -> Result<Measurement> {
     const BOUND: f64 = 2.0 / 4096.0 + 1.0 / 1024.0 + OF_TANH_AFFINE;
     let element = |i| f16::from_f64(normal(i));
     let x = bench.upload(&data::array(n, element)?)?;
     let mut out: DeviceArray<f16, Ix1> = bench.zeros(n)?;
     let times = bench.times(
         &mut out,
-        |out| (x.expr().tanh() * f16::from_f32(2.0) + f16::ONE).eval_into(out),
+        |out| {
+            let y = x.expr().tanh() * f16::from_f32(2.0) + f16::ONE;
+            let y = if FAST { y.fast_math() } else { y };
+            y.eval_into(out)
+        },
         |out| {
             let wanted = |i| (element(i).to_f64().tanh() * 2.0 + 1.0, BOUND);
             check::every_near(&host(out)?, wanted)

@@ -95,7 +95,8 @@ pub const ROWS: &[Row] = rows! {
     "transpose_f16": squares::transpose::<f16>;
     "expr_tanh_affine": expressions::tanh_affine;
     "expr_chain": expressions::chain_of_twelve;
-    "expr_tanh_affine_f16": expressions::tanh_affine_f16;
+    "expr_tanh_affine_f16": expressions::tanh_affine_f16::<false>;
+    "expr_tanh_affine_f16_fast": expressions::tanh_affine_f16::<true>;
     "expr_mixed": expressions::mixed;
     "expr_rows": expressions::rows;
     "expr_transposed": expressions::transposed;
