@@ -457,6 +457,51 @@ proptest! {
     }
 }
 
+/// One more part of a random graph of floats, in which what is combined keeps its axis.
+fn grow<'a>(parts: &mut Vec<Expr<'a, f32, IxDyn>>, axes: usize, (operation, a, b, axis): (u8, usize, usize, usize)) {
+    let (x, y) = (parts[a % parts.len()].clone(), parts[b % parts.len()].clone());
+    let axis = Axis(axis % axes);
+    parts.push(match operation {
+        0 => x + y,
+        1 => x * y,
+        2 => x.tanh() - y,
+        3 => x.sum_axis(axis).insert_axis(axis) * 0.125,
+        4 => x.max_axis(axis).insert_axis(axis),
+        5 => x.mean_axis(axis).insert_axis(axis),
+        6 => (x.variance_axis(axis, 0) + 0.5).rsqrt().insert_axis(axis),
+        7 => x.less(&y).select(x.clone(), y),
+        8 => x.cast::<f16>().cast::<f32>(),
+        _ => x.argmin_axis(axis).insert_axis(axis).cast::<f32>() * 0.25,
+    });
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    /// Random graphs of floats have the same bits on a GPU and on the simulated one, which has every kernel's order.
+    #[test]
+    fn random_graphs_of_floats_are_the_same_on_both(
+        shape in prop::collection::vec(1usize..40, 1..4),
+        steps in prop::collection::vec((0u8..10, 0usize..100, 0usize..100, 0usize..8), 1..14),
+        seed in any::<u64>(),
+    ) {
+        let got = both(
+            |stream| {
+                let whole = on(stream, &floats(&shape, seed));
+                let turned = on(stream, &floats(&shape.iter().rev().copied().collect::<Vec<_>>(), seed ^ 1));
+                let turned = turned.view().reversed_axes();
+                let mut parts = vec![whole.expr(), turned.expr()];
+                for step in &steps {
+                    grow(&mut parts, shape.len(), *step);
+                }
+                parts[parts.len() - 1].eval()
+            },
+            "a random graph",
+        );
+        prop_assert!(!got.is_empty());
+    }
+}
+
 fn common(a: &ArrayD<i64>, b: &ArrayD<i64>) -> Vec<usize> {
     a.shape().iter().zip(b.shape()).map(|(a, b)| *a.max(b)).collect()
 }

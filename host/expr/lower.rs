@@ -97,6 +97,11 @@ impl<'s, 'a> Reducing<'s, 'a> {
         self.rows.lengths.iter().product()
     }
 
+    /// Whether what is left of the axes is one.
+    pub(super) fn has_one_axis_of_rows(&self) -> bool {
+        self.rows.lengths.len() == 1
+    }
+
     /// The reductions that depend on one another.
     pub(super) fn passes(&self) -> usize {
         usize::from(self.steps.program.passes().into_iter().max().unwrap_or(0))

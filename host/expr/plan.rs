@@ -234,9 +234,11 @@ fn whole(reducing: &Reducing<'_, '_>, are_last: bool) -> Option<Form> {
     }
     let len = reducing.row_len();
     let is_far = reducing.has_neighbours_in_rows(FEW_COLUMNS) || reducing.has_elements() && !are_last;
+    // Elements are counted in 32 bits: those of more rows are launched in parts of the first axis.
+    let is_counted = reducing.has_one_axis_of_rows() || len.saturating_mul(reducing.rows()) <= ptx::MOST;
     let form = rows_form(len, reducing.words(), MOST_LANES_LOG2);
     let is_busy = len <= LONG_ROW || reducing.rows() >= MANY_ROWS;
-    Some(form).filter(|_| !is_far && is_busy && len <= ptx::MOST)
+    Some(form).filter(|_| !is_far && is_busy && is_counted && len <= ptx::MOST)
 }
 
 /// The form in which elements are read once, and the parts of rows: how many, and of how many elements.

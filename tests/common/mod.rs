@@ -71,10 +71,12 @@ pub fn elements<T: Element, D: Dimension>(array: &DeviceArray<T, D>) -> Vec<T> {
         .0
 }
 
-/// `cases` cases, and no file of failures: the tests also run where there is no source tree.
+/// `cases` cases, times what the variable `WARPSMITH_TEST_CASES_TIMES` says if it is set, and no file of failures: the tests also
+/// run where there is no source tree.
 pub fn cases(cases: u32) -> ProptestConfig {
+    let times = std::env::var("WARPSMITH_TEST_CASES_TIMES").map_or(1, |times| times.parse().expect("a number"));
     ProptestConfig {
-        cases,
+        cases: cases * times,
         failure_persistence: None,
         ..ProptestConfig::default()
     }
