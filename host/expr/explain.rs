@@ -171,7 +171,7 @@ fn describe(lowered: &Lowered<'_>, device: &Properties) -> String {
     };
     let by = match program.reduce.as_ref().map(|reduce| reduce.form) {
         None => format!("{elements} elements"),
-        Some(Form::Columns) => format!("{rows} rows of {row_len}, side by side"),
+        Some(Form::Columns { .. }) => format!("{rows} rows of {row_len}, side by side"),
         Some(Form::Rows {
             lanes_log2, is_loop, ..
         }) => {

@@ -228,7 +228,7 @@ impl Job {
         unsafe { self.compute(&mut numbers, row * row_len + begin, 1, |_| true) };
         let number = match reduce.form {
             Form::Rows { .. } => block,
-            Form::Columns => part * (self.elements / row_len) + row,
+            Form::Columns { .. } => part * (self.elements / row_len) + row,
         };
         for output in (0..self.outputs.len()).filter(|&output| reduce.is_row[output]) {
             // SAFETY: the caller's promise; just computed.

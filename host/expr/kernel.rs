@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::interpret::Job;
 use super::lower::Lowered;
-use super::program::{Form, Program};
+use super::program::Program;
 use super::ptx::{self, Parts};
 use crate::backend::{Backend, FunctionInfo, RawFunction};
 use crate::error::{Error, Result};
@@ -133,7 +133,7 @@ pub(super) fn pieces(lowered: &Lowered<'_>, outputs: &[u64]) -> Vec<Piece> {
     // Of each element of the first axis, so many that a kernel counts.
     let counted = match &program.reduce {
         None => lengths[1..].iter().product(),
-        Some(reduce) if reduce.form == Form::Columns => 0,
+        Some(reduce) if reduce.form.has_columns() => 0,
         Some(reduce) if reduce.is_row.contains(&false) => lengths[1..].iter().product(),
         Some(_) => lengths[1..lengths.len() - 1].iter().product(),
     };

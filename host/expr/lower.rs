@@ -118,6 +118,14 @@ impl<'s, 'a> Reducing<'s, 'a> {
         folds.map(|fold| fold.combine.types.len()).sum()
     }
 
+    /// The calls of functions that there are for each element, at most.
+    pub(super) fn calls(&self) -> usize {
+        let program = &self.steps.program;
+        let of_folds: usize = program.folds.iter().map(|fold| fold.combine.calls.len()).sum();
+        let is_call = |step: &&Step| matches!(step, Step::Call(..));
+        of_folds + program.steps.iter().filter(is_call).count()
+    }
+
     /// The 4-byte words of an element's inputs that are not the same all along a row.
     pub(super) fn words(&self) -> usize {
         let lies = self.steps.program.inputs.iter().zip(&self.reduced.strides);
@@ -152,7 +160,7 @@ impl<'s, 'a> Reducing<'s, 'a> {
         });
         let axes = match form {
             Form::Rows { .. } => vec![self.rows, self.reduced],
-            Form::Columns => vec![self.reduced, self.rows],
+            Form::Columns { .. } => vec![self.reduced, self.rows],
         };
         Lowered {
             parts,

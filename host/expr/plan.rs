@@ -167,14 +167,14 @@ impl Space {
         axes.iter().for_each(|&axis| shape[axis] = 1);
         let rows: usize = shape.iter().product();
         let mut strides = vec![0; shape.len()];
-        let mut stride = if form == Form::Columns { 1 } else { parts };
+        let mut stride = if form.has_columns() { 1 } else { parts };
         for axis in (0..shape.len()).rev() {
             strides[axis] = stride as isize;
             stride *= shape[axis];
         }
         let last = axes[axes.len() - 1];
         shape[last] = parts;
-        strides[last] = if form == Form::Columns { rows as isize } else { 1 };
+        strides[last] = if form.has_columns() { rows as isize } else { 1 };
         (shape, strides)
     }
 }
@@ -210,6 +210,9 @@ const MOST_WORDS: usize = 1 << 14;
 /// The 4-byte words that a thread has in registers at most.
 const MOST_OF_THREAD: usize = 32;
 
+/// The calls of functions that a thread's code has, unless one group of elements needs more.
+const MOST_CALLS: usize = 128;
+
 /// The rows that a block each keeps a large GPU busy.
 const MANY_ROWS: usize = 128;
 
@@ -236,7 +239,7 @@ fn whole(reducing: &Reducing<'_, '_>, are_last: bool) -> Option<Form> {
     let is_far = reducing.has_neighbours_in_rows(FEW_COLUMNS) || reducing.has_elements() && !are_last;
     // Elements are counted in 32 bits: those of more rows are launched in parts of the first axis.
     let is_counted = reducing.has_one_axis_of_rows() || len.saturating_mul(reducing.rows()) <= ptx::MOST;
-    let form = rows_form(len, reducing.words(), MOST_LANES_LOG2);
+    let form = rows_form(reducing, MOST_LANES_LOG2);
     let is_busy = len <= LONG_ROW || reducing.rows() >= MANY_ROWS;
     Some(form).filter(|_| !is_far && is_busy && is_counted && len <= ptx::MOST)
 }
@@ -246,16 +249,20 @@ fn in_parts(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
     let (len, rows) = (reducing.row_len(), reducing.rows());
     if reducing.has_neighbours_in_rows(FEW_COLUMNS) && reducing.numbers() <= MOST_NUMBERS {
         let blocks = rows.div_ceil(GROUP << WARP_LOG2);
-        return (Form::Columns, parts(len, BLOCKS / blocks.max(1), 8 * COLUMN_LANES));
+        let in_flight = most_groups(reducing).min(GROUPS) as u8;
+        return (
+            Form::Columns { in_flight },
+            parts(len, BLOCKS / blocks.max(1), 8 * COLUMN_LANES),
+        );
     }
-    let form = rows_form(len, reducing.words(), LOOP_LOG2);
+    let form = rows_form(reducing, LOOP_LOG2);
     match form {
         Form::Rows { is_loop: true, .. } if rows < MANY_ROWS && len <= LONG_ROW => {
             // A larger block takes less time than a second kernel.
-            (looped(MOST_LANES_LOG2), ONE_PART)
+            (looped(reducing, MOST_LANES_LOG2), ONE_PART)
         }
         Form::Rows { is_loop: true, .. } => {
-            let least = (GROUP * GROUPS) << LOOP_LOG2;
+            let least = form.step();
             (form, parts(len, BLOCKS / rows.max(1), least))
         }
         _ => (form, ONE_PART),
@@ -273,15 +280,15 @@ fn parts(len: usize, most: usize, least: usize) -> (usize, usize) {
     }
 }
 
-/// How threads go through rows of that length, of whose elements each has so many words: all at once, if up to
-/// `1 << lanes_log2` threads have room for them.
-fn rows_form(len: usize, words: usize, lanes_log2: u8) -> Form {
-    let most = (MOST_OF_THREAD / (GROUP * words.max(1))).max(1);
-    let all = len.div_ceil(GROUP);
+/// How threads go through rows: through all of a row at once, if up to `1 << lanes_log2` of them have room for it.
+fn rows_form(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Form {
+    let words = reducing.words().max(1);
+    let most = (MOST_OF_THREAD / (GROUP * words)).clamp(1, most_groups(reducing));
+    let all = reducing.row_len().div_ceil(GROUP);
     let lanes = all.div_ceil(most.min(GROUPS)).next_power_of_two().min(1 << lanes_log2);
     let groups = all.div_ceil(lanes).next_power_of_two();
     if groups > most || groups * lanes * GROUP * words > MOST_WORDS {
-        return looped(lanes_log2);
+        return looped(reducing, lanes_log2);
     }
     Form::Rows {
         lanes_log2: lanes.trailing_zeros() as u8,
@@ -290,12 +297,19 @@ fn rows_form(len: usize, words: usize, lanes_log2: u8) -> Form {
     }
 }
 
-fn looped(lanes_log2: u8) -> Form {
+fn looped(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Form {
     Form::Rows {
         lanes_log2,
-        groups: GROUPS as u8,
+        groups: GROUPS.min(most_groups(reducing)) as u8,
         is_loop: true,
     }
+}
+
+/// The groups that a thread's code may have, a power of two: it grows with them and with the functions that each calls, and with
+/// it the time that the driver's compiler takes.
+fn most_groups(reducing: &Reducing<'_, '_>) -> usize {
+    let groups = MOST_CALLS / (GROUP * reducing.calls().max(1));
+    1 << groups.max(1).ilog2()
 }
 
 /// The roots with those reductions replaced by what they have become, wherever they are.

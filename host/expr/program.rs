@@ -116,8 +116,9 @@ pub(crate) enum Form {
     /// A row lies along the last axis. `1 << lanes_log2` threads have it, each of which has groups of [`GROUP`] neighbours in
     /// turn: `groups` at a time, and unless `is_loop` no more.
     Rows { lanes_log2: u8, groups: u8, is_loop: bool },
-    /// Rows lie along the first axis, and neighbouring threads have rows that are neighbours along the last one.
-    Columns,
+    /// Rows lie along the first axis, and neighbouring threads have rows that are neighbours along the last one. Of a row, a
+    /// thread has so many elements at a time.
+    Columns { in_flight: u8 },
 }
 
 /// Neighbours that belong to one thread.
@@ -125,9 +126,6 @@ pub(crate) const GROUP: usize = 4;
 
 /// The lanes of a row in [`Form::Columns`].
 pub(crate) const COLUMN_LANES: usize = 8;
-
-/// Elements of a row that a thread has in flight in [`Form::Columns`].
-pub(crate) const IN_FLIGHT: usize = 4;
 
 /// Threads of a warp, as a power of two.
 pub(crate) const WARP_LOG2: u8 = 5;
@@ -148,15 +146,20 @@ impl Form {
     pub(crate) fn step(self) -> usize {
         match self {
             Self::Rows { lanes_log2, groups, .. } => (usize::from(groups) * GROUP) << lanes_log2,
-            Self::Columns => IN_FLIGHT * COLUMN_LANES,
+            Self::Columns { in_flight } => usize::from(in_flight) * COLUMN_LANES,
         }
+    }
+
+    /// Whether rows lie side by side.
+    pub(crate) fn has_columns(self) -> bool {
+        matches!(self, Self::Columns { .. })
     }
 
     /// The axis that rows lie along, of so many.
     pub(crate) fn axis(self, axes: usize) -> usize {
         match self {
             Self::Rows { .. } => axes - 1,
-            Self::Columns => 0,
+            Self::Columns { .. } => 0,
         }
     }
 }
@@ -170,7 +173,7 @@ impl Program {
 
     /// Whether neighbours along the last axis belong to different rows.
     pub(crate) fn has_columns(&self) -> bool {
-        self.reduce.as_ref().is_some_and(|reduce| reduce.form == Form::Columns)
+        self.reduce.as_ref().is_some_and(|reduce| reduce.form.has_columns())
     }
 
     /// For each step, how many reductions there are one after another ahead of it: it can be computed when so many passes over

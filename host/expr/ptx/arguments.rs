@@ -239,7 +239,7 @@ impl Shares {
                 let rows: usize = outer.iter().product();
                 (rows, 1, rows.div_ceil(rows_of_block(reduce.form)))
             }
-            Form::Columns => {
+            Form::Columns { .. } => {
                 let rows: usize = outer[1..].iter().product();
                 let groups = last.div_ceil(columns_of_block(program));
                 (rows, groups, rows * groups)
@@ -261,7 +261,7 @@ impl Shares {
 pub(super) fn rows_of_block(form: Form) -> usize {
     match form {
         Form::Rows { lanes_log2, .. } => (block_threads(form) >> lanes_log2) as usize,
-        Form::Columns => 1,
+        Form::Columns { .. } => 1,
     }
 }
 

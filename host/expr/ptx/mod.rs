@@ -41,7 +41,7 @@ mod writer;
 
 use thiserror::Error;
 
-use super::program::{Form, GROUP, Layout, Program, Step};
+use super::program::{GROUP, Layout, Program, Step};
 
 pub(super) use arguments::{Arguments, Parts, config, parameters};
 pub(super) use kernel::kernel;
@@ -84,7 +84,7 @@ const SHORT: usize = 4;
 pub(super) fn vector_len(program: &Program) -> usize {
     let rows = program.inputs.iter().filter(|input| input.layout == Layout::Rows);
     let reduce = program.reduce.as_ref();
-    let is_alone = |output: usize| reduce.is_some_and(|reduce| reduce.is_row[output] && reduce.form != Form::Columns);
+    let is_alone = |output: usize| reduce.is_some_and(|reduce| reduce.is_row[output] && !reduce.form.has_columns());
     let outputs = program
         .outputs
         .iter()
@@ -110,7 +110,7 @@ pub(super) fn vector_len(program: &Program) -> usize {
 /// What an aligned program's rows are a multiple of.
 pub(super) fn row_multiple(program: &Program) -> usize {
     match &program.reduce {
-        Some(reduce) if reduce.form != Form::Columns => GROUP,
+        Some(reduce) if !reduce.form.has_columns() => GROUP,
         _ => vector_len(program),
     }
 }

@@ -2,14 +2,14 @@
 //! Rows side by side: a warp has neighbouring ones, and eight warps share their elements.
 
 use super::{Folding, NUMBER, Numbers, SHARED, identity, load_shared};
-use crate::expr::program::{COLUMN_LANES, IN_FLIGHT, Layout, Step, WARP_LOG2};
+use crate::expr::program::{COLUMN_LANES, Layout, Step, WARP_LOG2};
 use crate::expr::ptx::arguments::columns_of_block;
 use crate::expr::ptx::steps::{Row, Span, Values};
 use crate::expr::ptx::writer::{Register, Writer};
 use crate::expr::ptx::{Malformed, vector_len};
 
 impl Folding<'_> {
-    pub(super) fn columns(&self, writer: &mut Writer) -> Result<(), Malformed> {
+    pub(super) fn columns(&self, in_flight: usize, writer: &mut Writer) -> Result<(), Malformed> {
         let (kernel, program) = (self.kernel, self.kernel.program);
         let len = if program.aligned { vector_len(program) } else { 1 };
         let block = writer.new_word("mov.u32", "%ctaid.x");
@@ -32,7 +32,7 @@ impl Folding<'_> {
         };
         let row = kernel.row_along(number, 1, writer);
         let folds = self.folds(0);
-        let chains = self.columns_of_thread(&row, span, share, &folds, writer)?;
+        let chains = self.columns_of_thread(&row, span, (share, in_flight), &folds, writer)?;
         let numbers = self.columns_of_block(&folds, chains, (share, within), writer)?;
         let mut values: Values = vec![Vec::new(); program.steps.len()];
         for (&fold, numbers) in folds.iter().zip(&numbers) {
@@ -53,7 +53,7 @@ impl Folding<'_> {
         &self,
         row: &Row,
         span: Span,
-        share: Register,
+        (share, in_flight): (Register, usize),
         folds: &[usize],
         writer: &mut Writer,
     ) -> Result<Vec<Vec<Numbers>>, Malformed> {
@@ -73,8 +73,8 @@ impl Folding<'_> {
         let loads: Vec<bool> = (needed.iter().zip(&program.steps))
             .map(|(needed, step)| *needed && is_input(step))
             .collect();
-        let mut in_flight = Vec::with_capacity(IN_FLIGHT);
-        for k in 0..IN_FLIGHT {
+        let mut loaded = Vec::with_capacity(in_flight);
+        for k in 0..in_flight {
             let at = writer.new_word("add.s32", format_args!("{place}, {}", k * COLUMN_LANES));
             let (at, exists) = match self.reduce.is_whole {
                 true => (at, None),
@@ -87,10 +87,10 @@ impl Folding<'_> {
             let row = self.at(row, at, writer);
             let mut values: Values = vec![Vec::new(); program.steps.len()];
             self.elements(&row, &[span]).compute(&loads, &mut values, writer)?;
-            in_flight.push((row, exists, values));
+            loaded.push((row, exists, values));
         }
         let mut combined = chains.clone();
-        for (row, exists, mut values) in in_flight {
+        for (row, exists, mut values) in loaded {
             self.elements(&row, &[span]).compute(&needed, &mut values, writer)?;
             for (&fold, columns) in folds.iter().zip(&mut combined) {
                 let fold = &self.kernel.program.folds[fold];
@@ -108,7 +108,7 @@ impl Folding<'_> {
         {
             writer.line(format_args!("mov.b{} {to}, {from}", to.bits()));
         }
-        writer.line(format_args!("add.s32 {place}, {place}, {}", IN_FLIGHT * COLUMN_LANES));
+        writer.line(format_args!("add.s32 {place}, {place}, {}", in_flight * COLUMN_LANES));
         writer.line("bra.uni $pass");
         writer.mark("$passed:");
         Ok(chains)

@@ -54,7 +54,7 @@ impl<'a> Folding<'a> {
                 groups,
                 is_loop,
             } => self.rows(lanes_log2, usize::from(groups), is_loop, writer),
-            Form::Columns => self.columns(writer),
+            Form::Columns { in_flight } => self.columns(usize::from(in_flight), writer),
         }
     }
 
