@@ -136,9 +136,9 @@ fn distance(got: &[f32], wanted: impl IntoIterator<Item = f64>) -> f64 {
     })
 }
 
-fn softmax<'a, D: Dimension + ndarray::RemoveAxis>(x: Expr<'a, f32, D>, axis: Axis) -> Expr<'a, f32, D>
+fn softmax<'a, D>(x: Expr<'a, f32, D>, axis: Axis) -> Expr<'a, f32, D>
 where
-    D: ndarray::DimMax<<D::Smaller as Dimension>::Larger, Output = D>,
+    D: ndarray::RemoveAxis + ndarray::DimMax<<D::Smaller as Dimension>::Larger, Output = D>,
 {
     let largest = x.max_axis(axis).insert_axis(axis);
     let e = (x - largest).exp();

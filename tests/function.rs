@@ -231,6 +231,9 @@ fn functions_give_the_same_bits_on_a_gpu() {
         number_mul_add<f32, f64, u8, u16, u32, u64>;
         number_clamp<f32, f64, i32, i64, u8, u16, u32, u64>;
         number_select<u8, u16, u32, u64>;
+        number_random<u32, u64>;
+        number_random_normal<f32, f64>;
+        number_random_integer<u32, u64>;
     }
 }
 

@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 83] = [
+const NAMES: [&str; 84] = [
     "copy",
     "add",
     "square",

@@ -4,7 +4,7 @@
 use cuda_std::scalar::ScalarType;
 use kernels_gpu::function::{
     number_binary, number_bits, number_cast, number_clamp, number_compare, number_mul_add, number_predicate,
-    number_select, number_unary,
+    number_random, number_random_integer, number_random_normal, number_select, number_unary,
 };
 use kernels_gpu::op;
 
@@ -240,6 +240,30 @@ pub(super) fn ternary(operator: Ternary, ty: ScalarType) -> Option<&'static Devi
         Ternary::MulAdd => of_types!(unsigned(ty); F32, F64, U8, U16, U32, U64; number_mul_add),
         Ternary::Clamp => of_types!(ty; F32, F64, I32, I64, U8, U16, U32, U64; number_clamp),
         Ternary::Select => of_types!(bits_of(ty); U8, U16, U32, U64; number_select),
+    }
+}
+
+/// What a random number is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Random {
+    /// Bits, those of an unsigned integer.
+    Bits,
+    /// The normal distribution.
+    Normal,
+    /// The integers of a range.
+    Integer,
+}
+
+/// The function for random numbers of a type with 32 or 64 bits.
+pub(super) fn random(of: Random, ty: ScalarType) -> &'static DeviceFnInfo {
+    let is_wide = ty.bytes() == 8;
+    match of {
+        Random::Bits if is_wide => info!(number_random<u64>),
+        Random::Bits => info!(number_random<u32>),
+        Random::Normal if is_wide => info!(number_random_normal<f64>),
+        Random::Normal => info!(number_random_normal<f32>),
+        Random::Integer if is_wide => info!(number_random_integer<u64>),
+        Random::Integer => info!(number_random_integer<u32>),
     }
 }
 

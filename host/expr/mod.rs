@@ -66,6 +66,9 @@
 //!
 //! Text that is known at run time only, such as `"tanh(a)*2 + 1"`, becomes an expression by a [`Formula`].
 //!
+//! Random numbers are parts of an expression too, in no array: [`Generator::uniform_expr`](crate::Generator::uniform_expr) and
+//! its kind.
+//!
 //! Beyond some 1500 operations, or 400 numbers, an expression is cut, and computed by several kernels.
 
 mod any;
@@ -88,6 +91,7 @@ mod operators;
 mod plan;
 mod program;
 mod ptx;
+mod random;
 mod reductions;
 mod run;
 mod value;

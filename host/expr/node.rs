@@ -290,6 +290,28 @@ impl<'a> Node<'a> {
         }))
     }
 
+    /// The place of each element of an array of that shape among those along `axes`, in C order; of none the first.
+    pub(super) fn places(shape: &[usize], axes: &[usize]) -> Part<'a> {
+        // Along an axis of one element all are the first.
+        let longer = axes.iter().filter(|&&axis| shape.get(axis) != Some(&1));
+        let mut places = None;
+        for &axis in longer {
+            let along = Self::index(shape, axis)?;
+            places = Some(match places {
+                None => along,
+                Some(places) => {
+                    let len = Self::scalar(ScalarType::U64, shape[axis] as u64);
+                    binary(Binary::Add, binary(Binary::Mul, places, len)?, along)?
+                }
+            });
+        }
+        match (places, axes.first()) {
+            (Some(places), _) => Ok(places),
+            (None, Some(&axis)) => Self::index(shape, axis),
+            (None, None) => Ok(Self::scalar(ScalarType::U64, 0)),
+        }
+    }
+
     /// A function of numbers that have its arguments' bits, which gives those of a `ty`.
     pub(super) fn call(
         operation: &'static str,

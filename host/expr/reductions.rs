@@ -230,24 +230,14 @@ fn extreme<'a>(operator: Operator, x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a>
 
 /// The place of an element among those along the axes, in C order.
 fn place<'a>(operator: Operator, x: Arc<Node<'a>>, axes: &[usize]) -> Part<'a> {
-    let mut place: Option<Arc<Node<'a>>> = None;
-    for &axis in axes {
-        let along = Node::index(&x.shape, axis)?;
-        place = Some(match place {
-            None => along,
-            Some(place) => {
-                let len = Node::scalar(ScalarType::U64, x.shape[axis] as u64);
-                binary(Binary::Add, binary(Binary::Mul, place, len)?, along)?
-            }
-        });
-    }
-    let Some(place) = place else {
+    if axes.is_empty() {
         // One element, which is the first.
         return Ok(with_type(
             repeated(Node::scalar(ScalarType::U64, 0), &x),
             ScalarType::U64,
         ));
-    };
+    }
+    let place = Node::places(&x.shape, axes)?;
     let mut numbers = Node::reduce(operator, vec![comparable(x)?, place], axes)?;
     Ok(numbers.swap_remove(1))
 }

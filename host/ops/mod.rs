@@ -18,7 +18,7 @@ mod map;
 mod matmul;
 mod output;
 mod part;
-mod random;
+pub(crate) mod random;
 mod reduce;
 mod scan;
 mod select;

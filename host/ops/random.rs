@@ -35,6 +35,9 @@ use crate::stream::Stream;
 /// So an array of 1000 numbers of `f32` and one of 24 after it are the array of 1024 numbers, in two pieces, because 1000
 /// is a multiple of 4.
 ///
+/// Methods that end with `_expr` give the same numbers as an [expression](crate::expr), which computes them where they are
+/// wanted and keeps them in no array.
+///
 /// # Examples
 ///
 /// ```
@@ -106,6 +109,13 @@ impl Generator {
         random
     }
 
+    /// Seed, sequence and position of the next `blocks` blocks, which it moves on by.
+    pub(crate) fn take_place(&mut self, blocks: u64) -> [u64; 3] {
+        let place = [self.seed, self.sequence, self.position];
+        self.take(blocks);
+        place
+    }
+
     fn here(&self) -> Philox4x32 {
         Philox4x32::new(self.seed)
             .with_sequence(self.sequence)
@@ -153,19 +163,9 @@ impl Generator {
         range: Range<T>,
         out: &mut DeviceArrayRef<T, D>,
     ) -> Result<()> {
-        let Range { start, end } = range;
-        let span = end - start;
-        // The ends are finite if their distance is; NaN is not less.
-        if !(start < end && span < T::GREATEST) {
-            return Err(Error::Parameter {
-                operation: "uniform",
-                parameter: "range",
-                given: format!("{start} to {end}"),
-                wanted: "a finite start that is less than the end, at a finite distance".into(),
-            });
-        }
+        let [low, span, greatest] = uniform_parameters(range)?;
         self.launch(out, T::PER_BLOCK, |stream, random, out, config| {
-            stream.launch::<T::Uniform>(config, (random, start, span, end.below(), out))
+            stream.launch::<T::Uniform>(config, (random, low, span, greatest, out))
         })
     }
 
@@ -227,15 +227,7 @@ impl Generator {
         standard_deviation: T,
         out: &mut DeviceArrayRef<T, D>,
     ) -> Result<()> {
-        let is_finite = |x: T| T::LEAST < x && x < T::GREATEST;
-        if !(is_finite(mean) && is_finite(standard_deviation) && standard_deviation >= T::ZERO) {
-            return Err(Error::Parameter {
-                operation: "normal",
-                parameter: "mean and standard deviation",
-                given: format!("{mean} and {standard_deviation}"),
-                wanted: "finite numbers, the deviation not negative".into(),
-            });
-        }
+        check_normal(mean, standard_deviation)?;
         self.launch(out, T::PER_BLOCK, |stream, random, out, config| {
             stream.launch::<T::Normal>(config, (random, mean, standard_deviation, out))
         })
@@ -283,24 +275,9 @@ impl Generator {
         range: impl RangeBounds<T>,
         out: &mut DeviceArrayRef<T, D>,
     ) -> Result<()> {
-        let low = match range.start_bound() {
-            Bound::Included(&start) => Some(start),
-            Bound::Excluded(&start) => start.neighbours()[1],
-            Bound::Unbounded => Some(T::LEAST),
-        };
-        let high = match range.end_bound() {
-            Bound::Included(&end) => Some(end),
-            Bound::Excluded(&end) => end.neighbours()[0],
-            Bound::Unbounded => Some(T::GREATEST),
-        };
-        let (Some(low), Some(high)) = (low, high) else {
-            return Err(no_integers(&range));
-        };
-        if low > high {
-            return Err(no_integers(&range));
-        }
+        let [low, last] = integer_parameters(range)?;
         self.launch(out, T::PER_BLOCK, |stream, random, out, config| {
-            stream.launch::<T::Integers>(config, (random, low, high.sub(low), out))
+            stream.launch::<T::Integers>(config, (random, low, last, out))
         })
     }
 
@@ -339,17 +316,8 @@ impl Generator {
     ///
     /// As [`bernoulli`](Self::bernoulli), but for those of an allocation.
     pub fn bernoulli_into<D: Dimension>(&mut self, probability: f64, out: &mut DeviceArrayRef<u8, D>) -> Result<()> {
-        if !(0.0..=1.0).contains(&probability) {
-            return Err(Error::Parameter {
-                operation: "bernoulli",
-                parameter: "probability",
-                given: probability.to_string(),
-                wanted: "0 to 1".into(),
-            });
-        }
-        // How many of the 2^32 words are a 1.
-        let threshold = (probability * 4_294_967_296.0).round() as u64;
-        self.launch(out, 4, |stream, random, out, config| {
+        let threshold = bernoulli_threshold(probability)?;
+        self.launch(out, BERNOULLI_PER_BLOCK, |stream, random, out, config| {
             stream.launch::<random::bernoulli>(config, (random, threshold, out))
         })
     }
@@ -421,16 +389,98 @@ fn made<T: Element, D: Dimension>(
     Ok(result)
 }
 
-fn no_integers<T: RandomInteger>(range: &impl RangeBounds<T>) -> Error {
+/// Parameters that there are no random numbers with.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub(crate) operation: &'static str,
+    pub(crate) parameter: &'static str,
+    pub(crate) given: String,
+    pub(crate) wanted: &'static str,
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        Self::Parameter {
+            operation: refused.operation,
+            parameter: refused.parameter,
+            given: refused.given,
+            wanted: refused.wanted.into(),
+        }
+    }
+}
+
+type Checked<T> = std::result::Result<T, Refused>;
+
+/// The words of a Bernoulli number: one.
+pub(crate) const BERNOULLI_PER_BLOCK: u64 = 4;
+
+/// The least uniform number, the distance of the range's ends, and the greatest number.
+pub(crate) fn uniform_parameters<T: RandomFloat>(Range { start, end }: Range<T>) -> Checked<[T; 3]> {
+    let span = end - start;
+    // The ends are finite if their distance is; NaN is not less.
+    if start < end && span < T::GREATEST {
+        return Ok([start, span, end.below()]);
+    }
+    Err(Refused {
+        operation: "uniform",
+        parameter: "range",
+        given: format!("{start} to {end}"),
+        wanted: "a finite start that is less than the end, at a finite distance",
+    })
+}
+
+pub(crate) fn check_normal<T: RandomFloat>(mean: T, standard_deviation: T) -> Checked<()> {
+    let is_finite = |x: T| T::LEAST < x && x < T::GREATEST;
+    if is_finite(mean) && is_finite(standard_deviation) && standard_deviation >= T::ZERO {
+        return Ok(());
+    }
+    Err(Refused {
+        operation: "normal",
+        parameter: "mean and standard deviation",
+        given: format!("{mean} and {standard_deviation}"),
+        wanted: "finite numbers, the deviation not negative",
+    })
+}
+
+/// The least integer of the range, and how much greater the greatest one is.
+pub(crate) fn integer_parameters<T: RandomInteger>(range: impl RangeBounds<T>) -> Checked<[T; 2]> {
+    let low = match range.start_bound() {
+        Bound::Included(&start) => Some(start),
+        Bound::Excluded(&start) => start.neighbours()[1],
+        Bound::Unbounded => Some(T::LEAST),
+    };
+    let high = match range.end_bound() {
+        Bound::Included(&end) => Some(end),
+        Bound::Excluded(&end) => end.neighbours()[0],
+        Bound::Unbounded => Some(T::GREATEST),
+    };
+    if let (Some(low), Some(high)) = (low, high)
+        && low <= high
+    {
+        return Ok([low, high.sub(low)]);
+    }
     let bound = |bound: Bound<&T>| match bound {
         Bound::Included(end) => format!("{end} included"),
         Bound::Excluded(end) => format!("{end} excluded"),
         Bound::Unbounded => "unbounded".into(),
     };
-    Error::Parameter {
+    Err(Refused {
         operation: "integers",
         parameter: "range",
         given: format!("{} to {}", bound(range.start_bound()), bound(range.end_bound())),
-        wanted: "a range with a number in it".into(),
+        wanted: "a range with a number in it",
+    })
+}
+
+/// How many of the 2^32 words are a 1.
+pub(crate) fn bernoulli_threshold(probability: f64) -> Checked<u64> {
+    if (0.0..=1.0).contains(&probability) {
+        return Ok((probability * 4_294_967_296.0).round() as u64);
     }
+    Err(Refused {
+        operation: "bernoulli",
+        parameter: "probability",
+        given: probability.to_string(),
+        wanted: "0 to 1",
+    })
 }

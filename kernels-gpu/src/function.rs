@@ -9,15 +9,18 @@
 //! * where sign or type make no difference, signed integers are passed as unsigned ones, `bool` as `u8` and floats as integers
 //!   ([`number_select()`], [`number_bits()`], sums, products, [`Equal`] of integers);
 //! * for `>` and `≥` the operands change places;
-//! * casts are made of one or two of [`number_cast()`]'s, without a second rounding: see there.
+//! * casts are made of one or two of [`number_cast()`]'s, without a second rounding: see there;
+//! * uniform random numbers and those that are 1 with a probability are made of [`number_random()`]'s bits by the others.
 
 use cuda_std::device_fn;
 use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::half::{bf16, f16};
+use cuda_std::random::Philox4x32;
 use cuda_std::scalar::Scalar;
 
 use crate::num::{CastTo, MulAdd};
 use crate::op::*;
+use crate::random::{NormalNumber, RandomBits};
 
 /// `op(x)`. [`Neg`] and [`Abs`] of `f16` are those of `bf16` too, [`Neg`], [`Square`] and [`Not`] of unsigned integers those of
 /// signed ones.
@@ -137,4 +140,42 @@ pub fn number_select<T: Scalar>(condition: bool, a: T, b: T) -> T {
 )]
 pub fn number_cast<T: Scalar + CastTo<U>, U: Scalar>(x: T) -> U {
     <Cast as UnaryOp<T, U>>::apply(x)
+}
+
+/// The random bits that the element at `index` of an array is made of, in a generator's block `position` and those behind it.
+#[device_fn(T = [u32, u64])]
+pub fn number_random<T: Scalar + RandomBits>(seed: u64, sequence: u64, position: u64, index: u64) -> T {
+    T::bits(philox(seed, sequence, position), index)
+}
+
+/// The random number of the normal distribution that is the element at `index`; the blocks are as for [`number_random()`].
+#[device_fn(T = [f32, f64])]
+pub fn number_random_normal<T: Scalar + NormalNumber>(
+    seed: u64,
+    sequence: u64,
+    position: u64,
+    index: u64,
+    mean: T,
+    standard_deviation: T,
+) -> T {
+    T::normal(philox(seed, sequence, position), index, mean, standard_deviation)
+}
+
+/// The random integer from `low` to `low + last` that is the element at `index`; the blocks are as for [`number_random()`]. It
+/// is that of signed integers too.
+#[device_fn(T = [u32, u64])]
+pub fn number_random_integer<T: Scalar + RandomBits>(
+    seed: u64,
+    sequence: u64,
+    position: u64,
+    index: u64,
+    low: T,
+    last: T,
+) -> T {
+    T::bounded(philox(seed, sequence, position), index, low, last)
+}
+
+#[inline(always)]
+fn philox(seed: u64, sequence: u64, position: u64) -> Philox4x32 {
+    Philox4x32::new(seed).with_sequence(sequence).skip(position)
 }

@@ -15,8 +15,10 @@ use crate::generate;
 pub use crate::generate::THREADS;
 
 mod bijection;
+mod single;
 
 pub use bijection::{Bijection, permutation};
+pub use single::{NormalNumber, RandomBits};
 
 /// Vectors of 16 bytes that a thread writes: arithmetic is what these kernels wait for, and what a thread computes once
 /// takes as long as a third of a vector.

@@ -15,7 +15,7 @@ use crate::expr::ptx::kernel::entry;
 use crate::expr::ptx::writer::register_bits;
 use crate::expr::ptx::{Arguments, config, parameters};
 use crate::expr::{self, Expr};
-use crate::{Device, DeviceArray, Result, Stream};
+use crate::{Device, DeviceArray, Generator, Result, Stream};
 
 thread_local! {
     /// The blocks that were run while a test wants it.
@@ -215,4 +215,42 @@ fn elements_of_views() {
         Ok(())
     });
     assert!(blocks > 10, "{blocks}");
+}
+
+/// Elements, beside arrays, and reductions in every form, of numbers that are read nowhere.
+pub(super) fn random_numbers(stream: &Stream) -> Result<()> {
+    let mut random = Generator::new(7).with_sequence(3);
+    for shape in [
+        [1, 1, 1],
+        [1, 1, 1000],
+        [1, 1, 1003],
+        [3, 5, 7],
+        [2, 40, 16],
+        [1, 3, 5000],
+    ] {
+        let unit = random.uniform_expr(shape, 0.0f32..1.0);
+        let wide = random.normal_expr::<f64, _>(shape, 1.0, 2.0);
+        let dice = random.integers_expr(shape, 1..=6i32);
+        unit.eval_on(stream)?;
+        wide.eval_on(stream)?;
+        random.standard_normal_expr::<f32, _>(shape).eval_on(stream)?;
+        random.bernoulli_expr(shape, 0.5).eval_on(stream)?;
+        (&numbers(stream, shape)? * &dice).eval()?;
+        for axis in [0, 1, 2].map(Axis) {
+            dice.sum_axis(axis).eval_on(stream)?;
+            wide.variance_axis(axis, 0).eval_on(stream)?;
+            (&unit - unit.max_axis(axis).insert_axis(axis)).eval_on(stream)?;
+        }
+        let inside = (unit.square() + wide.square()).less(1.0);
+        inside.count().eval_on(stream)?;
+    }
+    let many = random.integers_expr::<u64, _>(70_001, ..1000);
+    many.sum().eval_on(stream)?;
+    Ok(())
+}
+
+#[test]
+fn kernels_that_read_nothing() {
+    let blocks = twice(random_numbers);
+    assert!(blocks > 100, "{blocks}");
 }

@@ -8,10 +8,11 @@ use std::process::Command;
 
 use ndarray::{Axis, s};
 
-use super::emulated::{numbers, programs, softmax};
+use super::emulated::{numbers, programs, random_numbers, softmax};
 use super::programs::{Random, samples};
 use crate::backend::DeviceFnInfo;
 use crate::device::KERNELS;
+use crate::expr::program::Program;
 use crate::expr::ptx::kernel;
 
 /// The programs that are assembled.
@@ -66,12 +67,6 @@ fn assemble(ptxas: &Path, path: &Path, architecture: &str, text: &str) -> String
 /// The kernels of reductions with the library's own functions: in registers alone.
 #[test]
 fn ptxas_takes_reductions_of_all_forms() {
-    let Some(ptxas) = ptxas() else { return };
-    if KERNELS.is_empty() {
-        return;
-    }
-    let folder = env::temp_dir().join(format!("warpsmith-reductions-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
     let programs = programs(|stream| {
         for shape in [[1, 3, 300], [2, 2, 9000], [1, 2, 20_000], [1, 1, 70_000], [2, 1000, 40]] {
             let x = numbers(stream, shape)?;
@@ -88,12 +83,31 @@ fn ptxas_takes_reductions_of_all_forms() {
         }
         Ok(())
     });
+    check_in_registers("reductions", &programs);
+}
+
+/// Those of random numbers.
+#[test]
+fn ptxas_takes_random_numbers() {
+    check_in_registers("random", &programs(random_numbers));
+}
+
+/// The kernels of these programs with the library's own functions, where they were compiled, are sound, and have all in
+/// registers.
+fn check_in_registers(name: &str, programs: &[Program]) {
+    if KERNELS.is_empty() {
+        return;
+    }
+    let ptxas = ptxas();
+    let folder = env::temp_dir().join(format!("warpsmith-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
     for (number, program) in programs.iter().enumerate() {
         let text = |function: &&'static DeviceFnInfo| KERNELS.text(function.name, "sm_75").expect("its text");
         let texts: Vec<String> = program.functions.iter().map(text).collect();
         let text = kernel(program, &texts).expect("a kernel");
+        let Some(ptxas) = &ptxas else { continue };
         let architecture = ["-arch=sm_75", "-arch=sm_90"][number % 2];
-        let said = assemble(&ptxas, &folder.join(format!("{number}.ptx")), architecture, &text);
+        let said = assemble(ptxas, &folder.join(format!("{number}.ptx")), architecture, &text);
         let is_in_registers = said.contains("    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads");
         if env::var_os("WARPSMITH_SHOW_PTXAS").is_some() {
             println!("{:?} {said}", program.reduce);
