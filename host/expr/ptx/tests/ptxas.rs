@@ -83,18 +83,18 @@ fn ptxas_takes_reductions_of_all_forms() {
         }
         Ok(())
     });
-    check_in_registers("reductions", &programs);
+    check_library("reductions", &programs, 0);
 }
 
-/// Those of random numbers.
+/// Those of random numbers, where a variance of normal f64 is more than a thread of 1024 has registers for.
 #[test]
 fn ptxas_takes_random_numbers() {
-    check_in_registers("random", &programs(random_numbers));
+    check_library("random", &programs(random_numbers), 64);
 }
 
-/// The kernels of these programs with the library's own functions, where they were compiled, are sound, and have all in
-/// registers.
-fn check_in_registers(name: &str, programs: &[Program]) {
+/// The kernels of these programs with the library's own functions, where they were compiled, are sound, and have no more than
+/// so many bytes of a thread beside its registers.
+fn check_library(name: &str, programs: &[Program], most: u32) {
     if KERNELS.is_empty() {
         return;
     }
@@ -108,12 +108,13 @@ fn check_in_registers(name: &str, programs: &[Program]) {
         let Some(ptxas) = &ptxas else { continue };
         let architecture = ["-arch=sm_75", "-arch=sm_90"][number % 2];
         let said = assemble(ptxas, &folder.join(format!("{number}.ptx")), architecture, &text);
-        let is_in_registers = said.contains("    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads");
+        let frame = said.split_once(" bytes stack frame").expect("what it says").0;
+        let frame: u32 = frame.rsplit(' ').next().unwrap_or_default().parse().expect("a number");
         if env::var_os("WARPSMITH_SHOW_PTXAS").is_some() {
             println!("{:?} {said}", program.reduce);
         }
         // What is called has a frame of its own.
-        assert!(is_in_registers || text.contains("call.uni"), "{program:?}: {said}");
+        assert!(frame <= most || text.contains("call.uni"), "{program:?}: {said}");
     }
     fs::remove_dir_all(&folder).expect("the folder");
 }
