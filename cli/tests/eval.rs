@@ -92,12 +92,14 @@ fn steps_are_explained() {
 %0 = array: f32 [2]
 %1 = number_binary_f32_Mul(%0, %0): f32 [2]
 %2 = 2.0: f32 []
-%3 = number_binary_f32_Add(%1, %2): f32 [2]\n";
-    assert_eq!(text, wanted);
+%3 = number_binary_f32_Add(%1, %2): f32 [2]
+kernel 1: 2 elements: reads 8 B, writes 8 B";
+    // On a GPU the time that its memory takes follows.
+    assert!(text.starts_with(wanted), "{text}");
     let object = place.json(&["eval", "a*a + 2", "a=a.npy", "--explain", "--json"]);
     assert_eq!(
         (object["value"].as_array().unwrap().len(), &object["dtype"]),
-        (4, &"f32".into())
+        (5, &"f32".into())
     );
 }
 
