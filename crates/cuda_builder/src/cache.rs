@@ -26,13 +26,14 @@ const LIMIT: u64 = 256 << 20;
 const CLOCK: Duration = Duration::from_millis(20);
 
 /// This crate, which decides what is made of the sources.
-const OWN_SOURCE: [&str; 14] = [
+const OWN_SOURCE: [&str; 15] = [
     include_str!("arch.rs"),
     include_str!("cache.rs"),
     include_str!("cargo.rs"),
     include_str!("deps.rs"),
     include_str!("error.rs"),
     include_str!("lib.rs"),
+    include_str!("lock.rs"),
     include_str!("message.rs"),
     include_str!("output.rs"),
     include_str!("ptx.rs"),
