@@ -68,15 +68,11 @@ impl Unary {
 
     /// Whether it leaves a number of that type as it is.
     pub(super) fn is_identity(self, ty: ScalarType) -> bool {
-        let is_float = matches!(
-            ty,
-            ScalarType::F16 | ScalarType::Bf16 | ScalarType::F32 | ScalarType::F64
-        );
         match self {
             Self::Abs | Self::Relu => {
                 matches!(ty, ScalarType::U8 | ScalarType::U16 | ScalarType::U32 | ScalarType::U64)
             }
-            Self::Floor | Self::Ceil | Self::Round | Self::RoundTiesEven | Self::Trunc => !is_float,
+            Self::Floor | Self::Ceil | Self::Round | Self::RoundTiesEven | Self::Trunc => !is_float(ty),
             _ => false,
         }
     }
@@ -87,6 +83,14 @@ impl Binary {
     pub(super) fn is_comparison(self) -> bool {
         matches!(self, Self::Equal | Self::NotEqual | Self::Less | Self::LessEqual)
     }
+}
+
+/// Whether it is a type of floats that is computed with.
+pub(super) const fn is_float(ty: ScalarType) -> bool {
+    matches!(
+        ty,
+        ScalarType::F16 | ScalarType::Bf16 | ScalarType::F32 | ScalarType::F64
+    )
 }
 
 /// The unsigned integer of as many bytes.

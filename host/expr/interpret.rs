@@ -29,6 +29,8 @@ pub(super) struct Job {
     chunk: usize,
     /// The parts of rows that are combined, how many and of how many elements each.
     parts: (usize, usize),
+    /// As [`Program::passes`].
+    passes: Vec<u8>,
 }
 
 impl Job {
@@ -43,6 +45,7 @@ impl Job {
             elements: lowered.lengths.iter().product(),
             chunk: (CHUNK_BYTES / 8 / lowered.program.steps.len()).clamp(64, 4096),
             parts: lowered.parts,
+            passes: lowered.program.passes(),
         };
         if job.program.has_columns() {
             job.turn();
@@ -172,7 +175,7 @@ impl Job {
         let (row, part) = (block / parts, block % parts);
         let (begin, row_len) = (part * part_len, self.row_len());
         let end = row_len.min(begin.saturating_add(part_len));
-        let passes = self.program.passes();
+        let passes = &self.passes;
         let last = passes.iter().copied().max().unwrap_or(0);
         let chunks = || {
             (begin..end)
@@ -183,7 +186,7 @@ impl Job {
         for pass in 0..=last {
             let mut folding: Vec<(usize, Folding<'_>)> = Vec::new();
             for (number, fold) in self.program.folds.iter().enumerate() {
-                if self.program.fold_pass(number, &passes) == pass {
+                if self.program.fold_pass(number, passes) == pass {
                     folding.push((number, Folding::new(&self.program, fold, reduce.form)));
                 }
             }

@@ -13,6 +13,7 @@ use super::program::Program;
 use super::ptx::{self, Parts};
 use crate::backend::{Backend, FunctionInfo, RawFunction};
 use crate::error::{Error, Result};
+use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 
 /// A kernel that is loaded.
@@ -84,21 +85,8 @@ pub(super) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u
         return Ok(());
     }
     let Made { function, info } = kernel(stream.backend(), &lowered.program)?;
-    let strides: Vec<&[isize]> = lowered.strides.iter().map(Vec::as_slice).collect();
     for piece in pieces(lowered, outputs) {
-        let block = ptx::parameters(
-            &lowered.program,
-            &ptx::Arguments {
-                outputs: &piece.outputs,
-                inputs: &piece.inputs,
-                scalars: &lowered.scalars,
-                lengths: &piece.lengths,
-                strides: &strides,
-                first: piece.first,
-                parts: piece.parts,
-            },
-        );
-        let config = ptx::config(&lowered.program, &piece.lengths, piece.parts);
+        let (block, config) = piece.launch(lowered);
         let mut params = [block.as_ptr().cast()];
         // SAFETY: the kernel of this program on this device, whose one parameter is that block; its arrays are as the
         // caller promises. The module goes with the context, so nobody has to keep it.
@@ -109,11 +97,29 @@ pub(super) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u
 
 /// Elements for one launch.
 pub(super) struct Piece {
-    pub(super) outputs: Vec<u64>,
-    pub(super) inputs: Vec<u64>,
-    pub(super) lengths: Vec<usize>,
-    pub(super) first: usize,
-    pub(super) parts: Parts,
+    outputs: Vec<u64>,
+    inputs: Vec<u64>,
+    lengths: Vec<usize>,
+    first: usize,
+    parts: Parts,
+}
+
+impl Piece {
+    /// The block of parameters, and the threads.
+    pub(super) fn launch(&self, lowered: &Lowered<'_>) -> (Vec<u8>, LaunchConfig) {
+        let strides: Vec<&[isize]> = lowered.strides.iter().map(Vec::as_slice).collect();
+        let arguments = ptx::Arguments {
+            outputs: &self.outputs,
+            inputs: &self.inputs,
+            scalars: &lowered.scalars,
+            lengths: &self.lengths,
+            strides: &strides,
+            first: self.first,
+            parts: self.parts,
+        };
+        let config = ptx::config(&lowered.program, &self.lengths, self.parts);
+        (ptx::parameters(&lowered.program, &arguments), config)
+    }
 }
 
 /// What is launched one by one: parts of the first axis, or of the rows that are combined.

@@ -15,17 +15,21 @@ use crate::error::Result;
 pub(super) const MOST: usize = 1600;
 
 /// An operation has weight 1, a number and an array as much as goes with their bytes in a kernel's parameters.
-pub(super) fn weight(node: &Node<'_>) -> usize {
-    match &node.kind {
+pub(super) fn weight(kind: &Kind<'_>, axes: usize) -> usize {
+    match kind {
         Kind::Call(..) | Kind::Index(_) | Kind::Reduced(_) => 1,
         Kind::Scalar(_) => 4,
-        Kind::Array(_) => 5 + 3 * node.shape.len(),
+        Kind::Array(_) => 5 + 3 * axes,
     }
+}
+
+fn own_weight(node: &Node<'_>) -> usize {
+    weight(&node.kind, node.shape.len())
 }
 
 /// The weight of parts, each of which counts once.
 pub(super) fn weights(roots: &[&Arc<Node<'_>>]) -> usize {
-    in_order(roots).into_iter().map(|node| weight(node)).sum()
+    in_order(roots).into_iter().map(|node| own_weight(node)).sum()
 }
 
 /// The same expressions with no more than [`MOST`] in each kernel: parts of others are computed, and are arrays in what is
@@ -38,7 +42,7 @@ pub(super) fn cut<'a>(runner: &dyn Runner, roots: &[&Arc<Node<'a>>]) -> Result<V
     // Of each node what it has become, and how much that weighs, shared parts each time.
     let mut cut: FxHashMap<*const Node<'a>, (Arc<Node<'a>>, usize)> = FxHashMap::default();
     for node in in_order(roots) {
-        let (mut new, mut size) = (Arc::clone(node), weight(node));
+        let (mut new, mut size) = (Arc::clone(node), own_weight(node));
         if let Kind::Call(function, parts) = &node.kind {
             let parts: Vec<_> = parts.iter().map(|part| cut[&Arc::as_ptr(part)].clone()).collect();
             size += parts.iter().map(|(_, size)| size).sum::<usize>();
@@ -49,7 +53,7 @@ pub(super) fn cut<'a>(runner: &dyn Runner, roots: &[&Arc<Node<'a>>]) -> Result<V
             let array = uninit_shape(runner, new.ty, &new.shape)?;
             compute(runner, &[new], &[&*array])?;
             new = Node::of_array(array, node.ty);
-            size = weight(&new);
+            size = own_weight(&new);
         }
         cut.insert(Arc::as_ptr(node), (new, size));
     }

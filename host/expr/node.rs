@@ -8,6 +8,7 @@ use ndarray::Dimension;
 
 use super::fold::Operator;
 use super::function::{self, Binary, Ternary, Unary};
+use super::long::weight;
 use super::program::MAX_ARGUMENTS;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
@@ -190,6 +191,8 @@ pub(super) struct Node<'a> {
     pub(super) home: Option<Array<'a>>,
     /// How much it and its parts [weigh](super::long::weight), shared parts each time.
     pub(super) size: usize,
+    /// Whether it or a part of it may be a reduction's result; if not, evaluating looks for none.
+    pub(super) has_reductions: bool,
 }
 
 /// Parts go without recursion: an expression may be as deep as memory is large.
@@ -226,12 +229,14 @@ impl<'a> Node<'a> {
     }
 
     pub(super) fn of_array(array: Array<'a>, ty: ScalarType) -> Arc<Self> {
+        let kind = Kind::Array(Arc::clone(&array));
         Arc::new(Self {
             ty,
             shape: array.shape().into(),
-            home: Some(array.clone()),
-            size: 5 + 3 * array.shape().len(),
-            kind: Kind::Array(array),
+            home: Some(Arc::clone(&array)),
+            size: weight(&kind, array.shape().len()),
+            has_reductions: false,
+            kind,
         })
     }
 
@@ -243,6 +248,7 @@ impl<'a> Node<'a> {
             shape: Arc::clone(&self.shape),
             home: self.home.clone(),
             size: self.size,
+            has_reductions: self.has_reductions,
         }
     }
 
@@ -262,7 +268,8 @@ impl<'a> Node<'a> {
             ty,
             shape: Arc::new([]),
             home: None,
-            size: 4,
+            size: weight(&Kind::Scalar(bits), 0),
+            has_reductions: false,
         })
     }
 
@@ -286,7 +293,8 @@ impl<'a> Node<'a> {
             ty: ScalarType::U64,
             shape: shape.into(),
             home: None,
-            size: 1,
+            size: weight(&Kind::Index(axis), shape.len()),
+            has_reductions: false,
         }))
     }
 
@@ -336,6 +344,7 @@ impl<'a> Node<'a> {
         }
         let sizes = arguments.iter().map(|node| node.size);
         let size = sizes.fold(1, usize::saturating_add);
+        let has_reductions = arguments.iter().any(|node| node.has_reductions);
         let kind = match fold(function, &arguments) {
             Some(bits) => Kind::Scalar(bits),
             None => Kind::Call(function, arguments),
@@ -346,6 +355,7 @@ impl<'a> Node<'a> {
             shape,
             home,
             size,
+            has_reductions,
         }))
     }
 }
@@ -401,6 +411,7 @@ impl<'a> Node<'a> {
                 shape: Arc::clone(&shape),
                 home: home.clone(),
                 size,
+                has_reductions: !is_empty,
             })
         };
         Ok(types.into_iter().enumerate().map(node).collect())

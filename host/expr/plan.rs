@@ -23,7 +23,10 @@ use crate::error::Result;
 pub(super) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
     let mut roots: Vec<Arc<Node<'_>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
     loop {
-        let all = reductions(&roots.iter().collect::<Vec<_>>());
+        let all = match roots.iter().any(|root| root.has_reductions) {
+            true => reductions(&roots.iter().collect::<Vec<_>>()),
+            false => Vec::new(),
+        };
         let Some(first) = all.first() else {
             let roots: Vec<_> = roots.iter().collect();
             return compute(runner, &cut(runner, &roots)?, outputs);

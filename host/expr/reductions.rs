@@ -9,7 +9,7 @@ use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
 
 use super::Expr;
 use super::fold::Operator;
-use super::function::{Binary, Unary};
+use super::function::{Binary, Unary, is_float};
 use super::graph::{first_along, insert_axis};
 use super::node::{Node, Part, Problem, binary, cast, repeated, unary, with_type};
 use super::value::Value;
@@ -248,13 +248,6 @@ fn comparable<'a>(x: Arc<Node<'a>>) -> Part<'a> {
         ScalarType::F16 | ScalarType::Bf16 => cast(x, ScalarType::F32),
         _ => Ok(x),
     }
-}
-
-fn is_float(ty: ScalarType) -> bool {
-    matches!(
-        ty,
-        ScalarType::F16 | ScalarType::Bf16 | ScalarType::F32 | ScalarType::F64
-    )
 }
 
 /// The type of a mean of numbers of that one.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 
 use crate::error::Error;
+use crate::expr::function::is_float;
 use crate::expr::node::{Node, Problem, cast};
 use crate::expr::value::promoted;
 
@@ -25,13 +26,6 @@ pub(super) enum Together<'a> {
     Ints(Vec<i128>),
     Floats(Vec<f64>),
     Typed(Vec<Arc<Node<'a>>>),
-}
-
-pub(super) fn is_float(ty: ScalarType) -> bool {
-    matches!(
-        ty,
-        ScalarType::F16 | ScalarType::Bf16 | ScalarType::F32 | ScalarType::F64
-    )
 }
 
 pub(super) fn is_signed(ty: ScalarType) -> bool {

@@ -8,8 +8,8 @@ use cuda_std::scalar::ScalarType;
 
 use super::functions::{Operation, Takes};
 use super::ints;
-use super::numbers::{Number, Together, convert, is_float, is_signed, problem, together};
-use crate::expr::function::{Binary, Ternary, Unary};
+use super::numbers::{Number, Together, convert, is_signed, problem, together};
+use crate::expr::function::{Binary, Ternary, Unary, is_float};
 use crate::expr::node::{Kind, Node, Part, Problem, binary, cast, one, ternary, unary};
 
 type Result<'a, T = Number<'a>> = std::result::Result<T, String>;

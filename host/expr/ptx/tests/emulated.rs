@@ -13,7 +13,6 @@ use crate::expr::program::Program;
 use crate::expr::ptx::inline::Callee;
 use crate::expr::ptx::kernel::entry;
 use crate::expr::ptx::writer::register_bits;
-use crate::expr::ptx::{Arguments, config, parameters};
 use crate::expr::{self, Expr};
 use crate::{Device, DeviceArray, Generator, Result, Stream};
 
@@ -77,22 +76,9 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
     for (output, bytes) in wanted.iter().enumerate() {
         (0..bytes.len()).for_each(|k| Host.store(outputs[output] + k as u64, 1, !u64::from(bytes[k])));
     }
-    let strides: Vec<&[isize]> = lowered.strides.iter().map(Vec::as_slice).collect();
     let mut blocks = 0;
     for piece in pieces(lowered, outputs) {
-        let block = parameters(
-            program,
-            &Arguments {
-                outputs: &piece.outputs,
-                inputs: &piece.inputs,
-                scalars: &lowered.scalars,
-                lengths: &piece.lengths,
-                strides: &strides,
-                first: piece.first,
-                parts: piece.parts,
-            },
-        );
-        let config = config(program, &piece.lengths, piece.parts);
+        let (block, config) = piece.launch(lowered);
         for y in 0..config.grid.y {
             for x in 0..config.grid.x {
                 emulator.block((x, y), config.block.x, &block, &mut Host);
