@@ -24,6 +24,7 @@ mod device;
 mod expr;
 mod expr_random;
 mod expr_reduce;
+mod expr_update;
 mod faults;
 mod format;
 mod function;

@@ -9,10 +9,9 @@ use super::Expr;
 use super::node::{Elements, Node};
 use super::plan;
 use super::value::Value;
-use crate::array::{DeviceArray, Element};
+use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::ops::copy_to;
 use crate::stream::Stream;
 
 impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
@@ -66,45 +65,6 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
         check_shape("eval_into", root, out.shape())?;
         let stream = out.stream().clone();
         out.write_in_order(&stream, |out| run(&stream, &[root], &[&&*out]))
-    }
-}
-
-impl<T: Value<Element = T> + Element, D: Dimension> DeviceArrayRef<T, D> {
-    /// Replaces the elements by what `function` makes of them, in place: each is read and written once, unless the function needs
-    /// other ones too, as by a reduction along the first axis; then they are computed into memory of their own first.
-    ///
-    /// # Errors
-    ///
-    /// As [`Expr::eval_into`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use warpsmith::ndarray::array;
-    /// use warpsmith::{Device, DeviceArray};
-    ///
-    /// # fn main() -> warpsmith::Result<()> {
-    /// let device = Device::auto()?;
-    /// let step = DeviceArray::from_ndarray(device.default_stream(), &array![1.0f32, -2.0])?;
-    /// let mut x = DeviceArray::from_ndarray(device.default_stream(), &array![10.0f32, 20.0])?;
-    /// x.update(|x| x * 0.9 - &step)?;
-    /// assert_eq!(x.to_ndarray()?, array![8.0, 20.0]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn update<'a>(&'a mut self, function: impl FnOnce(Expr<'a, T, D>) -> Expr<'a, T, D>) -> Result<()> {
-        // The same memory, for the case that what is computed has to be copied to it.
-        let mut target = self.with_layout(self.layout.clone());
-        let this = &*self;
-        let root = function(this.expr()).part?;
-        check_shape("update", &root, this.shape())?;
-        let stream = this.stream();
-        if this.is_standard_layout() {
-            return run(stream, &[&root], &[&this]);
-        }
-        let out: DeviceArray<T, D> = DeviceArray::uninit(stream, this.raw_dim())?;
-        run(stream, &[&root], &[&&*out])?;
-        copy_to(&out, stream, &mut target)
     }
 }
 
@@ -193,7 +153,7 @@ fn dim<D: Dimension>(root: &Node<'_>) -> D {
     D::from_dimension(&IxDyn(&root.shape)).expect("a part has as many axes as its type says")
 }
 
-fn check_shape(operation: &'static str, root: &Node<'_>, wanted: &[usize]) -> Result<()> {
+pub(super) fn check_shape(operation: &'static str, root: &Node<'_>, wanted: &[usize]) -> Result<()> {
     if *root.shape == *wanted {
         return Ok(());
     }
@@ -205,7 +165,7 @@ fn check_shape(operation: &'static str, root: &Node<'_>, wanted: &[usize]) -> Re
 }
 
 /// Computes the roots, all of the outputs' shape, into outputs in C order.
-fn run(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+pub(super) fn run(stream: &Stream, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
     for root in roots {
         if let Some(array) = &root.home {
             array.stream().check_device("eval", stream)?;

@@ -95,6 +95,7 @@ mod ptx;
 mod random;
 mod reductions;
 mod run;
+mod update;
 mod value;
 
 use std::marker::PhantomData;
@@ -113,6 +114,7 @@ pub(crate) use kernel::Kernels;
 pub use operand::Operand;
 #[doc(hidden)]
 pub use operand::{Hidden, HiddenParts};
+pub use update::{Replace, Update, update};
 pub use value::{Promote, Value};
 
 /// Elements of type `T` that are yet to be computed, of arrays that live for `'a`: see the [module](self).
