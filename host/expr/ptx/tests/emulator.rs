@@ -24,18 +24,50 @@ enum Operand {
     Label(usize),
 }
 
-#[derive(Debug)]
-struct Line<'a> {
+/// What an instruction does, found once by its name.
+#[derive(Clone, Copy)]
+enum Action {
+    Return,
+    Barrier,
+    Branch,
+    /// To the lane that is so many further, or of that number in its segment.
+    ShuffleDown,
+    ShuffleTo,
+    Load(Space, Shape),
+    Store(Space, Shape),
+    /// A device function, by its number.
+    Native(usize),
+    /// A number's halves.
+    Split,
+    Compute(fn([u64; MAX_OPERANDS]) -> u64),
+}
+
+/// The most operands that a computed number has.
+const MAX_OPERANDS: usize = 3;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Space {
+    Parameters,
+    Shared,
+    Global,
+}
+
+/// So many neighbours of so many bytes.
+#[derive(Clone, Copy)]
+struct Shape {
+    count: usize,
+    bytes: usize,
+}
+
+struct Line {
     guard: Option<usize>,
-    opcode: &'a str,
+    action: Action,
     operands: Vec<Operand>,
-    /// Whether a vector, or the halves of a number, come first.
-    is_split: bool,
 }
 
 /// A kernel, taken apart.
 pub(super) struct Emulator<'a> {
-    lines: Vec<Line<'a>>,
+    lines: Vec<Line>,
     registers: usize,
     shared: usize,
     functions: &'a [&'static DeviceFnInfo],
@@ -163,12 +195,15 @@ impl<'a> Emulator<'a> {
                 thread.at += 1;
                 continue;
             }
-            match (line.opcode, &line.operands[..]) {
-                ("ret", _) => return Stop::End,
-                ("bar.sync", _) => return Stop::Barrier,
-                (opcode, _) if opcode.starts_with("shfl") => return Stop::Shuffle,
-                ("bra" | "bra.uni", [Operand::Label(label)]) => {
-                    thread.at = *label;
+            match line.action {
+                Action::Return => return Stop::End,
+                Action::Barrier => return Stop::Barrier,
+                Action::ShuffleDown | Action::ShuffleTo => return Stop::Shuffle,
+                Action::Branch => {
+                    let Operand::Label(label) = line.operands[0] else {
+                        panic!("a label is wanted")
+                    };
+                    thread.at = label;
                     continue;
                 }
                 _ => self.step(line, thread, block, parameters, shared, memory),
@@ -194,10 +229,9 @@ impl<'a> Emulator<'a> {
             let [by, clamp] = [2, 3].map(|k| thread.value(line.operands[k], (0, 0)) as usize);
             let segment = clamp >> 8 & 31;
             let (first, last) = (lane & segment, lane & segment | clamp & 31 & !segment);
-            let from = match line.opcode {
-                "shfl.sync.down.b32" => lane + by,
-                "shfl.sync.idx.b32" => first | by & !segment & 31,
-                opcode => panic!("unknown instruction {opcode}"),
+            let from = match line.action {
+                Action::ShuffleDown => lane + by,
+                _ => first | by & !segment & 31,
             };
             thread.registers[to] = values[if from > last { lane } else { from }];
             thread.at += 1;
@@ -206,75 +240,122 @@ impl<'a> Emulator<'a> {
 
     fn step(
         &self,
-        line: &Line<'_>,
+        line: &Line,
         thread: &mut Thread,
         block: (u32, u32),
         parameters: &[u8],
         shared: &mut [u8],
         memory: &mut dyn Memory,
     ) {
-        let opcode = line.opcode;
+        let operands = &line.operands;
+        match line.action {
+            Action::Store(space, shape) => {
+                let address = shape.aligned(thread.value(operands[0], block));
+                for (k, &from) in operands[1..].iter().enumerate() {
+                    let (at, value) = (address + (k * shape.bytes) as u64, thread.value(from, block));
+                    match space {
+                        Space::Global => memory.store(at, shape.bytes, value),
+                        _ => shared[at as usize..][..shape.bytes].copy_from_slice(&value.to_le_bytes()[..shape.bytes]),
+                    }
+                }
+            }
+            Action::Load(space, shape) => {
+                let address = shape.aligned(thread.value(operands[shape.count], block));
+                for (k, &to) in operands[..shape.count].iter().enumerate() {
+                    let at = address + (k * shape.bytes) as u64;
+                    let loaded = match space {
+                        Space::Global => memory.load(at, shape.bytes),
+                        Space::Shared => word(&shared[at as usize..][..shape.bytes]),
+                        Space::Parameters => word(&parameters[at as usize..][..shape.bytes]),
+                    };
+                    thread.set(to, loaded);
+                }
+            }
+            Action::Native(number) => {
+                let mut values = [0u64; MAX_ARGUMENTS];
+                for (value, &operand) in values.iter_mut().zip(&operands[1..]) {
+                    *value = thread.value(operand, block);
+                }
+                let addresses = values.each_ref().map(|value| (&raw const *value).cast());
+                let mut result = 0u64;
+                // SAFETY: one number for each argument, and room for the result.
+                unsafe { (self.functions[number].run)(addresses.as_ptr(), (&raw mut result).cast(), 1) };
+                thread.set(operands[0], result);
+            }
+            Action::Split => {
+                let halves = thread.value(operands[2], block);
+                thread.set(operands[0], halves & 0xffff_ffff);
+                thread.set(operands[1], halves >> 32);
+            }
+            Action::Compute(function) => {
+                let mut values = [0u64; MAX_OPERANDS];
+                for (value, &operand) in values.iter_mut().zip(&operands[1..]) {
+                    *value = thread.value(operand, block);
+                }
+                thread.set(operands[0], function(values));
+            }
+            Action::Return | Action::Barrier | Action::Branch | Action::ShuffleDown | Action::ShuffleTo => {
+                unreachable!("a thread stops there or goes elsewhere")
+            }
+        }
+    }
+}
+
+impl Shape {
+    fn of(opcode: &str) -> Self {
+        let bits = opcode
+            .rsplit('.')
+            .next()
+            .and_then(|ty| ty.get(1..)?.parse::<usize>().ok());
         let count = match opcode {
             _ if opcode.contains(".v4") => 4,
             _ if opcode.contains(".v2") => 2,
             _ => 1,
         };
-        let size = opcode
-            .rsplit('.')
-            .next()
-            .and_then(|ty| ty.get(1..)?.parse::<usize>().ok());
-        let bytes = size.unwrap_or(0) / 8;
-        let value = |operand: Operand| thread.value(operand, block);
-        let aligned = |address: u64| {
-            assert_eq!(address % (count * bytes) as u64, 0, "{opcode} is not aligned");
-            address
-        };
-        if opcode.starts_with("st.") {
-            let address = aligned(value(line.operands[0]));
-            for (k, &from) in line.operands[1..].iter().enumerate() {
-                let (at, value) = (address + (k * bytes) as u64, value(from));
-                match opcode.starts_with("st.shared") {
-                    true => shared[at as usize..][..bytes].copy_from_slice(&value.to_le_bytes()[..bytes]),
-                    false => memory.store(at, bytes, value),
-                }
-            }
-            return;
+        Self {
+            count,
+            bytes: bits.expect("a type's bits") / 8,
         }
-        if opcode.starts_with("ld.") {
-            let address = aligned(value(line.operands[count]));
-            for k in 0..count {
-                let at = address + (k * bytes) as u64;
-                let loaded = match opcode {
-                    _ if opcode.starts_with("ld.global") => memory.load(at, bytes),
-                    _ if opcode.starts_with("ld.shared") => word(&shared[at as usize..][..bytes]),
-                    _ => word(&parameters[at as usize..][..bytes]),
-                };
-                thread.set(line.operands[k], loaded);
-            }
-            return;
+    }
+
+    fn aligned(self, address: u64) -> u64 {
+        let bytes = (self.count * self.bytes) as u64;
+        assert!(
+            address.is_multiple_of(bytes),
+            "{bytes} bytes at {address} are not aligned"
+        );
+        address
+    }
+}
+
+impl Space {
+    fn of(opcode: &str) -> Self {
+        match opcode.split('.').nth(1) {
+            Some("global") => Self::Global,
+            Some("shared") => Self::Shared,
+            Some("param") => Self::Parameters,
+            _ => panic!("unknown instruction {opcode}"),
         }
-        if let Some(number) = opcode.strip_prefix("native.") {
-            let function = self.functions[number.parse::<usize>().expect("a number")];
-            let values: Vec<u64> = line.operands[1..].iter().map(|&operand| value(operand)).collect();
-            let mut addresses = [std::ptr::null(); MAX_ARGUMENTS];
-            addresses
-                .iter_mut()
-                .zip(&values)
-                .for_each(|(to, value)| *to = (&raw const *value).cast());
-            let mut result = 0u64;
-            // SAFETY: one number for each argument, and room for the result.
-            unsafe { (function.run)(addresses.as_ptr(), (&raw mut result).cast(), 1) };
-            thread.set(line.operands[0], result);
-            return;
+    }
+}
+
+impl Action {
+    /// Of an instruction with so many operands, or with a split number.
+    fn of(opcode: &str, operands: usize, is_split: bool) -> Self {
+        match opcode {
+            "ret" => Self::Return,
+            "bar.sync" => Self::Barrier,
+            "bra" | "bra.uni" => Self::Branch,
+            "shfl.sync.down.b32" => Self::ShuffleDown,
+            "shfl.sync.idx.b32" => Self::ShuffleTo,
+            _ if opcode.starts_with("st.") => Self::Store(Space::of(opcode), Shape::of(opcode)),
+            _ if opcode.starts_with("ld.") => Self::Load(Space::of(opcode), Shape::of(opcode)),
+            _ if is_split => Self::Split,
+            _ => match opcode.strip_prefix("native.") {
+                Some(number) => Self::Native(number.parse().expect("a number")),
+                None => Self::Compute(computed(opcode, operands - 1)),
+            },
         }
-        if line.is_split {
-            let halves = value(line.operands[2]);
-            thread.set(line.operands[0], halves & 0xffff_ffff);
-            thread.set(line.operands[1], halves >> 32);
-            return;
-        }
-        let values: Vec<u64> = line.operands[1..].iter().map(|&operand| value(operand)).collect();
-        thread.set(line.operands[0], compute(opcode, &values));
     }
 }
 
@@ -284,42 +365,43 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-fn compute(opcode: &str, values: &[u64]) -> u64 {
-    let low = |value: u64| u64::from(value as u32);
-    let shift = |by: u64, shifted: u64| if by < 32 { shifted } else { 0 };
-    match (opcode, values) {
-        ("mov.u32" | "mov.b32" | "mov.b64" | "cvta.to.global.u64" | "cvt.u64.u32", &[a]) => a,
-        ("mov.b64", &[low, high]) => low | high << 32,
-        ("cvt.u32.u64", &[a]) => low(a),
-        ("mad.lo.s32", &[a, b, c]) => low(a.wrapping_mul(b).wrapping_add(c)),
-        ("mad.wide.u32" | "mad.lo.s64", &[a, b, c]) => a.wrapping_mul(b).wrapping_add(c),
-        ("mul.lo.s32", &[a, b]) => low(a.wrapping_mul(b)),
-        ("mul.hi.u32", &[a, b]) => (a * b) >> 32,
-        ("add.s32", &[a, b]) => low(a.wrapping_add(b)),
-        ("add.s64", &[a, b]) => a.wrapping_add(b),
-        ("sub.s32", &[a, b]) => low(a.wrapping_sub(b)),
-        ("and.b32" | "and.pred", &[a, b]) => a & b,
-        ("min.u32", &[a, b]) => a.min(b),
-        ("shr.u32", &[a, b]) => shift(b, a >> (b & 31)),
-        ("shl.b32", &[a, b]) => shift(b, low(a << (b & 31))),
-        ("setp.ge.u32", &[a, b]) => u64::from(a >= b),
-        ("setp.lt.u32", &[a, b]) => u64::from(a < b),
-        ("setp.eq.u32", &[a, b]) => u64::from(a == b),
-        ("setp.ne.u32", &[a, b]) => u64::from(a != b),
-        ("selp.b32" | "selp.b64", &[a, b, is_first]) => {
-            if is_first != 0 {
-                a
-            } else {
-                b
-            }
-        }
-        ("prmt.b32", &[a, b, selector]) => {
+fn low(value: u64) -> u64 {
+    u64::from(value as u32)
+}
+
+fn shifted(by: u64, number: u64) -> u64 {
+    if by < 32 { number } else { 0 }
+}
+
+/// What an instruction computes of so many numbers.
+fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
+    match (opcode, numbers) {
+        ("mov.u32" | "mov.b32" | "mov.b64" | "cvta.to.global.u64" | "cvt.u64.u32", 1) => |[a, ..]| a,
+        ("mov.b64", 2) => |[low, high, _]| low | high << 32,
+        ("cvt.u32.u64", 1) => |[a, ..]| low(a),
+        ("mad.lo.s32", 3) => |[a, b, c]| low(a.wrapping_mul(b).wrapping_add(c)),
+        ("mad.wide.u32" | "mad.lo.s64", 3) => |[a, b, c]| a.wrapping_mul(b).wrapping_add(c),
+        ("mul.lo.s32", 2) => |[a, b, _]| low(a.wrapping_mul(b)),
+        ("mul.hi.u32", 2) => |[a, b, _]| (a * b) >> 32,
+        ("add.s32", 2) => |[a, b, _]| low(a.wrapping_add(b)),
+        ("add.s64", 2) => |[a, b, _]| a.wrapping_add(b),
+        ("sub.s32", 2) => |[a, b, _]| low(a.wrapping_sub(b)),
+        ("and.b32" | "and.pred", 2) => |[a, b, _]| a & b,
+        ("min.u32", 2) => |[a, b, _]| a.min(b),
+        ("shr.u32", 2) => |[a, b, _]| shifted(b, a >> (b & 31)),
+        ("shl.b32", 2) => |[a, b, _]| shifted(b, low(a << (b & 31))),
+        ("setp.ge.u32", 2) => |[a, b, _]| u64::from(a >= b),
+        ("setp.lt.u32", 2) => |[a, b, _]| u64::from(a < b),
+        ("setp.eq.u32", 2) => |[a, b, _]| u64::from(a == b),
+        ("setp.ne.u32", 2) => |[a, b, _]| u64::from(a != b),
+        ("selp.b32" | "selp.b64", 3) => |[a, b, is_first]| if is_first == 0 { b } else { a },
+        ("prmt.b32", 3) => |[a, b, selector]| {
             let both = a | b << 32;
             (0..4)
                 .map(|k| (both >> (8 * (selector >> (4 * k) & 7)) & 0xff) << (8 * k))
                 .sum()
-        }
-        _ => panic!("unknown instruction {opcode} {values:?}"),
+        },
+        _ => panic!("unknown instruction {opcode} of {numbers} numbers"),
     }
 }
 
@@ -343,8 +425,8 @@ impl Thread {
     }
 }
 
-impl<'a> Line<'a> {
-    fn parse(line: &'a str, labels: &HashMap<&str, usize>, registers: &mut HashMap<&'a str, usize>) -> Self {
+impl Line {
+    fn parse<'a>(line: &'a str, labels: &HashMap<&str, usize>, registers: &mut HashMap<&'a str, usize>) -> Self {
         let guarded = line.strip_prefix('@').and_then(|line| line.split_once(' '));
         let (guard, line) = guarded.map_or((None, line), |(guard, line)| (Some(guard), line));
         let (opcode, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -374,12 +456,12 @@ impl<'a> Line<'a> {
                 }),
             },
         };
-        let operands = words.map(&mut operand).collect();
+        let operands: Vec<_> = words.map(&mut operand).collect();
+        let is_split = opcode == "mov.b64" && rest.starts_with('{');
         Self {
             guard: guard.map(register),
-            opcode,
+            action: Action::of(opcode, operands.len(), is_split),
             operands,
-            is_split: opcode == "mov.b64" && rest.starts_with('{'),
         }
     }
 }

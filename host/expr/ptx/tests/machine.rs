@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which elements a thread has, where they lie, how they are packed.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::emulator::{Emulator, Memory};
 use super::programs::info;
@@ -28,7 +28,7 @@ ret;
 /// The machine's memory, and the sectors of it that are loaded.
 struct Sectors<'a> {
     memory: &'a mut [u8],
-    loaded: HashSet<usize>,
+    loaded: FxHashSet<usize>,
 }
 
 impl Memory for Sectors<'_> {
@@ -67,7 +67,7 @@ fn run(text: &str, blocks: u32, parameters: &[u8], memory: &mut [u8]) -> Vec<usi
     let sectors = |block| {
         let mut sectors = Sectors {
             memory,
-            loaded: HashSet::new(),
+            loaded: FxHashSet::default(),
         };
         emulator.block((block, 0), THREADS, parameters, &mut sectors);
         sectors.loaded.len()
