@@ -7,7 +7,7 @@
 use std::env;
 use std::time::Instant;
 
-use warpsmith::expr::Expr;
+use warpsmith::expr::{self, Expr};
 use warpsmith::ndarray::{Array1, Array2, Axis, Ix0, Ix1, Ix2, s};
 use warpsmith::{Device, DeviceArray, Result, Stream};
 
@@ -25,8 +25,8 @@ fn chain(x: &Vector) -> Expr<'_, f32, Ix1> {
     ((y + 1.0).sqrt().ln() * 0.25 + x).tanh()
 }
 
-fn softmax(x: &DeviceArray<f32, Ix2>) -> Expr<'_, f32, Ix2> {
-    let e = (x.expr() - x.expr().max_axis(Axis(1)).insert_axis(Axis(1))).exp();
+fn softmax(x: Expr<'_, f32, Ix2>) -> Expr<'_, f32, Ix2> {
+    let e = (&x - x.max_axis(Axis(1)).insert_axis(Axis(1))).exp();
     &e / e.sum_axis(Axis(1)).insert_axis(Axis(1))
 }
 
@@ -80,12 +80,18 @@ fn per_call<T>(what: &str, stream: &Stream, mut call: impl FnMut() -> Result<T>)
 fn host_times(stream: &Stream) -> Result<()> {
     let few = DeviceArray::from_ndarray(stream, &Array1::linspace(-3.0f32, 3.0, 1000))?;
     let rows = DeviceArray::from_ndarray(stream, &Array2::from_shape_fn((10, 100), |(i, j)| (i + j) as f32))?;
+    let affine_of = expr::compile(|x: Expr<f32, Ix1>| x.tanh() * 2.0 + 1.0);
+    let softmax_of = expr::compile(softmax);
     println!("of 1000 numbers:");
     per_call("tanh, an operation", stream, || few.tanh())?;
     per_call("tanh(x)·2 + 1", stream, || affine(&few).eval())?;
     per_call("tanh(x)·2 + 1, made and not evaluated", stream, || Ok(affine(&few)))?;
+    per_call("tanh(x)·2 + 1, a compiled function", stream, || affine_of.call(&few))?;
     per_call("a chain of twelve operations", stream, || chain(&few).eval())?;
-    per_call("softmax of 10 rows", stream, || softmax(&rows).eval())?;
+    per_call("softmax of 10 rows", stream, || softmax(rows.expr()).eval())?;
+    per_call("softmax of 10 rows, a compiled function", stream, || {
+        softmax_of.call(&rows)
+    })?;
     per_call("Σ(x − m)²", stream, || sum_squares(&few, 0.5).eval())
 }
 
@@ -103,7 +109,7 @@ fn main() -> Result<()> {
     println!("of {len} numbers:");
     first("tanh(x)·2 + 1", stream, || affine(&x).eval())?;
     first("a chain of twelve operations", stream, || chain(&x).eval())?;
-    first("softmax of rows", stream, || softmax(&rows).eval())?;
+    first("softmax of rows", stream, || softmax(rows.expr()).eval())?;
     first("Σ(x − m)²", stream, || sum_squares(&x, 0.5).eval())?;
     let separate = x.tanh()?.mul_scalar(2.0)?.add_scalar(1.0)?;
     assert_eq!(
@@ -134,7 +140,7 @@ fn main() -> Result<()> {
     show(
         "softmax of rows",
         2 * rows.len(),
-        median(stream, || softmax(&rows).eval())?,
+        median(stream, || softmax(rows.expr()).eval())?,
     );
     show("Σ(x − m)²", len, median(stream, || sum_squares(&x, 0.5).eval())?);
 

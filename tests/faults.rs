@@ -3,10 +3,12 @@
 //! another way, nothing that it allocated is left, and the device works as before.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 use std::sync::mpsc::channel;
 
 use cuda_std::prelude::*;
-use ndarray::{Array1, Array2, Array3, Axis, array};
+use ndarray::{Array1, Array2, Array3, Axis, Ix1, Ix2, array};
+use warpsmith::expr::{self, Compiled, Expr};
 use warpsmith::ops::{Border, Sum};
 use warpsmith::{Device, DeviceArray, DeviceGridBarrier, Error, F8E4M3, Faults, PinnedArray, Result, Stream};
 
@@ -220,6 +222,29 @@ const WORK: &[(&str, Work)] = &[
         graph.update(|_, (x, y)| Ok((x.max_axis(Axis(0))?, y.square()?)))?;
         graph.launch()?;
         assert_eq!(graph.output().1.sum()?, 10.0);
+        Ok(())
+    }),
+    ("a compiled function of several kernels", |_, stream| {
+        // One for all streams and failures: what was traced stays.
+        type Columns = Compiled<'static, Expr<'static, f32, Ix2>, Expr<'static, f32, Ix1>>;
+        static NORMS: LazyLock<Columns> = LazyLock::new(|| {
+            expr::compile(|x: Expr<f32, Ix2>| {
+                (&x / x.sum_axis(Axis(1)).insert_axis(Axis(1)))
+                    .square()
+                    .sum_axis(Axis(0))
+                    .sqrt()
+            })
+        });
+        let x = DeviceArray::from_ndarray(stream, &Array2::from_elem((16, 100), 2.0f32))?;
+        for _ in 0..2 {
+            assert!(
+                NORMS
+                    .call(&x)?
+                    .to_ndarray()?
+                    .iter()
+                    .all(|norm| (norm - 0.04).abs() < 1e-6)
+            );
+        }
         Ok(())
     }),
     ("memory", |device, stream| {

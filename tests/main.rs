@@ -22,6 +22,7 @@ mod cudarc;
 mod cust;
 mod device;
 mod expr;
+mod expr_compile;
 mod expr_random;
 mod expr_reduce;
 mod expr_update;

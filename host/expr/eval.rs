@@ -34,7 +34,7 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
     /// As [`eval`](Self::eval), and [`Error::DifferentDevices`] if the stream is another device's.
     pub fn eval_on(&self, stream: &Stream) -> Result<DeviceArray<T::Element, D>> {
         let root = self.part.as_ref().map_err(Clone::clone)?;
-        let out = DeviceArray::uninit(stream, dim(root))?;
+        let out = DeviceArray::uninit(stream, dim(&root.shape))?;
         run(stream, &[root], &[&&*out])?;
         Ok(out)
     }
@@ -62,7 +62,7 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
     /// ```
     pub fn eval_into(&self, out: &mut DeviceArrayRef<T::Element, D>) -> Result<()> {
         let root = self.part.as_ref().map_err(Clone::clone)?;
-        check_shape("eval_into", root, out.shape())?;
+        check_shape("eval_into", &root.shape, out.shape())?;
         let stream = out.stream().clone();
         out.write_in_order(&stream, |out| run(&stream, &[root], &[&&*out]))
     }
@@ -113,13 +113,13 @@ macro_rules! evaluate {
                 let $first_root = $first_root.part.as_ref().map_err(Clone::clone)?;
                 $(
                     let $root = $root.part.as_ref().map_err(Clone::clone)?;
-                    check_shape("eval", $root, &$first_root.shape)?;
+                    check_shape("eval", &$root.shape, &$first_root.shape)?;
                 )+
                 let roots = [$first_root, $($root),+];
                 let stream = roots.iter().find_map(|root| home(root).ok());
                 let stream = stream.ok_or_else(no_home)?;
-                let $first_out = DeviceArray::uninit(&stream, dim($first_root))?;
-                $(let $out = DeviceArray::uninit(&stream, dim($root))?;)+
+                let $first_out = DeviceArray::uninit(&stream, dim(&$first_root.shape))?;
+                $(let $out = DeviceArray::uninit(&stream, dim(&$root.shape))?;)+
                 run(&stream, &roots, &[&&*$first_out, $(&&*$out),+])?;
                 Ok(($first_out, $($out,)+))
             }
@@ -149,17 +149,17 @@ fn no_home() -> Error {
 }
 
 /// The shape as ndarray's dimension type, of which it has the number of axes: every operation keeps the two alike.
-fn dim<D: Dimension>(root: &Node<'_>) -> D {
-    D::from_dimension(&IxDyn(&root.shape)).expect("a part has as many axes as its type says")
+pub(super) fn dim<D: Dimension>(shape: &[usize]) -> D {
+    D::from_dimension(&IxDyn(shape)).expect("a part has as many axes as its type says")
 }
 
-pub(super) fn check_shape(operation: &'static str, root: &Node<'_>, wanted: &[usize]) -> Result<()> {
-    if *root.shape == *wanted {
+pub(super) fn check_shape(operation: &'static str, shape: &[usize], wanted: &[usize]) -> Result<()> {
+    if shape == wanted {
         return Ok(());
     }
     Err(Error::Shape {
         operation,
-        given: format!("an expression of shape {:?}", root.shape),
+        given: format!("an expression of shape {shape:?}"),
         wanted: format!("one of shape {wanted:?}"),
     })
 }

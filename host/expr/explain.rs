@@ -86,6 +86,7 @@ fn steps(root: &Arc<Node<'_>>) -> String {
         let (what, lies) = match &node.kind {
             Kind::Array(array) => ("array".into(), Some((array.first_address(), array.strides()))),
             Kind::Scalar(bits) => (number(node.ty, *bits), None),
+            Kind::Argument(place) => (format!("number {}", place.number), None),
             Kind::Index(axis) => (format!("index along axis {axis}"), None),
             Kind::Call(function, parts) => (format!("{}({})", function.name, numbers(parts)), None),
             Kind::Reduced(reduced) => {

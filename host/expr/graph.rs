@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::compiled::Place;
 use super::node::{Array, Elements, Kind, Node, Reduced, Reduction};
 use crate::error::Result;
 use crate::stream::Stream;
@@ -136,7 +137,7 @@ pub(super) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc<Node<'a>
                     ..reduced.clone()
                 })
             }
-            kind @ (Kind::Scalar(_) | Kind::Call(..)) => kind.clone(),
+            kind @ (Kind::Scalar(_) | Kind::Argument(_) | Kind::Call(..)) => kind.clone(),
         };
         let mut new = node.with_kind(kind);
         new.shape = shape.into();
@@ -218,5 +219,9 @@ impl Elements for Lying<'_> {
 
     fn is_part(&self) -> bool {
         self.array.is_part()
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.array.place()
     }
 }

@@ -13,20 +13,37 @@ use super::program::Program;
 use super::ptx::{self, Parts};
 use crate::backend::{Backend, FunctionInfo, RawFunction};
 use crate::error::{Error, Result};
+use crate::graph::Keeper;
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 
 /// A kernel that is loaded.
-#[derive(Clone)]
 struct Made {
     function: RawFunction,
     info: FunctionInfo,
+    /// What keeps its module, which goes with the context: nobody has to.
+    module: Keeper,
+}
+
+impl Made {
+    /// Launches it.
+    ///
+    /// # Safety
+    ///
+    /// The kernel is one of the stream's device, and the block of parameters is one for its program, whose arrays are there, and
+    /// the stream ordered for them.
+    unsafe fn launch(&self, stream: &Stream, block: &[u8], config: &LaunchConfig) -> Result<()> {
+        let mut params = [block.as_ptr().cast()];
+        let function = (self.function, Arc::clone(&self.module));
+        // SAFETY: the kernel's one parameter is such a block; for the rest the caller's promise.
+        unsafe { stream.queue_function(function, &self.info, ptx::NAME, config, &mut params) }
+    }
 }
 
 /// The kernels of a device, by their programs. They stay loaded as long as the device's context is there.
 #[derive(Default)]
 pub(crate) struct Kernels {
-    made: Mutex<FxHashMap<Program, Made>>,
+    made: Mutex<FxHashMap<Program, Arc<Made>>>,
 }
 
 impl fmt::Debug for Kernels {
@@ -36,20 +53,20 @@ impl fmt::Debug for Kernels {
 }
 
 impl Kernels {
-    fn find(&self, program: &Program) -> Option<Made> {
+    fn find(&self, program: &Program) -> Option<Arc<Made>> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         made.get(program).cloned()
     }
 
     /// Keeps a kernel; where another thread has made the same meanwhile, that one.
-    fn keep(&self, program: &Program, new: Made) -> Made {
+    fn keep(&self, program: &Program, new: Made) -> Arc<Made> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.entry(program.clone()).or_insert(new).clone()
+        made.entry(program.clone()).or_insert(Arc::new(new)).clone()
     }
 }
 
 /// The kernel of a program, made now if it was not before: no lock is held while the driver compiles it.
-fn kernel(backend: &Arc<dyn Backend>, program: &Program) -> Result<Made> {
+fn kernel(backend: &Arc<dyn Backend>, program: &Program) -> Result<Arc<Made>> {
     if let Some(made) = backend.expressions().find(program) {
         return Ok(made);
     }
@@ -67,7 +84,9 @@ fn kernel(backend: &Arc<dyn Backend>, program: &Program) -> Result<Made> {
         let module = backend.load_module("the kernel of an expression", text.as_bytes())?;
         backend.module_function(module, "the kernel of an expression", ptx::NAME)?
     };
-    Ok(backend.expressions().keep(program, Made { function, info }))
+    let module = Arc::new(());
+    let made = Made { function, info, module };
+    Ok(backend.expressions().keep(program, made))
 }
 
 /// Computes the program's outputs, in C order at those addresses.
@@ -84,15 +103,114 @@ pub(super) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u
         ptx::run_again(lowered, outputs);
         return Ok(());
     }
-    let Made { function, info } = kernel(stream.backend(), &lowered.program)?;
+    let made = kernel(stream.backend(), &lowered.program)?;
     for piece in pieces(lowered, outputs) {
         let (block, config) = piece.launch(lowered);
-        let mut params = [block.as_ptr().cast()];
-        // SAFETY: the kernel of this program on this device, whose one parameter is that block; its arrays are as the
-        // caller promises. The module goes with the context, so nobody has to keep it.
-        unsafe { stream.queue_function((function, Arc::new(())), &info, ptx::NAME, &config, &mut params)? };
+        // SAFETY: the kernel of this program on this device; its arrays are as the caller promises.
+        unsafe { made.launch(stream, &block, &config)? };
     }
     Ok(())
+}
+
+/// The launches of a program, ready but for the addresses of its arrays and for numbers.
+pub(super) struct Launches {
+    /// Where addresses are, their distance from those that a launch is given; where numbers are that it is given, 0.
+    lowered: Lowered<'static>,
+    outputs: Vec<u64>,
+    /// None on the simulated GPU.
+    made: Option<Arc<Made>>,
+    /// Blocks of parameters, whose first words are outputs, inputs and numbers, in the same way.
+    pieces: Vec<(Vec<u8>, LaunchConfig)>,
+}
+
+impl Launches {
+    /// Of a program whose arrays were lowered as if they were at the addresses `bases`, outputs first.
+    pub(super) fn new(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u64], bases: &[u64]) -> Result<Self> {
+        let made = match stream.backend().properties().is_simulated() {
+            true => None,
+            false => Some(kernel(stream.backend(), &lowered.program)?),
+        };
+        let negative: Vec<u64> = bases.iter().map(|base| base.wrapping_neg()).collect();
+        let pieces = pieces(lowered, outputs).into_iter().map(|piece| {
+            let (mut block, config) = piece.launch(lowered);
+            add_words(&mut block, &negative);
+            (block, config)
+        });
+        let (of_outputs, of_inputs) = negative.split_at(outputs.len());
+        Ok(Self {
+            outputs: sums(outputs, of_outputs),
+            made,
+            pieces: pieces.collect(),
+            lowered: Lowered {
+                program: lowered.program.clone(),
+                arrays: Vec::new(),
+                inputs: sums(&lowered.inputs, of_inputs),
+                scalars: lowered.scalars.clone(),
+                later: Vec::new(),
+                lengths: lowered.lengths.clone(),
+                strides: lowered.strides.clone(),
+                parts: lowered.parts,
+            },
+        })
+    }
+
+    /// Launches them with these addresses and numbers: of outputs, inputs, and numbers, where 0 stands for a number that is
+    /// known.
+    ///
+    /// # Safety
+    ///
+    /// That of [`launch`], of a stream of the same device.
+    pub(super) unsafe fn launch(&self, stream: &Stream, values: &[u64]) -> Result<()> {
+        let Some(made) = &self.made else {
+            let (lowered, outputs) = self.with(values);
+            #[cfg(test)]
+            assert!(self.tell(&lowered, &outputs, values), "{:?}", lowered.program);
+            // SAFETY: the caller's promise.
+            return unsafe { launch(stream, &lowered, &outputs) };
+        };
+        let mut block = Vec::new();
+        for (piece, config) in &self.pieces {
+            block.clone_from(piece);
+            add_words(&mut block, values);
+            // SAFETY: the kernel of this program on this device; its arrays are as the caller promises.
+            unsafe { made.launch(stream, &block, config)? };
+        }
+        Ok(())
+    }
+
+    /// What is launched with these addresses and numbers.
+    fn with(&self, values: &[u64]) -> (Lowered<'static>, Vec<u64>) {
+        let (outputs, rest) = values.split_at(self.outputs.len());
+        let (inputs, scalars) = rest.split_at(self.lowered.inputs.len());
+        let lowered = Lowered {
+            inputs: sums(&self.lowered.inputs, inputs),
+            scalars: sums(&self.lowered.scalars, scalars),
+            ..self.lowered.clone()
+        };
+        (lowered, sums(&self.outputs, outputs))
+    }
+
+    /// Whether these launches tell a GPU what launches of such a program are told.
+    #[cfg(test)]
+    fn tell(&self, lowered: &Lowered<'_>, outputs: &[u64], values: &[u64]) -> bool {
+        let told = self.pieces.iter().cloned().map(|(mut block, config)| {
+            add_words(&mut block, values);
+            (block, config)
+        });
+        told.eq(pieces(lowered, outputs).into_iter().map(|piece| piece.launch(lowered)))
+    }
+}
+
+fn sums(a: &[u64], b: &[u64]) -> Vec<u64> {
+    a.iter().zip(b).map(|(a, b)| a.wrapping_add(*b)).collect()
+}
+
+/// Adds to the first words of a block.
+fn add_words(block: &mut [u8], summands: &[u64]) {
+    for (word, summand) in block.chunks_exact_mut(8).zip(summands) {
+        let number = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        word.copy_from_slice(&number.wrapping_add(*summand).to_le_bytes());
+    }
 }
 
 /// Elements for one launch.
@@ -225,4 +343,72 @@ unsafe fn interpret(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u64]) -> 
     unsafe { stream.queue_launch(&Job::kernel(), &job.config(), &mut params)? };
     stream.keep_recorded(job);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Array2, Axis, Ix0, Ix2};
+
+    use super::super::lower::{Reducing, lower};
+    use super::super::program::Form;
+    use super::*;
+    use crate::expr::{Expr, compile};
+    use crate::{Device, DeviceArray, Result};
+
+    const LEN: usize = 1 << 16;
+
+    /// 2^32 elements.
+    fn table<'a>(x: &'a DeviceArray<f32, Ix2>, y: &'a DeviceArray<f32, Ix2>, output: u64) -> Lowered<'a> {
+        let root = (x.expr() + y.expr() * 2.0).part.expect("a table");
+        lower(&[root], &[LEN, LEN], &[output])
+    }
+
+    /// A sum in parts.
+    fn row<'a>(x: &'a DeviceArray<f32, Ix2>, _: &DeviceArray<f32, Ix2>, output: u64) -> Lowered<'a> {
+        let root = x.expr().sum_axis(Axis(1)).part.expect("a sum");
+        let form = Form::Rows {
+            lanes_log2: 8,
+            groups: 4,
+            is_loop: true,
+        };
+        Reducing::new(&[root], &[1, LEN], &[1]).finish(form, (16, LEN / 16), &[output])
+    }
+
+    #[test]
+    fn launches_tell_of_other_arrays_what_launches_of_those_are_told() -> Result<()> {
+        let device = Device::simulator();
+        let zeros = |shape| DeviceArray::<f32, Ix2>::zeros(device.default_stream(), shape);
+        let (one, other) = (
+            (zeros((1, LEN))?, zeros((LEN, 1))?),
+            (zeros((1, LEN))?, zeros((LEN, 1))?),
+        );
+        let (own, others) = (1 << 40, 1 << 41);
+        for (known, called, count) in [
+            (table(&one.0, &one.1, own), table(&other.0, &other.1, others), 4),
+            (row(&one.0, &one.1, own), row(&other.0, &other.1, others), 1),
+        ] {
+            let bases = [&[own], &known.inputs[..]].concat();
+            let values = [&[others], &called.inputs[..], &vec![0; called.scalars.len()]].concat();
+            let launches = Launches::new(device.default_stream(), &known, &[own], &bases)?;
+            assert_eq!(launches.pieces.len(), count);
+            assert!(launches.tell(&called, &[others], &values));
+            assert!(!launches.tell(&called, &[own], &values));
+        }
+        Ok(())
+    }
+
+    /// Each launch of these calls looks whether it tells what it should.
+    #[test]
+    fn compiled_functions_launch_with_the_numbers_of_each_call() -> Result<()> {
+        let device = Device::simulator();
+        let f = compile(|(x, a): (Expr<f32, Ix2>, Expr<f32, Ix0>)| (x.exp() * 2.0 + &a).sum_axis(Axis(0)) * a);
+        for (seed, a) in [(1.0f32, 0.5f32), (2.0, -3.0)] {
+            let x = DeviceArray::from_ndarray(device.default_stream(), &Array2::from_elem((300, 41), seed))?;
+            let wanted = ((x.expr().exp() * 2.0 + a).sum_axis(Axis(0)) * a)
+                .eval()?
+                .to_ndarray()?;
+            assert_eq!(f.call((&x, a))?.to_ndarray()?, wanted);
+        }
+        Ok(())
+    }
 }

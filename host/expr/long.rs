@@ -18,7 +18,7 @@ pub(super) const MOST: usize = 1600;
 pub(super) fn weight(kind: &Kind<'_>, axes: usize) -> usize {
     match kind {
         Kind::Call(..) | Kind::Index(_) | Kind::Reduced(_) => 1,
-        Kind::Scalar(_) => 4,
+        Kind::Scalar(_) | Kind::Argument(_) => 4,
         Kind::Array(_) => 5 + 3 * axes,
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 use rustc_hash::FxHashMap;
 
+use super::compiled::Place;
 use super::function::bits_of;
 use super::node::{Array, Kind, Node, Reduction};
 use super::program::{Combine, Fold, Form, Input, Layout, MAX_ARGUMENTS, Program, Reduce, Step, Value};
@@ -13,13 +14,16 @@ use super::ptx;
 use crate::backend::DeviceFnInfo;
 
 /// A program, and the arrays and numbers that it is of.
+#[derive(Clone)]
 pub(super) struct Lowered<'a> {
     pub(super) program: Program,
     pub(super) arrays: Vec<Array<'a>>,
     /// The address of each array's first element.
     pub(super) inputs: Vec<u64>,
-    /// The bits of the numbers.
+    /// The bits of the numbers; 0 of those that are given later.
     pub(super) scalars: Vec<u64>,
+    /// Which of the numbers are given later.
+    pub(super) later: Vec<(usize, Place)>,
     /// The lengths of the program's axes.
     pub(super) lengths: Vec<usize>,
     /// Of each array, the distances along them, in elements.
@@ -178,6 +182,13 @@ enum Along {
     Rows,
 }
 
+/// A number of the expression's own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Number {
+    Known(u64),
+    Later(Place),
+}
+
 struct Steps<'s, 'a> {
     shape: &'s [usize],
     /// The axes that nothing is combined along.
@@ -186,7 +197,7 @@ struct Steps<'s, 'a> {
     arrays: Vec<Array<'a>>,
     /// Of each array, along the axes of `shape`.
     strides: Vec<Vec<isize>>,
-    scalars: Vec<u64>,
+    scalars: Vec<Number>,
     of_nodes: FxHashMap<(*const Node<'a>, Along), Value>,
     of_reductions: FxHashMap<*const Reduction<'a>, u16>,
     /// What was written twice is computed once.
@@ -245,7 +256,8 @@ impl<'s, 'a> Steps<'s, 'a> {
     fn step(&mut self, node: &Node<'a>, along: Along) -> Value {
         let step = match &node.kind {
             Kind::Array(array) => Step::Input(self.input(array, node.ty, along)),
-            Kind::Scalar(bits) => Step::Scalar(self.scalar(node.ty, *bits)),
+            Kind::Scalar(bits) => Step::Scalar(self.scalar(node.ty, Number::Known(*bits))),
+            Kind::Argument(place) => Step::Scalar(self.scalar(node.ty, Number::Later(*place))),
             Kind::Index(axis) => Step::Index(self.axis(*axis, node.shape.len(), along) as u8),
             Kind::Call(function, parts) => {
                 let mut arguments = [0; MAX_ARGUMENTS];
@@ -318,12 +330,12 @@ impl<'s, 'a> Steps<'s, 'a> {
 
     /// A number of the expression's own: the same program serves others. Equal ones are one, so that what was written twice is
     /// the same step.
-    fn scalar(&mut self, ty: ScalarType, bits: u64) -> u16 {
+    fn scalar(&mut self, ty: ScalarType, number: Number) -> u16 {
         let mut known = self.scalars.iter().zip(&self.program.scalars);
-        if let Some(at) = known.position(|known| known == (&bits, &bits_of(ty))) {
+        if let Some(at) = known.position(|known| known == (&number, &bits_of(ty))) {
             return at as u16;
         }
-        self.scalars.push(bits);
+        self.scalars.push(number);
         self.program.scalars.push(bits_of(ty));
         (self.scalars.len() - 1) as u16
     }
@@ -413,11 +425,22 @@ impl<'s, 'a> Steps<'s, 'a> {
             && (program.inputs.iter().zip(&strides)).any(|(input, strides)| is_transposed(input, strides));
         let inputs: Vec<u64> = arrays.iter().map(|array| array.first_address()).collect();
         program.aligned = are_aligned(&program, &inputs, outputs, &lengths, &strides);
+        let later = scalars.iter().enumerate().filter_map(|(at, number)| match number {
+            Number::Known(_) => None,
+            Number::Later(place) => Some((at, *place)),
+        });
         Lowered {
             program,
             arrays,
             inputs,
-            scalars,
+            later: later.collect(),
+            scalars: scalars
+                .iter()
+                .map(|number| match number {
+                    Number::Known(bits) => *bits,
+                    Number::Later(_) => 0,
+                })
+                .collect(),
             lengths,
             strides,
             parts: (1, ptx::MOST),

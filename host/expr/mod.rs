@@ -60,8 +60,9 @@
 //! On a GPU the kernel is written when an expression of its form is first evaluated: the library's functions, which were
 //! compiled from Rust with the library, stand in it as text, and the driver compiles it, in some 15 to 50 ms. It is kept
 //! with the device, for all expressions of the same form with any values and any lengths, and by the driver on disk, where
-//! the next process finds it. To build, find and launch a known expression takes the host some microseconds more than a launch;
-//! a [`Graph`](crate::Graph) that has recorded it takes a launch alone.
+//! the next process finds it. To build, find and launch a known expression takes the host some microseconds more than a launch.
+//! A function that was [compiled](compile) is built and looked up once for all arrays of some shapes and strides, and then takes
+//! a launch and little more; a [`Graph`](crate::Graph) that has recorded either takes a launch alone.
 //!
 //! A `#[device_fn]` of one's own is a part of an expression like any other: [`call`].
 //!
@@ -74,6 +75,7 @@
 
 mod any;
 mod call;
+mod compiled;
 mod eval;
 mod explain;
 mod fast_math;
@@ -108,6 +110,9 @@ use node::{Node, Part};
 
 pub use any::AnyExpr;
 pub use call::{Arguments, call};
+#[doc(hidden)]
+pub use compiled::Given;
+pub use compiled::{Compiled, Input, Inputs, Parameters, Results, compile};
 pub use eval::{Evaluate, eval};
 pub use formula::{Formula, FormulaError};
 pub(crate) use kernel::Kernels;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cuda_std::scalar::{Scalar, ScalarType};
 use ndarray::Dimension;
 
+use super::compiled::Place;
 use super::fold::Operator;
 use super::function::{self, Binary, Ternary, Unary};
 use super::long::weight;
@@ -15,6 +16,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::backend::DeviceFnInfo;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
+use crate::view::{DeviceView, DeviceViewMut};
 
 /// What went wrong where an expression was put together; evaluating it is that error.
 #[derive(Clone, Debug)]
@@ -104,6 +106,11 @@ pub(super) trait Elements: Send + Sync {
     fn writes_on(&self, stream: &Stream) -> Result<()>;
     /// As [`DeviceArrayRef::is_part`].
     fn is_part(&self) -> bool;
+
+    /// Which array of a function that is being traced these elements stand for, if they are none themselves.
+    fn place(&self) -> Option<Place> {
+        None
+    }
 }
 
 macro_rules! elements {
@@ -140,7 +147,7 @@ macro_rules! elements {
     )*};
 }
 
-elements!(&DeviceArrayRef<T, D>, DeviceArray<T, D>);
+elements!(&DeviceArrayRef<T, D>, DeviceArray<T, D>, DeviceView<'_, T, D>, DeviceViewMut<'_, T, D>);
 
 /// An array that an expression reads: one that is borrowed, or one that it has for itself.
 pub(super) type Array<'a> = Arc<dyn Elements + 'a>;
@@ -151,6 +158,8 @@ pub(super) enum Kind<'a> {
     Array(Array<'a>),
     /// The same for all elements, by its bits.
     Scalar(u64),
+    /// The same for all elements, given with each call of a function that is being traced.
+    Argument(Place),
     /// The element's place along an axis, a `u64`.
     Index(usize),
     Call(&'static DeviceFnInfo, Vec<Arc<Node<'a>>>),
@@ -215,7 +224,7 @@ impl<'a> Node<'a> {
             Kind::Reduced(reduced) => {
                 Arc::into_inner(reduced.reduction).map_or(Vec::new(), |reduction| reduction.parts)
             }
-            Kind::Array(_) | Kind::Scalar(_) | Kind::Index(_) => Vec::new(),
+            Kind::Array(_) | Kind::Scalar(_) | Kind::Argument(_) | Kind::Index(_) => Vec::new(),
         }
     }
 
@@ -263,13 +272,22 @@ impl<'a> Node<'a> {
 
     /// One number, of no axes.
     pub(super) fn scalar(ty: ScalarType, bits: u64) -> Arc<Self> {
+        Self::number(ty, Kind::Scalar(bits))
+    }
+
+    /// One number that is given later, of no axes.
+    pub(super) fn argument(ty: ScalarType, place: Place) -> Arc<Self> {
+        Self::number(ty, Kind::Argument(place))
+    }
+
+    fn number(ty: ScalarType, kind: Kind<'a>) -> Arc<Self> {
         Arc::new(Self {
-            kind: Kind::Scalar(bits),
             ty,
             shape: Arc::new([]),
             home: None,
-            size: weight(&Kind::Scalar(bits), 0),
+            size: weight(&kind, 0),
             has_reductions: false,
+            kind,
         })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 use ndarray::Ix1;
 
+use super::compiled::without_elements;
 use super::graph::with_layout;
 use super::kernel::launch;
 use super::lower::{Lowered, lower};
@@ -35,11 +36,40 @@ pub(super) fn addresses(outputs: &[&dyn Elements]) -> Vec<u64> {
 /// Room for elements of that shape, in C order.
 pub(super) fn uninit_shape<'a>(runner: &dyn Runner, ty: ScalarType, shape: &[usize]) -> Result<Array<'a>> {
     let array = runner.uninit(ty, shape.iter().product())?;
+    Ok(with_layout(&array, shape.to_vec(), dense(shape)))
+}
+
+/// The strides of elements in C order.
+pub(super) fn dense(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis] * shape[axis] as isize;
     }
-    Ok(with_layout(&array, shape.to_vec(), strides))
+    strides
+}
+
+/// Has `launch` launch what reads and writes those arrays, in the order of their other uses.
+pub(super) fn in_order<'e>(
+    stream: &Stream,
+    reads: impl Iterator<Item = &'e dyn Elements> + Clone,
+    writes: impl Iterator<Item = &'e dyn Elements> + Clone,
+    launch: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    for array in reads.clone() {
+        array.reads_on(stream)?;
+    }
+    for array in writes.clone() {
+        array.writes_on(stream)?;
+    }
+    launch()?;
+    // A thread that has prepared another part of an array since has waited for this stream without the launch.
+    for array in reads.filter(|array| array.is_part()) {
+        array.reads_on(stream)?;
+    }
+    for array in writes.filter(|array| array.is_part()) {
+        array.writes_on(stream)?;
+    }
+    Ok(())
 }
 
 impl Runner for Stream {
@@ -60,25 +90,15 @@ impl Runner for Stream {
         if !reads_in_order(lowered, outputs) {
             return apart(self, lowered, outputs);
         }
-        let arrays = || lowered.arrays.iter();
-        for array in arrays() {
-            array.reads_on(self)?;
+        if !lowered.later.is_empty() {
+            return Err(without_elements());
         }
-        for output in outputs {
-            output.writes_on(self)?;
-        }
+        let reads = lowered.arrays.iter().map(|array| &**array);
         // SAFETY: the arrays' elements and the outputs', in memory of the stream's device: `eval` has checked that of the
         // arrays, and nodes that all of an expression's are on one. The stream was just ordered behind their other uses. An
         // output is an input only in `update`, and then the program reads it element by element, as just asked.
-        unsafe { launch(self, lowered, &addresses(outputs))? };
-        // A thread that has prepared another part of an array since has waited for this stream without the launch.
-        for array in arrays().filter(|array| array.is_part()) {
-            array.reads_on(self)?;
-        }
-        for output in outputs.iter().filter(|output| output.is_part()) {
-            output.writes_on(self)?;
-        }
-        Ok(())
+        let launch = || unsafe { launch(self, lowered, &addresses(outputs)) };
+        in_order(self, reads, outputs.iter().copied(), launch)
     }
 }
 
@@ -91,10 +111,7 @@ fn reads_in_order(lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> bool {
         strides,
         ..
     } = lowered;
-    let mut dense = vec![1isize; lengths.len()];
-    for axis in (1..lengths.len()).rev() {
-        dense[axis - 1] = dense[axis] * lengths[axis] as isize;
-    }
+    let dense = dense(lengths);
     let is_apart = |input: usize, output: usize| inputs[input] != outputs[output].first_address();
     let is_element = |output: usize| program.reduce.as_ref().is_none_or(|reduce| !reduce.is_row[output]);
     let lies_so = |input: usize| {

@@ -136,7 +136,7 @@ macro_rules! updates {
                 let stream = $first.stream();
                 let ($first_root, $($root),+) = function(($first.expr(), $($type.expr()),+));
                 let ($first_root, $($root),+) = ($first_root.part?, $($root.part?),+);
-                $(check_shape("update", &$root, &$first_root.shape)?;)+
+                $(check_shape("update", &$root.shape, &$first_root.shape)?;)+
                 let $first = Target::new($first, &$first_root, stream)?;
                 $(let $type = Target::new($type, &$root, stream)?;)+
                 run(
@@ -167,7 +167,7 @@ struct Target<'a, T, D> {
 
 impl<'a, T: Element, D: Dimension> Target<'a, T, D> {
     fn new(elements: &'a DeviceArrayRef<T, D>, root: &Arc<Node<'_>>, stream: &Stream) -> Result<Self> {
-        check_shape("update", root, elements.shape())?;
+        check_shape("update", &root.shape, elements.shape())?;
         elements.stream().check_device("update", stream)?;
         let ordered = match elements.is_standard_layout() {
             true => None,

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::stream::Stream;
 
 pub use arrays::{GraphArrays, HeldArrays};
-pub(crate) use capture::{Capture, NO_RESULT, NOT_DONE, READ_ONCE};
+pub(crate) use capture::{Capture, Keeper, NO_RESULT, NOT_DONE, READ_ONCE};
 use capture::{Exec, Resources, record};
 pub(crate) use memory::{Block, GraphMemory};
 

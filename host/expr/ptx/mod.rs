@@ -69,8 +69,8 @@ impl Malformed {
     }
 }
 
-/// Bytes of a vector of the largest elements.
-const ACCESS: usize = 16;
+/// Bytes of a vector of the largest elements: what matters of an address is where between such vectors it is.
+pub(super) const ACCESS: usize = 16;
 
 /// The most calls that a thread's code has where its vectors are of more than [`SHORT`] elements. The code grows with both,
 /// and with it the time that the driver's compiler takes, while wider accesses of bytes and halves gain a tenth.

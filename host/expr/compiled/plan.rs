@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a trace leaves behind: launches that want addresses and numbers, and the arrays that they go with.
+
+use std::sync::{Arc, Weak};
+
+use cuda_std::scalar::ScalarType;
+
+use super::inputs::{Argument, Given};
+use crate::backend::Backend;
+use crate::error::Result;
+use crate::expr::kernel::Launches;
+use crate::expr::node::{Array, Elements};
+use crate::expr::ptx;
+use crate::expr::run::{Runner, in_order};
+use crate::stream::Stream;
+
+/// What a launch depends on of an array's address.
+pub(super) fn alignment(address: u64) -> u64 {
+    address % ptx::ACCESS as u64
+}
+
+/// What all calls have in common that one plan serves.
+pub(super) struct Class {
+    /// Weak, so that plans keep no device open; nobody else has its address meanwhile.
+    backend: Weak<dyn Backend>,
+    inputs: Vec<Lies>,
+    output: u64,
+}
+
+/// How an argument lies.
+enum Lies {
+    Number,
+    Array {
+        shape: Box<[usize]>,
+        strides: Box<[isize]>,
+        alignment: u64,
+    },
+}
+
+impl Lies {
+    fn of(given: Given<'_>) -> Self {
+        match given.0 {
+            Argument::Number(_) => Self::Number,
+            Argument::Array(array) => Self::Array {
+                shape: array.shape().into(),
+                strides: array.strides().into(),
+                alignment: alignment(array.first_address()),
+            },
+        }
+    }
+
+    fn is_of(&self, given: Given<'_>) -> bool {
+        match (self, given.0) {
+            (Self::Number, Argument::Number(_)) => true,
+            (
+                Self::Array {
+                    shape,
+                    strides,
+                    alignment: own,
+                },
+                Argument::Array(array),
+            ) => **shape == *array.shape() && **strides == *array.strides() && *own == alignment(array.first_address()),
+            _ => false,
+        }
+    }
+}
+
+impl Class {
+    /// Of a call on that stream, to whose device all arrays belong, with outputs so aligned.
+    pub(super) fn of(stream: &Stream, given: &[Given<'_>], output: u64) -> Self {
+        Self {
+            backend: Arc::downgrade(stream.backend()),
+            inputs: given.iter().map(|given| Lies::of(*given)).collect(),
+            output,
+        }
+    }
+
+    /// Whether it is that of such a call.
+    pub(super) fn is_of(&self, stream: &Stream, given: &[Given<'_>], output: u64) -> bool {
+        std::ptr::addr_eq(self.backend.as_ptr(), Arc::as_ptr(stream.backend()))
+            && self.output == output
+            && (self.inputs.iter().zip(given)).all(|(lies, given)| lies.is_of(*given))
+    }
+
+    /// The alignment of the outputs.
+    pub(super) fn output(&self) -> u64 {
+        self.output
+    }
+}
+
+/// What an address or a number of a launch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// That of the call's arguments.
+    Argument(usize),
+    /// An array that the function has brought along.
+    Captured(usize),
+    /// What an earlier launch of the call leaves for later ones.
+    Temporary(usize),
+    /// A result.
+    Output(usize),
+}
+
+/// The launches of one program.
+pub(super) struct Step {
+    launches: Launches,
+    /// Outputs, inputs and numbers of the launches; none for a number that the launches know.
+    values: Vec<Option<Slot>>,
+    reads: Vec<Slot>,
+    writes: Vec<Slot>,
+    /// The temporaries that no later step uses.
+    last: Vec<usize>,
+}
+
+impl Step {
+    pub(super) fn new(launches: Launches, values: Vec<Option<Slot>>, reads: Vec<Slot>, writes: Vec<Slot>) -> Self {
+        Self {
+            launches,
+            values,
+            reads,
+            writes,
+            last: Vec::new(),
+        }
+    }
+
+    fn uses(&self, temporary: usize) -> bool {
+        let slot = Slot::Temporary(temporary);
+        self.reads.contains(&slot) || self.writes.contains(&slot)
+    }
+}
+
+/// What is launched for a call.
+pub(super) struct Plan<'a> {
+    class: Class,
+    /// That of all results.
+    shape: Arc<[usize]>,
+    captured: Vec<Array<'a>>,
+    /// Their types and lengths.
+    temporaries: Vec<(ScalarType, usize)>,
+    steps: Vec<Step>,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(
+        class: Class,
+        shape: Arc<[usize]>,
+        captured: Vec<Array<'a>>,
+        temporaries: Vec<(ScalarType, usize)>,
+        mut steps: Vec<Step>,
+    ) -> Self {
+        for temporary in 0..temporaries.len() {
+            if let Some(step) = steps.iter_mut().rev().find(|step| step.uses(temporary)) {
+                step.last.push(temporary);
+            }
+        }
+        Self {
+            class,
+            shape,
+            captured,
+            temporaries,
+            steps,
+        }
+    }
+
+    pub(super) fn class(&self) -> &Class {
+        &self.class
+    }
+
+    pub(super) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Computes the results on `stream` into outputs in C order, none of which is an argument.
+    ///
+    /// # Safety
+    ///
+    /// The plan's class is that of the call. The outputs are of its shape and types, aligned as the class says, in memory of the
+    /// stream's device that is written by nobody else and is no argument's or captured array's.
+    pub(super) unsafe fn run(&self, stream: &Stream, given: &[Given<'_>], outputs: &[Given<'_>]) -> Result<()> {
+        let mut call = Call {
+            plan: self,
+            given,
+            outputs,
+            temporaries: Vec::new(),
+        };
+        call.temporaries.resize_with(self.temporaries.len(), || None);
+        let mut values = Vec::new();
+        for step in &self.steps {
+            for slot in &step.writes {
+                if let Slot::Temporary(number) = *slot {
+                    let (ty, len) = self.temporaries[number];
+                    call.temporaries[number] = Some(stream.uninit(ty, len)?);
+                }
+            }
+            values.clear();
+            values.extend(step.values.iter().map(|slot| slot.map_or(0, |slot| call.value(slot))));
+            let (reads, writes) = (step.reads.iter(), step.writes.iter());
+            let array = |slot: &Slot| call.array(*slot);
+            // SAFETY: the arrays lie as those that the launches were planned for, by the caller's promise; captured ones and
+            // temporaries do not change. Their memory is the stream's device's: `trace` has checked that of captured ones.
+            // `in_order` has ordered the stream behind their other uses, and nothing that is written is read as well.
+            let launch = || unsafe { step.launches.launch(stream, &values) };
+            in_order(stream, reads.map(array), writes.map(array), launch)?;
+            for &temporary in &step.last {
+                call.temporaries[temporary] = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The arrays and numbers of one call.
+struct Call<'c> {
+    plan: &'c Plan<'c>,
+    given: &'c [Given<'c>],
+    outputs: &'c [Given<'c>],
+    temporaries: Vec<Option<Array<'static>>>,
+}
+
+impl Call<'_> {
+    fn array(&self, slot: Slot) -> &dyn Elements {
+        let array = match slot {
+            Slot::Argument(number) => self.given[number].elements(),
+            Slot::Captured(number) => Some(&*self.plan.captured[number]),
+            Slot::Temporary(number) => self.temporaries[number].as_deref(),
+            Slot::Output(number) => self.outputs[number].elements(),
+        };
+        array.expect("an array that is there")
+    }
+
+    /// The address or the number.
+    fn value(&self, slot: Slot) -> u64 {
+        match slot {
+            Slot::Argument(number) => match self.given[number].0 {
+                Argument::Number(bits) => bits,
+                Argument::Array(array) => array.first_address(),
+            },
+            _ => self.array(slot).first_address(),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tracing: a function is called once with expressions of arrays that are not there, and what would be launched is kept.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cuda_std::scalar::ScalarType;
+
+use super::inputs::{Argument, Given, Parameters, Results};
+use super::plan::{Class, Plan, Slot, Step, alignment};
+use crate::error::{Error, Result};
+use crate::expr::eval::check_shape;
+use crate::expr::graph::rewrite_all;
+use crate::expr::kernel::Launches;
+use crate::expr::lower::Lowered;
+use crate::expr::node::{Array, Elements, Kind, Node};
+use crate::expr::operand::HiddenParts;
+use crate::expr::plan;
+use crate::expr::run::{Runner, addresses, dense};
+use crate::graph::Capture;
+use crate::stream::Stream;
+
+/// What stands for an array or a number in one trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::expr) struct Place {
+    trace: u64,
+    pub(in crate::expr) number: usize,
+}
+
+/// An array that is not there yet.
+struct Placeholder {
+    place: Place,
+    stream: Stream,
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+    address: u64,
+}
+
+impl Elements for Placeholder {
+    fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn strides(&self) -> &[isize] {
+        &self.strides
+    }
+
+    fn first_address(&self) -> u64 {
+        self.address
+    }
+
+    // What a launch asks of every array that it uses: so none uses this one.
+    fn reads_on(&self, _: &Stream) -> Result<()> {
+        Err(without_elements())
+    }
+
+    fn writes_on(&self, _: &Stream) -> Result<()> {
+        Err(without_elements())
+    }
+
+    fn is_part(&self) -> bool {
+        false
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(self.place)
+    }
+}
+
+/// The error of computing what a traced function was given, or of using it in another trace.
+pub(in crate::expr) fn without_elements() -> Error {
+    Error::Parameter {
+        operation: "eval",
+        parameter: "expression",
+        given: "one of what a compiled function takes, which has no elements while it is traced".into(),
+        wanted: "to be a part of that function's result alone".into(),
+    }
+}
+
+/// What is found out in one call of the function, and the runner that writes down what it is asked to run.
+struct Trace<'a> {
+    id: u64,
+    stream: Stream,
+    found: RefCell<Found<'a>>,
+}
+
+#[derive(Default)]
+struct Found<'a> {
+    /// What each place stands for, and the address that it has meanwhile.
+    places: Vec<(Slot, u64)>,
+    captured: Vec<Array<'a>>,
+    temporaries: Vec<(ScalarType, usize)>,
+    steps: Vec<Step>,
+}
+
+/// Calls the function with what stands for arrays and numbers of the class, and plans what it gives.
+pub(super) fn trace<'a, P: Parameters<'a>, R: Results<'a>>(
+    function: &dyn Fn(P) -> R,
+    class: Class,
+    stream: &Stream,
+    given: &[Given<'_>],
+) -> Result<Plan<'a>> {
+    static TRACES: AtomicU64 = AtomicU64::new(0);
+    let trace = Trace {
+        id: TRACES.fetch_add(1, Ordering::Relaxed),
+        stream: stream.clone(),
+        found: RefCell::default(),
+    };
+    let leaves = given.iter().zip(P::TYPES).enumerate();
+    let leaves = leaves.map(|(number, (given, ty))| Ok(trace.leaf(number, *given, *ty)));
+    let leaves = HiddenParts(leaves.collect());
+    // Arrays that the function makes are kept with the plan, longer than a graph that is being recorded.
+    let results = Capture::outside(|| function(P::of(leaves))).parts().0;
+    let roots = results.into_iter().collect::<std::result::Result<Vec<_>, _>>()?;
+    for root in &roots {
+        check_shape("call", &root.shape, &roots[0].shape)?;
+        if let Some(array) = &root.home {
+            array.stream().check_device("call", stream)?;
+        }
+    }
+    let shape = Arc::clone(&roots[0].shape);
+    let roots = rewrite_all(&roots.iter().collect::<Vec<_>>(), |node| trace.replace_array(node))?;
+    if !shape.contains(&0) {
+        let dense = dense(&shape);
+        let output = |number| trace.array(Slot::Output(number), (&shape, &dense), (None, class.output()));
+        let outputs: Vec<Array<'_>> = (0..roots.len()).map(output).collect();
+        let outputs: Vec<&dyn Elements> = outputs.iter().map(|array| &**array).collect();
+        plan::run(&trace, &roots.iter().collect::<Vec<_>>(), &outputs)?;
+    }
+    drop(roots);
+    let found = trace.found.into_inner();
+    Ok(Plan::new(class, shape, found.captured, found.temporaries, found.steps))
+}
+
+impl<'a> Trace<'a> {
+    /// The next place, which stands for that and meanwhile has that address: if none is given, one that is nobody's.
+    fn place(&self, slot: Slot, address: Option<u64>, alignment: u64) -> (Place, u64) {
+        let places = &mut self.found.borrow_mut().places;
+        let (trace, number) = (self.id, places.len());
+        let address = address.unwrap_or((1 << 62) + ((number as u64) << 8) + alignment);
+        places.push((slot, address));
+        (Place { trace, number }, address)
+    }
+
+    /// An array of that layout at the next place.
+    fn array<'b>(&self, slot: Slot, (shape, strides): (&[usize], &[isize]), at: (Option<u64>, u64)) -> Array<'b> {
+        let (place, address) = self.place(slot, at.0, at.1);
+        Arc::new(Placeholder {
+            place,
+            stream: self.stream.clone(),
+            shape: shape.to_vec(),
+            strides: strides.to_vec(),
+            address,
+        })
+    }
+
+    /// What the function is given for that argument.
+    fn leaf(&self, number: usize, given: Given<'_>, ty: ScalarType) -> Arc<Node<'a>> {
+        let slot = Slot::Argument(number);
+        match given.0 {
+            Argument::Number(_) => Node::argument(ty, self.place(slot, Some(0), 0).0),
+            Argument::Array(array) => {
+                let layout = (array.shape(), array.strides());
+                Node::of_array(self.array(slot, layout, (None, alignment(array.first_address()))), ty)
+            }
+        }
+    }
+
+    /// Puts a place where an array stands that the function has brought along.
+    fn replace_array(&self, node: Arc<Node<'a>>) -> Result<Arc<Node<'a>>> {
+        let array = match &node.kind {
+            Kind::Argument(place) if place.trace != self.id => return Err(without_elements()),
+            Kind::Array(array) => array,
+            _ => return Ok(node),
+        };
+        match array.place() {
+            Some(place) if place.trace == self.id => return Ok(node),
+            Some(_) => return Err(without_elements()),
+            None => {}
+        }
+        let mut found = self.found.borrow_mut();
+        let same = |known: &Array<'_>| known.first_address() == array.first_address();
+        let known = found.captured.iter().position(same).map(Slot::Captured);
+        // Where arrays begin at one address their places do: what is the same elements is read once.
+        let known = known.and_then(|known| found.places.iter().find(|place| place.0 == known));
+        let at = (known.map(|place| place.1), alignment(array.first_address()));
+        found.captured.push(Arc::clone(array));
+        let slot = Slot::Captured(found.captured.len() - 1);
+        drop(found);
+        let stands = self.array(slot, (array.shape(), array.strides()), at);
+        Ok(Arc::new(node.with_kind(Kind::Array(stands))))
+    }
+
+    /// What an array or a number of a program stands for, and the address that it has meanwhile.
+    fn known(&self, place: Option<Place>) -> (Slot, u64) {
+        let place = place
+            .filter(|place| place.trace == self.id)
+            .expect("a place of this trace");
+        self.found.borrow().places[place.number]
+    }
+}
+
+impl Runner for Trace<'_> {
+    fn uninit<'b>(&self, ty: ScalarType, len: usize) -> Result<Array<'b>> {
+        let slot = Slot::Temporary(self.found.borrow().temporaries.len());
+        self.found.borrow_mut().temporaries.push((ty, len));
+        Ok(self.array(slot, (&[len], &[1]), (None, 0)))
+    }
+
+    fn run(&self, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()> {
+        let writes = outputs.iter().map(|output| self.known(output.place()));
+        let reads = lowered.arrays.iter().map(|array| self.known(array.place()));
+        let (writes, reads): (Vec<_>, Vec<_>) = (writes.collect(), reads.collect());
+        // Numbers that are known stand for nothing.
+        let mut numbers = vec![None; lowered.scalars.len()];
+        for (at, place) in &lowered.later {
+            numbers[*at] = Some(self.known(Some(*place)).0);
+        }
+        let arrays = || writes.iter().chain(&reads);
+        let bases: Vec<u64> = arrays().map(|array| array.1).collect();
+        let launches = Launches::new(&self.stream, lowered, &addresses(outputs), &bases)?;
+        let values = arrays().map(|array| Some(array.0)).chain(numbers).collect();
+        let slots = |arrays: &[(Slot, u64)]| arrays.iter().map(|array| array.0).collect();
+        let step = Step::new(launches, values, slots(&reads), slots(&writes));
+        self.found.borrow_mut().steps.push(step);
+        Ok(())
+    }
+}
