@@ -88,12 +88,10 @@ fn contract<'a>(node: &Arc<Node<'a>>) -> Option<Arc<Node<'a>>> {
 
 /// The `f32` that was rounded to 16 bits and is cast back.
 fn unrounded<'a>(called: &DeviceFnInfo, parts: &[Arc<Node<'a>>]) -> Option<Arc<Node<'a>>> {
-    use ScalarType::{Bf16, F16, F32};
     let [rounded] = parts else { return None };
     let Kind::Call(rounding, of) = &rounded.kind else {
         return None;
     };
-    let is_cast = |function: &DeviceFnInfo, from, to| function::casts(from, to) == [function];
-    let is_back = |narrow| is_cast(called, narrow, F32) && is_cast(rounding, F32, narrow);
-    [F16, Bf16].into_iter().any(is_back).then(|| Arc::clone(&of[0]))
+    let narrow = function::widened(called)?;
+    (function::rounded(rounding) == Some(narrow)).then(|| Arc::clone(&of[0]))
 }

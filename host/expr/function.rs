@@ -286,6 +286,18 @@ pub(super) fn casts(from: ScalarType, to: ScalarType) -> Vec<&'static DeviceFnIn
     functions
 }
 
+/// The 16-bit float that a function casts to `f32`.
+pub(super) fn widened(function: &DeviceFnInfo) -> Option<ScalarType> {
+    NARROW.into_iter().find(|&ty| casts(ty, ScalarType::F32) == [function])
+}
+
+/// The 16-bit float that a function rounds an `f32` to.
+pub(super) fn rounded(function: &DeviceFnInfo) -> Option<ScalarType> {
+    NARROW.into_iter().find(|&ty| casts(ScalarType::F32, ty) == [function])
+}
+
+const NARROW: [ScalarType; 2] = [ScalarType::F16, ScalarType::Bf16];
+
 /// The first step of a cast, and the type that is reached by it; none where the bits are the number already.
 fn cast_step(from: ScalarType, to: ScalarType) -> Option<(&'static DeviceFnInfo, ScalarType)> {
     use ScalarType::{Bf16, Bool, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};

@@ -77,7 +77,8 @@ fn kernel(backend: &Arc<dyn Backend>, program: &Program) -> Result<Arc<Made>> {
         package: env!("CARGO_PKG_NAME"),
         message,
     };
-    let mut text = ptx::kernel(program, &texts).map_err(|malformed| refused(malformed.to_string()))?;
+    let capability = backend.properties().compute_capability.unwrap_or_default();
+    let mut text = ptx::kernel(program, &texts, capability).map_err(|malformed| refused(malformed.to_string()))?;
     text.push('\0');
     // SAFETY: text that ends with a zero; the module is never unloaded, but goes with the context.
     let (function, info) = unsafe {

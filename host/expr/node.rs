@@ -436,12 +436,23 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The function of scalars.
+/// The function of scalars. A 16-bit float that is cast to `f32` stays one, so that kernels can compute with it as such.
 fn fold(function: &DeviceFnInfo, arguments: &[Arc<Node<'_>>]) -> Option<u64> {
+    match function::widened(function) {
+        Some(_) => None,
+        None => computed(function, arguments),
+    }
+}
+
+/// The function of numbers that are known.
+fn computed(function: &DeviceFnInfo, arguments: &[Arc<Node<'_>>]) -> Option<u64> {
     let mut bits = [0u64; MAX_ARGUMENTS];
     for (bits, node) in bits.iter_mut().zip(arguments) {
-        let Kind::Scalar(value) = node.kind else { return None };
-        *bits = value;
+        *bits = match &node.kind {
+            Kind::Scalar(value) => *value,
+            Kind::Call(widening, narrow) if function::widened(widening).is_some() => computed(widening, narrow)?,
+            _ => return None,
+        };
     }
     let addresses = bits.each_ref().map(|bits| (bits as *const u64).cast());
     let mut result = 0u64;

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::Malformed;
 use super::addresses::Addresses;
 use super::body::{Body, Instruction, Statement, bits_of};
+use super::halves::word;
 use super::lexer::is_name;
 use super::writer::{Register, Writer};
 
@@ -38,6 +39,7 @@ pub(super) const RETURN: &str = "$return";
 impl Callee<'_> {
     /// Applies the function; gives its result.
     pub(super) fn apply(&self, arguments: &[Register], writer: &mut Writer) -> Result<Register, Malformed> {
+        let arguments: Vec<Register> = arguments.iter().map(|&number| word(number, writer)).collect();
         let bits = match self {
             Self::Inline(inline) => inline.body.result.1,
             Self::Call { result, .. } => *result,
@@ -46,8 +48,8 @@ impl Callee<'_> {
         };
         let result = if bits == 64 { writer.double() } else { writer.word() };
         match self {
-            Self::Inline(inline) => Copy::of(inline, arguments, result, writer).write(writer)?,
-            Self::Call { name, .. } => call(name, arguments, result, writer),
+            Self::Inline(inline) => Copy::of(inline, &arguments, result, writer).write(writer)?,
+            Self::Call { name, .. } => call(name, &arguments, result, writer),
             #[cfg(test)]
             Self::Native { number, .. } => {
                 let names: Vec<String> = arguments.iter().map(Register::to_string).collect();

@@ -2,6 +2,7 @@
 //! The kernel itself: which elements a thread has, and where they lie.
 
 use super::arguments::{Block, LANES_LOG2, THREADS, block_threads, is_flat, spread_len};
+use super::halves::{BF16, Operation};
 use super::inline::Callee;
 use super::link::{Linked, link};
 use super::module::Module;
@@ -9,7 +10,7 @@ use super::reduce::Folding;
 use super::steps::{Elements, Row, Span};
 use super::writer::{Register, Writer};
 use super::{Malformed, NAME, vector_len};
-use crate::expr::program::{Layout, Program};
+use crate::expr::program::{Layout, Program, Step, Value};
 
 /// The name of the block of parameters.
 pub(super) const PARAMETER: &str = "expression_param_0";
@@ -17,14 +18,18 @@ pub(super) const PARAMETER: &str = "expression_param_0";
 /// The most bytes of parameters that every GPU takes.
 const MOST_PARAMETERS: usize = 4096;
 
-/// The PTX of the kernel [`NAME`], which computes `program`. `texts` are those of the program's functions: modules, each
-/// with the function and what it uses.
+/// The PTX of the kernel [`NAME`], which computes `program`, for GPUs from that compute capability on. `texts` are those of
+/// the program's functions: modules, each with the function and what it uses.
 ///
 /// # Errors
 ///
 /// What is wrong with a text, by the name of its function: anything in it that is not known to be right wherever it stands.
 /// Or that the program has more values than a kernel takes.
-pub(in crate::expr) fn kernel(program: &Program, texts: &[String]) -> Result<String, Malformed> {
+pub(in crate::expr) fn kernel(
+    program: &Program,
+    texts: &[String],
+    capability: (u32, u32),
+) -> Result<String, Malformed> {
     if texts.len() != program.functions.len() {
         return Err(Malformed("a text is missing".to_owned()));
     }
@@ -33,13 +38,19 @@ pub(in crate::expr) fn kernel(program: &Program, texts: &[String]) -> Result<Str
         .zip(&program.functions)
         .map(|(text, function)| Module::parse(text).map_err(|error| error.of(function.name)))
         .collect::<Result<_, _>>()?;
-    let Linked { mut text, callees } = link(&program.functions, &modules)?;
-    text += &entry(program, &callees)?;
+    let operations = Operation::all(program, capability);
+    let is_of_bf16 = operations.iter().flatten().any(Operation::is_of_bf16);
+    let Linked { mut text, callees } = link(&program.functions, &modules, is_of_bf16.then_some(BF16))?;
+    text += &entry(program, &callees, &operations)?;
     Ok(text)
 }
 
-/// The entry alone, which applies these functions.
-pub(super) fn entry(program: &Program, callees: &[Callee<'_>]) -> Result<String, Malformed> {
+/// The entry alone, which applies these functions, and has these operations.
+pub(super) fn entry(
+    program: &Program,
+    callees: &[Callee<'_>],
+    operations: &[Option<Operation>],
+) -> Result<String, Malformed> {
     let block = Block::new(program);
     if block.size > MOST_PARAMETERS {
         let reason = format!(
@@ -53,6 +64,7 @@ pub(super) fn entry(program: &Program, callees: &[Callee<'_>]) -> Result<String,
         program,
         block: &block,
         callees,
+        operations,
     };
     let threads = match &program.reduce {
         Some(reduce) => {
@@ -75,6 +87,7 @@ pub(super) struct Kernel<'a> {
     pub program: &'a Program,
     pub block: &'a Block,
     pub callees: &'a [Callee<'a>],
+    pub operations: &'a [Option<Operation>],
 }
 
 impl Kernel<'_> {
@@ -205,21 +218,48 @@ impl Kernel<'_> {
     }
 
     fn elements(&self, row: &Row, spans: &[Span], writer: &mut Writer) -> Result<(), Malformed> {
+        let needed = self.needed(self.program.outputs.iter().copied());
+        self.elements_of(row, spans).write(&needed, writer)?;
+        writer.line("ret");
+        Ok(())
+    }
+
+    pub(super) fn elements_of<'s>(&'s self, row: &'s Row, spans: &'s [Span]) -> Elements<'s> {
         let Self {
             program,
             block,
             callees,
+            operations,
         } = *self;
-        let elements = Elements {
+        Elements {
             program,
             block,
             callees,
+            operations,
             row,
             spans,
-        };
-        elements.write(writer)?;
-        writer.line("ret");
-        Ok(())
+        }
+    }
+
+    /// What these steps need, they too.
+    pub(super) fn needed(&self, steps: impl Iterator<Item = Value>) -> Vec<bool> {
+        let program = self.program;
+        let mut needed = vec![false; program.steps.len()];
+        steps.for_each(|step| needed[usize::from(step)] = true);
+        for number in (0..program.steps.len()).rev() {
+            if !needed[number] {
+                continue;
+            }
+            let arguments = match (&self.operations[number], &program.steps[number]) {
+                (Some(operation), _) => operation.arguments(),
+                (None, Step::Call(function, arguments)) => {
+                    &arguments[..program.functions[usize::from(*function)].arguments.len()]
+                }
+                _ => &[],
+            };
+            arguments.iter().for_each(|&value| needed[usize::from(value)] = true);
+        }
+        needed
     }
 
     /// Ends the thread unless `number` is less than the word at that offset, which it gives.

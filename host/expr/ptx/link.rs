@@ -20,6 +20,9 @@ use crate::backend::DeviceFnInfo;
 /// driver 475 ms, and 112 ms where it was called, which was slower by a tenth.
 const MOST_INLINED: usize = 200;
 
+/// A compute capability, and a version of PTX.
+pub(super) type Least = ((u32, u32), (u32, u32));
+
 /// What comes ahead of the kernel.
 #[derive(Debug)]
 pub(super) struct Linked<'a> {
@@ -29,10 +32,15 @@ pub(super) struct Linked<'a> {
     pub callees: Vec<Callee<'a>>,
 }
 
-/// Links `functions`, which have these texts.
-pub(super) fn link<'a>(functions: &[&DeviceFnInfo], modules: &'a [Module<'a>]) -> Result<Linked<'a>, Malformed> {
+/// Links `functions`, which have these texts, for GPUs from that compute capability on, if it is given, and in that version of
+/// PTX.
+pub(super) fn link<'a>(
+    functions: &[&DeviceFnInfo],
+    modules: &'a [Module<'a>],
+    least: Option<Least>,
+) -> Result<Linked<'a>, Malformed> {
     let mut linker = Linker {
-        text: header(modules)?,
+        text: header(modules, least)?,
         ..Linker::default()
     };
     let mut callees = Vec::with_capacity(functions.len());
@@ -47,8 +55,9 @@ pub(super) fn link<'a>(functions: &[&DeviceFnInfo], modules: &'a [Module<'a>]) -
 }
 
 /// The header that all texts can have.
-fn header(modules: &[Module<'_>]) -> Result<String, Malformed> {
-    let (mut version, mut target) = ((6, 3), (75, ""));
+fn header(modules: &[Module<'_>], least: Option<Least>) -> Result<String, Malformed> {
+    let ((major, minor), version) = least.unwrap_or(((7, 5), (6, 3)));
+    let (mut version, mut target) = (version, (10 * major + minor, ""));
     for module in modules {
         version = version.max(module.header.version);
         target = target.max(module.header.target);

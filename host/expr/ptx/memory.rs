@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Elements between memory and registers. A number smaller than a register has its upper bits 0 in it; a vector of such
-//! numbers is loaded and stored as the words that it consists of.
+//! numbers is loaded and stored as the words that it consists of, whose halves are registers too.
 
 use cuda_std::scalar::ScalarType;
 
+use super::halves::{halves, pack};
 use super::writer::{Register, Writer};
 
 /// Elements as they come from memory.
@@ -37,15 +38,13 @@ impl Loaded {
         if self.registers.len() == self.len {
             return self.registers.clone();
         }
+        if bytes == 2 {
+            return self.registers.iter().flat_map(|&word| halves(word, writer)).collect();
+        }
+        // Byte 4 of the two words is 0.
         let element = |k: usize| {
-            let (word, within) = (self.registers[k * bytes / 4], k * bytes % 4);
-            // Byte 4 of the two words is 0.
-            let selector = if bytes == 2 {
-                0x4400 | (within + 1) << 4 | within
-            } else {
-                0x4440 | within
-            };
-            writer.new_word("prmt.b32", format_args!("{word}, 0, 0x{selector:04x}"))
+            let (word, within) = (self.registers[k / 4], k % 4);
+            writer.new_word("prmt.b32", format_args!("{word}, 0, 0x{:04x}", 0x4440 | within))
         };
         (0..self.len).map(element).collect()
     }
@@ -60,7 +59,7 @@ pub(super) fn store(
     writer: &mut Writer,
 ) {
     let (_, access) = accesses(ty, elements.len());
-    let registers = pack(ty, elements, writer);
+    let registers = words(ty, elements, writer);
     let guard = exists.map_or(String::new(), |exists| format!("@{exists} "));
     writer.line(format_args!(
         "{guard}st.global{access} [{address}], {}",
@@ -82,18 +81,23 @@ fn accesses(ty: ScalarType, len: usize) -> (usize, &'static str) {
 }
 
 /// Elements side by side, in as many registers as an access has.
-fn pack(ty: ScalarType, elements: &[Register], writer: &mut Writer) -> Vec<Register> {
-    let mut pair = |parts: &[Register], selector: &str| match parts {
-        [low, high] => writer.new_word("prmt.b32", format_args!("{low}, {high}, {selector}")),
-        _ => parts[0],
+fn words(ty: ScalarType, elements: &[Register], writer: &mut Writer) -> Vec<Register> {
+    let mut pairs = |elements: &[Register], pair: fn(Register, Register, &mut Writer) -> Register| -> Vec<Register> {
+        let one = |parts: &[Register]| match *parts {
+            [low, high] => pair(low, high, writer),
+            _ => parts[0],
+        };
+        elements.chunks(2).map(one).collect()
     };
-    let (bytes, halves) = ("0x0040", "0x5410");
+    let bytes = |low: Register, high: Register, writer: &mut Writer| {
+        writer.new_word("prmt.b32", format_args!("{low}, {high}, 0x0040"))
+    };
     match ty.bytes() {
         1 => {
-            let pairs: Vec<Register> = elements.chunks(2).map(|parts| pair(parts, bytes)).collect();
-            pairs.chunks(2).map(|parts| pair(parts, halves)).collect()
+            let both = pairs(elements, bytes);
+            pairs(&both, pack)
         }
-        2 => elements.chunks(2).map(|parts| pair(parts, halves)).collect(),
+        2 => pairs(elements, pack),
         _ => elements.to_vec(),
     }
 }

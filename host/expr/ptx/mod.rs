@@ -4,7 +4,8 @@
 //! A kernel is put together from texts. What loads and stores elements and tells threads apart is written here
 //! ([`kernel`](mod@kernel), [`memory`]); what is done to the elements are the PTX texts of device functions, which rustc
 //! has compiled ahead of time. The driver's compiler never inlines a function, not even one of a single instruction, so
-//! [`inline`] copies their bodies to where they are called. [`module`] and [`body`] read the texts, and refuse whatever
+//! [`inline`] copies their bodies to where they are called. Only of 16-bit floats some operations are written here, two of them
+//! in one instruction ([`halves`]). [`module`] and [`body`] read the texts, and refuse whatever
 //! they do not know; [`link`] brings along what the functions use.
 //!
 //! A kernel knows no sizes: arrays, numbers, lengths and strides come in one block of parameters ([`arguments`]). The same
@@ -27,6 +28,7 @@
 mod addresses;
 mod arguments;
 mod body;
+mod halves;
 mod inline;
 mod kernel;
 mod lexer;
@@ -95,7 +97,10 @@ pub(super) fn vector_len(program: &Program) -> usize {
     let calls = program
         .steps
         .iter()
-        .filter(|step| matches!(step, Step::Call(..)))
+        .filter(|step| match step {
+            Step::Call(function, _) => !halves::is_cast(program.functions[usize::from(*function)]),
+            _ => false,
+        })
         .count();
     let mut len = ACCESS / sizes.max().unwrap_or(ACCESS);
     if reduce.is_some() {

@@ -8,6 +8,7 @@ use cuda_std::scalar::ScalarType;
 
 use super::Malformed;
 use super::arguments::Block;
+use super::halves::Operation;
 use super::inline::Callee;
 use super::memory::{self, Loaded};
 use super::writer::{Register, Writer, register_bits};
@@ -41,6 +42,7 @@ pub(super) struct Elements<'a> {
     pub program: &'a Program,
     pub block: &'a Block,
     pub callees: &'a [Callee<'a>],
+    pub operations: &'a [Option<Operation>],
     pub row: &'a Row,
     pub spans: &'a [Span],
 }
@@ -52,10 +54,10 @@ type Inputs = Vec<Vec<Loaded>>;
 pub(super) type Values = Vec<Vec<Register>>;
 
 impl Elements<'_> {
-    /// Writes it.
-    pub(super) fn write(&self, writer: &mut Writer) -> Result<(), Malformed> {
+    /// Writes it, where these steps are needed.
+    pub(super) fn write(&self, needed: &[bool], writer: &mut Writer) -> Result<(), Malformed> {
         let mut values = vec![Vec::new(); self.program.steps.len()];
-        self.compute(&vec![true; self.program.steps.len()], &mut values, writer)?;
+        self.compute(needed, &mut values, writer)?;
         for output in 0..self.program.outputs.len() {
             self.store(output, &values, writer);
         }
@@ -77,7 +79,10 @@ impl Elements<'_> {
         for is_varying in [false, true] {
             for (number, step) in self.program.steps.iter().enumerate() {
                 if varies[number] == is_varying && is_new(number, values) {
-                    values[number] = self.step(step, is_varying, &inputs, values, writer)?;
+                    values[number] = match self.operations[number] {
+                        Some(operation) => self.operation(operation, is_varying, values, writer),
+                        None => self.step(step, is_varying, &inputs, values, writer)?,
+                    };
                 }
             }
         }
@@ -108,6 +113,15 @@ impl Elements<'_> {
 
     fn is_repeated(&self, input: usize) -> bool {
         matches!(self.program.inputs[input].layout, Layout::Single | Layout::Columns)
+    }
+
+    fn operation(&self, operation: Operation, is_varying: bool, values: &Values, writer: &mut Writer) -> Vec<Register> {
+        let arguments = operation
+            .arguments()
+            .iter()
+            .map(|&value| &values[usize::from(value)][..]);
+        let arguments: Vec<&[Register]> = arguments.collect();
+        operation.write(if is_varying { self.len() } else { 1 }, &arguments, writer)
     }
 
     /// The values of a step, one where it does not vary.

@@ -74,9 +74,9 @@ proptest! {
     #[test]
     fn programs_become_sound_kernels(seed: u64) {
         let Random { program, texts } = Random::new(seed, &samples());
-        let text = kernel(&program, &texts).unwrap();
+        let text = kernel(&program, &texts, (9, 0)).unwrap();
         check_registers(&text);
         check_labels(&text);
-        prop_assert_eq!(text, kernel(&program, &texts).unwrap());
+        prop_assert_eq!(text, kernel(&program, &texts, (9, 0)).unwrap());
     }
 }

@@ -8,6 +8,8 @@ use cuda_std::scalar::ScalarType;
 /// A register of the kernel's. Bodies of functions have none of these names: [`link`](super::link) checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Register {
+    /// 16 bits: a 16-bit float, where it has one.
+    Half(u32),
     /// 32 bits.
     Word(u32),
     /// 64 bits.
@@ -17,13 +19,14 @@ pub(super) enum Register {
 }
 
 /// What the names of the kernel's registers begin with.
-pub(super) const REGISTERS: [&str; 3] = ["%w", "%d", "%q"];
+pub(super) const REGISTERS: [&str; 4] = ["%h", "%w", "%d", "%q"];
 
 impl Register {
-    /// 32 or 64, of a number.
+    /// 16, 32 or 64, of a number.
     pub(super) fn bits(self) -> u32 {
         match self {
             Self::Predicate(_) => 1,
+            Self::Half(_) => 16,
             Self::Word(_) => 32,
             Self::Double(_) => 64,
         }
@@ -33,6 +36,7 @@ impl Register {
 impl Display for Register {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Half(number) => write!(f, "%h{number}"),
             Self::Word(number) => write!(f, "%w{number}"),
             Self::Double(number) => write!(f, "%d{number}"),
             Self::Predicate(number) => write!(f, "%q{number}"),
@@ -40,7 +44,7 @@ impl Display for Register {
     }
 }
 
-/// The bits of the register that has a number of that type.
+/// The bits of the register in which functions have a number of that type.
 pub(super) const fn register_bits(ty: ScalarType) -> u32 {
     if ty.bytes() == 8 { 64 } else { 32 }
 }
@@ -49,6 +53,7 @@ pub(super) const fn register_bits(ty: ScalarType) -> u32 {
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     text: String,
+    halves: u32,
     words: u32,
     doubles: u32,
     predicates: u32,
@@ -58,6 +63,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
+    pub(super) fn half(&mut self) -> Register {
+        self.halves += 1;
+        Register::Half(self.halves - 1)
+    }
+
     pub(super) fn word(&mut self) -> Register {
         self.words += 1;
         Register::Word(self.words - 1)
@@ -89,21 +99,28 @@ impl Writer {
         writeln!(self.text, "{mark}").expect("a string takes all");
     }
 
-    /// `%w1 = opcode operands`
+    /// `%h1 = opcode operands`
+    pub(super) fn new_half(&mut self, opcode: &str, operands: impl Display) -> Register {
+        let register = self.half();
+        self.line(format_args!("{opcode} {register}, {operands}"));
+        register
+    }
+
+    /// As [`new_half`](Self::new_half), of 32 bits.
     pub(super) fn new_word(&mut self, opcode: &str, operands: impl Display) -> Register {
         let register = self.word();
         self.line(format_args!("{opcode} {register}, {operands}"));
         register
     }
 
-    /// As [`new_word`](Self::new_word), of 64 bits.
+    /// As [`new_half`](Self::new_half), of 64 bits.
     pub(super) fn new_double(&mut self, opcode: &str, operands: impl Display) -> Register {
         let register = self.double();
         self.line(format_args!("{opcode} {register}, {operands}"));
         register
     }
 
-    /// As [`new_word`](Self::new_word), of a predicate.
+    /// As [`new_half`](Self::new_half), of a predicate.
     pub(super) fn new_predicate(&mut self, opcode: &str, operands: impl Display) -> Register {
         let register = self.predicate();
         self.line(format_args!("{opcode} {register}, {operands}"));
@@ -123,8 +140,8 @@ impl Writer {
         for local in &self.locals {
             text.extend(["\t", local, ";\n"]);
         }
-        let counts = [self.words, self.doubles, self.predicates];
-        for ((name, ty), count) in REGISTERS.into_iter().zip(["b32", "b64", "pred"]).zip(counts) {
+        let counts = [self.halves, self.words, self.doubles, self.predicates];
+        for ((name, ty), count) in REGISTERS.into_iter().zip(["b16", "b32", "b64", "pred"]).zip(counts) {
             if count > 0 {
                 writeln!(text, "\t.reg .{ty} {name}<{count}>;").expect("a string takes all");
             }

@@ -86,12 +86,16 @@ impl Folding<'_> {
             };
             let row = self.at(row, at, writer);
             let mut values: Values = vec![Vec::new(); program.steps.len()];
-            self.elements(&row, &[span]).compute(&loads, &mut values, writer)?;
+            self.kernel
+                .elements_of(&row, &[span])
+                .compute(&loads, &mut values, writer)?;
             loaded.push((row, exists, values));
         }
         let mut combined = chains.clone();
         for (row, exists, mut values) in loaded {
-            self.elements(&row, &[span]).compute(&needed, &mut values, writer)?;
+            self.kernel
+                .elements_of(&row, &[span])
+                .compute(&needed, &mut values, writer)?;
             for (&fold, columns) in folds.iter().zip(&mut combined) {
                 let fold = &self.kernel.program.folds[fold];
                 for (k, chain) in columns.iter_mut().enumerate() {
@@ -209,9 +213,9 @@ impl Folding<'_> {
         let zero = writer.new_double("mov.b64", 0);
         row.coordinates.insert(0, zero);
         let steps = self.outputs(true).map(|output| kernel.program.outputs[output]);
-        let needed = self.needed(steps);
+        let needed = self.kernel.needed(steps);
         let spans = [span];
-        let elements = self.elements(&row, &spans);
+        let elements = self.kernel.elements_of(&row, &spans);
         elements.compute(&needed, values, writer)?;
         for output in self.outputs(true) {
             elements.store(output, values, writer);

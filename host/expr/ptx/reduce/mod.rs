@@ -16,8 +16,9 @@ mod rows;
 
 use crate::expr::program::{Combine, Fold, Form, GROUP, Reduce, Step, Value};
 use crate::expr::ptx::Malformed;
+use crate::expr::ptx::halves::word;
 use crate::expr::ptx::kernel::Kernel;
-use crate::expr::ptx::steps::{Elements, Row, Span, Values};
+use crate::expr::ptx::steps::Values;
 use crate::expr::ptx::writer::{Register, Writer, register_bits};
 use cuda_std::scalar::ScalarType;
 
@@ -71,39 +72,8 @@ impl<'a> Folding<'a> {
         self.passes.iter().copied().max().unwrap_or(0)
     }
 
-    /// What these steps need, they too.
-    fn needed(&self, steps: impl Iterator<Item = Value>) -> Vec<bool> {
-        let program = self.kernel.program;
-        let mut needed = vec![false; program.steps.len()];
-        steps.for_each(|step| needed[usize::from(step)] = true);
-        for number in (0..program.steps.len()).rev() {
-            if let (true, Step::Call(function, arguments)) = (needed[number], program.steps[number]) {
-                let count = program.functions[usize::from(function)].arguments.len();
-                arguments[..count]
-                    .iter()
-                    .for_each(|&value| needed[usize::from(value)] = true);
-            }
-        }
-        needed
-    }
-
     fn outputs(&self, is_row: bool) -> impl Iterator<Item = usize> {
         (0..self.reduce.is_row.len()).filter(move |&output| self.reduce.is_row[output] == is_row)
-    }
-
-    fn elements<'s>(&'s self, row: &'s Row, spans: &'s [Span]) -> Elements<'s> {
-        let Kernel {
-            program,
-            block,
-            callees,
-        } = *self.kernel;
-        Elements {
-            program,
-            block,
-            callees,
-            row,
-            spans,
-        }
     }
 
     /// The part of a block: where it begins and ends.
@@ -122,7 +92,7 @@ impl<'a> Folding<'a> {
             .iter()
             .flat_map(|&fold| self.kernel.program.folds[fold].elements.iter().copied());
         let of_outputs = elements.iter().map(|&output| self.kernel.program.outputs[output]);
-        self.needed(of_folds.chain(of_outputs))
+        self.kernel.needed(of_folds.chain(of_outputs))
     }
 
     /// Chains of nothing, in registers of their own.
@@ -145,7 +115,7 @@ impl<'a> Folding<'a> {
     ) -> Numbers {
         let number = |(&step, (&ty, &identity)): (&Value, (&ScalarType, &u64))| {
             let of_step = &values[usize::from(step)];
-            let value = of_step[if of_step.len() == 1 { 0 } else { at }];
+            let value = word(of_step[if of_step.len() == 1 { 0 } else { at }], writer);
             let Some(exists) = exists else { return value };
             match register_bits(ty) {
                 64 => writer.new_double("selp.b64", format_args!("{value}, {identity:#x}, {exists}")),

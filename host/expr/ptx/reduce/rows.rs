@@ -163,7 +163,7 @@ impl Folding<'_> {
         writer: &mut Writer,
     ) -> Result<Vec<[Numbers; GROUP]>, Malformed> {
         let spans = self.spans(place, place.begin, groups, writer);
-        let all = self.elements(&place.row, &spans);
+        let all = self.kernel.elements_of(&place.row, &spans);
         all.compute(&self.needed_in_pass(folds, elements), values, writer)?;
         let mut chains = self.identities(folds, writer);
         self.accumulate(folds, &spans, values, &mut chains, writer)?;
@@ -183,13 +183,15 @@ impl Folding<'_> {
     ) -> Result<Vec<[Numbers; GROUP]>, Malformed> {
         let needed = self.needed_in_pass(folds, elements);
         // What is the same for all elements, ahead of the loop.
-        let varies = self.elements(&place.row, &[]).varying();
+        let varies = self.kernel.elements_of(&place.row, &[]).varying();
         let uniform: Vec<bool> = needed
             .iter()
             .zip(&varies)
             .map(|(needed, varies)| *needed && !varies)
             .collect();
-        self.elements(&place.row, &[]).compute(&uniform, values, writer)?;
+        self.kernel
+            .elements_of(&place.row, &[])
+            .compute(&uniform, values, writer)?;
         let chains = self.identities(folds, writer);
         let start = writer.new_word("mov.b32", place.begin);
         writer.mark(format_args!("$pass_{pass}:"));
@@ -197,7 +199,8 @@ impl Folding<'_> {
         writer.line(format_args!("@{is_over} bra $passed_{pass}"));
         let spans = self.spans(place, start, (groups, lanes_log2), writer);
         let mut of_elements = values.clone();
-        self.elements(&place.row, &spans)
+        self.kernel
+            .elements_of(&place.row, &spans)
             .compute(&needed, &mut of_elements, writer)?;
         let mut combined = chains.clone();
         self.accumulate(folds, &spans, &of_elements, &mut combined, writer)?;
@@ -316,7 +319,9 @@ impl Folding<'_> {
         };
         let spans: Vec<Span> = spans.iter().map(both).collect();
         for &output in outputs {
-            self.elements(&place.row, &spans).store(output, values, writer);
+            self.kernel
+                .elements_of(&place.row, &spans)
+                .store(output, values, writer);
         }
     }
 
@@ -324,8 +329,10 @@ impl Folding<'_> {
     fn store_rows(&self, place: &Place, values: &mut Values, writer: &mut Writer) -> Result<(), Malformed> {
         let outputs: Vec<usize> = self.outputs(true).collect();
         let steps = outputs.iter().map(|&output| self.kernel.program.outputs[output]);
-        let needed = self.needed(steps);
-        self.elements(&place.row, &[]).compute(&needed, values, writer)?;
+        let needed = self.kernel.needed(steps);
+        self.kernel
+            .elements_of(&place.row, &[])
+            .compute(&needed, values, writer)?;
         if outputs.is_empty() {
             return Ok(());
         }

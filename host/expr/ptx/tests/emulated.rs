@@ -4,12 +4,13 @@
 
 use std::cell::RefCell;
 
-use ndarray::{Axis, s};
+use ndarray::{Array, Axis, s};
 
 use super::emulator::{Emulator, Memory};
 use crate::expr::kernel::pieces;
 use crate::expr::lower::Lowered;
 use crate::expr::program::Program;
+use crate::expr::ptx::halves::Operation;
 use crate::expr::ptx::inline::Callee;
 use crate::expr::ptx::kernel::entry;
 use crate::expr::ptx::writer::register_bits;
@@ -56,8 +57,6 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
             result: register_bits(function.result),
         })
         .collect();
-    let text = entry(program, &callees).expect("a kernel");
-    let emulator = Emulator::new(&text, &program.functions);
     let elements = |output: usize| {
         let axes = match &program.reduce {
             Some(reduce) if reduce.is_row[output] => {
@@ -73,21 +72,30 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
         (0..elements(output)).map(at).collect()
     };
     let wanted: Vec<Vec<u8>> = (0..outputs.len()).map(read).collect();
-    for (output, bytes) in wanted.iter().enumerate() {
-        (0..bytes.len()).for_each(|k| Host.store(outputs[output] + k as u64, 1, !u64::from(bytes[k])));
-    }
     let mut blocks = 0;
-    for piece in pieces(lowered, outputs) {
-        let (block, config) = piece.launch(lowered);
-        for y in 0..config.grid.y {
-            for x in 0..config.grid.x {
-                emulator.block((x, y), config.block.x, &block, &mut Host);
-                blocks += 1;
+    // What GPUs have for 16-bit floats is not the same.
+    let mut all = [(7, 5), (9, 0)]
+        .map(|capability| Operation::all(program, capability))
+        .to_vec();
+    all.dedup();
+    for operations in all {
+        let text = entry(program, &callees, &operations).expect("a kernel");
+        let emulator = Emulator::new(&text, &program.functions);
+        for (output, bytes) in wanted.iter().enumerate() {
+            (0..bytes.len()).for_each(|k| Host.store(outputs[output] + k as u64, 1, !u64::from(bytes[k])));
+        }
+        for piece in pieces(lowered, outputs) {
+            let (block, config) = piece.launch(lowered);
+            for y in 0..config.grid.y {
+                for x in 0..config.grid.x {
+                    emulator.block((x, y), config.block.x, &block, &mut Host);
+                    blocks += 1;
+                }
             }
         }
-    }
-    for (output, wanted) in wanted.iter().enumerate() {
-        assert_eq!(read(output), *wanted, "output {output} of {program:?}\n{text}");
+        for (output, wanted) in wanted.iter().enumerate() {
+            assert_eq!(read(output), *wanted, "output {output} of {program:?}\n{text}");
+        }
     }
     RUN.with_borrow_mut(|run| *run = run.map(|before| before + blocks));
 }
@@ -238,5 +246,50 @@ pub(super) fn random_numbers(stream: &Stream) -> Result<()> {
 #[test]
 fn kernels_that_read_nothing() {
     let blocks = twice(random_numbers);
+    assert!(blocks > 100, "{blocks}");
+}
+
+/// Of every exponent, subnormal numbers too; sums and products round in every way, and overflow.
+fn narrow_numbers<T: Copy>(seed: u32, count: usize, of: fn(u16) -> T, is_finite: fn(T) -> bool) -> Vec<T> {
+    let bits = (1u32..).map(|k| (k.wrapping_mul(seed) >> 7) as u16);
+    bits.map(of).filter(|&number| is_finite(number)).take(count).collect()
+}
+
+macro_rules! operations_of {
+    ($ty:ident, $stream:expr, $shape:expr) => {{
+        let count = $shape.iter().product();
+        let numbers = |seed| narrow_numbers(seed, count, half::$ty::from_bits, half::$ty::is_finite);
+        let array =
+            |seed| DeviceArray::from_ndarray($stream, &Array::from_shape_vec($shape, numbers(seed)).expect("a shape"));
+        let (x, y) = (array(0x9e37_79b9)?, array(0x85eb_ca6b)?);
+        let one = half::$ty::ONE;
+        expr::eval((&(&x + &y), &(&x - &y), &(&x * &y), &x.expr().square()))?;
+        expr::eval((&(&x + one), &(one - y.expr()), &-x.expr()))?;
+        (&x.slice(s![.., .., 1..])? * one).eval()?;
+        // What is rounded once more, and what is not; widened numbers, and those of functions.
+        (&x * &y * one + &x.expr().abs()).eval()?;
+        let third = x.expr().cast::<f32>() * 0.333 + y.expr().cast::<f32>().clamp(-1.0, 1.0);
+        expr::eval((&third.cast::<half::$ty>(), &third))?;
+        x.expr().less(&y).select(x.expr(), &y * one).eval()?;
+        (&x.expr().clamp(-one, one) * &y.expr().clamp(-one, one))
+            .sum_axis(Axis(2))
+            .eval()?;
+        (&x.expr().clamp(-one, one) + &y.expr().clamp(-one, one))
+            .max_axis(Axis(1))
+            .eval()?;
+    }};
+}
+
+pub(super) fn narrow_floats(stream: &Stream) -> Result<()> {
+    for shape in [[1, 1, 2048], [3, 5, 7], [2, 3, 64]] {
+        operations_of!(f16, stream, shape);
+        operations_of!(bf16, stream, shape);
+    }
+    Ok(())
+}
+
+#[test]
+fn operations_of_16_bit_floats() {
+    let blocks = twice(narrow_floats);
     assert!(blocks > 100, "{blocks}");
 }

@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 
+use half::{bf16, f16};
+
 use crate::backend::DeviceFnInfo;
 use crate::expr::program::MAX_ARGUMENTS;
 
@@ -37,8 +39,8 @@ enum Action {
     Store(Space, Shape),
     /// A device function, by its number.
     Native(usize),
-    /// A number's halves.
-    Split,
+    /// A number's halves, of so many bits.
+    Split(u32),
     Compute(fn([u64; MAX_OPERANDS]) -> u64),
 }
 
@@ -282,10 +284,10 @@ impl<'a> Emulator<'a> {
                 unsafe { (self.functions[number].run)(addresses.as_ptr(), (&raw mut result).cast(), 1) };
                 thread.set(operands[0], result);
             }
-            Action::Split => {
+            Action::Split(bits) => {
                 let halves = thread.value(operands[2], block);
-                thread.set(operands[0], halves & 0xffff_ffff);
-                thread.set(operands[1], halves >> 32);
+                thread.set(operands[0], halves & ((1 << bits) - 1));
+                thread.set(operands[1], halves >> bits);
             }
             Action::Compute(function) => {
                 let mut values = [0u64; MAX_OPERANDS];
@@ -350,7 +352,8 @@ impl Action {
             "shfl.sync.idx.b32" => Self::ShuffleTo,
             _ if opcode.starts_with("st.") => Self::Store(Space::of(opcode), Shape::of(opcode)),
             _ if opcode.starts_with("ld.") => Self::Load(Space::of(opcode), Shape::of(opcode)),
-            _ if is_split => Self::Split,
+            "mov.b64" if is_split => Self::Split(32),
+            "mov.b32" if is_split => Self::Split(16),
             _ => match opcode.strip_prefix("native.") {
                 Some(number) => Self::Native(number.parse().expect("a number")),
                 None => Self::Compute(computed(opcode, operands - 1)),
@@ -378,7 +381,10 @@ fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
     match (opcode, numbers) {
         ("mov.u32" | "mov.b32" | "mov.b64" | "cvta.to.global.u64" | "cvt.u64.u32", 1) => |[a, ..]| a,
         ("mov.b64", 2) => |[low, high, _]| low | high << 32,
+        ("mov.b32", 2) => |[low, high, _]| low | high << 16,
         ("cvt.u32.u64", 1) => |[a, ..]| low(a),
+        ("cvt.u32.u16", 1) => |[a, ..]| a,
+        ("cvt.u16.u32", 1) => |[a, ..]| a & 0xffff,
         ("mad.lo.s32", 3) => |[a, b, c]| low(a.wrapping_mul(b).wrapping_add(c)),
         ("mad.wide.u32" | "mad.lo.s64", 3) => |[a, b, c]| a.wrapping_mul(b).wrapping_add(c),
         ("mul.lo.s32", 2) => |[a, b, _]| low(a.wrapping_mul(b)),
@@ -401,8 +407,42 @@ fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
                 .map(|k| (both >> (8 * (selector >> (4 * k) & 7)) & 0xff) << (8 * k))
                 .sum()
         },
+        _ => computed_of_floats(opcode, numbers),
+    }
+}
+
+/// The same for 16-bit floats. Their sums and products are those of `f64`, rounded: exact ones, but where one of two numbers
+/// is nothing against the other.
+fn computed_of_floats(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
+    match (opcode, numbers) {
+        ("cvt.f32.f16", 1) => |[a, ..]| f16::from_bits(a as u16).to_f32().to_bits().into(),
+        ("cvt.rn.f16.f32", 1) => |[a, ..]| f16::from_f32(f32::from_bits(a as u32)).to_bits().into(),
+        ("cvt.rn.bf16.f32", 1) => |[a, ..]| round_to_bf16(a),
+        ("cvt.rn.bf16x2.f32", 2) => |[high, low, _]| round_to_bf16(low) | round_to_bf16(high) << 16,
+        ("add.rn.f16x2", 2) => |words| both_halves(words, |[a, b, _]| f16::from_f64(f64_of(a) + f64_of(b)).to_bits()),
+        ("sub.rn.f16x2", 2) => |words| both_halves(words, |[a, b, _]| f16::from_f64(f64_of(a) - f64_of(b)).to_bits()),
+        ("mul.rn.f16x2", 2) => |words| both_halves(words, |[a, b, _]| f16::from_f64(f64_of(a) * f64_of(b)).to_bits()),
+        ("fma.rn.bf16x2", 3) => |words| {
+            both_halves(words, |bits| {
+                let [a, b, c] = bits.map(|bits| bf16::from_bits(bits).to_f64());
+                bf16::from_f64(a * b + c).to_bits()
+            })
+        },
         _ => panic!("unknown instruction {opcode} of {numbers} numbers"),
     }
+}
+
+fn f64_of(bits: u16) -> f64 {
+    f16::from_bits(bits).to_f64()
+}
+
+fn round_to_bf16(bits: u64) -> u64 {
+    bf16::from_f32(f32::from_bits(bits as u32)).to_bits().into()
+}
+
+fn both_halves(words: [u64; MAX_OPERANDS], compute: fn([u16; MAX_OPERANDS]) -> u16) -> u64 {
+    let of = |half: u32| u64::from(compute(words.map(|word| (word >> (16 * half)) as u16)));
+    of(0) | of(1) << 16
 }
 
 impl Thread {
@@ -457,7 +497,7 @@ impl Line {
             },
         };
         let operands: Vec<_> = words.map(&mut operand).collect();
-        let is_split = opcode == "mov.b64" && rest.starts_with('{');
+        let is_split = rest.starts_with('{');
         Self {
             guard: guard.map(register),
             action: Action::of(opcode, operands.len(), is_split),

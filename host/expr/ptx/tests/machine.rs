@@ -181,7 +181,7 @@ fn check(lengths: &[usize], form: Form, inputs: &[(ScalarType, Layout)], has_pla
             parts: ONE_PART,
         },
     );
-    let text = kernel(&program, &[LOW.to_owned()]).unwrap();
+    let text = kernel(&program, &[LOW.to_owned()], (9, 0)).unwrap();
     let loaded = run(&text, config(&program, lengths, ONE_PART).grid.x, &block, &mut memory);
     let wanted = wanted(&before, lengths, &arrays, &outputs);
     assert!(memory == wanted, "{lengths:?} {form:?} {inputs:?} {text}");

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use ndarray::{Axis, s};
 
-use super::emulated::{numbers, programs, random_numbers, softmax};
+use super::emulated::{narrow_floats, numbers, programs, random_numbers, softmax};
 use super::programs::{Random, samples};
 use crate::backend::DeviceFnInfo;
 use crate::device::KERNELS;
@@ -17,6 +17,9 @@ use crate::expr::ptx::kernel;
 
 /// The programs that are assembled.
 const PROGRAMS: u64 = 200;
+
+/// What ptxas calls them, and their compute capability.
+const ARCHITECTURES: [(&str, (u32, u32)); 2] = [("-arch=sm_75", (7, 5)), ("-arch=sm_90", (9, 0))];
 
 /// The one that the variable PTXAS names, as for `cargo xtask ptx`, or else one on the PATH.
 fn ptxas() -> Option<PathBuf> {
@@ -37,8 +40,8 @@ fn ptxas_takes_programs_of_all_types_and_layouts() {
     let samples = samples();
     for seed in 0..PROGRAMS {
         let Random { program, texts } = Random::new(seed, &samples);
-        let text = kernel(&program, &texts).expect("a kernel");
-        let architecture = ["-arch=sm_75", "-arch=sm_90"][seed as usize % 2];
+        let (architecture, capability) = ARCHITECTURES[seed as usize % 2];
+        let text = kernel(&program, &texts, capability).expect("a kernel");
         let errors = assemble(&ptxas, &folder.join(format!("{seed}.ptx")), architecture, &text);
         // What is called has a frame of its own: only the reduction of large angles does.
         let is_called = text.contains("call.uni");
@@ -86,6 +89,11 @@ fn ptxas_takes_reductions_of_all_forms() {
     check_library("reductions", &programs, 0);
 }
 
+#[test]
+fn ptxas_takes_16_bit_floats() {
+    check_library("narrow", &programs(narrow_floats), 0);
+}
+
 /// Those of random numbers, where a variance of normal f64 is more than a thread of 1024 has registers for.
 #[test]
 fn ptxas_takes_random_numbers() {
@@ -104,9 +112,9 @@ fn check_library(name: &str, programs: &[Program], most: u32) {
     for (number, program) in programs.iter().enumerate() {
         let text = |function: &&'static DeviceFnInfo| KERNELS.text(function.name, "sm_75").expect("its text");
         let texts: Vec<String> = program.functions.iter().map(text).collect();
-        let text = kernel(program, &texts).expect("a kernel");
+        let (architecture, capability) = ARCHITECTURES[number % 2];
+        let text = kernel(program, &texts, capability).expect("a kernel");
         let Some(ptxas) = &ptxas else { continue };
-        let architecture = ["-arch=sm_75", "-arch=sm_90"][number % 2];
         let said = assemble(ptxas, &folder.join(format!("{number}.ptx")), architecture, &text);
         let frame = said.split_once(" bytes stack frame").expect("what it says").0;
         let frame: u32 = frame.rsplit(' ').next().unwrap_or_default().parse().expect("a number");

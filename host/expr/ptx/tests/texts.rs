@@ -36,7 +36,11 @@ fn text(body: &str) -> String {
 }
 
 fn compile(text: &str) -> Result<String, Malformed> {
-    kernel(&apply(info("f", &[U32], U32), Layout::Single), &[text.to_owned()])
+    kernel(
+        &apply(info("f", &[U32], U32), Layout::Single),
+        &[text.to_owned()],
+        (9, 0),
+    )
 }
 
 /// What stands in the kernel for that body, in its first copy.
@@ -54,7 +58,7 @@ fn a_dense_kernel() {
         ..apply(function, Layout::Rows)
     };
     assert_eq!(vector_len(&program), 4);
-    let kernel = kernel(&program, &[text.to_owned()]).unwrap();
+    let kernel = kernel(&program, &[text.to_owned()], (9, 0)).unwrap();
     assert_eq!(kernel, include_str!("fixtures/dense.txt"));
 }
 
@@ -67,7 +71,10 @@ fn a_strided_kernel() {
         outputs: vec![0],
         ..apply(info("f", &[U32], U32), Layout::Strided)
     };
-    assert_eq!(kernel(&program, &[]).unwrap(), include_str!("fixtures/strided.txt"));
+    assert_eq!(
+        kernel(&program, &[], (9, 0)).unwrap(),
+        include_str!("fixtures/strided.txt")
+    );
 }
 
 #[test]
@@ -115,7 +122,7 @@ fn local_memory_is_declared_once() {
         aligned: true,
         ..apply(info("f", &[U32], U32), Layout::Rows)
     };
-    let text = kernel(&program, &[text(body)]).unwrap();
+    let text = kernel(&program, &[text(body)], (9, 0)).unwrap();
     assert_eq!(
         text.matches(".local .align 4 .b8 __local_depot0_0[8];").count(),
         1,
@@ -147,16 +154,16 @@ fn tables_of_one_name_are_shared_or_renamed() {
     };
     let other = info("other_f32", &[U32, F32], F32);
     let same = text.replace("table_f32", "other_f32");
-    let shared = kernel(&program(other), &[text.to_owned(), same.clone()]).unwrap();
+    let shared = kernel(&program(other), &[text.to_owned(), same.clone()], (9, 0)).unwrap();
     assert_eq!(shared.matches(" TABLE[32] = ").count(), 1, "{shared}");
     let different = same.replace("224, 64", "225, 64");
-    let renamed = kernel(&program(other), &[text.to_owned(), different.clone()]).unwrap();
+    let renamed = kernel(&program(other), &[text.to_owned(), different.clone()], (9, 0)).unwrap();
     assert!(
         renamed.contains(" TABLE_u1[32] = ") && renamed.contains("mov.b64 %rd2, TABLE_u1;"),
         "{renamed}"
     );
     let public = different.replace(".global .align", ".visible .global .align");
-    assert!(kernel(&program(other), &[text.to_owned(), public]).is_err());
+    assert!(kernel(&program(other), &[text.to_owned(), public], (9, 0)).is_err());
 }
 
 #[test]
