@@ -23,6 +23,7 @@ mod cust;
 mod device;
 mod expr;
 mod expr_compile;
+mod expr_normalize;
 mod expr_random;
 mod expr_reduce;
 mod expr_update;

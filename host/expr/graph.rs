@@ -87,6 +87,15 @@ pub(super) fn reductions<'a>(roots: &[&Arc<Node<'a>>]) -> Vec<Arc<Reduction<'a>>
 /// [`rewrite`], also of what is combined in reductions.
 pub(super) fn rewrite_all<'a>(
     roots: &[&Arc<Node<'a>>],
+    change: impl FnMut(Arc<Node<'a>>) -> Result<Arc<Node<'a>>>,
+) -> Result<Vec<Arc<Node<'a>>>> {
+    rewrite_unless(roots, |_| false, change)
+}
+
+/// [`rewrite_all`], but for what is combined in reductions that are `left` as they are.
+pub(super) fn rewrite_unless<'a>(
+    roots: &[&Arc<Node<'a>>],
+    left: impl Fn(&Arc<Reduction<'a>>) -> bool,
     mut change: impl FnMut(Arc<Node<'a>>) -> Result<Arc<Node<'a>>>,
 ) -> Result<Vec<Arc<Node<'a>>>> {
     let mut rebuilt: FxHashMap<*const Reduction<'a>, Arc<Reduction<'a>>> = FxHashMap::default();
@@ -97,7 +106,7 @@ pub(super) fn rewrite_all<'a>(
         },
         _ => change(node),
     };
-    for reduction in reductions(roots) {
+    for reduction in reductions(roots).into_iter().filter(|reduction| !left(reduction)) {
         let parts: Vec<_> = reduction.parts.iter().collect();
         let now = rewrite(&parts, |node| anew(&rebuilt, node))?;
         if !now.iter().zip(parts).all(|(now, part)| Arc::ptr_eq(now, part)) {

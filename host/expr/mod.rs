@@ -55,6 +55,9 @@
 //! write. In which order elements are combined follows from shapes and strides, so that the bits are the same on every
 //! device and every run; they are not always those of the reduction of an array, whose order is another one.
 //!
+//! [`softmax`](Expr::softmax), [`layer_norm`](Expr::layer_norm), [`cross_entropy`](Expr::cross_entropy) and their kind are made of
+//! them, and so are their gradients, [`softmax_backward`](Expr::softmax_backward) and the like.
+//!
 //! # Kernels
 //!
 //! On a GPU the kernel is written when an expression of its form is first evaluated: the library's functions, which were
@@ -89,6 +92,7 @@ mod long;
 mod lower;
 mod methods;
 mod node;
+mod normalize;
 mod operand;
 mod operators;
 mod plan;

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::graph::{in_order, reductions, rewrite_all, with_layout};
+use super::graph::{in_order, reductions, rewrite_unless, with_layout};
 use super::long::{MOST, cut, weights};
 use super::lower::Reducing;
 use super::node::{Elements, Kind, Node, Reduced, Reduction};
@@ -27,21 +27,19 @@ pub(super) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn
             true => reductions(&roots.iter().collect::<Vec<_>>()),
             false => Vec::new(),
         };
-        let Some(first) = all.first() else {
+        if all.is_empty() {
             let roots: Vec<_> = roots.iter().collect();
             return compute(runner, &cut(runner, &roots)?, outputs);
-        };
-        let space = Space {
-            shape: Arc::clone(first.shape()),
-            axes: first.axes.clone(),
-        };
+        }
+        let space = Space::next(&all, &roots[0].shape);
         if space.has_all(&all, &roots) {
             let reducing = Reducing::new(&roots, &space.shape, &space.axes);
             if let Some(form) = whole(&reducing, space.are_last()) {
                 return runner.run(&reducing.finish(form, ONE_PART, &addresses(outputs)), outputs);
             }
         }
-        let results = space.results(runner, &space.ready(&all))?;
+        let ready = space.chain(&all, &roots).unwrap_or_else(|| space.ready(&all));
+        let results = space.results(runner, &ready)?;
         roots = replace(&roots, &results)?;
     }
 }
@@ -53,6 +51,20 @@ struct Space {
 }
 
 impl Space {
+    /// That of a reduction which is of no other. One along the last axes of the roots' elements comes last: a kernel has these
+    /// elements too.
+    fn next(all: &[Arc<Reduction<'_>>], shape: &[usize]) -> Self {
+        let of = |reduction: &Arc<Reduction<'_>>| Self {
+            shape: Arc::clone(reduction.shape()),
+            axes: reduction.axes.clone(),
+        };
+        let is_first = |reduction: &&Arc<Reduction<'_>>| {
+            let is_of_none = reduced_in(&reduction.parts.iter().collect::<Vec<_>>()).is_empty();
+            is_of_none && !(**reduction.shape() == *shape && of(reduction).are_last())
+        };
+        of(all.iter().find(is_first).unwrap_or(&all[0]))
+    }
+
     fn has(&self, reduction: &Reduction<'_>) -> bool {
         **reduction.shape() == *self.shape && reduction.axes == self.axes
     }
@@ -64,22 +76,10 @@ impl Space {
     /// Whether one kernel may have all of these reductions and what is made of them: each root is of the shape of the elements,
     /// or of that without the axes, or with 1 in their place, and sees the reductions' results accordingly.
     fn has_all(&self, all: &[Arc<Reduction<'_>>], roots: &[Arc<Node<'_>>]) -> bool {
-        let is_reduced = |axis: usize| self.axes.contains(&axis);
-        let every_axis = 0..self.shape.len();
-        let kept: Vec<Option<usize>> = every_axis.clone().filter(|&axis| !is_reduced(axis)).map(Some).collect();
-        let held: Vec<Option<usize>> = every_axis
-            .clone()
-            .map(|axis| Some(axis).filter(|&axis| !is_reduced(axis)))
-            .collect();
+        let held = self.held();
+        let kept: Vec<Option<usize>> = held.iter().copied().filter(Option::is_some).collect();
         let len = |axis: &Option<usize>| axis.map_or(1, |axis| self.shape[axis]);
         let shape = |axes: &[Option<usize>]| -> Vec<usize> { axes.iter().map(len).collect() };
-        // What a part is combined with has the shape of the elements, or can be repeated to it.
-        let sees = |nodes: &[&Arc<Node<'_>>], axes: &[Option<usize>]| {
-            in_order(nodes).iter().all(|node| match &node.kind {
-                Kind::Reduced(reduced) => *reduced.axes == *axes,
-                _ => true,
-            })
-        };
         let parts: Vec<_> = all.iter().flat_map(|reduction| &reduction.parts).collect();
         let fits = |root: &Arc<Node<'_>>| match root.shape.len() == self.shape.len() {
             true => (*root.shape == *self.shape || *root.shape == *shape(&held)) && sees(&[root], &held),
@@ -91,6 +91,46 @@ impl Space {
             && weights(&[parts, roots.iter().collect()].concat()) <= MOST
     }
 
+    /// The axes of the elements as those see them that stand beside them: none where elements are combined.
+    fn held(&self) -> Vec<Option<usize>> {
+        let axes = 0..self.shape.len();
+        axes.map(|axis| Some(axis).filter(|axis| !self.axes.contains(axis)))
+            .collect()
+    }
+
+    /// The reductions that are of others along these axes and of no more, which one kernel computes with all that they are of:
+    /// those of them whose results are wanted elsewhere. None if no reduction is of another, or they take more than a kernel.
+    fn chain<'a>(&self, all: &[Arc<Reduction<'a>>], roots: &[Arc<Node<'a>>]) -> Option<Vec<Arc<Reduction<'a>>>> {
+        let held = self.held();
+        let (mut links, mut known) = (Vec::new(), FxHashSet::default());
+        let mut is_of_another = false;
+        for reduction in all.iter().filter(|reduction| self.has(reduction)) {
+            let parts: Vec<_> = reduction.parts.iter().collect();
+            let others = reduced_in(&parts);
+            let is_link = |other: &&Reduced<'a>| known.contains(&Arc::as_ptr(&other.reduction));
+            if sees(&parts, &held) && others.iter().all(is_link) {
+                is_of_another |= !others.is_empty();
+                known.insert(Arc::as_ptr(reduction));
+                links.push(reduction);
+            }
+        }
+        let parts: Vec<_> = links.iter().flat_map(|link| &link.parts).collect();
+        if !is_of_another || weights(&parts) > MOST {
+            return None;
+        }
+        let others = all.iter().filter(|reduction| !known.contains(&Arc::as_ptr(reduction)));
+        let users: Vec<_> = roots.iter().chain(others.flat_map(|other| &other.parts)).collect();
+        let used: FxHashSet<_> = reduced_in(&users)
+            .iter()
+            .map(|reduced| Arc::as_ptr(&reduced.reduction))
+            .collect();
+        let wanted = links.into_iter().filter(|link| used.contains(&Arc::as_ptr(link)));
+        let wanted: Vec<_> = wanted.cloned().collect();
+        let numbers = numbers_of(&wanted, &self.axes);
+        let reducing = Reducing::new(&numbers, &self.shape, &self.axes);
+        (reducing.passes() > 1 && whole(&reducing, self.are_last()).is_some()).then_some(wanted)
+    }
+
     /// The reductions that are of no other ones, as many as one kernel takes.
     fn ready<'a>(&self, all: &[Arc<Reduction<'a>>]) -> Vec<Arc<Reduction<'a>>> {
         let mut numbers = 0;
@@ -98,8 +138,7 @@ impl Space {
         let mut ready = Vec::new();
         for reduction in all.iter().filter(|reduction| self.has(reduction)) {
             let parts: Vec<_> = reduction.parts.iter().collect();
-            let of_parts = in_order(&parts);
-            let is_of_others = of_parts.iter().any(|node| matches!(node.kind, Kind::Reduced(_)));
+            let is_of_others = !reduced_in(&parts).is_empty();
             numbers += parts.len();
             nodes += weights(&parts);
             if !is_of_others && (ready.is_empty() || numbers <= MOST_NUMBERS && nodes <= MOST) {
@@ -109,30 +148,26 @@ impl Space {
         ready
     }
 
-    /// What becomes of reductions that are of no others: arrays, or reductions of arrays.
+    /// What becomes of reductions that are of no others, or a [chain](Self::chain): arrays, or reductions of arrays.
     fn results<'a>(&self, runner: &dyn Runner, ready: &[Arc<Reduction<'a>>]) -> Result<Results<'a>> {
         let parts: Vec<_> = ready.iter().flat_map(|reduction| &reduction.parts).collect();
         if weights(&parts) > MOST {
             return shorten(runner, ready);
         }
-        let combined = |axes: &[usize]| -> Vec<Arc<Node<'a>>> {
-            let numbers = ready.iter().map(|reduction| {
-                let parts = reduction.parts.clone();
-                Node::reduce(reduction.operator, parts, axes).expect("axes that it has, of elements")
-            });
-            numbers.flatten().collect()
-        };
         let mut axes = self.axes.clone();
-        let mut roots = combined(&axes);
+        let mut roots = numbers_of(ready, &axes);
         let mut reducing = Reducing::new(&roots, &self.shape, &axes);
         let last;
         if !reducing.is_one_axis() {
             axes = reducing.last_reduced().to_vec();
             last = axes.clone();
-            roots = combined(&axes);
+            roots = numbers_of(ready, &axes);
             reducing = Reducing::new(&roots, &self.shape, &last);
         }
-        let (form, parts) = in_parts(&reducing);
+        let (form, parts) = match whole(&reducing, self.are_last()) {
+            Some(form) if reducing.passes() > 1 => (form, ONE_PART),
+            _ => in_parts(&reducing),
+        };
         let lies = self.lie(&axes, form, parts.0);
         let mut numbers = Vec::with_capacity(roots.len());
         for root in &roots {
@@ -180,6 +215,30 @@ impl Space {
         strides[last] = if form.has_columns() { rows as isize } else { 1 };
         (shape, strides)
     }
+}
+
+/// The reductions' results that parts are made of.
+fn reduced_in<'r, 'a>(parts: &[&'r Arc<Node<'a>>]) -> Vec<&'r Reduced<'a>> {
+    let reduced = in_order(parts).into_iter().filter_map(|node| match &node.kind {
+        Kind::Reduced(reduced) => Some(reduced),
+        _ => None,
+    });
+    reduced.collect()
+}
+
+/// Whether they see reductions' results along these axes: what a part is combined with has the shape of the elements, or can be
+/// repeated to it.
+fn sees(parts: &[&Arc<Node<'_>>], axes: &[Option<usize>]) -> bool {
+    reduced_in(parts).iter().all(|reduced| *reduced.axes == *axes)
+}
+
+/// The numbers that reductions of elements have along these axes.
+fn numbers_of<'a>(reductions: &[Arc<Reduction<'a>>], axes: &[usize]) -> Vec<Arc<Node<'a>>> {
+    let numbers = reductions.iter().flat_map(|reduction| {
+        let parts = reduction.parts.clone();
+        Node::reduce(reduction.operator, parts, axes).expect("axes that it has, of elements")
+    });
+    numbers.collect()
 }
 
 /// A reduction's numbers, or what they will be.
@@ -318,7 +377,8 @@ fn most_groups(reducing: &Reducing<'_, '_>) -> usize {
 /// The roots with those reductions replaced by what they have become, wherever they are.
 fn replace<'a>(roots: &[Arc<Node<'a>>], results: &Results<'a>) -> Result<Vec<Arc<Node<'a>>>> {
     let roots: Vec<_> = roots.iter().collect();
-    rewrite_all(&roots, |node| {
+    let is_result = |reduction: &Arc<Reduction<'a>>| results.contains_key(&Arc::as_ptr(reduction));
+    rewrite_unless(&roots, is_result, |node| {
         let Kind::Reduced(reduced) = &node.kind else {
             return Ok(node);
         };

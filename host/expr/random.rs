@@ -5,8 +5,8 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
-use kernels_gpu::compiled::{RandomFloat, RandomInteger};
-use ndarray::{Dimension, IntoDimension};
+use kernels_gpu::compiled::{RandomFloat, RandomInteger, Real};
+use ndarray::{Dimension, IntoDimension, IxDyn};
 
 use super::Expr;
 use super::function::{Binary, Random, Ternary, bits_of, random};
@@ -203,6 +203,61 @@ impl Generator {
         let arguments = place.into_iter().chain([places]).chain(parameters.iter().cloned());
         let function = random(of, ty);
         Node::call(function.name, function, ty, arguments.collect())
+    }
+}
+
+impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
+    /// Dropout: each number becomes 0 with the given probability, and others are divided by the probability that they do not, so
+    /// that means stay what they are. Which ones is what [`Generator::bernoulli_expr`] says, of the elements' shape and the
+    /// probability that a number stays; it is in no array. (N. Srivastava, G. Hinton and others, "Dropout: a simple way to
+    /// prevent neural networks from overfitting", 2014.)
+    ///
+    /// Its gradient is the dropout of the incoming gradient by a clone of the generator, from before: the same elements. A
+    /// [graph](crate::Graph) drops the same ones in each launch.
+    ///
+    /// # Errors
+    ///
+    /// Evaluating it is [`Error::Parameter`](crate::Error::Parameter) if the probability is not in [0, 1]; then the generator stays
+    /// where it is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::{Device, DeviceArray, Generator};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::<f32, _>::ones(device.default_stream(), (100, 100))?;
+    /// let mut random = Generator::new(1);
+    /// let mut again = random.clone();
+    /// let y = x.expr().dropout(0.1, &mut random).eval()?;
+    /// assert!((y.mean()? - 1.0).abs() < 0.02 && y.min()? == 0.0 && (y.max()? - 1.0 / 0.9).abs() < 1e-6);
+    /// // The gradient of a sum of y by x: what x was multiplied with.
+    /// let gradient = DeviceArray::<f32, _>::ones(device.default_stream(), (100, 100))?;
+    /// assert_eq!(gradient.expr().dropout(0.1, &mut again).eval()?.to_ndarray()?, y.to_ndarray()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dropout(&self, probability: f64, random: &mut Generator) -> Self {
+        Self::of(self.part.clone().and_then(|x| {
+            if !(0.0..=1.0).contains(&probability) {
+                return Err(Problem::Parameter {
+                    operation: "dropout",
+                    parameter: "probability",
+                    given: probability.to_string(),
+                    wanted: "one from 0 to 1".into(),
+                });
+            }
+            let stays = random.bernoulli_expr(IxDyn(&x.shape), 1.0 - probability).part?;
+            let wide = if T::TYPE == ScalarType::F64 {
+                T::TYPE
+            } else {
+                ScalarType::F32
+            };
+            let factor = cast(number(1.0 / (1.0 - probability)), wide)?;
+            let kept = cast(binary(Binary::Mul, cast(x, wide)?, factor)?, T::TYPE)?;
+            ternary(Ternary::Select, [stays, kept, cast(number(0.0), T::TYPE)?])
+        }))
     }
 }
 

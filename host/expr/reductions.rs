@@ -275,7 +275,7 @@ fn divided<'a>(x: Arc<Node<'a>>, count: usize) -> Part<'a> {
 }
 
 /// How many elements are combined to one.
-fn count(x: &Node<'_>, axes: &[usize]) -> usize {
+pub(super) fn count(x: &Node<'_>, axes: &[usize]) -> usize {
     let mut axes: Vec<usize> = axes.iter().copied().filter(|&axis| axis < x.shape.len()).collect();
     axes.sort_unstable();
     axes.dedup();

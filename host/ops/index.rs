@@ -267,6 +267,16 @@ impl<T: ScatterAdd + Element, D: Dimension> DeviceArrayRef<T, D> {
     /// let values = DeviceArray::from_ndarray(stream, &array![1.0f32, 2.0, 4.0, 8.0])?;
     /// sums.scatter_add(Axis(0), &groups, &values)?;
     /// assert_eq!(sums.to_ndarray()?, array![5.0, 0.0, 10.0]);
+    ///
+    /// // An embedding: a row of the table for each word, and the gradient by the table.
+    /// let table = DeviceArray::from_ndarray(stream, &array![[0.1f32, 0.2], [0.3, 0.4], [0.5, 0.6]])?;
+    /// let words = DeviceArray::from_ndarray(stream, &array![2i64, 0, 2])?;
+    /// let embedded = table.take(Axis(0), &words)?;
+    /// assert_eq!(embedded.to_ndarray()?, array![[0.5, 0.6], [0.1, 0.2], [0.5, 0.6]]);
+    /// let incoming = DeviceArray::<f32, _>::ones(stream, (3, 2))?;
+    /// let mut gradient = table.zeros_like()?;
+    /// gradient.scatter_add(Axis(0), &words, &incoming)?;
+    /// assert_eq!(gradient.to_ndarray()?, array![[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]]);
     /// # Ok(())
     /// # }
     /// ```

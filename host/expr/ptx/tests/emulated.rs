@@ -293,3 +293,33 @@ fn operations_of_16_bit_floats() {
     let blocks = twice(narrow_floats);
     assert!(blocks > 100, "{blocks}");
 }
+
+/// Softmax, norms, a loss, and their gradients: rows by parts of warps, by blocks, in loops, and columns.
+pub(super) fn norms(stream: &Stream) -> Result<()> {
+    for (shape, axis) in [([2, 3, 7], 2), ([1, 2, 520], 2), ([1, 1, 5000], 2), ([2, 30, 17], 1)] {
+        let x = numbers(stream, shape)?;
+        let row = x.slice(s![..1, ..1, ..])?;
+        let weight = x.slice(s![.., ..1, ..1])?;
+        let y = x.expr().softmax(Axis(axis));
+        y.eval()?;
+        y.softmax_backward(Axis(axis), &x).eval()?;
+        x.expr().cast::<crate::bf16>().log_softmax(Axis(axis)).eval()?;
+        x.expr().log_sum_exp_axis(Axis(axis)).eval()?;
+        x.expr().layer_norm(&[axis], &row, 0.5, 1e-5).eval()?;
+        let (dx, dweight, dbias) = x.expr().layer_norm_backward(&[axis], &weight, 1e-5, &x);
+        dx.eval()?;
+        expr::eval((&dweight, &dbias))?;
+        x.expr().cast::<f64>().rms_norm(&[axis], 2.0, 1e-5).eval()?;
+        let labels = x.expr().argmax_axis(Axis(axis)).cast::<i64>() - 1;
+        x.expr().cross_entropy(Axis(axis), &labels).eval()?;
+        x.expr().cross_entropy_backward(Axis(axis), &labels, 1.0).eval()?;
+        x.expr().dropout(0.3, &mut Generator::new(1)).eval()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn norms_and_gradients() {
+    let blocks = twice(norms);
+    assert!(blocks > 100, "{blocks}");
+}

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use ndarray::{Axis, s};
 
-use super::emulated::{narrow_floats, numbers, programs, random_numbers, softmax};
+use super::emulated::{narrow_floats, norms, numbers, programs, random_numbers, softmax};
 use super::programs::{Random, samples};
 use crate::backend::DeviceFnInfo;
 use crate::device::KERNELS;
@@ -98,6 +98,12 @@ fn ptxas_takes_16_bit_floats() {
 #[test]
 fn ptxas_takes_random_numbers() {
     check_library("random", &programs(random_numbers), 64);
+}
+
+/// Those of softmax, norms, losses and their gradients.
+#[test]
+fn ptxas_takes_norms() {
+    check_library("norms", &programs(norms), 0);
 }
 
 /// The kernels of these programs with the library's own functions, where they were compiled, are sound, and have no more than

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Softmax, its logarithm, and the logarithm of sums of exponentials.
+//!
+//! The largest number is subtracted before the exponential, so that nothing overflows, and the largest one counts 1.
+
+use std::sync::Arc;
+
+use kernels_gpu::compiled::Real;
+use ndarray::{Axis, Dimension, Ix0, IxDyn, RemoveAxis};
+
+use super::{Number, add, check_axes, check_same_shape, constant, div, mul, reduced, sub, sum, wide, wide_type};
+use crate::expr::Expr;
+use crate::expr::fold::Operator;
+use crate::expr::function::{Ternary, Unary};
+use crate::expr::node::{Part, Problem, cast, repeated, ternary, unary};
+use crate::expr::operand::Operand;
+use crate::expr::reductions::with_axes;
+use crate::expr::value::Value;
+
+/// Softmax and what belongs to it. Numbers of 16 bits are computed with in `f32`, and the result is rounded once.
+impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
+    /// `e^x / Σ e^x` along an axis: positive numbers whose sum is 1. The largest number is subtracted first, so that nothing
+    /// overflows.
+    ///
+    /// A NaN makes its row NaN; so does ∞, and so do numbers that are all −∞, as in PyTorch. Along an axis of no elements
+    /// there is nothing to compute.
+    ///
+    /// The relative error of an element is, to first order, at most `|x − max| u` of the difference, the errors of two
+    /// exponentials, that of [`sum`](Self::sum) and one rounding.
+    ///
+    /// Along the last axis this is one kernel, which reads rows of up to 16,384 `f32` once and longer ones three times.
+    ///
+    /// # Errors
+    ///
+    /// Evaluating it is [`Error::Axes`](crate::Error::Axes) if there is no such axis.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![[0.0f64, 3f64.ln()], [1000.0, 1000.0]])?;
+    /// let y = x.expr().softmax(Axis(1)).eval()?.to_ndarray()?;
+    /// assert!((y - array![[0.25, 0.75], [0.5, 0.5]]).iter().all(|off| off.abs() < 1e-15));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn softmax(&self, axis: Axis) -> Self {
+        Self::of(self.part.clone().and_then(|x| softmax(&x, &[axis.0])))
+    }
+
+    /// The gradient of [`softmax`](Self::softmax), whose result this is: that of a number of which `gradient` is the gradient by
+    /// the result, `y (g − Σ g y)`. As large as this; of any type that has one together with `T`.
+    ///
+    /// # Errors
+    ///
+    /// As [`softmax`](Self::softmax), and evaluating it is [`Error::Shape`](crate::Error::Shape) if the shapes differ.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let y = DeviceArray::from_ndarray(device.default_stream(), &array![[0.25f32, 0.75]])?;
+    /// let of_first = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0f32, 0.0]])?;
+    /// let gradient = y.expr().softmax_backward(Axis(1), &of_first).eval()?;
+    /// assert_eq!(gradient.to_ndarray()?, array![[0.1875, -0.1875]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn softmax_backward(&self, axis: Axis, gradient: impl Operand<'a, T>) -> Self {
+        let gradient = gradient.operand().0;
+        Self::of((self.part.clone()).and_then(|y| softmax_backward(&y, axis.0, &gradient?)))
+    }
+
+    /// The natural logarithm of [`softmax`](Self::softmax), `x − max − ln Σ e^(x − max)`, without rounding in between: also
+    /// where softmax is too small for a number.
+    ///
+    /// # Errors
+    ///
+    /// As [`softmax`](Self::softmax).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![0.0f32, -200.0])?;
+    /// assert_eq!(x.expr().log_softmax(Axis(0)).eval()?.to_ndarray()?, array![0.0, -200.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn log_softmax(&self, axis: Axis) -> Self {
+        Self::of(self.part.clone().and_then(|x| log_softmax(&x, &[axis.0])))
+    }
+
+    /// The gradient of [`log_softmax`](Self::log_softmax), whose result this is: `g − e^y Σ g`.
+    ///
+    /// # Errors
+    ///
+    /// As [`softmax_backward`](Self::softmax_backward).
+    pub fn log_softmax_backward(&self, axis: Axis, gradient: impl Operand<'a, T>) -> Self {
+        let gradient = gradient.operand().0;
+        Self::of((self.part.clone()).and_then(|y| log_softmax_backward(&y, axis.0, &gradient?)))
+    }
+
+    /// `ln Σ e^x` of all elements, without overflow: SciPy's `logsumexp`.
+    ///
+    /// −∞ of none, and of numbers that are all −∞; ∞ if one of them is ∞ and none is NaN; NaN if one is. Its gradient is
+    /// [`softmax`](Self::softmax).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![1000.0f32, f32::NEG_INFINITY])?;
+    /// assert_eq!(x.expr().log_sum_exp().eval()?.to_ndarray()?.into_scalar(), 1000.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn log_sum_exp(&self) -> Expr<'a, T, Ix0> {
+        Expr::of(self.part.clone().and_then(|x| {
+            let axes: Vec<usize> = (0..x.shape.len()).collect();
+            log_sum_exp(&x, &axes)
+        }))
+    }
+
+    /// [`log_sum_exp`](Self::log_sum_exp) along an axis.
+    ///
+    /// # Errors
+    ///
+    /// As [`softmax`](Self::softmax).
+    pub fn log_sum_exp_axis(&self, axis: Axis) -> Expr<'a, T, D::Smaller>
+    where
+        D: RemoveAxis,
+    {
+        Expr::of((self.part.clone()).and_then(|x| log_sum_exp(&x, &[axis.0])))
+    }
+
+    /// [`log_sum_exp`](Self::log_sum_exp) along several axes.
+    ///
+    /// # Errors
+    ///
+    /// As [`softmax`](Self::softmax).
+    pub fn log_sum_exp_axes(&self, axes: &[usize]) -> Expr<'a, T, IxDyn> {
+        Expr::of((self.part.clone()).and_then(|x| log_sum_exp(&x, axes)))
+    }
+}
+
+/// The largest number along axes, without these axes; −∞ of none.
+fn largest<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
+    if axes.iter().any(|&axis| x.shape[axis] == 0) {
+        return Ok(repeated(
+            constant(f64::NEG_INFINITY, x.ty)?,
+            &*reduced(Operator::Sum, x, axes)?,
+        ));
+    }
+    reduced(Operator::Max, x, axes)
+}
+
+/// `x − max`, and the sum of its exponentials along axes, which have length 1 then.
+fn shifted<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 2], Problem> {
+    let below = sub(x, &with_axes(&largest(x, axes)?, axes))?;
+    let total = sum(&unary(Unary::Exp, Arc::clone(&below))?, axes)?;
+    Ok([below, total])
+}
+
+/// Softmax along axes.
+pub(super) fn softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
+    check_axes("softmax", x, axes)?;
+    let [below, total] = shifted(&wide(x)?, axes)?;
+    cast(div(&unary(Unary::Exp, below)?, &total)?, x.ty)
+}
+
+/// The logarithm of softmax along axes.
+fn log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
+    check_axes("log_softmax", x, axes)?;
+    cast(wide_log_softmax(&wide(x)?, axes)?, x.ty)
+}
+
+/// As [`log_softmax`], of numbers in the type that it is computed in.
+pub(super) fn wide_log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
+    let [below, total] = shifted(x, axes)?;
+    sub(&below, &unary(Unary::Ln, total)?)
+}
+
+/// The logarithm of the sum of exponentials along axes, which are gone then.
+fn log_sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
+    check_axes("log_sum_exp", x, axes)?;
+    let wide = wide(x)?;
+    let largest = largest(&wide, axes)?;
+    // ∞ is not subtracted from itself.
+    let is_infinite = unary(Unary::IsInfinite, Arc::clone(&largest))?;
+    let shift = ternary(Ternary::Select, [is_infinite, constant(0.0, wide.ty)?, largest])?;
+    let powers = unary(Unary::Exp, sub(&wide, &with_axes(&shift, axes))?)?;
+    let total = reduced(Operator::Sum, &powers, axes)?;
+    cast(add(&unary(Unary::Ln, total)?, &shift)?, x.ty)
+}
+
+/// Of both gradients: the result and the gradient by it, in the type that they are computed in.
+fn operands<'a>(
+    operation: &'static str,
+    y: &Number<'a>,
+    axis: usize,
+    gradient: &Number<'a>,
+) -> Result<[Number<'a>; 2], Problem> {
+    check_axes(operation, y, &[axis])?;
+    check_same_shape(operation, "a gradient", gradient, y)?;
+    let ty = wide_type(&[y, gradient]);
+    Ok([cast(Arc::clone(y), ty)?, cast(Arc::clone(gradient), ty)?])
+}
+
+fn softmax_backward<'a>(y: &Number<'a>, axis: usize, gradient: &Number<'a>) -> Part<'a> {
+    let [wide, gradient] = operands("softmax_backward", y, axis, gradient)?;
+    let along = sum(&mul(&gradient, &wide)?, &[axis])?;
+    cast(mul(&wide, &sub(&gradient, &along)?)?, y.ty)
+}
+
+fn log_softmax_backward<'a>(y: &Number<'a>, axis: usize, gradient: &Number<'a>) -> Part<'a> {
+    let [wide, gradient] = operands("log_softmax_backward", y, axis, gradient)?;
+    let along = sum(&gradient, &[axis])?;
+    cast(sub(&gradient, &mul(&unary(Unary::Exp, wide)?, &along)?)?, y.ty)
+}
