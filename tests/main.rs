@@ -8,6 +8,7 @@
 mod common;
 
 mod array;
+mod attention;
 mod binary;
 mod blur;
 mod broadcast;

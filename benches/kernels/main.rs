@@ -2,6 +2,7 @@
 //! The kernels, by criterion, in one executable, most of which all have in common: `cargo bench --bench kernels`, or a part
 //! of them with one of criterion's filters: `cargo bench --bench kernels -- reduce/sum`.
 
+mod attention;
 mod binary;
 mod common;
 mod histogram;
@@ -20,7 +21,7 @@ use criterion::Criterion;
 type Group = fn(&mut Criterion);
 
 /// The groups, by what their benchmarks' names begin with.
-const GROUPS: [(&str, Group); 10] = [
+const GROUPS: [(&str, Group); 11] = [
     ("map", map::map),
     ("binary", binary::binary),
     ("broadcast", binary::broadcast),
@@ -28,6 +29,7 @@ const GROUPS: [(&str, Group); 10] = [
     ("scan", scan::scan),
     ("histogram", histogram::histogram),
     ("matmul", matmul::matmul),
+    ("attention", attention::attention),
     ("transpose", transpose::transpose),
     ("image", image::image),
     ("random", random::random),

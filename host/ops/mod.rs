@@ -3,6 +3,7 @@
 //! own constants, and launches.
 
 mod assign;
+mod attention;
 mod binary;
 mod broadcast;
 mod cast;
@@ -25,6 +26,7 @@ mod select;
 mod transfer;
 mod transpose;
 
+pub use attention::{Attend, Attention};
 pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};
 pub use image::{Border, Channels, Pixel, Weights};

@@ -8,6 +8,7 @@
 //! [`operator_kernels!`](crate::operator_kernels) does for those of other crates. There is no implementation for all
 //! operators at once, which would leave no room for those.
 
+mod attention;
 mod made;
 mod products;
 
@@ -27,6 +28,7 @@ use crate::reduce::{ColumnPlan, RowPlan};
 use crate::scan::{Lines, blelloch};
 use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select};
 
+pub use attention::{Attention, AttentionParams, HopperAttention, HopperAttentionParams};
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
     AdaGemm, AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues, DmmaParams, FinishSums,

@@ -12,6 +12,7 @@
 // Arrays stay in registers where every index is a constant, which it is in an unrolled loop over indices.
 #![allow(clippy::needless_range_loop)]
 
+pub mod attention;
 pub mod binary;
 pub mod blur;
 pub mod broadcast;

@@ -27,7 +27,8 @@
 //!   from one box to that of the next 64 elements `leading_byte_offset` bytes. One instruction takes 16 rows; the
 //!   next one's descriptor is advanced by 2048 bytes, where `stride_byte_offset` is 1024.
 //!
-//! Where A is of `Tf32`, it can come from registers instead, as [`Fragment`]s: that is how an A that lies M-major is had.
+//! An A of 16-bit floats or of `Tf32` can come from registers instead, as [`Fragment`]s: that is how an A of `Tf32` that lies
+//! M-major is had, and how what is made of the result of one product is multiplied by another matrix.
 //!
 //! # Convergence
 //!
@@ -123,6 +124,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 
 use crate::float8::{F8E4M3, F8E5M2};
+use crate::half::Packed;
 use crate::machine::{self, Major};
 use crate::shared::Shared;
 
@@ -212,6 +214,41 @@ products! {
     F8E5M2 F8E5M2 multiply_e5m2_e5m2
 }
 
+/// An element type of an A that comes from registers: [`bf16`], [`f16`](struct@f16) or [`Tf32`].
+#[diagnostic::on_unimplemented(message = "the tensor cores take no `{Self}` from registers")]
+pub trait FromRegisters: Operand {
+    /// One instruction.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Batch::mma_fragment`].
+    #[doc(hidden)]
+    #[track_caller]
+    unsafe fn multiply_fragment<R: Registers, B: Layout<Self>>(d: &mut R, a: [u32; 4], b: machine::MatrixDescriptor);
+}
+
+macro_rules! fragments {
+    ($($type:ident $multiply:ident [$($major:ident)?])*) => {$(
+        impl FromRegisters for $type {
+            #[inline(always)]
+            unsafe fn multiply_fragment<R: Registers, B: Layout<$type>>(
+                d: &mut R,
+                a: [u32; 4],
+                b: machine::MatrixDescriptor,
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { d.$multiply$(::<$major>)?(a, b) }
+            }
+        }
+    )*};
+}
+
+fragments! {
+    bf16 multiply_bf16_fragment [B]
+    f16 multiply_f16_fragment [B]
+    Tf32 multiply_tf32_fragment []
+}
+
 /// How a matrix of `T` lies in shared memory: [`KMajor`] or, of 16-bit elements, [`MnMajor`]. See the [module](self).
 #[diagnostic::on_unimplemented(
     message = "the tensor cores take no `{T}` that lies `{Self}`",
@@ -277,9 +314,11 @@ impl<T: Operand, L: Layout<T>> MatrixDescriptor<T, L> {
     }
 }
 
-/// What one thread has of a 64 × 8 matrix A of [`Tf32`], in registers: so that it need not lie K-major anywhere.
+/// What one thread has of a 64 × K matrix A in registers, where K is that of an instruction: so that it need not lie in shared memory.
 ///
-/// Element `i` of thread `t` is that of row `16 (t / 32 % 4) + t % 32 / 4 + 8 (i % 2)` and of k `t % 4 + 4 (i / 2)`.
+/// Of [`Tf32`], element `i` of thread `t` is that of row `16 (t / 32 % 4) + t % 32 / 4 + 8 (i % 2)` and of k `t % 4 + 4 (i / 2)`.
+/// Of 16-bit floats, it is a pair: that of the same row and of k `2 (t % 4) + 8 (i / 2)` in the lower half, and that of the next k. So
+/// elements `8 j` to `8 j + 7` of an [`Accumulator`], packed two by two in their order, are the fragment of columns `16 j` to `16 j + 15`.
 ///
 /// ```
 /// use cuda_std::prelude::*;
@@ -316,15 +355,66 @@ impl<T: Operand, L: Layout<T>> MatrixDescriptor<T, L> {
 /// assert_eq!(Accumulator::<32>::place(37, 6), (25, 10));
 /// assert_eq!(d[25 * 64 + 10], dot(25, 10));
 /// ```
-pub struct Fragment([u32; 4]);
+///
+/// The product of what was multiplied, with a B that lies by rows:
+///
+/// ```
+/// use cuda_std::half::{self, bf16};
+/// use cuda_std::prelude::*;
+/// use cuda_std::tma::{self, Swizzle};
+/// use cuda_std::wgmma::{Accumulator, Fragment, MatrixDescriptor, MnMajor};
+///
+/// /// D = A · B for 64 × 64 × 16, where `x` is A and `y` is B. For one block of 128 threads.
+/// #[kernel(max_threads = 128)]
+/// pub fn multiply(x: &[f32], y: &[f32], d: SliceMut<'_, f32>) {
+///     let b = shared_array![bf16; 16 * 64 + 512].aligned::<1024>();
+///     let t = thread::thread_idx_x();
+///     for i in 0..8 {
+///         let (k, column) = (t / 8, t % 8 * 8 + i);
+///         let to = Swizzle::B128.place(k * 128 + column * 2) / 2;
+///         b.set(to as usize, half::bf16_from_f32(y[(k * 64 + column) as usize]));
+///     }
+///     tma::fence_async();
+///     thread::sync_threads();
+///     let b = MatrixDescriptor::<bf16, MnMajor>::new(b, 16, 1024);
+///     let (row, k) = (16 * (t / 32) + t % 32 / 4, t % 4 * 2);
+///     let pair = |row: u32, k: u32| {
+///         let at = (row * 16 + k) as usize;
+///         half::pack::<bf16>(x[at], x[at + 1])
+///     };
+///     let a = Fragment::<bf16>::of_pairs([pair(row, k), pair(row + 8, k), pair(row, k + 8), pair(row + 8, k + 8)]);
+///     // SAFETY: B is written, and stays as it is until the wait, behind which the fragment is kept.
+///     let sum = unsafe { Accumulator::<32>::zero().start().mma_fragment(&a, b) }.commit().wait();
+///     a.keep();
+///     let (row, column) = Accumulator::<32>::place(t, 6);
+///     d.set((row * 64 + column) as usize, sum.get::<6>());
+/// }
+/// # let x: Vec<f32> = (0..64 * 16).map(|i| (i % 7) as f32).collect();
+/// # let y: Vec<f32> = (0..64 * 16).map(|i| (i % 5) as f32 - 1.0).collect();
+/// # let mut d = vec![f32::NAN; 64 * 64];
+/// # cuda_std::launch::on_simulator(1, 128, &mut d, |d| multiply(&x, &y, d));
+/// # let dot = |i: usize, j: usize| (0..16).map(|k| x[i * 16 + k] * y[k * 64 + j]).sum::<f32>();
+/// assert_eq!(d[25 * 64 + 10], dot(25, 10));
+/// ```
+pub struct Fragment<T = Tf32>([u32; 4], PhantomData<T>);
 
-impl Fragment {
+impl Fragment<Tf32> {
     /// The fragment of this thread's elements. Of each the lowest 13 bits are ignored.
     #[inline(always)]
     pub fn new(elements: [f32; 4]) -> Self {
-        Self(elements.map(f32::to_bits))
+        Self(elements.map(f32::to_bits), PhantomData)
     }
+}
 
+impl<T: Packed> Fragment<T> {
+    /// The fragment of this thread's pairs of 16-bit floats.
+    #[inline(always)]
+    pub fn of_pairs(pairs: [u32; 4]) -> Self {
+        Self(pairs, PhantomData)
+    }
+}
+
+impl<T> Fragment<T> {
     /// Ends its use: until here its registers are nobody else's.
     #[inline(always)]
     pub fn keep(&self) {
@@ -388,6 +478,13 @@ impl<const R: usize, S> Accumulator<R, S>
 where
     [S; R]: InRegisters<S>,
 {
+    /// Elements of no particular value, which takes no instruction: for a batch that begins with
+    /// [`mma_from_zero`](Batch::mma_from_zero). On the simulated GPU they are 0.
+    #[inline(always)]
+    pub fn any() -> Self {
+        Self(<[S; R]>::any())
+    }
+
     /// Opens a batch: orders what the thread did to the registers ahead of the instructions.
     #[inline(always)]
     #[track_caller]
@@ -461,12 +558,16 @@ where
     ///
     /// As for [`mma`](Self::mma) as far as B goes. The fragment was made before the batch was opened, and is
     /// [kept](Fragment::keep) behind the wait for this batch: until then the instruction reads its registers, which the
-    /// compiler does not know.
+    /// compiler does not know. (Where what makes it could be moved behind the opening, it is kept ahead of that too.)
     #[inline(always)]
     #[track_caller]
-    pub unsafe fn mma_fragment(mut self, a: &Fragment, b: MatrixDescriptor<Tf32, KMajor>) -> Self {
+    pub unsafe fn mma_fragment<T: FromRegisters, B: Layout<T>>(
+        mut self,
+        a: &Fragment<T>,
+        b: MatrixDescriptor<T, B>,
+    ) -> Self {
         // SAFETY: the caller's promise.
-        unsafe { self.0.0.multiply_tf32_fragment(a.0, b.raw) };
+        unsafe { T::multiply_fragment::<[f32; R], B>(&mut self.0.0, a.0, b.raw) };
         self
     }
 }

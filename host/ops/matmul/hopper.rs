@@ -18,7 +18,7 @@ use crate::tensor_map::{Swizzle, TensorElement, TensorMapMutArg};
 use crate::view::DeviceViewMut;
 
 /// Whether the stream's device has Hopper's tensor cores.
-pub(super) fn is_hopper(stream: &Stream) -> bool {
+pub(in crate::ops) fn is_hopper(stream: &Stream) -> bool {
     stream.backend().properties().tensor_cores == Some(HOPPER)
 }
 

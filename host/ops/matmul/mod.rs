@@ -35,6 +35,7 @@ pub use self::fused::FusedMatMul;
 use self::gemm::Multiplication;
 use self::grouped::{Each, Groups};
 pub use self::grouped::{Pair, grouped_matmul};
+pub(super) use self::hopper::is_hopper;
 pub use self::own::OwnEpilogue;
 pub use self::precision::Precision;
 pub use self::rows::{RowMatMul, WithRows};

@@ -41,7 +41,7 @@ macro_rules! unroll {
     )*};
 }
 
-use unroll;
+pub(crate) use unroll;
 
 /// A number that products of matrices are computed in: `f32`, `f64` or `i32`.
 pub trait MulAdd: Num {
@@ -82,7 +82,7 @@ fn scaled<T: MulAdd>(alpha: T, sum: T, beta_and_old: Option<(T, T)>) -> T {
 
 /// The least length of an array that a view of these lengths and strides lies in, if such an array can be.
 #[inline(always)]
-fn span<const N: usize>(lengths: [usize; N], strides: [usize; N]) -> Option<usize> {
+pub(crate) fn span<const N: usize>(lengths: [usize; N], strides: [usize; N]) -> Option<usize> {
     let mut last = 0usize;
     for axis in 0..N {
         if lengths[axis] == 0 {

@@ -74,27 +74,9 @@ macro_rules! registers {
             registers!(multiply_bf16 $n "k16.f32.bf16.bf16" [", 1, 1, {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
             registers!(multiply_f16 $n "k16.f32.f16.f16" [", 1, 1, {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
             registers!(multiply_tf32 $n "k8.f32.tf32.tf32" [", 1, 1;"] [] $first $($i)*);
-            #[inline(always)]
-            unsafe fn multiply_tf32_fragment(&mut self, [a0, a1, a2, a3]: [u32; 4], b: MatrixDescriptor) {
-                // SAFETY: the caller's promise, that of `Batch::mma_fragment`.
-                unsafe {
-                    asm!(
-                        "{{",
-                        ".reg .b64 b;",
-                        "mov.b64 b, {{{b_low}, {b_high}}};",
-                        concat!(
-                            "wgmma.mma_async.sync.aligned.m64n", $n, "k8.f32.tf32.tf32 {{", "{", $first, "}",
-                            $(", {", $i, "}",)* "}}, {{{a0}, {a1}, {a2}, {a3}}}, b, 1, 1, 1;"
-                        ),
-                        "}}",
-                        inout(reg32) self[$first], $(inout(reg32) self[$i],)*
-                        a0 = in(reg32) a0, a1 = in(reg32) a1, a2 = in(reg32) a2, a3 = in(reg32) a3,
-                        b_low = in(reg32) b.low, b_high = in(reg32) b.high,
-                        options(nostack, preserves_flags)
-                    );
-                }
-            }
-
+            registers!(@fragment multiply_tf32_fragment [] $n "k8.f32.tf32.tf32" [", b, 1, 1, 1;"] [] $first $($i)*);
+            registers!(@fragment multiply_bf16_fragment [B: Major] $n "k16.f32.bf16.bf16" [", b, 1, 1, 1, {tb};"] [tb = const B::TRANSPOSED,] $first $($i)*);
+            registers!(@fragment multiply_f16_fragment [B: Major] $n "k16.f32.f16.f16" [", b, 1, 1, 1, {tb};"] [tb = const B::TRANSPOSED,] $first $($i)*);
             registers!(multiply_e4m3_e4m3 $n "k32.f32.e4m3.e4m3" [", 1, 1;"] [] $first $($i)*);
             registers!(multiply_e4m3_e5m2 $n "k32.f32.e4m3.e5m2" [", 1, 1;"] [] $first $($i)*);
             registers!(multiply_e5m2_e4m3 $n "k32.f32.e5m2.e4m3" [", 1, 1;"] [] $first $($i)*);
@@ -114,6 +96,19 @@ macro_rules! registers {
             fn update(&mut self, f: impl Fn(usize, $sum) -> $sum) {
                 self[$first] = f($first, self[$first]);
                 $(self[$i] = f($i, self[$i]);)*
+            }
+
+            #[inline(always)]
+            fn any() -> Self {
+                let mut registers = [<$sum>::default(); $registers];
+                // SAFETY: writes nothing: the registers are those that the compiler chose, with what was in them.
+                unsafe {
+                    asm!(
+                        concat!("//", " {", $first, "}", $(" {", $i, "}",)*),
+                        out(reg32) registers[$first], $(out(reg32) registers[$i],)* options(nostack, preserves_flags)
+                    );
+                }
+                registers
             }
 
             // Every register is an operand of both, or the compiler would move what sets it down over the fence, and what
@@ -152,6 +147,29 @@ macro_rules! registers {
                         inout(reg32) self[$first], $(inout(reg32) self[$i],)* options(nostack, preserves_flags)
                     );
                 }
+            }
+        }
+    };
+    (@fragment $name:ident [$($generic:tt)*] $n:literal $types:literal [$tail:literal] [$($major:tt)*]
+        $first:literal $($i:literal)*
+    ) => {
+        #[inline(always)]
+        unsafe fn $name<$($generic)*>(&mut self, [a0, a1, a2, a3]: [u32; 4], b: MatrixDescriptor) {
+            // SAFETY: the caller's promise, that of `Batch::mma_fragment`.
+            unsafe {
+                asm!(
+                    "{{",
+                    ".reg .b64 b;",
+                    "mov.b64 b, {{{b_low}, {b_high}}};",
+                    concat!(
+                        "wgmma.mma_async.sync.aligned.m64n", $n, $types, " {{", "{", $first, "}", $(", {", $i, "}",)*
+                        "}}, {{{a0}, {a1}, {a2}, {a3}}}", $tail
+                    ),
+                    "}}",
+                    inout(reg32) self[$first], $(inout(reg32) self[$i],)*
+                    a0 = in(reg32) a0, a1 = in(reg32) a1, a2 = in(reg32) a2, a3 = in(reg32) a3,
+                    b_low = in(reg32) b.low, b_high = in(reg32) b.high, $($major)* options(nostack, preserves_flags)
+                );
             }
         }
     };

@@ -158,6 +158,9 @@ pub trait Major {
 
 /// Registers that instructions write to beside the thread.
 pub trait InRegisters<S> {
+    /// Elements of no particular value, which no instruction sets.
+    #[doc(hidden)]
+    fn any() -> Self;
     /// Replaces each element by a function of its number and itself, in code that is written out.
     #[doc(hidden)]
     fn update(&mut self, f: impl Fn(usize, S) -> S);
@@ -190,6 +193,12 @@ pub trait Registers: InRegisters<f32> {
     #[track_caller]
     #[doc(hidden)]
     unsafe fn multiply_tf32_fragment(&mut self, a: [u32; 4], b: MatrixDescriptor);
+    #[track_caller]
+    #[doc(hidden)]
+    unsafe fn multiply_bf16_fragment<B: Major>(&mut self, a: [u32; 4], b: MatrixDescriptor);
+    #[track_caller]
+    #[doc(hidden)]
+    unsafe fn multiply_f16_fragment<B: Major>(&mut self, a: [u32; 4], b: MatrixDescriptor);
     #[track_caller]
     #[doc(hidden)]
     unsafe fn multiply_e4m3_e4m3<A: Major, B: Major, const ADD: i32>(

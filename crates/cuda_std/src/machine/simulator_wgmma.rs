@@ -181,7 +181,7 @@ fn multiply_by<S: Sum, const K: usize>(
 
 /// Adds the product of a matrix A that the warps have in registers: the four lanes that have two rows of it exchange them.
 #[track_caller]
-fn multiply_fragment(d: &mut [f32], a: [u32; 4], b: MatrixDescriptor) {
+fn multiply_fragment(d: &mut [f32], kind: Kind, a: [u32; 4], (b, b_transposed): (MatrixDescriptor, bool)) {
     warpgroup();
     b.check();
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
@@ -189,15 +189,26 @@ fn multiply_fragment(d: &mut [f32], a: [u32; 4], b: MatrixDescriptor) {
         cuda_sim::exchange("mma_fragment", u32::MAX, pair(a[0], a[1])),
         cuda_sim::exchange("mma_fragment", u32::MAX, pair(a[2], a[3])),
     ];
-    let mut rows = [[0.0; 8]; 2];
-    for (i, row) in rows.iter_mut().enumerate() {
-        for (k, element) in (0..).zip(row) {
-            let lane = cuda_sim::lane() / 4 * 4 + k % 4;
-            let word = words[k as usize / 4].get(lane).unwrap_or_default() >> (32 * i);
-            *element = f32::from_bits(word as u32 & !0x1fff);
+    // Word `number` of the lane of these four that has it, in row `row` or that 8 further on.
+    let word = |row: usize, lane: u32, number: usize| {
+        let lane = cuda_sim::lane() / 4 * 4 + lane;
+        (words[number].get(lane).unwrap_or_default() >> (32 * row)) as u32
+    };
+    let b = (kind, b, b_transposed);
+    match kind {
+        Kind::Tf32 => {
+            let element = |row, k: usize| f32::from_bits(word(row, k as u32 % 4, k / 4) & !0x1fff);
+            multiply_rows::<_, 8>(d, &[0, 1].map(|row| std::array::from_fn(|k| element(row, k))), b);
+        }
+        _ => {
+            let half = |row, k: usize| (word(row, k as u32 % 8 / 2, k / 8) >> (16 * (k % 2))) as u16;
+            let element = |row, k| match kind {
+                Kind::F16 => half::f16::from_bits(half(row, k)).to_f32(),
+                _ => half::bf16::from_bits(half(row, k)).to_f32(),
+            };
+            multiply_rows::<_, 16>(d, &[0, 1].map(|row| std::array::from_fn(|k| element(row, k))), b);
         }
     }
-    multiply_rows(d, &rows, (Kind::Tf32, b, false));
 }
 
 /// Adds the product of the two rows of A of which the thread has elements.
@@ -243,7 +254,15 @@ macro_rules! registers {
             registers!(multiply_tf32 multiply Tf32 Tf32);
 
             unsafe fn multiply_tf32_fragment(&mut self, a: [u32; 4], b: MatrixDescriptor) {
-                multiply_fragment(self, a, b);
+                multiply_fragment(self, Kind::Tf32, a, (b, false));
+            }
+
+            unsafe fn multiply_bf16_fragment<B: Major>(&mut self, a: [u32; 4], b: MatrixDescriptor) {
+                multiply_fragment(self, Kind::Bf16, a, (b, B::TRANSPOSED != 0));
+            }
+
+            unsafe fn multiply_f16_fragment<B: Major>(&mut self, a: [u32; 4], b: MatrixDescriptor) {
+                multiply_fragment(self, Kind::F16, a, (b, B::TRANSPOSED != 0));
             }
 
             registers!(multiply_e4m3_e4m3 multiply E4m3 E4m3);
@@ -261,6 +280,10 @@ macro_rules! registers {
     )*};
     (@wait $sum:ident $registers:literal) => {
         impl InRegisters<$sum> for [$sum; $registers] {
+            fn any() -> Self {
+                [<$sum as Sum>::ZERO; $registers]
+            }
+
             fn update(&mut self, f: impl Fn(usize, $sum) -> $sum) {
                 for (i, element) in self.iter_mut().enumerate() {
                     *element = f(i, *element);

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Attention: softmax of scores, times values, in one kernel.
+
+mod hopper;
+
+use std::f64::consts::LOG2_E;
+
+use cuda_std::launch::SafeKernel;
+use half::{bf16, f16};
+use kernels_gpu::attention::tiled::{AttentionStrides, ROWS, THREADS};
+use kernels_gpu::attention::{AttentionShape, MAX_LENGTH, MAX_TILES};
+use kernels_gpu::compiled::{Attention as Compiled, AttentionParams};
+use ndarray::{Dimension, Ix3, Ix4};
+
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+use crate::error::{Error, Result};
+use crate::launch::{LaunchConfig, Words};
+
+/// What errors call it.
+const OPERATION: &str = "attention";
+
+/// The greatest head dimension.
+const MAX_DIM: usize = 256;
+
+/// The bytes of keys and values that tiles which run at a time share at most: about half of Hopper's second cache.
+const CACHED: usize = 24 << 20;
+
+/// The element types of [`attention`](DeviceArrayRef::attention): `f32`, `bf16` and `f16`.
+pub trait Attend: Element + Compiled + sealed::Sealed {
+    /// Computes by the kernel for the device's tensor cores, if there is one for such operands.
+    #[doc(hidden)]
+    fn on_tensor_cores(_task: &mut Task<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for f32 {}
+    impl Sealed for super::bf16 {}
+    impl Sealed for super::f16 {}
+}
+
+impl Attend for f32 {}
+
+macro_rules! on_hopper {
+    ($($type:ty),*) => {$(
+        impl Attend for $type {
+            fn on_tensor_cores(task: &mut Task<'_, $type>) -> Result<bool> {
+                hopper::compute(task)
+            }
+        }
+    )*};
+}
+
+on_hopper!(bf16, f16);
+
+/// Attention, by [`attention`](DeviceArrayRef::attention). Nothing is computed before [`compute`](Self::compute) or
+/// [`compute_with_log_sum_exp`](Self::compute_with_log_sum_exp) is called.
+#[must_use = "nothing is computed before `compute` or `compute_with_log_sum_exp`"]
+pub struct Attention<'a, T> {
+    q: &'a DeviceArrayRef<T, Ix4>,
+    k: &'a DeviceArrayRef<T, Ix4>,
+    v: &'a DeviceArrayRef<T, Ix4>,
+    causal: bool,
+    scale: Option<f32>,
+}
+
+/// An attention whose operands fit, and its results.
+#[doc(hidden)]
+pub struct Task<'a, T> {
+    q: &'a DeviceArrayRef<T, Ix4>,
+    k: &'a DeviceArrayRef<T, Ix4>,
+    v: &'a DeviceArrayRef<T, Ix4>,
+    shape: AttentionShape,
+    /// What scores are multiplied with to be exponents of 2.
+    factor: f32,
+    out: DeviceArray<T, Ix4>,
+    /// Empty where they are not wanted.
+    log_sums: DeviceArray<f32, Ix3>,
+}
+
+/// Attention.
+impl<T: Attend> DeviceArrayRef<T, Ix4> {
+    /// Attention of these queries to the keys `k`, whose values are `v`: `softmax(scale · Q Kᵀ) V` for each head, in one kernel, which
+    /// keeps no matrix of scores in memory (FlashAttention). `scale` is `1 / √d`, unless [`scale`](Attention::scale) says otherwise.
+    ///
+    /// The queries have the shape (batch, heads, queries, d), the keys and the values (batch, heads of keys, keys, d), and the result
+    /// that of the queries. `d` is 1 to 256. Heads of queries are a multiple of those of keys: so many of them, one after another,
+    /// share a head of keys and values (grouped-query attention; with one head of keys, multi-query attention).
+    ///
+    /// Operands lie as they like: what is (batch, position, heads, d) in memory is given as a view by
+    /// [`permuted_axes`](crate::DeviceView::permuted_axes)`([0, 2, 1, 3])`. Those with an axis that goes backwards are copied.
+    ///
+    /// # Precision
+    ///
+    /// Scores, weights and sums are computed in `f32`, and the result is rounded to its type once. On Hopper's tensor cores weights are
+    /// rounded to the elements' type before they are multiplied with values; the sum of weights is not of these.
+    ///
+    /// A query that sees no key has the result 0, and so has one with scores of −∞ alone. NaN in a query or in a key that it
+    /// sees, and a score of +∞, make its result NaN. A weight of 0 times a value that is infinite or NaN is NaN, as in a product of
+    /// matrices; of keys that a query does not see some are multiplied so, and some are not read.
+    ///
+    /// On one device the bits are the same each time.
+    ///
+    /// # Cost
+    ///
+    /// `4 d` operations for each pair of a query and a key that it sees. Products of `f16` and `bf16` with a `d` of 64 or 128 are
+    /// done by Hopper's tensor cores, where the scale is positive; operands whose lines do not begin at multiples of 16 bytes are
+    /// copied there first. All others are done by ordinary cores, in `f32`, with `d` rounded up to 64, 128 or 256 in one of the two
+    /// products. Memory: the result.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let x = DeviceArray::from_ndarray(stream, &array![[[[1.0f32, 0.0], [0.0, 1.0], [1.0, 1.0]]]])?;
+    /// let y = x.attention(&x, &x).causal().scale(1.0).compute()?.to_ndarray()?;
+    /// // The first position sees itself alone, the second has the scores 0 and 1.
+    /// let weight = 1.0 / (1.0 + 1f32.exp());
+    /// assert_eq!(y[[0, 0, 0, 0]], 1.0);
+    /// assert!((y[[0, 0, 1, 0]] - weight).abs() < 1e-6);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn attention<'a>(&'a self, k: &'a DeviceArrayRef<T, Ix4>, v: &'a DeviceArrayRef<T, Ix4>) -> Attention<'a, T> {
+        Attention {
+            q: self,
+            k,
+            v,
+            causal: false,
+            scale: None,
+        }
+    }
+}
+
+impl<T: Attend> Attention<'_, T> {
+    /// Hides from each query the keys behind its own position, where the last query is at the position of the last key: query `i`
+    /// sees the keys up to number `i + keys − queries`.
+    ///
+    /// So queries that come last in a longer sequence, whose keys are kept, see all that was before, as in FlashAttention. (PyTorch's
+    /// `is_causal` has the first query at the position of the first key, which is the same where there are as many queries as keys.)
+    /// Where there are more queries than keys, the first ones see none.
+    pub fn causal(mut self) -> Self {
+        self.causal = true;
+        self
+    }
+
+    /// Multiplies scores by `scale`, in place of `1 / √d`.
+    pub fn scale(mut self, scale: f32) -> Self {
+        self.scale = Some(scale);
+        self
+    }
+
+    /// The result as a new array, on the stream of the queries.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shapes do not fit, or are larger than kernels count (2³⁰ queries or keys, 2³¹ − 1 tiles of 64 queries),
+    /// [`Error::DifferentDevices`], and those of an allocation and a launch.
+    pub fn compute(self) -> Result<DeviceArray<T, Ix4>> {
+        self.run(false).map(|(out, _)| out)
+    }
+
+    /// [`compute`](Self::compute), and for each query the natural logarithm of its sum of exponentials, `ln Σ exp(scale · q k)`, in
+    /// the shape (batch, heads, queries): what gradients want, and what combines results for parts of the keys. It is −∞ for a query
+    /// that sees no key.
+    ///
+    /// # Errors
+    ///
+    /// As [`compute`](Self::compute).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let q = DeviceArray::from_ndarray(stream, &array![[[[1.0f32]]]])?;
+    /// let k = DeviceArray::from_ndarray(stream, &array![[[[1.0f32], [2.0]]]])?;
+    /// let (_, log_sums) = q.attention(&k, &k).compute_with_log_sum_exp()?;
+    /// assert!((log_sums.get([0, 0, 0])? - (1f32.exp() + 2f32.exp()).ln()).abs() < 1e-6);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compute_with_log_sum_exp(self) -> Result<(DeviceArray<T, Ix4>, DeviceArray<f32, Ix3>)> {
+        self.run(true)
+    }
+
+    fn run(self, with_log_sums: bool) -> Result<(DeviceArray<T, Ix4>, DeviceArray<f32, Ix3>)> {
+        let Self { q, k, v, .. } = self;
+        let shape = self.shape()?;
+        let stream = q.stream();
+        stream.check_device(OPERATION, k.stream())?;
+        stream.check_device(OPERATION, v.stream())?;
+        let (batch, heads, queries, dim) = q.raw_dim().into_pattern();
+        let log_sums = if with_log_sums {
+            Ix3(batch, heads, queries)
+        } else {
+            Ix3(0, 0, 0)
+        };
+        let scale = self.scale.map_or_else(|| 1.0 / (dim as f64).sqrt(), f64::from);
+        let mut task = Task {
+            q,
+            k,
+            v,
+            shape,
+            factor: (scale * LOG2_E) as f32,
+            out: DeviceArray::uninit(stream, q.raw_dim())?,
+            log_sums: DeviceArray::uninit(stream, log_sums)?,
+        };
+        if !task.out.is_empty() && !T::on_tensor_cores(&mut task)? {
+            task.on_ordinary_cores()?;
+        }
+        Ok((task.out, task.log_sums))
+    }
+
+    /// The shape, if the operands fit together.
+    fn shape(&self) -> Result<AttentionShape> {
+        let (q, k, v) = (self.q.shape(), self.k.shape(), self.v.shape());
+        let refuse = |wanted: String| Error::Shape {
+            operation: OPERATION,
+            given: format!("queries of shape {q:?}, keys of shape {k:?}, values of shape {v:?}"),
+            wanted,
+        };
+        let fits = k == v && k[0] == q[0] && k[3] == q[3];
+        if !fits || (q[1] != 0 && k[1] == 0) || (k[1] != 0 && !q[1].is_multiple_of(k[1])) {
+            return Err(refuse(
+                "(batch, heads, queries, d), and twice (batch, heads of keys, keys, d), with heads a multiple of those of keys".into(),
+            ));
+        }
+        if !(1..=MAX_DIM).contains(&q[3]) {
+            return Err(refuse(format!("a d of 1 to {MAX_DIM}")));
+        }
+        let too_large = || {
+            refuse(format!(
+                "no more than {MAX_LENGTH} queries and keys, and {MAX_TILES} tiles of {ROWS} queries in all heads"
+            ))
+        };
+        let number = |n: usize| u32::try_from(n).map_err(|_| too_large());
+        let sharing = q[1].checked_div(k[1]).unwrap_or(1).max(1);
+        let (queries, keys) = (number(q[2])?, number(k[2])?);
+        let shape = AttentionShape {
+            batch: number(q[0])?,
+            heads: number(q[1])?,
+            sharing: number(sharing)?,
+            queries,
+            keys,
+            dim: number(q[3])?,
+            reach: match self.causal {
+                true => keys.wrapping_sub(queries) as i32,
+                false => keys as i32,
+            },
+            group: self.group(sharing),
+        };
+        // Of an empty result there is no tile, and no group.
+        if !self.q.is_empty() && !shape.is_valid(ROWS as u32) {
+            return Err(too_large());
+        }
+        Ok(shape)
+    }
+
+    /// How many heads are taken together: with `causal`, where blocks have more to do or less, the longest of several heads first.
+    fn group(&self, sharing: usize) -> u32 {
+        let [batch, heads, ..] = *self.q.shape() else { return 1 };
+        if !self.causal {
+            return 1;
+        }
+        let of_head = 2 * self.k.shape()[2] * self.k.shape()[3] * size_of::<T>();
+        let fitting = (CACHED / of_head.max(1)).max(1);
+        fitting.saturating_mul(sharing).min(batch.saturating_mul(heads)).max(1) as u32
+    }
+}
+
+impl<T: Attend> Task<'_, T> {
+    /// By the kernel for any GPU.
+    fn on_ordinary_cores(&mut self) -> Result<()> {
+        match self.shape.dim {
+            ..=64 => self.launch::<T::D64>(),
+            65..=128 => self.launch::<T::D128>(),
+            _ => self.launch::<T::D256>(),
+        }
+    }
+
+    fn launch<K: SafeKernel<Params = AttentionParams<T>>>(&mut self) -> Result<()> {
+        // The kernel goes forwards.
+        let (q, k, v) = (
+            self.q.forwards::<Ix4>(None)?,
+            self.k.forwards::<Ix4>(None)?,
+            self.v.forwards::<Ix4>(None)?,
+        );
+        let steps = |x: &DeviceArrayRef<T, Ix4>| {
+            let steps = x.steps();
+            [steps[0], steps[1], steps[2], steps[3]]
+        };
+        let strides = AttentionStrides {
+            q: steps(&q),
+            k: steps(&k),
+            v: steps(&v),
+        };
+        let config = LaunchConfig::new(self.shape.tiles(ROWS as u32), THREADS as u32);
+        let args = (
+            Words::of(&q),
+            Words::of(&k),
+            Words::of(&v),
+            &mut self.out,
+            &mut self.log_sums,
+            self.shape,
+            strides,
+            self.factor,
+        );
+        self.q.stream().launch::<K>(&config, args)
+    }
+}

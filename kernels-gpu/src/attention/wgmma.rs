@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Attention on Hopper's tensor cores, of numbers of 16 bits, with head dimensions of 64 and 128.
+//!
+//! The roles are those of FlashAttention-3 (J. Shah, G. Bikshandi, Y. Zhang, V. Thakkar, P. Ramani, T. Dao, "FlashAttention-3: Fast
+//! and Accurate Attention with Asynchrony and Low-precision", 2024). One thread, the producer, has the tensor memory accelerator
+//! copy tiles of queries, keys and values to rings of two stages in shared memory. Two consumers, or three where the head dimension is
+//! 64, are warpgroups with 64 queries each. They take tiles of [`KEYS`] keys from the last to the first: `S = Q Kᵀ` and `O += P V` by
+//! `wgmma`, where the weights `P` are in registers from where `S` was, packed to 16 bits.
+//!
+//! A consumer asks for the scores of the next tile of keys, then for the product of the present weights and values, and makes weights of
+//! those scores while the latter is under way. The consumers fall out of step by themselves, so that one makes weights while the
+//! other's products are computed.
+//!
+//! The greatest score `m` of a query is taken over only when it is more than 2⁸ too small, as a power of 2; so the sums are seldom
+//! multiplied by `2^(m − m')`. A weight is at most 2⁸ then, the sum of weights at least 1, and the quotient the same.
+//!
+//! A block takes one tile of queries after another, by a counter in global memory. The producer does, one tile ahead, and hands the number
+//! to the consumers with the queries. The last block sets the counter back to 0.
+//!
+//! Results go from registers to memory, where four lanes have exchanged what they have of a row to 16 bytes each.
+
+use cuda_std::half::{Packed, bf16, f16};
+use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::prelude::*;
+use cuda_std::tma::TensorMap;
+use cuda_std::warpgroup;
+use cuda_std::wgmma::{FromRegisters, Operand, Registers};
+
+use super::{AttentionShape, Tile};
+use crate::matmul::wgmma::Input;
+
+mod consume;
+mod produce;
+
+/// Keys at a time.
+pub const KEYS: usize = 128;
+
+/// Queries of a consumer.
+pub const CONSUMER_ROWS: usize = 64;
+
+/// Bytes of a line of a box: tiles are as many boxes side by side as it takes for the head dimension.
+const LINE: usize = 128;
+
+/// Stages of each ring.
+const STAGES: usize = 2;
+
+/// The number of a tile that is none.
+const NONE: u32 = u32::MAX;
+
+/// The head dimension, for which a thread's part of the result takes `registers`.
+pub const fn dim(registers: usize) -> usize {
+    2 * registers
+}
+
+/// The consumers: of short lines more, which take fewer registers.
+const fn consumers(registers: usize) -> usize {
+    if registers == 32 { 3 } else { 2 }
+}
+
+/// Threads of a block.
+pub const fn threads(registers: usize) -> usize {
+    128 * (1 + consumers(registers))
+}
+
+/// Queries of a block's tile.
+pub const fn rows(registers: usize) -> usize {
+    CONSUMER_ROWS * consumers(registers)
+}
+
+/// Bytes of the queries of a consumer.
+const fn q_bytes(registers: usize) -> usize {
+    CONSUMER_ROWS * dim(registers) * 2
+}
+
+/// Bytes of a tile of keys, or of values.
+const fn k_bytes(registers: usize) -> usize {
+    KEYS * dim(registers) * 2
+}
+
+/// Bytes in front of the barriers.
+const fn tiles_bytes(registers: usize) -> usize {
+    STAGES * (consumers(registers) * q_bytes(registers) + 2 * k_bytes(registers))
+}
+
+/// Barriers: whether they are full, and whether they are free, of the queries of each consumer, the keys, and the values in a stage.
+const fn barriers(registers: usize) -> usize {
+    2 * STAGES * (consumers(registers) + 2)
+}
+
+/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024, and behind the barriers there is the number of the tile
+/// for each consumer in each stage.
+pub const fn shared_bytes(registers: usize) -> usize {
+    1024 + tiles_bytes(registers) + 8 * barriers(registers) + 4 * STAGES * consumers(registers)
+}
+
+/// Words of the counter.
+pub const COUNTERS: usize = 2;
+
+/// Numbers of 16 bits.
+pub trait Half: Input + Operand<Element = Self> + FromRegisters + Packed + bytemuck::Pod {}
+
+impl<T: Input + Operand<Element = T> + FromRegisters + Packed + bytemuck::Pod> Half for T {}
+
+/// `out ← softmax(Q Kᵀ · factor / log₂ e) V` for each head, and `log_sums` the natural logarithms of the sums of
+/// exponentials, if there is room for them, as [`attention`](super::tiled::attention()).
+///
+/// # Safety
+///
+/// A block has [`threads`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis. The shape is valid
+/// for tiles of [`rows`] queries, has keys, and [`dim`] elements a line; `factor` is a positive number. The maps have five axes: problems, heads,
+/// pieces of 64 elements of a line, lines, and elements of a piece; and the swizzle of 128 bytes. A tile of theirs is one problem and one
+/// head, with all pieces, of [`CONSUMER_ROWS`] queries, or [`KEYS`] keys and values. `out` begins at a multiple of 16 bytes and has the
+/// heads one after another, each in C order, and so has `log_sums`, or it is empty. `counters` are [`COUNTERS`] words, 0, which
+/// nobody else uses until the launch has ended; they are left so.
+#[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
+pub unsafe fn attention_wgmma<T: Half, const R: usize>(
+    q: TensorMap<'_, T>,
+    k: TensorMap<'_, T>,
+    v: TensorMap<'_, T>,
+    out: SliceMut<'_, T>,
+    log_sums: SliceMut<'_, f32>,
+    counters: SliceMut<'_, u32>,
+    shape: AttentionShape,
+    factor: f32,
+) where
+    [f32; R]: Registers,
+{
+    // SAFETY: the kernel's contract.
+    let block = unsafe { Block::<T, R>::new([q, k, v], shape) };
+    let warp = warp::uniform(thread::thread_idx_x() / 32);
+    if warp < 4 {
+        // With the consumers', all of a multiprocessor's.
+        match R {
+            32 => warpgroup::decrease_registers::<32>(),
+            _ => warpgroup::decrease_registers::<24>(),
+        }
+        if warp == 0 && warp::elect() {
+            block.produce(counters);
+        }
+    } else {
+        match R {
+            32 => warpgroup::increase_registers::<160>(),
+            _ => warpgroup::increase_registers::<240>(),
+        }
+        block.consume(warp - 4, factor, out, log_sums);
+    }
+}
+
+/// What the threads of a block have in common.
+struct Block<'a, T, const R: usize> {
+    q: TensorMap<'a, T>,
+    k: TensorMap<'a, T>,
+    v: TensorMap<'a, T>,
+    shape: AttentionShape,
+    /// Stages of the consumers' queries, of keys, of values.
+    memory: Shared<u8>,
+    barriers: Shared<u64>,
+    /// The number of the tile whose queries a consumer has in a stage.
+    numbers: Shared<u32>,
+}
+
+/// A place in a ring.
+#[derive(Clone, Copy)]
+struct Place {
+    stage: u32,
+    /// The parity of the rounds so far.
+    round: u32,
+}
+
+impl Place {
+    const FIRST: Self = Self { stage: 0, round: 0 };
+
+    #[inline(always)]
+    fn next(self) -> Self {
+        Self {
+            stage: self.stage ^ 1,
+            round: self.round ^ self.stage,
+        }
+    }
+}
+
+/// What a ring is of.
+#[derive(Clone, Copy)]
+enum Ring {
+    /// The queries of a consumer.
+    Queries(u32),
+    Keys,
+    Values,
+}
+
+impl<'a, T: Half, const R: usize> Block<'a, T, R> {
+    const CONSUMERS: u32 = consumers(R) as u32;
+
+    /// The first byte of the stages of keys, and of those of values.
+    const K: usize = STAGES * consumers(R) * q_bytes(R);
+    const V: usize = Self::K + STAGES * k_bytes(R);
+
+    /// Makes the barriers ready.
+    ///
+    /// # Safety
+    ///
+    /// The kernel's contract.
+    #[inline(always)]
+    unsafe fn new([q, k, v]: [TensorMap<'a, T>; 3], shape: AttentionShape) -> Self {
+        let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
+        let (at, words) = (tiles_bytes(R) + 8 * barriers(R), 4 * STAGES * consumers(R));
+        // SAFETY (of both): the block has as much memory behind that address.
+        let barriers = unsafe { memory.subarray_unchecked(tiles_bytes(R), 8 * barriers(R)) }.cast::<u64>();
+        let numbers = unsafe { memory.subarray_unchecked(at, words) }.cast::<u32>();
+        let block = Self {
+            q,
+            k,
+            v,
+            shape,
+            memory,
+            barriers,
+            numbers,
+        };
+        if thread::thread_idx_x() == 0 {
+            for stage in 0..STAGES as u32 {
+                for consumer in 0..Self::CONSUMERS {
+                    block.full(Ring::Queries(consumer), stage).init(1);
+                    // Each warp for itself: it reads the tile's number by ordinary loads.
+                    block.free(Ring::Queries(consumer), stage).init(4);
+                }
+                block.full(Ring::Keys, stage).init(1);
+                block.free(Ring::Keys, stage).init(Self::CONSUMERS);
+                block.full(Ring::Values, stage).init(1);
+                block.free(Ring::Values, stage).init(Self::CONSUMERS);
+            }
+            mbarrier::fence_init();
+            q.prefetch();
+            k.prefetch();
+            v.prefetch();
+        }
+        thread::sync_threads();
+        block
+    }
+
+    /// The barrier that the copies to a stage complete.
+    #[inline(always)]
+    fn full(&self, ring: Ring, stage: u32) -> Mbarrier {
+        // SAFETY: there are two for each stage; each phase gets the arrivals that `new` says.
+        unsafe { Mbarrier::at_unchecked(self.barriers, Self::number(ring, stage)) }
+    }
+
+    /// The barrier at which those arrive who are done with a stage.
+    #[inline(always)]
+    fn free(&self, ring: Ring, stage: u32) -> Mbarrier {
+        // SAFETY: as in `full`.
+        unsafe { Mbarrier::at_unchecked(self.barriers, Self::number(ring, stage) + 1) }
+    }
+
+    /// The number of the first barrier of a stage.
+    #[inline(always)]
+    fn number(ring: Ring, stage: u32) -> usize {
+        let ring = match ring {
+            Ring::Queries(consumer) => consumer,
+            Ring::Keys => Self::CONSUMERS,
+            Ring::Values => Self::CONSUMERS + 1,
+        };
+        2 * (STAGES as u32 * ring + stage) as usize
+    }
+
+    /// The memory of a stage.
+    #[inline(always)]
+    fn stage(&self, ring: Ring, stage: u32) -> Shared<T> {
+        let stage = stage as usize;
+        let (at, bytes) = match ring {
+            Ring::Queries(consumer) => ((stage * consumers(R) + consumer as usize) * q_bytes(R), q_bytes(R)),
+            Ring::Keys => (Self::K + stage * k_bytes(R), k_bytes(R)),
+            Ring::Values => (Self::V + stage * k_bytes(R), k_bytes(R)),
+        };
+        // SAFETY: it is among the tiles.
+        unsafe { self.memory.subarray_unchecked(at, bytes) }.cast()
+    }
+
+    /// Tiles of keys that a tile of queries sees.
+    #[inline(always)]
+    fn key_tiles(&self, tile: Tile) -> u32 {
+        self.shape
+            .visible_to_tile(tile.row, rows(R) as u32)
+            .div_ceil(KEYS as u32)
+    }
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The consumers: who makes weights of scores, adds weighted values, and stores the results.
+
+use cuda_std::float::approximate;
+use cuda_std::half::pack;
+use cuda_std::prelude::*;
+use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor, Registers};
+
+use super::{Block, CONSUMER_ROWS, Half, KEYS, LINE, Place, Ring, dim, rows};
+use crate::attention::Tile;
+use crate::matmul::unroll;
+
+/// By how many powers of 2 a score may be greater than what counts as the greatest.
+const LAZY: f32 = 8.0;
+
+/// Registers of the scores of a tile of keys, and words of the weights.
+const SCORES: usize = KEYS / 2;
+const FRAGMENTS: usize = KEYS / 16;
+
+/// What a thread knows of its two queries: the greatest score, or one that is little less, and its part of the sum of weights.
+struct Sums {
+    max: [f32; 2],
+    sum: [f32; 2],
+}
+
+impl Sums {
+    /// Makes weights of scores, and says by what what came before is to be multiplied.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn weigh(&mut self, scores: &mut Accumulator<SCORES>, factor: f32) -> [f32; 2] {
+        // Four chains: two for each query.
+        let mut most = [f32::NEG_INFINITY; 4];
+        unroll!(16, j => {
+            unroll!(4, i => {
+                most[i] = Float::maximum_number(most[i], scores.element(4 * j + i));
+            });
+        });
+        let (mut factors, mut base) = ([0.0; 2], [0.0; 2]);
+        unroll!(2, i => {
+            let most = Float::maximum_number(most[2 * i], most[2 * i + 1]);
+            let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 1));
+            let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 2));
+            let old = self.max[i];
+            // ∞ at first, and no number while all scores are −∞.
+            let max = if (most - old) * factor > LAZY { most } else { old };
+            factors[i] = if max == old { 1.0 } else { approximate::exp2((old - max) * factor) };
+            self.max[i] = max;
+            // Of scores of −∞ alone nothing is subtracted: ∞ − ∞ is no number.
+            base[i] = if max == f32::NEG_INFINITY { 0.0 } else { -(max * factor) };
+        });
+        scores.update(|i, score| approximate::exp2(Float::mul_add(score, factor, base[i / 2 % 2])));
+        let mut sums = [0.0; 4];
+        unroll!(16, j => {
+            unroll!(4, i => {
+                sums[i] += scores.element(4 * j + i);
+            });
+        });
+        unroll!(2, i => {
+            self.sum[i] = Float::mul_add(self.sum[i], factors[i], sums[2 * i] + sums[2 * i + 1]);
+        });
+        factors
+    }
+}
+
+/// The weights as they are multiplied with values.
+struct Weights<T>([Fragment<T>; FRAGMENTS]);
+
+impl<T: Half> Weights<T> {
+    /// Packs weights. They are made here, and not behind the opening of the batch that reads them.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn new(weights: &Accumulator<SCORES>) -> Self {
+        let of = |j: usize| {
+            let pair = |i: usize| pack::<T>(weights.element(8 * j + i), weights.element(8 * j + i + 1));
+            Fragment::of_pairs([pair(0), pair(2), pair(4), pair(6)])
+        };
+        let weights = Self([of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)]);
+        weights.keep();
+        weights
+    }
+
+    /// Keeps the registers from others until here.
+    #[inline(always)]
+    fn keep(&self) {
+        unroll!(8, j => {
+            self.0[j].keep();
+        });
+    }
+}
+
+impl<T: Half, const R: usize> Block<'_, T, R>
+where
+    [f32; R]: Registers,
+{
+    /// Computes the results of one tile after another. For the warps of the consumers, each of which has 16 queries.
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) fn consume(&self, warp: u32, factor: f32, out: SliceMut<'_, T>, log_sums: SliceMut<'_, f32>) {
+        let consumer = warp / 4;
+        let (mut of_q, mut of_k, mut of_v) = (Place::FIRST, Place::FIRST, Place::FIRST);
+        let ring = Ring::Queries(consumer);
+        loop {
+            self.full(ring, of_q.stage).wait(of_q.round);
+            let at = (of_q.stage * Self::CONSUMERS + consumer) as usize;
+            // SAFETY: there is one for each consumer in each stage.
+            let number = warp::uniform(unsafe { self.numbers.get_unchecked(at) });
+            let Some(tile) = self.shape.tile(number, rows(R) as u32) else {
+                return;
+            };
+            let row = tile.row + consumer * CONSUMER_ROWS as u32;
+            let tiles = self.key_tiles(tile);
+            let mut sums = Sums {
+                max: [f32::NEG_INFINITY; 2],
+                sum: [0.0; 2],
+            };
+            let values = match tiles {
+                0 => Accumulator::zero(),
+                _ => self.values(
+                    consumer,
+                    row,
+                    tiles,
+                    factor,
+                    (of_q.stage, &mut of_k, &mut of_v),
+                    &mut sums,
+                ),
+            };
+            self.free(ring, of_q.stage)
+                .arrive_if(thread::thread_idx_x().is_multiple_of(32));
+            of_q = of_q.next();
+            self.store(
+                &values,
+                &sums,
+                Tile {
+                    row: row + warp % 4 * 16,
+                    ..tile
+                },
+                factor,
+                (out, log_sums),
+            );
+        }
+    }
+
+    /// The sums of weighted values of this consumer's queries over so many tiles of keys, at least one.
+    ///
+    /// When it comes back, nothing is under way that reads the queries.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn values(
+        &self,
+        consumer: u32,
+        row: u32,
+        tiles: u32,
+        factor: f32,
+        (of_q, of_k, of_v): (u32, &mut Place, &mut Place),
+        sums: &mut Sums,
+    ) -> Accumulator<R> {
+        let leads = thread::thread_idx_x().is_multiple_of(128);
+        let q = MatrixDescriptor::<T, KMajor>::new(self.stage(Ring::Queries(consumer), of_q), 16, 1024);
+        let mut left = tiles - 1;
+        self.full(Ring::Keys, of_k.stage).wait(of_k.round);
+        let mut scores = self.scores(q, of_k.stage).wait();
+        // All four warps have gone through the instructions together: what one has waited for has been read for all.
+        self.free(Ring::Keys, of_k.stage).arrive_if(leads);
+        *of_k = of_k.next();
+        self.hide(&mut scores, row, left);
+        sums.weigh(&mut scores, factor);
+        let mut weights = Weights::<T>::new(&scores);
+        let mut values = Accumulator::<R>::zero();
+        if Self::ASKS_EARLY && left > 0 {
+            self.full(Ring::Keys, of_k.stage).wait(of_k.round);
+        }
+        while left > 0 {
+            left -= 1;
+            if !Self::ASKS_EARLY {
+                self.full(Ring::Keys, of_k.stage).wait(of_k.round);
+            }
+            let next = self.scores(q, of_k.stage);
+            self.full(Ring::Values, of_v.stage).wait(of_v.round);
+            let sum = self.add_values(values, &weights, of_v.stage);
+            // SAFETY: the newest batch is that of the values.
+            let mut scores = unsafe { next.wait_beside_newer() };
+            // As above; the batch that is under way reads no keys.
+            self.free(Ring::Keys, of_k.stage).arrive_if(leads);
+            *of_k = of_k.next();
+            self.hide(&mut scores, row, left);
+            let factors = sums.weigh(&mut scores, factor);
+            if Self::ASKS_EARLY && left > 0 {
+                self.full(Ring::Keys, of_k.stage).wait(of_k.round);
+            }
+            values = sum.wait();
+            weights.keep();
+            self.free(Ring::Values, of_v.stage).arrive_if(leads);
+            *of_v = of_v.next();
+            weights = Weights::new(&scores);
+            // Seldom, and for the whole warp: a branch for each lane would be none.
+            if warp::any(warp::FULL_MASK, factors[0] != 1.0 || factors[1] != 1.0) {
+                values.update(|i, sum| sum * factors[i / 2 % 2]);
+            }
+        }
+        self.full(Ring::Values, of_v.stage).wait(of_v.round);
+        let values = self.add_values(values, &weights, of_v.stage).wait();
+        weights.keep();
+        self.free(Ring::Values, of_v.stage).arrive_if(leads);
+        *of_v = of_v.next();
+        values
+    }
+
+    /// Whether the next keys are waited for before the values. It is a boundary for ptxas, which moves the wait for the values up to the
+    /// beginning of its stretch of code otherwise, in front of the exponentials. With three consumers that costs more than that the
+    /// keys have to be there sooner.
+    const ASKS_EARLY: bool = R == 32;
+
+    /// Has the scores of the keys in a stage, which is full, computed. They are waited for, and only then do threads arrive at the stage's
+    /// barrier, and at that of the queries.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn scores(&self, q: MatrixDescriptor<T, KMajor>, stage: u32) -> InFlight<SCORES> {
+        let k = MatrixDescriptor::<T, KMajor>::new(self.stage(Ring::Keys, stage), 16, 1024);
+        let mut batch = Accumulator::<SCORES>::any().start();
+        unroll!(R / 8, step => {
+            // 32 bytes of the line of a box, or the next box.
+            let (of_box, in_line) = (step as u32 / 4 * LINE as u32, step as u32 % 4 * 32);
+            let a = q.advance(of_box * CONSUMER_ROWS as u32 + in_line);
+            let b = k.advance(of_box * KEYS as u32 + in_line);
+            // SAFETY (of both): both are full, and stay as they are until the wait, as said.
+            batch = match step {
+                0 => unsafe { batch.mma_from_zero(a, b) },
+                _ => unsafe { batch.mma(a, b) },
+            };
+        });
+        batch.commit()
+    }
+
+    /// Has weighted values added, of the stage, which is full. The sums are waited for, and only then are the weights kept, and do threads
+    /// arrive at the stage's barrier.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add_values(&self, values: Accumulator<R>, weights: &Weights<T>, stage: u32) -> InFlight<R> {
+        // Boxes of 64 columns, with a line for each key.
+        let next_box = (KEYS * LINE) as u32;
+        let v = MatrixDescriptor::<T, T::AlongLines>::new(self.stage(Ring::Values, stage), next_box, 1024);
+        let mut batch = values.start();
+        unroll!(8, step => {
+            let b = v.advance(step as u32 * 16 * LINE as u32);
+            // SAFETY: the values are there, and stay until the wait, as said. The weights were made before the batch was opened.
+            batch = unsafe { batch.mma_fragment(&weights.0[step], b) };
+        });
+        batch.commit()
+    }
+
+    /// Takes the scores of keys that a query does not see for −∞, in tile `number` of keys; `row` is the consumer's first query.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn hide(&self, scores: &mut Accumulator<SCORES>, row: u32, number: u32) {
+        let first = number * KEYS as u32;
+        if first + KEYS as u32 <= self.shape.visible(row) {
+            return;
+        }
+        let (own_row, column) = Accumulator::<SCORES>::place(thread::thread_idx_x(), 0);
+        let end = [self.shape.visible(row + own_row), self.shape.visible(row + own_row + 8)];
+        let first = first + column;
+        scores.update(|i, score| {
+            let key = first + (i / 4 * 8 + i % 2) as u32;
+            if key < end[i / 2 % 2] { score } else { f32::NEG_INFINITY }
+        });
+    }
+
+    /// Divides the sums, and stores them: 16 queries of the warp, from that of the tile on.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn store(
+        &self,
+        values: &Accumulator<R>,
+        sums: &Sums,
+        tile: Tile,
+        factor: f32,
+        (out, log_sums): (SliceMut<'_, T>, SliceMut<'_, f32>),
+    ) {
+        let lane = thread::thread_idx_x() % 32;
+        let head = (tile.batch * self.shape.heads + tile.head) as usize;
+        unroll!(2, half => {
+            let sum = sums.sum[half];
+            let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 1);
+            let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 2);
+            let row = tile.row + lane / 4 + 8 * half as u32;
+            let line = head * self.shape.queries as usize + row as usize;
+            if row < self.shape.queries && lane.is_multiple_of(4) && line < log_sums.len() {
+                let log_sum = Float::mul_add(sums.max[half], factor, Float::log2(sum)) * core::f32::consts::LN_2;
+                log_sums.set(line, log_sum);
+            }
+            // Without a key: what was multiplied by 0 may have been infinite.
+            let (is_empty, factor) = (sum == 0.0, approximate::recip(sum));
+            let value = |i: usize| if is_empty { 0.0 } else { values.element(i) * factor };
+            unroll!(R / 16, part => {
+                let pair = |i: usize| pack::<T>(value(16 * part + 4 * i + 2 * half), value(16 * part + 4 * i + 2 * half + 1));
+                let words = exchange([pair(0), pair(1), pair(2), pair(3)], lane);
+                if row < self.shape.queries {
+                    let at = line * dim(R) + part * 32 + lane as usize % 4 * 8;
+                    // SAFETY: in the line, which is in `out`, by the kernel's contract; at a multiple of 16 bytes.
+                    unsafe { out.set_vec_unchecked::<8>(at, bytemuck::cast(words)) };
+                }
+            });
+        });
+    }
+}
+
+/// Has four lanes exchange words: lane `i` of them gets word `i` of each, in their order.
+#[inline(always)]
+fn exchange(words: [u32; 4], lane: u32) -> [u32; 4] {
+    // A matrix of 4 × 4 is transposed by 2 × 2 blocks of single words, then of pairs.
+    let across = |number: u32, keeps: u32, goes: u32| {
+        let other = warp::shuffle_xor(warp::FULL_MASK, goes, number);
+        if lane & number == 0 {
+            [keeps, other]
+        } else {
+            [other, keeps]
+        }
+    };
+    let swap = |number: u32, [a, b]: [u32; 2]| match lane & number == 0 {
+        true => across(number, a, b),
+        false => across(number, b, a),
+    };
+    let ([a, b], [c, d]) = (swap(1, [words[0], words[1]]), swap(1, [words[2], words[3]]));
+    let ([a, c], [b, d]) = (swap(2, [a, c]), swap(2, [b, d]));
+    [a, b, c, d]
+}

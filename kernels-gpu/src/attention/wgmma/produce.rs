@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The producer: who takes tiles, and has the stages filled.
+
+use cuda_std::prelude::*;
+
+use super::{Block, CONSUMER_ROWS, Half, KEYS, NONE, Place, Ring, k_bytes, q_bytes, rows};
+use crate::attention::Tile;
+
+impl<T: Half, const R: usize> Block<'_, T, R> {
+    /// Has the stages filled, tile by tile. For one thread.
+    #[inline(always)]
+    pub(super) fn produce(&self, counters: SliceMut<'_, u32>) {
+        let (mut of_q, mut of_k, mut of_v) = (Place::FIRST, Place::FIRST, Place::FIRST);
+        let mut number = thread::block_idx_x();
+        while let Some(tile) = self.shape.tile(number, rows(R) as u32) {
+            // The next one: the counter's answer takes longer than to ask for a tile's copies.
+            // SAFETY: the kernel's contract: there are two words.
+            let next = unsafe { counters.atomic_unchecked(0) }.fetch_add(1) + thread::grid_dim_x();
+            let tiles = self.key_tiles(tile);
+            self.fill_queries(0, of_q.stage, of_q.round, number, tile);
+            if tiles > 0 {
+                self.fill(Ring::Keys, &mut of_k, tile, tiles - 1);
+            }
+            for consumer in 1..Self::CONSUMERS {
+                self.fill_queries(consumer, of_q.stage, of_q.round, number, tile);
+            }
+            of_q = of_q.next();
+            for of_values in (0..tiles).rev() {
+                // Values are wanted when the next keys are.
+                if of_values > 0 {
+                    self.fill(Ring::Keys, &mut of_k, tile, of_values - 1);
+                }
+                self.fill(Ring::Values, &mut of_v, tile, of_values);
+            }
+            number = next;
+        }
+        for consumer in 0..Self::CONSUMERS {
+            self.announce(consumer, of_q.stage, of_q.round, NONE);
+            self.full(Ring::Queries(consumer), of_q.stage).arrive();
+        }
+        // SAFETY (of all): the kernel's contract. Who comes last knows that all others have had their last tile's number.
+        unsafe {
+            if counters.atomic_unchecked(1).fetch_add(1) == thread::grid_dim_x() - 1 {
+                counters.set_vec_unchecked(0, [0]);
+                counters.set_vec_unchecked(1, [0]);
+            }
+        }
+    }
+
+    /// Waits until a consumer is done with a stage of its queries, and puts down the number of its next tile. The arrival at the
+    /// barrier, which is still to come, hands it over.
+    #[inline(always)]
+    fn announce(&self, consumer: u32, stage: u32, round: u32, number: u32) {
+        self.free(Ring::Queries(consumer), stage).wait(round ^ 1);
+        let at = (stage * Self::CONSUMERS + consumer) as usize;
+        // SAFETY: there is one for each consumer in each stage.
+        unsafe { self.numbers.set_unchecked(at, number) };
+    }
+
+    /// Has the queries of a consumer copied.
+    #[inline(always)]
+    fn fill_queries(&self, consumer: u32, stage: u32, round: u32, number: u32, tile: Tile) {
+        self.announce(consumer, stage, round, number);
+        let (ring, row) = (Ring::Queries(consumer), tile.row + consumer * CONSUMER_ROWS as u32);
+        let full = self.full(ring, stage);
+        full.arrive_expect_tx(q_bytes(R) as u32);
+        let at = [0, row as i32, 0, tile.head as i32, tile.batch as i32];
+        // SAFETY: a box of the map is, by the kernel's contract, as large as the stage, which is at a multiple of 1024 bytes. The
+        // consumer is done with it, and reads it when the barrier says that it is full. The block ends when consumers have.
+        unsafe { self.q.load(self.stage(ring, stage), at, full) };
+    }
+
+    /// Has tile `number` of keys or values copied to the next stage of their ring, when the consumers are done with that.
+    #[inline(always)]
+    fn fill(&self, ring: Ring, place: &mut Place, tile: Tile, number: u32) {
+        self.free(ring, place.stage).wait(place.round ^ 1);
+        let full = self.full(ring, place.stage);
+        full.arrive_expect_tx(k_bytes(R) as u32);
+        let (map, head) = (
+            if let Ring::Keys = ring { self.k } else { self.v },
+            self.shape.key_head(tile.head),
+        );
+        let at = [0, (number * KEYS as u32) as i32, 0, head as i32, tile.batch as i32];
+        // SAFETY: as in `fill_queries`.
+        unsafe { map.load(self.stage(ring, place.stage), at, full) };
+        *place = place.next();
+    }
+}

@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Attention against softmax and products in f64, by the kernel for any GPU, and by that for Hopper's tensor cores: on a GPU that
+//! has them, else on the simulated one.
+
+use crate::common::*;
+use ndarray::{Array3, Array4, ArrayView2, Axis, Ix3, Ix4, s};
+use proptest::prelude::RngExt;
+use warpsmith::ops::Attend;
+use warpsmith::{Device, DeviceArray, Error, bf16, f16};
+
+/// An attention, and random operands of it.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    batch: usize,
+    heads: usize,
+    key_heads: usize,
+    queries: usize,
+    keys: usize,
+    dim: usize,
+    causal: bool,
+    scale: Option<f32>,
+}
+
+/// One head.
+fn case(queries: usize, keys: usize, dim: usize) -> Case {
+    Case {
+        batch: 1,
+        heads: 1,
+        key_heads: 1,
+        queries,
+        keys,
+        dim,
+        causal: false,
+        scale: None,
+    }
+}
+
+impl Case {
+    fn causal(self) -> Self {
+        Self { causal: true, ..self }
+    }
+
+    fn heads(self, batch: usize, heads: usize, key_heads: usize) -> Self {
+        Self {
+            batch,
+            heads,
+            key_heads,
+            ..self
+        }
+    }
+
+    fn operands<T: FloatNumber>(&self) -> [Array4<T>; 3] {
+        let mut rng = rng((self.queries * 1000 + self.keys + self.dim) as u64);
+        let mut array = |heads: usize, lines: usize, most: f64| {
+            Array4::from_shape_simple_fn((self.batch, heads, lines, self.dim), || {
+                T::of((rng.random::<f64>() * 2.0 - 1.0) * most)
+            })
+        };
+        [
+            array(self.heads, self.queries, 3.0),
+            array(self.key_heads, self.keys, 3.0),
+            array(self.key_heads, self.keys, 1.0),
+        ]
+    }
+
+    fn run<T: Attend>(&self, device: &Device, [q, k, v]: &[Array4<T>; 3]) -> (Array4<T>, Array3<f32>) {
+        let [q, k, v] = [q, k, v].map(|x| DeviceArray::from_ndarray(device.default_stream(), x).unwrap());
+        let (out, log_sums) = self.on(&q, &k, &v);
+        (out.to_ndarray().unwrap(), log_sums.to_ndarray().unwrap())
+    }
+
+    fn on<T: Attend>(
+        &self,
+        q: &warpsmith::DeviceArrayRef<T, Ix4>,
+        k: &warpsmith::DeviceArrayRef<T, Ix4>,
+        v: &warpsmith::DeviceArrayRef<T, Ix4>,
+    ) -> (DeviceArray<T, Ix4>, DeviceArray<f32, Ix3>) {
+        let mut attention = q.attention(k, v);
+        if self.causal {
+            attention = attention.causal();
+        }
+        if let Some(scale) = self.scale {
+            attention = attention.scale(scale);
+        }
+        attention.compute_with_log_sum_exp().unwrap()
+    }
+
+    /// How many keys a query sees.
+    fn visible(&self, row: usize) -> usize {
+        match self.causal {
+            true => (row + 1 + self.keys).saturating_sub(self.queries).min(self.keys),
+            false => self.keys,
+        }
+    }
+
+    /// Checks on all devices.
+    fn check<T: Attend + FloatNumber>(self) {
+        let operands = self.operands::<T>();
+        for device in devices::<T>() {
+            let (out, log_sums) = self.run(&device, &operands);
+            self.compare(&operands, &out, &log_sums);
+        }
+    }
+
+    #[track_caller]
+    fn compare<T: FloatNumber>(&self, [q, k, v]: &[Array4<T>; 3], out: &Array4<T>, log_sums: &Array3<f32>) {
+        assert_eq!(out.shape(), q.shape());
+        assert_eq!(log_sums.shape(), &q.shape()[..3]);
+        for batch in 0..self.batch {
+            for head in 0..self.heads {
+                let key_head = head / (self.heads / self.key_heads);
+                let [q, out] = [q, out].map(|x| x.slice(s![batch, head, .., ..]));
+                let [k, v] = [k, v].map(|x| x.slice(s![batch, key_head, .., ..]));
+                for row in 0..self.queries {
+                    let at = format!("{self:?}: batch {batch}, head {head}, query {row}");
+                    let visible = self.visible(row);
+                    let got = (out.row(row), log_sums[[batch, head, row]]);
+                    let k = k.slice(s![..visible, ..]);
+                    let v = v.slice(s![..visible, ..]);
+                    self.compare_row(q.row(row), [k, v], got, &at);
+                }
+            }
+        }
+    }
+
+    /// One query, with what it sees.
+    ///
+    /// With `u = 2⁻²³`, for tensor cores truncate. A score is a sum of `d` products, off by at most `d u Σ|q||k|`, and is multiplied with
+    /// a rounded factor: as an exponent of 2 it is off by `(d + 4) u` of the greatest such magnitude `A`, and by as much as `4 u A` more
+    /// for each tile of 64 keys, at which sums may be brought to another greatest score. (That score is subtracted from all, and falls
+    /// out.) A weight has then the relative error of its exponent, times ln 2, and `2⁻²²` of the exponential: `e`, doubled for the second
+    /// order. Rounded to 16 bits, it is off by `ρ` more, or, for f16, by `2⁻²⁵` where it is small; the sum of weights is at least 1.
+    /// Both sums have as many terms as there are keys. So the quotient is off by `(2 e + ρ + 2 n u) Σ p|v|`, and rounded once.
+    #[track_caller]
+    fn compare_row<T: FloatNumber>(
+        &self,
+        q: ndarray::ArrayView1<'_, T>,
+        [k, v]: [ArrayView2<'_, T>; 2],
+        (got, log_sum): (ndarray::ArrayView1<'_, T>, f32),
+        at: &str,
+    ) {
+        let scale = self.scale.map_or(1.0 / (self.dim as f64).sqrt(), f64::from);
+        let dot = |f: fn(f64) -> f64| -> Vec<f64> {
+            let of_key =
+                |k: ndarray::ArrayView1<'_, T>| q.iter().zip(k).map(|(a, b)| f(a.wide()) * f(b.wide())).sum::<f64>();
+            k.rows().into_iter().map(|k| scale * of_key(k)).collect()
+        };
+        let (scores, magnitudes) = (dot(|x| x), dot(f64::abs));
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let (n, u) = (scores.len() as f64, 2f64.powi(-23));
+        let largest = magnitudes.iter().fold(0.0, |most: f64, x| most.max(x.abs())) * std::f64::consts::LOG2_E;
+        let tiles = (n / 64.0).ceil();
+        let of_weight = 2.0 * ((self.dim as f64 + 4.0 + 4.0 * tiles) * u * largest + 2f64.powi(-22));
+        let narrow = size_of::<T>() == 2;
+        let of_rounding = if narrow { T::UNIT_ROUNDOFF } else { 0.0 };
+        if scores.is_empty() {
+            assert_eq!(log_sum, f32::NEG_INFINITY, "{at}");
+        } else {
+            let wanted = max + sum.ln();
+            let bound = 2.0 * of_weight + 2.0 * n * u + 2f64.powi(-20) + 4.0 * u * wanted.abs();
+            let error = (f64::from(log_sum) - wanted).abs();
+            assert!(
+                error <= bound,
+                "{at}: logarithm {log_sum}, wanted {wanted}, bound {bound:e}"
+            );
+        }
+        for (column, got) in got.iter().enumerate() {
+            let values = v.column(column);
+            let terms = weights.iter().zip(&values).map(|(w, v)| (w / sum.max(1.0), v.wide()));
+            let [wanted, magnitude, values] =
+                terms.fold([0.0; 3], |[a, b, c], (w, v)| [a + w * v, b + w * v.abs(), c + v.abs()]);
+            let bound = (2.0 * of_weight + of_rounding + 2.0 * n * u) * magnitude
+                + if narrow { values * 2f64.powi(-25) } else { 0.0 };
+            let bound = bound + T::UNIT_ROUNDOFF * (wanted.abs() + bound) + 2f64.powi(-24);
+            let error = (got.wide() - wanted).abs();
+            assert!(
+                error <= bound,
+                "{at}, column {column}: {got:?}, wanted {wanted}, bound {bound:e}"
+            );
+        }
+    }
+}
+
+/// Those on which elements of this type go through different kernels: a GPU as it is and without its tensor cores, or the simulated one
+/// with and without Hopper's.
+fn devices<T: 'static>() -> Vec<Device> {
+    let device = device().clone();
+    match (size_of::<T>(), device.is_simulator()) {
+        (4, _) => vec![device],
+        (_, true) => vec![device, Device::simulated_hopper()],
+        (_, false) => vec![device.as_generation((7, 5)).unwrap(), device],
+    }
+}
+
+#[test]
+fn one_query_and_one_key() {
+    case(1, 1, 1).check::<f32>();
+    case(1, 1, 64).check::<bf16>();
+}
+
+#[test]
+fn lengths_around_a_tile() {
+    for length in [63, 64, 65] {
+        case(length, 67, 32).check::<f32>();
+        case(3, length, 32).check::<f32>();
+    }
+    case(5, 77, 8).check::<f32>();
+    case(2, 200, 16).check::<f32>();
+}
+
+#[test]
+fn lengths_around_a_tile_of_tensor_cores() {
+    for length in [127, 128, 129] {
+        case(3, length, 64).check::<bf16>();
+    }
+    case(193, 70, 64).check::<bf16>();
+    case(129, 20, 128).check::<f16>();
+}
+
+#[test]
+fn head_dimensions() {
+    for dim in [1, 3, 32, 64, 80, 128, 130, 256] {
+        case(9, 70, dim).check::<f32>();
+    }
+}
+
+#[test]
+fn head_dimensions_of_16_bits() {
+    for dim in [30, 64, 128] {
+        case(5, 140, dim).check::<bf16>();
+        case(5, 140, dim).check::<f16>();
+    }
+    case(3, 5, 256).check::<f16>();
+}
+
+#[test]
+fn causal_with_as_many_queries_as_keys() {
+    case(70, 70, 16).causal().check::<f32>();
+    case(140, 140, 64).causal().check::<bf16>();
+}
+
+#[test]
+fn causal_with_fewer_queries_than_keys() {
+    case(3, 150, 16).causal().check::<f32>();
+    case(20, 300, 64).causal().check::<f16>();
+    case(1, 9, 128).causal().check::<bf16>();
+}
+
+/// The first queries see no key.
+#[test]
+fn causal_with_more_queries_than_keys() {
+    case(150, 40, 16).causal().check::<f32>();
+    case(210, 9, 64).causal().check::<bf16>();
+}
+
+#[test]
+fn grouped_heads_and_batches() {
+    case(5, 9, 16).heads(2, 6, 2).check::<f32>();
+    case(5, 9, 16).heads(1, 3, 1).causal().check::<f32>();
+    case(4, 6, 64).heads(2, 4, 2).check::<bf16>();
+    case(4, 6, 128).heads(1, 2, 1).causal().check::<f16>();
+}
+
+#[test]
+fn scales() {
+    for scale in [0.0, 1.0, -0.5] {
+        let of = |case: Case| Case {
+            scale: Some(scale),
+            ..case
+        };
+        of(case(3, 70, 8)).check::<f32>();
+        of(case(3, 130, 64)).check::<bf16>();
+    }
+}
+
+#[test]
+fn no_key_gives_zeros() {
+    for causal in [false, true] {
+        let case = Case {
+            causal,
+            ..case(3, 0, 64)
+        };
+        case.check::<f32>();
+        case.check::<bf16>();
+    }
+}
+
+#[test]
+fn empty_results() {
+    let empty = |case: Case| {
+        let (out, log_sums) = case.run::<bf16>(device(), &case.operands());
+        assert_eq!((out.len(), log_sums.len()), (0, 0));
+        assert_eq!(out.shape(), [case.batch, case.heads, case.queries, case.dim]);
+    };
+    empty(case(0, 3, 64));
+    empty(case(3, 3, 64).heads(0, 2, 1));
+    empty(case(3, 3, 64).heads(1, 0, 0));
+}
+
+/// One element of an operand is another number; which results of query 2 of 4 are to be what they are without it, and what the
+/// others are.
+#[track_caller]
+fn with_special<T: Attend + FloatNumber>(operand: usize, value: f64, wanted: impl Fn(f64) -> bool) {
+    let case = case(4, 140, 64);
+    let mut operands = case.operands::<T>();
+    let usual = case.run(&devices::<T>()[0], &operands).0;
+    let line = if operand == 0 { 2 } else { 100 };
+    operands[operand][[0, 0, line, 7]] = T::of(value);
+    for device in devices::<T>() {
+        let (out, _) = case.run(&device, &operands);
+        for ((at, &got), &usual) in out.indexed_iter().zip(&usual) {
+            let (row, column) = (at.2, at.3);
+            let concerned = match operand {
+                0 => row == 2,
+                1 => true,
+                _ => column == 7,
+            };
+            match concerned {
+                true => assert!(wanted(got.wide()), "{at:?}: {got:?}"),
+                false => assert!((got.wide() - usual.wide()).abs() < 0.02, "{at:?}: {got:?}, {usual:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn nan_stays_where_it_belongs() {
+    for operand in 0..3 {
+        with_special::<f32>(operand, f64::NAN, f64::is_nan);
+        with_special::<bf16>(operand, f64::NAN, f64::is_nan);
+    }
+}
+
+/// Scores of +∞ are no number in a softmax; those of −∞ are as if there were no such key.
+#[test]
+fn infinities() {
+    with_special::<f32>(2, f64::INFINITY, |x| x == f64::INFINITY);
+    with_special::<bf16>(2, f64::NEG_INFINITY, |x| x == f64::NEG_INFINITY);
+    let hidden = |keys: [usize; 2]| {
+        let case = case(2, 300, 64);
+        let mut operands = case.operands::<bf16>();
+        operands[0].fill(bf16::ONE);
+        for key in keys[0]..keys[1] {
+            operands[1][[0, 0, key, 5]] = bf16::NEG_INFINITY;
+        }
+        let left: Vec<usize> = (0..300).filter(|key| !(keys[0]..keys[1]).contains(key)).collect();
+        let [q, k, v] = &operands;
+        let others = Case {
+            keys: left.len(),
+            ..case
+        };
+        let others_operands = [q.clone(), k.select(Axis(2), &left), v.select(Axis(2), &left)];
+        for device in devices::<bf16>() {
+            let (out, log_sums) = case.run(&device, &operands);
+            others.compare(&others_operands, &out, &log_sums);
+        }
+    };
+    // Whole tiles first, last, and in between, and all.
+    for keys in [[0, 128], [256, 300], [100, 270], [0, 300]] {
+        hidden(keys);
+    }
+}
+
+/// Scores that grow from tile to tile, and fall, by more than a weight has room for.
+#[test]
+fn large_scores() {
+    for sign in [1.0, -1.0] {
+        let case = case(3, 400, 64);
+        let mut operands = case.operands::<f16>();
+        for (key, mut line) in operands[1]
+            .slice_mut(s![0, 0, .., ..])
+            .rows_mut()
+            .into_iter()
+            .enumerate()
+        {
+            line.mapv_inplace(|x| f16::from_f32(x.to_f32() * 0.01 + sign * key as f32 * 0.05));
+        }
+        operands[0].fill(f16::from_f32(2.0));
+        for device in devices::<f16>() {
+            let (out, log_sums) = case.run(&device, &operands);
+            case.compare(&operands, &out, &log_sums);
+        }
+    }
+}
+
+/// Heads behind positions, every other element, a part of the positions, and backwards.
+#[test]
+fn views() {
+    let case = case(20, 30, 64).heads(2, 4, 2);
+    for device in devices::<bf16>() {
+        let stream = device.default_stream();
+        let operands = case.operands::<bf16>();
+        let [q, k, v] = &operands;
+        let upload = |x: &ndarray::ArrayView4<'_, bf16>| DeviceArray::from_ndarray(stream, x).unwrap();
+        let positions = |x: &Array4<bf16>| upload(&x.view().permuted_axes([0, 2, 1, 3]).as_standard_layout().view());
+        let [a, b, c] = [q, k, v].map(positions);
+        let [a, b, c] = [&a, &b, &c].map(|x| x.view().permuted_axes([0, 2, 1, 3]).unwrap());
+        let (out, log_sums) = case.on(&a, &b, &c);
+        case.compare(&operands, &out.to_ndarray().unwrap(), &log_sums.to_ndarray().unwrap());
+
+        let mut wide = Array4::from_elem((2, 2, 33, 128), bf16::ZERO);
+        wide.slice_mut(s![.., .., 3.., ..;2]).assign(k);
+        let wide = upload(&wide.view());
+        let k = wide.slice(s![.., .., 3.., ..;2]).unwrap();
+        let backwards = upload(&v.slice(s![.., .., ..;-1, ..]));
+        let v = backwards.slice(s![.., .., ..;-1, ..]).unwrap();
+        let (out, log_sums) = case.on(&a, &k, &v);
+        case.compare(&operands, &out.to_ndarray().unwrap(), &log_sums.to_ndarray().unwrap());
+    }
+}
+
+/// One head of keys for all batches, by a view that repeats it.
+#[test]
+fn keys_that_are_repeated() {
+    let case = case(3, 5, 64).heads(2, 2, 2);
+    let [q, k, v] = case.operands::<bf16>();
+    let [k, v] = [k, v].map(|x| {
+        x.slice(s![..1, ..1, .., ..])
+            .broadcast((2, 2, 5, 64))
+            .unwrap()
+            .to_owned()
+    });
+    for device in devices::<bf16>() {
+        let upload = |x: &Array4<bf16>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
+        let (a, b, c) = (upload(&q), upload(&k), upload(&v));
+        let one = |x: &DeviceArray<bf16, Ix4>| x.slice(s![..1, ..1, .., ..]).unwrap().to_array().unwrap();
+        let (b, c) = (one(&b), one(&c));
+        let (b, c) = (b.broadcast((2, 2, 5, 64)).unwrap(), c.broadcast((2, 2, 5, 64)).unwrap());
+        let (out, log_sums) = case.on(&a, &b, &c);
+        let operands = [q.clone(), k.clone(), v.clone()];
+        case.compare(&operands, &out.to_ndarray().unwrap(), &log_sums.to_ndarray().unwrap());
+    }
+}
+
+#[test]
+fn the_same_bits_each_time() {
+    let case = case(70, 140, 64).heads(1, 3, 1).causal();
+    for device in devices::<bf16>() {
+        let operands = case.operands::<bf16>();
+        let first = case.run(&device, &operands);
+        assert_eq!(case.run(&device, &operands), first);
+    }
+}
+
+#[test]
+fn without_logarithms_the_result_is_the_same() {
+    let case = case(3, 70, 64);
+    for device in devices::<f16>() {
+        let operands = case.operands::<f16>();
+        let [q, k, v] = operands
+            .each_ref()
+            .map(|x| DeviceArray::from_ndarray(device.default_stream(), x).unwrap());
+        let out = q.attention(&k, &v).compute().unwrap().to_ndarray().unwrap();
+        assert_eq!(out, case.run(&device, &operands).0);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let stream = device().default_stream();
+    let of = |shape: [usize; 4]| DeviceArray::<f32, Ix4>::zeros(stream, shape).unwrap();
+    let refused = |q: [usize; 4], k: [usize; 4], v: [usize; 4], wanted: &str| {
+        let error = of(q).attention(&of(k), &of(v)).compute().unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Shape {
+                    operation: "attention",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        let message = error.to_string();
+        assert!(
+            message.contains(&format!("{q:?}")) && message.contains(wanted),
+            "{message}"
+        );
+    };
+    refused([1, 2, 3, 8], [1, 2, 3, 9], [1, 2, 3, 9], "heads of keys");
+    refused([1, 2, 3, 8], [1, 2, 3, 8], [1, 2, 4, 8], "heads of keys");
+    refused([2, 2, 3, 8], [1, 2, 3, 8], [1, 2, 3, 8], "batch");
+    refused([1, 3, 3, 8], [1, 2, 3, 8], [1, 2, 3, 8], "multiple");
+    refused([1, 3, 3, 8], [1, 0, 3, 8], [1, 0, 3, 8], "multiple");
+    refused([1, 1, 3, 0], [1, 1, 3, 0], [1, 1, 3, 0], "1 to 256");
+    refused([1, 1, 3, 257], [1, 1, 3, 257], [1, 1, 3, 257], "1 to 256");
+    let elsewhere = DeviceArray::<f32, Ix4>::zeros(Device::simulated_hopper().default_stream(), [1, 1, 3, 8]).unwrap();
+    let here = of([1, 1, 3, 8]);
+    for error in
+        [here.attention(&elsewhere, &here), here.attention(&here, &elsewhere)].map(|a| a.compute().unwrap_err())
+    {
+        assert!(
+            matches!(
+                error,
+                Error::DifferentDevices {
+                    operation: "attention",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+}
