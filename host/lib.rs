@@ -87,6 +87,7 @@ mod new_file;
 pub mod npy;
 mod occupancy;
 pub mod ops;
+pub mod optim;
 mod owner;
 mod pinned;
 mod pipeline;

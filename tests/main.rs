@@ -56,6 +56,7 @@ mod matmul_single;
 mod memory;
 mod npy;
 mod occupancy;
+mod optim;
 mod outputs;
 mod pipeline;
 mod random;

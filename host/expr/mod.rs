@@ -121,6 +121,7 @@ pub use eval::{Evaluate, eval};
 pub use formula::{Formula, FormulaError};
 pub(crate) use kernel::Kernels;
 pub use operand::Operand;
+pub(crate) use operand::of_shape;
 #[doc(hidden)]
 pub use operand::{Hidden, HiddenParts};
 pub use update::{Replace, Update, update};

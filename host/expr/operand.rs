@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What stands beside an operator: expressions, arrays, and single numbers.
 
-use ndarray::{Dimension, Ix0};
+use ndarray::{Dimension, Ix0, IxDyn};
 
 use super::Expr;
-use super::node::{Node, Part};
+use super::eval::check_shape;
+use super::node::{Node, Part, cast};
 use super::value::{Promote, Value};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
 use crate::view::{DeviceView, DeviceViewMut};
 
 /// What can stand beside numbers of type `T` in an expression: another expression, `&DeviceArray`, `&DeviceView` or
@@ -76,3 +78,14 @@ macro_rules! arrays {
 }
 
 arrays!(DeviceArrayRef<U, D>, DeviceArray<U, D>, DeviceView<'_, U, D>, DeviceViewMut<'_, U, D>);
+
+/// An operand that has to be of that shape, as numbers of type `U`.
+pub(crate) fn of_shape<'a, T, U: Value>(
+    operation: &'static str,
+    operand: impl Operand<'a, T>,
+    shape: &[usize],
+) -> Result<Expr<'a, U, IxDyn>> {
+    let part = operand.operand().0?;
+    check_shape(operation, &part.shape, shape)?;
+    Ok(Expr::of(cast(part, U::TYPE)))
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Adam and AdamW.
+
+use ndarray::{Dimension, Ix0, IxDyn};
+
+use super::{Parameter, check_below_one, check_not_negative, number, number_on};
+use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
+use crate::error::{Error, Result};
+use crate::expr::{self, Expr, Operand};
+use crate::graph::{GraphArrays, HeldArrays};
+
+/// Adam for an array of parameters: steps by a running mean of the gradient, over the root of one of its squares.
+///
+/// In step `t`, `m ← β₁ m + (1 − β₁) g` and `v ← β₂ v + (1 − β₂) g²`, which begin with 0; what that makes them too small is
+/// corrected, and `w ← w − α · m / (1 − β₁ᵗ) / (√(v / (1 − β₂ᵗ)) + ε)`. `β₁` is 0.9, `β₂` 0.999 and `ε` 1e-8 unless said
+/// otherwise; all as PyTorch's `Adam`. (D. P. Kingma, J. Ba, "Adam: a method for stochastic optimization", 2015.)
+///
+/// [`weight_decay`](Self::weight_decay) adds a part of the parameters to their gradient;
+/// [`decoupled_weight_decay`](Self::decoupled_weight_decay), AdamW's, subtracts one from the parameters themselves.
+///
+/// `β₁ᵗ` and `β₂ᵗ` are on the device, in `f64`. The [module](super) has an example.
+#[derive(Debug)]
+pub struct Adam<T: Parameter> {
+    mean: DeviceArray<T::State, IxDyn>,
+    square: DeviceArray<T::State, IxDyn>,
+    progress: Progress<T>,
+    betas: [f64; 2],
+    epsilon: f64,
+    decay: Decay,
+}
+
+/// Numbers that change with each step, which reads them.
+#[derive(Debug)]
+struct Progress<T: Parameter> {
+    learning_rate: DeviceArray<f64, Ix0>,
+    /// `βᵗ`
+    powers: [DeviceArray<f64, Ix0>; 2],
+    /// `α / (1 − β₁ᵗ)`
+    rate: DeviceArray<T::State, Ix0>,
+    /// `1 / √(1 − β₂ᵗ)`
+    root: DeviceArray<T::State, Ix0>,
+    /// What is left of the parameters by a decoupled decay.
+    rest: DeviceArray<T::State, Ix0>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Decay {
+    None,
+    Coupled(f64),
+    Decoupled(f64),
+}
+
+impl<T: Parameter> Adam<T> {
+    /// One for these parameters, with two arrays as large as they.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] if the learning rate is negative or not finite; those of an allocation.
+    pub fn new<D: Dimension>(parameters: &DeviceArrayRef<T, D>, learning_rate: f64) -> Result<Self> {
+        check_not_negative("Adam::new", "learning_rate", learning_rate)?;
+        let (stream, shape) = (parameters.stream(), IxDyn(parameters.shape()));
+        Ok(Self {
+            mean: DeviceArray::zeros(stream, shape.clone())?,
+            square: DeviceArray::zeros(stream, shape)?,
+            progress: Progress {
+                learning_rate: number_on(stream, learning_rate)?,
+                powers: [number_on(stream, 1.0)?, number_on(stream, 1.0)?],
+                rate: number_on(stream, 0.0)?,
+                root: number_on(stream, 0.0)?,
+                rest: number_on(stream, 1.0)?,
+            },
+            betas: [0.9, 0.999],
+            epsilon: 1e-8,
+            decay: Decay::None,
+        })
+    }
+
+    /// With other `β₁` and `β₂`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] if they are not in [0, 1).
+    pub fn betas(mut self, first: f64, second: f64) -> Result<Self> {
+        check_below_one("Adam::betas", "first", first)?;
+        check_below_one("Adam::betas", "second", second)?;
+        self.betas = [first, second];
+        Ok(self)
+    }
+
+    /// With another `ε`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] if it is negative or not finite.
+    pub fn epsilon(mut self, epsilon: f64) -> Result<Self> {
+        check_not_negative("Adam::epsilon", "epsilon", epsilon)?;
+        self.epsilon = epsilon;
+        Ok(self)
+    }
+
+    /// With so much of the parameters added to their gradient, in place of another weight decay.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] if it is negative or not finite.
+    pub fn weight_decay(mut self, weight_decay: f64) -> Result<Self> {
+        check_not_negative("Adam::weight_decay", "weight_decay", weight_decay)?;
+        self.decay = Decay::Coupled(weight_decay);
+        Ok(self)
+    }
+
+    /// AdamW: with so much of the parameters, times the learning rate, subtracted from them, in place of another weight decay.
+    /// (I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", 2019.)
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] if it is negative or not finite.
+    pub fn decoupled_weight_decay(mut self, weight_decay: f64) -> Result<Self> {
+        check_not_negative("Adam::decoupled_weight_decay", "weight_decay", weight_decay)?;
+        self.decay = Decay::Decoupled(weight_decay);
+        Ok(self)
+    }
+
+    /// Another learning rate, for the steps that are queued from now on; asynchronous.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new), and those of a launch.
+    pub fn set_learning_rate(&mut self, learning_rate: f64) -> Result<()> {
+        check_not_negative("Adam::set_learning_rate", "learning_rate", learning_rate)?;
+        expr::scalar(learning_rate).eval_into(&mut self.progress.learning_rate)
+    }
+
+    /// One step of the parameters, in place, on their stream: a kernel of one thread for the count, and one for all else. The
+    /// gradient is an array or an expression of their shape.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if gradient or state are of another shape than the parameters, [`Error::DifferentDevices`], and those of
+    /// [`expr::update`](crate::expr::update()).
+    pub fn step<'a, D: Dimension>(
+        &mut self,
+        parameters: &mut DeviceArrayRef<T, D>,
+        gradient: impl Operand<'a, T>,
+    ) -> Result<()> {
+        let gradient = expr::of_shape::<T, T::State>("Adam::step", gradient, parameters.shape())?;
+        self.check_state(parameters)?;
+        self.progress.step(self.betas, self.decay)?;
+        let Progress { rate, root, rest, .. } = &self.progress;
+        let [first, second] = self.betas;
+        let (decay, epsilon) = (self.decay, number::<T>(self.epsilon));
+        let mut parameters = parameters.view_mut().into_dyn();
+        let state = (&mut parameters, &mut self.mean, &mut self.square);
+        expr::update(state, |(w, m, v)| {
+            let mut w = w.cast::<T::State>();
+            let g = match decay {
+                Decay::Coupled(decay) => gradient + &w * number::<T>(decay),
+                _ => gradient,
+            };
+            let m = m * number::<T>(first) + &g * number::<T>(1.0 - first);
+            let v = v * number::<T>(second) + g.square() * number::<T>(1.0 - second);
+            if let Decay::Decoupled(_) = decay {
+                w = w * rest;
+            }
+            let step = &m * rate / (v.sqrt() * root + epsilon);
+            ((w - step).cast(), m, v)
+        })
+    }
+
+    /// What [`expr::update`] would find, ahead of the count.
+    fn check_state<D: Dimension>(&self, parameters: &DeviceArrayRef<T, D>) -> Result<()> {
+        let stream = self.mean.stream();
+        stream.check_device("Adam::step", parameters.stream())?;
+        if self.mean.shape() == parameters.shape() {
+            return Ok(());
+        }
+        Err(Error::Shape {
+            operation: "Adam::step",
+            given: format!("parameters of shape {:?}", parameters.shape()),
+            wanted: format!("those that it was made for, of shape {:?}", self.mean.shape()),
+        })
+    }
+}
+
+impl<T: Parameter> Progress<T> {
+    /// One step further.
+    fn step(&mut self, [first, second]: [f64; 2], decay: Decay) -> Result<()> {
+        let Self {
+            learning_rate,
+            powers: [first_power, second_power],
+            rate,
+            root,
+            rest,
+        } = self;
+        let one = || expr::scalar(1.0f64);
+        let learning_rate = learning_rate.expr();
+        let numbers = (first_power, second_power, rate, root, rest);
+        expr::update(numbers, |(a, b, _, _, _)| {
+            let (a, b) = (a * first, b * second);
+            let rate = &learning_rate / (one() - &a);
+            let root: Expr<'_, f64, Ix0> = (one() - &b).rsqrt();
+            let decay = if let Decay::Decoupled(decay) = decay {
+                decay
+            } else {
+                0.0
+            };
+            let rest = one() - learning_rate * decay;
+            (a, b, rate.cast(), root.cast(), rest.cast())
+        })
+    }
+}
+
+// SAFETY: its own arrays.
+unsafe impl<T: Parameter> GraphArrays for Adam<T> {
+    fn arrays(&self, held: &mut HeldArrays<'_>) {
+        let Progress {
+            learning_rate,
+            powers,
+            rate,
+            root,
+            rest,
+        } = &self.progress;
+        (&self.mean, &self.square, learning_rate, powers, (rate, root, rest)).arrays(held);
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Gradients that are kept short.
+
+use ndarray::{Ix0, IxDyn};
+
+use super::{Parameter, check_not_negative, number};
+use crate::array::DeviceArray;
+use crate::error::{Error, Result};
+use crate::view::DeviceViewMut;
+
+/// Scales gradients so that their norm, the root of the sum of all squares, is at most `most`, and gives the norm that they had.
+/// Shorter ones stay what they are.
+///
+/// The factor is `most / norm`, or 1 if that is more. Nothing waits: the norm is on the device, where `first` and each of the
+/// others are read twice and written once. A NaN among the gradients makes all of them NaN. PyTorch's `clip_grad_norm_`, but
+/// for its 1e-6 beside the norm.
+///
+/// # Errors
+///
+/// [`Error::Parameter`] if there is no gradient, or `most` is negative or not finite; [`Error::DifferentDevices`]; those of an
+/// allocation and a launch.
+///
+/// # Examples
+///
+/// ```
+/// use warpsmith::ndarray::array;
+/// use warpsmith::{Device, DeviceArray, optim};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let stream = device.default_stream();
+/// let mut weights = DeviceArray::from_ndarray(stream, &array![[2.0f32, 4.0], [4.0, 8.0]])?;
+/// let mut bias = DeviceArray::from_ndarray(stream, &array![0.0f32, 0.0])?;
+/// let norm = optim::clip_norm(&mut [weights.view_mut().into_dyn(), bias.view_mut().into_dyn()], 5.0)?;
+/// assert_eq!(norm.to_ndarray()?.into_scalar(), 10.0);
+/// assert_eq!(weights.to_ndarray()?, array![[1.0, 2.0], [2.0, 4.0]]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn clip_norm<T: Parameter>(
+    gradients: &mut [DeviceViewMut<'_, T, IxDyn>],
+    most: f64,
+) -> Result<DeviceArray<T::State, Ix0>> {
+    check_not_negative("clip_norm", "most", most)?;
+    let squares = gradients
+        .iter()
+        .map(|gradient| gradient.expr().cast::<T::State>().square().sum());
+    let Some(total) = squares.reduce(|a, b| a + b) else {
+        return Err(Error::Parameter {
+            operation: "clip_norm",
+            parameter: "gradients",
+            given: "none".into(),
+            wanted: "one at least".into(),
+        });
+    };
+    let norm = total.sqrt().eval()?;
+    drop(total);
+    for gradient in gradients {
+        let factor = (number::<T>(most) / &norm).minimum(number::<T>(1.0));
+        gradient.update(|gradient| (gradient.cast::<T::State>() * factor).cast())?;
+    }
+    Ok(norm)
+}

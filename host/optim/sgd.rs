@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Gradient descent, with momentum.
+
+use ndarray::{Dimension, Ix0, IxDyn};
+
+use super::{Parameter, check_below_one, check_not_negative, number, number_on};
+use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
+use crate::expr::{self, Operand};
+use crate::graph::{GraphArrays, HeldArrays};
+
+/// Gradient descent for an array of parameters: each [step](Self::step) subtracts the gradient times the learning rate.
+///
+/// With momentum `μ` a step has a velocity, `v ← μ v + g`, and subtracts that; with Nesterov's, `g + μ v`. Weight decay adds
+/// `λ w` to the gradient ahead of that. All as PyTorch's `SGD` without dampening. (I. Sutskever, J. Martens, G. Dahl, G. Hinton,
+/// "On the importance of initialization and momentum in deep learning", 2013.)
+///
+/// # Examples
+///
+/// ```
+/// use warpsmith::ndarray::array;
+/// use warpsmith::optim::Sgd;
+/// use warpsmith::{Device, DeviceArray};
+///
+/// # fn main() -> warpsmith::Result<()> {
+/// let device = Device::auto()?;
+/// let stream = device.default_stream();
+/// let mut weights = DeviceArray::from_ndarray(stream, &array![1.0f32, 2.0])?;
+/// let gradient = DeviceArray::from_ndarray(stream, &array![4.0f32, -8.0])?;
+/// let mut sgd = Sgd::new(&weights, 0.25)?.momentum(0.5)?;
+/// sgd.step(&mut weights, &gradient)?;
+/// assert_eq!(weights.to_ndarray()?, array![0.0, 4.0]);
+/// sgd.step(&mut weights, &gradient)?; // the velocity is 1.5 gradients now
+/// assert_eq!(weights.to_ndarray()?, array![-1.5, 7.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Sgd<T: Parameter> {
+    learning_rate: DeviceArray<T::State, Ix0>,
+    /// With momentum.
+    velocity: Option<DeviceArray<T::State, IxDyn>>,
+    momentum: f64,
+    is_nesterov: bool,
+    weight_decay: f64,
+    shape: IxDyn,
+}
+
+impl<T: Parameter> Sgd<T> {
+    /// One for these parameters, without momentum.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`](crate::Error::Parameter) if the learning rate is negative or not finite; those of an allocation.
+    pub fn new<D: Dimension>(parameters: &DeviceArrayRef<T, D>, learning_rate: f64) -> Result<Self> {
+        check_not_negative("Sgd::new", "learning_rate", learning_rate)?;
+        Ok(Self {
+            learning_rate: number_on(parameters.stream(), learning_rate)?,
+            velocity: None,
+            momentum: 0.0,
+            is_nesterov: false,
+            weight_decay: 0.0,
+            shape: IxDyn(parameters.shape()),
+        })
+    }
+
+    /// With momentum: a velocity, as large as the parameters, which is 0 at first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`](crate::Error::Parameter) if it is not in [0, 1); those of an allocation.
+    pub fn momentum(mut self, momentum: f64) -> Result<Self> {
+        check_below_one("Sgd::momentum", "momentum", momentum)?;
+        self.velocity = Some(DeviceArray::zeros(self.learning_rate.stream(), self.shape.clone())?);
+        self.momentum = momentum;
+        Ok(self)
+    }
+
+    /// With Nesterov's momentum.
+    ///
+    /// # Errors
+    ///
+    /// As [`momentum`](Self::momentum).
+    pub fn nesterov(self, momentum: f64) -> Result<Self> {
+        Ok(Self {
+            is_nesterov: true,
+            ..self.momentum(momentum)?
+        })
+    }
+
+    /// With so much of the parameters added to their gradient.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`](crate::Error::Parameter) if it is negative or not finite.
+    pub fn weight_decay(mut self, weight_decay: f64) -> Result<Self> {
+        check_not_negative("Sgd::weight_decay", "weight_decay", weight_decay)?;
+        self.weight_decay = weight_decay;
+        Ok(self)
+    }
+
+    /// Another learning rate, for the steps that are queued from now on; asynchronous.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new), and those of a launch.
+    pub fn set_learning_rate(&mut self, learning_rate: f64) -> Result<()> {
+        check_not_negative("Sgd::set_learning_rate", "learning_rate", learning_rate)?;
+        number::<T>(learning_rate).eval_into(&mut self.learning_rate)
+    }
+
+    /// One step of the parameters, in place, by one kernel on their stream. The gradient is an array or an expression of their
+    /// shape.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`](crate::Error::Shape) if gradient or state are of another shape than the parameters,
+    /// [`Error::DifferentDevices`](crate::Error::DifferentDevices), and those of [`expr::update`](crate::expr::update()).
+    pub fn step<'a, D: Dimension>(
+        &mut self,
+        parameters: &mut DeviceArrayRef<T, D>,
+        gradient: impl Operand<'a, T>,
+    ) -> Result<()> {
+        let gradient = expr::of_shape::<T, T::State>("Sgd::step", gradient, parameters.shape())?;
+        let mut parameters = parameters.view_mut().into_dyn();
+        let rate = self.learning_rate.expr();
+        let (momentum, decay) = (number::<T>(self.momentum), number::<T>(self.weight_decay));
+        let decays = self.weight_decay != 0.0;
+        let Some(velocity) = &mut self.velocity else {
+            return parameters.update(|w| {
+                let w = w.cast::<T::State>();
+                let g = if decays { gradient + &w * decay } else { gradient };
+                (w - g * rate).cast()
+            });
+        };
+        let is_nesterov = self.is_nesterov;
+        expr::update((&mut parameters, velocity), |(w, v)| {
+            let w = w.cast::<T::State>();
+            let g = if decays { gradient + &w * decay } else { gradient };
+            let v = v * &momentum + &g;
+            let direction = if is_nesterov { g + &v * momentum } else { v.clone() };
+            ((w - direction * rate).cast(), v)
+        })
+    }
+}
+
+// SAFETY: its own arrays.
+unsafe impl<T: Parameter> GraphArrays for Sgd<T> {
+    fn arrays(&self, held: &mut HeldArrays<'_>) {
+        self.learning_rate.arrays(held);
+        self.velocity.arrays(held);
+    }
+}

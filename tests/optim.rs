@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Optimisers against their formulas in `f64`, and recorded steps against steps one by one.
+
+use ndarray::{Array1, Array2, ArrayD, Axis, IxDyn, array, s};
+use warpsmith::expr::{Promote, Value};
+use warpsmith::optim::{Adam, Parameter, Sgd, clip_norm};
+use warpsmith::{Device, DeviceArray, Error, Result, bf16, f16};
+
+use crate::common::*;
+
+/// Floats that are parameters.
+trait Float: FloatNumber + Parameter + Value<Element = Self> + Promote<Self, Output = Self> {}
+
+impl Float for f32 {}
+impl Float for f64 {}
+impl Float for f16 {}
+impl Float for bf16 {}
+
+/// The unit roundoff of what is computed with.
+fn unit<T: Float>() -> f64 {
+    T::UNIT_ROUNDOFF.min(f32::UNIT_ROUNDOFF)
+}
+
+/// Numbers from 0.5 to 2, of either sign: sums of an element's in several steps lose no digits.
+fn numbers<T: Float>(len: usize, seed: u64) -> ArrayD<T> {
+    let values = random::<i32>(len, seed).into_iter();
+    let values = values.map(|x| {
+        let size = 0.5 + f64::from(x.unsigned_abs() >> 8) / f64::from(1 << 23) * 1.5;
+        T::of(size.copysign(f64::from(x)))
+    });
+    ArrayD::from_shape_vec(IxDyn(&[len]), values.collect()).unwrap()
+}
+
+const LEN: usize = 257;
+const STEPS: usize = 12;
+const RATE: f64 = 0.03125;
+const DECAY: f64 = 0.25;
+
+/// The parameters are off by a rounding of each step, and by some of each step's length.
+#[track_caller]
+fn assert_near<T: Float>(got: &[T], wanted: &[f64], lengths: &[f64], what: &str) {
+    for (i, (got, wanted)) in got.iter().zip(wanted).enumerate() {
+        let steps = STEPS as f64 * (T::UNIT_ROUNDOFF * (wanted.abs() + lengths[i]) + 4.0 * unit::<T>() * wanted.abs());
+        let bound = 1.01 * (steps + 32.0 * unit::<T>() * lengths[i]);
+        let off = (got.wide() - wanted).abs();
+        assert!(
+            off <= bound,
+            "{what} of {}: {i} is {got:?}, wanted {wanted:e}; {off:e} > {bound:e}",
+            T::NAME
+        );
+    }
+}
+
+/// Steps are of numbers that have one sign, since each element's gradient keeps its own, larger than what decay adds.
+fn sgd<T: Float>() {
+    for (momentum, is_nesterov, decay) in [
+        (0.0, false, 0.0),
+        (0.0, false, DECAY),
+        (0.875, false, 0.0),
+        (0.875, true, 0.0),
+        (0.875, true, DECAY),
+    ] {
+        let what = format!("momentum {momentum}, Nesterov's {is_nesterov}, decay {decay}");
+        let (w, g) = (numbers::<T>(LEN, 1), numbers::<T>(LEN, 2));
+        let mut weights = upload(&w);
+        let gradient = upload(&g);
+        let mut sgd = Sgd::new(&weights, RATE).unwrap().weight_decay(decay).unwrap();
+        sgd = match (momentum, is_nesterov) {
+            (0.0, _) => sgd,
+            (_, false) => sgd.momentum(momentum).unwrap(),
+            _ => sgd.nesterov(momentum).unwrap(),
+        };
+        let mut wanted: Vec<f64> = w.iter().map(|w| w.wide()).collect();
+        let (mut velocity, mut lengths) = (vec![0.0; LEN], vec![0.0; LEN]);
+        for _ in 0..STEPS {
+            sgd.step(&mut weights, &gradient).unwrap();
+            for i in 0..LEN {
+                let g = g[i].wide() + decay * wanted[i];
+                velocity[i] = momentum * velocity[i] + g;
+                let step = if is_nesterov {
+                    g + momentum * velocity[i]
+                } else {
+                    velocity[i]
+                };
+                wanted[i] -= RATE * step;
+                lengths[i] += RATE * (step.abs() + decay * wanted[i].abs());
+            }
+        }
+        assert_near(&elements(&weights), &wanted, &lengths, &what);
+    }
+}
+for_types!(sgd: f32 f64 f16 bf16);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Decay {
+    None,
+    Coupled,
+    Decoupled,
+}
+
+fn adam<T: Float>() {
+    for decay in [Decay::None, Decay::Coupled, Decay::Decoupled] {
+        let (w, g) = (numbers::<T>(LEN, 3), numbers::<T>(LEN, 4));
+        let mut weights = upload(&w);
+        let mut adam = Adam::new(&weights, RATE).unwrap().betas(0.875, 0.96875).unwrap();
+        adam = adam.epsilon(0.001).unwrap();
+        adam = match decay {
+            Decay::None => adam,
+            Decay::Coupled => adam.weight_decay(DECAY / 4.0).unwrap(),
+            Decay::Decoupled => adam.decoupled_weight_decay(DECAY).unwrap(),
+        };
+        let mut wanted: Vec<f64> = w.iter().map(|w| w.wide()).collect();
+        let (mut mean, mut square) = (vec![0.0; LEN], vec![0.0; LEN]);
+        let mut lengths = vec![0.0; LEN];
+        for t in 1..=STEPS as i32 {
+            // One that changes, and is an expression.
+            let gradient = upload(&g);
+            let scale = 1.0 + f64::from(t % 3);
+            adam.step(&mut weights, gradient.expr() * T::of(scale)).unwrap();
+            for i in 0..LEN {
+                let mut g = T::of(g[i].wide() * scale).wide();
+                if decay == Decay::Coupled {
+                    g += DECAY / 4.0 * wanted[i];
+                }
+                mean[i] = 0.875 * mean[i] + 0.125 * g;
+                square[i] = 0.96875 * square[i] + 0.03125 * g * g;
+                let (m, v) = (
+                    mean[i] / (1.0 - 0.875f64.powi(t)),
+                    square[i] / (1.0 - 0.96875f64.powi(t)),
+                );
+                let step = RATE * m / (v.sqrt() + 0.001);
+                if decay == Decay::Decoupled {
+                    wanted[i] -= RATE * DECAY * wanted[i];
+                }
+                wanted[i] -= step;
+                lengths[i] += step.abs();
+            }
+        }
+        assert_near(&elements(&weights), &wanted, &lengths, &format!("{decay:?}"));
+    }
+}
+for_types!(adam: f32 f64 f16 bf16);
+
+/// The parameters after steps with one rate and with another.
+fn by_steps(start: &Array1<f32>, gradient: &Array1<f32>) -> Vec<f32> {
+    let (mut weights, gradient) = (upload(start), upload(gradient));
+    let mut adam = Adam::new(&weights, 0.1).unwrap().decoupled_weight_decay(0.5).unwrap();
+    for _ in 0..5 {
+        adam.step(&mut weights, &gradient).unwrap();
+    }
+    adam.set_learning_rate(0.01).unwrap();
+    for _ in 0..5 {
+        adam.step(&mut weights, &gradient).unwrap();
+    }
+    elements(&weights)
+}
+
+#[test]
+fn recorded_steps_count_and_take_the_learning_rate_of_now() {
+    let (start, gradient) = (
+        Array1::from_shape_fn(1000, |i| (i as f32).sin()),
+        Array1::from_shape_fn(1000, |i| (i as f32).cos()),
+    );
+    let stream = device().default_stream();
+    let weights = upload(&start);
+    let adam = Adam::new(&weights, 0.1).unwrap().decoupled_weight_decay(0.5).unwrap();
+    let mut graph = stream
+        .capture((weights, adam, upload(&gradient)), |_, (weights, adam, gradient)| {
+            adam.step(weights, &*gradient)
+        })
+        .unwrap();
+    for _ in 0..5 {
+        graph.launch().unwrap();
+    }
+    graph.args_mut().1.set_learning_rate(0.01).unwrap();
+    for _ in 0..4 {
+        graph.launch().unwrap();
+    }
+    // And one that is not recorded.
+    let (weights, adam, gradient_here) = graph.args_mut();
+    adam.step(weights, &*gradient_here).unwrap();
+    assert_same(&elements(&graph.args().0), &by_steps(&start, &gradient), "Adam");
+
+    let weights = upload(&start);
+    let sgd = Sgd::new(&weights, 0.5).unwrap().momentum(0.5).unwrap();
+    let mut graph = stream
+        .capture(
+            (weights, sgd, upload(&Array1::<f32>::ones(1000))),
+            |_, (weights, sgd, gradient)| sgd.step(weights, &*gradient),
+        )
+        .unwrap();
+    graph.launch().unwrap();
+    graph.args_mut().1.set_learning_rate(0.25).unwrap();
+    graph.launch().unwrap();
+    let wanted = start.mapv(|w| w - 0.5 - 0.25 * 1.5);
+    assert_same(&elements(&graph.args().0), &wanted.to_vec(), "SGD");
+}
+
+#[test]
+fn views_empty_arrays_and_gradients_of_other_types() {
+    let start = Array2::<f32>::from_shape_fn((5, 8), |(i, j)| (i * 8 + j) as f32);
+    let mut all = upload(&start);
+    {
+        let mut part = all.slice_mut(s![..;2, 1..4]).unwrap();
+        let gradient = DeviceArray::from_elem(device().default_stream(), (3, 3), bf16::from_f32(2.0)).unwrap();
+        let mut sgd = Sgd::new(&part, 0.25).unwrap().momentum(0.5).unwrap();
+        sgd.step(&mut part, &gradient).unwrap();
+        let mut plain = Sgd::new(&part, 0.5).unwrap();
+        plain.step(&mut part, gradient.expr().cast::<f32>() * 0.5).unwrap();
+    }
+    let mut wanted = start.clone();
+    wanted.slice_mut(s![..;2, 1..4]).mapv_inplace(|w| w - 1.0);
+    assert_same(&elements(&all), wanted.as_slice().unwrap(), "a part");
+    let mut none = all.slice_mut(s![..0, ..]).unwrap();
+    let gradient = DeviceArray::<f32, _>::zeros(device().default_stream(), (0, 8)).unwrap();
+    Adam::new(&none, 0.1).unwrap().step(&mut none, &gradient).unwrap();
+    // Parameters of 16 bits have a state of 32: a thousand small gradients are not lost in the velocity.
+    let mut narrow = upload(&array![f16::ZERO]);
+    let small = upload(&array![f16::from_f32(6e-8)]);
+    let mut sgd = Sgd::new(&narrow, 1000.0).unwrap().momentum(0.999).unwrap();
+    for _ in 0..100 {
+        sgd.step(&mut narrow, &small).unwrap();
+    }
+    let got = elements(&narrow)[0].to_f64();
+    let wanted: f64 = -(0..100)
+        .map(|t| (1..=t + 1).map(|k| 0.999f64.powi(k - 1)).sum::<f64>())
+        .sum::<f64>()
+        * 5.960_464_5e-5;
+    assert!((got - wanted).abs() < 0.02 * wanted.abs(), "{got} {wanted}");
+}
+
+#[test]
+fn errors_change_nothing() {
+    let mut x = upload(&array![[1.0f32, 2.0]]);
+    let row = upload(&array![1.0f32, 1.0]);
+    let mut adam = Adam::new(&x, 0.1).unwrap();
+    let mut sgd = Sgd::new(&x, 0.1).unwrap().momentum(0.9).unwrap();
+    for error in [adam.step(&mut x, &row).unwrap_err(), sgd.step(&mut x, 1.0).unwrap_err()] {
+        assert!(
+            matches!(
+                error,
+                Error::Shape {
+                    operation: "Adam::step" | "Sgd::step",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert!(error.to_string().contains("[1, 2]"), "{error}");
+    }
+    let mut other = upload(&array![[1.0f32], [2.0]]);
+    let gradient = upload(&array![[1.0f32], [2.0]]);
+    assert!(matches!(adam.step(&mut other, &gradient), Err(Error::Shape { .. })));
+    assert!(matches!(sgd.step(&mut other, &gradient), Err(Error::Shape { .. })));
+    let hopper = Device::simulated_hopper();
+    let mut far = DeviceArray::<f32, _>::ones(hopper.default_stream(), (1, 2)).unwrap();
+    let far_gradient = far.ones_like().unwrap();
+    assert!(matches!(
+        adam.step(&mut far, &far_gradient),
+        Err(Error::DifferentDevices { .. })
+    ));
+    assert!(matches!(
+        sgd.step(&mut far, &far_gradient),
+        Err(Error::DifferentDevices { .. })
+    ));
+    assert_eq!(
+        (elements(&x), elements(&other), elements(&far)),
+        (vec![1.0, 2.0], vec![1.0, 2.0], vec![1.0; 2])
+    );
+    // Adam has not counted: its next step is its first.
+    let gradient = upload(&array![[1.0f32, -1.0]]);
+    adam.step(&mut x, &gradient).unwrap();
+    let first = elements(&x);
+    assert!(
+        (first[0] - 0.9).abs() < 1e-6 && (first[1] - 2.1).abs() < 1e-6,
+        "{first:?}"
+    );
+    let refused = |result: Result<()>| matches!(result, Err(Error::Parameter { .. }));
+    assert!(refused(Sgd::new(&x, -1.0).map(|_| ())) && refused(Adam::new(&x, f64::NAN).map(|_| ())));
+    assert!(refused(Sgd::new(&x, 1.0).unwrap().momentum(1.0).map(|_| ())));
+    assert!(refused(
+        Sgd::new(&x, 1.0).unwrap().weight_decay(f64::INFINITY).map(|_| ())
+    ));
+    assert!(refused(Adam::new(&x, 1.0).unwrap().betas(0.9, 1.0).map(|_| ())));
+    assert!(refused(adam.set_learning_rate(-0.1)));
+}
+
+#[test]
+fn norms_are_clipped() {
+    let stream = device().default_stream();
+    let mut a = upload(&Array2::from_shape_fn((30, 40), |(i, j)| ((i + j) % 5) as f32 - 2.0));
+    let mut b = upload(&Array1::from_shape_fn(1001, |i| (i % 3) as f32));
+    let before = [elements(&a), elements(&b)];
+    let exact = before.concat().iter().map(|x| f64::from(x * x)).sum::<f64>().sqrt();
+    let clip = |a: &mut DeviceArray<f32, _>, b: &mut DeviceArray<f32, _>, most: f64| {
+        let norm = clip_norm(&mut [a.view_mut().into_dyn(), b.view_mut().into_dyn()], most).unwrap();
+        f64::from(elements(&norm)[0])
+    };
+    // Sums of small integers are exact.
+    assert!((clip(&mut a, &mut b, 1e6) - exact).abs() <= 1e-7 * exact);
+    assert_eq!([elements(&a), elements(&b)], before);
+    assert!((clip(&mut a, &mut b, 1.0) - exact).abs() <= 1e-7 * exact);
+    for (got, before) in [elements(&a), elements(&b)].concat().iter().zip(before.concat()) {
+        assert!((f64::from(*got) - f64::from(before) / exact).abs() <= 4e-7 * (f64::from(before) / exact).abs());
+    }
+    assert!((clip(&mut a, &mut b, 1.0) - 1.0).abs() < 1e-5);
+    let mut zeros = upload(&Array1::<f16>::from_elem(3, f16::ZERO));
+    clip_norm(&mut [zeros.view_mut().into_dyn()], 1.0).unwrap();
+    assert_eq!(elements(&zeros), [f16::ZERO; 3]);
+    // Squares that f16 does not have; a part of an array.
+    let mut large = DeviceArray::from_elem(stream, (4, 4), f16::from_f32(1000.0)).unwrap();
+    let norm = clip_norm(&mut [large.slice_mut(s![.., ..;2]).unwrap().into_dyn()], 4.0).unwrap();
+    assert!((elements(&norm)[0] - 8f32.sqrt() * 1000.0).abs() < 0.01);
+    let row = large
+        .index_axis(Axis(0), 3)
+        .unwrap()
+        .to_ndarray()
+        .unwrap()
+        .mapv(f16::to_f32);
+    assert!((row[0] - 2f32.sqrt()).abs() < 1e-3 && row[1] == 1000.0, "{row}");
+    let mut broken = upload(&array![1.0f32, f32::NAN]);
+    let mut whole = upload(&array![1.0f32]);
+    clip_norm(&mut [whole.view_mut().into_dyn(), broken.view_mut().into_dyn()], 1.0).unwrap();
+    assert!(elements(&whole)[0].is_nan() && elements(&broken)[0].is_nan());
+    assert!(matches!(
+        clip_norm::<f32>(&mut [], 1.0),
+        Err(Error::Parameter {
+            parameter: "gradients",
+            ..
+        })
+    ));
+    assert!(matches!(
+        clip_norm(&mut [whole.view_mut().into_dyn()], -1.0),
+        Err(Error::Parameter { parameter: "most", .. })
+    ));
+}
