@@ -526,3 +526,29 @@ fn shapes_that_do_not_fit() {
     assert!(error.to_string().contains("into [2, 3]"), "{error}");
     assert!(out.to_ndarray().unwrap().iter().all(|&x| x == 7.0));
 }
+
+/// `max(x, 0)` is the same of both signs of 0, in products and of arrays.
+#[test]
+fn relu_of_minus_zero_is_that_of_arrays() {
+    fn check<T: Number>(device: &Device) {
+        let zeros = Array2::from_elem((20, 24), T::of(0.0));
+        let zeros = DeviceArray::from_ndarray(device.default_stream(), &zeros).unwrap();
+        // One row, and several.
+        for rows in [1, 20] {
+            let a = zeros.slice(s![..rows, ..20]).unwrap();
+            let product = || a.fused_matmul(&zeros).alpha(T::scalar(-1.0));
+            let (sums, relu) = (product().compute().unwrap(), product().relu().compute().unwrap());
+            let of_arrays = sums.relu().unwrap();
+            for (got, is_negative) in [(&sums, true), (&relu, false), (&of_arrays, false)] {
+                let got = got.to_ndarray().unwrap().mapv(T::to);
+                assert!(got.iter().all(|x| *x == 0.0 && x.is_sign_negative() == is_negative));
+            }
+        }
+    }
+    for device in with_turing() {
+        check::<f16>(&device);
+        check::<bf16>(&device);
+        check::<f32>(&device);
+        check::<f64>(&device);
+    }
+}

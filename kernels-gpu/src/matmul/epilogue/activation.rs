@@ -73,10 +73,10 @@ impl Activate for i32 {
     }
 }
 
-/// `max(x, 0)`; NaN stays NaN.
+/// `max(x, 0)`; NaN stays NaN, and of −0 and 0, 0 is the larger one, as everywhere.
 #[inline(always)]
 fn relu<T: Num>(x: T) -> T {
-    if x < T::ZERO { T::ZERO } else { x }
+    if x <= T::ZERO { T::ZERO } else { x }
 }
 
 /// `x g(x)` for a `g` with `g(x) + g(−x) = 1`, by `tail(a) = g(−a)` for `a ≥ 0`: `max(x, 0) − |x| tail(|x|)`.
@@ -86,7 +86,9 @@ fn relu<T: Num>(x: T) -> T {
 #[inline(always)]
 fn gated<T: Float + Num>(x: T, end: T, tail: impl Fn(T) -> T) -> T {
     let a = Float::minimum_number(Float::abs(x), end);
-    Float::mul_add(Num::neg(a), tail(a), relu(x))
+    // Of −0 it is −0, and so is the result.
+    let positive = if x < T::ZERO { T::ZERO } else { x };
+    Float::mul_add(Num::neg(a), tail(a), positive)
 }
 
 /// `2^y / (1 + 2^y)` for `y ≤ 0`.
