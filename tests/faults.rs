@@ -119,6 +119,14 @@ const WORK: &[(&str, Work)] = &[
         assert_eq!(x.matmul_i32(&y)?.to_ndarray()?, Array2::from_elem((20, 10), 30));
         Ok(())
     }),
+    ("expressions with operations on arrays", |_, stream| {
+        let a = ones(stream, 20 * 30)?.into_shape((20, 30))?;
+        let row = ones(stream, 20)?;
+        let layer = ((&a * 2.0).matmul(a.t().to_array()?.into_expr()) + &row).relu();
+        let sums = (layer * 0.5).inclusive_scan_axis::<Sum>(Axis(0)).max_axis(Axis(0));
+        assert_eq!(sums.eval()?.to_ndarray()?, Array1::from_elem(20, 610.0));
+        Ok(())
+    }),
     ("histograms", |_, stream| {
         let x = DeviceArray::from_ndarray(stream, &Array1::from_shape_fn(1000, |i| (i % 10) as f32))?;
         assert_eq!(x.histogram(5, 0.0..=9.0)?.to_ndarray()?, Array1::from_elem(5, 200));

@@ -23,6 +23,7 @@ mod cudarc;
 mod cust;
 mod device;
 mod expr;
+mod expr_apply;
 mod expr_compile;
 mod expr_normalize;
 mod expr_random;

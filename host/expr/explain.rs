@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an expression computes, and by which kernels, as text.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use ndarray::Dimension;
 use rustc_hash::FxHashMap;
 
 use super::Expr;
-use super::graph::{in_order, reductions};
+use super::apply::Application;
+use super::graph::{Depth, walk};
 use super::lower::Lowered;
 use super::node::{Array, Elements, Kind, Node};
 use super::plan;
@@ -24,8 +25,9 @@ use crate::stream::Stream;
 
 impl<T: Value, D: Dimension> Expr<'_, T, D> {
     /// What would be computed, and by which kernels: a line for each step with its type and shape; then for each kernel what it
-    /// goes through, the bytes that it reads and writes, and on a GPU the time that its memory takes for them. Of an expression
-    /// of no array, there are the steps alone.
+    /// goes through, the bytes that it reads and writes, and on a GPU the time that its memory takes for them. An operation on
+    /// whole arrays counts as one kernel, which reads and writes each element once; a kernel that computes what an operation is of
+    /// says so. Of an expression of no array, there are the steps alone.
     ///
     /// # Errors
     ///
@@ -59,6 +61,8 @@ pub(super) fn explain(root: &Arc<Node<'_>>) -> Result<String> {
     let explained = Explained {
         stream: home.stream().clone(),
         kernels: RefCell::default(),
+        purpose: RefCell::default(),
+        arrays: Cell::default(),
     };
     let output = uninit_shape(&explained, root.ty, &root.shape)?;
     plan::run(&explained, &[root], &[&*output])?;
@@ -73,12 +77,7 @@ fn steps(root: &Arc<Node<'_>>) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut of_steps: FxHashMap<String, usize> = FxHashMap::default();
     let mut of_nodes: FxHashMap<*const Node<'_>, usize> = FxHashMap::default();
-    let reductions = reductions(&[root]);
-    let parts = reductions.iter().flat_map(|reduction| &reduction.parts);
-    for node in parts.chain([root]).flat_map(|part| in_order(&[part])) {
-        if of_nodes.contains_key(&Arc::as_ptr(node)) {
-            continue;
-        }
+    for node in walk(&[root], |node| node.parts(Depth::All)) {
         let numbers = |parts: &[Arc<Node<'_>>]| -> String {
             let numbers = parts.iter().map(|part| format!("%{}", of_nodes[&Arc::as_ptr(part)]));
             numbers.collect::<Vec<_>>().join(", ")
@@ -93,6 +92,13 @@ fn steps(root: &Arc<Node<'_>>) -> String {
                 let reduction = &reduced.reduction;
                 let (operator, parts) = (reduction.operator.name(), numbers(&reduction.parts));
                 (format!("{operator} along {:?}({parts})", reduction.axes), None)
+            }
+            Kind::Applied(applied) => {
+                let application = &applied.application;
+                let (operation, operands) = (application.operation.describe(), numbers(&application.operands));
+                // Another operation with the same operands may differ in what is not said.
+                let address = Arc::as_ptr(application).cast::<()>() as u64;
+                (format!("{operation}({operands})"), Some((address, &[][..])))
             }
         };
         let step = format!("{what}: {} {:?}", node.ty.name(), node.shape);
@@ -109,27 +115,56 @@ fn steps(root: &Arc<Node<'_>>) -> String {
 struct Explained {
     stream: Stream,
     kernels: RefCell<Vec<String>>,
+    /// What the next ones are for.
+    purpose: RefCell<Option<String>>,
+    /// The arrays that there have been.
+    arrays: Cell<u64>,
 }
 
 impl Runner for Explained {
     fn uninit<'a>(&self, _: ScalarType, len: usize) -> Result<Array<'a>> {
+        let arrays = self.arrays.replace(self.arrays.get() + 1);
         Ok(Arc::new(Nowhere {
             stream: self.stream.clone(),
             shape: [len],
+            // Where no memory is.
+            address: (1 << 63) + (arrays << 8),
         }))
     }
 
     fn run(&self, lowered: &Lowered<'_>, _: &[&dyn Elements]) -> Result<()> {
-        let kernel = describe(lowered, self.stream.backend().properties());
+        let mut kernel = describe(lowered, self.stream.backend().properties());
+        if let Some(purpose) = &*self.purpose.borrow() {
+            kernel += &format!(", for {purpose}");
+        }
         self.kernels.borrow_mut().push(kernel);
         Ok(())
     }
+
+    fn apply(&self, application: &Application<'_>, operands: &[Array<'_>], output: &dyn Elements) -> Result<()> {
+        let types = application.operands.iter().map(|operand| operand.ty);
+        let read = types.zip(operands).map(|(ty, operand)| {
+            let axes = operand.shape().iter().zip(operand.strides());
+            let lengths = axes.filter(|(_, stride)| **stride != 0).map(|(length, _)| length);
+            ty.bytes() * lengths.product::<usize>()
+        });
+        let written = application.ty.bytes() * output.shape().iter().product::<usize>();
+        let moved = moved(read.sum(), written, self.stream.backend().properties());
+        let kernel = format!("{}: {moved}", application.operation.describe());
+        self.kernels.borrow_mut().push(kernel);
+        Ok(())
+    }
+
+    fn begin(&self, purpose: Option<String>) {
+        *self.purpose.borrow_mut() = purpose;
+    }
 }
 
-/// An array that is only imagined, as well aligned as any.
+/// An array that is only imagined, as well aligned as any, at an address of its own.
 struct Nowhere {
     stream: Stream,
     shape: [usize; 1],
+    address: u64,
 }
 
 impl Elements for Nowhere {
@@ -146,7 +181,7 @@ impl Elements for Nowhere {
     }
 
     fn first_address(&self) -> u64 {
-        std::ptr::from_ref(self) as u64 & !0xff
+        self.address
     }
 
     fn reads_on(&self, _: &Stream) -> Result<()> {
@@ -202,6 +237,11 @@ fn describe(lowered: &Lowered<'_>, device: &Properties) -> String {
             _ => elements * bytes(value),
         })
         .sum();
+    format!("{by}{parts}{reductions}: {}", moved(read, written, device))
+}
+
+/// So many bytes, with the time that the device's memory takes for them.
+fn moved(read: usize, written: usize, device: &Properties) -> String {
     let time = match bandwidth(device) {
         Some(rate) => format!(
             ", {:.2} µs at {:.0} GB/s",
@@ -210,7 +250,7 @@ fn describe(lowered: &Lowered<'_>, device: &Properties) -> String {
         ),
         None => String::new(),
     };
-    format!("{by}{parts}{reductions}: reads {read} B, writes {written} B{time}")
+    format!("reads {read} B, writes {written} B{time}")
 }
 
 fn count(number: usize, noun: &str) -> String {

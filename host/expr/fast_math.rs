@@ -8,7 +8,8 @@ use ndarray::Dimension;
 
 use super::Expr;
 use super::function::{self, Binary, Ternary, Unary};
-use super::graph::rewrite_all;
+use super::fuse::fused;
+use super::graph::{Depth, rewrite};
 use super::node::{Kind, Node, Part, ternary, unary};
 use super::value::Value;
 use crate::backend::DeviceFnInfo;
@@ -17,10 +18,15 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
     /// The same with fewer roundings, which takes less time:
     ///
     /// * `a · b + c` and its kind, of `f32` and `f64`, is rounded once, as [`mul_add`](Self::mul_add), wherever it stands;
-    /// * 16-bit floats are not rounded to 16 bits between one operation and the next, which computes with `f32` anyway.
+    /// * 16-bit floats are not rounded to 16 bits between one operation and the next, which computes with `f32` anyway;
+    /// * a bias, a function and a residual behind a product of matrices are done by its kernel also where bits differ: of 16-bit
+    ///   floats with one rounding, and `gelu`, `gelu_tanh` and `silu` by the functions of [`FusedMatMul`](crate::ops::FusedMatMul),
+    ///   which are off by at most 10⁻⁷, and in `f64` by some units in the last place. A product that other expressions need as
+    ///   well is computed once more for them.
     ///
-    /// Results are no less exact, but have other bits than those of the operations one by one; `a · b − c`, which is 0 for equal
-    /// products, may be so no longer. Functions are the same, and the simulated GPU still gives the bits of a GPU.
+    /// But for these functions results are no less exact. They have other bits than those of the operations one by one; `a · b − c`,
+    /// which is 0 for equal products, may be so no longer. Other functions are the same, and the simulated GPU still gives the
+    /// bits of a GPU where products of matrices do.
     ///
     /// # Examples
     ///
@@ -38,9 +44,9 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
     /// ```
     pub fn fast_math(&self) -> Self {
         let contracted = |root: Arc<Node<'a>>| -> Part<'a> {
-            let mut roots =
-                rewrite_all(&[&root], |node| Ok(contract(&node).unwrap_or(node))).expect("nothing is computed");
-            Ok(roots.pop().expect("one root"))
+            let contracted = |_: &_, node| contract(&node).unwrap_or(node);
+            let roots = rewrite(&[&root], |node| node.parts(Depth::All), contracted);
+            Ok(fused(&roots, true).pop().expect("one root"))
         };
         Self::of(self.part.clone().and_then(contracted))
     }

@@ -5,129 +5,148 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::apply::{Application, Applied};
 use super::compiled::Place;
 use super::node::{Array, Elements, Kind, Node, Reduced, Reduction};
+use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// The parts of the roots, and they, each behind its own parts. What is combined in reductions is no part.
+/// How far parts are parts of a root.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Those that functions are of.
+    Calls,
+    /// Those that reductions are of, too.
+    Reductions,
+    /// And those that applications are of.
+    All,
+}
+
+impl<'a> Node<'a> {
+    /// Its own parts, as far as that.
+    pub(super) fn parts(&self, depth: Depth) -> &[Arc<Self>] {
+        match &self.kind {
+            Kind::Call(_, parts) => parts,
+            Kind::Reduced(reduced) if depth != Depth::Calls => &reduced.reduction.parts,
+            Kind::Applied(applied) if depth == Depth::All => &applied.application.operands,
+            _ => &[],
+        }
+    }
+}
+
+/// The parts of the roots, and they, each behind its own parts. What is combined in reductions is no part, nor is what
+/// operations are applied to.
 pub(super) fn in_order<'r, 'a>(roots: &[&'r Arc<Node<'a>>]) -> Vec<&'r Arc<Node<'a>>> {
+    walk(roots, |node| node.parts(Depth::Calls))
+}
+
+/// The roots and their parts, each behind its own, which are these.
+pub(super) fn walk<'r, 'a>(
+    roots: &[&'r Arc<Node<'a>>],
+    parts: impl Fn(&'r Arc<Node<'a>>) -> &'r [Arc<Node<'a>>],
+) -> Vec<&'r Arc<Node<'a>>> {
     let mut nodes = Vec::new();
     let mut known = FxHashSet::default();
     let mut rest: Vec<_> = roots.iter().rev().map(|&root| (root, false)).collect();
     while let Some((node, parts_are_there)) = rest.pop() {
-        match &node.kind {
-            Kind::Call(_, parts) if !parts_are_there => {
-                if !known.contains(&Arc::as_ptr(node)) {
-                    rest.push((node, true));
-                    rest.extend(parts.iter().rev().map(|part| (part, false)));
-                }
+        let own = parts(node);
+        if own.is_empty() || parts_are_there {
+            if known.insert(Arc::as_ptr(node)) {
+                nodes.push(node);
             }
-            _ => {
-                if known.insert(Arc::as_ptr(node)) {
-                    nodes.push(node);
-                }
-            }
+        } else if !known.contains(&Arc::as_ptr(node)) {
+            rest.push((node, true));
+            rest.extend(own.iter().rev().map(|part| (part, false)));
         }
     }
     nodes
 }
 
-/// The roots with each part replaced by what `change` makes of it. It is given calls with their parts replaced already.
-pub(super) fn rewrite<'a>(
-    roots: &[&Arc<Node<'a>>],
-    mut change: impl FnMut(Arc<Node<'a>>) -> Result<Arc<Node<'a>>>,
-) -> Result<Vec<Arc<Node<'a>>>> {
-    let mut changed: FxHashMap<*const Node<'a>, Arc<Node<'a>>> = FxHashMap::default();
-    for node in in_order(roots) {
-        let mut new = Arc::clone(node);
-        if let Kind::Call(function, parts) = &node.kind {
-            let parts_now: Vec<_> = parts
-                .iter()
-                .map(|part| Arc::clone(&changed[&Arc::as_ptr(part)]))
-                .collect();
-            if !parts.iter().zip(&parts_now).all(|(part, now)| Arc::ptr_eq(part, now)) {
-                new = Arc::new(node.with_kind(Kind::Call(function, parts_now)));
+/// The roots with each part, as far as these are its parts, replaced by what `change` makes of it: that is given the part, and
+/// the same with its own parts replaced already.
+pub(super) fn rewrite<'r, 'a>(
+    roots: &[&'r Arc<Node<'a>>],
+    parts: impl Fn(&'r Arc<Node<'a>>) -> &'r [Arc<Node<'a>>],
+    mut change: impl FnMut(&Arc<Node<'a>>, Arc<Node<'a>>) -> Arc<Node<'a>>,
+) -> Vec<Arc<Node<'a>>> {
+    let mut changed = Changed::default();
+    for node in walk(roots, &parts) {
+        let new = changed.rebuilt(node, parts(node));
+        changed.nodes.insert(Arc::as_ptr(node), change(node, new));
+    }
+    roots
+        .iter()
+        .map(|root| Arc::clone(&changed.nodes[&Arc::as_ptr(root)]))
+        .collect()
+}
+
+/// What parts have become.
+#[derive(Default)]
+struct Changed<'a> {
+    nodes: FxHashMap<*const Node<'a>, Arc<Node<'a>>>,
+    /// One for each that several nodes have a number of.
+    reductions: FxHashMap<*const Reduction<'a>, Arc<Reduction<'a>>>,
+    applications: FxHashMap<*const Application<'a>, Arc<Application<'a>>>,
+}
+
+impl<'a> Changed<'a> {
+    /// The node of what its parts have become.
+    fn rebuilt(&mut self, node: &Arc<Node<'a>>, parts: &[Arc<Node<'a>>]) -> Arc<Node<'a>> {
+        let now = |part: &Arc<Node<'a>>| Arc::clone(&self.nodes[&Arc::as_ptr(part)]);
+        if parts.iter().all(|part| Arc::ptr_eq(part, &now(part))) {
+            return Arc::clone(node);
+        }
+        let now = || parts.iter().map(now).collect();
+        match &node.kind {
+            Kind::Call(function, _) => Arc::new(node.with_kind(Kind::Call(function, now()))),
+            Kind::Reduced(reduced) => {
+                let old = &reduced.reduction;
+                let new = self.reductions.entry(Arc::as_ptr(old)).or_insert_with(|| {
+                    Arc::new(Reduction {
+                        operator: old.operator,
+                        parts: now(),
+                        axes: old.axes.clone(),
+                    })
+                });
+                node.with_reduction(reduced, new)
+            }
+            Kind::Applied(applied) => {
+                let old = &applied.application;
+                let new = self.applications.entry(Arc::as_ptr(old)).or_insert_with(|| {
+                    Arc::new(Application {
+                        operands: now(),
+                        ..Application::clone(old)
+                    })
+                });
+                node.with_application(applied, new)
+            }
+            Kind::Array(_) | Kind::Scalar(_) | Kind::Argument(_) | Kind::Index(_) => {
+                unreachable!("a part without parts")
             }
         }
-        changed.insert(Arc::as_ptr(node), change(new)?);
     }
-    Ok(roots
-        .iter()
-        .map(|root| Arc::clone(&changed[&Arc::as_ptr(root)]))
-        .collect())
 }
 
 /// The reductions that the roots are made of, each behind those that it is of.
 pub(super) fn reductions<'a>(roots: &[&Arc<Node<'a>>]) -> Vec<Arc<Reduction<'a>>> {
-    let direct = |nodes: &[&Arc<Node<'a>>]| -> Vec<(Arc<Reduction<'a>>, bool)> {
-        let nodes = in_order(nodes);
-        let reduced = nodes.iter().rev().filter_map(|node| match &node.kind {
-            Kind::Reduced(reduced) => Some((Arc::clone(&reduced.reduction), false)),
-            _ => None,
-        });
-        reduced.collect()
-    };
-    let (mut ordered, mut known, mut seen) = (Vec::new(), FxHashSet::default(), FxHashSet::default());
-    let mut rest = direct(roots);
-    while let Some((reduction, others_are_there)) = rest.pop() {
-        if others_are_there {
-            if known.insert(Arc::as_ptr(&reduction)) {
-                ordered.push(reduction);
-            }
-        } else if seen.insert(Arc::as_ptr(&reduction)) {
-            let others = direct(&reduction.parts.iter().collect::<Vec<_>>());
-            rest.push((reduction, true));
-            rest.extend(others);
-        }
-    }
-    ordered
-}
-
-/// [`rewrite`], also of what is combined in reductions.
-pub(super) fn rewrite_all<'a>(
-    roots: &[&Arc<Node<'a>>],
-    change: impl FnMut(Arc<Node<'a>>) -> Result<Arc<Node<'a>>>,
-) -> Result<Vec<Arc<Node<'a>>>> {
-    rewrite_unless(roots, |_| false, change)
-}
-
-/// [`rewrite_all`], but for what is combined in reductions that are `left` as they are.
-pub(super) fn rewrite_unless<'a>(
-    roots: &[&Arc<Node<'a>>],
-    left: impl Fn(&Arc<Reduction<'a>>) -> bool,
-    mut change: impl FnMut(Arc<Node<'a>>) -> Result<Arc<Node<'a>>>,
-) -> Result<Vec<Arc<Node<'a>>>> {
-    let mut rebuilt: FxHashMap<*const Reduction<'a>, Arc<Reduction<'a>>> = FxHashMap::default();
-    let mut anew = |rebuilt: &FxHashMap<_, Arc<Reduction<'a>>>, node: Arc<Node<'a>>| match &node.kind {
-        Kind::Reduced(reduced) => match rebuilt.get(&Arc::as_ptr(&reduced.reduction)) {
-            Some(reduction) => change(node.with_reduction(reduced, reduction)),
-            None => change(node),
-        },
-        _ => change(node),
-    };
-    for reduction in reductions(roots).into_iter().filter(|reduction| !left(reduction)) {
-        let parts: Vec<_> = reduction.parts.iter().collect();
-        let now = rewrite(&parts, |node| anew(&rebuilt, node))?;
-        if !now.iter().zip(parts).all(|(now, part)| Arc::ptr_eq(now, part)) {
-            let new = Reduction {
-                operator: reduction.operator,
-                parts: now,
-                axes: reduction.axes.clone(),
-            };
-            rebuilt.insert(Arc::as_ptr(&reduction), Arc::new(new));
-        }
-    }
-    rewrite(roots, |node| anew(&rebuilt, node))
+    let mut known = FxHashSet::default();
+    let nodes = walk(roots, |node| node.parts(Depth::Reductions)).into_iter();
+    let reductions = nodes.filter_map(|node| match &node.kind {
+        Kind::Reduced(reduced) => Some(&reduced.reduction),
+        _ => None,
+    });
+    let first = reductions.filter(|reduction| known.insert(Arc::as_ptr(reduction)));
+    first.cloned().collect()
 }
 
 /// The same elements with an axis of length 1 ahead of axis `axis`, which is at most the number of axes.
 pub(super) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc<Node<'a>> {
     // Shapes of parts are aligned at their ends.
     let from_end = root.shape.len() - axis;
-    let insert = |node: Arc<Node<'a>>| {
+    let insert = |_: &_, node: Arc<Node<'a>>| {
         let Some(at) = node.shape.len().checked_sub(from_end) else {
-            return Ok(node);
+            return node;
         };
         let mut shape = node.shape.to_vec();
         shape.insert(at, 1);
@@ -146,13 +165,21 @@ pub(super) fn insert_axis<'a>(root: &Arc<Node<'a>>, axis: usize) -> Arc<Node<'a>
                     ..reduced.clone()
                 })
             }
+            Kind::Applied(applied) => {
+                let mut axes = applied.axes.to_vec();
+                axes.insert(at, None);
+                Kind::Applied(Applied {
+                    axes: axes.into(),
+                    ..applied.clone()
+                })
+            }
             kind @ (Kind::Scalar(_) | Kind::Argument(_) | Kind::Call(..)) => kind.clone(),
         };
         let mut new = node.with_kind(kind);
         new.shape = shape.into();
-        Ok(Arc::new(new))
+        Arc::new(new)
     };
-    let mut roots = rewrite(&[root], insert).expect("nothing is computed");
+    let mut roots = rewrite(&[root], |node| node.parts(Depth::Calls), insert);
     roots.pop().expect("one root")
 }
 
@@ -165,7 +192,7 @@ pub(super) fn first_along<'a>(root: &Arc<Node<'a>>, axes: &[usize]) -> Option<Ar
         return None;
     }
     let from_end: Vec<usize> = axes.iter().map(|axis| root.shape.len() - axis).collect();
-    let first = |node: Arc<Node<'a>>| {
+    let first = |_: &_, node: Arc<Node<'a>>| {
         let at: Vec<usize> = from_end
             .iter()
             .filter_map(|from_end| node.shape.len().checked_sub(*from_end))
@@ -175,13 +202,14 @@ pub(super) fn first_along<'a>(root: &Arc<Node<'a>>, axes: &[usize]) -> Option<Ar
         let kind = match &node.kind {
             Kind::Array(array) => Kind::Array(with_layout(array, shape.clone(), array.strides().to_vec())),
             Kind::Index(of) if at.contains(of) => Kind::Scalar(0),
+            // What an operation gives is an array, of which the node then has the first elements.
             kind => kind.clone(),
         };
         let mut new = node.with_kind(kind);
         new.shape = shape.into();
-        Ok(Arc::new(new))
+        Arc::new(new)
     };
-    let mut roots = rewrite(&[root], first).expect("nothing is computed");
+    let mut roots = rewrite(&[root], |node| node.parts(Depth::Calls), first);
     roots.pop()
 }
 
@@ -194,16 +222,42 @@ pub(super) fn with_layout<'a>(array: &Array<'a>, shape: Vec<usize>, strides: Vec
     })
 }
 
+/// The same elements, of an array that is borrowed.
+pub(super) fn lying<'e>(array: &'e dyn Elements, shape: &[usize], strides: &[isize]) -> Lying<&'e dyn Elements> {
+    Lying {
+        array,
+        shape: shape.to_vec(),
+        strides: strides.to_vec(),
+    }
+}
+
 /// Elements of an array along other axes.
-struct Lying<'a> {
-    array: Array<'a>,
+pub(super) struct Lying<A> {
+    array: A,
     shape: Vec<usize>,
     strides: Vec<isize>,
 }
 
-impl Elements for Lying<'_> {
+/// What holds an array.
+pub(super) trait Holds: Send + Sync {
+    fn elements(&self) -> &dyn Elements;
+}
+
+impl Holds for Array<'_> {
+    fn elements(&self) -> &dyn Elements {
+        &**self
+    }
+}
+
+impl Holds for &dyn Elements {
+    fn elements(&self) -> &dyn Elements {
+        *self
+    }
+}
+
+impl<A: Holds> Elements for Lying<A> {
     fn stream(&self) -> &Stream {
-        self.array.stream()
+        self.array.elements().stream()
     }
 
     fn shape(&self) -> &[usize] {
@@ -215,22 +269,26 @@ impl Elements for Lying<'_> {
     }
 
     fn first_address(&self) -> u64 {
-        self.array.first_address()
+        self.array.elements().first_address()
     }
 
     fn reads_on(&self, stream: &Stream) -> Result<()> {
-        self.array.reads_on(stream)
+        self.array.elements().reads_on(stream)
     }
 
     fn writes_on(&self, stream: &Stream) -> Result<()> {
-        self.array.writes_on(stream)
+        self.array.elements().writes_on(stream)
     }
 
     fn is_part(&self) -> bool {
-        self.array.is_part()
+        self.array.elements().is_part()
     }
 
     fn place(&self) -> Option<Place> {
-        self.array.place()
+        self.array.elements().place()
+    }
+
+    fn memory(&self) -> Option<(&Arc<Buffer>, usize)> {
+        self.array.elements().memory()
     }
 }

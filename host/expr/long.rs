@@ -19,7 +19,8 @@ pub(super) fn weight(kind: &Kind<'_>, axes: usize) -> usize {
     match kind {
         Kind::Call(..) | Kind::Index(_) | Kind::Reduced(_) => 1,
         Kind::Scalar(_) | Kind::Argument(_) => 4,
-        Kind::Array(_) => 5 + 3 * axes,
+        // What an operation gives is an array in a kernel.
+        Kind::Array(_) | Kind::Applied(_) => 5 + 3 * axes,
     }
 }
 

@@ -267,6 +267,7 @@ impl<'s, 'a> Steps<'s, 'a> {
                 Step::Call(self.function(function), arguments)
             }
             Kind::Reduced(reduced) => Step::Folded(self.fold(&reduced.reduction), reduced.number as u8),
+            Kind::Applied(_) => unreachable!("what operations give are arrays by now"),
         };
         let program = &mut self.program;
         *self.of_steps.entry(step).or_insert_with(|| {

@@ -23,7 +23,8 @@
 //!
 //! Every operation gives the bits that the operation on arrays gives: it is the same function, rounded where that is. So
 //! 16-bit floats are rounded after each step, and `a * b + c` is two roundings; [`mul_add`](Expr::mul_add) is one, and
-//! [`fast_math`](Expr::fast_math) makes all of an expression's so. The simulated GPU gives the same bits as a GPU.
+//! [`fast_math`](Expr::fast_math) makes all of an expression's so. The simulated GPU gives the same bits as a GPU, but of what
+//! differs in operations on arrays: long scans of floats, products of 16-bit floats, functions in a product's kernel.
 //!
 //! Operands of two types have the type that [`Promote`] says. Shapes are broadcast as in NumPy. Where shapes do not fit, or
 //! arrays are on two devices, evaluating is the error of the operation that put them together.
@@ -58,6 +59,34 @@
 //! [`softmax`](Expr::softmax), [`layer_norm`](Expr::layer_norm), [`cross_entropy`](Expr::cross_entropy) and their kind are made of
 //! them, and so are their gradients, [`softmax_backward`](Expr::softmax_backward) and the like.
 //!
+//! # Scans, histograms and products of matrices
+//!
+//! `inclusive_scan` and its kind, `histogram`, `matmul` and `batched_matmul` are of an expression, too, and their results are
+//! parts of expressions:
+//!
+//! ```
+//! use warpsmith::ndarray::{Axis, array};
+//! use warpsmith::ops::Sum;
+//! use warpsmith::{Device, DeviceArray};
+//!
+//! # fn main() -> warpsmith::Result<()> {
+//! let device = Device::auto()?;
+//! let x = DeviceArray::from_ndarray(device.default_stream(), &array![[1.0f32, -2.0], [3.0, 4.0]])?;
+//! let bias = DeviceArray::from_ndarray(device.default_stream(), &array![-5.0f32, 1.0])?;
+//! let layer = (x.expr().matmul(&x) + &bias).relu();
+//! assert_eq!(layer.eval()?.to_ndarray()?, array![[0.0, 0.0], [10.0, 11.0]]);
+//! let sums = (layer * 2.0).inclusive_scan_axis::<Sum>(Axis(1));
+//! assert_eq!(sums.eval()?.to_ndarray()?, array![[0.0, 0.0], [20.0, 42.0]]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! They are kernels of their own, those of the methods of arrays by the same names, with their results. What they are of is
+//! computed into an array first, unless it is one, and what they give is an array: each of them once, however many others read
+//! it (a clone of an expression is the same one; what is written twice is computed twice), until the last has. An expression
+//! that is such an operation is written where it is wanted. A bias, a function and a residual behind a product are done by the
+//! product's kernel, where nothing else needs the product and they have the same bits: see [`Expr::matmul`].
+//!
 //! # Kernels
 //!
 //! On a GPU the kernel is written when an expression of its form is first evaluated: the library's functions, which were
@@ -77,6 +106,7 @@
 //! Beyond some 1500 operations, or 400 numbers, an expression is cut, and computed by several kernels.
 
 mod any;
+mod apply;
 mod call;
 mod compiled;
 mod eval;
@@ -85,22 +115,27 @@ mod fast_math;
 mod fold;
 mod formula;
 mod function;
+mod fuse;
 mod graph;
 mod interpret;
 mod kernel;
 mod long;
 mod lower;
+mod materialize;
 mod methods;
 mod node;
 mod normalize;
 mod operand;
 mod operators;
 mod plan;
+mod problem;
+mod product;
 mod program;
 mod ptx;
 mod random;
 mod reductions;
 mod run;
+mod scan;
 mod update;
 mod value;
 

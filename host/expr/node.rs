@@ -6,89 +6,20 @@ use std::sync::Arc;
 use cuda_std::scalar::{Scalar, ScalarType};
 use ndarray::Dimension;
 
+use super::apply::Applied;
 use super::compiled::Place;
 use super::fold::Operator;
 use super::function::{self, Binary, Ternary, Unary};
 use super::long::weight;
+use super::problem::Problem;
 use super::program::MAX_ARGUMENTS;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::backend::DeviceFnInfo;
-use crate::error::{Error, Result};
+use crate::buffer::Buffer;
+use crate::error::Result;
 use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
-
-/// What went wrong where an expression was put together; evaluating it is that error.
-#[derive(Clone, Debug)]
-pub(super) enum Problem {
-    Shape {
-        operation: &'static str,
-        given: String,
-        wanted: String,
-    },
-    Devices {
-        operation: &'static str,
-        given: String,
-        wanted: String,
-    },
-    Axis {
-        operation: &'static str,
-        given: usize,
-        wanted: String,
-    },
-    Empty {
-        operation: &'static str,
-        shape: Vec<usize>,
-    },
-    Parameter {
-        operation: &'static str,
-        parameter: &'static str,
-        given: String,
-        wanted: String,
-    },
-}
-
-impl From<Problem> for Error {
-    fn from(problem: Problem) -> Self {
-        match problem {
-            Problem::Shape {
-                operation,
-                given,
-                wanted,
-            } => Self::Shape {
-                operation,
-                given,
-                wanted,
-            },
-            Problem::Devices {
-                operation,
-                given,
-                wanted,
-            } => Self::different_devices(operation, &given, &wanted),
-            Problem::Axis {
-                operation,
-                given,
-                wanted,
-            } => Self::Axes {
-                operation,
-                given: vec![given],
-                wanted,
-            },
-            Problem::Empty { operation, shape } => Self::Empty { operation, shape },
-            Problem::Parameter {
-                operation,
-                parameter,
-                given,
-                wanted,
-            } => Self::Parameter {
-                operation,
-                parameter,
-                given,
-                wanted,
-            },
-        }
-    }
-}
 
 /// A part of an expression, or why it is none.
 pub(super) type Part<'a> = std::result::Result<Arc<Node<'a>>, Problem>;
@@ -106,6 +37,10 @@ pub(super) trait Elements: Send + Sync {
     fn writes_on(&self, stream: &Stream) -> Result<()>;
     /// As [`DeviceArrayRef::is_part`].
     fn is_part(&self) -> bool;
+    /// The memory, and the place of the first element in it; none of an array that is only imagined.
+    fn memory(&self) -> Option<(&Arc<Buffer>, usize)> {
+        None
+    }
 
     /// Which array of a function that is being traced these elements stand for, if they are none themselves.
     fn place(&self) -> Option<Place> {
@@ -143,6 +78,10 @@ macro_rules! elements {
             fn is_part(&self) -> bool {
                 DeviceArrayRef::is_part(self)
             }
+
+            fn memory(&self) -> Option<(&Arc<Buffer>, usize)> {
+                Some((self.buffer(), self.layout.offset()))
+            }
         }
     )*};
 }
@@ -164,6 +103,7 @@ pub(super) enum Kind<'a> {
     Index(usize),
     Call(&'static DeviceFnInfo, Vec<Arc<Node<'a>>>),
     Reduced(Reduced<'a>),
+    Applied(Applied<'a>),
 }
 
 /// A number that elements along axes were combined to.
@@ -200,8 +140,24 @@ pub(super) struct Node<'a> {
     pub(super) home: Option<Array<'a>>,
     /// How much it and its parts [weigh](super::long::weight), shared parts each time.
     pub(super) size: usize,
-    /// Whether it or a part of it may be a reduction's result; if not, evaluating looks for none.
-    pub(super) has_reductions: bool,
+    pub(super) has: Has,
+}
+
+/// What a part or parts of it may be the results of: evaluating looks for nothing else.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Has {
+    pub(super) reductions: bool,
+    pub(super) applications: bool,
+}
+
+impl Has {
+    /// What any of the parts has.
+    pub(super) fn of(parts: &[Arc<Node<'_>>]) -> Self {
+        Self {
+            reductions: parts.iter().any(|part| part.has.reductions),
+            applications: parts.iter().any(|part| part.has.applications),
+        }
+    }
 }
 
 /// Parts go without recursion: an expression may be as deep as memory is large.
@@ -224,6 +180,9 @@ impl<'a> Node<'a> {
             Kind::Reduced(reduced) => {
                 Arc::into_inner(reduced.reduction).map_or(Vec::new(), |reduction| reduction.parts)
             }
+            Kind::Applied(applied) => {
+                Arc::into_inner(applied.application).map_or(Vec::new(), |application| application.operands)
+            }
             Kind::Array(_) | Kind::Scalar(_) | Kind::Argument(_) | Kind::Index(_) => Vec::new(),
         }
     }
@@ -244,7 +203,7 @@ impl<'a> Node<'a> {
             shape: array.shape().into(),
             home: Some(Arc::clone(&array)),
             size: weight(&kind, array.shape().len()),
-            has_reductions: false,
+            has: Has::default(),
             kind,
         })
     }
@@ -257,7 +216,7 @@ impl<'a> Node<'a> {
             shape: Arc::clone(&self.shape),
             home: self.home.clone(),
             size: self.size,
-            has_reductions: self.has_reductions,
+            has: self.has,
         }
     }
 
@@ -286,7 +245,7 @@ impl<'a> Node<'a> {
             shape: Arc::new([]),
             home: None,
             size: weight(&kind, 0),
-            has_reductions: false,
+            has: Has::default(),
             kind,
         })
     }
@@ -312,7 +271,7 @@ impl<'a> Node<'a> {
             shape: shape.into(),
             home: None,
             size: weight(&Kind::Index(axis), shape.len()),
-            has_reductions: false,
+            has: Has::default(),
         }))
     }
 
@@ -362,7 +321,7 @@ impl<'a> Node<'a> {
         }
         let sizes = arguments.iter().map(|node| node.size);
         let size = sizes.fold(1, usize::saturating_add);
-        let has_reductions = arguments.iter().any(|node| node.has_reductions);
+        let has = Has::of(&arguments);
         let kind = match fold(function, &arguments) {
             Some(bits) => Kind::Scalar(bits),
             None => Kind::Call(function, arguments),
@@ -373,7 +332,7 @@ impl<'a> Node<'a> {
             shape,
             home,
             size,
-            has_reductions,
+            has,
         }))
     }
 }
@@ -412,6 +371,13 @@ impl<'a> Node<'a> {
         let sizes = parts.iter().map(|part| part.size);
         let size = sizes.fold(1, usize::saturating_add);
         let shape: Arc<[usize]> = kept.iter().flatten().map(|&axis| shape[axis]).collect();
+        let has = match is_empty {
+            true => Has::default(),
+            false => Has {
+                reductions: true,
+                ..Has::of(&parts)
+            },
+        };
         let reduction = Arc::new(Reduction { operator, parts, axes });
         let node = |(number, ty)| {
             let reduced = Reduced {
@@ -429,7 +395,7 @@ impl<'a> Node<'a> {
                 shape: Arc::clone(&shape),
                 home: home.clone(),
                 size,
-                has_reductions: !is_empty,
+                has,
             })
         };
         Ok(types.into_iter().enumerate().map(node).collect())
@@ -499,7 +465,11 @@ fn common_shape(operation: &'static str, a: &[usize], b: &[usize]) -> std::resul
     Ok(shape.into())
 }
 
-fn check_devices(operation: &'static str, one: &Array<'_>, other: &Array<'_>) -> std::result::Result<(), Problem> {
+pub(super) fn check_devices(
+    operation: &'static str,
+    one: &Array<'_>,
+    other: &Array<'_>,
+) -> std::result::Result<(), Problem> {
     let (one, other) = (one.stream(), other.stream());
     if one.same_device(other) {
         return Ok(());

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::graph::{in_order, reductions, rewrite_unless, with_layout};
+use super::graph::{Depth, in_order, reductions, rewrite, with_layout};
 use super::long::{MOST, cut, weights};
 use super::lower::Reducing;
+use super::materialize::materialize;
 use super::node::{Elements, Kind, Node, Reduced, Reduction};
 use super::program::{COLUMN_LANES, Form, GROUP, WARP_LOG2};
 use super::ptx;
@@ -21,9 +22,17 @@ use crate::error::Result;
 
 /// Computes the roots, which all have the outputs' shape, into outputs in C order.
 pub(super) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+    if roots.iter().any(|root| root.has.applications) {
+        return materialize(runner, roots, outputs);
+    }
+    run_kernels(runner, roots, outputs)
+}
+
+/// [`run`] of roots that no application is a part of.
+pub(super) fn run_kernels(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
     let mut roots: Vec<Arc<Node<'_>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
     loop {
-        let all = match roots.iter().any(|root| root.has_reductions) {
+        let all = match roots.iter().any(|root| root.has.reductions) {
             true => reductions(&roots.iter().collect::<Vec<_>>()),
             false => Vec::new(),
         };
@@ -40,7 +49,7 @@ pub(super) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn
         }
         let ready = space.chain(&all, &roots).unwrap_or_else(|| space.ready(&all));
         let results = space.results(runner, &ready)?;
-        roots = replace(&roots, &results)?;
+        roots = replace(&roots, &results);
     }
 }
 
@@ -375,30 +384,39 @@ fn most_groups(reducing: &Reducing<'_, '_>) -> usize {
 }
 
 /// The roots with those reductions replaced by what they have become, wherever they are.
-fn replace<'a>(roots: &[Arc<Node<'a>>], results: &Results<'a>) -> Result<Vec<Arc<Node<'a>>>> {
+fn replace<'a>(roots: &[Arc<Node<'a>>], results: &Results<'a>) -> Vec<Arc<Node<'a>>> {
     let roots: Vec<_> = roots.iter().collect();
-    let is_result = |reduction: &Arc<Reduction<'a>>| results.contains_key(&Arc::as_ptr(reduction));
-    rewrite_unless(&roots, is_result, |node| {
+    let result = |_: &_, node: Arc<Node<'a>>| {
         let Kind::Reduced(reduced) = &node.kind else {
-            return Ok(node);
+            return node;
         };
-        Ok(match results.get(&Arc::as_ptr(&reduced.reduction)) {
+        match results.get(&Arc::as_ptr(&reduced.reduction)) {
             None => node,
-            Some(Outcome::Arrays(arrays)) => kept(&arrays[reduced.number], &node, reduced),
+            Some(Outcome::Arrays(arrays)) => seen(&arrays[reduced.number], &node, &reduced.axes),
             Some(Outcome::Reduction(reduction)) => node.with_reduction(reduced, reduction),
-        })
-    })
+        }
+    };
+    // Results are of other results, too, which do not matter any more.
+    let is_result = |node: &Node<'a>| matches!(&node.kind, Kind::Reduced(reduced) if results.contains_key(&Arc::as_ptr(&reduced.reduction)));
+    rewrite(
+        &roots,
+        |node| {
+            if is_result(node) {
+                &[]
+            } else {
+                node.parts(Depth::Reductions)
+            }
+        },
+        result,
+    )
 }
 
-/// An array along all axes of the elements as the node sees it that stands for it.
-fn kept<'a>(array: &Arc<Node<'a>>, node: &Node<'a>, reduced: &Reduced<'a>) -> Arc<Node<'a>> {
+/// An array as a node sees it that stands for it, whose axes are these of the array's.
+pub(super) fn seen<'a>(array: &Arc<Node<'a>>, node: &Node<'a>, axes: &[Option<usize>]) -> Arc<Node<'a>> {
     let Kind::Array(elements) = &array.kind else {
         unreachable!("a result is an array")
     };
-    let strides = reduced
-        .axes
-        .iter()
-        .map(|axis| axis.map_or(0, |axis| elements.strides()[axis]));
+    let strides = axes.iter().map(|axis| axis.map_or(0, |axis| elements.strides()[axis]));
     let lying = with_layout(elements, node.shape.to_vec(), strides.collect());
     Node::of_array(lying, node.ty)
 }

@@ -10,7 +10,8 @@ use ndarray::{Dimension, IntoDimension, IxDyn};
 
 use super::Expr;
 use super::function::{Binary, Random, Ternary, bits_of, random};
-use super::node::{Node, Part, Problem, binary, cast, ternary};
+use super::node::{Node, Part, binary, cast, ternary};
+use super::problem::Problem;
 use super::value::Value;
 use crate::layout::checked_len;
 use crate::ops::Generator;

@@ -11,7 +11,8 @@ use super::Expr;
 use super::fold::Operator;
 use super::function::{Binary, Unary, is_float};
 use super::graph::{first_along, insert_axis};
-use super::node::{Node, Part, Problem, binary, cast, repeated, unary, with_type};
+use super::node::{Node, Part, binary, cast, repeated, unary, with_type};
+use super::problem::Problem;
 use super::value::Value;
 
 /// Reductions that have a name: for each the result's type, which is that of the reduction of an array, and what it computes.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 use ndarray::Ix1;
 
+use super::apply::Application;
 use super::compiled::without_elements;
 use super::graph::with_layout;
 use super::kernel::launch;
@@ -22,6 +23,12 @@ pub(super) trait Runner {
 
     /// Runs a program, whose outputs these are.
     fn run(&self, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()>;
+
+    /// Applies an operation to these arrays, into an output in C order.
+    fn apply(&self, application: &Application<'_>, operands: &[Array<'_>], output: &dyn Elements) -> Result<()>;
+
+    /// What is computed next is for that, or for the result again if it is nothing.
+    fn begin(&self, _purpose: Option<String>) {}
 }
 
 /// Computes roots that are short enough for a kernel, and of no reductions.
@@ -84,6 +91,11 @@ impl Runner for Stream {
             4 => of::<u32>(self, len),
             _ => of::<u64>(self, len),
         }
+    }
+
+    fn apply(&self, application: &Application<'_>, operands: &[Array<'_>], output: &dyn Elements) -> Result<()> {
+        let operands: Vec<_> = operands.iter().map(|operand| &**operand).collect();
+        application.operation.run(self, &operands, output)
     }
 
     fn run(&self, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()> {

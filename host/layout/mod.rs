@@ -27,6 +27,18 @@ impl<D: Dimension> Layout<D> {
         Self::place(0, dim)
     }
 
+    /// In a memory of `len` elements, from element `offset` on with these strides, which are of `isize`: those of a layout in
+    /// it, or of some of its elements.
+    ///
+    /// # Panics
+    ///
+    /// If an element is outside of the memory.
+    pub(crate) fn within(len: usize, offset: usize, dim: D, strides: D) -> Self {
+        let layout = Self { offset, dim, strides }.settled();
+        assert!(layout.extent().end <= len, "elements outside of their memory");
+        layout
+    }
+
     /// In C order from element `offset` on.
     fn place(offset: usize, dim: D) -> Self {
         let mut strides = dim.clone();

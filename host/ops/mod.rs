@@ -47,6 +47,9 @@ pub use matmul::{
 pub use random::Generator;
 pub use scan::ScanAlgorithm;
 
+pub(crate) use histogram::{bins_of_edges, check_histogram, check_histogram_channels};
+pub(crate) use matmul::{check_matvec, matmul_shape};
+pub(crate) use scan::check_scan_axis;
 pub(crate) use transpose::copy_to;
 
 use crate::launch::LaunchConfig;

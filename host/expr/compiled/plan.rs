@@ -8,6 +8,8 @@ use cuda_std::scalar::ScalarType;
 use super::inputs::{Argument, Given};
 use crate::backend::Backend;
 use crate::error::Result;
+use crate::expr::apply::Operation;
+use crate::expr::graph::lying;
 use crate::expr::kernel::Launches;
 use crate::expr::node::{Array, Elements};
 use crate::expr::ptx;
@@ -101,11 +103,20 @@ pub(super) enum Slot {
     Output(usize),
 }
 
-/// The launches of one program.
+/// What is done to arrays.
+pub(super) enum Work {
+    /// The launches of one program, and their outputs, inputs and numbers; none for a number that the launches know.
+    Program(Box<Launches>, Vec<Option<Slot>>),
+    /// An operation on what is read, into what is written, with these layouts.
+    Operation(Arc<dyn Operation>, Vec<Layout>),
+}
+
+/// Shape and strides.
+pub(super) type Layout = (Box<[usize]>, Box<[isize]>);
+
+/// One after another they are a plan's.
 pub(super) struct Step {
-    launches: Launches,
-    /// Outputs, inputs and numbers of the launches; none for a number that the launches know.
-    values: Vec<Option<Slot>>,
+    work: Work,
     reads: Vec<Slot>,
     writes: Vec<Slot>,
     /// The temporaries that no later step uses.
@@ -113,10 +124,9 @@ pub(super) struct Step {
 }
 
 impl Step {
-    pub(super) fn new(launches: Launches, values: Vec<Option<Slot>>, reads: Vec<Slot>, writes: Vec<Slot>) -> Self {
+    pub(super) fn new(work: Work, reads: Vec<Slot>, writes: Vec<Slot>) -> Self {
         Self {
-            launches,
-            values,
+            work,
             reads,
             writes,
             last: Vec::new(),
@@ -186,21 +196,35 @@ impl<'a> Plan<'a> {
         call.temporaries.resize_with(self.temporaries.len(), || None);
         let mut values = Vec::new();
         for step in &self.steps {
-            for slot in &step.writes {
-                if let Slot::Temporary(number) = *slot {
+            // What has no elements is written by no step.
+            for slot in step.writes.iter().chain(&step.reads) {
+                if let Slot::Temporary(number) = *slot
+                    && call.temporaries[number].is_none()
+                {
                     let (ty, len) = self.temporaries[number];
                     call.temporaries[number] = Some(stream.uninit(ty, len)?);
                 }
             }
-            values.clear();
-            values.extend(step.values.iter().map(|slot| slot.map_or(0, |slot| call.value(slot))));
             let (reads, writes) = (step.reads.iter(), step.writes.iter());
             let array = |slot: &Slot| call.array(*slot);
-            // SAFETY: the arrays lie as those that the launches were planned for, by the caller's promise; captured ones and
-            // temporaries do not change. Their memory is the stream's device's: `trace` has checked that of captured ones.
-            // `in_order` has ordered the stream behind their other uses, and nothing that is written is read as well.
-            let launch = || unsafe { step.launches.launch(stream, &values) };
-            in_order(stream, reads.map(array), writes.map(array), launch)?;
+            match &step.work {
+                Work::Program(launches, slots) => {
+                    values.clear();
+                    values.extend(slots.iter().map(|slot| slot.map_or(0, |slot| call.value(slot))));
+                    // SAFETY: the arrays lie as those that the launches were planned for, by the caller's promise; captured ones
+                    // and temporaries do not change. Their memory is the stream's device's: `trace` has checked that of captured
+                    // ones. `in_order` has ordered the stream behind their other uses, and nothing that is written is read as well.
+                    let launch = || unsafe { launches.launch(stream, &values) };
+                    in_order(stream, reads.map(array), writes.map(array), launch)?;
+                }
+                Work::Operation(operation, layouts) => {
+                    let arrays = reads.chain(writes).map(array).zip(layouts);
+                    let arrays: Vec<_> = arrays.map(|(array, at)| lying(array, &at.0, &at.1)).collect();
+                    let arrays: Vec<&dyn Elements> = arrays.iter().map(|array| array as _).collect();
+                    let (output, operands) = arrays.split_last().expect("an output");
+                    operation.run(stream, operands, *output)?;
+                }
+            }
             for &temporary in &step.last {
                 call.temporaries[temporary] = None;
             }

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cuda_std::scalar::ScalarType;
 
 use super::inputs::{Argument, Given, Parameters, Results};
-use super::plan::{Class, Plan, Slot, Step, alignment};
+use super::plan::{Class, Plan, Slot, Step, Work, alignment};
 use crate::error::{Error, Result};
+use crate::expr::apply::Application;
 use crate::expr::eval::check_shape;
-use crate::expr::graph::rewrite_all;
+use crate::expr::graph::{Depth, rewrite};
 use crate::expr::kernel::Launches;
 use crate::expr::lower::Lowered;
 use crate::expr::node::{Array, Elements, Kind, Node};
@@ -124,7 +125,20 @@ pub(super) fn trace<'a, P: Parameters<'a>, R: Results<'a>>(
         }
     }
     let shape = Arc::clone(&roots[0].shape);
-    let roots = rewrite_all(&roots.iter().collect::<Vec<_>>(), |node| trace.replace_array(node))?;
+    let mut refused = None;
+    let roots = rewrite(
+        &roots.iter().collect::<Vec<_>>(),
+        |node| node.parts(Depth::All),
+        |_, node| {
+            trace.replace_array(&node).unwrap_or_else(|error| {
+                refused = Some(error);
+                node
+            })
+        },
+    );
+    if let Some(error) = refused {
+        return Err(error);
+    }
     if !shape.contains(&0) {
         let dense = dense(&shape);
         let output = |number| trace.array(Slot::Output(number), (&shape, &dense), (None, class.output()));
@@ -172,14 +186,14 @@ impl<'a> Trace<'a> {
     }
 
     /// Puts a place where an array stands that the function has brought along.
-    fn replace_array(&self, node: Arc<Node<'a>>) -> Result<Arc<Node<'a>>> {
+    fn replace_array(&self, node: &Arc<Node<'a>>) -> Result<Arc<Node<'a>>> {
         let array = match &node.kind {
             Kind::Argument(place) if place.trace != self.id => return Err(without_elements()),
             Kind::Array(array) => array,
-            _ => return Ok(node),
+            _ => return Ok(Arc::clone(node)),
         };
         match array.place() {
-            Some(place) if place.trace == self.id => return Ok(node),
+            Some(place) if place.trace == self.id => return Ok(Arc::clone(node)),
             Some(_) => return Err(without_elements()),
             None => {}
         }
@@ -226,7 +240,18 @@ impl Runner for Trace<'_> {
         let launches = Launches::new(&self.stream, lowered, &addresses(outputs), &bases)?;
         let values = arrays().map(|array| Some(array.0)).chain(numbers).collect();
         let slots = |arrays: &[(Slot, u64)]| arrays.iter().map(|array| array.0).collect();
-        let step = Step::new(launches, values, slots(&reads), slots(&writes));
+        let step = Step::new(Work::Program(Box::new(launches), values), slots(&reads), slots(&writes));
+        self.found.borrow_mut().steps.push(step);
+        Ok(())
+    }
+
+    fn apply(&self, application: &Application<'_>, operands: &[Array<'_>], output: &dyn Elements) -> Result<()> {
+        let slot = |array: &dyn Elements| self.known(array.place()).0;
+        let operands = || operands.iter().map(|operand| &**operand);
+        let layouts = operands().chain([output]);
+        let layouts = layouts.map(|array| (array.shape().into(), array.strides().into()));
+        let work = Work::Operation(Arc::clone(&application.operation), layouts.collect());
+        let step = Step::new(work, operands().map(slot).collect(), vec![slot(output)]);
         self.found.borrow_mut().steps.push(step);
         Ok(())
     }

@@ -7,7 +7,8 @@ use cuda_std::scalar::ScalarType;
 
 use crate::error::Error;
 use crate::expr::function::is_float;
-use crate::expr::node::{Node, Problem, cast};
+use crate::expr::node::{Node, cast};
+use crate::expr::problem::Problem;
 use crate::expr::value::promoted;
 
 /// A number, or one of each element.

@@ -10,7 +10,8 @@ use super::functions::{Operation, Takes};
 use super::ints;
 use super::numbers::{Number, Together, convert, is_signed, problem, together};
 use crate::expr::function::{Binary, Ternary, Unary, is_float};
-use crate::expr::node::{Kind, Node, Part, Problem, binary, cast, one, ternary, unary};
+use crate::expr::node::{Kind, Node, Part, binary, cast, one, ternary, unary};
+use crate::expr::problem::Problem;
 
 type Result<'a, T = Number<'a>> = std::result::Result<T, String>;
 

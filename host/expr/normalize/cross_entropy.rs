@@ -13,8 +13,9 @@ use crate::expr::Expr;
 use crate::expr::fold::Operator;
 use crate::expr::function::{Binary, Ternary, Unary};
 use crate::expr::graph::insert_axis;
-use crate::expr::node::{Node, Part, Problem, binary, cast, ternary, unary, with_type};
+use crate::expr::node::{Node, Part, binary, cast, ternary, unary, with_type};
 use crate::expr::operand::Operand;
+use crate::expr::problem::Problem;
 use crate::expr::value::Value;
 
 /// Cross-entropy, computed in `f32` of 16-bit floats and rounded once.

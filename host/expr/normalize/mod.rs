@@ -15,7 +15,8 @@ use cuda_std::scalar::ScalarType;
 use super::fold::Operator;
 use super::function::Binary;
 use super::graph::insert_axis;
-use super::node::{Node, Part, Problem, binary, cast};
+use super::node::{Node, Part, binary, cast};
+use super::problem::Problem;
 use super::reductions::{count, with_axes};
 
 type Number<'a> = Arc<Node<'a>>;

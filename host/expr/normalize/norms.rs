@@ -13,8 +13,9 @@ use crate::expr::Expr;
 use crate::expr::fold::Operator;
 use crate::expr::function::{Ternary, Unary};
 use crate::expr::graph::insert_axis;
-use crate::expr::node::{Part, Problem, cast, ternary, unary};
+use crate::expr::node::{Part, cast, ternary, unary};
 use crate::expr::operand::Operand;
+use crate::expr::problem::Problem;
 use crate::expr::reductions::{count, with_axes};
 use crate::expr::value::Value;
 

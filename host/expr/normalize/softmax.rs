@@ -12,8 +12,9 @@ use super::{Number, add, check_axes, check_same_shape, constant, div, mul, reduc
 use crate::expr::Expr;
 use crate::expr::fold::Operator;
 use crate::expr::function::{Ternary, Unary};
-use crate::expr::node::{Part, Problem, cast, repeated, ternary, unary};
+use crate::expr::node::{Part, cast, repeated, ternary, unary};
 use crate::expr::operand::Operand;
+use crate::expr::problem::Problem;
 use crate::expr::reductions::with_axes;
 use crate::expr::value::Value;
 

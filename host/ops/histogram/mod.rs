@@ -143,8 +143,7 @@ impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
     /// # }
     /// ```
     pub fn histogram(&self, bins: usize, range: RangeInclusive<f64>) -> Result<DeviceArray<u64, Ix1>> {
-        checked_bins("histogram", bins)?;
-        checked_range("histogram", &range)?;
+        check_histogram(bins, &range)?;
         let mut counts = DeviceArray::uninit(self.stream(), Ix1(bins))?;
         self.histogram_into(range, &mut counts)?;
         Ok(counts)
@@ -244,8 +243,7 @@ impl<T: Histogram, D: Dimension> DeviceArrayRef<T, D> {
     /// # }
     /// ```
     pub fn histogram_edges(&self, edges: &[f64]) -> Result<DeviceArray<u64, Ix1>> {
-        let bins = checked_edges(edges)?;
-        let mut counts = DeviceArray::uninit(self.stream(), Ix1(bins as usize))?;
+        let mut counts = DeviceArray::uninit(self.stream(), Ix1(bins_of_edges(edges)?))?;
         self.histogram_edges_into(edges, &mut counts)?;
         Ok(counts)
     }
@@ -304,6 +302,23 @@ fn checked_edges(edges: &[f64]) -> Result<u32> {
     checked_bins(operation, edges.len() - 1)
 }
 
+/// What [`histogram`](DeviceArrayRef::histogram) wants of its parameters.
+pub(crate) fn check_histogram(bins: usize, range: &RangeInclusive<f64>) -> Result<()> {
+    checked_bins("histogram", bins)?;
+    checked_range("histogram", range).map(|_| ())
+}
+
+/// The number of bins of [`histogram_edges`](DeviceArrayRef::histogram_edges).
+pub(crate) fn bins_of_edges(edges: &[f64]) -> Result<usize> {
+    checked_edges(edges).map(|bins| bins as usize)
+}
+
+/// What [`histogram_channels`](DeviceArrayRef::histogram_channels) wants of its parameters.
+pub(crate) fn check_histogram_channels(channels: usize, bins: usize, range: &RangeInclusive<f64>) -> Result<()> {
+    checked_channels(channels, bins)?;
+    checked_range("histogram_channels", range).map(|_| ())
+}
+
 /// Histograms of pictures.
 impl<T: Histogram> DeviceArrayRef<T, Ix3> {
     /// The histogram of each channel of a picture, rows × columns × channels: channels × bins counts. The bins are
@@ -329,8 +344,7 @@ impl<T: Histogram> DeviceArrayRef<T, Ix3> {
     /// ```
     pub fn histogram_channels(&self, bins: usize, range: RangeInclusive<f64>) -> Result<DeviceArray<u64, Ix2>> {
         let channels = self.shape()[2];
-        checked_channels(channels, bins)?;
-        checked_range("histogram_channels", &range)?;
+        check_histogram_channels(channels, bins, &range)?;
         let mut counts = DeviceArray::uninit(self.stream(), Ix2(channels, bins))?;
         self.histogram_channels_into(range, &mut counts)?;
         Ok(counts)

@@ -70,7 +70,7 @@ pub struct FusedMatMul<'a, T: MatMul, D: Dimension, F = Activation> {
 }
 
 impl<'a, T: MatMul, D: Dimension> FusedMatMul<'a, T, D> {
-    pub(super) fn new(operation: &'static str, a: &'a DeviceArrayRef<T, D>, b: &'a DeviceArrayRef<T, D>) -> Self {
+    pub(crate) fn new(operation: &'static str, a: &'a DeviceArrayRef<T, D>, b: &'a DeviceArrayRef<T, D>) -> Self {
         Self {
             operation,
             a,
@@ -84,9 +84,14 @@ impl<'a, T: MatMul, D: Dimension> FusedMatMul<'a, T, D> {
         }
     }
 
-    /// The function `max(x, 0)`.
-    pub fn relu(mut self) -> Self {
-        self.function = Activation::RELU;
+    /// The function `max(x, 0)`, with the bits of [`relu`](DeviceArrayRef::relu) of arrays.
+    pub fn relu(self) -> Self {
+        self.function(Activation::RELU)
+    }
+
+    /// That function, of integers `max(x, 0)` alone.
+    pub(crate) fn function(mut self, function: Activation) -> Self {
+        self.function = function;
         self
     }
 
@@ -291,16 +296,14 @@ impl<'a, T: MatMul, D: Dimension, F: Copy> FusedMatMul<'a, T, D, F> {
 impl<T: MatMul + Real, D: Dimension> FusedMatMul<'_, T, D> {
     /// The function `x Φ(x)`, with the distribution function `Φ` of the normal distribution: GELU. It is computed to the
     /// precision of [`silu`](Self::silu).
-    pub fn gelu(mut self) -> Self {
-        self.function = Activation::GELU;
-        self
+    pub fn gelu(self) -> Self {
+        self.function(Activation::GELU)
     }
 
     /// The function `x / 2 (1 + tanh(√(2/π) (x + 0.044715 x³)))`, which [`gelu`](Self::gelu) is often taken for, to the
     /// precision of [`silu`](Self::silu).
-    pub fn gelu_tanh(mut self) -> Self {
-        self.function = Activation::GELU_TANH;
-        self
+    pub fn gelu_tanh(self) -> Self {
+        self.function(Activation::GELU_TANH)
     }
 
     /// The function `x / (1 + e^−x)`: SiLU, or swish.
@@ -308,9 +311,8 @@ impl<T: MatMul + Real, D: Dimension> FusedMatMul<'_, T, D> {
     /// A value of `f32`, and of the types that are summed in it, is off by at most 10⁻⁷, and 3 · 10⁻⁵ of it where that is
     /// less, beside half a unit in the last place. Those of `f64` are off by at most 16 · 2⁻⁵³ of them, and by 8 · 2⁻⁵³ more
     /// for each power of e that makes them small. A GPU has other last bits in `f32` than the simulated one.
-    pub fn silu(mut self) -> Self {
-        self.function = Activation::SILU;
-        self
+    pub fn silu(self) -> Self {
+        self.function(Activation::SILU)
     }
 }
 

@@ -41,6 +41,36 @@ fn wanted(axes: usize, with_output: bool) -> String {
     format!("{operands}{output}")
 }
 
+/// The extents batch, m, n and k of products of operands of these shapes, of two axes (batches of one) or three.
+fn extents(operation: &'static str, a: &[usize], b: &[usize], out: Option<&[usize]>) -> Result<[usize; 4]> {
+    let axes = |shape: &[usize]| match *shape {
+        [rows, columns] => [1, rows, columns],
+        [batch, rows, columns] => [batch, rows, columns],
+        _ => unreachable!("the operations are those of two and three axes"),
+    };
+    let ([a_batch, m, k], [b_batch, b_k, n]) = (axes(a), axes(b));
+    let batch = if a_batch == 1 { b_batch } else { a_batch };
+    let result = [batch, m, n];
+    let fits = k == b_k && (b_batch == batch || b_batch == 1);
+    if fits && out.is_none_or(|out| *out == result[3 - out.len()..]) {
+        return Ok([batch, m, n, k]);
+    }
+    Err(Error::Shape {
+        operation,
+        given: match out {
+            Some(out) => format!("shapes {a:?} and {b:?} into {out:?}"),
+            None => format!("shapes {a:?} and {b:?}"),
+        },
+        wanted: wanted(a.len(), out.is_some()),
+    })
+}
+
+/// The shape of the product of operands of these shapes, both of two axes or of three.
+pub(crate) fn matmul_shape(operation: &'static str, a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
+    let [batch, m, n, _] = extents(operation, a, b, None)?;
+    Ok([batch, m, n][3 - a.len()..].to_vec())
+}
+
 impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
     /// The product of operands of two axes (batches of one) or three.
     pub(super) fn new(
@@ -49,28 +79,7 @@ impl<'a, T: Element, D: Dimension> Multiplication<'a, T, D> {
         b: &'a DeviceArrayRef<T, D>,
         out: Option<&DeviceArrayRef<T, D>>,
     ) -> Result<Self> {
-        let error = || Error::Shape {
-            operation,
-            given: match out {
-                Some(out) => format!("shapes {:?} and {:?} into {:?}", a.shape(), b.shape(), out.shape()),
-                None => format!("shapes {:?} and {:?}", a.shape(), b.shape()),
-            },
-            wanted: wanted(a.shape().len(), out.is_some()),
-        };
-        let axes = |x: &DeviceArrayRef<T, D>| match *x.shape() {
-            [rows, columns] => [1, rows, columns],
-            [batch, rows, columns] => [batch, rows, columns],
-            _ => unreachable!("the operations are those of two and three axes"),
-        };
-        let ([a_batch, m, k], [b_batch, b_k, n]) = (axes(a), axes(b));
-        let batch = if a_batch == 1 { b_batch } else { a_batch };
-        if k != b_k || (b_batch != batch && b_batch != 1) {
-            return Err(error());
-        }
-        let result = [batch, m, n];
-        if out.is_some_and(|out| out.shape() != &result[3 - out.ndim()..]) {
-            return Err(error());
-        }
+        let [batch, m, n, k] = extents(operation, a.shape(), b.shape(), out.map(DeviceArrayRef::shape))?;
         a.stream().check_device(operation, b.stream())?;
         // The kernels go forwards.
         let (a, b) = (a.forwards(out)?, b.forwards(out)?);

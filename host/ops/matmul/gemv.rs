@@ -146,14 +146,20 @@ fn check<T: Element>(
     y: Option<&DeviceArrayRef<T, Ix1>>,
 ) -> Result<()> {
     let (m, k) = a.raw_dim().into_pattern();
-    if x.len() == k && y.is_none_or(|y| y.len() == m) {
-        a.stream().check_device(operation, x.stream())?;
-        return y.map_or(Ok(()), |y| a.stream().check_device(operation, y.stream()));
+    check_matvec(operation, [m, k], x.len(), y.map(|y| y.len()))?;
+    a.stream().check_device(operation, x.stream())?;
+    y.map_or(Ok(()), |y| a.stream().check_device(operation, y.stream()))
+}
+
+/// An error unless `x` has k elements, and `y`, if there is one, m.
+pub(crate) fn check_matvec(operation: &'static str, [m, k]: [usize; 2], x: usize, y: Option<usize>) -> Result<()> {
+    if x == k && y.is_none_or(|y| y == m) {
+        return Ok(());
     }
-    let given = format!("shapes {:?} and {:?}", a.shape(), x.shape());
+    let given = format!("shapes {:?} and {:?}", [m, k], [x]);
     Err(Error::Shape {
         operation,
-        given: y.map_or(given.clone(), |y| format!("{given} into {:?}", y.shape())),
+        given: y.map_or(given.clone(), |y| format!("{given} into {:?}", [y])),
         wanted: format!("m × k and k{}", if y.is_some() { " into m" } else { "" }),
     })
 }

@@ -33,6 +33,8 @@ pub use self::choices::{CHOICES_VARIABLE, set_matmul_choices};
 use self::finish::Finish;
 pub use self::fused::FusedMatMul;
 use self::gemm::Multiplication;
+pub(crate) use self::gemm::matmul_shape;
+pub(crate) use self::gemv::check_matvec;
 use self::grouped::{Each, Groups};
 pub use self::grouped::{Pair, grouped_matmul};
 pub(super) use self::hopper::is_hopper;

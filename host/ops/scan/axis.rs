@@ -28,6 +28,21 @@ const MANY_COLUMNS: usize = 1 << 16;
 /// As many strips of columns are enough for the device.
 const STRIPS: usize = 64;
 
+/// An error unless an array of so many axes has that one.
+pub(crate) fn check_scan_axis(operation: &'static str, axes: usize, axis: usize) -> Result<()> {
+    if axis < axes {
+        return Ok(());
+    }
+    Err(Error::Axes {
+        operation,
+        given: vec![axis],
+        wanted: match axes {
+            0 => "an array with at least one axis".into(),
+            axes => format!("one of the axes 0 to {}", axes - 1),
+        },
+    })
+}
+
 fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     operation: &'static str,
     x: &DeviceArrayRef<T, D>,
@@ -36,16 +51,7 @@ fn along_axis_into<Op: ReduceOp<T>, T: Scan<Op>, D: Dimension>(
     out: &mut DeviceArrayRef<Op::Output, D>,
 ) -> Result<()> {
     let axis = axis.index();
-    if axis >= x.ndim() {
-        return Err(Error::Axes {
-            operation,
-            given: vec![axis],
-            wanted: match x.ndim() {
-                0 => "an array with at least one axis".into(),
-                axes => format!("one of the axes 0 to {}", axes - 1),
-            },
-        });
-    }
+    check_scan_axis(operation, x.ndim(), axis)?;
     check(operation, x, out)?;
     if x.is_empty() {
         return Ok(());

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Operations on whole arrays as parts of expressions: scans, histograms and products of matrices.
+//!
+//! They are kernels of their own, whose results are parts again. A graph without types has the operation as an object, which
+//! knows the types of its operands; which kernels there are is said in materialize.rs.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cuda_std::scalar::ScalarType;
+use ndarray::{Dimension, IxDyn};
+
+use super::compiled::without_elements;
+use super::function::Unary;
+use super::long::weight;
+use super::node::{Elements, Has, Kind, Node, Part, check_devices};
+use super::problem::Problem;
+use crate::array::Element;
+use crate::array_ref::{DeviceArrayRef, Held};
+use crate::error::Result;
+use crate::layout::{Layout, checked_len};
+use crate::stream::Stream;
+
+/// An operation on arrays that gives an array.
+pub(super) trait Operation: Send + Sync {
+    /// What it is called, with its parameters.
+    fn describe(&self) -> String;
+
+    /// Computes the result of operands that lie as they like into an output in C order, on that stream.
+    fn run(&self, stream: &Stream, operands: &[&dyn Elements], out: &dyn Elements) -> Result<()>;
+
+    /// The operation with that done to its results by its own kernel, where that gives the same bits; or other ones of which
+    /// [`fast_math`](super::Expr::fast_math) says that they are no matter, if `is_fast` says so.
+    fn then(&self, _next: Then, _is_fast: bool) -> Option<Arc<dyn Operation>> {
+        None
+    }
+}
+
+/// What can become of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// One more operand, which is repeated to their shape, is added.
+    Add,
+    Apply(Unary),
+}
+
+/// An operation and what it is of.
+#[derive(Clone)]
+pub(super) struct Application<'a> {
+    pub(super) operation: Arc<dyn Operation>,
+    pub(super) operands: Vec<Arc<Node<'a>>>,
+    /// Of the result.
+    pub(super) ty: ScalarType,
+    pub(super) shape: Arc<[usize]>,
+}
+
+/// What an operation gives.
+#[derive(Clone)]
+pub(super) struct Applied<'a> {
+    pub(super) application: Arc<Application<'a>>,
+    /// For each axis of the node, which one of the result's it is; none for one of length 1 that was inserted. A node that has
+    /// length 1 where the result is longer is of its first elements.
+    pub(super) axes: Arc<[Option<usize>]>,
+}
+
+impl<'a> Node<'a> {
+    /// What an operation called `name` gives of operands that fit: a `ty` of that shape.
+    pub(super) fn apply(
+        name: &'static str,
+        operation: Arc<dyn Operation>,
+        operands: Vec<Arc<Self>>,
+        ty: ScalarType,
+        shape: &[usize],
+    ) -> Part<'a> {
+        if checked_len(shape).is_none() {
+            let shapes: Vec<_> = operands.iter().map(|operand| &operand.shape).collect();
+            return Err(Problem::Shape {
+                operation: name,
+                given: format!("operands of shapes {shapes:?}, whose result has shape {shape:?}"),
+                wanted: "a result of fewer than 2^63 elements".into(),
+            });
+        }
+        let mut homes = operands.iter().filter_map(|operand| operand.home.as_ref());
+        let home = homes.next().cloned();
+        if let Some(home) = &home {
+            homes.try_for_each(|other| check_devices(name, home, other))?;
+        }
+        let applied = Applied {
+            axes: (0..shape.len()).map(Some).collect(),
+            application: Arc::new(Application {
+                operation,
+                operands,
+                ty,
+                shape: shape.into(),
+            }),
+        };
+        let kind = Kind::Applied(applied);
+        Ok(Arc::new(Self {
+            ty,
+            shape: shape.into(),
+            home,
+            size: weight(&kind, shape.len()),
+            has: Has {
+                applications: true,
+                ..Has::default()
+            },
+            kind,
+        }))
+    }
+
+    /// The same elements of an application that takes the place of its own.
+    pub(super) fn with_application(&self, applied: &Applied<'a>, application: &Arc<Application<'a>>) -> Arc<Self> {
+        let applied = Applied {
+            application: Arc::clone(application),
+            ..applied.clone()
+        };
+        Arc::new(self.with_kind(Kind::Applied(applied)))
+    }
+
+    /// What it is of, if it is all that an operation gives, as it gives it.
+    pub(super) fn as_application(&self) -> Option<&Arc<Application<'a>>> {
+        let Kind::Applied(Applied { application, axes }) = &self.kind else {
+            return None;
+        };
+        let is_all = self.shape == application.shape && axes.iter().copied().eq((0..self.shape.len()).map(Some));
+        (is_all && self.ty.bytes() == application.ty.bytes()).then_some(application)
+    }
+}
+
+/// Elements as operations on arrays take them, on that stream.
+pub(super) fn typed<T: Element, D: Dimension>(elements: &dyn Elements, stream: &Stream) -> Result<Held<T, D>> {
+    let (buffer, offset) = elements.memory().ok_or_else(without_elements)?;
+    let dim = |numbers: &[usize]| D::from_dimension(&IxDyn(numbers)).expect("as many axes as the operation is of");
+    let strides: Vec<usize> = elements.strides().iter().map(|&stride| stride as usize).collect();
+    let (shape, len) = (dim(elements.shape()), buffer.bytes() / size_of::<T>());
+    Ok(DeviceArrayRef {
+        buffer: Arc::clone(buffer),
+        stream: stream.clone(),
+        layout: Layout::within(len, offset, shape, dim(&strides)),
+        _element: PhantomData,
+        _size: [],
+    })
+}
+
+/// What computes the elements of an output of those of an array.
+type Compute<T, D, R, E> = dyn Fn(&DeviceArrayRef<T, D>, &mut DeviceArrayRef<R, E>) -> Result<()> + Send + Sync;
+
+/// An operation on one array.
+pub(super) struct OfOne<T, D, R, E> {
+    description: String,
+    compute: Box<Compute<T, D, R, E>>,
+}
+
+impl<T, D, R, E> OfOne<T, D, R, E> {
+    pub(super) fn new(
+        description: String,
+        compute: impl Fn(&DeviceArrayRef<T, D>, &mut DeviceArrayRef<R, E>) -> Result<()> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            description,
+            compute: Box::new(compute),
+        })
+    }
+}
+
+impl<T: Element, D: Dimension, R: Element, E: Dimension> Operation for OfOne<T, D, R, E> {
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+
+    fn run(&self, stream: &Stream, operands: &[&dyn Elements], out: &dyn Elements) -> Result<()> {
+        (self.compute)(&typed(operands[0], stream)?, &mut typed(out, stream)?)
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Operations on whole arrays come ahead of the kernels that their results are read by.
+//!
+//! What an operation is of is computed first, unless it is an array, and is an array from then on wherever else it stands; so is
+//! what the operation gives. Where that is a root, it is written to the output itself. An array is dropped when nothing that
+//! is still to be computed reads it.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::apply::Application;
+use super::fuse::fused;
+use super::graph::{Depth, lying, rewrite, walk};
+use super::node::{Array, Elements, Kind, Node};
+use super::plan::{run_kernels, seen};
+use super::run::{Runner, uninit_shape};
+use crate::buffer::Buffer;
+use crate::error::Result;
+
+/// [`run`](super::plan::run) of roots that have operations on whole arrays among their parts.
+pub(super) fn materialize(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+    let roots: Vec<_> = roots.iter().map(|&root| Arc::clone(root)).collect();
+    let roots = fused(&roots, false);
+    let mut rest: Vec<_> = roots.iter().zip(outputs.iter().copied()).collect();
+    let mut plan = Materialized::new(runner, &roots);
+    for (step, application) in applications(&roots).into_iter().enumerate() {
+        let place = rest.iter().position(|(root, output)| {
+            root.as_application()
+                .is_some_and(|other| Arc::ptr_eq(other, application))
+                && !plan.reads(*output)
+        });
+        let output = place.map(|place| rest.swap_remove(place).1);
+        plan.apply(application, output)?;
+        plan.arrays.retain(|key, _| plan.last_uses[key] > step);
+    }
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let (roots, outputs): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
+    let roots = plan.with_arrays(&roots);
+    drop(plan);
+    run_kernels(runner, &roots.iter().collect::<Vec<_>>(), &outputs)
+}
+
+/// The applications that the roots are made of, each behind those that it is of.
+fn applications<'r, 'a>(roots: &'r [Arc<Node<'a>>]) -> Vec<&'r Arc<Application<'a>>> {
+    let mut known = FxHashSet::default();
+    let nodes = walk(&roots.iter().collect::<Vec<_>>(), |node| node.parts(Depth::All)).into_iter();
+    let applications = nodes.filter_map(|node| match &node.kind {
+        Kind::Applied(applied) => Some(&applied.application),
+        _ => None,
+    });
+    applications
+        .filter(|application| known.insert(Arc::as_ptr(application)))
+        .collect()
+}
+
+/// What becomes an array: by the address of the node, or of the application, of which several nodes may be.
+type Key = *const ();
+
+fn key(node: &Arc<Node<'_>>) -> Key {
+    match &node.kind {
+        Kind::Applied(applied) => Arc::as_ptr(&applied.application).cast(),
+        _ => Arc::as_ptr(node).cast(),
+    }
+}
+
+/// Parts that are arrays now.
+struct Materialized<'r, 'a> {
+    runner: &'r dyn Runner,
+    arrays: FxHashMap<Key, Arc<Node<'a>>>,
+    /// The number of the application that is the last one to read what becomes an array; behind those of all, if it is the roots.
+    last_uses: FxHashMap<Key, usize>,
+    /// The memory of the arrays that the roots are of.
+    read: Vec<*const Buffer>,
+}
+
+impl<'r, 'a> Materialized<'r, 'a> {
+    fn new(runner: &'r dyn Runner, roots: &[Arc<Node<'a>>]) -> Self {
+        let applications = applications(roots);
+        let operands = applications.iter().flat_map(|application| &application.operands);
+        let all: FxHashSet<Key> = operands.map(key).collect();
+        let (mut last_uses, mut read) = (FxHashMap::default(), Vec::new());
+        let parts = applications.iter().map(|application| &application.operands[..]);
+        for (step, parts) in parts.chain([roots]).enumerate() {
+            for node in walk(&parts.iter().collect::<Vec<_>>(), |node| node.parts(Depth::Reductions)) {
+                match &node.kind {
+                    Kind::Array(array) => read.extend(memory(&**array)),
+                    Kind::Applied(_) => drop(last_uses.insert(key(node), step)),
+                    _ if all.contains(&key(node)) => drop(last_uses.insert(key(node), step)),
+                    _ => {}
+                }
+            }
+        }
+        Self {
+            runner,
+            arrays: FxHashMap::default(),
+            last_uses,
+            read,
+        }
+    }
+
+    /// Whether an output is in memory that is read, too: it is written only when all has been read.
+    fn reads(&self, output: &dyn Elements) -> bool {
+        memory(output).is_some_and(|memory| self.read.contains(&memory))
+    }
+
+    /// Applies an operation whose operands' own applications are arrays, into an output or an array of its own.
+    fn apply<'o>(&mut self, application: &Arc<Application<'a>>, output: Option<&'o dyn Elements>) -> Result<()>
+    where
+        'o: 'a,
+    {
+        let mut operands: Vec<Array<'a>> = Vec::with_capacity(application.operands.len());
+        for operand in &application.operands {
+            operands.push(self.operand(application, operand)?);
+        }
+        let result: Array<'a> = match output {
+            Some(output) => Arc::new(lying(output, output.shape(), output.strides())),
+            None => uninit_shape(self.runner, application.ty, &application.shape)?,
+        };
+        if !application.shape.contains(&0) {
+            self.runner.apply(application, &operands, &*result)?;
+        }
+        self.arrays
+            .insert(Arc::as_ptr(application).cast(), Node::of_array(result, application.ty));
+        Ok(())
+    }
+
+    /// An operand as an array, which it is computed into if it is none.
+    fn operand(&mut self, application: &Application<'a>, operand: &Arc<Node<'a>>) -> Result<Array<'a>> {
+        let now = self.with_arrays(&[operand]).pop().expect("one root");
+        if let Kind::Array(array) = &now.kind {
+            return Ok(Arc::clone(array));
+        }
+        let array = uninit_shape(self.runner, now.ty, &now.shape)?;
+        if !now.shape.contains(&0) {
+            let purpose = format!("an operand of {}", application.operation.describe());
+            self.runner.begin(Some(purpose));
+            run_kernels(self.runner, &[&now], &[&*array])?;
+            self.runner.begin(None);
+        }
+        self.arrays
+            .insert(key(operand), Node::of_array(Arc::clone(&array), now.ty));
+        Ok(array)
+    }
+
+    /// These with the arrays in place of what has become one.
+    fn with_arrays(&self, roots: &[&Arc<Node<'a>>]) -> Vec<Arc<Node<'a>>> {
+        let parts = |node: &Arc<Node<'a>>| self.arrays.contains_key(&key(node));
+        rewrite(
+            roots,
+            |node| {
+                if parts(node) {
+                    &[]
+                } else {
+                    node.parts(Depth::Reductions)
+                }
+            },
+            |node, now| match (self.arrays.get(&key(node)), &node.kind) {
+                (None, _) => now,
+                (Some(array), Kind::Applied(applied)) => seen(array, node, &applied.axes),
+                (Some(array), _) => Arc::clone(array),
+            },
+        )
+    }
+}
+
+/// The memory of an array, if it has any.
+fn memory(elements: &dyn Elements) -> Option<*const Buffer> {
+    elements.memory().map(|(buffer, _)| Arc::as_ptr(buffer))
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Scans and histograms of expressions.
+
+use std::any::type_name;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use cuda_std::scalar::Scalar;
+use kernels_gpu::compiled::{Scan, ScanTree};
+use kernels_gpu::op::ReduceOp;
+use ndarray::{Axis, Dimension, Ix1, Ix2, Ix3, IxDyn};
+
+use super::Expr;
+use super::apply::OfOne;
+use super::node::{Node, Part};
+use super::value::Value;
+use crate::array::Element;
+use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
+use crate::ops::{Histogram, ScanAlgorithm, bins_of_edges, check_histogram, check_histogram_channels, check_scan_axis};
+
+/// Scans: kernels of their own, with the results of those of arrays ([`inclusive_scan`](DeviceArrayRef::inclusive_scan) and its
+/// kind). What is scanned is an array first; arrays are read where they lie, if they are in C order, else copied.
+impl<'a, T: Value<Element = T> + Element, D: Dimension> Expr<'a, T, D> {
+    /// The inclusive scan of all elements in C order: element `i` combines elements `0 ..= i` by that operator.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::array;
+    /// use warpsmith::ops::{Max, Sum};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![3, 1, -4, 1, 5])?;
+    /// // How far each sum of squares is below the largest element so far, cubed.
+    /// let sums = x.expr().square().inclusive_scan::<Sum>();
+    /// let rest = x.expr().inclusive_scan::<Max>().cast::<i64>().powi(3) - sums;
+    /// assert_eq!(rest.eval()?.to_ndarray()?, array![18i64, 17, 1, 0, 73]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn inclusive_scan<Op: ReduceOp<T, Output: Value<Element = Op::Output> + Element>>(
+        &self,
+    ) -> Expr<'a, Op::Output, D>
+    where
+        T: Scan<Op>,
+    {
+        self.scanned::<Op, _>("inclusive_scan", None, |x, out| x.inclusive_scan_into::<Op>(out))
+    }
+
+    /// The exclusive scan of all elements in C order: element `i` combines elements `0 .. i`, and element 0 is the operator's
+    /// identity.
+    pub fn exclusive_scan<Op: ReduceOp<T, Output: Value<Element = Op::Output> + Element>>(
+        &self,
+    ) -> Expr<'a, Op::Output, D>
+    where
+        T: Scan<Op>,
+    {
+        self.scanned::<Op, _>("exclusive_scan", None, |x, out| x.exclusive_scan_into::<Op>(out))
+    }
+
+    /// [`inclusive_scan`](Self::inclusive_scan) by the given algorithm: by [`ScanAlgorithm::Blelloch`] floats have the same bits
+    /// on every run.
+    pub fn inclusive_scan_by<Op: ReduceOp<T, Output: Value<Element = Op::Output> + Element>>(
+        &self,
+        algorithm: ScanAlgorithm,
+    ) -> Expr<'a, Op::Output, D>
+    where
+        T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
+    {
+        self.scanned::<Op, _>("inclusive_scan", None, move |x, out| {
+            x.inclusive_scan_by_into::<Op>(algorithm, out)
+        })
+    }
+
+    /// [`exclusive_scan`](Self::exclusive_scan) by the given algorithm.
+    pub fn exclusive_scan_by<Op: ReduceOp<T, Output: Value<Element = Op::Output> + Element>>(
+        &self,
+        algorithm: ScanAlgorithm,
+    ) -> Expr<'a, Op::Output, D>
+    where
+        T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
+    {
+        self.scanned::<Op, _>("exclusive_scan", None, move |x, out| {
+            x.exclusive_scan_by_into::<Op>(algorithm, out)
+        })
+    }
+
+    /// The inclusive scan along `axis`: each line of elements along it is scanned by itself.
+    ///
+    /// # Errors
+    ///
+    /// Evaluating it is [`Error::Axes`](crate::Error::Axes) if there is no such axis.
+    pub fn inclusive_scan_axis<Op: ReduceOp<T, Output: Value<Element = Op::Output> + Element>>(
+        &self,
+        axis: Axis,
+    ) -> Expr<'a, Op::Output, D>
+    where
+        T: Scan<Op>,
+    {
+        self.scanned::<Op, _>("inclusive_scan_axis", Some(axis), move |x, out| {
+            x.inclusive_scan_axis_into::<Op>(axis, out)
+        })
+    }
+
+    /// The exclusive scan along `axis`.
+    ///
+    /// # Errors
+    ///
+    /// As [`inclusive_scan_axis`](Self::inclusive_scan_axis).
+    pub fn exclusive_scan_axis<Op: ReduceOp<T, Output: Value<Element = Op::Output> + Element>>(
+        &self,
+        axis: Axis,
+    ) -> Expr<'a, Op::Output, D>
+    where
+        T: Scan<Op>,
+    {
+        self.scanned::<Op, _>("exclusive_scan_axis", Some(axis), move |x, out| {
+            x.exclusive_scan_axis_into::<Op>(axis, out)
+        })
+    }
+
+    fn scanned<Op: ReduceOp<T, Output: Value<Element = Op::Output> + Element>, F>(
+        &self,
+        name: &'static str,
+        axis: Option<Axis>,
+        compute: F,
+    ) -> Expr<'a, Op::Output, D>
+    where
+        F: Fn(&DeviceArrayRef<T, IxDyn>, &mut DeviceArrayRef<Op::Output, IxDyn>) -> Result<()> + Send + Sync + 'static,
+    {
+        Expr::of(self.part.clone().and_then(|x| {
+            let operator = type_name::<Op>().rsplit("::").next().unwrap_or_default();
+            scan(name, Some(operator), x, axis, compute)
+        }))
+    }
+}
+
+/// A scan of all elements, or along an axis, by an operator, if the name does not say it.
+pub(super) fn scan<'a, T: Element, R: Value<Element = R> + Element>(
+    name: &'static str,
+    operator: Option<&str>,
+    x: Arc<Node<'a>>,
+    axis: Option<Axis>,
+    compute: impl Fn(&DeviceArrayRef<T, IxDyn>, &mut DeviceArrayRef<R, IxDyn>) -> Result<()> + Send + Sync + 'static,
+) -> Part<'a> {
+    let mut description = name.to_string();
+    if let Some(operator) = operator {
+        description += &format!(" by {operator}");
+    }
+    if let Some(axis) = axis {
+        check_scan_axis(name, x.shape.len(), axis.0)?;
+        description += &format!(" along axis {}", axis.0);
+    }
+    let shape = Arc::clone(&x.shape);
+    Node::apply(name, OfOne::new(description, compute), vec![x], R::TYPE, &shape)
+}
+
+/// Histograms: kernels of their own, with the counts of those of arrays. What is counted is an array first.
+impl<'a, T: Value<Element = T> + Histogram, D: Dimension> Expr<'a, T, D> {
+    /// The number of elements in each of `bins` bins of equal width in `range`, as [`histogram`](DeviceArrayRef::histogram) of
+    /// arrays.
+    ///
+    /// # Errors
+    ///
+    /// Evaluating it is [`Error::Parameter`](crate::Error::Parameter) for a number of bins or a range that is not possible.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::ndarray::array;
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &array![0.0f32, 0.5, -1.5, 2.0])?;
+    /// let counts = x.expr().square().histogram(4, 0.0..=4.0);
+    /// let share = counts.cast::<f64>() / 4.0;
+    /// assert_eq!(share.eval()?.to_ndarray()?, array![0.5, 0.0, 0.25, 0.25]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn histogram(&self, bins: usize, range: RangeInclusive<f64>) -> Expr<'a, u64, Ix1> {
+        Expr::of(self.part.clone().and_then(|x| {
+            check_histogram(bins, &range)?;
+            let description = format!("histogram of {bins} bins in {range:?}");
+            let count = move |x: &DeviceArrayRef<T, IxDyn>, counts: &mut _| x.histogram_into(range.clone(), counts);
+            Node::apply("histogram", OfOne::new(description, count), vec![x], u64::TYPE, &[bins])
+        }))
+    }
+
+    /// The number of elements between any two neighbouring `edges`, as [`histogram_edges`](DeviceArrayRef::histogram_edges) of
+    /// arrays.
+    ///
+    /// # Errors
+    ///
+    /// Evaluating it is [`Error::Parameter`](crate::Error::Parameter) for edges that are not possible.
+    pub fn histogram_edges(&self, edges: &[f64]) -> Expr<'a, u64, Ix1> {
+        Expr::of(self.part.clone().and_then(|x| {
+            let bins = bins_of_edges(edges)?;
+            let description = format!("histogram of {bins} bins between edges");
+            let edges = edges.to_vec();
+            let count = move |x: &DeviceArrayRef<T, IxDyn>, counts: &mut _| x.histogram_edges_into(&edges, counts);
+            Node::apply(
+                "histogram_edges",
+                OfOne::new(description, count),
+                vec![x],
+                u64::TYPE,
+                &[bins],
+            )
+        }))
+    }
+}
+
+/// Histograms of pictures.
+impl<'a, T: Value<Element = T> + Histogram> Expr<'a, T, Ix3> {
+    /// The histogram of each channel of a picture, rows × columns × channels, as
+    /// [`histogram_channels`](DeviceArrayRef::histogram_channels) of arrays: channels × bins counts.
+    ///
+    /// # Errors
+    ///
+    /// As [`histogram`](Self::histogram), and [`Error::Parameter`](crate::Error::Parameter) for more than 2^31 counts in all.
+    pub fn histogram_channels(&self, bins: usize, range: RangeInclusive<f64>) -> Expr<'a, u64, Ix2> {
+        Expr::of(self.part.clone().and_then(|x| {
+            let channels = x.shape[2];
+            check_histogram_channels(channels, bins, &range)?;
+            let description = format!("histogram of {channels} channels of {bins} bins in {range:?}");
+            let count =
+                move |x: &DeviceArrayRef<T, Ix3>, counts: &mut _| x.histogram_channels_into(range.clone(), counts);
+            let counted = OfOne::new(description, count);
+            Node::apply("histogram_channels", counted, vec![x], u64::TYPE, &[channels, bins])
+        }))
+    }
+}
