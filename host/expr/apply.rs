@@ -117,6 +117,24 @@ impl<'a> Node<'a> {
         Arc::new(self.with_kind(Kind::Applied(applied)))
     }
 
+    /// The same elements without that axis of length 1, of what an operation gives.
+    pub(super) fn without_axis(&self, axis: usize) -> Arc<Self> {
+        let Kind::Applied(applied) = &self.kind else {
+            unreachable!("what an operation gives")
+        };
+        let mut shape = self.shape.to_vec();
+        assert_eq!(shape.remove(axis), 1);
+        let mut axes = applied.axes.to_vec();
+        axes.remove(axis);
+        let applied = Applied {
+            axes: axes.into(),
+            ..applied.clone()
+        };
+        let mut node = self.with_kind(Kind::Applied(applied));
+        node.shape = shape.into();
+        Arc::new(node)
+    }
+
     /// What it is of, if it is all that an operation gives, as it gives it.
     pub(super) fn as_application(&self) -> Option<&Arc<Application<'a>>> {
         let Kind::Applied(Applied { application, axes }) = &self.kind else {

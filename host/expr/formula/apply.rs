@@ -7,6 +7,7 @@ use cuda_std::scalar::ScalarType;
 use rustc_hash::FxHashMap;
 
 use super::Formula;
+use super::arrays::accumulate;
 use super::error::{FormulaError, suggestion};
 use super::functions::{self, CONSTANTS, Constant, Operation};
 use super::numbers::{Number, convert, problem};
@@ -82,6 +83,14 @@ impl<'s, 'a> Scope<'s, 'a> {
                         let arguments: Vec<_> = arguments.iter().map(|id| id.map(number)).collect();
                         reduction(name, statistic, arguments)
                     }
+                    Operation::Accumulation(by) => {
+                        let [x, axis] = [0, 1].map(|at| arguments[at].map(number));
+                        let x = x.expect("what is added up is no option");
+                        accumulate(function.name, by, x, |shape| {
+                            let axis = integer("axis", name, axis)?;
+                            axis.map(|axis| axis_of(name, axis, shape)).transpose()
+                        })
+                    }
                     operation => compute(
                         name,
                         operation,
@@ -137,6 +146,18 @@ fn axis_of(name: &str, given: i128, shape: &[usize]) -> Result<usize, String> {
     })
 }
 
+/// An argument that is an integer, if it is given.
+fn integer(what: &str, of: &str, given: Option<Number<'_>>) -> Result<Option<i128>, String> {
+    match given {
+        None => Ok(None),
+        Some(Number::Int(value)) => Ok(Some(value)),
+        Some(other) => Err(format!(
+            "`{what}` of `{of}` is {}, wanted an integer",
+            other.type_name()
+        )),
+    }
+}
+
 /// A reduction of its first argument: along `axis`, or of all elements; with `ddof`, for those that have it; and with the axes
 /// kept, with length 1, if `keepdims` says so.
 fn reduction<'a>(
@@ -163,14 +184,7 @@ fn reduction<'a>(
         .flatten()
         .expect("what is reduced is no option")
         .typed()?;
-    let mut integer = |what: &str| match arguments.next().flatten() {
-        None => Ok(None),
-        Some(Number::Int(value)) => Ok(Some(value)),
-        Some(other) => Err(format!(
-            "`{what}` of `{name}` is {}, wanted an integer",
-            other.type_name()
-        )),
-    };
+    let mut integer = |what| integer(what, name, arguments.next().flatten());
     let axes = match integer("axis")? {
         Some(axis) => vec![axis_of(name, axis, &x.shape)?],
         None => (0..x.shape.len()).collect(),

@@ -3,6 +3,7 @@
 
 use cuda_std::scalar::ScalarType;
 
+use super::arrays::Accumulation;
 use crate::expr::function::{Binary, Ternary, Unary};
 use crate::expr::reductions::Statistic;
 
@@ -27,6 +28,10 @@ pub(super) enum Operation {
     Index,
     /// Of all elements, or of those along an axis.
     Reduction(Statistic),
+    /// Of the elements so far, along an axis or of all.
+    Accumulation(Accumulation),
+    /// The product of matrices.
+    MatMul,
 }
 
 /// The numbers that an operation is of.
@@ -107,7 +112,7 @@ const fn infix_of(symbol: &'static str, level: u8, operation: Operation) -> Infi
 pub(super) static POWER: Infix = infix("**", 8, Binary::Pow);
 
 /// The others, which are computed from the left to the right, in Python's order.
-pub(super) static INFIXES: [Infix; 17] = [
+pub(super) static INFIXES: [Infix; 18] = [
     infix("<", COMPARISONS, Binary::Less),
     infix("<=", COMPARISONS, Binary::LessEqual),
     infix_of(">", COMPARISONS, Operation::Swapped(Binary::Less)),
@@ -125,6 +130,7 @@ pub(super) static INFIXES: [Infix; 17] = [
     infix("/", 6, Binary::Div),
     infix_of("//", 6, Operation::FloorDiv),
     infix_of("%", 6, Operation::Modulo),
+    infix_of("@", 6, Operation::MatMul),
 ];
 
 const fn prefix(symbol: &'static str, operation: Operation) -> Prefix {
@@ -196,6 +202,16 @@ const fn reduction(name: &'static str, statistic: Statistic, aliases: Names, opt
         wanted: &["x"],
         optional,
         operation: Operation::Reduction(statistic),
+    }
+}
+
+const fn accumulation(name: &'static str, by: Accumulation) -> Function {
+    Function {
+        name,
+        aliases: &[],
+        wanted: &["x"],
+        optional: &["axis"],
+        operation: Operation::Accumulation(by),
     }
 }
 
@@ -290,6 +306,9 @@ pub(super) static FUNCTIONS: &[Function] = &[
     reduction("all", Statistic::All, &[], &["axis", "keepdims"]),
     reduction("argmin", Statistic::ArgMin, &[], &["axis", "keepdims"]),
     reduction("argmax", Statistic::ArgMax, &[], &["axis", "keepdims"]),
+    accumulation("cumsum", Accumulation::Sum),
+    accumulation("cumprod", Accumulation::Product),
+    function("matmul", &[], &["a", "b"], Operation::MatMul),
 ];
 
 /// The function of that name.

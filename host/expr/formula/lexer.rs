@@ -24,18 +24,17 @@ pub(super) enum Word<'t> {
 }
 
 /// The longer ones first.
-const SYMBOLS: [&str; 25] = [
-    "**", "//", "<<", ">>", "<=", ">=", "==", "!=", "+", "-", "*", "/", "%", "~", "!", "&", "|", "^", "<", ">", "(",
-    ")", ",", ";", "=",
+const SYMBOLS: [&str; 26] = [
+    "**", "//", "<<", ">>", "<=", ">=", "==", "!=", "+", "-", "*", "/", "%", "@", "~", "!", "&", "|", "^", "<", ">",
+    "(", ")", ",", ";", "=",
 ];
 
 /// What other languages write, and what is written here.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 8] = [
     ("&&", "`&` takes conditions, in parentheses: `(a > 0) & (b > 0)`"),
     ("||", "`|` takes conditions, in parentheses: `(a > 0) | (b > 0)`"),
     ("[", "elements and parts of an array have no notation here"),
     ("?", "`where(condition, a, b)` chooses"),
-    ("@", "products of matrices have no notation here"),
     ("−", "minus is `-`"),
     ("×", "times is `*`"),
     ("·", "times is `*`"),

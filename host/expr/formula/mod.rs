@@ -2,6 +2,7 @@
 //! Formulas: expressions as text, as Python and NumPy write them, of arrays whose types are known at run time only.
 
 mod apply;
+mod arrays;
 mod error;
 mod functions;
 mod ints;
@@ -37,7 +38,7 @@ pub use self::error::FormulaError;
 /// | `\|`, then `^`, then `&` | "or", "xor" and "and" of integers and conditions, which stand in parentheses: `(a > 0) & (b > 0)` |
 /// | `<<` `>>` | shifts of integers |
 /// | `+` `-` | |
-/// | `*` `/` `//` `%` | `/` of integers is `f64`; `//` is rounded down, and `%` is what that leaves |
+/// | `*` `/` `//` `%` `@` | `/` of integers is `f64`; `//` is rounded down, and `%` is what that leaves; `@` is the product of matrices |
 /// | `-x` `+x` `~x` | `-x**2` is `-(x**2)`; `!x` is `~x` |
 /// | `**` | the power, from the right to the left: `2**3**2` is `2**9` |
 ///
@@ -45,6 +46,8 @@ pub use self::error::FormulaError;
 /// and `arcsin`, `exp_m1` and `expm1`, `clamp(x, lo, hi)` and `clip`, `select(c, a, b)` and `where`, `mul_add(a, b, c)` and
 /// `fma`, `rem` and `fmod`. `sign` is NumPy's, with 0 for 0. `round` is Rust's, away from zero where two are equally near, and
 /// `rint` to the even one. Types are functions too, as Rust and as NumPy call them: `f32(x)`, `float32(x)`, `u8(x)`, `bool(x)`.
+/// `a @ b`, or `matmul(a, b)`, is the product of matrices, vectors or batches of matrices, as NumPy's, of floats or `i32`;
+/// `cumsum(x, axis=0)` and `cumprod` have sums and products of the elements so far, along an axis or else of all as one axis.
 /// `index(axis)` is an element's place along an axis of the result, as `i64`; -1 is the last axis. Arguments can be given by
 /// name: `clip(x, lo=0, hi=1)`.
 ///

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
 
+use super::arrays::matmul;
 use super::functions::{Operation, Takes};
 use super::ints;
 use super::numbers::{Number, Together, convert, is_signed, problem, together};
@@ -20,6 +21,7 @@ pub(super) fn compute<'a>(name: &str, operation: Operation, numbers: Vec<Number<
     match (operation, numbers.as_slice()) {
         (Operation::Cast(ScalarType::Bool), [x]) => truth(x),
         (Operation::Cast(ty), [x]) => x.clone().in_type(ty).map(Number::Typed),
+        (Operation::MatMul, [a, b]) => matmul(name, a, b),
         (Operation::Ternary(Ternary::Select), [condition, a, b]) => select(name, condition, a, b),
         (Operation::Binary(Binary::Pow), [x, exponent]) => match power(x, exponent)? {
             Some(power) => Ok(power),

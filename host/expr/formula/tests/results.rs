@@ -183,6 +183,73 @@ fn numbers_of_the_text_take_the_type_beside_them() {
 }
 
 #[test]
+fn products_and_scans_are_numpys() {
+    check("m @ f32", "f32 [-2.5, -4]");
+    check("matmul(m, f32) * 2", "f32 [-5, -8]");
+    check("f32 @ f32", "f32 6.25");
+    check("i32 @ (2*u8)", "i32 -14");
+    check("k = m*1; f32(index(0) == 0)*0 + k @ f32", "f32 [-2.5, -4]");
+    let device = Device::simulator();
+    let upload = |array| DeviceArray::from_ndarray(device.default_stream(), &array).unwrap();
+    let (a, b) = (
+        upload(array![[1i32, 2], [3, 4]]),
+        upload(array![[1i32, 0, 2], [0, 1, 3]]),
+    );
+    let pair = DeviceArray::from_ndarray(device.default_stream(), &array![[[1i32, 2]], [[3, 4]]]).unwrap();
+    let inputs = [
+        ("a", a.expr().into()),
+        ("b", b.expr().into()),
+        ("pair", pair.expr().into()),
+        ("row", a.expr().sum_axis(ndarray::Axis(0)).cast::<i32>().into()),
+    ];
+    let check = |text: &str, wanted: &str| {
+        let result = parse(text).apply(&inputs).unwrap_or_else(|error| panic!("{error:?}"));
+        assert_eq!(evaluated(&result).unwrap(), wanted, "{text}");
+    };
+    check("a @ b", "i32 [[1, 2, 8],\n [3, 4, 18]]");
+    check("a @ a @ b + 1", "i32 [[8, 11, 45],\n [16, 23, 97]]");
+    check("-a @ b", "i32 [[-1, -2, -8],\n [-3, -4, -18]]");
+    check("row @ b", "i32 [4, 6, 26]");
+    check("a @ row", "i32 [16, 36]");
+    check("pair @ b", "i32 [[[1, 2, 8]],\n\n [[3, 4, 18]]]");
+    check("pair @ row", "i32 [[16],\n [36]]");
+    check("row @ (pair + a)", "i32 [[32, 52],\n [52, 72]]");
+    check("cumsum(a)", "i64 [1, 3, 6, 10]");
+    check("cumsum(a, axis=0)", "i64 [[1, 2],\n [4, 6]]");
+    check("cumprod(f64(a), axis=-1)", "f64 [[1, 2],\n [3, 12]]");
+    check("cumsum(a > 1)", "u64 [0, 1, 2, 3]");
+    check("max(cumsum(a, 1)) + cumsum(2)", "i64 [9]");
+}
+
+#[test]
+fn operations_on_arrays_say_what_they_want() {
+    refused(
+        "m @ m",
+        "column 3: `@` of shapes [2, 3] and [2, 3], wanted as many columns",
+    );
+    refused("2 * (f32 @ m)", "column 10: `@` of shapes [3] and [2, 3]");
+    refused(
+        "m @ 2",
+        "column 3: `@` of a number, wanted arrays; `*` multiplies by numbers",
+    );
+    refused("1 @ 2.5", "column 3: `@` of numbers, wanted arrays");
+    refused(
+        "u8 @ u8",
+        "column 4: `@` of u8, wanted f32, f64, f16, bf16 or i32; a cast",
+    );
+    refused("c @ f32", "column 3: `@`: bool and f32 have no type together");
+    refused("matmul(m, i64 > 0)", "column 1: `matmul`: f32 and bool have no type");
+    refused(
+        "cumsum(m, axis=2)",
+        "column 1: `cumsum` of axis 2, wanted one of the 2 of shape [2, 3]",
+    );
+    refused(
+        "cumprod(m, axis=f32)",
+        "column 1: `axis` of `cumprod` is f32, wanted an integer",
+    );
+}
+
+#[test]
 fn types_that_do_not_fit_say_what_does() {
     check("tanh(u8) * 0", "f64 [0, 0, 0]");
     refused(
