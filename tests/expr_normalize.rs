@@ -498,6 +498,109 @@ fn batch_norm_and_its_gradients() {
     }
 }
 
+/// `y (g − Σ g y)`: products by `u`, their sum by `d u` of what is summed, a difference and a product more.
+fn backward_of_softmax<T: Float>() {
+    for (shape, axis) in SHAPES {
+        let (y, g) = (numbers::<T>(shape, 26), numbers::<T>(shape, 27));
+        let (exact_y, exact_g) = (y.mapv(T::wide), g.mapv(T::wide));
+        let what = format!("along axis {axis} of {shape:?}");
+        let d = depth::<T>(shape[axis], axis + 1 == shape.len());
+        let along = |x: &ArrayD<f64>| x.sum_axis(Axis(axis)).insert_axis(Axis(axis));
+        let products = &exact_y * &exact_g;
+        let wanted = &exact_y * &(&exact_g - &along(&products));
+        let sizes = &exact_g.mapv(f64::abs) + &along(&products.mapv(f64::abs));
+        let sizes: Vec<f64> = (&exact_y.mapv(f64::abs) * &sizes).into_iter().collect();
+        let compute = |stream: &Stream| {
+            let (y, g) = (on(stream, &y), on(stream, &g));
+            y.expr().softmax_backward(Axis(axis), &g).eval()
+        };
+        assert_near(
+            &both(compute, &what),
+            &wanted,
+            |i, _| 1.01 * (d + 3.0) * T::U * sizes[i],
+            &format!("softmax {what}"),
+        );
+        // Logarithms are below 0.
+        let y = y.mapv(|y| T::of(y.wide() - 5.0));
+        let powers = y.mapv(|y| y.wide().exp());
+        let wanted = &exact_g - &(&powers * &along(&exact_g));
+        let sizes: Vec<f64> = (&exact_g.mapv(f64::abs) + &(&powers * &along(&exact_g.mapv(f64::abs))))
+            .into_iter()
+            .collect();
+        let compute = |stream: &Stream| {
+            let (y, g) = (on(stream, &y), on(stream, &g));
+            y.expr().log_softmax_backward(Axis(axis), &g).eval()
+        };
+        assert_near(
+            &both(compute, &what),
+            &wanted,
+            |i, _| 1.01 * (d + 4.0) * T::U * sizes[i],
+            &format!("log-softmax {what}"),
+        );
+    }
+}
+for_types!(backward_of_softmax: f32 f64 f16 bf16);
+
+/// The elements' own norm `y` is off as in [`norms`], by `e`. Of `h = g · weight`, off by `u`, the means are off by `(d + 1) u` of
+/// what is summed, and `mean (h y)` by `e mean |h|` beside; three operations follow.
+fn backward_of_norms<T: Float>() {
+    for (shape, axis) in [
+        (&[3, 1][..], 1),
+        (&[4, 7], 1),
+        (&[2, 3, 500], 2),
+        (&[2, 4096], 1),
+        (&[1, 20_000], 1),
+        (&[100, 20], 0),
+    ] {
+        let (x, g) = (numbers::<T>(shape, 28), numbers::<T>(shape, 29));
+        let of_axis: Vec<usize> = (0..shape.len())
+            .map(|at| if at == axis { shape[at] } else { 1 })
+            .collect();
+        let weight = numbers::<T>(&of_axis, 30);
+        let (exact, exact_g, w) = (x.mapv(T::wide), g.mapv(T::wide), weight.mapv(T::wide));
+        let d = depth::<T>(shape[axis], false) + 40.0;
+        let mean = |x: &ArrayD<f64>| x.mean_axis(Axis(axis)).unwrap().insert_axis(Axis(axis));
+        for is_layer in [true, false] {
+            let what = format!(
+                "{} along axis {axis} of {shape:?}",
+                if is_layer { "layer norm" } else { "RMS norm" }
+            );
+            let (centre, scale) = statistics(&exact, &[axis], 1e-2, is_layer);
+            let y = (&exact - &centre) * &scale;
+            let h = &exact_g * &w;
+            let centred = if is_layer { &h - &mean(&h) } else { h.clone() };
+            let along = mean(&(&h * &y));
+            let wanted = (&centred - &(&y * &along)) * &scale;
+            let off_mean = if is_layer { (d + 1.0) * 4.0 * T::U } else { 0.0 };
+            let off = &scale * (off_mean + 8.0 * T::U);
+            let relative = &off.mapv(|off| ((d + 4.0) / 2.0 + 6.0) * T::U + off * off / 2.0);
+            let e = &off + &(&y.mapv(f64::abs) * relative);
+            let of_h = mean(&h.mapv(f64::abs));
+            let of_products = mean(&(&h * &y).mapv(f64::abs));
+            let bound = h.mapv(|h| 3.0 * h.abs() * T::U)
+                + &of_h * ((d + 4.0) * T::U)
+                + &y.mapv(f64::abs) * &(&of_products * ((d + 6.0) * T::U) + &mean(&(&h.mapv(f64::abs) * &e)))
+                + &e * &along.mapv(f64::abs);
+            let bound = bound * &scale + &wanted.mapv(f64::abs) * relative;
+            let bound: Vec<f64> = bound.into_iter().collect();
+            let compute = |stream: &Stream| {
+                let (x, g, w) = (on(stream, &x), on(stream, &g), on(stream, &weight));
+                match is_layer {
+                    true => x.expr().layer_norm_backward(&[axis], &w, 1e-2, &g).0.eval(),
+                    false => x.expr().rms_norm_backward(&[axis], &w, 1e-2, &g).0.eval(),
+                }
+            };
+            assert_near(
+                &both(compute, &what),
+                &wanted,
+                |i, y| 1.01 * bound[i] + y.abs() * T::U,
+                &what,
+            );
+        }
+    }
+}
+for_types!(backward_of_norms: f32 f64 f16 bf16);
+
 /// The loss in `f64`, and its gradient.
 fn reference(x: &Array2<f64>, labels: &[i64]) -> (f64, Array2<f64>) {
     let (lse, _) = log_sum_exp(&x.clone().into_dyn(), 1);

@@ -505,3 +505,56 @@ proptest! {
 fn common(a: &ArrayD<i64>, b: &ArrayD<i64>) -> Vec<usize> {
     a.shape().iter().zip(b.shape()).map(|(a, b)| *a.max(b)).collect()
 }
+
+/// Reductions of what others along the same axes have left: one kernel where others go on with them, whoever else wants what is
+/// inside. Integers, so that the order in which they are combined does not show.
+#[test]
+fn chains_that_others_go_on_with() {
+    for (rows, len) in [(1, 1), (7, 5), (40, 64), (3, 5000), (2, 40_000), (200, 3)] {
+        let a = small(&[rows, len], 77).mapv(|x| i64::from(x) % 100);
+        let a = a.into_dimensionality::<ndarray::Ix2>().unwrap();
+        let what = format!("{rows} rows of {len}");
+        let x = upload(&a);
+        let one = Axis(1);
+        let largest = x.expr().max_axis(one);
+        let below = (x.expr() - largest.insert_axis(one)).square();
+        let total = below.sum_axis(one);
+        let most = (&below - total.insert_axis(one)).max_axis(one);
+        // On the host, step by step.
+        let host_largest = a.map_axis(one, |row| *row.iter().max().unwrap());
+        let host_below = (&a - &host_largest.clone().insert_axis(one)).mapv(|x| x * x);
+        let host_total = host_below.sum_axis(one);
+        let host_most =
+            (&host_below - &host_total.clone().insert_axis(one)).map_axis(one, |row| *row.iter().max().unwrap());
+
+        // Of all rows, of the outermost and of those inside.
+        let whole = (most.sum() + total.max() * largest.min()).eval().unwrap();
+        let wanted = host_most.sum() + host_total.iter().max().unwrap() * host_largest.iter().min().unwrap();
+        assert_eq!(elements(&whole), [wanted], "{what}");
+        // Across, of elements beside both.
+        let beside = &below * &most.insert_axis(one) + largest.insert_axis(one);
+        let columns = beside.sum_axis(Axis(0)).eval().unwrap();
+        let host_beside = &host_below * &host_most.clone().insert_axis(one) + &host_largest.clone().insert_axis(one);
+        assert_eq!(elements(&columns), host_beside.sum_axis(Axis(0)).to_vec(), "{what}");
+        // Elements that want what is along other axes, too.
+        let (of_columns, host_of_columns) = (x.expr().sum_axis(Axis(0)), a.sum_axis(Axis(0)));
+        let both = (&below + &of_columns - total.insert_axis(one)).eval().unwrap();
+        let wanted = &host_below + &host_of_columns - &host_total.clone().insert_axis(one);
+        assert_eq!(elements(&both), wanted.into_raw_vec_and_offset().0, "{what}");
+        // Rows that are chosen by what is along all axes.
+        let chosen = total
+            .less(x.expr().sum())
+            .select(most.clone(), &largest)
+            .eval()
+            .unwrap();
+        let sum = a.sum();
+        let wanted = (0..rows).map(|row| {
+            if host_total[row] < sum {
+                host_most[row]
+            } else {
+                host_largest[row]
+            }
+        });
+        assert!(elements(&chosen).into_iter().eq(wanted), "{what}");
+    }
+}
