@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Attention on ordinary cores, in f32: for any GPU, any lengths and strides, and elements of 16 bits too.
 //!
-//! A block has [`ROWS`] queries of a head, 16 for each warp, and takes [`KEYS`] keys at a time. Its scores are a product of
-//! matrices, `Q Kᵀ`, and its results another, `P V`: operands go through shared memory, [`CHUNK`] of the head dimension at a time
+//! A block has [`ROWS`] queries of a head, 16 for each warp, and takes `KEYS` keys at a time. Its scores are a product of
+//! matrices, `Q Kᵀ`, and its results another, `P V`: operands go through shared memory, `CHUNK` of the head dimension at a time
 //! for the first, and as many keys as have the same room for the second. As in [`gemm`](crate::matmul::gemm), there are two such
 //! stages, the loads of the next are in flight while the present one is multiplied (but for the longest lines), and one barrier a stage
 //! suffices.
