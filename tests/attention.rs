@@ -263,6 +263,29 @@ fn grouped_heads_and_batches() {
     case(4, 6, 128).heads(1, 2, 1).causal().check::<f16>();
 }
 
+/// More tiles than blocks, each with an odd number of tiles of keys: all places of the rings, in each order.
+#[test]
+fn several_tiles_for_a_block() {
+    let heads = 3 * device().properties().multiprocessors as usize + 1;
+    for keys in [150, 300] {
+        case(3, keys, 128).heads(1, heads, 1).check::<f16>();
+        case(2, keys, 64).causal().heads(1, heads, heads).check::<bf16>();
+    }
+}
+
+/// Long enough for all kinds of tiles on a GPU; the simulated one has a smaller one.
+#[test]
+fn longer_sequences() {
+    let (queries, keys) = if device().is_simulator() {
+        (130, 261)
+    } else {
+        (300, 1337)
+    };
+    case(queries, keys, 128).causal().check::<bf16>();
+    case(queries, keys, 64).check::<f16>();
+    case(queries, keys, 96).causal().check::<f32>();
+}
+
 #[test]
 fn scales() {
     for scale in [0.0, 1.0, -0.5] {

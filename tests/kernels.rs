@@ -15,6 +15,8 @@ use std::sync::LazyLock;
 
 use crate::common::cases;
 use cuda_std::launch::SafeKernel;
+use kernels_gpu::attention::AttentionShape;
+use kernels_gpu::attention::tiled::{AttentionStrides, attention};
 use kernels_gpu::blur::box_3x3::box_blur_3x3;
 use kernels_gpu::blur::box_blur::{box_columns, box_rows};
 use kernels_gpu::blur::gaussian::{gaussian_columns, gaussian_rows};
@@ -320,6 +322,30 @@ proptest! {
         let x = ones::<u64>(n);
         launch::<transpose_tiles<u64>>(&config, (&x, tiles, &mut zeros(out)));
         launch::<copy_strided<u64>>(&config, (&x, strided, &mut zeros(out)));
+    }
+
+    #[test]
+    fn attentions(
+        config in configs(), counts in vec(one_of(vec![0u32, 1, 2, 3, 1 << 16, u32::MAX]), 4),
+        (queries, keys) in (one_of(vec![0u32, 1, 3, 70, 1 << 30, u32::MAX]), one_of(vec![0u32, 1, 3, 70, u32::MAX])),
+        (dim, reach) in (one_of(vec![0u32, 1, 3, 8, 64, 65]), one_of(vec![-5, 0, 3, 70, i32::MIN, i32::MAX])),
+        strides in vec(size(), 12), (q, k, v, out, sums) in (len(), len(), len(), len(), short()),
+    ) {
+        let shape = AttentionShape {
+            batch: counts[0],
+            heads: counts[1],
+            sharing: counts[2],
+            queries,
+            keys,
+            dim,
+            reach,
+            group: counts[3],
+        };
+        let of = |first: usize| std::array::from_fn(|axis| strides[first + axis]);
+        let strides = AttentionStrides { q: of(0), k: of(4), v: of(8) };
+        let (q, k, v) = (ones::<f32>(q), ones::<f32>(k), ones::<f32>(v));
+        let arguments = (&q, &k, &v, &mut zeros(out), &mut zeros(sums), shape, strides, 1.0f32);
+        launch::<attention<f32, 8>>(&config, arguments);
     }
 
     #[test]
