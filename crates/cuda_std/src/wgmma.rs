@@ -224,20 +224,24 @@ pub trait FromRegisters: Operand {
     /// As for [`Batch::mma_fragment`].
     #[doc(hidden)]
     #[track_caller]
-    unsafe fn multiply_fragment<R: Registers, B: Layout<Self>>(d: &mut R, a: [u32; 4], b: machine::MatrixDescriptor);
+    unsafe fn multiply_fragment<R: Registers, B: Layout<Self>, const ADD: i32>(
+        d: &mut R,
+        a: [u32; 4],
+        b: machine::MatrixDescriptor,
+    );
 }
 
 macro_rules! fragments {
     ($($type:ident $multiply:ident [$($major:ident)?])*) => {$(
         impl FromRegisters for $type {
             #[inline(always)]
-            unsafe fn multiply_fragment<R: Registers, B: Layout<$type>>(
+            unsafe fn multiply_fragment<R: Registers, B: Layout<$type>, const ADD: i32>(
                 d: &mut R,
                 a: [u32; 4],
                 b: machine::MatrixDescriptor,
             ) {
                 // SAFETY: the caller's promise.
-                unsafe { d.$multiply$(::<$major>)?(a, b) }
+                unsafe { d.$multiply::<$($major,)? ADD>(a, b) }
             }
         }
     )*};
@@ -567,7 +571,24 @@ where
         b: MatrixDescriptor<T, B>,
     ) -> Self {
         // SAFETY: the caller's promise.
-        unsafe { T::multiply_fragment::<[f32; R], B>(&mut self.0.0, a.0, b.raw) };
+        unsafe { T::multiply_fragment::<[f32; R], B, 1>(&mut self.0.0, a.0, b.raw) };
+        self
+    }
+
+    /// D = A · B, by one instruction, with A in registers, as [`mma_from_zero`](Self::mma_from_zero).
+    ///
+    /// # Safety
+    ///
+    /// As for [`mma_fragment`](Self::mma_fragment).
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn mma_fragment_from_zero<T: FromRegisters, B: Layout<T>>(
+        mut self,
+        a: &Fragment<T>,
+        b: MatrixDescriptor<T, B>,
+    ) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { T::multiply_fragment::<[f32; R], B, 0>(&mut self.0.0, a.0, b.raw) };
         self
     }
 }

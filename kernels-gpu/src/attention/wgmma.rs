@@ -220,7 +220,7 @@ impl<'a, T: Half, const R: usize> Block<'a, T, R> {
             for stage in 0..STAGES as u32 {
                 for consumer in 0..Self::CONSUMERS {
                     block.full(Ring::Queries(consumer), stage).init(1);
-                    // Each warp for itself: it reads the tile's number by ordinary loads.
+                    // Each warp for itself: it reads the tile's number, and queries, by ordinary loads.
                     block.free(Ring::Queries(consumer), stage).init(4);
                 }
                 block.full(Ring::Keys, stage).init(1);

@@ -74,9 +74,9 @@ macro_rules! registers {
             registers!(multiply_bf16 $n "k16.f32.bf16.bf16" [", 1, 1, {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
             registers!(multiply_f16 $n "k16.f32.f16.f16" [", 1, 1, {ta}, {tb};"] [ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,] $first $($i)*);
             registers!(multiply_tf32 $n "k8.f32.tf32.tf32" [", 1, 1;"] [] $first $($i)*);
-            registers!(@fragment multiply_tf32_fragment [] $n "k8.f32.tf32.tf32" [", b, 1, 1, 1;"] [] $first $($i)*);
-            registers!(@fragment multiply_bf16_fragment [B: Major] $n "k16.f32.bf16.bf16" [", b, 1, 1, 1, {tb};"] [tb = const B::TRANSPOSED,] $first $($i)*);
-            registers!(@fragment multiply_f16_fragment [B: Major] $n "k16.f32.f16.f16" [", b, 1, 1, 1, {tb};"] [tb = const B::TRANSPOSED,] $first $($i)*);
+            registers!(@fragment multiply_tf32_fragment [] $n "k8.f32.tf32.tf32" [", 1, 1;"] [] $first $($i)*);
+            registers!(@fragment multiply_bf16_fragment [B: Major,] $n "k16.f32.bf16.bf16" [", 1, 1, {tb};"] [tb = const B::TRANSPOSED,] $first $($i)*);
+            registers!(@fragment multiply_f16_fragment [B: Major,] $n "k16.f32.f16.f16" [", 1, 1, {tb};"] [tb = const B::TRANSPOSED,] $first $($i)*);
             registers!(multiply_e4m3_e4m3 $n "k32.f32.e4m3.e4m3" [", 1, 1;"] [] $first $($i)*);
             registers!(multiply_e4m3_e5m2 $n "k32.f32.e4m3.e5m2" [", 1, 1;"] [] $first $($i)*);
             registers!(multiply_e5m2_e4m3 $n "k32.f32.e5m2.e4m3" [", 1, 1;"] [] $first $($i)*);
@@ -154,21 +154,23 @@ macro_rules! registers {
         $first:literal $($i:literal)*
     ) => {
         #[inline(always)]
-        unsafe fn $name<$($generic)*>(&mut self, [a0, a1, a2, a3]: [u32; 4], b: MatrixDescriptor) {
+        unsafe fn $name<$($generic)* const ADD: i32>(&mut self, [a0, a1, a2, a3]: [u32; 4], b: MatrixDescriptor) {
             // SAFETY: the caller's promise, that of `Batch::mma_fragment`.
             unsafe {
                 asm!(
                     "{{",
+                    ".reg .pred p;",
                     ".reg .b64 b;",
+                    "setp.ne.b32 p, {add}, 0;",
                     "mov.b64 b, {{{b_low}, {b_high}}};",
                     concat!(
                         "wgmma.mma_async.sync.aligned.m64n", $n, $types, " {{", "{", $first, "}", $(", {", $i, "}",)*
-                        "}}, {{{a0}, {a1}, {a2}, {a3}}}", $tail
+                        "}}, {{{a0}, {a1}, {a2}, {a3}}}, b, p", $tail
                     ),
                     "}}",
                     inout(reg32) self[$first], $(inout(reg32) self[$i],)*
                     a0 = in(reg32) a0, a1 = in(reg32) a1, a2 = in(reg32) a2, a3 = in(reg32) a3,
-                    b_low = in(reg32) b.low, b_high = in(reg32) b.high, $($major)* options(nostack, preserves_flags)
+                    b_low = in(reg32) b.low, b_high = in(reg32) b.high, add = const ADD, $($major)* options(nostack, preserves_flags)
                 );
             }
         }

@@ -192,13 +192,13 @@ pub trait Registers: InRegisters<f32> {
     unsafe fn multiply_tf32<A: Major, B: Major, const ADD: i32>(&mut self, a: MatrixDescriptor, b: MatrixDescriptor);
     #[track_caller]
     #[doc(hidden)]
-    unsafe fn multiply_tf32_fragment(&mut self, a: [u32; 4], b: MatrixDescriptor);
+    unsafe fn multiply_tf32_fragment<const ADD: i32>(&mut self, a: [u32; 4], b: MatrixDescriptor);
     #[track_caller]
     #[doc(hidden)]
-    unsafe fn multiply_bf16_fragment<B: Major>(&mut self, a: [u32; 4], b: MatrixDescriptor);
+    unsafe fn multiply_bf16_fragment<B: Major, const ADD: i32>(&mut self, a: [u32; 4], b: MatrixDescriptor);
     #[track_caller]
     #[doc(hidden)]
-    unsafe fn multiply_f16_fragment<B: Major>(&mut self, a: [u32; 4], b: MatrixDescriptor);
+    unsafe fn multiply_f16_fragment<B: Major, const ADD: i32>(&mut self, a: [u32; 4], b: MatrixDescriptor);
     #[track_caller]
     #[doc(hidden)]
     unsafe fn multiply_e4m3_e4m3<A: Major, B: Major, const ADD: i32>(

@@ -181,9 +181,12 @@ fn multiply_by<S: Sum, const K: usize>(
 
 /// Adds the product of a matrix A that the warps have in registers: the four lanes that have two rows of it exchange them.
 #[track_caller]
-fn multiply_fragment(d: &mut [f32], kind: Kind, a: [u32; 4], (b, b_transposed): (MatrixDescriptor, bool)) {
+fn multiply_fragment(d: &mut [f32], add: bool, kind: Kind, a: [u32; 4], (b, b_transposed): (MatrixDescriptor, bool)) {
     warpgroup();
     b.check();
+    if !add {
+        d.fill(0.0);
+    }
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let words = [
         cuda_sim::exchange("mma_fragment", u32::MAX, pair(a[0], a[1])),
@@ -253,16 +256,16 @@ macro_rules! registers {
             registers!(multiply_f16 multiply F16 F16);
             registers!(multiply_tf32 multiply Tf32 Tf32);
 
-            unsafe fn multiply_tf32_fragment(&mut self, a: [u32; 4], b: MatrixDescriptor) {
-                multiply_fragment(self, Kind::Tf32, a, (b, false));
+            unsafe fn multiply_tf32_fragment<const ADD: i32>(&mut self, a: [u32; 4], b: MatrixDescriptor) {
+                multiply_fragment(self, ADD != 0, Kind::Tf32, a, (b, false));
             }
 
-            unsafe fn multiply_bf16_fragment<B: Major>(&mut self, a: [u32; 4], b: MatrixDescriptor) {
-                multiply_fragment(self, Kind::Bf16, a, (b, B::TRANSPOSED != 0));
+            unsafe fn multiply_bf16_fragment<B: Major, const ADD: i32>(&mut self, a: [u32; 4], b: MatrixDescriptor) {
+                multiply_fragment(self, ADD != 0, Kind::Bf16, a, (b, B::TRANSPOSED != 0));
             }
 
-            unsafe fn multiply_f16_fragment<B: Major>(&mut self, a: [u32; 4], b: MatrixDescriptor) {
-                multiply_fragment(self, Kind::F16, a, (b, B::TRANSPOSED != 0));
+            unsafe fn multiply_f16_fragment<B: Major, const ADD: i32>(&mut self, a: [u32; 4], b: MatrixDescriptor) {
+                multiply_fragment(self, ADD != 0, Kind::F16, a, (b, B::TRANSPOSED != 0));
             }
 
             registers!(multiply_e4m3_e4m3 multiply E4m3 E4m3);

@@ -3,6 +3,7 @@
 
 use cuda_std::float::approximate;
 use cuda_std::half::pack;
+use cuda_std::matrix;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor, Registers};
 
@@ -86,10 +87,31 @@ impl<T: Half> Weights<T> {
     }
 }
 
+/// The queries of a consumer as they are multiplied with keys.
+struct Queries<T> {
+    /// From shared memory.
+    lies: MatrixDescriptor<T, KMajor>,
+    /// Or from registers, for each 16 elements of the lines.
+    fragments: [Fragment<T>; 8],
+}
+
+impl<T: Half> Queries<T> {
+    /// Keeps the registers from others until here.
+    #[inline(always)]
+    fn keep(&self) {
+        unroll!(8, j => {
+            self.fragments[j].keep();
+        });
+    }
+}
+
 impl<T: Half, const R: usize> Block<'_, T, R>
 where
     [f32; R]: Registers,
 {
+    /// Whether queries are multiplied from registers: shared memory has less to be read of, where two consumers leave room for it.
+    const FROM_REGISTERS: bool = R == 64;
+
     /// Computes the results of one tile after another. For the warps of the consumers, each of which has 16 queries.
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
@@ -111,19 +133,15 @@ where
                 max: [f32::NEG_INFINITY; 2],
                 sum: [0.0; 2],
             };
+            let queries = self.queries(self.stage(ring, of_q.stage));
+            let free = self.free(ring, of_q.stage);
+            let leads = thread::thread_idx_x().is_multiple_of(32);
+            free.arrive_if(Self::FROM_REGISTERS && leads);
             let values = match tiles {
                 0 => Accumulator::zero(),
-                _ => self.values(
-                    consumer,
-                    row,
-                    tiles,
-                    factor,
-                    (of_q.stage, &mut of_k, &mut of_v),
-                    &mut sums,
-                ),
+                _ => self.values(&queries, (row, tiles), factor, (&mut of_k, &mut of_v), &mut sums),
             };
-            self.free(ring, of_q.stage)
-                .arrive_if(thread::thread_idx_x().is_multiple_of(32));
+            free.arrive_if(!Self::FROM_REGISTERS && leads);
             of_q = of_q.next();
             self.store(
                 &values,
@@ -144,18 +162,17 @@ where
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn values(
         &self,
-        consumer: u32,
-        row: u32,
-        tiles: u32,
+        queries: &Queries<T>,
+        (row, tiles): (u32, u32),
         factor: f32,
-        (of_q, of_k, of_v): (u32, &mut Place, &mut Place),
+        (of_k, of_v): (&mut Place, &mut Place),
         sums: &mut Sums,
     ) -> Accumulator<R> {
         let leads = thread::thread_idx_x().is_multiple_of(128);
-        let q = MatrixDescriptor::<T, KMajor>::new(self.stage(Ring::Queries(consumer), of_q), 16, 1024);
         let mut left = tiles - 1;
         self.full(Ring::Keys, of_k.stage).wait(of_k.round);
-        let mut scores = self.scores(q, of_k.stage).wait();
+        let mut scores = self.scores(queries, of_k.stage).wait();
+        queries.keep();
         // All four warps have gone through the instructions together: what one has waited for has been read for all.
         self.free(Ring::Keys, of_k.stage).arrive_if(leads);
         *of_k = of_k.next();
@@ -171,11 +188,12 @@ where
             if !Self::ASKS_EARLY {
                 self.full(Ring::Keys, of_k.stage).wait(of_k.round);
             }
-            let next = self.scores(q, of_k.stage);
+            let next = self.scores(queries, of_k.stage);
             self.full(Ring::Values, of_v.stage).wait(of_v.round);
             let sum = self.add_values(values, &weights, of_v.stage);
             // SAFETY: the newest batch is that of the values.
             let mut scores = unsafe { next.wait_beside_newer() };
+            queries.keep();
             // As above; the batch that is under way reads no keys.
             self.free(Ring::Keys, of_k.stage).arrive_if(leads);
             *of_k = of_k.next();
@@ -207,21 +225,57 @@ where
     /// keys have to be there sooner.
     const ASKS_EARLY: bool = R == 32;
 
-    /// Has the scores of the keys in a stage, which is full, computed. They are waited for, and only then do threads arrive at the stage's
-    /// barrier, and at that of the queries.
+    /// The queries of this consumer, which lie there. For all of its threads.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn scores(&self, q: MatrixDescriptor<T, KMajor>, stage: u32) -> InFlight<SCORES> {
+    fn queries(&self, lies: Shared<T>) -> Queries<T> {
+        let thread = thread::thread_idx_x() % 128;
+        // A lane says where a line of a matrix of 8 × 8 begins: of the warp's 16, then of the next 8 elements of them.
+        let (row, right) = (thread / 32 * 16 + thread % 16, thread % 32 / 16);
+        let fragment = |step: u32| {
+            if !Self::FROM_REGISTERS {
+                return Fragment::of_pairs([0; 4]);
+            }
+            let piece = (2 * (step % 4) + right) ^ (row % 8);
+            let at = step / 4 * (CONSUMER_ROWS * LINE) as u32 + row * LINE as u32 + piece * 16;
+            // SAFETY: 16 bytes of a line of the boxes, with their swizzle; all lanes are here.
+            Fragment::of_pairs(unsafe { matrix::ldmatrix_x4(lies, at) })
+        };
+        let queries = Queries {
+            lies: MatrixDescriptor::new(lies, 16, 1024),
+            fragments: [
+                fragment(0),
+                fragment(1),
+                fragment(2),
+                fragment(3),
+                fragment(4),
+                fragment(5),
+                fragment(6),
+                fragment(7),
+            ],
+        };
+        // Loaded here, and neither behind the arrival at the barrier nor behind the opening of a batch.
+        queries.keep();
+        queries
+    }
+
+    /// Has the scores of the keys in a stage, which is full, computed. They are waited for, and only then are the queries kept, and do
+    /// threads arrive at the stage's barrier, and at that of the queries.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn scores(&self, queries: &Queries<T>, stage: u32) -> InFlight<SCORES> {
         let k = MatrixDescriptor::<T, KMajor>::new(self.stage(Ring::Keys, stage), 16, 1024);
         let mut batch = Accumulator::<SCORES>::any().start();
         unroll!(R / 8, step => {
             // 32 bytes of the line of a box, or the next box.
             let (of_box, in_line) = (step as u32 / 4 * LINE as u32, step as u32 % 4 * 32);
-            let a = q.advance(of_box * CONSUMER_ROWS as u32 + in_line);
+            let a = queries.lies.advance(of_box * CONSUMER_ROWS as u32 + in_line);
             let b = k.advance(of_box * KEYS as u32 + in_line);
-            // SAFETY (of both): both are full, and stay as they are until the wait, as said.
-            batch = match step {
-                0 => unsafe { batch.mma_from_zero(a, b) },
-                _ => unsafe { batch.mma(a, b) },
+            let fragment = &queries.fragments[step];
+            // SAFETY (of all): both are full, and stay as they are until the wait, as said. Fragments were made before.
+            batch = match (Self::FROM_REGISTERS, step) {
+                (true, 0) => unsafe { batch.mma_fragment_from_zero(fragment, b) },
+                (true, _) => unsafe { batch.mma_fragment(fragment, b) },
+                (false, 0) => unsafe { batch.mma_from_zero(a, b) },
+                (false, _) => unsafe { batch.mma(a, b) },
             };
         });
         batch.commit()
