@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Expressions: the bits of the operations one by one, on the device and on the simulated GPU.
 
+use cuda_std::Float;
+use cuda_std::float::narrow;
 use ndarray::{Array1, Array2, Array4, ArrayD, Axis, Dimension, IxDyn, array, s};
 use proptest::prelude::*;
 use warpsmith::expr::{self, Expr};
@@ -100,6 +102,104 @@ fn functions_of_floats() {
     of::<f64>();
     of::<f16>();
     of::<bf16>();
+}
+
+/// All arguments: the results are those of the functions for 16-bit floats, rounded, on a GPU too, and so are the eager ones.
+#[test]
+fn functions_of_all_16_bit_floats() {
+    let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+    let a = upload_vec(&all);
+    let x = a.expr();
+    let wanted = |function: fn(f32) -> f32| -> Vec<f16> {
+        let of = |x: &f16| f16::from_f32(function(x.to_f32()));
+        all.iter().map(of).collect()
+    };
+    type Function = fn(f32) -> f32;
+    let functions: [(&str, Expr<'_, f16, IxDyn>, Function); 20] = [
+        ("sqrt", x.sqrt(), narrow::sqrt),
+        ("rsqrt", x.rsqrt(), narrow::rsqrt),
+        ("cbrt", x.cbrt(), narrow::cbrt),
+        ("recip", x.recip(), narrow::recip),
+        ("exp", x.exp(), narrow::exp),
+        ("exp2", x.exp2(), narrow::exp2),
+        ("exp_m1", x.exp_m1(), narrow::expm1),
+        ("ln", x.ln(), narrow::ln),
+        ("log2", x.log2(), narrow::log2),
+        ("log10", x.log10(), narrow::log10),
+        ("sin", x.sin(), narrow::sin),
+        ("cos", x.cos(), narrow::cos),
+        ("tan", x.tan(), narrow::tan),
+        ("acos", x.acos(), narrow::acos),
+        ("sinh", x.sinh(), narrow::sinh),
+        ("cosh", x.cosh(), narrow::cosh),
+        ("tanh", x.tanh(), narrow::tanh),
+        ("sigmoid", x.sigmoid(), narrow::sigmoid),
+        ("erf", x.erf(), narrow::erf),
+        ("erfc", x.erfc(), narrow::erfc),
+    ];
+    for (what, expr, function) in functions {
+        assert_same(&elements(&expr.eval().unwrap()), &wanted(function), what);
+    }
+    for (what, eager, function) in [
+        ("sqrt", a.sqrt(), narrow::sqrt as Function),
+        ("exp", a.exp(), narrow::exp),
+        ("ln", a.ln(), narrow::ln),
+        ("sin", a.sin(), narrow::sin),
+        ("cos", a.cos(), narrow::cos),
+        ("tanh", a.tanh(), narrow::tanh),
+        ("sigmoid", a.sigmoid(), narrow::sigmoid),
+    ] {
+        assert_same(&elements(&eager.unwrap()), &wanted(function), what);
+    }
+    // Quotients by numbers of all kinds.
+    let divisors: Vec<f16> = (0..=u16::MAX)
+        .map(|bits| f16::from_bits(bits.wrapping_mul(40_503)))
+        .collect();
+    let b = upload_vec(&divisors);
+    let quotients = all
+        .iter()
+        .zip(&divisors)
+        .map(|(a, b)| f16::from_f32(a.to_f32() / b.to_f32()));
+    let quotients: Vec<f16> = quotients.collect();
+    assert_same(&elements(&(&x / &b).eval().unwrap()), &quotients, "div");
+    assert_same(&elements(&a.div(&b).unwrap()), &quotients, "eager div");
+}
+
+#[test]
+fn functions_of_all_numbers_of_bf16() {
+    let all: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
+    let a = upload_vec(&all);
+    for (what, results, function) in [
+        ("acos", a.expr().acos().eval(), narrow::acos as fn(f32) -> f32),
+        ("erf", a.expr().erf().eval(), narrow::erf),
+        ("tanh", a.expr().tanh().eval(), narrow::tanh),
+        ("eager tanh", a.tanh(), narrow::tanh),
+    ] {
+        let wanted = all.iter().map(|x| bf16::from_f32(function(x.to_f32())));
+        assert_same(&elements(&results.unwrap()), &wanted.collect::<Vec<_>>(), what);
+    }
+}
+
+/// What was not rounded to 16 bits is given to the functions of `f32`.
+#[test]
+fn fast_math_of_functions_of_16_bit_floats() {
+    let (a, b) = (upload_vec(&random::<f16>(1000, 1)), upload_vec(&random::<f16>(1000, 2)));
+    let product = a.expr() * &b;
+    let of = |function: fn(f32) -> f32| -> Vec<f16> {
+        let pairs = elements(&a).into_iter().zip(elements(&b));
+        pairs
+            .map(|(a, b)| f16::from_f32(function(a.to_f32() * b.to_f32())))
+            .collect()
+    };
+    for (what, expr, wanted) in [
+        ("tanh", product.tanh(), of(Float::tanh)),
+        ("sin", product.sin(), of(Float::sin)),
+        ("recip", product.recip(), of(Float::recip)),
+        ("div", f16::ONE / &product, of(Float::recip)),
+        ("exp", product.exp(), of(Float::exp)),
+    ] {
+        assert_same(&elements(&expr.fast_math().eval().unwrap()), &wanted, what);
+    }
 }
 
 #[test]

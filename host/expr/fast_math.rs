@@ -58,7 +58,7 @@ fn contract<'a>(node: &Arc<Node<'a>>) -> Option<Arc<Node<'a>>> {
     let Kind::Call(called, parts) = &node.kind else {
         return None;
     };
-    if let Some(unrounded) = unrounded(called, parts) {
+    if let Some(unrounded) = unrounded(called, parts).or_else(|| of_any_f32(called, parts)) {
         return Some(unrounded);
     }
     if !matches!(ty, ScalarType::F32 | ScalarType::F64) {
@@ -90,6 +90,17 @@ fn contract<'a>(node: &Arc<Node<'a>>) -> Option<Arc<Node<'a>>> {
         },
         _ => None,
     }
+}
+
+/// A function of 16-bit floats that is given what was not rounded: that of `f32`.
+fn of_any_f32<'a>(called: &DeviceFnInfo, parts: &[Arc<Node<'a>>]) -> Option<Arc<Node<'a>>> {
+    let is_narrow =
+        |part: &Arc<Node<'a>>| matches!(&part.kind, Kind::Call(widening, _) if function::widened(widening).is_some());
+    if parts.iter().all(is_narrow) {
+        return None;
+    }
+    let function = function::of_f32(called)?;
+    Node::call("fast_math", function, ScalarType::F32, parts.to_vec()).ok()
 }
 
 /// The `f32` that was rounded to 16 bits and is cast back.

@@ -3,8 +3,9 @@
 
 use cuda_std::scalar::ScalarType;
 use kernels_gpu::function::{
-    number_binary, number_bits, number_cast, number_clamp, number_compare, number_mul_add, number_predicate,
-    number_random, number_random_integer, number_random_normal, number_select, number_unary,
+    number_binary, number_bits, number_cast, number_clamp, number_compare, number_mul_add, number_narrow,
+    number_narrow_div, number_predicate, number_random, number_random_integer, number_random_normal, number_select,
+    number_unary,
 };
 use kernels_gpu::op;
 
@@ -245,6 +246,48 @@ pub(super) fn ternary(operator: Ternary, ty: ScalarType) -> Option<&'static Devi
         Ternary::Clamp => of_types!(ty; F32, F64, I32, I64, U8, U16, U32, U64; number_clamp),
         Ternary::Select => of_types!(bits_of(ty); U8, U16, U32, U64; number_select),
     }
+}
+
+/// The operators that `f16` has functions of its own for.
+macro_rules! narrow_operators {
+    ($($variant:ident)*) => {
+        const NARROW_UNARY: &[Unary] = &[$(Unary::$variant),*];
+
+        fn unary_of_f16(operator: Unary) -> Option<&'static DeviceFnInfo> {
+            match operator {
+                $(Unary::$variant => Some(info!(number_narrow<half::f16, op::$variant>)),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+narrow_operators!(
+    Sqrt Rsqrt Cbrt Recip Exp Exp2 ExpM1 Ln Log2 Log10 Sin Cos Tan Acos Sinh Cosh Tanh Sigmoid Erf Erfc
+);
+
+/// The function for `operator` of a 16-bit float, from `f32` to the `f32` that is to be rounded, if it is not that of `f32`.
+pub(super) fn narrow_unary(operator: Unary, ty: ScalarType) -> Option<&'static DeviceFnInfo> {
+    match (ty, operator) {
+        (ScalarType::F16, _) | (ScalarType::Bf16, Unary::Acos | Unary::Tanh | Unary::Erf) => unary_of_f16(operator),
+        _ => None,
+    }
+}
+
+/// As [`narrow_unary`], of two.
+pub(super) fn narrow_binary(operator: Binary, ty: ScalarType) -> Option<&'static DeviceFnInfo> {
+    (operator == Binary::Div && ty == ScalarType::F16).then_some(info!(number_narrow_div))
+}
+
+/// The function of `f32` in place of one of a 16-bit float.
+pub(super) fn of_f32(narrow: &DeviceFnInfo) -> Option<&'static DeviceFnInfo> {
+    if *info!(number_narrow_div) == *narrow {
+        return binary(Binary::Div, ScalarType::F32);
+    }
+    let operator = NARROW_UNARY
+        .iter()
+        .find(|operator| unary_of_f16(**operator) == Some(narrow))?;
+    unary(*operator, ScalarType::F32)
 }
 
 /// What a random number is of.

@@ -500,7 +500,7 @@ pub(super) fn with_type<'a>(x: Arc<Node<'a>>, ty: ScalarType) -> Arc<Node<'a>> {
     Arc::new(node)
 }
 
-/// `operator` of one number. Functions of 16-bit floats that have none of their own are those of `f32`, rounded.
+/// `operator` of one number. Functions of 16-bit floats are computed as `f32`, and rounded.
 pub(super) fn unary<'a>(operator: Unary, x: Arc<Node<'a>>) -> Part<'a> {
     let ty = x.ty;
     if operator.is_identity(ty) {
@@ -509,7 +509,14 @@ pub(super) fn unary<'a>(operator: Unary, x: Arc<Node<'a>>) -> Part<'a> {
     let result = if operator.is_predicate() { ScalarType::Bool } else { ty };
     match function::unary(operator, ty) {
         Some(function) => Node::call(operator.name(), function, result, vec![x]),
-        None => cast_unless_bool(unary(operator, cast(x, wide(operator.name(), ty))?)?, result),
+        None => {
+            let x = cast(x, wide(operator.name(), ty))?;
+            let computed = match function::narrow_unary(operator, ty) {
+                Some(function) => Node::call(operator.name(), function, ScalarType::F32, vec![x])?,
+                None => unary(operator, x)?,
+            };
+            cast_unless_bool(computed, result)
+        }
     }
 }
 
@@ -521,7 +528,12 @@ pub(super) fn binary<'a>(operator: Binary, a: Arc<Node<'a>>, b: Arc<Node<'a>>) -
         Some(function) => Node::call(operator.name(), function, result, vec![a, b]),
         None => {
             let wide = wide(operator.name(), ty);
-            cast_unless_bool(binary(operator, cast(a, wide)?, cast(b, wide)?)?, result)
+            let (a, b) = (cast(a, wide)?, cast(b, wide)?);
+            let computed = match function::narrow_binary(operator, ty) {
+                Some(function) => Node::call(operator.name(), function, ScalarType::F32, vec![a, b])?,
+                None => binary(operator, a, b)?,
+            };
+            cast_unless_bool(computed, result)
         }
     }
 }

@@ -340,8 +340,8 @@ fn check_limits<T: Number>(low: T, high: T) -> Result<()> {
 }
 
 /// Functions of floats, to the error bounds of [`cuda_std::Float`], where each method states its own (of `f32` at most 2
-/// ulp, the square root correctly rounded); of 16-bit floats they are those of `f32`, rounded to 16 bits. The same bits
-/// on every device. Every element is read and written once.
+/// ulp, the square root correctly rounded); those of `f16` are within 0.501 ulp ([`cuda_std::float::narrow`]), those of `bf16`
+/// are those of `f32`, rounded to 16 bits. The same bits on every device. Every element is read and written once.
 ///
 /// # Examples
 ///

@@ -5,7 +5,8 @@
 //! Each is an operator that kernels apply too, so that an expression gives the bits of the operations one by one. There is no
 //! function for what another does, since a number is passed by its bits, of which those above it do not count:
 //!
-//! * 16-bit floats are cast to `f32`, and the result is cast back ([`number_unary()`] has their signs);
+//! * 16-bit floats are cast to `f32`, and the result is cast back; of `f16` there are functions that are as precise as it is
+//!   ([`number_narrow()`]), and [`number_unary()`] has the signs;
 //! * where sign or type make no difference, signed integers are passed as unsigned ones, `bool` as `u8` and floats as integers
 //!   ([`number_select()`], [`number_bits()`], sums, products, [`Equal`] of integers);
 //! * for `>` and `≥` the operands change places;
@@ -13,6 +14,7 @@
 //! * uniform random numbers and those that are 1 with a probability are made of [`number_random()`]'s bits by the others.
 
 use cuda_std::device_fn;
+use cuda_std::float::narrow;
 use cuda_std::float8::{F8E4M3, F8E5M2};
 use cuda_std::half::{bf16, f16};
 use cuda_std::random::Philox4x32;
@@ -43,6 +45,23 @@ use crate::random::{NormalNumber, RandomBits};
 )]
 pub fn number_unary<T: Scalar, Op: UnaryOp<T>>(x: T) -> T {
     Op::apply(x)
+}
+
+/// `op(x)` of an `f16` as an `f32`, which is to be rounded to `f16`. [`Acos`], [`Tanh`] and [`Erf`] are those of `bf16` too.
+#[device_fn(
+    T = [f16],
+    Op = [
+        Sqrt, Rsqrt, Cbrt, Recip, Exp, Exp2, ExpM1, Ln, Log2, Log10, Sin, Cos, Tan, Acos, Sinh, Cosh, Tanh, Sigmoid, Erf, Erfc,
+    ],
+)]
+pub fn number_narrow<T: Elementary<Wide = f32>, Op: WideOp<T>>(x: f32) -> f32 {
+    Op::apply_wide(x)
+}
+
+/// `a / b` of two `f16`, as [`number_narrow()`].
+#[device_fn]
+pub fn number_narrow_div(a: f32, b: f32) -> f32 {
+    narrow::div(a, b)
 }
 
 /// Whether `op(x)` holds.

@@ -4,6 +4,7 @@
 use cuda_block::thread::{fold, fold_pairwise};
 use cuda_block::warp::scan_rows;
 use cuda_std::Float;
+use cuda_std::float;
 use cuda_std::half::{bf16, bf16_from_f32, bf16_to_f32, f16, f16_from_f32, f16_to_f32};
 
 use crate::narrow;
@@ -389,7 +390,7 @@ macro_rules! floats {
 }
 
 macro_rules! narrow_floats {
-    ($($type:ident: $to_f32:ident, $from_f32:ident;)*) => {$(
+    ($($type:ident: $to_f32:ident, $from_f32:ident, $div:path;)*) => {$(
         impl Num for $type {
             const ZERO: Self = Self::ZERO;
             const ONE: Self = Self::ONE;
@@ -414,7 +415,12 @@ macro_rules! narrow_floats {
                 $from_f32(wide)
             }
 
-            narrow_floats!(@binary add sub mul div rem min max pow);
+            narrow_floats!(@binary add sub mul rem min max pow);
+
+            #[inline(always)]
+            fn div(self, other: Self) -> Self {
+                Self::narrow($div(self.widen(), other.widen()))
+            }
 
             // The sign alone: rounding would quieten a NaN, and `half`'s own negation is the same.
             #[inline(always)]
@@ -606,8 +612,8 @@ integers! {
 }
 floats!(f32, f64);
 narrow_floats! {
-    f16: f16_to_f32, f16_from_f32;
-    bf16: bf16_to_f32, bf16_from_f32;
+    f16: f16_to_f32, f16_from_f32, float::narrow::div;
+    bf16: bf16_to_f32, bf16_from_f32, Num::div;
 }
 casts!(f32, f64, i32, i64, u8, u16, u32, u64 => [f32, f64, i32, i64, u8, u16, u32, u64]);
 casts_from_narrow_floats!(f16, bf16 => [f32, f64, i32, i64, u8, u16, u32, u64]);

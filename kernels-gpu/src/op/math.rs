@@ -2,6 +2,8 @@
 //! Operators that floats have: those of [`Float`], and the functions that networks put between products.
 
 use cuda_std::Float;
+use cuda_std::float::narrow;
+use cuda_std::half::{bf16, f16};
 
 use super::{BinaryOp, UnaryOp};
 use crate::matmul::epilogue::{Activate, Activation};
@@ -22,6 +24,63 @@ macro_rules! float_ops {
             }
         }
     )*};
+}
+
+/// A function of floats as it is computed: in [`Num::Wide`], as precisely as the type is, and before the result is rounded.
+pub trait WideOp<T: Num> {
+    /// The result for a `T` that was widened.
+    fn apply_wide(x: T::Wide) -> T::Wide;
+}
+
+/// Functions that 16-bit floats have ways of their own for: those of [`narrow`]. The others are [`Float`]'s.
+macro_rules! elementary {
+    (narrow f16: $($of_f16:ident)*; narrow bf16: $($of_bf16:ident)*; $($(#[$doc:meta])* $name:ident = $method:ident;)*) => {
+        /// A type of floats, with the functions of which not all types have the same.
+        pub trait Elementary: Num<Wide: Float> {
+            $(
+                $(#[$doc])*
+                #[inline(always)]
+                fn $method(x: Self::Wide) -> Self::Wide {
+                    Float::$method(x)
+                }
+            )*
+        }
+
+        impl Elementary for f32 {}
+        impl Elementary for f64 {}
+        elementary!(@narrow f16: $($of_f16)*);
+        elementary!(@narrow bf16: $($of_bf16)*);
+
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug)]
+            pub struct $name;
+
+            impl<T: Elementary> WideOp<T> for $name {
+                #[inline(always)]
+                fn apply_wide(x: T::Wide) -> T::Wide {
+                    T::$method(x)
+                }
+            }
+
+            impl<T: Elementary> UnaryOp<T> for $name {
+                #[inline(always)]
+                fn apply(x: T) -> T {
+                    T::narrow(T::$method(x.widen()))
+                }
+            }
+        )*
+    };
+    (@narrow $type:ident: $($method:ident)*) => {
+        impl Elementary for $type {
+            $(
+                #[inline(always)]
+                fn $method(x: f32) -> f32 {
+                    narrow::$method(x)
+                }
+            )*
+        }
+    };
 }
 
 macro_rules! float_binary_ops {
@@ -71,53 +130,59 @@ macro_rules! activations {
     )*};
 }
 
-float_ops! {
+elementary! {
+    narrow f16: sqrt rsqrt cbrt recip exp exp2 expm1 ln log2 log10 sin cos tan acos sinh cosh tanh sigmoid erf erfc;
+    narrow bf16: acos tanh erf;
+
     /// The square root.
-    Sqrt = |x| x.sqrt();
+    Sqrt = sqrt;
     /// `1 / √x`
-    Rsqrt = |x| x.rsqrt();
+    Rsqrt = rsqrt;
     /// The cube root.
-    Cbrt = |x| x.cbrt();
+    Cbrt = cbrt;
     /// `1 / x`
-    Recip = |x| x.recip();
+    Recip = recip;
     /// `e^x`
-    Exp = |x| x.exp();
+    Exp = exp;
     /// `2^x`
-    Exp2 = |x| x.exp2();
+    Exp2 = exp2;
     /// `e^x − 1`
-    ExpM1 = |x| x.expm1();
+    ExpM1 = expm1;
     /// The natural logarithm.
-    Ln = |x| x.ln();
+    Ln = ln;
     /// The logarithm to base 2.
-    Log2 = |x| x.log2();
+    Log2 = log2;
     /// The logarithm to base 10.
-    Log10 = |x| x.log10();
+    Log10 = log10;
+    /// The sine of an angle in radians.
+    Sin = sin;
+    /// The cosine of an angle in radians.
+    Cos = cos;
+    /// The tangent of an angle in radians.
+    Tan = tan;
+    /// The arc cosine.
+    Acos = acos;
+    /// The hyperbolic sine.
+    Sinh = sinh;
+    /// The hyperbolic cosine.
+    Cosh = cosh;
+    /// The hyperbolic tangent.
+    Tanh = tanh;
+    /// `1 / (1 + e^−x)`
+    Sigmoid = sigmoid;
+    /// The error function.
+    Erf = erf;
+    /// `1 − erf x`
+    Erfc = erfc;
+}
+
+float_ops! {
     /// `ln(1 + x)`
     Ln1p = |x| x.ln_1p();
-    /// The sine of an angle in radians.
-    Sin = |x| x.sin();
-    /// The cosine of an angle in radians.
-    Cos = |x| x.cos();
-    /// The tangent of an angle in radians.
-    Tan = |x| x.tan();
     /// The arc sine.
     Asin = |x| x.asin();
-    /// The arc cosine.
-    Acos = |x| x.acos();
     /// The arc tangent.
     Atan = |x| x.atan();
-    /// The hyperbolic sine.
-    Sinh = |x| x.sinh();
-    /// The hyperbolic cosine.
-    Cosh = |x| x.cosh();
-    /// The hyperbolic tangent.
-    Tanh = |x| x.tanh();
-    /// `1 / (1 + e^−x)`
-    Sigmoid = |x| x.sigmoid();
-    /// The error function.
-    Erf = |x| x.erf();
-    /// `1 − erf x`
-    Erfc = |x| x.erfc();
     /// The largest integer not above `x`.
     Floor = |x| x.floor();
     /// The smallest integer not below `x`.

@@ -12,12 +12,12 @@ use super::remainder::single as fmod;
 use super::{Float, Sealed};
 
 mod error_function;
-mod exp;
+pub(super) mod exp;
 mod hyperbolic;
 mod inverse_trig;
-mod log;
+pub(super) mod log;
 mod power;
-mod trig;
+pub(super) mod trig;
 
 use inverse_trig::atan2;
 use power::{hypot, powf, powi};

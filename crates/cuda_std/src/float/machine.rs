@@ -146,3 +146,71 @@ pub(crate) fn sqrt_of_normal(x: f32) -> f32 {
         x.sqrt()
     }
 }
+
+/// 1 / x for any x whose reciprocal is a normal number, ±0, ±∞ and NaN, correctly rounded: for every `f16`.
+///
+/// On a GPU, what [`recip_of_normal`] leaves out the approximation has exactly.
+#[inline(always)]
+pub(super) fn half_recip(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let y = nvvm_approximate_recip(x);
+        let refined = single::fma(y, single::fma(-x, y, 1.0), y);
+        if refined.is_nan() { y } else { refined }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    return 1.0 / x;
+}
+
+/// a / b of two `f16`, correctly rounded.
+///
+/// On a GPU it is a quotient with an error below 2^-45 before its last rounding, while a quotient of two numbers of 11 bits is
+/// no nearer than 2^-36 to the middle of two f32, and never in the middle. What has no such quotient is a times the
+/// approximation of 1 / b, which is exact.
+#[inline(always)]
+pub(super) fn half_quotient(a: f32, b: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let y = nvvm_approximate_recip(b);
+        let inverse = single::fma(y, single::fma(-b, y, 1.0), y);
+        let rough = a * inverse;
+        let refined = single::fma(inverse, single::fma(-b, rough, a), rough);
+        // The sum of two zeros may have lost the sign.
+        if refined.is_nan() {
+            a * y
+        } else {
+            refined.copysign(rough)
+        }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    return a / b;
+}
+
+/// √x for x ≥ 2^-101, ±0, ∞, x < 0 and NaN, correctly rounded: for every `f16`.
+#[inline(always)]
+pub(super) fn half_root(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        // Those numbers are their squares, as is 1: ±0 and ∞, which `sqrt_of_normal` leaves out.
+        if x * x == x { x } else { sqrt_of_normal(x) }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    return x.sqrt();
+}
+
+/// 1 / √x, of which both are rounded once, for the x of [`half_root`].
+#[inline(always)]
+pub(super) fn half_rsqrt(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let y = nvvm_approximate_rsqrt(x);
+        let refined = recip_of_normal(sqrt_of_normal(x));
+        if refined.is_nan() { y } else { refined }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    if x == 0.0 {
+        f32::INFINITY.copysign(x)
+    } else {
+        1.0 / x.sqrt()
+    }
+}

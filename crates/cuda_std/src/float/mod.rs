@@ -97,6 +97,7 @@ pub mod approximate;
 mod f32;
 mod f64;
 pub(crate) mod machine;
+pub mod narrow;
 mod remainder;
 
 mod sealed {

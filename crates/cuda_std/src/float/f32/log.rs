@@ -24,7 +24,7 @@ const FIELD: f32 = 1.192_092_9e-7;
 
 /// The bits of 2^e · 1.0 less those of 1.0, for the e that brings x into [2/3, 4/3).
 #[inline(always)]
-fn exponent_field(x: f32) -> u32 {
+pub fn exponent_field(x: f32) -> u32 {
     x.to_bits().wrapping_sub(TWO_THIRDS) & EXPONENT
 }
 
@@ -57,7 +57,7 @@ fn tail(f: f32) -> f32 {
 
 /// `finite` for finite x > 0, else the logarithm's limit there. Without a branch.
 #[inline(always)]
-fn select(x: f32, finite: f32) -> f32 {
+pub fn select(x: f32, finite: f32) -> f32 {
     // ∞ for ∞, NaN for NaN and for x < 0.
     let limit = fma(x, f32::INFINITY, f32::INFINITY);
     let limit = if x == 0.0 { f32::NEG_INFINITY } else { limit };

@@ -13,8 +13,8 @@ use super::exp::{ROUNDER, round_by};
 
 const FRAC_2_PI: f32 = core::f32::consts::FRAC_2_PI;
 /// π/2 in three parts, all positive: so subtracting 0 of them leaves −0 as it is.
-const FRAC_PI_2_1: f32 = f32::from_bits(0x3fc9_0fda);
-const FRAC_PI_2_2: f32 = 7.549_789_4e-8;
+pub const FRAC_PI_2_1: f32 = f32::from_bits(0x3fc9_0fda);
+pub const FRAC_PI_2_2: f32 = 7.549_789_4e-8;
 const FRAC_PI_2_3: f32 = 5.390_303e-15;
 
 /// Above this |x| the three parts of π/2 are too few.
