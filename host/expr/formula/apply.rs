@@ -9,12 +9,13 @@ use rustc_hash::FxHashMap;
 use super::Formula;
 use super::arrays::accumulate;
 use super::error::{FormulaError, suggestion};
-use super::functions::{self, CONSTANTS, Constant, Operation};
+use super::functions::{self, CONSTANTS, Constant, Exponentials, Operation};
 use super::numbers::{Number, convert, problem};
-use super::operations::compute;
+use super::operations::{compute, taken};
 use super::syntax::{Id, Kind, Statement, Term};
 use crate::expr::any::AnyExpr;
 use crate::expr::node::{self, Node};
+use crate::expr::normalize::{log_softmax, log_sum_exp, softmax};
 use crate::expr::reductions::{Statistic, reduce, with_axes};
 
 /// The result of the formula.
@@ -82,6 +83,10 @@ impl<'s, 'a> Scope<'s, 'a> {
                     Operation::Reduction(statistic) => {
                         let arguments: Vec<_> = arguments.iter().map(|id| id.map(number)).collect();
                         reduction(name, statistic, arguments)
+                    }
+                    Operation::Exponentials(of) => {
+                        let arguments: Vec<_> = arguments.iter().map(|id| id.map(number)).collect();
+                        exponentials(name, of, arguments)
                     }
                     Operation::Accumulation(by) => {
                         let [x, axis] = [0, 1].map(|at| arguments[at].map(number));
@@ -158,6 +163,27 @@ fn integer(what: &str, of: &str, given: Option<Number<'_>>) -> Result<Option<i12
     }
 }
 
+/// The axis that is given, or all.
+fn axes(name: &str, given: Option<Number<'_>>, shape: &[usize]) -> Result<Vec<usize>, String> {
+    match integer("axis", name, given)? {
+        Some(axis) => Ok(vec![axis_of(name, axis, shape)?]),
+        None => Ok((0..shape.len()).collect()),
+    }
+}
+
+/// Whether axes are kept, with length 1, where elements are combined along them.
+fn keepdims(name: &str, given: Option<Number<'_>>) -> Result<bool, String> {
+    let given = match given {
+        None => return Ok(false),
+        Some(Number::Typed(node)) if node.ty == ScalarType::Bool => match node.kind {
+            node::Kind::Scalar(bits) => return Ok(bits != 0),
+            _ => "an array",
+        },
+        Some(other) => other.type_name(),
+    };
+    Err(format!("`keepdims` of `{name}` is {given}, wanted true or false"))
+}
+
 /// A reduction of its first argument: along `axis`, or of all elements; with `ddof`, for those that have it; and with the axes
 /// kept, with length 1, if `keepdims` says so.
 fn reduction<'a>(
@@ -165,31 +191,15 @@ fn reduction<'a>(
     statistic: Statistic,
     mut arguments: Vec<Option<Number<'a>>>,
 ) -> Result<Number<'a>, String> {
-    let keeps = match arguments.pop().flatten() {
-        None => false,
-        Some(Number::Typed(node)) if node.ty == ScalarType::Bool => match node.kind {
-            node::Kind::Scalar(bits) => bits != 0,
-            _ => return Err(format!("`keepdims` of `{name}` is an array, wanted true or false")),
-        },
-        Some(other) => {
-            return Err(format!(
-                "`keepdims` of `{name}` is {}, wanted true or false",
-                other.type_name()
-            ));
-        }
-    };
+    let keeps = keepdims(name, arguments.pop().flatten())?;
     let mut arguments = arguments.into_iter();
     let x = arguments
         .next()
         .flatten()
         .expect("what is reduced is no option")
         .typed()?;
-    let mut integer = |what| integer(what, name, arguments.next().flatten());
-    let axes = match integer("axis")? {
-        Some(axis) => vec![axis_of(name, axis, &x.shape)?],
-        None => (0..x.shape.len()).collect(),
-    };
-    let ddof = integer("ddof")?.unwrap_or(0);
+    let axes = axes(name, arguments.next().flatten(), &x.shape)?;
+    let ddof = integer("ddof", name, arguments.next().flatten())?.unwrap_or(0);
     let ddof = usize::try_from(ddof).map_err(|_| format!("`ddof` of `{name}` is {ddof}, wanted 0 or more"))?;
     let is_of_conditions = matches!(statistic, Statistic::Any | Statistic::All | Statistic::Sum);
     if x.ty == ScalarType::Bool && !is_of_conditions {
@@ -197,6 +207,30 @@ fn reduction<'a>(
     }
     let reduced = reduce(statistic, x, &axes, ddof).map_err(problem)?;
     Ok(Number::Typed(if keeps { with_axes(&reduced, &axes) } else { reduced }))
+}
+
+/// What is made of the exponentials of the first argument: along `axis`, or of all elements; with `keepdims`, for what has it.
+fn exponentials<'a>(name: &str, of: Exponentials, arguments: Vec<Option<Number<'a>>>) -> Result<Number<'a>, String> {
+    let mut arguments = arguments.into_iter();
+    let x = arguments
+        .next()
+        .flatten()
+        .expect("what it is of is no option")
+        .typed()?;
+    let x = taken(name, Operation::Exponentials(of), vec![x])?.swap_remove(0);
+    let axes = axes(name, arguments.next().flatten(), &x.shape)?;
+    let keeps = keepdims(name, arguments.next().flatten())?;
+    let computed = match of {
+        Exponentials::Softmax => softmax(&x, &axes),
+        Exponentials::LogSoftmax => log_softmax(&x, &axes),
+        Exponentials::LogSumExp => log_sum_exp(&x, &axes),
+    };
+    let computed = computed.map_err(problem)?;
+    Ok(Number::Typed(if keeps {
+        with_axes(&computed, &axes)
+    } else {
+        computed
+    }))
 }
 
 /// The message for a name that nothing is given for, beside those that something is.

@@ -28,10 +28,20 @@ pub(super) enum Operation {
     Index,
     /// Of all elements, or of those along an axis.
     Reduction(Statistic),
+    /// Of the exponentials of all elements, or of those along an axis.
+    Exponentials(Exponentials),
     /// Of the elements so far, along an axis or of all.
     Accumulation(Accumulation),
     /// The product of matrices.
     MatMul,
+}
+
+/// What is computed of elements' exponentials beside the largest of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exponentials {
+    Softmax,
+    LogSoftmax,
+    LogSumExp,
 }
 
 /// The numbers that an operation is of.
@@ -63,6 +73,7 @@ impl Operation {
                 Binary::Equal | Binary::NotEqual => Takes::All,
                 _ => Takes::Numbers,
             },
+            Self::Exponentials(_) => Takes::Floats,
             Self::Ternary(Ternary::Select) | Self::Cast(_) => Takes::All,
             _ => Takes::Numbers,
         }
@@ -205,6 +216,16 @@ const fn reduction(name: &'static str, statistic: Statistic, aliases: Names, opt
     }
 }
 
+const fn exponentials(name: &'static str, of: Exponentials, aliases: Names, optional: Names) -> Function {
+    Function {
+        name,
+        aliases,
+        wanted: &["x"],
+        optional,
+        operation: Operation::Exponentials(of),
+    }
+}
+
 const fn accumulation(name: &'static str, by: Accumulation) -> Function {
     Function {
         name,
@@ -306,6 +327,14 @@ pub(super) static FUNCTIONS: &[Function] = &[
     reduction("all", Statistic::All, &[], &["axis", "keepdims"]),
     reduction("argmin", Statistic::ArgMin, &[], &["axis", "keepdims"]),
     reduction("argmax", Statistic::ArgMax, &[], &["axis", "keepdims"]),
+    exponentials("softmax", Exponentials::Softmax, &[], &["axis"]),
+    exponentials("log_softmax", Exponentials::LogSoftmax, &[], &["axis"]),
+    exponentials(
+        "log_sum_exp",
+        Exponentials::LogSumExp,
+        &["logsumexp"],
+        &["axis", "keepdims"],
+    ),
     accumulation("cumsum", Accumulation::Sum),
     accumulation("cumprod", Accumulation::Product),
     function("matmul", &[], &["a", "b"], Operation::MatMul),

@@ -47,6 +47,7 @@ pub use self::error::FormulaError;
 /// `fma`, `rem` and `fmod`. `sign` is NumPy's, with 0 for 0. `round` is Rust's, away from zero where two are equally near, and
 /// `rint` to the even one. Types are functions too, as Rust and as NumPy call them: `f32(x)`, `float32(x)`, `u8(x)`, `bool(x)`.
 /// `a @ b`, or `matmul(a, b)`, is the product of matrices, vectors or batches of matrices, as NumPy's, of floats or `i32`;
+/// `softmax(x, axis=-1)`, `log_softmax` and `logsumexp` are of rows along an axis, or of all elements.
 /// `cumsum(x, axis=0)` and `cumprod` have sums and products of the elements so far, along an axis or else of all as one axis.
 /// `index(axis)` is an element's place along an axis of the result, as `i64`; -1 is the last axis. Arguments can be given by
 /// name: `clip(x, lo=0, hi=1)`.

@@ -60,7 +60,16 @@ fn of_one_type<'a>(name: &str, operation: Operation, numbers: &[Number<'a>]) -> 
 }
 
 /// The operation of numbers of one type.
-fn typed<'a>(name: &str, operation: Operation, mut parts: Vec<Arc<Node<'a>>>) -> Result<'a, Arc<Node<'a>>> {
+fn typed<'a>(name: &str, operation: Operation, parts: Vec<Arc<Node<'a>>>) -> Result<'a, Arc<Node<'a>>> {
+    part(operation, &taken(name, operation, parts)?).map_err(problem)
+}
+
+/// Numbers of one type as the operation takes them: integers are floats where it takes these.
+pub(super) fn taken<'a>(
+    name: &str,
+    operation: Operation,
+    mut parts: Vec<Arc<Node<'a>>>,
+) -> Result<'a, Vec<Arc<Node<'a>>>> {
     let ty = parts[0].ty;
     let wanted = match operation.takes() {
         Takes::Numbers | Takes::Floats | Takes::Integers if ty == ScalarType::Bool => match name {
@@ -85,7 +94,7 @@ fn typed<'a>(name: &str, operation: Operation, mut parts: Vec<Arc<Node<'a>>>) ->
     if !wanted.is_empty() {
         return Err(format!("`{name}` of {}, wanted {wanted}", ty.name()));
     }
-    part(operation, &parts).map_err(problem)
+    Ok(parts)
 }
 
 /// The operation of numbers of a type that it takes.

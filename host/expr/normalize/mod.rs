@@ -8,6 +8,8 @@ mod cross_entropy;
 mod norms;
 mod softmax;
 
+pub(super) use softmax::{log_softmax, log_sum_exp, softmax};
+
 use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;

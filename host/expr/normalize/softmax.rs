@@ -180,14 +180,14 @@ fn shifted<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 2], Proble
 }
 
 /// Softmax along axes.
-pub(super) fn softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
+pub(in crate::expr) fn softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("softmax", x, axes)?;
     let [below, total] = shifted(&wide(x)?, axes)?;
     cast(div(&unary(Unary::Exp, below)?, &total)?, x.ty)
 }
 
 /// The logarithm of softmax along axes.
-fn log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
+pub(in crate::expr) fn log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("log_softmax", x, axes)?;
     cast(wide_log_softmax(&wide(x)?, axes)?, x.ty)
 }
@@ -199,7 +199,7 @@ pub(super) fn wide_log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
 }
 
 /// The logarithm of the sum of exponentials along axes, which are gone then.
-fn log_sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
+pub(in crate::expr) fn log_sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("log_sum_exp", x, axes)?;
     let wide = wide(x)?;
     let largest = largest(&wide, axes)?;

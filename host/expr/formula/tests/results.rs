@@ -2,7 +2,7 @@
 //! What formulas give, and which types.
 
 use half::{bf16, f16};
-use ndarray::array;
+use ndarray::{Axis, array};
 
 use super::super::functions::{FUNCTIONS, INFIXES, Operation, POWER, PREFIXES};
 use super::parse;
@@ -200,7 +200,7 @@ fn products_and_scans_are_numpys() {
         ("a", a.expr().into()),
         ("b", b.expr().into()),
         ("pair", pair.expr().into()),
-        ("row", a.expr().sum_axis(ndarray::Axis(0)).cast::<i32>().into()),
+        ("row", a.expr().sum_axis(Axis(0)).cast::<i32>().into()),
     ];
     let check = |text: &str, wanted: &str| {
         let result = parse(text).apply(&inputs).unwrap_or_else(|error| panic!("{error:?}"));
@@ -219,6 +219,45 @@ fn products_and_scans_are_numpys() {
     check("cumprod(f64(a), axis=-1)", "f64 [[1, 2],\n [3, 12]]");
     check("cumsum(a > 1)", "u64 [0, 1, 2, 3]");
     check("max(cumsum(a, 1)) + cumsum(2)", "i64 [9]");
+}
+
+#[test]
+fn softmax_and_its_kind_are_the_librarys() {
+    let inputs = inputs();
+    let (_, AnyExpr::F32(m)) = inputs.iter().find(|(name, _)| *name == "m").unwrap() else {
+        unreachable!("m is f32")
+    };
+    let ways: [(&str, AnyExpr<'_>); 5] = [
+        ("softmax(m, axis=-1)", m.softmax(Axis(1)).into()),
+        ("log_softmax(m, 0)", m.log_softmax(Axis(0)).into()),
+        ("logsumexp(m)", m.log_sum_exp().into()),
+        ("log_sum_exp(m, axis=1)", m.log_sum_exp_axis(Axis(1)).into()),
+        (
+            "logsumexp(m, axis=0, keepdims=true)",
+            m.log_sum_exp_axis(Axis(0)).insert_axis(Axis(0)).into(),
+        ),
+    ];
+    for (text, wanted) in ways {
+        check(text, &evaluated(&wanted).unwrap());
+    }
+    // Of all elements as one, of integers in f64, and of one number.
+    check("softmax(m * 0) * 6", "f32 [[1, 1, 1],\n [1, 1, 1]]");
+    check("sum(softmax(u8)) + softmax(f32)*0", "f64 [1, 1, 1]");
+    check("softmax(f16 * 0 + 1, axis=0) * 3 == 1", "bool [true, true, true]");
+    check("softmax(7) + log_softmax(2.5)", "f64 1");
+    refused("softmax(c)", "column 1: `softmax` of bool, wanted numbers; a cast");
+    refused(
+        "log_softmax(m, axis=2)",
+        "column 1: `log_softmax` of axis 2, wanted one of the 2",
+    );
+    refused(
+        "logsumexp(m, keepdims=m > 0)",
+        "column 1: `keepdims` of `logsumexp` is an array, wanted true or false",
+    );
+    refused(
+        "softmax(m, axis=f32)",
+        "column 1: `axis` of `softmax` is f32, wanted an integer",
+    );
 }
 
 #[test]
