@@ -4,27 +4,10 @@
 use ndarray::{Array1, ArrayD, Axis, Dimension, IxDyn, array, s};
 use proptest::prelude::*;
 use warpsmith::expr::{self, Expr};
-use warpsmith::{Device, DeviceArray, Element, Error, Stream, f16};
+use warpsmith::{DeviceArray, Error, Stream, f16};
 
+use crate::common::expr::{both, on};
 use crate::common::*;
-
-/// What `compute` gives on the device; on a GPU it is what the simulated one gives.
-fn both<T: Number, D: Dimension>(
-    compute: impl Fn(&Stream) -> warpsmith::Result<DeviceArray<T, D>>,
-    what: &str,
-) -> Vec<T> {
-    let run =
-        |device: &Device| elements(&compute(device.default_stream()).unwrap_or_else(|error| panic!("{what}: {error}")));
-    let got = run(device());
-    if !device().is_simulator() {
-        assert_same(&got, &run(&Device::simulator()), what);
-    }
-    got
-}
-
-fn on<T: Element, D: Dimension>(stream: &Stream, array: &ndarray::Array<T, D>) -> DeviceArray<T, D> {
-    DeviceArray::from_ndarray(stream, array).unwrap()
-}
 
 /// Numbers of that shape that follow from a seed, small enough for sums.
 fn small(shape: &[usize], seed: u64) -> ArrayD<i32> {

@@ -3,6 +3,8 @@
 //!
 //! The tests run on the device that `WARPSMITH_DEVICE` names, or the one that `Device::auto` finds.
 
+pub mod expr;
+
 use std::fmt::Debug;
 use std::sync::LazyLock;
 

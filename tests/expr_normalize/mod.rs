@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Softmax, norms, cross-entropy and dropout against the same in `f64`, with bounds that follow from their roundings; gradients
+//! against central differences.
+
+mod cross_entropy;
+mod norms;
+mod softmax;
+
+use ndarray::{Array1, Array2, ArrayD, ArrayViewD, Axis, Dimension, Ix0, Ix1, Ix2, IxDyn, Slice, array};
+use warpsmith::expr::{Expr, Promote, Value};
+use warpsmith::ops::Real;
+use warpsmith::{DeviceArray, Error, Generator, Stream, bf16, f16};
+
+use crate::common::expr::{both, on};
+use crate::common::*;
+
+/// Floats that expressions are of.
+trait Float: FloatNumber + Real + Value<Element = Self> + Promote<Self, Output = Self> {
+    /// The unit roundoff of what is computed with; of `f64` twice that, since what it is compared with is off as much.
+    const U: f64;
+}
+
+macro_rules! float {
+    ($($type:ident: $unit:expr;)*) => {
+        $(impl Float for $type {
+            const U: f64 = $unit;
+        })*
+    };
+}
+
+float! {
+    f32: f32::UNIT_ROUNDOFF;
+    f64: 2.0 * f64::UNIT_ROUNDOFF;
+    f16: f32::UNIT_ROUNDOFF;
+    bf16: f32::UNIT_ROUNDOFF;
+}
+
+/// A result's own rounding: half a unit in the last place, also of the numbers below the normal ones.
+fn rounding<T: Float>(value: f64) -> f64 {
+    T::UNIT_ROUNDOFF * value.abs().max(T::LEAST_NORMAL)
+}
+
+/// The additions one after another in a sum of so many elements, at most, as [`Expr::sum`] says; ndarray has up to an eighth of
+/// them one after another, whose sums in `f64` count only beside others.
+fn depth<T: Float>(len: usize, is_last: bool) -> f64 {
+    let len = len as f64;
+    let is_beside_its_like = T::U < f64::EPSILON * 2.0;
+    if is_last && !is_beside_its_like {
+        len / 1024.0 + 40.0
+    } else {
+        len / 8.0 + 40.0
+    }
+}
+
+/// Numbers from −4 to 4.
+fn numbers<T: Float>(shape: &[usize], seed: u64) -> ArrayD<T> {
+    let values = random::<i32>(shape.iter().product(), seed).into_iter();
+    let values = values.map(|x| T::of(f64::from(x >> 12) / f64::from(1 << 17)));
+    ArrayD::from_shape_vec(IxDyn(shape), values.collect()).unwrap()
+}
+
+#[track_caller]
+fn assert_near<T: Float>(got: &[T], wanted: &ArrayD<f64>, bound: impl Fn(usize, f64) -> f64, what: &str) {
+    assert_eq!(got.len(), wanted.len(), "{what} of {}", T::NAME);
+    for (i, (got, &wanted)) in got.iter().zip(wanted).enumerate() {
+        let (off, bound) = ((got.wide() - wanted).abs(), bound(i, wanted) + rounding::<T>(wanted));
+        assert!(
+            off <= bound,
+            "{what} of {}: element {i} is {got:?}, wanted {wanted:e}; {off:e} > {bound:e}",
+            T::NAME
+        );
+    }
+}
+
+/// `ln Σ e^x` along the axis, which has length 1 then, and the largest distance of two elements along it.
+fn log_sum_exp(x: &ArrayD<f64>, axis: usize) -> (ArrayD<f64>, f64) {
+    let axis = Axis(axis);
+    let largest = x.fold_axis(axis, f64::NEG_INFINITY, |a, b| a.max(*b));
+    let least = x.fold_axis(axis, f64::INFINITY, |a, b| a.min(*b));
+    let range = (&largest - &least).fold(0.0, |a: f64, b| a.max(*b));
+    let largest = largest.insert_axis(axis);
+    let sums = (x - &largest).mapv(f64::exp).sum_axis(axis).insert_axis(axis);
+    (sums.mapv(f64::ln) + largest, range)
+}
+
+/// Shapes, the axis, and whether its elements lie side by side.
+const SHAPES: [(&[usize], usize); 17] = [
+    (&[3, 1], 1),
+    (&[3, 2], 1),
+    (&[2, 7], 1),
+    (&[5, 64], 1),
+    (&[2, 3, 257], 2),
+    (&[3, 1000], 1),
+    (&[2, 4096], 1),
+    (&[1, 16_384], 1),
+    (&[1, 16_388], 1),
+    (&[131_071], 0),
+    (&[1, 3], 0),
+    (&[7, 3], 0),
+    (&[300, 40], 0),
+    (&[2, 33, 5], 1),
+    (&[2, 100, 17], 1),
+    (&[2, 3, 4, 5], 1),
+    (&[9, 2, 3], 0),
+];
+
+#[test]
+fn views_of_any_strides() {
+    let base = numbers::<f32>(&[6, 8, 10], 6);
+    let turned = |view: ArrayViewD<'_, f32>| {
+        let view = view.permuted_axes(IxDyn(&[2, 0, 1]));
+        view.slice_axis(Axis(2), Slice::new(1, None, -2)).to_owned()
+    };
+    let x = upload(&base);
+    let view = x.view().permuted_axes(IxDyn(&[2, 0, 1])).unwrap();
+    let view = view.slice_axis(Axis(2), Slice::new(1, None, -2)).unwrap();
+    let copy = upload(&turned(base.view()));
+    for axis in 0..3 {
+        let pairs = [
+            (view.expr().softmax(Axis(axis)), copy.expr().softmax(Axis(axis))),
+            (view.expr().log_softmax(Axis(axis)), copy.expr().log_softmax(Axis(axis))),
+            (
+                view.expr().layer_norm(&[axis], 2.0, 1.0, 1e-3),
+                copy.expr().layer_norm(&[axis], 2.0, 1.0, 1e-3),
+            ),
+        ];
+        for (of_view, of_copy) in pairs {
+            let (got, wanted) = (elements(&of_view.eval().unwrap()), elements(&of_copy.eval().unwrap()));
+            // What is combined with what follows from the strides.
+            let off = got.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off < 1e-5, "axis {axis}: {off:e}");
+        }
+    }
+    let mut x = upload(&base);
+    let wanted = elements(&x.expr().softmax(Axis(2)).eval().unwrap());
+    x.update(|x| x.softmax(Axis(2))).unwrap();
+    assert_same(&elements(&x), &wanted, "in place");
+}
+
+/// The derivative of `loss` by each element of `x`, by central differences. With `h = 2^-17` the error is at most some
+/// `h² f‴ / 6` and `2^-53 |loss| / h`, below 1e-8 for what is tested here.
+fn differences(x: &ArrayD<f64>, loss: impl Fn(&ArrayD<f64>) -> f64) -> ArrayD<f64> {
+    let h = f64::powi(2.0, -17);
+    let mut x = x.clone();
+    let mut gradient = x.clone();
+    for (i, gradient) in gradient.iter_mut().enumerate() {
+        let mut at = |step: f64| {
+            let element = x.iter_mut().nth(i).unwrap();
+            let old = std::mem::replace(element, *element + step);
+            let loss = loss(&x);
+            *x.iter_mut().nth(i).unwrap() = old;
+            loss
+        };
+        *gradient = (at(h) - at(-h)) / (2.0 * h);
+    }
+    gradient
+}
+
+#[track_caller]
+fn assert_gradient<D: Dimension>(
+    got: Expr<'_, f64, D>,
+    x: &ArrayD<f64>,
+    loss: impl Fn(&ArrayD<f64>) -> f64,
+    what: &str,
+) {
+    let got = got.eval().unwrap();
+    assert_eq!(got.shape(), x.shape(), "{what}");
+    for (i, (got, wanted)) in elements(&got).iter().zip(&differences(x, loss)).enumerate() {
+        assert!(
+            (got - wanted).abs() < 1e-7 * (1.0 + wanted.abs()),
+            "{what}: element {i} is {got}, wanted {wanted}"
+        );
+    }
+}
+
+type Doubles<'a> = Expr<'a, f64, IxDyn>;
+
+/// `Σ g f(x)`
+fn weighted(x: &ArrayD<f64>, g: &ArrayD<f64>, f: impl for<'a> Fn(Doubles<'a>) -> Doubles<'a>) -> f64 {
+    let y = f(upload(x).expr()).eval().unwrap();
+    elements(&y).iter().zip(g).map(|(y, g)| y * g).sum()
+}
+
+#[test]
+fn dropout() {
+    let a = numbers::<f32>(&[50, 21], 19);
+    let x = upload(&a);
+    let mut random = Generator::new(3);
+    let kept = random.clone().bernoulli_expr(IxDyn(&[50, 21]), 0.75);
+    let y = elements(&x.expr().dropout(0.25, &mut random).eval().unwrap());
+    assert_eq!(random.position(), 263);
+    let wanted = elements(&kept.select(x.expr() * (1.0f32 / 0.75), 0.0f32).eval().unwrap());
+    assert_same(&y, &wanted, "dropout");
+    assert_same(
+        &elements(&x.expr().dropout(0.0, &mut random).eval().unwrap()),
+        &elements(&x),
+        "of none",
+    );
+    let infinite = upload(&array![f32::INFINITY, f32::NAN]);
+    assert_eq!(
+        elements(&infinite.expr().dropout(1.0, &mut random).eval().unwrap()),
+        [0.0, 0.0]
+    );
+    // One rounding of 16-bit floats.
+    let narrow = upload(&numbers::<bf16>(&[999], 20));
+    let mut same = Generator::new(4);
+    let wide = narrow
+        .expr()
+        .cast::<f32>()
+        .dropout(0.1, &mut same.clone())
+        .cast::<bf16>();
+    assert_same(
+        &elements(&narrow.expr().dropout(0.1, &mut same).eval().unwrap()),
+        &elements(&wide.eval().unwrap()),
+        "of bf16",
+    );
+    let position = random.position();
+    for probability in [-0.1, 1.5, f64::NAN] {
+        let error = x.expr().dropout(probability, &mut random).eval().unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Parameter {
+                    operation: "dropout",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+    assert_eq!(random.position(), position);
+}
+
+fn error<T: Value, D: Dimension>(expr: &Expr<'_, T, D>) -> Error
+where
+    T::Element: Number,
+{
+    expr.eval().expect_err("an error")
+}
+
+#[test]
+fn errors_name_the_operation_and_the_shapes() {
+    let x = upload(&Array2::<f32>::zeros((2, 3)));
+    let row = upload(&Array1::<f32>::zeros(2));
+    for operation in [
+        "softmax",
+        "log_softmax",
+        "log_sum_exp",
+        "layer_norm",
+        "rms_norm",
+        "batch_norm",
+        "cross_entropy",
+    ] {
+        let axis = Axis(2);
+        let error = match operation {
+            "softmax" => error(&x.expr().softmax(axis)),
+            "log_softmax" => error(&x.expr().log_softmax(axis)),
+            "log_sum_exp" => error(&x.expr().log_sum_exp_axis(axis)),
+            "layer_norm" => error(&x.expr().layer_norm(&[1, 1], 1.0, 0.0, 0.0)),
+            "rms_norm" => error(&x.expr().rms_norm(&[2], 1.0, 0.0)),
+            "batch_norm" => error(&x.expr().batch_norm(axis, 0.0, 1.0, 1.0, 0.0, 0.0)),
+            _ => error(&x.expr().cross_entropy(axis, &row.expr().cast::<i32>())),
+        };
+        assert!(
+            matches!(error, Error::Axes { operation: of, .. } if of == operation),
+            "{error}"
+        );
+    }
+    let wrong_shape = [
+        (
+            error(&x.expr().softmax_backward(Axis(1), &row.expr().insert_axis(Axis(0)))),
+            "[2, 3]",
+        ),
+        (
+            error(&x.expr().layer_norm(&[1], &row, 0.0, 1e-5)),
+            "a weight of shape [2]",
+        ),
+        (
+            error(
+                &x.expr()
+                    .layer_norm(&[1], 1.0, row.expr().insert_axis(Axis(0)).insert_axis(Axis(0)), 1e-5),
+            ),
+            "a bias",
+        ),
+        (
+            error(&x.expr().layer_norm_backward(&[1], 1.0, 1e-5, &row).0),
+            "a gradient of shape [2]",
+        ),
+        (
+            error(&x.expr().batch_norm(Axis(1), &row, 1.0, 1.0, 0.0, 1e-5)),
+            "a mean of shape [2]",
+        ),
+        (
+            error(&x.expr().batch_norm(Axis(0), &row, 1.0, &x, 0.0, 1e-5)),
+            "a weight of shape [2, 3]",
+        ),
+        (
+            error(&x.expr().cross_entropy(Axis(0), &row.expr().cast::<i32>())),
+            "labels of shape [2]",
+        ),
+    ];
+    for (error, text) in wrong_shape {
+        assert!(
+            matches!(error, Error::Shape { .. }) && error.to_string().contains(text),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn types_that_are_mixed() {
+    let x = upload(&numbers::<bf16>(&[4, 100], 21).into_dimensionality::<Ix2>().unwrap());
+    let (weight, bias) = (upload(&numbers::<f32>(&[100], 22)), upload(&numbers::<f32>(&[100], 23)));
+    let wide = x.expr().cast::<f32>();
+    let y: Expr<'_, bf16, Ix2> = x.expr().layer_norm(&[1], &weight, &bias, 1e-5);
+    let wanted = wide.layer_norm(&[1], &weight, &bias, 1e-5).cast::<bf16>();
+    assert_same(
+        &elements(&y.eval().unwrap()),
+        &elements(&wanted.eval().unwrap()),
+        "layer norm",
+    );
+    let (dx, dweight, _) = x.expr().layer_norm_backward(&[1], &weight, 1e-5, &x);
+    let (wide_dx, wide_dweight, _) = wide.layer_norm_backward(&[1], &weight, 1e-5, wide.clone());
+    let dx: Expr<'_, bf16, Ix2> = dx;
+    assert_same(
+        &elements(&dx.eval().unwrap()),
+        &elements(&wide_dx.cast::<bf16>().eval().unwrap()),
+        "by x",
+    );
+    assert_same(
+        &elements(&dweight.eval().unwrap()),
+        &elements(&wide_dweight.eval().unwrap()),
+        "by the weight",
+    );
+}
+
+#[test]
+fn graphs_compute_them_anew() {
+    let stream = device().default_stream();
+    let rows = |seed| numbers::<f32>(&[20, 30], seed).into_dimensionality::<Ix2>().unwrap();
+    let labels = upload(&Array1::from_shape_fn(20, |row| (row % 30) as i32));
+    let step = |x: &DeviceArray<f32, Ix2>, labels: &DeviceArray<i32, Ix1>| {
+        let loss = x.expr().cross_entropy(Axis(1), labels).eval()?;
+        let gradient = x.expr().cross_entropy_backward(Axis(1), labels, 1.0).eval()?;
+        Ok((loss, gradient, x.expr().layer_norm(&[0], 1.0, 0.0, 1e-5).eval()?))
+    };
+    let mut graph = stream
+        .capture((upload(&rows(24)), &labels), |_, (x, labels)| step(x, labels))
+        .unwrap();
+    for seed in [24, 25] {
+        graph.args_mut().0.assign_ndarray(&rows(seed)).unwrap();
+        graph.launch().unwrap();
+        let (loss, gradient, norm) = graph.output();
+        let wanted: (DeviceArray<f32, Ix0>, _, _) = step(&upload(&rows(seed)), &labels).unwrap();
+        assert_same(&elements(loss), &elements(&wanted.0), "loss");
+        assert_same(&elements(gradient), &elements(&wanted.1), "gradient");
+        assert_same(&elements(norm), &elements(&wanted.2), "norm");
+    }
+}
+
+/// Kernels of rows that fit into a block, as [`Expr::explain`] counts them.
+#[test]
+fn one_kernel_where_a_row_fits() {
+    let stream = device().default_stream();
+    let x = DeviceArray::<f32, _>::zeros(stream, (64, 4096)).unwrap();
+    let (weight, labels) = (
+        x.index_axis(Axis(0), 0).unwrap(),
+        DeviceArray::<i32, _>::zeros(stream, 64).unwrap(),
+    );
+    let kernels = |text: &str| text.lines().filter(|line| line.starts_with("kernel")).count();
+    for (name, text) in [
+        ("softmax", x.expr().softmax(Axis(1)).explain()),
+        ("log_softmax", x.expr().log_softmax(Axis(1)).explain()),
+        ("log_sum_exp", x.expr().log_sum_exp_axis(Axis(1)).explain()),
+        ("softmax_backward", x.expr().softmax_backward(Axis(1), &x).explain()),
+        (
+            "layer_norm",
+            x.expr().layer_norm(&[1], &weight, &weight, 1e-5).explain(),
+        ),
+        (
+            "layer_norm_backward",
+            x.expr().layer_norm_backward(&[1], &weight, 1e-5, &x).0.explain(),
+        ),
+        ("rms_norm", x.expr().rms_norm(&[1], &weight, 1e-5).explain()),
+        (
+            "rms_norm_backward",
+            x.expr().rms_norm_backward(&[1], &weight, 1e-5, &x).0.explain(),
+        ),
+        ("cross_entropy", x.expr().cross_entropy(Axis(1), &labels).explain()),
+        (
+            "layer_norm_backward's weights",
+            x.expr().layer_norm_backward(&[1], &weight, 1e-5, &x).1.explain(),
+        ),
+        (
+            "cross_entropy_backward",
+            x.expr().cross_entropy_backward(Axis(1), &labels, 1.0).explain(),
+        ),
+    ] {
+        let text = text.unwrap();
+        let wanted = if name.starts_with("cross") || name.ends_with("weights") {
+            2
+        } else {
+            1
+        };
+        assert_eq!(kernels(&text), wanted, "{name}:\n{text}");
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Softmax, its logarithm and the logarithm of sums of exponentials, and their gradients.
+
+use super::*;
+
+/// To first order: differences of at most `range` are off by `range u`, exponentials by `2u` beside, and so is their sum, but for
+/// `d u` of its additions; the quotient by one more. The logarithm of the sum is off by as much as the sum is relatively, and
+/// by `2u` of itself.
+fn softmax_and_logarithms<T: Float>() {
+    for (shape, axis) in SHAPES {
+        let a = numbers::<T>(shape, 1);
+        let x = a.mapv(T::wide);
+        let (lse, range) = log_sum_exp(&x, axis);
+        let what = format!("along axis {axis} of {shape:?}");
+        let of_sum = (range + 2.0 + depth::<T>(shape[axis], axis + 1 == shape.len())) * T::U * 1.01;
+        let got = both(|stream| on(stream, &a).expr().softmax(Axis(axis)).eval(), &what);
+        let relative = of_sum + (range + 3.0) * T::U * 1.01;
+        assert_near(
+            &got,
+            &(&x - &lse).mapv(f64::exp),
+            |_, y| y * relative,
+            &format!("softmax {what}"),
+        );
+        let got = both(|stream| on(stream, &a).expr().log_softmax(Axis(axis)).eval(), &what);
+        let ln_len = (shape[axis] as f64).ln() + range;
+        let absolute = of_sum + (range + 3.0 * ln_len) * T::U * 1.01;
+        assert_near(
+            &got,
+            &(&x - &lse),
+            |_, y| absolute + y.abs() * T::U,
+            &format!("log-softmax {what}"),
+        );
+        let got = both(
+            |stream| on(stream, &a).expr().log_sum_exp_axis(Axis(axis)).eval(),
+            &what,
+        );
+        assert_near(
+            &got,
+            &lse,
+            |_, y| absolute + y.abs() * T::U,
+            &format!("log-sum-exp {what}"),
+        );
+    }
+}
+for_types!(softmax_and_logarithms: f32 f64 f16 bf16);
+
+#[test]
+fn several_axes_and_all() {
+    let a = numbers::<f64>(&[4, 5, 6], 2);
+    let x = upload(&a);
+    let total = a.mapv(f64::exp).sum().ln();
+    let got = x
+        .expr()
+        .log_sum_exp()
+        .eval()
+        .unwrap()
+        .to_ndarray()
+        .unwrap()
+        .into_scalar();
+    assert!((got - total).abs() < 1e-13);
+    let got = elements(&x.expr().log_sum_exp_axes(&[2, 0]).eval().unwrap());
+    let sums = a.mapv(f64::exp).sum_axis(Axis(2)).sum_axis(Axis(0)).mapv(f64::ln);
+    assert!(got.iter().zip(&sums).all(|(got, wanted)| (got - wanted).abs() < 1e-13));
+}
+
+#[test]
+fn infinities_nan_and_what_would_overflow() {
+    const INF: f32 = f32::INFINITY;
+    const NAN: f32 = f32::NAN;
+    let a = array![
+        [-INF, -INF, -INF],
+        [INF, 0.0, 1.0],
+        [0.0, NAN, 1.0],
+        [-INF, 3.0, -INF],
+        [f32::MAX, f32::MAX, -f32::MAX],
+        [-0.0, 0.0, -200.0],
+    ];
+    let x = upload(&a);
+    let softmax = elements(&x.expr().softmax(Axis(1)).eval().unwrap());
+    let wanted = [
+        [NAN; 3],
+        [NAN, 0.0, 0.0],
+        [NAN; 3],
+        [0.0, 1.0, 0.0],
+        [0.5, 0.5, 0.0],
+        [0.5, 0.5, 0.0],
+    ];
+    // e^(∞ − ∞) makes the sum of its row NaN.
+    let mut wanted: Vec<f32> = wanted.concat();
+    wanted[3..6].fill(NAN);
+    assert_same(&softmax, &wanted, "softmax");
+    let lse = elements(&x.expr().log_sum_exp_axis(Axis(1)).eval().unwrap());
+    assert_same(&lse, &[-INF, INF, NAN, 3.0, f32::MAX, 2f32.ln()], "log-sum-exp");
+    let logarithms = elements(&x.expr().log_softmax(Axis(1)).eval().unwrap());
+    assert!(logarithms[..9].iter().all(|y| y.is_nan()));
+    assert_eq!(logarithms[9..12], [-INF, 0.0, -INF]);
+    assert_eq!(logarithms[17], -200.0 - 2f32.ln());
+}
+
+#[test]
+fn nothing_to_compute() {
+    let stream = device().default_stream();
+    let none = DeviceArray::<f32, _>::zeros(stream, (3, 0)).unwrap();
+    for result in [
+        none.expr().softmax(Axis(1)).eval().unwrap(),
+        none.expr().softmax(Axis(0)).eval().unwrap(),
+        none.expr().log_softmax(Axis(1)).eval().unwrap(),
+        none.expr().layer_norm(&[1], 1.0, 0.0, 1e-5).eval().unwrap(),
+        none.expr().rms_norm(&[0], 1.0, 1e-5).eval().unwrap(),
+        none.expr().softmax_backward(Axis(1), &none).eval().unwrap(),
+        none.expr().dropout(0.5, &mut Generator::new(1)).eval().unwrap(),
+    ] {
+        assert_eq!(result.shape(), [3, 0]);
+    }
+    let lse = none.expr().log_sum_exp_axis(Axis(1)).eval().unwrap();
+    assert_eq!(elements(&lse), [f32::NEG_INFINITY; 3]);
+    assert_eq!(none.expr().log_sum_exp_axis(Axis(0)).eval().unwrap().len(), 0);
+    let (dx, dweight, _) = none.expr().layer_norm_backward(&[1], 1.0, 1e-5, &none);
+    assert_eq!(dx.eval().unwrap().len(), 0);
+    assert_eq!(elements(&dweight.eval().unwrap()), [0.0]);
+    let labels = DeviceArray::<i32, _>::zeros(stream, 0).unwrap();
+    let rows = DeviceArray::<f32, _>::zeros(stream, (0, 4)).unwrap();
+    let loss = rows.expr().cross_entropy(Axis(1), &labels).eval().unwrap();
+    assert!(elements(&loss)[0].is_nan());
+}
+
+#[test]
+fn gradients_of_softmax() {
+    for (shape, axis) in [(&[3, 5][..], 1), (&[4, 3], 0), (&[2, 3, 4], 1), (&[1, 1], 0)] {
+        let (x, g) = (numbers::<f64>(shape, 7), numbers::<f64>(shape, 8));
+        let axis = Axis(axis);
+        let (on_device, gradient) = (upload(&x), upload(&g));
+        let y = on_device.expr().softmax(axis);
+        let loss = |x: &ArrayD<f64>| weighted(x, &g, |x| x.softmax(axis));
+        assert_gradient(y.softmax_backward(axis, &gradient), &x, loss, "softmax");
+        let y = on_device.expr().log_softmax(axis);
+        let loss = |x: &ArrayD<f64>| weighted(x, &g, |x| x.log_softmax(axis));
+        assert_gradient(y.log_softmax_backward(axis, &gradient), &x, loss, "log-softmax");
+        let loss = |x: &ArrayD<f64>| elements(&upload(x).expr().log_sum_exp().eval().unwrap())[0];
+        let all = on_device.expr();
+        let all = &all - all.log_sum_exp();
+        assert_gradient(all.exp(), &x, loss, "log-sum-exp");
+    }
+}
+
+/// `y (g − Σ g y)`: products by `u`, their sum by `d u` of what is summed, a difference and a product more.
+fn backward_of_softmax<T: Float>() {
+    for (shape, axis) in SHAPES {
+        let (y, g) = (numbers::<T>(shape, 26), numbers::<T>(shape, 27));
+        let (exact_y, exact_g) = (y.mapv(T::wide), g.mapv(T::wide));
+        let what = format!("along axis {axis} of {shape:?}");
+        let d = depth::<T>(shape[axis], axis + 1 == shape.len());
+        let along = |x: &ArrayD<f64>| x.sum_axis(Axis(axis)).insert_axis(Axis(axis));
+        let products = &exact_y * &exact_g;
+        let wanted = &exact_y * &(&exact_g - &along(&products));
+        let sizes = &exact_g.mapv(f64::abs) + &along(&products.mapv(f64::abs));
+        let sizes: Vec<f64> = (&exact_y.mapv(f64::abs) * &sizes).into_iter().collect();
+        let compute = |stream: &Stream| {
+            let (y, g) = (on(stream, &y), on(stream, &g));
+            y.expr().softmax_backward(Axis(axis), &g).eval()
+        };
+        assert_near(
+            &both(compute, &what),
+            &wanted,
+            |i, _| 1.01 * (d + 3.0) * T::U * sizes[i],
+            &format!("softmax {what}"),
+        );
+        // Logarithms are below 0.
+        let y = y.mapv(|y| T::of(y.wide() - 5.0));
+        let powers = y.mapv(|y| y.wide().exp());
+        let wanted = &exact_g - &(&powers * &along(&exact_g));
+        let sizes: Vec<f64> = (&exact_g.mapv(f64::abs) + &(&powers * &along(&exact_g.mapv(f64::abs))))
+            .into_iter()
+            .collect();
+        let compute = |stream: &Stream| {
+            let (y, g) = (on(stream, &y), on(stream, &g));
+            y.expr().log_softmax_backward(Axis(axis), &g).eval()
+        };
+        assert_near(
+            &both(compute, &what),
+            &wanted,
+            |i, _| 1.01 * (d + 4.0) * T::U * sizes[i],
+            &format!("log-softmax {what}"),
+        );
+    }
+}
+for_types!(backward_of_softmax: f32 f64 f16 bf16);

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Scans and histograms as parts of expressions: the bits of those of arrays.
+
+use ndarray::{Array3, ArrayD, Axis, Ix1, Ix2, IxDyn, array, s};
+use warpsmith::expr::{self, Expr, Value};
+use warpsmith::ops::{Max, Min, Product, ReduceOp, Scan, ScanAlgorithm, ScanTree, Sum};
+use warpsmith::{DeviceArrayRef, Error, bf16, f16};
+
+use crate::common::expr::{check, small};
+use crate::common::*;
+
+type Scanned<T, Op> = <Op as ReduceOp<T>>::Output;
+
+/// By an operator, of an array and of the same as an expression, which is computed first.
+fn scans_by<T, Op>(x: &DeviceArrayRef<T, IxDyn>, computed: &Expr<'_, T, IxDyn>, what: &str)
+where
+    T: Number + Value<Element = T> + Scan<Op> + ScanTree<Op, Output = Scanned<T, Op>>,
+    Op: ReduceOp<T, Output: Number + Value<Element = Scanned<T, Op>>>,
+{
+    let expr = x.expr();
+    check(&expr.inclusive_scan::<Op>(), x.inclusive_scan::<Op>(), what);
+    check(&computed.exclusive_scan::<Op>(), x.exclusive_scan::<Op>(), what);
+    let by = ScanAlgorithm::Blelloch;
+    check(
+        &computed.inclusive_scan_by::<Op>(by),
+        x.inclusive_scan_by::<Op>(by),
+        what,
+    );
+    check(&expr.exclusive_scan_by::<Op>(by), x.exclusive_scan_by::<Op>(by), what);
+    for axis in (0..x.ndim()).map(Axis) {
+        let [inclusive, exclusive] = match axis.0 {
+            1 => [computed, &expr],
+            _ => [&expr, computed],
+        };
+        let eager = x.inclusive_scan_axis::<Op>(axis);
+        check(&inclusive.inclusive_scan_axis::<Op>(axis), eager, what);
+        let eager = x.exclusive_scan_axis::<Op>(axis);
+        check(&exclusive.exclusive_scan_axis::<Op>(axis), eager, what);
+    }
+}
+
+/// Does that with arrays and views, which have less than a tile, so that floats are added in one order.
+fn with_views<T: Number>(each: impl Fn(&DeviceArrayRef<T, IxDyn>, &str)) {
+    let base = ArrayD::from_shape_vec(IxDyn(&[4, 3, 5]), random::<T>(60, 1)).unwrap();
+    let x = upload(&base);
+    let turned = x.view().permuted_axes(IxDyn(&[2, 0, 1])).unwrap();
+    let part = turned.slice_axis(Axis(0), ndarray::Slice::new(1, None, 2)).unwrap();
+    let flipped = x.flip(Axis(2)).unwrap();
+    let plane = x.index_axis(Axis(0), 3).unwrap();
+    let row = plane.index_axis(Axis(0), 2).unwrap();
+    each(&x, "an array");
+    each(&turned, "a turned view");
+    each(&part, "a part");
+    each(&flipped, "a flipped view");
+    each(&row.broadcast(IxDyn(&[4, 5])).unwrap(), "repeated rows");
+    each(
+        &x.slice_axis(Axis(1), ndarray::Slice::new(1, Some(1), 1)).unwrap(),
+        "no elements",
+    );
+    each(&row.index_axis(Axis(0), 4).unwrap(), "one element");
+}
+
+macro_rules! scans {
+    ($($name:ident: $type:ty;)*) => {$(
+        #[test]
+        fn $name() {
+            with_views::<$type>(|x, what| {
+                let same = x.expr().greater(x).select(x.expr(), x);
+                scans_by::<$type, Sum>(x, &same, what);
+                if what == "a part" {
+                    scans_by::<$type, Product>(x, &same, what);
+                    scans_by::<$type, Min>(x, &same, what);
+                    scans_by::<$type, Max>(x, &same, what);
+                }
+            });
+        }
+    )*};
+}
+
+scans! {
+    scans_of_f32: f32;
+    scans_of_f64: f64;
+    scans_of_f16: f16;
+    scans_of_bf16: bf16;
+    scans_of_i32: i32;
+    scans_of_i64: i64;
+    scans_of_u8: u8;
+    scans_of_u16: u16;
+    scans_of_u32: u32;
+    scans_of_u64: u64;
+}
+
+/// Long ones, in parts of many elements, whose sums are exact.
+#[test]
+fn scans_are_parts_of_expressions() {
+    let x = small(Ix1(40_000), 2);
+    let sums = x.inclusive_scan::<Sum>().unwrap();
+    let wanted = sums.mul_scalar(2.0).unwrap().sub(&x).unwrap();
+    check(
+        &(x.expr().inclusive_scan::<Sum>() * 2.0 - &x),
+        Ok(wanted),
+        "around a scan",
+    );
+    let squares = (&x * &x).eval().unwrap().inclusive_scan::<Sum>();
+    check(&x.expr().square().inclusive_scan::<Sum>(), squares, "of an expression");
+    let twice = sums.inclusive_scan::<Max>();
+    check(
+        &x.expr().inclusive_scan::<Sum>().inclusive_scan::<Max>(),
+        twice,
+        "of a scan",
+    );
+    // Reductions of a scan, and a scan of what a reduction gives.
+    let rows = small(Ix2(300, 41), 3);
+    let host = rows.to_ndarray().unwrap();
+    let mut wanted = host.clone();
+    wanted.accumulate_axis_inplace(Axis(1), |before, x| *x += before);
+    let peaks = rows.expr().inclusive_scan_axis::<Sum>(Axis(1)).max_axis(Axis(1));
+    let highest = wanted.map_axis(Axis(1), |row| row.iter().copied().fold(f32::MIN, f32::max));
+    assert_eq!(peaks.eval().unwrap().to_ndarray().unwrap(), highest);
+    let mut of_sums = host.sum_axis(Axis(1));
+    of_sums.accumulate_axis_inplace(Axis(0), |before, x| *x += before);
+    let scan_of_sums = rows.expr().sum_axis(Axis(1)).inclusive_scan::<Sum>();
+    assert_eq!(scan_of_sums.eval().unwrap().to_ndarray().unwrap(), of_sums);
+    let places = expr::index(5, 0).inclusive_scan::<Sum>();
+    let stream = device().default_stream();
+    assert_eq!(
+        places.eval_on(stream).unwrap().to_ndarray().unwrap(),
+        array![0, 1, 3, 6, 10]
+    );
+    assert!(matches!(places.eval(), Err(Error::Parameter { .. })), "it has no home");
+}
+
+#[test]
+fn histograms_are_those_of_arrays() {
+    let x = small(Ix2(50, 60), 5);
+    let squares = x.square().unwrap();
+    let square = x.expr().square();
+    check(
+        &square.histogram(17, 0.0..=30.0),
+        squares.histogram(17, 0.0..=30.0),
+        "equal bins",
+    );
+    let edges = [0.0, 1.0, 2.5, 30.0];
+    check(
+        &square.histogram_edges(&edges),
+        squares.histogram_edges(&edges),
+        "edges",
+    );
+    check(
+        &x.t().expr().histogram(5, -1.0..=1.0),
+        x.histogram(5, -1.0..=1.0),
+        "a view",
+    );
+    let empty = x.slice(s![.., 3..3]).unwrap();
+    check(
+        &empty.expr().histogram(3, 0.0..=1.0),
+        empty.histogram(3, 0.0..=1.0),
+        "no elements",
+    );
+    let picture = upload(&Array3::from_shape_vec((4, 5, 3), random::<u8>(60, 6)).unwrap());
+    check(
+        &picture.expr().histogram_channels(4, 0.0..=256.0),
+        picture.histogram_channels(4, 0.0..=256.0),
+        "a picture",
+    );
+    // The cumulative distribution of a picture's values.
+    let counts = picture.expr().histogram(256, 0.0..=256.0);
+    let share = counts.inclusive_scan::<Sum>().cast::<f64>() / 60.0;
+    let share = share.eval().unwrap().to_ndarray().unwrap();
+    assert_eq!(share[255], 1.0);
+    let below = elements(&picture).iter().filter(|&&x| x <= 100).count();
+    assert_eq!(share[100], below as f64 / 60.0);
+}
