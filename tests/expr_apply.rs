@@ -2,9 +2,9 @@
 //! Operations on whole arrays as parts of expressions: what they share, where results are written, and how many kernels there
 //! are.
 
-use ndarray::{Array1, Axis, Ix0, Ix1, Ix2, array, s};
-use warpsmith::expr::{self, Expr};
-use warpsmith::ops::{Max, Min, Precision, Sum};
+use ndarray::{Array1, Axis, Dimension, Ix0, Ix1, Ix2, array, s};
+use warpsmith::expr::{self, Expr, Value};
+use warpsmith::ops::{Max, Min, Precision, ScanAlgorithm, Sum};
 use warpsmith::{Device, DeviceArray, Error};
 
 use crate::common::expr::{assert_same_error, assert_shape_error, check, kernels, small};
@@ -53,6 +53,100 @@ fn shared_operands_are_computed_once() {
         .mul(&centred)
         .unwrap();
     check(&both, wanted.add(&scan), "shared");
+}
+
+/// How many of an expression's kernels are operations on whole arrays.
+fn operations<T: Value, D: Dimension>(expr: &Expr<'_, T, D>) -> usize {
+    let is_operation = |kernel: &&String| {
+        ["matmul", "matvec", "inclusive", "exclusive", "histogram"]
+            .iter()
+            .any(|name| kernel.starts_with(name))
+    };
+    kernels(expr).iter().filter(is_operation).count()
+}
+
+#[test]
+fn what_is_written_twice_is_computed_once() {
+    let (a, b) = (small(Ix2(12, 20), 1), small(Ix2(20, 12), 2));
+    // Whatever borrows the array.
+    let (view, whole) = (a.view(), a.slice(s![.., ..]).unwrap());
+    let twice = || view.expr().matmul(&b).tanh() + whole.expr().matmul(&b).relu();
+    let product = a.matmul(&b).unwrap();
+    let wanted = || product.tanh()?.add(&product.relu()?);
+    check(&twice(), wanted(), "a product");
+    assert_eq!(kernels(&twice()).len(), 2);
+    assert_eq!(kernels(&twice().fast_math()).len(), 2);
+    let square = small(Ix2(12, 12), 5);
+    let (one, other) = expr::eval((&twice(), &twice().matmul(&square))).unwrap();
+    assert_same(&elements(&one), &elements(&wanted().unwrap()), "the first of two");
+    assert_same(
+        &elements(&other),
+        &elements(&one.matmul(&square).unwrap()),
+        "the second of two",
+    );
+    // What operations are of, reductions among it, and operations on what these give.
+    let scan = || (b.expr().square() + 1.0).sum_axis(Axis(1)).inclusive_scan::<Sum>();
+    let of_scans = scan().exclusive_scan::<Max>() * scan() - scan().exclusive_scan::<Max>();
+    assert_eq!(kernels(&of_scans).len(), 4, "{:?}", kernels(&of_scans));
+    let sums = (b.expr().square() + 1.0)
+        .sum_axis(Axis(1))
+        .eval()
+        .unwrap()
+        .inclusive_scan::<Sum>()
+        .unwrap();
+    let highest = sums.exclusive_scan::<Max>().unwrap();
+    check(&of_scans, highest.mul(&sums).unwrap().sub(&highest), "scans of scans");
+    let counts = || b.expr().histogram(5, -1.0..=1.0);
+    assert_eq!(operations(&(counts() + counts())), 1);
+    let edges = || b.expr().histogram_edges(&[-1.0, 0.0, 1.0]);
+    assert_eq!(operations(&(edges() + edges().inclusive_scan::<Max>())), 2);
+    // Functions that are planned once.
+    let compiled =
+        expr::compile(|(x, w): (Expr<'_, f32, Ix2>, Expr<'_, f32, Ix2>)| x.matmul(&w).tanh() + x.matmul(&w).relu());
+    assert_same(
+        &elements(&compiled.call((&a, &b)).unwrap()),
+        &elements(&one),
+        "compiled",
+    );
+}
+
+/// What differs in anything: operands, operators, parameters.
+#[test]
+fn what_is_not_the_same_is_computed_for_itself() {
+    let x = small(Ix2(12, 12), 3);
+    let (e, axis) = (x.expr(), Axis(0));
+    let (turned, backwards) = (x.t(), x.slice(s![..;-1, ..]).unwrap());
+    let sums = e.inclusive_scan_axis::<Sum>(axis);
+    for (one, other) in [
+        (sums.clone(), e.inclusive_scan_axis::<Sum>(Axis(1))),
+        (sums.clone(), e.exclusive_scan_axis::<Sum>(axis)),
+        (sums.clone(), e.inclusive_scan_axis::<Max>(axis)),
+        (sums.clone(), e.inclusive_scan::<Sum>()),
+        (sums.clone(), turned.expr().inclusive_scan_axis::<Sum>(axis)),
+        (sums.clone(), backwards.expr().inclusive_scan_axis::<Sum>(axis)),
+        (sums, (&e + 1.0).inclusive_scan_axis::<Sum>(axis)),
+        (
+            e.inclusive_scan_by::<Sum>(ScanAlgorithm::LookBack),
+            e.inclusive_scan_by::<Sum>(ScanAlgorithm::Blelloch),
+        ),
+        (e.matmul(&x), e.matmul_with(&x, Precision::Tf32)),
+        (e.matmul(&x), e.matmul(&*turned)),
+        (e.matmul(&x).relu(), e.matmul(&*backwards)),
+    ] {
+        let (one_alone, other_alone) = (one.eval().unwrap(), other.eval().unwrap());
+        check(&(&one - &other), one_alone.sub(&other_alone), "a difference");
+        assert_eq!(operations(&(one - other)), 2);
+    }
+    for (one, other) in [
+        (e.histogram(4, -1.0..=1.0), e.histogram(4, -1.0..=2.0)),
+        (e.histogram(4, -1.0..=1.0), turned.expr().histogram(4, -1.0..=1.0)),
+        (e.histogram_edges(&[0.0, 1.0]), e.histogram_edges(&[0.0, 2.0])),
+        (e.histogram_edges(&[0.0, 1.0]), e.histogram(1, 0.0..=1.0)),
+    ] {
+        let (one_alone, other_alone) = (one.eval().unwrap(), other.eval().unwrap());
+        check(&(&one + &other), one_alone.add(&other_alone), "histograms");
+        assert_eq!(operations(&(one + other)), 2);
+    }
 }
 
 trait SubMean {

@@ -279,8 +279,10 @@ fn products_that_others_need_are_left_alone() {
     let row = first.expr().matmul(&b);
     assert_eq!(kernels(&(&row + &all)).len(), 2);
     // Of two products the first has the other one's result added to it.
-    let sum = a.expr().matmul(&b) + a.expr().matmul(&b).relu();
-    check(&sum, product.add(&product.relu().unwrap()), "two products");
+    let c = small(Ix2(20, 14), 4);
+    let sum = a.expr().matmul(&b) + a.expr().matmul(&c).relu();
+    let other = a.matmul(&c).unwrap().relu().unwrap();
+    check(&sum, product.add(&other), "two products");
     let names: Vec<String> = kernels(&sum)
         .iter()
         .map(|kernel| kernel.split(':').next().unwrap().into())

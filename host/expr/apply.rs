@@ -4,6 +4,7 @@
 //! They are kernels of their own, whose results are parts again. A graph without types has the operation as an object, which
 //! knows the types of its operands; which kernels there are is said in materialize.rs.
 
+use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -22,9 +23,12 @@ use crate::layout::{Layout, checked_len};
 use crate::stream::Stream;
 
 /// An operation on arrays that gives an array.
-pub(super) trait Operation: Send + Sync {
+pub(super) trait Operation: Any + Send + Sync {
     /// What it is called, with its parameters.
     fn describe(&self) -> String;
+
+    /// Whether the other gives the same of the same operands.
+    fn is_same(&self, other: &dyn Operation) -> bool;
 
     /// Computes the result of operands that lie as they like into an output in C order, on that stream.
     fn run(&self, stream: &Stream, operands: &[&dyn Elements], out: &dyn Elements) -> Result<()>;
@@ -145,6 +149,17 @@ impl<'a> Node<'a> {
     }
 }
 
+/// What says whether parts are results of the same: by the address of the node, or of the application, of which several nodes
+/// may be.
+pub(super) type Key = *const ();
+
+pub(super) fn key(node: &Arc<Node<'_>>) -> Key {
+    match &node.kind {
+        Kind::Applied(applied) => Arc::as_ptr(&applied.application).cast(),
+        _ => Arc::as_ptr(node).cast(),
+    }
+}
+
 /// Elements as operations on arrays take them, on that stream.
 pub(super) fn typed<T: Element, D: Dimension>(elements: &dyn Elements, stream: &Stream) -> Result<Held<T, D>> {
     let (buffer, offset) = elements.memory().ok_or_else(without_elements)?;
@@ -160,33 +175,73 @@ pub(super) fn typed<T: Element, D: Dimension>(elements: &dyn Elements, stream: &
     })
 }
 
-/// What computes the elements of an output of those of an array.
-type Compute<T, D, R, E> = dyn Fn(&DeviceArrayRef<T, D>, &mut DeviceArrayRef<R, E>) -> Result<()> + Send + Sync;
+/// The operation of that type, if it is one.
+pub(super) fn as_type<O: Operation>(operation: &dyn Operation) -> Option<&O> {
+    (operation as &dyn Any).downcast_ref()
+}
+
+/// What computes the elements of an output of parameters and those of an array, and has nothing else: its type says what it does.
+pub(super) trait Compute<P, T, D, R, E>:
+    Fn(&P, &DeviceArrayRef<T, D>, &mut DeviceArrayRef<R, E>) -> Result<()> + Send + Sync + 'static
+{
+}
+
+impl<P, T, D, R, E, F> Compute<P, T, D, R, E> for F where
+    F: Fn(&P, &DeviceArrayRef<T, D>, &mut DeviceArrayRef<R, E>) -> Result<()> + Send + Sync + 'static
+{
+}
+
+/// What an operation is told besides its operands.
+pub(super) trait Told: PartialEq + Send + Sync + 'static {}
+
+impl<P: PartialEq + Send + Sync + 'static> Told for P {}
 
 /// An operation on one array.
-pub(super) struct OfOne<T, D, R, E> {
+struct OfOne<P, T, D, R, E, F> {
     description: String,
-    compute: Box<Compute<T, D, R, E>>,
+    parameters: P,
+    compute: F,
+    _arrays: PhantomData<fn(T, D, R, E)>,
 }
 
-impl<T, D, R, E> OfOne<T, D, R, E> {
-    pub(super) fn new(
-        description: String,
-        compute: impl Fn(&DeviceArrayRef<T, D>, &mut DeviceArrayRef<R, E>) -> Result<()> + Send + Sync + 'static,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            description,
-            compute: Box::new(compute),
-        })
-    }
+/// The operation on one array that `compute` does, which has captured nothing, with these parameters.
+pub(super) fn of_one<P: Told, T: Element, D: Dimension + 'static, R: Element, E: Dimension + 'static>(
+    description: String,
+    parameters: P,
+    compute: impl Compute<P, T, D, R, E>,
+) -> Arc<dyn Operation> {
+    Arc::new(OfOne {
+        description,
+        parameters,
+        compute,
+        _arrays: PhantomData,
+    })
 }
 
-impl<T: Element, D: Dimension, R: Element, E: Dimension> Operation for OfOne<T, D, R, E> {
+impl<P, T, D, R, E, F> Operation for OfOne<P, T, D, R, E, F>
+where
+    P: Told,
+    T: Element,
+    D: Dimension + 'static,
+    R: Element,
+    E: Dimension + 'static,
+    F: Compute<P, T, D, R, E>,
+{
     fn describe(&self) -> String {
         self.description.clone()
     }
 
+    fn is_same(&self, other: &dyn Operation) -> bool {
+        const {
+            assert!(
+                size_of::<F>() == 0,
+                "what it is told are parameters, which can be compared"
+            )
+        };
+        as_type::<Self>(other).is_some_and(|other| other.parameters == self.parameters)
+    }
+
     fn run(&self, stream: &Stream, operands: &[&dyn Elements], out: &dyn Elements) -> Result<()> {
-        (self.compute)(&typed(operands[0], stream)?, &mut typed(out, stream)?)
+        (self.compute)(&self.parameters, &typed(operands[0], stream)?, &mut typed(out, stream)?)
     }
 }

@@ -9,16 +9,19 @@ use std::sync::Arc;
 use cuda_std::scalar::ScalarType;
 use rustc_hash::FxHashMap;
 
-use super::apply::{Application, Applied, Then};
+use super::apply::{Application, Applied, Key, Then, key};
+use super::common::with_common_parts;
 use super::function::{self, Binary, Unary};
 use super::graph::{Depth, rewrite, walk};
 use super::node::{Kind, Node};
 
-/// The roots with steps behind operations done by these: those with the same bits, or, if `is_fast`, also others.
+/// The roots with what was written twice there once, and steps behind operations done by these: those with the same bits, or, if
+/// `is_fast`, also others.
 pub(super) fn fused<'a>(roots: &[Arc<Node<'a>>], is_fast: bool) -> Vec<Arc<Node<'a>>> {
     if !roots.iter().any(|root| root.has.applications) {
         return roots.to_vec();
     }
+    let roots = with_common_parts(&roots.iter().collect::<Vec<_>>());
     let roots: Vec<_> = roots.iter().collect();
     let mut uses = Uses::of(&roots);
     rewrite(
@@ -34,15 +37,7 @@ pub(super) fn fused<'a>(roots: &[Arc<Node<'a>>], is_fast: bool) -> Vec<Arc<Node<
 
 /// How often nodes and applications are parts of others, or roots.
 struct Uses {
-    counts: FxHashMap<*const (), usize>,
-}
-
-/// Of an application several nodes may be parts.
-fn key(node: &Arc<Node<'_>>) -> *const () {
-    match &node.kind {
-        Kind::Applied(applied) => Arc::as_ptr(&applied.application).cast(),
-        _ => Arc::as_ptr(node).cast(),
-    }
+    counts: FxHashMap<Key, usize>,
 }
 
 impl Uses {

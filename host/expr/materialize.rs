@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::apply::Application;
+use super::apply::{Application, Key, key};
 use super::fuse::fused;
 use super::graph::{Depth, lying, rewrite, walk};
 use super::node::{Array, Elements, Kind, Node};
@@ -56,17 +56,7 @@ fn applications<'r, 'a>(roots: &'r [Arc<Node<'a>>]) -> Vec<&'r Arc<Application<'
         .collect()
 }
 
-/// What becomes an array: by the address of the node, or of the application, of which several nodes may be.
-type Key = *const ();
-
-fn key(node: &Arc<Node<'_>>) -> Key {
-    match &node.kind {
-        Kind::Applied(applied) => Arc::as_ptr(&applied.application).cast(),
-        _ => Arc::as_ptr(node).cast(),
-    }
-}
-
-/// Parts that are arrays now.
+/// Parts that are arrays now, each by its key.
 struct Materialized<'r, 'a> {
     runner: &'r dyn Runner,
     arrays: FxHashMap<Key, Arc<Node<'a>>>,

@@ -82,10 +82,10 @@
 //! ```
 //!
 //! They are kernels of their own, those of the methods of arrays by the same names, with their results. What they are of is
-//! computed into an array first, unless it is one, and what they give is an array: each of them once, however many others read
-//! it (a clone of an expression is the same one; what is written twice is computed twice), until the last has. An expression
-//! that is such an operation is written where it is wanted. A bias, a function and a residual behind a product are done by the
-//! product's kernel, where nothing else needs the product and they have the same bits: see [`Expr::matmul`].
+//! computed into an array first, unless it is one, and what they give is an array: each of them once, however often it is
+//! written and however many others read it, until the last has. An expression that is such an operation is written where it is
+//! wanted. A bias, a function and a residual behind a product are done by the product's kernel, where nothing else needs the
+//! product and they have the same bits: see [`Expr::matmul`].
 //!
 //! # Kernels
 //!
@@ -108,6 +108,7 @@
 mod any;
 mod apply;
 mod call;
+mod common;
 mod compiled;
 mod eval;
 mod explain;

@@ -9,7 +9,7 @@ use kernels_gpu::matmul::epilogue::Activation;
 use ndarray::{Dimension, Ix1, Ix2, Ix3, IxDyn};
 
 use super::Expr;
-use super::apply::{Operation, Then, typed};
+use super::apply::{Operation, Then, as_type, typed};
 use super::function::Unary;
 use super::node::{Elements, Node, Part, cast};
 use super::operand::Operand;
@@ -190,6 +190,19 @@ impl<T: Value<Element = T> + MatMul, D: Dimension + 'static> Operation for Produ
         }
     }
 
+    // How it begins is said by the types and the precision.
+    fn is_same(&self, other: &dyn Operation) -> bool {
+        let steps = |product: &Self| {
+            (
+                product.is_full,
+                product.has_bias,
+                product.function,
+                product.has_residual,
+            )
+        };
+        as_type::<Self>(other).is_some_and(|other| steps(other) == steps(self))
+    }
+
     fn run(&self, stream: &Stream, operands: &[&dyn Elements], out: &dyn Elements) -> Result<()> {
         let (a, b) = (typed::<T, D>(operands[0], stream)?, typed(operands[1], stream)?);
         let addends = operands[2..].iter().map(|addend| typed(*addend, stream));
@@ -259,6 +272,10 @@ struct ProductWithVector<T> {
 impl<T: Value<Element = T> + MatVec<Wide: Element>> Operation for ProductWithVector<T> {
     fn describe(&self) -> String {
         "matvec".into()
+    }
+
+    fn is_same(&self, other: &dyn Operation) -> bool {
+        as_type::<Self>(other).is_some_and(|other| other.is_transposed == self.is_transposed)
     }
 
     fn run(&self, stream: &Stream, operands: &[&dyn Elements], out: &dyn Elements) -> Result<()> {

@@ -11,12 +11,11 @@ use kernels_gpu::op::ReduceOp;
 use ndarray::{Axis, Dimension, Ix1, Ix2, Ix3, IxDyn};
 
 use super::Expr;
-use super::apply::OfOne;
+use super::apply::{Compute, Told, of_one};
 use super::node::{Node, Part};
 use super::value::Value;
 use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
-use crate::error::Result;
 use crate::ops::{Histogram, ScanAlgorithm, bins_of_edges, check_histogram, check_histogram_channels, check_scan_axis};
 
 /// Scans: kernels of their own, with the results of those of arrays ([`inclusive_scan`](DeviceArrayRef::inclusive_scan) and its
@@ -47,7 +46,9 @@ impl<'a, T: Value<Element = T> + Element, D: Dimension> Expr<'a, T, D> {
     where
         T: Scan<Op>,
     {
-        self.scanned::<Op, _>("inclusive_scan", None, |x, out| x.inclusive_scan_into::<Op>(out))
+        self.scanned::<Op, _>("inclusive_scan", None, (), |(), x, out| {
+            x.inclusive_scan_into::<Op>(out)
+        })
     }
 
     /// The exclusive scan of all elements in C order: element `i` combines elements `0 .. i`, and element 0 is the operator's
@@ -58,7 +59,9 @@ impl<'a, T: Value<Element = T> + Element, D: Dimension> Expr<'a, T, D> {
     where
         T: Scan<Op>,
     {
-        self.scanned::<Op, _>("exclusive_scan", None, |x, out| x.exclusive_scan_into::<Op>(out))
+        self.scanned::<Op, _>("exclusive_scan", None, (), |(), x, out| {
+            x.exclusive_scan_into::<Op>(out)
+        })
     }
 
     /// [`inclusive_scan`](Self::inclusive_scan) by the given algorithm: by [`ScanAlgorithm::Blelloch`] floats have the same bits
@@ -70,8 +73,8 @@ impl<'a, T: Value<Element = T> + Element, D: Dimension> Expr<'a, T, D> {
     where
         T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
     {
-        self.scanned::<Op, _>("inclusive_scan", None, move |x, out| {
-            x.inclusive_scan_by_into::<Op>(algorithm, out)
+        self.scanned::<Op, _>("inclusive_scan", None, algorithm, |algorithm, x, out| {
+            x.inclusive_scan_by_into::<Op>(*algorithm, out)
         })
     }
 
@@ -83,8 +86,8 @@ impl<'a, T: Value<Element = T> + Element, D: Dimension> Expr<'a, T, D> {
     where
         T: Scan<Op> + ScanTree<Op, Output = Op::Output>,
     {
-        self.scanned::<Op, _>("exclusive_scan", None, move |x, out| {
-            x.exclusive_scan_by_into::<Op>(algorithm, out)
+        self.scanned::<Op, _>("exclusive_scan", None, algorithm, |algorithm, x, out| {
+            x.exclusive_scan_by_into::<Op>(*algorithm, out)
         })
     }
 
@@ -100,8 +103,8 @@ impl<'a, T: Value<Element = T> + Element, D: Dimension> Expr<'a, T, D> {
     where
         T: Scan<Op>,
     {
-        self.scanned::<Op, _>("inclusive_scan_axis", Some(axis), move |x, out| {
-            x.inclusive_scan_axis_into::<Op>(axis, out)
+        self.scanned::<Op, _>("inclusive_scan_axis", Some(axis), axis, |axis, x, out| {
+            x.inclusive_scan_axis_into::<Op>(*axis, out)
         })
     }
 
@@ -117,34 +120,33 @@ impl<'a, T: Value<Element = T> + Element, D: Dimension> Expr<'a, T, D> {
     where
         T: Scan<Op>,
     {
-        self.scanned::<Op, _>("exclusive_scan_axis", Some(axis), move |x, out| {
-            x.exclusive_scan_axis_into::<Op>(axis, out)
+        self.scanned::<Op, _>("exclusive_scan_axis", Some(axis), axis, |axis, x, out| {
+            x.exclusive_scan_axis_into::<Op>(*axis, out)
         })
     }
 
-    fn scanned<Op: ReduceOp<T, Output: Value<Element = Op::Output> + Element>, F>(
+    fn scanned<Op: ReduceOp<T, Output: Value<Element = Op::Output> + Element>, P: Told>(
         &self,
         name: &'static str,
         axis: Option<Axis>,
-        compute: F,
-    ) -> Expr<'a, Op::Output, D>
-    where
-        F: Fn(&DeviceArrayRef<T, IxDyn>, &mut DeviceArrayRef<Op::Output, IxDyn>) -> Result<()> + Send + Sync + 'static,
-    {
+        parameters: P,
+        compute: impl Compute<P, T, IxDyn, Op::Output, IxDyn>,
+    ) -> Expr<'a, Op::Output, D> {
         Expr::of(self.part.clone().and_then(|x| {
             let operator = type_name::<Op>().rsplit("::").next().unwrap_or_default();
-            scan(name, Some(operator), x, axis, compute)
+            scan(name, Some(operator), x, axis, parameters, compute)
         }))
     }
 }
 
 /// A scan of all elements, or along an axis, by an operator, if the name does not say it.
-pub(super) fn scan<'a, T: Element, R: Value<Element = R> + Element>(
+pub(super) fn scan<'a, P: Told, T: Element, R: Value<Element = R> + Element>(
     name: &'static str,
     operator: Option<&str>,
     x: Arc<Node<'a>>,
     axis: Option<Axis>,
-    compute: impl Fn(&DeviceArrayRef<T, IxDyn>, &mut DeviceArrayRef<R, IxDyn>) -> Result<()> + Send + Sync + 'static,
+    parameters: P,
+    compute: impl Compute<P, T, IxDyn, R, IxDyn>,
 ) -> Part<'a> {
     let mut description = name.to_string();
     if let Some(operator) = operator {
@@ -155,7 +157,7 @@ pub(super) fn scan<'a, T: Element, R: Value<Element = R> + Element>(
         description += &format!(" along axis {}", axis.0);
     }
     let shape = Arc::clone(&x.shape);
-    Node::apply(name, OfOne::new(description, compute), vec![x], R::TYPE, &shape)
+    Node::apply(name, of_one(description, parameters, compute), vec![x], R::TYPE, &shape)
 }
 
 /// Histograms: kernels of their own, with the counts of those of arrays. What is counted is an array first.
@@ -186,8 +188,11 @@ impl<'a, T: Value<Element = T> + Histogram, D: Dimension> Expr<'a, T, D> {
         Expr::of(self.part.clone().and_then(|x| {
             check_histogram(bins, &range)?;
             let description = format!("histogram of {bins} bins in {range:?}");
-            let count = move |x: &DeviceArrayRef<T, IxDyn>, counts: &mut _| x.histogram_into(range.clone(), counts);
-            Node::apply("histogram", OfOne::new(description, count), vec![x], u64::TYPE, &[bins])
+            let count = |range: &RangeInclusive<f64>, x: &DeviceArrayRef<T, IxDyn>, counts: &mut _| {
+                x.histogram_into(range.clone(), counts)
+            };
+            let counted = of_one(description, range, count);
+            Node::apply("histogram", counted, vec![x], u64::TYPE, &[bins])
         }))
     }
 
@@ -201,15 +206,10 @@ impl<'a, T: Value<Element = T> + Histogram, D: Dimension> Expr<'a, T, D> {
         Expr::of(self.part.clone().and_then(|x| {
             let bins = bins_of_edges(edges)?;
             let description = format!("histogram of {bins} bins between edges");
-            let edges = edges.to_vec();
-            let count = move |x: &DeviceArrayRef<T, IxDyn>, counts: &mut _| x.histogram_edges_into(&edges, counts);
-            Node::apply(
-                "histogram_edges",
-                OfOne::new(description, count),
-                vec![x],
-                u64::TYPE,
-                &[bins],
-            )
+            let count =
+                |edges: &Vec<f64>, x: &DeviceArrayRef<T, IxDyn>, counts: &mut _| x.histogram_edges_into(edges, counts);
+            let counted = of_one(description, edges.to_vec(), count);
+            Node::apply("histogram_edges", counted, vec![x], u64::TYPE, &[bins])
         }))
     }
 }
@@ -227,9 +227,10 @@ impl<'a, T: Value<Element = T> + Histogram> Expr<'a, T, Ix3> {
             let channels = x.shape[2];
             check_histogram_channels(channels, bins, &range)?;
             let description = format!("histogram of {channels} channels of {bins} bins in {range:?}");
-            let count =
-                move |x: &DeviceArrayRef<T, Ix3>, counts: &mut _| x.histogram_channels_into(range.clone(), counts);
-            let counted = OfOne::new(description, count);
+            let count = |range: &RangeInclusive<f64>, x: &DeviceArrayRef<T, Ix3>, counts: &mut _| {
+                x.histogram_channels_into(range.clone(), counts)
+            };
+            let counted = of_one(description, range, count);
             Node::apply("histogram_channels", counted, vec![x], u64::TYPE, &[channels, bins])
         }))
     }

@@ -23,7 +23,7 @@ use crate::graph::Capture;
 use crate::stream::Stream;
 
 /// What stands for an array or a number in one trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::expr) struct Place {
     trace: u64,
     pub(in crate::expr) number: usize,

@@ -12,7 +12,7 @@ use ndarray::{Axis, Ix1, Ix2, Ix3, IxDyn};
 use super::numbers::{Number, Together, convert, problem, together};
 use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
-use crate::expr::apply::OfOne;
+use crate::expr::apply::of_one;
 use crate::expr::graph::insert_axis;
 use crate::expr::node::{Node, Part};
 use crate::expr::product::{full, product, product_with_vector};
@@ -150,14 +150,19 @@ where
     Op: ReduceOp<T, Output: Value<Element = Op::Output> + Element>,
 {
     if let Some(axis) = axis {
-        return scan(name, None, x, Some(axis), move |x: &DeviceArrayRef<T, IxDyn>, out| {
-            x.inclusive_scan_axis_into::<Op>(axis, out)
-        });
+        return scan(
+            name,
+            None,
+            x,
+            Some(axis),
+            axis,
+            |axis, x: &DeviceArrayRef<T, IxDyn>, out| x.inclusive_scan_axis_into::<Op>(*axis, out),
+        );
     }
     let len = x.shape.iter().product();
-    let whole = |x: &DeviceArrayRef<T, IxDyn>, out: &mut DeviceArrayRef<Op::Output, Ix1>| {
+    let whole = |(): &(), x: &DeviceArrayRef<T, IxDyn>, out: &mut DeviceArrayRef<Op::Output, Ix1>| {
         x.inclusive_scan_into::<Op>(&mut out.in_shape_mut(x.raw_dim()))
     };
     let ty = <Op::Output as cuda_std::scalar::Scalar>::TYPE;
-    Node::apply(name, OfOne::new(name.into(), whole), vec![x], ty, &[len])
+    Node::apply(name, of_one(name.into(), (), whole), vec![x], ty, &[len])
 }
