@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::apply::{Application, Applied};
 use super::compiled::Place;
@@ -11,6 +11,9 @@ use super::node::{Array, Elements, Kind, Node, Reduced, Reduction};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::stream::Stream;
+
+/// The parts of most expressions: for so many nothing has to grow.
+pub(super) const FEW: usize = 14;
 
 /// How far parts are parts of a root.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,8 +49,8 @@ pub(super) fn walk<'r, 'a>(
     roots: &[&'r Arc<Node<'a>>],
     parts: impl Fn(&'r Arc<Node<'a>>) -> &'r [Arc<Node<'a>>],
 ) -> Vec<&'r Arc<Node<'a>>> {
-    let mut nodes = Vec::new();
-    let mut known = FxHashSet::default();
+    let mut nodes = Vec::with_capacity(FEW);
+    let mut known = FxHashSet::with_capacity_and_hasher(FEW, FxBuildHasher);
     let mut rest: Vec<_> = roots.iter().rev().map(|&root| (root, false)).collect();
     while let Some((node, parts_are_there)) = rest.pop() {
         let own = parts(node);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernels that were made of programs, and their launches.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -215,24 +216,23 @@ fn add_words(block: &mut [u8], summands: &[u64]) {
 }
 
 /// Elements for one launch.
-pub(super) struct Piece {
-    outputs: Vec<u64>,
-    inputs: Vec<u64>,
-    lengths: Vec<usize>,
+pub(super) struct Piece<'l> {
+    outputs: Cow<'l, [u64]>,
+    inputs: Cow<'l, [u64]>,
+    lengths: Cow<'l, [usize]>,
     first: usize,
     parts: Parts,
 }
 
-impl Piece {
+impl Piece<'_> {
     /// The block of parameters, and the threads.
     pub(super) fn launch(&self, lowered: &Lowered<'_>) -> (Vec<u8>, LaunchConfig) {
-        let strides: Vec<&[isize]> = lowered.strides.iter().map(Vec::as_slice).collect();
         let arguments = ptx::Arguments {
             outputs: &self.outputs,
             inputs: &self.inputs,
             scalars: &lowered.scalars,
             lengths: &self.lengths,
-            strides: &strides,
+            strides: &lowered.strides,
             first: self.first,
             parts: self.parts,
         };
@@ -242,7 +242,7 @@ impl Piece {
 }
 
 /// What is launched one by one: parts of the first axis, or of the rows that are combined.
-pub(super) fn pieces(lowered: &Lowered<'_>, outputs: &[u64]) -> Vec<Piece> {
+pub(super) fn pieces<'l>(lowered: &'l Lowered<'_>, outputs: &'l [u64]) -> Vec<Piece<'l>> {
     let Lowered {
         program,
         lengths,
@@ -283,7 +283,7 @@ pub(super) fn pieces(lowered: &Lowered<'_>, outputs: &[u64]) -> Vec<Piece> {
 }
 
 /// A part of the first axis.
-fn rows(lowered: &Lowered<'_>, outputs: &[u64], range: Range<usize>, parts: Parts) -> Piece {
+fn rows(lowered: &Lowered<'_>, outputs: &[u64], range: Range<usize>, parts: Parts) -> Piece<'static> {
     let Lowered { program, lengths, .. } = lowered;
     let bytes = |value: u16| program.types[usize::from(value)].bytes();
     let of_row = |output: usize| match &program.reduce {
@@ -298,23 +298,23 @@ fn rows(lowered: &Lowered<'_>, outputs: &[u64], range: Range<usize>, parts: Part
     of_piece[0] = range.len();
     Piece {
         outputs: moved.collect(),
-        inputs: along(lowered, 0, range.start),
-        lengths: of_piece,
+        inputs: along(lowered, 0, range.start).into(),
+        lengths: of_piece.into(),
         first: range.start,
         parts,
     }
 }
 
 /// Parts of all rows.
-fn parts_of_rows(lowered: &Lowered<'_>, outputs: &[u64], parts: Parts) -> Piece {
+fn parts_of_rows<'l>(lowered: &'l Lowered<'_>, outputs: &'l [u64], parts: Parts) -> Piece<'l> {
     let start = parts.first * parts.len;
     Piece {
-        outputs: outputs.to_vec(),
+        outputs: outputs.into(),
         inputs: match lowered.program.reduced_axis() {
-            Some(axis) => along(lowered, axis, start),
-            None => lowered.inputs.clone(),
+            Some(axis) if start > 0 => along(lowered, axis, start).into(),
+            _ => lowered.inputs.as_slice().into(),
         },
-        lengths: lowered.lengths.clone(),
+        lengths: lowered.lengths.as_slice().into(),
         first: 0,
         parts,
     }

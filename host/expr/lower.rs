@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use cuda_std::scalar::ScalarType;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::compiled::Place;
 use super::function::bits_of;
+use super::graph::FEW;
 use super::node::{Array, Kind, Node, Reduction};
 use super::program::{Combine, Fold, Form, Input, Layout, MAX_ARGUMENTS, Program, Reduce, Step, Value};
 use super::ptx;
@@ -38,8 +39,7 @@ pub(super) fn lower<'a>(roots: &[Arc<Node<'a>>], shape: &[usize], outputs: &[u64
     let mut steps = Steps::new(shape, &[]);
     let values = roots.iter().map(|root| steps.root(root, Along::Elements)).collect();
     steps.program.outputs = values;
-    let axes: Vec<usize> = (0..shape.len()).collect();
-    let mut joined = steps.join(&axes);
+    let mut joined = steps.join(0..shape.len());
     joined.fill();
     steps.finish(vec![joined], outputs)
 }
@@ -69,8 +69,8 @@ impl<'s, 'a> Reducing<'s, 'a> {
             let value = steps.root(root, along);
             steps.program.outputs.push(value);
         }
-        let kept: Vec<usize> = (0..shape.len()).filter(|axis| !reduced.contains(axis)).collect();
-        let (mut rows, mut reduced) = (steps.join(&kept), steps.join(reduced));
+        let mut rows = steps.join(steps.kept.iter().copied());
+        let mut reduced = steps.join(reduced.iter().copied());
         rows.fill();
         reduced.fill();
         Self {
@@ -213,17 +213,18 @@ impl<'s, 'a> Steps<'s, 'a> {
             arrays: Vec::new(),
             strides: Vec::new(),
             scalars: Vec::new(),
-            of_nodes: FxHashMap::default(),
+            of_nodes: FxHashMap::with_capacity_and_hasher(FEW, FxBuildHasher),
             of_reductions: FxHashMap::default(),
-            of_steps: FxHashMap::default(),
+            of_steps: FxHashMap::with_capacity_and_hasher(FEW, FxBuildHasher),
         }
     }
 
     /// The step that gives the elements of `root`, behind those of its parts, without recursion.
     fn root(&mut self, root: &Arc<Node<'a>>, along: Along) -> Value {
-        let mut rest = vec![(root.clone(), along, false)];
+        let mut rest = Vec::with_capacity(FEW);
+        rest.push((root, along, false));
         while let Some((node, along, parts_are_there)) = rest.pop() {
-            if self.of_nodes.contains_key(&(Arc::as_ptr(&node), along)) {
+            if self.of_nodes.contains_key(&(Arc::as_ptr(node), along)) {
                 continue;
             }
             let parts: Option<(&[Arc<Node<'a>>], Along)> = match &node.kind {
@@ -233,12 +234,12 @@ impl<'s, 'a> Steps<'s, 'a> {
             };
             match parts {
                 Some((parts, of_parts)) if !parts_are_there => {
-                    rest.push((node.clone(), along, true));
-                    rest.extend(parts.iter().rev().map(|part| (part.clone(), of_parts, false)));
+                    rest.push((node, along, true));
+                    rest.extend(parts.iter().rev().map(|part| (part, of_parts, false)));
                 }
                 _ => {
-                    let value = self.step(&node, along);
-                    self.of_nodes.insert((Arc::as_ptr(&node), along), value);
+                    let value = self.step(node, along);
+                    self.of_nodes.insert((Arc::as_ptr(node), along), value);
                 }
             }
         }
@@ -363,10 +364,10 @@ impl<'s, 'a> Steps<'s, 'a> {
 
     /// Some of the axes, in groups that all arrays go through as through one axis; axes of length 1 are in none, but for those
     /// that places are asked along, which stand alone.
-    fn join(&self, axes: &[usize]) -> Joined {
+    fn join(&self, axes: impl IntoIterator<Item = usize>) -> Joined {
         let indexed: Vec<usize> = self.indexed().collect();
         let mut members: Vec<Vec<usize>> = Vec::new();
-        for &axis in axes {
+        for axis in axes {
             let length = self.shape[axis];
             if length == 1 && !indexed.contains(&axis) {
                 continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The graph behind expressions, without its types: what was written is checked here, and computed nowhere.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use cuda_std::scalar::{Scalar, ScalarType};
 use ndarray::Dimension;
@@ -131,6 +131,9 @@ impl Reduction<'_> {
     }
 }
 
+/// The shape of numbers.
+static NO_AXES: LazyLock<Arc<[usize]>> = LazyLock::new(|| Arc::new([]));
+
 /// A part of an expression.
 pub(super) struct Node<'a> {
     pub(super) kind: Kind<'a>,
@@ -242,7 +245,7 @@ impl<'a> Node<'a> {
     fn number(ty: ScalarType, kind: Kind<'a>) -> Arc<Self> {
         Arc::new(Self {
             ty,
-            shape: Arc::new([]),
+            shape: Arc::clone(&NO_AXES),
             home: None,
             size: weight(&kind, 0),
             has: Has::default(),
@@ -434,7 +437,17 @@ const _: () = assert!(
 );
 
 /// The shape that two shapes are repeated to, by NumPy's rules.
-fn common_shape(operation: &'static str, a: &[usize], b: &[usize]) -> std::result::Result<Arc<[usize]>, Problem> {
+fn common_shape(
+    operation: &'static str,
+    a: &Arc<[usize]>,
+    b: &Arc<[usize]>,
+) -> std::result::Result<Arc<[usize]>, Problem> {
+    // Numbers beside arrays.
+    match (&**a, &**b) {
+        ([], _) => return Ok(Arc::clone(b)),
+        (_, []) => return Ok(Arc::clone(a)),
+        _ => {}
+    }
     let axes = a.len().max(b.len());
     let at = |shape: &[usize], axis: usize| match (axis + shape.len()).checked_sub(axes) {
         Some(axis) => shape[axis],

@@ -30,12 +30,12 @@ pub(super) fn run(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn
 
 /// [`run`] of roots that no application is a part of.
 pub(super) fn run_kernels(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs: &[&dyn Elements]) -> Result<()> {
+    if !roots.iter().any(|root| root.has.reductions) {
+        return compute(runner, &cut(runner, roots)?, outputs);
+    }
     let mut roots: Vec<Arc<Node<'_>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
     loop {
-        let all = match roots.iter().any(|root| root.has.reductions) {
-            true => reductions(&roots.iter().collect::<Vec<_>>()),
-            false => Vec::new(),
-        };
+        let all = reductions(&roots.iter().collect::<Vec<_>>());
         if all.is_empty() {
             let roots: Vec<_> = roots.iter().collect();
             return compute(runner, &cut(runner, &roots)?, outputs);

@@ -38,7 +38,7 @@ pub(in crate::expr) struct Arguments<'a> {
     /// Of each axis.
     pub lengths: &'a [usize],
     /// Of each input along each axis, in elements.
-    pub strides: &'a [&'a [isize]],
+    pub strides: &'a [Vec<isize>],
     /// The place along axis 0 at which the launch begins, among those that make up the result.
     pub first: usize,
     /// The parts of rows that are combined each for itself.

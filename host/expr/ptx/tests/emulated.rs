@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 
-use ndarray::{Array, Axis, s};
+use ndarray::{Array, Axis, Ix0, Ix3, s};
 
 use super::emulator::{Emulator, Memory};
 use crate::expr::kernel::pieces;
@@ -322,4 +322,18 @@ pub(super) fn norms(stream: &Stream) -> Result<()> {
 fn norms_and_gradients() {
     let blocks = twice(norms);
     assert!(blocks > 100, "{blocks}");
+}
+
+/// Kernels and blocks of parameters of a trace, with other arrays and numbers.
+#[test]
+fn compiled_functions_of_other_arrays() {
+    let blocks = twice(|stream| {
+        let f = expr::compile(|(x, a): (Expr<f32, Ix3>, Expr<f32, Ix0>)| (softmax(&x, 2) * a).sum_axis(Axis(1)));
+        for scale in [1.0, 3.0] {
+            let x = (numbers(stream, [2, 20, 70])?.expr() * scale).eval()?;
+            f.call((&x.slice(s![.., .., 1..])?, scale))?;
+        }
+        Ok(())
+    });
+    assert!(blocks > 8, "{blocks}");
 }

@@ -167,7 +167,7 @@ fn check(lengths: &[usize], form: Form, inputs: &[(ScalarType, Layout)], has_pla
     let mut memory: Vec<u8> = (0..end).map(|at| (at * 167 + at / 256 + seed) as u8).collect();
     let before = memory.clone();
     let addresses = |all: &[usize]| -> Vec<u64> { all.iter().map(|&first| first as u64).collect() };
-    let strides: Vec<&[isize]> = arrays.iter().map(|array| &array.strides[..]).collect();
+    let strides: Vec<Vec<isize>> = arrays.iter().map(|array| array.strides.clone()).collect();
     let firsts: Vec<usize> = arrays.iter().map(|array| array.first).collect();
     let block = parameters(
         &program,
