@@ -17,7 +17,7 @@ use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::backend::DeviceFnInfo;
 use crate::buffer::Buffer;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
 
@@ -256,9 +256,9 @@ impl<'a> Node<'a> {
     /// The place along `axis` of each element of an array of that shape.
     pub(super) fn index(shape: &[usize], axis: usize) -> Part<'a> {
         if axis >= shape.len() {
-            return Err(Problem::Axis {
+            return Err(Problem::Axes {
                 operation: "index",
-                given: axis,
+                given: vec![axis],
                 wanted: format!("an axis below {}", shape.len()),
             });
         }
@@ -352,9 +352,9 @@ impl<'a> Node<'a> {
         axes.sort_unstable();
         let is_twice = axes.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| &pair[0]);
         if let Some(&given) = axes.iter().find(|&&axis| axis >= shape.len()).or(is_twice) {
-            return Err(Problem::Axis {
+            return Err(Problem::Axes {
                 operation: operator.name(),
-                given,
+                given: vec![given],
                 wanted: format!("axes below {}, each once", shape.len()),
             });
         }
@@ -487,11 +487,7 @@ pub(super) fn check_devices(
     if one.same_device(other) {
         return Ok(());
     }
-    Err(Problem::Devices {
-        operation,
-        given: other.device_id().into(),
-        wanted: one.device_id().into(),
-    })
+    Err(Error::different_devices(operation, other.device_id(), one.device_id()).into())
 }
 
 /// The number in another type, as Rust's `as`.

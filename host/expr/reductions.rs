@@ -139,9 +139,9 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
     pub fn insert_axis(&self, axis: Axis) -> Expr<'a, T, D::Larger> {
         Expr::of(self.part.clone().and_then(|part| {
             if axis.0 > part.shape.len() {
-                return Err(Problem::Axis {
+                return Err(Problem::Axes {
                     operation: "insert_axis",
-                    given: axis.0,
+                    given: vec![axis.0],
                     wanted: format!("at most {}", part.shape.len()),
                 });
             }

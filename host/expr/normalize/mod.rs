@@ -88,9 +88,9 @@ fn check_axes(operation: &'static str, x: &Node<'_>, axes: &[usize]) -> Result<(
     let is_wrong = |(at, &axis): (usize, &usize)| axis >= len || axes[..at].contains(&axis);
     match axes.iter().enumerate().find(|&axis| is_wrong(axis)) {
         None => Ok(()),
-        Some((_, &given)) => Err(Problem::Axis {
+        Some((_, &given)) => Err(Problem::Axes {
             operation,
-            given,
+            given: vec![given],
             wanted: format!("axes below {len}, each once"),
         }),
     }
