@@ -90,7 +90,7 @@ fn steps(root: &Arc<Node<'_>>) -> String {
             Kind::Call(function, parts) => (format!("{}({})", function.name, numbers(parts)), None),
             Kind::Reduced(reduced) => {
                 let reduction = &reduced.reduction;
-                let (operator, parts) = (reduction.operator.name(), numbers(&reduction.parts));
+                let (operator, parts) = (reduction.operator.name_of(reduced.number), numbers(&reduction.parts));
                 (format!("{operator} along {:?}({parts})", reduction.axes), None)
             }
             Kind::Applied(applied) => {

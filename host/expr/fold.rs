@@ -22,6 +22,9 @@ pub(super) enum Operator {
     ArgMin,
     /// As [`ArgMin`](Self::ArgMin), of the largest.
     ArgMax,
+    /// Of numbers of a type of floats, and of 1 beside each: the largest number, and the sum of `e^(x − largest)`, in one pass
+    /// (M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax", 2018).
+    SumExp,
 }
 
 /// Calls of device functions that make the numbers of two sets of elements those of both: numbered as in
@@ -61,6 +64,15 @@ impl Operator {
             Self::All => "all",
             Self::ArgMin => "argmin",
             Self::ArgMax => "argmax",
+            Self::SumExp => "sum_exp",
+        }
+    }
+
+    /// What one of its numbers is called.
+    pub(super) const fn name_of(self, number: usize) -> &'static str {
+        match (self, number) {
+            (Self::SumExp, 0) => Self::Max.name(),
+            _ => self.name(),
         }
     }
 
@@ -68,6 +80,7 @@ impl Operator {
     pub(super) fn types(self, ty: ScalarType) -> Vec<ScalarType> {
         match self {
             Self::ArgMin | Self::ArgMax => vec![ty, ScalarType::U64],
+            Self::SumExp => vec![ty, ty],
             _ => vec![ty],
         }
     }
@@ -83,6 +96,7 @@ impl Operator {
             // No place is as far away.
             Self::ArgMin => vec![greatest(ty), u64::MAX],
             Self::ArgMax => vec![least(ty), u64::MAX],
+            Self::SumExp => vec![least(ty), 0],
         }
     }
 
@@ -102,6 +116,10 @@ impl Operator {
             Self::All => Binary::BitAnd,
             Self::ArgMin | Self::ArgMax => {
                 first_extreme(self, ty, &mut calls);
+                return calls;
+            }
+            Self::SumExp => {
+                sum_of_exponentials(ty, &mut calls);
                 return calls;
             }
         };
@@ -138,6 +156,23 @@ fn first_extreme(operator: Operator, ty: ScalarType, calls: &mut Calls) {
         &[is_b, b_place, a_place],
     );
     calls.results.extend([number, place]);
+}
+
+/// Of two numbers with sums the larger number, and its sum with the other's, which counts `e^(smaller − larger)` times. Equal
+/// ones, infinities among them, are no distance apart. NaN makes the sum NaN.
+fn sum_of_exponentials(ty: ScalarType, calls: &mut Calls) {
+    let [a, a_sum, b, b_sum] = [0, 1, 2, 3];
+    let select = function::ternary(Ternary::Select, ty);
+    let is_b = calls.call(function::binary(Binary::Less, ty), &[a, b]);
+    let [larger, smaller] = [[b, a], [a, b]].map(|[x, y]| calls.call(select, &[is_b, x, y]));
+    let [sum, other] = [[b_sum, a_sum], [a_sum, b_sum]].map(|[x, y]| calls.call(select, &[is_b, x, y]));
+    let distance = calls.call(function::binary(Binary::Sub, ty), &[smaller, larger]);
+    let factor = calls.call(function::unary(Unary::Exp, ty), &[distance]);
+    let apart = calls.call(function::ternary(Ternary::MulAdd, ty), &[other, factor, sum]);
+    let together = calls.call(function::binary(Binary::Add, ty), &[sum, other]);
+    let are_equal = calls.call(function::binary(Binary::Equal, ty), &[a, b]);
+    let total = calls.call(select, &[are_equal, together, apart]);
+    calls.results.extend([larger, total]);
 }
 
 fn bits_of_one(ty: ScalarType) -> u64 {

@@ -276,7 +276,7 @@ const GROUPS: usize = 4;
 
 /// The 4-byte words of rows that a block has in registers at most: half of what a multiprocessor of today has, so that another
 /// block can compute while one loads.
-const MOST_WORDS: usize = 1 << 14;
+pub(super) const MOST_WORDS: usize = 1 << 14;
 
 /// The 4-byte words that a thread has in registers at most.
 const MOST_OF_THREAD: usize = 32;

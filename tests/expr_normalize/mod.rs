@@ -405,3 +405,24 @@ fn one_kernel_where_a_row_fits() {
         assert_eq!(kernels(&text), wanted, "{name}:\n{text}");
     }
 }
+
+/// Where a row fits into no block, and across, elements are read once for their largest number and sum, and once for the result.
+#[test]
+fn softmax_reads_twice_what_fits_into_no_block() {
+    let stream = device().default_stream();
+    let x = DeviceArray::<f32, _>::zeros(stream, (4096, 128)).unwrap();
+    let long = DeviceArray::<f32, _>::zeros(stream, (200, 40_000)).unwrap();
+    let read = |bytes: usize| format!("reads {bytes} B");
+    for (what, text, kernels) in [
+        ("a loop", long.expr().softmax(Axis(1)).explain().unwrap(), 1),
+        ("columns", x.expr().softmax(Axis(0)).explain().unwrap(), 3),
+    ] {
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("kernel")).collect();
+        assert_eq!(lines.len(), kernels, "{what}:\n{text}");
+        assert!(
+            lines[0].contains(&read(if kernels == 1 { long.len() } else { x.len() } * 4)),
+            "{what}:\n{text}"
+        );
+        assert!(text.contains("sum_exp"), "{what}:\n{text}");
+    }
+}

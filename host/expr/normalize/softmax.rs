@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Softmax, its logarithm, and the logarithm of sums of exponentials.
 //!
-//! The largest number is subtracted before the exponential, so that nothing overflows, and the largest one counts 1.
+//! The largest number is subtracted before the exponential, so that nothing overflows, and the largest one counts 1. Rows that
+//! are read more than once have the largest number and the sum by one reduction, which saves one of three passes.
 
 use std::sync::Arc;
 
@@ -12,10 +13,11 @@ use super::{Number, add, check_axes, check_same_shape, constant, div, mul, reduc
 use crate::expr::Expr;
 use crate::expr::fold::Operator;
 use crate::expr::function::{Ternary, Unary};
-use crate::expr::node::{Part, cast, repeated, ternary, unary};
+use crate::expr::node::{Node, Part, cast, repeated, ternary, unary};
 use crate::expr::operand::Operand;
+use crate::expr::plan::MOST_WORDS;
 use crate::expr::problem::Problem;
-use crate::expr::reductions::with_axes;
+use crate::expr::reductions::{count, with_axes};
 use crate::expr::value::Value;
 
 /// Softmax and what belongs to it. Numbers of 16 bits are computed with in `f32`, and the result is rounded once.
@@ -27,9 +29,10 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
     /// there is nothing to compute.
     ///
     /// The relative error of an element is, to first order, at most `|x − max| u` of the difference, the errors of two
-    /// exponentials, that of [`sum`](Self::sum) and one rounding.
+    /// exponentials, that of [`sum`](Self::sum), three times that where elements are read twice, and one rounding.
     ///
-    /// Along the last axis this is one kernel, which reads rows of up to 16,384 `f32` once and longer ones three times.
+    /// Along the last axis this is one kernel, which reads rows of up to 16,384 `f32` once and longer ones twice; across, two
+    /// kernels read the elements once each.
     ///
     /// # Errors
     ///
@@ -172,8 +175,29 @@ fn largest<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     reduced(Operator::Max, x, axes)
 }
 
+/// Whether elements along axes are read once more for each reduction that is of another's result: no block has room for them, or
+/// reductions across rows are kernels of their own.
+fn are_read_again(x: &Number<'_>, axes: &[usize]) -> bool {
+    let words = count(x, axes).saturating_mul(x.ty.bytes() / 4);
+    let is_across = axes.iter().max().is_some_and(|last| last + 1 < x.shape.len());
+    words > 0 && (words > MOST_WORDS || is_across)
+}
+
+/// The largest number, and the sum of the exponentials of `x − max`, without these axes, in one pass.
+fn sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 2], Problem> {
+    let ones = repeated(constant(1.0, x.ty)?, x);
+    let numbers = Node::reduce(Operator::SumExp, vec![Arc::clone(x), ones], axes)?;
+    Ok([0, 1].map(|number| Arc::clone(&numbers[number])))
+}
+
 /// `x − max`, and the sum of its exponentials along axes, which have length 1 then.
 fn shifted<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 2], Problem> {
+    if are_read_again(x, axes) {
+        let [largest, total] = sum_exp(x, axes)?;
+        // ∞ less itself makes the sum NaN.
+        let total = add(&total, &sub(&largest, &largest)?)?;
+        return Ok([sub(x, &with_axes(&largest, axes))?, with_axes(&total, axes)]);
+    }
     let below = sub(x, &with_axes(&largest(x, axes)?, axes))?;
     let total = sum(&unary(Unary::Exp, Arc::clone(&below))?, axes)?;
     Ok([below, total])
@@ -202,6 +226,10 @@ pub(super) fn wide_log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
 pub(in crate::expr) fn log_sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("log_sum_exp", x, axes)?;
     let wide = wide(x)?;
+    if are_read_again(&wide, axes) {
+        let [largest, total] = sum_exp(&wide, axes)?;
+        return cast(add(&unary(Unary::Ln, total)?, &largest)?, x.ty);
+    }
     let largest = largest(&wide, axes)?;
     // ∞ is not subtracted from itself.
     let is_infinite = unary(Unary::IsInfinite, Arc::clone(&largest))?;
