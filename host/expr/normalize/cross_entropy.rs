@@ -7,7 +7,7 @@ use cuda_std::scalar::ScalarType;
 use kernels_gpu::compiled::Real;
 use ndarray::{Axis, Ix0, RemoveAxis};
 
-use super::softmax::{softmax, wide_log_softmax};
+use super::softmax::{shifted, softmax};
 use super::{Number, check_axes, constant, div, mul, reduced, sub, wide, wide_type};
 use crate::expr::Expr;
 use crate::expr::fold::Operator;
@@ -118,13 +118,17 @@ impl<'a> Labels<'a> {
 
 fn cross_entropy<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>) -> Part<'a> {
     let labels = Labels::new("cross_entropy", x, axis, labels)?;
-    let logarithms = wide_log_softmax(&wide(x)?, &[axis])?;
-    let zero = constant(0.0, logarithms.ty)?;
-    let of_labels = ternary(
+    let wide = wide(x)?;
+    let zero = constant(0.0, wide.ty)?;
+    let [_, largest, total] = shifted(&wide, &[axis])?;
+    // The logit of the label is found in the pass that finds the largest one: all others are 0 in this sum.
+    let of_label = ternary(
         Ternary::Select,
-        [Arc::clone(&labels.are_labels), logarithms, Arc::clone(&zero)],
+        [Arc::clone(&labels.are_labels), wide, Arc::clone(&zero)],
     )?;
-    let of_rows = unary(Unary::Neg, reduced(Operator::Sum, &of_labels, &[axis])?)?;
+    let of_label = reduced(Operator::Sum, &of_label, &[axis])?;
+    let logarithms = sub(&sub(&of_label, &largest)?, &unary(Unary::Ln, total)?)?;
+    let of_rows = unary(Unary::Neg, logarithms)?;
     let counted = ternary(Ternary::Select, [Arc::clone(&labels.are_classes), of_rows, zero])?;
     let axes: Vec<usize> = (0..counted.shape.len()).collect();
     let total = reduced(Operator::Sum, &counted, &axes)?;

@@ -190,36 +190,33 @@ fn sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 2], Proble
     Ok([0, 1].map(|number| Arc::clone(&numbers[number])))
 }
 
-/// `x − max`, and the sum of its exponentials along axes, which have length 1 then.
-fn shifted<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 2], Problem> {
+/// `x − max`; and without the axes the largest number, and the sum of the exponentials.
+pub(super) fn shifted<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 3], Problem> {
+    let below = |largest: &Number<'a>| sub(x, &with_axes(largest, axes));
     if are_read_again(x, axes) {
         let [largest, total] = sum_exp(x, axes)?;
         // ∞ less itself makes the sum NaN.
         let total = add(&total, &sub(&largest, &largest)?)?;
-        return Ok([sub(x, &with_axes(&largest, axes))?, with_axes(&total, axes)]);
+        return Ok([below(&largest)?, largest, total]);
     }
-    let below = sub(x, &with_axes(&largest(x, axes)?, axes))?;
-    let total = sum(&unary(Unary::Exp, Arc::clone(&below))?, axes)?;
-    Ok([below, total])
+    let largest = largest(x, axes)?;
+    let below = below(&largest)?;
+    let total = reduced(Operator::Sum, &unary(Unary::Exp, Arc::clone(&below))?, axes)?;
+    Ok([below, largest, total])
 }
 
 /// Softmax along axes.
 pub(in crate::expr) fn softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("softmax", x, axes)?;
-    let [below, total] = shifted(&wide(x)?, axes)?;
-    cast(div(&unary(Unary::Exp, below)?, &total)?, x.ty)
+    let [below, _, total] = shifted(&wide(x)?, axes)?;
+    cast(div(&unary(Unary::Exp, below)?, &with_axes(&total, axes))?, x.ty)
 }
 
 /// The logarithm of softmax along axes.
 pub(in crate::expr) fn log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("log_softmax", x, axes)?;
-    cast(wide_log_softmax(&wide(x)?, axes)?, x.ty)
-}
-
-/// As [`log_softmax`], of numbers in the type that it is computed in.
-pub(super) fn wide_log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
-    let [below, total] = shifted(x, axes)?;
-    sub(&below, &unary(Unary::Ln, total)?)
+    let [below, _, total] = shifted(&wide(x)?, axes)?;
+    cast(sub(&below, &with_axes(&unary(Unary::Ln, total)?, axes))?, x.ty)
 }
 
 /// The logarithm of the sum of exponentials along axes, which are gone then.
