@@ -19,10 +19,13 @@ mod map;
 mod matmul;
 mod output;
 mod part;
+mod per_axis;
+mod pool;
 pub(crate) mod random;
 mod reduce;
 mod scan;
 mod select;
+mod top_k;
 mod transfer;
 mod transpose;
 
@@ -33,8 +36,8 @@ pub use image::{Border, Channels, Pixel, Weights};
 pub use index::Index;
 pub use join::{concatenate, stack};
 pub use kernels_gpu::compiled::{
-    Binary, CastTo, Elementwise, Map, MatVec, Number, RandomFloat, RandomInteger, Real, Reduce, RowNumber, Scan,
-    ScanTree, ScatterAdd,
+    Binary, CastTo, Elementwise, Map, MatVec, Number, Pool, RandomFloat, RandomInteger, Real, Reduce, RowNumber, Scan,
+    ScanTree, ScatterAdd, TopK,
 };
 pub use kernels_gpu::op::{
     Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,
@@ -44,6 +47,8 @@ pub use matmul::{
     CHOICES_VARIABLE, FusedMatMul, MatMul, OwnEpilogue, Pair, Precision, RowMatMul, ScaledMatMul, ScaledMul, WithRows,
     grouped_matmul, set_matmul_choices,
 };
+pub use per_axis::PerAxis;
+pub use pool::Pooling;
 pub use random::Generator;
 pub use scan::ScanAlgorithm;
 

@@ -11,6 +11,7 @@
 mod attention;
 mod made;
 mod products;
+mod rows;
 
 use core::fmt::Display;
 
@@ -36,6 +37,7 @@ pub use products::{
     HopperRows, Int8Params, MatVec, MmaGroupedParams, MmaParams, PlaceParams, RowNumber, ScatterAdd, ScatterAddParams,
     SimtParams, Tiled, TuringGemm, WgmmaGroupedParams, WgmmaParams, WgmmaRowsParams,
 };
+pub use rows::{MaxPoolGradientParams, Pool, PoolParams, TopK, TopKParams};
 
 /// The parameters of [`reduce()`](crate::reduce::reduce()), and with a [`ColumnPlan`] those of
 /// [`reduce_columns()`](crate::reduce::reduce_columns()).

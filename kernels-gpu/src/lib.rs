@@ -33,11 +33,13 @@ mod narrow;
 pub mod num;
 pub mod op;
 pub mod pixel;
+pub mod pool;
 pub mod random;
 pub mod reduce;
 pub mod scan;
 pub mod select;
 mod tile;
+pub mod top_k;
 pub mod transpose;
 mod user;
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The largest elements along an axis.
+
+use kernels_gpu::compiled::TopK;
+use kernels_gpu::top_k::{MAX_PART, MOST, Parts, THREADS};
+use ndarray::{Axis, Dimension, Ix1, IxDyn};
+
+use crate::array::{DeviceArray, Element};
+use crate::array_ref::DeviceArrayRef;
+use crate::error::{Error, Result};
+use crate::launch::LaunchConfig;
+
+/// Rows of fewer elements are a warp's each, others a block's.
+const LONG: usize = 4096;
+
+/// Elements of a part of a row, where rows are in parts.
+const PART: usize = 1 << 14;
+
+/// Blocks that keep a large GPU busy: rows are in parts where there are fewer.
+const BLOCKS: usize = 1024;
+
+/// The largest elements.
+impl<T: Element + TopK, D: Dimension> DeviceArrayRef<T, D> {
+    /// The `k` largest elements along an axis, the largest first, and their places: PyTorch's `topk`. Both results have the
+    /// shape of this array but for the axis, along which they have `k` elements; `k` is at most 64.
+    ///
+    /// NaN counts as larger than every number, and −0 as equal to +0. Of equal elements, those whose place is lower come first, and
+    /// are taken. So there is one result, and its bits are the same on every device. For the smallest, negate the elements.
+    ///
+    /// # Cost
+    ///
+    /// Elements are read once, and where rows along the axis are few and long, what is left of their parts once more: nearly all cost
+    /// one comparison, since they are below what has been found. Rows that ascend, where every element is among the largest so far,
+    /// take several times as long. Along another axis than the last, elements are copied first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axes`] if there is no such axis; [`Error::Parameter`] if `k` is greater than 64 or than the length of the axis; those of
+    /// an allocation and a launch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let scores = DeviceArray::from_ndarray(device.default_stream(), &array![[0.1f32, 0.7, 0.2, 0.7], [3.0, 1.0, 2.0, 0.0]])?;
+    /// let (values, places) = scores.top_k(Axis(1), 2)?;
+    /// assert_eq!(values.to_ndarray()?, array![[0.7, 0.7], [3.0, 2.0]]);
+    /// assert_eq!(places.to_ndarray()?, array![[1, 3], [0, 2]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn top_k(&self, axis: Axis, k: usize) -> Result<(DeviceArray<T, D>, DeviceArray<u64, D>)> {
+        self.layout.check_axis("top_k", axis.index())?;
+        let len = self.shape()[axis.index()];
+        if k > MOST.min(len) {
+            return Err(Error::Parameter {
+                operation: "top_k",
+                parameter: "k",
+                given: k.to_string(),
+                wanted: format!("at most {MOST}, and at most {len}, the length of axis {}", axis.index()),
+            });
+        }
+        let mut dim = self.raw_dim();
+        dim[axis.index()] = k;
+        let last = self.ndim() - 1;
+        if dim.size() == 0 || axis.index() == last {
+            let (values, indices) = self.top_k_of_rows(k, dim.size() / k.max(1))?;
+            return Ok((values.into_shape(dim.clone())?, indices.into_shape(dim)?));
+        }
+        // With the axis behind all others, and then back.
+        let (mut there, mut back): (Vec<usize>, Vec<usize>) = ((0..=last).collect(), (0..=last).collect());
+        let moved = there.remove(axis.index());
+        there.push(moved);
+        let moved = back.remove(last);
+        back.insert(axis.index(), moved);
+        let shape = IxDyn(&there.iter().map(|&axis| dim[axis]).collect::<Vec<_>>());
+        let rows = self.view().into_dyn().permuted_axes(there)?;
+        let (values, indices) = rows.top_k_of_rows(k, dim.size() / k)?;
+        let (values, indices) = (values.into_shape(shape.clone())?, indices.into_shape(shape)?);
+        Ok((
+            values
+                .view()
+                .into_dyn()
+                .permuted_axes(back.clone())?
+                .to_array()?
+                .into_shape(dim.clone())?,
+            indices
+                .view()
+                .into_dyn()
+                .permuted_axes(back)?
+                .to_array()?
+                .into_shape(dim)?,
+        ))
+    }
+
+    /// Of the last axis, where there are so many `rows`; one row after another.
+    fn top_k_of_rows(&self, k: usize, rows: usize) -> Result<(DeviceArray<T, Ix1>, DeviceArray<u64, Ix1>)> {
+        let stream = self.stream();
+        let find = |x: &DeviceArrayRef<T, Ix1>, places: &DeviceArrayRef<u64, Ix1>, parts: Parts| {
+            let results = rows * parts.parts as usize * k;
+            let mut values = DeviceArray::uninit(stream, Ix1(results))?;
+            let mut indices = DeviceArray::uninit(stream, Ix1(results))?;
+            let blocks = u32::try_from(parts.blocks()).unwrap_or(u32::MAX);
+            let config = LaunchConfig::new(blocks, THREADS as u32);
+            stream.launch::<T::Kernel>(&config, (x, places, parts, &mut values, &mut indices))?;
+            Ok((values, indices))
+        };
+        let none = DeviceArray::uninit(stream, Ix1(0))?;
+        if rows * k == 0 {
+            return Ok((DeviceArray::uninit(stream, Ix1(0))?, none));
+        }
+        let x = self.in_order()?;
+        let (x, len) = (x.in_shape(Ix1(x.len())), self.len() / rows);
+        let wanted = (len / PART).min(BLOCKS.div_ceil(rows)).max(len.div_ceil(MAX_PART / 2));
+        let in_parts = parts(rows, len, k, wanted.max(1));
+        let found = find(&x, &none, in_parts)?;
+        match in_parts.parts {
+            1 => Ok(found),
+            count => find(&found.0, &found.1, parts(rows, count as usize * k, k, 1)),
+        }
+    }
+}
+
+/// Rows of that many elements in so many parts, of each of which `k` elements are found.
+fn parts(rows: usize, len: usize, k: usize, parts: usize) -> Parts {
+    Parts {
+        rows,
+        len,
+        parts: parts as u32,
+        k: k as u32,
+        is_blocks: u32::from(len / parts >= LONG),
+        zero: 0,
+    }
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pooling: the largest element, or the mean, of windows over one to three axes, and the gradients of both.
+//!
+//! Arrays are seen as (outer, depth, height, width, inner), where windows go over the middle three axes and the inner axis, the
+//! channels, lies side by side. A thread has a vector of 16 bytes along the inner axis, or an element where that has no whole
+//! ones: of the output, for which it goes over the elements of the window, or for a gradient of the input, for which it goes over
+//! the windows that its elements are in. So each element of a result is written once, by one thread, in a fixed order: there are no
+//! atomics, and the bits are the same on every run. What windows share comes from the caches.
+//!
+//! Of a maximum, the gradient goes to the first of the largest elements of a window, or to the first NaN. It is found anew from
+//! the elements: no places are kept from the forward pass, and an element that is in `w` windows of `k` elements is
+//! compared `w · k` times.
+//!
+//! Elements of 16 bits are computed with in `f32`, and results are rounded once. Work: the elements of all windows; bytes moved:
+//! those of the arrays.
+
+mod windows;
+
+use cuda_std::half::{bf16, f16};
+use cuda_std::prelude::*;
+
+use crate::num::Num;
+use crate::tile;
+
+pub use windows::{AXES, MOST, Side, WindowAxis, Windows};
+
+use windows::{Place, for_each};
+
+/// Threads of a block.
+pub const THREADS: usize = 256;
+
+/// Blocks that ptxas makes room for on a multiprocessor: of the kernels from elements to windows, as many as it can without
+/// keeping registers in memory; of gradients so few that ptxas, which else gives them fewer registers than they take, needs no memory.
+const BLOCKS: usize = 5;
+const GRADIENT_BLOCKS: usize = 3;
+
+/// Elements of a vector of 16 bytes.
+pub const fn vec_len<T>() -> usize {
+    tile::vec_len(size_of::<T>())
+}
+
+/// What a thread does for its vector of `N` elements.
+trait Body {
+    /// # Safety
+    ///
+    /// The arrays have all elements of the windows, and lie at multiples of `N` elements.
+    unsafe fn vector<const N: usize>(&self, place: &Place);
+}
+
+/// Lets this thread treat its vector of `T`s, if arrays of `input` and `output` elements are as large as the windows, and are
+/// aligned where that is asked.
+#[inline(always)]
+fn run<T>(windows: &Windows, lens: [usize; 2], is_aligned: bool, body: &impl Body) {
+    let thread = thread::block_idx_x()
+        .wrapping_mul(thread::block_dim_x())
+        .wrapping_add(thread::thread_idx_x());
+    let (Some(place), true) = (windows.place(thread), windows.fit(lens[0], lens[1])) else {
+        return;
+    };
+    // SAFETY (of all): as large as just asked; of vectors of one element every array is, else they are aligned.
+    match (windows.vector(), const { vec_len::<T>() }) {
+        (1, _) => unsafe { body.vector::<1>(&place) },
+        (2, 2) if is_aligned => unsafe { body.vector::<2>(&place) },
+        (4, 4) if is_aligned => unsafe { body.vector::<4>(&place) },
+        (8, 8) if is_aligned => unsafe { body.vector::<8>(&place) },
+        _ => {}
+    }
+}
+
+/// Whether vectors of 16 bytes may be loaded.
+#[inline(always)]
+fn is_aligned<T: bytemuck::Pod>(x: &[T]) -> bool {
+    x.as_ptr().addr().is_multiple_of(16)
+}
+
+/// Whether vectors of 16 bytes may be stored.
+#[inline(always)]
+fn is_aligned_mut<T: bytemuck::Pod>(x: SliceMut<'_, T>) -> bool {
+    x.as_ptr().addr().is_multiple_of(16)
+}
+
+/// The numbers of a vector in the type that they are computed in.
+///
+/// # Safety
+///
+/// There is a vector of that number, and the array lies at a multiple of `N` elements.
+#[inline(always)]
+unsafe fn load<T: Num, const N: usize>(x: &[T], number: u32) -> [T::Wide; N] {
+    // SAFETY: the caller's promise.
+    let vector: [T; N] = unsafe { x.load_vec_unchecked(number as usize * N) };
+    cuda_std::array::from_fn(|k| vector[k].widen())
+}
+
+/// Stores a vector's numbers, rounded.
+///
+/// # Safety
+///
+/// As [`load`].
+#[inline(always)]
+unsafe fn store<T: Num, const N: usize>(out: SliceMut<'_, T>, number: u32, values: [T::Wide; N]) {
+    let values: [T; N] = cuda_std::array::from_fn(|k| T::narrow(values[k]));
+    // SAFETY: the caller's promise.
+    unsafe { out.set_vec_unchecked(number as usize * N, values) };
+}
+
+/// All elements of a window combined, two loads at a time.
+///
+/// # Safety
+///
+/// As [`Body::vector`].
+#[inline(always)]
+unsafe fn fold<T: Num, const N: usize>(
+    x: &[T],
+    windows: &Windows,
+    place: &Place,
+    identity: T::Wide,
+    combine: impl Fn(T::Wide, T::Wide) -> T::Wide,
+) -> [T::Wide; N] {
+    let [depth, height, width] = windows.elements(place.at);
+    let mut all = [identity; N];
+    for_each([depth, height, (0, 1)], |[z, y, _]| {
+        let mut x_at = width.0;
+        while x_at < width.1 {
+            let next = x_at.wrapping_add(1);
+            // SAFETY (of both): elements of the window, of vectors of that length.
+            let first = unsafe { load::<T, N>(x, windows.input(place, [z, y, x_at])) };
+            let second = match next < width.1 {
+                true => unsafe { load::<T, N>(x, windows.input(place, [z, y, next])) },
+                false => [identity; N],
+            };
+            for k in 0..N {
+                all[k] = combine(combine(all[k], first[k]), second[k]);
+            }
+            x_at = next.wrapping_add(1);
+        }
+    });
+    all
+}
+
+/// The largest of each window.
+struct Largest<'a, T> {
+    x: &'a [T],
+    windows: Windows,
+    out: SliceMut<'a, T>,
+}
+
+impl<T: Num> Body for Largest<'_, T> {
+    #[inline(always)]
+    unsafe fn vector<const N: usize>(&self, place: &Place) {
+        // SAFETY (of both): the caller's promise.
+        unsafe {
+            let largest = fold::<T, N>(self.x, &self.windows, place, T::Wide::LEAST, Num::max);
+            store(self.out, self.windows.output(place, place.at), largest);
+        }
+    }
+}
+
+/// The largest element of each window, NaN if any is; −0 is below +0. `windows` has a thread for each vector of the output; where
+/// the arrays do not have all of its elements, or vectors are not aligned, nothing is written.
+#[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn max_pool<T: Num>(x: &[T], windows: Windows, out: SliceMut<'_, T>) {
+    let aligned = is_aligned(x) && is_aligned_mut(out);
+    let lens = [x.len(), out.len()];
+    run::<T>(&windows, lens, aligned, &Largest { x, windows, out });
+}
+
+/// The mean of each window.
+struct Mean<'a, T> {
+    x: &'a [T],
+    windows: Windows,
+    out: SliceMut<'a, T>,
+}
+
+impl<T: Num<Wide: Float>> Body for Mean<'_, T> {
+    #[inline(always)]
+    unsafe fn vector<const N: usize>(&self, place: &Place) {
+        let count = wide_count::<T>(&self.windows, place.at);
+        // SAFETY (of both): the caller's promise.
+        unsafe {
+            let sums = fold::<T, N>(self.x, &self.windows, place, Num::ZERO, Num::add);
+            store(
+                self.out,
+                self.windows.output(place, place.at),
+                sums.map(|sum| sum.div(count)),
+            );
+        }
+    }
+}
+
+/// What the mean of a window divides by.
+#[inline(always)]
+fn wide_count<T: Num<Wide: Float>>(windows: &Windows, window: [u32; AXES]) -> T::Wide {
+    Float::from_f64(windows.count(windows.elements(window)) as f64)
+}
+
+/// The mean of each window: elements are added one after another, in C order. The rest is as for [`max_pool()`].
+#[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn average_pool<T: Num<Wide: Float>>(x: &[T], windows: Windows, out: SliceMut<'_, T>) {
+    let aligned = is_aligned(x) && is_aligned_mut(out);
+    let lens = [x.len(), out.len()];
+    run::<T>(&windows, lens, aligned, &Mean { x, windows, out });
+}
+
+/// The gradient by the elements, of the largest of each window.
+struct LargestGradient<'a, T> {
+    x: &'a [T],
+    gradient: &'a [T],
+    windows: Windows,
+    out: SliceMut<'a, T>,
+}
+
+/// Whether another number is the one that counts in a window, and not `mine`: the first NaN, else the first of the largest.
+#[inline(always)]
+#[allow(
+    clippy::neg_cmp_op_on_partial_ord,
+    reason = "what is not less may be NaN: one comparison for both"
+)]
+fn is_before<W: Num>(other: W, mine: W, comes_first: bool) -> bool {
+    let is_nan = |x: W| x.partial_cmp(&x).is_none();
+    match (is_nan(mine), comes_first) {
+        (false, true) => !(other < mine),
+        (false, false) => !(other <= mine),
+        (true, true) => is_nan(other),
+        (true, false) => false,
+    }
+}
+
+impl<T: Num> Body for LargestGradient<'_, T> {
+    #[inline(always)]
+    unsafe fn vector<const N: usize>(&self, place: &Place) {
+        let windows = &self.windows;
+        let at = windows.input(place, place.at);
+        // SAFETY (of all): the caller's promise, for elements of a window.
+        let mine: [T::Wide; N] = unsafe { load(self.x, at) };
+        let mut sums = [T::Wide::ZERO; N];
+        for_each(windows.windows(place.at), |window| {
+            let gradient: [T::Wide; N] = unsafe { load(self.gradient, windows.output(place, window)) };
+            let mut counts = [true; N];
+            for_each(windows.elements(window), |element| {
+                let other_at = windows.input(place, element);
+                let other: [T::Wide; N] = unsafe { load(self.x, other_at) };
+                for k in 0..N {
+                    counts[k] &= other_at == at || !is_before(other[k], mine[k], other_at < at);
+                }
+            });
+            for k in 0..N {
+                sums[k] = if counts[k] { sums[k].add(gradient[k]) } else { sums[k] };
+            }
+        });
+        unsafe { store(self.out, at, sums) };
+    }
+}
+
+/// The gradient of [`max_pool()`] of `x` by its elements, of a number of which `gradient` is the gradient by the results.
+/// `windows` has a thread for each vector of the input; the rest is as for [`max_pool()`].
+#[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = GRADIENT_BLOCKS)]
+pub fn max_pool_gradient<T: Num>(x: &[T], gradient: &[T], windows: Windows, out: SliceMut<'_, T>) {
+    let aligned = is_aligned(x) && is_aligned(gradient) && is_aligned_mut(out);
+    let lens = [Ord::min(x.len(), out.len()), gradient.len()];
+    let body = LargestGradient {
+        x,
+        gradient,
+        windows,
+        out,
+    };
+    run::<T>(&windows, lens, aligned, &body);
+}
+
+/// The gradient by the elements, of the mean of each window.
+struct MeanGradient<'a, T> {
+    gradient: &'a [T],
+    windows: Windows,
+    out: SliceMut<'a, T>,
+}
+
+impl<T: Num<Wide: Float>> Body for MeanGradient<'_, T> {
+    #[inline(always)]
+    unsafe fn vector<const N: usize>(&self, place: &Place) {
+        let windows = &self.windows;
+        let mut sums = [<T::Wide as Num>::ZERO; N];
+        for_each(windows.windows(place.at), |window| {
+            let count = wide_count::<T>(windows, window);
+            // SAFETY: the caller's promise, for a window.
+            let gradient: [T::Wide; N] = unsafe { load(self.gradient, windows.output(place, window)) };
+            for k in 0..N {
+                sums[k] = sums[k].add(gradient[k].div(count));
+            }
+        });
+        // SAFETY: the caller's promise.
+        unsafe { store(self.out, windows.input(place, place.at), sums) };
+    }
+}
+
+/// The gradient of [`average_pool()`] by its elements, of a number of which `gradient` is the gradient by the results. `windows`
+/// has a thread for each vector of the input; the rest is as for [`max_pool()`].
+#[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = GRADIENT_BLOCKS)]
+pub fn average_pool_gradient<T: Num<Wide: Float>>(gradient: &[T], windows: Windows, out: SliceMut<'_, T>) {
+    let aligned = is_aligned(gradient) && is_aligned_mut(out);
+    let lens = [out.len(), gradient.len()];
+    let body = MeanGradient { gradient, windows, out };
+    run::<T>(&windows, lens, aligned, &body);
+}
