@@ -3,7 +3,7 @@
 
 use ndarray::{Array1, Array2, ArrayD, Axis, IxDyn, array, s};
 use warpsmith::expr::{Promote, Value};
-use warpsmith::optim::{Adam, Parameter, Sgd, clip_norm};
+use warpsmith::optim::{Adam, LossScale, Parameter, Sgd, clip_norm};
 use warpsmith::{Device, DeviceArray, Error, Result, bf16, f16};
 
 use crate::common::*;
@@ -333,4 +333,115 @@ fn norms_are_clipped() {
         clip_norm(&mut [whole.view_mut().into_dyn()], -1.0),
         Err(Error::Parameter { parameter: "most", .. })
     ));
+}
+
+/// Steps with gradients that are times the scale, of which those in `broken` have one that is not finite, beside steps with
+/// the others as they are.
+fn scaled_steps<T: Float>() {
+    let stream = device().default_stream();
+    let (start, g) = (numbers::<T>(LEN, 5), numbers::<T>(LEN, 6));
+    let broken = [f64::INFINITY, f64::NAN, f64::NEG_INFINITY];
+    for momentum in [0.0, 0.875] {
+        let mut wanted = [upload(&start), upload(&start)];
+        let mut got = [upload(&start), upload(&start)];
+        let sgd = || Sgd::new(&wanted[0], RATE).unwrap().momentum(momentum).unwrap();
+        let adam = || {
+            Adam::new(&wanted[0], RATE)
+                .unwrap()
+                .decoupled_weight_decay(DECAY)
+                .unwrap()
+        };
+        let (mut plain, mut scaled) = ((sgd(), adam()), (sgd(), adam()));
+        let mut scale = LossScale::new(stream, 64.0).unwrap().growth_interval(3).unwrap();
+        let (mut value, mut since) = (64.0, 0);
+        for t in 0..12usize {
+            assert_eq!(f64::from(elements(scale.value())[0]), value, "ahead of step {t}");
+            // Powers of two are exact.
+            let mut times = upload(&g.mapv(|g| T::of(g.wide() * value)));
+            let other = upload(&array![T::of(1.0)]);
+            let is_broken = t % 4 == 2;
+            if is_broken {
+                times.set(IxDyn(&[t * 20]), T::of(broken[t / 4])).unwrap();
+            }
+            scale
+                .update(&[other.view().into_dyn(), times.view().into_dyn()])
+                .unwrap();
+            scaled.0.step_scaled(&mut got[0], &times, &scale).unwrap();
+            scaled.1.step_scaled(&mut got[1], &times, &scale).unwrap();
+            if is_broken {
+                (value, since) = (value / 2.0, 0);
+            } else {
+                plain.0.step(&mut wanted[0], &upload(&g)).unwrap();
+                plain.1.step(&mut wanted[1], &upload(&g)).unwrap();
+                since += 1;
+                if since == 3 {
+                    (value, since) = (value * 2.0, 0);
+                }
+            }
+            for (got, wanted) in got.iter().zip(&wanted) {
+                assert_same(&elements(got), &elements(wanted), &format!("step {t}"));
+            }
+        }
+        assert_eq!(value, 32.0);
+    }
+}
+for_types!(scaled_steps: f32 f64 f16 bf16);
+
+#[test]
+fn scales_stay_finite_and_are_recorded() {
+    let stream = device().default_stream();
+    let one = upload(&array![1.0f32]);
+    let mut scale = LossScale::new(stream, 2f64.powi(126))
+        .unwrap()
+        .growth_interval(1)
+        .unwrap();
+    for wanted in [127, 127, 127] {
+        scale.update(&[one.view().into_dyn()]).unwrap();
+        assert_eq!(elements(scale.value()), [2f32.powi(wanted)]);
+    }
+    let nan = upload(&array![f16::NAN]);
+    let mut scale = LossScale::new(stream, 2f64.powi(-125)).unwrap();
+    for wanted in [-126, -126, -126] {
+        scale.update(&[nan.view().into_dyn()]).unwrap();
+        assert_eq!(elements(scale.value()), [2f32.powi(wanted)]);
+    }
+    let weights = upload(&array![1.0f32, 2.0]);
+    let adam = Adam::new(&weights, 0.25).unwrap();
+    let scale = LossScale::new(stream, 8.0).unwrap().growth_interval(2).unwrap();
+    let gradient = upload(&array![8.0f32, -8.0]);
+    let args = (weights, adam, scale, gradient);
+    let mut graph = stream
+        .capture(args, |_, (weights, adam, scale, gradient)| {
+            scale.update(&[gradient.view().into_dyn()])?;
+            adam.step_scaled(weights, &*gradient, scale)
+        })
+        .unwrap();
+    graph.launch().unwrap();
+    let first = elements(&graph.args().0);
+    assert!(
+        (first[0] - 0.75).abs() < 1e-6 && (first[1] - 2.25).abs() < 1e-6,
+        "{first:?}"
+    );
+    graph.args_mut().3.set(1, f32::INFINITY).unwrap();
+    graph.launch().unwrap();
+    assert_eq!(
+        (elements(&graph.args().0), elements(graph.args().2.value())),
+        (first, vec![4.0])
+    );
+    for initial in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e39, 1e-46] {
+        let refused = LossScale::new(stream, initial);
+        assert!(
+            matches!(
+                refused,
+                Err(Error::Parameter {
+                    parameter: "initial",
+                    ..
+                })
+            ),
+            "{initial}"
+        );
+    }
+    let mut scale = LossScale::new(stream, 1.0).unwrap();
+    assert!(matches!(scale.update::<f32>(&[]), Err(Error::Parameter { .. })));
+    assert!(matches!(scale.growth_interval(0), Err(Error::Parameter { .. })));
 }

@@ -3,7 +3,7 @@
 
 use ndarray::{Dimension, Ix0, IxDyn};
 
-use super::{Parameter, check_below_one, check_not_negative, number, number_on};
+use super::{LossScale, Parameter, check_below_one, check_not_negative, number, number_on, select};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -145,26 +145,54 @@ impl<T: Parameter> Adam<T> {
         gradient: impl Operand<'a, T>,
     ) -> Result<()> {
         let gradient = expr::of_shape::<T, T::State>("Adam::step", gradient, parameters.shape())?;
+        self.step_where(parameters, gradient, None)
+    }
+
+    /// [`step`](Self::step) by a gradient of a loss that was multiplied with a [`LossScale`], which has been
+    /// [shown](LossScale::update) the gradient: it is divided by the factor, and where not all gradients were finite, parameters, state
+    /// and count stay what they are.
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step).
+    pub fn step_scaled<'a, D: Dimension>(
+        &mut self,
+        parameters: &mut DeviceArrayRef<T, D>,
+        gradient: impl Operand<'a, T>,
+        scale: &'a LossScale,
+    ) -> Result<()> {
+        let gradient = expr::of_shape::<T, T::State>("Adam::step_scaled", gradient, parameters.shape())?;
+        self.step_where(parameters, gradient * scale.inverse(), Some(scale.are_finite()))
+    }
+
+    /// A step if the condition holds.
+    fn step_where<'a, D: Dimension>(
+        &mut self,
+        parameters: &mut DeviceArrayRef<T, D>,
+        gradient: Expr<'a, T::State, IxDyn>,
+        condition: Option<Expr<'a, bool, Ix0>>,
+    ) -> Result<()> {
         self.check_state(parameters)?;
-        self.progress.step(self.betas, self.decay)?;
+        self.progress.step(self.betas, self.decay, &condition)?;
         let Progress { rate, root, rest, .. } = &self.progress;
         let [first, second] = self.betas;
         let (decay, epsilon) = (self.decay, number::<T>(self.epsilon));
         let mut parameters = parameters.view_mut().into_dyn();
         let state = (&mut parameters, &mut self.mean, &mut self.square);
-        expr::update(state, |(w, m, v)| {
-            let mut w = w.cast::<T::State>();
+        expr::update(state, |(old, old_mean, old_square)| {
+            let mut w = old.cast::<T::State>();
             let g = match decay {
                 Decay::Coupled(decay) => gradient + &w * number::<T>(decay),
                 _ => gradient,
             };
-            let m = m * number::<T>(first) + &g * number::<T>(1.0 - first);
-            let v = v * number::<T>(second) + g.square() * number::<T>(1.0 - second);
+            let m = &old_mean * number::<T>(first) + &g * number::<T>(1.0 - first);
+            let v = &old_square * number::<T>(second) + g.square() * number::<T>(1.0 - second);
             if let Decay::Decoupled(_) = decay {
                 w = w * rest;
             }
             let step = &m * rate / (v.sqrt() * root + epsilon);
-            ((w - step).cast(), m, v)
+            let w = select(&condition, (w - step).cast(), old);
+            (w, select(&condition, m, old_mean), select(&condition, v, old_square))
         })
     }
 
@@ -184,8 +212,8 @@ impl<T: Parameter> Adam<T> {
 }
 
 impl<T: Parameter> Progress<T> {
-    /// One step further.
-    fn step(&mut self, [first, second]: [f64; 2], decay: Decay) -> Result<()> {
+    /// One step further if the condition holds.
+    fn step(&mut self, [first, second]: [f64; 2], decay: Decay, condition: &Option<Expr<'_, bool, Ix0>>) -> Result<()> {
         let Self {
             learning_rate,
             powers: [first_power, second_power],
@@ -197,7 +225,7 @@ impl<T: Parameter> Progress<T> {
         let learning_rate = learning_rate.expr();
         let numbers = (first_power, second_power, rate, root, rest);
         expr::update(numbers, |(a, b, _, _, _)| {
-            let (a, b) = (a * first, b * second);
+            let (a, b) = (select(condition, &a * first, a), select(condition, &b * second, b));
             let rate = &learning_rate / (one() - &a);
             let root: Expr<'_, f64, Ix0> = (one() - &b).rsqrt();
             let decay = if let Decay::Decoupled(decay) = decay {

@@ -39,14 +39,15 @@
 //! half a unit in a parameter's last place then changes nothing: train parameters of `f32`, and [cast](crate::Expr::cast) them to
 //! 16 bits for products, unless that is known not to matter. Gradients are arrays or expressions of the parameters' shape, of any
 //! type that has one together with theirs, so that `f32` parameters take `bf16` gradients, and a gradient that is scaled,
-//! `gradient.expr() * (1.0 / 1024.0)`, is in no array.
+//! `gradient.expr() * (1.0 / 1024.0)`, is in no array. Gradients of `f16` want a loss that is scaled: [`LossScale`].
 
 mod adam;
 mod clip;
+mod loss_scale;
 mod sgd;
 
 use half::{bf16, f16};
-use ndarray::Ix0;
+use ndarray::{DimMax, Dimension, Ix0};
 
 use crate::array::{DeviceArray, Element};
 use crate::error::{Error, Result};
@@ -56,6 +57,7 @@ use crate::stream::Stream;
 
 pub use adam::Adam;
 pub use clip::clip_norm;
+pub use loss_scale::LossScale;
 pub use sgd::Sgd;
 
 mod sealed {
@@ -63,7 +65,7 @@ mod sealed {
 }
 
 /// What parameters may be: `f32`, `f64`, `f16` and `bf16`.
-pub trait Parameter: Value<Element = Self> + Element + Real + sealed::Sealed {
+pub trait Parameter: Value<Element = Self> + Element + Real + Promote<Self, Output = Self> + sealed::Sealed {
     /// What is computed with, and the type of an optimiser's state: `f32` of 16-bit floats, else the type itself.
     type State: Value<Element = Self::State>
         + Element
@@ -91,6 +93,21 @@ fn number<T: Parameter>(value: f64) -> Expr<'static, T::State, Ix0> {
 /// A number on the device.
 fn number_on<T: Value<Element = T> + Element + Real>(stream: &Stream, value: f64) -> Result<DeviceArray<T, Ix0>> {
     expr::scalar(value).cast::<T>().eval_on(stream)
+}
+
+/// The new numbers if the condition holds, or there is none; else the old ones.
+fn select<'a, T: Promote<T, Output = T>, D: Dimension + DimMax<D, Output = D>>(
+    condition: &Option<Expr<'a, bool, Ix0>>,
+    new: Expr<'a, T, D>,
+    old: Expr<'a, T, D>,
+) -> Expr<'a, T, D>
+where
+    Ix0: DimMax<D, Output = D>,
+{
+    match condition {
+        None => new,
+        Some(condition) => condition.select(new, old),
+    }
 }
 
 /// An error of `operation` unless the number is finite and not below 0.

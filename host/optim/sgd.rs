@@ -3,11 +3,11 @@
 
 use ndarray::{Dimension, Ix0, IxDyn};
 
-use super::{Parameter, check_below_one, check_not_negative, number, number_on};
+use super::{LossScale, Parameter, check_below_one, check_not_negative, number, number_on, select};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
-use crate::expr::{self, Operand};
+use crate::expr::{self, Expr, Operand};
 use crate::graph::{GraphArrays, HeldArrays};
 
 /// Gradient descent for an array of parameters: each [step](Self::step) subtracts the gradient times the learning rate.
@@ -123,24 +123,52 @@ impl<T: Parameter> Sgd<T> {
         gradient: impl Operand<'a, T>,
     ) -> Result<()> {
         let gradient = expr::of_shape::<T, T::State>("Sgd::step", gradient, parameters.shape())?;
+        self.step_where(parameters, gradient, None)
+    }
+
+    /// [`step`](Self::step) by a gradient of a loss that was multiplied with a [`LossScale`], which has been
+    /// [shown](LossScale::update) the gradient: it is divided by the factor, and where not all gradients were finite, parameters
+    /// and velocity stay what they are.
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step).
+    pub fn step_scaled<'a, D: Dimension>(
+        &mut self,
+        parameters: &mut DeviceArrayRef<T, D>,
+        gradient: impl Operand<'a, T>,
+        scale: &'a LossScale,
+    ) -> Result<()> {
+        let gradient = expr::of_shape::<T, T::State>("Sgd::step_scaled", gradient, parameters.shape())?;
+        self.step_where(parameters, gradient * scale.inverse(), Some(scale.are_finite()))
+    }
+
+    /// A step if the condition holds.
+    fn step_where<'a, D: Dimension>(
+        &mut self,
+        parameters: &mut DeviceArrayRef<T, D>,
+        gradient: Expr<'a, T::State, IxDyn>,
+        condition: Option<Expr<'a, bool, Ix0>>,
+    ) -> Result<()> {
         let mut parameters = parameters.view_mut().into_dyn();
         let rate = self.learning_rate.expr();
         let (momentum, decay) = (number::<T>(self.momentum), number::<T>(self.weight_decay));
         let decays = self.weight_decay != 0.0;
         let Some(velocity) = &mut self.velocity else {
-            return parameters.update(|w| {
-                let w = w.cast::<T::State>();
+            return parameters.update(|old| {
+                let w = old.cast::<T::State>();
                 let g = if decays { gradient + &w * decay } else { gradient };
-                (w - g * rate).cast()
+                select(&condition, (w - g * rate).cast(), old)
             });
         };
         let is_nesterov = self.is_nesterov;
-        expr::update((&mut parameters, velocity), |(w, v)| {
-            let w = w.cast::<T::State>();
+        expr::update((&mut parameters, velocity), |(old, old_velocity)| {
+            let w = old.cast::<T::State>();
             let g = if decays { gradient + &w * decay } else { gradient };
-            let v = v * &momentum + &g;
+            let v = &old_velocity * &momentum + &g;
             let direction = if is_nesterov { g + &v * momentum } else { v.clone() };
-            ((w - direction * rate).cast(), v)
+            let w = select(&condition, (w - direction * rate).cast(), old);
+            (w, select(&condition, v, old_velocity))
         })
     }
 }
