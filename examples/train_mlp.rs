@@ -6,15 +6,17 @@
 //! (`train-images-idx3-ubyte train-labels-idx1-ubyte`), it learns to read digits instead. The loss of each step is drawn to
 //! CURVE.svg, or to a file among the temporary ones. On the simulated GPU everything is smaller.
 
+mod training;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{env, fs};
 
-use warpsmith::ndarray::{Array1, Array2, Axis, Dimension, Ix1, Ix2, s};
+use training::{Parameters, Result};
+use warpsmith::ndarray::{Array1, Array2, Axis, Dimension, Ix1, Ix2, IxDyn, s};
 use warpsmith::optim::Sgd;
-use warpsmith::{Device, DeviceArray, DeviceArrayRef, Generator, Stream};
+use warpsmith::{Device, DeviceArray, DeviceArrayRef, DeviceViewMut, Generator, Stream};
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 type Matrix = DeviceArray<f32, Ix2>;
 type Vector = DeviceArray<f32, Ix1>;
 
@@ -94,6 +96,17 @@ impl Network {
     }
 }
 
+impl Parameters for Network {
+    fn all(&mut self) -> Vec<(&'static str, DeviceViewMut<'_, f32, IxDyn>)> {
+        vec![
+            ("w1", self.w1.view_mut().into_dyn()),
+            ("b1", self.b1.view_mut().into_dyn()),
+            ("w2", self.w2.view_mut().into_dyn()),
+            ("b2", self.b2.view_mut().into_dyn()),
+        ]
+    }
+}
+
 /// Samples and their labels.
 struct Samples {
     x: Matrix,
@@ -146,53 +159,6 @@ fn idx(path: &Path) -> Result<(Vec<usize>, Vec<u8>)> {
         (shape.iter().product::<usize>() == rest.len()).then(|| (shape, rest.to_vec()))
     };
     parsed().ok_or_else(|| format!("{} is no file of bytes in MNIST's format, unpacked", path.display()).into())
-}
-
-/// Compares the gradients with differences of the loss. Along the gradient itself, where the loss changes most, its slope is the
-/// gradient's length.
-fn check_gradients(network: &mut Network, batch: &Samples) -> Result<()> {
-    let (_, gradients) = network.gradients(&batch.x, &batch.labels)?;
-
-    fn slope<D: Dimension>(
-        network: &mut Network,
-        parameters: fn(&mut Network) -> &mut DeviceArray<f32, D>,
-        gradient: &DeviceArray<f32, D>,
-        batch: &Samples,
-    ) -> Result<(f64, f64)> {
-        let length = gradient
-            .expr()
-            .square()
-            .sum()
-            .sqrt()
-            .eval()?
-            .to_ndarray()?
-            .into_scalar();
-        let before = parameters(network).try_clone()?;
-        let distance = 0.02f32;
-        let mut loss_at = |step: f32| -> Result<f64> {
-            parameters(network).axpy(step / length, gradient)?;
-            let (loss, _) = network.gradients(&batch.x, &batch.labels)?;
-            parameters(network).assign(&before)?;
-            Ok(loss.get(0)?.into())
-        };
-        let difference = loss_at(distance)? - loss_at(-distance)?;
-        Ok((difference / (2.0 * f64::from(distance)), length.into()))
-    }
-
-    let slopes = [
-        ("w1", slope(network, |network| &mut network.w1, &gradients.w1, batch)?),
-        ("b1", slope(network, |network| &mut network.b1, &gradients.b1, batch)?),
-        ("w2", slope(network, |network| &mut network.w2, &gradients.w2, batch)?),
-        ("b2", slope(network, |network| &mut network.b2, &gradients.b2, batch)?),
-    ];
-    for (name, (slope, length)) in slopes {
-        println!("gradient by {name}: {length:.5}; by differences of the loss {slope:.5}");
-        assert!(
-            (slope - length).abs() < 0.02 * length,
-            "the gradient by {name} is wrong"
-        );
-    }
-    Ok(())
 }
 
 /// The same step by ndarray, on one of the host's threads.
@@ -313,35 +279,6 @@ fn train(training: Training, samples: &Samples, sizes: &Sizes) -> Result<(Networ
     Ok((network, losses, seconds))
 }
 
-/// The loss of each step as a picture.
-fn draw(path: &Path, losses: &Array1<f32>) -> Result<()> {
-    let (width, height, margin) = (640.0, 360.0, 48.0);
-    let most = losses.fold(0.0, |a: f32, &b| a.max(b));
-    let points = losses.iter().enumerate().map(|(step, loss)| {
-        let x = margin + (width - 2.0 * margin) * step as f32 / losses.len() as f32;
-        let y = height - margin - (height - 2.0 * margin) * loss / most;
-        format!("{x:.1},{y:.1}")
-    });
-    let points: Vec<String> = points.collect();
-    let (right, bottom) = (width - margin, height - margin);
-    let svg = format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="13">
-<rect width="100%" height="100%" fill="white"/>
-<path d="M{margin},{margin} V{bottom} H{right}" fill="none" stroke="#888"/>
-<text x="{margin}" y="{}">loss: {most:.2} at most, {:.4} at last</text>
-<text x="{right}" y="{}" text-anchor="end">{} steps</text>
-<polyline points="{}" fill="none" stroke="#0a6" stroke-width="1.5"/>
-</svg>
-"##,
-        margin - 12.0,
-        losses[losses.len() - 1],
-        bottom + 24.0,
-        losses.len(),
-        points.join(" ")
-    );
-    fs::write(path, svg).map_err(|error| format!("{}: {error}", path.display()).into())
-}
-
 fn main() -> Result<()> {
     let arguments: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
     let (curve, files) = match &arguments[..] {
@@ -399,7 +336,10 @@ fn main() -> Result<()> {
         x: samples.x.slice(s![..sizes.batch, ..])?.to_array()?,
         labels: samples.labels.slice(s![..sizes.batch])?.to_array()?,
     };
-    check_gradients(&mut network, &first)?;
+    let (_, mut gradients) = network.gradients(&first.x, &first.labels)?;
+    training::check_gradients(&mut network, &mut gradients, 0.02, |network| {
+        network.gradients(&first.x, &first.labels)?.0.get(0)
+    })?;
 
     // The host's steps, with the same parameters and the same batch.
     let (x, labels) = (first.x.to_ndarray()?, first.labels.to_ndarray()?);
@@ -432,8 +372,7 @@ fn main() -> Result<()> {
         all - known,
         accuracy * 100.0
     );
-    draw(&curve, &losses)?;
-    println!("the loss of each step: {}", curve.display());
+    training::draw(&curve, &losses)?;
 
     let last = losses.slice(s![-5..]).mean().expect("five steps");
     assert!(
