@@ -15,6 +15,7 @@ mod broadcast;
 mod cast;
 mod cast_bytes;
 mod compare;
+mod convolve;
 mod cooperative;
 mod create;
 #[cfg(feature = "cudarc")]

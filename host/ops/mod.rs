@@ -8,6 +8,7 @@ mod binary;
 mod broadcast;
 mod cast;
 mod compare;
+mod convolve;
 mod create;
 mod elementwise;
 mod format;
@@ -30,6 +31,7 @@ mod transfer;
 mod transpose;
 
 pub use attention::{Attend, Attention};
+pub use convolve::{Convolution, Convolve, PaddingMode};
 pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};
 pub use image::{Border, Channels, Pixel, Weights};

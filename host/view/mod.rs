@@ -151,6 +151,16 @@ impl<'a, T: Element, D: Dimension> DeviceView<'a, T, D> {
         }
     }
 
+    /// The view of a whole array in another shape of as many elements, in C order.
+    pub(crate) fn into_shape<E: Dimension>(self, dim: E) -> DeviceView<'a, T, E> {
+        self.with(self.layout.in_shape(dim))
+    }
+
+    /// A view from the first element on with a shape and strides of its own, which stay within the memory.
+    pub(crate) fn into_laid_out<E: Dimension>(self, dim: E, strides: Vec<usize>) -> DeviceView<'a, T, E> {
+        self.with(self.layout.laid_out(dim, &strides))
+    }
+
     /// The view with its axes in reverse order.
     pub fn reversed_axes(self) -> Self {
         self.with(self.layout.clone().reversed_axes())

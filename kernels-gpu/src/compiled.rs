@@ -9,6 +9,7 @@
 //! operators at once, which would leave no room for those.
 
 mod attention;
+mod convolve;
 mod made;
 mod products;
 mod rows;
@@ -30,6 +31,7 @@ use crate::scan::{Lines, blelloch};
 use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select};
 
 pub use attention::{Attention, AttentionParams, HopperAttention, HopperAttentionParams};
+pub use convolve::{Convolve, ConvolveParams, ConvolveTiled, HopperConvolve, HopperConvolveParams};
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
     AdaGemm, AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues, DmmaParams, FinishSums,

@@ -20,6 +20,7 @@ pub mod cast;
 pub mod compare;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod compiled;
+pub mod convolve;
 pub mod create;
 pub mod elementwise;
 pub mod function;

@@ -204,6 +204,15 @@ pub(super) fn best_size(shape: &GemmShape, tiles: [[usize; 2]; 3], multiprocesso
     costs.enumerate().min_by_key(|&(_, cost)| cost).unwrap_or_default()
 }
 
+/// Adds products to sums of their own type.
+pub(super) fn add_products<T: MatMul<Scalar = T> + Num>(
+    a: &DeviceArrayRef<T, Ix3>,
+    b: &DeviceArrayRef<T, Ix3>,
+    sums: &mut DeviceArrayRef<T, Ix3>,
+) -> Result<()> {
+    a.fused_batched_matmul(b).accumulate_into(sums, T::ONE)
+}
+
 /// What multiplies into an output, and finishes the sums, on that stream.
 pub(super) type Multiply<T, D> =
     fn(Multiplication<'_, T, D>, &Stream, &mut DeviceArrayRef<T, D>, &Finish<'_, T, D>) -> Result<()>;

@@ -45,7 +45,7 @@ pub(super) fn wgmma_shape<T, D>(product: &Multiplication<'_, T, D>) -> Option<Wg
 
 /// Of these widths of tiles, by the registers of their sums, the one with which products of elements of so many bytes are done
 /// first.
-pub(super) fn best_registers(of: &GemmShape, element: usize, widths: &[usize], stream: &Stream) -> usize {
+pub(in crate::ops) fn best_registers(of: &GemmShape, element: usize, widths: &[usize], stream: &Stream) -> usize {
     let multiprocessors = stream.backend().properties().multiprocessors as usize;
     let cost = |&registers: &usize| cycles(of, element, registers, multiprocessors);
     widths.iter().copied().min_by_key(cost).unwrap_or(64)
@@ -58,7 +58,7 @@ pub(super) fn best_rows(of: &GemmShape, element: usize, registers: usize, stream
 }
 
 /// A launch by tiles whose sums take so many registers: of a block for each multiprocessor, if there are as many tiles.
-pub(super) fn config(shape: &WgmmaShape, registers: usize, stream: &Stream) -> LaunchConfig {
+pub(in crate::ops) fn config(shape: &WgmmaShape, registers: usize, stream: &Stream) -> LaunchConfig {
     let rows = u64::from(shape.m).div_ceil(shape.tile_m.into());
     let columns = u64::from(shape.n).div_ceil(tile_n(registers) as u64);
     let tiles = u64::from(shape.batch) * rows * columns;

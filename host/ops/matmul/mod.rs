@@ -27,7 +27,7 @@ mod turing;
 use half::{bf16, f16};
 use kernels_gpu::compiled::RowNumber;
 use kernels_gpu::num::Num;
-use ndarray::{Dimension, Ix2};
+use ndarray::{Dimension, Ix2, Ix3};
 
 pub use self::choices::{CHOICES_VARIABLE, set_matmul_choices};
 use self::finish::Finish;
@@ -37,7 +37,7 @@ pub(crate) use self::gemm::matmul_shape;
 pub(crate) use self::gemv::check_matvec;
 use self::grouped::{Each, Groups};
 pub use self::grouped::{Pair, grouped_matmul};
-pub(super) use self::hopper::is_hopper;
+pub(super) use self::hopper::{best_registers, config as hopper_config, is_hopper};
 pub use self::own::OwnEpilogue;
 pub use self::precision::Precision;
 pub use self::rows::{RowMatMul, WithRows};
@@ -74,6 +74,14 @@ pub trait MatMul: Element + sealed::Sealed {
         stream: &Stream,
         out: &mut DeviceArrayRef<Self, Ix2>,
     ) -> Result<()>;
+
+    /// Adds the products of a batch to sums of the type that they are summed in.
+    #[doc(hidden)]
+    fn add_products(
+        a: &DeviceArrayRef<Self, Ix3>,
+        b: &DeviceArrayRef<Self, Ix3>,
+        sums: &mut DeviceArrayRef<Self::Scalar, Ix3>,
+    ) -> Result<()>;
 }
 
 /// The compute capabilities that tensor cores have new instructions since.
@@ -92,7 +100,7 @@ mod sealed {
 }
 
 macro_rules! matmul {
-    ($($type:ty as $scalar:ty: $multiply:expr, $each:path, $groups:path;)*) => {$(
+    ($($type:ty as $scalar:ty: $multiply:expr, $each:path, $groups:path, $add:path;)*) => {$(
         impl sealed::Sealed for $type {}
 
         impl MatMul for $type {
@@ -118,14 +126,22 @@ macro_rules! matmul {
             ) -> Result<()> {
                 $groups(groups, stream, out)
             }
+
+            fn add_products(
+                a: &DeviceArrayRef<Self, Ix3>,
+                b: &DeviceArrayRef<Self, Ix3>,
+                sums: &mut DeviceArrayRef<$scalar, Ix3>,
+            ) -> Result<()> {
+                $add(a, b, sums)
+            }
         }
     )*};
 }
 
 matmul! {
-    f32 as f32: simt::multiply, grouped::each_alone, grouped::groups_alone;
-    f64 as f64: dmma::multiply, grouped::each_alone, grouped::groups_alone;
-    i32 as i32: Multiplication::run, grouped::each_alone, grouped::groups_alone;
-    f16 as f32: tensor::multiply, grouped::each_at_once, grouped::groups_at_once;
-    bf16 as f32: tensor::multiply, grouped::each_at_once, grouped::groups_at_once;
+    f32 as f32: simt::multiply, grouped::each_alone, grouped::groups_alone, gemm::add_products;
+    f64 as f64: dmma::multiply, grouped::each_alone, grouped::groups_alone, gemm::add_products;
+    i32 as i32: Multiplication::run, grouped::each_alone, grouped::groups_alone, gemm::add_products;
+    f16 as f32: tensor::multiply, grouped::each_at_once, grouped::groups_at_once, tensor::add_products;
+    bf16 as f32: tensor::multiply, grouped::each_at_once, grouped::groups_at_once, tensor::add_products;
 }

@@ -134,6 +134,24 @@ where
     by_sums(product, stream, out, finish)
 }
 
+/// Adds products of numbers of 16 bits to sums in `f32`.
+pub(super) fn add_products<T: Half>(
+    a: &DeviceArrayRef<T, Ix3>,
+    b: &DeviceArrayRef<T, Ix3>,
+    sums: &mut DeviceArrayRef<f32, Ix3>,
+) -> Result<()> {
+    let (product, stream) = (Multiplication::new("add_products", a, b, None)?, a.stream());
+    let add = Finish::<f32, Ix3>::scale(1.0, 1.0);
+    if by_tensor_cores::<T, f32, Ix3, _>(&product, stream, sums, &add)? {
+        return Ok(());
+    }
+    if T::sums_on_turing(&product, stream, sums, &add)? {
+        return Ok(());
+    }
+    let (a, b) = (a.cast::<f32>()?, b.cast::<f32>()?);
+    a.fused_batched_matmul(&b).accumulate_into(sums, 1.0)
+}
+
 /// Multiplies a matrix by a vector, if one of the operands is one: what takes the time is to read the matrix.
 fn by_vector<T: Half + FinishSums<F>, D: Dimension, F: Passed<f32>>(
     product: &Multiplication<'_, T, D>,

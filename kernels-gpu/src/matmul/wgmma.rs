@@ -40,6 +40,7 @@ use super::tiles::{Tile, Tiles};
 use crate::num::Num;
 
 mod consume;
+pub mod convolve;
 pub mod fp8;
 pub mod grouped;
 pub mod int8;

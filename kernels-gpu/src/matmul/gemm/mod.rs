@@ -15,8 +15,8 @@
 //! on every device. Error of an element of `A B`: at most `k u Σ|a||b|` to first order in the unit roundoff `u` (N.
 //! Higham, "Accuracy and Stability of Numerical Algorithms", 3.5).
 
-mod load;
-mod thread_tile;
+pub(crate) mod load;
+pub(crate) mod thread_tile;
 
 use cuda_std::hint;
 use cuda_std::prelude::*;
@@ -31,7 +31,7 @@ use super::{MulAdd, span, unroll};
 pub const THREADS: usize = SIDE * SIDE;
 
 /// Threads along each side of a block's tile.
-const SIDE: usize = 16;
+pub(crate) const SIDE: usize = 16;
 
 /// Rows of tiles that blocks of neighbouring numbers share: they walk down such a group before they go right, so that
 /// the tiles of `A` and `B` which run at the same time are few, and stay in the L2 cache.
@@ -213,7 +213,7 @@ const fn pitch(thread_side: usize, bytes: usize) -> usize {
 }
 
 /// The shared memory for two tiles of each operand, in units of 8 bytes.
-const fn storage(tm: usize, tn: usize, bk: usize, bytes: usize) -> usize {
+pub(crate) const fn storage(tm: usize, tn: usize, bk: usize, bytes: usize) -> usize {
     2 * bk * (pitch(tm, bytes) + pitch(tn, bytes)) * bytes / 8
 }
 

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Gradients of convolutions.
+
+use ndarray::{Axis, Dimension, Ix5, Ix6, Slice};
+
+use super::forward::Task;
+use super::geometry::{Problem, with_three_axes};
+use super::{Convolution, Convolve, PaddingMode, gathered, padding};
+use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
+
+/// The gradient of the weights, as groups, outputs, and taps with their channels.
+pub(super) fn of_weights<T: Convolve, D: Dimension>(
+    of: &Convolution<'_, T, D>,
+    problem: &Problem,
+    out: &DeviceArrayRef<T, D>,
+) -> Result<DeviceArray<T, ndarray::Ix3>> {
+    let (x, problem) = of.input(problem)?;
+    let out = out.in_order()?;
+    gathered::weight_gradient(&problem, &x, &out.in_shape(problem.out_dim()))
+}
+
+/// The gradient of the input.
+pub(super) fn of_input<T: Convolve, D: Dimension>(
+    of: &Convolution<'_, T, D>,
+    problem: &Problem,
+    out: &DeviceArrayRef<T, D>,
+) -> Result<DeviceArray<T, Ix5>> {
+    let mode = of.settings.mode;
+    let missing = match mode {
+        PaddingMode::Zeros => [[0; 2]; 3],
+        _ => problem.all_missing(),
+    };
+    let padded = problem.padded(missing);
+    let weights = of.weights.in_order()?;
+    let weights = weights.in_shape(padded.weights_dim());
+    let out = out.forwards::<Ix5>(None)?;
+    let gradient = transposed(&padded, &weights, &with_three_axes(&out), of)?;
+    match mode {
+        PaddingMode::Zeros => Ok(gradient),
+        _ => padding::fold(gradient, &with_three_axes(of.x), missing, mode),
+    }
+}
+
+/// Along one axis, places of the input that are as far from a multiple of the stride, and the taps that read them: with stride 1,
+/// all.
+#[derive(Clone, Copy)]
+struct Phase {
+    /// The first such place; the others follow in steps of the stride.
+    place: usize,
+    places: usize,
+    /// The first such tap, and from one to the next.
+    tap: usize,
+    tap_step: usize,
+    taps: usize,
+    /// What the convolution of the output's gradient has along the axis: the first place that its first tap reads, and its dilation.
+    first: isize,
+    dilation: usize,
+}
+
+/// The phases of an axis.
+fn phases(problem: &Problem, axis: usize) -> Vec<Phase> {
+    let (stride, dilation) = (problem.stride[axis], problem.dilation[axis]);
+    let (length, window) = (problem.input[axis], problem.window[axis]);
+    let padding = -problem.first[axis];
+    let common = gcd(stride, dilation);
+    let tap_step = stride / common;
+    let of_phase = |place: usize| {
+        let places = (length - place).div_ceil(stride);
+        // Place `o` of the output reads, with tap `t`, place `o · stride + t · dilation − padding`.
+        let remainder = (place as isize + padding).rem_euclid(stride as isize) as usize;
+        let tap = (0..tap_step.min(window)).find(|tap| tap * dilation % stride == remainder);
+        let taps = tap.map_or(0, |tap| window.saturating_sub(tap).div_ceil(tap_step));
+        let tap = tap.unwrap_or(0);
+        let step = dilation / common;
+        let newest = (place as isize + padding - (tap * dilation) as isize).div_euclid(stride as isize);
+        Phase {
+            place,
+            places,
+            tap,
+            tap_step,
+            taps,
+            first: newest - (taps.max(1) - 1) as isize * step as isize,
+            dilation: step,
+        }
+    };
+    (0..stride.min(length)).map(of_phase).collect()
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// The gradient of the input of a convolution of zeros beyond its ends.
+fn transposed<T: Convolve, D: Dimension>(
+    problem: &Problem,
+    weights: &DeviceArrayRef<T, Ix5>,
+    out: &DeviceArrayRef<T, Ix5>,
+    of: &Convolution<'_, T, D>,
+) -> Result<DeviceArray<T, Ix5>> {
+    let stream = of.x.stream();
+    let mut gradient = DeviceArray::zeros(stream, problem.x_dim())?;
+    if gradient.is_empty() || out.is_empty() {
+        return Ok(gradient);
+    }
+    let [t0, t1, t2] = problem.window;
+    let weights = weights.in_shape(Ix6(problem.groups, problem.outputs, t0, t1, t2, problem.channels));
+    let [of0, of1, of2] = [0, 1, 2].map(|axis| phases(problem, axis));
+    for &a in &of0 {
+        for &b in &of1 {
+            for &c in &of2 {
+                let phase = [a, b, c];
+                if phase.iter().any(|phase| phase.taps == 0) {
+                    continue;
+                }
+                // The taps backwards, with channels and outputs exchanged.
+                let mut taps = weights.view();
+                let mut part = gradient.view_mut();
+                for (axis, phase) in phase.iter().enumerate() {
+                    let tap_step = phase.tap_step as isize;
+                    let slice = Slice::new(phase.tap as isize, None, tap_step);
+                    taps = taps.slice_axis(Axis(axis + 2), slice)?.flip(Axis(axis + 2))?;
+                    let slice = Slice::new(phase.place as isize, None, problem.stride[axis] as isize);
+                    part = part.into_slice_axis(Axis(axis + 1), slice)?;
+                }
+                let of_phase = Problem {
+                    images: problem.images,
+                    input: problem.output,
+                    output: phase.map(|phase| phase.places),
+                    window: phase.map(|phase| phase.taps),
+                    stride: [1; 3],
+                    dilation: phase.map(|phase| phase.dilation),
+                    first: phase.map(|phase| phase.first),
+                    groups: problem.groups,
+                    channels: problem.outputs,
+                    outputs: problem.channels,
+                };
+                let taps = taps.permuted_axes([0, 5, 2, 3, 4, 1])?.to_array()?;
+                let taps = taps.into_shape(of_phase.weights_dim())?;
+                let task = Task {
+                    problem: &of_phase,
+                    x: out,
+                    weights: &taps,
+                    stream,
+                    out: &mut part,
+                };
+                task.run()?;
+            }
+        }
+    }
+    Ok(gradient)
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Convolutions.
+
+use cuda_std::SliceMut;
+use cuda_std::half::{bf16, f16};
+use cuda_std::launch::{Kernel, SafeKernel};
+use cuda_std::tma::{TensorMap, TensorMapMut};
+
+use super::sealed::Sealed;
+use crate::convolve::tiled::{self, Large, Size, Small};
+use crate::convolve::{ConvolveShape, direct};
+use crate::matmul::wgmma::WgmmaShape;
+use crate::matmul::wgmma::convolve::{self as wgmma, ConvolvePlaces};
+use crate::num::Num;
+
+/// The parameters of [`convolve_direct`](fn@direct::convolve_direct) and [`convolve_tiled`](fn@tiled::convolve_tiled).
+pub type ConvolveParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, ConvolveShape);
+
+/// Convolutions of elements of this type on any GPU, output by output.
+pub trait Convolve: Sealed + Num {
+    /// What does them.
+    type Direct: SafeKernel<Params = ConvolveParams<Self>>;
+}
+
+macro_rules! direct {
+    ($($type:ty),*) => {$(
+        impl Convolve for $type {
+            type Direct = direct::convolve_direct<$type>;
+        }
+    )*};
+}
+
+direct!(f32, f64, f16, bf16);
+
+/// Convolutions of elements of this type on any GPU, as products of matrices by tiles.
+pub trait ConvolveTiled: Convolve {
+    /// Places and outputs of a large tile.
+    const LARGE_TILE: [usize; 2];
+    /// Places and outputs of a small tile.
+    const SMALL_TILE: [usize; 2];
+    /// By large tiles.
+    type Large: SafeKernel<Params = ConvolveParams<Self>>;
+    /// By small ones.
+    type Small: SafeKernel<Params = ConvolveParams<Self>>;
+}
+
+macro_rules! tiled {
+    ($($type:ident by $large:ident;)*) => {$(
+        impl ConvolveTiled for $type {
+            const LARGE_TILE: [usize; 2] = <$large as Size<$type>>::BLOCK_TILE;
+            const SMALL_TILE: [usize; 2] = <Small as Size<$type>>::BLOCK_TILE;
+            type Large = tiled::convolve_tiled<$type, $large>;
+            type Small = tiled::convolve_tiled<$type, Small>;
+        }
+    )*};
+}
+
+tiled! {
+    f32 by Large;
+    f64 by Small;
+}
+
+/// The parameters of [`convolve_wgmma`](fn@wgmma::convolve_wgmma).
+pub type HopperConvolveParams<T> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMapMut<'static, T>,
+    WgmmaShape,
+    ConvolvePlaces,
+);
+
+/// Convolutions of elements of this type on Hopper's tensor cores: a kernel for each number of outputs of a tile.
+pub trait HopperConvolve: Convolve {
+    /// 64.
+    type N64: Kernel<Params = HopperConvolveParams<Self>>;
+    /// 128.
+    type N128: Kernel<Params = HopperConvolveParams<Self>>;
+    /// 256.
+    type N256: Kernel<Params = HopperConvolveParams<Self>>;
+}
+
+macro_rules! hopper {
+    ($($type:ty),*) => {$(
+        impl HopperConvolve for $type {
+            type N64 = wgmma::convolve_wgmma<$type, 32>;
+            type N128 = wgmma::convolve_wgmma<$type, 64>;
+            type N256 = wgmma::convolve_wgmma<$type, 128>;
+        }
+    )*};
+}
+
+hopper!(bf16, f16);

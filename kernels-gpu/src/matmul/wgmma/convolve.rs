@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Convolutions on Hopper's tensor cores, of numbers of 16 bits: products of matrices whose left one, of a line for each place of the
+//! output with what all taps read, is in no memory ("implicit GEMM").
+//!
+//! The block is that of [`gemm_wgmma`](super::gemm_wgmma()). A tile's 128 lines are a box of places of the output, a power of 2 along
+//! each axis. What they read with one tap is a box of as many places of the input, which the accelerator copies as it lies, shifted by the
+//! tap; what is beyond the input's ends it makes zeros, which is the padding. So a step along k is 64 channels of a tap, and no
+//! address is computed for an element. The result is stored by boxes, too, those of each warp's 16 places.
+//!
+//! Strides are 1: with others the places that a tap reads are no box.
+
+use cuda_std::prelude::*;
+use cuda_std::tma::{self, TensorMap, TensorMapMut};
+use cuda_std::warpgroup;
+use cuda_std::wgmma::{KMajor, Registers};
+use half::{bf16, f16};
+
+use super::{A_BYTES, BOX_M, Block, Input, LINE, Output, Place, THREADS, TILE_M, WgmmaShape, b_bytes, produce, tile_k};
+use crate::matmul::unroll;
+
+/// Channels of a step along k.
+pub const CHANNELS: usize = tile_k(2);
+
+/// The places of a convolution, and their tiles. Axes that there are not have the length 1.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
+pub struct ConvolvePlaces {
+    /// Tiles along the three axes of places; of those of images there is no end.
+    pub tiles: [u32; 3],
+    /// The places of a tile along the axes of images and of places, as powers of 2, whose product is [`TILE_M`].
+    pub log_tile: [u32; 4],
+    /// Taps along each axis.
+    pub window: [u32; 3],
+    /// Places of the input from one tap to the next.
+    pub dilation: [u32; 3],
+    /// Where in the input the first tap of the first place of the output is.
+    pub first: [i32; 3],
+    /// Steps along k of a tap.
+    pub steps: u32,
+}
+
+impl ConvolvePlaces {
+    /// The first image and place of tile `number`.
+    #[inline(always)]
+    fn tile(&self, number: u32) -> [u32; 4] {
+        let mut at = [0; 4];
+        let mut rest = number;
+        unroll!(3, i => {
+            let axis = 2 - i;
+            let tiles = self.tiles[axis];
+            // A check would leave a panic.
+            let quotient = rest.checked_div(tiles).unwrap_or(0);
+            at[axis + 1] = (rest - quotient * tiles) << self.log_tile[axis + 1];
+            rest = quotient;
+        });
+        at[0] = rest << self.log_tile[0];
+        at
+    }
+
+    /// The image and place of line `line` of the tile that begins there.
+    #[inline(always)]
+    fn line(&self, tile: [u32; 4], line: u32) -> [u32; 4] {
+        let mut at = tile;
+        let mut shift = 0;
+        unroll!(4, i => {
+            let axis = 3 - i;
+            at[axis] += (line >> shift) & ((1 << self.log_tile[axis]) - 1);
+            shift += self.log_tile[axis];
+        });
+        debug_assert!(1 << shift == TILE_M);
+        at
+    }
+}
+
+/// The convolution.
+///
+/// # Safety
+///
+/// A block has [`THREADS`] threads and [`shared_bytes`](super::shared_bytes) bytes of dynamic shared memory; the grid has one axis. The
+/// maps have the swizzle of 128 bytes. `x` has images, three axes of places, and channels, in boxes of a tile of places and
+/// [`CHANNELS`]; `weights` taps, outputs and channels, in boxes of one tap, [`tile_n`](super::tile_n) outputs and `CHANNELS`; `out`
+/// images, places and outputs, in boxes of 128 bytes of outputs, and of [`BOX_M`] places that lie in a tile one after another.
+///
+/// In `shape`, `batch` is 1, `m` is the number of tiles times [`TILE_M`], `n` the number of outputs, `k` that of taps times `steps` times
+/// `CHANNELS`, which is not 0, `tile_m` is [`TILE_M`], and all that is said of operands is 0.
+#[kernel(T = [bf16, f16], R = [32, 64, 128], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
+pub unsafe fn convolve_wgmma<T: Input<Element = T> + Output, const R: usize>(
+    x: TensorMap<'_, T>,
+    weights: TensorMap<'_, T>,
+    out: TensorMapMut<'_, T>,
+    shape: WgmmaShape,
+    places: ConvolvePlaces,
+) where
+    [f32; R]: Registers,
+{
+    // SAFETY: the kernel's contract.
+    let block = unsafe { Block::<T, T, R>::new(x, weights, out, shape) };
+    let warp = warp::uniform(thread::thread_idx_x() / 32);
+    if warp < 4 {
+        warpgroup::decrease_registers::<40>();
+        block.produce_places(warp, &places);
+    } else {
+        warpgroup::increase_registers::<232>();
+        block.consume_places(warp - 4, &places);
+    }
+}
+
+impl<T: Input<Element = T> + Output, const R: usize> Block<'_, T, T, R>
+where
+    [f32; R]: Registers,
+{
+    /// Has the stages filled, one after another. For the warps of the producers' warpgroup.
+    #[inline(always)]
+    fn produce_places(&self, warp: u32, places: &ConvolvePlaces) {
+        if warp >= produce::producers(R) || !warp::elect() {
+            return;
+        }
+        match (produce::producers(R), warp) {
+            (1, _) => self.produce_taps::<true, true>(places),
+            (_, 0) => self.produce_taps::<true, false>(places),
+            _ => self.produce_taps::<false, true>(places),
+        }
+    }
+
+    /// Has what taps read, weights, or both copied. For one thread.
+    #[inline(always)]
+    fn produce_taps<const OF_X: bool, const OF_WEIGHTS: bool>(&self, places: &ConvolvePlaces) {
+        let of_x = if OF_X { A_BYTES as u32 } else { 0 };
+        let of_weights = if OF_WEIGHTS { b_bytes(R) as u32 } else { 0 };
+        let mut place = Place::<R>::FIRST;
+        for tile in self.tiles_of_block() {
+            let [image, a, b, c] = places.tile(tile.row / TILE_M as u32).map(|at| at as i32);
+            let from = [a + places.first[0], b + places.first[1], c + places.first[2]];
+            let (mut tap, mut number, mut step) = ([0; 3], 0, 0);
+            let mut k = 0;
+            while k < self.shape.k {
+                self.free(place.stage).wait(place.round ^ 1);
+                let full = self.full(place.stage);
+                full.arrive_expect_tx(of_x + of_weights);
+                let channel = (step * CHANNELS as u32) as i32;
+                let stage = place.stage as usize;
+                // SAFETY (of both): boxes of the map are, by the kernel's contract, as large as the stage has room for them, at
+                // multiples of 1024 bytes. Nobody reads the stage before its barrier says that it is full.
+                if OF_X {
+                    let [a, b, c] =
+                        cuda_std::array::from_fn(|axis: usize| from[axis] + (tap[axis] * places.dilation[axis]) as i32);
+                    unsafe {
+                        self.a
+                            .load(self.operands(stage * A_BYTES), [channel, c, b, a, image], full)
+                    };
+                }
+                if OF_WEIGHTS {
+                    let at = [channel, tile.column as i32, number];
+                    unsafe { self.b.load(self.operands(Self::B + stage * b_bytes(R)), at, full) };
+                }
+                place = place.next();
+                k += Self::TILE_K;
+                step += 1;
+                if step == places.steps {
+                    step = 0;
+                    number += 1;
+                    tap[2] += 1;
+                    if tap[2] == places.window[2] {
+                        tap[2] = 0;
+                        tap[1] += 1;
+                        if tap[1] == places.window[1] {
+                            tap[1] = 0;
+                            tap[0] += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Multiplies the stages, and stores the tiles. For the eight warps of two warpgroups.
+    // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn consume_places(&self, warp: u32, places: &ConvolvePlaces) {
+        let mut place = Place::<R>::FIRST;
+        for tile in self.tiles_of_block() {
+            let sums = self.sums::<T, T, KMajor, KMajor>(warp / 4, &mut place);
+            let first = places.tile(tile.row / TILE_M as u32);
+            let [image, a, b, c] = places.line(first, warp * BOX_M as u32).map(|at| at as i32);
+            unroll!(8, number => {
+                if number * Self::OF_BOX < R {
+                    let from = number * Self::OF_BOX;
+                    let to = self.take_box(number as u32, warp);
+                    Self::put_sums(to, |i| sums.element(from + i));
+                    tma::fence_async();
+                    warp::sync_warp(warp::FULL_MASK);
+                    if warp::elect() {
+                        let output = (tile.column as usize + 2 * from) as i32;
+                        // SAFETY: a box of the map, by the kernel's contract, whose memory is not written before it has been read.
+                        unsafe { self.c.store([output, c, b, a, image], to.cast()) };
+                        tma::commit();
+                    }
+                }
+            });
+        }
+        if warp::elect() {
+            // The shared memory is the block's as long as copies read it.
+            tma::wait_read::<0>();
+        }
+    }
+}
+
+const _: () = assert!(CHANNELS * 2 == LINE);

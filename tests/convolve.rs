@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Convolutions and their gradients against sums in f64.
+
+use crate::common::*;
+use ndarray::{ArrayD, Axis, Dimension, IxDyn};
+use proptest::prelude::RngExt;
+use warpsmith::ops::{Convolution, Convolve, PaddingMode};
+use warpsmith::{Device, DeviceArray, DeviceArrayRef, Error, bf16};
+
+/// A convolution.
+#[derive(Clone, Debug)]
+struct Case {
+    images: usize,
+    places: Vec<usize>,
+    channels: usize,
+    outputs: usize,
+    taps: Vec<usize>,
+    stride: Vec<usize>,
+    padding: Vec<usize>,
+    dilation: Vec<usize>,
+    groups: usize,
+    mode: PaddingMode,
+}
+
+/// One of so many channels and outputs, by all taps of an input, of one image.
+fn case<const N: usize>(places: [usize; N], [channels, outputs]: [usize; 2], taps: [usize; N]) -> Case {
+    Case {
+        images: 1,
+        places: places.to_vec(),
+        channels,
+        outputs,
+        taps: taps.to_vec(),
+        stride: vec![1; N],
+        padding: vec![0; N],
+        dilation: vec![1; N],
+        groups: 1,
+        mode: PaddingMode::Zeros,
+    }
+}
+
+/// An input, weights, a gradient of the result.
+type Operands<T> = [ArrayD<T>; 3];
+
+impl Case {
+    fn images(self, images: usize) -> Self {
+        Self { images, ..self }
+    }
+
+    fn stride<const N: usize>(self, stride: [usize; N]) -> Self {
+        let stride = stride.to_vec();
+        Self { stride, ..self }
+    }
+
+    fn padding<const N: usize>(self, padding: [usize; N]) -> Self {
+        let padding = padding.to_vec();
+        Self { padding, ..self }
+    }
+
+    fn dilation<const N: usize>(self, dilation: [usize; N]) -> Self {
+        let dilation = dilation.to_vec();
+        Self { dilation, ..self }
+    }
+
+    fn groups(self, groups: usize) -> Self {
+        Self { groups, ..self }
+    }
+
+    fn mode(self, mode: PaddingMode) -> Self {
+        Self { mode, ..self }
+    }
+
+    fn shape(first: usize, middle: &[usize], last: usize) -> IxDyn {
+        IxDyn(&[&[first], middle, &[last]].concat())
+    }
+
+    fn out_places(&self) -> Vec<usize> {
+        let of = |axis: usize| {
+            let padded = self.places[axis] + 2 * self.padding[axis];
+            (padded - self.dilation[axis] * (self.taps[axis] - 1) - 1) / self.stride[axis] + 1
+        };
+        (0..self.places.len()).map(of).collect()
+    }
+
+    fn operands<T: FloatNumber>(&self) -> Operands<T> {
+        let mut rng = rng((self.images * 1000 + self.channels * 100 + self.outputs) as u64);
+        let mut array = |shape: IxDyn| ArrayD::from_shape_simple_fn(shape, || T::of(rng.random::<f64>() * 2.0 - 1.0));
+        [
+            array(Self::shape(self.images, &self.places, self.channels)),
+            array(Self::shape(self.outputs, &self.taps, self.channels / self.groups)),
+            array(Self::shape(self.images, &self.out_places(), self.outputs)),
+        ]
+    }
+
+    /// The place of the input that a place of the output reads with a tap.
+    fn source(&self, place: &[usize], tap: &[usize]) -> Option<Vec<usize>> {
+        let of = |axis: usize| {
+            let at = (place[axis] * self.stride[axis] + tap[axis] * self.dilation[axis]) as isize;
+            let (at, n) = (at - self.padding[axis] as isize, self.places[axis] as isize);
+            let at = match self.mode {
+                _ if (0..n).contains(&at) => at,
+                PaddingMode::Zeros => return None,
+                PaddingMode::Reflect if at < 0 => -at,
+                PaddingMode::Reflect => 2 * (n - 1) - at,
+                PaddingMode::Replicate => at.clamp(0, n - 1),
+                PaddingMode::Circular => at.rem_euclid(n),
+            };
+            Some(at as usize)
+        };
+        (0..place.len()).map(of).collect()
+    }
+
+    /// Calls `see` with the numbers of the elements of input, weights and output, in C order, of each product.
+    fn each_product(&self, mut see: impl FnMut(usize, usize, usize)) {
+        let (inner, outer) = (self.channels / self.groups, self.outputs / self.groups);
+        let all = |lengths: &[usize]| {
+            let of = ndarray::indices(IxDyn(lengths)).into_iter();
+            of.map(|index| index.slice().to_vec()).collect::<Vec<_>>()
+        };
+        let number =
+            |at: &[usize], lengths: &[usize]| at.iter().zip(lengths).fold(0, |n, (&i, &length)| n * length + i);
+        let (out_places, taps) = (self.out_places(), self.taps.iter().product::<usize>());
+        let [of_x, of_out] = [&self.places, &out_places].map(|places| places.iter().product::<usize>());
+        for place in all(&out_places) {
+            for tap in all(&self.taps) {
+                let Some(source) = self.source(&place, &tap) else {
+                    continue;
+                };
+                let (x, w, out) = (
+                    number(&source, &self.places),
+                    number(&tap, &self.taps),
+                    number(&place, &out_places),
+                );
+                for image in 0..self.images {
+                    for output in 0..self.outputs {
+                        let x = (image * of_x + x) * self.channels + output / outer * inner;
+                        let w = (output * taps + w) * inner;
+                        let out = (image * of_out + out) * self.outputs + output;
+                        (0..inner).for_each(|channel| see(x + channel, w + channel, out));
+                    }
+                }
+            }
+        }
+    }
+
+    fn on<'a, T: Convolve>(
+        &self,
+        x: &'a DeviceArrayRef<T, IxDyn>,
+        weights: &'a DeviceArrayRef<T, IxDyn>,
+    ) -> Convolution<'a, T, IxDyn> {
+        let of = x.convolve(weights).stride(&self.stride[..]).padding(&self.padding[..]);
+        of.dilation(&self.dilation[..])
+            .groups(self.groups)
+            .padding_mode(self.mode)
+    }
+
+    /// The result and both gradients.
+    fn run<T: Convolve>(&self, device: &Device, operands: &Operands<T>) -> Operands<T> {
+        let [x, weights, out] = operands
+            .each_ref()
+            .map(|x| DeviceArray::from_ndarray(device.default_stream(), x).unwrap());
+        let of = self.on(&x, &weights);
+        let all = [
+            of.compute().unwrap(),
+            of.input_gradient(&out).unwrap(),
+            of.weight_gradient(&out).unwrap(),
+        ];
+        all.map(|x| x.to_ndarray().unwrap())
+    }
+
+    /// Checks the result and both gradients on all devices.
+    fn check<T: Convolve + FloatNumber>(self) {
+        let operands = self.operands::<T>();
+        for device in devices::<T>() {
+            let got = self.run(&device, &operands);
+            self.compare(&operands, &got);
+        }
+    }
+
+    /// A sum of `n` products is off by at most `n u Σ|x||w|` to first order, where `u` is that of the type that is summed in: of `f32`
+    /// for 16 bits, `2⁻²³` where tensor cores truncate. It is rounded once. A gradient of padding that is folded has as many
+    /// roundings more as places are added to one.
+    #[track_caller]
+    fn compare<T: FloatNumber>(&self, operands: &Operands<T>, got: &Operands<T>) {
+        let [x, w, g] = operands
+            .each_ref()
+            .map(|x| x.iter().map(|x| x.wide()).collect::<Vec<_>>());
+        // Sums, magnitudes, numbers of products.
+        let [mut out, mut dx, mut dw] = [&g, &x, &w].map(|like| vec![[0.0; 3]; like.len()]);
+        let add = |to: &mut [f64; 3], product: f64| {
+            to[0] += product;
+            to[1] += product.abs();
+            to[2] += 1.0;
+        };
+        self.each_product(|xi, wi, oi| {
+            add(&mut out[oi], x[xi] * w[wi]);
+            add(&mut dx[xi], g[oi] * w[wi]);
+            add(&mut dw[wi], g[oi] * x[xi]);
+        });
+        let narrow = size_of::<T>() == 2;
+        let unit = if narrow { 2f64.powi(-23) } else { T::UNIT_ROUNDOFF };
+        let folded = if self.mode == PaddingMode::Zeros { 0.0 } else { 8.0 };
+        for (name, number, got, wanted) in [
+            ("result", 2, &got[0], out),
+            ("input", 0, &got[1], dx),
+            ("weights", 1, &got[2], dw),
+        ] {
+            assert_eq!(got.shape(), operands[number].shape(), "{self:?}: {name}");
+            for ((at, got), [wanted, magnitude, count]) in got.indexed_iter().zip(wanted) {
+                let bound = 2.0 * (count + 1.0) * unit * magnitude;
+                let roundings = if name == "input" { 1.0 + folded } else { 1.0 };
+                let bound = bound
+                    + if narrow {
+                        roundings * T::UNIT_ROUNDOFF * (magnitude + bound)
+                    } else {
+                        0.0
+                    };
+                let error = (got.wide() - wanted).abs();
+                assert!(
+                    error <= bound,
+                    "{self:?}: {name} at {at:?}: {got:?}, wanted {wanted}, bound {bound:e}"
+                );
+            }
+        }
+    }
+}
+
+/// Those on which elements of this type go through different kernels.
+fn devices<T: 'static>() -> Vec<Device> {
+    let device = device().clone();
+    match (size_of::<T>(), device.is_simulator()) {
+        (4.., _) => vec![device],
+        (_, true) => vec![device, Device::simulated_hopper()],
+        (_, false) => vec![device.as_generation((7, 5)).unwrap(), device],
+    }
+}
+
+fn shapes<T: Convolve + FloatNumber>() {
+    case([1], [1, 1], [1]).check::<T>();
+    case([9], [3, 8], [3]).images(2).check::<T>();
+    case([5, 6], [3, 9], [2, 3]).check::<T>();
+    case([3, 4, 5], [2, 8], [2, 3, 1]).images(2).check::<T>();
+}
+
+for_types!(shapes: f32 f64 f16 bf16);
+
+fn strides_padding_and_dilation<T: Convolve + FloatNumber>() {
+    case([11], [4, 8], [3]).stride([2]).padding([1]).check::<T>();
+    case([7, 9], [3, 8], [3, 2]).stride([2, 3]).padding([1, 2]).check::<T>();
+    case([9, 8], [2, 8], [3, 3])
+        .dilation([2, 3])
+        .padding([2, 3])
+        .check::<T>();
+    case([10, 11], [2, 8], [3, 2])
+        .stride([4, 2])
+        .dilation([2, 3])
+        .padding([1, 0])
+        .check::<T>();
+    case([4, 5, 4], [2, 8], [2, 2, 2])
+        .stride([2, 1, 3])
+        .padding([1, 0, 1])
+        .check::<T>();
+}
+
+for_types!(strides_padding_and_dilation: f32 f64 f16 bf16);
+
+fn groups<T: Convolve + FloatNumber>() {
+    // Depthwise, with one output for each channel and with several; few outputs; tiles of several groups.
+    case([6, 5], [5, 5], [3, 3]).groups(5).padding([1, 1]).check::<T>();
+    case([6, 5], [3, 6], [2, 2]).groups(3).stride([2, 1]).check::<T>();
+    case([7], [6, 4], [3]).groups(2).check::<T>();
+    case([5, 4], [6, 18], [2, 2])
+        .groups(2)
+        .padding([1, 0])
+        .images(2)
+        .check::<T>();
+}
+
+for_types!(groups: f32 f64 f16 bf16);
+
+fn padding_modes<T: Convolve + FloatNumber>() {
+    for mode in [PaddingMode::Reflect, PaddingMode::Replicate, PaddingMode::Circular] {
+        case([4, 5], [2, 8], [3, 4]).padding([2, 3]).mode(mode).check::<T>();
+        case([5, 6], [2, 2], [3, 3])
+            .padding([1, 2])
+            .stride([2, 2])
+            .mode(mode)
+            .groups(2)
+            .check::<T>();
+    }
+    case([4], [1, 1], [3])
+        .padding([4])
+        .mode(PaddingMode::Circular)
+        .check::<T>();
+    case([1], [1, 1], [3])
+        .padding([4])
+        .mode(PaddingMode::Replicate)
+        .check::<T>();
+}
+
+for_types!(padding_modes: f32 f64 bf16);
+
+/// One tap is a product of matrices, but with strides or padding.
+fn one_tap<T: Convolve + FloatNumber>() {
+    case([4, 3], [5, 9], [1, 1]).images(2).check::<T>();
+    case([4, 3], [5, 9], [1, 1]).stride([2, 2]).check::<T>();
+    case([4, 3], [5, 9], [1, 1]).padding([1, 2]).check::<T>();
+}
+
+for_types!(one_tap: f32 f64 bf16);
+
+/// Channels and outputs enough for Hopper's tensor cores: several steps of a tap, tiles of each width, all axes, taps that read beyond
+/// the ends, and gradients that are written to every other place.
+fn many_channels<T: Convolve + FloatNumber>() {
+    case([9], [64, 8], [3]).padding([1]).check::<T>();
+    case([5, 6], [40, 72], [3, 3]).padding([1, 1]).images(3).check::<T>();
+    case([3, 3, 3], [64, 8], [2, 1, 2]).check::<T>();
+    case([7, 6], [72, 136], [1, 2]).dilation([1, 2]).check::<T>();
+    case([7, 6], [48, 48], [3, 3])
+        .stride([2, 2])
+        .padding([1, 1])
+        .check::<T>();
+    case([6], [64, 8], [3]).padding([5]).check::<T>();
+}
+
+for_types!(many_channels: f16 bf16);
+
+/// More tiles than blocks on Hopper: all places of the ring.
+#[test]
+fn several_tiles_for_a_block() {
+    let images = 5 * device().properties().multiprocessors as usize;
+    case([16, 8], [64, 8], [1, 2]).images(images).check::<bf16>();
+}
+
+/// More places, outputs and products than a tile of either size has.
+#[test]
+fn more_than_a_tile() {
+    case([9, 8], [2, 70], [3, 3]).padding([1, 1]).check::<f32>();
+    case([9, 9], [4, 33], [3, 1]).images(2).check::<f64>();
+    case([17, 8], [2, 130], [1, 2]).check::<f32>();
+}
+
+/// Both sizes of tiles, whatever the device would choose: as many tiles as make the large ones pay.
+#[test]
+fn large_tiles() {
+    let places = 128 * device().properties().multiprocessors as usize;
+    case([places + 1], [3, 65], [3]).padding([1]).check::<f32>();
+    case([places / 2 + 1], [2, 33], [1]).padding([1]).check::<f64>();
+}
+
+/// More padding than taps reach: places of the output that read nothing but zeros, and a gradient that does not read all.
+#[test]
+fn more_padding_than_taps() {
+    case([4], [2, 8], [2]).padding([5]).check::<f32>();
+    case([3, 3], [2, 8], [1, 2])
+        .padding([2, 3])
+        .stride([3, 2])
+        .check::<f32>();
+    case([3, 3], [2, 8], [1, 2])
+        .padding([2, 3])
+        .stride([3, 2])
+        .check::<bf16>();
+}
+
+/// A stride that leaves out places, whose gradient is 0.
+#[test]
+fn strides_beyond_the_taps() {
+    case([11, 7], [2, 8], [2, 1]).stride([5, 9]).check::<f32>();
+    case([11, 7], [2, 3], [2, 1]).stride([5, 3]).check::<f32>();
+}
+
+/// Gradients are what finite differences of `Σ out · result` give, which is linear in each operand.
+#[test]
+fn gradients_are_finite_differences() {
+    let cases = [
+        case([5, 6], [4, 8], [3, 2]).stride([2, 1]).padding([1, 1]).groups(2),
+        case([4, 4], [2, 9], [2, 2]).padding([1, 2]).mode(PaddingMode::Reflect),
+        case([7], [2, 3], [3]).dilation([2]).stride([2]).padding([2]),
+    ];
+    for case in cases {
+        let operands = case.operands::<f64>();
+        let [_, dx, dw] = case.run(device(), &operands);
+        let total = |operands: &Operands<f64>| {
+            let [x, weights, _] = operands.each_ref().map(upload);
+            let out = case.on(&x, &weights).compute().unwrap().to_ndarray().unwrap();
+            (&out * &operands[2]).sum()
+        };
+        for (operand, gradient) in [(0, &dx), (1, &dw)] {
+            for (at, &gradient) in gradient.indexed_iter().step_by(7) {
+                let moved = |by: f64| {
+                    let mut operands = operands.clone();
+                    operands[operand][&at] += by;
+                    total(&operands)
+                };
+                let difference = (moved(0.5) - moved(-0.5)) / 1.0;
+                assert!(
+                    (difference - gradient).abs() < 1e-11,
+                    "{case:?}, operand {operand} at {at:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Channels in front, every other place, backwards; and a gradient that is a view.
+#[test]
+fn views() {
+    fn of<T: Convolve + FloatNumber>() {
+        let case = case([5, 6], [4, 8], [2, 3]).images(2).padding([1, 1]);
+        let operands = case.operands::<T>();
+        let [x, weights, out] = &operands;
+        let stream = device().default_stream();
+        let front = |x: &ArrayD<T>| {
+            x.view()
+                .permuted_axes(IxDyn(&[0, 3, 1, 2]))
+                .as_standard_layout()
+                .to_owned()
+        };
+        let [a, b, c] = [x, weights, out].map(|x| DeviceArray::from_ndarray(stream, &front(x)).unwrap());
+        let [a, b, c] = [&a, &b, &c].map(|x| x.view().permuted_axes(IxDyn(&[0, 2, 3, 1])).unwrap());
+        let compare = |of: Convolution<'_, T, IxDyn>| {
+            let all = [
+                of.compute().unwrap(),
+                of.input_gradient(&c).unwrap(),
+                of.weight_gradient(&c).unwrap(),
+            ];
+            case.compare(&operands, &all.map(|x| x.to_ndarray().unwrap()));
+        };
+        compare(case.on(&a, &b));
+
+        let mut wide = ArrayD::from_elem(IxDyn(&[2, 5, 12, 5]), T::of(9.0));
+        wide.slice_mut(ndarray::s![.., .., ..;2, 1..]).assign(x);
+        let wide = DeviceArray::from_ndarray(stream, &wide).unwrap();
+        let mut part = wide.slice_axis(Axis(2), ndarray::Slice::new(0, None, 2)).unwrap();
+        part = part.slice_axis(Axis(3), ndarray::Slice::from(1..)).unwrap();
+        let mut backwards = weights.clone();
+        backwards.invert_axis(Axis(1));
+        let backwards = DeviceArray::from_ndarray(stream, &backwards).unwrap();
+        compare(case.on(&part, &backwards.flip(Axis(1)).unwrap()));
+
+        let mut upside_down = x.clone();
+        upside_down.invert_axis(Axis(1));
+        let upside_down = DeviceArray::from_ndarray(stream, &upside_down).unwrap();
+        compare(case.on(&upside_down.flip(Axis(1)).unwrap(), &b));
+    }
+    of::<f32>();
+    of::<bf16>();
+}
+
+#[test]
+fn empty_operands() {
+    let none = |case: Case| {
+        let [out, dx, dw] = case.run::<f32>(device(), &case.operands());
+        assert!(out.iter().chain(&dx).chain(&dw).all(|&x| x == 0.0), "{case:?}");
+        assert_eq!(out.shape()[0], case.images);
+        assert_eq!(dw.shape()[0], case.outputs);
+    };
+    none(case([4, 4], [2, 8], [3, 3]).images(0));
+    none(case([4, 4], [0, 8], [3, 3]));
+    none(case([4, 4], [2, 0], [3, 3]));
+    none(case([0], [2, 8], [2]).padding([1]));
+}
+
+/// A NaN of the input is in what reads it, and nowhere else.
+#[test]
+fn nan_stays_where_it_belongs() {
+    let case = case([6, 6], [3, 9], [3, 3]).padding([1, 1]);
+    let mut operands = case.operands::<f32>();
+    operands[0][[0, 2, 4, 1]] = f32::NAN;
+    let [out, ..] = case.run(device(), &operands);
+    for (at, value) in out.indexed_iter() {
+        let near = at[1].abs_diff(2) <= 1 && at[2].abs_diff(4) <= 1;
+        assert_eq!(value.is_nan(), near, "{at:?}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let of = |shape: &[usize]| DeviceArray::<f32, IxDyn>::zeros(device().default_stream(), IxDyn(shape)).unwrap();
+    let shape = |x: &[usize], w: &[usize], wanted: &str| {
+        let error = of(x).convolve(&of(w)).compute().unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Shape {
+                    operation: "convolve",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        let message = error.to_string();
+        assert!(
+            message.contains(&format!("{x:?}")) && message.contains(&format!("{w:?}")),
+            "{message}"
+        );
+        assert!(message.contains(wanted), "{message}");
+    };
+    shape(&[3, 4], &[5, 4], "1 to 3 axes");
+    shape(&[3], &[5], "1 to 3 axes");
+    shape(&[1, 2, 2, 2, 2, 4], &[5, 1, 1, 1, 1, 4], "1 to 3 axes");
+    shape(&[1, 9, 4], &[5, 3, 3, 4], "as many axes");
+    shape(&[1, 9, 4], &[5, 3, 3], "the channels of one");
+    shape(&[1, 2, 4], &[5, 3, 4], "over 2 with its padding along axis 1");
+    shape(&[1, 4, 4, 4], &[5, 3, 0, 4], "at least 1");
+    let (x, w) = (of(&[1, 5, 5, 4]), of(&[6, 3, 3, 4]));
+    let refused = |of: Convolution<'_, f32, IxDyn>, wanted: &str| {
+        let error = of.compute().unwrap_err().to_string();
+        assert!(error.starts_with("convolve: ") && error.contains(wanted), "{error}");
+    };
+    refused(x.convolve(&w).stride(0), "stride: given [0, 0]");
+    refused(x.convolve(&w).dilation([1, 0]), "dilation: given [1, 0]");
+    refused(x.convolve(&w).padding([1, 1, 1]), "for each of 2 axes");
+    refused(x.convolve(&w).groups(0), "multiples of 0 groups");
+    refused(x.convolve(&w).groups(4), "multiples of 4 groups");
+    refused(x.convolve(&w).dilation(3), "dilation 3 over 5");
+    refused(
+        x.convolve(&w).padding(5).padding_mode(PaddingMode::Reflect),
+        "at most 4",
+    );
+    refused(
+        x.convolve(&w).padding(6).padding_mode(PaddingMode::Circular),
+        "at most 5",
+    );
+    for of in [x.convolve(&w).input_gradient(&x), x.convolve(&w).weight_gradient(&x)] {
+        let error = of.unwrap_err().to_string();
+        assert!(
+            error.contains("given a gradient of shape [1, 5, 5, 4], wanted that of the result, [1, 3, 3, 6]"),
+            "{error}"
+        );
+    }
+    let elsewhere = DeviceArray::<f32, _>::zeros(Device::simulated_hopper().default_stream(), w.raw_dim()).unwrap();
+    let error = x.convolve(&elsewhere).compute().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::DifferentDevices {
+                operation: "convolve",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
