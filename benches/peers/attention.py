@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """PyTorch's attention by its fastest backend, for the shapes of `cargo bench --bench kernels -- attention`: python3 attention.py
 
-Prints a line for each shape: TFLOP/s by the median of 30 calls, of 4 d operations for each pair of a query and a key that it sees.
+Prints a line for each shape: TFLOP/s by the median of 30 calls, of 4 d operations for each pair of a query and a key that it sees, and
+of 10 d for the gradients alone; and for one query of each of 64 sequences the bytes of keys and values a second.
 """
 
 import torch
@@ -12,26 +13,54 @@ from measure import measure
 BACKENDS = (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
 
 
-def best(q, k, v, causal):
-    """The least median milliseconds of the backends that take these operands, and which it is of."""
+def best(calls):
+    """The least median milliseconds of the calls, one for each backend, that work, and which it is of."""
     times = []
-    for backend in BACKENDS:
-        def call():
-            with sdpa_kernel(backend):
-                torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-
+    for backend, call in calls:
         try:
-            times.append((measure("attention", "PyTorch", "", q.numel(), call)["ms_median"], backend.name))
+            with sdpa_kernel(backend):
+                times.append((measure("attention", "PyTorch", "", 1, call)["ms_median"], backend.name))
         except RuntimeError:
             continue
     return min(times)
+
+
+def forward(q, k, v, **options):
+    """A call for each backend."""
+
+    def call():
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+
+    return [(backend, call) for backend in BACKENDS]
+
+
+def gradients(q, k, v, causal):
+    """A call of the gradients alone for each backend, whose results they take."""
+    q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+    for backend in BACKENDS:
+        try:
+            with sdpa_kernel(backend):
+                out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        except RuntimeError:
+            continue
+        yield backend, lambda: torch.autograd.grad(out, (q, k, v), q, retain_graph=True)
 
 
 for dtype, dim in ((torch.bfloat16, 64), (torch.bfloat16, 128), (torch.float16, 128), (torch.float32, 64)):
     for batch, heads, positions in ((4, 16, 4096), (1, 16, 16384)):
         q, k, v = (torch.rand((batch, heads, positions, dim), device="cuda").mul(2).sub(1).to(dtype) for _ in range(3))
         for causal in (False, True):
-            ms, backend = best(q, k, v, causal)
             pairs = positions * (positions + 1) // 2 if causal else positions * positions
-            tflops = 4 * batch * heads * dim * pairs / ms / 1e9
-            print(f"{dtype} d {dim} {batch}x{heads}x{positions} causal {causal}: {ms:.3f} ms, {tflops:.0f} TFLOP/s, {backend}")
+            of = ((4, "", forward(q, k, v, is_causal=causal)), (10, "gradients ", gradients(q, k, v, causal)))
+            for operations, what, calls in of:
+                ms, backend = best(calls)
+                tflops = operations * batch * heads * dim * pairs / ms / 1e9
+                shape = f"{dtype} d {dim} {batch}x{heads}x{positions} causal {causal}"
+                print(f"{what}{shape}: {ms:.3f} ms, {tflops:.0f} TFLOP/s, {backend}")
+
+for sharing in (1, 4, 8):
+    q = torch.rand((64, 8 * sharing, 1, 128), device="cuda").to(torch.bfloat16)
+    k, v = (torch.rand((64, 8, 8192, 128), device="cuda").to(torch.bfloat16) for _ in range(2))
+    ms, backend = best(forward(q, k, v, enable_gqa=sharing > 1))
+    gigabytes = 2 * k.numel() * 2 / ms / 1e6
+    print(f"decode 64x{8 * sharing}x8x8192: {ms:.3f} ms, {gigabytes:.0f} GB/s, {backend}")

@@ -30,7 +30,11 @@ use crate::reduce::{ColumnPlan, RowPlan};
 use crate::scan::{Lines, blelloch};
 use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select};
 
-pub use attention::{Attention, AttentionParams, HopperAttention, HopperAttentionParams};
+pub use attention::{
+    Attention, AttentionCombineParams, AttentionDecode, AttentionDecodeParams, AttentionGradients,
+    AttentionGradientsParams, AttentionParams, GradientsOfKeysParams, GradientsOfQueriesParams, HopperAttention,
+    HopperAttentionParams,
+};
 pub use convolve::{Convolve, ConvolveParams, ConvolveTiled, HopperConvolve, HopperConvolveParams};
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{

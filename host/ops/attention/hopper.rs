@@ -2,13 +2,17 @@
 //! Attention on Hopper's tensor cores: which operands its kernel takes, and how it has them.
 
 use cuda_std::launch::Kernel;
+use kernels_gpu::attention::wgmma::gradients::{self, LINES, ROWS, of_keys};
 use kernels_gpu::attention::wgmma::{CONSUMER_ROWS, COUNTERS, KEYS, dim, rows, shared_bytes, threads};
-use kernels_gpu::compiled::{HopperAttention, HopperAttentionParams};
-use ndarray::{Dim, Ix4, Ix5};
+use kernels_gpu::compiled::{GradientsOfKeysParams, GradientsOfQueriesParams, HopperAttention, HopperAttentionParams};
+use ndarray::{Dim, Ix4, Ix5, s};
 
+use super::gradients::GradientsTask;
 use super::{Attend, Task};
+use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
+use crate::expr;
 use crate::launch::LaunchConfig;
 use crate::ops::matmul::is_hopper;
 use crate::ops::transpose::Ordered;
@@ -18,20 +22,26 @@ use crate::view::DeviceView;
 /// Elements of a piece of a line: 128 bytes.
 const PIECE: usize = 64;
 
+/// Registers of a thread's part of a result, for each head dimension.
+const D64: usize = 32;
+const D128: usize = 64;
+
 /// Computes, if the device has such tensor cores and the kernel is written for such operands.
 pub(super) fn compute<T: Attend + HopperAttention + TensorElement>(task: &mut Task<'_, T>) -> Result<bool> {
-    let is_positive = task.factor > 0.0 && task.factor.is_finite();
-    if !is_hopper(task.q.stream()) || !is_positive || task.shape.keys == 0 {
+    if !is_hopper(task.q.stream()) || !is_positive(task.factor) || task.shape.keys == 0 {
         return Ok(false);
     }
-    const D64: usize = 32;
-    const D128: usize = 64;
     match task.shape.dim as usize {
         d if d == dim(D64) => launch::<T, <T as HopperAttention>::D64>(task, D64)?,
         d if d == dim(D128) => launch::<T, <T as HopperAttention>::D128>(task, D128)?,
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Whether greater scores are greater exponents.
+fn is_positive(factor: f32) -> bool {
+    factor > 0.0 && factor.is_finite()
 }
 
 /// By the kernel whose results take so many registers of a thread, as `K`'s do.
@@ -96,4 +106,70 @@ fn in_pieces<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>) -> DeviceView<
 fn map<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>, lines: usize) -> Result<TensorMapArg<'_, T>> {
     let pieces = elements.shape()[3] / PIECE;
     in_pieces(elements).into_tensor_map(T::TYPE.0, &[1, 1, pieces, lines, PIECE], Swizzle::B128)
+}
+
+/// Computes gradients, if the device has such tensor cores and the kernels are written for such operands. There are keys.
+pub(super) fn gradients<T: Attend + HopperAttention + TensorElement>(task: &mut GradientsTask<'_, T>) -> Result<bool> {
+    if !is_hopper(task.q.stream()) || !is_positive(task.factors[0]) {
+        return Ok(false);
+    }
+    match task.shape.dim as usize {
+        d if d == dim(D64) => launch_gradients::<T, T::GradientsOfKeysD64, T::GradientsOfQueriesD64>(task, D64)?,
+        d if d == dim(D128) => launch_gradients::<T, T::GradientsOfKeysD128, T::GradientsOfQueriesD128>(task, D128)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// By the kernels whose results take so many registers of a thread, as `K`'s and `Q`'s do.
+fn launch_gradients<T, K, Q>(task: &mut GradientsTask<'_, T>, registers: usize) -> Result<()>
+where
+    T: Attend + TensorElement,
+    K: Kernel<Params = GradientsOfKeysParams<T>>,
+    Q: Kernel<Params = GradientsOfQueriesParams<T>>,
+{
+    let stream = task.q.stream();
+    let of_queries = of_queries(task)?;
+    let padded = of_queries.shape()[3];
+    let known = of_queries.slice(s![.., .., .., ..task.shape.queries as usize])?;
+    let known = known.into_tensor_map(f32::TYPE.0, &[2, 1, 1, LINES], Swizzle::None)?;
+    let (q, k, v, grad) = (
+        mappable(task.q)?,
+        mappable(task.k)?,
+        mappable(task.v)?,
+        mappable(task.grad)?,
+    );
+    let (q, k, v, grad) = (map(&q, LINES)?, map(&k, LINES)?, map(&v, LINES)?, map(&grad, LINES)?);
+    let (shape, factors) = (task.shape, task.factors);
+    let config = |tiles| LaunchConfig {
+        dynamic_shared: gradients::shared_bytes(registers),
+        ..LaunchConfig::new(tiles, gradients::THREADS as u32)
+    };
+    let [dq, dk, dv] = &mut task.of;
+    let tiles = of_keys(&shape).tiles(ROWS as u32);
+    let args = (&q, &k, &v, &grad, &known, dk, dv, shape, factors);
+    // SAFETY (of both): the kernels' contracts: threads, blocks and shared memory are those they are written for, as is the head dimension.
+    // The shape was found valid for tiles of 64 queries, and of 64 keys; there are keys, and the factor is positive. The maps are of
+    // five axes, in tiles as they want them, and what is known of queries is, for each, as they say. The results are arrays of their
+    // own, whose first elements are at multiples of 16 bytes.
+    unsafe { stream.launch_unchecked::<K>(&config(tiles), args)? };
+    let tiles = shape.tiles(ROWS as u32);
+    let args = (&q, &k, &v, &grad, &of_queries, padded, dq, shape, factors);
+    unsafe { stream.launch_unchecked::<Q>(&config(tiles), args) }
+}
+
+/// For each query the logarithm to base 2 of its sum of exponentials, or ∞ if it sees no key, and the product of its result and its gradient:
+/// the first of four axes is these two. Lines begin at multiples of 16 bytes, as tensor maps want them.
+fn of_queries<T: Attend>(task: &GradientsTask<'_, T>) -> Result<DeviceArray<f32, Ix4>> {
+    let [batch, heads, queries] = [0, 1, 2].map(|axis| task.q.shape()[axis]);
+    let padded = queries.next_multiple_of(4);
+    let mut known = DeviceArray::uninit(task.q.stream(), Dim([2, batch, heads, padded]))?;
+    let log_sums = task.log_sums.expr();
+    let exponents = log_sums
+        .equal(f32::NEG_INFINITY)
+        .select(expr::scalar(f32::INFINITY), log_sums * std::f32::consts::LOG2_E);
+    exponents.eval_into(&mut known.slice_mut(s![0, .., .., ..queries])?)?;
+    task.deltas()
+        .eval_into(&mut known.slice_mut(s![1, .., .., ..queries])?)?;
+    Ok(known)
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Attention: softmax of scores, times values, in one kernel.
 
+mod decode;
+mod gradients;
 mod hopper;
 
 use std::f64::consts::LOG2_E;
@@ -9,13 +11,16 @@ use cuda_std::launch::SafeKernel;
 use half::{bf16, f16};
 use kernels_gpu::attention::tiled::{AttentionStrides, ROWS, THREADS};
 use kernels_gpu::attention::{AttentionShape, MAX_LENGTH, MAX_TILES};
-use kernels_gpu::compiled::{Attention as Compiled, AttentionParams};
+use kernels_gpu::compiled::{AttentionDecode, AttentionGradients, AttentionParams};
 use ndarray::{Dimension, Ix3, Ix4};
 
+use self::gradients::GradientsTask;
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
+use crate::expr::Value;
 use crate::launch::{LaunchConfig, Words};
+use crate::stream::Stream;
 
 /// What errors call it.
 const OPERATION: &str = "attention";
@@ -27,10 +32,16 @@ const MAX_DIM: usize = 256;
 const CACHED: usize = 24 << 20;
 
 /// The element types of [`attention`](DeviceArrayRef::attention): `f32`, `bf16` and `f16`.
-pub trait Attend: Element + Compiled + sealed::Sealed {
+pub trait Attend: Element + AttentionDecode + AttentionGradients + Value<Element = Self> + sealed::Sealed {
     /// Computes by the kernel for the device's tensor cores, if there is one for such operands.
     #[doc(hidden)]
     fn on_tensor_cores(_task: &mut Task<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Computes gradients so.
+    #[doc(hidden)]
+    fn gradients_on_tensor_cores(_task: &mut GradientsTask<'_, Self>) -> Result<bool> {
         Ok(false)
     }
 }
@@ -51,15 +62,19 @@ macro_rules! on_hopper {
             fn on_tensor_cores(task: &mut Task<'_, $type>) -> Result<bool> {
                 hopper::compute(task)
             }
+
+            fn gradients_on_tensor_cores(task: &mut GradientsTask<'_, $type>) -> Result<bool> {
+                hopper::gradients(task)
+            }
         }
     )*};
 }
 
 on_hopper!(bf16, f16);
 
-/// Attention, by [`attention`](DeviceArrayRef::attention). Nothing is computed before [`compute`](Self::compute) or
-/// [`compute_with_log_sum_exp`](Self::compute_with_log_sum_exp) is called.
-#[must_use = "nothing is computed before `compute` or `compute_with_log_sum_exp`"]
+/// Attention, by [`attention`](DeviceArrayRef::attention). Nothing is computed before [`compute`](Self::compute),
+/// [`compute_with_log_sum_exp`](Self::compute_with_log_sum_exp) or [`gradients`](Self::gradients) is called.
+#[must_use = "nothing is computed before `compute`, `compute_with_log_sum_exp` or `gradients`"]
 pub struct Attention<'a, T> {
     q: &'a DeviceArrayRef<T, Ix4>,
     k: &'a DeviceArrayRef<T, Ix4>,
@@ -110,7 +125,9 @@ impl<T: Attend> DeviceArrayRef<T, Ix4> {
     /// `4 d` operations for each pair of a query and a key that it sees. Products of `f16` and `bf16` with a `d` of 64 or 128 are
     /// done by Hopper's tensor cores, where the scale is positive; operands whose lines do not begin at multiples of 16 bytes are
     /// copied there first. All others are done by ordinary cores, in `f32`, with `d` rounded up to 64, 128 or 256 in one of the two
-    /// products. Memory: the result.
+    /// products. Where at most 16 queries share a head of keys, as in a step of decoding, keys are divided among blocks, and reading
+    /// them is what takes the time: for a `d` that is a multiple of 8, and lines that begin at multiples of 16 bytes. Memory: the result,
+    /// and results in `f32` of parts of at least 256 keys.
     ///
     /// # Examples
     ///
@@ -199,49 +216,67 @@ impl<T: Attend> Attention<'_, T> {
         let Self { q, k, v, .. } = self;
         let shape = self.shape()?;
         let stream = q.stream();
-        stream.check_device(OPERATION, k.stream())?;
-        stream.check_device(OPERATION, v.stream())?;
-        let (batch, heads, queries, dim) = q.raw_dim().into_pattern();
+        self.check_devices(&[k.stream(), v.stream()])?;
+        let (batch, heads, queries, _) = q.raw_dim().into_pattern();
         let log_sums = if with_log_sums {
             Ix3(batch, heads, queries)
         } else {
             Ix3(0, 0, 0)
         };
-        let scale = self.scale.map_or_else(|| 1.0 / (dim as f64).sqrt(), f64::from);
         let mut task = Task {
             q,
             k,
             v,
             shape,
-            factor: (scale * LOG2_E) as f32,
+            factor: self.factors()[0],
             out: DeviceArray::uninit(stream, q.raw_dim())?,
             log_sums: DeviceArray::uninit(stream, log_sums)?,
         };
-        if !task.out.is_empty() && !T::on_tensor_cores(&mut task)? {
+        if !task.out.is_empty() && !task.for_few_queries()? && !T::on_tensor_cores(&mut task)? {
             task.on_ordinary_cores()?;
         }
         Ok((task.out, task.log_sums))
     }
 
-    /// The shape, if the operands fit together.
-    fn shape(&self) -> Result<AttentionShape> {
+    /// What scores are multiplied with to be exponents of 2, and to be those of e.
+    fn factors(&self) -> [f32; 2] {
+        let dim = self.q.shape()[3] as f64;
+        let scale = self.scale.map_or_else(|| 1.0 / dim.sqrt(), f64::from);
+        [(scale * LOG2_E) as f32, scale as f32]
+    }
+
+    /// Asks whether all of these are of the device of the queries.
+    fn check_devices(&self, streams: &[&Stream]) -> Result<()> {
+        let own = self.q.stream();
+        streams
+            .iter()
+            .try_for_each(|stream| own.check_device(OPERATION, stream))
+    }
+
+    /// The error for operands of these shapes.
+    fn refuse(&self, wanted: String) -> Error {
         let (q, k, v) = (self.q.shape(), self.k.shape(), self.v.shape());
-        let refuse = |wanted: String| Error::Shape {
+        Error::Shape {
             operation: OPERATION,
             given: format!("queries of shape {q:?}, keys of shape {k:?}, values of shape {v:?}"),
             wanted,
-        };
+        }
+    }
+
+    /// The shape, if the operands fit together.
+    fn shape(&self) -> Result<AttentionShape> {
+        let (q, k, v) = (self.q.shape(), self.k.shape(), self.v.shape());
         let fits = k == v && k[0] == q[0] && k[3] == q[3];
         if !fits || (q[1] != 0 && k[1] == 0) || (k[1] != 0 && !q[1].is_multiple_of(k[1])) {
-            return Err(refuse(
+            return Err(self.refuse(
                 "(batch, heads, queries, d), and twice (batch, heads of keys, keys, d), with heads a multiple of those of keys".into(),
             ));
         }
         if !(1..=MAX_DIM).contains(&q[3]) {
-            return Err(refuse(format!("a d of 1 to {MAX_DIM}")));
+            return Err(self.refuse(format!("a d of 1 to {MAX_DIM}")));
         }
         let too_large = || {
-            refuse(format!(
+            self.refuse(format!(
                 "no more than {MAX_LENGTH} queries and keys, and {MAX_TILES} tiles of {ROWS} queries in all heads"
             ))
         };
@@ -297,15 +332,6 @@ impl<T: Attend> Task<'_, T> {
             self.k.forwards::<Ix4>(None)?,
             self.v.forwards::<Ix4>(None)?,
         );
-        let steps = |x: &DeviceArrayRef<T, Ix4>| {
-            let steps = x.steps();
-            [steps[0], steps[1], steps[2], steps[3]]
-        };
-        let strides = AttentionStrides {
-            q: steps(&q),
-            k: steps(&k),
-            v: steps(&v),
-        };
         let config = LaunchConfig::new(self.shape.tiles(ROWS as u32), THREADS as u32);
         let args = (
             Words::of(&q),
@@ -314,9 +340,28 @@ impl<T: Attend> Task<'_, T> {
             &mut self.out,
             &mut self.log_sums,
             self.shape,
-            strides,
+            strides(&q, &k, &v),
             self.factor,
         );
         self.q.stream().launch::<K>(&config, args)
     }
+}
+
+/// The strides of the operands.
+fn strides<T: Element>(
+    q: &DeviceArrayRef<T, Ix4>,
+    k: &DeviceArrayRef<T, Ix4>,
+    v: &DeviceArrayRef<T, Ix4>,
+) -> AttentionStrides {
+    AttentionStrides {
+        q: steps(q),
+        k: steps(k),
+        v: steps(v),
+    }
+}
+
+/// The strides of an operand, which goes forwards.
+fn steps<T: Element>(x: &DeviceArrayRef<T, Ix4>) -> [usize; 4] {
+    let steps = x.steps();
+    [steps[0], steps[1], steps[2], steps[3]]
 }

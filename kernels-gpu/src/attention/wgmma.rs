@@ -30,6 +30,7 @@ use super::{AttentionShape, Tile};
 use crate::matmul::wgmma::Input;
 
 mod consume;
+pub mod gradients;
 mod produce;
 
 /// Keys at a time.

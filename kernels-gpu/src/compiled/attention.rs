@@ -8,6 +8,8 @@ use cuda_std::tma::TensorMap;
 
 use super::sealed::Sealed;
 use crate::attention::AttentionShape;
+use crate::attention::decode::{self, DecodePlan};
+use crate::attention::tiled::gradients::{self, GradientStrides};
 use crate::attention::tiled::{self, AttentionStrides};
 use crate::attention::wgmma;
 use crate::num::Num;
@@ -46,6 +48,91 @@ macro_rules! attention {
 
 attention!(f32, bf16, f16);
 
+/// The parameters of [`attention_decode`](fn@decode::attention_decode).
+pub type AttentionDecodeParams<T> = (
+    &'static [T],
+    &'static [T],
+    &'static [T],
+    SliceMut<'static, T>,
+    SliceMut<'static, f32>,
+    SliceMut<'static, f32>,
+    SliceMut<'static, f32>,
+    AttentionShape,
+    AttentionStrides,
+    DecodePlan,
+    f32,
+);
+
+/// The parameters of [`attention_combine`](fn@decode::attention_combine).
+pub type AttentionCombineParams<T> = (
+    &'static [f32],
+    &'static [f32],
+    SliceMut<'static, T>,
+    SliceMut<'static, f32>,
+    AttentionShape,
+    u32,
+);
+
+/// Attention of few queries to many keys of elements of this type, and what brings parts of the keys together.
+pub trait AttentionDecode: Attention {
+    /// One query for a head of keys.
+    type One: SafeKernel<Params = AttentionDecodeParams<Self>>;
+    /// Blocks of four.
+    type Four: SafeKernel<Params = AttentionDecodeParams<Self>>;
+    /// Parts.
+    type Combine: SafeKernel<Params = AttentionCombineParams<Self>>;
+}
+
+macro_rules! attention_decode {
+    ($($type:ty),*) => {$(
+        impl AttentionDecode for $type {
+            type One = decode::attention_decode<$type, 1>;
+            type Four = decode::attention_decode<$type, 4>;
+            type Combine = decode::attention_combine<$type>;
+        }
+    )*};
+}
+
+attention_decode!(f32, bf16, f16);
+
+/// The parameters of [`attention_gradients`](fn@gradients::attention_gradients).
+pub type AttentionGradientsParams<T> = (
+    &'static [T],
+    &'static [T],
+    &'static [T],
+    &'static [T],
+    &'static [f32],
+    &'static [f32],
+    SliceMut<'static, T>,
+    SliceMut<'static, T>,
+    SliceMut<'static, T>,
+    AttentionShape,
+    GradientStrides,
+    [f32; 2],
+);
+
+/// Gradients of attention of elements of this type on any GPU: a kernel for each head dimension, up to which it goes.
+pub trait AttentionGradients: Attention {
+    /// 64.
+    type GradientsD64: SafeKernel<Params = AttentionGradientsParams<Self>>;
+    /// 128.
+    type GradientsD128: SafeKernel<Params = AttentionGradientsParams<Self>>;
+    /// 256.
+    type GradientsD256: SafeKernel<Params = AttentionGradientsParams<Self>>;
+}
+
+macro_rules! attention_gradients {
+    ($($type:ty),*) => {$(
+        impl AttentionGradients for $type {
+            type GradientsD64 = gradients::attention_gradients<$type, 8>;
+            type GradientsD128 = gradients::attention_gradients<$type, 16>;
+            type GradientsD256 = gradients::attention_gradients<$type, 32>;
+        }
+    )*};
+}
+
+attention_gradients!(f32, bf16, f16);
+
 /// The parameters of [`attention_wgmma`](fn@wgmma::attention_wgmma).
 pub type HopperAttentionParams<T> = (
     TensorMap<'static, T>,
@@ -58,12 +145,46 @@ pub type HopperAttentionParams<T> = (
     f32,
 );
 
-/// Attention of elements of this type on Hopper's tensor cores: a kernel for each head dimension.
+/// The parameters of [`attention_gradients_of_keys`](fn@wgmma::gradients::attention_gradients_of_keys).
+pub type GradientsOfKeysParams<T> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMap<'static, f32>,
+    SliceMut<'static, T>,
+    SliceMut<'static, T>,
+    AttentionShape,
+    [f32; 2],
+);
+
+/// The parameters of [`attention_gradients_of_queries`](fn@wgmma::gradients::attention_gradients_of_queries).
+pub type GradientsOfQueriesParams<T> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    &'static [f32],
+    usize,
+    SliceMut<'static, T>,
+    AttentionShape,
+    [f32; 2],
+);
+
+/// Attention of elements of this type on Hopper's tensor cores, and its gradients: kernels for each head dimension.
 pub trait HopperAttention: Attention {
     /// 64.
     type D64: Kernel<Params = HopperAttentionParams<Self>>;
     /// 128.
     type D128: Kernel<Params = HopperAttentionParams<Self>>;
+    /// Gradients of keys and values, for 64.
+    type GradientsOfKeysD64: Kernel<Params = GradientsOfKeysParams<Self>>;
+    /// For 128.
+    type GradientsOfKeysD128: Kernel<Params = GradientsOfKeysParams<Self>>;
+    /// Gradients of queries, for 64.
+    type GradientsOfQueriesD64: Kernel<Params = GradientsOfQueriesParams<Self>>;
+    /// For 128.
+    type GradientsOfQueriesD128: Kernel<Params = GradientsOfQueriesParams<Self>>;
 }
 
 macro_rules! hopper {
@@ -71,6 +192,10 @@ macro_rules! hopper {
         impl HopperAttention for $type {
             type D64 = wgmma::attention_wgmma<$type, 32>;
             type D128 = wgmma::attention_wgmma<$type, 64>;
+            type GradientsOfKeysD64 = wgmma::gradients::attention_gradients_of_keys<$type, 32>;
+            type GradientsOfKeysD128 = wgmma::gradients::attention_gradients_of_keys<$type, 64>;
+            type GradientsOfQueriesD64 = wgmma::gradients::attention_gradients_of_queries<$type, 32>;
+            type GradientsOfQueriesD128 = wgmma::gradients::attention_gradients_of_queries<$type, 64>;
         }
     )*};
 }

@@ -337,18 +337,39 @@ where
             }
             // Without a key: what was multiplied by 0 may have been infinite.
             let (is_empty, factor) = (sum == 0.0, approximate::recip(sum));
-            let value = |i: usize| if is_empty { 0.0 } else { values.element(i) * factor };
-            unroll!(R / 16, part => {
-                let pair = |i: usize| pack::<T>(value(16 * part + 4 * i + 2 * half), value(16 * part + 4 * i + 2 * half + 1));
-                let words = exchange([pair(0), pair(1), pair(2), pair(3)], lane);
-                if row < self.shape.queries {
-                    let at = line * dim(R) + part * 32 + lane as usize % 4 * 8;
-                    // SAFETY: in the line, which is in `out`, by the kernel's contract; at a multiple of 16 bytes.
-                    unsafe { out.set_vec_unchecked::<8>(at, bytemuck::cast(words)) };
-                }
-            });
+            let line = (row < self.shape.queries).then_some(line);
+            // SAFETY: the line is in `out`, by the kernel's contract.
+            unsafe { store_line(values, half, &out, line, |value| if is_empty { 0.0 } else { value * factor }) };
         });
     }
+}
+
+/// Stores what `f` makes of the thread's elements of its first or second row to a line of `out`, if there is that line. For whole warps.
+///
+/// # Safety
+///
+/// The line is in `out`, and lines begin at multiples of 16 bytes.
+#[inline(always)]
+pub(super) unsafe fn store_line<T: Half, const R: usize>(
+    values: &Accumulator<R>,
+    half: usize,
+    out: &SliceMut<'_, T>,
+    line: Option<usize>,
+    f: impl Fn(f32) -> f32,
+) where
+    [f32; R]: Registers,
+{
+    let lane = thread::thread_idx_x() % 32;
+    let value = |i: usize| f(values.element(i));
+    unroll!(R / 16, part => {
+        let pair = |i: usize| pack::<T>(value(16 * part + 4 * i + 2 * half), value(16 * part + 4 * i + 2 * half + 1));
+        let words = exchange([pair(0), pair(1), pair(2), pair(3)], lane);
+        if let Some(line) = line {
+            let at = line * dim(R) + part * 32 + lane as usize % 4 * 8;
+            // SAFETY: in the line, by the caller's promise; at a multiple of 16 bytes.
+            unsafe { out.set_vec_unchecked::<8>(at, bytemuck::cast(words)) };
+        }
+    });
 }
 
 /// Has four lanes exchange words: lane `i` of them gets word `i` of each, in their order.

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Attention of few queries to many keys: which operands its kernel takes, and how the keys are divided.
+
+use cuda_std::launch::SafeKernel;
+use kernels_gpu::attention::AttentionShape;
+use kernels_gpu::attention::decode::{DecodePlan, ELEMENTS, MAX_DIM, MOST_ROWS, THREADS};
+use kernels_gpu::compiled::AttentionDecodeParams;
+use ndarray::{Dim, Ix3, Ix4};
+
+use super::{Attend, Task, strides};
+use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
+use crate::error::Result;
+use crate::launch::{LaunchConfig, Words};
+
+/// The most queries that share a head of keys for which memory is what limits ordinary cores, or nearly so.
+const FEW: u32 = 16;
+
+/// The fewest keys of a part, in which the results of a part are a small share of what is read.
+const LEAST_KEYS: u32 = 256;
+
+/// Blocks for each multiprocessor that keys are divided for: twice as many as it holds.
+const BLOCKS: u32 = 8;
+
+impl<T: Attend> Task<'_, T> {
+    /// Computes by the kernel for few queries, if there are few, and operands lie as it takes them.
+    pub(super) fn for_few_queries(&mut self) -> Result<bool> {
+        let rows = self.shape.queries.checked_mul(self.shape.sharing);
+        let Some(rows) = rows.filter(|&rows| rows <= FEW && self.shape.is_valid(1)) else {
+            return Ok(false);
+        };
+        if self.shape.keys == 0 || !(lies_well(self.q) && lies_well(self.k) && lies_well(self.v)) {
+            return Ok(false);
+        }
+        match rows {
+            1 => self.launch_decode::<T::One>(1)?,
+            _ => self.launch_decode::<T::Four>(rows.div_ceil(MOST_ROWS as u32))?,
+        }
+        Ok(true)
+    }
+
+    /// By so many blocks for each head and part of the keys.
+    fn launch_decode<K: SafeKernel<Params = AttentionDecodeParams<T>>>(&mut self, blocks: u32) -> Result<()> {
+        let stream = self.q.stream();
+        let heads = self.shape.batch * self.shape.key_head(self.shape.heads);
+        let plan = plan(
+            &self.shape,
+            heads * blocks,
+            stream.backend().properties().multiprocessors,
+        );
+        let parts = if plan.parts > 1 { plan.parts as usize } else { 0 };
+        let [batch, heads_of_queries, queries, dim] = [0, 1, 2, 3].map(|axis| self.q.shape()[axis]);
+        let lines = batch * heads_of_queries * queries;
+        let mut results = DeviceArray::<f32, Ix3>::uninit(stream, Dim([parts, lines, dim]))?;
+        let mut sums = DeviceArray::<f32, _>::uninit(stream, Dim([parts, lines]))?;
+        let args = (
+            Words::of(self.q),
+            Words::of(self.k),
+            Words::of(self.v),
+            &mut self.out,
+            &mut self.log_sums,
+            &mut results,
+            &mut sums,
+            self.shape,
+            strides(self.q, self.k, self.v),
+            plan,
+            self.factor,
+        );
+        stream.launch::<K>(&LaunchConfig::new(heads * blocks * plan.parts, THREADS as u32), args)?;
+        if plan.parts == 1 {
+            return Ok(());
+        }
+        let args = (
+            &results,
+            &sums,
+            &mut self.out,
+            &mut self.log_sums,
+            self.shape,
+            plan.parts,
+        );
+        let config = LaunchConfig::new((lines as u32).div_ceil(THREADS as u32 / 32), THREADS as u32);
+        stream.launch::<T::Combine>(&config, args)
+    }
+}
+
+/// How the keys are divided, for a device of so many multiprocessors, where a part takes so many blocks.
+fn plan(shape: &AttentionShape, blocks: u32, multiprocessors: u32) -> DecodePlan {
+    let wanted = (BLOCKS * multiprocessors / blocks).clamp(1, shape.keys.div_ceil(LEAST_KEYS));
+    let keys = shape.keys.div_ceil(wanted).next_multiple_of(64);
+    DecodePlan {
+        parts: shape.keys.div_ceil(keys),
+        keys,
+    }
+}
+
+/// Whether lines are without gaps, and begin at multiples of 16 bytes and of a lane's elements.
+fn lies_well<T: Attend>(x: &DeviceArrayRef<T, Ix4>) -> bool {
+    let dim = x.shape()[3];
+    let [lines @ .., along] = x.strides() else {
+        return false;
+    };
+    let whole = |&stride: &isize| stride >= 0 && stride.unsigned_abs().is_multiple_of(ELEMENTS);
+    dim <= MAX_DIM
+        && dim.is_multiple_of(ELEMENTS)
+        && *along == 1
+        && lines.iter().all(whole)
+        && Words::<T>::of(x).address().is_multiple_of(16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(keys: u32) -> AttentionShape {
+        AttentionShape {
+            batch: 1,
+            heads: 1,
+            sharing: 1,
+            queries: 1,
+            keys,
+            dim: 128,
+            reach: keys as i32,
+            group: 1,
+        }
+    }
+
+    #[test]
+    fn parts_cover_all_keys_and_none_is_empty() {
+        for keys in [1, 63, 255, 256, 257, 8192, 100_001, 1 << 30] {
+            for blocks in [1, 8, 512, 100_000] {
+                let plan = plan(&shape(keys), blocks, 132);
+                assert!(
+                    u64::from(plan.parts) * u64::from(plan.keys) >= u64::from(keys),
+                    "{plan:?}"
+                );
+                assert!((plan.parts - 1) * plan.keys < keys, "{plan:?}");
+                assert!(plan.parts == 1 || plan.keys >= 192, "{plan:?}");
+            }
+        }
+        assert_eq!(plan(&shape(8192), 512, 132), DecodePlan { parts: 2, keys: 4096 });
+        assert_eq!(plan(&shape(8192), 1, 132), DecodePlan { parts: 32, keys: 256 });
+    }
+}

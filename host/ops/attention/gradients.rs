@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Gradients of attention.
+
+use cuda_std::launch::SafeKernel;
+use kernels_gpu::attention::tiled::gradients::{GradientStrides, blocks};
+use kernels_gpu::attention::tiled::{ROWS, THREADS};
+use kernels_gpu::attention::{AttentionShape, MAX_TILES};
+use kernels_gpu::compiled::AttentionGradientsParams;
+use ndarray::{Axis, Ix3, Ix4};
+
+use super::{Attend, Attention, OPERATION, steps, strides};
+use crate::array::DeviceArray;
+use crate::array_ref::DeviceArrayRef;
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::launch::{LaunchConfig, Words};
+
+/// What gradients are computed of, and they themselves.
+#[doc(hidden)]
+pub struct GradientsTask<'a, T> {
+    pub(super) q: &'a DeviceArrayRef<T, Ix4>,
+    pub(super) k: &'a DeviceArrayRef<T, Ix4>,
+    pub(super) v: &'a DeviceArrayRef<T, Ix4>,
+    out: &'a DeviceArrayRef<T, Ix4>,
+    pub(super) log_sums: &'a DeviceArrayRef<f32, Ix3>,
+    pub(super) grad: &'a DeviceArrayRef<T, Ix4>,
+    pub(super) shape: AttentionShape,
+    blocks: u32,
+    /// What scores are multiplied with to be exponents of 2, and to be those of e.
+    pub(super) factors: [f32; 2],
+    /// The gradients.
+    pub(super) of: [DeviceArray<T, Ix4>; 3],
+}
+
+impl<T: Attend> Attention<'_, T> {
+    /// The gradients with respect to queries, keys and values, in this order and of their shapes, as new arrays on the stream of the
+    /// queries: `out` and `log_sums` are what [`compute_with_log_sum_exp`](Self::compute_with_log_sum_exp) gave for the same operands,
+    /// `causal` and `scale`, and `grad` is the gradient with respect to `out`.
+    ///
+    /// With the weights `P = exp(scale · Q Kᵀ − log_sums)` and, for each query, `δ = Σ grad · out`, they are `scale · S K`, `scale · Sᵀ Q` and
+    /// `Pᵀ grad`, where `S = P ∘ (grad Vᵀ − δ)`; those of keys and values are summed over the heads of queries that share them. No matrix
+    /// of scores is in memory (T. Dao, "FlashAttention-2", 2023).
+    ///
+    /// # Precision
+    ///
+    /// All is computed in `f32`, and each gradient is rounded to its type once. On Hopper's tensor cores weights, and the gradients of
+    /// scores, are rounded to the elements' type before they are multiplied.
+    ///
+    /// A query that sees no key, whose logarithm is −∞, has the gradient 0 and adds nothing to those of keys and values. NaN in what a query
+    /// sees makes its gradient NaN, and those of all keys and values that it sees; of those that it does not see some are multiplied by 0.
+    ///
+    /// On one device the bits are the same each time.
+    ///
+    /// # Cost
+    ///
+    /// For each pair of a query and a key that it sees `14 d` operations on Hopper's tensor cores, by which those of `f16` and `bf16` with
+    /// a `d` of 64 or 128 are computed where the scale is positive, and `16 d` on ordinary cores, by which all others are: `10 d` is the least,
+    /// for which blocks would have to add to the same results, in any order. Memory: the gradients, and two `f32` for each query.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`compute`](Self::compute), and [`Error::Shape`] if `out`, `grad` or `log_sums` have not the shapes of the results.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let q = DeviceArray::from_ndarray(stream, &array![[[[1.0f32]]]])?;
+    /// let k = DeviceArray::from_ndarray(stream, &array![[[[0.0f32], [0.0]]]])?;
+    /// let v = DeviceArray::from_ndarray(stream, &array![[[[3.0f32], [1.0]]]])?;
+    /// let (out, log_sums) = q.attention(&k, &v).compute_with_log_sum_exp()?;
+    /// let grad = DeviceArray::from_ndarray(stream, &array![[[[1.0f32]]]])?;
+    /// let [_, dk, dv] = q.attention(&k, &v).gradients(&out, &log_sums, &grad)?;
+    /// // Both values have the weight ½. More of the first one's would be more.
+    /// assert_eq!(dv.to_ndarray()?, array![[[[0.5], [0.5]]]]);
+    /// assert_eq!(dk.to_ndarray()?, array![[[[0.5], [-0.5]]]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn gradients(
+        self,
+        out: &DeviceArrayRef<T, Ix4>,
+        log_sums: &DeviceArrayRef<f32, Ix3>,
+        grad: &DeviceArrayRef<T, Ix4>,
+    ) -> Result<[DeviceArray<T, Ix4>; 3]> {
+        let shape = self.shape()?;
+        self.check_results(out, log_sums, grad)?;
+        let Self { q, k, v, .. } = self;
+        let stream = q.stream();
+        self.check_devices(&[k.stream(), v.stream(), out.stream(), log_sums.stream(), grad.stream()])?;
+        if q.is_empty() || k.is_empty() {
+            return Ok([
+                DeviceArray::zeros(stream, q.raw_dim())?,
+                DeviceArray::zeros(stream, k.raw_dim())?,
+                DeviceArray::zeros(stream, v.raw_dim())?,
+            ]);
+        }
+        let blocks = blocks(&shape).ok_or_else(|| {
+            self.refuse(format!(
+                "no more than {MAX_TILES} tiles of {ROWS} queries, keys and values in all heads"
+            ))
+        })?;
+        let mut task = GradientsTask {
+            q,
+            k,
+            v,
+            out,
+            log_sums,
+            grad,
+            shape,
+            blocks,
+            factors: self.factors(),
+            of: [
+                DeviceArray::uninit(stream, q.raw_dim())?,
+                DeviceArray::uninit(stream, k.raw_dim())?,
+                DeviceArray::uninit(stream, v.raw_dim())?,
+            ],
+        };
+        if !T::gradients_on_tensor_cores(&mut task)? {
+            task.on_ordinary_cores()?;
+        }
+        Ok(task.of)
+    }
+
+    /// Asks whether what was computed has the shapes of results.
+    fn check_results(
+        &self,
+        out: &DeviceArrayRef<T, Ix4>,
+        log_sums: &DeviceArrayRef<f32, Ix3>,
+        grad: &DeviceArrayRef<T, Ix4>,
+    ) -> Result<()> {
+        let q = self.q.shape();
+        if out.shape() == q && grad.shape() == q && log_sums.shape() == &q[..3] {
+            return Ok(());
+        }
+        Err(Error::Shape {
+            operation: OPERATION,
+            given: format!(
+                "a result of shape {:?}, logarithms of shape {:?}, a gradient of shape {:?}",
+                out.shape(),
+                log_sums.shape(),
+                grad.shape()
+            ),
+            wanted: format!("{q:?}, {:?}, and {q:?} again, as of the queries", &q[..3]),
+        })
+    }
+}
+
+impl<T: Attend> GradientsTask<'_, T> {
+    /// The product of each query's result and gradient.
+    pub(super) fn deltas(&self) -> Expr<'_, f32, Ix3> {
+        (self.grad.expr().cast::<f32>() * self.out.expr().cast::<f32>()).sum_axis(Axis(3))
+    }
+
+    /// By the kernel for any GPU.
+    fn on_ordinary_cores(&mut self) -> Result<()> {
+        match self.shape.dim {
+            ..=64 => self.launch::<T::GradientsD64>(),
+            65..=128 => self.launch::<T::GradientsD128>(),
+            _ => self.launch::<T::GradientsD256>(),
+        }
+    }
+
+    fn launch<K: SafeKernel<Params = AttentionGradientsParams<T>>>(&mut self) -> Result<()> {
+        // The kernel goes forwards.
+        let (q, k, v, grad) = (
+            self.q.forwards::<Ix4>(None)?,
+            self.k.forwards::<Ix4>(None)?,
+            self.v.forwards::<Ix4>(None)?,
+            self.grad.forwards::<Ix4>(None)?,
+        );
+        let log_sums = self.log_sums.in_order()?;
+        let deltas = self.deltas().eval_on(self.q.stream())?;
+        let [dq, dk, dv] = &mut self.of;
+        let args = (
+            Words::of(&q),
+            Words::of(&k),
+            Words::of(&v),
+            Words::of(&grad),
+            Words::of(&log_sums),
+            &deltas,
+            dq,
+            dk,
+            dv,
+            self.shape,
+            GradientStrides {
+                attention: strides(&q, &k, &v),
+                grad: steps(&grad),
+            },
+            self.factors,
+        );
+        let config = LaunchConfig::new(self.blocks, THREADS as u32);
+        self.q.stream().launch::<K>(&config, args)
+    }
+}

@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Attention of few queries to many keys, at the speed of memory: a step of decoding.
+//!
+//! Keys are divided among blocks, as in Flash-Decoding (T. Dao, D. Haziza, F. Massa, G. Sizov, 2023). A block has up to `G` *rows* of a
+//! head of keys, that is queries of all heads that share it, so that their keys and values are read once for all of these, and a part of
+//! the keys. Nothing goes through shared memory: 8, 16 or 32 lanes have a key, 8 elements each, and a part of each row's sums; four loads of
+//! 16 bytes of keys and as many of values are in flight. Each group of lanes keeps greatest score and sums for itself, and groups, then
+//! warps, are brought together in the end. [`attention_combine`] does as much for the parts of the keys.
+//!
+//! Sums are in a fixed order, by fused multiply-add, and the exponential is [`Float::exp2`]: the same bits each time.
+
+use cuda_std::half::{bf16, f16};
+use cuda_std::prelude::*;
+
+use super::AttentionShape;
+use super::tiled::{AttentionStrides, fits};
+use crate::matmul::unroll;
+use crate::num::Num;
+
+/// Threads of a block.
+pub const THREADS: usize = 128;
+
+/// Elements of a lane.
+pub const ELEMENTS: usize = 8;
+
+/// The greatest head dimension.
+pub const MAX_DIM: usize = 32 * ELEMENTS;
+
+/// The most rows of a block: each is brought together by a warp.
+pub const MOST_ROWS: usize = 4;
+
+/// Warps of a block.
+const WARPS: usize = THREADS / 32;
+
+const _: () = assert!(MOST_ROWS <= WARPS);
+
+/// Loads of keys that are in flight: 64 bytes of a lane.
+const fn loads(element: usize) -> usize {
+    if element == 4 { 2 } else { 4 }
+}
+
+/// Blocks of so many rows that a multiprocessor holds at a time at least: 128 registers a thread, or 168.
+const fn blocks(rows: usize) -> usize {
+    if rows == 1 { 4 } else { 3 }
+}
+
+/// The most loads.
+const MOST_LOADS: usize = 4;
+
+/// How the keys are divided.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
+pub struct DecodePlan {
+    /// Parts.
+    pub parts: u32,
+    /// Keys of a part; of the last one, those that are left.
+    pub keys: u32,
+}
+
+/// Whether keys lie so that a lane's elements of one are whole accesses: lines without gaps, at multiples of 8 elements.
+#[inline(always)]
+fn lie_well<T: Num>(elements: &[T], strides: [usize; 4], dim: u32) -> bool {
+    let [batch, head, line, along] = strides;
+    along == 1
+        && [batch, head, line].iter().all(|stride| stride.is_multiple_of(ELEMENTS))
+        && (dim as usize).is_multiple_of(ELEMENTS)
+        && elements.is_vec_aligned::<ELEMENTS>()
+}
+
+/// [`attention`](super::tiled::attention()) of up to [`MAX_DIM`] elements a line, by parts of the keys.
+///
+/// With one part, `out` and `log_sums` are as there, and `parts` and `sums` are not used. With more, the results of each part go to `parts`, in
+/// f32, one part after another, and the logarithms to base 2 of its sums of exponentials to `sums`, for [`attention_combine`].
+///
+/// The grid has one axis, with a block for each `G` rows of a head of keys, or fewer, and each part. Where operands do not lie within their
+/// arrays, or lines do not begin at multiples of 16 bytes, nothing is written.
+#[kernel(T = [f32, bf16, f16], G = [1, 4], max_threads = THREADS, min_blocks = blocks(G))]
+pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
+    q: &[T],
+    k: &[T],
+    v: &[T],
+    out: SliceMut<'_, T>,
+    log_sums: SliceMut<'_, f32>,
+    parts: SliceMut<'_, f32>,
+    sums: SliceMut<'_, f32>,
+    shape: AttentionShape,
+    strides: AttentionStrides,
+    plan: DecodePlan,
+    factor: f32,
+) {
+    if thread::block_dim_x() as usize != THREADS
+        || !shape.is_valid(1)
+        || shape.dim as usize > MAX_DIM
+        || !fits(&shape, &strides, [q.len(), k.len(), v.len(), out.len()])
+        || !lie_well(q, strides.q, shape.dim)
+        || !lie_well(k, strides.k, shape.dim)
+        || !lie_well(v, strides.v, shape.dim)
+        || !out.is_vec_aligned::<ELEMENTS>()
+        || (plan.parts > 1
+            && !(has_room(&shape, plan.parts, parts.len(), sums.len()) && parts.is_vec_aligned::<ELEMENTS>()))
+    {
+        return;
+    }
+    let Some(place) = Place::of_block(&shape, &plan, G as u32) else {
+        return;
+    };
+    let shared = shared_array![f32; WARPS * MOST_ROWS * (MAX_DIM + 2)];
+    let lanes = match shape.dim {
+        ..=64 => 8,
+        65..=128 => 16,
+        _ => 32,
+    };
+    let block = Block::<T, G> {
+        q: Lines::new(q, strides.q),
+        k: Lines::new(k, strides.k).of_head(place.batch, place.key_head),
+        v: Lines::new(v, strides.v).of_head(place.batch, place.key_head),
+        shape,
+        place,
+        lanes,
+        factor,
+        shared,
+    };
+    let rows = block.rows();
+    block.share(rows);
+    thread::sync_threads();
+    let row = thread::thread_idx_x() / 32;
+    let Some((line, values, log_sum)) = block.result(row) else {
+        return;
+    };
+    let lane = thread::thread_idx_x() as usize % 32;
+    let (dim, column) = (shape.dim as usize, lane * ELEMENTS);
+    if plan.parts > 1 {
+        let line = place.part as usize * lines(&shape) + line;
+        // SAFETY (of all): there is room for as many lines of the parts, which have a multiple of 8 elements.
+        if lane == 0 {
+            unsafe { sums.set_vec_unchecked(line, [log_sum]) };
+        }
+        if column < dim {
+            unsafe { parts.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
+        }
+    } else {
+        if lane == 0 && line < log_sums.len() {
+            log_sums.set(line, log_sum * core::f32::consts::LN_2);
+        }
+        if column < dim {
+            let values: [T; ELEMENTS] = cuda_std::array::from_fn(|i| T::narrow(values[i]));
+            unsafe { out.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
+        }
+    }
+}
+
+/// Queries in all heads.
+#[inline(always)]
+fn lines(shape: &AttentionShape) -> usize {
+    (shape.batch * shape.heads) as usize * shape.queries as usize
+}
+
+/// Whether there is room for so many results of all queries.
+#[inline(always)]
+fn has_room(shape: &AttentionShape, parts: u32, elements: usize, sums: usize) -> bool {
+    let lines = lines(shape).checked_mul(parts as usize);
+    lines.is_some_and(|lines| {
+        lines <= sums
+            && lines
+                .checked_mul(shape.dim as usize)
+                .is_some_and(|product| product <= elements)
+    })
+}
+
+/// What a block computes.
+#[derive(Clone, Copy)]
+struct Place {
+    batch: u32,
+    key_head: u32,
+    /// The first of its rows, and how many rows the head of keys has.
+    row: u32,
+    rows: u32,
+    /// Its keys, and the number of the part.
+    keys: [u32; 2],
+    part: u32,
+}
+
+impl Place {
+    /// That of this block, if there is one: those that have the same keys one after another.
+    #[inline(always)]
+    fn of_block(shape: &AttentionShape, plan: &DecodePlan, rows_of_block: u32) -> Option<Self> {
+        let (rows, key_heads) = (shape.queries * shape.sharing, shape.key_head(shape.heads));
+        let divide = |a: u32, b: u32| Some((a.checked_div(b)?, a.checked_rem(b)?));
+        let (number, block) = divide(thread::block_idx_x(), rows.div_ceil(rows_of_block))?;
+        let (head, part) = divide(number, plan.parts)?;
+        let (batch, key_head) = divide(head, key_heads)?;
+        let first = part.checked_mul(plan.keys)?;
+        let end = first.checked_add(plan.keys)?;
+        (batch < shape.batch).then_some(Self {
+            batch,
+            key_head,
+            row: block * rows_of_block,
+            rows,
+            keys: [first, if end < shape.keys { end } else { shape.keys }],
+            part,
+        })
+    }
+}
+
+/// The lines of an operand, or of a head of it.
+#[derive(Clone, Copy)]
+struct Lines<'a, T> {
+    elements: &'a [T],
+    strides: [usize; 4],
+    /// The first element.
+    first: usize,
+}
+
+impl<'a, T: Num> Lines<'a, T> {
+    #[inline(always)]
+    fn new(elements: &'a [T], strides: [usize; 4]) -> Self {
+        Self {
+            elements,
+            strides,
+            first: 0,
+        }
+    }
+
+    /// Those of a head.
+    #[inline(always)]
+    fn of_head(self, batch: u32, head: u32) -> Self {
+        let [of_batch, of_head, ..] = self.strides;
+        // Of an operand without lines it may wrap around, and is not used.
+        let first = (batch as usize)
+            .wrapping_mul(of_batch)
+            .wrapping_add((head as usize).wrapping_mul(of_head));
+        Self { first, ..self }
+    }
+
+    /// Elements of a line, from `column` on.
+    ///
+    /// # Safety
+    ///
+    /// There are as many, and they lie well.
+    #[inline(always)]
+    unsafe fn load(&self, line: u32, column: u32) -> [T; ELEMENTS] {
+        let at = self.first + line as usize * self.strides[2] + column as usize;
+        // SAFETY: the caller's promise.
+        unsafe { self.elements.load_vec_unchecked(at) }
+    }
+}
+
+/// What a lane has of a row: the greatest score, the sum of weights, and of its elements the sums of weighted values.
+#[derive(Clone, Copy)]
+struct Sums {
+    max: f32,
+    sum: f32,
+    values: [f32; ELEMENTS],
+}
+
+impl Sums {
+    const NONE: Self = Self {
+        max: f32::NEG_INFINITY,
+        sum: 0.0,
+        values: [0.0; ELEMENTS],
+    };
+
+    /// Adds those of other keys.
+    #[inline(always)]
+    fn add(&mut self, other: Self) {
+        let (max, [own, others]) = common([self.max, other.max]);
+        self.max = max;
+        self.sum = Float::mul_add(self.sum, own, other.sum * others);
+        unroll!(8, i => {
+            self.values[i] = Float::mul_add(self.values[i], own, other.values[i] * others);
+        });
+    }
+}
+
+/// The greatest of these scores, and by what the sums that belong to them are multiplied then.
+#[inline(always)]
+fn common<const N: usize>(scores: [f32; N]) -> (f32, [f32; N]) {
+    let (mut max, mut i) = (f32::NEG_INFINITY, 0);
+    while i < N {
+        max = Float::maximum_number(max, scores[i]);
+        i += 1;
+    }
+    // Of scores of −∞ alone nothing is subtracted: ∞ − ∞ is no number.
+    let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
+    (max, cuda_std::array::from_fn(|i| Float::exp2(scores[i] - base)))
+}
+
+/// What the threads of a block have in common.
+struct Block<'a, T, const G: usize> {
+    q: Lines<'a, T>,
+    k: Lines<'a, T>,
+    v: Lines<'a, T>,
+    shape: AttentionShape,
+    place: Place,
+    /// How many lanes have a key: a power of 2.
+    lanes: u32,
+    factor: f32,
+    /// Sums of values of each row of each warp, then the greatest scores and the sums of weights.
+    shared: Shared<f32>,
+}
+
+impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
+    /// The first element of this lane, and the number of its key among those of a load.
+    #[inline(always)]
+    fn place_of_lane(&self) -> (u32, u32) {
+        let lane = thread::thread_idx_x() % 32;
+        (
+            lane % self.lanes * ELEMENTS as u32,
+            lane.checked_div(self.lanes).unwrap_or(0),
+        )
+    }
+
+    /// Head and query of a row of the block: of the last one, where there are not as many.
+    #[inline(always)]
+    fn query(&self, row: u32) -> (u32, u32) {
+        let row = self.place.row + row;
+        let row = if row < self.place.rows {
+            row
+        } else {
+            self.place.rows - 1
+        };
+        let head = row.checked_div(self.shape.queries).unwrap_or(0);
+        (
+            self.place.key_head * self.shape.sharing + head,
+            row - head * self.shape.queries,
+        )
+    }
+
+    /// Goes over the warp's keys.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn rows(&self) -> [Sums; G] {
+        let (column, slot) = self.place_of_lane();
+        let inside = column < self.shape.dim;
+        let [first, last] = self.place.keys;
+        let (mut q, mut ends, mut end) = ([[0.0; ELEMENTS]; G], [0; G], first);
+        unroll!(G, g => {
+            let (head, query) = self.query(g as u32);
+            if inside {
+                // SAFETY: `fits` found the line in the array, and it lies well.
+                let elements = unsafe { self.q.of_head(self.place.batch, head).load(query, column) };
+                q[g] = cuda_std::array::from_fn(|i| elements[i].widen());
+            }
+            let visible = self.shape.visible(query);
+            ends[g] = if visible < last { visible } else { last };
+            end = if ends[g] > end { ends[g] } else { end };
+        });
+        let mut rows = [Sums::NONE; G];
+        let step = loads(size_of::<T>()) as u32 * (32u32.checked_div(self.lanes).unwrap_or(1));
+        let mut key = first + thread::thread_idx_x() / 32 * step;
+        while key < end {
+            self.add_keys(key + slot, (inside, column), &q, &ends, &mut rows);
+            key += WARPS as u32 * step;
+        }
+        rows
+    }
+
+    /// Adds what the lane's keys of some loads, the first of which is `key`, add to the rows.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add_keys(
+        &self,
+        key: u32,
+        (inside, column): (bool, u32),
+        q: &[[f32; ELEMENTS]; G],
+        ends: &[u32; G],
+        rows: &mut [Sums; G],
+    ) {
+        let mut keys = [[T::ZERO; ELEMENTS]; MOST_LOADS];
+        let mut values = keys;
+        let slots = 32u32.checked_div(self.lanes).unwrap_or(1);
+        unroll!(MOST_LOADS, n => {
+            if n < loads(size_of::<T>()) {
+            let key = key + n as u32 * slots;
+            if inside && key < self.place.keys[1] {
+                // SAFETY (of both): `fits` found the line in the array, and it lies well.
+                keys[n] = unsafe { self.k.load(key, column) };
+                values[n] = unsafe { self.v.load(key, column) };
+            }
+            }
+        });
+        let mut scores = [[f32::NEG_INFINITY; MOST_LOADS]; G];
+        unroll!(MOST_LOADS, n => {
+            if n < loads(size_of::<T>()) {
+            unroll!(G, g => {
+                let mut score = 0.0;
+                unroll!(8, i => {
+                    score = Float::mul_add(q[g][i], keys[n][i].widen(), score);
+                });
+                scores[g][n] = score;
+            });
+            }
+        });
+        self.sum_over_lanes(&mut scores, 1);
+        self.sum_over_lanes(&mut scores, 2);
+        self.sum_over_lanes(&mut scores, 4);
+        if self.lanes > 8 {
+            self.sum_over_lanes(&mut scores, 8);
+        }
+        if self.lanes > 16 {
+            self.sum_over_lanes(&mut scores, 16);
+        }
+        unroll!(G, g => {
+            unroll!(4, n => {
+                let is_seen = n < loads(size_of::<T>()) && key + n as u32 * slots < ends[g];
+                scores[g][n] = if is_seen { scores[g][n] * self.factor } else { f32::NEG_INFINITY };
+            });
+            let [a, b, c, d] = scores[g];
+            let (max, [old, weights @ ..]) = common([rows[g].max, a, b, c, d]);
+            let [a, b, c, d] = weights;
+            rows[g].max = max;
+            rows[g].sum = Float::mul_add(rows[g].sum, old, (a + b) + (c + d));
+            unroll!(8, i => {
+                let mut value = rows[g].values[i] * old;
+                unroll!(MOST_LOADS, n => {
+                    if n < loads(size_of::<T>()) {
+                    value = Float::mul_add(weights[n], values[n][i].widen(), value);
+                    }
+                });
+                rows[g].values[i] = value;
+            });
+        });
+    }
+
+    /// Adds the scores of the lanes that are so far away.
+    #[inline(always)]
+    fn sum_over_lanes(&self, scores: &mut [[f32; MOST_LOADS]; G], distance: u32) {
+        unroll!(G, g => {
+            unroll!(MOST_LOADS, n => {
+                if n < loads(size_of::<T>()) {
+                scores[g][n] += warp::shuffle_xor(warp::FULL_MASK, scores[g][n], distance);
+                }
+            });
+        });
+    }
+
+    /// Brings the warp's groups of lanes together, and puts the rows into shared memory.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn share(&self, mut rows: [Sums; G]) {
+        let mut distance = self.lanes;
+        while distance < 32 {
+            unroll!(G, g => {
+                let other = |x: f32| warp::shuffle_xor(warp::FULL_MASK, x, distance);
+                let Sums { max, sum, values } = rows[g];
+                rows[g].add(Sums {
+                    max: other(max),
+                    sum: other(sum),
+                    values: cuda_std::array::from_fn(|i| other(values[i])),
+                });
+            });
+            distance *= 2;
+        }
+        let (column, slot) = self.place_of_lane();
+        if slot > 0 || column >= self.shape.dim {
+            return;
+        }
+        unroll!(G, g => {
+            let number = thread::thread_idx_x() as usize / 32 * G + g;
+            let at = WARPS * G * MAX_DIM + 2 * number;
+            // SAFETY (of all): there is room for each row of each warp.
+            unsafe {
+                self.shared.set_vec_unchecked(number * MAX_DIM + column as usize, rows[g].values);
+                self.shared.set_unchecked(at, rows[g].max);
+                self.shared.set_unchecked(at + 1, rows[g].sum);
+            }
+        });
+    }
+
+    /// The number of the query that is this row of the block, this lane's elements of its result, and the logarithm to base 2 of its
+    /// sum of exponentials.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn result(&self, row: u32) -> Option<(usize, [f32; ELEMENTS], f32)> {
+        if row as usize >= G || self.place.row + row >= self.place.rows {
+            return None;
+        }
+        let column = thread::thread_idx_x() as usize % 32 * ELEMENTS;
+        let mut total = Sums::NONE;
+        unroll!(WARPS, w => {
+            let number = w * G + row as usize;
+            let at = WARPS * G * MAX_DIM + 2 * number;
+            // SAFETY (of all): as in `share`.
+            let [max, sum] = unsafe { [self.shared.get_unchecked(at), self.shared.get_unchecked(at + 1)] };
+            let mut values = [0.0; ELEMENTS];
+            if column < self.shape.dim as usize {
+                values = unsafe { self.shared.get_vec_unchecked(number * MAX_DIM + column) };
+            }
+            total.add(Sums { max, sum, values });
+        });
+        let (head, query) = self.query(row);
+        let head = (self.place.batch * self.shape.heads + head) as usize;
+        let line = head * self.shape.queries as usize + query as usize;
+        let factor = 1.0 / total.sum;
+        let values = cuda_std::array::from_fn(|i| {
+            if total.sum == 0.0 {
+                0.0
+            } else {
+                total.values[i] * factor
+            }
+        });
+        Some((line, values, total.max + Float::log2(total.sum)))
+    }
+}
+
+/// The results of queries from those of `number` parts of their keys, which [`attention_decode`] gave, one part after another: `parts` and
+/// the logarithms `sums`.
+///
+/// A warp has a query. Where there are fewer elements than as many results have, or more than [`MAX_DIM`] of a query, nothing is
+/// written.
+#[kernel(T = [f32, bf16, f16], max_threads = THREADS)]
+pub fn attention_combine<T: Num<Wide = f32>>(
+    parts: &[f32],
+    sums: &[f32],
+    out: SliceMut<'_, T>,
+    log_sums: SliceMut<'_, f32>,
+    shape: AttentionShape,
+    number: u32,
+) {
+    let lines = lines(&shape);
+    let dim = shape.dim as usize;
+    if thread::block_dim_x() as usize != THREADS
+        || !shape.is_valid(1)
+        || dim > MAX_DIM
+        || !dim.is_multiple_of(ELEMENTS)
+        || !has_room(&shape, number, parts.len(), sums.len())
+        || lines.checked_mul(dim).is_none_or(|elements| elements > out.len())
+        || !parts.is_vec_aligned::<ELEMENTS>()
+        || !out.is_vec_aligned::<ELEMENTS>()
+    {
+        return;
+    }
+    let (warp, lane) = (thread::thread_idx_x() as usize / 32, thread::thread_idx_x() % 32);
+    let line = thread::block_idx_x() as usize * WARPS + warp;
+    if line >= lines {
+        return;
+    }
+    let column = lane as usize * ELEMENTS;
+    // SAFETY: there is one for each query and part.
+    let log_sum = |part: u32| unsafe { sums.load_vec_unchecked::<1>(part as usize * lines + line)[0] };
+    let mut max = f32::NEG_INFINITY;
+    let mut part = lane;
+    while part < number {
+        max = Float::maximum_number(max, log_sum(part));
+        part += 32;
+    }
+    let max = warp::all_reduce(max, Float::maximum_number);
+    let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
+    let (mut total, mut values) = (0.0, [0.0; ELEMENTS]);
+    let mut part = 0;
+    while part < number {
+        // Those of several parts are loaded together.
+        let (mut weights, mut elements) = ([0.0; TOGETHER], [[0.0; ELEMENTS]; TOGETHER]);
+        unroll!(TOGETHER, n => {
+            let part = part + n as u32;
+            if part < number {
+                weights[n] = Float::exp2(log_sum(part) - base);
+                if column < dim {
+                    // SAFETY: there is one for each element of a query and each part, and they are a multiple of 8.
+                    elements[n] = unsafe { parts.load_vec_unchecked((part as usize * lines + line) * dim + column) };
+                }
+            }
+        });
+        unroll!(TOGETHER, n => {
+            total += weights[n];
+            unroll!(8, i => {
+                values[i] = Float::mul_add(weights[n], elements[n][i], values[i]);
+            });
+        });
+        part += TOGETHER as u32;
+    }
+    if lane == 0 && line < log_sums.len() {
+        log_sums.set(line, (max + Float::log2(total)) * core::f32::consts::LN_2);
+    }
+    if column < dim {
+        let factor = 1.0 / total;
+        let narrow = |value: f32| T::narrow(if total == 0.0 { 0.0 } else { value * factor });
+        let values: [T; ELEMENTS] = cuda_std::array::from_fn(|i| narrow(values[i]));
+        // SAFETY: `out` has as many elements, and those of a query are a multiple of 8.
+        unsafe { out.set_vec_unchecked(line * dim + column, values) };
+    }
+}
+
+/// Parts whose results are in flight.
+const TOGETHER: usize = 4;

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Gradients of attention on ordinary cores, in f32.
+//!
+//! As in FlashAttention-2 (T. Dao, 2023), the weights `P` are computed anew from the scores and the logarithms of the sums of
+//! exponentials, and no matrix of them is in memory. With the incoming gradient `G`, and for each query the product `δ` of its line of `G`
+//! and its result, the gradient of the scores is `S' = P ∘ (G Vᵀ − δ)`, and
+//!
+//! * `dV = Pᵀ G`,
+//! * `dK = scale · S'ᵀ Q`,
+//! * `dQ = scale · S' K`.
+//!
+//! Each is a sum over lines of scores, so that a block has [`ROWS`] lines of one of the three, and walks over all that they are
+//! summed over: for `dQ` over the keys, for the others over the queries of all heads that share the keys. Nobody adds to what another
+//! adds to, and the bits are the same each time. The price is that scores are computed three times, and `G Vᵀ` twice: `16 d` operations
+//! for each pair of a query and a key, where `10 d` is the least.
+
+use cuda_std::half::{bf16, f16};
+use cuda_std::prelude::*;
+
+use super::products::{self, Operand, Products, Scores};
+use super::{AttentionStrides, BLOCKS, KEYS, LANE_KEYS, LANE_ROWS, ROWS, SHARED, THREADS, fits, max_dim};
+use crate::attention::{AttentionShape, MAX_TILES};
+use crate::matmul::{span, unroll};
+use crate::num::Num;
+
+/// Blocks of the kernel: one for each tile of [`ROWS`] lines of the three gradients, if a grid has as many.
+#[inline(always)]
+pub fn blocks(shape: &AttentionShape) -> Option<u32> {
+    let heads = shape.batch.checked_mul(shape.heads.checked_div(shape.sharing)?)?;
+    let of_keys = heads.checked_mul(shape.keys.div_ceil(ROWS as u32))?.checked_mul(2)?;
+    let blocks = shape.tiles(ROWS as u32).checked_add(of_keys)?;
+    (blocks <= MAX_TILES).then_some(blocks)
+}
+
+/// The strides of the operands of gradients.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
+pub struct GradientStrides {
+    /// Of those of attention.
+    pub attention: AttentionStrides,
+    /// Of the gradient with respect to the result.
+    pub grad: [usize; 4],
+}
+
+/// The gradients of [`attention`](super::attention()) with respect to `q`, `k` and `v`, where the gradient with respect to its result is
+/// `grad`. `log_sums` are the logarithms that it gave, and `deltas` the products of `grad` and its result, for each query.
+///
+/// All results have the heads one after another, each in C order, and so have `log_sums` and `deltas`. Scores are multiplied by `factor` to be exponents of 2, and by `scale` to be those of e. A query whose logarithm is −∞
+/// sees no key. The grid has one axis, with as many blocks as [`blocks`] says. Where the operands do not lie within their arrays, or the
+/// shape has more than [`max_dim`] elements a line, nothing is written.
+#[kernel(T = [f32, bf16, f16], C = [8, 16, 32], max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn attention_gradients<T: Num<Wide = f32>, const C: usize>(
+    q: &[T],
+    k: &[T],
+    v: &[T],
+    grad: &[T],
+    log_sums: &[f32],
+    deltas: &[f32],
+    dq: SliceMut<'_, T>,
+    dk: SliceMut<'_, T>,
+    dv: SliceMut<'_, T>,
+    shape: AttentionShape,
+    strides: GradientStrides,
+    [factor, scale]: [f32; 2],
+) {
+    if thread::block_dim_x() as usize != THREADS
+        || !shape.is_valid(ROWS as u32)
+        || blocks(&shape).is_none()
+        || shape.dim as usize > max_dim(C)
+        || !fits(&shape, &strides.attention, [q.len(), k.len(), v.len(), dq.len()])
+        || !fit(
+            &shape,
+            strides.grad,
+            [grad.len(), log_sums.len(), deltas.len(), dk.len(), dv.len()],
+        )
+    {
+        return;
+    }
+    let Some(part) = Part::of_block(&shape) else { return };
+    let shared = shared_array![f32; SHARED];
+    let mut block = Block {
+        log_sums,
+        deltas,
+        shape,
+        part,
+        factor,
+        products: Products::new(shared),
+    };
+    let operand =
+        |elements, strides, head, lines| Operand::<T>::new(elements, strides, [part.batch, head], lines, shape.dim);
+    let of_queries = |head: u32| {
+        [
+            operand(q, strides.attention.q, head, shape.queries),
+            operand(grad, strides.grad, head, shape.queries),
+        ]
+    };
+    let of_keys = |head: u32| {
+        [
+            operand(k, strides.attention.k, head, shape.keys),
+            operand(v, strides.attention.v, head, shape.keys),
+        ]
+    };
+    // All heads of queries that have to do with the lines, and which lines of them.
+    let is_of_queries = part.of == Of::Queries;
+    let (mut head, heads, first, end) = match part.of {
+        Of::Queries => (part.head, 1, 0, shape.visible_to_tile(part.row, ROWS as u32)),
+        _ => (
+            part.head * shape.sharing,
+            shape.sharing,
+            block.first_query(),
+            shape.queries,
+        ),
+    };
+    let last = head + heads;
+    let mut sums = [[0.0; C]; LANE_ROWS];
+    while head < last {
+        let (queries, keys) = (of_queries(head), of_keys(shape.key_head(head)));
+        let (own, others) = if is_of_queries {
+            (queries, keys)
+        } else {
+            (keys, queries)
+        };
+        block.walk(&mut sums, head, own, others, (first, end));
+        head += 1;
+    }
+    match part.of {
+        Of::Queries => block.store(&sums, dq, (shape.heads, shape.queries), scale),
+        Of::Keys => block.store(&sums, dk, (shape.key_head(shape.heads), shape.keys), scale),
+        Of::Values => block.store(&sums, dv, (shape.key_head(shape.heads), shape.keys), 1.0),
+    }
+}
+
+/// Whether what [`fits`] was not asked for has these lengths, or more.
+#[inline(always)]
+fn fit(shape: &AttentionShape, strides_of_grad: [usize; 4], [grad, log_sums, deltas, dk, dv]: [usize; 5]) -> bool {
+    let of = |x: u32| x as usize;
+    let queries = [of(shape.batch), of(shape.heads), of(shape.queries), of(shape.dim)];
+    let product = |lengths: [u32; 4]| {
+        lengths
+            .iter()
+            .try_fold(1, |product: usize, &n| product.checked_mul(of(n)))
+    };
+    let lines = product([shape.batch, shape.heads, shape.queries, 1]);
+    let keys = product([shape.batch, shape.key_head(shape.heads), shape.keys, shape.dim]);
+    span(queries, strides_of_grad).is_some_and(|span| span <= grad)
+        && lines.is_some_and(|lines| lines <= log_sums && lines <= deltas)
+        && keys.is_some_and(|keys| keys <= dk && keys <= dv)
+}
+
+/// Of what a gradient is.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    Queries,
+    Keys,
+    Values,
+}
+
+/// What a block computes.
+#[derive(Clone, Copy)]
+struct Part {
+    of: Of,
+    batch: u32,
+    /// Of queries, or of keys and values.
+    head: u32,
+    /// The first line.
+    row: u32,
+}
+
+impl Part {
+    /// The block's, if there is one: keys and values first, on which blocks are at work for longer, the first ones of all heads ahead,
+    /// which most queries see.
+    #[inline(always)]
+    fn of_block(shape: &AttentionShape) -> Option<Self> {
+        let key_heads = shape.key_head(shape.heads);
+        let heads = shape.batch * key_heads;
+        let of_keys = heads * shape.keys.div_ceil(ROWS as u32);
+        let number = thread::block_idx_x();
+        if number >= 2 * of_keys {
+            let tile = shape.tile(number - 2 * of_keys, ROWS as u32)?;
+            return Some(Self {
+                of: Of::Queries,
+                batch: tile.batch,
+                head: tile.head,
+                row: tile.row,
+            });
+        }
+        let (of, number) = match number.checked_sub(of_keys) {
+            Some(number) => (Of::Values, number),
+            None => (Of::Keys, number),
+        };
+        // There are heads, since there is a tile.
+        let (block, head) = (number.checked_div(heads)?, number.checked_rem(heads)?);
+        Some(Self {
+            of,
+            batch: head.checked_div(key_heads)?,
+            head: head.checked_rem(key_heads)?,
+            row: block * ROWS as u32,
+        })
+    }
+}
+
+/// What the weights of a query's keys are computed with.
+#[derive(Clone, Copy)]
+struct Query {
+    /// The logarithm to base 2 of its sum of exponentials.
+    log_sum: f32,
+    /// The product of its result and gradient.
+    delta: f32,
+    /// How many keys it sees.
+    end: u32,
+}
+
+impl Query {
+    /// None, which sees no key.
+    const NONE: Self = Self {
+        log_sum: 0.0,
+        delta: 0.0,
+        end: 0,
+    };
+}
+
+/// What the threads of a block have in common.
+struct Block<'a> {
+    log_sums: &'a [f32],
+    deltas: &'a [f32],
+    shape: AttentionShape,
+    part: Part,
+    factor: f32,
+    products: Products,
+}
+
+impl Block<'_> {
+    /// The first query that sees the first key of the block.
+    #[inline(always)]
+    fn first_query(&self) -> u32 {
+        let first = (self.part.row as i32).wrapping_sub(self.shape.reach);
+        if first < 0 { 0 } else { first as u32 }
+    }
+
+    /// Adds to the sums of the block's lines what those of the others add that are in that range, of a head of queries. An operand is
+    /// queries and their incoming gradient, or keys and values.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn walk<T: Num<Wide = f32>, const C: usize>(
+        &mut self,
+        sums: &mut [[f32; C]; LANE_ROWS],
+        head: u32,
+        own: [Operand<'_, T>; 2],
+        others: [Operand<'_, T>; 2],
+        (mut at, end): (u32, u32),
+    ) {
+        let row = self.part.row;
+        let is_of_values = self.part.of == Of::Values;
+        let added = if is_of_values { others[1] } else { others[0] };
+        while at < end {
+            let mut weights = self.products.scores::<T, C>((&own[0], row), (&others[0], at));
+            let mut gradients = [[0.0; LANE_KEYS]; LANE_ROWS];
+            if !is_of_values {
+                gradients = self.products.scores::<T, C>((&own[1], row), (&others[1], at));
+            }
+            self.weigh(&mut weights, &gradients, head, at);
+            self.products.put_weights(&weights);
+            self.products.add(sums, &added, at, end);
+            at += KEYS as u32;
+        }
+    }
+
+    /// Makes weights of the scores of the block's lines with the others from `at` on, and gradients of the scores of these, where it is
+    /// not values that are summed; 0 where a query does not see the key.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn weigh(&self, scores: &mut Scores, gradients: &Scores, head: u32, at: u32) {
+        let row = self.part.row + Products::lane_row();
+        let (is_of_queries, is_of_values) = (self.part.of == Of::Queries, self.part.of == Of::Values);
+        // Those of the lane's lines, or of its columns.
+        let mut queries = [Query::NONE; LANE_KEYS];
+        unroll!(8, i => {
+            if !is_of_queries {
+                queries[i] = self.query(head, at + Products::lane_key(i));
+            } else if i < LANE_ROWS {
+                queries[i] = self.query(head, row + i as u32);
+            }
+        });
+        unroll!(4, i => {
+            unroll!(8, j => {
+                let (query, key) = match is_of_queries {
+                    true => (queries[i], at + Products::lane_key(j)),
+                    false => (queries[j], row + i as u32),
+                };
+                let weight = Float::exp2(Float::mul_add(scores[i][j], self.factor, -query.log_sum));
+                let of_score = weight * (gradients[i][j] - query.delta);
+                let weight = if is_of_values { weight } else { of_score };
+                scores[i][j] = if key < query.end { weight } else { 0.0 };
+            });
+        });
+    }
+
+    /// What is known of a query of that head.
+    #[inline(always)]
+    fn query(&self, head: u32, query: u32) -> Query {
+        if query >= self.shape.queries {
+            return Query::NONE;
+        }
+        let head = (self.part.batch * self.shape.heads + head) as usize;
+        let line = head * self.shape.queries as usize + query as usize;
+        // SAFETY (of both): `fit` found as many elements as there are queries in all heads.
+        let [log_sum] = unsafe { self.log_sums.load_vec_unchecked::<1>(line) };
+        let [delta] = unsafe { self.deltas.load_vec_unchecked::<1>(line) };
+        Query {
+            log_sum: log_sum * core::f32::consts::LOG2_E,
+            delta,
+            end: match log_sum == f32::NEG_INFINITY {
+                true => 0,
+                false => self.shape.visible(query),
+            },
+        }
+    }
+
+    /// Stores the sums, times `factor`, to an array that has so many heads with so many lines.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn store<T: Num<Wide = f32>, const C: usize>(
+        &self,
+        sums: &[[f32; C]; LANE_ROWS],
+        out: SliceMut<'_, T>,
+        (heads, lines): (u32, u32),
+        factor: f32,
+    ) {
+        let dim = self.shape.dim as usize;
+        let head = (self.part.batch * heads + self.part.head) as usize;
+        unroll!(4, i => {
+            let row = self.part.row + Products::lane_row() + i as u32;
+            if row < lines {
+                let line = head * lines as usize + row as usize;
+                // SAFETY: `fits` and `fit` found all lines in the array.
+                unsafe { products::store(&out, (line * dim, dim), &sums[i], Some(factor)) };
+            }
+        });
+    }
+}

@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Gradients of attention on Hopper's tensor cores, of numbers of 16 bits, with head dimensions of 64 and 128.
+//!
+//! What is computed is what [`tiled::gradients`](crate::attention::tiled::gradients) says, and by blocks of the same kind: one has lines of
+//! keys and values, or of queries, and walks over all that their gradients are summed over. Two operands belong to a line: a
+//! query and its incoming gradient, or a key and its value. The first ones are multiplied for the scores, the second ones for the gradients of the
+//! weights, whoever is the block's.
+//!
+//! One thread, the producer, has tiles of [`LINES`] lines of both operands copied to a ring. Two warpgroups, the consumers, have as many lines
+//! each of the block's own. `S = A Cᵀ` and `X = B Dᵀ` by `wgmma`; the weights `P` and the gradients of the scores
+//! `P ∘ (X − δ)` are made in the registers that those were in, and are the left operands of the next products, with `C` and `D` as they
+//! lie. So nothing that is computed goes through shared memory, and consumers do not wait for one another.
+//!
+//! Nobody adds to what another adds to: the bits are the same each time. For that, the first two products are computed twice, by the blocks of
+//! keys and by those of queries: `14 d` operations for each pair, where `10 d` is the least.
+
+use cuda_std::float::approximate;
+use cuda_std::half::{bf16, f16, pack};
+use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::prelude::*;
+use cuda_std::tma::TensorMap;
+use cuda_std::warpgroup;
+use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor, Registers};
+
+use super::consume::store_line;
+use super::{Half, LINE, Place, dim};
+use crate::attention::AttentionShape;
+use crate::matmul::unroll;
+
+/// Lines of a consumer, and of a tile of the others.
+pub const LINES: usize = 64;
+
+const CONSUMERS: usize = 2;
+
+/// Lines of a block.
+pub const ROWS: usize = LINES * CONSUMERS;
+
+/// Threads of a block.
+pub const THREADS: usize = 128 * (1 + CONSUMERS);
+
+/// Stages of the ring.
+const STAGES: usize = 2;
+
+/// Registers of the products of a consumer's lines and a tile's, and fragments of them.
+const PRODUCTS: usize = LINES / 2;
+const FRAGMENTS: usize = LINES / 16;
+
+/// Bytes of a tile of an operand.
+const fn tile_bytes(registers: usize) -> usize {
+    LINES * dim(registers) * 2
+}
+
+/// What is known of each query of a tile: the logarithm of its sum of exponentials, and the product of its result and gradient.
+const QUERIES_BYTES: usize = 2 * LINES * 4;
+
+/// Bytes of the tiles: of both operands, of the consumers, then of the stages.
+const fn tiles_bytes(registers: usize) -> usize {
+    2 * (CONSUMERS + STAGES) * tile_bytes(registers)
+}
+
+/// Barriers: whether each consumer's own lines are there, and whether a stage is full, and free.
+const BARRIERS: usize = CONSUMERS + 2 * STAGES;
+
+/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024.
+pub const fn shared_bytes(registers: usize) -> usize {
+    1024 + tiles_bytes(registers) + STAGES * QUERIES_BYTES + 8 * BARRIERS
+}
+
+/// The shape in which keys take the place of queries: for the order of their tiles.
+#[inline(always)]
+pub fn of_keys(shape: &AttentionShape) -> AttentionShape {
+    let group = shape.group.checked_div(shape.sharing).unwrap_or(1);
+    AttentionShape {
+        heads: shape.key_head(shape.heads),
+        sharing: 1,
+        queries: shape.keys,
+        group: if group == 0 { 1 } else { group },
+        ..*shape
+    }
+}
+
+/// The gradients of attention with respect to `k` and `v`, where the gradient with respect to its result is `grad`.
+///
+/// # Safety
+///
+/// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis, with a block for each tile of
+/// [`ROWS`] keys. The shape, and [`of_keys`] of it, are valid for tiles of 64 lines; there are keys, and [`dim`] elements a line. Scores are
+/// multiplied by `factor`, a positive number, to be exponents of 2, and by `scale` to be those of e. The maps of operands have five axes, as
+/// those of [`attention_wgmma`](super::attention_wgmma()), and tiles of [`LINES`] lines. `of_queries` has for each query the logarithm to base 2
+/// of its sum of exponentials, or ∞ if it sees no key, and the product of its result and its gradient: the axes are these two, problems, heads and
+/// queries, and a tile is both of one head, of [`LINES`] queries. The results begin at multiples of 16 bytes and have the heads one after
+/// another, each in C order.
+#[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
+pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
+    q: TensorMap<'_, T>,
+    k: TensorMap<'_, T>,
+    v: TensorMap<'_, T>,
+    grad: TensorMap<'_, T>,
+    of_queries: TensorMap<'_, f32>,
+    dk: SliceMut<'_, T>,
+    dv: SliceMut<'_, T>,
+    shape: AttentionShape,
+    [factor, scale]: [f32; 2],
+) where
+    [f32; R]: Registers,
+{
+    let tiles = of_keys(&shape);
+    let Some(tile) = tiles.tile(thread::block_idx_x(), ROWS as u32) else {
+        return;
+    };
+    // The first keys are seen by most: theirs are to be the first tiles.
+    let row = (shape.keys.div_ceil(ROWS as u32) - 1) * ROWS as u32 - tile.row;
+    let first = (row as i32).wrapping_sub(shape.reach);
+    let first = if first < 0 { 0 } else { first as u32 };
+    let block = Block::<T, R, false> {
+        own: [k, v],
+        others: [q, grad],
+        shape,
+        batch: tile.batch,
+        head: tile.head,
+        row,
+        heads: [tile.head * shape.sharing, (tile.head + 1) * shape.sharing],
+        lines: [first, shape.queries],
+        memory: cuda_std::shared::dynamic::<u8>().aligned::<1024>(),
+        factor,
+    };
+    // SAFETY: the kernel's contract.
+    unsafe { block.make_barriers() };
+    if thread::thread_idx_x() < 128 {
+        warpgroup::decrease_registers::<24>();
+        if thread::thread_idx_x() < 32 && warp::elect() {
+            block.produce(Some(of_queries));
+        }
+    } else {
+        warpgroup::increase_registers::<240>();
+        let [keys, values] = block.consume(|_| ([0.0; 2], [0.0; 2]));
+        block.store(&keys, dk, (tiles.heads, shape.keys), scale);
+        block.store(&values, dv, (tiles.heads, shape.keys), 1.0);
+    }
+}
+
+/// The gradient of attention with respect to `q`, where the gradient with respect to its result is `grad`.
+///
+/// # Safety
+///
+/// As for [`attention_gradients_of_keys`], with a block for each tile of [`ROWS`] queries; `of_queries` has the same elements, of `padded`
+/// queries for each head.
+#[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
+pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize>(
+    q: TensorMap<'_, T>,
+    k: TensorMap<'_, T>,
+    v: TensorMap<'_, T>,
+    grad: TensorMap<'_, T>,
+    of_queries: &[f32],
+    padded: usize,
+    dq: SliceMut<'_, T>,
+    shape: AttentionShape,
+    [factor, scale]: [f32; 2],
+) where
+    [f32; R]: Registers,
+{
+    let Some(tile) = shape.tile(thread::block_idx_x(), ROWS as u32) else {
+        return;
+    };
+    let key_head = shape.key_head(tile.head);
+    let block = Block::<T, R, true> {
+        own: [q, grad],
+        others: [k, v],
+        shape,
+        batch: tile.batch,
+        head: tile.head,
+        row: tile.row,
+        heads: [key_head, key_head + 1],
+        lines: [0, shape.visible_to_tile(tile.row, ROWS as u32)],
+        memory: cuda_std::shared::dynamic::<u8>().aligned::<1024>(),
+        factor,
+    };
+    // SAFETY: the kernel's contract.
+    unsafe { block.make_barriers() };
+    if thread::thread_idx_x() < 128 {
+        warpgroup::decrease_registers::<24>();
+        if thread::thread_idx_x() < 32 && warp::elect() {
+            block.produce(None);
+        }
+    } else {
+        warpgroup::increase_registers::<240>();
+        let heads = (shape.batch * shape.heads) as usize;
+        let head = (tile.batch * shape.heads + tile.head) as usize;
+        let [sums, _] = block.consume(|row| {
+            let of = |plane: usize, row: u32| {
+                if row >= shape.queries {
+                    return 0.0;
+                }
+                let at = (plane * heads + head) * padded + row as usize;
+                // SAFETY: the kernel's contract: there is one for each query.
+                unsafe { of_queries.load_vec_unchecked::<1>(at)[0] }
+            };
+            ([of(0, row), of(0, row + 8)], [of(1, row), of(1, row + 8)])
+        });
+        block.store(&sums, dq, (shape.heads, shape.queries), scale);
+    }
+}
+
+/// What the threads of a block have in common. Its own lines are queries, or keys.
+struct Block<'a, T, const R: usize, const OF_QUERIES: bool> {
+    own: [TensorMap<'a, T>; 2],
+    others: [TensorMap<'a, T>; 2],
+    shape: AttentionShape,
+    batch: u32,
+    /// The head of its own lines, and the first of these.
+    head: u32,
+    row: u32,
+    /// The heads of the others, from the first to behind the last, and the lines of each.
+    heads: [u32; 2],
+    lines: [u32; 2],
+    memory: Shared<u8>,
+    factor: f32,
+}
+
+/// What a consumer has packed of its products.
+struct Packed<T>([Fragment<T>; FRAGMENTS]);
+
+impl<T: Half> Packed<T> {
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn new(products: &Accumulator<PRODUCTS>) -> Self {
+        let of = |j: usize| {
+            let pair = |i: usize| pack::<T>(products.element(8 * j + i), products.element(8 * j + i + 1));
+            Fragment::of_pairs([pair(0), pair(2), pair(4), pair(6)])
+        };
+        let packed = Self([of(0), of(1), of(2), of(3)]);
+        packed.keep();
+        packed
+    }
+
+    /// Keeps the registers from others until here.
+    #[inline(always)]
+    fn keep(&self) {
+        unroll!(4, j => {
+            self.0[j].keep();
+        });
+    }
+}
+
+impl<T: Half, const R: usize, const OF_QUERIES: bool> Block<'_, T, R, OF_QUERIES>
+where
+    [f32; R]: Registers,
+{
+    /// Makes the barriers ready.
+    ///
+    /// # Safety
+    ///
+    /// The kernel's contract.
+    #[inline(always)]
+    unsafe fn make_barriers(&self) {
+        if thread::thread_idx_x() == 0 {
+            for consumer in 0..CONSUMERS as u32 {
+                self.there(consumer).init(1);
+            }
+            for stage in 0..STAGES as u32 {
+                self.full(stage).init(1);
+                // Each warp for itself: it reads what is known of queries by ordinary loads.
+                self.free(stage).init(4 * CONSUMERS as u32);
+            }
+            mbarrier::fence_init();
+        }
+        thread::sync_threads();
+    }
+
+    #[inline(always)]
+    fn barrier(&self, number: u32) -> Mbarrier {
+        let at = tiles_bytes(R) + STAGES * QUERIES_BYTES;
+        // SAFETY (of both): the memory has as many bytes, behind which there is room for all barriers; each phase gets the arrivals that
+        // `make_barriers` says.
+        let barriers = unsafe { self.memory.subarray_unchecked(at, 8 * BARRIERS) }.cast::<u64>();
+        unsafe { Mbarrier::at_unchecked(barriers, number as usize) }
+    }
+
+    /// The barrier that the copies of a consumer's own lines complete.
+    #[inline(always)]
+    fn there(&self, consumer: u32) -> Mbarrier {
+        self.barrier(consumer)
+    }
+
+    /// The barrier that the copies to a stage complete.
+    #[inline(always)]
+    fn full(&self, stage: u32) -> Mbarrier {
+        self.barrier(CONSUMERS as u32 + 2 * stage)
+    }
+
+    /// The barrier at which those arrive who are done with a stage.
+    #[inline(always)]
+    fn free(&self, stage: u32) -> Mbarrier {
+        self.barrier(CONSUMERS as u32 + 2 * stage + 1)
+    }
+
+    /// The memory of a tile of an operand: number 0 and 1 are the consumers' own, then come the stages.
+    #[inline(always)]
+    fn tile(&self, operand: usize, number: u32) -> Shared<T> {
+        let at = (2 * number as usize + operand) * tile_bytes(R);
+        // SAFETY: it is among the tiles.
+        unsafe { self.memory.subarray_unchecked(at, tile_bytes(R)) }.cast()
+    }
+
+    /// The memory of what is known of the queries of a stage.
+    #[inline(always)]
+    fn queries(&self, stage: u32) -> Shared<f32> {
+        let at = tiles_bytes(R) + stage as usize * QUERIES_BYTES;
+        // SAFETY: it is behind the tiles.
+        unsafe { self.memory.subarray_unchecked(at, QUERIES_BYTES) }.cast()
+    }
+
+    /// Has all tiles copied. For one thread.
+    #[inline(always)]
+    fn produce(&self, of_queries: Option<TensorMap<'_, f32>>) {
+        let copy = |maps: &[TensorMap<'_, T>; 2], number: u32, head: u32, line: u32, barrier: Mbarrier| {
+            let at = [0, line as i32, 0, head as i32, self.batch as i32];
+            // SAFETY (of both): a box of the maps is, by the kernel's contract, as large as the tile, which is at a multiple of 1024 bytes.
+            // Consumers are done with it, and read it when the barrier says so. The block ends when they have.
+            unsafe {
+                maps[0].load(self.tile(0, number), at, barrier);
+                maps[1].load(self.tile(1, number), at, barrier);
+            }
+        };
+        for consumer in 0..CONSUMERS as u32 {
+            let there = self.there(consumer);
+            there.arrive_expect_tx(2 * tile_bytes(R) as u32);
+            copy(
+                &self.own,
+                consumer,
+                self.head,
+                self.row + consumer * LINES as u32,
+                there,
+            );
+        }
+        let extra = if of_queries.is_some() { QUERIES_BYTES } else { 0 };
+        let mut place = Place::FIRST;
+        for head in self.heads[0]..self.heads[1] {
+            let mut line = self.lines[0];
+            while line < self.lines[1] {
+                self.free(place.stage).wait(place.round ^ 1);
+                let full = self.full(place.stage);
+                full.arrive_expect_tx((2 * tile_bytes(R) + extra) as u32);
+                copy(&self.others, CONSUMERS as u32 + place.stage, head, line, full);
+                if let Some(map) = of_queries {
+                    let at = [line as i32, head as i32, self.batch as i32, 0];
+                    // SAFETY: as above.
+                    unsafe { map.load(self.queries(place.stage), at, full) };
+                }
+                place = place.next();
+                line += LINES as u32;
+            }
+        }
+    }
+
+    /// The sums of this consumer's lines: of the gradients of scores times the first operand of the others, and of keys also of the weights
+    /// times the second. `known` says what is known of the thread's queries, of which this is the first, where the lines are queries.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn consume(&self, known: impl Fn(u32) -> ([f32; 2], [f32; 2])) -> [Accumulator<R>; 2] {
+        let consumer = warp::uniform(thread::thread_idx_x() / 128) - 1;
+        let row = self.row + consumer * LINES as u32;
+        let known = known(row + Accumulator::<PRODUCTS>::place(thread::thread_idx_x(), 0).0);
+        self.there(consumer).wait(0);
+        let own = [0, 1].map(|operand| MatrixDescriptor::<T, KMajor>::new(self.tile(operand, consumer), 16, 1024));
+        let mut sums = [Accumulator::zero(), Accumulator::zero()];
+        let mut place = Place::FIRST;
+        for _ in self.heads[0]..self.heads[1] {
+            let mut line = self.lines[0];
+            while line < self.lines[1] {
+                self.full(place.stage).wait(place.round);
+                sums = self.step(own, place.stage, (row, line), known, sums);
+                self.free(place.stage)
+                    .arrive_if(thread::thread_idx_x().is_multiple_of(32));
+                place = place.next();
+                line += LINES as u32;
+            }
+        }
+        sums
+    }
+
+    /// Adds what the tile in a stage, which is full, adds to the sums. When it comes back, the tile has been read.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn step(
+        &self,
+        own: [MatrixDescriptor<T, KMajor>; 2],
+        stage: u32,
+        (row, line): (u32, u32),
+        known: ([f32; 2], [f32; 2]),
+        [of_scores, of_weights]: [Accumulator<R>; 2],
+    ) -> [Accumulator<R>; 2] {
+        let tile = |operand| self.tile(operand, CONSUMERS as u32 + stage);
+        let weights = self.products(own[0], tile(0));
+        let scores = self.products(own[1], tile(1));
+        // SAFETY: the newest batch is the other one.
+        let mut weights = unsafe { weights.wait_beside_newer() };
+        self.hide(&mut weights, row, line);
+        // Element `i` is of query `i / 2 % 2` of the thread's, or of column `8 (i / 4) + i % 2` of its columns.
+        let queries = self.queries(stage);
+        let lane = thread::thread_idx_x() as usize % 4 * 2;
+        let of_column = |plane: usize, i: usize| {
+            // SAFETY: there are as many.
+            unsafe { queries.get_unchecked(plane * LINES + lane + i / 4 * 8 + i % 2) }
+        };
+        weights.update(|i, score| {
+            let log_sum = if OF_QUERIES {
+                known.0[i / 2 % 2]
+            } else {
+                of_column(0, i)
+            };
+            approximate::exp2(Float::mul_add(score, self.factor, -log_sum))
+        });
+        if OF_QUERIES {
+            let mut scores = scores.wait();
+            scores.update(|i, product| weights.element(i) * (product - known.1[i / 2 % 2]));
+            let packed = Packed::new(&scores);
+            let sum = self.add(of_scores, &packed, tile(0)).wait();
+            packed.keep();
+            return [sum, of_weights];
+        }
+        let packed_weights = Packed::new(&weights);
+        let mut scores = scores.wait();
+        let by_weights = self.add(of_weights, &packed_weights, tile(1));
+        scores.update(|i, product| weights.element(i) * (product - of_column(1, i)));
+        let packed = Packed::new(&scores);
+        let by_scores = self.add(of_scores, &packed, tile(0));
+        // SAFETY: the newest batch is the other one.
+        let of_weights = unsafe { by_weights.wait_beside_newer() };
+        packed_weights.keep();
+        let of_scores = by_scores.wait();
+        packed.keep();
+        [of_scores, of_weights]
+    }
+
+    /// Has the products of the consumer's lines and those of a tile computed. They are waited for before the tile is free.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn products(&self, own: MatrixDescriptor<T, KMajor>, tile: Shared<T>) -> InFlight<PRODUCTS> {
+        let others = MatrixDescriptor::<T, KMajor>::new(tile, 16, 1024);
+        let mut batch = Accumulator::<PRODUCTS>::any().start();
+        unroll!(R / 8, step => {
+            // 32 bytes of the line of a box, or the next box.
+            let at = (step / 4 * LINE * LINES + step % 4 * 32) as u32;
+            let (a, b) = (own.advance(at), others.advance(at));
+            // SAFETY (of both): both are there, and stay as they are until the wait, as said.
+            batch = match step {
+                0 => unsafe { batch.mma_from_zero(a, b) },
+                _ => unsafe { batch.mma(a, b) },
+            };
+        });
+        batch.commit()
+    }
+
+    /// Has the lines of a tile added, times what is packed. The sums are waited for before the tile is free, and what is packed is kept
+    /// until then.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add(&self, sums: Accumulator<R>, packed: &Packed<T>, tile: Shared<T>) -> InFlight<R> {
+        // Boxes of 64 columns, with a line of memory for each line.
+        let next_box = (LINES * LINE) as u32;
+        let lines = MatrixDescriptor::<T, T::AlongLines>::new(tile, next_box, 1024);
+        let mut batch = sums.start();
+        unroll!(4, step => {
+            let b = lines.advance(step as u32 * 16 * LINE as u32);
+            // SAFETY: the tile is there, and stays until the wait, as said. What is packed was made before the batch was opened.
+            batch = unsafe { batch.mma_fragment(&packed.0[step], b) };
+        });
+        batch.commit()
+    }
+
+    /// Takes the scores of keys that a query does not see for −∞: of the consumer's lines from `row` on, and the others from `line` on.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn hide(&self, scores: &mut Accumulator<PRODUCTS>, row: u32, line: u32) {
+        let (first_query, last_key) = match OF_QUERIES {
+            true => (row, line + LINES as u32 - 1),
+            false => (line, row + LINES as u32 - 1),
+        };
+        if last_key < self.shape.visible(first_query) {
+            return;
+        }
+        let (own_row, column) = Accumulator::<PRODUCTS>::place(thread::thread_idx_x(), 0);
+        let (row, line) = (row + own_row, line + column);
+        scores.update(|i, score| {
+            let (row, line) = (row + (i / 2 % 2 * 8) as u32, line + (i / 4 * 8 + i % 2) as u32);
+            let is_seen = match OF_QUERIES {
+                true => line < self.shape.visible(row),
+                false => row < self.shape.visible(line),
+            };
+            if is_seen { score } else { f32::NEG_INFINITY }
+        });
+    }
+
+    /// Stores the sums, times `factor`, to an array that has so many heads with so many lines.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn store(&self, sums: &Accumulator<R>, out: SliceMut<'_, T>, (heads, lines): (u32, u32), factor: f32) {
+        let consumer = thread::thread_idx_x() / 128 - 1;
+        let row = self.row + consumer * LINES as u32 + Accumulator::<R>::place(thread::thread_idx_x(), 0).0;
+        let head = (self.batch * heads + self.head) as usize;
+        unroll!(2, half => {
+            let row = row + 8 * half as u32;
+            let line = (row < lines).then_some(head * lines as usize + row as usize);
+            // SAFETY: the line is in `out`, by the kernel's contract.
+            unsafe { store_line(sums, half, &out, line, |sum| sum * factor) };
+        });
+    }
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Gradients of attention against formulas in f64, which are held against differences.
+
+use super::*;
+
+/// Gradients, and how far they may be off.
+struct Gradients {
+    of: [Array4<f64>; 3],
+    bounds: [Array4<f64>; 3],
+}
+
+impl Case {
+    fn gradient<T: FloatNumber>(&self) -> Array4<T> {
+        let mut rng = rng((self.queries * 1000 + self.keys) as u64);
+        Array4::from_shape_simple_fn((self.batch, self.heads, self.queries, self.dim), || {
+            T::of(rng.random::<f64>() * 2.0 - 1.0)
+        })
+    }
+
+    /// In f64, by the formulas that [`Attention::gradients`] has.
+    ///
+    /// A weight `P` is computed anew, from a score and a logarithm: it is off by what both are, `e`. Of the gradient `S = P (x − δ)` of a
+    /// score, `x` is a sum of `d` products, off by `(d + 2) u Σ|g||v|`, and `δ` one of as many, `(d + 2) u Σ|g||o|`, of results that are off
+    /// themselves. On tensor cores, `P` and `S` are rounded to 16 bits: by `ρ` of themselves, or `2⁻²⁵`. Sums have as many terms as there are
+    /// keys, or queries, each of which adds an error of `u` of all magnitudes, twice for tensor cores; the gradient is rounded once.
+    fn gradients<T: FloatNumber>(&self, [q, k, v]: &[Array4<T>; 3], grad: &Array4<T>) -> Gradients {
+        let u = 2f64.powi(-23);
+        let narrow = size_of::<T>() == 2;
+        let (rho, tiny) = if narrow {
+            (T::UNIT_ROUNDOFF, 2f64.powi(-25))
+        } else {
+            (0.0, 0.0)
+        };
+        let [mut of, mut bounds, mut magnitudes] =
+            [(); 3].map(|()| [q, k, v].map(|x| Array4::<f64>::zeros(x.raw_dim())));
+        let (scale, d) = (self.scale(), self.dim);
+        for (batch, head, i) in ndarray::indices((self.batch, self.heads, self.queries)) {
+            let key_head = head / (self.heads / self.key_heads);
+            let visible = self.visible(i);
+            let own = [k, v].map(|x| x.slice(s![batch, key_head, ..visible, ..]));
+            let row = self.row(q.slice(s![batch, head, i, ..]), own);
+            let g = |c: usize| grad[[batch, head, i, c]].wide();
+            let (log_sum, off) = row.log_sum;
+            let e = 2.0 * (row.of_weight + off + 4.0 * u * log_sum.abs());
+            let (mut delta, mut of_delta) = (0.0, 0.0);
+            for (c, (out, off)) in row.out.iter().enumerate() {
+                delta += g(c) * out;
+                of_delta += g(c).abs() * (off + (d as f64 + 2.0) * u * (out.abs() + off));
+            }
+            for (j, weight) in row.weights.iter().enumerate() {
+                let [product, magnitude] = (0..d).fold([0.0; 2], |[a, b], c| {
+                    let term = g(c) * v[[batch, key_head, j, c]].wide();
+                    [a + term, b + term.abs()]
+                });
+                let of_product = (d as f64 + 2.0) * u * magnitude;
+                let score = weight * (product - delta);
+                let of_score = e * score.abs()
+                    + weight * (1.0 + e) * (of_product + of_delta + 2.0 * u * (product.abs() + delta.abs()));
+                let of_score = of_score + rho * (score.abs() + of_score) + tiny;
+                let of_weight = weight * (e + rho) + tiny;
+                for c in 0..d {
+                    let (at_q, at_k) = ([batch, head, i, c], [batch, key_head, j, c]);
+                    let mut add = |number: usize, at: [usize; 4], x: f64, off: f64, by: f64| {
+                        of[number][at] += x * by;
+                        bounds[number][at] += off * by.abs();
+                        magnitudes[number][at] += (x * by).abs();
+                    };
+                    add(0, at_q, score, of_score, scale * k[at_k].wide());
+                    add(1, at_k, score, of_score, scale * q[at_q].wide());
+                    add(2, at_k, *weight, of_weight, g(c));
+                }
+            }
+        }
+        let terms = [
+            self.keys,
+            self.queries * self.heads / self.key_heads,
+            self.queries * self.heads / self.key_heads,
+        ];
+        for number in 0..3 {
+            let sums = 2.0 * (terms[number] as f64 + 2.0) * u;
+            for ((bound, magnitude), x) in bounds[number].iter_mut().zip(&magnitudes[number]).zip(&of[number]) {
+                *bound += sums * (magnitude + *bound);
+                *bound += T::UNIT_ROUNDOFF * (x.abs() + *bound) + 2f64.powi(-25);
+            }
+        }
+        Gradients { of, bounds }
+    }
+
+    /// By the device, from its own results.
+    fn gradients_on<T: Attend>(&self, device: &Device, operands: &[Array4<T>; 3], grad: &Array4<T>) -> [Array4<T>; 3] {
+        let upload = |x: &Array4<T>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
+        let [q, k, v] = operands.each_ref().map(upload);
+        let (out, log_sums) = self.on(&q, &k, &v);
+        let gradients = self.of(&q, &k, &v).gradients(&out, &log_sums, &upload(grad)).unwrap();
+        gradients.map(|x| x.to_ndarray().unwrap())
+    }
+
+    #[track_caller]
+    fn compare_gradients<T: FloatNumber>(&self, operands: &[Array4<T>; 3], grad: &Array4<T>, got: &[Array4<T>; 3]) {
+        let Gradients { of, bounds } = self.gradients(operands, grad);
+        for (number, name) in ["queries", "keys", "values"].iter().enumerate() {
+            assert_eq!(got[number].shape(), operands[number].shape());
+            for (at, got) in got[number].indexed_iter() {
+                let (wanted, bound) = (of[number][at], bounds[number][at]);
+                let error = (got.wide() - wanted).abs();
+                assert!(
+                    error <= bound,
+                    "{self:?}: {name} at {at:?}: {got:?}, wanted {wanted}, bound {bound:e}"
+                );
+            }
+        }
+    }
+
+    /// Checks on all devices.
+    #[track_caller]
+    fn check_gradients<T: Attend + FloatNumber>(self) {
+        for device in devices::<T>() {
+            self.check_gradients_on::<T>(&device);
+        }
+    }
+
+    /// Checks on that with tensor cores.
+    #[track_caller]
+    fn check_gradients_of_tensor_cores<T: Attend + FloatNumber>(self) {
+        self.check_gradients_on::<T>(&devices::<T>()[1]);
+    }
+
+    #[track_caller]
+    fn check_gradients_on<T: Attend + FloatNumber>(self, device: &Device) {
+        let (operands, grad) = (self.operands::<T>(), self.gradient::<T>());
+        let got = self.gradients_on(device, &operands, &grad);
+        self.compare_gradients(&operands, &grad, &got);
+    }
+}
+
+/// The formulas in f64 against differences of the sum of results times their gradients.
+#[test]
+fn formulas_agree_with_differences() {
+    let case = Case {
+        scale: Some(0.7),
+        ..case(4, 5, 3).heads(2, 2, 1).causal()
+    };
+    let (operands, grad) = (case.operands::<f64>(), case.gradient::<f64>());
+    let total = |[q, k, v]: &[Array4<f64>; 3]| {
+        let mut total = 0.0;
+        for (batch, head, i) in ndarray::indices((2, 2, 4)) {
+            let [k, v] = [k, v].map(|x| x.slice(s![batch, 0, ..case.visible(i), ..]));
+            let row = case.row(q.slice(s![batch, head, i, ..]), [k, v]);
+            total += row
+                .out
+                .iter()
+                .enumerate()
+                .map(|(c, (out, _))| out * grad[[batch, head, i, c]])
+                .sum::<f64>();
+        }
+        total
+    };
+    let Gradients { of, .. } = case.gradients(&operands, &grad);
+    for (number, of) in of.iter().enumerate() {
+        for (at, wanted) in of.indexed_iter() {
+            let step = 1e-5;
+            let moved = |by: f64| {
+                let mut operands = operands.clone();
+                operands[number][at] += by;
+                total(&operands)
+            };
+            // Off by the third derivative times `step²`, and by rounding of sums of some 10 over `step`.
+            let difference = (moved(step) - moved(-step)) / (2.0 * step);
+            assert!(
+                (difference - wanted).abs() < 1e-7,
+                "{number}, {at:?}: {difference}, {wanted}"
+            );
+        }
+    }
+}
+
+#[test]
+fn one_query_and_one_key() {
+    case(1, 1, 1).check_gradients::<f32>();
+    case(1, 1, 64).check_gradients::<bf16>();
+}
+
+#[test]
+fn lengths_around_a_tile() {
+    for length in [63, 64, 65] {
+        case(length, 5, 8).check_gradients::<f32>();
+        case(5, length, 8).check_gradients::<f32>();
+    }
+    case(67, 130, 16).check_gradients::<f32>();
+}
+
+#[test]
+fn head_dimensions() {
+    for dim in [3, 64, 80, 130, 256] {
+        case(5, 9, dim).check_gradients::<f32>();
+    }
+}
+
+#[test]
+fn elements_of_16_bits() {
+    case(5, 9, 30).check_gradients::<bf16>();
+    case(9, 5, 64).check_gradients::<f16>();
+    case(5, 70, 128).check_gradients::<bf16>();
+    case(3, 5, 256).check_gradients::<f16>();
+}
+
+/// As many queries as keys, fewer, and more, of which the first ones see no key and the gradients are 0.
+#[test]
+fn causal() {
+    case(70, 70, 8).causal().check_gradients::<f32>();
+    case(3, 70, 8).causal().check_gradients::<f32>();
+    case(70, 9, 8).causal().check_gradients::<f32>();
+    case(20, 70, 64).causal().check_gradients::<bf16>();
+}
+
+/// Rests of tiles, and more tiles than the ring has stages.
+#[test]
+fn lengths_around_a_tile_of_tensor_cores() {
+    for length in [63, 65] {
+        case(length, 5, 64).check_gradients_of_tensor_cores::<bf16>();
+        case(5, length, 64).check_gradients_of_tensor_cores::<f16>();
+    }
+    case(200, 9, 64).check_gradients_of_tensor_cores::<bf16>();
+    case(9, 200, 64).check_gradients_of_tensor_cores::<f16>();
+}
+
+#[test]
+fn causal_on_tensor_cores() {
+    case(70, 70, 64).causal().check_gradients_of_tensor_cores::<bf16>();
+    case(5, 90, 128).causal().check_gradients_of_tensor_cores::<f16>();
+    // The first queries see no key.
+    case(70, 9, 64).causal().check_gradients_of_tensor_cores::<f16>();
+    case(5, 6, 64)
+        .heads(1, 2, 1)
+        .causal()
+        .check_gradients_of_tensor_cores::<bf16>();
+}
+
+#[test]
+fn heads_that_share_keys() {
+    case(5, 9, 16).heads(2, 6, 2).check_gradients::<f32>();
+    case(5, 66, 8).heads(1, 3, 1).causal().check_gradients::<f32>();
+    case(9, 6, 64).heads(2, 4, 2).check_gradients::<bf16>();
+}
+
+#[test]
+fn scales() {
+    for scale in [0.0, 1.0, -0.5] {
+        let case = Case {
+            scale: Some(scale),
+            ..case(5, 70, 8)
+        };
+        case.check_gradients::<f32>();
+    }
+}
+
+/// Heads behind positions, every other element, and backwards.
+#[test]
+fn views() {
+    let case = case(20, 30, 8).heads(2, 4, 2);
+    let (operands, grad) = (case.operands::<f32>(), case.gradient::<f32>());
+    let [q, k, v] = &operands;
+    let positions = |x: &Array4<f32>| upload(&x.view().permuted_axes([0, 2, 1, 3]).as_standard_layout());
+    let (a, g) = (positions(q), positions(&grad));
+    let [a, g] = [&a, &g].map(|x| x.view().permuted_axes([0, 2, 1, 3]).unwrap());
+    let mut wide = Array4::from_elem((2, 2, 33, 16), 0.0);
+    wide.slice_mut(s![.., .., 3.., ..;2]).assign(k);
+    let wide = upload(&wide);
+    let b = wide.slice(s![.., .., 3.., ..;2]).unwrap();
+    let backwards = upload(&v.slice(s![.., .., ..;-1, ..]));
+    let c = backwards.slice(s![.., .., ..;-1, ..]).unwrap();
+    let (out, log_sums) = case.on(&a, &b, &c);
+    let out = positions(&out.to_ndarray().unwrap());
+    let out = out.view().permuted_axes([0, 2, 1, 3]).unwrap();
+    let log_sums = upload(
+        &log_sums
+            .to_ndarray()
+            .unwrap()
+            .permuted_axes([2, 0, 1])
+            .as_standard_layout(),
+    );
+    let log_sums = log_sums.view().permuted_axes([1, 2, 0]).unwrap();
+    let got = case.of(&a, &b, &c).gradients(&out, &log_sums, &g).unwrap();
+    case.compare_gradients(&operands, &grad, &got.map(|x| x.to_ndarray().unwrap()));
+}
+
+#[test]
+fn without_keys_or_queries_there_are_zeros() {
+    for (queries, keys) in [(3, 0), (0, 3), (0, 0)] {
+        let case = case(queries, keys, 8);
+        let (operands, grad) = (case.operands::<f32>(), case.gradient());
+        let gradients = case.gradients_on(device(), &operands, &grad);
+        for (gradient, operand) in gradients.iter().zip(&operands) {
+            assert_eq!(gradient, Array4::<f32>::zeros(operand.raw_dim()));
+        }
+    }
+}
+
+/// NaN in the gradient of query 2: its own, and those of the keys and values that it sees, are NaN, and no others.
+#[test]
+fn nan_goes_where_it_is_seen() {
+    let case = case(6, 6, 8).causal();
+    let (operands, mut grad) = (case.operands::<f32>(), case.gradient::<f32>());
+    let usual = case.gradients_on(device(), &operands, &grad);
+    grad[[0, 0, 2, 3]] = f32::NAN;
+    let got = case.gradients_on(device(), &operands, &grad);
+    for (number, (got, usual)) in got.iter().zip(&usual).enumerate() {
+        for (at, x) in got.indexed_iter() {
+            let concerned = match number {
+                0 => at.2 == 2,
+                1 => at.2 <= 2,
+                _ => at.3 == 3,
+            };
+            match concerned {
+                true => assert!(x.is_nan(), "{number}, {at:?}: {x}"),
+                false => assert_eq!(x.to_bits(), usual[at].to_bits(), "{number}, {at:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_bits_each_time() {
+    let case = case(70, 66, 64).heads(1, 2, 1).causal();
+    let (operands, grad) = (case.operands::<bf16>(), case.gradient::<bf16>());
+    for device in devices::<bf16>() {
+        let first = case.gradients_on(&device, &operands, &grad);
+        assert_eq!(case.gradients_on(&device, &operands, &grad), first);
+    }
+}
+
+#[test]
+fn results_of_other_shapes_are_an_error() {
+    let stream = device().default_stream();
+    let of = |shape: [usize; 4]| DeviceArray::<f32, Ix4>::zeros(stream, shape).unwrap();
+    let sums = |shape: [usize; 3]| DeviceArray::<f32, Ix3>::zeros(stream, shape).unwrap();
+    let (q, k) = (of([1, 2, 3, 8]), of([1, 2, 5, 8]));
+    for (out, log_sums, grad) in [
+        (of([1, 2, 5, 8]), sums([1, 2, 3]), of([1, 2, 3, 8])),
+        (of([1, 2, 3, 8]), sums([1, 2, 5]), of([1, 2, 3, 8])),
+        (of([1, 2, 3, 8]), sums([1, 2, 3]), of([1, 1, 3, 8])),
+    ] {
+        let error = q.attention(&k, &k).gradients(&out, &log_sums, &grad).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Shape {
+                    operation: "attention",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        let message = error.to_string();
+        assert!(message.contains("[1, 2, 3, 8], [1, 2, 3]"), "{message}");
+    }
+    let elsewhere = sums([1, 2, 3]);
+    let hopper = Device::simulated_hopper();
+    let grad = DeviceArray::<f32, Ix4>::zeros(hopper.default_stream(), [1, 2, 3, 8]).unwrap();
+    let error = q.attention(&k, &k).gradients(&q, &elsewhere, &grad).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::DifferentDevices {
+                operation: "attention",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
