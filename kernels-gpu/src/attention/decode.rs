@@ -7,8 +7,9 @@
 //! 16 bytes of keys and as many of values are in flight. Each group of lanes keeps greatest score and sums for itself, and groups, then
 //! warps, are brought together in the end. [`attention_combine`] does as much for the parts of the keys.
 //!
-//! Sums are in a fixed order, by fused multiply-add, and the exponential is [`Float::exp2`]: the same bits each time.
+//! Sums are in a fixed order, by fused multiply-add: the same bits each time.
 
+use cuda_std::float::approximate;
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
@@ -282,7 +283,7 @@ fn common<const N: usize>(scores: [f32; N]) -> (f32, [f32; N]) {
     }
     // Of scores of −∞ alone nothing is subtracted: ∞ − ∞ is no number.
     let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
-    (max, cuda_std::array::from_fn(|i| Float::exp2(scores[i] - base)))
+    (max, cuda_std::array::from_fn(|i| approximate::exp2(scores[i] - base)))
 }
 
 /// What the threads of a block have in common.

@@ -111,7 +111,12 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
     // The first keys are seen by most: theirs are to be the first tiles.
     let row = (shape.keys.div_ceil(ROWS as u32) - 1) * ROWS as u32 - tile.row;
     let first = (row as i32).wrapping_sub(shape.reach);
-    let first = if first < 0 { 0 } else { first as u32 };
+    // Whole tiles: what is known of queries is copied from multiples of 16 bytes on.
+    let first = if first < 0 {
+        0
+    } else {
+        first as u32 / LINES as u32 * LINES as u32
+    };
     let block = Block::<T, R, false> {
         own: [k, v],
         others: [q, grad],
