@@ -14,7 +14,8 @@ fn softmax_and_logarithms<T: Float>() {
         let (lse, range) = log_sum_exp(&x, axis);
         let what = format!("along axis {axis} of {shape:?}");
         let is_last = axis + 1 == shape.len();
-        let roundings = if is_last && shape[axis] <= 8192 { 1.0 } else { 3.0 };
+        let is_known = T::NAME == "f64" || is_last && shape[axis] <= 16_384;
+        let roundings = if is_known { 1.0 } else { 3.0 };
         let of_sum = (range + 2.0 + roundings * depth::<T>(shape[axis], is_last)) * T::U * 1.01;
         let got = both(|stream| on(stream, &a).expr().softmax(Axis(axis)).eval(), &what);
         let relative = of_sum + (range + 3.0) * T::U * 1.01;
@@ -80,8 +81,8 @@ fn infinities_nan_and_what_would_overflow() {
         [-0.0, 0.0, -200.0],
     ];
     // Among as many −∞ as are read in a loop, in several lanes.
-    let places = [1, 9999, 20_000];
-    let mut long = Array2::from_elem((6, 20_001), -INF);
+    let places = [1, 9999, 40_000];
+    let mut long = Array2::from_elem((6, 40_001), -INF);
     for (place, column) in places.into_iter().zip(a.columns()) {
         long.column_mut(place).assign(&column);
     }

@@ -76,6 +76,7 @@ fn ptxas_takes_reductions_of_all_forms() {
             let part = x.slice(s![.., .., 1..])?;
             for axis in [2, 1] {
                 softmax(&x.expr(), axis).eval()?;
+                x.expr().softmax(Axis(axis)).eval()?;
                 x.expr().variance_axis(Axis(axis), 0).eval()?;
                 part.expr().cast::<f64>().sum_axis(Axis(axis)).eval()?;
                 part.expr().argmax_axis(Axis(axis)).eval()?;
