@@ -19,12 +19,11 @@ impl<'a, T: Value, D: Dimension> Expr<'a, T, D> {
     ///
     /// * `a · b + c` and its kind, of `f32` and `f64`, is rounded once, as [`mul_add`](Self::mul_add), wherever it stands;
     /// * 16-bit floats are not rounded to 16 bits between one operation and the next, which computes with `f32` anyway;
-    /// * a bias, a function and a residual behind a product of matrices are done by its kernel also where bits differ: of 16-bit
-    ///   floats with one rounding, and `gelu`, `gelu_tanh` and `silu` by the functions of [`FusedMatMul`](crate::ops::FusedMatMul),
-    ///   which are off by at most 10⁻⁷, and in `f64` by some units in the last place. A product that other expressions need as
-    ///   well is computed once more for them.
+    /// * a bias, a function and a residual behind a product of matrices of 16-bit floats are done by its kernel, with one rounding,
+    ///   and of one with [`Precision::Tf32`](crate::ops::Precision::Tf32). A product that other expressions need as well is computed
+    ///   once more for them.
     ///
-    /// But for these functions results are no less exact. They have other bits than those of the operations one by one; `a · b − c`,
+    /// Results are no less exact. They have other bits than those of the operations one by one; `a · b − c`,
     /// which is 0 for equal products, may be so no longer. Other functions are the same, and the simulated GPU still gives the
     /// bits of a GPU where products of matrices do.
     ///

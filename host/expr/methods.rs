@@ -223,11 +223,13 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
         trunc: Trunc;
         /// 1 or −1 with the number's sign, of ±0 too; NaN stays NaN.
         signum: Signum;
-        /// `x · Φ(x)`, where `Φ` is the normal distribution: the GELU of D. Hendrycks and K. Gimpel, by `erf`.
+        /// `x · Φ(x)`, where `Φ` is the normal distribution: the GELU of D. Hendrycks and K. Gimpel. As
+        /// [`FusedMatMul`](crate::ops::FusedMatMul) has it, with its [error](crate::ops::FusedMatMul::silu): of `f32` and 16-bit
+        /// floats a GPU has other last bits than the simulated one.
         gelu: Gelu;
-        /// GELU's approximation by `tanh`.
+        /// GELU's approximation by `tanh`, computed as [`gelu`](Self::gelu).
         gelu_tanh: GeluTanh;
-        /// `x · sigmoid(x)`
+        /// `x · sigmoid(x)`, computed as [`gelu`](Self::gelu).
         silu: Silu;
     }
 

@@ -24,7 +24,7 @@
 //! Every operation gives the bits that the operation on arrays gives: it is the same function, rounded where that is. So
 //! 16-bit floats are rounded after each step, and `a * b + c` is two roundings; [`mul_add`](Expr::mul_add) is one, and
 //! [`fast_math`](Expr::fast_math) makes all of an expression's so. The simulated GPU gives the same bits as a GPU, but of what
-//! differs in operations on arrays: long scans of floats, products of 16-bit floats, functions in a product's kernel.
+//! differs in operations on arrays: long scans of floats, products of 16-bit floats; and of [`gelu`](Expr::gelu) and its kind.
 //!
 //! Operands of two types have the type that [`Promote`] says. Shapes are broadcast as in NumPy. Where shapes do not fit, or
 //! arrays are on two devices, evaluating is the error of the operation that put them together.

@@ -25,9 +25,9 @@ use crate::stream::Stream;
 ///
 /// A bias that is added to the product, as an array of any shape that is repeated to the product's, a function behind it, and
 /// then a residual are computed by the product's own kernel ([`FusedMatMul`]), where nothing else needs the product, and with
-/// the same bits: sums and `relu` of `f32`, `f64` and `i32` are, and `relu` of 16-bit floats. With
-/// [`fast_math`](Self::fast_math) also sums of 16-bit floats are, which are rounded once then, and `gelu`, `gelu_tanh` and `silu`, as
-/// exactly as [`FusedMatMul`] has them. What else follows is the next kernel.
+/// the same bits: sums and the functions `relu`, `gelu`, `gelu_tanh` and `silu` of `f32` and `f64` are, sums and `relu` of `i32`,
+/// and `relu` of 16-bit floats. With [`fast_math`](Self::fast_math) all of these of 16-bit floats are, which are rounded once then.
+/// What else follows is the next kernel.
 impl<'a, T: Value<Element = T> + MatMul> Expr<'a, T, Ix2> {
     /// The product of this m × k matrix and the k × n matrix `b`: an m × n matrix.
     ///
@@ -224,14 +224,11 @@ impl<T: Value<Element = T> + MatMul, D: Dimension + 'static> Operation for Produ
         product.compute_into(&mut typed(out, stream)?)
     }
 
-    /// The kernel computes in the type that is summed in, and rounds once. So `relu` has the same bits in any case, as it only
-    /// leaves numbers as they are or makes them 0, and sums have where that is the elements' type. The library's other functions
-    /// are more exact than the kernel's. Which kernel sums, and so the bits of sums of TF32, depends on what becomes of them.
+    /// The kernel computes in the type that is summed in, and rounds once. So sums and functions, which are the same ones, have
+    /// the same bits where that is the elements' type, and `relu` has in any case, as it only leaves numbers as they are or makes
+    /// them 0. Which kernel sums, and so the bits of sums of TF32, depends on what becomes of them.
     fn then(&self, next: Then, is_fast: bool) -> Option<Arc<dyn Operation>> {
-        let is_exact = match next {
-            Then::Add => size_of::<T>() > 2,
-            Then::Apply(function) => function == Unary::Relu,
-        };
+        let is_exact = size_of::<T>() > 2 || next == Then::Apply(Unary::Relu);
         if self.has_residual || !(is_fast || is_exact && self.is_full) {
             return None;
         }
