@@ -3,8 +3,9 @@
 //! rounded to 16 bits.
 //!
 //! Results of [`Float`](super::Float)'s functions have 13 bits more than an `f16` shows, and their arguments may be what no
-//! `f16` is. These take about half of the instructions, and no branch: shorter polynomials, or quotients of two, and no
-//! subnormal numbers. They are arithmetic of f32 like the others, with the same bits on a GPU and on the simulated one.
+//! `f16` is. These take 352 instructions of PTX together in place of 593, [`exp`] 13 and 19, [`erf`] 18 and 42, and all but
+//! [`sqrt`] and [`acos`] no branch: shorter polynomials, or quotients of two, and no subnormal numbers. They are arithmetic of
+//! f32 like the others, with the same bits on a GPU and on the simulated one.
 //!
 //! Rounded to `f16`, the results for all 65536 arguments are within 0.501 ulp of the exact ones (0.5 is the nearest float), and
 //! so are those of [`acos`], [`tanh`] and [`erf`] rounded to `bf16`. The others are for `f16` alone. Infinities, signed zeros and NaN
