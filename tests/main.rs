@@ -33,6 +33,7 @@ mod expr_reduce;
 mod expr_scan;
 mod expr_update;
 mod faults;
+mod filter;
 mod format;
 mod function;
 mod graph;

@@ -5,6 +5,7 @@
 mod attention;
 mod binary;
 mod common;
+mod convolve;
 mod histogram;
 mod image;
 mod map;
@@ -21,7 +22,7 @@ use criterion::Criterion;
 type Group = fn(&mut Criterion);
 
 /// The groups, by what their benchmarks' names begin with.
-const GROUPS: [(&str, Group); 11] = [
+const GROUPS: [(&str, Group); 12] = [
     ("map", map::map),
     ("binary", binary::binary),
     ("broadcast", binary::broadcast),
@@ -30,6 +31,7 @@ const GROUPS: [(&str, Group); 11] = [
     ("histogram", histogram::histogram),
     ("matmul", matmul::matmul),
     ("attention", attention::attention),
+    ("convolve", convolve::convolve),
     ("transpose", transpose::transpose),
     ("image", image::image),
     ("random", random::random),

@@ -108,6 +108,8 @@ enum Command {
     Grayscale(picture::GrayscaleArgs),
     /// A picture blurred by a box or by a Gaussian.
     Blur(picture::BlurArgs),
+    /// A picture filtered by weights of one's own: warpsmith convolve IN.png KERNEL.npy -o OUT.png
+    Convolve(picture::ConvolveArgs),
     /// Measures which kernels are fastest on this GPU.
     Tune(tune::TuneArgs),
     /// Writes a project with a kernel of its own into a new folder: a program, a test, and what builds them.
@@ -169,6 +171,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Transpose(args) => transpose::run(&session, args),
         Command::Grayscale(args) => picture::grayscale(&session, args),
         Command::Blur(args) => picture::blur(&session, args),
+        Command::Convolve(args) => picture::convolve(&session, args),
         Command::Tune(args) => tune::run(&session, args),
         Command::New { folder } => {
             new::create(folder, |_| source())?;

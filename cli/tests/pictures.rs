@@ -3,7 +3,7 @@
 
 use crate::common::Workplace;
 use image::{DynamicImage, GrayImage, ImageBuffer, ImageFormat, Luma, LumaA, Rgb, RgbImage, Rgba, RgbaImage};
-use ndarray::{Array1, Array3, Axis, s};
+use ndarray::{Array1, Array3, Axis, array, s};
 
 /// A picture with edges, gradients and every value.
 fn pixel(x: u32, y: u32, channel: u32) -> u8 {
@@ -191,6 +191,54 @@ fn blur_keeps_the_kind() {
         assert_eq!((got.color(), got.width()), (picture.color(), picture.width()));
         assert_eq!(samples(&got), blurred(picture));
     }
+}
+
+/// Each pixel minus the one to the left of it, of all kinds, and of weights of all types.
+#[test]
+fn convolve_by_weights_of_a_file() {
+    let place = Workplace::new();
+    place.save("step.npy", &array![[-1.0f32, 1.0, 0.0]]);
+    for picture in [gray(9, 5).into(), rgba(7, 4).into(), gray_alpha(5, 6), rgb16(4, 5)] {
+        let picture: DynamicImage = picture;
+        place.save_picture("in.png", picture.clone());
+        place.succeed(&["convolve", "in.png", "step.npy", "-o", "out.png", "--border", "wrap"]);
+        let got = open(&place, "out.png");
+        assert_eq!(got.color(), picture.color());
+        let (channels, width) = (usize::from(picture.color().channel_count()), picture.width() as usize);
+        let (all, got) = (samples(&picture), samples(&got));
+        for (i, &x) in all.iter().enumerate() {
+            let (row, column, channel) = (i / channels / width, i / channels % width, i % channels);
+            let left = all[(row * width + (column + width - 1) % width) * channels + channel];
+            let is_alpha = channels.is_multiple_of(2) && channel == channels - 1;
+            let wanted = if is_alpha { x } else { x.saturating_sub(left) };
+            assert_eq!(got[i], wanted, "{:?}, {row}, {column}, {channel}", picture.color());
+        }
+    }
+    place.save_picture("in.png", gray(9, 5));
+    place.succeed(&["convolve", "in.png", "step.npy", "-o", "f32.png"]);
+    place.save("f64.npy", &array![[-1.0f64, 1.0, 0.0]]);
+    place.save("i32.npy", &array![[-1i32, 1, 0]]);
+    place.save("i64.npy", &array![[-1i64, 1, 0]]);
+    for dtype in ["f64", "i32", "i64"] {
+        place.succeed(&["convolve", "in.png", &format!("{dtype}.npy"), "-o", "out.png"]);
+        assert_eq!(samples(&open(&place, "out.png")), samples(&open(&place, "f32.png")));
+    }
+    place.save("u8.npy", &array![[1u8]]);
+    let refused = |kernel: &str, more: &[&str], parts: &[&str]| {
+        place.fail(
+            &[&["convolve", "in.png", kernel, "-o", "none.png"], more].concat(),
+            parts,
+        );
+    };
+    refused("u8.npy", &[], &["u8.npy: weights of u8, wanted f32"]);
+    place.save("line.npy", &array![1.0f32]);
+    refused("line.npy", &[], &["line.npy: weights of shape [1], wanted two axes"]);
+    refused("step.npy", &["--border", "mean"], &["filter: border: given Mean"]);
+    refused(
+        "step.npy",
+        &["--border", "constant:256"],
+        &["convolve: --border constant:256 of an 8-bit picture"],
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `warpsmith grayscale` and `warpsmith blur`: PNG and JPEG pictures, gray or RGB, with or without alpha, of 8 or 16 bits.
+//! `warpsmith grayscale`, `warpsmith blur` and `warpsmith convolve`: PNG and JPEG pictures, gray or RGB, with or without alpha, of 8 or 16 bits.
 //!
 //! The result has the depth of the input, and its alpha, as it is.
 
@@ -9,11 +9,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use ndarray::{Array, Array3, Axis, Dimension, IntoDimension, Ix2, Ix3, concatenate, s};
-use warpsmith::DeviceArray;
+use ndarray::{Array, Array2, Array3, Axis, Dimension, IntoDimension, Ix2, Ix3, concatenate, s};
 use warpsmith::ops::{Border, Pixel, Weights};
+use warpsmith::{Device, DeviceArray};
 
 use crate::input::Input;
+use crate::npy::NpyFile;
+use crate::scalar::Dtype;
 use crate::session::{Report, Session};
 use crate::timing::Timings;
 
@@ -52,6 +54,19 @@ pub struct BlurArgs {
     /// What lies beyond the edges: mean (nothing: the mean is over the pixels that exist), clamp, reflect, wrap,
     /// constant (0), constant:V.
     #[arg(long, default_value = "mean", value_name = "MODE", value_parser = border)]
+    border: Border<u16>,
+}
+
+#[derive(Args)]
+pub struct ConvolveArgs {
+    #[command(flatten)]
+    files: Files,
+    /// The weights, a .npy file of two axes, of floats or integers. As in SciPy's correlate and OpenCV's filter2D they are not
+    /// reversed; the middle one is the pixel's own.
+    #[arg(value_name = "KERNEL.npy")]
+    kernel: PathBuf,
+    /// What lies beyond the edges: clamp, reflect, wrap, constant (0), constant:V.
+    #[arg(long, default_value = "reflect", value_name = "MODE", value_parser = border)]
     border: Border<u16>,
 }
 
@@ -132,32 +147,77 @@ pub fn blur(session: &Session, args: &BlurArgs) -> Result<()> {
 }
 
 fn blurred<T: Channel>(pixels: &Array3<T>, args: &BlurArgs, timings: &mut Timings) -> Result<Picture> {
-    let border = border_of::<T>(args.border)?;
-    let mut blur = |pixels: &Array3<T>| {
-        through_device(pixels, pixels.dim(), timings, |x, out| match args.sigma {
-            Some(sigma) => x.gaussian_blur_into(sigma, border, out),
-            None => x.box_blur_into(args.radius.unwrap_or(1), border, out),
+    let border = border_of::<T>("blur", args.border)?;
+    but_alpha(pixels, timings, |x, out| match args.sigma {
+        Some(sigma) => x.gaussian_blur_into(sigma, border, out),
+        None => x.box_blur_into(args.radius.unwrap_or(1), border, out),
+    })
+}
+
+/// `warpsmith convolve IN KERNEL.npy -o OUT`
+pub fn convolve(session: &Session, args: &ConvolveArgs) -> Result<()> {
+    let weights = filter_weights(&NpyFile::open(&args.kernel)?, &session.open_device()?)?;
+    args.files
+        .filter(session, "convolve", |picture, timings| match picture {
+            Picture::Bytes(pixels) => convolved(&pixels, args, &weights, timings),
+            Picture::Words(pixels) => convolved(&pixels, args, &weights, timings),
         })
+}
+
+/// The weights in a file, as `f32`.
+fn filter_weights(file: &NpyFile, device: &Device) -> Result<Array2<f32>> {
+    let weights = match file.stored.dtype() {
+        Dtype::F32 => file.read::<f32>(device)?,
+        Dtype::F64 => file.read::<f64>(device)?.mapv(|x| x as f32),
+        Dtype::I32 => file.read::<i32>(device)?.mapv(|x| x as f32),
+        Dtype::I64 => file.read::<i64>(device)?.mapv(|x| x as f32),
+        other => bail!(
+            "{}: weights of {}, wanted f32, f64, or integers of 8 to 64 bits with a sign",
+            file.name(),
+            other.name()
+        ),
     };
-    // Alpha stays as it is, and the library has no pictures of two channels.
+    let shape = weights.shape().to_vec();
+    weights
+        .into_dimensionality()
+        .map_err(|_| anyhow!("{}: weights of shape {shape:?}, wanted two axes", file.name()))
+}
+
+fn convolved<T: Channel>(
+    pixels: &Array3<T>,
+    args: &ConvolveArgs,
+    weights: &Array2<f32>,
+    timings: &mut Timings,
+) -> Result<Picture> {
+    let border = border_of::<T>("convolve", args.border)?;
+    but_alpha(pixels, timings, |x, out| x.filter_into(weights, border, out))
+}
+
+/// What `make` makes of a picture on the device; alpha stays as it is, and the library has no pictures of two channels.
+fn but_alpha<T: Channel>(
+    pixels: &Array3<T>,
+    timings: &mut Timings,
+    make: impl Fn(&DeviceArray<T, Ix3>, &mut DeviceArray<T, Ix3>) -> warpsmith::Result<()>,
+) -> Result<Picture> {
+    let mut of = |pixels: &Array3<T>| through_device(pixels, pixels.dim(), timings, &make);
     Ok(T::into_picture(match pixels.dim().2 {
         2 => {
-            let gray = blur(&pixels.slice(s![.., .., ..1]).to_owned())?;
+            let gray = of(&pixels.slice(s![.., .., ..1]).to_owned())?;
             concatenate(Axis(2), &[gray.view(), pixels.slice(s![.., .., 1..])])?
         }
-        _ => blur(pixels)?,
+        _ => of(pixels)?,
     }))
 }
 
 /// The border of a picture of such channels.
-fn border_of<T: Channel>(border: Border<u16>) -> Result<Border<T>> {
+fn border_of<T: Channel>(operation: &str, border: Border<u16>) -> Result<Border<T>> {
     Ok(match border {
         Border::Mean => Border::Mean,
         Border::Clamp => Border::Clamp,
         Border::Reflect => Border::Reflect,
         Border::Wrap => Border::Wrap,
         Border::Constant(value) => Border::Constant(T::try_from(value).map_err(|_| {
-            anyhow!("blur: --border constant:{value} of an 8-bit picture, wanted a number from 0 to 255")
+            anyhow!("{operation}: --border constant:{value} of an 8-bit picture, wanted a number from 0 to 255")
         })?),
     })
 }

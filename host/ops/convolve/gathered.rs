@@ -13,6 +13,7 @@ use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::ops::transpose::Ordered;
+use crate::stream::Stream;
 
 /// The most bytes of a chunk's matrix, unless one line of places has more.
 const CHUNK: usize = 128 << 20;
@@ -139,14 +140,43 @@ pub(super) fn weight_gradient<T: Convolve>(
 ) -> Result<DeviceArray<T, Ix3>> {
     let whole = Whole::new(problem, x)?;
     let (groups, outputs) = (problem.groups, problem.outputs);
-    let dim = Ix3(groups, outputs, problem.taps() * problem.channels);
-    let mut sums = DeviceArray::<T::Scalar, Ix3>::zeros(x.stream(), dim)?;
+    let depth = problem.taps() * problem.channels;
+    let parts = parts::<T>(problem, x.stream());
+    let batch = groups * parts;
+    let mut sums = DeviceArray::<T::Scalar, Ix3>::zeros(x.stream(), Ix3(batch, outputs, depth))?;
     for chunk in chunks(problem, size_of::<T>()) {
         let matrix = whole.matrix(&chunk)?;
         let images = out.slice_axis(Axis(0), range(&chunk.images))?;
         let part = images.slice_axis(chunk.axis, range(&chunk.places))?;
-        let part = part.in_shape(Ix3(matrix.shape()[1], groups, outputs));
-        T::add_products(&*part.permuted_axes([1, 2, 0])?, &matrix, &mut sums)?;
+        let places = matrix.shape()[1] / parts;
+        if parts > 1 {
+            let part = part.in_shape(Ix3(parts, places, outputs)).permuted_axes([0, 2, 1])?;
+            T::add_products(&part, &matrix.in_shape(Ix3(parts, places, depth)), &mut sums)?;
+        } else {
+            let part = part.in_shape(Ix3(places, groups, outputs)).permuted_axes([1, 2, 0])?;
+            T::add_products(&part, &matrix, &mut sums)?;
+        }
     }
-    T::of_sums(sums)
+    T::of_sums(sums, parts > 1)
+}
+
+/// Into how many parts the places are cut, each with sums of its own, so that there is work for all multiprocessors: where numbers
+/// are summed in their own type, for products on tensor cores cut themselves.
+fn parts<T: Convolve>(problem: &Problem, stream: &Stream) -> usize {
+    const TILE: usize = 64;
+    let is_wide = size_of::<T>() == size_of::<T::Scalar>();
+    if !is_wide || problem.groups > 1 {
+        return 1;
+    }
+    let tiles = problem.outputs.div_ceil(TILE) * (problem.taps() * problem.channels).div_ceil(TILE);
+    let wanted = 2 * stream.backend().properties().multiprocessors as usize / tiles.max(1);
+    let line = |chunk: Chunk| {
+        let axis = chunk.axis.index() - 1;
+        chunk.images.len() * chunk.places.len() * problem.output[axis + 1..].iter().product::<usize>()
+    };
+    // Each chunk has as many places a part.
+    let zeros = chunks(problem, size_of::<T>())
+        .map(|chunk| line(chunk).trailing_zeros())
+        .min();
+    1 << zeros.unwrap_or(0).min(wanted.max(1).ilog2())
 }

@@ -10,7 +10,7 @@ mod padding;
 
 use half::{bf16, f16};
 use kernels_gpu::compiled::{Convolve as Compiled, Number};
-use ndarray::{Dimension, Ix3, Ix5};
+use ndarray::{Axis, Dimension, Ix3, Ix5};
 
 use self::forward::Task;
 use self::geometry::{Problem, Settings, with_three_axes};
@@ -40,9 +40,9 @@ pub trait Convolve: Element + Compiled + Number + MatMul + sealed::Sealed {
         Ok(false)
     }
 
-    /// Sums, rounded.
+    /// Sums, rounded; of parts, if they are such, added along the first axis.
     #[doc(hidden)]
-    fn of_sums(sums: DeviceArray<Self::Scalar, Ix3>) -> Result<DeviceArray<Self, Ix3>>;
+    fn of_sums(sums: DeviceArray<Self::Scalar, Ix3>, are_parts: bool) -> Result<DeviceArray<Self, Ix3>>;
 }
 
 mod sealed {
@@ -61,8 +61,12 @@ macro_rules! by_tiles {
                 task.by_tiles().map(|()| true)
             }
 
-            fn of_sums(sums: DeviceArray<$type, Ix3>) -> Result<DeviceArray<$type, Ix3>> {
-                Ok(sums)
+            fn of_sums(sums: DeviceArray<$type, Ix3>, are_parts: bool) -> Result<DeviceArray<$type, Ix3>> {
+                let (_, outputs, depth) = sums.raw_dim().into_pattern();
+                match are_parts {
+                    true => sums.sum_axis(Axis(0))?.into_shape((1, outputs, depth)),
+                    false => Ok(sums),
+                }
             }
         }
     )*};
@@ -77,7 +81,7 @@ macro_rules! by_products {
                 hopper::compute(task)
             }
 
-            fn of_sums(sums: DeviceArray<f32, Ix3>) -> Result<DeviceArray<$type, Ix3>> {
+            fn of_sums(sums: DeviceArray<f32, Ix3>, _: bool) -> Result<DeviceArray<$type, Ix3>> {
                 sums.cast()
             }
         }
@@ -268,8 +272,9 @@ impl<T: Convolve, D: Dimension> Convolution<'_, T, D> {
     /// The gradient of the weights, of the gradient `out` of the result: `Σ out · ∂result/∂weights`, in the weights' shape.
     ///
     /// It is a product of matrices for each group, of `out` and what the taps read (im2col), which is made in memory, of at most
-    /// 128 MiB at a time, or of one row of places. Sums of `f16` and `bf16` are in `f32` throughout. Of depthwise convolutions such
-    /// a product has one row, which is slow.
+    /// 128 MiB at a time, or of one row of places. Sums of `f16` and `bf16` are in `f32` throughout. Those of `f32` and `f64` are made in
+    /// parts where that keeps the device busy, so that their last bits may differ between devices. Of depthwise convolutions such a product
+    /// has one row, which is slow.
     ///
     /// # Errors
     ///

@@ -4,6 +4,7 @@
 
 mod border;
 mod box_blur;
+mod filter;
 mod gaussian;
 mod grayscale;
 mod pixel;

@@ -3,9 +3,11 @@
 
 use cuda_std::launch::SafeKernel;
 use cuda_std::param::ByValue;
+use kernels_gpu::blur::filter::{filter, filter_3x3};
 use kernels_gpu::blur::gaussian::{gaussian_columns, gaussian_rows};
 use kernels_gpu::grayscale::{grayscale as Exact, grayscale_fused as Fused};
 
+use super::filter::{Filter3x3Params, FilterParams};
 use super::gaussian::{ColumnParams, RowParams};
 use super::{Weights, box_blur, grayscale};
 use crate::array::Element;
@@ -30,6 +32,16 @@ pub trait Pixel: Element + ByValue + kernels_gpu::pixel::Pixel {
     #[doc(hidden)]
     type GaussianColumns: SafeKernel<Params = ColumnParams<Self>>;
 
+    /// The filter with 3 × 3 weights, of one channel.
+    #[doc(hidden)]
+    type Filter3x3: SafeKernel<Params = Filter3x3Params<Self>>;
+    /// The columns of a thread of that.
+    #[doc(hidden)]
+    const FILTERED: usize;
+    /// The filter with any weights.
+    #[doc(hidden)]
+    type Filter: SafeKernel<Params = FilterParams<Self>>;
+
     /// Whether it is neither infinite nor NaN.
     #[doc(hidden)]
     fn is_finite(self) -> bool;
@@ -50,6 +62,9 @@ impl Pixel for u8 {
     type GaussianRows3 = gaussian_rows<u8, 3>;
     type GaussianRows4 = gaussian_rows<u8, 4>;
     type GaussianColumns = gaussian_columns<u8>;
+    type Filter3x3 = filter_3x3<u8, 8>;
+    const FILTERED: usize = 8;
+    type Filter = filter<u8>;
 
     fn is_finite(self) -> bool {
         true
@@ -71,6 +86,9 @@ impl Pixel for u16 {
     type GaussianRows3 = gaussian_rows<u16, 3>;
     type GaussianRows4 = gaussian_rows<u16, 4>;
     type GaussianColumns = gaussian_columns<u16>;
+    type Filter3x3 = filter_3x3<u16, 8>;
+    const FILTERED: usize = 8;
+    type Filter = filter<u16>;
 
     fn is_finite(self) -> bool {
         true
@@ -92,6 +110,9 @@ impl Pixel for f32 {
     type GaussianRows3 = gaussian_rows<f32, 3>;
     type GaussianRows4 = gaussian_rows<f32, 4>;
     type GaussianColumns = gaussian_columns<f32>;
+    type Filter3x3 = filter_3x3<f32, 4>;
+    const FILTERED: usize = 4;
+    type Filter = filter<f32>;
 
     fn is_finite(self) -> bool {
         f32::is_finite(self)

@@ -8,5 +8,6 @@
 pub mod border;
 pub mod box_3x3;
 pub mod box_blur;
+pub mod filter;
 pub mod gaussian;
 pub mod sums;

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Filters of pictures against the same sums on the host, to the last bit.
+
+use crate::common::*;
+use ndarray::{Array2, Array3, Ix3, array, s};
+use proptest::prelude::RngExt;
+use warpsmith::ops::{Border, Pixel};
+use warpsmith::{DeviceArray, Error};
+
+/// A channel, as the host rounds it.
+trait Channel: Pixel + Number {
+    fn of(sum: f32) -> Self;
+    fn wide(self) -> f32;
+    fn scaled(number: f32) -> Self;
+}
+
+macro_rules! integers {
+    ($($type:ident),*) => {$(
+        impl Channel for $type {
+            fn of(sum: f32) -> Self {
+                // Halves up.
+                (f64::from(sum) + 0.5).floor() as $type
+            }
+
+            fn wide(self) -> f32 {
+                self.into()
+            }
+
+            fn scaled(number: f32) -> Self {
+                (number * $type::MAX as f32) as $type
+            }
+        }
+    )*};
+}
+
+integers!(u8, u16);
+
+impl Channel for f32 {
+    fn of(sum: f32) -> Self {
+        sum
+    }
+
+    fn wide(self) -> f32 {
+        self
+    }
+
+    fn scaled(number: f32) -> Self {
+        number * 200.0 - 100.0
+    }
+}
+
+/// The place of an axis of `n` that stands for place `i`; none of a constant.
+fn source<T>(border: Border<T>, i: isize, n: usize) -> Option<usize> {
+    let n = n as isize;
+    let at = match border {
+        _ if (0..n).contains(&i) => i,
+        Border::Clamp => i.clamp(0, n - 1),
+        Border::Reflect if i < 0 => -1 - i,
+        Border::Reflect => 2 * n - 1 - i,
+        Border::Wrap => i.rem_euclid(n),
+        Border::Mean | Border::Constant(_) => return None,
+    };
+    Some(at as usize)
+}
+
+fn wanted<T: Channel>(picture: &Array3<T>, weights: &Array2<f32>, border: Border<T>) -> Array3<T> {
+    let (rows, columns, channels) = picture.dim();
+    let (above, before) = (weights.nrows() / 2, weights.ncols() / 2);
+    let constant = if let Border::Constant(constant) = border {
+        constant
+    } else {
+        T::ZERO
+    };
+    Array3::from_shape_fn(picture.dim(), |(y, x, channel)| {
+        if channels == 4 && channel == 3 {
+            return picture[[y, x, channel]];
+        }
+        let sum = weights.indexed_iter().fold(0.0f32, |sum, ((i, j), &weight)| {
+            let row = source(border, (y + i) as isize - above as isize, rows);
+            let column = source(border, (x + j) as isize - before as isize, columns);
+            let pixel = match (row, column) {
+                (Some(row), Some(column)) => picture[[row, column, channel]],
+                _ => constant,
+            };
+            weight.mul_add(pixel.wide(), sum)
+        });
+        T::of(sum)
+    })
+}
+
+fn picture<T: Channel>(shape: [usize; 3]) -> Array3<T> {
+    let mut rng = rng(shape[1] as u64);
+    Array3::from_shape_simple_fn(shape, || T::scaled(rng.random()))
+}
+
+fn weights(rows: usize, columns: usize) -> Array2<f32> {
+    let mut rng = rng((rows * 10 + columns) as u64);
+    Array2::from_shape_simple_fn((rows, columns), || rng.random::<f32>() - 0.3)
+}
+
+fn check<T: Channel>(shape: [usize; 3], weights: &Array2<f32>) {
+    let picture = picture::<T>(shape);
+    let x = upload(&picture);
+    for border in [
+        Border::Clamp,
+        Border::Reflect,
+        Border::Wrap,
+        Border::Constant(T::scaled(0.7)),
+    ] {
+        let got = elements(&x.filter(weights, border).unwrap());
+        let wanted = wanted(&picture, weights, border).into_raw_vec_and_offset().0;
+        assert_same(
+            &got,
+            &wanted,
+            &format!("{shape:?} by {:?}, {border:?}", weights.shape()),
+        );
+    }
+}
+
+/// Widths around a thread's pixels and a block's, heights around a strip's.
+fn three_by_three<T: Channel>() {
+    let weights = weights(3, 3);
+    for width in [1, 2, 3, 7, 8, 9, 16, 33] {
+        check::<T>([3, width, 1], &weights);
+    }
+    for height in [1, 2, 5, 67] {
+        check::<T>([height, 8, 1], &weights);
+    }
+    check::<T>([2, 1032, 1], &weights);
+    check::<T>([4, 5, 3], &weights);
+    check::<T>([4, 5, 4], &weights);
+}
+
+for_types!(three_by_three: u8 u16 f32);
+
+fn any_weights<T: Channel>() {
+    for (rows, columns) in [(1, 1), (1, 5), (4, 1), (2, 2), (5, 7), (9, 3)] {
+        for channels in [1, 3, 4] {
+            check::<T>([6, 5, channels], &weights(rows, columns));
+        }
+    }
+}
+
+for_types!(any_weights: u8 u16 f32);
+
+/// What lies beyond a type's numbers is clamped, halves go up, and NaN is 0.
+#[test]
+fn rounding() {
+    let x = upload(&array![[[1u8], [2], [255]]]);
+    let by = |weight: f32| elements(&x.filter(&array![[weight]], Border::Clamp).unwrap());
+    assert_eq!(by(0.5), [1, 1, 128]);
+    assert_eq!(by(-1.0), [0, 0, 0]);
+    assert_eq!(by(200.0), [200, 255, 255]);
+    assert_eq!(by(f32::NAN), [0, 0, 0]);
+    let mut weights = Array2::zeros((3, 3));
+    weights[[1, 1]] = f32::NAN;
+    assert_eq!(elements(&x.filter(&weights, Border::Clamp).unwrap()), [0, 0, 0]);
+}
+
+/// A picture and an output that are parts of others, and begin between vectors.
+#[test]
+fn views() {
+    let all = picture::<u8>([9, 25, 1]);
+    let (x, weights) = (upload(&all), weights(3, 3));
+    for columns in [1..25, 3..19] {
+        let part = all.slice(s![2..8, columns.clone(), ..]).to_owned();
+        let wanted = wanted(&part, &weights, Border::Reflect);
+        let part = x.slice(s![2..8, columns.clone(), ..]).unwrap();
+        let mut out = DeviceArray::<u8, Ix3>::zeros(device().default_stream(), (9, 25, 1)).unwrap();
+        part.filter_into(
+            &weights,
+            Border::Reflect,
+            &mut out.slice_mut(s![2..8, columns.clone(), ..]).unwrap(),
+        )
+        .unwrap();
+        let out = out.to_ndarray().unwrap();
+        assert_eq!(out.slice(s![2..8, columns, ..]), wanted);
+        assert!(out.slice(s![..2, .., ..]).iter().all(|&x| x == 0));
+    }
+    // Lines that are aligned, from an address that is not.
+    let line = upload(&picture::<u8>([1, 129, 1]));
+    let part = line.slice(s![.., 1.., ..]).unwrap();
+    let wanted = wanted(&part.to_ndarray().unwrap(), &weights, Border::Wrap);
+    assert_eq!(
+        part.filter(&weights, Border::Wrap).unwrap().to_ndarray().unwrap(),
+        wanted
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let x = upload(&picture::<u8>([4, 5, 1]));
+    let refused = |weights: Array2<f32>, border: Border<u8>, wanted: &str| {
+        let error = x.filter(&weights, border).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Parameter {
+                    operation: "filter",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert!(error.to_string().contains(wanted), "{error}");
+    };
+    refused(Array2::zeros((0, 3)), Border::Clamp, "at least one");
+    refused(weights(3, 3), Border::Mean, "one that has pixels");
+    refused(weights(11, 3), Border::Clamp, "given 11 × 3");
+    let two = upload(&Array3::<u8>::zeros((4, 5, 2)));
+    let error = two.filter(&weights(3, 3), Border::Clamp).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Shape {
+                operation: "filter",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let mut out = DeviceArray::<u8, Ix3>::zeros(device().default_stream(), (4, 4, 1)).unwrap();
+    assert!(x.filter_into(&weights(3, 3), Border::Clamp, &mut out).is_err());
+    let none = upload(&Array3::<u8>::zeros((0, 5, 1)));
+    assert!(none.filter(&weights(3, 3), Border::Clamp).unwrap().is_empty());
+}
