@@ -59,7 +59,7 @@ impl Case {
 }
 
 /// With the number of axes.
-const CASES: [(usize, Case); 9] = [
+const CASES: [(usize, Case); 10] = [
     // Windows side by side, of channels that are whole vectors.
     (2, case([2, 1, 4, 6, 16], [1, 2, 2], [1, 2, 2], [0, 0, 0])),
     // That overlap, at the edges with padding.
@@ -67,6 +67,8 @@ const CASES: [(usize, Case); 9] = [
     (2, case([1, 1, 4, 5, 4], [1, 3, 2], [1, 1, 1], [0, 1, 0])),
     // That leave gaps, and places at the end.
     (2, case([2, 1, 8, 9, 3], [1, 2, 1], [1, 3, 4], [0, 0, 0])),
+    // With padding, too.
+    (2, case([2, 1, 8, 7, 4], [1, 3, 2], [1, 3, 3], [0, 2, 1])),
     // Channels that are no vectors.
     (2, case([3, 1, 5, 4, 5], [1, 2, 3], [1, 1, 2], [0, 1, 2])),
     (1, case([3, 1, 1, 301, 1], [1, 1, 4], [1, 1, 3], [0, 0, 3])),

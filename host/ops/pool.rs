@@ -214,7 +214,7 @@ impl<'a, T: Element + Pool, D: Dimension, P> Pooling<'a, T, D, P> {
             given: format!("an input of shape {:?}", self.x.shape()),
             wanted: format!("images of no more than {MOST} vectors of 16 bytes, or elements where these are none"),
         })?;
-        let most = MOST / one.threads();
+        let most = MOST / one.vectors();
         for first in (0..images).step_by(most) {
             let count = most.min(images - first);
             let windows = windows(count).expect("as many as have room");
@@ -276,9 +276,9 @@ impl<T: Element + Pool, D: Dimension> Pooling<'_, T, D, Max> {
     /// element, of equal ones to the first in C order, and of NaN to the first. Elements that are the largest of several windows have
     /// the sum.
     ///
-    /// The largest are found anew, so that the forward pass need not keep places: input and gradient are read. Each element is compared
-    /// with all others of each window that it is in, which come from the cache: 4 loads for an element with windows of `2 × 2` side by
-    /// side, some 20 with windows of `3 × 3` and a stride of 2. Sums of
+    /// The largest are found anew, so that the forward pass need not keep places: input and gradient are read. Of windows that do not
+    /// overlap each is read twice, the second time from the cache. Of others each element is compared with all others of each window
+    /// that it is in, which come from the cache: some 20 loads for an element with windows of `3 × 3` and a stride of 2. Sums of
     /// 16-bit floats are made in `f32` and rounded once; there are no atomics, and the bits are the same on every run.
     ///
     /// # Errors
@@ -293,7 +293,8 @@ impl<T: Element + Pool, D: Dimension> Pooling<'_, T, D, Max> {
         if !out.is_empty() {
             let (x, gradient) = (self.x.in_order()?, gradient.in_order()?);
             let addresses = [x.address(), gradient.address(), out.address()];
-            self.for_images(OPERATION, axes, Side::Input, &addresses, |windows, first, count| {
+            let side = Windows::side_of_gradient(&axes);
+            self.for_images(OPERATION, axes, side, &addresses, |windows, first, count| {
                 let (x, gradient) = (images(&x, first, count)?, images(&gradient, first, count)?);
                 let mut out = images_mut(&mut out, first, count)?;
                 let args = (Words::of(&x), Words::of(&gradient), windows, WordsMut::of(&mut out));
@@ -339,7 +340,8 @@ impl<T: Element + Pool, D: Dimension> Pooling<'_, T, D, Mean> {
         if !out.is_empty() {
             let gradient = gradient.in_order()?;
             let addresses = [gradient.address(), out.address()];
-            self.for_images(OPERATION, axes, Side::Input, &addresses, |windows, first, count| {
+            let side = Windows::side_of_gradient(&axes);
+            self.for_images(OPERATION, axes, side, &addresses, |windows, first, count| {
                 let gradient = images(&gradient, first, count)?;
                 let mut out = images_mut(&mut out, first, count)?;
                 let args = (Words::of(&gradient), windows, WordsMut::of(&mut out));

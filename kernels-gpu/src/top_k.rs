@@ -257,14 +257,16 @@ fn best<T: Ranked>(x: &[T], first: usize, step: usize, k: u32) -> Kept<T::Rank> 
     while start < x.len() {
         let own = start.wrapping_add(warp::lane_id() as usize);
         let batch: [T::Rank; ITEMS] = cuda_std::array::from_fn(|j| rank(own.wrapping_add(j * WARP_SIZE as usize)));
-        let mut counts = false;
+        // Which of them count, a bit each.
+        let mut counting = 0u32;
         for j in 0..ITEMS {
-            counts |= batch[j].exceeds(least);
+            counting |= (batch[j].exceeds(least) as u32) << j;
         }
-        if warp::any(FULL_MASK, counts) {
-            // Loaded anew, from the cache: this is there once, and not for each of the registers. All lanes take as many turns.
-            let mut place = own;
-            while place < start.wrapping_add(BATCH) {
+        let mut place = own;
+        // All lanes take as many turns.
+        while warp::any(FULL_MASK, counting != 0) {
+            if warp::any(FULL_MASK, counting & 1 != 0) {
+                // Loaded anew, from the cache: this is there once, and not for each of the registers.
                 let rank = rank(place);
                 let counts = rank.exceeds(least);
                 if warp::any(FULL_MASK, counts && waiting.exceeds(none)) {
@@ -272,8 +274,9 @@ fn best<T: Ranked>(x: &[T], first: usize, step: usize, k: u32) -> Kept<T::Rank> 
                     (waiting, least) = (none, kept.get(k.wrapping_sub(1)));
                 }
                 waiting = if counts { rank } else { waiting };
-                place = place.wrapping_add(WARP_SIZE as usize);
             }
+            counting >>= 1;
+            place = place.wrapping_add(WARP_SIZE as usize);
         }
         start = start.wrapping_add(step.wrapping_mul(BATCH));
     }

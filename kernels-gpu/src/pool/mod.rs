@@ -3,12 +3,13 @@
 //!
 //! Arrays are seen as (outer, depth, height, width, inner), where windows go over the middle three axes and the inner axis, the
 //! channels, lies side by side. A thread has a vector of 16 bytes along the inner axis, or an element where that has no whole
-//! ones: of the output, for which it goes over the elements of the window, or for a gradient of the input, for which it goes over
-//! the windows that its elements are in. So each element of a result is written once, by one thread, in a fixed order: there are no
+//! ones: of the output, for which it goes over the elements of the window, or for a gradient of overlapping windows of the input, for which it
+//! goes over the windows that its elements are in. Where windows do not overlap, it has a window of a gradient, too, and writes all
+//! elements up to the next window. So each element of a result is written once, by one thread, in a fixed order: there are no
 //! atomics, and the bits are the same on every run. What windows share comes from the caches.
 //!
 //! Of a maximum, the gradient goes to the first of the largest elements of a window, or to the first NaN. It is found anew from
-//! the elements: no places are kept from the forward pass, and an element that is in `w` windows of `k` elements is
+//! the elements: no places are kept from the forward pass, and an element that is in `w` overlapping windows of `k` elements is
 //! compared `w · k` times.
 //!
 //! Elements of 16 bits are computed with in `f32`, and results are rounded once. Work: the elements of all windows; bytes moved:
@@ -225,10 +226,47 @@ fn is_before<W: Num>(other: W, mine: W, comes_first: bool) -> bool {
     }
 }
 
+impl<T: Num> LargestGradient<'_, T> {
+    /// For a window, which overlaps with none: all elements up to the next one.
+    ///
+    /// # Safety
+    ///
+    /// As [`Body::vector`].
+    #[inline(always)]
+    unsafe fn window<const N: usize>(&self, place: &Place) {
+        let windows = &self.windows;
+        let (mut largest, mut largest_at) = ([T::Wide::LEAST; N], [u32::MAX; N]);
+        for_each(windows.elements(place.at), |element| {
+            let at = windows.input(place, element);
+            // SAFETY (of all): the caller's promise, for a window and the elements up to the next.
+            let other: [T::Wide; N] = unsafe { load(self.x, at) };
+            for k in 0..N {
+                // The first one counts whatever it is: −∞ is no larger than the least number.
+                let counts = largest_at[k] == u32::MAX || !is_before(largest[k], other[k], true);
+                largest[k] = if counts { other[k] } else { largest[k] };
+                largest_at[k] = if counts { at } else { largest_at[k] };
+            }
+        });
+        let gradient: [T::Wide; N] = unsafe { load(self.gradient, windows.output(place, place.at)) };
+        for_each(windows.cell(place.at), |element| {
+            let at = windows.input(place, element);
+            let of_element: [T::Wide; N] = cuda_std::array::from_fn(|k| match largest_at[k] == at {
+                true => gradient[k],
+                false => T::Wide::ZERO,
+            });
+            unsafe { store(self.out, at, of_element) };
+        });
+    }
+}
+
 impl<T: Num> Body for LargestGradient<'_, T> {
     #[inline(always)]
     unsafe fn vector<const N: usize>(&self, place: &Place) {
         let windows = &self.windows;
+        if windows.are_by_windows() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.window::<N>(place) };
+        }
         let at = windows.input(place, place.at);
         // SAFETY (of all): the caller's promise, for elements of a window.
         let mine: [T::Wide; N] = unsafe { load(self.x, at) };
@@ -252,7 +290,7 @@ impl<T: Num> Body for LargestGradient<'_, T> {
 }
 
 /// The gradient of [`max_pool()`] of `x` by its elements, of a number of which `gradient` is the gradient by the results.
-/// `windows` has a thread for each vector of the input; the rest is as for [`max_pool()`].
+/// `windows` has a thread for each vector of the [side of gradients](Windows::side_of_gradient); the rest is as for [`max_pool()`].
 #[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = GRADIENT_BLOCKS)]
 pub fn max_pool_gradient<T: Num>(x: &[T], gradient: &[T], windows: Windows, out: SliceMut<'_, T>) {
     let aligned = is_aligned(x) && is_aligned(gradient) && is_aligned_mut(out);
@@ -266,6 +304,16 @@ pub fn max_pool_gradient<T: Num>(x: &[T], gradient: &[T], windows: Windows, out:
     run::<T>(&windows, lens, aligned, &body);
 }
 
+/// Whether a place is among these.
+#[inline(always)]
+fn is_in(ranges: [(u32, u32); AXES], place: [u32; AXES]) -> bool {
+    let mut is_in = true;
+    for k in 0..AXES {
+        is_in &= place[k] >= ranges[k].0 && place[k] < ranges[k].1;
+    }
+    is_in
+}
+
 /// The gradient by the elements, of the mean of each window.
 struct MeanGradient<'a, T> {
     gradient: &'a [T],
@@ -277,6 +325,22 @@ impl<T: Num<Wide: Float>> Body for MeanGradient<'_, T> {
     #[inline(always)]
     unsafe fn vector<const N: usize>(&self, place: &Place) {
         let windows = &self.windows;
+        if windows.are_by_windows() {
+            let count = wide_count::<T>(windows, place.at);
+            // SAFETY (of both): the caller's promise, for a window and the elements up to the next.
+            let gradient: [T::Wide; N] = unsafe { load(self.gradient, windows.output(place, place.at)) };
+            let share = gradient.map(|gradient| gradient.div(count));
+            let elements = windows.elements(place.at);
+            for_each(windows.cell(place.at), |element| {
+                let value = if is_in(elements, element) {
+                    share
+                } else {
+                    [Num::ZERO; N]
+                };
+                unsafe { store(self.out, windows.input(place, element), value) };
+            });
+            return;
+        }
         let mut sums = [<T::Wide as Num>::ZERO; N];
         for_each(windows.windows(place.at), |window| {
             let count = wide_count::<T>(windows, window);
@@ -291,8 +355,8 @@ impl<T: Num<Wide: Float>> Body for MeanGradient<'_, T> {
     }
 }
 
-/// The gradient of [`average_pool()`] by its elements, of a number of which `gradient` is the gradient by the results. `windows`
-/// has a thread for each vector of the input; the rest is as for [`max_pool()`].
+/// The gradient of [`average_pool()`] by its elements, of a number of which `gradient` is the gradient by the results. The rest is as
+/// for [`max_pool_gradient()`].
 #[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = GRADIENT_BLOCKS)]
 pub fn average_pool_gradient<T: Num<Wide: Float>>(gradient: &[T], windows: Windows, out: SliceMut<'_, T>) {
     let aligned = is_aligned(gradient) && is_aligned_mut(out);

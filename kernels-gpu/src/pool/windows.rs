@@ -63,6 +63,22 @@ impl WindowAxis {
         (first.saturating_sub(self.padding), end.wrapping_sub(self.padding))
     }
 
+    /// The elements from the window on to the next one; those of the last end with the axis.
+    #[inline(always)]
+    fn cell(&self, window: u32) -> (u32, u32) {
+        let next = window.wrapping_add(1);
+        let end = match next < self.output {
+            true => next.wrapping_mul(self.stride.len()).saturating_sub(self.padding),
+            false => self.input,
+        };
+        (window.wrapping_mul(self.stride.len()).saturating_sub(self.padding), end)
+    }
+
+    /// Whether no element is in two windows.
+    fn has_windows_apart(&self) -> bool {
+        self.stride.len() >= self.size
+    }
+
     /// The windows that an element is in: the first, and that behind the last. There are none between windows that leave gaps.
     #[inline(always)]
     fn windows(&self, element: u32) -> (u32, u32) {
@@ -96,8 +112,8 @@ pub struct Windows {
     threads: u32,
     vector: u32,
     counts_padding: u32,
-    /// Always 0: it makes the size of what is ahead a multiple of 8 bytes.
-    zero: u32,
+    /// Whether the side that has threads is that of the windows.
+    by_windows: u32,
     input: usize,
     output: usize,
 }
@@ -137,7 +153,7 @@ impl Windows {
             threads: threads as u32,
             vector: vector as u32,
             counts_padding: 0,
-            zero: 0,
+            by_windows: u32::from(side == Side::Output),
             input: input.checked_mul(inner)?,
             output: output.checked_mul(inner)?,
         })
@@ -151,9 +167,22 @@ impl Windows {
         }
     }
 
+    /// The side that has the threads of a gradient: the windows where they do not overlap, else the elements.
+    pub fn side_of_gradient(axes: &[WindowAxis; AXES]) -> Side {
+        match axes.iter().all(WindowAxis::has_windows_apart) {
+            true => Side::Output,
+            false => Side::Input,
+        }
+    }
+
     /// The threads of a launch, in blocks of any size.
     pub fn threads(&self) -> usize {
         self.threads as usize
+    }
+
+    /// The vectors of the side that has more.
+    pub fn vectors(&self) -> usize {
+        Ord::max(self.input, self.output) / self.vector as usize
     }
 
     /// Elements of a vector.
@@ -209,6 +238,18 @@ impl Windows {
     #[inline(always)]
     pub(super) fn elements(&self, window: [u32; AXES]) -> [(u32, u32); AXES] {
         cuda_std::array::from_fn(|k| self.axes[k].elements(window[k]))
+    }
+
+    /// The elements from a window on to the next along each axis: where windows do not overlap, each element is in one such cell.
+    #[inline(always)]
+    pub(super) fn cell(&self, window: [u32; AXES]) -> [(u32, u32); AXES] {
+        cuda_std::array::from_fn(|k| self.axes[k].cell(window[k]))
+    }
+
+    /// Whether threads have windows, which do not overlap.
+    #[inline(always)]
+    pub(super) fn are_by_windows(&self) -> bool {
+        self.by_windows != 0
     }
 
     /// The windows that an element is in along each axis: the first, and that behind the last.
