@@ -200,7 +200,10 @@ where
             self.hide(&mut scores, row, left);
             let factors = sums.weigh(&mut scores, factor);
             if Self::ASKS_EARLY && left > 0 {
-                self.full(Ring::Keys, of_k.stage).wait(of_k.round);
+                // No sum of weights is negative, which ptxas does not know: so they are computed ahead of this wait.
+                let is_negative = sums.sum[0] < 0.0 || sums.sum[1] < 0.0;
+                let round = of_k.round ^ u32::from(is_negative);
+                self.full(Ring::Keys, of_k.stage).wait(round);
             }
             values = sum.wait();
             weights.keep();
@@ -220,9 +223,9 @@ where
         values
     }
 
-    /// Whether the next keys are waited for before the values. It is a boundary for ptxas, which moves the wait for the values up to the
-    /// beginning of its stretch of code otherwise, in front of the exponentials. With three consumers that costs more than that the
-    /// keys have to be there sooner.
+    /// Whether the next keys are waited for before the values, once the weights are there. It is a boundary for ptxas, which moves the
+    /// wait for the values up to the beginning of its stretch of code otherwise, in front of the exponentials. With three consumers that
+    /// costs more than that the keys have to be there sooner.
     const ASKS_EARLY: bool = R == 32;
 
     /// The queries of this consumer, which lie there. For all of its threads.
@@ -375,18 +378,13 @@ pub(super) unsafe fn store_line<T: Half, const R: usize>(
 /// Has four lanes exchange words: lane `i` of them gets word `i` of each, in their order.
 #[inline(always)]
 fn exchange(words: [u32; 4], lane: u32) -> [u32; 4] {
-    // A matrix of 4 × 4 is transposed by 2 × 2 blocks of single words, then of pairs.
-    let across = |number: u32, keeps: u32, goes: u32| {
+    // A matrix of 4 × 4 is transposed by 2 × 2 blocks of single words, then of pairs. What goes is chosen ahead of the shuffle: in two
+    // branches there would be two of them.
+    let swap = |number: u32, [a, b]: [u32; 2]| {
+        let is_low = lane & number == 0;
+        let (keeps, goes) = if is_low { (a, b) } else { (b, a) };
         let other = warp::shuffle_xor(warp::FULL_MASK, goes, number);
-        if lane & number == 0 {
-            [keeps, other]
-        } else {
-            [other, keeps]
-        }
-    };
-    let swap = |number: u32, [a, b]: [u32; 2]| match lane & number == 0 {
-        true => across(number, a, b),
-        false => across(number, b, a),
+        if is_low { [keeps, other] } else { [other, keeps] }
     };
     let ([a, b], [c, d]) = (swap(1, [words[0], words[1]]), swap(1, [words[2], words[3]]));
     let ([a, c], [b, d]) = (swap(2, [a, c]), swap(2, [b, d]));
