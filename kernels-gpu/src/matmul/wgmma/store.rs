@@ -20,14 +20,23 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
         unsafe { self.memory.subarray_unchecked(at, BOX_BYTES) }
     }
 
+    /// Copies that a box's last one may have been followed by, when it is taken again: in the next tile, too, whose boxes are counted
+    /// from the first.
+    const LATER: usize = {
+        let of_tile = R / Self::OF_BOX;
+        let apart = of_tile % boxes(R);
+        if apart == 0 { boxes(R) - 1 } else { apart - 1 }
+    };
+
     /// The same, when the copy that read it last has done so.
     #[inline(always)]
     pub(super) fn take_box(&self, number: u32, warp: u32) -> Shared<u8> {
         if warp::elect() {
-            if boxes(R) == 2 {
-                tma::wait_read::<1>()
-            } else {
-                tma::wait_read::<3>()
+            match const { Self::LATER } {
+                0 => tma::wait_read::<0>(),
+                1 => tma::wait_read::<1>(),
+                2 => tma::wait_read::<2>(),
+                _ => tma::wait_read::<3>(),
             }
         }
         warp::sync_warp(warp::FULL_MASK);
