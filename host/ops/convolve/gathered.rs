@@ -67,11 +67,11 @@ impl<'a, T: Element> Whole<'a, T> {
         let of = &self.problem;
         let mut x = self.x.slice_axis(Axis(0), range(&chunk.images))?;
         let mut output = of.output;
-        for axis in 0..3 {
+        for (axis, output) in output.iter_mut().enumerate() {
             let mut first = of.first[axis] as usize;
             if chunk.axis == Axis(axis + 1) {
                 first += chunk.places.start * of.stride[axis];
-                output[axis] = chunk.places.len();
+                *output = chunk.places.len();
             }
             x = x.slice_axis(Axis(axis + 1), Slice::from(first..))?;
         }

@@ -88,8 +88,8 @@ impl Problem {
                 "lengths of at most {MAX_LENGTH}, and weights of at least 1 along each axis"
             )));
         }
-        for axis in 0..3 {
-            let padded = problem.input[axis] + 2 * padding[axis];
+        for (axis, padding) in padding.into_iter().enumerate() {
+            let padded = problem.input[axis] + 2 * padding;
             if padded > MAX_LENGTH {
                 return Err(refuse(format!(
                     "at most {MAX_LENGTH} places with the padding, not {padded}"
@@ -107,7 +107,7 @@ impl Problem {
                     ))
                 })?;
             problem.output[axis] = (padded - reach - 1) / problem.stride[axis] + 1;
-            settings.mode.check(problem.input[axis], padding[axis])?;
+            settings.mode.check(problem.input[axis], padding)?;
         }
         Ok(problem)
     }

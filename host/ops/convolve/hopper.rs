@@ -64,8 +64,8 @@ pub(super) fn compute<T: Convolve + HopperConvolve + TensorElement>(task: &mut T
     let problem = task.problem;
     let steps = problem.channels.div_ceil(CHANNELS);
     // Of fewer channels most of a step would be zeros.
-    let is_dense = problem.channels % UNIT == 0 && 2 * problem.channels >= steps * CHANNELS;
-    let possible = is_dense && problem.groups == 1 && problem.stride == [1; 3] && problem.outputs % UNIT == 0;
+    let is_dense = problem.channels.is_multiple_of(UNIT) && 2 * problem.channels >= steps * CHANNELS;
+    let possible = is_dense && problem.groups == 1 && problem.stride == [1; 3] && problem.outputs.is_multiple_of(UNIT);
     if !is_hopper(task.stream) || !possible {
         return Ok(false);
     }

@@ -88,13 +88,12 @@ pub(super) fn pad<T: Element>(
     mode: PaddingMode,
 ) -> Result<DeviceArray<T, Ix5>> {
     let mut dim = x.raw_dim();
-    for axis in 0..3 {
-        dim[axis + 1] += missing[axis][0] + missing[axis][1];
+    for (axis, [before, behind]) in missing.into_iter().enumerate() {
+        dim[axis + 1] += before + behind;
     }
     let mut padded = DeviceArray::zeros(x.stream(), dim)?;
     let mut inside = padded.view_mut();
-    for axis in 0..3 {
-        let [before, _] = missing[axis];
+    for (axis, [before, _]) in missing.into_iter().enumerate() {
         inside = inside.into_slice_axis(Axis(axis + 1), range([before, before + x.shape()[axis + 1]]))?;
     }
     inside.assign(x)?;
@@ -123,8 +122,7 @@ pub(super) fn fold<T: Element + kernels_gpu::compiled::Number>(
         }
     }
     let mut inside = padded.view();
-    for axis in 0..3 {
-        let [before, _] = missing[axis];
+    for (axis, [before, _]) in missing.into_iter().enumerate() {
         inside = inside.slice_axis(Axis(axis + 1), range([before, before + x.shape()[axis + 1]]))?;
     }
     inside.to_array()
