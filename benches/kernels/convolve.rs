@@ -62,7 +62,8 @@ where
         let of = x.convolve(&weights).stride(stride).padding(taps / 2).groups(groups);
         let out = of.compute().expect("the operation succeeds");
         check(layer, [&x, &weights, &out]);
-        let gradient = random(out.raw_dim().into_pattern().into());
+        let [a, b, c, d] = [0, 1, 2, 3].map(|axis| out.shape()[axis]);
+        let gradient = random([a, b, c, d]);
         let products = out.len() * weights.len() / outputs;
         group.throughput(Throughput::Elements(2 * products as u64));
         let shape = format!("{images}x{edge}x{edge}x{channels}-{outputs}_{taps}x{taps}_s{stride}_g{groups}");
