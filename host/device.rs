@@ -187,9 +187,37 @@ impl Device {
     /// A launch of which no block has ended for 60 seconds is an error as well; the environment variable
     /// `WARPSMITH_SIM_TIMEOUT` gives another number of seconds, 0 no limit.
     ///
+    /// Data races and reads of shared memory that nobody has written are errors where the environment variable
+    /// `WARPSMITH_SIM_CHECKS` asks for it: `all`, or a list of `races` and `uninitialised`. See
+    /// [`checked_simulator`](Self::checked_simulator).
+    ///
     /// Each call makes a device of its own.
     pub fn simulator() -> Self {
         Self::simulated(sim::Simulator::new())
+    }
+
+    /// The simulated GPU with these checks of every launch, whatever the environment says: the place to find out whether a
+    /// kernel is right. What is found is [`Error::Fault`], which names both accesses by file and line; the device goes on
+    /// working.
+    ///
+    /// What orders two accesses is what does so on a GPU: barriers of the block and the grid, `sync_warp`, what one thread
+    /// releases and another acquires, each in its scope. That this machine happens to run one before the other does not.
+    /// Reads of arrays that the launch only reads are not looked at, for nothing can race with them.
+    ///
+    /// Each launch runs on one core, and takes several times as long as without checks. docs/simulator.md has examples.
+    ///
+    /// ```
+    /// use warpsmith::{Checks, Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::checked_simulator(Checks::ALL);
+    /// let x = DeviceArray::from_ndarray(device.default_stream(), &ndarray::arr1(&[1.0f32, 2.0, 3.0]))?;
+    /// assert_eq!(x.sum()?.to_scalar()?, 6.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn checked_simulator(checks: Checks) -> Self {
+        Self::simulated(sim::Simulator::new().with_checks(checks))
     }
 
     fn simulated(simulator: sim::Simulator) -> Self {

@@ -6,13 +6,13 @@ mod graph;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::TypeId;
-use std::collections::{HashMap, HashSet};
-use std::ops::RangeInclusive;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use cuda_sim::LaunchConfig;
+use cuda_sim::{Checks, LaunchConfig};
 
 use super::system::{has_room, memory_info};
 use super::{
@@ -39,7 +39,9 @@ pub(crate) struct Simulator {
     /// When each event was recorded.
     events: Mutex<HashMap<u64, Option<Instant>>>,
     /// The bytes of each allocation, by address.
-    allocations: Mutex<HashMap<u64, usize>>,
+    allocations: Mutex<BTreeMap<u64, usize>>,
+    /// What launches are checked for.
+    checks: Checks,
     kernels: Mutex<Kernels>,
     /// Graphs, and those that can be launched, by handle.
     graphs: Mutex<HashMap<u64, Arc<Vec<Recorded>>>>,
@@ -61,9 +63,24 @@ impl Simulator {
             next_handle: AtomicU64::new(1),
             events: Mutex::default(),
             allocations: Mutex::default(),
+            checks: Checks::from_env(),
             kernels: Mutex::default(),
             graphs: Mutex::default(),
         }
+    }
+
+    /// With these checks, whatever the environment says.
+    pub(crate) fn with_checks(mut self, checks: Checks) -> Self {
+        self.checks = checks;
+        self
+    }
+
+    /// The allocation that an address is in.
+    fn allocation(&self, address: usize) -> Option<Range<usize>> {
+        let allocations = lock(&self.allocations);
+        let (&start, &bytes) = allocations.range(..=address as u64).next_back()?;
+        let range = start as usize..start as usize + bytes;
+        range.contains(&address).then_some(range)
     }
 
     /// With the instructions of those tensor cores.
@@ -195,6 +212,7 @@ impl Backend for Simulator {
     fn reset(&self) -> Result<Arc<dyn Backend>> {
         let mut fresh = Self::new();
         fresh.properties = self.properties.clone();
+        fresh.checks = self.checks;
         lock(&fresh.kernels).registry = lock(&self.kernels).registry.clone();
         Ok(Arc::new(fresh))
     }
@@ -397,11 +415,13 @@ impl Backend for Simulator {
         // SAFETY: the contract of the trait: the parameters are the kernel's, and live until the launch is over, which
         // it is when `cuda_sim::launch` returns.
         let body = move || unsafe { (kernel.run)(shared.0) };
-        let launched = match kernel.cooperative {
-            false => cuda_sim::launch(kernel.name, config, &body),
-            true => cuda_sim::launch_cooperative(kernel.name, config, &body),
+        let allocation = |address| self.allocation(address);
+        let options = cuda_sim::Options {
+            cooperative: kernel.cooperative,
+            checks: self.checks,
+            allocation: Some(&allocation),
         };
-        launched.map_err(|error| match error {
+        cuda_sim::launch_with(kernel.name, config, options, &body).map_err(|error| match error {
             cuda_sim::Error::Fault(fault) => Error::Fault(Box::new(fault)),
             other => Error::LaunchConfig {
                 kernel: kernel.name.into(),

@@ -5,6 +5,10 @@
 //! in the CUDA programming guide: the ones common to compute 7.5 and later,
 //! but for the opt-in shared memory, which is compute 9.0's.
 
+use std::fmt;
+use std::ops::Range;
+
+use crate::check::Checks;
 use crate::dim3::Dim3;
 use crate::error::Error;
 
@@ -111,6 +115,26 @@ impl LaunchConfig {
 fn blocks(len: usize, threads: u32) -> u32 {
     let blocks = len.div_ceil(threads.max(1) as usize).max(1);
     u32::try_from(blocks).unwrap_or(u32::MAX)
+}
+
+/// How a grid is launched, other than its shape.
+#[derive(Clone, Copy, Default)]
+pub struct Options<'a> {
+    /// All blocks run side by side, and may meet at the [`grid_barrier`](crate::grid_barrier).
+    pub cooperative: bool,
+    /// What the launch is checked for.
+    pub checks: Checks,
+    /// The allocation of global memory that an address is in, as reports name it.
+    pub allocation: Option<&'a (dyn Fn(usize) -> Option<Range<usize>> + Sync)>,
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("cooperative", &self.cooperative)
+            .field("checks", &self.checks)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a device can launch at most; [`LIMITS`] holds the values.

@@ -23,11 +23,12 @@ use std::sync::Arc;
 use corosensei::Yielder;
 
 use crate::barrier::{Barrier, GROUP_BARRIERS, GroupBarrier};
+use crate::check::{Space, Who};
 use crate::dim3::Dim3;
 use crate::error::{Failure, Panic};
 use crate::grid::Grid;
 use crate::meeting::Meeting;
-use crate::shared::Shared;
+use crate::shared::{self, Shared};
 use crate::warp::Warp;
 use crate::watchdog::Place;
 
@@ -198,9 +199,38 @@ impl<'a> Context<'a> {
         self.running.get().thread.index
     }
 
+    /// The thread that runs, as checks know it.
+    pub(crate) fn who(&self) -> Who {
+        Who {
+            block: self.grid.config.grid.linear(self.block.get()),
+            thread: self.linear(),
+        }
+    }
+
+    /// What `bytes` bytes of memory at `address` are, in words.
+    #[cold]
+    pub(crate) fn place_of(&self, space: Space, address: usize, bytes: usize) -> String {
+        match space {
+            Space::Shared => self.shared.place_of(address, bytes),
+            Space::Global => match self.grid.options.allocation.and_then(|find| find(address)) {
+                Some(allocation) => {
+                    let element = shared::element(address - allocation.start, bytes);
+                    format!(
+                        "{element} of global memory, an allocation of {} bytes",
+                        allocation.len()
+                    )
+                }
+                None => format!("{bytes} bytes of global memory at {address:#x}"),
+            },
+        }
+    }
+
     /// Gets ready to run `block`.
     pub(crate) fn begin_block(&self, block: Dim3) {
         self.block.set(block);
+        if let Some(checker) = &self.grid.checker {
+            checker.begin_block(self.grid.config.grid.linear(block), self.threads);
+        }
         self.warps.iter().for_each(Warp::reset);
         self.cursor.set(0);
         self.started.set(0);
@@ -214,6 +244,9 @@ impl<'a> Context<'a> {
 
     /// The fault of the block, if it had one.
     pub(crate) fn end_block(&self) -> Option<Failure> {
+        if let Some(checker) = &self.grid.checker {
+            checker.end_block(self.grid.config.grid.linear(self.block.get()));
+        }
         self.failure.borrow_mut().take()
     }
 

@@ -9,11 +9,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::config::LaunchConfig;
+use crate::check::Checker;
+use crate::config::{LaunchConfig, Options};
 use crate::dim3::Dim3;
 use crate::error::{Failure, Fault};
 use crate::meeting::Meeting;
-use crate::watchdog::Watch;
+use crate::watchdog::{Attention, Watch};
 
 /// No block has faulted.
 const NONE: u64 = u64::MAX;
@@ -24,7 +25,12 @@ pub(crate) struct Grid<'a> {
     pub(crate) config: &'a LaunchConfig,
     pub(crate) body: &'a (dyn Fn() + Sync),
     pub(crate) blocks: u64,
+    pub(crate) options: Options<'a>,
     pub(crate) watch: Watch,
+    /// What the launch is checked by.
+    pub(crate) checker: Option<Checker>,
+    /// So that threads look at it wherever they listen.
+    _attention: Option<Attention>,
     /// Where the blocks meet, in a cooperative launch.
     pub(crate) meeting: Option<Meeting>,
     /// The next block to run.
@@ -41,25 +47,26 @@ pub(crate) struct Grid<'a> {
 struct Alone<T>(T);
 
 impl<'a> Grid<'a> {
-    pub(crate) fn new(kernel: &'a str, config: &'a LaunchConfig, body: &'a (dyn Fn() + Sync)) -> Self {
+    pub(crate) fn new(
+        kernel: &'a str,
+        config: &'a LaunchConfig,
+        options: Options<'a>,
+        body: &'a (dyn Fn() + Sync),
+    ) -> Self {
+        let checker = Checker::new(options.checks);
         Grid {
             kernel,
             config,
             body,
+            options,
             blocks: config.grid.count(),
             watch: Watch::new(kernel, config),
-            meeting: None,
+            _attention: checker.as_ref().map(|_| Attention::new()),
+            checker,
+            meeting: options.cooperative.then(Meeting::default),
             ticket: Alone(AtomicU64::new(0)),
             faulted: AtomicU64::new(NONE),
             fault: Mutex::new(None),
-        }
-    }
-
-    /// The same, of a cooperative launch.
-    pub(crate) fn cooperative(self) -> Self {
-        Grid {
-            meeting: Some(Meeting::default()),
-            ..self
         }
     }
 

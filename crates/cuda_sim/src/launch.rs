@@ -13,7 +13,7 @@ use std::cell::OnceCell;
 use std::thread;
 
 use crate::block::{Progress, Runners};
-use crate::config::LaunchConfig;
+use crate::config::{LaunchConfig, Options};
 use crate::context::{self, Context};
 use crate::error::{Error, Failure};
 use crate::grid::Grid;
@@ -21,20 +21,18 @@ use crate::meeting::Meeting;
 use crate::wait::unreached_grid_barrier;
 use crate::{crew, hook, overflow, stack};
 
-/// See [`crate::launch`].
+/// See [`crate::launch_with`].
 #[track_caller]
-pub(crate) fn launch(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
-    check(kernel, config)?;
-    finish(Grid::new(kernel, config, body))
-}
-
-/// See [`crate::launch_cooperative`].
-#[track_caller]
-pub(crate) fn launch_cooperative(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
+pub(crate) fn launch(
+    kernel: &str,
+    config: &LaunchConfig,
+    options: Options<'_>,
+    body: &(dyn Fn() + Sync),
+) -> Result<(), Error> {
     check(kernel, config)?;
     // At most 1024 threads a block, as just checked.
     let most = cooperative_blocks(config.block.count() as u32);
-    if config.grid.count() > most.into() {
+    if options.cooperative && config.grid.count() > most.into() {
         return Err(Error::Config {
             kernel: kernel.to_owned(),
             limit: "blocks of a cooperative launch",
@@ -43,7 +41,7 @@ pub(crate) fn launch_cooperative(kernel: &str, config: &LaunchConfig, body: &(dy
             max: most.into(),
         });
     }
-    finish(Grid::new(kernel, config, body).cooperative())
+    finish(Grid::new(kernel, config, options, body))
 }
 
 /// See [`crate::cooperative_blocks`].
@@ -80,8 +78,10 @@ fn finish(grid: Grid<'_>) -> Result<(), Error> {
 fn run(grid: &Grid<'_>) {
     hook::install();
     overflow::install();
+    // What is checked is to be found the same each time, and its state is not for several workers.
+    let most = if grid.checker.is_some() { 1 } else { crew::size() };
     if let Some(meeting) = &grid.meeting {
-        let workers = crew::size().min(grid.blocks as usize);
+        let workers = most.min(grid.blocks as usize);
         return crew::run(workers - 1, &|| work_together(grid, meeting));
     }
     if grid.blocks == 1 {
@@ -90,7 +90,7 @@ fn run(grid: &Grid<'_>) {
     // At most 1024 threads a block: the configuration was checked.
     let at_once = stack::MAX_STACKS / grid.config.block.count() as usize;
     let blocks = usize::try_from(grid.blocks).unwrap_or(usize::MAX);
-    let workers = crew::size().min(at_once).min(blocks);
+    let workers = most.min(at_once).min(blocks);
     crew::run(workers - 1, &|| work(grid));
 }
 

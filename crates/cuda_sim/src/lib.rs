@@ -66,6 +66,7 @@
 
 mod barrier;
 mod block;
+mod check;
 mod config;
 mod context;
 mod crew;
@@ -86,12 +87,14 @@ use std::io::Write;
 use std::panic::Location;
 
 pub use barrier::{BarrierResult, GROUP_BARRIERS};
-pub use config::{LIMITS, LaunchConfig, Limits};
+pub use check::{Atomic, Checks, Kind, Scope, Space};
+pub use config::{LIMITS, LaunchConfig, Limits, Options};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, SourceLocation};
 pub use shared::{SharedPtr, SharedSite};
 pub use warp::Lanes;
 
+use check::Meeting;
 use error::Call;
 
 // Functions that kernels call all the time are inlined in optimised kernels. Others, such as those of tests, call them:
@@ -129,7 +132,11 @@ use error::Call;
 /// ```
 #[track_caller]
 pub fn launch(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
-    launch::launch(kernel, config, body)
+    let options = Options {
+        checks: default_checks(),
+        ..Options::default()
+    };
+    launch::launch(kernel, config, options, body)
 }
 
 /// [`launch`] of a grid whose blocks may meet at the [`grid_barrier`]: all of them
@@ -159,7 +166,53 @@ pub fn launch(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> 
 /// ```
 #[track_caller]
 pub fn launch_cooperative(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
-    launch::launch_cooperative(kernel, config, body)
+    let options = Options {
+        cooperative: true,
+        checks: default_checks(),
+        ..Options::default()
+    };
+    launch::launch(kernel, config, options, body)
+}
+
+/// [`launch`] with options, which say of checks what is wanted whatever the environment says.
+///
+/// # Errors
+///
+/// As [`launch`] and [`launch_cooperative`]. What is checked and found is a [`Fault`] of the second of two threads.
+///
+/// # Panics
+///
+/// If called from inside a kernel.
+///
+/// ```
+/// use cuda_sim::{Checks, Error, Kind, LaunchConfig, Options, Space, access, launch_with, thread_idx};
+///
+/// let cell = std::sync::atomic::AtomicU32::new(0);
+/// let address = cell.as_ptr().addr();
+/// let options = Options { checks: Checks::ALL, ..Options::default() };
+/// let error = launch_with("race", &LaunchConfig::new(1, 64), options, &|| {
+///     if thread_idx().x % 40 == 0 {
+///         access(Space::Global, address, 4, Kind::Write);
+///     }
+/// });
+/// let Err(Error::Fault(fault)) = error else { panic!() };
+/// assert_eq!(fault.thread.x, 40);
+/// assert!(fault.message.starts_with("data race on 4 bytes of global memory"));
+/// ```
+#[track_caller]
+pub fn launch_with(
+    kernel: &str,
+    config: &LaunchConfig,
+    options: Options<'_>,
+    body: &(dyn Fn() + Sync),
+) -> Result<(), Error> {
+    launch::launch(kernel, config, options, body)
+}
+
+/// What the environment says, read once.
+fn default_checks() -> Checks {
+    static CHECKS: std::sync::OnceLock<Checks> = std::sync::OnceLock::new();
+    *CHECKS.get_or_init(Checks::from_env)
 }
 
 /// The most blocks of so many threads that a cooperative launch takes: as many as
@@ -470,6 +523,78 @@ pub fn yield_now(name: &'static str) {
 pub fn poll(name: &'static str) {
     let call = call(name);
     watchdog::listen(call);
+}
+
+/// Says that the thread accesses `bytes` bytes of memory at `address`, which for shared memory is
+/// [`shared_memory`]'s: in a launch that is checked, a race or a read of what nobody has written is a fault. [Polls](poll)
+/// too. Costs one load in other launches; does nothing outside a kernel.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn access(space: Space, address: usize, bytes: usize, kind: Kind) {
+    let call = call(match (space, kind) {
+        (Space::Shared, _) => "shared_memory",
+        (Space::Global, Kind::Read | Kind::AtomicRead(_)) => "get",
+        (Space::Global, Kind::Write | Kind::AtomicWrite(_)) => "set",
+    });
+    watchdog::listen_and(call, |context| {
+        check::access(context, call, space, address, bytes, kind)
+    });
+}
+
+/// As [`access`], of an atomic operation in `scope`.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn atomic(space: Space, address: usize, bytes: usize, operation: Atomic, scope: Scope) {
+    let call = call(match space {
+        Space::Shared => "shared_memory",
+        Space::Global => "atomic",
+    });
+    watchdog::listen_and(call, |context| {
+        check::atomic(context, call, (space, address, bytes), operation, scope)
+    });
+}
+
+/// Says that the thread orders its accesses in `scope` by a fence: what it did before is handed on by its atomic stores
+/// behind it, and what others have handed on by words that it has loaded is over for it.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn fence(scope: Scope) {
+    watchdog::listen_and(call("fence"), |context| check::fence(context, scope));
+}
+
+/// Says that the thread arrives at the barrier in shared memory at `address`, in a phase of that parity.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn phase_arrive(address: usize, parity: u32) {
+    watchdog::listen_and(call("arrive"), |context| {
+        check::arrive(context, Meeting::Phase(address, parity))
+    });
+}
+
+/// Says that the thread has waited for the end of such a phase: what all did before they arrived in it is over.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn phase_wait(address: usize, parity: u32) {
+    watchdog::listen_and(call("wait"), |context| {
+        check::leave(context, Meeting::Phase(address, parity))
+    });
+}
+
+/// Waits until all lanes in `mask` have come here. Unlike an [`exchange`], it orders memory: for each of them, what all
+/// did before is over.
+///
+/// # Convergence
+///
+/// As for [`exchange`].
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[track_caller]
+pub fn sync_warp(name: &'static str, mask: u32) {
+    let call = call(name);
+    watchdog::listen(call);
+    context::with("sync_warp", |context| context.sync_warp(call, mask));
 }
 
 /// Writes `text` to standard output in one piece: texts of several threads do

@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,6 +26,8 @@ const MAX_ALIGN: usize = 128;
 pub struct SharedSite {
     bytes: usize,
     align: usize,
+    /// Where it is declared.
+    at: &'static Location<'static>,
 }
 
 impl SharedSite {
@@ -34,12 +37,17 @@ impl SharedSite {
     ///
     /// If `align` is not a power of two up to 128; in a `static` the panic is a
     /// compile error.
+    #[track_caller]
     pub const fn new(bytes: usize, align: usize) -> Self {
         assert!(
             align.is_power_of_two() && align <= MAX_ALIGN,
             "the alignment of a shared array must be a power of two up to 128"
         );
-        SharedSite { bytes, align }
+        SharedSite {
+            bytes,
+            align,
+            at: Location::caller(),
+        }
     }
 }
 
@@ -122,6 +130,15 @@ impl Store {
             // `Sync`: no other OS thread touches it.
             unsafe { start.write_bytes(POISON, bytes) };
         }
+    }
+}
+
+/// What `bytes` bytes at `offset` are, in an array of elements of that size.
+pub(crate) fn element(offset: usize, bytes: usize) -> String {
+    match (bytes, offset.checked_rem(bytes)) {
+        (1, _) => format!("byte {offset}"),
+        (_, Some(0)) => format!("element {} (of {bytes} bytes)", offset / bytes),
+        _ => format!("{bytes} bytes from byte {offset} on"),
     }
 }
 
@@ -217,6 +234,25 @@ impl Shared {
             self.store().poison(0, self.dynamic_bytes);
         }
         (self.pointer(0), self.dynamic_bytes)
+    }
+
+    /// What `bytes` bytes at `address` are, in words.
+    pub(crate) fn place_of(&self, address: usize, bytes: usize) -> String {
+        let start = self.store().at(0, 0).map_or(0, <*mut u8>::addr);
+        let offset = address.wrapping_sub(start);
+        let placed = self.placed.borrow();
+        let array = placed
+            .iter()
+            // SAFETY: a site is a static.
+            .map(|&(site, start)| (unsafe { &*site }, start))
+            .find(|(site, start)| (*start..start + site.bytes).contains(&offset));
+        match array {
+            Some((site, start)) => {
+                let element = element(offset - start, bytes);
+                format!("{element} of the shared array at {}", site.at)
+            }
+            None => format!("{} of the dynamic shared memory", element(offset, bytes)),
+        }
     }
 
     /// Where the static arrays begin.

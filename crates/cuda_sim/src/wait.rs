@@ -6,6 +6,7 @@ use std::panic::{self, Location};
 use std::thread;
 
 use crate::barrier::{BarrierResult, GroupBarrier};
+use crate::check::{self, Meeting as Meets};
 use crate::context::{Context, Pause, Stop};
 use crate::error::{Call, Failure};
 use crate::meeting::{Absence, Arrival};
@@ -23,6 +24,9 @@ impl Context<'_> {
         self.check_barrier(call, thread);
         match self.barrier.arrive(call, thread, value, self.threads) {
             Some(result) => {
+                if let Some(checker) = &self.grid.checker {
+                    checker.barrier(self.who().block);
+                }
                 self.warps().iter().for_each(|warp| warp.open_barrier());
                 result
             }
@@ -57,6 +61,11 @@ impl Context<'_> {
             };
             match meeting.arrive(arrival, self.grid.blocks) {
                 Ok(round) => {
+                    if let Some(checker) = &self.grid.checker
+                        && meeting.round() != round
+                    {
+                        checker.grid_barrier();
+                    }
                     self.grid.watch.set_round(round);
                     self.grid_round.set(Some(round));
                 }
@@ -126,8 +135,10 @@ impl Context<'_> {
                 format!("barrier `{name}` of {threads} threads in a block of {all}"),
             );
         }
+        let meets = Meets::Group(number);
+        check::arrive(self, meets);
         let round = match GroupBarrier::arrive(group, threads) {
-            Ok((_, true)) => return,
+            Ok((_, true)) => return check::leave(self, meets),
             Ok((round, false)) => round,
             Err(others) => self.raise(
                 call,
@@ -138,6 +149,16 @@ impl Context<'_> {
             watchdog::listen(call);
             self.yield_now();
         }
+        check::leave(self, meets);
+    }
+
+    /// Waits for the lanes in `mask` as [`exchange`](Self::exchange) does; what they did before it is over for all of them
+    /// behind it.
+    pub(crate) fn sync_warp(&self, call: Call, mask: u32) {
+        let meets = Meets::Warp(self.linear() / 32, mask);
+        check::arrive(self, meets);
+        self.exchange(call, mask, ());
+        check::leave(self, meets);
     }
 
     /// Waits until all lanes in `mask` have come to the same exchange.

@@ -32,8 +32,8 @@ const TURNS: u32 = 8;
 /// How many turns later a thread that has not listened is reported.
 const DEAF: u32 = 2;
 
-/// The bell: how many launches have been given up and have not ended.
-static GIVEN_UP: AtomicU32 = AtomicU32::new(0);
+/// The bell: how many launches there are that have been given up and have not ended, or that are checked.
+static BELL: AtomicU32 = AtomicU32::new(0);
 
 /// No block.
 const NONE: u64 = u64::MAX;
@@ -79,7 +79,7 @@ impl Launch {
 
     fn give_up(&self) {
         if !self.given_up.swap(true, Relaxed) {
-            GIVEN_UP.fetch_add(1, Relaxed);
+            BELL.fetch_add(1, Relaxed);
         }
     }
 
@@ -159,7 +159,7 @@ impl Drop for Watch {
         }
         // The watchdog does not know the launch any more.
         if self.given_up() {
-            GIVEN_UP.fetch_sub(1, Relaxed);
+            BELL.fetch_sub(1, Relaxed);
         }
     }
 }
@@ -277,18 +277,43 @@ impl Watchdog {
     }
 }
 
+/// Has all threads look, wherever they listen, while it lives.
+pub(crate) struct Attention;
+
+impl Attention {
+    pub(crate) fn new() -> Self {
+        BELL.fetch_add(1, Relaxed);
+        Attention
+    }
+}
+
+impl Drop for Attention {
+    fn drop(&mut self) {
+        BELL.fetch_sub(1, Relaxed);
+    }
+}
+
 /// Ends the thread that calls, if its launch has been given up.
 #[inline(always)]
 pub(crate) fn listen(call: Call) {
-    if GIVEN_UP.load(Relaxed) != 0 {
-        end(call);
+    listen_and(call, |_| {});
+}
+
+/// As [`listen`]; else, if some launch is checked, calls `look`.
+#[inline(always)]
+pub(crate) fn listen_and(call: Call, look: impl FnOnce(&Context<'_>)) {
+    if BELL.load(Relaxed) != 0 {
+        stop_and_look(call, look);
     }
 }
 
 #[cold]
-fn end(call: Call) {
+fn stop_and_look(call: Call, look: impl FnOnce(&Context<'_>)) {
     if crate::in_kernel() {
-        crate::context::with("poll", |context| end_in(context, call));
+        crate::context::with("poll", |context| {
+            end_in(context, call);
+            look(context);
+        });
     }
 }
 

@@ -8,7 +8,7 @@
 
 use core::marker::PhantomData;
 
-use crate::machine::{self, AtomicInteger, AtomicValue, SharedPtr};
+use crate::machine::{self, AtomicInteger, AtomicValue, Operation, SharedPtr};
 
 pub use crate::machine::{Block, Device, Global, Scope, Shared, Space, System};
 
@@ -93,13 +93,21 @@ impl<'a, T, S: Scope> Atomic<'a, T, Global, S> {
 
 // In what follows each call hands on the promise of `from_ptr` and `from_shared`: an aligned element of `M`, which lives:
 // global memory for the lifetime, shared memory as long as the block, and `M::address` refuses another block's.
+impl<T, M: Space, S: Scope> Atomic<'_, T, M, S> {
+    #[inline(always)]
+    #[track_caller]
+    fn address(self, operation: Operation) -> *mut T {
+        M::address(self.ptr, operation, S::LEVEL)
+    }
+}
+
 impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     /// Adds `value`, wrapping around for integers, and gives back the element as it was.
     #[inline(always)]
     #[track_caller]
     pub fn fetch_add(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::add::<M, S>(M::address(self.ptr), value) }
+        unsafe { T::add::<M, S>(self.address(Operation::Update), value) }
     }
 
     /// Replaces the element by the smaller of it and `value`, and gives back the element as it was. A NaN never
@@ -126,7 +134,7 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn fetch_min(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::min::<M, S>(M::address(self.ptr), value) }
+        unsafe { T::min::<M, S>(self.address(Operation::Update), value) }
     }
 
     /// Replaces the element by the larger of it and `value`, and gives back the element as it was. A NaN never
@@ -135,7 +143,7 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn fetch_max(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::max::<M, S>(M::address(self.ptr), value) }
+        unsafe { T::max::<M, S>(self.address(Operation::Update), value) }
     }
 
     /// Sets the element, and gives back the element as it was.
@@ -143,7 +151,7 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn exchange(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::exchange::<M, S>(M::address(self.ptr), value) }
+        unsafe { T::exchange::<M, S>(self.address(Operation::Update), value) }
     }
 
     /// Sets the element to `new` if its bits are those of `current`, and gives back the element as it was.
@@ -172,7 +180,7 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn compare_exchange(self, current: T, new: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::compare_exchange::<M, S>(M::address(self.ptr), current, new) }
+        unsafe { T::compare_exchange::<M, S>(self.address(Operation::Update), current, new) }
     }
 
     /// The element.
@@ -180,7 +188,7 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn load(self) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::load::<M, S>(M::address(self.ptr)) }
+        unsafe { T::load::<M, S>(self.address(Operation::Load)) }
     }
 
     /// Sets the element.
@@ -188,7 +196,7 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn store(self, value: T) {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::store::<M, S>(M::address(self.ptr), value) }
+        unsafe { T::store::<M, S>(self.address(Operation::Store), value) }
     }
 
     /// The element; what the thread that [stored](Self::store_release) it wrote before is visible from here on.
@@ -196,7 +204,7 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn load_acquire(self) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::load_acquire::<M, S>(M::address(self.ptr)) }
+        unsafe { T::load_acquire::<M, S>(self.address(Operation::LoadAcquire)) }
     }
 
     /// Sets the element, after all that this thread wrote before.
@@ -226,7 +234,7 @@ impl<T: AtomicValue, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn store_release(self, value: T) {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::store_release::<M, S>(M::address(self.ptr), value) }
+        unsafe { T::store_release::<M, S>(self.address(Operation::StoreRelease), value) }
     }
 }
 
@@ -238,7 +246,7 @@ impl<T: AtomicInteger, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn fetch_add_ordered(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::add_ordered::<M, S>(M::address(self.ptr), value) }
+        unsafe { T::add_ordered::<M, S>(self.address(Operation::UpdateOrdered), value) }
     }
 
     /// Replaces the element by its bitwise and with `value`, and gives back the element as it was.
@@ -265,7 +273,7 @@ impl<T: AtomicInteger, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn fetch_and(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::and::<M, S>(M::address(self.ptr), value) }
+        unsafe { T::and::<M, S>(self.address(Operation::Update), value) }
     }
 
     /// Replaces the element by its bitwise or with `value`, and gives back the element as it was.
@@ -273,7 +281,7 @@ impl<T: AtomicInteger, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn fetch_or(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::or::<M, S>(M::address(self.ptr), value) }
+        unsafe { T::or::<M, S>(self.address(Operation::Update), value) }
     }
 
     /// Replaces the element by its bitwise exclusive or with `value`, and gives back the element as it was.
@@ -281,6 +289,6 @@ impl<T: AtomicInteger, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[track_caller]
     pub fn fetch_xor(self, value: T) -> T {
         // SAFETY: a live, aligned element of `M`.
-        unsafe { T::xor::<M, S>(M::address(self.ptr), value) }
+        unsafe { T::xor::<M, S>(self.address(Operation::Update), value) }
     }
 }

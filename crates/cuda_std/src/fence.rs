@@ -35,18 +35,21 @@ use crate::machine;
 
 /// Orders this thread's accesses as seen by its block (`__threadfence_block`).
 #[inline(always)]
+#[track_caller]
 pub fn block() {
     machine::fence_block();
 }
 
 /// Orders this thread's accesses as seen by all threads of the device (`__threadfence`).
 #[inline(always)]
+#[track_caller]
 pub fn device() {
     machine::fence_device();
 }
 
 /// Orders this thread's accesses as seen by the device, the host and other devices (`__threadfence_system`).
 #[inline(always)]
+#[track_caller]
 pub fn system() {
     machine::fence_system();
 }

@@ -3,14 +3,14 @@
 
 use core::arch::asm;
 
-use super::{AtomicInteger, AtomicValue, Global, Level, Scope, Shared, SharedPtr, Space, replace_if};
+use super::{AtomicInteger, AtomicValue, Global, Level, Operation, Scope, Shared, SharedPtr, Space, replace_if};
 
 impl Space for Global {
     const SHARED: bool = false;
     type Ptr<T> = *mut T;
 
     #[inline(always)]
-    fn address<T>(ptr: *mut T) -> *mut T {
+    fn address<T>(ptr: *mut T, _: Operation, _: Level) -> *mut T {
         ptr
     }
 }
@@ -21,7 +21,7 @@ impl Space for Shared {
     type Ptr<T> = *mut T;
 
     #[inline(always)]
-    fn address<T>(ptr: *mut T) -> *mut T {
+    fn address<T>(ptr: *mut T, _: Operation, _: Level) -> *mut T {
         ptr
     }
 }

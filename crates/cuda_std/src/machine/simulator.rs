@@ -12,8 +12,8 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Pod;
-use cuda_sim::SharedSite;
 pub use cuda_sim::{Dim3, SharedPtr};
+use cuda_sim::{Kind, Scope, SharedSite, Space};
 
 use super::Shuffle;
 
@@ -87,16 +87,21 @@ pub fn pinned(value: u32) -> u32 {
     value
 }
 
+#[track_caller]
 pub fn fence_block() {
     core::sync::atomic::fence(Ordering::SeqCst);
+    cuda_sim::fence(Scope::Block);
 }
 
+#[track_caller]
 pub fn fence_device() {
     core::sync::atomic::fence(Ordering::SeqCst);
+    cuda_sim::fence(Scope::Device);
 }
 
+#[track_caller]
 pub fn fence_system() {
-    core::sync::atomic::fence(Ordering::SeqCst);
+    fence_device();
 }
 
 pub fn active_mask() -> u32 {
@@ -105,7 +110,7 @@ pub fn active_mask() -> u32 {
 
 #[track_caller]
 pub fn sync_warp(mask: u32) {
-    cuda_sim::exchange("sync_warp", mask, ());
+    cuda_sim::sync_warp("sync_warp", mask);
 }
 
 #[track_caller]
@@ -250,6 +255,7 @@ pub unsafe fn store_shared<T: Pod>(ptr: SharedPtr, value: T, _align: usize) {
 #[track_caller]
 unsafe fn load_shared_words(ptr: SharedPtr, to: *mut u8, words: Words) {
     let from = cuda_sim::shared_memory(ptr, words.bytes);
+    cuda_sim::access(Space::Shared, from.addr(), words.bytes, Kind::Read);
     // SAFETY: aligned, as the caller promises, and in the memory of the block, whose threads are all on this OS thread.
     unsafe { words.load(from, to) };
 }
@@ -261,6 +267,7 @@ unsafe fn load_shared_words(ptr: SharedPtr, to: *mut u8, words: Words) {
 #[track_caller]
 unsafe fn store_shared_words(ptr: SharedPtr, from: *const u8, words: Words) {
     let to = cuda_sim::shared_memory(ptr, words.bytes);
+    cuda_sim::access(Space::Shared, to.addr(), words.bytes, Kind::Write);
     // SAFETY: as in `load_shared_words`.
     unsafe { words.store(to, from) };
 }
@@ -334,7 +341,7 @@ pub unsafe fn store_global<T: Pod>(ptr: *mut T, value: T, _align: usize) {
 #[cfg_attr(not(debug_assertions), inline(always))]
 #[track_caller]
 unsafe fn load_global_words(from: *const u8, to: *mut u8, words: Words) {
-    cuda_sim::poll("get");
+    cuda_sim::access(Space::Global, from.addr(), words.bytes, Kind::Read);
     // SAFETY: the caller's promise.
     unsafe { words.load(from, to) };
 }
@@ -345,7 +352,7 @@ unsafe fn load_global_words(from: *const u8, to: *mut u8, words: Words) {
 #[cfg_attr(not(debug_assertions), inline(always))]
 #[track_caller]
 unsafe fn store_global_words(to: *mut u8, from: *const u8, words: Words) {
-    cuda_sim::poll("set");
+    cuda_sim::access(Space::Global, to.addr(), words.bytes, Kind::Write);
     // SAFETY: the caller's promise.
     unsafe { words.store(to, from) };
 }

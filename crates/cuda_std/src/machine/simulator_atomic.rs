@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use super::{AtomicInteger, AtomicValue, Global, Scope, Shared, SharedPtr, Space, replace_if};
+use super::{AtomicInteger, AtomicValue, Global, Level, Operation, Scope, Shared, SharedPtr, Space, replace_if};
 
 impl Space for Global {
     const SHARED: bool = false;
@@ -11,8 +11,8 @@ impl Space for Global {
 
     #[inline(always)]
     #[track_caller]
-    fn address<T>(ptr: *mut T) -> *mut T {
-        cuda_sim::poll("atomic");
+    fn address<T>(ptr: *mut T, operation: Operation, scope: Level) -> *mut T {
+        note(cuda_sim::Space::Global, ptr, operation, scope);
         ptr
     }
 }
@@ -23,9 +23,29 @@ impl Space for Shared {
 
     #[inline(always)]
     #[track_caller]
-    fn address<T>(ptr: SharedPtr) -> *mut T {
-        cuda_sim::shared_memory(ptr, size_of::<T>()).cast()
+    fn address<T>(ptr: SharedPtr, operation: Operation, scope: Level) -> *mut T {
+        let address = cuda_sim::shared_memory(ptr, size_of::<T>()).cast();
+        note(cuda_sim::Space::Shared, address, operation, scope);
+        address
     }
+}
+
+#[inline(always)]
+#[track_caller]
+fn note<T>(space: cuda_sim::Space, ptr: *mut T, operation: Operation, scope: Level) {
+    let operation = match operation {
+        Operation::Load => cuda_sim::Atomic::Load,
+        Operation::LoadAcquire => cuda_sim::Atomic::LoadAcquire,
+        Operation::Store => cuda_sim::Atomic::Store,
+        Operation::StoreRelease => cuda_sim::Atomic::StoreRelease,
+        Operation::Update => cuda_sim::Atomic::Update,
+        Operation::UpdateOrdered => cuda_sim::Atomic::UpdateOrdered,
+    };
+    let scope = match scope {
+        Level::Block => cuda_sim::Scope::Block,
+        Level::Device | Level::System => cuda_sim::Scope::Device,
+    };
+    cuda_sim::atomic(space, ptr.addr(), size_of::<T>(), operation, scope);
 }
 
 #[inline]

@@ -5,9 +5,10 @@
 //! are to come, plus 2^20, because copies may be done before they are announced (21 bits), the parity of the phase, and
 //! two bits that tell a barrier from memory that nobody has written. The threads of a block are all on one OS thread.
 
-use cuda_sim::SharedPtr;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
-use super::{load_shared, store_shared};
+use cuda_sim::{Kind, Scope, SharedPtr, Space};
 
 const COUNT_BITS: u32 = 20;
 const MAX: u32 = (1 << COUNT_BITS) - 1;
@@ -46,10 +47,28 @@ impl State {
         (word >> 62 == TAG && state.arrivals > 0 && state.pending <= state.arrivals).then_some(state)
     }
 
+    /// Has the checks know that the thread accesses a barrier, and whose address that is.
+    #[track_caller]
+    fn note(ptr: SharedPtr, kind: fn(Scope) -> Kind) -> usize {
+        let address = cuda_sim::shared_memory(ptr, 8).addr();
+        cuda_sim::access(Space::Shared, address, 8, kind(Scope::Block));
+        address
+    }
+
+    /// Loads the state for an arrival in the phase under way.
+    #[track_caller]
+    fn load_to_arrive(ptr: SharedPtr) -> State {
+        let address = State::note(ptr, Kind::AtomicWrite);
+        let state = State::load(ptr);
+        cuda_sim::phase_arrive(address, state.parity);
+        state
+    }
+
     #[track_caller]
     fn load(ptr: SharedPtr) -> State {
-        // SAFETY: a barrier is an element of a `Shared<u64>`.
-        match State::unpack(unsafe { load_shared(ptr, 8) }) {
+        let word = cuda_sim::shared_memory(ptr, 8).cast();
+        // SAFETY: a barrier is an element of a `Shared<u64>`, and the threads of the block are all on this OS thread.
+        match State::unpack(unsafe { AtomicU64::from_ptr(word) }.load(Relaxed)) {
             Some(state) => state,
             None => panic!("an mbarrier is used that was not initialised, or that something else has written to"),
         }
@@ -67,8 +86,9 @@ impl State {
             self.pending = self.arrivals;
             self.parity ^= 1;
         }
-        // SAFETY: a barrier is an element of a `Shared<u64>`.
-        unsafe { store_shared(ptr, self.pack(), 8) };
+        let word = cuda_sim::shared_memory(ptr, 8).cast();
+        // SAFETY: as in `load`.
+        unsafe { AtomicU64::from_ptr(word) }.store(self.pack(), Relaxed);
     }
 
     #[track_caller]
@@ -95,19 +115,20 @@ pub fn mbarrier_init(ptr: SharedPtr, arrivals: u32) {
         tx: 0,
         parity: 0,
     };
+    cuda_sim::access(Space::Shared, cuda_sim::shared_memory(ptr, 8).addr(), 8, Kind::Write);
     state.store(ptr);
 }
 
 #[track_caller]
 pub fn mbarrier_arrive_if(ptr: SharedPtr, predicate: bool) {
     if predicate {
-        State::load(ptr).arrive().store(ptr);
+        State::load_to_arrive(ptr).arrive().store(ptr);
     }
 }
 
 #[track_caller]
 pub fn mbarrier_arrive_expect_tx(ptr: SharedPtr, bytes: u32) {
-    let mut state = State::load(ptr);
+    let mut state = State::load_to_arrive(ptr);
     assert!(
         bytes <= MAX,
         "an mbarrier is told of {bytes} bytes: it counts {MAX} at most"
@@ -119,7 +140,7 @@ pub fn mbarrier_arrive_expect_tx(ptr: SharedPtr, bytes: u32) {
 /// What a copy does when its bytes have come.
 #[track_caller]
 pub(super) fn mbarrier_complete_tx(ptr: SharedPtr, bytes: u32) {
-    let mut state = State::load(ptr);
+    let mut state = State::load_to_arrive(ptr);
     state.tx -= bytes as i32;
     state.store(ptr);
 }
@@ -131,6 +152,7 @@ pub fn mbarrier_wait(ptr: SharedPtr, parity: u32) {
     while State::load(ptr).parity == parity && !std::thread::panicking() {
         cuda_sim::yield_now("Mbarrier::wait");
     }
+    cuda_sim::phase_wait(State::note(ptr, Kind::AtomicRead), parity);
 }
 
 pub fn fence_mbarrier_init() {}

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use cuda_sim::SharedPtr;
+use cuda_sim::{Kind, SharedPtr, Space};
 
 use super::Place;
 use super::simulator_mbarrier::mbarrier_complete_tx;
@@ -208,14 +208,14 @@ impl Copy {
         self.extents.iter().product::<i64>() as usize * self.layout.element_bytes as usize
     }
 
-    /// Calls `row` for each row of the box: with its offset in the box without swizzle, in bytes; the elements of it
-    /// that are in the tensor; and the address that its first element has, or would have.
-    fn rows(&self, mut row: impl FnMut(usize, std::ops::Range<i64>, usize)) {
+    /// For each row of the box its offset in the box without swizzle, in bytes; the elements of it that are in the
+    /// tensor; and the address that its first element has, or would have.
+    fn rows(&self) -> impl Iterator<Item = (usize, std::ops::Range<i64>, usize)> {
         let [columns, ..] = self.extents;
         let bytes = self.layout.element_bytes as i64;
         let inside = (-self.at[0]).clamp(0, columns)..(self.layout.dims[0] as i64 - self.at[0]).clamp(0, columns);
         let rows: i64 = self.extents[1..].iter().product();
-        for number in 0..rows {
+        (0..rows).map(move |number| {
             let (mut rest, mut is_inside, mut address) = (number, true, self.address as i64 + self.at[0] * bytes);
             for d in 1..self.layout.rank as usize {
                 let at = self.at[d] + rest % self.extents[d];
@@ -224,8 +224,8 @@ impl Copy {
                 address = address.wrapping_add(at.wrapping_mul(self.layout.strides[d - 1] as i64));
             }
             let inside = if is_inside { inside.clone() } else { 0..0 };
-            row((number * columns * bytes) as usize, inside, address as usize);
-        }
+            ((number * columns * bytes) as usize, inside, address as usize)
+        })
     }
 
     /// The address of what would be at byte `offset` of the box without swizzle.
@@ -240,8 +240,9 @@ impl Copy {
     /// # Safety
     ///
     /// The tensor is memory that nothing writes, aligned for its elements.
+    #[track_caller]
     unsafe fn load<W: Word>(&self) {
-        self.rows(|offset, inside, address| {
+        for (offset, inside, address) in self.rows() {
             for i in 0..self.extents[0] {
                 let at = i as usize * size_of::<W>();
                 let element = if inside.contains(&i) {
@@ -255,10 +256,12 @@ impl Copy {
                 } else {
                     W::default()
                 };
+                let to = self.place(offset + at);
+                cuda_sim::access(Space::Shared, to.addr(), size_of::<W>(), Kind::Write);
                 // SAFETY: in the box, which `cuda_sim::shared_memory` gave, and aligned, as the box is.
-                unsafe { element.store(self.place(offset + at).cast()) };
+                unsafe { element.store(to.cast()) };
             }
-        });
+        }
     }
 
     /// Copies the box from shared memory.
@@ -266,17 +269,18 @@ impl Copy {
     /// # Safety
     ///
     /// The tensor is memory that others access only by the machine's functions, aligned for its elements.
+    #[track_caller]
     unsafe fn store<W: Word>(&self) {
-        self.rows(|offset, inside, address| {
+        for (offset, inside, address) in self.rows() {
             for i in inside {
                 let at = i as usize * size_of::<W>();
+                let (from, to) = (self.place(offset + at), address.wrapping_add(at));
+                cuda_sim::access(Space::Shared, from.addr(), size_of::<W>(), Kind::Read);
+                cuda_sim::access(Space::Global, to, size_of::<W>(), Kind::Write);
                 // SAFETY: as in `load`, the other way.
-                unsafe {
-                    W::load(self.place(offset + at).cast())
-                        .store(std::ptr::with_exposed_provenance_mut(address.wrapping_add(at)));
-                }
+                unsafe { W::load(from.cast()).store(std::ptr::with_exposed_provenance_mut(to)) };
             }
-        });
+        }
     }
 }
 

@@ -11,10 +11,28 @@ pub trait Space: Copy {
     #[doc(hidden)]
     type Ptr<T>: Copy;
 
-    /// The element's address, for the instruction that accesses it. The simulated GPU refuses another block's.
+    /// The element's address, for the instruction that accesses it by that operation in that scope. The simulated GPU
+    /// refuses another block's, and notes the access.
     #[doc(hidden)]
     #[track_caller]
-    fn address<T>(ptr: Self::Ptr<T>) -> *mut T;
+    fn address<T>(ptr: Self::Ptr<T>, operation: Operation, scope: Level) -> *mut T;
+}
+
+/// What an atomic operation does to an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads it.
+    Load,
+    /// Reads it, and acquires.
+    LoadAcquire,
+    /// Writes it.
+    Store,
+    /// Writes it, and releases.
+    StoreRelease,
+    /// Reads and writes it.
+    Update,
+    /// Reads and writes it, acquires and releases.
+    UpdateOrdered,
 }
 
 /// Global memory.

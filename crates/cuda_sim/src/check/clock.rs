@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a thread knows to have happened: vector clocks (F. Mattern, "Virtual time and global states of distributed
+//! systems", 1989), in which the barriers of a block are steps that all of its threads take at once.
+//!
+//! A block's epochs are what lies between its barriers, a thread's ticks what lies between the moments at which it hands
+//! on what it knows. So a thread that knows an epoch of a block to be over knows all that happened in it, and needs to
+//! know single threads' ticks only of the epoch that is not over; as a rule those of its own warp.
+
+use std::sync::Arc;
+
+/// Who did something, and when.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// How often all blocks had met at the grid barrier.
+    pub(super) round: u64,
+    pub(super) block: u64,
+    pub(super) epoch: u64,
+    pub(super) warp: u32,
+    pub(super) tick: u32,
+}
+
+/// Of a warp's lanes, the first tick that is not known.
+#[derive(Clone)]
+struct WarpTicks {
+    warp: u32,
+    ticks: [u32; 32],
+}
+
+/// Of an epoch that is not over, how far the threads are known; by warp, in order.
+#[derive(Clone, Default)]
+struct Ticks(Vec<WarpTicks>);
+
+impl Ticks {
+    fn of(&self, warp: u32) -> Option<&[u32; 32]> {
+        let at = self.0.binary_search_by_key(&warp, |ticks| ticks.warp).ok()?;
+        Some(&self.0[at].ticks)
+    }
+
+    fn of_mut(&mut self, warp: u32) -> &mut [u32; 32] {
+        let at = match self.0.binary_search_by_key(&warp, |ticks| ticks.warp) {
+            Ok(at) => at,
+            Err(at) => {
+                let ticks = [0; 32];
+                self.0.insert(at, WarpTicks { warp, ticks });
+                at
+            }
+        };
+        &mut self.0[at].ticks
+    }
+
+    fn learn(&mut self, other: &Ticks) {
+        for WarpTicks { warp, ticks } in &other.0 {
+            let own = self.of_mut(*warp);
+            for (own, tick) in own.iter_mut().zip(ticks) {
+                *own = (*own).max(*tick);
+            }
+        }
+    }
+}
+
+/// What is known of a block: all epochs before this one, and of this one those ticks.
+#[derive(Clone)]
+struct Seen {
+    block: u64,
+    epoch: u64,
+    ticks: Arc<Ticks>,
+}
+
+impl Seen {
+    fn learn(&mut self, other: &Seen) {
+        if other.epoch > self.epoch {
+            *self = other.clone();
+        } else if other.epoch == self.epoch && !Arc::ptr_eq(&self.ticks, &other.ticks) && !other.ticks.0.is_empty() {
+            Arc::make_mut(&mut self.ticks).learn(&other.ticks);
+        }
+    }
+}
+
+/// What is known of all blocks, by block, in order. Copies share their memory until one learns something.
+#[derive(Clone, Default)]
+pub(super) struct Knowledge(Arc<Vec<Seen>>);
+
+impl Knowledge {
+    /// That `block` is in this epoch, and nothing else.
+    pub(super) fn of_epoch(block: u64, epoch: u64) -> Knowledge {
+        Knowledge(Arc::new(vec![Seen {
+            block,
+            epoch,
+            ticks: Arc::default(),
+        }]))
+    }
+
+    fn of(&self, block: u64) -> Option<&Seen> {
+        let at = self.0.binary_search_by_key(&block, |seen| seen.block).ok()?;
+        Some(&self.0[at])
+    }
+
+    /// The first of `lanes` whose act at that moment is not known.
+    pub(super) fn lacks(&self, moment: &Moment, lanes: u32) -> Option<u32> {
+        let first = lanes.trailing_zeros();
+        let Some(seen) = self.of(moment.block) else {
+            return Some(first);
+        };
+        if moment.epoch != seen.epoch {
+            return (moment.epoch > seen.epoch).then_some(first);
+        }
+        let Some(ticks) = seen.ticks.of(moment.warp) else {
+            return Some(first);
+        };
+        crate::warp::lanes(lanes).find(|&lane| ticks[lane as usize] <= moment.tick)
+    }
+
+    /// Learns what `lane` did up to that moment, of the block's epoch that is not over.
+    pub(super) fn see(&mut self, moment: &Moment, lane: u32) {
+        let seen = Arc::make_mut(&mut self.0);
+        if let Ok(at) = seen.binary_search_by_key(&moment.block, |seen| seen.block) {
+            Arc::make_mut(&mut seen[at].ticks).of_mut(moment.warp)[lane as usize] = moment.tick + 1;
+        }
+    }
+
+    pub(super) fn learn(&mut self, other: &Knowledge) {
+        if Arc::ptr_eq(&self.0, &other.0) || other.0.is_empty() {
+            return;
+        }
+        if self.0.is_empty() {
+            *self = other.clone();
+            return;
+        }
+        let own = Arc::make_mut(&mut self.0);
+        for seen in other.0.iter() {
+            match own.binary_search_by_key(&seen.block, |seen| seen.block) {
+                Ok(at) => own[at].learn(seen),
+                Err(at) => own.insert(at, seen.clone()),
+            }
+        }
+    }
+
+    /// The same, with `block` in another epoch, of which nothing has happened yet.
+    pub(super) fn enter(&mut self, block: u64, epoch: u64) {
+        self.learn(&Knowledge::of_epoch(block, epoch));
+    }
+}

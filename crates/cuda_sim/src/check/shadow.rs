@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! For each word of memory that a launch touches, who touched it last.
+//!
+//! A word keeps the accesses that a later one could still race with: of those that an access knows to be over, only the ones
+//! that it does not stand for (C. Flanagan and S. Freund, "FastTrack: Efficient and Precise Dynamic Race Detection", 2009).
+//! Lanes of a warp that do the same at the same time are one entry.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::Location;
+
+use super::clock::{Knowledge, Moment};
+use super::{Kind, Scope};
+
+/// Entries of a word. More would have to be accesses of as many warps, none of them ordered; the oldest is then forgotten,
+/// and a race with that one is not found.
+const MOST: usize = 64;
+
+/// Words of a page.
+const WORDS: usize = 64;
+const WORD: usize = 4;
+const PAGE: usize = WORDS * WORD;
+
+/// An access as a word keeps it.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) moment: Moment,
+    /// The lanes of the warp that did it.
+    pub(super) lanes: u32,
+    pub(super) kind: Kind,
+    /// The bytes of the word, a bit each.
+    bytes: u8,
+    pub(super) at: &'static Location<'static>,
+}
+
+/// The thread that accesses memory now.
+pub(super) struct Actor<'a> {
+    pub(super) moment: Moment,
+    pub(super) lane: u32,
+    pub(super) knowledge: &'a Knowledge,
+    pub(super) at: &'static Location<'static>,
+}
+
+impl Actor<'_> {
+    /// The first lane of which this thread does not know that it has done what `entry` says.
+    fn lacks(&self, entry: &Entry) -> Option<u32> {
+        let (other, own) = (&entry.moment, &self.moment);
+        if other.round < own.round {
+            return None;
+        }
+        let own_warp = other.block == own.block && other.warp == own.warp;
+        let lanes = entry.lanes & !(u32::from(own_warp) << self.lane);
+        if lanes == 0 {
+            return None;
+        }
+        self.knowledge.lacks(other, lanes)
+    }
+}
+
+/// What is wrong with an access.
+pub(super) enum Problem {
+    /// With this access, of that lane, it races.
+    Race(Box<Entry>, u32),
+    /// Nobody has written this byte before.
+    Uninitialised(usize),
+}
+
+#[derive(Default)]
+struct Word {
+    /// The bytes that have been written, a bit each.
+    written: u8,
+    entries: Vec<Entry>,
+}
+
+struct Page {
+    /// The [`Shadow::generation`] that the words are of.
+    generation: u64,
+    words: [Word; WORDS],
+}
+
+/// The words of a memory, by address.
+#[derive(Default)]
+pub(super) struct Shadow {
+    pages: HashMap<usize, Box<Page>, BuildHasherDefault<Multiply>>,
+    generation: u64,
+}
+
+/// Addresses are spread well enough by a multiplication.
+#[derive(Default)]
+struct Multiply(u64);
+
+impl Hasher for Multiply {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_usize(byte.into());
+        }
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.0 = (self.0 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+}
+
+impl Kind {
+    /// Whether two accesses to a word, not ordered, of one block or of two, are a race.
+    fn races_with(self, other: Kind, same_block: bool) -> bool {
+        let atomic = |kind| match kind {
+            Kind::AtomicRead(scope) | Kind::AtomicWrite(scope) => same_block || scope == Scope::Device,
+            Kind::Read | Kind::Write => false,
+        };
+        (self.writes() || other.writes()) && !(atomic(self) && atomic(other))
+    }
+
+    /// Whether all that races with `other` races with this.
+    fn stands_for(self, other: Kind) -> bool {
+        match (self, other) {
+            (Kind::Write, _) | (Kind::Read, Kind::Read | Kind::AtomicRead(_)) => true,
+            (Kind::AtomicWrite(own), Kind::AtomicWrite(other) | Kind::AtomicRead(other))
+            | (Kind::AtomicRead(own), Kind::AtomicRead(other)) => own == Scope::Block || other == Scope::Device,
+            _ => false,
+        }
+    }
+}
+
+impl Shadow {
+    /// Forgets all accesses.
+    pub(super) fn clear(&mut self) {
+        self.generation += 1;
+    }
+
+    fn word(&mut self, address: usize) -> &mut Word {
+        let generation = self.generation;
+        let page = self.pages.entry(address / PAGE).or_insert_with(|| {
+            Box::new(Page {
+                generation,
+                words: std::array::from_fn(|_| Word::default()),
+            })
+        });
+        if page.generation != generation {
+            page.generation = generation;
+            for word in &mut page.words {
+                word.written = 0;
+                word.entries.clear();
+            }
+        }
+        &mut page.words[address % PAGE / WORD]
+    }
+
+    /// Enters an access to `len` bytes at `address`; `wants_written` is whether it is wrong to read what nobody has written.
+    pub(super) fn access(
+        &mut self,
+        address: usize,
+        len: usize,
+        kind: Kind,
+        actor: &Actor<'_>,
+        wants_written: bool,
+    ) -> Result<(), Problem> {
+        let end = address + len;
+        let mut at = address;
+        while at < end {
+            let next = (at / WORD + 1) * WORD;
+            let last = next.min(end);
+            // At most four bits from the first byte's on.
+            let bytes = ((1_u8 << (last - at)) - 1) << (at % WORD);
+            self.word(at)
+                .access(bytes, kind, actor, wants_written)
+                .map_err(|problem| match problem {
+                    Problem::Uninitialised(byte) => Problem::Uninitialised(at - at % WORD + byte),
+                    race => race,
+                })?;
+            at = last;
+        }
+        Ok(())
+    }
+}
+
+impl Word {
+    fn access(&mut self, bytes: u8, kind: Kind, actor: &Actor<'_>, wants_written: bool) -> Result<(), Problem> {
+        let unwritten = bytes & !self.written;
+        if wants_written && unwritten != 0 && kind.reads() {
+            return Err(Problem::Uninitialised(unwritten.trailing_zeros() as usize));
+        }
+        if kind.writes() {
+            self.written |= bytes;
+        }
+        let mut joined = false;
+        let mut number = 0;
+        while let Some(entry) = self.entries.get_mut(number) {
+            let same_block = entry.moment.block == actor.moment.block;
+            let races = entry.bytes & bytes != 0 && kind.races_with(entry.kind, same_block);
+            let stands_for = entry.bytes & !bytes == 0 && kind.stands_for(entry.kind);
+            let alike = entry.moment == actor.moment && entry.kind == kind && entry.bytes == bytes;
+            if alike && std::ptr::eq(entry.at, actor.at) && !kind.races_with(kind, true) {
+                entry.lanes |= 1 << actor.lane;
+                joined = true;
+            } else if races || stands_for {
+                match actor.lacks(entry) {
+                    Some(lane) if races => return Err(Problem::Race(Box::new(entry.clone()), lane)),
+                    None if stands_for => {
+                        self.entries.swap_remove(number);
+                        continue;
+                    }
+                    _ => {}
+                }
+            }
+            number += 1;
+        }
+        if !joined {
+            if self.entries.len() == MOST {
+                self.entries.remove(0);
+            }
+            self.entries.push(Entry {
+                moment: actor.moment,
+                lanes: 1 << actor.lane,
+                kind,
+                bytes,
+                at: actor.at,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernels that are wrong, each with its corrected form: the checks find every wrong one, by both lines, and say nothing of
+//! the others.
+//!
+//! A kernel is a function `name::<RIGHT>`; where it goes wrong the comments `name: first` and `name: second` mark
+//! the lines of the two accesses, the second one alone where nobody has written what is read.
+
+mod checks {
+    pub mod blocks;
+    pub mod pipelines;
+    pub mod shared;
+    pub mod warps;
+}
+
+use cuda_sim::{Checks, Error, Fault, LaunchConfig, Options, launch_with};
+use cuda_std::prelude::*;
+
+/// The elements of the memory that each kernel has.
+const LEN: usize = 4096;
+
+/// For races alone: what races with a write may come before it, and is uninitialised then.
+const RACES: Checks = Checks {
+    races: true,
+    ..Checks::NONE
+};
+
+/// Runs a kernel on zeros.
+fn run(
+    (grid, block, cooperative): (u32, u32, bool),
+    checks: Checks,
+    kernel: impl Fn(SliceMut<'_, u32>) + Sync,
+) -> Option<Fault> {
+    let mut memory = vec![0_u32; LEN];
+    let at = memory.as_mut_ptr().expose_provenance();
+    let config = LaunchConfig {
+        dynamic_shared: 1024,
+        ..LaunchConfig::new(grid, block)
+    };
+    let options = Options {
+        cooperative,
+        checks,
+        ..Options::default()
+    };
+    // SAFETY: the elements of `memory`, which nothing else uses before the launch is over.
+    let body = || kernel(unsafe { SliceMut::from_raw_parts(std::ptr::with_exposed_provenance_mut(at), LEN) });
+    match launch_with("kernel", &config, options, &body) {
+        Ok(()) => None,
+        Err(Error::Fault(fault)) => Some(fault),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The number of the line of `source` that is marked so.
+fn line(source: &str, mark: &str) -> u32 {
+    let found = source.lines().position(|line| line.ends_with(&format!("// {mark}")));
+    found.unwrap_or_else(|| panic!("no line is marked `{mark}`")) as u32 + 1
+}
+
+/// Runs both forms of a kernel, the corrected one with all checks; `wanted` is how the other's fault begins.
+fn try_both((file, source): (&str, &str), name: &str, wanted: &str, launch: impl Fn(bool, Checks) -> Option<Fault>) {
+    if let Some(fault) = launch(true, Checks::ALL) {
+        panic!("`{name}`, corrected: {fault}");
+    }
+    let races = wanted.starts_with("data race");
+    let fault = launch(false, if races { RACES } else { Checks::ALL });
+    let fault = fault.unwrap_or_else(|| panic!("`{name}`: nothing was found"));
+    assert!(fault.message.starts_with(wanted), "`{name}`: {fault}");
+    let at = fault.location.as_ref().expect("the fault has a place");
+    assert!(at.file.ends_with(file), "`{name}`: {fault}");
+    let second = line(source, &format!("{name}: second"));
+    if !races {
+        return assert_eq!(at.line, second, "`{name}`: {fault}");
+    }
+    // Which of two accesses comes first is the order that threads happen to run in.
+    let first = line(source, &format!("{name}: first"));
+    let other = if at.line == second { first } else { second };
+    assert!([first, second].contains(&at.line), "`{name}`: {fault}");
+    assert!(fault.message.contains(&format!("{file}:{other}:")), "`{name}`: {fault}");
+}
+
+/// A test for each kernel: the extents of grid and block, and how the fault begins.
+macro_rules! cases {
+    ($file:literal: $($name:ident($grid:literal, $block:literal), $wanted:literal;)*) => {
+        const SOURCE: (&str, &str) = ($file, include_str!($file));
+
+        $(#[test]
+        fn $name() {
+            crate::try_both(SOURCE, stringify!($name), $wanted, |right, checks| match right {
+                true => crate::run(($grid, $block, false), checks, kernels::$name::<true>),
+                false => crate::run(($grid, $block, false), checks, kernels::$name::<false>),
+            });
+        })*
+    };
+}
+pub(crate) use cases;

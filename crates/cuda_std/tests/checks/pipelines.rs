@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Producers and consumers: barriers in shared memory, asynchronous copies.
+
+mod kernels {
+    use cuda_std::async_copy;
+    use cuda_std::mbarrier::{self, Mbarrier};
+    use cuda_std::prelude::*;
+
+    /// The `full` and the `empty` barrier of a ring of one buffer, for a producing and a consuming warp.
+    fn barriers(ordered: bool) -> (Mbarrier, Mbarrier) {
+        let words = shared_array![u64; 2];
+        // SAFETY: the words are barriers only, and each phase gets the arrivals of one warp.
+        let (full, empty) = unsafe { (Mbarrier::at(words, 0), Mbarrier::at(words, 1)) };
+        if thread::thread_idx_x() == 0 {
+            full.init(32); // init_not_ordered: first
+            empty.init(32);
+            mbarrier::fence_init();
+        }
+        if ordered {
+            thread::sync_threads();
+        }
+        (full, empty)
+    }
+
+    /// What the second warp adds up of what the first one makes.
+    fn pipeline(
+        out: SliceMut<'_, u32>,
+        produce: impl Fn(Mbarrier, Mbarrier, Shared<u32>, u32),
+        consume: impl Fn(Mbarrier, Mbarrier, Shared<u32>, u32) -> u32,
+    ) {
+        let buffer = shared_array![u32; 32];
+        let (full, empty) = barriers(true);
+        let mut sum = 0_u32;
+        for round in 0..3 {
+            if thread::thread_idx_x() < 32 {
+                produce(full, empty, buffer, round);
+            } else {
+                sum = sum.wrapping_add(consume(full, empty, buffer, round));
+            }
+        }
+        out.set(thread::thread_idx_x() as usize, sum);
+    }
+
+    fn produce(full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32) {
+        empty.wait(round % 2 ^ 1);
+        buffer.set(warp::lane_id() as usize, round);
+        full.arrive();
+    }
+
+    fn consume(full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32) -> u32 {
+        full.wait(round % 2);
+        let value = buffer.get(31 - warp::lane_id() as usize);
+        empty.arrive();
+        value
+    }
+
+    pub fn consumer_does_not_wait<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let buffer = shared_array![u32; 32];
+        let (full, _) = barriers(true);
+        let lane = warp::lane_id() as usize;
+        if thread::thread_idx_x() < 32 {
+            buffer.set(lane, 1); // consumer_does_not_wait: first
+            full.arrive();
+        } else {
+            if RIGHT {
+                full.wait(0);
+            }
+            out.set(lane, buffer.get(31 - lane)); // consumer_does_not_wait: second
+        }
+    }
+
+    pub fn producer_does_not_wait<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let consume = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
+            full.wait(round % 2);
+            let value = buffer.get(31 - warp::lane_id() as usize); // producer_does_not_wait: second
+            empty.arrive();
+            value
+        };
+        let produce = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
+            if RIGHT {
+                empty.wait(round % 2 ^ 1);
+            }
+            buffer.set(warp::lane_id() as usize, round); // producer_does_not_wait: first
+            if !RIGHT {
+                empty.wait(round % 2 ^ 1);
+            }
+            full.arrive();
+        };
+        pipeline(out, produce, consume);
+    }
+
+    pub fn arrives_before_it_writes<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let produce_early = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
+            empty.wait(round % 2 ^ 1);
+            full.arrive();
+            buffer.set(warp::lane_id() as usize, round); // arrives_before_it_writes: first
+        };
+        let consume_it = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
+            full.wait(round % 2);
+            let value = buffer.get(31 - warp::lane_id() as usize); // arrives_before_it_writes: second
+            empty.arrive();
+            value
+        };
+        if RIGHT {
+            pipeline(out, produce, consume_it);
+        } else {
+            pipeline(out, produce_early, consume_it);
+        }
+    }
+
+    pub fn arrives_before_it_reads<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let produce_it = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
+            empty.wait(round % 2 ^ 1);
+            buffer.set(warp::lane_id() as usize, round); // arrives_before_it_reads: second
+            full.arrive();
+        };
+        let consume_late = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
+            full.wait(round % 2);
+            empty.arrive();
+            buffer.get(31 - warp::lane_id() as usize) // arrives_before_it_reads: first
+        };
+        if RIGHT {
+            pipeline(out, produce_it, consume);
+        } else {
+            pipeline(out, produce_it, consume_late);
+        }
+    }
+
+    pub fn init_not_ordered<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let (full, _) = barriers(RIGHT);
+        full.arrive(); // init_not_ordered: second
+        full.wait(0);
+        out.set(thread::thread_idx_x() as usize, 1);
+    }
+
+    pub fn copies_not_ordered<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
+        let tile = shared_array![u32; 64];
+        let me = thread::thread_idx_x() as usize;
+        if me < 16 {
+            // SAFETY: 16 bytes of the array, aligned, and of the tile.
+            unsafe { async_copy::copy_16(tile, 16 * me as u32, x.as_ptr().add(4 * me), 16) }; // copies_not_ordered: first
+            async_copy::commit();
+            async_copy::wait::<0>();
+        }
+        if RIGHT {
+            thread::sync_threads();
+        }
+        // The threads have waited for their own copies alone.
+        if RIGHT || me < 16 {
+            out.set(me, tile.get(63 - me)); // copies_not_ordered: second
+        }
+    }
+}
+
+crate::cases! { "pipelines.rs":
+    consumer_does_not_wait(1, 64), "data race on element";
+    producer_does_not_wait(1, 64), "data race on element";
+    arrives_before_it_writes(1, 64), "data race on element";
+    arrives_before_it_reads(1, 64), "data race on element";
+    init_not_ordered(1, 32), "data race on element 0 (of 8 bytes)";
+}
+
+#[test]
+fn copies_not_ordered() {
+    #[repr(align(16))]
+    struct Aligned([u32; 64]);
+    let x = Aligned([5; 64]);
+    crate::try_both(SOURCE, "copies_not_ordered", "data race", |right, checks| match right {
+        true => crate::run((1, 64, false), checks, |out| {
+            kernels::copies_not_ordered::<true>(&x.0, out)
+        }),
+        false => crate::run((1, 64, false), checks, |out| {
+            kernels::copies_not_ordered::<false>(&x.0, out)
+        }),
+    });
+}
