@@ -6,7 +6,7 @@ use std::env::VarError;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use cuda_sim::Dim3;
+use cuda_sim::{Checks, Dim3};
 
 use crate::backend::faulty::{Faults, Faulty};
 use crate::backend::{Backend, cuda, sim};
@@ -212,7 +212,7 @@ impl Device {
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::checked_simulator(Checks::ALL);
     /// let x = DeviceArray::from_ndarray(device.default_stream(), &ndarray::arr1(&[1.0f32, 2.0, 3.0]))?;
-    /// assert_eq!(x.sum()?.to_scalar()?, 6.0);
+    /// assert_eq!(x.sum()?, 6.0);
     /// # Ok(())
     /// # }
     /// ```

@@ -14,6 +14,7 @@ mod blur;
 mod broadcast;
 mod cast;
 mod cast_bytes;
+mod checks;
 mod compare;
 mod convolve;
 mod cooperative;

@@ -1,12 +1,13 @@
-//! The kernels on the simulated GPU, which reports what a GPU would get wrong in silence.
+//! The kernels on the simulated GPU, which reports what a GPU would get wrong in silence: data races and uninitialised
+//! shared memory among it.
 
 use hello_kernels::saxpy;
 use warpsmith::ndarray::Array1;
-use warpsmith::{Device, DeviceArray, LaunchConfig};
+use warpsmith::{Checks, Device, DeviceArray, LaunchConfig};
 
 #[test]
 fn saxpy_multiplies_and_adds() -> warpsmith::Result<()> {
-    let device = Device::simulator();
+    let device = Device::checked_simulator(Checks::ALL);
     let stream = device.default_stream();
     let x = Array1::linspace(0.0f32, 1.0, 1001);
     let y = Array1::linspace(3.0f32, 2.0, 1001);

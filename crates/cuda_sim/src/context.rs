@@ -215,10 +215,7 @@ impl<'a> Context<'a> {
             Space::Global => match self.grid.options.allocation.and_then(|find| find(address)) {
                 Some(allocation) => {
                     let element = shared::element(address - allocation.start, bytes);
-                    format!(
-                        "{element} of global memory, an allocation of {} bytes",
-                        allocation.len()
-                    )
+                    format!("{element} of an array in global memory")
                 }
                 None => format!("{bytes} bytes of global memory at {address:#x}"),
             },

@@ -562,6 +562,16 @@ pub fn fence(scope: Scope) {
     watchdog::listen_and(call("fence"), |context| check::fence(context, scope));
 }
 
+/// Says that `bytes` bytes of shared memory from `address` on, of whole words, may be read whether anybody has written them
+/// or not: what is there does not matter.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn assume_written(address: usize, bytes: usize) {
+    watchdog::listen_and(call("assume_written"), |context| {
+        check::assume_written(context, address, bytes)
+    });
+}
+
 /// Says that the thread arrives at the barrier in shared memory at `address`, in a phase of that parity.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]

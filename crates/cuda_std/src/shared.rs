@@ -85,6 +85,38 @@ impl<T: Pod> Shared<T> {
         self.len == 0
     }
 
+    /// The same array, whose elements may be read though no thread has written them: what they are does not matter, since
+    /// what is computed of them is thrown away. Without it the simulated GPU, where it checks for
+    /// [uninitialised reads](https://docs.rs/warpsmith/latest/warpsmith/struct.Device.html#method.checked_simulator),
+    /// makes such a read a fault. Costs nothing.
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// Sums of neighbours within a block. The last thread's is of an element that nobody has set, and is not stored.
+    /// #[kernel(max_threads = 64)]
+    /// pub fn neighbours(x: &[u32], out: SliceMut<'_, u32>) {
+    ///     let tile = shared_array![u32; 65].may_be_uninitialised();
+    ///     let i = thread::thread_idx_x() as usize;
+    ///     tile.set(i, x[i]);
+    ///     thread::sync_threads();
+    ///     let sum = tile.get(i).wrapping_add(tile.get(i + 1));
+    ///     if i < 63 {
+    ///         out.set(i, sum);
+    ///     }
+    /// }
+    /// # let x: Vec<u32> = (0..64).collect();
+    /// # let mut out = [0; 64];
+    /// # cuda_std::launch::on_simulator(1, 64, &mut out, |out| neighbours(&x, out));
+    /// assert_eq!((out[0], out[62], out[63]), (1, 125, 0));
+    /// ```
+    #[inline(always)]
+    #[track_caller]
+    pub fn may_be_uninitialised(self) -> Self {
+        machine::shared_may_be_uninitialised(self.ptr, self.len * size_of::<T>());
+        self
+    }
+
     /// Element `index`.
     ///
     /// # Panics

@@ -123,7 +123,8 @@ pub fn gaussian_rows<T: Pixel, const C: usize>(
     constant: T,
     out: SliceMut<'_, f32>,
 ) {
-    let tile = shared_array![f32; TILE];
+    // Beyond a row's end there is what the block before has left.
+    let tile = shared_array![f32; TILE].may_be_uninitialised();
     let elements = width.checked_mul(C).and_then(|row_len| row_len.checked_mul(height));
     let is_there = elements.is_some_and(|elements| elements <= Ord::min(pixels.len(), out.len()));
     let first = thread::block_idx_x() as usize * row_tile(C);

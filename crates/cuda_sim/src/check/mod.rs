@@ -514,6 +514,16 @@ pub(crate) fn fence(context: &Context<'_>, scope: Scope) {
     }
 }
 
+/// Shared memory that may be read though nobody has written it.
+#[cold]
+pub(crate) fn assume_written(context: &Context<'_>, address: usize, len: usize) {
+    if let Some(checker) = running(context) {
+        let mut state = checker.state();
+        let (block, ..) = state.parts(context.who());
+        block.shared.assume_written(address, len);
+    }
+}
+
 /// The running thread comes to a place where some meet.
 #[cold]
 pub(crate) fn arrive(context: &Context<'_>, meeting: Meeting) {

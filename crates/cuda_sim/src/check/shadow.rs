@@ -150,6 +150,14 @@ impl Shadow {
         &mut page.words[address % PAGE / WORD]
     }
 
+    /// The bytes count as written.
+    pub(super) fn assume_written(&mut self, address: usize, len: usize) {
+        let end = address + len;
+        for at in (address..end).step_by(WORD) {
+            self.word(at).written = 0xf;
+        }
+    }
+
     /// Enters an access to `len` bytes at `address`; `wants_written` is whether it is wrong to read what nobody has written.
     pub(super) fn access(
         &mut self,

@@ -266,6 +266,9 @@ pub fn print_line(bytes: &[u8], _len: usize) {
     unsafe { nvptx::vprintf(c"%s\n".as_ptr().cast(), (&raw const arguments).cast()) };
 }
 
+#[inline(always)]
+pub fn shared_may_be_uninitialised(_: SharedPtr, _: usize) {}
+
 /// The 32-bit address of a shared variable.
 #[derive(Clone, Copy)]
 pub struct SharedPtr(pub u32);

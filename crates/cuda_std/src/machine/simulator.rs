@@ -224,6 +224,11 @@ pub fn shared_is_aligned(ptr: SharedPtr, align: usize) -> bool {
     ptr.is_aligned_to(align)
 }
 
+#[track_caller]
+pub fn shared_may_be_uninitialised(ptr: SharedPtr, bytes: usize) {
+    cuda_sim::assume_written(cuda_sim::shared_memory(ptr, bytes).addr(), bytes);
+}
+
 /// # Safety
 ///
 /// `ptr` is an aligned `T`; that it is of the block's shared memory is checked.

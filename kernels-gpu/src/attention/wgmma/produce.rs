@@ -40,7 +40,7 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
         }
         // SAFETY (of all): the kernel's contract. Who comes last knows that all others have had their last tile's number.
         unsafe {
-            if counters.atomic_unchecked(1).fetch_add(1) == thread::grid_dim_x() - 1 {
+            if counters.atomic_unchecked(1).fetch_add_ordered(1) == thread::grid_dim_x() - 1 {
                 counters.set_vec_unchecked(0, [0]);
                 counters.set_vec_unchecked(1, [0]);
             }
