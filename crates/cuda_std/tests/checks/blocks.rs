@@ -289,7 +289,8 @@ crate::cases! { "blocks.rs":
 /// Those that race with themselves, on one line.
 #[test]
 fn two_threads_on_one_line() {
-    let cases: [(&str, [fn(SliceMut<'_, u32>); 2]); 3] = [
+    type Forms = [fn(SliceMut<'_, u32>); 2];
+    let cases: [(&str, Forms); 3] = [
         (
             "counter_atomic_in_the_block",
             [

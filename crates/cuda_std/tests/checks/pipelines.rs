@@ -42,7 +42,7 @@ mod kernels {
     }
 
     fn produce(full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32) {
-        empty.wait(round % 2 ^ 1);
+        empty.wait((round + 1) % 2);
         buffer.set(warp::lane_id() as usize, round);
         full.arrive();
     }
@@ -78,11 +78,11 @@ mod kernels {
         };
         let produce = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
             if RIGHT {
-                empty.wait(round % 2 ^ 1);
+                empty.wait((round + 1) % 2);
             }
             buffer.set(warp::lane_id() as usize, round); // producer_does_not_wait: first
             if !RIGHT {
-                empty.wait(round % 2 ^ 1);
+                empty.wait((round + 1) % 2);
             }
             full.arrive();
         };
@@ -91,7 +91,7 @@ mod kernels {
 
     pub fn arrives_before_it_writes<const RIGHT: bool>(out: SliceMut<'_, u32>) {
         let produce_early = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
-            empty.wait(round % 2 ^ 1);
+            empty.wait((round + 1) % 2);
             full.arrive();
             buffer.set(warp::lane_id() as usize, round); // arrives_before_it_writes: first
         };
@@ -110,7 +110,7 @@ mod kernels {
 
     pub fn arrives_before_it_reads<const RIGHT: bool>(out: SliceMut<'_, u32>) {
         let produce_it = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
-            empty.wait(round % 2 ^ 1);
+            empty.wait((round + 1) % 2);
             buffer.set(warp::lane_id() as usize, round); // arrives_before_it_reads: second
             full.arrive();
         };

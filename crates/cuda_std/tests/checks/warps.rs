@@ -40,7 +40,7 @@ mod kernels {
     pub fn vote_orders_nothing<const RIGHT: bool>(out: SliceMut<'_, u32>) {
         let tile = shared_array![u32; 32];
         tile.set(me(), 1); // vote_orders_nothing: first
-        warp::ballot(warp::FULL_MASK, me() % 2 == 0);
+        warp::ballot(warp::FULL_MASK, me() < 16);
         if RIGHT {
             warp::sync_warp(warp::FULL_MASK);
         }
