@@ -101,6 +101,10 @@ fn lines(strides: [usize; 3], [product, row, _]: [u32; 3], m: u32) -> [usize; 2]
     [row, row + 8].map(line)
 }
 
+/// Whether a thread must not load what is beyond the matrix: there it loads the last element, which is another thread's and
+/// may be written meanwhile, and throws it away. A GPU is faster so; the simulated one would call it a race.
+const KEEPS_INSIDE: bool = cfg!(not(target_arch = "nvptx64"));
+
 /// Loads what is to be added to `N` sums. A word has two neighbours of 16 bits, of which there are half as many, or one number.
 ///
 /// # Safety
@@ -117,7 +121,11 @@ unsafe fn fragment<T: Num, const N: usize>(
     let (lines, last) = (lines(strides, at, m), (n - 1) & !1);
     let mut words = [0; N];
     for i in 0..N / 2 {
-        let column = Ord::min(at[2] + 8 * (i / 2) as u32, last);
+        let (row, column) = (at[1] + 8 * (i % 2) as u32, at[2] + 8 * (i / 2) as u32);
+        if KEEPS_INSIDE && (row >= m || column > last) {
+            continue;
+        }
+        let column = Ord::min(column, last);
         // SAFETY: in the matrix; the column after an even one is, too, or it is the element behind the row.
         let pair: [T; 2] = unsafe { elements.get_vec_unchecked(lines[i % 2] + column as usize) };
         set_pair(&mut words, i, pair);
