@@ -13,7 +13,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::{LaunchConfig, Words};
 
-/// The most queries that share a head of keys for which memory is what limits ordinary cores, or nearly so.
+/// The most queries that share a head of keys for which keys are divided: tiles of 64 queries would be mostly empty.
 const FEW: u32 = 16;
 
 /// The fewest keys of a part, in which the results of a part are a small share of what is read.

@@ -125,8 +125,8 @@ impl<T: Attend> DeviceArrayRef<T, Ix4> {
     /// `4 d` operations for each pair of a query and a key that it sees. Products of `f16` and `bf16` with a `d` of 64 or 128 are
     /// done by Hopper's tensor cores, where the scale is positive; operands whose lines do not begin at multiples of 16 bytes are
     /// copied there first. All others are done by ordinary cores, in `f32`, with `d` rounded up to 64, 128 or 256 in one of the two
-    /// products. Where at most 16 queries share a head of keys, as in a step of decoding, keys are divided among blocks, and reading
-    /// them is what takes the time: for a `d` that is a multiple of 8, and lines that begin at multiples of 16 bytes. Memory: the result,
+    /// products. Where at most 16 queries share a head of keys, as in a step of decoding, keys are divided among blocks,
+    /// and with one query reading them is what takes the time: for a `d` that is a multiple of 8, and lines that begin at multiples of 16 bytes. Memory: the result,
     /// and results in `f32` of parts of at least 256 keys.
     ///
     /// # Examples
