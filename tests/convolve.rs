@@ -264,7 +264,13 @@ fn strides_padding_and_dilation<T: Convolve + FloatNumber>() {
 for_types!(strides_padding_and_dilation: f32 f64 f16 bf16);
 
 fn groups<T: Convolve + FloatNumber>() {
-    // Depthwise, with one output for each channel and with several; few outputs; tiles of several groups.
+    // Depthwise, with one output for each channel, several channels to a thread and one, and with several outputs; few outputs; tiles
+    // of several groups.
+    case([6, 5], [8, 8], [3, 3])
+        .groups(8)
+        .padding([1, 1])
+        .stride([1, 2])
+        .check::<T>();
     case([6, 5], [5, 5], [3, 3]).groups(5).padding([1, 1]).check::<T>();
     case([6, 5], [3, 6], [2, 2]).groups(3).stride([2, 1]).check::<T>();
     case([7], [6, 4], [3]).groups(2).check::<T>();
