@@ -5,7 +5,7 @@
 //! head of keys, that is queries of all heads that share it, so that their keys and values are read once for all of these, and a part of
 //! the keys. Nothing goes through shared memory: 8, 16 or 32 lanes have a key, 8 elements each, and a part of each row's sums; four loads of
 //! 16 bytes of keys and as many of values are in flight. Each group of lanes keeps greatest score and sums for itself, and groups, then
-//! warps, are brought together in the end. [`attention_combine`] does as much for the parts of the keys.
+//! warps, are brought together in the end. `attention_combine` does as much for the parts of the keys.
 //!
 //! Sums are in a fixed order, by fused multiply-add: the same bits each time.
 
@@ -71,7 +71,7 @@ fn lie_well<T: Num>(elements: &[T], strides: [usize; 4], dim: u32) -> bool {
 /// [`attention`](super::tiled::attention()) of up to [`MAX_DIM`] elements a line, by parts of the keys.
 ///
 /// With one part, `out` and `log_sums` are as there, and `parts` and `sums` are not used. With more, the results of each part go to `parts`, in
-/// f32, one part after another, and the logarithms to base 2 of its sums of exponentials to `sums`, for [`attention_combine`].
+/// f32, one part after another, and the logarithms to base 2 of its sums of exponentials to `sums`, for `attention_combine`.
 ///
 /// The grid has one axis, with a block for each `G` rows of a head of keys, or fewer, and each part. Where operands do not lie within their
 /// arrays, or lines do not begin at multiples of 16 bytes, nothing is written.
@@ -500,7 +500,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
     }
 }
 
-/// The results of queries from those of `number` parts of their keys, which [`attention_decode`] gave, one part after another: `parts` and
+/// The results of queries from those of `number` parts of their keys, which `attention_decode` gave, one part after another: `parts` and
 /// the logarithms `sums`.
 ///
 /// A warp has a query. Where there are fewer elements than as many results have, or more than [`MAX_DIM`] of a query, nothing is

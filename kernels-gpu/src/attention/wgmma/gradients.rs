@@ -148,7 +148,7 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
 ///
 /// # Safety
 ///
-/// As for [`attention_gradients_of_keys`], with a block for each tile of [`ROWS`] queries; `of_queries` has the same elements, of `padded`
+/// As for `attention_gradients_of_keys`, with a block for each tile of [`ROWS`] queries; `of_queries` has the same elements, of `padded`
 /// queries for each head.
 #[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
 pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize>(
