@@ -23,7 +23,7 @@ use std::sync::Arc;
 use corosensei::Yielder;
 
 use crate::barrier::{Barrier, GROUP_BARRIERS, GroupBarrier};
-use crate::check::{Space, Who};
+use crate::check::{Bytes, Space, Who};
 use crate::dim3::Dim3;
 use crate::error::{Failure, Panic};
 use crate::grid::Grid;
@@ -207,17 +207,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What `bytes` bytes of memory at `address` are, in words.
+    /// What bytes of memory are, in words.
     #[cold]
-    pub(crate) fn place_of(&self, space: Space, address: usize, bytes: usize) -> String {
+    pub(crate) fn name_of(&self, Bytes { space, address, len }: Bytes) -> String {
         match space {
-            Space::Shared => self.shared.place_of(address, bytes),
+            Space::Shared => self.shared.name_of(address, len),
             Space::Global => match self.grid.options.allocation.and_then(|find| find(address)) {
                 Some(allocation) => {
-                    let element = shared::element(address - allocation.start, bytes);
+                    let element = shared::element(address - allocation.start, len);
                     format!("{element} of an array in global memory")
                 }
-                None => format!("{bytes} bytes of global memory at {address:#x}"),
+                None => format!("{len} bytes of global memory at {address:#x}"),
             },
         }
     }

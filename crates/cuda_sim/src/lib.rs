@@ -94,7 +94,7 @@ pub use error::{Error, Fault, SourceLocation};
 pub use shared::{SharedPtr, SharedSite};
 pub use warp::Lanes;
 
-use check::Meeting;
+use check::{Bytes, Meeting};
 use error::Call;
 
 // Functions that kernels call all the time are inlined in optimised kernels. Others, such as those of tests, call them:
@@ -536,9 +536,8 @@ pub fn access(space: Space, address: usize, bytes: usize, kind: Kind) {
         (Space::Global, Kind::Read | Kind::AtomicRead(_)) => "get",
         (Space::Global, Kind::Write | Kind::AtomicWrite(_)) => "set",
     });
-    watchdog::listen_and(call, |context| {
-        check::access(context, call, space, address, bytes, kind)
-    });
+    let place = Bytes::new(space, address, bytes);
+    watchdog::listen_and(call, |context| check::access(context, call, place, kind));
 }
 
 /// As [`access`], of an atomic operation in `scope`.
@@ -549,9 +548,8 @@ pub fn atomic(space: Space, address: usize, bytes: usize, operation: Atomic, sco
         Space::Shared => "shared_memory",
         Space::Global => "atomic",
     });
-    watchdog::listen_and(call, |context| {
-        check::atomic(context, call, (space, address, bytes), operation, scope)
-    });
+    let place = Bytes::new(space, address, bytes);
+    watchdog::listen_and(call, |context| check::atomic(context, call, place, operation, scope));
 }
 
 /// Says that the thread orders its accesses in `scope` by a fence: what it did before is handed on by its atomic stores

@@ -237,7 +237,7 @@ impl Shared {
     }
 
     /// What `bytes` bytes at `address` are, in words.
-    pub(crate) fn place_of(&self, address: usize, bytes: usize) -> String {
+    pub(crate) fn name_of(&self, address: usize, bytes: usize) -> String {
         let start = self.store().at(0, 0).map_or(0, <*mut u8>::addr);
         let offset = address.wrapping_sub(start);
         let placed = self.placed.borrow();

@@ -233,6 +233,21 @@ pub(crate) struct Checker {
     state: Mutex<State>,
 }
 
+/// Bytes of memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Bytes {
+    pub(crate) space: Space,
+    pub(crate) address: usize,
+    pub(crate) len: usize,
+}
+
+impl Bytes {
+    #[inline(always)]
+    pub(crate) fn new(space: Space, address: usize, len: usize) -> Bytes {
+        Bytes { space, address, len }
+    }
+}
+
 /// A thread of the block that runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Who {
@@ -379,77 +394,60 @@ impl Checker {
     }
 
     /// An access that is not atomic.
-    fn access(
-        &self,
-        who: Who,
-        space: Space,
-        address: usize,
-        len: usize,
-        kind: Kind,
-        at: &'static Location<'static>,
-    ) -> Result<(), Problem> {
-        let mut state = self.state();
-        let (block, global, _, round) = state.parts(who);
-        self.enter(block, global, who, round, space, address, len, kind, at)
+    fn access(&self, who: Who, place: Bytes, kind: Kind, at: &'static Location<'static>) -> Result<(), Problem> {
+        self.enter(&mut self.state(), who, place, kind, at)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "an access is all of this")]
     fn enter(
         &self,
-        block: &mut Block,
-        global: &mut Shadow,
+        state: &mut State,
         who: Who,
-        round: u64,
-        space: Space,
-        address: usize,
-        len: usize,
+        place: Bytes,
         kind: Kind,
         at: &'static Location<'static>,
     ) -> Result<(), Problem> {
+        let (block, global, _, round) = state.parts(who);
         let actor = Actor {
             moment: block.moment(who, round),
             lane: who.lane(),
             knowledge: &block.threads[who.thread as usize].knowledge,
             at,
         };
-        let (shadow, wants_written) = match space {
+        let (shadow, wants_written) = match place.space {
             Space::Global => (global, false),
             Space::Shared => (&mut block.shared, self.checks.uninitialised),
         };
-        match shadow.access(address, len, kind, &actor, wants_written) {
+        match shadow.access(place, kind, &actor, wants_written) {
             Err(Problem::Race(..)) if !self.checks.races => Ok(()),
             result => result,
         }
     }
 
     /// An atomic operation.
-    #[allow(clippy::too_many_arguments, reason = "an access is all of this")]
     fn atomic(
         &self,
         who: Who,
-        space: Space,
-        address: usize,
-        len: usize,
+        place: Bytes,
         operation: Atomic,
         scope: Scope,
         at: &'static Location<'static>,
     ) -> Result<(), Problem> {
         let mut state = self.state();
-        let (block, global, published, round) = state.parts(who);
         for kind in operation.kinds(scope) {
-            self.enter(block, global, who, round, space, address, len, kind, at)?;
+            self.enter(&mut state, who, place, kind, at)?;
         }
+        let (block, _, published, round) = state.parts(who);
         let released = match operation {
             Atomic::StoreRelease | Atomic::UpdateOrdered => Some((scope, block.release(who, round))),
             Atomic::Store | Atomic::Update => block.threads[who.thread as usize].fenced.clone(),
             Atomic::Load | Atomic::LoadAcquire => None,
         };
         let thread = &mut block.threads[who.thread as usize];
-        let published = match space {
+        let published = match place.space {
             Space::Global => published,
             Space::Shared => &mut block.published,
         };
-        if let Some(there) = published.get(&address) {
+        if let Some(there) = published.get(&place.address) {
             match operation {
                 Atomic::LoadAcquire | Atomic::UpdateOrdered => there.teach(scope, who.block, &mut thread.knowledge),
                 Atomic::Load | Atomic::Update => thread.pending.take_in(there, scope),
@@ -458,11 +456,14 @@ impl Checker {
         }
         // An operation that changes what is there goes on handing on what was; a store ends that.
         if matches!(operation, Atomic::Store | Atomic::StoreRelease) {
-            published.remove(&address);
+            published.remove(&place.address);
         }
         if let Some((fence, knowledge)) = released {
             let scope = if fence == Scope::Block { fence } else { scope };
-            published.entry(address).or_default().add(scope, who.block, &knowledge);
+            published
+                .entry(place.address)
+                .or_default()
+                .add(scope, who.block, &knowledge);
         }
         Ok(())
     }
@@ -480,30 +481,24 @@ impl Atomic {
 
 /// Enters an access by the running thread; a problem is its fault.
 #[cold]
-pub(crate) fn access(context: &Context<'_>, call: Call, space: Space, address: usize, len: usize, kind: Kind) {
+pub(crate) fn access(context: &Context<'_>, call: Call, place: Bytes, kind: Kind) {
     let Some(checker) = running(context) else {
         return;
     };
-    if let Err(problem) = checker.access(context.who(), space, address, len, kind, call.at) {
-        raise(context, call, space, address, len, kind, problem);
+    if let Err(problem) = checker.access(context.who(), place, kind, call.at) {
+        raise(context, call, place, kind, problem);
     }
 }
 
 /// As [`access`], of an atomic operation.
 #[cold]
-pub(crate) fn atomic(
-    context: &Context<'_>,
-    call: Call,
-    (space, address, len): (Space, usize, usize),
-    operation: Atomic,
-    scope: Scope,
-) {
+pub(crate) fn atomic(context: &Context<'_>, call: Call, place: Bytes, operation: Atomic, scope: Scope) {
     let Some(checker) = running(context) else {
         return;
     };
-    if let Err(problem) = checker.atomic(context.who(), space, address, len, operation, scope, call.at) {
+    if let Err(problem) = checker.atomic(context.who(), place, operation, scope, call.at) {
         let kind = operation.kinds(scope).last().unwrap_or(Kind::AtomicRead(scope));
-        raise(context, call, space, address, len, kind, problem);
+        raise(context, call, place, kind, problem);
     }
 }
 
@@ -547,24 +542,17 @@ pub(crate) fn running<'a>(context: &'a Context<'_>) -> Option<&'a Checker> {
 }
 
 #[cold]
-fn raise(
-    context: &Context<'_>,
-    call: Call,
-    space: Space,
-    address: usize,
-    len: usize,
-    kind: Kind,
-    problem: Problem,
-) -> ! {
+fn raise(context: &Context<'_>, call: Call, place: Bytes, kind: Kind, problem: Problem) -> ! {
     let message = match problem {
-        Problem::Uninitialised(byte) => {
-            let place = context.place_of(space, byte, 1);
-            format!("uninitialised: {place} is read, which no thread of the block has written")
+        Problem::Uninitialised(address) => {
+            let byte = context.name_of(Bytes {
+                address,
+                len: 1,
+                ..place
+            });
+            format!("uninitialised: {byte} is read, which no thread of the block has written")
         }
-        Problem::Race(other, lane) => {
-            let place = context.place_of(space, address, len);
-            race(context, &place, kind, &other, lane)
-        }
+        Problem::Race(other, lane) => race(context, &context.name_of(place), kind, &other, lane),
     };
     context.raise(call, message)
 }

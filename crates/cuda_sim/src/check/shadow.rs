@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::Location;
 
 use super::clock::{Knowledge, Moment};
-use super::{Kind, Scope};
+use super::{Bytes, Kind, Scope};
 
 /// Entries of a word. More would have to be accesses of as many warps, none of them ordered; the oldest is then forgotten,
 /// and a race with that one is not found.
@@ -61,7 +61,7 @@ impl Actor<'_> {
 pub(super) enum Problem {
     /// With this access, of that lane, it races.
     Race(Box<Entry>, u32),
-    /// Nobody has written this byte before.
+    /// Nobody has written the byte at this address before.
     Uninitialised(usize),
 }
 
@@ -158,17 +158,16 @@ impl Shadow {
         }
     }
 
-    /// Enters an access to `len` bytes at `address`; `wants_written` is whether it is wrong to read what nobody has written.
+    /// Enters an access; `wants_written` is whether it is wrong to read what nobody has written.
     pub(super) fn access(
         &mut self,
-        address: usize,
-        len: usize,
+        place: Bytes,
         kind: Kind,
         actor: &Actor<'_>,
         wants_written: bool,
     ) -> Result<(), Problem> {
-        let end = address + len;
-        let mut at = address;
+        let end = place.address + place.len;
+        let mut at = place.address;
         while at < end {
             let next = (at / WORD + 1) * WORD;
             let last = next.min(end);
