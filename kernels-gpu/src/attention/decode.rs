@@ -459,8 +459,11 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
             // SAFETY (of all): there is room for each row of each warp.
             unsafe {
                 self.shared.set_vec_unchecked(number * MAX_DIM + column as usize, rows[g].values);
-                self.shared.set_unchecked(at, rows[g].max);
-                self.shared.set_unchecked(at + 1, rows[g].sum);
+                // The lanes have the same.
+                if column == 0 {
+                    self.shared.set_unchecked(at, rows[g].max);
+                    self.shared.set_unchecked(at + 1, rows[g].sum);
+                }
             }
         });
     }
