@@ -413,14 +413,17 @@ impl Checker {
             knowledge: &block.threads[who.thread as usize].knowledge,
             at,
         };
-        let (shadow, wants_written) = match place.space {
-            Space::Global => (global, false),
-            Space::Shared => (&mut block.shared, self.checks.uninitialised),
+        // The host may have written global memory.
+        let uninitialised = self.checks.uninitialised && place.space == Space::Shared;
+        let shadow = match place.space {
+            Space::Global => global,
+            Space::Shared => &mut block.shared,
         };
-        match shadow.access(place, kind, &actor, wants_written) {
-            Err(Problem::Race(..)) if !self.checks.races => Ok(()),
-            result => result,
-        }
+        let checks = Checks {
+            uninitialised,
+            ..self.checks
+        };
+        shadow.access(place, kind, &actor, checks)
     }
 
     /// An atomic operation.

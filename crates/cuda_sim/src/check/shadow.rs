@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::Location;
 
 use super::clock::{Knowledge, Moment};
-use super::{Bytes, Kind, Scope};
+use super::{Bytes, Checks, Kind, Scope};
 
 /// Entries of a word. More would have to be accesses of as many warps, none of them ordered; the oldest is then forgotten,
 /// and a race with that one is not found.
@@ -158,13 +158,13 @@ impl Shadow {
         }
     }
 
-    /// Enters an access; `wants_written` is whether it is wrong to read what nobody has written.
+    /// Enters an access, and checks it.
     pub(super) fn access(
         &mut self,
         place: Bytes,
         kind: Kind,
         actor: &Actor<'_>,
-        wants_written: bool,
+        checks: Checks,
     ) -> Result<(), Problem> {
         let end = place.address + place.len;
         let mut at = place.address;
@@ -174,7 +174,7 @@ impl Shadow {
             // At most four bits from the first byte's on.
             let bytes = ((1_u8 << (last - at)) - 1) << (at % WORD);
             self.word(at)
-                .access(bytes, kind, actor, wants_written)
+                .access(bytes, kind, actor, checks)
                 .map_err(|problem| match problem {
                     Problem::Uninitialised(byte) => Problem::Uninitialised(at - at % WORD + byte),
                     race => race,
@@ -186,13 +186,16 @@ impl Shadow {
 }
 
 impl Word {
-    fn access(&mut self, bytes: u8, kind: Kind, actor: &Actor<'_>, wants_written: bool) -> Result<(), Problem> {
+    fn access(&mut self, bytes: u8, kind: Kind, actor: &Actor<'_>, checks: Checks) -> Result<(), Problem> {
         let unwritten = bytes & !self.written;
-        if wants_written && unwritten != 0 && kind.reads() {
+        if checks.uninitialised && unwritten != 0 && kind.reads() {
             return Err(Problem::Uninitialised(unwritten.trailing_zeros() as usize));
         }
         if kind.writes() {
             self.written |= bytes;
+        }
+        if !checks.races {
+            return Ok(());
         }
         let mut joined = false;
         let mut number = 0;

@@ -2,6 +2,7 @@
 //! Shared memory, between the threads of a block.
 
 use cuda_sim::Checks;
+use cuda_std::prelude::*;
 
 mod kernels {
     use cuda_std::prelude::*;
@@ -313,4 +314,20 @@ fn the_same_value_by_all_threads_is_a_race_with_itself() {
     assert_eq!(fault.location.as_ref().unwrap().line, line);
     assert!(fault.message.contains(&format!("shared.rs:{line}:")), "{fault}");
     assert_eq!(fault.thread.x, 1);
+}
+
+/// A race that nobody asked for does not keep what is written from counting as written.
+#[test]
+fn words_that_race_are_written() {
+    let checks = Checks {
+        uninitialised: true,
+        ..Checks::NONE
+    };
+    let fault = crate::run((1, 32, false), checks, |out| {
+        let tile = shared_array![u32; 4].aligned::<16>();
+        tile.set_vec(0, [thread::thread_idx_x(); 4]);
+        thread::sync_threads();
+        out.set(thread::thread_idx_x() as usize, tile.get(3));
+    });
+    assert_eq!(fault, None);
 }
