@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The contributor's whole interface: `cargo xtask setup | demo | test | sanitize | compare | ptx | bundle |
-//! package | new`.
+//! The contributor's whole interface: `cargo xtask setup | demo | test | sanitize | compare | ptx | guide |
+//! bundle | package | new`.
 //!
 //! Every command does its own set-up first, so that each works on a fresh machine that has
 //! cargo and nothing else. This program is compiled there before anything else: it stays small.
 
 mod bundle;
 mod compare;
+mod guide;
 // The program's own, so that there is one such project; it needs nothing of the program.
 #[path = "../../cli/src/new.rs"]
 mod new;
@@ -66,6 +67,8 @@ enum Task {
     Compare,
     /// Assemble every PTX module with ptxas and hold it against the checked-in report.
     Ptx(ptx::Options),
+    /// Build the book of docs/guide with mdBook, and check its listings and links.
+    Guide,
     /// Pack tests, benchmarks, examples and the program for a machine with no Rust on it.
     Bundle {
         /// The folder to write.
@@ -112,6 +115,7 @@ fn perform(task: Task) -> Result<()> {
         Task::Sanitize { args } => sanitize::run_tests(&workspace, &args),
         Task::Compare => compare::compare(&workspace),
         Task::Ptx(options) => ptx::run(&workspace, &options),
+        Task::Guide => guide::build(&workspace),
         Task::Package { try_out } => {
             let packages = package::package(&workspace)?;
             if try_out {

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every call that the tables of chapter "Coming from…" name: a test in `book.rs` holds the tables against this file.
+
+use std::ops::RangeInclusive;
+
+use cuda_block::storage;
+use cuda_std::prelude::*;
+use cuda_std::random::{Philox4x32, uniform_f32};
+use cuda_std::{fence, println};
+use half::bf16;
+use warpsmith::dlpack::DLManagedTensor;
+use warpsmith::expr::{self, Expr};
+use warpsmith::ndarray::{Array1, Array2, Axis, Ix1, Ix2, array, s};
+use warpsmith::ops::{self, Border, ScanAlgorithm, Sum};
+use warpsmith::optim::{self, Adam, Sgd};
+use warpsmith::{
+    Checks, Device, DeviceArray, DeviceGridBarrier, Generator, LaunchConfig, Module, PinnedArray, Pipeline, Result,
+    Stream,
+};
+
+use crate::own::{Norm, mix};
+
+/// A kernel with what kernels are written with. Launched by one block of 32.
+#[kernel(max_threads = 1024)]
+pub fn vocabulary(x: &[f32], out: SliceMut<'_, f32>, words: SliceMut<'_, u32>, table: Constant<'_, f32, 4>) {
+    let i = thread::index_1d();
+    let (t, b) = (thread::thread_idx_x(), thread::block_idx_x());
+    let (threads, blocks) = (thread::block_dim_x(), thread::grid_dim_x());
+    let (row, column) = thread::index_2d();
+    let all = thread::stride_1d();
+    assert!(i == (b * threads + t) as usize && all == (blocks * threads) as usize && (row, column) == (0, i));
+
+    let tile = shared_array![f32; 64];
+    let dynamic = cuda_std::shared::dynamic::<f32>();
+    tile.set(i, x[i]);
+    dynamic.set(i, tile.get(i));
+    thread::sync_threads();
+    warp::sync_warp(warp::FULL_MASK);
+    let positive = thread::sync_threads_count(x[i] > 0.0);
+    assert!(thread::sync_threads_or(positive > 0) && !thread::sync_threads_and(false));
+
+    let (lane, w) = (warp::lane_id(), warp::warp_id());
+    let v = x[i] + w as f32;
+    let mut sum = v + warp::shuffle_down(warp::FULL_MASK, v, 16);
+    sum += warp::shuffle_xor(warp::FULL_MASK, v, 1) + warp::shuffle(warp::FULL_MASK, v, 0);
+    let ballot = warp::ballot(warp::FULL_MASK, v > 2.0);
+    let same = warp::match_any(warp::FULL_MASK, u64::from(t / 2));
+    let of_warp = warp::all_reduce(v, |a, b| a + b);
+    let before = warp::exclusive_scan(v, 0.0, |a, b| a + b);
+    let (of_block, used) = storage![f32; 32].all_reduce::<32>(v, 0.0, |a, b| a + b);
+    let ((through_block, _), _) = used.sync().inclusive_scan::<32>(v, 0.0, |a, b| a + b);
+    assert!(of_block == of_warp && through_block == before + v && same.count_ones() == 2);
+
+    words.atomic(0).fetch_add(1);
+    words.atomic(1).fetch_max(t);
+    words.atomic(2).compare_exchange(0, 5);
+    words.atomic(3).exchange(ballot);
+    words.atomic(4).fetch_or(1 << lane);
+    out.atomic(0).fetch_add(1.0);
+    tile.atomic(63).store(0.0);
+    fence::device();
+    if words.atomic(5).fetch_add_ordered(1) == 31 {
+        words
+            .atomic(6)
+            .store_release(ballot.leading_zeros() + ballot.count_ones());
+        println!("the last thread, {lane}, found {}", words.atomic(5).load_acquire());
+    }
+
+    let four: [f32; 4] = x.load_vec::<4>(i / 4 * 4);
+    let fused = v.mul_add(four[0], table.get(3));
+    let roots = Float::rsqrt(v + 1.0) + v.sqrt() + Float::exp(-v) + Float::minimum(v, sum);
+    if i > 0 {
+        out.set(i, fused + roots);
+    }
+}
+
+/// Doubles all of `x`, then adds what its mirror image has become.
+#[kernel(max_threads = 32)]
+pub fn mirrored(grid: GridBarrier<'_>, x: SliceMut<'_, f32>, out: SliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    if i < x.len() {
+        x.set(i, 2.0 * x.get(i));
+    }
+    grid.sync();
+    if i < x.len() {
+        out.set(i, x.get(i) + x.get(x.len() - 1 - i));
+    }
+}
+
+/// A uniform number for each element.
+#[kernel]
+pub fn uniform(random: Philox4x32, out: SliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    if i < out.len() {
+        let [word, ..] = random.with_sequence(i as u64).block(0);
+        out.set(i, uniform_f32(word));
+    }
+}
+
+#[test]
+fn kernels() -> Result<()> {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &Array1::from_shape_fn(32, |i| i as f32))?;
+    let mut out = DeviceArray::zeros(stream, 32)?;
+    let mut words = DeviceArray::<u32, _>::zeros(stream, 7)?;
+    let (blocks, threads) = (1u32, 32u32);
+    let config = LaunchConfig {
+        dynamic_shared: 4 * 32,
+        ..LaunchConfig::new(blocks, threads)
+    };
+    stream.launch::<vocabulary>(&config, (&x, &mut out, &mut words, &[0.0f32, 1.0, 2.0, 3.0]))?;
+    let words = words.to_ndarray()?;
+    assert_eq!(words.to_vec()[..3], [32, 31, 5]);
+    assert_eq!((words[4], words[5], words[6]), (u32::MAX, 32, 29));
+
+    let mut barrier = DeviceGridBarrier::new(stream)?;
+    let mut data = DeviceArray::<f32, _>::range(stream, 0.0, 30.0, 1.0)?;
+    let mut sums = data.zeros_like()?;
+    let config = device.cooperative_config::<mirrored>(32, 0)?;
+    stream.launch::<mirrored>(&config, (&mut barrier, &mut data, &mut sums))?;
+    assert_eq!(sums.to_ndarray()?, Array1::from_elem(30, 58.0));
+
+    let mut random = Generator::new(1);
+    let mut numbers = DeviceArray::zeros(stream, 100)?;
+    let config = device.launch_config::<uniform>(numbers.len())?;
+    stream.launch::<uniform>(&config, (random.take(1), &mut numbers))?;
+    assert!(numbers.min()? >= 0.0 && numbers.max()? < 1.0);
+    assert!(device.occupancy::<uniform>(256, 0)? >= 1);
+    device.preload::<uniform>()?;
+    Ok(())
+}
+
+#[test]
+fn devices_streams_and_copies() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let device = Device::auto()?;
+    let n = 1000;
+    let a = Array1::<f32>::ones(n);
+    assert!(Device::simulator().is_simulator());
+    assert!(Device::checked_simulator(Checks::ALL).is_simulator());
+    let sm = device.properties().compute_capability;
+    println!("{} {sm:?}, {} bytes", device.properties().name, device.memory()?.free);
+    let bytes = device.memory()?.allocated;
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &a)?;
+    assert!(device.memory()?.allocated > bytes && !Device::list()?.is_empty());
+    let mut y = DeviceArray::<f32, _>::zeros(stream, n)?;
+    y.assign_ndarray(&a)?;
+    y.assign(&x)?;
+    y.fill(0.0)?;
+    let mut host = Array1::zeros(n);
+    x.copy_to_ndarray(&mut host)?;
+    assert_eq!(x.to_ndarray()?, host);
+    drop(y);
+
+    let stream = device.create_stream()?;
+    let urgent = device.create_stream_with_priority(*device.stream_priorities()?.start())?;
+    let start = stream.record()?;
+    let on_other = x.to_device(&stream)?;
+    let end = stream.record()?;
+    urgent.wait(&end)?;
+    stream.on_reached(|| println!("done"))?;
+    println!("{:?} {}", end.elapsed_since(&start)?, on_other.len());
+    end.synchronize()?;
+    stream.synchronize()?;
+    device.synchronize()?;
+
+    let pinned = PinnedArray::<f32, _>::zeros(&device, n)?;
+    let batch = PinnedArray::from_ndarray(&device, &a)?;
+    let (z, upload) = DeviceArray::upload_async(&stream, batch)?;
+    let download = z.download_async_into(pinned)?;
+    assert_eq!(download.wait()?.view(), upload.wait()?.view());
+
+    let batches = (0..4).map(|i| Array1::from_elem(1000, i as f32));
+    for y in Pipeline::new(&device).run(batches, |x| x.square()) {
+        assert!(y?.view()[0] <= 9.0);
+    }
+    let mut graph = stream.capture(z, |_, z| z.exp()?.mul_scalar(2.0))?;
+    graph.launch()?;
+    assert!(graph.output().max()? > 5.0);
+
+    let tensor = x.into_dlpack::<DLManagedTensor>()?;
+    // SAFETY: the tensor is valid, and is given away here, once.
+    let x = unsafe { DeviceArray::<f32, Ix1>::from_dlpack(&stream, tensor)? };
+    assert_eq!(x.len(), n);
+    Ok(())
+}
+
+/// Called by nobody: it wants a GPU, and a file of PTX.
+#[allow(dead_code)]
+fn foreign(device: &Device, stream: &Stream, ptx: &str, x: &mut DeviceArray<f32, Ix1>) -> Result<()> {
+    let function = Module::from_ptx(device, ptx)?.function("scale")?;
+    let config = LaunchConfig::for_len(x.len(), 256);
+    let second = Device::named("cuda:1")?;
+    let there = x.to_device(second.default_stream())?;
+    let address = there.as_device_ptr(second.default_stream())?;
+    assert!(!address.is_null() && !stream.as_raw().is_null());
+    // SAFETY: the caller's PTX takes these parameters.
+    unsafe { stream.launch_function(&function, &config, (x, 2.0f32)) }
+}
+
+#[test]
+fn arrays() -> Result<()> {
+    let device = Device::auto()?;
+    let stream = device.default_stream();
+    let n = 12;
+    let x = DeviceArray::<f32, _>::linspace(stream, 0.0, 1.0, n)?;
+    let numbers = DeviceArray::<i32, _>::range(stream, 0, 10, 1)?;
+    let mut y = DeviceArray::from_elem(stream, n, 2.0f32)?;
+    let ones = DeviceArray::<f32, _>::ones(stream, n)?;
+    let identity = DeviceArray::<f32, _>::eye(stream, 3)?;
+    assert_eq!((identity.ndim(), identity.shape(), identity.len()), (2, &[3, 3][..], 9));
+
+    assert_eq!(x.add(&y)?.sub(&y)?.mul(&ones)?.div(&ones)?.shape(), [n]);
+    y.add_assign(&x)?;
+    y.mul_assign_scalar(0.5)?;
+    x.exp_into(&mut y)?;
+    let mask = x.greater(&ones)?;
+    assert_eq!(x.less_scalar(0.5)?.select(&x, &y)?.len(), n);
+    assert_eq!(x.compress(&mask)?.len(), 0);
+    assert_eq!(mask.flatnonzero()?.len(), 0);
+    assert_eq!(x.expr().greater(0.5).select(x.expr(), 0.0).eval()?.len(), n);
+    assert_eq!(x.expr().clamp(0.2, 0.8).eval()?.max()?, 0.8);
+    assert_eq!(x.cast::<i32>()?.len() + x.cast::<bf16>()?.len(), 2 * n);
+
+    let mut m = x.into_shape((3, 4))?;
+    m.set([0, 1], 5.0)?;
+    assert_eq!(m.get([0, 1])?, 5.0);
+    assert_eq!(m.slice(s![1.., ..;2])?.shape(), [2, 2]);
+    m.slice_mut(s![0, ..])?.fill(0.0)?;
+    assert_eq!(m.t().to_array()?.to_ndarray()?, m.transpose()?.to_ndarray()?);
+    assert_eq!(m.flip(Axis(0))?.insert_axis(Axis(0))?.shape(), [1, 3, 4]);
+    assert_eq!(m.index_axis(Axis(1), 0)?.broadcast((5, 3))?.shape(), [5, 3]);
+    assert_eq!(ops::concatenate(Axis(0), &[m.view(), m.view()])?.shape(), [6, 4]);
+    assert_eq!(ops::stack(Axis(0), &[m.view(), m.view()])?.shape(), [2, 3, 4]);
+    assert_eq!(m.roll(Axis(0), 1)?.tile((2, 1))?.repeat(Axis(1), 2)?.shape(), [6, 8]);
+    assert_eq!(m.pad(&[[1, 1], [0, 0]], Border::Constant(0.0))?.shape(), [5, 4]);
+    let indices = DeviceArray::from_ndarray(stream, &array![0i64, 2])?;
+    let rows = m.take(Axis(0), &indices)?;
+    m.scatter_add(Axis(0), &indices, &rows)?;
+
+    assert!(m.sum()? > 0.0 && m.mean()? > 0.0 && m.std(0)? > 0.0 && m.variance(1)? > 0.0);
+    assert_eq!((m.min()?, m.argmin()?, m.any()?, m.all()?), (0.0, 0, true, false));
+    assert_eq!(m.sum_axis(Axis(0))?.len() + m.argmax_axis(Axis(1))?.len(), 7);
+    assert_eq!(m.sum_axes(&[0, 1])?.len(), 1);
+    assert!(m.reduce::<Norm>()? > 0.0);
+    let (largest, places) = m.top_k(Axis(1), 2)?;
+    assert_eq!((largest.shape(), places.shape()), (&[3, 2][..], &[3, 2][..]));
+    assert_eq!(m.inclusive_scan_axis::<Sum>(Axis(0))?.shape(), [3, 4]);
+    assert_eq!(numbers.inclusive_scan::<Sum>()?.get([9])?, 45);
+    assert_eq!(numbers.exclusive_scan::<Sum>()?.get([9])?, 36);
+    assert_eq!(numbers.inclusive_scan_by::<Sum>(ScanAlgorithm::Blelloch)?.len(), 10);
+
+    let range: RangeInclusive<f64> = 0.0..=10.0;
+    assert_eq!(m.histogram(16, range)?.sum()?, 12);
+    assert_eq!(m.histogram_auto(16)?.0.len(), 16);
+    assert_eq!(numbers.cast::<u32>()?.bincount()?.len(), 10);
+
+    let mut random = Generator::new(1);
+    let u = random.uniform(stream, n, 0.0f32..1.0)?;
+    let g = random.normal(stream, (3, 4), 0.0f32, 1.0)?;
+    let dice = random.integers(stream, n, 1..7)?;
+    let order = random.permutation(stream, n)?;
+    assert_eq!(u.len() + g.len() + dice.len() + order.len(), 4 * n);
+
+    let bytes = dice.cast::<u8>()?;
+    let mixed = ops::elementwise::<mix, _>((&bytes, &bytes, &bytes))?;
+    assert_eq!(mixed.to_ndarray()?, bytes.to_ndarray()?);
+    let gauss = expr::compile(|x: Expr<f32, Ix1>| (-x.square()).exp());
+    assert_eq!(gauss.call(&u)?.len(), n);
+    Ok(())
+}
+
+#[test]
+fn pictures_and_files() -> Result<()> {
+    let device = Device::auto()?;
+    let stream = device.default_stream();
+    let picture = DeviceArray::<u8, _>::ones(stream, (8, 9, 3))?;
+    assert_eq!(picture.grayscale()?.shape(), [8, 9]);
+    assert_eq!(picture.box_blur(2, Border::Clamp)?.shape(), [8, 9, 3]);
+    assert_eq!(picture.gaussian_blur(1.5, Border::Clamp)?.shape(), [8, 9, 3]);
+    let x = DeviceArray::<f32, _>::ones(stream, (8, 9))?;
+    let path = std::env::temp_dir().join(format!("warpsmith-guide-{}.npy", std::process::id()));
+    x.save_npy(&path)?;
+    let back = DeviceArray::<f32, Ix2>::load_npy(stream, &path);
+    std::fs::remove_file(&path).expect("it was written");
+    assert_eq!(back?.to_ndarray()?, Array2::ones((8, 9)));
+    Ok(())
+}
+
+#[test]
+fn networks() -> Result<()> {
+    let device = Device::auto()?;
+    let stream = device.default_stream();
+    let mut random = Generator::new(1);
+    let x = random.normal(stream, (16, 8), 0.0f32, 1.0)?;
+    let mut w = random.normal(stream, (8, 4), 0.0f32, 1.0)?;
+    let bias = DeviceArray::<f32, _>::zeros(stream, 4)?;
+    let labels = random.integers(stream, 16, 0..4)?;
+
+    let mut out = x.matmul(&w)?;
+    out.gemm(2.0, &x, &w, 0.5)?;
+    let hidden = x.fused_matmul(&w).bias(&bias).relu().compute()?;
+    assert_eq!(hidden.shape(), [16, 4]);
+    let (xs, ws) = (
+        x.try_clone()?.into_shape((2, 8, 8))?,
+        w.try_clone()?.into_shape((1, 8, 4))?,
+    );
+    assert_eq!(xs.batched_matmul(&ws)?.shape(), [2, 8, 4]);
+    assert_eq!(w.t().matvec(&DeviceArray::ones(stream, 8)?)?.dot(&bias)?, 0.0);
+
+    let p = out.expr().softmax(Axis(1)).eval()?;
+    let y = x.expr().layer_norm(&[1], 1.0, 0.0, 1e-5).gelu().eval()?;
+    let dropped = y.expr().dropout(0.1, &mut random).eval()?;
+    assert_eq!((p.shape(), dropped.shape()), (&[16, 4][..], &[16, 8][..]));
+    let loss = out.expr().cross_entropy(Axis(1), &labels).eval()?;
+    assert!(loss.to_ndarray()?.into_scalar() > 0.0);
+
+    let by_out = out.expr().cross_entropy_backward(Axis(1), &labels, 1.0).eval()?;
+    let mut gradient = x.t().matmul(&by_out)?;
+    let norm = optim::clip_norm(&mut [gradient.view_mut().into_dyn()], 1.0)?;
+    assert!(norm.to_ndarray()?.into_scalar() > 0.0);
+    let mut adam = Adam::new(&w, 1e-3)?.decoupled_weight_decay(0.01)?;
+    adam.step(&mut w, &gradient)?;
+    let mut sgd = Sgd::new(&w, 1e-2)?.momentum(0.9)?;
+    sgd.step(&mut w, &gradient)?;
+
+    let q = random.normal(stream, (1, 2, 16, 8), 0.0f32, 1.0)?;
+    assert_eq!(q.attention(&q, &q).causal().compute()?.shape(), [1, 2, 16, 8]);
+    let pictures = random.normal(stream, (2, 8, 8, 3), 0.0f32, 1.0)?;
+    let filters = random.normal(stream, (4, 3, 3, 3), 0.0f32, 1.0)?;
+    let maps = pictures.convolve(&filters).padding(1).stride(2).compute()?;
+    assert_eq!(maps.max_pool(2).compute()?.shape(), [2, 2, 2, 4]);
+    Ok(())
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Chapter "When it goes wrong".
+
+use cuda_std::prelude::*;
+use cuda_std::println;
+use warpsmith::ndarray::{Array1, Axis};
+use warpsmith::{Device, DeviceArray, Error, LaunchConfig};
+
+use crate::book::{assert_shown, simulator};
+
+#[test]
+// ANCHOR: errors
+fn errors_say_what_was_wanted() -> warpsmith::Result<()> {
+    let device = Device::auto()?;
+    let stream = device.default_stream();
+    let x = DeviceArray::<f32, _>::zeros(stream, (3, 4))?;
+    let y = DeviceArray::<f32, _>::zeros(stream, (3, 5))?;
+
+    let mut errors = String::new();
+    for error in [
+        x.add(&y).map(drop),
+        x.matmul(&y).map(drop),
+        x.max_axis(Axis(2)).map(drop),
+        x.get([3, 0]).map(drop),
+        DeviceArray::<f32, _>::zeros(stream, 0)?.max().map(drop),
+    ] {
+        errors += &format!("{}\n", error.unwrap_err());
+    }
+    assert_shown("errors", &errors);
+    Ok(())
+}
+// ANCHOR_END: errors
+
+/// A kernel with nothing wrong.
+#[kernel]
+pub fn double(data: SliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    if i < data.len() {
+        data.set(i, 2.0 * data.get(i));
+    }
+}
+
+#[test]
+fn a_block_that_is_too_large() -> warpsmith::Result<()> {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    // ANCHOR: too_large
+    let mut x = DeviceArray::<f32, _>::zeros(stream, 10_000)?;
+    let error = stream
+        .launch::<double>(&LaunchConfig::new(5, 2000), (&mut x,))
+        .unwrap_err();
+    // ANCHOR_END: too_large
+    assert_shown("too-large", &error.to_string());
+    Ok(())
+}
+
+// ANCHOR: uninitialised
+/// The sum of 64 elements of the block, or of what is left of them.
+#[kernel]
+pub fn sums_of_what_is_left(x: &[f32], out: SliceMut<'_, f32>) {
+    let tile = shared_array![f32; 64];
+    let (t, i) = (thread::thread_idx_x() as usize, thread::index_1d());
+    if i < x.len() {
+        tile.set(t, x[i]);
+    }
+    thread::sync_threads();
+    if t == 0 {
+        out.set(thread::block_idx_x() as usize, (0..64).map(|t| tile.get(t)).sum());
+    }
+}
+// ANCHOR_END: uninitialised
+
+#[test]
+fn shared_memory_that_nobody_wrote() -> warpsmith::Result<()> {
+    let device = simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::<f32, _>::ones(stream, 100)?;
+    let mut out = DeviceArray::zeros(stream, 2)?;
+    let error = stream.launch::<sums_of_what_is_left>(&LaunchConfig::for_len(100, 64), (&x, &mut out));
+    assert_shown("uninitialised", &error.unwrap_err().to_string());
+    Ok(())
+}
+
+// ANCHOR: asserts
+/// The logarithms of numbers that are positive.
+#[kernel]
+pub fn logarithms(x: &[f32], out: SliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    if i < out.len() {
+        assert!(x[i] > 0.0, "element {i} is {}", x[i]);
+        out.set(i, x[i].ln());
+    }
+}
+// ANCHOR_END: asserts
+
+#[test]
+// ANCHOR: fault
+fn a_panic_is_an_error_with_a_place() -> warpsmith::Result<()> {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &Array1::linspace(5.0f32, -1.0, 100))?;
+    let mut out = DeviceArray::zeros(stream, 100)?;
+    let error = stream
+        .launch::<logarithms>(&LaunchConfig::for_len(100, 32), (&x, &mut out))
+        .unwrap_err();
+    assert_shown("panic", &error.to_string());
+    let Error::Fault(fault) = error else { panic!("{error}") };
+    println!(
+        "the kernel {}, block {:?}, thread {:?}",
+        fault.kernel, fault.block, fault.thread
+    );
+    Ok(())
+}
+// ANCHOR_END: fault
+
+// ANCHOR: overflow
+/// The numbers down from the last: of an empty array, `len() - 1` is no index.
+#[kernel]
+pub fn reversed(x: &[u32], out: SliceMut<'_, u32>) {
+    let i = thread::index_1d();
+    out.set(i, x[x.len() - 1 - i]);
+}
+// ANCHOR_END: overflow
+
+#[test]
+fn arithmetic_that_overflows() -> warpsmith::Result<()> {
+    let device = simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::<u32, _>::ones(stream, 30)?;
+    let mut out = DeviceArray::zeros(stream, 32)?;
+    let error = stream.launch::<reversed>(&LaunchConfig::new(1, 32), (&x, &mut out));
+    assert_shown("overflow", &error.unwrap_err().to_string());
+    Ok(())
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Chapter "Memory".
+
+use cuda_std::prelude::*;
+use warpsmith::ndarray::{Array1, Array2, array, s};
+use warpsmith::{Device, DeviceArray, LaunchConfig, PinnedArray, Stream};
+
+use crate::book::simulator;
+
+#[test]
+// ANCHOR: stays
+fn stays_on_the_device() -> warpsmith::Result<()> {
+    let device = Device::auto()?;
+    let stream = device.default_stream();
+    let mut x = DeviceArray::from_ndarray(stream, &Array1::linspace(0.0f32, 1.0, 1000))?;
+    for _ in 0..10 {
+        x = x.sqrt()?.mul_scalar(0.5)?; // no element comes to the host
+    }
+    assert!(x.max()? <= 0.5); // one number does
+    Ok(())
+}
+// ANCHOR_END: stays
+
+#[test]
+// ANCHOR: again
+fn uses_memory_again() -> warpsmith::Result<()> {
+    let device = Device::auto()?;
+    let stream = device.default_stream();
+    let mut x = DeviceArray::<f32, _>::zeros(stream, 1000)?;
+    let mut out = DeviceArray::zeros(stream, 1000)?;
+    for step in 0..3 {
+        x.assign_ndarray(&Array1::from_elem(1000, step as f32))?; // into x's memory
+        x.exp_into(&mut out)?; // into out's
+    }
+    assert_eq!(out.get([999])?, 2.0f32.exp()); // reads one element
+    Ok(())
+}
+// ANCHOR_END: again
+
+#[test]
+// ANCHOR: views
+fn views_copy_nothing() -> warpsmith::Result<()> {
+    let device = Device::auto()?;
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &array![[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]])?;
+    assert_eq!(x.t().shape(), [3, 2]);
+    assert_eq!(x.slice(s![.., 1..])?.to_ndarray()?, array![[2.0, 3.0], [5.0, 6.0]]);
+    assert_eq!(x.slice(s![1, ..])?.sum()?, 15.0);
+    Ok(())
+}
+// ANCHOR_END: views
+
+#[test]
+// ANCHOR: pinned
+fn copies_that_nobody_waits_for() -> Result<(), Box<dyn std::error::Error>> {
+    let device = Device::auto()?;
+    let stream = device.default_stream();
+    let batch = PinnedArray::from_ndarray(&device, &Array1::linspace(0.0f32, 1.0, 1000))?;
+    let (x, upload) = DeviceArray::upload_async(stream, batch)?; // comes back at once
+    let download = x.square()?.download_async()?; // so does this
+    // The host has its hands free until here.
+    let result = download.wait()?;
+    let batch = upload.wait()?; // the memory, for the next batch
+    assert_eq!(result.view()[999], batch.view()[999].powi(2));
+    Ok(())
+}
+// ANCHOR_END: pinned
+
+// ANCHOR: every
+/// Copies every `stride`-th element.
+#[kernel]
+pub fn copy_every(stride: usize, x: &[f32], out: SliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    if i < out.len() {
+        out.set(i, x[i * stride]);
+    }
+}
+// ANCHOR_END: every
+
+#[test]
+fn copies_every_third() -> warpsmith::Result<()> {
+    let device = simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &Array1::from_shape_fn(300, |i| i as f32))?;
+    let mut out = DeviceArray::zeros(stream, 100)?;
+    stream.launch::<copy_every>(&LaunchConfig::for_len(100, 64), (3usize, &x, &mut out))?;
+    assert_eq!(out.to_ndarray()?, Array1::from_shape_fn(100, |i| 3.0 * i as f32));
+    Ok(())
+}
+
+// ANCHOR: structures
+/// A point of a cloud.
+#[derive(Clone, Copy, KernelParam)]
+#[repr(C)]
+pub struct Step {
+    pub x: f32,
+    pub y: f32,
+    pub z: f32,
+}
+
+/// Moves points by `step`. Their x, y and z are three rows of one array: those of neighbouring points are neighbours.
+#[kernel]
+pub fn move_points(step: Step, points: usize, out: SliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    if i < points {
+        out.set(i, out.get(i) + step.x);
+        out.set(points + i, out.get(points + i) + step.y);
+        out.set(2 * points + i, out.get(2 * points + i) + step.z);
+    }
+}
+// ANCHOR_END: structures
+
+// ANCHOR: launch_structures
+fn moved(stream: &Stream, points: &Array2<f32>) -> warpsmith::Result<Array2<f32>> {
+    let count = points.ncols();
+    let mut on_device = DeviceArray::from_ndarray(stream, points)?;
+    let step = Step {
+        x: 1.0,
+        y: 0.0,
+        z: -1.0,
+    };
+    stream.launch::<move_points>(&LaunchConfig::for_len(count, 256), (step, count, &mut on_device))?;
+    on_device.to_ndarray()
+}
+// ANCHOR_END: launch_structures
+
+#[test]
+fn moves_points() -> warpsmith::Result<()> {
+    let device = simulator();
+    let points = Array2::from_shape_fn((3, 300), |(axis, i)| (axis * 1000 + i) as f32);
+    let by = array![[1.0f32], [0.0], [-1.0]];
+    assert_eq!(moved(device.default_stream(), &points)?, &points + &by);
+    Ok(())
+}
+
+// ANCHOR: reverse
+const THREADS: usize = 64;
+
+/// Reverses each 64 elements, by way of shared memory.
+#[kernel(max_threads = THREADS)]
+pub fn reverse_blocks(x: &[f32], out: SliceMut<'_, f32>) {
+    let tile = shared_array![f32; THREADS]; // of the block, not of the thread
+    let t = thread::thread_idx_x() as usize;
+    let i = thread::index_1d();
+    tile.set(t, x[i]);
+    thread::sync_threads(); // until all 64 have written
+    out.set(i, tile.get(THREADS - 1 - t));
+}
+// ANCHOR_END: reverse
+
+#[test]
+fn reverses_blocks() -> warpsmith::Result<()> {
+    let device = simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &Array1::from_shape_fn(128, |i| i as f32))?;
+    let mut out = DeviceArray::zeros(stream, 128)?;
+    stream.launch::<reverse_blocks>(&LaunchConfig::new(2, THREADS as u32), (&x, &mut out))?;
+    assert_eq!(
+        out.to_ndarray()?,
+        Array1::from_shape_fn(128, |i| (i / 64 * 64 + 63 - i % 64) as f32)
+    );
+    Ok(())
+}
+
+#[test]
+// ANCHOR: limit
+fn memory_is_counted_and_can_be_limited() -> warpsmith::Result<()> {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::<f32, _>::zeros(stream, 1_000_000)?;
+    assert_eq!(device.memory()?.allocated, 4_000_000);
+
+    device.set_memory_limit(Some(6_000_000));
+    let error = x.exp().map(drop).unwrap_err();
+    assert!(matches!(error, warpsmith::Error::OutOfMemory { wanted: 4_000_000, .. }));
+    Ok(())
+}
+// ANCHOR_END: limit

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! `cargo xtask guide`: builds the book of docs/guide, and holds it against what it speaks of.
+//!
+//! mdBook warns of a file that it cannot include, and of nothing else: a part that the file does not have is empty, a link
+//! that leads nowhere is a link. So the listings and the links are looked at here. That the listings compile and do what the
+//! book says, the tests of the packages that they are from show.
+
+mod links;
+mod listings;
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::workspace::{Workspace, output, stdout};
+
+const FOLDER: &str = "docs/guide";
+/// The mdBook that the book is written for.
+const VERSION: &str = "0.5.4";
+
+/// Builds the book in the target folder's `guide`; an error names all that is wrong with it.
+pub fn build(workspace: &Workspace) -> Result<()> {
+    let mdbook = mdbook(workspace)?;
+    let folder = workspace.root.join(FOLDER);
+    let mut problems = listings::problems(workspace, &folder.join("src"))?;
+
+    let book = workspace.target.join("guide");
+    let mut build = workspace.command(&mdbook.to_string_lossy());
+    let said = output(build.arg("build").arg(&folder).arg("--dest-dir").arg(&book))?;
+    let said = [said.stdout, said.stderr].concat();
+    problems.extend(warnings(&String::from_utf8_lossy(&said)).map(str::to_string));
+    problems.extend(links::problems(&workspace.root, &book)?);
+
+    ensure!(problems.is_empty(), "the guide:\n- {}", problems.join("\n- "));
+    println!("guide: {}", book.join("index.html").display());
+    Ok(())
+}
+
+/// The program that the variable MDBOOK names; else one of the version on the PATH; else cargo builds it below the target
+/// folder, once.
+fn mdbook(workspace: &Workspace) -> Result<PathBuf> {
+    let given = env::var_os("MDBOOK");
+    if let Some(path) = given {
+        check_version(&path).context("MDBOOK names no working mdbook")?;
+        return Ok(path.into());
+    }
+    if check_version(&OsString::from("mdbook")).is_ok() {
+        return Ok("mdbook".into());
+    }
+    let tools = workspace.target.join("tools");
+    let folder = tools.join(format!("mdbook-{VERSION}"));
+    let program = folder.join("bin/mdbook");
+    if !program.is_file() {
+        println!("guide: building mdbook {VERSION} (crates.io), once");
+        fs::create_dir_all(&tools)?;
+        let build = tempfile::tempdir_in(&tools)?;
+        let mut install = workspace.cargo();
+        install.args(["install", "mdbook", "--quiet", "--locked", "--no-default-features"]);
+        install.args(["--version", VERSION, "--root"]).arg(&folder);
+        output(install.arg("--target-dir").arg(build.path()))
+            .context("mdbook is wanted: set the variable MDBOOK to one, or let cargo reach crates.io")?;
+    }
+    Ok(program)
+}
+
+fn check_version(mdbook: &OsString) -> Result<()> {
+    let mut about = std::process::Command::new(mdbook);
+    let about = stdout(about.arg("--version"))?;
+    ensure!(about.contains(VERSION), "{} is not {VERSION}", about.trim());
+    Ok(())
+}
+
+/// The lines of mdBook's log that are no information.
+fn warnings(log: &str) -> impl Iterator<Item = &str> {
+    let is_fine = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with("INFO ");
+    log.lines().filter(move |line| !is_fine(line))
+}
+
+/// The files below `folder` whose name ends in `.` and `extension`, in order.
+fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).with_context(|| format!("{} cannot be read", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn information_is_no_warning() {
+        let log = " INFO Book building has started\nERROR Error updating\n WARN Caused By: it\n\n INFO written\n";
+        assert_eq!(
+            warnings(log).collect::<Vec<_>>(),
+            ["ERROR Error updating", " WARN Caused By: it"]
+        );
+    }
+}
