@@ -6,7 +6,7 @@ use std::env::VarError;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use cuda_sim::{Checks, Dim3};
+use cuda_sim::{Checks, Dim3, LaunchCounters};
 
 use crate::backend::faulty::{Faults, Faulty};
 use crate::backend::{Backend, cuda, sim};
@@ -191,6 +191,9 @@ impl Device {
     /// `WARPSMITH_SIM_CHECKS` asks for it: `all`, or a list of `races` and `uninitialised`. See
     /// [`checked_simulator`](Self::checked_simulator).
     ///
+    /// With `WARPSMITH_SIM_PROFILE=1` each launch writes to the standard error what it has counted, or with the name of a
+    /// file to that. See [`counting_simulator`](Self::counting_simulator).
+    ///
     /// Each call makes a device of its own.
     pub fn simulator() -> Self {
         Self::simulated(sim::Simulator::new())
@@ -218,6 +221,50 @@ impl Device {
     /// ```
     pub fn checked_simulator(checks: Checks) -> Self {
         Self::simulated(sim::Simulator::new().with_checks(checks))
+    }
+
+    /// The simulated GPU, which counts what each launch would have the memory of a GPU do: requests of warps, sectors of
+    /// global memory, bank conflicts of shared memory, collisions of atomics, for each line of the source. It is where to
+    /// learn why a kernel is slow without a GPU, and what a GPU's profiler would count.
+    ///
+    /// [`take_counters`](Self::take_counters) has the numbers. Launches run on one core, and take several times as long.
+    /// What is counted, and how it compares with a GPU, is in docs/simulator.md.
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    /// use warpsmith::{Device, DeviceArray, LaunchConfig, Operation, Space};
+    ///
+    /// /// `out` = every second element of `x`
+    /// #[kernel]
+    /// pub fn every_second(x: &[f32], out: SliceMut<'_, f32>) {
+    ///     let i = thread::index_1d();
+    ///     out.set(i, x[2 * i]);
+    /// }
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::counting_simulator();
+    /// let stream = device.default_stream();
+    /// let x = DeviceArray::from_ndarray(stream, &ndarray::Array1::<f32>::zeros(128))?;
+    /// let mut out = DeviceArray::<f32, _>::zeros(stream, 64)?;
+    /// stream.launch::<every_second>(&LaunchConfig::new(1, 64), (&x, &mut out))?;
+    ///
+    /// let counters = device.take_counters();
+    /// let [counters] = &counters[..] else { panic!() };
+    /// // Two warps, each of which reads 4 bytes of every 8: eight sectors of 32 bytes where four would do.
+    /// let loads = counters.total(Space::Global, Operation::Load);
+    /// assert_eq!((loads.requests, loads.sectors_per_request(), loads.efficiency()), (2, 8.0, 0.5));
+    /// println!("{counters}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn counting_simulator() -> Self {
+        Self::simulated(sim::Simulator::new().counting())
+    }
+
+    /// What was counted of the launches of a [`counting_simulator`](Self::counting_simulator) since the last call, in their
+    /// order. Other devices have nothing.
+    pub fn take_counters(&self) -> Vec<LaunchCounters> {
+        self.backend.take_counters()
     }
 
     fn simulated(simulator: sim::Simulator) -> Self {

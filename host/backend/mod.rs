@@ -15,7 +15,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, RwLockReadGuard};
 
-use cuda_sim::LaunchConfig;
+use cuda_sim::{LaunchConfig, LaunchCounters};
 use cuda_std::launch::{DeviceFn, Kernel, Params};
 use cuda_std::scalar::{Scalar, ScalarType};
 use cuda_std::tma::{RawTensorMap, TensorMapLayout};
@@ -316,6 +316,10 @@ pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     /// The PTX of a device function with what it uses, the best for this device; an error of a device that runs no PTX, as the
     /// simulated GPU does not.
     fn function_text(&self, function: &DeviceFnInfo) -> Result<String>;
+    /// What was counted of launches, on a simulated GPU that keeps it, since the last call.
+    fn take_counters(&self) -> Vec<LaunchCounters> {
+        Vec::new()
+    }
     /// The kernels that were made of expressions, which go with the device's context.
     fn expressions(&self) -> &Kernels;
     /// How many blocks of so many threads, at most those of a block, run at a time on a multiprocessor.

@@ -2,6 +2,7 @@
 //! The simulated GPU as a backend. Device memory is the host's; work is done when it is asked for, so a stream is
 //! always idle and order between streams holds by itself.
 
+mod counting;
 mod graph;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use cuda_sim::{Checks, LaunchConfig};
+use cuda_sim::{Checks, LaunchConfig, LaunchCounters};
 
 use super::system::{has_room, memory_info};
 use super::{
@@ -24,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::ptx::{PtxModules, Registry, Wanted};
 use crate::tensor_map::TensorType;
+use counting::Counting;
 use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 use graph::Recorded;
 
@@ -42,6 +44,7 @@ pub(crate) struct Simulator {
     allocations: Mutex<BTreeMap<u64, usize>>,
     /// What launches are checked for.
     checks: Checks,
+    counting: Counting,
     kernels: Mutex<Kernels>,
     /// Graphs, and those that can be launched, by handle.
     graphs: Mutex<HashMap<u64, Arc<Vec<Recorded>>>>,
@@ -64,6 +67,7 @@ impl Simulator {
             events: Mutex::default(),
             allocations: Mutex::default(),
             checks: Checks::from_env(),
+            counting: Counting::from_env(),
             kernels: Mutex::default(),
             graphs: Mutex::default(),
         }
@@ -72,6 +76,12 @@ impl Simulator {
     /// With these checks, whatever the environment says.
     pub(crate) fn with_checks(mut self, checks: Checks) -> Self {
         self.checks = checks;
+        self
+    }
+
+    /// That counts what launches do, for its user to take.
+    pub(crate) fn counting(mut self) -> Self {
+        self.counting = Counting::kept();
         self
     }
 
@@ -213,6 +223,7 @@ impl Backend for Simulator {
         let mut fresh = Self::new();
         fresh.properties = self.properties.clone();
         fresh.checks = self.checks;
+        fresh.counting = self.counting.clone();
         lock(&fresh.kernels).registry = lock(&self.kernels).registry.clone();
         Ok(Arc::new(fresh))
     }
@@ -421,15 +432,17 @@ impl Backend for Simulator {
             checks: self.checks,
             allocation: Some(&allocation),
         };
-        cuda_sim::launch_with(kernel.name, config, options, &body).map_err(|error| match error {
-            cuda_sim::Error::Fault(fault) => Error::Fault(Box::new(fault)),
-            other => Error::LaunchConfig {
-                kernel: kernel.name.into(),
-                what: "configuration",
-                given: format!("{config:?}"),
-                wanted: other.to_string(),
-            },
-        })
+        self.counting
+            .launch(kernel.name, config, options, &body)
+            .map_err(|error| match error {
+                cuda_sim::Error::Fault(fault) => Error::Fault(Box::new(fault)),
+                other => Error::LaunchConfig {
+                    kernel: kernel.name.into(),
+                    what: "configuration",
+                    given: format!("{config:?}"),
+                    wanted: other.to_string(),
+                },
+            })
     }
 
     fn preload(&self, kernel: &KernelInfo) -> Result<()> {
@@ -438,6 +451,10 @@ impl Backend for Simulator {
 
     fn function_text(&self, function: &DeviceFnInfo) -> Result<String> {
         Err(Wanted::from(function).missing())
+    }
+
+    fn take_counters(&self) -> Vec<LaunchCounters> {
+        self.counting.take()
     }
 
     fn expressions(&self) -> &crate::expr::Kernels {

@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use cuda_sim::LaunchConfig;
+use cuda_sim::{LaunchConfig, LaunchCounters};
 use tracing::debug_span;
 
 use super::{
@@ -105,6 +105,7 @@ impl Backend for Traced {
     calls! {
         fn properties() -> &Properties;
         fn memory() -> &Memory;
+        fn take_counters() -> Vec<LaunchCounters>;
         fn expressions() -> &Kernels;
         fn peer() -> Option<RawPeer>;
         fn stay() -> Result<Stay>;

@@ -207,9 +207,17 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// The lanes of a warp that there are, a bit each.
+    pub(crate) fn lanes_of_warp(&self, warp: u32) -> u32 {
+        u32::MAX >> (32 - (self.threads - warp * 32).min(32))
+    }
+
     /// What bytes of memory are, in words.
     #[cold]
-    pub(crate) fn name_of(&self, Bytes { space, address, len }: Bytes) -> String {
+    pub(crate) fn name_of(&self, bytes: Bytes) -> String {
+        let Bytes {
+            space, address, len, ..
+        } = bytes;
         match space {
             Space::Shared => self.shared.name_of(address, len),
             Space::Global => match self.grid.options.allocation.and_then(|find| find(address)) {
@@ -243,6 +251,9 @@ impl<'a> Context<'a> {
     pub(crate) fn end_block(&self) -> Option<Failure> {
         if let Some(checker) = &self.grid.checker {
             checker.end_block(self.grid.config.grid.linear(self.block.get()));
+        }
+        if let Some(counter) = self.grid.counter {
+            counter.meet(self.grid.config.grid.linear(self.block.get()));
         }
         self.failure.borrow_mut().take()
     }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::check::Checker;
 use crate::config::{LaunchConfig, Options};
+use crate::count::Counter;
 use crate::dim3::Dim3;
 use crate::error::{Failure, Fault};
 use crate::meeting::Meeting;
@@ -29,6 +30,8 @@ pub(crate) struct Grid<'a> {
     pub(crate) watch: Watch,
     /// What the launch is checked by.
     pub(crate) checker: Option<Checker>,
+    /// What its accesses are counted by.
+    pub(crate) counter: Option<&'a Counter>,
     /// So that threads look at it wherever they listen.
     _attention: Option<Attention>,
     /// Where the blocks meet, in a cooperative launch.
@@ -51,9 +54,11 @@ impl<'a> Grid<'a> {
         kernel: &'a str,
         config: &'a LaunchConfig,
         options: Options<'a>,
+        counter: Option<&'a Counter>,
         body: &'a (dyn Fn() + Sync),
     ) -> Self {
         let checker = Checker::new(options.checks);
+        let looks = checker.is_some() || counter.is_some();
         Grid {
             kernel,
             config,
@@ -61,8 +66,9 @@ impl<'a> Grid<'a> {
             options,
             blocks: config.grid.count(),
             watch: Watch::new(kernel, config),
-            _attention: checker.as_ref().map(|_| Attention::new()),
+            _attention: looks.then(Attention::new),
             checker,
+            counter,
             meeting: options.cooperative.then(Meeting::default),
             ticket: Alone(AtomicU64::new(0)),
             faulted: AtomicU64::new(NONE),

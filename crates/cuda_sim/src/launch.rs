@@ -15,6 +15,7 @@ use std::thread;
 use crate::block::{Progress, Runners};
 use crate::config::{LaunchConfig, Options};
 use crate::context::{self, Context};
+use crate::count::Counter;
 use crate::error::{Error, Failure};
 use crate::grid::Grid;
 use crate::meeting::Meeting;
@@ -27,6 +28,7 @@ pub(crate) fn launch(
     kernel: &str,
     config: &LaunchConfig,
     options: Options<'_>,
+    counter: Option<&Counter>,
     body: &(dyn Fn() + Sync),
 ) -> Result<(), Error> {
     check(kernel, config)?;
@@ -41,7 +43,7 @@ pub(crate) fn launch(
             max: most.into(),
         });
     }
-    finish(Grid::new(kernel, config, options, body))
+    finish(Grid::new(kernel, config, options, counter, body))
 }
 
 /// See [`crate::cooperative_blocks`].
@@ -78,8 +80,12 @@ fn finish(grid: Grid<'_>) -> Result<(), Error> {
 fn run(grid: &Grid<'_>) {
     hook::install();
     overflow::install();
-    // What is checked is to be found the same each time, and its state is not for several workers.
-    let most = if grid.checker.is_some() { 1 } else { crew::size() };
+    // What is checked or counted is to be found the same each time, and its state is not for several workers.
+    let most = if grid.checker.is_some() || grid.counter.is_some() {
+        1
+    } else {
+        crew::size()
+    };
     if let Some(meeting) = &grid.meeting {
         let workers = most.min(grid.blocks as usize);
         return crew::run(workers - 1, &|| work_together(grid, meeting));

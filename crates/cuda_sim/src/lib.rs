@@ -69,6 +69,7 @@ mod block;
 mod check;
 mod config;
 mod context;
+mod count;
 mod crew;
 mod dim3;
 mod error;
@@ -89,6 +90,7 @@ use std::panic::Location;
 pub use barrier::{BarrierResult, GROUP_BARRIERS};
 pub use check::{Atomic, Checks, Kind, Scope, Space};
 pub use config::{LIMITS, LaunchConfig, Limits, Options};
+pub use count::{Counts, LaunchCounters, LineCounters, Operation};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, SourceLocation};
 pub use shared::{SharedPtr, SharedSite};
@@ -136,7 +138,7 @@ pub fn launch(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> 
         checks: default_checks(),
         ..Options::default()
     };
-    launch::launch(kernel, config, options, body)
+    launch::launch(kernel, config, options, None, body)
 }
 
 /// [`launch`] of a grid whose blocks may meet at the [`grid_barrier`]: all of them
@@ -171,7 +173,7 @@ pub fn launch_cooperative(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() 
         checks: default_checks(),
         ..Options::default()
     };
-    launch::launch(kernel, config, options, body)
+    launch::launch(kernel, config, options, None, body)
 }
 
 /// [`launch`] with options, which say of checks what is wanted whatever the environment says.
@@ -192,7 +194,7 @@ pub fn launch_cooperative(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() 
 /// let options = Options { checks: Checks::ALL, ..Options::default() };
 /// let error = launch_with("race", &LaunchConfig::new(1, 64), options, &|| {
 ///     if thread_idx().x % 40 == 0 {
-///         access(Space::Global, address, 4, Kind::Write);
+///         access(Space::Global, address, 4, 4, Kind::Write);
 ///     }
 /// });
 /// let Err(Error::Fault(fault)) = error else { panic!() };
@@ -206,7 +208,39 @@ pub fn launch_with(
     options: Options<'_>,
     body: &(dyn Fn() + Sync),
 ) -> Result<(), Error> {
-    launch::launch(kernel, config, options, body)
+    launch::launch(kernel, config, options, None, body)
+}
+
+/// [`launch_with`], on one core, that counts what the launch's accesses would have the memory of a GPU do.
+///
+/// # Errors
+///
+/// As [`launch_with`].
+///
+/// # Panics
+///
+/// If called from inside a kernel.
+///
+/// ```
+/// use cuda_sim::{Kind, LaunchConfig, Operation, Options, Space, access, launch_counted, thread_idx};
+///
+/// let counted = launch_counted("strided", &LaunchConfig::new(1, 32), Options::default(), &|| {
+///     access(Space::Global, 4096 + 8 * thread_idx().x as usize, 4, 4, Kind::Read);
+/// })?;
+/// let loads = counted.total(Space::Global, Operation::Load);
+/// assert_eq!((loads.requests, loads.lanes, loads.sectors, loads.bytes), (1, 32, 8, 128));
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
+#[track_caller]
+pub fn launch_counted(
+    kernel: &str,
+    config: &LaunchConfig,
+    options: Options<'_>,
+    body: &(dyn Fn() + Sync),
+) -> Result<LaunchCounters, Error> {
+    let counter = count::Counter::default();
+    launch::launch(kernel, config, options, Some(&counter), body)?;
+    Ok(counter.finish(kernel, config))
 }
 
 /// What the environment says, read once.
@@ -526,18 +560,37 @@ pub fn poll(name: &'static str) {
 }
 
 /// Says that the thread accesses `bytes` bytes of memory at `address`, which for shared memory is
-/// [`shared_memory`]'s: in a launch that is checked, a race or a read of what nobody has written is a fault. [Polls](poll)
-/// too. Costs one load in other launches; does nothing outside a kernel.
+/// [`shared_memory`]'s: in a launch that is checked, a race or a read of what nobody has written is a fault, and in one that
+/// is counted it counts, as instructions of at most `align` bytes; 0 says that no instruction of the thread's does it.
+/// [Polls](poll) too. Costs one load in other launches; does nothing outside a kernel.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
-pub fn access(space: Space, address: usize, bytes: usize, kind: Kind) {
+pub fn access(space: Space, address: usize, bytes: usize, align: usize, kind: Kind) {
     let call = call(match (space, kind) {
         (Space::Shared, _) => "shared_memory",
         (Space::Global, Kind::Read | Kind::AtomicRead(_)) => "get",
         (Space::Global, Kind::Write | Kind::AtomicWrite(_)) => "set",
     });
-    let place = Bytes::new(space, address, bytes);
+    let place = Bytes::new(space, address, bytes, align);
     watchdog::listen_and(call, |context| check::access(context, call, place, kind));
+}
+
+/// As [`access`], where nothing is to be checked: only counts.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn count(space: Space, address: usize, bytes: usize, align: usize, operation: Operation) {
+    let call = call("load");
+    let place = Bytes::new(space, address, bytes, align);
+    watchdog::listen_and(call, |context| count::access(context, call, place, operation));
+}
+
+/// As [`count`] of a load from global memory, if the address is in an allocation, where [`Options::allocation`] tells.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn count_element(address: usize, bytes: usize, align: usize) {
+    let call = call("load");
+    let place = Bytes::new(Space::Global, address, bytes, align);
+    watchdog::listen_and(call, |context| count::element(context, call, place));
 }
 
 /// As [`access`], of an atomic operation in `scope`.
@@ -548,7 +601,7 @@ pub fn atomic(space: Space, address: usize, bytes: usize, operation: Atomic, sco
         Space::Shared => "shared_memory",
         Space::Global => "atomic",
     });
-    let place = Bytes::new(space, address, bytes);
+    let place = Bytes::new(space, address, bytes, bytes);
     watchdog::listen_and(call, |context| check::atomic(context, call, place, operation, scope));
 }
 

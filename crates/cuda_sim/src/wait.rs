@@ -27,6 +27,9 @@ impl Context<'_> {
                 if let Some(checker) = &self.grid.checker {
                     checker.barrier(self.who().block);
                 }
+                if let Some(counter) = self.grid.counter {
+                    counter.meet(self.who().block);
+                }
                 self.warps().iter().for_each(|warp| warp.open_barrier());
                 result
             }
@@ -54,6 +57,9 @@ impl Context<'_> {
         let thread = self.linear();
         self.check_barrier(call, thread);
         if self.barrier.arrive(call, thread, 0, self.threads).is_some() {
+            if let Some(counter) = self.grid.counter {
+                counter.meet(self.who().block);
+            }
             let arrival = Arrival {
                 call,
                 block: self.grid.config.grid.linear(self.block.get()),

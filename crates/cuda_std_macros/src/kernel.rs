@@ -8,6 +8,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Error, Expr, FnArg, GenericArgument, Ident, ItemFn, LitStr, ReturnType, Token, Type};
 
 use crate::instances::{self, Concrete, Lists};
+use crate::reads;
 
 /// How many entries of a kernel are compiled together. One more unit costs some 50 ms, one more entry in a unit is
 /// compiled again when another of them changes, and what one core compiles last should not take long.
@@ -85,9 +86,12 @@ pub fn expand(options: &Options, function: &ItemFn) -> syn::Result<TokenStream> 
             #(#entries)*
         }
     });
-    Ok(quote! {
+    let attributes = quote! {
         #[allow(clippy::too_many_arguments)]
         #[inline(always)]
+    };
+    let function = reads::hooked(function, &attributes);
+    Ok(quote! {
         #function
         #handle
         #(#units)*

@@ -8,6 +8,7 @@ mod device_fn;
 mod instances;
 mod kernel;
 mod param;
+mod reads;
 mod shared;
 
 /// Makes a function a kernel: an entry point of a PTX module, and a typed handle for the host.

@@ -5,6 +5,7 @@
 mod atomics;
 mod bits;
 mod cooperative;
+mod counters;
 mod epilogues;
 mod floats;
 mod memory;

@@ -17,6 +17,7 @@ use std::panic::Location;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::context::Context;
+use crate::count::{self, Operation};
 use crate::error::Call;
 use clock::{Knowledge, Moment};
 use shadow::{Actor, Entry, Problem, Shadow};
@@ -80,12 +81,21 @@ impl Checks {
 }
 
 /// A memory of the device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Space {
     /// That of all blocks.
     Global,
     /// That of the block.
     Shared,
+}
+
+impl Space {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Space::Global => "global",
+            Space::Shared => "shared",
+        }
+    }
 }
 
 /// The threads among which an operation is atomic, or orders.
@@ -117,6 +127,16 @@ impl Kind {
 
     fn writes(self) -> bool {
         matches!(self, Kind::Write | Kind::AtomicWrite(_))
+    }
+
+    /// The instruction that does it.
+    fn operation(self) -> Operation {
+        match self {
+            Kind::Read => Operation::Load,
+            Kind::Write => Operation::Store,
+            // Of a barrier in shared memory.
+            Kind::AtomicRead(_) | Kind::AtomicWrite(_) => Operation::Atomic,
+        }
     }
 
     fn name(self) -> &'static str {
@@ -239,12 +259,19 @@ pub(crate) struct Bytes {
     pub(crate) space: Space,
     pub(crate) address: usize,
     pub(crate) len: usize,
+    /// The most that one instruction accesses; 0 where no thread's instruction does.
+    pub(crate) align: usize,
 }
 
 impl Bytes {
     #[inline(always)]
-    pub(crate) fn new(space: Space, address: usize, len: usize) -> Bytes {
-        Bytes { space, address, len }
+    pub(crate) fn new(space: Space, address: usize, len: usize, align: usize) -> Bytes {
+        Bytes {
+            space,
+            address,
+            len,
+            align,
+        }
     }
 }
 
@@ -473,6 +500,15 @@ impl Checker {
 }
 
 impl Atomic {
+    /// The instruction that does it.
+    fn operation(self) -> Operation {
+        match self {
+            Atomic::Load | Atomic::LoadAcquire => Operation::Load,
+            Atomic::Store | Atomic::StoreRelease => Operation::Store,
+            Atomic::Update | Atomic::UpdateOrdered => Operation::Atomic,
+        }
+    }
+
     /// What it does to memory, one after another.
     fn kinds(self, scope: Scope) -> impl Iterator<Item = Kind> {
         let reads = !matches!(self, Atomic::Store | Atomic::StoreRelease);
@@ -482,9 +518,14 @@ impl Atomic {
     }
 }
 
-/// Enters an access by the running thread; a problem is its fault.
+/// Checks an access by the running thread, where a problem is its fault, and counts it.
 #[cold]
 pub(crate) fn access(context: &Context<'_>, call: Call, place: Bytes, kind: Kind) {
+    check(context, call, place, kind);
+    count::access(context, call, place, kind.operation());
+}
+
+fn check(context: &Context<'_>, call: Call, place: Bytes, kind: Kind) {
     let Some(checker) = running(context) else {
         return;
     };
@@ -496,6 +537,11 @@ pub(crate) fn access(context: &Context<'_>, call: Call, place: Bytes, kind: Kind
 /// As [`access`], of an atomic operation.
 #[cold]
 pub(crate) fn atomic(context: &Context<'_>, call: Call, place: Bytes, operation: Atomic, scope: Scope) {
+    check_atomic(context, call, place, operation, scope);
+    count::access(context, call, place, operation.operation());
+}
+
+fn check_atomic(context: &Context<'_>, call: Call, place: Bytes, operation: Atomic, scope: Scope) {
     let Some(checker) = running(context) else {
         return;
     };

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Pod;
 pub use cuda_sim::{Dim3, SharedPtr};
-use cuda_sim::{Kind, Scope, SharedSite, Space};
+use cuda_sim::{Kind, Operation, Scope, SharedSite, Space};
 
 use super::Shuffle;
 
@@ -234,11 +234,11 @@ pub fn shared_may_be_uninitialised(ptr: SharedPtr, bytes: usize) {
 /// `ptr` is an aligned `T`; that it is of the block's shared memory is checked.
 #[inline(always)]
 #[track_caller]
-pub unsafe fn load_shared<T: Pod>(ptr: SharedPtr, _align: usize) -> T {
+pub unsafe fn load_shared<T: Pod>(ptr: SharedPtr, align: usize) -> T {
     let mut value = MaybeUninit::<T>::uninit();
     // SAFETY: the caller's promise; the words are all of the value, of which every bit pattern is a `T`.
     unsafe {
-        load_shared_words(ptr, value.as_mut_ptr().cast(), Words::of::<T>());
+        load_shared_words(ptr, value.as_mut_ptr().cast(), Words::of::<T>(align));
         value.assume_init()
     }
 }
@@ -248,9 +248,9 @@ pub unsafe fn load_shared<T: Pod>(ptr: SharedPtr, _align: usize) -> T {
 /// As [`load_shared`].
 #[inline(always)]
 #[track_caller]
-pub unsafe fn store_shared<T: Pod>(ptr: SharedPtr, value: T, _align: usize) {
+pub unsafe fn store_shared<T: Pod>(ptr: SharedPtr, value: T, align: usize) {
     // SAFETY: the caller's promise, and the words are all of the value.
-    unsafe { store_shared_words(ptr, (&raw const value).cast(), Words::of::<T>()) };
+    unsafe { store_shared_words(ptr, (&raw const value).cast(), Words::of::<T>(align)) };
 }
 
 /// # Safety
@@ -260,7 +260,7 @@ pub unsafe fn store_shared<T: Pod>(ptr: SharedPtr, value: T, _align: usize) {
 #[track_caller]
 unsafe fn load_shared_words(ptr: SharedPtr, to: *mut u8, words: Words) {
     let from = cuda_sim::shared_memory(ptr, words.bytes);
-    cuda_sim::access(Space::Shared, from.addr(), words.bytes, Kind::Read);
+    cuda_sim::access(Space::Shared, from.addr(), words.bytes, words.align, Kind::Read);
     // SAFETY: aligned, as the caller promises, and in the memory of the block, whose threads are all on this OS thread.
     unsafe { words.load(from, to) };
 }
@@ -272,7 +272,7 @@ unsafe fn load_shared_words(ptr: SharedPtr, to: *mut u8, words: Words) {
 #[track_caller]
 unsafe fn store_shared_words(ptr: SharedPtr, from: *const u8, words: Words) {
     let to = cuda_sim::shared_memory(ptr, words.bytes);
-    cuda_sim::access(Space::Shared, to.addr(), words.bytes, Kind::Write);
+    cuda_sim::access(Space::Shared, to.addr(), words.bytes, words.align, Kind::Write);
     // SAFETY: as in `load_shared_words`.
     unsafe { words.store(to, from) };
 }
@@ -311,9 +311,29 @@ impl<'a, T: Pod, const N: usize> ConstantArray<'a, T, N> {
 ///
 /// `ptr` is a `T`, aligned, which nothing writes during the kernel.
 #[inline(always)]
-pub unsafe fn load_read_only<T: Pod>(ptr: *const T, _align: usize) -> T {
+#[track_caller]
+pub unsafe fn load_read_only<T: Pod>(ptr: *const T, align: usize) -> T {
+    cuda_sim::count(Space::Global, ptr.addr(), size_of::<T>(), align, Operation::Load);
     // SAFETY: the caller's promise.
     unsafe { ptr.read() }
+}
+
+/// What `#[kernel]` makes of `x[i]`, where `x: &[T]` is a parameter: a read of that place, if it is an element of the
+/// device's memory.
+#[inline(always)]
+#[track_caller]
+pub fn element<T: ?Sized>(place: &T) -> &T {
+    // A slice of the slice, whose reference has a length, is not read by that.
+    if size_of::<&T>() == size_of::<usize>() {
+        note_element((&raw const *place).addr(), size_of_val(place), align_of_val(place));
+    }
+    place
+}
+
+#[cfg_attr(not(debug_assertions), inline(always))]
+#[track_caller]
+fn note_element(address: usize, bytes: usize, align: usize) {
+    cuda_sim::count_element(address, bytes, align);
 }
 
 /// # Safety
@@ -321,11 +341,11 @@ pub unsafe fn load_read_only<T: Pod>(ptr: *const T, _align: usize) -> T {
 /// `ptr` is a `T`, aligned, which other threads access only through the functions of this module.
 #[inline(always)]
 #[track_caller]
-pub unsafe fn load_global<T: Pod>(ptr: *const T, _align: usize) -> T {
+pub unsafe fn load_global<T: Pod>(ptr: *const T, align: usize) -> T {
     let mut value = MaybeUninit::<T>::uninit();
     // SAFETY: the caller's promise; the words are all of the value, of which every bit pattern is a `T`.
     unsafe {
-        load_global_words(ptr.cast(), value.as_mut_ptr().cast(), Words::of::<T>());
+        load_global_words(ptr.cast(), value.as_mut_ptr().cast(), Words::of::<T>(align));
         value.assume_init()
     }
 }
@@ -335,9 +355,9 @@ pub unsafe fn load_global<T: Pod>(ptr: *const T, _align: usize) -> T {
 /// As [`load_global`].
 #[inline(always)]
 #[track_caller]
-pub unsafe fn store_global<T: Pod>(ptr: *mut T, value: T, _align: usize) {
+pub unsafe fn store_global<T: Pod>(ptr: *mut T, value: T, align: usize) {
     // SAFETY: the caller's promise, and the words are all of the value.
-    unsafe { store_global_words(ptr.cast(), (&raw const value).cast(), Words::of::<T>()) };
+    unsafe { store_global_words(ptr.cast(), (&raw const value).cast(), Words::of::<T>(align)) };
 }
 
 /// # Safety
@@ -346,7 +366,7 @@ pub unsafe fn store_global<T: Pod>(ptr: *mut T, value: T, _align: usize) {
 #[cfg_attr(not(debug_assertions), inline(always))]
 #[track_caller]
 unsafe fn load_global_words(from: *const u8, to: *mut u8, words: Words) {
-    cuda_sim::access(Space::Global, from.addr(), words.bytes, Kind::Read);
+    cuda_sim::access(Space::Global, from.addr(), words.bytes, words.align, Kind::Read);
     // SAFETY: the caller's promise.
     unsafe { words.load(from, to) };
 }
@@ -357,7 +377,7 @@ unsafe fn load_global_words(from: *const u8, to: *mut u8, words: Words) {
 #[cfg_attr(not(debug_assertions), inline(always))]
 #[track_caller]
 unsafe fn store_global_words(to: *mut u8, from: *const u8, words: Words) {
-    cuda_sim::access(Space::Global, to.addr(), words.bytes, Kind::Write);
+    cuda_sim::access(Space::Global, to.addr(), words.bytes, words.align, Kind::Write);
     // SAFETY: the caller's promise.
     unsafe { words.store(to, from) };
 }
@@ -378,22 +398,25 @@ enum Word {
 struct Words {
     word: Word,
     bytes: usize,
+    /// The most that one instruction of a GPU would move; 0 where none of the thread's does.
+    align: usize,
 }
 
 impl Words {
-    /// Those of a `T`.
+    /// Those of a `T`, of that alignment.
     #[inline(always)]
-    const fn of<T>() -> Words {
-        const {
-            Words {
-                word: match align_of::<T>() {
+    const fn of<T>(align: usize) -> Words {
+        Words {
+            word: const {
+                match align_of::<T>() {
                     1 => Word::One,
                     2 => Word::Two,
                     4 => Word::Four,
                     _ => Word::Eight,
-                },
-                bytes: size_of::<T>(),
-            }
+                }
+            },
+            bytes: size_of::<T>(),
+            align,
         }
     }
 

@@ -2,7 +2,7 @@
 //! A warp's matrices between shared memory and registers, copies of single threads to shared memory, registers of a
 //! warpgroup, and named barriers on the simulated GPU.
 
-use cuda_sim::SharedPtr;
+use cuda_sim::{Kind, Operation, SharedPtr, Space};
 
 use super::{load_shared, store_shared};
 
@@ -20,6 +20,13 @@ fn rows(name: &'static str, row: SharedPtr) -> impl Fn(u32) -> SharedPtr {
     }
 }
 
+/// Counts what the lane has the warp's instruction access: a row of 16 bytes.
+#[track_caller]
+fn count_row(row: SharedPtr, operation: Operation) {
+    let address = cuda_sim::shared_memory(row, 16).addr();
+    cuda_sim::count(Space::Shared, address, 16, 16, operation);
+}
+
 /// # Safety
 ///
 /// At `row` there are 16 bytes of a `Shared`.
@@ -27,10 +34,11 @@ fn rows(name: &'static str, row: SharedPtr) -> impl Fn(u32) -> SharedPtr {
 pub unsafe fn stmatrix_x4(row: SharedPtr, words: [u32; 4]) {
     let lane = cuda_sim::lane();
     let rows = rows("stmatrix_x4", row);
+    count_row(row, Operation::Store);
     for (matrix, word) in (0..).zip(words) {
         let at = rows(8 * matrix + lane / 4).byte_add(4 * (lane as usize % 4));
         // SAFETY: in one of the rows, which their lanes' callers promise, and aligned, as these are.
-        unsafe { store_shared(at, word, 4) };
+        unsafe { store_shared(at, word, 0) };
     }
 }
 
@@ -42,10 +50,11 @@ pub unsafe fn ldmatrix_x4<const TRANSPOSED: bool>(row: SharedPtr) -> [u32; 4] {
     let lane = cuda_sim::lane();
     let name = if TRANSPOSED { "ldmatrix_x4_trans" } else { "ldmatrix_x4" };
     let rows = rows(name, row);
+    count_row(row, Operation::Load);
     let element = |matrix: u32, row: u32, column: u32| {
         let at = rows(8 * matrix + row).byte_add(2 * column as usize);
         // SAFETY: as in `stmatrix_x4`.
-        u32::from(unsafe { load_shared::<u16>(at, 2) })
+        u32::from(unsafe { load_shared::<u16>(at, 0) })
     };
     let (line, first) = (lane / 4, 2 * (lane % 4));
     [0, 1, 2, 3].map(|matrix| {
@@ -85,13 +94,14 @@ pub unsafe fn copy_16(to: SharedPtr, from: *const u8, bytes: u32) {
         "an asynchronous copy of 16 bytes is not aligned to 16 bytes"
     );
     cuda_sim::poll("copy_16");
+    cuda_sim::access(Space::Global, from.addr(), bytes as usize, 16, Kind::Read);
     let mut piece = [0u8; 16];
     for (at, byte) in piece.iter_mut().enumerate().take(bytes as usize) {
         // SAFETY: the caller's promise: bytes that nothing writes.
         *byte = unsafe { from.add(at).read() };
     }
     // SAFETY: 16 bytes of a `Shared`, as the caller promises.
-    unsafe { store_shared(to, piece, 1) };
+    unsafe { store_shared(to, piece, 16) };
 }
 
 pub fn copy_commit() {}

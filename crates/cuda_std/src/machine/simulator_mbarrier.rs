@@ -51,7 +51,7 @@ impl State {
     #[track_caller]
     fn note(ptr: SharedPtr, kind: fn(Scope) -> Kind) -> usize {
         let address = cuda_sim::shared_memory(ptr, 8).addr();
-        cuda_sim::access(Space::Shared, address, 8, kind(Scope::Block));
+        cuda_sim::access(Space::Shared, address, 8, 0, kind(Scope::Block));
         address
     }
 
@@ -115,7 +115,7 @@ pub fn mbarrier_init(ptr: SharedPtr, arrivals: u32) {
         tx: 0,
         parity: 0,
     };
-    cuda_sim::access(Space::Shared, cuda_sim::shared_memory(ptr, 8).addr(), 8, Kind::Write);
+    cuda_sim::access(Space::Shared, cuda_sim::shared_memory(ptr, 8).addr(), 8, 0, Kind::Write);
     state.store(ptr);
 }
 

@@ -257,7 +257,7 @@ impl Copy {
                     W::default()
                 };
                 let to = self.place(offset + at);
-                cuda_sim::access(Space::Shared, to.addr(), size_of::<W>(), Kind::Write);
+                cuda_sim::access(Space::Shared, to.addr(), size_of::<W>(), 0, Kind::Write);
                 // SAFETY: in the box, which `cuda_sim::shared_memory` gave, and aligned, as the box is.
                 unsafe { element.store(to.cast()) };
             }
@@ -275,8 +275,8 @@ impl Copy {
             for i in inside {
                 let at = i as usize * size_of::<W>();
                 let (from, to) = (self.place(offset + at), address.wrapping_add(at));
-                cuda_sim::access(Space::Shared, from.addr(), size_of::<W>(), Kind::Read);
-                cuda_sim::access(Space::Global, to, size_of::<W>(), Kind::Write);
+                cuda_sim::access(Space::Shared, from.addr(), size_of::<W>(), 0, Kind::Read);
+                cuda_sim::access(Space::Global, to, size_of::<W>(), 0, Kind::Write);
                 // SAFETY: as in `load`, the other way.
                 unsafe { W::load(from.cast()).store(std::ptr::with_exposed_provenance_mut(to)) };
             }

@@ -65,15 +65,16 @@ impl MatrixDescriptor {
         let start = self.at.offset() as u32;
         let place = Swizzle::B128.place(start + offset).wrapping_sub(start);
         let at = self.at.byte_add(place as i32 as usize);
+        // Not by an instruction of this thread's.
         // SAFETY: the caller of the instruction's promise; that it is the block's memory is checked, and aligned it is.
         unsafe {
             match kind {
-                Kind::Bf16 => f32::from_bits(u32::from(load_shared::<u16>(at, 2)) << 16),
-                Kind::F16 => half::f16::from_bits(load_shared(at, 2)).to_f32(),
-                Kind::Tf32 => f32::from_bits(load_shared::<u32>(at, 4) & !0x1fff),
-                Kind::E4m3 => F8E4M3::from_bits(load_shared(at, 1)).to_f32(),
-                Kind::E5m2 => F8E5M2::from_bits(load_shared(at, 1)).to_f32(),
-                Kind::S8 => f32::from(load_shared::<i8>(at, 1)),
+                Kind::Bf16 => f32::from_bits(u32::from(load_shared::<u16>(at, 0)) << 16),
+                Kind::F16 => half::f16::from_bits(load_shared(at, 0)).to_f32(),
+                Kind::Tf32 => f32::from_bits(load_shared::<u32>(at, 0) & !0x1fff),
+                Kind::E4m3 => F8E4M3::from_bits(load_shared(at, 0)).to_f32(),
+                Kind::E5m2 => F8E5M2::from_bits(load_shared(at, 0)).to_f32(),
+                Kind::S8 => f32::from(load_shared::<i8>(at, 0)),
             }
         }
     }

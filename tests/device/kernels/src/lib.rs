@@ -5,6 +5,7 @@
 pub mod atomics;
 pub mod bits;
 pub mod cooperative;
+pub mod counters;
 pub mod epilogues;
 pub mod faults;
 pub mod floats;
