@@ -13,6 +13,7 @@ mod eval;
 mod histogram;
 mod input;
 mod job;
+mod lab;
 mod matmul;
 mod new;
 mod npy;
@@ -68,6 +69,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Times the operations at several sizes, after a check of each result, against the device's own copy.
     Bench(bench::BenchArgs),
+    /// Experiments that show why kernels are slow and fast: each thing done in several ways, with what is seen and why.
+    Lab(lab::LabArgs),
     /// A + B, element by element.
     Add(BinaryArgs),
     /// A − B, element by element.
@@ -156,6 +159,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Devices => devices::run(&session),
         Command::Demo(args) => demo::run(&session, args),
         Command::Bench(args) => bench::run(&session, args),
+        Command::Lab(args) => lab::run(&session, args),
         Command::Add(args) => binary(BinaryOp::Add, args),
         Command::Sub(args) => binary(BinaryOp::Sub, args),
         Command::Mul(args) => binary(BinaryOp::Mul, args),

@@ -8,6 +8,7 @@ mod bad_input;
 mod bench;
 mod eval;
 mod families;
+mod lab;
 mod narrow_types;
 mod pictures;
 mod pieces;

@@ -33,7 +33,7 @@ struct WithPtx {
     kernels: &'static str,
 }
 
-const WITH_PTX: [WithPtx; 2] = [
+const WITH_PTX: [WithPtx; 3] = [
     WithPtx {
         package: "warpsmith",
         folder: "",
@@ -43,6 +43,11 @@ const WITH_PTX: [WithPtx; 2] = [
         package: "warpsmith-cli",
         folder: "cli",
         kernels: "cli/kernels",
+    },
+    WithPtx {
+        package: "warpsmith-lab",
+        folder: "lab",
+        kernels: "lab/kernels",
     },
 ];
 

@@ -7,19 +7,8 @@
 use std::convert::identity;
 use std::fmt::Debug;
 
-use anyhow::{Context, Result};
-use ndarray::Array1;
-use rayon::prelude::*;
 use warpsmith::{Element, f16};
-
-/// 32 random bits for index `i`: the middle ones of the `i`-th number of SplitMix64 (G. Steele, D. Lea, C. Flood,
-/// 2014).
-pub fn bits(i: usize) -> u32 {
-    let mut z = (i as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 16) as u32
-}
+pub use warpsmith_lab::data::{array, bits};
 
 /// The random byte of index `i`.
 pub fn byte(i: usize) -> u8 {
@@ -32,16 +21,6 @@ pub fn normal(i: usize) -> f64 {
     // Not 0, whose logarithm is infinite.
     let (radius, angle) = (f64::from(bits(2 * i)) + 1.0, f64::from(bits(2 * i + 1)));
     (-2.0 * (radius * SCALE).ln()).sqrt() * (std::f64::consts::TAU * angle * SCALE).cos()
-}
-
-/// The array whose elements `element` gives.
-pub fn array<T: Element>(len: usize, element: impl Fn(usize) -> T + Sync + Send) -> Result<Array1<T>> {
-    let mut elements = Vec::new();
-    elements
-        .try_reserve_exact(len)
-        .with_context(|| format!("the host has no memory for {len} elements"))?;
-    (0..len).into_par_iter().map(element).collect_into_vec(&mut elements);
-    Ok(elements.into())
 }
 
 /// An element type that is measured.
@@ -134,13 +113,6 @@ integers!(i32, i64, u8, u16, u64);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bits_are_those_of_splitmix() {
-        // The first numbers of the generator with seed 0, by its published code.
-        assert_eq!(bits(0), (0xe220_a839_7b1d_cdaf_u64 >> 16) as u32);
-        assert_eq!(bits(1), (0x6e78_9e6a_a1b9_65f4_u64 >> 16) as u32);
-    }
 
     /// Within five standard deviations of what is expected.
     #[test]

@@ -33,6 +33,7 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use warpsmith::{Device, Properties};
+use warpsmith_lab::report::figures;
 
 use crate::output::Output;
 use crate::session::{Session, print};
@@ -297,12 +298,6 @@ fn table(outcomes: &[Outcome], device: &Properties) -> Table {
     table
 }
 
-/// The number with four significant digits, at least.
-fn figures(x: f64) -> String {
-    let decimals = (3.0 - x.log10().floor()).clamp(0.0, 9.0) as usize;
-    format!("{x:.decimals$}")
-}
-
 /// A list of the rows.
 fn to_json(outcomes: &[Outcome]) -> Value {
     let object = |Outcome { name, measured, .. }: &Outcome| {
@@ -337,12 +332,6 @@ mod tests {
     fn sizes_have_binary_units() {
         let sizes = ["1", "1000", "64Ki", "16Mi", "1Gi", "16Gi"].map(parse_size);
         assert_eq!(sizes, [1, 1000, 1 << 16, 1 << 24, 1 << 30, 1 << 34].map(Ok));
-    }
-
-    #[test]
-    fn numbers_have_four_digits() {
-        let texts = [3812.34, 96.2817, 0.001_234_6, 0.0].map(figures);
-        assert_eq!(texts, ["3812", "96.28", "0.001235", "0.000000000"]);
     }
 
     /// An H200 and an A100, by NVIDIA's documents of the multiprocessors' lanes.

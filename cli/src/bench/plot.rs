@@ -5,6 +5,7 @@
 use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use warpsmith_lab::report::figures;
 
 /// The picture's pixels.
 const SIZE: (u32, u32) = (1100, 750);
@@ -95,7 +96,7 @@ pub fn roofline(title: &str, roof: &Roof, points: &[Point]) -> Result<String> {
         let (x, y) = chart.backend_coord(&place);
         (x + right, y + down)
     };
-    let bandwidth = format!("copy: {} GB/s", super::figures(roof.bandwidth));
+    let bandwidth = format!("copy: {} GB/s", figures(roof.bandwidth));
     root.draw(&Text::new(
         bandwidth,
         beside((left, roof.at(left)), 20, 4),
@@ -104,7 +105,7 @@ pub fn roofline(title: &str, roof: &Roof, points: &[Point]) -> Result<String> {
     let style = style.pos(Pos::new(HPos::Right, VPos::Center));
     for Peak { label, performance } in &roof.peaks {
         root.draw(&Text::new(
-            format!("{label} peak: {} GFLOP/s", super::figures(*performance)),
+            format!("{label} peak: {} GFLOP/s", figures(*performance)),
             beside((right, *performance), -5, -LINE),
             style.clone(),
         ))?;

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an experiment found: tables, a plot, and what is seen in them.
+
+use serde_json::{Map, Value, json};
+
+use crate::plot::Plot;
+
+/// A table's cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Words.
+    Text(String),
+    /// A number, of the column's unit.
+    Number(f64),
+    /// What was not measured.
+    Empty,
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(number: usize) -> Self {
+        Self::Number(number as f64)
+    }
+}
+
+impl From<Option<f64>> for Cell {
+    fn from(number: Option<f64>) -> Self {
+        number.map_or(Self::Empty, Self::Number)
+    }
+}
+
+impl Cell {
+    /// As a table shows it.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => figures(*number),
+            Self::Empty => "–".into(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Text(text) => json!(text),
+            Self::Number(number) => json!(number),
+            Self::Empty => Value::Null,
+        }
+    }
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// What its rows are of.
+    pub title: String,
+    /// The columns' names, with units.
+    pub columns: Vec<&'static str>,
+    /// As many cells each as there are columns.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// What an experiment found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The numbers.
+    pub tables: Vec<Table>,
+    /// What is seen in them and why, of these numbers, a line each.
+    pub lines: Vec<String>,
+    /// The numbers to look at.
+    pub plot: Plot,
+}
+
+impl Report {
+    /// The tables and lines as JSON: of each table an object for each row, with the columns' names.
+    pub fn to_json(&self) -> Value {
+        let row = |table: &Table, row: &Vec<Cell>| -> Value {
+            let cells = table.columns.iter().zip(row);
+            let cells = cells.map(|(&name, cell)| (name.to_string(), cell.to_json()));
+            cells.collect::<Map<_, _>>().into()
+        };
+        let table = |table: &Table| {
+            let rows: Vec<Value> = table.rows.iter().map(|cells| row(table, cells)).collect();
+            json!({ "title": table.title, "rows": rows })
+        };
+        let tables: Vec<Value> = self.tables.iter().map(table).collect();
+        json!({ "tables": tables, "explanation": self.lines })
+    }
+}
+
+/// The number with four significant digits at least; integers as they are.
+pub fn figures(x: f64) -> String {
+    if x.fract() == 0.0 && x != 0.0 && x.abs() < 1e15 {
+        return format!("{x}");
+    }
+    let decimals = (3.0 - x.abs().log10().floor()).clamp(0.0, 9.0) as usize;
+    format!("{x:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_digits() {
+        let texts = [3812.34, 96.2817, 0.001_234_6, -2.5, 0.0, 1e8].map(figures);
+        assert_eq!(
+            texts,
+            ["3812", "96.28", "0.001235", "-2.500", "0.000000000", "100000000"]
+        );
+    }
+
+    #[test]
+    fn rows_are_objects() {
+        let table = Table {
+            title: "a table".into(),
+            columns: vec!["step", "time, µs", "GB/s"],
+            rows: vec![vec!["naive".into(), 2.5.into(), Cell::Empty]],
+        };
+        let plot = Plot::Bars {
+            unit: "GB/s",
+            bars: vec![],
+        };
+        let report = Report {
+            tables: vec![table],
+            lines: vec!["slow".into()],
+            plot,
+        };
+        let wanted = json!({
+            "tables": [{ "title": "a table", "rows": [{ "step": "naive", "time, µs": 2.5, "GB/s": null }] }],
+            "explanation": ["slow"],
+        });
+        assert_eq!(report.to_json(), wanted);
+    }
+}
