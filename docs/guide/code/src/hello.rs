@@ -1,66 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chapter "Hello, GPU".
 
-// ANCHOR: kernel_uses
 use cuda_std::prelude::*;
-use cuda_std::println;
-// ANCHOR_END: kernel_uses
-// ANCHOR: launch_uses
 use warpsmith::ndarray::{Array1, Array2};
 use warpsmith::{DeviceArray, LaunchConfig, Stream};
-// ANCHOR_END: launch_uses
 
 use crate::book::{assert_shown, simulator};
-
-// ANCHOR: places
-/// Each thread says where it is.
-#[kernel]
-pub fn places() {
-    println!("block {}, thread {}", thread::block_idx_x(), thread::thread_idx_x());
-}
-// ANCHOR_END: places
-
-// ANCHOR: launch_places
-fn launch_places(stream: &Stream) -> warpsmith::Result<()> {
-    let config = LaunchConfig::new(2, 4); // 2 blocks of 4 threads
-    stream.launch::<places>(&config, ())?; // queued: this does not wait
-    stream.synchronize() // this does
-}
-// ANCHOR_END: launch_places
-
-// ANCHOR: add
-/// `out[i] = x[i] + y[i]`
-#[kernel]
-pub fn add(x: &[f32], y: &[f32], out: SliceMut<'_, f32>) {
-    let i = thread::index_1d();
-    if i < out.len() {
-        out.set(i, x[i] + y[i]);
-    }
-}
-// ANCHOR_END: add
-
-// ANCHOR: launch_add
-fn add_arrays(stream: &Stream, x: &Array1<f32>, y: &Array1<f32>) -> warpsmith::Result<Array1<f32>> {
-    let on_x = DeviceArray::from_ndarray(stream, x)?;
-    let on_y = DeviceArray::from_ndarray(stream, y)?;
-    let mut out = DeviceArray::zeros(stream, x.len())?;
-    let config = LaunchConfig::for_len(x.len(), 256); // as many blocks of 256 as it takes
-    stream.launch::<add>(&config, (&on_x, &on_y, &mut out))?;
-    out.to_ndarray()
-}
-// ANCHOR_END: launch_add
-
-#[test]
-fn adds_arrays_of_any_length() -> warpsmith::Result<()> {
-    let device = simulator();
-    launch_places(device.default_stream())?;
-    for len in [1, 255, 256, 257, 1000] {
-        let x = Array1::from_shape_fn(len, |i| i as f32);
-        let sum = add_arrays(device.default_stream(), &x, &(2.0 * &x))?;
-        assert_eq!(sum, 3.0 * x);
-    }
-    Ok(())
-}
 
 // ANCHOR: add_strided
 /// As `add`, for any number of threads.

@@ -6,6 +6,8 @@
 //! first GPU, where there is one.
 
 #[cfg(test)]
+mod add;
+#[cfg(test)]
 mod book;
 #[cfg(test)]
 mod calls;
@@ -21,6 +23,8 @@ mod hello;
 mod memory;
 #[cfg(test)]
 mod own;
+#[cfg(test)]
+mod places;
 #[cfg(test)]
 mod solutions;
 #[cfg(test)]
