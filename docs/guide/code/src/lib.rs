@@ -8,6 +8,8 @@
 #[cfg(test)]
 mod add;
 #[cfg(test)]
+mod algorithms;
+#[cfg(test)]
 mod book;
 #[cfg(test)]
 mod calls;

@@ -3,9 +3,9 @@
 
 use cuda_std::prelude::*;
 use warpsmith::ndarray::{Array1, Array2, array, s};
-use warpsmith::{Device, DeviceArray, LaunchConfig, PinnedArray, Stream};
+use warpsmith::{Device, DeviceArray, LaunchConfig, Operation, PinnedArray, Space, Stream};
 
-use crate::book::simulator;
+use crate::book::{assert_shown, simulator};
 
 #[test]
 // ANCHOR: stays
@@ -87,6 +87,26 @@ fn copies_every_third() -> warpsmith::Result<()> {
     assert_eq!(out.to_ndarray()?, Array1::from_shape_fn(100, |i| 3.0 * i as f32));
     Ok(())
 }
+
+#[test]
+// ANCHOR: counted
+fn what_strides_cost() -> warpsmith::Result<()> {
+    let device = Device::counting_simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::<f32, _>::zeros(stream, 32 * 1024)?;
+    let mut out = DeviceArray::zeros(stream, 1024)?;
+    let mut shown = String::new();
+    for stride in [1, 2, 4, 8, 32] {
+        stream.launch::<copy_every>(&LaunchConfig::for_len(1024, 256), (stride, &x, &mut out))?;
+        let counters = &device.take_counters()[0];
+        let loads = counters.total(Space::Global, Operation::Load);
+        let (sectors, used) = (loads.sectors_per_request(), 100.0 * loads.efficiency());
+        shown += &format!("stride {stride:>2}: {sectors:>2} sectors a request, {used:>5} % of their bytes used\n");
+    }
+    assert_shown("strides", &shown);
+    Ok(())
+}
+// ANCHOR_END: counted
 
 // ANCHOR: structures
 /// A point of a cloud.
