@@ -68,7 +68,7 @@ enum Task {
     /// Assemble every PTX module with ptxas and hold it against the checked-in report.
     Ptx(ptx::Options),
     /// Build the book of docs/guide with mdBook, and check its listings and links.
-    Guide,
+    Guide(guide::Options),
     /// Pack tests, benchmarks, examples and the program for a machine with no Rust on it.
     Bundle {
         /// The folder to write.
@@ -115,7 +115,7 @@ fn perform(task: Task) -> Result<()> {
         Task::Sanitize { args } => sanitize::run_tests(&workspace, &args),
         Task::Compare => compare::compare(&workspace),
         Task::Ptx(options) => ptx::run(&workspace, &options),
-        Task::Guide => guide::build(&workspace),
+        Task::Guide(options) => guide::build(&workspace, &options),
         Task::Package { try_out } => {
             let packages = package::package(&workspace)?;
             if try_out {

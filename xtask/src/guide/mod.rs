@@ -8,6 +8,7 @@
 
 mod links;
 mod listings;
+mod measured;
 
 use std::env;
 use std::ffi::OsString;
@@ -15,6 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 
 use crate::workspace::{Workspace, output, stdout};
 
@@ -22,10 +24,21 @@ const FOLDER: &str = "docs/guide";
 /// The mdBook that the book is written for.
 const VERSION: &str = "0.5.4";
 
+/// What `cargo xtask guide` takes.
+#[derive(Args)]
+pub struct Options {
+    /// What `warpsmith lab all` printed on a GPU, which the book's pages are to show from now on.
+    #[arg(long, value_name = "FILE")]
+    measured: Option<PathBuf>,
+}
+
 /// Builds the book in the target folder's `guide`; an error names all that is wrong with it.
-pub fn build(workspace: &Workspace) -> Result<()> {
+pub fn build(workspace: &Workspace, options: &Options) -> Result<()> {
     let mdbook = mdbook(workspace)?;
     let folder = workspace.root.join(FOLDER);
+    if let Some(printed) = &options.measured {
+        measured::take(printed, &folder.join("src/measured"))?;
+    }
     let mut problems = listings::problems(workspace, &folder.join("src"))?;
 
     let book = workspace.target.join("guide");
