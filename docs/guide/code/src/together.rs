@@ -9,7 +9,7 @@ use warpsmith::{DeviceArray, LaunchConfig, Stream};
 use crate::book::{assert_shown, simulator};
 
 // ANCHOR: block_sum
-const THREADS: usize = 256;
+pub const THREADS: usize = 256;
 
 /// The sum of each 256 elements: halves are added to halves.
 #[kernel(max_threads = THREADS)]
@@ -81,6 +81,14 @@ fn a_missing_barrier_is_a_race() -> warpsmith::Result<()> {
     let mut out = DeviceArray::zeros(stream, 1)?;
     let error = stream.launch::<racing_sums>(&LaunchConfig::new(1, THREADS as u32), (&x, &mut out));
     assert_shown("missing-barrier", &error.unwrap_err().to_string());
+
+    // Without checks, it is no error.
+    let device = warpsmith::Device::simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::<f32, _>::ones(stream, THREADS)?;
+    let mut out = DeviceArray::zeros(stream, 1)?;
+    stream.launch::<racing_sums>(&LaunchConfig::new(1, THREADS as u32), (&x, &mut out))?;
+    assert_eq!(out.get([0])?, 9.0, "the sum that the chapter speaks of");
     Ok(())
 }
 
