@@ -60,24 +60,29 @@ fn wrapped(text: &str) -> String {
     lines
 }
 
-/// The program that a newcomer runs first is in `examples/README.md`, and so is every other one.
+/// `examples/README.md` lists every example once, those of the laboratory too, and nothing that is not there.
 #[test]
 fn the_list_of_examples_names_each_of_them_once() {
-    let examples = guide().join("../../examples");
-    let list = fs::read_to_string(examples.join("README.md")).expect("there is a list");
+    let root = guide().join("../..");
+    let list = fs::read_to_string(root.join("examples/README.md")).expect("there is a list");
     let mut listed: Vec<_> = list
         .lines()
         .filter_map(|line| line.strip_prefix("| [")?.split_once("](")?.1.split_once(')'))
         .map(|(link, _)| link.to_string())
         .collect();
     listed.sort();
-    let mut there: Vec<_> = fs::read_dir(&examples)
-        .expect("there are examples")
-        .map(|entry| entry.expect("an entry").path())
-        // A folder is a program if it is a package; others are parts of programs.
-        .filter(|path| path.extension().is_some_and(|end| end == "rs") || path.join("Cargo.toml").is_file())
-        .filter_map(|path| Some(path.file_name()?.to_str()?.to_string()))
-        .collect();
+
+    let mut there = Vec::new();
+    for (folder, link) in [("examples", ""), ("lab/examples", "../lab/examples/")] {
+        let entries = fs::read_dir(root.join(folder)).into_iter().flatten();
+        there.extend(
+            entries
+                .map(|entry| entry.expect("an entry").path())
+                // A folder is a program if it is a package; others are parts of programs.
+                .filter(|path| path.extension().is_some_and(|end| end == "rs") || path.join("Cargo.toml").is_file())
+                .filter_map(|path| Some(format!("{link}{}", path.file_name()?.to_str()?))),
+        );
+    }
     there.sort();
     assert_eq!(listed, there);
 }
