@@ -2,10 +2,10 @@
 //! The solutions of the exercises.
 
 use cuda_std::prelude::*;
-use warpsmith::ndarray::{Array1, Array2, Axis, array};
-use warpsmith::{Device, DeviceArray, LaunchConfig, PinnedArray, ops};
+use warpsmith::ndarray::{Array1, Array2, Axis, Ix1, array};
+use warpsmith::{Device, DeviceArray, LaunchConfig, PinnedArray, Stream, ops};
 
-use crate::book::simulator;
+use crate::book::{assert_shown, simulator};
 
 /// The numbers from 0, as floats.
 fn counted(len: usize) -> Array1<f32> {
@@ -221,3 +221,109 @@ fn exercise_batches() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 // ANCHOR_END: pinned
+
+// ANCHOR: branch
+const BLOCK: usize = 256;
+
+/// A barrier in the branch.
+#[kernel(max_threads = BLOCK)]
+pub fn stuck_sums(x: &[f32], out: SliceMut<'_, f32>) {
+    let tile = shared_array![f32; BLOCK];
+    let t = thread::thread_idx_x() as usize;
+    tile.set(t, x[thread::index_1d()]);
+    thread::sync_threads();
+    let mut half = BLOCK / 2;
+    while half > 0 {
+        if t < half {
+            tile.set(t, tile.get(t) + tile.get(t + half));
+            thread::sync_threads();
+        }
+        half /= 2;
+    }
+    if t == 0 {
+        out.set(thread::block_idx_x() as usize, tile.get(0));
+    }
+}
+// ANCHOR_END: branch
+
+#[test]
+fn a_barrier_in_the_branch_is_an_error() -> warpsmith::Result<()> {
+    let device = simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::<f32, _>::ones(stream, BLOCK)?;
+    let mut out = DeviceArray::zeros(stream, 1)?;
+    let error = stream.launch::<stuck_sums>(&LaunchConfig::new(1, BLOCK as u32), (&x, &mut out));
+    assert_shown("barrier-in-the-branch", &error.unwrap_err().to_string());
+    Ok(())
+}
+
+// ANCHOR: blur_rows
+/// The mean of the `2 * radius + 1` numbers around each one in its row; beyond the ends are the numbers at the ends.
+#[kernel]
+pub fn blur_rows(columns: usize, radius: usize, x: &[f32], out: SliceMut<'_, f32>) {
+    let (row, column) = thread::index_2d();
+    if column >= columns || row * columns >= out.len() {
+        return;
+    }
+    let mut sum = 0.0;
+    for d in 0..=2 * radius {
+        let near = (column + d).saturating_sub(radius).min(columns - 1);
+        sum += x[row * columns + near];
+    }
+    out.set(row * columns + column, sum / (2 * radius + 1) as f32);
+}
+// ANCHOR_END: blur_rows
+
+#[test]
+fn blurs_rows() -> warpsmith::Result<()> {
+    let device = simulator();
+    let stream = device.default_stream();
+    let (shape, radius) = ((5, 70), 2);
+    let x = Array2::from_shape_fn(shape, |(i, j)| (i * 31 % 8 + j * j % 11) as f32);
+    let on_device = DeviceArray::from_ndarray(stream, &x)?;
+    let mut out = on_device.zeros_like()?;
+    let config = LaunchConfig::for_shape(shape, (32, 4));
+    stream.launch::<blur_rows>(&config, (shape.1, radius, &on_device, &mut out))?;
+    let out = out.to_ndarray()?;
+    // Sums of small integers are exact, whatever their order.
+    for (row, out) in x.rows().into_iter().zip(out.rows()) {
+        for (i, window) in row.windows(2 * radius + 1).into_iter().enumerate() {
+            assert_eq!(out[i + radius], window.sum() / 5.0);
+        }
+        assert_eq!(out[0], (3.0 * row[0] + row[1] + row[2]) / 5.0);
+    }
+    Ok(())
+}
+
+// ANCHOR: compact
+/// Writes the elements that are kept to their places, which an exclusive scan of `keep` has found.
+#[kernel]
+pub fn scatter_kept(x: &[f32], keep: &[u64], place: &[u64], out: SliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    if i < x.len() && keep[i] == 1 {
+        out.set(place[i] as usize, x[i]);
+    }
+}
+
+fn positive(stream: &Stream, x: &DeviceArray<f32, Ix1>) -> warpsmith::Result<DeviceArray<f32, Ix1>> {
+    let keep = x.expr().greater(0.0).cast::<u64>().eval()?;
+    let place = keep.exclusive_scan::<ops::Sum>()?;
+    let mut out = DeviceArray::zeros(stream, keep.sum()? as usize)?;
+    let config = LaunchConfig::for_len(x.len(), 256);
+    stream.launch::<scatter_kept>(&config, (x, &keep, &place, &mut out))?;
+    Ok(out)
+}
+// ANCHOR_END: compact
+
+#[test]
+fn keeps_what_is_positive() -> warpsmith::Result<()> {
+    let device = simulator();
+    let stream = device.default_stream();
+    for len in [1, 300] {
+        let x = Array1::from_shape_fn(len, |i| 3.0 - (i % 7) as f32);
+        let kept = positive(stream, &DeviceArray::from_ndarray(stream, &x)?)?;
+        let expected: Vec<f32> = x.iter().copied().filter(|&x| x > 0.0).collect();
+        assert_eq!(kept.to_ndarray()?.to_vec(), expected);
+    }
+    Ok(())
+}
