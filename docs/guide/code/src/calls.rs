@@ -140,10 +140,9 @@ fn devices_streams_and_copies() -> std::result::Result<(), Box<dyn std::error::E
     assert!(Device::checked_simulator(Checks::ALL).is_simulator());
     let sm = device.properties().compute_capability;
     println!("{} {sm:?}, {} bytes", device.properties().name, device.memory()?.free);
-    let bytes = device.memory()?.allocated;
     let stream = device.default_stream();
     let x = DeviceArray::from_ndarray(stream, &a)?;
-    assert!(device.memory()?.allocated > bytes && !Device::list()?.is_empty());
+    assert!(device.memory()?.allocated > 0 && !Device::list()?.is_empty());
     let mut y = DeviceArray::<f32, _>::zeros(stream, n)?;
     y.assign_ndarray(&a)?;
     y.assign(&x)?;
@@ -243,7 +242,6 @@ fn arrays() -> Result<()> {
     assert_eq!((m.min()?, m.argmin()?, m.any()?, m.all()?), (0.0, 0, true, false));
     assert_eq!(m.sum_axis(Axis(0))?.len() + m.argmax_axis(Axis(1))?.len(), 7);
     assert_eq!(m.sum_axes(&[0, 1])?.len(), 1);
-    assert!(m.reduce::<Norm>()? > 0.0);
     let (largest, places) = m.top_k(Axis(1), 2)?;
     assert_eq!((largest.shape(), places.shape()), (&[3, 2][..], &[3, 2][..]));
     assert_eq!(m.inclusive_scan_axis::<Sum>(Axis(0))?.shape(), [3, 4]);
@@ -263,11 +261,21 @@ fn arrays() -> Result<()> {
     let order = random.permutation(stream, n)?;
     assert_eq!(u.len() + g.len() + dice.len() + order.len(), 4 * n);
 
-    let bytes = dice.cast::<u8>()?;
-    let mixed = ops::elementwise::<mix, _>((&bytes, &bytes, &bytes))?;
-    assert_eq!(mixed.to_ndarray()?, bytes.to_ndarray()?);
     let gauss = expr::compile(|x: Expr<f32, Ix1>| (-x.square()).exp());
     assert_eq!(gauss.call(&u)?.len(), n);
+    Ok(())
+}
+
+/// Operators and functions of one's own, which a GPU would have to be given.
+#[test]
+fn own_functions() -> Result<()> {
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    let m = DeviceArray::<f32, _>::ones(stream, (3, 3))?;
+    assert_eq!(m.reduce::<Norm>()?, 3.0);
+    let bytes = DeviceArray::<u8, _>::ones(stream, 10)?;
+    let mixed = ops::elementwise::<mix, _>((&bytes, &bytes, &bytes))?;
+    assert_eq!(mixed.to_ndarray()?, bytes.to_ndarray()?);
     Ok(())
 }
 
