@@ -8,9 +8,8 @@ use warpsmith::{Device, DeviceArray, Error, LaunchConfig};
 
 use crate::book::{assert_shown, simulator};
 
-#[test]
 // ANCHOR: errors
-fn errors_say_what_was_wanted() -> warpsmith::Result<()> {
+fn five_errors() -> warpsmith::Result<String> {
     let device = Device::auto()?;
     let stream = device.default_stream();
     let x = DeviceArray::<f32, _>::zeros(stream, (3, 4))?;
@@ -26,10 +25,15 @@ fn errors_say_what_was_wanted() -> warpsmith::Result<()> {
     ] {
         errors += &format!("{}\n", error.unwrap_err());
     }
-    assert_shown("errors", &errors);
-    Ok(())
+    Ok(errors)
 }
 // ANCHOR_END: errors
+
+#[test]
+fn errors_say_what_was_wanted() -> warpsmith::Result<()> {
+    assert_shown("errors", &five_errors()?);
+    Ok(())
+}
 
 /// A kernel with nothing wrong.
 #[kernel]
@@ -93,25 +97,32 @@ pub fn logarithms(x: &[f32], out: SliceMut<'_, f32>) {
 }
 // ANCHOR_END: asserts
 
-#[test]
 // ANCHOR: fault
-fn a_panic_is_an_error_with_a_place() -> warpsmith::Result<()> {
+fn logarithms_of(x: &Array1<f32>) -> warpsmith::Result<Array1<f32>> {
     let device = Device::simulator();
-    let stream = device.default_stream();
-    let x = DeviceArray::from_ndarray(stream, &Array1::linspace(5.0f32, -1.0, 100))?;
-    let mut out = DeviceArray::zeros(stream, 100)?;
-    let error = stream
-        .launch::<logarithms>(&LaunchConfig::for_len(100, 32), (&x, &mut out))
-        .unwrap_err();
-    assert_shown("panic", &error.to_string());
-    let Error::Fault(fault) = error else { panic!("{error}") };
-    println!(
-        "the kernel {}, block {:?}, thread {:?}",
-        fault.kernel, fault.block, fault.thread
-    );
-    Ok(())
+    let x = DeviceArray::from_ndarray(device.default_stream(), x)?;
+    let mut out = x.zeros_like()?;
+    let config = LaunchConfig::for_len(x.len(), 32);
+    if let Err(error) = x.stream().launch::<logarithms>(&config, (&x, &mut out)) {
+        if let Error::Fault(fault) = &error {
+            println!(
+                "the kernel {}, block {:?}, thread {:?}",
+                fault.kernel, fault.block, fault.thread
+            );
+        }
+        return Err(error);
+    }
+    out.to_ndarray()
 }
 // ANCHOR_END: fault
+
+#[test]
+fn a_panic_is_an_error_with_a_place() -> warpsmith::Result<()> {
+    assert_eq!(logarithms_of(&Array1::ones(40))?, Array1::zeros(40));
+    let error = logarithms_of(&Array1::linspace(5.0, -1.0, 100)).unwrap_err();
+    assert_shown("panic", &error.to_string());
+    Ok(())
+}
 
 // ANCHOR: overflow
 /// The numbers down from the last: of an empty array, `len() - 1` is no index.
