@@ -11,6 +11,7 @@ use std::ops::Range;
 use crate::check::Checks;
 use crate::dim3::Dim3;
 use crate::error::Error;
+use crate::schedule::Schedule;
 
 /// How many threads a launch runs, and with how much dynamic shared memory.
 ///
@@ -124,6 +125,8 @@ pub struct Options<'a> {
     pub cooperative: bool,
     /// What the launch is checked for.
     pub checks: Checks,
+    /// In which order threads and blocks run.
+    pub schedule: Schedule,
     /// The allocation of global memory that an address is in, as reports name it.
     pub allocation: Option<&'a (dyn Fn(usize) -> Option<Range<usize>> + Sync)>,
 }
@@ -133,6 +136,7 @@ impl fmt::Debug for Options<'_> {
         f.debug_struct("Options")
             .field("cooperative", &self.cooperative)
             .field("checks", &self.checks)
+            .field("schedule", &self.schedule)
             .finish_non_exhaustive()
     }
 }

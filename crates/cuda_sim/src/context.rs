@@ -28,6 +28,7 @@ use crate::dim3::Dim3;
 use crate::error::{Failure, Panic};
 use crate::grid::Grid;
 use crate::meeting::Meeting;
+use crate::schedule::Order;
 use crate::shared::{self, Shared};
 use crate::warp::Warp;
 use crate::watchdog::Place;
@@ -85,8 +86,9 @@ pub(crate) struct Context<'a> {
     warps: Box<[Warp]>,
     /// The warp whose threads run now.
     cursor: Cell<usize>,
-    /// How many threads have started: threads start in linear order.
+    /// How many threads have started: threads start in linear order, unless there is another.
     started: Cell<u32>,
+    order: Option<Order>,
     exited: Cell<u32>,
     pub(crate) barrier: Barrier,
     pub(crate) groups: [Cell<GroupBarrier>; GROUP_BARRIERS as usize],
@@ -175,6 +177,7 @@ impl<'a> Context<'a> {
                 .collect(),
             cursor: Cell::new(0),
             started: Cell::new(0),
+            order: Order::new(grid.options.schedule, threads),
             exited: Cell::new(0),
             barrier: Barrier::new(),
             groups: [const { Cell::new(GroupBarrier::NEW) }; GROUP_BARRIERS as usize],
@@ -212,6 +215,13 @@ impl<'a> Context<'a> {
         u32::MAX >> (32 - (self.threads - warp * 32).min(32))
     }
 
+    /// The running thread accesses memory: where the schedule wants it, others run first.
+    pub(crate) fn preempt(&self) {
+        if self.order.as_ref().is_some_and(Order::preempts) {
+            self.yield_now();
+        }
+    }
+
     /// What bytes of memory are, in words.
     #[cold]
     pub(crate) fn name_of(&self, bytes: Bytes) -> String {
@@ -235,6 +245,9 @@ impl<'a> Context<'a> {
         self.block.set(block);
         if let Some(checker) = &self.grid.checker {
             checker.begin_block(self.grid.config.grid.linear(block), self.threads);
+        }
+        if let Some(order) = &self.order {
+            order.begin_block(self.grid.config.grid.linear(block));
         }
         self.warps.iter().for_each(Warp::reset);
         self.cursor.set(0);
@@ -282,6 +295,9 @@ impl<'a> Context<'a> {
         if self.stopped.get() {
             return None;
         }
+        if let Some(order) = &self.order {
+            return order.choose(&self.warps);
+        }
         loop {
             let cursor = self.cursor.get();
             let ready = self.warps.get(cursor)?.ready.get();
@@ -295,7 +311,10 @@ impl<'a> Context<'a> {
     /// Whether `thread` has yet to start.
     #[inline(always)]
     pub(crate) fn is_fresh(&self, thread: u32) -> bool {
-        thread == self.started.get()
+        match &self.order {
+            None => thread == self.started.get(),
+            Some(order) => order.is_fresh(thread),
+        }
     }
 
     /// Takes `thread` from those that are ready.
@@ -308,16 +327,17 @@ impl<'a> Context<'a> {
     /// Starts the next thread, on the coroutine that runs.
     #[inline(always)]
     pub(crate) fn start_thread(&self, yielder: &Yielder<(), Pause>) {
-        let linear = self.started.get();
+        let started = self.started.get();
+        let linear = self.order.as_ref().map_or(started, Order::start);
         let last = self.running.get().thread;
         // Divisions are for when another than the one before has run since.
-        let index = if last.linear + 1 == linear {
+        let index = if last.linear + 1 == linear && self.order.is_none() {
             self.grid.config.block.successor(last.index)
         } else {
             self.index_of(linear)
         };
         self.claim(linear);
-        self.started.set(linear + 1);
+        self.started.set(started + 1);
         let thread = Thread { linear, index };
         self.run(Running { thread, yielder });
     }
@@ -393,8 +413,13 @@ impl<'a> Context<'a> {
 
     /// The threads that have started and not ended.
     pub(crate) fn suspended(&self) -> impl Iterator<Item = u32> {
-        let started = self.started.get();
-        (0..started).filter(|&thread| self.is_live(thread))
+        let started = if self.order.is_some() {
+            self.threads
+        } else {
+            self.started.get()
+        };
+        let is_fresh = |thread| self.order.as_ref().is_some_and(|order| order.is_fresh(thread));
+        (0..started).filter(move |&thread| self.is_live(thread) && !is_fresh(thread))
     }
 
     /// Records the block's fault and stops it. What goes wrong in a block that is

@@ -58,7 +58,7 @@ impl<'a> Grid<'a> {
         body: &'a (dyn Fn() + Sync),
     ) -> Self {
         let checker = Checker::new(options.checks);
-        let looks = checker.is_some() || counter.is_some();
+        let looks = checker.is_some() || counter.is_some() || options.schedule.preempts();
         Grid {
             kernel,
             config,

@@ -19,6 +19,7 @@ use crate::count::Counter;
 use crate::error::{Error, Failure};
 use crate::grid::Grid;
 use crate::meeting::Meeting;
+use crate::schedule::{self, Random, Schedule};
 use crate::wait::unreached_grid_barrier;
 use crate::{crew, hook, overflow, stack};
 
@@ -80,6 +81,9 @@ fn finish(grid: Grid<'_>) -> Result<(), Error> {
 fn run(grid: &Grid<'_>) {
     hook::install();
     overflow::install();
+    if grid.options.schedule != Schedule::InOrder {
+        return work_scheduled(grid);
+    }
     // What is checked or counted is to be found the same each time, and its state is not for several workers.
     let most = if grid.checker.is_some() || grid.counter.is_some() {
         1
@@ -143,7 +147,7 @@ fn work_together(grid: &Grid<'_>, meeting: &Meeting) {
         let mut all_wait = true;
         begun.retain_mut(|block| {
             let waits = block.waits(grid);
-            let goes_on = waits || block.advance(grid, meeting);
+            let goes_on = waits || block.advance(grid, Some(meeting));
             all_wait &= waits;
             goes_on
         });
@@ -152,6 +156,58 @@ fn work_together(grid: &Grid<'_>, meeting: &Meeting) {
             // The OS threads of the other blocks may need this core.
             None if all_wait => thread::yield_now(),
             _ => {}
+        }
+    }
+}
+
+/// Runs all blocks here, some of them side by side, as the schedule has it.
+fn work_scheduled(grid: &Grid<'_>) {
+    let random = Random::default();
+    if let Schedule::Random(seed) = grid.options.schedule {
+        random.begin(seed, grid.blocks);
+    }
+    let blocks = usize::try_from(grid.blocks).unwrap_or(usize::MAX);
+    let most = (stack::MAX_STACKS / grid.config.block.count() as usize).max(1);
+    let at_once = match grid.meeting {
+        Some(_) => blocks,
+        None => blocks.min(most).min(schedule::AT_ONCE),
+    };
+    let contexts: Box<[Context<'_>]> = (0..at_once).map(|_| Context::new(grid)).collect();
+    let mut free: Vec<Begun<'_>> = (contexts.iter())
+        .map(|context| Begun {
+            block: 0,
+            context,
+            runners: Runners::new(context),
+        })
+        .collect();
+    let mut begun: Vec<Begun<'_>> = Vec::new();
+    loop {
+        while !free.is_empty()
+            && let Some(number) = grid.draw()
+            && let Some(mut block) = free.pop()
+        {
+            block.block = number;
+            block.context.begin_block(grid.config.grid.position(number));
+            begun.push(block);
+        }
+        if begun.is_empty() {
+            return;
+        }
+        let mut order: Vec<u64> = begun.iter().map(|block| block.block).collect();
+        grid.options.schedule.order(&mut order, &random);
+        let mut any_ended = false;
+        for number in order {
+            // The one that is delayed waits until no other has ended, which would make room for the next.
+            if any_ended && grid.options.schedule == Schedule::DelayedBlock(number) {
+                break;
+            }
+            let Some(at) = begun.iter().position(|block| block.block == number) else {
+                continue;
+            };
+            if !begun[at].waits(grid) && !begun[at].advance(grid, grid.meeting.as_ref()) {
+                free.push(begun.swap_remove(at));
+                any_ended = true;
+            }
         }
     }
 }
@@ -171,7 +227,7 @@ impl Begun<'_> {
     }
 
     /// Runs the block as far as it comes; whether it goes on later.
-    fn advance(&mut self, grid: &Grid<'_>, meeting: &Meeting) -> bool {
+    fn advance(&mut self, grid: &Grid<'_>, meeting: Option<&Meeting>) -> bool {
         let (block, context) = (self.block, self.context);
         context.place.set_block(Some(block));
         // One that has faulted never comes to the barrier.
@@ -193,7 +249,7 @@ impl Begun<'_> {
         if let Some(failure) = failure {
             grid.report(block, grid.config.grid.position(block), failure);
         } else if !context.stopped()
-            && let Some(first) = meeting.leave(block)
+            && let Some(first) = meeting.and_then(|meeting| meeting.leave(block))
         {
             let failure = Failure {
                 thread: first.thread,

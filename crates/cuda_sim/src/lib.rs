@@ -78,6 +78,7 @@ mod hook;
 mod launch;
 mod meeting;
 mod overflow;
+mod schedule;
 mod shared;
 mod stack;
 mod wait;
@@ -93,6 +94,7 @@ pub use config::{LIMITS, LaunchConfig, Limits, Options};
 pub use count::{Counts, LaunchCounters, LineCounters, Operation};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, SourceLocation};
+pub use schedule::Schedule;
 pub use shared::{SharedPtr, SharedSite};
 pub use warp::Lanes;
 

@@ -521,6 +521,9 @@ impl Atomic {
 /// Checks an access by the running thread, where a problem is its fault, and counts it.
 #[cold]
 pub(crate) fn access(context: &Context<'_>, call: Call, place: Bytes, kind: Kind) {
+    if place.align > 0 {
+        context.preempt();
+    }
     check(context, call, place, kind);
     count::access(context, call, place, kind.operation());
 }
@@ -537,6 +540,7 @@ fn check(context: &Context<'_>, call: Call, place: Bytes, kind: Kind) {
 /// As [`access`], of an atomic operation.
 #[cold]
 pub(crate) fn atomic(context: &Context<'_>, call: Call, place: Bytes, operation: Atomic, scope: Scope) {
+    context.preempt();
     check_atomic(context, call, place, operation, scope);
     count::access(context, call, place, operation.operation());
 }
