@@ -6,7 +6,7 @@ use std::env::VarError;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use cuda_sim::{Checks, Dim3, LaunchCounters};
+use cuda_sim::{Checks, Dim3, LaunchCounters, Schedule};
 
 use crate::backend::faulty::{Faults, Faulty};
 use crate::backend::{Backend, cuda, sim};
@@ -221,6 +221,67 @@ impl Device {
     /// ```
     pub fn checked_simulator(checks: Checks) -> Self {
         Self::simulated(sim::Simulator::new().with_checks(checks))
+    }
+
+    /// The simulated GPU, whose threads and blocks run in the order of `schedule`, whatever the environment says; without it
+    /// the variable `WARPSMITH_SIM_SEED` has a seed of a random one, or `reversed`.
+    ///
+    /// A GPU does not say in which order threads run either. On the simulated one it is the same each time, that of
+    /// [`Schedule::InOrder`], so that a kernel which depends on it always gives one result; by another schedule it gives
+    /// another. Launches by any other run on one core.
+    pub fn scheduled_simulator(schedule: Schedule) -> Self {
+        Self::simulated(sim::Simulator::new().with_schedule(schedule))
+    }
+
+    /// Calls `run` with a simulated GPU for each of the schedules, and compares what it returns with what the first one
+    /// gave, which is returned.
+    ///
+    /// How large the launches are is up to `run`. To find the smallest that fails, call this for small sizes first.
+    ///
+    /// # Errors
+    ///
+    /// Those of `run`; [`Error::ScheduleDependent`] names the first schedule by which the result is another: the kernels
+    /// depend on the order of threads, as one that races does. `Device::scheduled_simulator` with it shows the same again.
+    /// Sums of floats by atomics depend on it, and are meant to.
+    ///
+    /// # Panics
+    ///
+    /// If there is no schedule.
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    /// use warpsmith::{Device, DeviceArray, Error, LaunchConfig, Schedule};
+    ///
+    /// /// Counts threads, and forgets that others do so as well.
+    /// #[kernel]
+    /// pub fn count(counter: SliceMut<'_, u32>) {
+    ///     counter.set(0, counter.get(0) + 1);
+    /// }
+    ///
+    /// let launch = |device: &Device| {
+    ///     let stream = device.default_stream();
+    ///     let mut counter = DeviceArray::<u32, _>::zeros(stream, 1)?;
+    ///     stream.launch::<count>(&LaunchConfig::new(4, 32), (&mut counter,))?;
+    ///     counter.to_ndarray()
+    /// };
+    /// let compared = Device::compare_schedules(Schedule::several(4, 20), launch);
+    /// let Err(Error::ScheduleDependent { schedule, .. }) = compared else { panic!() };
+    /// // In order and in reverse each thread comes behind the one before.
+    /// assert_eq!(schedule, Schedule::Random(0));
+    /// ```
+    pub fn compare_schedules<R: PartialEq>(
+        schedules: impl IntoIterator<Item = Schedule>,
+        mut run: impl FnMut(&Device) -> Result<R>,
+    ) -> Result<R> {
+        let mut results = (schedules.into_iter()).map(|schedule| (schedule, run(&Self::scheduled_simulator(schedule))));
+        let (first, result) = results.next().expect("schedules to compare");
+        let result = result?;
+        for (schedule, other) in results {
+            if other? != result {
+                return Err(Error::ScheduleDependent { first, schedule });
+            }
+        }
+        Ok(result)
     }
 
     /// The simulated GPU, which counts what each launch would have the memory of a GPU do: requests of warps, sectors of

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use cuda_sim::Schedule;
 use thiserror::Error;
 
 /// The result of the operations of this crate.
@@ -244,6 +245,16 @@ pub enum Error {
         operation: &'static str,
         /// Why not, and what to do instead.
         reason: &'static str,
+    },
+
+    /// What a program computed on the simulated GPU depends on the order in which threads and blocks run:
+    /// [`Device::compare_schedules`](crate::Device::compare_schedules).
+    #[error("the result depends on the order in which threads run: by {schedule:?} it is not that of {first:?}")]
+    ScheduleDependent {
+        /// The schedule of the first result.
+        first: Schedule,
+        /// The first one by which there is another.
+        schedule: Schedule,
     },
 
     /// A thread of a kernel failed, and which one, where in the source, and why is known: on the simulated GPU of every

@@ -104,7 +104,10 @@ pub use array_ref::DeviceArrayRef;
 pub use backend::cuda::SYNC_VARIABLE;
 #[doc(hidden)]
 pub use backend::faulty::Faults;
-pub use cuda_sim::{Checks, Counts, Fault, LaunchCounters, LineCounters, Operation, Space};
+pub use cuda_sim::{
+    Access, Array, Checks, Counts, Fault, Finding, FindingKind, Kind, LaunchCounters, LineCounters, Operation,
+    Schedule, Space,
+};
 pub use cuda_std::float8::{F8E4M3, F8E5M2};
 pub use device::{DEVICE_VARIABLE, Device, Properties};
 pub use error::{Error, KernelFailure, Result};

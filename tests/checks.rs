@@ -5,7 +5,7 @@
 use cuda_std::prelude::*;
 use kernels_gpu::op::Sum;
 use ndarray::{Array1, Array2};
-use warpsmith::{Checks, Device, DeviceArray, Error, LaunchConfig};
+use warpsmith::{Array, Checks, Device, DeviceArray, Error, FindingKind, LaunchConfig, Operation, Schedule, Space};
 
 /// Counts without atomics.
 #[kernel]
@@ -46,7 +46,81 @@ fn a_fault_names_the_array_and_both_lines_and_leaves_a_device_that_works() {
         fault.location.as_ref().unwrap().file.ends_with("tests/checks.rs"),
         "{error}"
     );
+    let finding = fault.finding.as_ref().unwrap();
+    assert_eq!((finding.kind, finding.element()), (FindingKind::Race, Some(5)));
+    assert!(matches!(finding.array, Array::Global { bytes: 32, .. }), "{finding:?}");
     assert_eq!(numbers.sum().unwrap(), 320);
+}
+
+#[test]
+fn a_result_that_depends_on_the_order_of_threads() {
+    let numbers = Array1::from_elem(64, 5_u32);
+    let launch = |device: &Device| {
+        let stream = device.default_stream();
+        let numbers = DeviceArray::from_ndarray(stream, &numbers)?;
+        let mut counts = DeviceArray::<u32, _>::zeros(stream, 8)?;
+        stream.launch::<count>(&LaunchConfig::new(2, 32), (&numbers, &mut counts))?;
+        counts.to_ndarray()
+    };
+    let error = Device::compare_schedules(Schedule::several(2, 5), launch).unwrap_err();
+    let Error::ScheduleDependent { first, schedule } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((first, schedule), (Schedule::InOrder, Schedule::Random(0)));
+    let again = || launch(&Device::scheduled_simulator(schedule)).unwrap();
+    assert_ne!(again()[5], 64);
+    assert_eq!(again(), again());
+}
+
+/// One of each family that has threads work together: integers, which are added exactly in any order.
+#[test]
+fn the_librarys_kernels_do_not_depend_on_the_order_of_threads() {
+    let x = Array1::from_shape_fn(9_000, |i| (i * 37 % 101) as u32);
+    let a = Array2::from_shape_fn((70, 90), |(i, j)| ((i * 7 + j) % 5) as f32);
+    let results = Device::compare_schedules(Schedule::several(4, 6), |device| {
+        let stream = device.default_stream();
+        let x = DeviceArray::from_ndarray(stream, &x)?;
+        let a = DeviceArray::from_ndarray(stream, &a)?;
+        Ok((
+            x.sum()?,
+            x.inclusive_scan::<Sum>()?.to_ndarray()?,
+            x.histogram(16, 0.0..=101.0)?.to_ndarray()?,
+            a.transpose()?.to_ndarray()?,
+            a.matmul(&a.t())?.to_ndarray()?,
+        ))
+    });
+    let (sum, _, _, _, product) = results.unwrap();
+    assert_eq!(sum, x.iter().map(|&x| u64::from(x)).sum::<u64>());
+    assert_eq!(product, a.dot(&a.t()));
+}
+
+#[test]
+fn launches_are_counted_by_line() {
+    let device = Device::counting_simulator();
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &Array1::from_elem(64, 1.0_f32)).unwrap();
+    let mut out = DeviceArray::<f32, _>::zeros(stream, 64).unwrap();
+    device.take_counters();
+    stream
+        .launch::<neighbours>(&LaunchConfig::new(1, 64), (&x, &mut out))
+        .unwrap();
+    let counters = device.take_counters();
+    let [counters] = &counters[..] else {
+        panic!("{counters:?}")
+    };
+    assert!(device.take_counters().is_empty());
+    assert_eq!(counters.kernel, "neighbours");
+    // `x[i]`, two reads and a write of shared memory, and `out.set`, by two warps each.
+    assert_eq!(counters.lines.len(), 5, "{counters}");
+    assert!(
+        counters
+            .lines
+            .iter()
+            .all(|line| line.file.ends_with("tests/checks.rs") && line.counts.requests == 2)
+    );
+    let loads = counters.total(Space::Global, Operation::Load);
+    assert_eq!((loads.sectors, loads.bytes), (8, 256));
+    assert_eq!((counters.sectors_read, counters.sectors_written), (8, 8));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use cuda_sim::{Checks, LaunchConfig, LaunchCounters};
+use cuda_sim::{Checks, LaunchConfig, LaunchCounters, Schedule};
 
 use super::system::{has_room, memory_info};
 use super::{
@@ -44,6 +44,8 @@ pub(crate) struct Simulator {
     allocations: Mutex<BTreeMap<u64, usize>>,
     /// What launches are checked for.
     checks: Checks,
+    /// In which order threads and blocks run.
+    schedule: Schedule,
     counting: Counting,
     kernels: Mutex<Kernels>,
     /// Graphs, and those that can be launched, by handle.
@@ -67,6 +69,7 @@ impl Simulator {
             events: Mutex::default(),
             allocations: Mutex::default(),
             checks: Checks::from_env(),
+            schedule: Schedule::from_env(),
             counting: Counting::from_env(),
             kernels: Mutex::default(),
             graphs: Mutex::default(),
@@ -76,6 +79,12 @@ impl Simulator {
     /// With these checks, whatever the environment says.
     pub(crate) fn with_checks(mut self, checks: Checks) -> Self {
         self.checks = checks;
+        self
+    }
+
+    /// By that schedule, whatever the environment says.
+    pub(crate) fn with_schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
         self
     }
 
@@ -223,6 +232,7 @@ impl Backend for Simulator {
         let mut fresh = Self::new();
         fresh.properties = self.properties.clone();
         fresh.checks = self.checks;
+        fresh.schedule = self.schedule;
         fresh.counting = self.counting.clone();
         lock(&fresh.kernels).registry = lock(&self.kernels).registry.clone();
         Ok(Arc::new(fresh))
@@ -430,6 +440,7 @@ impl Backend for Simulator {
         let options = cuda_sim::Options {
             cooperative: kernel.cooperative,
             checks: self.checks,
+            schedule: self.schedule,
             allocation: Some(&allocation),
         };
         self.counting

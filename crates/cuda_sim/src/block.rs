@@ -119,6 +119,7 @@ impl<'a> Runners<'a> {
                 thread: self.context.index_of(thread),
                 location: None,
                 message: format!("no memory for the stack of a simulated thread: {error}"),
+                finding: None,
             }),
         }
     }

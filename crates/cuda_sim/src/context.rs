@@ -23,7 +23,7 @@ use std::sync::Arc;
 use corosensei::Yielder;
 
 use crate::barrier::{Barrier, GROUP_BARRIERS, GroupBarrier};
-use crate::check::{Bytes, Space, Who};
+use crate::check::{Array, Bytes, Space, Who};
 use crate::dim3::Dim3;
 use crate::error::{Failure, Panic};
 use crate::grid::Grid;
@@ -236,6 +236,21 @@ impl<'a> Context<'a> {
                     format!("{element} of an array in global memory")
                 }
                 None => format!("{len} bytes of global memory at {address:#x}"),
+            },
+        }
+    }
+
+    /// The array that a place is of, and the offset there, in bytes.
+    #[cold]
+    pub(crate) fn array_of(&self, place: Bytes) -> (Array, usize) {
+        match place.space {
+            Space::Shared => self.shared.array_of(place.address),
+            Space::Global => match self.grid.options.allocation.and_then(|find| find(place.address)) {
+                Some(allocation) => {
+                    let (address, bytes) = (allocation.start, allocation.len());
+                    (Array::Global { address, bytes }, place.address - address)
+                }
+                None => (Array::Unknown, place.address),
             },
         }
     }
@@ -459,6 +474,7 @@ impl<'a> Context<'a> {
             thread: self.index(),
             location: panic.location,
             message: panic.message,
+            finding: None,
         });
         // The payload is foreign code's: dropping it must not end the coroutine.
         // The block is stopped now, so that it cannot wait there either, which a

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{Location, PanicHookInfo};
 
+use crate::check::Finding;
 use crate::dim3::Dim3;
 
 /// Why a launch failed.
@@ -43,6 +44,8 @@ pub struct Fault {
     pub location: Option<SourceLocation>,
     /// What happened.
     pub message: String,
+    /// What a check has found, in parts, if it was one.
+    pub finding: Option<Box<Finding>>,
 }
 
 impl fmt::Display for Fault {
@@ -97,6 +100,7 @@ pub(crate) struct Failure {
     pub(crate) thread: Dim3,
     pub(crate) location: Option<SourceLocation>,
     pub(crate) message: String,
+    pub(crate) finding: Option<Box<Finding>>,
 }
 
 /// A panic in a simulated thread, as far as it is known.

@@ -110,6 +110,7 @@ impl<'a> Grid<'a> {
                 thread: failure.thread,
                 location: failure.location,
                 message: failure.message,
+                finding: failure.finding,
             });
             self.faulted.store(block, Ordering::Relaxed);
         }

@@ -255,6 +255,7 @@ impl Begun<'_> {
                 thread: first.thread,
                 location: Some(first.call.at.into()),
                 message: unreached_grid_barrier(first.call, &grid.has_ended(block)),
+                finding: None,
             };
             grid.report(first.block, grid.config.grid.position(first.block), failure);
         }

@@ -89,7 +89,7 @@ use std::io::Write;
 use std::panic::Location;
 
 pub use barrier::{BarrierResult, GROUP_BARRIERS};
-pub use check::{Atomic, Checks, Kind, Scope, Space};
+pub use check::{Access, Array, Atomic, Checks, Engine, Finding, FindingKind, Kind, Scope, Space};
 pub use config::{LIMITS, LaunchConfig, Limits, Options};
 pub use count::{Counts, LaunchCounters, LineCounters, Operation};
 pub use dim3::Dim3;
@@ -622,6 +622,36 @@ pub fn fence(scope: Scope) {
 pub fn assume_written(address: usize, bytes: usize) {
     watchdog::listen_and(call("assume_written"), |context| {
         check::assume_written(context, address, bytes)
+    });
+}
+
+/// Says that the thread has asked for a copy that fills (of [`Engine::Async`]) or reads (of [`Engine::Bulk`]) `bytes` bytes
+/// of shared memory at `address`: until it has waited, an access that does not go with that is a fault.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn copy_begins(engine: Engine, address: usize, bytes: usize) {
+    let call = call("copy");
+    let place = Bytes::new(Space::Shared, address, bytes, 0);
+    watchdog::listen_and(call, |context| {
+        check::copies(context, |copies, thread| copies.begin(engine, thread, place, call.at));
+    });
+}
+
+/// Says that the copies which the thread has asked for since the last call are a group.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn copies_commit(engine: Engine) {
+    watchdog::listen_and(call("commit"), |context| {
+        check::copies(context, |copies, thread| copies.commit(engine, thread));
+    });
+}
+
+/// Says that the thread has waited for all its groups of copies but the `newest` ones.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn copies_wait(engine: Engine, newest: u32) {
+    watchdog::listen_and(call("wait"), |context| {
+        check::copies(context, |copies, thread| copies.wait(engine, thread, newest));
     });
 }
 

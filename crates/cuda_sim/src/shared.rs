@@ -12,6 +12,7 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::check::Array;
 use crate::config::LIMITS;
 
 /// What shared memory holds before it is written.
@@ -236,8 +237,8 @@ impl Shared {
         (self.pointer(0), self.dynamic_bytes)
     }
 
-    /// What `bytes` bytes at `address` are, in words.
-    pub(crate) fn name_of(&self, address: usize, bytes: usize) -> String {
+    /// The array that an address is in, and the offset there.
+    pub(crate) fn array_of(&self, address: usize) -> (Array, usize) {
         let start = self.store().at(0, 0).map_or(0, <*mut u8>::addr);
         let offset = address.wrapping_sub(start);
         let placed = self.placed.borrow();
@@ -247,11 +248,18 @@ impl Shared {
             .map(|&(site, start)| (unsafe { &*site }, start))
             .find(|(site, start)| (*start..start + site.bytes).contains(&offset));
         match array {
-            Some((site, start)) => {
-                let element = element(offset - start, bytes);
-                format!("{element} of the shared array at {}", site.at)
-            }
-            None => format!("{} of the dynamic shared memory", element(offset, bytes)),
+            Some((site, start)) => (Array::Shared(site.at.into()), offset - start),
+            None => (Array::DynamicShared, offset),
+        }
+    }
+
+    /// What `bytes` bytes at `address` are, in words.
+    pub(crate) fn name_of(&self, address: usize, bytes: usize) -> String {
+        let (array, offset) = self.array_of(address);
+        let element = element(offset, bytes);
+        match array {
+            Array::Shared(at) => format!("{element} of the shared array at {at}"),
+            _ => format!("{element} of the dynamic shared memory"),
         }
     }
 

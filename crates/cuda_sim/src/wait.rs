@@ -6,7 +6,7 @@ use std::panic::{self, Location};
 use std::thread;
 
 use crate::barrier::{BarrierResult, GroupBarrier};
-use crate::check::{self, Meeting as Meets};
+use crate::check::{self, Finding, Meeting as Meets};
 use crate::context::{Context, Pause, Stop};
 use crate::error::{Call, Failure};
 use crate::meeting::{Absence, Arrival};
@@ -340,12 +340,25 @@ impl Context<'_> {
         unwind()
     }
 
+    /// As [`raise`](Self::raise), of what a check has found.
+    #[cold]
+    pub(crate) fn raise_finding(&self, call: Call, message: String, finding: Finding) -> ! {
+        self.fail(Failure {
+            thread: self.index(),
+            location: Some(call.at.into()),
+            message,
+            finding: Some(Box::new(finding)),
+        });
+        unwind()
+    }
+
     #[cold]
     fn fail_at(&self, call: Call, thread: u32, message: String) {
         self.fail(Failure {
             thread: self.index_of(thread),
             location: Some(call.at.into()),
             message,
+            finding: None,
         });
     }
 

@@ -12,7 +12,7 @@ fn count(grid: u32, block: u32, body: &(dyn Fn() + Sync)) -> LaunchCounters {
 
 /// Address of element `i` of 4 bytes, somewhere.
 fn at(i: usize) -> usize {
-    1 << 20 | 4 * i
+    (1 << 20) + 4 * i
 }
 
 fn me() -> usize {
@@ -73,7 +73,7 @@ fn what_is_on_two_sides_of_a_barrier_is_not_one_request() {
         (0..3 - me() % 3).for_each(|_| load(1000));
     });
     assert_eq!(loads(&counters), (2 + 2 + 3, 32 + 16 + 21 + 10 + 32 + 22 + 11, 7));
-    let once = |k: usize| (k + me()) % 2 == 0;
+    let once = |k: usize| (k + me()).is_multiple_of(2);
     let counters = count(1, 32, &|| {
         for k in 0..4 {
             if once(k) {
@@ -86,9 +86,10 @@ fn what_is_on_two_sides_of_a_barrier_is_not_one_request() {
 }
 
 #[test]
+#[allow(clippy::if_same_then_else)] // at two places in the source
 fn branches_divide_requests() {
     let counters = count(1, 32, &|| {
-        if me() % 2 == 0 {
+        if me().is_multiple_of(2) {
             load(me());
         } else {
             load(me());

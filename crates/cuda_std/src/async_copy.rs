@@ -8,7 +8,8 @@
 //!
 //! GPU: compute 8.0 or later. Source: PTX ISA, "Non-bulk copy: cp.async".
 //!
-//! On the simulated GPU a copy is done when it is asked for, so that it shows no wait that is forgotten.
+//! On the simulated GPU a copy is done when it is asked for; where it checks for races, an access to what it fills that comes
+//! before the thread has waited is an error.
 
 use bytemuck::Pod;
 

@@ -4,8 +4,9 @@
 //! One thread asks for a whole box, of one to five dimensions; the hardware computes the addresses, swizzles, and leaves out
 //! what is beyond the tensor. What the tensor is, and how large the box, a *tensor map* says, which the host makes with the
 //! driver (`cuTensorMapEncodeTiled`), and which a kernel takes as a parameter: [`TensorMap`] to read, [`TensorMapMut`] to
-//! write. Coordinates count elements, the innermost dimension first; a box may begin anywhere, before the tensor's
-//! first element too.
+//! write. Coordinates count elements, the innermost dimension first; a box may begin before the tensor's first
+//! element and end beyond its last one. In the innermost dimension it begins at a multiple of 16 bytes: elsewhere a GPU
+//! ends in an illegal instruction.
 //!
 //! * [`TensorMap::load`] brings a box to shared memory; its bytes arrive at an [`Mbarrier`].
 //! * [`TensorMapMut::store`] takes a box from shared memory. Stores that a thread has asked for since the last
@@ -20,9 +21,10 @@
 //!
 //! # On the simulated GPU
 //!
-//! A copy is done when it is asked for, so that it shows no wait or [`fence_async`] that is forgotten. A map that is none,
-//! a box that does not fit into its shared memory, or is not aligned, or has another rank or element size than the map: each
-//! is an error.
+//! A copy is done when it is asked for, so that it shows no [`fence_async`] that is forgotten, and no wait that is but in a
+//! launch that is checked for races. A map that is none,
+//! a box that does not fit into its shared memory, or is not aligned, here or in the tensor, or has another rank or element
+//! size than the map: each is an error.
 //!
 //! # Examples
 //!

@@ -186,6 +186,7 @@ impl Known {
                 column: panic.column,
             }),
             message: panic.message.unwrap_or(FORMATTED).into(),
+            finding: None,
         }
     }
 }

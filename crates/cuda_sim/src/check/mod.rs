@@ -10,6 +10,8 @@
 //! thread of its caller alone, block after block, so that it finds the same each time.
 
 mod clock;
+mod copies;
+mod finding;
 mod shadow;
 
 use std::collections::HashMap;
@@ -20,6 +22,9 @@ use crate::context::Context;
 use crate::count::{self, Operation};
 use crate::error::Call;
 use clock::{Knowledge, Moment};
+pub use copies::Engine;
+use copies::{Copies, Copy};
+pub use finding::{Access, Array, Finding, FindingKind};
 use shadow::{Actor, Entry, Problem, Shadow};
 
 /// What sets the checks of launches that do not say theirs.
@@ -233,6 +238,7 @@ struct Block {
     epoch: u64,
     threads: Vec<Thread>,
     shared: Shadow,
+    copies: Copies,
     published: HashMap<usize, Published>,
     meetings: HashMap<Meeting, Knowledge>,
 }
@@ -352,6 +358,7 @@ impl Checker {
             epoch: 0,
             threads: Vec::new(),
             shared: Shadow::default(),
+            copies: Copies::default(),
             published: HashMap::new(),
             meetings: HashMap::new(),
         });
@@ -365,6 +372,7 @@ impl Checker {
             },
         );
         block.shared.clear();
+        block.copies.clear();
         block.published.clear();
         block.meetings.clear();
         state.blocks.insert(number, block);
@@ -444,7 +452,13 @@ impl Checker {
         let uninitialised = self.checks.uninitialised && place.space == Space::Shared;
         let shadow = match place.space {
             Space::Global => global,
-            Space::Shared => &mut block.shared,
+            Space::Shared => {
+                let copy = block.copies.access(place, kind).filter(|_| self.checks.races);
+                if let Some(copy) = copy {
+                    return Err(Problem::NotWaitedFor(copy));
+                }
+                &mut block.shared
+            }
         };
         let checks = Checks {
             uninitialised,
@@ -572,6 +586,16 @@ pub(crate) fn assume_written(context: &Context<'_>, address: usize, len: usize) 
     }
 }
 
+/// Calls `note` with the copies of the block, and the running thread.
+#[cold]
+pub(crate) fn copies(context: &Context<'_>, note: impl FnOnce(&mut Copies, u32)) {
+    if let Some(checker) = running(context) {
+        let mut state = checker.state();
+        let (block, ..) = state.parts(context.who());
+        note(&mut block.copies, context.linear());
+    }
+}
+
 /// The running thread comes to a place where some meet.
 #[cold]
 pub(crate) fn arrive(context: &Context<'_>, meeting: Meeting) {
@@ -596,18 +620,60 @@ pub(crate) fn running<'a>(context: &'a Context<'_>) -> Option<&'a Checker> {
 
 #[cold]
 fn raise(context: &Context<'_>, call: Call, place: Bytes, kind: Kind, problem: Problem) -> ! {
-    let message = match problem {
+    let who = context.who();
+    let (found, place, other, message) = match problem {
         Problem::Uninitialised(address) => {
-            let byte = context.name_of(Bytes {
+            let byte = Bytes {
                 address,
                 len: 1,
                 ..place
-            });
-            format!("uninitialised: {byte} is read, which no thread of the block has written")
+            };
+            let name = context.name_of(byte);
+            let message = format!("uninitialised: {name} is read, which no thread of the block has written");
+            (FindingKind::Uninitialised, byte, None, message)
         }
-        Problem::Race(other, lane) => race(context, &context.name_of(place), kind, &other, lane),
+        Problem::Race(other, lane) => {
+            let message = race(context, &context.name_of(place), kind, &other, lane);
+            let thread = other.moment.warp * 32 + lane;
+            let other = access_of(context, other.kind, other.moment.block, thread, other.at);
+            (FindingKind::Race, place, Some(other), message)
+        }
+        Problem::NotWaitedFor(copy) => {
+            let message = not_waited_for(context, &context.name_of(place), kind, &copy);
+            let other = access_of(context, copy.kind(), who.block, copy.thread, copy.at);
+            (FindingKind::NotWaitedFor, place, Some(other), message)
+        }
     };
-    context.raise(call, message)
+    let (array, offset) = context.array_of(place);
+    let finding = Finding {
+        kind: found,
+        array,
+        offset,
+        bytes: place.len,
+        access: access_of(context, kind, who.block, who.thread, call.at),
+        other,
+    };
+    context.raise_finding(call, message, finding)
+}
+
+fn access_of(context: &Context<'_>, kind: Kind, block: u64, thread: u32, at: &'static Location<'static>) -> Access {
+    Access {
+        kind,
+        block: context.grid.config.grid.position(block),
+        thread: context.index_of(thread),
+        location: at.into(),
+    }
+}
+
+/// What is wrong with an access to what a copy still uses.
+fn not_waited_for(context: &Context<'_>, place: &str, kind: Kind, copy: &Copy) -> String {
+    let (own, remedy, at) = (kind.name(), copy.remedy(), copy.at);
+    let uses = if copy.kind() == Kind::Write { "fills" } else { "reads" };
+    let thread = context.index_of(copy.thread);
+    format!(
+        "not waited for: this {own} of {place} comes while a copy may still be at it, which thread {thread} has asked for at \
+         {at} and which {uses} that memory; the thread waits by {remedy}"
+    )
 }
 
 /// What a race is, and what would order the two accesses.

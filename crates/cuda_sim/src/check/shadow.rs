@@ -10,6 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::Location;
 
 use super::clock::{Knowledge, Moment};
+use super::copies::Copy;
 use super::{Bytes, Checks, Kind, Scope};
 
 /// Entries of a word. More would have to be accesses of as many warps, none of them ordered; the oldest is then forgotten,
@@ -63,6 +64,8 @@ pub(super) enum Problem {
     Race(Box<Entry>, u32),
     /// Nobody has written the byte at this address before.
     Uninitialised(usize),
+    /// This copy may still be under way.
+    NotWaitedFor(Copy),
 }
 
 #[derive(Default)]
@@ -177,7 +180,7 @@ impl Shadow {
                 .access(bytes, kind, actor, checks)
                 .map_err(|problem| match problem {
                     Problem::Uninitialised(byte) => Problem::Uninitialised(at - at % WORD + byte),
-                    race => race,
+                    other => other,
                 })?;
             at = last;
         }

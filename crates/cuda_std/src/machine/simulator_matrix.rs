@@ -2,7 +2,7 @@
 //! A warp's matrices between shared memory and registers, copies of single threads to shared memory, registers of a
 //! warpgroup, and named barriers on the simulated GPU.
 
-use cuda_sim::{Kind, Operation, SharedPtr, Space};
+use cuda_sim::{Engine, Kind, Operation, SharedPtr, Space};
 
 use super::{load_shared, store_shared};
 
@@ -102,11 +102,18 @@ pub unsafe fn copy_16(to: SharedPtr, from: *const u8, bytes: u32) {
     }
     // SAFETY: 16 bytes of a `Shared`, as the caller promises.
     unsafe { store_shared(to, piece, 16) };
+    cuda_sim::copy_begins(Engine::Async, cuda_sim::shared_memory(to, 16).addr(), 16);
 }
 
-pub fn copy_commit() {}
+#[track_caller]
+pub fn copy_commit() {
+    cuda_sim::copies_commit(Engine::Async);
+}
 
-pub fn copy_wait<const N: u32>() {}
+#[track_caller]
+pub fn copy_wait<const N: u32>() {
+    cuda_sim::copies_wait(Engine::Async, N);
+}
 
 pub fn increase_registers<const N: u32>() {}
 

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use cuda_sim::{Kind, SharedPtr, Space};
+use cuda_sim::{Engine, Kind, SharedPtr, Space};
 
 use super::Place;
 use super::simulator_mbarrier::mbarrier_complete_tx;
@@ -175,6 +175,13 @@ impl Copy {
             bytes == element,
             "a bulk copy of elements of {element} bytes, by a tensor map of elements of {bytes}"
         );
+        let first = i64::from(coordinates[0]) * bytes as i64;
+        assert!(
+            first % 16 == 0,
+            "a bulk copy of a box that begins at element {} of its innermost dimension, {first} bytes from the tensor's \
+             edge: a GPU can copy from multiples of 16 bytes alone, and ends in an illegal instruction",
+            coordinates[0]
+        );
         let align = layout.swizzle.align();
         assert!(
             ptr.is_aligned_to(align),
@@ -276,6 +283,7 @@ impl Copy {
                 let at = i as usize * size_of::<W>();
                 let (from, to) = (self.place(offset + at), address.wrapping_add(at));
                 cuda_sim::access(Space::Shared, from.addr(), size_of::<W>(), 0, Kind::Read);
+                cuda_sim::copy_begins(Engine::Bulk, from.addr(), size_of::<W>());
                 cuda_sim::access(Space::Global, to, size_of::<W>(), 0, Kind::Write);
                 // SAFETY: as in `load`, the other way.
                 unsafe { W::load(from.cast()).store(std::ptr::with_exposed_provenance_mut(to)) };
@@ -402,10 +410,19 @@ pub unsafe fn tma_store<T, const D: usize>(map: TensorMapAddress, from: SharedPt
 
 pub fn tma_prefetch(_: TensorMapAddress) {}
 
-pub fn tma_commit() {}
+#[track_caller]
+pub fn tma_commit() {
+    cuda_sim::copies_commit(Engine::Bulk);
+}
 
-pub fn tma_wait_read<const N: u32>() {}
+#[track_caller]
+pub fn tma_wait_read<const N: u32>() {
+    cuda_sim::copies_wait(Engine::Bulk, N);
+}
 
-pub fn tma_wait<const N: u32>() {}
+#[track_caller]
+pub fn tma_wait<const N: u32>() {
+    cuda_sim::copies_wait(Engine::Bulk, N);
+}
 
 pub fn fence_async() {}

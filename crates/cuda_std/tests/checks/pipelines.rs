@@ -152,6 +152,103 @@ mod kernels {
     }
 }
 
+/// Copies of a thread to shared memory, which it reads or writes itself.
+mod copies {
+    use cuda_std::async_copy;
+    use cuda_std::prelude::*;
+
+    /// Where the thread's 16 bytes begin, as an element.
+    fn mine() -> usize {
+        4 * thread::thread_idx_x() as usize
+    }
+
+    fn copy(tile: Shared<u32>, x: &[u32], from: usize) {
+        // SAFETY: 16 bytes of the array, aligned, and of the tile.
+        unsafe { async_copy::copy_16(tile, 4 * from as u32, x.as_ptr().add(from % 64), 16) };
+        async_copy::commit();
+    }
+
+    pub fn read_without_a_wait<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
+        let tile = shared_array![u32; 64].aligned::<16>();
+        copy(tile, x, mine());
+        if RIGHT {
+            async_copy::wait::<0>();
+        }
+        out.set(mine(), tile.get(mine())); // read_without_a_wait: second
+    }
+
+    pub fn others_read_without_a_wait<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
+        let tile = shared_array![u32; 64].aligned::<16>();
+        copy(tile, x, mine());
+        if RIGHT {
+            async_copy::wait::<0>();
+        }
+        // It orders the threads, and not a thread's copies.
+        thread::sync_threads();
+        out.set(mine(), tile.get(60 - mine())); // others_read_without_a_wait: second
+    }
+
+    pub fn waits_for_one_group_too_few<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
+        let tile = shared_array![u32; 128].aligned::<16>();
+        copy(tile, x, mine());
+        copy(tile, x, 64 + mine());
+        if RIGHT {
+            async_copy::wait::<1>();
+        } else {
+            async_copy::wait::<2>();
+        }
+        out.set(mine(), tile.get(mine())); // waits_for_one_group_too_few: second
+        async_copy::wait::<0>();
+        out.set(64 + mine(), tile.get(64 + mine()));
+    }
+
+    pub fn waits_for_what_is_not_committed<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
+        let tile = shared_array![u32; 64].aligned::<16>();
+        // SAFETY: as in `copy`.
+        unsafe { async_copy::copy_16(tile, 4 * mine() as u32, x.as_ptr().add(mine()), 16) };
+        if RIGHT {
+            async_copy::commit();
+        }
+        async_copy::wait::<0>();
+        out.set(mine(), tile.get(mine())); // waits_for_what_is_not_committed: second
+    }
+
+    pub fn writes_where_a_copy_does<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
+        let tile = shared_array![u32; 64].aligned::<16>();
+        copy(tile, x, mine());
+        if RIGHT {
+            async_copy::wait::<0>();
+        }
+        tile.set(mine() + 3, 0); // writes_where_a_copy_does: second
+        async_copy::wait::<0>();
+        out.set(mine(), tile.get(mine()));
+    }
+}
+
+/// A test for each of those.
+macro_rules! copies {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            #[repr(align(16))]
+            struct Aligned([u32; 64]);
+            let x = Aligned([5; 64]);
+            crate::try_both(SOURCE, stringify!($name), "not waited for: this ", |right, checks| match right {
+                true => crate::run((1, 16, false), checks, |out| copies::$name::<true>(&x.0, out)),
+                false => crate::run((1, 16, false), checks, |out| copies::$name::<false>(&x.0, out)),
+            });
+        }
+    )*};
+}
+
+copies! {
+    read_without_a_wait
+    others_read_without_a_wait
+    waits_for_one_group_too_few
+    waits_for_what_is_not_committed
+    writes_where_a_copy_does
+}
+
 crate::cases! { "pipelines.rs":
     consumer_does_not_wait(1, 64), "data race on element";
     producer_does_not_wait(1, 64), "data race on element";

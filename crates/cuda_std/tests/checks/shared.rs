@@ -331,3 +331,53 @@ fn words_that_race_are_written() {
     });
     assert_eq!(fault, None);
 }
+
+/// A fault has what its message says in parts, too.
+#[test]
+fn findings_in_parts() {
+    use cuda_sim::{Array, FindingKind, Kind};
+
+    let fault = crate::run((1, 64, false), Checks::ALL, kernels::missing_barrier::<false>).unwrap();
+    let finding = fault.finding.as_deref().unwrap();
+    let other = finding.other.as_ref().unwrap();
+    assert_eq!((finding.kind, finding.bytes), (FindingKind::Race, 4));
+    let kinds = (finding.access.kind, other.kind);
+    assert!(
+        matches!(kinds, (Kind::Read, Kind::Write) | (Kind::Write, Kind::Read)),
+        "{finding:?}"
+    );
+    let Array::Shared(array) = &finding.array else {
+        panic!("{finding:?}")
+    };
+    assert!(array.file.ends_with("shared.rs"));
+    let element = finding.element().unwrap();
+    let wanted = format!("data race on element {element} (of 4 bytes) of the shared array at {array}: ");
+    assert!(fault.message.starts_with(&wanted), "{fault}");
+    assert_eq!(Some(&finding.access.location), fault.location.as_ref());
+    assert_eq!(
+        (finding.access.block, finding.access.thread),
+        (fault.block, fault.thread)
+    );
+    assert!(
+        fault
+            .message
+            .contains(&format!("thread {} at {}", other.thread, other.location)),
+        "{fault}"
+    );
+
+    let fault = crate::run(
+        (1, 64, false),
+        Checks::ALL,
+        kernels::dynamic_beyond_what_is_loaded::<false>,
+    )
+    .unwrap();
+    let finding = fault.finding.as_deref().unwrap();
+    assert_eq!(
+        (finding.kind, &finding.array),
+        (FindingKind::Uninitialised, &Array::DynamicShared)
+    );
+    assert_eq!((finding.offset, finding.bytes, &finding.other), (256, 1, &None));
+    // A panic is no finding.
+    let fault = crate::run((1, 1, false), Checks::ALL, |out| out.set(9999, 0)).unwrap();
+    assert_eq!(fault.finding, None);
+}

@@ -155,23 +155,25 @@ fn there_and_back<T: Pod + PartialEq + std::fmt::Debug + Sync, const D: usize>(
 #[test]
 fn boxes_of_every_rank_anywhere() {
     let words = |i: usize| (i as u32).wrapping_mul(0x9e37_79b9) | 1;
-    for at in [[-3], [0], [5], [30], [34], [100], [i32::MIN], [i32::MAX]] {
+    for at in [[-4], [0], [8], [28], [32], [100], [i32::MIN], [i32::MAX - 3]] {
         there_and_back::<u32, 1>(&layout::<u32>(&[33], &[16], Swizzle::None), at, words);
     }
     let mut numbers = Numbers(1);
     let mut near = |extent: i32, of_box: i32| i32::from(numbers.next()) % (extent + of_box + 2) - of_box - 1;
+    // In the innermost dimension at multiples of 16 bytes.
+    let aligned = |at: i32, bytes: i32| at - at.rem_euclid(16 / bytes);
     for _ in 0..12 {
-        let at = [near(21, 8), near(7, 4)];
+        let at = [aligned(near(21, 8), 2), near(7, 4)];
         there_and_back::<u16, 2>(&layout::<u16>(&[21, 7], &[8, 4], Swizzle::None), at, |i| i as u16 | 1);
-        let at = [near(9, 4), near(5, 3), near(4, 2)];
+        let at = [aligned(near(9, 4), 8), near(5, 3), near(4, 2)];
         there_and_back::<f64, 3>(&layout::<f64>(&[9, 5, 4], &[4, 3, 2], Swizzle::None), at, |i| {
             1.0 + i as f64
         });
-        let at = [near(40, 16), near(5, 3), near(4, 2), near(3, 3)];
+        let at = [aligned(near(40, 16), 1), near(5, 3), near(4, 2), near(3, 3)];
         there_and_back::<u8, 4>(&layout::<u8>(&[40, 5, 4, 3], &[16, 3, 2, 3], Swizzle::None), at, |i| {
             i as u8 | 1
         });
-        let at = [near(9, 4), near(5, 3), near(4, 2), near(3, 3), near(2, 2)];
+        let at = [aligned(near(9, 4), 4), near(5, 3), near(4, 2), near(3, 3), near(2, 2)];
         let five = layout::<u32>(&[9, 5, 4, 3, 2], &[4, 3, 2, 3, 2], Swizzle::None);
         there_and_back::<u32, 5>(&five, at, words);
     }
@@ -180,12 +182,12 @@ fn boxes_of_every_rank_anywhere() {
 #[test]
 fn boxes_with_every_swizzle() {
     for (swizzle, columns) in [(Swizzle::B32, 16), (Swizzle::B64, 32), (Swizzle::B128, 64)] {
-        for at in [[0, 0], [-5, -3], [90, 30]] {
+        for at in [[0, 0], [-8, -3], [88, 30]] {
             let two = layout::<u16>(&[100, 40], &[columns, 20], swizzle);
             there_and_back::<u16, 2>(&two, at, |i| (i as u16).wrapping_mul(0x9e37) | 1);
         }
         let three = layout::<u64>(&[30, 7, 5], &[columns / 4, 5, 3], swizzle);
-        there_and_back::<u64, 3>(&three, [3, -1, 3], |i| i as u64 + 1);
+        there_and_back::<u64, 3>(&three, [2, -1, 3], |i| i as u64 + 1);
     }
 }
 
@@ -229,6 +231,23 @@ fn misuse_is_a_fault() {
     assert_eq!(
         load(&|from, tile, loaded| unsafe { from.load(tile, [0], loaded) }),
         "a bulk copy with 1 coordinates, by a tensor map of rank 2"
+    );
+    let misaligned = |first: i32| {
+        let bytes = 4 * first;
+        format!(
+            "a bulk copy of a box that begins at element {first} of its innermost dimension, {bytes} bytes from the tensor's \
+             edge: a GPU can copy from multiples of 16 bytes alone, and ends in an illegal instruction"
+        )
+    };
+    for first in [-6, 1, 6] {
+        assert_eq!(
+            load(&|from, tile, loaded| unsafe { from.load(tile, [first, 0], loaded) }),
+            misaligned(first)
+        );
+    }
+    assert_eq!(
+        load(&|_, tile, _| unsafe { TensorMapMut::<f32>::from_address(&map).store([3, 4], tile) }),
+        misaligned(3)
     );
     assert_eq!(
         load(&|from, tile, loaded| unsafe { from.load(tile.subarray(0, 31), [0, 0], loaded) }),
