@@ -322,6 +322,15 @@ impl Device {
         Self::simulated(sim::Simulator::new().counting())
     }
 
+    /// A [`counting_simulator`](Self::counting_simulator) that also keeps what one block of each launch does, step by step:
+    /// what each warp reads and writes, and where the block meets ([`LaunchCounters::steps`]). For teaching:
+    /// examples/sim_trace.rs prints it.
+    ///
+    /// Blocks have numbers in linear order, x fastest. The first 10,000 steps are kept.
+    pub fn tracing_simulator(block: u64) -> Self {
+        Self::simulated(sim::Simulator::new().tracing(block))
+    }
+
     /// What was counted of the launches of a [`counting_simulator`](Self::counting_simulator) since the last call, in their
     /// order. Other devices have nothing.
     pub fn take_counters(&self) -> Vec<LaunchCounters> {

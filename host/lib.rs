@@ -106,7 +106,7 @@ pub use backend::cuda::SYNC_VARIABLE;
 pub use backend::faulty::Faults;
 pub use cuda_sim::{
     Access, Array, Checks, Counts, Fault, Finding, FindingKind, Kind, LaunchCounters, LineCounters, Operation,
-    Schedule, Space,
+    Schedule, Space, Step,
 };
 pub use cuda_std::float8::{F8E4M3, F8E5M2};
 pub use device::{DEVICE_VARIABLE, Device, Properties};

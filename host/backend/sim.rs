@@ -47,6 +47,8 @@ pub(crate) struct Simulator {
     /// In which order threads and blocks run.
     schedule: Schedule,
     counting: Counting,
+    /// The block whose steps are kept where launches are counted.
+    traced: Option<u64>,
     kernels: Mutex<Kernels>,
     /// Graphs, and those that can be launched, by handle.
     graphs: Mutex<HashMap<u64, Arc<Vec<Recorded>>>>,
@@ -71,6 +73,7 @@ impl Simulator {
             checks: Checks::from_env(),
             schedule: Schedule::from_env(),
             counting: Counting::from_env(),
+            traced: None,
             kernels: Mutex::default(),
             graphs: Mutex::default(),
         }
@@ -92,6 +95,12 @@ impl Simulator {
     pub(crate) fn counting(mut self) -> Self {
         self.counting = Counting::kept();
         self
+    }
+
+    /// That also keeps the steps of that block.
+    pub(crate) fn tracing(mut self, block: u64) -> Self {
+        self.traced = Some(block);
+        self.counting()
     }
 
     /// The allocation that an address is in.
@@ -234,6 +243,7 @@ impl Backend for Simulator {
         fresh.checks = self.checks;
         fresh.schedule = self.schedule;
         fresh.counting = self.counting.clone();
+        fresh.traced = self.traced;
         lock(&fresh.kernels).registry = lock(&self.kernels).registry.clone();
         Ok(Arc::new(fresh))
     }
@@ -441,6 +451,7 @@ impl Backend for Simulator {
             cooperative: kernel.cooperative,
             checks: self.checks,
             schedule: self.schedule,
+            traced: self.traced,
             allocation: Some(&allocation),
         };
         self.counting

@@ -127,6 +127,8 @@ pub struct Options<'a> {
     pub checks: Checks,
     /// In which order threads and blocks run.
     pub schedule: Schedule,
+    /// The number of the block whose steps are kept, where the launch is counted.
+    pub traced: Option<u64>,
     /// The allocation of global memory that an address is in, as reports name it.
     pub allocation: Option<&'a (dyn Fn(usize) -> Option<Range<usize>> + Sync)>,
 }

@@ -281,7 +281,7 @@ impl<'a> Context<'a> {
             checker.end_block(self.grid.config.grid.linear(self.block.get()));
         }
         if let Some(counter) = self.grid.counter {
-            counter.meet(self.grid.config.grid.linear(self.block.get()));
+            counter.end_block(self);
         }
         self.failure.borrow_mut().take()
     }

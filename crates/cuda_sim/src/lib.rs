@@ -91,7 +91,7 @@ use std::panic::Location;
 pub use barrier::{BarrierResult, GROUP_BARRIERS};
 pub use check::{Access, Array, Atomic, Checks, Engine, Finding, FindingKind, Kind, Scope, Space};
 pub use config::{LIMITS, LaunchConfig, Limits, Options};
-pub use count::{Counts, LaunchCounters, LineCounters, Operation};
+pub use count::{Counts, LaunchCounters, LineCounters, Operation, Step};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, SourceLocation};
 pub use schedule::Schedule;
@@ -240,7 +240,7 @@ pub fn launch_counted(
     options: Options<'_>,
     body: &(dyn Fn() + Sync),
 ) -> Result<LaunchCounters, Error> {
-    let counter = count::Counter::default();
+    let counter = count::Counter::new(options.traced);
     launch::launch(kernel, config, options, Some(&counter), body)?;
     Ok(counter.finish(kernel, config))
 }

@@ -28,7 +28,7 @@ impl Context<'_> {
                     checker.barrier(self.who().block);
                 }
                 if let Some(counter) = self.grid.counter {
-                    counter.meet(self.who().block);
+                    counter.meet(self);
                 }
                 self.warps().iter().for_each(|warp| warp.open_barrier());
                 result
@@ -58,7 +58,7 @@ impl Context<'_> {
         self.check_barrier(call, thread);
         if self.barrier.arrive(call, thread, 0, self.threads).is_some() {
             if let Some(counter) = self.grid.counter {
-                counter.meet(self.who().block);
+                counter.meet(self);
             }
             let arrival = Arrival {
                 call,

@@ -2,7 +2,7 @@
 //! Which accesses become one request: the k-th executions of the lanes of a warp, however far these run ahead.
 
 use cuda_sim::{
-    Atomic, Kind, LaunchConfig, LaunchCounters, Operation, Options, Scope, Space, access, atomic, barrier,
+    Atomic, Kind, LaunchConfig, LaunchCounters, Operation, Options, Scope, Space, Step, access, atomic, barrier,
     launch_counted, sync_warp, thread_idx,
 };
 
@@ -116,7 +116,7 @@ fn what_is_used_again_is_in_memory_once() {
         atomic(Space::Global, at(0), 4, Atomic::Update, Scope::Device);
     });
     assert_eq!((counters.sectors_read, counters.sectors_written), (4, 5));
-    assert_eq!((counters.least_bytes(), counters.bytes_moved()), (9 * 32, 4 * 9 * 32));
+    assert_eq!((counters.least_bytes(), counters.bytes_moved()), (9 * 32, 4 * 40 * 32));
     assert_eq!(counters.bytes_wanted(), 4 * (128 + 128 + 4));
     assert_eq!(counters.least_seconds(288e9), 1e-9);
     let atomics = counters.total(Space::Global, Operation::Atomic);
@@ -143,4 +143,49 @@ fn displayed_it_is_a_table() {
     assert!(text.starts_with(wanted), "{text}");
     let line = "global load           1 requests of 32.0 lanes,  8.00 sectors each,  50.0 % wanted\n";
     assert!(text.ends_with(line), "{text}");
+}
+
+#[test]
+fn steps_of_a_block_are_kept_in_order() {
+    let options = Options {
+        traced: Some(2),
+        ..Options::default()
+    };
+    let counters = launch_counted("kernel", &LaunchConfig::new(3, 40), options, &|| {
+        load(2 * me());
+        barrier("sync_threads", 0);
+        if me() < 3 {
+            access(Space::Global, at(7), 4, 4, Kind::Write);
+        }
+    });
+    let counters = counters.unwrap();
+    let [first, second, barrier, last] = &counters.steps[..] else {
+        panic!("{:?}", counters.steps)
+    };
+    assert_eq!(*barrier, Step::Barrier);
+    let Step::Access { warp, width, lanes, .. } = second else {
+        panic!("{second:?}")
+    };
+    assert_eq!((*warp, *width, lanes.len()), (1, 4, 8));
+    let at = |step: &Step| step.to_string().replace(|c: char| c.is_ascii_digit(), "");
+    assert!(at(first).starts_with("warp , load of  bytes, global, at "), "{first}");
+    assert!(
+        first
+            .to_string()
+            .contains(": lanes 0..=31; elements 262144, 262146, .. 262206"),
+        "{first}"
+    );
+    assert!(
+        second
+            .to_string()
+            .contains(": lanes 0..=7; elements 262208, 262210, .. 262222"),
+        "{second}"
+    );
+    assert!(
+        last.to_string()
+            .ends_with(": lanes 0..=2; elements 262151, the same for all"),
+        "{last}"
+    );
+    // Nothing of the others, and nothing where it is not asked for.
+    assert!(count(3, 40, &|| load(me())).steps.is_empty());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the simulated GPU counts of accesses, by hand; and on a GPU the same launches, for its profiler to count: with
-//! `--nocapture` the test says what that should find.
+//! What the simulated GPU counts of accesses, which is what ncu counts of them on an H100. On a GPU the same launches are
+//! made there as well, for a profiler to look at; with `--nocapture` the test says what that should find.
 
 use device_test_kernels::counters::{
     BLOCK, count_global, read_by_some, read_global, read_global_bytes, read_global_quads, read_shared,
@@ -99,7 +99,7 @@ fn cases() -> Vec<Case> {
         case!(read_by_some(5; x, out), LOADS, (1, 1, 0)),
         case!(read_by_some(20; x, out), LOADS, (1, 3, 0)),
         case!(count_global(32; counts), ATOMICS, (1, 4, 0)),
-        case!(count_global(3; counts), ATOMICS, (1, 1, 29)),
+        case!(count_global(3; counts), ATOMICS, (1, 11, 29)),
         case!(transpose(; x, out), LOADS, (32, 32 * 32, 0)),
         case!(transpose(; x, out), STORES, (32, 32 * 4, 0)),
         case!(read_shared(1, 1; out), SHARED_LOADS, (1, 1, 0)),
@@ -113,13 +113,13 @@ fn cases() -> Vec<Case> {
         case!(read_shared_pairs(2, 1; out), SHARED_LOADS, (1, 4, 2)),
         case!(read_shared_pairs(3, 1; out), SHARED_LOADS, (1, 2, 0)),
         case!(read_shared_pairs(16, 1; out), SHARED_LOADS, (1, 32, 30)),
-        case!(read_shared_pairs(1, 2; out), SHARED_LOADS, (1, 2, 0)),
-        case!(read_shared_pairs(1, 32; out), SHARED_LOADS, (1, 2, 0)),
+        case!(read_shared_pairs(1, 2; out), SHARED_LOADS, (1, 1, 0)),
+        case!(read_shared_pairs(1, 32; out), SHARED_LOADS, (1, 1, 0)),
         case!(read_shared_quads(1, 1; out), SHARED_LOADS, (1, 4, 0)),
         case!(read_shared_quads(2, 1; out), SHARED_LOADS, (1, 8, 4)),
         case!(read_shared_quads(8, 1; out), SHARED_LOADS, (1, 32, 28)),
-        case!(read_shared_quads(1, 2; out), SHARED_LOADS, (1, 4, 0)),
-        case!(read_shared_quads(1, 32; out), SHARED_LOADS, (1, 4, 0)),
+        case!(read_shared_quads(1, 2; out), SHARED_LOADS, (1, 2, 0)),
+        case!(read_shared_quads(1, 32; out), SHARED_LOADS, (1, 2, 0)),
         case!(write_shared(1; out), SHARED_STORES, (1, 1, 0)),
         case!(write_shared(4; out), SHARED_STORES, (1, 4, 3)),
         case!(write_shared(32; out), SHARED_STORES, (1, 32, 31)),

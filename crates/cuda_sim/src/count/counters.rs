@@ -4,6 +4,7 @@
 use std::fmt;
 use std::ops::AddAssign;
 
+use super::steps::Step;
 use crate::check::Space;
 use crate::dim3::Dim3;
 
@@ -22,7 +23,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Operation::Load => "load",
             Operation::Store => "store",
@@ -43,7 +44,8 @@ pub struct Counts {
     pub lanes: u64,
     /// Bytes that were asked for; those that several lanes of a request ask for are one.
     pub bytes: u64,
-    /// Sectors of 32 bytes of global memory, each once for a request. None of shared memory.
+    /// Sectors of 32 bytes of global memory, each once for a request; of an atomic one as often as the most lanes have one
+    /// element of it. None of shared memory.
     pub sectors: u64,
     /// Rounds in which shared memory answered: it has 32 banks of 4 bytes, and gives one word of each in a round. None of
     /// global memory.
@@ -123,6 +125,8 @@ pub struct LaunchCounters {
     pub sectors_read: u64,
     /// Different sectors of global memory that were written.
     pub sectors_written: u64,
+    /// What the block that was traced has done, its first 10,000 steps; nothing if none was.
+    pub steps: Vec<Step>,
 }
 
 impl LaunchCounters {

@@ -10,12 +10,14 @@
 
 mod counters;
 mod model;
+mod steps;
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::Location;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use counters::{Counts, LaunchCounters, LineCounters, Operation};
+pub use steps::Step;
 
 use crate::check::{Bytes, Space, Who};
 use crate::config::LaunchConfig;
@@ -79,31 +81,83 @@ struct State {
     /// By block, warp and site.
     open: HashMap<u64, HashMap<(u32, usize), Open>>,
     touched: Touched,
+    steps: Vec<Step>,
 }
 
 /// The counters of a launch.
 #[derive(Default)]
-pub(crate) struct Counter(Mutex<State>);
+pub(crate) struct Counter {
+    state: Mutex<State>,
+    /// The block whose steps are kept.
+    traced: Option<u64>,
+}
 
 impl Counter {
-    /// One thread runs at a time: nobody waits.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// One that keeps the steps of that block, if any.
+    pub(crate) fn new(traced: Option<u64>) -> Counter {
+        Counter {
+            traced,
+            ..Counter::default()
+        }
     }
 
-    /// Counts what the block has left: all its threads have met, or it has ended.
-    pub(crate) fn meet(&self, number: u64) {
+    /// One thread runs at a time: nobody waits.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All threads of the block have met.
+    pub(crate) fn meet(&self, context: &Context<'_>) {
+        self.end_block(context);
+        if self.traced == Some(context.who().block) {
+            self.state().keep(Step::Barrier);
+        }
+    }
+
+    /// Counts what the block has left.
+    pub(crate) fn end_block(&self, context: &Context<'_>) {
+        let number = context.who().block;
         let mut state = self.state();
-        for ((_, site), mut open) in state.open.remove(&number).unwrap_or_default() {
+        let open = state.open.remove(&number).unwrap_or_default();
+        let mut left: Vec<_> = open.into_iter().collect();
+        // By warp, and then in the order in which the sites were come to.
+        left.sort_unstable_by_key(|&(key, _)| key);
+        for ((warp, site), mut open) in left {
             for request in open.requests.drain(..).flatten() {
-                state.count(site, &request);
+                self.count(&mut state, context, warp, site, &request);
             }
+        }
+    }
+
+    fn count(&self, state: &mut State, context: &Context<'_>, warp: u32, site: usize, request: &Request) {
+        let (at, of, counts) = &mut state.totals[site];
+        *counts += model::counts(request, of.space, of.operation, of.width);
+        if of.space == Space::Global {
+            state.touched.enter(request, of.operation);
+        }
+        if self.traced == Some(context.who().block) {
+            let place = |address| Bytes::new(of.space, address, of.width, 0);
+            let lanes = crate::warp::lanes(request.lanes).map(|lane| {
+                let (array, offset) = context.array_of(place(request.addresses[lane as usize]));
+                (lane, array, offset)
+            });
+            let step = Step::Access {
+                warp,
+                space: of.space,
+                operation: of.operation,
+                width: of.width,
+                location: (*at).into(),
+                lanes: lanes.collect(),
+            };
+            state.keep(step);
         }
     }
 
     /// All that was counted.
     pub(crate) fn finish(self, kernel: &str, config: &LaunchConfig) -> LaunchCounters {
-        let State { totals, touched, .. } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let State {
+            totals, touched, steps, ..
+        } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut lines: Vec<LineCounters> = totals
             .into_iter()
             .map(|(at, site, counts)| LineCounters {
@@ -132,6 +186,7 @@ impl Counter {
             lines,
             sectors_read,
             sectors_written,
+            steps,
         }
     }
 }
@@ -150,16 +205,14 @@ impl State {
         })
     }
 
-    fn count(&mut self, site: usize, request: &Request) {
-        let (_, of, counts) = &mut self.totals[site];
-        *counts += model::counts(request, of.space, of.operation, of.width);
-        if of.space == Space::Global {
-            self.touched.enter(request, of.operation);
+    fn keep(&mut self, step: Step) {
+        if self.steps.len() < steps::MOST {
+            self.steps.push(step);
         }
     }
 
-    /// A lane comes to a site; false if it is ahead of others, and to wait if it can.
-    fn enter(&mut self, who: Who, all: u32, site: usize, address: usize, waits: bool) -> bool {
+    /// A lane comes to a site: the requests that are to be counted; `None` if it is ahead of others, and to wait if it can.
+    fn enter(&mut self, who: Who, all: u32, site: usize, address: usize, waits: bool) -> Option<Vec<Request>> {
         let (warp, lane) = (who.thread / 32, who.thread as usize % 32);
         let block = self.open.entry(who.block).or_default();
         let open = block.entry((warp, site)).or_default();
@@ -168,7 +221,7 @@ impl State {
         let mut overdue = Vec::new();
         if number - open.first >= WINDOW {
             if waits {
-                return false;
+                return None;
             }
             overdue.extend(open.requests.drain(..WINDOW as usize / 2).flatten());
             open.first += WINDOW / 2;
@@ -189,10 +242,7 @@ impl State {
             open.requests.pop_front();
             open.first += 1;
         }
-        for request in overdue {
-            self.count(site, &request);
-        }
-        true
+        Some(overdue)
     }
 }
 
@@ -217,7 +267,13 @@ pub(crate) fn access(context: &Context<'_>, call: Call, place: Bytes, operation:
         let enter = |waits| {
             let mut state = counter.state();
             let site = state.site(site, call.at);
-            state.enter(who, all, site, address, waits)
+            let Some(overdue) = state.enter(who, all, site, address, waits) else {
+                return false;
+            };
+            for request in overdue {
+                counter.count(&mut state, context, who.thread / 32, site, &request);
+            }
+            true
         };
         if !enter(true) {
             context.yield_now();
