@@ -67,7 +67,7 @@ mod kernels {
     pub fn vote_in_a_branch<const RIGHT: bool>(out: SliceMut<'_, u32>) {
         if me() < 16 {
             let mask = if RIGHT { 0xffff } else { warp::FULL_MASK };
-            out.set(me(), warp::ballot(mask, me() % 2 == 0)); // vote_in_a_branch: second
+            out.set(me(), warp::ballot(mask, me().is_multiple_of(2))); // vote_in_a_branch: second
         }
     }
 
