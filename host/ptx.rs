@@ -5,11 +5,11 @@
 //! nowhere else, it carries the package and the version that it belongs to and a signature for each entry, and nothing
 //! that was registered is ever replaced.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::fmt;
-use std::io::{self, Read};
 
-use lzma_rust2::LzmaReader;
+use ptx_pack::unpack;
 
 use crate::backend::{DeviceFnInfo, KernelInfo};
 use crate::device::Properties;
@@ -81,7 +81,7 @@ impl PtxModules {
     /// Of a device function, which is found by its name too, the PTX is that function with what it uses.
     pub fn text(&self, entry: &str, target: &str) -> Option<String> {
         let (_, packed) = self.find(entry, target)?;
-        let text = String::from_utf8(unpack(packed).ok()?).ok()?;
+        let text = unpack(packed).ok()?;
         match text.starts_with(FUNCTION) {
             true => function_of(&text, entry).map(str::to_owned),
             false => Some(text),
@@ -107,12 +107,11 @@ impl PtxModules {
     pub(crate) fn version_for(&self, capability: (u32, u32)) -> Option<PtxVersion> {
         let ranked = self.modules.iter().filter_map(|(_, target, _, packed)| {
             let rank = target_rank(target, capability)?;
-            Some((rank, *packed))
+            Some((rank, Reverse(packed.len()), *packed))
         });
-        let (_, packed) = ranked.max_by_key(|(rank, _)| *rank)?;
-        let mut start = Vec::new();
-        unpacked(packed).ok()?.take(1 << 10).read_to_end(&mut start).ok()?;
-        PtxVersion::of(&start)
+        // All of one target have one version: the shortest says it soonest.
+        let (_, _, packed) = ranked.max_by_key(|(rank, shortest, _)| (*rank, *shortest))?;
+        PtxVersion::of(unpack(packed).ok()?.as_bytes())
     }
 
     fn is_of(&self, package: &str, version: &str) -> bool {
@@ -132,17 +131,6 @@ const FUNCTION: &str = "//cuda_builder function=";
 pub(crate) fn function_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut functions = text.split(FUNCTION);
     functions.find_map(|function| function.strip_prefix(name)?.strip_prefix('\n'))
-}
-
-/// The text of a module, unpacked.
-pub(crate) fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    unpacked(packed)?.read_to_end(&mut text)?;
-    Ok(text)
-}
-
-fn unpacked(packed: &[u8]) -> io::Result<LzmaReader<&[u8]>> {
-    LzmaReader::new_mem_limit(packed, u32::MAX, None)
 }
 
 impl fmt::Debug for PtxModules {
@@ -365,8 +353,7 @@ fn target_rank(target: &str, (major, minor): (u32, u32)) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lzma_rust2::{LzmaOptions, LzmaWriter};
-    use std::io::Write;
+    use ptx_pack::pack;
 
     /// A launch of a kernel of package `p` 1.0.0.
     fn kernel(name: &'static str, signature: u64) -> KernelInfo {
@@ -434,11 +421,7 @@ mod tests {
     fn functions_are_found_with_a_text_of_their_own() {
         const TEXT: &str = "//cuda_builder function=f_f32\n.version 7.0\n.visible .func f_f32() { }\n\
                             //cuda_builder function=f_f3\n.version 7.0\n.visible .func f_f3() { }\n";
-        let mut packed = Vec::new();
-        let mut writer =
-            LzmaWriter::new_use_header(&mut packed, &LzmaOptions::default(), Some(TEXT.len() as u64)).unwrap();
-        writer.write_all(TEXT.as_bytes()).unwrap();
-        writer.finish().unwrap();
+        let packed = pack(TEXT);
         let entries: &'static [(&str, u64)] = &[("f_f32", 3), ("f_f3", 4), ("absent", 5)];
         let modules = modules("1.0.0", Vec::leak(vec![("f", "sm_75", entries, &*packed.leak())]));
         let first = ".version 7.0\n.visible .func f_f32() { }\n";
@@ -551,11 +534,7 @@ mod tests {
 
     #[test]
     fn the_version_is_that_of_the_modules_for_the_gpu() {
-        let pack = |text: &str| {
-            let mut writer = LzmaWriter::new_use_header(Vec::new(), &LzmaOptions::default(), None).unwrap();
-            writer.write_all(text.as_bytes()).unwrap();
-            &*Vec::leak(writer.finish().unwrap())
-        };
+        let pack = |text: &str| &*Vec::leak(pack(text));
         let rest = "// more\n".repeat(1000);
         let all: Vec<Module> = vec![
             (

@@ -5,14 +5,12 @@
 //! process of its own: this program again, with the stub's folder before all others and the test `child` chosen.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Barrier, OnceLock};
 
 use cuda_std::launch::Kernel;
 use cuda_std::prelude::*;
-use lzma_rust2::{LzmaOptions, LzmaWriter};
 use ndarray::{Array1, array};
 use warpsmith::{Device, DeviceArray, DeviceGridBarrier, Error, LaunchConfig, PtxModules};
 
@@ -366,9 +364,7 @@ fn modules_of(text: &str, signature: u64) -> PtxModules {
 
 /// The text as cuda_builder packs it.
 fn packed(text: &str) -> &'static [u8] {
-    let mut writer = LzmaWriter::new_use_header(Vec::new(), &LzmaOptions::default(), Some(text.len() as u64)).unwrap();
-    writer.write_all(text.as_bytes()).unwrap();
-    Vec::leak(writer.finish().unwrap())
+    Vec::leak(ptx_pack::pack(text))
 }
 
 fn entries(name: &'static str, signature: u64) -> &'static [(&'static str, u64)] {

@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::workspace::{Workspace, output, package_name, run, stdout};
 
 /// What a package may have; the registry takes 10 MB.
-const MAX_BYTES: u64 = 8_500_000;
+const MAX_BYTES: u64 = 8_000_000;
 
 /// A package that has the PTX of a kernels crate packed in, in a folder `ptx` that its build script looks for.
 struct WithPtx {
@@ -158,7 +158,7 @@ fn embedded(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
                 continue;
             }
             let name = path.to_string_lossy();
-            if name.ends_with(".ptx.rs") || name.ends_with(".ptx.lzma") {
+            if name.ends_with(".ptx.rs") || name.ends_with(".ptx.packed") {
                 files.insert(path.strip_prefix(folder)?.to_path_buf(), fs::read(&path)?);
             }
         }

@@ -141,6 +141,7 @@ impl Request<'_> {
     fn key(&self) -> u128 {
         let words = OWN_SOURCE
             .into_iter()
+            .chain(ptx_pack::SOURCE)
             .chain([env!("CARGO_PKG_VERSION"), self.arch.target_cpu()]);
         hash(words.chain(self.settings.iter().map(String::as_str)).map(str::as_bytes))
     }

@@ -38,9 +38,9 @@
 //! A kernel says which module it belongs to (`#[kernel]` of `cuda_std`). For each module and each architecture there is
 //! one file, `<module>.<arch>.ptx`, in the folder `<package>.ptx.d`, and for all of them a Rust expression in
 //! `<package_with_underscores>.ptx.rs`; both lie in `OUT_DIR` or where [`CudaBuilder::copy_to`] says. The expression
-//! names the package, its version and each module's kernels with their signatures, and embeds the PTX packed by LZMA;
-//! it is for `warpsmith::kernels!`, and what is written there by hand can break the safety of launches. A build script
-//! tells the macro where it is by the variable `CUDA_BUILDER_PTX_<package_with_underscores>`. A module has its kernels,
+//! names the package, its version and each module's kernels with their signatures, and embeds the PTX, packed by the
+//! crate ptx_pack; it is for `warpsmith::kernels!`, and what is written there by hand can break the safety of launches. A
+//! build script tells the macro where it is by the variable `CUDA_BUILDER_PTX_<package_with_underscores>`. A module has its kernels,
 //! with their launch bounds, and what they use. The instances of a device function (`#[device_fn]`) are a module too, whose
 //! file is a list: below a line `//cuda_builder function=NAME` the PTX of each, with what it uses. Files are replaced as a whole and only when they change, and files of
 //! modules that are no more go away. No path of the machine that built them is in them: the expression and the folder
@@ -420,11 +420,9 @@ fn build_one(compiler: &Compiler, arch: NvvmArch) -> Result<Build, CudaBuilderEr
         });
     }
     compiler.keep(&compiled)?;
-    let modules = modules.into_iter();
+    let modules = modules.into_iter().map(|(name, module)| (name.to_owned(), module));
     Ok(Build {
-        modules: modules
-            .map(|(name, module)| (name.to_owned(), Packed::new(module)))
-            .collect(),
+        modules: Packed::all(modules.collect()),
         warnings: compiled.warnings,
         dependencies: compiled.dependencies,
     })

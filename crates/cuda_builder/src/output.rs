@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writing the modules: a folder of PTX files and a Rust expression that embeds them, packed by LZMA: PTX is text in which
-//! much repeats, and shrinks to less than a sixth.
+//! Writing the modules: a folder of PTX files and a Rust expression that embeds them, packed by ptx_pack to a tenth.
 //!
 //! The expression is `(package, version, &[(module, architecture, &[(entry, signature), …], packed PTX), …])`, of type
 //! `(&str, &str, &[(&str, &str, &[(&str, u64)], &[u8])])`. It names the packed files as they lie beside it, so that folder
@@ -12,13 +11,13 @@
 
 use crate::ptx::Module;
 use crate::{CudaBuilderError, NvvmArch, PtxFile};
-use lzma_rust2::{EncodeMode, LzmaOptions, LzmaReader, LzmaWriter, MfType};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 
 /// How the names of files with expressions end, behind the package's as Rust has it.
 pub(crate) const EXPRESSION: &str = ".ptx.rs";
@@ -31,17 +30,36 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
+    /// Packs modules, as many at a time as there are processors.
+    pub(crate) fn all(modules: Vec<(String, Module)>) -> Vec<(String, Self)> {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let packed = Mutex::new(Vec::with_capacity(modules.len()));
+        let queue = Mutex::new(modules.into_iter());
+        let next = || queue.lock().expect("nothing panics with it").next();
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Some((name, module)) = next() {
+                        let module = Self::new(module);
+                        packed.lock().expect("nothing panics with it").push((name, module));
+                    }
+                });
+            }
+        });
+        let mut packed = packed.into_inner().expect("nothing panics with it");
+        packed.sort();
+        packed
+    }
+
     /// Packs a module.
     pub(crate) fn new(module: Module) -> Self {
-        let packed = compress(&module).expect("writing to memory does not fail");
+        let packed = ptx_pack::pack(&module.text);
         Self { module, packed }
     }
 
     /// A module that was packed before, of its entries and its packed text. `None` where it is no such text.
     pub(crate) fn from_packed(entries: Vec<(String, u64)>, packed: Vec<u8>) -> Option<Self> {
-        let mut text = String::new();
-        let mut reader = LzmaReader::new_mem_limit(&packed[..], u32::MAX, None).ok()?;
-        reader.read_to_string(&mut text).ok()?;
+        let text = ptx_pack::unpack(&packed).ok()?;
         Some(Self {
             module: Module { entries, text },
             packed,
@@ -110,40 +128,9 @@ impl Output<'_> {
     }
 }
 
-/// Packs a module's text, as `xz --format=lzma` would: with the header that says how long it is.
-///
-/// The longest matches are worth looking for, since whole lines repeat, but not many candidates for each: eight are
-/// within three hundredths of what all would give, in half the time. Functions repeat less, of which there is little: a sixth
-/// less comes of the choice among all matches.
-fn compress(module: &Module) -> std::io::Result<Vec<u8>> {
-    let text = module.text.as_bytes();
-    let fast = LzmaOptions {
-        dict_size: 1 << 18,
-        pb: 0,
-        mode: EncodeMode::Fast,
-        mf: MfType::Hc4,
-        nice_len: 273,
-        depth_limit: 8,
-        ..LzmaOptions::default()
-    };
-    let options = match module.has_functions() {
-        true => LzmaOptions {
-            dict_size: 1 << 20,
-            mode: EncodeMode::Normal,
-            mf: MfType::Bt4,
-            depth_limit: 0,
-            ..fast
-        },
-        false => fast,
-    };
-    let mut writer = LzmaWriter::new_use_header(Vec::new(), &options, Some(text.len() as u64))?;
-    writer.write_all(text)?;
-    writer.finish()
-}
-
 /// The file with the packed text of the module at `path`.
 fn packed(path: &Path) -> PathBuf {
-    path.with_extension("ptx.lzma")
+    path.with_extension("ptx.packed")
 }
 
 /// One module in the expression: a tuple of its name, its architecture, its entries with their signatures, and its
@@ -178,7 +165,7 @@ fn remove_all_but(current: &BTreeSet<&Path>, folder: &Path) -> Result<(), CudaBu
         let path = entry.map_err(CudaBuilderError::io("read", folder))?.path();
         let module = match path.extension().and_then(|extension| extension.to_str()) {
             Some("ptx") => path.clone(),
-            Some("lzma") => path.with_extension(""),
+            Some("packed") => path.with_extension(""),
             _ => continue,
         };
         if !current.contains(module.as_path()) {

@@ -70,11 +70,6 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// Whether it is a list of functions' texts.
-    pub(crate) fn has_functions(&self) -> bool {
-        self.text.starts_with(FUNCTION)
-    }
-
     /// The architecture that its text names.
     pub(crate) fn arch(&self) -> Option<NvvmArch> {
         let target = self.text.lines().find_map(|line| line.strip_prefix(".target"))?;

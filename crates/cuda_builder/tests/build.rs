@@ -304,7 +304,7 @@ fn a_build_script_reruns_for_what_went_in_and_shows_warnings() {
     assert_eq!(variable, [expression.to_str().unwrap()]);
     let embedding = fs::read_to_string(expression).unwrap();
     let line = |module, arch, entries: &[(&str, u64)]| {
-        let packed = format!("fixture-kernels.ptx.d/{module}.{arch}.ptx.lzma");
+        let packed = format!("fixture-kernels.ptx.d/{module}.{arch}.ptx.packed");
         format!("    ({module:?}, {arch:?}, &{entries:?}, include_bytes!({packed:?})),\n")
     };
     let (binary, reduce) = ([("add_f32", 1), ("twice_f32", 2)], [("pick_f32", 3)]);

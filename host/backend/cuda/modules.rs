@@ -14,7 +14,7 @@ use super::context::Context;
 use crate::backend::{DeviceFnInfo, KernelInfo};
 use crate::device::Properties;
 use crate::error::{Error, Result};
-use crate::ptx::{PtxModules, PtxVersion, Registry, function_of, unpack};
+use crate::ptx::{PtxModules, PtxVersion, Registry, function_of};
 
 /// Bytes of stack a thread gets where a kernel calls through pointers.
 const STACK_FOR_POINTER_CALLS: usize = 8 << 10;
@@ -74,9 +74,8 @@ impl Modules {
             package: function.package,
             message,
         };
-        let text = unpack(packed).map_err(|error| failed(error.to_string()))?;
-        let text = std::str::from_utf8(&text).map_err(|error| failed(error.to_string()))?;
-        let found = function_of(text, function.name);
+        let text = ptx_pack::unpack(packed).map_err(|error| failed(error.to_string()))?;
+        let found = function_of(&text, function.name);
         found
             .map(str::to_owned)
             .ok_or_else(|| failed("it is a kernel's, and no device function's".into()))
@@ -146,11 +145,11 @@ fn load(kernel: &KernelInfo, packed: &[u8], context: &Context, device: &Properti
         package: kernel.package,
         message,
     };
-    let ptx = unpack(packed).map_err(|error| failed(error.to_string()))?;
+    let ptx = ptx_pack::unpack(packed).map_err(|error| failed(error.to_string()))?;
     #[cfg(feature = "tracing")]
     let _span =
         tracing::debug_span!(target: "warpsmith", "load_kernel", kernel = kernel.name, bytes = ptx.len()).entered();
-    reserve_stack(&ptx, context)?;
+    reserve_stack(ptx.as_bytes(), context)?;
     let ptx = CString::new(ptx).map_err(|error| failed(error.to_string()))?;
     let name = CString::new(kernel.name).map_err(|error| failed(error.to_string()))?;
     // SAFETY: text that ends with a zero.
