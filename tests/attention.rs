@@ -5,7 +5,7 @@
 use crate::common::*;
 use ndarray::{Array3, Array4, ArrayView2, Axis, Ix3, Ix4, s};
 use proptest::prelude::RngExt;
-use warpsmith::ops::{Attend, Attention};
+use warpsmith::ops::{Attend, Attention, CastTo};
 use warpsmith::{Device, DeviceArray, Error, bf16, f16};
 
 mod decode;

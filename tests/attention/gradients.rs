@@ -204,6 +204,30 @@ fn elements_of_16_bits() {
     case(3, 5, 256).check_gradients::<f16>();
 }
 
+/// On ordinary cores those of 16 bits are computed as `f32`, and rounded once.
+#[test]
+fn half_precision_is_f32_rounded_once() {
+    fn check<T: Attend + FloatNumber + CastTo<f32>>(case: Case)
+    where
+        f32: CastTo<T>,
+    {
+        let device = &devices::<T>()[0];
+        let (operands, grad) = (case.operands::<T>(), case.gradient::<T>());
+        let got = case.gradients_on(device, &operands, &grad);
+        let upload = |x: &Array4<T>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
+        let [q, k, v] = operands.each_ref().map(upload);
+        let (out, log_sums) = case.on(&q, &k, &v);
+        let wide = |x: &DeviceArray<T, Ix4>| x.cast::<f32>().unwrap();
+        let [q, k, v, out, grad] = [&q, &k, &v, &out, &upload(&grad)].map(wide);
+        let wanted = case.of(&q, &k, &v).gradients(&out, &log_sums, &grad).unwrap();
+        for (got, wanted) in got.iter().zip(&wanted) {
+            assert_eq!(*got, wanted.cast::<T>().unwrap().to_ndarray().unwrap());
+        }
+    }
+    check::<bf16>(case(5, 9, 30));
+    check::<f16>(case(9, 5, 130));
+}
+
 /// As many queries as keys, fewer, and more, of which the first ones see no key and the gradients are 0.
 #[test]
 fn causal() {

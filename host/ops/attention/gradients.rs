@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gradients of attention.
 
-use cuda_std::launch::SafeKernel;
-use kernels_gpu::attention::tiled::gradients::{GradientStrides, blocks};
+use kernels_gpu::attention::tiled::gradients::{GradientStrides, attention_gradients, blocks};
 use kernels_gpu::attention::tiled::{ROWS, THREADS};
 use kernels_gpu::attention::{AttentionShape, MAX_TILES};
-use kernels_gpu::compiled::AttentionGradientsParams;
 use ndarray::{Axis, Ix3, Ix4};
 
 use super::{Attend, Attention, OPERATION, steps, strides};
-use crate::array::DeviceArray;
+use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::launch::{LaunchConfig, Words};
+use crate::ops::CastTo;
 
-/// What gradients are computed of, and they themselves.
+/// What gradients are computed of.
 #[doc(hidden)]
 pub struct GradientsTask<'a, T> {
     pub(super) q: &'a DeviceArrayRef<T, Ix4>,
@@ -28,8 +27,6 @@ pub struct GradientsTask<'a, T> {
     blocks: u32,
     /// What scores are multiplied with to be exponents of 2, and to be those of e.
     pub(super) factors: [f32; 2],
-    /// The gradients.
-    pub(super) of: [DeviceArray<T, Ix4>; 3],
 }
 
 impl<T: Attend> Attention<'_, T> {
@@ -55,7 +52,8 @@ impl<T: Attend> Attention<'_, T> {
     ///
     /// For each pair of a query and a key that it sees `14 d` operations on Hopper's tensor cores, by which those of `f16` and `bf16` with
     /// a `d` of 64 or 128 are computed where the scale is positive, and `16 d` on ordinary cores, by which all others are: `10 d` is the least,
-    /// for which blocks would have to add to the same results, in any order. Memory: the gradients, and two `f32` for each query.
+    /// for which blocks would have to add to the same results, in any order. Memory: the gradients, and two `f32` for each query;
+    /// for `f16` and `bf16` on ordinary cores also, until it is done, the operands, `grad` and the gradients as `f32`.
     ///
     /// # Errors
     ///
@@ -104,7 +102,7 @@ impl<T: Attend> Attention<'_, T> {
                 "no more than {MAX_TILES} tiles of {ROWS} queries, keys and values in all heads"
             ))
         })?;
-        let mut task = GradientsTask {
+        T::gradients(&GradientsTask {
             q,
             k,
             v,
@@ -114,16 +112,7 @@ impl<T: Attend> Attention<'_, T> {
             shape,
             blocks,
             factors: self.factors(),
-            of: [
-                DeviceArray::uninit(stream, q.raw_dim())?,
-                DeviceArray::uninit(stream, k.raw_dim())?,
-                DeviceArray::uninit(stream, v.raw_dim())?,
-            ],
-        };
-        if !T::gradients_on_tensor_cores(&mut task)? {
-            task.on_ordinary_cores()?;
-        }
-        Ok(task.of)
+        })
     }
 
     /// Asks whether what was computed has the shapes of results.
@@ -156,44 +145,54 @@ impl<T: Attend> GradientsTask<'_, T> {
         (self.grad.expr().cast::<f32>() * self.out.expr().cast::<f32>()).sum_axis(Axis(3))
     }
 
-    /// By the kernel for any GPU.
-    fn on_ordinary_cores(&mut self) -> Result<()> {
-        match self.shape.dim {
-            ..=64 => self.launch::<T::GradientsD64>(),
-            65..=128 => self.launch::<T::GradientsD128>(),
-            _ => self.launch::<T::GradientsD256>(),
-        }
+    /// Arrays for the gradients.
+    pub(super) fn results<U: Element>(&self) -> Result<[DeviceArray<U, Ix4>; 3]> {
+        let stream = self.q.stream();
+        Ok([
+            DeviceArray::uninit(stream, self.q.raw_dim())?,
+            DeviceArray::uninit(stream, self.k.raw_dim())?,
+            DeviceArray::uninit(stream, self.v.raw_dim())?,
+        ])
     }
 
-    fn launch<K: SafeKernel<Params = AttentionGradientsParams<T>>>(&mut self) -> Result<()> {
+    /// By the kernel for any GPU, which is one of `f32`.
+    pub(super) fn through_f32(&self) -> Result<[DeviceArray<T, Ix4>; 3]>
+    where
+        T: CastTo<f32>,
+        f32: CastTo<T>,
+    {
+        let [q, k, v, grad] = [self.q, self.k, self.v, self.grad].map(|x| x.cast::<f32>());
+        let (q, k, v, grad) = (q?, k?, v?, grad?);
+        let [dq, dk, dv] = self.on_ordinary_cores([&q, &k, &v, &grad])?;
+        Ok([dq.cast::<T>()?, dk.cast::<T>()?, dv.cast::<T>()?])
+    }
+
+    /// By the kernel for any GPU, of queries, keys, values and their gradient as `f32`.
+    pub(super) fn on_ordinary_cores(
+        &self,
+        operands: [&DeviceArrayRef<f32, Ix4>; 4],
+    ) -> Result<[DeviceArray<f32, Ix4>; 3]> {
         // The kernel goes forwards.
-        let (q, k, v, grad) = (
-            self.q.forwards::<Ix4>(None)?,
-            self.k.forwards::<Ix4>(None)?,
-            self.v.forwards::<Ix4>(None)?,
-            self.grad.forwards::<Ix4>(None)?,
-        );
+        let [q, k, v, grad] = operands.map(|x| x.forwards::<Ix4>(None));
+        let (q, k, v, grad) = (q?, k?, v?, grad?);
+        let stream = self.q.stream();
         let log_sums = self.log_sums.in_order()?;
-        let deltas = self.deltas().eval_on(self.q.stream())?;
-        let [dq, dk, dv] = &mut self.of;
-        let args = (
-            Words::of(&q),
-            Words::of(&k),
-            Words::of(&v),
-            Words::of(&grad),
-            Words::of(&log_sums),
-            &deltas,
-            dq,
-            dk,
-            dv,
-            self.shape,
-            GradientStrides {
-                attention: strides(&q, &k, &v),
-                grad: steps(&grad),
-            },
-            self.factors,
-        );
+        let deltas = self.deltas().eval_on(stream)?;
+        let mut gradients = self.results()?;
+        let [dq, dk, dv] = &mut gradients;
+        let strides = GradientStrides {
+            attention: strides(&q, &k, &v),
+            grad: steps(&grad),
+        };
+        let (q, k, v, grad) = (Words::of(&q), Words::of(&k), Words::of(&v), Words::of(&grad));
+        let (log_sums, shape, factors) = (Words::of(&log_sums), self.shape, self.factors);
+        let args = (q, k, v, grad, log_sums, &deltas, dq, dk, dv, shape, strides, factors);
         let config = LaunchConfig::new(self.blocks, THREADS as u32);
-        self.q.stream().launch::<K>(&config, args)
+        match shape.dim {
+            ..=64 => stream.launch::<attention_gradients<8>>(&config, args)?,
+            65..=128 => stream.launch::<attention_gradients<16>>(&config, args)?,
+            _ => stream.launch::<attention_gradients<32>>(&config, args)?,
+        }
+        Ok(gradients)
     }
 }

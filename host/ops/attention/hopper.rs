@@ -108,21 +108,23 @@ fn map<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>, lines: usize) -> Res
     in_pieces(elements).into_tensor_map(T::TYPE.0, &[1, 1, pieces, lines, PIECE], Swizzle::B128)
 }
 
-/// Computes gradients, if the device has such tensor cores and the kernels are written for such operands. There are keys.
-pub(super) fn gradients<T: Attend + HopperAttention + TensorElement>(task: &mut GradientsTask<'_, T>) -> Result<bool> {
+/// The gradients, if the device has such tensor cores and the kernels are written for such operands. There are keys.
+pub(super) fn gradients<T: Attend + HopperAttention + TensorElement>(
+    task: &GradientsTask<'_, T>,
+) -> Result<Option<[DeviceArray<T, Ix4>; 3]>> {
     if !is_hopper(task.q.stream()) || !is_positive(task.factors[0]) {
-        return Ok(false);
+        return Ok(None);
     }
-    match task.shape.dim as usize {
+    let gradients = match task.shape.dim as usize {
         d if d == dim(D64) => launch_gradients::<T, T::GradientsOfKeysD64, T::GradientsOfQueriesD64>(task, D64)?,
         d if d == dim(D128) => launch_gradients::<T, T::GradientsOfKeysD128, T::GradientsOfQueriesD128>(task, D128)?,
-        _ => return Ok(false),
-    }
-    Ok(true)
+        _ => return Ok(None),
+    };
+    Ok(Some(gradients))
 }
 
 /// By the kernels whose results take so many registers of a thread, as `K`'s and `Q`'s do.
-fn launch_gradients<T, K, Q>(task: &mut GradientsTask<'_, T>, registers: usize) -> Result<()>
+fn launch_gradients<T, K, Q>(task: &GradientsTask<'_, T>, registers: usize) -> Result<[DeviceArray<T, Ix4>; 3]>
 where
     T: Attend + TensorElement,
     K: Kernel<Params = GradientsOfKeysParams<T>>,
@@ -145,7 +147,8 @@ where
         dynamic_shared: gradients::shared_bytes(registers),
         ..LaunchConfig::new(tiles, gradients::THREADS as u32)
     };
-    let [dq, dk, dv] = &mut task.of;
+    let mut gradients = task.results()?;
+    let [dq, dk, dv] = &mut gradients;
     let tiles = of_keys(&shape).tiles(ROWS as u32);
     let args = (&q, &k, &v, &grad, &known, dk, dv, shape, factors);
     // SAFETY (of both): the kernels' contracts: threads, blocks and shared memory are those they are written for, as is the head dimension.
@@ -155,7 +158,8 @@ where
     unsafe { stream.launch_unchecked::<K>(&config(tiles), args)? };
     let tiles = shape.tiles(ROWS as u32);
     let args = (&q, &k, &v, &grad, &of_queries, padded, dq, shape, factors);
-    unsafe { stream.launch_unchecked::<Q>(&config(tiles), args) }
+    unsafe { stream.launch_unchecked::<Q>(&config(tiles), args)? };
+    Ok(gradients)
 }
 
 /// For each query the logarithm to base 2 of its sum of exponentials, or ∞ if it sees no key, and the product of its result and its gradient:

@@ -11,7 +11,7 @@ use cuda_std::launch::SafeKernel;
 use half::{bf16, f16};
 use kernels_gpu::attention::tiled::{AttentionStrides, ROWS, THREADS};
 use kernels_gpu::attention::{AttentionShape, MAX_LENGTH, MAX_TILES};
-use kernels_gpu::compiled::{AttentionDecode, AttentionGradients, AttentionParams};
+use kernels_gpu::compiled::{AttentionDecode, AttentionParams};
 use ndarray::{Dimension, Ix3, Ix4};
 
 use self::gradients::GradientsTask;
@@ -32,18 +32,16 @@ const MAX_DIM: usize = 256;
 const CACHED: usize = 24 << 20;
 
 /// The element types of [`attention`](DeviceArrayRef::attention): `f32`, `bf16` and `f16`.
-pub trait Attend: Element + AttentionDecode + AttentionGradients + Value<Element = Self> + sealed::Sealed {
+pub trait Attend: Element + AttentionDecode + Value<Element = Self> + sealed::Sealed {
     /// Computes by the kernel for the device's tensor cores, if there is one for such operands.
     #[doc(hidden)]
     fn on_tensor_cores(_task: &mut Task<'_, Self>) -> Result<bool> {
         Ok(false)
     }
 
-    /// Computes gradients so.
+    /// Computes gradients, by the kernels for the device.
     #[doc(hidden)]
-    fn gradients_on_tensor_cores(_task: &mut GradientsTask<'_, Self>) -> Result<bool> {
-        Ok(false)
-    }
+    fn gradients(task: &GradientsTask<'_, Self>) -> Result<[DeviceArray<Self, Ix4>; 3]>;
 }
 
 mod sealed {
@@ -54,7 +52,11 @@ mod sealed {
     impl Sealed for super::f16 {}
 }
 
-impl Attend for f32 {}
+impl Attend for f32 {
+    fn gradients(task: &GradientsTask<'_, f32>) -> Result<[DeviceArray<f32, Ix4>; 3]> {
+        task.on_ordinary_cores([task.q, task.k, task.v, task.grad])
+    }
+}
 
 macro_rules! on_hopper {
     ($($type:ty),*) => {$(
@@ -63,8 +65,11 @@ macro_rules! on_hopper {
                 hopper::compute(task)
             }
 
-            fn gradients_on_tensor_cores(task: &mut GradientsTask<'_, $type>) -> Result<bool> {
-                hopper::gradients(task)
+            fn gradients(task: &GradientsTask<'_, $type>) -> Result<[DeviceArray<$type, Ix4>; 3]> {
+                match hopper::gradients(task)? {
+                    Some(gradients) => Ok(gradients),
+                    None => task.through_f32(),
+                }
             }
         }
     )*};

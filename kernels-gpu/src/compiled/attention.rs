@@ -9,7 +9,6 @@ use cuda_std::tma::TensorMap;
 use super::sealed::Sealed;
 use crate::attention::AttentionShape;
 use crate::attention::decode::{self, DecodePlan};
-use crate::attention::tiled::gradients::{self, GradientStrides};
 use crate::attention::tiled::{self, AttentionStrides};
 use crate::attention::wgmma;
 use crate::num::Num;
@@ -94,44 +93,6 @@ macro_rules! attention_decode {
 }
 
 attention_decode!(f32, bf16, f16);
-
-/// The parameters of [`attention_gradients`](fn@gradients::attention_gradients).
-pub type AttentionGradientsParams<T> = (
-    &'static [T],
-    &'static [T],
-    &'static [T],
-    &'static [T],
-    &'static [f32],
-    &'static [f32],
-    SliceMut<'static, T>,
-    SliceMut<'static, T>,
-    SliceMut<'static, T>,
-    AttentionShape,
-    GradientStrides,
-    [f32; 2],
-);
-
-/// Gradients of attention of elements of this type on any GPU: a kernel for each head dimension, up to which it goes.
-pub trait AttentionGradients: Attention {
-    /// 64.
-    type GradientsD64: SafeKernel<Params = AttentionGradientsParams<Self>>;
-    /// 128.
-    type GradientsD128: SafeKernel<Params = AttentionGradientsParams<Self>>;
-    /// 256.
-    type GradientsD256: SafeKernel<Params = AttentionGradientsParams<Self>>;
-}
-
-macro_rules! attention_gradients {
-    ($($type:ty),*) => {$(
-        impl AttentionGradients for $type {
-            type GradientsD64 = gradients::attention_gradients<$type, 8>;
-            type GradientsD128 = gradients::attention_gradients<$type, 16>;
-            type GradientsD256 = gradients::attention_gradients<$type, 32>;
-        }
-    )*};
-}
-
-attention_gradients!(f32, bf16, f16);
 
 /// The parameters of [`attention_wgmma`](fn@wgmma::attention_wgmma).
 pub type HopperAttentionParams<T> = (

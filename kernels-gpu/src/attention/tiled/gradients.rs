@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gradients of attention on ordinary cores, in f32.
+//! Gradients of attention on ordinary cores, in f32. Those of elements of 16 bits go by way of arrays of f32, which has the bits that
+//! kernels of their own would have: all is computed in f32, and rounded once.
 //!
 //! As in FlashAttention-2 (T. Dao, 2023), the weights `P` are computed anew from the scores and the logarithms of the sums of
 //! exponentials, and no matrix of them is in memory. With the incoming gradient `G`, and for each query the product `δ` of its line of `G`
@@ -14,14 +15,12 @@
 //! adds to, and the bits are the same each time. The price is that scores are computed three times, and `G Vᵀ` twice: `16 d` operations
 //! for each pair of a query and a key, where `10 d` is the least.
 
-use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use super::products::{self, Operand, Products, Scores};
 use super::{AttentionStrides, BLOCKS, KEYS, LANE_KEYS, LANE_ROWS, ROWS, SHARED, THREADS, fits, max_dim};
 use crate::attention::{AttentionShape, MAX_TILES};
 use crate::matmul::{span, unroll};
-use crate::num::Num;
 
 /// Blocks of the kernel: one for each tile of [`ROWS`] lines of the three gradients, if a grid has as many.
 #[inline(always)]
@@ -48,17 +47,17 @@ pub struct GradientStrides {
 /// All results have the heads one after another, each in C order, and so have `log_sums` and `deltas`. Scores are multiplied by `factor` to be exponents of 2, and by `scale` to be those of e. A query whose logarithm is −∞
 /// sees no key. The grid has one axis, with as many blocks as [`blocks`] says. Where the operands do not lie within their arrays, or the
 /// shape has more than [`max_dim`] elements a line, nothing is written.
-#[kernel(T = [f32, bf16, f16], C = [8, 16, 32], max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn attention_gradients<T: Num<Wide = f32>, const C: usize>(
-    q: &[T],
-    k: &[T],
-    v: &[T],
-    grad: &[T],
+#[kernel(C = [8, 16, 32], max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn attention_gradients<const C: usize>(
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    grad: &[f32],
     log_sums: &[f32],
     deltas: &[f32],
-    dq: SliceMut<'_, T>,
-    dk: SliceMut<'_, T>,
-    dv: SliceMut<'_, T>,
+    dq: SliceMut<'_, f32>,
+    dk: SliceMut<'_, f32>,
+    dv: SliceMut<'_, f32>,
     shape: AttentionShape,
     strides: GradientStrides,
     [factor, scale]: [f32; 2],
@@ -87,7 +86,7 @@ pub fn attention_gradients<T: Num<Wide = f32>, const C: usize>(
         products: Products::new(shared),
     };
     let operand =
-        |elements, strides, head, lines| Operand::<T>::new(elements, strides, [part.batch, head], lines, shape.dim);
+        |elements, strides, head, lines| Operand::<f32>::new(elements, strides, [part.batch, head], lines, shape.dim);
     let of_queries = |head: u32| {
         [
             operand(q, strides.attention.q, head, shape.queries),
@@ -240,22 +239,22 @@ impl Block<'_> {
     /// Adds to the sums of the block's lines what those of the others add that are in that range, of a head of queries. An operand is
     /// queries and their incoming gradient, or keys and values.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn walk<T: Num<Wide = f32>, const C: usize>(
+    fn walk<const C: usize>(
         &mut self,
         sums: &mut [[f32; C]; LANE_ROWS],
         head: u32,
-        own: [Operand<'_, T>; 2],
-        others: [Operand<'_, T>; 2],
+        own: [Operand<'_, f32>; 2],
+        others: [Operand<'_, f32>; 2],
         (mut at, end): (u32, u32),
     ) {
         let row = self.part.row;
         let is_of_values = self.part.of == Of::Values;
         let added = if is_of_values { others[1] } else { others[0] };
         while at < end {
-            let mut weights = self.products.scores::<T, C>((&own[0], row), (&others[0], at));
+            let mut weights = self.products.scores::<f32, C>((&own[0], row), (&others[0], at));
             let mut gradients = [[0.0; LANE_KEYS]; LANE_ROWS];
             if !is_of_values {
-                gradients = self.products.scores::<T, C>((&own[1], row), (&others[1], at));
+                gradients = self.products.scores::<f32, C>((&own[1], row), (&others[1], at));
             }
             self.weigh(&mut weights, &gradients, head, at);
             self.products.put_weights(&weights);
@@ -316,10 +315,10 @@ impl Block<'_> {
 
     /// Stores the sums, times `factor`, to an array that has so many heads with so many lines.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store<T: Num<Wide = f32>, const C: usize>(
+    fn store<const C: usize>(
         &self,
         sums: &[[f32; C]; LANE_ROWS],
-        out: SliceMut<'_, T>,
+        out: SliceMut<'_, f32>,
         (heads, lines): (u32, u32),
         factor: f32,
     ) {
