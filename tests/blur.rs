@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 use crate::common::{Number, assert_same, cases, rng, upload};
-use ndarray::Array3;
+use ndarray::{Array3, Axis};
 use proptest::prelude::*;
 use warpsmith::ops::{Border, Pixel};
 
@@ -117,28 +117,27 @@ fn window<T: Copy>(border: Border<T>, i: usize, radius: usize, n: usize) -> Vec<
     around.map(|i| source(border, i, n)).collect()
 }
 
-/// The pixels of a window, by the definition: none that are missing.
-fn pixels<T: TestPixel>(
-    picture: &Array3<T>,
-    (y, x, c): (usize, usize, usize),
-    radius: usize,
-    border: Border<T>,
-) -> Vec<f64> {
-    let (rows, columns, _) = picture.dim();
-    let (across, mut values) = (
-        window(border, x, radius, columns),
-        Vec::with_capacity((2 * radius + 1).pow(2)),
-    );
-    for row in window(border, y, radius, rows) {
-        for &column in &across {
-            match (row, column, border) {
-                (Some(row), Some(column), _) => values.push(picture[[row, column, c]].wide()),
-                (_, _, Border::Constant(constant)) => values.push(constant.wide()),
-                _ => {}
+/// Of each window the sum, and of how many pixels that is: none that are missing. Along rows, then of these along columns.
+fn sums<T: TestPixel>(picture: &Array3<T>, radius: usize, border: Border<T>) -> Array3<(f64, usize)> {
+    let mut sums = picture.mapv(|x| (x.wide(), 1));
+    for (axis, pixels) in [(1, 1), (0, 2 * radius + 1)] {
+        let n = sums.shape()[axis];
+        let windows: Vec<_> = (0..n).map(|i| window(border, i, radius, n)).collect();
+        let beyond = match border {
+            Border::Constant(constant) => (pixels as f64 * constant.wide(), pixels),
+            _ => (0.0, 0),
+        };
+        for mut lane in sums.lanes_mut(Axis(axis)) {
+            let values = lane.to_vec();
+            for (sum, window) in lane.iter_mut().zip(&windows) {
+                *sum = window.iter().fold((0.0, 0), |(sum, count), position| {
+                    let (more, pixels) = position.map_or(beyond, |position| values[position]);
+                    (sum + more, count + pixels)
+                });
             }
         }
     }
-    values
+    sums
 }
 
 /// Each element replaced by `f`, but for alpha.
@@ -166,9 +165,9 @@ fn same<T: TestPixel>(got: &Array3<T>, wanted: &Array3<T>, what: &str) {
 
 /// Integers (and the halves of f64 that those are, up to 2^53) to the last bit.
 fn check_box<T: TestPixel>(picture: &Array3<T>, radius: usize, border: Border<T>) {
+    let sums = sums(picture, radius, border);
     let wanted = map(picture, |at| {
-        let values = pixels(picture, at, radius, border);
-        let (sum, count) = (values.iter().sum::<f64>(), values.len());
+        let (sum, count) = sums[at];
         if T::HALF > 0.0 {
             let (sum, count) = (sum as u64, count as u64);
             // Below 2^16, so exact on the way through f32.
@@ -240,13 +239,14 @@ fn boxes_of_floats_are_within_the_bound() {
             let largest = picture.iter().fold(0.0, |largest: f64, x| largest.max(x.wide().abs()));
             for (border, &radius) in borders().into_iter().cycle().skip(seed as usize).zip(radii) {
                 let got = box_blur(&picture, radius, border);
+                let sums = sums(&picture, radius, border);
                 for (at, &got) in got.indexed_iter() {
                     if at.2 == 3 {
                         assert!(got.same(picture[at]), "alpha at {at:?}");
                         continue;
                     }
-                    let values = pixels(&picture, at, radius, border);
-                    let mean = values.iter().sum::<f64>() / values.len() as f64;
+                    let (sum, count) = sums[at];
+                    let mean = sum / count as f64;
                     // The reference's own sum is wrong by 2^−53 for each value, which the bound has room for.
                     let (error, bound) = ((got.wide() - mean).abs(), bound(radius, largest, mean));
                     assert!(
@@ -275,10 +275,11 @@ fn what_is_not_finite_stays_in_its_windows() {
     }
     for (radius, border) in [(0, Border::Clamp), (2, Border::Mean), (6, Border::Wrap)] {
         let got = box_blur(&picture, radius, border);
+        let sums = sums(&picture, radius, border);
         let mut not_finite = 0;
         for (at, &got) in got.indexed_iter() {
-            let values = pixels(&picture, at, radius, border);
-            let wanted = (values.iter().sum::<f64>() * (1.0 / values.len() as f64)) as f32;
+            let (sum, count) = sums[at];
+            let wanted = (sum * (1.0 / count as f64)) as f32;
             not_finite += usize::from(!wanted.is_finite());
             assert!(
                 got.same(wanted + 0.0),

@@ -163,7 +163,7 @@ fn softmax_of_rows_and_of_columns() {
 
 #[test]
 fn layer_norm_variance_and_means() {
-    for (rows, len) in [(1, 1000), (5, 64), (3, 4097), (2, 30_000), (1, 300_000), (200, 33)] {
+    for (rows, len) in [(1, 1000), (5, 64), (3, 4097), (2, 20_001), (1, 70_001), (200, 33)] {
         let (a, scale, shift) = (floats(&[rows, len], 4), floats(&[len], 5), floats(&[len], 6));
         let what = format!("layer norm of {rows} rows of {len}");
         let two = |a: &ArrayD<f32>| a.clone().into_dimensionality::<ndarray::Ix2>().unwrap();

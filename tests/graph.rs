@@ -379,7 +379,7 @@ fn memory_is_given_back_with_the_graph() {
     // One of its own, whose accounts are nobody else's.
     let (device, _) = Device::named(&device().properties().id).unwrap().with_faults().unwrap();
     let stream = device.create_stream().unwrap();
-    let x = upload(&stream, &vec![1.0f32; 100_000]);
+    let x = upload(&stream, &vec![1.0f32; 20_000]);
     let allocated = || device.memory().unwrap().allocated;
     let start = allocated();
     let mut graph = stream
@@ -394,7 +394,7 @@ fn memory_is_given_back_with_the_graph() {
     let with_graph = allocated();
     // Two arrays take turns, a third is the result's, in `f64` or not, beside small states.
     assert!(
-        with_graph > start && with_graph < start + 6 * 400_000,
+        with_graph > start && with_graph < start + 6 * 80_000,
         "{}",
         with_graph - start
     );

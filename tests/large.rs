@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! More elements than 32 bits can count: 2^32 + 5 of u8. That is for a GPU; the simulator, for which it would take an
-//! hour, does the same with 2^20 + 5.
+//! hour, does the same with 2^18 + 5.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use warpsmith::{DeviceArray, Generator};
 
 fn len() -> usize {
     if device().is_simulator() {
-        (1 << 20) + 5
+        (1 << 18) + 5
     } else {
         (1 << 32) + 5
     }

@@ -243,12 +243,12 @@ fn random_views_of_integers() {
 /// columns of a part of an array.
 #[test]
 fn long_rows_in_pieces_and_columns_at_a_distance() {
-    let x = Array3::from_shape_fn((3, 5, 9000), |(i, j, k)| whole::<f32>(45_000 * i + 9000 * j + k));
+    let x = Array3::from_shape_fn((2, 4, 9000), |(i, j, k)| whole::<f32>(36_000 * i + 9000 * j + k));
     let on_device = upload(&x);
     for (from, to) in [(0, 9000), (0, 8192), (4, 1028), (3, 2100), (1, 1200), (7, 8999)] {
         let (part, wanted) = (
-            on_device.slice(s![.., 1..4, from..to]).unwrap(),
-            x.slice(s![.., 1..4, from..to]),
+            on_device.slice(s![.., 1..3, from..to]).unwrap(),
+            x.slice(s![.., 1..3, from..to]),
         );
         check_floats(
             &part.view().into_dyn(),
@@ -292,7 +292,7 @@ fn long_rows_in_pieces_and_columns_at_a_distance() {
     }
     let tall = Array2::from_shape_fn((70_000, 6), |(i, j)| whole::<f32>(6 * i + j));
     let on_device = upload(&tall);
-    for columns in [s![.., 1..4], s![.., ..;2], s![..;3, 2..]] {
+    for columns in [s![.., 1..4], s![..20_000, ..;2], s![..;3, 2..]] {
         let (part, wanted) = (on_device.slice(columns).unwrap(), tall.slice(columns));
         check_floats(&part.into_dyn(), &wanted.to_owned().into_dyn(), "a tall array");
     }
