@@ -48,7 +48,7 @@ use super::program::{GROUP, Layout, Program, Step};
 pub(super) use arguments::{Arguments, Parts, config, parameters};
 pub(super) use kernel::kernel;
 #[cfg(test)]
-pub(super) use tests::run_again;
+pub(super) use tests::{is_recorded, run_again};
 
 /// The name of the kernel.
 pub(super) const NAME: &str = "expression";

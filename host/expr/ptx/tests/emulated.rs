@@ -20,7 +20,7 @@ use crate::{Device, DeviceArray, Generator, Result, Stream};
 thread_local! {
     /// The blocks that were run while a test wants it.
     static RUN: RefCell<Option<usize>> = const { RefCell::new(None) };
-    /// The programs that were run while a test wants them.
+    /// The programs that were to be run while a test wants them.
     static PROGRAMS: RefCell<Option<Vec<Program>>> = const { RefCell::new(None) };
 }
 
@@ -43,9 +43,18 @@ impl Memory for Host {
     }
 }
 
+/// Where a test wants programs, takes this one in place of its run.
+pub(in crate::expr) fn is_recorded(program: &Program) -> bool {
+    PROGRAMS.with_borrow_mut(|programs| {
+        programs
+            .as_mut()
+            .map(|programs| programs.push(program.clone()))
+            .is_some()
+    })
+}
+
 /// Where a test wants it, computes the outputs once more by the kernel's text: they have the same bits.
 pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
-    PROGRAMS.with_borrow_mut(|programs| programs.as_mut().map(|programs| programs.push(lowered.program.clone())));
     let is_wanted = RUN.with_borrow(Option::is_some);
     if !is_wanted {
         return;
@@ -108,7 +117,7 @@ fn twice(compute: impl FnOnce(&Stream) -> Result<()>) -> usize {
     RUN.take().expect("a number")
 }
 
-/// The programs of what `compute` evaluates.
+/// The programs of what `compute` evaluates, which are not run: nothing is in its arrays.
 pub(super) fn programs(compute: impl FnOnce(&Stream) -> Result<()>) -> Vec<Program> {
     PROGRAMS.set(Some(Vec::new()));
     let device = Device::simulator();
