@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `warpsmith lab`: experiments that show why kernels are slow and fast.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
+use image::codecs::png::PngEncoder;
+use image::{ExtendedColorType, ImageEncoder};
+use ndarray::Array3;
 use serde_json::{Value, json};
 use warpsmith::Device;
 use warpsmith_lab::report::{Cell, Report};
@@ -21,8 +24,8 @@ pub struct LabArgs {
     /// Elements of the experiment's arrays, or as many as make its matrices; each has sizes of its own.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     size: Option<u64>,
-    /// Draws the numbers.
-    #[arg(long, value_name = "FILE.svg")]
+    /// Draws the numbers: to look at, or for a page.
+    #[arg(long, value_name = "FILE.svg|png")]
     plot: Option<PathBuf>,
 }
 
@@ -40,8 +43,7 @@ pub fn run(session: &Session, args: &LabArgs) -> Result<()> {
             experiments.len() == 1,
             "--plot: given all experiments, wanted one of them"
         );
-        let is_svg = plot.extension().is_some_and(|extension| extension == "svg");
-        ensure!(is_svg, "{}: wanted a name that ends in .svg", plot.display());
+        wanted_format(plot)?;
     }
     let plot = args
         .plot
@@ -71,12 +73,38 @@ pub fn run(session: &Session, args: &LabArgs) -> Result<()> {
         }
     }
     if let (Some(plot), [(experiment, report)]) = (plot, &found[..]) {
-        let svg = report
-            .plot
-            .svg(&format!("{} on {}", experiment.name, device.properties().name))?;
-        plot.commit(|file| Ok(file.write_all(svg.as_bytes())?))?;
+        let title = format!("{} on {}", experiment.name, device.properties().name);
+        let bytes = match wanted_format(plot.path())? {
+            Format::Svg => report.plot.svg(&title)?.into_bytes(),
+            Format::Png => png(&report.plot.pixels(&title)?)?,
+        };
+        plot.commit(|file| Ok(file.write_all(&bytes)?))?;
     }
     Ok(())
+}
+
+/// What plots are written as.
+enum Format {
+    Svg,
+    Png,
+}
+
+/// By the file's name.
+fn wanted_format(path: &Path) -> Result<Format> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => Ok(Format::Svg),
+        Some("png") => Ok(Format::Png),
+        _ => bail!("{}: wanted a name that ends in .svg or .png", path.display()),
+    }
+}
+
+fn png(pixels: &Array3<u8>) -> Result<Vec<u8>> {
+    let (height, width, _) = pixels.dim();
+    let bytes = pixels.as_slice().context("the picture is not in standard layout")?;
+    let mut png = Vec::new();
+    let encoder = PngEncoder::new(&mut png);
+    encoder.write_image(bytes, width as u32, height as u32, ExtendedColorType::Rgb8)?;
+    Ok(png)
 }
 
 /// A line for each experiment.
@@ -101,7 +129,7 @@ fn text(experiment: &Experiment, device: &Device, report: &Report) -> String {
         experiment.name, experiment.sentence, properties.name, properties.id
     );
     for table in &report.tables {
-        text += &format!("\n{}\n{}\n", table.title, shown(table));
+        text += &format!("\n{}\n\n{}\n", table.title, shown(table));
     }
     text += "\n";
     for line in &report.lines {

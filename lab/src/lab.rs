@@ -216,10 +216,9 @@ impl Lab {
 /// What is said of times of the host where the program is built without optimisation.
 pub fn note_of_host(lines: &mut Vec<String>) {
     if cfg!(debug_assertions) {
-        lines.push(
-            "This program is built without optimisation: its times of the host mean little. Build it with --release."
-                .into(),
-        );
+        let note =
+            "This program is built without optimisation: its times of the host mean little. Build it with --release.";
+        lines.push(note.into());
     }
 }
 

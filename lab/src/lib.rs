@@ -23,7 +23,9 @@ pub mod data;
 mod experiments;
 mod lab;
 pub mod plot;
+mod raster;
 pub mod report;
+pub mod timeline;
 
 use anyhow::{Context, Result};
 use warpsmith::Device;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plots of what experiments find, as SVG.
+//! Plots of what experiments find, as SVG and as pixels.
 
 use anyhow::Result;
+use ndarray::Array3;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use crate::raster::Raster;
 use crate::report::figures;
 
 /// The picture's pixels.
@@ -53,6 +55,20 @@ impl Plot {
         let mut svg = String::new();
         self.draw(&SVGBackend::with_string(&mut svg, SIZE).into_drawing_area(), title)?;
         Ok(svg)
+    }
+
+    /// The picture's pixels: red, green and blue, row by row.
+    ///
+    /// # Errors
+    ///
+    /// Those of drawing.
+    pub fn pixels(&self, title: &str) -> Result<Array3<u8>> {
+        let (width, height) = SIZE;
+        let mut pixels = Array3::zeros((height as usize, width as usize, 3));
+        if let Some(pixels) = pixels.as_slice_mut() {
+            self.draw(&Raster::new(SIZE, pixels).into_drawing_area(), title)?;
+        }
+        Ok(pixels)
     }
 
     fn draw<B: DrawingBackend>(&self, root: &Area<B>, title: &str) -> Result<()>
@@ -238,6 +254,14 @@ mod tests {
 
     fn shown(plot: &Plot, texts: &[&str]) {
         let svg = plot.svg("a title").unwrap();
+        let pixels = plot.pixels("a title").unwrap();
+        // White, with something on it.
+        let white = pixels.iter().filter(|&&light| light == 255).count();
+        assert!(
+            pixels.len() / 10 < white && white < pixels.len() - 500,
+            "{white} of {}",
+            pixels.len()
+        );
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
         for text in ["a title"].iter().chain(texts) {
             assert!(svg.contains(text), "{text} in {svg}");

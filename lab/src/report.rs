@@ -98,10 +98,14 @@ impl Report {
     }
 }
 
-/// The number with four significant digits at least; integers as they are.
+/// The number with four significant digits at least; integers as they are, and what is smaller than a ten thousandth by a
+/// power of ten.
 pub fn figures(x: f64) -> String {
-    if x.fract() == 0.0 && x != 0.0 && x.abs() < 1e15 {
+    if x.fract() == 0.0 && x.abs() < 1e15 {
         return format!("{x}");
+    }
+    if x.abs() < 1e-4 {
+        return format!("{x:.3e}");
     }
     let decimals = (3.0 - x.abs().log10().floor()).clamp(0.0, 9.0) as usize;
     format!("{x:.decimals$}")
@@ -113,10 +117,10 @@ mod tests {
 
     #[test]
     fn numbers_have_four_digits() {
-        let texts = [3812.34, 96.2817, 0.001_234_6, -2.5, 0.0, 1e8].map(figures);
+        let texts = [3812.34, 96.2817, 0.001_234_6, -2.5, 0.0, 1e8, 5.1234e-8].map(figures);
         assert_eq!(
             texts,
-            ["3812", "96.28", "0.001235", "-2.500", "0.000000000", "100000000"]
+            ["3812", "96.28", "0.001235", "-2.500", "0", "100000000", "5.123e-8"]
         );
     }
 

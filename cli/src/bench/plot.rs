@@ -195,7 +195,7 @@ mod tests {
                 "a_row",
                 "a device",
                 "FLOP/byte",
-                "copy: 100.0 GB/s",
+                "copy: 100 GB/s",
                 "f32 peak: 1000 GFLOP/s",
                 "f16 peak: 8000 GFLOP/s"
             ]

@@ -58,7 +58,9 @@ pub fn run(lab: &Lab) -> Result<Report> {
         }
         None => vec!["The simulated GPU's memory is the host's, and its allocations are the allocator's.".into()],
     };
-    note_of_host(&mut lines);
+    if steps.seconds().is_some() {
+        note_of_host(&mut lines);
+    }
     Ok(Report {
         plot: steps.bars(),
         tables: vec![steps.table()],
