@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Producers and consumers: barriers in shared memory, asynchronous copies.
 
+use cuda_std::prelude::*;
+use cuda_std::tma::{self, RawTensorMap, Swizzle, TensorMapLayout, TensorMapMut};
+
 mod kernels {
     use cuda_std::async_copy;
     use cuda_std::mbarrier::{self, Mbarrier};
@@ -223,6 +226,52 @@ mod copies {
         async_copy::wait::<0>();
         out.set(mine(), tile.get(mine()));
     }
+}
+
+/// The box that thread 0 stores is written again, by all.
+fn box_written_while_it_is_stored<const RIGHT: bool>(map: &RawTensorMap) {
+    let tile = cuda_std::shared::dynamic::<u32>().aligned::<128>();
+    let me = thread::thread_idx_x() as usize;
+    tile.set(me, 1);
+    tma::fence_async();
+    thread::sync_threads();
+    if me == 0 {
+        // SAFETY: a map of memory that lives until the launch is over; the tile has room for the box.
+        unsafe { TensorMapMut::<u32>::from_address(map).store([0], tile) };
+        tma::commit();
+        if RIGHT {
+            tma::wait_read::<0>();
+        }
+    }
+    thread::sync_threads();
+    tile.set(me, 2); // box_written_while_it_is_stored: second
+}
+
+#[test]
+fn box_written_while_it_is_stored_is_found() {
+    let mut memory = [[0_u64; 2]; 8];
+    let layout = TensorMapLayout {
+        element_bytes: 4,
+        rank: 1,
+        dims: [32, 1, 1, 1, 1],
+        strides: [0; 4],
+        box_dims: [32, 1, 1, 1, 1],
+        swizzle: Swizzle::None,
+    };
+    let map = RawTensorMap::simulated(memory.as_mut_ptr().expose_provenance(), &layout);
+    let name = "box_written_while_it_is_stored";
+    crate::try_both(
+        SOURCE,
+        name,
+        "not waited for: this write of element",
+        |right, checks| {
+            crate::run((1, 32, false), checks, |_| match right {
+                true => box_written_while_it_is_stored::<true>(&map),
+                false => box_written_while_it_is_stored::<false>(&map),
+            })
+        },
+    );
+    assert_eq!(memory, [[0x1_0000_0001; 2]; 8]);
 }
 
 /// A test for each of those.
