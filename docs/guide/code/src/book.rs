@@ -21,10 +21,14 @@ fn guide() -> PathBuf {
 }
 
 /// Holds what was printed against `src/output/NAME.txt`, which the book includes. With `GUIDE_OUTPUT=write` it writes the
-/// file instead.
+/// file instead. By another order of threads, which the variable WARPSMITH_SIM_SEED asks for, the first mistake that is
+/// found may be another one: nothing is held against the book then.
 #[track_caller]
 pub fn assert_shown(name: &str, printed: &str) {
     let path = guide().join("src/output").join(name).with_extension("txt");
+    if std::env::var_os("WARPSMITH_SIM_SEED").is_some() {
+        return;
+    }
     let printed = wrapped(printed);
     if std::env::var_os("GUIDE_OUTPUT").is_some_and(|value| value == "write") {
         fs::write(&path, printed).expect("the book's folder can be written");

@@ -4,9 +4,10 @@
 use cuda_std::prelude::*;
 use cuda_std::println;
 use warpsmith::ndarray::{Array1, Axis};
-use warpsmith::{Device, DeviceArray, Error, LaunchConfig};
+use warpsmith::{Device, DeviceArray, Error, LaunchConfig, Schedule};
 
 use crate::book::{assert_shown, simulator};
+use crate::together::count_even_wrong;
 
 // ANCHOR: errors
 fn five_errors() -> warpsmith::Result<String> {
@@ -142,4 +143,22 @@ fn arithmetic_that_overflows() -> warpsmith::Result<()> {
     let error = stream.launch::<reversed>(&LaunchConfig::new(1, 32), (&x, &mut out));
     assert_shown("overflow", &error.unwrap_err().to_string());
     Ok(())
+}
+
+// ANCHOR: schedules
+fn counts_the_same_by_all_schedules() -> warpsmith::Result<u32> {
+    Device::compare_schedules(Schedule::several(8, 20), |device| {
+        let stream = device.default_stream();
+        let x = DeviceArray::<u32, _>::range(stream, 0, 1001, 1)?;
+        let mut count = DeviceArray::zeros(stream, 1)?;
+        stream.launch::<count_even_wrong>(&LaunchConfig::for_len(1001, 128), (&x, &mut count))?;
+        count.get([0])
+    })
+}
+// ANCHOR_END: schedules
+
+#[test]
+fn another_schedule_counts_otherwise() {
+    let error = counts_the_same_by_all_schedules().unwrap_err();
+    assert_shown("schedules", &error.to_string());
 }

@@ -4,7 +4,7 @@
 use cuda_block::storage;
 use cuda_std::prelude::*;
 use warpsmith::ndarray::Array1;
-use warpsmith::{DeviceArray, LaunchConfig, Stream};
+use warpsmith::{Device, DeviceArray, LaunchConfig, Schedule, Stream};
 
 use crate::book::{assert_shown, simulator};
 
@@ -83,7 +83,7 @@ fn a_missing_barrier_is_a_race() -> warpsmith::Result<()> {
     assert_shown("missing-barrier", &error.unwrap_err().to_string());
 
     // Without checks, it is no error.
-    let device = warpsmith::Device::simulator();
+    let device = Device::scheduled_simulator(Schedule::InOrder);
     let stream = device.default_stream();
     let x = DeviceArray::<f32, _>::ones(stream, THREADS)?;
     let mut out = DeviceArray::zeros(stream, 1)?;
