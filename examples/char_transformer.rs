@@ -9,9 +9,8 @@
 
 mod training;
 
-use std::path::PathBuf;
+use std::fs;
 use std::time::Instant;
-use std::{env, fs};
 
 use training::{Parameters, Result};
 use warpsmith::expr::{self, Expr};
@@ -469,18 +468,13 @@ fn train(training: Training, text: &Text, sizes: &Sizes, random: &mut Generator)
 }
 
 fn main() -> Result<()> {
-    let arguments: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
-    let (curve, file) = match &arguments[..] {
-        [] => (env::temp_dir().join("char_transformer.svg"), None),
-        [curve] => (curve.clone(), None),
-        [curve, file] => (curve.clone(), Some(file)),
-        _ => return Err("wanted: [CURVE.svg [TEXT.txt]]".into()),
-    };
+    let (curve, files) = training::arguments("char_transformer");
     let device = Device::auto()?;
     let stream = device.default_stream();
-    let text = match file {
-        None => include_str!("data/harbour.txt").to_owned(),
-        Some(file) => fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?,
+    let text = match &files[..] {
+        [] => include_str!("data/harbour.txt").to_owned(),
+        [file] => fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?,
+        _ => return Err("wanted: [CURVE.svg [TEXT.txt]]".into()),
     };
     let text = Text::new(stream, &text)?;
     let mut sizes = match device.is_simulator() {
@@ -515,15 +509,10 @@ fn main() -> Result<()> {
         .into());
     }
     println!(
-        "{LAYERS} layers of {} numbers and {} heads on {}{}: batches of {} parts of {} letters, {} steps",
+        "{LAYERS} layers of {} numbers and {} heads on {}: batches of {} parts of {} letters, {} steps",
         sizes.width,
         sizes.heads,
-        device.properties().name,
-        if device.is_simulator() {
-            ", where all is smaller"
-        } else {
-            ""
-        },
+        training::describe(&device),
         sizes.batch,
         sizes.length,
         sizes.steps
@@ -538,13 +527,5 @@ fn main() -> Result<()> {
     let (losses, seconds, written) = train(Training::new(network, sizes.learning_rate)?, &text, &sizes, &mut random)?;
     println!("{:.1} µs a step", seconds * 1e6);
     println!("it writes:\n{written}");
-    training::draw(&curve, &losses)?;
-
-    let last = losses.slice(s![-5..]).mean().ok_or("no step")?;
-    assert!(
-        last < 0.9 * losses[0],
-        "the loss has fallen from {} to {last} only",
-        losses[0]
-    );
-    Ok(())
+    training::finish(&curve, &losses, 0.9)
 }

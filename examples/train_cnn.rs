@@ -9,9 +9,9 @@
 
 mod training;
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
-use std::{env, fs};
 
 use training::{Parameters, Result};
 use warpsmith::ndarray::{Array1, Array4, Axis, Dimension, Ix1, Ix2, Ix4, IxDyn, s};
@@ -363,11 +363,7 @@ fn train(training: Training, samples: &Samples, sizes: &Sizes) -> Result<(Networ
 }
 
 fn main() -> Result<()> {
-    let arguments: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
-    let (curve, files) = match arguments.split_first() {
-        None => (env::temp_dir().join("train_cnn.svg"), &[][..]),
-        Some((curve, files)) => (curve.clone(), files),
-    };
+    let (curve, files) = training::arguments("train_cnn");
     let device = Device::auto()?;
     let stream = device.default_stream();
     let mut sizes = match device.is_simulator() {
@@ -393,29 +389,21 @@ fn main() -> Result<()> {
         },
     };
     let mut random = Generator::new(2026);
-    let samples = match files {
+    let samples = match &files[..] {
         [] => Samples::generate(stream, &sizes, &mut random)?,
         files => {
             (sizes.side, sizes.channels, sizes.classes) = (32, 3, 10);
             Samples::load(stream, files)?
         }
     };
-    // The last tenth is for the examination.
-    let (all, known) = (samples.labels.len(), samples.labels.len() / 10 * 9);
-    if known < sizes.batch {
-        return Err(format!("{all} samples are too few for batches of {}", sizes.batch).into());
-    }
+    let all = samples.labels.len();
+    let known = training::known(all, sizes.batch)?;
     sizes.samples = known;
     println!(
-        "{0} × {0} × {1} on {2}{3}: {4:?} features, batches of {5} of {known} pictures, {6} steps",
+        "{0} × {0} × {1} on {2}: {3:?} features, batches of {4} of {known} pictures, {5} steps",
         sizes.side,
         sizes.channels,
-        device.properties().name,
-        if device.is_simulator() {
-            ", where all is smaller"
-        } else {
-            ""
-        },
+        training::describe(&device),
         sizes.features,
         sizes.batch,
         sizes.steps
@@ -434,14 +422,7 @@ fn main() -> Result<()> {
         all - known,
         accuracy * 100.0
     );
-    training::draw(&curve, &losses)?;
-
-    let last = losses.slice(s![-5..]).mean().ok_or("no step")?;
-    assert!(
-        last < 0.7 * losses[0],
-        "the loss has fallen from {} to {last} only",
-        losses[0]
-    );
+    training::finish(&curve, &losses, 0.7)?;
     // By chance it would be one of as many classes.
     assert!(accuracy > 1.5 / sizes.classes as f64, "{accuracy}");
     Ok(())

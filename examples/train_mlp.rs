@@ -8,9 +8,9 @@
 
 mod training;
 
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::time::Instant;
-use std::{env, fs};
 
 use training::{Parameters, Result};
 use warpsmith::ndarray::{Array1, Array2, Axis, Dimension, Ix1, Ix2, IxDyn, s};
@@ -280,13 +280,7 @@ fn train(training: Training, samples: &Samples, sizes: &Sizes) -> Result<(Networ
 }
 
 fn main() -> Result<()> {
-    let arguments: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
-    let (curve, files) = match &arguments[..] {
-        [] => (env::temp_dir().join("train_mlp.svg"), None),
-        [curve] => (curve.clone(), None),
-        [curve, images, labels] => (curve.clone(), Some((images, labels))),
-        _ => return Err("wanted: [CURVE.svg [IMAGES LABELS]]".into()),
-    };
+    let (curve, files) = training::arguments("train_mlp");
     let device = Device::auto()?;
     let stream = device.default_stream();
     let mut sizes = match device.is_simulator() {
@@ -306,27 +300,19 @@ fn main() -> Result<()> {
         },
     };
     let mut random = Generator::new(2026);
-    let samples = match files {
-        None => Samples::generate(stream, &sizes, &mut random)?,
-        Some((images, labels)) => Samples::load(stream, images, labels)?,
+    let samples = match &files[..] {
+        [] => Samples::generate(stream, &sizes, &mut random)?,
+        [images, labels] => Samples::load(stream, images, labels)?,
+        _ => return Err("wanted: [CURVE.svg [IMAGES LABELS]]".into()),
     };
     (sizes.samples, sizes.inputs) = (samples.x.shape()[0], samples.x.shape()[1]);
-    // The last tenth is for the examination.
-    let (all, known) = (sizes.samples, sizes.samples / 10 * 9);
-    if known < sizes.batch {
-        return Err(format!("{all} samples are too few for batches of {}", sizes.batch).into());
-    }
+    let (all, known) = (sizes.samples, training::known(sizes.samples, sizes.batch)?);
     sizes.samples = known;
     println!(
-        "{}-{}-{CLASSES} on {}{}: batches of {} of {known} samples, {} steps",
+        "{}-{}-{CLASSES} on {}: batches of {} of {known} samples, {} steps",
         sizes.inputs,
         sizes.hidden,
-        device.properties().name,
-        if device.is_simulator() {
-            ", where all is smaller"
-        } else {
-            ""
-        },
+        training::describe(&device),
         sizes.batch,
         sizes.steps
     );
@@ -372,14 +358,7 @@ fn main() -> Result<()> {
         all - known,
         accuracy * 100.0
     );
-    training::draw(&curve, &losses)?;
-
-    let last = losses.slice(s![-5..]).mean().expect("five steps");
-    assert!(
-        last < 0.5 * losses[0],
-        "the loss has fallen from {} to {last} only",
-        losses[0]
-    );
+    training::finish(&curve, &losses, 0.5)?;
     assert!(accuracy > 0.5, "{accuracy}");
     Ok(())
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the examples that train networks share: a check of their gradients, and a picture of the loss.
+//! What the examples that train networks share: their arguments, a check of their gradients, and what becomes of the loss.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
 
-use warpsmith::DeviceViewMut;
-use warpsmith::ndarray::{Array1, IxDyn};
+use warpsmith::ndarray::{Array1, IxDyn, s};
+use warpsmith::{Device, DeviceViewMut};
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -13,6 +13,36 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 pub trait Parameters {
     /// All of them with their names, in an order that is always the same.
     fn all(&mut self) -> Vec<(&'static str, DeviceViewMut<'_, f32, IxDyn>)>;
+}
+
+/// Where the picture of the loss goes, which is the first argument or a file in the folder for temporary ones; and the arguments
+/// behind it.
+pub fn arguments(example: &str) -> (PathBuf, Vec<PathBuf>) {
+    let mut arguments = env::args_os().skip(1).map(PathBuf::from);
+    let picture = arguments.next();
+    (
+        picture.unwrap_or_else(|| env::temp_dir().join(format!("{example}.svg"))),
+        arguments.collect(),
+    )
+}
+
+/// The device's name, with what is different on the simulated one.
+pub fn describe(device: &Device) -> String {
+    let name = &device.properties().name;
+    match device.is_simulator() {
+        true => format!("{name}, where all is smaller"),
+        false => name.clone(),
+    }
+}
+
+/// How many of the samples are to learn from; the last tenth is for the examination.
+#[allow(dead_code)] // char_transformer has none.
+pub fn known(samples: usize, batch: usize) -> Result<usize> {
+    let known = samples / 10 * 9;
+    if known < batch {
+        return Err(format!("{samples} samples are too few for batches of {batch}").into());
+    }
+    Ok(known)
 }
 
 /// Compares gradients with differences of the loss, at a distance in either direction. Along the gradient itself, where the loss
@@ -42,8 +72,18 @@ pub fn check_gradients<N: Parameters>(
     Ok(())
 }
 
+/// Draws the loss of each step, the last of which are below that part of the first.
+pub fn finish(picture: &Path, losses: &Array1<f32>, part: f32) -> Result<()> {
+    draw(picture, losses)?;
+    let (first, last) = (losses[0], losses.slice(s![-5..]).mean().ok_or("no step")?);
+    match last < part * first {
+        true => Ok(()),
+        false => Err(format!("the loss has fallen from {first} to {last} only").into()),
+    }
+}
+
 /// The loss of each step as a picture.
-pub fn draw(path: &Path, losses: &Array1<f32>) -> Result<()> {
+fn draw(path: &Path, losses: &Array1<f32>) -> Result<()> {
     let (width, height, margin) = (640.0, 360.0, 48.0);
     let most = losses.fold(0.0, |a: f32, &b| a.max(b));
     let points = losses.iter().enumerate().map(|(step, loss)| {
