@@ -494,9 +494,9 @@ fn main() -> Result<()> {
             heads: 2,
             batch: 4,
             length: 16,
-            steps: 15,
+            steps: 10,
             learning_rate: 0.02,
-            written: 20,
+            written: 8,
         },
     };
     sizes.alphabet = text.alphabet.len();

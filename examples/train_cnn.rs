@@ -384,7 +384,7 @@ fn main() -> Result<()> {
             classes: 3,
             features: [4, 8],
             batch: 18,
-            steps: 30,
+            steps: 20,
             learning_rate: 0.02,
         },
     };
