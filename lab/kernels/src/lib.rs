@@ -3,7 +3,8 @@
 //! to mind to one that is near what the hardware has. They are meant to be read and changed; the library's own kernels
 //! go further, and are in kernels-gpu.
 //!
-//! Inputs are `Slice`s and not `&[T]`: the simulated GPU then sees each access to them, and counts it.
+//! Inputs are `Slice`s, so that the simulated GPU counts each access to them: of a `&[T]` it counts those in the body of
+//! the kernel itself, and not those of functions that several kernels share.
 #![no_std]
 #![deny(missing_docs)]
 

@@ -49,7 +49,19 @@ pub fn run(lab: &Lab) -> Result<Report> {
     })?;
     let cost = lab.wall(|| Ok(graph.launch()?))?;
     steps.push([format!("{row} launches as a graph").as_str().into()], cost, row as f64);
-    let mut lines = match steps.seconds() {
+    let mut lines = explain(&steps, row);
+    if steps.seconds().is_some() {
+        note_of_host(&mut lines);
+    }
+    Ok(Report {
+        plot: steps.bars(),
+        tables: vec![steps.table()],
+        lines,
+    })
+}
+
+fn explain(steps: &Steps, row: usize) -> Vec<String> {
+    match steps.seconds() {
         Some(seconds) => {
             let micros = |i: usize| seconds[i] * 1e6 / row as f64;
             vec![
@@ -69,13 +81,5 @@ pub fn run(lab: &Lab) -> Result<Report> {
             ]
         }
         None => vec!["The simulated GPU has done a launch when the call returns: there is no latency to see.".into()],
-    };
-    if steps.seconds().is_some() {
-        note_of_host(&mut lines);
     }
-    Ok(Report {
-        plot: steps.bars(),
-        tables: vec![steps.table()],
-        lines,
-    })
 }

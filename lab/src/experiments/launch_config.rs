@@ -2,7 +2,7 @@
 //! Threads of a block, and elements of a thread.
 
 use anyhow::Result;
-use ndarray::Ix1;
+use ndarray::{Array1, Ix1};
 use warpsmith::{DeviceArray, LaunchConfig};
 
 use crate::data::{array, small};
@@ -52,25 +52,7 @@ pub fn run(lab: &Lab) -> Result<Report> {
         }
     }
     let chosen = device.launch_config::<vector_add>(n)?.block.x;
-    let grid = at_a_time_in_all(lab)?.min(n.div_ceil(256).max(1) as u32);
-    type Way<'a> = Box<dyn Fn(&mut Vector) -> warpsmith::Result<()> + 'a>;
-    let stream = &lab.bench.stream;
-    let ways: [(&str, Way); 3] = [
-        (
-            "a grid-stride loop",
-            Box::new(|out| stream.launch::<vector_add_grid_stride>(&LaunchConfig::new(grid, 256), (&a, &b, out))),
-        ),
-        (
-            "by launch_config",
-            Box::new(|out| stream.launch::<vector_add>(&device.launch_config::<vector_add>(n)?, (&a, &b, out))),
-        ),
-        ("the library", Box::new(|out| a.add_into(&b, out))),
-    ];
-    for (name, way) in ways {
-        let mut out = lab.bench.zeros(n)?;
-        let cost = lab.cost(&mut out, way, |out| check_equal(out, &wanted))?;
-        table.push([name.into(), Cell::Empty, Cell::Empty, Cell::Empty], cost, bytes);
-    }
+    other_ways(lab, [&a, &b], &wanted, &mut table)?;
 
     let rates = table.rates();
     let values = rates
@@ -90,6 +72,32 @@ pub fn run(lab: &Lab) -> Result<Report> {
         },
         tables: vec![table.table()],
     })
+}
+
+/// Rows of other kernels for the same.
+fn other_ways(lab: &Lab, [a, b]: [&Vector; 2], wanted: &Array1<f32>, table: &mut Steps) -> Result<()> {
+    let (device, n) = (&lab.bench.device, wanted.len());
+    let bytes = (3 * n * size_of::<f32>()) as f64;
+    let grid = at_a_time_in_all(lab)?.min(n.div_ceil(256).max(1) as u32);
+    type Way<'a> = Box<dyn Fn(&mut Vector) -> warpsmith::Result<()> + 'a>;
+    let stream = &lab.bench.stream;
+    let ways: [(&str, Way); 3] = [
+        (
+            "a grid-stride loop",
+            Box::new(|out| stream.launch::<vector_add_grid_stride>(&LaunchConfig::new(grid, 256), (a, b, out))),
+        ),
+        (
+            "by launch_config",
+            Box::new(|out| stream.launch::<vector_add>(&device.launch_config::<vector_add>(n)?, (a, b, out))),
+        ),
+        ("the library", Box::new(|out| a.add_into(b, out))),
+    ];
+    for (name, way) in ways {
+        let mut out = lab.bench.zeros(n)?;
+        let cost = lab.cost(&mut out, way, |out| check_equal(out, wanted))?;
+        table.push([name.into(), Cell::Empty, Cell::Empty, Cell::Empty], cost, bytes);
+    }
+    Ok(())
 }
 
 /// Blocks of 256 threads of the grid-stride kernel that run at a time on all multiprocessors.
