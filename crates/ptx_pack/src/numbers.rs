@@ -52,6 +52,7 @@ impl Numbers {
     }
 
     /// The byte for a number, if there is one.
+    #[cfg(any(test, feature = "pack"))]
     fn byte(&self, number: u32) -> Option<u8> {
         let (newest, is_known) = (self.newest, self.knows(number));
         if is_known && number <= newest && newest - number < STEPS {
@@ -63,7 +64,7 @@ impl Numbers {
         None
     }
 
-    /// The inverse of [`byte`](Self::byte); `None` for bytes that it does not give.
+    /// The inverse of `byte`; `None` for bytes that it does not give.
     fn number(&self, byte: u8) -> Option<u32> {
         let (number, is_known) = match byte < KNOWN {
             true => (self.newest + 1 + u32::from(byte - NEW), false),
@@ -161,7 +162,7 @@ pub(crate) fn encode(text: &str) -> Vec<u8> {
     encoded
 }
 
-/// The inverse of [`encode`]; `None` where `encoded` is nothing that it gives.
+/// The inverse of `encode`; `None` where `encoded` is nothing that it gives.
 pub(crate) fn decode(encoded: &[u8]) -> Option<String> {
     if let [AS_IT_IS, text @ ..] = encoded {
         return String::from_utf8(text.to_vec()).ok();
