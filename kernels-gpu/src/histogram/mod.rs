@@ -201,14 +201,12 @@ fn count<T: Sample, F: Find<T>, const MODE: usize>(
     if hint::opaque(thread::block_dim_x()) as usize != THREADS || !share.counters.fit(T::VALUES) || !zeroing.fit() {
         return;
     }
-    match const { (tile::vec_len(size_of::<T>()), unroll::<T, F, MODE>()) } {
-        (2, 2) => share.count::<2, 2>(zeroing),
-        (2, _) => share.count::<2, 4>(zeroing),
-        (4, 2) => share.count::<4, 2>(zeroing),
-        (4, _) => share.count::<4, 4>(zeroing),
-        (8, _) => share.count::<8, 2>(zeroing),
-        (_, 2) => share.count::<16, 2>(zeroing),
-        _ => share.count::<16, 4>(zeroing),
+    // One number after the other: of a match on both, rustc would compile all arms.
+    match const { tile::vec_len(size_of::<T>()) } {
+        2 => share.count_by::<2>(zeroing),
+        4 => share.count_by::<4>(zeroing),
+        8 => share.count::<8, 2>(zeroing),
+        _ => share.count_by::<16>(zeroing),
     }
 }
 
@@ -230,6 +228,15 @@ impl<T: Sample, F: Find<T>, const MODE: usize> Share<'_, T, F, MODE> {
 
     /// Whether elements may need a second look.
     const LOOKS_TWICE: bool = F::LOOKS_TWICE && !Self::BY_VALUE;
+
+    /// [`count`](Self::count) by vectors of `N` elements.
+    #[inline(always)]
+    fn count_by<const N: usize>(&self, zeroing: Zeroing<'_, MODE>) {
+        match const { unroll::<T, F, MODE>() } {
+            2 => self.count::<N, 2>(zeroing),
+            _ => self.count::<N, 4>(zeroing),
+        }
+    }
 
     /// Counts the block's tiles, and now and then adds the private counts to the global ones. Which way the loops go is
     /// the same for all threads of the block.

@@ -38,14 +38,26 @@ pub fn scan_rows<T: Pod, Op: ReduceOp<T>>(
     exclusive: u32,
     out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
 ) {
-    match const { (vec_len::<T, Op>(), vectors::<T, Op>()) } {
-        (1, 6) => warp_rows::<T, Op, 1, 6>(x, lines, exclusive, out),
-        (1, _) => warp_rows::<T, Op, 1, 4>(x, lines, exclusive, out),
-        (2, 6) => warp_rows::<T, Op, 2, 6>(x, lines, exclusive, out),
-        (2, _) => warp_rows::<T, Op, 2, 4>(x, lines, exclusive, out),
-        (4, 6) => warp_rows::<T, Op, 4, 6>(x, lines, exclusive, out),
-        (4, _) => warp_rows::<T, Op, 4, 4>(x, lines, exclusive, out),
+    // One number after the other, as `scan` does, so that only what is for both is compiled.
+    match const { vec_len::<T, Op>() } {
+        1 => by_vectors::<T, Op, 1>(x, lines, exclusive, out),
+        2 => by_vectors::<T, Op, 2>(x, lines, exclusive, out),
+        4 => by_vectors::<T, Op, 4>(x, lines, exclusive, out),
         _ => warp_rows::<T, Op, 8, 2>(x, lines, exclusive, out),
+    }
+}
+
+/// [`scan_rows()`] by vectors of `V` elements.
+#[inline(always)]
+fn by_vectors<T: Pod, Op: ReduceOp<T>, const V: usize>(
+    x: &[T],
+    lines: Lines,
+    exclusive: u32,
+    out: SliceMut<'_, Op::Output>,
+) {
+    match const { vectors::<T, Op>() } {
+        6 => warp_rows::<T, Op, V, 6>(x, lines, exclusive, out),
+        _ => warp_rows::<T, Op, V, 4>(x, lines, exclusive, out),
     }
 }
 

@@ -147,31 +147,31 @@ pub fn scan<T: Pod, Op: ReduceOp<T>>(
     state: SliceMut<'_, u64>,
     out: SliceMut<'_, <Op as ReduceOp<T>>::Output>,
 ) {
-    match const { (vec_len::<T, Op>(), vectors::<T, Op>()) } {
-        (1, 16) => scan_tiles::<T, Op, 1, 16>(x, n, exclusive, state, out),
-        (1, 8) => scan_tiles::<T, Op, 1, 8>(x, n, exclusive, state, out),
-        (1, 4) => scan_tiles::<T, Op, 1, 4>(x, n, exclusive, state, out),
-        (1, 2) => scan_tiles::<T, Op, 1, 2>(x, n, exclusive, state, out),
-        (2, 16) => scan_tiles::<T, Op, 2, 16>(x, n, exclusive, state, out),
-        (2, 8) => scan_tiles::<T, Op, 2, 8>(x, n, exclusive, state, out),
-        (2, 4) => scan_tiles::<T, Op, 2, 4>(x, n, exclusive, state, out),
-        (2, 2) => scan_tiles::<T, Op, 2, 2>(x, n, exclusive, state, out),
-        (2, 1) => scan_tiles::<T, Op, 2, 1>(x, n, exclusive, state, out),
-        (4, 16) => scan_tiles::<T, Op, 4, 16>(x, n, exclusive, state, out),
-        (4, 8) => scan_tiles::<T, Op, 4, 8>(x, n, exclusive, state, out),
-        (4, 4) => scan_tiles::<T, Op, 4, 4>(x, n, exclusive, state, out),
-        (4, 2) => scan_tiles::<T, Op, 4, 2>(x, n, exclusive, state, out),
-        (4, 1) => scan_tiles::<T, Op, 4, 1>(x, n, exclusive, state, out),
-        (8, 16) => scan_tiles::<T, Op, 8, 16>(x, n, exclusive, state, out),
-        (8, 8) => scan_tiles::<T, Op, 8, 8>(x, n, exclusive, state, out),
-        (8, 4) => scan_tiles::<T, Op, 8, 4>(x, n, exclusive, state, out),
-        (8, 2) => scan_tiles::<T, Op, 8, 2>(x, n, exclusive, state, out),
-        (8, 1) => scan_tiles::<T, Op, 8, 1>(x, n, exclusive, state, out),
-        (16, 8) => scan_tiles::<T, Op, 16, 8>(x, n, exclusive, state, out),
-        (16, 4) => scan_tiles::<T, Op, 16, 4>(x, n, exclusive, state, out),
-        (16, 2) => scan_tiles::<T, Op, 16, 2>(x, n, exclusive, state, out),
-        (16, 1) => scan_tiles::<T, Op, 16, 1>(x, n, exclusive, state, out),
-        _ => scan_tiles::<T, Op, 1, 1>(x, n, exclusive, state, out),
+    // One number after the other: of a match on both, rustc would compile all arms, for LLVM to throw away but one.
+    match const { vec_len::<T, Op>() } {
+        2 => by_vectors::<T, Op, 2>(x, n, exclusive, state, out),
+        4 => by_vectors::<T, Op, 4>(x, n, exclusive, state, out),
+        8 => by_vectors::<T, Op, 8>(x, n, exclusive, state, out),
+        16 => by_vectors::<T, Op, 16>(x, n, exclusive, state, out),
+        _ => by_vectors::<T, Op, 1>(x, n, exclusive, state, out),
+    }
+}
+
+/// [`scan()`] by vectors of `V` elements.
+#[inline(always)]
+fn by_vectors<T: Pod, Op: ReduceOp<T>, const V: usize>(
+    x: &[T],
+    n: usize,
+    exclusive: u32,
+    state: SliceMut<'_, u64>,
+    out: SliceMut<'_, Op::Output>,
+) {
+    match const { vectors::<T, Op>() } {
+        16 => scan_tiles::<T, Op, V, 16>(x, n, exclusive, state, out),
+        8 => scan_tiles::<T, Op, V, 8>(x, n, exclusive, state, out),
+        4 => scan_tiles::<T, Op, V, 4>(x, n, exclusive, state, out),
+        2 => scan_tiles::<T, Op, V, 2>(x, n, exclusive, state, out),
+        _ => scan_tiles::<T, Op, V, 1>(x, n, exclusive, state, out),
     }
 }
 
