@@ -10,6 +10,7 @@ use warpsmith::{Device, DeviceArray, Error, bf16, f16};
 
 mod decode;
 mod gradients;
+mod seen;
 
 /// An attention, and random operands of it.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,11 @@ struct Case {
     keys: usize,
     dim: usize,
     causal: bool,
+    window: [Option<usize>; 2],
     scale: Option<f32>,
+    /// Which axes of the scores a bias has; the others are 1.
+    bias: Option<[bool; 4]>,
+    sequences: seen::Sequences,
 }
 
 /// One head.
@@ -34,7 +39,10 @@ fn case(queries: usize, keys: usize, dim: usize) -> Case {
         keys,
         dim,
         causal: false,
+        window: [None; 2],
         scale: None,
+        bias: None,
+        sequences: seen::Sequences::All,
     }
 }
 
@@ -78,32 +86,38 @@ impl Case {
         k: &warpsmith::DeviceArrayRef<T, Ix4>,
         v: &warpsmith::DeviceArrayRef<T, Ix4>,
     ) -> (DeviceArray<T, Ix4>, DeviceArray<f32, Ix3>) {
-        self.of(q, k, v).compute_with_log_sum_exp().unwrap()
+        self.with(q, k, v, |attention| attention.compute_with_log_sum_exp().unwrap())
     }
 
-    /// The attention, not yet computed.
-    fn of<'a, T: Attend>(
+    /// What `f` makes of the attention.
+    fn with<T: Attend, R>(
         &self,
-        q: &'a warpsmith::DeviceArrayRef<T, Ix4>,
-        k: &'a warpsmith::DeviceArrayRef<T, Ix4>,
-        v: &'a warpsmith::DeviceArrayRef<T, Ix4>,
-    ) -> Attention<'a, T> {
-        let mut attention = q.attention(k, v);
+        q: &warpsmith::DeviceArrayRef<T, Ix4>,
+        k: &warpsmith::DeviceArrayRef<T, Ix4>,
+        v: &warpsmith::DeviceArrayRef<T, Ix4>,
+        f: impl FnOnce(Attention<'_, T>) -> R,
+    ) -> R {
+        let mut attention = q.attention(k, v).window(self.window[0], self.window[1]);
         if self.causal {
             attention = attention.causal();
         }
         if let Some(scale) = self.scale {
             attention = attention.scale(scale);
         }
-        attention
-    }
-
-    /// How many keys a query sees.
-    fn visible(&self, row: usize) -> usize {
-        match self.causal {
-            true => (row + 1 + self.keys).saturating_sub(self.queries).min(self.keys),
-            false => self.keys,
+        let stream = q.stream();
+        let bias = self.bias_of().map(|bias| bias.mapv(|x| T::narrow(x as f32)));
+        let bias = bias.map(|bias| DeviceArray::from_ndarray(stream, &bias).unwrap());
+        if let Some(bias) = &bias {
+            attention = attention.bias(bias);
         }
+        let (lengths, sequences) = self.sequences.on(stream);
+        if let Some(lengths) = &lengths {
+            attention = attention.key_lengths(lengths);
+        }
+        if let Some(sequences) = &sequences {
+            attention = attention.packed(sequences);
+        }
+        f(attention)
     }
 
     /// Checks on all devices.
@@ -126,11 +140,10 @@ impl Case {
                 let [k, v] = [k, v].map(|x| x.slice(s![batch, key_head, .., ..]));
                 for row in 0..self.queries {
                     let at = format!("{self:?}: batch {batch}, head {head}, query {row}");
-                    let visible = self.visible(row);
+                    let (keys, bias) = self.seen([batch, head, row]);
                     let got = (out.row(row), log_sums[[batch, head, row]]);
-                    let k = k.slice(s![..visible, ..]);
-                    let v = v.slice(s![..visible, ..]);
-                    self.compare_row(q.row(row), [k, v], got, &at);
+                    let [k, v] = [k, v].map(|x| x.select(Axis(0), &keys));
+                    self.compare_row((q.row(row), &bias), [k.view(), v.view()], got, &at);
                 }
             }
         }
@@ -140,7 +153,7 @@ impl Case {
     #[track_caller]
     fn compare_row<T: FloatNumber>(
         &self,
-        q: ndarray::ArrayView1<'_, T>,
+        q: (ndarray::ArrayView1<'_, T>, &[f64]),
         [k, v]: [ArrayView2<'_, T>; 2],
         (got, log_sum): (ndarray::ArrayView1<'_, T>, f32),
         at: &str,
@@ -170,20 +183,25 @@ impl Case {
         self.scale.map_or(1.0 / (self.dim as f64).sqrt(), f64::from)
     }
 
-    /// One query in f64, with what it sees, and how far the results may be off.
+    /// One query in f64, with what it sees and what is added to the scores, and how far the results may be off.
     ///
     /// With `u = 2⁻²³`, for tensor cores truncate. A score is a sum of `d` products, off by at most `d u Σ|q||k|`, and is multiplied with
-    /// a rounded factor: as an exponent of 2 it is off by `(d + 4) u` of the greatest such magnitude `A`, and by as much as `4 u A` more
+    /// a rounded factor, and what is added to it, too: as an exponent of 2 it is off by `(d + 4) u` of the greatest such magnitude `A`, and by as much as `4 u A` more
     /// for each tile of 64 keys, at which sums may be brought to another greatest score. (That score is subtracted from all, and falls
     /// out.) A weight has then the relative error of its exponent, times ln 2, and `2⁻²²` of the exponential: `e`, doubled for the second
     /// order. Rounded to 16 bits, it is off by `ρ` more, or, for f16, by `2⁻²⁵` where it is small; the sum of weights is at least 1.
     /// Both sums have as many terms as there are keys. So the quotient is off by `(2 e + ρ + 2 n u) Σ p|v|`, and rounded once.
-    fn row<T: FloatNumber>(&self, q: ndarray::ArrayView1<'_, T>, [k, v]: [ArrayView2<'_, T>; 2]) -> Row {
+    fn row<T: FloatNumber>(
+        &self,
+        (q, bias): (ndarray::ArrayView1<'_, T>, &[f64]),
+        [k, v]: [ArrayView2<'_, T>; 2],
+    ) -> Row {
         let scale = self.scale();
         let dot = |f: fn(f64) -> f64| -> Vec<f64> {
             let of_key =
                 |k: ndarray::ArrayView1<'_, T>| q.iter().zip(k).map(|(a, b)| f(a.wide()) * f(b.wide())).sum::<f64>();
-            k.rows().into_iter().map(|k| scale * of_key(k)).collect()
+            let of_keys = k.rows().into_iter().zip(bias);
+            of_keys.map(|(k, &bias)| f(scale) * of_key(k) + f(bias)).collect()
         };
         let (scores, magnitudes) = (dot(|x| x), dot(f64::abs));
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -328,8 +328,10 @@ proptest! {
     fn attentions(
         config in configs(), counts in vec(one_of(vec![0u32, 1, 2, 3, 1 << 16, u32::MAX]), 4),
         (queries, keys) in (one_of(vec![0u32, 1, 3, 70, 1 << 30, u32::MAX]), one_of(vec![0u32, 1, 3, 70, u32::MAX])),
-        (dim, reach) in (one_of(vec![0u32, 1, 3, 8, 64, 65]), one_of(vec![-5, 0, 3, 70, i32::MIN, i32::MAX])),
-        strides in vec(size(), 12), (q, k, v, out, sums) in (len(), len(), len(), len(), short()),
+        (dim, limits) in (one_of(vec![0u32, 1, 3, 8, 64, 65]), vec(one_of(vec![-5, 0, 3, 70, i32::MIN, i32::MAX]), 2)),
+        strides in vec(size(), 16), (q, k, v, out, sums) in (len(), len(), len(), len(), short()),
+        (bias, packed) in (one_of(vec![0usize, 1, 5000]), one_of(vec![0u32, 0, 1, 2, u32::MAX])),
+        sequences in vec(one_of(vec![0u32, 1, 3, 70, u32::MAX]), 0..8),
     ) {
         let shape = AttentionShape {
             batch: counts[0],
@@ -338,13 +340,16 @@ proptest! {
             queries,
             keys,
             dim,
-            reach,
+            from: limits[0],
+            reach: limits[1],
             group: counts[3],
+            packed,
         };
         let of = |first: usize| std::array::from_fn(|axis| strides[first + axis]);
-        let strides = AttentionStrides { q: of(0), k: of(4), v: of(8) };
+        let strides = AttentionStrides { q: of(0), k: of(4), v: of(8), bias: of(12) };
+        let (bias, sequences) = (ones::<f32>(bias), DeviceArray::from_ndarray(DEVICE.default_stream(), &Array1::from(sequences)).unwrap());
         let (q, k, v) = (ones::<f32>(q), ones::<f32>(k), ones::<f32>(v));
-        let arguments = (&q, &k, &v, &mut zeros(out), &mut zeros(sums), shape, strides, 1.0f32);
+        let arguments = (&q, &k, &v, &bias, &sequences, &mut zeros(out), &mut zeros(sums), shape, strides, 1.0f32);
         launch::<attention<f32, 8>>(&config, arguments);
     }
 

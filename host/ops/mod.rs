@@ -30,7 +30,7 @@ mod top_k;
 mod transfer;
 mod transpose;
 
-pub use attention::{Attend, Attention};
+pub use attention::{Attend, Attention, Sequences};
 pub use convolve::{Convolution, Convolve, PaddingMode};
 pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};

@@ -41,6 +41,29 @@ fn causal() {
     case(7, 3, 16).causal().check::<f32>();
 }
 
+/// Parts of the keys that a window leaves, and caches that are filled up to various lengths.
+#[test]
+fn windows_and_lengths() {
+    let of = |lengths, case: Case| Case {
+        sequences: seen::Sequences::First(lengths),
+        ..case
+    };
+    let window = |left, case: Case| Case {
+        window: [Some(left), Some(0)],
+        ..case
+    };
+    for left in [0, 7, 300] {
+        window(left, case(1, 700, 16)).check::<f32>();
+    }
+    window(520, case(1, 700, 64).heads(1, 8, 2)).check::<bf16>();
+    // Several queries, which do not see the same first key.
+    window(30, case(3, 300, 16)).check::<f32>();
+    of(&[700, 0, 1, 300], case(1, 700, 16).heads(4, 2, 1)).check::<f32>();
+    of(&[130, 600], case(1, 600, 64).heads(2, 8, 2)).check::<f16>();
+    of(&[2, 500], case(4, 600, 16).heads(2, 1, 1).causal()).check::<f32>();
+    of(&[600, 20], window(300, case(1, 600, 16).heads(2, 2, 2))).check::<f32>();
+}
+
 #[test]
 fn scales() {
     for scale in [0.0, 3.0, -0.5] {

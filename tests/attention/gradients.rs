@@ -36,9 +36,9 @@ impl Case {
         let (scale, d) = (self.scale(), self.dim);
         for (batch, head, i) in ndarray::indices((self.batch, self.heads, self.queries)) {
             let key_head = head / (self.heads / self.key_heads);
-            let visible = self.visible(i);
-            let own = [k, v].map(|x| x.slice(s![batch, key_head, ..visible, ..]));
-            let row = self.row(q.slice(s![batch, head, i, ..]), own);
+            let (keys, bias) = self.seen([batch, head, i]);
+            let own = [k, v].map(|x| x.slice(s![batch, key_head, .., ..]).select(Axis(0), &keys));
+            let row = self.row((q.slice(s![batch, head, i, ..]), &bias), [own[0].view(), own[1].view()]);
             let g = |c: usize| grad[[batch, head, i, c]].wide();
             let (log_sum, off) = row.log_sum;
             let e = 2.0 * (row.of_weight + off + 4.0 * u * log_sum.abs());
@@ -47,7 +47,7 @@ impl Case {
                 delta += g(c) * out;
                 of_delta += g(c).abs() * (off + (d as f64 + 2.0) * u * (out.abs() + off));
             }
-            for (j, weight) in row.weights.iter().enumerate() {
+            for (&j, weight) in keys.iter().zip(&row.weights) {
                 let [product, magnitude] = (0..d).fold([0.0; 2], |[a, b], c| {
                     let term = g(c) * v[[batch, key_head, j, c]].wide();
                     [a + term, b + term.abs()]
@@ -91,7 +91,10 @@ impl Case {
         let upload = |x: &Array4<T>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
         let [q, k, v] = operands.each_ref().map(upload);
         let (out, log_sums) = self.on(&q, &k, &v);
-        let gradients = self.of(&q, &k, &v).gradients(&out, &log_sums, &upload(grad)).unwrap();
+        let grad = upload(grad);
+        let gradients = self.with(&q, &k, &v, |attention| {
+            attention.gradients(&out, &log_sums, &grad).unwrap()
+        });
         gradients.map(|x| x.to_ndarray().unwrap())
     }
 
@@ -113,7 +116,7 @@ impl Case {
 
     /// Checks on all devices.
     #[track_caller]
-    fn check_gradients<T: Attend + FloatNumber>(self) {
+    pub(super) fn check_gradients<T: Attend + FloatNumber>(self) {
         for device in devices::<T>() {
             self.check_gradients_on::<T>(&device);
         }
@@ -121,7 +124,7 @@ impl Case {
 
     /// Checks on that with tensor cores.
     #[track_caller]
-    fn check_gradients_of_tensor_cores<T: Attend + FloatNumber>(self) {
+    pub(super) fn check_gradients_of_tensor_cores<T: Attend + FloatNumber>(self) {
         self.check_gradients_on::<T>(&devices::<T>()[1]);
     }
 
@@ -134,18 +137,16 @@ impl Case {
 }
 
 /// The formulas in f64 against differences of the sum of results times their gradients.
-#[test]
-fn formulas_agree_with_differences() {
-    let case = Case {
-        scale: Some(0.7),
-        ..case(4, 5, 3).heads(2, 2, 1).causal()
-    };
+#[track_caller]
+pub(super) fn agree_with_differences(case: Case) {
     let (operands, grad) = (case.operands::<f64>(), case.gradient::<f64>());
     let total = |[q, k, v]: &[Array4<f64>; 3]| {
         let mut total = 0.0;
-        for (batch, head, i) in ndarray::indices((2, 2, 4)) {
-            let [k, v] = [k, v].map(|x| x.slice(s![batch, 0, ..case.visible(i), ..]));
-            let row = case.row(q.slice(s![batch, head, i, ..]), [k, v]);
+        for (batch, head, i) in ndarray::indices((case.batch, case.heads, case.queries)) {
+            let (keys, bias) = case.seen([batch, head, i]);
+            let key_head = head / (case.heads / case.key_heads);
+            let own = [k, v].map(|x| x.slice(s![batch, key_head, .., ..]).select(Axis(0), &keys));
+            let row = case.row((q.slice(s![batch, head, i, ..]), &bias), [own[0].view(), own[1].view()]);
             total += row
                 .out
                 .iter()
@@ -168,10 +169,19 @@ fn formulas_agree_with_differences() {
             let difference = (moved(step) - moved(-step)) / (2.0 * step);
             assert!(
                 (difference - wanted).abs() < 1e-7,
-                "{number}, {at:?}: {difference}, {wanted}"
+                "{case:?}: {number}, {at:?}: {difference}, {wanted}"
             );
         }
     }
+}
+
+#[test]
+fn formulas_agree_with_differences() {
+    let case = Case {
+        scale: Some(0.7),
+        ..case(4, 5, 3).heads(2, 2, 1).causal()
+    };
+    agree_with_differences(case);
 }
 
 #[test]
@@ -219,7 +229,9 @@ fn half_precision_is_f32_rounded_once() {
         let (out, log_sums) = case.on(&q, &k, &v);
         let wide = |x: &DeviceArray<T, Ix4>| x.cast::<f32>().unwrap();
         let [q, k, v, out, grad] = [&q, &k, &v, &out, &upload(&grad)].map(wide);
-        let wanted = case.of(&q, &k, &v).gradients(&out, &log_sums, &grad).unwrap();
+        let wanted = case.with(&q, &k, &v, |attention| {
+            attention.gradients(&out, &log_sums, &grad).unwrap()
+        });
         for (got, wanted) in got.iter().zip(&wanted) {
             assert_eq!(*got, wanted.cast::<T>().unwrap().to_ndarray().unwrap());
         }
@@ -304,7 +316,9 @@ fn views() {
             .as_standard_layout(),
     );
     let log_sums = log_sums.view().permuted_axes([1, 2, 0]).unwrap();
-    let got = case.of(&a, &b, &c).gradients(&out, &log_sums, &g).unwrap();
+    let got = case.with(&a, &b, &c, |attention| {
+        attention.gradients(&out, &log_sums, &g).unwrap()
+    });
     case.compare_gradients(&operands, &grad, &got.map(|x| x.to_ndarray().unwrap()));
 }
 

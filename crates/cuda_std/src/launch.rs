@@ -257,6 +257,8 @@ params!(A B C D E F G H I);
 params!(A B C D E F G H I J);
 params!(A B C D E F G H I J K);
 params!(A B C D E F G H I J K L);
+params!(A B C D E F G H I J K L M);
+params!(A B C D E F G H I J K L M N);
 
 /// Reads a launch's parameters back, one after another; what [`Kernel::run`] is made of.
 #[doc(hidden)]

@@ -3,7 +3,7 @@
 
 use cuda_std::launch::SafeKernel;
 use kernels_gpu::attention::AttentionShape;
-use kernels_gpu::attention::decode::{DecodePlan, ELEMENTS, MAX_DIM, MOST_ROWS, THREADS};
+use kernels_gpu::attention::decode::{DecodePlan, ELEMENTS, MAX_DIM, MOST_ROWS, THREADS, is_for_few};
 use kernels_gpu::compiled::AttentionDecodeParams;
 use ndarray::{Dim, Ix3, Ix4};
 
@@ -29,7 +29,11 @@ impl<T: Attend> Task<'_, T> {
         let Some(rows) = rows.filter(|&rows| rows <= FEW && self.shape.is_valid(1)) else {
             return Ok(false);
         };
-        if self.shape.keys == 0 || !(lies_well(self.q) && lies_well(self.k) && lies_well(self.v)) {
+        if self.shape.keys == 0
+            || self.extra.has_bias()
+            || !is_for_few(&self.shape)
+            || !(lies_well(self.q) && lies_well(self.k) && lies_well(self.v))
+        {
             return Ok(false);
         }
         match rows {
@@ -57,12 +61,13 @@ impl<T: Attend> Task<'_, T> {
             Words::of(self.q),
             Words::of(self.k),
             Words::of(self.v),
+            self.extra.sequences.as_deref().map(Words::of),
             &mut self.out,
             &mut self.log_sums,
             &mut results,
             &mut sums,
             self.shape,
-            strides(self.q, self.k, self.v),
+            strides(self.q, self.k, self.v, None),
             plan,
             self.factor,
         );
@@ -83,12 +88,14 @@ impl<T: Attend> Task<'_, T> {
     }
 }
 
-/// How the keys are divided, for a device of so many multiprocessors, where a part takes so many blocks.
+/// How the keys are divided that queries see, for a device of so many multiprocessors, where a part takes so many blocks.
 fn plan(shape: &AttentionShape, blocks: u32, multiprocessors: u32) -> DecodePlan {
-    let wanted = (BLOCKS * multiprocessors / blocks).clamp(1, shape.keys.div_ceil(LEAST_KEYS));
-    let keys = shape.keys.div_ceil(wanted).next_multiple_of(64);
+    let width = i64::from(shape.queries) + i64::from(shape.reach) - i64::from(shape.from);
+    let all = width.clamp(1, i64::from(shape.keys)) as u32;
+    let wanted = (BLOCKS * multiprocessors / blocks).clamp(1, all.div_ceil(LEAST_KEYS));
+    let keys = all.div_ceil(wanted).next_multiple_of(64);
     DecodePlan {
-        parts: shape.keys.div_ceil(keys),
+        parts: all.div_ceil(keys),
         keys,
     }
 }
@@ -119,8 +126,10 @@ mod tests {
             queries: 1,
             keys,
             dim: 128,
+            from: -1,
             reach: keys as i32,
             group: 1,
+            packed: 0,
         }
     }
 
@@ -138,6 +147,12 @@ mod tests {
             }
         }
         assert_eq!(plan(&shape(8192), 512, 132), DecodePlan { parts: 2, keys: 4096 });
+        let window = AttentionShape {
+            from: 8000,
+            reach: 8191,
+            ..shape(8192)
+        };
+        assert_eq!(plan(&window, 8, 132), DecodePlan { parts: 1, keys: 192 });
         assert_eq!(plan(&shape(8192), 1, 132), DecodePlan { parts: 32, keys: 256 });
     }
 }

@@ -6,7 +6,8 @@ use kernels_gpu::attention::tiled::{ROWS, THREADS};
 use kernels_gpu::attention::{AttentionShape, MAX_TILES};
 use ndarray::{Axis, Ix3, Ix4};
 
-use super::{Attend, Attention, OPERATION, steps, strides};
+use super::sequences::Extra;
+use super::{Attend, Attention, OPERATION, scores, steps, strides};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -27,6 +28,7 @@ pub struct GradientsTask<'a, T> {
     blocks: u32,
     /// What scores are multiplied with to be exponents of 2, and to be those of e.
     pub(super) factors: [f32; 2],
+    pub(super) extra: Extra<'a, T>,
 }
 
 impl<T: Attend> Attention<'_, T> {
@@ -85,7 +87,7 @@ impl<T: Attend> Attention<'_, T> {
         log_sums: &DeviceArrayRef<f32, Ix3>,
         grad: &DeviceArrayRef<T, Ix4>,
     ) -> Result<[DeviceArray<T, Ix4>; 3]> {
-        let shape = self.shape()?;
+        let (shape, extra) = self.shape()?;
         self.check_results(out, log_sums, grad)?;
         let Self { q, k, v, .. } = self;
         let stream = q.stream();
@@ -112,6 +114,7 @@ impl<T: Attend> Attention<'_, T> {
             shape,
             blocks,
             factors: self.factors(),
+            extra,
         })
     }
 
@@ -163,14 +166,16 @@ impl<T: Attend> GradientsTask<'_, T> {
     {
         let [q, k, v, grad] = [self.q, self.k, self.v, self.grad].map(|x| x.cast::<f32>());
         let (q, k, v, grad) = (q?, k?, v?, grad?);
-        let [dq, dk, dv] = self.on_ordinary_cores([&q, &k, &v, &grad])?;
+        let bias = self.extra.bias.as_ref().map(|bias| bias.cast::<f32>()).transpose()?;
+        let [dq, dk, dv] = self.on_ordinary_cores([&q, &k, &v, &grad], bias.as_deref())?;
         Ok([dq.cast::<T>()?, dk.cast::<T>()?, dv.cast::<T>()?])
     }
 
-    /// By the kernel for any GPU, of queries, keys, values and their gradient as `f32`.
+    /// By the kernel for any GPU, of queries, keys, values and their gradient as `f32`, and what is added to scores.
     pub(super) fn on_ordinary_cores(
         &self,
         operands: [&DeviceArrayRef<f32, Ix4>; 4],
+        bias: Option<&DeviceArrayRef<f32, Ix4>>,
     ) -> Result<[DeviceArray<f32, Ix4>; 3]> {
         // The kernel goes forwards.
         let [q, k, v, grad] = operands.map(|x| x.forwards::<Ix4>(None));
@@ -178,15 +183,22 @@ impl<T: Attend> GradientsTask<'_, T> {
         let stream = self.q.stream();
         let log_sums = self.log_sums.in_order()?;
         let deltas = self.deltas().eval_on(stream)?;
+        let bias = bias.map(|bias| bias.broadcast(scores(&q, &k))).transpose()?;
         let mut gradients = self.results()?;
         let [dq, dk, dv] = &mut gradients;
         let strides = GradientStrides {
-            attention: strides(&q, &k, &v),
+            attention: strides(&q, &k, &v, bias.as_deref()),
             grad: steps(&grad),
         };
         let (q, k, v, grad) = (Words::of(&q), Words::of(&k), Words::of(&v), Words::of(&grad));
         let (log_sums, shape, factors) = (Words::of(&log_sums), self.shape, self.factors);
-        let args = (q, k, v, grad, log_sums, &deltas, dq, dk, dv, shape, strides, factors);
+        let (bias, sequences) = (
+            bias.as_deref().map(Words::of),
+            self.extra.sequences.as_deref().map(Words::of),
+        );
+        let args = (
+            q, k, v, grad, log_sums, &deltas, bias, sequences, dq, dk, dv, shape, strides, factors,
+        );
         let config = LaunchConfig::new(self.blocks, THREADS as u32);
         match shape.dim {
             ..=64 => stream.launch::<attention_gradients<8>>(&config, args)?,

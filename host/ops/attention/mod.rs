@@ -4,6 +4,7 @@
 mod decode;
 mod gradients;
 mod hopper;
+mod sequences;
 
 use std::f64::consts::LOG2_E;
 
@@ -14,7 +15,10 @@ use kernels_gpu::attention::{AttentionShape, MAX_LENGTH, MAX_TILES};
 use kernels_gpu::compiled::{AttentionDecode, AttentionParams};
 use ndarray::{Dimension, Ix3, Ix4};
 
+pub use self::sequences::Sequences;
+
 use self::gradients::GradientsTask;
+use self::sequences::{Extra, Together};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
@@ -54,7 +58,7 @@ mod sealed {
 
 impl Attend for f32 {
     fn gradients(task: &GradientsTask<'_, f32>) -> Result<[DeviceArray<f32, Ix4>; 3]> {
-        task.on_ordinary_cores([task.q, task.k, task.v, task.grad])
+        task.on_ordinary_cores([task.q, task.k, task.v, task.grad], task.extra.bias.as_deref())
     }
 }
 
@@ -85,7 +89,11 @@ pub struct Attention<'a, T> {
     k: &'a DeviceArrayRef<T, Ix4>,
     v: &'a DeviceArrayRef<T, Ix4>,
     causal: bool,
+    /// How many keys it sees before its own position, and behind it.
+    window: [Option<usize>; 2],
     scale: Option<f32>,
+    bias: Option<&'a DeviceArrayRef<T, Ix4>>,
+    together: Together<'a>,
 }
 
 /// An attention whose operands fit, and its results.
@@ -97,6 +105,7 @@ pub struct Task<'a, T> {
     shape: AttentionShape,
     /// What scores are multiplied with to be exponents of 2.
     factor: f32,
+    extra: Extra<'a, T>,
     out: DeviceArray<T, Ix4>,
     /// Empty where they are not wanted.
     log_sums: DeviceArray<f32, Ix3>,
@@ -128,8 +137,10 @@ impl<T: Attend> DeviceArrayRef<T, Ix4> {
     /// # Cost
     ///
     /// `4 d` operations for each pair of a query and a key that it sees. Products of `f16` and `bf16` with a `d` of 64 or 128 are
-    /// done by Hopper's tensor cores, where the scale is positive; operands whose lines do not begin at multiples of 16 bytes are
-    /// copied there first. All others are done by ordinary cores, in `f32`, with `d` rounded up to 64, 128 or 256 in one of the two
+    /// done by Hopper's tensor cores, where the scale is positive, with all keys, [`causal`](Attention::causal) or with a
+    /// [`window`](Attention::window), of which tiles that no query sees are skipped; operands whose lines do not begin at multiples of 16
+    /// bytes are copied there first. Those with a [`bias`](Attention::bias), with [`key_lengths`](Attention::key_lengths) (but for few
+    /// queries) or of [`packed`](Attention::packed) sequences are done by ordinary cores, of 16 bits too, which takes many times as long. All others are done by ordinary cores, in `f32`, with `d` rounded up to 64, 128 or 256 in one of the two
     /// products. Where at most 16 queries share a head of keys, as in a step of decoding, keys are divided among blocks,
     /// and with one query reading them is what takes the time: for a `d` that is a multiple of 8, and lines that begin at multiples of 16 bytes. Memory: the result,
     /// and results in `f32` of parts of at least 256 keys.
@@ -157,12 +168,15 @@ impl<T: Attend> DeviceArrayRef<T, Ix4> {
             k,
             v,
             causal: false,
+            window: [None; 2],
             scale: None,
+            bias: None,
+            together: Together::All,
         }
     }
 }
 
-impl<T: Attend> Attention<'_, T> {
+impl<'a, T: Attend> Attention<'a, T> {
     /// Hides from each query the keys behind its own position, where the last query is at the position of the last key: query `i`
     /// sees the keys up to number `i + keys − queries`.
     ///
@@ -219,7 +233,7 @@ impl<T: Attend> Attention<'_, T> {
 
     fn run(self, with_log_sums: bool) -> Result<(DeviceArray<T, Ix4>, DeviceArray<f32, Ix3>)> {
         let Self { q, k, v, .. } = self;
-        let shape = self.shape()?;
+        let (shape, extra) = self.shape()?;
         let stream = q.stream();
         self.check_devices(&[k.stream(), v.stream()])?;
         let (batch, heads, queries, _) = q.raw_dim().into_pattern();
@@ -234,6 +248,7 @@ impl<T: Attend> Attention<'_, T> {
             v,
             shape,
             factor: self.factors()[0],
+            extra,
             out: DeviceArray::uninit(stream, q.raw_dim())?,
             log_sums: DeviceArray::uninit(stream, log_sums)?,
         };
@@ -268,8 +283,8 @@ impl<T: Attend> Attention<'_, T> {
         }
     }
 
-    /// The shape, if the operands fit together.
-    fn shape(&self) -> Result<AttentionShape> {
+    /// The shape, and what kernels are told besides, if all fits together.
+    fn shape(&self) -> Result<(AttentionShape, Extra<'a, T>)> {
         let (q, k, v) = (self.q.shape(), self.k.shape(), self.v.shape());
         let fits = k == v && k[0] == q[0] && k[3] == q[3];
         if !fits || (q[1] != 0 && k[1] == 0) || (k[1] != 0 && !q[1].is_multiple_of(k[1])) {
@@ -288,6 +303,11 @@ impl<T: Attend> Attention<'_, T> {
         let number = |n: usize| u32::try_from(n).map_err(|_| too_large());
         let sharing = q[1].checked_div(k[1]).unwrap_or(1).max(1);
         let (queries, keys) = (number(q[2])?, number(k[2])?);
+        if queries.max(keys) > MAX_LENGTH {
+            return Err(too_large());
+        }
+        let extra = self.extra()?;
+        let [from, reach] = self.reach(queries, keys);
         let shape = AttentionShape {
             batch: number(q[0])?,
             heads: number(q[1])?,
@@ -295,23 +315,23 @@ impl<T: Attend> Attention<'_, T> {
             queries,
             keys,
             dim: number(q[3])?,
-            reach: match self.causal {
-                true => keys.wrapping_sub(queries) as i32,
-                false => keys as i32,
-            },
+            from,
+            reach,
             group: self.group(sharing),
+            packed: number(self.sequences_packed())?,
         };
         // Of an empty result there is no tile, and no group.
         if !self.q.is_empty() && !shape.is_valid(ROWS as u32) {
             return Err(too_large());
         }
-        Ok(shape)
+        Ok((shape, extra))
     }
 
-    /// How many heads are taken together: with `causal`, where blocks have more to do or less, the longest of several heads first.
+    /// How many heads are taken together: with `causal`, where blocks have more to do or less, the longest of several heads first. Windows are
+    /// as wide everywhere.
     fn group(&self, sharing: usize) -> u32 {
         let [batch, heads, ..] = *self.q.shape() else { return 1 };
-        if !self.causal {
+        if !self.causal || self.window[0].is_some() {
             return 1;
         }
         let of_head = 2 * self.k.shape()[2] * self.k.shape()[3] * size_of::<T>();
@@ -337,19 +357,28 @@ impl<T: Attend> Task<'_, T> {
             self.k.forwards::<Ix4>(None)?,
             self.v.forwards::<Ix4>(None)?,
         );
+        let bias = self.extra.bias(scores(&q, &k))?;
         let config = LaunchConfig::new(self.shape.tiles(ROWS as u32), THREADS as u32);
         let args = (
             Words::of(&q),
             Words::of(&k),
             Words::of(&v),
+            bias.as_deref().map(Words::of),
+            self.extra.sequences.as_deref().map(Words::of),
             &mut self.out,
             &mut self.log_sums,
             self.shape,
-            strides(&q, &k, &v),
+            strides(&q, &k, &v, bias.as_deref()),
             self.factor,
         );
         self.q.stream().launch::<K>(&config, args)
     }
+}
+
+/// The shape of the scores.
+fn scores<T: Element>(q: &DeviceArrayRef<T, Ix4>, k: &DeviceArrayRef<T, Ix4>) -> [usize; 4] {
+    let [batch, heads, queries] = [0, 1, 2].map(|axis| q.shape()[axis]);
+    [batch, heads, queries, k.shape()[2]]
 }
 
 /// The strides of the operands.
@@ -357,11 +386,13 @@ fn strides<T: Element>(
     q: &DeviceArrayRef<T, Ix4>,
     k: &DeviceArrayRef<T, Ix4>,
     v: &DeviceArrayRef<T, Ix4>,
+    bias: Option<&DeviceArrayRef<T, Ix4>>,
 ) -> AttentionStrides {
     AttentionStrides {
         q: steps(q),
         k: steps(k),
         v: steps(v),
+        bias: bias.map_or([0; 4], steps),
     }
 }
 

@@ -13,8 +13,8 @@ use cuda_std::float::approximate;
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
-use super::AttentionShape;
 use super::tiled::{AttentionStrides, fits};
+use super::{AttentionShape, Lines as Of, Sequence};
 use crate::matmul::unroll;
 use crate::num::Num;
 
@@ -48,7 +48,7 @@ const fn blocks(rows: usize) -> usize {
 /// The most loads.
 const MOST_LOADS: usize = 4;
 
-/// How the keys are divided.
+/// How the keys are divided that the queries of a problem see.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, KernelParam)]
 pub struct DecodePlan {
@@ -73,13 +73,15 @@ fn lie_well<T: Num>(elements: &[T], strides: [usize; 4], dim: u32) -> bool {
 /// With one part, `out` and `log_sums` are as there, and `parts` and `sums` are not used. With more, the results of each part go to `parts`, in
 /// f32, one part after another, and the logarithms to base 2 of its sums of exponentials to `sums`, for `attention_combine`.
 ///
-/// The grid has one axis, with a block for each `G` rows of a head of keys, or fewer, and each part. Where operands do not lie within their
+/// `sequences` are none, or say how many keys each problem has. Where several queries of a head see other first keys each, or sequences are
+/// packed, nothing is written. The grid has one axis, with a block for each `G` rows of a head of keys, or fewer, and each part. Where operands do not lie within their
 /// arrays, or lines do not begin at multiples of 16 bytes, nothing is written.
 #[kernel(T = [f32, bf16, f16], G = [1, 4], max_threads = THREADS, min_blocks = blocks(G))]
 pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
     q: &[T],
     k: &[T],
     v: &[T],
+    sequences: &[u32],
     out: SliceMut<'_, T>,
     log_sums: SliceMut<'_, f32>,
     parts: SliceMut<'_, f32>,
@@ -93,6 +95,8 @@ pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
         || !shape.is_valid(1)
         || shape.dim as usize > MAX_DIM
         || !fits(&shape, &strides, [q.len(), k.len(), v.len(), out.len()])
+        || !is_for_few(&shape)
+        || !shape.fits_sequences(sequences)
         || !lie_well(q, strides.q, shape.dim)
         || !lie_well(k, strides.k, shape.dim)
         || !lie_well(v, strides.v, shape.dim)
@@ -102,7 +106,8 @@ pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
     {
         return;
     }
-    let Some(place) = Place::of_block(&shape, &plan, G as u32) else {
+    // SAFETY: as just asked.
+    let Some(place) = (unsafe { Place::of_block(&shape, sequences, &plan, G as u32) }) else {
         return;
     };
     let shared = shared_array![f32; WARPS * MOST_ROWS * (MAX_DIM + 2)];
@@ -150,6 +155,13 @@ pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
     }
 }
 
+/// Whether the kernel is for such a shape: sequences are not packed, and all queries of a head see its first key, or there is one of them.
+#[inline(always)]
+pub fn is_for_few(shape: &AttentionShape) -> bool {
+    let all_see_first = (shape.queries as i32).wrapping_add(shape.from) <= 0;
+    shape.packed == 0 && (shape.queries <= 1 || all_see_first)
+}
+
 /// Queries in all heads.
 #[inline(always)]
 fn lines(shape: &AttentionShape) -> usize {
@@ -176,28 +188,45 @@ struct Place {
     /// The first of its rows, and how many rows the head of keys has.
     row: u32,
     rows: u32,
-    /// Its keys, and the number of the part.
+    /// What belongs together, the block's keys of it, and the number of the part.
+    sequence: Sequence,
     keys: [u32; 2],
     part: u32,
 }
 
 impl Place {
     /// That of this block, if there is one: those that have the same keys one after another.
+    ///
+    /// # Safety
+    ///
+    /// [`fits_sequences`](AttentionShape::fits_sequences).
     #[inline(always)]
-    fn of_block(shape: &AttentionShape, plan: &DecodePlan, rows_of_block: u32) -> Option<Self> {
+    unsafe fn of_block(
+        shape: &AttentionShape,
+        sequences: &[u32],
+        plan: &DecodePlan,
+        rows_of_block: u32,
+    ) -> Option<Self> {
         let (rows, key_heads) = (shape.queries * shape.sharing, shape.key_head(shape.heads));
         let divide = |a: u32, b: u32| Some((a.checked_div(b)?, a.checked_rem(b)?));
         let (number, block) = divide(thread::block_idx_x(), rows.div_ceil(rows_of_block))?;
         let (head, part) = divide(number, plan.parts)?;
         let (batch, key_head) = divide(head, key_heads)?;
-        let first = part.checked_mul(plan.keys)?;
+        if batch >= shape.batch {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let (sequence, _) = unsafe { shape.sequence(sequences, Of::Queries, batch, (0, 1))? };
+        let first = part.checked_mul(plan.keys)?.checked_add(sequence.begin(0))?;
         let end = first.checked_add(plan.keys)?;
-        (batch < shape.batch).then_some(Self {
+        let keys = sequence.keys;
+        Some(Self {
             batch,
             key_head,
             row: block * rows_of_block,
             rows,
-            keys: [first, if end < shape.keys { end } else { shape.keys }],
+            sequence,
+            keys: [first, if end < keys { end } else { keys }],
             part,
         })
     }
@@ -341,7 +370,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
                 let elements = unsafe { self.q.of_head(self.place.batch, head).load(query, column) };
                 q[g] = cuda_std::array::from_fn(|i| elements[i].widen());
             }
-            let visible = self.shape.visible(query);
+            let visible = self.place.sequence.end(query);
             ends[g] = if visible < last { visible } else { last };
             end = if ends[g] > end { ends[g] } else { end };
         });

@@ -21,7 +21,7 @@ use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
 use self::products::{Operand, Products, Scores};
-use super::{AttentionShape, Tile};
+use super::{AttentionShape, Lines, Sequence, Tile};
 use crate::matmul::{span, unroll};
 use crate::num::Num;
 
@@ -81,10 +81,13 @@ pub struct AttentionStrides {
     pub k: [usize; 4],
     /// Of the values.
     pub v: [usize; 4],
+    /// Of what is added to scores: between problems, heads, queries, keys.
+    pub bias: [usize; 4],
 }
 
 /// `out ← softmax(Q Kᵀ · factor / log₂ e) V` for each head, and `log_sums` the natural logarithms of the sums of
-/// exponentials, if there is room for them.
+/// exponentials, if there is room for them. To scores, times the factor, `bias / log₂ e` is added, unless it is empty. `sequences` are as
+/// [`AttentionShape::sequence`] has them, none or some; of packed ones there is no bias.
 ///
 /// `out` has the heads one after another, each in C order, and so has `log_sums`, or it is empty. A query that sees no key has the
 /// result 0 and the logarithm −∞. The grid has one axis, with a block for each tile of [`ROWS`] queries. Where the operands do not
@@ -94,6 +97,8 @@ pub fn attention<T: Num<Wide = f32>, const C: usize>(
     q: &[T],
     k: &[T],
     v: &[T],
+    bias: &[T],
+    sequences: &[u32],
     out: SliceMut<'_, T>,
     log_sums: SliceMut<'_, f32>,
     shape: AttentionShape,
@@ -104,19 +109,32 @@ pub fn attention<T: Num<Wide = f32>, const C: usize>(
         || !shape.is_valid(ROWS as u32)
         || shape.dim as usize > max_dim(C)
         || !fits(&shape, &strides, [q.len(), k.len(), v.len(), out.len()])
+        || !fits_bias(&shape, &strides, bias.len())
+        || !shape.fits_sequences(sequences)
     {
         return;
     }
     let Some(tile) = shape.tile(thread::block_idx_x(), ROWS as u32) else {
         return;
     };
+    let lines = (tile.row, ROWS as u32);
+    // SAFETY: as just asked.
+    let Some((sequence, row)) = (unsafe { shape.sequence(sequences, Lines::Queries, tile.batch, lines) }) else {
+        return;
+    };
+    let tile = Tile { row, ..tile };
     let shared = shared_array![f32; SHARED];
+    let kept = KeptSequence(shared_array![u32; KeptSequence::WORDS]);
+    kept.keep(&sequence);
     let key_head = shape.key_head(tile.head);
     let mut block = Block {
-        q: Operand::new(q, strides.q, [tile.batch, tile.head], shape.queries, shape.dim),
-        k: Operand::new(k, strides.k, [tile.batch, key_head], shape.keys, shape.dim),
-        v: Operand::new(v, strides.v, [tile.batch, key_head], shape.keys, shape.dim),
+        q: Operand::new(q, strides.q, [tile.batch, tile.head], shape.dim).of_queries(&sequence),
+        k: Operand::new(k, strides.k, [tile.batch, key_head], shape.dim).of_keys(&sequence),
+        v: Operand::new(v, strides.v, [tile.batch, key_head], shape.dim).of_keys(&sequence),
+        bias: Operand::new(bias, strides.bias, [tile.batch, tile.head], shape.keys).of_queries(&sequence),
+        has_bias: !bias.is_empty(),
         shape,
+        sequence: kept,
         tile,
         factor,
         products: Products::new(shared),
@@ -142,12 +160,65 @@ pub(super) fn fits(shape: &AttentionShape, strides: &AttentionStrides, [q, k, v,
         && within(elements, out)
 }
 
+/// Whether what is added to scores lies within so many elements, or there is none.
+#[inline(always)]
+pub(super) fn fits_bias(shape: &AttentionShape, strides: &AttentionStrides, len: usize) -> bool {
+    let scores = [shape.batch, shape.heads, shape.queries, shape.keys].map(|n| n as usize);
+    len == 0 || (shape.packed == 0 && span(scores, strides.bias).is_some_and(|span| span <= len))
+}
+
+/// A block's sequence, in shared memory: there are no registers for it beside the products.
+#[derive(Clone, Copy)]
+pub(super) struct KeptSequence(Shared<u32>);
+
+impl KeptSequence {
+    const WORDS: usize = 6;
+
+    /// Keeps it. For all threads of the block, once.
+    #[inline(always)]
+    fn keep(&self, sequence: &Sequence) {
+        let words = [
+            sequence.first_query,
+            sequence.queries,
+            sequence.first_key,
+            sequence.keys,
+            sequence.from as u32,
+            sequence.reach as u32,
+        ];
+        if thread::thread_idx_x() == 0 {
+            for i in 0..Self::WORDS {
+                // SAFETY: there are as many.
+                unsafe { self.0.set_unchecked(i, words[i]) };
+            }
+        }
+        thread::sync_threads();
+    }
+
+    #[inline(always)]
+    fn get(&self) -> Sequence {
+        // SAFETY: there are as many.
+        let word = |i: usize| unsafe { self.0.get_unchecked(i) };
+        Sequence {
+            first_query: word(0),
+            queries: word(1),
+            first_key: word(2),
+            keys: word(3),
+            from: word(4) as i32,
+            reach: word(5) as i32,
+        }
+    }
+}
+
 /// What the threads of a block have in common.
 struct Block<'a, T> {
     q: Operand<'a, T>,
     k: Operand<'a, T>,
     v: Operand<'a, T>,
+    /// A line for each query, with an element for each key.
+    bias: Operand<'a, T>,
+    has_bias: bool,
     shape: AttentionShape,
+    sequence: KeptSequence,
     tile: Tile,
     factor: f32,
     products: Products,
@@ -169,15 +240,20 @@ impl<T: Num<Wide = f32>> Block<'_, T> {
             sum: [0.0; LANE_ROWS],
             values: [[0.0; C]; LANE_ROWS],
         };
-        let end = self.shape.visible_to_tile(self.tile.row, ROWS as u32);
-        let mut key = 0;
+        let [begin, end] = self.sequence.get().keys_of_tile(self.tile.row, ROWS as u32);
+        // Four neighbours of a line are one access.
+        let mut key = begin / 4 * 4;
         while key < end {
             let mut scores = self.products.scores::<T, C>((&self.q, self.tile.row), (&self.k, key));
-            unroll!(4, i => {
-                unroll!(8, j => {
-                    scores[i][j] *= self.factor;
+            if self.has_bias {
+                products::add_bias(&mut scores, self.factor, &self.bias, (self.tile.row, key));
+            } else {
+                unroll!(4, i => {
+                    unroll!(8, j => {
+                        scores[i][j] *= self.factor;
+                    });
                 });
-            });
+            }
             self.hide(&mut scores, key);
             weigh(&mut scores, &mut rows);
             self.products.put_weights(&scores);
@@ -190,13 +266,18 @@ impl<T: Num<Wide = f32>> Block<'_, T> {
     /// Takes the scores of keys that a query does not see for −∞.
     #[inline(always)]
     fn hide(&self, scores: &mut Scores, key: u32) {
-        if key + KEYS as u32 <= self.shape.visible(self.tile.row) {
+        let sequence = self.sequence.get();
+        let sees_all =
+            key + KEYS as u32 <= sequence.end(self.tile.row) && key >= sequence.begin(self.tile.row + ROWS as u32 - 1);
+        if sees_all {
             return;
         }
         unroll!(4, i => {
-            let end = self.shape.visible(self.tile.row + Products::lane_row() + i as u32);
+            let row = self.tile.row + Products::lane_row() + i as u32;
+            let (begin, end) = (sequence.begin(row), sequence.end(row));
             unroll!(8, j => {
-                if key + Products::lane_key(j) >= end {
+                let key = key + Products::lane_key(j);
+                if key < begin || key >= end {
                     scores[i][j] = f32::NEG_INFINITY;
                 }
             });
@@ -208,14 +289,15 @@ impl<T: Num<Wide = f32>> Block<'_, T> {
     fn store<const C: usize>(&self, rows: &Rows<C>, out: SliceMut<'_, T>, log_sums: SliceMut<'_, f32>) {
         let dim = self.shape.dim as usize;
         let head = (self.tile.batch * self.shape.heads + self.tile.head) as usize;
+        let sequence = self.sequence.get();
         unroll!(4, i => {
             let sum = rows.sum[i];
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 1);
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 2);
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 4);
             let row = self.tile.row + Products::lane_row() + i as u32;
-            if row < self.shape.queries {
-                let line = head * self.shape.queries as usize + row as usize;
+            if row < sequence.queries {
+                let line = head * self.shape.queries as usize + (sequence.first_query + row) as usize;
                 if thread::thread_idx_x().is_multiple_of(8) && line < log_sums.len() {
                     log_sums.set(line, (rows.max[i] + Float::log2(sum)) * core::f32::consts::LN_2);
                 }

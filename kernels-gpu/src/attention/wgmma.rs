@@ -276,11 +276,11 @@ impl<'a, T: Half, const R: usize> Block<'a, T, R> {
         unsafe { self.memory.subarray_unchecked(at, bytes) }.cast()
     }
 
-    /// Tiles of keys that a tile of queries sees.
+    /// The tiles of keys that a tile of queries sees: the first, and how many.
     #[inline(always)]
-    fn key_tiles(&self, tile: Tile) -> u32 {
-        self.shape
-            .visible_to_tile(tile.row, rows(R) as u32)
-            .div_ceil(KEYS as u32)
+    fn key_tiles(&self, tile: Tile) -> [u32; 2] {
+        let [begin, end] = self.shape.whole().keys_of_tile(tile.row, rows(R) as u32);
+        let first = begin / KEYS as u32;
+        [first, end.div_ceil(KEYS as u32) - first]
     }
 }

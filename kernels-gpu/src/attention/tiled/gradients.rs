@@ -15,18 +15,23 @@
 //! adds to, and the bits are the same each time. The price is that scores are computed three times, and `G Vᵀ` twice: `16 d` operations
 //! for each pair of a query and a key, where `10 d` is the least.
 
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::products::{self, Operand, Products, Scores};
-use super::{AttentionStrides, BLOCKS, KEYS, LANE_KEYS, LANE_ROWS, ROWS, SHARED, THREADS, fits, max_dim};
-use crate::attention::{AttentionShape, MAX_TILES};
+use super::{
+    AttentionStrides, BLOCKS, KEYS, KeptSequence, LANE_KEYS, LANE_ROWS, ROWS, SHARED, THREADS, fits, fits_bias, max_dim,
+};
+use crate::attention::{AttentionShape, Lines, MAX_TILES, Sequence};
 use crate::matmul::{span, unroll};
 
 /// Blocks of the kernel: one for each tile of [`ROWS`] lines of the three gradients, if a grid has as many.
 #[inline(always)]
 pub fn blocks(shape: &AttentionShape) -> Option<u32> {
     let heads = shape.batch.checked_mul(shape.heads.checked_div(shape.sharing)?)?;
-    let of_keys = heads.checked_mul(shape.keys.div_ceil(ROWS as u32))?.checked_mul(2)?;
+    let of_keys = heads
+        .checked_mul(shape.blocks(shape.keys, ROWS as u32))?
+        .checked_mul(2)?;
     let blocks = shape.tiles(ROWS as u32).checked_add(of_keys)?;
     (blocks <= MAX_TILES).then_some(blocks)
 }
@@ -44,8 +49,8 @@ pub struct GradientStrides {
 /// The gradients of [`attention`](super::attention()) with respect to `q`, `k` and `v`, where the gradient with respect to its result is
 /// `grad`. `log_sums` are the logarithms that it gave, and `deltas` the products of `grad` and its result, for each query.
 ///
-/// All results have the heads one after another, each in C order, and so have `log_sums` and `deltas`. Scores are multiplied by `factor` to be exponents of 2, and by `scale` to be those of e. A query whose logarithm is −∞
-/// sees no key. The grid has one axis, with as many blocks as [`blocks`] says. Where the operands do not lie within their arrays, or the
+/// All results have the heads one after another, each in C order, and so have `log_sums` and `deltas`. Scores are multiplied by `factor` to be exponents of 2, and by `scale` to be those of e;
+/// `bias` and `sequences` are as there. A query whose logarithm is −∞ sees no key. The grid has one axis, with as many blocks as [`blocks`] says. Where the operands do not lie within their arrays, or the
 /// shape has more than [`max_dim`] elements a line, nothing is written.
 #[kernel(C = [8, 16, 32], max_threads = THREADS, min_blocks = BLOCKS)]
 pub fn attention_gradients<const C: usize>(
@@ -55,6 +60,8 @@ pub fn attention_gradients<const C: usize>(
     grad: &[f32],
     log_sums: &[f32],
     deltas: &[f32],
+    bias: &[f32],
+    sequences: &[u32],
     dq: SliceMut<'_, f32>,
     dk: SliceMut<'_, f32>,
     dv: SliceMut<'_, f32>,
@@ -72,44 +79,52 @@ pub fn attention_gradients<const C: usize>(
             strides.grad,
             [grad.len(), log_sums.len(), deltas.len(), dk.len(), dv.len()],
         )
+        || !fits_bias(&shape, &strides.attention, bias.len())
+        || !shape.fits_sequences(sequences)
     {
         return;
     }
-    let Some(part) = Part::of_block(&shape) else { return };
+    // SAFETY: as just asked.
+    let Some((part, sequence)) = (unsafe { Part::of_block(&shape, sequences) }) else {
+        return;
+    };
     let shared = shared_array![f32; SHARED];
+    let kept = KeptSequence(shared_array![u32; KeptSequence::WORDS]);
+    kept.keep(&sequence);
     let mut block = Block {
         log_sums,
         deltas,
         shape,
         part,
+        sequence: kept,
         factor,
         products: Products::new(shared),
     };
-    let operand =
-        |elements, strides, head, lines| Operand::<f32>::new(elements, strides, [part.batch, head], lines, shape.dim);
+    let operand = |elements, strides, head| Operand::<f32>::new(elements, strides, [part.batch, head], shape.dim);
     let of_queries = |head: u32| {
         [
-            operand(q, strides.attention.q, head, shape.queries),
-            operand(grad, strides.grad, head, shape.queries),
+            operand(q, strides.attention.q, head).of_queries(&kept.get()),
+            operand(grad, strides.grad, head).of_queries(&kept.get()),
         ]
     };
     let of_keys = |head: u32| {
         [
-            operand(k, strides.attention.k, head, shape.keys),
-            operand(v, strides.attention.v, head, shape.keys),
+            operand(k, strides.attention.k, head).of_keys(&kept.get()),
+            operand(v, strides.attention.v, head).of_keys(&kept.get()),
         ]
     };
     // All heads of queries that have to do with the lines, and which lines of them.
     let is_of_queries = part.of == Of::Queries;
-    let (mut head, heads, first, end) = match part.of {
-        Of::Queries => (part.head, 1, 0, shape.visible_to_tile(part.row, ROWS as u32)),
+    let (mut head, heads, [first, end]) = match part.of {
+        Of::Queries => (part.head, 1, sequence.keys_of_tile(part.row, ROWS as u32)),
         _ => (
             part.head * shape.sharing,
             shape.sharing,
-            block.first_query(),
-            shape.queries,
+            sequence.queries_of_tile(part.row, ROWS as u32),
         ),
     };
+    // Four neighbours of a line are one access.
+    let first = first / 4 * 4;
     let last = head + heads;
     let mut sums = [[0.0; C]; LANE_ROWS];
     while head < last {
@@ -119,7 +134,13 @@ pub fn attention_gradients<const C: usize>(
         } else {
             (keys, queries)
         };
-        block.walk(&mut sums, head, own, others, (first, end));
+        block.walk(
+            &mut sums,
+            head,
+            (own, others),
+            (bias, strides.attention.bias),
+            (first, end),
+        );
         head += 1;
     }
     match part.of {
@@ -161,27 +182,35 @@ struct Part {
     batch: u32,
     /// Of queries, or of keys and values.
     head: u32,
-    /// The first line.
+    /// The first line, of its sequence.
     row: u32,
 }
 
 impl Part {
-    /// The block's, if there is one: keys and values first, on which blocks are at work for longer, the first ones of all heads ahead,
+    /// The block's, if there is one, and its sequence: keys and values first, on which blocks are at work for longer, the first ones of all heads ahead,
     /// which most queries see.
+    ///
+    /// # Safety
+    ///
+    /// [`fits_sequences`](AttentionShape::fits_sequences).
     #[inline(always)]
-    fn of_block(shape: &AttentionShape) -> Option<Self> {
+    unsafe fn of_block(shape: &AttentionShape, sequences: &[u32]) -> Option<(Self, Sequence)> {
         let key_heads = shape.key_head(shape.heads);
         let heads = shape.batch * key_heads;
-        let of_keys = heads * shape.keys.div_ceil(ROWS as u32);
+        let of_keys = heads * shape.blocks(shape.keys, ROWS as u32);
         let number = thread::block_idx_x();
         if number >= 2 * of_keys {
             let tile = shape.tile(number - 2 * of_keys, ROWS as u32)?;
-            return Some(Self {
+            let lines = (tile.row, ROWS as u32);
+            // SAFETY: the caller's promise.
+            let (sequence, row) = unsafe { shape.sequence(sequences, Lines::Queries, tile.batch, lines)? };
+            let part = Self {
                 of: Of::Queries,
                 batch: tile.batch,
                 head: tile.head,
-                row: tile.row,
-            });
+                row,
+            };
+            return Some((part, sequence));
         }
         let (of, number) = match number.checked_sub(of_keys) {
             Some(number) => (Of::Values, number),
@@ -189,12 +218,17 @@ impl Part {
         };
         // There are heads, since there is a tile.
         let (block, head) = (number.checked_div(heads)?, number.checked_rem(heads)?);
-        Some(Self {
+        let batch = head.checked_div(key_heads)?;
+        let lines = (block * ROWS as u32, ROWS as u32);
+        // SAFETY: the caller's promise.
+        let (sequence, row) = unsafe { shape.sequence(sequences, Lines::Keys, batch, lines)? };
+        let part = Self {
             of,
-            batch: head.checked_div(key_heads)?,
+            batch,
             head: head.checked_rem(key_heads)?,
-            row: block * ROWS as u32,
-        })
+            row,
+        };
+        Some((part, sequence))
     }
 }
 
@@ -224,27 +258,21 @@ struct Block<'a> {
     deltas: &'a [f32],
     shape: AttentionShape,
     part: Part,
+    sequence: KeptSequence,
     factor: f32,
     products: Products,
 }
 
 impl Block<'_> {
-    /// The first query that sees the first key of the block.
-    #[inline(always)]
-    fn first_query(&self) -> u32 {
-        let first = (self.part.row as i32).wrapping_sub(self.shape.reach);
-        if first < 0 { 0 } else { first as u32 }
-    }
-
     /// Adds to the sums of the block's lines what those of the others add that are in that range, of a head of queries. An operand is
-    /// queries and their incoming gradient, or keys and values.
+    /// queries and their incoming gradient, or keys and values; what is added to scores has elements of these strides, or none.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn walk<const C: usize>(
         &mut self,
         sums: &mut [[f32; C]; LANE_ROWS],
         head: u32,
-        own: [Operand<'_, f32>; 2],
-        others: [Operand<'_, f32>; 2],
+        (own, others): ([Operand<'_, f32>; 2], [Operand<'_, f32>; 2]),
+        (bias, strides): (&[f32], [usize; 4]),
         (mut at, end): (u32, u32),
     ) {
         let row = self.part.row;
@@ -256,7 +284,13 @@ impl Block<'_> {
             if !is_of_values {
                 gradients = self.products.scores::<f32, C>((&own[1], row), (&others[1], at));
             }
-            self.weigh(&mut weights, &gradients, head, at);
+            let mut factor = self.factor;
+            if !bias.is_empty() {
+                products::add_bias(&mut weights, factor, &self.bias(bias, strides, head), (row, at));
+                factor = 1.0;
+            }
+            self.weigh(&mut weights, &gradients, factor, (head, at));
+            self.hide(&mut weights, at);
             self.products.put_weights(&weights);
             self.products.add(sums, &added, at, end);
             at += KEYS as u32;
@@ -264,18 +298,19 @@ impl Block<'_> {
     }
 
     /// Makes weights of the scores of the block's lines with the others from `at` on, and gradients of the scores of these, where it is
-    /// not values that are summed; 0 where a query does not see the key.
+    /// not values that are summed; 0 where a query does not see the key, for it is behind those that it sees.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn weigh(&self, scores: &mut Scores, gradients: &Scores, head: u32, at: u32) {
+    fn weigh(&self, scores: &mut Scores, gradients: &Scores, factor: f32, (head, at): (u32, u32)) {
         let row = self.part.row + Products::lane_row();
         let (is_of_queries, is_of_values) = (self.part.of == Of::Queries, self.part.of == Of::Values);
+        let sequence = self.sequence.get();
         // Those of the lane's lines, or of its columns.
         let mut queries = [Query::NONE; LANE_KEYS];
         unroll!(8, i => {
             if !is_of_queries {
-                queries[i] = self.query(head, at + Products::lane_key(i));
+                queries[i] = self.query(&sequence, head, at + Products::lane_key(i));
             } else if i < LANE_ROWS {
-                queries[i] = self.query(head, row + i as u32);
+                queries[i] = self.query(&sequence, head, row + i as u32);
             }
         });
         unroll!(4, i => {
@@ -284,7 +319,7 @@ impl Block<'_> {
                     true => (queries[i], at + Products::lane_key(j)),
                     false => (queries[j], row + i as u32),
                 };
-                let weight = Float::exp2(Float::mul_add(scores[i][j], self.factor, -query.log_sum));
+                let weight = Float::exp2(Float::mul_add(scores[i][j], factor, -query.log_sum));
                 let of_score = weight * (gradients[i][j] - query.delta);
                 let weight = if is_of_values { weight } else { of_score };
                 scores[i][j] = if key < query.end { weight } else { 0.0 };
@@ -292,14 +327,55 @@ impl Block<'_> {
         });
     }
 
+    /// What is added to the scores of a head of queries, with a line for each of the block's own. It is made anew for each tile: there are no
+    /// registers that it could wait in.
+    #[inline(always)]
+    fn bias<'b>(&self, elements: &'b [f32], strides: [usize; 4], head: u32) -> Operand<'b, f32> {
+        let of = [hint::pinned(self.part.batch), hint::pinned(head)];
+        let sequence = self.sequence.get();
+        if hint::pinned(u32::from(self.part.of == Of::Queries)) != 0 {
+            return Operand::new(elements, strides, of, self.shape.keys).of_queries(&sequence);
+        }
+        let [batch, of_head, query, key] = strides;
+        Operand::new(elements, [batch, of_head, key, query], of, self.shape.queries).of_keys(&sequence)
+    }
+
+    /// Makes weights 0 of the block's lines with the others from `at` on, where a query does not see the key, for it is ahead of those
+    /// that it sees.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn hide(&self, weights: &mut Scores, at: u32) {
+        let (row, is_of_queries) = (self.part.row, self.part.of == Of::Queries);
+        // From a query to a key.
+        let distance = |own: u32, other: u32| match is_of_queries {
+            true => (other as i32).wrapping_sub(own as i32),
+            false => (own as i32).wrapping_sub(other as i32),
+        };
+        let least = match is_of_queries {
+            true => distance(row + ROWS as u32 - 1, at),
+            false => distance(row, at + KEYS as u32 - 1),
+        };
+        let from = self.sequence.get().from;
+        if least >= from {
+            return;
+        }
+        unroll!(4, i => {
+            unroll!(8, j => {
+                let (own, other) = (row + Products::lane_row() + i as u32, at + Products::lane_key(j));
+                if distance(own, other) < from {
+                    weights[i][j] = 0.0;
+                }
+            });
+        });
+    }
+
     /// What is known of a query of that head.
     #[inline(always)]
-    fn query(&self, head: u32, query: u32) -> Query {
-        if query >= self.shape.queries {
+    fn query(&self, sequence: &Sequence, head: u32, query: u32) -> Query {
+        if query >= sequence.queries {
             return Query::NONE;
         }
         let head = (self.part.batch * self.shape.heads + head) as usize;
-        let line = head * self.shape.queries as usize + query as usize;
+        let line = head * self.shape.queries as usize + (sequence.first_query + query) as usize;
         // SAFETY (of both): `fit` found as many elements as there are queries in all heads.
         let [log_sum] = unsafe { self.log_sums.load_vec_unchecked::<1>(line) };
         let [delta] = unsafe { self.deltas.load_vec_unchecked::<1>(line) };
@@ -308,12 +384,12 @@ impl Block<'_> {
             delta,
             end: match log_sum == f32::NEG_INFINITY {
                 true => 0,
-                false => self.shape.visible(query),
+                false => sequence.end(query),
             },
         }
     }
 
-    /// Stores the sums, times `factor`, to an array that has so many heads with so many lines.
+    /// Stores the sums, times `factor`, to an array that has so many heads with so many lines: 0 of keys that are of no sequence.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store<const C: usize>(
         &self,
@@ -324,10 +400,16 @@ impl Block<'_> {
     ) {
         let dim = self.shape.dim as usize;
         let head = (self.part.batch * heads + self.part.head) as usize;
+        let sequence = self.sequence.get();
+        let (first, end) = match (self.shape.packed, self.part.of) {
+            (0, _) => (0, lines),
+            (_, Of::Queries) => (sequence.first_query, sequence.queries),
+            _ => (sequence.first_key, sequence.keys),
+        };
         unroll!(4, i => {
             let row = self.part.row + Products::lane_row() + i as u32;
-            if row < lines {
-                let line = head * lines as usize + row as usize;
+            if row < end {
+                let line = head * lines as usize + (first + row) as usize;
                 // SAFETY: `fits` and `fit` found all lines in the array.
                 unsafe { products::store(&out, (line * dim, dim), &sums[i], Some(factor)) };
             }

@@ -5,6 +5,7 @@ use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::{CHUNK, KEYS, LANE_KEYS, LANE_ROWS, PITCH, ROWS, STAGE, THREADS, VALUES, WARP_ROWS, WEIGHTS, max_dim};
+use crate::attention::Sequence;
 use crate::matmul::unroll;
 use crate::num::Num;
 
@@ -41,7 +42,7 @@ pub(super) struct Operand<'a, T> {
 
 impl<'a, T: Num<Wide = f32>> Operand<'a, T> {
     #[inline(always)]
-    pub(super) fn new(elements: &'a [T], strides: [usize; 4], [batch, head]: [u32; 2], lines: u32, dim: u32) -> Self {
+    pub(super) fn new(elements: &'a [T], strides: [usize; 4], [batch, head]: [u32; 2], dim: u32) -> Self {
         let whole = |x: usize| x.is_multiple_of(4);
         let [of_batch, of_head, line, along] = strides;
         Self {
@@ -51,7 +52,7 @@ impl<'a, T: Num<Wide = f32>> Operand<'a, T> {
                 .wrapping_mul(of_batch)
                 .wrapping_add((head as usize).wrapping_mul(of_head)),
             strides: [line, along],
-            lines,
+            lines: 0,
             dim,
             wide: along == 1
                 && whole(line)
@@ -59,6 +60,28 @@ impl<'a, T: Num<Wide = f32>> Operand<'a, T> {
                 && whole(of_batch)
                 && dim.is_multiple_of(4)
                 && elements.is_vec_aligned::<4>(),
+        }
+    }
+
+    /// The lines of the queries of a sequence.
+    #[inline(always)]
+    pub(super) fn of_queries(self, sequence: &Sequence) -> Self {
+        self.of_lines(sequence.first_query, sequence.queries)
+    }
+
+    /// The lines of the keys of a sequence.
+    #[inline(always)]
+    pub(super) fn of_keys(self, sequence: &Sequence) -> Self {
+        self.of_lines(sequence.first_key, sequence.keys)
+    }
+
+    /// So many lines, from one on.
+    #[inline(always)]
+    fn of_lines(self, line: u32, lines: u32) -> Self {
+        Self {
+            first: self.first.wrapping_add((line as usize).wrapping_mul(self.strides[0])),
+            lines,
+            ..self
         }
     }
 
@@ -261,6 +284,27 @@ impl Products {
             unsafe { self.shared.set_vec_unchecked(to, values[i]) };
         });
     }
+}
+
+/// Makes exponents of 2 of scores, those of the block's lines from `row` on with others from `at` on: by `factor`, with the elements of
+/// `bias` added.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+pub(super) fn add_bias<T: Num<Wide = f32>>(
+    scores: &mut Scores,
+    factor: f32,
+    bias: &Operand<'_, T>,
+    (row, at): (u32, u32),
+) {
+    unroll!(4, i => {
+        let line = row + Products::lane_row() + i as u32;
+        unroll!(2, part => {
+            let four = bias.load(line, at + Products::lane_key(4 * part));
+            unroll!(4, j => {
+                let score = &mut scores[i][4 * part + j];
+                *score = Float::mul_add(*score, factor, four[j] * core::f32::consts::LOG2_E);
+            });
+        });
+    });
 }
 
 /// This thread's part of a chunk of two operands, from element `at` of their lines on.

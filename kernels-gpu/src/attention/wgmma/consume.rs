@@ -128,7 +128,7 @@ where
                 return;
             };
             let row = tile.row + consumer * CONSUMER_ROWS as u32;
-            let tiles = self.key_tiles(tile);
+            let [first, tiles] = self.key_tiles(tile);
             let mut sums = Sums {
                 max: [f32::NEG_INFINITY; 2],
                 sum: [0.0; 2],
@@ -139,7 +139,7 @@ where
             free.arrive_if(Self::FROM_REGISTERS && leads);
             let values = match tiles {
                 0 => Accumulator::zero(),
-                _ => self.values(&queries, (row, tiles), factor, (&mut of_k, &mut of_v), &mut sums),
+                _ => self.values(&queries, (row, first, tiles), factor, (&mut of_k, &mut of_v), &mut sums),
             };
             free.arrive_if(!Self::FROM_REGISTERS && leads);
             of_q = of_q.next();
@@ -156,14 +156,14 @@ where
         }
     }
 
-    /// The sums of weighted values of this consumer's queries over so many tiles of keys, at least one.
+    /// The sums of weighted values of this consumer's queries over so many tiles of keys, at least one, from the first one on.
     ///
     /// When it comes back, nothing is under way that reads the queries.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn values(
         &self,
         queries: &Queries<T>,
-        (row, tiles): (u32, u32),
+        (row, first, tiles): (u32, u32, u32),
         factor: f32,
         (of_k, of_v): (&mut Place, &mut Place),
         sums: &mut Sums,
@@ -176,7 +176,7 @@ where
         // All four warps have gone through the instructions together: what one has waited for has been read for all.
         self.free(Ring::Keys, of_k.stage).arrive_if(leads);
         *of_k = of_k.next();
-        self.hide(&mut scores, row, left);
+        self.hide(&mut scores, row, first + left);
         sums.weigh(&mut scores, factor);
         let mut weights = Weights::<T>::new(&scores);
         let mut values = Accumulator::<R>::zero();
@@ -197,7 +197,7 @@ where
             // As above; the batch that is under way reads no keys.
             self.free(Ring::Keys, of_k.stage).arrive_if(leads);
             *of_k = of_k.next();
-            self.hide(&mut scores, row, left);
+            self.hide(&mut scores, row, first + left);
             let factors = sums.weigh(&mut scores, factor);
             if Self::ASKS_EARLY && left > 0 {
                 // No sum of weights is negative, which ptxas does not know: so they are computed ahead of this wait.
@@ -304,16 +304,26 @@ where
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn hide(&self, scores: &mut Accumulator<SCORES>, row: u32, number: u32) {
         let first = number * KEYS as u32;
-        if first + KEYS as u32 <= self.shape.visible(row) {
-            return;
-        }
+        let sequence = self.shape.whole();
         let (own_row, column) = Accumulator::<SCORES>::place(thread::thread_idx_x(), 0);
-        let end = [self.shape.visible(row + own_row), self.shape.visible(row + own_row + 8)];
-        let first = first + column;
-        scores.update(|i, score| {
-            let key = first + (i / 4 * 8 + i % 2) as u32;
-            if key < end[i / 2 % 2] { score } else { f32::NEG_INFINITY }
-        });
+        if first + KEYS as u32 > sequence.end(row) {
+            let end = [sequence.end(row + own_row), sequence.end(row + own_row + 8)];
+            scores.update(|i, score| {
+                let key = first + column + (i / 4 * 8 + i % 2) as u32;
+                if key < end[i / 2 % 2] { score } else { f32::NEG_INFINITY }
+            });
+        }
+        if first < sequence.begin(row + CONSUMER_ROWS as u32 - 1) {
+            let begin = [sequence.begin(row + own_row), sequence.begin(row + own_row + 8)];
+            scores.update(|i, score| {
+                let key = first + column + (i / 4 * 8 + i % 2) as u32;
+                if key >= begin[i / 2 % 2] {
+                    score
+                } else {
+                    f32::NEG_INFINITY
+                }
+            });
+        }
     }
 
     /// Divides the sums, and stores them: 16 queries of the warp, from that of the tile on.

@@ -110,13 +110,9 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
     };
     // The first keys are seen by most: theirs are to be the first tiles.
     let row = (shape.keys.div_ceil(ROWS as u32) - 1) * ROWS as u32 - tile.row;
-    let first = (row as i32).wrapping_sub(shape.reach);
+    let [first, end] = shape.whole().queries_of_tile(row, ROWS as u32);
     // Whole tiles: what is known of queries is copied from multiples of 16 bytes on.
-    let first = if first < 0 {
-        0
-    } else {
-        first as u32 / LINES as u32 * LINES as u32
-    };
+    let first = first / LINES as u32 * LINES as u32;
     let block = Block::<T, R, false> {
         own: [k, v],
         others: [q, grad],
@@ -125,7 +121,7 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
         head: tile.head,
         row,
         heads: [tile.head * shape.sharing, (tile.head + 1) * shape.sharing],
-        lines: [first, shape.queries],
+        lines: [first, end],
         memory: cuda_std::shared::dynamic::<u8>().aligned::<1024>(),
         factor,
     };
@@ -176,7 +172,7 @@ pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize>(
         head: tile.head,
         row: tile.row,
         heads: [key_head, key_head + 1],
-        lines: [0, shape.visible_to_tile(tile.row, ROWS as u32)],
+        lines: shape.whole().keys_of_tile(tile.row, ROWS as u32),
         memory: cuda_std::shared::dynamic::<u8>().aligned::<1024>(),
         factor,
     };
@@ -472,21 +468,25 @@ where
     /// Takes the scores of keys that a query does not see for −∞: of the consumer's lines from `row` on, and the others from `line` on.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn hide(&self, scores: &mut Accumulator<PRODUCTS>, row: u32, line: u32) {
-        let (first_query, last_key) = match OF_QUERIES {
-            true => (row, line + LINES as u32 - 1),
-            false => (line, row + LINES as u32 - 1),
+        let sequence = self.shape.whole();
+        let (first_query, first_key) = match OF_QUERIES {
+            true => (row, line),
+            false => (line, row),
         };
-        if last_key < self.shape.visible(first_query) {
+        let sees_all = first_key + (LINES as u32) <= sequence.end(first_query)
+            && first_key >= sequence.begin(first_query + LINES as u32 - 1);
+        if sees_all {
             return;
         }
         let (own_row, column) = Accumulator::<PRODUCTS>::place(thread::thread_idx_x(), 0);
         let (row, line) = (row + own_row, line + column);
         scores.update(|i, score| {
             let (row, line) = (row + (i / 2 % 2 * 8) as u32, line + (i / 4 * 8 + i % 2) as u32);
-            let is_seen = match OF_QUERIES {
-                true => line < self.shape.visible(row),
-                false => row < self.shape.visible(line),
+            let (query, key) = match OF_QUERIES {
+                true => (row, line),
+                false => (line, row),
             };
+            let is_seen = key < sequence.end(query) && key >= sequence.begin(query);
             if is_seen { score } else { f32::NEG_INFINITY }
         });
     }

@@ -16,18 +16,18 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
             // The next one: the counter's answer takes longer than to ask for a tile's copies.
             // SAFETY: the kernel's contract: there are two words.
             let next = unsafe { counters.atomic_unchecked(0) }.fetch_add(1) + thread::grid_dim_x();
-            let tiles = self.key_tiles(tile);
+            let [first, tiles] = self.key_tiles(tile);
             self.fill_queries(0, of_q.stage, of_q.round, number, tile);
             if tiles > 0 {
-                self.fill(Ring::Keys, &mut of_k, tile, tiles - 1);
+                self.fill(Ring::Keys, &mut of_k, tile, first + tiles - 1);
             }
             for consumer in 1..Self::CONSUMERS {
                 self.fill_queries(consumer, of_q.stage, of_q.round, number, tile);
             }
             of_q = of_q.next();
-            for of_values in (0..tiles).rev() {
+            for of_values in (first..first + tiles).rev() {
                 // Values are wanted when the next keys are.
-                if of_values > 0 {
+                if of_values > first {
                     self.fill(Ring::Keys, &mut of_k, tile, of_values - 1);
                 }
                 self.fill(Ring::Values, &mut of_v, tile, of_values);

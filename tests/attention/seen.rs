@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Windows, biases, and sequences of various lengths: results and gradients.
+
+use warpsmith::{Stream, ops};
+
+use super::*;
+
+/// Which queries and keys belong together.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sequences {
+    /// All of a problem.
+    All,
+    /// So many keys of each problem.
+    First(&'static [u32]),
+    /// So many queries, and keys, of sequences one after another.
+    Packed(&'static [usize], &'static [usize]),
+}
+
+impl Sequences {
+    pub(super) fn on(self, stream: &Stream) -> (Option<DeviceArray<u32, ndarray::Ix1>>, Option<ops::Sequences>) {
+        match self {
+            Self::All => (None, None),
+            Self::First(lengths) => {
+                let lengths = ndarray::arr1(lengths);
+                (Some(DeviceArray::from_ndarray(stream, &lengths).unwrap()), None)
+            }
+            Self::Packed(queries, keys) => (None, Some(ops::Sequences::with_keys(stream, queries, keys).unwrap())),
+        }
+    }
+
+    /// The queries and keys of the sequence that a query is of.
+    fn of(self, case: &Case, batch: usize, row: usize) -> [std::ops::Range<usize>; 2] {
+        match self {
+            Self::All => [0..case.queries, 0..case.keys],
+            Self::First(lengths) => [0..case.queries, 0..(lengths[batch] as usize).min(case.keys)],
+            Self::Packed(queries, keys) => {
+                let (mut query, mut key) = (0, 0);
+                for (&queries, &keys) in queries.iter().zip(keys) {
+                    if (query..query + queries).contains(&row) {
+                        return [query..query + queries, key..key + keys];
+                    }
+                    query += queries;
+                    key += keys;
+                }
+                panic!("query {row} is of no sequence");
+            }
+        }
+    }
+}
+
+impl Case {
+    fn window(self, left: Option<usize>, right: Option<usize>) -> Self {
+        Self {
+            window: [left, right],
+            ..self
+        }
+    }
+
+    fn biased(self, axes: [bool; 4]) -> Self {
+        Self {
+            bias: Some(axes),
+            ..self
+        }
+    }
+
+    /// One problem of packed sequences, of so many queries and keys each.
+    fn packed(queries: &'static [usize], keys: &'static [usize], dim: usize) -> Self {
+        Self {
+            sequences: Sequences::Packed(queries, keys),
+            ..case(queries.iter().sum(), keys.iter().sum(), dim)
+        }
+    }
+
+    /// What is added to scores, which bf16 can represent, too: some are −∞.
+    pub(super) fn bias_of(&self) -> Option<Array4<f64>> {
+        let scores = [self.batch, self.heads, self.queries, self.keys];
+        let axes = self.bias?;
+        let mut rng = rng(self.queries as u64);
+        let shape: [usize; 4] = std::array::from_fn(|axis| if axes[axis] { scores[axis] } else { 1 });
+        Some(Array4::from_shape_simple_fn(shape, || match rng.random::<f64>() {
+            x if x < 0.1 => f64::NEG_INFINITY,
+            x => (x * 32.0).round() / 8.0 - 2.0,
+        }))
+    }
+
+    /// The keys that a query sees, and what is added to their scores.
+    pub(super) fn seen(&self, [batch, head, row]: [usize; 3]) -> (Vec<usize>, Vec<f64>) {
+        let [queries, keys] = self.sequences.of(self, batch, row);
+        let position = (row - queries.start + keys.len()) as isize - queries.len() as isize;
+        let [left, mut right] = self.window;
+        if self.causal {
+            right = Some(0);
+        }
+        let bias = self.bias_of();
+        let scores = bias.as_ref().map(|bias| {
+            bias.broadcast((self.batch, self.heads, self.queries, self.keys))
+                .unwrap()
+        });
+        let seen = keys.clone().filter_map(|key| {
+            let ahead = (key - keys.start) as isize - position;
+            let inside =
+                left.is_none_or(|left| -ahead <= left as isize) && right.is_none_or(|right| ahead <= right as isize);
+            let added = scores.map_or(0.0, |scores| scores[[batch, head, row, key]]);
+            (inside && added > f64::NEG_INFINITY).then_some((key, added))
+        });
+        seen.unzip()
+    }
+
+    /// Results and gradients, on all devices.
+    #[track_caller]
+    fn check_both<T: Attend + FloatNumber>(self) {
+        self.check::<T>();
+        self.check_gradients::<T>();
+    }
+}
+
+#[test]
+fn formulas_agree_with_differences() {
+    use super::gradients::agree_with_differences as agree;
+
+    agree(case(4, 5, 3).window(Some(1), Some(1)));
+    agree(case(3, 5, 2).heads(2, 2, 1).biased([true; 4]));
+    agree(Case::packed(&[2, 3], &[3, 1], 2).causal());
+    agree(Case {
+        sequences: Sequences::First(&[2, 0]),
+        ..case(3, 4, 2).heads(2, 1, 1)
+    });
+}
+
+/// Narrower than a tile and wider, on one side and both, with the first queries, or the last ones, at an edge.
+#[test]
+fn windows() {
+    for window in [
+        (Some(0), Some(0)),
+        (Some(3), Some(0)),
+        (Some(70), Some(5)),
+        (None, Some(2)),
+        (Some(9), None),
+    ] {
+        case(70, 140, 8).window(window.0, window.1).check_both::<f32>();
+    }
+    case(200, 200, 8).window(Some(10), Some(0)).check::<f32>();
+    case(9, 140, 8)
+        .heads(1, 4, 2)
+        .window(Some(20), None)
+        .causal()
+        .check_both::<f32>();
+    // The first queries see no key.
+    case(90, 9, 8).window(Some(2), Some(1)).check_both::<f32>();
+}
+
+/// So far that all is seen.
+#[test]
+fn windows_that_hide_nothing() {
+    let plain = case(20, 70, 16);
+    let operands = plain.operands::<f32>();
+    for most in [70, usize::MAX] {
+        let window = plain.window(Some(most), Some(most));
+        assert_eq!(window.run(device(), &operands), plain.run(device(), &operands));
+    }
+}
+
+/// Tiles of 128 keys that are not read, and parts of those that are.
+#[test]
+fn windows_on_tensor_cores() {
+    case(30, 400, 64).window(Some(100), Some(0)).check::<bf16>();
+    case(200, 200, 64).window(Some(5), Some(3)).check::<f16>();
+    case(140, 300, 128)
+        .heads(1, 2, 1)
+        .window(Some(40), None)
+        .check::<bf16>();
+    case(9, 300, 64)
+        .window(Some(33), Some(0))
+        .check_gradients_of_tensor_cores::<bf16>();
+    case(150, 9, 64)
+        .window(Some(3), Some(2))
+        .check_gradients_of_tensor_cores::<f16>();
+    case(70, 150, 128)
+        .window(Some(20), Some(70))
+        .check_gradients_of_tensor_cores::<bf16>();
+}
+
+/// Each axis repeated or not, with lines of whole accesses and of others.
+#[test]
+fn biases() {
+    for axes in [
+        [false; 4],
+        [false, false, false, true],
+        [false, true, true, false],
+        [true, true, false, true],
+    ] {
+        case(5, 70, 8).heads(2, 2, 1).biased(axes).check_both::<f32>();
+    }
+    case(70, 68, 8).biased([true; 4]).check_both::<f32>();
+    case(9, 67, 64).biased([true; 4]).check_both::<bf16>();
+    case(9, 30, 130)
+        .biased([false, true, true, true])
+        .causal()
+        .check_both::<f16>();
+    case(70, 90, 8)
+        .biased([true; 4])
+        .window(Some(7), Some(9))
+        .check_both::<f32>();
+}
+
+/// A bias that is a view, and one that hides all keys of a query, whose result is 0.
+#[test]
+fn biases_that_lie_otherwise() {
+    let case = case(5, 6, 8).biased([true; 4]);
+    let operands = case.operands::<f32>();
+    let [q, k, v] = operands.each_ref().map(upload);
+    let mut bias = case.bias_of().unwrap().mapv(|x| x as f32);
+    let lies = upload(
+        &bias
+            .view()
+            .permuted_axes([3, 0, 1, 2])
+            .slice(s![..;-1, .., .., ..])
+            .as_standard_layout(),
+    );
+    let view = lies.view().permuted_axes([1, 2, 3, 0]).unwrap();
+    let view = view.slice(s![.., .., .., ..;-1]).unwrap();
+    let (out, log_sums) = q.attention(&k, &v).bias(&view).compute_with_log_sum_exp().unwrap();
+    case.compare(&operands, &out.to_ndarray().unwrap(), &log_sums.to_ndarray().unwrap());
+
+    bias.slice_mut(s![.., .., 2, ..]).fill(f32::NEG_INFINITY);
+    let bias = upload(&bias);
+    let (out, log_sums) = q.attention(&k, &v).bias(&bias).compute_with_log_sum_exp().unwrap();
+    assert!(
+        out.to_ndarray()
+            .unwrap()
+            .slice(s![0, 0, 2, ..])
+            .iter()
+            .all(|&x| x == 0.0)
+    );
+    assert_eq!(log_sums.get([0, 0, 2]).unwrap(), f32::NEG_INFINITY);
+    let [dq, ..] = q.attention(&k, &v).bias(&bias).gradients(&out, &log_sums, &q).unwrap();
+    assert!(
+        dq.to_ndarray()
+            .unwrap()
+            .slice(s![0, 0, 2, ..])
+            .iter()
+            .all(|&x| x == 0.0)
+    );
+}
+
+/// Sequences of no position, of one, around a tile, and of fewer keys than queries.
+#[test]
+fn packed() {
+    const LENGTHS: [usize; 6] = [0, 3, 64, 0, 1, 70];
+    Case::packed(&LENGTHS, &LENGTHS, 8).check_both::<f32>();
+    Case::packed(&LENGTHS, &LENGTHS, 8).causal().check_both::<f32>();
+    Case::packed(&[2, 70, 5, 9], &[66, 3, 0, 10], 8)
+        .heads(1, 4, 2)
+        .causal()
+        .check_both::<f32>();
+    Case::packed(&[63, 65, 9], &[9, 130, 64], 16)
+        .window(Some(20), Some(3))
+        .check_both::<f32>();
+    Case::packed(&[5, 9, 20], &[5, 9, 20], 64).causal().check_both::<bf16>();
+    Case::packed(&[7], &[0], 8).check_both::<f32>();
+}
+
+/// As each sequence by itself, to the bit, whatever the others are.
+#[test]
+fn packed_sequences_are_as_by_themselves() {
+    let case = Case::packed(&[70, 20, 30], &[70, 20, 30], 16).causal();
+    let operands = case.operands::<f32>();
+    let (out, log_sums) = case.run(device(), &operands);
+    let own = operands.each_ref().map(|x| x.slice(s![.., .., 70..90, ..]).to_owned());
+    let (one, log_sums_of_one) = super::case(20, 20, 16).causal().run(device(), &own);
+    assert_eq!(out.slice(s![.., .., 70..90, ..]), one);
+    assert_eq!(log_sums.slice(s![.., .., 70..90]), log_sums_of_one);
+}
+
+#[test]
+fn lengths_of_keys() {
+    let of = |lengths, case: Case| Case {
+        sequences: Sequences::First(lengths),
+        ..case
+    };
+    of(&[70, 0, 9], case(5, 70, 8).heads(3, 2, 1)).check_both::<f32>();
+    of(&[9, 64], case(20, 70, 8).heads(2, 1, 1).causal()).check_both::<f32>();
+    of(
+        &[130, u32::MAX],
+        case(9, 140, 64).heads(2, 1, 1).window(Some(20), Some(0)),
+    )
+    .check_both::<bf16>();
+    of(
+        &[3, 40],
+        case(20, 70, 8).heads(2, 1, 1).biased([true, false, true, true]),
+    )
+    .check_both::<f32>();
+}
+
+/// NaN behind the keys that count, as a cache may have, shows nowhere.
+#[test]
+fn keys_that_do_not_count_are_not_read() {
+    for queries in [1, 20] {
+        let case = Case {
+            sequences: Sequences::First(&[64, 128]),
+            ..case(queries, 300, 16).heads(2, 1, 1)
+        };
+        let mut operands = case.operands::<f32>();
+        let usual = case.run(device(), &operands);
+        for x in &mut operands[1..] {
+            x.slice_mut(s![0, .., 64.., ..]).fill(f32::NAN);
+            x.slice_mut(s![1, .., 128.., ..]).fill(f32::NAN);
+        }
+        assert_eq!(case.run(device(), &operands), usual);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let stream = device().default_stream();
+    let of = |shape: [usize; 4]| DeviceArray::<f32, Ix4>::zeros(stream, shape).unwrap();
+    let (q, k) = (of([2, 2, 3, 8]), of([2, 2, 5, 8]));
+    let refused = |error: Error, wanted: &str| assert!(error.to_string().contains(wanted), "{error}");
+    let bias = of([2, 2, 5, 3]);
+    let error = q.attention(&k, &k).bias(&bias).compute().unwrap_err();
+    refused(error, "a bias of shape [2, 2, 5, 3] for scores of shape [2, 2, 3, 5]");
+    let lengths = DeviceArray::zeros(stream, 3).unwrap();
+    let error = q.attention(&k, &k).key_lengths(&lengths).compute().unwrap_err();
+    refused(error, "3 lengths of keys");
+    let sequences = ops::Sequences::with_keys(stream, &[1, 2], &[5, 0]).unwrap();
+    let error = q.attention(&k, &k).packed(&sequences).compute().unwrap_err();
+    refused(error, "a batch of 1, and the 3 queries and 5 keys");
+    let (q, k, bias) = (of([1, 2, 3, 8]), of([1, 2, 5, 8]), of([1, 1, 1, 5]));
+    let error = q
+        .attention(&k, &k)
+        .packed(&sequences)
+        .bias(&bias)
+        .compute()
+        .unwrap_err();
+    refused(error, "not packed");
+    let hopper = Device::simulated_hopper();
+    let elsewhere = DeviceArray::<f32, Ix4>::zeros(hopper.default_stream(), [1, 1, 1, 5]).unwrap();
+    let error = q.attention(&k, &k).bias(&elsewhere).compute().unwrap_err();
+    assert!(matches!(error, Error::DifferentDevices { .. }), "{error}");
+}
+
+#[test]
+fn starts_that_are_none_are_an_error() {
+    let stream = device().default_stream();
+    let refused = |queries: &[i64], keys: &[i64], wanted: &str| {
+        let [queries, keys] = [queries, keys].map(|x| upload(&ndarray::arr1(x)));
+        let error = ops::Sequences::from_starts(&queries, &keys).err().unwrap();
+        assert!(error.to_string().contains(wanted), "{error}");
+    };
+    refused(&[0, 3], &[0, 2, 3], "2 of queries, 3 of keys");
+    refused(&[0], &[0], "1 to 1048576 sequences");
+    refused(&[], &[], "1 to 1048576 sequences");
+    refused(&[0, 3, 2], &[0, 3, 3], "2 behind 3");
+    refused(&[0, 3, 3], &[1, 3, 3], "1 first");
+    refused(&[0, -1, 3], &[0, 3, 3], "-1");
+    refused(&[0, 1 << 40], &[0, 3], "an end at 1099511627776");
+    assert!(ops::Sequences::new(stream, &[usize::MAX, 1]).is_err());
+    assert!(ops::Sequences::with_keys(stream, &[1], &[1, 2]).is_err());
+}
