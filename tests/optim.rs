@@ -441,7 +441,44 @@ fn scales_stay_finite_and_are_recorded() {
             "{initial}"
         );
     }
+    assert!(matches!(
+        LossScale::new(stream, 1.0).unwrap().clip_norm::<f32>(&mut [], 1.0),
+        Err(Error::Parameter { .. })
+    ));
     let mut scale = LossScale::new(stream, 1.0).unwrap();
     assert!(matches!(scale.update::<f32>(&[]), Err(Error::Parameter { .. })));
     assert!(matches!(scale.growth_interval(0), Err(Error::Parameter { .. })));
+}
+
+/// A step with gradients of a scaled loss that are clipped is that with the gradients themselves, and one that is not finite is none.
+#[test]
+fn clipping_scaled_gradients() {
+    let stream = device().default_stream();
+    let plain = [array![3.0f32, -4.0], array![12.0, 0.0]];
+    for most in [1.0, 6.5, 20.0] {
+        let mut wanted = plain.each_ref().map(upload);
+        let [a, b] = &mut wanted;
+        let norm = clip_norm(&mut [a.view_mut().into_dyn(), b.view_mut().into_dyn()], most).unwrap();
+        let mut scale = LossScale::new(stream, 1024.0).unwrap().growth_interval(1).unwrap();
+        let mut scaled = plain.each_ref().map(|x| upload(&x.mapv(|x| f16::from_f32(x * 1024.0))));
+        let [a, b] = &mut scaled;
+        // The next factor is another one: what counts is that of these gradients.
+        scale.update(&[a.view().into_dyn(), b.view().into_dyn()]).unwrap();
+        let got = scale
+            .clip_norm(&mut [a.view_mut().into_dyn(), b.view_mut().into_dyn()], most)
+            .unwrap();
+        assert_eq!(elements(&got), elements(&norm));
+        for (scaled, wanted) in scaled.iter().zip(&wanted) {
+            let rounded: Vec<f16> = elements(wanted).iter().map(|x| f16::from_f32(x * 1024.0)).collect();
+            assert_eq!(elements(scaled), rounded);
+        }
+    }
+    let mut weights = upload(&array![1.0f32, 2.0]);
+    let mut sgd = Sgd::new(&weights, 0.5).unwrap();
+    let mut scale = LossScale::new(stream, 1024.0).unwrap();
+    let mut gradient = upload(&array![f32::INFINITY, 1.0]);
+    scale.update(&[gradient.view().into_dyn()]).unwrap();
+    scale.clip_norm(&mut [gradient.view_mut().into_dyn()], 1.0).unwrap();
+    sgd.step_scaled(&mut weights, &gradient, &scale).unwrap();
+    assert_eq!(elements(&weights), [1.0, 2.0]);
 }

@@ -3,9 +3,10 @@
 
 use ndarray::{Ix0, IxDyn};
 
-use super::{Parameter, check_not_negative, number};
+use super::{LossScale, Parameter, check_not_negative, number};
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
+use crate::expr::Expr;
 use crate::view::DeviceViewMut;
 
 /// Scales gradients so that their norm, the root of the sum of all squares, is at most `most`, and gives the norm that they had.
@@ -41,6 +42,54 @@ pub fn clip_norm<T: Parameter>(
     gradients: &mut [DeviceViewMut<'_, T, IxDyn>],
     most: f64,
 ) -> Result<DeviceArray<T::State, Ix0>> {
+    clip(gradients, most, None)
+}
+
+impl LossScale {
+    /// [`clip_norm`] of gradients of a scaled loss, after they were shown to [`update`](Self::update): so that their norm without the
+    /// factor is at most `most`, and gives that norm. They keep the factor, which [`step_scaled`](super::Adam::step_scaled) divides by.
+    /// Gradients that are not finite, with which no step is taken, become NaN or 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`clip_norm`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use warpsmith::half::f16;
+    /// use warpsmith::ndarray::array;
+    /// use warpsmith::{Device, DeviceArray, optim::LossScale};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let mut scale = LossScale::new(stream, 1024.0)?;
+    /// // Of a loss times 1024: without it they are 3 and 4.
+    /// let scaled = array![3072.0, 4096.0].mapv(f16::from_f64);
+    /// let mut gradient = DeviceArray::from_ndarray(stream, &scaled)?;
+    /// scale.update(&[gradient.view().into_dyn()])?;
+    /// let norm = scale.clip_norm(&mut [gradient.view_mut().into_dyn()], 2.5)?;
+    /// assert_eq!(norm.to_ndarray()?.into_scalar(), 5.0);
+    /// assert_eq!(gradient.to_ndarray()?, array![1536.0, 2048.0].mapv(f16::from_f64));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn clip_norm<T: Parameter>(
+        &self,
+        gradients: &mut [DeviceViewMut<'_, T, IxDyn>],
+        most: f64,
+    ) -> Result<DeviceArray<T::State, Ix0>> {
+        clip(gradients, most, Some(self.inverse()))
+    }
+}
+
+/// [`clip_norm`] by the norm of the gradients times `inverse`.
+fn clip<T: Parameter>(
+    gradients: &mut [DeviceViewMut<'_, T, IxDyn>],
+    most: f64,
+    inverse: Option<Expr<'_, T::State, Ix0>>,
+) -> Result<DeviceArray<T::State, Ix0>> {
     check_not_negative("clip_norm", "most", most)?;
     let squares = gradients
         .iter()
@@ -53,7 +102,10 @@ pub fn clip_norm<T: Parameter>(
             wanted: "one at least".into(),
         });
     };
-    let norm = total.sqrt().eval()?;
+    let norm = match inverse {
+        Some(inverse) => (total.sqrt() * inverse).eval()?,
+        None => total.sqrt().eval()?,
+    };
     drop(total);
     for gradient in gradients {
         let factor = (number::<T>(most) / &norm).minimum(number::<T>(1.0));
