@@ -7,7 +7,7 @@ use cuda_std::launch::SafeKernel;
 use kernels_gpu::compiled::{Pool, PoolParams};
 use kernels_gpu::op::{Max, Mean};
 use kernels_gpu::pool::{MOST, Side, THREADS, WindowAxis, Windows, vec_len};
-use ndarray::{Axis, Dimension};
+use ndarray::{Axis, Dimension, Ix1};
 
 use super::per_axis::PerAxis;
 use super::tiles;
@@ -276,9 +276,8 @@ impl<T: Element + Pool, D: Dimension> Pooling<'_, T, D, Max> {
     /// element, of equal ones to the first in C order, and of NaN to the first. Elements that are the largest of several windows have
     /// the sum.
     ///
-    /// The largest are found anew, so that the forward pass need not keep places: input and gradient are read. Of windows that do not
-    /// overlap each is read twice, the second time from the cache. Of others each element is compared with all others of each window
-    /// that it is in, which come from the cache: some 20 loads for an element with windows of `3 × 3` and a stride of 2. Sums of
+    /// The largest are found anew, so that the forward pass need not keep places: input and gradient are read. Where windows overlap, one
+    /// launch writes for each where its largest is, four bytes, and a second one has each element look at its windows. Sums of
     /// 16-bit floats are made in `f32` and rounded once; there are no atomics, and the bits are the same on every run.
     ///
     /// # Errors
@@ -293,13 +292,33 @@ impl<T: Element + Pool, D: Dimension> Pooling<'_, T, D, Max> {
         if !out.is_empty() {
             let (x, gradient) = (self.x.in_order()?, gradient.in_order()?);
             let addresses = [x.address(), gradient.address(), out.address()];
-            let side = Windows::side_of_gradient(&axes);
-            self.for_images(OPERATION, axes, side, &addresses, |windows, first, count| {
+            let stream = self.x.stream();
+            let config = |windows: &Windows| tiles(windows.threads(), THREADS, THREADS);
+            self.for_images(OPERATION, axes, Side::Output, &addresses, |windows, first, count| {
                 let (x, gradient) = (images(&x, first, count)?, images(&gradient, first, count)?);
                 let mut out = images_mut(&mut out, first, count)?;
-                let args = (Words::of(&x), Words::of(&gradient), windows, WordsMut::of(&mut out));
-                let config = tiles(windows.threads(), THREADS, THREADS);
-                self.x.stream().launch::<T::MaxGradient>(&config, args)
+                let (x, gradient, out) = (Words::of(&x), Words::of(&gradient), WordsMut::of(&mut out));
+                let none = None::<Words<'_, u32>>;
+                let Some(by_elements) = windows.by_elements() else {
+                    let mut places = DeviceArray::<u32, Ix1>::uninit(stream, Ix1(0))?;
+                    let args = (x, gradient, windows, &mut places, none, out);
+                    return stream.launch::<T::MaxGradient>(&config(&windows), args);
+                };
+                let mut places = DeviceArray::<u32, _>::uninit(stream, Ix1(windows.outputs()))?;
+                let nothing = None::<Words<'_, T>>;
+                let mut no_out = DeviceArray::<T, Ix1>::uninit(stream, Ix1(0))?;
+                let args = (x, None::<Words<'_, T>>, windows, &mut places, none, &mut no_out);
+                stream.launch::<T::MaxGradient>(&config(&windows), args)?;
+                let mut no_places = DeviceArray::<u32, Ix1>::uninit(stream, Ix1(0))?;
+                let args = (
+                    nothing,
+                    gradient,
+                    by_elements,
+                    &mut no_places,
+                    Some(Words::of(&places)),
+                    out,
+                );
+                stream.launch::<T::MaxGradient>(&config(&by_elements), args)
             })?;
         }
         Ok(out)

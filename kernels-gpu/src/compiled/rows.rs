@@ -14,7 +14,14 @@ use crate::top_k::{self, Parts, Ranked};
 pub type PoolParams<T> = (&'static [T], Windows, SliceMut<'static, T>);
 
 /// The parameters of [`max_pool_gradient`](fn@pool::max_pool_gradient).
-pub type MaxPoolGradientParams<T> = (&'static [T], &'static [T], Windows, SliceMut<'static, T>);
+pub type MaxPoolGradientParams<T> = (
+    &'static [T],
+    &'static [T],
+    Windows,
+    SliceMut<'static, u32>,
+    &'static [u32],
+    SliceMut<'static, T>,
+);
 
 /// Pooling of elements of this type: `f32`, `f64`, `f16` and `bf16`.
 pub trait Pool: Sealed + Num {

@@ -9,8 +9,8 @@
 //! atomics, and the bits are the same on every run. What windows share comes from the caches.
 //!
 //! Of a maximum, the gradient goes to the first of the largest elements of a window, or to the first NaN. It is found anew from
-//! the elements: no places are kept from the forward pass, and an element that is in `w` overlapping windows of `k` elements is
-//! compared `w · k` times.
+//! the elements: no places are kept from the forward pass. Where windows overlap, one launch writes for each where it is, and a second one
+//! has an element look at its windows, so that each window is compared once.
 //!
 //! Elements of 16 bits are computed with in `f32`, and results are rounded once. Work: the elements of all windows; bytes moved:
 //! those of the arrays.
@@ -207,26 +207,46 @@ struct LargestGradient<'a, T> {
     x: &'a [T],
     gradient: &'a [T],
     windows: Windows,
+    /// Where they are, of each window: as they are looked for, and as they are known.
+    places: SliceMut<'a, u32>,
+    found: &'a [u32],
     out: SliceMut<'a, T>,
 }
 
-/// Whether another number is the one that counts in a window, and not `mine`: the first NaN, else the first of the largest.
+/// Whether a number counts in a window, and not the one that did before it: NaN, or a larger one.
 #[inline(always)]
 #[allow(
     clippy::neg_cmp_op_on_partial_ord,
     reason = "what is not less may be NaN: one comparison for both"
 )]
-fn is_before<W: Num>(other: W, mine: W, comes_first: bool) -> bool {
+fn counts_more<W: Num>(next: W, before: W) -> bool {
     let is_nan = |x: W| x.partial_cmp(&x).is_none();
-    match (is_nan(mine), comes_first) {
-        (false, true) => !(other < mine),
-        (false, false) => !(other <= mine),
-        (true, true) => is_nan(other),
-        (true, false) => false,
-    }
+    !is_nan(before) && !(next <= before)
 }
 
 impl<T: Num> LargestGradient<'_, T> {
+    /// The numbers of the vectors that have the largest elements of a window: the first of equal ones, or the first NaN.
+    ///
+    /// # Safety
+    ///
+    /// As [`Body::vector`].
+    #[inline(always)]
+    unsafe fn largest<const N: usize>(&self, place: &Place) -> [u32; N] {
+        let (mut largest, mut largest_at) = ([T::Wide::LEAST; N], [u32::MAX; N]);
+        for_each(self.windows.elements(place.at), |element| {
+            let at = self.windows.input(place, element);
+            // SAFETY: the caller's promise.
+            let next: [T::Wide; N] = unsafe { load(self.x, at) };
+            for k in 0..N {
+                // The first one counts whatever it is: −∞ is no larger than the least number.
+                let counts = largest_at[k] == u32::MAX || counts_more(next[k], largest[k]);
+                largest[k] = if counts { next[k] } else { largest[k] };
+                largest_at[k] = if counts { at } else { largest_at[k] };
+            }
+        });
+        largest_at
+    }
+
     /// For a window, which overlaps with none: all elements up to the next one.
     ///
     /// # Safety
@@ -235,18 +255,8 @@ impl<T: Num> LargestGradient<'_, T> {
     #[inline(always)]
     unsafe fn window<const N: usize>(&self, place: &Place) {
         let windows = &self.windows;
-        let (mut largest, mut largest_at) = ([T::Wide::LEAST; N], [u32::MAX; N]);
-        for_each(windows.elements(place.at), |element| {
-            let at = windows.input(place, element);
-            // SAFETY (of all): the caller's promise, for a window and the elements up to the next.
-            let other: [T::Wide; N] = unsafe { load(self.x, at) };
-            for k in 0..N {
-                // The first one counts whatever it is: −∞ is no larger than the least number.
-                let counts = largest_at[k] == u32::MAX || !is_before(largest[k], other[k], true);
-                largest[k] = if counts { other[k] } else { largest[k] };
-                largest_at[k] = if counts { at } else { largest_at[k] };
-            }
-        });
+        // SAFETY (of all): the caller's promise, for a window and the elements up to the next.
+        let largest_at: [u32; N] = unsafe { self.largest(place) };
         let gradient: [T::Wide; N] = unsafe { load(self.gradient, windows.output(place, place.at)) };
         for_each(windows.cell(place.at), |element| {
             let at = windows.input(place, element);
@@ -257,51 +267,90 @@ impl<T: Num> LargestGradient<'_, T> {
             unsafe { store(self.out, at, of_element) };
         });
     }
+
+    /// For an element, of windows whose largest are known.
+    ///
+    /// # Safety
+    ///
+    /// As [`Body::vector`].
+    #[inline(always)]
+    unsafe fn element<const N: usize>(&self, place: &Place) {
+        let windows = &self.windows;
+        let at = windows.input(place, place.at);
+        let mut sums = [T::Wide::ZERO; N];
+        for_each(windows.windows(place.at), |window| {
+            let number = windows.output(place, window);
+            // SAFETY (of both): the caller's promise, for a window.
+            let gradient: [T::Wide; N] = unsafe { load(self.gradient, number) };
+            let largest_at: [u32; N] = unsafe { self.found.load_vec_unchecked(number as usize * N) };
+            for k in 0..N {
+                sums[k] = if largest_at[k] == at {
+                    sums[k].add(gradient[k])
+                } else {
+                    sums[k]
+                };
+            }
+        });
+        // SAFETY: the caller's promise.
+        unsafe { store(self.out, at, sums) };
+    }
 }
 
 impl<T: Num> Body for LargestGradient<'_, T> {
     #[inline(always)]
     unsafe fn vector<const N: usize>(&self, place: &Place) {
         let windows = &self.windows;
-        if windows.are_by_windows() {
-            // SAFETY: the caller's promise.
-            return unsafe { self.window::<N>(place) };
-        }
-        let at = windows.input(place, place.at);
-        // SAFETY (of all): the caller's promise, for elements of a window.
-        let mine: [T::Wide; N] = unsafe { load(self.x, at) };
-        let mut sums = [T::Wide::ZERO; N];
-        for_each(windows.windows(place.at), |window| {
-            let gradient: [T::Wide; N] = unsafe { load(self.gradient, windows.output(place, window)) };
-            let mut counts = [true; N];
-            for_each(windows.elements(window), |element| {
-                let other_at = windows.input(place, element);
-                let other: [T::Wide; N] = unsafe { load(self.x, other_at) };
-                for k in 0..N {
-                    counts[k] &= other_at == at || !is_before(other[k], mine[k], other_at < at);
+        // SAFETY (of all): the caller's promise, and for places, of which there are as many as there are windows.
+        unsafe {
+            match (windows.are_by_windows(), self.places.is_empty()) {
+                (true, true) => self.window::<N>(place),
+                (true, false) => {
+                    let largest_at = self.largest::<N>(place);
+                    let number = windows.output(place, place.at) as usize;
+                    self.places.set_vec_unchecked(number * N, largest_at);
                 }
-            });
-            for k in 0..N {
-                sums[k] = if counts[k] { sums[k].add(gradient[k]) } else { sums[k] };
+                (false, _) => self.element::<N>(place),
             }
-        });
-        unsafe { store(self.out, at, sums) };
+        }
     }
 }
 
-/// The gradient of [`max_pool()`] of `x` by its elements, of a number of which `gradient` is the gradient by the results.
-/// `windows` has a thread for each vector of the [side of gradients](Windows::side_of_gradient); the rest is as for [`max_pool()`].
+/// The gradient of [`max_pool()`] of `x` by its elements, of a number of which `gradient` is the gradient by the results; the rest is as for
+/// [`max_pool()`].
+///
+/// Of windows that do not overlap, `windows` has a thread for each, and `places` and `found` are empty. Of others it takes two launches: one
+/// by windows, which writes to `places` for each the number of the vector that has the largest element, where `gradient` and `out` may be
+/// empty; and one by elements, with these in `found`, where `x` may be empty.
 #[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = GRADIENT_BLOCKS)]
-pub fn max_pool_gradient<T: Num>(x: &[T], gradient: &[T], windows: Windows, out: SliceMut<'_, T>) {
-    let aligned = is_aligned(x) && is_aligned(gradient) && is_aligned_mut(out);
-    let lens = [Ord::min(x.len(), out.len()), gradient.len()];
+pub fn max_pool_gradient<T: Num>(
+    x: &[T],
+    gradient: &[T],
+    windows: Windows,
+    places: SliceMut<'_, u32>,
+    found: &[u32],
+    out: SliceMut<'_, T>,
+) {
+    let lens = match (windows.are_by_windows(), places.is_empty()) {
+        (true, true) => [Ord::min(x.len(), out.len()), gradient.len()],
+        (true, false) => [x.len(), places.len()],
+        (false, _) => [out.len(), Ord::min(gradient.len(), found.len())],
+    };
+    let aligned = [
+        x.is_empty() || is_aligned(x),
+        gradient.is_empty() || is_aligned(gradient),
+        places.is_empty() || places.as_ptr().addr().is_multiple_of(32),
+        found.is_empty() || found.as_ptr().addr().is_multiple_of(32),
+        out.is_empty() || is_aligned_mut(out),
+    ];
     let body = LargestGradient {
         x,
         gradient,
         windows,
+        places,
+        found,
         out,
     };
-    run::<T>(&windows, lens, aligned, &body);
+    run::<T>(&windows, lens, aligned.iter().all(|&aligned| aligned), &body);
 }
 
 /// Whether a place is among these.

@@ -175,6 +175,22 @@ impl Windows {
         }
     }
 
+    /// The same with a thread for each vector of the elements, if windows overlap.
+    pub fn by_elements(&self) -> Option<Self> {
+        let [depth, height, width] = self.axes.map(|axis| Extent::new(axis.input()));
+        (Self::side_of_gradient(&self.axes) == Side::Input).then(|| Self {
+            walk: [self.walk[0], width, height, depth],
+            threads: (self.input / self.vector as usize) as u32,
+            by_windows: 0,
+            ..*self
+        })
+    }
+
+    /// The elements of the array of the windows.
+    pub fn outputs(&self) -> usize {
+        self.output
+    }
+
     /// The threads of a launch, in blocks of any size.
     pub fn threads(&self) -> usize {
         self.threads as usize
