@@ -122,6 +122,36 @@ mod scatter_add {
     use ndarray::{Array1, Axis};
 
     scatters!(f32 f64 i32 i64 u32 u64);
+
+    /// Values that are lost one by one beside the sum of 16 bits, but not all together.
+    fn of_16_bits<T: FloatNumber + warpsmith::ops::ScatterAdd>() {
+        for axis in [0, 1] {
+            let large = T::UNIT_ROUNDOFF.recip() * 2.0;
+            let mut sums = upload(&super::numbered(&[3, 3], |i| {
+                T::of(if i == 4 { large } else { i as f64 })
+            }));
+            let indices = upload(&Array1::from(vec![1i64; 65]));
+            let of_values = if axis == 0 { [65, 3] } else { [3, 65] };
+            let values = upload(&super::numbered(&of_values, |_| T::of(1.0)));
+            sums.scatter_add(Axis(axis), &indices, &values).unwrap();
+            let is_added = |i: usize| if axis == 0 { i / 3 == 1 } else { i % 3 == 1 };
+            let wanted = super::numbered(&[3, 3], |i| {
+                let was = if i == 4 { large } else { i as f64 };
+                T::of(if is_added(i) { was + 65.0 } else { was })
+            });
+            assert_eq!(sums.to_ndarray().unwrap(), wanted, "{axis}");
+        }
+    }
+
+    #[test]
+    fn f16() {
+        of_16_bits::<warpsmith::f16>();
+    }
+
+    #[test]
+    fn bf16() {
+        of_16_bits::<warpsmith::bf16>();
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Elements that indices or a mask name: gathered, added to, selected.
 
-use kernels_gpu::compiled::ScatterAdd;
+use half::{bf16, f16};
+use kernels_gpu::compiled::ScatterAdd as Atomically;
 use kernels_gpu::index::{self as kernels, THREADS, TILE, indices_of};
 use kernels_gpu::op::Sum;
 use ndarray::{Axis, Dimension, Ix1};
@@ -46,6 +47,61 @@ mod sealed {
         }
     }
 }
+
+/// The element types of [`scatter_add`](DeviceArrayRef::scatter_add): `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u32` and `u64`.
+pub trait ScatterAdd: Element {
+    /// Adds values, at least one, along an axis. All fits.
+    #[doc(hidden)]
+    fn add_at<D: Dimension>(
+        sums: &mut DeviceArrayRef<Self, D>,
+        axis: usize,
+        indices: &DeviceArrayRef<u64, Ix1>,
+        values: &DeviceArrayRef<Self, D>,
+    ) -> Result<()>;
+}
+
+macro_rules! atomically {
+    ($($type:ty)*) => {$(
+        impl ScatterAdd for $type {
+            fn add_at<D: Dimension>(
+                sums: &mut DeviceArrayRef<Self, D>,
+                axis: usize,
+                indices: &DeviceArrayRef<u64, Ix1>,
+                values: &DeviceArrayRef<Self, D>,
+            ) -> Result<()> {
+                let stream = sums.stream().clone();
+                let (n, inner) = (sums.shape()[axis], inner(sums.shape(), axis));
+                let values = values.in_order()?;
+                let config = tiles(values.len(), TILE, THREADS);
+                sums.change_in_order(|sums| {
+                    stream.launch::<<Self as Atomically>::Kernel>(&config, (&*values, indices, n, inner, sums))
+                })
+            }
+        }
+    )*};
+}
+
+atomically!(f32 f64 i32 i64 u32 u64);
+
+/// Sums are made in `f32`: added one by one in 16 bits, small values would be lost beside a large sum.
+macro_rules! in_f32 {
+    ($($type:ty)*) => {$(
+        impl ScatterAdd for $type {
+            fn add_at<D: Dimension>(
+                sums: &mut DeviceArrayRef<Self, D>,
+                axis: usize,
+                indices: &DeviceArrayRef<u64, Ix1>,
+                values: &DeviceArrayRef<Self, D>,
+            ) -> Result<()> {
+                let mut wide = sums.cast::<f32>()?;
+                f32::add_at(&mut wide, axis, indices, &values.cast::<f32>()?)?;
+                wide.cast_into::<Self>(sums)
+            }
+        }
+    )*};
+}
+
+in_f32!(f16 bf16);
 
 /// The product of the lengths behind an axis.
 fn inner(shape: &[usize], axis: usize) -> usize {
@@ -239,13 +295,15 @@ impl<D: Dimension> DeviceArrayRef<u8, D> {
 }
 
 /// Adding where indices say.
-impl<T: ScatterAdd + Element, D: Dimension> DeviceArrayRef<T, D> {
+impl<T: ScatterAdd, D: Dimension> DeviceArrayRef<T, D> {
     /// Adds the parts of `values` along an axis to those of this array that the indices name: `self[.., indices[j], ..] +=
     /// values[.., j, ..]`, NumPy's `add.at`. An index that occurs more than once is added to as often, atomically: in
-    /// no particular order, so that floats may differ in the last bits from run to run. Integers wrap around.
+    /// no particular order, so that floats may differ in the last bits from run to run. Integers wrap around. Sums of
+    /// 16-bit floats are made in `f32`, and each element is rounded once.
     ///
-    /// Each value is read once, and an element is read and written for each value that is added to it. The indices are
-    /// looked at on the device, as [`take`](DeviceArrayRef::take) does.
+    /// Each value is read once, and an element is read and written for each value that is added to it. Of 16-bit floats both arrays are
+    /// copied to `f32` first, which takes memory for that. The indices are looked at on the device, as
+    /// [`take`](DeviceArrayRef::take) does.
     ///
     /// # Errors
     ///
@@ -303,9 +361,6 @@ impl<T: ScatterAdd + Element, D: Dimension> DeviceArrayRef<T, D> {
         if values.is_empty() {
             return Ok(());
         }
-        let (n, inner) = (self.shape()[axis.index()], inner(self.shape(), axis.index()));
-        let (indices, values) = (I::to_kernel(indices)?, values.in_order()?);
-        let config = tiles(values.len(), TILE, THREADS);
-        self.change_in_order(|sums| stream.launch::<T::Kernel>(&config, (&*values, &*indices, n, inner, sums)))
+        T::add_at(self, axis.index(), &*I::to_kernel(indices)?, values)
     }
 }

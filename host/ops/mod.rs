@@ -35,11 +35,11 @@ pub use convolve::{Convolution, Convolve, PaddingMode};
 pub use elementwise::{Operands, elementwise, elementwise_into};
 pub use histogram::{Bincount, Histogram, histogram_bin_edges};
 pub use image::{Border, Channels, Pixel, Weights};
-pub use index::Index;
+pub use index::{Index, ScatterAdd};
 pub use join::{concatenate, stack};
 pub use kernels_gpu::compiled::{
     Binary, CastTo, Elementwise, Map, MatVec, Number, Pool, RandomFloat, RandomInteger, Real, Reduce, RowNumber, Scan,
-    ScanTree, ScatterAdd, TopK,
+    ScanTree, TopK,
 };
 pub use kernels_gpu::op::{
     Abs, Add, All, Any, ArgMax, ArgMin, Cos, Div, Exp, Ln, Max, Maximum, Mean, Min, Minimum, Mul, Neg, Pow, Product,
