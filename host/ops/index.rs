@@ -361,6 +361,6 @@ impl<T: ScatterAdd, D: Dimension> DeviceArrayRef<T, D> {
         if values.is_empty() {
             return Ok(());
         }
-        T::add_at(self, axis.index(), &*I::to_kernel(indices)?, values)
+        T::add_at(self, axis.index(), &I::to_kernel(indices)?, values)
     }
 }
