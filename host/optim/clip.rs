@@ -57,9 +57,8 @@ impl LossScale {
     /// # Examples
     ///
     /// ```
-    /// use warpsmith::half::f16;
     /// use warpsmith::ndarray::array;
-    /// use warpsmith::{Device, DeviceArray, optim::LossScale};
+    /// use warpsmith::{Device, DeviceArray, f16, optim::LossScale};
     ///
     /// # fn main() -> warpsmith::Result<()> {
     /// let device = Device::auto()?;
