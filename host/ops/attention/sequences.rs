@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use kernels_gpu::attention::{MAX_LENGTH, MAX_PACKED};
+use kernels_gpu::attention::{AttentionShape, MAX_LENGTH, MAX_PACKED};
 use ndarray::{Array1, Ix1, Ix4};
 
 use super::{Attend, Attention, OPERATION};
@@ -165,6 +165,11 @@ impl<T: Element> Extra<'_, T> {
     /// Whether there is a bias.
     pub(super) fn has_bias(&self) -> bool {
         self.bias.is_some()
+    }
+
+    /// Whether the kernels do that have nothing of all this.
+    pub(super) fn is_plain(&self, shape: &AttentionShape) -> bool {
+        shape.is_plain() && self.bias.is_none() && self.sequences.is_none()
     }
 
     /// The bias for scores of that shape.

@@ -91,9 +91,10 @@ pub struct AttentionStrides {
 ///
 /// `out` has the heads one after another, each in C order, and so has `log_sums`, or it is empty. A query that sees no key has the
 /// result 0 and the logarithm −∞. The grid has one axis, with a block for each tile of [`ROWS`] queries. Where the operands do not
-/// lie within their arrays, or the shape has more than [`max_dim`] elements a line, nothing is written.
-#[kernel(T = [f32, bf16, f16], C = [8, 16, 32], max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn attention<T: Num<Wide = f32>, const C: usize>(
+/// lie within their arrays, or the shape has more than [`max_dim`] elements a line, nothing is written; nor, without `FORMS`, where the
+/// shape is not [plain](AttentionShape::is_plain), or there is a bias or sequences: most attentions have none, and registers are short.
+#[kernel(T = [f32, bf16, f16], C = [8, 16, 32], FORMS = [false, true], max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn attention<T: Num<Wide = f32>, const C: usize, const FORMS: bool>(
     q: &[T],
     k: &[T],
     v: &[T],
@@ -114,6 +115,9 @@ pub fn attention<T: Num<Wide = f32>, const C: usize>(
     {
         return;
     }
+    let Some((shape, bias, sequences)) = forms::<T, FORMS>(shape, bias, sequences) else {
+        return;
+    };
     let Some(tile) = shape.tile(thread::block_idx_x(), ROWS as u32) else {
         return;
     };
@@ -124,8 +128,14 @@ pub fn attention<T: Num<Wide = f32>, const C: usize>(
     };
     let tile = Tile { row, ..tile };
     let shared = shared_array![f32; SHARED];
-    let kept = KeptSequence(shared_array![u32; KeptSequence::WORDS]);
-    kept.keep(&sequence);
+    let kept = KeptSequence::new(
+        if FORMS {
+            Some(shared_array![u32; KeptSequence::WORDS])
+        } else {
+            None
+        },
+        sequence,
+    );
     let key_head = shape.key_head(tile.head);
     let mut block = Block {
         q: Operand::new(q, strides.q, [tile.batch, tile.head], shape.dim).of_queries(&sequence),
@@ -167,16 +177,42 @@ pub(super) fn fits_bias(shape: &AttentionShape, strides: &AttentionStrides, len:
     len == 0 || (shape.packed == 0 && span(scores, strides.bias).is_some_and(|span| span <= len))
 }
 
-/// A block's sequence, in shared memory: there are no registers for it beside the products.
+/// What a kernel with `FORMS` was given; of one without, what a compiler can see to be none, if it is none.
+#[inline(always)]
+fn forms<'a, T, const FORMS: bool>(
+    shape: AttentionShape,
+    bias: &'a [T],
+    sequences: &'a [u32],
+) -> Option<(AttentionShape, &'a [T], &'a [u32])> {
+    if FORMS {
+        return Some((shape, bias, sequences));
+    }
+    (shape.is_plain() && bias.is_empty() && sequences.is_empty()).then_some((shape.plain(), &[], &[]))
+}
+
+/// A block's sequence: in shared memory, for there are no registers for it beside the products, or the whole head, which the kernel's
+/// parameters say.
 #[derive(Clone, Copy)]
-pub(super) struct KeptSequence(Shared<u32>);
+pub(super) struct KeptSequence {
+    words: Option<Shared<u32>>,
+    whole: Sequence,
+}
 
 impl KeptSequence {
     const WORDS: usize = 6;
 
-    /// Keeps it. For all threads of the block, once.
+    /// Keeps it in so many words, if there are any. For all threads of the block, once.
     #[inline(always)]
-    fn keep(&self, sequence: &Sequence) {
+    fn new(words: Option<Shared<u32>>, sequence: Sequence) -> Self {
+        let kept = Self { words, whole: sequence };
+        if let Some(words) = words {
+            Self::keep(words, &sequence);
+        }
+        kept
+    }
+
+    #[inline(always)]
+    fn keep(kept: Shared<u32>, sequence: &Sequence) {
         let words = [
             sequence.first_query,
             sequence.queries,
@@ -188,7 +224,7 @@ impl KeptSequence {
         if thread::thread_idx_x() == 0 {
             for i in 0..Self::WORDS {
                 // SAFETY: there are as many.
-                unsafe { self.0.set_unchecked(i, words[i]) };
+                unsafe { kept.set_unchecked(i, words[i]) };
             }
         }
         thread::sync_threads();
@@ -196,8 +232,9 @@ impl KeptSequence {
 
     #[inline(always)]
     fn get(&self) -> Sequence {
+        let Some(words) = self.words else { return self.whole };
         // SAFETY: there are as many.
-        let word = |i: usize| unsafe { self.0.get_unchecked(i) };
+        let word = |i: usize| unsafe { words.get_unchecked(i) };
         Sequence {
             first_query: word(0),
             queries: word(1),
