@@ -298,27 +298,13 @@ impl<T: Element + Pool, D: Dimension> Pooling<'_, T, D, Max> {
                 let (x, gradient) = (images(&x, first, count)?, images(&gradient, first, count)?);
                 let mut out = images_mut(&mut out, first, count)?;
                 let (x, gradient, out) = (Words::of(&x), Words::of(&gradient), WordsMut::of(&mut out));
-                let none = None::<Words<'_, u32>>;
                 let Some(by_elements) = windows.by_elements() else {
-                    let mut places = DeviceArray::<u32, Ix1>::uninit(stream, Ix1(0))?;
-                    let args = (x, gradient, windows, &mut places, none, out);
-                    return stream.launch::<T::MaxGradient>(&config(&windows), args);
+                    return stream.launch::<T::MaxGradient>(&config(&windows), (x, gradient, windows, out));
                 };
                 let mut places = DeviceArray::<u32, _>::uninit(stream, Ix1(windows.outputs()))?;
-                let nothing = None::<Words<'_, T>>;
-                let mut no_out = DeviceArray::<T, Ix1>::uninit(stream, Ix1(0))?;
-                let args = (x, None::<Words<'_, T>>, windows, &mut places, none, &mut no_out);
-                stream.launch::<T::MaxGradient>(&config(&windows), args)?;
-                let mut no_places = DeviceArray::<u32, Ix1>::uninit(stream, Ix1(0))?;
-                let args = (
-                    nothing,
-                    gradient,
-                    by_elements,
-                    &mut no_places,
-                    Some(Words::of(&places)),
-                    out,
-                );
-                stream.launch::<T::MaxGradient>(&config(&by_elements), args)
+                stream.launch::<T::MaxPlaces>(&config(&windows), (x, windows, &mut places))?;
+                let args = (gradient, &places, by_elements, out);
+                stream.launch::<T::MaxGradientAt>(&config(&by_elements), args)
             })?;
         }
         Ok(out)

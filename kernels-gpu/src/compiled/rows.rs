@@ -14,14 +14,13 @@ use crate::top_k::{self, Parts, Ranked};
 pub type PoolParams<T> = (&'static [T], Windows, SliceMut<'static, T>);
 
 /// The parameters of [`max_pool_gradient`](fn@pool::max_pool_gradient).
-pub type MaxPoolGradientParams<T> = (
-    &'static [T],
-    &'static [T],
-    Windows,
-    SliceMut<'static, u32>,
-    &'static [u32],
-    SliceMut<'static, T>,
-);
+pub type MaxPoolGradientParams<T> = (&'static [T], &'static [T], Windows, SliceMut<'static, T>);
+
+/// The parameters of [`max_pool_places`](fn@pool::max_pool_places).
+pub type MaxPoolPlacesParams<T> = (&'static [T], Windows, SliceMut<'static, u32>);
+
+/// The parameters of [`max_pool_gradient_at`](fn@pool::max_pool_gradient_at).
+pub type MaxPoolGradientAtParams<T> = (&'static [T], &'static [u32], Windows, SliceMut<'static, T>);
 
 /// Pooling of elements of this type: `f32`, `f64`, `f16` and `bf16`.
 pub trait Pool: Sealed + Num {
@@ -31,6 +30,12 @@ pub trait Pool: Sealed + Num {
     /// Its gradient.
     #[doc(hidden)]
     type MaxGradient: SafeKernel<Params = MaxPoolGradientParams<Self>>;
+    /// Where the largest of each window is.
+    #[doc(hidden)]
+    type MaxPlaces: SafeKernel<Params = MaxPoolPlacesParams<Self>>;
+    /// The gradient by these.
+    #[doc(hidden)]
+    type MaxGradientAt: SafeKernel<Params = MaxPoolGradientAtParams<Self>>;
     /// The mean of each window.
     #[doc(hidden)]
     type Average: SafeKernel<Params = PoolParams<Self>>;
@@ -44,6 +49,8 @@ macro_rules! pools {
         impl Pool for $type {
             type Max = pool::max_pool<$type>;
             type MaxGradient = pool::max_pool_gradient<$type>;
+            type MaxPlaces = pool::max_pool_places<$type>;
+            type MaxGradientAt = pool::max_pool_gradient_at<$type>;
             type Average = pool::average_pool<$type>;
             type AverageGradient = pool::average_pool_gradient<$type>;
         }

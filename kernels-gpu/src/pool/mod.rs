@@ -202,14 +202,11 @@ pub fn average_pool<T: Num<Wide: Float>>(x: &[T], windows: Windows, out: SliceMu
     run::<T>(&windows, lens, aligned, &Mean { x, windows, out });
 }
 
-/// The gradient by the elements, of the largest of each window.
+/// The gradient by the elements, of the largest of each window, which overlaps with none.
 struct LargestGradient<'a, T> {
     x: &'a [T],
     gradient: &'a [T],
     windows: Windows,
-    /// Where they are, of each window: as they are looked for, and as they are known.
-    places: SliceMut<'a, u32>,
-    found: &'a [u32],
     out: SliceMut<'a, T>,
 }
 
@@ -224,39 +221,34 @@ fn counts_more<W: Num>(next: W, before: W) -> bool {
     !is_nan(before) && !(next <= before)
 }
 
-impl<T: Num> LargestGradient<'_, T> {
-    /// The numbers of the vectors that have the largest elements of a window: the first of equal ones, or the first NaN.
-    ///
-    /// # Safety
-    ///
-    /// As [`Body::vector`].
-    #[inline(always)]
-    unsafe fn largest<const N: usize>(&self, place: &Place) -> [u32; N] {
-        let (mut largest, mut largest_at) = ([T::Wide::LEAST; N], [u32::MAX; N]);
-        for_each(self.windows.elements(place.at), |element| {
-            let at = self.windows.input(place, element);
-            // SAFETY: the caller's promise.
-            let next: [T::Wide; N] = unsafe { load(self.x, at) };
-            for k in 0..N {
-                // The first one counts whatever it is: −∞ is no larger than the least number.
-                let counts = largest_at[k] == u32::MAX || counts_more(next[k], largest[k]);
-                largest[k] = if counts { next[k] } else { largest[k] };
-                largest_at[k] = if counts { at } else { largest_at[k] };
-            }
-        });
-        largest_at
-    }
+/// The numbers of the vectors that have the largest elements of a window: the first of equal ones, or the first NaN.
+///
+/// # Safety
+///
+/// As [`Body::vector`], by windows.
+#[inline(always)]
+unsafe fn largest<T: Num, const N: usize>(x: &[T], windows: &Windows, place: &Place) -> [u32; N] {
+    let (mut largest, mut largest_at) = ([T::Wide::LEAST; N], [u32::MAX; N]);
+    for_each(windows.elements(place.at), |element| {
+        let at = windows.input(place, element);
+        // SAFETY: the caller's promise.
+        let next: [T::Wide; N] = unsafe { load(x, at) };
+        for k in 0..N {
+            // The first one counts whatever it is: −∞ is no larger than the least number.
+            let counts = largest_at[k] == u32::MAX || counts_more(next[k], largest[k]);
+            largest[k] = if counts { next[k] } else { largest[k] };
+            largest_at[k] = if counts { at } else { largest_at[k] };
+        }
+    });
+    largest_at
+}
 
-    /// For a window, which overlaps with none: all elements up to the next one.
-    ///
-    /// # Safety
-    ///
-    /// As [`Body::vector`].
+impl<T: Num> Body for LargestGradient<'_, T> {
     #[inline(always)]
-    unsafe fn window<const N: usize>(&self, place: &Place) {
+    unsafe fn vector<const N: usize>(&self, place: &Place) {
         let windows = &self.windows;
         // SAFETY (of all): the caller's promise, for a window and the elements up to the next.
-        let largest_at: [u32; N] = unsafe { self.largest(place) };
+        let largest_at: [u32; N] = unsafe { largest(self.x, windows, place) };
         let gradient: [T::Wide; N] = unsafe { load(self.gradient, windows.output(place, place.at)) };
         for_each(windows.cell(place.at), |element| {
             let at = windows.input(place, element);
@@ -267,14 +259,68 @@ impl<T: Num> LargestGradient<'_, T> {
             unsafe { store(self.out, at, of_element) };
         });
     }
+}
 
-    /// For an element, of windows whose largest are known.
-    ///
-    /// # Safety
-    ///
-    /// As [`Body::vector`].
+/// The gradient of [`max_pool()`] of `x` by its elements, of a number of which `gradient` is the gradient by the results. `windows` has a
+/// thread for each window, of which no two overlap; the rest is as for [`max_pool()`].
+#[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = GRADIENT_BLOCKS)]
+pub fn max_pool_gradient<T: Num>(x: &[T], gradient: &[T], windows: Windows, out: SliceMut<'_, T>) {
+    if !windows.are_by_windows() {
+        return;
+    }
+    let aligned = is_aligned(x) && is_aligned(gradient) && is_aligned_mut(out);
+    let lens = [Ord::min(x.len(), out.len()), gradient.len()];
+    let body = LargestGradient {
+        x,
+        gradient,
+        windows,
+        out,
+    };
+    run::<T>(&windows, lens, aligned, &body);
+}
+
+/// Where the largest of each window is.
+struct LargestPlace<'a, T> {
+    x: &'a [T],
+    windows: Windows,
+    places: SliceMut<'a, u32>,
+}
+
+impl<T: Num> Body for LargestPlace<'_, T> {
     #[inline(always)]
-    unsafe fn element<const N: usize>(&self, place: &Place) {
+    unsafe fn vector<const N: usize>(&self, place: &Place) {
+        // SAFETY (of both): the caller's promise, and there are as many places as windows.
+        unsafe {
+            let largest_at: [u32; N] = largest(self.x, &self.windows, place);
+            let number = self.windows.output(place, place.at) as usize;
+            self.places.set_vec_unchecked(number * N, largest_at);
+        }
+    }
+}
+
+/// For each window the number of the vector that has the largest element: the first of equal ones, or the first NaN. The rest is as for
+/// [`max_pool()`].
+#[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = GRADIENT_BLOCKS)]
+pub fn max_pool_places<T: Num>(x: &[T], windows: Windows, places: SliceMut<'_, u32>) {
+    if !windows.are_by_windows() {
+        return;
+    }
+    let aligned = is_aligned(x) && places.as_ptr().addr().is_multiple_of(32);
+    let lens = [x.len(), places.len()];
+    run::<T>(&windows, lens, aligned, &LargestPlace { x, windows, places });
+}
+
+/// The gradient by the elements, where it is known which of each window is the largest.
+struct FoundGradient<'a, T> {
+    gradient: &'a [T],
+    places: &'a [u32],
+    windows: Windows,
+    out: SliceMut<'a, T>,
+}
+
+impl<T: Num> Body for FoundGradient<'_, T> {
+    #[inline(always)]
+    unsafe fn vector<const N: usize>(&self, place: &Place) {
         let windows = &self.windows;
         let at = windows.input(place, place.at);
         let mut sums = [T::Wide::ZERO; N];
@@ -282,7 +328,7 @@ impl<T: Num> LargestGradient<'_, T> {
             let number = windows.output(place, window);
             // SAFETY (of both): the caller's promise, for a window.
             let gradient: [T::Wide; N] = unsafe { load(self.gradient, number) };
-            let largest_at: [u32; N] = unsafe { self.found.load_vec_unchecked(number as usize * N) };
+            let largest_at: [u32; N] = unsafe { self.places.load_vec_unchecked(number as usize * N) };
             for k in 0..N {
                 sums[k] = if largest_at[k] == at {
                     sums[k].add(gradient[k])
@@ -296,61 +342,22 @@ impl<T: Num> LargestGradient<'_, T> {
     }
 }
 
-impl<T: Num> Body for LargestGradient<'_, T> {
-    #[inline(always)]
-    unsafe fn vector<const N: usize>(&self, place: &Place) {
-        let windows = &self.windows;
-        // SAFETY (of all): the caller's promise, and for places, of which there are as many as there are windows.
-        unsafe {
-            match (windows.are_by_windows(), self.places.is_empty()) {
-                (true, true) => self.window::<N>(place),
-                (true, false) => {
-                    let largest_at = self.largest::<N>(place);
-                    let number = windows.output(place, place.at) as usize;
-                    self.places.set_vec_unchecked(number * N, largest_at);
-                }
-                (false, _) => self.element::<N>(place),
-            }
-        }
-    }
-}
-
-/// The gradient of [`max_pool()`] of `x` by its elements, of a number of which `gradient` is the gradient by the results; the rest is as for
-/// [`max_pool()`].
-///
-/// Of windows that do not overlap, `windows` has a thread for each, and `places` and `found` are empty. Of others it takes two launches: one
-/// by windows, which writes to `places` for each the number of the vector that has the largest element, where `gradient` and `out` may be
-/// empty; and one by elements, with these in `found`, where `x` may be empty.
+/// As [`max_pool_gradient()`], of windows that overlap, by the `places` that [`max_pool_places()`] gave. `windows` has a thread for each
+/// vector of the elements.
 #[kernel(T = [f32, f64, f16, bf16], max_threads = THREADS, min_blocks = GRADIENT_BLOCKS)]
-pub fn max_pool_gradient<T: Num>(
-    x: &[T],
-    gradient: &[T],
-    windows: Windows,
-    places: SliceMut<'_, u32>,
-    found: &[u32],
-    out: SliceMut<'_, T>,
-) {
-    let lens = match (windows.are_by_windows(), places.is_empty()) {
-        (true, true) => [Ord::min(x.len(), out.len()), gradient.len()],
-        (true, false) => [x.len(), places.len()],
-        (false, _) => [out.len(), Ord::min(gradient.len(), found.len())],
-    };
-    let aligned = [
-        x.is_empty() || is_aligned(x),
-        gradient.is_empty() || is_aligned(gradient),
-        places.is_empty() || places.as_ptr().addr().is_multiple_of(32),
-        found.is_empty() || found.as_ptr().addr().is_multiple_of(32),
-        out.is_empty() || is_aligned_mut(out),
-    ];
-    let body = LargestGradient {
-        x,
+pub fn max_pool_gradient_at<T: Num>(gradient: &[T], places: &[u32], windows: Windows, out: SliceMut<'_, T>) {
+    if windows.are_by_windows() {
+        return;
+    }
+    let aligned = is_aligned(gradient) && places.as_ptr().addr().is_multiple_of(32) && is_aligned_mut(out);
+    let lens = [out.len(), Ord::min(gradient.len(), places.len())];
+    let body = FoundGradient {
         gradient,
-        windows,
         places,
-        found,
+        windows,
         out,
     };
-    run::<T>(&windows, lens, aligned.iter().all(|&aligned| aligned), &body);
+    run::<T>(&windows, lens, aligned, &body);
 }
 
 /// Whether a place is among these.
