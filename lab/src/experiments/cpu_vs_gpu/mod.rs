@@ -107,7 +107,7 @@ fn explain(found: &Found, cores: usize) -> Vec<String> {
             .rposition(|(_, it)| copied(it).is_none_or(|gain| gain < 1.0));
         match times.get(slower.map_or(0, |i| i + 1)) {
             Some((n, _)) => format!("{name} from {n}"),
-            None => format!("{name} at no size"),
+            None => format!("{name} from none of these sizes"),
         }
     };
     let last = |gain: &dyn Fn(&Seconds) -> Option<f64>| {
