@@ -200,13 +200,10 @@ impl<T: Attend> GradientsTask<'_, T> {
             q, k, v, grad, log_sums, &deltas, bias, sequences, dq, dk, dv, shape, strides, factors,
         );
         let config = LaunchConfig::new(self.blocks, THREADS as u32);
-        match (shape.dim, self.extra.is_plain(&shape)) {
-            (..=64, true) => stream.launch::<attention_gradients<8, false>>(&config, args)?,
-            (65..=128, true) => stream.launch::<attention_gradients<16, false>>(&config, args)?,
-            (_, true) => stream.launch::<attention_gradients<32, false>>(&config, args)?,
-            (..=64, false) => stream.launch::<attention_gradients<8, true>>(&config, args)?,
-            (65..=128, false) => stream.launch::<attention_gradients<16, true>>(&config, args)?,
-            (_, false) => stream.launch::<attention_gradients<32, true>>(&config, args)?,
+        match shape.dim {
+            ..=64 => stream.launch::<attention_gradients<8>>(&config, args)?,
+            65..=128 => stream.launch::<attention_gradients<16>>(&config, args)?,
+            _ => stream.launch::<attention_gradients<32>>(&config, args)?,
         }
         Ok(gradients)
     }

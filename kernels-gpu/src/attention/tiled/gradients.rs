@@ -20,8 +20,7 @@ use cuda_std::prelude::*;
 
 use super::products::{self, Operand, Products, Scores};
 use super::{
-    AttentionStrides, BLOCKS, KEYS, KeptSequence, LANE_KEYS, LANE_ROWS, ROWS, SHARED, THREADS, fits, fits_bias, forms,
-    max_dim,
+    AttentionStrides, BLOCKS, KEYS, KeptSequence, LANE_KEYS, LANE_ROWS, ROWS, SHARED, THREADS, fits, fits_bias, max_dim,
 };
 use crate::attention::{AttentionShape, Lines, MAX_TILES, Sequence};
 use crate::matmul::{span, unroll};
@@ -52,9 +51,9 @@ pub struct GradientStrides {
 ///
 /// All results have the heads one after another, each in C order, and so have `log_sums` and `deltas`. Scores are multiplied by `factor` to be exponents of 2, and by `scale` to be those of e;
 /// `bias` and `sequences` are as there. A query whose logarithm is −∞ sees no key. The grid has one axis, with as many blocks as [`blocks`] says. Where the operands do not lie within their arrays, or the
-/// shape has more than [`max_dim`] elements a line, nothing is written; nor, without `FORMS`, what is not as it is there.
-#[kernel(C = [8, 16, 32], FORMS = [false, true], max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn attention_gradients<const C: usize, const FORMS: bool>(
+/// shape has more than [`max_dim`] elements a line, nothing is written.
+#[kernel(C = [8, 16, 32], max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn attention_gradients<const C: usize>(
     q: &[f32],
     k: &[f32],
     v: &[f32],
@@ -85,22 +84,12 @@ pub fn attention_gradients<const C: usize, const FORMS: bool>(
     {
         return;
     }
-    let Some((shape, bias, sequences)) = forms::<f32, FORMS>(shape, bias, sequences) else {
-        return;
-    };
     // SAFETY: as just asked.
     let Some((part, sequence)) = (unsafe { Part::of_block(&shape, sequences) }) else {
         return;
     };
     let shared = shared_array![f32; SHARED];
-    let kept = KeptSequence::new(
-        if FORMS {
-            Some(shared_array![u32; KeptSequence::WORDS])
-        } else {
-            None
-        },
-        sequence,
-    );
+    let kept = KeptSequence::new(Some(shared_array![u32; KeptSequence::WORDS]), sequence);
     let mut block = Block {
         log_sums,
         deltas,
@@ -365,7 +354,7 @@ impl Block<'_> {
             false => distance(row, at + KEYS as u32 - 1),
         };
         let from = self.sequence.get().from;
-        if from == Sequence::NO_WINDOW || least >= from {
+        if least >= from {
             return;
         }
         unroll!(4, i => {
