@@ -28,8 +28,7 @@ const D128: usize = 64;
 
 /// Computes, if the device has such tensor cores and the kernel is written for such operands.
 pub(super) fn compute<T: Attend + HopperAttention + TensorElement>(task: &mut Task<'_, T>) -> Result<bool> {
-    let is_plain = !task.extra.has_bias() && task.extra.sequences.is_none();
-    if !is_plain || !is_hopper(task.q.stream()) || !is_positive(task.factor) || task.shape.keys == 0 {
+    if !task.extra.is_empty() || !is_hopper(task.q.stream()) || !is_positive(task.factor) || task.shape.keys == 0 {
         return Ok(false);
     }
     match task.shape.dim as usize {
@@ -113,8 +112,7 @@ fn map<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>, lines: usize) -> Res
 pub(super) fn gradients<T: Attend + HopperAttention + TensorElement>(
     task: &GradientsTask<'_, T>,
 ) -> Result<Option<[DeviceArray<T, Ix4>; 3]>> {
-    let is_plain = !task.extra.has_bias() && task.extra.sequences.is_none();
-    if !is_plain || !is_hopper(task.q.stream()) || !is_positive(task.factors[0]) {
+    if !task.extra.is_empty() || !is_hopper(task.q.stream()) || !is_positive(task.factors[0]) {
         return Ok(None);
     }
     let gradients = match task.shape.dim as usize {

@@ -167,9 +167,14 @@ impl<T: Element> Extra<'_, T> {
         self.bias.is_some()
     }
 
+    /// Whether there is neither a bias nor sequences.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.has_bias() && self.sequences.is_none()
+    }
+
     /// Whether the kernels do that have nothing of all this.
     pub(super) fn is_plain(&self, shape: &AttentionShape) -> bool {
-        shape.is_plain() && self.bias.is_none() && self.sequences.is_none()
+        shape.is_plain() && self.is_empty()
     }
 
     /// The bias for scores of that shape.
