@@ -26,7 +26,19 @@ use crate::num::Num;
 
 /// Repeats a block of statements, with the loop's variable a constant each time: 16 times, or 8 at most. What is indexed
 /// by it stays in registers, which a loop that the compiler may choose not to unroll does not promise.
+///
+/// A number is best written as such: the compiler looks at all 8 copies of what another expression counts, and nested ones
+/// multiply.
 macro_rules! unroll {
+    (2, $i:ident => $body:block) => {
+        unroll!(@ 2, $i, $body, 0 1)
+    };
+    (3, $i:ident => $body:block) => {
+        unroll!(@ 3, $i, $body, 0 1 2)
+    };
+    (4, $i:ident => $body:block) => {
+        unroll!(@ 4, $i, $body, 0 1 2 3)
+    };
     (16, $i:ident => $body:block) => {
         unroll!(@ 16, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };

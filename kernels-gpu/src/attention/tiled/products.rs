@@ -15,9 +15,6 @@ const WEIGHTS_PITCH: usize = WARP_ROWS + 4;
 const _: () = assert!(VALUES <= STAGE && ROWS == KEYS && ROWS == THREADS / 32 * WARP_ROWS);
 const _: () = assert!(WEIGHTS == KEYS * WEIGHTS_PITCH);
 
-/// Steps of the innermost loops that are written out. All of them would be loaded for ahead, and registers run out.
-const UNROLLED: usize = 4;
-
 /// Whether a stage's loads are under way while the one before is multiplied. Beside the longest results there are no registers for them.
 const fn loads_ahead(columns: usize) -> bool {
     columns < 32
@@ -167,7 +164,8 @@ impl Products {
             let mut line = self.stage;
             let end = line + hint::opaque((CHUNK * PITCH) as u32) as usize;
             while line < end {
-                unroll!(UNROLLED, _step => {
+                // With all steps written out all would be loaded for ahead, and registers run out.
+                unroll!(4, _step => {
                     // SAFETY (of all): within the chunks of a stage, at multiples of 4.
                     let q: [f32; 4] = unsafe { self.shared.get_vec_unchecked(line + row) };
                     let of_k = line + CHUNK * PITCH + x;
@@ -253,7 +251,8 @@ impl Products {
             let (mut of_weights, mut line) = (weights + at * WEIGHTS_PITCH, self.stage + x);
             let end = line + hint::opaque(VALUES as u32) as usize;
             while line < end {
-                unroll!(UNROLLED, _step => {
+                // With all steps written out all would be loaded for ahead, and registers run out.
+                unroll!(4, _step => {
                     // SAFETY (of both): within the warp's weights, and the values of a stage, at multiples of 4.
                     let weight: [f32; LANE_ROWS] = unsafe { self.shared.get_vec_unchecked(of_weights) };
                     unroll!(C / 4, part => {
