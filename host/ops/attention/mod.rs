@@ -343,13 +343,10 @@ impl<'a, T: Attend> Attention<'a, T> {
 impl<T: Attend> Task<'_, T> {
     /// By the kernel for any GPU.
     fn on_ordinary_cores(&mut self) -> Result<()> {
-        match (self.shape.dim, self.extra.is_plain(&self.shape)) {
-            (..=64, true) => self.launch::<T::D64>(),
-            (65..=128, true) => self.launch::<T::D128>(),
-            (_, true) => self.launch::<T::D256>(),
-            (..=64, false) => self.launch::<T::FormsD64>(),
-            (65..=128, false) => self.launch::<T::FormsD128>(),
-            (_, false) => self.launch::<T::FormsD256>(),
+        match self.shape.dim {
+            ..=64 => self.launch::<T::D64>(),
+            65..=128 => self.launch::<T::D128>(),
+            _ => self.launch::<T::D256>(),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use kernels_gpu::attention::{AttentionShape, MAX_LENGTH, MAX_PACKED};
+use kernels_gpu::attention::{MAX_LENGTH, MAX_PACKED};
 use ndarray::{Array1, Ix1, Ix4};
 
 use super::{Attend, Attention, OPERATION};
@@ -170,11 +170,6 @@ impl<T: Element> Extra<'_, T> {
     /// Whether there is neither a bias nor sequences.
     pub(super) fn is_empty(&self) -> bool {
         !self.has_bias() && self.sequences.is_none()
-    }
-
-    /// Whether the kernels do that have nothing of all this.
-    pub(super) fn is_plain(&self, shape: &AttentionShape) -> bool {
-        shape.is_plain() && self.is_empty()
     }
 
     /// The bias for scores of that shape.

@@ -81,9 +81,6 @@ pub enum Lines {
 }
 
 impl Sequence {
-    /// As `from`: no first key of a query is another than the sequence's. A compiler that knows it leaves out what it would have to ask.
-    pub const NO_WINDOW: i32 = i32::MIN;
-
     /// The keys that a query sees end before this one. It need not be one of the sequence.
     #[inline(always)]
     pub fn end(&self, query: u32) -> u32 {
@@ -95,9 +92,6 @@ impl Sequence {
     /// The first key that a query sees, if it sees one.
     #[inline(always)]
     pub fn begin(&self, query: u32) -> u32 {
-        if self.from == Self::NO_WINDOW {
-            return 0;
-        }
         let begin = (query as i32).wrapping_add(self.from);
         if begin < 0 { 0 } else { begin as u32 }
     }
@@ -123,14 +117,9 @@ impl Sequence {
         }
         let begin = (row as i32).wrapping_sub(self.reach);
         let begin = if begin < 0 { 0 } else { begin as u32 };
-        let end = match self.from {
-            Self::NO_WINDOW => self.queries,
-            from => {
-                let end = ((row + rows) as i32).wrapping_sub(from);
-                let end = if end < 0 { 0 } else { end as u32 };
-                if end < self.queries { end } else { self.queries }
-            }
-        };
+        let end = ((row + rows) as i32).wrapping_sub(self.from);
+        let end = if end < 0 { 0 } else { end as u32 };
+        let end = if end < self.queries { end } else { self.queries };
         [if begin < end { begin } else { end }, end]
     }
 }
@@ -166,22 +155,6 @@ impl AttentionShape {
             && self.heads.checked_rem(self.sharing) == Some(0)
             && self.group > 0
             && self.group <= self.batch * self.heads
-    }
-
-    /// Whether all queries and keys of a head are one sequence, from whose first key on each query sees.
-    #[inline(always)]
-    pub fn is_plain(&self) -> bool {
-        self.packed == 0 && self.from <= -(self.queries as i32)
-    }
-
-    /// A shape that [`is_plain`](Self::is_plain), where a compiler can see it.
-    #[inline(always)]
-    pub fn plain(self) -> Self {
-        Self {
-            from: Sequence::NO_WINDOW,
-            packed: 0,
-            ..self
-        }
     }
 
     /// All queries and keys of a head, as one sequence.

@@ -20,7 +20,7 @@
 use cuda_std::half::{bf16, f16};
 use cuda_std::prelude::*;
 
-use self::products::{Operand, Products, Scores};
+use self::products::{KeptOperand, Operand, Products, Scores};
 use super::{AttentionShape, Lines, Sequence, Tile};
 use crate::matmul::{span, unroll};
 use crate::num::Num;
@@ -91,10 +91,9 @@ pub struct AttentionStrides {
 ///
 /// `out` has the heads one after another, each in C order, and so has `log_sums`, or it is empty. A query that sees no key has the
 /// result 0 and the logarithm −∞. The grid has one axis, with a block for each tile of [`ROWS`] queries. Where the operands do not
-/// lie within their arrays, or the shape has more than [`max_dim`] elements a line, nothing is written; nor, without `FORMS`, where the
-/// shape is not [plain](AttentionShape::is_plain), or there is a bias or sequences: most attentions have none, and registers are short.
-#[kernel(T = [f32, bf16, f16], C = [8, 16, 32], FORMS = [false, true], max_threads = THREADS, min_blocks = BLOCKS)]
-pub fn attention<T: Num<Wide = f32>, const C: usize, const FORMS: bool>(
+/// lie within their arrays, or the shape has more than [`max_dim`] elements a line, nothing is written.
+#[kernel(T = [f32, bf16, f16], C = [8, 16, 32], max_threads = THREADS, min_blocks = BLOCKS)]
+pub fn attention<T: Num<Wide = f32>, const C: usize>(
     q: &[T],
     k: &[T],
     v: &[T],
@@ -115,9 +114,6 @@ pub fn attention<T: Num<Wide = f32>, const C: usize, const FORMS: bool>(
     {
         return;
     }
-    let Some((shape, bias, sequences)) = forms::<T, FORMS>(shape, bias, sequences) else {
-        return;
-    };
     let Some(tile) = shape.tile(thread::block_idx_x(), ROWS as u32) else {
         return;
     };
@@ -128,20 +124,20 @@ pub fn attention<T: Num<Wide = f32>, const C: usize, const FORMS: bool>(
     };
     let tile = Tile { row, ..tile };
     let shared = shared_array![f32; SHARED];
-    let kept = KeptSequence::new(
-        if FORMS {
-            Some(shared_array![u32; KeptSequence::WORDS])
-        } else {
-            None
-        },
-        sequence,
-    );
+    let kept = KeptSequence::new(shared_array![u32; KeptSequence::WORDS], sequence);
     let key_head = shape.key_head(tile.head);
+    let operands = [
+        Operand::new(q, strides.q, [tile.batch, tile.head], shape.dim).of_queries(&sequence),
+        Operand::new(k, strides.k, [tile.batch, key_head], shape.dim).of_keys(&sequence),
+        Operand::new(v, strides.v, [tile.batch, key_head], shape.dim).of_keys(&sequence),
+        Operand::new(bias, strides.bias, [tile.batch, tile.head], shape.keys).of_queries(&sequence),
+    ];
+    let [q, k, v, bias_of_head] = KeptOperand::keep(shared_array![u32; 4 * KeptOperand::<f32>::WORDS], operands);
     let mut block = Block {
-        q: Operand::new(q, strides.q, [tile.batch, tile.head], shape.dim).of_queries(&sequence),
-        k: Operand::new(k, strides.k, [tile.batch, key_head], shape.dim).of_keys(&sequence),
-        v: Operand::new(v, strides.v, [tile.batch, key_head], shape.dim).of_keys(&sequence),
-        bias: Operand::new(bias, strides.bias, [tile.batch, tile.head], shape.keys).of_queries(&sequence),
+        q,
+        k,
+        v,
+        bias: bias_of_head,
         has_bias: !bias.is_empty(),
         shape,
         sequence: kept,
@@ -177,42 +173,16 @@ pub(super) fn fits_bias(shape: &AttentionShape, strides: &AttentionStrides, len:
     len == 0 || (shape.packed == 0 && span(scores, strides.bias).is_some_and(|span| span <= len))
 }
 
-/// What a kernel with `FORMS` was given; of one without, what a compiler can see to be none, if it is none.
-#[inline(always)]
-fn forms<'a, T, const FORMS: bool>(
-    shape: AttentionShape,
-    bias: &'a [T],
-    sequences: &'a [u32],
-) -> Option<(AttentionShape, &'a [T], &'a [u32])> {
-    if FORMS {
-        return Some((shape, bias, sequences));
-    }
-    (shape.is_plain() && bias.is_empty() && sequences.is_empty()).then_some((shape.plain(), &[], &[]))
-}
-
-/// A block's sequence: in shared memory, for there are no registers for it beside the products, or the whole head, which the kernel's
-/// parameters say.
+/// A block's sequence in shared memory, for there are no registers for it beside the products.
 #[derive(Clone, Copy)]
-pub(super) struct KeptSequence {
-    words: Option<Shared<u32>>,
-    whole: Sequence,
-}
+pub(super) struct KeptSequence(Shared<u32>);
 
 impl KeptSequence {
     const WORDS: usize = 6;
 
-    /// Keeps it in so many words, if there are any. For all threads of the block, once.
+    /// Keeps it in so many words. For all threads of the block, once.
     #[inline(always)]
-    fn new(words: Option<Shared<u32>>, sequence: Sequence) -> Self {
-        let kept = Self { words, whole: sequence };
-        if let Some(words) = words {
-            Self::keep(words, &sequence);
-        }
-        kept
-    }
-
-    #[inline(always)]
-    fn keep(kept: Shared<u32>, sequence: &Sequence) {
+    fn new(kept: Shared<u32>, sequence: Sequence) -> Self {
         let words = [
             sequence.first_query,
             sequence.queries,
@@ -228,13 +198,13 @@ impl KeptSequence {
             }
         }
         thread::sync_threads();
+        Self(kept)
     }
 
     #[inline(always)]
     fn get(&self) -> Sequence {
-        let Some(words) = self.words else { return self.whole };
         // SAFETY: there are as many.
-        let word = |i: usize| unsafe { words.get_unchecked(i) };
+        let word = |i: usize| unsafe { self.0.get_unchecked(i) };
         Sequence {
             first_query: word(0),
             queries: word(1),
@@ -248,11 +218,11 @@ impl KeptSequence {
 
 /// What the threads of a block have in common.
 struct Block<'a, T> {
-    q: Operand<'a, T>,
-    k: Operand<'a, T>,
-    v: Operand<'a, T>,
+    q: KeptOperand<'a, T>,
+    k: KeptOperand<'a, T>,
+    v: KeptOperand<'a, T>,
     /// A line for each query, with an element for each key.
-    bias: Operand<'a, T>,
+    bias: KeptOperand<'a, T>,
     has_bias: bool,
     shape: AttentionShape,
     sequence: KeptSequence,
@@ -281,7 +251,9 @@ impl<T: Num<Wide = f32>> Block<'_, T> {
         // Four neighbours of a line are one access.
         let mut key = begin / 4 * 4;
         while key < end {
-            let mut scores = self.products.scores::<T, C>((&self.q, self.tile.row), (&self.k, key));
+            let mut scores = self
+                .products
+                .scores::<T, C>(self.shape.dim, [(&self.q, self.tile.row), (&self.k, key)]);
             if self.has_bias {
                 products::add_bias(&mut scores, self.factor, &self.bias, (self.tile.row, key));
             } else {

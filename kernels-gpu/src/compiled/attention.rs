@@ -35,23 +35,14 @@ pub trait Attention: Sealed + Num<Wide = f32> {
     type D128: SafeKernel<Params = AttentionParams<Self>>;
     /// 256.
     type D256: SafeKernel<Params = AttentionParams<Self>>;
-    /// With a window, a bias, or sequences: 64.
-    type FormsD64: SafeKernel<Params = AttentionParams<Self>>;
-    /// 128.
-    type FormsD128: SafeKernel<Params = AttentionParams<Self>>;
-    /// 256.
-    type FormsD256: SafeKernel<Params = AttentionParams<Self>>;
 }
 
 macro_rules! attention {
     ($($type:ty),*) => {$(
         impl Attention for $type {
-            type D64 = tiled::attention<$type, 8, false>;
-            type FormsD64 = tiled::attention<$type, 8, true>;
-            type D128 = tiled::attention<$type, 16, false>;
-            type FormsD128 = tiled::attention<$type, 16, true>;
-            type D256 = tiled::attention<$type, 32, false>;
-            type FormsD256 = tiled::attention<$type, 32, true>;
+            type D64 = tiled::attention<$type, 8>;
+            type D128 = tiled::attention<$type, 16>;
+            type D256 = tiled::attention<$type, 32>;
         }
     )*};
 }

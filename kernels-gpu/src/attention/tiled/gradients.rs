@@ -15,10 +15,9 @@
 //! adds to, and the bits are the same each time. The price is that scores are computed three times, and `G Vᵀ` twice: `16 d` operations
 //! for each pair of a query and a key, where `10 d` is the least.
 
-use cuda_std::hint;
 use cuda_std::prelude::*;
 
-use super::products::{self, Operand, Products, Scores};
+use super::products::{self, KeptOperand, Operand, Products, Scores};
 use super::{
     AttentionStrides, BLOCKS, KEYS, KeptSequence, LANE_KEYS, LANE_ROWS, ROWS, SHARED, THREADS, fits, fits_bias, max_dim,
 };
@@ -89,7 +88,7 @@ pub fn attention_gradients<const C: usize>(
         return;
     };
     let shared = shared_array![f32; SHARED];
-    let kept = KeptSequence::new(Some(shared_array![u32; KeptSequence::WORDS]), sequence);
+    let kept = KeptSequence::new(shared_array![u32; KeptSequence::WORDS], sequence);
     let mut block = Block {
         log_sums,
         deltas,
@@ -99,21 +98,29 @@ pub fn attention_gradients<const C: usize>(
         factor,
         products: Products::new(shared),
     };
-    let operand = |elements, strides, head| Operand::<f32>::new(elements, strides, [part.batch, head], shape.dim);
-    let of_queries = |head: u32| {
-        [
-            operand(q, strides.attention.q, head).of_queries(&kept.get()),
-            operand(grad, strides.grad, head).of_queries(&kept.get()),
-        ]
+    let operands = |head: u32| {
+        let sequence = kept.get();
+        let of = |elements, strides, head| Operand::<f32>::new(elements, strides, [part.batch, head], shape.dim);
+        let [batch, of_head, query, key] = strides.attention.bias;
+        let key_head = shape.key_head(head);
+        let queries = [
+            of(q, strides.attention.q, head).of_queries(&sequence),
+            of(grad, strides.grad, head).of_queries(&sequence),
+        ];
+        let keys = [
+            of(k, strides.attention.k, key_head).of_keys(&sequence),
+            of(v, strides.attention.v, key_head).of_keys(&sequence),
+        ];
+        let biases = |strides, along| Operand::new(bias, strides, [part.batch, head], along);
+        if part.of == Of::Queries {
+            let bias = biases(strides.attention.bias, shape.keys).of_queries(&sequence);
+            return [queries[0], queries[1], keys[0], keys[1], bias];
+        }
+        let bias = biases([batch, of_head, key, query], shape.queries).of_keys(&sequence);
+        [keys[0], keys[1], queries[0], queries[1], bias]
     };
-    let of_keys = |head: u32| {
-        [
-            operand(k, strides.attention.k, head).of_keys(&kept.get()),
-            operand(v, strides.attention.v, head).of_keys(&kept.get()),
-        ]
-    };
+    let words = shared_array![u32; 5 * KeptOperand::<f32>::WORDS];
     // All heads of queries that have to do with the lines, and which lines of them.
-    let is_of_queries = part.of == Of::Queries;
     let (mut head, heads, [first, end]) = match part.of {
         Of::Queries => (part.head, 1, sequence.keys_of_tile(part.row, ROWS as u32)),
         _ => (
@@ -127,19 +134,9 @@ pub fn attention_gradients<const C: usize>(
     let last = head + heads;
     let mut sums = [[0.0; C]; LANE_ROWS];
     while head < last {
-        let (queries, keys) = (of_queries(head), of_keys(shape.key_head(head)));
-        let (own, others) = if is_of_queries {
-            (queries, keys)
-        } else {
-            (keys, queries)
-        };
-        block.walk(
-            &mut sums,
-            head,
-            (own, others),
-            (bias, strides.attention.bias),
-            (first, end),
-        );
+        let [a, b, c, d, added] = KeptOperand::keep(words, operands(head));
+        let added = if bias.is_empty() { None } else { Some(added) };
+        block.walk(&mut sums, head, ([a, b], [c, d]), added, (first, end));
         head += 1;
     }
     match part.of {
@@ -234,20 +231,17 @@ impl Part {
 /// What the weights of a query's keys are computed with.
 #[derive(Clone, Copy)]
 struct Query {
-    /// The logarithm to base 2 of its sum of exponentials.
+    /// The logarithm to base 2 of its sum of exponentials, or ∞ if it sees no key.
     log_sum: f32,
     /// The product of its result and gradient.
     delta: f32,
-    /// How many keys it sees.
-    end: u32,
 }
 
 impl Query {
     /// None, which sees no key.
     const NONE: Self = Self {
-        log_sum: 0.0,
+        log_sum: f32::INFINITY,
         delta: 0.0,
-        end: 0,
     };
 }
 
@@ -264,28 +258,29 @@ struct Block<'a> {
 
 impl Block<'_> {
     /// Adds to the sums of the block's lines what those of the others add that are in that range, of a head of queries. An operand is
-    /// queries and their incoming gradient, or keys and values; what is added to scores has elements of these strides, or none.
+    /// queries and their incoming gradient, or keys and values; what is added to scores, if anything is, has a line for each of the block's.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn walk<const C: usize>(
         &mut self,
         sums: &mut [[f32; C]; LANE_ROWS],
         head: u32,
-        (own, others): ([Operand<'_, f32>; 2], [Operand<'_, f32>; 2]),
-        (bias, strides): (&[f32], [usize; 4]),
+        (own, others): ([KeptOperand<'_, f32>; 2], [KeptOperand<'_, f32>; 2]),
+        bias: Option<KeptOperand<'_, f32>>,
         (mut at, end): (u32, u32),
     ) {
-        let row = self.part.row;
+        let (row, dim) = (self.part.row, self.shape.dim);
         let is_of_values = self.part.of == Of::Values;
         let added = if is_of_values { others[1] } else { others[0] };
         while at < end {
-            let mut weights = self.products.scores::<f32, C>((&own[0], row), (&others[0], at));
+            let lines = |i: usize| [(&own[i], row), (&others[i], at)];
+            let mut weights = self.products.scores::<f32, C>(dim, lines(0));
             let mut gradients = [[0.0; LANE_KEYS]; LANE_ROWS];
             if !is_of_values {
-                gradients = self.products.scores::<f32, C>((&own[1], row), (&others[1], at));
+                gradients = self.products.scores::<f32, C>(dim, lines(1));
             }
             let mut factor = self.factor;
-            if !bias.is_empty() {
-                products::add_bias(&mut weights, factor, &self.bias(bias, strides, head), (row, at));
+            if let Some(bias) = &bias {
+                products::add_bias(&mut weights, factor, bias, (row, at));
                 factor = 1.0;
             }
             self.weigh(&mut weights, &gradients, factor, (head, at));
@@ -297,70 +292,50 @@ impl Block<'_> {
     }
 
     /// Makes weights of the scores of the block's lines with the others from `at` on, and gradients of the scores of these, where it is
-    /// not values that are summed; 0 where a query does not see the key, for it is behind those that it sees.
+    /// not values that are summed.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn weigh(&self, scores: &mut Scores, gradients: &Scores, factor: f32, (head, at): (u32, u32)) {
         let row = self.part.row + Products::lane_row();
         let (is_of_queries, is_of_values) = (self.part.of == Of::Queries, self.part.of == Of::Values);
         let sequence = self.sequence.get();
-        // Those of the lane's lines, or of its columns.
-        let mut queries = [Query::NONE; LANE_KEYS];
-        unroll!(8, i => {
-            if !is_of_queries {
-                queries[i] = self.query(&sequence, head, at + Products::lane_key(i));
-            } else if i < LANE_ROWS {
-                queries[i] = self.query(&sequence, head, row + i as u32);
-            }
-        });
-        unroll!(4, i => {
-            unroll!(8, j => {
-                let (query, key) = match is_of_queries {
-                    true => (queries[i], at + Products::lane_key(j)),
-                    false => (queries[j], row + i as u32),
+        // Columns four at a time: the lane's lines are as many.
+        unroll!(2, part => {
+            let mut queries = [Query::NONE; 4];
+            unroll!(4, i => {
+                let query = match is_of_queries {
+                    true => row + i as u32,
+                    false => at + Products::lane_key(4 * part + i),
                 };
-                let weight = Float::exp2(Float::mul_add(scores[i][j], factor, -query.log_sum));
-                let of_score = weight * (gradients[i][j] - query.delta);
-                let weight = if is_of_values { weight } else { of_score };
-                scores[i][j] = if key < query.end { weight } else { 0.0 };
+                queries[i] = self.query(&sequence, head, query);
+            });
+            unroll!(4, i => {
+                unroll!(4, j => {
+                    let query = if is_of_queries { queries[i] } else { queries[j] };
+                    let (score, gradient) = (scores[i][4 * part + j], gradients[i][4 * part + j]);
+                    let weight = Float::exp2(Float::mul_add(score, factor, -query.log_sum));
+                    let of_score = weight * (gradient - query.delta);
+                    let weight = if is_of_values { weight } else { of_score };
+                    scores[i][4 * part + j] = if query.log_sum == f32::INFINITY { 0.0 } else { weight };
+                });
             });
         });
     }
 
-    /// What is added to the scores of a head of queries, with a line for each of the block's own. It is made anew for each tile: there are no
-    /// registers that it could wait in.
-    #[inline(always)]
-    fn bias<'b>(&self, elements: &'b [f32], strides: [usize; 4], head: u32) -> Operand<'b, f32> {
-        let of = [hint::pinned(self.part.batch), hint::pinned(head)];
-        let sequence = self.sequence.get();
-        if hint::pinned(u32::from(self.part.of == Of::Queries)) != 0 {
-            return Operand::new(elements, strides, of, self.shape.keys).of_queries(&sequence);
-        }
-        let [batch, of_head, query, key] = strides;
-        Operand::new(elements, [batch, of_head, key, query], of, self.shape.queries).of_keys(&sequence)
-    }
-
-    /// Makes weights 0 of the block's lines with the others from `at` on, where a query does not see the key, for it is ahead of those
-    /// that it sees.
+    /// Makes weights 0 of the block's lines with the others from `at` on, where a query does not see the key.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn hide(&self, weights: &mut Scores, at: u32) {
-        let (row, is_of_queries) = (self.part.row, self.part.of == Of::Queries);
-        // From a query to a key.
-        let distance = |own: u32, other: u32| match is_of_queries {
-            true => (other as i32).wrapping_sub(own as i32),
-            false => (own as i32).wrapping_sub(other as i32),
-        };
-        let least = match is_of_queries {
-            true => distance(row + ROWS as u32 - 1, at),
-            false => distance(row, at + KEYS as u32 - 1),
-        };
-        let from = self.sequence.get().from;
-        if least >= from {
+        let (own, is_of_queries) = (self.part.row, self.part.of == Of::Queries);
+        let sequence = self.sequence.get();
+        let (query, key) = if is_of_queries { (own, at) } else { (at, own) };
+        let sees_all = key + (KEYS as u32) <= sequence.end(query) && key >= sequence.begin(query + ROWS as u32 - 1);
+        if sees_all {
             return;
         }
         unroll!(4, i => {
             unroll!(8, j => {
-                let (own, other) = (row + Products::lane_row() + i as u32, at + Products::lane_key(j));
-                if distance(own, other) < from {
+                let (own, other) = (own + Products::lane_row() + i as u32, at + Products::lane_key(j));
+                let (query, key) = if is_of_queries { (own, other) } else { (other, own) };
+                if key < sequence.begin(query) || key >= sequence.end(query) {
                     weights[i][j] = 0.0;
                 }
             });
@@ -379,12 +354,11 @@ impl Block<'_> {
         let [log_sum] = unsafe { self.log_sums.load_vec_unchecked::<1>(line) };
         let [delta] = unsafe { self.deltas.load_vec_unchecked::<1>(line) };
         Query {
-            log_sum: log_sum * core::f32::consts::LOG2_E,
-            delta,
-            end: match log_sum == f32::NEG_INFINITY {
-                true => 0,
-                false => sequence.end(query),
+            log_sum: match log_sum == f32::NEG_INFINITY {
+                true => f32::INFINITY,
+                false => log_sum * core::f32::consts::LOG2_E,
             },
+            delta,
         }
     }
 

@@ -108,6 +108,64 @@ impl<'a, T: Num<Wide = f32>> Operand<'a, T> {
     }
 }
 
+/// An operand of which all but its elements is in shared memory: there are no registers for it beside the products.
+#[derive(Clone, Copy)]
+pub(super) struct KeptOperand<'a, T> {
+    elements: &'a [T],
+    words: Shared<u32>,
+    at: usize,
+}
+
+impl<'a, T: Num<Wide = f32>> KeptOperand<'a, T> {
+    /// Words of an operand.
+    pub(super) const WORDS: usize = 8;
+
+    /// Beside the length of a line, which is less: that four neighbours of it are one access.
+    const WIDE: u32 = 1 << 31;
+
+    /// Keeps operands in [`WORDS`](Self::WORDS) words each, those of the present ones, which are all threads' then.
+    #[inline(always)]
+    pub(super) fn keep<const N: usize>(words: Shared<u32>, operands: [Operand<'a, T>; N]) -> [Self; N] {
+        let halves = |x: usize| [x as u32, (x as u64 >> 32) as u32];
+        // Those before have been read.
+        thread::sync_threads();
+        if thread::thread_idx_x() == 0 {
+            for (i, operand) in operands.iter().enumerate() {
+                let ([a, b], [c, d]) = (halves(operand.first), halves(operand.strides[0]));
+                let [e, f] = halves(operand.strides[1]);
+                let dim = operand.dim | if operand.wide { Self::WIDE } else { 0 };
+                // SAFETY (of both): there are as many words, at multiples of 4.
+                unsafe {
+                    words.set_vec_unchecked(i * Self::WORDS, [a, b, c, d]);
+                    words.set_vec_unchecked(i * Self::WORDS + 4, [e, f, operand.lines, dim]);
+                }
+            }
+        }
+        thread::sync_threads();
+        cuda_std::array::from_fn(|i| Self {
+            elements: operands[i].elements,
+            words,
+            at: i * Self::WORDS,
+        })
+    }
+
+    #[inline(always)]
+    fn get(&self) -> Operand<'a, T> {
+        // SAFETY (of both): as in `keep`.
+        let [a, b, c, d] = unsafe { self.words.get_vec_unchecked(self.at) };
+        let [e, f, lines, dim] = unsafe { self.words.get_vec_unchecked(self.at + 4) };
+        let whole = |low: u32, high: u32| (u64::from(high) << 32 | u64::from(low)) as usize;
+        Operand {
+            elements: self.elements,
+            first: whole(a, b),
+            strides: [whole(c, d), whole(e, f)],
+            lines,
+            dim: dim & !Self::WIDE,
+            wide: dim & Self::WIDE != 0,
+        }
+    }
+}
+
 /// The shared memory of a block: two stages, and the weights of the warps.
 pub(super) struct Products {
     pub(super) shared: Shared<f32>,
@@ -140,10 +198,9 @@ impl Products {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn scores<T: Num<Wide = f32>, const C: usize>(
         &mut self,
-        (own, row): (&Operand<'_, T>, u32),
-        (others, key): (&Operand<'_, T>, u32),
+        dim: u32,
+        lines: [(&KeptOperand<'_, T>, u32); 2],
     ) -> Scores {
-        let lines = [(own, row), (others, key)];
         let x = (thread::thread_idx_x() % 8) as usize * 4;
         let row = Self::lane_row() as usize;
         let mut scores = [[0.0f32; LANE_KEYS]; LANE_ROWS];
@@ -152,13 +209,13 @@ impl Products {
             next = load_chunk(lines, 0);
         }
         let mut at = 0;
-        while at < own.dim {
+        while at < dim {
             if !loads_ahead(C) {
                 next = load_chunk(lines, at);
             }
             self.store_chunk(next);
             thread::sync_threads();
-            if loads_ahead(C) && at + (CHUNK as u32) < own.dim {
+            if loads_ahead(C) && at + (CHUNK as u32) < dim {
                 next = load_chunk(lines, at + CHUNK as u32);
             }
             let mut line = self.stage;
@@ -227,7 +284,7 @@ impl Products {
     pub(super) fn add<T: Num<Wide = f32>, const C: usize>(
         &mut self,
         sums: &mut [[f32; C]; LANE_ROWS],
-        values: &Operand<'_, T>,
+        values: &KeptOperand<'_, T>,
         key: u32,
         end: u32,
     ) {
@@ -291,9 +348,10 @@ impl Products {
 pub(super) fn add_bias<T: Num<Wide = f32>>(
     scores: &mut Scores,
     factor: f32,
-    bias: &Operand<'_, T>,
+    bias: &KeptOperand<'_, T>,
     (row, at): (u32, u32),
 ) {
+    let bias = bias.get();
     unroll!(4, i => {
         let line = row + Products::lane_row() + i as u32;
         unroll!(2, part => {
@@ -308,12 +366,16 @@ pub(super) fn add_bias<T: Num<Wide = f32>>(
 
 /// This thread's part of a chunk of two operands, from element `at` of their lines on.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn load_chunk<T: Num<Wide = f32>>(lines: [(&Operand<'_, T>, u32); 2], at: u32) -> [[[f32; 4]; 2]; 2] {
-    let of = |(operand, first): (&Operand<'_, T>, u32), i: u32| {
-        let [line, part] = place_in_chunk(i);
-        operand.load(first + line, at + part)
+fn load_chunk<T: Num<Wide = f32>>(lines: [(&KeptOperand<'_, T>, u32); 2], at: u32) -> [[[f32; 4]; 2]; 2] {
+    let of = |(operand, first): (&KeptOperand<'_, T>, u32)| {
+        let operand = operand.get();
+        let part = |i: u32| {
+            let [line, part] = place_in_chunk(i);
+            operand.load(first + line, at + part)
+        };
+        [part(0), part(1)]
     };
-    [[of(lines[0], 0), of(lines[0], 1)], [of(lines[1], 0), of(lines[1], 1)]]
+    [of(lines[0]), of(lines[1])]
 }
 
 /// The line, and the place in it, of access `i` of the thread to a chunk.
@@ -326,9 +388,10 @@ fn place_in_chunk(i: u32) -> [u32; 2] {
 /// This thread's part of the values from `key` on, as many as a stage has room for.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn load_values<T: Num<Wide = f32>, const C: usize>(
-    values: &Operand<'_, T>,
+    values: &KeptOperand<'_, T>,
     key: u32,
 ) -> [[f32; 4]; VALUES / 4 / THREADS] {
+    let values = values.get();
     let load = |i: u32| {
         let [line, part] = place_in_values::<C>(i);
         values.load(key + line, part)
