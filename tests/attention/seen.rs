@@ -260,6 +260,79 @@ fn packed() {
     Case::packed(&[7], &[0], 8).check_both::<f32>();
 }
 
+/// Sequences around a tile of 128 keys, and of 128 and 192 queries, of one and of none.
+#[test]
+fn packed_on_tensor_cores() {
+    Case::packed(&[1, 0, 3, 2, 4, 30], &[127, 5, 0, 128, 1, 129], 64)
+        .heads(1, 2, 1)
+        .check::<bf16>();
+    Case::packed(&[2, 129, 5], &[1, 130, 7], 128).causal().check::<f16>();
+    Case::packed(&[193, 7], &[140, 3], 64)
+        .window(Some(20), Some(3))
+        .check::<bf16>();
+}
+
+/// Those of no key, of one, around a tile, and of more than there are.
+#[test]
+fn lengths_of_keys_on_tensor_cores() {
+    let of = |lengths, case: Case| Case {
+        sequences: Sequences::First(lengths),
+        ..case
+    };
+    of(&[0, 1, 127, 128, 129, u32::MAX], case(17, 140, 64).heads(6, 1, 1)).check::<bf16>();
+    of(&[300, 131], case(20, 300, 128).heads(2, 2, 1).causal()).check::<f16>();
+    of(&[270], case(20, 300, 64).window(Some(30), None)).check::<bf16>();
+}
+
+/// With lines of an even and of an odd number of keys, repeated and not, and with what hides keys besides.
+#[test]
+fn biases_on_tensor_cores() {
+    case(17, 140, 64).biased([true; 4]).check::<bf16>();
+    case(20, 261, 128)
+        .heads(1, 2, 1)
+        .biased([true; 4])
+        .causal()
+        .check::<f16>();
+    let masks = case(17, 134, 64).heads(2, 2, 2);
+    masks.biased([true, false, false, true]).check::<f16>();
+    masks.biased([false, true, true, false]).check::<f16>();
+    Case {
+        sequences: Sequences::First(&[129, 3]),
+        ..case(17, 134, 128).heads(2, 1, 1).biased([false, false, true, true])
+    }
+    .window(Some(100), Some(2))
+    .check::<bf16>();
+}
+
+/// What is no number in one sequence shows in no other, which may share tiles of keys with it.
+#[test]
+fn packed_sequences_do_not_see_each_other() {
+    const LENGTHS: [usize; 3] = [20, 9, 130];
+    for dim in [64, 128] {
+        let case = Case::packed(&LENGTHS, &LENGTHS, dim);
+        let mut operands = case.operands::<bf16>();
+        for device in devices::<bf16>() {
+            let usual = case.run(&device, &operands);
+            for x in &mut operands {
+                x.slice_mut(s![.., .., 20..29, ..]).fill(bf16::NAN);
+            }
+            let (out, log_sums) = case.run(&device, &operands);
+            for part in [0..20, 29..159] {
+                assert_eq!(
+                    out.slice(s![.., .., part.clone(), ..]),
+                    usual.0.slice(s![.., .., part.clone(), ..])
+                );
+                assert_eq!(
+                    log_sums.slice(s![.., .., part.clone()]),
+                    usual.1.slice(s![.., .., part])
+                );
+            }
+            assert!(out.slice(s![.., .., 20..29, ..]).iter().all(|x| x.is_nan()));
+            operands = case.operands::<bf16>();
+        }
+    }
+}
+
 /// As each sequence by itself, to the bit, whatever the others are.
 #[test]
 fn packed_sequences_are_as_by_themselves() {
@@ -293,21 +366,31 @@ fn lengths_of_keys() {
 }
 
 /// NaN behind the keys that count, as a cache may have, shows nowhere.
+#[track_caller]
+fn keys_behind_are_not_read<T: Attend + FloatNumber>(queries: usize, dim: usize) {
+    let case = Case {
+        sequences: Sequences::First(&[60, 128, 131]),
+        ..case(queries, 300, dim).heads(3, 1, 1)
+    };
+    let mut operands = case.operands::<T>();
+    for device in devices::<T>() {
+        let usual = case.run(&device, &operands);
+        for x in &mut operands[1..] {
+            x.slice_mut(s![0, .., 60.., ..]).fill(T::of(f64::NAN));
+            x.slice_mut(s![1, .., 128.., ..]).fill(T::of(f64::NAN));
+            x.slice_mut(s![2, .., 131.., ..]).fill(T::of(f64::NAN));
+        }
+        assert_eq!(case.run(&device, &operands), usual);
+        operands = case.operands::<T>();
+    }
+}
+
 #[test]
 fn keys_that_do_not_count_are_not_read() {
-    for queries in [1, 20] {
-        let case = Case {
-            sequences: Sequences::First(&[64, 128]),
-            ..case(queries, 300, 16).heads(2, 1, 1)
-        };
-        let mut operands = case.operands::<f32>();
-        let usual = case.run(device(), &operands);
-        for x in &mut operands[1..] {
-            x.slice_mut(s![0, .., 64.., ..]).fill(f32::NAN);
-            x.slice_mut(s![1, .., 128.., ..]).fill(f32::NAN);
-        }
-        assert_eq!(case.run(device(), &operands), usual);
-    }
+    keys_behind_are_not_read::<f32>(1, 16);
+    keys_behind_are_not_read::<f32>(20, 16);
+    keys_behind_are_not_read::<bf16>(20, 64);
+    keys_behind_are_not_read::<f16>(17, 128);
 }
 
 #[test]

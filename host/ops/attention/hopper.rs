@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Attention on Hopper's tensor cores: which operands its kernel takes, and how it has them.
 
+use std::f32::consts::LOG2_E;
+
 use cuda_std::launch::Kernel;
 use kernels_gpu::attention::wgmma::gradients::{self, LINES, ROWS, of_keys};
 use kernels_gpu::attention::wgmma::{CONSUMER_ROWS, COUNTERS, KEYS, dim, rows, shared_bytes, threads};
@@ -8,12 +10,12 @@ use kernels_gpu::compiled::{GradientsOfKeysParams, GradientsOfQueriesParams, Hop
 use ndarray::{Dim, Ix4, Ix5, s};
 
 use super::gradients::GradientsTask;
-use super::{Attend, Task};
-use crate::array::DeviceArray;
+use super::{Attend, Task, scores};
+use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::expr;
-use crate::launch::LaunchConfig;
+use crate::launch::{LaunchConfig, Words};
 use crate::ops::matmul::is_hopper;
 use crate::ops::transpose::Ordered;
 use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapArg};
@@ -28,12 +30,19 @@ const D128: usize = 64;
 
 /// Computes, if the device has such tensor cores and the kernel is written for such operands.
 pub(super) fn compute<T: Attend + HopperAttention + TensorElement>(task: &mut Task<'_, T>) -> Result<bool> {
-    if !task.extra.is_empty() || !is_hopper(task.q.stream()) || !is_positive(task.factor) || task.shape.keys == 0 {
+    let scores = scores(task.q, task.k);
+    if !(task.extra.bias.as_deref()).is_none_or(|bias| can_be_in_pairs(bias, scores, task.factor))
+        || !is_hopper(task.q.stream())
+        || !is_positive(task.factor)
+        || task.shape.keys == 0
+    {
         return Ok(false);
     }
-    match task.shape.dim as usize {
-        d if d == dim(D64) => launch::<T, <T as HopperAttention>::D64>(task, D64)?,
-        d if d == dim(D128) => launch::<T, <T as HopperAttention>::D128>(task, D128)?,
+    match (task.shape.dim as usize, task.extra.is_empty()) {
+        (d, true) if d == dim(D64) => launch::<T, <T as HopperAttention>::D64>(task, D64)?,
+        (d, true) if d == dim(D128) => launch::<T, <T as HopperAttention>::D128>(task, D128)?,
+        (d, false) if d == dim(D64) => launch::<T, <T as HopperAttention>::FormsD64>(task, D64)?,
+        (d, false) if d == dim(D128) => launch::<T, <T as HopperAttention>::FormsD128>(task, D128)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -50,6 +59,13 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
     registers: usize,
 ) -> Result<()> {
     let stream = task.q.stream();
+    let scores = scores(task.q, task.k);
+    let bias = task.extra.bias.as_deref();
+    let bias = bias.map(|bias| in_pairs(bias, scores)).transpose()?;
+    let bias = bias.as_ref().map(|bias| of_keys_of(bias, scores)).transpose()?;
+    let bias_strides = bias
+        .as_deref()
+        .map_or([0; 3], |bias| [0, 1, 2].map(|axis| bias.steps()[axis]));
     let (q, k, v) = (mappable(task.q)?, mappable(task.k)?, mappable(task.v)?);
     let (q, k, v) = (map(&q, CONSUMER_ROWS)?, map(&k, KEYS)?, map(&v, KEYS)?);
     let tiles = task.shape.tiles(rows(registers) as u32);
@@ -65,18 +81,51 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
         &q,
         &k,
         &v,
+        bias.as_deref().map(Words::of),
+        task.extra.sequences.as_deref().map(Words::of),
         &mut task.out,
         &mut task.log_sums,
         &mut counters,
         task.shape,
-        task.factor,
+        bias_strides,
+        [task.factor, LOG2_E / task.factor],
     );
     // SAFETY: the kernel's contract: threads and shared memory are those it is written for, as is the head dimension. The shape was
     // found valid for tiles of fewer queries, there are keys, and the factor is positive. The maps are of five axes, in tiles as it wants
-    // them. The results are arrays of their own, whose first elements are at multiples of 16 bytes. The counters are this launch's.
+    // them. The results are arrays of their own, whose first elements are at multiples of 16 bytes. The counters are this launch's. The
+    // sequences are those of the shape, and the bias lies as `in_pairs` says.
     unsafe { stream.launch_unchecked::<K>(&config, args)? };
     counters.give_back();
     Ok(())
+}
+
+/// Whether [`in_pairs`] has such a bias: with an element for each key, and in units of scores.
+fn can_be_in_pairs<T: Element>(bias: &DeviceArrayRef<T, Ix4>, [.., keys]: [usize; 4], factor: f32) -> bool {
+    bias.shape()[3] == keys && (LOG2_E / factor).is_finite()
+}
+
+/// A bias whose elements for two neighbouring keys are one access, with room behind the last one: itself, if it lies so, or a copy.
+fn in_pairs<T: Element>(bias: &DeviceArrayRef<T, Ix4>, scores: [usize; 4]) -> Result<Ordered<'_, T, Ix4>> {
+    let [.., keys] = scores;
+    let view = bias.broadcast(scores)?;
+    let lies_so = keys.is_multiple_of(2)
+        && view.steps()[3] == 1
+        && view.steps()[..3].iter().all(|step| step.is_multiple_of(2))
+        && Words::<T>::of(bias).address().is_multiple_of(4);
+    if lies_so {
+        return Ok(Ordered::AsIs(bias.view()));
+    }
+    let [batch, heads, queries] = [0, 1, 2].map(|axis| bias.shape()[axis]);
+    let room = Dim([batch, heads, queries, keys.next_multiple_of(2)]);
+    let mut copy = DeviceArray::uninit(bias.stream(), room)?;
+    copy.slice_mut(s![.., .., .., ..keys])?.assign(bias)?;
+    Ok(Ordered::Copied(copy))
+}
+
+/// What [`in_pairs`] gave, for the scores of that shape.
+fn of_keys_of<'a, T: Element>(bias: &'a Ordered<'_, T, Ix4>, scores: [usize; 4]) -> Result<DeviceView<'a, T, Ix4>> {
+    let [batch, heads, queries, keys] = scores;
+    bias.broadcast([batch, heads, queries, keys.next_multiple_of(2)])
 }
 
 /// The elements themselves, if a tensor map can have them, else a copy.

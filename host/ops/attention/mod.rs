@@ -137,10 +137,9 @@ impl<T: Attend> DeviceArrayRef<T, Ix4> {
     /// # Cost
     ///
     /// `4 d` operations for each pair of a query and a key that it sees. Products of `f16` and `bf16` with a `d` of 64 or 128 are
-    /// done by Hopper's tensor cores, where the scale is positive, with all keys, [`causal`](Attention::causal) or with a
-    /// [`window`](Attention::window), of which tiles that no query sees are skipped; operands whose lines do not begin at multiples of 16
-    /// bytes are copied there first. Those with a [`bias`](Attention::bias), with [`key_lengths`](Attention::key_lengths) (but for few
-    /// queries) or of [`packed`](Attention::packed) sequences are done by ordinary cores, of 16 bits too, which takes many times as long. All others are done by ordinary cores, in `f32`, with `d` rounded up to 64, 128 or 256 in one of the two
+    /// done by Hopper's tensor cores, where the scale is positive; operands whose lines do not begin at multiples of 16 bytes are copied
+    /// there first, and so is a [`bias`](Attention::bias) that does not lie as it says. Tiles of 128 keys that no query sees are skipped. All
+    /// others are done by ordinary cores, in `f32`, with `d` rounded up to 64, 128 or 256 in one of the two
     /// products. Where at most 16 queries share a head of keys, as in a step of decoding, keys are divided among blocks,
     /// and with one query reading them is what takes the time: for a `d` that is a multiple of 8, and lines that begin at multiples of 16 bytes. Memory: the result,
     /// and results in `f32` of parts of at least 256 keys.

@@ -18,6 +18,11 @@
 //! to the consumers with the queries. The last block sets the counter back to 0.
 //!
 //! Results go from registers to memory, where four lanes have exchanged what they have of a row to 16 bytes each.
+//!
+//! Lengths of keys, packed sequences and a bias have kernels of their own, so that those without any of these keep their registers. There
+//! the producer finds the sequence of a tile, and hands it over with the queries; tiles begin with the sequence's first line, wherever
+//! that is, and what they have of the next sequence is hidden, or not stored. Its values may be no numbers, of which 0 times is none: the
+//! consumers set them to 0 first.
 
 use cuda_std::half::{Packed, bf16, f16};
 use cuda_std::mbarrier::{self, Mbarrier};
@@ -26,8 +31,9 @@ use cuda_std::tma::TensorMap;
 use cuda_std::warpgroup;
 use cuda_std::wgmma::{FromRegisters, Operand, Registers};
 
-use super::{AttentionShape, Tile};
+use super::{AttentionShape, Lines, Sequence, Tile};
 use crate::matmul::wgmma::Input;
+use crate::num::Num;
 
 mod consume;
 pub mod gradients;
@@ -47,6 +53,9 @@ const STAGES: usize = 2;
 
 /// The number of a tile that is none.
 const NONE: u32 = u32::MAX;
+
+/// Words of what is said of a tile: its number, its first query in its sequence, and the sequence.
+const WORDS: usize = 8;
 
 /// The head dimension, for which a thread's part of the result takes `registers`.
 pub const fn dim(registers: usize) -> usize {
@@ -88,22 +97,23 @@ const fn barriers(registers: usize) -> usize {
     2 * STAGES * (consumers(registers) + 2)
 }
 
-/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024, and behind the barriers there is the number of the tile
+/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024, and behind the barriers there is what is said of the tile
 /// for each consumer in each stage.
 pub const fn shared_bytes(registers: usize) -> usize {
-    1024 + tiles_bytes(registers) + 8 * barriers(registers) + 4 * STAGES * consumers(registers)
+    1024 + tiles_bytes(registers) + 8 * barriers(registers) + 4 * WORDS * STAGES * consumers(registers)
 }
 
 /// Words of the counter.
 pub const COUNTERS: usize = 2;
 
 /// Numbers of 16 bits.
-pub trait Half: Input + Operand<Element = Self> + FromRegisters + Packed + bytemuck::Pod {}
+pub trait Half: Input + Operand<Element = Self> + FromRegisters + Packed + Num<Wide = f32> {}
 
-impl<T: Input + Operand<Element = T> + FromRegisters + Packed + bytemuck::Pod> Half for T {}
+impl<T: Input + Operand<Element = T> + FromRegisters + Packed + Num<Wide = f32>> Half for T {}
 
 /// `out ← softmax(Q Kᵀ · factor / log₂ e) V` for each head, and `log_sums` the natural logarithms of the sums of
-/// exponentials, if there is room for them, as [`attention`](super::tiled::attention()).
+/// exponentials, if there is room for them, as [`attention`](super::tiled::attention()), which says what `bias` and `sequences` are. Without
+/// `FORMS` neither is looked at.
 ///
 /// # Safety
 ///
@@ -112,22 +122,28 @@ impl<T: Input + Operand<Element = T> + FromRegisters + Packed + bytemuck::Pod> H
 /// pieces of 64 elements of a line, lines, and elements of a piece; and the swizzle of 128 bytes. A tile of theirs is one problem and one
 /// head, with all pieces, of [`CONSUMER_ROWS`] queries, or [`KEYS`] keys and values. `out` begins at a multiple of 16 bytes and has the
 /// heads one after another, each in C order, and so has `log_sums`, or it is empty. `counters` are [`COUNTERS`] words, 0, which
-/// nobody else uses until the launch has ended; they are left so.
-#[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
-pub unsafe fn attention_wgmma<T: Half, const R: usize>(
+/// nobody else uses until the launch has ended; they are left so. With `FORMS`, `sequences` fit the shape
+/// ([`AttentionShape::fits_sequences`]), and `bias` is empty or has an element for each score, times `of_bias` a part of it: the keys of
+/// a query lie side by side, with room for an even number of them; it begins at a multiple of 4 bytes, and the distances `bias_strides` between
+/// problems, heads and queries are even.
+#[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
+pub unsafe fn attention_wgmma<T: Half, const R: usize, const FORMS: bool>(
     q: TensorMap<'_, T>,
     k: TensorMap<'_, T>,
     v: TensorMap<'_, T>,
+    bias: &[T],
+    sequences: &[u32],
     out: SliceMut<'_, T>,
     log_sums: SliceMut<'_, f32>,
     counters: SliceMut<'_, u32>,
     shape: AttentionShape,
-    factor: f32,
+    bias_strides: [usize; 3],
+    [factor, of_bias]: [f32; 2],
 ) where
     [f32; R]: Registers,
 {
     // SAFETY: the kernel's contract.
-    let block = unsafe { Block::<T, R>::new([q, k, v], shape) };
+    let block = unsafe { Block::<T, R, FORMS>::new([q, k, v], (bias, bias_strides, of_bias), sequences, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         // With the consumers', all of a multiprocessor's.
@@ -148,16 +164,19 @@ pub unsafe fn attention_wgmma<T: Half, const R: usize>(
 }
 
 /// What the threads of a block have in common.
-struct Block<'a, T, const R: usize> {
+struct Block<'a, T, const R: usize, const FORMS: bool> {
     q: TensorMap<'a, T>,
     k: TensorMap<'a, T>,
     v: TensorMap<'a, T>,
+    /// What is added to scores, its strides, and what it is multiplied with.
+    bias: (&'a [T], [usize; 3], f32),
+    sequences: &'a [u32],
     shape: AttentionShape,
     /// Stages of the consumers' queries, of keys, of values.
     memory: Shared<u8>,
     barriers: Shared<u64>,
-    /// The number of the tile whose queries a consumer has in a stage.
-    numbers: Shared<u32>,
+    /// What is said of the tile whose queries a consumer has in a stage.
+    said: Shared<u32>,
 }
 
 /// A place in a ring.
@@ -189,7 +208,7 @@ enum Ring {
     Values,
 }
 
-impl<'a, T: Half, const R: usize> Block<'a, T, R> {
+impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     const CONSUMERS: u32 = consumers(R) as u32;
 
     /// The first byte of the stages of keys, and of those of values.
@@ -202,20 +221,27 @@ impl<'a, T: Half, const R: usize> Block<'a, T, R> {
     ///
     /// The kernel's contract.
     #[inline(always)]
-    unsafe fn new([q, k, v]: [TensorMap<'a, T>; 3], shape: AttentionShape) -> Self {
+    unsafe fn new(
+        [q, k, v]: [TensorMap<'a, T>; 3],
+        bias: (&'a [T], [usize; 3], f32),
+        sequences: &'a [u32],
+        shape: AttentionShape,
+    ) -> Self {
         let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
-        let (at, words) = (tiles_bytes(R) + 8 * barriers(R), 4 * STAGES * consumers(R));
+        let (at, bytes) = (tiles_bytes(R) + 8 * barriers(R), 4 * WORDS * STAGES * consumers(R));
         // SAFETY (of both): the block has as much memory behind that address.
         let barriers = unsafe { memory.subarray_unchecked(tiles_bytes(R), 8 * barriers(R)) }.cast::<u64>();
-        let numbers = unsafe { memory.subarray_unchecked(at, words) }.cast::<u32>();
+        let said = unsafe { memory.subarray_unchecked(at, bytes) }.cast::<u32>();
         let block = Self {
             q,
             k,
             v,
+            bias,
+            sequences,
             shape,
             memory,
             barriers,
-            numbers,
+            said,
         };
         if thread::thread_idx_x() == 0 {
             for stage in 0..STAGES as u32 {
@@ -276,10 +302,28 @@ impl<'a, T: Half, const R: usize> Block<'a, T, R> {
         unsafe { self.memory.subarray_unchecked(at, bytes) }.cast()
     }
 
-    /// The tiles of keys that a tile of queries sees: the first, and how many.
+    /// Where it is said of which tile the queries are that a consumer has in a stage.
     #[inline(always)]
-    fn key_tiles(&self, tile: Tile) -> [u32; 2] {
-        let [begin, end] = self.shape.whole().keys_of_tile(tile.row, rows(R) as u32);
+    fn place_of_said(stage: u32, consumer: u32) -> usize {
+        (stage * Self::CONSUMERS + consumer) as usize * WORDS
+    }
+
+    /// The sequence of a tile, and the tile with its first query in it, if there is one.
+    #[inline(always)]
+    fn sequence(&self, tile: Tile) -> Option<(Sequence, Tile)> {
+        if !FORMS {
+            return Some((self.shape.whole(), tile));
+        }
+        let lines = (tile.row, rows(R) as u32);
+        // SAFETY: the kernel's contract.
+        let (sequence, row) = unsafe { self.shape.sequence(self.sequences, Lines::Queries, tile.batch, lines)? };
+        Some((sequence, Tile { row, ..tile }))
+    }
+
+    /// The tiles of keys that a tile of a sequence's queries sees: the first, and how many.
+    #[inline(always)]
+    fn key_tiles(sequence: &Sequence, tile: Tile) -> [u32; 2] {
+        let [begin, end] = sequence.keys_of_tile(tile.row, rows(R) as u32);
         let first = begin / KEYS as u32;
         [first, end.div_ceil(KEYS as u32) - first]
     }

@@ -102,11 +102,14 @@ pub type HopperAttentionParams<T> = (
     TensorMap<'static, T>,
     TensorMap<'static, T>,
     TensorMap<'static, T>,
+    &'static [T],
+    &'static [u32],
     SliceMut<'static, T>,
     SliceMut<'static, f32>,
     SliceMut<'static, u32>,
     AttentionShape,
-    f32,
+    [usize; 3],
+    [f32; 2],
 );
 
 /// The parameters of [`attention_gradients_of_keys`](fn@wgmma::gradients::attention_gradients_of_keys).
@@ -141,6 +144,10 @@ pub trait HopperAttention: Attention {
     type D64: Kernel<Params = HopperAttentionParams<Self>>;
     /// 128.
     type D128: Kernel<Params = HopperAttentionParams<Self>>;
+    /// With a bias, or sequences: 64.
+    type FormsD64: Kernel<Params = HopperAttentionParams<Self>>;
+    /// 128.
+    type FormsD128: Kernel<Params = HopperAttentionParams<Self>>;
     /// Gradients of keys and values, for 64.
     type GradientsOfKeysD64: Kernel<Params = GradientsOfKeysParams<Self>>;
     /// For 128.
@@ -154,8 +161,10 @@ pub trait HopperAttention: Attention {
 macro_rules! hopper {
     ($($type:ty),*) => {$(
         impl HopperAttention for $type {
-            type D64 = wgmma::attention_wgmma<$type, 32>;
-            type D128 = wgmma::attention_wgmma<$type, 64>;
+            type D64 = wgmma::attention_wgmma<$type, 32, false>;
+            type D128 = wgmma::attention_wgmma<$type, 64, false>;
+            type FormsD64 = wgmma::attention_wgmma<$type, 32, true>;
+            type FormsD128 = wgmma::attention_wgmma<$type, 64, true>;
             type GradientsOfKeysD64 = wgmma::gradients::attention_gradients_of_keys<$type, 32>;
             type GradientsOfKeysD128 = wgmma::gradients::attention_gradients_of_keys<$type, 64>;
             type GradientsOfQueriesD64 = wgmma::gradients::attention_gradients_of_queries<$type, 32>;

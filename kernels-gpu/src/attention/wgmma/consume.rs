@@ -3,12 +3,14 @@
 
 use cuda_std::float::approximate;
 use cuda_std::half::pack;
+use cuda_std::hint;
 use cuda_std::matrix;
 use cuda_std::prelude::*;
+use cuda_std::tma;
 use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor, Registers};
 
 use super::{Block, CONSUMER_ROWS, Half, KEYS, LINE, Place, Ring, dim, rows};
-use crate::attention::Tile;
+use crate::attention::{Sequence, Tile};
 use crate::matmul::unroll;
 
 /// By how many powers of 2 a score may be greater than what counts as the greatest.
@@ -105,12 +107,16 @@ impl<T: Half> Queries<T> {
     }
 }
 
-impl<T: Half, const R: usize> Block<'_, T, R>
+impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS>
 where
     [f32; R]: Registers,
 {
-    /// Whether queries are multiplied from registers: shared memory has less to be read of, where two consumers leave room for it.
-    const FROM_REGISTERS: bool = R == 64;
+    /// Whether queries are multiplied from registers: shared memory has less to be read of, where two consumers leave room for it, and no
+    /// bias takes it.
+    const FROM_REGISTERS: bool = R == 64 && !FORMS;
+
+    /// Whether what is added to the next scores is loaded while these are computed: with three consumers there are no registers for it.
+    const BIAS_AHEAD: bool = R == 64;
 
     /// Computes the results of one tile after another. For the warps of the consumers, each of which has 16 queries.
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
@@ -121,14 +127,11 @@ where
         let ring = Ring::Queries(consumer);
         loop {
             self.full(ring, of_q.stage).wait(of_q.round);
-            let at = (of_q.stage * Self::CONSUMERS + consumer) as usize;
-            // SAFETY: there is one for each consumer in each stage.
-            let number = warp::uniform(unsafe { self.numbers.get_unchecked(at) });
-            let Some(tile) = self.shape.tile(number, rows(R) as u32) else {
+            let Some((sequence, tile)) = self.said(of_q.stage, consumer) else {
                 return;
             };
             let row = tile.row + consumer * CONSUMER_ROWS as u32;
-            let [first, tiles] = self.key_tiles(tile);
+            let [first, tiles] = Self::key_tiles(&sequence, tile);
             let mut sums = Sums {
                 max: [f32::NEG_INFINITY; 2],
                 sum: [0.0; 2],
@@ -139,13 +142,21 @@ where
             free.arrive_if(Self::FROM_REGISTERS && leads);
             let values = match tiles {
                 0 => Accumulator::zero(),
-                _ => self.values(&queries, (row, first, tiles), factor, (&mut of_k, &mut of_v), &mut sums),
+                _ => self.values(
+                    &queries,
+                    (&sequence, tile, row),
+                    (first, tiles),
+                    factor,
+                    (&mut of_k, &mut of_v),
+                    &mut sums,
+                ),
             };
             free.arrive_if(!Self::FROM_REGISTERS && leads);
             of_q = of_q.next();
             self.store(
                 &values,
                 &sums,
+                &sequence,
                 Tile {
                     row: row + warp % 4 * 16,
                     ..tile
@@ -156,6 +167,49 @@ where
         }
     }
 
+    /// What is said of the queries in a stage: their tile, and its sequence; `None` behind the last tile.
+    #[inline(always)]
+    fn said(&self, stage: u32, consumer: u32) -> Option<(Sequence, Tile)> {
+        let at = Self::place_of_said(stage, consumer);
+        // SAFETY (of all): there are as many for each consumer in each stage.
+        let word = |i: usize| warp::uniform(unsafe { self.said.get_unchecked(at + i) });
+        let tile = self.shape.tile(word(0), rows(R) as u32)?;
+        if !FORMS {
+            return Some((self.shape.whole(), tile));
+        }
+        let sequence = Sequence {
+            first_query: word(2),
+            queries: word(3),
+            first_key: word(4),
+            keys: word(5),
+            from: word(6) as i32,
+            reach: word(7) as i32,
+        };
+        Some((sequence, Tile { row: word(1), ..tile }))
+    }
+
+    /// Makes the values behind a sequence's zeros in a stage, which is full, of which so many lines are the sequence's. For all consumers,
+    /// who are together then; nothing of theirs is under way that reads them.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn clear_values(&self, stage: u32, lines: u32) {
+        // Pieces of 16 bytes of a box, of which swizzling leaves those of a line in it.
+        let pieces = LINE / 16;
+        let values = self.stage(Ring::Values, stage).cast::<u32>();
+        let mut piece = lines as usize * pieces + thread::thread_idx_x() as usize - 128;
+        while piece < KEYS * pieces {
+            unroll!(R / 32, of_box => {
+                // SAFETY: within the stage, at a multiple of 16 bytes.
+                unsafe { values.set_vec_unchecked((of_box * KEYS * pieces + piece) * 4, [0u32; 4]) };
+            });
+            piece += Self::CONSUMERS as usize * 128;
+        }
+        tma::fence_async();
+        match R {
+            32 => thread::sync_threads_named::<1, 384>(),
+            _ => thread::sync_threads_named::<1, 256>(),
+        }
+    }
+
     /// The sums of weighted values of this consumer's queries over so many tiles of keys, at least one, from the first one on.
     ///
     /// When it comes back, nothing is under way that reads the queries.
@@ -163,7 +217,8 @@ where
     fn values(
         &self,
         queries: &Queries<T>,
-        (row, first, tiles): (u32, u32, u32),
+        (sequence, tile, row): (&Sequence, Tile, u32),
+        (first, tiles): (u32, u32),
         factor: f32,
         (of_k, of_v): (&mut Place, &mut Place),
         sums: &mut Sums,
@@ -176,9 +231,18 @@ where
         // All four warps have gone through the instructions together: what one has waited for has been read for all.
         self.free(Ring::Keys, of_k.stage).arrive_if(leads);
         *of_k = of_k.next();
-        self.hide(&mut scores, row, first + left);
+        let bias = self.bias_of(sequence, tile, row);
+        if self.has_bias() {
+            self.add_bias(&mut scores, |part| self.load_bias(bias, first + left, part));
+        }
+        self.hide(&mut scores, sequence, row, first + left);
         sums.weigh(&mut scores, factor);
         let mut weights = Weights::<T>::new(&scores);
+        let lines = sequence.keys - (first + left) * KEYS as u32;
+        if FORMS && lines < KEYS as u32 {
+            self.full(Ring::Values, of_v.stage).wait(of_v.round);
+            self.clear_values(of_v.stage, lines);
+        }
         let mut values = Accumulator::<R>::zero();
         if Self::ASKS_EARLY && left > 0 {
             self.full(Ring::Keys, of_k.stage).wait(of_k.round);
@@ -189,6 +253,12 @@ where
                 self.full(Ring::Keys, of_k.stage).wait(of_k.round);
             }
             let next = self.scores(queries, of_k.stage);
+            let mut ahead = [[[0; 2]; 4]; 4];
+            if Self::BIAS_AHEAD && self.has_bias() {
+                unroll!(4, part => {
+                    ahead[part] = self.load_bias(bias, first + left, part);
+                });
+            }
             self.full(Ring::Values, of_v.stage).wait(of_v.round);
             let sum = self.add_values(values, &weights, of_v.stage);
             // SAFETY: the newest batch is that of the values.
@@ -197,7 +267,13 @@ where
             // As above; the batch that is under way reads no keys.
             self.free(Ring::Keys, of_k.stage).arrive_if(leads);
             *of_k = of_k.next();
-            self.hide(&mut scores, row, first + left);
+            if self.has_bias() {
+                self.add_bias(&mut scores, |part| match Self::BIAS_AHEAD {
+                    true => ahead[part],
+                    false => self.load_bias(bias, first + left, part),
+                });
+            }
+            self.hide(&mut scores, sequence, row, first + left);
             let factors = sums.weigh(&mut scores, factor);
             if Self::ASKS_EARLY && left > 0 {
                 // No sum of weights is negative, which ptxas does not know: so they are computed ahead of this wait.
@@ -300,11 +376,69 @@ where
         batch.commit()
     }
 
+    /// Whether something is added to scores. It is asked anew each time: of a branch that is the same in each turn a compiler makes two
+    /// loops, for which there are no registers.
+    #[inline(always)]
+    fn has_bias(&self) -> bool {
+        FORMS && hint::pinned(u32::from(!self.bias.0.is_empty())) != 0
+    }
+
+    /// The elements of what is added to scores that belong to the thread's two queries and its first key of tile 0; of queries behind the
+    /// last one, its.
+    #[inline(always)]
+    fn bias_of(&self, sequence: &Sequence, tile: Tile, row: u32) -> [usize; 2] {
+        if !FORMS {
+            return [0; 2];
+        }
+        let (_, [batch, head, query], _) = self.bias;
+        let (own_row, column) = Accumulator::<SCORES>::place(thread::thread_idx_x(), 0);
+        let of = |row: u32| {
+            let row = if row < sequence.queries {
+                row
+            } else {
+                sequence.queries - 1
+            };
+            tile.batch as usize * batch + tile.head as usize * head + row as usize * query + column as usize
+        };
+        [of(row + own_row), of(row + own_row + 8)]
+    }
+
+    /// What is added to the scores of 32 keys of tile `number`, of which the thread has two neighbours in each 8, for both of its queries.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn load_bias(&self, at: [usize; 2], number: u32, part: usize) -> [[u32; 2]; 4] {
+        let first = number * KEYS as u32 + 32 * part as u32;
+        let column = Accumulator::<SCORES>::place(thread::thread_idx_x(), 0).1;
+        let load = |j: u32, half: usize| {
+            if first + column + 8 * j >= self.shape.keys {
+                return 0;
+            }
+            let at = at[half] + (first + 8 * j) as usize;
+            // SAFETY: the kernel's contract: the key is one, and even, so that there is room for two.
+            bytemuck::cast(unsafe { self.bias.0.load_vec_unchecked::<2>(at) })
+        };
+        let both = |j: u32| [load(j, 0), load(j, 1)];
+        [both(0), both(1), both(2), both(3)]
+    }
+
+    /// Adds what `load_bias` gives to the scores.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add_bias(&self, scores: &mut Accumulator<SCORES>, pairs: impl Fn(usize) -> [[u32; 2]; 4]) {
+        unroll!(4, part => {
+            let pairs = pairs(part);
+            scores.update(|i, score| {
+                if i / 16 != part {
+                    return score;
+                }
+                let pair: [T; 2] = bytemuck::cast(pairs[i / 4 % 4][i / 2 % 2]);
+                Float::mul_add(pair[i % 2].widen(), self.bias.2, score)
+            });
+        });
+    }
+
     /// Takes the scores of keys that a query does not see for −∞, in tile `number` of keys; `row` is the consumer's first query.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn hide(&self, scores: &mut Accumulator<SCORES>, row: u32, number: u32) {
+    fn hide(&self, scores: &mut Accumulator<SCORES>, sequence: &Sequence, row: u32, number: u32) {
         let first = number * KEYS as u32;
-        let sequence = self.shape.whole();
         let (own_row, column) = Accumulator::<SCORES>::place(thread::thread_idx_x(), 0);
         if first + KEYS as u32 > sequence.end(row) {
             let end = [sequence.end(row + own_row), sequence.end(row + own_row + 8)];
@@ -332,6 +466,7 @@ where
         &self,
         values: &Accumulator<R>,
         sums: &Sums,
+        sequence: &Sequence,
         tile: Tile,
         factor: f32,
         (out, log_sums): (SliceMut<'_, T>, SliceMut<'_, f32>),
@@ -343,14 +478,14 @@ where
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 1);
             let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 2);
             let row = tile.row + lane / 4 + 8 * half as u32;
-            let line = head * self.shape.queries as usize + row as usize;
-            if row < self.shape.queries && lane.is_multiple_of(4) && line < log_sums.len() {
+            let line = head * self.shape.queries as usize + (sequence.first_query + row) as usize;
+            if row < sequence.queries && lane.is_multiple_of(4) && line < log_sums.len() {
                 let log_sum = Float::mul_add(sums.max[half], factor, Float::log2(sum)) * core::f32::consts::LN_2;
                 log_sums.set(line, log_sum);
             }
             // Without a key: what was multiplied by 0 may have been infinite.
             let (is_empty, factor) = (sum == 0.0, approximate::recip(sum));
-            let line = (row < self.shape.queries).then_some(line);
+            let line = (row < sequence.queries).then_some(line);
             // SAFETY: the line is in `out`, by the kernel's contract.
             unsafe { store_line(values, half, &out, line, |value| if is_empty { 0.0 } else { value * factor }) };
         });

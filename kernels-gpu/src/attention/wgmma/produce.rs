@@ -4,9 +4,9 @@
 use cuda_std::prelude::*;
 
 use super::{Block, CONSUMER_ROWS, Half, KEYS, NONE, Place, Ring, k_bytes, q_bytes, rows};
-use crate::attention::Tile;
+use crate::attention::{Sequence, Tile};
 
-impl<T: Half, const R: usize> Block<'_, T, R> {
+impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
     /// Has the stages filled, tile by tile. For one thread.
     #[inline(always)]
     pub(super) fn produce(&self, counters: SliceMut<'_, u32>) {
@@ -16,26 +16,29 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
             // The next one: the counter's answer takes longer than to ask for a tile's copies.
             // SAFETY: the kernel's contract: there are two words.
             let next = unsafe { counters.atomic_unchecked(0) }.fetch_add(1) + thread::grid_dim_x();
-            let [first, tiles] = self.key_tiles(tile);
-            self.fill_queries(0, of_q.stage, of_q.round, number, tile);
-            if tiles > 0 {
-                self.fill(Ring::Keys, &mut of_k, tile, first + tiles - 1);
-            }
-            for consumer in 1..Self::CONSUMERS {
-                self.fill_queries(consumer, of_q.stage, of_q.round, number, tile);
-            }
-            of_q = of_q.next();
-            for of_values in (first..first + tiles).rev() {
-                // Values are wanted when the next keys are.
-                if of_values > first {
-                    self.fill(Ring::Keys, &mut of_k, tile, of_values - 1);
+            if let Some((sequence, tile)) = self.sequence(tile) {
+                let of_keys = (&sequence, tile);
+                let [first, tiles] = Self::key_tiles(&sequence, tile);
+                self.fill_queries(0, of_q, number, of_keys);
+                if tiles > 0 {
+                    self.fill(Ring::Keys, &mut of_k, of_keys, first + tiles - 1);
                 }
-                self.fill(Ring::Values, &mut of_v, tile, of_values);
+                for consumer in 1..Self::CONSUMERS {
+                    self.fill_queries(consumer, of_q, number, of_keys);
+                }
+                of_q = of_q.next();
+                for of_values in (first..first + tiles).rev() {
+                    // Values are wanted when the next keys are.
+                    if of_values > first {
+                        self.fill(Ring::Keys, &mut of_k, of_keys, of_values - 1);
+                    }
+                    self.fill(Ring::Values, &mut of_v, of_keys, of_values);
+                }
             }
             number = next;
         }
         for consumer in 0..Self::CONSUMERS {
-            self.announce(consumer, of_q.stage, of_q.round, NONE);
+            self.announce(consumer, of_q, NONE, None);
             self.full(Ring::Queries(consumer), of_q.stage).arrive();
         }
         // SAFETY (of all): the kernel's contract. Who comes last knows that all others have had their last tile's number.
@@ -47,21 +50,31 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
         }
     }
 
-    /// Waits until a consumer is done with a stage of its queries, and puts down the number of its next tile. The arrival at the
-    /// barrier, which is still to come, hands it over.
+    /// Waits until a consumer is done with a stage of its queries, and says what is to be there: the number of its next tile, and the sequence
+    /// of that. The arrival at the barrier, which is still to come, hands it over.
     #[inline(always)]
-    fn announce(&self, consumer: u32, stage: u32, round: u32, number: u32) {
-        self.free(Ring::Queries(consumer), stage).wait(round ^ 1);
-        let at = (stage * Self::CONSUMERS + consumer) as usize;
-        // SAFETY: there is one for each consumer in each stage.
-        unsafe { self.numbers.set_unchecked(at, number) };
+    fn announce(&self, consumer: u32, place: Place, number: u32, of: Option<(&Sequence, Tile)>) {
+        self.free(Ring::Queries(consumer), place.stage).wait(place.round ^ 1);
+        let at = Self::place_of_said(place.stage, consumer);
+        let Some((sequence, tile)) = of.filter(|_| FORMS) else {
+            // SAFETY (of all): there are as many for each consumer in each stage.
+            return unsafe { self.said.set_unchecked(at, number) };
+        };
+        let (from, reach) = (sequence.from as u32, sequence.reach as u32);
+        unsafe {
+            let ahead = [number, tile.row, sequence.first_query, sequence.queries];
+            self.said.set_vec_unchecked(at, ahead);
+            self.said
+                .set_vec_unchecked(at + 4, [sequence.first_key, sequence.keys, from, reach]);
+        }
     }
 
     /// Has the queries of a consumer copied.
     #[inline(always)]
-    fn fill_queries(&self, consumer: u32, stage: u32, round: u32, number: u32, tile: Tile) {
-        self.announce(consumer, stage, round, number);
-        let (ring, row) = (Ring::Queries(consumer), tile.row + consumer * CONSUMER_ROWS as u32);
+    fn fill_queries(&self, consumer: u32, place: Place, number: u32, (sequence, tile): (&Sequence, Tile)) {
+        self.announce(consumer, place, number, Some((sequence, tile)));
+        let row = sequence.first_query + tile.row + consumer * CONSUMER_ROWS as u32;
+        let (ring, stage) = (Ring::Queries(consumer), place.stage);
         let full = self.full(ring, stage);
         full.arrive_expect_tx(q_bytes(R) as u32);
         let at = [0, row as i32, 0, tile.head as i32, tile.batch as i32];
@@ -72,7 +85,7 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
 
     /// Has tile `number` of keys or values copied to the next stage of their ring, when the consumers are done with that.
     #[inline(always)]
-    fn fill(&self, ring: Ring, place: &mut Place, tile: Tile, number: u32) {
+    fn fill(&self, ring: Ring, place: &mut Place, (sequence, tile): (&Sequence, Tile), number: u32) {
         self.free(ring, place.stage).wait(place.round ^ 1);
         let full = self.full(ring, place.stage);
         full.arrive_expect_tx(k_bytes(R) as u32);
@@ -80,7 +93,8 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
             if let Ring::Keys = ring { self.k } else { self.v },
             self.shape.key_head(tile.head),
         );
-        let at = [0, (number * KEYS as u32) as i32, 0, head as i32, tile.batch as i32];
+        let line = sequence.first_key + number * KEYS as u32;
+        let at = [0, line as i32, 0, head as i32, tile.batch as i32];
         // SAFETY: as in `fill_queries`.
         unsafe { map.load(self.stage(ring, place.stage), at, full) };
         *place = place.next();
