@@ -5,17 +5,20 @@
 use crate::common;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
-use ndarray::{Ix4, s};
-use warpsmith::ops::{Attend, CastTo};
+use ndarray::{Array4, Ix4, arr1, s};
+use std::ops::Range;
+use warpsmith::ops::{Attend, CastTo, Sequences};
 use warpsmith::{Device, DeviceArray, Generator, bf16, f16};
 
 /// Batch, heads, positions, head dimension.
 type Shape = [usize; 4];
 
 /// A shape that is all about operations, and one of few long heads. The simulated GPU gets a small one.
-fn shapes(device: &Device, dim: usize) -> Vec<Shape> {
+fn shapes(device: &Device, dim: usize, is_wide: bool) -> Vec<Shape> {
     match device.is_simulator() {
         true => vec![[1, 1, 64, dim]],
+        // Of f32, which ordinary cores do.
+        false if is_wide => vec![[2, 8, 2048, dim]],
         false => vec![[4, 16, 4096, dim], [1, 16, 16384, dim]],
     }
 }
@@ -31,7 +34,7 @@ fn check<T: Attend + Into<f64>>([q, k, v, out]: [&DeviceArray<T, Ix4>; 4], causa
         head.to_ndarray().expect("the head can be read").mapv(Into::<f64>::into)
     };
     let [q, k, v, out] = [q, k, v, out].map(lines);
-    let seen = if causal { row + 1 } else { positions };
+    let seen = if causal { row + 1 } else { k.nrows() };
     let (k, v) = (k.slice(s![..seen, ..]), v.slice(s![..seen, ..]));
     let weights = (k.dot(&q.row(row)) / (dim as f64).sqrt()).exp();
     let wanted = weights.dot(&v) / weights.sum();
@@ -47,7 +50,7 @@ where
 {
     let stream = device.default_stream();
     let mut generator = Generator::new(1);
-    for shape in shapes(device, dim) {
+    for shape in shapes(device, dim, size_of::<T>() == 4) {
         let mut random = || {
             let numbers = generator.uniform(stream, shape, -1.0f32..1.0).expect("the inputs fit");
             numbers.cast::<T>().expect("the inputs fit")
@@ -76,6 +79,103 @@ where
             time(group, device, &format!("gradients_{name}"), &size, gradients);
         }
     }
+}
+
+/// What an attention has besides its operands: a bias that is a mask, of which the second half of the keys is hidden, lengths of keys, and
+/// 16 packed sequences.
+fn forms<T: Attend + Into<f64>>(group: &mut BenchmarkGroup<'_, WallTime>, device: &Device, name: &str, dim: usize)
+where
+    f32: CastTo<T>,
+{
+    let stream = device.default_stream();
+    let [batch, heads, positions] = if device.is_simulator() {
+        [4, 1, 64]
+    } else {
+        [4, 16, 4096]
+    };
+    let mut generator = Generator::new(1);
+    let mut random = |shape: [usize; 4]| {
+        let numbers = generator.uniform(stream, shape, -1.0f32..1.0).expect("the inputs fit");
+        numbers.cast::<T>().expect("the inputs fit")
+    };
+    let shape = [batch, heads, positions, dim];
+    let [q, k, v] = [random(shape), random(shape), random(shape)];
+    let mask = Array4::from_shape_fn([1, 1, positions, positions], |(.., key)| {
+        T::narrow(if key < positions / 2 { 0.0 } else { f32::NEG_INFINITY })
+    });
+    let mask = DeviceArray::from_ndarray(stream, &mask).expect("the mask fits");
+    let lengths = [positions, positions * 3 / 4, positions / 2, positions / 4];
+    let of_keys = DeviceArray::from_ndarray(stream, &arr1(&lengths.map(|n| n as u32))).expect("the lengths fit");
+    let in_one = [1, heads, batch * positions, dim];
+    let [x, y, z] = [random(in_one), random(in_one), random(in_one)];
+    let each = positions / 4;
+    let sequences = Sequences::new(stream, &[each; 16]).expect("they are in order");
+
+    let part = |x: &DeviceArray<T, Ix4>, batch: usize, lines: Range<usize>| {
+        let part = x.slice(s![batch..batch + 1, .., lines, ..]).expect("there is one");
+        part.to_array().expect("a part fits")
+    };
+    let out = q
+        .attention(&k, &v)
+        .bias(&mask)
+        .compute()
+        .expect("the operation succeeds");
+    let half = |x: &DeviceArray<T, Ix4>| part(x, 0, 0..positions / 2);
+    check(
+        [
+            &part(&q, 0, 0..positions),
+            &half(&k),
+            &half(&v),
+            &part(&out, 0, 0..positions),
+        ],
+        false,
+    );
+    let out = q
+        .attention(&k, &v)
+        .key_lengths(&of_keys)
+        .compute()
+        .expect("the operation succeeds");
+    let first = |x: &DeviceArray<T, Ix4>| part(x, 3, 0..lengths[3]);
+    check(
+        [
+            &part(&q, 3, 0..positions),
+            &first(&k),
+            &first(&v),
+            &part(&out, 3, 0..positions),
+        ],
+        false,
+    );
+    let out = x
+        .attention(&y, &z)
+        .packed(&sequences)
+        .compute()
+        .expect("the operation succeeds");
+    let second = |x: &DeviceArray<T, Ix4>| part(x, 0, each..2 * each);
+    check([&second(&x), &second(&y), &second(&z), &second(&out)], false);
+
+    let of_head = 4 * (heads * dim) as u64;
+    let pairs = |keys: usize| (positions * keys) as u64;
+    let size = format!("{batch}x{heads}x{positions}");
+    let name = |form: &str| format!("{name}_d{dim}_{form}");
+    group.throughput(Throughput::Elements(of_head * batch as u64 * pairs(positions)));
+    time(group, device, &name("bias"), &size, || {
+        q.attention(&k, &v).bias(&mask).compute().map(drop)
+    });
+    group.throughput(Throughput::Elements(of_head * pairs(lengths.iter().sum())));
+    time(group, device, &name("lengths"), &size, || {
+        q.attention(&k, &v).key_lengths(&of_keys).compute().map(drop)
+    });
+    group.throughput(Throughput::Elements(of_head * pairs(positions)));
+    let size = format!("1x{heads}x16x{each}");
+    time(group, device, &name("packed"), &size, || {
+        x.attention(&y, &z).packed(&sequences).compute().map(drop)
+    });
+    let packed = || x.attention(&y, &z).packed(&sequences);
+    let (out, log_sums) = packed().compute_with_log_sum_exp().expect("the operation succeeds");
+    group.throughput(Throughput::Elements(of_head * pairs(positions) * 10 / 4));
+    time(group, device, &format!("gradients_{}", name("packed")), &size, || {
+        packed().gradients(&out, &log_sums, &x).map(drop)
+    });
 }
 
 /// Times a call.
@@ -132,7 +232,12 @@ pub fn attention(criterion: &mut Criterion) {
         run::<bf16>(&mut group, &device, "bf16", dim);
     }
     run::<f16>(&mut group, &device, "f16", 128);
-    run::<f32>(&mut group, &device, "f32", 64);
+    for dim in [64, 128, 256] {
+        run::<f32>(&mut group, &device, "f32", dim);
+    }
+    for dim in [64, 128] {
+        forms::<bf16>(&mut group, &device, "bf16", dim);
+    }
     for sharing in [1, 4, 8] {
         decode::<bf16>(&mut group, &device, "bf16", sharing);
     }

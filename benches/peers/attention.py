@@ -46,8 +46,11 @@ def gradients(q, k, v, causal):
         yield backend, lambda: torch.autograd.grad(out, (q, k, v), q, retain_graph=True)
 
 
-for dtype, dim in ((torch.bfloat16, 64), (torch.bfloat16, 128), (torch.float16, 128), (torch.float32, 64)):
-    for batch, heads, positions in ((4, 16, 4096), (1, 16, 16384)):
+LONG = ((4, 16, 4096), (1, 16, 16384))
+SHORT = ((2, 8, 2048),)
+KINDS = ((torch.bfloat16, 64, LONG), (torch.bfloat16, 128, LONG), (torch.float16, 128, LONG))
+for dtype, dim, shapes in KINDS + tuple((torch.float32, dim, SHORT) for dim in (64, 128, 256)):
+    for batch, heads, positions in shapes:
         q, k, v = (torch.rand((batch, heads, positions, dim), device="cuda").mul(2).sub(1).to(dtype) for _ in range(3))
         for causal in (False, True):
             pairs = positions * (positions + 1) // 2 if causal else positions * positions
@@ -57,6 +60,25 @@ for dtype, dim in ((torch.bfloat16, 64), (torch.bfloat16, 128), (torch.float16, 
                 tflops = operations * batch * heads * dim * pairs / ms / 1e9
                 shape = f"{dtype} d {dim} {batch}x{heads}x{positions} causal {causal}"
                 print(f"{what}{shape}: {ms:.3f} ms, {tflops:.0f} TFLOP/s, {backend}")
+
+for dim in (64, 128):
+    batch, heads, positions = 4, 16, 4096
+    q, k, v = (torch.rand((batch, heads, positions, dim), device="cuda").to(torch.bfloat16) for _ in range(3))
+    place = torch.arange(positions, device="cuda")
+    mask = torch.where(place < positions // 2, 0.0, float("-inf")).to(torch.bfloat16).expand(1, 1, positions, positions)
+    lengths = torch.tensor([positions, positions * 3 // 4, positions // 2, positions // 4], device="cuda")
+    seen = (place < lengths[:, None])[:, None, None, :]
+    for form, given, pairs in (
+        ("bias", mask.contiguous(), batch * positions),
+        ("lengths", seen, int(lengths.sum())),
+    ):
+        ms, backend = best(forward(q, k, v, attn_mask=given))
+        tflops = 4 * heads * dim * positions * pairs / ms / 1e9
+        print(f"d {dim} {form} {batch}x{heads}x{positions}: {ms:.3f} ms, {tflops:.0f} TFLOP/s, {backend}")
+    of = [torch.rand((positions // 4, heads, dim), device="cuda").to(torch.bfloat16) for _ in range(16)]
+    packed = torch.nested.nested_tensor(of, layout=torch.jagged).transpose(1, 2)
+    ms, backend = best(forward(packed, packed, packed))
+    print(f"d {dim} packed 1x{heads}x16x{positions // 4}: {ms:.3f} ms, {4 * heads * dim * positions**2 / ms / 1e9:.0f} TFLOP/s, {backend}")
 
 for sharing in (1, 4, 8):
     q = torch.rand((64, 8 * sharing, 1, 128), device="cuda").to(torch.bfloat16)
