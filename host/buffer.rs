@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
+use crate::expr::Reading;
 use crate::graph::{Block, Capture, GraphMemory};
 use crate::owner::Owner;
 use crate::stream::Stream;
@@ -30,6 +31,8 @@ enum Home {
     Owner(Owner),
     /// A graph's, in which an array is made again by every launch.
     Graph(Block),
+    /// Nobody's: kernels compute what they would read there.
+    Expression(Box<Reading>),
 }
 
 impl Buffer {
@@ -67,6 +70,24 @@ impl Buffer {
         }
     }
 
+    /// No memory: kernels that read `bytes` bytes there compute them.
+    pub(crate) fn of_expression(stream: &Stream, bytes: usize, reading: Reading) -> Self {
+        Self {
+            address: Reading::FIRST,
+            bytes,
+            usage: Mutex::new(Usage::of(stream)),
+            home: Home::Expression(Box::new(reading)),
+        }
+    }
+
+    /// What kernels compute that read it, if it is no memory.
+    pub(crate) fn reading(&self) -> Option<&Reading> {
+        match &self.home {
+            Home::Expression(reading) => Some(reading),
+            _ => None,
+        }
+    }
+
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
@@ -83,6 +104,14 @@ impl Buffer {
     /// While this thread captures the stream, notes the use for the graph, whose launches order it; nothing else is to be
     /// done then.
     fn is_noted(self: &Arc<Self>, stream: &Stream, bytes: &Range<usize>, writes: bool) -> Result<bool> {
+        if self.reading().is_some() {
+            return Err(Error::Parameter {
+                operation: "use of an array",
+                parameter: "array",
+                given: "an expression that kernels compute where they read it".into(),
+                wanted: "an array in memory".into(),
+            });
+        }
         if let Some(capture) = Capture::of(stream) {
             return capture.note(self, bytes.clone(), writes).map(|()| true);
         }
@@ -159,6 +188,7 @@ impl Drop for Buffer {
             others.try_for_each(|other| stream.wait_for(&other))
         };
         match home {
+            Home::Expression(_) => {}
             Home::Device => match wait(last) {
                 // SAFETY: allocated by this backend for as many bytes; the stream is behind all uses.
                 Ok(()) => unsafe { last.backend().release(last.raw(), self.address, self.bytes) },

@@ -15,6 +15,7 @@ use crate::backend::KernelInfo;
 use crate::constants;
 use crate::device::Properties;
 use crate::error::{Error, Result};
+use crate::expr::Reading;
 use crate::landed::Landed;
 use crate::stream::Stream;
 use crate::view::{DeviceView, DeviceViewMut};
@@ -54,6 +55,12 @@ pub unsafe trait Arg<P: Param> {
         false
     }
 
+    /// What kernels are to compute where they read the argument, if it is not in memory.
+    #[doc(hidden)]
+    fn reading(&self) -> Option<&Reading> {
+        None
+    }
+
     /// The argument as it crosses the launch.
     #[doc(hidden)]
     fn abi(&self) -> Abi<P>;
@@ -76,6 +83,10 @@ pub unsafe trait Args<P: Params> {
     /// As [`Arg::is_part`], of any.
     #[doc(hidden)]
     fn is_part(&self) -> bool;
+
+    /// As [`Arg::reading`], of the first argument.
+    #[doc(hidden)]
+    fn reading(&self) -> Option<&Reading>;
 
     /// As [`Arg::abi`].
     #[doc(hidden)]
@@ -135,11 +146,18 @@ unsafe impl<T: Element, D: Dimension> Arg<&'static [T]> for &DeviceArrayRef<T, D
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         check_order(kernel, self)?;
         stream.check_device(kernel, self.stream())?;
-        self.reads_on(stream)
+        match self.buffer.reading() {
+            Some(_) => Ok(()),
+            None => self.reads_on(stream),
+        }
     }
 
     fn is_part(&self) -> bool {
         DeviceArrayRef::is_part(self)
+    }
+
+    fn reading(&self) -> Option<&Reading> {
+        self.buffer.reading()
     }
 
     fn abi(&self) -> Abi<&'static [T]> {
@@ -161,6 +179,10 @@ unsafe impl<T: Element, D: Dimension> Arg<Slice<'static, T>> for &DeviceArrayRef
         DeviceArrayRef::is_part(self)
     }
 
+    fn reading(&self) -> Option<&Reading> {
+        self.buffer.reading()
+    }
+
     fn abi(&self) -> Abi<Slice<'static, T>> {
         Abi {
             head: std::ptr::with_exposed_provenance(address::<T>(self.address())),
@@ -180,6 +202,10 @@ macro_rules! reads {
 
             fn is_part(&self) -> bool {
                 DeviceArrayRef::is_part(self)
+            }
+
+            fn reading(&self) -> Option<&Reading> {
+                self.buffer.reading()
             }
 
             fn abi(&self) -> Abi<&'static [T]> {
@@ -337,6 +363,8 @@ pub(crate) fn address<T>(address: u64) -> usize {
 }
 
 macro_rules! args {
+    (@first) => { None };
+    (@first $first:ident $($rest:ident)*) => { $first.reading() };
     ($($arg:ident: $param:ident),*) => {
         // SAFETY: one argument for each parameter.
         unsafe impl<$($param: Param, $arg: Arg<$param>),*> Args<($($param,)*)> for ($($arg,)*) {
@@ -351,6 +379,12 @@ macro_rules! args {
             fn is_part(&self) -> bool {
                 let ($($arg,)*) = self;
                 false $(|| $arg.is_part())*
+            }
+
+            #[allow(non_snake_case, unused_variables)]
+            fn reading(&self) -> Option<&Reading> {
+                let ($($arg,)*) = self;
+                args!(@first $($arg)*)
             }
 
             #[allow(non_snake_case, clippy::unused_unit)]
@@ -441,6 +475,10 @@ impl Stream {
         let mut params = Vec::with_capacity(16);
         K::Params::addresses(&abi, &mut params);
         let kernel = KernelInfo::of::<K>();
+        if let Some(reading) = args.reading() {
+            // SAFETY: the kernel's parameters, of which the first is the array whose memory has this reading.
+            return unsafe { reading.launch(self, &kernel, config, params) };
+        }
         // SAFETY: `Args` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows
         // in `args` last for the call, and on the stream the memory is used before it is freed or written by others.
         unsafe { self.queue_launch(&kernel, config, &mut params)? };

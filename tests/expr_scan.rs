@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scans and histograms as parts of expressions: the bits of those of arrays.
 
-use ndarray::{Array3, ArrayD, Axis, Ix1, Ix2, IxDyn, array, s};
+use ndarray::{Array3, ArrayD, Axis, Ix0, Ix1, Ix2, IxDyn, array, s};
 use warpsmith::expr::{self, Expr, Value};
 use warpsmith::ops::{Max, Min, Product, ReduceOp, Scan, ScanAlgorithm, ScanTree, Sum};
 use warpsmith::{DeviceArrayRef, Error, bf16, f16};
 
-use crate::common::expr::{check, small};
+use crate::common::expr::{check, kernels, small};
 use crate::common::*;
 
 type Scanned<T, Op> = <Op as ReduceOp<T>>::Output;
 
-/// By an operator, of an array and of the same as an expression, which is computed first.
+/// By an operator, of an array and of the same as an expression, which its kernels compute.
 fn scans_by<T, Op>(x: &DeviceArrayRef<T, IxDyn>, computed: &Expr<'_, T, IxDyn>, what: &str)
 where
     T: Number + Value<Element = T> + Scan<Op> + ScanTree<Op, Output = Scanned<T, Op>>,
@@ -128,6 +128,138 @@ fn scans_are_parts_of_expressions() {
         array![0, 1, 3, 6, 10]
     );
     assert!(matches!(places.eval(), Err(Error::Parameter { .. })), "it has no home");
+}
+
+/// Rows that vectors go over the ends of, repeated rows and columns, places, and lengths beside multiples of a vector.
+#[test]
+fn elements_that_kernels_compute_are_those_of_arrays() {
+    for shape in [[1, 1], [7, 1], [3, 4096], [5, 1003], [300, 64], [64, 6], [1, 40_001]] {
+        let x = small(Ix2(shape[0], shape[1]), 2);
+        let row = small(Ix2(1, shape[1]), 3);
+        let column = small(Ix2(shape[0], 1), 4);
+        let places = expr::index(shape, 0) * 2 + expr::index(shape, 1);
+        let flipped = x.flip(Axis(1)).unwrap();
+        let of = |expr: &Expr<'_, f32, Ix2>, what: &str| {
+            let eager = expr.eval().unwrap();
+            let what = &format!("{what} {shape:?}");
+            assert_eq!(kernels(&expr.inclusive_scan::<Sum>()).len(), 1, "{what}");
+            check(&expr.inclusive_scan::<Sum>(), eager.inclusive_scan::<Sum>(), what);
+            for axis in [Axis(0), Axis(1)] {
+                let scanned = eager.exclusive_scan_axis::<Max>(axis);
+                check(&expr.exclusive_scan_axis::<Max>(axis), scanned, what);
+            }
+            check(&expr.histogram(9, -4.0..=4.0), eager.histogram(9, -4.0..=4.0), what);
+        };
+        of(&(&x + &row), "a row for all");
+        of(&(&x * &column), "a column for all");
+        of(&(&column - &row), "both");
+        of(&(&flipped + &x), "a flipped view");
+        of(&(&x.slice(s![.., ..]).unwrap() * 3.0 - 1.0), "a flat one");
+        of(&(places.cast::<f32>() % 64.0 + &row), "places");
+        // Elements of other sizes than what they are made of.
+        let narrow = (&x + &row).cast::<u8>();
+        let eager = narrow.eval().unwrap();
+        check(&narrow.inclusive_scan::<Sum>(), eager.inclusive_scan::<Sum>(), "bytes");
+        check(
+            &narrow.histogram(256, 0.0..=256.0),
+            eager.histogram(256, 0.0..=256.0),
+            "bytes",
+        );
+        let wide = (&x + &row).cast::<f64>();
+        check(
+            &wide.inclusive_scan::<Sum>(),
+            wide.eval().unwrap().inclusive_scan::<Sum>(),
+            "wide",
+        );
+    }
+    // One number for all, and parts that begin beside a multiple of a vector.
+    let x = small(Ix1(5000), 7);
+    let part = x.slice(s![3..]).unwrap();
+    let ones = (&part * 0.0 + 1.0).inclusive_scan::<Sum>().eval().unwrap();
+    assert_eq!(elements(&ones)[4996], 4997.0);
+    let sum = (&part + &x.slice(s![..-3]).unwrap()).eval().unwrap();
+    check(
+        &(&part + &x.slice(s![..-3]).unwrap()).inclusive_scan::<Sum>(),
+        sum.inclusive_scan::<Sum>(),
+        "parts",
+    );
+}
+
+/// An operand is in memory only where something else needs it, or where reading through it would not do.
+#[test]
+fn what_is_scanned_is_in_memory_only_where_it_must_be() {
+    let x = small(Ix2(40, 50), 2);
+    let square = x.expr().square() + 1.0;
+    let alone = kernels(&square.inclusive_scan::<Sum>());
+    assert_eq!(alone.len(), 1, "{alone:?}");
+    let wanted = "inclusive_scan by Sum of elements that it computes: reads 8000 B, writes 8000 B";
+    assert!(alone[0].starts_with(wanted), "{alone:?}");
+    let counted = kernels(&square.histogram(4, 0.0..=1.0));
+    assert!(
+        counted.len() == 1 && counted[0].contains("that it computes: reads 8000 B, writes 32 B"),
+        "{counted:?}"
+    );
+    let in_memory = |expr: &Expr<'_, f32, Ix2>, what: &str| {
+        let kernels = kernels(expr);
+        assert!(
+            kernels[0].ends_with("for an operand of inclusive_scan by Sum"),
+            "{what}: {kernels:?}"
+        );
+    };
+    in_memory(&(square.inclusive_scan::<Sum>() + &square), "it is needed again");
+    in_memory(&(&x - x.expr().sum()).inclusive_scan::<Sum>(), "it is of a sum");
+    let y = small(Ix2(50, 40), 3);
+    in_memory(&(&x + &y.t()).inclusive_scan::<Sum>(), "an operand is transposed");
+    let long = (0..20).fold(x.expr(), |sum, k| (sum + k as f32).sqrt());
+    in_memory(&long.inclusive_scan::<Sum>(), "it takes many operations");
+    // Two operations on the same need it twice.
+    let twice = square.inclusive_scan::<Sum>() + square.inclusive_scan::<Max>();
+    assert_eq!(kernels(&twice).len(), 4, "{twice}", twice = twice.explain().unwrap());
+    // With the results of either.
+    let squares = square.eval().unwrap();
+    let scans = (
+        squares.inclusive_scan::<Sum>().unwrap(),
+        squares.inclusive_scan::<Max>().unwrap(),
+    );
+    check(&twice, scans.0.add(&scans.1), "twice");
+    check(
+        &(square.inclusive_scan::<Sum>() + &square),
+        scans.0.add(&squares),
+        "again",
+    );
+}
+
+/// Compiled functions and graphs have new arrays and numbers each time.
+#[test]
+fn elements_that_kernels_compute_are_those_of_each_call() {
+    let f = expr::compile(|(x, a): (Expr<f32, Ix1>, Expr<f32, Ix0>)| (x.square() * a).inclusive_scan::<Sum>());
+    let bins = expr::compile(|x: Expr<f32, Ix1>| (x * 2.0).histogram(8, -8.0..=8.0));
+    for (seed, a) in [(1, 2.0), (2, 0.5)] {
+        let x = small(Ix1(9000), seed);
+        let eager = x
+            .square()
+            .unwrap()
+            .mul_scalar(a)
+            .unwrap()
+            .inclusive_scan::<Sum>()
+            .unwrap();
+        assert_same(&elements(&f.call((&x, a)).unwrap()), &elements(&eager), "a scan");
+        let eager = x.mul_scalar(2.0).unwrap().histogram(8, -8.0..=8.0).unwrap();
+        assert_eq!(elements(&bins.call(&x).unwrap()), elements(&eager));
+    }
+    let stream = device().default_stream();
+    let x = small(Ix1(9000), 3);
+    let mut graph = stream
+        .capture(x.try_clone().unwrap(), |_, x| {
+            (x.expr() + 1.0).inclusive_scan::<Sum>().eval()
+        })
+        .unwrap();
+    for _ in 0..2 {
+        let wanted = x.add_scalar(1.0).unwrap().inclusive_scan::<Sum>().unwrap();
+        graph.launch().unwrap();
+        let got = elements(graph.output());
+        assert_same(&got, &elements(&wanted), "a graph");
+    }
 }
 
 #[test]

@@ -109,6 +109,7 @@ impl Backend for Faulty {
         fn has_memory(address: u64) -> bool;
         fn preload(kernel: &KernelInfo) -> ();
         fn function_text(function: &DeviceFnInfo) -> String;
+        fn kernel_text(kernel: &KernelInfo) -> String;
         fn occupancy(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> u32;
         fn cooperative_blocks(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> u32;
         fn best_block(kernel: &KernelInfo, most: u32) -> u32;

@@ -316,6 +316,8 @@ pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     /// The PTX of a device function with what it uses, the best for this device; an error of a device that runs no PTX, as the
     /// simulated GPU does not.
     fn function_text(&self, function: &DeviceFnInfo) -> Result<String>;
+    /// The PTX of a kernel, in the same way.
+    fn kernel_text(&self, kernel: &KernelInfo) -> Result<String>;
     /// What was counted of launches, on a simulated GPU that keeps it, since the last call.
     fn take_counters(&self) -> Vec<LaunchCounters> {
         Vec::new()

@@ -475,6 +475,10 @@ impl Backend for Simulator {
         Err(Wanted::from(function).missing())
     }
 
+    fn kernel_text(&self, kernel: &KernelInfo) -> Result<String> {
+        Err(Wanted::from(kernel).missing())
+    }
+
     fn take_counters(&self) -> Vec<LaunchCounters> {
         self.counting.take()
     }

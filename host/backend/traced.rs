@@ -121,6 +121,7 @@ impl Backend for Traced {
         fn has_memory(address: u64) -> Result<bool>;
         fn preload(kernel: &KernelInfo) -> Result<()>;
         fn function_text(function: &DeviceFnInfo) -> Result<String>;
+        fn kernel_text(kernel: &KernelInfo) -> Result<String>;
         fn occupancy(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;
         fn cooperative_blocks(kernel: &KernelInfo, threads: u32, dynamic_shared: usize) -> Result<u32>;
         fn best_block(kernel: &KernelInfo, most: u32) -> Result<u32>;

@@ -33,6 +33,11 @@ pub(super) trait Operation: Any + Send + Sync {
     /// Computes the result of operands that lie as they like into an output in C order, on that stream.
     fn run(&self, stream: &Stream, operands: &[&dyn Elements], out: &dyn Elements) -> Result<()>;
 
+    /// Whether it has one operand, which none but its kernels read, each as its first parameter: then they may compute it.
+    fn reads(&self) -> bool {
+        false
+    }
+
     /// The operation with that done to its results by its own kernel, where that gives the same bits; or other ones of which
     /// [`fast_math`](super::Expr::fast_math) says that they are no matter, if `is_fast` says so.
     fn then(&self, _next: Then, _is_fast: bool) -> Option<Arc<dyn Operation>> {
@@ -204,7 +209,8 @@ struct OfOne<P, T, D, R, E, F> {
     _arrays: PhantomData<fn(T, D, R, E)>,
 }
 
-/// The operation on one array that `compute` does, which has captured nothing, with these parameters.
+/// The operation on one array that `compute` does, which has captured nothing, with these parameters. It has its kernels alone
+/// [read](Operation::reads) the array.
 pub(super) fn of_one<P: Told, T: Element, D: Dimension + 'static, R: Element, E: Dimension + 'static>(
     description: String,
     parameters: P,
@@ -239,6 +245,10 @@ where
             )
         };
         as_type::<Self>(other).is_some_and(|other| other.parameters == self.parameters)
+    }
+
+    fn reads(&self) -> bool {
+        true
     }
 
     fn run(&self, stream: &Stream, operands: &[&dyn Elements], out: &dyn Elements) -> Result<()> {

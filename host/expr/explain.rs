@@ -17,7 +17,7 @@ use super::lower::Lowered;
 use super::node::{Array, Elements, Kind, Node};
 use super::plan;
 use super::program::{Form, Value as Number};
-use super::run::{Runner, uninit_shape};
+use super::run::{Runner, Source, uninit_shape};
 use super::value::Value;
 use crate::device::Properties;
 use crate::error::Result;
@@ -27,7 +27,7 @@ impl<T: Value, D: Dimension> Expr<'_, T, D> {
     /// What would be computed, and by which kernels: a line for each step with its type and shape; then for each kernel what it
     /// goes through, the bytes that it reads and writes, and on a GPU the time that its memory takes for them. An operation on
     /// whole arrays counts as one kernel, which reads and writes each element once; a kernel that computes what an operation is of
-    /// says so. Of an expression of no array, there are the steps alone.
+    /// says so, and so does an operation that computes it itself. Of an expression of no array, there are the steps alone.
     ///
     /// # Errors
     ///
@@ -141,16 +141,20 @@ impl Runner for Explained {
         Ok(())
     }
 
-    fn apply(&self, application: &Application<'_>, operands: &[Array<'_>], output: &dyn Elements) -> Result<()> {
+    fn apply(&self, application: &Application<'_>, operands: &[Source<'_>], output: &dyn Elements) -> Result<()> {
         let types = application.operands.iter().map(|operand| operand.ty);
-        let read = types.zip(operands).map(|(ty, operand)| {
-            let axes = operand.shape().iter().zip(operand.strides());
-            let lengths = axes.filter(|(_, stride)| **stride != 0).map(|(length, _)| length);
-            ty.bytes() * lengths.product::<usize>()
+        let mut how = "";
+        let read = types.zip(operands).map(|(ty, operand)| match operand {
+            Source::Array(array) => bytes_of(ty, array.shape(), array.strides()),
+            Source::Elements(lowered, _) => {
+                how = " of elements that it computes";
+                read_by(lowered)
+            }
         });
+        let read: usize = read.sum();
         let written = application.ty.bytes() * output.shape().iter().product::<usize>();
-        let moved = moved(read.sum(), written, self.stream.backend().properties());
-        let kernel = format!("{}: {moved}", application.operation.describe());
+        let moved = moved(read, written, self.stream.backend().properties());
+        let kernel = format!("{}{how}: {moved}", application.operation.describe());
         self.kernels.borrow_mut().push(kernel);
         Ok(())
     }
@@ -224,12 +228,6 @@ fn describe(lowered: &Lowered<'_>, device: &Properties) -> String {
         0 => String::new(),
         folds => format!(", {}", count(folds, "reduction")),
     };
-    let read: usize = (program.inputs.iter().zip(&lowered.strides))
-        .map(|(input, strides)| {
-            let lengths = strides.iter().zip(lengths).filter(|(stride, _)| **stride != 0);
-            input.ty.bytes() * lengths.map(|(_, length)| length).product::<usize>()
-        })
-        .sum();
     let bytes = |&value: &Number| program.types[usize::from(value)].bytes();
     let written: usize = (program.outputs.iter().enumerate())
         .map(|(output, value)| match &program.reduce {
@@ -237,7 +235,21 @@ fn describe(lowered: &Lowered<'_>, device: &Properties) -> String {
             _ => elements * bytes(value),
         })
         .sum();
-    format!("{by}{parts}{reductions}: {}", moved(read, written, device))
+    format!("{by}{parts}{reductions}: {}", moved(read_by(lowered), written, device))
+}
+
+/// The bytes of a program's inputs, each element once.
+fn read_by(lowered: &Lowered<'_>) -> usize {
+    let inputs = lowered.program.inputs.iter().zip(&lowered.strides);
+    inputs
+        .map(|(input, strides)| bytes_of(input.ty, &lowered.lengths, strides))
+        .sum()
+}
+
+/// The bytes of elements that lie so, each once.
+fn bytes_of(ty: ScalarType, lengths: &[usize], strides: &[isize]) -> usize {
+    let lengths = lengths.iter().zip(strides).filter(|(_, stride)| **stride != 0);
+    ty.bytes() * lengths.map(|(length, _)| length).product::<usize>()
 }
 
 /// So many bytes, with the time that the device's memory takes for them.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernels that were made of programs, and their launches.
 
+use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
@@ -12,14 +13,14 @@ use super::interpret::Job;
 use super::lower::Lowered;
 use super::program::Program;
 use super::ptx::{self, Parts};
-use crate::backend::{Backend, FunctionInfo, RawFunction};
+use crate::backend::{Backend, FunctionInfo, KernelInfo, RawFunction};
 use crate::error::{Error, Result};
 use crate::graph::Keeper;
 use crate::launch::LaunchConfig;
 use crate::stream::Stream;
 
 /// A kernel that is loaded.
-struct Made {
+pub(super) struct Made {
     function: RawFunction,
     info: FunctionInfo,
     /// What keeps its module, which goes with the context: nobody has to.
@@ -34,17 +35,33 @@ impl Made {
     /// The kernel is one of the stream's device, and the block of parameters is one for its program, whose arrays are there, and
     /// the stream ordered for them.
     unsafe fn launch(&self, stream: &Stream, block: &[u8], config: &LaunchConfig) -> Result<()> {
-        let mut params = [block.as_ptr().cast()];
-        let function = (self.function, Arc::clone(&self.module));
         // SAFETY: the kernel's one parameter is such a block; for the rest the caller's promise.
-        unsafe { stream.queue_function(function, &self.info, ptx::NAME, config, &mut params) }
+        unsafe { self.launch_with(stream, ptx::NAME, config, &mut [block.as_ptr().cast()]) }
+    }
+
+    /// # Safety
+    ///
+    /// The kernel, called so, is one of the stream's device, and these are the addresses of its parameters, as it wants them.
+    pub(super) unsafe fn launch_with(
+        &self,
+        stream: &Stream,
+        name: &str,
+        config: &LaunchConfig,
+        params: &mut [*const ()],
+    ) -> Result<()> {
+        let function = (self.function, Arc::clone(&self.module));
+        // SAFETY: the caller's promise.
+        unsafe { stream.queue_function(function, &self.info, name, config, params) }
     }
 }
 
-/// The kernels of a device, by their programs. They stay loaded as long as the device's context is there.
+type ByProgram = FxHashMap<Program, Arc<Made>>;
+
+/// The kernels of a device, by their programs; those that read elements in place of an array also by what they were before. They
+/// stay loaded as long as the device's context is there.
 #[derive(Default)]
 pub(crate) struct Kernels {
-    made: Mutex<FxHashMap<Program, Arc<Made>>>,
+    made: Mutex<FxHashMap<Option<TypeId>, ByProgram>>,
 }
 
 impl fmt::Debug for Kernels {
@@ -54,41 +71,49 @@ impl fmt::Debug for Kernels {
 }
 
 impl Kernels {
-    fn find(&self, program: &Program) -> Option<Arc<Made>> {
+    fn find(&self, reader: Option<TypeId>, program: &Program) -> Option<Arc<Made>> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.get(program).cloned()
+        made.get(&reader)?.get(program).cloned()
     }
 
     /// Keeps a kernel; where another thread has made the same meanwhile, that one.
-    fn keep(&self, program: &Program, new: Made) -> Arc<Made> {
+    fn keep(&self, reader: Option<TypeId>, program: &Program, new: Made) -> Arc<Made> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = made.entry(reader).or_default();
         made.entry(program.clone()).or_insert(Arc::new(new)).clone()
     }
 }
 
-/// The kernel of a program, made now if it was not before: no lock is held while the driver compiles it.
-fn kernel(backend: &Arc<dyn Backend>, program: &Program) -> Result<Arc<Made>> {
-    if let Some(made) = backend.expressions().find(program) {
+/// The kernel of a program, or `reader` with the program's elements in place of its first array, made now if it was not before:
+/// no lock is held while the driver compiles it.
+pub(super) fn kernel(backend: &Arc<dyn Backend>, program: &Program, reader: Option<&KernelInfo>) -> Result<Arc<Made>> {
+    let id = reader.map(|reader| reader.id);
+    if let Some(made) = backend.expressions().find(id, program) {
         return Ok(made);
     }
+    let name = reader.map_or(ptx::NAME, |reader| reader.name);
     let texts = program.functions.iter().map(|function| backend.function_text(function));
     let texts: Vec<String> = texts.collect::<Result<_>>()?;
     let refused = |message: String| Error::Module {
-        kernel: ptx::NAME,
-        package: env!("CARGO_PKG_NAME"),
+        kernel: name,
+        package: reader.map_or(env!("CARGO_PKG_NAME"), |reader| reader.package),
         message,
     };
     let capability = backend.properties().compute_capability.unwrap_or_default();
-    let mut text = ptx::kernel(program, &texts, capability).map_err(|malformed| refused(malformed.to_string()))?;
+    let text = match reader {
+        None => ptx::kernel(program, &texts, capability),
+        Some(reader) => ptx::reading(program, &texts, (name, &backend.kernel_text(reader)?), capability),
+    };
+    let mut text = text.map_err(|malformed| refused(malformed.to_string()))?;
     text.push('\0');
     // SAFETY: text that ends with a zero; the module is never unloaded, but goes with the context.
     let (function, info) = unsafe {
         let module = backend.load_module("the kernel of an expression", text.as_bytes())?;
-        backend.module_function(module, "the kernel of an expression", ptx::NAME)?
+        backend.module_function(module, "the kernel of an expression", name)?
     };
     let module = Arc::new(());
     let made = Made { function, info, module };
-    Ok(backend.expressions().keep(program, made))
+    Ok(backend.expressions().keep(id, program, made))
 }
 
 /// Computes the program's outputs, in C order at those addresses.
@@ -109,7 +134,7 @@ pub(super) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u
         ptx::run_again(lowered, outputs);
         return Ok(());
     }
-    let made = kernel(stream.backend(), &lowered.program)?;
+    let made = kernel(stream.backend(), &lowered.program, None)?;
     for piece in pieces(lowered, outputs) {
         let (block, config) = piece.launch(lowered);
         // SAFETY: the kernel of this program on this device; its arrays are as the caller promises.
@@ -118,11 +143,58 @@ pub(super) unsafe fn launch(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u
     Ok(())
 }
 
-/// The launches of a program, ready but for the addresses of its arrays and for numbers.
-pub(super) struct Launches {
-    /// Where addresses are, their distance from those that a launch is given; where numbers are that it is given, 0.
+/// A program and its arrays and numbers, but for the addresses of these arrays and for some numbers.
+pub(super) struct Later {
+    /// Where addresses are, their distance from those that are given; where numbers are that are given, 0.
     lowered: Lowered<'static>,
     outputs: Vec<u64>,
+}
+
+impl Later {
+    /// Of a program whose arrays were lowered as if they were at the addresses `bases`, outputs first.
+    pub(super) fn new(lowered: &Lowered<'_>, outputs: &[u64], bases: &[u64]) -> Self {
+        let negative: Vec<u64> = bases.iter().map(|base| base.wrapping_neg()).collect();
+        let (of_outputs, of_inputs) = negative.split_at(outputs.len());
+        Self {
+            outputs: sums(outputs, of_outputs),
+            lowered: Lowered {
+                inputs: sums(&lowered.inputs, of_inputs),
+                later: Vec::new(),
+                ..without_arrays(lowered)
+            },
+        }
+    }
+
+    /// With these addresses and numbers: of outputs, inputs, and numbers, where 0 stands for a number that is known.
+    pub(super) fn with(&self, values: &[u64]) -> (Lowered<'static>, Vec<u64>) {
+        let (outputs, rest) = values.split_at(self.outputs.len());
+        let (inputs, scalars) = rest.split_at(self.lowered.inputs.len());
+        let lowered = Lowered {
+            inputs: sums(&self.lowered.inputs, inputs),
+            scalars: sums(&self.lowered.scalars, scalars),
+            ..self.lowered.clone()
+        };
+        (lowered, sums(&self.outputs, outputs))
+    }
+}
+
+/// What is lowered, of arrays that somebody else keeps.
+pub(super) fn without_arrays(lowered: &Lowered<'_>) -> Lowered<'static> {
+    Lowered {
+        program: lowered.program.clone(),
+        arrays: Vec::new(),
+        inputs: lowered.inputs.clone(),
+        scalars: lowered.scalars.clone(),
+        later: lowered.later.clone(),
+        lengths: lowered.lengths.clone(),
+        strides: lowered.strides.clone(),
+        parts: lowered.parts,
+    }
+}
+
+/// The launches of a program, ready but for the addresses of its arrays and for numbers.
+pub(super) struct Launches {
+    later: Later,
     /// None on the simulated GPU.
     made: Option<Arc<Made>>,
     /// Blocks of parameters, whose first words are outputs, inputs and numbers, in the same way.
@@ -134,7 +206,7 @@ impl Launches {
     pub(super) fn new(stream: &Stream, lowered: &Lowered<'_>, outputs: &[u64], bases: &[u64]) -> Result<Self> {
         let made = match stream.backend().properties().is_simulated() {
             true => None,
-            false => Some(kernel(stream.backend(), &lowered.program)?),
+            false => Some(kernel(stream.backend(), &lowered.program, None)?),
         };
         let negative: Vec<u64> = bases.iter().map(|base| base.wrapping_neg()).collect();
         let pieces = pieces(lowered, outputs).into_iter().map(|piece| {
@@ -142,21 +214,10 @@ impl Launches {
             add_words(&mut block, &negative);
             (block, config)
         });
-        let (of_outputs, of_inputs) = negative.split_at(outputs.len());
         Ok(Self {
-            outputs: sums(outputs, of_outputs),
             made,
             pieces: pieces.collect(),
-            lowered: Lowered {
-                program: lowered.program.clone(),
-                arrays: Vec::new(),
-                inputs: sums(&lowered.inputs, of_inputs),
-                scalars: lowered.scalars.clone(),
-                later: Vec::new(),
-                lengths: lowered.lengths.clone(),
-                strides: lowered.strides.clone(),
-                parts: lowered.parts,
-            },
+            later: Later::new(lowered, outputs, bases),
         })
     }
 
@@ -168,7 +229,7 @@ impl Launches {
     /// That of [`launch`], of a stream of the same device.
     pub(super) unsafe fn launch(&self, stream: &Stream, values: &[u64]) -> Result<()> {
         let Some(made) = &self.made else {
-            let (lowered, outputs) = self.with(values);
+            let (lowered, outputs) = self.later.with(values);
             #[cfg(test)]
             assert!(self.tell(&lowered, &outputs, values), "{:?}", lowered.program);
             // SAFETY: the caller's promise.
@@ -182,18 +243,6 @@ impl Launches {
             unsafe { made.launch(stream, &block, config)? };
         }
         Ok(())
-    }
-
-    /// What is launched with these addresses and numbers.
-    fn with(&self, values: &[u64]) -> (Lowered<'static>, Vec<u64>) {
-        let (outputs, rest) = values.split_at(self.outputs.len());
-        let (inputs, scalars) = rest.split_at(self.lowered.inputs.len());
-        let lowered = Lowered {
-            inputs: sums(&self.lowered.inputs, inputs),
-            scalars: sums(&self.lowered.scalars, scalars),
-            ..self.lowered.clone()
-        };
-        (lowered, sums(&self.outputs, outputs))
     }
 
     /// Whether these launches tell a GPU what launches of such a program are told.

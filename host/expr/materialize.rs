@@ -2,7 +2,8 @@
 //! Operations on whole arrays come ahead of the kernels that their results are read by.
 //!
 //! What an operation is of is computed first, unless it is an array, and is an array from then on wherever else it stands; so is
-//! what the operation gives. Where that is a root, it is written to the output itself. An array is dropped when nothing that
+//! what the operation gives. Where nothing else needs what an operation is of, and its kernels can compute it where they would
+//! read it, it is never an array. Where that is a root, it is written to the output itself. An array is dropped when nothing that
 //! is still to be computed reads it.
 
 use std::sync::Arc;
@@ -12,9 +13,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::apply::{Application, Key, key};
 use super::fuse::fused;
 use super::graph::{Depth, lying, rewrite, walk};
+use super::long::weights;
+use super::lower::lower;
 use super::node::{Array, Elements, Kind, Node};
 use super::plan::{run_kernels, seen};
-use super::run::{Runner, uninit_shape};
+use super::program::Step;
+use super::ptx;
+use super::run::{Runner, Source, uninit_shape};
 use crate::buffer::Buffer;
 use crate::error::Result;
 
@@ -62,6 +67,8 @@ struct Materialized<'r, 'a> {
     arrays: FxHashMap<Key, Arc<Node<'a>>>,
     /// The number of the application that is the last one to read what becomes an array; behind those of all, if it is the roots.
     last_uses: FxHashMap<Key, usize>,
+    /// How many applications, and roots, have what becomes an array among their parts.
+    users: FxHashMap<Key, usize>,
     /// The memory of the arrays that the roots are of.
     read: Vec<*const Buffer>,
 }
@@ -72,13 +79,17 @@ impl<'r, 'a> Materialized<'r, 'a> {
         let operands = applications.iter().flat_map(|application| &application.operands);
         let all: FxHashSet<Key> = operands.map(key).collect();
         let (mut last_uses, mut read) = (FxHashMap::default(), Vec::new());
+        let mut users: FxHashMap<Key, usize> = FxHashMap::default();
         let parts = applications.iter().map(|application| &application.operands[..]);
         for (step, parts) in parts.chain([roots]).enumerate() {
             for node in walk(&parts.iter().collect::<Vec<_>>(), |node| node.parts(Depth::Reductions)) {
                 match &node.kind {
                     Kind::Array(array) => read.extend(memory(&**array)),
                     Kind::Applied(_) => drop(last_uses.insert(key(node), step)),
-                    _ if all.contains(&key(node)) => drop(last_uses.insert(key(node), step)),
+                    _ if all.contains(&key(node)) => {
+                        last_uses.insert(key(node), step);
+                        *users.entry(key(node)).or_default() += 1;
+                    }
                     _ => {}
                 }
             }
@@ -87,6 +98,7 @@ impl<'r, 'a> Materialized<'r, 'a> {
             runner,
             arrays: FxHashMap::default(),
             last_uses,
+            users,
             read,
         }
     }
@@ -101,7 +113,7 @@ impl<'r, 'a> Materialized<'r, 'a> {
     where
         'o: 'a,
     {
-        let mut operands: Vec<Array<'a>> = Vec::with_capacity(application.operands.len());
+        let mut operands = Vec::with_capacity(application.operands.len());
         for operand in &application.operands {
             operands.push(self.operand(application, operand)?);
         }
@@ -117,11 +129,17 @@ impl<'r, 'a> Materialized<'r, 'a> {
         Ok(())
     }
 
-    /// An operand as an array, which it is computed into if it is none.
-    fn operand(&mut self, application: &Application<'a>, operand: &Arc<Node<'a>>) -> Result<Array<'a>> {
+    /// An operand as an array, which it is computed into if it is none; or as what the operation's kernels compute.
+    fn operand(&mut self, application: &Application<'a>, operand: &Arc<Node<'a>>) -> Result<Source<'a>> {
         let now = self.with_arrays(&[operand]).pop().expect("one root");
         if let Kind::Array(array) = &now.kind {
-            return Ok(Arc::clone(array));
+            return Ok(Source::Array(Arc::clone(array)));
+        }
+        if application.operation.reads()
+            && self.users.get(&key(operand)) == Some(&1)
+            && let Some(source) = readable(&now)
+        {
+            return Ok(source);
         }
         let array = uninit_shape(self.runner, now.ty, &now.shape)?;
         if !now.shape.contains(&0) {
@@ -132,7 +150,7 @@ impl<'r, 'a> Materialized<'r, 'a> {
         }
         self.arrays
             .insert(key(operand), Node::of_array(Arc::clone(&array), now.ty));
-        Ok(array)
+        Ok(Source::Array(array))
     }
 
     /// These with the arrays in place of what has become one.
@@ -154,6 +172,29 @@ impl<'r, 'a> Materialized<'r, 'a> {
             },
         )
     }
+}
+
+/// The most calls of functions that another kernel does for each element, which it has in its text a hundred times.
+const MOST_CALLS: usize = 16;
+
+/// The most that such elements are made of: they share the kernel's parameters with its own.
+const MOST_WEIGHT: usize = 200;
+
+/// A node as elements that other kernels compute where they would read them, if they can: nothing is combined, each element comes
+/// of few calls, the elements can be counted, and neighbours are read together as they lie.
+fn readable<'a>(node: &Arc<Node<'a>>) -> Option<Source<'a>> {
+    let len: usize = node.shape.iter().product();
+    if node.has.reductions || len > ptx::MOST || len == 0 || weights(&[node]) > MOST_WEIGHT {
+        return None;
+    }
+    let lowered = lower(&[Arc::clone(node)], &node.shape, &[0]);
+    let calls = lowered
+        .program
+        .steps
+        .iter()
+        .filter(|step| matches!(step, Step::Call(..)));
+    let is_short = calls.count() <= MOST_CALLS && !lowered.program.transposed;
+    is_short.then(|| Source::Elements(Box::new(lowered), Arc::clone(&node.shape)))
 }
 
 /// The memory of an array, if it has any.

@@ -81,9 +81,10 @@
 //! # }
 //! ```
 //!
-//! They are kernels of their own, those of the methods of arrays by the same names, with their results. What they are of is
-//! computed into an array first, unless it is one, and what they give is an array: each of them once, however often it is
-//! written and however many others read it, until the last has. An expression that is such an operation is written where it is
+//! They are kernels of their own, those of the methods of arrays by the same names, with their results. Scans and histograms of
+//! what nothing else needs compute it where they would read it, if it takes few operations: a cumulative sum of squares reads and
+//! writes what one of an array does. Else what an operation is of is computed into an array first, unless it is one, and what it
+//! gives is an array: each of them once, however often it is written and however many others read it, until the last has. An expression that is such an operation is written where it is
 //! wanted. A bias, a function and a residual behind a product are done by the product's kernel, where nothing else needs the
 //! product and they have the same bits: see [`Expr::matmul`].
 //!
@@ -134,6 +135,7 @@ mod product;
 mod program;
 mod ptx;
 mod random;
+mod reading;
 mod reductions;
 mod run;
 mod scan;
@@ -160,6 +162,8 @@ pub use operand::Operand;
 pub(crate) use operand::of_shape;
 #[doc(hidden)]
 pub use operand::{Hidden, HiddenParts};
+#[doc(hidden)]
+pub use reading::Reading;
 pub use update::{Replace, Update, update};
 pub use value::{Promote, Value};
 

@@ -13,9 +13,17 @@ use super::kernel::launch;
 use super::lower::{Lowered, lower};
 use super::node::{Array, Elements, Node};
 use super::program::Program;
+use super::reading::apply;
 use crate::array::{DeviceArray, Element};
 use crate::error::Result;
 use crate::stream::Stream;
+
+/// What an operation is of.
+pub(super) enum Source<'a> {
+    Array(Array<'a>),
+    /// Elements of that shape that a program of one output computes, in its own kernels.
+    Elements(Box<Lowered<'a>>, Arc<[usize]>),
+}
 
 pub(super) trait Runner {
     /// Room for `len` numbers of that type.
@@ -24,8 +32,8 @@ pub(super) trait Runner {
     /// Runs a program, whose outputs these are.
     fn run(&self, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()>;
 
-    /// Applies an operation to these arrays, into an output in C order.
-    fn apply(&self, application: &Application<'_>, operands: &[Array<'_>], output: &dyn Elements) -> Result<()>;
+    /// Applies an operation to these, into an output in C order.
+    fn apply(&self, application: &Application<'_>, operands: &[Source<'_>], output: &dyn Elements) -> Result<()>;
 
     /// What is computed next is for that, or for the result again if it is nothing.
     fn begin(&self, _purpose: Option<String>) {}
@@ -93,9 +101,22 @@ impl Runner for Stream {
         }
     }
 
-    fn apply(&self, application: &Application<'_>, operands: &[Array<'_>], output: &dyn Elements) -> Result<()> {
-        let operands: Vec<_> = operands.iter().map(|operand| &**operand).collect();
-        application.operation.run(self, &operands, output)
+    fn apply(&self, application: &Application<'_>, operands: &[Source<'_>], output: &dyn Elements) -> Result<()> {
+        let operation = &*application.operation;
+        let mut arrays: Vec<&dyn Elements> = Vec::with_capacity(operands.len());
+        for operand in operands {
+            match operand {
+                Source::Array(array) => arrays.push(&**array),
+                Source::Elements(lowered, _) if !lowered.later.is_empty() => return Err(without_elements()),
+                Source::Elements(lowered, shape) => {
+                    let reads = lowered.arrays.iter().map(|array| &**array);
+                    // SAFETY: the arrays' elements, in memory of the stream's device, as in `run`; the stream was just ordered.
+                    let apply = || unsafe { apply(self, operation, lowered, shape, output) };
+                    return in_order(self, reads, std::iter::empty(), apply);
+                }
+            }
+        }
+        operation.run(self, &arrays, output)
     }
 
     fn run(&self, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()> {

@@ -19,7 +19,12 @@ use crate::array_ref::DeviceArrayRef;
 use crate::ops::{Histogram, ScanAlgorithm, bins_of_edges, check_histogram, check_histogram_channels, check_scan_axis};
 
 /// Scans: kernels of their own, with the results of those of arrays ([`inclusive_scan`](DeviceArrayRef::inclusive_scan) and its
-/// kind). What is scanned is an array first; arrays are read where they lie, if they are in C order, else copied.
+/// kind). Arrays are read where they lie, if they are in C order, else copied. Other expressions are computed by the scan where it
+/// would read an array, if they have at most 16 operations, no reductions, no transposed operand, at most 2^30 elements, and are
+/// needed nowhere else; else they are an array first. [`explain`](Expr::explain) tells.
+///
+/// The first such scan of a form takes the driver some 0.3 to 1 s to compile, and the next process that of its cache; by
+/// [`ScanAlgorithm::Blelloch`] elements are computed twice.
 impl<'a, T: Value<Element = T> + Element, D: Dimension> Expr<'a, T, D> {
     /// The inclusive scan of all elements in C order: element `i` combines elements `0 ..= i` by that operator.
     ///
@@ -160,7 +165,8 @@ pub(super) fn scan<'a, P: Told, T: Element, R: Value<Element = R> + Element>(
     Node::apply(name, of_one(description, parameters, compute), vec![x], R::TYPE, &shape)
 }
 
-/// Histograms: kernels of their own, with the counts of those of arrays. What is counted is an array first.
+/// Histograms: kernels of their own, with the counts of those of arrays. What is counted is computed by them or an array first, as
+/// with scans.
 impl<'a, T: Value<Element = T> + Histogram, D: Dimension> Expr<'a, T, D> {
     /// The number of elements in each of `bins` bins of equal width in `range`, as [`histogram`](DeviceArrayRef::histogram) of
     /// arrays.

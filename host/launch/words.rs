@@ -14,6 +14,7 @@ use crate::array::Element;
 use crate::array_ref::DeviceArrayRef;
 use crate::buffer::Buffer;
 use crate::error::Result;
+use crate::expr::Reading;
 use crate::stream::Stream;
 
 /// The memory of an array or view from its first byte to its last, as a kernel's input: for kernels that are told the
@@ -62,11 +63,18 @@ impl<'a, W: Element> Words<'a, W> {
 unsafe impl<W: Element> Arg<&'static [W]> for Words<'_, W> {
     fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
         stream.check_device(kernel, self.stream)?;
-        self.reads_on(stream)
+        match self.buffer.reading() {
+            Some(_) => Ok(()),
+            None => self.reads_on(stream),
+        }
     }
 
     fn is_part(&self) -> bool {
         self.bytes.len() < self.buffer.bytes()
+    }
+
+    fn reading(&self) -> Option<&Reading> {
+        self.buffer.reading()
     }
 
     fn abi(&self) -> Abi<&'static [W]> {

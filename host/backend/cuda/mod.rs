@@ -602,6 +602,10 @@ impl Backend for Cuda {
         self.modules.function_text(function, &self.properties)
     }
 
+    fn kernel_text(&self, kernel: &KernelInfo) -> Result<String> {
+        self.modules.kernel_text(kernel, &self.properties)
+    }
+
     fn expressions(&self) -> &Kernels {
         &self.expressions
     }

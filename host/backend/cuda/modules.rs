@@ -81,6 +81,18 @@ impl Modules {
             .ok_or_else(|| failed("it is a kernel's, and no device function's".into()))
     }
 
+    /// The PTX of a kernel, with what it uses.
+    pub(super) fn kernel_text(&self, kernel: &KernelInfo, device: &Properties) -> Result<String> {
+        let packed = self
+            .registry()
+            .find(kernel, device.compute_capability.unwrap_or_default())?;
+        ptx_pack::unpack(packed).map_err(|error| Error::Module {
+            kernel: kernel.name,
+            package: kernel.package,
+            message: error.to_string(),
+        })
+    }
+
     /// Unloads all.
     ///
     /// # Safety

@@ -10,9 +10,10 @@ use crate::backend::Backend;
 use crate::error::Result;
 use crate::expr::apply::Operation;
 use crate::expr::graph::lying;
-use crate::expr::kernel::Launches;
+use crate::expr::kernel::{Later, Launches};
 use crate::expr::node::{Array, Elements};
 use crate::expr::ptx;
+use crate::expr::reading::apply;
 use crate::expr::run::{Runner, in_order};
 use crate::stream::Stream;
 
@@ -109,6 +110,9 @@ pub(super) enum Work {
     Program(Box<Launches>, Vec<Option<Slot>>),
     /// An operation on what is read, into what is written, with these layouts.
     Operation(Arc<dyn Operation>, Vec<Layout>),
+    /// An operation on elements of that shape that a program computes, with those addresses and numbers, into what is written,
+    /// with that layout.
+    Reading(Arc<dyn Operation>, Box<Later>, Vec<Option<Slot>>, Arc<[usize]>, Layout),
 }
 
 /// Shape and strides.
@@ -216,6 +220,15 @@ impl<'a> Plan<'a> {
                     // ones. `in_order` has ordered the stream behind their other uses, and nothing that is written is read as well.
                     let launch = || unsafe { launches.launch(stream, &values) };
                     in_order(stream, reads.map(array), writes.map(array), launch)?;
+                }
+                Work::Reading(operation, later, slots, shape, at) => {
+                    values.clear();
+                    values.extend(slots.iter().map(|slot| slot.map_or(0, |slot| call.value(slot))));
+                    let lowered = later.with(&values).0;
+                    let output = lying(call.array(step.writes[0]), &at.0, &at.1);
+                    // SAFETY: the arrays that are read, as for a program; `in_order` has ordered the stream.
+                    let apply = || unsafe { apply(stream, &**operation, &lowered, shape, &output) };
+                    in_order(stream, reads.map(array), std::iter::empty(), apply)?;
                 }
                 Work::Operation(operation, layouts) => {
                     let arrays = reads.chain(writes).map(array).zip(layouts);

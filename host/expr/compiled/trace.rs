@@ -13,12 +13,12 @@ use crate::error::{Error, Result};
 use crate::expr::apply::Application;
 use crate::expr::eval::check_shape;
 use crate::expr::graph::{Depth, rewrite};
-use crate::expr::kernel::Launches;
+use crate::expr::kernel::{Later, Launches};
 use crate::expr::lower::Lowered;
 use crate::expr::node::{Array, Elements, Kind, Node};
 use crate::expr::operand::HiddenParts;
 use crate::expr::plan;
-use crate::expr::run::{Runner, addresses, dense};
+use crate::expr::run::{Runner, Source, addresses, dense};
 use crate::graph::Capture;
 use crate::stream::Stream;
 
@@ -210,6 +210,24 @@ impl<'a> Trace<'a> {
         Ok(Arc::new(node.with_kind(Kind::Array(stands))))
     }
 
+    /// What each address and number of a program stands for, outputs first, and the addresses that there are meanwhile. Numbers
+    /// that are known stand for nothing.
+    fn values(&self, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> (Vec<Option<Slot>>, Vec<u64>) {
+        let outputs = outputs.iter().map(|output| output.place());
+        let arrays = outputs.chain(lowered.arrays.iter().map(|array| array.place()));
+        let (mut values, mut bases) = (Vec::new(), Vec::new());
+        for (slot, address) in arrays.map(|place| self.known(place)) {
+            values.push(Some(slot));
+            bases.push(address);
+        }
+        let first = values.len();
+        values.resize(first + lowered.scalars.len(), None);
+        for (at, place) in &lowered.later {
+            values[first + at] = Some(self.known(Some(*place)).0);
+        }
+        (values, bases)
+    }
+
     /// What an array or a number of a program stands for, and the address that it has meanwhile.
     fn known(&self, place: Option<Place>) -> (Slot, u64) {
         let place = place
@@ -227,31 +245,45 @@ impl Runner for Trace<'_> {
     }
 
     fn run(&self, lowered: &Lowered<'_>, outputs: &[&dyn Elements]) -> Result<()> {
-        let writes = outputs.iter().map(|output| self.known(output.place()));
-        let reads = lowered.arrays.iter().map(|array| self.known(array.place()));
-        let (writes, reads): (Vec<_>, Vec<_>) = (writes.collect(), reads.collect());
-        // Numbers that are known stand for nothing.
-        let mut numbers = vec![None; lowered.scalars.len()];
-        for (at, place) in &lowered.later {
-            numbers[*at] = Some(self.known(Some(*place)).0);
-        }
-        let arrays = || writes.iter().chain(&reads);
-        let bases: Vec<u64> = arrays().map(|array| array.1).collect();
+        let (values, bases) = self.values(lowered, outputs);
         let launches = Launches::new(&self.stream, lowered, &addresses(outputs), &bases)?;
-        let values = arrays().map(|array| Some(array.0)).chain(numbers).collect();
-        let slots = |arrays: &[(Slot, u64)]| arrays.iter().map(|array| array.0).collect();
-        let step = Step::new(Work::Program(Box::new(launches), values), slots(&reads), slots(&writes));
+        let slot = |array: &dyn Elements| self.known(array.place()).0;
+        let reads = lowered.arrays.iter().map(|array| slot(&**array)).collect();
+        let writes = outputs.iter().map(|output| slot(*output)).collect();
+        let step = Step::new(Work::Program(Box::new(launches), values), reads, writes);
         self.found.borrow_mut().steps.push(step);
         Ok(())
     }
 
-    fn apply(&self, application: &Application<'_>, operands: &[Array<'_>], output: &dyn Elements) -> Result<()> {
+    fn apply(&self, application: &Application<'_>, operands: &[Source<'_>], output: &dyn Elements) -> Result<()> {
         let slot = |array: &dyn Elements| self.known(array.place()).0;
-        let operands = || operands.iter().map(|operand| &**operand);
-        let layouts = operands().chain([output]);
-        let layouts = layouts.map(|array| (array.shape().into(), array.strides().into()));
-        let work = Work::Operation(Arc::clone(&application.operation), layouts.collect());
-        let step = Step::new(work, operands().map(slot).collect(), vec![slot(output)]);
+        let layout = |array: &dyn Elements| (array.shape().into(), array.strides().into());
+        let operation = Arc::clone(&application.operation);
+        let (mut reads, mut layouts) = (Vec::new(), Vec::new());
+        let mut work = None;
+        for operand in operands {
+            match operand {
+                Source::Array(array) => {
+                    reads.push(slot(&**array));
+                    layouts.push(layout(&**array));
+                }
+                Source::Elements(lowered, shape) => {
+                    reads.extend(lowered.arrays.iter().map(|array| slot(&**array)));
+                    let (values, bases) = self.values(lowered, &[]);
+                    let later = Box::new(Later::new(lowered, &[], &bases));
+                    work = Some(Work::Reading(
+                        Arc::clone(&operation),
+                        later,
+                        values,
+                        Arc::clone(shape),
+                        layout(output),
+                    ));
+                }
+            }
+        }
+        layouts.push(layout(output));
+        let work = work.unwrap_or(Work::Operation(operation, layouts));
+        let step = Step::new(work, reads, vec![slot(output)]);
         self.found.borrow_mut().steps.push(step);
         Ok(())
     }

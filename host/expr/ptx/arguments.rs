@@ -353,6 +353,21 @@ pub(in crate::expr) fn parameters(program: &Program, arguments: &Arguments<'_>) 
     bytes
 }
 
+/// The block of parameters of a kernel that [reads](super::reading()) the program's elements.
+///
+/// # Panics
+///
+/// As [`parameters`].
+pub(in crate::expr) fn reading_parameters(program: &Program, arguments: &Arguments<'_>) -> Vec<u8> {
+    let mut bytes = parameters(program, arguments);
+    if let [.., _, columns] = *arguments.lengths {
+        // An element's row is asked for, rather than a thread's.
+        let (at, extent) = (Block::new(program).groups, Extent::new(columns.max(1)));
+        bytes[at..at + EXTENT].copy_from_slice(bytemuck::bytes_of(&extent));
+    }
+    bytes
+}
+
 /// The threads that the kernel wants for elements along axes of these lengths.
 ///
 /// # Panics

@@ -16,7 +16,7 @@ use crate::expr::program::{Layout, Program, Step, Value};
 pub(super) const PARAMETER: &str = "expression_param_0";
 
 /// The most bytes of parameters that every GPU takes.
-const MOST_PARAMETERS: usize = 4096;
+pub(super) const MOST_PARAMETERS: usize = 4096;
 
 /// The PTX of the kernel [`NAME`], which computes `program`, for GPUs from that compute capability on. `texts` are those of
 /// the program's functions: modules, each with the function and what it uses.
@@ -30,14 +30,7 @@ pub(in crate::expr) fn kernel(
     texts: &[String],
     capability: (u32, u32),
 ) -> Result<String, Malformed> {
-    if texts.len() != program.functions.len() {
-        return Err(Malformed("a text is missing".to_owned()));
-    }
-    let modules: Vec<Module<'_>> = texts
-        .iter()
-        .zip(&program.functions)
-        .map(|(text, function)| Module::parse(text).map_err(|error| error.of(function.name)))
-        .collect::<Result<_, _>>()?;
+    let modules = Module::parse_all(program, texts)?;
     let operations = Operation::all(program, capability);
     let is_of_bf16 = operations.iter().flatten().any(Operation::is_of_bf16);
     let Linked { mut text, callees } = link(&program.functions, &modules, is_of_bf16.then_some(BF16))?;
@@ -271,7 +264,7 @@ impl Kernel<'_> {
     }
 
     /// All elements are one row.
-    fn flat_row(&self, writer: &mut Writer) -> Row {
+    pub(super) fn flat_row(&self, writer: &mut Writer) -> Row {
         let inputs = (0..self.program.inputs.len()).map(|input| self.address(self.block.input(input), writer));
         let inputs = inputs.collect();
         Row {

@@ -18,7 +18,7 @@ use crate::backend::DeviceFnInfo;
 /// `erfc`), and there are as many copies as a thread has elements, and one. Functions of f32 have up to 160, which is a
 /// few hundredths of a second; those of f64 up to 700. On an H200 the sine of f64, with its reduction inlined too, took the
 /// driver 475 ms, and 112 ms where it was called, which was slower by a tenth.
-const MOST_INLINED: usize = 200;
+pub(super) const MOST_INLINED: usize = 200;
 
 /// A compute capability, and a version of PTX.
 pub(super) type Least = ((u32, u32), (u32, u32));
@@ -40,12 +40,12 @@ pub(super) fn link<'a>(
     least: Option<Least>,
 ) -> Result<Linked<'a>, Malformed> {
     let mut linker = Linker {
-        text: header(modules, least)?,
+        text: header(modules.iter(), least)?,
         ..Linker::default()
     };
     let mut callees = Vec::with_capacity(functions.len());
     for (number, (function, module)) in functions.iter().zip(modules).enumerate() {
-        let callee = linker.add(number, function, module);
+        let callee = linker.add(number, function, module, MOST_INLINED);
         callees.push(callee.map_err(|error| error.of(function.name))?);
     }
     Ok(Linked {
@@ -54,18 +54,67 @@ pub(super) fn link<'a>(
     })
 }
 
+/// What comes ahead of a kernel that calls functions at some places and has copies of them at others.
+pub(super) struct LinkedTwice<'a> {
+    pub text: String,
+    /// The functions, copied if they have up to so many instructions as was asked for.
+    pub copied: Vec<Callee<'a>>,
+    /// The functions, copied if they are [`TINY`].
+    pub called: Vec<Callee<'a>>,
+}
+
+/// The most instructions of a function whose call takes as many.
+const TINY: usize = 8;
+
+/// Links `functions`, as [`link()`] does, behind all that `kernel` consists of but the kernel itself.
+pub(super) fn link_twice<'a>(
+    functions: &[&DeviceFnInfo],
+    modules: &'a [Module<'a>],
+    kernel: &'a Module<'a>,
+    least: Option<Least>,
+    most_copied: usize,
+) -> Result<LinkedTwice<'a>, Malformed> {
+    let mut linker = Linker {
+        text: header(modules.iter().chain([kernel]), least)?,
+        ..Linker::default()
+    };
+    for item in kernel.items.iter().filter(|item| item.kind != Kind::Kernel) {
+        linker.write(item, false, kernel.text, &HashMap::new());
+        linker.written.insert((item.name.to_owned(), item.kind));
+        linker.items.insert(item.name.to_owned(), item);
+    }
+    let (mut copied, mut called) = (Vec::new(), Vec::new());
+    for (number, (function, module)) in functions.iter().zip(modules).enumerate() {
+        let named = |error: Malformed| error.of(function.name);
+        called.push(linker.add(number, function, module, TINY).map_err(named)?);
+        copied.push(linker.add(number, function, module, most_copied).map_err(named)?);
+    }
+    let text = linker.text;
+    Ok(LinkedTwice { text, copied, called })
+}
+
+/// The instructions of the function `info` of that text.
+pub(super) fn instructions(info: &DeviceFnInfo, module: &Module<'_>) -> Result<usize, Malformed> {
+    let root = module.find(info.name).ok_or_else(missing)?;
+    Ok(Body::parse(root, module)?.instructions())
+}
+
+fn missing() -> Malformed {
+    Malformed("its text has no such function".to_owned())
+}
+
 /// The header that all texts can have.
-fn header(modules: &[Module<'_>], least: Option<Least>) -> Result<String, Malformed> {
+fn header<'m, 'a: 'm>(
+    modules: impl Iterator<Item = &'m Module<'a>> + Clone,
+    least: Option<Least>,
+) -> Result<String, Malformed> {
     let ((major, minor), version) = least.unwrap_or(((7, 5), (6, 3)));
     let (mut version, mut target) = (version, (10 * major + minor, ""));
-    for module in modules {
+    for module in modules.clone() {
         version = version.max(module.header.version);
         target = target.max(module.header.target);
     }
-    let suffixed = modules
-        .iter()
-        .map(|module| module.header.target)
-        .find(|of| !of.1.is_empty());
+    let suffixed = modules.map(|module| module.header.target).find(|of| !of.1.is_empty());
     if let Some(only) = suffixed.filter(|only| *only != target) {
         let reason = format!(
             "device functions for sm_{}{} and for sm_{}{}",
@@ -88,15 +137,19 @@ struct Linker<'a> {
 }
 
 impl<'a> Linker<'a> {
-    /// Adds what a function uses, and the function itself if it is not inlined.
-    fn add(&mut self, number: usize, info: &DeviceFnInfo, module: &'a Module<'a>) -> Result<Callee<'a>, Malformed> {
-        let root = module
-            .find(info.name)
-            .ok_or_else(|| Malformed("its text has no such function".to_owned()))?;
+    /// Adds what a function uses, and the function itself if it is not inlined, which has more than `most_inlined` instructions.
+    fn add(
+        &mut self,
+        number: usize,
+        info: &DeviceFnInfo,
+        module: &'a Module<'a>,
+        most_inlined: usize,
+    ) -> Result<Callee<'a>, Malformed> {
+        let root = module.find(info.name).ok_or_else(missing)?;
         let body = Body::parse(root, module)?;
         check_interface(&body, info)?;
         let used = reach(module, root);
-        let is_inlined = body.instructions() <= MOST_INLINED && !used.contains(root.name);
+        let is_inlined = body.instructions() <= most_inlined && !used.contains(root.name);
         let mut kept = used;
         if !is_inlined {
             kept.insert(root.name);

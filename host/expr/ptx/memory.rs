@@ -81,7 +81,7 @@ fn accesses(ty: ScalarType, len: usize) -> (usize, &'static str) {
 }
 
 /// Elements side by side, in as many registers as an access has.
-fn words(ty: ScalarType, elements: &[Register], writer: &mut Writer) -> Vec<Register> {
+pub(super) fn words(ty: ScalarType, elements: &[Register], writer: &mut Writer) -> Vec<Register> {
     let mut pairs = |elements: &[Register], pair: fn(Register, Register, &mut Writer) -> Register| -> Vec<Register> {
         let one = |parts: &[Register]| match *parts {
             [low, high] => pair(low, high, writer),

@@ -35,6 +35,7 @@ mod lexer;
 mod link;
 mod memory;
 mod module;
+mod reading;
 mod reduce;
 mod steps;
 #[cfg(test)]
@@ -45,8 +46,9 @@ use thiserror::Error;
 
 use super::program::{GROUP, Layout, Program, Step};
 
-pub(super) use arguments::{Arguments, Parts, config, parameters};
+pub(super) use arguments::{Arguments, Parts, config, parameters, reading_parameters};
 pub(super) use kernel::kernel;
+pub(super) use reading::{FIRST, reading};
 #[cfg(test)]
 pub(super) use tests::{is_recorded, run_again};
 

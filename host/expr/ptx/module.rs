@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The text of a device function to its parts: header, functions, variables.
+//! The text of a device function, or of a kernel, to its parts: header, functions, variables.
 
 use super::Malformed;
 use super::lexer::{Token, tokens};
+use crate::expr::program::Program;
 
 /// The PTX version and the architecture that a text is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,7 @@ pub(super) enum Kind {
     Declaration,
     Variable,
     Function,
+    Kernel,
 }
 
 /// A function, a variable, or the declaration of one.
@@ -40,6 +42,12 @@ impl<'a> Item<'a> {
             .map(|token| token.text)
     }
 
+    /// Whether it is a kernel, or memory that its threads share.
+    fn is_of_kernel(&self) -> bool {
+        let is_shared = |token: &Token<'_>| token.text == ".shared";
+        self.kind == Kind::Kernel || self.kind == Kind::Variable && self.tokens.iter().take(2).any(is_shared)
+    }
+
     /// The text without its layout: what two of them are compared by.
     pub(super) fn words(&self) -> impl Iterator<Item = &'a str> {
         self.tokens.iter().map(|token| token.text)
@@ -55,8 +63,31 @@ pub(super) struct Module<'a> {
 }
 
 impl<'a> Module<'a> {
-    /// Takes `text` apart.
+    /// Takes the text of a device function apart.
     pub(super) fn parse(text: &'a str) -> Result<Self, Malformed> {
+        let module = Self::parse_any(text)?;
+        match module.items.iter().find(|item| item.is_of_kernel()) {
+            None => Ok(module),
+            Some(item) => Err(Malformed(format!(
+                "`{}` cannot stand in the text of a device function",
+                item.name
+            ))),
+        }
+    }
+
+    /// Takes the texts of a program's functions apart.
+    pub(super) fn parse_all(program: &Program, texts: &'a [String]) -> Result<Vec<Self>, Malformed> {
+        if texts.len() != program.functions.len() {
+            return Err(Malformed("a text is missing".to_owned()));
+        }
+        let functions = texts.iter().zip(&program.functions);
+        functions
+            .map(|(text, function)| Self::parse(text).map_err(|error| error.of(function.name)))
+            .collect()
+    }
+
+    /// Takes a text apart, which may be a kernel's.
+    pub(super) fn parse_any(text: &'a str) -> Result<Self, Malformed> {
         let tokens = tokens(text)?;
         let (mut version, mut target, mut is_64_bit) = (None, None, false);
         let mut items = Vec::new();
@@ -153,7 +184,8 @@ fn item<'a>(tokens: &[Token<'a>]) -> Result<Item<'a>, Malformed> {
         ".func" if is_defined => Kind::Function,
         ".func" => Kind::Declaration,
         ".global" | ".const" if is_extern => Kind::Declaration,
-        ".global" | ".const" => Kind::Variable,
+        ".global" | ".const" | ".shared" => Kind::Variable,
+        ".entry" => Kind::Kernel,
         other => {
             return Err(Malformed(format!(
                 "`{other}` cannot stand in the text of a device function"
@@ -166,7 +198,10 @@ fn item<'a>(tokens: &[Token<'a>]) -> Result<Item<'a>, Malformed> {
         match token.text {
             "(" | "[" | "{" => depth += 1,
             ")" | "]" | "}" => depth -= 1,
-            "," if depth == 0 => return Err(Malformed("variables are declared together".to_owned())),
+            // Those of a kernel are between the numbers of its launch bounds.
+            "," if depth == 0 && kind != Kind::Kernel => {
+                return Err(Malformed("variables are declared together".to_owned()));
+            }
             _ if depth == 0 && name.is_none() && token.is_name() => name = Some(token.text),
             _ => {}
         }

@@ -48,7 +48,7 @@ pub(super) struct Elements<'a> {
 }
 
 /// An input's elements: of each span, or one.
-type Inputs = Vec<Vec<Loaded>>;
+pub(super) type Inputs = Vec<Vec<Loaded>>;
 
 /// The numbers that each step has given: one for each element of the thread, or one for all; none yet.
 pub(super) type Values = Vec<Vec<Register>>;
@@ -66,22 +66,40 @@ impl Elements<'_> {
 
     /// Computes those of the wanted steps that have no values yet.
     pub(super) fn compute(&self, wanted: &[bool], values: &mut Values, writer: &mut Writer) -> Result<(), Malformed> {
-        let is_new = |number: usize, values: &Values| wanted[number] && values[number].is_empty();
+        let inputs = self.load_wanted(wanted, values, writer);
+        self.compute_loaded(wanted, &inputs, values, writer)
+    }
+
+    /// Loads the inputs among the wanted steps that have no values yet.
+    pub(super) fn load_wanted(&self, wanted: &[bool], values: &Values, writer: &mut Writer) -> Inputs {
         let mut inputs = vec![Vec::new(); self.program.inputs.len()];
         for (number, step) in self.program.steps.iter().enumerate() {
             if let Step::Input(input) = *step
-                && is_new(number, values)
+                && wanted[number]
+                && values[number].is_empty()
             {
                 inputs[usize::from(input)] = self.load(usize::from(input), writer);
             }
         }
+        inputs
+    }
+
+    /// [`compute`](Self::compute) of inputs that are loaded.
+    pub(super) fn compute_loaded(
+        &self,
+        wanted: &[bool],
+        inputs: &Inputs,
+        values: &mut Values,
+        writer: &mut Writer,
+    ) -> Result<(), Malformed> {
+        let is_new = |number: usize, values: &Values| wanted[number] && values[number].is_empty();
         let varies = self.varying();
         for is_varying in [false, true] {
             for (number, step) in self.program.steps.iter().enumerate() {
                 if varies[number] == is_varying && is_new(number, values) {
                     values[number] = match self.operations[number] {
                         Some(operation) => self.operation(operation, is_varying, values, writer),
-                        None => self.step(step, is_varying, &inputs, values, writer)?,
+                        None => self.step(step, is_varying, inputs, values, writer)?,
                     };
                 }
             }

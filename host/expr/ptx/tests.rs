@@ -5,6 +5,7 @@ mod emulator;
 mod machine;
 mod programs;
 mod ptxas;
+mod reading;
 mod texts;
 
 use std::collections::HashSet;

@@ -394,6 +394,8 @@ fn computed(opcode: &str, numbers: usize) -> fn([u64; MAX_OPERANDS]) -> u64 {
         ("sub.s32", 2) => |[a, b, _]| low(a.wrapping_sub(b)),
         ("and.b32" | "and.pred", 2) => |[a, b, _]| a & b,
         ("min.u32", 2) => |[a, b, _]| a.min(b),
+        ("shr.u64", 2) => |[a, b, _]| a >> b,
+        ("bfe.u32", 3) => |[a, from, bits]| low(a) >> from & ((1 << bits) - 1),
         ("shr.u32", 2) => |[a, b, _]| shifted(b, a >> (b & 31)),
         ("shl.b32", 2) => |[a, b, _]| shifted(b, low(a << (b & 31))),
         ("setp.ge.u32", 2) => |[a, b, _]| u64::from(a >= b),

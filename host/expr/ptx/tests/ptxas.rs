@@ -19,10 +19,10 @@ use crate::expr::ptx::kernel;
 const PROGRAMS: u64 = 200;
 
 /// What ptxas calls them, and their compute capability.
-const ARCHITECTURES: [(&str, (u32, u32)); 2] = [("-arch=sm_75", (7, 5)), ("-arch=sm_90", (9, 0))];
+pub(super) const ARCHITECTURES: [(&str, (u32, u32)); 2] = [("-arch=sm_75", (7, 5)), ("-arch=sm_90", (9, 0))];
 
 /// The one that the variable PTXAS names, as for `cargo xtask ptx`, or else one on the PATH.
-fn ptxas() -> Option<PathBuf> {
+pub(super) fn ptxas() -> Option<PathBuf> {
     let path = env::var_os("PTXAS").map_or_else(|| "ptxas".into(), PathBuf::from);
     let works = Command::new(&path)
         .arg("--version")
@@ -54,7 +54,7 @@ fn ptxas_takes_programs_of_all_types_and_layouts() {
 }
 
 /// What ptxas says of a text, which it takes.
-fn assemble(ptxas: &Path, path: &Path, architecture: &str, text: &str) -> String {
+pub(super) fn assemble(ptxas: &Path, path: &Path, architecture: &str, text: &str) -> String {
     fs::write(path, text).expect("a file");
     let said = Command::new(ptxas)
         .args(["-v", architecture])
