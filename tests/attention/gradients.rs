@@ -10,7 +10,7 @@ struct Gradients {
 }
 
 impl Case {
-    fn gradient<T: FloatNumber>(&self) -> Array4<T> {
+    pub(super) fn gradient<T: FloatNumber>(&self) -> Array4<T> {
         let mut rng = rng((self.queries * 1000 + self.keys) as u64);
         Array4::from_shape_simple_fn((self.batch, self.heads, self.queries, self.dim), || {
             T::of(rng.random::<f64>() * 2.0 - 1.0)
@@ -87,7 +87,12 @@ impl Case {
     }
 
     /// By the device, from its own results.
-    fn gradients_on<T: Attend>(&self, device: &Device, operands: &[Array4<T>; 3], grad: &Array4<T>) -> [Array4<T>; 3] {
+    pub(super) fn gradients_on<T: Attend>(
+        &self,
+        device: &Device,
+        operands: &[Array4<T>; 3],
+        grad: &Array4<T>,
+    ) -> [Array4<T>; 3] {
         let upload = |x: &Array4<T>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
         let [q, k, v] = operands.each_ref().map(upload);
         let (out, log_sums) = self.on(&q, &k, &v);

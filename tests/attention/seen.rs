@@ -284,6 +284,71 @@ fn lengths_of_keys_on_tensor_cores() {
     of(&[270], case(20, 300, 64).window(Some(30), None)).check::<bf16>();
 }
 
+/// Gradients of sequences that begin anywhere, of a query and of a key, of fewer keys than queries, and around a tile of 64 and of 128.
+#[test]
+fn gradients_of_packed_sequences_on_tensor_cores() {
+    Case::packed(&[3, 0, 65, 1, 30], &[5, 2, 64, 0, 63], 64)
+        .heads(1, 2, 1)
+        .check_gradients_of_tensor_cores::<bf16>();
+    Case::packed(&[1, 63, 64], &[1, 129, 7], 128)
+        .causal()
+        .check_gradients_of_tensor_cores::<f16>();
+    Case::packed(&[70, 9], &[70, 130], 64)
+        .window(Some(20), Some(3))
+        .check_gradients_of_tensor_cores::<f16>();
+}
+
+#[test]
+fn gradients_of_lengths_of_keys_on_tensor_cores() {
+    let of = |lengths, case: Case| Case {
+        sequences: Sequences::First(lengths),
+        ..case
+    };
+    of(&[0, 63, 65, u32::MAX], case(17, 70, 64).heads(4, 2, 1)).check_gradients_of_tensor_cores::<bf16>();
+    of(&[129], case(70, 140, 128).causal()).check_gradients_of_tensor_cores::<f16>();
+}
+
+/// What is no number in one sequence, or behind the keys that count, is in no gradient of others, and of keys that do not count those are 0.
+#[test]
+fn gradients_do_not_see_other_sequences() {
+    const LENGTHS: [usize; 3] = [20, 9, 66];
+    let packed = Case::packed(&LENGTHS, &LENGTHS, 64);
+    let (operands, grad) = (packed.operands::<bf16>(), packed.gradient::<bf16>());
+    for device in devices::<bf16>() {
+        let usual = packed.gradients_on(&device, &operands, &grad);
+        let (mut operands, mut grad) = (operands.clone(), grad.clone());
+        for x in operands.iter_mut().chain([&mut grad]) {
+            x.slice_mut(s![.., .., 20..29, ..]).fill(bf16::NAN);
+        }
+        let got = packed.gradients_on(&device, &operands, &grad);
+        for (got, usual) in got.iter().zip(&usual) {
+            for part in [0..20, 29..95] {
+                assert_eq!(
+                    got.slice(s![.., .., part.clone(), ..]),
+                    usual.slice(s![.., .., part, ..])
+                );
+            }
+        }
+    }
+    let filled = Case {
+        sequences: Sequences::First(&[40]),
+        ..case(20, 70, 128)
+    };
+    let (operands, grad) = (filled.operands::<bf16>(), filled.gradient::<bf16>());
+    for device in devices::<bf16>() {
+        let usual = filled.gradients_on(&device, &operands, &grad);
+        let mut operands = operands.clone();
+        for x in &mut operands[1..] {
+            x.slice_mut(s![.., .., 40.., ..]).fill(bf16::NAN);
+        }
+        let got = filled.gradients_on(&device, &operands, &grad);
+        assert_eq!(got, usual);
+        for x in &got[1..] {
+            assert!(x.slice(s![.., .., 40.., ..]).iter().all(|&x| x == bf16::ZERO));
+        }
+    }
+}
+
 /// With lines of an even and of an odd number of keys, repeated and not, and with what hides keys besides.
 #[test]
 fn biases_on_tensor_cores() {

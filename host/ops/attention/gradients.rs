@@ -53,7 +53,7 @@ impl<T: Attend> Attention<'_, T> {
     /// # Cost
     ///
     /// For each pair of a query and a key that it sees `14 d` operations on Hopper's tensor cores, by which those of `f16` and `bf16` with
-    /// a `d` of 64 or 128 are computed where the scale is positive, and `16 d` on ordinary cores, by which all others are: `10 d` is the least,
+    /// a `d` of 64 or 128 are computed where the scale is positive and there is no [`bias`](Self::bias), and `16 d` on ordinary cores, by which all others are: `10 d` is the least,
     /// for which blocks would have to add to the same results, in any order. Memory: the gradients, and two `f32` for each query;
     /// for `f16` and `bf16` on ordinary cores also, until it is done, the operands, `grad` and the gradients as `f32`.
     ///

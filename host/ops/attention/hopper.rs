@@ -161,15 +161,19 @@ fn map<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>, lines: usize) -> Res
 pub(super) fn gradients<T: Attend + HopperAttention + TensorElement>(
     task: &GradientsTask<'_, T>,
 ) -> Result<Option<[DeviceArray<T, Ix4>; 3]>> {
-    if !task.extra.is_empty() || !is_hopper(task.q.stream()) || !is_positive(task.factors[0]) {
+    if task.extra.has_bias() || !is_hopper(task.q.stream()) || !is_positive(task.factors[0]) {
         return Ok(None);
     }
-    let gradients = match task.shape.dim as usize {
-        d if d == dim(D64) => launch_gradients::<T, T::GradientsOfKeysD64, T::GradientsOfQueriesD64>(task, D64)?,
-        d if d == dim(D128) => launch_gradients::<T, T::GradientsOfKeysD128, T::GradientsOfQueriesD128>(task, D128)?,
+    let gradients = match (task.shape.dim as usize, task.extra.is_empty()) {
+        (d, true) if d == dim(D64) => launch_gradients::<T, T::GradientsOfKeysD64, T::GradientsOfQueriesD64>(task, D64),
+        (d, true) if d == dim(D128) => {
+            launch_gradients::<T, T::GradientsOfKeysD128, T::GradientsOfQueriesD128>(task, D128)
+        }
+        (d, false) if d == dim(D64) => launch_gradients::<T, T::FormsOfKeysD64, T::FormsOfQueriesD64>(task, D64),
+        (d, false) if d == dim(D128) => launch_gradients::<T, T::FormsOfKeysD128, T::FormsOfQueriesD128>(task, D128),
         _ => return Ok(None),
     };
-    Ok(Some(gradients))
+    gradients.map(Some)
 }
 
 /// By the kernels whose results take so many registers of a thread, as `K`'s and `Q`'s do.
@@ -182,6 +186,7 @@ where
     let stream = task.q.stream();
     let of_queries = of_queries(task)?;
     let padded = of_queries.shape()[3];
+    let sequences = || task.extra.sequences.as_deref().map(Words::of);
     let known = of_queries.slice(s![.., .., .., ..task.shape.queries as usize])?;
     let known = known.into_tensor_map(f32::TYPE.0, &[2, 1, 1, LINES], Swizzle::None)?;
     let (q, k, v, grad) = (
@@ -199,14 +204,27 @@ where
     let mut gradients = task.results()?;
     let [dq, dk, dv] = &mut gradients;
     let tiles = of_keys(&shape).tiles(ROWS as u32);
-    let args = (&q, &k, &v, &grad, &known, dk, dv, shape, factors);
+    let args = (
+        &q,
+        &k,
+        &v,
+        &grad,
+        &known,
+        &of_queries,
+        padded,
+        sequences(),
+        dk,
+        dv,
+        shape,
+        factors,
+    );
     // SAFETY (of both): the kernels' contracts: threads, blocks and shared memory are those they are written for, as is the head dimension.
     // The shape was found valid for tiles of 64 queries, and of 64 keys; there are keys, and the factor is positive. The maps are of
     // five axes, in tiles as they want them, and what is known of queries is, for each, as they say. The results are arrays of their
-    // own, whose first elements are at multiples of 16 bytes.
+    // own, whose first elements are at multiples of 16 bytes. The sequences are those of the shape.
     unsafe { stream.launch_unchecked::<K>(&config(tiles), args)? };
     let tiles = shape.tiles(ROWS as u32);
-    let args = (&q, &k, &v, &grad, &of_queries, padded, dq, shape, factors);
+    let args = (&q, &k, &v, &grad, &of_queries, padded, sequences(), dq, shape, factors);
     unsafe { stream.launch_unchecked::<Q>(&config(tiles), args)? };
     Ok(gradients)
 }

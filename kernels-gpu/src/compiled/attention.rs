@@ -119,6 +119,9 @@ pub type GradientsOfKeysParams<T> = (
     TensorMap<'static, T>,
     TensorMap<'static, T>,
     TensorMap<'static, f32>,
+    &'static [f32],
+    usize,
+    &'static [u32],
     SliceMut<'static, T>,
     SliceMut<'static, T>,
     AttentionShape,
@@ -133,6 +136,7 @@ pub type GradientsOfQueriesParams<T> = (
     TensorMap<'static, T>,
     &'static [f32],
     usize,
+    &'static [u32],
     SliceMut<'static, T>,
     AttentionShape,
     [f32; 2],
@@ -156,6 +160,14 @@ pub trait HopperAttention: Attention {
     type GradientsOfQueriesD64: Kernel<Params = GradientsOfQueriesParams<Self>>;
     /// For 128.
     type GradientsOfQueriesD128: Kernel<Params = GradientsOfQueriesParams<Self>>;
+    /// With sequences: gradients of keys and values, for 64.
+    type FormsOfKeysD64: Kernel<Params = GradientsOfKeysParams<Self>>;
+    /// For 128.
+    type FormsOfKeysD128: Kernel<Params = GradientsOfKeysParams<Self>>;
+    /// Gradients of queries, for 64.
+    type FormsOfQueriesD64: Kernel<Params = GradientsOfQueriesParams<Self>>;
+    /// For 128.
+    type FormsOfQueriesD128: Kernel<Params = GradientsOfQueriesParams<Self>>;
 }
 
 macro_rules! hopper {
@@ -165,10 +177,14 @@ macro_rules! hopper {
             type D128 = wgmma::attention_wgmma<$type, 64, false>;
             type FormsD64 = wgmma::attention_wgmma<$type, 32, true>;
             type FormsD128 = wgmma::attention_wgmma<$type, 64, true>;
-            type GradientsOfKeysD64 = wgmma::gradients::attention_gradients_of_keys<$type, 32>;
-            type GradientsOfKeysD128 = wgmma::gradients::attention_gradients_of_keys<$type, 64>;
-            type GradientsOfQueriesD64 = wgmma::gradients::attention_gradients_of_queries<$type, 32>;
-            type GradientsOfQueriesD128 = wgmma::gradients::attention_gradients_of_queries<$type, 64>;
+            type GradientsOfKeysD64 = wgmma::gradients::attention_gradients_of_keys<$type, 32, false>;
+            type FormsOfKeysD64 = wgmma::gradients::attention_gradients_of_keys<$type, 32, true>;
+            type GradientsOfKeysD128 = wgmma::gradients::attention_gradients_of_keys<$type, 64, false>;
+            type FormsOfKeysD128 = wgmma::gradients::attention_gradients_of_keys<$type, 64, true>;
+            type GradientsOfQueriesD64 = wgmma::gradients::attention_gradients_of_queries<$type, 32, false>;
+            type FormsOfQueriesD64 = wgmma::gradients::attention_gradients_of_queries<$type, 32, true>;
+            type GradientsOfQueriesD128 = wgmma::gradients::attention_gradients_of_queries<$type, 64, false>;
+            type FormsOfQueriesD128 = wgmma::gradients::attention_gradients_of_queries<$type, 64, true>;
         }
     )*};
 }

@@ -11,6 +11,9 @@
 //! `P ∘ (X − δ)` are made in the registers that those were in, and are the left operands of the next products, with `C` and `D` as they
 //! lie. So nothing that is computed goes through shared memory, and consumers do not wait for one another.
 //!
+//! Lengths of keys and packed sequences have kernels of their own, as for [attention](super). Lines of a tile that are of the next sequence
+//! are set to 0 by the consumers, as those behind the last one are by the copies.
+//!
 //! Nobody adds to what another adds to: the bits are the same each time. For that, the first two products are computed twice, by the blocks of
 //! keys and by those of queries: `14 d` operations for each pair, where `10 d` is the least.
 
@@ -18,13 +21,13 @@ use cuda_std::float::approximate;
 use cuda_std::half::{bf16, f16, pack};
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
-use cuda_std::tma::TensorMap;
+use cuda_std::tma::{self, TensorMap};
 use cuda_std::warpgroup;
 use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor, Registers};
 
 use super::consume::store_line;
 use super::{Half, LINE, Place, dim};
-use crate::attention::AttentionShape;
+use crate::attention::{AttentionShape, Lines, Sequence};
 use crate::matmul::unroll;
 
 /// Lines of a consumer, and of a tile of the others.
@@ -89,14 +92,18 @@ pub fn of_keys(shape: &AttentionShape) -> AttentionShape {
 /// those of [`attention_wgmma`](super::attention_wgmma()), and tiles of [`LINES`] lines. `of_queries` has for each query the logarithm to base 2
 /// of its sum of exponentials, or ∞ if it sees no key, and the product of its result and its gradient: the axes are these two, problems, heads and
 /// queries, and a tile is both of one head, of [`LINES`] queries. The results begin at multiples of 16 bytes and have the heads one after
-/// another, each in C order.
-#[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
-pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
+/// another, each in C order. `known` has the same elements as `of_queries`, of `padded` queries for each head; only with `FORMS` it is looked
+/// at, and `sequences`, which fit the shape ([`AttentionShape::fits_sequences`]).
+#[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
+pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize, const FORMS: bool>(
     q: TensorMap<'_, T>,
     k: TensorMap<'_, T>,
     v: TensorMap<'_, T>,
     grad: TensorMap<'_, T>,
     of_queries: TensorMap<'_, f32>,
+    known: &[f32],
+    padded: usize,
+    sequences: &[u32],
     dk: SliceMut<'_, T>,
     dv: SliceMut<'_, T>,
     shape: AttentionShape,
@@ -109,14 +116,20 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
         return;
     };
     // The first keys are seen by most: theirs are to be the first tiles.
-    let row = (shape.keys.div_ceil(ROWS as u32) - 1) * ROWS as u32 - tile.row;
-    let [first, end] = shape.whole().queries_of_tile(row, ROWS as u32);
+    let row = (tiles.blocks(shape.keys, ROWS as u32) - 1) * ROWS as u32 - tile.row;
+    // SAFETY: the kernel's contract.
+    let found = unsafe { sequence::<FORMS>(&shape, sequences, Lines::Keys, tile.batch, row) };
+    let Some((sequence, row)) = found else {
+        return;
+    };
+    let [first, end] = sequence.queries_of_tile(row, ROWS as u32);
     // Whole tiles: what is known of queries is copied from multiples of 16 bytes on.
     let first = first / LINES as u32 * LINES as u32;
-    let block = Block::<T, R, false> {
+    let block = Block::<T, R, false, FORMS> {
         own: [k, v],
         others: [q, grad],
         shape,
+        sequence,
         batch: tile.batch,
         head: tile.head,
         row,
@@ -129,8 +142,11 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
     unsafe { block.make_barriers() };
     if thread::thread_idx_x() < 128 {
         warpgroup::decrease_registers::<24>();
-        if thread::thread_idx_x() < 32 && warp::elect() {
-            block.produce(Some(of_queries));
+        if thread::thread_idx_x() < 32 && (FORMS || warp::elect()) {
+            block.produce(match FORMS {
+                true => Known::Elements(known, padded),
+                false => Known::Map(of_queries),
+            });
         }
     } else {
         warpgroup::increase_registers::<240>();
@@ -140,20 +156,41 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
     }
 }
 
+/// The sequence of a block's lines, and the first of them in it, where `row` is the first one of the block among those of its head.
+///
+/// # Safety
+///
+/// With `FORMS`, [`fits_sequences`](AttentionShape::fits_sequences).
+#[inline(always)]
+unsafe fn sequence<const FORMS: bool>(
+    shape: &AttentionShape,
+    sequences: &[u32],
+    of: Lines,
+    batch: u32,
+    row: u32,
+) -> Option<(Sequence, u32)> {
+    if !FORMS {
+        return Some((shape.whole(), row));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { shape.sequence(sequences, of, batch, (row, ROWS as u32)) }
+}
+
 /// The gradient of attention with respect to `q`, where the gradient with respect to its result is `grad`.
 ///
 /// # Safety
 ///
 /// As for `attention_gradients_of_keys`, with a block for each tile of [`ROWS`] queries; `of_queries` has the same elements, of `padded`
 /// queries for each head.
-#[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
-pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize>(
+#[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
+pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize, const FORMS: bool>(
     q: TensorMap<'_, T>,
     k: TensorMap<'_, T>,
     v: TensorMap<'_, T>,
     grad: TensorMap<'_, T>,
     of_queries: &[f32],
     padded: usize,
+    sequences: &[u32],
     dq: SliceMut<'_, T>,
     shape: AttentionShape,
     [factor, scale]: [f32; 2],
@@ -163,16 +200,22 @@ pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize>(
     let Some(tile) = shape.tile(thread::block_idx_x(), ROWS as u32) else {
         return;
     };
+    // SAFETY: the kernel's contract.
+    let found = unsafe { sequence::<FORMS>(&shape, sequences, Lines::Queries, tile.batch, tile.row) };
+    let Some((sequence, row)) = found else {
+        return;
+    };
     let key_head = shape.key_head(tile.head);
-    let block = Block::<T, R, true> {
+    let block = Block::<T, R, true, FORMS> {
         own: [q, grad],
         others: [k, v],
         shape,
+        sequence,
         batch: tile.batch,
         head: tile.head,
-        row: tile.row,
+        row,
         heads: [key_head, key_head + 1],
-        lines: shape.whole().keys_of_tile(tile.row, ROWS as u32),
+        lines: sequence.keys_of_tile(row, ROWS as u32),
         memory: cuda_std::shared::dynamic::<u8>().aligned::<1024>(),
         factor,
     };
@@ -181,7 +224,7 @@ pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize>(
     if thread::thread_idx_x() < 128 {
         warpgroup::decrease_registers::<24>();
         if thread::thread_idx_x() < 32 && warp::elect() {
-            block.produce(None);
+            block.produce(Known::None);
         }
     } else {
         warpgroup::increase_registers::<240>();
@@ -189,10 +232,10 @@ pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize>(
         let head = (tile.batch * shape.heads + tile.head) as usize;
         let [sums, _] = block.consume(|row| {
             let of = |plane: usize, row: u32| {
-                if row >= shape.queries {
+                if row >= sequence.queries {
                     return 0.0;
                 }
-                let at = (plane * heads + head) * padded + row as usize;
+                let at = (plane * heads + head) * padded + (sequence.first_query + row) as usize;
                 // SAFETY: the kernel's contract: there is one for each query.
                 unsafe { of_queries.load_vec_unchecked::<1>(at)[0] }
             };
@@ -203,12 +246,13 @@ pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize>(
 }
 
 /// What the threads of a block have in common. Its own lines are queries, or keys.
-struct Block<'a, T, const R: usize, const OF_QUERIES: bool> {
+struct Block<'a, T, const R: usize, const OF_QUERIES: bool, const FORMS: bool> {
     own: [TensorMap<'a, T>; 2],
     others: [TensorMap<'a, T>; 2],
     shape: AttentionShape,
+    sequence: Sequence,
     batch: u32,
-    /// The head of its own lines, and the first of these.
+    /// The head of its own lines, and the first of these in the sequence.
     head: u32,
     row: u32,
     /// The heads of the others, from the first to behind the last, and the lines of each.
@@ -216,6 +260,17 @@ struct Block<'a, T, const R: usize, const OF_QUERIES: bool> {
     lines: [u32; 2],
     memory: Shared<u8>,
     factor: f32,
+}
+
+/// Where the producer has what is known of the queries of a tile.
+#[derive(Clone, Copy)]
+enum Known<'a> {
+    /// It is not asked for: queries are the block's own.
+    None,
+    /// For copies, which begin at multiples of 16 bytes.
+    Map(TensorMap<'a, f32>),
+    /// The elements, and how many each head has: for sequences that begin anywhere.
+    Elements(&'a [f32], usize),
 }
 
 /// What a consumer has packed of its products.
@@ -242,7 +297,7 @@ impl<T: Half> Packed<T> {
     }
 }
 
-impl<T: Half, const R: usize, const OF_QUERIES: bool> Block<'_, T, R, OF_QUERIES>
+impl<T: Half, const R: usize, const OF_QUERIES: bool, const FORMS: bool> Block<'_, T, R, OF_QUERIES, FORMS>
 where
     [f32; R]: Registers,
 {
@@ -310,9 +365,23 @@ where
         unsafe { self.memory.subarray_unchecked(at, QUERIES_BYTES) }.cast()
     }
 
-    /// Has all tiles copied. For one thread.
+    /// The first line of the block's sequence among its own, and among the others.
     #[inline(always)]
-    fn produce(&self, of_queries: Option<TensorMap<'_, f32>>) {
+    fn first_lines(&self) -> [u32; 2] {
+        let Sequence {
+            first_query, first_key, ..
+        } = self.sequence;
+        if OF_QUERIES {
+            [first_query, first_key]
+        } else {
+            [first_key, first_query]
+        }
+    }
+
+    /// Has all tiles copied. For one thread, or for a warp, where what is known of queries is elements.
+    #[inline(always)]
+    fn produce(&self, known: Known<'_>) {
+        let leads = !matches!(known, Known::Elements(..)) || thread::thread_idx_x() == 0;
         let copy = |maps: &[TensorMap<'_, T>; 2], number: u32, head: u32, line: u32, barrier: Mbarrier| {
             let at = [0, line as i32, 0, head as i32, self.batch as i32];
             // SAFETY (of both): a box of the maps is, by the kernel's contract, as large as the tile, which is at a multiple of 1024 bytes.
@@ -322,35 +391,93 @@ where
                 maps[1].load(self.tile(1, number), at, barrier);
             }
         };
+        let [own, others] = self.first_lines();
         for consumer in 0..CONSUMERS as u32 {
-            let there = self.there(consumer);
-            there.arrive_expect_tx(2 * tile_bytes(R) as u32);
-            copy(
-                &self.own,
-                consumer,
-                self.head,
-                self.row + consumer * LINES as u32,
-                there,
-            );
+            if leads {
+                let there = self.there(consumer);
+                there.arrive_expect_tx(2 * tile_bytes(R) as u32);
+                let line = own + self.row + consumer * LINES as u32;
+                copy(&self.own, consumer, self.head, line, there);
+            }
         }
-        let extra = if of_queries.is_some() { QUERIES_BYTES } else { 0 };
+        let extra = if let Known::Map(_) = known { QUERIES_BYTES } else { 0 };
         let mut place = Place::FIRST;
         for head in self.heads[0]..self.heads[1] {
             let mut line = self.lines[0];
             while line < self.lines[1] {
+                let of_queries = self.of_queries(known, head, line);
                 self.free(place.stage).wait(place.round ^ 1);
-                let full = self.full(place.stage);
-                full.arrive_expect_tx((2 * tile_bytes(R) + extra) as u32);
-                copy(&self.others, CONSUMERS as u32 + place.stage, head, line, full);
-                if let Some(map) = of_queries {
-                    let at = [line as i32, head as i32, self.batch as i32, 0];
-                    // SAFETY: as above.
-                    unsafe { map.load(self.queries(place.stage), at, full) };
+                if let Known::Elements(..) = known {
+                    let (to, lane) = (self.queries(place.stage), thread::thread_idx_x() as usize);
+                    unroll!(4, i => {
+                        // SAFETY: there are four for each lane.
+                        unsafe { to.set_unchecked(32 * i + lane, of_queries[i]) };
+                    });
+                    warp::sync_warp(warp::FULL_MASK);
+                }
+                if leads {
+                    let full = self.full(place.stage);
+                    full.arrive_expect_tx((2 * tile_bytes(R) + extra) as u32);
+                    copy(&self.others, CONSUMERS as u32 + place.stage, head, others + line, full);
+                    if let Known::Map(map) = known {
+                        let at = [(others + line) as i32, head as i32, self.batch as i32, 0];
+                        // SAFETY: as above.
+                        unsafe { map.load(self.queries(place.stage), at, full) };
+                    }
                 }
                 place = place.next();
                 line += LINES as u32;
             }
         }
+    }
+
+    /// What is known of the lane's two queries of a tile, the logarithms first, where it is elements: of those behind the sequence, as of one
+    /// that sees no key.
+    #[inline(always)]
+    fn of_queries(&self, known: Known<'_>, head: u32, line: u32) -> [f32; 4] {
+        let Known::Elements(elements, padded) = known else {
+            return [0.0; 4];
+        };
+        let heads = (self.shape.batch * self.shape.heads) as usize;
+        let of_head = (self.batch * self.shape.heads + head) as usize;
+        let of = |plane: usize, query: u32, none: f32| {
+            if query >= self.sequence.queries {
+                return none;
+            }
+            let at = (plane * heads + of_head) * padded + (self.sequence.first_query + query) as usize;
+            // SAFETY: the kernel's contract: there is one for each query.
+            unsafe { elements.load_vec_unchecked::<1>(at)[0] }
+        };
+        let query = line + thread::thread_idx_x();
+        [
+            of(0, query, f32::INFINITY),
+            of(0, query + 32, f32::INFINITY),
+            of(1, query, 0.0),
+            of(1, query + 32, 0.0),
+        ]
+    }
+
+    /// Makes the lines of a tile that are behind the sequence zeros, in a stage, which is full, but for so many. For all consumers, who are
+    /// together then; nothing of theirs is under way.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn clear(&self, stage: u32, lines: u32) {
+        // Pieces of 16 bytes of a box, of which swizzling leaves those of a line in it.
+        let pieces = LINE / 16;
+        unroll!(2, operand => {
+            let tile = self.tile(operand, CONSUMERS as u32 + stage).cast::<u32>();
+            let mut piece = lines as usize * pieces + thread::thread_idx_x() as usize - 128;
+            while piece < LINES * pieces {
+                unroll!(2, of_box => {
+                    if of_box < R / 32 {
+                        // SAFETY: within the tile, at a multiple of 16 bytes.
+                        unsafe { tile.set_vec_unchecked((of_box * LINES * pieces + piece) * 4, [0u32; 4]) };
+                    }
+                });
+                piece += CONSUMERS * 128;
+            }
+        });
+        tma::fence_async();
+        thread::sync_threads_named::<1, { 128 * CONSUMERS as u32 }>();
     }
 
     /// The sums of this consumer's lines: of the gradients of scores times the first operand of the others, and of keys also of the weights
@@ -364,10 +491,18 @@ where
         let own = [0, 1].map(|operand| MatrixDescriptor::<T, KMajor>::new(self.tile(operand, consumer), 16, 1024));
         let mut sums = [Accumulator::zero(), Accumulator::zero()];
         let mut place = Place::FIRST;
+        let all = if OF_QUERIES {
+            self.sequence.keys
+        } else {
+            self.sequence.queries
+        };
         for _ in self.heads[0]..self.heads[1] {
             let mut line = self.lines[0];
             while line < self.lines[1] {
                 self.full(place.stage).wait(place.round);
+                if FORMS && all - line < LINES as u32 {
+                    self.clear(place.stage, all - line);
+                }
                 sums = self.step(own, place.stage, (row, line), known, sums);
                 self.free(place.stage)
                     .arrive_if(thread::thread_idx_x().is_multiple_of(32));
@@ -468,7 +603,7 @@ where
     /// Takes the scores of keys that a query does not see for −∞: of the consumer's lines from `row` on, and the others from `line` on.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn hide(&self, scores: &mut Accumulator<PRODUCTS>, row: u32, line: u32) {
-        let sequence = self.shape.whole();
+        let sequence = self.sequence;
         let (first_query, first_key) = match OF_QUERIES {
             true => (row, line),
             false => (line, row),
@@ -491,17 +626,29 @@ where
         });
     }
 
-    /// Stores the sums, times `factor`, to an array that has so many heads with so many lines.
+    /// Stores the sums, times `factor`, to an array that has so many heads with so many lines: 0 of keys that are of no sequence.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store(&self, sums: &Accumulator<R>, out: SliceMut<'_, T>, (heads, lines): (u32, u32), factor: f32) {
         let consumer = thread::thread_idx_x() / 128 - 1;
         let row = self.row + consumer * LINES as u32 + Accumulator::<R>::place(thread::thread_idx_x(), 0).0;
         let head = (self.batch * heads + self.head) as usize;
+        let [first, _] = self.first_lines();
+        let of_sequence = if OF_QUERIES {
+            self.sequence.queries
+        } else {
+            self.sequence.keys
+        };
+        let end = if FORMS && self.shape.packed > 0 {
+            of_sequence
+        } else {
+            lines
+        };
         unroll!(2, half => {
             let row = row + 8 * half as u32;
-            let line = (row < lines).then_some(head * lines as usize + row as usize);
+            let line = (row < end).then_some(head * lines as usize + (first + row) as usize);
+            let is_seen = !FORMS || row < of_sequence;
             // SAFETY: the line is in `out`, by the kernel's contract.
-            unsafe { store_line(sums, half, &out, line, |sum| sum * factor) };
+            unsafe { store_line(sums, half, &out, line, |sum| if is_seen { sum * factor } else { 0.0 }) };
         });
     }
 }
