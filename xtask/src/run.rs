@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Result;
+use rayon::prelude::*;
 
 use crate::workspace::{Workspace, output, run};
 
@@ -51,18 +52,24 @@ pub fn test(workspace: &Workspace, args: &[String]) -> Result<()> {
     }
 }
 
-/// Runs the examples, each of which checks its result. `cargo test` has built them.
+/// Runs the examples, each of which checks its result, side by side. `cargo test` has built them.
 fn run_examples(workspace: &Workspace) -> Result<()> {
     let start = Instant::now();
-    let mut count = 0;
+    let mut names = Vec::new();
     for entry in fs::read_dir(workspace.root.join("examples"))? {
         let source = entry?.path();
         if let (Some(name), true) = (source.file_stem(), source.extension().is_some_and(|end| end == "rs")) {
-            let example = workspace.target.join("debug/examples").join(name);
-            output(Command::new(example).current_dir(&workspace.root))?;
-            count += 1;
+            names.push(name.to_owned());
         }
     }
-    println!("examples: {count} run in {:.1} s", start.elapsed().as_secs_f64());
+    names.par_iter().try_for_each(|name| {
+        let example = workspace.target.join("debug/examples").join(name);
+        output(Command::new(example).current_dir(&workspace.root)).map(|_| ())
+    })?;
+    println!(
+        "examples: {} run in {:.1} s",
+        names.len(),
+        start.elapsed().as_secs_f64()
+    );
     Ok(())
 }
