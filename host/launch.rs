@@ -469,24 +469,105 @@ impl Stream {
     ///
     /// The contract of the kernel's function holds for every thread of the launch.
     pub unsafe fn launch_unchecked<K: Kernel>(&self, config: &LaunchConfig, args: impl Args<K::Params>) -> Result<()> {
-        check(K::NAME, K::MAX_THREADS, config, self.backend().properties())?;
-        args.prepare(K::NAME, self)?;
-        let abi = args.abi();
-        let mut params = Vec::with_capacity(16);
-        K::Params::addresses(&abi, &mut params);
-        let kernel = KernelInfo::of::<K>();
-        if let Some(reading) = args.reading() {
-            // SAFETY: the kernel's parameters, of which the first is the array whose memory has this reading.
-            return unsafe { reading.launch(self, &kernel, config, params) };
-        }
+        // SAFETY: the caller's promise; the arguments are those of the kernel.
+        unsafe { self.launch_untyped(&KernelInfo::of::<K>(), K::MAX_THREADS, config, &OfParams::new(args)) }
+    }
+
+    /// [`launch_unchecked`](Self::launch_unchecked) of a kernel for tensor cores, which the simulated GPU has in tests alone:
+    /// see [`KernelInfo::of_tensor_cores`].
+    ///
+    /// # Safety
+    ///
+    /// As [`launch_unchecked`](Self::launch_unchecked).
+    pub(crate) unsafe fn launch_on_tensor_cores<K: Kernel>(
+        &self,
+        config: &LaunchConfig,
+        args: impl Args<K::Params>,
+    ) -> Result<()> {
+        let kernel = KernelInfo::of_tensor_cores::<K>();
+        // SAFETY: the caller's promise; the arguments are those of the kernel.
+        unsafe { self.launch_untyped(&kernel, K::MAX_THREADS, config, &OfParams::new(args)) }
+    }
+
+    /// What all launches do, compiled once.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are those of the kernel, and as [`launch_unchecked`](Self::launch_unchecked).
+    unsafe fn launch_untyped(
+        &self,
+        kernel: &KernelInfo,
+        max_threads: u32,
+        config: &LaunchConfig,
+        args: &dyn UntypedArgs,
+    ) -> Result<()> {
+        check(kernel.name, max_threads, config, self.backend().properties())?;
+        args.prepare(kernel.name, self)?;
         // SAFETY: `Args` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows
         // in `args` last for the call, and on the stream the memory is used before it is freed or written by others.
-        unsafe { self.queue_launch(&kernel, config, &mut params)? };
+        // If there is a reading, it is that of the first argument's memory.
+        args.with_addresses(&mut |mut params| unsafe {
+            match args.reading() {
+                Some(reading) => reading.launch(self, kernel, config, params),
+                None => self.queue_launch(kernel, config, &mut params),
+            }
+        })?;
         if args.is_part() {
             // A thread that has prepared another part since has waited for this stream without the launch.
-            args.prepare(K::NAME, self)?;
+            args.prepare(kernel.name, self)?;
         }
         Ok(())
+    }
+}
+
+/// [`Args`] without their types.
+trait UntypedArgs {
+    /// As [`Arg::prepare`].
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()>;
+
+    /// As [`Arg::is_part`], of any.
+    fn is_part(&self) -> bool;
+
+    /// As [`Args::reading`].
+    fn reading(&self) -> Option<&Reading>;
+
+    /// Calls `launch` with the addresses of the parameters' values, which [`Args::abi`] gives.
+    fn with_addresses(&self, launch: &mut dyn FnMut(Vec<*const ()>) -> Result<()>) -> Result<()>;
+}
+
+/// Arguments for the parameters `P`.
+struct OfParams<P, A> {
+    args: A,
+    _params: PhantomData<P>,
+}
+
+impl<P: Params, A: Args<P>> OfParams<P, A> {
+    fn new(args: A) -> Self {
+        Self {
+            args,
+            _params: PhantomData,
+        }
+    }
+}
+
+impl<P: Params, A: Args<P>> UntypedArgs for OfParams<P, A> {
+    fn prepare(&self, kernel: &'static str, stream: &Stream) -> Result<()> {
+        self.args.prepare(kernel, stream)
+    }
+
+    fn is_part(&self) -> bool {
+        self.args.is_part()
+    }
+
+    fn reading(&self) -> Option<&Reading> {
+        self.args.reading()
+    }
+
+    fn with_addresses(&self, launch: &mut dyn FnMut(Vec<*const ()>) -> Result<()>) -> Result<()> {
+        let abi = self.args.abi();
+        let mut params = Vec::with_capacity(16);
+        P::addresses(&abi, &mut params);
+        launch(params)
     }
 }
 

@@ -136,6 +136,17 @@ pub(crate) struct KernelInfo {
 
 impl KernelInfo {
     pub(crate) fn of<K: Kernel>() -> Self {
+        Self::with_body::<K>(K::run)
+    }
+
+    /// A kernel for tensor cores, which no simulated GPU has but those of tests. Only with cuda_sim's feature `tensor-cores`
+    /// is its body compiled: programs without are spared half of the library's code.
+    pub(crate) fn of_tensor_cores<K: Kernel>() -> Self {
+        let run = if cuda_sim::TENSOR_CORES { K::run } else { no_body };
+        Self::with_body::<K>(run)
+    }
+
+    fn with_body<K: Kernel>(run: unsafe fn(*const *const ())) -> Self {
         Self {
             id: TypeId::of::<K>(),
             package: K::PACKAGE,
@@ -144,9 +155,14 @@ impl KernelInfo {
             signature: K::SIGNATURE,
             sizes: K::Params::SIZES,
             cooperative: K::Params::IS_COOPERATIVE,
-            run: K::run,
+            run,
         }
     }
+}
+
+/// What runs in place of a body that was not compiled.
+unsafe fn no_body(_: *const *const ()) {
+    panic!("simulated tensor cores want the feature `tensor-cores` of cuda_sim");
 }
 
 /// A device function without its types.

@@ -163,6 +163,12 @@ pub struct Limits {
     pub max_shared: usize,
 }
 
+/// Whether libraries let the simulated GPU run their kernels for tensor cores: with this crate's feature `tensor-cores`.
+///
+/// The launches here know nothing of tensor cores; this is a constant that a library asks before it names a kernel's body,
+/// so that the body is not compiled where the answer is no.
+pub const TENSOR_CORES: bool = cfg!(feature = "tensor-cores");
+
 /// The limits of the simulated GPU, which are those of a real one.
 pub const LIMITS: Limits = Limits {
     max_threads_per_block: 1024,

@@ -90,7 +90,7 @@ use std::panic::Location;
 
 pub use barrier::{BarrierResult, GROUP_BARRIERS};
 pub use check::{Access, Array, Atomic, Checks, Engine, Finding, FindingKind, Kind, Scope, Space};
-pub use config::{LIMITS, LaunchConfig, Limits, Options};
+pub use config::{LIMITS, LaunchConfig, Limits, Options, TENSOR_CORES};
 pub use count::{Counts, LaunchCounters, LineCounters, Operation, Step};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, SourceLocation};

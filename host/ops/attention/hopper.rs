@@ -94,7 +94,7 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
     // found valid for tiles of fewer queries, there are keys, and the factor is positive. The maps are of five axes, in tiles as it wants
     // them. The results are arrays of their own, whose first elements are at multiples of 16 bytes. The counters are this launch's. The
     // sequences are those of the shape, and the bias lies as `in_pairs` says.
-    unsafe { stream.launch_unchecked::<K>(&config, args)? };
+    unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
     counters.give_back();
     Ok(())
 }
@@ -222,10 +222,10 @@ where
     // The shape was found valid for tiles of 64 queries, and of 64 keys; there are keys, and the factor is positive. The maps are of
     // five axes, in tiles as they want them, and what is known of queries is, for each, as they say. The results are arrays of their
     // own, whose first elements are at multiples of 16 bytes. The sequences are those of the shape.
-    unsafe { stream.launch_unchecked::<K>(&config(tiles), args)? };
+    unsafe { stream.launch_on_tensor_cores::<K>(&config(tiles), args)? };
     let tiles = shape.tiles(ROWS as u32);
     let args = (&q, &k, &v, &grad, &of_queries, padded, sequences(), dq, shape, factors);
-    unsafe { stream.launch_unchecked::<Q>(&config(tiles), args)? };
+    unsafe { stream.launch_on_tensor_cores::<Q>(&config(tiles), args)? };
     Ok(gradients)
 }
 

@@ -157,7 +157,7 @@ impl Launch {
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps, of a tile's
         // places, of taps, and of as many of a tile's places as a warp stores. There is a channel, so `k` is not 0, and the shape says
         // nothing of operands.
-        unsafe { task.stream.launch_unchecked::<K>(&config, args) }
+        unsafe { task.stream.launch_on_tensor_cores::<K>(&config, args) }
     }
 }
 

@@ -143,7 +143,7 @@ impl<T: TensorElement> Launch<'_, T> {
         // SAFETY: the kernel's contract: threads and shared memory are those of its tiles, which are as many as the blocks;
         // the operands have the elements of the shape, from multiples of 16 bytes on and with such strides, as a tensor map
         // wants them, and `out` those of the products. The addends have the products' shape.
-        unsafe { self.stream.launch_unchecked::<K>(&config, args) }
+        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args) }
     }
 }
 

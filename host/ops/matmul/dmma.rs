@@ -174,7 +174,7 @@ impl Launch<'_> {
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
         // tiles and their swizzle, by how the operands lie, as `K` has them; `out` and the addends have the products' elements,
         // as their shapes fit.
-        unsafe { self.stream.launch_unchecked::<K>(&config, args) }
+        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args) }
     }
 }
 

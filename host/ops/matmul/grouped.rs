@@ -298,7 +298,7 @@ unsafe fn launch_mma<T: Half + GroupedGemm>(
     };
     // SAFETY: the kernel's contract: threads, shared memory and blocks are those of its tiles, and the rest is the caller's
     // promise.
-    unsafe { stream.launch_unchecked::<<T as GroupedGemm>::Ampere>(&config, (table, starts)) }
+    unsafe { stream.launch_on_tensor_cores::<<T as GroupedGemm>::Ampere>(&config, (table, starts)) }
 }
 
 /// Tiles of a product.
@@ -453,7 +453,8 @@ pub(super) fn groups_at_once<T: Half + GroupedGemm, O: RowNumber>(
     // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps' types and
     // tiles, by how the operands lie, and their swizzle; the problems are parts of these arrays, as `place` says.
     unsafe {
-        stream.launch_unchecked::<<T as GroupedGemm>::Hopper>(&config, (&a, &b, &mut c, shape, &problems, &starts))
+        stream
+            .launch_on_tensor_cores::<<T as GroupedGemm>::Hopper>(&config, (&a, &b, &mut c, shape, &problems, &starts))
     }
 }
 

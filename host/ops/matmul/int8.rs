@@ -89,10 +89,10 @@ fn by_tensor_cores<D: Dimension>(
     // strides, as a tensor map wants them, and `out` those of the products.
     if has_tensor_cores(stream, AMPERE) {
         let config = ampere::config::<i32, Ampere>(&product.shape, COLUMNS);
-        unsafe { stream.launch_unchecked::<gemm_int8_mma>(&config, args) }?;
+        unsafe { stream.launch_on_tensor_cores::<gemm_int8_mma>(&config, args) }?;
     } else {
         let config = ampere::config::<i32, Turing>(&product.shape, COLUMNS);
-        unsafe { stream.launch_unchecked::<gemm_int8_turing>(&config, args) }?;
+        unsafe { stream.launch_on_tensor_cores::<gemm_int8_turing>(&config, args) }?;
     }
     Ok(true)
 }
@@ -148,7 +148,7 @@ fn launch<K: Kernel<Params = Int8Params>>(
     let config = hopper::config(&bytes.shape, registers, stream);
     // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps' tiles and
     // their swizzle; both operands lie along k.
-    unsafe { stream.launch_unchecked::<K>(&config, (&a, &b, &mut c, bytes.shape)) }
+    unsafe { stream.launch_on_tensor_cores::<K>(&config, (&a, &b, &mut c, bytes.shape)) }
 }
 
 /// Products of matrices of 8-bit integers.

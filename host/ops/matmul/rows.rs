@@ -223,6 +223,6 @@ impl<T: Half, D: Dimension> Launch<'_, T, D> {
         // SAFETY: the contract is that of `gemm_wgmma`: threads and shared memory are those it is written for, and so are the
         // maps' types and tiles, by how the operands lie, and their swizzle. The addends have the products' shape, and there is
         // a partial value of each row for each `PARTIAL` columns.
-        unsafe { self.stream.launch_unchecked::<K>(&config, args) }
+        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args) }
     }
 }

@@ -480,7 +480,7 @@ fn multiply_by_warps<A: AdaGemm<B>, B>(
     // SAFETY: the kernel's contract: threads and shared memory are those of its tiles, which are as many as the blocks; the
     // operands lie along k, and have the elements of the shape, from multiples of 16 bytes on and with such strides, as a tensor
     // map wants them, and the sums those of the products. The scales are as their plan says.
-    unsafe { stream.launch_unchecked::<A::Kernel>(&config, args) }?;
+    unsafe { stream.launch_on_tensor_cores::<A::Kernel>(&config, args) }?;
     Ok(true)
 }
 
@@ -538,7 +538,7 @@ fn launch<K: Kernel<Params = Fp8Params<C>>, C: Summed>(
     // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps' tiles and
     // their swizzle; both operands lie along k. The addends have the products' shape, in pairs; the scales are as their plan says:
     // of blocks only with tiles whose sums are on two levels, and those of `b` only with tiles of at most 128 columns.
-    unsafe { stream.launch_unchecked::<K>(&config, args) }
+    unsafe { stream.launch_on_tensor_cores::<K>(&config, args) }
 }
 
 /// Products of matrices of 8-bit floats.

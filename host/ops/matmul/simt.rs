@@ -161,7 +161,7 @@ impl Launch<'_> {
         );
         // SAFETY: the kernel's contract: threads, shared memory and the maps' tiles are those that it is written for, and
         // the output and the addends have the shape of the products.
-        unsafe { self.stream.launch_unchecked::<K>(&config, args) }
+        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args) }
     }
 }
 

@@ -423,7 +423,7 @@ impl<T: Factor> Launch<'_, T> {
         // SAFETY: the kernel's contract: threads and shared memory are those it is written for, and so are the maps'
         // types and tiles, by how the operands lie, and their swizzle. Of TF32 `b` lies along k, and `a` where there is more to
         // be done than to scale. The addends have the products' shape.
-        unsafe { self.stream.launch_unchecked::<K>(&config, args) }
+        unsafe { self.stream.launch_on_tensor_cores::<K>(&config, args) }
     }
 }
 
