@@ -505,7 +505,8 @@ impl Stream {
         args.prepare(kernel.name, self)?;
         // SAFETY: `Args` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows
         // in `args` last for the call, and on the stream the memory is used before it is freed or written by others.
-        // If there is a reading, it is that of the first argument's memory.
+        // If there is a reading, it is that of the first argument's memory, and who has made that has ordered the stream for what
+        // the reading reads.
         args.with_addresses(&mut |mut params| unsafe {
             match args.reading() {
                 Some(reading) => reading.launch(self, kernel, config, params),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions of expressions, against ndarray; on a GPU also against the simulated one, to the last bit.
 
-use ndarray::{Array1, ArrayD, Axis, Dimension, IxDyn, array, s};
+use ndarray::{Array1, ArrayD, Axis, Dimension, Ix2, IxDyn, array, s};
 use proptest::prelude::*;
 use warpsmith::expr::{self, Expr};
 use warpsmith::{DeviceArray, Error, Stream, f16};
 
-use crate::common::expr::{both, on};
+use crate::common::expr::{both, kernels, on, small as exact};
 use crate::common::*;
 
 /// Numbers of that shape that follow from a seed, small enough for sums.
@@ -540,4 +540,21 @@ fn chains_that_others_go_on_with() {
         });
         assert!(elements(&chosen).into_iter().eq(wanted), "{what}");
     }
+}
+
+/// What several kernels read is one array, also where it was written twice.
+#[test]
+fn reductions_that_were_written_twice_are_computed_once() {
+    let x = exact(Ix2(300, 70), 9);
+    let sums = || (x.expr() * 0.5).sum_axis(Axis(0));
+    let twice = (sums() * 2.0).sum() + sums().max();
+    let shared = sums();
+    let once = (&shared * 2.0).sum() + shared.max();
+    assert_eq!(kernels(&twice), kernels(&once));
+    assert_eq!(kernels(&twice).len(), 3, "{}", twice.explain().unwrap());
+    assert_eq!(elements(&twice.eval().unwrap()), elements(&once.eval().unwrap()));
+    // Beside others that it is not the same as.
+    let other = (sums() * 2.0).sum() + (x.expr() * 0.25).sum_axis(Axis(0)).max();
+    let wanted = once.eval().unwrap().to_ndarray().unwrap() - shared.max().eval().unwrap().to_ndarray().unwrap() / 2.0;
+    assert_eq!(other.eval().unwrap().to_ndarray().unwrap(), wanted);
 }

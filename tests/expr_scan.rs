@@ -65,7 +65,11 @@ macro_rules! scans {
         #[test]
         fn $name() {
             with_views::<$type>(|x, what| {
-                let same = x.expr().greater(x).select(x.expr(), x);
+                // On a GPU the driver compiles each kernel that computes it.
+                let same = match what {
+                    "repeated rows" => x.expr().greater(x).select(x.expr(), x),
+                    _ => x.expr(),
+                };
                 scans_by::<$type, Sum>(x, &same, what);
                 if what == "a part" {
                     scans_by::<$type, Product>(x, &same, what);
@@ -130,59 +134,57 @@ fn scans_are_parts_of_expressions() {
     assert!(matches!(places.eval(), Err(Error::Parameter { .. })), "it has no home");
 }
 
-/// Rows that vectors go over the ends of, repeated rows and columns, places, and lengths beside multiples of a vector.
+/// Rows that vectors go over the ends of, repeated rows and columns, places, and lengths beside multiples of a vector. On a GPU the
+/// driver compiles each kernel for each way in which operands lie, so there are few of both.
 #[test]
 fn elements_that_kernels_compute_are_those_of_arrays() {
-    for shape in [[1, 1], [7, 1], [3, 4096], [5, 1003], [300, 64], [64, 6], [1, 40_001]] {
+    for shape in [[1, 1], [7, 1], [3, 4096], [5, 1003], [300, 64], [1, 40_001]] {
         let x = small(Ix2(shape[0], shape[1]), 2);
         let row = small(Ix2(1, shape[1]), 3);
         let column = small(Ix2(shape[0], 1), 4);
-        let places = expr::index(shape, 0) * 2 + expr::index(shape, 1);
         let flipped = x.flip(Axis(1)).unwrap();
-        let of = |expr: &Expr<'_, f32, Ix2>, what: &str| {
-            let eager = expr.eval().unwrap();
+        let places = expr::index(shape, 0) * 2 + expr::index(shape, 1);
+        let sums = |expr: &Expr<'_, f32, Ix2>, what: &str| {
             let what = &format!("{what} {shape:?}");
             assert_eq!(kernels(&expr.inclusive_scan::<Sum>()).len(), 1, "{what}");
-            check(&expr.inclusive_scan::<Sum>(), eager.inclusive_scan::<Sum>(), what);
-            for axis in [Axis(0), Axis(1)] {
-                let scanned = eager.exclusive_scan_axis::<Max>(axis);
-                check(&expr.exclusive_scan_axis::<Max>(axis), scanned, what);
-            }
-            check(&expr.histogram(9, -4.0..=4.0), eager.histogram(9, -4.0..=4.0), what);
+            check(
+                &expr.inclusive_scan::<Sum>(),
+                expr.eval().unwrap().inclusive_scan::<Sum>(),
+                what,
+            );
         };
-        of(&(&x + &row), "a row for all");
-        of(&(&x * &column), "a column for all");
-        of(&(&column - &row), "both");
-        of(&(&flipped + &x), "a flipped view");
-        of(&(&x.slice(s![.., ..]).unwrap() * 3.0 - 1.0), "a flat one");
-        of(&(places.cast::<f32>() % 64.0 + &row), "places");
-        // Elements of other sizes than what they are made of.
-        let narrow = (&x + &row).cast::<u8>();
-        let eager = narrow.eval().unwrap();
-        check(&narrow.inclusive_scan::<Sum>(), eager.inclusive_scan::<Sum>(), "bytes");
-        check(
-            &narrow.histogram(256, 0.0..=256.0),
-            eager.histogram(256, 0.0..=256.0),
-            "bytes",
-        );
-        let wide = (&x + &row).cast::<f64>();
-        check(
-            &wide.inclusive_scan::<Sum>(),
-            wide.eval().unwrap().inclusive_scan::<Sum>(),
-            "wide",
-        );
+        sums(&(&x * &column), "a column for all");
+        sums(&(&flipped + places.cast::<f32>() % 64.0), "a flipped view and places");
+        let rows = &x + &row;
+        sums(&rows, "a row for all");
+        let eager = rows.eval().unwrap();
+        for axis in [Axis(0), Axis(1)] {
+            let scanned = eager.exclusive_scan_axis::<Max>(axis);
+            check(&rows.exclusive_scan_axis::<Max>(axis), scanned, "along an axis");
+        }
+        check(&rows.histogram(9, -4.0..=4.0), eager.histogram(9, -4.0..=4.0), "counts");
     }
-    // One number for all, and parts that begin beside a multiple of a vector.
+    // Elements of other sizes than what they are made of.
     let x = small(Ix1(5000), 7);
-    let part = x.slice(s![3..]).unwrap();
-    let ones = (&part * 0.0 + 1.0).inclusive_scan::<Sum>().eval().unwrap();
-    assert_eq!(elements(&ones)[4996], 4997.0);
-    let sum = (&part + &x.slice(s![..-3]).unwrap()).eval().unwrap();
+    let narrow = (&x + 3.0).cast::<u8>();
+    let eager = narrow.eval().unwrap();
+    check(&narrow.inclusive_scan::<Sum>(), eager.inclusive_scan::<Sum>(), "bytes");
     check(
-        &(&part + &x.slice(s![..-3]).unwrap()).inclusive_scan::<Sum>(),
-        sum.inclusive_scan::<Sum>(),
-        "parts",
+        &narrow.histogram(256, 0.0..=256.0),
+        eager.histogram(256, 0.0..=256.0),
+        "bytes",
     );
+    let wide = (&x + 3.0).cast::<f64>();
+    check(
+        &wide.inclusive_scan::<Sum>(),
+        wide.eval().unwrap().inclusive_scan::<Sum>(),
+        "wide",
+    );
+    // Parts that begin beside a multiple of a vector.
+    let (back, front) = (x.slice(s![3..]).unwrap(), x.slice(s![..-3]).unwrap());
+    let sums = &back + &front;
+    let eager = sums.eval().unwrap();
+    check(&sums.inclusive_scan::<Sum>(), eager.inclusive_scan::<Sum>(), "parts");
 }
 
 /// An operand is in memory only where something else needs it, or where reading through it would not do.

@@ -3,7 +3,7 @@
 //!
 //! Parts are numbered by value (J. Cocke, "Global common subexpression elimination", 1970), each behind its own: two are the
 //! same that do the same to the same ones. Within a kernel lower.rs does that for steps; here it is done for what operations on
-//! whole arrays are of and give, which are arrays of their own.
+//! whole arrays are of and give, and for reductions that several kernels read: they are arrays of their own.
 
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::common::with_common_parts;
 use super::graph::{Depth, in_order, reductions, rewrite, with_layout};
 use super::long::{MOST, cut, weights};
 use super::lower::Reducing;
@@ -34,6 +35,7 @@ pub(super) fn run_kernels(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs
         return compute(runner, &cut(runner, roots)?, outputs);
     }
     let mut roots: Vec<Arc<Node<'_>>> = roots.iter().map(|&root| Arc::clone(root)).collect();
+    let mut are_common = false;
     loop {
         let all = reductions(&roots.iter().collect::<Vec<_>>());
         if all.is_empty() {
@@ -46,6 +48,12 @@ pub(super) fn run_kernels(runner: &dyn Runner, roots: &[&Arc<Node<'_>>], outputs
             if let Some(form) = whole(&reducing, space.are_last()) {
                 return runner.run(&reducing.finish(form, ONE_PART, &addresses(outputs)), outputs);
             }
+        }
+        if !are_common {
+            // Several kernels: what was written twice is one array for those that read it. One kernel sees to that itself.
+            roots = with_common_parts(&roots.iter().collect::<Vec<_>>());
+            are_common = true;
+            continue;
         }
         let ready = space.chain(&all, &roots).unwrap_or_else(|| space.ready(&all));
         let results = space.results(runner, &ready)?;
