@@ -8,21 +8,18 @@
 
 mod links;
 mod listings;
+mod mdbook;
 mod measured;
 
-use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::workspace::{Workspace, output, stdout};
+use crate::workspace::{Workspace, output};
 
 const FOLDER: &str = "docs/guide";
-/// The mdBook that the book is written for.
-const VERSION: &str = "0.5.4";
 
 /// What `cargo xtask guide` takes.
 #[derive(Args)]
@@ -34,7 +31,7 @@ pub struct Options {
 
 /// Builds the book in the target folder's `guide`; an error names all that is wrong with it.
 pub fn build(workspace: &Workspace, options: &Options) -> Result<()> {
-    let mdbook = mdbook(workspace)?;
+    let mdbook = mdbook::program(workspace)?;
     let folder = workspace.root.join(FOLDER);
     if let Some(printed) = &options.measured {
         measured::take(printed, &folder.join("src/measured"))?;
@@ -50,40 +47,6 @@ pub fn build(workspace: &Workspace, options: &Options) -> Result<()> {
 
     ensure!(problems.is_empty(), "the guide:\n- {}", problems.join("\n- "));
     println!("guide: {}", book.join("index.html").display());
-    Ok(())
-}
-
-/// The program that the variable MDBOOK names; else one of the version on the PATH; else cargo builds it below the target
-/// folder, once.
-fn mdbook(workspace: &Workspace) -> Result<PathBuf> {
-    let given = env::var_os("MDBOOK");
-    if let Some(path) = given {
-        check_version(&path).context("MDBOOK names no working mdbook")?;
-        return Ok(path.into());
-    }
-    if check_version(&OsString::from("mdbook")).is_ok() {
-        return Ok("mdbook".into());
-    }
-    let tools = workspace.target.join("tools");
-    let folder = tools.join(format!("mdbook-{VERSION}"));
-    let program = folder.join("bin/mdbook");
-    if !program.is_file() {
-        println!("guide: building mdbook {VERSION} (crates.io), once");
-        fs::create_dir_all(&tools)?;
-        let build = tempfile::tempdir_in(&tools)?;
-        let mut install = workspace.cargo();
-        install.args(["install", "mdbook", "--quiet", "--locked", "--no-default-features"]);
-        install.args(["--version", VERSION, "--root"]).arg(&folder);
-        output(install.arg("--target-dir").arg(build.path()))
-            .context("mdbook is wanted: set the variable MDBOOK to one, or let cargo reach crates.io")?;
-    }
-    Ok(program)
-}
-
-fn check_version(mdbook: &OsString) -> Result<()> {
-    let mut about = std::process::Command::new(mdbook);
-    let about = stdout(about.arg("--version"))?;
-    ensure!(about.contains(VERSION), "{} is not {VERSION}", about.trim());
     Ok(())
 }
 
