@@ -7,7 +7,7 @@
 //! bundle/run-tests.sh          unpacks the archive, and runs all of tests/
 //! bundle/executables.tar.xz
 //!     warpsmith                the program
-//!     tests/                   PACKAGE-unit, PACKAGE-unit-bin, PACKAGE-TEST
+//!     tests/                   PACKAGE-unit, PACKAGE-unit-bin, PACKAGE-TEST: those that run on a GPU
 //!     benches/                 criterion benchmarks: each measures when called with --bench
 //!     examples/
 //! ```
@@ -28,8 +28,16 @@ use crate::workspace::{Workspace, output, package_name, stdout};
 /// More than this does not travel to another machine in one go.
 const MAX_BYTES: u64 = 60 << 20;
 
-/// Packages whose tests call cargo.
-const CARGO_PACKAGES: [&str; 2] = ["cuda_builder", "xtask"];
+/// Packages whose tests run on the device that WARPSMITH_DEVICE names, or call the driver. Those of all others call cargo, or
+/// are of the simulated GPU and what runs on no other, which a GPU machine does not change.
+const DEVICE_PACKAGES: [&str; 6] = [
+    "cuda_driver",
+    "device-tests",
+    "own-kernel",
+    "warpsmith",
+    "warpsmith-cli",
+    "warpsmith-lab",
+];
 
 /// Tests that call cargo or rustc.
 const CARGO_TESTS: [&str; 2] = ["compile_fail", "driver"];
@@ -37,11 +45,12 @@ const CARGO_TESTS: [&str; 2] = ["compile_fail", "driver"];
 /// The archive's name, which run-tests.sh knows.
 const ARCHIVE: &str = "executables.tar.xz";
 
-/// What xz is told for `bytes`: fast, by two threads for a half each, with a window that spans several executables. More
-/// and smaller parts would have less in common.
+/// What xz is told for `bytes`: fast, with a window that all of it fits in, for what the executables have in common (PTX, the
+/// library) lies anywhere. Two threads would take half the time and have windows of their own, with 5.5 MiB of PTX in either.
 fn xz_options(bytes: u64) -> String {
-    let half = bytes / 2 + (1 << 20);
-    format!("--threads=2 --block-size={half} --lzma2=preset=1,dict=128MiB")
+    const MOST_MIB: u64 = 1536;
+    let window = (bytes >> 20).clamp(1, MOST_MIB - 1) + 1;
+    format!("--threads=1 --lzma2=preset=1,dict={window}MiB")
 }
 
 const RUN_TESTS: &str = include_str!("run-tests.sh");
@@ -126,7 +135,7 @@ fn executable(message: &Value) -> Option<Executable> {
         ("bin", false) if target == "warpsmith" => target.to_string(),
         ("example", false) => format!("examples/{target}"),
         ("bench", _) => format!("benches/{target}"),
-        (_, true) if CARGO_PACKAGES.contains(&package) => return None,
+        (_, true) if !DEVICE_PACKAGES.contains(&package) => return None,
         ("test", true) if CARGO_TESTS.contains(&target) => return None,
         ("test", true) => format!("tests/{package}-{target}"),
         ("bin", true) => format!("tests/{package}-unit-bin"),
@@ -196,7 +205,7 @@ mod tests {
     #[test]
     fn everything_has_one_place() {
         let root = "path+file:///tree#warpsmith@0.1.0";
-        let sim = "path+file:///tree/crates/cuda_sim#0.1.0";
+        let driver = "path+file:///tree/crates/cuda_driver#0.1.0";
         let cases = [
             (root, "bin", "warpsmith", false, Some("warpsmith")),
             (root, "lib", "warpsmith", true, Some("tests/warpsmith-unit")),
@@ -204,10 +213,10 @@ mod tests {
             (root, "test", "compile_fail", true, None),
             (root, "bench", "copy", true, Some("benches/copy")),
             (root, "example", "sum", false, Some("examples/sum")),
-            (sim, "bin", "other", false, None),
-            (sim, "lib", "cuda_sim", true, Some("tests/cuda_sim-unit")),
-            (sim, "proc-macro", "macros", true, None),
-            (sim, "custom-build", "build-script-build", false, None),
+            (driver, "bin", "other", false, None),
+            (driver, "lib", "cuda_driver", true, Some("tests/cuda_driver-unit")),
+            (driver, "proc-macro", "macros", true, None),
+            (driver, "custom-build", "build-script-build", false, None),
         ];
         for (package, kind, target, is_test, wanted) in cases {
             let found = place(package, kind, target, is_test);
@@ -216,8 +225,8 @@ mod tests {
     }
 
     #[test]
-    fn what_calls_cargo_stays_behind() {
-        for package in CARGO_PACKAGES {
+    fn what_a_gpu_does_not_change_stays_behind() {
+        for package in ["cuda_builder", "cuda_sim", "warpsmith-guide", "xtask"] {
             let id = format!("path+file:///tree/crates/{package}#0.1.0");
             assert_eq!(place(&id, "lib", package, true), None);
             assert_eq!(place(&id, "test", "any", true), None);
