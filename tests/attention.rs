@@ -3,8 +3,9 @@
 //! has them, else on the simulated one.
 
 use crate::common::*;
-use ndarray::{Array3, Array4, ArrayView2, Axis, Ix3, Ix4, s};
+use ndarray::{Array3, Array4, Axis, Ix3, Ix4, s};
 use proptest::prelude::RngExt;
+use test_reference::attention::{Query, Row, Sums, bound_sums};
 use warpsmith::ops::{Attend, Attention, CastTo};
 use warpsmith::{Device, DeviceArray, Error, bf16, f16};
 
@@ -130,51 +131,15 @@ impl Case {
     }
 
     #[track_caller]
-    fn compare<T: FloatNumber>(&self, [q, k, v]: &[Array4<T>; 3], out: &Array4<T>, log_sums: &Array3<f32>) {
-        assert_eq!(out.shape(), q.shape());
-        assert_eq!(log_sums.shape(), &q.shape()[..3]);
-        for batch in 0..self.batch {
-            for head in 0..self.heads {
-                let key_head = head / (self.heads / self.key_heads);
-                let [q, out] = [q, out].map(|x| x.slice(s![batch, head, .., ..]));
-                let [k, v] = [k, v].map(|x| x.slice(s![batch, key_head, .., ..]));
-                for row in 0..self.queries {
-                    let at = format!("{self:?}: batch {batch}, head {head}, query {row}");
-                    let (keys, bias) = self.seen([batch, head, row]);
-                    let got = (out.row(row), log_sums[[batch, head, row]]);
-                    let [k, v] = [k, v].map(|x| x.select(Axis(0), &keys));
-                    self.compare_row((q.row(row), &bias), [k.view(), v.view()], got, &at);
-                }
-            }
-        }
-    }
-
-    /// One query, with what it sees.
-    #[track_caller]
-    fn compare_row<T: FloatNumber>(
-        &self,
-        q: (ndarray::ArrayView1<'_, T>, &[f64]),
-        [k, v]: [ArrayView2<'_, T>; 2],
-        (got, log_sum): (ndarray::ArrayView1<'_, T>, f32),
-        at: &str,
-    ) {
-        let row = self.row(q, [k, v]);
-        let (wanted, bound) = row.log_sum;
-        if row.weights.is_empty() {
-            assert_eq!(log_sum, f32::NEG_INFINITY, "{at}");
-        } else {
-            let error = (f64::from(log_sum) - wanted).abs();
-            assert!(
-                error <= bound,
-                "{at}: logarithm {log_sum}, wanted {wanted}, bound {bound:e}"
-            );
-        }
-        for (column, (got, (wanted, bound))) in got.iter().zip(row.out).enumerate() {
-            let error = (got.wide() - wanted).abs();
-            assert!(
-                error <= bound,
-                "{at}, column {column}: {got:?}, wanted {wanted}, bound {bound:e}"
-            );
+    fn compare<T: FloatNumber>(&self, operands: &[Array4<T>; 3], out: &Array4<T>, log_sums: &Array3<f32>) {
+        assert_eq!(out.shape(), operands[0].shape());
+        assert_eq!(log_sums.shape(), &out.shape()[..3]);
+        let wide = Wide::new(self, operands);
+        for (batch, head, row) in ndarray::indices((self.batch, self.heads, self.queries)) {
+            let got = (out.slice(s![batch, head, row, ..]), log_sums[[batch, head, row]]);
+            compare_row(&wide.query([batch, head, row]).row(), got, || {
+                format!("{self:?}: batch {batch}, head {head}, query {row}")
+            });
         }
     }
 
@@ -182,70 +147,79 @@ impl Case {
     fn scale(&self) -> f64 {
         self.scale.map_or(1.0 / (self.dim as f64).sqrt(), f64::from)
     }
+}
 
-    /// One query in f64, with what it sees and what is added to the scores, and how far the results may be off.
-    ///
-    /// With `u = 2⁻²³`, for tensor cores truncate. A score is a sum of `d` products, off by at most `d u Σ|q||k|`, and is multiplied with
-    /// a rounded factor, and what is added to it, too: as an exponent of 2 it is off by `(d + 4) u` of the greatest such magnitude `A`, and by as much as `4 u A` more
-    /// for each tile of 64 keys, at which sums may be brought to another greatest score. (That score is subtracted from all, and falls
-    /// out.) A weight has then the relative error of its exponent, times ln 2, and `2⁻²²` of the exponential: `e`, doubled for the second
-    /// order. Rounded to 16 bits, it is off by `ρ` more, or, for f16, by `2⁻²⁵` where it is small; the sum of weights is at least 1.
-    /// Both sums have as many terms as there are keys. So the quotient is off by `(2 e + ρ + 2 n u) Σ p|v|`, and rounded once.
-    fn row<T: FloatNumber>(
-        &self,
-        (q, bias): (ndarray::ArrayView1<'_, T>, &[f64]),
-        [k, v]: [ArrayView2<'_, T>; 2],
-    ) -> Row {
-        let scale = self.scale();
-        let dot = |f: fn(f64) -> f64| -> Vec<f64> {
-            let of_key =
-                |k: ndarray::ArrayView1<'_, T>| q.iter().zip(k).map(|(a, b)| f(a.wide()) * f(b.wide())).sum::<f64>();
-            let of_keys = k.rows().into_iter().zip(bias);
-            of_keys.map(|(k, &bias)| f(scale) * of_key(k) + f(bias)).collect()
-        };
-        let (scores, magnitudes) = (dot(|x| x), dot(f64::abs));
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
-        let sum: f64 = weights.iter().sum();
-        let (n, u) = (scores.len() as f64, 2f64.powi(-23));
-        let largest = magnitudes.iter().fold(0.0, |most: f64, x| most.max(x.abs())) * std::f64::consts::LOG2_E;
-        let tiles = (n / 64.0).ceil();
-        let of_weight = 2.0 * ((self.dim as f64 + 4.0 + 4.0 * tiles) * u * largest + 2f64.powi(-22));
-        let narrow = size_of::<T>() == 2;
-        let of_rounding = if narrow { T::UNIT_ROUNDOFF } else { 0.0 };
-        let weights: Vec<f64> = weights.iter().map(|weight| weight / sum.max(1.0)).collect();
-        let log_sum = max + sum.ln();
-        let out = v.columns().into_iter().map(|values| {
-            let terms = weights.iter().zip(&values).map(|(w, v)| (w, v.wide()));
-            let [wanted, magnitude, values] =
-                terms.fold([0.0; 3], |[a, b, c], (w, v)| [a + w * v, b + w * v.abs(), c + v.abs()]);
-            let bound = (2.0 * of_weight + of_rounding + 2.0 * n * u) * magnitude
-                + if narrow { values * 2f64.powi(-25) } else { 0.0 };
-            (
-                wanted,
-                bound + T::UNIT_ROUNDOFF * (wanted.abs() + bound) + 2f64.powi(-24),
-            )
-        });
-        Row {
-            out: out.collect(),
-            log_sum: (
-                log_sum,
-                2.0 * of_weight + 2.0 * n * u + 2f64.powi(-20) + 4.0 * u * log_sum.abs(),
-            ),
-            weights,
-            of_weight,
+/// A case and its operands in f64, as the reference takes them.
+struct Wide<'a> {
+    case: &'a Case,
+    /// Queries, keys and values, in C order.
+    operands: [Vec<f64>; 3],
+    bias: Option<Array4<f64>>,
+    unit_roundoff: f64,
+    narrow: bool,
+}
+
+impl<'a> Wide<'a> {
+    fn new<T: FloatNumber>(case: &'a Case, operands: &[Array4<T>; 3]) -> Self {
+        Self {
+            case,
+            operands: operands.each_ref().map(|x| x.iter().map(|x| x.wide()).collect()),
+            bias: case.bias_of(),
+            unit_roundoff: T::UNIT_ROUNDOFF,
+            narrow: size_of::<T>() == 2,
+        }
+    }
+
+    /// Where the head of a query, and that of the keys that it sees, are among all elements.
+    fn heads(&self, batch: usize, head: usize) -> [std::ops::Range<usize>; 2] {
+        let case = self.case;
+        let key_head = batch * case.key_heads + head / (case.heads / case.key_heads);
+        let [queries, keys] = [case.queries * case.dim, case.keys * case.dim];
+        let query_head = batch * case.heads + head;
+        [
+            query_head * queries..(query_head + 1) * queries,
+            key_head * keys..(key_head + 1) * keys,
+        ]
+    }
+
+    fn query(&self, [batch, head, row]: [usize; 3]) -> Query<'_> {
+        let [q, k, v] = &self.operands;
+        let [queries, keys] = self.heads(batch, head);
+        let (seen, bias) = self.case.seen([batch, head, row], self.bias.as_ref());
+        Query {
+            q: &q[queries][row * self.case.dim..][..self.case.dim],
+            keys: &k[keys.clone()],
+            values: &v[keys],
+            seen,
+            bias,
+            scale: self.case.scale(),
+            unit_roundoff: self.unit_roundoff,
+            narrow: self.narrow,
         }
     }
 }
 
-/// A query's results, and how far they may be off.
-struct Row {
-    /// The softmax.
-    weights: Vec<f64>,
-    /// By how much of itself a weight may be off, before it is rounded to 16 bits.
-    of_weight: f64,
-    log_sum: (f64, f64),
-    out: Vec<(f64, f64)>,
+#[track_caller]
+fn compare_row<T: FloatNumber>(row: &Row, (got, log_sum): (ndarray::ArrayView1<'_, T>, f32), at: impl Fn() -> String) {
+    let (wanted, bound) = row.log_sum;
+    if row.weights.is_empty() {
+        assert_eq!(log_sum, f32::NEG_INFINITY, "{}", at());
+    } else {
+        let error = (f64::from(log_sum) - wanted).abs();
+        assert!(
+            error <= bound,
+            "{}: logarithm {log_sum}, wanted {wanted}, bound {bound:e}",
+            at()
+        );
+    }
+    for (column, (got, (wanted, bound))) in got.iter().zip(&row.out).enumerate() {
+        let error = (got.wide() - wanted).abs();
+        assert!(
+            error <= *bound,
+            "{}, column {column}: {got:?}, wanted {wanted}, bound {bound:e}",
+            at()
+        );
+    }
 }
 
 /// Those on which elements of this type go through different kernels: a GPU as it is and without its tensor cores, or the simulated one

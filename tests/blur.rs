@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use crate::common::{Number, assert_same, cases, rng, upload};
 use ndarray::{Array3, Axis};
 use proptest::prelude::*;
+use test_reference::blur::{Outside, Pass, pass_f32, pass_f64};
 use warpsmith::ops::{Border, Pixel};
 
 /// Rows, columns, and radii. Less than a warp, on both sides of it, and more than a strip (256 columns, 32 rows).
@@ -354,41 +355,19 @@ fn weights(sigma: f64) -> Vec<f64> {
     exact.map(|weight| weight / sum).collect()
 }
 
-/// One pass along an axis, with the arithmetic given: a sum from 0 by `fma(weight, value, sum)`, in order.
-fn pass<F: Copy + Default>(
-    x: &Array3<F>,
-    axis: usize,
-    weights: &[F],
-    border: Border<F>,
-    fma: impl Fn(F, F, F) -> F,
-    renormalize: impl Fn(F, &[F]) -> F,
-) -> Array3<F> {
+/// One pass along an axis, by the arithmetic of the element type. Alpha is kept.
+fn pass<F: Copy + Default>(x: &Array3<F>, axis: usize, weights: &[F], border: Border<F>, of: Pass<F>) -> Array3<F> {
     let n = x.shape()[axis];
     let windows: Vec<_> = (0..n).map(|i| window(border, i, weights.len() / 2, n)).collect();
-    Array3::from_shape_fn(x.dim(), |at| {
-        let mut at: [usize; 3] = at.into();
-        if at[2] == 3 {
-            return x[at];
-        }
-        let sources = &windows[at[axis]];
-        let (mut sum, mut existing) = (F::default(), Vec::with_capacity(weights.len()));
-        for (&weight, &source) in weights.iter().zip(sources) {
-            let value = match (source, border) {
-                (Some(source), _) => {
-                    existing.push(weight);
-                    at[axis] = source;
-                    x[at]
-                }
-                (None, Border::Constant(constant)) => constant,
-                (None, _) => F::default(),
-            };
-            sum = fma(weight, value, sum);
-        }
-        match border {
-            Border::Mean if existing.len() < weights.len() => renormalize(sum, &existing),
-            _ => sum,
-        }
-    })
+    let outside = match border {
+        Border::Mean => Outside::Ignored,
+        Border::Constant(constant) => Outside::Is(constant),
+        _ => Outside::Is(F::default()),
+    };
+    let shape = x.dim();
+    let x: Vec<F> = x.iter().copied().collect();
+    let sums = of(&x, shape.into(), axis, weights, &windows, outside);
+    Array3::from_shape_vec(shape, sums).expect("as many elements")
 }
 
 fn border_of<T: TestPixel, F>(border: Border<T>, convert: impl Fn(T) -> F) -> Border<F> {
@@ -420,10 +399,7 @@ fn gaussian_bits<T: TestPixel>(picture: &Array3<T>, sigma: f64, border: Border<T
     let mut x = picture.mapv(|x| x.wide() as f32);
     let border = border_of(border, |x| x.wide() as f32);
     for axis in [1, 0] {
-        let total = |weights: &[f32]| weights.iter().fold(0.0, |total, weight| total + weight);
-        x = pass(&x, axis, &narrow, border, f32::mul_add, |sum, weights| {
-            sum / total(weights)
-        });
+        x = pass(&x, axis, &narrow, border, pass_f32);
     }
     x.mapv(T::rounded)
 }
@@ -439,8 +415,7 @@ fn check_gaussian_bound<T: TestPixel>(picture: &Array3<T>, got: &Array3<T>, sigm
     let mut x = picture.mapv(T::wide);
     let wide = border_of(border, T::wide);
     for axis in [1, 0] {
-        let renormalize = |sum: f64, weights: &[f64]| sum / weights.iter().sum::<f64>();
-        x = pass(&x, axis, &exact, wide, |w, x, sum| w * x + sum, renormalize);
+        x = pass(&x, axis, &exact, wide, pass_f64);
     }
     let beyond = if let Border::Constant(constant) = wide {
         constant

@@ -3,10 +3,10 @@
 
 use super::*;
 
-/// Gradients, and how far they may be off.
+/// Gradients in C order, and how far they may be off.
 struct Gradients {
-    of: [Array4<f64>; 3],
-    bounds: [Array4<f64>; 3],
+    of: [Vec<f64>; 3],
+    bounds: [Vec<f64>; 3],
 }
 
 impl Case {
@@ -18,70 +18,23 @@ impl Case {
     }
 
     /// In f64, by the formulas that [`Attention::gradients`] has.
-    ///
-    /// A weight `P` is computed anew, from a score and a logarithm: it is off by what both are, `e`. Of the gradient `S = P (x − δ)` of a
-    /// score, `x` is a sum of `d` products, off by `(d + 2) u Σ|g||v|`, and `δ` one of as many, `(d + 2) u Σ|g||o|`, of results that are off
-    /// themselves. On tensor cores, `P` and `S` are rounded to 16 bits: by `ρ` of themselves, or `2⁻²⁵`. Sums have as many terms as there are
-    /// keys, or queries, each of which adds an error of `u` of all magnitudes, twice for tensor cores; the gradient is rounded once.
-    fn gradients<T: FloatNumber>(&self, [q, k, v]: &[Array4<T>; 3], grad: &Array4<T>) -> Gradients {
-        let u = 2f64.powi(-23);
-        let narrow = size_of::<T>() == 2;
-        let (rho, tiny) = if narrow {
-            (T::UNIT_ROUNDOFF, 2f64.powi(-25))
-        } else {
-            (0.0, 0.0)
-        };
+    fn gradients<T: FloatNumber>(&self, operands: &[Array4<T>; 3], grad: &Array4<T>) -> Gradients {
+        let wide = Wide::new(self, operands);
+        let grad: Vec<f64> = grad.iter().map(|x| x.wide()).collect();
         let [mut of, mut bounds, mut magnitudes] =
-            [(); 3].map(|()| [q, k, v].map(|x| Array4::<f64>::zeros(x.raw_dim())));
-        let (scale, d) = (self.scale(), self.dim);
-        for (batch, head, i) in ndarray::indices((self.batch, self.heads, self.queries)) {
-            let key_head = head / (self.heads / self.key_heads);
-            let (keys, bias) = self.seen([batch, head, i]);
-            let own = [k, v].map(|x| x.slice(s![batch, key_head, .., ..]).select(Axis(0), &keys));
-            let row = self.row((q.slice(s![batch, head, i, ..]), &bias), [own[0].view(), own[1].view()]);
-            let g = |c: usize| grad[[batch, head, i, c]].wide();
-            let (log_sum, off) = row.log_sum;
-            let e = 2.0 * (row.of_weight + off + 4.0 * u * log_sum.abs());
-            let (mut delta, mut of_delta) = (0.0, 0.0);
-            for (c, (out, off)) in row.out.iter().enumerate() {
-                delta += g(c) * out;
-                of_delta += g(c).abs() * (off + (d as f64 + 2.0) * u * (out.abs() + off));
-            }
-            for (&j, weight) in keys.iter().zip(&row.weights) {
-                let [product, magnitude] = (0..d).fold([0.0; 2], |[a, b], c| {
-                    let term = g(c) * v[[batch, key_head, j, c]].wide();
-                    [a + term, b + term.abs()]
-                });
-                let of_product = (d as f64 + 2.0) * u * magnitude;
-                let score = weight * (product - delta);
-                let of_score = e * score.abs()
-                    + weight * (1.0 + e) * (of_product + of_delta + 2.0 * u * (product.abs() + delta.abs()));
-                let of_score = of_score + rho * (score.abs() + of_score) + tiny;
-                let of_weight = weight * (e + rho) + tiny;
-                for c in 0..d {
-                    let (at_q, at_k) = ([batch, head, i, c], [batch, key_head, j, c]);
-                    let mut add = |number: usize, at: [usize; 4], x: f64, off: f64, by: f64| {
-                        of[number][at] += x * by;
-                        bounds[number][at] += off * by.abs();
-                        magnitudes[number][at] += (x * by).abs();
-                    };
-                    add(0, at_q, score, of_score, scale * k[at_k].wide());
-                    add(1, at_k, score, of_score, scale * q[at_q].wide());
-                    add(2, at_k, *weight, of_weight, g(c));
-                }
-            }
+            [(); 3].map(|()| wide.operands.each_ref().map(|x| vec![0.0; x.len()]));
+        for (batch, head, row) in ndarray::indices((self.batch, self.heads, self.queries)) {
+            let [queries, keys] = wide.heads(batch, head);
+            let query = queries.start + row * self.dim..queries.start + (row + 1) * self.dim;
+            let at = [query.clone(), keys.clone(), keys];
+            let mut sums = sums([&mut of, &mut bounds, &mut magnitudes], &at);
+            wide.query([batch, head, row]).add_gradients(&grad[query], &mut sums);
         }
-        let terms = [
-            self.keys,
-            self.queries * self.heads / self.key_heads,
-            self.queries * self.heads / self.key_heads,
-        ];
-        for number in 0..3 {
-            let sums = 2.0 * (terms[number] as f64 + 2.0) * u;
-            for ((bound, magnitude), x) in bounds[number].iter_mut().zip(&magnitudes[number]).zip(&of[number]) {
-                *bound += sums * (magnitude + *bound);
-                *bound += T::UNIT_ROUNDOFF * (x.abs() + *bound) + 2f64.powi(-25);
-            }
+        let of_keys = self.queries * self.heads / self.key_heads;
+        let all = wide.operands.each_ref().map(|x| 0..x.len());
+        let all = sums([&mut of, &mut bounds, &mut magnitudes], &all);
+        for (mut sums, terms) in all.into_iter().zip([self.keys, of_keys, of_keys]) {
+            bound_sums(&mut sums, terms, T::UNIT_ROUNDOFF);
         }
         Gradients { of, bounds }
     }
@@ -108,11 +61,10 @@ impl Case {
         let Gradients { of, bounds } = self.gradients(operands, grad);
         for (number, name) in ["queries", "keys", "values"].iter().enumerate() {
             assert_eq!(got[number].shape(), operands[number].shape());
-            for (at, got) in got[number].indexed_iter() {
-                let (wanted, bound) = (of[number][at], bounds[number][at]);
+            for ((at, got), (wanted, bound)) in got[number].indexed_iter().zip(of[number].iter().zip(&bounds[number])) {
                 let error = (got.wide() - wanted).abs();
                 assert!(
-                    error <= bound,
+                    error <= *bound,
                     "{self:?}: {name} at {at:?}: {got:?}, wanted {wanted}, bound {bound:e}"
                 );
             }
@@ -141,29 +93,39 @@ impl Case {
     }
 }
 
+/// Those parts of three arrays each.
+fn sums<'a>([of, bounds, magnitudes]: [&'a mut [Vec<f64>; 3]; 3], at: &[std::ops::Range<usize>; 3]) -> [Sums<'a>; 3] {
+    let [a, b, c] = [of, bounds, magnitudes].map(|arrays| {
+        let mut number = 0;
+        arrays.each_mut().map(|array| {
+            number += 1;
+            &mut array[at[number - 1].clone()]
+        })
+    });
+    let mut parts = a.into_iter().zip(b).zip(c);
+    [(); 3].map(|()| {
+        let ((of, bounds), magnitudes) = parts.next().expect("three of each");
+        Sums { of, bounds, magnitudes }
+    })
+}
+
 /// The formulas in f64 against differences of the sum of results times their gradients.
 #[track_caller]
 pub(super) fn agree_with_differences(case: Case) {
     let (operands, grad) = (case.operands::<f64>(), case.gradient::<f64>());
-    let total = |[q, k, v]: &[Array4<f64>; 3]| {
-        let mut total = 0.0;
-        for (batch, head, i) in ndarray::indices((case.batch, case.heads, case.queries)) {
-            let (keys, bias) = case.seen([batch, head, i]);
-            let key_head = head / (case.heads / case.key_heads);
-            let own = [k, v].map(|x| x.slice(s![batch, key_head, .., ..]).select(Axis(0), &keys));
-            let row = case.row((q.slice(s![batch, head, i, ..]), &bias), [own[0].view(), own[1].view()]);
-            total += row
-                .out
-                .iter()
-                .enumerate()
-                .map(|(c, (out, _))| out * grad[[batch, head, i, c]])
-                .sum::<f64>();
-        }
-        total
+    let total = |operands: &[Array4<f64>; 3]| -> f64 {
+        let wide = Wide::new(&case, operands);
+        let of_query = |(batch, head, i)| {
+            let row = wide.query([batch, head, i]).row();
+            let grad = grad.slice(s![batch, head, i, ..]);
+            row.out.iter().zip(grad).map(|((out, _), grad)| out * grad).sum::<f64>()
+        };
+        let queries = ndarray::indices((case.batch, case.heads, case.queries));
+        queries.into_iter().map(of_query).sum()
     };
     let Gradients { of, .. } = case.gradients(&operands, &grad);
     for (number, of) in of.iter().enumerate() {
-        for (at, wanted) in of.indexed_iter() {
+        for ((at, _), wanted) in operands[number].indexed_iter().zip(of) {
             let step = 1e-5;
             let moved = |by: f64| {
                 let mut operands = operands.clone();

@@ -84,15 +84,14 @@ impl Case {
     }
 
     /// The keys that a query sees, and what is added to their scores.
-    pub(super) fn seen(&self, [batch, head, row]: [usize; 3]) -> (Vec<usize>, Vec<f64>) {
+    pub(super) fn seen(&self, [batch, head, row]: [usize; 3], bias: Option<&Array4<f64>>) -> (Vec<usize>, Vec<f64>) {
         let [queries, keys] = self.sequences.of(self, batch, row);
         let position = (row - queries.start + keys.len()) as isize - queries.len() as isize;
         let [left, mut right] = self.window;
         if self.causal {
             right = Some(0);
         }
-        let bias = self.bias_of();
-        let scores = bias.as_ref().map(|bias| {
+        let scores = bias.map(|bias| {
             bias.broadcast((self.batch, self.heads, self.queries, self.keys))
                 .unwrap()
         });

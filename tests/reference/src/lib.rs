@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What tests compare with, in f64, where that takes long: this package is compiled with optimisation, which tests are not.
+//! So nothing here is generic, for that would be compiled with the test.
+
+pub mod attention;
+pub mod blur;
