@@ -185,8 +185,10 @@ fn devices_streams_and_copies() -> std::result::Result<(), Box<dyn std::error::E
     Ok(())
 }
 
-/// Called by nobody: it wants a GPU, and a file of PTX.
-#[allow(dead_code)]
+#[allow(
+    dead_code,
+    reason = "it wants two GPUs and a file of PTX: that it compiles is what is shown"
+)]
 fn foreign(device: &Device, stream: &Stream, ptx: &str, x: &mut DeviceArray<f32, Ix1>) -> Result<()> {
     let function = Module::from_ptx(device, ptx)?.function("scale")?;
     let config = LaunchConfig::for_len(x.len(), 256);
