@@ -31,8 +31,8 @@ use crate::scan::{Lines, blelloch};
 use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select};
 
 pub use attention::{
-    Attention, AttentionCombineParams, AttentionDecode, AttentionDecodeParams, AttentionParams, GradientsOfKeysParams,
-    GradientsOfQueriesParams, HopperAttention, HopperAttentionParams,
+    Attention, AttentionCombineParams, AttentionDecode, AttentionDecodeParams, AttentionDecodeTensor, AttentionParams,
+    GradientsOfKeysParams, GradientsOfQueriesParams, HopperAttention, HopperAttentionParams,
 };
 pub use convolve::{Convolve, ConvolveParams, ConvolveTiled, HopperConvolve, HopperConvolveParams};
 pub use made::{RandomFloat, RandomInteger, Range};

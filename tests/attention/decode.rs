@@ -33,6 +33,28 @@ fn several_queries() {
     case(1, 9, 64).heads(3, 2, 2).check::<f16>();
 }
 
+/// One matrix of 16 rows, full and not, and keys around those that a warp and a block take at a time.
+#[test]
+fn several_queries_on_tensor_cores() {
+    for keys in [1, 16, 17, 65] {
+        case(2, keys, 64).check::<bf16>();
+    }
+    case(2, 600, 128).heads(1, 8, 1).check::<bf16>();
+    case(9, 80, 64).causal().check::<f16>();
+    case(4, 9, 128).heads(1, 4, 1).causal().check::<bf16>();
+    let lengths = seen::Sequences::First(&[0, 270, 17]);
+    Case {
+        sequences: lengths,
+        ..case(2, 280, 64).heads(3, 2, 1).causal()
+    }
+    .check::<f16>();
+    Case {
+        scale: Some(-0.5),
+        ..case(3, 30, 128)
+    }
+    .check::<bf16>();
+}
+
 #[test]
 fn causal() {
     case(4, 600, 16).causal().check::<f32>();

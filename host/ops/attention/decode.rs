@@ -3,8 +3,9 @@
 
 use cuda_std::launch::SafeKernel;
 use kernels_gpu::attention::AttentionShape;
+use kernels_gpu::attention::decode::tensor::ROWS;
 use kernels_gpu::attention::decode::{DecodePlan, ELEMENTS, MAX_DIM, MOST_ROWS, THREADS, is_for_few};
-use kernels_gpu::compiled::AttentionDecodeParams;
+use kernels_gpu::compiled::{AttentionDecodeParams, AttentionDecodeTensor};
 use ndarray::{Dim, Ix3, Ix4};
 
 use super::{Attend, Task, strides};
@@ -12,9 +13,12 @@ use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
 use crate::launch::{LaunchConfig, Words};
+use crate::ops::matmul::{AMPERE, has_tensor_cores};
 
 /// The most queries that share a head of keys for which keys are divided: tiles of 64 queries would be mostly empty.
 const FEW: u32 = 16;
+
+const _: () = assert!(FEW as usize <= ROWS);
 
 /// The fewest keys of a part, in which the results of a part are a small share of what is read.
 const LEAST_KEYS: u32 = 256;
@@ -37,14 +41,35 @@ impl<T: Attend> Task<'_, T> {
             return Ok(false);
         }
         match rows {
-            1 => self.launch_decode::<T::One>(1)?,
-            _ => self.launch_decode::<T::Four>(rows.div_ceil(MOST_ROWS as u32))?,
+            1 => self.launch_decode::<T::One, false>(1)?,
+            _ if T::few_on_tensor_cores(self)? => {}
+            _ => self.launch_decode::<T::Four, false>(rows.div_ceil(MOST_ROWS as u32))?,
         }
         Ok(true)
     }
 
-    /// By so many blocks for each head and part of the keys.
-    fn launch_decode<K: SafeKernel<Params = AttentionDecodeParams<T>>>(&mut self, blocks: u32) -> Result<()> {
+    /// Computes by the kernel for tensor cores, if the device has them and the kernel is for such lines. Otherwise the task is one for
+    /// few queries.
+    pub(super) fn few_on_tensor_cores(&mut self) -> Result<bool>
+    where
+        T: AttentionDecodeTensor,
+    {
+        if !has_tensor_cores(self.q.stream(), AMPERE) {
+            return Ok(false);
+        }
+        match self.shape.dim {
+            64 => self.launch_decode::<<T as AttentionDecodeTensor>::D64, true>(1)?,
+            128 => self.launch_decode::<<T as AttentionDecodeTensor>::D128, true>(1)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// By so many blocks for each head and part of the keys, of a kernel for tensor cores or not.
+    fn launch_decode<K: SafeKernel<Params = AttentionDecodeParams<T>>, const ON_TENSOR_CORES: bool>(
+        &mut self,
+        blocks: u32,
+    ) -> Result<()> {
         let stream = self.q.stream();
         let heads = self.shape.batch * self.shape.key_head(self.shape.heads);
         let plan = plan(
@@ -71,7 +96,13 @@ impl<T: Attend> Task<'_, T> {
             plan,
             self.factor,
         );
-        stream.launch::<K>(&LaunchConfig::new(heads * blocks * plan.parts, THREADS as u32), args)?;
+        let config = LaunchConfig::new(heads * blocks * plan.parts, THREADS as u32);
+        if ON_TENSOR_CORES {
+            // SAFETY: the kernel is a safe one.
+            unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
+        } else {
+            stream.launch::<K>(&config, args)?;
+        }
         if plan.parts == 1 {
             return Ok(());
         }

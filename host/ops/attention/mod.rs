@@ -43,6 +43,12 @@ pub trait Attend: Element + AttentionDecode + Value<Element = Self> + sealed::Se
         Ok(false)
     }
 
+    /// As [`on_tensor_cores`](Self::on_tensor_cores), for few queries.
+    #[doc(hidden)]
+    fn few_on_tensor_cores(_task: &mut Task<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Computes gradients, by the kernels for the device.
     #[doc(hidden)]
     fn gradients(task: &GradientsTask<'_, Self>) -> Result<[DeviceArray<Self, Ix4>; 3]>;
@@ -67,6 +73,10 @@ macro_rules! on_hopper {
         impl Attend for $type {
             fn on_tensor_cores(task: &mut Task<'_, $type>) -> Result<bool> {
                 hopper::compute(task)
+            }
+
+            fn few_on_tensor_cores(task: &mut Task<'_, $type>) -> Result<bool> {
+                task.few_on_tensor_cores()
             }
 
             fn gradients(task: &GradientsTask<'_, $type>) -> Result<[DeviceArray<$type, Ix4>; 3]> {
@@ -125,7 +135,7 @@ impl<T: Attend> DeviceArrayRef<T, Ix4> {
     ///
     /// # Precision
     ///
-    /// Scores, weights and sums are computed in `f32`, and the result is rounded to its type once. On Hopper's tensor cores weights are
+    /// Scores, weights and sums are computed in `f32`, and the result is rounded to its type once. On tensor cores weights are
     /// rounded to the elements' type before they are multiplied with values; the sum of weights is not of these.
     ///
     /// A query that sees no key has the result 0, and so has one with scores of −∞ alone. NaN in a query or in a key that it
@@ -141,7 +151,8 @@ impl<T: Attend> DeviceArrayRef<T, Ix4> {
     /// there first, and so is a [`bias`](Attention::bias) that does not lie as it says. Tiles of 128 keys that no query sees are skipped. All
     /// others are done by ordinary cores, in `f32`, with `d` rounded up to 64, 128 or 256 in one of the two
     /// products. Where at most 16 queries share a head of keys, as in a step of decoding, keys are divided among blocks,
-    /// and with one query reading them is what takes the time: for a `d` that is a multiple of 8, and lines that begin at multiples of 16 bytes. Memory: the result,
+    /// which read them once for several queries: for a `d` that is a multiple of 8, and lines that begin at multiples of 16 bytes; of 16 bits with a `d`
+    /// of 64 or 128 by tensor cores, from Ampere's on. Memory: the result,
     /// and results in `f32` of parts of at least 256 keys.
     ///
     /// # Examples

@@ -86,12 +86,12 @@ pub trait MatMul: Element + sealed::Sealed {
 
 /// The compute capabilities that tensor cores have new instructions since.
 const TURING: (u32, u32) = (7, 5);
-const AMPERE: (u32, u32) = (8, 0);
+pub(super) const AMPERE: (u32, u32) = (8, 0);
 const ADA: (u32, u32) = (8, 9);
 const HOPPER: (u32, u32) = (9, 0);
 
 /// Whether the stream's device has the instructions of a warp that tensor cores have since then.
-fn has_tensor_cores(stream: &Stream, since: (u32, u32)) -> bool {
+pub(super) fn has_tensor_cores(stream: &Stream, since: (u32, u32)) -> bool {
     stream.backend().properties().tensor_cores >= Some(since)
 }
 

@@ -18,6 +18,8 @@ use super::{AttentionShape, Lines as Of, Sequence};
 use crate::matmul::unroll;
 use crate::num::Num;
 
+pub mod tensor;
+
 /// Threads of a block.
 pub const THREADS: usize = 128;
 
@@ -91,19 +93,8 @@ pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
     plan: DecodePlan,
     factor: f32,
 ) {
-    if thread::block_dim_x() as usize != THREADS
-        || !shape.is_valid(1)
-        || shape.dim as usize > MAX_DIM
-        || !fits(&shape, &strides, [q.len(), k.len(), v.len(), out.len()])
-        || !is_for_few(&shape)
-        || !shape.fits_sequences(sequences)
-        || !lie_well(q, strides.q, shape.dim)
-        || !lie_well(k, strides.k, shape.dim)
-        || !lie_well(v, strides.v, shape.dim)
-        || !out.is_vec_aligned::<ELEMENTS>()
-        || (plan.parts > 1
-            && !(has_room(&shape, plan.parts, parts.len(), sums.len()) && parts.is_vec_aligned::<ELEMENTS>()))
-    {
+    let operands = [(q, strides.q), (k, strides.k), (v, strides.v)];
+    if !fits_launch(&shape, &strides, operands, sequences) || !fit_results(&shape, &plan, &out, [&parts, &sums]) {
         return;
     }
     // SAFETY: as just asked.
@@ -117,42 +108,53 @@ pub fn attention_decode<T: Num<Wide = f32>, const G: usize>(
         _ => 32,
     };
     let block = Block::<T, G> {
-        q: Lines::new(q, strides.q),
-        k: Lines::new(k, strides.k).of_head(place.batch, place.key_head),
-        v: Lines::new(v, strides.v).of_head(place.batch, place.key_head),
+        operands: operands.map(|(elements, strides)| Lines::new(elements, strides)),
         shape,
         place,
         lanes,
         factor,
         shared,
-    };
+        pitch: MAX_DIM,
+    }
+    .of_heads();
     let rows = block.rows();
     block.share(rows);
     thread::sync_threads();
-    let row = thread::thread_idx_x() / 32;
-    let Some((line, values, log_sum)) = block.result(row) else {
-        return;
-    };
-    let lane = thread::thread_idx_x() as usize % 32;
-    let (dim, column) = (shape.dim as usize, lane * ELEMENTS);
-    if plan.parts > 1 {
-        let line = place.part as usize * lines(&shape) + line;
-        // SAFETY (of all): there is room for as many lines of the parts, which have a multiple of 8 elements.
-        if lane == 0 {
-            unsafe { sums.set_vec_unchecked(line, [log_sum]) };
-        }
-        if column < dim {
-            unsafe { parts.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
-        }
-    } else {
-        if lane == 0 && line < log_sums.len() {
-            log_sums.set(line, log_sum * core::f32::consts::LN_2);
-        }
-        if column < dim {
-            let values: [T; ELEMENTS] = cuda_std::array::from_fn(|i| T::narrow(values[i]));
-            unsafe { out.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
-        }
-    }
+    block.store(thread::thread_idx_x() / 32, &plan, (out, log_sums), (parts, sums));
+}
+
+/// Whether operands and sequences are as the kernels want them, and the block is.
+#[inline(always)]
+fn fits_launch<T: Num>(
+    shape: &AttentionShape,
+    strides: &AttentionStrides,
+    operands: [(&[T], [usize; 4]); 3],
+    sequences: &[u32],
+) -> bool {
+    let [q, k, v] = operands.map(|(elements, _)| elements.len());
+    thread::block_dim_x() as usize == THREADS
+        && shape.is_valid(1)
+        && shape.dim as usize <= MAX_DIM
+        && fits(shape, strides, [q, k, v, usize::MAX])
+        && is_for_few(shape)
+        && shape.fits_sequences(sequences)
+        && lie_well(operands[0].0, operands[0].1, shape.dim)
+        && lie_well(operands[1].0, operands[1].1, shape.dim)
+        && lie_well(operands[2].0, operands[2].1, shape.dim)
+}
+
+/// Whether there is room for the results, and for those of parts, if there are several.
+#[inline(always)]
+fn fit_results<T: Num>(
+    shape: &AttentionShape,
+    plan: &DecodePlan,
+    out: &SliceMut<'_, T>,
+    [parts, sums]: [&SliceMut<'_, f32>; 2],
+) -> bool {
+    has_room(shape, 1, out.len(), usize::MAX)
+        && out.is_vec_aligned::<ELEMENTS>()
+        && (plan.parts <= 1
+            || (has_room(shape, plan.parts, parts.len(), sums.len()) && parts.is_vec_aligned::<ELEMENTS>()))
 }
 
 /// Whether the kernel is for such a shape: sequences are not packed, and all queries of a head see its first key, or there is one of them.
@@ -310,6 +312,12 @@ fn common<const N: usize>(scores: [f32; N]) -> (f32, [f32; N]) {
         max = Float::maximum_number(max, scores[i]);
         i += 1;
     }
+    common_with(max, scores)
+}
+
+/// [`common`], where the greatest score is known.
+#[inline(always)]
+fn common_with<const N: usize>(max: f32, scores: [f32; N]) -> (f32, [f32; N]) {
     // Of scores of −∞ alone nothing is subtracted: ∞ − ∞ is no number.
     let base = if max == f32::NEG_INFINITY { 0.0 } else { max };
     (max, cuda_std::array::from_fn(|i| approximate::exp2(scores[i] - base)))
@@ -317,19 +325,80 @@ fn common<const N: usize>(scores: [f32; N]) -> (f32, [f32; N]) {
 
 /// What the threads of a block have in common.
 struct Block<'a, T, const G: usize> {
-    q: Lines<'a, T>,
-    k: Lines<'a, T>,
-    v: Lines<'a, T>,
+    /// Queries, keys and values: the latter of the block's head.
+    operands: [Lines<'a, T>; 3],
     shape: AttentionShape,
     place: Place,
     /// How many lanes have a key: a power of 2.
     lanes: u32,
     factor: f32,
-    /// Sums of values of each row of each warp, then the greatest scores and the sums of weights.
+    /// Sums of values of each row of each warp, so many elements apart, then the greatest scores and the sums of weights.
     shared: Shared<f32>,
+    pitch: usize,
 }
 
 impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
+    /// With keys and values of the block's head.
+    #[inline(always)]
+    fn of_heads(self) -> Self {
+        let [q, k, v] = self.operands;
+        let of_head = |lines: Lines<'_, T>| lines.of_head(self.place.batch, self.place.key_head).first;
+        let (of_k, of_v) = (of_head(k), of_head(v));
+        Self {
+            operands: [q, Lines { first: of_k, ..k }, Lines { first: of_v, ..v }],
+            ..self
+        }
+    }
+
+    /// The line of the query that is this row of the block, among all.
+    #[inline(always)]
+    fn line(&self, row: u32) -> usize {
+        let (head, query) = self.query(row);
+        let head = (self.place.batch * self.shape.heads + head) as usize;
+        head * self.shape.queries as usize + query as usize
+    }
+
+    /// Where a row's sums of values of a warp are in shared memory, and where its greatest score and sum of weights are.
+    #[inline(always)]
+    fn places(&self, warp: usize, row: usize) -> (usize, usize) {
+        let number = warp * G + row;
+        (number * self.pitch, WARPS * G * self.pitch + 2 * number)
+    }
+
+    /// Brings the warps' sums of a row of the block together, and stores them, or those of the part. For a whole warp.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn store(
+        &self,
+        row: u32,
+        plan: &DecodePlan,
+        (out, log_sums): (SliceMut<'_, T>, SliceMut<'_, f32>),
+        (parts, sums): (SliceMut<'_, f32>, SliceMut<'_, f32>),
+    ) {
+        let Some((line, values, log_sum)) = self.result(row) else {
+            return;
+        };
+        let lane = thread::thread_idx_x() as usize % 32;
+        let (dim, column) = (self.shape.dim as usize, lane * ELEMENTS);
+        if plan.parts > 1 {
+            let line = self.place.part as usize * lines(&self.shape) + line;
+            // SAFETY (of all): `fit_results` found room for as many lines, which have a multiple of 8 elements.
+            if lane == 0 {
+                unsafe { sums.set_vec_unchecked(line, [log_sum]) };
+            }
+            if column < dim {
+                unsafe { parts.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
+            }
+        } else {
+            if lane == 0 && line < log_sums.len() {
+                log_sums.set(line, log_sum * core::f32::consts::LN_2);
+            }
+            if column < dim {
+                let values: [T; ELEMENTS] = cuda_std::array::from_fn(|i| T::narrow(values[i]));
+                unsafe { out.set_vec_unchecked::<ELEMENTS>(line * dim + column, values) };
+            }
+        }
+    }
+
     /// The first element of this lane, and the number of its key among those of a load.
     #[inline(always)]
     fn place_of_lane(&self) -> (u32, u32) {
@@ -367,7 +436,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
             let (head, query) = self.query(g as u32);
             if inside {
                 // SAFETY: `fits` found the line in the array, and it lies well.
-                let elements = unsafe { self.q.of_head(self.place.batch, head).load(query, column) };
+                let elements = unsafe { self.operands[0].of_head(self.place.batch, head).load(query, column) };
                 q[g] = cuda_std::array::from_fn(|i| elements[i].widen());
             }
             let visible = self.place.sequence.end(query);
@@ -402,8 +471,8 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
             let key = key + n as u32 * slots;
             if inside && key < self.place.keys[1] {
                 // SAFETY (of both): `fits` found the line in the array, and it lies well.
-                keys[n] = unsafe { self.k.load(key, column) };
-                values[n] = unsafe { self.v.load(key, column) };
+                keys[n] = unsafe { self.operands[1].load(key, column) };
+                values[n] = unsafe { self.operands[2].load(key, column) };
             }
             }
         });
@@ -483,11 +552,10 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
             return;
         }
         unroll!(G, g => {
-            let number = thread::thread_idx_x() as usize / 32 * G + g;
-            let at = WARPS * G * MAX_DIM + 2 * number;
+            let (of_values, at) = self.places(thread::thread_idx_x() as usize / 32, g);
             // SAFETY (of all): there is room for each row of each warp.
             unsafe {
-                self.shared.set_vec_unchecked(number * MAX_DIM + column as usize, rows[g].values);
+                self.shared.set_vec_unchecked(of_values + column as usize, rows[g].values);
                 // The lanes have the same.
                 if column == 0 {
                     self.shared.set_unchecked(at, rows[g].max);
@@ -507,19 +575,15 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
         let column = thread::thread_idx_x() as usize % 32 * ELEMENTS;
         let mut total = Sums::NONE;
         unroll!(WARPS, w => {
-            let number = w * G + row as usize;
-            let at = WARPS * G * MAX_DIM + 2 * number;
+            let (of_values, at) = self.places(w, row as usize);
             // SAFETY (of all): as in `share`.
             let [max, sum] = unsafe { [self.shared.get_unchecked(at), self.shared.get_unchecked(at + 1)] };
             let mut values = [0.0; ELEMENTS];
             if column < self.shape.dim as usize {
-                values = unsafe { self.shared.get_vec_unchecked(number * MAX_DIM + column) };
+                values = unsafe { self.shared.get_vec_unchecked(of_values + column) };
             }
             total.add(Sums { max, sum, values });
         });
-        let (head, query) = self.query(row);
-        let head = (self.place.batch * self.shape.heads + head) as usize;
-        let line = head * self.shape.queries as usize + query as usize;
         let factor = 1.0 / total.sum;
         let values = cuda_std::array::from_fn(|i| {
             if total.sum == 0.0 {
@@ -528,7 +592,7 @@ impl<T: Num<Wide = f32>, const G: usize> Block<'_, T, G> {
                 total.values[i] * factor
             }
         });
-        Some((line, values, total.max + Float::log2(total.sum)))
+        Some((self.line(row), values, total.max + Float::log2(total.sum)))
     }
 }
 

@@ -97,6 +97,25 @@ macro_rules! attention_decode {
 
 attention_decode!(f32, bf16, f16);
 
+/// Attention of few queries to many keys of elements of this type on tensor cores, from Ampere's on: kernels for each head dimension.
+pub trait AttentionDecodeTensor: AttentionDecode {
+    /// 64.
+    type D64: SafeKernel<Params = AttentionDecodeParams<Self>>;
+    /// 128.
+    type D128: SafeKernel<Params = AttentionDecodeParams<Self>>;
+}
+
+macro_rules! attention_decode_tensor {
+    ($($type:ty),*) => {$(
+        impl AttentionDecodeTensor for $type {
+            type D64 = decode::tensor::attention_decode_tensor<$type, 64>;
+            type D128 = decode::tensor::attention_decode_tensor<$type, 128>;
+        }
+    )*};
+}
+
+attention_decode_tensor!(bf16, f16);
+
 /// The parameters of [`attention_wgmma`](fn@wgmma::attention_wgmma).
 pub type HopperAttentionParams<T> = (
     TensorMap<'static, T>,

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Attention of few queries to many keys on the tensor cores of Ampere and later, for numbers of 16 bits with head dimensions of 64 and 128.
+//!
+//! All rows of a head of keys, up to [`ROWS`], are those of one matrix, so that keys and values are read once for all of them, by as many
+//! instructions as for one. A warp takes 16 keys at a time, straight from memory to registers: in what order the elements of lines are
+//! multiplied is free, so that a lane has 16 bytes side by side of a key where the instruction wants single words, and of values the columns that
+//! it has 16 bytes of. Of these, two keys' elements are brought together in words by permutations of bytes.
+//!
+//! The weights are rounded to 16 bits as they are multiplied with values; the sums of weights are of what they were before.
+
+use cuda_std::bits::byte_perm;
+use cuda_std::half::{Packed, pack};
+use cuda_std::mma::{Mma, mma};
+
+use super::*;
+
+/// Rows of a matrix.
+pub const ROWS: usize = 16;
+
+/// The most elements of a line.
+const MOST_ELEMENTS: usize = 128;
+
+/// Keys of a warp at a time.
+const KEYS: u32 = 16;
+
+/// Numbers of 16 bits.
+pub trait Half: Num<Wide = f32> + Packed + Mma<A = [u32; 4], B = [u32; 2], C = [f32; 4]> {}
+
+impl<T: Num<Wide = f32> + Packed + Mma<A = [u32; 4], B = [u32; 2], C = [f32; 4]>> Half for T {}
+
+/// [`attention_decode`](fn@attention_decode) of `D` elements a line, for up to [`ROWS`] rows of a head of keys.
+///
+/// All is as there, with a block for each [`ROWS`] rows of a head of keys. Of other lines nothing is written.
+#[kernel(T = [bf16, f16], D = [64, 128], arch = "sm_80", max_threads = THREADS, min_blocks = 2)]
+pub fn attention_decode_tensor<T: Half, const D: usize>(
+    q: &[T],
+    k: &[T],
+    v: &[T],
+    sequences: &[u32],
+    out: SliceMut<'_, T>,
+    log_sums: SliceMut<'_, f32>,
+    parts: SliceMut<'_, f32>,
+    sums: SliceMut<'_, f32>,
+    shape: AttentionShape,
+    strides: AttentionStrides,
+    plan: DecodePlan,
+    factor: f32,
+) {
+    let operands = [(q, strides.q), (k, strides.k), (v, strides.v)];
+    if shape.dim as usize != D
+        || !fits_launch(&shape, &strides, operands, sequences)
+        || !fit_results(&shape, &plan, &out, [&parts, &sums])
+    {
+        return;
+    }
+    // SAFETY: as just asked.
+    let Some(place) = (unsafe { Place::of_block(&shape, sequences, &plan, ROWS as u32) }) else {
+        return;
+    };
+    let block = Block::<T, ROWS> {
+        operands: operands.map(|(elements, strides)| Lines::new(elements, strides)),
+        shape,
+        place,
+        lanes: 4,
+        factor,
+        shared: shared_array![f32; WARPS * ROWS * (MOST_ELEMENTS + 2)],
+        pitch: D,
+    }
+    .of_heads();
+    let rows = Rows::<T, D>::of_block(&block);
+    rows.share(&block);
+    thread::sync_threads();
+    let mut row = thread::thread_idx_x() / 32;
+    while row < ROWS as u32 && place.row + row < place.rows {
+        block.store(row, &plan, (out, log_sums), (parts, sums));
+        row += WARPS as u32;
+    }
+}
+
+/// What a lane has of two rows, the second of which is 8 behind the first: the greatest score, a part of the sum of weights, and sums of values.
+struct Rows<T, const D: usize> {
+    max: [f32; 2],
+    sum: [f32; 2],
+    /// Of 64 columns, 8 results of the instruction: number `t` has those of each 8 columns that are `t` behind the first.
+    values: [[[f32; 4]; 8]; 2],
+    of: core::marker::PhantomData<T>,
+}
+
+impl<T: Half, const D: usize> Rows<T, D> {
+    /// Goes over the warp's keys.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn of_block(block: &Block<'_, T, ROWS>) -> Self {
+        let lane = thread::thread_idx_x() % 32;
+        let [first, last] = block.place.keys;
+        let (mut queries, mut ends) = ([[[0; 4]; 4]; 2], [0; 2]);
+        unroll!(2, half => {
+            let row = lane / 4 + 8 * half as u32;
+            let (head, query) = block.query(row);
+            let of_head = block.operands[0].of_head(block.place.batch, head);
+            unroll!(4, chunk => {
+                if chunk < D / 32 {
+                    // SAFETY: `fits` found the line in the array, and it lies well.
+                    queries[half][chunk] = words(unsafe { of_head.load(query, chunk as u32 * 32 + lane % 4 * 8) });
+                }
+            });
+            let end = block.place.sequence.end(query);
+            ends[half] = if end < last { end } else { last };
+        });
+        let mut rows = Self {
+            max: [f32::NEG_INFINITY; 2],
+            sum: [0.0; 2],
+            values: [[[0.0; 4]; 8]; 2],
+            of: core::marker::PhantomData,
+        };
+        let mut key = first + thread::thread_idx_x() / 32 * KEYS;
+        while key < last {
+            rows.add_keys(block, key, &queries, ends);
+            key += WARPS as u32 * KEYS;
+        }
+        rows
+    }
+
+    /// Adds [`KEYS`] keys from one on, of which those before the last one of the part are loaded.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add_keys(&mut self, block: &Block<'_, T, ROWS>, first: u32, queries: &[[[u32; 4]; 4]; 2], ends: [u32; 2]) {
+        let lane = thread::thread_idx_x() % 32;
+        let load = |of: usize, key: u32, column: u32| {
+            if key >= block.place.keys[1] {
+                return [0; 4];
+            }
+            // SAFETY: `fits` found the line in the array, and it lies well.
+            words(unsafe { block.operands[of].load(key, column) })
+        };
+        let (mut keys, mut values) = ([[[0; 4]; 4]; 2], [[[0; 4]; 4]; 2]);
+        unroll!(2, group => {
+            unroll!(4, chunk => {
+                if chunk < D / 32 {
+                    let key = first + 8 * group as u32 + lane / 4;
+                    keys[group][chunk] = load(1, key, chunk as u32 * 32 + lane % 4 * 8);
+                }
+            });
+        });
+        unroll!(2, chunk => {
+            unroll!(4, i => {
+                if chunk < D / 64 {
+                    let key = first + lane % 4 * 2 + (i % 2 + i / 2 * 8) as u32;
+                    values[chunk][i] = load(2, key, chunk as u32 * 64 + lane / 4 * 8);
+                }
+            });
+        });
+        let mut scores = [[0.0; 4]; 2];
+        unroll!(2, group => {
+            unroll!(4, chunk => {
+                if chunk < D / 32 {
+                    let ([a, b], k) = ([queries[0][chunk], queries[1][chunk]], keys[group][chunk]);
+                    scores[group] = mma::<T>([a[0], b[0], a[1], b[1]], [k[0], k[1]], scores[group]);
+                    scores[group] = mma::<T>([a[2], b[2], a[3], b[3]], [k[2], k[3]], scores[group]);
+                }
+            });
+            unroll!(4, i => {
+                let key = first + 8 * group as u32 + lane % 4 * 2 + (i % 2) as u32;
+                let score = scores[group][i] * block.factor;
+                scores[group][i] = if key < ends[i / 2] { score } else { f32::NEG_INFINITY };
+            });
+        });
+        self.weigh(&mut scores);
+        let pair = |group: usize, i: usize| pack::<T>(scores[group][i], scores[group][i + 1]);
+        let weights = [pair(0, 0), pair(0, 2), pair(1, 0), pair(1, 2)];
+        unroll!(2, chunk => {
+            unroll!(8, t => {
+                if chunk < D / 64 {
+                    let selector = if t.is_multiple_of(2) { 0x5410 } else { 0x7632 };
+                    let of_keys = |i: usize| byte_perm(values[chunk][i][t / 2], values[chunk][i + 1][t / 2], selector);
+                    let sum = &mut self.values[chunk][t];
+                    *sum = mma::<T>(weights, [of_keys(0), of_keys(2)], *sum);
+                }
+            });
+        });
+    }
+
+    /// Makes weights of scores, and brings the sums to the new greatest scores.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn weigh(&mut self, scores: &mut [[f32; 4]; 2]) {
+        let mut factors = [1.0; 2];
+        unroll!(2, half => {
+            let [a, b] = [scores[0][2 * half], scores[0][2 * half + 1]];
+            let [c, d] = [scores[1][2 * half], scores[1][2 * half + 1]];
+            let most = Float::maximum_number(Float::maximum_number(a, b), Float::maximum_number(c, d));
+            let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 1));
+            let most = Float::maximum_number(most, warp::shuffle_xor(warp::FULL_MASK, most, 2));
+            let (max, [old, a, b, c, d]) = common_with(Float::maximum_number(self.max[half], most), [
+                self.max[half],
+                a,
+                b,
+                c,
+                d,
+            ]);
+            [scores[0][2 * half], scores[0][2 * half + 1]] = [a, b];
+            [scores[1][2 * half], scores[1][2 * half + 1]] = [c, d];
+            self.max[half] = max;
+            self.sum[half] = Float::mul_add(self.sum[half], old, (a + b) + (c + d));
+            factors[half] = old;
+        });
+        // Seldom, and for the whole warp.
+        if warp::any(warp::FULL_MASK, factors[0] != 1.0 || factors[1] != 1.0) {
+            unroll!(2, chunk => {
+                unroll!(8, t => {
+                    unroll!(4, i => {
+                        self.values[chunk][t][i] *= factors[i / 2];
+                    });
+                });
+            });
+        }
+    }
+
+    /// Puts the warp's rows into shared memory.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn share(&self, block: &Block<'_, T, ROWS>) {
+        let lane = thread::thread_idx_x() as usize % 32;
+        unroll!(2, half => {
+            let (of_values, at) = block.places(thread::thread_idx_x() as usize / 32, lane / 4 + 8 * half);
+            let sum = self.sum[half];
+            let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 1);
+            let sum = sum + warp::shuffle_xor(warp::FULL_MASK, sum, 2);
+            // SAFETY (of all): there is room for each row of each warp, at multiples of 4.
+            if lane.is_multiple_of(4) {
+                unsafe {
+                    block.shared.set_unchecked(at, self.max[half]);
+                    block.shared.set_unchecked(at + 1, sum);
+                }
+            }
+            unroll!(2, chunk => {
+                unroll!(4, part => {
+                    if chunk < D / 64 {
+                        // Columns 8 · (2 · lane + part / 2) on, of which each instruction has one.
+                        let values = &self.values[chunk];
+                        let value = |i: usize| values[part % 2 * 4 + i][2 * half + part / 2];
+                        let column = 64 * chunk + 16 * (lane % 4) + 4 * part;
+                        let four = [value(0), value(1), value(2), value(3)];
+                        unsafe { block.shared.set_vec_unchecked(of_values + column, four) };
+                    }
+                });
+            });
+        });
+    }
+}
+
+/// A lane's elements as words.
+#[inline(always)]
+fn words<T: Num>(elements: [T; ELEMENTS]) -> [u32; 4] {
+    let [a, b, c, d, e, f, g, h] = elements;
+    let word = |pair: [T; 2]| bytemuck::cast(pair);
+    [word([a, b]), word([c, d]), word([e, f]), word([g, h])]
+}
