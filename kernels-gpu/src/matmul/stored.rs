@@ -23,8 +23,8 @@ impl<T: MulAdd + Activate> Stored<'_, T> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub unsafe fn put<const N: usize>(&self, at: usize, sums: [T; N]) {
         let &Self { c, alpha, beta, .. } = self;
-        let values = if beta == T::ZERO {
-            sums.map(|sum| scaled(alpha, sum, None))
+        let values: [T; N] = if beta == T::ZERO {
+            cuda_std::array::from_fn(|i| scaled(alpha, sums[i], None))
         } else {
             // SAFETY: the same memory, which is written only through `c`; index and alignment are the caller's promise.
             let old: [T; N] = unsafe { Slice::from_raw_parts(c.as_ptr(), c.len()).get_vec_unchecked::<N>(at) };

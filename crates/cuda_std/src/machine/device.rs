@@ -314,6 +314,36 @@ pub fn shared_is_aligned(ptr: SharedPtr, align: usize) -> bool {
     (ptr.0 as usize).is_multiple_of(align)
 }
 
+/// Repeats a block of statements for `$at` from `$from`, in steps of `$step`, up to `$to`. All are constants in the end, and the
+/// loop goes.
+///
+/// Its condition is at its end, where LLVM would bring it: doing so for the loops of every access took more time than all else in
+/// large kernels, for LLVM then forgets what it knew of all loops around.
+macro_rules! steps {
+    ($at:ident from $from:expr, to $to:expr, step $step:literal => $body:block) => {
+        let mut $at = $from;
+        if $at < $to {
+            loop {
+                $body
+                $at += $step;
+                if $at >= $to {
+                    break;
+                }
+            }
+        }
+    };
+}
+
+/// The bytes, of so many, that accesses of 16, 8, 4, and 2 bytes end at which `align` allows.
+#[inline(always)]
+fn ends(bytes: usize, align: usize) -> [usize; 4] {
+    let end = |width: usize, before: usize| if align >= width { bytes & !(width - 1) } else { before };
+    let sixteen = end(16, 0);
+    let eight = end(8, sixteen);
+    let four = end(4, eight);
+    [sixteen, eight, four, end(2, four)]
+}
+
 /// Defines `$name`, which loads a `T` aligned to `align` bytes by the widest instructions that this allows.
 macro_rules! load {
     ($name:ident: $address:ty as $register:ident, $instruction:literal, [$($option:ident),*]) => {
@@ -323,56 +353,52 @@ macro_rules! load {
         #[inline(always)]
         pub unsafe fn $name<T: Pod>(ptr: $address, align: usize) -> T {
             let mut value = MaybeUninit::<T>::uninit();
-            let (bytes, mut at) = (size_of::<T>(), 0);
+            let to = value.as_mut_ptr();
+            let [sixteen, eight, four, two] = ends(size_of::<T>(), align);
             // SAFETY: each access lies within the T that the caller promises at `ptr`, and within `value`.
             unsafe {
-                while align >= 16 && bytes - at >= 16 {
+                steps!(at from 0, to sixteen, step 16 => {
                     let (a, b, c, d): (u32, u32, u32, u32);
                     asm!(
                         concat!($instruction, ".v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];"),
                         out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in($register) ptr.register(at),
                         options($($option,)* nostack, preserves_flags)
                     );
-                    value.as_mut_ptr().byte_add(at).cast::<[u32; 4]>().write_unaligned([a, b, c, d]);
-                    at += 16;
-                }
-                while align >= 8 && bytes - at >= 8 {
+                    to.byte_add(at).cast::<[u32; 4]>().write_unaligned([a, b, c, d]);
+                });
+                steps!(at from sixteen, to eight, step 8 => {
                     let (a, b): (u32, u32);
                     asm!(
                         concat!($instruction, ".v2.b32 {{{0}, {1}}}, [{2}];"),
                         out(reg32) a, out(reg32) b, in($register) ptr.register(at),
                         options($($option,)* nostack, preserves_flags)
                     );
-                    value.as_mut_ptr().byte_add(at).cast::<[u32; 2]>().write_unaligned([a, b]);
-                    at += 8;
-                }
-                while align >= 4 && bytes - at >= 4 {
+                    to.byte_add(at).cast::<[u32; 2]>().write_unaligned([a, b]);
+                });
+                steps!(at from eight, to four, step 4 => {
                     let a: u32;
                     asm!(
                         concat!($instruction, ".b32 {0}, [{1}];"), out(reg32) a, in($register) ptr.register(at),
                         options($($option,)* nostack, preserves_flags)
                     );
-                    value.as_mut_ptr().byte_add(at).cast::<u32>().write_unaligned(a);
-                    at += 4;
-                }
-                while align >= 2 && bytes - at >= 2 {
+                    to.byte_add(at).cast::<u32>().write_unaligned(a);
+                });
+                steps!(at from four, to two, step 2 => {
                     let a: u16;
                     asm!(
                         concat!($instruction, ".b16 {0}, [{1}];"), out(reg16) a, in($register) ptr.register(at),
                         options($($option,)* nostack, preserves_flags)
                     );
-                    value.as_mut_ptr().byte_add(at).cast::<u16>().write_unaligned(a);
-                    at += 2;
-                }
-                while bytes - at >= 1 {
+                    to.byte_add(at).cast::<u16>().write_unaligned(a);
+                });
+                steps!(at from two, to size_of::<T>(), step 1 => {
                     let a: u16;
                     asm!(
                         concat!($instruction, ".u8 {0}, [{1}];"), out(reg16) a, in($register) ptr.register(at),
                         options($($option,)* nostack, preserves_flags)
                     );
-                    value.as_mut_ptr().byte_add(at).cast::<u8>().write(a as u8);
-                    at += 1;
-                }
+                    to.byte_add(at).cast::<u8>().write(a as u8);
+                });
                 value.assume_init()
             }
         }
@@ -428,50 +454,45 @@ macro_rules! store {
         #[inline(always)]
         pub unsafe fn $name<T: Pod>(ptr: $address, value: T, align: usize) {
             let from: *const T = &value;
-            let (bytes, mut at) = (size_of::<T>(), 0);
+            let [sixteen, eight, four, two] = ends(size_of::<T>(), align);
             // SAFETY: each access lies within the T that the caller promises at `ptr`, and within `value`.
             unsafe {
-                while align >= 16 && bytes - at >= 16 {
+                steps!(at from 0, to sixteen, step 16 => {
                     let [a, b, c, d] = from.byte_add(at).cast::<[u32; 4]>().read_unaligned();
                     asm!(
                         concat!($instruction, ".v4.b32 [{4}], {{{0}, {1}, {2}, {3}}};"),
                         in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, in($register) ptr.register(at),
                         options(nostack, preserves_flags)
                     );
-                    at += 16;
-                }
-                while align >= 8 && bytes - at >= 8 {
+                });
+                steps!(at from sixteen, to eight, step 8 => {
                     let [a, b] = from.byte_add(at).cast::<[u32; 2]>().read_unaligned();
                     asm!(
                         concat!($instruction, ".v2.b32 [{2}], {{{0}, {1}}};"),
                         in(reg32) a, in(reg32) b, in($register) ptr.register(at), options(nostack, preserves_flags)
                     );
-                    at += 8;
-                }
-                while align >= 4 && bytes - at >= 4 {
+                });
+                steps!(at from eight, to four, step 4 => {
                     asm!(
                         concat!($instruction, ".b32 [{1}], {0};"),
                         in(reg32) from.byte_add(at).cast::<u32>().read_unaligned(), in($register) ptr.register(at),
                         options(nostack, preserves_flags)
                     );
-                    at += 4;
-                }
-                while align >= 2 && bytes - at >= 2 {
+                });
+                steps!(at from four, to two, step 2 => {
                     asm!(
                         concat!($instruction, ".b16 [{1}], {0};"),
                         in(reg16) from.byte_add(at).cast::<u16>().read_unaligned(), in($register) ptr.register(at),
                         options(nostack, preserves_flags)
                     );
-                    at += 2;
-                }
-                while bytes - at >= 1 {
+                });
+                steps!(at from two, to size_of::<T>(), step 1 => {
                     asm!(
                         concat!($instruction, ".u8 [{1}], {0};"),
                         in(reg16) u16::from(from.byte_add(at).cast::<u8>().read()), in($register) ptr.register(at),
                         options(nostack, preserves_flags)
                     );
-                    at += 1;
-                }
+                });
             }
         }
     };
