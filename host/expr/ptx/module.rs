@@ -42,10 +42,10 @@ impl<'a> Item<'a> {
             .map(|token| token.text)
     }
 
-    /// Whether it is a kernel, or memory that its threads share.
-    fn is_of_kernel(&self) -> bool {
-        let is_shared = |token: &Token<'_>| token.text == ".shared";
-        self.kind == Kind::Kernel || self.kind == Kind::Variable && self.tokens.iter().take(2).any(is_shared)
+    /// What it is declared as, if that is a kernel, or memory that its threads share.
+    fn of_kernel(&self) -> Option<&'a str> {
+        let mut words = self.tokens.iter().take(2).map(|token| token.text);
+        words.find(|word| matches!(*word, ".entry" | ".shared"))
     }
 
     /// The text without its layout: what two of them are compared by.
@@ -66,11 +66,10 @@ impl<'a> Module<'a> {
     /// Takes the text of a device function apart.
     pub(super) fn parse(text: &'a str) -> Result<Self, Malformed> {
         let module = Self::parse_any(text)?;
-        match module.items.iter().find(|item| item.is_of_kernel()) {
+        match module.items.iter().find_map(Item::of_kernel) {
             None => Ok(module),
-            Some(item) => Err(Malformed(format!(
-                "`{}` cannot stand in the text of a device function",
-                item.name
+            Some(word) => Err(Malformed(format!(
+                "`{word}` cannot stand in the text of a device function"
             ))),
         }
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mistakes that do not compile, each with what the compiler says: one file of `cases/` and its `.stderr`.
 //!
-//! The cases are compiled with the libraries that this test is linked with, so that nothing is built for them. Needs rustc
+//! The cases are compiled with the libraries that this test is linked with, so that nothing is built for them: crates for
+//! such tests have cargo check the whole library once more, which was a fifth of the processor time of all tests. Needs rustc
 //! and the sources. To write the messages anew after a change: `OVERWRITE=1 cargo test -p compile-fail-tests`.
 
 use std::fs;
