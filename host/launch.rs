@@ -381,7 +381,11 @@ macro_rules! args {
                 false $(|| $arg.is_part())*
             }
 
-            #[allow(non_snake_case, unused_variables)]
+            #[allow(
+                non_snake_case,
+                unused_variables,
+                reason = "arguments are named by their types, and the first is asked alone"
+            )]
             fn reading(&self) -> Option<&Reading> {
                 let ($($arg,)*) = self;
                 args!(@first $($arg)*)
