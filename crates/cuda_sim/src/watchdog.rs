@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ends launches that would never end.
 //!
-//! A launch is given up when none of its blocks has ended, or come through the grid barrier, for as long as the variable `WARPSMITH_SIM_TIMEOUT` says. A
-//! thread cannot be ended from outside, for its frames may hold borrows and locks. So the watchdog, a thread of its
-//! own, rings a bell. Threads listen wherever they wait, and wherever they touch memory that others write, as a loop
-//! that waits for something must: one load of a value that hardly ever changes. Who hears it becomes the fault, and
-//! unwinds. A thread that never listens cannot be ended; then that is said on standard error.
+//! A launch is given up when none of its blocks has ended, or come through the grid barrier, for as long as the
+//! variable `WARPSMITH_SIM_TIMEOUT` says. A thread cannot be ended from outside, for its frames may hold borrows and
+//! locks. So the watchdog, a thread of its own, rings a bell. Threads listen wherever they wait, and wherever they touch
+//! memory that others write, as a loop that waits for something must: one load of a value that hardly ever changes. Who
+//! hears it becomes the fault, and unwinds. A thread that never listens cannot be ended; then that is said on standard
+//! error.
 //!
 //! The watchdog counts its own turns and reads no clock, so that a process which was stopped in between, or whose
 //! machine slept, has lost no time.
@@ -29,8 +30,9 @@ const DEFAULT: Duration = Duration::from_secs(60);
 /// The limit, in turns of the watchdog.
 const TURNS: u32 = 8;
 
-/// How many turns later a thread that has not listened is reported.
-const DEAF: u32 = 2;
+/// How long after that a thread that has not listened is reported, where two turns are less. A busy machine may not run
+/// it for a while, and a debug build, or one with a sanitizer, takes a while to unwind a block.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The bell: how many launches there are that have been given up and have not ended, or that are checked.
 static BELL: AtomicU32 = AtomicU32::new(0);
@@ -257,6 +259,12 @@ impl Watchdog {
         }
     }
 
+    /// How many turns after it has given a launch up it reports those who have not listened.
+    fn patience(&self) -> u32 {
+        let turns = PATIENCE.div_duration_f64(self.limit / TURNS).ceil();
+        (turns as u32).max(2)
+    }
+
     /// Looks at all launches; what there is to say of them.
     fn turn(&self) -> String {
         let mut report = String::new();
@@ -269,7 +277,7 @@ impl Watchdog {
             watched.turns += 1;
             if watched.turns == TURNS {
                 watched.launch.give_up();
-            } else if watched.turns == TURNS + DEAF {
+            } else if watched.turns == TURNS + self.patience() {
                 report += &watched.launch.report(self.limit);
             }
         }
