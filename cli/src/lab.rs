@@ -75,8 +75,8 @@ pub fn run(session: &Session, args: &LabArgs) -> Result<()> {
     if let (Some(plot), [(experiment, report)]) = (plot, &found[..]) {
         let title = format!("{} on {}", experiment.name, device.properties().name);
         let bytes = match wanted_format(plot.path())? {
-            Format::Svg => report.plot.svg(&title)?.into_bytes(),
-            Format::Png => png(&report.plot.pixels(&title)?)?,
+            Format::Svg => experiment.plot(&report.tables).svg(&title)?.into_bytes(),
+            Format::Png => png(&experiment.plot(&report.tables).pixels(&title)?)?,
         };
         plot.commit(|file| Ok(file.write_all(&bytes)?))?;
     }

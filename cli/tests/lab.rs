@@ -36,7 +36,7 @@ fn an_experiment_has_tables_lines_and_a_plot() {
     }
     let plot = std::fs::read_to_string(place.path("plot.svg")).unwrap();
     assert!(
-        plot.contains("coalescing on ") && plot.contains("stride, elements"),
+        plot.contains("coalescing on ") && plot.contains("sectors a request"),
         "{plot}"
     );
 }

@@ -8,7 +8,6 @@ use ndarray::{ArrayBase, Data, Dimension};
 use warpsmith::{Device, DeviceArray, Element, LaunchCounters, Space};
 
 use crate::bench::{Bench, Times};
-use crate::plot::Plot;
 use crate::report::{Cell, Table};
 
 /// Timed calls of each measurement on a GPU.
@@ -336,20 +335,6 @@ impl Steps {
         (!values.iter().all(|value| value.is_nan())).then_some(values)
     }
 
-    /// A bar for each row: how fast it is, or the first of the counts.
-    pub fn bars(&self) -> Plot {
-        let counted = self
-            .counts
-            .first()
-            .and_then(|&count| Some((count.name(), self.counts(count)?)));
-        let (unit, values) = counted.unwrap_or_else(|| (self.unit.rate(), self.rates().unwrap_or_default()));
-        let label = |(keys, _, _): &(Vec<Cell>, _, _)| keys.iter().map(Cell::text).collect::<Vec<_>>().join(", ");
-        Plot::Bars {
-            unit,
-            bars: self.rows.iter().map(label).zip(values).collect(),
-        }
-    }
-
     /// The columns that are measured are as the device has them.
     pub fn table(&self) -> Table {
         let mut columns = self.keys.clone();
@@ -370,7 +355,7 @@ impl Steps {
         }
         Table {
             title: self.title.clone(),
-            columns,
+            columns: columns.into_iter().map(String::from).collect(),
             rows,
         }
     }

@@ -22,6 +22,7 @@ pub mod bench;
 pub mod data;
 mod experiments;
 mod lab;
+mod picture;
 pub mod plot;
 mod raster;
 pub mod report;
@@ -33,7 +34,9 @@ pub use warpsmith_lab_kernels as kernels;
 
 pub use experiments::EXPERIMENTS;
 pub use lab::{Cost, Lab};
-use report::Report;
+use picture::Picture;
+use plot::Plot;
+use report::{Report, Table};
 
 /// An experiment.
 pub struct Experiment {
@@ -44,6 +47,7 @@ pub struct Experiment {
     /// The files with its kernels, from the repository's root; none where it runs the library's alone.
     pub sources: &'static [&'static str],
     run: fn(&Lab) -> Result<Report>,
+    picture: Picture,
 }
 
 impl Experiment {
@@ -54,6 +58,15 @@ impl Experiment {
     /// A wrong result, and those of the library.
     pub fn run(&self, lab: &Lab) -> Result<Report> {
         (self.run)(lab).with_context(|| self.name)
+    }
+
+    /// The numbers of its tables to look at: of those of a report, or of those that [`Table::of_page`] reads.
+    ///
+    /// # Panics
+    ///
+    /// If there is no table.
+    pub fn plot(&self, tables: &[Table]) -> Plot {
+        self.picture.plot(tables)
     }
 }
 

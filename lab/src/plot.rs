@@ -19,14 +19,14 @@ pub enum Plot {
     /// A number for each thing.
     Bars {
         /// Of the numbers.
-        unit: &'static str,
+        unit: String,
         /// The things, from top to bottom.
         bars: Vec<(String, f64)>,
     },
     /// Lines over a logarithmic axis.
     Lines {
         /// What is below, and beside.
-        axes: [&'static str; 2],
+        axes: [String; 2],
         /// Whether the axis at the left is logarithmic too; else it begins at 0.
         log: bool,
         /// Lines of points.
@@ -35,9 +35,9 @@ pub enum Plot {
     /// A number for each pair of settings.
     HeatMap {
         /// Of the numbers.
-        unit: &'static str,
+        unit: String,
         /// What is below, and beside.
-        axes: [&'static str; 2],
+        axes: [String; 2],
         /// The settings below.
         columns: Vec<String>,
         /// The settings beside, from top to bottom, with the numbers of the row.
@@ -128,7 +128,7 @@ where
 
 fn draw_lines<B: DrawingBackend>(
     area: &Area<B>,
-    axes: &[&str; 2],
+    axes: &[String; 2],
     log: bool,
     lines: &[(String, Vec<(f64, f64)>)],
 ) -> Result<()>
@@ -148,7 +148,7 @@ where
 
 fn draw_on<B: DrawingBackend, X, Y>(
     area: &Area<B>,
-    axes: &[&str; 2],
+    axes: &[String; 2],
     x: X,
     y: Y,
     lines: &[(String, Vec<(f64, f64)>)],
@@ -168,8 +168,8 @@ where
     let number = |x: &f64| if x.fract() == 0.0 { format!("{x}") } else { number(x) };
     chart
         .configure_mesh()
-        .x_desc(axes[0])
-        .y_desc(axes[1])
+        .x_desc(&axes[0])
+        .y_desc(&axes[1])
         .x_label_formatter(&number)
         .y_label_formatter(&number)
         .light_line_style(WHITE)
@@ -193,7 +193,7 @@ where
 fn draw_heat_map<B: DrawingBackend>(
     area: &Area<B>,
     unit: &str,
-    axes: &[&str; 2],
+    axes: &[String; 2],
     columns: &[String],
     rows: &[(String, Vec<f64>)],
 ) -> Result<()>
@@ -271,20 +271,30 @@ mod tests {
     #[test]
     fn each_kind_has_its_labels_and_numbers() {
         let bars = vec![("naive".into(), 12.5), ("tiled".into(), 99.0), ("none".into(), 0.0)];
-        shown(&Plot::Bars { unit: "GB/s", bars }, &["naive", "12.50", "99", "GB/s"]);
+        shown(
+            &Plot::Bars {
+                unit: "GB/s".into(),
+                bars,
+            },
+            &["naive", "12.50", "99", "GB/s"],
+        );
         for log in [false, true] {
             let lines = vec![
                 ("read".into(), vec![(1.0, 3.0), (64.0, 0.25)]),
                 ("write".into(), vec![]),
             ];
-            let axes = ["stride", "of the best"];
+            let axes = ["stride", "of the best"].map(String::from);
             shown(
                 &Plot::Lines { axes, log, lines },
                 &["read", "write", "stride", "of the best"],
             );
         }
         let rows = vec![("32".into(), vec![1.0, 2.5]), ("64".into(), vec![3.5, 3.5])];
-        let (unit, axes, columns) = ("GB/s", ["elements", "threads"], vec!["1".into(), "2".into()]);
+        let (unit, axes, columns) = (
+            "GB/s".into(),
+            ["elements", "threads"].map(String::from),
+            vec!["1".into(), "2".into()],
+        );
         let plot = Plot::HeatMap {
             unit,
             axes,
@@ -298,21 +308,21 @@ mod tests {
     fn plots_of_nothing_are_drawn() {
         shown(
             &Plot::Bars {
-                unit: "GB/s",
+                unit: "GB/s".into(),
                 bars: vec![],
             },
             &[],
         );
-        let axes = ["a", "b"];
+        let axes = ["a", "b"].map(String::from);
         shown(
             &Plot::Lines {
-                axes,
+                axes: axes.clone(),
                 log: true,
                 lines: vec![],
             },
             &["a"],
         );
-        let (unit, columns, rows) = ("GB/s", vec![], vec![]);
+        let (unit, columns, rows) = ("GB/s".into(), vec![], vec![]);
         shown(
             &Plot::HeatMap {
                 unit,

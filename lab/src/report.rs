@@ -3,8 +3,6 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::plot::Plot;
-
 /// A table's cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
@@ -50,6 +48,15 @@ impl Cell {
         }
     }
 
+    /// What a table shows so.
+    fn of_text(text: &str) -> Self {
+        match text.parse() {
+            Ok(number) => Self::Number(number),
+            Err(_) if text == "–" => Self::Empty,
+            Err(_) => Self::Text(text.into()),
+        }
+    }
+
     fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => json!(text),
@@ -65,9 +72,43 @@ pub struct Table {
     /// What its rows are of.
     pub title: String,
     /// The columns' names, with units.
-    pub columns: Vec<&'static str>,
+    pub columns: Vec<String>,
     /// As many cells each as there are columns.
     pub rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// The place of the column of that name.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column == name)
+    }
+
+    /// The tables of a page that the text of a report, or a part of it, was copied to. The last line of words ahead of a
+    /// table is its title.
+    pub fn of_page(page: &str) -> Vec<Self> {
+        let mut tables: Vec<Self> = Vec::new();
+        let (mut title, mut inside) = ("", false);
+        for line in page.lines().map(str::trim) {
+            let cells = line.strip_prefix('|').and_then(|line| line.strip_suffix('|'));
+            let cells = cells.map(|line| line.split('|').map(str::trim));
+            match (cells, tables.last_mut().filter(|_| inside)) {
+                (None, _) if line.is_empty() => {}
+                (None, _) => title = line,
+                (Some(cells), Some(table)) => {
+                    if !line.trim_matches(['|', '-', ':']).is_empty() {
+                        table.rows.push(cells.map(Cell::of_text).collect());
+                    }
+                }
+                (Some(names), None) => tables.push(Self {
+                    title: title.into(),
+                    columns: names.map(String::from).collect(),
+                    rows: vec![],
+                }),
+            }
+            inside = line.starts_with('|');
+        }
+        tables
+    }
 }
 
 /// What an experiment found.
@@ -77,8 +118,6 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// What is seen in them and why, of these numbers, a line each.
     pub lines: Vec<String>,
-    /// The numbers to look at.
-    pub plot: Plot,
 }
 
 impl Report {
@@ -86,7 +125,7 @@ impl Report {
     pub fn to_json(&self) -> Value {
         let row = |table: &Table, row: &Vec<Cell>| -> Value {
             let cells = table.columns.iter().zip(row);
-            let cells = cells.map(|(&name, cell)| (name.to_string(), cell.to_json()));
+            let cells = cells.map(|(name, cell)| (name.clone(), cell.to_json()));
             cells.collect::<Map<_, _>>().into()
         };
         let table = |table: &Table| {
@@ -128,22 +167,33 @@ mod tests {
     fn rows_are_objects() {
         let table = Table {
             title: "a table".into(),
-            columns: vec!["step", "time, µs", "GB/s"],
+            columns: ["step", "time, µs", "GB/s"].map(String::from).to_vec(),
             rows: vec![vec!["naive".into(), 2.5.into(), Cell::Empty]],
-        };
-        let plot = Plot::Bars {
-            unit: "GB/s",
-            bars: vec![],
         };
         let report = Report {
             tables: vec![table],
             lines: vec!["slow".into()],
-            plot,
         };
         let wanted = json!({
             "tables": [{ "title": "a table", "rows": [{ "step": "naive", "time, µs": 2.5, "GB/s": null }] }],
             "explanation": ["slow"],
         });
         assert_eq!(report.to_json(), wanted);
+    }
+
+    #[test]
+    fn tables_of_pages_are_read() {
+        let page = "Measured.\n\nof steps\n\n| step  |  GB/s |\n|-------|-------|\n| naive | 415.4 |\n| none  |     – |\n\n\
+                    of strides\n\n| stride |\n|--------|\n|      1 |\n\nIt is so.\n";
+        let tables = Table::of_page(page);
+        let [steps, strides] = &tables[..] else {
+            panic!("{tables:?}");
+        };
+        assert_eq!((&*steps.title, &*strides.title), ("of steps", "of strides"));
+        assert_eq!(steps.columns, ["step", "GB/s"]);
+        assert_eq!(steps.rows[0], [Cell::from("naive"), Cell::Number(415.4)]);
+        assert_eq!(steps.rows[1], [Cell::from("none"), Cell::Empty]);
+        assert_eq!(strides.rows, [[Cell::Number(1.0)]]);
+        assert_eq!((steps.column("GB/s"), strides.column("GB/s")), (Some(1), None));
     }
 }

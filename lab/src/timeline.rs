@@ -204,14 +204,16 @@ impl Finished {
         ]);
         Table {
             title: "phases of the streams".into(),
-            columns: vec![
+            columns: [
                 "phase",
                 "stream",
                 "start, µs",
                 "time, µs",
                 "GB/s",
                 "of the copy's rate, %",
-            ],
+            ]
+            .map(String::from)
+            .to_vec(),
             rows,
         }
     }

@@ -17,7 +17,7 @@ fn results_are_right_and_free_of_races() {
                 let cells = table.columns.len();
                 assert!(table.rows.iter().all(|row| row.len() == cells), "{}", table.title);
             }
-            report.plot.svg(experiment.name).unwrap();
+            experiment.plot(&report.tables).svg(experiment.name).unwrap();
         }
     }
 }
@@ -41,7 +41,7 @@ fn the_sources_exist() {
 /// The column of a table of an experiment, of numbers.
 fn column(report: &Report, table: usize, name: &str) -> Vec<f64> {
     let table = &report.tables[table];
-    let at = table.columns.iter().position(|column| *column == name);
+    let at = table.column(name);
     let at = at.unwrap_or_else(|| panic!("{name} in {:?}", table.columns));
     let number = |row: &Vec<Cell>| match row[at] {
         Cell::Number(number) => number,
@@ -126,10 +126,10 @@ fn ladders_spare_memory() {
     let report = counted("many-kernels", 1 << 12);
     let table = &report.tables[0];
     let (name, cells) = (
-        table.columns.last(),
+        table.columns.last().map(String::as_str),
         [&table.rows[0], &table.rows[1]].map(|row| row.last()),
     );
-    assert_eq!(name, Some(&"bytes moved"));
+    assert_eq!(name, Some("bytes moved"));
     assert_eq!(
         cells,
         [Some(&Cell::Number(8.0 * 2.0 * 4.0 * 4096.0)), Some(&Cell::Empty)]

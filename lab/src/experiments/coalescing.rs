@@ -10,7 +10,6 @@ use crate::kernels::coalescing::{
     FIELDS, array_of_structures, offset_read, strided_read, strided_write, structure_of_arrays,
 };
 use crate::lab::{Cost, Count, Lab, Steps, Unit, check_equal};
-use crate::plot::Plot;
 use crate::report::Report;
 
 const STRIDES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -43,27 +42,7 @@ pub fn run(lab: &Lab) -> Result<Report> {
             structures[0], structures[1]
         ));
     }
-    let points = |steps: &Steps| {
-        let values = steps.counts(Count::SectorsPerRequest).or(steps.rates());
-        STRIDES
-            .map(|stride| stride as f64)
-            .into_iter()
-            .zip(values.unwrap_or_default())
-            .collect()
-    };
     Ok(Report {
-        plot: Plot::Lines {
-            axes: [
-                "stride, elements",
-                if lab.is_simulator() {
-                    "sectors a request"
-                } else {
-                    "useful GB/s"
-                },
-            ],
-            log: true,
-            lines: vec![("read".into(), points(&reads)), ("write".into(), points(&writes))],
-        },
         tables: [reads, writes, offsets, structures].iter().map(Steps::table).collect(),
         lines,
     })

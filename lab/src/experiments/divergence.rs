@@ -7,7 +7,6 @@ use warpsmith::{DeviceArray, LaunchConfig};
 
 use crate::kernels::divergence::{WAYS, way, ways};
 use crate::lab::{Count, Lab, Steps, Unit, check_equal};
-use crate::plot::Plot;
 use crate::report::Report;
 
 const NUMBERS: [u32; 4] = [1, 2, 4, 8];
@@ -39,32 +38,7 @@ pub fn run(lab: &Lab) -> Result<Report> {
         lines.push(format!("Lanes that take part in an instruction, of 32: {} for 1, 2, 4, 8 ways within a warp; {} where whole warps part.", list(&lanes), list(&warps)));
         lines.push("A warp goes each way in turn, with the other lanes at rest: with 8 ways it takes eight times as many steps for the same work.".into());
     }
-    let points = |steps: &Steps| {
-        let values = if lab.is_simulator() {
-            steps.counts(Count::LanesPerRequest)
-        } else {
-            steps.rates()
-        };
-        NUMBERS
-            .map(f64::from)
-            .into_iter()
-            .zip(values.unwrap_or_default())
-            .collect()
-    };
-    let unit = if lab.is_simulator() {
-        Count::LanesPerRequest.name()
-    } else {
-        Unit::Elements.rate()
-    };
     Ok(Report {
-        plot: Plot::Lines {
-            axes: ["ways", unit],
-            log: false,
-            lines: vec![
-                ("threads part".into(), points(&by_lane)),
-                ("warps part".into(), points(&by_warp)),
-            ],
-        },
         tables: vec![by_lane.table(), by_warp.table()],
         lines,
     })

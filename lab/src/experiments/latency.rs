@@ -54,7 +54,6 @@ pub fn run(lab: &Lab) -> Result<Report> {
         note_of_host(&mut lines);
     }
     Ok(Report {
-        plot: steps.bars(),
         tables: vec![steps.table()],
         lines,
     })

@@ -8,7 +8,6 @@ use warpsmith::{DeviceArray, LaunchConfig};
 use crate::data::{array, small};
 use crate::kernels::map::{vector_add, vector_add_grid_stride, vector_add_several};
 use crate::lab::{Count, Lab, Steps, Unit, check_equal};
-use crate::plot::Plot;
 use crate::report::{Cell, Report};
 
 type Vector = DeviceArray<f32, Ix1>;
@@ -27,11 +26,9 @@ pub fn run(lab: &Lab) -> Result<Report> {
     let keys = ["threads a block", "elements a thread", "blocks", "threads at a time, %"];
     let mut table = Steps::new(format!("the sum of two vectors of {n} f32"), &keys, Unit::Bytes)
         .counting(&[Count::Requests, Count::SectorsPerRequest]);
-    let mut occupancies = Vec::new();
     for threads in BLOCKS {
         let at_a_time = device.occupancy::<vector_add_several>(threads, 0)? * threads;
         let percent = 100.0 * f64::from(at_a_time) / f64::from(device.properties().max_threads_per_multiprocessor);
-        occupancies.push(percent);
         for each in EACH {
             let blocks = n.div_ceil((threads * each) as usize).max(1);
             let config = LaunchConfig::new(blocks as u32, threads);
@@ -54,22 +51,11 @@ pub fn run(lab: &Lab) -> Result<Report> {
     let chosen = device.launch_config::<vector_add>(n)?.block.x;
     other_ways(lab, [&a, &b], &wanted, &mut table)?;
 
-    let rates = table.rates();
-    let values = rates
-        .clone()
-        .unwrap_or_else(|| occupancies.iter().flat_map(|&x| [x; EACH.len()]).collect());
-    let rows = BLOCKS.iter().zip(values.chunks(EACH.len()));
     Ok(Report {
-        lines: rates.map_or_else(
+        lines: table.rates().map_or_else(
             || vec![format!("The simulated GPU runs blocks on the host's cores; it would take blocks of {chosen} threads for this kernel. A request has as many sectors whatever the block.")],
             |rates| explain(&rates, chosen),
         ),
-        plot: Plot::HeatMap {
-            unit: if lab.is_simulator() { "threads at a time, %" } else { "GB/s" },
-            axes: ["elements a thread", "threads a block"],
-            columns: EACH.iter().map(u32::to_string).collect(),
-            rows: rows.map(|(threads, values)| (threads.to_string(), values.to_vec())).collect(),
-        },
         tables: vec![table.table()],
     })
 }

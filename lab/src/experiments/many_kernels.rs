@@ -63,7 +63,6 @@ pub fn run(lab: &Lab) -> Result<Report> {
     }
     Ok(Report {
         lines,
-        plot: table.bars(),
         tables: vec![table.table()],
     })
 }

@@ -69,7 +69,6 @@ pub fn run(lab: &Lab) -> Result<Report> {
     table.push(["the library, bf16".into()], cost, operations);
     Ok(Report {
         lines: explain(&table),
-        plot: table.bars(),
         tables: vec![table.table()],
     })
 }

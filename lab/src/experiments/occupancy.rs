@@ -7,7 +7,6 @@ use warpsmith::{DeviceArray, LaunchConfig};
 use crate::data::{array, small};
 use crate::kernels::map::vector_add_several;
 use crate::lab::{Count, Lab, Steps, Unit, check_equal};
-use crate::plot::Plot;
 use crate::report::Report;
 
 const THREADS: u32 = 256;
@@ -71,11 +70,6 @@ pub fn run(lab: &Lab) -> Result<Report> {
     }
     Ok(Report {
         lines: explain(&lines),
-        plot: Plot::Lines {
-            axes: ["threads at a time, % of what a multiprocessor has room for", "GB/s"],
-            log: false,
-            lines,
-        },
         tables: vec![table.table()],
     })
 }

@@ -8,7 +8,6 @@ use warpsmith::{DeviceArray, Element, bf16, f16};
 
 use crate::data::{array, bits};
 use crate::lab::{Lab, Steps, Unit};
-use crate::plot::Plot;
 use crate::report::{Report, Table};
 
 /// A random number from 0 to 1, in steps of 2^−24.
@@ -20,7 +19,7 @@ pub fn run(lab: &Lab) -> Result<Report> {
     let (sums, (products, errors)) = (sums(lab)?, products(lab)?);
     let table = Table {
         title: "sums of as many numbers from 0 to 1 as f16 has room for".into(),
-        columns: vec!["numbers", "error"],
+        columns: ["numbers", "error"].map(String::from).to_vec(),
         rows: sums
             .iter()
             .map(|&(name, error)| vec![name.into(), error.into()])
@@ -47,13 +46,8 @@ pub fn run(lab: &Lab) -> Result<Report> {
             "The simulated GPU has no tensor cores for TF32, and multiplies in f32 then; its times say nothing.".into(),
         ),
     ];
-    let labels = ["f64", "f32", "TF32", "f16", "bf16"].into_iter().map(String::from);
     Ok(Report {
-        plot: Plot::Bars {
-            unit: "bits that are right, of the largest element",
-            bars: labels.zip(errors.iter().map(|&error| right_bits(error))).collect(),
-        },
-        tables: vec![table, products.table()],
+        tables: vec![products.table(), table],
         lines,
     })
 }
@@ -111,7 +105,7 @@ fn products(lab: &Lab) -> Result<(Steps, Vec<f64>)> {
         lab,
         n,
         exact,
-        steps: Steps::new(title, &["numbers", "error"], Unit::Operations),
+        steps: Steps::new(title, &["numbers", "error", "bits that are right"], Unit::Operations),
         errors: Vec::new(),
     };
     let u24 = 2f64.powi(-24);
@@ -172,8 +166,11 @@ impl Products<'_> {
             Ok(())
         };
         let cost = self.lab.cost(&mut out, |out| multiply(out), check)?;
-        self.steps
-            .push([name.into(), error.into()], cost, 2.0 * (self.n as f64).powi(3));
+        self.steps.push(
+            [name.into(), error.into(), right_bits(error).into()],
+            cost,
+            2.0 * (self.n as f64).powi(3),
+        );
         self.errors.push(error);
         Ok(())
     }

@@ -104,7 +104,6 @@ pub fn run(lab: &Lab) -> Result<Report> {
     table.push(["the library"].map(Into::into), cost, bytes);
     Ok(Report {
         lines: explain(&table),
-        plot: table.bars(),
         tables: vec![table.table()],
     })
 }

@@ -71,7 +71,6 @@ pub fn run(lab: &Lab) -> Result<Report> {
     }
     Ok(Report {
         lines: explain(&table),
-        plot: table.bars(),
         tables: vec![table.table()],
     })
 }

@@ -11,7 +11,6 @@ use crate::kernels::blur::{COLUMNS, RADIUS, ROWS as BLUR_ROWS, blur_naive, blur_
 use crate::kernels::shared_memory::{LOADS, THREADS, WORDS, strided_shared};
 use crate::kernels::transpose::{EDGE, ROWS, transpose_naive, transpose_padded, transpose_tiled};
 use crate::lab::{Count, Lab, Steps, Unit, check_equal};
-use crate::plot::Plot;
 use crate::report::Report;
 
 /// The bank conflicts of a stride are 1, 2, 4 … 32 words of a bank, and 33 has none again.
@@ -50,25 +49,7 @@ pub fn run(lab: &Lab) -> Result<Report> {
             ));
         }
     }
-    let points = |values: Option<Vec<f64>>| {
-        let strides = STRIDES.map(|stride| stride as f64).into_iter();
-        strides.zip(values.unwrap_or_default()).collect()
-    };
-    let plot = if lab.is_simulator() {
-        Plot::Lines {
-            axes: ["stride, words", "bank conflicts"],
-            log: false,
-            lines: vec![("conflicts".into(), points(strides.counts(Count::BankConflicts)))],
-        }
-    } else {
-        Plot::Lines {
-            axes: ["stride, words", "GB/s of shared memory"],
-            log: false,
-            lines: vec![("loads".into(), points(strides.rates()))],
-        }
-    };
     Ok(Report {
-        plot,
         tables: vec![strides.table(), transposes.table(), blurs.table()],
         lines,
     })

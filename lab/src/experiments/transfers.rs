@@ -38,7 +38,6 @@ pub fn run(lab: &Lab) -> Result<Report> {
         ),
     }
     Ok(Report {
-        plot: kinds.bars(),
         tables: vec![kinds.table(), parts.table(), overlap.table()],
         lines,
     })

@@ -7,7 +7,6 @@ mod race;
 use anyhow::{Context, Result};
 
 use crate::lab::{Lab, note_of_host};
-use crate::plot::Plot;
 use crate::report::{Report, Table};
 use operations::OPERATIONS;
 use race::{Race, Seconds};
@@ -33,20 +32,11 @@ pub fn run(lab: &Lab) -> Result<Report> {
         found.push((operation.name, times));
     }
     let cores = rayon::current_num_threads();
-    let line = |(name, times): &(&'static str, Vec<(usize, Seconds)>)| {
-        let point = |(n, seconds): &(usize, Seconds)| Some((*n as f64, ratio(seconds.all, seconds.copied)?));
-        (name.to_string(), times.iter().filter_map(point).collect())
-    };
     let mut lines = explain(&found, cores);
     note_of_host(&mut lines);
     Ok(Report {
         tables: vec![table(&found, cores)],
         lines,
-        plot: Plot::Lines {
-            axes: ["elements", "times as fast as all cores, with copies"],
-            log: true,
-            lines: found.iter().map(line).collect(),
-        },
     })
 }
 
@@ -72,7 +62,7 @@ fn table(found: &Found, cores: usize) -> Table {
     };
     Table {
         title: format!("f32, on this machine's {cores} cores and on the GPU, with its copies and without"),
-        columns: vec![
+        columns: [
             "operation",
             "elements",
             "one core, ms",
@@ -82,7 +72,9 @@ fn table(found: &Found, cores: usize) -> Table {
             "with copies × one core",
             "with copies × all cores",
             "× all cores",
-        ],
+        ]
+        .map(String::from)
+        .to_vec(),
         rows: found
             .iter()
             .flat_map(|(name, times)| times.iter().map(|it| row(name, it)))
