@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chapter "Hello, GPU": an element for each thread.
+//! Chapter "Hello, GPU": an element for each thread, the program.
 
-// ANCHOR: kernel
-use cuda_std::prelude::*;
+/// Stands for the crate of the reader's kernels.
+mod hello_kernels;
+/// Stands for the reader's `tests/kernels.rs`.
+mod tests;
 
-/// `out[i] = x[i] + y[i]`
-#[kernel]
-pub fn add(x: &[f32], y: &[f32], out: SliceMut<'_, f32>) {
-    let i = thread::index_1d();
-    if i < out.len() {
-        out.set(i, x[i] + y[i]);
-    }
-}
-// ANCHOR_END: kernel
-
-// ANCHOR: launch
+// ANCHOR: uses
+use hello_kernels::add;
 use warpsmith::ndarray::Array1;
 use warpsmith::{Device, DeviceArray, LaunchConfig, Stream};
+// ANCHOR_END: uses
 
+// ANCHOR: launch
 fn add_arrays(stream: &Stream, x: &Array1<f32>, y: &Array1<f32>) -> warpsmith::Result<Array1<f32>> {
     let on_x = DeviceArray::from_ndarray(stream, x)?;
     let on_y = DeviceArray::from_ndarray(stream, y)?;
@@ -29,16 +24,14 @@ fn add_arrays(stream: &Stream, x: &Array1<f32>, y: &Array1<f32>) -> warpsmith::R
 // ANCHOR_END: launch
 
 #[test]
-fn adds_arrays_of_any_length() -> warpsmith::Result<()> {
+fn prints_a_sum() -> warpsmith::Result<()> {
     let device: Device = crate::book::simulator();
     let stream = device.default_stream();
-    for len in [1, 255, 256, 257, 1000] {
-        let x = Array1::from_shape_fn(len, |i| i as f32);
-        assert_eq!(add_arrays(stream, &x, &(2.0 * &x))?, 3.0 * x);
-    }
     // ANCHOR: end
     let x = Array1::linspace(0.0, 1.0, 1000);
-    println!("{}", add_arrays(stream, &x, &x)?);
+    let sum = add_arrays(stream, &x, &x)?;
+    println!("{sum}");
+    assert_eq!(sum, 2.0 * x);
     Ok(())
-    // ANCHOR_END: end
 }
+// ANCHOR_END: end

@@ -52,7 +52,7 @@ fn views_copy_nothing() -> warpsmith::Result<()> {
 
 #[test]
 // ANCHOR: pinned
-fn copies_that_nobody_waits_for() -> Result<(), Box<dyn std::error::Error>> {
+fn copies_that_nobody_waits_for() -> warpsmith::Result<()> {
     let device = Device::auto()?;
     let stream = device.default_stream();
     let batch = PinnedArray::from_ndarray(&device, &Array1::linspace(0.0f32, 1.0, 1000))?;

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chapter "Hello, GPU": the first kernel, as a whole.
+//! Chapter "Hello, GPU": the program that launches the first kernel.
 
-// ANCHOR: kernel
-use cuda_std::prelude::*;
-use cuda_std::println;
+/// Stands for the crate of the reader's kernels.
+mod hello_kernels;
 
-/// Each thread says where it is.
-#[kernel]
-pub fn places() {
-    println!("block {}, thread {}", thread::block_idx_x(), thread::thread_idx_x());
-}
-// ANCHOR_END: kernel
+// ANCHOR: uses
+use hello_kernels::places;
+use warpsmith::{Device, LaunchConfig, Stream};
+// ANCHOR_END: uses
 
 // ANCHOR: launch
-use warpsmith::{Device, LaunchConfig, Stream};
-
 fn launch_places(stream: &Stream) -> warpsmith::Result<()> {
     let config = LaunchConfig::new(2, 4); // 2 blocks of 4 threads
     stream.launch::<places>(&config, ())?; // queued: this does not wait
@@ -24,5 +19,9 @@ fn launch_places(stream: &Stream) -> warpsmith::Result<()> {
 
 #[test]
 fn threads_say_where_they_are() -> warpsmith::Result<()> {
-    launch_places(Device::simulator().default_stream())
+    let device = Device::simulator();
+    let stream = device.default_stream();
+    // ANCHOR: end
+    launch_places(stream)
 }
+// ANCHOR_END: end

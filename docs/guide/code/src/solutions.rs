@@ -205,7 +205,7 @@ fn longest_run_of_rain() -> warpsmith::Result<()> {
 
 #[test]
 // ANCHOR: pinned
-fn exercise_batches() -> Result<(), Box<dyn std::error::Error>> {
+fn exercise_batches() -> warpsmith::Result<()> {
     let device = Device::auto()?;
     let (one, other) = (device.create_stream()?, device.create_stream()?);
     let mut copies = Vec::new();
