@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 mod emulated;
-mod emulator;
 mod machine;
 mod programs;
 mod ptxas;

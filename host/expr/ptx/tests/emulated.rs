@@ -5,12 +5,13 @@
 use std::cell::RefCell;
 
 use ndarray::{Array, Axis, Ix0, Ix3, s};
+use test_reference::emulator::{Emulator, Memory};
 
-use super::emulator::{Emulator, Memory};
 use super::reading::read_again;
+use crate::backend::DeviceFnInfo;
 use crate::expr::kernel::pieces;
 use crate::expr::lower::Lowered;
-use crate::expr::program::Program;
+use crate::expr::program::{MAX_ARGUMENTS, Program};
 use crate::expr::ptx::halves::Operation;
 use crate::expr::ptx::inline::Callee;
 use crate::expr::ptx::kernel::entry;
@@ -41,6 +42,20 @@ impl Memory for Host {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
         // SAFETY: kernels store elements of their outputs.
         unsafe { to.copy_from_nonoverlapping(value.to_le_bytes().as_ptr(), bytes) };
+    }
+}
+
+/// Computes the device functions of a program, by their numbers.
+pub(super) fn native(functions: &[&'static DeviceFnInfo]) -> impl Fn(usize, [u64; MAX_ARGUMENTS]) -> u64 {
+    |number, arguments| {
+        let mut addresses = [std::ptr::null(); MAX_ARGUMENTS];
+        for (address, argument) in addresses.iter_mut().zip(&arguments) {
+            *address = (&raw const *argument).cast();
+        }
+        let mut result = 0u64;
+        // SAFETY: one number for each argument, and room for the result.
+        unsafe { (functions[number].run)(addresses.as_ptr(), (&raw mut result).cast(), 1) };
+        result
     }
 }
 
@@ -90,7 +105,8 @@ pub(in crate::expr) fn run_again(lowered: &Lowered<'_>, outputs: &[u64]) {
     all.dedup();
     for operations in all {
         let text = entry(program, &callees, &operations).expect("a kernel");
-        let emulator = Emulator::new(&text, &program.functions);
+        let native = native(&program.functions);
+        let emulator = Emulator::new(&text, &native);
         for (output, bytes) in wanted.iter().enumerate() {
             (0..bytes.len()).for_each(|k| Host.store(outputs[output] + k as u64, 1, !u64::from(bytes[k])));
         }

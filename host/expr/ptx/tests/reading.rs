@@ -6,13 +6,13 @@ use std::env;
 use std::fs;
 
 use ndarray::Ix2;
+use test_reference::emulator::{Emulator, Memory};
 
 use super::super::halves::Operation;
 use super::super::inline::Callee;
 use super::super::reading::{FIRST, reading, rewritten};
 use super::super::{Arguments, Malformed, reading_parameters};
-use super::emulated::programs;
-use super::emulator::{Emulator, Memory};
+use super::emulated::{native, programs};
 use super::programs::{Random, samples};
 use super::ptxas::{ARCHITECTURES, assemble, ptxas};
 use crate::DeviceArray;
@@ -106,7 +106,7 @@ pub(super) fn read_again(
         parameters.extend((out.as_mut_ptr().expose_provenance() as u64).to_le_bytes());
         parameters.extend((len as u32).to_le_bytes());
         let threads = len.div_ceil(2 * vector / size) as u32;
-        Emulator::new(&text, &program.functions).block((0, 0), threads, &parameters, memory);
+        Emulator::new(&text, &native(&program.functions)).block((0, 0), threads, &parameters, memory);
         let read: Vec<u8> = out
             .iter()
             .flat_map(|word| word.to_le_bytes())

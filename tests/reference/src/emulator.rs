@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A machine for what the generator writes: blocks of threads with registers, shuffles, barriers and shared memory. It knows
-//! these instructions and no others; device functions are one each, which the host computes.
+//! A machine for the PTX that the library writes of expressions: blocks of threads with registers, shuffles, barriers and
+//! shared memory. It knows these instructions and no others; device functions are one each, which the host computes.
 
 use std::collections::HashMap;
 
 use half::{bf16, f16};
 
-use crate::backend::DeviceFnInfo;
-use crate::expr::program::MAX_ARGUMENTS;
+/// The most arguments of a device function.
+pub const MAX_ARGUMENTS: usize = 6;
+
+/// Computes the device function of that number.
+pub type Native<'a> = &'a dyn Fn(usize, [u64; MAX_ARGUMENTS]) -> u64;
 
 /// Global memory.
-pub(super) trait Memory {
+pub trait Memory {
+    /// The number in so many bytes.
     fn load(&mut self, address: u64, bytes: usize) -> u64;
+
+    /// Writes the low bytes of a number.
     fn store(&mut self, address: u64, bytes: usize, value: u64);
 }
 
@@ -68,11 +74,11 @@ struct Line {
 }
 
 /// A kernel, taken apart.
-pub(super) struct Emulator<'a> {
+pub struct Emulator<'a> {
     lines: Vec<Line>,
     registers: usize,
     shared: usize,
-    functions: &'a [&'static DeviceFnInfo],
+    native: Native<'a>,
 }
 
 /// What a thread waits for, or why it goes no further.
@@ -90,8 +96,8 @@ struct Thread {
 }
 
 impl<'a> Emulator<'a> {
-    /// Of a text with an entry.
-    pub(super) fn new(text: &'a str, functions: &'a [&'static DeviceFnInfo]) -> Self {
+    /// Of a text with an entry, whose device functions `native` computes.
+    pub fn new(text: &str, native: Native<'a>) -> Self {
         let (_, body) = text.split_once("\n{\n").expect("a body");
         let lines: Vec<&str> = body.lines().take_while(|line| *line != "}").map(str::trim).collect();
         let mut labels = HashMap::new();
@@ -111,18 +117,18 @@ impl<'a> Emulator<'a> {
             }
         }
         let mut registers = HashMap::new();
-        let parse = |line: &&'a str| Line::parse(line, &labels, &mut registers);
-        let lines = kept.iter().map(parse).collect();
+        let parse = |line| Line::parse(line, &labels, &mut registers);
+        let lines = kept.into_iter().map(parse).collect();
         Self {
             lines,
             registers: registers.len(),
             shared,
-            functions,
+            native,
         }
     }
 
     /// Runs a block.
-    pub(super) fn block(&self, block: (u32, u32), threads: u32, parameters: &[u8], memory: &mut dyn Memory) {
+    pub fn block(&self, block: (u32, u32), threads: u32, parameters: &[u8], memory: &mut dyn Memory) {
         let mut shared = vec![0u8; self.shared];
         let mut all: Vec<Thread> = (0..threads)
             .map(|number| Thread {
@@ -278,11 +284,7 @@ impl<'a> Emulator<'a> {
                 for (value, &operand) in values.iter_mut().zip(&operands[1..]) {
                     *value = thread.value(operand, block);
                 }
-                let addresses = values.each_ref().map(|value| (&raw const *value).cast());
-                let mut result = 0u64;
-                // SAFETY: one number for each argument, and room for the result.
-                unsafe { (self.functions[number].run)(addresses.as_ptr(), (&raw mut result).cast(), 1) };
-                thread.set(operands[0], result);
+                thread.set(operands[0], (self.native)(number, values));
             }
             Action::Split(bits) => {
                 let halves = thread.value(operands[2], block);
