@@ -16,13 +16,34 @@ const KERNELS: PtxModules = warpsmith::kernels!(kernels_gpu);
 /// Elements that a function is applied to.
 const LEN: usize = 4096;
 
-/// `call!(argument: each of these functions)`, for each type in front and each operator behind.
+/// A device function. Not a type, for there are hundreds, and what tests do with them is compiled once.
+struct Function {
+    name: &'static str,
+    signature: u64,
+    arguments: &'static [ScalarType],
+    output: ScalarType,
+    run: unsafe fn(*const *const (), *mut (), usize),
+}
+
+impl Function {
+    fn of<F: DeviceFn>() -> Self {
+        Self {
+            name: F::NAME,
+            signature: F::SIGNATURE,
+            arguments: F::ARGUMENTS,
+            output: F::Output::TYPE,
+            run: F::run,
+        }
+    }
+}
+
+/// `call(argument, each of these functions)`, for each type in front and each operator behind.
 macro_rules! each {
     ($call:ident, $arg:expr; $($function:ident<[$($type:ty),*], $ops:tt>;)*) => {
         $($(each!(@ops $call, $arg, $function, $type, $ops);)*)*
     };
     (@ops $call:ident, $arg:expr, $function:ident, $type:ty, [$($op:ty),*]) => {
-        $($call::<$function<$type, $op>>($arg);)*
+        $($call($arg, &Function::of::<$function<$type, $op>>());)*
     };
 }
 
@@ -63,33 +84,33 @@ fn packed(cells: &[u64], bytes: usize) -> Vec<u64> {
 }
 
 /// The function of the elements on the host, each result in a cell.
-fn on_host<F: DeviceFn>(arguments: &[Vec<u64>]) -> Vec<u64> {
+fn on_host(function: &Function, arguments: &[Vec<u64>]) -> Vec<u64> {
     let arrays: Vec<Vec<u64>> = arguments
         .iter()
-        .zip(F::ARGUMENTS)
+        .zip(function.arguments)
         .map(|(cells, ty)| packed(cells, ty.bytes()))
         .collect();
     let addresses: Vec<*const ()> = arrays.iter().map(|array| array.as_ptr().cast()).collect();
     let mut results = vec![0_u64; LEN];
     // SAFETY: as many arrays as arguments, of as many elements of their types, aligned to 8 bytes; room for as many results.
-    unsafe { F::run(addresses.as_ptr(), results.as_mut_ptr().cast(), LEN) };
-    let size = F::Output::TYPE.bytes();
+    unsafe { (function.run)(addresses.as_ptr(), results.as_mut_ptr().cast(), LEN) };
+    let size = function.output.bytes();
     let bytes: Vec<u8> = results.iter().flat_map(|word| word.to_le_bytes()).collect();
     let cell = |bytes: &[u8]| bytes.iter().rev().fold(0, |cell, byte| cell << 8 | u64::from(*byte));
     bytes.chunks(size).take(LEN).map(cell).collect()
 }
 
 /// PTX with a kernel that calls the function for the elements in cells.
-fn with_kernel<F: DeviceFn>(text: &str) -> String {
+fn with_kernel(function: &Function, text: &str) -> String {
     let bits = |ty: ScalarType| if ty.bytes() == 8 { 64 } else { 32 };
     let (mut loads, mut parameters, mut names) = (String::new(), String::new(), Vec::new());
-    for (k, &ty) in F::ARGUMENTS.iter().enumerate() {
+    for (k, &ty) in function.arguments.iter().enumerate() {
         let bits = bits(ty);
         loads += &format!("ld.global.b{bits} %a{bits}_{k}, [%rd0];\nadd.u64 %rd0, %rd0, %rd3;\n");
         parameters += &format!(".param .b{bits} p{k};\nst.param.b{bits} [p{k}], %a{bits}_{k};\n");
         names.push(format!("p{k}"));
     }
-    let (result, name, names) = (bits(F::Output::TYPE), F::NAME, names.join(", "));
+    let (result, name, names) = (bits(function.output), function.name, names.join(", "));
     let widened = match result {
         32 => "ld.param.b32 %r5, [result];\ncvt.u64.u32 %rd4, %r5;",
         _ => "ld.param.b64 %rd4, [result];",
@@ -127,12 +148,13 @@ ret;
     )
 }
 
-fn on_gpu<F: DeviceFn>(device: &Device, arguments: &[Vec<u64>]) -> Vec<u64> {
-    assert_eq!(KERNELS.signature(F::NAME, "sm_75"), Some(F::SIGNATURE), "{}", F::NAME);
-    let text = KERNELS.text(F::NAME, "sm_75").unwrap();
-    assert_eq!(text.matches(".version").count(), 1, "{}", F::NAME);
+fn on_gpu(function: &Function, device: &Device, arguments: &[Vec<u64>]) -> Vec<u64> {
+    let name = function.name;
+    assert_eq!(KERNELS.signature(name, "sm_75"), Some(function.signature), "{name}");
+    let text = KERNELS.text(name, "sm_75").unwrap();
+    assert_eq!(text.matches(".version").count(), 1, "{name}");
     let module =
-        Module::from_ptx(device, &with_kernel::<F>(&text)).unwrap_or_else(|error| panic!("{}: {error}", F::NAME));
+        Module::from_ptx(device, &with_kernel(function, &text)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let probe = module.function("probe").unwrap();
     let stream = device.default_stream();
     let cells = DeviceArray::from_ndarray(stream, &Array1::from(arguments.concat())).unwrap();
@@ -162,25 +184,28 @@ fn is_nan(ty: ScalarType, bits: u64) -> bool {
     }
 }
 
-/// Calls `compare` with the name and the result's type, and each element's results on the host and on the GPU.
-fn on_both<F: DeviceFn>(device: &Device, compare: impl Fn(ScalarType, u64, u64) -> bool) {
-    let arguments: Vec<_> = (0..).zip(F::ARGUMENTS).map(|(k, &ty)| cells(ty, 31 + k)).collect();
-    let (host, gpu) = (on_host::<F>(&arguments), on_gpu::<F>(device, &arguments));
+/// Calls `compare` with the result's type, and each element's results on the host and on the GPU.
+fn on_both(device: &Device, function: &Function, compare: impl Fn(ScalarType, u64, u64) -> bool) {
+    let ty = function.output;
+    let arguments: Vec<_> = (0..)
+        .zip(function.arguments)
+        .map(|(k, &ty)| cells(ty, 31 + k))
+        .collect();
+    let (host, gpu) = (on_host(function, &arguments), on_gpu(function, device, &arguments));
     for (i, (&wanted, &got)) in host.iter().zip(&gpu).enumerate() {
         let of: Vec<_> = arguments.iter().map(|cells| format!("{:x}", cells[i])).collect();
-        let ty = F::Output::TYPE;
         let same = compare(ty, wanted, got) || is_nan(ty, wanted) && is_nan(ty, got);
-        assert!(same, "{} of {of:?}: {got:x}, on the host {wanted:x}", F::NAME);
+        assert!(same, "{} of {of:?}: {got:x}, on the host {wanted:x}", function.name);
     }
 }
 
-fn same_bits<F: DeviceFn>(device: &Device) {
-    on_both::<F>(device, |_, wanted, got| wanted == got);
+fn same_bits(device: &Device, function: &Function) {
+    on_both(device, function, |_, wanted, got| wanted == got);
 }
 
 /// Of functions by the special function units, which the host has not.
-fn nearly<F: DeviceFn>(device: &Device) {
-    on_both::<F>(device, |ty, wanted, got| match ty {
+fn nearly(device: &Device, function: &Function) {
+    on_both(device, function, |ty, wanted, got| match ty {
         ScalarType::F32 => {
             let (wanted, got) = (f32::from_bits(wanted as u32), f32::from_bits(got as u32));
             wanted == got || (wanted - got).abs() <= 1e-5 * wanted.abs() + 1e-35
@@ -225,7 +250,7 @@ fn functions_give_the_same_bits_on_a_gpu() {
     }
     each! { nearly, device; number_unary<[f32, f64], [Gelu, GeluTanh, Silu]>; }
     macro_rules! of_types {
-        ($($function:ident<$($type:ty),*>;)*) => { $($(same_bits::<$function<$type>>(device);)*)* };
+        ($($function:ident<$($type:ty),*>;)*) => { $($(same_bits(device, &Function::of::<$function<$type>>());)*)* };
     }
     of_types! {
         number_mul_add<f32, f64, u8, u16, u32, u64>;
@@ -239,7 +264,7 @@ fn functions_give_the_same_bits_on_a_gpu() {
 
 /// The function of these arguments.
 fn of<F: DeviceFn, const N: usize>(arguments: [u64; N]) -> u64 {
-    on_host::<F>(&arguments.map(|argument| vec![argument; LEN]))[0]
+    on_host(&Function::of::<F>(), &arguments.map(|argument| vec![argument; LEN]))[0]
 }
 
 #[test]
@@ -277,7 +302,10 @@ fn what_functions_compute() {
 fn casts_by_way_of_another_type_round_once() {
     let numbers = cells(ScalarType::U64, 5);
     fn in_two_steps<First: DeviceFn, Second: DeviceFn>(numbers: &[u64], wanted: impl Fn(u64) -> u64) {
-        let got = on_host::<Second>(&[on_host::<First>(&[numbers.to_vec()])]);
+        let got = on_host(
+            &Function::of::<Second>(),
+            &[on_host(&Function::of::<First>(), &[numbers.to_vec()])],
+        );
         for (&number, got) in numbers.iter().zip(got) {
             assert_eq!(
                 got,
