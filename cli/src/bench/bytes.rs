@@ -125,7 +125,7 @@ pub fn matmul<T: Bytes>(bench: &Bench, n: usize) -> Result<Measurement> {
         |out| T::multiply(&x, &y.t(), out),
         |out| {
             let got = out.to_ndarray()?;
-            check::spread(side, 100, |row, column| {
+            check::spread(side, 100, &|row, column| {
                 let of = |i| T::to_f64(T::element(i));
                 let product = |k| of(row * side + k) * of(n + column * side + k);
                 let (wanted, magnitude) = (0..side).map(product).fold((0.0, 0.0), |(sum, magnitude), product| {

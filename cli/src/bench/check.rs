@@ -12,7 +12,7 @@ use super::data::{Value, bits};
 const CHUNK: usize = 1 << 16;
 
 /// An error unless every element is what `wanted` gives for its index.
-pub fn every<T: PartialEq + Debug + Sync>(got: &[T], wanted: impl Fn(usize) -> T + Sync) -> Result<()> {
+pub fn every<T: PartialEq + Debug + Sync>(got: &[T], wanted: &(dyn Fn(usize) -> T + Sync)) -> Result<()> {
     let wrong = (0..got.len()).into_par_iter().find_first(|&i| got[i] != wanted(i));
     match wrong {
         Some(i) => bail!(
@@ -31,7 +31,7 @@ pub fn one<T: PartialEq + Debug>(got: &T, wanted: &T) -> Result<()> {
 }
 
 /// An error unless every element is as near as `wanted` says for its index: to what, and by how much it may be off.
-pub fn every_near<T: Copy + Into<f64> + Sync>(got: &[T], wanted: impl Fn(usize) -> (f64, f64) + Sync) -> Result<()> {
+pub fn every_near<T: Copy + Into<f64> + Sync>(got: &[T], wanted: &(dyn Fn(usize) -> (f64, f64) + Sync)) -> Result<()> {
     (0..got.len()).into_par_iter().try_for_each(|i| {
         let (wanted, bound) = wanted(i);
         near(format_args!("{i}"), got[i].into(), wanted, bound)
@@ -50,7 +50,7 @@ pub fn near(place: std::fmt::Arguments<'_>, got: f64, wanted: f64, bound: f64) -
 /// Checks one element, at a random place, in each square of a grid that has at most `most` squares along a side of a
 /// square matrix, so that a matrix that is no larger is checked everywhere; and the corners and the middles of the
 /// edges.
-pub fn spread(side: usize, most: usize, check: impl Fn(usize, usize) -> Result<()> + Sync) -> Result<()> {
+pub fn spread(side: usize, most: usize, check: &(dyn Fn(usize, usize) -> Result<()> + Sync)) -> Result<()> {
     let width = side.div_ceil(most);
     let squares = side.div_ceil(width);
     let edges = [0, side / 2, side - 1];
@@ -105,9 +105,9 @@ mod tests {
     #[test]
     fn one_wrong_element_is_found() {
         let mut got: Vec<usize> = (0..100_000).collect();
-        every(&got, |i| i).unwrap();
+        every(&got, &|i| i).unwrap();
         got[77_777] = 5;
-        let message = every(&got, |i| i).unwrap_err().to_string();
+        let message = every(&got, &|i| i).unwrap_err().to_string();
         assert_eq!(message, "the result is wrong: element 77777 is 5, wanted 77777");
         assert!(near(format_args!("3"), f64::NAN, 0.0, 1.0).is_err());
     }
@@ -134,7 +134,7 @@ mod tests {
     fn places_are_spread_over_all_of_a_matrix() {
         let places = |side, most| {
             let places = Mutex::new(Vec::new());
-            spread(side, most, |row, column| {
+            spread(side, most, &|row, column| {
                 places.lock().unwrap().push((row, column));
                 Ok(())
             })

@@ -73,7 +73,7 @@ fn elementwise<const N: usize>(
     let times = bench.times(
         &mut out,
         |out| expression(&inputs).eval_into(out),
-        |out| check::every_near(&host(out)?, |i| wanted(at(n, i))),
+        |out| check::every_near(&host(out)?, &|i| wanted(at(n, i))),
     )?;
     Ok(Measurement::new("f32", n, (N + 1) * size_of::<f32>(), times))
 }
@@ -143,7 +143,7 @@ pub fn tanh_affine_f16<const FAST: bool>(bench: &Bench, n: usize) -> Result<Meas
         },
         |out| {
             let wanted = |i| (element(i).to_f64().tanh() * 2.0 + 1.0, BOUND);
-            check::every_near(&host(out)?, wanted)
+            check::every_near(&host(out)?, &wanted)
         },
     )?;
     Ok(Measurement::new("f16", n, 2 * size_of::<f16>(), times).operations_each(3.0))
@@ -174,7 +174,7 @@ pub fn mixed(bench: &Bench, n: usize) -> Result<Measurement> {
                     _ => (x + y + z, UNIT * (2.0 * (x + y).abs() + z.abs())),
                 }
             };
-            check::every_near(&host(out)?, wanted)
+            check::every_near(&host(out)?, &wanted)
         },
     )?;
     let bytes = 2 * size_of::<f32>() + size_of::<f16>() + size_of::<i32>() + size_of::<u8>();
@@ -207,7 +207,7 @@ pub fn rows(bench: &Bench, n: usize) -> Result<Measurement> {
         &mut out,
         |out| (&x * &row + &column).eval_into(out),
         |out| {
-            check::every_near(&host(out)?, |i| {
+            check::every_near(&host(out)?, &|i| {
                 let product = f64::from(number(i)) * f64::from(number(n + i % side));
                 let summand = f64::from(number(n + side + i / side));
                 (product + summand, UNIT * (2.0 * product.abs() + summand.abs()))
@@ -228,7 +228,7 @@ pub fn transposed(bench: &Bench, n: usize) -> Result<Measurement> {
         |out| (&x + &y.t()).eval_into(out),
         |out| {
             let wanted = |i| number(i) + number(n + i % side * side + i / side);
-            check::every(&host(out)?, wanted)
+            check::every(&host(out)?, &wanted)
         },
     )?;
     Ok(Measurement::new("f32", n, 3 * size_of::<f32>(), times).of_shape(&[side, side]))
@@ -311,7 +311,7 @@ pub fn sum_axis_0(bench: &Bench, n: usize) -> Result<Measurement> {
         &mut out,
         |out| (x.expr() - CENTRE).square().sum_axis(Axis(0)).eval_into(out),
         |out| {
-            check::every_near(&host(out)?, |column| {
+            check::every_near(&host(out)?, &|column| {
                 let squares = (0..side).map(|row| square_of(number(row * side + column).into()).0);
                 let sum: f64 = squares.sum();
                 (sum, (side as f64 + 3.0) * UNIT * sum)

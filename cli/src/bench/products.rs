@@ -174,7 +174,7 @@ fn product<T: Factor>(
         |out| multiply(&x, &y, &z, out),
         |out| {
             let got = out.to_ndarray()?;
-            check::spread(side, 100, |row, column| {
+            check::spread(side, 100, &|row, column| {
                 let product = |k| T::to_f64(a(row * side + k)) * T::to_f64(b(k * side + column));
                 let (sum, magnitude) = (0..side).map(product).fold((0.0, 0.0), |(sum, magnitude), product| {
                     (sum + product, magnitude + product.abs())

@@ -147,7 +147,7 @@ fn copy(bench: &Bench, n: usize) -> Result<Measurement> {
         n,
         1,
         |x, out| out.assign(&x[0]),
-        |got| check::every(got, |i| element(0, n, i)),
+        |got| check::every(got, &|i| element(0, n, i)),
     )
 }
 
@@ -157,7 +157,7 @@ fn add<T: Value + Number>(bench: &Bench, n: usize) -> Result<Measurement> {
         n,
         2,
         |x, out| x[0].add_into(&x[1], out),
-        |got| check::every(got, |i| element::<T>(0, n, i).plus(element(1, n, i))),
+        |got| check::every(got, &|i| element::<T>(0, n, i).plus(element(1, n, i))),
     )
 }
 
@@ -167,7 +167,7 @@ fn square<T: Value + Number>(bench: &Bench, n: usize) -> Result<Measurement> {
         n,
         1,
         |x, out| x[0].square_into(out),
-        |got| check::every(got, |i| element::<T>(0, n, i).squared()),
+        |got| check::every(got, &|i| element::<T>(0, n, i).squared()),
     )
 }
 
@@ -180,7 +180,7 @@ fn tanh_of_elements(bench: &Bench, n: usize) -> Result<Measurement> {
         n,
         1,
         |x, out| x[0].map_with_into::<tanh_affine>(out),
-        |got| check::every_near(got, wanted),
+        |got| check::every_near(got, &wanted),
     )?;
     Ok(measured.operations_each(3.0))
 }
@@ -191,7 +191,7 @@ fn axpy(bench: &Bench, n: usize) -> Result<Measurement> {
     let x = bench.upload(&data::array(n, |i| element::<f32>(0, n, i))?)?;
     let mut y = bench.upload(&data::array(n, |i| element::<f32>(1, n, i))?)?;
     let wanted = |i| ALPHA.mul_add(element(0, n, i), element(1, n, i));
-    let times = bench.times(&mut y, |y| y.axpy(ALPHA, &x), |y| check::every(&host(y)?, wanted))?;
+    let times = bench.times(&mut y, |y| y.axpy(ALPHA, &x), |y| check::every(&host(y)?, &wanted))?;
     Ok(Measurement::new("f32", n, 3 * size_of::<f32>(), times).operations_each(2.0))
 }
 
@@ -292,7 +292,7 @@ fn grid_sync(bench: &Bench, n: usize) -> Result<Measurement> {
     };
     let times = bench.times(&mut out, launch, |out| {
         let sum = (0..n).into_par_iter().map(bits).reduce(|| 0, u32::wrapping_add);
-        check::every(&out.to_ndarray()?.to_vec(), |i| bits(i).wrapping_add(sum))
+        check::every(&out.to_ndarray()?.to_vec(), &|i| bits(i).wrapping_add(sum))
     })?;
     Ok(Measurement::new("u32", n, 2 * size_of::<u32>(), times).operations_each(2.0))
 }
@@ -318,7 +318,7 @@ fn histogram<T: Histogram>(
         |counts| x.histogram_into(0.0..=256.0, counts),
         |counts: &Vector<u64>| {
             let wanted: Vec<u64> = (0..n).into_par_iter().fold(none, count).reduce(none, both);
-            check::every(&counts.to_ndarray()?.to_vec(), |bin| wanted[bin])
+            check::every(&counts.to_ndarray()?.to_vec(), &|bin| wanted[bin])
         },
     )?;
     Ok(Measurement::new(dtype, n, size_of::<T>(), times))

@@ -41,7 +41,7 @@ pub fn transpose<T: Value>(bench: &Bench, n: usize) -> Result<Measurement> {
     let times = bench.times(
         &mut out,
         |out| x.transpose_into(out),
-        |out| check::every(&host(out)?, |i| element(i % side * side + i / side)),
+        |out| check::every(&host(out)?, &|i| element(i % side * side + i / side)),
     )?;
     Ok(Measurement::new(T::DTYPE, n, 2 * size_of::<T>(), times).of_shape(&[side, side]))
 }
@@ -56,7 +56,7 @@ pub fn sum_axis_0<T: Value + Number + Num<Total: Value>>(bench: &Bench, n: usize
         &mut out,
         |out| x.sum_axis_into(Axis(0), out),
         |out| {
-            check::every(&host(out)?, |column| {
+            check::every(&host(out)?, &|column| {
                 let terms = (0..side).map(|row| T::term(bits(row * side + column)));
                 T::Total::of_sum(terms.sum())
             })
@@ -78,7 +78,7 @@ pub fn sum_axes_0_2<T: Value + Number + Num<Total: Value>>(bench: &Bench, n: usi
         &mut out,
         |out| x.sum_axes_into(&[0, 2], out),
         |out| {
-            check::every(&host(out)?, |column| {
+            check::every(&host(out)?, &|column| {
                 let terms = (0..side * side).map(|i| term((i / side * middle + column) * side + i % side));
                 T::Total::of_sum(terms.sum())
             })
@@ -99,7 +99,7 @@ pub fn grayscale(bench: &Bench, n: usize) -> Result<Measurement> {
     let times = bench.times(
         &mut out,
         |out| x.grayscale_into(out),
-        |out| check::every(&host(out)?, luma),
+        |out| check::every(&host(out)?, &luma),
     )?;
     Ok(Measurement::new("u8", side * side, 4, times)
         .of_shape(&[side, side, 3])
@@ -123,7 +123,7 @@ pub fn blur3x3(bench: &Bench, n: usize) -> Result<Measurement> {
     let times = bench.times(
         &mut out,
         |out| x.box_blur_3x3_into(out),
-        |out| check::every(&host(out)?, mean),
+        |out| check::every(&host(out)?, &mean),
     )?;
     Ok(Measurement::new("u8", side * side, 2, times)
         .of_shape(&[side, side, 1])
@@ -144,7 +144,7 @@ pub fn blur_gaussian(bench: &Bench, n: usize) -> Result<Measurement> {
         |out| x.gaussian_blur_into(SIGMA, Border::Clamp, out),
         |out| {
             let got = host(out)?;
-            check::spread(side, 1024, |row, column| {
+            check::spread(side, 1024, &|row, column| {
                 let wanted = gaussian_at(&weights, side, row, column);
                 let place = format_args!("{row}, {column}");
                 check::near(place, got[row * side + column].into(), wanted, BOUND)
