@@ -88,6 +88,7 @@ pub mod io;
 pub mod launch;
 #[doc(hidden)]
 pub mod machine;
+mod macros;
 pub mod matrix;
 pub mod mbarrier;
 pub mod mma;
@@ -107,10 +108,10 @@ pub mod warpgroup;
 pub mod wgmma;
 
 pub use constant::Constant;
-pub use cuda_std_macros::{KernelParam, device_fn, kernel, shared_array};
 pub use float::Float;
 pub use global::{Slice, SliceMut};
 pub use grid::GridBarrier;
+pub use macros::{KernelParam, device_fn, kernel, shared_array};
 pub use view::{ArrayView, ArrayViewMut};
 
 /// What most kernels use.
