@@ -210,8 +210,8 @@ fn check_sizes(made: &Packages) -> Result<()> {
 /// Compares the packed PTX with what the build scripts of the workspace make of the sources.
 fn check_ptx(workspace: &Workspace, made: &Packages) -> Result<()> {
     let mut cargo = workspace.cargo();
-    cargo.args(["check", "--package", "warpsmith-cli"]);
-    cargo.arg("--message-format=json-render-diagnostics");
+    // As `cargo doc` of the workspace has checked the libraries: those of one package have other features.
+    cargo.args(["check", "--workspace", "--message-format=json-render-diagnostics"]);
     let messages = stdout(cargo.stderr(Stdio::inherit()))?;
     for WithPtx { package, .. } in WITH_PTX {
         let of_sources = embedded(&out_dir(&messages, package)?)?;
