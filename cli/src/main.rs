@@ -177,12 +177,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Blur(args) => picture::blur(&session, args),
         Command::Convolve(args) => picture::convolve(&session, args),
         Command::Tune(args) => tune::run(&session, args),
-        Command::New { folder } => {
-            new::create(folder, |_| source())?;
-            let folder = folder.display();
-            println!("{folder} is written: cd {folder} && cargo run && cargo test");
-            Ok(())
-        }
+        Command::New { folder } => new::run(folder, |_| source()),
     }
 }
 

@@ -37,6 +37,13 @@ const RESERVED: &str = "abstract alloc artifact as async await become box break 
     priv proc_macro pub ref return self static std struct super test trait true try type typeof unsafe unsized use virtual \
     where while yield";
 
+/// [`create`], which then says what to do with it.
+pub fn run(folder: &Path, source: impl Fn(&str) -> String) -> Result<()> {
+    create(folder, source)?;
+    println!("{0} is written: cd {0} && cargo run && cargo test", folder.display());
+    Ok(())
+}
+
 /// Writes the workspace into the new folder `folder`, whose name it takes. `source` says where a package comes from, as a
 /// manifest has it (`version = "1"`), by its folder in the repository. On an error nothing is left behind.
 pub fn create(folder: &Path, source: impl Fn(&str) -> String) -> Result<()> {

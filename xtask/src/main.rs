@@ -123,7 +123,7 @@ fn perform(task: Task) -> Result<()> {
             }
             Ok(())
         }
-        Task::New { folder } => new::create(&folder, |folder| format!("path = {:?}", workspace.root.join(folder))),
+        Task::New { folder } => new::run(&folder, |folder| format!("path = {:?}", workspace.root.join(folder))),
         Task::Bundle { out, profile } => bundle::run(&workspace, &out, &profile),
     }
 }
