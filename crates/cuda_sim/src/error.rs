@@ -140,6 +140,16 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// The call of `name` that the caller is about.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn new(name: &'static str) -> Call {
+        Call {
+            name,
+            at: Location::caller(),
+        }
+    }
+
     /// Whether both are the same call. The addresses decide nearly always; one
     /// source line that was compiled twice has two.
     #[inline(always)]

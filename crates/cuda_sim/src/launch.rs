@@ -1,264 +1,163 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the blocks of a grid over the cores.
-//!
-//! Each worker draws a ticket, runs that block to its end, and draws again. The
-//! caller is a worker as well; a grid of one block never leaves it.
-//!
-//! In a cooperative launch blocks wait for each other, and none may wait for a
-//! worker. So a worker that has begun a block and cannot go on with it draws
-//! another, and when none is left turns to those it has begun, one after another.
-//! Were the caller the only worker, it would run them all.
+//! What the host calls: launches.
 
-use std::cell::OnceCell;
-use std::thread;
+use std::sync::OnceLock;
 
-use crate::block::{Progress, Runners};
+use crate::check::Checks;
 use crate::config::{LaunchConfig, Options};
-use crate::context::{self, Context};
-use crate::count::Counter;
-use crate::error::{Error, Failure};
-use crate::grid::Grid;
-use crate::meeting::Meeting;
-use crate::schedule::{self, Random, Schedule};
-use crate::wait::unreached_grid_barrier;
-use crate::{crew, hook, overflow, stack};
+use crate::count::{Counter, LaunchCounters};
+use crate::error::Error;
+use crate::workers;
 
-/// See [`crate::launch_with`].
+/// Runs `body` once for each thread of the grid, and returns when all are done.
+///
+/// Blocks start in linear order, x fastest, and run in parallel on the calling
+/// thread and a pool of the engine's own, as many at once as rayon's current pool
+/// has threads; a grid of one block runs on the calling thread alone. The calling
+/// thread does nothing else before the launch is over, also where it is a thread
+/// of rayon's: a lock may be held. The threads of one block all run on one OS thread. Launches
+/// from several OS threads at once are independent of each other.
+///
+/// # Errors
+///
+/// [`Error::Config`] if the configuration is outside [`LIMITS`](crate::LIMITS): nothing was run.
+/// [`Error::Fault`] if a thread failed: no further block starts, the threads
+/// still waiting are unwound, and the fault of the lowest block among those that
+/// failed is returned. The engine can be used again at once.
+///
+/// # Panics
+///
+/// If called from inside a kernel.
+///
+/// ```
+/// use cuda_sim::{Error, LaunchConfig, launch, thread_idx};
+///
+/// let error = launch("odd", &LaunchConfig::new(4, 32), &|| {
+///     assert!(thread_idx().x != 7, "seven");
+/// });
+/// let Err(Error::Fault(fault)) = error else { panic!() };
+/// assert_eq!((fault.block.x, fault.thread.x, &*fault.message), (0, 7, "seven"));
+/// assert!(fault.location.is_some());
+/// ```
 #[track_caller]
-pub(crate) fn launch(
+pub fn launch(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
+    let options = Options {
+        checks: default_checks(),
+        ..Options::default()
+    };
+    workers::launch(kernel, config, options, None, body)
+}
+
+/// [`launch`] of a grid whose blocks may meet at the [`grid_barrier`](crate::grid_barrier): all of them
+/// run side by side. An OS thread runs several, one after another, as each of them
+/// waits.
+///
+/// # Errors
+///
+/// As [`launch`]; [`Error::Config`] also for more blocks than
+/// [`cooperative_blocks`].
+///
+/// # Panics
+///
+/// If called from inside a kernel.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+/// use cuda_sim::{LaunchConfig, grid_barrier, launch_cooperative};
+///
+/// let arrived = AtomicU32::new(0);
+/// launch_cooperative("meet", &LaunchConfig::new(8, 64), &|| {
+///     arrived.fetch_add(1, Relaxed);
+///     grid_barrier("sync");
+///     assert_eq!(arrived.load(Relaxed), 512);
+/// })?;
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
+#[track_caller]
+pub fn launch_cooperative(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
+    let options = Options {
+        cooperative: true,
+        checks: default_checks(),
+        ..Options::default()
+    };
+    workers::launch(kernel, config, options, None, body)
+}
+
+/// [`launch`] with options, which say of checks what is wanted whatever the environment says.
+///
+/// # Errors
+///
+/// As [`launch`] and [`launch_cooperative`]. What is checked and found is a [`Fault`](crate::Fault) of the second of two threads.
+///
+/// # Panics
+///
+/// If called from inside a kernel.
+///
+/// ```
+/// use cuda_sim::{Checks, Error, Kind, LaunchConfig, Options, Space, access, launch_with, thread_idx};
+///
+/// let cell = std::sync::atomic::AtomicU32::new(0);
+/// let address = cell.as_ptr().addr();
+/// let options = Options { checks: Checks::ALL, ..Options::default() };
+/// let error = launch_with("race", &LaunchConfig::new(1, 64), options, &|| {
+///     if thread_idx().x % 40 == 0 {
+///         access(Space::Global, address, 4, 4, Kind::Write);
+///     }
+/// });
+/// let Err(Error::Fault(fault)) = error else { panic!() };
+/// assert_eq!(fault.thread.x, 40);
+/// assert!(fault.message.starts_with("data race on 4 bytes of global memory"));
+/// ```
+#[track_caller]
+pub fn launch_with(
     kernel: &str,
     config: &LaunchConfig,
     options: Options<'_>,
-    counter: Option<&Counter>,
     body: &(dyn Fn() + Sync),
 ) -> Result<(), Error> {
-    check(kernel, config)?;
-    // At most 1024 threads a block, as just checked.
-    let most = cooperative_blocks(config.block.count() as u32);
-    if options.cooperative && config.grid.count() > most.into() {
-        return Err(Error::Config {
-            kernel: kernel.to_owned(),
-            limit: "blocks of a cooperative launch",
-            given: config.grid.count(),
-            min: 1,
-            max: most.into(),
-        });
-    }
-    finish(Grid::new(kernel, config, options, counter, body))
+    workers::launch(kernel, config, options, None, body)
 }
 
-/// See [`crate::cooperative_blocks`].
-pub(crate) fn cooperative_blocks(threads: u32) -> u32 {
-    stack::MAX_STACKS as u32 / threads.max(1)
-}
-
+/// [`launch_with`], on one core, that counts what the launch's accesses would have the memory of a GPU do.
+///
+/// # Errors
+///
+/// As [`launch_with`].
+///
+/// # Panics
+///
+/// If called from inside a kernel.
+///
+/// ```
+/// use cuda_sim::{Kind, LaunchConfig, Operation, Options, Space, access, launch_counted, thread_idx};
+///
+/// let counted = launch_counted("strided", &LaunchConfig::new(1, 32), Options::default(), &|| {
+///     access(Space::Global, 4096 + 8 * thread_idx().x as usize, 4, 4, Kind::Read);
+/// })?;
+/// let loads = counted.total(Space::Global, Operation::Load);
+/// assert_eq!((loads.requests, loads.lanes, loads.sectors, loads.bytes), (1, 32, 8, 128));
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
 #[track_caller]
-fn check(kernel: &str, config: &LaunchConfig) -> Result<(), Error> {
-    assert!(
-        !context::is_set(),
-        "kernel `{kernel}` launched from inside a kernel: the simulated GPU has no dynamic \
-         parallelism"
-    );
-    config.check(kernel)
+pub fn launch_counted(
+    kernel: &str,
+    config: &LaunchConfig,
+    options: Options<'_>,
+    body: &(dyn Fn() + Sync),
+) -> Result<LaunchCounters, Error> {
+    let counter = Counter::new(options.traced);
+    workers::launch(kernel, config, options, Some(&counter), body)?;
+    Ok(counter.finish(kernel, config))
 }
 
-fn finish(grid: Grid<'_>) -> Result<(), Error> {
-    if thread::panicking() {
-        // A launch in a destructor: the engine tells unwinding threads by
-        // `panicking`, which would hold for every one of them here.
-        thread::scope(|scope| {
-            scope.spawn(|| run(&grid));
-        });
-    } else {
-        run(&grid);
-    }
-    match grid.into_fault() {
-        Some(fault) => Err(fault.into()),
-        None => Ok(()),
-    }
+/// What the environment says, read once.
+fn default_checks() -> Checks {
+    static CHECKS: OnceLock<Checks> = OnceLock::new();
+    *CHECKS.get_or_init(Checks::from_env)
 }
 
-fn run(grid: &Grid<'_>) {
-    hook::install();
-    overflow::install();
-    if grid.options.schedule != Schedule::InOrder {
-        return work_scheduled(grid);
-    }
-    // What is checked or counted is to be found the same each time, and its state is not for several workers.
-    let most = if grid.checker.is_some() || grid.counter.is_some() {
-        1
-    } else {
-        crew::size()
-    };
-    if let Some(meeting) = &grid.meeting {
-        let workers = most.min(grid.blocks as usize);
-        return crew::run(workers - 1, &|| work_together(grid, meeting));
-    }
-    if grid.blocks == 1 {
-        return work(grid);
-    }
-    // At most 1024 threads a block: the configuration was checked.
-    let at_once = stack::MAX_STACKS / grid.config.block.count() as usize;
-    let blocks = usize::try_from(grid.blocks).unwrap_or(usize::MAX);
-    let workers = most.min(at_once).min(blocks);
-    crew::run(workers - 1, &|| work(grid));
-}
-
-/// Runs blocks until none is left or one has faulted.
-fn work(grid: &Grid<'_>) {
-    let Some(mut block) = grid.draw() else {
-        return;
-    };
-    let context = Context::new(grid);
-    let mut runners = Runners::new(&context);
-    loop {
-        let index = grid.config.grid.position(block);
-        context.place.set_block(Some(block));
-        let failure = runners.run_block(index, || grid.has_fault_below(block));
-        context.place.set_block(None);
-        if let Some(failure) = failure {
-            grid.report(block, index, failure);
-        }
-        match grid.draw() {
-            Some(next) => block = next,
-            None => return,
-        }
-    }
-}
-
-/// Runs blocks of a cooperative launch, all that this worker begins side by side,
-/// until none is left.
-fn work_together(grid: &Grid<'_>, meeting: &Meeting) {
-    // Few enough that all their threads have stacks.
-    let contexts: Box<[OnceCell<Box<Context>>]> = (0..grid.blocks).map(|_| OnceCell::new()).collect();
-    let mut begun: Vec<Begun> = Vec::new();
-    loop {
-        let drawn = grid.draw();
-        if let Some(block) = drawn {
-            let context = contexts[block as usize].get_or_init(|| Box::new(Context::new(grid)));
-            context.begin_block(grid.config.grid.position(block));
-            let runners = Runners::new(context);
-            begun.push(Begun {
-                block,
-                context,
-                runners,
-            });
-        }
-        let mut all_wait = true;
-        begun.retain_mut(|block| {
-            let waits = block.waits(grid);
-            let goes_on = waits || block.advance(grid, Some(meeting));
-            all_wait &= waits;
-            goes_on
-        });
-        match drawn {
-            None if begun.is_empty() => return,
-            // The OS threads of the other blocks may need this core.
-            None if all_wait => thread::yield_now(),
-            _ => {}
-        }
-    }
-}
-
-/// Runs all blocks here, some of them side by side, as the schedule has it.
-fn work_scheduled(grid: &Grid<'_>) {
-    let random = Random::default();
-    if let Schedule::Random(seed) = grid.options.schedule {
-        random.begin(seed, grid.blocks);
-    }
-    let blocks = usize::try_from(grid.blocks).unwrap_or(usize::MAX);
-    let most = (stack::MAX_STACKS / grid.config.block.count() as usize).max(1);
-    let at_once = match grid.meeting {
-        Some(_) => blocks,
-        None => blocks.min(most).min(schedule::AT_ONCE),
-    };
-    let contexts: Box<[Context<'_>]> = (0..at_once).map(|_| Context::new(grid)).collect();
-    let mut free: Vec<Begun<'_>> = (contexts.iter())
-        .map(|context| Begun {
-            block: 0,
-            context,
-            runners: Runners::new(context),
-        })
-        .collect();
-    let mut begun: Vec<Begun<'_>> = Vec::new();
-    loop {
-        while !free.is_empty()
-            && let Some(number) = grid.draw()
-            && let Some(mut block) = free.pop()
-        {
-            block.block = number;
-            block.context.begin_block(grid.config.grid.position(number));
-            begun.push(block);
-        }
-        if begun.is_empty() {
-            return;
-        }
-        let mut order: Vec<u64> = begun.iter().map(|block| block.block).collect();
-        grid.options.schedule.order(&mut order, &random);
-        let mut any_ended = false;
-        for number in order {
-            // The one that is delayed waits until no other has ended, which would make room for the next.
-            if any_ended && grid.options.schedule == Schedule::DelayedBlock(number) {
-                break;
-            }
-            let Some(at) = begun.iter().position(|block| block.block == number) else {
-                continue;
-            };
-            if !begun[at].waits(grid) && !begun[at].advance(grid, grid.meeting.as_ref()) {
-                free.push(begun.swap_remove(at));
-                any_ended = true;
-            }
-        }
-    }
-}
-
-/// A block that has begun.
-struct Begun<'a> {
-    block: u64,
-    context: &'a Context<'a>,
-    runners: Runners<'a>,
-}
-
-impl Begun<'_> {
-    /// Whether there is nothing to do for it before other blocks have come to the
-    /// grid barrier, as they will.
-    fn waits(&self, grid: &Grid<'_>) -> bool {
-        self.context.waits_for_grid() && !grid.has_fault()
-    }
-
-    /// Runs the block as far as it comes; whether it goes on later.
-    fn advance(&mut self, grid: &Grid<'_>, meeting: Option<&Meeting>) -> bool {
-        let (block, context) = (self.block, self.context);
-        context.place.set_block(Some(block));
-        // One that has faulted never comes to the barrier.
-        let stop = || grid.has_fault_below(block) || grid.has_fault() && context.waits_for_grid();
-        let failure = match self.runners.advance(stop) {
-            Progress::Waits => {
-                if context.waits_for_grid() {
-                    // The watchdog has nothing against it.
-                    context.place.set_block(None);
-                } else {
-                    // Threads of it spin.
-                    thread::yield_now();
-                }
-                return true;
-            }
-            Progress::Ended(failure) => failure,
-        };
-        context.place.set_block(None);
-        if let Some(failure) = failure {
-            grid.report(block, grid.config.grid.position(block), failure);
-        } else if !context.stopped()
-            && let Some(first) = meeting.and_then(|meeting| meeting.leave(block))
-        {
-            let failure = Failure {
-                thread: first.thread,
-                location: Some(first.call.at.into()),
-                message: unreached_grid_barrier(first.call, &grid.has_ended(block)),
-                finding: None,
-            };
-            grid.report(first.block, grid.config.grid.position(first.block), failure);
-        }
-        false
-    }
+/// The most blocks of so many threads that a cooperative launch takes: as many as
+/// there is room for the stacks of all their threads.
+pub fn cooperative_blocks(threads: u32) -> u32 {
+    workers::cooperative_blocks(threads)
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A block that runs, as checks know it: its threads and their clocks, its shared memory, where its threads meet.
+
+use std::collections::HashMap;
+
+use super::Scope;
+use super::clock::{Knowledge, Moment};
+use super::copies::Copies;
+use super::published::Published;
+use super::shadow::Shadow;
+
+/// A thread of the block that runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Who {
+    pub(crate) block: u64,
+    pub(crate) thread: u32,
+}
+
+impl Who {
+    pub(super) fn lane(self) -> u32 {
+        self.thread % 32
+    }
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Thread {
+    tick: u32,
+    pub(super) knowledge: Knowledge,
+    /// What it knew at its last fence, which its next atomic stores hand on.
+    pub(super) fenced: Option<(Scope, Knowledge)>,
+    /// What it has read by atomic loads, and knows from its next fence on.
+    pub(super) pending: Published,
+}
+
+/// Where threads of a block meet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Meeting {
+    /// A warp's lanes of a mask.
+    Warp(u32, u32),
+    /// A barrier of some threads.
+    Group(u32),
+    /// The phases of that parity of a barrier in shared memory, at that address.
+    Phase(usize, u32),
+}
+
+/// A block that runs.
+#[derive(Default)]
+pub(super) struct Block {
+    epoch: u64,
+    pub(super) threads: Vec<Thread>,
+    pub(super) shared: Shadow,
+    pub(super) copies: Copies,
+    pub(super) published: HashMap<usize, Published>,
+    pub(super) meetings: HashMap<Meeting, Knowledge>,
+}
+
+impl Block {
+    /// Gets ready for a block of so many threads; what memory there is serves again.
+    pub(super) fn begin(&mut self, number: u64, threads: u32) {
+        let thread = Thread {
+            knowledge: Knowledge::of_epoch(number, 0),
+            ..Thread::default()
+        };
+        self.epoch = 0;
+        self.threads.clear();
+        self.threads.resize(threads as usize, thread);
+        self.shared.clear();
+        self.copies.clear();
+        self.published.clear();
+        self.meetings.clear();
+    }
+
+    pub(super) fn moment(&self, who: Who, round: u64) -> Moment {
+        Moment {
+            round,
+            block: who.block,
+            epoch: self.epoch,
+            warp: who.thread / 32,
+            tick: self.threads[who.thread as usize].tick,
+        }
+    }
+
+    /// What `who` knows now, itself included; what it does from here on is later.
+    pub(super) fn release(&mut self, who: Who, round: u64) -> Knowledge {
+        let moment = self.moment(who, round);
+        let thread = &mut self.threads[who.thread as usize];
+        thread.tick += 1;
+        let mut knowledge = thread.knowledge.clone();
+        knowledge.see(&moment, who.lane());
+        knowledge
+    }
+
+    /// All threads have met: what any of them knows, all know, and what they did is over.
+    pub(super) fn meet(&mut self, number: u64) {
+        self.epoch += 1;
+        let mut all = Knowledge::default();
+        for thread in &self.threads {
+            all.learn(&thread.knowledge);
+        }
+        all.enter(number, self.epoch);
+        for thread in &mut self.threads {
+            thread.knowledge = all.clone();
+        }
+        self.meetings.clear();
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The checks of a launch: what its threads do is entered here.
+
+use std::collections::HashMap;
+use std::panic::Location;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::block::{Block, Meeting, Who};
+use super::published::Published;
+use super::shadow::{Actor, Problem, Shadow};
+use super::{Atomic, Bytes, Checks, Kind, Scope, Space};
+
+#[derive(Default)]
+pub(super) struct State {
+    round: u64,
+    blocks: HashMap<u64, Block>,
+    /// Those that have ended, whose memory serves others.
+    spare: Vec<Block>,
+    global: Shadow,
+    published: HashMap<usize, Published>,
+}
+
+/// The checks of a launch.
+pub(crate) struct Checker {
+    checks: Checks,
+    state: Mutex<State>,
+}
+
+impl State {
+    /// The block that runs, and what all have.
+    pub(super) fn parts(&mut self, who: Who) -> (&mut Block, &mut Shadow, &mut HashMap<usize, Published>, u64) {
+        let block = self.blocks.get_mut(&who.block).expect("a block that runs has begun");
+        (block, &mut self.global, &mut self.published, self.round)
+    }
+}
+
+impl Checker {
+    /// `None` if there is nothing to check.
+    pub(crate) fn new(checks: Checks) -> Option<Checker> {
+        (checks != Checks::NONE).then(|| Checker {
+            checks,
+            state: Mutex::default(),
+        })
+    }
+
+    /// One thread runs at a time: nobody waits.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn begin_block(&self, number: u64, threads: u32) {
+        let mut state = self.state();
+        let mut block = state.spare.pop().unwrap_or_default();
+        block.begin(number, threads);
+        state.blocks.insert(number, block);
+    }
+
+    pub(crate) fn end_block(&self, number: u64) {
+        let mut state = self.state();
+        if let Some(block) = state.blocks.remove(&number) {
+            state.spare.push(block);
+        }
+    }
+
+    /// All threads of the block have come to its barrier.
+    pub(crate) fn barrier(&self, number: u64) {
+        if let Some(block) = self.state().blocks.get_mut(&number) {
+            block.meet(number);
+        }
+    }
+
+    /// All blocks have come to the grid barrier.
+    pub(crate) fn grid_barrier(&self) {
+        let mut state = self.state();
+        state.round += 1;
+        for (&number, block) in &mut state.blocks {
+            block.meet(number);
+        }
+    }
+
+    /// A thread comes to where some meet.
+    pub(crate) fn arrive(&self, who: Who, meeting: Meeting) {
+        let mut state = self.state();
+        let (block, _, _, round) = state.parts(who);
+        let knowledge = block.release(who, round);
+        block.meetings.entry(meeting).or_default().learn(&knowledge);
+    }
+
+    /// All that were to come there have.
+    pub(crate) fn leave(&self, who: Who, meeting: Meeting) {
+        let mut state = self.state();
+        let (block, ..) = state.parts(who);
+        if let Some(knowledge) = block.meetings.get(&meeting) {
+            block.threads[who.thread as usize].knowledge.learn(knowledge);
+        }
+    }
+
+    pub(crate) fn fence(&self, who: Who, scope: Scope) {
+        let mut state = self.state();
+        let (block, _, _, round) = state.parts(who);
+        let thread = &mut block.threads[who.thread as usize];
+        let pending = std::mem::take(&mut thread.pending);
+        pending.teach(scope, who.block, &mut thread.knowledge);
+        let knowledge = block.release(who, round);
+        block.threads[who.thread as usize].fenced = Some((scope, knowledge));
+    }
+
+    /// An access that is not atomic.
+    pub(super) fn access(
+        &self,
+        who: Who,
+        place: Bytes,
+        kind: Kind,
+        at: &'static Location<'static>,
+    ) -> Result<(), Problem> {
+        self.enter(&mut self.state(), who, place, kind, at)
+    }
+
+    fn enter(
+        &self,
+        state: &mut State,
+        who: Who,
+        place: Bytes,
+        kind: Kind,
+        at: &'static Location<'static>,
+    ) -> Result<(), Problem> {
+        let (block, global, _, round) = state.parts(who);
+        let actor = Actor {
+            moment: block.moment(who, round),
+            lane: who.lane(),
+            knowledge: &block.threads[who.thread as usize].knowledge,
+            at,
+        };
+        // The host may have written global memory.
+        let uninitialised = self.checks.uninitialised && place.space == Space::Shared;
+        let shadow = match place.space {
+            Space::Global => global,
+            Space::Shared => {
+                let copy = block.copies.access(place, kind).filter(|_| self.checks.races);
+                if let Some(copy) = copy {
+                    return Err(Problem::NotWaitedFor(copy));
+                }
+                &mut block.shared
+            }
+        };
+        let checks = Checks {
+            uninitialised,
+            ..self.checks
+        };
+        shadow.access(place, kind, &actor, checks)
+    }
+
+    /// An atomic operation.
+    pub(super) fn atomic(
+        &self,
+        who: Who,
+        place: Bytes,
+        operation: Atomic,
+        scope: Scope,
+        at: &'static Location<'static>,
+    ) -> Result<(), Problem> {
+        let mut state = self.state();
+        for kind in operation.kinds(scope) {
+            self.enter(&mut state, who, place, kind, at)?;
+        }
+        let (block, _, published, round) = state.parts(who);
+        let released = match operation {
+            Atomic::StoreRelease | Atomic::UpdateOrdered => Some((scope, block.release(who, round))),
+            Atomic::Store | Atomic::Update => block.threads[who.thread as usize].fenced.clone(),
+            Atomic::Load | Atomic::LoadAcquire => None,
+        };
+        let thread = &mut block.threads[who.thread as usize];
+        let published = match place.space {
+            Space::Global => published,
+            Space::Shared => &mut block.published,
+        };
+        if let Some(there) = published.get(&place.address) {
+            match operation {
+                Atomic::LoadAcquire | Atomic::UpdateOrdered => there.teach(scope, who.block, &mut thread.knowledge),
+                Atomic::Load | Atomic::Update => thread.pending.take_in(there, scope),
+                Atomic::Store | Atomic::StoreRelease => {}
+            }
+        }
+        // An operation that changes what is there goes on handing on what was; a store ends that.
+        if matches!(operation, Atomic::Store | Atomic::StoreRelease) {
+            published.remove(&place.address);
+        }
+        if let Some((fence, knowledge)) = released {
+            let scope = if fence == Scope::Block { fence } else { scope };
+            published
+                .entry(place.address)
+                .or_default()
+                .add(scope, who.block, &knowledge);
+        }
+        Ok(())
+    }
+}

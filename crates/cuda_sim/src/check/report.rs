@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Says what a check has found: the fault of the running thread.
+
+use std::panic::Location;
+
+use super::copies::Copy;
+use super::finding::{Access, Finding, FindingKind};
+use super::shadow::{Entry, Problem};
+use super::{Bytes, Kind};
+use crate::context::Context;
+use crate::error::Call;
+
+#[cold]
+pub(super) fn raise(context: &Context<'_>, call: Call, place: Bytes, kind: Kind, problem: Problem) -> ! {
+    let who = context.who();
+    let (found, place, other, message) = match problem {
+        Problem::Uninitialised(address) => {
+            let byte = Bytes {
+                address,
+                len: 1,
+                ..place
+            };
+            let name = context.name_of(byte);
+            let message = format!("uninitialised: {name} is read, which no thread of the block has written");
+            (FindingKind::Uninitialised, byte, None, message)
+        }
+        Problem::Race(other, lane) => {
+            let message = race(context, &context.name_of(place), kind, &other, lane);
+            let thread = other.moment.warp * 32 + lane;
+            let other = access_of(context, other.kind, other.moment.block, thread, other.at);
+            (FindingKind::Race, place, Some(other), message)
+        }
+        Problem::NotWaitedFor(copy) => {
+            let message = not_waited_for(context, &context.name_of(place), kind, &copy);
+            let other = access_of(context, copy.kind(), who.block, copy.thread, copy.at);
+            (FindingKind::NotWaitedFor, place, Some(other), message)
+        }
+    };
+    let (array, offset) = context.array_of(place);
+    let finding = Finding {
+        kind: found,
+        array,
+        offset,
+        bytes: place.len,
+        access: access_of(context, kind, who.block, who.thread, call.at),
+        other,
+    };
+    context.raise_finding(call, message, finding)
+}
+
+fn access_of(context: &Context<'_>, kind: Kind, block: u64, thread: u32, at: &'static Location<'static>) -> Access {
+    Access {
+        kind,
+        block: context.grid.config.grid.position(block),
+        thread: context.index_of(thread),
+        location: at.into(),
+    }
+}
+
+/// What is wrong with an access to what a copy still uses.
+fn not_waited_for(context: &Context<'_>, place: &str, kind: Kind, copy: &Copy) -> String {
+    let (own, remedy, at) = (kind.name(), copy.remedy(), copy.at);
+    let uses = if copy.kind() == Kind::Write { "fills" } else { "reads" };
+    let thread = context.index_of(copy.thread);
+    format!(
+        "not waited for: this {own} of {place} comes while a copy may still be at it, which thread {thread} has asked for at \
+         {at} and which {uses} that memory; the thread waits by {remedy}"
+    )
+}
+
+/// What a race is, and what would order the two accesses.
+fn race(context: &Context<'_>, place: &str, kind: Kind, other: &Entry, lane: u32) -> String {
+    let who = context.who();
+    let thread = context.index_of(other.moment.warp * 32 + lane);
+    let (block, remedy) = if other.moment.block != who.block {
+        let remedy =
+            "blocks of a launch are ordered by what one releases and another acquires in the scope of the device";
+        let block = context.grid.config.grid.position(other.moment.block);
+        (format!("block {block}, "), remedy)
+    } else if other.moment.warp == who.thread / 32 {
+        (
+            String::new(),
+            "a `sync_warp` or a barrier between them would order them",
+        )
+    } else {
+        (String::new(), "a barrier between them would order them")
+    };
+    let (own, theirs, at) = (kind.name(), other.kind.name(), other.at);
+    format!(
+        "data race on {place}: this {own}, and the {theirs} of {block}thread {thread} at {at}, are not ordered; {remedy}"
+    )
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Shared memory, and what threads say of their accesses to memory of either kind, which is checked and counted.
+
+use crate::check::{self, Atomic, Bytes, Engine, Kind, Meeting, Scope, Space};
+use crate::count::{self, Operation};
+use crate::error::Call;
+use crate::shared::{SharedPtr, SharedSite};
+use crate::{context, watchdog};
+
+/// The memory of one static shared array: the same place for all threads of a
+/// block, filled with the byte 0xA5 when the block first asks for it. It is a
+/// fault if the arrays of a block need more than [`LIMITS`](crate::LIMITS) allow.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[track_caller]
+pub fn static_shared(site: &'static SharedSite) -> SharedPtr {
+    let call = Call::new("static_shared");
+    context::with("static_shared", |context| {
+        let array = context.shared.array(site);
+        array.unwrap_or_else(|message| context.raise(call, message))
+    })
+}
+
+/// The dynamic shared memory of the block and its size in bytes, aligned to 128
+/// bytes and filled with the byte 0xA5 when the block first asks for it.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[track_caller]
+pub fn dynamic_shared() -> (SharedPtr, usize) {
+    context::with("dynamic_shared", |context| context.shared.dynamic())
+}
+
+/// The address of `bytes` bytes of shared memory at `at`, valid until the block
+/// ends. It is a fault if `at` belongs to another block than the one that runs,
+/// or if there are fewer bytes.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn shared_memory(at: SharedPtr, bytes: usize) -> *mut u8 {
+    let call = Call::new("shared_memory");
+    watchdog::listen(call);
+    context::with("shared_memory", |context| match context.shared.at(at, bytes) {
+        Some(address) => address,
+        None => context.raise(call, context.shared.refusal(at, bytes)),
+    })
+}
+
+/// Says that the thread accesses `bytes` bytes of memory at `address`, which for shared memory is
+/// [`shared_memory`]'s: in a launch that is checked, a race or a read of what nobody has written is a fault, and in one that
+/// is counted it counts, as instructions of at most `align` bytes; 0 says that no instruction of the thread's does it.
+/// [Polls](crate::poll) too. Costs one load in other launches; does nothing outside a kernel.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn access(space: Space, address: usize, bytes: usize, align: usize, kind: Kind) {
+    let call = Call::new(match (space, kind) {
+        (Space::Shared, _) => "shared_memory",
+        (Space::Global, Kind::Read | Kind::AtomicRead(_)) => "get",
+        (Space::Global, Kind::Write | Kind::AtomicWrite(_)) => "set",
+    });
+    let place = Bytes::new(space, address, bytes, align);
+    watchdog::listen_and(call, |context| check::access(context, call, place, kind));
+}
+
+/// As [`access`], where nothing is to be checked: only counts.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn count(space: Space, address: usize, bytes: usize, align: usize, operation: Operation) {
+    let call = Call::new("load");
+    let place = Bytes::new(space, address, bytes, align);
+    watchdog::listen_and(call, |context| count::access(context, call, place, operation));
+}
+
+/// As [`count`] of a load from global memory, if the address is in an allocation, where [`Options::allocation`](crate::Options::allocation) tells.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn count_element(address: usize, bytes: usize, align: usize) {
+    let call = Call::new("load");
+    let place = Bytes::new(Space::Global, address, bytes, align);
+    watchdog::listen_and(call, |context| count::element(context, call, place));
+}
+
+/// As [`access`], of an atomic operation in `scope`.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn atomic(space: Space, address: usize, bytes: usize, operation: Atomic, scope: Scope) {
+    let call = Call::new(match space {
+        Space::Shared => "shared_memory",
+        Space::Global => "atomic",
+    });
+    let place = Bytes::new(space, address, bytes, bytes);
+    watchdog::listen_and(call, |context| check::atomic(context, call, place, operation, scope));
+}
+
+/// Says that the thread orders its accesses in `scope` by a fence: what it did before is handed on by its atomic stores
+/// behind it, and what others have handed on by words that it has loaded is over for it.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn fence(scope: Scope) {
+    watchdog::listen_and(Call::new("fence"), |context| check::fence(context, scope));
+}
+
+/// Says that `bytes` bytes of shared memory from `address` on, of whole words, may be read whether anybody has written them
+/// or not: what is there does not matter.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn assume_written(address: usize, bytes: usize) {
+    watchdog::listen_and(Call::new("assume_written"), |context| {
+        check::assume_written(context, address, bytes)
+    });
+}
+
+/// Says that the thread has asked for a copy that fills (of [`Engine::Async`]) or reads (of [`Engine::Bulk`]) `bytes` bytes
+/// of shared memory at `address`: until it has waited, an access that does not go with that is a fault.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn copy_begins(engine: Engine, address: usize, bytes: usize) {
+    let call = Call::new("copy");
+    let place = Bytes::new(Space::Shared, address, bytes, 0);
+    watchdog::listen_and(call, |context| {
+        check::copies(context, |copies, thread| copies.begin(engine, thread, place, call.at));
+    });
+}
+
+/// Says that the copies which the thread has asked for since the last call are a group.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn copies_commit(engine: Engine) {
+    watchdog::listen_and(Call::new("commit"), |context| {
+        check::copies(context, |copies, thread| copies.commit(engine, thread));
+    });
+}
+
+/// Says that the thread has waited for all its groups of copies but the `newest` ones.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn copies_wait(engine: Engine, newest: u32) {
+    watchdog::listen_and(Call::new("wait"), |context| {
+        check::copies(context, |copies, thread| copies.wait(engine, thread, newest));
+    });
+}
+
+/// Says that the thread arrives at the barrier in shared memory at `address`, in a phase of that parity.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn phase_arrive(address: usize, parity: u32) {
+    watchdog::listen_and(Call::new("arrive"), |context| {
+        check::arrive(context, Meeting::Phase(address, parity))
+    });
+}
+
+/// Says that the thread has waited for the end of such a phase: what all did before they arrived in it is over.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn phase_wait(address: usize, parity: u32) {
+    watchdog::listen_and(Call::new("wait"), |context| {
+        check::leave(context, Meeting::Phase(address, parity))
+    });
+}
