@@ -96,6 +96,10 @@ pub(crate) struct Context<'a> {
     /// end of.
     pub(crate) grid_round: Cell<Option<u64>>,
     pub(crate) shared: Shared,
+    /// How many threads were ready as this pass over the block began, if all of them had yielded.
+    woken: Cell<u32>,
+    /// All threads wait for one another.
+    stuck: Cell<bool>,
     /// The block is to end: threads unwind at the next switch.
     stopped: Cell<bool>,
     /// The worker is to end: coroutines return.
@@ -183,6 +187,8 @@ impl<'a> Context<'a> {
             groups: [const { Cell::new(GroupBarrier::NEW) }; GROUP_BARRIERS as usize],
             grid_round: Cell::new(None),
             shared: Shared::new(grid.config.dynamic_shared),
+            woken: Cell::new(0),
+            stuck: Cell::new(false),
             stopped: Cell::new(false),
             closed: Cell::new(false),
             failure: RefCell::new(None),
@@ -272,6 +278,8 @@ impl<'a> Context<'a> {
         self.groups.iter().for_each(|group| group.set(GroupBarrier::NEW));
         self.grid_round.set(None);
         self.shared.reset();
+        self.woken.set(0);
+        self.stuck.set(false);
         self.stopped.set(false);
     }
 
@@ -383,9 +391,22 @@ impl<'a> Context<'a> {
             self.warps.iter().for_each(Warp::open_barrier);
         }
         let only_spinning = self.warps.iter().all(|warp| warp.ready.get() == 0);
+        let count = |lanes: fn(&Warp) -> &Cell<u32>| -> u32 {
+            self.warps.iter().map(|warp| lanes(warp).get().count_ones()).sum()
+        };
+        // Whoever ran in the last pass found nothing, and so has changed nothing that the others could find.
+        let in_vain = count(|warp| &warp.in_vain);
+        self.stuck.set(in_vain > 0 && in_vain == self.woken.get());
+        self.woken
+            .set(if only_spinning { count(|warp| &warp.yielded) } else { 0 });
         self.warps.iter().for_each(Warp::wake_yielded);
         self.cursor.set(0);
         only_spinning
+    }
+
+    /// Whether no thread of the block can go on.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.get()
     }
 
     /// Whether the block waits at the grid barrier for other blocks.

@@ -101,12 +101,14 @@ pub use dim3::Dim3;
 pub use error::{Error, Fault, SourceLocation};
 pub use launch::{cooperative_blocks, launch, launch_cooperative, launch_counted, launch_with};
 pub use memory::{
-    access, assume_written, atomic, copies_commit, copies_wait, copy_begins, count, count_element, dynamic_shared,
-    fence, phase_arrive, phase_wait, shared_memory, static_shared,
+    access, access_shared, assume_written, atomic, atomic_shared, copies_commit, copies_wait, copy_begins, count,
+    count_element, dynamic_shared, fence, phase_arrive, phase_wait, shared_memory, static_shared,
 };
 pub use place::{active_mask, block_dim, block_idx, grid_dim, in_kernel, lane, thread_idx};
 pub use print::print;
 pub use schedule::Schedule;
 pub use shared::{SharedPtr, SharedSite};
-pub use sync::{barrier, exchange, exchange_bytes, grid_barrier, group_barrier, poll, sync_warp, yield_now};
+pub use sync::{
+    barrier, exchange, exchange_bytes, grid_barrier, group_barrier, poll, sync_warp, wait_until, yield_now,
+};
 pub use warp::Lanes;

@@ -46,6 +46,12 @@ pub fn dynamic_shared() -> (SharedPtr, usize) {
 pub fn shared_memory(at: SharedPtr, bytes: usize) -> *mut u8 {
     let call = Call::new("shared_memory");
     watchdog::listen(call);
+    locate(call, at, bytes)
+}
+
+#[inline(always)]
+#[track_caller]
+fn locate(call: Call, at: SharedPtr, bytes: usize) -> *mut u8 {
     context::with("shared_memory", |context| match context.shared.at(at, bytes) {
         Some(address) => address,
         None => context.raise(call, context.shared.refusal(at, bytes)),
@@ -77,6 +83,21 @@ pub fn count(space: Space, address: usize, bytes: usize, align: usize, operation
     watchdog::listen_and(call, |context| count::access(context, call, place, operation));
 }
 
+/// [`shared_memory`], and [`access`] of it.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn access_shared(at: SharedPtr, bytes: usize, align: usize, kind: Kind) -> *mut u8 {
+    let call = Call::new("shared_memory");
+    let address = locate(call, at, bytes);
+    let place = Bytes::new(Space::Shared, address.addr(), bytes, align);
+    watchdog::listen_and(call, |context| check::access(context, call, place, kind));
+    address
+}
+
 /// As [`count`] of a load from global memory, if the address is in an allocation, where [`Options::allocation`](crate::Options::allocation) tells.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
@@ -98,6 +119,21 @@ pub fn atomic(space: Space, address: usize, bytes: usize, operation: Atomic, sco
     watchdog::listen_and(call, |context| check::atomic(context, call, place, operation, scope));
 }
 
+/// [`shared_memory`], and [`atomic`] of it.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn atomic_shared(at: SharedPtr, bytes: usize, operation: Atomic, scope: Scope) -> *mut u8 {
+    let call = Call::new("shared_memory");
+    let address = locate(call, at, bytes);
+    let place = Bytes::new(Space::Shared, address.addr(), bytes, bytes);
+    watchdog::listen_and(call, |context| check::atomic(context, call, place, operation, scope));
+    address
+}
+
 /// Says that the thread orders its accesses in `scope` by a fence: what it did before is handed on by its atomic stores
 /// behind it, and what others have handed on by words that it has loaded is over for it.
 #[cfg_attr(not(debug_assertions), inline)]
@@ -116,16 +152,24 @@ pub fn assume_written(address: usize, bytes: usize) {
     });
 }
 
-/// Says that the thread has asked for a copy that fills (of [`Engine::Async`]) or reads (of [`Engine::Bulk`]) `bytes` bytes
-/// of shared memory at `address`: until it has waited, an access that does not go with that is a fault.
+/// Says that the thread has asked for a copy that fills (of [`Engine::Async`]) or reads (of the others) `bytes` bytes of
+/// shared memory at `at`, whose address it gives. It is an [`access`] now, and until the thread has waited, one that does not
+/// go with that is a fault.
+///
+/// # Panics
+///
+/// Outside a kernel.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
-pub fn copy_begins(engine: Engine, address: usize, bytes: usize) {
-    let call = Call::new("copy");
-    let place = Bytes::new(Space::Shared, address, bytes, 0);
+pub fn copy_begins(engine: Engine, at: SharedPtr, bytes: usize, align: usize) -> *mut u8 {
+    let call = Call::new("shared_memory");
+    let address = locate(call, at, bytes);
+    let place = Bytes::new(Space::Shared, address.addr(), bytes, align);
     watchdog::listen_and(call, |context| {
+        check::access(context, call, place, engine.kind());
         check::copies(context, |copies, thread| copies.begin(engine, thread, place, call.at));
     });
+    address
 }
 
 /// Says that the copies which the thread has asked for since the last call are a group.

@@ -185,6 +185,33 @@ pub fn yield_now(name: &'static str) {
     context::with(name, |context| context.yield_now());
 }
 
+/// Waits until `is_over`, which nobody but other threads of the block can bring about. It is a fault, with what `reason` says,
+/// if all of them wait for one another; unlike with [`yield_now`] that is noticed at once.
+///
+/// # Panics
+///
+/// Outside a kernel.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// use cuda_sim::{Error, LaunchConfig, launch, thread_idx, wait_until};
+///
+/// let ready = AtomicBool::new(false);
+/// let wait = || wait_until("wait", || ready.load(Relaxed), || "nobody is ready".into());
+/// let Err(Error::Fault(fault)) = launch("wait", &LaunchConfig::new(1, 2), &wait) else { panic!() };
+/// assert_eq!(fault.message, "nobody is ready");
+/// launch("wait", &LaunchConfig::new(1, 2), &|| match thread_idx().x {
+///     0 => wait(),
+///     _ => ready.store(true, Relaxed),
+/// })?;
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
+#[track_caller]
+pub fn wait_until(name: &'static str, is_over: impl Fn() -> bool, reason: impl FnOnce() -> String) {
+    let call = Call::new(name);
+    context::with(name, |context| context.wait_until(call, is_over, reason));
+}
+
 /// Ends the thread by a fault that names `name`, if the launch has been given up
 /// because it does not end. To be called where a thread touches memory that
 /// others write. Costs one load; does nothing outside a kernel.

@@ -293,6 +293,24 @@ impl Context<'_> {
         self.suspend();
     }
 
+    /// Waits until `is_over`, which other threads of the block alone can bring about; `reason` says what does not come, if
+    /// all of them wait as well.
+    pub(crate) fn wait_until(&self, call: Call, is_over: impl Fn() -> bool, reason: impl FnOnce() -> String) {
+        let in_vain = &self.warp(self.linear()).in_vain;
+        let mut has_waited = false;
+        while !self.unwinds() && !is_over() {
+            watchdog::listen(call);
+            if self.is_stuck() {
+                self.raise(call, reason());
+            }
+            if has_waited {
+                in_vain.set(in_vain.get() | bit(self.linear()));
+            }
+            self.yield_now();
+            has_waited = true;
+        }
+    }
+
     /// The lanes of this warp that have not exited.
     #[inline(always)]
     pub(crate) fn active_mask(&self) -> u32 {

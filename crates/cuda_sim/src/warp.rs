@@ -134,6 +134,8 @@ pub(crate) struct Warp {
     pub(crate) ready: Cell<u32>,
     /// Lanes that want to run again when all others had their turn.
     pub(crate) yielded: Cell<u32>,
+    /// Those of them that had their turn for nothing: what they wait for was not there.
+    pub(crate) in_vain: Cell<u32>,
     /// Lanes at the block's barrier.
     pub(crate) at_barrier: Cell<u32>,
     /// Lanes waiting in an exchange.
@@ -169,6 +171,7 @@ impl Warp {
             live: Cell::new(0),
             ready: Cell::new(0),
             yielded: Cell::new(0),
+            in_vain: Cell::new(0),
             at_barrier: Cell::new(0),
             exchanging: Cell::new(0),
             wanted: Cell::new(0),
@@ -184,6 +187,7 @@ impl Warp {
         self.live.set(self.exists);
         self.ready.set(self.exists);
         self.yielded.set(0);
+        self.in_vain.set(0);
         self.at_barrier.set(0);
         self.exchanging.set(0);
         self.wanted.set(0);
@@ -193,6 +197,7 @@ impl Warp {
     #[inline(always)]
     pub(crate) fn wake_yielded(&self) {
         self.ready.set(self.ready.get() | self.yielded.replace(0));
+        self.in_vain.set(0);
     }
 
     /// The lanes at the barrier may go on.

@@ -8,6 +8,7 @@
 mod checks {
     pub mod blocks;
     pub mod pipelines;
+    pub mod products;
     pub mod rules;
     pub mod shared;
     pub mod warps;

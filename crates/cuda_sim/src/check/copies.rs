@@ -1,33 +1,56 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies that a thread has asked for and not waited for. Here they are done at once; on a GPU the shared memory that they
-//! fill or read is theirs until then.
+//! What engines beside the threads do, copies and matrix products, that a thread has asked for and not waited for. Here it is
+//! done at once; on a GPU the shared memory that is filled or read is theirs until then.
 
 use std::collections::HashMap;
 use std::panic::Location;
 
 use super::{Bytes, Kind};
 
-/// Who does a thread's copies, group by group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Who works for a thread, group by group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Engine {
     /// Copies of 16 bytes to shared memory (`cp.async`).
     Async,
     /// Copies of boxes from shared memory (`cp.async.bulk`).
     Bulk,
+    /// Matrix products of a warpgroup, which read shared memory (`wgmma`). All of its threads ask for them and wait for them.
+    Matrix,
 }
+
+impl Engine {
+    /// How it accesses shared memory.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Engine::Async => Kind::Write,
+            Engine::Bulk | Engine::Matrix => Kind::Read,
+        }
+    }
+
+    /// The thread whose wait is that of `thread`, too: as one waits for the products of a warpgroup, all do.
+    fn waiter(self, thread: u32) -> u32 {
+        match self {
+            Engine::Async | Engine::Bulk => thread,
+            Engine::Matrix => thread / WARPGROUP * WARPGROUP,
+        }
+    }
+}
+
+/// Threads in a warpgroup.
+const WARPGROUP: u32 = 128;
 
 /// The unit in which copies are remembered.
 const PIECE: usize = 16;
 
-/// The groups of copies of a thread.
+/// The groups of a thread.
 #[derive(Clone, Copy, Default)]
 struct Groups {
     committed: u64,
-    /// How many the thread has waited for.
+    /// How many have been waited for.
     done: u64,
 }
 
-/// A copy as its piece of memory keeps it.
+/// A copy, or a product, as a piece of the memory that it is at keeps it.
 #[derive(Clone, Copy)]
 pub(super) struct Copy {
     engine: Engine,
@@ -37,18 +60,25 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    pub(super) fn kind(&self) -> Kind {
-        match self.engine {
-            Engine::Async => Kind::Write,
-            Engine::Bulk => Kind::Read,
-        }
+    fn waiter(&self) -> u32 {
+        self.engine.waiter(self.thread)
     }
 
-    /// What the thread should have called.
-    pub(super) fn remedy(&self) -> &'static str {
+    /// Whether a later wait for the other is one for this, too.
+    fn is_waited_for_with(&self, other: &Copy) -> bool {
+        self.engine == other.engine && self.waiter() == other.waiter()
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.engine.kind()
+    }
+
+    /// What it is, and what the thread should have called.
+    pub(super) fn name_and_remedy(&self) -> (&'static str, &'static str) {
         match self.engine {
-            Engine::Async => "`async_copy::wait`, behind `commit`",
-            Engine::Bulk => "`tma::wait_read`, behind `commit`",
+            Engine::Async => ("a copy", "`async_copy::wait`, behind `commit`"),
+            Engine::Bulk => ("a copy", "`tma::wait_read`, behind `commit`"),
+            Engine::Matrix => ("a matrix product", "`InFlight::wait`, behind `commit`"),
         }
     }
 }
@@ -56,8 +86,8 @@ impl Copy {
 /// The copies of a block.
 #[derive(Default)]
 pub(crate) struct Copies {
-    groups: HashMap<(u32, bool), Groups>,
-    pieces: HashMap<usize, Copy>,
+    groups: HashMap<(u32, Engine), Groups>,
+    pieces: HashMap<usize, Vec<Copy>>,
 }
 
 impl Copies {
@@ -67,20 +97,23 @@ impl Copies {
     }
 
     fn groups(&mut self, engine: Engine, thread: u32) -> &mut Groups {
-        self.groups.entry((thread, engine == Engine::Bulk)).or_default()
+        self.groups.entry((thread, engine)).or_default()
     }
 
     /// A copy fills, or reads, those bytes of shared memory.
     pub(crate) fn begin(&mut self, engine: Engine, thread: u32, place: Bytes, at: &'static Location<'static>) {
-        let group = self.groups(engine, thread).committed;
+        let copy = Copy {
+            engine,
+            thread,
+            group: self.groups(engine, thread).committed,
+            at,
+        };
         for piece in pieces(place) {
-            let copy = Copy {
-                engine,
-                thread,
-                group,
-                at,
-            };
-            self.pieces.insert(piece, copy);
+            let copies = self.pieces.entry(piece).or_default();
+            match copies.iter_mut().find(|other| other.is_waited_for_with(&copy)) {
+                Some(other) => *other = copy,
+                None => copies.push(copy),
+            }
         }
     }
 
@@ -90,8 +123,9 @@ impl Copies {
 
     /// The thread has waited for all its groups but the newest ones.
     pub(crate) fn wait(&mut self, engine: Engine, thread: u32, newest: u32) {
-        let groups = self.groups(engine, thread);
-        groups.done = groups.done.max(groups.committed.saturating_sub(newest.into()));
+        let done = self.groups(engine, thread).committed.saturating_sub(newest.into());
+        let groups = self.groups(engine, engine.waiter(thread));
+        groups.done = groups.done.max(done);
     }
 
     /// The copy that such an access of shared memory comes too early for.
@@ -99,13 +133,21 @@ impl Copies {
         if self.pieces.is_empty() {
             return None;
         }
+        let Copies { groups, pieces: all } = self;
         pieces(place).find_map(|piece| {
-            let copy = *self.pieces.get(&piece)?;
-            if self.groups(copy.engine, copy.thread).done > copy.group {
-                self.pieces.remove(&piece);
+            let copies = all.get_mut(&piece)?;
+            copies.retain(|copy| {
+                let groups = groups.get(&(copy.waiter(), copy.engine)).copied().unwrap_or_default();
+                groups.done <= copy.group
+            });
+            if copies.is_empty() {
+                all.remove(&piece);
                 return None;
             }
-            (copy.engine == Engine::Async || kind.writes()).then_some(copy)
+            copies
+                .iter()
+                .find(|copy| copy.kind().writes() || kind.writes())
+                .copied()
         })
     }
 }

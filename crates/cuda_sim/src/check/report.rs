@@ -59,11 +59,11 @@ fn access_of(context: &Context<'_>, kind: Kind, block: u64, thread: u32, at: &'s
 
 /// What is wrong with an access to what a copy still uses.
 fn not_waited_for(context: &Context<'_>, place: &str, kind: Kind, copy: &Copy) -> String {
-    let (own, remedy, at) = (kind.name(), copy.remedy(), copy.at);
+    let (own, (copied, remedy), at) = (kind.name(), copy.name_and_remedy(), copy.at);
     let uses = if copy.kind() == Kind::Write { "fills" } else { "reads" };
     let thread = context.index_of(copy.thread);
     format!(
-        "not waited for: this {own} of {place} comes while a copy may still be at it, which thread {thread} has asked for at \
+        "not waited for: this {own} of {place} comes while {copied} may still be at it, which thread {thread} has asked for at \
          {at} and which {uses} that memory; the thread waits by {remedy}"
     )
 }

@@ -259,8 +259,7 @@ pub unsafe fn store_shared<T: Pod>(ptr: SharedPtr, value: T, align: usize) {
 #[cfg_attr(not(debug_assertions), inline(always))]
 #[track_caller]
 unsafe fn load_shared_words(ptr: SharedPtr, to: *mut u8, words: Words) {
-    let from = cuda_sim::shared_memory(ptr, words.bytes);
-    cuda_sim::access(Space::Shared, from.addr(), words.bytes, words.align, Kind::Read);
+    let from = cuda_sim::access_shared(ptr, words.bytes, words.align, Kind::Read);
     // SAFETY: aligned, as the caller promises, and in the memory of the block, whose threads are all on this OS thread.
     unsafe { words.load(from, to) };
 }
@@ -271,8 +270,7 @@ unsafe fn load_shared_words(ptr: SharedPtr, to: *mut u8, words: Words) {
 #[cfg_attr(not(debug_assertions), inline(always))]
 #[track_caller]
 unsafe fn store_shared_words(ptr: SharedPtr, from: *const u8, words: Words) {
-    let to = cuda_sim::shared_memory(ptr, words.bytes);
-    cuda_sim::access(Space::Shared, to.addr(), words.bytes, words.align, Kind::Write);
+    let to = cuda_sim::access_shared(ptr, words.bytes, words.align, Kind::Write);
     // SAFETY: as in `load_shared_words`.
     unsafe { words.store(to, from) };
 }

@@ -12,7 +12,8 @@ impl Space for Global {
     #[inline(always)]
     #[track_caller]
     fn address<T>(ptr: *mut T, operation: Operation, scope: Level) -> *mut T {
-        note(cuda_sim::Space::Global, ptr, operation, scope);
+        let (operation, scope) = noted(operation, scope);
+        cuda_sim::atomic(cuda_sim::Space::Global, ptr.addr(), size_of::<T>(), operation, scope);
         ptr
     }
 }
@@ -24,15 +25,14 @@ impl Space for Shared {
     #[inline(always)]
     #[track_caller]
     fn address<T>(ptr: SharedPtr, operation: Operation, scope: Level) -> *mut T {
-        let address = cuda_sim::shared_memory(ptr, size_of::<T>()).cast();
-        note(cuda_sim::Space::Shared, address, operation, scope);
-        address
+        let (operation, scope) = noted(operation, scope);
+        cuda_sim::atomic_shared(ptr, size_of::<T>(), operation, scope).cast()
     }
 }
 
+/// The same as the simulator has them.
 #[inline(always)]
-#[track_caller]
-fn note<T>(space: cuda_sim::Space, ptr: *mut T, operation: Operation, scope: Level) {
+fn noted(operation: Operation, scope: Level) -> (cuda_sim::Atomic, cuda_sim::Scope) {
     let operation = match operation {
         Operation::Load => cuda_sim::Atomic::Load,
         Operation::LoadAcquire => cuda_sim::Atomic::LoadAcquire,
@@ -45,7 +45,7 @@ fn note<T>(space: cuda_sim::Space, ptr: *mut T, operation: Operation, scope: Lev
         Level::Block => cuda_sim::Scope::Block,
         Level::Device | Level::System => cuda_sim::Scope::Device,
     };
-    cuda_sim::atomic(space, ptr.addr(), size_of::<T>(), operation, scope);
+    (operation, scope)
 }
 
 #[inline]

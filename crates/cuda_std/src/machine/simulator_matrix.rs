@@ -93,16 +93,15 @@ pub unsafe fn copy_16(to: SharedPtr, from: *const u8, bytes: u32) {
         to.is_aligned_to(16) && from.addr().is_multiple_of(16),
         "an asynchronous copy of 16 bytes is not aligned to 16 bytes"
     );
-    cuda_sim::poll("copy_16");
-    cuda_sim::access(Space::Global, from.addr(), bytes as usize, 16, Kind::Read);
-    let mut piece = [0u8; 16];
-    for (at, byte) in piece.iter_mut().enumerate().take(bytes as usize) {
-        // SAFETY: the caller's promise: bytes that nothing writes.
-        *byte = unsafe { from.add(at).read() };
+    let bytes = bytes as usize;
+    cuda_sim::access(Space::Global, from.addr(), bytes, 16, Kind::Read);
+    let to = cuda_sim::copy_begins(Engine::Async, to, 16, 16);
+    // SAFETY: the caller's promise: bytes that nothing writes; and 16 bytes of the block's memory, whose threads are all on
+    // this OS thread.
+    unsafe {
+        to.copy_from_nonoverlapping(from, bytes);
+        to.add(bytes).write_bytes(0, 16 - bytes);
     }
-    // SAFETY: 16 bytes of a `Shared`, as the caller promises.
-    unsafe { store_shared(to, piece, 16) };
-    cuda_sim::copy_begins(Engine::Async, cuda_sim::shared_memory(to, 16).addr(), 16);
 }
 
 #[track_caller]

@@ -5,10 +5,12 @@
 //! are to come, plus 2^20, because copies may be done before they are announced (21 bits), the parity of the phase, and
 //! two bits that tell a barrier from memory that nobody has written. The threads of a block are all on one OS thread.
 
+use core::cell::RefCell;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use std::collections::HashMap;
 
-use cuda_sim::{Kind, Scope, SharedPtr, Space};
+use cuda_sim::{Kind, Scope, SharedPtr};
 
 const COUNT_BITS: u32 = 20;
 const MAX: u32 = (1 << COUNT_BITS) - 1;
@@ -16,6 +18,18 @@ const TX_BITS: u32 = 21;
 const TX_ZERO: i32 = 1 << COUNT_BITS;
 /// Neither of memory that is all zeros nor of the poison that shared memory begins with.
 const TAG: u64 = 0b01;
+
+std::thread_local! {
+    /// The bytes of the phase under way of each barrier, by the barrier's address, for those who are told why it does not end.
+    static TALLIES: RefCell<HashMap<usize, Tally>> = RefCell::default();
+}
+
+/// The bytes of a phase.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    expected: u32,
+    arrived: u32,
+}
 
 /// A barrier's state.
 #[derive(Clone, Copy)]
@@ -50,9 +64,7 @@ impl State {
     /// Has the checks know that the thread accesses a barrier, and whose address that is.
     #[track_caller]
     fn note(ptr: SharedPtr, kind: fn(Scope) -> Kind) -> usize {
-        let address = cuda_sim::shared_memory(ptr, 8).addr();
-        cuda_sim::access(Space::Shared, address, 8, 0, kind(Scope::Block));
-        address
+        cuda_sim::access_shared(ptr, 8, 0, kind(Scope::Block)).addr()
     }
 
     /// Loads the state for an arrival in the phase under way.
@@ -82,13 +94,35 @@ impl State {
             "{} bytes are under way to an mbarrier, which counts {MAX} at most",
             self.tx
         );
+        let word = cuda_sim::shared_memory(ptr, 8);
         if self.pending == 0 && self.tx == 0 {
             self.pending = self.arrivals;
             self.parity ^= 1;
+            TALLIES.with_borrow_mut(|tallies| tallies.remove(&word.addr()));
         }
-        let word = cuda_sim::shared_memory(ptr, 8).cast();
         // SAFETY: as in `load`.
-        unsafe { AtomicU64::from_ptr(word) }.store(self.pack(), Relaxed);
+        unsafe { AtomicU64::from_ptr(word.cast()) }.store(self.pack(), Relaxed);
+    }
+
+    /// Counts bytes of the phase under way, which the state's own number is the difference of.
+    #[track_caller]
+    fn tally(ptr: SharedPtr, count: impl FnOnce(&mut Tally)) {
+        let address = cuda_sim::shared_memory(ptr, 8).addr();
+        TALLIES.with_borrow_mut(|tallies| count(tallies.entry(address).or_default()));
+    }
+
+    /// Why the phase does not end.
+    #[track_caller]
+    fn stuck(ptr: SharedPtr) -> String {
+        let State { arrivals, pending, .. } = State::load(ptr);
+        let mut tally = Tally::default();
+        State::tally(ptr, |of_phase| tally = *of_phase);
+        let Tally { expected, arrived } = tally;
+        format!(
+            "a phase of an mbarrier never ends: {} of {arrivals} arrivals have come, and {arrived} bytes of {expected} that \
+             were expected; all threads of the block wait",
+            arrivals - pending
+        )
     }
 
     #[track_caller]
@@ -115,7 +149,8 @@ pub fn mbarrier_init(ptr: SharedPtr, arrivals: u32) {
         tx: 0,
         parity: 0,
     };
-    cuda_sim::access(Space::Shared, cuda_sim::shared_memory(ptr, 8).addr(), 8, 0, Kind::Write);
+    let address = cuda_sim::access_shared(ptr, 8, 0, Kind::Write).addr();
+    TALLIES.with_borrow_mut(|tallies| tallies.remove(&address));
     state.store(ptr);
 }
 
@@ -134,23 +169,37 @@ pub fn mbarrier_arrive_expect_tx(ptr: SharedPtr, bytes: u32) {
         "an mbarrier is told of {bytes} bytes: it counts {MAX} at most"
     );
     state.tx += bytes as i32;
+    State::tally(ptr, |tally| tally.expected += bytes);
     state.arrive().store(ptr);
 }
 
 /// What a copy does when its bytes have come.
 #[track_caller]
 pub(super) fn mbarrier_complete_tx(ptr: SharedPtr, bytes: u32) {
-    let mut state = State::load_to_arrive(ptr);
-    state.tx -= bytes as i32;
+    let address = State::note(ptr, Kind::AtomicWrite);
+    let mut state = State::load(ptr);
+    let mut rest = bytes;
+    if state.pending == 0 && (1..bytes as i32).contains(&state.tx) {
+        // The phase ends before all of the copy has come, and the others are bytes of the next one. Who waits for this phase
+        // does not know of the copy.
+        rest -= state.tx as u32;
+        state.tx = 0;
+        state.store(ptr);
+        state = State::load(ptr);
+    }
+    cuda_sim::phase_arrive(address, state.parity);
+    State::tally(ptr, |tally| tally.arrived += rest);
+    state.tx -= rest as i32;
     state.store(ptr);
 }
 
 #[track_caller]
 pub fn mbarrier_wait(ptr: SharedPtr, parity: u32) {
     assert!(parity <= 1, "an mbarrier is waited for by a parity of {parity}");
-    // A destructor of a thread that unwinds must not wait: nobody will come.
-    while State::load(ptr).parity == parity && !std::thread::panicking() {
-        cuda_sim::yield_now("Mbarrier::wait");
+    // A closure would be the caller of whom a fault speaks; only here there may be no barrier.
+    if State::load(ptr).parity == parity {
+        let is_over = || State::load(ptr).parity != parity;
+        cuda_sim::wait_until("Mbarrier::wait", is_over, || State::stuck(ptr));
     }
     cuda_sim::phase_wait(State::note(ptr, Kind::AtomicRead), parity);
 }

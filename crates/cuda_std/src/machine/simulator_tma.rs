@@ -148,9 +148,8 @@ struct Copy {
     at: [i64; 5],
     /// The box's extents, 1 beyond the rank.
     extents: [i64; 5],
-    /// The offset of the box in the block's shared memory, and its address.
-    offset: usize,
-    shared: *mut u8,
+    /// Where the box lies in the block's shared memory.
+    shared: SharedPtr,
 }
 
 impl Copy {
@@ -194,8 +193,7 @@ impl Copy {
             address,
             at: [0; 5],
             extents: [1; 5],
-            offset: ptr.offset(),
-            shared: std::ptr::null_mut(),
+            shared: ptr,
         };
         for (d, &coordinate) in coordinates.iter().enumerate() {
             copy.at[d] = coordinate.into();
@@ -206,7 +204,7 @@ impl Copy {
             size <= room,
             "a bulk copy of a box of {size} bytes, for which {room} bytes of shared memory are given"
         );
-        copy.shared = cuda_sim::shared_memory(ptr, size);
+        cuda_sim::shared_memory(ptr, size);
         copy
     }
 
@@ -235,11 +233,12 @@ impl Copy {
         })
     }
 
-    /// The address of what would be at byte `offset` of the box without swizzle.
-    fn place(&self, offset: usize) -> *mut u8 {
-        let swizzled = self.layout.swizzle.place((self.offset + offset) as u32) as usize;
+    /// Where in shared memory lies what would be at byte `offset` of the box without swizzle.
+    fn place(&self, offset: usize) -> SharedPtr {
+        let start = self.shared.offset();
+        let swizzled = self.layout.swizzle.place((start + offset) as u32) as usize;
         // In a box that is aligned a row's bytes stay among themselves.
-        self.shared.wrapping_add(swizzled - self.offset)
+        self.shared.byte_add(swizzled - start)
     }
 
     /// Copies the box to shared memory.
@@ -253,8 +252,9 @@ impl Copy {
             for i in 0..self.extents[0] {
                 let at = i as usize * size_of::<W>();
                 let element = if inside.contains(&i) {
+                    let from = address.wrapping_add(at);
                     // SAFETY: an element of the tensor.
-                    let element = unsafe { W::load(std::ptr::with_exposed_provenance_mut(address.wrapping_add(at))) };
+                    let element = unsafe { W::load(std::ptr::with_exposed_provenance_mut(from)) };
                     if self.rounds_to_tf32 {
                         element.to_tf32()
                     } else {
@@ -263,9 +263,8 @@ impl Copy {
                 } else {
                     W::default()
                 };
-                let to = self.place(offset + at);
-                cuda_sim::access(Space::Shared, to.addr(), size_of::<W>(), 0, Kind::Write);
-                // SAFETY: in the box, which `cuda_sim::shared_memory` gave, and aligned, as the box is.
+                let to = cuda_sim::access_shared(self.place(offset + at), size_of::<W>(), 0, Kind::Write);
+                // SAFETY: in the box, and aligned, as the box is.
                 unsafe { element.store(to.cast()) };
             }
         }
@@ -281,9 +280,8 @@ impl Copy {
         for (offset, inside, address) in self.rows() {
             for i in inside {
                 let at = i as usize * size_of::<W>();
-                let (from, to) = (self.place(offset + at), address.wrapping_add(at));
-                cuda_sim::access(Space::Shared, from.addr(), size_of::<W>(), 0, Kind::Read);
-                cuda_sim::copy_begins(Engine::Bulk, from.addr(), size_of::<W>());
+                let to = address.wrapping_add(at);
+                let from = cuda_sim::copy_begins(Engine::Bulk, self.place(offset + at), size_of::<W>(), 0);
                 cuda_sim::access(Space::Global, to, size_of::<W>(), 0, Kind::Write);
                 // SAFETY: as in `load`, the other way.
                 unsafe { W::load(from.cast()).store(std::ptr::with_exposed_provenance_mut(to)) };

@@ -5,9 +5,9 @@
 //! four warps go through the instructions together, so that one thread which has waited knows that all have read;
 //! here, the threads of a warpgroup wait for one another where they wait for instructions.
 
-use cuda_sim::SharedPtr;
+use cuda_sim::{Engine, SharedPtr};
 
-use super::{InRegisters, IntegerRegisters, Major, Registers, load_shared};
+use super::{InRegisters, IntegerRegisters, Major, Registers};
 use crate::float8::{F8E4M3, F8E5M2};
 use crate::thread::{block_dim, linear_thread_idx};
 use crate::tma::Swizzle;
@@ -65,16 +65,16 @@ impl MatrixDescriptor {
         let start = self.at.offset() as u32;
         let place = Swizzle::B128.place(start + offset).wrapping_sub(start);
         let at = self.at.byte_add(place as i32 as usize);
-        // Not by an instruction of this thread's.
-        // SAFETY: the caller of the instruction's promise; that it is the block's memory is checked, and aligned it is.
+        let from = cuda_sim::copy_begins(Engine::Matrix, at, kind.bytes() as usize, 0);
+        // SAFETY: memory of the block's, whose threads are all on this OS thread; aligned it is, as rows and swizzle are.
         unsafe {
             match kind {
-                Kind::Bf16 => f32::from_bits(u32::from(load_shared::<u16>(at, 0)) << 16),
-                Kind::F16 => half::f16::from_bits(load_shared(at, 0)).to_f32(),
-                Kind::Tf32 => f32::from_bits(load_shared::<u32>(at, 0) & !0x1fff),
-                Kind::E4m3 => F8E4M3::from_bits(load_shared(at, 0)).to_f32(),
-                Kind::E5m2 => F8E5M2::from_bits(load_shared(at, 0)).to_f32(),
-                Kind::S8 => f32::from(load_shared::<i8>(at, 0)),
+                Kind::Bf16 => f32::from_bits(u32::from(from.cast::<u16>().read()) << 16),
+                Kind::F16 => half::f16::from_bits(from.cast::<u16>().read()).to_f32(),
+                Kind::Tf32 => f32::from_bits(from.cast::<u32>().read() & !0x1fff),
+                Kind::E4m3 => F8E4M3::from_bits(from.read()).to_f32(),
+                Kind::E5m2 => F8E5M2::from_bits(from.read()).to_f32(),
+                Kind::S8 => f32::from(from.cast::<i8>().read()),
             }
         }
     }
@@ -244,10 +244,12 @@ fn warpgroup() -> u32 {
     number
 }
 
-/// Waits for the other threads of the warpgroup.
+/// Waits for the instructions of all batches but the `newest` ones: for the other threads of the warpgroup.
 #[track_caller]
-fn meet(name: &'static str) {
+fn wait(name: &'static str, newest: u32) {
     cuda_sim::group_barrier(name, FIRST_BARRIER + warpgroup(), WARPGROUP);
+    // Now that they have met: who goes on knows that all of them have waited.
+    cuda_sim::copies_wait(Engine::Matrix, newest);
 }
 
 macro_rules! registers {
@@ -297,11 +299,11 @@ macro_rules! registers {
             fn fence(&mut self) {}
 
             fn wait(&mut self) {
-                meet("wait");
+                wait("wait", 0);
             }
 
             fn wait_but_newest(&mut self) {
-                meet("wait_beside_newer");
+                wait("wait_beside_newer", 1);
             }
         }
     };
@@ -316,11 +318,14 @@ registers! { 32 64 96 128 }
 
 pub fn wgmma_fence() {}
 
-pub fn wgmma_commit() {}
+#[track_caller]
+pub fn wgmma_commit() {
+    cuda_sim::copies_commit(Engine::Matrix);
+}
 
 #[track_caller]
 pub fn wgmma_wait_but_newest() {
-    meet("wait_but_newest");
+    wait("wait_but_newest", 1);
 }
 
 pub fn keep_fragment(_: &[u32; 4]) {}

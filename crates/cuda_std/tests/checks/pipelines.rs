@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Producers and consumers: barriers in shared memory, asynchronous copies.
 
+use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
-use cuda_std::tma::{self, RawTensorMap, Swizzle, TensorMapLayout, TensorMapMut};
+use cuda_std::tma::{self, RawTensorMap, Swizzle, TensorMap, TensorMapLayout, TensorMapMut};
 
 mod kernels {
     use cuda_std::async_copy;
@@ -247,9 +248,31 @@ fn box_written_while_it_is_stored<const RIGHT: bool>(map: &RawTensorMap) {
     tile.set(me, 2); // box_written_while_it_is_stored: second
 }
 
-#[test]
-fn box_written_while_it_is_stored_is_found() {
-    let mut memory = [[0_u64; 2]; 8];
+/// Thread 0 has a box copied, and the other warp adds it up behind the barrier's first phase, for which `bytes` were announced.
+fn box_loaded(map: &RawTensorMap, bytes: u32, out: SliceMut<'_, u32>) {
+    let tile = cuda_std::shared::dynamic::<u32>().aligned::<128>();
+    let words = shared_array![u64; 1];
+    // SAFETY: the word is a barrier only.
+    let full = unsafe { Mbarrier::at(words, 0) };
+    let me = thread::thread_idx_x() as usize;
+    if me == 0 {
+        full.init(1);
+        mbarrier::fence_init();
+    }
+    thread::sync_threads();
+    if me == 0 {
+        full.arrive_expect_tx(bytes);
+        // SAFETY: a map of memory that lives until the launch is over; the tile has room for the box.
+        unsafe { TensorMap::<u32>::from_address(map).load(tile, [0], full) }; // fewer_bytes_than_a_box_has: first
+    }
+    full.wait(0); // more_bytes_than_a_box_has: second
+    if me >= 32 {
+        out.set(me, tile.get(me - 32)); // fewer_bytes_than_a_box_has: second
+    }
+}
+
+/// A map whose box is all of the memory, 32 elements.
+fn map_of(memory: &mut [u128; 8]) -> RawTensorMap {
     let layout = TensorMapLayout {
         element_bytes: 4,
         rank: 1,
@@ -258,7 +281,31 @@ fn box_written_while_it_is_stored_is_found() {
         box_dims: [32, 1, 1, 1, 1],
         swizzle: Swizzle::None,
     };
-    let map = RawTensorMap::simulated(memory.as_mut_ptr().expose_provenance(), &layout);
+    RawTensorMap::simulated(memory.as_mut_ptr().expose_provenance(), &layout)
+}
+
+#[test]
+fn boxes_of_other_bytes_than_were_announced() {
+    let mut memory = [5; 8];
+    let map = map_of(&mut memory);
+    let wanted =
+        "a phase of an mbarrier never ends: 1 of 1 arrivals have come, and 128 bytes of 256 that were expected";
+    for (name, wrong, wanted) in [
+        ("more_bytes_than_a_box_has", 256, wanted),
+        // The phase ends before all of the box has come.
+        ("fewer_bytes_than_a_box_has", 64, "data race on element"),
+    ] {
+        crate::try_both(SOURCE, name, wanted, |right, checks| {
+            let bytes = if right { 128 } else { wrong };
+            crate::run((1, 64, false), checks, |out| box_loaded(&map, bytes, out))
+        });
+    }
+}
+
+#[test]
+fn box_written_while_it_is_stored_is_found() {
+    let mut memory = [0; 8];
+    let map = map_of(&mut memory);
     let name = "box_written_while_it_is_stored";
     crate::try_both(
         SOURCE,
@@ -271,7 +318,7 @@ fn box_written_while_it_is_stored_is_found() {
             })
         },
     );
-    assert_eq!(memory, [[0x1_0000_0001; 2]; 8]);
+    assert_eq!(memory, [0x1_0000_0001_0000_0001_0000_0001; 8]);
 }
 
 /// A test for each of those.

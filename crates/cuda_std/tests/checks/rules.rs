@@ -84,6 +84,73 @@ mod kernels {
         out.set_vec(first, [1_u32; 2]); // vector_not_aligned: second
     }
 
+    pub fn shared_memory_kept_beyond_its_block<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        std::thread_local! {
+            static KEPT: std::cell::Cell<Option<Shared<u32>>> = const { std::cell::Cell::new(None) };
+        }
+        let tile = shared_array![u32; 64];
+        let tile = if RIGHT { tile } else { KEPT.get().unwrap_or(tile) };
+        tile.set(me(), 1); // shared_memory_kept_beyond_its_block: second
+        KEPT.set(Some(tile));
+        out.set(thread::index_1d(), tile.get(me()));
+    }
+
+    /// A barrier whose phases get so many arrivals.
+    fn barrier(arrivals: u32) -> Mbarrier {
+        let words = shared_array![u64; 1];
+        // SAFETY: the word is a barrier only.
+        let barrier = unsafe { Mbarrier::at(words, 0) };
+        if me() == 0 {
+            barrier.init(arrivals);
+        }
+        thread::sync_threads();
+        barrier
+    }
+
+    pub fn lost_arrival<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let barrier = barrier(32);
+        if RIGHT || me() != 5 {
+            barrier.arrive();
+        }
+        barrier.wait(0); // lost_arrival: second
+        out.set(me(), 1);
+    }
+
+    pub fn lost_arrival_beside_a_barrier<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let barrier = barrier(32);
+        if RIGHT || me() != 5 {
+            barrier.arrive();
+        }
+        if me() < 8 {
+            barrier.wait(0); // lost_arrival_beside_a_barrier: second
+        }
+        thread::sync_threads();
+        out.set(me(), 1);
+    }
+
+    pub fn bytes_that_nobody_brings<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let barrier = barrier(1);
+        if me() == 0 {
+            if RIGHT {
+                barrier.arrive();
+            } else {
+                barrier.arrive_expect_tx(128);
+            }
+        }
+        barrier.wait(0); // bytes_that_nobody_brings: second
+        out.set(me(), 1);
+    }
+
+    pub fn wait_for_the_other_parity<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let barrier = barrier(32);
+        barrier.arrive();
+        barrier.wait(0);
+        if !RIGHT {
+            barrier.wait(1); // wait_for_the_other_parity: second
+        }
+        out.set(me(), 1);
+    }
+
     pub fn mbarrier_that_is_not_initialised<const RIGHT: bool>(out: SliceMut<'_, u32>) {
         let words = shared_array![u64; 1];
         words.set(0, 0);
@@ -107,5 +174,10 @@ crate::cases! { "rules.rs":
     vote_in_a_branch(1, 32), "`ballot` with mask 0xffffffff not reached by all its lanes";
     one_beyond_the_end(1, 64), "index out of bounds of shared memory: the len is 64 but the index is 64";
     vector_not_aligned(1, 32), "vector access is not aligned";
+    shared_memory_kept_beyond_its_block(2, 64), "shared memory of another block: it was kept beyond the block that it belongs to";
+    lost_arrival(1, 32), "a phase of an mbarrier never ends: 31 of 32 arrivals have come, and 0 bytes of 0 that were expected";
+    lost_arrival_beside_a_barrier(1, 32), "a phase of an mbarrier never ends: 31 of 32 arrivals have come, and 0 bytes of 0 that were expected";
+    bytes_that_nobody_brings(1, 32), "a phase of an mbarrier never ends: 1 of 1 arrivals have come, and 0 bytes of 128 that were expected";
+    wait_for_the_other_parity(1, 32), "a phase of an mbarrier never ends: 0 of 32 arrivals have come, and 0 bytes of 0 that were expected";
     mbarrier_that_is_not_initialised(1, 1), "an mbarrier is used that was not initialised";
 }

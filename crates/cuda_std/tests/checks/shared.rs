@@ -269,6 +269,16 @@ mod kernels {
         out.set(me(), tile.get(me() + usize::from(!RIGHT))); // dynamic_beyond_what_is_loaded: second
     }
 
+    /// On a GPU it finds what the block before has left, of this launch or of one before.
+    pub fn left_by_the_block_before<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let tile = shared_array![u32; 64];
+        if RIGHT || thread::block_idx_x() == 0 {
+            tile.set(me(), 1);
+        }
+        thread::sync_threads();
+        out.set(thread::index_1d(), tile.get(me())); // left_by_the_block_before: second
+    }
+
     pub fn counters_never_cleared<const RIGHT: bool>(out: SliceMut<'_, u32>) {
         let bins = shared_array![u32; 4];
         if RIGHT && me() < 4 {
@@ -300,6 +310,7 @@ crate::cases! { "shared.rs":
     halves_by_named_barriers(1, 64), "data race on element";
     last_threads_do_not_load(1, 64), "uninitialised: byte";
     dynamic_beyond_what_is_loaded(1, 64), "uninitialised: byte 256 of the dynamic shared memory is read, which no thread of the block has written";
+    left_by_the_block_before(2, 64), "uninitialised: byte";
     counters_never_cleared(1, 64), "uninitialised: byte";
 }
 
