@@ -89,6 +89,15 @@ impl<T: Element, D: Dimension> DeviceArray<T, D> {
         Ok(Self::of_buffer(stream, Buffer::allocate(stream, bytes)?, dim))
     }
 
+    /// As [`uninit`](Self::uninit), with elements that nobody writes, such as the room behind rows. Kernels may load them
+    /// beside others, and throw away what they get.
+    pub(crate) fn uninit_with_room(stream: &Stream, dim: D) -> Result<Self> {
+        let result = Self::uninit(stream, dim)?;
+        let buffer = result.buffer();
+        stream.backend().assume_written(buffer.address(), buffer.bytes());
+        Ok(result)
+    }
+
     /// An array of that shape in a buffer that has just its elements.
     pub(crate) fn of_buffer(stream: &Stream, buffer: Buffer, dim: D) -> Self {
         assert_eq!(dim.size() * size_of::<T>(), buffer.bytes());

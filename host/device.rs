@@ -187,7 +187,7 @@ impl Device {
     /// A launch of which no block has ended for 60 seconds is an error as well; the environment variable
     /// `WARPSMITH_SIM_TIMEOUT` gives another number of seconds, 0 no limit.
     ///
-    /// Data races and reads of shared memory that nobody has written are errors where the environment variable
+    /// Data races and reads of memory that nobody has written are errors where the environment variable
     /// `WARPSMITH_SIM_CHECKS` asks for it: `all`, or a list of `races` and `uninitialised`. See
     /// [`checked_simulator`](Self::checked_simulator).
     ///
@@ -205,7 +205,8 @@ impl Device {
     ///
     /// What orders two accesses is what does so on a GPU: barriers of the block and the grid, `sync_warp`, what one thread
     /// releases and another acquires, each in its scope. That this machine happens to run one before the other does not.
-    /// Reads of arrays that the launch only reads are not looked at, for nothing can race with them.
+    /// Reads of arrays that the launch only reads race with nothing. What has been written in an array is known from launch
+    /// to launch, and a copy to the host of what has not is [`Error::Uninitialised`].
     ///
     /// Each launch runs on one core, and takes several times as long as without checks. docs/simulator.md has examples.
     ///
@@ -220,7 +221,7 @@ impl Device {
     /// # }
     /// ```
     pub fn checked_simulator(checks: Checks) -> Self {
-        Self::simulated(sim::Simulator::new().with_checks(checks))
+        Self::simulated(sim::Simulator::checked(checks))
     }
 
     /// The simulated GPU, whose threads and blocks run in the order of `schedule`, whatever the environment says; without it

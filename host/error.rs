@@ -257,6 +257,24 @@ pub enum Error {
         schedule: Schedule,
     },
 
+    /// Elements go to the host that nobody has written since their array was allocated, such as those of a graph's output
+    /// before its first launch. A simulated GPU says so that is checked for
+    /// [uninitialised](crate::Checks::uninitialised) memory; others copy what happens to be there.
+    #[error(
+        "uninitialised: {operation} of {bytes} bytes to the host reads byte {byte} of an array of {array} bytes, which \
+         nobody has written since it was allocated"
+    )]
+    Uninitialised {
+        /// What copies.
+        operation: &'static str,
+        /// How many bytes it copies.
+        bytes: usize,
+        /// The first byte of the array that nobody has written.
+        byte: usize,
+        /// The size of the array.
+        array: usize,
+    },
+
     /// A thread of a kernel failed, and which one, where in the source, and why is known: on the simulated GPU of every
     /// failure, on a GPU of a panic.
     ///

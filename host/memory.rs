@@ -262,6 +262,7 @@ impl dyn Backend {
             Ok(Some(address)) => {
                 let allocated = memory.allocated.load(Ordering::Relaxed);
                 memory.peak.fetch_max(allocated, Ordering::Relaxed);
+                self.acquired(address, bytes);
                 memory.remember(address, bytes);
             }
             Ok(None) | Err(_) => memory.discount(bytes),
@@ -437,6 +438,8 @@ fn is_ours(function: &str, location: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use cuda_sim::Checks;
+
     use super::*;
     use crate::backend::sim::Simulator;
 
@@ -485,6 +488,43 @@ mod tests {
         assert_eq!(backend.memory().kept_bytes(), LARGEST);
         backend.trim().unwrap();
         assert_eq!(backend.memory_info().unwrap().reserved, 0);
+    }
+
+    #[test]
+    fn memory_that_has_another_owner_is_not_written() {
+        let backend: Box<dyn Backend> = Box::new(Simulator::checked(Checks::ALL));
+        let stream = backend.create_stream(0).unwrap();
+        let read = |address| {
+            let mut bytes = [0; 8];
+            // SAFETY: eight bytes of the backend's memory.
+            unsafe { backend.download(stream, bytes.as_mut_ptr(), address, 8) }
+        };
+        let refused = |address, byte: usize, array: usize| {
+            let message = format!(
+                "uninitialised: a copy of 8 bytes to the host reads byte {byte} of an array of {array} bytes, which nobody \
+                 has written since it was allocated"
+            );
+            assert_eq!(read(address).unwrap_err().to_string(), message);
+        };
+        // SAFETY: a stream of this backend; what is given back was given, and is not used.
+        unsafe {
+            let x = backend.acquire(stream, 100).unwrap();
+            backend.upload(stream, x, &[1; 12]).unwrap();
+            read(x).unwrap();
+            refused(x + 8, 12, 100);
+            backend.fill_zero(stream, x + 12, 4).unwrap();
+            read(x + 8).unwrap();
+            // What was not written is not, where it is copied to.
+            let y = backend.acquire(stream, 40).unwrap();
+            backend.fill_zero(stream, y, 40).unwrap();
+            backend.copy(stream, y, x + 8, 16).unwrap();
+            refused(y + 7, 8, 40);
+            backend.release(stream, x, 100);
+            assert_eq!(backend.acquire(stream, 90).unwrap(), x);
+            refused(x, 0, 90);
+            backend.release(stream, x, 90);
+            backend.release(stream, y, 40);
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn a_fault_names_the_array_and_both_lines_and_leaves_a_device_that_works() {
     let Error::Fault(fault) = &error else {
         panic!("{error}");
     };
-    let wanted = "data race on element 5 (of 4 bytes) of an array in global memory: this ";
+    let wanted = "data race on element 5 (of 4 bytes) of an array of 32 bytes in global memory: this ";
     assert!(fault.message.starts_with(wanted), "{error}");
     assert_eq!(fault.message.matches("tests/checks.rs:").count(), 1, "{error}");
     assert!(
@@ -159,4 +159,40 @@ fn the_librarys_kernels_have_no_race() {
     assert_eq!(on_device.transpose().unwrap().to_ndarray().unwrap(), a.t());
     let product = on_device.matmul(&on_device.t()).unwrap().to_ndarray().unwrap();
     assert_eq!(product, a.dot(&a.t()));
+}
+
+#[test]
+fn what_a_graph_has_not_computed_yet_is_uninitialised() {
+    let device = Device::checked_simulator(Checks::ALL);
+    let stream = device.default_stream();
+    let x = DeviceArray::from_ndarray(stream, &Array1::from_elem(64, 1.0_f32)).unwrap();
+    let mut graph = stream.capture(x, |_, x| x.inclusive_scan::<Sum>()).unwrap();
+    let mut out = DeviceArray::<f32, _>::zeros(stream, 64).unwrap();
+    let config = LaunchConfig::new(1, 64);
+    let error = stream
+        .launch::<neighbours>(&config, (graph.output(), &mut out))
+        .unwrap_err();
+    let Error::Fault(fault) = &error else {
+        panic!("{error}");
+    };
+    let finding = fault.finding.as_ref().unwrap();
+    assert_eq!((finding.kind, finding.element()), (FindingKind::Uninitialised, Some(0)));
+    let read =
+        "uninitialised: this read of element 0 (of 4 bytes) of an array of 256 bytes in global memory is of what";
+    assert!(fault.message.starts_with(read), "{error}");
+    let error = graph.output().to_ndarray().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Uninitialised {
+                bytes: 256,
+                byte: 0,
+                array: 256,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    graph.launch().unwrap();
+    assert_eq!(graph.output().to_ndarray().unwrap()[63], 64.0);
 }

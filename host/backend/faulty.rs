@@ -158,6 +158,14 @@ impl Backend for Faulty {
         self.inner.memory()
     }
 
+    fn acquired(&self, address: u64, bytes: usize) {
+        self.inner.acquired(address, bytes);
+    }
+
+    fn assume_written(&self, address: u64, bytes: usize) {
+        self.inner.assume_written(address, bytes);
+    }
+
     fn expressions(&self) -> &Kernels {
         self.inner.expressions()
     }

@@ -276,6 +276,11 @@ pub(crate) trait Backend: Graphs + Debug + Send + Sync {
     fn memory(&self) -> &Memory;
     /// Memory of `bytes` bytes, at least one, aligned to 256; `None` if there is not enough.
     unsafe fn allocate(&self, stream: RawStream, bytes: usize) -> Result<Option<u64>>;
+    /// That what `allocate` gave has another owner from here on, for whom it is memory of so many bytes, and what was in it
+    /// is gone: only the simulator has a use for that.
+    fn acquired(&self, address: u64, bytes: usize);
+    /// That kernels may read those bytes though nobody has written them. Only the simulator has a use for that, too.
+    fn assume_written(&self, address: u64, bytes: usize);
     unsafe fn free(&self, stream: RawStream, address: u64) -> Result<()>;
     /// Frees memory that no work uses any more.
     unsafe fn free_now(&self, address: u64) -> Result<()>;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use cuda_sim::{Checks, LaunchConfig, LaunchCounters, Schedule};
+use cuda_sim::{Checks, LaunchConfig, LaunchCounters, Schedule, Written};
 
 use super::system::{has_room, memory_info};
 use super::{
@@ -40,10 +40,12 @@ pub(crate) struct Simulator {
     next_handle: AtomicU64,
     /// When each event was recorded.
     events: Mutex<HashMap<u64, Option<Instant>>>,
-    /// The bytes of each allocation, by address.
-    allocations: Mutex<BTreeMap<u64, usize>>,
+    /// By address.
+    allocations: Mutex<BTreeMap<u64, Allocation>>,
     /// What launches are checked for.
     checks: Checks,
+    /// Which bytes of the allocations are written; `None` where that is not checked.
+    written: Option<Written>,
     /// In which order threads and blocks run.
     schedule: Schedule,
     counting: Counting,
@@ -52,6 +54,15 @@ pub(crate) struct Simulator {
     kernels: Mutex<Kernels>,
     /// Graphs, and those that can be launched, by handle.
     graphs: Mutex<HashMap<u64, Arc<Vec<Recorded>>>>,
+}
+
+/// Memory of the host's.
+#[derive(Clone, Copy, Debug)]
+struct Allocation {
+    /// The bytes that there are.
+    room: usize,
+    /// Those that its owner asked for.
+    bytes: usize,
 }
 
 /// The PTX that the device was given: it is not used here, but what a GPU would refuse is refused.
@@ -64,25 +75,25 @@ struct Kernels {
 
 impl Simulator {
     pub(crate) fn new() -> Self {
+        Self::checked(Checks::from_env())
+    }
+
+    /// With these checks, whatever the environment says.
+    pub(crate) fn checked(checks: Checks) -> Self {
         Self {
             properties: properties(),
             memory: Memory::default(),
             next_handle: AtomicU64::new(1),
             events: Mutex::default(),
             allocations: Mutex::default(),
-            checks: Checks::from_env(),
+            checks,
+            written: checks.uninitialised.then(Written::default),
             schedule: Schedule::from_env(),
             counting: Counting::from_env(),
             traced: None,
             kernels: Mutex::default(),
             graphs: Mutex::default(),
         }
-    }
-
-    /// With these checks, whatever the environment says.
-    pub(crate) fn with_checks(mut self, checks: Checks) -> Self {
-        self.checks = checks;
-        self
     }
 
     /// By that schedule, whatever the environment says.
@@ -106,9 +117,22 @@ impl Simulator {
     /// The allocation that an address is in.
     fn allocation(&self, address: usize) -> Option<Range<usize>> {
         let allocations = lock(&self.allocations);
-        let (&start, &bytes) = allocations.range(..=address as u64).next_back()?;
-        let range = start as usize..start as usize + bytes;
+        let (&start, allocation) = allocations.range(..=address as u64).next_back()?;
+        let range = start as usize..start as usize + allocation.bytes;
         range.contains(&address).then_some(range)
+    }
+
+    /// Refuses a copy to the host of what nobody has written.
+    fn check_written(&self, operation: &'static str, address: u64, bytes: usize) -> Result<()> {
+        let first = (self.written.as_ref()).and_then(|written| written.first_unwritten(address as usize, bytes));
+        let Some(first) = first else { return Ok(()) };
+        let array = self.allocation(first).unwrap_or(first..first);
+        Err(Error::Uninitialised {
+            operation,
+            bytes,
+            byte: first - array.start,
+            array: array.len(),
+        })
     }
 
     /// With the instructions of those tensor cores.
@@ -238,9 +262,8 @@ impl Backend for Simulator {
     }
 
     fn reset(&self) -> Result<Arc<dyn Backend>> {
-        let mut fresh = Self::new();
+        let mut fresh = Self::checked(self.checks);
         fresh.properties = self.properties.clone();
-        fresh.checks = self.checks;
         fresh.schedule = self.schedule;
         fresh.counting = self.counting.clone();
         fresh.traced = self.traced;
@@ -321,16 +344,34 @@ impl Backend for Simulator {
     unsafe fn allocate(&self, _stream: RawStream, bytes: usize) -> Result<Option<u64>> {
         let address = self.pin(bytes)?;
         if let Some(address) = address {
-            lock(&self.allocations).insert(address, bytes);
+            lock(&self.allocations).insert(address, Allocation { room: bytes, bytes });
         }
         Ok(address)
     }
 
+    fn acquired(&self, address: u64, bytes: usize) {
+        if let Some(allocation) = lock(&self.allocations).get_mut(&address) {
+            allocation.bytes = bytes;
+        }
+        if let Some(written) = &self.written {
+            written.allocate(address as usize, bytes);
+        }
+    }
+
+    fn assume_written(&self, address: u64, bytes: usize) {
+        if let Some(written) = &self.written {
+            written.write(address as usize, bytes);
+        }
+    }
+
     unsafe fn free(&self, _stream: RawStream, address: u64) -> Result<()> {
-        let bytes = lock(&self.allocations).remove(&address);
-        if let Some(bytes) = bytes {
+        let allocation = lock(&self.allocations).remove(&address);
+        if let Some(written) = &self.written {
+            written.free(address as usize);
+        }
+        if let Some(Allocation { room, .. }) = allocation {
             // SAFETY: `allocate` gave this address for as many bytes, and it was still in the table.
-            unsafe { free_host_memory(address, bytes) };
+            unsafe { free_host_memory(address, room) };
         }
         Ok(())
     }
@@ -367,6 +408,7 @@ impl Backend for Simulator {
     }
 
     unsafe fn upload(&self, _stream: RawStream, to: u64, from: &[u8]) -> Result<()> {
+        self.assume_written(to, from.len());
         let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
         // SAFETY: the contract of the trait: `to` is within an allocation; `from` is the host's own.
         unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
@@ -374,6 +416,7 @@ impl Backend for Simulator {
     }
 
     unsafe fn download(&self, _stream: RawStream, to: *mut u8, from: u64, bytes: usize) -> Result<()> {
+        self.check_written("a copy", from, bytes)?;
         let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
         // SAFETY: the contract of the trait: `from` is within an allocation, `to` is the caller's.
         unsafe { to.copy_from_nonoverlapping(from, bytes) };
@@ -402,6 +445,7 @@ impl Backend for Simulator {
     }
 
     unsafe fn download_pinned(&self, stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {
+        self.check_written("a copy to page-locked memory", from, bytes)?;
         // SAFETY: as above.
         unsafe { self.copy(stream, to, from, bytes) }
     }
@@ -415,6 +459,9 @@ impl Backend for Simulator {
     }
 
     unsafe fn copy(&self, _stream: RawStream, to: u64, from: u64, bytes: usize) -> Result<()> {
+        if let Some(written) = &self.written {
+            written.copy(to as usize, from as usize, bytes);
+        }
         let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
         let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
         // SAFETY: the contract of the trait: both are within allocations.
@@ -423,6 +470,7 @@ impl Backend for Simulator {
     }
 
     unsafe fn fill_zero(&self, _stream: RawStream, address: u64, bytes: usize) -> Result<()> {
+        self.assume_written(address, bytes);
         // SAFETY: the contract of the trait: within an allocation.
         unsafe { std::ptr::with_exposed_provenance_mut::<u8>(address as usize).write_bytes(0, bytes) };
         Ok(())
@@ -453,6 +501,7 @@ impl Backend for Simulator {
             schedule: self.schedule,
             traced: self.traced,
             allocation: Some(&allocation),
+            written: self.written.as_ref(),
         };
         self.counting
             .launch(kernel.name, config, options, &body)

@@ -105,6 +105,8 @@ impl Backend for Traced {
     calls! {
         fn properties() -> &Properties;
         fn memory() -> &Memory;
+        fn acquired(address: u64, bytes: usize) -> ();
+        fn assume_written(address: u64, bytes: usize) -> ();
         fn take_counters() -> Vec<LaunchCounters>;
         fn expressions() -> &Kernels;
         fn peer() -> Option<RawPeer>;

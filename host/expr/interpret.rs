@@ -5,7 +5,7 @@
 use std::any::TypeId;
 use std::sync::Arc;
 
-use cuda_sim::LaunchConfig;
+use cuda_sim::{LaunchConfig, Space};
 use cuda_std::scalar::ScalarType;
 
 use super::lower::Lowered;
@@ -161,6 +161,8 @@ impl Job {
         let bytes = self.program.types[step].bytes();
         let from: *const u8 = self.place(numbers, step).cast_const().cast();
         let to = std::ptr::with_exposed_provenance_mut::<u8>(self.outputs[output] as usize + first * bytes);
+        // Races are not looked for: no two threads have the same elements.
+        cuda_sim::assume_written(Space::Global, to.addr(), len * bytes);
         // SAFETY: the output has these elements.
         unsafe { to.copy_from(from, len * bytes) };
     }
@@ -264,8 +266,10 @@ impl Job {
     unsafe fn gather(&self, input: usize, bytes: usize, first: usize, len: usize, mut to: *mut u8) {
         let base = std::ptr::with_exposed_provenance::<u8>(self.inputs[input] as usize);
         if self.program.inputs[input].layout == Layout::Rows && self.lengths.len() == 1 {
+            let from = base.wrapping_add(first * bytes);
+            cuda_sim::load(from.addr(), len * bytes, 0);
             // SAFETY: the elements lie side by side.
-            return unsafe { to.copy_from(base.add(first * bytes), len * bytes) };
+            return unsafe { to.copy_from(from, len * bytes) };
         }
         let strides = &self.strides[input];
         let step = strides[strides.len() - 1] * bytes as isize;
@@ -273,9 +277,11 @@ impl Job {
             let steps = coordinates.iter().zip(strides);
             let offset: isize = steps.map(|(&at, &stride)| at as isize * stride).sum();
             for k in 0..run as isize {
+                let from = base.wrapping_offset(offset * bytes as isize + k * step);
+                cuda_sim::load(from.addr(), bytes, 0);
                 // SAFETY: an element of the input, and room for it.
                 unsafe {
-                    to.copy_from_nonoverlapping(base.offset(offset * bytes as isize + k * step), bytes);
+                    to.copy_from_nonoverlapping(from, bytes);
                     to = to.add(bytes);
                 }
             }

@@ -12,6 +12,7 @@ use crate::check::Checks;
 use crate::dim3::Dim3;
 use crate::error::Error;
 use crate::schedule::Schedule;
+use crate::written::Written;
 
 /// How many threads a launch runs, and with how much dynamic shared memory.
 ///
@@ -131,6 +132,8 @@ pub struct Options<'a> {
     pub traced: Option<u64>,
     /// The allocation of global memory that an address is in, as reports name it.
     pub allocation: Option<&'a (dyn Fn(usize) -> Option<Range<usize>> + Sync)>,
+    /// What of global memory has been written, where launches are checked for that.
+    pub written: Option<&'a Written>,
 }
 
 impl fmt::Debug for Options<'_> {

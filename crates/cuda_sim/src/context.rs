@@ -239,7 +239,7 @@ impl<'a> Context<'a> {
             Space::Global => match self.grid.options.allocation.and_then(|find| find(address)) {
                 Some(allocation) => {
                     let element = shared::element(address - allocation.start, len);
-                    format!("{element} of an array in global memory")
+                    format!("{element} of an array of {} bytes in global memory", allocation.len())
                 }
                 None => format!("{len} bytes of global memory at {address:#x}"),
             },

@@ -29,7 +29,7 @@ pub(crate) struct Grid<'a> {
     pub(crate) options: Options<'a>,
     pub(crate) watch: Watch,
     /// What the launch is checked by.
-    pub(crate) checker: Option<Checker>,
+    pub(crate) checker: Option<Checker<'a>>,
     /// What its accesses are counted by.
     pub(crate) counter: Option<&'a Counter>,
     /// So that threads look at it wherever they listen.
@@ -57,7 +57,7 @@ impl<'a> Grid<'a> {
         counter: Option<&'a Counter>,
         body: &'a (dyn Fn() + Sync),
     ) -> Self {
-        let checker = Checker::new(options.checks);
+        let checker = Checker::new(options.checks, options.written);
         let looks = checker.is_some() || counter.is_some() || options.schedule.preempts();
         Grid {
             kernel,

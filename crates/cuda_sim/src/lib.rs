@@ -92,6 +92,7 @@ mod wait;
 mod warp;
 mod watchdog;
 mod workers;
+mod written;
 
 pub use barrier::{BarrierResult, GROUP_BARRIERS};
 pub use check::{Access, Array, Atomic, Checks, Engine, Finding, FindingKind, Kind, Scope, Space};
@@ -102,7 +103,7 @@ pub use error::{Error, Fault, SourceLocation};
 pub use launch::{cooperative_blocks, launch, launch_cooperative, launch_counted, launch_with};
 pub use memory::{
     access, access_shared, assume_written, atomic, atomic_shared, copies_commit, copies_wait, copy_begins, count,
-    count_element, dynamic_shared, fence, phase_arrive, phase_wait, shared_memory, static_shared,
+    dynamic_shared, fence, load, load_element, phase_arrive, phase_wait, shared_memory, static_shared,
 };
 pub use place::{active_mask, block_dim, block_idx, grid_dim, in_kernel, lane, thread_idx};
 pub use print::print;
@@ -112,3 +113,4 @@ pub use sync::{
     barrier, exchange, exchange_bytes, grid_barrier, group_barrier, poll, sync_warp, wait_until, yield_now,
 };
 pub use warp::Lanes;
+pub use written::Written;

@@ -98,13 +98,33 @@ pub fn access_shared(at: SharedPtr, bytes: usize, align: usize, kind: Kind) -> *
     address
 }
 
-/// As [`count`] of a load from global memory, if the address is in an allocation, where [`Options::allocation`](crate::Options::allocation) tells.
+/// As [`access`], of a load from global memory for which no race is looked for, as nothing else writes there: that it reads
+/// what nobody has written is a fault in a launch that is checked.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
-pub fn count_element(address: usize, bytes: usize, align: usize) {
+pub fn load(address: usize, bytes: usize, align: usize) {
     let call = Call::new("load");
     let place = Bytes::new(Space::Global, address, bytes, align);
-    watchdog::listen_and(call, |context| count::element(context, call, place));
+    watchdog::listen_and(call, |context| {
+        check::load(context, call, place);
+        count::access(context, call, place, Operation::Load);
+    });
+}
+
+/// As [`load`], of what is one only if the address is in an allocation, where
+/// [`Options::allocation`](crate::Options::allocation) tells.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn load_element(address: usize, bytes: usize, align: usize) {
+    let call = Call::new("load");
+    let place = Bytes::new(Space::Global, address, bytes, align);
+    watchdog::listen_and(call, |context| {
+        check::load(context, call, place);
+        let allocation = context.grid.options.allocation;
+        if allocation.is_none_or(|find| find(address).is_some()) {
+            count::access(context, call, place, Operation::Load);
+        }
+    });
 }
 
 /// As [`access`], of an atomic operation in `scope`.
@@ -142,13 +162,14 @@ pub fn fence(scope: Scope) {
     watchdog::listen_and(Call::new("fence"), |context| check::fence(context, scope));
 }
 
-/// Says that `bytes` bytes of shared memory from `address` on, of whole words, may be read whether anybody has written them
-/// or not: what is there does not matter.
+/// Says that `bytes` bytes from `address` on, of shared memory whole words, may be read whether anybody is known to have
+/// written them or not: what is there does not matter, or was written by what is not told here.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
-pub fn assume_written(address: usize, bytes: usize) {
+pub fn assume_written(space: Space, address: usize, bytes: usize) {
+    let place = Bytes::new(space, address, bytes, 0);
     watchdog::listen_and(Call::new("assume_written"), |context| {
-        check::assume_written(context, address, bytes)
+        check::assume_written(context, place)
     });
 }
 

@@ -7,6 +7,7 @@
 
 mod checks {
     pub mod blocks;
+    pub mod global;
     pub mod pipelines;
     pub mod products;
     pub mod rules;

@@ -400,6 +400,10 @@ impl Backend for Cuda {
         Ok(Some(address))
     }
 
+    fn acquired(&self, _: u64, _: usize) {}
+
+    fn assume_written(&self, _: u64, _: usize) {}
+
     unsafe fn free(&self, stream: RawStream, address: u64) -> Result<()> {
         let _current = self.enter()?;
         if self.pool.is_null() {

@@ -117,7 +117,7 @@ fn in_pairs<T: Element>(bias: &DeviceArrayRef<T, Ix4>, scores: [usize; 4]) -> Re
     }
     let [batch, heads, queries] = [0, 1, 2].map(|axis| bias.shape()[axis]);
     let room = Dim([batch, heads, queries, keys.next_multiple_of(2)]);
-    let mut copy = DeviceArray::uninit(bias.stream(), room)?;
+    let mut copy = DeviceArray::uninit_with_room(bias.stream(), room)?;
     copy.slice_mut(s![.., .., .., ..keys])?.assign(bias)?;
     Ok(Ordered::Copied(copy))
 }

@@ -90,7 +90,7 @@ pub(super) fn write_mapped<C: TensorElement>(
     if columns == n && can_be_mapped(&result.view()) {
         return write(&mut result);
     }
-    let mut padded = DeviceArray::<C, _>::uninit(stream, Ix3(batch, m, columns))?;
+    let mut padded = DeviceArray::<C, _>::uninit_with_room(stream, Ix3(batch, m, columns))?;
     let columns = s![.., .., ..n];
     if reads_old {
         padded.slice_mut(columns)?.assign(&*result.view())?;

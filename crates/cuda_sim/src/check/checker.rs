@@ -9,6 +9,7 @@ use super::block::{Block, Meeting, Who};
 use super::published::Published;
 use super::shadow::{Actor, Problem, Shadow};
 use super::{Atomic, Bytes, Checks, Kind, Scope, Space};
+use crate::written::Written;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -21,8 +22,10 @@ pub(super) struct State {
 }
 
 /// The checks of a launch.
-pub(crate) struct Checker {
+pub(crate) struct Checker<'a> {
     checks: Checks,
+    /// What of global memory has been written.
+    written: Option<&'a Written>,
     state: Mutex<State>,
 }
 
@@ -34,11 +37,12 @@ impl State {
     }
 }
 
-impl Checker {
+impl<'a> Checker<'a> {
     /// `None` if there is nothing to check.
-    pub(crate) fn new(checks: Checks) -> Option<Checker> {
+    pub(crate) fn new(checks: Checks, written: Option<&'a Written>) -> Option<Checker<'a>> {
         (checks != Checks::NONE).then(|| Checker {
             checks,
+            written: written.filter(|_| checks.uninitialised),
             state: Mutex::default(),
         })
     }
@@ -75,6 +79,18 @@ impl Checker {
         state.round += 1;
         for (&number, block) in &mut state.blocks {
             block.meet(number);
+        }
+    }
+
+    /// What is read there counts as written.
+    pub(super) fn assume_written(&self, who: Who, place: Bytes) {
+        match place.space {
+            Space::Global => _ = self.enter_written(place, Kind::Write),
+            Space::Shared => {
+                let mut state = self.state();
+                let (block, ..) = state.parts(who);
+                block.shared.assume_written(place.address, place.len);
+            }
         }
     }
 
@@ -131,23 +147,39 @@ impl Checker {
             knowledge: &block.threads[who.thread as usize].knowledge,
             at,
         };
-        // The host may have written global memory.
-        let uninitialised = self.checks.uninitialised && place.space == Space::Shared;
-        let shadow = match place.space {
-            Space::Global => global,
+        match place.space {
+            Space::Global => {
+                self.enter_written(place, kind)?;
+                let checks = Checks {
+                    uninitialised: false,
+                    ..self.checks
+                };
+                global.access(place, kind, &actor, checks)
+            }
             Space::Shared => {
                 let copy = block.copies.access(place, kind).filter(|_| self.checks.races);
                 if let Some(copy) = copy {
                     return Err(Problem::NotWaitedFor(copy));
                 }
-                &mut block.shared
+                block.shared.access(place, kind, &actor, self.checks)
             }
+        }
+    }
+
+    /// An access of global memory, as far as it matters who has written it, in whatever launch.
+    pub(super) fn enter_written(&self, place: Bytes, kind: Kind) -> Result<(), Problem> {
+        let Some(written) = self.written else {
+            return Ok(());
         };
-        let checks = Checks {
-            uninitialised,
-            ..self.checks
-        };
-        shadow.access(place, kind, &actor, checks)
+        if kind.reads()
+            && let Some(byte) = written.first_unwritten(place.address, place.len)
+        {
+            return Err(Problem::Uninitialised(byte));
+        }
+        if kind.writes() {
+            written.write(place.address, place.len);
+        }
+        Ok(())
     }
 
     /// An atomic operation.

@@ -9,7 +9,8 @@ const VARIABLE: &str = "WARPSMITH_SIM_CHECKS";
 pub struct Checks {
     /// Data races, in shared and in global memory.
     pub races: bool,
-    /// Reads of shared memory that the block has not written.
+    /// Reads of shared memory that the block has not written, and of global memory that nobody has, where
+    /// [`Options::written`](crate::Options::written) tells.
     pub uninitialised: bool,
 }
 

@@ -52,6 +52,16 @@ fn check(context: &Context<'_>, call: Call, place: Bytes, kind: Kind) {
     }
 }
 
+/// A load from global memory that races with nothing.
+#[cold]
+pub(crate) fn load(context: &Context<'_>, call: Call, place: Bytes) {
+    if let Some(checker) = running(context)
+        && let Err(problem) = checker.enter_written(place, Kind::Read)
+    {
+        raise(context, call, place, Kind::Read, problem);
+    }
+}
+
 /// As [`access`], of an atomic operation.
 #[cold]
 pub(crate) fn atomic(context: &Context<'_>, call: Call, place: Bytes, operation: Atomic, scope: Scope) {
@@ -77,13 +87,11 @@ pub(crate) fn fence(context: &Context<'_>, scope: Scope) {
     }
 }
 
-/// Shared memory that may be read though nobody has written it.
+/// Memory that may be read though nobody is known to have written it.
 #[cold]
-pub(crate) fn assume_written(context: &Context<'_>, address: usize, len: usize) {
+pub(crate) fn assume_written(context: &Context<'_>, place: Bytes) {
     if let Some(checker) = running(context) {
-        let mut state = checker.state();
-        let (block, ..) = state.parts(context.who());
-        block.shared.assume_written(address, len);
+        checker.assume_written(context.who(), place);
     }
 }
 
@@ -114,7 +122,7 @@ pub(crate) fn leave(context: &Context<'_>, meeting: Meeting) {
 }
 
 /// The checker of a launch; none for destructors of a thread that unwinds.
-pub(crate) fn running<'a>(context: &'a Context<'_>) -> Option<&'a Checker> {
+pub(crate) fn running<'a>(context: &'a Context<'_>) -> Option<&'a Checker<'a>> {
     let checker = context.grid.checker.as_ref()?;
     (!context.unwinds()).then_some(checker)
 }

@@ -6,7 +6,7 @@ use std::panic::Location;
 use super::copies::Copy;
 use super::finding::{Access, Finding, FindingKind};
 use super::shadow::{Entry, Problem};
-use super::{Bytes, Kind};
+use super::{Bytes, Kind, Space};
 use crate::context::Context;
 use crate::error::Call;
 
@@ -14,6 +14,12 @@ use crate::error::Call;
 pub(super) fn raise(context: &Context<'_>, call: Call, place: Bytes, kind: Kind, problem: Problem) -> ! {
     let who = context.who();
     let (found, place, other, message) = match problem {
+        Problem::Uninitialised(_) if place.space == Space::Global => {
+            let name = context.name_of(place);
+            let message =
+                format!("uninitialised: this read of {name} is of what nobody has written since it was allocated");
+            (FindingKind::Uninitialised, place, None, message)
+        }
         Problem::Uninitialised(address) => {
             let byte = Bytes {
                 address,

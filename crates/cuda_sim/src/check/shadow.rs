@@ -169,6 +169,9 @@ impl Shadow {
         actor: &Actor<'_>,
         checks: Checks,
     ) -> Result<(), Problem> {
+        if checks == Checks::NONE {
+            return Ok(());
+        }
         let end = place.address + place.len;
         let mut at = place.address;
         while at < end {

@@ -282,14 +282,6 @@ pub(crate) fn access(context: &Context<'_>, call: Call, place: Bytes, operation:
     }
 }
 
-/// A load of the running thread, if that is the device's memory.
-pub(crate) fn element(context: &Context<'_>, call: Call, place: Bytes) {
-    let allocation = context.grid.options.allocation;
-    if context.grid.counter.is_some() && allocation.is_none_or(|find| find(place.address).is_some()) {
-        access(context, call, place, Operation::Load);
-    }
-}
-
 /// The instructions that access `place`: address and bytes of each.
 fn pieces(place: Bytes) -> impl Iterator<Item = (usize, usize)> {
     let end = place.address + place.len;

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Pod;
 pub use cuda_sim::{Dim3, SharedPtr};
-use cuda_sim::{Kind, Operation, Scope, SharedSite, Space};
+use cuda_sim::{Kind, Scope, SharedSite, Space};
 
 use super::Shuffle;
 
@@ -226,7 +226,7 @@ pub fn shared_is_aligned(ptr: SharedPtr, align: usize) -> bool {
 
 #[track_caller]
 pub fn shared_may_be_uninitialised(ptr: SharedPtr, bytes: usize) {
-    cuda_sim::assume_written(cuda_sim::shared_memory(ptr, bytes).addr(), bytes);
+    cuda_sim::assume_written(Space::Shared, cuda_sim::shared_memory(ptr, bytes).addr(), bytes);
 }
 
 /// # Safety
@@ -311,7 +311,7 @@ impl<'a, T: Pod, const N: usize> ConstantArray<'a, T, N> {
 #[inline(always)]
 #[track_caller]
 pub unsafe fn load_read_only<T: Pod>(ptr: *const T, align: usize) -> T {
-    cuda_sim::count(Space::Global, ptr.addr(), size_of::<T>(), align, Operation::Load);
+    cuda_sim::load(ptr.addr(), size_of::<T>(), align);
     // SAFETY: the caller's promise.
     unsafe { ptr.read() }
 }
@@ -331,7 +331,7 @@ pub fn element<T: ?Sized>(place: &T) -> &T {
 #[cfg_attr(not(debug_assertions), inline(always))]
 #[track_caller]
 fn note_element(address: usize, bytes: usize, align: usize) {
-    cuda_sim::count_element(address, bytes, align);
+    cuda_sim::load_element(address, bytes, align);
 }
 
 /// # Safety

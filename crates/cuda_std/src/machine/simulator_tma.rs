@@ -253,6 +253,7 @@ impl Copy {
                 let at = i as usize * size_of::<W>();
                 let element = if inside.contains(&i) {
                     let from = address.wrapping_add(at);
+                    cuda_sim::load(from, size_of::<W>(), 0);
                     // SAFETY: an element of the tensor.
                     let element = unsafe { W::load(std::ptr::with_exposed_provenance_mut(from)) };
                     if self.rounds_to_tf32 {
