@@ -507,8 +507,12 @@ fn what_a_graph_uses_is_its_own() {
         Ok(())
     });
     assert!(reason(made).contains("kept elsewhere"));
-    // What was kept is an array with unspecified elements.
-    assert_eq!(kept.lock().unwrap().as_ref().unwrap().to_ndarray().unwrap().len(), 2);
+    // What was kept is an array with unspecified elements, as a simulated GPU says that is checked.
+    let elements = kept.lock().unwrap().as_ref().unwrap().to_ndarray();
+    assert!(
+        matches!(elements, Ok(_) | Err(Error::Uninitialised { bytes: 8, .. })),
+        "{elements:?}"
+    );
     // At home elsewhere, with gaps, and results of another stream.
     let there = upload(&other, &[1.0f32]);
     assert!(reason(stream.capture(&there, |_, x| x.square())).contains("into_stream"));

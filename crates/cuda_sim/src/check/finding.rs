@@ -13,7 +13,7 @@ pub enum FindingKind {
     Race,
     /// Memory is read that nobody has written.
     Uninitialised,
-    /// Memory is accessed that a copy still uses, because the thread that asked for it has not waited.
+    /// Memory is accessed that a copy or a matrix product still uses, because the thread that asked for it has not waited.
     NotWaitedFor,
 }
 
@@ -63,7 +63,7 @@ pub struct Finding {
     pub bytes: usize,
     /// The access that is wrong, by the faulted thread.
     pub access: Access,
-    /// The one before that it is wrong with: the other of a race, or the copy that is not waited for.
+    /// The one before that it is wrong with: the other of a race, or what is not waited for.
     pub other: Option<Access>,
 }
 

@@ -249,13 +249,15 @@ impl Copy {
     #[track_caller]
     unsafe fn load<W: Word>(&self) {
         for (offset, inside, address) in self.rows() {
+            if !inside.is_empty() {
+                let [start, end] = [inside.start, inside.end].map(|i| i as usize * size_of::<W>());
+                cuda_sim::load(address.wrapping_add(start), end - start, 0);
+            }
             for i in 0..self.extents[0] {
                 let at = i as usize * size_of::<W>();
                 let element = if inside.contains(&i) {
-                    let from = address.wrapping_add(at);
-                    cuda_sim::load(from, size_of::<W>(), 0);
                     // SAFETY: an element of the tensor.
-                    let element = unsafe { W::load(std::ptr::with_exposed_provenance_mut(from)) };
+                    let element = unsafe { W::load(std::ptr::with_exposed_provenance_mut(address.wrapping_add(at))) };
                     if self.rounds_to_tf32 {
                         element.to_tf32()
                     } else {

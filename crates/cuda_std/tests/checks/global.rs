@@ -39,8 +39,9 @@ mod kernels {
     }
 
     pub fn vector_of_which_the_end_is_missing<const RIGHT: bool>(x: &[u32], _: &[u32], out: SliceMut<'_, u32>) {
-        for i in 0..if RIGHT { 2 } else { 1 } {
-            out.set(2 * me() + i, x[i]);
+        out.set(2 * me(), x[0]);
+        if RIGHT {
+            out.set(2 * me() + 1, x[1]);
         }
         let [_, last] = out.get_vec::<2>(2 * me()); // vector_of_which_the_end_is_missing: second
         out.set(2 * me(), last);
