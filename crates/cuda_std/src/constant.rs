@@ -97,6 +97,8 @@ unsafe impl<T: Pod, const N: usize> Param for Constant<'static, T, N> {
     type Tail = NoTail;
     type At<'launch> = Constant<'launch, T, N>;
 
+    const HAS_PLACE: bool = true;
+
     #[inline(always)]
     unsafe fn from_abi<'launch>(head: &'launch Self::Head, _: NoTail, place: Place) -> Self::At<'launch> {
         Constant {

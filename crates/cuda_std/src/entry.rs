@@ -14,7 +14,8 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
-        params: [$(($param:ident, $head:ident, $tail:ident, $number:literal): $type:ty),* $(,)?], list: [$($list:tt)*],
+        params: [$(($param:ident, $head:ident, $tail:ident, $number:literal, $place:ident): $type:ty),* $(,)?], list: [$($list:tt)*],
+        sizes: [$($sizes:item)?], tensor_maps: [$tensor_maps:expr],
     ) => {
         // Where the crate is a dependency of the one that is built, its lists are used by name alone.
         #[cfg(not(cuda_entries))]
@@ -36,20 +37,11 @@ macro_rules! __kernel_entry {
                 use super::*;
                 ::core::arch::global_asm!(
                     $note, signature = const $signature, $(max_threads = const $max_threads,)? $(min_blocks = const $min_blocks,)?
-                    tensor_maps = const $crate::param::tensor_maps(&[$((
-                        ::core::mem::size_of::<<$type as $crate::param::Param>::Head>(),
-                        ::core::mem::size_of::<<$type as $crate::param::Param>::Tail>(),
-                        <$type as $crate::param::Param>::IS_TENSOR_MAP,
-                    )),*]),
+                    tensor_maps = const $tensor_maps,
                 );
             }
 
-            // One list for all parameters: a list for each, of those before it, would be most of what an entry has to be
-            // checked for.
-            const SIZES: &[(usize, usize)] = &[$((
-                ::core::mem::size_of::<<$type as $crate::param::Param>::Head>(),
-                ::core::mem::size_of::<<$type as $crate::param::Param>::Tail>(),
-            )),*];
+            $($sizes)?
 
             // rustc puts a method into the codegen unit of its type's module.
             impl $unit::Unit {
@@ -64,8 +56,7 @@ macro_rules! __kernel_entry {
                     unsafe {
                         $(
                             let $head: &'launch <$type as $crate::param::Param>::Head = &*(&raw const $head);
-                            let place = $crate::__param_place!($name, SIZES, $number);
-                            let $param = <$type as $crate::param::Param>::from_abi($head, $tail, place);
+                            let $param = $crate::__param!($place, $type, $head, $tail, $name, SIZES, $number);
                         )*
                         $call
                     }
@@ -73,6 +64,20 @@ macro_rules! __kernel_entry {
             }
         };
     };
+}
+
+/// On a GPU: a parameter, put together of what was passed; with its place, if it may ask for that.
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __param {
+    (nowhere, $type:ty, $head:ident, $tail:ident, $entry:literal, $sizes:expr, $number:literal) => {
+        $crate::param::from_values::<$type>($head, $tail)
+    };
+    (somewhere, $type:ty, $head:ident, $tail:ident, $entry:literal, $sizes:expr, $number:literal) => {{
+        let place = $crate::__param_place!($entry, $sizes, $number);
+        <$type as $crate::param::Param>::from_abi($head, $tail, place)
+    }};
 }
 
 /// On a GPU: where the entry's parameter of that number is, by the name that LLVM gives it.
@@ -128,7 +133,8 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
-        params: [$(($param:ident, $head:ident, $tail:ident, $number:literal): $type:ty),* $(,)?], list: [$($list:tt)*],
+        params: [$(($param:ident, $head:ident, $tail:ident, $number:literal, $place:ident): $type:ty),* $(,)?], list: [$($list:tt)*],
+        sizes: [$($sizes:item)?], tensor_maps: [$tensor_maps:expr],
     ) => {
         // The host has no use for it but to check it, and to know that the constant is used.
         $(const _: u32 = $min_blocks as u32;)?

@@ -25,6 +25,7 @@ use crate::{Slice, SliceMut, array};
 ///
 /// `Head` and `Tail` have the layout that the launch writes and the PTX entry reads: a number, a pointer, or a
 /// `repr(C)` structure; one of no size is not passed. `At<'launch>` differs from `Self` in its lifetimes only.
+/// `from_abi` looks at its place only where `HAS_PLACE` says so.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a kernel",
     label = "no launch can pass this",
@@ -42,6 +43,10 @@ pub unsafe trait Param: Copy + 'static {
     /// Whether it is a tensor map, which a GPU wants aligned to 64 bytes.
     #[doc(hidden)]
     const IS_TENSOR_MAP: bool = false;
+
+    /// Whether it is read where it lies, and not as a value.
+    #[doc(hidden)]
+    const HAS_PLACE: bool = false;
 
     /// Whether it is a grid's barrier, with which a launch is cooperative.
     #[doc(hidden)]
@@ -126,19 +131,31 @@ pub const fn values_before(sizes: &[(usize, usize)], number: usize) -> usize {
 }
 
 /// The parameters that are tensor maps, a bit each, of their numbers among the values that are passed: of the sizes of
-/// head and tail, and whether it is one, of each.
+/// all heads and tails, and of which parameters are.
 #[doc(hidden)]
-pub const fn tensor_maps(parameters: &[(usize, usize, bool)]) -> u64 {
-    let (mut maps, mut number, mut i) = (0, 0, 0);
-    while i < parameters.len() {
-        let (head, tail, is_tensor_map) = parameters[i];
-        if is_tensor_map {
-            maps |= 1 << number;
+pub const fn tensor_maps(sizes: &[(usize, usize)], are_tensor_maps: &[bool]) -> u64 {
+    let (mut maps, mut i) = (0, 0);
+    while i < sizes.len() {
+        if are_tensor_maps[i] {
+            maps |= 1 << values_before(sizes, i);
         }
-        number += values(head, tail);
         i += 1;
     }
     maps
+}
+
+/// On a GPU: a parameter of a type that has no place.
+///
+/// # Safety
+///
+/// As [`Param::from_abi`].
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+#[inline(always)]
+pub unsafe fn from_values<'launch, P: Param>(head: &'launch P::Head, tail: P::Tail) -> P::At<'launch> {
+    const { assert!(!P::HAS_PLACE, "a type with a place has the name of one that has none") };
+    // SAFETY: the caller's promise; the place is not looked at.
+    unsafe { P::from_abi(head, tail, Place(0)) }
 }
 
 /// Compiles only for what a kernel takes by value.
@@ -263,4 +280,23 @@ tuples! {
     Fields2: A 0 B 1;
     Fields3: A 0 B 1 C 2;
     Fields4: A 0 B 1 C 2 D 3;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Constant;
+    use crate::tma::{TensorMap, TensorMapMut};
+
+    /// `#[kernel]` knows the names of those that have none.
+    #[test]
+    fn constants_and_tensor_maps_have_places() {
+        const { assert!(<Constant<'static, f32, 9> as Param>::HAS_PLACE) };
+        const { assert!(<TensorMap<'static, f32> as Param>::HAS_PLACE) };
+        const { assert!(<TensorMapMut<'static, f32> as Param>::HAS_PLACE) };
+        const { assert!(!<Slice<'static, f32> as Param>::HAS_PLACE) };
+        const { assert!(!<SliceMut<'static, f32> as Param>::HAS_PLACE) };
+        const { assert!(!<&'static [f32] as Param>::HAS_PLACE) };
+        const { assert!(!<half::f16 as Param>::HAS_PLACE) };
+    }
 }

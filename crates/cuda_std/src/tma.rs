@@ -341,6 +341,7 @@ macro_rules! params {
             type Tail = NoTail;
             type At<'launch> = $name<'launch, T>;
             const IS_TENSOR_MAP: bool = true;
+            const HAS_PLACE: bool = true;
 
             #[inline(always)]
             unsafe fn from_abi<'launch>(head: &'launch RawTensorMap, _: NoTail, place: Place) -> $name<'launch, T> {

@@ -14,6 +14,12 @@ use crate::reads;
 /// compiled again when another of them changes, and what one core compiles last should not take long.
 const UNIT: usize = 16;
 
+/// Parameters besides references that are what they are wherever they lie.
+const VALUES: [&str; 17] = [
+    "u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize", "f16", "bf16", "f32", "f64", "bool",
+    "Slice", "SliceMut",
+];
+
 /// What stands in the attribute's parentheses.
 pub struct Options {
     /// The entries are those of each group together.
@@ -129,7 +135,6 @@ fn entry(
 ) -> TokenStream {
     let (kernel, parentheses) = (&function.sig.ident, function.sig.paren_token.span.join());
     let name = instances::instance_name(function, arguments);
-    let note = note(bounds, &name);
     let source = instances::source_hash(function, bounds.texts(), arguments);
     let bound = |bound: &Option<Expr>| {
         let mut bound = bound.clone();
@@ -142,14 +147,28 @@ fn entry(
     let safe = !matches!(function.sig.safety, syn::Safety::Unsafe(_));
     let (handle, function) = instances::paths(kernel, arguments);
     let types = instances::concrete(parameters, names, arguments);
+    let places: Vec<_> = types.iter().map(place).collect();
     let types: Vec<_> = types.iter().map(checked).collect();
     // A type that is no `Param` makes the list wrong too; the compiler then names the list as it is written.
     let list = quote_spanned!(parentheses=> type Params = (#(#types,)*););
-    let signature = quote! {
-        ::cuda_std::signature::of(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), #name, #source, &[#((
+    let sizes = quote! {
+        &[#((
             ::core::mem::size_of::<<#types as ::cuda_std::param::Param>::Head>(),
             ::core::mem::size_of::<<#types as ::cuda_std::param::Param>::Tail>(),
-        )),*])
+        )),*]
+    };
+    let signature = quote! {
+        ::cuda_std::signature::of(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), #name, #source, #sizes)
+    };
+    let note = note(bounds, &name);
+    // All that follows is most of what an entry has to be checked for, and few need it.
+    let (sizes, tensor_maps) = if places.iter().any(|place| place == "somewhere") {
+        let tensor_maps = quote! {
+            ::cuda_std::param::tensor_maps(#sizes, &[#(<#types as ::cuda_std::param::Param>::IS_TENSOR_MAP),*])
+        };
+        (quote!(const SIZES: &[(usize, usize)] = #sizes;), tensor_maps)
+    } else {
+        (quote!(), quote!(0))
     };
     // The note is in a module: what stands in a block has no name there, and what stands beside it may have another.
     let (constant, signature) = if bounds.nested {
@@ -173,7 +192,8 @@ fn entry(
             unit: #unit, entry: #entry, handle: #handle, safe: #safe, call: [#call], name: #name,
             source: #source, constant: [#constant], signature: [#signature],
             note: #note, max_threads: [#(#max_threads)*], min_blocks: [#(#min_blocks)*],
-            params: [#((#values, #heads, #tails, #numbers): #types),*], list: [#list],
+            params: [#((#values, #heads, #tails, #numbers, #places): #types),*], list: [#list],
+            sizes: [#sizes], tensor_maps: [#tensor_maps],
         }
     }
 }
@@ -185,6 +205,22 @@ fn checked(ty: &Type) -> TokenStream {
     let begin = quote_spanned!(first=> <#ty as ::cuda_std::param::Param);
     let end = quote_spanned!(last=> >::At<'static>);
     quote!(#begin #end)
+}
+
+/// Whether the entry has to find out where a parameter of this type is: `nowhere` for numbers and slices, which are most
+/// parameters, `somewhere` for all else. Where an entry finds it out, that is most of what there is to check of it.
+///
+/// A type is known by its name alone. Where another one has that name and asks for its place, it does not compile.
+fn place(ty: &Type) -> Ident {
+    let word = match ty {
+        Type::Reference(_) => "nowhere",
+        Type::Path(path) => match path.path.segments.last() {
+            Some(last) if VALUES.iter().any(|value| last.ident == value) => "nowhere",
+            _ => "somewhere",
+        },
+        _ => "somewhere",
+    };
+    format_ident!("{word}")
 }
 
 /// What cuda_builder reads: the entry, its module, its signature, its launch bounds (filled in by `global_asm!`).
@@ -204,4 +240,28 @@ fn note(bounds: &Bounds, name: &str) -> String {
         note += &format!(" arch={}", arch.value());
     }
     note
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::parse_str;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_known_by_name_is_nowhere() {
+        for (ty, expected) in [
+            ("f32", "nowhere"),
+            ("half::bf16", "nowhere"),
+            ("&'static [Problem]", "nowhere"),
+            ("cuda_std::SliceMut<'_, <Op as ReduceOp<f32>>::Output>", "nowhere"),
+            ("Constant<'_, f32, 9>", "somewhere"),
+            ("TensorMap<'_, f16>", "somewhere"),
+            ("RowPlan", "somewhere"),
+            ("[u32; 3]", "somewhere"),
+            ("(f32, Weights)", "somewhere"),
+        ] {
+            assert_eq!(place(&parse_str(ty).unwrap()), expected, "{ty}");
+        }
+    }
 }
