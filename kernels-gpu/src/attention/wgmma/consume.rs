@@ -141,7 +141,11 @@ where
             let leads = thread::thread_idx_x().is_multiple_of(32);
             free.arrive_if(Self::FROM_REGISTERS && leads);
             let values = match tiles {
-                0 => Accumulator::zero(),
+                0 => {
+                    // No product has brought the warp together: all of its lanes have read what is said of the queries.
+                    warp::sync_warp(warp::FULL_MASK);
+                    Accumulator::zero()
+                }
                 _ => self.values(
                     &queries,
                     (&sequence, tile, row),
