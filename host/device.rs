@@ -9,7 +9,8 @@ use std::sync::Arc;
 use cuda_sim::{Checks, Dim3, LaunchCounters, Schedule};
 
 use crate::backend::faulty::{Faults, Faulty};
-use crate::backend::{Backend, cuda, sim};
+use crate::backend::sim::{self, Simulation};
+use crate::backend::{Backend, cuda};
 use crate::error::{Error, Result};
 use crate::memory::{LiveAllocation, MemoryInfo};
 use crate::ptx::PtxModules;
@@ -237,7 +238,8 @@ impl Device {
     /// Calls `run` with a simulated GPU for each of the schedules, and compares what it returns with what the first one
     /// gave, which is returned.
     ///
-    /// How large the launches are is up to `run`. To find the smallest that fails, call this for small sizes first.
+    /// How large the launches are is up to `run`. To find the smallest that fails, call this for small sizes first, as the
+    /// example does.
     ///
     /// # Errors
     ///
@@ -259,16 +261,20 @@ impl Device {
     ///     counter.set(0, counter.get(0) + 1);
     /// }
     ///
-    /// let launch = |device: &Device| {
-    ///     let stream = device.default_stream();
-    ///     let mut counter = DeviceArray::<u32, _>::zeros(stream, 1)?;
-    ///     stream.launch::<count>(&LaunchConfig::new(4, 32), (&mut counter,))?;
-    ///     counter.to_ndarray()
+    /// let compare = |threads: u32| {
+    ///     Device::compare_schedules(Schedule::several(4, 20), |device| {
+    ///         let stream = device.default_stream();
+    ///         let mut counter = DeviceArray::<u32, _>::zeros(stream, 1)?;
+    ///         stream.launch::<count>(&LaunchConfig::new(4, threads), (&mut counter,))?;
+    ///         counter.to_ndarray()
+    ///     })
     /// };
-    /// let compared = Device::compare_schedules(Schedule::several(4, 20), launch);
-    /// let Err(Error::ScheduleDependent { schedule, .. }) = compared else { panic!() };
-    /// // In order and in reverse each thread comes behind the one before.
-    /// assert_eq!(schedule, Schedule::Random(0));
+    /// let Err(Error::ScheduleDependent { schedule, .. }) = compare(32) else { panic!() };
+    /// // The first by which the count is another than in order.
+    /// assert_ne!(schedule, Schedule::InOrder);
+    /// // The smallest blocks that fail.
+    /// let smallest = (1..=32).find(|&threads| compare(threads).is_err());
+    /// assert!(smallest.is_some());
     /// ```
     pub fn compare_schedules<R: PartialEq>(
         schedules: impl IntoIterator<Item = Schedule>,
@@ -348,6 +354,12 @@ impl Device {
     #[doc(hidden)]
     pub fn simulated_hopper() -> Self {
         Self::simulated(sim::Simulator::new().with_tensor_cores((9, 0)))
+    }
+
+    /// A GPU that is simulated so, whatever the environment says. For tests.
+    #[doc(hidden)]
+    pub fn simulated_as(simulation: Simulation) -> Self {
+        Self::simulated(sim::Simulator::of(simulation))
     }
 
     /// [`as_generation`](Self::as_generation) of Ampere.

@@ -104,6 +104,8 @@ pub use array_ref::DeviceArrayRef;
 pub use backend::cuda::SYNC_VARIABLE;
 #[doc(hidden)]
 pub use backend::faulty::Faults;
+#[doc(hidden)]
+pub use backend::sim::Simulation;
 pub use cuda_sim::{
     Access, Array, Checks, Counts, Fault, Finding, FindingKind, Kind, LaunchCounters, LineCounters, Operation,
     Schedule, Space, Step,

@@ -72,6 +72,7 @@ mod reduce_axes;
 mod reduce_views;
 mod scan;
 mod scan_views;
+mod schedules;
 mod select;
 mod several_gpus;
 mod slicing;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Products done as a table says: right by each choice, and by the one that is named.
 
+use crate::common::choices_of_products;
 use ndarray::{Array2, Ix2};
 use warpsmith::ops::{MatMul, Precision, set_matmul_choices};
 use warpsmith::{Device, DeviceArray, Element, bf16, f16};
@@ -46,9 +47,11 @@ fn matmul<T: MatMul>(a: &DeviceArray<T, Ix2>, b: &DeviceArray<T, Ix2>) -> Device
     a.matmul(b).unwrap()
 }
 
-/// One test, since the table is the process's. Other tests have no products of this class on these devices that care.
+/// One test, since the table is the process's. But for those of schedules, no other has products of this class on these devices
+/// that care.
 #[test]
 fn every_choice_is_right() {
+    let _alone = choices_of_products();
     let hopper = Device::simulated_hopper();
     let ampere = Device::simulator().as_ampere().unwrap();
     let small = |x: i32| x as f32;

@@ -65,6 +65,21 @@ struct Allocation {
     bytes: usize,
 }
 
+/// What tests want of a simulated GPU, all at once, and the same on every machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Simulation {
+    /// What launches are checked for.
+    pub checks: Checks,
+    /// In which order threads and blocks run.
+    pub schedule: Schedule,
+    /// Whether launches are counted.
+    pub counting: bool,
+    /// The compute capability of its tensor cores.
+    pub tensor_cores: Option<(u32, u32)>,
+    /// How many blocks there are said to be room for: libraries choose their kernels by it.
+    pub multiprocessors: u32,
+}
+
 /// The PTX that the device was given: it is not used here, but what a GPU would refuse is refused.
 #[derive(Debug, Default)]
 struct Kernels {
@@ -94,6 +109,19 @@ impl Simulator {
             kernels: Mutex::default(),
             graphs: Mutex::default(),
         }
+    }
+
+    pub(crate) fn of(simulation: Simulation) -> Self {
+        let mut simulator = Self::checked(simulation.checks);
+        simulator.schedule = simulation.schedule;
+        simulator.counting = if simulation.counting {
+            Counting::kept()
+        } else {
+            Counting::Off
+        };
+        simulator.properties.tensor_cores = simulation.tensor_cores;
+        simulator.properties.multiprocessors = simulation.multiprocessors;
+        simulator
     }
 
     /// By that schedule, whatever the environment says.

@@ -6,7 +6,7 @@
 pub mod expr;
 
 use std::fmt::Debug;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array1, Array3, ArrayBase, ArrayD, ArrayView3, ArrayViewD, Axis, Data, Dimension, IxDyn, s};
@@ -52,6 +52,12 @@ pub fn gpu(test: &str) -> Option<&'static Device> {
         );
     }
     (!device.is_simulator()).then_some(device)
+}
+
+/// Leaves the table of `set_matmul_choices`, which is the process's, to one test at a time.
+pub fn choices_of_products() -> MutexGuard<'static, ()> {
+    static CHOICES: Mutex<()> = Mutex::new(());
+    CHOICES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The array on the default stream of the shared device.

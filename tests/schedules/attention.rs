@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Attention and its gradients.
+
+use ndarray::{Array1, Ix1, Ix4};
+use warpsmith::ops::{Attend, Attention};
+use warpsmith::{DeviceArray, bf16, f16};
+
+use super::{AMPERE, HOPPER, Run, Value, each_type};
+
+/// Queries, keys and values, with one head of keys.
+struct Operands<T> {
+    q: DeviceArray<T, Ix4>,
+    k: DeviceArray<T, Ix4>,
+    v: DeviceArray<T, Ix4>,
+    /// How many of the keys count, where the kernels of other forms are wanted.
+    lengths: Option<DeviceArray<u32, Ix1>>,
+}
+
+impl<T: Value + Attend> Operands<T> {
+    fn new(run: &mut Run, heads: usize, [queries, keys, dim]: [usize; 3], length: Option<usize>) -> Self {
+        let lengths = length.map(|length| {
+            let lengths = Array1::from_elem(1, length as u32);
+            run.ok(DeviceArray::from_ndarray(run.stream(), &lengths))
+        });
+        Self {
+            q: run.array((1, heads, queries, dim)),
+            k: run.array((1, 1, keys, dim)),
+            v: run.array((1, 1, keys, dim)),
+            lengths,
+        }
+    }
+
+    fn attention(&self) -> Attention<'_, T> {
+        let attention = self.q.attention(&self.k, &self.v).causal();
+        match &self.lengths {
+            Some(lengths) => attention.key_lengths(lengths),
+            None => attention,
+        }
+    }
+}
+
+fn compute<T: Value + Attend>(run: &mut Run, heads: usize, shape: [usize; 3], length: Option<usize>) {
+    let operands = Operands::<T>::new(run, heads, shape, length);
+    let (out, log_sums) = run.ok(operands.attention().compute_with_log_sum_exp());
+    run.keep(Ok(out));
+    run.keep(Ok(log_sums));
+}
+
+pub(super) fn attentions(run: &mut Run) {
+    match run.generation() {
+        HOPPER => each_type!(run, on_hopper: f16 bf16),
+        AMPERE => each_type!(run, few_queries_on_ampere: f16 bf16),
+        _ => each_type!(run, on_ordinary_cores: f32 f16 bf16),
+    }
+}
+
+fn on_ordinary_cores<T: Value + Attend>(run: &mut Run) {
+    for dim in [64, 128, 256] {
+        let shape = [16 + run.len(60), run.len(70), dim - 8 + run.len(8)];
+        compute::<T>(run, 1, shape, None);
+    }
+    // One query, and several, whose keys are divided among blocks.
+    for queries in [1, run.len(8)] {
+        let keys = 256 + run.len(100);
+        compute::<T>(run, 1, [queries, keys, 16], None);
+    }
+}
+
+fn few_queries_on_ampere<T: Value + Attend>(run: &mut Run) {
+    for dim in [64, 128] {
+        let shape = [run.len(8), 256 + run.len(50), dim];
+        compute::<T>(run, 2, shape, None);
+    }
+}
+
+fn on_hopper<T: Value + Attend>(run: &mut Run) {
+    for dim in [64, 128] {
+        for length in [None, Some(run.len(100))] {
+            let shape = [16 + run.len(40), 100 + run.len(40), dim];
+            compute::<T>(run, 1, shape, length);
+        }
+        // Heads one after another, of which nothing is to be computed.
+        let shape = [16 + run.len(40), run.len(40), dim];
+        compute::<T>(run, 4, shape, Some(0));
+    }
+}
+
+pub(super) fn gradients(run: &mut Run) {
+    match run.generation() {
+        HOPPER => each_type!(run, gradients_on_hopper: f16 bf16),
+        _ => {
+            for dim in [64, 128, 256] {
+                let shape = [16 + run.len(60), run.len(70), dim - 8 + run.len(8)];
+                differentiate::<f32>(run, shape, None);
+            }
+        }
+    }
+}
+
+fn gradients_on_hopper<T: Value + Attend>(run: &mut Run) {
+    for dim in [64, 128] {
+        for length in [None, Some(run.len(50))] {
+            let shape = [16 + run.len(40), 50 + run.len(20), dim];
+            differentiate::<T>(run, shape, length);
+        }
+    }
+}
+
+fn differentiate<T: Value + Attend>(run: &mut Run, shape: [usize; 3], length: Option<usize>) {
+    let operands = Operands::<T>::new(run, 1, shape, length);
+    let (out, log_sums) = run.ok(operands.attention().compute_with_log_sum_exp());
+    let gradient = run.array::<T, _>(out.raw_dim());
+    for gradient in run.ok(operands.attention().gradients(&out, &log_sums, &gradient)) {
+        run.keep(Ok(gradient));
+    }
+}

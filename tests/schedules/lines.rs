@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reductions, scans, histograms, and elements that change their places.
+
+use kernels_gpu::scan::lookback;
+use ndarray::{Axis, Ix1};
+use warpsmith::ops::{
+    All, Any, ArgMax, ArgMin, Bincount, Histogram, Max, Mean, Min, Number, Product, Reduce, ReduceOp, Scan,
+    ScanAlgorithm, ScanTree, ScatterAdd, Sum, TopK, Variance,
+};
+use warpsmith::{DeviceArray, Generator, bf16, f16};
+
+use super::{Run, Value, each_type};
+
+pub(super) fn reductions(run: &mut Run) {
+    each_type!(run, reduce: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+}
+
+fn reduce<T: Value + Number>(run: &mut Run) {
+    combine::<T, Sum>(run);
+    combine::<T, Product>(run);
+    combine::<T, Min>(run);
+    combine::<T, Max>(run);
+    combine::<T, Mean>(run);
+    combine::<T, Variance>(run);
+    combine::<T, ArgMin>(run);
+    combine::<T, ArgMax>(run);
+    combine::<T, Any>(run);
+    combine::<T, All>(run);
+    // Axes that do not lie together, in steps, of which the last is along rows or along columns.
+    let [a, b, c, d] = [3, 4, 5, 40].map(|most| 1 + run.len(most));
+    let x = run.array::<T, _>((a, b, c, 4 + d));
+    for axes in [[0, 2], [1, 3]] {
+        run.keep(x.sum_axes(&axes));
+        run.keep(x.mean_axes(&axes));
+        run.keep(x.variance_axes(&axes, 0));
+    }
+    let backwards = run.ok(x.view().permuted_axes([3, 2, 1, 0]));
+    run.keep(backwards.mean_axes(&[0, 3]));
+    run.keep(backwards.variance_axes(&[0, 3], 0));
+}
+
+fn combine<T: Value + Reduce<Op>, Op: ReduceOp<T>>(run: &mut Run) {
+    let x = run.vector::<T>(3000);
+    run.keep_value(x.reduce::<Op>());
+    let (rows, columns) = (run.len(40), run.len(70));
+    let x = run.array::<T, _>((rows, columns));
+    run.keep(x.reduce_axis::<Op>(Axis(0)));
+    run.keep(x.reduce_axis::<Op>(Axis(1)));
+}
+
+pub(super) fn scans(run: &mut Run) {
+    each_type!(run, scan_all: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
+}
+
+fn scan_all<T: Value + Number>(run: &mut Run) {
+    scan::<T, Sum>(run, true);
+    scan::<T, Product>(run, false);
+    scan::<T, Min>(run, false);
+    scan::<T, Max>(run, false);
+}
+
+/// With several tiles of a block if `long`.
+fn scan<T: Value + Scan<Op> + ScanTree<Op, Output = Op::Output>, Op: ReduceOp<T>>(run: &mut Run, long: bool) {
+    let tiles = if long { 2 * lookback::tile_len::<T, Op>() } else { 0 };
+    let len = tiles + run.len(700);
+    let x = run.array::<T, _>(len);
+    run.keep(x.inclusive_scan::<Op>());
+    run.keep(x.exclusive_scan_by::<Op>(ScanAlgorithm::Blelloch));
+    let (rows, columns) = (run.len(40), 32 + run.len(40));
+    let x = run.array::<T, _>((rows, columns));
+    run.keep(x.exclusive_scan_axis::<Op>(Axis(0)));
+    run.keep(x.inclusive_scan_axis::<Op>(Axis(1)));
+}
+
+pub(super) fn moves(run: &mut Run) {
+    each_type!(run, transpose: u8 u16 u32 u64);
+    transpose_pairs(run);
+    take(run);
+    each_type!(run, scatter: f32 f64 u32 u64);
+    let mask = run.vector::<u8>(5000);
+    run.keep(mask.flatnonzero());
+    each_type!(run, top_k: f32 f64 f16 bf16 i32);
+    random(run);
+}
+
+fn transpose<T: Value>(run: &mut Run) {
+    let tiles = (24 + run.len(50), 24 + run.len(70));
+    let x = run.array::<T, _>(tiles);
+    run.keep(x.transpose());
+    let few = (run.len(7), run.len(300));
+    let x = run.array::<T, _>(few);
+    run.keep(x.transpose());
+}
+
+/// Words of 16 bytes.
+fn transpose_pairs(run: &mut Run) {
+    let (rows, columns) = (24 + run.len(50), 24 + run.len(70));
+    for rows in [rows, 5] {
+        let x = run.array::<f64, _>((rows, columns, 2));
+        run.keep(x.permute([1, 0, 2]));
+    }
+}
+
+/// In words of each width.
+fn take(run: &mut Run) {
+    let count = run.len(600);
+    let indices = run.array::<u64, _>(count);
+    for bytes in [1, 2, 4, 8, 16] {
+        let x = run.array::<u8, _>((5, bytes));
+        run.keep(x.take(Axis(0), &indices));
+    }
+}
+
+fn scatter<T: Value + ScatterAdd>(run: &mut Run) {
+    let (count, inner) = (run.len(300), run.len(5));
+    let indices = run.array::<u64, _>(count);
+    let values = run.array::<T, _>((count, inner));
+    let mut sums = run.array::<T, _>((5, inner));
+    let result = sums.scatter_add(Axis(0), &indices, &values);
+    run.keep_changed(sums, result);
+}
+
+fn top_k<T: Value + TopK>(run: &mut Run) {
+    let (rows, columns) = (run.len(9), 20 + run.len(300));
+    let k = run.len(20);
+    let x = run.array::<T, _>((rows, columns));
+    let (values, indices) = run.ok(x.top_k(Axis(1), k));
+    run.keep(Ok(values));
+    run.keep(Ok(indices));
+}
+
+fn random(run: &mut Run) {
+    let mut generator = Generator::new(7);
+    let (stream, len) = (run.stream().clone(), run.len(3000));
+    run.keep(generator.uniform::<f32, Ix1>(&stream, len, 0.0..1.0));
+    run.keep(generator.uniform::<f64, Ix1>(&stream, len, 0.0..1.0));
+    run.keep(generator.standard_normal::<f32, Ix1>(&stream, len));
+    run.keep(generator.standard_normal::<f64, Ix1>(&stream, len));
+    run.keep(generator.integers::<u32, Ix1>(&stream, len, 3..1000));
+    run.keep(generator.integers::<u64, Ix1>(&stream, len, 3..1000));
+    run.keep(generator.bernoulli::<Ix1>(&stream, len, 0.3));
+    run.keep(generator.permutation(&stream, len));
+}
+
+/// Counters for each lane of a warp, for a block in fewer copies, and in memory alone.
+const BINS: [usize; 3] = [16, 1000, 20_000];
+
+pub(super) fn histograms(run: &mut Run) {
+    each_type!(run, histogram: f32 f64 i32 u8 u16 u32);
+    each_type!(run, bincount: i32 u8 u16 u32);
+}
+
+fn histogram<T: Value + Histogram>(run: &mut Run) {
+    let x = run.vector::<T>(3000);
+    run.ok(x.histogram_range());
+    for bins in BINS {
+        run.keep(x.histogram(bins, 0.0..=3.5));
+        let edges = Vec::from_iter((0..=bins).map(|edge| edge as f64 * 3.0 / bins as f64));
+        run.keep(x.histogram_edges(&edges));
+    }
+    for (channels, bins) in [(1, 16), (3, 1000), (3, 20_000), (100, 16)] {
+        let pixels = run.len(40);
+        let x = run.array::<T, _>((1, pixels, channels));
+        run.keep(x.histogram_channels(bins, 0.0..=3.5));
+    }
+}
+
+fn bincount<T: Value + Bincount>(run: &mut Run) {
+    let x = run.vector::<T>(3000);
+    for bins in BINS {
+        let mut counts = run.ok(DeviceArray::zeros(run.stream(), bins));
+        let result = x.bincount_into(&mut counts);
+        run.keep_changed(counts, result);
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Products of matrices on tensor cores, and on Hopper's ordinary ones.
+
+use ndarray::{Array1, Ix2};
+use warpsmith::ops::{MatMul, Precision, ScaledMul};
+use warpsmith::{DeviceArray, DeviceArrayRef, F8E4M3, F8E5M2, Result, bf16, f16};
+
+use super::products::{LAYOUTS, Operands, by_choices, matmul};
+use super::{ADA, AMPERE, HOPPER, MULTIPROCESSORS, Run, TURING, Value, each_type};
+
+pub(super) fn halves(run: &mut Run) {
+    let generation = run.generation();
+    if generation == TURING {
+        return turing(run);
+    }
+    // In two parts the sums are in f32.
+    let (whole, parts): (&[&str], &[&str]) = match generation {
+        HOPPER => (
+            &["wgmma 64 1", "wgmma 128 1", "wgmma 192 1", "wgmma 256 1"],
+            &["wgmma 64 2", "wgmma 128 2", "wgmma 192 2", "wgmma 256 2"],
+        ),
+        _ => (
+            &["mma 64 1", "mma 128 1", "mma 256 1"],
+            &["mma 64 2", "mma 128 2", "mma 256 2"],
+        ),
+    };
+    by_choices::<f16>(run, "half", &["nn", "tt"], whole, matmul);
+    by_choices::<f16>(run, "half", &["nt"], parts, matmul);
+    by_choices::<bf16>(run, "half", &["nt"], whole, matmul);
+    by_choices::<bf16>(run, "half", &["tn"], parts, matmul);
+    by_choices::<f32>(run, "tf32", &["nt", "tn"], whole, tf32);
+}
+
+fn tf32(a: &DeviceArrayRef<f32, Ix2>, b: &DeviceArrayRef<f32, Ix2>) -> Result<DeviceArray<f32, Ix2>> {
+    a.matmul_with(b, Precision::Tf32)
+}
+
+/// Which has f16 alone; its sums are in f32 where 8-bit floats are multiplied.
+fn turing(run: &mut Run) {
+    for layout in LAYOUTS {
+        let [m, n, k] = [140, 70, 40].map(|most| run.len(most));
+        let operands = Operands::<f16>::new(run, [m, n, k], layout);
+        run.keep(operands.a().matmul(&operands.b()));
+    }
+    let operands = Operands::<F8E4M3>::new(run, [40, 70, 50], "nn");
+    run.keep::<f32, _>(operands.a().scaled_matmul(&operands.b()).compute());
+}
+
+pub(super) fn wide(run: &mut Run) {
+    by_choices::<f64>(run, "f64", &LAYOUTS, &["dmma 64 1", "dmma 128 1"], matmul);
+    if run.generation() == HOPPER {
+        by_choices::<f32>(
+            run,
+            "f32",
+            &["nn", "tn"],
+            &["simt 64 1", "simt 128 1", "simt 256 1"],
+            matmul,
+        );
+    }
+}
+
+/// As many columns as the multiprocessors take at once in tiles of that width: it is the best one then.
+fn columns(width: usize) -> usize {
+    width * MULTIPROCESSORS as usize - 8
+}
+
+pub(super) fn bytes(run: &mut Run) {
+    let generation = run.generation();
+    let columns = match generation {
+        HOPPER => vec![columns(64), columns(128), columns(256)],
+        _ => vec![run.len(70)],
+    };
+    for n in columns {
+        let shape = [run.len(8), n, run.len(40)];
+        let operands = Operands::<i8>::new(run, shape, "nt");
+        run.keep(operands.a().matmul_i32(&operands.b()));
+        if generation == HOPPER || generation == ADA {
+            scaled::<F8E4M3, F8E4M3, f32>(run, shape);
+            scaled::<F8E4M3, F8E4M3, bf16>(run, shape);
+            scaled::<F8E4M3, F8E5M2, f32>(run, shape);
+            scaled::<F8E4M3, F8E5M2, bf16>(run, shape);
+            scaled::<F8E5M2, F8E4M3, f32>(run, shape);
+            scaled::<F8E5M2, F8E4M3, bf16>(run, shape);
+        }
+    }
+}
+
+fn scaled<A: Value + ScaledMul<B, C>, B: Value, C: MatMul<Scalar = f32>>(run: &mut Run, [m, n, k]: [usize; 3]) {
+    let (a, b) = (run.array::<A, _>((m, k)), run.array::<B, _>((n, k)));
+    let scale = run.array::<f32, _>((m, 1));
+    let b = b.t();
+    let product = a.scaled_matmul::<B, C>(&b).scale_a(&scale).fast_accumulation();
+    run.keep(product.compute());
+}
+
+pub(super) fn groups(run: &mut Run) {
+    each_type!(run, grouped: f16 bf16);
+}
+
+fn grouped<T: Value + MatMul>(run: &mut Run) {
+    let (first, second, rest) = (run.len(140), run.len(30), run.len(9));
+    let a = run.array::<T, _>((first + second + rest, 24));
+    let b = run.array::<T, _>((3, 24, 40));
+    let ends = [first, first, first + second];
+    let of_i32 = Array1::from_iter(ends.map(|end| end as i32));
+    let of_u64 = Array1::from_iter(ends.map(|end| end as u64));
+    let of_i32 = run.ok(DeviceArray::from_ndarray(run.stream(), &of_i32));
+    let of_u64 = run.ok(DeviceArray::from_ndarray(run.stream(), &of_u64));
+    run.keep(a.grouped_matmul(&b, &of_i32));
+    run.keep(a.grouped_matmul(&b, &of_u64));
+    if run.generation() == AMPERE {
+        let c = run.array::<T, _>((24, 40));
+        let pairs = [(a.view(), c.view()), (c.t(), c.view())];
+        for product in run.ok(warpsmith::ops::grouped_matmul(&pairs)) {
+            run.keep(Ok(product));
+        }
+    }
+}
