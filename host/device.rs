@@ -228,9 +228,9 @@ impl Device {
     /// The simulated GPU, whose threads and blocks run in the order of `schedule`, whatever the environment says; without it
     /// the variable `WARPSMITH_SIM_SEED` has a seed of a random one, or `reversed`.
     ///
-    /// A GPU does not say in which order threads run either. On the simulated one it is the same each time, that of
-    /// [`Schedule::InOrder`], so that a kernel which depends on it always gives one result; by another schedule it gives
-    /// another. Launches by any other run on one core.
+    /// A GPU does not say in which order threads run either. By a schedule it is the same each time, so that a kernel which
+    /// depends on it always gives one result, and by another schedule another; launches run on one core. Without one the
+    /// threads of a block run as by [`Schedule::InOrder`], and blocks on all cores.
     pub fn scheduled_simulator(schedule: Schedule) -> Self {
         Self::simulated(sim::Simulator::new().with_schedule(schedule))
     }
@@ -271,7 +271,7 @@ impl Device {
     /// };
     /// let Err(Error::ScheduleDependent { schedule, .. }) = compare(32) else { panic!() };
     /// // The first by which the count is another than in order.
-    /// assert_ne!(schedule, Schedule::InOrder);
+    /// assert_eq!(schedule, Schedule::Random(0));
     /// // The smallest blocks that fail.
     /// let smallest = (1..=32).find(|&threads| compare(threads).is_err());
     /// assert!(smallest.is_some());

@@ -46,8 +46,8 @@ pub(crate) struct Simulator {
     checks: Checks,
     /// Which bytes of the allocations are written; `None` where that is not checked.
     written: Option<Written>,
-    /// In which order threads and blocks run.
-    schedule: Schedule,
+    /// In which order threads and blocks run; without one, blocks run on all cores.
+    schedule: Option<Schedule>,
     counting: Counting,
     /// The block whose steps are kept where launches are counted.
     traced: Option<u64>,
@@ -113,7 +113,7 @@ impl Simulator {
 
     pub(crate) fn of(simulation: Simulation) -> Self {
         let mut simulator = Self::checked(simulation.checks);
-        simulator.schedule = simulation.schedule;
+        simulator.schedule = Some(simulation.schedule);
         simulator.counting = if simulation.counting {
             Counting::kept()
         } else {
@@ -126,7 +126,7 @@ impl Simulator {
 
     /// By that schedule, whatever the environment says.
     pub(crate) fn with_schedule(mut self, schedule: Schedule) -> Self {
-        self.schedule = schedule;
+        self.schedule = Some(schedule);
         self
     }
 

@@ -126,8 +126,8 @@ pub struct Options<'a> {
     pub cooperative: bool,
     /// What the launch is checked for.
     pub checks: Checks,
-    /// In which order threads and blocks run.
-    pub schedule: Schedule,
+    /// In which order threads and blocks run. Without one the threads of a block run in order, and blocks on all cores.
+    pub schedule: Option<Schedule>,
     /// The number of the block whose steps are kept, where the launch is counted.
     pub traced: Option<u64>,
     /// The allocation of global memory that an address is in, as reports name it.

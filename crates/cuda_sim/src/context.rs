@@ -181,7 +181,7 @@ impl<'a> Context<'a> {
                 .collect(),
             cursor: Cell::new(0),
             started: Cell::new(0),
-            order: Order::new(grid.options.schedule, threads),
+            order: Order::new(grid.options.schedule.unwrap_or_default(), threads),
             exited: Cell::new(0),
             barrier: Barrier::new(),
             groups: [const { Cell::new(GroupBarrier::NEW) }; GROUP_BARRIERS as usize],

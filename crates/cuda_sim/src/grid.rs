@@ -58,7 +58,8 @@ impl<'a> Grid<'a> {
         body: &'a (dyn Fn() + Sync),
     ) -> Self {
         let checker = Checker::new(options.checks, options.written);
-        let looks = checker.is_some() || counter.is_some() || options.schedule.preempts();
+        let looks =
+            checker.is_some() || counter.is_some() || options.schedule.is_some_and(|schedule| schedule.preempts());
         Grid {
             kernel,
             config,

@@ -11,7 +11,7 @@ use crate::warp::{self, Warp};
 /// In which order threads and blocks run. The same one gives the same course of a launch each time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Schedule {
-    /// The first block, warp and lane that can go on does, until it waits. Blocks run on all cores.
+    /// The first block, warp and lane that can go on does, until it waits.
     #[default]
     InOrder,
     /// The last one does.
@@ -59,20 +59,18 @@ const VARIABLE: &str = "WARPSMITH_SIM_SEED";
 
 impl Schedule {
     /// That of the environment variable `WARPSMITH_SIM_SEED`: a number is the seed of a random one, `reversed` is that.
-    /// Without it in order. What else it says is an error on the standard error, and then in order as well.
-    pub fn from_env() -> Schedule {
-        let Some(value) = std::env::var_os(VARIABLE) else {
-            return Schedule::InOrder;
-        };
-        value.to_str().and_then(Schedule::parse).unwrap_or_else(|| {
+    /// Without it none. What else it says is an error on the standard error, and then none as well.
+    pub fn from_env() -> Option<Schedule> {
+        let value = std::env::var_os(VARIABLE).filter(|value| !value.is_empty())?;
+        let schedule = value.to_str().and_then(Schedule::parse);
+        if schedule.is_none() {
             eprintln!("{VARIABLE} is {value:?}: wanted a number, or `reversed`; threads run in order");
-            Schedule::InOrder
-        })
+        }
+        schedule
     }
 
     fn parse(text: &str) -> Option<Schedule> {
         match text.trim() {
-            "" => Some(Schedule::InOrder),
             "reversed" => Some(Schedule::Reversed),
             seed => Some(Schedule::Random(seed.parse().ok()?)),
         }
@@ -180,7 +178,7 @@ mod tests {
     fn schedules_are_named() {
         assert_eq!(Schedule::parse(" 17 "), Some(Schedule::Random(17)));
         assert_eq!(Schedule::parse("reversed"), Some(Schedule::Reversed));
-        assert_eq!(Schedule::parse(""), Some(Schedule::InOrder));
+        assert_eq!(Schedule::parse(""), None);
         assert_eq!(Schedule::parse("-1"), None);
     }
 }

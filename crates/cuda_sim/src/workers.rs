@@ -19,7 +19,7 @@ use crate::count::Counter;
 use crate::error::{Error, Failure};
 use crate::grid::Grid;
 use crate::meeting::Meeting;
-use crate::schedule::{self, Random, Schedule};
+use crate::schedule::{AT_ONCE, Random, Schedule};
 use crate::wait::unreached_grid_barrier;
 use crate::{crew, hook, overflow, stack};
 
@@ -81,11 +81,13 @@ fn finish(grid: Grid<'_>) -> Result<(), Error> {
 fn run(grid: &Grid<'_>) {
     hook::install();
     overflow::install();
-    if grid.options.schedule != Schedule::InOrder {
-        return work_scheduled(grid);
+    let schedule = grid.options.schedule;
+    if let Some(schedule) = schedule.filter(|&schedule| schedule != Schedule::InOrder) {
+        return work_scheduled(grid, schedule);
     }
-    // What is checked or counted is to be found the same each time, and its state is not for several workers.
-    let most = if grid.checker.is_some() || grid.counter.is_some() {
+    // What is checked or counted is to be found the same each time, and its state is not for several workers; a schedule has
+    // the same course each time.
+    let most = if grid.checker.is_some() || grid.counter.is_some() || schedule.is_some() {
         1
     } else {
         crew::size()
@@ -161,16 +163,16 @@ fn work_together(grid: &Grid<'_>, meeting: &Meeting) {
 }
 
 /// Runs all blocks here, some of them side by side, as the schedule has it.
-fn work_scheduled(grid: &Grid<'_>) {
+fn work_scheduled(grid: &Grid<'_>, schedule: Schedule) {
     let random = Random::default();
-    if let Schedule::Random(seed) = grid.options.schedule {
+    if let Schedule::Random(seed) = schedule {
         random.begin(seed, grid.blocks);
     }
     let blocks = usize::try_from(grid.blocks).unwrap_or(usize::MAX);
     let most = (stack::MAX_STACKS / grid.config.block.count() as usize).max(1);
     let at_once = match grid.meeting {
         Some(_) => blocks,
-        None => blocks.min(most).min(schedule::AT_ONCE),
+        None => blocks.min(most).min(AT_ONCE),
     };
     let contexts: Box<[Context<'_>]> = (0..at_once).map(|_| Context::new(grid)).collect();
     let mut free: Vec<Begun<'_>> = (contexts.iter())
@@ -194,11 +196,11 @@ fn work_scheduled(grid: &Grid<'_>) {
             return;
         }
         let mut order: Vec<u64> = begun.iter().map(|block| block.block).collect();
-        grid.options.schedule.order(&mut order, &random);
+        schedule.order(&mut order, &random);
         let mut any_ended = false;
         for number in order {
             // The one that is delayed waits until no other has ended, which would make room for the next.
-            if any_ended && grid.options.schedule == Schedule::DelayedBlock(number) {
+            if any_ended && schedule == Schedule::DelayedBlock(number) {
                 break;
             }
             let Some(at) = begun.iter().position(|block| block.block == number) else {

@@ -22,7 +22,7 @@ fn schedules() -> impl Iterator<Item = Schedule> {
 
 fn run(schedule: Schedule, config: LaunchConfig, body: &(dyn Fn() + Sync)) -> Result<(), Error> {
     let options = Options {
-        schedule,
+        schedule: Some(schedule),
         ..Options::default()
     };
     launch_with("kernel", &config, options, body)
@@ -67,7 +67,7 @@ fn threads_begin_in_the_order_of_the_schedule() {
                 assert!(order == self::order(schedule, 20, 70), "{schedule:?}");
                 random.insert(order);
             }
-            Schedule::InOrder => {}
+            Schedule::InOrder => assert!(order.is_sorted(), "{order:?}"),
         }
     }
     assert_eq!(random.len(), 12);
@@ -121,7 +121,7 @@ fn blocks_wait_for_those_before_them_and_for_all() {
 
         let met = AtomicU32::new(0);
         let options = Options {
-            schedule,
+            schedule: Some(schedule),
             cooperative: true,
             ..Options::default()
         };
@@ -171,7 +171,7 @@ fn faults_end_a_launch_in_each_order() {
         // A race is one in each order.
         let cell = AtomicU32::new(0);
         let options = Options {
-            schedule,
+            schedule: Some(schedule),
             checks: Checks::ALL,
             ..Options::default()
         };

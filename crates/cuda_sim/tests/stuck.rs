@@ -29,7 +29,7 @@ fn threads_in_turns_are_not_stuck() {
     for schedule in [Schedule::InOrder, Schedule::Reversed, Schedule::Random(3)] {
         let turn = AtomicU32::new(0);
         let options = Options {
-            schedule,
+            schedule: Some(schedule),
             ..Options::default()
         };
         // The last thread's turn is the first, so that in linear order one thread goes on in each pass.
