@@ -117,6 +117,27 @@ impl Outside<'_> {
             printed.trim(),
             start.elapsed().as_secs_f64()
         );
+        self.race_in_own_kernels()
+    }
+
+    /// The new project's test, as it is, finds a data race in its kernel, whose results are right all the same.
+    fn race_in_own_kernels(&self) -> Result<()> {
+        let source = self.folder.join("hello/kernels/src/lib.rs");
+        let right = fs::read_to_string(&source)?;
+        let (set, wrong) = (
+            "out.set(i,",
+            "let _neighbour = out.get((i + 1) % out.len());\n        out.set(i,",
+        );
+        ensure!(right.contains(set), "{} has no `{set}`", source.display());
+        fs::write(&source, right.replacen(set, wrong, 1))?;
+        let test = self.cargo("hello").args(["test", "--quiet"]).output()?;
+        let said = String::from_utf8_lossy(&test.stdout);
+        ensure!(
+            !test.status.success() && said.contains("data race on element"),
+            "a kernel that reads what its neighbour writes was tested: {}, {said}",
+            test.status
+        );
+        println!("a new project's test finds a data race in its kernel");
         Ok(())
     }
 

@@ -47,6 +47,10 @@ impl<'a> Checker<'a> {
         })
     }
 
+    pub(super) fn finds_races(&self) -> bool {
+        self.checks.races
+    }
+
     /// One thread runs at a time: nobody waits.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -157,8 +161,7 @@ impl<'a> Checker<'a> {
                 global.access(place, kind, &actor, checks)
             }
             Space::Shared => {
-                let copy = block.copies.access(place, kind).filter(|_| self.checks.races);
-                if let Some(copy) = copy {
+                if let Some(copy) = block.copies.access(place, kind) {
                     return Err(Problem::NotWaitedFor(copy));
                 }
                 block.shared.access(place, kind, &actor, self.checks)

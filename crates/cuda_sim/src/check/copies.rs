@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::panic::Location;
 
+use super::shadow::ByAddress;
 use super::{Bytes, Kind};
 
 /// Who works for a thread, group by group.
@@ -83,21 +84,38 @@ impl Copy {
     }
 }
 
+/// Pieces of memory that copies are at, by their addresses.
+type Pieces = HashMap<usize, Vec<Copy>, ByAddress>;
+
 /// The copies of a block.
 #[derive(Default)]
 pub(crate) struct Copies {
-    groups: HashMap<(u32, Engine), Groups>,
-    pieces: HashMap<usize, Vec<Copy>>,
+    groups: AllGroups,
+    /// What copies fill: all accesses are too early.
+    filled: Pieces,
+    /// What copies and products read: writes are too early.
+    read: Pieces,
+}
+
+/// Those of each engine and thread.
+#[derive(Default)]
+struct AllGroups([Vec<Groups>; 3]);
+
+impl AllGroups {
+    fn of(&mut self, engine: Engine, thread: u32) -> &mut Groups {
+        let (groups, thread) = (&mut self.0[engine as usize], thread as usize);
+        if groups.len() <= thread {
+            groups.resize(thread + 1, Groups::default());
+        }
+        &mut groups[thread]
+    }
 }
 
 impl Copies {
     pub(super) fn clear(&mut self) {
-        self.groups.clear();
-        self.pieces.clear();
-    }
-
-    fn groups(&mut self, engine: Engine, thread: u32) -> &mut Groups {
-        self.groups.entry((thread, engine)).or_default()
+        self.groups.0.iter_mut().for_each(Vec::clear);
+        self.filled.clear();
+        self.read.clear();
     }
 
     /// A copy fills, or reads, those bytes of shared memory.
@@ -105,11 +123,16 @@ impl Copies {
         let copy = Copy {
             engine,
             thread,
-            group: self.groups(engine, thread).committed,
+            group: self.groups.of(engine, thread).committed,
             at,
         };
+        let all = if copy.kind().writes() {
+            &mut self.filled
+        } else {
+            &mut self.read
+        };
         for piece in pieces(place) {
-            let copies = self.pieces.entry(piece).or_default();
+            let copies = all.entry(piece).or_default();
             match copies.iter_mut().find(|other| other.is_waited_for_with(&copy)) {
                 Some(other) => *other = copy,
                 None => copies.push(copy),
@@ -118,38 +141,41 @@ impl Copies {
     }
 
     pub(crate) fn commit(&mut self, engine: Engine, thread: u32) {
-        self.groups(engine, thread).committed += 1;
+        self.groups.of(engine, thread).committed += 1;
     }
 
     /// The thread has waited for all its groups but the newest ones.
     pub(crate) fn wait(&mut self, engine: Engine, thread: u32, newest: u32) {
-        let done = self.groups(engine, thread).committed.saturating_sub(newest.into());
-        let groups = self.groups(engine, engine.waiter(thread));
+        let done = self.groups.of(engine, thread).committed.saturating_sub(newest.into());
+        let groups = self.groups.of(engine, engine.waiter(thread));
         groups.done = groups.done.max(done);
     }
 
     /// The copy that such an access of shared memory comes too early for.
     pub(super) fn access(&mut self, place: Bytes, kind: Kind) -> Option<Copy> {
-        if self.pieces.is_empty() {
+        let Copies { groups, filled, read } = self;
+        let of_reads = kind.writes().then_some(read);
+        [filled]
+            .into_iter()
+            .chain(of_reads)
+            .find_map(|all| first_under_way(all, groups, place))
+    }
+}
+
+/// The first copy at a piece of the place that nobody has waited for; those that somebody has are forgotten.
+fn first_under_way(all: &mut Pieces, groups: &mut AllGroups, place: Bytes) -> Option<Copy> {
+    if all.is_empty() {
+        return None;
+    }
+    pieces(place).find_map(|piece| {
+        let copies = all.get_mut(&piece)?;
+        copies.retain(|copy| groups.of(copy.engine, copy.waiter()).done <= copy.group);
+        if copies.is_empty() {
+            all.remove(&piece);
             return None;
         }
-        let Copies { groups, pieces: all } = self;
-        pieces(place).find_map(|piece| {
-            let copies = all.get_mut(&piece)?;
-            copies.retain(|copy| {
-                let groups = groups.get(&(copy.waiter(), copy.engine)).copied().unwrap_or_default();
-                groups.done <= copy.group
-            });
-            if copies.is_empty() {
-                all.remove(&piece);
-                return None;
-            }
-            copies
-                .iter()
-                .find(|copy| copy.kind().writes() || kind.writes())
-                .copied()
-        })
-    }
+        copies.first().copied()
+    })
 }
 
 fn pieces(place: Bytes) -> impl Iterator<Item = usize> {

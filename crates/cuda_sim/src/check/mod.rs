@@ -95,10 +95,10 @@ pub(crate) fn assume_written(context: &Context<'_>, place: Bytes) {
     }
 }
 
-/// Calls `note` with the copies of the block, and the running thread.
+/// Calls `note` with the copies of the block, and the running thread: what comes too early for one is a race.
 #[cold]
 pub(crate) fn copies(context: &Context<'_>, note: impl FnOnce(&mut Copies, u32)) {
-    if let Some(checker) = running(context) {
+    if let Some(checker) = running(context).filter(|checker| checker.finds_races()) {
         let mut state = checker.state();
         let (block, ..) = state.parts(context.who());
         note(&mut block.copies, context.linear());

@@ -84,13 +84,16 @@ struct Page {
 /// The words of a memory, by address.
 #[derive(Default)]
 pub(super) struct Shadow {
-    pages: HashMap<usize, Box<Page>, BuildHasherDefault<Multiply>>,
+    pages: HashMap<usize, Box<Page>, ByAddress>,
     generation: u64,
 }
 
-/// Addresses are spread well enough by a multiplication.
+/// What addresses are looked up by.
+pub(super) type ByAddress = BuildHasherDefault<Multiply>;
+
+/// They are spread well enough by a multiplication.
 #[derive(Default)]
-struct Multiply(u64);
+pub(super) struct Multiply(u64);
 
 impl Hasher for Multiply {
     fn write(&mut self, bytes: &[u8]) {
@@ -135,7 +138,8 @@ impl Shadow {
         self.generation += 1;
     }
 
-    fn word(&mut self, address: usize) -> &mut Word {
+    /// The words of the page that has the address.
+    fn words(&mut self, address: usize) -> &mut [Word; WORDS] {
         let generation = self.generation;
         let page = self.pages.entry(address / PAGE).or_insert_with(|| {
             Box::new(Page {
@@ -150,14 +154,14 @@ impl Shadow {
                 word.entries.clear();
             }
         }
-        &mut page.words[address % PAGE / WORD]
+        &mut page.words
     }
 
     /// The bytes count as written.
     pub(super) fn assume_written(&mut self, address: usize, len: usize) {
         let end = address + len;
         for at in (address..end).step_by(WORD) {
-            self.word(at).written = 0xf;
+            self.words(at)[at % PAGE / WORD].written = 0xf;
         }
     }
 
@@ -175,17 +179,20 @@ impl Shadow {
         let end = place.address + place.len;
         let mut at = place.address;
         while at < end {
-            let next = (at / WORD + 1) * WORD;
-            let last = next.min(end);
-            // At most four bits from the first byte's on.
-            let bytes = ((1_u8 << (last - at)) - 1) << (at % WORD);
-            self.word(at)
-                .access(bytes, kind, actor, checks)
-                .map_err(|problem| match problem {
-                    Problem::Uninitialised(byte) => Problem::Uninitialised(at - at % WORD + byte),
-                    other => other,
-                })?;
-            at = last;
+            let end_of_page = end.min((at / PAGE + 1) * PAGE);
+            let words = self.words(at);
+            while at < end_of_page {
+                let last = end.min((at / WORD + 1) * WORD);
+                // At most four bits from the first byte's on.
+                let bytes = ((1_u8 << (last - at)) - 1) << (at % WORD);
+                words[at % PAGE / WORD]
+                    .access(bytes, kind, actor, checks)
+                    .map_err(|problem| match problem {
+                        Problem::Uninitialised(byte) => Problem::Uninitialised(at - at % WORD + byte),
+                        other => other,
+                    })?;
+                at = last;
+            }
         }
         Ok(())
     }

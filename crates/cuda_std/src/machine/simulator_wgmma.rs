@@ -53,41 +53,61 @@ impl MatrixDescriptor {
         );
     }
 
-    /// Element (`line`, `k`), where `line` counts along M or N.
+    /// Reads `N` bytes at an offset within the matrix, of one piece of 16 bytes, which a swizzle moves as a whole.
     #[inline(always)]
     #[track_caller]
-    fn element(self, kind: Kind, transposed: bool, line: u32, k: u32) -> f32 {
-        let offset = if transposed {
-            line / 64 * self.leading + k / 8 * self.stride + k % 8 * 128 + line % 64 * 2
-        } else {
-            line / 8 * self.stride + line % 8 * 128 + k * kind.bytes()
-        };
+    fn read<const N: usize>(self, offset: u32) -> [u8; N] {
         let start = self.at.offset() as u32;
         let place = Swizzle::B128.place(start + offset).wrapping_sub(start);
         let at = self.at.byte_add(place as i32 as usize);
-        let from = cuda_sim::copy_begins(Engine::Matrix, at, kind.bytes() as usize, 0);
-        // SAFETY: memory of the block's, whose threads are all on this OS thread; aligned it is, as rows and swizzle are.
-        unsafe {
-            match kind {
-                Kind::Bf16 => f32::from_bits(u32::from(from.cast::<u16>().read()) << 16),
-                Kind::F16 => half::f16::from_bits(from.cast::<u16>().read()).to_f32(),
-                Kind::Tf32 => f32::from_bits(from.cast::<u32>().read() & !0x1fff),
-                Kind::E4m3 => F8E4M3::from_bits(from.read()).to_f32(),
-                Kind::E5m2 => F8E5M2::from_bits(from.read()).to_f32(),
-                Kind::S8 => f32::from(from.cast::<i8>().read()),
-            }
-        }
+        let from = cuda_sim::copy_begins(Engine::Matrix, at, N, 0);
+        // SAFETY: memory of the block's, whose threads are all on this OS thread.
+        unsafe { from.cast::<[u8; N]>().read() }
     }
 
-    /// The elements of one row of A, or column of B.
+    /// The elements of one row of A, or column of B: of number `line` along M or N.
     #[inline(always)]
     #[track_caller]
     fn line<const K: usize>(self, kind: Kind, transposed: bool, line: u32) -> [f32; K] {
         let mut elements = [0.0; K];
-        for (k, element) in (0..).zip(&mut elements) {
-            *element = self.element(kind, transposed, line, k);
+        if transposed {
+            for (k, element) in (0..).zip(&mut elements) {
+                *element = kind.value(&self.read::<2>(self.transposed(line, k)));
+            }
+            return elements;
+        }
+        let first = line / 8 * self.stride + line % 8 * 128;
+        let bytes = kind.bytes() as usize;
+        for (offset, elements) in (0..).step_by(16).zip(elements.chunks_mut(16 / bytes)) {
+            let piece = self.read::<16>(first + offset);
+            for (element, bytes) in elements.iter_mut().zip(piece.chunks_exact(bytes)) {
+                *element = kind.value(bytes);
+            }
         }
         elements
+    }
+
+    /// Those of two, of which the first is even.
+    #[inline(always)]
+    #[track_caller]
+    fn two_lines<const K: usize>(self, kind: Kind, transposed: bool, line: u32) -> [[f32; K]; 2] {
+        if !transposed {
+            return [self.line(kind, false, line), self.line(kind, false, line + 1)];
+        }
+        let mut lines = [[0.0; K]; 2];
+        let [first, second] = &mut lines;
+        for (k, (first, second)) in (0..).zip(first.iter_mut().zip(second)) {
+            let [a, b, c, d] = self.read(self.transposed(line, k));
+            *first = kind.value(&[a, b]);
+            *second = kind.value(&[c, d]);
+        }
+        lines
+    }
+
+    /// The offset of an element where neighbours along M or N are neighbours: of 16 bits, for no others are so.
+    #[inline(always)]
+    fn transposed(self, line: u32, k: u32) -> u32 {
+        line / 64 * self.leading + line % 64 * 2 + k / 8 * self.stride + k % 8 * 128
     }
 }
 
@@ -109,6 +129,23 @@ impl Kind {
             Kind::Tf32 => 4,
             Kind::Bf16 | Kind::F16 => 2,
             Kind::E4m3 | Kind::E5m2 | Kind::S8 => 1,
+        }
+    }
+
+    /// The element of those bytes, of which there are as many as it has.
+    #[inline(always)]
+    fn value(self, bytes: &[u8]) -> f32 {
+        let half = || u16::from_le_bytes([bytes[0], bytes[1]]);
+        match self {
+            Kind::Bf16 => f32::from_bits(u32::from(half()) << 16),
+            Kind::F16 => half::f16::from_bits(half()).to_f32(),
+            Kind::Tf32 => {
+                let word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                f32::from_bits(word & !0x1fff)
+            }
+            Kind::E4m3 => F8E4M3::from_bits(bytes[0]).to_f32(),
+            Kind::E5m2 => F8E5M2::from_bits(bytes[0]).to_f32(),
+            Kind::S8 => f32::from(bytes[0] as i8),
         }
     }
 }
@@ -221,11 +258,11 @@ fn multiply_fragment(d: &mut [f32], add: bool, kind: Kind, a: [u32; 4], (b, b_tr
 fn multiply_rows<S: Sum, const K: usize>(d: &mut [S], rows: &[[f32; K]; 2], (b_kind, b, b_transposed): Operand) {
     let column = linear_thread_idx() % 4 * 2;
     for (group, d) in (0..).zip(d.chunks_exact_mut(4)) {
-        for j in 0..2 {
-            let column: [f32; K] = b.line(b_kind, b_transposed, 8 * group + column + j);
+        let columns: [[f32; K]; 2] = b.two_lines(b_kind, b_transposed, 8 * group + column);
+        for (j, column) in columns.iter().enumerate() {
             for (i, row) in rows.iter().enumerate() {
-                let products = row.iter().zip(&column).map(|(a, b)| a * b);
-                let d = &mut d[2 * i + j as usize];
+                let products = row.iter().zip(column).map(|(a, b)| a * b);
+                let d = &mut d[2 * i + j];
                 *d = d.plus(products.sum::<f32>());
             }
         }

@@ -459,7 +459,7 @@ fn misuse_is_a_fault() {
     );
     let message = fault(128, &|| multiply(tile(), 1 << 16));
     assert!(
-        message.starts_with("access out of bounds of the block's shared memory: 2 bytes"),
+        message.starts_with("access out of bounds of the block's shared memory: 16 bytes"),
         "{message}"
     );
 }
