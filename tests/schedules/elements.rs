@@ -48,20 +48,23 @@ fn operands<T: Value>(run: &mut Run) -> [DeviceArray<T, Ix2>; 3] {
     [(rows, columns), (rows, columns), (1, columns)].map(|shape| run.array(shape))
 }
 
+/// Operations of two arrays, of an array and a row, and, by the second name, of an array and a number.
+macro_rules! operations {
+    ($run:ident, [$a:ident, $b:ident, $row:ident], $type:ty: $($arrays:ident $number:ident)*) => {$(
+        $run.keep($a.$arrays(&$b));
+        $run.keep($a.$arrays(&$row));
+        $run.keep($a.$number(<$type>::of(2)));
+    )*};
+}
+
 pub(super) fn two_operands(run: &mut Run) {
     each_type!(run, arithmetic: f32 f64 f16 bf16 i32 i64 u8 u16 u32 u64);
 }
 
 fn arithmetic<T: Value + Number>(run: &mut Run) {
     let [a, b, row] = operands::<T>(run);
-    macro_rules! operations {
-        ($($arrays:ident $number:ident)*) => {$(
-            run.keep(a.$arrays(&b));
-            run.keep(a.$arrays(&row));
-            run.keep(a.$number(T::of(2)));
-        )*};
-    }
     operations! {
+        run, [a, b, row], T:
         add add_scalar sub sub_scalar mul mul_scalar div div_scalar
         minimum minimum_scalar maximum maximum_scalar pow pow_scalar
     }
@@ -76,14 +79,8 @@ pub(super) fn comparisons(run: &mut Run) {
 
 fn compare<T: Value + Number>(run: &mut Run) {
     let [a, b, row] = operands::<T>(run);
-    macro_rules! operations {
-        ($($arrays:ident $number:ident)*) => {$(
-            run.keep(a.$arrays(&b));
-            run.keep(a.$arrays(&row));
-            run.keep(a.$number(T::of(2)));
-        )*};
-    }
     operations! {
+        run, [a, b, row], T:
         equal equal_scalar not_equal not_equal_scalar less less_scalar
         less_equal less_equal_scalar greater greater_scalar greater_equal greater_equal_scalar
     }
