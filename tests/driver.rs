@@ -7,6 +7,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 
 use cuda_std::launch::Kernel;
@@ -67,8 +68,9 @@ fn scratch(purpose: &str) -> PathBuf {
 
 /// What the child says that does `case` with the libcuda in `folder`, and what that has logged.
 fn run(folder: &Path, case: &str, variables: &[(&str, &str)]) -> (String, Vec<String>) {
-    let log = scratch(case).join("log");
-    let _ = std::fs::remove_file(&log);
+    // A file for each run: tests run one case with different variables, at once.
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let log = scratch("logs").join(RUNS.fetch_add(1, Ordering::Relaxed).to_string());
     let output = Command::new(std::env::current_exe().expect("this program's path"))
         .args(["--exact", "child", "--ignored", "--nocapture"])
         .env("LD_LIBRARY_PATH", folder)
