@@ -103,7 +103,7 @@ pub use error::{Error, Fault, SourceLocation};
 pub use launch::{cooperative_blocks, launch, launch_cooperative, launch_counted, launch_with};
 pub use memory::{
     access, access_shared, assume_written, atomic, atomic_shared, copies_commit, copies_wait, copy_begins, count,
-    dynamic_shared, fence, load, load_element, phase_arrive, phase_wait, shared_memory, static_shared,
+    dynamic_shared, fence, fence_async, load, load_element, phase_arrive, phase_wait, shared_memory, static_shared,
 };
 pub use place::{active_mask, block_dim, block_idx, grid_dim, in_kernel, lane, thread_idx};
 pub use print::print;

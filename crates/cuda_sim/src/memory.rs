@@ -67,8 +67,8 @@ fn locate(call: Call, at: SharedPtr, bytes: usize) -> *mut u8 {
 pub fn access(space: Space, address: usize, bytes: usize, align: usize, kind: Kind) {
     let call = Call::new(match (space, kind) {
         (Space::Shared, _) => "shared_memory",
-        (Space::Global, Kind::Read | Kind::AtomicRead(_)) => "get",
-        (Space::Global, Kind::Write | Kind::AtomicWrite(_)) => "set",
+        (Space::Global, kind) if kind.writes() => "set",
+        (Space::Global, _) => "get",
     });
     let place = Bytes::new(space, address, bytes, align);
     watchdog::listen_and(call, |context| check::access(context, call, place, kind));
@@ -91,10 +91,8 @@ pub fn count(space: Space, address: usize, bytes: usize, align: usize, operation
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn access_shared(at: SharedPtr, bytes: usize, align: usize, kind: Kind) -> *mut u8 {
-    let call = Call::new("shared_memory");
-    let address = locate(call, at, bytes);
-    let place = Bytes::new(Space::Shared, address.addr(), bytes, align);
-    watchdog::listen_and(call, |context| check::access(context, call, place, kind));
+    let address = locate(Call::new("shared_memory"), at, bytes);
+    access(Space::Shared, address.addr(), bytes, align, kind);
     address
 }
 
@@ -147,10 +145,8 @@ pub fn atomic(space: Space, address: usize, bytes: usize, operation: Atomic, sco
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn atomic_shared(at: SharedPtr, bytes: usize, operation: Atomic, scope: Scope) -> *mut u8 {
-    let call = Call::new("shared_memory");
-    let address = locate(call, at, bytes);
-    let place = Bytes::new(Space::Shared, address.addr(), bytes, bytes);
-    watchdog::listen_and(call, |context| check::atomic(context, call, place, operation, scope));
+    let address = locate(Call::new("shared_memory"), at, bytes);
+    atomic(Space::Shared, address.addr(), bytes, operation, scope);
     address
 }
 
@@ -160,6 +156,15 @@ pub fn atomic_shared(at: SharedPtr, bytes: usize, operation: Atomic, scope: Scop
 #[track_caller]
 pub fn fence(scope: Scope) {
     watchdog::listen_and(Call::new("fence"), |context| check::fence(context, scope));
+}
+
+/// Says that the thread lets bulk copies and matrix products come behind what it has done, and knows to be over: those that are
+/// ordered behind this. Without it their accesses ([`Kind::AsyncRead`], [`Kind::AsyncWrite`]) of shared memory that threads have
+/// accessed are faults, whatever orders them.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn fence_async() {
+    watchdog::listen_and(Call::new("fence_async"), check::fence_async);
 }
 
 /// Says that `bytes` bytes from `address` on, of shared memory whole words, may be read whether anybody is known to have
@@ -186,10 +191,7 @@ pub fn copy_begins(engine: Engine, at: SharedPtr, bytes: usize, align: usize) ->
     let call = Call::new("shared_memory");
     let address = locate(call, at, bytes);
     let place = Bytes::new(Space::Shared, address.addr(), bytes, align);
-    watchdog::listen_and(call, |context| {
-        check::access(context, call, place, engine.kind());
-        check::copies(context, |copies, thread| copies.begin(engine, thread, place, call.at));
-    });
+    watchdog::listen_and(call, |context| check::copy_begins(context, call, place, engine));
     address
 }
 

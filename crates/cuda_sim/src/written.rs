@@ -68,24 +68,34 @@ impl Written {
     pub fn first_unwritten(&self, address: usize, bytes: usize) -> Option<usize> {
         let mut allocations = self.lock();
         let (start, range, allocation) = find(&mut allocations, address, bytes)?;
-        let map = allocation.map.as_ref()?;
-        let first = range.into_iter().find(|&byte| !map.has(byte))?;
-        Some(start + first)
+        let (first, _) = allocation
+            .map
+            .as_ref()?
+            .runs(range)
+            .find(|(_, is_written)| !is_written)?;
+        Some(start + first.start)
     }
 
     /// Bytes are copied: what was not written at `from` is not at `to`.
     pub fn copy(&self, to: usize, from: usize, bytes: usize) {
-        if self.first_unwritten(from, bytes).is_none() {
-            return self.write(to, bytes);
+        // What is copied is known before any of it is changed: the two may overlap.
+        let unwritten = self.unwritten(from, bytes);
+        self.write(to, bytes);
+        for run in unwritten {
+            self.set(run.start - from + to, run.len(), false);
         }
-        let unwritten: Vec<bool> = (from..from + bytes)
-            .map(|byte| self.first_unwritten(byte, 1).is_some())
-            .collect();
-        let mut at = to;
-        for run in unwritten.chunk_by(|a, b| a == b) {
-            self.set(at, run.len(), !run[0]);
-            at += run.len();
-        }
+    }
+
+    /// The runs of those bytes that nobody has written.
+    fn unwritten(&self, address: usize, bytes: usize) -> Vec<Range<usize>> {
+        let mut allocations = self.lock();
+        let Some((start, range, allocation)) = find(&mut allocations, address, bytes) else {
+            return Vec::new();
+        };
+        let runs = allocation.map.iter().flat_map(|map| map.runs(range.clone()));
+        runs.filter(|(_, is_written)| !is_written)
+            .map(|(run, _)| start + run.start..start + run.end)
+            .collect()
     }
 
     fn set(&self, address: usize, bytes: usize, is_written: bool) {
@@ -130,8 +140,20 @@ impl Map {
         }
     }
 
-    fn has(&self, byte: usize) -> bool {
-        self.bits[byte / 64] >> (byte % 64) & 1 != 0
+    /// The range in parts, each of one word and either written or not.
+    fn runs(&self, range: Range<usize>) -> impl Iterator<Item = (Range<usize>, bool)> {
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let word = *self.bits.get(at / 64).filter(|_| at < range.end)? >> (at % 64);
+            let is_written = word & 1 != 0;
+            let alike = if is_written {
+                word.trailing_ones()
+            } else {
+                word.trailing_zeros()
+            };
+            let end = (at + alike as usize).min(at / 64 * 64 + 64).min(range.end);
+            Some((std::mem::replace(&mut at, end)..end, is_written))
+        })
     }
 
     fn set(&mut self, range: Range<usize>, is_written: bool) {

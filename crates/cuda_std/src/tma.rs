@@ -12,17 +12,17 @@
 //! * [`TensorMapMut::store`] takes a box from shared memory. Stores that a thread has asked for since the last
 //!   [`commit`] are a group; the thread waits for groups by [`wait_read`] and [`wait`].
 //!
-//! The copies see shared memory by a way of their own, the *async proxy*: what threads wrote is theirs to see only after
-//! [`fence_async`], by each thread that wrote, ahead of the barrier that lets the copying thread go on. The other way
-//! round, waiting is enough.
+//! The copies access shared memory by a way of their own, the *async proxy*: they come behind what threads wrote or read
+//! there only after [`fence_async`], by each of these threads, ahead of the barrier that lets the copying thread go on. The
+//! other way round, waiting is enough.
 //!
 //! GPU: compute 9.0 or later. Source: PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk.tensor" and
 //! "Tensors"; CUDA driver API, "Tensor Map Object Management".
 //!
 //! # On the simulated GPU
 //!
-//! A copy is done when it is asked for, so that it shows no [`fence_async`] that is forgotten, and no wait that is but in a
-//! launch that is checked for races. A map that is none,
+//! A copy is done when it is asked for, so that a [`fence_async`] or a wait that is forgotten shows only in a launch that is
+//! checked for races. A map that is none,
 //! a box that does not fit into its shared memory, or is not aligned, here or in the tensor, or has another rank or element
 //! size than the map: each is an error.
 //!
@@ -240,7 +240,7 @@ impl<T: Pod> TensorMap<'_, T> {
     /// * The map's rank is `D`. `to` begins at a multiple of [`Swizzle::align`], and has at least the elements of the box.
     /// * The barrier is initialised, and told ([`Mbarrier::arrive_expect_tx`]) of the box's bytes in its current phase.
     /// * Nobody accesses `to` from when this is called until that phase is complete, and the block does not end before.
-    /// * Ordinary accesses to `to` from before are done, and ordered ahead of this by a barrier.
+    /// * Ordinary accesses to `to` from before are ordered ahead of this: by [`fence_async`] of each thread, and a barrier.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn load<const D: usize>(self, to: Shared<T>, coordinates: [i32; D], barrier: Mbarrier) {
@@ -326,8 +326,8 @@ pub fn wait<const N: u32>() {
     machine::tma_wait::<N>();
 }
 
-/// Lets what the thread wrote to shared memory be seen by copies and matrix instructions that come behind it
-/// (`fence.proxy.async`).
+/// Lets copies and matrix instructions that come behind this see what the thread wrote to shared memory, and fill what it has
+/// read there (`fence.proxy.async`).
 #[inline(always)]
 pub fn fence_async() {
     machine::fence_async();

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use super::Scope;
 use super::clock::{Knowledge, Moment};
 use super::copies::Copies;
-use super::published::Published;
-use super::shadow::Shadow;
+use super::published::{Published, Words};
+use super::shadow::{ByAddress, Shadow};
 
 /// A thread of the block that runs.
 #[derive(Clone, Copy)]
@@ -50,8 +50,8 @@ pub(super) struct Block {
     pub(super) threads: Vec<Thread>,
     pub(super) shared: Shadow,
     pub(super) copies: Copies,
-    pub(super) published: HashMap<usize, Published>,
-    pub(super) meetings: HashMap<Meeting, Knowledge>,
+    pub(super) published: Words,
+    pub(super) meetings: HashMap<Meeting, Knowledge, ByAddress>,
 }
 
 impl Block {

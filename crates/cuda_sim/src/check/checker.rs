@@ -6,19 +6,19 @@ use std::panic::Location;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::block::{Block, Meeting, Who};
-use super::published::Published;
-use super::shadow::{Actor, Problem, Shadow};
-use super::{Atomic, Bytes, Checks, Kind, Scope, Space};
+use super::published::Words;
+use super::shadow::{Actor, ByAddress, Problem, Shadow};
+use super::{Atomic, Bytes, Checks, Engine, Kind, Scope, Space};
 use crate::written::Written;
 
 #[derive(Default)]
 pub(super) struct State {
     round: u64,
-    blocks: HashMap<u64, Block>,
+    blocks: HashMap<u64, Block, ByAddress>,
     /// Those that have ended, whose memory serves others.
     spare: Vec<Block>,
     global: Shadow,
-    published: HashMap<usize, Published>,
+    published: Words,
 }
 
 /// The checks of a launch.
@@ -31,7 +31,7 @@ pub(crate) struct Checker<'a> {
 
 impl State {
     /// The block that runs, and what all have.
-    pub(super) fn parts(&mut self, who: Who) -> (&mut Block, &mut Shadow, &mut HashMap<usize, Published>, u64) {
+    pub(super) fn parts(&mut self, who: Who) -> (&mut Block, &mut Shadow, &mut Words, u64) {
         let block = self.blocks.get_mut(&who.block).expect("a block that runs has begun");
         (block, &mut self.global, &mut self.published, self.round)
     }
@@ -125,6 +125,15 @@ impl<'a> Checker<'a> {
         block.threads[who.thread as usize].fenced = Some((scope, knowledge));
     }
 
+    /// What the thread knows, and has done, is shown to the async proxy.
+    pub(crate) fn fence_async(&self, who: Who) {
+        let mut state = self.state();
+        let (block, _, _, round) = state.parts(who);
+        let mut knowledge = block.release(who, round);
+        knowledge.show();
+        block.threads[who.thread as usize].knowledge = knowledge;
+    }
+
     /// An access that is not atomic.
     pub(super) fn access(
         &self,
@@ -134,6 +143,23 @@ impl<'a> Checker<'a> {
         at: &'static Location<'static>,
     ) -> Result<(), Problem> {
         self.enter(&mut self.state(), who, place, kind, at)
+    }
+
+    /// The access of a copy or a product, which is under way from here on.
+    pub(super) fn copy_begins(
+        &self,
+        who: Who,
+        place: Bytes,
+        engine: Engine,
+        at: &'static Location<'static>,
+    ) -> Result<(), Problem> {
+        let mut state = self.state();
+        self.enter(&mut state, who, place, engine.kind(), at)?;
+        if self.checks.races {
+            let (block, ..) = state.parts(who);
+            block.copies.begin(engine, who.thread, place, at);
+        }
+        Ok(())
     }
 
     fn enter(

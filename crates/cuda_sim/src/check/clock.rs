@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a thread knows to have happened: vector clocks (F. Mattern, "Virtual time and global states of distributed
+//! What a thread knows to have happened, and what of it the async proxy has been shown: vector clocks (F. Mattern, "Virtual time and global states of distributed
 //! systems", 1989), in which the barriers of a block are steps that all of its threads take at once.
 //!
 //! A block's epochs are what lies between its barriers, a thread's ticks what lies between the moments at which it hands
@@ -78,12 +78,12 @@ impl Seen {
 
 /// What is known of all blocks, by block, in order. Copies share their memory until one learns something.
 #[derive(Clone, Default)]
-pub(super) struct Knowledge(Arc<Vec<Seen>>);
+struct Clock(Arc<Vec<Seen>>);
 
-impl Knowledge {
+impl Clock {
     /// That `block` is in this epoch, and nothing else.
-    pub(super) fn of_epoch(block: u64, epoch: u64) -> Knowledge {
-        Knowledge(Arc::new(vec![Seen {
+    fn of_epoch(block: u64, epoch: u64) -> Clock {
+        Clock(Arc::new(vec![Seen {
             block,
             epoch,
             ticks: Arc::default(),
@@ -96,7 +96,7 @@ impl Knowledge {
     }
 
     /// The first of `lanes` whose act at that moment is not known.
-    pub(super) fn lacks(&self, moment: &Moment, lanes: u32) -> Option<u32> {
+    fn lacks(&self, moment: &Moment, lanes: u32) -> Option<u32> {
         let first = lanes.trailing_zeros();
         let Some(seen) = self.of(moment.block) else {
             return Some(first);
@@ -111,14 +111,14 @@ impl Knowledge {
     }
 
     /// Learns what `lane` did up to that moment, of the block's epoch that is not over.
-    pub(super) fn see(&mut self, moment: &Moment, lane: u32) {
+    fn see(&mut self, moment: &Moment, lane: u32) {
         let seen = Arc::make_mut(&mut self.0);
         if let Ok(at) = seen.binary_search_by_key(&moment.block, |seen| seen.block) {
             Arc::make_mut(&mut seen[at].ticks).of_mut(moment.warp)[lane as usize] = moment.tick + 1;
         }
     }
 
-    pub(super) fn learn(&mut self, other: &Knowledge) {
+    fn learn(&mut self, other: &Clock) {
         if Arc::ptr_eq(&self.0, &other.0) || other.0.is_empty() {
             return;
         }
@@ -134,9 +134,53 @@ impl Knowledge {
             }
         }
     }
+}
+
+/// What a thread knows.
+#[derive(Clone, Default)]
+pub(super) struct Knowledge {
+    /// What has happened.
+    past: Clock,
+    /// What of that somebody has shown to the async proxy.
+    shown: Clock,
+}
+
+impl Knowledge {
+    /// That `block` is in this epoch, and nothing else.
+    pub(super) fn of_epoch(block: u64, epoch: u64) -> Knowledge {
+        Knowledge {
+            past: Clock::of_epoch(block, epoch),
+            shown: Clock::default(),
+        }
+    }
+
+    /// The first of `lanes` whose act at that moment is not known.
+    pub(super) fn lacks(&self, moment: &Moment, lanes: u32) -> Option<u32> {
+        self.past.lacks(moment, lanes)
+    }
+
+    /// The first of `lanes` whose act at that moment is not known to have been shown to the async proxy.
+    pub(super) fn hides(&self, moment: &Moment, lanes: u32) -> Option<u32> {
+        self.shown.lacks(moment, lanes)
+    }
+
+    /// Learns what `lane` did up to that moment, of the block's epoch that is not over.
+    pub(super) fn see(&mut self, moment: &Moment, lane: u32) {
+        self.past.see(moment, lane);
+    }
+
+    pub(super) fn learn(&mut self, other: &Knowledge) {
+        self.past.learn(&other.past);
+        self.shown.learn(&other.shown);
+    }
 
     /// The same, with `block` in another epoch, of which nothing has happened yet.
     pub(super) fn enter(&mut self, block: u64, epoch: u64) {
-        self.learn(&Knowledge::of_epoch(block, epoch));
+        self.past.learn(&Clock::of_epoch(block, epoch));
+    }
+
+    /// The async proxy is shown all that has happened.
+    pub(super) fn show(&mut self) {
+        self.shown.learn(&self.past);
     }
 }

@@ -24,7 +24,7 @@ impl Engine {
     pub(crate) fn kind(self) -> Kind {
         match self {
             Engine::Async => Kind::Write,
-            Engine::Bulk | Engine::Matrix => Kind::Read,
+            Engine::Bulk | Engine::Matrix => Kind::AsyncRead,
         }
     }
 
@@ -119,7 +119,7 @@ impl Copies {
     }
 
     /// A copy fills, or reads, those bytes of shared memory.
-    pub(crate) fn begin(&mut self, engine: Engine, thread: u32, place: Bytes, at: &'static Location<'static>) {
+    pub(super) fn begin(&mut self, engine: Engine, thread: u32, place: Bytes, at: &'static Location<'static>) {
         let copy = Copy {
             engine,
             thread,

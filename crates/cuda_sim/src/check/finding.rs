@@ -15,6 +15,9 @@ pub enum FindingKind {
     Uninitialised,
     /// Memory is accessed that a copy or a matrix product still uses, because the thread that asked for it has not waited.
     NotWaitedFor,
+    /// A bulk copy or a matrix product accesses what threads have accessed before, and no fence of the async proxy is between
+    /// the two.
+    NotFenced,
 }
 
 /// The array that a place in memory is of.
@@ -63,7 +66,7 @@ pub struct Finding {
     pub bytes: usize,
     /// The access that is wrong, by the faulted thread.
     pub access: Access,
-    /// The one before that it is wrong with: the other of a race, or what is not waited for.
+    /// The one before that it is wrong with: the other of a race, what is not waited for, or what is not fenced.
     pub other: Option<Access>,
 }
 

@@ -37,6 +37,10 @@ pub enum Kind {
     Read,
     /// By a store.
     Write,
+    /// By a bulk copy or a matrix product: in the async proxy, which sees what threads did when a fence has shown it.
+    AsyncRead,
+    /// By a bulk copy.
+    AsyncWrite,
     /// By an atomic load.
     AtomicRead(Scope),
     /// By an atomic store, or by one that changes what is there.
@@ -45,18 +49,22 @@ pub enum Kind {
 
 impl Kind {
     pub(super) fn reads(self) -> bool {
-        matches!(self, Kind::Read | Kind::AtomicRead(_))
+        matches!(self, Kind::Read | Kind::AsyncRead | Kind::AtomicRead(_))
     }
 
-    pub(super) fn writes(self) -> bool {
-        matches!(self, Kind::Write | Kind::AtomicWrite(_))
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Kind::Write | Kind::AsyncWrite | Kind::AtomicWrite(_))
+    }
+
+    pub(super) fn is_async(self) -> bool {
+        matches!(self, Kind::AsyncRead | Kind::AsyncWrite)
     }
 
     /// The instruction that does it.
     pub(super) fn operation(self) -> Operation {
         match self {
-            Kind::Read => Operation::Load,
-            Kind::Write => Operation::Store,
+            Kind::Read | Kind::AsyncRead => Operation::Load,
+            Kind::Write | Kind::AsyncWrite => Operation::Store,
             // Of a barrier in shared memory.
             Kind::AtomicRead(_) | Kind::AtomicWrite(_) => Operation::Atomic,
         }
@@ -66,6 +74,8 @@ impl Kind {
         match self {
             Kind::Read => "read",
             Kind::Write => "write",
+            Kind::AsyncRead => "asynchronous read",
+            Kind::AsyncWrite => "asynchronous write",
             Kind::AtomicRead(_) => "atomic read",
             Kind::AtomicWrite(_) => "atomic access",
         }

@@ -4,7 +4,8 @@
 //! A race is two accesses to a byte, at least one of them a write, of two threads, that nothing orders, unless both are
 //! atomic in a scope which has both threads (PTX ISA, "Memory Consistency Model"). What orders is what does so on a GPU,
 //! and not the order in which this machine happens to run the threads: barriers, `sync_warp`, and whoever acquires what
-//! another has released, each in its scope. Shuffles and votes order nothing.
+//! another has released, each in its scope. Shuffles and votes order nothing. For bulk copies and matrix products, which access
+//! shared memory in the async proxy, what orders them behind a thread's access has a fence of that proxy in between.
 //!
 //! Each access is entered in a [`shadow`] of the memory by a [`clock`] of the thread's. A launch that is checked runs on the
 //! thread of its caller alone, block after block, so that it finds the same each time.
@@ -52,6 +53,20 @@ fn check(context: &Context<'_>, call: Call, place: Bytes, kind: Kind) {
     }
 }
 
+/// As [`access`], of a copy or a product, which is under way from here on: what comes too early for it is a race.
+#[cold]
+pub(crate) fn copy_begins(context: &Context<'_>, call: Call, place: Bytes, engine: Engine) {
+    if place.align > 0 {
+        context.preempt();
+    }
+    if let Some(checker) = running(context)
+        && let Err(problem) = checker.copy_begins(context.who(), place, engine, call.at)
+    {
+        raise(context, call, place, engine.kind(), problem);
+    }
+    count::access(context, call, place, engine.kind().operation());
+}
+
 /// A load from global memory that races with nothing.
 #[cold]
 pub(crate) fn load(context: &Context<'_>, call: Call, place: Bytes) {
@@ -87,6 +102,13 @@ pub(crate) fn fence(context: &Context<'_>, scope: Scope) {
     }
 }
 
+#[cold]
+pub(crate) fn fence_async(context: &Context<'_>) {
+    if let Some(checker) = running(context) {
+        checker.fence_async(context.who());
+    }
+}
+
 /// Memory that may be read though nobody is known to have written it.
 #[cold]
 pub(crate) fn assume_written(context: &Context<'_>, place: Bytes) {
@@ -95,7 +117,7 @@ pub(crate) fn assume_written(context: &Context<'_>, place: Bytes) {
     }
 }
 
-/// Calls `note` with the copies of the block, and the running thread: what comes too early for one is a race.
+/// Calls `note` with the copies of the block, and the running thread.
 #[cold]
 pub(crate) fn copies(context: &Context<'_>, note: impl FnOnce(&mut Copies, u32)) {
     if let Some(checker) = running(context).filter(|checker| checker.finds_races()) {

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What threads hand on through words of memory, by atomic operations and fences.
 
+use std::collections::HashMap;
+
 use super::Scope;
 use super::clock::Knowledge;
+use super::shadow::ByAddress;
+
+/// The words of a memory that threads have handed something on through, by address.
+pub(super) type Words = HashMap<usize, Published, ByAddress>;
 
 /// What threads have handed on through a word of memory, for those who read it.
 #[derive(Clone, Default)]

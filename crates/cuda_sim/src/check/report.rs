@@ -36,6 +36,12 @@ pub(super) fn raise(context: &Context<'_>, call: Call, place: Bytes, kind: Kind,
             let other = access_of(context, other.kind, other.moment.block, thread, other.at);
             (FindingKind::Race, place, Some(other), message)
         }
+        Problem::NotFenced(other, lane) => {
+            let message = not_fenced(context, &context.name_of(place), kind, &other, lane);
+            let thread = other.moment.warp * 32 + lane;
+            let other = access_of(context, other.kind, other.moment.block, thread, other.at);
+            (FindingKind::NotFenced, place, Some(other), message)
+        }
         Problem::NotWaitedFor(copy) => {
             let message = not_waited_for(context, &context.name_of(place), kind, &copy);
             let other = access_of(context, copy.kind(), who.block, copy.thread, copy.at);
@@ -66,11 +72,21 @@ fn access_of(context: &Context<'_>, kind: Kind, block: u64, thread: u32, at: &'s
 /// What is wrong with an access to what a copy still uses.
 fn not_waited_for(context: &Context<'_>, place: &str, kind: Kind, copy: &Copy) -> String {
     let (own, (copied, remedy), at) = (kind.name(), copy.name_and_remedy(), copy.at);
-    let uses = if copy.kind() == Kind::Write { "fills" } else { "reads" };
+    let uses = if copy.kind().writes() { "fills" } else { "reads" };
     let thread = context.index_of(copy.thread);
     format!(
         "not waited for: this {own} of {place} comes while {copied} may still be at it, which thread {thread} has asked for at \
          {at} and which {uses} that memory; the thread waits by {remedy}"
+    )
+}
+
+/// What is between an access of a thread and one of the async proxy, and what is not.
+fn not_fenced(context: &Context<'_>, place: &str, kind: Kind, other: &Entry, lane: u32) -> String {
+    let thread = context.index_of(other.moment.warp * 32 + lane);
+    let (own, theirs, at) = (kind.name(), other.kind.name(), other.at);
+    format!(
+        "not fenced: this {own} of {place} comes behind the {theirs} of thread {thread} at {at} for threads alone; bulk copies and \
+         matrix products come behind it where the thread calls `tma::fence_async` between the {theirs} and what orders the two"
     )
 }
 

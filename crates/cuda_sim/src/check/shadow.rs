@@ -56,12 +56,23 @@ impl Actor<'_> {
         }
         self.knowledge.lacks(other, lanes)
     }
+
+    /// The first lane of which this thread does not know that the async proxy, by which it accesses memory now, has been shown
+    /// what `entry` says: its own lane is none the better for being its own.
+    fn hides(&self, kind: Kind, entry: &Entry) -> Option<u32> {
+        if !kind.is_async() || entry.kind.is_async() {
+            return None;
+        }
+        self.knowledge.hides(&entry.moment, entry.lanes)
+    }
 }
 
 /// What is wrong with an access.
 pub(super) enum Problem {
     /// With this access, of that lane, it races.
     Race(Box<Entry>, u32),
+    /// This access, of that lane, is over, but not for the async proxy.
+    NotFenced(Box<Entry>, u32),
     /// Nobody has written the byte at this address before.
     Uninitialised(usize),
     /// This copy may still be under way.
@@ -88,7 +99,7 @@ pub(super) struct Shadow {
     generation: u64,
 }
 
-/// What addresses are looked up by.
+/// What addresses, numbers of blocks and places to meet are looked up by.
 pub(super) type ByAddress = BuildHasherDefault<Multiply>;
 
 /// They are spread well enough by a multiplication.
@@ -100,6 +111,14 @@ impl Hasher for Multiply {
         for &byte in bytes {
             self.write_usize(byte.into());
         }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_usize(number as usize);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.write_usize(number as usize);
     }
 
     fn write_usize(&mut self, number: usize) {
@@ -116,15 +135,18 @@ impl Kind {
     fn races_with(self, other: Kind, same_block: bool) -> bool {
         let atomic = |kind| match kind {
             Kind::AtomicRead(scope) | Kind::AtomicWrite(scope) => same_block || scope == Scope::Device,
-            Kind::Read | Kind::Write => false,
+            Kind::Read | Kind::Write | Kind::AsyncRead | Kind::AsyncWrite => false,
         };
         (self.writes() || other.writes()) && !(atomic(self) && atomic(other))
     }
 
-    /// Whether all that races with `other` races with this.
+    /// Whether all that races with `other` races with this. What the async proxy reads has not been shown what threads have
+    /// read before.
     fn stands_for(self, other: Kind) -> bool {
         match (self, other) {
-            (Kind::Write, _) | (Kind::Read, Kind::Read | Kind::AtomicRead(_)) => true,
+            (Kind::Write | Kind::AsyncWrite, _)
+            | (Kind::Read, Kind::Read | Kind::AsyncRead | Kind::AtomicRead(_))
+            | (Kind::AsyncRead, Kind::AsyncRead) => true,
             (Kind::AtomicWrite(own), Kind::AtomicWrite(other) | Kind::AtomicRead(other))
             | (Kind::AtomicRead(own), Kind::AtomicRead(other)) => own == Scope::Block || other == Scope::Device,
             _ => false,
@@ -221,13 +243,16 @@ impl Word {
                 entry.lanes |= 1 << actor.lane;
                 joined = true;
             } else if races || stands_for {
-                match actor.lacks(entry) {
-                    Some(lane) if races => return Err(Problem::Race(Box::new(entry.clone()), lane)),
-                    None if stands_for => {
-                        self.entries.swap_remove(number);
-                        continue;
-                    }
-                    _ => {}
+                let lacks = actor.lacks(entry);
+                if races && let Some(lane) = lacks {
+                    return Err(Problem::Race(Box::new(entry.clone()), lane));
+                }
+                if races && let Some(lane) = actor.hides(kind, entry) {
+                    return Err(Problem::NotFenced(Box::new(entry.clone()), lane));
+                }
+                if stands_for && lacks.is_none() {
+                    self.entries.swap_remove(number);
+                    continue;
                 }
             }
             number += 1;

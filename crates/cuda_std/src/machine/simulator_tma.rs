@@ -266,7 +266,7 @@ impl Copy {
                 } else {
                     W::default()
                 };
-                let to = cuda_sim::access_shared(self.place(offset + at), size_of::<W>(), 0, Kind::Write);
+                let to = cuda_sim::access_shared(self.place(offset + at), size_of::<W>(), 0, Kind::AsyncWrite);
                 // SAFETY: in the box, and aligned, as the box is.
                 unsafe { element.store(to.cast()) };
             }
@@ -426,4 +426,7 @@ pub fn tma_wait<const N: u32>() {
     cuda_sim::copies_wait(Engine::Bulk, N);
 }
 
-pub fn fence_async() {}
+#[track_caller]
+pub fn fence_async() {
+    cuda_sim::fence_async();
+}

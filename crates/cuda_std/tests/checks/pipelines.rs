@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Producers and consumers: barriers in shared memory, asynchronous copies.
 
+use cuda_sim::Checks;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, RawTensorMap, Swizzle, TensorMap, TensorMapLayout, TensorMapMut};
@@ -248,18 +249,173 @@ fn box_written_while_it_is_stored<const RIGHT: bool>(map: &RawTensorMap) {
     tile.set(me, 2); // box_written_while_it_is_stored: second
 }
 
-/// Thread 0 has a box copied, and the other warp adds it up behind the barrier's first phase, for which `bytes` were announced.
-fn box_loaded(map: &RawTensorMap, bytes: u32, out: SliceMut<'_, u32>) {
-    let tile = cuda_std::shared::dynamic::<u32>().aligned::<128>();
+/// The memory of a box, and a barrier for one copy, which is ready.
+fn box_and_barrier() -> (Shared<u32>, Mbarrier) {
     let words = shared_array![u64; 1];
     // SAFETY: the word is a barrier only.
     let full = unsafe { Mbarrier::at(words, 0) };
-    let me = thread::thread_idx_x() as usize;
-    if me == 0 {
+    if thread::thread_idx_x() == 0 {
         full.init(1);
         mbarrier::fence_init();
     }
     thread::sync_threads();
+    (cuda_std::shared::dynamic::<u32>().aligned::<128>(), full)
+}
+
+/// Has the box stored.
+#[track_caller]
+fn store_box(map: &RawTensorMap, tile: Shared<u32>) {
+    // SAFETY: a map of memory that lives until the launch is over; the tile has room for the box.
+    unsafe { TensorMapMut::<u32>::from_address(map).store([0], tile) };
+    tma::commit();
+    tma::wait::<0>();
+}
+
+/// Has the box loaded.
+#[track_caller]
+fn load_box(map: &RawTensorMap, tile: Shared<u32>, full: Mbarrier) {
+    full.arrive_expect_tx(128);
+    // SAFETY: as in `store_box`.
+    unsafe { TensorMap::<u32>::from_address(map).load(tile, [0], full) };
+}
+
+/// Boxes that threads access as well, by fences of the async proxy.
+mod fences {
+    use super::*;
+
+    fn me() -> usize {
+        thread::thread_idx_x() as usize
+    }
+
+    pub fn stored_without_a_fence<const RIGHT: bool>(map: &RawTensorMap, _: SliceMut<'_, u32>) {
+        let (tile, _) = box_and_barrier();
+        tile.set(me(), 1); // stored_without_a_fence: first
+        if RIGHT {
+            tma::fence_async();
+        }
+        // It orders the threads, and not the copy behind what they wrote.
+        thread::sync_threads();
+        if me() == 0 {
+            store_box(map, tile); // stored_without_a_fence: second
+        }
+    }
+
+    pub fn fenced_ahead_of_the_write<const RIGHT: bool>(map: &RawTensorMap, _: SliceMut<'_, u32>) {
+        let (tile, _) = box_and_barrier();
+        if !RIGHT {
+            tma::fence_async();
+        }
+        tile.set(me(), 1); // fenced_ahead_of_the_write: first
+        if RIGHT {
+            tma::fence_async();
+        }
+        thread::sync_threads();
+        if me() == 0 {
+            store_box(map, tile); // fenced_ahead_of_the_write: second
+        }
+    }
+
+    /// The thread that has the box stored has fenced what it wrote itself, before it knew of the others.
+    pub fn fenced_by_one_thread<const RIGHT: bool>(map: &RawTensorMap, _: SliceMut<'_, u32>) {
+        let (tile, _) = box_and_barrier();
+        tile.set(me(), 1); // fenced_by_one_thread: first
+        if RIGHT || me() == 0 {
+            tma::fence_async();
+        }
+        thread::sync_threads();
+        if me() == 0 {
+            store_box(map, tile); // fenced_by_one_thread: second
+        }
+    }
+
+    /// Boxes come one after another, and are read between.
+    pub fn filled_again_without_a_fence<const RIGHT: bool>(map: &RawTensorMap, out: SliceMut<'_, u32>) {
+        let (tile, full) = box_and_barrier();
+        let mut sum = 0_u32;
+        for round in 0..3 {
+            if me() == 0 {
+                load_box(map, tile, full); // filled_again_without_a_fence: second
+            }
+            full.wait(round % 2);
+            sum = sum.wrapping_add(tile.get(31 - me())); // filled_again_without_a_fence: first
+            if RIGHT {
+                tma::fence_async();
+            }
+            thread::sync_threads();
+        }
+        out.set(me(), sum);
+    }
+
+    pub fn filled_where_threads_have_written<const RIGHT: bool>(map: &RawTensorMap, out: SliceMut<'_, u32>) {
+        let (tile, full) = box_and_barrier();
+        tile.set(me(), 0); // filled_where_threads_have_written: first
+        if RIGHT {
+            tma::fence_async();
+        }
+        thread::sync_threads();
+        if me() == 0 {
+            load_box(map, tile, full); // filled_where_threads_have_written: second
+        }
+        full.wait(0);
+        out.set(me(), tile.get(me()));
+    }
+}
+
+/// A test for each of those.
+macro_rules! fences {
+    ($($name:ident, $wanted:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            let mut memory = [0; 8];
+            let map = map_of(&mut memory);
+            crate::try_both(SOURCE, stringify!($name), $wanted, |right, checks| match right {
+                true => crate::run((1, 32, false), checks, |out| fences::$name::<true>(&map, out)),
+                false => crate::run((1, 32, false), checks, |out| fences::$name::<false>(&map, out)),
+            });
+        }
+    )*};
+}
+
+fences! {
+    stored_without_a_fence, "not fenced: this asynchronous read of element 0 (of 4 bytes) of the dynamic shared memory comes behind the write of thread (0, 0, 0) at";
+    fenced_ahead_of_the_write, "not fenced: this asynchronous read of element 0";
+    fenced_by_one_thread, "not fenced: this asynchronous read of element 1";
+    filled_again_without_a_fence, "not fenced: this asynchronous write of element 0 (of 4 bytes) of the dynamic shared memory comes behind the read of thread (31, 0, 0) at";
+    filled_where_threads_have_written, "not fenced: this asynchronous write of element 0";
+}
+
+/// What matters is that a fence lies on the way from the access to the copy, not whose it is; and that there is no way without a
+/// barrier, whatever was fenced.
+#[test]
+fn a_fence_of_the_thread_that_copies_serves_all_that_it_knows() {
+    let mut memory = [0; 8];
+    let map = map_of(&mut memory);
+    let launch = |is_ordered: bool, checks| {
+        crate::run((1, 32, false), checks, |_| {
+            let (tile, _) = box_and_barrier();
+            let me = thread::thread_idx_x() as usize;
+            tile.set(me, 1);
+            if is_ordered {
+                thread::sync_threads();
+            }
+            tma::fence_async();
+            if me == 31 {
+                store_box(&map, tile);
+            }
+        })
+    };
+    assert_eq!(launch(true, Checks::ALL), None);
+    let message = launch(false, crate::RACES).unwrap().message;
+    assert!(
+        message.starts_with("data race on element 0 (of 4 bytes) of the dynamic"),
+        "{message}"
+    );
+}
+
+/// Thread 0 has a box copied, and the other warp adds it up behind the barrier's first phase, for which `bytes` were announced.
+fn box_loaded(map: &RawTensorMap, bytes: u32, out: SliceMut<'_, u32>) {
+    let (tile, full) = box_and_barrier();
+    let me = thread::thread_idx_x() as usize;
     if me == 0 {
         full.arrive_expect_tx(bytes);
         // SAFETY: a map of memory that lives until the launch is over; the tile has room for the box.

@@ -31,6 +31,22 @@ mod kernels {
         tile
     }
 
+    pub fn operand_without_a_fence<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        let tile = tile();
+        for i in 0..32 {
+            tile.set(128 * i + me(), bf16::ONE); // operand_without_a_fence: first
+        }
+        if RIGHT {
+            tma::fence_async();
+        }
+        thread::sync_threads();
+        let matrix = Descriptor::new(tile, 16, 1024);
+        let batch = Accumulator::<32>::zero().start();
+        // SAFETY: the tile is written, and stays as it is until the wait.
+        let sum = unsafe { batch.mma(matrix, matrix) }.commit().wait(); // operand_without_a_fence: second
+        out.set(me(), sum.get::<0>() as u32);
+    }
+
     /// The product of the tile's K from `k` on with itself, which adds to what there is.
     fn multiply(tile: Shared<bf16>, k: u32, sum: Option<InFlight<32>>) -> InFlight<32> {
         let matrix = Descriptor::new(tile, 16, 1024).advance(32 * k);
@@ -113,6 +129,7 @@ mod kernels {
 }
 
 crate::cases! { "products.rs":
+    operand_without_a_fence(1, 128), "not fenced: this asynchronous read of";
     operand_written_before_the_wait(1, 128), "not waited for: this write of element";
     next_operand_before_the_wait(1, 128), "not waited for: this write of element";
     waits_for_one_batch_too_few(1, 128), "not waited for: this write of element";
@@ -128,6 +145,7 @@ fn operands_are_read_by_several() {
         let tile = shared_array![bf16; 64 * 64 + 512].aligned::<1024>();
         let me = thread::thread_idx_x() as usize;
         (0..16).for_each(|i| tile.set(256 * i + me, bf16::ONE));
+        cuda_std::tma::fence_async();
         thread::sync_threads();
         let matrix = MatrixDescriptor::<bf16, KMajor>::new(tile, 16, 1024);
         // SAFETY: the tile is written, and stays as it is until the wait.
