@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What experiments are made of: sizes, measurements, and tables of steps.
 
+use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -20,7 +21,7 @@ pub struct Lab {
     size: Option<usize>,
 }
 
-/// What a piece of work cost.
+/// What a piece of work cost; shown as the time, or as what was counted.
 #[derive(Clone, Copy, Debug)]
 pub enum Cost {
     /// On a GPU: the median of the calls.
@@ -46,6 +47,32 @@ pub struct Counted {
     pub bank_conflicts: u64,
     /// Lanes that came to an element of an atomic operation with another lane of their warp.
     pub collisions: u64,
+}
+
+impl Display for Cost {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time(time) => write!(f, "{time:?}"),
+            Self::Counts(counted) => {
+                let [lanes, sectors] =
+                    [Count::LanesPerRequest, Count::SectorsPerRequest].map(|count| count.of(counted));
+                write!(
+                    f,
+                    "{} requests of {lanes:.1} lanes and {sectors:.1} sectors",
+                    counted.requests
+                )?;
+                if counted.wavefronts > 0 {
+                    let (rounds, conflicts) = (counted.wavefronts, counted.bank_conflicts);
+                    write!(f, "; {rounds} rounds of shared memory, {conflicts} by bank conflicts")?;
+                }
+                match counted.collisions {
+                    0 => Ok(()),
+                    collisions => write!(f, "; {collisions} collisions"),
+                }
+            }
+            Self::Unknown => f.write_str("a simulated GPU has no time to tell"),
+        }
+    }
 }
 
 impl Counted {
@@ -129,6 +156,18 @@ impl Lab {
             bench: Bench::new(device, REPEATS),
             size,
         })
+    }
+
+    /// A laboratory on the first GPU, or on a simulated one that counts, with experiments of their own sizes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::auto`].
+    pub fn auto() -> Result<Self> {
+        match Device::auto()? {
+            device if device.is_simulator() => Self::new(&Device::counting_simulator(), None),
+            device => Self::new(&device, None),
+        }
     }
 
     /// How many elements an experiment has, if not asked for a number: on a GPU, and on the simulated one.

@@ -33,7 +33,7 @@ use warpsmith::Device;
 pub use warpsmith_lab_kernels as kernels;
 
 pub use experiments::EXPERIMENTS;
-pub use lab::{Cost, Lab};
+pub use lab::{Cost, Lab, check_equal};
 use picture::Picture;
 use plot::Plot;
 use report::{Report, Table};

@@ -133,6 +133,8 @@ fn executable(message: &Value) -> Option<Executable> {
     let is_test = message["profile"]["test"].as_bool()?;
     let place = match (message["target"]["kind"][0].as_str()?, is_test) {
         ("bin", false) if target == "warpsmith" => target.to_string(),
+        // The program's experiments do what the laboratory's do, and more.
+        ("example", false) if package == "warpsmith-lab" => return None,
         ("example", false) => format!("examples/{target}"),
         ("bench", _) => format!("benches/{target}"),
         (_, true) if !DEVICE_PACKAGES.contains(&package) => return None,
@@ -206,6 +208,7 @@ mod tests {
     fn everything_has_one_place() {
         let root = "path+file:///tree#warpsmith@0.1.0";
         let driver = "path+file:///tree/crates/cuda_driver#0.1.0";
+        let lab = "path+file:///tree/lab#warpsmith-lab@0.1.0";
         let cases = [
             (root, "bin", "warpsmith", false, Some("warpsmith")),
             (root, "lib", "warpsmith", true, Some("tests/warpsmith-unit")),
@@ -213,6 +216,7 @@ mod tests {
             (root, "test", "compile_fail", true, None),
             (root, "bench", "copy", true, Some("benches/copy")),
             (root, "example", "sum", false, Some("examples/sum")),
+            (lab, "example", "sum_steps", false, None),
             (driver, "bin", "other", false, None),
             (driver, "lib", "cuda_driver", true, Some("tests/cuda_driver-unit")),
             (driver, "proc-macro", "macros", true, None),

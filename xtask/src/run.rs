@@ -56,10 +56,12 @@ pub fn test(workspace: &Workspace, args: &[String]) -> Result<()> {
 fn run_examples(workspace: &Workspace) -> Result<()> {
     let start = Instant::now();
     let mut names = Vec::new();
-    for entry in fs::read_dir(workspace.root.join("examples"))? {
-        let source = entry?.path();
-        if let (Some(name), true) = (source.file_stem(), source.extension().is_some_and(|end| end == "rs")) {
-            names.push(name.to_owned());
+    for folder in ["examples", "lab/examples"] {
+        for entry in fs::read_dir(workspace.root.join(folder))? {
+            let source = entry?.path();
+            if let (Some(name), true) = (source.file_stem(), source.extension().is_some_and(|end| end == "rs")) {
+                names.push(name.to_owned());
+            }
         }
     }
     names.par_iter().try_for_each(|name| {
