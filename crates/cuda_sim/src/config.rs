@@ -124,6 +124,11 @@ fn blocks(len: usize, threads: u32) -> u32 {
 pub struct Options<'a> {
     /// All blocks run side by side, and may meet at the [`grid_barrier`](crate::grid_barrier).
     pub cooperative: bool,
+    /// The extents of a cluster in blocks, at most [`Limits::max_cluster`] of them, of which the grid has a whole number in
+    /// each dimension: the blocks of a cluster run side by side, may meet at the
+    /// [`cluster_barrier`](crate::cluster_barrier), and have each other's shared memory by
+    /// [`map_shared`](crate::map_shared). Without, each block is one for itself.
+    pub cluster: Option<Dim3>,
     /// What the launch is checked for.
     pub checks: Checks,
     /// In which order threads and blocks run. Without one the threads of a block run in order, and blocks on all cores.
@@ -140,6 +145,7 @@ impl fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("cooperative", &self.cooperative)
+            .field("cluster", &self.cluster)
             .field("checks", &self.checks)
             .field("schedule", &self.schedule)
             .finish_non_exhaustive()
@@ -164,6 +170,9 @@ pub struct Limits {
     /// more than [`max_static_shared`](Limits::max_static_shared) needs an
     /// opt-in; asking for dynamic shared memory is that opt-in here.
     pub max_shared: usize,
+    /// Blocks in a cluster, over all three extents: those that every GPU with
+    /// clusters takes.
+    pub max_cluster: u32,
 }
 
 /// Whether libraries let the simulated GPU run their kernels for tensor cores: with this crate's feature `tensor-cores`.
@@ -188,6 +197,7 @@ pub const LIMITS: Limits = Limits {
     warp_size: 32,
     max_static_shared: 48 * 1024,
     max_shared: 227 * 1024,
+    max_cluster: 8,
 };
 
 #[cfg(test)]

@@ -23,7 +23,8 @@ use std::sync::Arc;
 use corosensei::Yielder;
 
 use crate::barrier::{Barrier, GROUP_BARRIERS, GroupBarrier};
-use crate::check::{Array, Bytes, Space, Who};
+use crate::check::{self, Array, Bytes, Space, Who};
+use crate::cluster::Cluster;
 use crate::dim3::Dim3;
 use crate::error::{Failure, Panic};
 use crate::grid::Grid;
@@ -92,10 +93,12 @@ pub(crate) struct Context<'a> {
     exited: Cell<u32>,
     pub(crate) barrier: Barrier,
     pub(crate) groups: [Cell<GroupBarrier>; GROUP_BARRIERS as usize],
-    /// The round of the grid barrier that all threads of the block wait for the
-    /// end of.
-    pub(crate) grid_round: Cell<Option<u64>>,
+    /// The round of the meeting of blocks that all threads of the block wait for
+    /// the end of.
+    pub(crate) round: Cell<Option<u64>>,
     pub(crate) shared: Shared,
+    /// The cluster that the block is one of, while it runs; see [`Context::cluster`].
+    pub(crate) cluster: Cell<*const Cluster<'static>>,
     /// How many threads were ready as this pass over the block began, if all of them had yielded.
     woken: Cell<u32>,
     /// All threads wait for one another.
@@ -185,8 +188,9 @@ impl<'a> Context<'a> {
             exited: Cell::new(0),
             barrier: Barrier::new(),
             groups: [const { Cell::new(GroupBarrier::NEW) }; GROUP_BARRIERS as usize],
-            grid_round: Cell::new(None),
+            round: Cell::new(None),
             shared: Shared::new(grid.config.dynamic_shared),
+            cluster: Cell::new(ptr::null()),
             woken: Cell::new(0),
             stuck: Cell::new(false),
             stopped: Cell::new(false),
@@ -235,7 +239,15 @@ impl<'a> Context<'a> {
             space, address, len, ..
         } = bytes;
         match space {
-            Space::Shared => self.shared.name_of(address, len),
+            Space::Shared => {
+                let (holder, name) = (self.holder(space, address), |holder: &Context<'_>| {
+                    holder.shared.name_of(address, len)
+                });
+                match ptr::eq(holder, self) {
+                    true => name(self),
+                    false => format!("{} in block {} of the cluster", name(holder), holder.block.get()),
+                }
+            }
             Space::Global => match self.grid.options.allocation.and_then(|find| find(address)) {
                 Some(allocation) => {
                     let element = shared::element(address - allocation.start, len);
@@ -250,7 +262,7 @@ impl<'a> Context<'a> {
     #[cold]
     pub(crate) fn array_of(&self, place: Bytes) -> (Array, usize) {
         match place.space {
-            Space::Shared => self.shared.array_of(place.address),
+            Space::Shared => self.holder(place.space, place.address).shared.array_of(place.address),
             Space::Global => match self.grid.options.allocation.and_then(|find| find(place.address)) {
                 Some(allocation) => {
                     let (address, bytes) = (allocation.start, allocation.len());
@@ -276,7 +288,7 @@ impl<'a> Context<'a> {
         self.exited.set(0);
         self.barrier.reset();
         self.groups.iter().for_each(|group| group.set(GroupBarrier::NEW));
-        self.grid_round.set(None);
+        self.round.set(None);
         self.shared.reset();
         self.woken.set(0);
         self.stuck.set(false);
@@ -286,7 +298,10 @@ impl<'a> Context<'a> {
     /// The fault of the block, if it had one.
     pub(crate) fn end_block(&self) -> Option<Failure> {
         if let Some(checker) = &self.grid.checker {
-            checker.end_block(self.grid.config.grid.linear(self.block.get()));
+            let late = checker.end_block(self.who().block, self.cluster().is_some());
+            if let Some(late) = late.filter(|_| !self.stopped()) {
+                check::report_end(self, late);
+            }
         }
         if let Some(counter) = self.grid.counter {
             counter.end_block(self);
@@ -382,12 +397,12 @@ impl<'a> Context<'a> {
     }
 
     /// Starts another pass over the block; whether nothing but threads that wait
-    /// for another block was left: spinning ones, or those at the grid barrier.
+    /// for another block was left: spinning ones, or those where blocks meet.
     pub(crate) fn next_pass(&self) -> bool {
-        if self.waits_for_grid() {
+        if self.waits_for_blocks() {
             return true;
         }
-        if self.grid_round.take().is_some() {
+        if self.round.take().is_some() {
             self.warps.iter().for_each(Warp::open_barrier);
         }
         let only_spinning = self.warps.iter().all(|warp| warp.ready.get() == 0);
@@ -404,20 +419,36 @@ impl<'a> Context<'a> {
         only_spinning
     }
 
-    /// Whether no thread of the block can go on.
+    /// Whether no thread of the block can go on, nor one of its cluster.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.stuck.get()
+        self.cluster().map_or(self.stuck.get(), Cluster::is_stuck)
     }
 
-    /// Whether the block waits at the grid barrier for other blocks.
-    pub(crate) fn waits_for_grid(&self) -> bool {
-        let round = self.grid.meeting.as_ref().map(Meeting::round);
-        self.grid_round.get().is_some_and(|waits| round == Some(waits))
+    /// Whether nobody has run in the last pass over the block but who waited in vain, and will again.
+    pub(crate) fn has_run_in_vain(&self) -> bool {
+        self.stuck.get() && !self.waits_for_blocks() && !self.done()
+    }
+
+    /// Where the block meets others.
+    pub(crate) fn meeting(&self) -> Option<&Meeting> {
+        let of_cluster = self.cluster().map(|cluster| &cluster.meeting);
+        of_cluster.or(self.grid.meeting.as_ref())
+    }
+
+    /// Whether the block waits for other blocks where they meet.
+    pub(crate) fn waits_for_blocks(&self) -> bool {
+        let is_open = |round| self.meeting().is_some_and(|meeting| meeting.round() == round);
+        self.round.get().is_some_and(is_open)
+    }
+
+    /// Whether all threads of the block have ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.exited.get() == self.threads
     }
 
     /// Whether the block has come to its end.
     pub(crate) fn done(&self) -> bool {
-        self.stopped.get() || self.exited.get() == self.threads
+        self.stopped.get() || self.has_ended()
     }
 
     /// Ends the block for the sake of another block's fault.

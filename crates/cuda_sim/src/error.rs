@@ -25,6 +25,16 @@ pub enum Error {
         /// The most that is allowed.
         max: u64,
     },
+    /// The grid has not a whole number of clusters in each dimension. Nothing was run.
+    #[error("kernel `{kernel}`: a grid of {grid} blocks is no multiple of its clusters of {cluster} blocks")]
+    Clusters {
+        /// The kernel's name.
+        kernel: String,
+        /// The extents of the grid, in blocks.
+        grid: Dim3,
+        /// Those of a cluster.
+        cluster: Dim3,
+    },
     /// A thread panicked or broke a rule of the device. The rest of the grid
     /// was stopped, and what it had written so far is to be thrown away.
     #[error(transparent)]

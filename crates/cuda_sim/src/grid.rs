@@ -4,12 +4,14 @@
 //!
 //! Tickets are block numbers in increasing order, so the lowest block that is
 //! not done always has an OS thread of its own: a block may wait for an earlier
-//! one, however few cores there are.
+//! one, however few cores there are. Where there are clusters, they are numbers
+//! of these.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::check::Checker;
+use crate::cluster::Tiling;
 use crate::config::{LaunchConfig, Options};
 use crate::count::Counter;
 use crate::dim3::Dim3;
@@ -36,7 +38,9 @@ pub(crate) struct Grid<'a> {
     _attention: Option<Attention>,
     /// Where the blocks meet, in a cooperative launch.
     pub(crate) meeting: Option<Meeting>,
-    /// The next block to run.
+    /// The clusters, in a launch that has some.
+    pub(crate) tiling: Option<Tiling>,
+    /// The next block to run, or cluster.
     ticket: Alone<AtomicU64>,
     /// The lowest block that has faulted.
     faulted: AtomicU64,
@@ -60,6 +64,7 @@ impl<'a> Grid<'a> {
         let checker = Checker::new(options.checks, options.written);
         let looks =
             checker.is_some() || counter.is_some() || options.schedule.is_some_and(|schedule| schedule.preempts());
+        let tiling = options.cluster.map(|cluster| Tiling::new(config.grid, cluster));
         Grid {
             kernel,
             config,
@@ -70,22 +75,24 @@ impl<'a> Grid<'a> {
             _attention: looks.then(Attention::new),
             checker,
             counter,
-            meeting: options.cooperative.then(Meeting::default),
+            meeting: options.cooperative.then(|| Meeting::new("grid", config.grid.count())),
+            tiling,
             ticket: Alone(AtomicU64::new(0)),
             faulted: AtomicU64::new(NONE),
             fault: Mutex::new(None),
         }
     }
 
-    /// The next block to run, if one is left and none has faulted.
+    /// The next block to run, or the next cluster, if one is left and no block has faulted.
     pub(crate) fn draw(&self) -> Option<u64> {
         if self.has_fault() {
             return None;
         }
         // The order of the tickets is all that counts; what a block reads of
         // another's memory it orders by atomics of its own.
-        let block = self.ticket.0.fetch_add(1, Ordering::Relaxed);
-        (block < self.blocks).then_some(block)
+        let drawn = self.ticket.0.fetch_add(1, Ordering::Relaxed);
+        let most = self.tiling.map_or(self.blocks, |tiling| tiling.clusters());
+        (drawn < most).then_some(drawn)
     }
 
     /// Whether any block has faulted.

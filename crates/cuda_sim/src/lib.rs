@@ -53,6 +53,8 @@
 //!   [`yield_now`], or it keeps its OS thread until the launch is given up. A
 //!   block may wait for blocks of lower number; a higher one need not have
 //!   started, but in a cooperative launch it has or will.
+//! - In a launch with clusters those begin in linear order, and a block may wait for
+//!   all blocks of its cluster and of those of lower number.
 //! - A loop that reads memory which other threads write calls [`poll`], if it
 //!   calls no other function here: a launch that never ends is given up there.
 //! - A thread has 64 KiB of stack, guarded: running over it ends the process,
@@ -70,6 +72,7 @@
 mod barrier;
 mod block;
 mod check;
+mod cluster;
 mod config;
 mod context;
 mod count;
@@ -103,14 +106,18 @@ pub use error::{Error, Fault, SourceLocation};
 pub use launch::{cooperative_blocks, launch, launch_cooperative, launch_counted, launch_with};
 pub use memory::{
     access, access_shared, assume_written, atomic, atomic_shared, copies_commit, copies_wait, copy_begins, count,
-    dynamic_shared, fence, fence_async, load, load_element, phase_arrive, phase_wait, shared_memory, static_shared,
+    dynamic_shared, fence, fence_async, load, load_element, map_shared, phase_arrive, phase_wait, shared_memory,
+    static_shared,
 };
-pub use place::{active_mask, block_dim, block_idx, grid_dim, in_kernel, lane, thread_idx};
+pub use place::{
+    active_mask, block_dim, block_idx, block_in_cluster, cluster_dim, grid_dim, in_kernel, lane, thread_idx,
+};
 pub use print::print;
 pub use schedule::Schedule;
 pub use shared::{SharedPtr, SharedSite};
 pub use sync::{
-    barrier, exchange, exchange_bytes, grid_barrier, group_barrier, poll, sync_warp, wait_until, yield_now,
+    barrier, cluster_barrier, exchange, exchange_bytes, grid_barrier, group_barrier, poll, sync_warp, wait_until,
+    yield_now,
 };
 pub use warp::Lanes;
 pub use written::Written;

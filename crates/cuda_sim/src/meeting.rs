@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The grid barrier, at which the blocks of a cooperative launch meet.
+//! Where blocks meet: those of a cooperative launch at the grid barrier, those of a cluster at its own.
 //!
 //! The last thread of a block to come brings the block. The last block opens the
 //! barrier by beginning another round, which the schedulers of the other blocks
@@ -22,8 +22,10 @@ pub(crate) struct Arrival {
 }
 
 /// See the module.
-#[derive(Default)]
 pub(crate) struct Meeting {
+    /// What the blocks are all of: `grid` or `cluster`.
+    of: &'static str,
+    blocks: u64,
     state: Mutex<State>,
     /// How many times all blocks have met.
     round: AtomicU64,
@@ -47,12 +49,34 @@ pub(crate) enum Absence {
 }
 
 impl Meeting {
+    /// A meeting of so many blocks, all of the `grid` or the `cluster`.
+    pub(crate) fn new(of: &'static str, blocks: u64) -> Meeting {
+        Meeting {
+            of,
+            blocks,
+            state: Mutex::default(),
+            round: AtomicU64::new(0),
+        }
+    }
+
+    /// Gets ready for other blocks.
+    pub(crate) fn reset(&self) {
+        *self.state() = State::default();
+    }
+
+    /// Why the barrier would never open.
+    #[cold]
+    pub(crate) fn unreached(&self, call: Call, reason: &str) -> String {
+        let (of, name) = (self.of, call.name);
+        format!("{of} barrier `{name}` not reached by all blocks of the {of}: {reason}")
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One of `blocks` blocks arrives: the round that it waits for the end of.
-    pub(crate) fn arrive(&self, arrival: Arrival, blocks: u64) -> Result<u64, Absence> {
+    /// A block arrives: the round that it waits for the end of.
+    pub(crate) fn arrive(&self, arrival: Arrival) -> Result<u64, Absence> {
         let mut state = self.state();
         if let Some(block) = state.ended {
             return Err(Absence::Ended(block));
@@ -63,7 +87,7 @@ impl Meeting {
         }
         let round = self.round();
         state.arrived += 1;
-        if state.arrived == blocks {
+        if state.arrived == self.blocks {
             *state = State::default();
             // What the blocks wrote is visible to who sees the new round: all of
             // them have held the lock.

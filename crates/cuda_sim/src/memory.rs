@@ -18,7 +18,7 @@ use crate::{context, watchdog};
 pub fn static_shared(site: &'static SharedSite) -> SharedPtr {
     let call = Call::new("static_shared");
     context::with("static_shared", |context| {
-        let array = context.shared.array(site);
+        let array = context.shared_array(site);
         array.unwrap_or_else(|message| context.raise(call, message))
     })
 }
@@ -34,9 +34,21 @@ pub fn dynamic_shared() -> (SharedPtr, usize) {
     context::with("dynamic_shared", |context| context.shared.dynamic())
 }
 
+/// The place in the shared memory of the block of that rank in the cluster, its linear index there, that is where `at` is in
+/// this block's. It is a fault if there is no such rank.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[track_caller]
+pub fn map_shared(at: SharedPtr, rank: u32) -> SharedPtr {
+    let call = Call::new("map_shared");
+    context::with("map_shared", |context| context.map_shared(call, at, rank))
+}
+
 /// The address of `bytes` bytes of shared memory at `at`, valid until the block
-/// ends. It is a fault if `at` belongs to another block than the one that runs,
-/// or if there are fewer bytes.
+/// that has them ends. It is a fault if `at` belongs to another block than the one that runs,
+/// but for blocks of its cluster that have not ended, or if there are fewer bytes.
 ///
 /// # Panics
 ///
@@ -54,7 +66,7 @@ pub fn shared_memory(at: SharedPtr, bytes: usize) -> *mut u8 {
 fn locate(call: Call, at: SharedPtr, bytes: usize) -> *mut u8 {
     context::with("shared_memory", |context| match context.shared.at(at, bytes) {
         Some(address) => address,
-        None => context.raise(call, context.shared.refusal(at, bytes)),
+        None => context.locate_in_cluster(call, at, bytes),
     })
 }
 
@@ -213,20 +225,25 @@ pub fn copies_wait(engine: Engine, newest: u32) {
     });
 }
 
-/// Says that the thread arrives at the barrier in shared memory at `address`, in a phase of that parity.
+/// Says that the thread arrives at the barrier in shared memory at `address`, in a phase of that parity: for the threads of
+/// the barrier's block, or, in the scope of the device, as one that may be of another block of the cluster.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
-pub fn phase_arrive(address: usize, parity: u32) {
+pub fn phase_arrive(address: usize, parity: u32, scope: Scope) {
     watchdog::listen_and(Call::new("arrive"), |context| {
-        check::arrive(context, Meeting::Phase(address, parity))
+        check::arrive(context, Meeting::Phase(address, parity, scope))
     });
 }
 
-/// Says that the thread has waited for the end of such a phase: what all did before they arrived in it is over.
+/// Says that the thread has waited for the end of such a phase: what threads did before they arrived in it is over, those of
+/// other blocks only if this waits in the scope of the device.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
-pub fn phase_wait(address: usize, parity: u32) {
+pub fn phase_wait(address: usize, parity: u32, scope: Scope) {
     watchdog::listen_and(Call::new("wait"), |context| {
-        check::leave(context, Meeting::Phase(address, parity))
+        check::leave(context, Meeting::Phase(address, parity, Scope::Block));
+        if scope == Scope::Device {
+            check::leave(context, Meeting::Phase(address, parity, scope));
+        }
     });
 }

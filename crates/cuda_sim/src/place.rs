@@ -54,6 +54,28 @@ pub fn grid_dim() -> Dim3 {
     context::with("grid_dim", |context| context.grid.config.grid)
 }
 
+/// The extents of a cluster, in blocks; all 1 in a launch without.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn cluster_dim() -> Dim3 {
+    context::with("cluster_dim", |context| context.cluster_dim())
+}
+
+/// The index of this block in its cluster.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn block_in_cluster() -> Dim3 {
+    context::with("block_in_cluster", |context| context.block_in_cluster())
+}
+
 /// This thread's lane in its warp: its linear index (x fastest) modulo 32.
 ///
 /// # Panics

@@ -123,6 +123,11 @@ impl Store {
         Some(unsafe { base.add(offset) })
     }
 
+    fn contains(&self, address: usize) -> bool {
+        let start = self.0.as_ptr().addr();
+        (start..start + self.0.len() * MAX_ALIGN).contains(&address)
+    }
+
     /// Fills bytes with the poison.
     fn poison(&self, offset: usize, bytes: usize) {
         if let Some(start) = self.at(offset, bytes) {
@@ -187,6 +192,24 @@ impl Shared {
             return None;
         }
         self.store.get()?.at(ptr.offset, bytes)
+    }
+
+    /// Whether it is in the memory of the block that runs, or ran last.
+    pub(crate) fn holds(&self, ptr: SharedPtr) -> bool {
+        ptr.owner == self.owner.get()
+    }
+
+    /// Whether it is the address of a byte of it.
+    pub(crate) fn contains(&self, address: usize) -> bool {
+        self.store.get().is_some_and(|store| store.contains(address))
+    }
+
+    /// The place in this block's memory that is where `ptr` is in that of another block of its cluster, all of which have
+    /// their arrays at the same places.
+    pub(crate) fn counterpart(&self, ptr: SharedPtr) -> SharedPtr {
+        // Else it would be poisoned when this block first asks for it, which others may have written by then.
+        self.dynamic();
+        self.pointer(ptr.offset)
     }
 
     /// Why [`at`](Self::at) gave nothing.

@@ -58,6 +58,38 @@ pub fn grid_barrier(name: &'static str) {
     context::with("grid_barrier", |context| context.wait_for_grid(call));
 }
 
+/// Waits until all threads of all blocks of the cluster have come here; in a launch without clusters those of the block.
+/// Faults name the barrier by `name`.
+///
+/// # Convergence
+///
+/// All threads of the cluster, in the same call, as for the [`barrier`] of a block. It
+/// is a fault if a block has ended, or waits at another cluster barrier.
+///
+/// # Panics
+///
+/// Outside a kernel.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+/// use cuda_sim::{LaunchConfig, Options, cluster_barrier, launch_with};
+///
+/// let arrived = AtomicU32::new(0);
+/// let options = Options { cluster: Some(4.into()), ..Options::default() };
+/// launch_with("meet", &LaunchConfig::new(4, 64), options, &|| {
+///     arrived.fetch_add(1, Relaxed);
+///     cluster_barrier("sync");
+///     assert_eq!(arrived.load(Relaxed), 256);
+/// })?;
+/// # Ok::<(), cuda_sim::Error>(())
+/// ```
+#[track_caller]
+pub fn cluster_barrier(name: &'static str) {
+    let call = Call::new(name);
+    watchdog::listen(call);
+    context::with("cluster_barrier", |context| context.wait_for_cluster(call));
+}
+
 /// Waits until `threads` threads of the block have come to the barrier `number`,
 /// below [`GROUP_BARRIERS`](crate::GROUP_BARRIERS); then it can be used again. Faults name it by `name`.
 ///
@@ -185,8 +217,8 @@ pub fn yield_now(name: &'static str) {
     context::with(name, |context| context.yield_now());
 }
 
-/// Waits until `is_over`, which nobody but other threads of the block can bring about. It is a fault, with what `reason` says,
-/// if all of them wait for one another; unlike with [`yield_now`] that is noticed at once.
+/// Waits until `is_over`, which nobody but other threads of the block, or of the cluster, can bring about. It is a fault, with
+/// what `reason` says, if all of them wait for one another; unlike with [`yield_now`] that is noticed at once.
 ///
 /// # Panics
 ///

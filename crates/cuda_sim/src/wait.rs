@@ -9,7 +9,7 @@ use crate::barrier::{BarrierResult, GroupBarrier};
 use crate::check::{self, Finding, Meeting as Meets};
 use crate::context::{Context, Pause, Stop};
 use crate::error::{Call, Failure};
-use crate::meeting::{Absence, Arrival};
+use crate::meeting::{Absence, Arrival, Meeting};
 use crate::warp::{Exchange, Lanes, Part, Refusal, Waiter};
 use crate::watchdog;
 
@@ -48,12 +48,26 @@ impl Context<'_> {
             return;
         }
         let name = call.name;
-        let Some(meeting) = &self.grid.meeting else {
-            self.raise(
+        match &self.grid.meeting {
+            Some(meeting) => self.wait_for_blocks(call, meeting),
+            None => self.raise(
                 call,
                 format!("grid barrier `{name}` in a launch that is not cooperative"),
-            )
-        };
+            ),
+        }
+    }
+
+    /// Waits until all threads of all blocks of the cluster have come to the same cluster barrier.
+    pub(crate) fn wait_for_cluster(&self, call: Call) {
+        match self.cluster() {
+            None => _ = self.wait_at_barrier(call, 0),
+            Some(_) if self.unwinds() => {}
+            Some(cluster) => self.wait_for_blocks(call, &cluster.meeting),
+        }
+    }
+
+    /// Waits until all blocks have come to where they meet.
+    fn wait_for_blocks(&self, call: Call, meeting: &Meeting) {
         let thread = self.linear();
         self.check_barrier(call, thread);
         if self.barrier.arrive(call, thread, 0, self.threads).is_some() {
@@ -65,15 +79,18 @@ impl Context<'_> {
                 block: self.grid.config.grid.linear(self.block.get()),
                 thread: self.index(),
             };
-            match meeting.arrive(arrival, self.grid.blocks) {
+            match meeting.arrive(arrival) {
                 Ok(round) => {
                     if let Some(checker) = &self.grid.checker
                         && meeting.round() != round
                     {
-                        checker.grid_barrier();
+                        match self.cluster() {
+                            Some(cluster) => checker.cluster_barrier(cluster.blocks()),
+                            None => checker.grid_barrier(),
+                        }
                     }
                     self.grid.watch.set_round(round);
-                    self.grid_round.set(Some(round));
+                    self.round.set(Some(round));
                 }
                 Err(absence) => {
                     let reason = match absence {
@@ -83,11 +100,11 @@ impl Context<'_> {
                             format!("block {block} waits at {}", other.call)
                         }
                     };
-                    self.raise(call, unreached_grid_barrier(call, &reason))
+                    self.raise(call, meeting.unreached(call, &reason))
                 }
             }
         }
-        // The scheduler makes all threads ready when the grid has met.
+        // The scheduler makes all threads ready when the blocks have met.
         let at_barrier = &self.warp(thread).at_barrier;
         at_barrier.set(at_barrier.get() | bit(thread));
         self.suspend();
@@ -283,17 +300,22 @@ impl Context<'_> {
             return;
         }
         // What this thread waits for may be the work of a block that was stopped.
-        if self.grid.has_fault() {
-            self.stop();
-            unwind();
-        }
+        self.end_with_others();
         let thread = self.linear();
         let yielded = &self.warp(thread).yielded;
         yielded.set(yielded.get() | bit(thread));
         self.suspend();
     }
 
-    /// Waits until `is_over`, which other threads of the block alone can bring about; `reason` says what does not come, if
+    /// Ends the block if another one's fault has: what this one would miss is that one's doing.
+    pub(crate) fn end_with_others(&self) {
+        if self.grid.has_fault() {
+            self.stop();
+            unwind();
+        }
+    }
+
+    /// Waits until `is_over`, which other threads of the block, or of its cluster, alone can bring about; `reason` says what does not come, if
     /// all of them wait as well.
     pub(crate) fn wait_until(&self, call: Call, is_over: impl Fn() -> bool, reason: impl FnOnce() -> String) {
         let in_vain = &self.warp(self.linear()).in_vain;
@@ -428,13 +450,6 @@ fn unwind() -> ! {
 fn unreached_barrier(call: Call, reason: &str) -> String {
     let name = call.name;
     format!("barrier `{name}` not reached by all threads of the block: {reason}")
-}
-
-/// Why the barrier of all blocks would never open.
-#[cold]
-pub(crate) fn unreached_grid_barrier(call: Call, reason: &str) -> String {
-    let name = call.name;
-    format!("grid barrier `{name}` not reached by all blocks of the grid: {reason}")
 }
 
 #[cold]

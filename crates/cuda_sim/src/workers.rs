@@ -8,19 +8,21 @@
 //! worker. So a worker that has begun a block and cannot go on with it draws
 //! another, and when none is left turns to those it has begun, one after another.
 //! Were the caller the only worker, it would run them all.
+//!
+//! Where there are clusters, a worker draws one of them, begins all its blocks, and
+//! turns from one to the other until all have ended.
 
 use std::cell::OnceCell;
 use std::thread;
 
 use crate::block::{Progress, Runners};
+use crate::cluster::{self, Cluster, Tiling};
 use crate::config::{LaunchConfig, Options};
 use crate::context::{self, Context};
 use crate::count::Counter;
 use crate::error::{Error, Failure};
 use crate::grid::Grid;
-use crate::meeting::Meeting;
 use crate::schedule::{AT_ONCE, Random, Schedule};
-use crate::wait::unreached_grid_barrier;
 use crate::{crew, hook, overflow, stack};
 
 /// See [`crate::launch_with`].
@@ -33,6 +35,13 @@ pub(crate) fn launch(
     body: &(dyn Fn() + Sync),
 ) -> Result<(), Error> {
     check(kernel, config)?;
+    if let Some(cluster) = options.cluster {
+        assert!(
+            !options.cooperative,
+            "kernel `{kernel}`: a cooperative launch with clusters"
+        );
+        cluster::check(kernel, config, cluster)?;
+    }
     // At most 1024 threads a block, as just checked.
     let most = cooperative_blocks(config.block.count() as u32);
     if options.cooperative && config.grid.count() > most.into() {
@@ -82,7 +91,7 @@ fn run(grid: &Grid<'_>) {
     hook::install();
     overflow::install();
     let schedule = grid.options.schedule;
-    if let Some(schedule) = schedule.filter(|&schedule| schedule != Schedule::InOrder) {
+    if let Some(schedule) = schedule.filter(|&schedule| schedule != Schedule::InOrder && grid.tiling.is_none()) {
         return work_scheduled(grid, schedule);
     }
     // What is checked or counted is to be found the same each time, and its state is not for several workers; a schedule has
@@ -92,18 +101,24 @@ fn run(grid: &Grid<'_>) {
     } else {
         crew::size()
     };
-    if let Some(meeting) = &grid.meeting {
+    if grid.meeting.is_some() {
         let workers = most.min(grid.blocks as usize);
-        return crew::run(workers - 1, &|| work_together(grid, meeting));
+        return crew::run(workers - 1, &|| work_together(grid));
     }
-    if grid.blocks == 1 {
+    if grid.blocks == 1 && grid.tiling.is_none() {
         return work(grid);
     }
-    // At most 1024 threads a block: the configuration was checked.
-    let at_once = stack::MAX_STACKS / grid.config.block.count() as usize;
-    let blocks = usize::try_from(grid.blocks).unwrap_or(usize::MAX);
-    let workers = most.min(at_once).min(blocks);
-    crew::run(workers - 1, &|| work(grid));
+    let (drawn, blocks) = match &grid.tiling {
+        Some(tiling) => (tiling.clusters(), tiling.blocks()),
+        None => (grid.blocks, 1),
+    };
+    // At most 1024 threads a block, and 8 blocks: the configuration was checked.
+    let at_once = stack::MAX_STACKS / (grid.config.block.count() as usize * blocks as usize);
+    let workers = most.min(at_once).min(usize::try_from(drawn).unwrap_or(usize::MAX));
+    crew::run(workers - 1, &|| match &grid.tiling {
+        Some(tiling) => work_in_clusters(grid, tiling, schedule.unwrap_or_default()),
+        None => work(grid),
+    });
 }
 
 /// Runs blocks until none is left or one has faulted.
@@ -130,7 +145,7 @@ fn work(grid: &Grid<'_>) {
 
 /// Runs blocks of a cooperative launch, all that this worker begins side by side,
 /// until none is left.
-fn work_together(grid: &Grid<'_>, meeting: &Meeting) {
+fn work_together(grid: &Grid<'_>) {
     // Few enough that all their threads have stacks.
     let contexts: Box<[OnceCell<Box<Context>>]> = (0..grid.blocks).map(|_| OnceCell::new()).collect();
     let mut begun: Vec<Begun> = Vec::new();
@@ -149,7 +164,7 @@ fn work_together(grid: &Grid<'_>, meeting: &Meeting) {
         let mut all_wait = true;
         begun.retain_mut(|block| {
             let waits = block.waits(grid);
-            let goes_on = waits || block.advance(grid, Some(meeting));
+            let goes_on = waits || block.advance(grid);
             all_wait &= waits;
             goes_on
         });
@@ -159,6 +174,58 @@ fn work_together(grid: &Grid<'_>, meeting: &Meeting) {
             None if all_wait => thread::yield_now(),
             _ => {}
         }
+    }
+}
+
+/// Runs clusters until none is left or a block has faulted: of one all blocks side by side, in the order that the schedule
+/// has them in.
+fn work_in_clusters(grid: &Grid<'_>, tiling: &Tiling, schedule: Schedule) {
+    let random = Random::default();
+    if let Schedule::Random(seed) = schedule {
+        random.begin(seed, grid.blocks);
+    }
+    let contexts: Box<[Context<'_>]> = (0..tiling.blocks()).map(|_| Context::new(grid)).collect();
+    Cluster::assemble(&contexts, |cluster| {
+        let runners = contexts.iter().map(|context| (context, Runners::new(context)));
+        let mut members: Vec<Begun<'_>> = runners
+            .map(|(context, runners)| Begun {
+                block: 0,
+                context,
+                runners,
+            })
+            .collect();
+        while let Some(number) = grid.draw() {
+            cluster.begin();
+            for (rank, member) in (0..).zip(&mut members) {
+                let block = tiling.block(number, rank);
+                member.block = grid.config.grid.linear(block);
+                member.context.begin_block(block);
+            }
+            run_cluster(grid, cluster, &mut members, |order| schedule.order(order, &random));
+        }
+    });
+}
+
+/// Runs the blocks of a cluster, which have begun, to their ends, in the order that `schedule` puts their numbers in.
+fn run_cluster(grid: &Grid<'_>, cluster: &Cluster<'_>, members: &mut [Begun<'_>], schedule: impl Fn(&mut [u64])) {
+    let mut running: Vec<u64> = members.iter().map(|member| member.block).collect();
+    while !running.is_empty() {
+        let mut order = running.clone();
+        schedule(&mut order);
+        let mut all_in_vain = true;
+        for number in order {
+            let Some(member) = members.iter_mut().find(|member| member.block == number) else {
+                continue;
+            };
+            if member.waits(grid) {
+                continue;
+            }
+            if !member.advance(grid) {
+                running.retain(|&other| other != number);
+            }
+            all_in_vain &= member.context.has_run_in_vain();
+        }
+        cluster.set_stuck(all_in_vain);
     }
 }
 
@@ -206,7 +273,7 @@ fn work_scheduled(grid: &Grid<'_>, schedule: Schedule) {
             let Some(at) = begun.iter().position(|block| block.block == number) else {
                 continue;
             };
-            if !begun[at].waits(grid) && !begun[at].advance(grid, grid.meeting.as_ref()) {
+            if !begun[at].waits(grid) && !begun[at].advance(grid) {
                 free.push(begun.swap_remove(at));
                 any_ended = true;
             }
@@ -222,21 +289,21 @@ struct Begun<'a> {
 }
 
 impl Begun<'_> {
-    /// Whether there is nothing to do for it before other blocks have come to the
-    /// grid barrier, as they will.
+    /// Whether there is nothing to do for it before other blocks have come to
+    /// where they meet, as they will.
     fn waits(&self, grid: &Grid<'_>) -> bool {
-        self.context.waits_for_grid() && !grid.has_fault()
+        self.context.waits_for_blocks() && !grid.has_fault()
     }
 
     /// Runs the block as far as it comes; whether it goes on later.
-    fn advance(&mut self, grid: &Grid<'_>, meeting: Option<&Meeting>) -> bool {
+    fn advance(&mut self, grid: &Grid<'_>) -> bool {
         let (block, context) = (self.block, self.context);
         context.place.set_block(Some(block));
         // One that has faulted never comes to the barrier.
-        let stop = || grid.has_fault_below(block) || grid.has_fault() && context.waits_for_grid();
+        let stop = || grid.has_fault_below(block) || grid.has_fault() && context.waits_for_blocks();
         let failure = match self.runners.advance(stop) {
             Progress::Waits => {
-                if context.waits_for_grid() {
+                if context.waits_for_blocks() {
                     // The watchdog has nothing against it.
                     context.place.set_block(None);
                 } else {
@@ -251,12 +318,13 @@ impl Begun<'_> {
         if let Some(failure) = failure {
             grid.report(block, grid.config.grid.position(block), failure);
         } else if !context.stopped()
-            && let Some(first) = meeting.and_then(|meeting| meeting.leave(block))
+            && let Some(meeting) = context.meeting()
+            && let Some(first) = meeting.leave(block)
         {
             let failure = Failure {
                 thread: first.thread,
                 location: Some(first.call.at.into()),
-                message: unreached_grid_barrier(first.call, &grid.has_ended(block)),
+                message: meeting.unreached(first.call, &grid.has_ended(block)),
                 finding: None,
             };
             grid.report(first.block, grid.config.grid.position(first.block), failure);

@@ -39,8 +39,9 @@ pub(crate) enum Meeting {
     Warp(u32, u32),
     /// A barrier of some threads.
     Group(u32),
-    /// The phases of that parity of a barrier in shared memory, at that address.
-    Phase(usize, u32),
+    /// The phases of that parity of a barrier in shared memory, at that address: what threads of its block have arrived
+    /// with, or, in the scope of the device, those of its cluster.
+    Phase(usize, u32, Scope),
 }
 
 /// A block that runs.
@@ -93,14 +94,27 @@ impl Block {
     /// All threads have met: what any of them knows, all know, and what they did is over.
     pub(super) fn meet(&mut self, number: u64) {
         self.epoch += 1;
+        let mut all = self.knowledge();
+        all.enter(number, self.epoch);
+        self.know(&all);
+        // Of what other blocks have arrived with the threads know nothing yet.
+        let of_cluster = |meeting: &Meeting| matches!(meeting, Meeting::Phase(_, _, Scope::Device));
+        self.meetings.retain(|meeting, _| of_cluster(meeting));
+    }
+
+    /// All threads know that, and nothing else.
+    pub(super) fn know(&mut self, all: &Knowledge) {
+        for thread in &mut self.threads {
+            thread.knowledge = all.clone();
+        }
+    }
+
+    /// What any of the threads knows.
+    pub(super) fn knowledge(&self) -> Knowledge {
         let mut all = Knowledge::default();
         for thread in &self.threads {
             all.learn(&thread.knowledge);
         }
-        all.enter(number, self.epoch);
-        for thread in &mut self.threads {
-            thread.knowledge = all.clone();
-        }
-        self.meetings.clear();
+        all
     }
 }

@@ -6,8 +6,9 @@ use std::panic::Location;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::block::{Block, Meeting, Who};
+use super::clock::Knowledge;
 use super::published::Words;
-use super::shadow::{Actor, ByAddress, Problem, Shadow};
+use super::shadow::{Actor, ByAddress, Foreign, Problem, Shadow};
 use super::{Atomic, Bytes, Checks, Engine, Kind, Scope, Space};
 use crate::written::Written;
 
@@ -31,9 +32,20 @@ pub(crate) struct Checker<'a> {
 
 impl State {
     /// The block that runs, and what all have.
-    pub(super) fn parts(&mut self, who: Who) -> (&mut Block, &mut Shadow, &mut Words, u64) {
+    pub(super) fn parts(&mut self, who: Who) -> (&mut Block, &mut Shadow, u64) {
         let block = self.blocks.get_mut(&who.block).expect("a block that runs has begun");
-        (block, &mut self.global, &mut self.published, self.round)
+        (block, &mut self.global, self.round)
+    }
+
+    /// What is handed on through the memory that a place is in.
+    fn published(&mut self, who: Who, place: Bytes) -> &mut Words {
+        match place.space {
+            Space::Global => &mut self.published,
+            Space::Shared => {
+                let holder = self.blocks.get_mut(&place.holder.unwrap_or(who.block));
+                &mut holder.expect("the access was entered there").published
+            }
+        }
     }
 }
 
@@ -63,11 +75,14 @@ impl<'a> Checker<'a> {
         state.blocks.insert(number, block);
     }
 
-    pub(crate) fn end_block(&self, number: u64) {
+    /// The block has ended. In a cluster, an access by another block to its shared memory that may come after its end.
+    pub(crate) fn end_block(&self, number: u64, in_cluster: bool) -> Option<Foreign> {
         let mut state = self.state();
-        if let Some(block) = state.blocks.remove(&number) {
-            state.spare.push(block);
-        }
+        let block = state.blocks.remove(&number)?;
+        let checked = in_cluster && self.checks.races;
+        let late = checked.then(|| block.shared.first_foreign(number, &block.knowledge()));
+        state.spare.push(block);
+        late.flatten()
     }
 
     /// All threads of the block have come to its barrier.
@@ -86,24 +101,45 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// All blocks of a cluster have come to its barrier.
+    pub(crate) fn cluster_barrier(&self, blocks: impl Iterator<Item = u64> + Clone) {
+        let mut state = self.state();
+        let mut all = Knowledge::default();
+        for number in blocks.clone() {
+            if let Some(block) = state.blocks.get_mut(&number) {
+                block.meet(number);
+                all.learn(&block.knowledge());
+            }
+        }
+        for number in blocks {
+            if let Some(block) = state.blocks.get_mut(&number) {
+                block.know(&all);
+            }
+        }
+    }
+
     /// What is read there counts as written.
     pub(super) fn assume_written(&self, who: Who, place: Bytes) {
         match place.space {
             Space::Global => _ = self.enter_written(place, Kind::Write),
             Space::Shared => {
                 let mut state = self.state();
-                let (block, ..) = state.parts(who);
-                block.shared.assume_written(place.address, place.len);
+                let holder = place.holder.unwrap_or(who.block);
+                if let Some(holder) = state.blocks.get_mut(&holder) {
+                    holder.shared.assume_written(place.address, place.len);
+                }
             }
         }
     }
 
-    /// A thread comes to where some meet.
-    pub(crate) fn arrive(&self, who: Who, meeting: Meeting) {
+    /// A thread comes to where some of the block `holder` meet, which is its own, or another one of its cluster.
+    pub(crate) fn arrive(&self, who: Who, holder: u64, meeting: Meeting) {
         let mut state = self.state();
-        let (block, _, _, round) = state.parts(who);
+        let (block, _, round) = state.parts(who);
         let knowledge = block.release(who, round);
-        block.meetings.entry(meeting).or_default().learn(&knowledge);
+        if let Some(holder) = state.blocks.get_mut(&holder) {
+            holder.meetings.entry(meeting).or_default().learn(&knowledge);
+        }
     }
 
     /// All that were to come there have.
@@ -117,7 +153,7 @@ impl<'a> Checker<'a> {
 
     pub(crate) fn fence(&self, who: Who, scope: Scope) {
         let mut state = self.state();
-        let (block, _, _, round) = state.parts(who);
+        let (block, _, round) = state.parts(who);
         let thread = &mut block.threads[who.thread as usize];
         let pending = std::mem::take(&mut thread.pending);
         pending.teach(scope, who.block, &mut thread.knowledge);
@@ -128,7 +164,7 @@ impl<'a> Checker<'a> {
     /// What the thread knows, and has done, is shown to the async proxy.
     pub(crate) fn fence_async(&self, who: Who) {
         let mut state = self.state();
-        let (block, _, _, round) = state.parts(who);
+        let (block, _, round) = state.parts(who);
         let mut knowledge = block.release(who, round);
         knowledge.show();
         block.threads[who.thread as usize].knowledge = knowledge;
@@ -170,7 +206,10 @@ impl<'a> Checker<'a> {
         kind: Kind,
         at: &'static Location<'static>,
     ) -> Result<(), Problem> {
-        let (block, global, _, round) = state.parts(who);
+        if let Some(holder) = place.holder {
+            return self.enter_held(state, who, (holder, place), kind, at);
+        }
+        let (block, global, round) = state.parts(who);
         let actor = Actor {
             moment: block.moment(who, round),
             lane: who.lane(),
@@ -192,6 +231,30 @@ impl<'a> Checker<'a> {
                 }
                 block.shared.access(place, kind, &actor, self.checks)
             }
+        }
+    }
+
+    /// An access of shared memory that is another block's.
+    fn enter_held(
+        &self,
+        state: &mut State,
+        who: Who,
+        (holder, place): (u64, Bytes),
+        kind: Kind,
+        at: &'static Location<'static>,
+    ) -> Result<(), Problem> {
+        let (block, _, round) = state.parts(who);
+        let moment = block.moment(who, round);
+        let knowledge = block.threads[who.thread as usize].knowledge.clone();
+        let actor = Actor {
+            moment,
+            lane: who.lane(),
+            knowledge: &knowledge,
+            at,
+        };
+        match state.blocks.get_mut(&holder) {
+            Some(holder) => holder.shared.access(place, kind, &actor, self.checks),
+            None => Err(Problem::BlockEnded),
         }
     }
 
@@ -224,17 +287,15 @@ impl<'a> Checker<'a> {
         for kind in operation.kinds(scope) {
             self.enter(&mut state, who, place, kind, at)?;
         }
-        let (block, _, published, round) = state.parts(who);
+        // What is handed on through another block's memory is that block's: it is lent to this function.
+        let mut published = std::mem::take(state.published(who, place));
+        let (block, _, round) = state.parts(who);
         let released = match operation {
             Atomic::StoreRelease | Atomic::UpdateOrdered => Some((scope, block.release(who, round))),
             Atomic::Store | Atomic::Update => block.threads[who.thread as usize].fenced.clone(),
             Atomic::Load | Atomic::LoadAcquire => None,
         };
         let thread = &mut block.threads[who.thread as usize];
-        let published = match place.space {
-            Space::Global => published,
-            Space::Shared => &mut block.published,
-        };
         if let Some(there) = published.get(&place.address) {
             match operation {
                 Atomic::LoadAcquire | Atomic::UpdateOrdered => there.teach(scope, who.block, &mut thread.knowledge),
@@ -253,6 +314,7 @@ impl<'a> Checker<'a> {
                 .or_default()
                 .add(scope, who.block, &knowledge);
         }
+        *state.published(who, place) = published;
         Ok(())
     }
 }

@@ -18,6 +18,8 @@ pub enum FindingKind {
     /// A bulk copy or a matrix product accesses what threads have accessed before, and no fence of the async proxy is between
     /// the two.
     NotFenced,
+    /// Shared memory of another block of the cluster is accessed, which may have ended by then.
+    BlockEnded,
 }
 
 /// The array that a place in memory is of.

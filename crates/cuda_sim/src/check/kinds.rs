@@ -8,7 +8,7 @@ use crate::count::Operation;
 pub enum Space {
     /// That of all blocks.
     Global,
-    /// That of the block.
+    /// That of the block, or of another one of its cluster.
     Shared,
 }
 
@@ -22,11 +22,11 @@ impl Space {
 }
 
 /// The threads among which an operation is atomic, or orders.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Scope {
     /// Those of the block.
     Block,
-    /// All.
+    /// All; of shared memory those of the cluster, which are all that have it.
     Device,
 }
 
@@ -126,6 +126,8 @@ pub(crate) struct Bytes {
     pub(crate) len: usize,
     /// The most that one instruction accesses; 0 where no thread's instruction does.
     pub(crate) align: usize,
+    /// The block whose shared memory it is, where that is another one than the thread's.
+    pub(crate) holder: Option<u64>,
 }
 
 impl Bytes {
@@ -136,6 +138,7 @@ impl Bytes {
             address,
             len,
             align,
+            holder: None,
         }
     }
 }

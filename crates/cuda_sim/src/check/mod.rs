@@ -33,6 +33,7 @@ pub use finding::{Access, Array, Finding, FindingKind};
 pub(crate) use kinds::Bytes;
 pub use kinds::{Atomic, Kind, Scope, Space};
 use report::raise;
+pub(crate) use report::report_end;
 
 /// Checks an access by the running thread, where a problem is its fault, and counts it.
 #[cold]
@@ -40,6 +41,7 @@ pub(crate) fn access(context: &Context<'_>, call: Call, place: Bytes, kind: Kind
     if place.align > 0 {
         context.preempt();
     }
+    let place = context.held(place);
     check(context, call, place, kind);
     count::access(context, call, place, kind.operation());
 }
@@ -81,6 +83,7 @@ pub(crate) fn load(context: &Context<'_>, call: Call, place: Bytes) {
 #[cold]
 pub(crate) fn atomic(context: &Context<'_>, call: Call, place: Bytes, operation: Atomic, scope: Scope) {
     context.preempt();
+    let place = context.held(place);
     check_atomic(context, call, place, operation, scope);
     count::access(context, call, place, operation.operation());
 }
@@ -113,7 +116,7 @@ pub(crate) fn fence_async(context: &Context<'_>) {
 #[cold]
 pub(crate) fn assume_written(context: &Context<'_>, place: Bytes) {
     if let Some(checker) = running(context) {
-        checker.assume_written(context.who(), place);
+        checker.assume_written(context.who(), context.held(place));
     }
 }
 
@@ -131,7 +134,11 @@ pub(crate) fn copies(context: &Context<'_>, note: impl FnOnce(&mut Copies, u32))
 #[cold]
 pub(crate) fn arrive(context: &Context<'_>, meeting: Meeting) {
     if let Some(checker) = running(context) {
-        checker.arrive(context.who(), meeting);
+        let holder = match meeting {
+            Meeting::Phase(address, ..) => context.holder(Space::Shared, address),
+            Meeting::Warp(..) | Meeting::Group(_) => context,
+        };
+        checker.arrive(context.who(), holder.who().block, meeting);
     }
 }
 

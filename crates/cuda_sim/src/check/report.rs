@@ -5,10 +5,11 @@ use std::panic::Location;
 
 use super::copies::Copy;
 use super::finding::{Access, Finding, FindingKind};
-use super::shadow::{Entry, Problem};
+use super::shadow::{Entry, Foreign, Problem};
 use super::{Bytes, Kind, Space};
+use crate::cluster::KEEPS;
 use crate::context::Context;
-use crate::error::Call;
+use crate::error::{Call, Failure};
 
 #[cold]
 pub(super) fn raise(context: &Context<'_>, call: Call, place: Bytes, kind: Kind, problem: Problem) -> ! {
@@ -31,7 +32,7 @@ pub(super) fn raise(context: &Context<'_>, call: Call, place: Bytes, kind: Kind,
             (FindingKind::Uninitialised, byte, None, message)
         }
         Problem::Race(other, lane) => {
-            let message = race(context, &context.name_of(place), kind, &other, lane);
+            let message = race(context, place, kind, &other, lane);
             let thread = other.moment.warp * 32 + lane;
             let other = access_of(context, other.kind, other.moment.block, thread, other.at);
             (FindingKind::Race, place, Some(other), message)
@@ -41,6 +42,11 @@ pub(super) fn raise(context: &Context<'_>, call: Call, place: Bytes, kind: Kind,
             let thread = other.moment.warp * 32 + lane;
             let other = access_of(context, other.kind, other.moment.block, thread, other.at);
             (FindingKind::NotFenced, place, Some(other), message)
+        }
+        Problem::BlockEnded => {
+            context.end_with_others();
+            let message = context.holder(place.space, place.address).missed();
+            (FindingKind::BlockEnded, place, None, message)
         }
         Problem::NotWaitedFor(copy) => {
             let message = not_waited_for(context, &context.name_of(place), kind, &copy);
@@ -58,6 +64,40 @@ pub(super) fn raise(context: &Context<'_>, call: Call, place: Bytes, kind: Kind,
         other,
     };
     context.raise_finding(call, message, finding)
+}
+
+/// The block of `context` has ended, and a thread of another one may access its shared memory still: that thread's fault.
+#[cold]
+pub(crate) fn report_end(context: &Context<'_>, late: Foreign) {
+    let Foreign {
+        address,
+        len,
+        entry,
+        lane,
+    } = late;
+    let place = Bytes::new(Space::Shared, address, len, 0);
+    let (block, number) = (context.block.get(), entry.moment.block);
+    let access = access_of(context, entry.kind, number, entry.moment.warp * 32 + lane, entry.at);
+    let (name, kind) = (context.name_of(place), entry.kind.name());
+    let message = format!(
+        "access to shared memory of block {block} of the cluster, which may have ended: nothing orders its end behind this \
+         {kind} of {name}; {KEEPS}"
+    );
+    let (array, offset) = context.array_of(place);
+    let failure = Failure {
+        thread: access.thread,
+        location: Some(entry.at.into()),
+        message,
+        finding: Some(Box::new(Finding {
+            kind: FindingKind::BlockEnded,
+            array,
+            offset,
+            bytes: len,
+            access: access.clone(),
+            other: None,
+        })),
+    };
+    context.grid.report(number, access.block, failure);
 }
 
 fn access_of(context: &Context<'_>, kind: Kind, block: u64, thread: u32, at: &'static Location<'static>) -> Access {
@@ -91,12 +131,16 @@ fn not_fenced(context: &Context<'_>, place: &str, kind: Kind, other: &Entry, lan
 }
 
 /// What a race is, and what would order the two accesses.
-fn race(context: &Context<'_>, place: &str, kind: Kind, other: &Entry, lane: u32) -> String {
-    let who = context.who();
+fn race(context: &Context<'_>, place: Bytes, kind: Kind, other: &Entry, lane: u32) -> String {
+    let (who, space, place) = (context.who(), place.space, context.name_of(place));
     let thread = context.index_of(other.moment.warp * 32 + lane);
     let (block, remedy) = if other.moment.block != who.block {
-        let remedy =
-            "blocks of a launch are ordered by what one releases and another acquires in the scope of the device";
+        let remedy = match space {
+            Space::Global => {
+                "blocks of a launch are ordered by what one releases and another acquires in the scope of the device"
+            }
+            Space::Shared => "a `cluster::sync` between them would order them",
+        };
         let block = context.grid.config.grid.position(other.moment.block);
         (format!("block {block}, "), remedy)
     } else if other.moment.warp == who.thread / 32 {

@@ -77,6 +77,18 @@ pub(super) enum Problem {
     Uninitialised(usize),
     /// This copy may still be under way.
     NotWaitedFor(Copy),
+    /// The block whose shared memory it is has ended.
+    BlockEnded,
+}
+
+/// An access by a block to another one's shared memory.
+pub(crate) struct Foreign {
+    /// The word, or the part of it, that is accessed.
+    pub(super) address: usize,
+    pub(super) len: usize,
+    pub(super) entry: Entry,
+    /// The lane that did it.
+    pub(super) lane: u32,
 }
 
 #[derive(Default)]
@@ -177,6 +189,27 @@ impl Shadow {
             }
         }
         &mut page.words
+    }
+
+    /// The first access by another block than `own` that `knowledge` lacks.
+    pub(super) fn first_foreign(&self, own: u64, knowledge: &Knowledge) -> Option<Foreign> {
+        let pages = (self.pages.iter()).filter(|(_, page)| page.generation == self.generation);
+        let words = pages.flat_map(|(page, contents)| {
+            let first = page * PAGE;
+            (first..).step_by(WORD).zip(&contents.words)
+        });
+        let foreign = words.flat_map(|(address, word)| {
+            let late =
+                |entry: &&Entry| entry.moment.block != own && knowledge.lacks(&entry.moment, entry.lanes).is_some();
+            word.entries.iter().filter(late).map(move |entry| (address, entry))
+        });
+        let (address, entry) = foreign.min_by_key(|(address, _)| *address)?;
+        Some(Foreign {
+            address: address + entry.bytes.trailing_zeros() as usize,
+            len: entry.bytes.count_ones() as usize,
+            lane: knowledge.lacks(&entry.moment, entry.lanes)?,
+            entry: entry.clone(),
+        })
     }
 
     /// The bytes count as written.

@@ -248,7 +248,9 @@ impl State {
 
 /// Counts an access of the running thread, which takes as many instructions as its alignment makes it.
 pub(crate) fn access(context: &Context<'_>, call: Call, place: Bytes, operation: Operation) {
-    let Some(counter) = context.grid.counter.filter(|_| place.align > 0) else {
+    // What goes to another block's shared memory does so by a network of its own, which is not counted.
+    let is_counted = place.align > 0 && place.holder.is_none();
+    let Some(counter) = context.grid.counter.filter(|_| is_counted) else {
         return;
     };
     if context.unwinds() {
