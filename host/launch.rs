@@ -505,7 +505,9 @@ impl Stream {
         config: &LaunchConfig,
         args: &dyn UntypedArgs,
     ) -> Result<()> {
-        check(kernel.name, max_threads, config, self.backend().properties())?;
+        let device = self.backend().properties();
+        check(kernel.name, max_threads, config, device)?;
+        check_clusters(kernel, config, device)?;
         args.prepare(kernel.name, self)?;
         // SAFETY: `Args` gives the kernel's parameters, in this device's memory and ordered on this stream; the borrows
         // in `args` last for the call, and on the stream the memory is used before it is freed or written by others.
@@ -612,6 +614,40 @@ pub(crate) fn check(kernel: &str, max_threads: u32, config: &LaunchConfig, devic
     Ok(())
 }
 
+/// Whether the device has clusters, if the kernel wants some, and the grid a whole number of them.
+fn check_clusters(kernel: &KernelInfo, config: &LaunchConfig, device: &Properties) -> Result<()> {
+    let (grid, cluster) = (config.grid, kernel.cluster);
+    if cluster.count() == 1 {
+        return Ok(());
+    }
+    let refuse = |what, given: String, wanted: String| {
+        Err(Error::LaunchConfig {
+            kernel: kernel.name.into(),
+            what,
+            given,
+            wanted,
+        })
+    };
+    if let Some((major, minor)) = device.compute_capability
+        && major < 9
+    {
+        return refuse(
+            "clusters",
+            format!("a GPU of compute capability {major}.{minor}"),
+            format!("9.0 or later, which has them: the kernel's are of {cluster} blocks"),
+        );
+    }
+    let is_cut = [(grid.x, cluster.x), (grid.y, cluster.y), (grid.z, cluster.z)];
+    if is_cut.into_iter().any(|(grid, cluster)| !grid.is_multiple_of(cluster)) {
+        return refuse(
+            "grid",
+            grid.to_string(),
+            format!("a multiple of the kernel's clusters of {cluster} blocks"),
+        );
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -623,6 +659,42 @@ mod tests {
             block: block.into(),
             dynamic_shared,
         }
+    }
+
+    #[test]
+    fn clusters_are_checked_before_the_launch() {
+        struct Any;
+        let kernel = |cluster| KernelInfo {
+            id: std::any::TypeId::of::<Any>(),
+            package: "p",
+            version: "1.0.0",
+            name: "k",
+            signature: 0,
+            sizes: &[],
+            cooperative: false,
+            cluster,
+            run: |_| unreachable!("nothing is launched here"),
+        };
+        let gpu = |capability| Properties {
+            compute_capability: Some(capability),
+            ..Properties::default()
+        };
+        let config = |grid: (u32, u32, u32)| LaunchConfig::new(grid, 32);
+        let check = |cluster: (u32, u32, u32), grid, capability| {
+            check_clusters(&kernel(cluster.into()), &config(grid), &gpu(capability)).map_err(|error| error.to_string())
+        };
+        assert_eq!(check((1, 1, 1), (5, 1, 1), (7, 5)), Ok(()));
+        assert_eq!(check((4, 2, 1), (8, 2, 3), (9, 0)), Ok(()));
+        assert_eq!(check((4, 2, 1), (8, 2, 3), (12, 0)), Ok(()));
+        assert_eq!(
+            check((4, 2, 1), (8, 3, 1), (9, 0)).unwrap_err(),
+            "launch of kernel `k`: grid: given (8, 3, 1), wanted a multiple of the kernel's clusters of (4, 2, 1) blocks"
+        );
+        assert_eq!(
+            check((4, 2, 1), (8, 2, 1), (8, 9)).unwrap_err(),
+            "launch of kernel `k`: clusters: given a GPU of compute capability 8.9, wanted 9.0 or later, which has them: the \
+             kernel's are of (4, 2, 1) blocks"
+        );
     }
 
     #[test]

@@ -366,6 +366,7 @@ mod tests {
             signature,
             sizes: &[],
             cooperative: false,
+            cluster: 1.into(),
             run: |_| unreachable!("nothing is launched here"),
         }
     }

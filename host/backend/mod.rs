@@ -15,7 +15,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, RwLockReadGuard};
 
-use cuda_sim::{LaunchConfig, LaunchCounters};
+use cuda_sim::{Dim3, LaunchConfig, LaunchCounters};
 use cuda_std::launch::{DeviceFn, Kernel, Params};
 use cuda_std::scalar::{Scalar, ScalarType};
 use cuda_std::tma::{RawTensorMap, TensorMapLayout};
@@ -130,6 +130,8 @@ pub(crate) struct KernelInfo {
     pub sizes: &'static [(usize, usize)],
     /// Whether all blocks run at a time.
     pub cooperative: bool,
+    /// The extents of a cluster, in blocks; all 1 where there are none.
+    pub cluster: Dim3,
     /// The body for one thread of the simulated GPU.
     pub run: unsafe fn(*const *const ()),
 }
@@ -155,6 +157,7 @@ impl KernelInfo {
             signature: K::SIGNATURE,
             sizes: K::Params::SIZES,
             cooperative: K::Params::IS_COOPERATIVE,
+            cluster: K::CLUSTER,
             run,
         }
     }

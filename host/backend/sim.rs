@@ -525,6 +525,7 @@ impl Backend for Simulator {
         let allocation = |address| self.allocation(address);
         let options = cuda_sim::Options {
             cooperative: kernel.cooperative,
+            cluster: (kernel.cluster.count() > 1).then_some(kernel.cluster),
             checks: self.checks,
             schedule: self.schedule,
             traced: self.traced,

@@ -91,6 +91,7 @@ impl Job {
             signature: 0,
             sizes: &[(size_of::<u64>(), 0)],
             cooperative: false,
+            cluster: 1.into(),
             run,
         }
     }

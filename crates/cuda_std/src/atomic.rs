@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Atomic operations on global and shared memory.
 //!
-//! [`SliceMut::atomic`](crate::SliceMut::atomic) and [`Shared::atomic`](crate::shared::Shared::atomic) give an
-//! [`Atomic`]. Read-modify-write operations are relaxed: they order nothing but the element itself. Order between
+//! [`SliceMut::atomic`](crate::SliceMut::atomic), [`Shared::atomic`](crate::shared::Shared::atomic) and
+//! [`DistributedShared::atomic`](crate::cluster::DistributedShared::atomic) give an [`Atomic`]. Read-modify-write operations are relaxed: they order nothing but the element itself. Order between
 //! elements comes from [`fence`](crate::fence), [`load_acquire`](Atomic::load_acquire) and
 //! [`store_release`](Atomic::store_release).
 
 use core::marker::PhantomData;
 
-use crate::machine::{self, AtomicInteger, AtomicValue, Operation, SharedPtr};
+use crate::machine::{self, AtomicInteger, AtomicValue, ClusterPtr, Operation, SharedPtr};
 
-pub use crate::machine::{Block, Device, Global, Scope, Shared, Space, System};
+pub use crate::machine::{Block, Cluster, Device, DistributedShared, Global, Scope, Shared, Space, System};
 
 /// One element of global or shared memory, for atomic access.
 ///
@@ -71,6 +71,19 @@ impl<T> Atomic<'_, T, Shared, Block> {
     }
 }
 
+impl<T> Atomic<'_, T, DistributedShared, Cluster> {
+    /// # Safety
+    ///
+    /// `ptr` is an aligned element of the shared memory of a block of the cluster.
+    #[inline(always)]
+    pub(crate) unsafe fn from_cluster(ptr: ClusterPtr) -> Self {
+        Self {
+            ptr: machine::cluster_element::<T>(ptr),
+            _memory: PhantomData,
+        }
+    }
+}
+
 impl<'a, T, S: Scope> Atomic<'a, T, Global, S> {
     /// The same element, atomic among the threads of the block only: cheaper, where no other block touches it.
     #[inline(always)]
@@ -91,8 +104,9 @@ impl<'a, T, S: Scope> Atomic<'a, T, Global, S> {
     }
 }
 
-// In what follows each call hands on the promise of `from_ptr` and `from_shared`: an aligned element of `M`, which lives:
-// global memory for the lifetime, shared memory as long as the block, and `M::address` refuses another block's.
+// In what follows each call hands on the promise of `from_ptr`, `from_shared` and `from_cluster`: an aligned element of `M`,
+// which lives: global memory for the lifetime, shared memory as long as the block, and `M::address` refuses another block's.
+// The block of the cluster that has it may have ended: then the access fails the launch, and does nothing else.
 impl<T, M: Space, S: Scope> Atomic<'_, T, M, S> {
     #[inline(always)]
     #[track_caller]

@@ -14,6 +14,7 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
+        cluster: [$($cluster_x:expr, $cluster_y:expr, $cluster_z:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident, $number:literal, $place:ident): $type:ty),* $(,)?], list: [$($list:tt)*],
         sizes: [$($sizes:item)?], tensor_maps: [$tensor_maps:expr],
     ) => {
@@ -22,6 +23,7 @@ macro_rules! __kernel_entry {
         const _: ::core::marker::PhantomData<$handle> = {
             $(let _ = $max_threads;)?
             $(let _ = $min_blocks;)?
+            $(let _ = ($cluster_x, $cluster_y, $cluster_z);)?
             ::core::marker::PhantomData
         };
         // Beside the entry and not in it: the module of the note below sees names of the crate's modules alone.
@@ -37,6 +39,7 @@ macro_rules! __kernel_entry {
                 use super::*;
                 ::core::arch::global_asm!(
                     $note, signature = const $signature, $(max_threads = const $max_threads,)? $(min_blocks = const $min_blocks,)?
+                    $(cluster_x = const $cluster_x, cluster_y = const $cluster_y, cluster_z = const $cluster_z,)?
                     tensor_maps = const $tensor_maps,
                 );
             }
@@ -133,11 +136,16 @@ macro_rules! __kernel_entry {
         unit: $unit:ident, entry: $entry:ident, handle: $handle:ty, safe: $safe:tt, call: [$call:expr], name: $name:literal,
         source: $source:literal, constant: [$($constant:ident = $value:expr)?], signature: [$signature:expr],
         note: $note:literal, max_threads: [$($max_threads:expr)?], min_blocks: [$($min_blocks:expr)?],
+        cluster: [$($cluster_x:expr, $cluster_y:expr, $cluster_z:expr)?],
         params: [$(($param:ident, $head:ident, $tail:ident, $number:literal, $place:ident): $type:ty),* $(,)?], list: [$($list:tt)*],
         sizes: [$($sizes:item)?], tensor_maps: [$tensor_maps:expr],
     ) => {
         // The host has no use for it but to check it, and to know that the constant is used.
         $(const _: u32 = $min_blocks as u32;)?
+        // Said here, too, for a constant of an implementation is computed where it is used alone.
+        $(const _: $crate::machine::Dim3 = $crate::launch::cluster::<<$handle as $crate::launch::Kernel>::Params>(
+            $cluster_x as u32, $cluster_y as u32, $cluster_z as u32,
+        );)?
         // SAFETY: the name, the module and the parameters are those of the PTX entry, made from the same lines.
         unsafe impl $crate::launch::Kernel for $handle {
             $($list)*
@@ -151,6 +159,8 @@ macro_rules! __kernel_entry {
                 $(threads = $max_threads as u32;)?
                 threads
             };
+            $(const CLUSTER: $crate::machine::Dim3 =
+                $crate::launch::cluster::<Self::Params>($cluster_x as u32, $cluster_y as u32, $cluster_z as u32);)?
 
             $crate::__kernel_run! {
                 #[allow(unused_unsafe, unused_variables, unused_mut)]

@@ -50,6 +50,8 @@ pub unsafe trait Kernel: 'static {
     );
     /// The most threads a block may have.
     const MAX_THREADS: u32;
+    /// The extents of a cluster, in blocks; all 1 where the kernel has no clusters.
+    const CLUSTER: Dim3 = Dim3 { x: 1, y: 1, z: 1 };
 
     /// Runs the kernel's body for one thread of the simulated GPU, in a launch that lasts for `'launch`.
     ///
@@ -63,6 +65,26 @@ pub unsafe trait Kernel: 'static {
         reason = "it is what the implementation's body borrows the parameters for"
     )]
     unsafe fn run<'launch>(params: *const *const ());
+}
+
+/// The extents of a kernel's clusters, of parameters `P`.
+///
+/// # Panics
+///
+/// If a cluster has no block, or more than 8, or if the kernel has a [`GridBarrier`]: in a constant, which is a compile
+/// error.
+#[doc(hidden)]
+pub const fn cluster<P: Params>(x: u32, y: u32, z: u32) -> Dim3 {
+    let most = cuda_sim::LIMITS.max_cluster;
+    assert!(
+        x > 0 && y > 0 && z > 0 && x <= most && y <= most && z <= most && x * y * z <= most,
+        "a cluster has 1 to 8 blocks"
+    );
+    assert!(
+        !P::IS_COOPERATIVE,
+        "a kernel with a GridBarrier has no clusters: its blocks meet all together"
+    );
+    Dim3 { x, y, z }
 }
 
 /// A kernel whose function is safe: any launch of it is.
@@ -160,6 +182,7 @@ unsafe impl<K: Kernel, P: Params + SameParams<K::Params> + 'static> Kernel for R
     const SOURCE: u64 = K::SOURCE;
     const SIGNATURE: u64 = K::SIGNATURE;
     const MAX_THREADS: u32 = K::MAX_THREADS;
+    const CLUSTER: Dim3 = K::CLUSTER;
 
     unsafe fn run<'launch>(params: *const *const ()) {
         // SAFETY: the caller's promise, of parameters that are the same bits.
@@ -345,6 +368,30 @@ pub fn on_simulator_cooperative<T: Pod>(
         out,
         kernel,
     );
+}
+
+/// As [`on_simulator`], in clusters of so many blocks.
+///
+/// # Panics
+///
+/// If the launch fails.
+#[doc(hidden)]
+#[track_caller]
+pub fn on_simulator_in_clusters<T: Pod>(
+    grid: impl Into<Dim3>,
+    cluster: impl Into<Dim3>,
+    block: impl Into<Dim3>,
+    out: &mut [T],
+    kernel: impl Fn(SliceMut<'_, T>) + Sync,
+) {
+    let options = cuda_sim::Options {
+        cluster: Some(cluster.into()),
+        ..cuda_sim::Options::default()
+    };
+    let launch = |kernel: &str, config: &LaunchConfig, body: &(dyn Fn() + Sync)| {
+        cuda_sim::launch_with(kernel, config, options, body)
+    };
+    example(launch, LaunchConfig::new(grid, block), out, kernel);
 }
 
 /// Launches `kernel` by `launch`.

@@ -14,6 +14,7 @@
 //! | `blockIdx.x * blockDim.x + threadIdx.x`, of rows and columns too | [`thread::index_1d`], [`thread::index_2d`] |
 //! | `__syncthreads`, `__syncthreads_count` | [`thread::sync_threads`], [`thread::sync_threads_count`] |
 //! | `cooperative_groups::grid_group`, `cudaLaunchCooperativeKernel` | [`GridBarrier`] |
+//! | `__cluster_dims__`, `cooperative_groups::cluster_group` | [`#[kernel(cluster = …)]`](kernel), [`cluster`] |
 //! | `__shfl_down_sync`, `__ballot_sync`, … | [`warp`] |
 //! | `__shared__ float tile[256]` | [`shared_array!`] |
 //! | `extern __shared__` | [`shared::dynamic`] |
@@ -74,6 +75,7 @@ pub mod array;
 pub mod async_copy;
 pub mod atomic;
 pub mod bits;
+pub mod cluster;
 pub mod constant;
 mod entry;
 pub mod fence;

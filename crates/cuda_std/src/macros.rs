@@ -35,13 +35,28 @@
 /// * `max_threads = N`: the largest block it is launched with (`__launch_bounds__`), which lets the assembler use more
 ///   registers. A constant expression. A launch with more threads is an error.
 /// * `min_blocks = N`: how many blocks shall fit on a multiprocessor at least, which bounds the registers.
+/// * `cluster = N`, or `(X, Y)` or `(X, Y, Z)`: the extents of its thread block [clusters](crate::cluster), in blocks
+///   (`__cluster_dims__`). Constant expressions, of which the product is at most 8. A launch whose grid is no multiple of them
+///   is an error, as is one on a GPU without clusters. Without `arch` the kernel is then for `sm_90`, the first architecture
+///   that has clusters, and every later one. There is none for a kernel that takes a `GridBarrier`.
 /// * `arch = "sm_90a"`: the architecture whose instructions the kernel uses. It has PTX for that alone, whatever others the
 ///   crate is built for, and can be launched where that runs: `sm_80` on that and every later GPU, `sm_90a` on Hopper
 ///   alone. Without, it is compiled for each architecture that the crate is built for.
 /// * `nested`: the kernel stands in a block, of a macro's expansion for instance, and not in a module. The types of its
 ///   parameters and its bounds are then named by paths that hold in the module around the block.
 ///
-/// The bounds may name the function's constant parameters.
+/// The bounds and the cluster may name the function's constant parameters.
+///
+/// A cluster of more blocks than all GPUs with clusters take does not compile:
+///
+/// ```compile_fail,E0080
+/// use cuda_std::prelude::*;
+///
+/// #[kernel(cluster = (4, 4))]
+/// pub fn large(out: SliceMut<'_, u32>) {
+///     out.set(0, 1);
+/// }
+/// ```
 ///
 /// # Names
 ///

@@ -17,7 +17,9 @@
 //! # Memory order
 //!
 //! An arrival releases, a wait acquires: what a thread wrote before it arrived is visible to who has waited for the
-//! phase. What an announced copy wrote is, too.
+//! phase. What an announced copy wrote is, too. Both hold among the threads of the block; where threads of other blocks of
+//! the [cluster](crate::cluster) [arrive](Mbarrier::map_shared_rank), who waits does so by
+//! [`wait_cluster`](Mbarrier::wait_cluster).
 
 use crate::machine::{self, SharedPtr};
 use crate::shared::Shared;
@@ -141,6 +143,14 @@ impl Mbarrier {
     #[track_caller]
     pub fn wait(self, parity: u32) {
         machine::mbarrier_wait(self.0, parity);
+    }
+
+    /// [`wait`](Self::wait) for a phase at which threads of other blocks of the cluster [arrive](crate::cluster): what they
+    /// wrote before they did is visible from here on, which it is not behind a `wait`.
+    #[inline(always)]
+    #[track_caller]
+    pub fn wait_cluster(self, parity: u32) {
+        machine::mbarrier_wait_cluster(self.0, parity);
     }
 
     pub(crate) fn ptr(self) -> SharedPtr {

@@ -9,6 +9,7 @@
 //! ends in an illegal instruction.
 //!
 //! * [`TensorMap::load`] brings a box to shared memory; its bytes arrive at an [`Mbarrier`].
+//!   [`TensorMap::load_multicast`] brings it to that of several blocks of a [cluster](crate::cluster) at once.
 //! * [`TensorMapMut::store`] takes a box from shared memory. Stores that a thread has asked for since the last
 //!   [`commit`] are a group; the thread waits for groups by [`wait_read`] and [`wait`].
 //!
@@ -248,6 +249,77 @@ impl<T: Pod> TensorMap<'_, T> {
         let room = to.len() * size_of::<T>();
         // SAFETY: the caller's promise.
         unsafe { machine::tma_load::<T, D>(self.address, to.ptr(), room, coordinates, barrier.ptr()) }
+    }
+
+    /// [`load`](Self::load) to several blocks of the [cluster](crate::cluster) at once (`.multicast::cluster`): those whose
+    /// bits are set in `blocks`, bit 0 for rank 0. In each of them the box comes to the place of `to` in its shared memory, and
+    /// its bytes arrive at the barrier that is at the place of `barrier`. Global memory is read once.
+    ///
+    /// ```
+    /// use cuda_std::cluster;
+    /// use cuda_std::mbarrier::{self, Mbarrier};
+    /// use cuda_std::prelude::*;
+    /// use cuda_std::tma::TensorMap;
+    ///
+    /// /// One block of a cluster of two loads 32 numbers for both, from the tensor's first on. For blocks of 32 threads.
+    /// fn both_have_them(from: TensorMap<'_, u32>, out: SliceMut<'_, u32>) {
+    ///     let tile = cuda_std::shared::dynamic::<u32>().aligned::<128>();
+    ///     let words = shared_array![u64; 1];
+    ///     let t = thread::thread_idx_x() as usize;
+    ///     // SAFETY: the word is a barrier only, with one arrival for its one phase.
+    ///     let loaded = unsafe { Mbarrier::at(words, 0) };
+    ///     if t == 0 {
+    ///         loaded.init(1);
+    ///         mbarrier::fence_init();
+    ///         loaded.arrive_expect_tx(32 * 4);
+    ///     }
+    ///     // Both barriers know of the bytes.
+    ///     cluster::sync();
+    ///     if t == 0 && cluster::block_rank() == 0 {
+    ///         // SAFETY: the map's boxes have 32 numbers, for which there is room in both blocks, and nobody touches them
+    ///         // before they are there.
+    ///         unsafe { from.load_multicast(tile, [0], loaded, 0b11) };
+    ///     }
+    ///     loaded.wait(0);
+    ///     out.set(thread::index_1d(), tile.get(t));
+    ///     cluster::sync();
+    /// }
+    /// # use cuda_std::tma::{RawTensorMap, Swizzle, TensorMapLayout};
+    /// # #[repr(align(16))] struct Aligned([u32; 32]);
+    /// # let numbers = Aligned(std::array::from_fn(|i| i as u32));
+    /// # let layout = TensorMapLayout {
+    /// #     element_bytes: 4, rank: 1, dims: [32, 1, 1, 1, 1], strides: [0; 4], box_dims: [32, 1, 1, 1, 1],
+    /// #     swizzle: Swizzle::None,
+    /// # };
+    /// # let map = RawTensorMap::simulated(numbers.0.as_ptr().expose_provenance(), &layout);
+    /// # let mut out = [0; 64];
+    /// # cuda_std::launch::on_simulator_in_clusters(2, 2, 32, &mut out, |out| {
+    /// #     // SAFETY: the tensor is the array above, which lives until the launch is over.
+    /// #     both_have_them(unsafe { TensorMap::from_address(&map) }, out);
+    /// # });
+    /// assert_eq!((out[1], out[33]), (1, 1));
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// What [`load`](Self::load) asks of the block's memory and barrier holds of those of all these blocks, which the cluster
+    /// has: the barriers are initialised and told of the bytes, and a [`cluster::sync`](crate::cluster::sync), or what orders
+    /// the cluster's threads otherwise, stands between that and this. None of them ends before its phase is complete.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn load_multicast<const D: usize>(
+        self,
+        to: Shared<T>,
+        coordinates: [i32; D],
+        barrier: Mbarrier,
+        blocks: u16,
+    ) {
+        const { assert!(D >= 1 && D <= 5, "a tensor has one to five dimensions") };
+        let room = to.len() * size_of::<T>();
+        // SAFETY: the caller's promise.
+        unsafe {
+            machine::tma_load_multicast::<T, D>(self.address, to.ptr(), room, coordinates, barrier.ptr(), blocks);
+        }
     }
 }
 

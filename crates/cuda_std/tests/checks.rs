@@ -8,6 +8,7 @@
 
 mod checks {
     pub mod blocks;
+    pub mod clusters;
     pub mod global;
     pub mod pipelines;
     pub mod products;
@@ -34,16 +35,25 @@ fn run(
     checks: Checks,
     kernel: impl Fn(SliceMut<'_, u32>) + Sync,
 ) -> Option<Fault> {
+    let options = Options {
+        cooperative,
+        checks,
+        ..Options::default()
+    };
+    run_with((grid, block), options, kernel)
+}
+
+/// The same, with other options.
+fn run_with(
+    (grid, block): (u32, u32),
+    options: Options<'_>,
+    kernel: impl Fn(SliceMut<'_, u32>) + Sync,
+) -> Option<Fault> {
     let mut memory = vec![0_u32; LEN];
     let at = memory.as_mut_ptr().expose_provenance();
     let config = LaunchConfig {
         dynamic_shared: 1024,
         ..LaunchConfig::new(grid, block)
-    };
-    let options = Options {
-        cooperative,
-        checks,
-        ..Options::default()
     };
     // SAFETY: the elements of `memory`, which nothing else uses before the launch is over.
     let body = || kernel(unsafe { SliceMut::from_raw_parts(std::ptr::with_exposed_provenance_mut(at), LEN) });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `#[kernel]`: one entry for each combination of the listed type arguments.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::visit_mut::VisitMut;
@@ -32,6 +32,8 @@ pub struct Options {
 struct Bounds {
     max_threads: Option<Expr>,
     min_blocks: Option<Expr>,
+    /// The extents of a cluster, in blocks.
+    cluster: Option<[Expr; 3]>,
     /// The one architecture whose instructions the kernel uses.
     arch: Option<LitStr>,
     /// Whether the kernel stands in a block.
@@ -42,6 +44,12 @@ impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let mut bounds = Bounds::default();
         let lists = Lists::parse(input, |name, input| bounds.parse_one(name, input))?;
+        if bounds.cluster.is_some() {
+            let arch = bounds
+                .arch
+                .get_or_insert_with(|| LitStr::new("sm_90", Span::call_site()));
+            check_has_clusters(arch)?;
+        }
         Ok(Self { lists, bounds })
     }
 }
@@ -57,6 +65,9 @@ impl Bounds {
         } else if name == "min_blocks" {
             input.parse::<Token![=]>()?;
             self.min_blocks = Some(input.parse()?);
+        } else if name == "cluster" {
+            input.parse::<Token![=]>()?;
+            self.cluster = Some(extents(input.parse()?)?);
         } else if name == "arch" {
             input.parse::<Token![=]>()?;
             self.arch = Some(input.parse()?);
@@ -69,10 +80,44 @@ impl Bounds {
     /// What of it belongs to the kernel's source.
     fn texts(&self) -> Vec<String> {
         let bounds = [&self.max_threads, &self.min_blocks].map(|bound| bound.to_token_stream().to_string());
+        let cluster = self.cluster.as_ref();
+        let cluster = cluster.map(|[x, y, z]| quote!(cluster = (#x, #y, #z)).to_string());
         bounds
             .into_iter()
             .chain(self.arch.as_ref().map(LitStr::value))
+            .chain(cluster)
             .collect()
+    }
+}
+
+/// Of `8` or `(4, 2)` all three extents.
+fn extents(given: Expr) -> syn::Result<[Expr; 3]> {
+    let one = || syn::parse_quote!(1);
+    let Expr::Tuple(tuple) = given else {
+        return Ok([given, one(), one()]);
+    };
+    if !(1..=3).contains(&tuple.elems.len()) {
+        let message = "a cluster has one to three extents: `cluster = 8`, `cluster = (4, 2)` or `cluster = (2, 2, 2)`";
+        return Err(Error::new_spanned(tuple, message));
+    }
+    let mut given = tuple.elems.into_iter();
+    Ok(std::array::from_fn(|_| given.next().unwrap_or_else(one)))
+}
+
+/// An error unless GPUs of the architecture have clusters.
+fn check_has_clusters(arch: &LitStr) -> syn::Result<()> {
+    let name = arch.value();
+    let number = name
+        .trim_start_matches("sm_")
+        .trim_end_matches(['a', 'f'])
+        .parse::<u32>();
+    match number {
+        Ok(number) if number < 90 => {
+            let message = format!("GPUs have clusters from `sm_90` on, and not by `{name}`");
+            Err(Error::new(arch.span(), message))
+        }
+        // What is no architecture, cuda_builder tells.
+        _ => Ok(()),
     }
 }
 
@@ -136,14 +181,14 @@ fn entry(
     let (kernel, parentheses) = (&function.sig.ident, function.sig.paren_token.span.join());
     let name = instances::instance_name(function, arguments);
     let source = instances::source_hash(function, bounds.texts(), arguments);
-    let bound = |bound: &Option<Expr>| {
+    let concrete = |bound: &Expr| {
         let mut bound = bound.clone();
-        if let Some(bound) = &mut bound {
-            Concrete { names, arguments }.visit_expr_mut(bound);
-        }
-        bound.into_iter()
+        Concrete { names, arguments }.visit_expr_mut(&mut bound);
+        bound
     };
+    let bound = |bound: &Option<Expr>| bound.as_ref().map(concrete).into_iter();
     let (max_threads, min_blocks) = (bound(&bounds.max_threads), bound(&bounds.min_blocks));
+    let cluster: Vec<_> = bounds.cluster.iter().flatten().map(concrete).collect();
     let safe = !matches!(function.sig.safety, syn::Safety::Unsafe(_));
     let (handle, function) = instances::paths(kernel, arguments);
     let types = instances::concrete(parameters, names, arguments);
@@ -192,6 +237,7 @@ fn entry(
             unit: #unit, entry: #entry, handle: #handle, safe: #safe, call: [#call], name: #name,
             source: #source, constant: [#constant], signature: [#signature],
             note: #note, max_threads: [#(#max_threads)*], min_blocks: [#(#min_blocks)*],
+            cluster: [#(#cluster),*],
             params: [#((#values, #heads, #tails, #numbers, #places): #types),*], list: [#list],
             sizes: [#sizes], tensor_maps: [#tensor_maps],
         }
@@ -236,6 +282,9 @@ fn note(bounds: &Bounds, name: &str) -> String {
     if bounds.min_blocks.is_some() {
         note += " min_blocks={min_blocks}";
     }
+    if bounds.cluster.is_some() {
+        note += " cluster={cluster_x},{cluster_y},{cluster_z}";
+    }
     if let Some(arch) = &bounds.arch {
         note += &format!(" arch={}", arch.value());
     }
@@ -247,6 +296,31 @@ mod tests {
     use syn::parse_str;
 
     use super::*;
+
+    #[test]
+    fn a_cluster_has_three_extents() {
+        let extents = |text: &str| {
+            let given = extents(parse_str(text).unwrap());
+            given.map(|extents| extents.map(|extent| extent.to_token_stream().to_string()).join(" "))
+        };
+        assert_eq!(extents("BLOCKS").unwrap(), "BLOCKS 1 1");
+        assert_eq!(extents("(4, 2)").unwrap(), "4 2 1");
+        assert_eq!(extents("(1, 2, 3)").unwrap(), "1 2 3");
+        assert!(extents("()").is_err() && extents("(1, 1, 1, 1)").is_err());
+    }
+
+    #[test]
+    fn clusters_are_for_hopper_and_later() {
+        let options = |text: &str| parse_str::<Options>(text).map(|options| options.bounds.arch.unwrap().value());
+        assert_eq!(options("cluster = 2").unwrap(), "sm_90");
+        assert_eq!(options("cluster = 2, arch = \"sm_90a\"").unwrap(), "sm_90a");
+        assert_eq!(options("arch = \"sm_100f\", cluster = (2, 2)").unwrap(), "sm_100f");
+        let refused = options("cluster = 2, arch = \"sm_80\"").unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "GPUs have clusters from `sm_90` on, and not by `sm_80`"
+        );
+    }
 
     #[test]
     fn only_what_is_known_by_name_is_nowhere() {

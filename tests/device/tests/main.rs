@@ -4,6 +4,7 @@
 
 mod atomics;
 mod bits;
+mod clusters;
 mod cooperative;
 mod counters;
 mod epilogues;

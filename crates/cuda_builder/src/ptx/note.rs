@@ -7,9 +7,9 @@
 //! ```
 //!
 //! They carry what rustc has no attribute for: the module that an entry goes to, its signature (a number by which the
-//! host tells that the entry is the kernel it was compiled with), and its launch bounds; for a kernel with instructions
-//! that only some GPUs have, the architecture, and which parameters are tensor maps (a bit each). A function has a module and
-//! a signature alone.
+//! host tells that the entry is the kernel it was compiled with), and its launch bounds; the extents of its clusters
+//! (`cluster=4,2,1`); for a kernel with instructions that only some GPUs have, the architecture, and which parameters are tensor
+//! maps (a bit each). A function has a module and a signature alone.
 
 use super::PtxError;
 use crate::NvvmArch;
@@ -19,6 +19,9 @@ const PREFIX: &str = "//cuda_builder ";
 
 /// The most threads that a block of any GPU may have.
 const MAX_BLOCK_THREADS: u32 = 1024;
+
+/// The most blocks that a cluster of any GPU with clusters may have.
+const MAX_CLUSTER_BLOCKS: u32 = 8;
 
 /// One note.
 #[derive(Debug, PartialEq)]
@@ -35,6 +38,8 @@ pub(super) struct Note<'a> {
     max_threads: Option<u32>,
     /// The blocks that one multiprocessor should be able to hold at a time.
     min_blocks: Option<u32>,
+    /// The extents of a cluster, in blocks.
+    cluster: Option<[u32; 3]>,
     /// The architecture that the entry is for, whatever its unit was compiled for.
     pub(super) arch: Option<NvvmArch>,
     /// The parameters that are tensor maps, a bit each.
@@ -52,7 +57,7 @@ impl<'a> Note<'a> {
         let error = |reason: String| PtxError::note(line, reason);
         let (mut entry, mut function, mut module, mut signature) = (None, None, None, None);
         let (mut max_threads, mut min_blocks) = (None, None);
-        let (mut arch, mut tensor_maps) = (None, None);
+        let (mut cluster, mut arch, mut tensor_maps) = (None, None, None);
         for word in words.trim_end().split(' ') {
             let (key, value) = word
                 .split_once('=')
@@ -70,6 +75,7 @@ impl<'a> Note<'a> {
                     let value = count(key, value, u32::MAX).map_err(error)?;
                     min_blocks.replace(value).is_some()
                 }
+                "cluster" => cluster.replace(extents(word, value).map_err(error)?).is_some(),
                 "arch" => {
                     let reason = || error(format!("`{word}` is no architecture that PTX can be made for"));
                     let value = NvvmArch::from_target_cpu(value).ok_or_else(reason)?;
@@ -91,6 +97,7 @@ impl<'a> Note<'a> {
         let for_entries = [
             ("max_threads", max_threads.is_some()),
             ("min_blocks", min_blocks.is_some()),
+            ("cluster", cluster.is_some()),
             ("arch", arch.is_some()),
             ("tensor_maps", tensor_maps.is_some()),
         ];
@@ -106,6 +113,10 @@ impl<'a> Note<'a> {
             let reason = format!("`{name}` has key `min_blocks` without key `max_threads`");
             return Err(error(reason));
         }
+        if cluster.is_some() && arch.is_none_or(|arch| arch < NvvmArch::Compute90) {
+            let reason = format!("`{name}` has key `cluster` without key `arch` for sm_90 or later");
+            return Err(error(reason));
+        }
         Ok(Some(Self {
             name,
             is_function,
@@ -113,6 +124,7 @@ impl<'a> Note<'a> {
             signature,
             max_threads,
             min_blocks,
+            cluster,
             arch,
             tensor_maps,
             line,
@@ -138,7 +150,10 @@ impl<'a> Note<'a> {
     pub(super) fn directives(&self) -> String {
         let threads = self.max_threads.map(|n| format!(".maxntid {n}, 1, 1\n"));
         let blocks = self.min_blocks.map(|n| format!(".minnctapersm {n}\n"));
-        threads.into_iter().chain(blocks).collect()
+        let cluster = self
+            .cluster
+            .map(|[x, y, z]| format!(".reqnctapercluster {x}, {y}, {z}\n"));
+        threads.into_iter().chain(blocks).chain(cluster).collect()
     }
 
     /// The entry's head (its name and parameters), with tensor maps aligned as the GPU wants them: rustc aligns them to 8
@@ -177,6 +192,21 @@ fn count(key: &str, value: &str, max: u32) -> Result<u32, String> {
     }
 }
 
+/// The extents of a cluster: three numbers with commas between them.
+fn extents(word: &str, value: &str) -> Result<[u32; 3], String> {
+    let numbers: Vec<u32> = value.split(',').map_while(|number| number.parse().ok()).collect();
+    let blocks = |extents: &[u32; 3]| {
+        extents
+            .iter()
+            .try_fold(1_u32, |blocks, &extent| blocks.checked_mul(extent))
+    };
+    <[u32; 3]>::try_from(numbers)
+        .ok()
+        .filter(|extents| blocks(extents).is_some_and(|blocks| (1..=MAX_CLUSTER_BLOCKS).contains(&blocks)))
+        .filter(|_| value.split(',').count() == 3)
+        .ok_or_else(|| format!("`{word}` is not three extents, of 1 to {MAX_CLUSTER_BLOCKS} blocks together"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,6 +240,13 @@ mod tests {
             ("logistic_f32", "logistic", 5)
         );
         assert!(note.is_function);
+    }
+
+    #[test]
+    fn a_cluster_is_a_directive() {
+        let note = "//cuda_builder entry=f module=f signature=3 max_threads=64 cluster=4,2,1 arch=sm_90";
+        let note = Note::parse(note, 1).unwrap().unwrap();
+        assert_eq!(note.directives(), ".maxntid 64, 1, 1\n.reqnctapercluster 4, 2, 1\n");
     }
 
     #[test]
@@ -272,6 +309,21 @@ mod tests {
                 "`arch=sm_70` is no architecture",
             ),
             ("entry=a module=m signature=1 tensor_maps=x", "`tensor_maps=x` is not"),
+            ("entry=a module=m signature=1 cluster=4,4,1", "`cluster=4,4,1` is not"),
+            ("entry=a module=m signature=1 cluster=4,0,1", "`cluster=4,0,1` is not"),
+            ("entry=a module=m signature=1 cluster=4,1", "`cluster=4,1` is not"),
+            (
+                "entry=a module=m signature=1 cluster=4,1,1,x",
+                "`cluster=4,1,1,x` is not",
+            ),
+            (
+                "entry=a module=m signature=1 cluster=4,1,1",
+                "without key `arch` for sm_90",
+            ),
+            (
+                "entry=a module=m signature=1 cluster=4,1,1 arch=sm_89",
+                "without key `arch` for sm_90",
+            ),
         ] {
             let reason = reason(&format!("//cuda_builder {words}"));
             assert!(reason.contains(expected), "{words}: {reason}");

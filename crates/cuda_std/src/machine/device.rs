@@ -12,7 +12,7 @@ use core::mem::MaybeUninit;
 
 use bytemuck::Pod;
 
-use super::Shuffle;
+use super::{ClusterPtr, Shuffle};
 
 /// Accesses that a kernel vouches for are not checked.
 pub const CHECKED: bool = false;
@@ -532,6 +532,15 @@ impl Address for SharedPtr {
     }
 }
 
+impl Address for ClusterPtr {
+    type Register = u32;
+
+    #[inline(always)]
+    fn register(self, bytes: usize) -> u32 {
+        self.0 + bytes as u32
+    }
+}
+
 impl Address for Place {
     type Register = u64;
 
@@ -546,9 +555,11 @@ impl Address for Place {
 load!(load_read_only: *const T as reg64, "ld.global.nc", [pure, readonly]);
 load!(load_global: *const T as reg64, "ld.global", []);
 load!(load_shared: SharedPtr as reg32, "ld.shared", []);
+load!(load_cluster: ClusterPtr as reg32, "ld.shared::cluster", []);
 load!(load_param: Place as reg64, "ld.param", [pure, nomem]);
 store!(store_global: *mut T as reg64, "st.global");
 store!(store_shared: SharedPtr as reg32, "st.shared");
+store!(store_cluster: ClusterPtr as reg32, "st.shared::cluster");
 
 /// What comparing slices calls. `core` counts on it from the platform; the others of its kind (`memcpy`, `memset`) the
 /// NVPTX backend writes out itself.

@@ -57,27 +57,38 @@ pub fn mbarrier_arrive_expect_tx(ptr: SharedPtr, bytes: u32) {
     }
 }
 
-#[inline(always)]
-#[allow(
-    named_asm_labels,
-    reason = "PTX has no local ones; these are in a scope of their own"
-)]
-pub fn mbarrier_wait(ptr: SharedPtr, parity: u32) {
-    // SAFETY: as in `mbarrier_init`.
-    unsafe {
-        asm!(
-            "{{",
-            ".reg .pred p;",
-            "WAIT:",
-            "mbarrier.try_wait.parity.shared::cta.b64 p, [{0}], {1};",
-            "@p bra DONE;",
-            "bra WAIT;",
-            "DONE:",
-            "}}",
-            in(reg32) ptr.0, in(reg32) parity, options(nostack, preserves_flags)
-        );
-    }
+/// Defines `$name`, which waits for a phase, in the scope that the instruction names.
+macro_rules! wait {
+    ($name:ident, $instruction:literal) => {
+        #[inline(always)]
+        #[allow(
+            named_asm_labels,
+            reason = "PTX has no local ones; these are in a scope of their own"
+        )]
+        pub fn $name(ptr: SharedPtr, parity: u32) {
+            // SAFETY: as in `mbarrier_init`.
+            unsafe {
+                asm!(
+                    "{{",
+                    ".reg .pred p;",
+                    "WAIT:",
+                    concat!($instruction, " p, [{0}], {1};"),
+                    "@p bra DONE;",
+                    "bra WAIT;",
+                    "DONE:",
+                    "}}",
+                    in(reg32) ptr.0, in(reg32) parity, options(nostack, preserves_flags)
+                );
+            }
+        }
+    };
 }
+
+wait!(mbarrier_wait, "mbarrier.try_wait.parity.shared::cta.b64");
+wait!(
+    mbarrier_wait_cluster,
+    "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64"
+);
 
 #[inline(always)]
 pub fn fence_mbarrier_init() {
@@ -91,25 +102,25 @@ pub fn fence_mbarrier_init() {
 }
 
 /// One of the instructions of ranks 1 to 5: `$head RANK $between COORDINATES $tail`, where operand 1 is the map and operand
-/// 3 the first coordinate. The branches are on a constant, so that one of them remains.
+/// 3 the first coordinate; operands with names come behind those. The branches are on a constant, so that one of them remains.
 macro_rules! by_rank {
-    ($rank:ident, $at:ident, [$($head:literal),*], [$($tail:literal),*], [$($operand:tt)*]) => {
+    ($rank:ident, $at:ident, [$($head:literal),*], [$($tail:literal),*], [$($operand:tt)*] $($named:tt)?) => {
         match $rank {
-            1 => by_rank!(1, "{3}", [$at 0], [$($head),*], [$($tail),*], [$($operand)*]),
-            2 => by_rank!(2, "{3}, {4}", [$at 0 1], [$($head),*], [$($tail),*], [$($operand)*]),
-            3 => by_rank!(3, "{3}, {4}, {5}", [$at 0 1 2], [$($head),*], [$($tail),*], [$($operand)*]),
-            4 => by_rank!(4, "{3}, {4}, {5}, {6}", [$at 0 1 2 3], [$($head),*], [$($tail),*], [$($operand)*]),
-            5 => by_rank!(5, "{3}, {4}, {5}, {6}, {7}", [$at 0 1 2 3 4], [$($head),*], [$($tail),*], [$($operand)*]),
+            1 => by_rank!(1, "{3}", [$at 0], [$($head),*], [$($tail),*], [$($operand)*] $($named)?),
+            2 => by_rank!(2, "{3}, {4}", [$at 0 1], [$($head),*], [$($tail),*], [$($operand)*] $($named)?),
+            3 => by_rank!(3, "{3}, {4}, {5}", [$at 0 1 2], [$($head),*], [$($tail),*], [$($operand)*] $($named)?),
+            4 => by_rank!(4, "{3}, {4}, {5}, {6}", [$at 0 1 2 3], [$($head),*], [$($tail),*], [$($operand)*] $($named)?),
+            5 => by_rank!(5, "{3}, {4}, {5}, {6}, {7}", [$at 0 1 2 3 4], [$($head),*], [$($tail),*], [$($operand)*] $($named)?),
             _ => {}
         }
     };
     (
         $rank:literal, $list:literal, [$at:ident $($i:literal)*],
-        [$head:literal, $between:literal], [$middle:literal, $tail:literal], [$($operand:tt)*]
+        [$head:literal, $between:literal], [$middle:literal, $tail:literal], [$($operand:tt)*] $([$($named:tt)*])?
     ) => {
         asm!(
             concat!($head, $rank, $between, "{{", $list, "}}", $middle, $tail),
-            $($operand)* $(in(reg32) $at[$i],)* options(nostack, preserves_flags)
+            $($operand)* $(in(reg32) $at[$i],)* $($($named)*)? options(nostack, preserves_flags)
         )
     };
 }
@@ -132,6 +143,29 @@ pub unsafe fn tma_load<T, const D: usize>(
             ["cp.async.bulk.tensor.", "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{0}], [{1}, "],
             ["], [{2}]", ";"],
             [in(reg32) to.0, in(reg64) map, in(reg32) barrier.0,]
+        );
+    }
+}
+
+/// # Safety
+///
+/// As for [`TensorMap::load_multicast`](crate::tma::TensorMap::load_multicast).
+#[inline(always)]
+pub unsafe fn tma_load_multicast<T, const D: usize>(
+    map: TensorMapAddress,
+    to: SharedPtr,
+    _room: usize,
+    at: [i32; D],
+    barrier: SharedPtr,
+    blocks: u16,
+) {
+    // SAFETY: the caller's promise. An address of the block's own is one of the cluster's window, too.
+    unsafe {
+        by_rank!(
+            D, at,
+            ["cp.async.bulk.tensor.", "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [{0}], [{1}, "],
+            ["], [{2}], {blocks}", ";"],
+            [in(reg32) to.0, in(reg64) map, in(reg32) barrier.0,] [blocks = in(reg16) blocks,]
         );
     }
 }

@@ -3,10 +3,13 @@
 
 use core::arch::asm;
 
-use super::{AtomicInteger, AtomicValue, Global, Level, Operation, Scope, Shared, SharedPtr, Space, replace_if};
+use super::{
+    AtomicInteger, AtomicValue, ClusterPtr, DistributedShared, Global, Level, Memory, Operation, Scope, Shared,
+    SharedPtr, Space, replace_if,
+};
 
 impl Space for Global {
-    const SHARED: bool = false;
+    const MEMORY: Memory = Memory::Global;
     type Ptr<T> = *mut T;
 
     #[inline(always)]
@@ -16,7 +19,7 @@ impl Space for Global {
 }
 
 impl Space for Shared {
-    const SHARED: bool = true;
+    const MEMORY: Memory = Memory::Shared;
     /// An address in the shared window, for instructions that name `.shared`; not a generic pointer.
     type Ptr<T> = *mut T;
 
@@ -24,6 +27,22 @@ impl Space for Shared {
     fn address<T>(ptr: *mut T, _: Operation, _: Level) -> *mut T {
         ptr
     }
+}
+
+impl Space for DistributedShared {
+    const MEMORY: Memory = Memory::Distributed;
+    /// An address in the cluster's window, for instructions that name `.shared::cluster`; not a generic pointer.
+    type Ptr<T> = *mut T;
+
+    #[inline(always)]
+    fn address<T>(ptr: *mut T, _: Operation, _: Level) -> *mut T {
+        ptr
+    }
+}
+
+#[inline(always)]
+pub fn cluster_element<T>(ptr: ClusterPtr) -> <DistributedShared as Space>::Ptr<T> {
+    core::ptr::without_provenance_mut(ptr.0 as usize)
 }
 
 #[inline(always)]
@@ -35,12 +54,14 @@ pub fn shared_element<T>(ptr: SharedPtr) -> <Shared as Space>::Ptr<T> {
 /// on constants, so that one of them remains.
 macro_rules! by_space_and_scope {
     ($memory:ident, $scope:ident, $head:literal, [$($tail:tt)*], $($operand:tt)*) => {
-        match ($memory::SHARED, $scope::LEVEL) {
-            (false, Level::Block) => asm!(concat!($head, ".cta.global", $($tail)*), $($operand)*),
-            (false, Level::Device) => asm!(concat!($head, ".gpu.global", $($tail)*), $($operand)*),
-            (false, Level::System) => asm!(concat!($head, ".sys.global", $($tail)*), $($operand)*),
+        match ($memory::MEMORY, $scope::LEVEL) {
+            (Memory::Global, Level::Block) => asm!(concat!($head, ".cta.global", $($tail)*), $($operand)*),
+            (Memory::Global, Level::Cluster) => asm!(concat!($head, ".cluster.global", $($tail)*), $($operand)*),
+            (Memory::Global, Level::Device) => asm!(concat!($head, ".gpu.global", $($tail)*), $($operand)*),
+            (Memory::Global, Level::System) => asm!(concat!($head, ".sys.global", $($tail)*), $($operand)*),
             // Shared memory belongs to one block: no larger scope has a meaning.
-            (true, _) => asm!(concat!($head, ".cta.shared", $($tail)*), $($operand)*),
+            (Memory::Shared, _) => asm!(concat!($head, ".cta.shared", $($tail)*), $($operand)*),
+            (Memory::Distributed, _) => asm!(concat!($head, ".cluster.shared::cluster", $($tail)*), $($operand)*),
         }
     };
 }

@@ -15,6 +15,8 @@ mod device_async;
 #[cfg(target_arch = "nvptx64")]
 mod device_atomic;
 #[cfg(target_arch = "nvptx64")]
+mod device_cluster;
+#[cfg(target_arch = "nvptx64")]
 mod device_grid;
 #[cfg(target_arch = "nvptx64")]
 mod device_matrix;
@@ -31,6 +33,8 @@ pub use device_async::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_atomic::*;
 #[cfg(target_arch = "nvptx64")]
+pub use device_cluster::*;
+#[cfg(target_arch = "nvptx64")]
 pub use device_grid::*;
 #[cfg(target_arch = "nvptx64")]
 pub use device_matrix::*;
@@ -43,6 +47,8 @@ pub use device_wgmma::*;
 mod simulator;
 #[cfg(not(target_arch = "nvptx64"))]
 mod simulator_atomic;
+#[cfg(not(target_arch = "nvptx64"))]
+mod simulator_cluster;
 #[cfg(not(target_arch = "nvptx64"))]
 mod simulator_matrix;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -57,6 +63,8 @@ mod simulator_wgmma;
 pub use simulator::*;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use simulator_atomic::*;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use simulator_cluster::*;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use simulator_matrix::*;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -3,10 +3,13 @@
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use super::{AtomicInteger, AtomicValue, Global, Level, Operation, Scope, Shared, SharedPtr, Space, replace_if};
+use super::{
+    AtomicInteger, AtomicValue, ClusterPtr, DistributedShared, Global, Level, Memory, Operation, Scope, Shared,
+    SharedPtr, Space, replace_if,
+};
 
 impl Space for Global {
-    const SHARED: bool = false;
+    const MEMORY: Memory = Memory::Global;
     type Ptr<T> = *mut T;
 
     #[inline(always)]
@@ -19,7 +22,7 @@ impl Space for Global {
 }
 
 impl Space for Shared {
-    const SHARED: bool = true;
+    const MEMORY: Memory = Memory::Shared;
     type Ptr<T> = SharedPtr;
 
     #[inline(always)]
@@ -27,6 +30,17 @@ impl Space for Shared {
     fn address<T>(ptr: SharedPtr, operation: Operation, scope: Level) -> *mut T {
         let (operation, scope) = noted(operation, scope);
         cuda_sim::atomic_shared(ptr, size_of::<T>(), operation, scope).cast()
+    }
+}
+
+impl Space for DistributedShared {
+    const MEMORY: Memory = Memory::Distributed;
+    type Ptr<T> = ClusterPtr;
+
+    #[inline(always)]
+    #[track_caller]
+    fn address<T>(ptr: ClusterPtr, operation: Operation, scope: Level) -> *mut T {
+        Shared::address(ptr, operation, scope)
     }
 }
 
@@ -43,9 +57,15 @@ fn noted(operation: Operation, scope: Level) -> (cuda_sim::Atomic, cuda_sim::Sco
     };
     let scope = match scope {
         Level::Block => cuda_sim::Scope::Block,
-        Level::Device | Level::System => cuda_sim::Scope::Device,
+        // Shared memory has no threads beyond the cluster, and there are no such atomics of global memory.
+        Level::Cluster | Level::Device | Level::System => cuda_sim::Scope::Device,
     };
     (operation, scope)
+}
+
+#[inline]
+pub fn cluster_element<T>(ptr: ClusterPtr) -> <DistributedShared as Space>::Ptr<T> {
+    ptr
 }
 
 #[inline]

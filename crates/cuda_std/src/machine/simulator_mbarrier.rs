@@ -3,7 +3,7 @@
 //!
 //! The word has, from the lowest bit on: the arrivals of a phase (20 bits), those that are to come (20 bits), the bytes that
 //! are to come, plus 2^20, because copies may be done before they are announced (21 bits), the parity of the phase, and
-//! two bits that tell a barrier from memory that nobody has written. The threads of a block are all on one OS thread.
+//! two bits that tell a barrier from memory that nobody has written. The threads of a cluster are all on one OS thread.
 
 use core::cell::RefCell;
 use core::sync::atomic::AtomicU64;
@@ -11,6 +11,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::collections::HashMap;
 
 use cuda_sim::{Kind, Scope, SharedPtr};
+
+use super::ClusterPtr;
 
 const COUNT_BITS: u32 = 20;
 const MAX: u32 = (1 << COUNT_BITS) - 1;
@@ -61,25 +63,26 @@ impl State {
         (word >> 62 == TAG && state.arrivals > 0 && state.pending <= state.arrivals).then_some(state)
     }
 
-    /// Has the checks know that the thread accesses a barrier, and whose address that is.
+    /// Has the checks know that the thread accesses a barrier, and whose address that is. Whatever the scope of the order,
+    /// these accesses do not race with one another.
     #[track_caller]
     fn note(ptr: SharedPtr, kind: fn(Scope) -> Kind) -> usize {
-        cuda_sim::access_shared(ptr, 8, 0, kind(Scope::Block)).addr()
+        cuda_sim::access_shared(ptr, 8, 0, kind(Scope::Device)).addr()
     }
 
     /// Loads the state for an arrival in the phase under way.
     #[track_caller]
-    fn load_to_arrive(ptr: SharedPtr) -> State {
+    fn load_to_arrive(ptr: SharedPtr, scope: Scope) -> State {
         let address = State::note(ptr, Kind::AtomicWrite);
         let state = State::load(ptr);
-        cuda_sim::phase_arrive(address, state.parity);
+        cuda_sim::phase_arrive(address, state.parity, scope);
         state
     }
 
     #[track_caller]
     fn load(ptr: SharedPtr) -> State {
         let word = cuda_sim::shared_memory(ptr, 8).cast();
-        // SAFETY: a barrier is an element of a `Shared<u64>`, and the threads of the block are all on this OS thread.
+        // SAFETY: a barrier is an element of a `Shared<u64>`, and the threads of the cluster are all on this OS thread.
         match State::unpack(unsafe { AtomicU64::from_ptr(word) }.load(Relaxed)) {
             Some(state) => state,
             None => panic!("an mbarrier is used that was not initialised, or that something else has written to"),
@@ -157,13 +160,18 @@ pub fn mbarrier_init(ptr: SharedPtr, arrivals: u32) {
 #[track_caller]
 pub fn mbarrier_arrive_if(ptr: SharedPtr, predicate: bool) {
     if predicate {
-        State::load_to_arrive(ptr).arrive().store(ptr);
+        State::load_to_arrive(ptr, Scope::Block).arrive().store(ptr);
     }
 }
 
 #[track_caller]
+pub fn mbarrier_arrive_cluster(ptr: ClusterPtr) {
+    State::load_to_arrive(ptr, Scope::Device).arrive().store(ptr);
+}
+
+#[track_caller]
 pub fn mbarrier_arrive_expect_tx(ptr: SharedPtr, bytes: u32) {
-    let mut state = State::load_to_arrive(ptr);
+    let mut state = State::load_to_arrive(ptr, Scope::Block);
     assert!(
         bytes <= MAX,
         "an mbarrier is told of {bytes} bytes: it counts {MAX} at most"
@@ -187,7 +195,7 @@ pub(super) fn mbarrier_complete_tx(ptr: SharedPtr, bytes: u32) {
         state.store(ptr);
         state = State::load(ptr);
     }
-    cuda_sim::phase_arrive(address, state.parity);
+    cuda_sim::phase_arrive(address, state.parity, Scope::Block);
     State::tally(ptr, |tally| tally.arrived += rest);
     state.tx -= rest as i32;
     state.store(ptr);
@@ -195,13 +203,23 @@ pub(super) fn mbarrier_complete_tx(ptr: SharedPtr, bytes: u32) {
 
 #[track_caller]
 pub fn mbarrier_wait(ptr: SharedPtr, parity: u32) {
+    wait("Mbarrier::wait", ptr, parity, Scope::Block);
+}
+
+#[track_caller]
+pub fn mbarrier_wait_cluster(ptr: SharedPtr, parity: u32) {
+    wait("Mbarrier::wait_cluster", ptr, parity, Scope::Device);
+}
+
+#[track_caller]
+fn wait(name: &'static str, ptr: SharedPtr, parity: u32, scope: Scope) {
     assert!(parity <= 1, "an mbarrier is waited for by a parity of {parity}");
     // A closure would be the caller of whom a fault speaks; only here there may be no barrier.
     if State::load(ptr).parity == parity {
         let is_over = || State::load(ptr).parity != parity;
-        cuda_sim::wait_until("Mbarrier::wait", is_over, || State::stuck(ptr));
+        cuda_sim::wait_until(name, is_over, || State::stuck(ptr));
     }
-    cuda_sim::phase_wait(State::note(ptr, Kind::AtomicRead), parity);
+    cuda_sim::phase_wait(State::note(ptr, Kind::AtomicRead), parity, scope);
 }
 
 pub fn fence_mbarrier_init() {}

@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use cuda_sim::{Engine, Kind, SharedPtr, Space};
 
-use super::Place;
 use super::simulator_mbarrier::mbarrier_complete_tx;
+use super::{Place, cluster_blocks, map_shared};
 use crate::tma::{RawTensorMap, Swizzle, TensorMapLayout};
 
 /// The address of a tensor map.
@@ -363,6 +363,32 @@ unsafe fn load(map: TensorMapAddress, element: usize, to: SharedPtr, room: usize
     }
 }
 
+/// As [`load`], to the same place in each of the cluster's blocks whose bit is set.
+///
+/// # Safety
+///
+/// As for `load`.
+#[track_caller]
+unsafe fn load_multicast(
+    map: TensorMapAddress,
+    element: usize,
+    (to, room): (SharedPtr, usize),
+    at: &[i32],
+    barrier: SharedPtr,
+    blocks: u16,
+) {
+    let most = cluster_blocks();
+    assert!(
+        u32::from(blocks) >> most == 0,
+        "a bulk copy to the blocks {blocks:#b} of a cluster of {most}"
+    );
+    for rank in (0..most).filter(|rank| blocks >> rank & 1 != 0) {
+        let (to, barrier) = (map_shared(to, rank), map_shared(barrier, rank));
+        // SAFETY: the caller's promise.
+        unsafe { load(map, element, to, room, at, barrier) };
+    }
+}
+
 /// Not generic, and so optimised with this crate.
 ///
 /// # Safety
@@ -397,6 +423,24 @@ pub unsafe fn tma_load<T, const D: usize>(
 ) {
     // SAFETY: the caller's promise.
     unsafe { load(map, size_of::<T>(), to, room, &at, barrier) };
+}
+
+/// # Safety
+///
+/// As for [`TensorMap::load_multicast`](crate::tma::TensorMap::load_multicast); what a box asks of its shared memory is
+/// checked, and that the cluster has the blocks.
+#[inline]
+#[track_caller]
+pub unsafe fn tma_load_multicast<T, const D: usize>(
+    map: TensorMapAddress,
+    to: SharedPtr,
+    room: usize,
+    at: [i32; D],
+    barrier: SharedPtr,
+    blocks: u16,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { load_multicast(map, size_of::<T>(), (to, room), &at, barrier, blocks) };
 }
 
 /// # Safety

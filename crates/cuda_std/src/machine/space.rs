@@ -3,9 +3,9 @@
 
 /// The memory that an [`Atomic`](crate::atomic::Atomic) is in.
 pub trait Space: Copy {
-    /// Whether it is shared memory.
+    /// The memory as a value.
     #[doc(hidden)]
-    const SHARED: bool;
+    const MEMORY: Memory;
 
     /// Where an element of it is.
     #[doc(hidden)]
@@ -16,6 +16,17 @@ pub trait Space: Copy {
     #[doc(hidden)]
     #[track_caller]
     fn address<T>(ptr: Self::Ptr<T>, operation: Operation, scope: Level) -> *mut T;
+}
+
+/// A [`Space`] as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Global memory.
+    Global,
+    /// The block's shared memory.
+    Shared,
+    /// That of a block of the cluster.
+    Distributed,
 }
 
 /// What an atomic operation does to an element.
@@ -43,6 +54,10 @@ pub struct Global;
 #[derive(Clone, Copy, Debug)]
 pub struct Shared;
 
+/// The shared memory of any block of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct DistributedShared;
+
 /// The threads among which an [`Atomic`](crate::atomic::Atomic) is atomic.
 pub trait Scope: Copy {
     /// The scope as a value.
@@ -55,6 +70,8 @@ pub trait Scope: Copy {
 pub enum Level {
     /// The threads of the block.
     Block,
+    /// The threads of the cluster.
+    Cluster,
     /// The threads of the device.
     Device,
     /// The device, the host and the other devices.
@@ -64,6 +81,10 @@ pub enum Level {
 /// The threads of the block.
 #[derive(Clone, Copy, Debug)]
 pub struct Block;
+
+/// The threads of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster;
 
 /// The threads of the device.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +96,10 @@ pub struct System;
 
 impl Scope for Block {
     const LEVEL: Level = Level::Block;
+}
+
+impl Scope for Cluster {
+    const LEVEL: Level = Level::Cluster;
 }
 
 impl Scope for Device {

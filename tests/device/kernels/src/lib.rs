@@ -4,6 +4,7 @@
 
 pub mod atomics;
 pub mod bits;
+pub mod clusters;
 pub mod cooperative;
 pub mod counters;
 pub mod epilogues;
