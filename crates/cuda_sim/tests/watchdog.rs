@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use common::{dim, fault};
 use cuda_sim::{
-    Error, Fault, LaunchConfig, SharedSite, barrier, block_idx, exchange, grid_barrier, launch, launch_cooperative,
-    poll, shared_memory, static_shared, thread_idx, yield_now,
+    Error, Fault, LaunchConfig, Options, SharedSite, barrier, block_idx, cluster_barrier, exchange, grid_barrier,
+    launch, launch_cooperative, launch_with, poll, shared_memory, static_shared, thread_idx, yield_now,
 };
 
 /// Starts the ignored test `case` of this file in a process of its own.
@@ -157,6 +157,53 @@ fn long_cooperative() {
     })
     .unwrap();
     assert!(started.elapsed() >= Duration::from_secs(2));
+}
+
+fn in_clusters(body: &(dyn Fn() + Sync)) -> Result<(), Error> {
+    let options = Options {
+        cluster: Some(2.into()),
+        ..Options::default()
+    };
+    launch_with("kernel", &LaunchConfig::new(4, 64), options, body)
+}
+
+/// As before, where the blocks of a cluster meet.
+#[test]
+fn clusters_are_watched() {
+    passes("long_clusters", "1");
+    let text = passes("endless_cluster", "0.2");
+    assert!(!text.contains("cannot be stopped"), "{text}");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn long_clusters() {
+    let started = Instant::now();
+    in_clusters(&|| {
+        for round in 1..=40 {
+            while started.elapsed() < Duration::from_millis(50) * round {
+                yield_now("nanosleep");
+            }
+            cluster_barrier("sync");
+        }
+    })
+    .unwrap();
+    assert!(started.elapsed() >= Duration::from_secs(2));
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn endless_cluster() {
+    let error = in_clusters(&|| {
+        while block_idx().x == 2 {
+            yield_now("nanosleep");
+        }
+        cluster_barrier("sync");
+    });
+    let Err(Error::Fault(fault)) = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!((&*fault.message, fault.block), (&*message("nanosleep"), dim(2, 0, 0)));
 }
 
 #[test]

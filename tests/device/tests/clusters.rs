@@ -6,7 +6,7 @@ use cuda_std::tma::Swizzle;
 use device_test_kernels::clusters::{
     BINS, BLOCKS, THREADS, cluster_sums, distributed_histogram, multicast, pass_round, places, reverse_in_clusters,
 };
-use device_tests::{device, download, upload, zeros};
+use device_tests::{PTX, device, download, has_device_code, upload, zeros};
 use warpsmith::{Device, DeviceArray, Error, LaunchConfig};
 
 /// The device, if it has clusters.
@@ -159,6 +159,54 @@ fn a_copy_comes_to_all_blocks() {
         .flat_map(|rows| rows.repeat(BLOCKS as usize))
         .collect();
     assert_eq!(download(&out), wanted);
+}
+
+/// The instructions that each kernel is there for, and nothing that only whole warps may come to.
+#[test]
+fn instructions_of_clusters() {
+    if !has_device_code() {
+        return;
+    }
+    let sync = ["barrier.cluster.arrive.release;", "barrier.cluster.wait.acquire;"];
+    let cases: [(&str, &str, &[&str]); 6] = [
+        (
+            "places_2_4",
+            "sm_90",
+            &[".reqnctapercluster 2, 4, 1", "%cluster_ctarank", "%cluster_nctaid.y"],
+        ),
+        (
+            "distributed_histogram",
+            "sm_90",
+            &[
+                ".target sm_90",
+                ".reqnctapercluster 4, 1, 1",
+                "mapa.shared::cluster.u32",
+                "atom.relaxed.cluster.shared::cluster.add.u32",
+            ],
+        ),
+        ("cluster_sums", "sm_90", &["ld.shared::cluster.v2.b32"]),
+        ("reverse_in_clusters", "sm_90", &["st.shared::cluster.v4.b32"]),
+        (
+            "pass_round",
+            "sm_90",
+            &[
+                "mbarrier.arrive.release.cluster.shared::cluster.b64 _,",
+                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64",
+            ],
+        ),
+        (
+            "multicast",
+            "sm_90a",
+            &[".shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"],
+        ),
+    ];
+    for (kernel, arch, parts) in cases {
+        let ptx = PTX.text(kernel, arch).unwrap();
+        for part in parts.iter().chain(sync.iter().filter(|_| kernel != "places_2_4")) {
+            assert!(ptx.contains(part), "`{kernel}` lacks `{part}`:\n{ptx}");
+        }
+        assert!(!ptx.contains("barrier.cluster.arrive.aligned"), "{ptx}");
+    }
 }
 
 #[test]
