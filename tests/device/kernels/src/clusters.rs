@@ -113,7 +113,7 @@ pub fn pass_round(rounds: u32, out: SliceMut<'_, u32>) {
     let mut number = thread::index_1d() as u32;
     for round in 0..rounds {
         // The next block has taken the number of the round before.
-        empty.wait_cluster(round % 2 ^ 1);
+        empty.wait_cluster((round + 1) % 2);
         slots.map_shared_rank(next).set(me(), number);
         full.map_shared_rank(next).arrive();
         full.wait_cluster(round % 2);
