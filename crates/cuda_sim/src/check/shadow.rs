@@ -34,6 +34,13 @@ pub(super) struct Entry {
     pub(super) at: &'static Location<'static>,
 }
 
+impl Entry {
+    /// Whether a lane of the same warp did the same at the same time.
+    fn is_joined_by(&self, bytes: u8, kind: Kind, actor: &Actor<'_>) -> bool {
+        self.moment == actor.moment && self.kind == kind && self.bytes == bytes && std::ptr::eq(self.at, actor.at)
+    }
+}
+
 /// The thread that accesses memory now.
 pub(super) struct Actor<'a> {
     pub(super) moment: Moment,
@@ -265,17 +272,17 @@ impl Word {
         if !checks.races {
             return Ok(());
         }
-        let mut joined = false;
+        // Most accesses are one of a warp's whose other lanes have been here: they only add a lane.
+        let joined = match kind.races_with(kind, true) {
+            true => None,
+            false => (self.entries.iter()).position(|entry| entry.is_joined_by(bytes, kind, actor)),
+        };
         let mut number = 0;
-        while let Some(entry) = self.entries.get_mut(number) {
+        while let Some(entry) = self.entries.get(number) {
             let same_block = entry.moment.block == actor.moment.block;
             let races = entry.bytes & bytes != 0 && kind.races_with(entry.kind, same_block);
-            let stands_for = entry.bytes & !bytes == 0 && kind.stands_for(entry.kind);
-            let alike = entry.moment == actor.moment && entry.kind == kind && entry.bytes == bytes;
-            if alike && std::ptr::eq(entry.at, actor.at) && !kind.races_with(kind, true) {
-                entry.lanes |= 1 << actor.lane;
-                joined = true;
-            } else if races || stands_for {
+            let stands_for = joined.is_none() && entry.bytes & !bytes == 0 && kind.stands_for(entry.kind);
+            if races || stands_for {
                 let lacks = actor.lacks(entry);
                 if races && let Some(lane) = lacks {
                     return Err(Problem::Race(Box::new(entry.clone()), lane));
@@ -290,18 +297,21 @@ impl Word {
             }
             number += 1;
         }
-        if !joined {
-            if self.entries.len() == MOST {
-                self.entries.remove(0);
-            }
-            self.entries.push(Entry {
-                moment: actor.moment,
-                lanes: 1 << actor.lane,
-                kind,
-                bytes,
-                at: actor.at,
-            });
+        let lanes = 1 << actor.lane;
+        if let Some(joined) = joined {
+            self.entries[joined].lanes |= lanes;
+            return Ok(());
         }
+        if self.entries.len() == MOST {
+            self.entries.remove(0);
+        }
+        self.entries.push(Entry {
+            moment: actor.moment,
+            lanes,
+            kind,
+            bytes,
+            at: actor.at,
+        });
         Ok(())
     }
 }
