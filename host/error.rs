@@ -262,7 +262,8 @@ pub enum Error {
     /// [uninitialised](crate::Checks::uninitialised) memory; others copy what happens to be there.
     #[error(
         "uninitialised: {operation} of {bytes} bytes to the host reads byte {byte} of an array of {array} bytes, which \
-         nobody has written since it was allocated"
+         nobody has written since it was allocated{}",
+        of_allocation(allocated_by.as_deref())
     )]
     Uninitialised {
         /// What copies.
@@ -273,6 +274,8 @@ pub enum Error {
         byte: usize,
         /// The size of the array.
         array: usize,
+        /// The call that allocated it, where [`TRACE_VARIABLE`](crate::TRACE_VARIABLE) has these remembered.
+        allocated_by: Option<String>,
     },
 
     /// A thread of a kernel failed, and which one, where in the source, and why is known: on the simulated GPU of every
@@ -431,6 +434,10 @@ pub enum KernelFailure {
 
 fn of_kernel(kernel: Option<&str>) -> String {
     kernel.map_or("a kernel".into(), |kernel| format!("kernel `{kernel}`"))
+}
+
+fn of_allocation(call: Option<&str>) -> String {
+    call.map_or(String::new(), |call| format!(" by {call}"))
 }
 
 fn of_limit(limit: Option<u64>) -> String {

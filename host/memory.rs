@@ -19,7 +19,8 @@ use crate::error::{Error, Result};
 use crate::pinned::PinnedCache;
 
 /// The environment variable that has every allocation remembered with the place that made it, if it is `1`; see
-/// [`Device::live_allocations`](crate::Device::live_allocations).
+/// [`Device::live_allocations`](crate::Device::live_allocations). What a checked simulator finds in an array then says where the
+/// array was allocated.
 pub const TRACE_VARIABLE: &str = "WARPSMITH_TRACE_ALLOC";
 
 /// The largest block that a stream keeps. Larger ones are used for work beside which an allocation takes no time.
@@ -194,6 +195,16 @@ impl Memory {
         if let Some(ledger) = &self.ledger {
             lock(ledger).remove(&address);
         }
+    }
+
+    /// The call by which the allocation at that address was made, the innermost outside of this library; `None` where nobody asked
+    /// for the ledger.
+    pub(crate) fn made_by(&self, address: u64) -> Option<String> {
+        let calls = {
+            let ledger = lock(self.ledger.as_ref()?);
+            ledger.get(&address)?.backtrace.to_string()
+        };
+        first_call(&outside_of_library(&calls))
     }
 
     /// What is alive, the largest first; none where nobody asked for the ledger.
@@ -425,6 +436,17 @@ fn function_of(line: &str) -> Option<&str> {
     number.bytes().all(|byte| byte.is_ascii_digit()).then_some(function)
 }
 
+/// The first function of a backtrace, and where it is, if the backtrace says that: without debug information it does not.
+fn first_call(backtrace: &str) -> Option<String> {
+    let mut lines = backtrace.lines();
+    let function = function_of(lines.next()?)?;
+    let location = lines.next().map(str::trim_start).filter(|line| line.starts_with("at "));
+    Some(match location {
+        Some(location) => format!("`{function}` {location}"),
+        None => format!("`{function}`"),
+    })
+}
+
 /// Whether a function is this library's, or the capture's. `location` is the line behind it, which may say where it is.
 fn is_ours(function: &str, location: &str) -> bool {
     let sources = file!().trim_end_matches("memory.rs");
@@ -551,5 +573,9 @@ mod tests {
         let by_file = backtrace.replace("<warpsmith::array::DeviceArray<T,D>>::zeros", &here);
         assert_eq!(outside_of_library(&by_file), expected);
         assert_eq!(outside_of_library("disabled backtrace"), "disabled backtrace");
+        assert_eq!(first_call(expected).as_deref(), Some("`app::main` at ./app.rs:3:4"));
+        let without_locations = "   4: std::rt::lang_start\n   5: main";
+        assert_eq!(first_call(without_locations).as_deref(), Some("`std::rt::lang_start`"));
+        assert_eq!(first_call("disabled backtrace"), None);
     }
 }

@@ -170,6 +170,7 @@ fn child() {
         "callback_errors" => with_device(transfers::callback_errors),
         "full_pool" => with_device(transfers::full_pool),
         "ledger" => with_device(transfers::ledger),
+        "unwritten" => transfers::unwritten(),
         "open_failures" => with_device(transfers::open_failures),
         "call_failures" => with_device(transfers::call_failures),
         "frees" => with_device(frees),

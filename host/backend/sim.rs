@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use cuda_sim::{Checks, LaunchConfig, LaunchCounters, Schedule, Written};
+use cuda_sim::{Array, Checks, Fault, LaunchConfig, LaunchCounters, Schedule, Written};
 
 use super::system::{has_room, memory_info};
 use super::{
@@ -160,7 +160,18 @@ impl Simulator {
             bytes,
             byte: first - array.start,
             array: array.len(),
+            allocated_by: self.memory.made_by(array.start as u64),
         })
+    }
+
+    /// A kernel's fault, which says where the array was allocated that something was found in, if that is known.
+    fn fault(&self, mut fault: Fault) -> Error {
+        if let Some(Array::Global { address, .. }) = fault.finding.as_deref().map(|finding| &finding.array)
+            && let Some(call) = self.memory.made_by(*address as u64)
+        {
+            fault.message += &format!(" (the array was allocated by {call})");
+        }
+        Error::Fault(Box::new(fault))
     }
 
     /// With the instructions of those tensor cores.
@@ -535,7 +546,7 @@ impl Backend for Simulator {
         self.counting
             .launch(kernel.name, config, options, &body)
             .map_err(|error| match error {
-                cuda_sim::Error::Fault(fault) => Error::Fault(Box::new(fault)),
+                cuda_sim::Error::Fault(fault) => self.fault(fault),
                 other => Error::LaunchConfig {
                     kernel: kernel.name.into(),
                     what: "configuration",

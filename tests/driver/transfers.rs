@@ -5,7 +5,8 @@
 use std::sync::mpsc::channel;
 
 use ndarray::{Array1, Array2, Ix1};
-use warpsmith::{Device, DeviceArray, Error, PinnedArray, Result, Stream};
+use warpsmith::ops::Sum;
+use warpsmith::{Checks, Device, DeviceArray, Error, Graph, PinnedArray, Result, Stream};
 
 use super::{has_code, run, stub, stub_fail};
 
@@ -403,6 +404,35 @@ pub(crate) fn ledger(device: Device) -> String {
         live[0].bytes,
         device.live_allocations().unwrap().len()
     )
+}
+
+/// A graph, whose output nobody has written.
+#[inline(never)]
+fn captured_here(stream: &Stream) -> Graph<DeviceArray<u32, Ix1>, DeviceArray<u64, Ix1>> {
+    let x = DeviceArray::from_ndarray(stream, &numbers(2500, 1)).unwrap();
+    stream.capture(x, |_, x| x.inclusive_scan::<Sum>()).unwrap()
+}
+
+pub(crate) fn unwritten() -> String {
+    let device = Device::checked_simulator(Checks::ALL);
+    let graph = captured_here(device.default_stream());
+    let copied = graph.output().to_ndarray().unwrap_err();
+    let read = graph.output().add(graph.output()).unwrap_err();
+    format!("{copied}\nsaid: {read}")
+}
+
+#[test]
+fn what_checks_find_in_an_array_has_the_call_that_allocated_it() {
+    let (said, _) = run(stub(), "unwritten", &[("WARPSMITH_TRACE_ALLOC", "1")]);
+    let [copied, read] = said.lines().collect::<Vec<_>>().try_into().unwrap();
+    let (_, call) = copied.split_once("since it was allocated by `").unwrap();
+    assert!(call.contains("captured_here"), "{copied}");
+    let (finding, call) = read.split_once(" (the array was allocated by `").unwrap();
+    assert!(finding.contains("uninitialised: this read of element"), "{read}");
+    assert!(call.contains("captured_here"), "{read}");
+
+    let (said, _) = run(stub(), "unwritten", &[]);
+    assert!(!said.contains("allocated by"), "{said}");
 }
 
 #[test]
