@@ -9,6 +9,7 @@
 mod checks {
     pub mod blocks;
     pub mod clusters;
+    pub mod corpus;
     pub mod global;
     pub mod pipelines;
     pub mod products;
@@ -97,14 +98,12 @@ fn try_both((file, source): (&str, &str), name: &str, wanted: &str, launch: impl
     assert!(fault.message.contains(&format!("{file}:{other}:")), "`{name}`: {fault}");
 }
 
-/// A test for each kernel: the extents of grid and block, and how the fault begins.
+/// A test for each kernel of a module `kernels`: the extents of grid and block, and how the fault begins.
 macro_rules! cases {
-    ($file:literal: $($name:ident($grid:literal, $block:literal), $wanted:literal;)*) => {
-        const SOURCE: (&str, &str) = ($file, include_str!($file));
-
+    ($($name:ident($grid:literal, $block:literal), $wanted:literal;)*) => {
         $(#[test]
         fn $name() {
-            crate::try_both(SOURCE, stringify!($name), $wanted, |right, checks| match right {
+            crate::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| match right {
                 true => crate::run(($grid, $block, false), checks, kernels::$name::<true>),
                 false => crate::run(($grid, $block, false), checks, kernels::$name::<false>),
             });

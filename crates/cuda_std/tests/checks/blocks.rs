@@ -8,6 +8,8 @@ mod kernels {
     use cuda_std::fence;
     use cuda_std::prelude::*;
 
+    pub const SOURCE: (&str, &str) = ("blocks.rs", include_str!("blocks.rs"));
+
     fn me() -> usize {
         thread::thread_idx_x() as usize
     }
@@ -22,6 +24,14 @@ mod kernels {
             thread::sync_threads();
         }
         out.set(64 + me(), out.get(63 - me())); // scratch_of_a_block: second
+    }
+
+    pub fn global_scratch_of_a_warp<const RIGHT: bool>(out: SliceMut<'_, u32>) {
+        out.set(me(), 1); // global_scratch_of_a_warp: first
+        if RIGHT {
+            warp::sync_warp(warp::FULL_MASK);
+        }
+        out.set(64 + me(), out.get(31 - me())); // global_scratch_of_a_warp: second
     }
 
     pub fn neighbour_in_another_block<const RIGHT: bool>(out: SliceMut<'_, u32>) {
@@ -269,8 +279,9 @@ mod kernels {
     }
 }
 
-crate::cases! { "blocks.rs":
+crate::cases! {
     scratch_of_a_block(1, 64), "data race on 4 bytes of global memory at";
+    global_scratch_of_a_warp(1, 32), "data race on 4 bytes of global memory at";
     neighbour_in_another_block(4, 32), "data race on 4 bytes of global memory at";
     counter_without_atomics(2, 32), "data race on 4 bytes of global memory at";
     last_block_without_release(4, 1), "data race on 4 bytes of global memory at";
@@ -311,7 +322,7 @@ fn two_threads_on_one_line() {
         assert_eq!(crate::run((4, 32, false), Checks::ALL, right), None, "{name}");
         let fault =
             crate::run((4, 32, false), Checks::ALL, wrong).unwrap_or_else(|| panic!("{name}: nothing was found"));
-        let line = crate::line(SOURCE.1, &format!("{name}: second"));
+        let line = crate::line(kernels::SOURCE.1, &format!("{name}: second"));
         assert_eq!(fault.location.as_ref().unwrap().line, line, "{name}: {fault}");
         assert!(fault.message.contains(&format!("blocks.rs:{line}:")), "{name}: {fault}");
     }
@@ -319,12 +330,17 @@ fn two_threads_on_one_line() {
 
 #[test]
 fn barriers_of_the_grid() {
-    crate::try_both(SOURCE, "grid_barrier", "data race", |right, checks| match right {
-        true => crate::run((4, 32, true), checks, kernels::grid_barrier::<true>),
-        false => crate::run((4, 32, true), checks, kernels::grid_barrier::<false>),
-    });
     crate::try_both(
-        SOURCE,
+        kernels::SOURCE,
+        "grid_barrier",
+        "data race",
+        |right, checks| match right {
+            true => crate::run((4, 32, true), checks, kernels::grid_barrier::<true>),
+            false => crate::run((4, 32, true), checks, kernels::grid_barrier::<false>),
+        },
+    );
+    crate::try_both(
+        kernels::SOURCE,
         "grid_barrier_used_again",
         "data race",
         |right, checks| match right {

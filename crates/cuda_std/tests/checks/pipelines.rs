@@ -7,226 +7,25 @@ use cuda_std::prelude::*;
 use cuda_std::tma::{self, RawTensorMap, Swizzle, TensorMap, TensorMapLayout, TensorMapMut};
 
 mod kernels {
-    use cuda_std::async_copy;
     use cuda_std::mbarrier::{self, Mbarrier};
     use cuda_std::prelude::*;
 
-    /// The `full` and the `empty` barrier of a ring of one buffer, for a producing and a consuming warp.
-    fn barriers(ordered: bool) -> (Mbarrier, Mbarrier) {
-        let words = shared_array![u64; 2];
-        // SAFETY: the words are barriers only, and each phase gets the arrivals of one warp.
-        let (full, empty) = unsafe { (Mbarrier::at(words, 0), Mbarrier::at(words, 1)) };
-        if thread::thread_idx_x() == 0 {
-            full.init(32); // init_not_ordered: first
-            empty.init(32);
-            mbarrier::fence_init();
-        }
-        if ordered {
-            thread::sync_threads();
-        }
-        (full, empty)
-    }
-
-    /// What the second warp adds up of what the first one makes.
-    fn pipeline(
-        out: SliceMut<'_, u32>,
-        produce: impl Fn(Mbarrier, Mbarrier, Shared<u32>, u32),
-        consume: impl Fn(Mbarrier, Mbarrier, Shared<u32>, u32) -> u32,
-    ) {
-        let buffer = shared_array![u32; 32];
-        let (full, empty) = barriers(true);
-        let mut sum = 0_u32;
-        for round in 0..3 {
-            if thread::thread_idx_x() < 32 {
-                produce(full, empty, buffer, round);
-            } else {
-                sum = sum.wrapping_add(consume(full, empty, buffer, round));
-            }
-        }
-        out.set(thread::thread_idx_x() as usize, sum);
-    }
-
-    fn produce(full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32) {
-        empty.wait((round + 1) % 2);
-        buffer.set(warp::lane_id() as usize, round);
-        full.arrive();
-    }
-
-    fn consume(full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32) -> u32 {
-        full.wait(round % 2);
-        let value = buffer.get(31 - warp::lane_id() as usize);
-        empty.arrive();
-        value
-    }
-
-    pub fn consumer_does_not_wait<const RIGHT: bool>(out: SliceMut<'_, u32>) {
-        let buffer = shared_array![u32; 32];
-        let (full, _) = barriers(true);
-        let lane = warp::lane_id() as usize;
-        if thread::thread_idx_x() < 32 {
-            buffer.set(lane, 1); // consumer_does_not_wait: first
-            full.arrive();
-        } else {
-            if RIGHT {
-                full.wait(0);
-            }
-            out.set(lane, buffer.get(31 - lane)); // consumer_does_not_wait: second
-        }
-    }
-
-    pub fn producer_does_not_wait<const RIGHT: bool>(out: SliceMut<'_, u32>) {
-        let consume = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
-            full.wait(round % 2);
-            let value = buffer.get(31 - warp::lane_id() as usize); // producer_does_not_wait: second
-            empty.arrive();
-            value
-        };
-        let produce = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
-            if RIGHT {
-                empty.wait((round + 1) % 2);
-            }
-            buffer.set(warp::lane_id() as usize, round); // producer_does_not_wait: first
-            if !RIGHT {
-                empty.wait((round + 1) % 2);
-            }
-            full.arrive();
-        };
-        pipeline(out, produce, consume);
-    }
-
-    pub fn arrives_before_it_writes<const RIGHT: bool>(out: SliceMut<'_, u32>) {
-        let produce_early = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
-            empty.wait((round + 1) % 2);
-            full.arrive();
-            buffer.set(warp::lane_id() as usize, round); // arrives_before_it_writes: first
-        };
-        let consume_it = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
-            full.wait(round % 2);
-            let value = buffer.get(31 - warp::lane_id() as usize); // arrives_before_it_writes: second
-            empty.arrive();
-            value
-        };
-        if RIGHT {
-            pipeline(out, produce, consume_it);
-        } else {
-            pipeline(out, produce_early, consume_it);
-        }
-    }
-
-    pub fn arrives_before_it_reads<const RIGHT: bool>(out: SliceMut<'_, u32>) {
-        let produce_it = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
-            empty.wait((round + 1) % 2);
-            buffer.set(warp::lane_id() as usize, round); // arrives_before_it_reads: second
-            full.arrive();
-        };
-        let consume_late = |full: Mbarrier, empty: Mbarrier, buffer: Shared<u32>, round: u32| {
-            full.wait(round % 2);
-            empty.arrive();
-            buffer.get(31 - warp::lane_id() as usize) // arrives_before_it_reads: first
-        };
-        if RIGHT {
-            pipeline(out, produce_it, consume);
-        } else {
-            pipeline(out, produce_it, consume_late);
-        }
-    }
+    pub const SOURCE: (&str, &str) = ("pipelines.rs", include_str!("pipelines.rs"));
 
     pub fn init_not_ordered<const RIGHT: bool>(out: SliceMut<'_, u32>) {
-        let (full, _) = barriers(RIGHT);
+        let words = shared_array![u64; 1];
+        // SAFETY: the word is a barrier only, whose phase gets the arrivals of one warp.
+        let full = unsafe { Mbarrier::at(words, 0) };
+        if thread::thread_idx_x() == 0 {
+            full.init(32); // init_not_ordered: first
+            mbarrier::fence_init();
+        }
+        if RIGHT {
+            thread::sync_threads();
+        }
         full.arrive(); // init_not_ordered: second
         full.wait(0);
         out.set(thread::thread_idx_x() as usize, 1);
-    }
-
-    pub fn copies_not_ordered<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
-        let tile = shared_array![u32; 64];
-        let me = thread::thread_idx_x() as usize;
-        if me < 16 {
-            // SAFETY: 16 bytes of the array, aligned, and of the tile.
-            unsafe { async_copy::copy_16(tile, 16 * me as u32, x.as_ptr().add(4 * me), 16) }; // copies_not_ordered: first
-            async_copy::commit();
-            async_copy::wait::<0>();
-        }
-        if RIGHT {
-            thread::sync_threads();
-        }
-        // The threads have waited for their own copies alone.
-        if RIGHT || me < 16 {
-            out.set(me, tile.get(63 - me)); // copies_not_ordered: second
-        }
-    }
-}
-
-/// Copies of a thread to shared memory, which it reads or writes itself.
-mod copies {
-    use cuda_std::async_copy;
-    use cuda_std::prelude::*;
-
-    /// Where the thread's 16 bytes begin, as an element.
-    fn mine() -> usize {
-        4 * thread::thread_idx_x() as usize
-    }
-
-    fn copy(tile: Shared<u32>, x: &[u32], from: usize) {
-        // SAFETY: 16 bytes of the array, aligned, and of the tile.
-        unsafe { async_copy::copy_16(tile, 4 * from as u32, x.as_ptr().add(from % 64), 16) };
-        async_copy::commit();
-    }
-
-    pub fn read_without_a_wait<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
-        let tile = shared_array![u32; 64].aligned::<16>();
-        copy(tile, x, mine());
-        if RIGHT {
-            async_copy::wait::<0>();
-        }
-        out.set(mine(), tile.get(mine())); // read_without_a_wait: second
-    }
-
-    pub fn others_read_without_a_wait<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
-        let tile = shared_array![u32; 64].aligned::<16>();
-        copy(tile, x, mine());
-        if RIGHT {
-            async_copy::wait::<0>();
-        }
-        // It orders the threads, and not a thread's copies.
-        thread::sync_threads();
-        out.set(mine(), tile.get(60 - mine())); // others_read_without_a_wait: second
-    }
-
-    pub fn waits_for_one_group_too_few<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
-        let tile = shared_array![u32; 128].aligned::<16>();
-        copy(tile, x, mine());
-        copy(tile, x, 64 + mine());
-        if RIGHT {
-            async_copy::wait::<1>();
-        } else {
-            async_copy::wait::<2>();
-        }
-        out.set(mine(), tile.get(mine())); // waits_for_one_group_too_few: second
-        async_copy::wait::<0>();
-        out.set(64 + mine(), tile.get(64 + mine()));
-    }
-
-    pub fn waits_for_what_is_not_committed<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
-        let tile = shared_array![u32; 64].aligned::<16>();
-        // SAFETY: as in `copy`.
-        unsafe { async_copy::copy_16(tile, 4 * mine() as u32, x.as_ptr().add(mine()), 16) };
-        if RIGHT {
-            async_copy::commit();
-        }
-        async_copy::wait::<0>();
-        out.set(mine(), tile.get(mine())); // waits_for_what_is_not_committed: second
-    }
-
-    pub fn writes_where_a_copy_does<const RIGHT: bool>(x: &[u32], out: SliceMut<'_, u32>) {
-        let tile = shared_array![u32; 64].aligned::<16>();
-        copy(tile, x, mine());
-        if RIGHT {
-            async_copy::wait::<0>();
-        }
-        tile.set(mine() + 3, 0); // writes_where_a_copy_does: second
-        async_copy::wait::<0>();
-        out.set(mine(), tile.get(mine()));
     }
 }
 
@@ -368,7 +167,7 @@ macro_rules! fences {
         fn $name() {
             let mut memory = [0; 8];
             let map = map_of(&mut memory);
-            crate::try_both(SOURCE, stringify!($name), $wanted, |right, checks| match right {
+            crate::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| match right {
                 true => crate::run((1, 32, false), checks, |out| fences::$name::<true>(&map, out)),
                 false => crate::run((1, 32, false), checks, |out| fences::$name::<false>(&map, out)),
             });
@@ -451,7 +250,7 @@ fn boxes_of_other_bytes_than_were_announced() {
         // The phase ends before all of the box has come.
         ("fewer_bytes_than_a_box_has", 64, "data race on element"),
     ] {
-        crate::try_both(SOURCE, name, wanted, |right, checks| {
+        crate::try_both(kernels::SOURCE, name, wanted, |right, checks| {
             let bytes = if right { 128 } else { wrong };
             crate::run((1, 64, false), checks, |out| box_loaded(&map, bytes, out))
         });
@@ -464,7 +263,7 @@ fn box_written_while_it_is_stored_is_found() {
     let map = map_of(&mut memory);
     let name = "box_written_while_it_is_stored";
     crate::try_both(
-        SOURCE,
+        kernels::SOURCE,
         name,
         "not waited for: this write of element",
         |right, checks| {
@@ -477,49 +276,36 @@ fn box_written_while_it_is_stored_is_found() {
     assert_eq!(memory, [0x1_0000_0001_0000_0001_0000_0001; 8]);
 }
 
-/// A test for each of those.
-macro_rules! copies {
-    ($($name:ident)*) => {$(
-        #[test]
-        fn $name() {
-            #[repr(align(16))]
-            struct Aligned([u32; 64]);
-            let x = Aligned([5; 64]);
-            crate::try_both(SOURCE, stringify!($name), "not waited for: this ", |right, checks| match right {
-                true => crate::run((1, 16, false), checks, |out| copies::$name::<true>(&x.0, out)),
-                false => crate::run((1, 16, false), checks, |out| copies::$name::<false>(&x.0, out)),
-            });
-        }
-    )*};
-}
+/// Those that copy from an array.
+mod copies {
+    use crate::checks::corpus::copies as kernels;
 
-copies! {
-    read_without_a_wait
-    others_read_without_a_wait
-    waits_for_one_group_too_few
-    waits_for_what_is_not_committed
-    writes_where_a_copy_does
-}
-
-crate::cases! { "pipelines.rs":
-    consumer_does_not_wait(1, 64), "data race on element";
-    producer_does_not_wait(1, 64), "data race on element";
-    arrives_before_it_writes(1, 64), "data race on element";
-    arrives_before_it_reads(1, 64), "data race on element";
-    init_not_ordered(1, 32), "data race on element 0 (of 8 bytes)";
-}
-
-#[test]
-fn copies_not_ordered() {
     #[repr(align(16))]
     struct Aligned([u32; 64]);
-    let x = Aligned([5; 64]);
-    crate::try_both(SOURCE, "copies_not_ordered", "data race", |right, checks| match right {
-        true => crate::run((1, 64, false), checks, |out| {
-            kernels::copies_not_ordered::<true>(&x.0, out)
-        }),
-        false => crate::run((1, 64, false), checks, |out| {
-            kernels::copies_not_ordered::<false>(&x.0, out)
-        }),
-    });
+
+    macro_rules! cases {
+        ($($name:ident($grid:literal, $block:literal), $wanted:literal;)*) => {$(
+            #[test]
+            fn $name() {
+                let x = Aligned([5; 64]);
+                crate::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| match right {
+                    true => crate::run(($grid, $block, false), checks, |out| kernels::$name::<true>(&x.0, out)),
+                    false => crate::run(($grid, $block, false), checks, |out| kernels::$name::<false>(&x.0, out)),
+                });
+            }
+        )*};
+    }
+
+    crate::corpus_copies! { cases }
+}
+
+/// Barriers of which a GPU has instructions as well.
+mod barriers {
+    use crate::checks::corpus::pipelines as kernels;
+
+    crate::corpus_pipelines! { crate::cases }
+}
+
+crate::cases! {
+    init_not_ordered(1, 32), "data race on element 0 (of 8 bytes)";
 }

@@ -12,6 +12,8 @@ mod kernels {
     use cuda_std::tma;
     use cuda_std::wgmma::{Accumulator, InFlight, KMajor, MatrixDescriptor};
 
+    pub const SOURCE: (&str, &str) = ("products.rs", include_str!("products.rs"));
+
     type Descriptor = MatrixDescriptor<bf16, KMajor>;
 
     fn me() -> usize {
@@ -128,7 +130,7 @@ mod kernels {
     }
 }
 
-crate::cases! { "products.rs":
+crate::cases! {
     operand_without_a_fence(1, 128), "not fenced: this asynchronous read of";
     operand_written_before_the_wait(1, 128), "not waited for: this write of element";
     next_operand_before_the_wait(1, 128), "not waited for: this write of element";

@@ -5,6 +5,8 @@ mod kernels {
     use cuda_std::mbarrier::Mbarrier;
     use cuda_std::prelude::*;
 
+    pub const SOURCE: (&str, &str) = ("rules.rs", include_str!("rules.rs"));
+
     fn me() -> usize {
         thread::thread_idx_x() as usize
     }
@@ -164,7 +166,7 @@ mod kernels {
     }
 }
 
-crate::cases! { "rules.rs":
+crate::cases! {
     barrier_in_a_branch(1, 64), "barrier `sync_threads` not reached by all threads of the block";
     barrier_after_an_early_return(1, 64), "barrier `sync_threads` not reached by all threads of the block";
     barrier_in_a_loop_of_another_length(1, 64), "barrier `sync_threads` not reached by all threads of the block";

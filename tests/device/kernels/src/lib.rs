@@ -6,6 +6,9 @@ pub mod atomics;
 pub mod bits;
 pub mod clusters;
 pub mod cooperative;
+/// Kernels that are wrong, each with its corrected form, which the checks of the simulated GPU are tested with.
+#[path = "../../../../crates/cuda_std/tests/checks/corpus/mod.rs"]
+pub mod corpus;
 pub mod counters;
 pub mod epilogues;
 pub mod faults;
