@@ -112,3 +112,105 @@ pub fn transpose(x: &[f32], out: SliceMut<'_, f32>) {
         out.set(column * BLOCK + row, x[row * BLOCK + column]);
     }
 }
+
+/// Lane `l`'s element of its warp's 1024: number `l · step % 256`.
+#[kernel]
+pub fn gather(step: u32, x: &[f32], out: SliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    out.set(i, x[i / 32 * 1024 + (warp::lane_id() * step % 256) as usize]);
+}
+
+/// Neighbours in reverse.
+#[kernel]
+pub fn read_reversed(x: &[f32], out: SliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    out.set(i, x[i ^ 31]);
+}
+
+/// A tile for each warp, `width` elements wide, of rows of `pitch`.
+#[kernel]
+pub fn read_tile(width: u32, pitch: u32, x: &[f32], out: SliceMut<'_, f32>) {
+    let (i, lane) = (thread::index_1d(), warp::lane_id());
+    out.set(i, x[i / 32 * 1024 + (lane / width * pitch + lane % width) as usize]);
+}
+
+/// Pairs, `stride` pairs apart.
+#[kernel]
+pub fn read_global_pairs(stride: u32, x: &[f32], out: SliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    let [a, b] = x.load_vec::<2>(2 * i * stride as usize);
+    out.set(i, a + b);
+}
+
+/// Numbers of 16 bits.
+#[kernel]
+pub fn read_global_halves(stride: u32, x: &[u16], out: SliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    out.set(i, f32::from(x[i * stride as usize]));
+}
+
+/// Bytes, written.
+#[kernel]
+pub fn write_global_bytes(stride: u32, out: SliceMut<'_, u8>) {
+    let i = thread::index_1d();
+    out.set(i * stride as usize, i as u8);
+}
+
+/// Threads count at places that are `step` apart, each warp in 1024 of its own.
+#[kernel]
+pub fn count_apart(step: u32, counts: SliceMut<'_, u32>) {
+    let i = thread::index_1d();
+    let place = i / 32 * 1024 + (warp::lane_id() * step) as usize;
+    counts.atomic(place).fetch_max(i as u32);
+}
+
+/// Shared memory, a byte a thread.
+#[kernel(max_threads = BLOCK)]
+pub fn read_shared_bytes(stride: u32, out: SliceMut<'_, f32>) {
+    let tile = shared_array![u8; TILE];
+    let t = thread::thread_idx_x() as usize;
+    for k in 0..TILE / BLOCK {
+        tile.set(BLOCK * k + t, (k + t) as u8);
+    }
+    thread::sync_threads();
+    out.set(thread::index_1d(), f32::from(tile.get(t * stride as usize % TILE)));
+}
+
+/// A column of a tile of 32 by 32 whose rows are permuted.
+#[kernel(max_threads = BLOCK)]
+pub fn read_shared_swizzled(column: u32, out: SliceMut<'_, f32>) {
+    let tile = shared_array![u32; TILE];
+    let t = thread::thread_idx_x() as usize;
+    for k in 0..TILE / BLOCK {
+        tile.set(BLOCK * k + t, (k + t) as u32);
+    }
+    thread::sync_threads();
+    let lane = warp::lane_id();
+    let value = tile.get((lane * 32 + (lane ^ column)) as usize);
+    out.set(thread::index_1d(), value as f32);
+}
+
+/// Odd lanes alone.
+#[kernel(max_threads = BLOCK)]
+pub fn read_shared_by_odd_lanes(stride: u32, out: SliceMut<'_, f32>) {
+    let tile = shared_array![u32; TILE];
+    let t = thread::thread_idx_x() as usize;
+    for k in 0..TILE / BLOCK {
+        tile.set(BLOCK * k + t, (k + t) as u32);
+    }
+    thread::sync_threads();
+    if t % 2 == 1 {
+        out.set(thread::index_1d(), tile.get(t * stride as usize % TILE) as f32);
+    }
+}
+
+/// Written, 16 bytes a thread.
+#[kernel(max_threads = BLOCK)]
+pub fn write_shared_quads(stride: u32, out: SliceMut<'_, f32>) {
+    let tile = shared_array![u32; 4 * TILE].aligned::<16>();
+    let t = thread::thread_idx_x();
+    let first = 4 * (t * stride) as usize;
+    tile.set_vec::<4>(first, [t, 1, 2, 3]);
+    thread::sync_threads();
+    out.set(thread::index_1d(), tile.get(first) as f32);
+}
