@@ -87,11 +87,11 @@ pub fn launch_cooperative(kernel: &str, config: &LaunchConfig, body: &(dyn Fn() 
 ///
 /// # Errors
 ///
-/// As [`launch`] and [`launch_cooperative`]. What is checked and found is a [`Fault`](crate::Fault) of the second of two threads.
+/// As [`launch`] and [`launch_cooperative`]; [`Error::Clusters`] for a grid that is no multiple of the clusters. What is checked and found is a [`Fault`](crate::Fault) of the second of two threads.
 ///
 /// # Panics
 ///
-/// If called from inside a kernel.
+/// If called from inside a kernel; if the launch is cooperative and has clusters.
 ///
 /// ```
 /// use cuda_sim::{Checks, Error, Kind, LaunchConfig, Options, Space, access, launch_with, thread_idx};

@@ -4,7 +4,7 @@
 use cuda_std::cluster;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
-use cuda_std::tma::TensorMap;
+use cuda_std::tma::{self, TensorMap};
 
 /// The blocks of the clusters below, and the threads of each.
 pub const BLOCKS: u32 = 4;
@@ -121,6 +121,50 @@ pub fn pass_round(rounds: u32, out: SliceMut<'_, u32>) {
         empty.map_shared_rank(last).arrive();
     }
     out.set(thread::index_1d(), number);
+    cluster::sync();
+}
+
+/// The sum of all rows, in every block: a round brings one row for each of the cluster's blocks, which load them for all, into a
+/// buffer that all have done with.
+///
+/// # Safety
+///
+/// As of [`multicast`].
+#[kernel(cluster = BLOCKS, max_threads = 32, arch = "sm_90a")]
+pub unsafe fn multicast_ring(rounds: u32, x: TensorMap<'_, f32>, out: SliceMut<'_, f32>) {
+    let tile = cuda_std::shared::dynamic::<f32>().aligned::<128>();
+    let words = shared_array![u64; 2];
+    // SAFETY: the words are barriers only. A phase of the first gets one arrival, and one of the second those of all threads of
+    // the cluster.
+    let (full, empty) = unsafe { (Mbarrier::at(words, 0), Mbarrier::at(words, 1)) };
+    let rank = cluster::block_rank();
+    if me() == 0 {
+        full.init(1);
+        empty.init(32 * BLOCKS);
+        mbarrier::fence_init();
+    }
+    cluster::sync();
+    let mut sum = 0.0;
+    for round in 0..rounds {
+        if me() == 0 {
+            // All blocks have read the rows of the round before. So none is in a phase of its own barrier before this one.
+            empty.wait_cluster((round + 1) % 2);
+            full.arrive_expect_tx(4 * 32 * BLOCKS);
+            let (to, row) = (tile.subarray(32 * rank as usize, 32), (round * BLOCKS + rank) as i32);
+            // SAFETY: a row of 32 elements, for which there is room in all blocks, and which nobody touches before it is there.
+            unsafe { x.load_multicast(to, [0, row], full, (1 << BLOCKS) - 1) };
+        }
+        full.wait(round % 2);
+        for row in 0..BLOCKS as usize {
+            sum += tile.get(32 * row + me());
+        }
+        // The next copies come behind these reads.
+        tma::fence_async();
+        for loader in 0..BLOCKS {
+            empty.map_shared_rank(loader).arrive();
+        }
+    }
+    out.set(thread::index_1d(), sum);
     cluster::sync();
 }
 
