@@ -9,6 +9,7 @@ use test_reference::attention::{Query, Row, Sums, bound_sums};
 use warpsmith::ops::{Attend, Attention, CastTo};
 use warpsmith::{Device, DeviceArray, Error, bf16, f16};
 
+mod bias;
 mod decode;
 mod gradients;
 mod seen;

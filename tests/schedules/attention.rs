@@ -93,6 +93,9 @@ pub(super) fn gradients(run: &mut Run) {
                 let shape = [16 + run.len(60), run.len(70), dim - 8 + run.len(8)];
                 differentiate::<f32>(run, shape, None);
             }
+            for axes in [[true, true], [false, true], [true, false]] {
+                differentiate_bias(run, axes);
+            }
         }
     }
 }
@@ -113,4 +116,17 @@ fn differentiate<T: Value + Attend>(run: &mut Run, shape: [usize; 3], length: Op
     for gradient in run.ok(operands.attention().gradients(&out, &log_sums, &gradient)) {
         run.keep(Ok(gradient));
     }
+}
+
+/// Of a bias that has an element for each query, and for each key, or not.
+fn differentiate_bias(run: &mut Run, [of_queries, of_keys]: [bool; 2]) {
+    let [queries, keys] = [16 + run.len(60), run.len(70)];
+    let length = run.len(70);
+    let operands = Operands::<f32>::new(run, 2, [queries, keys, 8], Some(length));
+    let of = |is: bool, len: usize| if is { len } else { 1 };
+    let bias = run.array::<f32, _>((1, 1, of(of_queries, queries), of(of_keys, keys)));
+    let attention = || operands.attention().bias(&bias);
+    let (out, log_sums) = run.ok(attention().compute_with_log_sum_exp());
+    let gradient = run.array::<f32, _>(out.raw_dim());
+    run.keep(attention().bias_gradient(&out, &log_sums, &gradient));
 }

@@ -202,7 +202,7 @@ families! {
     attentions by attention::attentions, on [PLAIN, AMPERE, HOPPER]:
         attention attention_combine attention_decode attention_decode_tensor attention_wgmma;
     gradients_of_attention by attention::gradients, on [PLAIN, HOPPER]:
-        attention_gradients attention_gradients_of_keys attention_gradients_of_queries;
+        attention_gradients attention_gradients_of_keys attention_gradients_of_queries attention_bias_gradient;
 }
 
 /// Entries that no operation launches: of bytes a block counts the 256 values, for which each lane of a warp has counters,

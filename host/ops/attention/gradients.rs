@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gradients of attention.
 
+use kernels_gpu::attention::tiled::gradients::bias::{BiasPlan, attention_bias_gradient};
 use kernels_gpu::attention::tiled::gradients::{GradientStrides, attention_gradients, blocks};
 use kernels_gpu::attention::tiled::{ROWS, THREADS};
 use kernels_gpu::attention::{AttentionShape, MAX_TILES};
-use ndarray::{Axis, Ix3, Ix4};
+use ndarray::{Axis, Dim, Ix3, Ix4};
 
 use super::sequences::Extra;
 use super::{Attend, Attention, OPERATION, scores, steps, strides};
@@ -13,7 +14,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::launch::{LaunchConfig, Words};
-use crate::ops::CastTo;
+use crate::ops::transpose::Ordered;
 
 /// What gradients are computed of.
 #[doc(hidden)]
@@ -25,7 +26,6 @@ pub struct GradientsTask<'a, T> {
     pub(super) log_sums: &'a DeviceArrayRef<f32, Ix3>,
     pub(super) grad: &'a DeviceArrayRef<T, Ix4>,
     pub(super) shape: AttentionShape,
-    blocks: u32,
     /// What scores are multiplied with to be exponents of 2, and to be those of e.
     pub(super) factors: [f32; 2],
     pub(super) extra: Extra<'a, T>,
@@ -87,24 +87,106 @@ impl<T: Attend> Attention<'_, T> {
         log_sums: &DeviceArrayRef<f32, Ix3>,
         grad: &DeviceArrayRef<T, Ix4>,
     ) -> Result<[DeviceArray<T, Ix4>; 3]> {
-        let (shape, extra) = self.shape()?;
-        self.check_results(out, log_sums, grad)?;
-        let Self { q, k, v, .. } = self;
-        let stream = q.stream();
-        self.check_devices(&[k.stream(), v.stream(), out.stream(), log_sums.stream(), grad.stream()])?;
-        if q.is_empty() || k.is_empty() {
+        let task = self.task(out, log_sums, grad)?;
+        if task.is_empty() {
+            let stream = self.q.stream();
             return Ok([
-                DeviceArray::zeros(stream, q.raw_dim())?,
-                DeviceArray::zeros(stream, k.raw_dim())?,
-                DeviceArray::zeros(stream, v.raw_dim())?,
+                DeviceArray::zeros(stream, self.q.raw_dim())?,
+                DeviceArray::zeros(stream, self.k.raw_dim())?,
+                DeviceArray::zeros(stream, self.v.raw_dim())?,
             ]);
         }
-        let blocks = blocks(&shape).ok_or_else(|| {
+        let blocks = blocks(&task.shape).ok_or_else(|| {
             self.refuse(format!(
                 "no more than {MAX_TILES} tiles of {ROWS} queries, keys and values in all heads"
             ))
         })?;
-        T::gradients(&GradientsTask {
+        match T::gradients_on_tensor_cores(&task)? {
+            Some(gradients) => Ok(gradients),
+            None => task.on_ordinary_cores(blocks),
+        }
+    }
+
+    /// The gradient with respect to the [`bias`](Self::bias), of its shape, as a new array on the stream of the queries. The arguments are
+    /// those of [`gradients`](Self::gradients), which gives the other three.
+    ///
+    /// It is `S = P ∘ (grad Vᵀ − δ)` (see there), summed over the axes along which the bias is repeated: problems, heads, queries, keys. Where
+    /// a query does not see the key, and where the bias is −∞, `S` is 0.
+    ///
+    /// # Precision
+    ///
+    /// All is computed and summed in `f32`, and rounded to the bias's type once. On one device the bits are the same each time.
+    ///
+    /// # Cost
+    ///
+    /// `4 d` operations for each pair of a query and a key in tiles of 64 of each in which one is seen, on ordinary cores. Memory: the
+    /// gradient; sums of parts, in `f32`, of 16 MiB at most, or, where queries are summed, of a sixteenth of the other axes' scores, where
+    /// keys are, of a 64th; two `f32` for each query; for `f16` and `bf16` also the operands as `f32`, until it is done.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`gradients`](Self::gradients), and [`Error::Parameter`] if there is no bias.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use warpsmith::{Device, DeviceArray};
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let q = DeviceArray::<f32, _>::zeros(stream, (1, 1, 1, 1))?;
+    /// let k = DeviceArray::<f32, _>::zeros(stream, (1, 1, 3, 1))?;
+    /// let v = DeviceArray::from_ndarray(stream, &array![[[[3.0f32], [1.0], [7.0]]]])?;
+    /// let bias = DeviceArray::from_ndarray(stream, &array![[[[0.0f32, 0.0, f32::NEG_INFINITY]]]])?;
+    /// let (out, log_sums) = q.attention(&k, &v).bias(&bias).compute_with_log_sum_exp()?;
+    /// let grad = DeviceArray::<f32, _>::ones(stream, (1, 1, 1, 1))?;
+    /// let of_bias = q.attention(&k, &v).bias(&bias).bias_gradient(&out, &log_sums, &grad)?;
+    /// // The result is 2. More of the first score would be more, more of the second less.
+    /// assert_eq!(of_bias.to_ndarray()?, array![[[[0.5, -0.5, 0.0]]]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn bias_gradient(
+        self,
+        out: &DeviceArrayRef<T, Ix4>,
+        log_sums: &DeviceArrayRef<f32, Ix3>,
+        grad: &DeviceArrayRef<T, Ix4>,
+    ) -> Result<DeviceArray<T, Ix4>> {
+        let Some(bias) = self.bias else {
+            return Err(Error::Parameter {
+                operation: OPERATION,
+                parameter: "bias",
+                given: "none".into(),
+                wanted: "the one whose gradient is computed".into(),
+            });
+        };
+        let task = self.task(out, log_sums, grad)?;
+        if task.is_empty() {
+            return DeviceArray::zeros(self.q.stream(), bias.raw_dim());
+        }
+        // Each is 1 or a length of the scores.
+        let plan = BiasPlan::new(&task.shape, [0, 1, 2, 3].map(|axis| bias.shape()[axis] as u32));
+        let blocks = plan.blocks(&task.shape).ok_or_else(|| {
+            self.refuse(format!(
+                "no more than {MAX_TILES} tiles of {ROWS} queries and {ROWS} keys in all heads of the bias"
+            ))
+        })?;
+        task.of_bias(&plan, blocks, bias.raw_dim())
+    }
+
+    /// What gradients are computed of, if it fits.
+    fn task<'a>(
+        &'a self,
+        out: &'a DeviceArrayRef<T, Ix4>,
+        log_sums: &'a DeviceArrayRef<f32, Ix3>,
+        grad: &'a DeviceArrayRef<T, Ix4>,
+    ) -> Result<GradientsTask<'a, T>> {
+        let (shape, extra) = self.shape()?;
+        self.check_results(out, log_sums, grad)?;
+        let Self { q, k, v, .. } = *self;
+        self.check_devices(&[k.stream(), v.stream(), out.stream(), log_sums.stream(), grad.stream()])?;
+        Ok(GradientsTask {
             q,
             k,
             v,
@@ -112,7 +194,6 @@ impl<T: Attend> Attention<'_, T> {
             log_sums,
             grad,
             shape,
-            blocks,
             factors: self.factors(),
             extra,
         })
@@ -158,53 +239,114 @@ impl<T: Attend> GradientsTask<'_, T> {
         ])
     }
 
-    /// By the kernel for any GPU, which is one of `f32`.
-    pub(super) fn through_f32(&self) -> Result<[DeviceArray<T, Ix4>; 3]>
-    where
-        T: CastTo<f32>,
-        f32: CastTo<T>,
-    {
-        let [q, k, v, grad] = [self.q, self.k, self.v, self.grad].map(|x| x.cast::<f32>());
-        let (q, k, v, grad) = (q?, k?, v?, grad?);
-        let bias = self.extra.bias.as_ref().map(|bias| bias.cast::<f32>()).transpose()?;
-        let [dq, dk, dv] = self.on_ordinary_cores([&q, &k, &v, &grad], bias.as_deref())?;
-        Ok([dq.cast::<T>()?, dk.cast::<T>()?, dv.cast::<T>()?])
+    /// Whether there is no query or no key.
+    fn is_empty(&self) -> bool {
+        self.q.is_empty() || self.k.is_empty()
     }
 
-    /// By the kernel for any GPU, of queries, keys, values and their gradient as `f32`, and what is added to scores.
-    pub(super) fn on_ordinary_cores(
-        &self,
-        operands: [&DeviceArrayRef<f32, Ix4>; 4],
-        bias: Option<&DeviceArrayRef<f32, Ix4>>,
-    ) -> Result<[DeviceArray<f32, Ix4>; 3]> {
-        // The kernel goes forwards.
-        let [q, k, v, grad] = operands.map(|x| x.forwards::<Ix4>(None));
-        let (q, k, v, grad) = (q?, k?, v?, grad?);
-        let stream = self.q.stream();
-        let log_sums = self.log_sums.in_order()?;
-        let deltas = self.deltas().eval_on(stream)?;
-        let bias = bias.map(|bias| bias.broadcast(scores(&q, &k))).transpose()?;
+    /// By the kernel for any GPU, in so many blocks.
+    fn on_ordinary_cores(&self, blocks: u32) -> Result<[DeviceArray<T, Ix4>; 3]> {
+        let operands = self.operands()?;
         let mut gradients = self.results()?;
         let [dq, dk, dv] = &mut gradients;
-        let strides = GradientStrides {
-            attention: strides(&q, &k, &v, bias.as_deref()),
-            grad: steps(&grad),
-        };
-        let (q, k, v, grad) = (Words::of(&q), Words::of(&k), Words::of(&v), Words::of(&grad));
-        let (log_sums, shape, factors) = (Words::of(&log_sums), self.shape, self.factors);
-        let (bias, sequences) = (
-            bias.as_deref().map(Words::of),
-            self.extra.sequences.as_deref().map(Words::of),
-        );
+        let ([q, k, v, grad], bias, strides) = operands.for_kernel()?;
+        let sequences = self.extra.sequences.as_deref().map(Words::of);
         let args = (
-            q, k, v, grad, log_sums, &deltas, bias, sequences, dq, dk, dv, shape, strides, factors,
+            q,
+            k,
+            v,
+            grad,
+            Words::of(&operands.log_sums),
+            &operands.deltas,
+            bias,
+            sequences,
+            dq,
+            dk,
+            dv,
+            self.shape,
+            strides,
+            self.factors,
         );
-        let config = LaunchConfig::new(self.blocks, THREADS as u32);
-        match shape.dim {
+        let (stream, config) = (self.q.stream(), LaunchConfig::new(blocks, THREADS as u32));
+        match self.shape.dim {
             ..=64 => stream.launch::<attention_gradients<8>>(&config, args)?,
             65..=128 => stream.launch::<attention_gradients<16>>(&config, args)?,
             _ => stream.launch::<attention_gradients<32>>(&config, args)?,
         }
-        Ok(gradients)
+        let [dq, dk, dv] = gradients;
+        Ok([T::rounded(dq)?, T::rounded(dk)?, T::rounded(dv)?])
+    }
+
+    /// The gradient of a bias of that shape, in so many blocks.
+    fn of_bias(&self, plan: &BiasPlan, blocks: u32, bias: Ix4) -> Result<DeviceArray<T, Ix4>> {
+        let operands = self.operands()?;
+        let stream = self.q.stream();
+        let mut sums = DeviceArray::uninit(stream, Dim(plan.sums(&self.shape).map(|n| n as usize)))?;
+        let ([q, k, v, grad], of_kernel, strides) = operands.for_kernel()?;
+        let sequences = self.extra.sequences.as_deref().map(Words::of);
+        let args = (
+            q,
+            k,
+            v,
+            grad,
+            Words::of(&operands.log_sums),
+            &operands.deltas,
+            of_kernel,
+            sequences,
+            &mut sums,
+            self.shape,
+            strides,
+            *plan,
+            self.factors[0],
+        );
+        stream.launch::<attention_bias_gradient>(&LaunchConfig::new(blocks, THREADS as u32), args)?;
+        let [over_queries, over_keys] = plan.is_over(&self.shape);
+        let is_over = [plan.parts > 1, false, false, over_queries, over_keys];
+        let axes: Vec<usize> = (0..5).filter(|&axis| is_over[axis]).collect();
+        T::rounded(match axes.is_empty() {
+            true => sums.into_shape(bias)?,
+            false => sums.sum_axes(&axes)?.into_shape(bias)?,
+        })
+    }
+
+    /// The operands as the kernels for any GPU have them.
+    fn operands(&self) -> Result<Operands<'_>> {
+        Ok(Operands {
+            q: T::as_f32(self.q)?,
+            k: T::as_f32(self.k)?,
+            v: T::as_f32(self.v)?,
+            grad: T::as_f32(self.grad)?,
+            bias: self.extra.bias.as_deref().map(T::as_f32).transpose()?,
+            log_sums: self.log_sums.in_order()?,
+            deltas: self.deltas().eval_on(self.q.stream())?,
+        })
+    }
+}
+
+/// The operands of the kernels for any GPU, of `f32`, with strides that go forwards.
+struct Operands<'a> {
+    q: Ordered<'a, f32, Ix4>,
+    k: Ordered<'a, f32, Ix4>,
+    v: Ordered<'a, f32, Ix4>,
+    grad: Ordered<'a, f32, Ix4>,
+    bias: Option<Ordered<'a, f32, Ix4>>,
+    log_sums: Ordered<'a, f32, Ix3>,
+    deltas: DeviceArray<f32, Ix3>,
+}
+
+impl Operands<'_> {
+    /// The elements of queries, keys, values and their gradient, those of the bias, and all strides.
+    #[allow(clippy::type_complexity, reason = "what a launch takes")]
+    fn for_kernel(&self) -> Result<([Words<'_, f32>; 4], Option<Words<'_, f32>>, GradientStrides)> {
+        let Self {
+            q, k, v, grad, bias, ..
+        } = self;
+        let repeated = bias.as_ref().map(|bias| bias.broadcast(scores(q, k))).transpose()?;
+        let strides = GradientStrides {
+            attention: strides(q, k, v, repeated.as_deref()),
+            grad: steps(grad),
+        };
+        let words = [Words::of(q), Words::of(k), Words::of(v), Words::of(grad)];
+        Ok((words, bias.as_deref().map(Words::of), strides))
     }
 }

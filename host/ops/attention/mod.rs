@@ -24,6 +24,7 @@ use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::expr::Value;
 use crate::launch::{LaunchConfig, Words};
+use crate::ops::transpose::Ordered;
 use crate::stream::Stream;
 
 /// What errors call it.
@@ -49,9 +50,19 @@ pub trait Attend: Element + AttentionDecode + Value<Element = Self> + sealed::Se
         Ok(false)
     }
 
-    /// Computes gradients, by the kernels for the device.
+    /// Gradients by the kernels for the device's tensor cores, if there are some for such operands.
     #[doc(hidden)]
-    fn gradients(task: &GradientsTask<'_, Self>) -> Result<[DeviceArray<Self, Ix4>; 3]>;
+    fn gradients_on_tensor_cores(_task: &GradientsTask<'_, Self>) -> Result<Option<[DeviceArray<Self, Ix4>; 3]>> {
+        Ok(None)
+    }
+
+    /// An operand as the kernels of gradients for any GPU have it: as `f32`, forwards.
+    #[doc(hidden)]
+    fn as_f32(x: &DeviceArrayRef<Self, Ix4>) -> Result<Ordered<'_, f32, Ix4>>;
+
+    /// A result of these kernels, rounded.
+    #[doc(hidden)]
+    fn rounded(x: DeviceArray<f32, Ix4>) -> Result<DeviceArray<Self, Ix4>>;
 }
 
 mod sealed {
@@ -63,8 +74,12 @@ mod sealed {
 }
 
 impl Attend for f32 {
-    fn gradients(task: &GradientsTask<'_, f32>) -> Result<[DeviceArray<f32, Ix4>; 3]> {
-        task.on_ordinary_cores([task.q, task.k, task.v, task.grad], task.extra.bias.as_deref())
+    fn as_f32(x: &DeviceArrayRef<f32, Ix4>) -> Result<Ordered<'_, f32, Ix4>> {
+        x.forwards::<Ix4>(None)
+    }
+
+    fn rounded(x: DeviceArray<f32, Ix4>) -> Result<DeviceArray<f32, Ix4>> {
+        Ok(x)
     }
 }
 
@@ -79,11 +94,18 @@ macro_rules! on_hopper {
                 task.few_on_tensor_cores()
             }
 
-            fn gradients(task: &GradientsTask<'_, $type>) -> Result<[DeviceArray<$type, Ix4>; 3]> {
-                match hopper::gradients(task)? {
-                    Some(gradients) => Ok(gradients),
-                    None => task.through_f32(),
-                }
+            fn gradients_on_tensor_cores(
+                task: &GradientsTask<'_, $type>,
+            ) -> Result<Option<[DeviceArray<$type, Ix4>; 3]>> {
+                hopper::gradients(task)
+            }
+
+            fn as_f32(x: &DeviceArrayRef<$type, Ix4>) -> Result<Ordered<'_, f32, Ix4>> {
+                Ok(Ordered::Copied(x.cast::<f32>()?))
+            }
+
+            fn rounded(x: DeviceArray<f32, Ix4>) -> Result<DeviceArray<$type, Ix4>> {
+                x.cast::<$type>()
             }
         }
     )*};
@@ -92,8 +114,9 @@ macro_rules! on_hopper {
 on_hopper!(bf16, f16);
 
 /// Attention, by [`attention`](DeviceArrayRef::attention). Nothing is computed before [`compute`](Self::compute),
-/// [`compute_with_log_sum_exp`](Self::compute_with_log_sum_exp) or [`gradients`](Self::gradients) is called.
-#[must_use = "nothing is computed before `compute`, `compute_with_log_sum_exp` or `gradients`"]
+/// [`compute_with_log_sum_exp`](Self::compute_with_log_sum_exp), [`gradients`](Self::gradients) or
+/// [`bias_gradient`](Self::bias_gradient) is called.
+#[must_use = "nothing is computed before `compute`, `compute_with_log_sum_exp`, `gradients` or `bias_gradient`"]
 pub struct Attention<'a, T> {
     q: &'a DeviceArrayRef<T, Ix4>,
     k: &'a DeviceArrayRef<T, Ix4>,

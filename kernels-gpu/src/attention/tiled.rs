@@ -61,7 +61,10 @@ const LANE_KEYS: usize = 8;
 const WEIGHTS: usize = KEYS * (WARP_ROWS + 4);
 
 /// Elements of a block's shared memory: two stages, and the weights of the warps.
-const SHARED: usize = 2 * STAGE + THREADS / 32 * WEIGHTS;
+const SHARED: usize = STAGES + THREADS / 32 * WEIGHTS;
+
+/// Elements of the two stages.
+const STAGES: usize = 2 * STAGE;
 
 /// The greatest head dimension for which a lane has `columns` of a result.
 pub const fn max_dim(columns: usize) -> usize {
@@ -180,7 +183,7 @@ pub(super) struct KeptSequence(Shared<u32>);
 impl KeptSequence {
     const WORDS: usize = 6;
 
-    /// Keeps it in so many words. For all threads of the block, once.
+    /// Keeps it in so many words, which nobody reads any more. For all threads of the block.
     #[inline(always)]
     fn new(kept: Shared<u32>, sequence: Sequence) -> Self {
         let words = [

@@ -109,41 +109,74 @@ impl Query<'_> {
         }
     }
 
-    /// Adds to the gradients of the query, of the head's keys and of its values, for `grad`, that of the result.
+    /// What the query's keys are weighted with, and the gradients of their scores, for `grad`, that of the result.
     ///
     /// A weight `P` is computed anew, from a score and a logarithm: it is off by what both are, `e`. Of the gradient `S = P (x − δ)` of a
     /// score, `x` is a sum of `d` products, off by `(d + 2) u Σ|g||v|`, and `δ` one of as many, `(d + 2) u Σ|g||o|`, of results that are off
-    /// themselves. On tensor cores, `P` and `S` are rounded to 16 bits: by `ρ` of themselves, or `2⁻²⁵`.
-    pub fn add_gradients(&self, grad: &[f64], [of_q, of_keys, of_values]: &mut [Sums<'_>; 3]) {
+    /// themselves.
+    fn keys(&self, grad: &[f64]) -> Vec<Key> {
         let u = 2f64.powi(-23);
-        let (rho, tiny) = match self.narrow {
-            true => (self.unit_roundoff, 2f64.powi(-25)),
-            false => (0.0, 0.0),
-        };
-        let d = self.q.len();
+        let d = self.q.len() as f64;
         let row = self.row();
         let (log_sum, off) = row.log_sum;
         let e = 2.0 * (row.of_weight + off + 4.0 * u * log_sum.abs());
         let (mut delta, mut of_delta) = (0.0, 0.0);
         for (g, (out, off)) in grad.iter().zip(&row.out) {
             delta += g * out;
-            of_delta += g.abs() * (off + (d as f64 + 2.0) * u * (out.abs() + off));
+            of_delta += g.abs() * (off + (d + 2.0) * u * (out.abs() + off));
         }
-        for (&j, weight) in self.seen.iter().zip(&row.weights) {
-            let (product, magnitude) = dot(grad, self.value(j));
-            let of_product = (d as f64 + 2.0) * u * magnitude;
+        let key = |(&number, &weight): (&usize, &f64)| {
+            let (product, magnitude) = dot(grad, self.value(number));
+            let of_product = (d + 2.0) * u * magnitude;
             let score = weight * (product - delta);
             let of_score = e * score.abs()
                 + weight * (1.0 + e) * (of_product + of_delta + 2.0 * u * (product.abs() + delta.abs()));
-            let of_score = of_score + rho * (score.abs() + of_score) + tiny;
-            let of_weight = weight * (e + rho) + tiny;
+            Key {
+                number,
+                weight,
+                of_weight: weight * e,
+                score,
+                of_score,
+            }
+        };
+        self.seen.iter().zip(&row.weights).map(key).collect()
+    }
+
+    /// Adds to the gradients of the query, of the head's keys and of its values, for `grad`, that of the result.
+    ///
+    /// On tensor cores, weights and gradients of scores are rounded to 16 bits: by `ρ` of themselves, or `2⁻²⁵`.
+    pub fn add_gradients(&self, grad: &[f64], [of_q, of_keys, of_values]: &mut [Sums<'_>; 3]) {
+        let (rho, tiny) = match self.narrow {
+            true => (self.unit_roundoff, 2f64.powi(-25)),
+            false => (0.0, 0.0),
+        };
+        let d = self.q.len();
+        for key in self.keys(grad) {
+            let of_score = key.of_score + rho * (key.score.abs() + key.of_score) + tiny;
+            let of_weight = key.of_weight + rho * key.weight + tiny;
             for (c, &g) in grad.iter().enumerate() {
-                of_q.add(c, score, of_score, self.scale * self.key(j)[c]);
-                of_keys.add(j * d + c, score, of_score, self.scale * self.q[c]);
-                of_values.add(j * d + c, *weight, of_weight, g);
+                of_q.add(c, key.score, of_score, self.scale * self.key(key.number)[c]);
+                of_keys.add(key.number * d + c, key.score, of_score, self.scale * self.q[c]);
+                of_values.add(key.number * d + c, key.weight, of_weight, g);
             }
         }
     }
+
+    /// Adds to the gradient of a bias, which has that of a key's score at a place.
+    pub fn add_bias_gradient(&self, grad: &[f64], place: impl Fn(usize) -> usize, of_bias: &mut Sums<'_>) {
+        for key in self.keys(grad) {
+            of_bias.add(place(key.number), key.score, key.of_score, 1.0);
+        }
+    }
+}
+
+/// A key that a query sees: its weight, and the gradient of its score, with what they may be off by.
+struct Key {
+    number: usize,
+    weight: f64,
+    of_weight: f64,
+    score: f64,
+    of_score: f64,
 }
 
 /// Of gradients that were summed up from as many terms: bounds of the sums, to which the rounding of each result is added.

@@ -24,6 +24,8 @@ use super::{
 use crate::attention::{AttentionShape, Lines, MAX_TILES, Sequence};
 use crate::matmul::{span, unroll};
 
+pub mod bias;
+
 /// Blocks of the kernel: one for each tile of [`ROWS`] lines of the three gradients, if a grid has as many.
 #[inline(always)]
 pub fn blocks(shape: &AttentionShape) -> Option<u32> {
@@ -268,27 +270,41 @@ impl Block<'_> {
         bias: Option<KeptOperand<'_, f32>>,
         (mut at, end): (u32, u32),
     ) {
-        let (row, dim) = (self.part.row, self.shape.dim);
         let is_of_values = self.part.of == Of::Values;
         let added = if is_of_values { others[1] } else { others[0] };
         while at < end {
-            let lines = |i: usize| [(&own[i], row), (&others[i], at)];
-            let mut weights = self.products.scores::<f32, C>(dim, lines(0));
-            let mut gradients = [[0.0; LANE_KEYS]; LANE_ROWS];
-            if !is_of_values {
-                gradients = self.products.scores::<f32, C>(dim, lines(1));
-            }
-            let mut factor = self.factor;
-            if let Some(bias) = &bias {
-                products::add_bias(&mut weights, factor, bias, (row, at));
-                factor = 1.0;
-            }
-            self.weigh(&mut weights, &gradients, factor, (head, at));
-            self.hide(&mut weights, at);
+            let weights = self.weights::<C>((own, others), bias, (head, at), is_of_values);
             self.products.put_weights(&weights);
             self.products.add(sums, &added, at, end);
             at += KEYS as u32;
         }
+    }
+
+    /// The weights of the block's lines with the others from `at` on, of a head of queries, where it is values that are summed, or else the
+    /// gradients of their scores. Operands and what is added to scores are as for [`walk`](Self::walk).
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn weights<const C: usize>(
+        &mut self,
+        (own, others): ([KeptOperand<'_, f32>; 2], [KeptOperand<'_, f32>; 2]),
+        bias: Option<KeptOperand<'_, f32>>,
+        (head, at): (u32, u32),
+        is_of_values: bool,
+    ) -> Scores {
+        let (row, dim) = (self.part.row, self.shape.dim);
+        let lines = |i: usize| [(&own[i], row), (&others[i], at)];
+        let mut weights = self.products.scores::<f32, C>(dim, lines(0));
+        let mut gradients = [[0.0; LANE_KEYS]; LANE_ROWS];
+        if !is_of_values {
+            gradients = self.products.scores::<f32, C>(dim, lines(1));
+        }
+        let mut factor = self.factor;
+        if let Some(bias) = &bias {
+            products::add_bias(&mut weights, factor, bias, (row, at));
+            factor = 1.0;
+        }
+        self.weigh(&mut weights, &gradients, factor, (head, at));
+        self.hide(&mut weights, at);
+        weights
     }
 
     /// Makes weights of the scores of the block's lines with the others from `at` on, and gradients of the scores of these, where it is

@@ -4,7 +4,9 @@
 use cuda_std::hint;
 use cuda_std::prelude::*;
 
-use super::{CHUNK, KEYS, LANE_KEYS, LANE_ROWS, PITCH, ROWS, STAGE, THREADS, VALUES, WARP_ROWS, WEIGHTS, max_dim};
+use super::{
+    CHUNK, KEYS, LANE_KEYS, LANE_ROWS, PITCH, ROWS, STAGE, STAGES, THREADS, VALUES, WARP_ROWS, WEIGHTS, max_dim,
+};
 use crate::attention::Sequence;
 use crate::matmul::unroll;
 use crate::num::Num;
@@ -175,7 +177,7 @@ pub(super) struct Products {
 }
 
 impl Products {
-    /// With as much memory as [`SHARED`](super::SHARED) says.
+    /// With as much memory as [`SHARED`](super::SHARED) says, or [`STAGES`](super::STAGES), where nothing is added with weights.
     #[inline(always)]
     pub(super) fn new(shared: Shared<f32>) -> Self {
         Self { shared, stage: 0 }
@@ -261,7 +263,7 @@ impl Products {
     /// The weights of this thread's warp.
     #[inline(always)]
     fn weights() -> usize {
-        2 * STAGE + (thread::thread_idx_x() / 32) as usize * WEIGHTS
+        STAGES + (thread::thread_idx_x() / 32) as usize * WEIGHTS
     }
 
     /// Hands the weights to the other lanes of the warp. All threads have taken scores since they last added with weights.
