@@ -77,12 +77,15 @@ fn indices_out_of_bounds_fail() {
             error.to_string().contains("an index is out of bounds of its axis"),
             "{error}"
         );
-        let mut sums = DeviceArray::from_ndarray(stream, &array![1, 2, 3]).unwrap();
-        let values = DeviceArray::from_ndarray(stream, &array![1, 2]).unwrap();
-        assert!(matches!(
+        let mut sums = DeviceArray::from_ndarray(stream, &array![1.0f32, 2.0, 3.0]).unwrap();
+        let values = DeviceArray::from_ndarray(stream, &array![1.0f32, 2.0]).unwrap();
+        for result in [
             sums.scatter_add(Axis(0), &indices, &values),
-            Err(Error::Fault(_))
-        ));
+            sums.scatter_add_in_order(Axis(0), &indices, &values),
+        ] {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::Fault(_)), "{error}");
+        }
     }
     let none = DeviceArray::<i32, _>::zeros(stream, (0, 3)).unwrap();
     let indices = DeviceArray::from_ndarray(stream, &array![0u32]).unwrap();
@@ -154,6 +157,157 @@ mod scatter_add {
     }
 }
 
+mod scatter_add_in_order {
+    use crate::common::*;
+    use ndarray::{Array1, ArrayD, Axis, IxDyn};
+    use proptest::prelude::RngExt;
+    use warpsmith::ops::{CastTo, ScatterAdd};
+    use warpsmith::{Device, DeviceArray, Schedule, bf16, f16};
+
+    /// An array, indices along an axis, and values, so that sums hang on the order.
+    struct Case<T> {
+        sums: ArrayD<T>,
+        axis: Axis,
+        indices: Array1<u32>,
+        values: ArrayD<T>,
+    }
+
+    impl<T: FloatNumber + ScatterAdd> Case<T> {
+        /// With so many indices, each of which `of` makes of its number and the length of the axis.
+        fn new(shape: &[usize], axis: usize, count: usize, of: impl Fn(usize, usize) -> usize) -> Self {
+            let mut rng = rng(count as u64);
+            let mut random = |shape: &[usize]| {
+                ArrayD::from_shape_simple_fn(IxDyn(shape), || {
+                    let magnitude = 2f64.powi(rng.random_range(0..12));
+                    T::of((rng.random::<f64>() - 0.5) * magnitude)
+                })
+            };
+            let sums = random(shape);
+            let mut of_values = shape.to_vec();
+            of_values[axis] = count;
+            Self {
+                values: random(&of_values),
+                indices: (0..count).map(|i| of(i, shape[axis]) as u32).collect(),
+                axis: Axis(axis),
+                sums,
+            }
+        }
+
+        /// By a loop on the host.
+        fn wanted(&self) -> ArrayD<T>
+        where
+            T: std::ops::Add<Output = T>,
+        {
+            let mut sums = self.sums.clone();
+            for (j, &index) in self.indices.iter().enumerate() {
+                let values = self.values.index_axis(self.axis, j);
+                let mut part = sums.index_axis_mut(self.axis, index as usize);
+                part.zip_mut_with(&values, |sum, &value| *sum = *sum + value);
+            }
+            sums
+        }
+
+        fn on(&self, device: &Device) -> warpsmith::Result<ArrayD<T>> {
+            let stream = device.default_stream();
+            let mut sums = DeviceArray::from_ndarray(stream, &self.sums)?;
+            let indices = DeviceArray::from_ndarray(stream, &self.indices)?;
+            let values = DeviceArray::from_ndarray(stream, &self.values)?;
+            sums.scatter_add_in_order(self.axis, &indices, &values)?;
+            sums.to_ndarray()
+        }
+    }
+
+    /// To the bit.
+    #[track_caller]
+    fn is_as_a_loop<T>(shape: &[usize], axis: usize, count: usize, of: impl Fn(usize, usize) -> usize)
+    where
+        T: FloatNumber + ScatterAdd + std::ops::Add<Output = T>,
+    {
+        let case = Case::<T>::new(shape, axis, count, of);
+        assert_eq!(case.on(device()).unwrap(), case.wanted(), "{shape:?}, {axis}, {count}");
+    }
+
+    fn squares(i: usize, n: usize) -> usize {
+        i * i % n
+    }
+
+    /// Sums and values around a warp's columns and a block's, lines around those of the teams, indices around a chunk.
+    #[test]
+    fn is_that_of_a_loop() {
+        for (shape, axis, count) in [
+            (vec![5], 0, 2049),
+            (vec![3, 7, 2], 1, 40),
+            (vec![4, 3], 0, 2047),
+            (vec![100, 129], 0, 300),
+            (vec![9, 1025], 0, 33),
+            (vec![1025, 9], 1, 33),
+            (vec![5000], 0, 6000),
+            (vec![2, 0], 0, 3),
+            (vec![0, 3], 1, 3),
+            (vec![3, 2], 0, 0),
+        ] {
+            is_as_a_loop::<f32>(&shape, axis, count, squares);
+            is_as_a_loop::<f64>(&shape, axis, count, squares);
+        }
+    }
+
+    /// All indices the same, of one line and of many; the same again and again, and in turn.
+    #[test]
+    fn of_indices_that_occur_often() {
+        for (lines, columns) in [(1, 300), (70, 5)] {
+            is_as_a_loop::<f32>(&[lines, columns], 0, 300, |_, n| n - 1);
+            is_as_a_loop::<f32>(&[lines, columns], 0, 300, |i, n| i / 7 % n);
+            is_as_a_loop::<f32>(&[lines, columns], 0, 300, |i, n| i % 2 % n);
+        }
+    }
+
+    /// In `f32`, rounded once.
+    #[test]
+    fn of_16_bits() {
+        fn check<T: FloatNumber + ScatterAdd + CastTo<f32>>() {
+            let case = Case::<T>::new(&[5, 3], 0, 70, squares);
+            let wide = |x: &ArrayD<T>| x.mapv(|x| x.wide() as f32);
+            let in_f32 = Case {
+                sums: wide(&case.sums),
+                axis: case.axis,
+                indices: case.indices.clone(),
+                values: wide(&case.values),
+            };
+            let wanted = in_f32.wanted().mapv(|x| T::of(x.into()));
+            assert_eq!(case.on(device()).unwrap(), wanted);
+        }
+        check::<f16>();
+        check::<bf16>();
+    }
+
+    /// Integers, which have no order.
+    #[test]
+    fn of_integers() {
+        let mut sums = upload(&ndarray::array![1i32, 2]);
+        let (indices, values) = (upload(&ndarray::array![1u64, 1]), upload(&ndarray::array![3i32, 4]));
+        sums.scatter_add_in_order(Axis(0), &indices, &values).unwrap();
+        assert_eq!(sums.to_ndarray().unwrap(), ndarray::array![1, 9]);
+    }
+
+    /// A view that is added to, and values that lie otherwise.
+    #[test]
+    fn of_views() {
+        let case = Case::<f32>::new(&[6, 5], 0, 40, squares);
+        let mut turned = upload(&case.sums.t().as_standard_layout());
+        let (indices, values) = (upload(&case.indices), upload(&case.values.t().as_standard_layout()));
+        let mut view = turned.view_mut().reversed_axes();
+        view.scatter_add_in_order(Axis(0), &indices, &values.t()).unwrap();
+        assert_eq!(turned.t().to_ndarray().unwrap(), case.wanted());
+    }
+
+    #[test]
+    fn every_schedule_has_the_same_bits() {
+        let case = Case::<f32>::new(&[7, 140], 0, 300, squares);
+        let got = Device::compare_schedules(Schedule::several(2, 6), |device| case.on(device)).unwrap();
+        assert_eq!(got, case.wanted());
+    }
+}
+
 #[test]
 fn values_that_do_not_fit_are_an_error() {
     let mut x = upload(&Array2::<f32>::zeros((3, 4)));
@@ -162,6 +316,13 @@ fn values_that_do_not_fit_are_an_error() {
     assert_eq!(
         x.scatter_add(Axis(1), &indices, &values).unwrap_err().to_string(),
         "scatter_add: given values of shape [3, 3] for shape [3, 4], wanted values of shape [3, 2], for 2 indices"
+    );
+    let error = x.scatter_add_in_order(Axis(1), &indices, &values).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("scatter_add_in_order: given values of shape [3, 3]"),
+        "{error}"
     );
 }
 

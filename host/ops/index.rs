@@ -2,16 +2,17 @@
 //! Elements that indices or a mask name: gathered, added to, selected.
 
 use half::{bf16, f16};
-use kernels_gpu::compiled::ScatterAdd as Atomically;
+use kernels_gpu::compiled::{ScatterAdd as Atomically, ScatterAddInOrder as AddInOrder};
+use kernels_gpu::index::in_order::InOrderPlan;
 use kernels_gpu::index::{self as kernels, THREADS, TILE, indices_of};
 use kernels_gpu::op::Sum;
 use ndarray::{Axis, Dimension, Ix1};
 
-use super::tiles;
+use super::{CastTo, tiles};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
-use crate::launch::{Words, WordsMut};
+use crate::launch::{LaunchConfig, Words, WordsMut};
 use crate::ops::transpose::Ordered;
 
 /// The types of indices: `u64`, `i64` and `u32`. Indices count from 0; a negative one is out of bounds.
@@ -50,58 +51,96 @@ mod sealed {
 
 /// The element types of [`scatter_add`](DeviceArrayRef::scatter_add): `f32`, `f64`, `f16`, `bf16`, `i32`, `i64`, `u32` and `u64`.
 pub trait ScatterAdd: Element {
-    /// Adds values, at least one, along an axis. All fits.
+    /// Adds the values. All fits, and there is one at least.
     #[doc(hidden)]
-    fn add_at<D: Dimension>(
-        sums: &mut DeviceArrayRef<Self, D>,
-        axis: usize,
-        indices: &DeviceArrayRef<u64, Ix1>,
-        values: &DeviceArrayRef<Self, D>,
-    ) -> Result<()>;
+    fn add_at<D: Dimension>(addition: Addition<'_, Self, D>) -> Result<()>;
 }
 
-macro_rules! atomically {
-    ($($type:ty)*) => {$(
+/// What is added to what.
+#[doc(hidden)]
+pub struct Addition<'a, T, D> {
+    sums: &'a mut DeviceArrayRef<T, D>,
+    axis: usize,
+    indices: &'a DeviceArrayRef<u64, Ix1>,
+    values: &'a DeviceArrayRef<T, D>,
+    /// Whether values are added in the order of the indices.
+    in_order: bool,
+}
+
+impl<T: Element, D: Dimension> Addition<'_, T, D> {
+    /// Parts along the axis, and the elements behind it.
+    fn parts(&self) -> (usize, usize) {
+        (self.sums.shape()[self.axis], inner(self.sums.shape(), self.axis))
+    }
+
+    /// In any order, in which integers give the same.
+    fn in_any_order(self) -> Result<()>
+    where
+        T: Atomically,
+    {
+        let ((n, inner), stream) = (self.parts(), self.sums.stream().clone());
+        let values = self.values.in_order()?;
+        let config = tiles(values.len(), TILE, THREADS);
+        self.sums
+            .change_in_order(|sums| stream.launch::<T::Kernel>(&config, (&*values, self.indices, n, inner, sums)))
+    }
+
+    /// In the order that is wanted.
+    fn of_floats(self) -> Result<()>
+    where
+        T: AddInOrder,
+    {
+        if !self.in_order {
+            return self.in_any_order();
+        }
+        let ((n, inner), stream) = (self.parts(), self.sums.stream().clone());
+        let values = self.values.in_order()?;
+        let multiprocessors = stream.backend().properties().multiprocessors;
+        let plan = InOrderPlan::new(n, values.len() / self.indices.len(), multiprocessors);
+        let config = LaunchConfig::new(plan.blocks(), THREADS as u32);
+        self.sums.change_in_order(|sums| {
+            stream.launch::<T::InOrder>(&config, (&*values, self.indices, n, inner, plan, sums))
+        })
+    }
+
+    /// In `f32`: added one by one in 16 bits, small values would be lost beside a large sum.
+    fn in_f32(self) -> Result<()>
+    where
+        T: CastTo<f32>,
+        f32: CastTo<T>,
+    {
+        let mut sums = self.sums.cast::<f32>()?;
+        f32::add_at(Addition {
+            sums: &mut sums,
+            values: &*self.values.cast::<f32>()?,
+            axis: self.axis,
+            indices: self.indices,
+            in_order: self.in_order,
+        })?;
+        sums.cast_into::<T>(self.sums)
+    }
+}
+
+macro_rules! scatter_add {
+    ($($type:ty: $way:ident;)*) => {$(
         impl ScatterAdd for $type {
-            fn add_at<D: Dimension>(
-                sums: &mut DeviceArrayRef<Self, D>,
-                axis: usize,
-                indices: &DeviceArrayRef<u64, Ix1>,
-                values: &DeviceArrayRef<Self, D>,
-            ) -> Result<()> {
-                let stream = sums.stream().clone();
-                let (n, inner) = (sums.shape()[axis], inner(sums.shape(), axis));
-                let values = values.in_order()?;
-                let config = tiles(values.len(), TILE, THREADS);
-                sums.change_in_order(|sums| {
-                    stream.launch::<<Self as Atomically>::Kernel>(&config, (&*values, indices, n, inner, sums))
-                })
+            fn add_at<D: Dimension>(addition: Addition<'_, Self, D>) -> Result<()> {
+                addition.$way()
             }
         }
     )*};
 }
 
-atomically!(f32 f64 i32 i64 u32 u64);
-
-/// Sums are made in `f32`: added one by one in 16 bits, small values would be lost beside a large sum.
-macro_rules! in_f32 {
-    ($($type:ty)*) => {$(
-        impl ScatterAdd for $type {
-            fn add_at<D: Dimension>(
-                sums: &mut DeviceArrayRef<Self, D>,
-                axis: usize,
-                indices: &DeviceArrayRef<u64, Ix1>,
-                values: &DeviceArrayRef<Self, D>,
-            ) -> Result<()> {
-                let mut wide = sums.cast::<f32>()?;
-                f32::add_at(&mut wide, axis, indices, &values.cast::<f32>()?)?;
-                wide.cast_into::<Self>(sums)
-            }
-        }
-    )*};
+scatter_add! {
+    f32: of_floats;
+    f64: of_floats;
+    f16: in_f32;
+    bf16: in_f32;
+    i32: in_any_order;
+    i64: in_any_order;
+    u32: in_any_order;
+    u64: in_any_order;
 }
-
-in_f32!(f16 bf16);
 
 /// The product of the lengths behind an axis.
 fn inner(shape: &[usize], axis: usize) -> usize {
@@ -298,7 +337,8 @@ impl<D: Dimension> DeviceArrayRef<u8, D> {
 impl<T: ScatterAdd, D: Dimension> DeviceArrayRef<T, D> {
     /// Adds the parts of `values` along an axis to those of this array that the indices name: `self[.., indices[j], ..] +=
     /// values[.., j, ..]`, NumPy's `add.at`. An index that occurs more than once is added to as often, atomically: in
-    /// no particular order, so that floats may differ in the last bits from run to run. Integers wrap around. Sums of
+    /// no particular order, so that floats may differ in the last bits from run to run (but by
+    /// [`scatter_add_in_order`](Self::scatter_add_in_order)). Integers wrap around. Sums of
     /// 16-bit floats are made in `f32`, and each element is rounded once.
     ///
     /// Each value is read once, and an element is read and written for each value that is added to it. Of 16-bit floats both arrays are
@@ -344,23 +384,79 @@ impl<T: ScatterAdd, D: Dimension> DeviceArrayRef<T, D> {
         indices: &DeviceArrayRef<I, Ix1>,
         values: &DeviceArrayRef<T, D>,
     ) -> Result<()> {
-        let stream = self.stream().clone();
-        stream.check_device("scatter_add", indices.stream())?;
-        stream.check_device("scatter_add", values.stream())?;
-        self.layout.check_axis("scatter_add", axis.index())?;
+        self.add_where("scatter_add", axis, indices, values, false)
+    }
+
+    /// [`scatter_add`](Self::scatter_add) in the order of the indices: the sums of floats have the same bits each time, on every device, those of
+    /// a loop over the indices. The gradient of an embedding, say, is the same from run to run.
+    ///
+    /// Each value is read once, and what an index names is read and written for each value. An index is read by each block, of which there
+    /// are about two for each multiprocessor; that is much where it names few elements, some hundred or less. What one index names is added to
+    /// by few warps: where few of many indices differ, this takes longer than in any order. No memory is allocated but for copies: of
+    /// indices that are not `u64`, and of 16-bit floats to `f32` and back.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`scatter_add`](Self::scatter_add).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ndarray::{Axis, array};
+    /// use warpsmith::{Device, DeviceArray};
+    ///
+    /// # fn main() -> warpsmith::Result<()> {
+    /// let device = Device::auto()?;
+    /// let stream = device.default_stream();
+    /// let words = DeviceArray::from_ndarray(stream, &array![1u32, 0, 1, 1])?;
+    /// let incoming = DeviceArray::from_ndarray(stream, &array![[1e8f32], [2.0], [-1e8], [3.0]])?;
+    /// let mut gradient = DeviceArray::<f32, _>::zeros(stream, (2, 1))?;
+    /// gradient.scatter_add_in_order(Axis(0), &words, &incoming)?;
+    /// // In another order 3 would be lost beside 10⁸.
+    /// assert_eq!(gradient.to_ndarray()?, array![[2.0], [3.0]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scatter_add_in_order<I: Index>(
+        &mut self,
+        axis: Axis,
+        indices: &DeviceArrayRef<I, Ix1>,
+        values: &DeviceArrayRef<T, D>,
+    ) -> Result<()> {
+        self.add_where("scatter_add_in_order", axis, indices, values, true)
+    }
+
+    /// Adds, if all fits.
+    fn add_where<I: Index>(
+        &mut self,
+        operation: &'static str,
+        axis: Axis,
+        indices: &DeviceArrayRef<I, Ix1>,
+        values: &DeviceArrayRef<T, D>,
+        in_order: bool,
+    ) -> Result<()> {
+        self.stream().check_device(operation, indices.stream())?;
+        self.stream().check_device(operation, values.stream())?;
+        self.layout.check_axis(operation, axis.index())?;
         let mut wanted = self.raw_dim();
         wanted[axis.index()] = indices.len();
         if values.shape() != wanted.slice() {
             return Err(Error::Shape {
-                operation: "scatter_add",
+                operation,
                 given: format!("values of shape {:?} for shape {:?}", values.shape(), self.shape()),
                 wanted: format!("values of shape {:?}, for {} indices", wanted.slice(), indices.len()),
             });
         }
-        check_indices("scatter_add", self.shape(), axis.index(), indices.len())?;
+        check_indices(operation, self.shape(), axis.index(), indices.len())?;
         if values.is_empty() {
             return Ok(());
         }
-        T::add_at(self, axis.index(), &I::to_kernel(indices)?, values)
+        T::add_at(Addition {
+            sums: self,
+            axis: axis.index(),
+            indices: &I::to_kernel(indices)?,
+            values,
+            in_order,
+        })
     }
 }

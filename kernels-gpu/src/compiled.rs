@@ -39,8 +39,9 @@ pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
     AdaGemm, AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues, DmmaParams, FinishSums,
     FinishSumsParams, Fp8Gemm, Fp8MmaParams, Fp8Params, Gemm, GemmParams, GemvParams, GroupedGemm, HopperGemm,
-    HopperRows, Int8Params, MatVec, MmaGroupedParams, MmaParams, PlaceParams, RowNumber, ScatterAdd, ScatterAddParams,
-    SimtParams, Tiled, TuringGemm, WgmmaGroupedParams, WgmmaParams, WgmmaRowsParams,
+    HopperRows, Int8Params, MatVec, MmaGroupedParams, MmaParams, PlaceParams, RowNumber, ScatterAdd, ScatterAddInOrder,
+    ScatterAddInOrderParams, ScatterAddParams, SimtParams, Tiled, TuringGemm, WgmmaGroupedParams, WgmmaParams,
+    WgmmaRowsParams,
 };
 pub use rows::{MaxPoolGradientParams, Pool, PoolParams, TopK, TopKParams};
 

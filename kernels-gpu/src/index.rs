@@ -5,11 +5,13 @@
 //! side, and [`take()`] moves them in words as wide as they and their addresses allow. Neighbouring threads treat
 //! neighbouring words of the output (of [`scatter_add()`], the values), so that on that side whole lines are accessed,
 //! and on the other as much as the inner axes have. An index that the axis does not have is a panic of the kernel, as
-//! that of a slice.
+//! that of a slice. [`in_order`] adds in the order of the indices.
 
 use cuda_std::prelude::*;
 
 use crate::transpose::Cell;
+
+pub mod in_order;
 
 /// Threads of a block.
 pub const THREADS: usize = 256;

@@ -118,6 +118,9 @@ fn scatter<T: Value + ScatterAdd>(run: &mut Run) {
     let mut sums = run.array::<T, _>((5, inner));
     let result = sums.scatter_add(Axis(0), &indices, &values);
     run.keep_changed(sums, result);
+    let mut sums = run.array::<T, _>((5, inner));
+    let result = sums.scatter_add_in_order(Axis(0), &indices, &values);
+    run.keep_changed(sums, result);
 }
 
 fn top_k<T: Value + TopK>(run: &mut Run) {

@@ -14,6 +14,7 @@ use super::sealed::Sealed;
 use crate::histogram::{
     self, CACHE, COLUMNS, COPIES, Channels, Plan, Sample, Search, Uniform, Value, Values, block_len,
 };
+use crate::index::in_order::{InOrderPlan, scatter_add_in_order};
 use crate::index::scatter_add;
 use crate::matmul::epilogue::{self, Activate, Activation, EpiloguePlan, SumsShape};
 use crate::matmul::gemm::{self, KMajor, Large, Medium, MnMajor, Size, Small};
@@ -411,6 +412,31 @@ scatter_add! {
     i64 as u64,
     u32 as u32,
     u64 as u64,
+}
+
+/// The parameters of [`scatter_add_in_order`](fn@scatter_add_in_order).
+pub type ScatterAddInOrderParams<T> = (
+    &'static [T],
+    &'static [u64],
+    usize,
+    usize,
+    InOrderPlan,
+    SliceMut<'static, T>,
+);
+
+/// The element types that are added to in order, which makes a difference: `f32` and `f64`.
+pub trait ScatterAddInOrder: ScatterAdd {
+    /// Adds where indices say, one value after another.
+    #[doc(hidden)]
+    type InOrder: SafeKernel<Params = ScatterAddInOrderParams<Self>>;
+}
+
+impl ScatterAddInOrder for f32 {
+    type InOrder = scatter_add_in_order<f32>;
+}
+
+impl ScatterAddInOrder for f64 {
+    type InOrder = scatter_add_in_order<f64>;
 }
 
 /// Histograms of elements of this type, whose bins are found by rule `F`: a kernel for each way to count.

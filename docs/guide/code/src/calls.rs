@@ -239,6 +239,7 @@ fn arrays() -> Result<()> {
     let indices = DeviceArray::from_ndarray(stream, &array![0i64, 2])?;
     let rows = m.take(Axis(0), &indices)?;
     m.scatter_add(Axis(0), &indices, &rows)?;
+    m.scatter_add_in_order(Axis(0), &indices, &rows)?;
 
     assert!(m.sum()? > 0.0 && m.mean()? > 0.0 && m.std(0)? > 0.0 && m.variance(1)? > 0.0);
     assert_eq!((m.min()?, m.argmin()?, m.any()?, m.all()?), (0.0, 0, true, false));
