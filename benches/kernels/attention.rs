@@ -7,8 +7,11 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use ndarray::{Array4, Ix4, arr1, s};
 use std::ops::Range;
-use warpsmith::ops::{Attend, CastTo, Sequences};
+use warpsmith::ops::{Attend, Attention, CastTo, Sequences};
 use warpsmith::{Device, DeviceArray, Generator, bf16, f16};
+
+/// Positions before its own that a query sees through a window.
+const WINDOW: usize = 128;
 
 /// Batch, heads, positions, head dimension.
 type Shape = [usize; 4];
@@ -23,12 +26,17 @@ fn shapes(device: &Device, dim: usize, is_wide: bool) -> Vec<Shape> {
     }
 }
 
+/// The query that is checked, of so many.
+fn checked_row(positions: usize) -> usize {
+    positions / 2 + 1
+}
+
 /// Checks one query of the last head.
 fn check<T: Attend + Into<f64>>([q, k, v, out]: [&DeviceArray<T, Ix4>; 4], causal: bool) {
     let [batch, heads, positions, dim] = *q.shape() else {
         unreachable!("four axes")
     };
-    let row = positions / 2 + 1;
+    let row = checked_row(positions);
     let lines = |x: &DeviceArray<T, Ix4>| {
         let head = x.slice(s![batch - 1, heads - 1, .., ..]).expect("there is one");
         head.to_ndarray().expect("the head can be read").mapv(Into::<f64>::into)
@@ -81,8 +89,8 @@ where
     }
 }
 
-/// What an attention has besides its operands: a bias that is a mask, of which the second half of the keys is hidden, lengths of keys, and
-/// 16 packed sequences.
+/// What an attention has besides its operands: a bias that is a mask, of which the second half of the keys is hidden, lengths of keys, a
+/// window, and 16 packed sequences.
 fn forms<T: Attend + Into<f64>>(group: &mut BenchmarkGroup<'_, WallTime>, device: &Device, name: &str, dim: usize)
 where
     f32: CastTo<T>,
@@ -111,71 +119,61 @@ where
     let each = positions / 4;
     let sequences = Sequences::new(stream, &[each; 16]).expect("they are in order");
 
-    let part = |x: &DeviceArray<T, Ix4>, batch: usize, lines: Range<usize>| {
-        let part = x.slice(s![batch..batch + 1, .., lines, ..]).expect("there is one");
-        part.to_array().expect("a part fits")
-    };
-    let out = q
-        .attention(&k, &v)
-        .bias(&mask)
-        .compute()
-        .expect("the operation succeeds");
-    let half = |x: &DeviceArray<T, Ix4>| part(x, 0, 0..positions / 2);
-    check(
-        [
-            &part(&q, 0, 0..positions),
-            &half(&k),
-            &half(&v),
-            &part(&out, 0, 0..positions),
-        ],
-        false,
+    let with_bias = || q.attention(&k, &v).bias(&mask);
+    let with_lengths = || q.attention(&k, &v).key_lengths(&of_keys);
+    let with_window = || q.attention(&k, &v).causal().window(Some(WINDOW), None);
+    let packed = || x.attention(&y, &z).packed(&sequences);
+    let all = 0..positions;
+    check_part([&q, &k, &v], with_bias(), 0, [all.clone(), 0..positions / 2]);
+    check_part([&q, &k, &v], with_lengths(), 3, [all.clone(), 0..lengths[3]]);
+    let row = checked_row(positions);
+    check_part(
+        [&q, &k, &v],
+        with_window(),
+        0,
+        [all, row.saturating_sub(WINDOW)..row + 1],
     );
-    let out = q
-        .attention(&k, &v)
-        .key_lengths(&of_keys)
-        .compute()
-        .expect("the operation succeeds");
-    let first = |x: &DeviceArray<T, Ix4>| part(x, 3, 0..lengths[3]);
-    check(
-        [
-            &part(&q, 3, 0..positions),
-            &first(&k),
-            &first(&v),
-            &part(&out, 3, 0..positions),
-        ],
-        false,
-    );
-    let out = x
-        .attention(&y, &z)
-        .packed(&sequences)
-        .compute()
-        .expect("the operation succeeds");
-    let second = |x: &DeviceArray<T, Ix4>| part(x, 0, each..2 * each);
-    check([&second(&x), &second(&y), &second(&z), &second(&out)], false);
+    check_part([&x, &y, &z], packed(), 0, [each..2 * each, each..2 * each]);
 
     let of_head = 4 * (heads * dim) as u64;
     let pairs = |keys: usize| (positions * keys) as u64;
     let size = format!("{batch}x{heads}x{positions}");
     let name = |form: &str| format!("{name}_d{dim}_{form}");
     group.throughput(Throughput::Elements(of_head * batch as u64 * pairs(positions)));
-    time(group, device, &name("bias"), &size, || {
-        q.attention(&k, &v).bias(&mask).compute().map(drop)
-    });
+    time(group, device, &name("bias"), &size, || with_bias().compute().map(drop));
     group.throughput(Throughput::Elements(of_head * pairs(lengths.iter().sum())));
     time(group, device, &name("lengths"), &size, || {
-        q.attention(&k, &v).key_lengths(&of_keys).compute().map(drop)
+        with_lengths().compute().map(drop)
+    });
+    let in_windows: usize = (0..positions).map(|row| row.min(WINDOW) + 1).sum();
+    group.throughput(Throughput::Elements(of_head * (batch * in_windows) as u64));
+    time(group, device, &name("window"), &size, || {
+        with_window().compute().map(drop)
     });
     group.throughput(Throughput::Elements(of_head * pairs(positions)));
     let size = format!("1x{heads}x16x{each}");
-    time(group, device, &name("packed"), &size, || {
-        x.attention(&y, &z).packed(&sequences).compute().map(drop)
-    });
-    let packed = || x.attention(&y, &z).packed(&sequences);
+    time(group, device, &name("packed"), &size, || packed().compute().map(drop));
     let (out, log_sums) = packed().compute_with_log_sum_exp().expect("the operation succeeds");
     group.throughput(Throughput::Elements(of_head * pairs(positions) * 10 / 4));
     time(group, device, &format!("gradients_{}", name("packed")), &size, || {
         packed().gradients(&out, &log_sums, &x).map(drop)
     });
+}
+
+/// Checks a query of the last head of a problem, where those of some lines see all keys of others.
+fn check_part<T: Attend + Into<f64>>(
+    [q, k, v]: [&DeviceArray<T, Ix4>; 3],
+    attention: Attention<'_, T>,
+    problem: usize,
+    [queries, keys]: [Range<usize>; 2],
+) {
+    let out = attention.compute().expect("the operation succeeds");
+    let part = |x: &DeviceArray<T, Ix4>, lines: &Range<usize>| {
+        let part = x.slice(s![problem..problem + 1, .., lines.clone(), ..]);
+        part.and_then(|part| part.to_array()).expect("a part fits")
+    };
+    let operands = [part(q, &queries), part(k, &keys), part(v, &keys), part(&out, &queries)];
+    check(operands.each_ref(), false);
 }
 
 /// Times a call.
