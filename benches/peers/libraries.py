@@ -19,6 +19,7 @@ import cupyx.scipy.ndimage as ndimage
 import torch
 
 import expressions
+import networks
 from measure import bench, parts, rows, wanted
 
 
@@ -185,7 +186,7 @@ parts += args.only
 stream = torch.cuda.Stream()
 with torch.cuda.stream(stream), cp.cuda.ExternalStream(stream.cuda_stream):
     for n in args.sizes:
-        for work in (with_torch, with_cupy, expressions.with_torch, expressions.with_cupy):
+        for work in (with_torch, with_cupy, expressions.with_torch, expressions.with_cupy, networks.with_torch):
             work(n)
             torch.cuda.empty_cache()
             cp.get_default_memory_pool().free_all_blocks()

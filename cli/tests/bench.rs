@@ -5,7 +5,7 @@ use crate::common::Workplace;
 use serde_json::Value;
 
 /// All rows.
-const NAMES: [&str; 84] = [
+const NAMES: [&str; 99] = [
     "copy",
     "add",
     "square",
@@ -90,6 +90,21 @@ const NAMES: [&str; 84] = [
     "expr_layer_norm_4096",
     "expr_rms_norm_4096",
     "expr_sum_axis_0",
+    "max_pool",
+    "max_pool_gradient",
+    "average_pool",
+    "top_k",
+    "embedding_gradient",
+    "embedding_gradient_in_order",
+    "attention",
+    "attention_causal",
+    "attention_window",
+    "attention_bias",
+    "attention_packed",
+    "attention_decode",
+    "attention_gradients",
+    "attention_gradients_bias",
+    "attention_bias_gradient",
 ];
 
 fn names(list: &Value) -> Vec<&str> {
@@ -127,6 +142,9 @@ fn every_row_is_right_and_written() {
         assert!(row["ms_min"].as_f64().unwrap() <= row["ms_median"].as_f64().unwrap());
         let (name, dtype) = (row["name"].as_str().unwrap(), row["dtype"].as_str().unwrap());
         let is_of_rows = ["softmax", "norm"].iter().any(|part| name.contains(part));
+        let is_of_networks = ["pool", "top_k", "embedding", "attention"]
+            .iter()
+            .any(|part| name.contains(part));
         let has_shape = [
             "transpose",
             "grayscale",
@@ -139,10 +157,12 @@ fn every_row_is_right_and_written() {
         ]
         .iter()
         .any(|part| name.contains(part))
-            || is_of_rows;
+            || is_of_rows
+            || is_of_networks;
         let is_product = name.starts_with("matmul");
-        // A product of 64 × 64, and sums over the outer axes of 8 × 64 × 8.
-        let n = if is_product && is_simulated(&text) || name.contains("axes") {
+        // A product of 64 × 64, sums over the outer axes of 8 × 64 × 8, 8 × 8 places of 64 channels, rows of 4096 and of 1024, two
+        // positions of 16 heads of 128, and four of 8.
+        let n = if is_product && is_simulated(&text) || name.contains("axes") || is_of_networks {
             4096
         } else if is_of_rows {
             // As many rows of that length as there are, or one of all.
@@ -163,7 +183,8 @@ fn every_row_is_right_and_written() {
         if ["f64", "i64", "u8", "u16", "f16", "bf16", "i32", "f32"].contains(&suffix) {
             assert_eq!(dtype, suffix, "{name}");
         }
-        let throughput = if is_product { "tflop_s" } else { "gb_s" };
+        let is_of_arithmetic = is_product || name.starts_with("attention") && name != "attention_decode";
+        let throughput = if is_of_arithmetic { "tflop_s" } else { "gb_s" };
         assert!(row[throughput].as_f64().unwrap() > 0.0, "{name}");
     }
 }

@@ -4,7 +4,7 @@
 //! - Inputs are random numbers, uploaded once; outputs are allocated once. The forms of the operations are used that
 //!   write into an existing array and do not make the host wait; what they allocate for themselves counts.
 //! - The first call's result is checked against the CPU, on the same data, before anything is timed: every element of
-//!   it, but for the Gaussian blur and the product of matrices, of which places all over the result are. A wrong result
+//!   it, but for the Gaussian blur, the product of matrices and attention, of which places all over the result are. A wrong result
 //!   is an error.
 //! - Then come 3 calls of warm-up, and those that are timed, each between two events of the stream. All are queued
 //!   without a wait in between, behind fills of memory that keep the GPU busy for twice as long as that takes the host,
@@ -14,12 +14,14 @@
 //!   matrices it counts multiplications and additions. It is held against that of the device's own copy of as many
 //!   `f32`, the latter against what the multiprocessors can do with that type.
 
+mod attention;
 mod bytes;
 mod check;
 mod data;
 mod expressions;
 mod grouped;
 mod measure;
+mod networks;
 mod norms;
 mod plot;
 mod products;

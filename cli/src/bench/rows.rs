@@ -9,10 +9,11 @@ use warpsmith::ops::{Histogram, Number, ScanAlgorithm, Sum};
 use warpsmith::{DeviceArray, DeviceGridBarrier, bf16, f16};
 use warpsmith_cli_kernels::{THREADS, add_sum, tanh_affine};
 
+use super::attention::{self, Form};
 use super::check;
 use super::data::{self, Value, bits, byte};
 use super::measure::{Bench, Measurement};
-use super::{bytes, expressions, grouped, norms, products, squares};
+use super::{bytes, expressions, grouped, networks, norms, products, squares};
 
 type Vector<T> = DeviceArray<T, Ix1>;
 
@@ -28,7 +29,7 @@ macro_rules! rows {
 }
 
 /// All rows, in the order of the table; the first is what the others are held against. Without a suffix, the elements
-/// are `f32`, and those of pictures `u8`.
+/// are `f32`, those of pictures `u8`, and those of attention `bf16`.
 pub const ROWS: &[Row] = rows! {
     "copy": copy;
     "add": add::<f32>;
@@ -114,6 +115,21 @@ pub const ROWS: &[Row] = rows! {
     "expr_layer_norm_4096": |bench, n| norms::layer_norm(bench, n, 4096);
     "expr_rms_norm_4096": |bench, n| norms::rms_norm(bench, n, 4096);
     "expr_sum_axis_0": expressions::sum_axis_0;
+    "max_pool": networks::max_pool;
+    "max_pool_gradient": networks::max_pool_gradient;
+    "average_pool": networks::average_pool;
+    "top_k": networks::top_k;
+    "embedding_gradient": |bench, n| networks::embedding_gradient(bench, n, false);
+    "embedding_gradient_in_order": |bench, n| networks::embedding_gradient(bench, n, true);
+    "attention": |bench, n| attention::forward(bench, n, Form::Plain);
+    "attention_causal": |bench, n| attention::forward(bench, n, Form::Causal);
+    "attention_window": |bench, n| attention::forward(bench, n, Form::Window);
+    "attention_bias": |bench, n| attention::forward(bench, n, Form::Bias);
+    "attention_packed": |bench, n| attention::forward(bench, n, Form::Packed);
+    "attention_decode": |bench, n| attention::forward(bench, n, Form::Decode);
+    "attention_gradients": |bench, n| attention::gradients(bench, n, Form::Plain);
+    "attention_gradients_bias": |bench, n| attention::gradients(bench, n, Form::Bias);
+    "attention_bias_gradient": attention::bias_gradient;
 };
 
 /// Measures an operation that makes an array of `inputs` arrays of random elements; `wanted` gives its elements.
