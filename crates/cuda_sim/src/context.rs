@@ -240,13 +240,12 @@ impl<'a> Context<'a> {
         } = bytes;
         match space {
             Space::Shared => {
-                let (holder, name) = (self.holder(space, address), |holder: &Context<'_>| {
-                    holder.shared.name_of(address, len)
-                });
-                match ptr::eq(holder, self) {
-                    true => name(self),
-                    false => format!("{} in block {} of the cluster", name(holder), holder.block.get()),
+                let holder = self.holder(space, address);
+                let name = holder.shared.name_of(address, len);
+                if ptr::eq(holder, self) {
+                    return name;
                 }
+                format!("{name} in block {} of the cluster", holder.block.get())
             }
             Space::Global => match self.grid.options.allocation.and_then(|find| find(address)) {
                 Some(allocation) => {

@@ -186,14 +186,7 @@ fn work_in_clusters(grid: &Grid<'_>, tiling: &Tiling, schedule: Schedule) {
     }
     let contexts: Box<[Context<'_>]> = (0..tiling.blocks()).map(|_| Context::new(grid)).collect();
     Cluster::assemble(&contexts, |cluster| {
-        let runners = contexts.iter().map(|context| (context, Runners::new(context)));
-        let mut members: Vec<Begun<'_>> = runners
-            .map(|(context, runners)| Begun {
-                block: 0,
-                context,
-                runners,
-            })
-            .collect();
+        let mut members: Vec<Begun<'_>> = (contexts.iter()).map(Begun::new).collect();
         while let Some(number) = grid.draw() {
             cluster.begin();
             for (rank, member) in (0..).zip(&mut members) {
@@ -242,13 +235,7 @@ fn work_scheduled(grid: &Grid<'_>, schedule: Schedule) {
         None => blocks.min(most).min(AT_ONCE),
     };
     let contexts: Box<[Context<'_>]> = (0..at_once).map(|_| Context::new(grid)).collect();
-    let mut free: Vec<Begun<'_>> = (contexts.iter())
-        .map(|context| Begun {
-            block: 0,
-            context,
-            runners: Runners::new(context),
-        })
-        .collect();
+    let mut free: Vec<Begun<'_>> = (contexts.iter()).map(Begun::new).collect();
     let mut begun: Vec<Begun<'_>> = Vec::new();
     loop {
         while !free.is_empty()
@@ -288,7 +275,16 @@ struct Begun<'a> {
     runners: Runners<'a>,
 }
 
-impl Begun<'_> {
+impl<'a> Begun<'a> {
+    /// None yet.
+    fn new(context: &'a Context<'a>) -> Self {
+        Begun {
+            block: 0,
+            context,
+            runners: Runners::new(context),
+        }
+    }
+
     /// Whether there is nothing to do for it before other blocks have come to
     /// where they meet, as they will.
     fn waits(&self, grid: &Grid<'_>) -> bool {
