@@ -120,12 +120,22 @@ fn not_waited_for(context: &Context<'_>, place: &str, kind: Kind, copy: &Copy) -
     )
 }
 
+/// The thread that did what an entry says, with its block if that is another than the running thread's.
+fn thread_of(context: &Context<'_>, entry: &Entry, lane: u32) -> String {
+    let thread = context.index_of(entry.moment.warp * 32 + lane);
+    if entry.moment.block == context.who().block {
+        return format!("thread {thread}");
+    }
+    let block = context.grid.config.grid.position(entry.moment.block);
+    format!("block {block}, thread {thread}")
+}
+
 /// What is between an access of a thread and one of the async proxy, and what is not.
 fn not_fenced(context: &Context<'_>, place: &str, kind: Kind, other: &Entry, lane: u32) -> String {
-    let thread = context.index_of(other.moment.warp * 32 + lane);
+    let thread = thread_of(context, other, lane);
     let (own, theirs, at) = (kind.name(), other.kind.name(), other.at);
     format!(
-        "not fenced: this {own} of {place} comes behind the {theirs} of thread {thread} at {at} for threads alone; bulk copies and \
+        "not fenced: this {own} of {place} comes behind the {theirs} of {thread} at {at} for threads alone; bulk copies and \
          matrix products come behind it where the thread calls `tma::fence_async` between the {theirs} and what orders the two"
     )
 }
@@ -133,26 +143,19 @@ fn not_fenced(context: &Context<'_>, place: &str, kind: Kind, other: &Entry, lan
 /// What a race is, and what would order the two accesses.
 fn race(context: &Context<'_>, place: Bytes, kind: Kind, other: &Entry, lane: u32) -> String {
     let (who, space, place) = (context.who(), place.space, context.name_of(place));
-    let thread = context.index_of(other.moment.warp * 32 + lane);
-    let (block, remedy) = if other.moment.block != who.block {
-        let remedy = match space {
+    let remedy = if other.moment.block != who.block {
+        match space {
             Space::Global => {
                 "blocks of a launch are ordered by what one releases and another acquires in the scope of the device"
             }
             Space::Shared => "a `cluster::sync` between them would order them",
-        };
-        let block = context.grid.config.grid.position(other.moment.block);
-        (format!("block {block}, "), remedy)
+        }
     } else if other.moment.warp == who.thread / 32 {
-        (
-            String::new(),
-            "a `sync_warp` or a barrier between them would order them",
-        )
+        "a `sync_warp` or a barrier between them would order them"
     } else {
-        (String::new(), "a barrier between them would order them")
+        "a barrier between them would order them"
     };
+    let thread = thread_of(context, other, lane);
     let (own, theirs, at) = (kind.name(), other.kind.name(), other.at);
-    format!(
-        "data race on {place}: this {own}, and the {theirs} of {block}thread {thread} at {at}, are not ordered; {remedy}"
-    )
+    format!("data race on {place}: this {own}, and the {theirs} of {thread} at {at}, are not ordered; {remedy}")
 }

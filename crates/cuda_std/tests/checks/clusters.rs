@@ -9,7 +9,7 @@ mod kernels {
     use cuda_std::cluster;
     use cuda_std::mbarrier::{self, Mbarrier};
     use cuda_std::prelude::*;
-    use cuda_std::tma::TensorMap;
+    use cuda_std::tma::{self, TensorMap};
 
     fn me() -> usize {
         thread::thread_idx_x() as usize
@@ -223,6 +223,27 @@ mod kernels {
         cluster::sync();
     }
 
+    /// Threads of the other block have written where the box comes to.
+    pub fn multicast_without_a_fence<const RIGHT: bool>(map: TensorMap<'_, u32>, out: SliceMut<'_, u32>) {
+        let tile = cuda_std::shared::dynamic::<u32>().aligned::<128>();
+        let loaded = barrier(1);
+        tile.set(me(), 1); // multicast_without_a_fence: first
+        if RIGHT || cluster::block_rank() == 0 {
+            tma::fence_async();
+        }
+        if me() == 0 {
+            loaded.arrive_expect_tx(32 * 4);
+        }
+        cluster::sync();
+        if me() == 0 && cluster::block_rank() == 0 {
+            // SAFETY: the tiles have room for a box, and are let alone until it is there.
+            unsafe { map.load_multicast(tile, [0], loaded, 0b11) }; // multicast_without_a_fence: second
+        }
+        loaded.wait(0);
+        out.set(thread::index_1d(), tile.get(me()));
+        cluster::sync();
+    }
+
     pub fn multicast_beyond_the_cluster<const RIGHT: bool>(map: TensorMap<'_, u32>, out: SliceMut<'_, u32>) {
         let tile = cuda_std::shared::dynamic::<u32>().aligned::<128>();
         let loaded = barrier(1);
@@ -332,6 +353,18 @@ fn multicast_not_waited_for() {
             "data race on element",
             |out| kernels::multicast_not_waited_for::<true>(numbers(map), out),
             |out| kernels::multicast_not_waited_for::<false>(numbers(map), out),
+        );
+    });
+}
+
+#[test]
+fn multicast_without_a_fence() {
+    with_map(|map| {
+        try_in_clusters(
+            "multicast_without_a_fence",
+            "not fenced: this asynchronous write of element 0 (of 4 bytes) of the dynamic shared memory in block (1, 0, 0) of the cluster comes behind the write of block (1, 0, 0), thread (0, 0, 0)",
+            |out| kernels::multicast_without_a_fence::<true>(numbers(map), out),
+            |out| kernels::multicast_without_a_fence::<false>(numbers(map), out),
         );
     });
 }
