@@ -17,3 +17,17 @@ pub fn out_of_bounds(x: &[u32], out: SliceMut<'_, u32>) {
     let i = thread::index_1d();
     out.set(i, x[i + 1]);
 }
+
+/// Block 0 of a cluster reads the shared memory of block 1 when that has long ended.
+#[kernel(cluster = 2)]
+pub fn reads_of_a_block_that_has_ended(out: SliceMut<'_, u32>) {
+    let word = shared_array![u32; 1];
+    word.set(0, 7);
+    cuda_std::cluster::sync();
+    if cuda_std::cluster::block_rank() == 0 {
+        for _ in 0..100 {
+            thread::nanosleep(1_000_000);
+        }
+        out.set(0, word.map_shared_rank(1).get(0));
+    }
+}
