@@ -396,7 +396,8 @@ proptest! {
             let (x, edges) = (ones::<u8>(n), ones::<u8>(edges));
             launch::<histogram<u8, Uniform, 0>>(&config, (&x, plan, &edges, &mut counters(), &mut zeros(out)));
             launch::<histogram<u8, Channels, 1>>(&config, (&x, plan, &edges, &mut counters(), &mut zeros(out)));
-            launch::<bincount<u8, 2>>(&config, (&x, plan, &mut counters(), &mut zeros(out)));
+            launch::<histogram<u8, Channels, 2>>(&config, (&x, plan, &edges, &mut counters(), &mut zeros(out)));
+            launch::<bincount<u16, 2>>(&config, (&ones::<u16>(n), plan, &mut counters(), &mut zeros(out)));
             let (x, edges) = (ones::<f32>(n), ones::<f32>(edges.len()));
             launch::<histogram<f32, Channels, 0>>(&config, (&x, plan, &edges, &mut counters(), &mut zeros(out)));
             launch::<histogram<f32, Search, 1>>(&config, (&x, plan, &edges, &mut counters(), &mut zeros(out)));

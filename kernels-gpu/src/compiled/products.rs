@@ -439,7 +439,8 @@ impl ScatterAddInOrder for f64 {
     type InOrder = scatter_add_in_order<f64>;
 }
 
-/// Histograms of elements of this type, whose bins are found by rule `F`: a kernel for each way to count.
+/// Histograms of elements of this type, whose bins are found by rule `F`: a kernel for each way to count. Bytes of one channel
+/// are always counted in columns, and have that one kernel.
 pub trait CountBins<F>: Pod + Send + Sync {
     /// [`block_len`] of each kernel, in this order.
     const BLOCK_LENS: [usize; 3];
@@ -475,7 +476,7 @@ pub trait CountBins<F>: Pod + Send + Sync {
     >;
 }
 
-/// Counts of values of this type: a kernel for each way to count.
+/// Counts of values of this type: a kernel for each way to count, and for bytes the one in columns.
 pub trait CountValues: Sample + Value {
     /// [`block_len`] of each kernel, in this order.
     const BLOCK_LENS: [usize; 3];
@@ -542,6 +543,14 @@ macro_rules! compiled {
             type InCache = histogram::histogram<$type, $rule, CACHE>;
         }
     };
+    (@bins_in_columns $type:ty, $rule:ident) => {
+        impl CountBins<$rule> for $type {
+            const BLOCK_LENS: [usize; 3] = [block_len::<$type, $rule, COLUMNS>(); 3];
+            type InColumns = histogram::histogram<$type, $rule, COLUMNS>;
+            type InCopies = histogram::histogram<$type, $rule, COLUMNS>;
+            type InCache = histogram::histogram<$type, $rule, COLUMNS>;
+        }
+    };
     (@values $type:ty, _) => {
         impl CountValues for $type {
             const BLOCK_LENS: [usize; 3] = [
@@ -552,6 +561,14 @@ macro_rules! compiled {
             type InColumns = histogram::bincount<$type, COLUMNS>;
             type InCopies = histogram::bincount<$type, COPIES>;
             type InCache = histogram::bincount<$type, CACHE>;
+        }
+    };
+    (@values_in_columns $type:ty, _) => {
+        impl CountValues for $type {
+            const BLOCK_LENS: [usize; 3] = [block_len::<$type, Values, COLUMNS>(); 3];
+            type InColumns = histogram::bincount<$type, COLUMNS>;
+            type InCopies = histogram::bincount<$type, COLUMNS>;
+            type InCache = histogram::bincount<$type, COLUMNS>;
         }
     };
 }
@@ -566,6 +583,9 @@ compiled! {
     ampere: [f16] by [f16, f32];
     ampere: [Tf32] by [f32];
     finish_sums: [f32, f64, i32, f16, bf16] by [_];
-    bins: [f32, f64, i32, u8, u16, u32] by [Uniform, Channels, Search];
-    values: [i32, u8, u16, u32] by [_];
+    bins: [f32, f64, i32, u16, u32] by [Uniform, Channels, Search];
+    bins: [u8] by [Channels];
+    bins_in_columns: [u8] by [Uniform, Search];
+    values: [i32, u16, u32] by [_];
+    values_in_columns: [u8] by [_];
 }

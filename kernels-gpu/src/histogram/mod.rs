@@ -13,7 +13,8 @@
 //! * [`CACHE`], beyond: counts go to global memory, by way of a small hash table in shared memory that keeps the counts
 //!   of the bins it has met first, so that few distinct bins do not queue at one address.
 //!
-//! An element of 8 bits is counted by its value, and the 256 values are told their bins when the counts are added up.
+//! An element of 8 bits is counted by its value, and the 256 values are told their bins when the counts are added up: of
+//! one channel, always by [`COLUMNS`].
 //! Private counts have 32 bits, and are emptied before they can overflow; the global ones have 64.
 
 mod find;
@@ -84,9 +85,15 @@ pub const fn block_len<T: Sample, F: Find<T>, const MODE: usize>() -> usize {
 /// with other contents, the kernel waits for ever. With another number of threads, nothing is counted, and blocks of other
 /// dimensions count nothing.
 #[kernel(
-    T = [f32, f64, i32, u8, u16, u32],
+    T = [f32, f64, i32, u16, u32],
     F = [Uniform, Channels, Search],
-    MODE = [0, 1, 2],
+    MODE = [0, 1, 2];
+    T = [u8],
+    F = [Channels],
+    MODE = [0, 1, 2];
+    T = [u8],
+    F = [Uniform, Search],
+    MODE = [0],
     max_threads = THREADS,
     min_blocks = BLOCKS,
 )]
@@ -103,8 +110,10 @@ pub fn histogram<T: Sample, F: Find<T>, const MODE: usize>(
 /// [`histogram()`] with a bin for each integer from `plan.first` to `plan.last`, neither of them negative: bin `i` is
 /// that of value `i`.
 #[kernel(
-    T = [i32, u8, u16, u32],
-    MODE = [0, 1, 2],
+    T = [i32, u16, u32],
+    MODE = [0, 1, 2];
+    T = [u8],
+    MODE = [0],
     max_threads = THREADS,
     min_blocks = BLOCKS,
 )]
