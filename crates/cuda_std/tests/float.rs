@@ -5,6 +5,9 @@
 //! binade; f64 against a table of correctly rounded values. `Float::sin(x)` is always ours: on the
 //! host `x.sin()` would be `std`'s.
 
+// They take long under ThreadSanitizer, and have no threads.
+#![cfg(not(thread_sanitizer))]
+
 use cuda_std::float::Float;
 
 #[path = "float/f64_reference.rs"]

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The functions of 16-bit floats: all arguments, against the f64 functions of the host.
 
+// They take long under ThreadSanitizer, and have no threads.
+#![cfg(not(thread_sanitizer))]
+
 use cuda_std::float::narrow;
 use cuda_std::half::{bf16, bf16_from_f32, bf16_to_f32, f16, f16_from_f32, f16_to_f32};
 
