@@ -93,6 +93,7 @@ mod cache;
 mod cargo;
 mod deps;
 mod error;
+mod json;
 mod lock;
 mod message;
 mod output;

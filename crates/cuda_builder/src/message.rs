@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the inner cargo reports, one JSON object a line (`--message-format=json`): what is used here of it.
 
-use serde_json::Value;
+use crate::json::{self, Value, elements, member, text};
 use std::path::{Path, PathBuf};
 
 /// A message of cargo's.
@@ -47,30 +47,33 @@ impl Message {
     /// Reads what cargo printed; lines that are no messages, and messages of other kinds, are left out.
     pub(crate) fn parse_all(printed: &[u8]) -> Vec<Self> {
         let lines = printed.split(|&byte| byte == b'\n');
-        let objects = lines.filter_map(|line| serde_json::from_slice(line).ok());
-        objects.filter_map(|object: Value| Self::parse(&object)).collect()
+        let objects = lines.filter_map(|line| json::parse(line).ok());
+        objects.filter_map(|object| Self::parse(&object)).collect()
     }
 
     fn parse(object: &Value) -> Option<Self> {
-        match object["reason"].as_str()? {
+        match text(object, "reason")? {
             "compiler-artifact" => Some(Self::Artifact(Artifact {
-                package: text(&object["package_id"])?,
-                manifest: path(&object["manifest_path"])?,
-                target: text(&object["target"]["name"])?,
-                file: path(&object["filenames"][0]),
-                fresh: object["fresh"].as_bool()?,
+                package: text(object, "package_id")?.into(),
+                manifest: text(object, "manifest_path")?.into(),
+                target: text(member(object, "target")?, "name")?.into(),
+                file: elements(object, "filenames")
+                    .first()
+                    .and_then(json::as_text)
+                    .map(PathBuf::from),
+                fresh: *member(object, "fresh")?.get()?,
             })),
             "build-script-executed" => Some(Self::Script {
-                out_dir: path(&object["out_dir"])?,
+                out_dir: text(object, "out_dir")?.into(),
             }),
             "compiler-message" => {
-                let said = &object["message"];
-                let message = text(&said["message"])?;
+                let said = member(object, "message")?;
+                let message = text(said, "message")?;
                 Some(Self::Diagnostic(Diagnostic {
-                    level: text(&said["level"])?,
-                    rendered: text(&said["rendered"]).unwrap_or_else(|| message.clone()),
-                    is_placeless: said["spans"].as_array().is_none_or(Vec::is_empty),
-                    message,
+                    level: text(said, "level")?.into(),
+                    message: message.into(),
+                    rendered: text(said, "rendered").unwrap_or(message).into(),
+                    is_placeless: elements(said, "spans").is_empty(),
                 }))
             }
             _ => None,
@@ -86,14 +89,6 @@ impl Artifact {
         let name = stem.strip_prefix("lib").unwrap_or(stem);
         Some(file.with_file_name(format!("{name}.{extension}")))
     }
-}
-
-fn text(value: &Value) -> Option<String> {
-    value.as_str().map(String::from)
-}
-
-fn path(value: &Value) -> Option<PathBuf> {
-    value.as_str().map(PathBuf::from)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! The toolchain that the outer build runs on, and what it says of a kernels crate's manifest.
 
 use crate::CudaBuilderError;
-use serde_json::Value;
+use crate::json::{self, Value, elements};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -72,28 +72,27 @@ impl Toolchain {
         if !output.status.success() {
             return Err(unreadable(stderr_of(&output)));
         }
-        let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| unreadable(error.to_string()))?;
-        let packages = metadata["packages"].as_array().into_iter().flatten();
-        let package = packages
-            .into_iter()
-            .find(|package| same_file(Path::new(text(&package["manifest_path"])), &manifest))
+        let metadata = json::parse(&output.stdout).map_err(unreadable)?;
+        let package = elements(&metadata, "packages")
+            .iter()
+            .find(|package| same_file(Path::new(text(package, "manifest_path")), &manifest))
             .ok_or_else(|| CudaBuilderError::NoSuchPackage {
                 path: folder.to_owned(),
             })?;
         Ok(Kernels {
-            package: text(&package["name"]).to_owned(),
-            version: text(&package["version"]).to_owned(),
+            package: text(package, "name").to_owned(),
+            version: text(package, "version").to_owned(),
             library: library_of(package)?,
             manifest,
-            workspace: text(&metadata["workspace_root"]).into(),
-            target_dir: text(&metadata["target_directory"]).into(),
+            workspace: text(&metadata, "workspace_root").into(),
+            target_dir: text(&metadata, "target_directory").into(),
         })
     }
 }
 
-/// What `cargo metadata` has at a place that is always text.
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+/// A member that `cargo metadata` always has, as text.
+fn text<'a>(object: &'a Value, name: &str) -> &'a str {
+    json::text(object, name).unwrap_or_default()
 }
 
 /// Fails unless the source of `core` is below `sysroot`.
@@ -127,17 +126,15 @@ pub(crate) struct Kernels {
 /// The name of the package's library, whatever kind it is.
 fn library_of(package: &Value) -> Result<String, CudaBuilderError> {
     let is_library = |target: &&Value| {
-        let kinds = target["kind"].as_array().into_iter().flatten();
-        kinds
-            .into_iter()
-            .any(|kind| matches!(text(kind), "lib" | "rlib" | "cdylib" | "dylib"))
+        let mut kinds = elements(target, "kind").iter().filter_map(json::as_text);
+        kinds.any(|kind| matches!(kind, "lib" | "rlib" | "cdylib" | "dylib"))
     };
-    let mut targets = package["targets"].as_array().into_iter().flatten();
+    let mut targets = elements(package, "targets").iter();
     targets
         .find(is_library)
-        .map(|target| text(&target["name"]).replace('-', "_"))
+        .map(|target| text(target, "name").replace('-', "_"))
         .ok_or_else(|| CudaBuilderError::NoLibrary {
-            package: text(&package["name"]).to_owned(),
+            package: text(package, "name").to_owned(),
         })
 }
 

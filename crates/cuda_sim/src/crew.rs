@@ -5,11 +5,12 @@
 //! scope of rayon's would not do: a thread of rayon's that waits for one takes
 //! up another of its pool's jobs meanwhile, which may want what the first job
 //! holds, a lock above all. Nor does the caller wait for a helper that has not
-//! begun: the threads may be busy with another launch for long.
+//! begun: the threads may be busy with another launch for long. Of rayon its
+//! threads are all that is wanted: it is compiled without the iterators.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon_core::{ThreadPool, ThreadPoolBuilder};
 
 /// The pool; `None` where the system grants no threads, and each launch runs on
 /// its caller alone.
@@ -25,8 +26,8 @@ fn pool() -> Option<&'static ThreadPool> {
 /// How many threads a launch from this one may take: what the caller's own pool
 /// is bound to, if it is in one.
 pub(crate) fn size() -> usize {
-    match rayon::current_thread_index() {
-        Some(_) => rayon::current_num_threads(),
+    match rayon_core::current_thread_index() {
+        Some(_) => rayon_core::current_num_threads(),
         None => pool().map_or(1, ThreadPool::current_num_threads),
     }
 }
