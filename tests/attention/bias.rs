@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gradients of what is added to scores, against a formula in f64, which is held against differences.
 
+use super::gradients::{assert_derivative, total};
 use super::*;
 
 /// All axes of the scores, and each of them alone.
@@ -108,34 +109,19 @@ impl Case {
 #[track_caller]
 fn agree_with_differences(case: Case) {
     let (operands, grad) = (case.operands::<f64>(), case.gradient::<f64>());
-    let total = |bias: &Array4<f64>| -> f64 {
-        let wide = Wide {
-            bias: Some(bias.clone()),
-            ..Wide::new(&case, &operands)
-        };
-        let of_query = |(batch, head, i)| {
-            let row = wide.query([batch, head, i]).row();
-            let grad = grad.slice(s![batch, head, i, ..]);
-            row.out.iter().zip(grad).map(|((out, _), grad)| out * grad).sum::<f64>()
-        };
-        let queries = ndarray::indices((case.batch, case.heads, case.queries));
-        queries.into_iter().map(of_query).sum()
-    };
     let bias = case.bias_of().unwrap();
     let [of, _] = case.bias_gradient(&operands, &grad);
     for ((at, _), wanted) in bias.indexed_iter().zip(&of) {
-        let step = 1e-5;
         let moved = |by: f64| {
             let mut bias = bias.clone();
             bias[at] += by;
-            total(&bias)
+            let wide = Wide {
+                bias: Some(bias),
+                ..Wide::new(&case, &operands)
+            };
+            total(&case, &wide, &grad)
         };
-        // Off by the third derivative times `step²`, and by rounding of sums of some 10 over `step`.
-        let difference = (moved(step) - moved(-step)) / (2.0 * step);
-        assert!(
-            (difference - wanted).abs() < 1e-7,
-            "{case:?}: {at:?}: {difference}, {wanted}"
-        );
+        assert_derivative(*wanted, moved, &(&case, at));
     }
 }
 

@@ -109,35 +109,39 @@ fn sums<'a>([of, bounds, magnitudes]: [&'a mut [Vec<f64>; 3]; 3], at: &[std::ops
     })
 }
 
+/// The sum of results times `grad`, in f64, whose gradients those are.
+pub(super) fn total(case: &Case, wide: &Wide, grad: &Array4<f64>) -> f64 {
+    let of_query = |(batch, head, i)| {
+        let row = wide.query([batch, head, i]).row();
+        let grad = grad.slice(s![batch, head, i, ..]);
+        row.out.iter().zip(grad).map(|((out, _), grad)| out * grad).sum::<f64>()
+    };
+    let queries = ndarray::indices((case.batch, case.heads, case.queries));
+    queries.into_iter().map(of_query).sum()
+}
+
+/// The derivative that is wanted against the difference of what `moved` gives by a step back and forth.
+#[track_caller]
+pub(super) fn assert_derivative(wanted: f64, moved: impl Fn(f64) -> f64, what: &dyn std::fmt::Debug) {
+    let step = 1e-5;
+    // Off by the third derivative times `step²`, and by rounding of sums of some 10 over `step`.
+    let difference = (moved(step) - moved(-step)) / (2.0 * step);
+    assert!((difference - wanted).abs() < 1e-7, "{what:?}: {difference}, {wanted}");
+}
+
 /// The formulas in f64 against differences of the sum of results times their gradients.
 #[track_caller]
 pub(super) fn agree_with_differences(case: Case) {
     let (operands, grad) = (case.operands::<f64>(), case.gradient::<f64>());
-    let total = |operands: &[Array4<f64>; 3]| -> f64 {
-        let wide = Wide::new(&case, operands);
-        let of_query = |(batch, head, i)| {
-            let row = wide.query([batch, head, i]).row();
-            let grad = grad.slice(s![batch, head, i, ..]);
-            row.out.iter().zip(grad).map(|((out, _), grad)| out * grad).sum::<f64>()
-        };
-        let queries = ndarray::indices((case.batch, case.heads, case.queries));
-        queries.into_iter().map(of_query).sum()
-    };
     let Gradients { of, .. } = case.gradients(&operands, &grad);
     for (number, of) in of.iter().enumerate() {
         for ((at, _), wanted) in operands[number].indexed_iter().zip(of) {
-            let step = 1e-5;
             let moved = |by: f64| {
                 let mut operands = operands.clone();
                 operands[number][at] += by;
-                total(&operands)
+                total(&case, &Wide::new(&case, &operands), &grad)
             };
-            // Off by the third derivative times `step²`, and by rounding of sums of some 10 over `step`.
-            let difference = (moved(step) - moved(-step)) / (2.0 * step);
-            assert!(
-                (difference - wanted).abs() < 1e-7,
-                "{case:?}: {number}, {at:?}: {difference}, {wanted}"
-            );
+            assert_derivative(*wanted, moved, &(&case, number, at));
         }
     }
 }
