@@ -45,12 +45,13 @@ const CARGO_TESTS: [&str; 2] = ["compile_fail", "driver"];
 /// The archive's name, which run-tests.sh knows.
 const ARCHIVE: &str = "executables.tar.xz";
 
-/// What xz is told for `bytes`: fast, with a window that all of it fits in, for what the executables have in common (PTX, the
-/// library) lies anywhere. Two threads would take half the time and have windows of their own, with 5.5 MiB of PTX in either.
+/// What xz is told for `bytes`: to look for few matches, but to choose among them (`normal`), with a window that all of it fits
+/// in, for what the executables have in common (PTX, the library) lies anywhere. Two threads would take half the time and have
+/// windows of their own, with 5.5 MiB of PTX in either.
 fn xz_options(bytes: u64) -> String {
     const MOST_MIB: u64 = 1536;
     let window = (bytes >> 20).clamp(1, MOST_MIB - 1) + 1;
-    format!("--threads=1 --lzma2=preset=1,dict={window}MiB")
+    format!("--threads=1 --lzma2=preset=1,mode=normal,dict={window}MiB")
 }
 
 const RUN_TESTS: &str = include_str!("run-tests.sh");
