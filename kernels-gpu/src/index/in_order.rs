@@ -3,8 +3,8 @@
 //! on the host.
 //!
 //! What an index names, over all outer and inner axes, is a *line*, and its elements *columns*. A line belongs to one team of warps, a
-//! column of it to one lane, and nobody else adds to it. A block reads all indices, [`CHUNK`] at a time, and lists those of its lines in
-//! shared memory, in their order, by ballots. Then each team goes over the list and adds the values of its own lines, [`BATCH`] of them
+//! column of it to one lane, and nobody else adds to it. A block reads all indices, `CHUNK` at a time, and lists those of its lines in
+//! shared memory, in their order, by ballots. Then each team goes over the list and adds the values of its own lines, `BATCH` of them
 //! in flight; where one line occurs in a batch again, its sum is handed on in registers.
 //!
 //! No memory, no sort, one launch. The price is that indices are read by each block, of which there are about two for each

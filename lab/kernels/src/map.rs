@@ -4,7 +4,7 @@
 use cuda_std::array::from_fn;
 use cuda_std::prelude::*;
 
-/// Threads of a block of [`vector_add_held`] at most.
+/// Threads of a block of [`vector_add_held`](vector_add_held()) at most.
 pub const HELD_THREADS: usize = 256;
 
 // ANCHOR: vector_add

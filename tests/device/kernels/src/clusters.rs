@@ -129,7 +129,7 @@ pub fn pass_round(rounds: u32, out: SliceMut<'_, u32>) {
 ///
 /// # Safety
 ///
-/// As of [`multicast`].
+/// As of [`multicast`](multicast()).
 #[kernel(cluster = BLOCKS, max_threads = 32, arch = "sm_90a")]
 pub unsafe fn multicast_ring(rounds: u32, x: TensorMap<'_, f32>, out: SliceMut<'_, f32>) {
     let tile = cuda_std::shared::dynamic::<f32>().aligned::<128>();

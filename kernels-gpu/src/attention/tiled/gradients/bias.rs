@@ -144,7 +144,7 @@ impl Place {
 }
 
 /// The sums of the gradients of scores of [`attention`](super::super::attention()) over axes along which `bias` is repeated, of the shape
-/// that [`BiasPlan::sums`] says, in C order. What it is given besides is as for [`attention_gradients`], and sequences are not packed.
+/// that [`BiasPlan::sums`] says, in C order. What it is given besides is as for [`attention_gradients`](attention_gradients()), and sequences are not packed.
 ///
 /// The grid has one axis, with as many blocks as [`BiasPlan::blocks`] says. Where the operands do not lie within their arrays, there is no
 /// bias, or the plan is none for the shape, nothing is written.
