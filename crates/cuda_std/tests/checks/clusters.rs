@@ -3,7 +3,9 @@
 
 use cuda_sim::{Checks, Options, Schedule};
 use cuda_std::prelude::*;
-use cuda_std::tma::{RawTensorMap, Swizzle, TensorMap, TensorMapLayout};
+use cuda_std::tma::{RawTensorMap, TensorMap};
+
+use super::pipelines::map_of;
 
 mod kernels {
     use cuda_std::cluster;
@@ -320,63 +322,31 @@ cases! {
     barrier_used_before_it_is_one, "an mbarrier is used that was not initialised";
 }
 
-/// Runs a test with the map of 32 numbers.
-fn with_map(test: impl FnOnce(&RawTensorMap)) {
-    #[repr(align(16))]
-    struct Aligned([u32; 32]);
-    let numbers = Aligned(std::array::from_fn(|i| i as u32));
-    let layout = TensorMapLayout {
-        element_bytes: 4,
-        rank: 1,
-        dims: [32, 1, 1, 1, 1],
-        strides: [0; 4],
-        box_dims: [32, 1, 1, 1, 1],
-        swizzle: Swizzle::None,
-    };
-    test(&RawTensorMap::simulated(
-        numbers.0.as_ptr().expose_provenance(),
-        &layout,
-    ));
-}
-
-/// The map, for as long as `with_map`'s test runs.
+/// The map, for as long as a test runs.
 fn numbers(map: &RawTensorMap) -> TensorMap<'_, u32> {
-    // SAFETY: `with_map` keeps the tensor, of u32, which nothing writes, while its test runs.
+    // SAFETY: of `map_of`, whose memory the test keeps, and nothing writes.
     unsafe { TensorMap::from_address(map) }
 }
 
-#[test]
-fn multicast_not_waited_for() {
-    with_map(|map| {
-        try_in_clusters(
-            "multicast_not_waited_for",
-            "data race on element",
-            |out| kernels::multicast_not_waited_for::<true>(numbers(map), out),
-            |out| kernels::multicast_not_waited_for::<false>(numbers(map), out),
-        );
-    });
+/// Those that copy by a map.
+macro_rules! copies {
+    ($($name:ident, $wanted:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            let mut memory = [0; 8];
+            let map = map_of(&mut memory);
+            try_in_clusters(
+                stringify!($name),
+                $wanted,
+                |out| kernels::$name::<true>(numbers(&map), out),
+                |out| kernels::$name::<false>(numbers(&map), out),
+            );
+        }
+    )*};
 }
 
-#[test]
-fn multicast_without_a_fence() {
-    with_map(|map| {
-        try_in_clusters(
-            "multicast_without_a_fence",
-            "not fenced: this asynchronous write of element 0 (of 4 bytes) of the dynamic shared memory in block (1, 0, 0) of the cluster comes behind the write of block (1, 0, 0), thread (0, 0, 0)",
-            |out| kernels::multicast_without_a_fence::<true>(numbers(map), out),
-            |out| kernels::multicast_without_a_fence::<false>(numbers(map), out),
-        );
-    });
-}
-
-#[test]
-fn multicast_beyond_the_cluster() {
-    with_map(|map| {
-        try_in_clusters(
-            "multicast_beyond_the_cluster",
-            "a bulk copy to the blocks 0b111 of a cluster of 2",
-            |out| kernels::multicast_beyond_the_cluster::<true>(numbers(map), out),
-            |out| kernels::multicast_beyond_the_cluster::<false>(numbers(map), out),
-        );
-    });
+copies! {
+    multicast_not_waited_for, "data race on element";
+    multicast_without_a_fence, "not fenced: this asynchronous write of element 0 (of 4 bytes) of the dynamic shared memory in block (1, 0, 0) of the cluster comes behind the write of block (1, 0, 0), thread (0, 0, 0)";
+    multicast_beyond_the_cluster, "a bulk copy to the blocks 0b111 of a cluster of 2";
 }

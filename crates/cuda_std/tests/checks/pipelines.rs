@@ -227,7 +227,7 @@ fn box_loaded(map: &RawTensorMap, bytes: u32, out: SliceMut<'_, u32>) {
 }
 
 /// A map whose box is all of the memory, 32 elements.
-fn map_of(memory: &mut [u128; 8]) -> RawTensorMap {
+pub(super) fn map_of(memory: &mut [u128; 8]) -> RawTensorMap {
     let layout = TensorMapLayout {
         element_bytes: 4,
         rank: 1,
