@@ -25,7 +25,7 @@ use crate::stack::{self, Stack};
 
 type Runner = Coroutine<(), Pause, (), Stack>;
 
-/// How many stacks are taken from the pool at a time.
+/// How many stacks are taken from the pool at a time, at most.
 const STACKS_AT_ONCE: usize = 32;
 
 /// A thread that waits, and the coroutine it is on.
@@ -148,7 +148,9 @@ impl<'a> Runners<'a> {
     #[cold]
     fn add_runner(&mut self) -> io::Result<u32> {
         if self.spare.is_empty() {
-            self.spare = stack::take(STACKS_AT_ONCE)?;
+            // No more than the block has threads: so many are reserved for it.
+            let left = self.waiting.len() - self.runners.len();
+            self.spare = stack::take(left.min(STACKS_AT_ONCE))?;
         }
         let context = self.context;
         let runner = self.runners.len() as u32;

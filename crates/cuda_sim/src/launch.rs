@@ -16,7 +16,9 @@ use crate::workers;
 /// has threads; a grid of one block runs on the calling thread alone. The calling
 /// thread does nothing else before the launch is over, also where it is a thread
 /// of rayon's: a lock may be held. The threads of one block all run on one OS thread. Launches
-/// from several OS threads at once are independent of each other.
+/// from several OS threads at once are independent of each other, but that one
+/// waits while others have the stacks that its threads need, as on a GPU it would
+/// for its resources: there are 28 672.
 ///
 /// # Errors
 ///
@@ -157,7 +159,7 @@ fn default_checks() -> Checks {
 }
 
 /// The most blocks of so many threads that a cooperative launch takes: as many as
-/// there is room for the stacks of all their threads.
+/// there are stacks for all their threads.
 pub fn cooperative_blocks(threads: u32) -> u32 {
     workers::cooperative_blocks(threads)
 }

@@ -7,7 +7,7 @@
 //! next time.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use corosensei::stack::{DefaultStack, Stack as RawStack, StackPointer};
 
@@ -18,8 +18,8 @@ use crate::overflow;
 /// and corrupts nothing.
 pub(crate) const STACK_BYTES: usize = 64 * 1024;
 
-/// How many stacks may be in use at once. Each takes two of the 65 530 mappings
-/// that Linux grants a process by default.
+/// How many stacks may be in use at once, by all launches together. Each takes two
+/// of the 65 530 mappings that Linux grants a process by default.
 pub(crate) const MAX_STACKS: usize = 28 * 1024;
 
 /// By how much the start of each new stack is shifted against the one before,
@@ -38,6 +38,41 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
 struct Pool {
     free: Vec<Stack>,
     created: usize,
+}
+
+/// How many stacks are reserved.
+static RESERVED: Mutex<usize> = Mutex::new(0);
+static RELEASED: Condvar = Condvar::new();
+
+/// Who reserves next: one that waits for many is not overtaken for ever by others that want few.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// What a launch may have of the stacks, until it is dropped.
+pub(crate) struct Reservation {
+    pub(crate) stacks: usize,
+}
+
+/// Reserves `most` stacks, or as many as there are, but at least `least`: for these it waits until other launches have
+/// ended. No launch wants more than [`MAX_STACKS`].
+pub(crate) fn reserve(least: usize, most: usize) -> Reservation {
+    assert!(least <= MAX_STACKS, "{least} stacks wanted of {MAX_STACKS}");
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let too_few = |reserved: &mut usize| MAX_STACKS - *reserved < least;
+    let mut reserved = (RELEASED.wait_while(reserved(), too_few)).unwrap_or_else(PoisonError::into_inner);
+    let stacks = most.clamp(least, MAX_STACKS - *reserved);
+    *reserved += stacks;
+    Reservation { stacks }
+}
+
+fn reserved() -> MutexGuard<'static, usize> {
+    RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        *reserved() -= self.stacks;
+        RELEASED.notify_one();
+    }
 }
 
 /// The stack of one coroutine.
@@ -76,7 +111,7 @@ unsafe impl RawStack for Stack {
     }
 }
 
-/// Up to `count` stacks, at least one: those at hand, or a new one.
+/// Up to `count` stacks, at least one: those at hand, or a new one. They are of the caller's [`Reservation`].
 pub(crate) fn take(count: usize) -> io::Result<Vec<Stack>> {
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let rest = pool.free.len().saturating_sub(count);

@@ -101,20 +101,21 @@ fn run(grid: &Grid<'_>) {
     } else {
         crew::size()
     };
+    let threads = grid.config.block.count() as usize;
     if grid.meeting.is_some() {
-        let workers = most.min(grid.blocks as usize);
-        return crew::run(workers - 1, &|| work_together(grid));
-    }
-    if grid.blocks == 1 && grid.tiling.is_none() {
-        return work(grid);
+        let blocks = grid.blocks as usize;
+        let _stacks = stack::reserve(blocks * threads, blocks * threads);
+        return crew::run(most.min(blocks) - 1, &|| work_together(grid));
     }
     let (drawn, blocks) = match &grid.tiling {
         Some(tiling) => (tiling.clusters(), tiling.blocks()),
         None => (grid.blocks, 1),
     };
     // At most 1024 threads a block, and 8 blocks: the configuration was checked.
-    let at_once = stack::MAX_STACKS / (grid.config.block.count() as usize * blocks as usize);
-    let workers = most.min(at_once).min(usize::try_from(drawn).unwrap_or(usize::MAX));
+    let each = threads * blocks as usize;
+    let most = most.min(usize::try_from(drawn).unwrap_or(usize::MAX));
+    let reserved = stack::reserve(each, most * each);
+    let workers = reserved.stacks / each;
     crew::run(workers - 1, &|| match &grid.tiling {
         Some(tiling) => work_in_clusters(grid, tiling, schedule.unwrap_or_default()),
         None => work(grid),
@@ -229,11 +230,13 @@ fn work_scheduled(grid: &Grid<'_>, schedule: Schedule) {
         random.begin(seed, grid.blocks);
     }
     let blocks = usize::try_from(grid.blocks).unwrap_or(usize::MAX);
-    let most = (stack::MAX_STACKS / grid.config.block.count() as usize).max(1);
     let at_once = match grid.meeting {
         Some(_) => blocks,
-        None => blocks.min(most).min(AT_ONCE),
+        // At most 1024 threads a block: there are stacks for so few.
+        None => blocks.min(AT_ONCE),
     };
+    let stacks = at_once * grid.config.block.count() as usize;
+    let _stacks = stack::reserve(stacks, stacks);
     let contexts: Box<[Context<'_>]> = (0..at_once).map(|_| Context::new(grid)).collect();
     let mut free: Vec<Begun<'_>> = (contexts.iter()).map(Begun::new).collect();
     let mut begun: Vec<Begun<'_>> = Vec::new();

@@ -73,6 +73,19 @@ fn several_launches_at_a_time() {
     });
 }
 
+/// All stacks there are, and then blocks so small that they must not take more of them than they have threads.
+#[test]
+fn launches_that_want_all_stacks_wait_for_each_other() {
+    if cfg!(thread_sanitizer) {
+        return; // It has no room for so many coroutines.
+    }
+    std::thread::scope(|scope| {
+        for (blocks, threads) in [(28, 1024), (cooperative_blocks(3), 3), (28, 1024), (40, 64)] {
+            scope.spawn(move || neighbours(blocks, threads, 3));
+        }
+    });
+}
+
 #[test]
 fn barriers_of_the_block_and_spinning_in_between() {
     let flag = AtomicU32::new(0);
