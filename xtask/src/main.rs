@@ -77,6 +77,10 @@ enum Task {
         /// cargo's profile: `dev` packs what the tests on this machine have built already.
         #[arg(long, default_value = "release")]
         profile: String,
+        /// The executables to build and pack, by their names in the archive, such as
+        /// `warpsmith,tests/warpsmith-suite`; all, unless said.
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        only: Vec<String>,
     },
     /// Make the packages that are published, the PTX packed in, in target/package.
     Package {
@@ -124,6 +128,6 @@ fn perform(task: Task) -> Result<()> {
             Ok(())
         }
         Task::New { folder } => new::run(&folder, |folder| format!("path = {:?}", workspace.root.join(folder))),
-        Task::Bundle { out, profile } => bundle::run(&workspace, &out, &profile),
+        Task::Bundle { out, profile, only } => bundle::run(&workspace, &out, &profile, &only),
     }
 }

@@ -18,8 +18,14 @@ trap 'rm -f "$log"' EXIT
 cd "$bundle/.." || exit 1
 export WARPSMITH_BIN="$bundle/warpsmith"
 
+shopt -s nullglob
+tests=("$bundle"/tests/*)
+if [[ ${#tests[@]} -eq 0 ]]; then
+    echo "this bundle has no tests" >&2
+    exit 1
+fi
 failed=0
-for test in "$bundle"/tests/*; do
+for test in "${tests[@]}"; do
     start=$SECONDS
     "${prefix[@]}" "$test" >"$log" 2>&1
     status=$?
