@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chapter "Hello, GPU": an element for each thread, the program.
 
-/// Stands for the crate of the reader's kernels.
-mod hello_kernels;
+// The crate of the reader's kernels.
+use warpsmith_guide_kernels::add as hello_kernels;
 /// Stands for the reader's `tests/kernels.rs`.
 mod tests;
 

@@ -9,9 +9,12 @@ use warpsmith::{Checks, Device};
 /// The columns of an output that the book shows.
 const COLUMNS: usize = 100;
 
-/// The device that the book's kernels run on.
+/// The device that the book's kernels run on. It has what they are on GPUs, too, and compares each that is launched with it.
 pub fn simulator() -> Device {
-    Device::checked_simulator(Checks::ALL)
+    let device = Device::checked_simulator(Checks::ALL);
+    let kernels = warpsmith::kernels!(warpsmith_guide_kernels);
+    device.register_kernels(kernels).expect("they are registered once");
+    device
 }
 
 /// The folder of the book, `docs/guide`: where this was built, or in the tree in whose top the test was started.
@@ -92,12 +95,17 @@ fn the_list_of_examples_names_each_of_them_once() {
     assert_eq!(listed, there);
 }
 
-/// Every call that the tables of `coming-from.md` name is made in `calls.rs`, or in `own.rs`. `…` stands for anything.
+/// Every call that the tables of `coming-from.md` name is made in `calls.rs`, or in `own.rs`, or by their kernels. `…` stands for anything.
 #[test]
 fn calls_in_the_tables_are_made() {
     let chapter = fs::read_to_string(guide().join("src/coming-from.md")).expect("there is the chapter");
     let without_spaces = |text: &str| text.split_whitespace().collect::<String>();
-    let made = without_spaces(concat!(include_str!("calls.rs"), include_str!("own.rs")));
+    let made = without_spaces(concat!(
+        include_str!("calls.rs"),
+        include_str!("own.rs"),
+        include_str!("../kernels/src/calls.rs"),
+        include_str!("../kernels/src/own.rs"),
+    ));
     let mut count = 0;
     for row in chapter.lines().filter(|line| line.starts_with("| ")) {
         let last = row

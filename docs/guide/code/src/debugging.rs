@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chapter "When it goes wrong".
 
-use cuda_std::prelude::*;
-use cuda_std::println;
 use warpsmith::ndarray::{Array1, Axis};
 use warpsmith::{Device, DeviceArray, Error, LaunchConfig, Schedule};
+use warpsmith_guide_kernels::debugging::{double, logarithms, reversed, sums_of_what_is_left};
+use warpsmith_guide_kernels::together::count_even_wrong;
 
 use crate::book::{assert_shown, simulator};
-use crate::together::count_even_wrong;
 
 // ANCHOR: errors
 fn five_errors() -> warpsmith::Result<String> {
@@ -36,15 +35,6 @@ fn errors_say_what_was_wanted() -> warpsmith::Result<()> {
     Ok(())
 }
 
-/// A kernel with nothing wrong.
-#[kernel]
-pub fn double(data: SliceMut<'_, f32>) {
-    let i = thread::index_1d();
-    if i < data.len() {
-        data.set(i, 2.0 * data.get(i));
-    }
-}
-
 #[test]
 fn a_block_that_is_too_large() -> warpsmith::Result<()> {
     let device = Device::simulator();
@@ -59,22 +49,6 @@ fn a_block_that_is_too_large() -> warpsmith::Result<()> {
     Ok(())
 }
 
-// ANCHOR: uninitialised
-/// The sum of 64 elements of the block, or of what is left of them.
-#[kernel]
-pub fn sums_of_what_is_left(x: &[f32], out: SliceMut<'_, f32>) {
-    let tile = shared_array![f32; 64];
-    let (t, i) = (thread::thread_idx_x() as usize, thread::index_1d());
-    if i < x.len() {
-        tile.set(t, x[i]);
-    }
-    thread::sync_threads();
-    if t == 0 {
-        out.set(thread::block_idx_x() as usize, (0..64).map(|t| tile.get(t)).sum());
-    }
-}
-// ANCHOR_END: uninitialised
-
 #[test]
 fn shared_memory_that_nobody_wrote() -> warpsmith::Result<()> {
     let device = simulator();
@@ -85,18 +59,6 @@ fn shared_memory_that_nobody_wrote() -> warpsmith::Result<()> {
     assert_shown("uninitialised", &error.unwrap_err().to_string());
     Ok(())
 }
-
-// ANCHOR: asserts
-/// The logarithms of numbers that are positive.
-#[kernel]
-pub fn logarithms(x: &[f32], out: SliceMut<'_, f32>) {
-    let i = thread::index_1d();
-    if i < out.len() {
-        assert!(x[i] > 0.0, "element {i} is {}", x[i]);
-        out.set(i, x[i].ln());
-    }
-}
-// ANCHOR_END: asserts
 
 // ANCHOR: fault
 fn logarithms_of(x: &Array1<f32>) -> warpsmith::Result<Array1<f32>> {
@@ -124,15 +86,6 @@ fn a_panic_is_an_error_with_a_place() -> warpsmith::Result<()> {
     assert_shown("panic", &error.to_string());
     Ok(())
 }
-
-// ANCHOR: overflow
-/// The numbers down from the last: of an empty array, `len() - 1` is no index.
-#[kernel]
-pub fn reversed(x: &[u32], out: SliceMut<'_, u32>) {
-    let i = thread::index_1d();
-    out.set(i, x[x.len() - 1 - i]);
-}
-// ANCHOR_END: overflow
 
 #[test]
 fn arithmetic_that_overflows() -> warpsmith::Result<()> {

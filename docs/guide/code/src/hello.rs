@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chapter "Hello, GPU".
 
-use cuda_std::prelude::*;
 use warpsmith::ndarray::{Array1, Array2};
 use warpsmith::{DeviceArray, LaunchConfig, Stream};
+use warpsmith_guide_kernels::hello::{add_beyond, add_strided, brighten};
 
 use crate::book::{assert_shown, simulator};
-
-// ANCHOR: add_strided
-/// As `add`, for any number of threads.
-#[kernel]
-pub fn add_strided(x: &[f32], y: &[f32], out: SliceMut<'_, f32>) {
-    for i in (thread::index_1d()..out.len()).step_by(thread::stride_1d()) {
-        out.set(i, x[i] + y[i]);
-    }
-}
-// ANCHOR_END: add_strided
 
 #[test]
 fn strides_over_what_is_longer_than_the_grid() -> warpsmith::Result<()> {
@@ -27,18 +17,6 @@ fn strides_over_what_is_longer_than_the_grid() -> warpsmith::Result<()> {
     assert_eq!(out.to_ndarray()?, Array1::from_elem(1000, 2.0));
     Ok(())
 }
-
-// ANCHOR: brighten
-/// Makes a picture that is `width` pixels wide brighter.
-#[kernel]
-pub fn brighten(picture: &[u8], width: usize, by: u8, out: SliceMut<'_, u8>) {
-    let (row, column) = thread::index_2d();
-    let i = row * width + column;
-    if column < width && i < out.len() {
-        out.set(i, picture[i].saturating_add(by));
-    }
-}
-// ANCHOR_END: brighten
 
 // ANCHOR: launch_brighten
 fn brighter(stream: &Stream, picture: &Array2<u8>) -> warpsmith::Result<Array2<u8>> {
@@ -61,15 +39,6 @@ fn brightens_pictures_of_any_shape() -> warpsmith::Result<()> {
     }
     Ok(())
 }
-
-// ANCHOR: add_beyond
-/// As `add`, but for the question whether there is an element.
-#[kernel]
-pub fn add_beyond(x: &[f32], y: &[f32], out: SliceMut<'_, f32>) {
-    let i = thread::index_1d();
-    out.set(i, x[i] + y[i]);
-}
-// ANCHOR_END: add_beyond
 
 #[test]
 fn an_index_beyond_the_end_is_an_error() -> warpsmith::Result<()> {

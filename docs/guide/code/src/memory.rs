@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chapter "Memory".
 
-use cuda_std::prelude::*;
 use warpsmith::ndarray::{Array1, Array2, array, s};
 use warpsmith::{Device, DeviceArray, LaunchConfig, Operation, PinnedArray, Space, Stream};
+use warpsmith_guide_kernels::memory::{Step, THREADS, copy_every, move_points, reverse_blocks};
 
 use crate::book::{assert_shown, simulator};
 
@@ -66,17 +66,6 @@ fn copies_that_nobody_waits_for() -> warpsmith::Result<()> {
 }
 // ANCHOR_END: pinned
 
-// ANCHOR: every
-/// Copies every `stride`-th element.
-#[kernel]
-pub fn copy_every(stride: usize, x: &[f32], out: SliceMut<'_, f32>) {
-    let i = thread::index_1d();
-    if i < out.len() {
-        out.set(i, x[i * stride]);
-    }
-}
-// ANCHOR_END: every
-
 #[test]
 fn copies_every_third() -> warpsmith::Result<()> {
     let device = simulator();
@@ -112,28 +101,6 @@ fn strides_cost_sectors() -> warpsmith::Result<()> {
     Ok(())
 }
 
-// ANCHOR: structures
-/// How far points move.
-#[derive(Clone, Copy, KernelParam)]
-#[repr(C)]
-pub struct Step {
-    pub x: f32,
-    pub y: f32,
-    pub z: f32,
-}
-
-/// Moves points by `step`. Their x, y and z are three rows of one array: those of neighbouring points are neighbours.
-#[kernel]
-pub fn move_points(step: Step, points: usize, out: SliceMut<'_, f32>) {
-    let i = thread::index_1d();
-    if i < points {
-        out.set(i, out.get(i) + step.x);
-        out.set(points + i, out.get(points + i) + step.y);
-        out.set(2 * points + i, out.get(2 * points + i) + step.z);
-    }
-}
-// ANCHOR_END: structures
-
 // ANCHOR: launch_structures
 fn moved(stream: &Stream, points: &Array2<f32>) -> warpsmith::Result<Array2<f32>> {
     let count = points.ncols();
@@ -156,21 +123,6 @@ fn moves_points() -> warpsmith::Result<()> {
     assert_eq!(moved(device.default_stream(), &points)?, &points + &by);
     Ok(())
 }
-
-// ANCHOR: reverse
-const THREADS: usize = 64;
-
-/// Reverses each 64 elements, by way of shared memory.
-#[kernel(max_threads = THREADS)]
-pub fn reverse_blocks(x: &[f32], out: SliceMut<'_, f32>) {
-    let tile = shared_array![f32; THREADS]; // of the block, not of the thread
-    let t = thread::thread_idx_x() as usize;
-    let i = thread::index_1d();
-    tile.set(t, x[i]);
-    thread::sync_threads(); // until all 64 have written
-    out.set(i, tile.get(THREADS - 1 - t));
-}
-// ANCHOR_END: reverse
 
 #[test]
 fn reverses_blocks() -> warpsmith::Result<()> {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chapter "Hello, GPU": the program that launches the first kernel.
 
-/// Stands for the crate of the reader's kernels.
-mod hello_kernels;
+// The crate of the reader's kernels.
+use warpsmith_guide_kernels::places as hello_kernels;
 
 // ANCHOR: uses
 use hello_kernels::places;
