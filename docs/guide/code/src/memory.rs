@@ -3,7 +3,7 @@
 
 use warpsmith::ndarray::{Array1, Array2, array, s};
 use warpsmith::{Device, DeviceArray, LaunchConfig, Operation, PinnedArray, Space, Stream};
-use warpsmith_guide_kernels::memory::{Step, THREADS, copy_every, move_points, reverse_blocks};
+use warpsmith_guide_kernels::memory::{Shift, THREADS, copy_every, move_points, reverse_blocks};
 
 use crate::book::{assert_shown, simulator};
 
@@ -105,12 +105,12 @@ fn strides_cost_sectors() -> warpsmith::Result<()> {
 fn moved(stream: &Stream, points: &Array2<f32>) -> warpsmith::Result<Array2<f32>> {
     let count = points.ncols();
     let mut on_device = DeviceArray::from_ndarray(stream, points)?;
-    let step = Step {
+    let shift = Shift {
         x: 1.0,
         y: 0.0,
         z: -1.0,
     };
-    stream.launch::<move_points>(&LaunchConfig::for_len(count, 256), (step, count, &mut on_device))?;
+    stream.launch::<move_points>(&LaunchConfig::for_len(count, 256), (shift, count, &mut on_device))?;
     on_device.to_ndarray()
 }
 // ANCHOR_END: launch_structures

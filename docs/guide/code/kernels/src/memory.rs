@@ -18,20 +18,20 @@ pub fn copy_every(stride: usize, x: &[f32], out: SliceMut<'_, f32>) {
 /// How far points move.
 #[derive(Clone, Copy, KernelParam)]
 #[repr(C)]
-pub struct Step {
+pub struct Shift {
     pub x: f32,
     pub y: f32,
     pub z: f32,
 }
 
-/// Moves points by `step`. Their x, y and z are three rows of one array: those of neighbouring points are neighbours.
+/// Moves points by `shift`. Their x, y and z are three rows of one array: those of neighbouring points are neighbours.
 #[kernel]
-pub fn move_points(step: Step, points: usize, out: SliceMut<'_, f32>) {
+pub fn move_points(shift: Shift, points: usize, out: SliceMut<'_, f32>) {
     let i = thread::index_1d();
     if i < points {
-        out.set(i, out.get(i) + step.x);
-        out.set(points + i, out.get(points + i) + step.y);
-        out.set(2 * points + i, out.get(2 * points + i) + step.z);
+        out.set(i, out.get(i) + shift.x);
+        out.set(points + i, out.get(points + i) + shift.y);
+        out.set(2 * points + i, out.get(2 * points + i) + shift.z);
     }
 }
 // ANCHOR_END: structures
