@@ -89,8 +89,8 @@ where
     }
 }
 
-/// What an attention has besides its operands: a bias that is a mask, of which the second half of the keys is hidden, lengths of keys, a
-/// window, and 16 packed sequences.
+/// What an attention has besides its operands: a bias that is a mask, of which the second half of the keys is hidden, and for gradients a
+/// random one, lengths of keys, a window, and 16 packed sequences.
 fn forms<T: Attend + Into<f64>>(group: &mut BenchmarkGroup<'_, WallTime>, device: &Device, name: &str, dim: usize)
 where
     f32: CastTo<T>,
@@ -112,6 +112,7 @@ where
         T::narrow(if key < positions / 2 { 0.0 } else { f32::NEG_INFINITY })
     });
     let mask = DeviceArray::from_ndarray(stream, &mask).expect("the mask fits");
+    let bias = random([1, 1, positions, positions]);
     let lengths = [positions, positions * 3 / 4, positions / 2, positions / 4];
     let of_keys = DeviceArray::from_ndarray(stream, &arr1(&lengths.map(|n| n as u32))).expect("the lengths fit");
     let in_one = [1, heads, batch * positions, dim];
@@ -141,6 +142,16 @@ where
     let name = |form: &str| format!("{name}_d{dim}_{form}");
     group.throughput(Throughput::Elements(of_head * batch as u64 * pairs(positions)));
     time(group, device, &name("bias"), &size, || with_bias().compute().map(drop));
+    let added = || q.attention(&k, &v).bias(&bias);
+    let (out, log_sums) = added().compute_with_log_sum_exp().expect("the operation succeeds");
+    group.throughput(Throughput::Elements(of_head * batch as u64 * pairs(positions) * 10 / 4));
+    time(group, device, &format!("gradients_{}", name("bias")), &size, || {
+        added().gradients(&out, &log_sums, &q).map(drop)
+    });
+    group.throughput(Throughput::Elements(of_head * batch as u64 * pairs(positions)));
+    time(group, device, &format!("bias_gradient_{}", name("bias")), &size, || {
+        added().bias_gradient(&out, &log_sums, &q).map(drop)
+    });
     group.throughput(Throughput::Elements(of_head * pairs(lengths.iter().sum())));
     time(group, device, &name("lengths"), &size, || {
         with_lengths().compute().map(drop)

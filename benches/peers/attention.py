@@ -34,16 +34,19 @@ def forward(q, k, v, **options):
     return [(backend, call) for backend in BACKENDS]
 
 
-def gradients(q, k, v, causal):
-    """A call of the gradients alone for each backend, whose results they take."""
-    q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+def gradients(q, k, v, of_bias=False, **options):
+    """A call of the gradients alone for each backend, whose results they take; with that of the bias, or without."""
+    wanted = [x.detach().requires_grad_() for x in (q, k, v)]
+    if of_bias:
+        wanted.append(options["attn_mask"].detach().requires_grad_())
+        options = {**options, "attn_mask": wanted[3]}
     for backend in BACKENDS:
         try:
             with sdpa_kernel(backend):
-                out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                out = torch.nn.functional.scaled_dot_product_attention(*wanted[:3], **options)
         except RuntimeError:
             continue
-        yield backend, lambda: torch.autograd.grad(out, (q, k, v), q, retain_graph=True)
+        yield backend, lambda out=out: torch.autograd.grad(out, wanted, q, retain_graph=True)
 
 
 LONG = ((4, 16, 4096), (1, 16, 16384))
@@ -54,7 +57,7 @@ for dtype, dim, shapes in KINDS + tuple((torch.float32, dim, SHORT) for dim in (
         q, k, v = (torch.rand((batch, heads, positions, dim), device="cuda").mul(2).sub(1).to(dtype) for _ in range(3))
         for causal in (False, True):
             pairs = positions * (positions + 1) // 2 if causal else positions * positions
-            of = ((4, "", forward(q, k, v, is_causal=causal)), (10, "gradients ", gradients(q, k, v, causal)))
+            of = ((4, "", forward(q, k, v, is_causal=causal)), (10, "gradients ", gradients(q, k, v, is_causal=causal)))
             for operations, what, calls in of:
                 ms, backend = best(calls)
                 tflops = operations * batch * heads * dim * pairs / ms / 1e9
@@ -75,6 +78,11 @@ for dim in (64, 128):
         ms, backend = best(forward(q, k, v, attn_mask=given))
         tflops = 4 * heads * dim * positions * pairs / ms / 1e9
         print(f"d {dim} {form} {batch}x{heads}x{positions}: {ms:.3f} ms, {tflops:.0f} TFLOP/s, {backend}")
+    bias = torch.rand((1, 1, positions, positions), device="cuda").mul(2).sub(1).to(torch.bfloat16)
+    for of_bias, what in ((False, "gradients"), (True, "gradients, with the bias's")):
+        ms, backend = best(gradients(q, k, v, of_bias, attn_mask=bias))
+        tflops = 10 * batch * heads * dim * positions**2 / ms / 1e9
+        print(f"{what} d {dim} bias {batch}x{heads}x{positions}: {ms:.3f} ms, {tflops:.0f} TFLOP/s, {backend}")
     of = [torch.rand((positions // 4, heads, dim), device="cuda").to(torch.bfloat16) for _ in range(16)]
     packed = torch.nested.nested_tensor(of, layout=torch.jagged).transpose(1, 2)
     ms, backend = best(forward(packed, packed, packed))

@@ -32,7 +32,7 @@ use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select}
 
 pub use attention::{
     Attention, AttentionCombineParams, AttentionDecode, AttentionDecodeParams, AttentionDecodeTensor, AttentionParams,
-    GradientsOfKeysParams, GradientsOfQueriesParams, HopperAttention, HopperAttentionParams,
+    BiasGradientParams, GradientsOfKeysParams, GradientsOfQueriesParams, HopperAttention, HopperAttentionParams,
 };
 pub use convolve::{Convolve, ConvolveParams, ConvolveTiled, HopperConvolve, HopperConvolveParams};
 pub use made::{RandomFloat, RandomInteger, Range};

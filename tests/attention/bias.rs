@@ -72,21 +72,32 @@ impl Case {
     /// Checks on all devices. What is −∞, or not seen by any query, has the gradient 0.
     #[track_caller]
     fn check_bias_gradient<T: Attend + FloatNumber>(self) {
+        for device in devices::<T>() {
+            self.check_bias_gradient_on::<T>(&device);
+        }
+    }
+
+    /// Checks on that with tensor cores.
+    #[track_caller]
+    fn check_bias_gradient_of_tensor_cores<T: Attend + FloatNumber>(self) {
+        self.check_bias_gradient_on::<T>(&devices::<T>()[1]);
+    }
+
+    #[track_caller]
+    fn check_bias_gradient_on<T: Attend + FloatNumber>(self, device: &Device) {
         let (operands, grad) = (self.operands::<T>(), self.gradient::<T>());
         let [of, bounds] = self.bias_gradient(&operands, &grad);
-        for device in devices::<T>() {
-            let got = self.bias_gradient_on(&device, &operands, &grad);
-            assert_eq!(got.shape(), self.bias_of().unwrap().shape());
-            for ((at, got), (wanted, bound)) in got.indexed_iter().zip(of.iter().zip(&bounds)) {
-                let error = (got.wide() - wanted).abs();
-                assert!(
-                    error <= *bound,
-                    "{self:?}: at {at:?}: {got:?}, wanted {wanted}, bound {bound:e}"
-                );
-            }
-            for at in self.hidden() {
-                assert_eq!(got[at].wide(), 0.0, "{self:?}: at {at:?}");
-            }
+        let got = self.bias_gradient_on(device, &operands, &grad);
+        assert_eq!(got.shape(), self.bias_of().unwrap().shape());
+        for ((at, got), (wanted, bound)) in got.indexed_iter().zip(of.iter().zip(&bounds)) {
+            let error = (got.wide() - wanted).abs();
+            assert!(
+                error <= *bound,
+                "{self:?}: at {at:?}: {got:?}, wanted {wanted}, bound {bound:e}"
+            );
+        }
+        for at in self.hidden() {
+            assert_eq!(got[at].wide(), 0.0, "{self:?}: at {at:?}");
         }
     }
 
@@ -225,6 +236,86 @@ fn lengths_of_keys() {
 fn blocks_that_have_several_problems() {
     let case = case(1, 3, 2).heads(2, 520, 1);
     case.with_bias([false, true, false, true]).check_bias_gradient::<f32>();
+    // And of tiles, of which all but the last have nothing to do.
+    let of_tensor_cores = super::case(1, 130 * 128, 64).heads(1, 5, 1).with_window(100, 0);
+    of_tensor_cores
+        .with_bias([false, false, true, true])
+        .check_bias_gradient_of_tensor_cores::<bf16>();
+}
+
+/// Rests of tiles of 128 queries and keys, in parts that are of tiles and of none.
+#[test]
+fn lengths_around_a_tile_of_tensor_cores() {
+    case(9, 127, 64)
+        .with_bias(ALL)
+        .check_bias_gradient_of_tensor_cores::<bf16>();
+    case(129, 9, 128)
+        .with_bias(ALL)
+        .check_bias_gradient_of_tensor_cores::<f16>();
+    case(130, 130, 64)
+        .with_bias([true, true, false, true])
+        .check_bias_gradient_of_tensor_cores::<bf16>();
+    case(1, 70, 64)
+        .with_bias(ALL)
+        .check_bias_gradient_of_tensor_cores::<f16>();
+}
+
+/// Heads that share keys, and all axes that tensor cores can sum.
+#[test]
+fn each_axis_or_not_on_tensor_cores() {
+    for axes in forms().filter(|axes| axes[3]) {
+        case(5, 70, 64)
+            .heads(2, 4, 2)
+            .with_bias(axes)
+            .check_bias_gradient_of_tensor_cores::<bf16>();
+    }
+}
+
+#[test]
+fn what_hides_keys_on_tensor_cores() {
+    case(70, 140, 64)
+        .causal()
+        .with_bias(ALL)
+        .check_bias_gradient_of_tensor_cores::<bf16>();
+    case(140, 9, 64)
+        .with_window(2, 1)
+        .with_bias([true, true, false, true])
+        .check_bias_gradient_of_tensor_cores::<f16>();
+    case(5, 70, 128)
+        .heads(3, 2, 1)
+        .with_lengths(&[70, 0, 9])
+        .with_bias([false, true, true, true])
+        .check_bias_gradient_of_tensor_cores::<bf16>();
+}
+
+/// What is no number behind the keys that count, of operands and of the bias, is in no result.
+#[test]
+fn keys_that_do_not_count_are_not_seen() {
+    let case = case(20, 70, 64).with_lengths(&[40]);
+    let (operands, grad) = (case.operands::<bf16>(), case.gradient::<bf16>());
+    let bias = case.with_bias(ALL).bias_of().unwrap().mapv(bf16::from_f64);
+    let behind = s![.., .., .., 40..];
+    for device in devices::<bf16>() {
+        let all = |operands: &[Array4<bf16>; 3], bias: &Array4<bf16>| {
+            let upload = |x: &Array4<bf16>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
+            let [q, k, v] = operands.each_ref().map(upload);
+            let (bias, grad) = (upload(bias), upload(&grad));
+            let lengths = DeviceArray::from_ndarray(device.default_stream(), &ndarray::arr1(&[40])).unwrap();
+            let attention = || q.attention(&k, &v).key_lengths(&lengths).bias(&bias);
+            let (out, log_sums) = attention().compute_with_log_sum_exp().unwrap();
+            let [dq, dk, dv] = attention().gradients(&out, &log_sums, &grad).unwrap();
+            let of_bias = attention().bias_gradient(&out, &log_sums, &grad).unwrap();
+            [of_bias, out, dq, dk, dv].map(|x| x.to_ndarray().unwrap())
+        };
+        let usual = all(&operands, &bias);
+        let (mut operands, mut bias) = (operands.clone(), bias.clone());
+        for x in &mut operands[1..] {
+            x.slice_mut(s![.., .., 40.., ..]).fill(bf16::NAN);
+        }
+        bias.slice_mut(behind).fill(bf16::NAN);
+        assert_eq!(all(&operands, &bias), usual);
+        assert!(usual[0].slice(behind).iter().all(|&x| x == bf16::ZERO));
+    }
 }
 
 /// A bias that goes backwards, and a gradient of it that is in C order.
@@ -250,11 +341,13 @@ fn views() {
 
 #[test]
 fn the_same_bits_each_time() {
-    let case = case(70, 66, 16).heads(3, 2, 1).with_bias([false, true, false, true]);
-    let (operands, grad) = (case.operands::<bf16>(), case.gradient::<bf16>());
-    for device in devices::<bf16>() {
-        let first = case.bias_gradient_on(&device, &operands, &grad);
-        assert_eq!(case.bias_gradient_on(&device, &operands, &grad), first);
+    for dim in [16, 64] {
+        let case = case(70, 66, dim).heads(3, 2, 1).with_bias([false, true, false, true]);
+        let (operands, grad) = (case.operands::<bf16>(), case.gradient::<bf16>());
+        for device in devices::<bf16>() {
+            let first = case.bias_gradient_on(&device, &operands, &grad);
+            assert_eq!(case.bias_gradient_on(&device, &operands, &grad), first);
+        }
     }
 }
 

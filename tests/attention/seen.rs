@@ -367,6 +367,78 @@ fn biases_on_tensor_cores() {
     .check::<bf16>();
 }
 
+/// As for results, around a tile of 64 queries and keys, and of 128.
+#[test]
+fn gradients_of_biases_on_tensor_cores() {
+    case(9, 70, 64)
+        .biased([true; 4])
+        .check_gradients_of_tensor_cores::<bf16>();
+    case(70, 9, 128)
+        .biased([true; 4])
+        .causal()
+        .check_gradients_of_tensor_cores::<f16>();
+    case(5, 136, 64)
+        .heads(1, 2, 1)
+        .biased([false, true, true, true])
+        .check_gradients_of_tensor_cores::<bf16>();
+    case(131, 8, 64)
+        .heads(2, 1, 1)
+        .biased([true, false, false, true])
+        .check_gradients_of_tensor_cores::<f16>();
+    Case {
+        sequences: Sequences::First(&[65, 3]),
+        ..case(9, 70, 128).heads(2, 1, 1).biased([false, false, true, true])
+    }
+    .window(Some(40), Some(2))
+    .check_gradients_of_tensor_cores::<bf16>();
+}
+
+/// Behind the last query a tile has the same bias, whose exponential is infinite: nothing is added for it.
+#[test]
+fn a_large_bias_of_all_queries() {
+    let case = case(5, 9, 64);
+    let (operands, grad) = (case.operands::<bf16>(), case.gradient::<bf16>());
+    for device in devices::<bf16>() {
+        let upload = |x: &Array4<bf16>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
+        let [q, k, v] = operands.each_ref().map(upload);
+        let bias = upload(&Array4::from_elem((1, 1, 1, 9), bf16::from_f32(300.0)));
+        let attention = || q.attention(&k, &v).bias(&bias);
+        let (out, log_sums) = attention().compute_with_log_sum_exp().unwrap();
+        let got = attention().gradients(&out, &log_sums, &upload(&grad)).unwrap();
+        // What is added to all scores changes no weight, but for the rounding of scores: less than that of results.
+        for (got, wanted) in got.iter().zip(case.gradients_on(&device, &operands, &grad)) {
+            for (got, wanted) in got.to_ndarray().unwrap().iter().zip(&wanted) {
+                let (got, wanted) = (got.to_f32(), wanted.to_f32());
+                assert!((got - wanted).abs() <= 1e-2 * wanted.abs() + 1e-2, "{got}, {wanted}");
+            }
+        }
+    }
+}
+
+/// A view that repeats a bias gives the same as the bias.
+#[test]
+fn a_bias_that_is_repeated_in_memory() {
+    let case = case(9, 72, 64).heads(2, 2, 1);
+    let (operands, grad) = (case.operands::<bf16>(), case.gradient::<bf16>());
+    let bias = Case {
+        bias: Some([false, true, false, true]),
+        ..case
+    };
+    let bias = bias.bias_of().unwrap().mapv(bf16::from_f64);
+    for device in devices::<bf16>() {
+        let upload = |x: &Array4<bf16>| DeviceArray::from_ndarray(device.default_stream(), x).unwrap();
+        let ([q, k, v], grad, bias) = (operands.each_ref().map(upload), upload(&grad), upload(&bias));
+        let repeated = bias.broadcast((2, 2, 9, 72)).unwrap();
+        let all = |bias: &warpsmith::DeviceArrayRef<bf16, Ix4>| {
+            let attention = || q.attention(&k, &v).bias(bias);
+            let (out, log_sums) = attention().compute_with_log_sum_exp().unwrap();
+            let [a, b, c] = attention().gradients(&out, &log_sums, &grad).unwrap();
+            [out, a, b, c].map(|x| x.to_ndarray().unwrap())
+        };
+        assert_eq!(all(&bias), all(&repeated));
+    }
+}
+
 /// What is no number in one sequence shows in no other, which may share tiles of keys with it.
 #[test]
 fn packed_sequences_do_not_see_each_other() {

@@ -30,6 +30,13 @@ impl<T: Value + Attend> Operands<T> {
         }
     }
 
+    /// What is added to scores: for each query, and for each key, or not.
+    fn bias(&self, run: &mut Run, [of_queries, of_keys]: [bool; 2]) -> DeviceArray<T, Ix4> {
+        let of = |is: bool, len: usize| if is { len } else { 1 };
+        let (queries, keys) = (self.q.shape()[2], self.k.shape()[2]);
+        run.array((1, 1, of(of_queries, queries), of(of_keys, keys)))
+    }
+
     fn attention(&self) -> Attention<'_, T> {
         let attention = self.q.attention(&self.k, &self.v).causal();
         match &self.lengths {
@@ -82,19 +89,29 @@ fn on_hopper<T: Value + Attend>(run: &mut Run) {
         // Heads one after another, of which nothing is to be computed.
         let shape = [16 + run.len(40), run.len(40), dim];
         compute::<T>(run, 4, shape, Some(0));
+        let shape = [16 + run.len(40), 100 + run.len(40), dim];
+        let operands = Operands::<T>::new(run, 1, shape, None);
+        let bias = operands.bias(run, [true, true]);
+        run.keep(operands.attention().bias(&bias).compute());
+        // So many heads that a block has more tiles than there are stages.
+        compute::<T>(run, 5, [16, 16, dim], None);
     }
 }
 
 pub(super) fn gradients(run: &mut Run) {
     match run.generation() {
-        HOPPER => each_type!(run, gradients_on_hopper: f16 bf16),
+        HOPPER => {
+            each_type!(run, gradients_on_hopper: f16 bf16);
+            differentiate_many_tiles(run);
+        }
         _ => {
             for dim in [64, 128, 256] {
                 let shape = [16 + run.len(60), run.len(70), dim - 8 + run.len(8)];
                 differentiate::<f32>(run, shape, None);
             }
             for axes in [[true, true], [false, true], [true, false]] {
-                differentiate_bias(run, axes);
+                let shape = [16 + run.len(60), run.len(70), 8];
+                differentiate_bias::<f32>(run, shape, axes);
             }
         }
     }
@@ -106,7 +123,16 @@ fn gradients_on_hopper<T: Value + Attend>(run: &mut Run) {
             let shape = [16 + run.len(40), 50 + run.len(20), dim];
             differentiate::<T>(run, shape, length);
         }
+        let shape = [16 + run.len(20), 50 + run.len(20), dim];
+        differentiate_bias::<T>(run, shape, [dim == 64, true]);
     }
+}
+
+/// More tiles than there are stages, of queries and of keys.
+fn differentiate_many_tiles(run: &mut Run) {
+    differentiate::<bf16>(run, [150, 20, 64], None);
+    differentiate_bias::<bf16>(run, [150, 20, 64], [true, true]);
+    differentiate_bias::<bf16>(run, [20, 150, 64], [true, true]);
 }
 
 fn differentiate<T: Value + Attend>(run: &mut Run, shape: [usize; 3], length: Option<usize>) {
@@ -118,15 +144,16 @@ fn differentiate<T: Value + Attend>(run: &mut Run, shape: [usize; 3], length: Op
     }
 }
 
-/// Of a bias that has an element for each query, and for each key, or not.
-fn differentiate_bias(run: &mut Run, [of_queries, of_keys]: [bool; 2]) {
-    let [queries, keys] = [16 + run.len(60), run.len(70)];
-    let length = run.len(70);
-    let operands = Operands::<f32>::new(run, 2, [queries, keys, 8], Some(length));
-    let of = |is: bool, len: usize| if is { len } else { 1 };
-    let bias = run.array::<f32, _>((1, 1, of(of_queries, queries), of(of_keys, keys)));
+/// Of operands, and of a bias that has an element for each query, and for each key, or not.
+fn differentiate_bias<T: Value + Attend>(run: &mut Run, shape: [usize; 3], axes: [bool; 2]) {
+    let length = run.len(shape[1]);
+    let operands = Operands::<T>::new(run, 2, shape, Some(length));
+    let bias = operands.bias(run, axes);
     let attention = || operands.attention().bias(&bias);
     let (out, log_sums) = run.ok(attention().compute_with_log_sum_exp());
-    let gradient = run.array::<f32, _>(out.raw_dim());
+    let gradient = run.array::<T, _>(out.raw_dim());
+    for gradient in run.ok(attention().gradients(&out, &log_sums, &gradient)) {
+        run.keep(Ok(gradient));
+    }
     run.keep(attention().bias_gradient(&out, &log_sums, &gradient));
 }

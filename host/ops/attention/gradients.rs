@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gradients of attention.
 
-use kernels_gpu::attention::tiled::gradients::bias::{BiasPlan, attention_bias_gradient};
+use kernels_gpu::attention::bias_plan::BiasPlan;
+use kernels_gpu::attention::tiled::gradients::bias::{TILE, attention_bias_gradient};
 use kernels_gpu::attention::tiled::gradients::{GradientStrides, attention_gradients, blocks};
 use kernels_gpu::attention::tiled::{ROWS, THREADS};
 use kernels_gpu::attention::{AttentionShape, MAX_TILES};
-use ndarray::{Axis, Dim, Ix3, Ix4};
+use ndarray::{Axis, Dim, Ix3, Ix4, Ix5};
 
 use super::sequences::Extra;
 use super::{Attend, Attention, OPERATION, scores, steps, strides};
@@ -53,7 +54,7 @@ impl<T: Attend> Attention<'_, T> {
     /// # Cost
     ///
     /// For each pair of a query and a key that it sees `14 d` operations on Hopper's tensor cores, by which those of `f16` and `bf16` with
-    /// a `d` of 64 or 128 are computed where the scale is positive and there is no [`bias`](Self::bias), and `16 d` on ordinary cores, by which all others are: `10 d` is the least,
+    /// a `d` of 64 or 128 are computed where the scale is positive and a [`bias`](Self::bias) is not the same for all keys, and `16 d` on ordinary cores, by which all others are: `10 d` is the least,
     /// for which blocks would have to add to the same results, in any order. Memory: the gradients, and two `f32` for each query;
     /// for `f16` and `bf16` on ordinary cores also, until it is done, the operands, `grad` and the gradients as `f32`.
     ///
@@ -119,9 +120,10 @@ impl<T: Attend> Attention<'_, T> {
     ///
     /// # Cost
     ///
-    /// `4 d` operations for each pair of a query and a key in tiles of 64 of each in which one is seen, on ordinary cores. Memory: the
+    /// `4 d` operations for each pair of a query and a key in tiles in which one is seen: of 128 of each on Hopper's tensor cores, which
+    /// compute what they compute of [`gradients`](Self::gradients), of 64 on ordinary cores. Memory: the
     /// gradient; sums of parts, in `f32`, of 16 MiB at most, or, where queries are summed, of a sixteenth of the other axes' scores, where
-    /// keys are, of a 64th; two `f32` for each query; for `f16` and `bf16` also the operands as `f32`, until it is done.
+    /// keys are, of a 64th; two `f32` for each query; for `f16` and `bf16` on ordinary cores also the operands as `f32`, until it is done.
     ///
     /// # Errors
     ///
@@ -166,13 +168,18 @@ impl<T: Attend> Attention<'_, T> {
             return DeviceArray::zeros(self.q.stream(), bias.raw_dim());
         }
         // Each is 1 or a length of the scores.
-        let plan = BiasPlan::new(&task.shape, [0, 1, 2, 3].map(|axis| bias.shape()[axis] as u32));
+        let shape = [0, 1, 2, 3].map(|axis| bias.shape()[axis] as u32);
+        let plan = BiasPlan::new(&task.shape, shape, TILE);
         let blocks = plan.blocks(&task.shape).ok_or_else(|| {
             self.refuse(format!(
                 "no more than {MAX_TILES} tiles of {ROWS} queries and {ROWS} keys in all heads of the bias"
             ))
         })?;
-        task.of_bias(&plan, blocks, bias.raw_dim())
+        let (plan, sums) = match T::bias_gradient_on_tensor_cores(&task, shape)? {
+            Some(sums) => sums,
+            None => (plan, task.sums_of_bias(&plan, blocks)?),
+        };
+        T::rounded(task.summed(&plan, sums, bias.raw_dim())?)
     }
 
     /// What gradients are computed of, if it fits.
@@ -277,8 +284,8 @@ impl<T: Attend> GradientsTask<'_, T> {
         Ok([T::rounded(dq)?, T::rounded(dk)?, T::rounded(dv)?])
     }
 
-    /// The gradient of a bias of that shape, in so many blocks.
-    fn of_bias(&self, plan: &BiasPlan, blocks: u32, bias: Ix4) -> Result<DeviceArray<T, Ix4>> {
+    /// The sums that the gradient of a bias is made of, by the kernel for any GPU, in so many blocks.
+    fn sums_of_bias(&self, plan: &BiasPlan, blocks: u32) -> Result<DeviceArray<f32, Ix5>> {
         let operands = self.operands()?;
         let stream = self.q.stream();
         let mut sums = DeviceArray::uninit(stream, Dim(plan.sums(&self.shape).map(|n| n as usize)))?;
@@ -300,13 +307,18 @@ impl<T: Attend> GradientsTask<'_, T> {
             self.factors[0],
         );
         stream.launch::<attention_bias_gradient>(&LaunchConfig::new(blocks, THREADS as u32), args)?;
+        Ok(sums)
+    }
+
+    /// The gradient of a bias of that shape, of the sums that a plan has it made of.
+    fn summed(&self, plan: &BiasPlan, sums: DeviceArray<f32, Ix5>, bias: Ix4) -> Result<DeviceArray<f32, Ix4>> {
         let [over_queries, over_keys] = plan.is_over(&self.shape);
         let is_over = [plan.parts > 1, false, false, over_queries, over_keys];
         let axes: Vec<usize> = (0..5).filter(|&axis| is_over[axis]).collect();
-        T::rounded(match axes.is_empty() {
-            true => sums.into_shape(bias)?,
-            false => sums.sum_axes(&axes)?.into_shape(bias)?,
-        })
+        match axes.is_empty() {
+            true => sums.into_shape(bias),
+            false => sums.sum_axes(&axes)?.into_shape(bias),
+        }
     }
 
     /// The operands as the kernels for any GPU have them.

@@ -4,13 +4,18 @@
 use std::f32::consts::LOG2_E;
 
 use cuda_std::launch::Kernel;
-use kernels_gpu::attention::wgmma::gradients::{self, LINES, ROWS, of_keys};
+use kernels_gpu::attention::bias_plan::BiasPlan;
+use kernels_gpu::attention::wgmma::bias::{BiasAxes, SIDE};
+use kernels_gpu::attention::wgmma::gradients::{self, LINES, ROWS, bias as of_bias, of_keys};
 use kernels_gpu::attention::wgmma::{CONSUMER_ROWS, COUNTERS, KEYS, dim, rows, shared_bytes, threads};
-use kernels_gpu::compiled::{GradientsOfKeysParams, GradientsOfQueriesParams, HopperAttention, HopperAttentionParams};
+use kernels_gpu::compiled::{
+    BiasGradientParams, GradientsOfKeysParams, GradientsOfQueriesParams, HopperAttention, HopperAttentionParams,
+};
 use ndarray::{Dim, Ix4, Ix5, s};
 
 use super::gradients::GradientsTask;
-use super::{Attend, Task, scores};
+use super::sequences::Extra;
+use super::{Attend, Task};
 use crate::array::{DeviceArray, Element};
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -18,6 +23,7 @@ use crate::expr;
 use crate::launch::{LaunchConfig, Words};
 use crate::ops::matmul::is_hopper;
 use crate::ops::transpose::Ordered;
+use crate::stream::Stream;
 use crate::tensor_map::{self, Swizzle, TensorElement, TensorMapArg};
 use crate::view::DeviceView;
 
@@ -30,12 +36,7 @@ const D128: usize = 64;
 
 /// Computes, if the device has such tensor cores and the kernel is written for such operands.
 pub(super) fn compute<T: Attend + HopperAttention + TensorElement>(task: &mut Task<'_, T>) -> Result<bool> {
-    let scores = scores(task.q, task.k);
-    if !(task.extra.bias.as_deref()).is_none_or(|bias| can_be_in_pairs(bias, scores, task.factor))
-        || !is_hopper(task.q.stream())
-        || !is_positive(task.factor)
-        || task.shape.keys == 0
-    {
+    if !is_possible(task.q.stream(), &task.extra, task.shape.keys, task.factor) {
         return Ok(false);
     }
     match (task.shape.dim as usize, task.extra.is_empty()) {
@@ -48,9 +49,15 @@ pub(super) fn compute<T: Attend + HopperAttention + TensorElement>(task: &mut Ta
     Ok(true)
 }
 
-/// Whether greater scores are greater exponents.
-fn is_positive(factor: f32) -> bool {
-    factor > 0.0 && factor.is_finite()
+/// Whether the device has such tensor cores, there are keys, greater scores are greater exponents, and a bias has an element for each key,
+/// and is finite in units of scores.
+fn is_possible<T: Element>(stream: &Stream, extra: &Extra<'_, T>, keys: u32, factor: f32) -> bool {
+    let bias = extra.bias.as_deref();
+    is_hopper(stream)
+        && keys > 0
+        && factor > 0.0
+        && factor.is_finite()
+        && bias.is_none_or(|bias| bias.shape()[3] == keys as usize && (LOG2_E / factor).is_finite())
 }
 
 /// By the kernel whose results take so many registers of a thread, as `K`'s do.
@@ -59,18 +66,14 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
     registers: usize,
 ) -> Result<()> {
     let stream = task.q.stream();
-    let scores = scores(task.q, task.k);
-    let bias = task.extra.bias.as_deref();
-    let bias = bias.map(|bias| in_pairs(bias, scores)).transpose()?;
-    let bias = bias.as_ref().map(|bias| of_keys_of(bias, scores)).transpose()?;
-    let bias_strides = bias
-        .as_deref()
-        .map_or([0; 3], |bias| [0, 1, 2].map(|axis| bias.steps()[axis]));
+    let bias = task.extra.bias.as_deref().map(in_boxes).transpose()?;
+    let bias = bias.as_deref().map(|bias| BiasBoxes::new(bias, task.shape.keys));
+    let bias = bias.transpose()?;
     let (q, k, v) = (mappable(task.q)?, mappable(task.k)?, mappable(task.v)?);
     let (q, k, v) = (map(&q, CONSUMER_ROWS)?, map(&k, KEYS)?, map(&v, KEYS)?);
     let tiles = task.shape.tiles(rows(registers) as u32);
     let config = LaunchConfig {
-        dynamic_shared: shared_bytes(registers),
+        dynamic_shared: shared_bytes(registers, bias.is_some()),
         ..LaunchConfig::new(
             tiles.min(stream.backend().properties().multiprocessors),
             threads(registers) as u32,
@@ -81,51 +84,62 @@ fn launch<T: Attend + TensorElement, K: Kernel<Params = HopperAttentionParams<T>
         &q,
         &k,
         &v,
-        bias.as_deref().map(Words::of),
+        bias.as_ref().map_or(&q, |bias| &bias.map),
         task.extra.sequences.as_deref().map(Words::of),
         &mut task.out,
         &mut task.log_sums,
         &mut counters,
         task.shape,
-        bias_strides,
+        BiasBoxes::axes(&bias),
         [task.factor, LOG2_E / task.factor],
     );
     // SAFETY: the kernel's contract: threads and shared memory are those it is written for, as is the head dimension. The shape was
     // found valid for tiles of fewer queries, there are keys, and the factor is positive. The maps are of five axes, in tiles as it wants
     // them. The results are arrays of their own, whose first elements are at multiples of 16 bytes. The counters are this launch's. The
-    // sequences are those of the shape, and the bias lies as `in_pairs` says.
+    // sequences are those of the shape, which are not packed where there is a bias, and that is in boxes as `BiasBoxes` has them.
     unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
     counters.give_back();
     Ok(())
 }
 
-/// Whether [`in_pairs`] has such a bias: with an element for each key, and in units of scores.
-fn can_be_in_pairs<T: Element>(bias: &DeviceArrayRef<T, Ix4>, [.., keys]: [usize; 4], factor: f32) -> bool {
-    bias.shape()[3] == keys && (LOG2_E / factor).is_finite()
+/// A bias as kernels have it.
+struct BiasBoxes<'a, T> {
+    map: TensorMapArg<'a, T>,
+    axes: BiasAxes,
 }
 
-/// A bias whose elements for two neighbouring keys are one access, with room behind the last one: itself, if it lies so, or a copy.
-fn in_pairs<T: Element>(bias: &DeviceArrayRef<T, Ix4>, scores: [usize; 4]) -> Result<Ordered<'_, T, Ix4>> {
-    let [.., keys] = scores;
-    let view = bias.broadcast(scores)?;
-    let lies_so = keys.is_multiple_of(2)
-        && view.steps()[3] == 1
-        && view.steps()[..3].iter().all(|step| step.is_multiple_of(2))
-        && Words::<T>::of(bias).address().is_multiple_of(4);
-    if lies_so {
-        return Ok(Ordered::AsIs(bias.view()));
+impl<'a, T: TensorElement> BiasBoxes<'a, T> {
+    /// Of what [`in_boxes`] gives, for so many keys.
+    fn new(bias: &'a DeviceArrayRef<T, Ix4>, keys: u32) -> Result<Self> {
+        let of = [0, 1, 2].map(|axis| u32::from(bias.shape()[axis] > 1));
+        let lines = if of[2] == 1 { SIDE } else { 1 };
+        let bias = bias.slice(s![.., .., .., ..keys as usize])?;
+        Ok(Self {
+            map: bias.into_tensor_map(T::TYPE.0, &[1, 1, lines, SIDE], Swizzle::B128)?,
+            axes: BiasAxes { is_there: 1, of },
+        })
     }
-    let [batch, heads, queries] = [0, 1, 2].map(|axis| bias.shape()[axis]);
-    let room = Dim([batch, heads, queries, keys.next_multiple_of(2)]);
-    let mut copy = DeviceArray::uninit_with_room(bias.stream(), room)?;
-    copy.slice_mut(s![.., .., .., ..keys])?.assign(bias)?;
-    Ok(Ordered::Copied(copy))
+
+    /// What kernels are told of it, if there is one.
+    fn axes(boxes: &Option<Self>) -> BiasAxes {
+        boxes.as_ref().map(|boxes| boxes.axes).unwrap_or_default()
+    }
 }
 
-/// What [`in_pairs`] gave, for the scores of that shape.
-fn of_keys_of<'a, T: Element>(bias: &'a Ordered<'_, T, Ix4>, scores: [usize; 4]) -> Result<DeviceView<'a, T, Ix4>> {
-    let [batch, heads, queries, keys] = scores;
-    bias.broadcast([batch, heads, queries, keys.next_multiple_of(2)])
+/// A bias, once along an axis on which it is repeated, with lines of which a tensor map has boxes: itself, if it lies so, or a copy, with room
+/// behind each line.
+fn in_boxes<T: TensorElement>(bias: &DeviceArrayRef<T, Ix4>) -> Result<Ordered<'_, T, Ix4>> {
+    let (shape, steps) = (bias.raw_dim(), bias.steps());
+    let once = |axis: usize| if axis < 3 && steps[axis] == 0 { 1 } else { shape[axis] };
+    let [batch, heads, queries, keys] = [0, 1, 2, 3].map(once);
+    let bias = bias.laid_out(Dim([batch, heads, queries, keys]), steps.clone());
+    if tensor_map::layout(&bias, &[1, 1, 1, SIDE], Swizzle::B128).is_ok() {
+        return Ok(Ordered::AsIs(bias));
+    }
+    let line = keys.next_multiple_of(16 / size_of::<T>());
+    let mut copy = DeviceArray::uninit_with_room(bias.stream(), Dim([batch, heads, queries, line]))?;
+    copy.slice_mut(s![.., .., .., ..keys])?.assign(&bias)?;
+    Ok(Ordered::Copied(copy))
 }
 
 /// The elements themselves, if a tensor map can have them, else a copy.
@@ -157,11 +171,11 @@ fn map<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>, lines: usize) -> Res
     in_pieces(elements).into_tensor_map(T::TYPE.0, &[1, 1, pieces, lines, PIECE], Swizzle::B128)
 }
 
-/// The gradients, if the device has such tensor cores and the kernels are written for such operands. There are keys.
+/// The gradients, if the device has such tensor cores and the kernels are written for such operands.
 pub(super) fn gradients<T: Attend + HopperAttention + TensorElement>(
     task: &GradientsTask<'_, T>,
 ) -> Result<Option<[DeviceArray<T, Ix4>; 3]>> {
-    if task.extra.has_bias() || !is_hopper(task.q.stream()) || !is_positive(task.factors[0]) {
+    if !is_possible(task.q.stream(), &task.extra, task.shape.keys, task.factors[0]) {
         return Ok(None);
     }
     let gradients = match (task.shape.dim as usize, task.extra.is_empty()) {
@@ -185,10 +199,7 @@ where
 {
     let stream = task.q.stream();
     let of_queries = of_queries(task)?;
-    let padded = of_queries.shape()[3];
     let sequences = || task.extra.sequences.as_deref().map(Words::of);
-    let known = of_queries.slice(s![.., .., .., ..task.shape.queries as usize])?;
-    let known = known.into_tensor_map(f32::TYPE.0, &[2, 1, 1, LINES], Swizzle::None)?;
     let (q, k, v, grad) = (
         mappable(task.q)?,
         mappable(task.k)?,
@@ -196,9 +207,14 @@ where
         mappable(task.grad)?,
     );
     let (q, k, v, grad) = (map(&q, LINES)?, map(&k, LINES)?, map(&v, LINES)?, map(&grad, LINES)?);
-    let (shape, factors) = (task.shape, task.factors);
+    let bias = task.extra.bias.as_deref().map(in_boxes).transpose()?;
+    let bias = bias.as_deref().map(|bias| BiasBoxes::new(bias, task.shape.keys));
+    let bias = bias.transpose()?;
+    let (bias_map, axes) = (bias.as_ref().map_or(&q, |bias| &bias.map), BiasBoxes::axes(&bias));
+    let (shape, [factor, scale]) = (task.shape, task.factors);
+    let factors = [factor, scale, LOG2_E / factor];
     let config = |tiles| LaunchConfig {
-        dynamic_shared: gradients::shared_bytes(registers),
+        dynamic_shared: gradients::shared_bytes(registers, bias.is_some()),
         ..LaunchConfig::new(tiles, gradients::THREADS as u32)
     };
     let mut gradients = task.results()?;
@@ -209,38 +225,120 @@ where
         &k,
         &v,
         &grad,
-        &known,
         &of_queries,
-        padded,
+        bias_map,
         sequences(),
         dk,
         dv,
         shape,
+        axes,
         factors,
     );
     // SAFETY (of both): the kernels' contracts: threads, blocks and shared memory are those they are written for, as is the head dimension.
     // The shape was found valid for tiles of 64 queries, and of 64 keys; there are keys, and the factor is positive. The maps are of
     // five axes, in tiles as they want them, and what is known of queries is, for each, as they say. The results are arrays of their
-    // own, whose first elements are at multiples of 16 bytes. The sequences are those of the shape.
+    // own, whose first elements are at multiples of 16 bytes. The sequences are those of the shape, which are not packed where there is a
+    // bias, and that is in boxes as `BiasBoxes` has them.
     unsafe { stream.launch_on_tensor_cores::<K>(&config(tiles), args)? };
     let tiles = shape.tiles(ROWS as u32);
-    let args = (&q, &k, &v, &grad, &of_queries, padded, sequences(), dq, shape, factors);
+    let args = (
+        &q,
+        &k,
+        &v,
+        &grad,
+        &of_queries,
+        bias_map,
+        sequences(),
+        dq,
+        shape,
+        axes,
+        factors,
+    );
     unsafe { stream.launch_on_tensor_cores::<Q>(&config(tiles), args)? };
     Ok(gradients)
 }
 
+/// The sums that the gradient of a bias of that shape is made of, by the plan for them, if the device has such tensor cores and the kernel is
+/// written for such operands.
+pub(super) fn bias_gradient<T: Attend + HopperAttention + TensorElement>(
+    task: &GradientsTask<'_, T>,
+    bias: [u32; 4],
+) -> Result<Option<(BiasPlan, DeviceArray<f32, Ix5>)>> {
+    if !is_possible(task.q.stream(), &task.extra, task.shape.keys, task.factors[0]) {
+        return Ok(None);
+    }
+    let plan = BiasPlan::new(&task.shape, bias, of_bias::TILE);
+    let Some(blocks) = plan.blocks(&task.shape) else {
+        return Ok(None);
+    };
+    let sums = match task.shape.dim as usize {
+        d if d == dim(D64) => launch_bias_gradient::<T, T::BiasGradientD64>(task, &plan, blocks, D64)?,
+        d if d == dim(D128) => launch_bias_gradient::<T, T::BiasGradientD128>(task, &plan, blocks, D128)?,
+        _ => return Ok(None),
+    };
+    Ok(Some((plan, sums)))
+}
+
+/// By so many blocks of the kernel for a head dimension.
+fn launch_bias_gradient<T, K>(
+    task: &GradientsTask<'_, T>,
+    plan: &BiasPlan,
+    blocks: u32,
+    registers: usize,
+) -> Result<DeviceArray<f32, Ix5>>
+where
+    T: Attend + TensorElement,
+    K: Kernel<Params = BiasGradientParams<T>>,
+{
+    let stream = task.q.stream();
+    let of_queries = of_queries(task)?;
+    let (q, k, v, grad) = (
+        mappable(task.q)?,
+        mappable(task.k)?,
+        mappable(task.v)?,
+        mappable(task.grad)?,
+    );
+    let (q, k, v, grad) = (map(&q, LINES)?, map(&k, KEYS)?, map(&v, KEYS)?, map(&grad, LINES)?);
+    let bias = in_boxes(task.extra.bias.as_deref().expect("its gradient is asked for"))?;
+    let bias = BiasBoxes::new(&bias, task.shape.keys)?;
+    let mut sums = DeviceArray::uninit(stream, Dim(plan.sums(&task.shape).map(|n| n as usize)))?;
+    let config = LaunchConfig {
+        dynamic_shared: of_bias::shared_bytes(registers),
+        ..LaunchConfig::new(blocks, gradients::THREADS as u32)
+    };
+    let factor = task.factors[0];
+    let args = (
+        &q,
+        &k,
+        &v,
+        &grad,
+        &of_queries,
+        &bias.map,
+        task.extra.sequences.as_deref().map(Words::of),
+        &mut sums,
+        task.shape,
+        bias.axes,
+        *plan,
+        [factor, LOG2_E / factor],
+    );
+    // SAFETY: the kernel's contract: threads, blocks and shared memory are those it is written for, as are the head dimension and the plan's
+    // tiles. The shape was found valid, there are keys, and the factor is positive. The maps are of five axes, in tiles as it wants them,
+    // what is known of queries is as it says, and the bias, which has each key, is in boxes as `BiasBoxes` has them. With a bias, sequences are
+    // not packed. The sums are an array of their own of the plan's shape.
+    unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
+    Ok(sums)
+}
+
 /// For each query the logarithm to base 2 of its sum of exponentials, or ∞ if it sees no key, and the product of its result and its gradient:
-/// the first of four axes is these two. Lines begin at multiples of 16 bytes, as tensor maps want them.
+/// the first of four axes is these two.
 fn of_queries<T: Attend>(task: &GradientsTask<'_, T>) -> Result<DeviceArray<f32, Ix4>> {
     let [batch, heads, queries] = [0, 1, 2].map(|axis| task.q.shape()[axis]);
-    let padded = queries.next_multiple_of(4);
-    let mut known = DeviceArray::uninit(task.q.stream(), Dim([2, batch, heads, padded]))?;
+    let mut known = DeviceArray::uninit(task.q.stream(), Dim([2, batch, heads, queries]))?;
     let log_sums = task.log_sums.expr();
     let exponents = log_sums
         .equal(f32::NEG_INFINITY)
         .select(expr::scalar(f32::INFINITY), log_sums * std::f32::consts::LOG2_E);
-    exponents.eval_into(&mut known.slice_mut(s![0, .., .., ..queries])?)?;
-    task.deltas()
-        .eval_into(&mut known.slice_mut(s![1, .., .., ..queries])?)?;
+    exponents.eval_into(&mut known.slice_mut(s![0, .., .., ..])?)?;
+    task.deltas().eval_into(&mut known.slice_mut(s![1, .., .., ..])?)?;
     Ok(known)
 }

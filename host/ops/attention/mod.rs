@@ -10,10 +10,11 @@ use std::f64::consts::LOG2_E;
 
 use cuda_std::launch::SafeKernel;
 use half::{bf16, f16};
+use kernels_gpu::attention::bias_plan::BiasPlan;
 use kernels_gpu::attention::tiled::{AttentionStrides, ROWS, THREADS};
 use kernels_gpu::attention::{AttentionShape, MAX_LENGTH, MAX_TILES};
 use kernels_gpu::compiled::{AttentionDecode, AttentionParams};
-use ndarray::{Dimension, Ix3, Ix4};
+use ndarray::{Dimension, Ix3, Ix4, Ix5};
 
 pub use self::sequences::Sequences;
 
@@ -53,6 +54,16 @@ pub trait Attend: Element + AttentionDecode + Value<Element = Self> + sealed::Se
     /// Gradients by the kernels for the device's tensor cores, if there are some for such operands.
     #[doc(hidden)]
     fn gradients_on_tensor_cores(_task: &GradientsTask<'_, Self>) -> Result<Option<[DeviceArray<Self, Ix4>; 3]>> {
+        Ok(None)
+    }
+
+    /// The sums that the gradient of a bias of that shape is made of, by the plan for them, by a kernel for the device's tensor cores, if
+    /// there is one for such operands.
+    #[doc(hidden)]
+    fn bias_gradient_on_tensor_cores(
+        _task: &GradientsTask<'_, Self>,
+        _bias: [u32; 4],
+    ) -> Result<Option<(BiasPlan, DeviceArray<f32, Ix5>)>> {
         Ok(None)
     }
 
@@ -98,6 +109,13 @@ macro_rules! on_hopper {
                 task: &GradientsTask<'_, $type>,
             ) -> Result<Option<[DeviceArray<$type, Ix4>; 3]>> {
                 hopper::gradients(task)
+            }
+
+            fn bias_gradient_on_tensor_cores(
+                task: &GradientsTask<'_, $type>,
+                bias: [u32; 4],
+            ) -> Result<Option<(BiasPlan, DeviceArray<f32, Ix5>)>> {
+                hopper::bias_gradient(task, bias)
             }
 
             fn as_f32(x: &DeviceArrayRef<$type, Ix4>) -> Result<Ordered<'_, f32, Ix4>> {

@@ -209,8 +209,8 @@ impl<'a, T: Attend> Attention<'a, T> {
     /// Adds `bias` to the scores, after they are scaled: an array of the shape (batch, heads, queries, keys), each axis of which may have
     /// length 1 instead, for all. −∞ hides a key. Its gradient is [`bias_gradient`](Self::bias_gradient)'s.
     ///
-    /// It is read once for each pair of a query and a key, and takes as long as that where it is not repeated. On Hopper's tensor cores it is copied unless the
-    /// keys lie side by side, even in number, and all else begins at even places; a bias that is the same for all keys goes by the kernel for any GPU.
+    /// It is read once for each pair of a query and a key, and takes as long as that where it is not repeated. For Hopper's tensor cores it is copied unless the
+    /// keys lie side by side, and each line of them begins at a multiple of 16 bytes; a bias that is the same for all keys goes by the kernel for any GPU.
     ///
     /// # Examples
     ///

@@ -13,6 +13,7 @@
 
 use cuda_std::prelude::*;
 
+pub mod bias_plan;
 pub mod decode;
 pub mod tiled;
 pub mod wgmma;

@@ -22,19 +22,22 @@
 //! Lengths of keys, packed sequences and a bias have kernels of their own, so that those without any of these keep their registers. There
 //! the producer finds the sequence of a tile, and hands it over with the queries; tiles begin with the sequence's first line, wherever
 //! that is, and what they have of the next sequence is hidden, or not stored. Its values may be no numbers, of which 0 times is none: the
-//! consumers set them to 0 first.
+//! consumers set them to 0 first. A [bias](self::bias) has a ring of its own for each consumer.
 
 use cuda_std::half::{Packed, bf16, f16};
+use cuda_std::hint;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::TensorMap;
 use cuda_std::warpgroup;
 use cuda_std::wgmma::{FromRegisters, Operand, Registers};
 
+use self::bias::{BOX_BYTES, Bias, BiasAxes, SIDE};
 use super::{AttentionShape, Lines, Sequence, Tile};
 use crate::matmul::wgmma::Input;
 use crate::num::Num;
 
+pub mod bias;
 mod consume;
 pub mod gradients;
 mod produce;
@@ -92,15 +95,30 @@ const fn tiles_bytes(registers: usize) -> usize {
     STAGES * (consumers(registers) * q_bytes(registers) + 2 * k_bytes(registers))
 }
 
-/// Barriers: whether they are full, and whether they are free, of the queries of each consumer, the keys, and the values in a stage.
+/// Barriers: whether they are full, and whether they are free, of the queries and the bias of each consumer, the keys, and the values in a
+/// stage.
 const fn barriers(registers: usize) -> usize {
-    2 * STAGES * (consumers(registers) + 2)
+    2 * STAGES * (2 * consumers(registers) + 2)
 }
 
-/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024, and behind the barriers there is what is said of the tile
-/// for each consumer in each stage.
-pub const fn shared_bytes(registers: usize) -> usize {
-    1024 + tiles_bytes(registers) + 8 * barriers(registers) + 4 * WORDS * STAGES * consumers(registers)
+/// Bytes in front of the bias: behind the barriers there is what is said of the tile for each consumer in each stage.
+const fn plain_bytes(registers: usize) -> usize {
+    let words = WORDS * STAGES * consumers(registers);
+    (tiles_bytes(registers) + 8 * barriers(registers) + 4 * words).next_multiple_of(1024)
+}
+
+/// Stages of the bias: of long lines there is room for one.
+const fn bias_stages(registers: usize) -> usize {
+    if registers == 32 { STAGES } else { 1 }
+}
+
+/// Bytes of the bias for a consumer's queries and a tile of keys: boxes side by side.
+const BIAS_BYTES: usize = KEYS / SIDE * BOX_BYTES;
+
+/// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024.
+pub const fn shared_bytes(registers: usize, has_bias: bool) -> usize {
+    let of_bias = bias_stages(registers) * consumers(registers) * BIAS_BYTES;
+    1024 + plain_bytes(registers) + if has_bias { of_bias } else { 0 }
 }
 
 /// Words of the counter.
@@ -112,8 +130,8 @@ pub trait Half: Input + Operand<Element = Self> + FromRegisters + Packed + Num<W
 impl<T: Input + Operand<Element = T> + FromRegisters + Packed + Num<Wide = f32>> Half for T {}
 
 /// `out ← softmax(Q Kᵀ · factor / log₂ e) V` for each head, and `log_sums` the natural logarithms of the sums of
-/// exponentials, if there is room for them, as [`attention`](super::tiled::attention()), which says what `bias` and `sequences` are. Without
-/// `FORMS` neither is looked at.
+/// exponentials, if there is room for them, as [`attention`](super::tiled::attention()), which says what `sequences` are. To scores `bias` is
+/// added, times `of_bias`. Without `FORMS` neither is looked at.
 ///
 /// # Safety
 ///
@@ -123,27 +141,32 @@ impl<T: Input + Operand<Element = T> + FromRegisters + Packed + Num<Wide = f32>>
 /// head, with all pieces, of [`CONSUMER_ROWS`] queries, or [`KEYS`] keys and values. `out` begins at a multiple of 16 bytes and has the
 /// heads one after another, each in C order, and so has `log_sums`, or it is empty. `counters` are [`COUNTERS`] words, 0, which
 /// nobody else uses until the launch has ended; they are left so. With `FORMS`, `sequences` fit the shape
-/// ([`AttentionShape::fits_sequences`]), and `bias` is empty or has an element for each score, times `of_bias` a part of it: the keys of
-/// a query lie side by side, with room for an even number of them; it begins at a multiple of 4 bytes, and the distances `bias_strides` between
-/// problems, heads and queries are even.
+/// ([`AttentionShape::fits_sequences`]), and if `bias_axes` say that there is one, `bias` is a map of the four axes of the scores, of length 1
+/// where they say that it is the same for all, with that swizzle, and a tile of one problem, one head, [`SIDE`] queries, or the only one, and as
+/// many keys; there is no sequence then that begins behind another one.
 #[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = threads(R), min_blocks = 1)]
 pub unsafe fn attention_wgmma<T: Half, const R: usize, const FORMS: bool>(
     q: TensorMap<'_, T>,
     k: TensorMap<'_, T>,
     v: TensorMap<'_, T>,
-    bias: &[T],
+    bias: TensorMap<'_, T>,
     sequences: &[u32],
     out: SliceMut<'_, T>,
     log_sums: SliceMut<'_, f32>,
     counters: SliceMut<'_, u32>,
     shape: AttentionShape,
-    bias_strides: [usize; 3],
+    bias_axes: BiasAxes,
     [factor, of_bias]: [f32; 2],
 ) where
     [f32; R]: Registers,
 {
+    let bias = Bias {
+        map: bias,
+        axes: bias_axes,
+        factor: of_bias,
+    };
     // SAFETY: the kernel's contract.
-    let block = unsafe { Block::<T, R, FORMS>::new([q, k, v], (bias, bias_strides, of_bias), sequences, shape) };
+    let block = unsafe { Block::<T, R, FORMS>::new([q, k, v], bias, sequences, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
         // With the consumers', all of a multiprocessor's.
@@ -168,11 +191,10 @@ struct Block<'a, T, const R: usize, const FORMS: bool> {
     q: TensorMap<'a, T>,
     k: TensorMap<'a, T>,
     v: TensorMap<'a, T>,
-    /// What is added to scores, its strides, and what it is multiplied with.
-    bias: (&'a [T], [usize; 3], f32),
+    bias: Bias<'a, T>,
     sequences: &'a [u32],
     shape: AttentionShape,
-    /// Stages of the consumers' queries, of keys, of values.
+    /// Stages of the consumers' queries, of keys, of values; and of the bias.
     memory: Shared<u8>,
     barriers: Shared<u64>,
     /// What is said of the tile whose queries a consumer has in a stage.
@@ -206,6 +228,8 @@ enum Ring {
     Queries(u32),
     Keys,
     Values,
+    /// What is added to the scores of a consumer.
+    Bias(u32),
 }
 
 impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
@@ -223,7 +247,7 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
     #[inline(always)]
     unsafe fn new(
         [q, k, v]: [TensorMap<'a, T>; 3],
-        bias: (&'a [T], [usize; 3], f32),
+        bias: Bias<'a, T>,
         sequences: &'a [u32],
         shape: AttentionShape,
     ) -> Self {
@@ -249,6 +273,8 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
                     block.full(Ring::Queries(consumer), stage).init(1);
                     // Each warp for itself: it reads the tile's number, and queries, by ordinary loads.
                     block.free(Ring::Queries(consumer), stage).init(4);
+                    block.full(Ring::Bias(consumer), stage).init(1);
+                    block.free(Ring::Bias(consumer), stage).init(4);
                 }
                 block.full(Ring::Keys, stage).init(1);
                 block.free(Ring::Keys, stage).init(Self::CONSUMERS);
@@ -285,6 +311,7 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
             Ring::Queries(consumer) => consumer,
             Ring::Keys => Self::CONSUMERS,
             Ring::Values => Self::CONSUMERS + 1,
+            Ring::Bias(consumer) => Self::CONSUMERS + 2 + consumer,
         };
         2 * (STAGES as u32 * ring + stage) as usize
     }
@@ -297,9 +324,33 @@ impl<'a, T: Half, const R: usize, const FORMS: bool> Block<'a, T, R, FORMS> {
             Ring::Queries(consumer) => ((stage * consumers(R) + consumer as usize) * q_bytes(R), q_bytes(R)),
             Ring::Keys => (Self::K + stage * k_bytes(R), k_bytes(R)),
             Ring::Values => (Self::V + stage * k_bytes(R), k_bytes(R)),
+            Ring::Bias(consumer) => {
+                let number = stage * consumers(R) + consumer as usize;
+                (plain_bytes(R) + number * BIAS_BYTES, BIAS_BYTES)
+            }
         };
-        // SAFETY: it is among the tiles.
+        // SAFETY: it is among the tiles, or behind all else, where there is a bias.
         unsafe { self.memory.subarray_unchecked(at, bytes) }.cast()
+    }
+
+    /// The place in a bias's ring for the scores of the keys that are at this one in theirs: each tile of keys has one of each.
+    #[inline(always)]
+    fn place_of_bias(of_keys: Place) -> Place {
+        match bias_stages(R) {
+            STAGES => of_keys,
+            // The second of two stages is the second round of one.
+            _ => Place {
+                stage: 0,
+                round: of_keys.stage,
+            },
+        }
+    }
+
+    /// Whether something is added to scores. It is asked anew each time: of a branch that is the same in each turn a compiler makes two
+    /// loops, for which there are no registers.
+    #[inline(always)]
+    fn has_bias(&self) -> bool {
+        FORMS && hint::pinned(self.bias.axes.is_there) != 0
     }
 
     /// Where it is said of which tile the queries are that a consumer has in a stage.

@@ -8,9 +8,11 @@ use cuda_std::tma::TensorMap;
 
 use super::sealed::Sealed;
 use crate::attention::AttentionShape;
+use crate::attention::bias_plan::BiasPlan;
 use crate::attention::decode::{self, DecodePlan};
 use crate::attention::tiled::{self, AttentionStrides};
 use crate::attention::wgmma;
+use crate::attention::wgmma::bias::BiasAxes;
 use crate::num::Num;
 
 /// The parameters of [`attention`](fn@tiled::attention).
@@ -121,13 +123,13 @@ pub type HopperAttentionParams<T> = (
     TensorMap<'static, T>,
     TensorMap<'static, T>,
     TensorMap<'static, T>,
-    &'static [T],
+    TensorMap<'static, T>,
     &'static [u32],
     SliceMut<'static, T>,
     SliceMut<'static, f32>,
     SliceMut<'static, u32>,
     AttentionShape,
-    [usize; 3],
+    BiasAxes,
     [f32; 2],
 );
 
@@ -137,14 +139,14 @@ pub type GradientsOfKeysParams<T> = (
     TensorMap<'static, T>,
     TensorMap<'static, T>,
     TensorMap<'static, T>,
-    TensorMap<'static, f32>,
     &'static [f32],
-    usize,
+    TensorMap<'static, T>,
     &'static [u32],
     SliceMut<'static, T>,
     SliceMut<'static, T>,
     AttentionShape,
-    [f32; 2],
+    BiasAxes,
+    [f32; 3],
 );
 
 /// The parameters of [`attention_gradients_of_queries`](fn@wgmma::gradients::attention_gradients_of_queries).
@@ -154,10 +156,27 @@ pub type GradientsOfQueriesParams<T> = (
     TensorMap<'static, T>,
     TensorMap<'static, T>,
     &'static [f32],
-    usize,
+    TensorMap<'static, T>,
     &'static [u32],
     SliceMut<'static, T>,
     AttentionShape,
+    BiasAxes,
+    [f32; 3],
+);
+
+/// The parameters of [`attention_bias_gradient_wgmma`](fn@wgmma::gradients::bias::attention_bias_gradient_wgmma).
+pub type BiasGradientParams<T> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    &'static [f32],
+    TensorMap<'static, T>,
+    &'static [u32],
+    SliceMut<'static, f32>,
+    AttentionShape,
+    BiasAxes,
+    BiasPlan,
     [f32; 2],
 );
 
@@ -179,7 +198,7 @@ pub trait HopperAttention: Attention {
     type GradientsOfQueriesD64: Kernel<Params = GradientsOfQueriesParams<Self>>;
     /// For 128.
     type GradientsOfQueriesD128: Kernel<Params = GradientsOfQueriesParams<Self>>;
-    /// With sequences: gradients of keys and values, for 64.
+    /// With a bias, or sequences: gradients of keys and values, for 64.
     type FormsOfKeysD64: Kernel<Params = GradientsOfKeysParams<Self>>;
     /// For 128.
     type FormsOfKeysD128: Kernel<Params = GradientsOfKeysParams<Self>>;
@@ -187,6 +206,10 @@ pub trait HopperAttention: Attention {
     type FormsOfQueriesD64: Kernel<Params = GradientsOfQueriesParams<Self>>;
     /// For 128.
     type FormsOfQueriesD128: Kernel<Params = GradientsOfQueriesParams<Self>>;
+    /// The gradient of a bias, for 64.
+    type BiasGradientD64: Kernel<Params = BiasGradientParams<Self>>;
+    /// For 128.
+    type BiasGradientD128: Kernel<Params = BiasGradientParams<Self>>;
 }
 
 macro_rules! hopper {
@@ -204,6 +227,8 @@ macro_rules! hopper {
             type FormsOfQueriesD64 = wgmma::gradients::attention_gradients_of_queries<$type, 32, true>;
             type GradientsOfQueriesD128 = wgmma::gradients::attention_gradients_of_queries<$type, 64, false>;
             type FormsOfQueriesD128 = wgmma::gradients::attention_gradients_of_queries<$type, 64, true>;
+            type BiasGradientD64 = wgmma::gradients::bias::attention_bias_gradient_wgmma<$type, 32>;
+            type BiasGradientD128 = wgmma::gradients::bias::attention_bias_gradient_wgmma<$type, 64>;
         }
     )*};
 }

@@ -3,7 +3,6 @@
 
 use cuda_std::float::approximate;
 use cuda_std::half::pack;
-use cuda_std::hint;
 use cuda_std::matrix;
 use cuda_std::prelude::*;
 use cuda_std::tma;
@@ -111,12 +110,8 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS>
 where
     [f32; R]: Registers,
 {
-    /// Whether queries are multiplied from registers: shared memory has less to be read of, where two consumers leave room for it, and no
-    /// bias takes it.
-    const FROM_REGISTERS: bool = R == 64 && !FORMS;
-
-    /// Whether what is added to the next scores is loaded while these are computed: with three consumers there are no registers for it.
-    const BIAS_AHEAD: bool = R == 64;
+    /// Whether queries are multiplied from registers: shared memory has less to be read of, where two consumers leave room for it.
+    const FROM_REGISTERS: bool = R == 64;
 
     /// Computes the results of one tile after another. For the warps of the consumers, each of which has 16 queries.
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
@@ -139,7 +134,10 @@ where
             let queries = self.queries(self.stage(ring, of_q.stage));
             let free = self.free(ring, of_q.stage);
             let leads = thread::thread_idx_x().is_multiple_of(32);
-            free.arrive_if(Self::FROM_REGISTERS && leads);
+            if Self::FROM_REGISTERS {
+                have_read();
+                free.arrive_if(leads);
+            }
             let values = match tiles {
                 0 => {
                     // No product has brought the warp together: all of its lanes have read what is said of the queries.
@@ -148,7 +146,7 @@ where
                 }
                 _ => self.values(
                     &queries,
-                    (&sequence, tile, row),
+                    (&sequence, row),
                     (first, tiles),
                     factor,
                     (&mut of_k, &mut of_v),
@@ -221,7 +219,7 @@ where
     fn values(
         &self,
         queries: &Queries<T>,
-        (sequence, tile, row): (&Sequence, Tile, u32),
+        (sequence, row): (&Sequence, u32),
         (first, tiles): (u32, u32),
         factor: f32,
         (of_k, of_v): (&mut Place, &mut Place),
@@ -234,11 +232,8 @@ where
         queries.keep();
         // All four warps have gone through the instructions together: what one has waited for has been read for all.
         self.free(Ring::Keys, of_k.stage).arrive_if(leads);
+        self.add_bias(&mut scores, *of_k);
         *of_k = of_k.next();
-        let bias = self.bias_of(sequence, tile, row);
-        if self.has_bias() {
-            self.add_bias(&mut scores, |part| self.load_bias(bias, first + left, part));
-        }
         self.hide(&mut scores, sequence, row, first + left);
         sums.weigh(&mut scores, factor);
         let mut weights = Weights::<T>::new(&scores);
@@ -257,12 +252,6 @@ where
                 self.full(Ring::Keys, of_k.stage).wait(of_k.round);
             }
             let next = self.scores(queries, of_k.stage);
-            let mut ahead = [[[0; 2]; 4]; 4];
-            if Self::BIAS_AHEAD && self.has_bias() {
-                unroll!(4, part => {
-                    ahead[part] = self.load_bias(bias, first + left, part);
-                });
-            }
             self.full(Ring::Values, of_v.stage).wait(of_v.round);
             let sum = self.add_values(values, &weights, of_v.stage);
             // SAFETY: the newest batch is that of the values.
@@ -270,13 +259,8 @@ where
             queries.keep();
             // As above; the batch that is under way reads no keys.
             self.free(Ring::Keys, of_k.stage).arrive_if(leads);
+            self.add_bias(&mut scores, *of_k);
             *of_k = of_k.next();
-            if self.has_bias() {
-                self.add_bias(&mut scores, |part| match Self::BIAS_AHEAD {
-                    true => ahead[part],
-                    false => self.load_bias(bias, first + left, part),
-                });
-            }
             self.hide(&mut scores, sequence, row, first + left);
             let factors = sums.weigh(&mut scores, factor);
             if Self::ASKS_EARLY && left > 0 {
@@ -380,63 +364,20 @@ where
         batch.commit()
     }
 
-    /// Whether something is added to scores. It is asked anew each time: of a branch that is the same in each turn a compiler makes two
-    /// loops, for which there are no registers.
-    #[inline(always)]
-    fn has_bias(&self) -> bool {
-        FORMS && hint::pinned(u32::from(!self.bias.0.is_empty())) != 0
-    }
-
-    /// The elements of what is added to scores that belong to the thread's two queries and its first key of tile 0; of queries behind the
-    /// last one, its.
-    #[inline(always)]
-    fn bias_of(&self, sequence: &Sequence, tile: Tile, row: u32) -> [usize; 2] {
-        if !FORMS {
-            return [0; 2];
+    /// Adds what is to be added to the scores of the keys that are at this place in their ring, if there is something.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add_bias(&self, scores: &mut Accumulator<SCORES>, of_keys: Place) {
+        if !self.has_bias() {
+            return;
         }
-        let (_, [batch, head, query], _) = self.bias;
-        let (own_row, column) = Accumulator::<SCORES>::place(thread::thread_idx_x(), 0);
-        let of = |row: u32| {
-            let row = if row < sequence.queries {
-                row
-            } else {
-                sequence.queries - 1
-            };
-            tile.batch as usize * batch + tile.head as usize * head + row as usize * query + column as usize
-        };
-        [of(row + own_row), of(row + own_row + 8)]
-    }
-
-    /// What is added to the scores of 32 keys of tile `number`, of which the thread has two neighbours in each 8, for both of its queries.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn load_bias(&self, at: [usize; 2], number: u32, part: usize) -> [[u32; 2]; 4] {
-        let first = number * KEYS as u32 + 32 * part as u32;
-        let column = Accumulator::<SCORES>::place(thread::thread_idx_x(), 0).1;
-        let load = |j: u32, half: usize| {
-            if first + column + 8 * j >= self.shape.keys {
-                return 0;
-            }
-            let at = at[half] + (first + 8 * j) as usize;
-            // SAFETY: the kernel's contract: the key is one, and even, so that there is room for two.
-            bytemuck::cast(unsafe { self.bias.0.load_vec_unchecked::<2>(at) })
-        };
-        let both = |j: u32| [load(j, 0), load(j, 1)];
-        [both(0), both(1), both(2), both(3)]
-    }
-
-    /// Adds what `load_bias` gives to the scores.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn add_bias(&self, scores: &mut Accumulator<SCORES>, pairs: impl Fn(usize) -> [[u32; 2]; 4]) {
-        unroll!(4, part => {
-            let pairs = pairs(part);
-            scores.update(|i, score| {
-                if i / 16 != part {
-                    return score;
-                }
-                let pair: [T; 2] = bytemuck::cast(pairs[i / 4 % 4][i / 2 % 2]);
-                Float::mul_add(pair[i % 2].widen(), self.bias.2, score)
-            });
-        });
+        let thread = thread::thread_idx_x();
+        let ring = Ring::Bias(warp::uniform(thread / 128) - 1);
+        let place = Self::place_of_bias(of_keys);
+        self.full(ring, place.stage).wait(place.round);
+        // SAFETY: there is one, for each of this consumer's queries and the keys.
+        unsafe { self.bias.add::<SCORES, true>(self.stage(ring, place.stage), scores) };
+        have_read();
+        self.free(ring, place.stage).arrive_if(thread.is_multiple_of(32));
     }
 
     /// Takes the scores of keys that a query does not see for −∞, in tile `number` of keys; `row` is the consumer's first query.
@@ -494,6 +435,13 @@ where
             unsafe { store_line(values, half, &out, line, |value| if is_empty { 0.0 } else { value * factor }) };
         });
     }
+}
+
+/// Lets copies fill what the lanes of the warp have read, behind an arrival of one of them.
+#[inline(always)]
+fn have_read() {
+    tma::fence_async();
+    warp::sync_warp(warp::FULL_MASK);
 }
 
 /// Stores what `f` makes of the thread's elements of its first or second row to a line of `out`, if there is that line. For whole warps.

@@ -11,24 +11,29 @@
 //! `P ∘ (X − δ)` are made in the registers that those were in, and are the left operands of the next products, with `C` and `D` as they
 //! lie. So nothing that is computed goes through shared memory, and consumers do not wait for one another.
 //!
-//! Lengths of keys and packed sequences have kernels of their own, as for [attention](super). Lines of a tile that are of the next sequence
-//! are set to 0 by the consumers, as those behind the last one are by the copies.
+//! Lengths of keys, packed sequences and a bias have kernels of their own, as for [attention](super). Lines of a tile that are of the next
+//! sequence are set to 0 by the consumers, as those behind the last one are by the copies. A [bias](super::bias) comes to the ring with
+//! the tile whose scores it is added to: a box for each consumer.
 //!
 //! Nobody adds to what another adds to: the bits are the same each time. For that, the first two products are computed twice, by the blocks of
 //! keys and by those of queries: `14 d` operations for each pair, where `10 d` is the least.
 
 use cuda_std::float::approximate;
 use cuda_std::half::{bf16, f16, pack};
+use cuda_std::hint;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap};
 use cuda_std::warpgroup;
 use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor, Registers};
 
+use super::bias::{BOX_BYTES, Bias, BiasAxes};
 use super::consume::store_line;
 use super::{Half, LINE, Place, dim};
 use crate::attention::{AttentionShape, Lines, Sequence};
 use crate::matmul::unroll;
+
+pub mod bias;
 
 /// Lines of a consumer, and of a tile of the others.
 pub const LINES: usize = 64;
@@ -64,9 +69,15 @@ const fn tiles_bytes(registers: usize) -> usize {
 /// Barriers: whether each consumer's own lines are there, and whether a stage is full, and free.
 const BARRIERS: usize = CONSUMERS + 2 * STAGES;
 
+/// Bytes in front of the bias.
+const fn plain_bytes(registers: usize) -> usize {
+    (tiles_bytes(registers) + STAGES * QUERIES_BYTES + 8 * BARRIERS).next_multiple_of(1024)
+}
+
 /// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024.
-pub const fn shared_bytes(registers: usize) -> usize {
-    1024 + tiles_bytes(registers) + STAGES * QUERIES_BYTES + 8 * BARRIERS
+pub const fn shared_bytes(registers: usize, has_bias: bool) -> usize {
+    let of_bias = STAGES * CONSUMERS * BOX_BYTES;
+    1024 + plain_bytes(registers) + if has_bias { of_bias } else { 0 }
 }
 
 /// The shape in which keys take the place of queries: for the order of their tiles.
@@ -91,23 +102,22 @@ pub fn of_keys(shape: &AttentionShape) -> AttentionShape {
 /// multiplied by `factor`, a positive number, to be exponents of 2, and by `scale` to be those of e. The maps of operands have five axes, as
 /// those of [`attention_wgmma`](super::attention_wgmma()), and tiles of [`LINES`] lines. `of_queries` has for each query the logarithm to base 2
 /// of its sum of exponentials, or ∞ if it sees no key, and the product of its result and its gradient: the axes are these two, problems, heads and
-/// queries, and a tile is both of one head, of [`LINES`] queries. The results begin at multiples of 16 bytes and have the heads one after
-/// another, each in C order. `known` has the same elements as `of_queries`, of `padded` queries for each head; only with `FORMS` it is looked
-/// at, and `sequences`, which fit the shape ([`AttentionShape::fits_sequences`]).
+/// queries. The results begin at multiples of 16 bytes and have the heads one after
+/// another, each in C order. Only with `FORMS`, `sequences` and a bias are looked at, which are as there, and `of_bias`, too.
 #[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
 pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize, const FORMS: bool>(
     q: TensorMap<'_, T>,
     k: TensorMap<'_, T>,
     v: TensorMap<'_, T>,
     grad: TensorMap<'_, T>,
-    of_queries: TensorMap<'_, f32>,
-    known: &[f32],
-    padded: usize,
+    of_queries: &[f32],
+    bias: TensorMap<'_, T>,
     sequences: &[u32],
     dk: SliceMut<'_, T>,
     dv: SliceMut<'_, T>,
     shape: AttentionShape,
-    [factor, scale]: [f32; 2],
+    bias_axes: BiasAxes,
+    [factor, scale, of_bias]: [f32; 3],
 ) where
     [f32; R]: Registers,
 {
@@ -122,9 +132,6 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize, const FORMS: 
     let Some((sequence, row)) = found else {
         return;
     };
-    let [first, end] = sequence.queries_of_tile(row, ROWS as u32);
-    // Whole tiles: what is known of queries is copied from multiples of 16 bytes on.
-    let first = first / LINES as u32 * LINES as u32;
     let block = Block::<T, R, false, FORMS> {
         own: [k, v],
         others: [q, grad],
@@ -134,23 +141,26 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize, const FORMS: 
         head: tile.head,
         row,
         heads: [tile.head * shape.sharing, (tile.head + 1) * shape.sharing],
-        lines: [first, end],
+        lines: sequence.queries_of_tile(row, ROWS as u32),
         memory: cuda_std::shared::dynamic::<u8>().aligned::<1024>(),
         factor,
+        known: Known::new(of_queries, &shape),
+        bias: Bias {
+            map: bias,
+            axes: bias_axes,
+            factor: of_bias,
+        },
     };
     // SAFETY: the kernel's contract.
     unsafe { block.make_barriers() };
     if thread::thread_idx_x() < 128 {
         warpgroup::decrease_registers::<24>();
-        if thread::thread_idx_x() < 32 && (FORMS || warp::elect()) {
-            block.produce(match FORMS {
-                true => Known::Elements(known, padded),
-                false => Known::Map(of_queries),
-            });
+        if thread::thread_idx_x() < 32 {
+            block.produce();
         }
     } else {
         warpgroup::increase_registers::<240>();
-        let [keys, values] = block.consume(|_| ([0.0; 2], [0.0; 2]));
+        let [keys, values] = block.consume();
         block.store(&keys, dk, (tiles.heads, shape.keys), scale);
         block.store(&values, dv, (tiles.heads, shape.keys), 1.0);
     }
@@ -180,8 +190,7 @@ unsafe fn sequence<const FORMS: bool>(
 ///
 /// # Safety
 ///
-/// As for `attention_gradients_of_keys`, with a block for each tile of [`ROWS`] queries; `of_queries` has the same elements, of `padded`
-/// queries for each head.
+/// As for `attention_gradients_of_keys`, with a block for each tile of [`ROWS`] queries.
 #[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
 pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize, const FORMS: bool>(
     q: TensorMap<'_, T>,
@@ -189,11 +198,12 @@ pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize, const FORM
     v: TensorMap<'_, T>,
     grad: TensorMap<'_, T>,
     of_queries: &[f32],
-    padded: usize,
+    bias: TensorMap<'_, T>,
     sequences: &[u32],
     dq: SliceMut<'_, T>,
     shape: AttentionShape,
-    [factor, scale]: [f32; 2],
+    bias_axes: BiasAxes,
+    [factor, scale, of_bias]: [f32; 3],
 ) where
     [f32; R]: Registers,
 {
@@ -218,29 +228,23 @@ pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize, const FORM
         lines: sequence.keys_of_tile(row, ROWS as u32),
         memory: cuda_std::shared::dynamic::<u8>().aligned::<1024>(),
         factor,
+        known: Known::new(of_queries, &shape),
+        bias: Bias {
+            map: bias,
+            axes: bias_axes,
+            factor: of_bias,
+        },
     };
     // SAFETY: the kernel's contract.
     unsafe { block.make_barriers() };
     if thread::thread_idx_x() < 128 {
         warpgroup::decrease_registers::<24>();
         if thread::thread_idx_x() < 32 && warp::elect() {
-            block.produce(Known::None);
+            block.produce();
         }
     } else {
         warpgroup::increase_registers::<240>();
-        let heads = (shape.batch * shape.heads) as usize;
-        let head = (tile.batch * shape.heads + tile.head) as usize;
-        let [sums, _] = block.consume(|row| {
-            let of = |plane: usize, row: u32| {
-                if row >= sequence.queries {
-                    return 0.0;
-                }
-                let at = (plane * heads + head) * padded + (sequence.first_query + row) as usize;
-                // SAFETY: the kernel's contract: there is one for each query.
-                unsafe { of_queries.load_vec_unchecked::<1>(at)[0] }
-            };
-            ([of(0, row), of(0, row + 8)], [of(1, row), of(1, row + 8)])
-        });
+        let [sums, _] = block.consume();
         block.store(&sums, dq, (shape.heads, shape.queries), scale);
     }
 }
@@ -260,17 +264,46 @@ struct Block<'a, T, const R: usize, const OF_QUERIES: bool, const FORMS: bool> {
     lines: [u32; 2],
     memory: Shared<u8>,
     factor: f32,
+    known: Known<'a>,
+    bias: Bias<'a, T>,
 }
 
-/// Where the producer has what is known of the queries of a tile.
+/// What is known of each query: the logarithm to base 2 of its sum of exponentials, and the product of its result and its gradient.
 #[derive(Clone, Copy)]
-enum Known<'a> {
-    /// It is not asked for: queries are the block's own.
-    None,
-    /// For copies, which begin at multiples of 16 bytes.
-    Map(TensorMap<'a, f32>),
-    /// The elements, and how many each head has: for sequences that begin anywhere.
-    Elements(&'a [f32], usize),
+struct Known<'a> {
+    elements: &'a [f32],
+    /// Heads of queries of a problem, and the distance from the first to the second of what is known.
+    heads: u32,
+    all: usize,
+    queries: u32,
+}
+
+impl<'a> Known<'a> {
+    #[inline(always)]
+    fn new(elements: &'a [f32], shape: &AttentionShape) -> Self {
+        Self {
+            elements,
+            heads: shape.heads,
+            all: (shape.batch * shape.heads) as usize * shape.queries as usize,
+            queries: shape.queries,
+        }
+    }
+
+    /// Of a query of a sequence; of one behind the last, as of one that sees no key.
+    #[inline(always)]
+    fn of(&self, [batch, head]: [u32; 2], sequence: &Sequence, query: u32) -> [f32; 2] {
+        if query >= sequence.queries {
+            return [f32::INFINITY, 0.0];
+        }
+        let head = (batch * self.heads + head) as usize;
+        let at = head * self.queries as usize + (sequence.first_query + query) as usize;
+        // SAFETY (of both): the kernels' contracts: there are both for each query.
+        unsafe {
+            let [log_sum] = self.elements.load_vec_unchecked::<1>(at);
+            let [delta] = self.elements.load_vec_unchecked::<1>(self.all + at);
+            [log_sum, delta]
+        }
+    }
 }
 
 /// What a consumer has packed of its products.
@@ -365,6 +398,32 @@ where
         unsafe { self.memory.subarray_unchecked(at, QUERIES_BYTES) }.cast()
     }
 
+    /// The memory of what is added to a consumer's scores in a stage.
+    #[inline(always)]
+    fn of_bias(&self, consumer: u32, stage: u32) -> Shared<T> {
+        let number = CONSUMERS * stage as usize + consumer as usize;
+        // SAFETY: it is behind all else, where there is a bias.
+        unsafe {
+            self.memory
+                .subarray_unchecked(plain_bytes(R) + number * BOX_BYTES, BOX_BYTES)
+        }
+        .cast()
+    }
+
+    /// Whether something is added to scores. It is asked anew each time, so that there is one loop.
+    #[inline(always)]
+    fn has_bias(&self) -> bool {
+        FORMS && hint::pinned(self.bias.axes.is_there) != 0
+    }
+
+    /// Lets copies fill what the thread has read of a bias, once a product has brought the warps together.
+    #[inline(always)]
+    fn have_read(&self) {
+        if self.has_bias() {
+            tma::fence_async();
+        }
+    }
+
     /// The first line of the block's sequence among its own, and among the others.
     #[inline(always)]
     fn first_lines(&self) -> [u32; 2] {
@@ -378,10 +437,10 @@ where
         }
     }
 
-    /// Has all tiles copied. For one thread, or for a warp, where what is known of queries is elements.
+    /// Has all tiles copied, and what is known of the others, if they are queries. For one thread, or then for a warp.
     #[inline(always)]
-    fn produce(&self, known: Known<'_>) {
-        let leads = !matches!(known, Known::Elements(..)) || thread::thread_idx_x() == 0;
+    fn produce(&self) {
+        let leads = OF_QUERIES || thread::thread_idx_x() == 0;
         let copy = |maps: &[TensorMap<'_, T>; 2], number: u32, head: u32, line: u32, barrier: Mbarrier| {
             let at = [0, line as i32, 0, head as i32, self.batch as i32];
             // SAFETY (of both): a box of the maps is, by the kernel's contract, as large as the tile, which is at a multiple of 1024 bytes.
@@ -400,29 +459,35 @@ where
                 copy(&self.own, consumer, self.head, line, there);
             }
         }
-        let extra = if let Known::Map(_) = known { QUERIES_BYTES } else { 0 };
         let mut place = Place::FIRST;
         for head in self.heads[0]..self.heads[1] {
             let mut line = self.lines[0];
             while line < self.lines[1] {
-                let of_queries = self.of_queries(known, head, line);
+                let query = line + thread::thread_idx_x() % 32;
+                let known = [0, 32].map(|more| match OF_QUERIES {
+                    true => [0.0; 2],
+                    false => self.known.of([self.batch, head], &self.sequence, query + more),
+                });
                 self.free(place.stage).wait(place.round ^ 1);
-                if let Known::Elements(..) = known {
+                if !OF_QUERIES {
                     let (to, lane) = (self.queries(place.stage), thread::thread_idx_x() as usize);
                     unroll!(4, i => {
-                        // SAFETY: there are four for each lane.
-                        unsafe { to.set_unchecked(32 * i + lane, of_queries[i]) };
+                        // SAFETY: there are four for each lane: two logarithms, then two products.
+                        unsafe { to.set_unchecked(32 * i + lane, known[i % 2][i / 2]) };
                     });
                     warp::sync_warp(warp::FULL_MASK);
                 }
                 if leads {
                     let full = self.full(place.stage);
-                    full.arrive_expect_tx((2 * tile_bytes(R) + extra) as u32);
+                    let of_bias = if self.has_bias() {
+                        CONSUMERS as u32 * self.bias.bytes()
+                    } else {
+                        0
+                    };
+                    full.arrive_expect_tx(2 * tile_bytes(R) as u32 + of_bias);
                     copy(&self.others, CONSUMERS as u32 + place.stage, head, others + line, full);
-                    if let Known::Map(map) = known {
-                        let at = [(others + line) as i32, head as i32, self.batch as i32, 0];
-                        // SAFETY: as above.
-                        unsafe { map.load(self.queries(place.stage), at, full) };
+                    if of_bias > 0 {
+                        self.copy_bias(place.stage, head, line, full);
                     }
                 }
                 place = place.next();
@@ -431,30 +496,18 @@ where
         }
     }
 
-    /// What is known of the lane's two queries of a tile, the logarithms first, where it is elements: of those behind the sequence, as of one
-    /// that sees no key.
+    /// Has what is added to the scores of a tile copied, for both consumers: of the others' lines from `line` on. For one thread.
     #[inline(always)]
-    fn of_queries(&self, known: Known<'_>, head: u32, line: u32) -> [f32; 4] {
-        let Known::Elements(elements, padded) = known else {
-            return [0.0; 4];
-        };
-        let heads = (self.shape.batch * self.shape.heads) as usize;
-        let of_head = (self.batch * self.shape.heads + head) as usize;
-        let of = |plane: usize, query: u32, none: f32| {
-            if query >= self.sequence.queries {
-                return none;
-            }
-            let at = (plane * heads + of_head) * padded + (self.sequence.first_query + query) as usize;
-            // SAFETY: the kernel's contract: there is one for each query.
-            unsafe { elements.load_vec_unchecked::<1>(at)[0] }
-        };
-        let query = line + thread::thread_idx_x();
-        [
-            of(0, query, f32::INFINITY),
-            of(0, query + 32, f32::INFINITY),
-            of(1, query, 0.0),
-            of(1, query + 32, 0.0),
-        ]
+    fn copy_bias(&self, stage: u32, head: u32, line: u32, full: Mbarrier) {
+        for consumer in 0..CONSUMERS as u32 {
+            let row = self.row + consumer * LINES as u32;
+            let at = match OF_QUERIES {
+                true => [self.batch, self.head, row, line],
+                false => [self.batch, head, line, row],
+            };
+            // SAFETY: there is a bias, and its box is a part of the stage, as tiles are.
+            unsafe { self.bias.load(self.of_bias(consumer, stage), at, full) };
+        }
     }
 
     /// Makes the lines of a tile that are behind the sequence zeros, in a stage, which is full, but for so many. For all consumers, who are
@@ -481,12 +534,16 @@ where
     }
 
     /// The sums of this consumer's lines: of the gradients of scores times the first operand of the others, and of keys also of the weights
-    /// times the second. `known` says what is known of the thread's queries, of which this is the first, where the lines are queries.
+    /// times the second.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume(&self, known: impl Fn(u32) -> ([f32; 2], [f32; 2])) -> [Accumulator<R>; 2] {
+    fn consume(&self) -> [Accumulator<R>; 2] {
         let consumer = warp::uniform(thread::thread_idx_x() / 128) - 1;
         let row = self.row + consumer * LINES as u32;
-        let known = known(row + Accumulator::<PRODUCTS>::place(thread::thread_idx_x(), 0).0);
+        let query = row + Accumulator::<PRODUCTS>::place(thread::thread_idx_x(), 0).0;
+        let known = [0, 8].map(|more| match OF_QUERIES {
+            true => self.known.of([self.batch, self.head], &self.sequence, query + more),
+            false => [0.0; 2],
+        });
         self.there(consumer).wait(0);
         let own = [0, 1].map(|operand| MatrixDescriptor::<T, KMajor>::new(self.tile(operand, consumer), 16, 1024));
         let mut sums = [Accumulator::zero(), Accumulator::zero()];
@@ -520,15 +577,24 @@ where
         own: [MatrixDescriptor<T, KMajor>; 2],
         stage: u32,
         (row, line): (u32, u32),
-        known: ([f32; 2], [f32; 2]),
+        known: [[f32; 2]; 2],
         [of_scores, of_weights]: [Accumulator<R>; 2],
     ) -> [Accumulator<R>; 2] {
         let tile = |operand| self.tile(operand, CONSUMERS as u32 + stage);
-        let weights = self.products(own[0], tile(0));
-        let scores = self.products(own[1], tile(1));
+        // SAFETY (of both): the tile stays until it is free, and the consumer's own lines to the end.
+        let weights = unsafe { products::<T, R>(own[0], tile(0), LINES) };
+        let scores = unsafe { products::<T, R>(own[1], tile(1), LINES) };
         // SAFETY: the newest batch is the other one.
         let mut weights = unsafe { weights.wait_beside_newer() };
-        self.hide(&mut weights, row, line);
+        if self.has_bias() {
+            let consumer = warp::uniform(thread::thread_idx_x() / 128) - 1;
+            // SAFETY: there is one, and its box came with the tile.
+            unsafe {
+                self.bias
+                    .add::<PRODUCTS, OF_QUERIES>(self.of_bias(consumer, stage), &mut weights);
+            }
+        }
+        hide::<OF_QUERIES>(&mut weights, &self.sequence, (row, line), f32::NEG_INFINITY);
         // Element `i` is of query `i / 2 % 2` of the thread's, or of column `8 (i / 4) + i % 2` of its columns.
         let queries = self.queries(stage);
         let lane = thread::thread_idx_x() as usize % 4 * 2;
@@ -538,7 +604,7 @@ where
         };
         weights.update(|i, score| {
             let log_sum = if OF_QUERIES {
-                known.0[i / 2 % 2]
+                known[i / 2 % 2][0]
             } else {
                 of_column(0, i)
             };
@@ -546,8 +612,9 @@ where
         });
         if OF_QUERIES {
             let mut scores = scores.wait();
-            scores.update(|i, product| weights.element(i) * (product - known.1[i / 2 % 2]));
+            scores.update(|i, product| weights.element(i) * (product - known[i / 2 % 2][1]));
             let packed = Packed::new(&scores);
+            self.have_read();
             let sum = self.add(of_scores, &packed, tile(0)).wait();
             packed.keep();
             return [sum, of_weights];
@@ -557,6 +624,7 @@ where
         let by_weights = self.add(of_weights, &packed_weights, tile(1));
         scores.update(|i, product| weights.element(i) * (product - of_column(1, i)));
         let packed = Packed::new(&scores);
+        self.have_read();
         let by_scores = self.add(of_scores, &packed, tile(0));
         // SAFETY: the newest batch is the other one.
         let of_weights = unsafe { by_weights.wait_beside_newer() };
@@ -564,24 +632,6 @@ where
         let of_scores = by_scores.wait();
         packed.keep();
         [of_scores, of_weights]
-    }
-
-    /// Has the products of the consumer's lines and those of a tile computed. They are waited for before the tile is free.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn products(&self, own: MatrixDescriptor<T, KMajor>, tile: Shared<T>) -> InFlight<PRODUCTS> {
-        let others = MatrixDescriptor::<T, KMajor>::new(tile, 16, 1024);
-        let mut batch = Accumulator::<PRODUCTS>::any().start();
-        unroll!(R / 8, step => {
-            // 32 bytes of the line of a box, or the next box.
-            let at = (step / 4 * LINE * LINES + step % 4 * 32) as u32;
-            let (a, b) = (own.advance(at), others.advance(at));
-            // SAFETY (of both): both are there, and stay as they are until the wait, as said.
-            batch = match step {
-                0 => unsafe { batch.mma_from_zero(a, b) },
-                _ => unsafe { batch.mma(a, b) },
-            };
-        });
-        batch.commit()
     }
 
     /// Has the lines of a tile added, times what is packed. The sums are waited for before the tile is free, and what is packed is kept
@@ -598,32 +648,6 @@ where
             batch = unsafe { batch.mma_fragment(&packed.0[step], b) };
         });
         batch.commit()
-    }
-
-    /// Takes the scores of keys that a query does not see for −∞: of the consumer's lines from `row` on, and the others from `line` on.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn hide(&self, scores: &mut Accumulator<PRODUCTS>, row: u32, line: u32) {
-        let sequence = self.sequence;
-        let (first_query, first_key) = match OF_QUERIES {
-            true => (row, line),
-            false => (line, row),
-        };
-        let sees_all = first_key + (LINES as u32) <= sequence.end(first_query)
-            && first_key >= sequence.begin(first_query + LINES as u32 - 1);
-        if sees_all {
-            return;
-        }
-        let (own_row, column) = Accumulator::<PRODUCTS>::place(thread::thread_idx_x(), 0);
-        let (row, line) = (row + own_row, line + column);
-        scores.update(|i, score| {
-            let (row, line) = (row + (i / 2 % 2 * 8) as u32, line + (i / 4 * 8 + i % 2) as u32);
-            let (query, key) = match OF_QUERIES {
-                true => (row, line),
-                false => (line, row),
-            };
-            let is_seen = key < sequence.end(query) && key >= sequence.begin(query);
-            if is_seen { score } else { f32::NEG_INFINITY }
-        });
     }
 
     /// Stores the sums, times `factor`, to an array that has so many heads with so many lines: 0 of keys that are of no sequence.
@@ -651,4 +675,62 @@ where
             unsafe { store_line(sums, half, &out, line, |sum| if is_seen { sum * factor } else { 0.0 }) };
         });
     }
+}
+
+/// Has the products of 64 lines and the first 64 of a tile computed, whose boxes have so many.
+///
+/// # Safety
+///
+/// Both are there, in boxes of [`LINE`] bytes a line side by side, and stay as they are until the products have been waited for.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+unsafe fn products<T: Half, const R: usize>(
+    own: MatrixDescriptor<T, KMajor>,
+    tile: Shared<T>,
+    lines: usize,
+) -> InFlight<PRODUCTS> {
+    let others = MatrixDescriptor::<T, KMajor>::new(tile, 16, 1024);
+    let mut batch = Accumulator::<PRODUCTS>::any().start();
+    unroll!(R / 8, step => {
+        // 32 bytes of the line of a box, or the next box.
+        let (of_box, in_line) = (step / 4 * LINE, step % 4 * 32);
+        let a = own.advance((of_box * LINES + in_line) as u32);
+        let b = others.advance((of_box * lines + in_line) as u32);
+        // SAFETY (of both): the caller's promise.
+        batch = match step {
+            0 => unsafe { batch.mma_from_zero(a, b) },
+            _ => unsafe { batch.mma(a, b) },
+        };
+    });
+    batch.commit()
+}
+
+/// Takes what is of keys that a query does not see for `hidden`: of a warpgroup's lines from `row` on, which are queries or else keys, and
+/// the others from `line` on.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn hide<const OF_QUERIES: bool>(
+    scores: &mut Accumulator<PRODUCTS>,
+    sequence: &Sequence,
+    (row, line): (u32, u32),
+    hidden: f32,
+) {
+    let (first_query, first_key) = match OF_QUERIES {
+        true => (row, line),
+        false => (line, row),
+    };
+    let sees_all = first_key + (LINES as u32) <= sequence.end(first_query)
+        && first_key >= sequence.begin(first_query + LINES as u32 - 1);
+    if sees_all {
+        return;
+    }
+    let (own_row, column) = Accumulator::<PRODUCTS>::place(thread::thread_idx_x(), 0);
+    let (row, line) = (row + own_row, line + column);
+    scores.update(|i, score| {
+        let (row, line) = (row + (i / 2 % 2 * 8) as u32, line + (i / 4 * 8 + i % 2) as u32);
+        let (query, key) = match OF_QUERIES {
+            true => (row, line),
+            false => (line, row),
+        };
+        let is_seen = key < sequence.end(query) && key >= sequence.begin(query);
+        if is_seen { score } else { hidden }
+    });
 }

@@ -3,6 +3,7 @@
 
 use cuda_std::prelude::*;
 
+use super::bias::{BOX_BYTES, SIDE};
 use super::{Block, CONSUMER_ROWS, Half, KEYS, NONE, Place, Ring, k_bytes, q_bytes, rows};
 use crate::attention::{Sequence, Tile};
 
@@ -20,19 +21,27 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
                 let of_keys = (&sequence, tile);
                 let [first, tiles] = Self::key_tiles(&sequence, tile);
                 self.fill_queries(0, of_q, number, of_keys);
+                let place = of_k;
                 if tiles > 0 {
                     self.fill(Ring::Keys, &mut of_k, of_keys, first + tiles - 1);
                 }
                 for consumer in 1..Self::CONSUMERS {
                     self.fill_queries(consumer, of_q, number, of_keys);
                 }
+                if tiles > 0 {
+                    self.fill_bias(place, tile, first + tiles - 1);
+                }
                 of_q = of_q.next();
                 for of_values in (first..first + tiles).rev() {
-                    // Values are wanted when the next keys are.
+                    // Values are wanted when the next keys are, and what is added to scores when these are there.
+                    let place = of_k;
                     if of_values > first {
                         self.fill(Ring::Keys, &mut of_k, of_keys, of_values - 1);
                     }
                     self.fill(Ring::Values, &mut of_v, of_keys, of_values);
+                    if of_values > first {
+                        self.fill_bias(place, tile, of_values - 1);
+                    }
                 }
             }
             number = next;
@@ -98,5 +107,29 @@ impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
         // SAFETY: as in `fill_queries`.
         unsafe { map.load(self.stage(ring, place.stage), at, full) };
         *place = place.next();
+    }
+    /// Has what is added to the scores of tile `number` of keys copied for each consumer, when it is done with what was there. `of_keys` is
+    /// where these keys are in their ring.
+    #[inline(always)]
+    fn fill_bias(&self, of_keys: Place, tile: Tile, number: u32) {
+        if !self.has_bias() {
+            return;
+        }
+        let place = Self::place_of_bias(of_keys);
+        for consumer in 0..Self::CONSUMERS {
+            let ring = Ring::Bias(consumer);
+            self.free(ring, place.stage).wait(place.round ^ 1);
+            let (full, to) = (self.full(ring, place.stage), self.stage(ring, place.stage));
+            full.arrive_expect_tx((KEYS / SIDE) as u32 * self.bias.bytes());
+            let row = tile.row + consumer * CONSUMER_ROWS as u32;
+            for of_box in 0..(KEYS / SIDE) as u32 {
+                let at = [tile.batch, tile.head, row, number * KEYS as u32 + of_box * SIDE as u32];
+                // SAFETY: there is a bias, the box is in the stage, and the rest is as in `fill_queries`.
+                unsafe {
+                    let to = to.subarray_unchecked(of_box as usize * BOX_BYTES / 2, BOX_BYTES / 2);
+                    self.bias.load(to, at, full);
+                }
+            }
+        }
     }
 }
