@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use rayon::prelude::*;
 
 use crate::workspace::{Workspace, output, run};
@@ -27,29 +27,40 @@ pub fn demo(workspace: &Workspace, args: &[String]) -> Result<()> {
     run(&mut cargo)
 }
 
-/// Builds all tests, then runs them, the doc tests and the examples, and says how long each part took.
-/// `args` go to `cargo test`; with any, the examples are left out.
+/// Builds all tests, then runs them, the doc tests and the examples, and says how long it took.
+/// `args` go to `cargo test`; with any, it is that alone.
 pub fn test(workspace: &Workspace, args: &[String]) -> Result<()> {
+    let cargo_test = |options: &[&str]| {
+        let mut cargo = workspace.cargo();
+        cargo.args(["test", "--workspace"]).args(options).args(args);
+        cargo
+    };
     let start = Instant::now();
-    let mut build = workspace.cargo();
-    build.args(["test", "--workspace", "--no-run"]).args(args);
-    run(&mut build)?;
-    let built = start.elapsed();
-
-    let start = Instant::now();
-    let mut tests = workspace.cargo();
-    tests.args(["test", "--workspace", "--no-fail-fast"]).args(args);
-    let result = run(&mut tests);
-    println!(
-        "tests: built in {:.1} s, run in {:.1} s",
-        built.as_secs_f64(),
-        start.elapsed().as_secs_f64()
-    );
-    result?;
-    match args.is_empty() {
-        true => run_examples(workspace),
-        false => Ok(()),
+    run(&mut cargo_test(&["--no-run"]))?;
+    println!("tests: built in {:.1} s", start.elapsed().as_secs_f64());
+    if !args.is_empty() {
+        return run(&mut cargo_test(&["--no-fail-fast"]));
     }
+
+    // Test programs run one after another, and each ends with a test that runs alone: a core is left for what is beside them.
+    let start = Instant::now();
+    let (tests, beside) = rayon::join(
+        || run(&mut cargo_test(&["--no-fail-fast", "--tests"])),
+        || run_doc_tests(&mut cargo_test(&["--no-fail-fast", "--doc"])).and_then(|()| run_examples(workspace)),
+    );
+    println!("tests: run in {:.1} s", start.elapsed().as_secs_f64());
+    match (tests, beside) {
+        (Err(tests), Err(beside)) => Err(anyhow!("{tests:#}\n{beside:#}")),
+        (tests, beside) => tests.and(beside),
+    }
+}
+
+/// Runs the doc tests by that call of cargo. What they print is shown if one fails.
+fn run_doc_tests(cargo: &mut Command) -> Result<()> {
+    let start = Instant::now();
+    output(cargo)?;
+    println!("doc tests: run in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
 }
 
 /// Runs the examples, each of which checks its result, side by side. `cargo test` has built them.
