@@ -9,6 +9,7 @@
 use super::item::{Item, ItemKind};
 use super::lexer::{Lexer, TokenKind};
 use super::note::Note;
+use super::reduction::reduce;
 use crate::NvvmArch;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -107,6 +108,7 @@ impl<'a> Units<'a> {
                 (ItemKind::Entry { body }, Some(note)) => self.entry(place, body, note),
                 _ => self.text(place).trim_end().to_owned(),
             };
+            let text = reduce(&text);
             match number {
                 0 => module.push_str(&text),
                 number => self.import(place.0, &text, number, &mut module),
