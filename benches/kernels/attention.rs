@@ -209,16 +209,21 @@ fn time(
     });
 }
 
-/// One query of each of 64 sequences, whose heads of keys are shared by so many.
-fn decode<T: Attend + Into<f64>>(group: &mut BenchmarkGroup<'_, WallTime>, device: &Device, name: &str, sharing: usize)
-where
+/// One query of each of so many sequences, whose heads of keys are shared by so many.
+fn decode<T: Attend + Into<f64>>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    device: &Device,
+    name: &str,
+    batch: usize,
+    sharing: usize,
+) where
     f32: CastTo<T>,
 {
     let stream = device.default_stream();
     let (batch, heads, keys, dim) = if device.is_simulator() {
         (1, 1, 512, 128)
     } else {
-        (64, 8, 8192, 128)
+        (batch, 8, 8192, 128)
     };
     let mut generator = Generator::new(1);
     let mut random = |shape: [usize; 4]| {
@@ -247,8 +252,8 @@ pub fn attention(criterion: &mut Criterion) {
     for dim in [64, 128] {
         forms::<bf16>(&mut group, &device, "bf16", dim);
     }
-    for sharing in [1, 4, 8] {
-        decode::<bf16>(&mut group, &device, "bf16", sharing);
+    for (batch, sharing) in [(64, 1), (64, 4), (64, 8), (2, 1), (2, 4)] {
+        decode::<bf16>(&mut group, &device, "bf16", batch, sharing);
     }
     group.finish();
 }

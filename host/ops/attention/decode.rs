@@ -23,8 +23,11 @@ const _: () = assert!(FEW as usize <= ROWS);
 /// The fewest keys of a part, in which the results of a part are a small share of what is read.
 const LEAST_KEYS: u32 = 256;
 
-/// Blocks for each multiprocessor that keys are divided for: twice as many as it holds.
-const BLOCKS: u32 = 8;
+/// Blocks for each multiprocessor that keys are divided for: on ordinary cores twice as many as it holds, of the kernel for tensor
+/// cores, which always has the next keys on their way, just as many.
+const fn blocks_for_each(on_tensor_cores: bool) -> u32 {
+    if on_tensor_cores { 2 } else { 8 }
+}
 
 impl<T: Attend> Task<'_, T> {
     /// Computes by the kernel for few queries, if there are few, and operands lie as it takes them.
@@ -75,7 +78,7 @@ impl<T: Attend> Task<'_, T> {
         let plan = plan(
             &self.shape,
             heads * blocks,
-            stream.backend().properties().multiprocessors,
+            blocks_for_each(ON_TENSOR_CORES) * stream.backend().properties().multiprocessors,
         );
         let parts = if plan.parts > 1 { plan.parts as usize } else { 0 };
         let [batch, heads_of_queries, queries, dim] = [0, 1, 2, 3].map(|axis| self.q.shape()[axis]);
@@ -119,11 +122,11 @@ impl<T: Attend> Task<'_, T> {
     }
 }
 
-/// How the keys are divided that queries see, for a device of so many multiprocessors, where a part takes so many blocks.
-fn plan(shape: &AttentionShape, blocks: u32, multiprocessors: u32) -> DecodePlan {
+/// How the keys are divided that queries see, for about so many blocks in all, where a part takes `blocks`.
+fn plan(shape: &AttentionShape, blocks: u32, in_all: u32) -> DecodePlan {
     let width = i64::from(shape.queries) + i64::from(shape.reach) - i64::from(shape.from);
     let all = width.clamp(1, i64::from(shape.keys)) as u32;
-    let wanted = (BLOCKS * multiprocessors / blocks).clamp(1, all.div_ceil(LEAST_KEYS));
+    let wanted = (in_all / blocks).clamp(1, all.div_ceil(LEAST_KEYS));
     let keys = all.div_ceil(wanted).next_multiple_of(64);
     DecodePlan {
         parts: all.div_ceil(keys),
@@ -168,7 +171,7 @@ mod tests {
     fn parts_cover_all_keys_and_none_is_empty() {
         for keys in [1, 63, 255, 256, 257, 8192, 100_001, 1 << 30] {
             for blocks in [1, 8, 512, 100_000] {
-                let plan = plan(&shape(keys), blocks, 132);
+                let plan = plan(&shape(keys), blocks, 1056);
                 assert!(
                     u64::from(plan.parts) * u64::from(plan.keys) >= u64::from(keys),
                     "{plan:?}"
@@ -177,13 +180,13 @@ mod tests {
                 assert!(plan.parts == 1 || plan.keys >= 192, "{plan:?}");
             }
         }
-        assert_eq!(plan(&shape(8192), 512, 132), DecodePlan { parts: 2, keys: 4096 });
+        assert_eq!(plan(&shape(8192), 512, 1056), DecodePlan { parts: 2, keys: 4096 });
         let window = AttentionShape {
             from: 8000,
             reach: 8191,
             ..shape(8192)
         };
-        assert_eq!(plan(&window, 8, 132), DecodePlan { parts: 1, keys: 192 });
-        assert_eq!(plan(&shape(8192), 1, 132), DecodePlan { parts: 32, keys: 256 });
+        assert_eq!(plan(&window, 8, 1056), DecodePlan { parts: 1, keys: 192 });
+        assert_eq!(plan(&shape(8192), 1, 1056), DecodePlan { parts: 32, keys: 256 });
     }
 }

@@ -113,41 +113,31 @@ impl<T: Half, const D: usize> Rows<T, D> {
             of: core::marker::PhantomData,
         };
         let mut key = first + thread::thread_idx_x() / 32 * KEYS;
+        let mut keys = load_keys::<T, D>(block, key);
+        let mut values = load_values::<T, D>(block, key);
         while key < last {
-            rows.add_keys(block, key, &queries, ends);
-            key += WARPS as u32 * KEYS;
+            // What is asked for next takes the registers of what has just been multiplied: so memory is never without something to do.
+            let mut scores = Self::scores(block, key, &queries, &keys, ends);
+            let next = key + WARPS as u32 * KEYS;
+            keys = load_keys::<T, D>(block, next);
+            rows.weigh(&mut scores);
+            rows.add_values(&scores, &values);
+            values = load_values::<T, D>(block, next);
+            key = next;
         }
         rows
     }
 
-    /// Adds [`KEYS`] keys from one on, of which those before the last one of the part are loaded.
+    /// Of [`KEYS`] keys from one on, of which those before the ends of the lane's two rows count.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn add_keys(&mut self, block: &Block<'_, T, ROWS>, first: u32, queries: &[[[u32; 4]; 4]; 2], ends: [u32; 2]) {
+    fn scores(
+        block: &Block<'_, T, ROWS>,
+        first: u32,
+        queries: &[[[u32; 4]; 4]; 2],
+        keys: &Elements,
+        ends: [u32; 2],
+    ) -> [[f32; 4]; 2] {
         let lane = thread::thread_idx_x() % 32;
-        let load = |of: usize, key: u32, column: u32| {
-            if key >= block.place.keys[1] {
-                return [0; 4];
-            }
-            // SAFETY: `fits` found the line in the array, and it lies well.
-            words(unsafe { block.operands[of].load(key, column) })
-        };
-        let (mut keys, mut values) = ([[[0; 4]; 4]; 2], [[[0; 4]; 4]; 2]);
-        unroll!(2, group => {
-            unroll!(4, chunk => {
-                if chunk < D / 32 {
-                    let key = first + 8 * group as u32 + lane / 4;
-                    keys[group][chunk] = load(1, key, chunk as u32 * 32 + lane % 4 * 8);
-                }
-            });
-        });
-        unroll!(2, chunk => {
-            unroll!(4, i => {
-                if chunk < D / 64 {
-                    let key = first + lane % 4 * 2 + (i % 2 + i / 2 * 8) as u32;
-                    values[chunk][i] = load(2, key, chunk as u32 * 64 + lane / 4 * 8);
-                }
-            });
-        });
         let mut scores = [[0.0; 4]; 2];
         unroll!(2, group => {
             unroll!(4, chunk => {
@@ -163,7 +153,12 @@ impl<T: Half, const D: usize> Rows<T, D> {
                 scores[group][i] = if key < ends[i / 2] { score } else { f32::NEG_INFINITY };
             });
         });
-        self.weigh(&mut scores);
+        scores
+    }
+
+    /// Adds values by the weights that scores have become.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add_values(&mut self, scores: &[[f32; 4]; 2], values: &Elements) {
         let pair = |group: usize, i: usize| pack::<T>(scores[group][i], scores[group][i + 1]);
         let weights = [pair(0, 0), pair(0, 2), pair(1, 0), pair(1, 2)];
         unroll!(2, chunk => {
@@ -243,6 +238,51 @@ impl<T: Half, const D: usize> Rows<T, D> {
             });
         });
     }
+}
+
+/// Of [`KEYS`] keys or values, a lane's words.
+type Elements = [[[u32; 4]; 4]; 2];
+
+/// The lane's elements of a line of keys or values, 0 beyond the block's last one.
+#[inline(always)]
+fn load<T: Half>(block: &Block<'_, T, ROWS>, of: usize, line: u32, column: u32) -> [u32; 4] {
+    if line >= block.place.keys[1] {
+        return [0; 4];
+    }
+    // SAFETY: `fits` found the line in the array, and it lies well.
+    words(unsafe { block.operands[of].load(line, column) })
+}
+
+/// [`KEYS`] keys from one on: by group of 8, chunks of 32 elements.
+#[inline(always)]
+fn load_keys<T: Half, const D: usize>(block: &Block<'_, T, ROWS>, first: u32) -> Elements {
+    let lane = thread::thread_idx_x() % 32;
+    let mut keys = [[[0; 4]; 4]; 2];
+    unroll!(2, group => {
+        unroll!(4, chunk => {
+            if chunk < D / 32 {
+                let key = first + 8 * group as u32 + lane / 4;
+                keys[group][chunk] = load(block, 1, key, chunk as u32 * 32 + lane % 4 * 8);
+            }
+        });
+    });
+    keys
+}
+
+/// Their values: by chunk of 64 elements, the lane's keys.
+#[inline(always)]
+fn load_values<T: Half, const D: usize>(block: &Block<'_, T, ROWS>, first: u32) -> Elements {
+    let lane = thread::thread_idx_x() % 32;
+    let mut values = [[[0; 4]; 4]; 2];
+    unroll!(2, chunk => {
+        unroll!(4, i => {
+            if chunk < D / 64 {
+                let key = first + lane % 4 * 2 + (i % 2 + i / 2 * 8) as u32;
+                values[chunk][i] = load(block, 2, key, chunk as u32 * 64 + lane / 4 * 8);
+            }
+        });
+    });
+    values
 }
 
 /// A lane's elements as words.
