@@ -283,6 +283,62 @@ fn groups<T: Convolve + FloatNumber>() {
 
 for_types!(groups: f32 f64 f16 bf16);
 
+/// One of as many groups as channels, with an output each.
+fn depthwise<const N: usize>(places: [usize; N], channels: usize, taps: [usize; N]) -> Case {
+    case(places, [channels; 2], taps).groups(channels)
+}
+
+/// Groups of one channel: lines of fewer places than a thread has, as many, and more; runs of taps of each length, with each stride;
+/// channels that are a vector, or not; more of them than neighbouring threads have; several outputs for each.
+fn one_channel_in_a_group<T: Convolve + FloatNumber>() {
+    for (length, channels, taps) in [(7, 4, 1), (8, 1, 2), (9, 6, 3), (17, 3, 4), (24, 4, 5), (30, 2, 7)] {
+        let of = || depthwise([length], channels, [taps]).padding([taps / 2]);
+        of().images(2).check::<T>();
+        of().stride([2]).check::<T>();
+        of().stride([3]).check::<T>();
+        of().dilation([2]).padding([taps - 1]).check::<T>();
+    }
+    depthwise([5, 18], 4, [3, 3]).padding([1, 1]).check::<T>();
+    depthwise([6, 19], 8, [5, 4])
+        .padding([3, 2])
+        .stride([2, 2])
+        .check::<T>();
+    depthwise([3, 4, 9], 4, [2, 3, 3])
+        .padding([1, 1, 0])
+        .images(2)
+        .check::<T>();
+    depthwise([4, 3], 132, [3, 3]).padding([1, 1]).check::<T>();
+    depthwise([2, 3], 70, [2, 1]).check::<T>();
+    case([5, 9], [3, 21], [3, 3]).groups(3).padding([1, 1]).check::<T>();
+    case([9], [1, 5], [3]).images(3).check::<T>();
+}
+
+for_types!(one_channel_in_a_group: f32 f64 f16 bf16);
+
+/// More taps than a block has threads, and more images than a grid has blocks along its other axes.
+#[test]
+fn many_taps_or_images_of_one_channel() {
+    case([19, 20], [1, 1], [17, 18]).check::<f32>();
+    case([9, 40], [32, 32], [9, 2]).groups(32).check::<f32>();
+    case([1, 2], [1, 1], [1, 1]).images(70_000).check::<f32>();
+}
+
+/// What is infinite is in the results of places that read it, and of gradients in those of taps that do: not in those of others by
+/// way of zeros.
+#[test]
+fn infinity_stays_where_it_belongs() {
+    let case = case([1, 4], [4, 4], [1, 3]).groups(4);
+    let mut operands = case.operands::<f32>();
+    operands[0][[0, 0, 3, 2]] = f32::INFINITY;
+    let [out, _, weights] = case.run(device(), &operands);
+    for (at, value) in out.indexed_iter() {
+        assert_eq!(value.is_finite(), at[2] == 0 || at[3] != 2, "result at {at:?}");
+    }
+    for (at, value) in weights.indexed_iter() {
+        assert_eq!(value.is_finite(), at[2] < 2 || at[0] != 2, "weights at {at:?}");
+    }
+}
+
 fn padding_modes<T: Convolve + FloatNumber>() {
     for mode in [PaddingMode::Reflect, PaddingMode::Replicate, PaddingMode::Circular] {
         case([4, 5], [2, 8], [3, 4]).padding([2, 3]).mode(mode).check::<T>();
@@ -413,8 +469,11 @@ fn gradients_are_finite_differences() {
 /// Channels in front, every other place, backwards; and a gradient that is a view.
 #[test]
 fn views() {
-    fn of<T: Convolve + FloatNumber>() {
-        let case = case([5, 6], [4, 8], [2, 3]).images(2).padding([1, 1]);
+    fn of<T: Convolve + FloatNumber>(outputs: usize, groups: usize) {
+        let case = case([5, 6], [4, outputs], [2, 3])
+            .images(2)
+            .padding([1, 1])
+            .groups(groups);
         let operands = case.operands::<T>();
         let [x, weights, out] = &operands;
         let stream = device().default_stream();
@@ -451,8 +510,10 @@ fn views() {
         let upside_down = DeviceArray::from_ndarray(stream, &upside_down).unwrap();
         compare(case.on(&upside_down.flip(Axis(1)).unwrap(), &b));
     }
-    of::<f32>();
-    of::<bf16>();
+    of::<f32>(8, 1);
+    of::<bf16>(8, 1);
+    of::<f32>(4, 4);
+    of::<bf16>(8, 4);
 }
 
 #[test]
@@ -467,6 +528,8 @@ fn empty_operands() {
     none(case([4, 4], [0, 8], [3, 3]));
     none(case([4, 4], [2, 0], [3, 3]));
     none(case([0], [2, 8], [2]).padding([1]));
+    none(case([0], [4, 4], [2]).padding([1]).groups(4));
+    none(case([3], [4, 4], [2]).images(0).groups(4));
 }
 
 /// A NaN of the input is in what reads it, and nowhere else.

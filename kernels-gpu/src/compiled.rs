@@ -34,7 +34,10 @@ pub use attention::{
     Attention, AttentionCombineParams, AttentionDecode, AttentionDecodeParams, AttentionDecodeTensor, AttentionParams,
     BiasGradientParams, GradientsOfKeysParams, GradientsOfQueriesParams, HopperAttention, HopperAttentionParams,
 };
-pub use convolve::{Convolve, ConvolveParams, ConvolveTiled, HopperConvolve, HopperConvolveParams};
+pub use convolve::{
+    Convolve, ConvolveParams, ConvolveTiled, DepthwiseParams, DepthwiseWeightsParams, HopperConvolve,
+    HopperConvolveParams,
+};
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{
     AdaGemm, AmpereGemm, CombineParams, CombineRowsParams, CountBins, CountValues, DmmaParams, FinishSums,

@@ -92,6 +92,18 @@ fn convolve<T: Value + Convolve>(run: &mut Run) {
         let weights = run.array::<T, _>((outputs, 3, channels));
         run.keep(x.convolve(&weights).padding(1).compute());
     }
+    // Groups of one channel, in vectors and not.
+    for channels in [4 * run.len(20), run.len(70)] {
+        let (rows, columns) = (3 + run.len(9), 3 + run.len(30));
+        let x = run.array::<T, _>((2, rows, columns, channels));
+        let weights = run.array::<T, _>((channels, 3, 4, 1));
+        let of = x.convolve(&weights).padding(1).groups(channels);
+        let out = run.ok(of.compute());
+        let gradient = run.array::<T, _>(out.raw_dim());
+        run.keep(Ok(out));
+        run.keep(of.input_gradient(&gradient));
+        run.keep(of.weight_gradient(&gradient));
+    }
 }
 
 /// As many outputs as have two tiles of each width.

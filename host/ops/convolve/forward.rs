@@ -3,18 +3,19 @@
 
 use cuda_std::launch::SafeKernel;
 use kernels_gpu::compiled::{ConvolveParams, ConvolveTiled};
-use kernels_gpu::convolve::{direct, tiled};
+use kernels_gpu::convolve::{ConvolveShape, direct, tiled};
 use ndarray::Ix5;
 
 use super::geometry::Problem;
-use super::{Convolve, OPERATION, gathered};
+use super::{Convolve, OPERATION, depthwise, gathered};
+use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::{Error, Result};
 use crate::launch::{LaunchConfig, Words, WordsMut};
 use crate::stream::Stream;
 
 /// Groups of fewer outputs are computed output by output: a tile of a product has no use of its columns.
-const FEW_OUTPUTS: usize = 8;
+pub(super) const FEW_OUTPUTS: usize = 8;
 
 /// A convolution whose operands fit, of an output that is not empty.
 #[doc(hidden)]
@@ -34,7 +35,10 @@ impl<T: Convolve> Task<'_, T> {
             return self.out.fill(T::ZERO);
         }
         if problem.outputs < FEW_OUTPUTS {
-            return self.directly();
+            return match depthwise::compute(&mut self)? {
+                true => Ok(()),
+                false => self.directly(),
+            };
         }
         let is_done = !self.is_product() && (T::by_tensor_cores(&mut self)? || T::by_tiles(&mut self)?);
         match is_done {
@@ -56,11 +60,20 @@ impl<T: Convolve> Task<'_, T> {
 
     /// By a thread for each output.
     fn directly(mut self) -> Result<()> {
-        // Taps, channels, outputs.
-        let weights = self.weights.view().permuted_axes([1, 2, 3, 4, 0])?.to_array()?;
+        let weights = self.weights_by_taps()?;
         let outputs = self.problem.places() * self.problem.groups * self.problem.outputs;
         let blocks = outputs.div_ceil(direct::THREADS).min(1 << 20);
         self.launch::<T::Direct>(&weights, blocks, direct::THREADS)
+    }
+
+    /// Taps, channels, outputs.
+    pub(super) fn weights_by_taps(&self) -> Result<DeviceArray<T, Ix5>> {
+        self.weights.view().permuted_axes([1, 2, 3, 4, 0])?.to_array()
+    }
+
+    /// The shape as kernels take it.
+    pub(super) fn shape(&self) -> ConvolveShape {
+        self.problem.to_kernel(steps(self.x), steps(self.out))
     }
 
     fn launch<K: SafeKernel<Params = ConvolveParams<T>>>(
@@ -69,15 +82,17 @@ impl<T: Convolve> Task<'_, T> {
         blocks: usize,
         threads: usize,
     ) -> Result<()> {
-        let steps = |elements: &DeviceArrayRef<T, Ix5>| -> [usize; 5] {
-            let steps = elements.steps();
-            std::array::from_fn(|axis| steps[axis])
-        };
-        let shape = self.problem.to_kernel(steps(self.x), steps(self.out));
+        let shape = self.shape();
         let config = LaunchConfig::new(blocks as u32, threads as u32);
         let args = (Words::of(self.x), weights, WordsMut::of(self.out), shape);
         self.stream.launch::<K>(&config, args)
     }
+}
+
+/// The distances between elements along each axis.
+pub(super) fn steps<T: Convolve>(elements: &DeviceArrayRef<T, Ix5>) -> [usize; 5] {
+    let steps = elements.steps();
+    std::array::from_fn(|axis| steps[axis])
 }
 
 impl<T: Convolve + ConvolveTiled> Task<'_, T> {

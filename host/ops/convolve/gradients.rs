@@ -5,7 +5,7 @@ use ndarray::{Axis, Dimension, Ix5, Ix6, Slice};
 
 use super::forward::Task;
 use super::geometry::{Problem, with_three_axes};
-use super::{Convolution, Convolve, PaddingMode, gathered, padding};
+use super::{Convolution, Convolve, PaddingMode, depthwise, gathered, padding};
 use crate::array::DeviceArray;
 use crate::array_ref::DeviceArrayRef;
 use crate::error::Result;
@@ -18,7 +18,11 @@ pub(super) fn of_weights<T: Convolve, D: Dimension>(
 ) -> Result<DeviceArray<T, ndarray::Ix3>> {
     let (x, problem) = of.input(problem)?;
     let out = out.in_order()?;
-    gathered::weight_gradient(&problem, &x, &out.in_shape(problem.out_dim()))
+    let out = out.in_shape(problem.out_dim());
+    match depthwise::weight_gradient(&problem, &x, &out)? {
+        Some(gradient) => Ok(gradient),
+        None => gathered::weight_gradient(&problem, &x, &out),
+    }
 }
 
 /// The gradient of the input.
@@ -100,13 +104,18 @@ fn transposed<T: Convolve, D: Dimension>(
     of: &Convolution<'_, T, D>,
 ) -> Result<DeviceArray<T, Ix5>> {
     let stream = of.x.stream();
-    let mut gradient = DeviceArray::zeros(stream, problem.x_dim())?;
+    let phases = [0, 1, 2].map(|axis| phases(problem, axis));
+    let all_are_written = phases.iter().flatten().all(|phase| phase.taps > 0) && !out.is_empty();
+    let mut gradient = match all_are_written {
+        true => DeviceArray::uninit(stream, problem.x_dim())?,
+        false => DeviceArray::zeros(stream, problem.x_dim())?,
+    };
     if gradient.is_empty() || out.is_empty() {
         return Ok(gradient);
     }
     let [t0, t1, t2] = problem.window;
     let weights = weights.in_shape(Ix6(problem.groups, problem.outputs, t0, t1, t2, problem.channels));
-    let [of0, of1, of2] = [0, 1, 2].map(|axis| phases(problem, axis));
+    let [of0, of1, of2] = phases;
     for &a in &of0 {
         for &b in &of1 {
             for &c in &of2 {

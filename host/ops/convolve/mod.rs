@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Convolution of one to three axes with several channels, and its gradients.
 
+mod depthwise;
 mod forward;
 mod gathered;
 mod geometry;
@@ -10,6 +11,7 @@ mod padding;
 
 use half::{bf16, f16};
 use kernels_gpu::compiled::{Convolve as Compiled, Number};
+use kernels_gpu::num::Num;
 use ndarray::{Axis, Dimension, Ix3, Ix5};
 
 use self::forward::Task;
@@ -27,7 +29,7 @@ pub use padding::PaddingMode;
 const OPERATION: &str = "convolve";
 
 /// The element types of [`convolve`](DeviceArrayRef::convolve): `f32`, `f64`, `f16` and `bf16`.
-pub trait Convolve: Element + Compiled + Number + MatMul + sealed::Sealed {
+pub trait Convolve: Element + Compiled + Number + MatMul<Scalar = <Self as Num>::Wide> + sealed::Sealed {
     /// Computes by the tiles of ordinary cores, if there are such for the type.
     #[doc(hidden)]
     fn by_tiles(_task: &mut Task<'_, Self>) -> Result<bool> {
@@ -62,9 +64,8 @@ macro_rules! by_tiles {
             }
 
             fn of_sums(sums: DeviceArray<$type, Ix3>, are_parts: bool) -> Result<DeviceArray<$type, Ix3>> {
-                let (_, outputs, depth) = sums.raw_dim().into_pattern();
                 match are_parts {
-                    true => sums.sum_axis(Axis(0))?.into_shape((1, outputs, depth)),
+                    true => added(&sums),
                     false => Ok(sums),
                 }
             }
@@ -81,14 +82,23 @@ macro_rules! by_products {
                 hopper::compute(task)
             }
 
-            fn of_sums(sums: DeviceArray<f32, Ix3>, _: bool) -> Result<DeviceArray<$type, Ix3>> {
-                sums.cast()
+            fn of_sums(sums: DeviceArray<f32, Ix3>, are_parts: bool) -> Result<DeviceArray<$type, Ix3>> {
+                match are_parts {
+                    true => added(&sums)?.cast(),
+                    false => sums.cast(),
+                }
             }
         }
     )*};
 }
 
 by_products!(f16, bf16);
+
+/// Sums of parts, added along the first axis, which stays.
+fn added<T: Number<Total = T>>(sums: &DeviceArray<T, Ix3>) -> Result<DeviceArray<T, Ix3>> {
+    let (_, outputs, depth) = sums.raw_dim().into_pattern();
+    sums.sum_axis(Axis(0))?.into_shape((1, outputs, depth))
+}
 
 /// A convolution, by [`convolve`](DeviceArrayRef::convolve). Nothing is computed before [`compute`](Self::compute),
 /// [`input_gradient`](Self::input_gradient) or [`weight_gradient`](Self::weight_gradient) is called.
@@ -131,11 +141,13 @@ impl<T: Convolve, D: Dimension> DeviceArrayRef<T, D> {
     ///
     /// Two operations for each output, tap and channel of its group. Who computes them:
     ///
-    /// * Groups of fewer than 8 outputs, as depthwise convolutions have: a kernel by which each thread computes an output.
+    /// * Groups of one channel and fewer than 8 outputs, as depthwise convolutions have: a kernel by which each thread computes 8 places
+    ///   along the last axis, and loads what neighbouring taps share once.
+    /// * Other groups of fewer than 8 outputs: a kernel by which each thread computes an output.
     /// * One tap without stride or padding: a product of matrices, as [`matmul`](DeviceArrayRef::matmul).
     /// * `f32`, `f64`: a kernel that makes the matrix of what all taps read (im2col) in shared memory, tile by tile.
-    /// * `f16`, `bf16` on Hopper, with stride 1, one group, channels and outputs that are multiples of 8, and 32 channels or more: a
-    ///   kernel that multiplies boxes of the input, as they lie, on tensor cores. An input whose channels do not lie side by side is
+    /// * `f16`, `bf16` on Hopper, with stride 1, one group, channels and outputs that are multiples of 8, and 32 channels or more:
+    ///   a kernel that multiplies boxes of the input, as they lie, on tensor cores. An input whose channels do not lie side by side is
     ///   copied first.
     /// * `f16`, `bf16` elsewhere: that matrix is made in memory, of at most 128 MiB at a time, and multiplied by the tensor cores.
     ///
@@ -273,8 +285,10 @@ impl<T: Convolve, D: Dimension> Convolution<'_, T, D> {
     ///
     /// It is a product of matrices for each group, of `out` and what the taps read (im2col), which is made in memory, of at most
     /// 128 MiB at a time, or of one row of places. Sums of `f16` and `bf16` are in `f32` throughout. Those of `f32` and `f64` are made in
-    /// parts where that keeps the device busy, so that their last bits may differ between devices. Of depthwise convolutions such a product
-    /// has one row, which is slow.
+    /// parts where that keeps the device busy, so that their last bits may differ between devices.
+    ///
+    /// Where groups have one channel and fewer than 8 outputs, it is a kernel that makes sums of parts of the places, which are added in
+    /// the end: in `f32` for `f16` and `bf16`, in an order that is the same on every run, and differs between devices.
     ///
     /// # Errors
     ///

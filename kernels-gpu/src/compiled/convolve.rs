@@ -7,6 +7,8 @@ use cuda_std::launch::{Kernel, SafeKernel};
 use cuda_std::tma::{TensorMap, TensorMapMut};
 
 use super::sealed::Sealed;
+use crate::convolve::depthwise::weights::{self, WeightPlan};
+use crate::convolve::depthwise::{self, Strips};
 use crate::convolve::tiled::{self, Large, Size, Small};
 use crate::convolve::{ConvolveShape, direct};
 use crate::matmul::wgmma::WgmmaShape;
@@ -16,16 +18,34 @@ use crate::num::Num;
 /// The parameters of [`convolve_direct`](fn@direct::convolve_direct) and [`convolve_tiled`](fn@tiled::convolve_tiled).
 pub type ConvolveParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, ConvolveShape);
 
+/// The parameters of [`convolve_depthwise`](fn@depthwise::convolve_depthwise).
+pub type DepthwiseParams<T> = (&'static [T], &'static [T], SliceMut<'static, T>, ConvolveShape, Strips);
+
+/// The parameters of [`convolve_depthwise_weights`](fn@weights::convolve_depthwise_weights).
+pub type DepthwiseWeightsParams<T> = (
+    &'static [T],
+    &'static [T],
+    SliceMut<'static, <T as Num>::Wide>,
+    ConvolveShape,
+    WeightPlan,
+);
+
 /// Convolutions of elements of this type on any GPU, output by output.
 pub trait Convolve: Sealed + Num {
     /// What does them.
     type Direct: SafeKernel<Params = ConvolveParams<Self>>;
+    /// What does those whose groups have one channel.
+    type Depthwise: SafeKernel<Params = DepthwiseParams<Self>>;
+    /// What makes the gradient of their weights.
+    type DepthwiseWeights: SafeKernel<Params = DepthwiseWeightsParams<Self>>;
 }
 
 macro_rules! direct {
     ($($type:ty),*) => {$(
         impl Convolve for $type {
             type Direct = direct::convolve_direct<$type>;
+            type Depthwise = depthwise::convolve_depthwise<$type>;
+            type DepthwiseWeights = weights::convolve_depthwise_weights<$type>;
         }
     )*};
 }

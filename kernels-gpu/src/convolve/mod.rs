@@ -5,12 +5,13 @@
 //! axes, and `x` is 0 outside. Channels fall into groups, which have their own outputs.
 //!
 //! [`tiled`] is a product of matrices whose left one, of a line for each place of the output, is in no memory; [`direct`] computes an
-//! output by itself, for groups of few outputs.
+//! output by itself, for groups of few outputs; [`depthwise`] has several, for groups of one channel.
 
 use cuda_std::prelude::*;
 
 use crate::matmul::{span, unroll};
 
+pub mod depthwise;
 pub mod direct;
 pub mod tiled;
 
