@@ -27,6 +27,9 @@ const MAX_AXES: usize = 5;
 /// The most elements of a tile along an axis.
 const MAX_TILE: usize = 256;
 
+/// The most elements from one of a tile to the next along an axis.
+const MAX_STEP: usize = 8;
+
 /// What addresses, and strides in bytes, are multiples of.
 const ALIGN: usize = 16;
 
@@ -130,9 +133,27 @@ impl<T: TensorElement, D: Dimension> DeviceArrayRef<T, D> {
         tile: &[usize],
         swizzle: Swizzle,
     ) -> Result<TensorMapArg<'_, T>> {
-        let layout = layout(self, tile, swizzle)?;
+        self.tensor_map_of(of, &layout(self, tile, swizzle)?)
+    }
+
+    /// [`tensor_map`](Self::tensor_map) of tiles that have every so manieth element along each axis, as [`tile_fits`] says.
+    pub(crate) fn tensor_map_in_steps(
+        &self,
+        tile: &[usize],
+        steps: &[usize],
+        swizzle: Swizzle,
+    ) -> Result<TensorMapArg<'_, T>> {
+        let mut layout = layout(self, tile, swizzle)?;
+        for (i, &step) in steps.iter().rev().enumerate() {
+            layout.box_dims[i] = (layout.box_dims[i] - 1) * step as u32 + 1;
+            layout.steps[i] = step as u32;
+        }
+        self.tensor_map_of(T::TYPE.0, &layout)
+    }
+
+    fn tensor_map_of(&self, of: TensorType, layout: &TensorMapLayout) -> Result<TensorMapArg<'_, T>> {
         // SAFETY: the layout is that of elements in this device's memory.
-        let raw = unsafe { self.stream().backend().tensor_map(of, self.address(), &layout)? };
+        let raw = unsafe { self.stream().backend().tensor_map(of, self.address(), layout)? };
         Ok(TensorMapArg {
             raw,
             buffer: Arc::clone(self.buffer()),
@@ -248,6 +269,7 @@ pub(crate) fn layout<T: TensorElement, D: Dimension>(
         dims: [1; 5],
         strides: [0; 4],
         box_dims: [1; 5],
+        steps: [1; 5],
         swizzle,
     };
     let mut dense = bytes;
@@ -275,6 +297,11 @@ pub(crate) fn layout<T: TensorElement, D: Dimension>(
         dense = dense.max(stride * length);
     }
     Ok(layout)
+}
+
+/// Whether a tile may have so many elements along an axis, from each of which to the next there are so many.
+pub(crate) fn tile_fits(length: usize, step: usize) -> bool {
+    (1..=MAX_STEP).contains(&step) && (length - 1) * step < MAX_TILE
 }
 
 /// The bytes of the lines that a swizzle is for.

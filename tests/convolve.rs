@@ -382,6 +382,18 @@ fn many_channels<T: Convolve + FloatNumber>() {
         .padding([1, 1])
         .check::<T>();
     case([6], [64, 8], [3]).padding([5]).check::<T>();
+    // With strides: tiles that are shorter for it, and one that is too long for a tensor map.
+    case([9, 10], [32, 72], [3, 2])
+        .stride([1, 2])
+        .padding([1, 1])
+        .images(2)
+        .check::<T>();
+    case([200], [64, 8], [3]).stride([3]).padding([2]).check::<T>();
+    case([5, 4, 6], [40, 8], [2, 1, 3])
+        .stride([2, 2, 4])
+        .dilation([1, 1, 2])
+        .check::<T>();
+    case([30], [32, 8], [2]).stride([9]).check::<T>();
 }
 
 for_types!(many_channels: f16 bf16);

@@ -59,7 +59,7 @@
 //! # let from = Aligned(std::array::from_fn(|i| i as f32));
 //! # let layout = |columns: u64, rows: u64| TensorMapLayout {
 //! #     element_bytes: 4, rank: 2, dims: [columns, rows, 1, 1, 1], strides: [columns * 4, 0, 0, 0],
-//! #     box_dims: [8, 4, 1, 1, 1], swizzle: Swizzle::None,
+//! #     box_dims: [8, 4, 1, 1, 1], steps: [1; 5], swizzle: Swizzle::None,
 //! # };
 //! # let from = RawTensorMap::simulated(from.0.as_ptr().expose_provenance(), &layout(12, 5));
 //! # let mut out = Box::new(Aligned([0.0; 60]));
@@ -189,6 +189,9 @@ pub struct TensorMapLayout {
     /// The box's extent in each dimension: 1 to 256. The innermost has a multiple of 16 bytes, and exactly as many as
     /// [`Swizzle::span`] says, if there is a swizzle.
     pub box_dims: [u32; 5],
+    /// From one element of a box to the next in each dimension of the tensor: 1 to 8, and 1 in the innermost. A box then has as many
+    /// elements as there are such within its extent.
+    pub steps: [u32; 5],
     /// How a box lies in shared memory.
     pub swizzle: Swizzle,
 }
@@ -289,7 +292,7 @@ impl<T: Pod> TensorMap<'_, T> {
     /// # let numbers = Aligned(std::array::from_fn(|i| i as u32));
     /// # let layout = TensorMapLayout {
     /// #     element_bytes: 4, rank: 1, dims: [32, 1, 1, 1, 1], strides: [0; 4], box_dims: [32, 1, 1, 1, 1],
-    /// #     swizzle: Swizzle::None,
+    /// #     steps: [1; 5], swizzle: Swizzle::None,
     /// # };
     /// # let map = RawTensorMap::simulated(numbers.0.as_ptr().expose_provenance(), &layout);
     /// # let mut out = [0; 64];

@@ -64,7 +64,7 @@ impl Cuda {
                 layout.dims.as_ptr(),
                 layout.strides.as_ptr(),
                 layout.box_dims.as_ptr(),
-                [1; 5].as_ptr(),
+                layout.steps.as_ptr(),
                 0,
                 swizzle(layout.swizzle),
                 L2_256_BYTES,

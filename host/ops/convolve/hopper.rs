@@ -42,8 +42,8 @@ fn tiles(problem: &Problem, log_tile: LogTile) -> [usize; 4] {
     std::array::from_fn(|axis| lengths[axis].div_ceil(1 << log_tile[axis]))
 }
 
-/// The tile of which the fewest do, and of these one whose places lie together.
-fn best_tile(problem: &Problem) -> LogTile {
+/// The tile of which the fewest do, and of these one whose places lie together; `None` if the strides are too long for the maps of all.
+fn best_tile(problem: &Problem) -> Option<LogTile> {
     let log = TILE_M.trailing_zeros();
     let all = (0..=log)
         .flat_map(|c| (0..=log - c).flat_map(move |b| (0..=log - c - b).map(move |a| [log - a - b - c, a, b, c])));
@@ -56,7 +56,9 @@ fn best_tile(problem: &Problem) -> LogTile {
             b.abs_diff(c),
         )
     };
-    all.min_by_key(cost).unwrap_or([log, 0, 0, 0])
+    let fits =
+        |log_tile: &LogTile| (0..3).all(|axis| tensor_map::tile_fits(1 << log_tile[axis + 1], problem.stride[axis]));
+    all.filter(fits).min_by_key(cost)
 }
 
 /// Computes, if the device has such tensor cores and the kernel is written for such operands.
@@ -65,11 +67,13 @@ pub(super) fn compute<T: Convolve + HopperConvolve + TensorElement>(task: &mut T
     let steps = problem.channels.div_ceil(CHANNELS);
     // Of fewer channels most of a step would be zeros.
     let is_dense = problem.channels.is_multiple_of(UNIT) && 2 * problem.channels >= steps * CHANNELS;
-    let possible = is_dense && problem.groups == 1 && problem.stride == [1; 3] && problem.outputs.is_multiple_of(UNIT);
+    let possible = is_dense && problem.groups == 1 && problem.outputs.is_multiple_of(UNIT);
     if !is_hopper(task.stream) || !possible {
         return Ok(false);
     }
-    let log_tile = best_tile(problem);
+    let Some(log_tile) = best_tile(problem) else {
+        return Ok(false);
+    };
     let tiles = tiles(problem, log_tile);
     let k = problem.taps() * steps * CHANNELS;
     let counted = |length: usize| {
@@ -103,6 +107,7 @@ pub(super) fn compute<T: Convolve + HopperConvolve + TensorElement>(task: &mut T
         tiles: all([tiles[1], tiles[2], tiles[3]]),
         log_tile,
         window: all(problem.window),
+        stride: all(problem.stride),
         dilation: all(problem.dilation),
         first: problem.first.map(|first| first as i32),
         steps: steps as u32,
@@ -148,7 +153,8 @@ impl Launch {
             false => Ordered::Copied(task.weights.to_array()?),
         };
         let weights = by_taps(&weights, task.problem);
-        let x = x.tensor_map(&of_x, Swizzle::B128)?;
+        let [a, b, c] = task.problem.stride;
+        let x = x.tensor_map_in_steps(&of_x, &[1, a, b, c, 1], Swizzle::B128)?;
         let weights = weights.tensor_map(&[1, tile_n(registers), CHANNELS], Swizzle::B128)?;
         let mut out = task.out.view_mut();
         let mut out = out.tensor_map_mut(&boxed(log_tile, BOX_M, CHANNELS), Swizzle::B128)?;
@@ -196,7 +202,7 @@ mod tests {
     fn tiles_waste_little() {
         let tile = |images, output| {
             let problem = problem(images, output);
-            let log_tile = best_tile(&problem);
+            let log_tile = best_tile(&problem).unwrap();
             assert_eq!(log_tile.iter().sum::<u32>(), 7);
             let tiles = tiles(&problem, log_tile);
             (log_tile.map(|log| 1 << log), tiles.iter().product::<usize>())

@@ -146,7 +146,7 @@ impl<T: Convolve, D: Dimension> DeviceArrayRef<T, D> {
     /// * Other groups of fewer than 8 outputs: a kernel by which each thread computes an output.
     /// * One tap without stride or padding: a product of matrices, as [`matmul`](DeviceArrayRef::matmul).
     /// * `f32`, `f64`: a kernel that makes the matrix of what all taps read (im2col) in shared memory, tile by tile.
-    /// * `f16`, `bf16` on Hopper, with stride 1, one group, channels and outputs that are multiples of 8, and 32 channels or more:
+    /// * `f16`, `bf16` on Hopper, with strides up to 8, one group, channels and outputs that are multiples of 8, and 32 channels or more:
     ///   a kernel that multiplies boxes of the input, as they lie, on tensor cores. An input whose channels do not lie side by side is
     ///   copied first.
     /// * `f16`, `bf16` elsewhere: that matrix is made in memory, of at most 128 MiB at a time, and multiplied by the tensor cores.

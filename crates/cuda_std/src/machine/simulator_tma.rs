@@ -41,6 +41,7 @@ impl RawTensorMap {
             dims,
             strides,
             box_dims,
+            steps,
             swizzle,
         } = *layout;
         let mut words = [0; 16];
@@ -51,6 +52,9 @@ impl RawTensorMap {
         words[8..12].copy_from_slice(&strides);
         for (d, &extent) in box_dims.iter().enumerate() {
             words[12 + d / 2] |= u64::from(extent) << (32 * (d % 2));
+        }
+        for (d, &step) in steps.iter().enumerate() {
+            words[15] |= u64::from(step) << (8 * d);
         }
         RawTensorMap::from_words(words)
     }
@@ -85,6 +89,7 @@ impl RawTensorMap {
             dims: std::array::from_fn(|d| words[3 + d]),
             strides: std::array::from_fn(|d| words[8 + d]),
             box_dims: std::array::from_fn(|d| (words[12 + d / 2] >> (32 * (d % 2))) as u32),
+            steps: std::array::from_fn(|d| (words[15] >> (8 * d)) as u32 & 0xff),
             swizzle: match words[2] >> 16 & 0xff {
                 0 => Swizzle::None,
                 1 => Swizzle::B32,
@@ -123,6 +128,13 @@ impl TensorMapLayout {
             assert!(
                 (1..=256).contains(&extent),
                 "a box's extent of {extent}: it is 1 to 256"
+            );
+        }
+        for (d, &step) in self.steps[..rank].iter().enumerate() {
+            let most = if d == 0 { 1 } else { 8 };
+            assert!(
+                (1..=most).contains(&step),
+                "a box's step of {step} in dimension {d}: it is 1 to {most}"
             );
         }
         let row = self.box_dims[0] * bytes;
@@ -197,7 +209,7 @@ impl Copy {
         };
         for (d, &coordinate) in coordinates.iter().enumerate() {
             copy.at[d] = coordinate.into();
-            copy.extents[d] = layout.box_dims[d].into();
+            copy.extents[d] = layout.box_dims[d].div_ceil(layout.steps[d]).into();
         }
         let size = copy.bytes();
         assert!(
@@ -223,7 +235,7 @@ impl Copy {
         (0..rows).map(move |number| {
             let (mut rest, mut is_inside, mut address) = (number, true, self.address as i64 + self.at[0] * bytes);
             for d in 1..self.layout.rank as usize {
-                let at = self.at[d] + rest % self.extents[d];
+                let at = self.at[d] + rest % self.extents[d] * i64::from(self.layout.steps[d]);
                 rest /= self.extents[d];
                 is_inside &= (0..self.layout.dims[d] as i64).contains(&at);
                 address = address.wrapping_add(at.wrapping_mul(self.layout.strides[d - 1] as i64));

@@ -234,6 +234,7 @@ pub(super) fn map_of(memory: &mut [u128; 8]) -> RawTensorMap {
         dims: [32, 1, 1, 1, 1],
         strides: [0; 4],
         box_dims: [32, 1, 1, 1, 1],
+        steps: [1; 5],
         swizzle: Swizzle::None,
     };
     RawTensorMap::simulated(memory.as_mut_ptr().expose_provenance(), &layout)

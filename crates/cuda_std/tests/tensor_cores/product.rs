@@ -248,6 +248,7 @@ impl<E: Pod> Matrix<E> {
             dims: [self.columns as u64, self.rows as u64, 1, 1, 1],
             strides: [(self.stride * bytes) as u64, 0, 0, 0],
             box_dims: [128 / bytes as u32, box_rows, 1, 1, 1],
+            steps: [1; 5],
             swizzle: Swizzle::B128,
         };
         RawTensorMap::simulated(self.elements.as_mut_ptr().expose_provenance(), &layout)

@@ -40,6 +40,7 @@ fn layout<T>(dims: &[u64], box_dims: &[u32], swizzle: Swizzle) -> TensorMapLayou
         dims: [1; 5],
         strides: [0; 4],
         box_dims: [1; 5],
+        steps: [1; 5],
         swizzle,
     };
     let mut stride = 0;
@@ -68,12 +69,13 @@ fn len<T>(layout: &TensorMapLayout) -> usize {
 
 /// For each element of the box at `at`: its index in the tensor's memory, if it is in the tensor.
 fn elements<T>(layout: &TensorMapLayout, at: &[i32]) -> Vec<Option<usize>> {
-    let count: u32 = layout.box_dims.iter().product();
+    let extents: [u32; 5] = std::array::from_fn(|d| layout.box_dims[d].div_ceil(layout.steps[d]));
+    let count: u32 = extents.iter().product();
     let element = |number: u32| {
         let (mut rest, mut bytes) = (number, 0);
         for (d, &at) in at.iter().enumerate() {
-            let i = i64::from(at) + i64::from(rest % layout.box_dims[d]);
-            rest /= layout.box_dims[d];
+            let i = i64::from(at) + i64::from(rest % extents[d] * layout.steps[d]);
+            rest /= extents[d];
             if !(0..layout.dims[d] as i64).contains(&i) {
                 return None;
             }
@@ -177,6 +179,25 @@ fn boxes_of_every_rank_anywhere() {
         let five = layout::<u32>(&[9, 5, 4, 3, 2], &[4, 3, 2, 3, 2], Swizzle::None);
         there_and_back::<u32, 5>(&five, at, words);
     }
+}
+
+/// Of a box with steps there is every second element, or every so many, from where it begins; also where it begins outside.
+#[test]
+fn boxes_with_steps() {
+    for (box_dims, steps) in [([4, 5, 3], [1, 2, 1]), ([4, 4, 5], [1, 3, 4]), ([4, 6, 1], [1, 8, 8])] {
+        for at in [[0, 0, 0], [4, -3, -1], [-4, 4, 2]] {
+            let layout = TensorMapLayout {
+                steps: [1, steps[1], steps[2], 1, 1],
+                ..layout::<u32>(&[9, 11, 7], &box_dims, Swizzle::None)
+            };
+            there_and_back::<u32, 3>(&layout, at, |i| i as u32 + 1);
+        }
+    }
+    let rows = TensorMapLayout {
+        steps: [1, 2, 1, 1, 1],
+        ..layout::<u16>(&[100, 40], &[64, 19], Swizzle::B128)
+    };
+    there_and_back::<u16, 2>(&rows, [8, -1], |i| i as u16 | 1);
 }
 
 #[test]

@@ -4,10 +4,9 @@
 //!
 //! The block is that of [`gemm_wgmma`](super::gemm_wgmma()). A tile's 128 lines are a box of places of the output, a power of 2 along
 //! each axis. What they read with one tap is a box of as many places of the input, which the accelerator copies as it lies, shifted by the
-//! tap; what is beyond the input's ends it makes zeros, which is the padding. So a step along k is 64 channels of a tap, and no
-//! address is computed for an element. The result is stored by boxes, too, those of each warp's 16 places.
-//!
-//! Strides are 1: with others the places that a tap reads are no box.
+//! tap; with a stride, every so manieth place of a larger box, which the map says. What is beyond the input's ends it makes zeros, which
+//! is the padding. So a step along k is 64 channels of a tap, and no address is computed for an element. The result is stored by boxes,
+//! too, those of each warp's 16 places.
 
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap, TensorMapMut};
@@ -31,6 +30,8 @@ pub struct ConvolvePlaces {
     pub log_tile: [u32; 4],
     /// Taps along each axis.
     pub window: [u32; 3],
+    /// Places of the input from one of the output to the next, which the map of the input has as its steps.
+    pub stride: [u32; 3],
     /// Places of the input from one tap to the next.
     pub dilation: [u32; 3],
     /// Where in the input the first tap of the first place of the output is.
@@ -77,8 +78,8 @@ impl ConvolvePlaces {
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`](super::shared_bytes) bytes of dynamic shared memory; the grid has one axis. The
-/// maps have the swizzle of 128 bytes. `x` has images, three axes of places, and channels, in boxes of a tile of places and
-/// [`CHANNELS`]; `weights` taps, outputs and channels, in boxes of one tap, [`tile_n`](super::tile_n) outputs and `CHANNELS`; `out`
+/// maps have the swizzle of 128 bytes. `x` has images, three axes of places, and channels, in boxes of a tile of places, by the
+/// steps of `places`, and [`CHANNELS`]; `weights` taps, outputs and channels, in boxes of one tap, [`tile_n`](super::tile_n) outputs and `CHANNELS`; `out`
 /// images, places and outputs, in boxes of 128 bytes of outputs, and of [`BOX_M`] places that lie in a tile one after another.
 ///
 /// In `shape`, `batch` is 1, `m` is the number of tiles times [`TILE_M`], `n` the number of outputs, `k` that of taps times `steps` times
@@ -129,8 +130,10 @@ where
         let of_weights = if OF_WEIGHTS { b_bytes(R) as u32 } else { 0 };
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles_of_block() {
-            let [image, a, b, c] = places.tile(tile.row / TILE_M as u32).map(|at| at as i32);
-            let from = [a + places.first[0], b + places.first[1], c + places.first[2]];
+            let [image, places_at @ ..] = places.tile(tile.row / TILE_M as u32);
+            let image = image as i32;
+            let from: [i32; 3] =
+                cuda_std::array::from_fn(|axis| (places_at[axis] * places.stride[axis]) as i32 + places.first[axis]);
             let (mut tap, mut number, mut step) = ([0; 3], 0, 0);
             let mut k = 0;
             while k < self.shape.k {
