@@ -267,6 +267,10 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     /// Behind the last stage.
     const END: u32 = stages::<G>(COLUMNS) * Self::STAGE;
 
+    /// Whether warps have large tiles of numbers that they round as they read them: the instructions for that are as many as
+    /// a loop has time for, and those of copies count. Elsewhere they find time between products.
+    const ROUNDS: bool = size_of::<T::Element>() == 4 && COLUMNS >= 128;
+
     /// Rows and columns of a warp's tile.
     const WARP: [usize; 2] = warp_tile_of::<G>(COLUMNS);
 
@@ -411,8 +415,12 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
             Self::multiply(&second, &mut sums);
             each(k, &mut sums);
             second = read(from, 1);
-            // Everyone has read this stage: that was before the barrier.
-            unsafe { copies.fill(memory, to) };
+            // SAFETY (of both): the kernel's contract; everyone has read this stage: that was before the barrier.
+            if Self::ROUNDS {
+                unsafe { copies.fill_by_branch(memory, to) };
+            } else {
+                unsafe { copies.fill(memory, to) };
+            }
             Self::multiply(&first, &mut sums);
             to = from;
             from = if from + Self::STAGE == Self::END {
@@ -457,20 +465,33 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn multiply_step(step: usize, fragments: &Fragments, sums: &mut Sums<T::Sum>) {
         let a = fragments.a.map(T::a);
-        unroll!(4, j => {
-            if j < Self::GROUPS[1] {
-                let [low0, high0, low1, high1] = fragments.b[j];
-                let b = [T::b([low0, high0]), T::b([low1, high1])];
-                unroll!(8, number => {
-                    // There and back, so that an instruction has an operand of the one before.
-                    let last = Self::GROUPS[0] - 1;
-                    let i = if j.is_multiple_of(2) { number / 2 } else { last.saturating_sub(number / 2) };
-                    if number / 2 <= last {
-                        let tile = &mut sums[i][2 * j + number % 2];
-                        *tile = T::multiply(step, a[i], b[number % 2], *tile);
-                    }
-                });
-            }
+        let b = fragments
+            .b
+            .map(|[low0, high0, low1, high1]| [T::b([low0, high0]), T::b([low1, high1])]);
+        let [rows, columns] = [Self::GROUPS[0], 2 * Self::GROUPS[1]];
+        unroll!(4, outer => {
+            unroll!(8, inner => {
+                // There and back, so that an instruction has an operand of the one before. In large tiles that is the larger
+                // one, of `A`; small ones would wait for all of `B`.
+                let (i, j) = match rows {
+                    4 => (outer, there_and_back(outer, inner, columns)),
+                    _ => (there_and_back(outer, inner / 2, rows), 2 * outer + inner % 2),
+                };
+                if i < rows && j < columns {
+                    let tile = &mut sums[i][j];
+                    *tile = T::multiply(step, a[i], b[j / 2][j % 2], *tile);
+                }
+            });
         });
+    }
+}
+
+/// Place `i` of so many, from the first to the last on even ways and back on odd ones; places that there are not are none.
+#[inline(always)]
+const fn there_and_back(way: usize, i: usize, count: usize) -> usize {
+    if way.is_multiple_of(2) {
+        i
+    } else {
+        (count - 1).wrapping_sub(i)
     }
 }

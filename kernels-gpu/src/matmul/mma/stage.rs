@@ -128,23 +128,60 @@ impl<E: Pod, const ALONG_K: bool, G: Generation> OperandCopies<E, ALONG_K, G> {
         at + self.to + i as u32 * self.of.threads * PIECE
     }
 
+    /// Has piece `i` of the next stage copied to the tile at byte `at`, of which so many bytes are in bounds.
+    ///
+    /// # Safety
+    ///
+    /// The bytes can be read; the tile is in `memory`, and nobody accesses it until the copies are waited for.
+    #[inline(always)]
+    unsafe fn copy(&self, memory: Shared<u8>, at: u32, i: usize, bytes: u32) {
+        let from = self.from.wrapping_add(i * self.apart);
+        // SAFETY: the caller's promise.
+        unsafe { async_copy::copy_16(memory, self.place(at, i), from.cast(), bytes) };
+    }
+
     /// Has the pieces of the next stage copied to the tile at byte `at`; of k, so many elements are left.
     ///
     /// # Safety
     ///
-    /// The elements in bounds can be read; the tile is in `memory`, and nobody accesses it until the copies are waited for.
+    /// The elements in bounds can be read, and all are in bounds, if that is said; the tile is in `memory`, and nobody
+    /// accesses it until the copies are waited for.
     #[inline(always)]
-    unsafe fn fill(&mut self, memory: Shared<u8>, at: u32, k_left: u32) {
-        let bytes = self.bytes(k_left);
+    unsafe fn fill<const WHOLE: bool>(&self, memory: Shared<u8>, at: u32, k_left: u32) {
         unroll!(4, i => {
             if self.has(i) {
-                let bytes = if self.has_row(i, k_left) { bytes } else { 0 };
-                let from = self.from.wrapping_add(i * self.apart);
+                let bytes = match WHOLE {
+                    true => PIECE,
+                    false if self.has_row(i, k_left) => self.bytes(k_left),
+                    false => 0,
+                };
                 // SAFETY: the caller's promise; so many bytes are in bounds.
-                unsafe { async_copy::copy_16(memory, self.place(at, i), from.cast(), bytes) };
+                unsafe { self.copy(memory, at, i, bytes) };
             }
         });
-        self.from = self.from.wrapping_add(self.ahead);
+    }
+
+    /// [`fill`](Self::fill) by a loop, which the assembler cannot make part of the code around it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fill`](Self::fill).
+    #[inline(always)]
+    unsafe fn fill_by_loop(&self, memory: Shared<u8>, at: u32, k_left: u32) {
+        let mut i = 0;
+        while self.has(i) {
+            let bytes = if self.has_row(i, k_left) { self.bytes(k_left) } else { 0 };
+            // SAFETY: the caller's promise; so many bytes are in bounds.
+            unsafe { self.copy(memory, at, i, bytes) };
+            // Known to be one more, the loop would be unrolled.
+            i = hint::pinned(i as u32 + 1) as usize;
+        }
+    }
+
+    /// Whether all of the next stage of the tile is in bounds, which is the same for all threads.
+    #[inline(always)]
+    fn is_whole(&self, k_left: u32) -> bool {
+        self.of.lines >= self.of.tile && k_left >= tile_k(size_of::<E>()) as u32
     }
 
     /// Whether the pieces of the next stage are whole, where their rows are in bounds.
@@ -171,7 +208,6 @@ impl<E: Pod, const ALONG_K: bool, G: Generation> OperandCopies<E, ALONG_K, G> {
                 }
             }
         });
-        self.from = self.from.wrapping_add(self.ahead);
     }
 
     /// Puts the pieces that were loaded, at first zeros, into the tile at byte `at`.
@@ -216,8 +252,8 @@ impl<E: Pod, const A_ALONG_K: bool, const B_ALONG_K: bool, G: Generation> Copies
         // SAFETY (of all): the caller's promise.
         unsafe {
             if G::ASYNC {
-                a.fill(memory, stage, *k_left);
-                b.fill(memory, stage + *b_at, *k_left);
+                a.fill::<false>(memory, stage, *k_left);
+                b.fill::<false>(memory, stage + *b_at, *k_left);
                 async_copy::commit();
             } else {
                 a.put(memory, stage);
@@ -232,7 +268,38 @@ impl<E: Pod, const A_ALONG_K: bool, const B_ALONG_K: bool, G: Generation> Copies
                 }
             }
         }
-        *k_left = k_left.saturating_sub(tile_k(size_of::<E>()) as u32);
+        self.advance();
+    }
+
+    /// [`fill`](Self::fill) of what passes no register, with fewer instructions: almost all stages are whole, and how much
+    /// there is of a piece takes more of them than all else about it. By a branch, across which the compiler moves nothing.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fill`](Self::fill).
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) unsafe fn fill_by_branch(&mut self, memory: Shared<u8>, stage: u32) {
+        let Self { a, b, b_at, k_left } = self;
+        // SAFETY (of all): the caller's promise.
+        unsafe {
+            if a.is_whole(*k_left) && b.is_whole(*k_left) {
+                a.fill::<true>(memory, stage, *k_left);
+                b.fill::<true>(memory, stage + *b_at, *k_left);
+            } else {
+                a.fill_by_loop(memory, stage, *k_left);
+                b.fill_by_loop(memory, stage + *b_at, *k_left);
+            }
+        }
+        async_copy::commit();
+        self.advance();
+    }
+
+    /// To the stage behind the next one.
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.a.from = self.a.from.wrapping_add(self.a.ahead);
+        self.b.from = self.b.from.wrapping_add(self.b.ahead);
+        self.k_left = self.k_left.saturating_sub(tile_k(size_of::<E>()) as u32);
     }
 }
 
