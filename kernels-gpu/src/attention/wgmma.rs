@@ -22,7 +22,7 @@
 //! Lengths of keys, packed sequences and a bias have kernels of their own, so that those without any of these keep their registers. There
 //! the producer finds the sequence of a tile, and hands it over with the queries; tiles begin with the sequence's first line, wherever
 //! that is, and what they have of the next sequence is hidden, or not stored. Its values may be no numbers, of which 0 times is none: the
-//! consumers set them to 0 first. A [bias](self::bias) has a ring of its own for each consumer.
+//! consumers set them to 0 first. A [bias] has a ring of its own for each consumer.
 
 use cuda_std::half::{Packed, bf16, f16};
 use cuda_std::hint;

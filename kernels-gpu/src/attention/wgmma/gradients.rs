@@ -346,7 +346,8 @@ where
                 self.there(consumer).init(1);
             }
             for stage in 0..STAGES as u32 {
-                self.full(stage).init(1);
+                // Who has tiles copied, and each lane of the warp that stores what is known of queries.
+                self.full(stage).init(if OF_QUERIES { 1 } else { 1 + 32 });
                 // Each warp for itself: it reads what is known of queries by ordinary loads.
                 self.free(stage).init(4 * CONSUMERS as u32);
             }
@@ -370,7 +371,7 @@ where
         self.barrier(consumer)
     }
 
-    /// The barrier that the copies to a stage complete.
+    /// The barrier that is completed when a stage has all.
     #[inline(always)]
     fn full(&self, stage: u32) -> Mbarrier {
         self.barrier(CONSUMERS as u32 + 2 * stage)
@@ -414,14 +415,6 @@ where
     #[inline(always)]
     fn has_bias(&self) -> bool {
         FORMS && hint::pinned(self.bias.axes.is_there) != 0
-    }
-
-    /// Lets copies fill what the thread has read of a bias, once a product has brought the warps together.
-    #[inline(always)]
-    fn have_read(&self) {
-        if self.has_bias() {
-            tma::fence_async();
-        }
     }
 
     /// The first line of the block's sequence among its own, and among the others.
@@ -469,14 +462,6 @@ where
                     false => self.known.of([self.batch, head], &self.sequence, query + more),
                 });
                 self.free(place.stage).wait(place.round ^ 1);
-                if !OF_QUERIES {
-                    let (to, lane) = (self.queries(place.stage), thread::thread_idx_x() as usize);
-                    unroll!(4, i => {
-                        // SAFETY: there are four for each lane: two logarithms, then two products.
-                        unsafe { to.set_unchecked(32 * i + lane, known[i % 2][i / 2]) };
-                    });
-                    warp::sync_warp(warp::FULL_MASK);
-                }
                 if leads {
                     let full = self.full(place.stage);
                     let of_bias = if self.has_bias() {
@@ -489,6 +474,14 @@ where
                     if of_bias > 0 {
                         self.copy_bias(place.stage, head, line, full);
                     }
+                }
+                if !OF_QUERIES {
+                    let (to, lane) = (self.queries(place.stage), thread::thread_idx_x() as usize);
+                    unroll!(4, i => {
+                        // SAFETY: there are four for each lane: two logarithms, then two products.
+                        unsafe { to.set_unchecked(32 * i + lane, known[i % 2][i / 2]) };
+                    });
+                    self.full(place.stage).arrive();
                 }
                 place = place.next();
                 line += LINES as u32;
@@ -593,6 +586,8 @@ where
                 self.bias
                     .add::<PRODUCTS, OF_QUERIES>(self.of_bias(consumer, stage), &mut weights);
             }
+            // What the thread has read, copies may fill, once a product has brought the warps together.
+            tma::fence_async();
         }
         hide::<OF_QUERIES>(&mut weights, &self.sequence, (row, line), f32::NEG_INFINITY);
         // Element `i` is of query `i / 2 % 2` of the thread's, or of column `8 (i / 4) + i % 2` of its columns.
@@ -614,7 +609,6 @@ where
             let mut scores = scores.wait();
             scores.update(|i, product| weights.element(i) * (product - known[i / 2 % 2][1]));
             let packed = Packed::new(&scores);
-            self.have_read();
             let sum = self.add(of_scores, &packed, tile(0)).wait();
             packed.keep();
             return [sum, of_weights];
@@ -624,7 +618,6 @@ where
         let by_weights = self.add(of_weights, &packed_weights, tile(1));
         scores.update(|i, product| weights.element(i) * (product - of_column(1, i)));
         let packed = Packed::new(&scores);
-        self.have_read();
         let by_scores = self.add(of_scores, &packed, tile(0));
         // SAFETY: the newest batch is the other one.
         let of_weights = unsafe { by_weights.wait_beside_newer() };

@@ -15,7 +15,7 @@ use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::TensorMap;
 use cuda_std::warpgroup;
-use cuda_std::wgmma::{Accumulator, KMajor, MatrixDescriptor};
+use cuda_std::wgmma::{Accumulator, InFlight, KMajor, MatrixDescriptor};
 
 use super::super::bias::{BOX_BYTES, Bias, BiasAxes};
 use super::super::{Half, KEYS, LINE, dim};
@@ -150,6 +150,19 @@ impl Place {
     }
 }
 
+/// What a consumer has of a problem and a head.
+struct Pair {
+    /// Where queries and keys are, and where their gradients and values.
+    places: [Place; 2],
+    consumer: u32,
+    /// Of the thread's two queries.
+    known: [[f32; 2]; 2],
+    sequence: Sequence,
+    /// The first query and the first key.
+    row: u32,
+    key: u32,
+}
+
 impl<T: Half, const R: usize> Block<'_, T, R> {
     /// Makes the barriers ready.
     ///
@@ -276,63 +289,91 @@ impl<T: Half, const R: usize> Block<'_, T, R> {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn consume(&self) -> Sums {
         let consumer = warp::uniform(thread::thread_idx_x() / 128) - 1;
-        let leads = thread::thread_idx_x().is_multiple_of(128);
         let [row, key] = self.first();
         let row = row + consumer * LINES as u32;
         let mut sums = [Accumulator::zero(), Accumulator::zero()];
         let mut place = Place::FIRST;
         self.barrier(0).wait(0);
         for number in self.tile.pairs[0]..self.tile.pairs[1] {
-            let Some((pair, sequence)) = self.pair(number) else {
+            let Some((head, sequence)) = self.pair(number) else {
                 continue;
             };
             let query = row + Accumulator::<PRODUCTS>::place(thread::thread_idx_x(), 0).0;
-            let known = [0, 8].map(|more| self.known.of(pair, &sequence, query + more));
+            let known = [0, 8].map(|more| self.known.of(head, &sequence, query + more));
             let places = [place, place.next()];
             place = places[1].next();
-            for place in places {
-                self.full(place.number).wait(place.round);
-            }
-            unroll!(2, part => {
-                let mut gradients = self.gradients(places, (consumer, part), known);
-                // Behind all that may be no number where nothing is seen.
-                let at = (row, key + (part * LINES) as u32);
-                hide::<true>(&mut gradients, &sequence, at, 0.0);
-                sums[part].update(|i, sum| sum + gradients.element(i));
-            });
-            // All four warps have gone through the instructions together: what one has waited for has been read for all.
-            for place in places {
-                self.free(place.number).arrive_if(leads);
-            }
+            let pair = Pair {
+                places,
+                consumer,
+                known,
+                sequence,
+                row,
+                key,
+            };
+            self.add(&pair, &mut sums);
         }
         sums
     }
 
-    /// The gradients of the scores of a consumer's queries and a part of the keys, which lie in two places with their gradients and values.
+    /// Adds the gradients of the scores of a consumer's queries and the keys, and frees places as soon as they have been read. Those of a
+    /// part are computed while the tensor cores have products of the next.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn gradients(
-        &self,
-        places: [Place; 2],
-        (consumer, part): (u32, usize),
-        known: [[f32; 2]; 2],
-    ) -> Accumulator<PRODUCTS> {
-        let of = |place: Place| {
-            let own = MatrixDescriptor::<T, KMajor>::new(self.queries(place.number, consumer), 16, 1024);
-            // SAFETY: the places are full, and stay so until they are free.
-            unsafe { products::<T, R>(own, self.keys(place.number, part), KEYS) }
-        };
-        let (scores, products) = (of(places[0]), of(places[1]));
-        // SAFETY: the newest batch is the other one.
-        let mut weights = unsafe { scores.wait_beside_newer() };
+    fn add(&self, pair: &Pair, sums: &mut Sums) {
+        let [of_scores, of_weights] = pair.places;
+        // All four warps go through the instructions together: what one has waited for has been read for all.
+        let leads = thread::thread_idx_x().is_multiple_of(128);
+        self.full(of_scores.number).wait(of_scores.round);
+        let (scores, next) = (self.products(pair, 0, 0), self.products(pair, 0, 1));
+        self.full(of_weights.number).wait(of_weights.round);
+        let products = self.products(pair, 1, 0);
+        // SAFETY (of all): the newest batch is another one.
+        let (scores, next) = unsafe { (scores.wait_beside_newer(), next.wait_beside_newer()) };
+        self.free(of_scores.number).arrive_if(leads);
+        let weights = self.weights(scores, pair, 0);
+        let next_products = self.products(pair, 1, 1);
+        let products = unsafe { products.wait_beside_newer() };
+        self.add_part(weights, &products, (pair, 0), &mut sums[0]);
+        let weights = self.weights(next, pair, 1);
+        let products = next_products.wait();
+        self.free(of_weights.number).arrive_if(leads);
+        self.add_part(weights, &products, (pair, 1), &mut sums[1]);
+    }
+
+    /// Has the products of a consumer's queries and a part of the keys, or of what is in the other place, computed.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn products(&self, pair: &Pair, of: usize, part: usize) -> InFlight<PRODUCTS> {
+        let place = pair.places[of].number;
+        let own = MatrixDescriptor::<T, KMajor>::new(self.queries(place, pair.consumer), 16, 1024);
+        // SAFETY: the place is full, and stays so until it is free.
+        unsafe { products::<T, R>(own, self.keys(place, part), KEYS) }
+    }
+
+    /// The weights of a part of the keys, of the products of queries and keys.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn weights(&self, mut scores: Accumulator<PRODUCTS>, pair: &Pair, part: usize) -> Accumulator<PRODUCTS> {
         // SAFETY: it is there.
         unsafe {
             self.bias
-                .add::<PRODUCTS, true>(self.of_bias(consumer, part), &mut weights)
+                .add::<PRODUCTS, true>(self.of_bias(pair.consumer, part), &mut scores)
         };
-        weights.update(|i, score| approximate::exp2(Float::mul_add(score, self.factor, -known[i / 2 % 2][0])));
-        let products = products.wait();
-        weights.update(|i, weight| weight * (products.element(i) - known[i / 2 % 2][1]));
-        weights
+        scores.update(|i, score| approximate::exp2(Float::mul_add(score, self.factor, -pair.known[i / 2 % 2][0])));
+        scores
+    }
+
+    /// Adds the gradients of the scores of a part of the keys, of the weights and the products of gradients and values.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn add_part(
+        &self,
+        mut weights: Accumulator<PRODUCTS>,
+        products: &Accumulator<PRODUCTS>,
+        (pair, part): (&Pair, usize),
+        sums: &mut Accumulator<PRODUCTS>,
+    ) {
+        weights.update(|i, weight| weight * (products.element(i) - pair.known[i / 2 % 2][1]));
+        // Behind all that may be no number where nothing is seen.
+        let at = (pair.row, pair.key + (part * LINES) as u32);
+        hide::<true>(&mut weights, &pair.sequence, at, 0.0);
+        sums.update(|i, sum| sum + weights.element(i));
     }
 
     /// Stores the sums, of each query or of a warp's.
