@@ -5,7 +5,7 @@
 
 One after another: ours, libraries.cu (which nvcc compiles for this GPU), libraries.py, ours again. What either side
 of a run drifts by, such as the GPU's clock, so meets both of ours. `--only` is that of `warpsmith bench`. `--out` keeps
-every row as measured, and `--from` makes the tables out of such files, without running anything.
+every row as measured, after each program, and `--from` makes the tables out of such files, without running anything.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,8 +94,9 @@ def read_rows(path: Path, what: str | None = None) -> Rows:
     return parse_rows(what or str(path), text)
 
 
-def measure(warpsmith: Path, sizes: str, only: str | None) -> Rows:
-    """Ours, both peers, ours again; nothing runs beside them."""
+def measure(warpsmith: Path, sizes: str, only: str | None, keep: Callable[[Rows], None]) -> Rows:
+    """Ours, both peers, ours again; nothing runs beside them. `keep` is given what there is after each of them, so that
+    a run that is cut short is not lost."""
     numbers = [str(parse_size(size)) for size in sizes.split(",")]
     chosen = [] if only is None else ["--only", only]
     nvcc = shutil.which("nvcc")
@@ -110,11 +112,18 @@ def measure(warpsmith: Path, sizes: str, only: str | None) -> Rows:
             run(what, [warpsmith, "bench", "--sizes", sizes, *chosen, "--json", file])
             return read_rows(file, what)
 
-        rows = ours("first")
-        rows += parse_rows("libraries.cu", run("libraries.cu", [libraries, *chosen, *numbers]))
-        command = [sys.executable, HERE / "libraries.py", *chosen, *numbers]
-        rows += parse_rows("libraries.py", run("libraries.py", command))
-        return rows + ours("second")
+        python = [sys.executable, HERE / "libraries.py", *chosen, *numbers]
+        programs: list[Callable[[], Rows]] = [
+            lambda: ours("first"),
+            lambda: parse_rows("libraries.cu", run("libraries.cu", [libraries, *chosen, *numbers])),
+            lambda: parse_rows("libraries.py", run("libraries.py", python)),
+            lambda: ours("second"),
+        ]
+        rows: Rows = []
+        for program in programs:
+            rows += program()
+            keep(rows)
+        return rows
 
 
 def read_row(row: dict[str, Any]) -> tuple[Key, str, Measured]:
@@ -211,13 +220,18 @@ def main() -> None:
     args = parser.parse_args()
     if (args.warpsmith is None) == (args.files is None):
         parser.error("give either the program's path or --from")
+
+    def keep(rows: Rows) -> None:
+        if args.out:
+            args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
     try:
         if args.files:
             rows, runs = [row for file in args.files for row in read_rows(file)], "all runs in the files"
+            keep(rows)
         else:
-            rows, runs = measure(args.warpsmith.resolve(), args.sizes, args.only), "two runs, before and after the peers'"
-        if args.out:
-            args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+            rows = measure(args.warpsmith.resolve(), args.sizes, args.only, keep)
+            runs = "two runs, before and after the peers'"
         print(markdown(collect(rows), runs))
     except (Failure, OSError) as error:
         sys.exit(f"error: {error}")
