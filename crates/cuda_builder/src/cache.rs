@@ -4,14 +4,15 @@
 //! What a build reads is known only when it is over. So the cache has, for each *request* (what is known before: the
 //! kernels crate's name, the settings, the compiler, this crate's own source, cargo's configuration), the lists of files
 //! and variables that its builds turned out to read; and for each list with the contents of those files and variables,
-//! the modules. A request is looked up by hashing what its lists name. As paths are relative to the kernels crate, a
+//! the modules. A request is looked up by hashing what its lists name, and of the workspace's files what is about the
+//! packages that went in. As paths are relative to the kernels crate, a
 //! clone elsewhere finds what the first one built.
 //!
 //! Every file is written beside its place and renamed. One that is broken counts as missing. A build during which one of
 //! its files was written is not kept: nobody knows which text the compiler saw.
 
 use crate::output::{Packed, replace};
-use crate::{Dependencies, NvvmArch};
+use crate::{Dependencies, NvvmArch, workspace};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -26,7 +27,7 @@ const LIMIT: u64 = 256 << 20;
 const CLOCK: Duration = Duration::from_millis(20);
 
 /// This crate, which decides what is made of the sources.
-const OWN_SOURCE: [&str; 17] = [
+const OWN_SOURCE: [&str; 18] = [
     include_str!("arch.rs"),
     include_str!("cache.rs"),
     include_str!("cargo.rs"),
@@ -44,6 +45,7 @@ const OWN_SOURCE: [&str; 17] = [
     include_str!("ptx/note.rs"),
     include_str!("ptx/reduction.rs"),
     include_str!("toolchain.rs"),
+    include_str!("workspace.rs"),
 ];
 
 /// The modules of one architecture, with what they were made from.
@@ -121,7 +123,7 @@ impl Cache {
             let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
             modified.is_ok_and(|modified| modified + CLOCK < started)
         };
-        if !build.dependencies.files.iter().all(untouched) {
+        if !build.dependencies.all_files().all(untouched) {
             return;
         }
         let Some(inputs) = Inputs::of(&build.dependencies, request.folder) else {
@@ -149,41 +151,56 @@ impl Request<'_> {
     }
 }
 
-/// What a build reads: files, relative to the kernels crate, and variables.
-#[derive(Debug, PartialEq)]
+/// What a build reads: as [`Dependencies`], but with paths relative to the kernels crate.
+#[derive(Debug, Default, PartialEq)]
 struct Inputs {
     files: BTreeSet<String>,
+    workspace: BTreeSet<String>,
+    packages: BTreeSet<String>,
     variables: BTreeSet<String>,
 }
 
 impl Inputs {
     /// `None` where a path cannot be written in a line of text.
     fn of(dependencies: &Dependencies, folder: &Path) -> Option<Self> {
-        let files = dependencies.files.iter();
-        let files =
-            files.map(|path| Some(relative(path, folder)?.to_str()?.to_owned()).filter(|path| !path.contains('\n')));
+        let line =
+            |path: &PathBuf| Some(relative(path, folder)?.to_str()?.to_owned()).filter(|path| !path.contains('\n'));
+        let lines = |paths: &BTreeSet<PathBuf>| paths.iter().map(line).collect::<Option<_>>();
         Some(Self {
-            files: files.collect::<Option<_>>()?,
+            files: lines(&dependencies.files)?,
+            workspace: lines(&dependencies.workspace)?,
+            packages: dependencies.packages.clone(),
             variables: dependencies.variables.clone(),
         })
     }
 
     fn to_text(&self) -> String {
-        let files = self.files.iter().map(|file| format!("file {file}\n"));
-        let variables = self.variables.iter().map(|variable| format!("variable {variable}\n"));
-        files.chain(variables).chain(["end\n".to_owned()]).collect()
+        let kinds = [
+            ("file", &self.files),
+            ("workspace", &self.workspace),
+            ("package", &self.packages),
+            ("variable", &self.variables),
+        ];
+        let lines = kinds
+            .iter()
+            .flat_map(|(kind, names)| names.iter().map(move |name| format!("{kind} {name}\n")));
+        lines.chain(["end\n".to_owned()]).collect()
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (mut files, mut variables) = (BTreeSet::new(), BTreeSet::new());
+        let mut inputs = Self::default();
         for line in text.strip_suffix("end\n")?.lines() {
-            match line.split_once(' ')? {
-                ("file", file) => files.insert(file.to_owned()),
-                ("variable", variable) => variables.insert(variable.to_owned()),
+            let (kind, name) = line.split_once(' ')?;
+            let names = match kind {
+                "file" => &mut inputs.files,
+                "workspace" => &mut inputs.workspace,
+                "package" => &mut inputs.packages,
+                "variable" => &mut inputs.variables,
                 _ => return None,
             };
+            names.insert(name.to_owned());
         }
-        Some(Self { files, variables })
+        Some(inputs)
     }
 
     /// By what the modules are found: the request, and each input with what it contains now. `None` where a file cannot
@@ -192,6 +209,11 @@ impl Inputs {
         let mut words = vec![request.key().to_le_bytes().to_vec()];
         for file in &self.files {
             words.extend([file.clone().into_bytes(), fs::read(request.folder.join(file)).ok()?]);
+        }
+        for file in &self.workspace {
+            let path = request.folder.join(file);
+            let text = workspace::decisive(&path, &fs::read_to_string(&path).ok()?, &self.packages);
+            words.extend([file.clone().into_bytes(), text.into_bytes()]);
         }
         for variable in &self.variables {
             let value = std::env::var_os(variable);
@@ -203,8 +225,11 @@ impl Inputs {
     }
 
     fn dependencies(self, folder: &Path) -> Dependencies {
+        let paths = |files: &BTreeSet<String>| files.iter().map(|file| joined(folder, Path::new(file))).collect();
         Dependencies {
-            files: self.files.iter().map(|file| joined(folder, Path::new(file))).collect(),
+            files: paths(&self.files),
+            workspace: paths(&self.workspace),
+            packages: self.packages,
             variables: self.variables,
         }
     }
@@ -354,6 +379,7 @@ mod tests {
             let _ = fs::remove_dir_all(&root);
             fs::create_dir_all(root.join("k")).unwrap();
             fs::write(root.join("k/lib.rs"), "one").unwrap();
+            fs::write(root.join("Cargo.lock"), "version = 4\n\n").unwrap();
             Self { root }
         }
 
@@ -377,6 +403,8 @@ mod tests {
                 warnings: vec!["warning: unused".to_owned()],
                 dependencies: Dependencies {
                     files: [self.root.join("k/lib.rs")].into(),
+                    workspace: [self.root.join("Cargo.lock")].into(),
+                    packages: ["k".to_owned()].into(),
                     variables: ["CUDA_BUILDER_NO_SUCH_VARIABLE".to_owned()].into(),
                 },
             }
@@ -418,6 +446,14 @@ mod tests {
         fs::write(fixture.root.join("k/lib.rs"), "two").unwrap();
         assert_eq!(cache.find(&request(&this)), None);
         fs::write(fixture.root.join("k/lib.rs"), "one").unwrap();
+        assert_eq!(cache.find(&request(&this)), Some(fixture.build()));
+        let lock = |package: &str| {
+            let text = format!("version = 4\n\n[[package]]\nname = \"{package}\"\n");
+            fs::write(fixture.root.join("Cargo.lock"), text).unwrap();
+        };
+        lock("k");
+        assert_eq!(cache.find(&request(&this)), None);
+        lock("other");
         assert_eq!(cache.find(&request(&this)), Some(fixture.build()));
         fs::remove_file(fixture.root.join("k/lib.rs")).unwrap();
         assert_eq!(cache.find(&request(&this)), None);

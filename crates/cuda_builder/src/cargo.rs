@@ -378,7 +378,10 @@ impl Compiler<'_> {
             Message::Artifact(artifact) => Some(artifact),
             _ => None,
         });
-        for artifact in artifacts.filter(|artifact| self.is_local(artifact)) {
+        let artifacts = artifacts.collect::<Vec<_>>();
+        let packages = artifacts.iter().map(|artifact| artifact.package_name().to_owned());
+        dependencies.packages.extend(packages);
+        for artifact in artifacts.into_iter().filter(|artifact| self.is_local(artifact)) {
             dependencies.files.insert(artifact.manifest.clone());
             if let Some(dep_info) = artifact.beside("d") {
                 // Build scripts leave theirs elsewhere, and their sources are in cargo's list.
@@ -389,7 +392,7 @@ impl Compiler<'_> {
         }
         let workspace = ["Cargo.toml", "Cargo.lock"].map(|name| self.kernels.workspace.join(name));
         dependencies
-            .files
+            .workspace
             .extend(workspace.into_iter().filter(|path| path.is_file()));
         Ok(dependencies)
     }

@@ -14,6 +14,10 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Dependencies {
     /// Absolute paths.
     pub(crate) files: BTreeSet<PathBuf>,
+    /// Absolute paths of the files that are about all of a workspace, of which what is about `packages` counts.
+    pub(crate) workspace: BTreeSet<PathBuf>,
+    /// Names of the packages that went in.
+    pub(crate) packages: BTreeSet<String>,
     /// Names of environment variables.
     pub(crate) variables: BTreeSet<String>,
 }
@@ -53,14 +57,20 @@ impl Dependencies {
     /// Adds all that `other` has.
     pub(crate) fn extend(&mut self, other: Self) {
         self.files.extend(other.files);
+        self.workspace.extend(other.workspace);
+        self.packages.extend(other.packages);
         self.variables.extend(other.variables);
+    }
+
+    /// Every file, whether all of it counts or a part.
+    pub(crate) fn all_files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.union(&self.workspace)
     }
 
     /// The lines by which a build script tells cargo.
     pub(crate) fn cargo_lines(&self) -> impl Iterator<Item = String> {
         let files = self
-            .files
-            .iter()
+            .all_files()
             .map(|path| format!("cargo::rerun-if-changed={}", path.display()));
         let variables = self
             .variables

@@ -70,7 +70,9 @@
 //! `~/.cache/cuda_builder`; on Windows `%LOCALAPPDATA%\cuda_builder`), so that a second target folder, a second clone,
 //! `cargo doc` and clippy compile nothing. It is found by the content of all that goes in: the files named above,
 //! wherever the clone lies, the values of the variables, cargo's configuration files, the settings, the compiler's
-//! version and commit, and this crate's own source. A build during which one of its files was written is not kept. The
+//! version and commit, and this crate's own source. Of the workspace's Cargo.lock the packages count that the kernels
+//! crate is made from; of its Cargo.toml all but tables of a package that is there too, and of the profiles dev, test and
+//! bench. A build during which one of its files was written is not kept. The
 //! cache has 256 MB at most, of which the least recently used goes first; it can be deleted at any time. Where it cannot
 //! be written, each target folder is built by itself.
 //!
@@ -99,6 +101,7 @@ mod message;
 mod output;
 mod ptx;
 mod toolchain;
+mod workspace;
 
 pub use arch::NvvmArch;
 pub use error::CudaBuilderError;

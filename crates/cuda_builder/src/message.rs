@@ -82,6 +82,19 @@ impl Message {
 }
 
 impl Artifact {
+    /// The package's name, by its id: behind the source and `#` comes `name@version`, or the version alone where the
+    /// source's last folder has the name.
+    pub(crate) fn package_name(&self) -> &str {
+        let (source, tail) = self.package.rsplit_once('#').unwrap_or((&self.package, ""));
+        match tail.split_once('@') {
+            Some((name, _)) => name,
+            None => {
+                let path = source.split('?').next().unwrap_or(source);
+                path.rsplit('/').next().unwrap_or(path)
+            }
+        }
+    }
+
     /// What rustc left beside the library: `deps/libNAME-HASH.rlib` has `deps/NAME-HASH.d`.
     pub(crate) fn beside(&self, extension: &str) -> Option<PathBuf> {
         let file: &Path = self.file.as_deref()?;
@@ -113,9 +126,33 @@ mod tests {
             panic!("{} messages", messages.len());
         };
         assert_eq!((artifact.target.as_str(), artifact.fresh), ("k", true));
+        assert_eq!(artifact.package_name(), "k");
         assert_eq!(artifact.beside("s").unwrap(), Path::new("/t/deps/k-1.s"));
         assert_eq!(out_dir, Path::new("/t/out"));
         assert_eq!((said.level.as_str(), said.rendered.as_str()), ("error", "no"));
         assert!(said.is_placeless);
+    }
+
+    #[test]
+    fn packages_are_named_by_their_ids() {
+        for (id, name) in [
+            (
+                "registry+https://github.com/rust-lang/crates.io-index#half@2.7.1",
+                "half",
+            ),
+            ("path+file:///w/kernels-gpu#0.1.0", "kernels-gpu"),
+            ("path+file:///w/gpu#kernels-gpu@0.1.0", "kernels-gpu"),
+            ("git+https://example.org/a/half?branch=a/b#2.7.1", "half"),
+            ("git+https://example.org/a/halves#half@2.7.1", "half"),
+        ] {
+            let artifact = Artifact {
+                package: id.into(),
+                manifest: PathBuf::new(),
+                target: String::new(),
+                file: None,
+                fresh: true,
+            };
+            assert_eq!(artifact.package_name(), name, "{id}");
+        }
     }
 }

@@ -733,7 +733,11 @@ fn what_has_changed_is_not_taken_from_the_cache() {
         ("kernels/src/reduce.rs", "values[i +", "3.0 * values[i +"),
         ("device_lib/src/lib.rs", "+ _thread_idx_x()", "- _thread_idx_x()"),
         ("kernels/Cargo.toml", "publish = false", "publish = true"),
-        ("kernels/Cargo.lock", "version = 4\n", "version = 4\n\n\n"),
+        (
+            "kernels/Cargo.lock",
+            "version = 4\n",
+            "version = 4\n# Of all packages.\n",
+        ),
     ] {
         build.fixture.edit(file, |text| {
             assert!(text.contains(from), "{file}");
@@ -749,6 +753,11 @@ fn what_has_changed_is_not_taken_from_the_cache() {
         assert_eq!(build.compiles(), 0, "{file}, as it was");
         assert_eq!(build.written(), first);
     }
+    // Another member's: of the kernels crate the file says the same.
+    let other = "\n[[package]]\nname = \"other\"\nversion = \"0.1.0\"\n";
+    build.fixture.edit("kernels/Cargo.lock", |text| text + other);
+    assert_eq!(build.compiles(), 0, "a package that is none of its dependencies");
+    build.fixture.edit("kernels/Cargo.lock", |text| text.replace(other, ""));
     let with_tile = |command: &mut Command| {
         command.env("FIXTURE_TILE", "16");
     };
