@@ -8,6 +8,10 @@
 //! ahead along k, and multiply them (`mma.sync.m16n8k16`, or `m16n8k8` of TF32): the structure of CUTLASS's kernels for
 //! Ampere (NVIDIA, 2020). One barrier a stage says both that the next one is full and that the last one is free.
 //!
+//! In tiles of 256 columns of 16-bit numbers there are two barriers a stage, and the warps take turns: those of one half read
+//! fragments while the others have pieces copied, and the next half stage the other way round. All multiply all the time.
+//! Each quarter of a multiprocessor has a warp of either half, and shared memory as much to do at any time.
+//!
 //! An operand may lie along k or along its lines (rows of `A`, columns of `B`), and lies in shared memory as it does in
 //! memory, in rows of 16-byte pieces that are swapped by an exclusive or with the row's number, so that neither copies nor
 //! reads meet in a bank. Fragments want neighbours along k in a word. `ldmatrix` takes numbers of 16 bits out of rows along
@@ -48,6 +52,9 @@ const LINE: u32 = 64;
 
 /// Bytes of a piece, which a thread copies at a time.
 const PIECE: u32 = 16;
+
+/// Threads of a block whose warps take turns.
+const TURNING: u32 = 256;
 
 /// Rows of tiles that blocks of neighbouring numbers share.
 const GROUP: u32 = 16;
@@ -271,6 +278,9 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
     /// a loop has time for, and those of copies count. Elsewhere they find time between products.
     const ROUNDS: bool = size_of::<T::Element>() == 4 && COLUMNS >= 128;
 
+    /// Whether one half of the warps is half a stage behind the other. A loop that rounds what it reads was no faster so.
+    const TURNS: bool = G::ASYNC && COLUMNS == 256 && !Self::ROUNDS;
+
     /// Rows and columns of a warp's tile.
     const WARP: [usize; 2] = warp_tile_of::<G>(COLUMNS);
 
@@ -409,12 +419,22 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
             a: [[0; 4]; 4],
             b: [[0; 4]; 4],
         };
+        // Warp `i` is in quarter `i % 4` of a multiprocessor.
+        let late = Self::TURNS && warp::uniform(thread::thread_idx_x() / 128) > 0;
+        if late {
+            Self::turn();
+        }
         let mut k = 0;
         while k < shape.k {
             let first = read(from, 0);
             Self::multiply(&second, &mut sums);
             each(k, &mut sums);
             second = read(from, 1);
+            if Self::TURNS {
+                // The stage before the newest: the other half reads the next one behind this barrier.
+                async_copy::wait::<1>();
+                Self::turn();
+            }
             // SAFETY (of both): the kernel's contract; everyone has read this stage: that was before the barrier.
             if Self::ROUNDS {
                 unsafe { copies.fill_by_branch(memory, to) };
@@ -429,7 +449,14 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
                 from + Self::STAGE
             };
             k += Self::TILE_K;
-            Self::wait();
+            if Self::TURNS {
+                Self::turn();
+            } else {
+                Self::wait();
+            }
+        }
+        if Self::TURNS && !late {
+            Self::turn();
         }
         Self::multiply(&second, &mut sums);
         if G::ASYNC {
@@ -449,6 +476,13 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
             (true, _) => async_copy::wait::<2>(),
         }
         thread::sync_threads();
+    }
+
+    /// Ends half a stage: waits until all warps have, those of either half at another place.
+    #[inline(always)]
+    fn turn() {
+        const { assert!(!Self::TURNS || Self::THREADS == TURNING) };
+        thread::sync_threads_named::<1, TURNING>();
     }
 
     /// Adds the products for 32 bytes of k.

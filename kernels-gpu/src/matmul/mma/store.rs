@@ -93,7 +93,12 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
                 // SAFETY: the kernel's contract.
                 unsafe {
                     match (result.epilogue.is_identity(), wide) {
-                        (true, true) => self.store_wide(part, result),
+                        // One question for all. Where numbers are rounded, its answer would be kept over the loop along k,
+                        // which wants all predicates.
+                        (true, true) if !Self::ROUNDS && result.beta == T::Sum::ZERO => {
+                            self.store_wide::<false, _, _>(part, result)
+                        }
+                        (true, true) => self.store_wide::<true, _, _>(part, result),
                         (true, false) => self.store_any(part, result),
                         (false, _) => self.store_finished(part, result),
                     }
@@ -121,13 +126,13 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
         });
     }
 
-    /// Stores 32 rows of a warp's part of `C`, four elements at a time.
+    /// Stores 32 rows of a warp's part of `C`, four elements at a time; `OLD`: whether `beta` may be other than 0.
     ///
     /// # Safety
     ///
     /// `c` has the lines, which are a multiple of four elements long, and is aligned as vectors of four are.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    unsafe fn store_wide<C: Rounded<Wide = T::Sum>, F: EpilogueOp<T::Sum>>(
+    unsafe fn store_wide<const OLD: bool, C: Rounded<Wide = T::Sum>, F: EpilogueOp<T::Sum>>(
         &self,
         part: Part<T::Sum>,
         result: Result<'_, C, F>,
@@ -149,7 +154,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
                 })
             };
             unroll!(8, i => {
-                if result.beta != T::Sum::ZERO && let Some((_, at)) = at(i) {
+                if OLD && result.beta != T::Sum::ZERO && let Some((_, at)) = at(i) {
                     // SAFETY: the row and the column are in C.
                     old[i] = unsafe { result.old(at) };
                 }
@@ -157,7 +162,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
             unroll!(8, i => {
                 if let Some((from, at)) = at(i) {
                     // SAFETY: as above, and of the 32 rows in memory.
-                    unsafe { result.set::<_, G>(at, part.memory.get_vec_unchecked::<4>(from), old[i]) };
+                    unsafe { result.set::<_, G>(at, part.memory.get_vec_unchecked::<4>(from), OLD.then_some(old[i])) };
                 }
             });
             row += 8 * rows;
@@ -192,7 +197,7 @@ impl<T: Multiply<G>, const COLUMNS: usize, G: Generation> Block<T, COLUMNS, G> {
                     } else {
                         [T::Sum::ZERO]
                     };
-                    result.set::<_, G>(at, sum, old);
+                    result.set::<_, G>(at, sum, Some(old));
                 }
             }
             number += 32;
@@ -291,13 +296,13 @@ impl<C: Rounded, F: EpilogueOp<C::Wide>> Result<'_, C, F> {
         unsafe { Slice::from_raw_parts(self.c.as_ptr(), self.c.len()) }
     }
 
-    /// `c ← alpha · sums + beta · old`, rounded to `C` once.
+    /// `c ← alpha · sums + beta · old`, rounded to `C` once; without old elements `beta` is 0.
     ///
     /// # Safety
     ///
     /// As for [`old`](Self::old).
     #[inline(always)]
-    unsafe fn set<const N: usize, G: Generation>(&self, at: usize, sums: [C::Wide; N], old: [C::Wide; N]) {
+    unsafe fn set<const N: usize, G: Generation>(&self, at: usize, sums: [C::Wide; N], old: Option<[C::Wide; N]>) {
         let values = self.scaled(sums, old).map(nearest::<C, G>);
         // SAFETY: the caller's promise.
         unsafe { self.c.set_vec_unchecked::<N>(at, values) };
@@ -318,16 +323,17 @@ impl<C: Rounded, F: EpilogueOp<C::Wide>> Result<'_, C, F> {
             // SAFETY: the caller's promise.
             old = unsafe { epilogue::row(self.stored(), strides, at, n) };
         }
-        let values = self.epilogue.finish_row(self.scaled(sums, old), at, n);
+        let values = self.epilogue.finish_row(self.scaled(sums, Some(old)), at, n);
         // SAFETY: the caller's promise.
         unsafe { epilogue::set_row(self.c, strides, at, n, values.map(nearest::<C, G>)) };
     }
 
-    /// `alpha · sums + beta · old`
+    /// `alpha · sums + beta · old`; where `beta` is 0, the old elements are not asked for.
     #[inline(always)]
-    fn scaled<const N: usize>(&self, sums: [C::Wide; N], old: [C::Wide; N]) -> [C::Wide; N] {
+    fn scaled<const N: usize>(&self, sums: [C::Wide; N], old: Option<[C::Wide; N]>) -> [C::Wide; N] {
+        let old = old.filter(|_| self.beta != C::Wide::ZERO);
         cuda_std::array::from_fn(|i| {
-            let beta_and_old = (self.beta != C::Wide::ZERO).then_some((self.beta, old[i]));
+            let beta_and_old = old.map(|old| (self.beta, old[i]));
             scaled(self.alpha, sums[i], beta_and_old)
         })
     }
