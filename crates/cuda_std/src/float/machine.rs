@@ -101,6 +101,8 @@ unsafe extern "C" {
     safe fn nvvm_approximate_recip(x: f32) -> f32;
     #[link_name = "llvm.nvvm.rsqrt.approx.ftz.f"]
     safe fn nvvm_approximate_rsqrt(x: f32) -> f32;
+    #[link_name = "llvm.nvvm.lg2.approx.ftz.f"]
+    safe fn nvvm_approximate_log2(x: f32) -> f32;
 }
 
 /// 1 / x for 2^-126 ≤ |x| < 2^126, correctly rounded; NaN for ±0, ±∞ and NaN. Not for other x.
@@ -144,6 +146,29 @@ pub(crate) fn sqrt_of_normal(x: f32) -> f32 {
         }
         debug_assert!(x.is_nan() || !(0.0..3.944_304_5e-31).contains(&x));
         x.sqrt()
+    }
+}
+
+/// The limit of log x where that is no number: −∞ for ±0, ∞ for ∞, NaN for x < 0 and NaN. For all other x but subnormal ones
+/// a number of less than 200, which is not the same on all devices.
+///
+/// On a GPU it is one instruction, which PTX defines so; all results of `ln` and its kind were compared on an H100.
+#[inline(always)]
+pub(super) fn limit_of_log(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    return nvvm_approximate_log2(x);
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        debug_assert!(!x.is_subnormal());
+        if x == 0.0 {
+            f32::NEG_INFINITY
+        } else if x > 0.0 && x < f32::INFINITY {
+            0.0
+        } else if x < 0.0 {
+            f32::NAN
+        } else {
+            x
+        }
     }
 }
 

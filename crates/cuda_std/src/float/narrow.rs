@@ -181,7 +181,7 @@ fn logarithm(coefficients: [f32; 8], of_2: f32, x: f32) -> f32 {
     let field = exponent_field(x);
     let f = f32::from_bits(x.to_bits().wrapping_sub(field)) - 1.0;
     let of_f = f * polynomial(coefficients, f);
-    select(x, fma(field as i32 as f32, of_2 * FIELD, of_f))
+    fma(select(x, field as i32 as f32), of_2 * FIELD, of_f)
 }
 
 /// The natural logarithm; 2^-22.3.

@@ -54,9 +54,9 @@ impl Exponent {
 #[inline(always)]
 pub fn scale(p: f32, n: Exponent) -> f32 {
     const FIELD: u32 = 0x7f80_0000;
-    // The exponents of the two factors are (n + 254) / 2, rounded down and up.
-    let twice = n.0 << 22;
-    let (first, second) = (twice & FIELD, twice.wrapping_add(1 << 22) & FIELD);
+    // The exponents of the two factors are (n + 254) / 2, rounded down, and what that leaves.
+    let first = (n.0 << 22) & FIELD;
+    let second = (n.0 << 23).wrapping_sub(first);
     p * f32::from_bits(first) * f32::from_bits(second)
 }
 

@@ -5,6 +5,7 @@
 //! ln(1 + f) = f + f² P(f). Near 1 the exponent e is 0 and f is exact, so the relative accuracy
 //! holds right up to the zero of the logarithm.
 
+use super::super::machine::limit_of_log;
 use super::super::machine::single::fma;
 
 const LN_2: f32 = core::f32::consts::LN_2;
@@ -28,21 +29,43 @@ pub fn exponent_field(x: f32) -> u32 {
     x.to_bits().wrapping_sub(TWO_THIRDS) & EXPONENT
 }
 
-/// (1 + f, e) with x = 2^e (1 + f), for finite x > 0.
-#[inline(always)]
-pub fn split(x: f32) -> (f32, f32) {
-    let subnormal = x < f32::MIN_POSITIVE;
-    let (x, bias) = if subnormal { (x * 8_388_608.0, -23.0) } else { (x, 0.0) };
-    let field = exponent_field(x);
-    (
-        f32::from_bits(x.to_bits().wrapping_sub(field)),
-        fma(field as i32 as f32, FIELD, bias),
-    )
+/// A number in parts, which mean something where it is finite and above 0.
+pub struct Split {
+    /// The number, subnormal ones raised by 2^23.
+    raised: f32,
+    /// 1 + f for the number 2^e (1 + f).
+    pub mantissa: f32,
+    /// 2^23 e, as it comes out of the number's bits.
+    field: f32,
 }
 
-/// ln(1 + f) − f for f in [−1/3, 1/3], with an error of 2^-27.6 relative to ln(1 + f).
+impl Split {
+    #[inline(always)]
+    pub fn new(x: f32) -> Self {
+        let scale: f32 = if x < f32::MIN_POSITIVE { 8_388_608.0 } else { 1.0 };
+        let raised = x * scale;
+        // The exponent is less by that of the scale.
+        let bits = raised
+            .to_bits()
+            .wrapping_sub(scale.to_bits())
+            .wrapping_add(1.0f32.to_bits());
+        let field = bits.wrapping_sub(TWO_THIRDS) & EXPONENT;
+        Self {
+            raised,
+            mantissa: f32::from_bits(bits.wrapping_sub(field)),
+            field: field as i32 as f32,
+        }
+    }
+
+    #[inline(always)]
+    pub fn exponent(&self) -> f32 {
+        self.field * FIELD
+    }
+}
+
+/// (ln(1 + f) − f) / f² for f in [−1/3, 1/3], with an error of 2^-27.6 relative to ln(1 + f).
 #[inline(always)]
-fn tail(f: f32) -> f32 {
+fn tail_ratio(f: f32) -> f32 {
     let mut p = -1.288_005_4e-1;
     p = fma(p, f, 1.398_459_4e-1);
     p = fma(p, f, -1.218_747_8e-1);
@@ -51,26 +74,30 @@ fn tail(f: f32) -> f32 {
     p = fma(p, f, 2.001_042_7e-1);
     p = fma(p, f, -2.499_980_6e-1);
     p = fma(p, f, 3.333_321_5e-1);
-    p = fma(p, f, -0.5);
-    p * (f * f)
+    fma(p, f, -0.5)
 }
 
-/// `finite` for finite x > 0, else the logarithm's limit there. Without a branch.
+/// ln(1 + f).
+#[inline(always)]
+fn of_mantissa(f: f32) -> f32 {
+    fma(tail_ratio(f), f * f, f)
+}
+
+/// `finite` for finite x > 0, else the logarithm's limit there, by which a sum becomes that limit too. Not for subnormal x.
+///
+/// Of what takes long, LLVM would make a branch.
 #[inline(always)]
 pub fn select(x: f32, finite: f32) -> f32 {
-    // ∞ for ∞, NaN for NaN and for x < 0.
-    let limit = fma(x, f32::INFINITY, f32::INFINITY);
-    let limit = if x == 0.0 { f32::NEG_INFINITY } else { limit };
-    // By their bits finite x > 0 are the numbers from 1 on.
-    let is_finite = x.to_bits().wrapping_sub(1) < f32::INFINITY.to_bits() - 1;
-    if is_finite { finite } else { limit }
+    // Numbers are logarithms to base 2.
+    let limit = limit_of_log(x);
+    if limit.abs() < 200.0 { finite } else { limit }
 }
 
 #[inline]
 pub fn ln(x: f32) -> f32 {
-    let (m, e) = split(x);
-    let f = m - 1.0;
-    select(x, fma(e, LN_2, f + tail(f)))
+    let split = Split::new(x);
+    let field = select(split.raised, split.field);
+    fma(field, LN_2 * FIELD, of_mantissa(split.mantissa - 1.0))
 }
 
 /// whole + f c + small, where the rounding error of the first sum joins the small term: for x just above 4/3 `whole`
@@ -83,18 +110,18 @@ fn sum(whole: f32, f: f32, c: f32, small: f32) -> f32 {
 
 #[inline]
 pub fn log2(x: f32) -> f32 {
-    let (m, e) = split(x);
-    let f = m - 1.0;
-    let small = fma(tail(f), LOG2_E_HI, f * LOG2_E_LO);
-    select(x, sum(e, f, LOG2_E_HI, small))
+    let split = Split::new(x);
+    let f = split.mantissa - 1.0;
+    let small = fma(tail_ratio(f) * (f * f), LOG2_E_HI, f * LOG2_E_LO);
+    sum(split.exponent(), f, LOG2_E_HI, small) + select(split.raised, -0.0)
 }
 
 #[inline]
 pub fn log10(x: f32) -> f32 {
-    let (m, e) = split(x);
-    let f = m - 1.0;
-    let small = fma(tail(f), LOG10_E_HI, fma(f, LOG10_E_LO, e * LOG10_2_LO));
-    select(x, sum(e * LOG10_2_HI, f, LOG10_E_HI, small))
+    let split = Split::new(x);
+    let (f, e) = (split.mantissa - 1.0, split.exponent());
+    let small = fma(tail_ratio(f) * (f * f), LOG10_E_HI, fma(f, LOG10_E_LO, e * LOG10_2_LO));
+    sum(e * LOG10_2_HI, f, LOG10_E_HI, small) + select(split.raised, -0.0)
 }
 
 /// The exponent is that of 1 + x; f = 2^-e x + (2^-e − 1) then has at most one rounding error.
@@ -105,8 +132,7 @@ pub fn ln_1p(x: f32) -> f32 {
     // 4 · 2^-e, because 2^-128 is not a normal float.
     let scale = f32::from_bits(0x4080_0000u32.wrapping_sub(field));
     let f = f32::from_bits(x.to_bits().wrapping_sub(field)) + fma(0.25, scale, -1.0);
-    let e = field as i32 as f32 * FIELD;
-    let finite = fma(e, LN_2, f + tail(f));
+    let field = select(u, field as i32 as f32);
     // ln(1 + x) has the sign of x, which the sum loses for −0.
-    select(u, finite.copysign(x))
+    fma(field, LN_2 * FIELD, of_mantissa(f)).copysign(x)
 }

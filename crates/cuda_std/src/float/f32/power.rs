@@ -9,7 +9,7 @@
 use super::super::machine::single::fma;
 use super::super::machine::{recip_of_normal, sqrt_of_normal};
 use super::exp::{Exponent, exp2_polynomial, scale};
-use super::log::split;
+use super::log::Split;
 
 const TWO_M100: f32 = 7.888_609e-31;
 const TWO_32: f32 = 4_294_967_296.0;
@@ -45,8 +45,8 @@ fn log2_pair(x: f32) -> Pair {
     // 2/ln 2 and a third of it.
     const C1: Pair = (2.885_39, 3.851_926e-8);
     const C3: Pair = (0.961_796_7, -7.028_462e-9);
-    let (m, e) = split(x);
-    let f = m - 1.0;
+    let split = Split::new(x);
+    let f = split.mantissa - 1.0;
     // u = f / (2 + f) as a pair.
     let (denominator, rest) = fast_two_sum(2.0, f);
     let reciprocal = recip_of_normal(denominator);
@@ -63,7 +63,7 @@ fn log2_pair(x: f32) -> Pair {
     let (high, low) = pair_product(v, (high, low + C3.1));
     let (sum, rest) = fast_two_sum(C1.0, high);
     let (high, low) = pair_product(u, (sum, rest + (low + C1.1)));
-    let (sum, rest) = fast_two_sum(e, high);
+    let (sum, rest) = fast_two_sum(split.exponent(), high);
     fast_two_sum(sum, rest + low)
 }
 
