@@ -36,7 +36,7 @@ pub use attention::{
 };
 pub use convolve::{
     Convolve, ConvolveParams, ConvolveTiled, DepthwiseParams, DepthwiseWeightsParams, HopperConvolve,
-    HopperConvolveParams,
+    HopperConvolveParams, HopperConvolveWeightsParams,
 };
 pub use made::{RandomFloat, RandomInteger, Range};
 pub use products::{

@@ -114,4 +114,10 @@ fn convolve_on_hopper<T: Value + Convolve>(run: &mut Run) {
         let weights = run.array::<T, _>((outputs, 2, 32));
         run.keep(x.convolve(&weights).compute());
     }
+    // Of several parts, and a tile of outputs for each of a block's turns.
+    let (images, outputs) = (1 + run.len(8), 8 * run.len(40));
+    let x = run.array::<T, _>((images, 20, 72));
+    let weights = run.array::<T, _>((outputs, 3, 72));
+    let gradient = run.array::<T, _>((images, 10, outputs));
+    run.keep(x.convolve(&weights).padding(1).stride(2).weight_gradient(&gradient));
 }

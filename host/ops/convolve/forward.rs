@@ -22,7 +22,6 @@ pub(super) const FEW_OUTPUTS: usize = 8;
 pub struct Task<'a, T> {
     pub(super) problem: &'a Problem,
     pub(super) x: &'a DeviceArrayRef<T, Ix5>,
-    /// In C order.
     pub(super) weights: &'a DeviceArrayRef<T, Ix5>,
     pub(super) stream: &'a Stream,
     pub(super) out: &'a mut DeviceArrayRef<T, Ix5>,
@@ -40,22 +39,12 @@ impl<T: Convolve> Task<'_, T> {
                 false => self.directly(),
             };
         }
-        let is_done = !self.is_product() && (T::by_tensor_cores(&mut self)? || T::by_tiles(&mut self)?);
+        let is_product = problem.is_product() && self.x.is_standard_layout() && self.out.is_standard_layout();
+        let is_done = !is_product && (T::by_tensor_cores(&mut self)? || T::by_tiles(&mut self)?);
         match is_done {
             true => Ok(()),
             false => gathered::compute(&mut self),
         }
-    }
-
-    /// Whether each output is of one place of an input in C order: then that is a matrix, and the convolution a product.
-    fn is_product(&self) -> bool {
-        let problem = self.problem;
-        problem.taps() == 1
-            && problem.groups == 1
-            && problem.stride == [1; 3]
-            && problem.first == [0; 3]
-            && problem.output == problem.input
-            && self.x.is_standard_layout()
     }
 
     /// By a thread for each output.
@@ -123,10 +112,10 @@ impl<T: Convolve + ConvolveTiled> Task<'_, T> {
                 wanted: format!("at most {} tiles", i32::MAX),
             });
         }
-        let weights = self.weights;
+        let weights = self.weights.in_order()?;
         match is_large {
-            true => self.launch::<T::Large>(weights, tiles, tiled::THREADS),
-            false => self.launch::<T::Small>(weights, tiles, tiled::THREADS),
+            true => self.launch::<T::Large>(&weights, tiles, tiled::THREADS),
+            false => self.launch::<T::Small>(&weights, tiles, tiled::THREADS),
         }
     }
 }

@@ -116,6 +116,7 @@ pub(super) fn compute<T: Convolve>(task: &mut Task<'_, T>) -> Result<()> {
     } = task;
     let whole = Whole::new(problem, x)?;
     let (groups, outputs) = (problem.groups, problem.outputs);
+    let weights = weights.in_order()?;
     let weights = weights.in_shape(Ix3(groups, outputs, problem.taps() * problem.channels));
     let weights = weights.permuted_axes([0, 2, 1])?;
     out.write_in_order(stream, |out| {

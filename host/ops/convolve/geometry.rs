@@ -26,7 +26,8 @@ pub(super) struct Settings {
 
 /// A convolution whose operands fit, of three axes; those in front that there are not have the length 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Problem {
+#[doc(hidden)]
+pub struct Problem {
     pub(super) images: usize,
     pub(super) input: [usize; 3],
     pub(super) output: [usize; 3],
@@ -120,6 +121,15 @@ impl Problem {
     /// Taps.
     pub(super) fn taps(&self) -> usize {
         self.window.iter().product()
+    }
+
+    /// Whether each output is of one place: where the input is in C order, that is a matrix then, and the convolution a product.
+    pub(super) fn is_product(&self) -> bool {
+        self.taps() == 1
+            && self.groups == 1
+            && self.stride == [1; 3]
+            && self.first == [0; 3]
+            && self.output == self.input
     }
 
     /// The shape of the input.

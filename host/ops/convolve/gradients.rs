@@ -19,10 +19,14 @@ pub(super) fn of_weights<T: Convolve, D: Dimension>(
     let (x, problem) = of.input(problem)?;
     let out = out.in_order()?;
     let out = out.in_shape(problem.out_dim());
-    match depthwise::weight_gradient(&problem, &x, &out)? {
-        Some(gradient) => Ok(gradient),
-        None => gathered::weight_gradient(&problem, &x, &out),
+    if let Some(gradient) = depthwise::weight_gradient(&problem, &x, &out)? {
+        return Ok(gradient);
     }
+    let is_product = problem.is_product() && x.is_standard_layout();
+    if !is_product && let Some(gradient) = T::weights_by_tensor_cores(&problem, &x, &out)? {
+        return Ok(gradient);
+    }
+    gathered::weight_gradient(&problem, &x, &out)
 }
 
 /// The gradient of the input.
@@ -96,6 +100,18 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// Weights, in C order, with the taps backwards, and channels and outputs of each group exchanged.
+fn reversed<T: Convolve>(problem: &Problem, weights: &DeviceArrayRef<T, Ix5>) -> Result<DeviceArray<T, Ix5>> {
+    let (groups, channels, outputs) = (problem.groups, problem.channels, problem.outputs);
+    let [t0, t1, t2] = problem.window;
+    let mut weights = weights.in_shape(Ix6(groups, outputs, t0, t1, t2, channels));
+    for axis in 2..5 {
+        weights = weights.flip(Axis(axis))?;
+    }
+    let weights = weights.permuted_axes([0, 5, 2, 3, 4, 1])?.to_array()?;
+    weights.into_shape(Ix5(groups * channels, t0, t1, t2, outputs))
+}
+
 /// The gradient of the input of a convolution of zeros beyond its ends.
 fn transposed<T: Convolve, D: Dimension>(
     problem: &Problem,
@@ -113,8 +129,7 @@ fn transposed<T: Convolve, D: Dimension>(
     if gradient.is_empty() || out.is_empty() {
         return Ok(gradient);
     }
-    let [t0, t1, t2] = problem.window;
-    let weights = weights.in_shape(Ix6(problem.groups, problem.outputs, t0, t1, t2, problem.channels));
+    let weights = reversed(problem, weights)?;
     let [of0, of1, of2] = phases;
     for &a in &of0 {
         for &b in &of1 {
@@ -123,13 +138,14 @@ fn transposed<T: Convolve, D: Dimension>(
                 if phase.iter().any(|phase| phase.taps == 0) {
                     continue;
                 }
-                // The taps backwards, with channels and outputs exchanged.
                 let mut taps = weights.view();
                 let mut part = gradient.view_mut();
                 for (axis, phase) in phase.iter().enumerate() {
-                    let tap_step = phase.tap_step as isize;
-                    let slice = Slice::new(phase.tap as isize, None, tap_step);
-                    taps = taps.slice_axis(Axis(axis + 2), slice)?.flip(Axis(axis + 2))?;
+                    // They are in the order from the last to the first.
+                    let last = phase.tap + (phase.taps - 1) * phase.tap_step;
+                    let first = problem.window[axis] - 1 - last;
+                    let slice = Slice::new(first as isize, None, phase.tap_step as isize);
+                    taps = taps.slice_axis(Axis(axis + 1), slice)?;
                     let slice = Slice::new(phase.place as isize, None, problem.stride[axis] as isize);
                     part = part.into_slice_axis(Axis(axis + 1), slice)?;
                 }
@@ -145,8 +161,6 @@ fn transposed<T: Convolve, D: Dimension>(
                     channels: problem.outputs,
                     outputs: problem.channels,
                 };
-                let taps = taps.permuted_axes([0, 5, 2, 3, 4, 1])?.to_array()?;
-                let taps = taps.into_shape(of_phase.weights_dim())?;
                 let task = Task {
                     problem: &of_phase,
                     x: out,

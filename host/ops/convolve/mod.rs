@@ -42,6 +42,17 @@ pub trait Convolve: Element + Compiled + Number + MatMul<Scalar = <Self as Num>:
         Ok(false)
     }
 
+    /// The gradient of the weights by the kernel for the device's tensor cores, if there is one for such operands: of an input and a
+    /// gradient of the output, in C order, as groups, outputs, and taps with their channels.
+    #[doc(hidden)]
+    fn weights_by_tensor_cores(
+        _problem: &Problem,
+        _x: &DeviceArrayRef<Self, Ix5>,
+        _out: &DeviceArrayRef<Self, Ix5>,
+    ) -> Result<Option<DeviceArray<Self, Ix3>>> {
+        Ok(None)
+    }
+
     /// Sums, rounded; of parts, if they are such, added along the first axis.
     #[doc(hidden)]
     fn of_sums(sums: DeviceArray<Self::Scalar, Ix3>, are_parts: bool) -> Result<DeviceArray<Self, Ix3>>;
@@ -80,6 +91,14 @@ macro_rules! by_products {
         impl Convolve for $type {
             fn by_tensor_cores(task: &mut Task<'_, $type>) -> Result<bool> {
                 hopper::compute(task)
+            }
+
+            fn weights_by_tensor_cores(
+                problem: &Problem,
+                x: &DeviceArrayRef<$type, Ix5>,
+                out: &DeviceArrayRef<$type, Ix5>,
+            ) -> Result<Option<DeviceArray<$type, Ix3>>> {
+                hopper::weight_gradient(problem, x, out)
             }
 
             fn of_sums(sums: DeviceArray<f32, Ix3>, are_parts: bool) -> Result<DeviceArray<$type, Ix3>> {
@@ -283,8 +302,11 @@ impl<T: Convolve, D: Dimension> Convolution<'_, T, D> {
 
     /// The gradient of the weights, of the gradient `out` of the result: `Σ out · ∂result/∂weights`, in the weights' shape.
     ///
-    /// It is a product of matrices for each group, of `out` and what the taps read (im2col), which is made in memory, of at most
-    /// 128 MiB at a time, or of one row of places. Sums of `f16` and `bf16` are in `f32` throughout. Those of `f32` and `f64` are made in
+    /// It is a product of matrices for each group, of `out` and what the taps read (im2col), over all places. For `f16` and `bf16` on
+    /// Hopper, where [`convolve`](DeviceArrayRef::convolve) has a kernel for the tensor cores, that matrix is in no memory: parts of the
+    /// places have sums of their own, in `f32`, which are added in an order that is the same on every run, and differs between devices. An
+    /// infinite element of the input may be NaN there in the gradients of all taps of its channel. Elsewhere it is made in memory, of at
+    /// most 128 MiB at a time, or of one row of places. Sums of `f16` and `bf16` are in `f32` throughout. Those of `f32` and `f64` are made in
     /// parts where that keeps the device busy, so that their last bits may differ between devices.
     ///
     /// Where groups have one channel and fewer than 8 outputs, it is a kernel that makes sums of parts of the places, which are added in

@@ -89,6 +89,15 @@ pub type HopperConvolveParams<T> = (
     ConvolvePlaces,
 );
 
+/// The parameters of [`convolve_weights_wgmma`](fn@wgmma::weights::convolve_weights_wgmma).
+pub type HopperConvolveWeightsParams<T> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMapMut<'static, f32>,
+    WgmmaShape,
+    ConvolvePlaces,
+);
+
 /// Convolutions of elements of this type on Hopper's tensor cores: a kernel for each number of outputs of a tile.
 pub trait HopperConvolve: Convolve {
     /// 64.
@@ -97,6 +106,8 @@ pub trait HopperConvolve: Convolve {
     type N128: Kernel<Params = HopperConvolveParams<Self>>;
     /// 256.
     type N256: Kernel<Params = HopperConvolveParams<Self>>;
+    /// What makes the gradient of their weights.
+    type Weights: Kernel<Params = HopperConvolveWeightsParams<Self>>;
 }
 
 macro_rules! hopper {
@@ -105,6 +116,7 @@ macro_rules! hopper {
             type N64 = wgmma::convolve_wgmma<$type, 32>;
             type N128 = wgmma::convolve_wgmma<$type, 64>;
             type N256 = wgmma::convolve_wgmma<$type, 128>;
+            type Weights = wgmma::weights::convolve_weights_wgmma<$type>;
         }
     )*};
 }

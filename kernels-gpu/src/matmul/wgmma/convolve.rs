@@ -17,6 +17,8 @@ use half::{bf16, f16};
 use super::{A_BYTES, BOX_M, Block, Input, LINE, Output, Place, THREADS, TILE_M, WgmmaShape, b_bytes, produce, tile_k};
 use crate::matmul::unroll;
 
+pub mod weights;
+
 /// Channels of a step along k.
 pub const CHANNELS: usize = tile_k(2);
 
@@ -26,7 +28,8 @@ pub const CHANNELS: usize = tile_k(2);
 pub struct ConvolvePlaces {
     /// Tiles along the three axes of places; of those of images there is no end.
     pub tiles: [u32; 3],
-    /// The places of a tile along the axes of images and of places, as powers of 2, whose product is [`TILE_M`].
+    /// The places of a tile along the axes of images and of places, as powers of 2, whose product is [`TILE_M`], and of a gradient of
+    /// weights [`PLACES`](weights::PLACES).
     pub log_tile: [u32; 4],
     /// Taps along each axis.
     pub window: [u32; 3],
@@ -36,7 +39,7 @@ pub struct ConvolvePlaces {
     pub dilation: [u32; 3],
     /// Where in the input the first tap of the first place of the output is.
     pub first: [i32; 3],
-    /// Steps along k of a tap.
+    /// Chunks of [`CHANNELS`] that a tap has.
     pub steps: u32,
 }
 
@@ -79,8 +82,8 @@ impl ConvolvePlaces {
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`](super::shared_bytes) bytes of dynamic shared memory; the grid has one axis. The
 /// maps have the swizzle of 128 bytes. `x` has images, three axes of places, and channels, in boxes of a tile of places, by the
-/// steps of `places`, and [`CHANNELS`]; `weights` taps, outputs and channels, in boxes of one tap, [`tile_n`](super::tile_n) outputs and `CHANNELS`; `out`
-/// images, places and outputs, in boxes of 128 bytes of outputs, and of [`BOX_M`] places that lie in a tile one after another.
+/// steps of `places`, and [`CHANNELS`]; `weights` outputs, three axes of taps, and channels, in boxes of [`tile_n`](super::tile_n)
+/// outputs, one tap and `CHANNELS`; `out` images, places and outputs, in boxes of 128 bytes of outputs, and of [`BOX_M`] places that lie in a tile one after another.
 ///
 /// In `shape`, `batch` is 1, `m` is the number of tiles times [`TILE_M`], `n` the number of outputs, `k` that of taps times `steps` times
 /// `CHANNELS`, which is not 0, `tile_m` is [`TILE_M`], and all that is said of operands is 0.
@@ -134,7 +137,7 @@ where
             let image = image as i32;
             let from: [i32; 3] =
                 cuda_std::array::from_fn(|axis| (places_at[axis] * places.stride[axis]) as i32 + places.first[axis]);
-            let (mut tap, mut number, mut step) = ([0; 3], 0, 0);
+            let (mut tap, mut step) = ([0; 3], 0);
             let mut k = 0;
             while k < self.shape.k {
                 self.free(place.stage).wait(place.round ^ 1);
@@ -153,7 +156,8 @@ where
                     };
                 }
                 if OF_WEIGHTS {
-                    let at = [channel, tile.column as i32, number];
+                    let [a, b, c] = tap.map(|tap| tap as i32);
+                    let at = [channel, c, b, a, tile.column as i32];
                     unsafe { self.b.load(self.operands(Self::B + stage * b_bytes(R)), at, full) };
                 }
                 place = place.next();
@@ -161,7 +165,6 @@ where
                 step += 1;
                 if step == places.steps {
                     step = 0;
-                    number += 1;
                     tap[2] += 1;
                     if tap[2] == places.window[2] {
                         tap[2] = 0;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Convolutions on Hopper's tensor cores: which their kernel takes, and how it has them.
 
+mod weights;
+
 use cuda_std::launch::Kernel;
 use kernels_gpu::compiled::{HopperConvolve, HopperConvolveParams};
 use kernels_gpu::matmul::gemm::GemmShape;
 use kernels_gpu::matmul::wgmma::convolve::{CHANNELS, ConvolvePlaces};
 use kernels_gpu::matmul::wgmma::{BOX_M, TILE_M, WgmmaShape, tile_n};
-use ndarray::{Dim, Ix3, Ix5};
+use ndarray::Ix5;
 
+pub(super) use self::weights::weight_gradient;
 use super::geometry::Problem;
 use super::{Convolve, Task};
 use crate::array_ref::DeviceArrayRef;
@@ -22,7 +25,7 @@ const UNIT: usize = 8;
 /// The registers that the sums of a tile take: widths of tiles.
 const REGISTERS: [usize; 3] = [128, 64, 32];
 
-/// Images and places along each axis of a tile of [`TILE_M`] places, as powers of 2.
+/// Images and places along each axis of a tile, as powers of 2.
 type LogTile = [u32; 4];
 
 /// The lengths that a tile, or so many of its places one after another, has along the axes, and those of channels or outputs.
@@ -42,9 +45,10 @@ fn tiles(problem: &Problem, log_tile: LogTile) -> [usize; 4] {
     std::array::from_fn(|axis| lengths[axis].div_ceil(1 << log_tile[axis]))
 }
 
-/// The tile of which the fewest do, and of these one whose places lie together; `None` if the strides are too long for the maps of all.
-fn best_tile(problem: &Problem) -> Option<LogTile> {
-    let log = TILE_M.trailing_zeros();
+/// The tile of so many places of which the fewest do, and of these one whose places lie together; `None` if the strides are too long for
+/// the maps of all.
+fn best_tile(problem: &Problem, places: usize) -> Option<LogTile> {
+    let log = places.trailing_zeros();
     let all = (0..=log)
         .flat_map(|c| (0..=log - c).flat_map(move |b| (0..=log - c - b).map(move |a| [log - a - b - c, a, b, c])));
     let cost = |log_tile: &LogTile| {
@@ -61,39 +65,33 @@ fn best_tile(problem: &Problem) -> Option<LogTile> {
     all.filter(fits).min_by_key(cost)
 }
 
-/// Computes, if the device has such tensor cores and the kernel is written for such operands.
-pub(super) fn compute<T: Convolve + HopperConvolve + TensorElement>(task: &mut Task<'_, T>) -> Result<bool> {
-    let problem = task.problem;
-    let steps = problem.channels.div_ceil(CHANNELS);
-    // Of fewer channels most of a step would be zeros.
-    let is_dense = problem.channels.is_multiple_of(UNIT) && 2 * problem.channels >= steps * CHANNELS;
-    let possible = is_dense && problem.groups == 1 && problem.outputs.is_multiple_of(UNIT);
-    if !is_hopper(task.stream) || !possible {
-        return Ok(false);
-    }
-    let Some(log_tile) = best_tile(problem) else {
-        return Ok(false);
-    };
-    let tiles = tiles(problem, log_tile);
-    let k = problem.taps() * steps * CHANNELS;
-    let counted = |length: usize| {
-        u32::try_from(length)
-            .ok()
-            .filter(|&length| length <= i32::MAX as u32 - 256)
-    };
-    let m = tiles.iter().try_fold(TILE_M, |m, &tiles| m.checked_mul(tiles));
-    let (Some(m), Some(k)) = (m.and_then(counted), counted(k)) else {
-        return Ok(false);
-    };
-    let of_out = boxed(log_tile, BOX_M, CHANNELS);
-    if tensor_map::layout(&*task.out, &of_out, Swizzle::B128).is_err() {
-        return Ok(false);
-    }
-    let shape = WgmmaShape {
-        batch: 1,
-        m,
-        n: problem.outputs as u32,
-        k,
+/// Whether the kernels take such operands. Of fewer channels most of a chunk would be zeros.
+fn is_taken(problem: &Problem) -> bool {
+    let of_units = [problem.channels, problem.outputs]
+        .iter()
+        .all(|length| length.is_multiple_of(UNIT));
+    of_units && problem.groups == 1 && 2 * problem.channels >= problem.channels.next_multiple_of(CHANNELS)
+}
+
+/// Taps, with whole chunks of their channels.
+fn columns(problem: &Problem) -> usize {
+    problem.taps() * problem.channels.next_multiple_of(CHANNELS)
+}
+
+/// A length that coordinates of a tensor map count, and what is a tile beyond.
+fn counted(length: usize) -> Option<u32> {
+    let length = u32::try_from(length).ok();
+    length.filter(|&length| length <= i32::MAX as u32 - 256)
+}
+
+/// So many products of these extents, if the kernels count them.
+fn shape(products: usize, extents: [usize; 3]) -> Option<WgmmaShape> {
+    let [m, n, k] = extents.map(counted);
+    Some(WgmmaShape {
+        batch: counted(products)?,
+        m: m?,
+        n: n?,
+        k: k?,
         a_step: 0,
         b_step: 0,
         a_along_m: 0,
@@ -101,23 +99,61 @@ pub(super) fn compute<T: Convolve + HopperConvolve + TensorElement>(task: &mut T
         c_row: 0,
         c_transposed: 0,
         tile_m: TILE_M as u32,
-    };
+    })
+}
+
+/// The places as kernels take them.
+fn places(problem: &Problem, log_tile: LogTile) -> ConvolvePlaces {
     let all = |numbers: [usize; 3]| numbers.map(|number| number as u32);
-    let places = ConvolvePlaces {
-        tiles: all([tiles[1], tiles[2], tiles[3]]),
+    let [_, a, b, c] = tiles(problem, log_tile);
+    ConvolvePlaces {
+        tiles: all([a, b, c]),
         log_tile,
         window: all(problem.window),
         stride: all(problem.stride),
         dilation: all(problem.dilation),
         first: problem.first.map(|first| first as i32),
-        steps: steps as u32,
+        steps: problem.channels.div_ceil(CHANNELS) as u32,
+    }
+}
+
+/// Elements that a map of boxes of this shape can have: themselves, or a copy.
+fn mapped<'a, T: Convolve + TensorElement>(
+    elements: &'a DeviceArrayRef<T, Ix5>,
+    tile: &[usize],
+) -> Result<Ordered<'a, T, Ix5>> {
+    Ok(match tensor_map::layout(elements, tile, Swizzle::B128) {
+        Ok(_) => Ordered::AsIs(elements.view()),
+        Err(_) => Ordered::Copied(elements.to_array()?),
+    })
+}
+
+/// Computes, if the device has such tensor cores and the kernel is written for such operands.
+pub(super) fn compute<T: Convolve + HopperConvolve + TensorElement>(task: &mut Task<'_, T>) -> Result<bool> {
+    let problem = task.problem;
+    if !is_hopper(task.stream) || !is_taken(problem) {
+        return Ok(false);
+    }
+    let Some(log_tile) = best_tile(problem, TILE_M) else {
+        return Ok(false);
     };
+    let tiles = tiles(problem, log_tile);
+    let k = columns(problem);
+    let m = tiles.into_iter().try_fold(TILE_M, usize::checked_mul);
+    let Some(shape) = m.and_then(|m| shape(1, [m, problem.outputs, k])) else {
+        return Ok(false);
+    };
+    let of_out = boxed(log_tile, BOX_M, CHANNELS);
+    if tensor_map::layout(&*task.out, &of_out, Swizzle::B128).is_err() {
+        return Ok(false);
+    }
+    let places = places(problem, log_tile);
     let of = GemmShape {
         batch: 1,
         first: 0,
-        m: m as usize,
+        m: shape.m as usize,
         n: problem.outputs,
-        k: k as usize,
+        k,
         a: [0; 3],
         b: [0; 3],
     };
@@ -144,18 +180,12 @@ impl Launch {
     ) -> Result<()> {
         let log_tile = self.places.log_tile;
         let of_x = boxed(log_tile, TILE_M, CHANNELS);
-        let x = match tensor_map::layout(task.x, &of_x, Swizzle::B128) {
-            Ok(_) => Ordered::AsIs(task.x.view()),
-            Err(_) => Ordered::Copied(task.x.to_array()?),
-        };
-        let weights = match task.weights.address().is_multiple_of(16) {
-            true => Ordered::AsIs(task.weights.view()),
-            false => Ordered::Copied(task.weights.to_array()?),
-        };
-        let weights = by_taps(&weights, task.problem);
+        let x = mapped(task.x, &of_x)?;
+        let of_weights = [tile_n(registers), 1, 1, 1, CHANNELS];
+        let weights = mapped(task.weights, &of_weights)?;
         let [a, b, c] = task.problem.stride;
         let x = x.tensor_map_in_steps(&of_x, &[1, a, b, c, 1], Swizzle::B128)?;
-        let weights = weights.tensor_map(&[1, tile_n(registers), CHANNELS], Swizzle::B128)?;
+        let weights = weights.tensor_map(&of_weights, Swizzle::B128)?;
         let mut out = task.out.view_mut();
         let mut out = out.tensor_map_mut(&boxed(log_tile, BOX_M, CHANNELS), Swizzle::B128)?;
         let config = hopper_config(&self.shape, registers, task.stream);
@@ -165,18 +195,6 @@ impl Launch {
         // nothing of operands.
         unsafe { task.stream.launch_on_tensor_cores::<K>(&config, args) }
     }
-}
-
-/// Weights in C order, by taps: taps, outputs, channels.
-fn by_taps<'a, T: TensorElement>(
-    weights: &'a DeviceArrayRef<T, Ix5>,
-    problem: &Problem,
-) -> crate::view::DeviceView<'a, T, Ix3> {
-    let (taps, channels) = (problem.taps(), problem.channels);
-    weights.laid_out(
-        Dim([taps, problem.outputs, channels]),
-        vec![channels, taps * channels, 1],
-    )
 }
 
 #[cfg(test)]
@@ -202,7 +220,7 @@ mod tests {
     fn tiles_waste_little() {
         let tile = |images, output| {
             let problem = problem(images, output);
-            let log_tile = best_tile(&problem).unwrap();
+            let log_tile = best_tile(&problem, TILE_M).unwrap();
             assert_eq!(log_tile.iter().sum::<u32>(), 7);
             let tiles = tiles(&problem, log_tile);
             (log_tile.map(|log| 1 << log), tiles.iter().product::<usize>())
