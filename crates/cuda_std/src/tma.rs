@@ -10,8 +10,8 @@
 //!
 //! * [`TensorMap::load`] brings a box to shared memory; its bytes arrive at an [`Mbarrier`].
 //!   [`TensorMap::load_multicast`] brings it to that of several blocks of a [cluster](crate::cluster) at once.
-//! * [`TensorMapMut::store`] takes a box from shared memory. Stores that a thread has asked for since the last
-//!   [`commit`] are a group; the thread waits for groups by [`wait_read`] and [`wait`].
+//! * [`TensorMapMut::store`] takes a box from shared memory, and [`TensorMapMut::add`] adds one. Those that a thread has asked for since
+//!   the last [`commit`] are a group; the thread waits for groups by [`wait_read`] and [`wait`].
 //!
 //! The copies access shared memory by a way of their own, the *async proxy*: they come behind what threads wrote or read
 //! there only after [`fence_async`], by each of these threads, ahead of the barrier that lets the copying thread go on. The
@@ -383,7 +383,55 @@ impl<T: Pod> TensorMapMut<'_, T> {
     }
 }
 
-/// Ends a group: the stores that the thread has asked for since the last call (`cp.async.bulk.commit_group`).
+impl TensorMapMut<'_, f32> {
+    /// As [`store`](Self::store), but the elements are added to those of the tensor (`cp.reduce.async.bulk.tensor`): each by one
+    /// atomic addition, which is rounded once.
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    /// use cuda_std::tma::{self, TensorMapMut};
+    ///
+    /// /// Adds 1, 2, 3 and 4 to the tensor, from `x` on. For blocks of one thread.
+    /// fn add_box(to: TensorMapMut<'_, f32>, x: i32) {
+    ///     let tile = cuda_std::shared::dynamic::<f32>().aligned::<128>();
+    ///     tile.set_vec(0, [1.0, 2.0, 3.0, 4.0]);
+    ///     tma::fence_async();
+    ///     // SAFETY: the boxes have as many numbers, and nobody writes to them before they have been read.
+    ///     unsafe { to.add([x], tile) };
+    ///     tma::commit();
+    ///     tma::wait::<0>();
+    /// }
+    /// # use cuda_std::tma::{RawTensorMap, Swizzle, TensorMapLayout};
+    /// # #[repr(align(16))] struct Aligned([f32; 8]);
+    /// # let layout = TensorMapLayout {
+    /// #     element_bytes: 4, rank: 1, dims: [6, 1, 1, 1, 1], strides: [0; 4], box_dims: [4, 1, 1, 1, 1], steps: [1; 5],
+    /// #     swizzle: Swizzle::None,
+    /// # };
+    /// # let mut out = Box::new(Aligned([0.5; 8]));
+    /// # cuda_std::launch::on_simulator(3, 1, &mut out.0[..], |out| {
+    /// #     let to = RawTensorMap::simulated(out.as_ptr().expose_provenance(), &layout);
+    /// #     // SAFETY: the tensor is the array above, which lives until the launch is over.
+    /// #     add_box(unsafe { TensorMapMut::from_address(&to) }, 4);
+    /// # });
+    /// # let out = &out.0;
+    /// // By three blocks, from number 4 of 6 on.
+    /// assert_eq!(out[3..], [0.5, 3.5, 6.5, 0.5, 0.5]);
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// As for [`store`](Self::store).
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn add<const D: usize>(self, coordinates: [i32; D], from: Shared<f32>) {
+        const { assert!(D >= 1 && D <= 5, "a tensor has one to five dimensions") };
+        let room = from.len() * size_of::<f32>();
+        // SAFETY: the caller's promise.
+        unsafe { machine::tma_add::<D>(self.address, from.ptr(), room, coordinates) }
+    }
+}
+
+/// Ends a group: the stores and additions that the thread has asked for since the last call (`cp.async.bulk.commit_group`).
 #[inline(always)]
 pub fn commit() {
     machine::tma_commit();
@@ -406,6 +454,13 @@ pub fn wait<const N: u32>() {
 #[inline(always)]
 pub fn fence_async() {
     machine::fence_async();
+}
+
+/// Lets copies that the thread asks for behind this find in global memory what it has seen other threads' copies to be done with, such as by an
+/// [acquiring load](crate::atomic::Atomic::load_acquire) (`fence.proxy.async.global`).
+#[inline(always)]
+pub fn fence_async_global() {
+    machine::fence_async_global();
 }
 
 macro_rules! params {

@@ -418,6 +418,15 @@ impl<T: Packed> Fragment<T> {
     }
 }
 
+impl<T: Packed> Fragment<T> {
+    /// The pairs, such as for [`stmatrix_x4`](crate::matrix::stmatrix_x4), which stores them as four matrices: those of rows 0 to 7 and 8 to 15 of
+    /// each warp's, for the first eight of k, then for the others.
+    #[inline(always)]
+    pub fn pairs(&self) -> [u32; 4] {
+        self.0
+    }
+}
+
 impl<T> Fragment<T> {
     /// Ends its use: until here its registers are nobody else's.
     #[inline(always)]

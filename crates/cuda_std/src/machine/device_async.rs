@@ -186,6 +186,22 @@ pub unsafe fn tma_store<T, const D: usize>(map: TensorMapAddress, from: SharedPt
     }
 }
 
+/// # Safety
+///
+/// As for [`TensorMapMut::add`](crate::tma::TensorMapMut::add).
+#[inline(always)]
+pub unsafe fn tma_add<const D: usize>(map: TensorMapAddress, from: SharedPtr, _room: usize, at: [i32; D]) {
+    // SAFETY: the caller's promise. The third operand is there for the coordinates to begin where a load's do.
+    unsafe {
+        by_rank!(
+            D, at,
+            ["cp.reduce.async.bulk.tensor.", "d.global.shared::cta.add.tile.bulk_group [{1}, "],
+            ["], [{0}]", "; // {2}"],
+            [in(reg32) from.0, in(reg64) map, in(reg32) from.0,]
+        );
+    }
+}
+
 #[inline(always)]
 pub fn tma_prefetch(map: TensorMapAddress) {
     // SAFETY: a hint.
@@ -208,6 +224,12 @@ pub fn tma_wait_read<const N: u32>() {
 pub fn tma_wait<const N: u32>() {
     // SAFETY: waits.
     unsafe { asm!("cp.async.bulk.wait_group {n};", n = const N, options(nostack, preserves_flags)) };
+}
+
+#[inline(always)]
+pub fn fence_async_global() {
+    // SAFETY: a fence.
+    unsafe { asm!("fence.proxy.async.global;", options(nostack, preserves_flags)) };
 }
 
 #[inline(always)]

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use cuda_sim::{Engine, Kind, SharedPtr, Space};
+use cuda_sim::{Atomic, Engine, Kind, Scope, SharedPtr, Space};
 
 use super::simulator_mbarrier::mbarrier_complete_tx;
 use super::{Place, cluster_blocks, map_shared};
@@ -305,6 +305,31 @@ impl Copy {
     }
 }
 
+impl Copy {
+    /// Adds the box, of f32, from shared memory to the tensor's elements.
+    ///
+    /// # Safety
+    ///
+    /// As for `store`.
+    #[track_caller]
+    unsafe fn add(&self) {
+        for (offset, inside, address) in self.rows() {
+            for i in inside {
+                let at = i as usize * size_of::<f32>();
+                let to = address.wrapping_add(at);
+                let from = cuda_sim::copy_begins(Engine::Bulk, self.place(offset + at), size_of::<f32>(), 0);
+                cuda_sim::atomic(Space::Global, to, size_of::<f32>(), Atomic::Update, Scope::Device);
+                // SAFETY (of both): as in `store`.
+                let addend = f32::from_bits(unsafe { u32::load(from.cast()) });
+                let sum = unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(to)) };
+                let added = |bits| Some((f32::from_bits(bits) + addend).to_bits());
+                let old = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
+                debug_assert!(old.is_ok(), "there is always a sum");
+            }
+        }
+    }
+}
+
 /// An element as its bits.
 trait Word: Default {
     /// # Safety
@@ -465,6 +490,16 @@ pub unsafe fn tma_store<T, const D: usize>(map: TensorMapAddress, from: SharedPt
     unsafe { store(map, size_of::<T>(), from, room, &at) };
 }
 
+/// # Safety
+///
+/// As for [`TensorMapMut::add`](crate::tma::TensorMapMut::add); what a box asks of its shared memory is checked.
+#[track_caller]
+pub unsafe fn tma_add<const D: usize>(map: TensorMapAddress, from: SharedPtr, room: usize, at: [i32; D]) {
+    cuda_sim::poll("TensorMapMut::add");
+    // SAFETY: the caller's promise.
+    unsafe { Copy::new(map, size_of::<f32>(), from, room, &at).add() };
+}
+
 pub fn tma_prefetch(_: TensorMapAddress) {}
 
 #[track_caller]
@@ -481,6 +516,9 @@ pub fn tma_wait_read<const N: u32>() {
 pub fn tma_wait<const N: u32>() {
     cuda_sim::copies_wait(Engine::Bulk, N);
 }
+
+/// Copies are done when they are asked for.
+pub fn fence_async_global() {}
 
 #[track_caller]
 pub fn fence_async() {
