@@ -243,6 +243,23 @@ fn causal_on_tensor_cores() {
         .check_gradients_of_tensor_cores::<bf16>();
 }
 
+/// Blocks of keys add to the same queries, one after another: all of them, or those that a mask leaves, which may be none.
+#[test]
+fn blocks_of_keys_that_add_to_the_same_queries() {
+    case(70, 270, 128).check_gradients_of_tensor_cores::<bf16>();
+    case(150, 150, 64)
+        .heads(1, 2, 1)
+        .causal()
+        .check_gradients_of_tensor_cores::<f16>();
+    for (queries, keys, window) in [(200, 280, [40, 10]), (280, 200, [10, 100]), (20, 300, [15, 0])] {
+        let case = Case {
+            window: window.map(Some),
+            ..case(queries, keys, 64)
+        };
+        case.check_gradients_of_tensor_cores::<bf16>();
+    }
+}
+
 #[test]
 fn heads_that_share_keys() {
     case(5, 9, 16).heads(2, 6, 2).check_gradients::<f32>();
@@ -330,7 +347,7 @@ fn nan_goes_where_it_is_seen() {
 
 #[test]
 fn the_same_bits_each_time() {
-    let case = case(70, 66, 64).heads(1, 2, 1).causal();
+    let case = case(70, 266, 64).heads(1, 2, 1).causal();
     let (operands, grad) = (case.operands::<bf16>(), case.gradient::<bf16>());
     for device in devices::<bf16>() {
         let first = case.gradients_on(&device, &operands, &grad);

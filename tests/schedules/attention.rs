@@ -128,9 +128,12 @@ fn gradients_on_hopper<T: Value + Attend>(run: &mut Run) {
     }
 }
 
-/// More tiles than there are stages, of queries and of keys.
+/// More tiles than there are stages, of queries and of keys, and blocks that wait for one another.
 fn differentiate_many_tiles(run: &mut Run) {
-    differentiate::<bf16>(run, [150, 20, 64], None);
+    differentiate::<bf16>(run, [300, 150, 64], None);
+    differentiate::<bf16>(run, [20, 280, 128], None);
+    let length = run.len(20);
+    differentiate::<bf16>(run, [150, 20, 64], Some(length));
     differentiate_bias::<bf16>(run, [150, 20, 64], [true, true]);
     differentiate_bias::<bf16>(run, [20, 150, 64], [true, true]);
 }

@@ -4,12 +4,14 @@
 use std::f32::consts::LOG2_E;
 
 use cuda_std::launch::Kernel;
+use kernels_gpu::attention::AttentionShape;
 use kernels_gpu::attention::bias_plan::BiasPlan;
 use kernels_gpu::attention::wgmma::bias::{BiasAxes, SIDE};
-use kernels_gpu::attention::wgmma::gradients::{self, LINES, ROWS, bias as of_bias, of_keys};
+use kernels_gpu::attention::wgmma::gradients::{self, LINES, ROWS, bias as of_bias, of_keys, ordered};
 use kernels_gpu::attention::wgmma::{CONSUMER_ROWS, COUNTERS, KEYS, dim, rows, shared_bytes, threads};
 use kernels_gpu::compiled::{
     BiasGradientParams, GradientsOfKeysParams, GradientsOfQueriesParams, HopperAttention, HopperAttentionParams,
+    HopperGradientsParams, Number,
 };
 use ndarray::{Dim, Ix4, Ix5, s};
 
@@ -172,26 +174,89 @@ fn map<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>, lines: usize) -> Res
 }
 
 /// The gradients, if the device has such tensor cores and the kernels are written for such operands.
-pub(super) fn gradients<T: Attend + HopperAttention + TensorElement>(
+pub(super) fn gradients<T: Attend + HopperAttention + TensorElement + Number>(
     task: &GradientsTask<'_, T>,
 ) -> Result<Option<[DeviceArray<T, Ix4>; 3]>> {
     if !is_possible(task.q.stream(), &task.extra, task.shape.keys, task.factors[0]) {
         return Ok(None);
     }
     let gradients = match (task.shape.dim as usize, task.extra.is_empty()) {
-        (d, true) if d == dim(D64) => launch_gradients::<T, T::GradientsOfKeysD64, T::GradientsOfQueriesD64>(task, D64),
-        (d, true) if d == dim(D128) => {
-            launch_gradients::<T, T::GradientsOfKeysD128, T::GradientsOfQueriesD128>(task, D128)
+        (d, true) if d == dim(D64) => launch_gradients::<T, T::GradientsD64>(task, D64),
+        (d, true) if d == dim(D128) => launch_gradients::<T, T::GradientsD128>(task, D128),
+        (d, false) if d == dim(D64) => {
+            launch_gradients_of_forms::<T, T::FormsOfKeysD64, T::FormsOfQueriesD64>(task, D64)
         }
-        (d, false) if d == dim(D64) => launch_gradients::<T, T::FormsOfKeysD64, T::FormsOfQueriesD64>(task, D64),
-        (d, false) if d == dim(D128) => launch_gradients::<T, T::FormsOfKeysD128, T::FormsOfQueriesD128>(task, D128),
+        (d, false) if d == dim(D128) => {
+            launch_gradients_of_forms::<T, T::FormsOfKeysD128, T::FormsOfQueriesD128>(task, D128)
+        }
         _ => return Ok(None),
     };
     gradients.map(Some)
 }
 
-/// By the kernels whose results take so many registers of a thread, as `K`'s and `Q`'s do.
-fn launch_gradients<T, K, Q>(task: &GradientsTask<'_, T>, registers: usize) -> Result<[DeviceArray<T, Ix4>; 3]>
+/// By the kernel whose results take so many registers of a thread, as `K`'s do.
+fn launch_gradients<T, K>(task: &GradientsTask<'_, T>, registers: usize) -> Result<[DeviceArray<T, Ix4>; 3]>
+where
+    T: Attend + TensorElement + Number,
+    K: Kernel<Params = HopperGradientsParams<T>>,
+{
+    let stream = task.q.stream();
+    let of_queries = of_queries(task)?;
+    let (q, k, v, grad) = (
+        mappable(task.q)?,
+        mappable(task.k)?,
+        mappable(task.v)?,
+        mappable(task.grad)?,
+    );
+    let (q, k, v, grad) = (map(&q, LINES)?, map(&k, LINES)?, map(&v, LINES)?, map(&grad, LINES)?);
+    let shape = AttentionShape {
+        group: ordered::GROUP.min(task.shape.batch * task.shape.heads / task.shape.sharing) * task.shape.sharing,
+        ..task.shape
+    };
+    let [batch, heads, queries, dim] = [0, 1, 2, 3].map(|axis| task.q.shape()[axis]);
+    let (pieces, lines) = (dim / ordered::PIECE, ordered::queries(registers));
+    // Where no block has a tile of queries, nobody writes its sums.
+    let dims = Dim([batch, heads, queries, pieces, ordered::PIECE]);
+    let mut sums = match shape.each_query_sees_a_key() {
+        true => DeviceArray::<f32, Ix5>::uninit(stream, dims)?,
+        false => DeviceArray::zeros(stream, dims)?,
+    };
+    let mut turns = DeviceArray::<u32, _>::zeros(stream, ordered::COUNTERS + batch * heads * queries.div_ceil(lines))?;
+    let [mut dq, mut dk, mut dv] = task.results()?;
+    let [factor, scale] = task.factors;
+    {
+        let mut sums = sums.view_mut().permuted_axes([0, 1, 3, 2, 4])?;
+        let mut sums = sums.tensor_map_mut(&[1, 1, pieces, lines, ordered::PIECE], Swizzle::B128)?;
+        let args = (
+            &q,
+            &k,
+            &v,
+            &grad,
+            &of_queries,
+            &mut sums,
+            &mut turns,
+            &mut dk,
+            &mut dv,
+            shape,
+            [factor, scale],
+        );
+        let config = LaunchConfig {
+            dynamic_shared: ordered::shared_bytes(registers),
+            ..LaunchConfig::new(of_keys(&shape).tiles(ROWS as u32), gradients::THREADS as u32)
+        };
+        // SAFETY: the kernel's contract: threads, blocks and shared memory are those it is written for, as is the head dimension.
+        // The shape was found valid for tiles of 64 queries, and of 64 keys; there are keys, and the factor is positive. The maps are of
+        // five axes, in tiles as it wants them, and what is known of queries is, for each, as it says. The results are arrays of their
+        // own, whose first elements are at multiples of 16 bytes, and the words are zeros, one for each tile behind the counter.
+        unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
+    }
+    let sums = sums.into_shape(task.q.raw_dim())?;
+    (sums.expr() * scale).cast::<T>().eval_into(&mut dq)?;
+    Ok([dq, dk, dv])
+}
+
+/// With a bias, or sequences: by the kernels whose results take so many registers of a thread, as `K`'s and `Q`'s do.
+fn launch_gradients_of_forms<T, K, Q>(task: &GradientsTask<'_, T>, registers: usize) -> Result<[DeviceArray<T, Ix4>; 3]>
 where
     T: Attend + TensorElement,
     K: Kernel<Params = GradientsOfKeysParams<T>>,

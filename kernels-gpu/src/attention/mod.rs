@@ -253,6 +253,11 @@ impl AttentionShape {
         }
     }
 
+    /// Whether each query sees a key, if no sequences are packed and all keys are there.
+    pub fn each_query_sees_a_key(&self) -> bool {
+        self.reach >= 0 && i64::from(self.queries) + i64::from(self.from) <= i64::from(self.keys)
+    }
+
     /// Tiles of so many of a head's lines: where those of packed sequences begin is known on the device.
     #[inline(always)]
     pub fn blocks(&self, lines: u32, rows: u32) -> u32 {
@@ -370,6 +375,33 @@ mod tests {
         assert_eq!(window.queries_of_tile(0, 64), [100, 174]);
         assert_eq!(window.queries_of_tile(192, 64), [292, 300]);
         assert_eq!(window.queries_of_tile(200, 64), [0, 0]);
+    }
+
+    #[test]
+    fn queries_that_see_no_key() {
+        for (queries, keys, window, all) in [
+            (5, 5, [5, 0], true),
+            (5, 4, [5, 0], false),
+            (4, 5, [4, 0], true),
+            (5, 5, [5, 5], true),
+            (2, 9, [3, 3], true),
+            (9, 2, [9, 8], true),
+            (9, 2, [3, 6], false),
+        ] {
+            let ahead = keys as i32 - queries as i32;
+            let [left, right] = window;
+            let shape = AttentionShape {
+                queries,
+                keys,
+                from: ahead - left,
+                reach: ahead + right,
+                ..SHAPE
+            };
+            let sequence = shape.whole();
+            let sees_one = |query| sequence.begin(query) < sequence.end(query);
+            assert_eq!((0..queries).all(sees_one), all, "{shape:?}");
+            assert_eq!(shape.each_query_sees_a_key(), all, "{shape:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use cuda_std::SliceMut;
 use cuda_std::half::{bf16, f16};
 use cuda_std::launch::{Kernel, SafeKernel};
-use cuda_std::tma::TensorMap;
+use cuda_std::tma::{TensorMap, TensorMapMut};
 
 use super::sealed::Sealed;
 use crate::attention::AttentionShape;
@@ -133,6 +133,21 @@ pub type HopperAttentionParams<T> = (
     [f32; 2],
 );
 
+/// The parameters of [`attention_gradients_wgmma`](fn@wgmma::gradients::ordered::attention_gradients_wgmma).
+pub type HopperGradientsParams<T> = (
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    TensorMap<'static, T>,
+    &'static [f32],
+    TensorMapMut<'static, f32>,
+    SliceMut<'static, u32>,
+    SliceMut<'static, T>,
+    SliceMut<'static, T>,
+    AttentionShape,
+    [f32; 2],
+);
+
 /// The parameters of [`attention_gradients_of_keys`](fn@wgmma::gradients::attention_gradients_of_keys).
 pub type GradientsOfKeysParams<T> = (
     TensorMap<'static, T>,
@@ -190,14 +205,10 @@ pub trait HopperAttention: Attention {
     type FormsD64: Kernel<Params = HopperAttentionParams<Self>>;
     /// 128.
     type FormsD128: Kernel<Params = HopperAttentionParams<Self>>;
-    /// Gradients of keys and values, for 64.
-    type GradientsOfKeysD64: Kernel<Params = GradientsOfKeysParams<Self>>;
+    /// Gradients, for 64.
+    type GradientsD64: Kernel<Params = HopperGradientsParams<Self>>;
     /// For 128.
-    type GradientsOfKeysD128: Kernel<Params = GradientsOfKeysParams<Self>>;
-    /// Gradients of queries, for 64.
-    type GradientsOfQueriesD64: Kernel<Params = GradientsOfQueriesParams<Self>>;
-    /// For 128.
-    type GradientsOfQueriesD128: Kernel<Params = GradientsOfQueriesParams<Self>>;
+    type GradientsD128: Kernel<Params = HopperGradientsParams<Self>>;
     /// With a bias, or sequences: gradients of keys and values, for 64.
     type FormsOfKeysD64: Kernel<Params = GradientsOfKeysParams<Self>>;
     /// For 128.
@@ -219,14 +230,12 @@ macro_rules! hopper {
             type D128 = wgmma::attention_wgmma<$type, 64, false>;
             type FormsD64 = wgmma::attention_wgmma<$type, 32, true>;
             type FormsD128 = wgmma::attention_wgmma<$type, 64, true>;
-            type GradientsOfKeysD64 = wgmma::gradients::attention_gradients_of_keys<$type, 32, false>;
-            type FormsOfKeysD64 = wgmma::gradients::attention_gradients_of_keys<$type, 32, true>;
-            type GradientsOfKeysD128 = wgmma::gradients::attention_gradients_of_keys<$type, 64, false>;
-            type FormsOfKeysD128 = wgmma::gradients::attention_gradients_of_keys<$type, 64, true>;
-            type GradientsOfQueriesD64 = wgmma::gradients::attention_gradients_of_queries<$type, 32, false>;
-            type FormsOfQueriesD64 = wgmma::gradients::attention_gradients_of_queries<$type, 32, true>;
-            type GradientsOfQueriesD128 = wgmma::gradients::attention_gradients_of_queries<$type, 64, false>;
-            type FormsOfQueriesD128 = wgmma::gradients::attention_gradients_of_queries<$type, 64, true>;
+            type GradientsD64 = wgmma::gradients::ordered::attention_gradients_wgmma<$type, 32>;
+            type GradientsD128 = wgmma::gradients::ordered::attention_gradients_wgmma<$type, 64>;
+            type FormsOfKeysD64 = wgmma::gradients::attention_gradients_of_keys<$type, 32>;
+            type FormsOfKeysD128 = wgmma::gradients::attention_gradients_of_keys<$type, 64>;
+            type FormsOfQueriesD64 = wgmma::gradients::attention_gradients_of_queries<$type, 32>;
+            type FormsOfQueriesD128 = wgmma::gradients::attention_gradients_of_queries<$type, 64>;
             type BiasGradientD64 = wgmma::gradients::bias::attention_bias_gradient_wgmma<$type, 32>;
             type BiasGradientD128 = wgmma::gradients::bias::attention_bias_gradient_wgmma<$type, 64>;
         }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gradients of attention on Hopper's tensor cores, of numbers of 16 bits, with head dimensions of 64 and 128.
 //!
-//! What is computed is what [`tiled::gradients`](crate::attention::tiled::gradients) says, and by blocks of the same kind: one has lines of
-//! keys and values, or of queries, and walks over all that their gradients are summed over. Two operands belong to a line: a
+//! What is computed is what [`tiled::gradients`](crate::attention::tiled::gradients) says. The kernel for operands alone, with a mask or without, is
+//! [`ordered`]. Those of this module have a bias, lengths of keys and packed sequences, too, and compute by blocks of the same kind as the tiled one: one has
+//! lines of keys and values, or of queries, and walks over all that their gradients are summed over. Two operands belong to a line: a
 //! query and its incoming gradient, or a key and its value. The first ones are multiplied for the scores, the second ones for the gradients of the
 //! weights, whoever is the block's.
 //!
@@ -11,22 +12,22 @@
 //! `P ∘ (X − δ)` are made in the registers that those were in, and are the left operands of the next products, with `C` and `D` as they
 //! lie. So nothing that is computed goes through shared memory, and consumers do not wait for one another.
 //!
-//! Lengths of keys, packed sequences and a bias have kernels of their own, as for [attention](super). Lines of a tile that are of the next
-//! sequence are set to 0 by the consumers, as those behind the last one are by the copies. A [bias](super::bias) comes to the ring with
-//! the tile whose scores it is added to: a box for each consumer.
+//! Lines of a tile that are of the next sequence are set to 0 by the consumers, as those behind the last one are by the copies. A
+//! [bias](super::bias) comes to the ring with the tile whose scores it is added to: a box for each consumer.
 //!
 //! Nobody adds to what another adds to: the bits are the same each time. For that, the first two products are computed twice, by the blocks of
 //! keys and by those of queries: `14 d` operations for each pair, where `10 d` is the least.
 
 use cuda_std::float::approximate;
-use cuda_std::half::{bf16, f16, pack};
+use cuda_std::half::{bf16, f16};
 use cuda_std::hint;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap};
 use cuda_std::warpgroup;
-use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor, Registers};
+use cuda_std::wgmma::{Accumulator, InFlight, KMajor, MatrixDescriptor, Registers};
 
+use self::scores::{Known, PRODUCTS, Packed, hide, products};
 use super::bias::{BOX_BYTES, Bias, BiasAxes};
 use super::consume::store_line;
 use super::{Half, LINE, Place, dim};
@@ -34,9 +35,10 @@ use crate::attention::{AttentionShape, Lines, Sequence};
 use crate::matmul::unroll;
 
 pub mod bias;
+pub mod ordered;
+mod scores;
 
-/// Lines of a consumer, and of a tile of the others.
-pub const LINES: usize = 64;
+pub use scores::LINES;
 
 const CONSUMERS: usize = 2;
 
@@ -48,10 +50,6 @@ pub const THREADS: usize = 128 * (1 + CONSUMERS);
 
 /// Stages of the ring.
 const STAGES: usize = 2;
-
-/// Registers of the products of a consumer's lines and a tile's, and fragments of them.
-const PRODUCTS: usize = LINES / 2;
-const FRAGMENTS: usize = LINES / 16;
 
 /// Bytes of a tile of an operand.
 const fn tile_bytes(registers: usize) -> usize {
@@ -103,9 +101,9 @@ pub fn of_keys(shape: &AttentionShape) -> AttentionShape {
 /// those of [`attention_wgmma`](super::attention_wgmma()), and tiles of [`LINES`] lines. `of_queries` has for each query the logarithm to base 2
 /// of its sum of exponentials, or ∞ if it sees no key, and the product of its result and its gradient: the axes are these two, problems, heads and
 /// queries. The results begin at multiples of 16 bytes and have the heads one after
-/// another, each in C order. Only with `FORMS`, `sequences` and a bias are looked at, which are as there, and `of_bias`, too.
-#[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
-pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize, const FORMS: bool>(
+/// another, each in C order. `sequences` and the bias are as there, and so is `of_bias`.
+#[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
+pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
     q: TensorMap<'_, T>,
     k: TensorMap<'_, T>,
     v: TensorMap<'_, T>,
@@ -128,11 +126,11 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize, const FORMS: 
     // The first keys are seen by most: theirs are to be the first tiles.
     let row = (tiles.blocks(shape.keys, ROWS as u32) - 1) * ROWS as u32 - tile.row;
     // SAFETY: the kernel's contract.
-    let found = unsafe { sequence::<FORMS>(&shape, sequences, Lines::Keys, tile.batch, row) };
+    let found = unsafe { sequence(&shape, sequences, Lines::Keys, tile.batch, row) };
     let Some((sequence, row)) = found else {
         return;
     };
-    let block = Block::<T, R, false, FORMS> {
+    let block = Block::<T, R, false> {
         own: [k, v],
         others: [q, grad],
         shape,
@@ -170,18 +168,15 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize, const FORMS: 
 ///
 /// # Safety
 ///
-/// With `FORMS`, [`fits_sequences`](AttentionShape::fits_sequences).
+/// [`fits_sequences`](AttentionShape::fits_sequences).
 #[inline(always)]
-unsafe fn sequence<const FORMS: bool>(
+unsafe fn sequence(
     shape: &AttentionShape,
     sequences: &[u32],
     of: Lines,
     batch: u32,
     row: u32,
 ) -> Option<(Sequence, u32)> {
-    if !FORMS {
-        return Some((shape.whole(), row));
-    }
     // SAFETY: the caller's promise.
     unsafe { shape.sequence(sequences, of, batch, (row, ROWS as u32)) }
 }
@@ -191,8 +186,8 @@ unsafe fn sequence<const FORMS: bool>(
 /// # Safety
 ///
 /// As for `attention_gradients_of_keys`, with a block for each tile of [`ROWS`] queries.
-#[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
-pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize, const FORMS: bool>(
+#[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
+pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize>(
     q: TensorMap<'_, T>,
     k: TensorMap<'_, T>,
     v: TensorMap<'_, T>,
@@ -211,12 +206,12 @@ pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize, const FORM
         return;
     };
     // SAFETY: the kernel's contract.
-    let found = unsafe { sequence::<FORMS>(&shape, sequences, Lines::Queries, tile.batch, tile.row) };
+    let found = unsafe { sequence(&shape, sequences, Lines::Queries, tile.batch, tile.row) };
     let Some((sequence, row)) = found else {
         return;
     };
     let key_head = shape.key_head(tile.head);
-    let block = Block::<T, R, true, FORMS> {
+    let block = Block::<T, R, true> {
         own: [q, grad],
         others: [k, v],
         shape,
@@ -250,7 +245,7 @@ pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize, const FORM
 }
 
 /// What the threads of a block have in common. Its own lines are queries, or keys.
-struct Block<'a, T, const R: usize, const OF_QUERIES: bool, const FORMS: bool> {
+struct Block<'a, T, const R: usize, const OF_QUERIES: bool> {
     own: [TensorMap<'a, T>; 2],
     others: [TensorMap<'a, T>; 2],
     shape: AttentionShape,
@@ -268,69 +263,7 @@ struct Block<'a, T, const R: usize, const OF_QUERIES: bool, const FORMS: bool> {
     bias: Bias<'a, T>,
 }
 
-/// What is known of each query: the logarithm to base 2 of its sum of exponentials, and the product of its result and its gradient.
-#[derive(Clone, Copy)]
-struct Known<'a> {
-    elements: &'a [f32],
-    /// Heads of queries of a problem, and the distance from the first to the second of what is known.
-    heads: u32,
-    all: usize,
-    queries: u32,
-}
-
-impl<'a> Known<'a> {
-    #[inline(always)]
-    fn new(elements: &'a [f32], shape: &AttentionShape) -> Self {
-        Self {
-            elements,
-            heads: shape.heads,
-            all: (shape.batch * shape.heads) as usize * shape.queries as usize,
-            queries: shape.queries,
-        }
-    }
-
-    /// Of a query of a sequence; of one behind the last, as of one that sees no key.
-    #[inline(always)]
-    fn of(&self, [batch, head]: [u32; 2], sequence: &Sequence, query: u32) -> [f32; 2] {
-        if query >= sequence.queries {
-            return [f32::INFINITY, 0.0];
-        }
-        let head = (batch * self.heads + head) as usize;
-        let at = head * self.queries as usize + (sequence.first_query + query) as usize;
-        // SAFETY (of both): the kernels' contracts: there are both for each query.
-        unsafe {
-            let [log_sum] = self.elements.load_vec_unchecked::<1>(at);
-            let [delta] = self.elements.load_vec_unchecked::<1>(self.all + at);
-            [log_sum, delta]
-        }
-    }
-}
-
-/// What a consumer has packed of its products.
-struct Packed<T>([Fragment<T>; FRAGMENTS]);
-
-impl<T: Half> Packed<T> {
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn new(products: &Accumulator<PRODUCTS>) -> Self {
-        let of = |j: usize| {
-            let pair = |i: usize| pack::<T>(products.element(8 * j + i), products.element(8 * j + i + 1));
-            Fragment::of_pairs([pair(0), pair(2), pair(4), pair(6)])
-        };
-        let packed = Self([of(0), of(1), of(2), of(3)]);
-        packed.keep();
-        packed
-    }
-
-    /// Keeps the registers from others until here.
-    #[inline(always)]
-    fn keep(&self) {
-        unroll!(4, j => {
-            self.0[j].keep();
-        });
-    }
-}
-
-impl<T: Half, const R: usize, const OF_QUERIES: bool, const FORMS: bool> Block<'_, T, R, OF_QUERIES, FORMS>
+impl<T: Half, const R: usize, const OF_QUERIES: bool> Block<'_, T, R, OF_QUERIES>
 where
     [f32; R]: Registers,
 {
@@ -414,7 +347,7 @@ where
     /// Whether something is added to scores. It is asked anew each time, so that there is one loop.
     #[inline(always)]
     fn has_bias(&self) -> bool {
-        FORMS && hint::pinned(self.bias.axes.is_there) != 0
+        hint::pinned(self.bias.axes.is_there) != 0
     }
 
     /// The first line of the block's sequence among its own, and among the others.
@@ -550,7 +483,7 @@ where
             let mut line = self.lines[0];
             while line < self.lines[1] {
                 self.full(place.stage).wait(place.round);
-                if FORMS && all - line < LINES as u32 {
+                if all - line < LINES as u32 {
                     self.clear(place.stage, all - line);
                 }
                 sums = self.step(own, place.stage, (row, line), known, sums);
@@ -655,75 +588,13 @@ where
         } else {
             self.sequence.keys
         };
-        let end = if FORMS && self.shape.packed > 0 {
-            of_sequence
-        } else {
-            lines
-        };
+        let end = if self.shape.packed > 0 { of_sequence } else { lines };
         unroll!(2, half => {
             let row = row + 8 * half as u32;
             let line = (row < end).then_some(head * lines as usize + (first + row) as usize);
-            let is_seen = !FORMS || row < of_sequence;
+            let is_seen = row < of_sequence;
             // SAFETY: the line is in `out`, by the kernel's contract.
             unsafe { store_line(sums, half, &out, line, |sum| if is_seen { sum * factor } else { 0.0 }) };
         });
     }
-}
-
-/// Has the products of 64 lines and the first 64 of a tile computed, whose boxes have so many.
-///
-/// # Safety
-///
-/// Both are there, in boxes of [`LINE`] bytes a line side by side, and stay as they are until the products have been waited for.
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-unsafe fn products<T: Half, const R: usize>(
-    own: MatrixDescriptor<T, KMajor>,
-    tile: Shared<T>,
-    lines: usize,
-) -> InFlight<PRODUCTS> {
-    let others = MatrixDescriptor::<T, KMajor>::new(tile, 16, 1024);
-    let mut batch = Accumulator::<PRODUCTS>::any().start();
-    unroll!(R / 8, step => {
-        // 32 bytes of the line of a box, or the next box.
-        let (of_box, in_line) = (step / 4 * LINE, step % 4 * 32);
-        let a = own.advance((of_box * LINES + in_line) as u32);
-        let b = others.advance((of_box * lines + in_line) as u32);
-        // SAFETY (of both): the caller's promise.
-        batch = match step {
-            0 => unsafe { batch.mma_from_zero(a, b) },
-            _ => unsafe { batch.mma(a, b) },
-        };
-    });
-    batch.commit()
-}
-
-/// Takes what is of keys that a query does not see for `hidden`: of a warpgroup's lines from `row` on, which are queries or else keys, and
-/// the others from `line` on.
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn hide<const OF_QUERIES: bool>(
-    scores: &mut Accumulator<PRODUCTS>,
-    sequence: &Sequence,
-    (row, line): (u32, u32),
-    hidden: f32,
-) {
-    let (first_query, first_key) = match OF_QUERIES {
-        true => (row, line),
-        false => (line, row),
-    };
-    let sees_all = first_key + (LINES as u32) <= sequence.end(first_query)
-        && first_key >= sequence.begin(first_query + LINES as u32 - 1);
-    if sees_all {
-        return;
-    }
-    let (own_row, column) = Accumulator::<PRODUCTS>::place(thread::thread_idx_x(), 0);
-    let (row, line) = (row + own_row, line + column);
-    scores.update(|i, score| {
-        let (row, line) = (row + (i / 2 % 2 * 8) as u32, line + (i / 4 * 8 + i % 2) as u32);
-        let (query, key) = match OF_QUERIES {
-            true => (row, line),
-            false => (line, row),
-        };
-        let is_seen = key < sequence.end(query) && key >= sequence.begin(query);
-        if is_seen { score } else { hidden }
-    });
 }

@@ -19,7 +19,8 @@ use cuda_std::wgmma::{Accumulator, InFlight, KMajor, MatrixDescriptor};
 
 use super::super::bias::{BOX_BYTES, Bias, BiasAxes};
 use super::super::{Half, KEYS, LINE, dim};
-use super::{CONSUMERS, Known, LINES, PRODUCTS, ROWS, THREADS, hide, products};
+use super::scores::{Known, LINES, PRODUCTS, hide, products};
+use super::{CONSUMERS, ROWS, THREADS};
 use crate::attention::bias_plan::{BiasPlan, BiasTile, WARP_QUERIES};
 use crate::attention::{AttentionShape, Lines, Sequence};
 use crate::matmul::unroll;
