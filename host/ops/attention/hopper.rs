@@ -157,6 +157,16 @@ fn mappable<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>) -> Result<Order
     })
 }
 
+/// Queries, keys, values and the gradient of the result, as tensor maps can have them.
+fn operands<'a, T: Attend + TensorElement>(task: &GradientsTask<'a, T>) -> Result<[Ordered<'a, T, Ix4>; 4]> {
+    Ok([
+        mappable(task.q)?,
+        mappable(task.k)?,
+        mappable(task.v)?,
+        mappable(task.grad)?,
+    ])
+}
+
 /// Problems, heads, pieces of a line, lines, elements of a piece.
 fn in_pieces<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>) -> DeviceView<'_, T, Ix5> {
     let [batch, heads, lines, dim] = [0, 1, 2, 3].map(|axis| elements.shape()[axis]);
@@ -202,12 +212,7 @@ where
 {
     let stream = task.q.stream();
     let of_queries = of_queries(task)?;
-    let (q, k, v, grad) = (
-        mappable(task.q)?,
-        mappable(task.k)?,
-        mappable(task.v)?,
-        mappable(task.grad)?,
-    );
+    let [q, k, v, grad] = operands(task)?;
     let (q, k, v, grad) = (map(&q, LINES)?, map(&k, LINES)?, map(&v, LINES)?, map(&grad, LINES)?);
     let shape = AttentionShape {
         group: ordered::GROUP.min(task.shape.batch * task.shape.heads / task.shape.sharing) * task.shape.sharing,
@@ -265,12 +270,7 @@ where
     let stream = task.q.stream();
     let of_queries = of_queries(task)?;
     let sequences = || task.extra.sequences.as_deref().map(Words::of);
-    let (q, k, v, grad) = (
-        mappable(task.q)?,
-        mappable(task.k)?,
-        mappable(task.v)?,
-        mappable(task.grad)?,
-    );
+    let [q, k, v, grad] = operands(task)?;
     let (q, k, v, grad) = (map(&q, LINES)?, map(&k, LINES)?, map(&v, LINES)?, map(&grad, LINES)?);
     let bias = task.extra.bias.as_deref().map(in_boxes).transpose()?;
     let bias = bias.as_deref().map(|bias| BiasBoxes::new(bias, task.shape.keys));
@@ -357,12 +357,7 @@ where
 {
     let stream = task.q.stream();
     let of_queries = of_queries(task)?;
-    let (q, k, v, grad) = (
-        mappable(task.q)?,
-        mappable(task.k)?,
-        mappable(task.v)?,
-        mappable(task.grad)?,
-    );
+    let [q, k, v, grad] = operands(task)?;
     let (q, k, v, grad) = (map(&q, LINES)?, map(&k, KEYS)?, map(&v, KEYS)?, map(&grad, LINES)?);
     let bias = in_boxes(task.extra.bias.as_deref().expect("its gradient is asked for"))?;
     let bias = BiasBoxes::new(&bias, task.shape.keys)?;

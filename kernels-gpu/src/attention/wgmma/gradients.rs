@@ -25,7 +25,7 @@ use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, TensorMap};
 use cuda_std::warpgroup;
-use cuda_std::wgmma::{Accumulator, InFlight, KMajor, MatrixDescriptor, Registers};
+use cuda_std::wgmma::{Accumulator, KMajor, MatrixDescriptor, Registers};
 
 use self::scores::{Known, PRODUCTS, Packed, hide, products};
 use super::bias::{BOX_BYTES, Bias, BiasAxes};
@@ -542,38 +542,24 @@ where
             let mut scores = scores.wait();
             scores.update(|i, product| weights.element(i) * (product - known[i / 2 % 2][1]));
             let packed = Packed::new(&scores);
-            let sum = self.add(of_scores, &packed, tile(0)).wait();
+            // SAFETY: the tile stays until it is free, behind the wait.
+            let sum = unsafe { packed.add_to(of_scores, tile(0)) }.wait();
             packed.keep();
             return [sum, of_weights];
         }
         let packed_weights = Packed::new(&weights);
         let mut scores = scores.wait();
-        let by_weights = self.add(of_weights, &packed_weights, tile(1));
+        // SAFETY (of both): the tile stays until it is free, behind the waits.
+        let by_weights = unsafe { packed_weights.add_to(of_weights, tile(1)) };
         scores.update(|i, product| weights.element(i) * (product - of_column(1, i)));
         let packed = Packed::new(&scores);
-        let by_scores = self.add(of_scores, &packed, tile(0));
+        let by_scores = unsafe { packed.add_to(of_scores, tile(0)) };
         // SAFETY: the newest batch is the other one.
         let of_weights = unsafe { by_weights.wait_beside_newer() };
         packed_weights.keep();
         let of_scores = by_scores.wait();
         packed.keep();
         [of_scores, of_weights]
-    }
-
-    /// Has the lines of a tile added, times what is packed. The sums are waited for before the tile is free, and what is packed is kept
-    /// until then.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn add(&self, sums: Accumulator<R>, packed: &Packed<T>, tile: Shared<T>) -> InFlight<R> {
-        // Boxes of 64 columns, with a line of memory for each line.
-        let next_box = (LINES * LINE) as u32;
-        let lines = MatrixDescriptor::<T, T::AlongLines>::new(tile, next_box, 1024);
-        let mut batch = sums.start();
-        unroll!(4, step => {
-            let b = lines.advance(step as u32 * 16 * LINE as u32);
-            // SAFETY: the tile is there, and stays until the wait, as said. What is packed was made before the batch was opened.
-            batch = unsafe { batch.mma_fragment(&packed.0[step], b) };
-        });
-        batch.commit()
     }
 
     /// Stores the sums, times `factor`, to an array that has so many heads with so many lines: 0 of keys that are of no sequence.

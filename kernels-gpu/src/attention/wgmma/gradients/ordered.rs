@@ -499,7 +499,8 @@ where
             fragments[0].keep();
             fragments[1].keep();
         }
-        let by_weights = self.multiply(of_weights, &packed_weights, tile(1));
+        // SAFETY: the tile is there, and stays until it is free, behind the wait.
+        let by_weights = unsafe { packed_weights.add_to(of_weights, tile(1)) };
         scores.update(|i, product| weights.element(i) * (product - of_column(1, i)));
         let packed = Packed::new(&scores);
         if !IS_FIRST && part == 0 {
@@ -508,7 +509,8 @@ where
         }
         // SAFETY: the box has a line for each key, and nobody reads these before both consumers have met.
         unsafe { packed.store(self.scores(stage, part), work.consumer * LINES as u32) };
-        let by_scores = self.multiply(of_scores, &packed, tile(0));
+        // SAFETY: as above.
+        let by_scores = unsafe { packed.add_to(of_scores, tile(0)) };
         if !IS_FIRST && part + 1 == parts(R) {
             let of_queries = self.of_queries(stage ^ 1, work.consumer);
             // SAFETY (of both): the newest batch is another one.
@@ -542,20 +544,6 @@ where
             true => unsafe { fragments[operand].products(tile) },
             false => unsafe { products::<T, R>(work.own[operand], tile, LINES) },
         }
-    }
-
-    /// Has the lines of a tile added, times what is packed. The sums are waited for before the tile is free, and what is packed is kept
-    /// until then.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn multiply(&self, sums: Accumulator<R>, packed: &Packed<T>, tile: Shared<T>) -> InFlight<R> {
-        let lines = MatrixDescriptor::<T, T::AlongLines>::new(tile, BOX_BYTES as u32, 1024);
-        let mut batch = sums.start();
-        unroll!(4, step => {
-            let b = lines.advance(step as u32 * 16 * LINE as u32);
-            // SAFETY: the tile is there, and stays until the wait, as said. What is packed was made before the batch was opened.
-            batch = unsafe { batch.mma_fragment(&packed.0[step], b) };
-        });
-        batch.commit()
     }
 
     /// Has this consumer's half of the gradients of the queries of a tile computed, whose gradients of scores are in a stage: of half of their

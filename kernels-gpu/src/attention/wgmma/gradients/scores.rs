@@ -4,7 +4,7 @@
 use cuda_std::half::pack;
 use cuda_std::matrix;
 use cuda_std::prelude::*;
-use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor};
+use cuda_std::wgmma::{Accumulator, Fragment, InFlight, KMajor, MatrixDescriptor, Registers};
 
 use super::super::{Half, LINE};
 use crate::attention::{AttentionShape, Sequence};
@@ -127,6 +127,28 @@ impl<T: Half> Packed<T> {
                 0 => unsafe { batch.mma_fragment_from_zero(&self.0[step], b) },
                 _ => unsafe { batch.mma_fragment(&self.0[step], b) },
             };
+        });
+        batch.commit()
+    }
+
+    /// Has these, times the 64 lines of a tile, added to sums.
+    ///
+    /// # Safety
+    ///
+    /// The tile is there, in boxes of as many lines, and stays as it is until the sums have been waited for. Behind that, the fragments are
+    /// [kept](Self::keep).
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub(super) unsafe fn add_to<const R: usize>(&self, sums: Accumulator<R>, tile: Shared<T>) -> InFlight<R>
+    where
+        [f32; R]: Registers,
+    {
+        let next_box = (LINES * LINE) as u32;
+        let lines = MatrixDescriptor::<T, T::AlongLines>::new(tile, next_box, 1024);
+        let mut batch = sums.start();
+        unroll!(4, step => {
+            let b = lines.advance(step as u32 * 16 * LINE as u32);
+            // SAFETY: the caller's promise; the fragments were made before the batch was opened.
+            batch = unsafe { batch.mma_fragment(&self.0[step], b) };
         });
         batch.commit()
     }
