@@ -180,8 +180,8 @@ impl Drop for Buffer {
         }
         let home = std::mem::replace(&mut self.home, Home::Device);
         let usage = self.usage.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // An error here is one of earlier work (a kernel that failed), which every later call reports as well; the
-        // memory is then lost with the context.
+        // An error here is one of earlier work (a kernel that failed), which every later call reports as well, and the
+        // memory is lost with the context; or one of that call alone, and the memory is given back behind all work.
         let last = usage.last_writer();
         let wait = |stream: &Stream| {
             let mut others = usage.users_but(stream).into_iter();
@@ -204,7 +204,7 @@ impl Drop for Buffer {
             // Freed by a call that knows no stream.
             Home::Owner(owner) => match wait(last).and_then(|()| last.finish()) {
                 Ok(()) => drop(owner),
-                Err(_) => std::mem::forget(owner),
+                Err(_) => last.backend().strand_owner(owner),
             },
         }
     }

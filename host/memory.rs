@@ -16,6 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{Backend, RawStream};
 use crate::error::{Error, Result};
+use crate::owner::Owner;
 use crate::pinned::PinnedCache;
 
 /// The environment variable that has every allocation remembered with the place that made it, if it is `1`; see
@@ -78,9 +79,8 @@ pub(crate) struct Memory {
     peak: AtomicU64,
     limit: AtomicU64,
     kept: Mutex<HashMap<RawStream, Kept>>,
-    /// Blocks that could not be freed in a stream's order. They are still allocated, until [`trim`](Memory) frees them
-    /// behind all work of the device.
-    stranded: Mutex<Vec<(u64, usize)>>,
+    /// What could not be given back in a stream's order, until [`trim`](Memory) does it behind all work of the device.
+    stranded: Mutex<Vec<Stranded>>,
     /// Memory of the host for this device's copies.
     pub(crate) pinned: PinnedCache,
     /// By address; none where nobody asked for it.
@@ -93,6 +93,15 @@ struct Kept {
     bytes: usize,
     /// By size.
     blocks: HashMap<usize, Vec<u64>>,
+}
+
+/// What nobody uses any more but work that is queued, and no stream is known to be behind that.
+#[derive(Debug)]
+enum Stranded {
+    /// Memory of that size, which is still allocated.
+    Block(u64, usize),
+    /// Who owns memory of another library's.
+    Owner(Owner),
 }
 
 /// How an allocation came about.
@@ -309,7 +318,12 @@ impl dyn Backend {
     pub(crate) unsafe fn strand(&self, address: u64, bytes: usize) {
         let memory = self.memory();
         memory.forget(address);
-        lock(&memory.stranded).push((address, bytes));
+        lock(&memory.stranded).push(Stranded::Block(address, bytes));
+    }
+
+    /// Has the owner of another library's memory dropped by the next [`trim`](Self::trim), behind all that is queued now.
+    pub(crate) fn strand_owner(&self, owner: Owner) {
+        lock(&self.memory().stranded).push(Stranded::Owner(owner));
     }
 
     /// Frees blocks behind what the stream has queued. Those that cannot be freed so are stranded, and count as
@@ -324,7 +338,7 @@ impl dyn Backend {
             if unsafe { self.free(stream, address) }.is_err() {
                 let memory = self.memory();
                 memory.allocated.fetch_add(size as u64, Ordering::Relaxed);
-                lock(&memory.stranded).push((address, size));
+                lock(&memory.stranded).push(Stranded::Block(address, size));
             }
         }
     }
@@ -355,19 +369,24 @@ impl dyn Backend {
         self.trim_pool()
     }
 
-    /// Waits for the device, and frees what was stranded before.
+    /// Waits for the device, and gives back what was stranded before.
     fn free_stranded(&self) -> Result<()> {
         let memory = self.memory();
         let mut stranded = std::mem::take(&mut *lock(&memory.stranded));
         let mut result = self.synchronize_all();
         while result.is_ok()
-            && let Some((address, bytes)) = stranded.pop()
+            && let Some(next) = stranded.pop()
         {
-            // SAFETY: nobody's, and all work was waited for that was queued when it was stranded.
-            result = unsafe { self.free_now(address) };
-            match result {
-                Ok(()) => memory.discount(bytes),
-                Err(_) => stranded.push((address, bytes)),
+            match next {
+                Stranded::Owner(owner) => drop(owner),
+                Stranded::Block(address, bytes) => {
+                    // SAFETY: nobody's, and all work was waited for that was queued when it was stranded.
+                    result = unsafe { self.free_now(address) };
+                    match result {
+                        Ok(()) => memory.discount(bytes),
+                        Err(_) => stranded.push(next),
+                    }
+                }
             }
         }
         lock(&memory.stranded).append(&mut stranded);
@@ -378,8 +397,10 @@ impl dyn Backend {
     pub(crate) fn close_memory(&self) {
         // Only then, as it waits for the work of other libraries too.
         if !lock(&self.memory().stranded).is_empty() {
-            // An error is one of earlier work; the memory goes with the context.
+            // An error is one of earlier work; the memory goes with the context. So does that of other libraries, and an
+            // owner that is dropped afterwards would free what the next context has at that address.
             let _ = self.free_stranded();
+            std::mem::forget(std::mem::take(&mut *lock(&self.memory().stranded)));
         }
         self.memory().pinned.close(self);
     }
@@ -460,6 +481,8 @@ fn is_ours(function: &str, location: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use cuda_sim::Checks;
 
     use super::*;
@@ -550,8 +573,11 @@ mod tests {
     }
 
     #[test]
-    fn stranded_memory_is_freed_by_the_next_trim() {
+    fn what_is_stranded_is_given_back_by_the_next_trim() {
         let (backend, stream) = device();
+        let owned = Arc::new(());
+        backend.strand_owner(Owner::new(Arc::clone(&owned)));
+        assert_eq!(Arc::strong_count(&owned), 2);
         // SAFETY: as above.
         unsafe {
             let address = backend.acquire(stream, 100).unwrap();
@@ -560,6 +586,7 @@ mod tests {
         assert_eq!(backend.memory_info().unwrap().allocated, 100);
         backend.trim().unwrap();
         assert_eq!(backend.memory_info().unwrap().allocated, 0);
+        assert_eq!(Arc::strong_count(&owned), 1);
     }
 
     #[test]
