@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::common::device;
 use kernels_gpu::op::ReduceOp;
-use ndarray::{Array1, Ix1, Ix2, array};
+use ndarray::{Array1, Axis, Ix1, Ix2, array};
 use rayon::prelude::*;
-use warpsmith::ops::{Maximum, Sum};
+use warpsmith::ops::{self, Maximum, Sum};
 use warpsmith::{Device, DeviceArray, Error, Stream};
 
 /// Elements enough that a kernel still runs when the host has queued the next.
@@ -212,6 +212,8 @@ fn arrays_of_two_devices_do_not_mix() {
     let y = DeviceArray::from_ndarray(other.default_stream(), &array![3.0, 4.0]).unwrap();
     let mut out = y.try_clone().unwrap();
     let (matrix, mask) = (square(&one), mask(&one));
+    let places = DeviceArray::<u64, Ix1>::zeros(other.default_stream(), 2).unwrap();
+    let mut counts = DeviceArray::zeros(other.default_stream(), 2).unwrap();
     let mut total = DeviceArray::zeros(other.default_stream(), ()).unwrap();
     let errors = [
         ("add", x.add(&y).map(drop)),
@@ -233,6 +235,24 @@ fn arrays_of_two_devices_do_not_mix() {
         ("gemv", out.gemv(1.0, &matrix, &x, 0.0)),
         ("matmul", matrix.matmul(&square(&other)).map(drop)),
         ("to_array", x.view().to_array_into(&mut out)),
+        ("dot", x.dot(&y).map(drop)),
+        (
+            "concatenate",
+            ops::concatenate(Axis(0), &[x.view(), y.view()]).map(drop),
+        ),
+        ("stack", ops::stack(Axis(0), &[x.view(), y.view()]).map(drop)),
+        ("take", x.take(Axis(0), &places).map(drop)),
+        ("compress", out.compress(&mask).map(drop)),
+        ("compress_axis", out.compress_axis(Axis(0), &mask).map(drop)),
+        ("scatter_add", out.scatter_add(Axis(0), &places, &x)),
+        ("scatter_add_in_order", out.scatter_add_in_order(Axis(0), &places, &x)),
+        ("histogram", x.histogram_into(0.0..=1.0, &mut counts)),
+        ("add", (x.expr() + &y).eval().map(drop)),
+        (
+            "fused_matmul",
+            matrix.fused_matmul(&matrix).bias(&y).compute().map(drop),
+        ),
+        ("add", out.update(|out| out + &x)),
     ];
     for (operation, error) in errors {
         let error = error.unwrap_err();

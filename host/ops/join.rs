@@ -99,17 +99,20 @@ where
     Ok(out)
 }
 
-/// The first of the arrays.
+/// The first of the arrays, which are on one device.
 fn first<'a, 'b, T: Element, D: Dimension>(
     operation: &'static str,
     arrays: &'a [DeviceView<'b, T, D>],
 ) -> Result<&'a DeviceView<'b, T, D>> {
-    arrays.first().ok_or(Error::Parameter {
+    let first = arrays.first().ok_or(Error::Parameter {
         operation,
         parameter: "arrays",
         given: "none".into(),
         wanted: "at least one".into(),
-    })
+    })?;
+    let mut others = arrays.iter();
+    others.try_for_each(|other| first.stream().check_device(operation, other.stream()))?;
+    Ok(first)
 }
 
 /// The error of shapes that do not fit together.

@@ -262,13 +262,7 @@ impl<T: MatVec<Wide: Element>> DeviceArrayRef<T, Ix1> {
     /// ```
     pub fn dot(&self, y: &DeviceArrayRef<T, Ix1>) -> Result<T> {
         let x = self;
-        if x.len() != y.len() {
-            return Err(Error::Shape {
-                operation: "dot",
-                given: format!("shapes {:?} and {:?}", x.shape(), y.shape()),
-                wanted: "equal shapes".into(),
-            });
-        }
+        x.fits("dot", y)?;
         let mut result = DeviceArray::uninit(x.stream(), Ix1(1))?;
         let row = x.broadcast([1, x.len()])?;
         gemv(x.stream(), &row, y, &mut result, (T::Wide::ONE, T::Wide::ZERO))?;
