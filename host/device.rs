@@ -24,9 +24,9 @@ pub const DEVICE_VARIABLE: &str = "WARPSMITH_DEVICE";
 /// The PTX of this crate's kernels; of no module where the crate was built without device code.
 pub(crate) const KERNELS: PtxModules = crate::kernels!(kernels_gpu);
 
-/// The backend, each call of which is told to the crate `tracing` where the feature is on.
+/// The backend, each call of which is told to the crate `tracing` and to profilers where these features are on.
 fn traced(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
-    #[cfg(feature = "tracing")]
+    #[cfg(any(feature = "tracing", feature = "nvtx"))]
     let backend: Arc<dyn Backend> = Arc::new(crate::backend::traced::Traced::new(backend));
     backend
 }

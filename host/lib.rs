@@ -58,6 +58,8 @@
 //! `tracing`: allocations, copies, launches and waits as spans of the crate `tracing`, of level DEBUG and target
 //! `warpsmith`.
 //!
+//! `nvtx`: the same as ranges that NVIDIA's profilers show, in the domain `warpsmith`. It takes nothing to build.
+//!
 //! `npz`: NumPy's archives of arrays ([`npy`]), by the crate `zip`. Files of one array, `.npy`, take no feature.
 #![deny(missing_docs)]
 

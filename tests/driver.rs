@@ -24,6 +24,9 @@ mod failures;
 mod panics;
 #[path = "driver/peers.rs"]
 mod peers;
+#[cfg(feature = "nvtx")]
+#[path = "driver/ranges.rs"]
+mod ranges;
 #[path = "driver/transfers.rs"]
 mod transfers;
 #[path = "driver/uploads.rs"]
@@ -35,16 +38,21 @@ fn stub() -> &'static Path {
     STUB.get_or_init(|| {
         remove_leftovers();
         let folder = scratch("stub");
-        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let output = Command::new(rustc)
-            .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=stub", "-o"])
-            .arg(folder.join("libcuda.so.1"))
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/driver/stub.rs"))
-            .output()
-            .expect("rustc can be run");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        compile("stub.rs", &folder.join("libcuda.so.1"));
         folder
     })
+}
+
+/// Makes a shared library of a file of this test's folder.
+fn compile(source: &str, library: &Path) {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc)
+        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=stub", "-o"])
+        .arg(library)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/driver").join(source))
+        .output()
+        .expect("rustc can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Removes the folders of processes that have ended.
@@ -200,6 +208,8 @@ fn child() {
         "threads_panic" => with_device(panics::threads_panic),
         "unlocked" => with_device(panics::unlocked),
         "library" => with_device(panics::library),
+        #[cfg(feature = "nvtx")]
+        "ranges" => ranges::ranges(),
         "sticky" => with_device(failures::sticky),
         "too_old" => failures::too_old(),
         other => panic!("no case {other}"),

@@ -4,9 +4,11 @@
 
 pub(crate) mod cuda;
 pub(crate) mod faulty;
+#[cfg(feature = "nvtx")]
+mod nvtx;
 pub(crate) mod sim;
 mod system;
-#[cfg(feature = "tracing")]
+#[cfg(any(feature = "tracing", feature = "nvtx"))]
 pub(crate) mod traced;
 
 use std::any::TypeId;

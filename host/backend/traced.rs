@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Another backend, each call of which is told to the crate `tracing` (feature `tracing`): allocations, copies, launches
-//! and waits, as spans of the target `warpsmith` that last as long as the host is in the call. Where nobody listens, a
-//! span is a look at a number; without the feature there is nothing of it. Loads of modules have theirs in
-//! cuda/modules.rs, where it is known that there is one.
+//! Another backend, each call of which is told to who listens: allocations, copies, launches and waits, as spans of the
+//! crate `tracing` with the target `warpsmith` (feature `tracing`), and as ranges for NVIDIA's profilers (feature `nvtx`),
+//! which last as long as the host is in the call. Where nobody listens, that is a look at a number; without the features
+//! there is nothing of it. Loads of kernels have theirs in cuda/modules.rs, where it is known that there is one.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-
-use cuda_sim::{LaunchConfig, LaunchCounters};
-use tracing::debug_span;
 
 use super::{
     Backend, Callback, DeviceFnInfo, FunctionInfo, Graphs, KernelInfo, PeerMemory, RawEvent, RawExec, RawFunction,
@@ -20,6 +17,7 @@ use crate::expr::Kernels;
 use crate::memory::Memory;
 use crate::ptx::PtxModules;
 use crate::tensor_map::TensorType;
+use cuda_sim::{LaunchConfig, LaunchCounters};
 use cuda_std::tma::{RawTensorMap, TensorMapLayout};
 
 #[derive(Debug)]
@@ -33,12 +31,24 @@ impl Traced {
     }
 }
 
+/// Tells of what is done until the end of the block, as `kernel` or by the name that it has otherwise.
+macro_rules! tell {
+    (@range $name:expr, kernel = $kernel:expr $(, $($rest:tt)*)?) => { super::nvtx::Range::new($kernel) };
+    (@range $name:expr, $field:ident = $value:expr $(, $($rest:tt)*)?) => { tell!(@range $name, $($($rest)*)?) };
+    (@range $name:expr,) => { super::nvtx::Range::new($name) };
+    ($name:expr, $($fields:tt)*) => {
+        #[cfg(feature = "tracing")]
+        let _span = tracing::debug_span!(target: "warpsmith", $name, $($fields)*).entered();
+        #[cfg(feature = "nvtx")]
+        let _range = tell!(@range $name, $($fields)*);
+    };
+}
+
 /// Calls of the other backend in a span, with the fields that are given.
 macro_rules! spans {
     ($(unsafe fn $name:ident($($param:ident: $type:ty),*) -> $result:ty, $($field:ident = $value:expr),*;)*) => {$(
         unsafe fn $name(&self, $($param: $type),*) -> Result<$result> {
-            let device = self.properties().id.as_str();
-            let _span = debug_span!(target: "warpsmith", stringify!($name), device, $($field = $value),*).entered();
+            tell!(stringify!($name), device = self.properties().id.as_str(), $($field = $value),*);
             // SAFETY: the trait's contract, which is the same.
             unsafe { self.inner.$name($($param),*) }
         }
@@ -151,18 +161,17 @@ impl Backend for Traced {
     }
 
     fn synchronize_all(&self) -> Result<()> {
-        let _span =
-            debug_span!(target: "warpsmith", "synchronize_all", device = self.properties().id.as_str()).entered();
+        tell!("synchronize_all", device = self.properties().id.as_str());
         self.inner.synchronize_all()
     }
 
     fn pin(&self, bytes: usize) -> Result<Option<u64>> {
-        let _span = debug_span!(target: "warpsmith", "pin", bytes).entered();
+        tell!("pin", bytes = bytes);
         self.inner.pin(bytes)
     }
 
     fn reset(&self) -> Result<Arc<dyn Backend>> {
-        let _span = debug_span!(target: "warpsmith", "reset", device = self.properties().id.as_str()).entered();
+        tell!("reset", device = self.properties().id.as_str());
         Ok(Arc::new(Self::new(self.inner.reset()?)))
     }
 }
@@ -195,7 +204,7 @@ impl Graphs for Traced {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tracing"))]
 mod tests {
     use std::sync::Mutex;
 

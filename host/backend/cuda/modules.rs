@@ -158,6 +158,8 @@ fn load(kernel: &KernelInfo, packed: &[u8], context: &Context, device: &Properti
         message,
     };
     let ptx = ptx_pack::unpack(packed).map_err(|error| failed(error.to_string()))?;
+    #[cfg(feature = "nvtx")]
+    let _range = crate::backend::nvtx::Range::new("load_kernel");
     #[cfg(feature = "tracing")]
     let _span =
         tracing::debug_span!(target: "warpsmith", "load_kernel", kernel = kernel.name, bytes = ptx.len()).entered();
