@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ndarray::{Array1, Ix1};
+use ndarray::{Array1, Axis, Ix1, s};
 use proptest::prelude::RngExt;
 use proptest::test_runner::TestRng;
 use warpsmith::ops::Sum;
@@ -38,7 +38,7 @@ impl Pair {
 /// Does one thing with `x`, of which `y` is an operand.
 fn step(device: &Device, streams: &[Stream], x: &mut Pair, y: &Pair, rng: &mut TestRng) {
     let stream = &streams[rng.random_range(0..streams.len())];
-    match rng.random_range(0..12) {
+    match rng.random_range(0..16) {
         0 => *x = Pair::random(stream, rng),
         1 => {
             x.device = x.device.add(&y.device).unwrap();
@@ -74,6 +74,34 @@ fn step(device: &Device, streams: &[Stream], x: &mut Pair, y: &Pair, rng: &mut T
             let rows = x.device.try_clone().unwrap().into_shape((50, 100)).unwrap();
             let expected = x.host.to_shape((50, 100)).unwrap().t().to_owned();
             assert!(rows.t().to_array().unwrap().to_ndarray().unwrap() == expected);
+        }
+        11 => {
+            let (mut odd, other) = (
+                x.device.slice_mut(s![1..;2]).unwrap(),
+                y.device.slice(s![..;-2]).unwrap(),
+            );
+            odd.assign(&other).unwrap();
+            x.host.slice_mut(s![1..;2]).assign(&y.host.slice(s![..;-2]));
+        }
+        12 => {
+            let places = Array1::from_shape_simple_fn(100, || rng.random_range(0..LEN));
+            let indices = DeviceArray::from_ndarray(stream, &places.mapv(|place| place as u64)).unwrap();
+            let taken = x.device.take(Axis(0), &indices).unwrap();
+            assert!(taken.to_ndarray().unwrap() == places.mapv(|place| x.host[place]));
+        }
+        13 => {
+            let mask = x.device.greater(&y.device).unwrap();
+            let kept = x.host.iter().zip(&y.host).filter(|(x, y)| x > y).map(|(x, _)| *x);
+            assert!(x.device.compress(&mask).unwrap().to_ndarray().unwrap() == Array1::from_iter(kept));
+        }
+        14 => {
+            let home = x.device.stream().clone();
+            let y_there = y.device.view().into_stream(&home).unwrap();
+            let mut graph = home
+                .capture((&x.device, y_there), |_, (x, y)| x.sub(y)?.add_scalar(3))
+                .unwrap();
+            graph.launch().unwrap();
+            assert!(graph.output().to_ndarray().unwrap() == &x.host - &y.host + 3);
         }
         _ => {
             let there = x.device.to_device(Device::simulator().default_stream()).unwrap();
