@@ -122,20 +122,35 @@ impl<'s, 'a> Reducing<'s, 'a> {
         folds.map(|fold| fold.combine.types.len()).sum()
     }
 
-    /// The calls of functions that there are for each element, at most.
+    /// The calls of functions that there are for each element, those for each row aside; one that gives 8 bytes counts twice, for
+    /// it takes as many instructions and registers as two.
     pub(super) fn calls(&self) -> usize {
         let program = &self.steps.program;
-        let of_folds: usize = program.folds.iter().map(|fold| fold.combine.calls.len()).sum();
-        let is_call = |step: &&Step| matches!(step, Step::Call(..));
-        of_folds + program.steps.iter().filter(is_call).count()
+        let count = |function: u16| program.functions[usize::from(function)].result.bytes().div_ceil(4);
+        let steps = program.steps.iter().zip(self.varying());
+        let of_steps = steps.map(|(step, varies)| match step {
+            Step::Call(function, _) if varies => count(*function),
+            _ => 0,
+        });
+        let of_folds = program.folds.iter().flat_map(|fold| &fold.combine.calls);
+        of_steps.sum::<usize>() + of_folds.map(|(function, _)| count(*function)).sum::<usize>()
     }
 
-    /// The 4-byte words of an element's inputs that are not the same all along a row.
+    /// The 4-byte words of an element that are in a thread's registers, if the thread has its elements there all at once.
     pub(super) fn words(&self) -> usize {
-        let lies = self.steps.program.inputs.iter().zip(&self.reduced.strides);
-        lies.filter(|(_, strides)| strides.iter().any(|&stride| stride != 0))
-            .map(|(input, _)| input.ty.bytes().div_ceil(4))
-            .sum()
+        let outputs = self.steps.program.outputs.iter().zip(&self.is_row);
+        let stored: Vec<Value> = outputs.filter(|(_, is_row)| !**is_row).map(|(&step, _)| step).collect();
+        self.steps.program.words(&self.varying(), &stored)
+    }
+
+    /// Whether each step differs along a row.
+    fn varying(&self) -> Vec<bool> {
+        let strides = |input: u16| &self.reduced.strides[usize::from(input)];
+        self.steps.program.varying(|step| match *step {
+            Step::Input(input) => strides(input).iter().any(|&stride| stride != 0),
+            Step::Index(axis) => !self.steps.kept.contains(&usize::from(axis)),
+            _ => false,
+        })
     }
 
     /// Whether more bytes have their neighbours in the next row than in their own, and `least` rows at least are neighbours.

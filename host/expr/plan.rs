@@ -277,20 +277,23 @@ const BLOCKS: usize = 1024;
 const LOOP_LOG2: u8 = 8;
 
 /// The most threads of a row, as a power of two.
-const MOST_LANES_LOG2: u8 = 10;
+pub(super) const MOST_LANES_LOG2: u8 = 10;
 
 /// Groups that a thread has in flight.
-const GROUPS: usize = 4;
+pub(super) const GROUPS: usize = 4;
 
-/// The 4-byte words of rows that a block has in registers at most: half of what a multiprocessor of today has, so that another
-/// block can compute while one loads.
-pub(super) const MOST_WORDS: usize = 1 << 14;
+/// The 4-byte words of rows that a block has in registers at most: half of what a multiprocessor of today has. Of the longest
+/// rows no other block computes while one loads, but each element comes from memory once.
+pub(super) const MOST_WORDS: usize = MOST_OF_THREAD << MOST_LANES_LOG2;
 
-/// The 4-byte words that a thread has in registers at most.
+/// The 4-byte words of elements that a thread has in registers at most: half of those that there are for each of 1024 threads.
 const MOST_OF_THREAD: usize = 32;
 
 /// The calls of functions that a thread's code has, unless one group of elements needs more.
 const MOST_CALLS: usize = 128;
+
+/// The same where a block would have to be larger than half of the largest, or have no room for the row.
+const MOST_CALLS_OF_LONG: usize = 2 * MOST_CALLS;
 
 /// The rows that a block each keeps a large GPU busy.
 const MANY_ROWS: usize = 128;
@@ -328,7 +331,7 @@ fn in_parts(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
     let (len, rows) = (reducing.row_len(), reducing.rows());
     if reducing.has_neighbours_in_rows(FEW_COLUMNS) && reducing.numbers() <= MOST_NUMBERS {
         let blocks = rows.div_ceil(GROUP << WARP_LOG2);
-        let in_flight = most_groups(reducing).min(GROUPS) as u8;
+        let in_flight = most_groups(reducing, MOST_CALLS).min(GROUPS) as u8;
         return (
             Form::Columns { in_flight },
             parts(len, BLOCKS / blocks.max(1), 8 * COLUMN_LANES),
@@ -362,11 +365,19 @@ fn parts(len: usize, most: usize, least: usize) -> (usize, usize) {
 /// How threads go through rows: through all of a row at once, if up to `1 << lanes_log2` of them have room for it.
 fn rows_form(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Form {
     let words = reducing.words().max(1);
-    let most = (MOST_OF_THREAD / (GROUP * words)).clamp(1, most_groups(reducing));
+    let most = |calls: usize| (MOST_OF_THREAD / (GROUP * words)).clamp(1, most_groups(reducing, calls));
     let all = reducing.row_len().div_ceil(GROUP);
-    let lanes = all.div_ceil(most.min(GROUPS)).next_power_of_two().min(1 << lanes_log2);
-    let groups = all.div_ceil(lanes).next_power_of_two();
-    if groups > most || groups * lanes * GROUP * words > MOST_WORDS {
+    let is_longest = lanes_log2 == MOST_LANES_LOG2;
+    let many = most(if is_longest { MOST_CALLS_OF_LONG } else { MOST_CALLS });
+    // Not the largest blocks where half as many threads have room: two blocks at a time, one of which loads while one computes.
+    let half = 1 << (MOST_LANES_LOG2 - 1);
+    let lanes = match all.div_ceil(most(MOST_CALLS).min(GROUPS)).next_power_of_two() {
+        lanes if lanes > half && all <= half * many => half,
+        lanes => lanes,
+    };
+    let lanes = lanes.min(1 << lanes_log2);
+    let groups = all.div_ceil(lanes).max(1);
+    if groups > many || groups * lanes * GROUP * words > MOST_WORDS {
         return looped(reducing, lanes_log2);
     }
     Form::Rows {
@@ -379,15 +390,15 @@ fn rows_form(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Form {
 fn looped(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Form {
     Form::Rows {
         lanes_log2,
-        groups: GROUPS.min(most_groups(reducing)) as u8,
+        groups: GROUPS.min(most_groups(reducing, MOST_CALLS)) as u8,
         is_loop: true,
     }
 }
 
-/// The groups that a thread's code may have, a power of two: it grows with them and with the functions that each calls, and with
-/// it the time that the driver's compiler takes.
-fn most_groups(reducing: &Reducing<'_, '_>) -> usize {
-    let groups = MOST_CALLS / (GROUP * reducing.calls().max(1));
+/// The groups that a thread's code may have, a power of two, if it has so many calls at most: it grows with them and with the
+/// functions that each calls, and with it the time that the driver's compiler takes.
+fn most_groups(reducing: &Reducing<'_, '_>, calls: usize) -> usize {
+    let groups = calls / (GROUP * reducing.calls().max(1));
     1 << groups.max(1).ilog2()
 }
 

@@ -114,7 +114,7 @@ pub(crate) struct Combine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// A row lies along the last axis. `1 << lanes_log2` threads have it, each of which has groups of [`GROUP`] neighbours in
-    /// turn: `groups` at a time, and unless `is_loop` no more.
+    /// turn: `groups` at a time, and unless `is_loop` no more, nor fewer if it has all that it could.
     Rows { lanes_log2: u8, groups: u8, is_loop: bool },
     /// Rows lie along the first axis, and neighbouring threads have rows that are neighbours along the last one. Of a row, a
     /// thread has so many elements at a time.
@@ -176,6 +176,83 @@ impl Program {
         self.reduce.as_ref().is_some_and(|reduce| reduce.form.has_columns())
     }
 
+    /// The steps whose numbers a step takes.
+    pub(crate) fn arguments<'s>(&self, step: &'s Step) -> &'s [Value] {
+        match step {
+            Step::Call(function, arguments) => &arguments[..self.functions[usize::from(*function)].arguments.len()],
+            _ => &[],
+        }
+    }
+
+    /// Whether each step differs between the elements, if those do that take no other's number and of which `differs` says so.
+    pub(crate) fn varying(&self, differs: impl Fn(&Step) -> bool) -> Vec<bool> {
+        let mut varies = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            varies.push(match step {
+                Step::Call(..) => self.arguments(step).iter().any(|&value| varies[usize::from(value)]),
+                _ => differs(step),
+            });
+        }
+        varies
+    }
+
+    /// Whether each step is one of these, or one that they need, by what each takes.
+    pub(crate) fn needed<'s>(
+        &self,
+        steps: impl Iterator<Item = Value>,
+        arguments: impl Fn(usize) -> &'s [Value],
+    ) -> Vec<bool> {
+        let mut needed = vec![false; self.steps.len()];
+        steps.for_each(|step| needed[usize::from(step)] = true);
+        for step in (0..self.steps.len()).rev() {
+            if needed[step] {
+                arguments(step)
+                    .iter()
+                    .for_each(|&value| needed[usize::from(value)] = true);
+            }
+        }
+        needed
+    }
+
+    /// The 4-byte words of an element that are in a thread's registers, if the thread has its elements there all at once: in some
+    /// pass, those that earlier passes have computed and that are still needed, and those that it reads. `varies` says which
+    /// steps are numbers of elements; those of `stored` are stored.
+    pub(crate) fn words(&self, varies: &[bool], stored: &[Value]) -> usize {
+        let passes = self.passes();
+        let last = passes.iter().copied().max().unwrap_or(0);
+        let wanted = |pass: u8| {
+            let folds = (0..self.folds.len()).filter(|&fold| self.fold_pass(fold, &passes) == pass);
+            let elements = folds
+                .flat_map(|fold| self.folds[fold].elements.iter().copied())
+                .collect::<Vec<_>>();
+            [&elements[..], if pass == last { stored } else { &[] }].concat()
+        };
+        // The pass that computes each step, and the last one that takes it.
+        let (mut first, mut until) = (vec![None; self.steps.len()], vec![0; self.steps.len()]);
+        for pass in 0..=last {
+            let wanted = wanted(pass);
+            let needed = self.needed(wanted.iter().copied(), |step| self.arguments(&self.steps[step]));
+            wanted.iter().for_each(|&step| until[usize::from(step)] = pass);
+            for step in (0..self.steps.len()).filter(|&step| needed[step]) {
+                if first[step].is_none() {
+                    first[step] = Some(pass);
+                    let arguments = self.arguments(&self.steps[step]).iter();
+                    arguments.for_each(|&value| until[usize::from(value)] = pass);
+                }
+            }
+        }
+        let in_pass = |pass: u8| -> usize {
+            let is_there = |&step: &usize| match first[step] {
+                Some(first) if first == pass => matches!(self.steps[step], Step::Input(_)),
+                Some(first) => first < pass && pass <= until[step],
+                None => false,
+            };
+            let steps = (0..self.steps.len()).filter(|&step| varies[step]).filter(is_there);
+            steps.map(|step| self.types[step].bytes().div_ceil(4)).sum()
+        };
+        (0..=last).map(in_pass).max().unwrap_or(0)
+    }
+
     /// For each step, how many reductions there are one after another ahead of it: it can be computed when so many passes over
     /// the elements are done.
     pub(crate) fn passes(&self) -> Vec<u8> {
@@ -183,10 +260,9 @@ impl Program {
         for step in &self.steps {
             passes.push(match *step {
                 Step::Input(_) | Step::Scalar(_) | Step::Index(_) => 0,
-                Step::Call(function, arguments) => {
-                    let count = self.functions[usize::from(function)].arguments.len();
-                    let most = arguments[..count].iter().map(|&value| passes[usize::from(value)]).max();
-                    most.unwrap_or(0)
+                Step::Call(..) => {
+                    let arguments = self.arguments(step).iter();
+                    arguments.map(|&value| passes[usize::from(value)]).max().unwrap_or(0)
                 }
                 Step::Folded(fold, _) => 1 + self.fold_pass(usize::from(fold), &passes),
             });

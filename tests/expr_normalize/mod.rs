@@ -7,7 +7,7 @@ mod norms;
 mod softmax;
 
 use ndarray::{Array1, Array2, ArrayD, ArrayViewD, Axis, Dimension, Ix0, Ix1, Ix2, IxDyn, Slice, array};
-use warpsmith::expr::{Expr, Promote, Value};
+use warpsmith::expr::{self, Expr, Promote, Value};
 use warpsmith::ops::Real;
 use warpsmith::{DeviceArray, Error, Generator, Stream, bf16, f16};
 
@@ -84,7 +84,7 @@ fn log_sum_exp(x: &ArrayD<f64>, axis: usize) -> (ArrayD<f64>, f64) {
 }
 
 /// Shapes, the axis, and whether its elements lie side by side.
-const SHAPES: [(&[usize], usize); 17] = [
+const SHAPES: [(&[usize], usize); 19] = [
     (&[3, 1], 1),
     (&[3, 2], 1),
     (&[2, 7], 1),
@@ -94,6 +94,8 @@ const SHAPES: [(&[usize], usize); 17] = [
     (&[2, 4096], 1),
     (&[1, 16_384], 1),
     (&[1, 16_388], 1),
+    (&[1, 32_768], 1),
+    (&[1, 32_769], 1),
     (&[131_071], 0),
     (&[1, 3], 0),
     (&[7, 3], 0),
@@ -441,5 +443,78 @@ fn rows_that_fit_into_no_block_are_read_once_for_their_sum() {
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("kernel")).collect();
         assert_eq!(lines.len(), kernels, "{text}");
         assert!(lines[0].contains(&first), "{first}, not\n{text}");
+    }
+}
+
+/// Of rows that a block has in its registers, views and several results of one kernel have the bits that arrays have one by one.
+#[test]
+fn views_and_several_results_of_rows_of_a_block() {
+    for len in [16_385, 20_001, 32_766] {
+        let base = numbers::<f16>(&[2, len + 2], 31);
+        let inner = Slice::new(1, Some(len as isize + 1), 1);
+        let copy = base.slice_axis(Axis(1), inner).to_owned();
+        let together = |stream: &Stream, which: usize| {
+            let x = on(stream, &base);
+            let view = x.view().slice_axis(Axis(1), inner)?;
+            let (y, norm) = (
+                view.expr().softmax(Axis(1)),
+                view.expr().layer_norm(&[1], f16::from_f32(2.0), f16::ONE, 1e-3),
+            );
+            let logarithms = view.expr().log_softmax(Axis(1));
+            let (y, norm, logarithms) = expr::eval((&y, &norm, &logarithms))?;
+            Ok([y, norm, logarithms].into_iter().nth(which).unwrap())
+        };
+        let alone = |stream: &Stream, which: usize| {
+            let x = on(stream, &copy);
+            match which {
+                0 => x.expr().softmax(Axis(1)).eval(),
+                1 => x.expr().layer_norm(&[1], f16::from_f32(2.0), f16::ONE, 1e-3).eval(),
+                _ => x.expr().log_softmax(Axis(1)).eval(),
+            }
+        };
+        for which in 0..3 {
+            let what = format!("result {which} of rows of {len}");
+            let got = both(|stream| together(stream, which), &what);
+            assert_same(&got, &both(|stream| alone(stream, which), &what), &what);
+        }
+    }
+}
+
+/// The longest rows that are in the registers of a block: as many words as it has room for, of what is read, and of what one pass
+/// keeps for the next; with few functions, whose code is there for each element.
+#[test]
+fn rows_that_a_block_has_in_its_registers() {
+    let stream = device().default_stream();
+    fn max<'a>(x: &Expr<'a, f32, Ix2>) -> Expr<'a, f32, Ix2> {
+        x.max_axis(Axis(1)).insert_axis(Axis(1))
+    }
+    let of = |what: usize, len: usize| {
+        let x = DeviceArray::<f32, _>::zeros(stream, (1, len)).unwrap();
+        let row = || DeviceArray::<f32, _>::zeros(stream, len).unwrap();
+        let (row, other) = (row(), row());
+        let (x, axis) = (x.expr(), Axis(1));
+        let (sines, powers) = (x.sin(), x.exp());
+        match what {
+            0 => x.softmax(axis).explain(),
+            1 => x.layer_norm(&[1], 1.0, 0.0, 1e-5).explain(),
+            2 => x.cast::<f16>().log_softmax(axis).explain(),
+            3 => x.cast::<f64>().softmax(axis).explain(),
+            4 => x.softmax_backward(axis, &row.expr().insert_axis(Axis(0))).explain(),
+            5 => ((&sines - max(&sines)) + (&powers - max(&powers))).explain(),
+            6 => x.rms_norm(&[1], &row, 1e-5).explain(),
+            7 => x.layer_norm(&[1], &row, &other, 1e-5).explain(),
+            _ => {
+                let y = sines.cos().exp().tanh().cbrt().sin().cos().exp();
+                (&y - max(&y)).explain()
+            }
+        }
+    };
+    let most = [32_768, 32_768, 32_768, 16_384, 16_384, 16_384, 16_384, 8192, 16_384];
+    for (what, len) in most.into_iter().enumerate() {
+        for (len, how) in [(len, "at once"), (len + 1, "in a loop")] {
+            let text = of(what, len).unwrap();
+            let wanted = format!("1 rows of {len}, by 1024 threads each, {how}");
+            assert!(text.contains(&wanted), "{wanted}, not\n{text}");
+        }
     }
 }

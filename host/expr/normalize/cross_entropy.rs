@@ -120,7 +120,7 @@ fn cross_entropy<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>) -> Part<'
     let labels = Labels::new("cross_entropy", x, axis, labels)?;
     let wide = wide(x)?;
     let zero = constant(0.0, wide.ty)?;
-    let [_, largest, total] = shifted(&wide, &[axis], false)?;
+    let [_, largest, total] = shifted(&wide, &[axis])?;
     // The logit of the label is found in the pass that finds the largest one: all others are 0 in this sum.
     let of_label = ternary(
         Ternary::Select,

@@ -32,8 +32,8 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
     /// The relative error of an element is, to first order, at most `|x − max| u` of the difference, the errors of two
     /// exponentials, that of [`sum`](Self::sum), of `f32` that are read twice three times that, and one rounding.
     ///
-    /// Along the last axis this is one kernel, which reads rows of up to 16,384 `f32` once, those of up to 32,768 and long ones of
-    /// `f64` three times, and longer ones twice; across, `f32` are read by two kernels.
+    /// Along the last axis this is one kernel, which reads rows of up to 32,768 `f32` once, longer ones twice, and those of more than
+    /// 16,384 `f64` three times; across, `f32` are read by two kernels.
     ///
     /// # Errors
     ///
@@ -176,19 +176,12 @@ fn largest<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     reduced(Operator::Max, x, axes)
 }
 
-/// The longest rows that are read three times in less time than twice, as what the blocks of a large GPU read at a time stays in
-/// its cache: softmax of 2^26 `f32` takes an H100 245 µs in rows of 2^15, in two passes 274; of 2^16 325 and 287, of 2^17 378 and
-/// 290.
-const MOST_CACHED: usize = 1 << 15;
-
 /// Whether [`sum_exp`] takes less time than a pass for the largest number and one for the sum, which of `f64` it does not: where no
-/// block has room for a row, or, if the elements are read again for the result, no cache; and across, where each pass is a
-/// kernel.
-fn is_in_one_pass(x: &Number<'_>, axes: &[usize], is_for_elements: bool) -> bool {
+/// block has room for a row, and across, where each pass is a kernel.
+fn is_in_one_pass(x: &Number<'_>, axes: &[usize]) -> bool {
     let len = count(x, axes);
-    let most = if is_for_elements { MOST_CACHED } else { MOST_WORDS };
     let is_across = axes.iter().max().is_some_and(|last| last + 1 < x.shape.len());
-    x.ty == ScalarType::F32 && len > 0 && (len > most || is_across)
+    x.ty == ScalarType::F32 && len > 0 && (len > MOST_WORDS || is_across)
 }
 
 /// The largest number, and the sum of the exponentials of `x − max`, without these axes, in one pass.
@@ -198,11 +191,10 @@ fn sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 2], Proble
     Ok([0, 1].map(|number| Arc::clone(&numbers[number])))
 }
 
-/// `x − max`, which the result is of if `is_for_elements` says so; and without the axes the largest number, and the sum of the
-/// exponentials.
-pub(super) fn shifted<'a>(x: &Number<'a>, axes: &[usize], is_for_elements: bool) -> Result<[Number<'a>; 3], Problem> {
+/// `x − max`; and without the axes the largest number, and the sum of the exponentials.
+pub(super) fn shifted<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 3], Problem> {
     let below = |largest: &Number<'a>| sub(x, &with_axes(largest, axes));
-    if is_in_one_pass(x, axes, is_for_elements) {
+    if is_in_one_pass(x, axes) {
         let [largest, total] = sum_exp(x, axes)?;
         // ∞ less itself makes the sum NaN.
         let total = add(&total, &sub(&largest, &largest)?)?;
@@ -217,14 +209,14 @@ pub(super) fn shifted<'a>(x: &Number<'a>, axes: &[usize], is_for_elements: bool)
 /// Softmax along axes.
 pub(in crate::expr) fn softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("softmax", x, axes)?;
-    let [below, _, total] = shifted(&wide(x)?, axes, true)?;
+    let [below, _, total] = shifted(&wide(x)?, axes)?;
     cast(div(&unary(Unary::Exp, below)?, &with_axes(&total, axes))?, x.ty)
 }
 
 /// The logarithm of softmax along axes.
 pub(in crate::expr) fn log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("log_softmax", x, axes)?;
-    let [below, _, total] = shifted(&wide(x)?, axes, true)?;
+    let [below, _, total] = shifted(&wide(x)?, axes)?;
     cast(sub(&below, &with_axes(&unary(Unary::Ln, total)?, axes))?, x.ty)
 }
 
@@ -232,7 +224,7 @@ pub(in crate::expr) fn log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'
 pub(in crate::expr) fn log_sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("log_sum_exp", x, axes)?;
     let wide = wide(x)?;
-    if is_in_one_pass(&wide, axes, false) {
+    if is_in_one_pass(&wide, axes) {
         let [largest, total] = sum_exp(&wide, axes)?;
         return cast(add(&unary(Unary::Ln, total)?, &largest)?, x.ty);
     }

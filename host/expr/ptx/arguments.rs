@@ -4,6 +4,7 @@
 use kernels_gpu::transpose::Extent;
 
 use super::{MOST, vector_len};
+use crate::expr::plan::{GROUPS, MOST_LANES_LOG2};
 use crate::expr::program::{Form, GROUP, Layout, Program, Reduce, WARP_LOG2};
 use crate::launch::LaunchConfig;
 
@@ -386,5 +387,16 @@ pub(super) fn block_threads(form: Form) -> u32 {
     match form {
         Form::Rows { lanes_log2, .. } if lanes_log2 > WARP_LOG2 => 1 << lanes_log2,
         _ => THREADS,
+    }
+}
+
+/// The blocks that a multiprocessor has at a time at least, where each thread has more of a row than it loads in a loop: without
+/// being told, ptxas would take more registers than that leaves.
+pub(super) fn least_blocks(form: Form) -> Option<u32> {
+    match form {
+        Form::Rows {
+            groups, is_loop: false, ..
+        } if usize::from(groups) > GROUPS => Some((1 << MOST_LANES_LOG2) / block_threads(form)),
+        _ => None,
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel itself: which elements a thread has, and where they lie.
 
-use super::arguments::{Block, LANES_LOG2, THREADS, block_threads, is_flat, spread_len};
+use super::arguments::{Block, LANES_LOG2, THREADS, block_threads, is_flat, least_blocks, spread_len};
 use super::halves::{BF16, Operation};
 use super::inline::Callee;
 use super::link::{Linked, link};
@@ -10,7 +10,7 @@ use super::reduce::Folding;
 use super::steps::{Elements, Row, Span};
 use super::writer::{Register, Writer};
 use super::{Malformed, NAME, vector_len};
-use crate::expr::program::{Layout, Program, Step, Value};
+use crate::expr::program::{Layout, Program, Value};
 
 /// The name of the block of parameters.
 pub(super) const PARAMETER: &str = "expression_param_0";
@@ -59,18 +59,19 @@ pub(super) fn entry(
         callees,
         operations,
     };
-    let threads = match &program.reduce {
+    let (threads, blocks) = match &program.reduce {
         Some(reduce) => {
             Folding::new(&kernel, reduce).write(&mut writer)?;
-            block_threads(reduce.form)
+            (block_threads(reduce.form), least_blocks(reduce.form))
         }
         None => {
             kernel.write(&mut writer)?;
-            THREADS
+            (THREADS, None)
         }
     };
+    let blocks = blocks.map_or(String::new(), |blocks| format!(".minnctapersm {blocks}\n"));
     Ok(format!(
-        ".visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{}]\n)\n.maxntid {threads}, 1, 1\n{{\n{}}}\n",
+        ".visible .entry {NAME}(\n\t.param .align 8 .b8 {PARAMETER}[{}]\n)\n.maxntid {threads}, 1, 1\n{blocks}{{\n{}}}\n",
         block.size,
         writer.finish()
     ))
@@ -237,22 +238,10 @@ impl Kernel<'_> {
     /// What these steps need, they too.
     pub(super) fn needed(&self, steps: impl Iterator<Item = Value>) -> Vec<bool> {
         let program = self.program;
-        let mut needed = vec![false; program.steps.len()];
-        steps.for_each(|step| needed[usize::from(step)] = true);
-        for number in (0..program.steps.len()).rev() {
-            if !needed[number] {
-                continue;
-            }
-            let arguments = match (&self.operations[number], &program.steps[number]) {
-                (Some(operation), _) => operation.arguments(),
-                (None, Step::Call(function, arguments)) => {
-                    &arguments[..program.functions[usize::from(*function)].arguments.len()]
-                }
-                _ => &[],
-            };
-            arguments.iter().for_each(|&value| needed[usize::from(value)] = true);
-        }
-        needed
+        program.needed(steps, |step| match &self.operations[step] {
+            Some(operation) => operation.arguments(),
+            None => program.arguments(&program.steps[step]),
+        })
     }
 
     /// Ends the thread unless `number` is less than the word at that offset, which it gives.

@@ -113,20 +113,12 @@ impl Elements<'_> {
 
     /// Whether steps differ between the elements of a thread.
     pub(super) fn varying(&self) -> Vec<bool> {
-        let mut varies = Vec::with_capacity(self.program.steps.len());
-        for step in &self.program.steps {
-            varies.push(match *step {
-                Step::Input(input) => !self.is_repeated(usize::from(input)),
-                Step::Scalar(_) => false,
-                Step::Index(axis) => axis + 1 == self.program.axes,
-                Step::Folded(..) => self.program.has_columns(),
-                Step::Call(function, arguments) => {
-                    let count = self.program.functions[usize::from(function)].arguments.len();
-                    arguments[..count].iter().any(|&value| varies[usize::from(value)])
-                }
-            });
-        }
-        varies
+        self.program.varying(|step| match *step {
+            Step::Input(input) => !self.is_repeated(usize::from(input)),
+            Step::Index(axis) => axis + 1 == self.program.axes,
+            Step::Folded(..) => self.program.has_columns(),
+            Step::Scalar(_) | Step::Call(..) => false,
+        })
     }
 
     fn is_repeated(&self, input: usize) -> bool {

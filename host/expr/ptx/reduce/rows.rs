@@ -2,6 +2,7 @@
 //! Rows along the last axis: by a warp or a part of one, or by a block.
 
 use super::{Folding, NUMBER, Numbers, SHARED, load_shared, shuffle};
+use crate::expr::plan::GROUPS;
 use crate::expr::program::{Fold, GROUP, WARP_LOG2};
 use crate::expr::ptx::arguments::rows_of_block;
 use crate::expr::ptx::steps::{Row, Span, Values, element};
@@ -23,6 +24,24 @@ struct Place {
     end: Register,
 }
 
+/// Some of a thread's elements, where it has all of them at once.
+struct Part {
+    spans: Vec<Span>,
+    /// What has been computed of them, and of the row.
+    values: Values,
+}
+
+impl Part {
+    /// Takes over what has been computed of the row.
+    fn add(&mut self, of_row: &Values) {
+        for (own, of_row) in self.values.iter_mut().zip(of_row) {
+            if own.is_empty() {
+                own.clone_from(of_row);
+            }
+        }
+    }
+}
+
 impl Folding<'_> {
     pub(super) fn rows(
         &self,
@@ -33,6 +52,10 @@ impl Folding<'_> {
     ) -> Result<(), Malformed> {
         let place = self.place(lanes_log2, writer);
         let mut values: Values = vec![Vec::new(); self.kernel.program.steps.len()];
+        let mut parts = match is_loop {
+            false => self.parts(&place, (groups, lanes_log2), writer),
+            true => Vec::new(),
+        };
         let mut shared = 0;
         for pass in 0..=self.last_pass() {
             let folds = self.folds(pass);
@@ -44,7 +67,7 @@ impl Folding<'_> {
                 continue;
             }
             let chains = match is_loop {
-                false => self.at_once(&place, (groups, lanes_log2), &folds, &elements, &mut values, writer)?,
+                false => self.at_once(&place, &mut parts, &folds, &elements, &mut values, writer)?,
                 true => self.looped(
                     &place,
                     (groups, lanes_log2, pass),
@@ -113,12 +136,28 @@ impl Folding<'_> {
         }
     }
 
-    /// The groups of a thread from `start` on, those beyond the row as the part's first elements.
+    /// All groups of a thread.
+    fn parts(&self, place: &Place, groups: (usize, u8), writer: &mut Writer) -> Vec<Part> {
+        // Fewer groups would not be enough: none but the last goes beyond the row. The loads of those that may have to know, each
+        // in its turn, where they are, and ptxas lets each wait for the one before when it has no registers for that.
+        let spans = self.spans(place, place.begin, groups, groups.0 - 1, writer);
+        // What is only combined is in no register any more when the next groups have their turn.
+        let of_part = spans.len() / groups.0 * GROUPS;
+        let part = |spans: &[Span]| Part {
+            spans: spans.to_vec(),
+            values: vec![Vec::new(); self.kernel.program.steps.len()],
+        };
+        spans.chunks(of_part).map(part).collect()
+    }
+
+    /// The groups of a thread from `start` on, those beyond the row as the part's first elements: of those from `ragged` on some
+    /// threads may have such.
     fn spans(
         &self,
         place: &Place,
         start: Register,
         (groups, lanes_log2): (usize, u8),
+        ragged: usize,
         writer: &mut Writer,
     ) -> Vec<Span> {
         let program = self.kernel.program;
@@ -129,7 +168,7 @@ impl Folding<'_> {
             for k in (0..GROUP).step_by(len) {
                 let offset = (group << lanes_log2) * GROUP + k;
                 let column = writer.new_word("add.s32", format_args!("{own}, {offset}"));
-                if self.reduce.is_whole {
+                if self.reduce.is_whole || group < ragged {
                     let exists = None;
                     spans.push(Span { column, len, exists });
                     continue;
@@ -151,24 +190,48 @@ impl Folding<'_> {
         spans
     }
 
-    /// The chains of all folds over elements that are in registers all at once; stores the outputs that have one number for
-    /// each element.
+    /// The chains of all folds over elements that are in registers all at once, `parts` of them computed one after another; stores
+    /// the outputs that have one number for each element.
     fn at_once(
         &self,
         place: &Place,
-        groups: (usize, u8),
+        parts: &mut [Part],
         folds: &[usize],
         elements: &[usize],
         values: &mut Values,
         writer: &mut Writer,
     ) -> Result<Vec<[Numbers; GROUP]>, Malformed> {
-        let spans = self.spans(place, place.begin, groups, writer);
-        let all = self.kernel.elements_of(&place.row, &spans);
-        all.compute(&self.needed_in_pass(folds, elements), values, writer)?;
+        let of_row = self.kernel.elements_of(&place.row, &[]);
+        let (own, uniform) = self.needed_of_elements(place, folds, elements);
+        let inputs_of_row = of_row.load_wanted(&uniform, values, writer);
+        let of_parts: Vec<_> = parts
+            .iter()
+            .map(|part| {
+                let elements = self.kernel.elements_of(&place.row, &part.spans);
+                elements.load_wanted(&own, &part.values, writer)
+            })
+            .collect();
+        of_row.compute_loaded(&uniform, &inputs_of_row, values, writer)?;
         let mut chains = self.identities(folds, writer);
-        self.accumulate(folds, &spans, values, &mut chains, writer)?;
-        self.store_elements(place, &spans, elements, values, writer);
+        for (part, inputs) in parts.iter_mut().zip(&of_parts) {
+            part.add(values);
+            let of_part = self.kernel.elements_of(&place.row, &part.spans);
+            of_part.compute_loaded(&own, inputs, &mut part.values, writer)?;
+            self.accumulate(folds, &part.spans, &part.values, &mut chains, writer)?;
+            self.store_elements(place, &part.spans, elements, &part.values, writer);
+        }
         Ok(chains)
+    }
+
+    /// Which steps a pass needs for each element, and which for the row.
+    fn needed_of_elements(&self, place: &Place, folds: &[usize], elements: &[usize]) -> (Vec<bool>, Vec<bool>) {
+        let needed = self.needed_in_pass(folds, elements);
+        let varies = self.kernel.elements_of(&place.row, &[]).varying();
+        let those = |is_varying: bool| {
+            let both = needed.iter().zip(&varies);
+            both.map(|(needed, varies)| *needed && *varies == is_varying).collect()
+        };
+        (those(true), those(false))
     }
 
     /// As [`at_once`](Self::at_once), in a loop; what is computed of elements is gone behind it.
@@ -181,14 +244,8 @@ impl Folding<'_> {
         values: &mut Values,
         writer: &mut Writer,
     ) -> Result<Vec<[Numbers; GROUP]>, Malformed> {
-        let needed = self.needed_in_pass(folds, elements);
+        let (own, uniform) = self.needed_of_elements(place, folds, elements);
         // What is the same for all elements, ahead of the loop.
-        let varies = self.kernel.elements_of(&place.row, &[]).varying();
-        let uniform: Vec<bool> = needed
-            .iter()
-            .zip(&varies)
-            .map(|(needed, varies)| *needed && !varies)
-            .collect();
         self.kernel
             .elements_of(&place.row, &[])
             .compute(&uniform, values, writer)?;
@@ -197,11 +254,11 @@ impl Folding<'_> {
         writer.mark(format_args!("$pass_{pass}:"));
         let is_over = writer.new_predicate("setp.ge.u32", format_args!("{start}, {}", place.end));
         writer.line(format_args!("@{is_over} bra $passed_{pass}"));
-        let spans = self.spans(place, start, (groups, lanes_log2), writer);
+        let spans = self.spans(place, start, (groups, lanes_log2), 0, writer);
         let mut of_elements = values.clone();
         self.kernel
             .elements_of(&place.row, &spans)
-            .compute(&needed, &mut of_elements, writer)?;
+            .compute(&own, &mut of_elements, writer)?;
         let mut combined = chains.clone();
         self.accumulate(folds, &spans, &of_elements, &mut combined, writer)?;
         self.store_elements(place, &spans, elements, &of_elements, writer);
