@@ -31,33 +31,114 @@ pub(super) struct Inline<'a> {
     pub renamed: HashMap<&'a str, String>,
     /// Its number among the program's functions.
     pub number: usize,
+    /// How many of its statements lead to where its ways [meet](meeting).
+    pub meeting: Option<usize>,
 }
 
 /// The label behind a copy.
 pub(super) const RETURN: &str = "$return";
 
+/// The copies whose ways go on together: what each has where they meet stays in registers until the others are there.
+const TOGETHER: usize = 4;
+
 impl Callee<'_> {
     /// Applies the function; gives its result.
     pub(super) fn apply(&self, arguments: &[Register], writer: &mut Writer) -> Result<Register, Malformed> {
-        let arguments: Vec<Register> = arguments.iter().map(|&number| word(number, writer)).collect();
-        let bits = match self {
-            Self::Inline(inline) => inline.body.result.1,
-            Self::Call { result, .. } => *result,
-            #[cfg(test)]
-            Self::Native { result, .. } => *result,
-        };
-        let result = if bits == 64 { writer.double() } else { writer.word() };
-        match self {
-            Self::Inline(inline) => Copy::of(inline, &arguments, result, writer).write(writer)?,
-            Self::Call { name, .. } => call(name, &arguments, result, writer),
-            #[cfg(test)]
-            Self::Native { number, .. } => {
-                let names: Vec<String> = arguments.iter().map(Register::to_string).collect();
-                writer.line(format_args!("native.{number} {result}, {}", names.join(", ")));
-            }
-        }
-        Ok(result)
+        let results = self.apply_each(&[arguments.to_vec()], writer)?;
+        Ok(results[0])
     }
+
+    /// Applies the function to each of these lists of arguments; gives its results.
+    ///
+    /// Where the ways through a function [meet](meeting), copies of it go there one after another, and on from there without
+    /// a branch between them, so that the processor has work that does not depend on one another.
+    pub(super) fn apply_each(&self, lists: &[Vec<Register>], writer: &mut Writer) -> Result<Vec<Register>, Malformed> {
+        let inline = match self {
+            Self::Inline(inline) => inline,
+            Self::Call { name, result } => {
+                let call = |arguments: &[Register], result, writer: &mut Writer| call(name, arguments, result, writer);
+                return Ok(each(lists, *result, writer, call));
+            }
+            #[cfg(test)]
+            Self::Native { number, result } => {
+                let native = |arguments: &[Register], result, writer: &mut Writer| {
+                    let names: Vec<String> = arguments.iter().map(Register::to_string).collect();
+                    writer.line(format_args!("native.{number} {result}, {}", names.join(", ")));
+                };
+                return Ok(each(lists, *result, writer, native));
+            }
+        };
+        let together = if inline.meeting.is_some() { TOGETHER } else { 1 };
+        let mut results = Vec::with_capacity(lists.len());
+        for lists in lists.chunks(together) {
+            let copies: Vec<Copy<'_>> = lists.iter().map(|list| Copy::of(inline, list, writer)).collect();
+            for copy in &copies {
+                copy.begin(writer)?;
+            }
+            // The last one is in the scopes of all before it, whose registers have the same names.
+            for copy in copies.iter().rev() {
+                copy.end(writer)?;
+            }
+            results.extend(copies.iter().map(|copy| copy.result));
+        }
+        Ok(results)
+    }
+}
+
+/// Numbers as functions take them.
+fn words(numbers: &[Register], writer: &mut Writer) -> Vec<Register> {
+    numbers.iter().map(|&number| word(number, writer)).collect()
+}
+
+/// Room for a result.
+fn room(bits: u32, writer: &mut Writer) -> Register {
+    if bits == 64 { writer.double() } else { writer.word() }
+}
+
+/// Applies what `apply` writes to each list of arguments; gives the results.
+fn each(
+    lists: &[Vec<Register>],
+    bits: u32,
+    writer: &mut Writer,
+    apply: impl Fn(&[Register], Register, &mut Writer),
+) -> Vec<Register> {
+    let mut results = Vec::with_capacity(lists.len());
+    for list in lists {
+        let arguments = words(list, writer);
+        let result = room(bits, writer);
+        apply(&arguments, result, writer);
+        results.push(result);
+    }
+    results
+}
+
+/// How many statements lead to where all ways through a body meet, the label there included, if it is one way from there to the
+/// only end. Such a place is behind what is done otherwise for a few numbers, as large angles are reduced.
+pub(super) fn meeting(statements: &[Statement<'_>]) -> Option<usize> {
+    let is_end = |statement: &Statement<'_>| is_one_of(statement, &["ret", "exit"]);
+    let end = statements.iter().position(is_end)?;
+    let is_unguarded = matches!(&statements[end], Statement::Instruction(end) if end.guard.is_empty());
+    let is_label = |statement: &Statement<'_>| matches!(statement, Statement::Label(_));
+    let label = statements[..end].iter().rposition(is_label)?;
+    let (before, behind) = (&statements[..label], &statements[label..end]);
+    let count = |wanted: Statement<'_>| before.iter().filter(|statement| **statement == wanted).count();
+    let is_in_no_scope = count(Statement::Open) == count(Statement::Close);
+    let is_one_way = !behind.iter().any(|statement| is_one_of(statement, &["bra", "brx"]));
+    let is_only = !statements[end + 1..].iter().any(is_end);
+    (is_unguarded && is_only && is_in_no_scope && is_one_way).then_some(label + 1)
+}
+
+/// Whether a statement is one of these instructions.
+fn is_one_of(statement: &Statement<'_>, instructions: &[&str]) -> bool {
+    match statement {
+        Statement::Instruction(instruction) => instructions.contains(&root(instruction)),
+        _ => false,
+    }
+}
+
+/// What is done, without its types and ways.
+fn root<'a>(instruction: &Instruction<'a>) -> &'a str {
+    instruction.opcode.split('.').next().unwrap_or_default()
 }
 
 /// A call, as LLVM writes it.
@@ -80,50 +161,67 @@ fn call(name: &str, arguments: &[Register], result: Register, writer: &mut Write
 /// more, and local memory is the same in all copies, since ptxas does not put that of one scope where that of another was.
 struct Copy<'a> {
     inline: &'a Inline<'a>,
-    arguments: &'a [Register],
+    arguments: Vec<Register>,
     result: Register,
     number: u32,
 }
 
 impl<'a> Copy<'a> {
-    fn of(inline: &'a Inline<'a>, arguments: &'a [Register], result: Register, writer: &mut Writer) -> Self {
-        let number = writer.copy();
+    fn of(inline: &'a Inline<'a>, arguments: &[Register], writer: &mut Writer) -> Self {
         Self {
             inline,
-            arguments,
-            result,
-            number,
+            arguments: words(arguments, writer),
+            result: room(inline.body.result.1, writer),
+            number: writer.copy(),
         }
     }
 
-    fn write(&self, writer: &mut Writer) -> Result<(), Malformed> {
+    /// How many of its statements stand ahead of those of other copies.
+    fn ahead(&self) -> usize {
+        self.inline.meeting.unwrap_or_default()
+    }
+
+    fn begin(&self, writer: &mut Writer) -> Result<(), Malformed> {
         for local in &self.inline.body.locals {
             writer.local(self.render(&local.declaration));
         }
         writer.mark("\t{");
+        let statements = &self.inline.body.statements[..self.ahead()];
+        statements
+            .iter()
+            .try_for_each(|statement| self.statement(statement, writer))
+    }
+
+    fn end(&self, writer: &mut Writer) -> Result<(), Malformed> {
         let statements = &self.inline.body.statements;
-        let mut has_return = false;
-        for (i, statement) in statements.iter().enumerate() {
-            match statement {
-                Statement::Open => writer.mark("\t{"),
-                Statement::Close => writer.mark("\t}"),
-                Statement::Label(label) => writer.mark(format_args!("{}:", self.name(label))),
-                Statement::Directive(words) => writer.line(self.render(words)),
-                Statement::Instruction(instruction) if instruction.opcode.split('.').next() == Some("ret") => {
-                    let is_last = i + 1 == statements.len() && instruction.guard.is_empty();
-                    if !is_last {
-                        has_return = true;
-                        let bra = if instruction.guard.is_empty() { "bra.uni" } else { "bra" };
-                        let guard = self.guard(instruction);
-                        writer.line(format_args!("{guard}{bra} {RETURN}_{}", self.number));
-                    }
-                }
-                Statement::Instruction(instruction) => self.instruction(instruction, writer)?,
-            }
+        let is_ret = |statement: &Statement<'_>| is_one_of(statement, &["ret"]);
+        let rest = match statements.split_last() {
+            // The end is there anyway.
+            Some((Statement::Instruction(last), rest)) if root(last) == "ret" && last.guard.is_empty() => rest,
+            _ => statements,
+        };
+        for statement in &rest[self.ahead()..] {
+            self.statement(statement, writer)?;
         }
         writer.mark("\t}");
-        if has_return {
+        if rest.iter().any(is_ret) {
             writer.mark(format_args!("{RETURN}_{}:", self.number));
+        }
+        Ok(())
+    }
+
+    fn statement(&self, statement: &Statement<'a>, writer: &mut Writer) -> Result<(), Malformed> {
+        match statement {
+            Statement::Open => writer.mark("\t{"),
+            Statement::Close => writer.mark("\t}"),
+            Statement::Label(label) => writer.mark(format_args!("{}:", self.name(label))),
+            Statement::Directive(words) => writer.line(self.render(words)),
+            Statement::Instruction(instruction) if root(instruction) == "ret" => {
+                let bra = if instruction.guard.is_empty() { "bra.uni" } else { "bra" };
+                let guard = self.guard(instruction);
+                writer.line(format_args!("{guard}{bra} {RETURN}_{}", self.number));
+            }
+            Statement::Instruction(instruction) => self.instruction(instruction, writer)?,
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::addresses::addresses;
 use super::body::Body;
-use super::inline::{Callee, Inline, RETURN};
+use super::inline::{Callee, Inline, RETURN, meeting};
 use super::module::{Item, Kind, Module};
 use super::writer::{REGISTERS, register_bits};
 use super::{Malformed, NAME};
@@ -161,6 +161,7 @@ impl<'a> Linker<'a> {
         if is_inlined {
             let addresses = addresses(&body)?;
             return Ok(Callee::Inline(Box::new(Inline {
+                meeting: meeting(&body.statements),
                 body,
                 addresses,
                 renamed,

@@ -160,20 +160,20 @@ impl Elements<'_> {
             }
             Step::Index(axis) => Ok(self.index(usize::from(axis), writer)),
             Step::Folded(..) => unreachable!("folds give their values when a pass is over"),
-            Step::Call(function, arguments) => {
+            Step::Call(function, _) => {
                 let function = usize::from(function);
-                let arguments = &arguments[..self.program.functions[function].arguments.len()];
+                let arguments = self.program.arguments(step);
                 let count = if is_varying { self.len() } else { 1 };
-                let result = |k: usize| {
+                let list = |k: usize| {
                     let argument = |&value: &u16| {
                         let values = &values[usize::from(value)];
                         values[if values.len() == 1 { 0 } else { k }]
                     };
-                    let arguments: Vec<Register> = arguments.iter().map(argument).collect();
-                    let applied = self.callees[function].apply(&arguments, writer);
-                    applied.map_err(|error| error.of(self.program.functions[function].name))
+                    arguments.iter().map(argument).collect()
                 };
-                (0..count).map(result).collect()
+                let lists: Vec<Vec<Register>> = (0..count).map(list).collect();
+                let applied = self.callees[function].apply_each(&lists, writer);
+                applied.map_err(|error| error.of(self.program.functions[function].name))
             }
         }
     }

@@ -118,11 +118,7 @@ fn local_memory_is_declared_once() {
     let body = ".local .align 4 .b8 __local_depot0[8];\n.reg .b64 %SPL;\n.reg .b32 %r<3>;\nmov.b64 %SPL, __local_depot0;\n\
                 ld.param.b32 %r1, [f_param_0];\nst.local.b32 [%SPL+4], %r1;\nld.local.b32 %r2, [%SPL+4];\n\
                 st.param.b32 [func_retval0], %r2;\nret;";
-    let program = Program {
-        aligned: true,
-        ..apply(info("f", &[U32], U32), Layout::Rows)
-    };
-    let text = kernel(&program, &[text(body)], (9, 0)).unwrap();
+    let text = of_vectors(&text(body));
     assert_eq!(
         text.matches(".local .align 4 .b8 __local_depot0_0[8];").count(),
         1,
@@ -139,6 +135,73 @@ fn a_large_function_is_called() {
     let text = compile(&text(&body)).unwrap();
     assert_eq!(text.matches("\n.func").count(), 1, "{text}");
     assert_eq!(text.matches("call.uni (retval0), f, (param0);").count(), 1, "{text}");
+}
+
+/// A function that calls another one if its argument is more than 9, with these lines ahead of that and these behind.
+fn with_rare_way(before: &str, behind: &str) -> String {
+    let rare = ".func (.param .b32 func_retval0) rare(\n\t.param .b32 rare_param_0\n)\n{\n.reg .b32 %r<2>;\n\
+                ld.param.b32 %r1, [rare_param_0];\nst.param.b32 [func_retval0], %r1;\nret;\n}\n";
+    let body = format!(
+        ".reg .pred %p<3>;\n.reg .b32 %r<5>;\nld.param.b32 %r1, [f_param_0];\n{before}setp.gt.u32 %p1, %r1, 9;\n\
+         @%p1 bra $RARE;\nadd.s32 %r2, %r1, 1;\n$BACK:\nmul.lo.s32 %r3, %r2, %r2;\n{behind}\
+         st.param.b32 [func_retval0], %r3;\nret;\n$RARE:\n{{\n.param .b32 param0;\n.param .b32 retval0;\n\
+         st.param.b32 [param0], %r1;\ncall.uni (retval0), rare, (param0);\nld.param.b32 %r2, [retval0];\n}}\n\
+         bra.uni $BACK;"
+    );
+    text(&body).replace(HEADER, &format!("{HEADER}{rare}"))
+}
+
+/// The kernel of that function, by vectors of four and, behind them, one element.
+fn of_vectors(text: &str) -> String {
+    let program = Program {
+        aligned: true,
+        ..apply(info("f", &[U32], U32), Layout::Rows)
+    };
+    kernel(&program, &[text.to_owned()], (9, 0)).unwrap()
+}
+
+/// The numbers of the copies in the order in which they have this line, of which each makes something.
+fn copies_by<'t>(text: &'t str, line: &str) -> Vec<&'t str> {
+    let lines = text.lines().filter_map(|text| text.trim().strip_prefix(line));
+    lines.map(|rest| rest.trim_end_matches([';', ':'])).collect()
+}
+
+#[test]
+fn elements_of_a_thread_meet_before_they_go_on() {
+    let text = of_vectors(&with_rare_way("", ""));
+    let (vectors, single) = text.split_once("$single:").expect("elements behind the vectors");
+    let (ahead, behind) = vectors.split_once("mul.lo.s32 %r3").expect("what comes behind");
+    let counts = |text: &str| ["add.s32 %r2", "$BACK_", "st.global"].map(|part| text.matches(part).count());
+    // Behind are the branches back, of what is rare.
+    assert_eq!(counts(ahead), [4, 4, 0], "{text}");
+    assert_eq!(counts(behind), [0, 4, 1], "{text}");
+    assert_eq!(copies_by(ahead, "$BACK_"), ["1", "2", "3", "4"], "{text}");
+    // Each in its scope, which the next ones are in.
+    assert_eq!(copies_by(behind, "$RARE_"), ["4", "3", "2", "1"], "{text}");
+    assert_eq!(counts(single), [1, 2, 1], "{text}");
+}
+
+#[test]
+fn copies_stay_whole_that_have_no_place_to_meet() {
+    for (before, behind) in [
+        // Another end.
+        ("@%p2 ret;\n", ""),
+        ("@%p2 exit;\n", ""),
+        // Another way behind, or a loop.
+        ("", "@%p2 bra $RARE;\n"),
+        ("", "@%p2 bra $BACK;\n"),
+    ] {
+        let text = of_vectors(&with_rare_way(before, behind));
+        let (ahead, _) = text.split_once("mul.lo.s32 %r3").expect("what comes behind");
+        assert_eq!(ahead.matches("add.s32 %r2").count(), 1, "{before}{behind}: {text}");
+    }
+    // A label in a scope of its own.
+    let scoped = with_rare_way("", "")
+        .replace("$BACK:\n", "{\n$BACK:\n")
+        .replace("ret;\n$RARE", "ret;\n}\n$RARE");
+    let text = of_vectors(&scoped);
+    let (ahead, _) = text.split_once("mul.lo.s32 %r3").expect("what comes behind");
+    assert_eq!(ahead.matches("add.s32 %r2").count(), 1, "{text}");
 }
 
 #[test]
