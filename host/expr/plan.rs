@@ -270,8 +270,8 @@ type Results<'a> = FxHashMap<*const Reduction<'a>, Outcome<'a>>;
 /// The most numbers that the elements of a kernel bring whose rows lie side by side: they share 48 KB of memory.
 const MOST_NUMBERS: usize = 4;
 
-/// The blocks that keep a large GPU busy.
-const BLOCKS: usize = 1024;
+/// The blocks that keep a large GPU busy: so many for each multiprocessor that it matters little whether it has one more.
+const BLOCKS: usize = 2048;
 
 /// The threads of a row in a loop that reads it once, as a power of two.
 const LOOP_LOG2: u8 = 8;
