@@ -78,15 +78,10 @@ pub(super) const fn rows_in_flight<T>(vector: usize) -> usize {
     }
 }
 
-/// Those of `rows` that a thread treats together, as there are registers for values of type `A`.
+/// Those of `rows` that a thread treats together, as there are registers for values of type `A`, of which there is not one
+/// chain alone.
 pub(super) const fn rows_at_once<A>(rows: usize) -> usize {
-    if has_one_chain::<A>() {
-        1
-    } else if size_of::<A>() > 4 && rows > 2 {
-        2
-    } else {
-        rows
-    }
+    if size_of::<A>() > 4 && rows > 2 { 2 } else { rows }
 }
 
 /// Elements of a column that a thread has in flight: the smaller they are, the more, as far as registers go.

@@ -59,7 +59,18 @@ impl<T: Pod, A: Pod, R: Pod> Rows<'_, T, A, R> {
         if first >= self.out.len() {
             return;
         }
-        let (row, lane) = (first + (t >> log_lanes) as usize, t & (lanes - 1));
+        let (mut row, lane) = (first + (t >> log_lanes) as usize, t & (lanes - 1));
+        if const { has_one_chain::<A>() } {
+            // One row after the other, in a loop: written out for all, they would be a quarter of the kernel.
+            let mut left = if rows > 1 { hint::opaque(rows as u32) } else { 1 };
+            while left > 0 {
+                // SAFETY: there is a row, as just asked; the rest is the caller's promise.
+                unsafe { self.short_rows::<Op, N, 1>(row, step, lane, lanes) };
+                row += step;
+                left -= 1;
+            }
+            return;
+        }
         // SAFETY: there is a row, as just asked; the rest is the caller's promise.
         let all = |k: usize| unsafe {
             // A constant, so that the other numbers are not even compiled.
