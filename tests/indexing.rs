@@ -231,11 +231,12 @@ mod scatter_add_in_order {
         i * i % n
     }
 
-    /// Sums and values around a warp's columns and a block's, lines around those of the teams, indices around a chunk.
+    /// Sums and values around a warp's columns and a block's, lines around those of the teams, indices around a chunk and a list.
     #[test]
     fn is_that_of_a_loop() {
         for (shape, axis, count) in [
             (vec![5], 0, 2049),
+            (vec![3], 0, 6145),
             (vec![3, 7, 2], 1, 40),
             (vec![4, 3], 0, 2047),
             (vec![100, 129], 0, 300),

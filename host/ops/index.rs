@@ -390,10 +390,11 @@ impl<T: ScatterAdd, D: Dimension> DeviceArrayRef<T, D> {
     /// [`scatter_add`](Self::scatter_add) in the order of the indices: the sums of floats have the same bits each time, on every device, those of
     /// a loop over the indices. The gradient of an embedding, say, is the same from run to run.
     ///
-    /// Each value is read once, and what an index names is read and written for each value. An index is read by each block, of which there
-    /// are about two for each multiprocessor; that is much where it names few elements, some hundred or less. What one index names is added to
-    /// by few warps: where few of many indices differ, this takes longer than in any order. No memory is allocated but for copies: of
-    /// indices that are not `u64`, and of 16-bit floats to `f32` and back.
+    /// Each value is read once, and what an index names is read and written once for its values among those of some 2000 indices that a block
+    /// has found. An index is read by each block, of which there are about two for each multiprocessor; that is much where it names few
+    /// elements, some hundred or less. What one index names is added to by few warps: where a few of many indices are most of them, this
+    /// takes longer than in any order. No memory is allocated but for copies: of indices that are not `u64`, and of 16-bit floats to `f32`
+    /// and back.
     ///
     /// # Errors
     ///

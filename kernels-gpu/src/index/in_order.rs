@@ -2,14 +2,14 @@
 //! Values that are added where indices say, one after another in the order of the indices: the same bits each time, and those of a loop
 //! on the host.
 //!
-//! What an index names, over all outer and inner axes, is a *line*, and its elements *columns*. A line belongs to one team of warps, a
-//! column of it to one lane, and nobody else adds to it. A block reads all indices, `CHUNK` at a time, and lists those of its lines in
-//! shared memory, in their order, by ballots. Then each team goes over the list and adds the values of its own lines, `BATCH` of them
-//! in flight; where one line occurs in a batch again, its sum is handed on in registers.
+//! What an index names, over all outer and inner axes, is a *line*, and its elements *columns*. Each line is of one share, whose blocks
+//! have columns of their own, so that nobody else adds to them. A block reads all indices, `CHUNK` at a time, and lists those of its
+//! share in shared memory. When the list may not have room for another chunk, it is sorted, by line and then by number (K. Batcher,
+//! "Sorting networks and their applications", 1968): what is added to one line lies together, in its order. Teams of warps share the
+//! list, each of which goes over whole lines: a line is read once, added to in registers, a lane for each column, and written once.
 //!
-//! No memory, no sort, one launch. The price is that indices are read by each block, of which there are about two for each
-//! multiprocessor: from the cache, 8 bytes where a line is moved three times. Where few indices occur over and over, few warps have all of
-//! the work.
+//! No memory but the list, one launch. Indices are read by each block, of which there are about two for each multiprocessor: from the
+//! cache, 8 bytes where a line's values are moved. Where few indices occur over and over, few warps have all of the work.
 
 use bytemuck::Pod;
 use core::ops::Add;
@@ -26,12 +26,18 @@ const ITEMS: usize = 8;
 const OF_WARP: usize = ITEMS * 32;
 const CHUNK: usize = ITEMS * THREADS;
 
+/// Entries that a list has room for: those of a chunk, whatever it is, behind as many.
+const CAPACITY: usize = 2 * CHUNK;
+
 /// Columns of a lane, 32 apart, and of a warp.
 const COLUMNS: usize = 4;
 const SPAN: usize = COLUMNS * 32;
 
-/// Lines that are added to at a time.
+/// Values that are on their way to a lane for each of its columns.
 const BATCH: usize = 4;
+
+/// No line: more than any has.
+const NONE: u64 = u64::MAX;
 
 /// Blocks that ptxas makes room for on a multiprocessor, by the bytes of an element: with two of f64 it keeps registers in memory.
 const fn blocks(bytes: usize) -> usize {
@@ -75,58 +81,55 @@ impl InOrderPlan {
     }
 }
 
-/// What a block has listed of a chunk.
+/// Lines of a block: line `i` of the share is line `i << shift | number` of all.
+#[derive(Clone, Copy)]
+struct Share {
+    shift: u32,
+    number: u32,
+}
+
+/// The indices of a share, each of them an entry: its line of the share, and behind that its number since the list began.
 #[derive(Clone, Copy)]
 struct List {
-    /// Lines.
-    lines: Shared<u64>,
-    /// Which of the chunk's indices names each.
-    numbers: Shared<u32>,
-    /// How many each warp has found.
-    found: Shared<u32>,
+    entries: Shared<u64>,
+    /// How many.
+    count: Shared<u32>,
 }
 
 impl List {
-    /// Lists those of the indices from `first` on whose line is of the share, and counts them. For all threads of the block.
+    /// Makes it empty. For all threads of the block, as everything here; the entries have been read.
+    #[inline(always)]
+    fn clear(&self) {
+        thread::sync_threads();
+        if thread::thread_idx_x() == 0 {
+            self.count.set(0, 0);
+        }
+        thread::sync_threads();
+    }
+
+    /// Adds those of a chunk, wherever there is room, and says how many there are. `left` indices are left from the chunk's first on, whose
+    /// number since the list began is `first`.
     ///
     /// # Panics
     ///
     /// If an index is not less than `n`.
     #[inline(always)]
-    fn fill(&self, indices: &[u64], n: usize, first: usize, is_own: impl Fn(u64) -> bool) -> u32 {
-        let (lane, warp) = (
-            thread::thread_idx_x() as usize % 32,
-            thread::thread_idx_x() as usize / 32,
-        );
-        let number = |k: usize| warp * OF_WARP + k * 32 + lane;
-        let mut lines = [0; ITEMS];
-        unroll!(8, k => {
-            if number(k) < indices.len() - first {
-                // SAFETY: in bounds, as just asked; a single element is always aligned.
-                [lines[k]] = unsafe { indices.load_vec_unchecked(first + number(k)) };
-                assert!(lines[k] < n as u64, "an index is out of bounds of its axis");
-            }
-        });
+    fn append(&self, indices: &[u64; ITEMS], left: usize, n: usize, first: usize, share: Share) -> u32 {
         let (mut ballots, mut count) = ([0u32; ITEMS], 0);
         unroll!(8, k => {
-            let is_own = number(k) < indices.len() - first && is_own(lines[k]);
+            let is_index = number(k) < left;
+            assert!(!is_index || indices[k] < n as u64, "an index is out of bounds of its axis");
+            let is_own = is_index && indices[k] as u32 & ((1 << share.shift) - 1) == share.number;
             ballots[k] = warp::ballot(warp::FULL_MASK, is_own);
             count += ballots[k].count_ones();
         });
-        // The list before has been read.
-        thread::sync_threads();
-        if lane == 0 {
-            // SAFETY: there is one for each warp.
-            unsafe { self.found.set_unchecked(warp, count) };
+        let lane = thread::thread_idx_x() % 32;
+        let mut at = 0;
+        if lane == 0 && count > 0 {
+            // SAFETY: there is one.
+            at = unsafe { self.count.atomic_unchecked(0) }.fetch_add(count);
         }
-        thread::sync_threads();
-        let (mut at, mut total) = (0, 0);
-        unroll!(8, other => {
-            // SAFETY: as above.
-            let found = unsafe { self.found.get_unchecked(other) };
-            at += if other < warp { found } else { 0 };
-            total += found;
-        });
+        at = warp::shuffle(warp::FULL_MASK, at, 0);
         let places: [u32; ITEMS] = cuda_std::array::from_fn(|k| {
             let place = at + (ballots[k] & ((1 << lane) - 1)).count_ones();
             at += ballots[k].count_ones();
@@ -134,16 +137,98 @@ impl List {
         });
         unroll!(8, k => {
             if ballots[k] >> lane & 1 == 1 {
-                // SAFETY (of both): there is room for all of the chunk's.
-                unsafe {
-                    self.lines.set_unchecked(places[k] as usize, lines[k]);
-                    self.numbers.set_unchecked(places[k] as usize, number(k) as u32);
-                }
+                let entry = indices[k] >> share.shift << 32 | (first + number(k)) as u64;
+                // SAFETY: a list that is not sorted has room for all of a chunk.
+                unsafe { self.entries.set_unchecked(places[k] as usize, entry) };
             }
         });
         thread::sync_threads();
-        total
+        // SAFETY: there is one.
+        let listed = unsafe { self.count.get_unchecked(0) };
+        thread::sync_threads();
+        listed
     }
+
+    /// Sorts so many entries, all that there are, by a bitonic network.
+    #[inline(always)]
+    fn sort(&self, listed: u32) {
+        let (thread, size) = (thread::thread_idx_x(), listed.next_power_of_two());
+        // SAFETY (of all): below a power of two that is at most the capacity.
+        let get = |i: u32| unsafe { self.entries.get_unchecked(i as usize) };
+        let set = |i: u32, entry| unsafe { self.entries.set_unchecked(i as usize, entry) };
+        let mut i = listed + thread;
+        while i < size {
+            set(i, u64::MAX);
+            i += THREADS as u32;
+        }
+        thread::sync_threads();
+        let mut run = 2;
+        while run <= size {
+            let mut apart = run / 2;
+            while apart > 0 {
+                let mut pair = thread;
+                while pair < size / 2 {
+                    let low = (pair & !(apart - 1)) << 1 | pair & (apart - 1);
+                    let (a, b) = (get(low), get(low | apart));
+                    if (a > b) == (low & run == 0) {
+                        set(low, b);
+                        set(low | apart, a);
+                    }
+                    pair += THREADS as u32;
+                }
+                thread::sync_threads();
+                apart /= 2;
+            }
+            run *= 2;
+        }
+    }
+
+    /// The line of an entry.
+    ///
+    /// # Safety
+    ///
+    /// There is the entry.
+    #[inline(always)]
+    unsafe fn line(&self, entry: u32) -> u32 {
+        // SAFETY: the caller's promise.
+        (unsafe { self.entries.get_unchecked(entry as usize) } >> 32) as u32
+    }
+
+    /// The first entry from `at` on that begins a line, of so many sorted ones, or how many there are. For all lanes of a warp.
+    #[inline(always)]
+    fn next_line(&self, mut at: u32, listed: u32) -> u32 {
+        loop {
+            let own = at + thread::thread_idx_x() % 32;
+            // SAFETY (of both): asked before.
+            let begins = own == 0 || own >= listed || unsafe { self.line(own) != self.line(own - 1) };
+            let ballot = warp::ballot(warp::FULL_MASK, begins);
+            if ballot != 0 {
+                return (at + ballot.trailing_zeros()).min(listed);
+            }
+            at += 32;
+        }
+    }
+}
+
+/// Which of a chunk's indices is number `k` of this lane.
+#[inline(always)]
+fn number(k: usize) -> usize {
+    let thread = thread::thread_idx_x() as usize;
+    thread / 32 * OF_WARP + k * 32 + thread % 32
+}
+
+/// This lane's indices of the chunk from `first` on, 0 behind the last.
+#[inline(always)]
+fn load(indices: &[u64], first: usize) -> [u64; ITEMS] {
+    cuda_std::array::from_fn(|k| {
+        if number(k) < indices.len().saturating_sub(first) {
+            // SAFETY: in bounds, as just asked; a single element is always aligned.
+            let [index] = unsafe { indices.load_vec_unchecked(first + number(k)) };
+            index
+        } else {
+            0
+        }
+    })
 }
 
 /// A lane's columns: where they are in the first line of the sums and of the values, if they are.
@@ -163,7 +248,7 @@ impl Columns {
             of_values: [0; COLUMNS],
             are: [false; COLUMNS],
         };
-        unroll!(4, i => {
+        unroll!(COLUMNS, i => {
             let column = span * SPAN + i * 32 + thread::thread_idx_x() as usize % 32;
             let (outer, within) = div_rem(column as u64, inner as u64);
             of.are[i] = column < columns;
@@ -172,25 +257,25 @@ impl Columns {
         });
         of
     }
+
+    /// An element for each that is one.
+    #[inline(always)]
+    fn load<T: Pod>(&self, of: impl Fn(usize) -> T) -> [T; COLUMNS] {
+        cuda_std::array::from_fn(|i| if self.are[i] { of(i) } else { T::zeroed() })
+    }
 }
 
-/// Warps that have lines in common.
+/// Warps that add to the same lines, and how many such teams a block has.
 struct Team {
     number: u32,
-    plan: InOrderPlan,
+    teams: u32,
+    share: Share,
     inner: usize,
     columns: Columns,
 }
 
 impl Team {
-    /// Whether a line of the block's share is the team's.
-    #[inline(always)]
-    fn has(&self, line: u64) -> bool {
-        let teams = WARPS as u32 >> self.plan.team.trailing_zeros();
-        line as u32 >> self.plan.shares.trailing_zeros() & (teams - 1) == self.number
-    }
-
-    /// Adds the values of those lines of the list, of so many, that are the team's. The chunk's first index is number `first`.
+    /// Adds the values of the team's part of a sorted list, which are numbered from `first` on: whole lines.
     #[inline(always)]
     fn add<T: Pod + Add<Output = T>>(
         &self,
@@ -200,74 +285,60 @@ impl Team {
         first: usize,
         out: SliceMut<'_, T>,
     ) {
-        // SAFETY (of both): for places in the list.
-        let line = |at: u32| unsafe { list.lines.get_unchecked(at as usize) };
-        let number = |at: u32| unsafe { list.numbers.get_unchecked(at as usize) };
-        let mut begin = 0;
-        while begin < listed {
-            let at = begin + thread::thread_idx_x() % 32;
-            let mut left = warp::ballot(warp::FULL_MASK, at < listed && self.has(line(at)));
-            while left != 0 {
-                let mut batch = [None; BATCH];
-                unroll!(4, k => {
-                    if left != 0 {
-                        let at = begin + left.trailing_zeros();
-                        batch[k] = Some((line(at) as usize, first + number(at) as usize));
-                        left &= left - 1;
+        let part = |number| list.next_line(listed * number / self.teams, listed);
+        let (mut at, end) = (part(self.number), part(self.number + 1));
+        let (mut line, mut sums) = (NONE, [T::zeroed(); COLUMNS]);
+        while at < end {
+            let mut entries = [NONE; BATCH];
+            let (mut before, mut added) = ([[T::zeroed(); COLUMNS]; BATCH], [[T::zeroed(); COLUMNS]; BATCH]);
+            unroll!(4, k => {
+                if at + (k as u32) < end {
+                    // SAFETY: there is the entry.
+                    entries[k] = unsafe { list.entries.get_unchecked(at as usize + k) };
+                    let number = first + entries[k] as u32 as usize;
+                    added[k] = self.columns.load(|i| {
+                        // SAFETY: the number is that of an index, and of arrays of such sizes the column is one; a single element is
+                        // always aligned.
+                        let [value] = unsafe { values.load_vec_unchecked(self.columns.of_values[i] + number * self.inner) };
+                        value
+                    });
+                    if k == 0 && entries[0] >> 32 != line || k > 0 && entries[k] >> 32 != entries[k.max(1) - 1] >> 32 {
+                        // SAFETY: lines are less than `n`, and see above.
+                        before[k] = self.columns.load(|i| unsafe { out.get_unchecked(self.place(i, entries[k] >> 32)) });
                     }
-                });
-                self.add_batch(&batch, values, out);
-            }
-            begin += 32;
+                }
+            });
+            unroll!(4, k => {
+                if at + (k as u32) < end {
+                    if entries[k] >> 32 != line {
+                        self.store(line, &sums, out);
+                        (line, sums) = (entries[k] >> 32, before[k]);
+                    }
+                    unroll!(COLUMNS, i => { sums[i] = sums[i] + added[k][i]; });
+                }
+            });
+            at += BATCH as u32;
         }
+        self.store(line, &sums, out);
     }
 
-    /// Adds to some lines the values of those numbers.
+    /// Where a column is in a line of the share.
     #[inline(always)]
-    fn add_batch<T: Pod + Add<Output = T>>(
-        &self,
-        batch: &[Option<(usize, usize)>; BATCH],
-        values: &[T],
-        out: SliceMut<'_, T>,
-    ) {
-        let columns = &self.columns;
-        let (mut sums, mut added) = ([[T::zeroed(); COLUMNS]; BATCH], [[T::zeroed(); COLUMNS]; BATCH]);
-        unroll!(4, k => {
-            unroll!(4, i => {
-                if let (Some((line, number)), true) = (batch[k], columns.are[i]) {
-                    // SAFETY (of both): lines are less than `n`, numbers less than those of indices, and of arrays of such sizes the
-                    // column is one; single elements are always aligned.
-                    [added[k][i]] = unsafe { values.load_vec_unchecked(columns.of_values[i] + number * self.inner) };
-                    sums[k][i] = unsafe { out.get_unchecked(columns.of_sums[i] + line * self.inner) };
-                }
-            });
-        });
-        unroll!(4, k => {
-            unroll!(4, i => {
-                if let (Some((line, _)), true) = (batch[k], columns.are[i]) {
-                    let sum = sums[k][i] + added[k][i];
-                    // SAFETY: as above.
-                    unsafe { out.set_vec_unchecked(columns.of_sums[i] + line * self.inner, [sum]) };
-                    hand_on(&mut sums, batch, (k, line), (i, sum));
-                }
-            });
+    fn place(&self, column: usize, line: u64) -> usize {
+        let line = line << self.share.shift | self.share.number as u64;
+        self.columns.of_sums[column] + line as usize * self.inner
+    }
+
+    /// Writes a line, unless there is none.
+    #[inline(always)]
+    fn store<T: Pod>(&self, line: u64, sums: &[T; COLUMNS], out: SliceMut<'_, T>) {
+        unroll!(COLUMNS, i => {
+            if line != NONE && self.columns.are[i] {
+                // SAFETY: as for what was read.
+                unsafe { out.set_vec_unchecked(self.place(i, line), [sums[i]]) };
+            }
         });
     }
-}
-
-/// Takes the new sum of a column for what was read of it for those of the batch, behind number `k`, that are of the same line.
-#[inline(always)]
-fn hand_on<T: Pod>(
-    sums: &mut [[T; COLUMNS]; BATCH],
-    batch: &[Option<(usize, usize)>; BATCH],
-    (k, line): (usize, usize),
-    (column, sum): (usize, T),
-) {
-    unroll!(4, later => {
-        if later > k && batch[later].is_some_and(|(other, _)| other == line) {
-            sums[later][column] = sum;
-        }
-    });
 }
 
 /// `out[o, indices[j], i] += values[o, j, i]`, for (outer, `n`, `inner`) elements of the output, one `j` after another. Blocks of
@@ -298,17 +369,20 @@ pub fn scatter_add_in_order<T: Pod + Add<Output = T>>(
             && part == 0
             && wanted == Some(out.len())
             && plan.is_valid()
+            && n as u64 >> plan.shares.trailing_zeros() < 1 << 32
             && thread::block_dim_x() as usize == THREADS,
         "the arrays are not of one shape"
     );
     let list = List {
-        lines: shared_array![u64; CHUNK],
-        numbers: shared_array![u32; CHUNK],
-        found: shared_array![u32; WARPS],
+        entries: shared_array![u64; CAPACITY],
+        count: shared_array![u32; 1],
     };
     let (columns, in_team) = (columns as usize, plan.team as usize);
-    let share = thread::block_idx_x() & (plan.shares - 1);
-    let block = thread::block_idx_x() >> plan.shares.trailing_zeros();
+    let share = Share {
+        shift: plan.shares.trailing_zeros(),
+        number: thread::block_idx_x() & (plan.shares - 1),
+    };
+    let block = thread::block_idx_x() >> share.shift;
     if block >= plan.across {
         return;
     }
@@ -319,15 +393,29 @@ pub fn scatter_add_in_order<T: Pod + Add<Output = T>>(
         let own = span + (warp & (plan.team - 1)) as usize;
         let team = Team {
             number: warp >> plan.team.trailing_zeros(),
-            plan,
+            teams: WARPS as u32 >> plan.team.trailing_zeros(),
+            share,
             inner,
             columns: Columns::of_span(own, columns, [n, indices.len(), inner]),
         };
-        let mut first = 0;
+        list.clear();
+        // Where the list begins, and the next chunk, which is on its way.
+        let (mut begin, mut first) = (0, 0);
+        let mut next = load(indices, 0);
         while first < indices.len() {
-            let listed = list.fill(indices, n, first, |line| line as u32 & (plan.shares - 1) == share);
-            team.add(&list, listed, values, first, out);
+            let chunk = next;
+            next = load(indices, first + CHUNK);
+            let listed = list.append(&chunk, indices.len() - first, n, first - begin, share);
             first += CHUNK;
+            let is_full = listed > (CAPACITY - CHUNK) as u32 || first - begin > u32::MAX as usize - CHUNK;
+            if is_full || first >= indices.len() {
+                list.sort(listed);
+                team.add(&list, listed, values, begin, out);
+                list.clear();
+                begin = first;
+                // Once more, so that no registers keep it meanwhile.
+                next = load(indices, first);
+            }
         }
         span += plan.across as usize * in_team;
     }
