@@ -109,8 +109,8 @@ pub use backend::faulty::Faults;
 #[doc(hidden)]
 pub use backend::sim::Simulation;
 pub use cuda_sim::{
-    Access, Array, Checks, Counts, Fault, Finding, FindingKind, Kind, LaunchCounters, LineCounters, Operation,
-    Schedule, Space, Step,
+    Access, Array, Checks, Counts, Fault, Finding, FindingKind, Kind, LaunchCounters, LineCounters, Operands,
+    Operation, Schedule, Space, Step,
 };
 pub use cuda_std::float8::{F8E4M3, F8E5M2};
 pub use device::{DEVICE_VARIABLE, Device, Properties};

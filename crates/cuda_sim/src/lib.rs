@@ -100,14 +100,14 @@ mod written;
 pub use barrier::{BarrierResult, GROUP_BARRIERS};
 pub use check::{Access, Array, Atomic, Checks, Engine, Finding, FindingKind, Kind, Scope, Space};
 pub use config::{LIMITS, LaunchConfig, Limits, Options, TENSOR_CORES};
-pub use count::{Counts, LaunchCounters, LineCounters, Operation, Step};
+pub use count::{Counts, LaunchCounters, LineCounters, Operands, Operation, Step};
 pub use dim3::Dim3;
 pub use error::{Error, Fault, SourceLocation};
 pub use launch::{cooperative_blocks, launch, launch_cooperative, launch_counted, launch_with};
 pub use memory::{
     access, access_shared, assume_written, atomic, atomic_shared, copies_commit, copies_wait, copy_begins, count,
-    dynamic_shared, fence, fence_async, load, load_element, map_shared, phase_arrive, phase_wait, shared_memory,
-    static_shared,
+    dynamic_shared, fence, fence_async, load, load_begins, load_element, map_shared, phase_arrive, phase_wait,
+    products, shared_memory, static_shared, store_begins,
 };
 pub use place::{
     active_mask, block_dim, block_idx, block_in_cluster, cluster_dim, grid_dim, in_kernel, lane, thread_idx,

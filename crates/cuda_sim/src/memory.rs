@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shared memory, and what threads say of their accesses to memory of either kind, which is checked and counted.
 
-use crate::check::{self, Atomic, Bytes, Engine, Kind, Meeting, Scope, Space};
-use crate::count::{self, Operation};
+use crate::check::{self, Atomic, Awaited, Bytes, Engine, Kind, Meeting, Scope, Space};
+use crate::count::{self, Operands, Operation};
 use crate::error::Call;
 use crate::shared::{SharedPtr, SharedSite};
 use crate::{context, watchdog};
@@ -95,6 +95,16 @@ pub fn count(space: Space, address: usize, bytes: usize, align: usize, operation
     watchdog::listen_and(call, |context| count::access(context, call, place, operation));
 }
 
+/// Says that the thread does its part, so many operations, of a product of matrices on tensor cores: in a launch that is counted
+/// they count.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn products(operands: Operands, operations: u64) {
+    watchdog::listen_and(Call::new("mma"), |context| {
+        count::products(context, operands, operations)
+    });
+}
+
 /// [`shared_memory`], and [`access`] of it.
 ///
 /// # Panics
@@ -170,13 +180,13 @@ pub fn fence(scope: Scope) {
     watchdog::listen_and(Call::new("fence"), |context| check::fence(context, scope));
 }
 
-/// Says that the thread lets bulk copies and matrix products come behind what it has done, and knows to be over: those that are
-/// ordered behind this. Without it their accesses ([`Kind::AsyncRead`], [`Kind::AsyncWrite`]) of shared memory that threads have
-/// accessed are faults, whatever orders them.
+/// Says that the thread lets bulk copies and matrix products come behind what it has done in that memory, and knows to be over:
+/// those that are ordered behind this. Without it their accesses ([`Kind::AsyncRead`] and its kind) of memory that threads have
+/// accessed are faults, whatever orders them; in global memory those that come behind copies of another block, too.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
-pub fn fence_async() {
-    watchdog::listen_and(Call::new("fence_async"), check::fence_async);
+pub fn fence_async(space: Space) {
+    watchdog::listen_and(Call::new("fence_async"), |context| check::fence_async(context, space));
 }
 
 /// Says that `bytes` bytes from `address` on, of shared memory whole words, may be read whether anybody is known to have
@@ -203,26 +213,57 @@ pub fn copy_begins(engine: Engine, at: SharedPtr, bytes: usize, align: usize) ->
     let call = Call::new("shared_memory");
     let address = locate(call, at, bytes);
     let place = Bytes::new(Space::Shared, address.addr(), bytes, align);
-    watchdog::listen_and(call, |context| check::copy_begins(context, call, place, engine));
+    watchdog::listen_and(call, |context| {
+        let awaited = Awaited::groups(engine, context.who());
+        check::copy_begins(context, call, place, engine.kind(), awaited);
+    });
     address
+}
+
+/// As [`copy_begins`], of a bulk copy that fills shared memory, which the block's threads wait for: its bytes arrive at the
+/// barrier at address `barrier`, in a phase of that parity.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn load_begins(at: SharedPtr, bytes: usize, (barrier, parity): (usize, u32)) -> *mut u8 {
+    let call = Call::new("shared_memory");
+    let address = locate(call, at, bytes);
+    let place = Bytes::new(Space::Shared, address.addr(), bytes, 0);
+    let awaited = Awaited::Phases(barrier, parity);
+    watchdog::listen_and(call, |context| {
+        check::copy_begins(context, call, place, Kind::AsyncWrite, awaited);
+    });
+    address
+}
+
+/// As [`copy_begins`], of a bulk copy that accesses `bytes` bytes of global memory at `address`, by [`Kind::AsyncWrite`] or
+/// [`Kind::AsyncUpdate`]: a copy of [`Engine::BulkWrite`].
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn store_begins(address: usize, bytes: usize, kind: Kind) {
+    let call = Call::new("set");
+    let place = Bytes::new(Space::Global, address, bytes, 0);
+    watchdog::listen_and(call, |context| {
+        let awaited = Awaited::groups(Engine::BulkWrite, context.who());
+        check::copy_begins(context, call, place, kind, awaited);
+    });
 }
 
 /// Says that the copies which the thread has asked for since the last call are a group.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn copies_commit(engine: Engine) {
-    watchdog::listen_and(Call::new("commit"), |context| {
-        check::copies(context, |copies, thread| copies.commit(engine, thread));
-    });
+    watchdog::listen_and(Call::new("commit"), |context| check::copies_commit(context, engine));
 }
 
 /// Says that the thread has waited for all its groups of copies but the `newest` ones.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn copies_wait(engine: Engine, newest: u32) {
-    watchdog::listen_and(Call::new("wait"), |context| {
-        check::copies(context, |copies, thread| copies.wait(engine, thread, newest));
-    });
+    watchdog::listen_and(Call::new("wait"), |context| check::copies_wait(context, engine, newest));
 }
 
 /// Says that the thread arrives at the barrier in shared memory at `address`, in a phase of that parity: for the threads of
@@ -236,14 +277,11 @@ pub fn phase_arrive(address: usize, parity: u32, scope: Scope) {
 }
 
 /// Says that the thread has waited for the end of such a phase: what threads did before they arrived in it is over, those of
-/// other blocks only if this waits in the scope of the device.
+/// other blocks only if this waits in the scope of the device; and so are copies that arrive in it ([`load_begins`]).
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
 pub fn phase_wait(address: usize, parity: u32, scope: Scope) {
     watchdog::listen_and(Call::new("wait"), |context| {
-        check::leave(context, Meeting::Phase(address, parity, Scope::Block));
-        if scope == Scope::Device {
-            check::leave(context, Meeting::Phase(address, parity, scope));
-        }
+        check::phase_ends(context, address, parity, scope);
     });
 }

@@ -2,8 +2,8 @@
 //! Which accesses become one request: the k-th executions of the lanes of a warp, however far these run ahead.
 
 use cuda_sim::{
-    Atomic, Kind, LaunchConfig, LaunchCounters, Operation, Options, Scope, Space, Step, access, atomic, barrier,
-    launch_counted, sync_warp, thread_idx,
+    Atomic, Kind, LaunchConfig, LaunchCounters, Operands, Operation, Options, Scope, Space, Step, access, atomic,
+    barrier, launch_counted, products, sync_warp, thread_idx,
 };
 
 fn count(grid: u32, block: u32, body: &(dyn Fn() + Sync)) -> LaunchCounters {
@@ -132,6 +132,26 @@ fn copies_of_no_thread_do_not_count_and_nothing_is_nothing() {
         (none.lanes_per_request(), none.sectors_per_request(), none.efficiency()),
         (0.0, 0.0, 0.0)
     );
+}
+
+#[test]
+fn products_are_counted_by_what_is_multiplied() {
+    let counters = count(2, 32, &|| {
+        products(Operands::F64, 16);
+        (0..3).for_each(|_| products(Operands::Bf16, 128));
+    });
+    assert_eq!(
+        counters.products,
+        [(Operands::Bf16, 2 * 32 * 384), (Operands::F64, 2 * 32 * 16)]
+    );
+    let rate = |operands| if operands == Operands::F64 { 1024e9 } else { 24576e9 };
+    assert_eq!(counters.least_seconds_of_products(rate), 2e-9);
+    let text = counters.to_string();
+    assert!(
+        text.contains("; 24576 operations of tensor cores on bf16; 1024 operations of tensor cores on f64\n"),
+        "{text}"
+    );
+    assert_eq!(count(1, 32, &|| load(me())).least_seconds_of_products(rate), 0.0);
 }
 
 #[test]

@@ -13,9 +13,9 @@
 //! * [`TensorMapMut::store`] takes a box from shared memory, and [`TensorMapMut::add`] adds one. Those that a thread has asked for since
 //!   the last [`commit`] are a group; the thread waits for groups by [`wait_read`] and [`wait`].
 //!
-//! The copies access shared memory by a way of their own, the *async proxy*: they come behind what threads wrote or read
-//! there only after [`fence_async`], by each of these threads, ahead of the barrier that lets the copying thread go on. The
-//! other way round, waiting is enough.
+//! The copies access memory by a way of their own, the *async proxy*: they come behind what threads wrote or read
+//! there only after a fence, by each of these threads, ahead of the barrier that lets the copying thread go on:
+//! [`fence_async`] in shared memory, [`fence_async_global`] in global memory. The other way round, waiting is enough.
 //!
 //! GPU: compute 9.0 or later. Source: PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk.tensor" and
 //! "Tensors"; CUDA driver API, "Tensor Map Object Management".
@@ -456,8 +456,9 @@ pub fn fence_async() {
     machine::fence_async();
 }
 
-/// Lets copies that the thread asks for behind this find in global memory what it has seen other threads' copies to be done with, such as by an
-/// [acquiring load](crate::atomic::Atomic::load_acquire) (`fence.proxy.async.global`).
+/// Lets copies that come behind this find in global memory what the thread wrote there, and what it has seen others to be done
+/// with, threads or copies of another block, such as by an [acquiring load](crate::atomic::Atomic::load_acquire)
+/// (`fence.proxy.async.global`).
 #[inline(always)]
 pub fn fence_async_global() {
     machine::fence_async_global();

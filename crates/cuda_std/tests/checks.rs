@@ -8,6 +8,7 @@
 
 mod checks {
     pub mod blocks;
+    pub mod bulk;
     pub mod clusters;
     pub mod corpus;
     pub mod global;

@@ -2,7 +2,7 @@
 //! What matrix products on tensor cores are made of, on the simulated GPU: barriers in shared memory, bulk copies of
 //! tensors, and the products themselves.
 
-use cuda_sim::{Error, LaunchConfig, launch};
+use cuda_sim::{Error, LaunchConfig, LaunchCounters, Options, launch, launch_counted};
 
 mod tensor_cores {
     pub mod mbarrier;
@@ -23,6 +23,11 @@ fn try_run(threads: u32, dynamic_shared: usize, body: &(dyn Fn() + Sync)) -> Res
         ..LaunchConfig::new(1, threads)
     };
     launch("kernel", &config, body)
+}
+
+/// What a launch of one block counts.
+fn count(threads: u32, body: &(dyn Fn() + Sync)) -> LaunchCounters {
+    launch_counted("kernel", &LaunchConfig::new(1, threads), Options::default(), body).unwrap()
 }
 
 /// What a launch of one block fails with.

@@ -10,7 +10,7 @@ use super::published::{Published, Words};
 use super::shadow::{ByAddress, Shadow};
 
 /// A thread of the block that runs.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Who {
     pub(crate) block: u64,
     pub(crate) thread: u32,

@@ -7,10 +7,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::block::{Block, Meeting, Who};
 use super::clock::Knowledge;
+use super::copies::{Awaited, Copies, Copy};
 use super::published::Words;
 use super::shadow::{Actor, ByAddress, Foreign, Problem, Shadow};
 use super::{Atomic, Bytes, Checks, Engine, Kind, Scope, Space};
 use crate::written::Written;
+
+/// What may come after the end of the block whose shared memory it accesses.
+pub(crate) enum Late {
+    /// An access by another block of the cluster.
+    Foreign(Foreign),
+    /// A copy that nobody has waited for.
+    Copy(Bytes, Copy),
+}
 
 #[derive(Default)]
 pub(super) struct State {
@@ -19,6 +28,8 @@ pub(super) struct State {
     /// Those that have ended, whose memory serves others.
     spare: Vec<Block>,
     global: Shadow,
+    /// What copies write to global memory.
+    copies: Copies,
     published: Words,
 }
 
@@ -32,9 +43,17 @@ pub(crate) struct Checker<'a> {
 
 impl State {
     /// The block that runs, and what all have.
-    pub(super) fn parts(&mut self, who: Who) -> (&mut Block, &mut Shadow, u64) {
+    fn parts(&mut self, who: Who) -> (&mut Block, &mut Shadow, u64) {
         let block = self.blocks.get_mut(&who.block).expect("a block that runs has begun");
         (block, &mut self.global, self.round)
+    }
+
+    /// The copies at that memory, of that block if it is its own.
+    fn copies(&mut self, space: Space, block: u64) -> &mut Copies {
+        match space {
+            Space::Global => &mut self.copies,
+            Space::Shared => &mut self.blocks.get_mut(&block).expect("a block that runs has begun").copies,
+        }
     }
 
     /// What is handed on through the memory that a place is in.
@@ -59,12 +78,8 @@ impl<'a> Checker<'a> {
         })
     }
 
-    pub(super) fn finds_races(&self) -> bool {
-        self.checks.races
-    }
-
     /// One thread runs at a time: nobody waits.
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -75,14 +90,18 @@ impl<'a> Checker<'a> {
         state.blocks.insert(number, block);
     }
 
-    /// The block has ended. In a cluster, an access by another block to its shared memory that may come after its end.
-    pub(crate) fn end_block(&self, number: u64, in_cluster: bool) -> Option<Foreign> {
+    /// The block has ended: what may come after its end.
+    pub(crate) fn end_block(&self, number: u64, in_cluster: bool) -> Option<Late> {
         let mut state = self.state();
         let block = state.blocks.remove(&number)?;
-        let checked = in_cluster && self.checks.races;
-        let late = checked.then(|| block.shared.first_foreign(number, &block.knowledge()));
+        let copy = block.copies.end().map(|(place, copy)| Late::Copy(place, copy));
+        let is_shared = in_cluster && self.checks.races;
+        let late = copy.or_else(|| {
+            let foreign = is_shared.then(|| block.shared.first_foreign(number, &block.knowledge()));
+            foreign.flatten().map(Late::Foreign)
+        });
         state.spare.push(block);
-        late.flatten()
+        late
     }
 
     /// All threads of the block have come to its barrier.
@@ -161,12 +180,12 @@ impl<'a> Checker<'a> {
         block.threads[who.thread as usize].fenced = Some((scope, knowledge));
     }
 
-    /// What the thread knows, and has done, is shown to the async proxy.
-    pub(crate) fn fence_async(&self, who: Who) {
+    /// What the thread knows, and has done, in that memory is shown to the async proxy.
+    pub(crate) fn fence_async(&self, who: Who, space: Space) {
         let mut state = self.state();
         let (block, _, round) = state.parts(who);
         let mut knowledge = block.release(who, round);
-        knowledge.show();
+        knowledge.show(space, round);
         block.threads[who.thread as usize].knowledge = knowledge;
     }
 
@@ -181,21 +200,37 @@ impl<'a> Checker<'a> {
         self.enter(&mut self.state(), who, place, kind, at)
     }
 
-    /// The access of a copy or a product, which is under way from here on.
+    /// The access of a copy or a product, which is under way from here on, until it has been waited for.
     pub(super) fn copy_begins(
         &self,
         who: Who,
-        place: Bytes,
-        engine: Engine,
+        (place, kind): (Bytes, Kind),
+        awaited: Awaited,
         at: &'static Location<'static>,
     ) -> Result<(), Problem> {
         let mut state = self.state();
-        self.enter(&mut state, who, place, engine.kind(), at)?;
+        self.enter(&mut state, who, place, kind, at)?;
         if self.checks.races {
-            let (block, ..) = state.parts(who);
-            block.copies.begin(engine, who.thread, place, at);
+            let copies = state.copies(place.space, place.holder.unwrap_or(who.block));
+            copies.begin(awaited, who, place, kind, at);
         }
         Ok(())
+    }
+
+    pub(super) fn copies_commit(&self, who: Who, engine: Engine) {
+        self.state().copies(engine.space(), who.block).commit(engine, who);
+    }
+
+    /// The thread has waited for all its groups but the newest ones.
+    pub(super) fn copies_wait(&self, who: Who, engine: Engine, newest: u32) {
+        self.state().copies(engine.space(), who.block).wait(engine, who, newest);
+    }
+
+    /// The thread has waited for such a phase of a barrier of its block.
+    pub(super) fn phase_ends(&self, who: Who, barrier: usize, parity: u32) {
+        self.state()
+            .copies(Space::Shared, who.block)
+            .wait_for_phase(barrier, parity);
     }
 
     fn enter(
@@ -209,8 +244,12 @@ impl<'a> Checker<'a> {
         if let Some(holder) = place.holder {
             return self.enter_held(state, who, (holder, place), kind, at);
         }
+        if let Some(copy) = state.copies(place.space, who.block).access(place, kind) {
+            return Err(Problem::NotWaitedFor(copy));
+        }
         let (block, global, round) = state.parts(who);
         let actor = Actor {
+            space: place.space,
             moment: block.moment(who, round),
             lane: who.lane(),
             knowledge: &block.threads[who.thread as usize].knowledge,
@@ -225,12 +264,7 @@ impl<'a> Checker<'a> {
                 };
                 global.access(place, kind, &actor, checks)
             }
-            Space::Shared => {
-                if let Some(copy) = block.copies.access(place, kind) {
-                    return Err(Problem::NotWaitedFor(copy));
-                }
-                block.shared.access(place, kind, &actor, self.checks)
-            }
+            Space::Shared => block.shared.access(place, kind, &actor, self.checks),
         }
     }
 
@@ -247,6 +281,7 @@ impl<'a> Checker<'a> {
         let moment = block.moment(who, round);
         let knowledge = block.threads[who.thread as usize].knowledge.clone();
         let actor = Actor {
+            space: place.space,
             moment,
             lane: who.lane(),
             knowledge: &knowledge,

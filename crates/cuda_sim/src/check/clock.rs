@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use super::Space;
+
 /// Who did something, and when.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment {
@@ -136,13 +138,21 @@ impl Clock {
     }
 }
 
+/// What of the past somebody has shown to the async proxy, of one memory.
+#[derive(Clone, Default)]
+struct Shown {
+    past: Clock,
+    /// And all that was before so many meetings at the grid barrier.
+    rounds: u64,
+}
+
 /// What a thread knows.
 #[derive(Clone, Default)]
 pub(super) struct Knowledge {
     /// What has happened.
     past: Clock,
-    /// What of that somebody has shown to the async proxy.
-    shown: Clock,
+    /// What of that was shown to the async proxy, by [`Space`].
+    shown: [Shown; 2],
 }
 
 impl Knowledge {
@@ -150,7 +160,7 @@ impl Knowledge {
     pub(super) fn of_epoch(block: u64, epoch: u64) -> Knowledge {
         Knowledge {
             past: Clock::of_epoch(block, epoch),
-            shown: Clock::default(),
+            ..Knowledge::default()
         }
     }
 
@@ -159,9 +169,13 @@ impl Knowledge {
         self.past.lacks(moment, lanes)
     }
 
-    /// The first of `lanes` whose act at that moment is not known to have been shown to the async proxy.
-    pub(super) fn hides(&self, moment: &Moment, lanes: u32) -> Option<u32> {
-        self.shown.lacks(moment, lanes)
+    /// The first of `lanes` whose act at that moment, in that memory, is not known to have been shown to the async proxy.
+    pub(super) fn hides(&self, space: Space, moment: &Moment, lanes: u32) -> Option<u32> {
+        let shown = &self.shown[space as usize];
+        if moment.round < shown.rounds {
+            return None;
+        }
+        shown.past.lacks(moment, lanes)
     }
 
     /// Learns what `lane` did up to that moment, of the block's epoch that is not over.
@@ -171,7 +185,10 @@ impl Knowledge {
 
     pub(super) fn learn(&mut self, other: &Knowledge) {
         self.past.learn(&other.past);
-        self.shown.learn(&other.shown);
+        for (own, other) in self.shown.iter_mut().zip(&other.shown) {
+            own.past.learn(&other.past);
+            own.rounds = own.rounds.max(other.rounds);
+        }
     }
 
     /// The same, with `block` in another epoch, of which nothing has happened yet.
@@ -179,8 +196,10 @@ impl Knowledge {
         self.past.learn(&Clock::of_epoch(block, epoch));
     }
 
-    /// The async proxy is shown all that has happened.
-    pub(super) fn show(&mut self) {
-        self.shown.learn(&self.past);
+    /// The async proxy is shown all that has happened in that memory, and before `round`.
+    pub(super) fn show(&mut self, space: Space, round: u64) {
+        let shown = &mut self.shown[space as usize];
+        shown.past.learn(&self.past);
+        shown.rounds = round;
     }
 }

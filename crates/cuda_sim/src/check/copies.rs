@@ -1,38 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What engines beside the threads do, copies and matrix products, that a thread has asked for and not waited for. Here it is
-//! done at once; on a GPU the shared memory that is filled or read is theirs until then.
+//! What engines beside the threads do, copies and matrix products, that a thread has asked for and nobody has waited for. Here it
+//! is done at once; on a GPU the memory that is filled or read is theirs until then.
 
 use std::collections::HashMap;
 use std::panic::Location;
 
+use super::block::Who;
 use super::shadow::ByAddress;
-use super::{Bytes, Kind};
+use super::{Bytes, Kind, Space};
 
-/// Who works for a thread, group by group.
+/// Who works for a thread, group by group, and at what end of its work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Engine {
     /// Copies of 16 bytes to shared memory (`cp.async`).
     Async,
-    /// Copies of boxes from shared memory (`cp.async.bulk`).
-    Bulk,
+    /// Copies of boxes from shared memory (`cp.async.bulk`), as they read it.
+    BulkRead,
+    /// The same, as they write global memory.
+    BulkWrite,
     /// Matrix products of a warpgroup, which read shared memory (`wgmma`). All of its threads ask for them and wait for them.
     Matrix,
 }
 
 impl Engine {
+    /// The memory in which others have to keep away.
+    pub(super) fn space(self) -> Space {
+        match self {
+            Engine::Async | Engine::BulkRead | Engine::Matrix => Space::Shared,
+            Engine::BulkWrite => Space::Global,
+        }
+    }
+
     /// How it accesses shared memory.
     pub(crate) fn kind(self) -> Kind {
         match self {
             Engine::Async => Kind::Write,
-            Engine::Bulk | Engine::Matrix => Kind::AsyncRead,
-        }
-    }
-
-    /// The thread whose wait is that of `thread`, too: as one waits for the products of a warpgroup, all do.
-    fn waiter(self, thread: u32) -> u32 {
-        match self {
-            Engine::Async | Engine::Bulk => thread,
-            Engine::Matrix => thread / WARPGROUP * WARPGROUP,
+            Engine::BulkWrite => Kind::AsyncWrite,
+            Engine::BulkRead | Engine::Matrix => Kind::AsyncRead,
         }
     }
 }
@@ -43,142 +47,212 @@ const WARPGROUP: u32 = 128;
 /// The unit in which copies are remembered.
 const PIECE: usize = 16;
 
-/// The groups of a thread.
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Awaited {
+    /// The groups of a thread.
+    Groups(Engine, Who),
+    /// The phases of that parity of the barrier at that address, in which copies arrive.
+    Phases(usize, u32),
+}
+
+impl Awaited {
+    /// The groups of `who`: as one waits for the products of a warpgroup, all do.
+    pub(crate) fn groups(engine: Engine, who: Who) -> Awaited {
+        let thread = match engine {
+            Engine::Matrix => who.thread / WARPGROUP * WARPGROUP,
+            Engine::Async | Engine::BulkRead | Engine::BulkWrite => who.thread,
+        };
+        Awaited::Groups(engine, Who { thread, ..who })
+    }
+
+    /// Whether the block is not to end before.
+    fn keeps_the_block(self) -> bool {
+        matches!(self, Awaited::Groups(Engine::BulkRead, _) | Awaited::Phases(..))
+    }
+
+    /// What it is that was asked for, and what is to be called.
+    fn name_and_remedy(self) -> (&'static str, &'static str) {
+        match self {
+            Awaited::Groups(Engine::Async, _) => ("a copy", "the thread waits by `async_copy::wait`, behind `commit`"),
+            Awaited::Groups(Engine::BulkRead, _) => ("a copy", "the thread waits by `tma::wait_read`, behind `commit`"),
+            Awaited::Groups(Engine::BulkWrite, _) => ("a copy", "the thread waits by `tma::wait`, behind `commit`"),
+            Awaited::Groups(Engine::Matrix, _) => (
+                "a matrix product",
+                "the thread waits by `InFlight::wait`, behind `commit`",
+            ),
+            Awaited::Phases(..) => (
+                "a copy",
+                "`Mbarrier::wait` waits for the phase in which its bytes arrive",
+            ),
+        }
+    }
+}
+
+/// How many groups there are, or phases.
 #[derive(Clone, Copy, Default)]
-struct Groups {
+struct Counts {
+    /// Groups that were committed. Phases are numbered by the waits for them.
     committed: u64,
     /// How many have been waited for.
     done: u64,
+    /// The copy that was asked for last, and what it accesses.
+    last: Option<(Bytes, Copy)>,
 }
 
 /// A copy, or a product, as a piece of the memory that it is at keeps it.
 #[derive(Clone, Copy)]
-pub(super) struct Copy {
-    engine: Engine,
-    pub(super) thread: u32,
-    group: u64,
+pub(crate) struct Copy {
+    pub(super) who: Who,
+    pub(super) kind: Kind,
     pub(super) at: &'static Location<'static>,
+    awaited: Awaited,
+    /// Which of the groups or phases.
+    number: u64,
+    /// The bytes of the piece, a bit each.
+    bytes: u16,
 }
 
 impl Copy {
-    fn waiter(&self) -> u32 {
-        self.engine.waiter(self.thread)
-    }
-
-    /// Whether a later wait for the other is one for this, too.
-    fn is_waited_for_with(&self, other: &Copy) -> bool {
-        self.engine == other.engine && self.waiter() == other.waiter()
-    }
-
-    pub(super) fn kind(&self) -> Kind {
-        self.engine.kind()
-    }
-
-    /// What it is, and what the thread should have called.
+    /// What it is, and what should have been called.
     pub(super) fn name_and_remedy(&self) -> (&'static str, &'static str) {
-        match self.engine {
-            Engine::Async => ("a copy", "`async_copy::wait`, behind `commit`"),
-            Engine::Bulk => ("a copy", "`tma::wait_read`, behind `commit`"),
-            Engine::Matrix => ("a matrix product", "`InFlight::wait`, behind `commit`"),
-        }
+        self.awaited.name_and_remedy()
     }
 }
 
 /// Pieces of memory that copies are at, by their addresses.
 type Pieces = HashMap<usize, Vec<Copy>, ByAddress>;
 
-/// The copies of a block.
+/// The copies at a memory: at the shared one of a block, or at that of all.
 #[derive(Default)]
-pub(crate) struct Copies {
-    groups: AllGroups,
-    /// What copies fill: all accesses are too early.
+pub(super) struct Copies {
+    counts: HashMap<Awaited, Counts, ByAddress>,
+    /// What copies write: all other accesses are too early.
     filled: Pieces,
     /// What copies and products read: writes are too early.
     read: Pieces,
 }
 
-/// Those of each engine and thread.
-#[derive(Default)]
-struct AllGroups([Vec<Groups>; 3]);
-
-impl AllGroups {
-    fn of(&mut self, engine: Engine, thread: u32) -> &mut Groups {
-        let (groups, thread) = (&mut self.0[engine as usize], thread as usize);
-        if groups.len() <= thread {
-            groups.resize(thread + 1, Groups::default());
-        }
-        &mut groups[thread]
-    }
-}
-
 impl Copies {
     pub(super) fn clear(&mut self) {
-        self.groups.0.iter_mut().for_each(Vec::clear);
+        self.counts.clear();
         self.filled.clear();
         self.read.clear();
     }
 
-    /// A copy fills, or reads, those bytes of shared memory.
-    pub(super) fn begin(&mut self, engine: Engine, thread: u32, place: Bytes, at: &'static Location<'static>) {
-        let copy = Copy {
-            engine,
-            thread,
-            group: self.groups.of(engine, thread).committed,
-            at,
+    /// A copy that `who` asks for begins to access those bytes, and is `awaited`.
+    pub(super) fn begin(
+        &mut self,
+        awaited: Awaited,
+        who: Who,
+        place: Bytes,
+        kind: Kind,
+        at: &'static Location<'static>,
+    ) {
+        let number = match awaited {
+            Awaited::Groups(engine, _) => self.counts.entry(Awaited::Groups(engine, who)).or_default().committed,
+            Awaited::Phases(..) => self.counts.entry(awaited).or_default().done,
         };
-        let all = if copy.kind().writes() {
+        let all = if kind.writes() {
             &mut self.filled
         } else {
             &mut self.read
         };
-        for piece in pieces(place) {
+        let copy = Copy {
+            who,
+            kind,
+            at,
+            awaited,
+            number,
+            bytes: 0,
+        };
+        if awaited.keeps_the_block() {
+            self.counts.entry(awaited).or_default().last = Some((place, copy));
+        }
+        for (piece, bytes) in pieces(place) {
+            let copy = Copy { bytes, ..copy };
             let copies = all.entry(piece).or_default();
-            match copies.iter_mut().find(|other| other.is_waited_for_with(&copy)) {
+            match copies.iter_mut().find(|other| other.awaited == awaited) {
+                Some(other) if other.number == number && other.kind == kind => other.bytes |= bytes,
+                // A wait for this one is one for that, too.
                 Some(other) => *other = copy,
                 None => copies.push(copy),
             }
         }
     }
 
-    pub(crate) fn commit(&mut self, engine: Engine, thread: u32) {
-        self.groups.of(engine, thread).committed += 1;
+    pub(super) fn commit(&mut self, engine: Engine, who: Who) {
+        let groups = self.counts.entry(Awaited::Groups(engine, who)).or_default();
+        groups.committed += 1;
     }
 
     /// The thread has waited for all its groups but the newest ones.
-    pub(crate) fn wait(&mut self, engine: Engine, thread: u32, newest: u32) {
-        let done = self.groups.of(engine, thread).committed.saturating_sub(newest.into());
-        let groups = self.groups.of(engine, engine.waiter(thread));
+    pub(super) fn wait(&mut self, engine: Engine, who: Who, newest: u32) {
+        let own = self.counts.entry(Awaited::Groups(engine, who)).or_default();
+        let done = own.committed.saturating_sub(newest.into());
+        let groups = self.counts.entry(Awaited::groups(engine, who)).or_default();
         groups.done = groups.done.max(done);
     }
 
-    /// The copy that such an access of shared memory comes too early for.
+    /// Somebody has waited for such a phase.
+    pub(super) fn wait_for_phase(&mut self, barrier: usize, parity: u32) {
+        if let Some(phases) = self.counts.get_mut(&Awaited::Phases(barrier, parity)) {
+            phases.done += 1;
+        }
+    }
+
+    /// A copy that the end of the block comes too early for, and what it accesses.
+    pub(super) fn end(&self) -> Option<(Bytes, Copy)> {
+        let last = self.counts.values().filter_map(|counts| {
+            let (_, copy) = counts.last.as_ref()?;
+            counts.last.filter(|_| counts.done <= copy.number)
+        });
+        last.min_by_key(|(place, _)| place.address)
+    }
+
+    /// The copy that such an access comes too early for.
     pub(super) fn access(&mut self, place: Bytes, kind: Kind) -> Option<Copy> {
-        let Copies { groups, filled, read } = self;
+        let Copies { counts, filled, read } = self;
         let of_reads = kind.writes().then_some(read);
         [filled]
             .into_iter()
             .chain(of_reads)
-            .find_map(|all| first_under_way(all, groups, place))
+            .find_map(|all| first_under_way(all, counts, place, kind))
     }
 }
 
 /// The first copy at a piece of the place that nobody has waited for; those that somebody has are forgotten.
-fn first_under_way(all: &mut Pieces, groups: &mut AllGroups, place: Bytes) -> Option<Copy> {
+fn first_under_way(
+    all: &mut Pieces,
+    counts: &HashMap<Awaited, Counts, ByAddress>,
+    place: Bytes,
+    kind: Kind,
+) -> Option<Copy> {
     if all.is_empty() {
         return None;
     }
-    pieces(place).find_map(|piece| {
+    pieces(place).find_map(|(piece, bytes)| {
         let copies = all.get_mut(&piece)?;
-        copies.retain(|copy| groups.of(copy.engine, copy.waiter()).done <= copy.group);
+        copies.retain(|copy| {
+            counts
+                .get(&copy.awaited)
+                .is_none_or(|counts| counts.done <= copy.number)
+        });
         if copies.is_empty() {
             all.remove(&piece);
             return None;
         }
-        copies.first().copied()
+        let is_too_early = |copy: &&Copy| copy.bytes & bytes != 0 && kind.races_with(copy.kind, true);
+        copies.iter().find(is_too_early).copied()
     })
 }
 
-fn pieces(place: Bytes) -> impl Iterator<Item = usize> {
-    let end = place.address + place.len;
-    (place.address / PIECE * PIECE..end).step_by(PIECE)
+/// The pieces of a place, and which of their bytes are in it, a bit each.
+fn pieces(place: Bytes) -> impl Iterator<Item = (usize, u16)> {
+    let (start, end) = (place.address, place.address + place.len);
+    (start / PIECE * PIECE..end).step_by(PIECE).map(move |piece| {
+        let from = start.saturating_sub(piece);
+        let to = (end - piece).min(PIECE);
+        (piece, (u16::MAX >> (PIECE - (to - from))) << from)
+    })
 }

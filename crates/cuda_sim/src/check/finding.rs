@@ -13,7 +13,8 @@ pub enum FindingKind {
     Race,
     /// Memory is read that nobody has written.
     Uninitialised,
-    /// Memory is accessed that a copy or a matrix product still uses, because the thread that asked for it has not waited.
+    /// Memory is accessed that a copy or a matrix product still uses, because nobody has waited for it; or the block ends, whose
+    /// memory it is.
     NotWaitedFor,
     /// A bulk copy or a matrix product accesses what threads have accessed before, and no fence of the async proxy is between
     /// the two.

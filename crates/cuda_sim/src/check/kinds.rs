@@ -41,6 +41,8 @@ pub enum Kind {
     AsyncRead,
     /// By a bulk copy.
     AsyncWrite,
+    /// By a bulk copy that adds to what is there, element by element in one step.
+    AsyncUpdate,
     /// By an atomic load.
     AtomicRead(Scope),
     /// By an atomic store, or by one that changes what is there.
@@ -49,15 +51,21 @@ pub enum Kind {
 
 impl Kind {
     pub(super) fn reads(self) -> bool {
-        matches!(self, Kind::Read | Kind::AsyncRead | Kind::AtomicRead(_))
+        matches!(
+            self,
+            Kind::Read | Kind::AsyncRead | Kind::AsyncUpdate | Kind::AtomicRead(_)
+        )
     }
 
     pub(crate) fn writes(self) -> bool {
-        matches!(self, Kind::Write | Kind::AsyncWrite | Kind::AtomicWrite(_))
+        matches!(
+            self,
+            Kind::Write | Kind::AsyncWrite | Kind::AsyncUpdate | Kind::AtomicWrite(_)
+        )
     }
 
     pub(super) fn is_async(self) -> bool {
-        matches!(self, Kind::AsyncRead | Kind::AsyncWrite)
+        matches!(self, Kind::AsyncRead | Kind::AsyncWrite | Kind::AsyncUpdate)
     }
 
     /// The instruction that does it.
@@ -65,8 +73,8 @@ impl Kind {
         match self {
             Kind::Read | Kind::AsyncRead => Operation::Load,
             Kind::Write | Kind::AsyncWrite => Operation::Store,
-            // Of a barrier in shared memory.
-            Kind::AtomicRead(_) | Kind::AtomicWrite(_) => Operation::Atomic,
+            // The atomic ones are of a barrier in shared memory.
+            Kind::AsyncUpdate | Kind::AtomicRead(_) | Kind::AtomicWrite(_) => Operation::Atomic,
         }
     }
 
@@ -76,6 +84,7 @@ impl Kind {
             Kind::Write => "write",
             Kind::AsyncRead => "asynchronous read",
             Kind::AsyncWrite => "asynchronous write",
+            Kind::AsyncUpdate => "asynchronous addition",
             Kind::AtomicRead(_) => "atomic read",
             Kind::AtomicWrite(_) => "atomic access",
         }

@@ -5,7 +5,7 @@
 //! atomic in a scope which has both threads (PTX ISA, "Memory Consistency Model"). What orders is what does so on a GPU,
 //! and not the order in which this machine happens to run the threads: barriers, `sync_warp`, and whoever acquires what
 //! another has released, each in its scope. Shuffles and votes order nothing. For bulk copies and matrix products, which access
-//! shared memory in the async proxy, what orders them behind a thread's access has a fence of that proxy in between.
+//! memory in the async proxy, what orders them behind a thread's access has a fence of that proxy in between.
 //!
 //! Each access is entered in a [`shadow`] of the memory by a [`clock`] of the thread's. A launch that is checked runs on the
 //! thread of its caller alone, block after block, so that it finds the same each time.
@@ -27,7 +27,7 @@ use crate::error::Call;
 pub(crate) use block::{Meeting, Who};
 pub(crate) use checker::Checker;
 pub use checks::Checks;
-use copies::Copies;
+pub(crate) use copies::Awaited;
 pub use copies::Engine;
 pub use finding::{Access, Array, Finding, FindingKind};
 pub(crate) use kinds::Bytes;
@@ -55,18 +55,20 @@ fn check(context: &Context<'_>, call: Call, place: Bytes, kind: Kind) {
     }
 }
 
-/// As [`access`], of a copy or a product, which is under way from here on: what comes too early for it is a race.
+/// As [`access`], of a copy or a product, which is under way until it has been waited for: what comes too early for it is a
+/// race.
 #[cold]
-pub(crate) fn copy_begins(context: &Context<'_>, call: Call, place: Bytes, engine: Engine) {
+pub(crate) fn copy_begins(context: &Context<'_>, call: Call, place: Bytes, kind: Kind, awaited: Awaited) {
     if place.align > 0 {
         context.preempt();
     }
+    let place = context.held(place);
     if let Some(checker) = running(context)
-        && let Err(problem) = checker.copy_begins(context.who(), place, engine, call.at)
+        && let Err(problem) = checker.copy_begins(context.who(), (place, kind), awaited, call.at)
     {
-        raise(context, call, place, engine.kind(), problem);
+        raise(context, call, place, kind, problem);
     }
-    count::access(context, call, place, engine.kind().operation());
+    count::access(context, call, place, kind.operation());
 }
 
 /// A load from global memory that races with nothing.
@@ -106,9 +108,9 @@ pub(crate) fn fence(context: &Context<'_>, scope: Scope) {
 }
 
 #[cold]
-pub(crate) fn fence_async(context: &Context<'_>) {
+pub(crate) fn fence_async(context: &Context<'_>, space: Space) {
     if let Some(checker) = running(context) {
-        checker.fence_async(context.who());
+        checker.fence_async(context.who(), space);
     }
 }
 
@@ -120,13 +122,19 @@ pub(crate) fn assume_written(context: &Context<'_>, place: Bytes) {
     }
 }
 
-/// Calls `note` with the copies of the block, and the running thread.
+/// The copies that the thread has asked that engine for since the last call are a group.
 #[cold]
-pub(crate) fn copies(context: &Context<'_>, note: impl FnOnce(&mut Copies, u32)) {
-    if let Some(checker) = running(context).filter(|checker| checker.finds_races()) {
-        let mut state = checker.state();
-        let (block, ..) = state.parts(context.who());
-        note(&mut block.copies, context.linear());
+pub(crate) fn copies_commit(context: &Context<'_>, engine: Engine) {
+    if let Some(checker) = running(context) {
+        checker.copies_commit(context.who(), engine);
+    }
+}
+
+/// The thread has waited for all its groups but the `newest` ones.
+#[cold]
+pub(crate) fn copies_wait(context: &Context<'_>, engine: Engine, newest: u32) {
+    if let Some(checker) = running(context) {
+        checker.copies_wait(context.who(), engine, newest);
     }
 }
 
@@ -147,6 +155,18 @@ pub(crate) fn arrive(context: &Context<'_>, meeting: Meeting) {
 pub(crate) fn leave(context: &Context<'_>, meeting: Meeting) {
     if let Some(checker) = running(context) {
         checker.leave(context.who(), meeting);
+    }
+}
+
+/// It has waited for a phase of that parity of the barrier at that address, in that scope.
+#[cold]
+pub(crate) fn phase_ends(context: &Context<'_>, address: usize, parity: u32, scope: Scope) {
+    leave(context, Meeting::Phase(address, parity, Scope::Block));
+    if scope == Scope::Device {
+        leave(context, Meeting::Phase(address, parity, scope));
+    }
+    if let Some(checker) = running(context) {
+        checker.phase_ends(context.who(), address, parity);
     }
 }
 

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::Location;
 
+use super::block::Who;
 use super::clock::{Knowledge, Moment};
 use super::copies::Copy;
-use super::{Bytes, Checks, Kind, Scope};
+use super::{Bytes, Checks, Kind, Scope, Space};
 
 /// Entries of a word. More would have to be accesses of as many warps, none of them ordered; the oldest is then forgotten,
 /// and a race with that one is not found.
@@ -35,6 +36,13 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// The thread of that lane.
+    pub(super) fn who(&self, lane: u32) -> Who {
+        let Moment { block, warp, .. } = self.moment;
+        let thread = warp * 32 + lane;
+        Who { block, thread }
+    }
+
     /// Whether a lane of the same warp did the same at the same time.
     fn is_joined_by(&self, bytes: u8, kind: Kind, actor: &Actor<'_>) -> bool {
         self.moment == actor.moment && self.kind == kind && self.bytes == bytes && std::ptr::eq(self.at, actor.at)
@@ -43,6 +51,8 @@ impl Entry {
 
 /// The thread that accesses memory now.
 pub(super) struct Actor<'a> {
+    /// The memory.
+    pub(super) space: Space,
     pub(super) moment: Moment,
     pub(super) lane: u32,
     pub(super) knowledge: &'a Knowledge,
@@ -65,12 +75,20 @@ impl Actor<'_> {
     }
 
     /// The first lane of which this thread does not know that the async proxy, by which it accesses memory now, has been shown
-    /// what `entry` says: its own lane is none the better for being its own.
+    /// what `entry` says: its own lane is none the better for being its own. Of what was in that proxy itself only the
+    /// accesses of another block have to be shown, in global memory.
     fn hides(&self, kind: Kind, entry: &Entry) -> Option<u32> {
-        if !kind.is_async() || entry.kind.is_async() {
+        let is_foreign = self.space == Space::Global && entry.moment.block != self.moment.block;
+        if !kind.is_async() || entry.kind.is_async() && !is_foreign {
             return None;
         }
-        self.knowledge.hides(&entry.moment, entry.lanes)
+        self.knowledge.hides(self.space, &entry.moment, entry.lanes)
+    }
+
+    /// Whether it does not matter that such an access was there, where no other has been: nothing but copies is known to
+    /// write what copies load from global memory, and most of that nothing writes.
+    fn leaves_no_trace(&self, kind: Kind) -> bool {
+        self.space == Space::Global && kind == Kind::AsyncRead
     }
 }
 
@@ -151,12 +169,13 @@ impl Hasher for Multiply {
 
 impl Kind {
     /// Whether two accesses to a word, not ordered, of one block or of two, are a race.
-    fn races_with(self, other: Kind, same_block: bool) -> bool {
+    pub(super) fn races_with(self, other: Kind, same_block: bool) -> bool {
         let atomic = |kind| match kind {
             Kind::AtomicRead(scope) | Kind::AtomicWrite(scope) => same_block || scope == Scope::Device,
-            Kind::Read | Kind::Write | Kind::AsyncRead | Kind::AsyncWrite => false,
+            Kind::Read | Kind::Write | Kind::AsyncRead | Kind::AsyncWrite | Kind::AsyncUpdate => false,
         };
-        (self.writes() || other.writes()) && !(atomic(self) && atomic(other))
+        let both_add = self == Kind::AsyncUpdate && other == Kind::AsyncUpdate;
+        (self.writes() || other.writes()) && !(atomic(self) && atomic(other) || both_add)
     }
 
     /// Whether all that races with `other` races with this. What the async proxy reads has not been shown what threads have
@@ -165,7 +184,8 @@ impl Kind {
         match (self, other) {
             (Kind::Write | Kind::AsyncWrite, _)
             | (Kind::Read, Kind::Read | Kind::AsyncRead | Kind::AtomicRead(_))
-            | (Kind::AsyncRead, Kind::AsyncRead) => true,
+            | (Kind::AsyncRead, Kind::AsyncRead)
+            | (Kind::AsyncUpdate, Kind::AsyncUpdate) => true,
             (Kind::AtomicWrite(own), Kind::AtomicWrite(other) | Kind::AtomicRead(other))
             | (Kind::AtomicRead(own), Kind::AtomicRead(other)) => own == Scope::Block || other == Scope::Device,
             _ => false,
@@ -242,6 +262,10 @@ impl Shadow {
         let mut at = place.address;
         while at < end {
             let end_of_page = end.min((at / PAGE + 1) * PAGE);
+            if actor.leaves_no_trace(kind) && !self.pages.contains_key(&(at / PAGE)) {
+                at = end_of_page;
+                continue;
+            }
             let words = self.words(at);
             while at < end_of_page {
                 let last = end.min((at / WORD + 1) * WORD);

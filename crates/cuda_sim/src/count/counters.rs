@@ -32,6 +32,37 @@ impl Operation {
     }
 }
 
+/// What tensor cores multiply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Operands {
+    /// Floats of 8 bits, of either kind.
+    Float8,
+    /// Integers of 8 bits.
+    Int8,
+    /// `bf16`.
+    Bf16,
+    /// `f16`.
+    F16,
+    /// `f32` as TF32.
+    Tf32,
+    /// `f64`.
+    F64,
+}
+
+impl Operands {
+    fn name(self) -> &'static str {
+        match self {
+            Operands::Float8 => "8-bit floats",
+            Operands::Int8 => "8-bit integers",
+            Operands::Bf16 => "bf16",
+            Operands::F16 => "f16",
+            Operands::Tf32 => "TF32",
+            Operands::F64 => "f64",
+        }
+    }
+}
+
 /// Numbers of some instructions that access memory.
 ///
 /// A request is what the lanes of a warp ask for by one instruction, at most 16 bytes each.
@@ -125,6 +156,9 @@ pub struct LaunchCounters {
     pub sectors_read: u64,
     /// Different sectors of global memory that were written.
     pub sectors_written: u64,
+    /// For each kind of operands that tensor cores had, their multiplications and additions: an instruction for matrices of m × k
+    /// and k × n elements has 2·m·n·k, whatever of it is used.
+    pub products: Vec<(Operands, u64)>,
     /// What the block that was traced has done, its first 10,000 steps; nothing if none was.
     pub steps: Vec<Step>,
 }
@@ -155,6 +189,15 @@ impl LaunchCounters {
     /// is faster on a GPU whose caches do not have the data already.
     pub fn least_seconds(&self, bytes_per_second: f64) -> f64 {
         self.least_bytes() as f64 / bytes_per_second
+    }
+
+    /// How long the [`products`](Self::products) take tensor cores that do so many operations a second, in seconds: with
+    /// [`least_seconds`](Self::least_seconds) the roofline of a kernel that computes by these. 0 if there are none.
+    pub fn least_seconds_of_products(&self, operations_per_second: impl Fn(Operands) -> f64) -> f64 {
+        let products = self.products.iter();
+        products
+            .map(|&(operands, operations)| operations as f64 / operations_per_second(operands))
+            .sum()
     }
 
     fn sum(&self, wanted: impl Fn(&LineCounters) -> bool) -> Counts {
@@ -199,7 +242,7 @@ impl fmt::Display for LineCounters {
 
 impl fmt::Display for LaunchCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
+        write!(
             f,
             "kernel `{}`, grid {}, block {}: {} bytes of global memory moved, {} wanted; at least {} of memory",
             self.kernel,
@@ -209,6 +252,10 @@ impl fmt::Display for LaunchCounters {
             self.bytes_wanted(),
             self.least_bytes()
         )?;
+        for (operands, operations) in &self.products {
+            write!(f, "; {operations} operations of tensor cores on {}", operands.name())?;
+        }
+        writeln!(f)?;
         self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
     }
 }

@@ -12,11 +12,11 @@ mod counters;
 mod model;
 mod steps;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::Location;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use counters::{Counts, LaunchCounters, LineCounters, Operation};
+pub use counters::{Counts, LaunchCounters, LineCounters, Operands, Operation};
 pub use steps::Step;
 
 use crate::check::{Bytes, Space, Who};
@@ -81,6 +81,7 @@ struct State {
     /// By block, warp and site.
     open: HashMap<u64, HashMap<(u32, usize), Open>>,
     touched: Touched,
+    products: BTreeMap<Operands, u64>,
     steps: Vec<Step>,
 }
 
@@ -156,7 +157,11 @@ impl Counter {
     /// All that was counted.
     pub(crate) fn finish(self, kernel: &str, config: &LaunchConfig) -> LaunchCounters {
         let State {
-            totals, touched, steps, ..
+            totals,
+            touched,
+            products,
+            steps,
+            ..
         } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut lines: Vec<LineCounters> = totals
             .into_iter()
@@ -186,6 +191,7 @@ impl Counter {
             lines,
             sectors_read,
             sectors_written,
+            products: products.into_iter().collect(),
             steps,
         }
     }
@@ -281,6 +287,14 @@ pub(crate) fn access(context: &Context<'_>, call: Call, place: Bytes, operation:
             context.yield_now();
             enter(false);
         }
+    }
+}
+
+/// Counts the running thread's part of a product of matrices on tensor cores.
+#[cold]
+pub(crate) fn products(context: &Context<'_>, operands: Operands, operations: u64) {
+    if let Some(counter) = context.grid.counter.filter(|_| !context.unwinds()) {
+        *counter.state().products.entry(operands).or_default() += operations;
     }
 }
 

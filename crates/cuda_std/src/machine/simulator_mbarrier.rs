@@ -128,6 +128,11 @@ impl State {
         )
     }
 
+    /// Whether the phase ends before all of so many bytes have come.
+    fn ends_before(self, bytes: u32) -> bool {
+        self.pending == 0 && (1..bytes as i32).contains(&self.tx)
+    }
+
     #[track_caller]
     fn arrive(mut self) -> State {
         let arrivals = self.arrivals;
@@ -181,15 +186,21 @@ pub fn mbarrier_arrive_expect_tx(ptr: SharedPtr, bytes: u32) {
     state.arrive().store(ptr);
 }
 
+/// The barrier's address, and the parity of the phase in which the last of so many bytes arrive.
+#[track_caller]
+pub(super) fn mbarrier_phase_of(ptr: SharedPtr, bytes: u32) -> (usize, u32) {
+    let (address, state) = (cuda_sim::shared_memory(ptr, 8).addr(), State::load(ptr));
+    (address, state.parity ^ u32::from(state.ends_before(bytes)))
+}
+
 /// What a copy does when its bytes have come.
 #[track_caller]
 pub(super) fn mbarrier_complete_tx(ptr: SharedPtr, bytes: u32) {
     let address = State::note(ptr, Kind::AtomicWrite);
     let mut state = State::load(ptr);
     let mut rest = bytes;
-    if state.pending == 0 && (1..bytes as i32).contains(&state.tx) {
-        // The phase ends before all of the copy has come, and the others are bytes of the next one. Who waits for this phase
-        // does not know of the copy.
+    if state.ends_before(bytes) {
+        // The others are bytes of the next phase. Who waits for this one does not know of the copy.
         rest -= state.tx as u32;
         state.tx = 0;
         state.store(ptr);

@@ -2,11 +2,16 @@
 //! Matrix products of a warp on the simulated GPU: the lanes exchange what they have of A and B, and each computes its own
 //! elements.
 
-use cuda_sim::Lanes;
+use cuda_sim::{Lanes, Operands};
 use half::{bf16, f16};
 
 use crate::float8::{F8E4M3, F8E5M2};
 use crate::mma::{F64M16N8K8, Mma};
+
+/// Counts a lane's part of a product of matrices of m × k and k × n elements.
+fn count(operands: Operands, [m, n, k]: [u64; 3]) {
+    cuda_sim::products(operands, 2 * m * n * k / 32);
+}
 
 /// What all lanes have of A and B: `V` is a word, as the values that are multiplied, so that each is converted once.
 struct Fragments<V>(Lanes<([V; 4], [V; 2])>);
@@ -56,6 +61,7 @@ fn both(word: u32, value: impl Fn(u16) -> f32) -> [f32; 2] {
 
 #[track_caller]
 pub fn mma_bf16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
+    count(Operands::Bf16, [16, 8, 16]);
     let values = |word| both(word, |bits| bf16::from_bits(bits).to_f32());
     Fragments::exchange(a, b, values, values).add_to(c, 8, add_two)
 }
@@ -67,16 +73,19 @@ fn f16s(word: u32) -> [f32; 2] {
 
 #[track_caller]
 pub fn mma_f16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
+    count(Operands::F16, [16, 8, 16]);
     Fragments::exchange(a, b, f16s, f16s).add_to(c, 8, add_two)
 }
 
 #[track_caller]
 pub fn mma_f16_m16n8k8([low, high]: [u32; 2], [b]: [u32; 1], c: [f32; 4]) -> [f32; 4] {
+    count(Operands::F16, [16, 8, 8]);
     Fragments::exchange([low, high, 0, 0], [b, 0], f16s, f16s).add_to(c, 4, add_two)
 }
 
 #[track_caller]
 pub fn mma_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
+    count(Operands::Tf32, [16, 8, 8]);
     let value = |word| f32::from_bits(word & !0x1fff);
     Fragments::exchange(a.map(f32::to_bits), b.map(f32::to_bits), value, value).add_to(c, 8, |sum, a, b| *sum += a * b)
 }
@@ -89,12 +98,14 @@ fn dot_i8(a: u32, b: u32) -> i32 {
 
 #[track_caller]
 pub fn mma_i8(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
+    count(Operands::Int8, [16, 8, 32]);
     let word = |word| word;
     Fragments::exchange(a, b, word, word).add_to(c, 8, |sum, a, b| *sum = sum.wrapping_add(dot_i8(a, b)))
 }
 
 #[track_caller]
 pub fn mma_i8_m8n8k16([a]: [u32; 1], [b]: [u32; 1], mut c: [i32; 2]) -> [i32; 2] {
+    count(Operands::Int8, [8, 8, 16]);
     let lanes = cuda_sim::exchange("mma", u32::MAX, (a, b));
     let given = |lane| lanes.get(lane).unwrap_or_default();
     for (i, c) in (0..).zip(&mut c) {
@@ -110,6 +121,7 @@ macro_rules! float8 {
     ($($name:ident $a:ident $b:ident)*) => {$(
         #[track_caller]
         pub fn $name(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
+            count(Operands::Float8, [16, 8, 32]);
             let of_a = |word: u32| word.to_le_bytes().map(|byte| $a::from_bits(byte).to_f32());
             let of_b = |word: u32| word.to_le_bytes().map(|byte| $b::from_bits(byte).to_f32());
             Fragments::exchange(a, b, of_a, of_b).add_to(c, 8, |sum, a, b| {
@@ -135,6 +147,7 @@ pub fn nearest_tf32(x: f32) -> f32 {
 
 #[track_caller]
 pub fn mma_f64([a]: [f64; 1], [b]: [f64; 1], mut c: [f64; 2]) -> [f64; 2] {
+    count(Operands::F64, [8, 8, 4]);
     let lanes = cuda_sim::exchange("mma", u32::MAX, (a, b));
     let given = |lane| lanes.get(lane).unwrap_or_default();
     for (i, c) in (0..).zip(&mut c) {
@@ -148,6 +161,7 @@ pub fn mma_f64([a]: [f64; 1], [b]: [f64; 1], mut c: [f64; 2]) -> [f64; 2] {
 
 #[track_caller]
 pub fn mma_f64_m16n8k8(a: [f64; 4], b: [f64; 2], mut c: [f64; 4]) -> [f64; 4] {
+    count(Operands::F64, [16, 8, 8]);
     let lanes = cuda_sim::exchange("mma", u32::MAX, (a, b));
     let given = |lane| lanes.get(lane).unwrap_or_default();
     for (i, c) in (0..).zip(&mut c) {

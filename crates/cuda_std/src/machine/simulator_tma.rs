@@ -6,9 +6,9 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use cuda_sim::{Atomic, Engine, Kind, Scope, SharedPtr, Space};
+use cuda_sim::{Engine, Kind, SharedPtr, Space};
 
-use super::simulator_mbarrier::mbarrier_complete_tx;
+use super::simulator_mbarrier::{mbarrier_complete_tx, mbarrier_phase_of};
 use super::{Place, cluster_blocks, map_shared};
 use crate::tma::{RawTensorMap, Swizzle, TensorMapLayout};
 
@@ -253,17 +253,18 @@ impl Copy {
         self.shared.byte_add(swizzled - start)
     }
 
-    /// Copies the box to shared memory.
+    /// Copies the box to shared memory, whose bytes arrive in that phase of a barrier.
     ///
     /// # Safety
     ///
-    /// The tensor is memory that nothing writes, aligned for its elements.
+    /// The tensor is memory that others access only by the machine's functions, aligned for its elements.
     #[track_caller]
-    unsafe fn load<W: Word>(&self) {
+    unsafe fn load<W: Word>(&self, phase: (usize, u32)) {
         for (offset, inside, address) in self.rows() {
             if !inside.is_empty() {
                 let [start, end] = [inside.start, inside.end].map(|i| i as usize * size_of::<W>());
-                cuda_sim::load(address.wrapping_add(start), end - start, 0);
+                let from = address.wrapping_add(start);
+                cuda_sim::access(Space::Global, from, end - start, 0, Kind::AsyncRead);
             }
             for i in 0..self.extents[0] {
                 let at = i as usize * size_of::<W>();
@@ -278,7 +279,7 @@ impl Copy {
                 } else {
                     W::default()
                 };
-                let to = cuda_sim::access_shared(self.place(offset + at), size_of::<W>(), 0, Kind::AsyncWrite);
+                let to = cuda_sim::load_begins(self.place(offset + at), size_of::<W>(), phase);
                 // SAFETY: in the box, and aligned, as the box is.
                 unsafe { element.store(to.cast()) };
             }
@@ -296,8 +297,8 @@ impl Copy {
             for i in inside {
                 let at = i as usize * size_of::<W>();
                 let to = address.wrapping_add(at);
-                let from = cuda_sim::copy_begins(Engine::Bulk, self.place(offset + at), size_of::<W>(), 0);
-                cuda_sim::access(Space::Global, to, size_of::<W>(), 0, Kind::Write);
+                let from = cuda_sim::copy_begins(Engine::BulkRead, self.place(offset + at), size_of::<W>(), 0);
+                cuda_sim::store_begins(to, size_of::<W>(), Kind::AsyncWrite);
                 // SAFETY: as in `load`, the other way.
                 unsafe { W::load(from.cast()).store(std::ptr::with_exposed_provenance_mut(to)) };
             }
@@ -317,8 +318,8 @@ impl Copy {
             for i in inside {
                 let at = i as usize * size_of::<f32>();
                 let to = address.wrapping_add(at);
-                let from = cuda_sim::copy_begins(Engine::Bulk, self.place(offset + at), size_of::<f32>(), 0);
-                cuda_sim::atomic(Space::Global, to, size_of::<f32>(), Atomic::Update, Scope::Device);
+                let from = cuda_sim::copy_begins(Engine::BulkRead, self.place(offset + at), size_of::<f32>(), 0);
+                cuda_sim::store_begins(to, size_of::<f32>(), Kind::AsyncUpdate);
                 // SAFETY (of both): as in `store`.
                 let addend = f32::from_bits(unsafe { u32::load(from.cast()) });
                 let sum = unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(to)) };
@@ -390,13 +391,15 @@ unsafe fn load(map: TensorMapAddress, element: usize, to: SharedPtr, room: usize
     // SAFETY: the caller's promise.
     unsafe {
         let copy = Copy::new(map, element, to, room, at);
+        let bytes = copy.bytes() as u32;
+        let phase = mbarrier_phase_of(barrier, bytes);
         match element {
-            1 => copy.load::<u8>(),
-            2 => copy.load::<u16>(),
-            4 => copy.load::<u32>(),
-            _ => copy.load::<u64>(),
+            1 => copy.load::<u8>(phase),
+            2 => copy.load::<u16>(phase),
+            4 => copy.load::<u32>(phase),
+            _ => copy.load::<u64>(phase),
         }
-        mbarrier_complete_tx(barrier, copy.bytes() as u32);
+        mbarrier_complete_tx(barrier, bytes);
     }
 }
 
@@ -504,23 +507,27 @@ pub fn tma_prefetch(_: TensorMapAddress) {}
 
 #[track_caller]
 pub fn tma_commit() {
-    cuda_sim::copies_commit(Engine::Bulk);
+    cuda_sim::copies_commit(Engine::BulkRead);
+    cuda_sim::copies_commit(Engine::BulkWrite);
 }
 
 #[track_caller]
 pub fn tma_wait_read<const N: u32>() {
-    cuda_sim::copies_wait(Engine::Bulk, N);
+    cuda_sim::copies_wait(Engine::BulkRead, N);
 }
 
 #[track_caller]
 pub fn tma_wait<const N: u32>() {
-    cuda_sim::copies_wait(Engine::Bulk, N);
+    cuda_sim::copies_wait(Engine::BulkRead, N);
+    cuda_sim::copies_wait(Engine::BulkWrite, N);
 }
 
-/// Copies are done when they are asked for.
-pub fn fence_async_global() {}
+#[track_caller]
+pub fn fence_async_global() {
+    cuda_sim::fence_async(Space::Global);
+}
 
 #[track_caller]
 pub fn fence_async() {
-    cuda_sim::fence_async();
+    cuda_sim::fence_async(Space::Shared);
 }

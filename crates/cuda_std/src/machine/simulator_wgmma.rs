@@ -5,7 +5,7 @@
 //! four warps go through the instructions together, so that one thread which has waited knows that all have read;
 //! here, the threads of a warpgroup wait for one another where they wait for instructions.
 
-use cuda_sim::{Engine, SharedPtr};
+use cuda_sim::{Engine, Operands, SharedPtr};
 
 use super::{InRegisters, IntegerRegisters, Major, Registers};
 use crate::float8::{F8E4M3, F8E5M2};
@@ -129,6 +129,16 @@ impl Kind {
             Kind::Tf32 => 4,
             Kind::Bf16 | Kind::F16 => 2,
             Kind::E4m3 | Kind::E5m2 | Kind::S8 => 1,
+        }
+    }
+
+    fn operands(self) -> Operands {
+        match self {
+            Kind::Bf16 => Operands::Bf16,
+            Kind::F16 => Operands::F16,
+            Kind::Tf32 => Operands::Tf32,
+            Kind::E4m3 | Kind::E5m2 => Operands::Float8,
+            Kind::S8 => Operands::Int8,
         }
     }
 
@@ -256,6 +266,7 @@ fn multiply_fragment(d: &mut [f32], add: bool, kind: Kind, a: [u32; 4], (b, b_tr
 #[inline(always)]
 #[track_caller]
 fn multiply_rows<S: Sum, const K: usize>(d: &mut [S], rows: &[[f32; K]; 2], (b_kind, b, b_transposed): Operand) {
+    cuda_sim::products(b_kind.operands(), 2 * (d.len() * K) as u64);
     let column = linear_thread_idx() % 4 * 2;
     for (group, d) in (0..).zip(d.chunks_exact_mut(4)) {
         let columns: [[f32; K]; 2] = b.two_lines(b_kind, b_transposed, 8 * group + column);

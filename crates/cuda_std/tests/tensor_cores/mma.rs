@@ -9,7 +9,7 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::Tf32;
 use cuda_std::{async_copy, matrix};
 
-use super::super::{Numbers, fault, run};
+use super::super::{Numbers, count, fault, run};
 
 /// An element type as tests see it: fragments made of matrices, and the values that count.
 trait Element: Mma<A: Sync, B: Sync> {
@@ -208,7 +208,7 @@ fn check<T: Element>() {
     let at = |matrix: &[f64], (row, column): (u32, u32)| matrix[(row * 16 + column) as usize];
     let of_a = |(row, k): (u32, u32)| a[(row * 32 + k) as usize];
     let got = Mutex::new(vec![None; 16 * 8]);
-    run(64, 0, &|| {
+    let counters = count(64, &|| {
         let lane = warp::lane_id();
         let fragment_a = T::fragment_a(|i| of_a(T::place_a(lane, i)));
         let fragment_b = T::fragment_b(|i| at(&b, T::place_b(lane, i)));
@@ -223,6 +223,8 @@ fn check<T: Element>() {
             assert_eq!(before, None, "({row}, {column}) is of one lane");
         }
     });
+    let operations: Vec<u64> = counters.products.iter().map(|&(_, operations)| operations).collect();
+    assert_eq!(operations, [2 * 2 * u64::from(T::M * 8 * T::K)]);
     let got = got.into_inner().unwrap();
     for (row, column) in (0..T::M).flat_map(|row| (0..8).map(move |column| (row, column))) {
         let terms = (0..T::K).map(|k| T::value(of_a((row, k))) * T::value(at(&b, (k, column))));

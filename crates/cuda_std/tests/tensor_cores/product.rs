@@ -281,7 +281,13 @@ where
         dynamic_shared: dynamic_bytes::<R>() as usize,
         ..cuda_sim::LaunchConfig::new((n.div_ceil(2 * R) as u32, m.div_ceil(64) as u32), THREADS)
     };
-    cuda_sim::launch("product", &config, &|| product.kernel::<A, B, R>()).unwrap();
+    let body = || product.kernel::<A, B, R>();
+    let counters = cuda_sim::launch_counted("product", &config, cuda_sim::Options::default(), &body).unwrap();
+    let operations: Vec<u64> = counters.products.iter().map(|&(_, operations)| operations).collect();
+    let in_tiles = |lines: usize, tile: usize| lines.next_multiple_of(tile) as u64;
+    // Whole tiles, whatever of them the matrices have.
+    let tiles = in_tiles(m, 64) * in_tiles(n, 2 * R) * in_tiles(k, 4 * T::K as usize);
+    assert_eq!(operations, [2 * tiles]);
     let value = |matrix: &Matrix<T::Element>, mn_major: bool, line: usize, k: usize| {
         T::value(if mn_major {
             matrix.get(k, line)
