@@ -44,8 +44,14 @@ pub(crate) struct Checker<'a> {
 impl State {
     /// The block that runs, and what all have.
     fn parts(&mut self, who: Who) -> (&mut Block, &mut Shadow, u64) {
+        let (block, global, _, round) = self.all_parts(who);
+        (block, global, round)
+    }
+
+    /// The same, and what copies write to global memory.
+    fn all_parts(&mut self, who: Who) -> (&mut Block, &mut Shadow, &mut Copies, u64) {
         let block = self.blocks.get_mut(&who.block).expect("a block that runs has begun");
-        (block, &mut self.global, self.round)
+        (block, &mut self.global, &mut self.copies, self.round)
     }
 
     /// The copies at that memory, of that block if it is its own.
@@ -244,10 +250,14 @@ impl<'a> Checker<'a> {
         if let Some(holder) = place.holder {
             return self.enter_held(state, who, (holder, place), kind, at);
         }
-        if let Some(copy) = state.copies(place.space, who.block).access(place, kind) {
+        let (block, global, stores, round) = state.all_parts(who);
+        let copies = match place.space {
+            Space::Global => stores,
+            Space::Shared => &mut block.copies,
+        };
+        if let Some(copy) = copies.access(place, kind) {
             return Err(Problem::NotWaitedFor(copy));
         }
-        let (block, global, round) = state.parts(who);
         let actor = Actor {
             space: place.space,
             moment: block.moment(who, round),

@@ -3,6 +3,8 @@
 //! is done at once; on a GPU the memory that is filled or read is theirs until then.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
 use std::panic::Location;
 
 use super::block::Who;
@@ -48,12 +50,22 @@ const WARPGROUP: u32 = 128;
 const PIECE: usize = 16;
 
 /// What is waited for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The groups of a thread.
     Groups(Engine, Who),
     /// The phases of that parity of the barrier at that address, in which copies arrive.
     Phases(usize, u32),
+}
+
+/// By one number: there are as many look-ups as reads of operands.
+impl Hash for Awaited {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(match *self {
+            Awaited::Groups(engine, who) => who.block << 16 ^ u64::from(who.thread) << 3 ^ engine as u64,
+            Awaited::Phases(barrier, parity) => (barrier as u64) << 1 ^ u64::from(parity),
+        });
+    }
 }
 
 impl Awaited {
@@ -120,13 +132,81 @@ impl Copy {
     }
 }
 
+/// Slots of [`Pieces::filter`]: as many as there are pieces in the shared memory of a block.
+const SLOTS: usize = 1 << 14;
+
 /// Pieces of memory that copies are at, by their addresses.
-type Pieces = HashMap<usize, Vec<Copy>, ByAddress>;
+struct Pieces {
+    copies: HashMap<usize, Vec<Copy>, ByAddress>,
+    /// How many there are of the pieces of each slot. Most accesses find none, and look no further.
+    filter: Box<[u32]>,
+}
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Pieces {
+            copies: HashMap::default(),
+            filter: vec![0; SLOTS].into(),
+        }
+    }
+}
+
+impl Pieces {
+    fn clear(&mut self) {
+        if !self.copies.is_empty() {
+            self.copies.clear();
+            self.filter.fill(0);
+        }
+    }
+
+    fn slot(piece: usize) -> usize {
+        piece / PIECE % SLOTS
+    }
+
+    /// The copies at a piece, of which there will be one.
+    fn at(&mut self, piece: usize) -> &mut Vec<Copy> {
+        match self.copies.entry(piece) {
+            Entry::Occupied(copies) => copies.into_mut(),
+            Entry::Vacant(place) => {
+                self.filter[Self::slot(piece)] += 1;
+                place.insert(Vec::new())
+            }
+        }
+    }
+
+    /// The first copy at a place that such an access comes too early for; those that somebody has waited for are forgotten.
+    fn first_under_way(&mut self, counts: &AllCounts, place: Bytes, kind: Kind) -> Option<Copy> {
+        if self.copies.is_empty() {
+            return None;
+        }
+        pieces(place).find_map(|(piece, bytes)| {
+            if self.filter[Self::slot(piece)] == 0 {
+                return None;
+            }
+            let copies = self.copies.get_mut(&piece)?;
+            copies.retain(|copy| {
+                counts
+                    .get(&copy.awaited)
+                    .is_none_or(|counts| counts.done <= copy.number)
+            });
+            if copies.is_empty() {
+                self.copies.remove(&piece);
+                self.filter[Self::slot(piece)] -= 1;
+                return None;
+            }
+            let is_too_early = |copy: &&Copy| copy.bytes & bytes != 0 && kind.races_with(copy.kind, true);
+            copies.iter().find(is_too_early).copied()
+        })
+    }
+}
+
+/// Those of all that is waited for.
+type AllCounts = HashMap<Awaited, Counts, ByAddress>;
 
 /// The copies at a memory: at the shared one of a block, or at that of all.
 #[derive(Default)]
 pub(super) struct Copies {
-    counts: HashMap<Awaited, Counts, ByAddress>,
+    counts: AllCounts,
     /// What copies write: all other accesses are too early.
     filled: Pieces,
     /// What copies and products read: writes are too early.
@@ -171,7 +251,7 @@ impl Copies {
         }
         for (piece, bytes) in pieces(place) {
             let copy = Copy { bytes, ..copy };
-            let copies = all.entry(piece).or_default();
+            let copies = all.at(piece);
             match copies.iter_mut().find(|other| other.awaited == awaited) {
                 Some(other) if other.number == number && other.kind == kind => other.bytes |= bytes,
                 // A wait for this one is one for that, too.
@@ -217,34 +297,8 @@ impl Copies {
         [filled]
             .into_iter()
             .chain(of_reads)
-            .find_map(|all| first_under_way(all, counts, place, kind))
+            .find_map(|all| all.first_under_way(counts, place, kind))
     }
-}
-
-/// The first copy at a piece of the place that nobody has waited for; those that somebody has are forgotten.
-fn first_under_way(
-    all: &mut Pieces,
-    counts: &HashMap<Awaited, Counts, ByAddress>,
-    place: Bytes,
-    kind: Kind,
-) -> Option<Copy> {
-    if all.is_empty() {
-        return None;
-    }
-    pieces(place).find_map(|(piece, bytes)| {
-        let copies = all.get_mut(&piece)?;
-        copies.retain(|copy| {
-            counts
-                .get(&copy.awaited)
-                .is_none_or(|counts| counts.done <= copy.number)
-        });
-        if copies.is_empty() {
-            all.remove(&piece);
-            return None;
-        }
-        let is_too_early = |copy: &&Copy| copy.bytes & bytes != 0 && kind.races_with(copy.kind, true);
-        copies.iter().find(is_too_early).copied()
-    })
 }
 
 /// The pieces of a place, and which of their bytes are in it, a bit each.
