@@ -60,6 +60,12 @@ pub fn run(session: &Session, args: &LabArgs) -> Result<()> {
     for experiment in experiments {
         progress.set_message(experiment.name);
         let report = experiment.run(&lab)?;
+        ensure!(
+            plot.is_none() || !experiment.plot(&report.tables).is_empty(),
+            "--plot: {} has no numbers to draw on {}",
+            experiment.name,
+            device.properties().name
+        );
         if !session.json() {
             progress.suspend(|| print(&text(experiment, &device, &report)))?;
         }
@@ -74,9 +80,10 @@ pub fn run(session: &Session, args: &LabArgs) -> Result<()> {
     }
     if let (Some(plot), [(experiment, report)]) = (plot, &found[..]) {
         let title = format!("{} on {}", experiment.name, device.properties().name);
+        let drawn = experiment.plot(&report.tables);
         let bytes = match wanted_format(plot.path())? {
-            Format::Svg => experiment.plot(&report.tables).svg(&title)?.into_bytes(),
-            Format::Png => png(&experiment.plot(&report.tables).pixels(&title)?)?,
+            Format::Svg => drawn.svg(&title)?.into_bytes(),
+            Format::Png => png(&drawn.pixels(&title)?)?,
         };
         plot.commit(|file| Ok(file.write_all(&bytes)?))?;
     }

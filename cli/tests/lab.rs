@@ -65,3 +65,21 @@ fn what_is_no_experiment_is_refused() {
     place.fail(&["lab", "latency", "--plot", "plot.txt"], &["plot.txt", ".svg or .png"]);
     assert!(!place.path("plot.svg").exists());
 }
+
+/// Copies of the simulated GPU take no time worth a picture.
+#[test]
+fn a_plot_without_numbers_is_refused() {
+    let place = Workplace::new();
+    let args = [
+        "lab",
+        "transfers",
+        "--device",
+        "sim",
+        "--size",
+        "64",
+        "--plot",
+        "plot.png",
+    ];
+    place.fail(&args, &["--plot", "transfers has no numbers to draw"]);
+    assert!(!place.path("plot.png").exists());
+}

@@ -46,6 +46,15 @@ pub enum Plot {
 }
 
 impl Plot {
+    /// Whether there is no number to be seen: what an experiment has measured nothing of, on a simulated GPU for instance.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Bars { bars, .. } => bars.is_empty(),
+            Self::Lines { lines, .. } => lines.iter().all(|(_, points)| points.is_empty()),
+            Self::HeatMap { rows, .. } => rows.iter().flat_map(|(_, values)| values).all(|value| value.is_nan()),
+        }
+    }
+
     /// The picture's text.
     ///
     /// # Errors
@@ -95,6 +104,9 @@ impl Plot {
 type Area<B> = DrawingArea<B, plotters::coord::Shift>;
 
 const LABEL: (&str, u32) = ("sans-serif", 13);
+
+/// The names of lines. Their box is as wide as plotters takes letters of this size for, and those of a raster are.
+const NAME: (&str, u32) = ("sans-serif", 15);
 
 /// A text at a place, whose anchor it is.
 fn write<B: DrawingBackend>(area: &Area<B>, text: &str, place: (i32, i32), anchor: HPos) -> Result<()>
@@ -185,7 +197,7 @@ where
         .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
-        .label_font(LABEL)
+        .label_font(NAME)
         .draw()?;
     Ok(())
 }
@@ -306,7 +318,11 @@ mod tests {
 
     #[test]
     fn plots_of_nothing_are_drawn() {
-        shown(
+        let nothing = |plot: &Plot, texts| {
+            assert!(plot.is_empty(), "{plot:?}");
+            shown(plot, texts);
+        };
+        nothing(
             &Plot::Bars {
                 unit: "GB/s".into(),
                 bars: vec![],
@@ -314,23 +330,43 @@ mod tests {
             &[],
         );
         let axes = ["a", "b"].map(String::from);
-        shown(
-            &Plot::Lines {
-                axes: axes.clone(),
-                log: true,
-                lines: vec![],
-            },
-            &["a"],
-        );
-        let (unit, columns, rows) = ("GB/s".into(), vec![], vec![]);
-        shown(
-            &Plot::HeatMap {
+        for lines in [vec![], vec![("read".into(), vec![])]] {
+            let axes = axes.clone();
+            nothing(&Plot::Lines { axes, log: true, lines }, &["a"]);
+        }
+        for rows in [vec![], vec![("32".into(), vec![f64::NAN])]] {
+            let (unit, columns, axes) = ("GB/s".into(), vec![], axes.clone());
+            let plot = Plot::HeatMap {
                 unit,
                 axes,
                 columns,
                 rows,
-            },
-            &[],
-        );
+            };
+            nothing(&plot, &[]);
+        }
+    }
+
+    /// The box around the names of lines has room for them, in the raster's letters too.
+    #[test]
+    fn names_of_lines_are_in_their_box() {
+        let lines = vec![("product of matrices, blurred".into(), vec![(1.0, 1.0), (2.0, 2.0)])];
+        let axes = ["a", "b"].map(String::from);
+        let pixels = Plot::Lines {
+            axes,
+            log: false,
+            lines,
+        }
+        .pixels("title")
+        .unwrap();
+        // The box begins below the title, at its upper edge, a grey line; what is dark in the rows below is the name.
+        let is_between =
+            |y: usize, x: usize, low: u8, high: u8| (0..3).all(|c| (low..high).contains(&pixels[[y, x, c]]));
+        let edge = |y: &usize| (90..890).filter(|&x| is_between(*y, x, 150, 210)).count();
+        let top = (30..60).max_by_key(edge).expect("rows");
+        let right = (90..890).filter(|&x| is_between(top, x, 150, 210)).max();
+        let rows = (top + 1..top + 40).flat_map(|y| (90..890).map(move |x| (y, x)));
+        let last = rows.filter(|&(y, x)| is_between(y, x, 0, 60)).map(|(_, x)| x).max();
+        let (last, right) = (last.expect("a name"), right.expect("a box"));
+        assert!(last < right, "a name ends at {last}, its box at {right}");
     }
 }
