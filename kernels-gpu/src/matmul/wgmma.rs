@@ -31,7 +31,6 @@ use cuda_std::half::pack;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{TensorMap, TensorMapMut};
-use cuda_std::warpgroup;
 use cuda_std::wgmma::{KMajor, Layout, MnMajor, MultiplyBy, Operand, Registers, Tf32};
 use half::{bf16, f16};
 
@@ -260,12 +259,12 @@ pub unsafe fn gemm_wgmma_with<T: Input, C: Output, F: EpilogueOp<f32>, const R: 
     };
     let block = unsafe { Block::<T::Element, C, R>::new(a, b, c, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
-    if warp < 4 {
-        warpgroup::decrease_registers::<40>();
-        block.produce(warp);
-    } else {
-        warpgroup::increase_registers::<232>();
+    // What is behind `else` comes first in the machine code, right behind what all warps run: the first copies wait for the
+    // producer's instructions to be fetched, and the consumers for the copies.
+    if warp >= 4 {
         block.consume::<T>(warp - 4, result);
+    } else {
+        block.produce(warp);
     }
 }
 
@@ -484,9 +483,14 @@ impl<'a, E: Pod, C: Pod, const R: usize> Block<'a, E, C, R> {
     /// This block's tiles.
     #[inline(always)]
     fn tiles_of_block(&self) -> impl Iterator<Item = Tile> {
+        core::iter::once(self.first).chain(self.other_tiles())
+    }
+
+    /// Those behind the first.
+    #[inline(always)]
+    fn other_tiles(&self) -> impl Iterator<Item = Tile> {
         let step = thread::grid_dim_x();
-        let others = self.tiles.every(thread::block_idx_x() + step, step);
-        core::iter::once(self.first).chain(others)
+        self.tiles.every(thread::block_idx_x() + step, step)
     }
 
     /// The barrier that the copies of a stage complete.

@@ -3,8 +3,8 @@
 
 use bytemuck::Pod;
 use cuda_std::prelude::*;
-use cuda_std::tma;
 use cuda_std::wgmma::{Accumulator, Batch, InRegisters, KMajor, MatrixDescriptor, MultiplyBy, Operand, Registers};
+use cuda_std::{tma, warpgroup};
 
 use super::{A_BYTES, BOX_BYTES, BOX_M, Block, Input, LINE, Output, Place, Result, Side, b_bytes, boxes};
 use crate::matmul::epilogue::EpilogueOp;
@@ -18,6 +18,7 @@ where
     // On the simulated GPU in a frame of its own: there is no room for both roles' in one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub(super) fn consume<T: Input<Element = E>>(&self, warp: u32, result: Result<'_, C, impl EpilogueOp<f32>>) {
+        warpgroup::increase_registers::<232>();
         let mut place = Place::<R>::FIRST;
         for tile in self.tiles_of_block() {
             if self.a_comes_from_registers() {

@@ -110,7 +110,6 @@ pub unsafe fn gemm_fp8<T: MultiplyBy<U>, U: Operand, C: Output, const R: usize>(
     let block = unsafe { Block::<u8, C, R>::new(a, b, c, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
-        warpgroup::decrease_registers::<40>();
         block.produce(warp);
     } else {
         warpgroup::increase_registers::<232>();

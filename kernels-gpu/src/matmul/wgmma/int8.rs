@@ -32,7 +32,6 @@ pub unsafe fn gemm_int8<const R: usize>(
     let block = unsafe { Block::<u8, i32, R>::new(a, b, c, shape) };
     let warp = warp::uniform(thread::thread_idx_x() / 32);
     if warp < 4 {
-        warpgroup::decrease_registers::<40>();
         block.produce(warp);
     } else {
         warpgroup::increase_registers::<232>();

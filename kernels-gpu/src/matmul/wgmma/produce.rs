@@ -4,6 +4,7 @@
 use bytemuck::Pod;
 use cuda_std::mbarrier::Mbarrier;
 use cuda_std::prelude::*;
+use cuda_std::warpgroup;
 
 use super::{A_BYTES, Block, LINE, Place, b_bytes, tile_k, tile_n};
 use crate::matmul::tiles::Tile;
@@ -18,6 +19,7 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     /// Has the stages filled, one after another. For the warps of the producers' warpgroup.
     #[inline(always)]
     pub(super) fn produce(&self, warp: u32) {
+        warpgroup::decrease_registers::<40>();
         if warp >= producers(R) || !warp::elect() {
             return;
         }
@@ -32,14 +34,29 @@ impl<E: Pod, C: Pod, const R: usize> Block<'_, E, C, R> {
     #[inline(always)]
     fn produce_tiles<const OF_A: bool, const OF_B: bool>(&self) {
         let mut place = Place::<R>::FIRST;
-        for tile in self.tiles_of_block() {
-            let mut k = 0;
-            while k < self.shape.k {
-                self.free(place.stage).wait(place.round ^ 1);
-                self.fill::<OF_A, OF_B>(place.stage, tile, k);
-                place = place.next();
-                k += Self::TILE_K;
+        if size_of::<E>() == 1 {
+            for tile in self.tiles_of_block() {
+                self.produce_tile::<OF_A, OF_B>(tile, &mut place);
             }
+            return;
+        }
+        // By itself: the others' places depend on the size of the grid, and where the producer's instructions come first, as
+        // those of products of wider numbers do, what reads it waits until it is fetched.
+        self.produce_tile::<OF_A, OF_B>(self.first, &mut place);
+        for tile in self.other_tiles() {
+            self.produce_tile::<OF_A, OF_B>(tile, &mut place);
+        }
+    }
+
+    /// Has all stages of a tile filled.
+    #[inline(always)]
+    fn produce_tile<const OF_A: bool, const OF_B: bool>(&self, tile: Tile, place: &mut Place<R>) {
+        let mut k = 0;
+        while k < self.shape.k {
+            self.free(place.stage).wait(place.round ^ 1);
+            self.fill::<OF_A, OF_B>(place.stage, tile, k);
+            *place = place.next();
+            k += Self::TILE_K;
         }
     }
 
