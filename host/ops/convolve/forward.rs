@@ -30,7 +30,8 @@ pub struct Task<'a, T> {
 impl<T: Convolve> Task<'_, T> {
     pub(super) fn run(mut self) -> Result<()> {
         let problem = self.problem;
-        if problem.channels == 0 {
+        // Without an input all that is read is padding.
+        if problem.channels == 0 || self.x.is_empty() {
             return self.out.fill(T::ZERO);
         }
         if problem.outputs < FEW_OUTPUTS {
