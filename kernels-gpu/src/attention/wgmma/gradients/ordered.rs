@@ -379,7 +379,9 @@ where
                 // SAFETY: there is a word for each tile.
                 let turn = unsafe { turns.atomic_unchecked(COUNTERS + turn as usize) };
                 if !is_first {
-                    while turn.load_acquire() != number {}
+                    while turn.load_acquire() != number {
+                        thread::nanosleep(20);
+                    }
                     tma::fence_async_global();
                 }
                 self.barrier(SUMMED).wait(round);
