@@ -21,9 +21,15 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::context::{Context, Pause, Running};
 use crate::dim3::Dim3;
 use crate::error::Failure;
+use crate::overflow;
 use crate::stack::{self, Stack};
 
-type Runner = Coroutine<(), Pause, (), Stack>;
+/// A coroutine that runs threads.
+struct Runner {
+    coroutine: Coroutine<(), Pause, (), Stack>,
+    /// Where its stack overflows.
+    limit: usize,
+}
 
 /// How many stacks are taken from the pool at a time, at most.
 const STACKS_AT_ONCE: usize = 32;
@@ -133,7 +139,8 @@ impl<'a> Runners<'a> {
 
     #[inline(always)]
     fn resume(&mut self, runner: u32) {
-        let coroutine = &mut self.runners[runner as usize];
+        let Runner { coroutine, limit } = &mut self.runners[runner as usize];
+        overflow::set_limit(*limit);
         match self.context.enter(|| coroutine.resume(())) {
             CoroutineResult::Yield(Pause::Waiting) => {
                 let running = self.context.running.get();
@@ -155,6 +162,7 @@ impl<'a> Runners<'a> {
         let context = self.context;
         let runner = self.runners.len() as u32;
         if let Some(stack) = self.spare.pop() {
+            let limit = stack.limit_of_kernels();
             // SAFETY: the closure borrows only the context, which outlives the
             // `Runners` by its lifetime and so every coroutine in it; none of
             // them is forgotten.
@@ -163,7 +171,7 @@ impl<'a> Runners<'a> {
                     run_threads(context, yielder);
                 })
             };
-            self.runners.push(coroutine);
+            self.runners.push(Runner { coroutine, limit });
         }
         Ok(runner)
     }
@@ -186,7 +194,8 @@ impl Drop for Runners<'_> {
         }
         // A runner that is not done was left by a panic of the scheduler itself;
         // its own destructor unwinds it.
-        let done = self.runners.drain(..).filter(Coroutine::done);
+        let coroutines = self.runners.drain(..).map(|runner| runner.coroutine);
+        let done = coroutines.filter(Coroutine::done);
         stack::give(done.map(Coroutine::into_stack).chain(self.spare.drain(..)));
     }
 }

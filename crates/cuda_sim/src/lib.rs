@@ -10,7 +10,7 @@
 //! never waits costs little more than a call.
 //!
 //! A thread that panics, a barrier that not all threads reach, a warp operation
-//! that names an absent lane, too much shared memory: each is a [`Fault`] that
+//! that names an absent lane, too much shared memory, a stack that overflows: each is a [`Fault`] that
 //! names kernel, block, thread and source line. It ends the grid, not the
 //! process, and prints nothing.
 //!
@@ -57,8 +57,11 @@
 //!   all blocks of its cluster and of those of lower number.
 //! - A loop that reads memory which other threads write calls [`poll`], if it
 //!   calls no other function here: a launch that never ends is given up there.
-//! - A thread has 64 KiB of stack, guarded: running over it ends the process,
-//!   with a line on stderr that names kernel, block and thread.
+//! - A thread has 64 KiB of stack. Who has used more is a fault at the next
+//!   function here that waits or touches memory. There are 512 KiB more until then;
+//!   a thread that comes to their end first, by an array that no GPU's thread has
+//!   room for or by a recursion that calls no function here, ends the process, with
+//!   a line on stderr that names kernel, block and thread.
 //! - A destructor that runs because its thread unwinds may call every function
 //!   here; in it, the functions that wait return at once. As everywhere in Rust,
 //!   it must not panic.

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A simulated thread that runs over its stack: the process ends, and says why.
+//! A simulated thread that runs over its stack: a fault, or the end of the
+//! process, which says why.
 //!
-//! The thread reaches the guard page below its stack, which is a SIGSEGV. There
-//! is no way back from it: the frames on the stack may hold locks and borrows of
-//! the engine and of the program. But the handler here knows the guard pages,
-//! and prints what overflowed before it aborts; any other fault it hands on to
-//! the handler that it found.
+//! There is more stack than a thread may have, and wherever it listens for the
+//! watchdog, at every access to memory above all, it also looks how deep it is:
+//! one comparison with a variable of the OS thread. There it can unwind.
+//!
+//! A thread that goes on without doing so reaches the guard page, which is a
+//! SIGSEGV. There is no way back from that: it may come within any function, an
+//! allocator's that holds its lock for instance, and the frames on the stack may
+//! hold locks and borrows of the engine and of the program, which would be taken
+//! for ever. But the handler here knows the guard pages, and prints what
+//! overflowed before it aborts; any other fault it hands on to the handler that
+//! it found.
 
-use std::fmt::Write;
+use std::arch::asm;
+use std::cell::Cell;
+use std::fmt::{self, Write};
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -15,8 +24,66 @@ use std::sync::{Once, OnceLock};
 
 use libc::{c_int, c_void, siginfo_t};
 
-use crate::context;
+use crate::context::{self, Context};
+use crate::error::Call;
 use crate::stack::STACK_BYTES;
+
+thread_local! {
+    /// Below it the stack of the coroutine that runs, or ran last, has overflowed.
+    static LIMIT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The coroutine that this OS thread runs from here on has that limit.
+#[inline(always)]
+pub(crate) fn set_limit(limit: usize) {
+    LIMIT.set(limit);
+}
+
+/// Whether the running thread's stack has overflowed. Means nothing outside a
+/// kernel.
+#[inline(always)]
+pub(crate) fn is_over() -> bool {
+    stack_pointer() < LIMIT.get()
+}
+
+/// Ends the running thread by a fault, if its stack has overflowed.
+pub(crate) fn end_in(context: &Context<'_>, call: Call) {
+    if is_over() && !context.unwinds() {
+        context.raise(call, Overflow.to_string());
+    }
+}
+
+/// An address of a local variable would not do: in a large frame that may be far
+/// above the frame's end.
+#[inline(always)]
+fn stack_pointer() -> usize {
+    let pointer;
+    // SAFETY: reads a register.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
+    }
+    // SAFETY: reads a register.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("mov {}, sp", out(reg) pointer, options(nomem, nostack, preserves_flags));
+    }
+    pointer
+}
+
+/// What is said of it.
+struct Overflow;
+
+impl fmt::Display for Overflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "its stack of {} KiB overflowed. On a GPU its local memory would be so large; make local arrays smaller, or \
+             the recursion less deep",
+            STACK_BYTES / 1024
+        )
+    }
+}
 
 /// A guard page that there is for good, as there are the stacks.
 struct Guard {
@@ -92,12 +159,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, machine: *mut c_void
     }
     let mut text = Text::default();
     let _ = context::describe(&mut text);
-    let _ = writeln!(
-        text,
-        ": its stack of {} KiB overflowed. On a GPU its local memory would be so large; make local arrays smaller, or \
-         the recursion less deep",
-        STACK_BYTES / 1024
-    );
+    let _ = writeln!(text, ": {Overflow}");
     // SAFETY: both are allowed in handlers; the bytes are initialised.
     unsafe {
         libc::write(libc::STDERR_FILENO, text.bytes.as_ptr().cast(), text.len);

@@ -13,10 +13,15 @@ use corosensei::stack::{DefaultStack, Stack as RawStack, StackPointer};
 
 use crate::overflow;
 
-/// Room for a kernel's frames, also unoptimised ones, and for a panic's
-/// unwinding. A guard page ends it: running over ends the process ([`overflow`]),
-/// and corrupts nothing.
+/// Room for a kernel's frames, also unoptimised ones. A thread that wants more is
+/// a fault ([`overflow`]).
 pub(crate) const STACK_BYTES: usize = 64 * 1024;
+
+/// What there is beyond, for that fault to be found before the guard page, and for
+/// its unwinding: the local memory that a thread of a GPU has at the most. So an
+/// array that is too large here leads to the fault if it is none too large there.
+/// Memory is taken where it is touched.
+const BEYOND: usize = 512 * 1024;
 
 /// How many stacks may be in use at once, by all launches together. Each takes two
 /// of the 65 530 mappings that Linux grants a process by default.
@@ -83,7 +88,7 @@ pub(crate) struct Stack {
 
 impl Stack {
     fn new(number: usize) -> io::Result<Stack> {
-        let memory = DefaultStack::new(STACK_BYTES + SHIFT_RANGE)?;
+        let memory = DefaultStack::new(STACK_BYTES + BEYOND + SHIFT_RANGE)?;
         // The guard page is at the lower end.
         overflow::add_guard(memory.limit().get());
         let top = memory.base();
@@ -93,10 +98,15 @@ impl Stack {
             base: StackPointer::new(base).unwrap_or(top),
         })
     }
+
+    /// The lowest address that a kernel may have.
+    pub(crate) fn limit_of_kernels(&self) -> usize {
+        self.base.get() - STACK_BYTES
+    }
 }
 
 // SAFETY: the memory between `limit` and `base` is that of `memory`, less fewer
-// than `SHIFT_RANGE` bytes at the upper end: at least `STACK_BYTES`, with the
+// than `SHIFT_RANGE` bytes at the upper end: at least `STACK_BYTES + BEYOND`, with the
 // guard page at the lower end. Both shift and range are multiples of 64, so that
 // `base` is aligned as well as `memory`'s, as far as a stack asks for.
 unsafe impl RawStack for Stack {

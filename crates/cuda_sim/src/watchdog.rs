@@ -20,6 +20,7 @@ use std::time::Duration;
 use crate::config::LaunchConfig;
 use crate::context::Context;
 use crate::error::Call;
+use crate::overflow;
 
 /// What sets the limit, in seconds; 0 is none.
 const VARIABLE: &str = "WARPSMITH_SIM_TIMEOUT";
@@ -301,7 +302,7 @@ impl Drop for Attention {
     }
 }
 
-/// Ends the thread that calls, if its launch has been given up.
+/// Ends the thread that calls, if its launch has been given up, or its stack has overflowed.
 #[inline(always)]
 pub(crate) fn listen(call: Call) {
     listen_and(call, |_| {});
@@ -310,7 +311,7 @@ pub(crate) fn listen(call: Call) {
 /// As [`listen`]; else, if some launch is checked, calls `look`.
 #[inline(always)]
 pub(crate) fn listen_and(call: Call, look: impl FnOnce(&Context<'_>)) {
-    if BELL.load(Relaxed) != 0 {
+    if BELL.load(Relaxed) != 0 || overflow::is_over() {
         stop_and_look(call, look);
     }
 }
@@ -320,6 +321,7 @@ fn stop_and_look(call: Call, look: impl FnOnce(&Context<'_>)) {
     if crate::in_kernel() {
         crate::context::with("poll", |context| {
             end_in(context, call);
+            overflow::end_in(context, call);
             look(context);
         });
     }
