@@ -257,6 +257,19 @@ pub enum Error {
         schedule: Schedule,
     },
 
+    /// What a program computes on the simulated GPU is wrong, and smaller sizes were tried:
+    /// [`Device::smallest_failure`](crate::Device::smallest_failure).
+    #[error("at size {size}, the smallest that was found to fail of those up to {given}: {failure}")]
+    SmallestFailure {
+        /// The size.
+        size: usize,
+        /// The one that was given.
+        given: usize,
+        /// What is wrong at that size.
+        #[source]
+        failure: Box<Error>,
+    },
+
     /// Elements go to the host that nobody has written since their array was allocated, such as those of a graph's output
     /// before its first launch. A simulated GPU says so that is checked for
     /// [uninitialised](crate::Checks::uninitialised) memory; others copy what happens to be there.
@@ -445,6 +458,14 @@ fn of_limit(limit: Option<u64>) -> String {
 }
 
 impl Error {
+    /// Whether it says of kernels that they are wrong, as the simulated GPU finds out.
+    pub(crate) fn is_of_wrong_kernels(&self) -> bool {
+        matches!(
+            self,
+            Self::Fault(_) | Self::ScheduleDependent { .. } | Self::Uninitialised { .. }
+        )
+    }
+
     /// An operand is on a device that has the name `given`, and not on that of the operation, which has the name
     /// `wanted`; two simulated GPUs have one name.
     pub(crate) fn different_devices(operation: &'static str, given: &str, wanted: &str) -> Self {

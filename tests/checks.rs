@@ -95,6 +95,70 @@ fn the_librarys_kernels_do_not_depend_on_the_order_of_threads() {
     assert_eq!(product, a.dot(&a.t()));
 }
 
+/// Each element becomes that 64 places on, which another thread overwrites, if there are so many.
+#[kernel]
+pub fn shift(x: SliceMut<'_, u32>) {
+    let i = thread::index_1d();
+    x.set(i, x.get((i + 64) % x.len()));
+}
+
+#[test]
+fn the_smallest_size_at_which_a_kernel_is_wrong() {
+    let launch = |len: usize| {
+        let device = Device::checked_simulator(Checks::ALL);
+        let stream = device.default_stream();
+        let mut x = DeviceArray::<u32, _>::zeros(stream, len)?;
+        // No block for fewer than 64, which is an error, and not the kernel's.
+        stream.launch::<shift>(&LaunchConfig::new(len as u32 / 64, 64), (&mut x,))?;
+        x.to_ndarray()
+    };
+    assert_eq!(Device::smallest_failure(64, launch).unwrap(), Array1::zeros(64));
+    let error = Device::smallest_failure(63, launch).unwrap_err();
+    assert!(matches!(error, Error::LaunchConfig { .. }), "{error}");
+
+    let error = Device::smallest_failure(1000, launch).unwrap_err();
+    let text = error.to_string();
+    let wanted =
+        "at size 65, the smallest that was found to fail of those up to 1000: kernel `shift`: block (0, 0, 0), ";
+    assert!(text.starts_with(wanted), "{text}");
+    let Error::SmallestFailure { size, given, failure } = error else {
+        panic!("{text}");
+    };
+    assert_eq!((size, given), (65, 1000));
+    let Error::Fault(fault) = *failure else {
+        panic!("{text}");
+    };
+    assert_eq!(fault.finding.unwrap().kind, FindingKind::Race);
+}
+
+#[test]
+fn the_smallest_size_that_depends_on_the_schedule() {
+    let numbers = |len| Array1::from_elem(len, 5_u32);
+    let counts = |len: usize| {
+        Device::compare_schedules(Schedule::several(1, 20), |device| {
+            let stream = device.default_stream();
+            let numbers = DeviceArray::from_ndarray(stream, &numbers(len))?;
+            let mut counts = DeviceArray::<u32, _>::zeros(stream, 8)?;
+            stream.launch::<count>(&LaunchConfig::for_len(len, 64), (&numbers, &mut counts))?;
+            counts.to_ndarray()
+        })
+    };
+    let text = Device::smallest_failure(1000, counts).unwrap_err().to_string();
+    let wanted = "at size 2, the smallest that was found to fail of those up to 1000: the result depends on the order in \
+                  which threads run: by Random(14) it is not that of InOrder";
+    assert_eq!(text, wanted);
+}
+
+/// Sums of neighbours, the first of which is the last one's.
+#[kernel(max_threads = 64)]
+pub fn neighbours_around(x: &[f32], out: SliceMut<'_, f32>) {
+    let tile = shared_array![f32; 64];
+    let i = thread::thread_idx_x() as usize;
+    tile.set(i, x[i]);
+    thread::sync_threads();
+    out.set(i, tile.get(i) + tile.get((i + 1) % 64));
+}
+
 #[test]
 fn launches_are_counted_by_line() {
     let device = Device::counting_simulator();
@@ -103,14 +167,14 @@ fn launches_are_counted_by_line() {
     let mut out = DeviceArray::<f32, _>::zeros(stream, 64).unwrap();
     device.take_counters();
     stream
-        .launch::<neighbours>(&LaunchConfig::new(1, 64), (&x, &mut out))
+        .launch::<neighbours_around>(&LaunchConfig::new(1, 64), (&x, &mut out))
         .unwrap();
     let counters = device.take_counters();
     let [counters] = &counters[..] else {
         panic!("{counters:?}")
     };
     assert!(device.take_counters().is_empty());
-    assert_eq!(counters.kernel, "neighbours");
+    assert_eq!(counters.kernel, "neighbours_around");
     // `x[i]`, two reads and a write of shared memory, and `out.set`, by two warps each.
     assert_eq!(counters.lines.len(), 5, "{counters}");
     assert!(

@@ -65,8 +65,7 @@ impl Device {
     /// Calls `run` with a simulated GPU for each of the schedules, and compares what it returns with what the first one
     /// gave, which is returned.
     ///
-    /// How large the launches are is up to `run`. To find the smallest that fails, call this for small sizes first, as the
-    /// example does.
+    /// How large the launches are is up to `run`; [`smallest_failure`](Self::smallest_failure) finds the smallest that fail.
     ///
     /// # Errors
     ///
@@ -88,20 +87,15 @@ impl Device {
     ///     counter.set(0, counter.get(0) + 1);
     /// }
     ///
-    /// let compare = |threads: u32| {
-    ///     Device::compare_schedules(Schedule::several(4, 20), |device| {
-    ///         let stream = device.default_stream();
-    ///         let mut counter = DeviceArray::<u32, _>::zeros(stream, 1)?;
-    ///         stream.launch::<count>(&LaunchConfig::new(4, threads), (&mut counter,))?;
-    ///         counter.to_ndarray()
-    ///     })
-    /// };
-    /// let Err(Error::ScheduleDependent { schedule, .. }) = compare(32) else { panic!() };
+    /// let counts = Device::compare_schedules(Schedule::several(4, 20), |device| {
+    ///     let stream = device.default_stream();
+    ///     let mut counter = DeviceArray::<u32, _>::zeros(stream, 1)?;
+    ///     stream.launch::<count>(&LaunchConfig::new(4, 32), (&mut counter,))?;
+    ///     counter.to_ndarray()
+    /// });
+    /// let Err(Error::ScheduleDependent { schedule, .. }) = counts else { panic!() };
     /// // The first by which the count is another than in order.
     /// assert_eq!(schedule, Schedule::Random(0));
-    /// // The smallest blocks that fail.
-    /// let smallest = (1..=32).find(|&threads| compare(threads).is_err());
-    /// assert!(smallest.is_some());
     /// ```
     pub fn compare_schedules<R: PartialEq>(
         schedules: impl IntoIterator<Item = Schedule>,
@@ -116,6 +110,63 @@ impl Device {
             }
         }
         Ok(result)
+    }
+
+    /// Calls `run` with `size`, and gives what it returns. If kernels are found to be wrong there, looks for the smallest
+    /// size at which they still are: a race of two blocks is easier to understand than one of a thousand.
+    ///
+    /// What a size is, blocks or elements for instance, is up to `run`, and so is what is tried, by simulated GPUs of its
+    /// own: a launch with checks, or several schedules. A kernel is wrong that faults, whose result
+    /// [depends on the schedule](Self::compare_schedules), or that leaves what is read [uninitialised](Error::Uninitialised).
+    /// Other errors at smaller sizes, such as that of a launch without blocks, do not count.
+    ///
+    /// Small sizes are tried one by one, from 1 on, as many as together are no larger than `size`, about √(2 size) of them:
+    /// the first of these that fails is the smallest of all. If there is none, the range above them is halved until the
+    /// size that is found fails and the one below it does not: the smallest of all as well, if all larger ones fail.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SmallestFailure`] has the size, and what is wrong there: what was found, or the first schedule with another
+    /// result. Other errors of `run` at `size`.
+    ///
+    /// ```
+    /// use cuda_std::prelude::*;
+    /// use warpsmith::{Device, DeviceArray, Error, LaunchConfig, Schedule};
+    ///
+    /// /// Counts blocks, and forgets that others do so as well.
+    /// #[kernel]
+    /// pub fn count(counter: SliceMut<'_, u32>) {
+    ///     counter.set(0, counter.get(0) + 1);
+    /// }
+    ///
+    /// let count = Device::smallest_failure(1000, |blocks| {
+    ///     Device::compare_schedules(Schedule::several(blocks as u64, 20), |device| {
+    ///         let stream = device.default_stream();
+    ///         let mut counter = DeviceArray::<u32, _>::zeros(stream, 1)?;
+    ///         stream.launch::<count>(&LaunchConfig::new(blocks as u32, 1), (&mut counter,))?;
+    ///         counter.get([0])
+    ///     })
+    /// });
+    /// let error = count.unwrap_err();
+    /// println!("{error}");
+    /// let Error::SmallestFailure { size, failure, .. } = error else { panic!() };
+    /// assert_eq!(size, 2);
+    /// let Error::ScheduleDependent { schedule, .. } = *failure else { panic!() };
+    /// // `Device::scheduled_simulator(schedule)` has the same again.
+    /// assert!(matches!(schedule, Schedule::Random(_)));
+    /// ```
+    pub fn smallest_failure<R>(size: usize, mut run: impl FnMut(usize) -> Result<R>) -> Result<R> {
+        let error = match run(size) {
+            Err(error) if error.is_of_wrong_kernels() => error,
+            other => return other,
+        };
+        let fails = |size| run(size).err().filter(Error::is_of_wrong_kernels);
+        let (smallest, error) = shrink((size, error), fails);
+        Err(Error::SmallestFailure {
+            size: smallest,
+            given: size,
+            failure: Box::new(error),
+        })
     }
 
     /// The simulated GPU, which counts what each launch would have the memory of a GPU do: requests of warps, sectors of
@@ -187,5 +238,72 @@ impl Device {
     #[doc(hidden)]
     pub fn simulated_as(simulation: Simulation) -> Self {
         Self::simulated(sim::Simulator::of(simulation))
+    }
+}
+
+/// A smaller size that `fails`, and how, or the one that is known to; see [`Device::smallest_failure`].
+fn shrink<E>((mut size, mut error): (usize, E), mut fails: impl FnMut(usize) -> Option<E>) -> (usize, E) {
+    let (mut passes, mut tried) = (0, 0);
+    for small in 1..size {
+        // Together they cost no more than the size that failed.
+        tried += small;
+        if tried > size {
+            break;
+        }
+        if let Some(error) = fails(small) {
+            return (small, error);
+        }
+        passes = small;
+    }
+    while passes + 1 < size {
+        let middle = passes.midpoint(size);
+        match fails(middle) {
+            Some(smaller) => (size, error) = (middle, smaller),
+            None => passes = middle,
+        }
+    }
+    (size, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size that is found of those that `fails` says, and how large those are together that were tried.
+    fn shrunk(size: usize, fails: impl Fn(usize) -> bool) -> (usize, usize) {
+        let mut tried = 0;
+        let (smallest, error) = shrink((size, size), |size| {
+            tried += size;
+            fails(size).then_some(size)
+        });
+        assert_eq!(smallest, error);
+        (smallest, tried)
+    }
+
+    #[test]
+    fn the_smallest_of_all_that_fail_from_one_on() {
+        for size in 1..200 {
+            for first in 1..=size {
+                assert_eq!(shrunk(size, |size| size >= first).0, first, "{size}");
+            }
+        }
+        let (smallest, tried) = shrunk(1_000_000, |size| size >= 600_001);
+        assert_eq!(smallest, 600_001);
+        // Each half as often as there are bits, and the first ones.
+        assert!(tried < 21 * 1_000_000, "{tried}");
+    }
+
+    #[test]
+    fn a_small_one_where_some_do_not_fail() {
+        // 7 of every 32.
+        assert_eq!(shrunk(1000, |size| size % 32 > 24).0, 25);
+        // Only sizes beyond the first ones.
+        let fails = |size| size > 300 && size % 3 == 1;
+        let (smallest, _) = shrunk(1000, fails);
+        assert!(fails(smallest) && !fails(smallest - 1), "{smallest}");
+        // No other.
+        assert_eq!(shrunk(1000, |size| size == 1000).0, 1000);
+        assert_eq!(shrunk(1, |_| panic!("there is none")).0, 1);
+        assert_eq!(shrunk(0, |_| panic!("there is none")).0, 0);
     }
 }
