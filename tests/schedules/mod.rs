@@ -7,7 +7,7 @@
 //! are made. The GPU is the same on every machine, and so are the kernels that the library chooses.
 //!
 //! `WARPSMITH_TEST_SCHEDULES` is the number of schedules, where it is not set 2, and 1 on tensor cores, whose instructions
-//! take long here; `WARPSMITH_TEST_CASES_TIMES` is that of random sizes.
+//! take long here, but for families that say so; `WARPSMITH_TEST_CASES_TIMES` is that of random sizes.
 
 mod attention;
 mod elements;
@@ -153,16 +153,19 @@ struct Family {
     kernels: &'static [&'static str],
     /// Of which generations of GPUs.
     devices: &'static [Option<(u32, u32)>],
+    /// On tensor cores by two schedules, too: there blocks wait for one another or draw what they do, or it takes little.
+    twice: bool,
     run: fn(&mut Run),
 }
 
 macro_rules! families {
-    ($($name:ident by $run:path, on $devices:tt: $($kernel:ident)*;)*) => {
+    ($($name:ident by $run:path, on $devices:tt $($twice:ident)?: $($kernel:ident)*;)*) => {
         const FAMILIES: &[Family] = &[$(
             Family {
                 name: stringify!($name),
                 kernels: &[$(stringify!($kernel)),*],
                 devices: &$devices,
+                twice: !stringify!($($twice)?).is_empty(),
                 run: $run,
             },
         )*];
@@ -197,13 +200,13 @@ families! {
     products by products::products, on [PLAIN]: gemm;
     vectors by products::vectors, on [PLAIN]: gemv_rows gemv_columns gemv_combine finish_sums;
     products_of_halves by tensor_cores::halves, on [TURING, AMPERE, HOPPER]: gemm_turing gemm_mma gemm_wgmma;
-    products_of_wide_numbers by tensor_cores::wide, on [AMPERE, HOPPER]: gemm_simt gemm_dmma gemm_f64_mma;
+    products_of_wide_numbers by tensor_cores::wide, on [AMPERE, HOPPER] twice: gemm_simt gemm_dmma gemm_f64_mma;
     products_of_bytes by tensor_cores::bytes, on [TURING, AMPERE, ADA, HOPPER]:
         gemm_fp8 gemm_fp8_mma gemm_int8 gemm_int8_mma gemm_int8_turing;
-    groups by tensor_cores::groups, on [AMPERE, HOPPER]: gemm_mma_grouped gemm_wgmma_grouped place_groups;
-    attentions by attention::attentions, on [PLAIN, AMPERE, HOPPER]:
+    groups by tensor_cores::groups, on [AMPERE, HOPPER] twice: gemm_mma_grouped gemm_wgmma_grouped place_groups;
+    attentions by attention::attentions, on [PLAIN, AMPERE, HOPPER] twice:
         attention attention_combine attention_decode attention_decode_tensor attention_wgmma;
-    gradients_of_attention by attention::gradients, on [PLAIN, HOPPER]:
+    gradients_of_attention by attention::gradients, on [PLAIN, HOPPER] twice:
         attention_gradients attention_gradients_of_keys attention_gradients_of_queries attention_gradients_wgmma
         attention_bias_gradient attention_bias_gradient_wgmma;
 }
@@ -278,12 +281,7 @@ fn check(name: &str) {
         for &tensor_cores in family.devices {
             let first = run(family, in_order(tensor_cores), round);
             launched.extend(first.device.take_counters().into_iter().map(|counters| counters.kernel));
-            // On tensor cores the blocks of one family alone wait for one another.
-            let few = if tensor_cores.is_some() && name != "gradients_of_attention" {
-                1
-            } else {
-                2
-            };
+            let few = if tensor_cores.is_none() || family.twice { 2 } else { 1 };
             for schedule in schedules(number("WARPSMITH_TEST_SCHEDULES", few)).skip(1) {
                 let simulation = Simulation {
                     schedule,
