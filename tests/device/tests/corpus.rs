@@ -12,7 +12,8 @@ use std::env;
 use std::process::Command;
 
 use cuda_std::SliceMut;
-use cuda_std::launch::SafeKernel;
+use cuda_std::launch::{Kernel, SafeKernel};
+use cuda_std::tma::{Swizzle, TensorMap, TensorMapMut};
 use device_tests::{device, upload, zeros};
 use warpsmith::{Device, LaunchConfig, Result};
 
@@ -61,6 +62,26 @@ where
     stream.synchronize()
 }
 
+fn launch_boxes<K>(device: &Device, grid: u32, block: u32) -> Result<()>
+where
+    K: Kernel<
+        Params = (
+            TensorMap<'static, u32>,
+            TensorMapMut<'static, u32>,
+            SliceMut<'static, u32>,
+        ),
+    >,
+{
+    let x = upload(device, &[5_u32; 32]);
+    let (mut y, mut out) = (zeros::<u32>(device, 32), zeros::<u32>(device, 4096));
+    let stream = device.default_stream();
+    let from = x.tensor_map(&[32], Swizzle::None)?;
+    let mut to = y.tensor_map_mut(&[32], Swizzle::None)?;
+    // SAFETY: the boxes are of 32 elements, and there is room for one.
+    unsafe { stream.launch_unchecked::<K>(&config(grid, block), (&from, &mut to, &mut out)) }?;
+    stream.synchronize()
+}
+
 /// The cases of a module `kernels`, by a function `launch`.
 macro_rules! cases {
     ($($name:ident($grid:literal, $block:literal), $found:literal;)*) => {
@@ -97,6 +118,20 @@ mod pipelines {
     device_test_kernels::corpus_pipelines! { crate::cases }
 }
 
+mod products {
+    use crate::launch_output as launch;
+    use device_test_kernels::corpus::products as kernels;
+
+    device_test_kernels::corpus_products! { crate::cases }
+}
+
+mod boxes {
+    use crate::launch_boxes as launch;
+    use device_test_kernels::corpus::boxes as kernels;
+
+    device_test_kernels::corpus_boxes! { crate::cases }
+}
+
 mod copies {
     use crate::launch_copy as launch;
     use device_test_kernels::corpus::copies as kernels;
@@ -105,9 +140,15 @@ mod copies {
 }
 
 fn all() -> impl Iterator<Item = &'static Case> {
-    [shared::CASES, warps::CASES, pipelines::CASES, copies::CASES]
-        .into_iter()
-        .flatten()
+    let groups = [
+        shared::CASES,
+        warps::CASES,
+        pipelines::CASES,
+        copies::CASES,
+        boxes::CASES,
+        products::CASES,
+    ];
+    groups.into_iter().flatten()
 }
 
 /// The device, if it runs all of the kernels.

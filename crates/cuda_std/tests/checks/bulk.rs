@@ -5,13 +5,16 @@ use cuda_sim::{Checks, Fault};
 use cuda_std::prelude::*;
 use cuda_std::tma::RawTensorMap;
 
+use super::corpus::boxes::box_and_barrier;
 use super::pipelines::map_of;
 
 mod kernels {
     use cuda_std::cluster;
-    use cuda_std::mbarrier::{self, Mbarrier};
+    use cuda_std::mbarrier::Mbarrier;
     use cuda_std::prelude::*;
     use cuda_std::tma::{self, RawTensorMap, TensorMap, TensorMapMut};
+
+    use crate::checks::corpus::boxes::box_and_barrier;
 
     pub const SOURCE: (&str, &str) = ("bulk.rs", include_str!("bulk.rs"));
 
@@ -29,22 +32,6 @@ mod kernels {
 
     fn is_first_block() -> bool {
         thread::block_idx_x() == 0
-    }
-
-    /// A box of ones, which thread 0 may have stored, and a barrier for one copy.
-    pub fn box_and_barrier() -> (Shared<u32>, Mbarrier) {
-        let words = shared_array![u64; 1];
-        let tile = cuda_std::shared::dynamic::<u32>().aligned::<128>();
-        // SAFETY: the word is a barrier only.
-        let full = unsafe { Mbarrier::at(words, 0) };
-        if me() == 0 {
-            full.init(1);
-            mbarrier::fence_init();
-        }
-        tile.set(me(), 1);
-        tma::fence_async();
-        thread::sync_threads();
-        (tile, full)
     }
 
     impl Tensor<'_> {
@@ -70,31 +57,6 @@ mod kernels {
             // SAFETY: as in `load`; a number of 32 bits is as good as another.
             unsafe { TensorMapMut::<f32>::from_address(self.map).add([0], tile.cast()) };
             tma::commit();
-        }
-    }
-
-    pub fn barrier_in_place_of_a_wait<const RIGHT: bool>(tensor: Tensor<'_>) {
-        let (tile, full) = box_and_barrier();
-        if me() == 0 {
-            tensor.load(tile, full); // barrier_in_place_of_a_wait: first
-        }
-        if RIGHT {
-            full.wait(0);
-        } else {
-            thread::sync_threads();
-        }
-        tensor.flags.set(me(), tile.get(me())); // barrier_in_place_of_a_wait: second
-    }
-
-    pub fn read_by_who_has_it_loaded<const RIGHT: bool>(tensor: Tensor<'_>) {
-        let (tile, full) = box_and_barrier();
-        if me() == 0 {
-            tensor.load(tile, full); // read_by_who_has_it_loaded: first
-            if RIGHT {
-                full.wait(0);
-            }
-            tensor.flags.set(0, tile.get(0)); // read_by_who_has_it_loaded: second
-            full.wait(0);
         }
     }
 
@@ -405,8 +367,6 @@ macro_rules! cases {
 }
 
 cases! {
-    barrier_in_place_of_a_wait(1, false), "not waited for: this read of element ";
-    read_by_who_has_it_loaded(1, false), "not waited for: this read of element 0";
     waits_for_the_phase_before(1, false), "a phase of an mbarrier never ends";
     ends_before_the_box_is_read(1, false), "not waited for: the block ends while a copy may still be at element 31 (of 4 bytes) of the dynamic shared memory, by this asynchronous read; the thread waits by `tma::wait_read`";
     ends_before_the_box_is_there(1, false), "not waited for: the block ends while a copy may still be at element 31 (of 4 bytes) of the dynamic shared memory, by this asynchronous write; `Mbarrier::wait` waits";
@@ -432,7 +392,7 @@ cases! {
 #[test]
 fn copies_of_one_block_need_no_fence() {
     let fault = run(1, false, Checks::ALL, |tensor| {
-        let (tile, full) = kernels::box_and_barrier();
+        let (tile, full) = box_and_barrier();
         let me = thread::thread_idx_x() as usize;
         if me == 0 {
             tensor.store(tile);
@@ -461,7 +421,7 @@ fn fenced_behind_the_grid_barrier() {
             let map = &map;
             // SAFETY: the elements of `memory`, which nothing else uses before the launch is over.
             let numbers = unsafe { SliceMut::from_raw_parts(std::ptr::with_exposed_provenance_mut(at), 32) };
-            let (tile, full) = kernels::box_and_barrier();
+            let (tile, full) = box_and_barrier();
             numbers.set(thread::index_1d(), 1);
             cuda_sim::grid_barrier("sync");
             if thread::thread_idx_x() == 0 {

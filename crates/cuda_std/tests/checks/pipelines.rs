@@ -2,9 +2,10 @@
 //! Producers and consumers: barriers in shared memory, asynchronous copies.
 
 use cuda_sim::Checks;
-use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::tma::{self, RawTensorMap, Swizzle, TensorMap, TensorMapLayout, TensorMapMut};
+
+use super::corpus::boxes::box_and_barrier;
 
 mod kernels {
     use cuda_std::mbarrier::{self, Mbarrier};
@@ -29,38 +30,6 @@ mod kernels {
     }
 }
 
-/// The box that thread 0 stores is written again, by all.
-fn box_written_while_it_is_stored<const RIGHT: bool>(map: &RawTensorMap) {
-    let tile = cuda_std::shared::dynamic::<u32>().aligned::<128>();
-    let me = thread::thread_idx_x() as usize;
-    tile.set(me, 1);
-    tma::fence_async();
-    thread::sync_threads();
-    if me == 0 {
-        // SAFETY: a map of memory that lives until the launch is over; the tile has room for the box.
-        unsafe { TensorMapMut::<u32>::from_address(map).store([0], tile) };
-        tma::commit();
-        if RIGHT {
-            tma::wait_read::<0>();
-        }
-    }
-    thread::sync_threads();
-    tile.set(me, 2); // box_written_while_it_is_stored: second
-}
-
-/// The memory of a box, and a barrier for one copy, which is ready.
-fn box_and_barrier() -> (Shared<u32>, Mbarrier) {
-    let words = shared_array![u64; 1];
-    // SAFETY: the word is a barrier only.
-    let full = unsafe { Mbarrier::at(words, 0) };
-    if thread::thread_idx_x() == 0 {
-        full.init(1);
-        mbarrier::fence_init();
-    }
-    thread::sync_threads();
-    (cuda_std::shared::dynamic::<u32>().aligned::<128>(), full)
-}
-
 /// Has the box stored.
 #[track_caller]
 fn store_box(map: &RawTensorMap, tile: Shared<u32>) {
@@ -70,33 +39,12 @@ fn store_box(map: &RawTensorMap, tile: Shared<u32>) {
     tma::wait::<0>();
 }
 
-/// Has the box loaded.
-#[track_caller]
-fn load_box(map: &RawTensorMap, tile: Shared<u32>, full: Mbarrier) {
-    full.arrive_expect_tx(128);
-    // SAFETY: as in `store_box`.
-    unsafe { TensorMap::<u32>::from_address(map).load(tile, [0], full) };
-}
-
 /// Boxes that threads access as well, by fences of the async proxy.
 mod fences {
     use super::*;
 
     fn me() -> usize {
         thread::thread_idx_x() as usize
-    }
-
-    pub fn stored_without_a_fence<const RIGHT: bool>(map: &RawTensorMap, _: SliceMut<'_, u32>) {
-        let (tile, _) = box_and_barrier();
-        tile.set(me(), 1); // stored_without_a_fence: first
-        if RIGHT {
-            tma::fence_async();
-        }
-        // It orders the threads, and not the copy behind what they wrote.
-        thread::sync_threads();
-        if me() == 0 {
-            store_box(map, tile); // stored_without_a_fence: second
-        }
     }
 
     pub fn fenced_ahead_of_the_write<const RIGHT: bool>(map: &RawTensorMap, _: SliceMut<'_, u32>) {
@@ -126,38 +74,6 @@ mod fences {
             store_box(map, tile); // fenced_by_one_thread: second
         }
     }
-
-    /// Boxes come one after another, and are read between.
-    pub fn filled_again_without_a_fence<const RIGHT: bool>(map: &RawTensorMap, out: SliceMut<'_, u32>) {
-        let (tile, full) = box_and_barrier();
-        let mut sum = 0_u32;
-        for round in 0..3 {
-            if me() == 0 {
-                load_box(map, tile, full); // filled_again_without_a_fence: second
-            }
-            full.wait(round % 2);
-            sum = sum.wrapping_add(tile.get(31 - me())); // filled_again_without_a_fence: first
-            if RIGHT {
-                tma::fence_async();
-            }
-            thread::sync_threads();
-        }
-        out.set(me(), sum);
-    }
-
-    pub fn filled_where_threads_have_written<const RIGHT: bool>(map: &RawTensorMap, out: SliceMut<'_, u32>) {
-        let (tile, full) = box_and_barrier();
-        tile.set(me(), 0); // filled_where_threads_have_written: first
-        if RIGHT {
-            tma::fence_async();
-        }
-        thread::sync_threads();
-        if me() == 0 {
-            load_box(map, tile, full); // filled_where_threads_have_written: second
-        }
-        full.wait(0);
-        out.set(me(), tile.get(me()));
-    }
 }
 
 /// A test for each of those.
@@ -176,11 +92,8 @@ macro_rules! fences {
 }
 
 fences! {
-    stored_without_a_fence, "not fenced: this asynchronous read of element 0 (of 4 bytes) of the dynamic shared memory comes behind the write of thread (0, 0, 0) at";
     fenced_ahead_of_the_write, "not fenced: this asynchronous read of element 0";
     fenced_by_one_thread, "not fenced: this asynchronous read of element 1";
-    filled_again_without_a_fence, "not fenced: this asynchronous write of element 0 (of 4 bytes) of the dynamic shared memory comes behind the read of thread (31, 0, 0) at";
-    filled_where_threads_have_written, "not fenced: this asynchronous write of element 0";
 }
 
 /// What matters is that a fence lies on the way from the access to the copy, not whose it is; and that there is no way without a
@@ -262,23 +175,34 @@ fn boxes_of_other_bytes_than_were_announced() {
     }
 }
 
-#[test]
-fn box_written_while_it_is_stored_is_found() {
-    let mut memory = [0; 8];
-    let map = map_of(&mut memory);
-    let name = "box_written_while_it_is_stored";
-    crate::try_both(
-        kernels::SOURCE,
-        name,
-        "not waited for: this write of element",
-        |right, checks| {
-            crate::run((1, 32, false), checks, |_| match right {
-                true => box_written_while_it_is_stored::<true>(&map),
-                false => box_written_while_it_is_stored::<false>(&map),
-            })
-        },
-    );
-    assert_eq!(memory, [0x1_0000_0001_0000_0001_0000_0001; 8]);
+/// Boxes that are loaded and stored.
+mod boxes {
+    use super::*;
+    use crate::checks::corpus::boxes as kernels;
+
+    macro_rules! cases {
+        ($($name:ident($grid:literal, $block:literal), $wanted:literal;)*) => {$(
+            #[test]
+            fn $name() {
+                let mut memory = [[0; 8]; 2];
+                let [x, y] = memory.each_mut().map(map_of);
+                crate::try_both(kernels::SOURCE, stringify!($name), $wanted, |right, checks| {
+                    crate::run(($grid, $block, false), checks, |out| {
+                        // SAFETY: maps of memory that lives until the launch is over; the boxes are of 32 elements.
+                        unsafe {
+                            let (x, y) = (TensorMap::from_address(&x), TensorMapMut::from_address(&y));
+                            match right {
+                                true => kernels::$name::<true>(x, y, out),
+                                false => kernels::$name::<false>(x, y, out),
+                            }
+                        }
+                    })
+                });
+            }
+        )*};
+    }
+
+    crate::corpus_boxes! { cases }
 }
 
 /// Those that copy from an array.
