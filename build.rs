@@ -8,7 +8,7 @@ use cuda_builder::{CudaBuilder, CudaBuilderError};
 
 fn main() -> Result<(), CudaBuilderError> {
     if !cuda_builder::use_packed("ptx")? {
-        CudaBuilder::new("kernels-gpu").build()?;
+        CudaBuilder::new("kernels-gpu").fmt_debug(false).build()?;
     }
     Ok(())
 }

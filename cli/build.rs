@@ -9,7 +9,7 @@ fn main() -> Result<(), CudaBuilderError> {
     if cuda_builder::use_packed("ptx")? {
         println!("cargo::rustc-cfg=packed");
     } else {
-        CudaBuilder::new("kernels").build()?;
+        CudaBuilder::new("kernels").fmt_debug(false).build()?;
     }
     Ok(())
 }

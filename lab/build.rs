@@ -5,7 +5,7 @@ use cuda_builder::{CudaBuilder, CudaBuilderError};
 
 fn main() -> Result<(), CudaBuilderError> {
     if !cuda_builder::use_packed("ptx")? {
-        CudaBuilder::new("kernels").build()?;
+        CudaBuilder::new("kernels").fmt_debug(false).build()?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! Compiles the test kernels to PTX, which the tests embed.
 
 fn main() -> Result<(), cuda_builder::CudaBuilderError> {
-    cuda_builder::CudaBuilder::new("kernels").build()?;
+    // As for the library's kernels, with whose `core` these are compiled.
+    cuda_builder::CudaBuilder::new("kernels").fmt_debug(false).build()?;
     Ok(())
 }

@@ -136,6 +136,7 @@ fn stage(workspace: &Workspace, packages: &[Package], source: &Path) -> Result<(
     for with_ptx in WITH_PTX {
         let built = workspace.target.join("ptx").join(with_ptx.package);
         CudaBuilder::new(workspace.root.join(with_ptx.kernels))
+            .fmt_debug(false)
             .copy_to(&built)
             .build()?;
         let folder = source.join(with_ptx.folder).join("ptx");

@@ -46,6 +46,10 @@ const RUSTFLAGS: [&str; 6] = [
     "--emit=asm",
 ];
 
+/// A flag for every crate where `{:?}` is to write nothing. What would write it is in every unit that has a panic with
+/// numbers, such as that of an index: rustc and LLVM are done with all of it before it turns out that no kernel gets there.
+const NO_FMT_DEBUG: &str = "-Zfmt-debug=none";
+
 /// More codegen units than there are modules in a crate: a smaller number would have rustc put modules together, and
 /// others when one has changed.
 const UNITS: &str = "-Ccodegen-units=1000000";
@@ -85,6 +89,7 @@ const FOREIGN: [&str; 13] = [
 pub(crate) struct Settings {
     pub(crate) release: bool,
     pub(crate) debug: DebugInfo,
+    pub(crate) fmt_debug: bool,
     pub(crate) offline: bool,
     pub(crate) locked: bool,
 }
@@ -109,6 +114,14 @@ pub(crate) struct Compiler<'a> {
     pub(crate) settings: &'a Settings,
     /// The inner target folder, never the outer one: the outer cargo holds that one's lock.
     pub(crate) target_dir: &'a Path,
+}
+
+impl Settings {
+    /// The flags of rustc that every crate gets, as cargo wants them.
+    fn rustflags(&self) -> String {
+        let more = (!self.fmt_debug).then_some(NO_FMT_DEBUG);
+        RUSTFLAGS.into_iter().chain(more).collect::<Vec<_>>().join("\u{1f}")
+    }
 }
 
 impl Compiler<'_> {
@@ -146,14 +159,19 @@ impl Compiler<'_> {
 
     /// What decides of the outcome besides the files and variables that it is made from.
     pub(crate) fn request(&self, arch: NvvmArch) -> Request<'_> {
-        let Settings { release, debug, .. } = self.settings;
+        let Settings {
+            release,
+            debug,
+            fmt_debug,
+            ..
+        } = self.settings;
         let folder = self.kernels.manifest.parent().unwrap_or(Path::new("."));
         // Paths in the PTX are as seen from the workspace.
         let depth = folder.strip_prefix(&self.kernels.workspace).unwrap_or(folder);
         let mut settings = vec![
             self.kernels.package.clone(),
             self.toolchain.version.clone(),
-            format!("{release} {debug:?} {}", depth.display()),
+            format!("{release} {debug:?} {fmt_debug} {}", depth.display()),
         ];
         settings.extend(configurations(folder));
         Request { folder, settings, arch }
@@ -166,6 +184,7 @@ impl Compiler<'_> {
             debug,
             offline,
             locked,
+            ..
         } = *self.settings;
         let mut arguments: Vec<OsString> = [
             "rustc",
@@ -213,7 +232,7 @@ impl Compiler<'_> {
     /// would call it fresh after others had replaced it.
     fn ptx_path(&self, arch: NvvmArch, arguments: &[OsString]) -> PathBuf {
         let mut hasher = DefaultHasher::new();
-        (&self.toolchain.version, RUSTFLAGS, arguments).hash(&mut hasher);
+        (&self.toolchain.version, self.settings.rustflags(), arguments).hash(&mut hasher);
         self.profile_dir()
             .join("deps")
             .join(format!("{}-{:016x}.{arch}.s", self.kernels.library, hasher.finish()))
@@ -333,7 +352,7 @@ impl Compiler<'_> {
             .env("RUSTC_WRAPPER", "")
             .env("RUSTC_WORKSPACE_WRAPPER", "")
             // This one goes before every other source of flags.
-            .env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\u{1f}"))
+            .env("CARGO_ENCODED_RUSTFLAGS", self.settings.rustflags())
             // For the other crates: what they have is compiled with the kernels.
             .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_TERM_COLOR", "never")
@@ -484,7 +503,7 @@ mod tests {
 
     #[test]
     fn compilers_and_settings_have_files_of_their_own() {
-        let path = |version: &str, argument: &str| {
+        let path = |version: &str, argument: &str, fmt_debug: bool| {
             let toolchain = Toolchain {
                 cargo: "cargo".into(),
                 rustc: "rustc".into(),
@@ -502,6 +521,7 @@ mod tests {
             let settings = Settings {
                 release: true,
                 debug: DebugInfo::None,
+                fmt_debug,
                 offline: false,
                 locked: false,
             };
@@ -514,9 +534,10 @@ mod tests {
             compiler.ptx_path(NvvmArch::Compute75, &[argument.into()])
         };
         let rustc = "rustc 1.95.0\ncommit-hash: 1";
-        assert_eq!(path(rustc, "a"), path(rustc, "a"));
-        assert_ne!(path(rustc, "a"), path(rustc, "b"));
-        assert_ne!(path(rustc, "a"), path("rustc 1.95.0\ncommit-hash: 2", "a"));
+        assert_eq!(path(rustc, "a", true), path(rustc, "a", true));
+        assert_ne!(path(rustc, "a", true), path(rustc, "b", true));
+        assert_ne!(path(rustc, "a", true), path(rustc, "a", false));
+        assert_ne!(path(rustc, "a", true), path("rustc 1.95.0\ncommit-hash: 2", "a", true));
     }
 
     #[test]

@@ -496,6 +496,47 @@ fn line_tables_and_checks_on_request() {
     }
 }
 
+/// A kernel that writes a value by `{:?}`, and a number by `{}`.
+const WRITES: &str = r#"
+#[derive(Debug)]
+struct Answer;
+
+#[cfg(cuda_entries)]
+mod writes {
+    core::arch::global_asm!("//cuda_builder entry=write module=write signature=6");
+
+    struct Memory(*mut u8);
+
+    impl core::fmt::Write for Memory {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            for &byte in text.as_bytes() {
+                // SAFETY: the launch's contract.
+                unsafe { self.0.write_volatile(byte) }
+            }
+            Ok(())
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    extern "ptx-kernel" fn write(to: *mut u8, number: u32) {
+        let _ = core::fmt::write(&mut Memory(to), format_args!("{:?} is {number}", crate::Answer));
+    }
+}
+"#;
+
+#[test]
+fn debug_formatting_goes_where_it_is_not_wanted() {
+    let fixture = Fixture::new("fmt_debug");
+    fixture.edit("kernels/src/lib.rs", |text| text + WRITES);
+    for writes in [true, false, true] {
+        let files = fixture.builder().fmt_debug(writes).build().unwrap();
+        let file = files.iter().find(|file| file.module == "write").unwrap();
+        let text = with_strings(&fs::read_to_string(&file.path).unwrap());
+        assert_eq!(text.contains("Answer\n"), writes, "{text}");
+        assert!(text.contains(" is "), "{text}");
+    }
+}
+
 #[test]
 fn errors_of_rustc_are_shown_as_rustc_wrote_them() {
     let fixture = Fixture::new("broken");

@@ -121,6 +121,7 @@ fn read_text(workspace: &Workspace, place: &str) -> Result<String> {
 fn build(workspace: &Workspace) -> Result<Vec<Module>> {
     let files = CudaBuilder::new(workspace.root.join("kernels-gpu"))
         .archs(&[NvvmArch::Compute75])
+        .fmt_debug(false)
         .copy_to(workspace.target.join("ptx"))
         .build()?;
     read_modules(files.into_iter().map(|file| (file.module, file.path)))
