@@ -9,7 +9,7 @@ use cuda_std::launch::Kernel;
 use ndarray::{Array1, array};
 use warpsmith::{Device, DeviceArray, Error, KernelFailure, LaunchConfig, PinnedArray, Result, Stream};
 
-use super::{first, has_code, modules, run, second, stub, stub_break};
+use super::{first, modules, run, second, stub, stub_break};
 
 const NEVER: u64 = u64::MAX;
 const ILLEGAL_ADDRESS: i32 = 700;
@@ -94,13 +94,12 @@ pub(crate) fn broken(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn after_a_failure_every_call_says_so_without_the_driver_until_a_reset() {
     let (said, log) = run(stub(), "broken", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "true");
-        let count = |line: &str| log.iter().filter(|said| *said == line).count();
-        assert_eq!(count("context released"), count("context destroyed"));
-    }
+    assert_eq!(said, "true");
+    let count = |line: &str| log.iter().filter(|said| *said == line).count();
+    assert_eq!(count("context released"), count("context destroyed"));
 }
 
 /// The last of a launch's calls is the wait.
@@ -121,21 +120,18 @@ pub(crate) fn named(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_launch_that_is_waited_for_reports_its_own_failure_by_name() {
     let (said, log) = run(stub(), "named", &[("WARPSMITH_SYNC", "1")]);
-    if has_code(&said) {
-        assert!(said.starts_with("kernel `second` failed on cuda:0: panic: "), "{said}");
-        assert!(said.contains("reported by cuStreamSynchronize"), "{said}");
-        let waits = log.iter().filter(|line| line.starts_with("stream waited for")).count();
-        assert_eq!(waits, 2, "{log:?}");
-    }
+    assert!(said.starts_with("kernel `second` failed on cuda:0: panic: "), "{said}");
+    assert!(said.contains("reported by cuStreamSynchronize"), "{said}");
+    let waits = log.iter().filter(|line| line.starts_with("stream waited for")).count();
+    assert_eq!(waits, 2, "{log:?}");
     // Without the variable, the launch is the last call, and can only tell of an earlier kernel.
     for value in ["0", ""] {
         let (said, log) = run(stub(), "named", &[("WARPSMITH_SYNC", value)]);
-        if has_code(&said) {
-            assert!(said.starts_with("a kernel failed on cuda:0: panic: "), "{said}");
-            assert!(!log.iter().any(|line| line.starts_with("stream waited for")), "{log:?}");
-        }
+        assert!(said.starts_with("a kernel failed on cuda:0: panic: "), "{said}");
+        assert!(!log.iter().any(|line| line.starts_with("stream waited for")), "{log:?}");
     }
 }
 
@@ -151,17 +147,16 @@ pub(crate) fn resources(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_launch_that_wants_too_much_names_what_it_wants_and_the_device_goes_on() {
     for (status, message) in [("701", "error 701"), ("1", "error 1,")] {
         let (said, _) = run(stub(), "resources", &[("STUB_cuLaunchKernel", status)]);
-        if has_code(&said) {
-            assert!(
-                said.starts_with("launch of kernel `first` on cuda:0: not enough resources for grid (3, 1, 1)"),
-                "{said}"
-            );
-            for part in ["block (32, 8, 1)", "1024 registers a thread", message] {
-                assert!(said.contains(part), "{said}");
-            }
+        assert!(
+            said.starts_with("launch of kernel `first` on cuda:0: not enough resources for grid (3, 1, 1)"),
+            "{said}"
+        );
+        for part in ["block (32, 8, 1)", "1024 registers a thread", message] {
+            assert!(said.contains(part), "{said}");
         }
     }
 }
@@ -207,13 +202,12 @@ pub(crate) fn two_devices(one: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn devices_of_one_gpu_fail_together_and_are_reset_once() {
     let (said, log) = run(stub(), "two_devices", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "same");
-        let destroyed = log.iter().filter(|line| *line == "context destroyed").count();
-        assert_eq!(destroyed, 5, "{log:?}");
-    }
+    assert_eq!(said, "same");
+    let destroyed = log.iter().filter(|line| *line == "context destroyed").count();
+    assert_eq!(destroyed, 5, "{log:?}");
 }
 
 /// What another library owns is not given back to it when it has gone with the context.
@@ -248,11 +242,10 @@ pub(crate) fn owners(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_stream_that_has_gone_is_not_given_back_to_its_owner() {
     let (said, _) = run(stub(), "owners", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "1 1");
-    }
+    assert_eq!(said, "1 1");
 }
 
 /// The last one ends the context, also of two that are closed at a time.
@@ -269,13 +262,12 @@ pub(crate) fn closing(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn the_context_ends_with_its_last_device() {
     let (said, log) = run(stub(), "closing", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "closed");
-        let destroyed = log.iter().filter(|line| *line == "context destroyed").count();
-        assert_eq!(destroyed, 201, "{log:?}");
-    }
+    assert_eq!(said, "closed");
+    let destroyed = log.iter().filter(|line| *line == "context destroyed").count();
+    assert_eq!(destroyed, 201, "{log:?}");
 }
 
 /// Threads that go on with whatever device there is, while it fails now and then.
@@ -314,16 +306,15 @@ pub(crate) fn threads(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn threads_go_on_when_one_of_them_resets_the_device() {
     let (said, log) = run(stub(), "threads", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "true");
-        let used: Vec<_> = log
-            .iter()
-            .filter(|line| line.starts_with("host memory freed") && !line.ends_with(": 0"))
-            .collect();
-        assert!(used.is_empty(), "{used:?}");
-    }
+    assert_eq!(said, "true");
+    let used: Vec<_> = log
+        .iter()
+        .filter(|line| line.starts_with("host memory freed") && !line.ends_with(": 0"))
+        .collect();
+    assert!(used.is_empty(), "{used:?}");
 }
 
 /// Another library retains the context.
@@ -344,16 +335,15 @@ pub(crate) fn others(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_context_that_another_library_uses_is_not_destroyed() {
     let (said, log) = run(stub(), "others", &[]);
-    if has_code(&said) {
-        assert!(
-            said.starts_with("reset of cuda:0: another library of this process uses its context"),
-            "{said}"
-        );
-        let destroyed = log.iter().filter(|line| *line == "context destroyed").count();
-        assert_eq!(destroyed, 2, "{log:?}");
-    }
+    assert!(
+        said.starts_with("reset of cuda:0: another library of this process uses its context"),
+        "{said}"
+    );
+    let destroyed = log.iter().filter(|line| *line == "context destroyed").count();
+    assert_eq!(destroyed, 2, "{log:?}");
 }
 
 /// A driver that goes on to report a failure when the context that had it is gone.
@@ -379,50 +369,44 @@ pub(crate) fn sticky(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_context_that_stays_failed_is_reset_by_force() {
     let (said, log) = run(stub(), "sticky", &[("STUB_STICKY", "1")]);
-    if has_code(&said) {
-        assert_eq!(said, "3");
-        let log: Vec<_> = log.iter().filter(|line| line.starts_with("context")).collect();
-        let expected = [
-            "context retained: 0",
-            "context released",
-            "context destroyed",
-            "context retained: 710",
-            "context reset",
-            "context retained: 0",
-            "context released",
-            "context destroyed",
-        ];
-        assert_eq!(log, expected);
-    }
+    assert_eq!(said, "3");
+    let log: Vec<_> = log.iter().filter(|line| line.starts_with("context")).collect();
+    let expected = [
+        "context retained: 0",
+        "context released",
+        "context destroyed",
+        "context retained: 710",
+        "context reset",
+        "context retained: 0",
+        "context released",
+        "context destroyed",
+    ];
+    assert_eq!(log, expected);
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn where_the_driver_makes_no_other_context_the_error_says_that_the_process_has_to_end() {
     let (said, _) = run(stub(), "sticky", &[("STUB_STICKY", "2")]);
-    if has_code(&said) {
-        assert!(
-            said.starts_with(
-                "cuda:0 cannot be used in this process any more: after a failure the driver makes no other"
-            ),
-            "{said}"
-        );
-        assert!(
-            said.contains("cuDevicePrimaryCtxRetain: ") && said.contains("710"),
-            "{said}"
-        );
-        assert!(said.ends_with("start the process anew"), "{said}");
-    }
+    assert!(
+        said.starts_with("cuda:0 cannot be used in this process any more: after a failure the driver makes no other"),
+        "{said}"
+    );
+    assert!(
+        said.contains("cuDevicePrimaryCtxRetain: ") && said.contains("710"),
+        "{said}"
+    );
+    assert!(said.ends_with("start the process anew"), "{said}");
     // A forced reset that is refused says more than the call that came before.
     let variables = [("STUB_STICKY", "2"), ("STUB_cuDevicePrimaryCtxReset_v2", "719")];
     let (said, _) = run(stub(), "sticky", &variables);
-    if has_code(&said) {
-        assert!(
-            said.contains("cuDevicePrimaryCtxReset: ") && said.contains("719"),
-            "{said}"
-        );
-    }
+    assert!(
+        said.contains("cuDevicePrimaryCtxReset: ") && said.contains("719"),
+        "{said}"
+    );
 }
 
 /// The host goes on reading what is in page-locked memory.
@@ -444,11 +428,10 @@ pub(crate) fn pinned_reset(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn page_locked_memory_outlives_a_reset() {
     let (said, _) = run(stub(), "pinned_reset", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "100000");
-    }
+    assert_eq!(said, "100000");
 }
 
 pub(crate) fn occupancy(device: Device) -> String {
@@ -464,14 +447,13 @@ pub(crate) fn occupancy(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_kernel_is_loaded_ahead_and_once_a_context() {
     let (said, log) = run(stub(), "occupancy", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "8, (3, 1, 1) of (768, 1, 1)");
-        let loads = log.iter().filter(|line| *line == "function first").count();
-        assert_eq!(loads, 2, "{log:?}");
-        assert!(!log.iter().any(|line| line.starts_with("launch")), "{log:?}");
-    }
+    assert_eq!(said, "8, (3, 1, 1) of (768, 1, 1)");
+    let loads = log.iter().filter(|line| *line == "function first").count();
+    assert_eq!(loads, 2, "{log:?}");
+    assert!(!log.iter().any(|line| line.starts_with("launch")), "{log:?}");
 }
 
 pub(crate) fn too_old() -> String {
@@ -479,24 +461,22 @@ pub(crate) fn too_old() -> String {
         Ok(device) => device
             .synchronize()
             .map_or_else(|error| error.to_string(), |()| "opened".into()),
-        Err(Error::NoDeviceCode { .. }) => super::NO_CODE.into(),
         Err(error) => error.to_string(),
     }
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_driver_that_is_older_than_the_kernels_is_refused_when_the_device_is_opened() {
     let (said, _) = run(stub(), "too_old", &[("STUB_VERSION", "9020")]);
-    if has_code(&said) {
-        let wanted = "the NVIDIA driver of cuda:0 is too old: given one for CUDA 9.2, wanted one for CUDA ";
-        let version = said.strip_prefix(wanted).unwrap_or_else(|| panic!("{said}"));
-        let version = version.strip_suffix(" or later").unwrap();
-        // The one that is wanted is new enough.
-        let (major, minor) = version.split_once('.').unwrap();
-        let number = 1000 * major.parse::<u32>().unwrap() + 10 * minor.parse::<u32>().unwrap();
-        assert_eq!(
-            run(stub(), "too_old", &[("STUB_VERSION", &number.to_string())]).0,
-            "opened"
-        );
-    }
+    let wanted = "the NVIDIA driver of cuda:0 is too old: given one for CUDA 9.2, wanted one for CUDA ";
+    let version = said.strip_prefix(wanted).unwrap_or_else(|| panic!("{said}"));
+    let version = version.strip_suffix(" or later").unwrap();
+    // The one that is wanted is new enough.
+    let (major, minor) = version.split_once('.').unwrap();
+    let number = 1000 * major.parse::<u32>().unwrap() + 10 * minor.parse::<u32>().unwrap();
+    assert_eq!(
+        run(stub(), "too_old", &[("STUB_VERSION", &number.to_string())]).0,
+        "opened"
+    );
 }

@@ -6,7 +6,7 @@ use cuda_std::panics::{HOST, PanicRecord};
 use ndarray::{Axis, array};
 use warpsmith::{Device, DeviceArray, Error, KernelFailure, LaunchConfig, PtxModules};
 
-use super::{first, has_code, modules_of, run, second, stub, stub_break, stub_variable};
+use super::{first, modules_of, run, second, stub, stub_break, stub_variable};
 
 const ASSERT: i32 = 710;
 const ILLEGAL_ADDRESS: i32 = 700;
@@ -74,24 +74,23 @@ pub(crate) fn panicking(mut device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_panic_is_an_error_with_kernel_block_thread_place_and_message() {
     let (said, log) = run(stub(), "panicking", &[]);
-    if has_code(&said) {
-        let thread = "kernel `second`: block (1, 2, 3), thread (4, 5, 6)";
-        let expected = format!(
-            "{thread}: no, at src/kernels.rs:17:9; {thread}: panic (its message has arguments, which only the simulated \
+    let thread = "kernel `second`: block (1, 2, 3), thread (4, 5, 6)";
+    let expected = format!(
+        "{thread}: no, at src/kernels.rs:17:9; {thread}: panic (its message has arguments, which only the simulated \
              GPU formats), at src/kernels.rs:17:9; cuda:0 is lost: "
-        );
-        assert!(said.starts_with(&expected), "{said}");
-        let variables = log.iter().filter(|line| line.starts_with("variable"));
-        assert_eq!(variables.clone().count(), 8, "each module is told once: {log:?}");
-        assert!(variables.clone().all(|line| *line == format!("variable {HOST}")));
-        let locked = log.iter().filter(|line| *line == "host memory allocated").count();
-        assert_eq!(
-            locked, 8,
-            "for each context a page, and what the upload goes through: {log:?}"
-        );
-    }
+    );
+    assert!(said.starts_with(&expected), "{said}");
+    let variables = log.iter().filter(|line| line.starts_with("variable"));
+    assert_eq!(variables.clone().count(), 8, "each module is told once: {log:?}");
+    assert!(variables.clone().all(|line| *line == format!("variable {HOST}")));
+    let locked = log.iter().filter(|line| *line == "host memory allocated").count();
+    assert_eq!(
+        locked, 8,
+        "for each context a page, and what the upload goes through: {log:?}"
+    );
 }
 
 /// Two kernels panic at once, one of them is late.
@@ -114,11 +113,10 @@ pub(crate) fn threads_panic(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn of_several_panics_the_first_is_told() {
     let (said, _) = run(stub(), "threads_panic", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "first first");
-    }
+    assert_eq!(said, "first first");
 }
 
 /// The device and the host have no memory that both can reach; or something fails while a module is told.
@@ -136,11 +134,10 @@ pub(crate) fn unlocked(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn without_memory_that_both_can_reach_a_panic_is_told_by_its_status() {
     let (said, _) = run(stub(), "unlocked", &[("STUB_cuMemHostRegister_v2", "801")]);
-    if has_code(&said) {
-        assert!(said.starts_with("a kernel failed on cuda:0: panic: "), "{said}");
-    }
+    assert!(said.starts_with("a kernel failed on cuda:0: panic: "), "{said}");
     for (function, call) in [
         ("cuMemHostRegister_v2", "cuMemHostRegister"),
         ("cuMemHostGetDevicePointer_v2", "cuMemHostGetDevicePointer"),
@@ -148,22 +145,18 @@ fn without_memory_that_both_can_reach_a_panic_is_told_by_its_status() {
         ("cuMemcpyHtoD_v2", "cuMemcpyHtoD"),
     ] {
         let (said, log) = run(stub(), "unlocked", &[(&*format!("STUB_{function}"), "912")]);
-        if has_code(&said) {
-            assert!(
-                said.starts_with(&format!("{call} failed on cuda:0: error 912")),
-                "{said}"
-            );
-            assert!(log.iter().any(|line| line == "module unloaded"), "{log:?}");
-        }
+        assert!(
+            said.starts_with(&format!("{call} failed on cuda:0: error 912")),
+            "{said}"
+        );
+        assert!(log.iter().any(|line| line == "module unloaded"), "{log:?}");
     }
     // One that ends the context while a module is told.
     let (said, _) = run(stub(), "unlocked", &[("STUB_cuMemcpyHtoD_v2", "700")]);
-    if has_code(&said) {
-        assert!(
-            said.starts_with("a kernel failed on cuda:0: illegal address: "),
-            "{said}"
-        );
-    }
+    assert!(
+        said.starts_with("a kernel failed on cuda:0: illegal address: "),
+        "{said}"
+    );
 }
 
 /// The library's own kernels, one that can panic and one that cannot.
@@ -180,11 +173,10 @@ pub(crate) fn library(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_module_is_told_if_its_ptx_can_panic() {
     let (said, log) = run(stub(), "library", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "taken");
-        let variables: Vec<_> = log.iter().filter(|line| line.starts_with("variable")).collect();
-        assert_eq!(variables, [&format!("variable {HOST}")]);
-    }
+    assert_eq!(said, "taken");
+    let variables: Vec<_> = log.iter().filter(|line| line.starts_with("variable")).collect();
+    assert_eq!(variables, [&format!("variable {HOST}")]);
 }

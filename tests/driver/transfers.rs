@@ -8,7 +8,7 @@ use ndarray::{Array1, Array2, Ix1};
 use warpsmith::ops::Sum;
 use warpsmith::{Checks, Device, DeviceArray, Error, Graph, PinnedArray, Result, Stream};
 
-use super::{has_code, run, stub, stub_fail};
+use super::{run, stub, stub_fail};
 
 /// The words of a chunk of a large copy.
 const CHUNK: usize = 512 << 10;
@@ -43,40 +43,37 @@ pub(crate) fn landed(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_result_is_read_as_soon_as_the_kernel_has_written_it() {
     let (said, log) = run(stub(), "landed", &[("STUB_KERNEL_WRITES", "77")]);
-    if has_code(&said) {
-        assert_eq!(said, "0x4d, 0x4d");
-        let is_wait = |line: &&String| line.contains("stream waited for") || line.contains("download");
-        assert_eq!(log.iter().filter(is_wait).count(), 0, "{log:?}");
-        let queries = log.iter().filter(|line| *line == "stream queried").count();
-        assert_eq!(
-            queries, 2,
-            "the memory looks unwritten again for the next result: {log:?}"
-        );
-    }
+    assert_eq!(said, "0x4d, 0x4d");
+    let is_wait = |line: &&String| line.contains("stream waited for") || line.contains("download");
+    assert_eq!(log.iter().filter(is_wait).count(), 0, "{log:?}");
+    let queries = log.iter().filter(|line| *line == "stream queried").count();
+    assert_eq!(
+        queries, 2,
+        "the memory looks unwritten again for the next result: {log:?}"
+    );
 }
 
 /// The stub's kernels do nothing, and so what they should have written looks as before.
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_result_that_nothing_tells_from_none_is_read_when_the_stream_is_done() {
     let (said, log) = run(stub(), "landed", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "0xa5a5a5a5, 0xa5a5a5a5");
-        // The upload ahead of the first is pending as long as nobody waits; the second finds the stream done.
-        let waits = log.iter().filter(|line| line.starts_with("stream waited for"));
-        assert_eq!(waits.count(), 1, "{log:?}");
-    }
+    assert_eq!(said, "0xa5a5a5a5, 0xa5a5a5a5");
+    // The upload ahead of the first is pending as long as nobody waits; the second finds the stream done.
+    let waits = log.iter().filter(|line| line.starts_with("stream waited for"));
+    assert_eq!(waits.count(), 1, "{log:?}");
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_result_of_a_kernel_that_failed_is_an_error() {
     let (said, log) = run(stub(), "landed", &[("STUB_cuStreamQuery", "700")]);
-    if has_code(&said) {
-        assert_eq!(said, "failed, failed");
-        let freed = log.iter().filter(|line| line.starts_with("host memory freed"));
-        assert_eq!(freed.count(), 0, "a kernel may still write it: {log:?}");
-    }
+    assert_eq!(said, "failed, failed");
+    let freed = log.iter().filter(|line| line.starts_with("host memory freed"));
+    assert_eq!(freed.count(), 0, "a kernel may still write it: {log:?}");
 }
 
 /// Copies of several chunks, whose source changes as soon as the call is over.
@@ -101,11 +98,9 @@ pub(crate) fn bulk(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_large_copy_has_read_or_written_the_hosts_memory_when_it_returns() {
     let (said, log) = run(stub(), "bulk", &[]);
-    if !has_code(&said) {
-        return;
-    }
     assert_eq!(said, "true");
     let made = log.iter().filter(|line| *line == "host memory allocated").count();
     assert!((2..=16).contains(&made), "{made}");
@@ -135,11 +130,9 @@ pub(crate) fn bulk_beside_slow(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_large_copy_waits_for_no_other_stream() {
     let (said, log) = run(stub(), "bulk_beside_slow", &[]);
-    if !has_code(&said) {
-        return;
-    }
     assert_eq!(said, "true, true");
     // The first waits are the other stream's, with all chunks of the slow one still to be copied.
     let first = log.iter().find(|line| line.contains("waited for")).unwrap();
@@ -186,6 +179,7 @@ unsafe fn without_failures<R>(work: impl FnOnce() -> R) -> R {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_large_copy_that_fails_is_an_error() {
     let cases: [(&[&str], &str); 6] = [
         (&[], "ok, ok, ok"),
@@ -199,9 +193,6 @@ fn a_large_copy_that_fails_is_an_error() {
         let names: Vec<_> = failing.iter().map(|call| format!("STUB_{call}")).collect();
         let variables: Vec<_> = names.iter().map(|name| (name.as_str(), "999")).collect();
         let (said, log) = run(stub(), "bulk_errors", &variables);
-        if !has_code(&said) {
-            return;
-        }
         assert_eq!(said, wanted, "{failing:?}");
         let made = log.iter().filter(|line| *line == "host memory allocated").count();
         // What cannot be waited for is not given back.
@@ -238,11 +229,9 @@ pub(crate) fn pinned_copies(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_copy_owns_its_memory_until_it_is_done() {
     let (said, log) = run(stub(), "pinned_copies", &[]);
-    if !has_code(&said) {
-        return;
-    }
     assert_eq!(said, format!("{:?}", [true; 6]));
     // Three uploads, two downloads, and one for the download that is waited for. The forgotten one is never freed, and
     // its stream's device is kept with it.
@@ -272,6 +261,7 @@ pub(crate) fn pinned_errors(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_copy_that_fails_gives_no_memory_back_that_is_in_use() {
     let cases: [(&[&str], &str, usize); 6] = [
         (&[], "ok, ok", 2),
@@ -293,9 +283,6 @@ fn a_copy_that_fails_gives_no_memory_back_that_is_in_use() {
         let names: Vec<_> = failing.iter().map(|call| format!("STUB_{call}")).collect();
         let variables: Vec<_> = names.iter().map(|name| (name.as_str(), "999")).collect();
         let (said, log) = run(stub(), "pinned_errors", &variables);
-        if !has_code(&said) {
-            return;
-        }
         assert_eq!(said, wanted, "{failing:?}");
         let given_back = log.iter().filter(|line| line.starts_with("host memory freed"));
         let safely = given_back
@@ -329,19 +316,16 @@ pub(crate) fn callbacks(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_callback_is_called_when_the_stream_gets_there() {
     let (said, log) = run(stub(), "callbacks", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "false, true, Ok(false), true, -5..=0");
-        assert!(log.iter().any(|line| line == "stream of priority -5"), "{log:?}");
-    }
+    assert_eq!(said, "false, true, Ok(false), true, -5..=0");
+    assert!(log.iter().any(|line| line == "stream of priority -5"), "{log:?}");
     let (said, _) = run(stub(), "callback_errors", &[("STUB_cuLaunchHostFunc", "999")]);
-    if has_code(&said) {
-        assert_eq!(
-            said,
-            "cuLaunchHostFunc failed on cuda:0: error 999, which the driver has no name for; dropped"
-        );
-    }
+    assert_eq!(
+        said,
+        "cuLaunchHostFunc failed on cuda:0: error 999, which the driver has no name for; dropped"
+    );
 }
 
 pub(crate) fn callback_errors(device: Device) -> String {
@@ -373,14 +357,12 @@ pub(crate) fn full_pool(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn what_is_kept_is_given_back_before_there_is_not_enough() {
     let (said, log) = run(stub(), "full_pool", &[("STUB_POOL_BYTES", "1048576")]);
-    if has_code(&said) {
-        let error =
-            "out of memory on cuda:0: wanted 400000 bytes; 800000 are allocated, 536870912 of 1073741824 are free";
-        assert_eq!(said, format!("true, {error}, 800000 800256, 0 0"));
-        assert_eq!(log.iter().filter(|line| *line == "pool trimmed").count(), 3, "{log:?}");
-    }
+    let error = "out of memory on cuda:0: wanted 400000 bytes; 800000 are allocated, 536870912 of 1073741824 are free";
+    assert_eq!(said, format!("true, {error}, 800000 800256, 0 0"));
+    assert_eq!(log.iter().filter(|line| *line == "pool trimmed").count(), 3, "{log:?}");
 }
 
 /// Made by a function that the ledger names.
@@ -436,11 +418,10 @@ fn what_checks_find_in_an_array_has_the_call_that_allocated_it() {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn the_ledger_names_what_is_alive_and_where_it_was_made() {
     let (said, _) = run(stub(), "ledger", &[("WARPSMITH_TRACE_ALLOC", "1")]);
-    if has_code(&said) {
-        assert_eq!(said, "1, 10000, 0");
-    }
+    assert_eq!(said, "1, 10000, 0");
 }
 
 type Work = fn(&Device, &Stream) -> Result<()>;
@@ -566,16 +547,15 @@ pub(crate) fn call_failures(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn whatever_call_of_the_driver_fails_nothing_is_lost() {
     let (said, log) = run(stub(), "call_failures", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "true");
-        let freed = log.iter().filter(|line| line.starts_with("host memory freed"));
-        let wrongly: Vec<_> = freed
-            .filter(|line| *line != "host memory freed, copies pending: 0")
-            .collect();
-        assert!(wrongly.is_empty(), "{wrongly:?}");
-    }
+    assert_eq!(said, "true");
+    let freed = log.iter().filter(|line| line.starts_with("host memory freed"));
+    let wrongly: Vec<_> = freed
+        .filter(|line| *line != "host memory freed, copies pending: 0")
+        .collect();
+    assert!(wrongly.is_empty(), "{wrongly:?}");
 }
 
 /// A device is opened, a kernel compiled and launched, and all of it dropped, with each call failing in turn.
@@ -604,9 +584,8 @@ pub(crate) fn open_failures(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn whatever_call_fails_while_a_device_is_opened_and_used_the_next_one_works() {
     let (said, _) = run(stub(), "open_failures", &[]);
-    if has_code(&said) {
-        assert_eq!(said, "true");
-    }
+    assert_eq!(said, "true");
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ndarray::{Array1, Ix1};
 use warpsmith::{Device, DeviceArray, Error, Stream};
 
-use super::{has_code, run, stub};
+use super::{run, stub};
 
 /// What the stub says of page-locked memory that is given back while nothing is to be read from it.
 const FREED: &str = "host memory freed, copies pending: 0";
@@ -63,11 +63,9 @@ fn count(log: &[String], wanted: &str) -> usize {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn an_upload_has_read_its_source_when_it_returns_and_a_small_one_does_not_wait() {
     let (said, log) = run(stub(), "uploads", &[]);
-    if !has_code(&said) {
-        return;
-    }
     assert_eq!(said, "true");
     let waited = ["stream waited for, copies pending: 0"];
     // The last one is a large copy: it returns when it has been read, and no sooner.
@@ -99,11 +97,9 @@ pub(crate) fn small_uploads(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn small_uploads_record_and_query_no_event_until_a_piece_is_full() {
     let (said, log) = run(stub(), "small_uploads", &[]);
-    if !has_code(&said) {
-        return;
-    }
     assert_eq!(said, "true");
     let expected = [
         &MADE[..],
@@ -133,11 +129,9 @@ pub(crate) fn full_pieces(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn with_all_pieces_under_way_an_upload_waits_for_the_oldest() {
     let (said, log) = run(stub(), "full_pieces", &[]);
-    if !has_code(&said) {
-        return;
-    }
     assert_eq!(said, "true");
     assert_eq!(count(&log, "event destroyed"), 16);
     for line in [MADE[0], FREED] {
@@ -165,11 +159,9 @@ pub(crate) fn slow_stream(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn an_upload_waits_for_no_other_stream() {
     let (said, log) = run(stub(), "slow_stream", &[]);
-    if !has_code(&said) {
-        return;
-    }
     assert_eq!(said, "true");
     let log = about_uploads(&log);
     let sixteenth = log.iter().rposition(|line| *line == "upload of 65536 bytes").unwrap() + 1;
@@ -201,6 +193,7 @@ pub(crate) fn many_streams(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_piece_that_is_open_for_an_idle_stream_is_taken_where_all_are_open() {
     let uploaded = ["upload of 4 bytes"];
     let taken = ["stream queried", "upload of 4 bytes"];
@@ -216,9 +209,6 @@ fn a_piece_that_is_open_for_an_idle_stream_is_taken_where_all_are_open() {
     ];
     for (variables, asked, expected) in cases {
         let (said, log) = run(stub(), "many_streams", variables);
-        if !has_code(&said) {
-            return;
-        }
         assert_eq!(said, "true", "{variables:?}");
         assert_eq!(count(&log, FREED), 16 + LANDING.len());
         assert_eq!(count(&log, "event recorded"), 16, "when the streams are dropped");
@@ -245,11 +235,9 @@ pub(crate) fn stream_drop(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn a_piece_is_closed_before_its_stream_is_gone() {
     let (said, log) = run(stub(), "stream_drop", &[]);
-    if !has_code(&said) {
-        return;
-    }
     assert_eq!(said, "true");
     let log = about_uploads(&log);
     let sixteenth = log.iter().rposition(|line| *line == "upload of 65536 bytes").unwrap();
@@ -292,11 +280,9 @@ pub(crate) fn upload_threads(device: Device) -> String {
 }
 
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn threads_upload_at_once() {
     let (said, log) = run(stub(), "upload_threads", &[]);
-    if !has_code(&said) {
-        return;
-    }
     assert_eq!(said, "true");
     let pieces = count(&log, "host memory allocated");
     assert!((2..16 + 8 + 8).contains(&pieces), "{pieces}");
@@ -347,6 +333,7 @@ const FULL: [Failure; 2] = [
 
 /// Given back is all that the driver no longer reads, and never what it may still read.
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn an_upload_that_fails_frees_nothing_in_use() {
     let small = SMALL.map(|failure| ("2", "10", failure));
     let large = LARGE.map(|failure| ("2", "10000", failure));
@@ -357,9 +344,6 @@ fn an_upload_that_fails_frees_nothing_in_use() {
         let mut variables: Vec<_> = names.iter().map(|name| (name.as_str(), "999")).collect();
         variables.extend([("UPLOADS", uploads), ("WORDS", words)]);
         let (said, log) = run(stub(), "upload_errors", &variables);
-        if !has_code(&said) {
-            return;
-        }
         assert_eq!(said, wanted, "{variables:?}");
         assert_eq!(count(&log, MADE[0]), made, "{variables:?}: {log:?}");
         let given_back = log.iter().filter(|line| line.starts_with("host memory freed"));

@@ -8,13 +8,6 @@ use warpsmith::{Device, DeviceArray, Element, PtxModules};
 /// The PTX of the test kernels.
 pub const PTX: PtxModules = warpsmith::kernels!(device_test_kernels);
 
-/// Whether there is PTX to look at: there is, unless the build was told to do without.
-pub fn has_device_code() -> bool {
-    let told = std::env::var_os("WARPSMITH_SIM_ONLY").is_some();
-    assert!(told || !PTX.is_empty(), "built without device code");
-    !PTX.is_empty()
-}
-
 /// The device under test, as WARPSMITH_DEVICE says.
 pub fn device() -> Device {
     let device = Device::auto().expect("the device can be opened");

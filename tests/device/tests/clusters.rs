@@ -7,7 +7,7 @@ use device_test_kernels::clusters::{
     BINS, BLOCKS, THREADS, cluster_sums, distributed_histogram, multicast, multicast_ring, pass_round, places,
     reverse_in_clusters,
 };
-use device_tests::{PTX, device, download, has_device_code, upload, zeros};
+use device_tests::{PTX, device, download, upload, zeros};
 use warpsmith::{Checks, Device, DeviceArray, Error, LaunchConfig, Schedule};
 
 /// A test for each case, on the device if it has clusters, and all of them on the simulated GPU with its checks, and in any order.
@@ -69,10 +69,8 @@ fn a_device_without_clusters_refuses_them() {
 
 /// The instructions that each kernel is there for, and nothing that only whole warps may come to.
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn instructions_of_clusters() {
-    if !has_device_code() {
-        return;
-    }
     let sync = ["barrier.cluster.arrive.release;", "barrier.cluster.wait.acquire;"];
     let cases: [(&str, &str, &[&str]); 6] = [
         (

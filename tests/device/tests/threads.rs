@@ -6,7 +6,7 @@ use device_test_kernels::threads::{
     branches_around_collectives, chained_blocks, hello, positions, rows_and_columns, votes_of_block,
 };
 use device_test_kernels::{memory, warps};
-use device_tests::{PTX, device, download, has_device_code, upload, zeros};
+use device_tests::{PTX, device, download, upload, zeros};
 use warpsmith::LaunchConfig;
 
 #[test]
@@ -116,10 +116,11 @@ fn collectives_between_branches_stay_one() {
         })
         .collect();
     assert_eq!(download(&out), expected);
+}
 
-    if !has_device_code() {
-        return;
-    }
+#[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
+fn branches_around_collectives_have_one_of_each() {
     let ptx = PTX.text("branches_around_collectives", "sm_75").unwrap();
     assert_eq!(ptx.matches("shfl.sync").count(), 1, "{ptx}");
     assert_eq!(
@@ -131,13 +132,11 @@ fn collectives_between_branches_stay_one() {
 
 /// The host's compiler run and the device's have made the same numbers, also of generic kernels.
 #[test]
+#[cfg_attr(sim_only, ignore = "wants device code")]
 fn signatures_are_those_of_the_ptx() {
     fn check<K: Kernel>() {
         assert_eq!(PTX.signature(K::NAME, "sm_75"), Some(K::SIGNATURE), "{}", K::NAME);
         assert_eq!((PTX.package(), PTX.version()), (K::PACKAGE, K::VERSION));
-    }
-    if !has_device_code() {
-        return;
     }
     check::<branches_around_collectives>();
     check::<chained_blocks>();
