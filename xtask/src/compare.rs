@@ -12,7 +12,7 @@ const FOLDER: &str = "tests/compare";
 
 /// Builds the program, installs the libraries, and runs the comparison.
 pub fn compare(workspace: &Workspace) -> Result<()> {
-    let mut build = workspace.cargo();
+    let mut build = workspace.cargo_for_here();
     // As `cargo xtask test` builds it, so that its program serves: alone it would have other features, and all of its
     // crates be compiled again.
     build.args(["test", "--workspace", "--no-run"]);

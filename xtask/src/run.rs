@@ -9,29 +9,35 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use rayon::prelude::*;
 
-use crate::workspace::{Workspace, output, run};
-
-/// The variable with which no kernels crate is compiled for GPUs.
-const SIM_ONLY: &str = "WARPSMITH_SIM_ONLY";
+use crate::workspace::{Workspace, output, run, tell_of_device_code, wants_device_code};
 
 /// Builds the program and runs its `demo` with `args`. Not in release, which takes three times as long to build, and whose
-/// kernels are the same on a GPU. Where there is no driver, device code, which takes most of the time, could not be run.
+/// kernels are the same on a GPU.
 pub fn demo(workspace: &Workspace, args: &[String]) -> Result<()> {
-    let mut cargo = workspace.cargo();
-    if cuda_driver::is_missing() {
-        println!("No NVIDIA driver here: built for the simulated GPU alone, as by {SIM_ONLY}=1.");
-        cargo.env(SIM_ONLY, "1");
-    }
+    tell_of_device_code();
+    let mut cargo = workspace.cargo_for_here();
     cargo.args(["run", "--package", "warpsmith-cli"]);
     cargo.args(["--bin", "warpsmith", "--", "demo"]).args(args);
     run(&mut cargo)
 }
 
-/// Builds all tests, then runs them, the doc tests and the examples, and says how long it took.
+/// Builds all tests, then runs them, the doc tests and the examples, and says how long it took, and what was left out.
 /// `args` go to `cargo test`; with any, it is that alone.
 pub fn test(workspace: &Workspace, args: &[String]) -> Result<()> {
+    tell_of_device_code();
+    let result = build_and_run_tests(workspace, args);
+    if !wants_device_code() {
+        println!(
+            "tests: those that want device code were left out; `cargo xtask ptx` compiles and checks it, and with CI=1 they \
+             are run, too"
+        );
+    }
+    result
+}
+
+fn build_and_run_tests(workspace: &Workspace, args: &[String]) -> Result<()> {
     let cargo_test = |options: &[&str]| {
-        let mut cargo = workspace.cargo();
+        let mut cargo = workspace.cargo_for_here();
         cargo.args(["test", "--workspace"]).args(options).args(args);
         cargo
     };

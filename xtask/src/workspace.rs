@@ -9,6 +9,29 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+/// The variable with which no kernels crate is compiled for GPUs.
+pub const SIM_ONLY: &str = "WARPSMITH_SIM_ONLY";
+
+/// The variable that services for continuous integration set, which look at all that there is.
+const CI: &str = "CI";
+
+/// Whether what is built for this machine has device code. Compiling it takes the most time of all, and where there is no
+/// driver nobody can run it.
+pub fn wants_device_code() -> bool {
+    env::var_os(SIM_ONLY).is_none() && (env::var_os(CI).is_some() || !cuda_driver::is_missing())
+}
+
+/// Says so where what is built has no device code.
+pub fn tell_of_device_code() {
+    if env::var_os(SIM_ONLY).is_some() {
+        println!("Built for the simulated GPU alone, as {SIM_ONLY} is set.");
+    } else if !wants_device_code() {
+        println!(
+            "No NVIDIA driver here: built for the simulated GPU alone, as by {SIM_ONLY}=1; {CI}=1 has device code built."
+        );
+    }
+}
+
 /// The checkout that cargo was called in.
 pub struct Workspace {
     /// The folder of the workspace's Cargo.toml.
@@ -45,6 +68,16 @@ impl Workspace {
     pub fn cargo(&self) -> Command {
         let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         self.command(&cargo)
+    }
+
+    /// [`cargo`](Self::cargo) for what runs on this machine: it compiles device code where that [is
+    /// wanted](wants_device_code).
+    pub fn cargo_for_here(&self) -> Command {
+        let mut cargo = self.cargo();
+        if !wants_device_code() {
+            cargo.env(SIM_ONLY, "1");
+        }
+        cargo
     }
 
     /// The packages of the workspace, as cargo describes them.
