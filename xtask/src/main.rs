@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use bundle::Choice;
 use workspace::Workspace;
 
 /// Set up, show, test and pack Warpsmith.
@@ -69,18 +70,21 @@ enum Task {
     Ptx(ptx::Options),
     /// Build the book of docs/guide with mdBook, and check its listings and links.
     Guide(guide::Options),
-    /// Pack tests, benchmarks, examples and the program for a machine with no Rust on it.
+    /// Pack the program and the tests that run on a GPU for a machine with no Rust on it.
     Bundle {
         /// The folder to write.
         #[arg(long, default_value = "bundle")]
         out: PathBuf,
-        /// cargo's profile: `dev` packs what the tests on this machine have built already.
-        #[arg(long, default_value = "release")]
+        /// cargo's profile. The kernels are the same by `release`, which is for figures of the host's own time.
+        #[arg(long, default_value = "dev")]
         profile: String,
+        /// Pack benchmarks and examples, too.
+        #[arg(long)]
+        all: bool,
         /// The executables to build and pack, by their names in the archive, such as
-        /// `warpsmith,tests/warpsmith-suite`; all, unless said.
-        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-        only: Vec<String>,
+        /// `warpsmith,tests/warpsmith-suite`.
+        #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "all")]
+        only: Option<Vec<String>>,
     },
     /// Make the packages that are published, the PTX packed in, in target/package.
     Package {
@@ -128,6 +132,18 @@ fn perform(task: Task) -> Result<()> {
             Ok(())
         }
         Task::New { folder } => new::run(&folder, |folder| format!("path = {:?}", workspace.root.join(folder))),
-        Task::Bundle { out, profile, only } => bundle::run(&workspace, &out, &profile, &only),
+        Task::Bundle {
+            out,
+            profile,
+            all,
+            only,
+        } => {
+            let choice = match only {
+                Some(places) => Choice::Only(places),
+                None if all => Choice::All,
+                None => Choice::Usual,
+            };
+            bundle::run(&workspace, &out, &profile, &choice)
+        }
     }
 }

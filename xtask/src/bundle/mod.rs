@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `cargo xtask bundle`: all that runs, stripped, in one folder for a GPU machine with no Rust
+//! `cargo xtask bundle`: the program and all tests that run on a GPU, stripped, in one folder for a GPU machine with no Rust
 //! on it.
 //!
 //! ```text
 //! bundle/run-tests.sh          unpacks the archive, and runs all of tests/
 //! bundle/executables.tar.xz
 //!     warpsmith                the program
-//!     tests/                   PACKAGE-unit, PACKAGE-unit-bin, PACKAGE-TEST: those that run on a GPU
-//!     benches/                 criterion benchmarks: each measures when called with --bench
-//!     examples/
+//!     tests/                   PACKAGE-TEST
+//!     benches/                 with `--all`: criterion benchmarks, each of which measures when called with --bench
+//!     examples/                with `--all`
 //! ```
 //!
 //! The executables have most of their code in common, so that the archive is a small part of their size. `--only` names
@@ -27,42 +27,30 @@ use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
 use serde_json::Value;
 
-use crate::workspace::{Workspace, output, stdout};
+use crate::workspace::{SIM_ONLY, Workspace, output, stdout};
+pub use target::Choice;
 use target::Target;
 
 /// More than this does not travel to another machine in one go.
-const MAX_BYTES: u64 = 60 << 20;
+const MAX_BYTES: u64 = 63 << 20;
 
 /// The archive's name, which run-tests.sh knows.
 const ARCHIVE: &str = "executables.tar.xz";
 
-/// How xz goes about it.
-#[derive(Clone, Copy)]
-enum Mode {
-    /// It takes the first match that will do: a quarter of the time, for a few bytes more.
-    Fast,
-    /// It chooses among the matches, without which the whole bundle would be larger than it may be.
-    Normal,
-}
-
-/// What xz is told for `bytes`: to look for few matches, with a window that all of it fits in, for what the executables have
-/// in common (PTX, the library) lies anywhere. Two threads would take half the time and have windows of their own, with
-/// 5.5 MiB of PTX in either.
-fn xz_options(bytes: u64, mode: Mode) -> String {
+/// What xz is told for `bytes`: to take the first match that will do, which costs a quarter of the time for a few bytes more,
+/// with a window that all of it fits in, for what the executables have in common (PTX, the library) lies anywhere. Two
+/// threads would take half the time and have windows of their own, with 5.5 MiB of PTX in either.
+fn xz_options(bytes: u64) -> String {
     const MOST_MIB: u64 = 1536;
     let window = (bytes >> 20).clamp(1, MOST_MIB - 1) + 1;
-    let mode = match mode {
-        Mode::Fast => "fast",
-        Mode::Normal => "normal",
-    };
-    format!("--threads=1 --lzma2=preset=1,mode={mode},dict={window}MiB")
+    format!("--threads=1 --lzma2=preset=1,mode=fast,dict={window}MiB")
 }
 
 const RUN_TESTS: &str = include_str!("run-tests.sh");
 
-/// Builds and packs the executables `only`, or everything if there are none, into `out` (relative to the workspace), in place
-/// of an earlier bundle there.
-pub fn run(workspace: &Workspace, out: &Path, profile: &str, only: &[String]) -> Result<()> {
+/// Builds and packs the executables that are chosen into `out` (relative to the workspace), in place of an earlier bundle
+/// there.
+pub fn run(workspace: &Workspace, out: &Path, profile: &str, choice: &Choice) -> Result<()> {
     let out = workspace.root.join(out);
     let old = out.exists();
     ensure!(
@@ -70,7 +58,7 @@ pub fn run(workspace: &Workspace, out: &Path, profile: &str, only: &[String]) ->
         "{} exists and is not a bundle: name another folder by --out",
         out.display()
     );
-    let targets = target::wanted(&workspace.packages()?, only)?;
+    let targets = target::wanted(&workspace.packages()?, choice)?;
     let executables = build(workspace, &targets, profile)?;
 
     let parent = out
@@ -81,8 +69,7 @@ pub fn run(workspace: &Workspace, out: &Path, profile: &str, only: &[String]) ->
         .prefix(".bundle-")
         .permissions(Permissions::from_mode(0o755))
         .tempdir_in(parent)?;
-    let mode = if only.is_empty() { Mode::Normal } else { Mode::Fast };
-    let bytes = pack(&executables, staging.path(), mode)?;
+    let bytes = pack(&executables, staging.path())?;
     ensure!(
         bytes <= MAX_BYTES,
         "the bundle would have {:.1} MiB, of at most {} MiB",
@@ -115,14 +102,14 @@ struct Executable {
 /// Builds `targets` by the profile.
 fn build(workspace: &Workspace, targets: &[Target], profile: &str) -> Result<Vec<Executable>> {
     let mut built = BTreeMap::new();
-    for call in target::cargo_calls(targets) {
-        let mut cargo = workspace.cargo();
-        cargo.args(call).args(["--workspace", "--exclude", "xtask"]);
-        cargo.args(["--profile", profile, "--message-format=json-render-diagnostics"]);
-        for line in stdout(cargo.stderr(Stdio::inherit()))?.lines() {
-            let message = serde_json::from_str(line).context("a message of cargo's")?;
-            built.extend(executable(&message));
-        }
+    let mut cargo = workspace.cargo();
+    cargo.args(["build", "--workspace", "--exclude", "xtask", "--profile", profile]);
+    cargo.arg("--message-format=json-render-diagnostics");
+    cargo.env_remove(SIM_ONLY);
+    cargo.args(target::cargo_options(targets).into_iter().flatten());
+    for line in stdout(cargo.stderr(Stdio::inherit()))?.lines() {
+        let message = serde_json::from_str(line).context("a message of cargo's")?;
+        built.extend(executable(&message));
     }
     let places = targets.iter().filter_map(Target::place);
     let executables = places.map(|place| {
@@ -144,7 +131,7 @@ fn executable(message: &Value) -> Option<(String, PathBuf)> {
 }
 
 /// Packs the stripped executables into `folder`, which then holds as many bytes as this returns.
-fn pack(executables: &[Executable], folder: &Path, mode: Mode) -> Result<u64> {
+fn pack(executables: &[Executable], folder: &Path) -> Result<u64> {
     let stripped = tempfile::tempdir_in(folder)?;
     for folder_of in ["tests", "benches", "examples"] {
         fs::create_dir(stripped.path().join(folder_of))?;
@@ -159,7 +146,7 @@ fn pack(executables: &[Executable], folder: &Path, mode: Mode) -> Result<u64> {
         .try_for_each(|executable| strip(executable).map(drop))?;
     let archive = folder.join(ARCHIVE);
     let mut tar = Command::new("tar");
-    tar.env("XZ_OPT", xz_options(bytes(executables, stripped.path())?, mode))
+    tar.env("XZ_OPT", xz_options(bytes(executables, stripped.path())?))
         .arg("--create")
         .arg("--xz")
         .arg("--file")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Which of cargo's targets the bundle has, by what names, and how cargo is asked for some of them.
+//! Which of cargo's targets the bundle can have, which of them it gets, by what names, and how cargo is asked for them.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::workspace::package_name;
 
 /// Packages whose tests run on the device that WARPSMITH_DEVICE names, or call the driver. Those of all others call cargo, or
-/// are of the simulated GPU and what runs on no other, which a GPU machine does not change.
+/// are of the simulated GPU and what runs on no other, which a GPU machine does not change; and so are those within a library
+/// or a program.
 const DEVICE_PACKAGES: [&str; 6] = [
     "cuda_driver",
     "device-tests",
@@ -79,33 +80,39 @@ impl Target {
             (_, true) if !DEVICE_PACKAGES.contains(&package) => return None,
             ("test", true) if CARGO_TESTS.contains(&name) => return None,
             ("test", true) => format!("tests/{package}-{name}"),
-            ("bin", true) => format!("tests/{package}-unit-bin"),
-            ("lib" | "rlib", true) => format!("tests/{package}-unit"),
-            // Other programs, and procedural macros, whose tests are linked with the compiler.
+            // Other programs, and tests within a library or a program.
             _ => return None,
         })
     }
 
-    /// Whether these are tests within a library or a program, which `cargo test` alone can be asked for by name.
-    fn is_unit(&self) -> bool {
-        self.is_test && self.kind != "test"
-    }
-
-    /// The options that name it to cargo.
-    fn options(&self) -> Vec<String> {
-        match self.kind.as_str() {
-            "lib" | "rlib" => vec!["--lib".into()],
-            kind => vec![format!("--{kind}"), self.name.clone()],
-        }
+    /// Whether a bundle has it that nothing else is said of.
+    fn is_usual(&self) -> bool {
+        self.is_test || self.kind == "bin"
     }
 }
 
-/// The targets of `packages` that the bundle is to have: those in the places `only`, or all if there are none.
-pub fn wanted(packages: &[Value], only: &[String]) -> Result<Vec<Target>> {
+/// What a bundle is to have.
+pub enum Choice {
+    /// The program and the tests.
+    Usual,
+    /// Benchmarks and examples, too.
+    All,
+    /// What is in these places.
+    Only(Vec<String>),
+}
+
+/// The targets of `packages` that are chosen.
+pub fn wanted(packages: &[Value], choice: &Choice) -> Result<Vec<Target>> {
     let all: Vec<_> = packages.iter().flat_map(Target::of_package).collect();
-    if only.is_empty() {
-        return Ok(all);
+    match choice {
+        Choice::Usual => Ok(all.into_iter().filter(Target::is_usual).collect()),
+        Choice::All => Ok(all),
+        Choice::Only(places) => named(&all, places),
     }
+}
+
+/// Those of `all` in the places `only`, with the program if its tests are among them.
+fn named(all: &[Target], only: &[String]) -> Result<Vec<Target>> {
     let there: BTreeSet<_> = all.iter().filter_map(Target::place).collect();
     let unknown: Vec<_> = only.iter().filter(|name| !there.contains(*name)).cloned().collect();
     ensure!(
@@ -125,20 +132,11 @@ pub fn wanted(packages: &[Value], only: &[String]) -> Result<Vec<Target>> {
         .collect())
 }
 
-/// The arguments of cargo, call by call, that build `targets`, and those of other packages that have the same names. It is
+/// The options of `cargo build` that name `targets`, and those of other packages that have the same names. It is
 /// always asked to do so for the whole workspace: by packages of their own some would lack features, and the tests of these.
-pub fn cargo_calls(targets: &[Target]) -> Vec<Vec<String>> {
-    let calls = [(false, vec!["build"]), (true, vec!["test", "--no-run"])];
-    let calls = calls.map(|(is_unit, command)| {
-        let options: BTreeSet<_> = targets
-            .iter()
-            .filter(|target| target.is_unit() == is_unit)
-            .map(Target::options)
-            .collect();
-        let command = command.into_iter().map(str::to_string);
-        (!options.is_empty()).then(|| command.chain(options.into_iter().flatten()).collect())
-    });
-    calls.into_iter().flatten().collect()
+pub fn cargo_options(targets: &[Target]) -> BTreeSet<[String; 2]> {
+    let option = |target: &Target| [format!("--{}", target.kind), target.name.clone()];
+    targets.iter().map(option).collect()
 }
 
 #[cfg(test)]
@@ -165,14 +163,14 @@ mod tests {
         let lab = "path+file:///tree/lab#warpsmith-lab@0.1.0";
         let cases = [
             (root, "bin", "warpsmith", false, Some("warpsmith")),
-            (root, "lib", "warpsmith", true, Some("tests/warpsmith-unit")),
+            (root, "lib", "warpsmith", true, None),
             (root, "test", "reduce", true, Some("tests/warpsmith-reduce")),
             (root, "test", "compile_fail", true, None),
             (root, "bench", "copy", true, Some("benches/copy")),
             (root, "example", "sum", false, Some("examples/sum")),
             (lab, "example", "sum_steps", false, None),
             (driver, "bin", "other", false, None),
-            (driver, "lib", "cuda_driver", true, Some("tests/cuda_driver-unit")),
+            (driver, "test", "with_cust", true, Some("tests/cuda_driver-with_cust")),
             (driver, "proc-macro", "macros", true, None),
             (driver, "custom-build", "build-script-build", false, None),
         ];
@@ -210,67 +208,64 @@ mod tests {
         ]
     }
 
-    /// The places of those that are wanted where `only` is said, and how cargo is called for them.
-    fn bundle(only: &[&str]) -> Result<(Vec<String>, Vec<String>)> {
-        let only: Vec<_> = only.iter().map(|name| name.to_string()).collect();
-        let targets = wanted(&packages(), &only)?;
-        let calls = cargo_calls(&targets).into_iter().map(|call| call.join(" "));
+    /// The places of those that are chosen, and what cargo is asked for.
+    fn bundle(choice: &Choice) -> Result<(Vec<String>, String)> {
+        let targets = wanted(&packages(), choice)?;
+        let options: Vec<_> = cargo_options(&targets).iter().map(|option| option.join(" ")).collect();
         let places = targets.iter().filter_map(Target::place);
-        Ok((places.collect(), calls.collect()))
+        Ok((places.collect(), options.join(" ")))
+    }
+
+    fn only(places: &[&str]) -> Choice {
+        Choice::Only(places.iter().map(|place| place.to_string()).collect())
     }
 
     #[test]
-    fn without_names_it_is_everything() -> Result<()> {
-        let (places, calls) = bundle(&[])?;
+    fn it_is_the_program_and_the_tests_unless_all_are_wanted() -> Result<()> {
+        let (places, options) = bundle(&Choice::Usual)?;
+        assert_eq!(
+            places,
+            ["tests/warpsmith-suite", "warpsmith", "tests/warpsmith-cli-suite"]
+        );
+        assert_eq!(options, "--bin warpsmith --test suite");
+        let (places, options) = bundle(&Choice::All)?;
         assert_eq!(
             places,
             [
-                "tests/warpsmith-unit",
                 "examples/sum",
                 "tests/warpsmith-suite",
                 "benches/kernels",
                 "warpsmith",
-                "tests/warpsmith-cli-unit-bin",
                 "tests/warpsmith-cli-suite",
             ]
         );
-        assert_eq!(
-            calls,
-            [
-                "build --bench kernels --bin warpsmith --example sum --test suite",
-                "test --no-run --bin warpsmith --lib",
-            ]
-        );
+        assert_eq!(options, "--bench kernels --bin warpsmith --example sum --test suite");
         Ok(())
     }
 
     #[test]
     fn what_is_named_is_built_alone() -> Result<()> {
-        let (places, calls) = bundle(&["warpsmith", "tests/warpsmith-suite"])?;
-        assert_eq!(places, ["tests/warpsmith-suite", "warpsmith"]);
-        assert_eq!(calls, ["build --bin warpsmith --test suite"]);
-        let (places, calls) = bundle(&["tests/warpsmith-unit"])?;
-        assert_eq!(places, ["tests/warpsmith-unit"]);
-        assert_eq!(calls, ["test --no-run --lib"]);
+        let (places, options) = bundle(&only(&["examples/sum", "tests/warpsmith-suite"]))?;
+        assert_eq!(places, ["examples/sum", "tests/warpsmith-suite"]);
+        assert_eq!(options, "--example sum --test suite");
         Ok(())
     }
 
     #[test]
     fn tests_of_the_program_bring_it_along() -> Result<()> {
-        let (places, calls) = bundle(&["tests/warpsmith-cli-suite"])?;
+        let (places, options) = bundle(&only(&["tests/warpsmith-cli-suite"]))?;
         assert_eq!(places, ["warpsmith", "tests/warpsmith-cli-suite"]);
-        assert_eq!(calls, ["build --bin warpsmith --test suite"]);
+        assert_eq!(options, "--bin warpsmith --test suite");
         Ok(())
     }
 
     #[test]
     fn a_wrong_name_is_told_with_those_there_are() {
-        let error = bundle(&["warpsmith", "tests/suite", "tests/warpsmith-driver"]).unwrap_err();
+        let error = bundle(&only(&["warpsmith", "tests/suite", "tests/warpsmith-driver"])).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the bundle has no executable tests/suite, tests/warpsmith-driver; it has\n    benches/kernels\n    \
-             examples/sum\n    tests/warpsmith-cli-suite\n    tests/warpsmith-cli-unit-bin\n    tests/warpsmith-suite\n    \
-             tests/warpsmith-unit\n    warpsmith"
+             examples/sum\n    tests/warpsmith-cli-suite\n    tests/warpsmith-suite\n    warpsmith"
         );
     }
 }
