@@ -8,6 +8,7 @@
 
 mod bundle;
 mod compare;
+mod demo;
 mod guide;
 // The program's own, so that there is one such project; it needs nothing of the program.
 #[path = "../../cli/src/new.rs"]
@@ -15,9 +16,9 @@ mod new;
 mod outside;
 mod package;
 mod ptx;
-mod run;
 mod sanitize;
 mod setup;
+mod test;
 mod workspace;
 
 use std::path::PathBuf;
@@ -118,8 +119,8 @@ fn perform(task: Task) -> Result<()> {
     setup::ensure_core(&workspace, core_source)?;
     match task {
         Task::Setup { .. } => Ok(()),
-        Task::Demo { args } => run::demo(&workspace, &args),
-        Task::Test { args } => run::test(&workspace, &args),
+        Task::Demo { args } => demo::demo(&workspace, &args),
+        Task::Test { args } => test::test(&workspace, &args),
         Task::Sanitize { args } => sanitize::run_tests(&workspace, &args),
         Task::Compare => compare::compare(&workspace),
         Task::Ptx(options) => ptx::run(&workspace, &options),
