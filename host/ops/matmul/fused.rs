@@ -308,8 +308,8 @@ impl<T: MatMul + Real, D: Dimension> FusedMatMul<'_, T, D> {
 
     /// The function `x / (1 + e^−x)`: SiLU, or swish.
     ///
-    /// A value of `f32`, and of the types that are summed in it, is off by at most 10⁻⁷, and 3 · 10⁻⁵ of it where that is
-    /// less, beside half a unit in the last place. Those of `f64` are off by at most 16 · 2⁻⁵³ of them, and by 8 · 2⁻⁵³ more
+    /// A value of `f32`, and of the types that are summed in it, is off by at most 4 · 10⁻⁷ of it, and by 10⁻⁷ more, or by
+    /// 3 · 10⁻⁵ of it where that is less. Those of `f64` are off by at most 16 · 2⁻⁵³ of them, and by 8 · 2⁻⁵³ more
     /// for each power of e that makes them small. A GPU has other last bits in `f32` than the simulated one.
     pub fn silu(self) -> Self {
         self.function(Activation::SILU)

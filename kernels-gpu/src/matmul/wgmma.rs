@@ -197,7 +197,7 @@ impl WgmmaShape {
 /// have three axes, the products first, and the swizzle of 128 bytes; a tile of theirs is, along the last two axes and with
 /// `k` for [`tile_k`], [`TILE_M`] × `k` of `a` (`k` × `k` where it lies along m), [`tile_n`] × `k` of `b` (`k` × `k` where it
 /// lies along n), and [`BOX_M`] × 128 bytes of `c`, whose memory is `old`, with rows and products one after another. The
-/// addends are as [`Epilogue::new`] and [`Epilogue::load_fragment`] say. If the operands are of [`Tf32`], so are the types
+/// addends are as [`Epilogue::new`] and [`Epilogue::finish_fragment`] say. If the operands are of [`Tf32`], so are the types
 /// of their maps, and `b` lies along k; where `a` does not, sums are only scaled: `beta` is 0, and the plan has nothing. `C` is
 /// transposed in its map at most there.
 #[kernel(

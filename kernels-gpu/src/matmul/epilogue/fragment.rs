@@ -2,24 +2,46 @@
 //! Epilogues of sums as the accumulators of Hopper's tensor cores have them: of each eight columns a thread has two neighbours
 //! of a row, and two of the row eight further down.
 //!
-//! What is added to them comes from memory, and a warp has little else to do until it is there. So it is loaded ahead, all
-//! at once: no load depends on a condition, and nobody looks at what is loaded before it is needed.
+//! What is added to them comes from memory, and a warp has little else to do until it is there. So it is loaded all at once:
+//! no load depends on a condition, and nobody looks at what is loaded before it is needed. A bias that all rows have in common,
+//! the usual one, is loaded while the sums are made, a word by each lane, and the lanes get what they want from one another.
 
+use cuda_std::hint;
 use cuda_std::prelude::*;
 
 use super::{Epilogue, EpilogueOp, element};
 use crate::num::Num;
 
-/// The addends of `N` sums, on their way.
-#[derive(Clone, Copy)]
-pub struct Addends<const N: usize> {
-    bias: [u32; N],
-    residual: [u32; N],
-}
-
 impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
-    /// Loads the addends of `N` sums, of which the first is at this product, row and column, an even one. Those beyond the
-    /// matrix, of so many rows and columns, get some that are in it.
+    /// Whether there is a bias that all rows have in common.
+    #[inline(always)]
+    fn has_bias_row(&self) -> bool {
+        !self.bias.is_empty() && self.plan.bias[1] == 0 && self.plan.bias[2] != 0
+    }
+
+    /// Loads this lane's word of such a bias, if there is one: of 32 words of neighbouring columns, of which there are `n` in
+    /// all, from a product's even column on.
+    ///
+    /// # Safety
+    ///
+    /// As of [`finish_fragment`](Self::finish_fragment), of the product.
+    #[inline(always)]
+    pub unsafe fn load_of_row(&self, product: u32, column: u32, n: u32) -> u32 {
+        if !self.has_bias_row() {
+            return 0;
+        }
+        let in_word = 4 / size_of::<T>() as u32;
+        let column = column + thread::thread_idx_x() % 32 * in_word;
+        // Of the last ones for those beyond the matrix.
+        let column = Ord::min(column, (n - 1) & !(in_word - 1));
+        // SAFETY: the caller's promise, for columns that there are.
+        unsafe { word(self.bias, product as usize * self.plan.bias[0] + column as usize) }
+    }
+
+    /// What becomes of `N` sums, of which the first is at this product, row and column, an even one. Those beyond the matrix, of
+    /// so many rows and columns, get addends of some that are in it. Those of a bias that all rows have in common come from
+    /// the lanes' words `of_row`, of [`load_of_row`](Self::load_of_row) for the columns from the warp's first on. Called by all
+    /// lanes of a warp.
     ///
     /// # Safety
     ///
@@ -27,26 +49,37 @@ impl<'a, T: Num<Wide = f32>, F: EpilogueOp<f32>> Epilogue<'a, T, F> {
     /// for all columns (its last stride is 0), or has an even number of columns side by side (1), and each pair of them is
     /// aligned as such.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub unsafe fn load_fragment<const N: usize>(&self, at: [u32; 3], extents: [u32; 2]) -> Addends<N> {
-        let load = |elements: Slice<'a, T>, strides: [usize; 3]| match strides[2] {
-            _ if elements.is_empty() => [0; N],
-            // SAFETY (of both): the promise of `new`, and the caller's.
-            0 => unsafe { of_lines(elements, strides, at, extents) },
-            _ => unsafe { fragment(elements, strides, at, extents) },
+    pub unsafe fn finish_fragment<const N: usize>(
+        &self,
+        mut sums: [f32; N],
+        at: [u32; 3],
+        extents: [u32; 2],
+        of_row: u32,
+    ) -> [f32; N] {
+        let of_row = || numbers::<T, N>(spread::<T, N>(of_row));
+        let load = |elements: Slice<'a, T>, strides: [usize; 3]| {
+            numbers::<T, N>(match strides[2] {
+                _ if elements.is_empty() => [0; N],
+                // SAFETY (of both): the promise of `new`, and the caller's.
+                0 => unsafe { of_lines(elements, strides, at, extents) },
+                _ => unsafe { fragment(elements, strides, at, extents) },
+            })
         };
-        Addends {
-            bias: load(self.bias, self.plan.bias),
-            residual: load(self.residual, self.plan.residual),
+        let mut there = [true; 2];
+        if F::ADDS {
+            there = self.there();
+            // Ahead, by itself: neighbours in a column have the same, which is converted once.
+            if self.has_bias_row() {
+                let bias = of_row();
+                sums = cuda_std::array::from_fn(|i| sums[i] + bias[i]);
+                there[0] = false;
+            }
         }
-    }
-
-    /// What becomes of `N` sums with these addends.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub fn finish_fragment<const N: usize>(&self, sums: [f32; N], addends: &Addends<N>) -> [f32; N] {
-        let bias = || numbers::<T, N>(addends.bias);
-        let residual = || numbers::<T, N>(addends.residual);
-        // Loaded as 0 where they are not there.
-        let there = self.there().map(|there| there || !F::SKIPS);
+        let bias = || match !F::ADDS && self.has_bias_row() {
+            true => of_row(),
+            false => load(self.bias, self.plan.bias),
+        };
+        let residual = || load(self.residual, self.plan.residual);
         self.plan.function.apply_to(sums, there, bias, residual)
     }
 
@@ -69,34 +102,29 @@ pub struct Old<'a, T> {
 }
 
 impl<T: Num<Wide = f32>> Old<'_, T> {
-    /// `alpha · sums + beta · old`, of sums as [`Epilogue::finish_fragment`] takes them.
+    /// `sums + beta · old`, of sums as [`Epilogue::finish_fragment`] takes them.
     ///
     /// # Safety
     ///
-    /// As of [`Epilogue::load_fragment`], but that there may be an odd number of columns, if there is an element behind each
+    /// As of [`Epilogue::finish_fragment`], but that there may be an odd number of columns, if there is an element behind each
     /// row.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    pub unsafe fn add_to_fragment<const N: usize>(
-        &self,
-        alpha: f32,
-        sums: [f32; N],
-        at: [u32; 3],
-        extents: [u32; 2],
-    ) -> [f32; N] {
-        let values = sums.map(|sum| alpha * sum);
+    pub unsafe fn add_to_fragment<const N: usize>(&self, sums: [f32; N], at: [u32; 3], extents: [u32; 2]) -> [f32; N] {
         if self.beta == 0.0 {
-            return values;
+            return sums;
         }
         let strides = [self.strides[0], self.strides[1], 1];
         // SAFETY: the caller's promise.
         let old = numbers::<T, N>(unsafe { fragment(self.elements, strides, at, extents) });
-        cuda_std::array::from_fn(|i| Float::mul_add(self.beta, old[i], values[i]))
+        cuda_std::array::from_fn(|i| Float::mul_add(self.beta, old[i], sums[i]))
     }
 }
 
-/// Where the thread's two rows begin; the last one for those beyond the matrix.
+/// Where the thread's two rows begin; the last one for those beyond the matrix. Found anew for each box: most products have no
+/// use for it, and to keep it costs registers.
 #[inline(always)]
 fn lines(strides: [usize; 3], [product, row, _]: [u32; 3], m: u32) -> [usize; 2] {
+    let row = hint::pinned(row);
     let line = |row: u32| product as usize * strides[0] + Ord::min(row, m - 1) as usize * strides[1];
     [row, row + 8].map(line)
 }
@@ -150,6 +178,41 @@ unsafe fn of_lines<T: Num, const N: usize>(
     let mut words = [0; N];
     for i in 0..N / 2 {
         set_pair(&mut words, i, [values[i % 2]; 2]);
+    }
+    words
+}
+
+/// A word: two neighbours of 16 bits, or one number.
+///
+/// # Safety
+///
+/// They are in `elements`, aligned as such.
+#[inline(always)]
+unsafe fn word<T: Num>(elements: Slice<'_, T>, at: usize) -> u32 {
+    // SAFETY (of both): the caller's promise.
+    match size_of::<T>() {
+        2 => bytemuck::cast(unsafe { elements.get_vec_unchecked::<2>(at) }),
+        _ => bytemuck::cast(unsafe { elements.get_vec_unchecked::<1>(at) }),
+    }
+}
+
+/// The words of what is to be added to `N` sums, of a row's, of which each lane has one.
+#[inline(always)]
+fn spread<T: Num, const N: usize>(of_row: u32) -> [u32; N] {
+    // Found anew for each box, as `lines`.
+    let pair = hint::pinned(thread::thread_idx_x() % 4);
+    let of = |lane: u32| warp::shuffle(warp::FULL_MASK, of_row, lane);
+    let mut words = [0; N];
+    for i in 0..N / 4 {
+        // Both rows have the same.
+        if size_of::<T>() == 2 {
+            let word = of(4 * i as u32 + pair);
+            [words[2 * i], words[2 * i + 1]] = [word; 2];
+        } else {
+            let of_pair = [0, 1].map(|element| of(8 * i as u32 + 2 * pair + element));
+            [words[4 * i], words[4 * i + 1]] = of_pair;
+            [words[4 * i + 2], words[4 * i + 3]] = of_pair;
+        }
     }
     words
 }

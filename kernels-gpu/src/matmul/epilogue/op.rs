@@ -14,10 +14,9 @@ use crate::num::Num;
 ///
 /// See [`epilogue_kernels!`](crate::epilogue_kernels), which makes the kernels.
 pub trait EpilogueOp<W: Num>: Copy {
-    /// Whether [`apply_to`](Self::apply_to) leaves out addends that are not there, though they are loaded as 0. Otherwise
-    /// nothing waits for a branch with all of them converted, for which there are not enough registers.
+    /// Whether it is some `f(sum + bias) + residual`, so that a bias may be added ahead of it, and what is not there is left out.
     #[doc(hidden)]
-    const SKIPS: bool = false;
+    const ADDS: bool = false;
 
     /// The result, of `sum = alpha · A B + beta · C` and of the elements of bias and residual for this place, which are 0
     /// where the product has none.
@@ -54,7 +53,7 @@ pub trait EpilogueOp<W: Num>: Copy {
 
 /// `f(sum + bias) + residual`
 impl<W: Activate> EpilogueOp<W> for Activation {
-    const SKIPS: bool = true;
+    const ADDS: bool = true;
 
     #[inline(always)]
     fn apply(self, sum: W, bias: W, residual: W) -> W {

@@ -62,7 +62,7 @@ impl EpiloguePlan {
 }
 
 impl<T: Output, Op: ReduceOp<T>> EpilogueOp<f32> for WithRows<'_, T, Op> {
-    const SKIPS: bool = <Activation as EpilogueOp<f32>>::SKIPS;
+    const ADDS: bool = <Activation as EpilogueOp<f32>>::ADDS;
 
     #[inline(always)]
     fn apply(self, sum: f32, bias: f32, residual: f32) -> f32 {

@@ -26,6 +26,7 @@ where
                 self.store_crosswise(&sums, result.alpha, warp, tile);
                 continue;
             }
+            let bias = self.load_bias(tile, 0, &result);
             let mut sums = match (Self::ANY_LAYOUT && self.a_lies_along_m(), self.b_lies_along_n()) {
                 (false, false) => self.sums::<T, T, KMajor, KMajor>(warp / 4, &mut place),
                 (false, true) => self.sums::<T, T, KMajor, T::AlongLines>(warp / 4, &mut place),
@@ -39,7 +40,7 @@ where
                 }
             }
             let row = tile.row + warp * BOX_M as u32;
-            self.store(&sums, warp, Tile { row, ..tile }, &result, ());
+            self.store(sums, warp, Tile { row, ..tile }, &result, bias, ());
         }
         if warp::elect() {
             // The shared memory is the block's as long as copies read it.

@@ -310,6 +310,7 @@ where
                 column: tile.column + lane % 4 * 2,
                 ..tile
             };
+            let bias = self.load_bias(tile, 0, &result);
             let mut sums = match is_two_level(R) {
                 true if scales.by_blocks() => self.sums_of_stages::<T, U, true>(warp / 4, &mut place, at, scales),
                 true => self.sums_of_stages::<T, U, false>(warp / 4, &mut place, at, scales),
@@ -317,7 +318,7 @@ where
             };
             // SAFETY: the kernel's contract.
             unsafe { scales.multiply_rows(&mut sums, at, self.shape.m) };
-            self.store(&sums, warp, Tile { row, ..tile }, &result, scales);
+            self.store(sums, warp, Tile { row, ..tile }, &result, bias, scales);
         }
         if lane == 0 {
             // The shared memory is the block's as long as copies read it.

@@ -81,21 +81,27 @@ impl<E: Pod, C: Output, const R: usize> Block<'_, E, C, R>
 where
     [f32; R]: Registers,
 {
-    /// Stores 16 rows of the tile, those of this warp, by boxes of 128 bytes a row.
+    /// Stores 16 rows of the tile, those of this warp, by boxes of 128 bytes a row. Of a bias that all rows have in common, `bias`
+    /// is what [`load_bias`](Self::load_bias) has given for the first box.
     #[inline(always)]
     pub(super) fn store<F: EpilogueOp<f32>>(
         &self,
-        sums: &Accumulator<R>,
+        mut sums: Accumulator<R>,
         warp: u32,
         tile: Tile,
         result: &Result<'_, C, F>,
+        bias: u32,
         factors: impl Factors,
     ) {
-        let &Result { alpha, old, epilogue } = result;
-        if old.beta != 0.0 || !epilogue.is_identity() || factors.are_there() {
+        let alpha = result.alpha;
+        if result.old.beta != 0.0 || !result.epilogue.is_identity() || factors.are_there() {
+            // Mostly it is 1, and a branch takes less than as many multiplications.
+            if alpha != 1.0 {
+                sums.update(|_, sum| alpha * sum);
+            }
             return match const { Self::OF_BOX } {
-                32 => self.store_finished::<32, _>(sums, warp, tile, result, factors),
-                _ => self.store_finished::<16, _>(sums, warp, tile, result, factors),
+                32 => self.store_finished::<32, _>(&sums, warp, tile, result, bias, factors),
+                _ => self.store_finished::<16, _>(&sums, warp, tile, result, bias, factors),
             };
         }
         unroll!(8, number => {
@@ -108,6 +114,15 @@ where
         });
     }
 
+    /// Loads this lane's word of a bias that all rows have in common, for the columns of box `number` of a tile: ahead of the
+    /// sums, or of those of the box before, so that it is there when they are.
+    #[inline(always)]
+    pub(super) fn load_bias<F: EpilogueOp<f32>>(&self, tile: Tile, number: u32, result: &Result<'_, C, F>) -> u32 {
+        let column = tile.column + number * (2 * Self::OF_BOX as u32);
+        // SAFETY: the kernel's contract.
+        unsafe { result.epilogue.load_of_row(tile.product, column, self.shape.n) }
+    }
+
     /// [`store`](Self::store) where there is more to be done than to scale, box by box, of so many sums of a thread.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn store_finished<const OF_BOX: usize, F: EpilogueOp<f32>>(
@@ -115,9 +130,11 @@ where
         sums: &Accumulator<R>,
         warp: u32,
         tile: Tile,
-        &Result { alpha, old, epilogue }: &Result<'_, C, F>,
+        result: &Result<'_, C, F>,
+        mut bias: u32,
         factors: impl Factors,
     ) {
+        let &Result { old, epilogue, .. } = result;
         let lane = thread::thread_idx_x() % 32;
         let extents = [self.shape.m, self.shape.n];
         // A number that the compiler does not know: it would unroll the loop.
@@ -126,16 +143,17 @@ where
         while number < boxes {
             let column = tile.column + number * (2 * OF_BOX as u32) + lane % 4 * 2;
             let at = [tile.product, tile.row + lane / 4, column];
-            // SAFETY (of both): the addends, and `old` with the elements of all products, are such by the kernel's contract;
-            // what is beyond the matrix is not stored.
-            let addends = unsafe { epilogue.load_fragment(at, extents) };
+            let next = self.load_bias(tile, number + 1, result);
             let of_box = factors.multiply(Self::sums_of_box::<OF_BOX>(sums, number), at, extents);
-            let values = unsafe { old.add_to_fragment(alpha, of_box, at, extents) };
-            let values = epilogue.finish_fragment(values, &addends);
+            // SAFETY (of both): `old` with the elements of all products, and the addends, are such by the kernel's contract; what
+            // is beyond the matrix is not stored.
+            let values = unsafe { old.add_to_fragment(of_box, at, extents) };
+            let values = unsafe { epilogue.finish_fragment(values, at, extents, bias) };
             epilogue.see_fragment(values, at, extents);
             let to = self.take_box(number, warp);
             Self::put_sums(to, |i| values[i]);
             self.store_box(to, number, tile);
+            bias = next;
             number += 1;
         }
     }
