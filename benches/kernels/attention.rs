@@ -156,6 +156,13 @@ where
     time(group, device, &name("lengths"), &size, || {
         with_lengths().compute().map(drop)
     });
+    let (out, log_sums) = with_lengths()
+        .compute_with_log_sum_exp()
+        .expect("the operation succeeds");
+    group.throughput(Throughput::Elements(of_head * pairs(lengths.iter().sum()) * 10 / 4));
+    time(group, device, &format!("gradients_{}", name("lengths")), &size, || {
+        with_lengths().gradients(&out, &log_sums, &q).map(drop)
+    });
     let in_windows: usize = (0..positions).map(|row| row.min(WINDOW) + 1).sum();
     group.throughput(Throughput::Elements(of_head * (batch * in_windows) as u64));
     time(group, device, &name("window"), &size, || {

@@ -32,8 +32,7 @@ use crate::{binary, broadcast, cast, compare, create, map, reduce, scan, select}
 
 pub use attention::{
     Attention, AttentionCombineParams, AttentionDecode, AttentionDecodeParams, AttentionDecodeTensor, AttentionParams,
-    BiasGradientParams, GradientsOfKeysParams, GradientsOfQueriesParams, HopperAttention, HopperAttentionParams,
-    HopperGradientsParams,
+    BiasGradientParams, GradientsOfSumsParams, HopperAttention, HopperAttentionParams, HopperGradientsParams,
 };
 pub use convolve::{
     Convolve, ConvolveParams, ConvolveTiled, DepthwiseParams, DepthwiseWeightsParams, HopperConvolve,

@@ -294,6 +294,12 @@ fn gradients_of_packed_sequences_on_tensor_cores() {
         .heads(1, 2, 1)
         .window(Some(20), Some(3))
         .check_gradients_of_tensor_cores::<f16>();
+    // Several blocks of keys add to the queries of a sequence, whose tiles are its own.
+    Case::packed(&[130, 3, 0, 70], &[140, 150, 9, 5], 64).check_gradients_of_tensor_cores::<bf16>();
+    Case::packed(&[70, 6], &[5, 150], 128)
+        .heads(1, 2, 1)
+        .causal()
+        .check_gradients_of_tensor_cores::<bf16>();
 }
 
 #[test]
@@ -304,12 +310,14 @@ fn gradients_of_lengths_of_keys_on_tensor_cores() {
     };
     of(&[0, 65, u32::MAX], case(9, 70, 64).heads(3, 1, 1)).check_gradients_of_tensor_cores::<bf16>();
     of(&[63], case(5, 70, 128).causal()).check_gradients_of_tensor_cores::<f16>();
+    // Which block of keys is the last to add to a query differs.
+    of(&[129, 0, 128, 260], case(70, 260, 64).heads(4, 1, 1)).check_gradients_of_tensor_cores::<f16>();
 }
 
 /// What is no number in one sequence, or behind the keys that count, is in no gradient of others, and of keys that do not count those are 0.
 #[test]
 fn gradients_do_not_see_other_sequences() {
-    const LENGTHS: [usize; 3] = [20, 9, 66];
+    const LENGTHS: [usize; 3] = [20, 9, 140];
     let packed = Case::packed(&LENGTHS, &LENGTHS, 64);
     let (operands, grad) = (packed.operands::<bf16>(), packed.gradient::<bf16>());
     for device in devices::<bf16>() {
@@ -320,7 +328,7 @@ fn gradients_do_not_see_other_sequences() {
         }
         let got = packed.gradients_on(&device, &operands, &grad);
         for (got, usual) in got.iter().zip(&usual) {
-            for part in [0..20, 29..95] {
+            for part in [0..20, 29..169] {
                 assert_eq!(
                     got.slice(s![.., .., part.clone(), ..]),
                     usual.slice(s![.., .., part, ..])
@@ -385,6 +393,14 @@ fn gradients_of_biases_on_tensor_cores() {
         .heads(2, 1, 1)
         .biased([true, false, false, true])
         .check_gradients_of_tensor_cores::<f16>();
+    // The bias's stages come around.
+    case(270, 130, 64)
+        .biased([true; 4])
+        .check_gradients_of_tensor_cores::<bf16>();
+    case(200, 130, 128)
+        .biased([true; 4])
+        .causal()
+        .check_gradients_of_tensor_cores::<bf16>();
     Case {
         sequences: Sequences::First(&[65, 3]),
         ..case(9, 70, 128).heads(2, 1, 1).biased([false, false, true, true])

@@ -134,7 +134,9 @@ fn differentiate_many_tiles(run: &mut Run) {
     differentiate::<bf16>(run, [20, 280, 128], None);
     let length = run.len(20);
     differentiate::<bf16>(run, [150, 20, 64], Some(length));
-    differentiate_bias::<bf16>(run, [150, 20, 64], [true, true]);
+    differentiate::<bf16>(run, [20, 280, 64], Some(130 + length));
+    differentiate_bias::<bf16>(run, [140, 130, 64], [true, true]);
+    differentiate_bias::<bf16>(run, [150, 20, 128], [true, true]);
     differentiate_bias::<bf16>(run, [20, 150, 64], [true, true]);
 }
 

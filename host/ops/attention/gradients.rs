@@ -54,10 +54,9 @@ impl<T: Attend> Attention<'_, T> {
     /// # Cost
     ///
     /// For each pair of a query and a key that it sees `10 d` operations on Hopper's tensor cores, by which those of `f16` and `bf16` with
-    /// a `d` of 64 or 128 are computed where the scale is positive and a [`bias`](Self::bias) is not the same for all keys: the least there is. With
-    /// a bias, [`key_lengths`](Self::key_lengths) or [`packed`](Self::packed) sequences `14 d`, and on ordinary cores, by which all others are
-    /// computed, `16 d`. Memory: the gradients, and two `f32` for each query; with `10 d` operations also, until it is done, that of the queries as
-    /// `f32`; for `f16` and `bf16` on ordinary cores the operands, `grad` and the gradients as `f32`.
+    /// a `d` of 64 or 128 are computed where the scale is positive and a [`bias`](Self::bias) is not the same for all keys: the least there is. On
+    /// ordinary cores, by which all others are computed, `16 d`. Memory: the gradients, and two `f32` for each query; until it is done, on tensor
+    /// cores also the queries' gradients as `f32`, and for `f16` and `bf16` on ordinary cores the operands, `grad` and the gradients as `f32`.
     ///
     /// # Errors
     ///

@@ -7,12 +7,9 @@ use cuda_std::launch::Kernel;
 use kernels_gpu::attention::AttentionShape;
 use kernels_gpu::attention::bias_plan::BiasPlan;
 use kernels_gpu::attention::wgmma::bias::{BiasAxes, SIDE};
-use kernels_gpu::attention::wgmma::gradients::{self, LINES, ROWS, bias as of_bias, of_keys, ordered};
+use kernels_gpu::attention::wgmma::gradients::{self, Exponents, LINES, ROWS, SUMS, bias as of_bias, of_keys, of_sums};
 use kernels_gpu::attention::wgmma::{CONSUMER_ROWS, COUNTERS, KEYS, dim, rows, shared_bytes, threads};
-use kernels_gpu::compiled::{
-    BiasGradientParams, GradientsOfKeysParams, GradientsOfQueriesParams, HopperAttention, HopperAttentionParams,
-    HopperGradientsParams, Number,
-};
+use kernels_gpu::compiled::{BiasGradientParams, HopperAttention, HopperAttentionParams, HopperGradientsParams};
 use ndarray::{Dim, Ix4, Ix5, s};
 
 use super::gradients::GradientsTask;
@@ -31,6 +28,9 @@ use crate::view::DeviceView;
 
 /// Elements of a piece of a line: 128 bytes.
 const PIECE: usize = 64;
+
+/// Bytes of queries, the gradients of results, and the sums of their own that stay in the cache.
+const CACHED: u64 = 32 << 20;
 
 /// Registers of a thread's part of a result, for each head dimension.
 const D64: usize = 32;
@@ -184,7 +184,7 @@ fn map<T: TensorElement>(elements: &DeviceArrayRef<T, Ix4>, lines: usize) -> Res
 }
 
 /// The gradients, if the device has such tensor cores and the kernels are written for such operands.
-pub(super) fn gradients<T: Attend + HopperAttention + TensorElement + Number>(
+pub(super) fn gradients<T: Attend + HopperAttention + TensorElement>(
     task: &GradientsTask<'_, T>,
 ) -> Result<Option<[DeviceArray<T, Ix4>; 3]>> {
     if !is_possible(task.q.stream(), &task.extra, task.shape.keys, task.factors[0]) {
@@ -193,134 +193,88 @@ pub(super) fn gradients<T: Attend + HopperAttention + TensorElement + Number>(
     let gradients = match (task.shape.dim as usize, task.extra.is_empty()) {
         (d, true) if d == dim(D64) => launch_gradients::<T, T::GradientsD64>(task, D64),
         (d, true) if d == dim(D128) => launch_gradients::<T, T::GradientsD128>(task, D128),
-        (d, false) if d == dim(D64) => {
-            launch_gradients_of_forms::<T, T::FormsOfKeysD64, T::FormsOfQueriesD64>(task, D64)
-        }
-        (d, false) if d == dim(D128) => {
-            launch_gradients_of_forms::<T, T::FormsOfKeysD128, T::FormsOfQueriesD128>(task, D128)
-        }
+        (d, false) if d == dim(D64) => launch_gradients::<T, T::GradientsOfFormsD64>(task, D64),
+        (d, false) if d == dim(D128) => launch_gradients::<T, T::GradientsOfFormsD128>(task, D128),
         _ => return Ok(None),
     };
     gradients.map(Some)
 }
 
+/// The heads of keys whose tiles are taken together for gradients, of which a GPU has some sixteen to eight blocks of each side by side then. With more of
+/// them, blocks would wait for one another as they begin, most where a mask leaves them little to do; with fewer, each would have queries and sums come
+/// to the cache anew: so where blocks walk over all of them, as many as have those of [`CACHED`].
+fn group(shape: &AttentionShape) -> u32 {
+    let of_query = u64::from(shape.dim) * (2 + 2 + 4);
+    let of_head = u64::from(shape.sharing) * u64::from(shape.queries) * of_query;
+    let heads = match shape.each_query_sees_all_keys() {
+        true => CACHED.checked_div(of_head).unwrap_or(0).clamp(8, 16) as u32,
+        false => 16,
+    };
+    heads.min(shape.batch * shape.key_head(shape.heads))
+}
+
 /// By the kernel whose results take so many registers of a thread, as `K`'s do.
 fn launch_gradients<T, K>(task: &GradientsTask<'_, T>, registers: usize) -> Result<[DeviceArray<T, Ix4>; 3]>
 where
-    T: Attend + TensorElement + Number,
+    T: Attend + HopperAttention + TensorElement,
     K: Kernel<Params = HopperGradientsParams<T>>,
 {
     let stream = task.q.stream();
     let of_queries = of_queries(task)?;
     let [q, k, v, grad] = operands(task)?;
     let (q, k, v, grad) = (map(&q, LINES)?, map(&k, LINES)?, map(&v, LINES)?, map(&grad, LINES)?);
+    let sequences = || task.extra.sequences.as_deref().map(Words::of);
+    let bias = task.extra.bias.as_deref().map(in_boxes).transpose()?;
+    let bias = bias.as_deref().map(|bias| BiasBoxes::new(bias, task.shape.keys));
+    let bias = bias.transpose()?;
     let shape = AttentionShape {
-        group: ordered::GROUP.min(task.shape.batch * task.shape.heads / task.shape.sharing) * task.shape.sharing,
+        group: group(&task.shape),
         ..task.shape
     };
-    let [batch, heads, queries, dim] = [0, 1, 2, 3].map(|axis| task.q.shape()[axis]);
-    let (pieces, lines) = (dim / ordered::PIECE, ordered::queries(registers));
-    // Where no block has a tile of queries, nobody writes its sums.
-    let dims = Dim([batch, heads, queries, pieces, ordered::PIECE]);
-    let mut sums = match shape.each_query_sees_a_key() {
-        true => DeviceArray::<f32, Ix5>::uninit(stream, dims)?,
-        false => DeviceArray::zeros(stream, dims)?,
-    };
-    let mut turns = DeviceArray::<u32, _>::zeros(stream, ordered::COUNTERS + batch * heads * queries.div_ceil(lines))?;
+    let tiles = shape.tiles(gradients::queries(registers) as u32) as usize;
+    let [lines, elements] = SUMS;
+    let mut sums = DeviceArray::<f32, _>::uninit(stream, Dim([tiles, lines, elements]))?;
+    let mut turns = DeviceArray::<u32, _>::zeros(stream, gradients::COUNTERS + tiles)?;
     let [mut dq, mut dk, mut dv] = task.results()?;
     let [factor, scale] = task.factors;
     {
-        let mut sums = sums.view_mut().permuted_axes([0, 1, 3, 2, 4])?;
-        let mut sums = sums.tensor_map_mut(&[1, 1, pieces, lines, ordered::PIECE], Swizzle::B128)?;
+        let mut sums = sums.tensor_map_mut(&[1, lines, elements], Swizzle::None)?;
         let args = (
             &q,
             &k,
             &v,
             &grad,
             &of_queries,
+            bias.as_ref().map_or(&q, |bias| &bias.map),
+            sequences(),
             &mut sums,
             &mut turns,
             &mut dk,
             &mut dv,
             shape,
-            [factor, scale],
+            Exponents {
+                bias: BiasBoxes::axes(&bias),
+                of_bias: LOG2_E / factor,
+                factor,
+                scale,
+            },
         );
         let config = LaunchConfig {
-            dynamic_shared: ordered::shared_bytes(registers),
+            dynamic_shared: gradients::shared_bytes(registers, bias.is_some()),
             ..LaunchConfig::new(of_keys(&shape).tiles(ROWS as u32), gradients::THREADS as u32)
         };
-        // SAFETY: the kernel's contract: threads, blocks and shared memory are those it is written for, as is the head dimension.
-        // The shape was found valid for tiles of 64 queries, and of 64 keys; there are keys, and the factor is positive. The maps are of
-        // five axes, in tiles as it wants them, and what is known of queries is, for each, as it says. The results are arrays of their
-        // own, whose first elements are at multiples of 16 bytes, and the words are zeros, one for each tile behind the counter.
+        // SAFETY: the kernel's contract: threads, blocks and shared memory are those it is written for, as is the head dimension. The shape was
+        // found valid for tiles of 64 queries, and of 64 keys; there are keys, and the factor is positive. The maps are of five axes, in tiles as
+        // it wants them, and what is known of queries is, for each, as it says. The results are arrays of their own, whose first elements are
+        // at multiples of 16 bytes, the sums are of as many tiles, and the words are zeros, one for each tile behind the counter. The sequences are
+        // those of the shape, which are not packed where there is a bias, and that is in boxes as `BiasBoxes` has them.
         unsafe { stream.launch_on_tensor_cores::<K>(&config, args)? };
     }
-    let sums = sums.into_shape(task.q.raw_dim())?;
-    (sums.expr() * scale).cast::<T>().eval_into(&mut dq)?;
+    let config = LaunchConfig::new(tiles as u32, of_sums::THREADS as u32);
+    let args = (&sums, sequences(), &mut dq, shape, scale);
+    // SAFETY: the kernel's contract: threads and blocks are as it wants them. The rest is as above.
+    unsafe { stream.launch_on_tensor_cores::<T::GradientsOfSums>(&config, args)? };
     Ok([dq, dk, dv])
-}
-
-/// With a bias, or sequences: by the kernels whose results take so many registers of a thread, as `K`'s and `Q`'s do.
-fn launch_gradients_of_forms<T, K, Q>(task: &GradientsTask<'_, T>, registers: usize) -> Result<[DeviceArray<T, Ix4>; 3]>
-where
-    T: Attend + TensorElement,
-    K: Kernel<Params = GradientsOfKeysParams<T>>,
-    Q: Kernel<Params = GradientsOfQueriesParams<T>>,
-{
-    let stream = task.q.stream();
-    let of_queries = of_queries(task)?;
-    let sequences = || task.extra.sequences.as_deref().map(Words::of);
-    let [q, k, v, grad] = operands(task)?;
-    let (q, k, v, grad) = (map(&q, LINES)?, map(&k, LINES)?, map(&v, LINES)?, map(&grad, LINES)?);
-    let bias = task.extra.bias.as_deref().map(in_boxes).transpose()?;
-    let bias = bias.as_deref().map(|bias| BiasBoxes::new(bias, task.shape.keys));
-    let bias = bias.transpose()?;
-    let (bias_map, axes) = (bias.as_ref().map_or(&q, |bias| &bias.map), BiasBoxes::axes(&bias));
-    let (shape, [factor, scale]) = (task.shape, task.factors);
-    let factors = [factor, scale, LOG2_E / factor];
-    let config = |tiles| LaunchConfig {
-        dynamic_shared: gradients::shared_bytes(registers, bias.is_some()),
-        ..LaunchConfig::new(tiles, gradients::THREADS as u32)
-    };
-    let mut gradients = task.results()?;
-    let [dq, dk, dv] = &mut gradients;
-    let tiles = of_keys(&shape).tiles(ROWS as u32);
-    let args = (
-        &q,
-        &k,
-        &v,
-        &grad,
-        &of_queries,
-        bias_map,
-        sequences(),
-        dk,
-        dv,
-        shape,
-        axes,
-        factors,
-    );
-    // SAFETY (of both): the kernels' contracts: threads, blocks and shared memory are those they are written for, as is the head dimension.
-    // The shape was found valid for tiles of 64 queries, and of 64 keys; there are keys, and the factor is positive. The maps are of
-    // five axes, in tiles as they want them, and what is known of queries is, for each, as they say. The results are arrays of their
-    // own, whose first elements are at multiples of 16 bytes. The sequences are those of the shape, which are not packed where there is a
-    // bias, and that is in boxes as `BiasBoxes` has them.
-    unsafe { stream.launch_on_tensor_cores::<K>(&config(tiles), args)? };
-    let tiles = shape.tiles(ROWS as u32);
-    let args = (
-        &q,
-        &k,
-        &v,
-        &grad,
-        &of_queries,
-        bias_map,
-        sequences(),
-        dq,
-        shape,
-        axes,
-        factors,
-    );
-    unsafe { stream.launch_on_tensor_cores::<Q>(&config(tiles), args)? };
-    Ok(gradients)
 }
 
 /// The sums that the gradient of a bias of that shape is made of, by the plan for them, if the device has such tensor cores and the kernel is

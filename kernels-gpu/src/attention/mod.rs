@@ -82,6 +82,20 @@ pub enum Lines {
 }
 
 impl Sequence {
+    /// The same, which is the same in all lanes of a warp: so the compiler knows it.
+    #[inline(always)]
+    pub fn uniform(self) -> Self {
+        let of = |word: i32| warp::uniform(word as u32) as i32;
+        Self {
+            first_query: warp::uniform(self.first_query),
+            queries: warp::uniform(self.queries),
+            first_key: warp::uniform(self.first_key),
+            keys: warp::uniform(self.keys),
+            from: of(self.from),
+            reach: of(self.reach),
+        }
+    }
+
     /// The keys that a query sees end before this one. It need not be one of the sequence.
     #[inline(always)]
     pub fn end(&self, query: u32) -> u32 {
@@ -253,9 +267,9 @@ impl AttentionShape {
         }
     }
 
-    /// Whether each query sees a key, if no sequences are packed and all keys are there.
-    pub fn each_query_sees_a_key(&self) -> bool {
-        self.reach >= 0 && i64::from(self.queries) + i64::from(self.from) <= i64::from(self.keys)
+    /// Whether each query sees all keys, if no sequences are packed and all keys are there.
+    pub fn each_query_sees_all_keys(&self) -> bool {
+        i64::from(self.reach) + 1 >= i64::from(self.keys) && i64::from(self.queries) + i64::from(self.from) <= 1
     }
 
     /// Tiles of so many of a head's lines: where those of packed sequences begin is known on the device.
@@ -378,15 +392,16 @@ mod tests {
     }
 
     #[test]
-    fn queries_that_see_no_key() {
+    fn queries_that_see_all_keys() {
         for (queries, keys, window, all) in [
-            (5, 5, [5, 0], true),
-            (5, 4, [5, 0], false),
-            (4, 5, [4, 0], true),
             (5, 5, [5, 5], true),
-            (2, 9, [3, 3], true),
-            (9, 2, [9, 8], true),
-            (9, 2, [3, 6], false),
+            (5, 5, [4, 4], true),
+            (5, 5, [5, 3], false),
+            (5, 5, [3, 5], false),
+            (2, 9, [9, 1], true),
+            (2, 9, [9, 0], false),
+            (9, 2, [1, 8], true),
+            (9, 2, [0, 8], false),
         ] {
             let ahead = keys as i32 - queries as i32;
             let [left, right] = window;
@@ -398,9 +413,9 @@ mod tests {
                 ..SHAPE
             };
             let sequence = shape.whole();
-            let sees_one = |query| sequence.begin(query) < sequence.end(query);
-            assert_eq!((0..queries).all(sees_one), all, "{shape:?}");
-            assert_eq!(shape.each_query_sees_a_key(), all, "{shape:?}");
+            let sees_all = |query| sequence.begin(query) == 0 && sequence.end(query) == keys;
+            assert_eq!((0..queries).all(sees_all), all, "{shape:?}");
+            assert_eq!(shape.each_query_sees_all_keys(), all, "{shape:?}");
         }
     }
 

@@ -13,6 +13,7 @@ use crate::attention::decode::{self, DecodePlan};
 use crate::attention::tiled::{self, AttentionStrides};
 use crate::attention::wgmma;
 use crate::attention::wgmma::bias::BiasAxes;
+use crate::attention::wgmma::gradients::Exponents;
 use crate::num::Num;
 
 /// The parameters of [`attention`](fn@tiled::attention).
@@ -133,50 +134,30 @@ pub type HopperAttentionParams<T> = (
     [f32; 2],
 );
 
-/// The parameters of [`attention_gradients_wgmma`](fn@wgmma::gradients::ordered::attention_gradients_wgmma).
+/// The parameters of [`attention_gradients_wgmma`](fn@wgmma::gradients::attention_gradients_wgmma).
 pub type HopperGradientsParams<T> = (
     TensorMap<'static, T>,
     TensorMap<'static, T>,
     TensorMap<'static, T>,
     TensorMap<'static, T>,
     &'static [f32],
+    TensorMap<'static, T>,
+    &'static [u32],
     TensorMapMut<'static, f32>,
     SliceMut<'static, u32>,
     SliceMut<'static, T>,
     SliceMut<'static, T>,
     AttentionShape,
-    [f32; 2],
+    Exponents,
 );
 
-/// The parameters of [`attention_gradients_of_keys`](fn@wgmma::gradients::attention_gradients_of_keys).
-pub type GradientsOfKeysParams<T> = (
-    TensorMap<'static, T>,
-    TensorMap<'static, T>,
-    TensorMap<'static, T>,
-    TensorMap<'static, T>,
+/// The parameters of [`attention_gradients_of_sums`](fn@wgmma::gradients::of_sums::attention_gradients_of_sums).
+pub type GradientsOfSumsParams<T> = (
     &'static [f32],
-    TensorMap<'static, T>,
-    &'static [u32],
-    SliceMut<'static, T>,
-    SliceMut<'static, T>,
-    AttentionShape,
-    BiasAxes,
-    [f32; 3],
-);
-
-/// The parameters of [`attention_gradients_of_queries`](fn@wgmma::gradients::attention_gradients_of_queries).
-pub type GradientsOfQueriesParams<T> = (
-    TensorMap<'static, T>,
-    TensorMap<'static, T>,
-    TensorMap<'static, T>,
-    TensorMap<'static, T>,
-    &'static [f32],
-    TensorMap<'static, T>,
     &'static [u32],
     SliceMut<'static, T>,
     AttentionShape,
-    BiasAxes,
-    [f32; 3],
+    f32,
 );
 
 /// The parameters of [`attention_bias_gradient_wgmma`](fn@wgmma::gradients::bias::attention_bias_gradient_wgmma).
@@ -209,14 +190,12 @@ pub trait HopperAttention: Attention {
     type GradientsD64: Kernel<Params = HopperGradientsParams<Self>>;
     /// For 128.
     type GradientsD128: Kernel<Params = HopperGradientsParams<Self>>;
-    /// With a bias, or sequences: gradients of keys and values, for 64.
-    type FormsOfKeysD64: Kernel<Params = GradientsOfKeysParams<Self>>;
+    /// With a bias, or sequences: gradients, for 64.
+    type GradientsOfFormsD64: Kernel<Params = HopperGradientsParams<Self>>;
     /// For 128.
-    type FormsOfKeysD128: Kernel<Params = GradientsOfKeysParams<Self>>;
-    /// Gradients of queries, for 64.
-    type FormsOfQueriesD64: Kernel<Params = GradientsOfQueriesParams<Self>>;
-    /// For 128.
-    type FormsOfQueriesD128: Kernel<Params = GradientsOfQueriesParams<Self>>;
+    type GradientsOfFormsD128: Kernel<Params = HopperGradientsParams<Self>>;
+    /// Those of queries, of their sums.
+    type GradientsOfSums: Kernel<Params = GradientsOfSumsParams<Self>>;
     /// The gradient of a bias, for 64.
     type BiasGradientD64: Kernel<Params = BiasGradientParams<Self>>;
     /// For 128.
@@ -230,12 +209,11 @@ macro_rules! hopper {
             type D128 = wgmma::attention_wgmma<$type, 64, false>;
             type FormsD64 = wgmma::attention_wgmma<$type, 32, true>;
             type FormsD128 = wgmma::attention_wgmma<$type, 64, true>;
-            type GradientsD64 = wgmma::gradients::ordered::attention_gradients_wgmma<$type, 32>;
-            type GradientsD128 = wgmma::gradients::ordered::attention_gradients_wgmma<$type, 64>;
-            type FormsOfKeysD64 = wgmma::gradients::attention_gradients_of_keys<$type, 32>;
-            type FormsOfKeysD128 = wgmma::gradients::attention_gradients_of_keys<$type, 64>;
-            type FormsOfQueriesD64 = wgmma::gradients::attention_gradients_of_queries<$type, 32>;
-            type FormsOfQueriesD128 = wgmma::gradients::attention_gradients_of_queries<$type, 64>;
+            type GradientsD64 = wgmma::gradients::attention_gradients_wgmma<$type, 32, false>;
+            type GradientsD128 = wgmma::gradients::attention_gradients_wgmma<$type, 64, false>;
+            type GradientsOfFormsD64 = wgmma::gradients::attention_gradients_wgmma<$type, 32, true>;
+            type GradientsOfFormsD128 = wgmma::gradients::attention_gradients_wgmma<$type, 64, true>;
+            type GradientsOfSums = wgmma::gradients::of_sums::attention_gradients_of_sums<$type>;
             type BiasGradientD64 = wgmma::gradients::bias::attention_bias_gradient_wgmma<$type, 32>;
             type BiasGradientD128 = wgmma::gradients::bias::attention_bias_gradient_wgmma<$type, 64>;
         }

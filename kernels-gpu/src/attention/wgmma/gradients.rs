@@ -1,41 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gradients of attention on Hopper's tensor cores, of numbers of 16 bits, with head dimensions of 64 and 128.
+//! Gradients of attention on Hopper's tensor cores, of numbers of 16 bits, with head dimensions of 64 and 128: those with respect to queries, keys
+//! and values in one kernel, which computes each product once: `10 d` operations for each pair of a query and a key. What is computed is what
+//! [`tiled::gradients`](crate::attention::tiled::gradients) says.
 //!
-//! What is computed is what [`tiled::gradients`](crate::attention::tiled::gradients) says. The kernel for operands alone, with a mask or without, is
-//! [`ordered`]. Those of this module have a bias, lengths of keys and packed sequences, too, and compute by blocks of the same kind as the tiled one: one has
-//! lines of keys and values, or of queries, and walks over all that their gradients are summed over. Two operands belong to a line: a
-//! query and its incoming gradient, or a key and its value. The first ones are multiplied for the scores, the second ones for the gradients of the
-//! weights, whoever is the block's.
+//! A block has [`ROWS`] keys and values, in two consumers with [`LINES`] each, and walks over the queries that see them, tile by tile, from
+//! the last to the first. One warp, the producer, has tiles copied to a ring. The consumers compute
+//! `S = K Qᵀ` and `X = V Gᵀ`; what is made of them in registers is the left operand of `Pᵀ G` and `Dᵀ Q`, where `D = P ∘ (X − δ)`. Short
+//! keys and values wait in registers, too, as otherwise shared memory would be what takes the time. `D` goes to shared memory too, for both
+//! consumers: the gradient of the tile's queries is `D K`, of which each has a half. That product is made one tile later, so that consumers need
+//! not be in step.
 //!
-//! One thread, the producer, has tiles of [`LINES`] lines of both operands copied to a ring. Two warpgroups, the consumers, have as many lines
-//! each of the block's own. `S = A Cᵀ` and `X = B Dᵀ` by `wgmma`; the weights `P` and the gradients of the scores
-//! `P ∘ (X − δ)` are made in the registers that those were in, and are the left operands of the next products, with `C` and `D` as they
-//! lie. So nothing that is computed goes through shared memory, and consumers do not wait for one another.
+//! What blocks have of a query is added in memory, one block after another, by two more threads, the adders. So the bits are the same each time. A
+//! second kernel makes gradients of the [sums](mod@of_sums).
 //!
-//! Lines of a tile that are of the next sequence are set to 0 by the consumers, as those behind the last one are by the copies. A
-//! [bias](super::bias) comes to the ring with the tile whose scores it is added to: a box for each consumer.
+//! Blocks take their keys by a counter, the first keys of a head first. So a block waits only for blocks that took keys before it did, which are
+//! there, whatever the order in which blocks begin. For the same reason a block takes keys only when it can work on them at once. Blocks of a head that run
+//! side by side have about the same tile at a time, each a little behind the one in front of it: as a mask hides the first queries from the last
+//! keys, all of them can begin with the last query.
 //!
-//! Nobody adds to what another adds to: the bits are the same each time. For that, the first two products are computed twice, by the blocks of
-//! keys and by those of queries: `14 d` operations for each pair, where `10 d` is the least.
+//! Lengths of keys, packed sequences and a [bias](super::bias) have entries of their own. Tiles begin with a sequence's first line; the lines of one that
+//! are of the next sequence are set to 0 by the consumers, as those behind the last one are by the copies. A bias comes to a ring of its own, a
+//! box for each consumer and part of a tile.
 
-use cuda_std::float::approximate;
 use cuda_std::half::{bf16, f16};
 use cuda_std::hint;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
-use cuda_std::tma::{self, TensorMap};
+use cuda_std::tma::{TensorMap, TensorMapMut};
 use cuda_std::warpgroup;
-use cuda_std::wgmma::{Accumulator, KMajor, MatrixDescriptor, Registers};
+use cuda_std::wgmma::Registers;
 
-use self::scores::{Known, PRODUCTS, Packed, hide, products};
+use self::scores::Known;
 use super::bias::{BOX_BYTES, Bias, BiasAxes};
-use super::consume::store_line;
 use super::{Half, LINE, Place, dim};
-use crate::attention::{AttentionShape, Lines, Sequence};
+use crate::attention::{AttentionShape, Lines, Sequence, Tile};
 use crate::matmul::unroll;
 
+mod add;
 pub mod bias;
-pub mod ordered;
+mod consume;
+pub mod of_sums;
+mod produce;
 mod scores;
 
 pub use scores::LINES;
@@ -48,62 +53,161 @@ pub const ROWS: usize = LINES * CONSUMERS;
 /// Threads of a block.
 pub const THREADS: usize = 128 * (1 + CONSUMERS);
 
-/// Stages of the ring.
+/// Stages of the rings.
 const STAGES: usize = 2;
 
-/// Bytes of a tile of an operand.
-const fn tile_bytes(registers: usize) -> usize {
+/// Threads that have sums added, of a warp each.
+const ADDERS: u32 = STAGES as u32;
+
+/// Queries of a tile: of short lines more, so that tiles are of one size.
+pub const fn queries(registers: usize) -> usize {
+    LINES * parts(registers)
+}
+
+/// Parts of [`LINES`] queries that a tile has.
+const fn parts(registers: usize) -> usize {
+    64 / registers
+}
+
+/// Whether a consumer's keys and values wait in registers: short ones.
+const fn in_registers(registers: usize) -> bool {
+    registers == 32
+}
+
+/// Bytes of a tile of queries, or of their gradients.
+const TILE_BYTES: usize = 64 * 128 * 2;
+
+/// Bytes of a consumer's keys, or values.
+const fn own_bytes(registers: usize) -> usize {
     LINES * dim(registers) * 2
 }
 
-/// What is known of each query of a tile: the logarithm of its sum of exponentials, and the product of its result and gradient.
-const QUERIES_BYTES: usize = 2 * LINES * 4;
-
-/// Bytes of the tiles: of both operands, of the consumers, then of the stages.
-const fn tiles_bytes(registers: usize) -> usize {
-    2 * (CONSUMERS + STAGES) * tile_bytes(registers)
+/// Bytes of the gradients of a tile's scores: a line for each key of the block.
+const fn scores_bytes(registers: usize) -> usize {
+    ROWS * queries(registers) * 2
 }
 
-/// Barriers: whether each consumer's own lines are there, and whether a stage is full, and free.
-const BARRIERS: usize = CONSUMERS + 2 * STAGES;
+/// Bytes of the sums of a tile's queries.
+const SUMS_BYTES: usize = 2 * TILE_BYTES;
 
-/// Bytes in front of the bias.
-const fn plain_bytes(registers: usize) -> usize {
-    (tiles_bytes(registers) + STAGES * QUERIES_BYTES + 8 * BARRIERS).next_multiple_of(1024)
+/// The sums of a tile's queries as lines and elements, which have no meaning: as they are in shared memory, they are in memory. Of the elements that a
+/// consumer's thread has in registers there are the first four of each thread, the next four, and so on.
+pub const SUMS: [usize; 2] = [SUMS_BYTES / 1024, 1024 / 4];
+
+/// The distance of four elements of a thread and the next four.
+const FOURS: usize = 4 * 128 * CONSUMERS;
+
+/// Bytes of what is known of the queries of a tile: the logarithms of their sums of exponentials, and the products of their results and gradients.
+const fn known_bytes(registers: usize) -> usize {
+    2 * queries(registers) * 4
+}
+
+/// Bytes of a stage of the bias: a box for each consumer.
+const BIAS_BYTES: usize = CONSUMERS * BOX_BYTES;
+
+/// Where in shared memory the stages of queries begin, behind keys and values; then the gradients of scores, and what comes behind them.
+const fn at_stages(registers: usize) -> usize {
+    2 * CONSUMERS * own_bytes(registers)
+}
+
+const fn at_scores(registers: usize) -> usize {
+    at_stages(registers) + 2 * STAGES * TILE_BYTES
+}
+
+const fn at_sums(registers: usize) -> usize {
+    at_scores(registers) + STAGES * scores_bytes(registers)
+}
+
+const fn at_known(registers: usize) -> usize {
+    at_sums(registers) + SUMS_BYTES
+}
+
+const fn at_barriers(registers: usize) -> usize {
+    at_known(registers) + STAGES * known_bytes(registers)
+}
+
+/// A word behind the barriers is the block's number.
+const fn at_bias(registers: usize) -> usize {
+    (at_barriers(registers) + 8 * BARRIERS + 8).next_multiple_of(1024)
+}
+
+/// Where a stage of the bias is. There is no room for the second one beside short lines, but where values were.
+const fn at_bias_stage(registers: usize, stage: usize) -> usize {
+    match in_registers(registers) && stage == 1 {
+        true => CONSUMERS * own_bytes(registers),
+        false => at_bias(registers) + stage * BIAS_BYTES,
+    }
 }
 
 /// The dynamic shared memory of a launch in bytes: the tiles are aligned to 1024.
 pub const fn shared_bytes(registers: usize, has_bias: bool) -> usize {
-    let of_bias = STAGES * CONSUMERS * BOX_BYTES;
-    1024 + plain_bytes(registers) + if has_bias { of_bias } else { 0 }
+    let stages = if in_registers(registers) { 1 } else { STAGES };
+    1024 + at_bias(registers) + if has_bias { stages * BIAS_BYTES } else { 0 }
 }
 
-/// The shape in which keys take the place of queries: for the order of their tiles.
+/// Words in front of the turns: the counter.
+pub const COUNTERS: usize = 1;
+
+/// The barriers: keys and values are there; ...
+const THERE: usize = 0;
+/// ... both consumers have stored the gradients of a tile's scores, and read those of the tile before;
+const MET: usize = 1;
+/// ... what the block has of a tile's queries is there, for each adder;
+const SUMMED: usize = 2;
+/// ... it has been read;
+const ADDED: usize = SUMMED + STAGES;
+/// ... a stage has all;
+const FULL: usize = ADDED + 1;
+/// ... nobody needs it any more;
+const FREE: usize = FULL + STAGES;
+/// ... and the same of the bias.
+const BIAS_FULL: usize = FREE + STAGES;
+const BIAS_FREE: usize = BIAS_FULL + STAGES;
+const BARRIERS: usize = BIAS_FREE + STAGES;
+
+/// How scores become exponents.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, KernelParam)]
+pub struct Exponents {
+    /// What is added to scores.
+    pub bias: BiasAxes,
+    /// What it is multiplied with to be in units of scores.
+    pub of_bias: f32,
+    /// What scores are multiplied with to be exponents of 2, a positive number; ...
+    pub factor: f32,
+    /// ... and to be those of e.
+    pub scale: f32,
+}
+
+/// The shape in which keys take the place of queries: for the order of their tiles, of which those of [`group`](AttentionShape::group) heads of keys
+/// are taken together.
 #[inline(always)]
 pub fn of_keys(shape: &AttentionShape) -> AttentionShape {
-    let group = shape.group.checked_div(shape.sharing).unwrap_or(1);
     AttentionShape {
         heads: shape.key_head(shape.heads),
         sharing: 1,
         queries: shape.keys,
-        group: if group == 0 { 1 } else { group },
         ..*shape
     }
 }
 
-/// The gradients of attention with respect to `k` and `v`, where the gradient with respect to its result is `grad`.
+/// The gradients of attention with respect to `k` and `v`, and the sums that are those with respect to `q` once they are multiplied by the scale,
+/// where the gradient with respect to its result is `grad`. Without `FORMS` neither a bias nor `sequences` are looked at.
 ///
 /// # Safety
 ///
 /// A block has [`THREADS`] threads and [`shared_bytes`] bytes of dynamic shared memory; the grid has one axis, with a block for each tile of
-/// [`ROWS`] keys. The shape, and [`of_keys`] of it, are valid for tiles of 64 lines; there are keys, and [`dim`] elements a line. Scores are
-/// multiplied by `factor`, a positive number, to be exponents of 2, and by `scale` to be those of e. The maps of operands have five axes, as
+/// [`ROWS`] keys. The shape, and [`of_keys`] of it, are valid for tiles of 64 lines; there are keys, and [`dim`] elements a line. The maps of operands have five axes, as
 /// those of [`attention_wgmma`](super::attention_wgmma()), and tiles of [`LINES`] lines. `of_queries` has for each query the logarithm to base 2
 /// of its sum of exponentials, or ∞ if it sees no key, and the product of its result and its gradient: the axes are these two, problems, heads and
-/// queries. The results begin at multiples of 16 bytes and have the heads one after
-/// another, each in C order. `sequences` and the bias are as there, and so is `of_bias`.
-#[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
-pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
+/// queries. The results begin at multiples of 16 bytes and have the heads one after another, each in C order. With `FORMS`, `sequences` and the bias
+/// are as there; packed ones are in order, as blocks that add to one tile would else wait without end.
+///
+/// `sums` is a map of three axes, tiles, as many as the shape has of [`queries`], and the lines and elements that [`SUMS`] says, with boxes of a tile, and
+/// no swizzle. `turns` are
+/// [`COUNTERS`] words and one for each such tile, all 0. Sums of tiles of which no query sees a key are left as they are.
+#[kernel(T = [bf16, f16], R = [32, 64], FORMS = [false, true], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
+pub unsafe fn attention_gradients_wgmma<T: Half, const R: usize, const FORMS: bool>(
     q: TensorMap<'_, T>,
     k: TensorMap<'_, T>,
     v: TensorMap<'_, T>,
@@ -111,476 +215,260 @@ pub unsafe fn attention_gradients_of_keys<T: Half, const R: usize>(
     of_queries: &[f32],
     bias: TensorMap<'_, T>,
     sequences: &[u32],
+    sums: TensorMapMut<'_, f32>,
+    turns: SliceMut<'_, u32>,
     dk: SliceMut<'_, T>,
     dv: SliceMut<'_, T>,
     shape: AttentionShape,
-    bias_axes: BiasAxes,
-    [factor, scale, of_bias]: [f32; 3],
+    exponents: Exponents,
 ) where
     [f32; R]: Registers,
 {
+    // Without packed sequences, which the compiler is to know, there are no more tiles than lines fill.
+    let shape = AttentionShape {
+        packed: if FORMS { shape.packed } else { 0 },
+        ..shape
+    };
+    let memory = cuda_std::shared::dynamic::<u8>().aligned::<1024>();
     let tiles = of_keys(&shape);
-    let Some(tile) = tiles.tile(thread::block_idx_x(), ROWS as u32) else {
-        return;
-    };
-    // The first keys are seen by most: theirs are to be the first tiles.
-    let row = (tiles.blocks(shape.keys, ROWS as u32) - 1) * ROWS as u32 - tile.row;
     // SAFETY: the kernel's contract.
-    let found = unsafe { sequence(&shape, sequences, Lines::Keys, tile.batch, row) };
-    let Some((sequence, row)) = found else {
+    let number = unsafe { begin(memory, at_barriers(R), &turns) };
+    let Some(tile) = tiles.tile(number, ROWS as u32) else {
         return;
     };
-    let block = Block::<T, R, false> {
+    // The first keys come first.
+    let place = (tiles.blocks(shape.keys, ROWS as u32) - 1) * ROWS as u32 - tile.row;
+    let mut found = (shape.whole(), place);
+    if FORMS {
+        // SAFETY: the kernel's contract.
+        let of_keys = unsafe { shape.sequence(sequences, Lines::Keys, tile.batch, (place, ROWS as u32)) };
+        let Some((sequence, row)) = of_keys else {
+            return;
+        };
+        found = (sequence.uniform(), warp::uniform(row));
+    }
+    let walk = Walk::new::<R>(&shape, Tile { row: place, ..tile }, found);
+    let block = Block::<T, R, FORMS> {
         own: [k, v],
         others: [q, grad],
-        shape,
-        sequence,
-        batch: tile.batch,
-        head: tile.head,
-        row,
-        heads: [tile.head * shape.sharing, (tile.head + 1) * shape.sharing],
-        lines: sequence.queries_of_tile(row, ROWS as u32),
-        memory: cuda_std::shared::dynamic::<u8>().aligned::<1024>(),
-        factor,
         known: Known::new(of_queries, &shape),
         bias: Bias {
             map: bias,
-            axes: bias_axes,
-            factor: of_bias,
+            axes: exponents.bias,
+            factor: exponents.of_bias,
         },
+        shape,
+        walk,
+        memory,
+        factor: exponents.factor,
     };
-    // SAFETY: the kernel's contract.
-    unsafe { block.make_barriers() };
-    if thread::thread_idx_x() < 128 {
+    // As all lanes of a warp have the same, products have their operands' descriptors in registers of the warp: ptxas would not know it otherwise.
+    let warp = warp::uniform(thread::thread_idx_x() / 32);
+    if warp < 4 {
         warpgroup::decrease_registers::<24>();
-        if thread::thread_idx_x() < 32 {
+        if warp == 0 {
             block.produce();
+        } else if warp <= ADDERS && warp::elect() {
+            block.add(warp - 1, sums, turns);
         }
     } else {
         warpgroup::increase_registers::<240>();
         let [keys, values] = block.consume();
-        block.store(&keys, dk, (tiles.heads, shape.keys), scale);
-        block.store(&values, dv, (tiles.heads, shape.keys), 1.0);
+        block.store(&keys, dk, exponents.scale);
+        block.store(&values, dv, 1.0);
     }
 }
 
-/// The sequence of a block's lines, and the first of them in it, where `row` is the first one of the block among those of its head.
+/// Makes the barriers ready, and takes the block's number.
 ///
 /// # Safety
 ///
-/// [`fits_sequences`](AttentionShape::fits_sequences).
+/// The kernel's contract.
 #[inline(always)]
-unsafe fn sequence(
-    shape: &AttentionShape,
-    sequences: &[u32],
-    of: Lines,
-    batch: u32,
-    row: u32,
-) -> Option<(Sequence, u32)> {
-    // SAFETY: the caller's promise.
-    unsafe { shape.sequence(sequences, of, batch, (row, ROWS as u32)) }
-}
-
-/// The gradient of attention with respect to `q`, where the gradient with respect to its result is `grad`.
-///
-/// # Safety
-///
-/// As for `attention_gradients_of_keys`, with a block for each tile of [`ROWS`] queries.
-#[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
-pub unsafe fn attention_gradients_of_queries<T: Half, const R: usize>(
-    q: TensorMap<'_, T>,
-    k: TensorMap<'_, T>,
-    v: TensorMap<'_, T>,
-    grad: TensorMap<'_, T>,
-    of_queries: &[f32],
-    bias: TensorMap<'_, T>,
-    sequences: &[u32],
-    dq: SliceMut<'_, T>,
-    shape: AttentionShape,
-    bias_axes: BiasAxes,
-    [factor, scale, of_bias]: [f32; 3],
-) where
-    [f32; R]: Registers,
-{
-    let Some(tile) = shape.tile(thread::block_idx_x(), ROWS as u32) else {
-        return;
-    };
-    // SAFETY: the kernel's contract.
-    let found = unsafe { sequence(&shape, sequences, Lines::Queries, tile.batch, tile.row) };
-    let Some((sequence, row)) = found else {
-        return;
-    };
-    let key_head = shape.key_head(tile.head);
-    let block = Block::<T, R, true> {
-        own: [q, grad],
-        others: [k, v],
-        shape,
-        sequence,
-        batch: tile.batch,
-        head: tile.head,
-        row,
-        heads: [key_head, key_head + 1],
-        lines: sequence.keys_of_tile(row, ROWS as u32),
-        memory: cuda_std::shared::dynamic::<u8>().aligned::<1024>(),
-        factor,
-        known: Known::new(of_queries, &shape),
-        bias: Bias {
-            map: bias,
-            axes: bias_axes,
-            factor: of_bias,
-        },
-    };
-    // SAFETY: the kernel's contract.
-    unsafe { block.make_barriers() };
-    if thread::thread_idx_x() < 128 {
-        warpgroup::decrease_registers::<24>();
-        if thread::thread_idx_x() < 32 && warp::elect() {
-            block.produce();
-        }
-    } else {
-        warpgroup::increase_registers::<240>();
-        let [sums, _] = block.consume();
-        block.store(&sums, dq, (shape.heads, shape.queries), scale);
+unsafe fn begin(memory: Shared<u8>, at: usize, turns: &SliceMut<'_, u32>) -> u32 {
+    // SAFETY (of all): the memory has room for them, and there is a counter; each phase gets as many arrivals.
+    let word = unsafe { memory.subarray_unchecked(at + 8 * BARRIERS, 8) }.cast::<u32>();
+    if thread::thread_idx_x() == 0 {
+        let barriers = unsafe { memory.subarray_unchecked(at, 8 * BARRIERS) }.cast::<u64>();
+        let init = |number: usize, arrivals: u32| unsafe { Mbarrier::at_unchecked(barriers, number) }.init(arrivals);
+        let warps = 4 * CONSUMERS as u32;
+        init(THERE, 1);
+        init(MET, warps);
+        init(ADDED, 1);
+        unroll!(2, stage => {
+            // Who has tiles copied, and each lane of the warp that stores what is known of queries.
+            init(FULL + stage, 1 + 32);
+            init(SUMMED + stage, warps);
+            init(FREE + stage, 32 * warps);
+            init(BIAS_FULL + stage, 1);
+            init(BIAS_FREE + stage, 32 * warps);
+        });
+        mbarrier::fence_init();
+        unsafe { word.set_unchecked(0, turns.atomic_unchecked(0).fetch_add(1)) };
     }
+    thread::sync_threads();
+    warp::uniform(unsafe { word.get_unchecked(0) })
 }
 
-/// What the threads of a block have in common. Its own lines are queries, or keys.
-struct Block<'a, T, const R: usize, const OF_QUERIES: bool> {
-    own: [TensorMap<'a, T>; 2],
-    others: [TensorMap<'a, T>; 2],
-    shape: AttentionShape,
+/// The keys of a block, and the tiles of queries that it walks over.
+#[derive(Clone, Copy)]
+struct Walk {
     sequence: Sequence,
     batch: u32,
-    /// The head of its own lines, and the first of these in the sequence.
+    /// The head of keys, and the first of them in the sequence.
     head: u32,
     row: u32,
-    /// The heads of the others, from the first to behind the last, and the lines of each.
+    /// The heads of queries, from the first to behind the last; the first tile's first query, and how many tiles each head has.
     heads: [u32; 2],
-    lines: [u32; 2],
-    memory: Shared<u8>,
-    factor: f32,
-    known: Known<'a>,
-    bias: Bias<'a, T>,
+    first: u32,
+    count: u32,
+    /// The number in a head of the tile of the sequence's first query.
+    number: u32,
 }
 
-impl<T: Half, const R: usize, const OF_QUERIES: bool> Block<'_, T, R, OF_QUERIES>
-where
-    [f32; R]: Registers,
-{
-    /// Makes the barriers ready.
-    ///
-    /// # Safety
-    ///
-    /// The kernel's contract.
+impl Walk {
+    /// Of a tile of keys, whose first one is the one in the sequence that is said.
     #[inline(always)]
-    unsafe fn make_barriers(&self) {
-        if thread::thread_idx_x() == 0 {
-            for consumer in 0..CONSUMERS as u32 {
-                self.there(consumer).init(1);
-            }
-            for stage in 0..STAGES as u32 {
-                // Who has tiles copied, and each lane of the warp that stores what is known of queries.
-                self.full(stage).init(if OF_QUERIES { 1 } else { 1 + 32 });
-                // Each warp for itself: it reads what is known of queries by ordinary loads.
-                self.free(stage).init(4 * CONSUMERS as u32);
-            }
-            mbarrier::fence_init();
+    fn new<const R: usize>(shape: &AttentionShape, tile: Tile, (sequence, row): (Sequence, u32)) -> Self {
+        let (rows, queries) = (ROWS as u32, queries(R) as u32);
+        let [first, end] = sequence.queries_of_tile(row, rows);
+        let first = first - first % queries;
+        Self {
+            sequence,
+            batch: tile.batch,
+            head: tile.head,
+            row,
+            heads: [tile.head * shape.sharing, (tile.head + 1) * shape.sharing],
+            first,
+            count: if end > first {
+                (end - first).div_ceil(queries)
+            } else {
+                0
+            },
+            // As the tiles of keys say which of the packed sequences it is.
+            number: sequence.first_query / queries + (tile.row - row) / rows - sequence.first_key / rows,
         }
-        thread::sync_threads();
+    }
+
+    /// How many tiles of queries there are, in all heads.
+    #[inline(always)]
+    fn tiles(&self) -> u32 {
+        self.count * (self.heads[1] - self.heads[0])
+    }
+
+    /// The first one, if there is one: its head, and the first of so many queries.
+    #[inline(always)]
+    fn begin(&self, queries: u32) -> [u32; 2] {
+        [self.heads[0], (self.first + self.count * queries).wrapping_sub(queries)]
+    }
+
+    /// The one behind that, if there is one: queries ahead of it, or the next head's last ones.
+    #[inline(always)]
+    fn next(&self, [head, line]: [u32; 2], queries: u32) -> [u32; 2] {
+        match line > self.first {
+            true => [head, line - queries],
+            false => [head + 1, self.begin(queries)[1]],
+        }
+    }
+
+    /// Which of the sequence's tiles of keys the block has.
+    #[inline(always)]
+    fn turn(&self) -> u32 {
+        self.row / ROWS as u32
+    }
+
+    /// Queries from this one on are not seen by the keys ahead of the block's.
+    #[inline(always)]
+    fn first_to_add(&self) -> u32 {
+        let rows = ROWS as u32;
+        match self.row {
+            0 => 0,
+            row => self.sequence.queries_of_tile(row - rows, rows)[1],
+        }
+    }
+}
+
+/// What the threads of a block have in common.
+struct Block<'a, T, const R: usize, const FORMS: bool> {
+    /// Of keys and values, and of queries and their gradients.
+    own: [TensorMap<'a, T>; 2],
+    others: [TensorMap<'a, T>; 2],
+    known: Known<'a>,
+    bias: Bias<'a, T>,
+    shape: AttentionShape,
+    walk: Walk,
+    memory: Shared<u8>,
+    factor: f32,
+}
+
+impl<T: Half, const R: usize, const FORMS: bool> Block<'_, T, R, FORMS> {
+    #[inline(always)]
+    fn barrier(&self, number: usize) -> Mbarrier {
+        // SAFETY (of both): the memory has room for all barriers there; each phase gets the arrivals that `begin` says.
+        let barriers = unsafe { self.memory.subarray_unchecked(at_barriers(R), 8 * BARRIERS) }.cast::<u64>();
+        unsafe { Mbarrier::at_unchecked(barriers, number) }
     }
 
     #[inline(always)]
-    fn barrier(&self, number: u32) -> Mbarrier {
-        let at = tiles_bytes(R) + STAGES * QUERIES_BYTES;
-        // SAFETY (of both): the memory has as many bytes, behind which there is room for all barriers; each phase gets the arrivals that
-        // `make_barriers` says.
-        let barriers = unsafe { self.memory.subarray_unchecked(at, 8 * BARRIERS) }.cast::<u64>();
-        unsafe { Mbarrier::at_unchecked(barriers, number as usize) }
+    fn part<U: bytemuck::Pod>(&self, at: usize, bytes: usize) -> Shared<U> {
+        // SAFETY: it is in front of the barriers, or behind them, where there is a bias.
+        unsafe { self.memory.subarray_unchecked(at, bytes) }.cast()
     }
 
-    /// The barrier that the copies of a consumer's own lines complete.
+    /// The memory of a consumer's keys, or values.
     #[inline(always)]
-    fn there(&self, consumer: u32) -> Mbarrier {
-        self.barrier(consumer)
+    fn own(&self, operand: usize, consumer: usize) -> Shared<T> {
+        self.part((operand * CONSUMERS + consumer) * own_bytes(R), own_bytes(R))
     }
 
-    /// The barrier that is completed when a stage has all.
+    /// The memory of a part of a tile of queries, or of their gradients, in a stage.
     #[inline(always)]
-    fn full(&self, stage: u32) -> Mbarrier {
-        self.barrier(CONSUMERS as u32 + 2 * stage)
+    fn tile(&self, operand: usize, stage: u32, part: usize) -> Shared<T> {
+        let number = 2 * stage as usize + operand;
+        self.part(at_stages(R) + number * TILE_BYTES + part * own_bytes(R), own_bytes(R))
     }
 
-    /// The barrier at which those arrive who are done with a stage.
+    /// The memory of the gradients of scores of a part of a tile in a stage: lines of the block's keys.
     #[inline(always)]
-    fn free(&self, stage: u32) -> Mbarrier {
-        self.barrier(CONSUMERS as u32 + 2 * stage + 1)
+    fn scores(&self, stage: u32, part: usize) -> Shared<T> {
+        let bytes = ROWS * LINE;
+        self.part(at_scores(R) + stage as usize * scores_bytes(R) + part * bytes, bytes)
     }
 
-    /// The memory of a tile of an operand: number 0 and 1 are the consumers' own, then come the stages.
+    /// The memory of the sums of a tile's queries.
     #[inline(always)]
-    fn tile(&self, operand: usize, number: u32) -> Shared<T> {
-        let at = (2 * number as usize + operand) * tile_bytes(R);
-        // SAFETY: it is among the tiles.
-        unsafe { self.memory.subarray_unchecked(at, tile_bytes(R)) }.cast()
+    fn sums(&self) -> Shared<f32> {
+        self.part(at_sums(R), SUMS_BYTES)
     }
 
     /// The memory of what is known of the queries of a stage.
     #[inline(always)]
     fn queries(&self, stage: u32) -> Shared<f32> {
-        let at = tiles_bytes(R) + stage as usize * QUERIES_BYTES;
-        // SAFETY: it is behind the tiles.
-        unsafe { self.memory.subarray_unchecked(at, QUERIES_BYTES) }.cast()
+        self.part(at_known(R) + stage as usize * known_bytes(R), known_bytes(R))
     }
 
-    /// The memory of what is added to a consumer's scores in a stage.
+    /// The memory of what is added to a consumer's scores of a part of a tile, in a stage of the bias.
     #[inline(always)]
-    fn of_bias(&self, consumer: u32, stage: u32) -> Shared<T> {
-        let number = CONSUMERS * stage as usize + consumer as usize;
-        // SAFETY: it is behind all else, where there is a bias.
-        unsafe {
-            self.memory
-                .subarray_unchecked(plain_bytes(R) + number * BOX_BYTES, BOX_BYTES)
+    fn of_bias(&self, stage: u32, consumer: usize) -> Shared<T> {
+        self.part(at_bias_stage(R, stage as usize) + consumer * BOX_BYTES, BOX_BYTES)
+    }
+
+    /// The place in the bias's ring for a part of a tile of queries, which is at this one in theirs: each part has one.
+    #[inline(always)]
+    fn place_of_bias(of_queries: Place, part: usize) -> Place {
+        match parts(R) {
+            1 => of_queries,
+            // Both stages have come around with each tile.
+            _ => Place {
+                stage: part as u32,
+                round: of_queries.stage,
+            },
         }
-        .cast()
     }
 
     /// Whether something is added to scores. It is asked anew each time, so that there is one loop.
     #[inline(always)]
     fn has_bias(&self) -> bool {
-        hint::pinned(self.bias.axes.is_there) != 0
-    }
-
-    /// The first line of the block's sequence among its own, and among the others.
-    #[inline(always)]
-    fn first_lines(&self) -> [u32; 2] {
-        let Sequence {
-            first_query, first_key, ..
-        } = self.sequence;
-        if OF_QUERIES {
-            [first_query, first_key]
-        } else {
-            [first_key, first_query]
-        }
-    }
-
-    /// Has all tiles copied, and what is known of the others, if they are queries. For one thread, or then for a warp.
-    #[inline(always)]
-    fn produce(&self) {
-        let leads = OF_QUERIES || thread::thread_idx_x() == 0;
-        let copy = |maps: &[TensorMap<'_, T>; 2], number: u32, head: u32, line: u32, barrier: Mbarrier| {
-            let at = [0, line as i32, 0, head as i32, self.batch as i32];
-            // SAFETY (of both): a box of the maps is, by the kernel's contract, as large as the tile, which is at a multiple of 1024 bytes.
-            // Consumers are done with it, and read it when the barrier says so. The block ends when they have.
-            unsafe {
-                maps[0].load(self.tile(0, number), at, barrier);
-                maps[1].load(self.tile(1, number), at, barrier);
-            }
-        };
-        let [own, others] = self.first_lines();
-        for consumer in 0..CONSUMERS as u32 {
-            if leads {
-                let there = self.there(consumer);
-                there.arrive_expect_tx(2 * tile_bytes(R) as u32);
-                let line = own + self.row + consumer * LINES as u32;
-                copy(&self.own, consumer, self.head, line, there);
-            }
-        }
-        let mut place = Place::FIRST;
-        for head in self.heads[0]..self.heads[1] {
-            let mut line = self.lines[0];
-            while line < self.lines[1] {
-                let query = line + thread::thread_idx_x() % 32;
-                let known = [0, 32].map(|more| match OF_QUERIES {
-                    true => [0.0; 2],
-                    false => self.known.of([self.batch, head], &self.sequence, query + more),
-                });
-                self.free(place.stage).wait(place.round ^ 1);
-                if leads {
-                    let full = self.full(place.stage);
-                    let of_bias = if self.has_bias() {
-                        CONSUMERS as u32 * self.bias.bytes()
-                    } else {
-                        0
-                    };
-                    full.arrive_expect_tx(2 * tile_bytes(R) as u32 + of_bias);
-                    copy(&self.others, CONSUMERS as u32 + place.stage, head, others + line, full);
-                    if of_bias > 0 {
-                        self.copy_bias(place.stage, head, line, full);
-                    }
-                }
-                if !OF_QUERIES {
-                    let (to, lane) = (self.queries(place.stage), thread::thread_idx_x() as usize);
-                    unroll!(4, i => {
-                        // SAFETY: there are four for each lane: two logarithms, then two products.
-                        unsafe { to.set_unchecked(32 * i + lane, known[i % 2][i / 2]) };
-                    });
-                    self.full(place.stage).arrive();
-                }
-                place = place.next();
-                line += LINES as u32;
-            }
-        }
-    }
-
-    /// Has what is added to the scores of a tile copied, for both consumers: of the others' lines from `line` on. For one thread.
-    #[inline(always)]
-    fn copy_bias(&self, stage: u32, head: u32, line: u32, full: Mbarrier) {
-        for consumer in 0..CONSUMERS as u32 {
-            let row = self.row + consumer * LINES as u32;
-            let at = match OF_QUERIES {
-                true => [self.batch, self.head, row, line],
-                false => [self.batch, head, line, row],
-            };
-            // SAFETY: there is a bias, and its box is a part of the stage, as tiles are.
-            unsafe { self.bias.load(self.of_bias(consumer, stage), at, full) };
-        }
-    }
-
-    /// Makes the lines of a tile that are behind the sequence zeros, in a stage, which is full, but for so many. For all consumers, who are
-    /// together then; nothing of theirs is under way.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn clear(&self, stage: u32, lines: u32) {
-        // Pieces of 16 bytes of a box, of which swizzling leaves those of a line in it.
-        let pieces = LINE / 16;
-        unroll!(2, operand => {
-            let tile = self.tile(operand, CONSUMERS as u32 + stage).cast::<u32>();
-            let mut piece = lines as usize * pieces + thread::thread_idx_x() as usize - 128;
-            while piece < LINES * pieces {
-                unroll!(2, of_box => {
-                    if of_box < R / 32 {
-                        // SAFETY: within the tile, at a multiple of 16 bytes.
-                        unsafe { tile.set_vec_unchecked((of_box * LINES * pieces + piece) * 4, [0u32; 4]) };
-                    }
-                });
-                piece += CONSUMERS * 128;
-            }
-        });
-        tma::fence_async();
-        thread::sync_threads_named::<1, { 128 * CONSUMERS as u32 }>();
-    }
-
-    /// The sums of this consumer's lines: of the gradients of scores times the first operand of the others, and of keys also of the weights
-    /// times the second.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn consume(&self) -> [Accumulator<R>; 2] {
-        let consumer = warp::uniform(thread::thread_idx_x() / 128) - 1;
-        let row = self.row + consumer * LINES as u32;
-        let query = row + Accumulator::<PRODUCTS>::place(thread::thread_idx_x(), 0).0;
-        let known = [0, 8].map(|more| match OF_QUERIES {
-            true => self.known.of([self.batch, self.head], &self.sequence, query + more),
-            false => [0.0; 2],
-        });
-        self.there(consumer).wait(0);
-        let own = [0, 1].map(|operand| MatrixDescriptor::<T, KMajor>::new(self.tile(operand, consumer), 16, 1024));
-        let mut sums = [Accumulator::zero(), Accumulator::zero()];
-        let mut place = Place::FIRST;
-        let all = if OF_QUERIES {
-            self.sequence.keys
-        } else {
-            self.sequence.queries
-        };
-        for _ in self.heads[0]..self.heads[1] {
-            let mut line = self.lines[0];
-            while line < self.lines[1] {
-                self.full(place.stage).wait(place.round);
-                if all - line < LINES as u32 {
-                    self.clear(place.stage, all - line);
-                }
-                sums = self.step(own, place.stage, (row, line), known, sums);
-                self.free(place.stage)
-                    .arrive_if(thread::thread_idx_x().is_multiple_of(32));
-                place = place.next();
-                line += LINES as u32;
-            }
-        }
-        sums
-    }
-
-    /// Adds what the tile in a stage, which is full, adds to the sums. When it comes back, the tile has been read.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn step(
-        &self,
-        own: [MatrixDescriptor<T, KMajor>; 2],
-        stage: u32,
-        (row, line): (u32, u32),
-        known: [[f32; 2]; 2],
-        [of_scores, of_weights]: [Accumulator<R>; 2],
-    ) -> [Accumulator<R>; 2] {
-        let tile = |operand| self.tile(operand, CONSUMERS as u32 + stage);
-        // SAFETY (of both): the tile stays until it is free, and the consumer's own lines to the end.
-        let weights = unsafe { products::<T, R>(own[0], tile(0), LINES) };
-        let scores = unsafe { products::<T, R>(own[1], tile(1), LINES) };
-        // SAFETY: the newest batch is the other one.
-        let mut weights = unsafe { weights.wait_beside_newer() };
-        if self.has_bias() {
-            let consumer = warp::uniform(thread::thread_idx_x() / 128) - 1;
-            // SAFETY: there is one, and its box came with the tile.
-            unsafe {
-                self.bias
-                    .add::<PRODUCTS, OF_QUERIES>(self.of_bias(consumer, stage), &mut weights);
-            }
-            // What the thread has read, copies may fill, once a product has brought the warps together.
-            tma::fence_async();
-        }
-        hide::<OF_QUERIES>(&mut weights, &self.sequence, (row, line), f32::NEG_INFINITY);
-        // Element `i` is of query `i / 2 % 2` of the thread's, or of column `8 (i / 4) + i % 2` of its columns.
-        let queries = self.queries(stage);
-        let lane = thread::thread_idx_x() as usize % 4 * 2;
-        let of_column = |plane: usize, i: usize| {
-            // SAFETY: there are as many.
-            unsafe { queries.get_unchecked(plane * LINES + lane + i / 4 * 8 + i % 2) }
-        };
-        weights.update(|i, score| {
-            let log_sum = if OF_QUERIES {
-                known[i / 2 % 2][0]
-            } else {
-                of_column(0, i)
-            };
-            approximate::exp2(Float::mul_add(score, self.factor, -log_sum))
-        });
-        if OF_QUERIES {
-            let mut scores = scores.wait();
-            scores.update(|i, product| weights.element(i) * (product - known[i / 2 % 2][1]));
-            let packed = Packed::new(&scores);
-            // SAFETY: the tile stays until it is free, behind the wait.
-            let sum = unsafe { packed.add_to(of_scores, tile(0)) }.wait();
-            packed.keep();
-            return [sum, of_weights];
-        }
-        let packed_weights = Packed::new(&weights);
-        let mut scores = scores.wait();
-        // SAFETY (of both): the tile stays until it is free, behind the waits.
-        let by_weights = unsafe { packed_weights.add_to(of_weights, tile(1)) };
-        scores.update(|i, product| weights.element(i) * (product - of_column(1, i)));
-        let packed = Packed::new(&scores);
-        let by_scores = unsafe { packed.add_to(of_scores, tile(0)) };
-        // SAFETY: the newest batch is the other one.
-        let of_weights = unsafe { by_weights.wait_beside_newer() };
-        packed_weights.keep();
-        let of_scores = by_scores.wait();
-        packed.keep();
-        [of_scores, of_weights]
-    }
-
-    /// Stores the sums, times `factor`, to an array that has so many heads with so many lines: 0 of keys that are of no sequence.
-    #[cfg_attr(target_arch = "nvptx64", inline(always))]
-    fn store(&self, sums: &Accumulator<R>, out: SliceMut<'_, T>, (heads, lines): (u32, u32), factor: f32) {
-        let consumer = thread::thread_idx_x() / 128 - 1;
-        let row = self.row + consumer * LINES as u32 + Accumulator::<R>::place(thread::thread_idx_x(), 0).0;
-        let head = (self.batch * heads + self.head) as usize;
-        let [first, _] = self.first_lines();
-        let of_sequence = if OF_QUERIES {
-            self.sequence.queries
-        } else {
-            self.sequence.keys
-        };
-        let end = if self.shape.packed > 0 { of_sequence } else { lines };
-        unroll!(2, half => {
-            let row = row + 8 * half as u32;
-            let line = (row < end).then_some(head * lines as usize + (first + row) as usize);
-            let is_seen = row < of_sequence;
-            // SAFETY: the line is in `out`, by the kernel's contract.
-            unsafe { store_line(sums, half, &out, line, |sum| if is_seen { sum * factor } else { 0.0 }) };
-        });
+        FORMS && hint::pinned(self.bias.axes.is_there) != 0
     }
 }

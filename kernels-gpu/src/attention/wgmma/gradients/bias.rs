@@ -60,9 +60,9 @@ pub const fn shared_bytes(registers: usize) -> usize {
 ///
 /// # Safety
 ///
-/// As for [`attention_gradients_of_queries`](super::attention_gradients_of_queries()), with [`shared_bytes`] of this module, as many blocks as
-/// [`BiasPlan::blocks`] says, tiles of [`KEYS`] keys and values, and a bias, whose keys are not summed; sequences are not packed. The plan is one for the shape,
-/// with tiles of [`TILE`], and `out` begins at a multiple of 8 bytes and has as many elements as it says.
+/// As for [`attention_gradients_wgmma`](super::attention_gradients_wgmma()) with forms, but for what that has of sums, with [`shared_bytes`] of this
+/// module, as many blocks as [`BiasPlan::blocks`] says, tiles of [`KEYS`] keys and values, and a bias, whose keys are not summed; sequences are not
+/// packed. The plan is one for the shape, with tiles of [`TILE`], and `out` begins at a multiple of 8 bytes and has as many elements as it says.
 #[kernel(T = [bf16, f16], R = [32, 64], arch = "sm_90a", max_threads = THREADS, min_blocks = 1)]
 pub unsafe fn attention_bias_gradient_wgmma<T: Half, const R: usize>(
     q: TensorMap<'_, T>,

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The gradients of queries, of their sums.
+
+use cuda_std::half::{bf16, f16};
+use cuda_std::prelude::*;
+use cuda_std::wgmma::Accumulator;
+
+use super::super::consume::store_line;
+use super::scores::{LINES, PRODUCTS};
+use super::{CONSUMERS, FOURS, Half, SUMS};
+use crate::attention::{AttentionShape, Lines};
+use crate::matmul::unroll;
+
+/// Threads of a block: one for each of the consumers', which has the same elements.
+pub const THREADS: usize = 128 * CONSUMERS;
+
+/// Stores the sums of [`attention_gradients_wgmma`](super::attention_gradients_wgmma()), times `scale`, as gradients of queries: 0 of tiles of which
+/// none sees a key.
+///
+/// # Safety
+///
+/// A block has [`THREADS`] threads; the grid has one axis, with a block for each tile of the [`queries`](super::queries) that such a kernel has. The shape is
+/// valid for those, and its head dimension one that such a kernel has. `sums` are all tiles of that, `sequences` fit the shape, and `out` begins at a
+/// multiple of 16 bytes and has the heads one after another, each in C order.
+#[kernel(T = [bf16, f16], arch = "sm_90a", max_threads = THREADS)]
+pub unsafe fn attention_gradients_of_sums<T: Half>(
+    sums: &[f32],
+    sequences: &[u32],
+    out: SliceMut<'_, T>,
+    shape: AttentionShape,
+    scale: f32,
+) {
+    // A tile has as many elements, of queries of one piece of 64 or of two.
+    let (pieces, queries) = match shape.dim as usize > LINES {
+        true => (2, LINES as u32),
+        false => (1, 2 * LINES as u32),
+    };
+    let Some(tile) = shape.tile(thread::block_idx_x(), queries) else {
+        return;
+    };
+    // SAFETY: the kernel's contract.
+    let found = unsafe { shape.sequence(sequences, Lines::Queries, tile.batch, (tile.row, queries)) };
+    let Some((sequence, row)) = found else {
+        return;
+    };
+    let [begin, end] = sequence.keys_of_tile(row, queries);
+    let head = tile.batch * shape.heads + tile.head;
+    let number = (head * shape.blocks(shape.queries, queries) + tile.row / queries) as usize;
+    let thread = thread::thread_idx_x();
+    let mut elements = Accumulator::<PRODUCTS>::zero();
+    if begin < end {
+        let from = number * SUMS[0] * SUMS[1] + 4 * thread as usize;
+        // SAFETY: in the tile, by the kernel's contract, at a multiple of 16 bytes.
+        let fours = [0, 1, 2, 3, 4, 5, 6, 7].map(|j| unsafe { sums.load_vec_unchecked::<4>(from + j * FOURS) });
+        elements.update(|i, _| fours[i / 4][i % 4]);
+    }
+    // A consumer has half of the queries, or a piece of each.
+    let consumer = thread / 128;
+    let (of_query, piece) = match pieces {
+        1 => (consumer * LINES as u32, 0),
+        _ => (0, consumer),
+    };
+    let query = row + of_query + Accumulator::<PRODUCTS>::place(thread, 0).0;
+    let first = head as usize * shape.queries as usize + sequence.first_query as usize;
+    unroll!(2, half => {
+        let query = query + 8 * half as u32;
+        let line = (query < sequence.queries).then_some((first + query as usize) * pieces as usize + piece as usize);
+        // SAFETY: as lines of a piece it is in the results, by the kernel's contract, at a multiple of 16 bytes.
+        unsafe { store_line(&elements, half, &out, line, |sum| sum * scale) };
+    });
+}
