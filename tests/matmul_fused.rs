@@ -153,18 +153,20 @@ fn check_all<T: Number>([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], d
     let (a, b) = (stack::<T>((a_batch, m, k), 1), stack::<T>((b_batch, k, n), 2));
     let (whole, old) = (stack::<T>((batch, m, n), 3), stack::<T>((batch, m, n), 4));
     let (of_columns, of_rows) = (stack::<T>((1, 1, n), 5), stack::<T>((batch, m, 1), 6));
+    let of_each = stack::<T>((batch, 1, n), 8);
     // Behind each other, with others between them, or backwards.
     let apart = stack::<T>((batch, 2 * n, m), 7);
     let view = s![.., ..;2, ..;-1];
     for device in devices {
         let stream = device.default_stream();
         let upload = |array: &Array3<T>| DeviceArray::from_ndarray(stream, array).unwrap();
-        let (x, y, whole_there, columns_there, rows_there, apart_there) = (
+        let (x, y, whole_there, columns_there, rows_there, each_there, apart_there) = (
             upload(&a),
             upload(&b),
             upload(&whole),
             upload(&of_columns),
             upload(&of_rows),
+            upload(&of_each),
             upload(&apart),
         );
         let apart_there = apart_there.slice(view).unwrap().permuted_axes([0, 2, 1]).unwrap();
@@ -172,6 +174,7 @@ fn check_all<T: Number>([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], d
         let shape = (batch, m, n);
         type Addend<'a, T> = Option<(&'a warpsmith::DeviceArrayRef<T, Ix3>, ArrayView3<'a, T>)>;
         let columns: Addend<T> = Some((&columns_there, of_columns.broadcast(shape).unwrap()));
+        let each: Addend<T> = Some((&each_there, of_each.broadcast(shape).unwrap()));
         let rows: Addend<T> = Some((&rows_there, of_rows.broadcast(shape).unwrap()));
         let whole: Addend<T> = Some((&whole_there, whole.view()));
         let apart: Addend<T> = Some((&apart_there, apart));
@@ -181,6 +184,7 @@ fn check_all<T: Number>([a_batch, b_batch]: [usize; 2], [m, n, k]: [usize; 3], d
             (GeluTanh, 1.5, 0.75, None, apart),
             (Silu, 1.0, -0.5, apart, columns),
             (Identity, 2.0, 0.0, whole, rows),
+            (Silu, 0.5, 0.0, each, None),
             (Relu, 0.0, 1.5, columns, None),
         ] {
             let mut product = function.name(x.fused_batched_matmul(&y)).alpha(T::scalar(alpha));
