@@ -389,6 +389,38 @@ fn f64_functions_agree_with_the_reference_values() {
     }
 }
 
+/// That function of the host's is off by little more than half an ulp.
+#[test]
+fn the_exponential_of_f64_is_a_neighbour_of_the_hosts() {
+    let mut random = Lcg(5);
+    let spread = (0..1 << 18).map(|_| (random.unit() - 0.5) * 1500.0);
+    let mut arguments: Vec<f64> = spread.collect();
+    // Halfway between multiples of ln 2, where r is largest; and around where results begin and end.
+    let halves = (-1076..1025).map(|n| (f64::from(n) + 0.5) * std::f64::consts::LN_2);
+    let ends = [
+        0.0,
+        -708.396_418_532_264_1,
+        -744.440_071_921_381_2,
+        -745.133_219_101_941_1,
+        709.782_712_893_384,
+        -746.0,
+        710.0,
+    ];
+    for centre in halves.chain(ends) {
+        arguments.extend([centre.next_down(), centre, centre.next_up()]);
+    }
+    arguments.extend((0..1100).map(|k| 2f64.powi(-k)).flat_map(|x| [x, -x]));
+    arguments.extend([f64::MAX, f64::MIN, f64::INFINITY, f64::NEG_INFINITY, -0.0]);
+    for x in arguments {
+        let (got, want) = (Float::exp(x), x.exp());
+        let distance = got.to_bits().abs_diff(want.to_bits());
+        assert!(distance <= 1, "exp({x:?}) = {got:?}, {distance} floats from {want:?}");
+    }
+    assert_eq!(Float::exp(0.0f64), 1.0);
+    assert!(Float::exp(f64::NAN).is_nan());
+    assert_eq!((Float::exp(1e308f64), Float::exp(-1e308f64)), (f64::INFINITY, 0.0));
+}
+
 #[test]
 fn f64_operations_that_are_not_in_the_table() {
     let (sin, cos) = Float::sin_cos(0.7_f64);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`Float`] for f64: the functions of the crate `libm`, on both machines, and the hardware's
-//! own operations.
+//! [`Float`] for f64: the functions of the crate `libm`, on both machines, but for `exp`, which is
+//! our own, and the hardware's own operations.
 
 use super::machine::double as machine;
 use super::remainder::double as fmod;
 use super::{Float, Sealed};
+
+mod exp;
+
 use libm::{atan2, hypot, pow as powf, sincos as sin_cos};
 
 /// Every i32 is an f64, so that this is one correctly handled power.
@@ -21,7 +24,7 @@ fn rsqrt(x: f64) -> f64 {
 /// As that of f32.
 #[inline]
 fn sigmoid(x: f64) -> f64 {
-    let e = libm::exp(-x.abs());
+    let e = exp::exp(-x.abs());
     let y = 1.0 / (1.0 + e);
     if x < 0.0 { e * y } else { y }
 }
@@ -29,7 +32,7 @@ fn sigmoid(x: f64) -> f64 {
 impl_float! { f64, machine machine,
     rsqrt => rsqrt,
     cbrt => libm::cbrt,
-    exp => libm::exp,
+    exp => exp::exp,
     exp2 => libm::exp2,
     expm1 => libm::expm1,
     ln => libm::log,

@@ -7,7 +7,8 @@
 //! `x.exp()` of a concrete `f32` may be `std`'s own method instead, whose last bit can differ.
 //!
 //! f32 functions are our own and use f32 arithmetic with fused multiply-add; those of f64 are the
-//! crate `libm`'s. What the hardware has (`sqrt`, `mul_add` and the roundings) is one instruction.
+//! f32 functions are our own and use f32 arithmetic with fused multiply-add; those of f64 are the
+//! crate `libm`'s, but for `exp`, which is our own. What the hardware has (`sqrt`, `mul_add` and the roundings) is one instruction.
 //!
 //! An error bound is given in ulp, units in the last place of the exact result; 0.5 is correct
 //! rounding. Every bound holds for subnormal arguments and results as well: nothing is flushed to

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The exponential of f64, as that of f32: e^x = 2^n · e^r without a branch and without a division.
+//!
+//! ln 2 is subtracted in two parts, of which the first has 42 bits, so that n times it and what that leaves of x are exact,
+//! and r is rounded once. e^r = 1 + (r + r² q(r)), where q has degree 9: the polynomial is off by 2^-57.9 of e^r, r by
+//! 2^-55, and so is the sum in brackets. Together that is less than half an ulp, and the last sum rounds once more.
+
+use super::super::machine::double::fma;
+
+/// Adding this to |x| < 2^51 rounds x to an integer, which is then in the low bits of the mantissa; 2046 more, so that the
+/// integers that there are become positive.
+const ROUNDER: f64 = 6_755_399_441_055_744.0 + 2046.0;
+
+const LN_2_HI: f64 = 0.693_147_180_559_890_3;
+const LN_2_LO: f64 = 5.497_923_018_708_371e-14;
+
+/// e^x is less than half of the smallest number below this, and infinite above `CEILING`.
+const FLOOR: f64 = -746.0;
+const CEILING: f64 = 710.0;
+
+/// e^x. NaN stays in r, whatever n then is.
+#[inline]
+pub fn exp(x: f64) -> f64 {
+    let x = if x < FLOOR { FLOOR } else { x };
+    let x = if x > CEILING { CEILING } else { x };
+    let shifted = fma(x, core::f64::consts::LOG2_E, ROUNDER);
+    let n = shifted - ROUNDER;
+    let r = fma(n, -LN_2_LO, fma(n, -LN_2_HI, x));
+    let p = 1.0 + fma(r * r, quotient(r), r);
+    // 2^n as two factors, the exponents of which are positive, so that the result is rounded once, as a subnormal number too.
+    let biased = shifted.to_bits() as u32;
+    let first = biased >> 1;
+    p * power_of_two(first) * power_of_two(biased.wrapping_sub(first))
+}
+
+/// (e^r − 1 − r) / r² for |r| ≤ ln(2) / 2.
+#[inline(always)]
+fn quotient(r: f64) -> f64 {
+    let mut q = 2.501_194_208_668_984e-8;
+    q = fma(q, r, 2.763_040_893_438_606_6e-7);
+    q = fma(q, r, 2.755_754_716_087_652e-6);
+    q = fma(q, r, 2.480_149_257_592_266_2e-5);
+    q = fma(q, r, 1.984_126_955_293_549_2e-4);
+    q = fma(q, r, 1.388_888_894_423_544_1e-3);
+    q = fma(q, r, 8.333_333_333_471_492e-3);
+    q = fma(q, r, 4.166_666_666_652_725_5e-2);
+    q = fma(q, r, 0.166_666_666_666_664_52);
+    fma(q, r, 0.500_000_000_000_001_1)
+}
+
+/// 2^(`biased` − 1023), of the eleven low bits.
+#[inline(always)]
+fn power_of_two(biased: u32) -> f64 {
+    f64::from_bits(u64::from(biased << 20) << 32)
+}
