@@ -213,10 +213,16 @@ fn describe(lowered: &Lowered<'_>, device: &Properties) -> String {
         None => format!("{elements} elements"),
         Some(Form::Columns { .. }) => format!("{rows} rows of {row_len}, side by side"),
         Some(Form::Rows {
-            lanes_log2, is_loop, ..
+            lanes_log2,
+            held,
+            looped,
         }) => {
             let threads = 1usize << lanes_log2;
-            let how = if is_loop { "in a loop" } else { "at once" };
+            let how = match (held, looped) {
+                (_, 0) => "at once",
+                (0, _) => "in a loop",
+                _ => "partly at once",
+            };
             format!("{rows} rows of {row_len}, by {} each, {how}", count(threads, "thread"))
         }
     };

@@ -422,8 +422,8 @@ mod tests {
         let root = x.expr().sum_axis(Axis(1)).part.expect("a sum");
         let form = Form::Rows {
             lanes_log2: 8,
-            groups: 4,
-            is_loop: true,
+            held: 0,
+            looped: 4,
         };
         Reducing::new(&[root], &[1, LEN], &[1]).finish(form, (16, LEN / 16), &[output])
     }

@@ -10,7 +10,7 @@ use super::compiled::Place;
 use super::function::bits_of;
 use super::graph::FEW;
 use super::node::{Array, Kind, Node, Reduction};
-use super::program::{Combine, Fold, Form, Input, Layout, MAX_ARGUMENTS, Program, Reduce, Step, Value};
+use super::program::{Combine, Fold, Form, Input, Layout, MAX_ARGUMENTS, Program, Reduce, Step, Value, Words};
 use super::ptx;
 use crate::backend::DeviceFnInfo;
 
@@ -136,11 +136,18 @@ impl<'s, 'a> Reducing<'s, 'a> {
         of_steps.sum::<usize>() + of_folds.map(|(function, _)| count(*function)).sum::<usize>()
     }
 
-    /// The 4-byte words of an element that are in a thread's registers, if the thread has its elements there all at once.
-    pub(super) fn words(&self) -> usize {
+    /// The 4-byte words of an element that a thread has in registers if it has its elements there all at once.
+    pub(super) fn words(&self) -> Words {
         let outputs = self.steps.program.outputs.iter().zip(&self.is_row);
         let stored: Vec<Value> = outputs.filter(|(_, is_row)| !**is_row).map(|(&step, _)| step).collect();
         self.steps.program.words(&self.varying(), &stored)
+    }
+
+    /// The bytes that an element of a row reads.
+    pub(super) fn bytes(&self) -> usize {
+        let inputs = self.steps.program.inputs.iter().zip(&self.reduced.strides);
+        let along = inputs.filter(|(_, strides)| strides.iter().any(|&stride| stride != 0));
+        along.map(|(input, _)| input.ty.bytes()).sum()
     }
 
     /// Whether each step differs along a row.

@@ -16,7 +16,7 @@ use super::long::{MOST, cut, weights};
 use super::lower::Reducing;
 use super::materialize::materialize;
 use super::node::{Elements, Kind, Node, Reduced, Reduction};
-use super::program::{COLUMN_LANES, Form, GROUP, WARP_LOG2};
+use super::program::{COLUMN_LANES, Form, GROUP, WARP_LOG2, Words};
 use super::ptx;
 use super::run::{Runner, addresses, compute, uninit_shape};
 use crate::error::Result;
@@ -282,12 +282,22 @@ pub(super) const MOST_LANES_LOG2: u8 = 10;
 /// Groups that a thread has in flight.
 pub(super) const GROUPS: usize = 4;
 
+/// Groups that a thread has of a row in registers, unless that has more than the threads that it may have: of few rows more threads
+/// are busy than with more groups, and of many it makes no difference.
+const FEW_GROUPS: usize = 2;
+
 /// The 4-byte words of rows that a block has in registers at most: half of what a multiprocessor of today has. Of the longest
 /// rows no other block computes while one loads, but each element comes from memory once.
 pub(super) const MOST_WORDS: usize = MOST_OF_THREAD << MOST_LANES_LOG2;
 
 /// The 4-byte words of elements that a thread has in registers at most: half of those that there are for each of 1024 threads.
 const MOST_OF_THREAD: usize = 32;
+
+/// The same with what a later pass reads of the elements that are computed just then, at least one group.
+pub(super) const MOST_WITH_LATE: usize = MOST_OF_THREAD + 2 * GROUP;
+
+/// The bytes of a row that a large GPU's second-level cache keeps from pass to pass, with two rows on each multiprocessor.
+const MOST_CACHED: usize = 4 * MOST_WORDS;
 
 /// The calls of functions that a thread's code has, unless one group of elements needs more.
 const MOST_CALLS: usize = 128;
@@ -321,7 +331,7 @@ fn whole(reducing: &Reducing<'_, '_>, are_last: bool) -> Option<Form> {
     let is_far = reducing.has_neighbours_in_rows(FEW_COLUMNS) || reducing.has_elements() && !are_last;
     // Elements are counted in 32 bits: those of more rows are launched in parts of the first axis.
     let is_counted = reducing.has_one_axis_of_rows() || len.saturating_mul(reducing.rows()) <= ptx::MOST;
-    let form = rows_form(reducing, MOST_LANES_LOG2);
+    let form = at_once(reducing, MOST_LANES_LOG2).unwrap_or_else(|| longer(reducing));
     let is_busy = len <= LONG_ROW || reducing.rows() >= MANY_ROWS;
     Some(form).filter(|_| !is_far && is_busy && is_counted && len <= ptx::MOST)
 }
@@ -337,18 +347,16 @@ fn in_parts(reducing: &Reducing<'_, '_>) -> (Form, (usize, usize)) {
             parts(len, BLOCKS / blocks.max(1), 8 * COLUMN_LANES),
         );
     }
-    let form = rows_form(reducing, LOOP_LOG2);
-    match form {
-        Form::Rows { is_loop: true, .. } if rows < MANY_ROWS && len <= LONG_ROW => {
-            // A larger block takes less time than a second kernel.
-            (looped(reducing, MOST_LANES_LOG2), ONE_PART)
-        }
-        Form::Rows { is_loop: true, .. } => {
-            let least = form.step();
-            (form, parts(len, BLOCKS / rows.max(1), least))
-        }
-        _ => (form, ONE_PART),
+    if let Some(form) = at_once(reducing, LOOP_LOG2) {
+        return (form, ONE_PART);
     }
+    if rows < MANY_ROWS && len <= LONG_ROW {
+        // A larger block takes less time than a second kernel.
+        let form = at_once(reducing, MOST_LANES_LOG2);
+        return (form.unwrap_or_else(|| looped(reducing, MOST_LANES_LOG2)), ONE_PART);
+    }
+    let least = (GROUPS * GROUP) << LOOP_LOG2;
+    (looped(reducing, LOOP_LOG2), parts(len, BLOCKS / rows.max(1), least))
 }
 
 /// At most `most` parts of a row, of a multiple of `least` elements each.
@@ -362,36 +370,59 @@ fn parts(len: usize, most: usize, least: usize) -> (usize, usize) {
     }
 }
 
-/// How threads go through rows: through all of a row at once, if up to `1 << lanes_log2` of them have room for it.
-fn rows_form(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Form {
-    let words = reducing.words().max(1);
-    let most = |calls: usize| (MOST_OF_THREAD / (GROUP * words)).clamp(1, most_groups(reducing, calls));
+/// The form in which up to `1 << lanes_log2` threads have all of a row in registers, if there is room for it.
+fn at_once(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Option<Form> {
+    let words = reducing.words().kept.max(1);
+    let most = |calls: usize| groups_in_registers(reducing, calls);
     let all = reducing.row_len().div_ceil(GROUP);
     let is_longest = lanes_log2 == MOST_LANES_LOG2;
     let many = most(if is_longest { MOST_CALLS_OF_LONG } else { MOST_CALLS });
     // Not the largest blocks where half as many threads have room: two blocks at a time, one of which loads while one computes.
     let half = 1 << (MOST_LANES_LOG2 - 1);
-    let lanes = match all.div_ceil(most(MOST_CALLS).min(GROUPS)).next_power_of_two() {
+    let lanes = match all.div_ceil(most(MOST_CALLS).min(FEW_GROUPS)).next_power_of_two() {
         lanes if lanes > half && all <= half * many => half,
         lanes => lanes,
     };
     let lanes = lanes.min(1 << lanes_log2);
     let groups = all.div_ceil(lanes).max(1);
-    if groups > many || groups * lanes * GROUP * words > MOST_WORDS {
-        return looped(reducing, lanes_log2);
-    }
-    Form::Rows {
+    let has_room = groups <= many && groups * lanes * GROUP * words <= MOST_WORDS;
+    has_room.then_some(Form::Rows {
         lanes_log2: lanes.trailing_zeros() as u8,
-        groups: groups as u8,
-        is_loop: false,
-    }
+        held: groups as u8,
+        looped: 0,
+    })
 }
 
+/// The groups that a thread has room for in its registers, with so many calls at most.
+fn groups_in_registers(reducing: &Reducing<'_, '_>, calls: usize) -> usize {
+    let Words { kept, late } = reducing.words();
+    let room = MOST_OF_THREAD.min(MOST_WITH_LATE.saturating_sub(GROUP * late));
+    (room / (GROUP * kept.max(1))).clamp(1, most_groups(reducing, calls))
+}
+
+/// The form in which rows are read in a loop.
 fn looped(reducing: &Reducing<'_, '_>, lanes_log2: u8) -> Form {
     Form::Rows {
         lanes_log2,
-        groups: GROUPS.min(most_groups(reducing, MOST_CALLS)) as u8,
-        is_loop: true,
+        held: 0,
+        looped: GROUPS.min(most_groups(reducing, MOST_CALLS)) as u8,
+    }
+}
+
+/// The form of rows that no block has room for. Where a cache does not keep them from pass to pass, and a part of them that
+/// counts has room, that is in registers, which also leaves room for fewer blocks at a time: what they read in a loop is
+/// cached.
+fn longer(reducing: &Reducing<'_, '_>) -> Form {
+    let len = reducing.row_len();
+    let held = groups_in_registers(reducing, MOST_CALLS_OF_LONG);
+    let is_cached = len.saturating_mul(reducing.bytes()) <= MOST_CACHED;
+    if is_cached || 4 * ((held * GROUP) << MOST_LANES_LOG2) < len {
+        return looped(reducing, MOST_LANES_LOG2);
+    }
+    Form::Rows {
+        lanes_log2: MOST_LANES_LOG2,
+        held: held as u8,
+        looped: 1,
     }
 }
 

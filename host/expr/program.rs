@@ -114,11 +114,23 @@ pub(crate) struct Combine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// A row lies along the last axis. `1 << lanes_log2` threads have it, each of which has groups of [`GROUP`] neighbours in
-    /// turn: `groups` at a time, and unless `is_loop` no more, nor fewer if it has all that it could.
-    Rows { lanes_log2: u8, groups: u8, is_loop: bool },
+    /// turn: the first `held` of them in registers, which are read once, and those behind them `looped` at a time in a loop,
+    /// read in each pass. Without a loop, where that is 0, there are no more, nor fewer if the thread has all that it could; else
+    /// `held` is a multiple of it.
+    Rows { lanes_log2: u8, held: u8, looped: u8 },
     /// Rows lie along the first axis, and neighbouring threads have rows that are neighbours along the last one. Of a row, a
     /// thread has so many elements at a time.
     Columns { in_flight: u8 },
+}
+
+/// The 4-byte words of an element in a thread's registers: see [`Program::words`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// Of all elements of the thread, in some pass: what the first pass reads, or what earlier ones have computed and is still
+    /// needed.
+    pub kept: usize,
+    /// Of the elements that the thread computes just then, in some pass: what a later pass than the first reads.
+    pub late: usize,
 }
 
 /// Neighbours that belong to one thread.
@@ -145,7 +157,14 @@ impl Form {
     /// The elements of a row that its threads have at a time.
     pub(crate) fn step(self) -> usize {
         match self {
-            Self::Rows { lanes_log2, groups, .. } => (usize::from(groups) * GROUP) << lanes_log2,
+            Self::Rows {
+                lanes_log2,
+                held,
+                looped,
+            } => {
+                let groups = if looped > 0 { looped } else { held };
+                (usize::from(groups) * GROUP) << lanes_log2
+            }
             Self::Columns { in_flight } => usize::from(in_flight) * COLUMN_LANES,
         }
     }
@@ -214,10 +233,9 @@ impl Program {
         needed
     }
 
-    /// The 4-byte words of an element that are in a thread's registers, if the thread has its elements there all at once: in some
-    /// pass, those that earlier passes have computed and that are still needed, and those that it reads. `varies` says which
-    /// steps are numbers of elements; those of `stored` are stored.
-    pub(crate) fn words(&self, varies: &[bool], stored: &[Value]) -> usize {
+    /// The 4-byte words of an element that a thread has in registers if it has its elements there all at once. `varies` says
+    /// which steps are numbers of elements; those of `stored` are stored.
+    pub(crate) fn words(&self, varies: &[bool], stored: &[Value]) -> Words {
         let passes = self.passes();
         let last = passes.iter().copied().max().unwrap_or(0);
         let wanted = |pass: u8| {
@@ -241,16 +259,21 @@ impl Program {
                 }
             }
         }
-        let in_pass = |pass: u8| -> usize {
-            let is_there = |&step: &usize| match first[step] {
-                Some(first) if first == pass => matches!(self.steps[step], Step::Input(_)),
-                Some(first) => first < pass && pass <= until[step],
-                None => false,
-            };
-            let steps = (0..self.steps.len()).filter(|&step| varies[step]).filter(is_there);
-            steps.map(|step| self.types[step].bytes().div_ceil(4)).sum()
+        let words = |is_one: &dyn Fn(usize, u8) -> bool| -> usize {
+            let steps = (0..self.steps.len()).filter(|&step| varies[step]);
+            let those = steps.filter(|&step| first[step].is_some_and(|first| is_one(step, first)));
+            those.map(|step| self.types[step].bytes().div_ceil(4)).sum()
         };
-        (0..=last).map(in_pass).max().unwrap_or(0)
+        let is_input = |step: usize| matches!(self.steps[step], Step::Input(_));
+        let kept = |pass: u8| match pass {
+            0 => words(&|step, first| first == 0 && is_input(step)),
+            _ => words(&|step, first| first < pass && pass <= until[step]),
+        };
+        let late = |pass: u8| words(&|step, first| first == pass && is_input(step));
+        Words {
+            kept: (0..=last).map(kept).max().unwrap_or(0),
+            late: (1..=last).map(late).max().unwrap_or(0),
+        }
     }
 
     /// For each step, how many reductions there are one after another ahead of it: it can be computed when so many passes over

@@ -7,7 +7,7 @@ use cuda_std::scalar::ScalarType;
 use kernels_gpu::compiled::Real;
 use ndarray::{Axis, Ix0, RemoveAxis};
 
-use super::softmax::{shifted, softmax};
+use super::softmax::{OF_SUMS, shifted, softmax};
 use super::{Number, check_axes, constant, div, mul, reduced, sub, wide, wide_type};
 use crate::expr::Expr;
 use crate::expr::fold::Operator;
@@ -120,7 +120,7 @@ fn cross_entropy<'a>(x: &Number<'a>, axis: usize, labels: &Number<'a>) -> Part<'
     let labels = Labels::new("cross_entropy", x, axis, labels)?;
     let wide = wide(x)?;
     let zero = constant(0.0, wide.ty)?;
-    let [_, largest, total] = shifted(&wide, &[axis])?;
+    let [_, largest, total] = shifted(&wide, &[axis], OF_SUMS)?;
     // The logit of the label is found in the pass that finds the largest one: all others are 0 in this sum.
     let of_label = ternary(
         Ternary::Select,

@@ -32,8 +32,8 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
     /// Weight and bias are repeated to the elements' shape as beside an operator: for the last axis they are one row, for others
     /// [`insert_axis`](Self::insert_axis) brings them there; `1.0` and `0.0` are none.
     ///
-    /// Along the last axis this is one kernel, which reads rows of up to 4,096 `f32` with weight and bias, 16,384 without, once, and
-    /// longer ones three times. The error is that of a mean, of the variance of what it leaves, and of four roundings.
+    /// Along the last axis this is one kernel, which reads rows of up to 32,768 `f32` once, and of longer ones, up to 131,072, what is
+    /// behind these three times. The error is that of a mean, of the variance of what it leaves, and of four roundings.
     ///
     /// # Errors
     ///

@@ -32,8 +32,9 @@ impl<'a, T: Value + Real, D: Dimension> Expr<'a, T, D> {
     /// The relative error of an element is, to first order, at most `|x − max| u` of the difference, the errors of two
     /// exponentials, that of [`sum`](Self::sum), of `f32` that are read twice three times that, and one rounding.
     ///
-    /// Along the last axis this is one kernel, which reads rows of up to 32,768 `f32` once, longer ones twice, and those of more than
-    /// 16,384 `f64` three times; across, `f32` are read by two kernels.
+    /// Along the last axis this is one kernel, which reads rows of up to 32,768 `f32` and 16,384 `f64` once, of longer ones what is
+    /// behind these three times; of more than 65,536 all are read, `f32` twice and `f64` three times, and of more than 32,768
+    /// of 16 bits twice. Across, `f32` are read by two kernels.
     ///
     /// # Errors
     ///
@@ -176,12 +177,25 @@ fn largest<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     reduced(Operator::Max, x, axes)
 }
 
-/// Whether [`sum_exp`] takes less time than a pass for the largest number and one for the sum, which of `f64` it does not: where no
-/// block has room for a row, and across, where each pass is a kernel.
-fn is_in_one_pass(x: &Number<'_>, axes: &[usize]) -> bool {
+/// The longest rows that a block has room for. Where only sums are wanted, each of longer ones is read once.
+pub(super) const OF_SUMS: usize = MOST_WORDS;
+
+/// The same where elements are wanted too: of `f32` a block has room for half of such a row, and three passes over the other half
+/// take less time than two over more, since the functions of two leave less room. Longer rows of 16 bits a cache keeps, and
+/// passes are what counts.
+const fn of_elements(ty: ScalarType) -> usize {
+    match ty {
+        ScalarType::F32 => 2 * MOST_WORDS,
+        _ => OF_SUMS,
+    }
+}
+
+/// Whether [`sum_exp`] takes less time than a pass for the largest number and one for the sum, which of `f64` it does not: of rows
+/// of more than `longest` elements, and across, where each pass is a kernel.
+fn is_in_one_pass(x: &Number<'_>, axes: &[usize], longest: usize) -> bool {
     let len = count(x, axes);
     let is_across = axes.iter().max().is_some_and(|last| last + 1 < x.shape.len());
-    x.ty == ScalarType::F32 && len > 0 && (len > MOST_WORDS || is_across)
+    x.ty == ScalarType::F32 && len > 0 && (len > longest || is_across)
 }
 
 /// The largest number, and the sum of the exponentials of `x − max`, without these axes, in one pass.
@@ -191,10 +205,11 @@ fn sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 2], Proble
     Ok([0, 1].map(|number| Arc::clone(&numbers[number])))
 }
 
-/// `x − max`; and without the axes the largest number, and the sum of the exponentials.
-pub(super) fn shifted<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>; 3], Problem> {
+/// `x − max`; and without the axes the largest number, and the sum of the exponentials, by two passes where no more than
+/// `longest` elements are summed.
+pub(super) fn shifted<'a>(x: &Number<'a>, axes: &[usize], longest: usize) -> Result<[Number<'a>; 3], Problem> {
     let below = |largest: &Number<'a>| sub(x, &with_axes(largest, axes));
-    if is_in_one_pass(x, axes) {
+    if is_in_one_pass(x, axes, longest) {
         let [largest, total] = sum_exp(x, axes)?;
         // ∞ less itself makes the sum NaN.
         let total = add(&total, &sub(&largest, &largest)?)?;
@@ -209,14 +224,14 @@ pub(super) fn shifted<'a>(x: &Number<'a>, axes: &[usize]) -> Result<[Number<'a>;
 /// Softmax along axes.
 pub(in crate::expr) fn softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("softmax", x, axes)?;
-    let [below, _, total] = shifted(&wide(x)?, axes)?;
+    let [below, _, total] = shifted(&wide(x)?, axes, of_elements(x.ty))?;
     cast(div(&unary(Unary::Exp, below)?, &with_axes(&total, axes))?, x.ty)
 }
 
 /// The logarithm of softmax along axes.
 pub(in crate::expr) fn log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("log_softmax", x, axes)?;
-    let [below, _, total] = shifted(&wide(x)?, axes)?;
+    let [below, _, total] = shifted(&wide(x)?, axes, of_elements(x.ty))?;
     cast(sub(&below, &with_axes(&unary(Unary::Ln, total)?, axes))?, x.ty)
 }
 
@@ -224,7 +239,7 @@ pub(in crate::expr) fn log_softmax<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'
 pub(in crate::expr) fn log_sum_exp<'a>(x: &Number<'a>, axes: &[usize]) -> Part<'a> {
     check_axes("log_sum_exp", x, axes)?;
     let wide = wide(x)?;
-    if is_in_one_pass(&wide, axes) {
+    if is_in_one_pass(&wide, axes, OF_SUMS) {
         let [largest, total] = sum_exp(&wide, axes)?;
         return cast(add(&unary(Unary::Ln, total)?, &largest)?, x.ty);
     }

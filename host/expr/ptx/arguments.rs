@@ -394,9 +394,7 @@ pub(super) fn block_threads(form: Form) -> u32 {
 /// being told, ptxas would take more registers than that leaves.
 pub(super) fn least_blocks(form: Form) -> Option<u32> {
     match form {
-        Form::Rows {
-            groups, is_loop: false, ..
-        } if usize::from(groups) > GROUPS => Some((1 << MOST_LANES_LOG2) / block_threads(form)),
+        Form::Rows { held, .. } if usize::from(held) > GROUPS => Some((1 << MOST_LANES_LOG2) / block_threads(form)),
         _ => None,
     }
 }

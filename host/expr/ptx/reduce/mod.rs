@@ -3,8 +3,8 @@
 //!
 //! Where a row lies along the last axis, a warp or a part of one has it, or a block. Its threads have groups of neighbours in
 //! turn. If a row is not too long, all of it is in registers at once, and is read once, however many reductions one after
-//! another there are. Else threads go through the row in a loop, for each reduction that depends on another one once more,
-//! and find it in the cache. A thread combines its elements in four chains, then the chains; then a warp by shuffles, and a
+//! another there are. Else threads go through the row, or what of it is not in registers, in a loop, for each reduction that
+//! depends on another one once more, and find it in the cache. A thread combines its elements in four chains, then the chains; then a warp by shuffles, and a
 //! block by way of shared memory. Everybody has the row's numbers then, and computes what they are needed for.
 //!
 //! Where neighbours belong to different rows, a warp has as many rows side by side, and eight warps share the elements.
@@ -52,9 +52,9 @@ impl<'a> Folding<'a> {
         match self.reduce.form {
             Form::Rows {
                 lanes_log2,
-                groups,
-                is_loop,
-            } => self.rows(lanes_log2, usize::from(groups), is_loop, writer),
+                held,
+                looped,
+            } => self.rows(lanes_log2, (usize::from(held), usize::from(looped)), writer),
             Form::Columns { in_flight } => self.columns(usize::from(in_flight), writer),
         }
     }

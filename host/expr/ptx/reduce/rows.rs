@@ -2,8 +2,8 @@
 //! Rows along the last axis: by a warp or a part of one, or by a block.
 
 use super::{Folding, NUMBER, Numbers, SHARED, load_shared, shuffle};
-use crate::expr::plan::GROUPS;
-use crate::expr::program::{Fold, GROUP, WARP_LOG2};
+use crate::expr::plan::{GROUPS, MOST_WITH_LATE};
+use crate::expr::program::{Fold, GROUP, WARP_LOG2, Words};
 use crate::expr::ptx::arguments::rows_of_block;
 use crate::expr::ptx::steps::{Row, Span, Values, element};
 use crate::expr::ptx::writer::{Register, Writer};
@@ -46,15 +46,14 @@ impl Folding<'_> {
     pub(super) fn rows(
         &self,
         lanes_log2: u8,
-        groups: usize,
-        is_loop: bool,
+        (held, looped): (usize, usize),
         writer: &mut Writer,
     ) -> Result<(), Malformed> {
         let place = self.place(lanes_log2, writer);
         let mut values: Values = vec![Vec::new(); self.kernel.program.steps.len()];
-        let mut parts = match is_loop {
-            false => self.parts(&place, (groups, lanes_log2), writer),
-            true => Vec::new(),
+        let mut parts = match held {
+            0 => Vec::new(),
+            _ => self.parts(&place, (held, lanes_log2), looped == 0, writer),
         };
         let mut shared = 0;
         for pass in 0..=self.last_pass() {
@@ -66,17 +65,15 @@ impl Folding<'_> {
             if folds.is_empty() && elements.is_empty() {
                 continue;
             }
-            let chains = match is_loop {
-                false => self.at_once(&place, &mut parts, &folds, &elements, &mut values, writer)?,
-                true => self.looped(
-                    &place,
-                    (groups, lanes_log2, pass),
-                    &folds,
-                    &elements,
-                    &mut values,
-                    writer,
-                )?,
-            };
+            let mut chains = self.identities(&folds, writer);
+            if held > 0 {
+                let parts = (&mut parts[..], pass);
+                self.at_once(&place, parts, (&folds, &mut chains), &elements, &mut values, writer)?;
+            }
+            if looped > 0 {
+                let groups = (held, looped, lanes_log2, pass);
+                self.looped(&place, groups, (&folds, &mut chains), &elements, &mut values, writer)?;
+            }
             let mut numbers = Vec::with_capacity(folds.len());
             for (&fold, chains) in folds.iter().zip(&chains) {
                 let fold = &self.kernel.program.folds[fold];
@@ -136,18 +133,29 @@ impl Folding<'_> {
         }
     }
 
-    /// All groups of a thread.
-    fn parts(&self, place: &Place, groups: (usize, u8), writer: &mut Writer) -> Vec<Part> {
+    /// The groups that a thread has in registers, which are all if there is none behind them.
+    fn parts(&self, place: &Place, groups: (usize, u8), are_all: bool, writer: &mut Writer) -> Vec<Part> {
         // Fewer groups would not be enough: none but the last goes beyond the row. The loads of those that may have to know, each
         // in its turn, where they are, and ptxas lets each wait for the one before when it has no registers for that.
-        let spans = self.spans(place, place.begin, groups, groups.0 - 1, writer);
-        // What is only combined is in no register any more when the next groups have their turn.
-        let of_part = spans.len() / groups.0 * GROUPS;
+        let spans = self.spans(place, place.begin, groups, groups.0 - usize::from(are_all), writer);
+        // What is only combined, and what later passes read, is in no register any more when the next groups have their turn.
+        let Words { kept, late } = self.words(place);
+        let room = MOST_WITH_LATE.saturating_sub(groups.0 * GROUP * kept);
+        let at_a_time = room
+            .checked_div(GROUP * late)
+            .map_or(GROUPS, |groups| groups.clamp(1, GROUPS));
+        let of_part = spans.len() / groups.0 * at_a_time;
         let part = |spans: &[Span]| Part {
             spans: spans.to_vec(),
             values: vec![Vec::new(); self.kernel.program.steps.len()],
         };
         spans.chunks(of_part).map(part).collect()
+    }
+
+    fn words(&self, place: &Place) -> Words {
+        let program = self.kernel.program;
+        let stored: Vec<_> = self.outputs(false).map(|output| program.outputs[output]).collect();
+        program.words(&self.kernel.elements_of(&place.row, &[]).varying(), &stored)
     }
 
     /// The groups of a thread from `start` on, those beyond the row as the part's first elements: of those from `ragged` on some
@@ -190,37 +198,40 @@ impl Folding<'_> {
         spans
     }
 
-    /// The chains of all folds over elements that are in registers all at once, `parts` of them computed one after another; stores
-    /// the outputs that have one number for each element.
+    /// Combines the elements that are in registers all at once, `parts` of them computed one after another, with the folds'
+    /// chains; stores the outputs that have one number for each element. What the first pass reads is in flight together, and
+    /// stays; what later ones read, each part reads in its turn.
     fn at_once(
         &self,
         place: &Place,
-        parts: &mut [Part],
-        folds: &[usize],
+        (parts, pass): (&mut [Part], u8),
+        (folds, chains): (&[usize], &mut [[Numbers; GROUP]]),
         elements: &[usize],
         values: &mut Values,
         writer: &mut Writer,
-    ) -> Result<Vec<[Numbers; GROUP]>, Malformed> {
+    ) -> Result<(), Malformed> {
         let of_row = self.kernel.elements_of(&place.row, &[]);
         let (own, uniform) = self.needed_of_elements(place, folds, elements);
         let inputs_of_row = of_row.load_wanted(&uniform, values, writer);
-        let of_parts: Vec<_> = parts
-            .iter()
-            .map(|part| {
-                let elements = self.kernel.elements_of(&place.row, &part.spans);
-                elements.load_wanted(&own, &part.values, writer)
-            })
-            .collect();
+        let load = |part: &Part, writer: &mut Writer| {
+            let elements = self.kernel.elements_of(&place.row, &part.spans);
+            elements.load_wanted(&own, &part.values, writer)
+        };
+        // The first ones while the row's own numbers are computed.
+        let ahead = if pass == 0 { parts.len() } else { 1 };
+        let mut loaded: Vec<_> = parts[..ahead].iter().map(|part| load(part, writer)).collect();
         of_row.compute_loaded(&uniform, &inputs_of_row, values, writer)?;
-        let mut chains = self.identities(folds, writer);
-        for (part, inputs) in parts.iter_mut().zip(&of_parts) {
+        for (number, part) in parts.iter_mut().enumerate() {
+            if number >= ahead {
+                loaded.push(load(part, writer));
+            }
             part.add(values);
             let of_part = self.kernel.elements_of(&place.row, &part.spans);
-            of_part.compute_loaded(&own, inputs, &mut part.values, writer)?;
-            self.accumulate(folds, &part.spans, &part.values, &mut chains, writer)?;
+            of_part.compute_loaded(&own, &loaded[number], &mut part.values, writer)?;
+            self.accumulate(folds, &part.spans, &part.values, chains, writer)?;
             self.store_elements(place, &part.spans, elements, &part.values, writer);
         }
-        Ok(chains)
+        Ok(())
     }
 
     /// Which steps a pass needs for each element, and which for the row.
@@ -234,23 +245,32 @@ impl Folding<'_> {
         (those(true), those(false))
     }
 
-    /// As [`at_once`](Self::at_once), in a loop; what is computed of elements is gone behind it.
+    /// As [`at_once`](Self::at_once), of the elements behind those, in a loop; what is computed of them is gone behind it.
     fn looped(
         &self,
         place: &Place,
-        (groups, lanes_log2, pass): (usize, u8, u8),
-        folds: &[usize],
+        (held, groups, lanes_log2, pass): (usize, usize, u8, u8),
+        (folds, chains): (&[usize], &mut Vec<[Numbers; GROUP]>),
         elements: &[usize],
         values: &mut Values,
         writer: &mut Writer,
-    ) -> Result<Vec<[Numbers; GROUP]>, Malformed> {
+    ) -> Result<(), Malformed> {
         let (own, uniform) = self.needed_of_elements(place, folds, elements);
         // What is the same for all elements, ahead of the loop.
         self.kernel
             .elements_of(&place.row, &[])
             .compute(&uniform, values, writer)?;
-        let chains = self.identities(folds, writer);
-        let start = writer.new_word("mov.b32", place.begin);
+        // Registers of their own, which the loop changes.
+        for number in chains.iter_mut().flatten().flatten() {
+            *number = match number.bits() {
+                64 => writer.new_double("mov.b64", *number),
+                _ => writer.new_word("mov.b32", *number),
+            };
+        }
+        let start = writer.new_word(
+            "add.s32",
+            format_args!("{}, {}", place.begin, (held << lanes_log2) * GROUP),
+        );
         writer.mark(format_args!("$pass_{pass}:"));
         let is_over = writer.new_predicate("setp.ge.u32", format_args!("{start}, {}", place.end));
         writer.line(format_args!("@{is_over} bra $passed_{pass}"));
@@ -262,9 +282,8 @@ impl Folding<'_> {
         let mut combined = chains.clone();
         self.accumulate(folds, &spans, &of_elements, &mut combined, writer)?;
         self.store_elements(place, &spans, elements, &of_elements, writer);
-        let numbers =
-            |chains: &Vec<[Numbers; GROUP]>| -> Vec<Register> { chains.iter().flatten().flatten().copied().collect() };
-        for (to, from) in numbers(&chains).into_iter().zip(numbers(&combined)) {
+        let both = chains.iter().zip(&combined).flat_map(|(to, from)| to.iter().zip(from));
+        for (to, from) in both.flat_map(|(to, from)| to.iter().zip(from)) {
             writer.line(format_args!("mov.b{} {to}, {from}", to.bits()));
         }
         writer.line(format_args!(
@@ -273,7 +292,7 @@ impl Folding<'_> {
         ));
         writer.line(format_args!("bra.uni $pass_{pass}"));
         writer.mark(format_args!("$passed_{pass}:"));
-        Ok(chains)
+        Ok(())
     }
 
     /// Combines the elements of the spans with the chains, each with that of its place in the group.

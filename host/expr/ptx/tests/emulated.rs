@@ -199,6 +199,7 @@ fn rows_by_warps_by_blocks_in_loops_and_in_parts() {
         (1, 17_001),
         (1, 32_768),
         (1, 33_000),
+        (1, 40_960),
         (130, 4100),
     ] {
         let blocks = twice(|stream| {
@@ -211,6 +212,9 @@ fn rows_by_warps_by_blocks_in_loops_and_in_parts() {
                 (&x - x.expr().mean_axis(Axis(2)).insert_axis(Axis(2))).eval()?;
                 let y = x.expr().cast::<f64>();
                 (&y - y.mean_axis(Axis(2)).insert_axis(Axis(2))).eval()?;
+                // The weights are read behind the reductions.
+                let (weight, bias) = (x.slice(s![..1, ..1, ..])?, x.slice(s![..1, rows - 1.., ..])?);
+                x.expr().layer_norm(&[2], &weight, &bias, 1e-5).eval()?;
             }
             Ok(())
         });
