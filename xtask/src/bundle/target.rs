@@ -12,13 +12,12 @@ use crate::workspace::package_name;
 /// Packages whose tests run on the device that WARPSMITH_DEVICE names, or call the driver. Those of all others call cargo, or
 /// are of the simulated GPU and what runs on no other, which a GPU machine does not change; and so are those within a library
 /// or a program.
-const DEVICE_PACKAGES: [&str; 6] = [
+const DEVICE_PACKAGES: [&str; 5] = [
     "cuda_driver",
     "device-tests",
     "own-kernel",
     "warpsmith",
     "warpsmith-cli",
-    "warpsmith-lab",
 ];
 
 /// Tests that call cargo or rustc.
