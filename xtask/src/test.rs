@@ -6,6 +6,7 @@
 //! programs of tests run meanwhile, at a low priority, one after another: each keeps all cores busy but for its last test.
 //! What is left then runs beside the doc tests, which want cargo's lock, and the examples.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -70,8 +71,10 @@ fn test_all(workspace: &Workspace) -> Result<()> {
     Err(anyhow!(failures.join("\n")))
 }
 
-/// Builds all tests, and sends each program of tests when it is there.
+/// Builds all tests, and sends each program of tests when it is there, and all that it may start.
 fn build(workspace: &Workspace, built: Sender<TestProgram>) -> Result<()> {
+    let start_programs = folders_with_programs(&workspace.packages()?);
+    let mut waiting = Vec::new();
     let mut cargo = cargo_test(workspace);
     cargo.args(["--no-run", "--message-format=json-render-diagnostics"]);
     let mut child = cargo
@@ -81,8 +84,10 @@ fn build(workspace: &Workspace, built: Sender<TestProgram>) -> Result<()> {
     let messages = child.stdout.take().context("cargo's output is piped")?;
     for message in BufReader::new(messages).lines() {
         let message = serde_json::from_str(&message?).context("a message of cargo's")?;
-        if let Some(program) = TestProgram::of_message(&message, &workspace.root) {
-            built.send(program).context("nobody runs the tests")?;
+        match TestProgram::of_message(&message, &workspace.root) {
+            Some(program) if start_programs.contains(&program.folder) => waiting.push(program),
+            Some(program) => built.send(program).context(NOBODY)?,
+            None => {}
         }
     }
     let status = child.wait()?;
@@ -90,7 +95,28 @@ fn build(workspace: &Workspace, built: Sender<TestProgram>) -> Result<()> {
         status.success(),
         "the tests were not built: `cargo test --no-run`: {status}"
     );
-    Ok(())
+    waiting
+        .into_iter()
+        .try_for_each(|program| built.send(program).context(NOBODY))
+}
+
+/// Why a program of tests could not be sent.
+const NOBODY: &str = "nobody runs the tests";
+
+/// The folders of packages that have programs. Their tests start these, and cargo may build them after the tests.
+fn folders_with_programs(packages: &[Value]) -> BTreeSet<PathBuf> {
+    let has_program = |package: &&Value| {
+        let targets = package["targets"].as_array().into_iter().flatten();
+        targets.into_iter().any(|target| target["kind"][0] == "bin")
+    };
+    let manifests = packages
+        .iter()
+        .filter(has_program)
+        .filter_map(|package| package["manifest_path"].as_str());
+    manifests
+        .filter_map(|manifest| Path::new(manifest).parent())
+        .map(PathBuf::from)
+        .collect()
 }
 
 /// Runs those that come, as long as the build has not failed, and says which tests fail. Until all is built (`is_built`), they
@@ -220,6 +246,18 @@ mod tests {
         assert_eq!(program(message(false, Some("/target/program"))), None);
         assert_eq!(program(message(true, None)), None);
         assert_eq!(program(json!({"reason": "build-finished", "success": true})), None);
+    }
+
+    #[test]
+    fn tests_beside_a_program_wait_for_it() {
+        let package = |folder: &str, kinds: [&str; 2]| {
+            json!({
+                "manifest_path": format!("{folder}/Cargo.toml"),
+                "targets": kinds.map(|kind| json!({"kind": [kind]})),
+            })
+        };
+        let packages = [package("/tree/cli", ["bin", "test"]), package("/tree", ["lib", "test"])];
+        assert_eq!(folders_with_programs(&packages), BTreeSet::from(["/tree/cli".into()]));
     }
 
     #[test]
