@@ -7,7 +7,8 @@
 //! are made. The GPU is the same on every machine, and so are the kernels that the library chooses.
 //!
 //! `WARPSMITH_TEST_SCHEDULES` is the number of schedules, where it is not set 2, and 1 on tensor cores, whose instructions
-//! take long here, but for families that say so; `WARPSMITH_TEST_CASES_TIMES` is that of random sizes.
+//! take long here, but for families that say so; `WARPSMITH_TEST_CASES_TIMES` is that of random sizes, each of which has a
+//! thread.
 
 mod attention;
 mod elements;
@@ -18,6 +19,8 @@ mod products;
 mod tensor_cores;
 
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
+use std::thread;
 
 use bytemuck::Pod;
 use ndarray::{Array, Dimension, IntoDimension, Ix1};
@@ -276,30 +279,44 @@ fn in_order(tensor_cores: Option<(u32, u32)>) -> Simulation {
 /// Runs a family by all schedules, at all sizes, on all generations, and asks whether it has launched its entries.
 fn check(name: &str) {
     let family = FAMILIES.iter().find(|family| family.name == name).expect("a family");
-    let mut launched = BTreeSet::new();
-    for round in 0..number("WARPSMITH_TEST_CASES_TIMES", 1) {
-        for &tensor_cores in family.devices {
-            let first = run(family, in_order(tensor_cores), round);
-            launched.extend(first.device.take_counters().into_iter().map(|counters| counters.kernel));
-            let few = if tensor_cores.is_none() || family.twice { 2 } else { 1 };
-            for schedule in schedules(number("WARPSMITH_TEST_SCHEDULES", few)).skip(1) {
-                let simulation = Simulation {
-                    schedule,
-                    counting: false,
-                    ..in_order(tensor_cores)
-                };
-                let other = run(family, simulation, round);
-                assert!(
-                    other.results == first.results,
-                    "{}: another result than in order",
-                    other.what
-                );
-            }
-        }
-    }
+    let rounds = 0..number("WARPSMITH_TEST_CASES_TIMES", 1);
+    let launched: BTreeSet<String> = thread::scope(|scope| {
+        let rounds: Vec<_> = rounds
+            .map(|round| scope.spawn(move || check_round(family, round)))
+            .collect();
+        let launched = rounds
+            .into_iter()
+            .map(|round| round.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        launched.flatten().collect()
+    });
     let own = entries().filter(|entry| kernel_of(entry).is_some_and(|kernel| family.kernels.contains(&kernel)));
     let missing: Vec<_> = own.filter(|entry| !launched.contains(*entry)).collect();
     assert!(missing.is_empty(), "{name} has not launched {missing:?}");
+}
+
+/// Runs a family by all schedules on all generations, at the sizes of one round, which runs beside the others. Returns the
+/// entries that were launched.
+fn check_round(family: &Family, round: usize) -> BTreeSet<String> {
+    let mut launched = BTreeSet::new();
+    for &tensor_cores in family.devices {
+        let first = run(family, in_order(tensor_cores), round);
+        launched.extend(first.device.take_counters().into_iter().map(|counters| counters.kernel));
+        let few = if tensor_cores.is_none() || family.twice { 2 } else { 1 };
+        for schedule in schedules(number("WARPSMITH_TEST_SCHEDULES", few)).skip(1) {
+            let simulation = Simulation {
+                schedule,
+                counting: false,
+                ..in_order(tensor_cores)
+            };
+            let other = run(family, simulation, round);
+            assert!(
+                other.results == first.results,
+                "{}: another result than in order",
+                other.what
+            );
+        }
+    }
+    launched
 }
 
 #[test]
