@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the checks cost, family by family: the table of docs/benchmarks.md.
+//! What the checks cost, family by family: the table of docs/benchmarks.md. `WARPSMITH_TEST_FAMILIES`, a list with commas, is
+//! of which.
 
 use warpsmith::{Checks, Simulation};
 
@@ -14,7 +15,12 @@ fn overheads() {
     let [races, uninitialised] =
         [(true, false), (false, true)].map(|(races, uninitialised)| Checks { races, uninitialised });
     println!("| family | without, ms | races | uninitialised | all |\n|---|--:|--:|--:|--:|");
-    for family in FAMILIES {
+    let only = std::env::var("WARPSMITH_TEST_FAMILIES").ok();
+    let is_wanted = |family: &&Family| {
+        let names = only.as_ref().map(|only| only.split(','));
+        names.is_none_or(|mut names| names.any(|name| name == family.name))
+    };
+    for family in FAMILIES.iter().filter(is_wanted) {
         let without = seconds(family, Checks::NONE);
         let times = [races, uninitialised, Checks::ALL].map(|checks| seconds(family, checks) / without);
         let [races, uninitialised, all] = times.map(|times| format!("× {times:.1}"));

@@ -110,7 +110,7 @@ pub use launch::{cooperative_blocks, launch, launch_cooperative, launch_counted,
 pub use memory::{
     access, access_shared, assume_written, atomic, atomic_shared, copies_commit, copies_wait, copy_begins, count,
     dynamic_shared, fence, fence_async, load, load_begins, load_element, map_shared, phase_arrive, phase_wait,
-    products, shared_memory, static_shared, store_begins,
+    products, reads_begin, shared_memory, static_shared, store_begins,
 };
 pub use place::{
     active_mask, block_dim, block_idx, block_in_cluster, cluster_dim, grid_dim, in_kernel, lane, thread_idx,

@@ -200,55 +200,79 @@ pub fn assume_written(space: Space, address: usize, bytes: usize) {
     });
 }
 
-/// Says that the thread has asked for a copy that fills (of [`Engine::Async`]) or reads (of the others) `bytes` bytes of
-/// shared memory at `at`, whose address it gives. It is an [`access`] now, and until the thread has waited, one that does not
-/// go with that is a fault.
+/// Says that the thread has asked for a copy of its own ([`Engine::Async`]) that fills `bytes` bytes of shared memory at `at`,
+/// whose address it gives. It is an [`access`] now, and until the thread has waited, one that does not go with that is a
+/// fault.
 ///
 /// # Panics
 ///
 /// Outside a kernel.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
-pub fn copy_begins(engine: Engine, at: SharedPtr, bytes: usize, align: usize) -> *mut u8 {
+pub fn copy_begins(at: SharedPtr, bytes: usize) -> *mut u8 {
     let call = Call::new("shared_memory");
     let address = locate(call, at, bytes);
-    let place = Bytes::new(Space::Shared, address.addr(), bytes, align);
+    let place = Bytes::new(Space::Shared, address.addr(), bytes, bytes);
     watchdog::listen_and(call, |context| {
-        let awaited = Awaited::groups(engine, context.who());
-        check::copy_begins(context, call, place, engine.kind(), awaited);
+        let awaited = Awaited::groups(Engine::Async, context.who());
+        check::copy_begins(context, call, [place], Kind::Write, awaited);
     });
     address
 }
 
-/// As [`copy_begins`], of a bulk copy that fills shared memory, which the block's threads wait for: its bytes arrive at the
-/// barrier at address `barrier`, in a phase of that parity.
+/// As [`copy_begins`], of a bulk copy or a product that reads several pieces of `bytes` bytes, at those offsets from `at`, which
+/// may wrap around: each of elements of `element` bytes, of which a fault speaks.
 ///
 /// # Panics
 ///
 /// Outside a kernel.
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
-pub fn load_begins(at: SharedPtr, bytes: usize, (barrier, parity): (usize, u32)) -> *mut u8 {
+pub fn reads_begin<const P: usize>(
+    engine: Engine,
+    at: SharedPtr,
+    offsets: [usize; P],
+    (bytes, element): (usize, usize),
+) -> [*mut u8; P] {
+    let call = Call::new("shared_memory");
+    let addresses = offsets.map(|offset| locate(call, at.byte_add(offset), bytes));
+    watchdog::listen_and(call, |context| {
+        let places = addresses.map(|address| Bytes::new(Space::Shared, address.addr(), bytes, 0).of(element));
+        let awaited = Awaited::groups(engine, context.who());
+        check::copy_begins(context, call, places, Kind::AsyncRead, awaited);
+    });
+    addresses
+}
+
+/// As [`copy_begins`], of a bulk copy that fills `bytes` bytes, of elements of `element` bytes, which the block's threads wait
+/// for: they arrive at the barrier at address `barrier`, in a phase of that parity.
+///
+/// # Panics
+///
+/// Outside a kernel.
+#[cfg_attr(not(debug_assertions), inline)]
+#[track_caller]
+pub fn load_begins(at: SharedPtr, (bytes, element): (usize, usize), (barrier, parity): (usize, u32)) -> *mut u8 {
     let call = Call::new("shared_memory");
     let address = locate(call, at, bytes);
-    let place = Bytes::new(Space::Shared, address.addr(), bytes, 0);
+    let place = Bytes::new(Space::Shared, address.addr(), bytes, 0).of(element);
     let awaited = Awaited::Phases(barrier, parity);
     watchdog::listen_and(call, |context| {
-        check::copy_begins(context, call, place, Kind::AsyncWrite, awaited);
+        check::copy_begins(context, call, [place], Kind::AsyncWrite, awaited);
     });
     address
 }
 
-/// As [`copy_begins`], of a bulk copy that accesses `bytes` bytes of global memory at `address`, by [`Kind::AsyncWrite`] or
-/// [`Kind::AsyncUpdate`]: a copy of [`Engine::BulkWrite`].
+/// As [`copy_begins`], of a bulk copy that accesses `bytes` bytes of global memory at `address`, of elements of `element` bytes,
+/// by [`Kind::AsyncWrite`] or [`Kind::AsyncUpdate`]: a copy of [`Engine::BulkWrite`].
 #[cfg_attr(not(debug_assertions), inline)]
 #[track_caller]
-pub fn store_begins(address: usize, bytes: usize, kind: Kind) {
+pub fn store_begins(address: usize, (bytes, element): (usize, usize), kind: Kind) {
     let call = Call::new("set");
-    let place = Bytes::new(Space::Global, address, bytes, 0);
+    let place = Bytes::new(Space::Global, address, bytes, 0).of(element);
     watchdog::listen_and(call, |context| {
         let awaited = Awaited::groups(Engine::BulkWrite, context.who());
-        check::copy_begins(context, call, place, kind, awaited);
+        check::copy_begins(context, call, [place], kind, awaited);
     });
 }
 

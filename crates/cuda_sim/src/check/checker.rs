@@ -9,7 +9,8 @@ use super::block::{Block, Meeting, Who};
 use super::clock::Knowledge;
 use super::copies::{Awaited, Copies, Copy};
 use super::published::Words;
-use super::shadow::{Actor, ByAddress, Foreign, Problem, Shadow};
+use super::shadow::{ByAddress, Foreign, Shadow};
+use super::word::{Actor, Problem};
 use super::{Atomic, Bytes, Checks, Engine, Kind, Scope, Space};
 use crate::written::Written;
 
@@ -20,6 +21,9 @@ pub(crate) enum Late {
     /// A copy that nobody has waited for.
     Copy(Bytes, Copy),
 }
+
+/// What is wrong, and with the access of which place.
+pub(super) type Found = (Bytes, Problem);
 
 #[derive(Default)]
 pub(super) struct State {
@@ -42,16 +46,10 @@ pub(crate) struct Checker<'a> {
 }
 
 impl State {
-    /// The block that runs, and what all have.
-    fn parts(&mut self, who: Who) -> (&mut Block, &mut Shadow, u64) {
-        let (block, global, _, round) = self.all_parts(who);
-        (block, global, round)
-    }
-
-    /// The same, and what copies write to global memory.
-    fn all_parts(&mut self, who: Who) -> (&mut Block, &mut Shadow, &mut Copies, u64) {
+    /// The block that runs, and how often all have met.
+    fn parts(&mut self, who: Who) -> (&mut Block, u64) {
         let block = self.blocks.get_mut(&who.block).expect("a block that runs has begun");
-        (block, &mut self.global, &mut self.copies, self.round)
+        (block, self.round)
     }
 
     /// The copies at that memory, of that block if it is its own.
@@ -160,7 +158,7 @@ impl<'a> Checker<'a> {
     /// A thread comes to where some of the block `holder` meet, which is its own, or another one of its cluster.
     pub(crate) fn arrive(&self, who: Who, holder: u64, meeting: Meeting) {
         let mut state = self.state();
-        let (block, _, round) = state.parts(who);
+        let (block, round) = state.parts(who);
         let knowledge = block.release(who, round);
         if let Some(holder) = state.blocks.get_mut(&holder) {
             holder.meetings.entry(meeting).or_default().learn(&knowledge);
@@ -170,7 +168,7 @@ impl<'a> Checker<'a> {
     /// All that were to come there have.
     pub(crate) fn leave(&self, who: Who, meeting: Meeting) {
         let mut state = self.state();
-        let (block, ..) = state.parts(who);
+        let (block, _) = state.parts(who);
         if let Some(knowledge) = block.meetings.get(&meeting) {
             block.threads[who.thread as usize].knowledge.learn(knowledge);
         }
@@ -178,7 +176,7 @@ impl<'a> Checker<'a> {
 
     pub(crate) fn fence(&self, who: Who, scope: Scope) {
         let mut state = self.state();
-        let (block, _, round) = state.parts(who);
+        let (block, round) = state.parts(who);
         let thread = &mut block.threads[who.thread as usize];
         let pending = std::mem::take(&mut thread.pending);
         pending.teach(scope, who.block, &mut thread.knowledge);
@@ -189,7 +187,7 @@ impl<'a> Checker<'a> {
     /// What the thread knows, and has done, in that memory is shown to the async proxy.
     pub(crate) fn fence_async(&self, who: Who, space: Space) {
         let mut state = self.state();
-        let (block, _, round) = state.parts(who);
+        let (block, round) = state.parts(who);
         let mut knowledge = block.release(who, round);
         knowledge.show(space, round);
         block.threads[who.thread as usize].knowledge = knowledge;
@@ -202,25 +200,21 @@ impl<'a> Checker<'a> {
         place: Bytes,
         kind: Kind,
         at: &'static Location<'static>,
-    ) -> Result<(), Problem> {
-        self.enter(&mut self.state(), who, place, kind, at)
+    ) -> Result<(), Found> {
+        self.enter(&mut self.state(), who, &[place], (kind, None), at)
     }
 
     /// The access of a copy or a product, which is under way from here on, until it has been waited for.
     pub(super) fn copy_begins(
         &self,
         who: Who,
-        (place, kind): (Bytes, Kind),
+        places: &[Bytes],
+        kind: Kind,
         awaited: Awaited,
         at: &'static Location<'static>,
-    ) -> Result<(), Problem> {
-        let mut state = self.state();
-        self.enter(&mut state, who, place, kind, at)?;
-        if self.checks.races {
-            let copies = state.copies(place.space, place.holder.unwrap_or(who.block));
-            copies.begin(awaited, who, place, kind, at);
-        }
-        Ok(())
+    ) -> Result<(), Found> {
+        let awaited = self.checks.races.then_some(awaited);
+        self.enter(&mut self.state(), who, places, (kind, awaited), at)
     }
 
     pub(super) fn copies_commit(&self, who: Who, engine: Engine) {
@@ -239,68 +233,68 @@ impl<'a> Checker<'a> {
             .wait_for_phase(barrier, parity);
     }
 
+    /// An access of some places, all in the memory of one block or in that of all.
     fn enter(
         &self,
         state: &mut State,
         who: Who,
-        place: Bytes,
-        kind: Kind,
+        places: &[Bytes],
+        (kind, awaited): (Kind, Option<Awaited>),
         at: &'static Location<'static>,
-    ) -> Result<(), Problem> {
-        if let Some(holder) = place.holder {
-            return self.enter_held(state, who, (holder, place), kind, at);
-        }
-        let (block, global, stores, round) = state.all_parts(who);
-        let copies = match place.space {
-            Space::Global => stores,
-            Space::Shared => &mut block.copies,
+    ) -> Result<(), Found> {
+        let Some(&Bytes { space, holder, .. }) = places.first() else {
+            return Ok(());
         };
-        if let Some(copy) = copies.access(place, kind) {
-            return Err(Problem::NotWaitedFor(copy));
-        }
+        let (block, holder) = match holder {
+            None => (state.blocks.get_mut(&who.block), None),
+            Some(holder) => {
+                let [block, holder] = state.blocks.get_disjoint_mut([&who.block, &holder]);
+                (block, Some(holder.ok_or((places[0], Problem::BlockEnded))?))
+            }
+        };
+        let block = block.expect("a block that runs has begun");
+        let moment = block.moment(who, state.round);
+        let knowledge = &block.threads[who.thread as usize].knowledge;
+        let (shadow, copies) = match (space, holder) {
+            (Space::Global, _) => (&mut state.global, &mut state.copies),
+            (Space::Shared, None) => (&mut block.shared, &mut block.copies),
+            (Space::Shared, Some(holder)) => (&mut holder.shared, &mut holder.copies),
+        };
+        let copy = awaited.map(|awaited| copies.begin(awaited, who, kind, at));
         let actor = Actor {
-            space: place.space,
-            moment: block.moment(who, round),
+            space,
+            moment,
             lane: who.lane(),
-            knowledge: &block.threads[who.thread as usize].knowledge,
+            knowledge,
             at,
+            copies,
+            copy,
         };
-        match place.space {
+        let mut access = |place: Bytes| match place.space {
             Space::Global => {
                 self.enter_written(place, kind)?;
                 let checks = Checks {
                     uninitialised: false,
                     ..self.checks
                 };
-                global.access(place, kind, &actor, checks)
+                shadow.access(place, kind, &actor, checks)
             }
-            Space::Shared => block.shared.access(place, kind, &actor, self.checks),
-        }
-    }
-
-    /// An access of shared memory that is another block's.
-    fn enter_held(
-        &self,
-        state: &mut State,
-        who: Who,
-        (holder, place): (u64, Bytes),
-        kind: Kind,
-        at: &'static Location<'static>,
-    ) -> Result<(), Problem> {
-        let (block, _, round) = state.parts(who);
-        let moment = block.moment(who, round);
-        let knowledge = block.threads[who.thread as usize].knowledge.clone();
-        let actor = Actor {
-            space: place.space,
-            moment,
-            lane: who.lane(),
-            knowledge: &knowledge,
-            at,
+            Space::Shared => shadow.access(place, kind, &actor, self.checks),
         };
-        match state.blocks.get_mut(&holder) {
-            Some(holder) => holder.shared.access(place, kind, &actor, self.checks),
-            None => Err(Problem::BlockEnded),
+        for &place in places {
+            if let Err(problem) = access(place) {
+                // Of which of its elements that is true.
+                let element = place
+                    .elements()
+                    .find_map(|element| Some((element, access(element).err()?)));
+                return Err(element.unwrap_or((place, problem)));
+            }
         }
+        if let Some(copy) = copy {
+            let last = places.iter().flat_map(|place| place.elements().next_back());
+            last.for_each(|last| copies.note(copy, last));
+        }
+        Ok(())
     }
 
     /// An access of global memory, as far as it matters who has written it, in whatever launch.
@@ -327,14 +321,14 @@ impl<'a> Checker<'a> {
         operation: Atomic,
         scope: Scope,
         at: &'static Location<'static>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), Found> {
         let mut state = self.state();
         for kind in operation.kinds(scope) {
-            self.enter(&mut state, who, place, kind, at)?;
+            self.enter(&mut state, who, &[place], (kind, None), at)?;
         }
         // What is handed on through another block's memory is that block's: it is lent to this function.
         let mut published = std::mem::take(state.published(who, place));
-        let (block, _, round) = state.parts(who);
+        let (block, round) = state.parts(who);
         let released = match operation {
             Atomic::StoreRelease | Atomic::UpdateOrdered => Some((scope, block.release(who, round))),
             Atomic::Store | Atomic::Update => block.threads[who.thread as usize].fenced.clone(),

@@ -3,7 +3,6 @@
 //! is done at once; on a GPU the memory that is filled or read is theirs until then.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::panic::Location;
 
@@ -32,22 +31,10 @@ impl Engine {
             Engine::BulkWrite => Space::Global,
         }
     }
-
-    /// How it accesses shared memory.
-    pub(crate) fn kind(self) -> Kind {
-        match self {
-            Engine::Async => Kind::Write,
-            Engine::BulkWrite => Kind::AsyncWrite,
-            Engine::BulkRead | Engine::Matrix => Kind::AsyncRead,
-        }
-    }
 }
 
 /// Threads in a warpgroup.
 const WARPGROUP: u32 = 128;
-
-/// The unit in which copies are remembered.
-const PIECE: usize = 16;
 
 /// What is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,183 +117,93 @@ impl Copy {
     pub(super) fn name_and_remedy(&self) -> (&'static str, &'static str) {
         self.awaited.name_and_remedy()
     }
-}
 
-/// Slots of [`Pieces::filter`]: as many as there are pieces in the shared memory of a block.
-const SLOTS: usize = 1 << 14;
-
-/// Pieces of memory that copies are at, by their addresses.
-struct Pieces {
-    copies: HashMap<usize, Vec<Copy>, ByAddress>,
-    /// How many there are of the pieces of each slot. Most accesses find none, and look no further.
-    filter: Box<[u32]>,
-}
-
-impl Default for Pieces {
-    fn default() -> Self {
-        Pieces {
-            copies: HashMap::default(),
-            filter: vec![0; SLOTS].into(),
-        }
-    }
-}
-
-impl Pieces {
-    fn clear(&mut self) {
-        if !self.copies.is_empty() {
-            self.copies.clear();
-            self.filter.fill(0);
-        }
+    /// The same, at those bytes of a piece.
+    pub(super) fn of(self, bytes: u16) -> Copy {
+        Copy { bytes, ..self }
     }
 
-    fn slot(piece: usize) -> usize {
-        piece / PIECE % SLOTS
+    /// Whether such an access to those bytes comes too early, if it is under way.
+    pub(super) fn forbids(&self, bytes: u16, kind: Kind) -> bool {
+        self.bytes & bytes != 0 && kind.races_with(self.kind, true)
     }
 
-    /// The copies at a piece, of which there will be one.
-    fn at(&mut self, piece: usize) -> &mut Vec<Copy> {
-        match self.copies.entry(piece) {
-            Entry::Occupied(copies) => copies.into_mut(),
-            Entry::Vacant(place) => {
-                self.filter[Self::slot(piece)] += 1;
-                place.insert(Vec::new())
-            }
+    /// Whether a wait for `later` is one for this, too: then it takes the place of this, or only its bytes, if the two are alike.
+    pub(super) fn gives_way_to(&mut self, later: Copy) -> bool {
+        if self.awaited != later.awaited {
+            return false;
         }
-    }
-
-    /// The first copy at a place that such an access comes too early for; those that somebody has waited for are forgotten.
-    fn first_under_way(&mut self, counts: &AllCounts, place: Bytes, kind: Kind) -> Option<Copy> {
-        if self.copies.is_empty() {
-            return None;
+        if self.number == later.number && self.kind == later.kind {
+            self.bytes |= later.bytes;
+        } else {
+            *self = later;
         }
-        pieces(place).find_map(|(piece, bytes)| {
-            if self.filter[Self::slot(piece)] == 0 {
-                return None;
-            }
-            let copies = self.copies.get_mut(&piece)?;
-            copies.retain(|copy| {
-                counts
-                    .get(&copy.awaited)
-                    .is_none_or(|counts| counts.done <= copy.number)
-            });
-            if copies.is_empty() {
-                self.copies.remove(&piece);
-                self.filter[Self::slot(piece)] -= 1;
-                return None;
-            }
-            let is_too_early = |copy: &&Copy| copy.bytes & bytes != 0 && kind.races_with(copy.kind, true);
-            copies.iter().find(is_too_early).copied()
-        })
+        true
     }
 }
 
-/// Those of all that is waited for.
-type AllCounts = HashMap<Awaited, Counts, ByAddress>;
-
-/// The copies at a memory: at the shared one of a block, or at that of all.
+/// What is waited for at a memory: at the shared one of a block, or at that of all. Where copies are, the memory's shadow knows.
 #[derive(Default)]
-pub(super) struct Copies {
-    counts: AllCounts,
-    /// What copies write: all other accesses are too early.
-    filled: Pieces,
-    /// What copies and products read: writes are too early.
-    read: Pieces,
-}
+pub(super) struct Copies(HashMap<Awaited, Counts, ByAddress>);
 
 impl Copies {
     pub(super) fn clear(&mut self) {
-        self.counts.clear();
-        self.filled.clear();
-        self.read.clear();
+        self.0.clear();
     }
 
-    /// A copy that `who` asks for begins to access those bytes, and is `awaited`.
-    pub(super) fn begin(
-        &mut self,
-        awaited: Awaited,
-        who: Who,
-        place: Bytes,
-        kind: Kind,
-        at: &'static Location<'static>,
-    ) {
+    /// A copy that `who` asks for, and that is `awaited`, of no bytes yet.
+    pub(super) fn begin(&mut self, awaited: Awaited, who: Who, kind: Kind, at: &'static Location<'static>) -> Copy {
         let number = match awaited {
-            Awaited::Groups(engine, _) => self.counts.entry(Awaited::Groups(engine, who)).or_default().committed,
-            Awaited::Phases(..) => self.counts.entry(awaited).or_default().done,
+            Awaited::Groups(engine, _) => self.0.entry(Awaited::Groups(engine, who)).or_default().committed,
+            Awaited::Phases(..) => self.0.entry(awaited).or_default().done,
         };
-        let all = if kind.writes() {
-            &mut self.filled
-        } else {
-            &mut self.read
-        };
-        let copy = Copy {
+        Copy {
             who,
             kind,
             at,
             awaited,
             number,
             bytes: 0,
-        };
-        if awaited.keeps_the_block() {
-            self.counts.entry(awaited).or_default().last = Some((place, copy));
-        }
-        for (piece, bytes) in pieces(place) {
-            let copy = Copy { bytes, ..copy };
-            let copies = all.at(piece);
-            match copies.iter_mut().find(|other| other.awaited == awaited) {
-                Some(other) if other.number == number && other.kind == kind => other.bytes |= bytes,
-                // A wait for this one is one for that, too.
-                Some(other) => *other = copy,
-                None => copies.push(copy),
-            }
         }
     }
 
+    /// The copy accesses that place.
+    pub(super) fn note(&mut self, copy: Copy, place: Bytes) {
+        if copy.awaited.keeps_the_block() {
+            self.0.entry(copy.awaited).or_default().last = Some((place, copy));
+        }
+    }
+
+    /// Whether nobody has waited for it.
+    pub(super) fn is_under_way(&self, copy: &Copy) -> bool {
+        let counts = self.0.get(&copy.awaited);
+        counts.is_none_or(|counts| counts.done <= copy.number)
+    }
+
     pub(super) fn commit(&mut self, engine: Engine, who: Who) {
-        let groups = self.counts.entry(Awaited::Groups(engine, who)).or_default();
+        let groups = self.0.entry(Awaited::Groups(engine, who)).or_default();
         groups.committed += 1;
     }
 
     /// The thread has waited for all its groups but the newest ones.
     pub(super) fn wait(&mut self, engine: Engine, who: Who, newest: u32) {
-        let own = self.counts.entry(Awaited::Groups(engine, who)).or_default();
+        let own = self.0.entry(Awaited::Groups(engine, who)).or_default();
         let done = own.committed.saturating_sub(newest.into());
-        let groups = self.counts.entry(Awaited::groups(engine, who)).or_default();
+        let groups = self.0.entry(Awaited::groups(engine, who)).or_default();
         groups.done = groups.done.max(done);
     }
 
     /// Somebody has waited for such a phase.
     pub(super) fn wait_for_phase(&mut self, barrier: usize, parity: u32) {
-        if let Some(phases) = self.counts.get_mut(&Awaited::Phases(barrier, parity)) {
+        if let Some(phases) = self.0.get_mut(&Awaited::Phases(barrier, parity)) {
             phases.done += 1;
         }
     }
 
     /// A copy that the end of the block comes too early for, and what it accesses.
     pub(super) fn end(&self) -> Option<(Bytes, Copy)> {
-        let last = self.counts.values().filter_map(|counts| {
-            let (_, copy) = counts.last.as_ref()?;
-            counts.last.filter(|_| counts.done <= copy.number)
-        });
-        last.min_by_key(|(place, _)| place.address)
+        let last = self.0.values().filter_map(|counts| counts.last);
+        let under_way = last.filter(|(_, copy)| self.is_under_way(copy));
+        under_way.min_by_key(|(place, _)| place.address)
     }
-
-    /// The copy that such an access comes too early for.
-    pub(super) fn access(&mut self, place: Bytes, kind: Kind) -> Option<Copy> {
-        let Copies { counts, filled, read } = self;
-        let of_reads = kind.writes().then_some(read);
-        [filled]
-            .into_iter()
-            .chain(of_reads)
-            .find_map(|all| all.first_under_way(counts, place, kind))
-    }
-}
-
-/// The pieces of a place, and which of their bytes are in it, a bit each.
-fn pieces(place: Bytes) -> impl Iterator<Item = (usize, u16)> {
-    let (start, end) = (place.address, place.address + place.len);
-    (start / PIECE * PIECE..end).step_by(PIECE).map(move |piece| {
-        let from = start.saturating_sub(piece);
-        let to = (end - piece).min(PIECE);
-        (piece, (u16::MAX >> (PIECE - (to - from))) << from)
-    })
 }

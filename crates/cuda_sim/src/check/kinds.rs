@@ -135,6 +135,8 @@ pub(crate) struct Bytes {
     pub(crate) len: usize,
     /// The most that one instruction accesses; 0 where no thread's instruction does.
     pub(crate) align: usize,
+    /// Of how many bytes what is wrong is said.
+    pub(crate) element: usize,
     /// The block whose shared memory it is, where that is another one than the thread's.
     pub(crate) holder: Option<u64>,
 }
@@ -147,7 +149,22 @@ impl Bytes {
             address,
             len,
             align,
+            element: len,
             holder: None,
         }
+    }
+
+    /// The same, of elements of that size.
+    #[inline(always)]
+    pub(crate) fn of(self, element: usize) -> Bytes {
+        Bytes { element, ..self }
+    }
+
+    pub(super) fn elements(self) -> impl DoubleEndedIterator<Item = Bytes> {
+        (0..self.len / self.element).map(move |number| Bytes {
+            address: self.address + number * self.element,
+            len: self.element,
+            ..self
+        })
     }
 }

@@ -20,6 +20,7 @@ mod kinds;
 mod published;
 mod report;
 mod shadow;
+mod word;
 
 use crate::context::Context;
 use crate::count;
@@ -50,25 +51,33 @@ fn check(context: &Context<'_>, call: Call, place: Bytes, kind: Kind) {
     let Some(checker) = running(context) else {
         return;
     };
-    if let Err(problem) = checker.access(context.who(), place, kind, call.at) {
-        raise(context, call, place, kind, problem);
+    if let Err(found) = checker.access(context.who(), place, kind, call.at) {
+        raise(context, call, kind, found);
     }
 }
 
 /// As [`access`], of a copy or a product, which is under way until it has been waited for: what comes too early for it is a
-/// race.
+/// race. All places are in the memory of one block, or in that of all.
 #[cold]
-pub(crate) fn copy_begins(context: &Context<'_>, call: Call, place: Bytes, kind: Kind, awaited: Awaited) {
-    if place.align > 0 {
+pub(crate) fn copy_begins<const P: usize>(
+    context: &Context<'_>,
+    call: Call,
+    places: [Bytes; P],
+    kind: Kind,
+    awaited: Awaited,
+) {
+    if places.iter().any(|place| place.align > 0) {
         context.preempt();
     }
-    let place = context.held(place);
+    let places = places.map(|place| context.held(place));
     if let Some(checker) = running(context)
-        && let Err(problem) = checker.copy_begins(context.who(), (place, kind), awaited, call.at)
+        && let Err(found) = checker.copy_begins(context.who(), &places, kind, awaited, call.at)
     {
-        raise(context, call, place, kind, problem);
+        raise(context, call, kind, found);
     }
-    count::access(context, call, place, kind.operation());
+    for place in places {
+        count::access(context, call, place, kind.operation());
+    }
 }
 
 /// A load from global memory that races with nothing.
@@ -77,7 +86,7 @@ pub(crate) fn load(context: &Context<'_>, call: Call, place: Bytes) {
     if let Some(checker) = running(context)
         && let Err(problem) = checker.enter_written(place, Kind::Read)
     {
-        raise(context, call, place, Kind::Read, problem);
+        raise(context, call, Kind::Read, (place, problem));
     }
 }
 
@@ -94,9 +103,9 @@ fn check_atomic(context: &Context<'_>, call: Call, place: Bytes, operation: Atom
     let Some(checker) = running(context) else {
         return;
     };
-    if let Err(problem) = checker.atomic(context.who(), place, operation, scope, call.at) {
+    if let Err(found) = checker.atomic(context.who(), place, operation, scope, call.at) {
         let kind = operation.kinds(scope).last().unwrap_or(Kind::AtomicRead(scope));
-        raise(context, call, place, kind, problem);
+        raise(context, call, kind, found);
     }
 }
 

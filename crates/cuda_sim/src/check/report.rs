@@ -3,17 +3,18 @@
 
 use std::panic::Location;
 
-use super::checker::Late;
+use super::checker::{Found, Late};
 use super::copies::Copy;
 use super::finding::{Access, Finding, FindingKind};
-use super::shadow::{Entry, Foreign, Problem};
+use super::shadow::Foreign;
+use super::word::{Entry, Problem};
 use super::{Bytes, Kind, Space, Who};
 use crate::cluster::KEEPS;
 use crate::context::Context;
 use crate::error::{Call, Failure};
 
 #[cold]
-pub(super) fn raise(context: &Context<'_>, call: Call, place: Bytes, kind: Kind, problem: Problem) -> ! {
+pub(super) fn raise(context: &Context<'_>, call: Call, kind: Kind, (place, problem): Found) -> ! {
     let who = context.who();
     let (found, place, other, message) = match problem {
         Problem::Uninitialised(_) if place.space == Space::Global => {

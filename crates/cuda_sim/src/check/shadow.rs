@@ -1,110 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! For each word of memory that a launch touches, who touched it last.
+//! For each [`word`](super::word) of memory that a launch touches, who touched it last, and what copies are there.
 //!
-//! A word keeps the accesses that a later one could still race with: of those that an access knows to be over, only the ones
-//! that it does not stand for (C. Flanagan and S. Freund, "FastTrack: Efficient and Precise Dynamic Race Detection", 2009).
-//! Lanes of a warp that do the same at the same time are one entry.
+//! A piece of 16 bytes, the most that an instruction of a thread accesses, is one word as long as all of it is accessed at
+//! once: operands of matrix products, which take the most time, are read so. The memory's own words it has from the first
+//! access to a part of it on, until all of it is written at once.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::panic::Location;
 
-use super::block::Who;
-use super::clock::{Knowledge, Moment};
-use super::copies::Copy;
-use super::{Bytes, Checks, Kind, Scope, Space};
+use super::clock::Knowledge;
+use super::copies::{Copies, Copy};
+use super::word::{ALL, Actor, Entry, Problem, Word};
+use super::{Bytes, Checks, Kind};
 
-/// Entries of a word. More would have to be accesses of as many warps, none of them ordered; the oldest is then forgotten,
-/// and a race with that one is not found.
-const MOST: usize = 64;
-
-/// Words of a page.
-const WORDS: usize = 64;
+/// Pieces of a page.
+const PIECES: usize = 16;
+const PIECE: usize = 16;
 const WORD: usize = 4;
-const PAGE: usize = WORDS * WORD;
-
-/// An access as a word keeps it.
-#[derive(Clone)]
-pub(super) struct Entry {
-    pub(super) moment: Moment,
-    /// The lanes of the warp that did it.
-    pub(super) lanes: u32,
-    pub(super) kind: Kind,
-    /// The bytes of the word, a bit each.
-    bytes: u8,
-    pub(super) at: &'static Location<'static>,
-}
-
-impl Entry {
-    /// The thread of that lane.
-    pub(super) fn who(&self, lane: u32) -> Who {
-        let Moment { block, warp, .. } = self.moment;
-        let thread = warp * 32 + lane;
-        Who { block, thread }
-    }
-
-    /// Whether a lane of the same warp did the same at the same time.
-    fn is_joined_by(&self, bytes: u8, kind: Kind, actor: &Actor<'_>) -> bool {
-        self.moment == actor.moment && self.kind == kind && self.bytes == bytes && std::ptr::eq(self.at, actor.at)
-    }
-}
-
-/// The thread that accesses memory now.
-pub(super) struct Actor<'a> {
-    /// The memory.
-    pub(super) space: Space,
-    pub(super) moment: Moment,
-    pub(super) lane: u32,
-    pub(super) knowledge: &'a Knowledge,
-    pub(super) at: &'static Location<'static>,
-}
-
-impl Actor<'_> {
-    /// The first lane of which this thread does not know that it has done what `entry` says.
-    fn lacks(&self, entry: &Entry) -> Option<u32> {
-        let (other, own) = (&entry.moment, &self.moment);
-        if other.round < own.round {
-            return None;
-        }
-        let own_warp = other.block == own.block && other.warp == own.warp;
-        let lanes = entry.lanes & !(u32::from(own_warp) << self.lane);
-        if lanes == 0 {
-            return None;
-        }
-        self.knowledge.lacks(other, lanes)
-    }
-
-    /// The first lane of which this thread does not know that the async proxy, by which it accesses memory now, has been shown
-    /// what `entry` says: its own lane is none the better for being its own. Of what was in that proxy itself only the
-    /// accesses of another block have to be shown, in global memory.
-    fn hides(&self, kind: Kind, entry: &Entry) -> Option<u32> {
-        let is_foreign = self.space == Space::Global && entry.moment.block != self.moment.block;
-        if !kind.is_async() || entry.kind.is_async() && !is_foreign {
-            return None;
-        }
-        self.knowledge.hides(self.space, &entry.moment, entry.lanes)
-    }
-
-    /// Whether it does not matter that such an access was there, where no other has been: nothing but copies is known to
-    /// write what copies load from global memory, and most of that nothing writes.
-    fn leaves_no_trace(&self, kind: Kind) -> bool {
-        self.space == Space::Global && kind == Kind::AsyncRead
-    }
-}
-
-/// What is wrong with an access.
-pub(super) enum Problem {
-    /// With this access, of that lane, it races.
-    Race(Box<Entry>, u32),
-    /// This access, of that lane, is over, but not for the async proxy.
-    NotFenced(Box<Entry>, u32),
-    /// Nobody has written the byte at this address before.
-    Uninitialised(usize),
-    /// This copy may still be under way.
-    NotWaitedFor(Copy),
-    /// The block whose shared memory it is has ended.
-    BlockEnded,
-}
+const PAGE: usize = PIECES * PIECE;
 
 /// An access by a block to another one's shared memory.
 pub(crate) struct Foreign {
@@ -116,20 +29,24 @@ pub(crate) struct Foreign {
     pub(super) lane: u32,
 }
 
+/// See the module. What an access to all of it needs is within one line of the cache, but for the entries.
 #[derive(Default)]
-struct Word {
-    /// The bytes that have been written, a bit each.
-    written: u8,
-    entries: Vec<Entry>,
+#[repr(C, align(64))]
+struct Piece {
+    /// What copies and products may still be under way here.
+    copies: Vec<Copy>,
+    is_divided: bool,
+    /// All four of them if it is divided, else the first, which stands for all.
+    words: [Word; PIECE / WORD],
 }
 
 struct Page {
-    /// The [`Shadow::generation`] that the words are of.
+    /// The [`Shadow::generation`] that the pieces are of.
     generation: u64,
-    words: [Word; WORDS],
+    pieces: [Piece; PIECES],
 }
 
-/// The words of a memory, by address.
+/// The pieces of a memory, by address.
 #[derive(Default)]
 pub(super) struct Shadow {
     pages: HashMap<usize, Box<Page>, ByAddress>,
@@ -167,83 +84,59 @@ impl Hasher for Multiply {
     }
 }
 
-impl Kind {
-    /// Whether two accesses to a word, not ordered, of one block or of two, are a race.
-    pub(super) fn races_with(self, other: Kind, same_block: bool) -> bool {
-        let atomic = |kind| match kind {
-            Kind::AtomicRead(scope) | Kind::AtomicWrite(scope) => same_block || scope == Scope::Device,
-            Kind::Read | Kind::Write | Kind::AsyncRead | Kind::AsyncWrite | Kind::AsyncUpdate => false,
-        };
-        let both_add = self == Kind::AsyncUpdate && other == Kind::AsyncUpdate;
-        (self.writes() || other.writes()) && !(atomic(self) && atomic(other) || both_add)
-    }
-
-    /// Whether all that races with `other` races with this. What the async proxy reads has not been shown what threads have
-    /// read before.
-    fn stands_for(self, other: Kind) -> bool {
-        match (self, other) {
-            (Kind::Write | Kind::AsyncWrite, _)
-            | (Kind::Read, Kind::Read | Kind::AsyncRead | Kind::AtomicRead(_))
-            | (Kind::AsyncRead, Kind::AsyncRead)
-            | (Kind::AsyncUpdate, Kind::AsyncUpdate) => true,
-            (Kind::AtomicWrite(own), Kind::AtomicWrite(other) | Kind::AtomicRead(other))
-            | (Kind::AtomicRead(own), Kind::AtomicRead(other)) => own == Scope::Block || other == Scope::Device,
-            _ => false,
-        }
-    }
-}
-
 impl Shadow {
     /// Forgets all accesses.
     pub(super) fn clear(&mut self) {
         self.generation += 1;
     }
 
-    /// The words of the page that has the address.
-    fn words(&mut self, address: usize) -> &mut [Word; WORDS] {
+    /// The pieces of the page that has the address.
+    fn pieces(&mut self, address: usize) -> &mut [Piece; PIECES] {
         let generation = self.generation;
         let page = self.pages.entry(address / PAGE).or_insert_with(|| {
             Box::new(Page {
                 generation,
-                words: std::array::from_fn(|_| Word::default()),
+                pieces: std::array::from_fn(|_| Piece::default()),
             })
         });
         if page.generation != generation {
             page.generation = generation;
-            for word in &mut page.words {
-                word.written = 0;
-                word.entries.clear();
-            }
+            page.pieces.iter_mut().for_each(Piece::clear);
         }
-        &mut page.words
+        &mut page.pieces
     }
 
     /// The first access by another block than `own` that `knowledge` lacks.
     pub(super) fn first_foreign(&self, own: u64, knowledge: &Knowledge) -> Option<Foreign> {
         let pages = (self.pages.iter()).filter(|(_, page)| page.generation == self.generation);
-        let words = pages.flat_map(|(page, contents)| {
+        let pieces = pages.flat_map(|(page, contents)| {
             let first = page * PAGE;
-            (first..).step_by(WORD).zip(&contents.words)
+            (first..).step_by(PIECE).zip(&contents.pieces)
         });
-        let foreign = words.flat_map(|(address, word)| {
+        let words = pieces.flat_map(|(address, piece)| {
+            let (words, unit) = piece.words();
+            let addresses = (address..).step_by(WORD);
+            addresses.zip(words).map(move |(address, word)| (address, word, unit))
+        });
+        let foreign = words.flat_map(|(address, word, unit)| {
             let late =
                 |entry: &&Entry| entry.moment.block != own && knowledge.lacks(&entry.moment, entry.lanes).is_some();
-            word.entries.iter().filter(late).map(move |entry| (address, entry))
+            let entries = word.entries.iter().filter(late);
+            entries.map(move |entry| (address, entry, unit))
         });
-        let (address, entry) = foreign.min_by_key(|(address, _)| *address)?;
+        let (address, entry, unit) = foreign.min_by_key(|(address, ..)| *address)?;
         Some(Foreign {
-            address: address + entry.bytes.trailing_zeros() as usize,
-            len: entry.bytes.count_ones() as usize,
+            address: address + entry.bytes.trailing_zeros() as usize * unit,
+            len: entry.bytes.count_ones() as usize * unit,
             lane: knowledge.lacks(&entry.moment, entry.lanes)?,
             entry: entry.clone(),
         })
     }
 
-    /// The bytes count as written.
+    /// The bytes, whole words, count as written.
     pub(super) fn assume_written(&mut self, address: usize, len: usize) {
-        let end = address + len;
-        for at in (address..end).step_by(WORD) {
-            self.words(at)[at % PAGE / WORD].written = 0xf;
+        for (at, len) in parts(address, len, PIECE) {
+            self.pieces(at)[at % PAGE / PIECE].assume_written(at, len);
         }
     }
 
@@ -258,84 +151,243 @@ impl Shadow {
         if checks == Checks::NONE {
             return Ok(());
         }
-        let end = place.address + place.len;
-        let mut at = place.address;
-        while at < end {
-            let end_of_page = end.min((at / PAGE + 1) * PAGE);
+        for (at, len) in parts(place.address, place.len, PAGE) {
             if actor.leaves_no_trace(kind) && !self.pages.contains_key(&(at / PAGE)) {
-                at = end_of_page;
                 continue;
             }
-            let words = self.words(at);
-            while at < end_of_page {
-                let last = end.min((at / WORD + 1) * WORD);
-                // At most four bits from the first byte's on.
-                let bytes = ((1_u8 << (last - at)) - 1) << (at % WORD);
-                words[at % PAGE / WORD]
-                    .access(bytes, kind, actor, checks)
-                    .map_err(|problem| match problem {
-                        Problem::Uninitialised(byte) => Problem::Uninitialised(at - at % WORD + byte),
-                        other => other,
-                    })?;
-                at = last;
+            let pieces = self.pieces(at);
+            for (at, len) in parts(at, len, PIECE) {
+                pieces[at % PAGE / PIECE].access(at, len, kind, actor, checks)?;
             }
         }
         Ok(())
     }
 }
 
-impl Word {
-    fn access(&mut self, bytes: u8, kind: Kind, actor: &Actor<'_>, checks: Checks) -> Result<(), Problem> {
-        let unwritten = bytes & !self.written;
-        if checks.uninitialised && unwritten != 0 && kind.reads() {
-            return Err(Problem::Uninitialised(unwritten.trailing_zeros() as usize));
+/// The parts of `len` bytes from `address` on, each within one unit of memory: the addresses and their lengths.
+fn parts(address: usize, len: usize, unit: usize) -> impl Iterator<Item = (usize, usize)> {
+    let (mut at, end) = (address, address + len);
+    std::iter::from_fn(move || {
+        let next = end.min((at / unit + 1) * unit);
+        let part = (at, next - at);
+        (std::mem::replace(&mut at, next) < end).then_some(part)
+    })
+}
+
+/// The bits of a word or a piece that `len` bytes from `address` on have, at most all from there on.
+fn bits(address: usize, len: usize, unit: usize) -> u16 {
+    (((1_u32 << len) - 1) << (address % unit)) as u16
+}
+
+impl Piece {
+    fn clear(&mut self) {
+        self.copies.clear();
+        self.is_divided = false;
+        self.words[0].clear();
+    }
+
+    /// Its words, and the bytes that a bit of theirs stands for.
+    fn words(&self) -> (&[Word], usize) {
+        if self.is_divided {
+            (&self.words, 1)
+        } else {
+            (&self.words[..1], WORD)
         }
-        if kind.writes() {
-            self.written |= bytes;
+    }
+
+    fn divide(&mut self) {
+        if !std::mem::replace(&mut self.is_divided, true) {
+            let [first, others @ ..] = &mut self.words;
+            others.iter_mut().for_each(|word| word.copy(first));
         }
-        if !checks.races {
-            return Ok(());
+    }
+
+    fn assume_written(&mut self, address: usize, len: usize) {
+        if len < PIECE {
+            self.divide();
         }
-        // Most accesses are one of a warp's whose other lanes have been here: they only add a lane.
-        let joined = match kind.races_with(kind, true) {
-            true => None,
-            false => (self.entries.iter()).position(|entry| entry.is_joined_by(bytes, kind, actor)),
-        };
-        let mut number = 0;
-        while let Some(entry) = self.entries.get(number) {
-            let same_block = entry.moment.block == actor.moment.block;
-            let races = entry.bytes & bytes != 0 && kind.races_with(entry.kind, same_block);
-            let stands_for = joined.is_none() && entry.bytes & !bytes == 0 && kind.stands_for(entry.kind);
-            if races || stands_for {
-                let lacks = actor.lacks(entry);
-                if races && let Some(lane) = lacks {
-                    return Err(Problem::Race(Box::new(entry.clone()), lane));
-                }
-                if races && let Some(lane) = actor.hides(kind, entry) {
-                    return Err(Problem::NotFenced(Box::new(entry.clone()), lane));
-                }
-                if stands_for && lacks.is_none() {
-                    self.entries.swap_remove(number);
-                    continue;
+        if !self.is_divided {
+            self.words[0].written = ALL;
+        }
+        for (at, _) in parts(address, len, WORD) {
+            self.words[at % PIECE / WORD].written = ALL;
+        }
+    }
+
+    /// An access to that part of it.
+    fn access(
+        &mut self,
+        address: usize,
+        len: usize,
+        kind: Kind,
+        actor: &Actor<'_>,
+        checks: Checks,
+    ) -> Result<(), Problem> {
+        let bytes = bits(address, len, PIECE);
+        self.find_copy(bytes, kind, actor.copies)?;
+        if len < PIECE {
+            self.divide();
+        }
+        if self.is_divided {
+            for (at, len) in parts(address, len, WORD) {
+                let word = &mut self.words[at % PIECE / WORD];
+                word.access(bits(at, len, WORD) as u8, kind, actor, checks)
+                    .map_err(|problem| problem.within(at - at % WORD, 1))?;
+            }
+            // Such an access is an entry of its own: they are alike again if it is the only one of each.
+            let is_own = kind.races_with(kind, true);
+            self.is_divided = len < PIECE || !is_own || self.words.iter().any(|word| word.entries.len() > 1);
+        } else {
+            let access = self.words[0].access(ALL, kind, actor, checks);
+            access.map_err(|problem| problem.within(address, WORD))?;
+        }
+        if let Some(copy) = actor.copy {
+            self.begin(copy.of(bytes), actor.copies);
+        }
+        Ok(())
+    }
+
+    /// It is a problem if the access comes too early for a copy. Those that somebody has waited for are forgotten.
+    fn find_copy(&mut self, bytes: u16, kind: Kind, all: &Copies) -> Result<(), Problem> {
+        let forbids = |copy: &Copy| copy.forbids(bytes, kind);
+        self.copies.retain(|copy| !forbids(copy) || all.is_under_way(copy));
+        let first = self.copies.iter().copied().find(forbids);
+        first.map_or(Ok(()), |copy| Err(Problem::NotWaitedFor(copy)))
+    }
+
+    fn begin(&mut self, copy: Copy, all: &Copies) {
+        if !self.copies.iter_mut().any(|other| other.gives_way_to(copy)) {
+            self.copies.retain(|copy| all.is_under_way(copy));
+            self.copies.push(copy);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use proptest::prelude::*;
+
+    use super::super::clock::Moment;
+    use super::super::{Scope, Space};
+    use super::*;
+
+    const BLOCK: u64 = 7;
+    /// Two lanes of a warp, and one of another.
+    const THREADS: [u32; 3] = [0, 1, 32];
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// By one of the threads, of so many bytes from there on.
+        Access(usize, Kind, usize, usize),
+        Assume(usize, usize),
+        /// One of the threads tells another what it knows.
+        Tell(usize, usize),
+        Barrier,
+        NextBlock,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let kind = prop_oneof![
+            3 => Just(Kind::Read),
+            3 => Just(Kind::Write),
+            1 => Just(Kind::AtomicRead(Scope::Block)),
+            1 => Just(Kind::AtomicWrite(Scope::Block)),
+            1 => Just(Kind::AsyncUpdate),
+        ];
+        // Aligned ones, and longer ones that are not.
+        let place = (0..5_u32, 0..64_usize).prop_map(|(log, at)| (at >> log << log, 1 << log));
+        let place = prop_oneof![4 => place, 1 => (0..32_usize, 1..40_usize)];
+        prop_oneof![
+            12 => (0..THREADS.len(), kind, place).prop_map(|(thread, kind, (at, len))| Step::Access(thread, kind, at, len)),
+            1 => (0..16_usize, 1..8_usize).prop_map(|(word, words)| Step::Assume(word * WORD, words * WORD)),
+            4 => (0..THREADS.len(), 0..THREADS.len()).prop_map(|(from, to)| Step::Tell(from, to)),
+            2 => Just(Step::Barrier),
+            1 => Just(Step::NextBlock),
+        ]
+    }
+
+    /// The threads of a block.
+    struct Threads {
+        epoch: u64,
+        ticks: [u32; THREADS.len()],
+        knowledge: [Knowledge; THREADS.len()],
+    }
+
+    impl Threads {
+        fn in_epoch(epoch: u64) -> Threads {
+            Threads {
+                epoch,
+                ticks: [0; THREADS.len()],
+                knowledge: std::array::from_fn(|_| Knowledge::of_epoch(BLOCK, epoch)),
+            }
+        }
+
+        fn moment(&self, thread: usize) -> Moment {
+            Moment {
+                round: 0,
+                block: BLOCK,
+                epoch: self.epoch,
+                warp: THREADS[thread] / 32,
+                tick: self.ticks[thread],
+            }
+        }
+
+        fn tell(&mut self, from: usize, to: usize) {
+            let moment = self.moment(from);
+            self.ticks[from] += 1;
+            let mut knowledge = self.knowledge[from].clone();
+            knowledge.see(&moment, THREADS[from] % 32);
+            self.knowledge[to].learn(&knowledge);
+        }
+
+        /// Whether something is wrong with an access.
+        fn access(&self, shadow: &mut Shadow, (thread, kind): (usize, Kind), place: Bytes, checks: Checks) -> bool {
+            let actor = Actor {
+                space: Space::Shared,
+                moment: self.moment(thread),
+                lane: THREADS[thread] % 32,
+                knowledge: &self.knowledge[thread],
+                at: Location::caller(),
+                copies: &Copies::default(),
+                copy: None,
+            };
+            shadow.access(place, kind, &actor, checks).is_err()
+        }
+    }
+
+    proptest! {
+        /// The same is found as with each byte accessed for itself, by which no piece is ever one word.
+        #[test]
+        fn pieces_are_as_their_bytes(steps in prop::collection::vec(step(), 0..40), races: bool) {
+            let checks = Checks { races, uninitialised: !races };
+            let (mut shadow, mut bytes) = (Shadow::default(), Shadow::default());
+            let mut threads = Threads::in_epoch(0);
+            for step in steps {
+                match step {
+                    Step::Access(thread, kind, at, len) => {
+                        let place = Bytes::new(Space::Shared, at, len, len);
+                        let found = threads.access(&mut shadow, (thread, kind), place, checks);
+                        let wanted = place.of(1).elements().any(|byte| threads.access(&mut bytes, (thread, kind), byte, checks));
+                        prop_assert_eq!(found, wanted, "{:?} of {} bytes at {} by {}", kind, len, at, thread);
+                        if found {
+                            break;
+                        }
+                    }
+                    Step::Assume(at, len) => {
+                        shadow.assume_written(at, len);
+                        bytes.assume_written(at, len);
+                    }
+                    Step::Tell(from, to) => threads.tell(from, to),
+                    Step::Barrier => threads = Threads::in_epoch(threads.epoch + 1),
+                    Step::NextBlock => {
+                        shadow.clear();
+                        bytes.clear();
+                        threads = Threads::in_epoch(0);
+                    }
                 }
             }
-            number += 1;
         }
-        let lanes = 1 << actor.lane;
-        if let Some(joined) = joined {
-            self.entries[joined].lanes |= lanes;
-            return Ok(());
-        }
-        if self.entries.len() == MOST {
-            self.entries.remove(0);
-        }
-        self.entries.push(Entry {
-            moment: actor.moment,
-            lanes,
-            kind,
-            bytes,
-            at: actor.at,
-        });
-        Ok(())
     }
 }

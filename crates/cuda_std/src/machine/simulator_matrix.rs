@@ -95,7 +95,7 @@ pub unsafe fn copy_16(to: SharedPtr, from: *const u8, bytes: u32) {
     );
     let bytes = bytes as usize;
     cuda_sim::access(Space::Global, from.addr(), bytes, 16, Kind::Read);
-    let to = cuda_sim::copy_begins(Engine::Async, to, 16, 16);
+    let to = cuda_sim::copy_begins(to, 16);
     // SAFETY: the caller's promise: bytes that nothing writes; and 16 bytes of the block's memory, whose threads are all on
     // this OS thread.
     unsafe {

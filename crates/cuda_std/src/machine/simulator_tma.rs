@@ -4,6 +4,8 @@
 //! Global memory is accessed as kernels do elsewhere: by relaxed atomics of an element's size. That an element is in the
 //! tensor is what the coordinates are compared for; that the tensor is memory is the promise of who made the map.
 
+use core::ops::Range;
+use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use cuda_sim::{Engine, Kind, SharedPtr, Space};
@@ -22,6 +24,9 @@ pub fn tensor_map_at(map: &RawTensorMap, _: Place) -> TensorMapAddress {
 
 /// The first word of a map: what no map of a driver begins with, and what tells memory that is none.
 const MAGIC: u64 = 0x5753_5445_4e53_4f52;
+
+/// The bytes that a swizzle moves as a whole.
+const PIECE: usize = 16;
 
 /// What word 2 of a map of TF32 has.
 const TF32: u64 = 1 << 24;
@@ -225,12 +230,13 @@ impl Copy {
         self.extents.iter().product::<i64>() as usize * self.layout.element_bytes as usize
     }
 
-    /// For each row of the box its offset in the box without swizzle, in bytes; the elements of it that are in the
-    /// tensor; and the address that its first element has, or would have.
-    fn rows(&self) -> impl Iterator<Item = (usize, std::ops::Range<i64>, usize)> {
+    /// For each row of the box its offset in the box without swizzle; those of its bytes that are in the tensor; and the
+    /// address that the first one has, or would have.
+    fn rows(&self) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
         let [columns, ..] = self.extents;
         let bytes = self.layout.element_bytes as i64;
-        let inside = (-self.at[0]).clamp(0, columns)..(self.layout.dims[0] as i64 - self.at[0]).clamp(0, columns);
+        let ends = [-self.at[0], self.layout.dims[0] as i64 - self.at[0]];
+        let [start, end] = ends.map(|column| (column.clamp(0, columns) * bytes) as usize);
         let rows: i64 = self.extents[1..].iter().product();
         (0..rows).map(move |number| {
             let (mut rest, mut is_inside, mut address) = (number, true, self.address as i64 + self.at[0] * bytes);
@@ -240,17 +246,24 @@ impl Copy {
                 is_inside &= (0..self.layout.dims[d] as i64).contains(&at);
                 address = address.wrapping_add(at.wrapping_mul(self.layout.strides[d - 1] as i64));
             }
-            let inside = if is_inside { inside.clone() } else { 0..0 };
+            let inside = if is_inside { start..end } else { 0..0 };
             ((number * columns * bytes) as usize, inside, address as usize)
         })
     }
 
-    /// Where in shared memory lies what would be at byte `offset` of the box without swizzle.
-    fn place(&self, offset: usize) -> SharedPtr {
+    /// The pieces of some bytes of the row that is at `offset` of the box without swizzle, each of which a swizzle moves as a
+    /// whole: where in shared memory they are, and which bytes of the row.
+    fn pieces(&self, offset: usize, bytes: Range<usize>) -> impl Iterator<Item = (SharedPtr, Range<usize>)> {
         let start = self.shared.offset();
-        let swizzled = self.layout.swizzle.place((start + offset) as u32) as usize;
-        // In a box that is aligned a row's bytes stay among themselves.
-        self.shared.byte_add(swizzled - start)
+        let mut at = bytes.start;
+        std::iter::from_fn(move || {
+            let whole = start + offset + at;
+            let piece = at..bytes.end.min(at + PIECE - whole % PIECE);
+            at = piece.end;
+            // In a box that is aligned a row's bytes stay among themselves.
+            let place = self.layout.swizzle.place(whole as u32) as usize - start;
+            (!piece.is_empty()).then(|| (self.shared.byte_add(place), piece))
+        })
     }
 
     /// Copies the box to shared memory, whose bytes arrive in that phase of a barrier.
@@ -260,28 +273,29 @@ impl Copy {
     /// The tensor is memory that others access only by the machine's functions, aligned for its elements.
     #[track_caller]
     unsafe fn load<W: Word>(&self, phase: (usize, u32)) {
+        let row = self.extents[0] as usize * size_of::<W>();
         for (offset, inside, address) in self.rows() {
             if !inside.is_empty() {
-                let [start, end] = [inside.start, inside.end].map(|i| i as usize * size_of::<W>());
-                let from = address.wrapping_add(start);
-                cuda_sim::access(Space::Global, from, end - start, 0, Kind::AsyncRead);
+                let from = address.wrapping_add(inside.start);
+                cuda_sim::access(Space::Global, from, inside.len(), 0, Kind::AsyncRead);
             }
-            for i in 0..self.extents[0] {
-                let at = i as usize * size_of::<W>();
-                let element = if inside.contains(&i) {
-                    // SAFETY: an element of the tensor.
-                    let element = unsafe { W::load(std::ptr::with_exposed_provenance_mut(address.wrapping_add(at))) };
-                    if self.rounds_to_tf32 {
-                        element.to_tf32()
+            for (place, piece) in self.pieces(offset, 0..row) {
+                let to = cuda_sim::load_begins(place, (piece.len(), size_of::<W>()), phase);
+                for at in piece.clone().step_by(size_of::<W>()) {
+                    let element = if inside.contains(&at) {
+                        // SAFETY: an element of the tensor.
+                        let element = unsafe { W::load(with_exposed_provenance_mut(address.wrapping_add(at))) };
+                        if self.rounds_to_tf32 {
+                            element.to_tf32()
+                        } else {
+                            element
+                        }
                     } else {
-                        element
-                    }
-                } else {
-                    W::default()
-                };
-                let to = cuda_sim::load_begins(self.place(offset + at), size_of::<W>(), phase);
-                // SAFETY: in the box, and aligned, as the box is.
-                unsafe { element.store(to.cast()) };
+                        W::default()
+                    };
+                    // SAFETY: in the piece, and aligned, as the box is.
+                    unsafe { element.store(to.byte_add(at - piece.start).cast()) };
+                }
             }
         }
     }
@@ -294,13 +308,15 @@ impl Copy {
     #[track_caller]
     unsafe fn store<W: Word>(&self) {
         for (offset, inside, address) in self.rows() {
-            for i in inside {
-                let at = i as usize * size_of::<W>();
-                let to = address.wrapping_add(at);
-                let from = cuda_sim::copy_begins(Engine::BulkRead, self.place(offset + at), size_of::<W>(), 0);
-                cuda_sim::store_begins(to, size_of::<W>(), Kind::AsyncWrite);
-                // SAFETY: as in `load`, the other way.
-                unsafe { W::load(from.cast()).store(std::ptr::with_exposed_provenance_mut(to)) };
+            for (place, piece) in self.pieces(offset, inside) {
+                let sizes = (piece.len(), size_of::<W>());
+                let [from] = cuda_sim::reads_begin(Engine::BulkRead, place, [0], sizes);
+                cuda_sim::store_begins(address.wrapping_add(piece.start), sizes, Kind::AsyncWrite);
+                for at in piece.clone().step_by(size_of::<W>()) {
+                    let to = with_exposed_provenance_mut(address.wrapping_add(at));
+                    // SAFETY: as in `load`, the other way.
+                    unsafe { W::load(from.byte_add(at - piece.start).cast()).store(to) };
+                }
             }
         }
     }
@@ -315,17 +331,18 @@ impl Copy {
     #[track_caller]
     unsafe fn add(&self) {
         for (offset, inside, address) in self.rows() {
-            for i in inside {
-                let at = i as usize * size_of::<f32>();
-                let to = address.wrapping_add(at);
-                let from = cuda_sim::copy_begins(Engine::BulkRead, self.place(offset + at), size_of::<f32>(), 0);
-                cuda_sim::store_begins(to, size_of::<f32>(), Kind::AsyncUpdate);
-                // SAFETY (of both): as in `store`.
-                let addend = f32::from_bits(unsafe { u32::load(from.cast()) });
-                let sum = unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(to)) };
-                let added = |bits| Some((f32::from_bits(bits) + addend).to_bits());
-                let old = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
-                debug_assert!(old.is_ok(), "there is always a sum");
+            for (place, piece) in self.pieces(offset, inside) {
+                let sizes = (piece.len(), size_of::<f32>());
+                let [from] = cuda_sim::reads_begin(Engine::BulkRead, place, [0], sizes);
+                cuda_sim::store_begins(address.wrapping_add(piece.start), sizes, Kind::AsyncUpdate);
+                for at in piece.clone().step_by(size_of::<f32>()) {
+                    // SAFETY (of both): as in `store`.
+                    let addend = f32::from_bits(unsafe { u32::load(from.byte_add(at - piece.start).cast()) });
+                    let sum = unsafe { AtomicU32::from_ptr(with_exposed_provenance_mut(address.wrapping_add(at))) };
+                    let added = |bits| Some((f32::from_bits(bits) + addend).to_bits());
+                    let old = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
+                    debug_assert!(old.is_ok(), "there is always a sum");
+                }
             }
         }
     }

@@ -15,6 +15,9 @@ use crate::tma::Swizzle;
 /// Threads in a warpgroup.
 const WARPGROUP: u32 = 128;
 
+/// The bytes of 8 elements of 16 bits, which lie together whatever the swizzle.
+const PIECE: usize = 16;
+
 /// The number of the group barrier of warpgroup 0: those below are the named ones.
 const FIRST_BARRIER: u32 = 16;
 
@@ -53,61 +56,50 @@ impl MatrixDescriptor {
         );
     }
 
-    /// Reads `N` bytes at an offset within the matrix, of one piece of 16 bytes, which a swizzle moves as a whole.
+    /// Reads pieces of 16 bytes, of elements of that kind, at offsets within the matrix: a swizzle moves each as a whole.
     #[inline(always)]
     #[track_caller]
-    fn read<const N: usize>(self, offset: u32) -> [u8; N] {
+    fn read<const P: usize>(self, kind: Kind, offsets: [u32; P]) -> [[u8; PIECE]; P] {
         let start = self.at.offset() as u32;
-        let place = Swizzle::B128.place(start + offset).wrapping_sub(start);
-        let at = self.at.byte_add(place as i32 as usize);
-        let from = cuda_sim::copy_begins(Engine::Matrix, at, N, 0);
+        let places = offsets.map(|offset| Swizzle::B128.place(start + offset).wrapping_sub(start) as i32 as usize);
+        let from = cuda_sim::reads_begin(Engine::Matrix, self.at, places, (PIECE, kind.bytes() as usize));
         // SAFETY: memory of the block's, whose threads are all on this OS thread.
-        unsafe { from.cast::<[u8; N]>().read() }
+        from.map(|from| unsafe { from.cast::<[u8; PIECE]>().read() })
     }
 
-    /// The elements of one row of A, or column of B: of number `line` along M or N.
+    /// The elements of some rows of A, or columns of B, of those numbers along M or N. Where neighbours along M or N are
+    /// neighbours all are of one piece.
     #[inline(always)]
     #[track_caller]
-    fn line<const K: usize>(self, kind: Kind, transposed: bool, line: u32) -> [f32; K] {
-        let mut elements = [0.0; K];
+    fn lines<const K: usize, const L: usize>(self, kind: Kind, transposed: bool, lines: [u32; L]) -> [[f32; K]; L] {
+        let mut elements = [[0.0; K]; L];
         if transposed {
-            for (k, element) in (0..).zip(&mut elements) {
-                *element = kind.value(&self.read::<2>(self.transposed(line, k)));
+            let offsets = std::array::from_fn(|k| self.transposed(lines[0], k as u32));
+            let pieces: [_; K] = self.read(kind, offsets);
+            for (elements, line) in elements.iter_mut().zip(lines) {
+                let first = line as usize % 8 * 2;
+                for (element, piece) in elements.iter_mut().zip(&pieces) {
+                    *element = kind.value(&piece[first..]);
+                }
             }
             return elements;
         }
-        let first = line / 8 * self.stride + line % 8 * 128;
         let bytes = kind.bytes() as usize;
-        for (offset, elements) in (0..).step_by(16).zip(elements.chunks_mut(16 / bytes)) {
-            let piece = self.read::<16>(first + offset);
-            for (element, bytes) in elements.iter_mut().zip(piece.chunks_exact(bytes)) {
+        for (elements, line) in elements.iter_mut().zip(lines) {
+            let first = line / 8 * self.stride + line % 8 * 128;
+            // The instruction's K elements are 32 bytes, whatever their type.
+            let pieces = self.read(kind, [first, first + PIECE as u32]);
+            for (element, bytes) in elements.iter_mut().zip(pieces.as_flattened().chunks_exact(bytes)) {
                 *element = kind.value(bytes);
             }
         }
         elements
     }
 
-    /// Those of two, of which the first is even.
-    #[inline(always)]
-    #[track_caller]
-    fn two_lines<const K: usize>(self, kind: Kind, transposed: bool, line: u32) -> [[f32; K]; 2] {
-        if !transposed {
-            return [self.line(kind, false, line), self.line(kind, false, line + 1)];
-        }
-        let mut lines = [[0.0; K]; 2];
-        let [first, second] = &mut lines;
-        for (k, (first, second)) in (0..).zip(first.iter_mut().zip(second)) {
-            let [a, b, c, d] = self.read(self.transposed(line, k));
-            *first = kind.value(&[a, b]);
-            *second = kind.value(&[c, d]);
-        }
-        lines
-    }
-
-    /// The offset of an element where neighbours along M or N are neighbours: of 16 bits, for no others are so.
+    /// The offset of the piece of an element where neighbours along M or N are neighbours: of 16 bits, for no others are so.
     #[inline(always)]
     fn transposed(self, line: u32, k: u32) -> u32 {
-        line / 64 * self.leading + line % 64 * 2 + k / 8 * self.stride + k % 8 * 128
+        line / 64 * self.leading + line % 64 / 8 * 16 + k / 8 * self.stride + k % 8 * 128
     }
 }
 
@@ -142,7 +134,7 @@ impl Kind {
         }
     }
 
-    /// The element of those bytes, of which there are as many as it has.
+    /// The element that begins with those bytes.
     #[inline(always)]
     fn value(self, bytes: &[u8]) -> f32 {
         let half = || u16::from_le_bytes([bytes[0], bytes[1]]);
@@ -222,9 +214,11 @@ fn multiply_by<S: Sum, const K: usize>(
     }
     let thread = linear_thread_idx();
     let row = thread / 32 % 4 * 16 + thread % 32 / 4;
-    // No closure, which would be the caller of whom a fault speaks.
-    let rows: [[f32; K]; 2] = [a.line(a_kind, a_transposed, row), a.line(a_kind, a_transposed, row + 8)];
-    multiply_rows(d, &rows, (b_kind, b, b_transposed));
+    let ([low], [high]) = (
+        a.lines(a_kind, a_transposed, [row]),
+        a.lines(a_kind, a_transposed, [row + 8]),
+    );
+    multiply_rows::<S, K>(d, &[low, high], (b_kind, b, b_transposed));
 }
 
 /// Adds the product of a matrix A that the warps have in registers: the four lanes that have two rows of it exchange them.
@@ -269,7 +263,8 @@ fn multiply_rows<S: Sum, const K: usize>(d: &mut [S], rows: &[[f32; K]; 2], (b_k
     cuda_sim::products(b_kind.operands(), 2 * (d.len() * K) as u64);
     let column = linear_thread_idx() % 4 * 2;
     for (group, d) in (0..).zip(d.chunks_exact_mut(4)) {
-        let columns: [[f32; K]; 2] = b.two_lines(b_kind, b_transposed, 8 * group + column);
+        let first = 8 * group + column;
+        let columns: [[f32; K]; 2] = b.lines(b_kind, b_transposed, [first, first + 1]);
         for (j, column) in columns.iter().enumerate() {
             for (i, row) in rows.iter().enumerate() {
                 let products = row.iter().zip(column).map(|(a, b)| a * b);
