@@ -30,7 +30,7 @@ pub(super) fn raise(context: &Context<'_>, call: Call, kind: Kind, (place, probl
                 ..place
             };
             let name = context.name_of(byte);
-            let message = format!("uninitialised: {name} is read, which no thread of the block has written");
+            let message = format!("uninitialised: {name} is read, which no thread of the block has written yet");
             (FindingKind::Uninitialised, byte, None, message)
         }
         Problem::Race(other, lane) => {

@@ -332,7 +332,7 @@ macro_rules! corpus_shared {
             bytes_of_words(1, 64), "data race on element";
             halves_by_named_barriers(1, 64), "data race on element";
             last_threads_do_not_load(1, 64), "uninitialised: byte";
-            dynamic_beyond_what_is_loaded(1, 64), "uninitialised: byte 256 of the dynamic shared memory is read, which no thread of the block has written";
+            dynamic_beyond_what_is_loaded(1, 64), "uninitialised: byte 256 of the dynamic shared memory is read, which no thread of the block has written yet";
             left_by_the_block_before(2, 64), "uninitialised: byte";
             counters_never_cleared(1, 64), "uninitialised: byte";
         }
